@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A backend does arithmetic on matrices in memory.  It hears of tiles, formats and rounding (qspec), never of recipes,
+ * tensors or files.  Every backend gives the bytes of the scalar reference (kernels/cpu/reference.c), which is the
+ * specification.
+ *
+ * All functions are required.  They work on the calling thread, allocate nothing that depends on the matrix, and may
+ * be called from any number of threads at once.  Matrices are row-major; data need not be aligned to its element.
+ * Callers go through dispatch.h, which checks the arguments.
+ */
+#ifndef FP8CONV_BACKEND_BACKEND_H
+#define FP8CONV_BACKEND_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "num/dtype.h"
+#include "num/qspec.h"
+
+/* A matrix (rows, cols) of BF16, F16 or F32 to read.  stride: elements from one row to the next, >= cols. */
+struct matrix {
+	const void *data;
+	enum dtype dtype;
+	size_t rows;
+	size_t cols;
+	size_t stride;
+};
+
+struct quant_stats {
+	uint64_t saturated; /* finite values whose scaled magnitude rounds beyond the largest code, and every inf */
+	uint64_t nonfinite; /* NaN and inf in the source */
+};
+
+/* Where codes and their scale_inv go.  The tile grid is (ceil(rows/tile.rows), ceil(cols/tile.cols)). */
+struct quant_out {
+	uint8_t *codes;		   /* (rows, cols) */
+	size_t stride;		   /* codes from one row to the next, >= cols */
+	void *scale_inv;	   /* tile grid: float, or uint8_t for SCALE_E8M0; may be unaligned */
+	size_t scale_stride;	   /* scales from one row of the grid to the next */
+	struct quant_stats *stats; /* added to */
+	bool streaming;		   /* the codes are not read soon: stores may go past the caches */
+};
+
+/* Codes and their scales, to read back.  Tiles begin at the first row and column. */
+struct quant_in {
+	const uint8_t *codes; /* (rows, cols) */
+	size_t rows, cols, stride;
+	enum fp8_format format;
+	struct tile tile;
+	enum scale_type scale_type;
+	const void *scale_inv; /* tile grid, as in quant_out */
+	size_t scale_stride;
+};
+
+struct backend {
+	const char *name;    /* "avx512" */
+	const char *summary; /* what it needs, for `version` */
+	int rank;	     /* of the usable ones, `auto` takes the highest */
+
+	/* NULL where this machine can run it, else why not ("no AVX-512VBMI"). */
+	const char *(*unusable)(void);
+
+	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  NaN is ignored, inf counts
+	 * (numerics: amax).  *n_nonfinite += the NaN and inf seen. */
+	void (*amax)(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
+		     uint64_t *n_nonfinite);
+
+	/* One pass: amax of each tile, its scale, the codes, and the scale_inv that belongs to them.  x holds whole
+	 * tiles (the last ones ragged). */
+	void (*quantize)(const struct matrix *x, const struct qspec *spec, const struct quant_out *out);
+
+	/* The same where a tile is larger than x: amax[] (tile grid of x, row stride amax_stride) was taken before,
+	 * over the whole tiles.  Writes codes and scale_inv. */
+	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
+		     size_t amax_stride, const struct quant_out *out);
+
+	/* y = (T)((float)code * scale_inv), one product and one rounding, y of BF16, F16 or F32.  E8M0: the factor is
+	 * 2^(byte-127), 0xFF is NaN. */
+	void (*dequantize)(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride);
+
+	/* *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in double, so that
+	 * 10 log10(signal / noise) is the SQNR in dB.  The last digits may depend on the backend. */
+	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
+};
+
+/* Every backend that was built, NULL at the end (kernels/backends.c). */
+extern const struct backend *const backends[];
+
+#endif

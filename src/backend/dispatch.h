@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Choosing a backend, and calling it with arguments that hold.
+ */
+#ifndef FP8CONV_BACKEND_DISPATCH_H
+#define FP8CONV_BACKEND_DISPATCH_H
+
+#include "backend/backend.h"
+#include "base/err.h"
+
+/* name: "auto" and "cpu" (the best usable one on the CPU), or a backend's own name.  NULL with ERR_USAGE: no such
+ * backend (the nearest name is in the message), or this machine cannot run it (the reason is). */
+const struct backend *backend_select(const char *name, struct err *err);
+
+/* The functions of struct backend.  A wrong argument is a mistake of the caller: an assertion. */
+void backend_amax(const struct backend *backend, const struct matrix *x, struct tile tile, float *amax,
+		  size_t amax_stride, uint64_t *n_nonfinite);
+void backend_quantize(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
+		      const struct quant_out *out);
+void backend_cast(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
+		  const float *amax, size_t amax_stride, const struct quant_out *out);
+void backend_dequantize(const struct backend *backend, const struct quant_in *q, enum dtype dtype, void *y,
+			size_t y_stride);
+void backend_error(const struct backend *backend, const struct matrix *x, const struct quant_in *q,
+		   double *signal, double *noise);
+
+#endif

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The one place that ends the program below cli/: metadata of a few bytes cannot be had, so nothing else can. */
+static void out_of_memory(void)
+{
+	fputs("fp8conv: out of memory for metadata\n", stderr);
+	_Exit(ERR_SYSTEM);
+}
+
+void *xmalloc(size_t size)
+{
+	void *p = malloc(size ? size : 1);
+
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+void *xcalloc(size_t n, size_t size)
+{
+	void *p = calloc(n ? n : 1, size ? size : 1);
+
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+void *xreallocarray(void *p, size_t n, size_t size)
+{
+	p = reallocarray(p, n ? n : 1, size ? size : 1);
+	if (!p)
+		out_of_memory();
+	return p;
+}
+
+char *xstrndup(const char *text, size_t n)
+{
+	char *copy = strndup(text, n);
+
+	if (!copy)
+		out_of_memory();
+	return copy;
+}
+
+char *xstrdup(const char *text)
+{
+	return xstrndup(text, strlen(text));
+}
+
+char *xasprintf(const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int n;
+
+	va_start(args, format);
+	n = vasprintf(&text, format, args);
+	va_end(args);
+	if (n < 0)
+		out_of_memory();
+	return text;
+}
+
+int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err)
+{
+	*p = NULL;
+	if (size > PTRDIFF_MAX || posix_memalign(p, 4096, size ? (size_t)size : 1)) {
+		*p = NULL;
+		return err_set(err, ERR_SYSTEM, "out of memory: %s wants %llu bytes", what,
+			       (unsigned long long)size);
+	}
+	return 0;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The element types of a safetensors file.  Source: safetensors (crate), dtype.rs.  The order of the enumerators is
+ * the order in which the reference serialiser lays tensors out: comparing two values sorts a file.
+ */
+#ifndef FP8CONV_NUM_DTYPE_H
+#define FP8CONV_NUM_DTYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum dtype {
+	DT_U64,
+	DT_I64,
+	DT_F64,
+	DT_C64,
+	DT_F32,
+	DT_U32,
+	DT_I32,
+	DT_BF16,
+	DT_F16,
+	DT_U16,
+	DT_I16,
+	DT_F8_E5M2FNUZ,
+	DT_F8_E4M3FNUZ,
+	DT_F8_E8M0,
+	DT_F8_E4M3,
+	DT_F8_E5M2,
+	DT_I8,
+	DT_U8,
+	DT_F6_E3M2,
+	DT_F6_E2M3,
+	DT_F4,
+	DT_BOOL,
+	N_DTYPES
+};
+
+const char *dtype_name(enum dtype dtype); /* "BF16" */
+unsigned dtype_bits(enum dtype dtype);	  /* per element: 4, 6, 8, 16, 32 or 64 */
+
+/* Finds the type of a name of n bytes.  False: there is no such type. */
+bool dtype_from_name(enum dtype *dtype, const char *name, size_t n);
+
+#endif
