@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A checkpoint to read: a directory in Hugging Face layout (an index with shards, or one model.safetensors), one
+ * .safetensors file, or an index.json.  Opening reads headers only; no file stays open.
+ */
+#ifndef FP8CONV_CKPT_CHECKPOINT_H
+#define FP8CONV_CKPT_CHECKPOINT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "ckpt/safetensors.h"
+
+/* A tensor of the checkpoint: where it lies. */
+struct tensor_ref {
+	const struct st_tensor *tensor;
+	size_t shard; /* index in checkpoint.shards */
+};
+
+struct shard {
+	char *name; /* base name, as in the index: "model-00001-of-00002.safetensors" */
+	struct st_file file;
+};
+
+struct checkpoint {
+	char *path;	 /* as the user gave it */
+	char *directory; /* where its files lie; NULL for a single file or a stream (no config, no auxiliary files) */
+	size_t n_shards;
+	struct shard *shards; /* by name, bytewise */
+	size_t n_tensors;
+	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
+	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
+	bool has_index;		    /* it came with model.safetensors.index.json */
+	struct buf config;	    /* text of config.json; empty if there is none */
+	uint64_t data_bytes;	    /* of all tensors */
+};
+
+/* Opens path.  Rules: the index wins over a glob; weight_map values are base names that end in .safetensors (no '/', '\',
+ * NUL, control character, leading dot, at most 255 bytes); symbolic links are followed and must end at regular files;
+ * a tensor must be in the shard the index says, tensors that the index does not name and duplicates over shards are
+ * ERR_INPUT.  A directory without index or model.safetensors: ERR_INPUT saying what was looked for. */
+int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, struct err *err);
+
+/* A checkpoint of the one file that fd is (a spooled stream); name is for messages. */
+int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,
+		       struct err *err);
+void checkpoint_release(struct checkpoint *checkpoint);
+
+/* The tensor of that name, or NULL.  log n. */
+const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name);
+
+/* The auxiliary files of the checkpoint's directory that belong in a converted copy: paths relative to it, sorted, subfolders
+ * included.  Left out: *.safetensors, index files of weights (*.index.json), config.json, hf_quant_config.json, weights in other
+ * containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack, *.onnx*, *.ot), dot files and dot folders, and our own
+ * fp8conv* files.  Symbolic links to regular files count as files; links to folders are not followed. */
+int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n, struct err *err);
+
+#endif

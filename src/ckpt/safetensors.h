@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One safetensors file: 8 bytes of header size, a JSON header, tensor data.  Reading believes nothing: see the rules
+ * at st_open().  Writing is a layout, computed before the first byte (st_layout()): the header and every offset that
+ * the reference serialiser would give the same tensors.
+ *
+ * Source: safetensors crate 24b0b28 (tensor.rs).
+ */
+#ifndef FP8CONV_CKPT_SAFETENSORS_H
+#define FP8CONV_CKPT_SAFETENSORS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/io.h"
+#include "num/dtype.h"
+
+#define ST_MAX_HEADER 100000000 /* bytes */
+#define ST_MAX_DIMS   64
+
+struct st_tensor {
+	char *name;
+	enum dtype dtype;
+	int n_dims;
+	uint64_t *shape;
+	uint64_t begin; /* bytes, from the start of the data */
+	uint64_t end;
+};
+
+struct st_metadata {
+	char *key;
+	char *value;
+};
+
+struct st_file {
+	char *path; /* for opening and for messages */
+	struct file_identity identity;
+	uint64_t data_start; /* file offset of the first tensor byte */
+	size_t n_tensors;
+	struct st_tensor *tensors; /* by begin, then by the order in the header */
+	size_t n_metadata;
+	struct st_metadata *metadata; /* in the order of the file */
+};
+
+/* Reads and checks the header of the file at path; the file is closed again.  ERR_INPUT with file, tensor, byte
+ * offset and both numbers for everything that the reference rejects, and for duplicate or empty names, NUL or
+ * control characters in names, tensors in array form and more than ST_MAX_DIMS dimensions.  n log n in tensors. */
+int st_open(struct st_file *file, const struct io *io, const char *path, struct err *err);
+/* The same for a file that is open already (a stream that was spooled); path is for messages. */
+int st_open_fd(struct st_file *file, const struct io *io, int fd, const char *path, struct err *err);
+void st_release(struct st_file *file);
+
+/* Checks header text of n bytes that a file of file_size bytes begins with (for streams and the fuzzer). */
+int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t file_size, struct err *err);
+
+uint64_t st_tensor_size(const struct st_tensor *tensor); /* bytes */
+uint64_t st_n_elements(const uint64_t *shape, int n_dims); /* of a shape that was checked */
+/* "[1536, 576]" appended to buf. */
+void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims);
+
+/* Layout of a file to write.  tensors[i].begin/end are filled in; the array keeps its order.  *header gets the whole
+ * prefix (size, JSON, padding), so the file's size is header.len + *data_size.  metadata is written with sorted keys
+ * ({"format":"pt"} is up to the caller). */
+void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata, size_t n_metadata,
+	       struct buf *header, uint64_t *data_size);
+
+#endif

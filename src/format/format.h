@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A format decides names, shapes, types and configuration of a quantized checkpoint, and reads them back.  It never
+ * sees a weight and never decides a number.  One file format_<name>.c with one row each, listed by the build.
+ *
+ * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers; compressed-tensors ac8e2ba; ModelOpt
+ * a2fbac7.
+ */
+#ifndef FP8CONV_FORMAT_FORMAT_H
+#define FP8CONV_FORMAT_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "num/dtype.h"
+#include "num/qspec.h"
+
+/* What a scale_inv of a weight belongs to. */
+enum grain { GRAIN_TENSOR, GRAIN_CHANNEL, GRAIN_BLOCK, GRAIN_MX };
+
+/* What is true of a set of quantized modules, in the words that formats share. */
+struct scheme {
+	enum grain grain;
+	struct tile tile; /* of the weight */
+	enum fp8_format fp8_format;
+	bool pow2;	   /* fp32 scales that are all powers of two: "ue8m0" */
+	bool static_input; /* activations have a static input_scale */
+};
+
+struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input);
+
+enum engine { ENGINE_ANY, ENGINE_VLLM, ENGINE_SGLANG, ENGINE_TRTLLM, ENGINE_TRANSFORMERS };
+
+/* A tensor that a format puts beside a weight. */
+struct scale_decl {
+	char *name;
+	enum dtype dtype;
+	int n_dims;
+	uint64_t shape[4];
+};
+
+/* What the configuration is to say. */
+struct module_set {
+	struct scheme scheme;
+	const char *const *modules; /* full module paths, sorted: "model.layers.0.mlp.up_proj" */
+	size_t n_modules;
+};
+
+struct quantization {
+	const struct module_set *sets; /* the first is the default one: it has the most modules */
+	size_t n_sets;
+	const char *const *kept; /* full module paths of linear modules left in high precision, sorted */
+	size_t n_kept;
+	bool kv_cache;
+	enum engine target;
+	const char *tool_version;
+};
+
+struct format {
+	const char *name; /* "compressed-tensors" */
+	const char *summary;
+
+	/* ERR_USAGE, naming recipe (given as a word for the message), format and engine, unless the format can say the scheme
+	 * and, with a target, that engine loads it.  Called at plan time. */
+	int (*check)(const struct scheme *scheme, enum engine target, const char *recipe, struct err *err);
+
+	/* The scale tensor of weight `name` ("X.weight") of (rows, cols).  decl->name is the caller's to free. */
+	void (*scale)(const struct scheme *scheme, enum engine target, const char *name, uint64_t rows,
+		      uint64_t cols, struct scale_decl *decl);
+
+	/* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of hf_quant_config.json, left
+	 * empty by formats without one.  ERR_USAGE where sets of different schemes cannot be said in one file. */
+	int (*configure)(const struct quantization *quantization, struct buf *config, struct buf *hf_quant_config,
+			 struct err *err);
+};
+
+extern const struct format *const formats[]; /* generated; NULL at the end */
+
+/* The format for a scheme: by name, or (name NULL) what the target loads, or the default of formats.md.  All is checked.
+ * NULL with ERR_USAGE. */
+const struct format *format_select(const char *name, enum engine target, const struct scheme *scheme,
+				   const char *recipe, struct err *err);
+
+/* "vllm" and so on; NULL is ENGINE_ANY.  ERR_USAGE with the nearest name. */
+int engine_find(const char *name, enum engine *engine, struct err *err);
+const char *engine_name(enum engine engine);
+
+/* Edits config.json's text: "quantization_config" is set at the level where the file has it already (nested text_config included),
+ * else at the top; every other byte stays. */
+int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out, struct err *err);
+
+#endif
