@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The job `inspect`: what a checkpoint is, from its headers and configuration.
+ */
+#ifndef FP8CONV_JOB_INSPECT_H
+#define FP8CONV_JOB_INSPECT_H
+
+#include "base/err.h"
+#include "base/io.h"
+#include "ckpt/checkpoint.h"
+#include "format/recognise.h"
+
+struct inspection {
+	struct checkpoint checkpoint;
+	struct recognition recognition; /* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
+};
+
+int inspect_make(struct inspection *inspection, const struct io *io, const char *path, struct err *err);
+void inspect_release(struct inspection *inspection);
+
+#endif
