@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/pool.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+struct pool {
+	pool_fn *fn;
+	void *context;
+	const atomic_int *stop;
+	size_t n_items;
+	_Atomic size_t next;
+	atomic_bool failed;
+	pthread_mutex_t lock; /* of the two below */
+	size_t failed_item;
+	struct err *err;
+};
+
+struct pool_worker {
+	struct pool *pool;
+	int number;
+	pthread_t thread;
+};
+
+static void pool_fail(struct pool *pool, size_t item, const struct err *err)
+{
+	pthread_mutex_lock(&pool->lock);
+	if (!atomic_load(&pool->failed) || item < pool->failed_item) {
+		pool->failed_item = item;
+		*pool->err = *err;
+	}
+	atomic_store(&pool->failed, true);
+	pthread_mutex_unlock(&pool->lock);
+}
+
+static void pool_work(struct pool *pool, int worker)
+{
+	struct err err = { 0 };
+
+	while (!atomic_load(&pool->failed)) {
+		size_t item = atomic_fetch_add(&pool->next, 1);
+
+		if (item >= pool->n_items)
+			return;
+		if (pool->stop && atomic_load(pool->stop)) {
+			err_set(&err, ERR_INTERRUPTED, "interrupted by signal %d",
+				atomic_load(pool->stop));
+			pool_fail(pool, SIZE_MAX, &err);
+		} else if (pool->fn(pool->context, worker, item, &err)) {
+			pool_fail(pool, item, &err);
+		}
+	}
+}
+
+static void *pool_thread(void *argument)
+{
+	struct pool_worker *worker = argument;
+
+	pool_work(worker->pool, worker->number);
+	return NULL;
+}
+
+int pool_run(int n_threads, size_t n_items, pool_fn *fn, void *context, const atomic_int *stop,
+	     struct err *err)
+{
+	struct pool pool = { .fn = fn,
+			     .context = context,
+			     .stop = stop,
+			     .n_items = n_items,
+			     .lock = PTHREAD_MUTEX_INITIALIZER,
+			     .err = err };
+	int n_workers = (size_t)n_threads < n_items ? n_threads : (int)n_items;
+	struct pool_worker *workers = xcalloc((size_t)n_workers, sizeof *workers);
+	int n_started = 1;
+
+	for (; n_started < n_workers; n_started++) {
+		workers[n_started] = (struct pool_worker){ .pool = &pool, .number = n_started };
+		if (pthread_create(&workers[n_started].thread, NULL, pool_thread,
+				   &workers[n_started]))
+			break;
+	}
+	pool_work(&pool, 0);
+	for (int i = 1; i < n_started; i++)
+		pthread_join(workers[i].thread, NULL);
+	free(workers);
+	pthread_mutex_destroy(&pool.lock);
+	return atomic_load(&pool.failed) ? -1 : 0;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/manifest.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define MANIFEST_LIMIT (256 << 20) /* bytes: a million shards */
+#define HASH_CHUNK     (1 << 20)
+
+static json_t *timestamp(const struct timespec *time)
+{
+	return json_sprintf("%lld.%09ld", (long long)time->tv_sec, time->tv_nsec);
+}
+
+json_t *manifest_job(const char *version, const char *command, json_t *options, const struct checkpoint *source)
+{
+	json_t *inputs = json_array();
+
+	for (size_t i = 0; i < source->n_shards; i++) {
+		const struct file_identity *id = &source->shards[i].file.identity;
+
+		json_array_append_new(inputs, json_pack("{s:s, s:I, s:o, s:o, s:I}", "name",
+							source->shards[i].name, "size",
+							(json_int_t)id->size, "mtime",
+							timestamp(&id->mtime), "ctime",
+							timestamp(&id->ctime), "inode",
+							(json_int_t)id->inode));
+	}
+	return json_pack("{s:s, s:s, s:s, s:o, s:o}", "tool", "fp8conv", "version", version, "command",
+			 command, "options", options, "inputs", inputs);
+}
+
+json_t *manifest_load(const struct outdir *dir, struct err *err)
+{
+	struct buf text = { 0 };
+	json_t *manifest = NULL;
+
+	if (!outdir_has(dir, MANIFEST_NAME))
+		return NULL;
+	if (!io_read_file(dir->io, dir->fd, MANIFEST_NAME, MANIFEST_LIMIT, &text, err)) {
+		manifest = json_decode((struct json_text){ text.data, text.len }, err);
+		if (!manifest)
+			err_wrap(err, "cannot read '%s/%s' (--restart begins anew)", dir->path,
+				 MANIFEST_NAME);
+		else if (!json_is_object(manifest)) {
+			json_decref(manifest);
+			manifest = NULL;
+			err_set(err, ERR_INPUT, "'%s/%s' is not a manifest (--restart begins anew)",
+				dir->path, MANIFEST_NAME);
+		}
+	}
+	buf_release(&text);
+	return manifest;
+}
+
+int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir, struct err *err)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)job, key, value) {
+		json_t *was = json_object_get(manifest, key);
+		const char *name;
+		json_t *option;
+
+		if (was && json_equal(was, value))
+			continue;
+		if (strcmp(key, "options") != 0)
+			return err_set(err, ERR_USAGE,
+				       "'%s' holds the output of another job: %s differs (--restart begins anew)",
+				       dir->path,
+				       strcmp(key, "inputs") ? key : "the input (name, size or time of a file)");
+		json_object_foreach(value, name, option) {
+			if (!json_equal(json_object_get(was, name), option))
+				break;
+		}
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: option %s differs (--restart begins anew)",
+			       dir->path, name ? name : "list");
+	}
+	return 0;
+}
+
+static int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
+{
+	char *text = json_dumps(manifest, JSON_INDENT(2));
+	char *line = xasprintf("%s\n", text);
+	int rc = outdir_put(dir, MANIFEST_NAME, line, strlen(line), err);
+
+	free(text);
+	free(line);
+	return rc;
+}
+
+int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)
+{
+	json_t *manifest = json_copy((json_t *)job);
+	int rc;
+
+	json_object_set_new(manifest, "shards", json_array());
+	json_object_set_new(manifest, "finished", json_false());
+	rc = manifest_save(manifest, dir, err);
+	json_decref(manifest);
+	return rc;
+}
+
+bool manifest_has_shard(const json_t *manifest, const char *name)
+{
+	size_t i;
+	json_t *shard;
+
+	json_array_foreach(json_object_get(manifest, "shards"), i, shard) {
+		const char *found = json_string_value(json_object_get(shard, "name"));
+
+		if (found && !strcmp(found, name))
+			return true;
+	}
+	return false;
+}
+
+bool manifest_finished(const json_t *manifest)
+{
+	return json_is_true(json_object_get(manifest, "finished"));
+}
+
+/* Keeps the shards in the order of their names, whoever finishes first. */
+static void insert_shard(json_t *shards, json_t *record)
+{
+	const char *name = json_string_value(json_object_get(record, "name"));
+	size_t at = json_array_size(shards);
+
+	while (at > 0) {
+		const char *before =
+			json_string_value(json_object_get(json_array_get(shards, at - 1), "name"));
+
+		if (before && strcmp(before, name) < 0)
+			break;
+		at--;
+	}
+	json_array_insert_new(shards, at, record);
+}
+
+int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err)
+{
+	json_t *manifest;
+	json_t *record;
+	int guard;
+	int rc = -1;
+
+	if (outdir_guard(dir, &guard, err))
+		return -1;
+	*err = (struct err){ 0 };
+	manifest = manifest_load(dir, err);
+	if (!manifest) {
+		if (!err->kind)
+			err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran", dir->path,
+				MANIFEST_NAME);
+		goto out;
+	}
+	record = json_pack("{s:s, s:I}", "name", name, "size", (json_int_t)size);
+	json_object_set_new(record, "crc32", json_sprintf("%08x", crc));
+	insert_shard(json_object_get(manifest, "shards"), record);
+	rc = manifest_save(manifest, dir, err);
+out:
+	json_decref(manifest);
+	outdir_unguard(dir, guard);
+	return rc;
+}
+
+/* SHA-256 of an open file, as hexadecimal digits. */
+static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], struct err *err)
+{
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	void *chunk = xmalloc(HASH_CHUNK);
+	unsigned char digest[32];
+	size_t got = HASH_CHUNK;
+	int rc = 0;
+
+	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
+		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
+	while (!rc && got == HASH_CHUNK) {
+		rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
+		if (!rc)
+			EVP_DigestUpdate(context, chunk, got);
+	}
+	if (!rc)
+		EVP_DigestFinal_ex(context, digest, NULL);
+	for (int i = 0; !rc && i < 32; i++)
+		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	free(chunk);
+	EVP_MD_CTX_free(context);
+	return rc;
+}
+
+/* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
+static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, struct err *err)
+{
+	struct file_identity identity;
+	char hex[65];
+	int fd;
+	int rc;
+
+	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
+		return -1;
+	rc = file_sha256(io, fd, path, hex, err);
+	if (!rc)
+		rc = io_check_unchanged(fd, &identity, path, err);
+	io->close(fd);
+	if (rc)
+		return -1;
+	json_object_set_new(record, "size", json_integer((json_int_t)identity.size));
+	json_object_set_new(record, "sha256", json_string(hex));
+	return 0;
+}
+
+static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source, struct err *err)
+{
+	size_t i;
+	json_t *record;
+
+	json_array_foreach(json_object_get(manifest, "inputs"), i, record) {
+		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Names of the regular files of a folder and its subfolders, as paths below the output directory. */
+static void list_files(int dirfd, const char *prefix, char ***names, size_t *n)
+{
+	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	struct dirent *entry;
+
+	while (stream && (entry = readdir(stream))) {
+		struct stat st;
+
+		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, MANIFEST_NAME) ||
+		    fstatat(dirfd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue;
+		if (S_ISREG(st.st_mode)) {
+			ARRAY_GROW(*names, *n);
+			(*names)[(*n)++] = xasprintf("%s%s", prefix, entry->d_name);
+		} else if (S_ISDIR(st.st_mode)) {
+			char *below = xasprintf("%s%s/", prefix, entry->d_name);
+			int folder = openat(dirfd, entry->d_name,
+					    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+			if (folder >= 0) {
+				list_files(folder, below, names, n);
+				close(folder);
+			}
+			free(below);
+		}
+	}
+	if (stream)
+		closedir(stream);
+}
+
+static int hash_outputs(json_t *manifest, const struct outdir *dir, struct err *err)
+{
+	json_t *files = json_array();
+	char **names = NULL;
+	size_t n = 0;
+	int rc = 0;
+
+	list_files(dir->fd, "", &names, &n);
+	qsort(names, n, sizeof *names, compare_names);
+	for (size_t i = 0; i < n; i++) {
+		json_t *record = json_pack("{s:s}", "name", names[i]);
+
+		if (!rc)
+			rc = record_hash(record, dir->io, dir->fd, names[i], err);
+		json_array_append_new(files, record);
+		free(names[i]);
+	}
+	free(names);
+	json_object_set_new(manifest, "files", files);
+	return rc;
+}
+
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, struct err *err)
+{
+	json_t *manifest;
+	int rc = -1;
+
+	*err = (struct err){ 0 };
+	manifest = manifest_load(dir, err);
+	if (!manifest)
+		return err->kind ? -1
+				 : err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran",
+					   dir->path, MANIFEST_NAME);
+	if (hashes && (hash_inputs(manifest, dir->io, source, err) || hash_outputs(manifest, dir, err)))
+		goto out;
+	json_object_set_new(manifest, "finished", json_true());
+	rc = manifest_save(manifest, dir, err);
+out:
+	json_decref(manifest);
+	return rc;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv-manifest.json in an output directory: which job this is (tool version, options, input files), which of its shards
+ * are finished, and at the end that all is.  A rerun does what is missing; another job is refused.
+ *
+ *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
+ *       "options": { "recipe": "blockwise", ... },
+ *       "inputs": [ { "name", "size", "mtime", "ctime", "inode" [, "sha256"] } ],
+ *       "shards": [ { "name", "size", "crc32" [, "sha256"] } ],        finished ones, by name
+ *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
+ */
+#ifndef FP8CONV_CKPT_MANIFEST_H
+#define FP8CONV_CKPT_MANIFEST_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/outdir.h"
+
+#define MANIFEST_NAME "fp8conv-manifest.json"
+
+/* The job's identity, a new object: what must be equal for a rerun to go on.  options is an object of what decides the output's
+ * bytes; it is consumed. */
+json_t *manifest_job(const char *version, const char *command, json_t *options, const struct checkpoint *source);
+
+/* The manifest in dir, a new reference, or NULL: there is none (*err untouched), or it cannot be read (*err set). */
+json_t *manifest_load(const struct outdir *dir, struct err *err);
+
+/* Whether a manifest is of this job; ERR_USAGE naming what differs. */
+int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir, struct err *err);
+
+/* A copy of the job with no shard finished, written to dir. */
+int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);
+
+bool manifest_has_shard(const json_t *manifest, const char *name);
+bool manifest_finished(const json_t *manifest);
+
+/* Adds a finished shard to the manifest in dir, atomically, also against other parts of the job. */
+int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err);
+
+/* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256. */
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, struct err *err);
+
+#endif

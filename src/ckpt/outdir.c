@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/outdir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define COPY_CHUNK (1 << 20)
+
+char *partial_name(const char *name)
+{
+	return xasprintf(".%s.partial", name);
+}
+
+/* The lock file can be unlinked by the holder between our open and our flock: then we hold a file that nobody else
+ * will see, and take the next one. */
+static bool same_file(int dirfd, const char *name, int fd)
+{
+	struct stat by_name, by_fd;
+
+	return !fstatat(dirfd, name, &by_name, AT_SYMLINK_NOFOLLOW) && !fstat(fd, &by_fd) &&
+	       by_name.st_dev == by_fd.st_dev && by_name.st_ino == by_fd.st_ino;
+}
+
+static int lock_take(const struct outdir *dir, const char *name, int operation, int *fd, struct err *err)
+{
+	for (;;) {
+		*fd = dir->io->openat(dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+		if (*fd < 0)
+			return err_errno(err, "cannot create the lock '%s/%s'", dir->path, name);
+		if (flock(*fd, operation)) {
+			if (errno == EINTR) {
+				dir->io->close(*fd);
+				continue;
+			}
+			if (errno == EWOULDBLOCK)
+				err_set(err, ERR_USAGE, "'%s' is in use by another fp8conv", dir->path);
+			else
+				err_errno(err, "cannot lock '%s/%s'", dir->path, name);
+			dir->io->close(*fd);
+			*fd = -1;
+			return -1;
+		}
+		if (same_file(dir->fd, name, *fd))
+			return 0;
+		dir->io->close(*fd);
+	}
+}
+
+static int directory_open(struct outdir *dir, struct err *err)
+{
+	if (!dir->io->mkdirat(AT_FDCWD, dir->path, 0777))
+		dir->created = true;
+	else if (errno != EEXIST)
+		return err_errno(err, "cannot create directory '%s'", dir->path);
+	dir->fd = dir->io->openat(AT_FDCWD, dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (dir->fd < 0)
+		return err_errno(err, "cannot open directory '%s'", dir->path);
+	return 0;
+}
+
+int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock, bool shared,
+		struct err *err)
+{
+	*dir = (struct outdir){ .io = io, .path = xstrdup(path), .fd = -1, .lock_fd = -1 };
+	if (directory_open(dir, err) ||
+	    lock_take(dir, lock, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB, &dir->lock_fd, err)) {
+		outdir_close(dir);
+		return -1;
+	}
+	dir->lock_name = xstrdup(lock);
+	return 0;
+}
+
+/* The directory that a relative name lies in, created on the way; *base is its last component. */
+static int parent_open(const struct outdir *dir, const char *name, int *fd, const char **base, struct err *err)
+{
+	const char *slash;
+
+	*fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 0);
+	if (*fd < 0)
+		return err_errno(err, "cannot open directory '%s'", dir->path);
+	for (; (slash = strchr(name, '/')); name = slash + 1) {
+		char *part = xstrndup(name, (size_t)(slash - name));
+		int next = -1;
+
+		if (!dir->io->mkdirat(*fd, part, 0777) || errno == EEXIST)
+			next = dir->io->openat(*fd, part,
+					       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+		if (next < 0)
+			err_errno(err, "cannot open or create folder '%s' in '%s'", part, dir->path);
+		free(part);
+		dir->io->close(*fd);
+		*fd = next;
+		if (next < 0)
+			return -1;
+	}
+	*base = name;
+	return 0;
+}
+
+/* A file that appears under its name when it is whole. */
+struct put {
+	const struct outdir *dir;
+	const char *name;
+	const char *base;
+	char *partial;
+	int parent;
+	int fd;
+};
+
+static int put_open(struct put *put, const struct outdir *dir, const char *name, struct err *err)
+{
+	*put = (struct put){ .dir = dir, .name = name, .parent = -1, .fd = -1 };
+	if (parent_open(dir, name, &put->parent, &put->base, err))
+		return -1;
+	put->partial = partial_name(put->base);
+	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
+		return err_errno(err, "cannot remove '%s' in '%s'", put->partial, dir->path);
+	put->fd = dir->io->openat(put->parent, put->partial,
+				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (put->fd < 0)
+		return err_errno(err, "cannot create '%s' in '%s'", put->partial, dir->path);
+	return 0;
+}
+
+static int put_commit(struct put *put, struct err *err)
+{
+	const struct io *io = put->dir->io;
+	int fd = put->fd;
+
+	if (io->fsync(fd))
+		return err_errno(err, "cannot write '%s/%s'", put->dir->path, put->name);
+	put->fd = -1;
+	if (io->close(fd) || io->renameat(put->parent, put->partial, put->parent, put->base) ||
+	    io->fsync(put->parent))
+		return err_errno(err, "cannot write '%s/%s'", put->dir->path, put->name);
+	return 0;
+}
+
+/* After a commit there is no partial file left to remove. */
+static void put_release(struct put *put)
+{
+	if (put->fd >= 0)
+		put->dir->io->close(put->fd);
+	if (put->parent >= 0 && put->partial)
+		put->dir->io->unlinkat(put->parent, put->partial, 0);
+	if (put->parent >= 0)
+		put->dir->io->close(put->parent);
+	free(put->partial);
+}
+
+int outdir_put(const struct outdir *dir, const char *name, const void *data, size_t n, struct err *err)
+{
+	struct put put = { 0 };
+	int rc = -1;
+
+	if (put_open(&put, dir, name, err) || io_write_full(dir->io, put.fd, data, n, name, err) ||
+	    put_commit(&put, err))
+		goto out;
+	rc = 0;
+out:
+	put_release(&put);
+	return rc;
+}
+
+static int copy_bytes(const struct io *io, int from, int to, const char *name, struct err *err)
+{
+	void *chunk = xmalloc(COPY_CHUNK);
+	size_t got = COPY_CHUNK;
+	int rc = 0;
+
+	while (!rc && got == COPY_CHUNK) {
+		rc = io_read_full(io, from, chunk, COPY_CHUNK, &got, name, err);
+		if (!rc)
+			rc = io_write_full(io, to, chunk, got, name, err);
+	}
+	free(chunk);
+	return rc;
+}
+
+int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, struct err *err)
+{
+	char *from = xasprintf("%s/%s", from_dir, name);
+	struct file_identity identity;
+	struct put put = { .parent = -1, .fd = -1 };
+	int fd = -1;
+	int rc = -1;
+
+	if (io_open_regular(dir->io, AT_FDCWD, from, &fd, &identity, err) ||
+	    put_open(&put, dir, name, err) || copy_bytes(dir->io, fd, put.fd, name, err) ||
+	    io_check_unchanged(fd, &identity, from, err) || put_commit(&put, err))
+		goto out;
+	rc = 0;
+out:
+	if (put.dir)
+		put_release(&put);
+	if (fd >= 0)
+		dir->io->close(fd);
+	free(from);
+	return rc;
+}
+
+int outdir_remove(const struct outdir *dir, const char *name, struct err *err)
+{
+	if (dir->io->unlinkat(dir->fd, name, 0) && errno != ENOENT)
+		return err_errno(err, "cannot remove '%s/%s'", dir->path, name);
+	return 0;
+}
+
+bool outdir_has(const struct outdir *dir, const char *name)
+{
+	return !faccessat(dir->fd, name, F_OK, AT_SYMLINK_NOFOLLOW);
+}
+
+int outdir_sync(const struct outdir *dir, struct err *err)
+{
+	if (dir->io->fsync(dir->fd))
+		return err_errno(err, "cannot write directory '%s'", dir->path);
+	return 0;
+}
+
+int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err)
+{
+	struct statvfs fs;
+	uint64_t free_bytes;
+
+	if (fstatvfs(dir->fd, &fs))
+		return err_errno(err, "cannot read the free space of '%s'", dir->path);
+	free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (bytes > free_bytes)
+		return err_set(err, ERR_SYSTEM,
+			       "not enough space in '%s': %llu bytes needed, %llu free, %llu missing",
+			       dir->path, (unsigned long long)bytes, (unsigned long long)free_bytes,
+			       (unsigned long long)(bytes - free_bytes));
+	return 0;
+}
+
+int outdir_guard(const struct outdir *dir, int *guard, struct err *err)
+{
+	return lock_take(dir, ".fp8conv.guard", LOCK_EX, guard, err);
+}
+
+/* Unlinked while it is held: whoever waits for it sees that and takes a new one. */
+void outdir_unguard(const struct outdir *dir, int guard)
+{
+	dir->io->unlinkat(dir->fd, ".fp8conv.guard", 0);
+	dir->io->close(guard);
+}
+
+void outdir_close(struct outdir *dir)
+{
+	if (!dir->path)
+		return;
+	/* A shared lock may have other holders: they would not see a newcomer if the file went away. */
+	if (dir->lock_fd >= 0) {
+		if (!flock(dir->lock_fd, LOCK_EX | LOCK_NB))
+			dir->io->unlinkat(dir->fd, dir->lock_name, 0);
+		dir->io->close(dir->lock_fd);
+	}
+	if (dir->fd >= 0)
+		dir->io->close(dir->fd);
+	if (dir->created)
+		dir->io->unlinkat(AT_FDCWD, dir->path, AT_REMOVEDIR);
+	free(dir->lock_name);
+	free(dir->path);
+	*dir = (struct outdir){ 0 };
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/writer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <isa-l/crc.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/mem.h"
+
+static void writer_init(struct writer *writer, const struct io *io, const char *name, uint64_t size)
+{
+	*writer = (struct writer){ .io = io,
+				   .name = xstrdup(name),
+				   .fd = -1,
+				   .direct_fd = -1,
+				   .size = size,
+				   .lock = PTHREAD_MUTEX_INITIALIZER };
+}
+
+/* Reserving first makes a full disk known before the work, and keeps the file in one piece. */
+static int writer_begin(struct writer *writer, const struct buf *header, struct err *err)
+{
+	int number = writer->size ? writer->io->fallocate(writer->fd, 0, (off_t)writer->size) : 0;
+
+	if (number == EOPNOTSUPP || number == EINVAL)
+		number = writer->io->ftruncate(writer->fd, (off_t)writer->size) ? errno : 0;
+	if (number) {
+		errno = number;
+		return err_errno(err, "cannot reserve %llu bytes for '%s'",
+				 (unsigned long long)writer->size, writer->name);
+	}
+	return writer_pwrite(writer, header->data, header->len, 0, err);
+}
+
+int writer_open(struct writer *writer, const struct outdir *dir, const char *name, const struct buf *header,
+		uint64_t size, struct err *err)
+{
+	writer_init(writer, dir->io, name, size);
+	writer->dir = dir;
+	writer->partial = partial_name(name);
+	if (outdir_remove(dir, writer->partial, err))
+		return -1;
+	writer->fd = dir->io->openat(dir->fd, writer->partial,
+				     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (writer->fd < 0)
+		return err_errno(err, "cannot create '%s/%s'", dir->path, writer->partial);
+	if (writer_begin(writer, header, err))
+		return -1;
+	writer->direct_fd = dir->io->openat(dir->fd, writer->partial,
+					    O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT, 0);
+	return 0;
+}
+
+int writer_open_anonymous(struct writer *writer, const struct io *io, const char *temp_dir,
+			  const struct buf *header, uint64_t size, struct err *err)
+{
+	writer_init(writer, io, "-", size);
+	writer->fd = io->openat(AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	if (writer->fd < 0)
+		return err_errno(err, "cannot create a temporary file in '%s'", temp_dir);
+	return writer_begin(writer, header, err);
+}
+
+static void piece_add(struct writer *writer, const void *data, size_t n, uint64_t offset)
+{
+	struct writer_piece piece = { .offset = offset, .size = n };
+
+	piece.crc = crc32_gzip_refl(0, data, n);
+	pthread_mutex_lock(&writer->lock);
+	ARRAY_GROW(writer->pieces, writer->n_pieces);
+	writer->pieces[writer->n_pieces++] = piece;
+	pthread_mutex_unlock(&writer->lock);
+}
+
+/* Past the page cache where the file system lets us; some say no (EINVAL) only now. */
+static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64_t offset, struct err *err)
+{
+	errno = 0;
+	if (!io_pwrite_full(writer->io, writer->direct_fd, data, n, offset, writer->name, err))
+		return 0;
+	if (errno != EINVAL)
+		return -1;
+	return io_pwrite_full(writer->io, writer->fd, data, n, offset, writer->name, err);
+}
+
+/* Direct I/O takes whole blocks at both ends; what sticks out goes through the page cache.  A block that two callers
+ * share is an edge for both, so the two ways never meet in one block. */
+int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset, struct err *err)
+{
+	const char *bytes = data;
+	uint64_t head = -offset & (WRITER_ALIGN - 1);
+	uint64_t body;
+
+	if (n == 0)
+		return 0;
+	piece_add(writer, data, n, offset);
+	if (head > n)
+		head = n;
+	body = (n - head) & ~(uint64_t)(WRITER_ALIGN - 1);
+	if (writer->direct_fd < 0 || body == 0 ||
+	    ((uintptr_t)(bytes + head) & (WRITER_ALIGN - 1)) != 0)
+		return io_pwrite_full(writer->io, writer->fd, data, n, offset, writer->name, err);
+	if (io_pwrite_full(writer->io, writer->fd, bytes, head, offset, writer->name, err) ||
+	    body_pwrite(writer, bytes + head, body, offset + head, err))
+		return -1;
+	return io_pwrite_full(writer->io, writer->fd, bytes + head + body, n - head - body,
+			      offset + head + body, writer->name, err);
+}
+
+static int compare_pieces(const void *a, const void *b)
+{
+	const struct writer_piece *x = a, *y = b;
+
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+/* Every byte exactly once; the checksum of the whole from those of its pieces. */
+static int pieces_check(struct writer *writer, uint32_t *crc, struct err *err)
+{
+	uint64_t at = 0;
+
+	qsort(writer->pieces, writer->n_pieces, sizeof *writer->pieces, compare_pieces);
+	*crc = 0;
+	for (size_t i = 0; i < writer->n_pieces; i++) {
+		const struct writer_piece *piece = &writer->pieces[i];
+
+		if (piece->offset != at)
+			break;
+		*crc = (uint32_t)crc32_combine(*crc, piece->crc, (z_off_t)piece->size);
+		at += piece->size;
+	}
+	if (at != writer->size)
+		return err_set(err, ERR_SYSTEM,
+			       "internal error: '%s' was planned with %llu bytes, but written up to %llu",
+			       writer->name, (unsigned long long)writer->size, (unsigned long long)at);
+	return 0;
+}
+
+static int writer_close(struct writer *writer, int *fd, struct err *err)
+{
+	int closing = *fd;
+
+	*fd = -1;
+	if (closing >= 0 && writer->io->close(closing))
+		return err_errno(err, "cannot write '%s'", writer->name);
+	return 0;
+}
+
+int writer_commit(struct writer *writer, uint32_t *crc, struct err *err)
+{
+	const struct io *io = writer->io;
+
+	if (pieces_check(writer, crc, err))
+		return -1;
+	if (!writer->dir)
+		return 0;
+	if (io->fsync(writer->fd))
+		return err_errno(err, "cannot write '%s'", writer->name);
+	if (writer_close(writer, &writer->direct_fd, err) || writer_close(writer, &writer->fd, err))
+		return -1;
+	if (io->renameat(writer->dir->fd, writer->partial, writer->dir->fd, writer->name))
+		return err_errno(err, "cannot rename '%s' to '%s'", writer->partial, writer->name);
+	free(writer->partial);
+	writer->partial = NULL;
+	return outdir_sync(writer->dir, err);
+}
+
+void writer_release(struct writer *writer)
+{
+	if (!writer->name)
+		return;
+	if (writer->direct_fd >= 0)
+		writer->io->close(writer->direct_fd);
+	if (writer->fd >= 0)
+		writer->io->close(writer->fd);
+	if (writer->partial)
+		writer->io->unlinkat(writer->dir->fd, writer->partial, 0);
+	pthread_mutex_destroy(&writer->lock);
+	free(writer->pieces);
+	free(writer->partial);
+	free(writer->name);
+	*writer = (struct writer){ 0 };
+}
