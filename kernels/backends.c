@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The backends of this build.  The only file that knows what was built.
+ */
+#include "backend/backend.h"
+#include "cpu/cpu.h"
+
+const struct backend *const backends[] = {
+	&backend_reference,
+	NULL,
+};

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows of the CPU backends.
+ */
+#ifndef FP8CONV_KERNELS_CPU_H
+#define FP8CONV_KERNELS_CPU_H
+
+#include "backend/backend.h"
+
+extern const struct backend backend_reference;
+
+#endif

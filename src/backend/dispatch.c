@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/dispatch.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/nearest.h"
+#include "num/scale.h"
+
+#define N_NAMES_MAX 32
+
+static const struct backend *backend_best(void)
+{
+	const struct backend *best = NULL;
+
+	for (const struct backend *const *b = backends; *b; b++) {
+		if ((*b)->rank > 0 && !(*b)->unusable() && (!best || (*b)->rank > best->rank))
+			best = *b;
+	}
+	return best;
+}
+
+static const struct backend *backend_find(const char *name)
+{
+	for (const struct backend *const *b = backends; *b; b++) {
+		if (!strcmp((*b)->name, name))
+			return *b;
+	}
+	return NULL;
+}
+
+static void backend_unknown(const char *name, struct err *err)
+{
+	const char *names[N_NAMES_MAX + 1] = { "auto", "cpu" };
+	const char *near;
+	size_t n = 2;
+
+	for (const struct backend *const *b = backends; *b && n < N_NAMES_MAX; b++)
+		names[n++] = (*b)->name;
+	near = nearest_name(name, names);
+	if (near)
+		err_set(err, ERR_USAGE, "no backend '%s': did you mean '%s'?", name, near);
+	else
+		err_set(err, ERR_USAGE, "no backend '%s' in this build", name);
+}
+
+const struct backend *backend_select(const char *name, struct err *err)
+{
+	const struct backend *backend;
+	const char *why;
+
+	if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
+		return backend_best(); /* the reference runs everywhere: never NULL */
+	backend = backend_find(name);
+	if (!backend) {
+		backend_unknown(name, err);
+		return NULL;
+	}
+	why = backend->unusable();
+	if (why) {
+		err_set(err, ERR_USAGE, "backend '%s' cannot run here: %s", name, why);
+		return NULL;
+	}
+	return backend;
+}
+
+static void check_matrix(const struct matrix *x)
+{
+	assert(x->dtype == DT_BF16 || x->dtype == DT_F16 || x->dtype == DT_F32);
+	assert(x->stride >= x->cols);
+	assert(x->data || x->rows == 0 || x->cols == 0);
+	(void)x;
+}
+
+static void check_spec(const struct qspec *spec)
+{
+	assert(spec->format == FP8_E4M3 || spec->format == FP8_E5M2);
+	assert(spec->scale_type == SCALE_F32 || spec->scale_type == SCALE_E8M0);
+	assert(spec->amax_epsilon >= 0);
+	assert(spec->margin >= -MARGIN_LIMIT && spec->margin <= MARGIN_LIMIT);
+	(void)spec;
+}
+
+static void check_out(const struct matrix *x, const struct qspec *spec, const struct quant_out *out)
+{
+	assert(out->stride >= x->cols);
+	assert(out->scale_stride >= tile_count(x->cols, spec->tile.cols));
+	assert(out->stats);
+	assert((out->codes && out->scale_inv) || x->rows == 0 || x->cols == 0);
+	(void)x, (void)spec, (void)out;
+}
+
+static void check_in(const struct quant_in *q)
+{
+	assert(q->stride >= q->cols);
+	assert(q->scale_stride >= tile_count(q->cols, q->tile.cols));
+	assert((q->codes && q->scale_inv) || q->rows == 0 || q->cols == 0);
+	(void)q;
+}
+
+void backend_amax(const struct backend *backend, const struct matrix *x, struct tile tile,
+		  float *amax, size_t amax_stride, uint64_t *n_nonfinite)
+{
+	check_matrix(x);
+	assert(amax_stride >= tile_count(x->cols, tile.cols));
+	backend->amax(x, tile, amax, amax_stride, n_nonfinite);
+}
+
+void backend_quantize(const struct backend *backend, const struct matrix *x,
+		      const struct qspec *spec, const struct quant_out *out)
+{
+	check_matrix(x);
+	check_spec(spec);
+	check_out(x, spec, out);
+	backend->quantize(x, spec, out);
+}
+
+void backend_cast(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
+		  const float *amax, size_t amax_stride, const struct quant_out *out)
+{
+	check_matrix(x);
+	check_spec(spec);
+	check_out(x, spec, out);
+	assert(amax_stride >= tile_count(x->cols, spec->tile.cols));
+	backend->cast(x, spec, amax, amax_stride, out);
+}
+
+void backend_dequantize(const struct backend *backend, const struct quant_in *q, enum dtype dtype,
+			void *y, size_t y_stride)
+{
+	check_in(q);
+	assert(dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32);
+	assert(y_stride >= q->cols);
+	backend->dequantize(q, dtype, y, y_stride);
+}
+
+void backend_error(const struct backend *backend, const struct matrix *x, const struct quant_in *q,
+		   double *signal, double *noise)
+{
+	check_matrix(x);
+	check_in(q);
+	assert(x->rows == q->rows && x->cols == q->cols);
+	backend->error(x, q, signal, noise);
+}
