@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A format decides names, shapes, types and configuration of a quantized checkpoint, and reads them back.  It never
- * sees a weight and never decides a number.  One file format_<name>.c with one row each, listed by the build.
+ * A format decides names, shapes, types and configuration of a quantized checkpoint.  It never sees a weight and never
+ * decides a number.  One file format_<name>.c with one row each, listed by the build; what a format can say is a table
+ * of flavours (flavour.h).  recognise.h reads the same tables backwards.
  *
- * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers; compressed-tensors ac8e2ba; ModelOpt
- * a2fbac7.
+ * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0; compressed-tensors 0.20.0;
+ * ModelOpt a2fbac7.
  */
 #ifndef FP8CONV_FORMAT_FORMAT_H
 #define FP8CONV_FORMAT_FORMAT_H
@@ -32,11 +33,22 @@ struct scheme {
 
 struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input);
 
-enum engine { ENGINE_ANY, ENGINE_VLLM, ENGINE_SGLANG, ENGINE_TRTLLM, ENGINE_TRANSFORMERS };
+/* "per-tensor static", "per-tensor dynamic", "channelwise", "blockwise 128x128" or "mxfp8", for messages. */
+#define SCHEME_NAME_SIZE 64
+void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE]);
+
+enum engine {
+	ENGINE_ANY,
+	ENGINE_VLLM,
+	ENGINE_SGLANG,
+	ENGINE_TRTLLM,
+	ENGINE_TRANSFORMERS,
+	N_ENGINES
+};
 
 /* A tensor that a format puts beside a weight. */
 struct scale_decl {
-	char *name;
+	char *name; /* to be freed by who asked for it */
 	enum dtype dtype;
 	int n_dims;
 	uint64_t shape[4];
@@ -59,37 +71,62 @@ struct quantization {
 	const char *tool_version;
 };
 
+struct flavour;
+
 struct format {
 	const char *name; /* "compressed-tensors" */
 	const char *summary;
+	const struct flavour *flavours; /* what it can say; ends in an empty row */
+	bool mixes;			/* one file may hold sets of different schemes */
+	bool kv_cache;			/* there is a place for KV cache scales */
 
-	/* ERR_USAGE, naming recipe (given as a word for the message), format and engine, unless the format can say the scheme
-	 * and, with a target, that engine loads it.  Called at plan time. */
-	int (*check)(const struct scheme *scheme, enum engine target, const char *recipe, struct err *err);
-
-	/* The scale tensor of weight `name` ("X.weight") of (rows, cols).  decl->name is the caller's to free. */
-	void (*scale)(const struct scheme *scheme, enum engine target, const char *name, uint64_t rows,
-		      uint64_t cols, struct scale_decl *decl);
-
-	/* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of hf_quant_config.json, left
-	 * empty by formats without one.  ERR_USAGE where sets of different schemes cannot be said in one file. */
-	int (*configure)(const struct quantization *quantization, struct buf *config, struct buf *hf_quant_config,
-			 struct err *err);
+	/* Behind format_configure(), which has checked what follows from the flavours. */
+	int (*configure)(const struct format *format, const struct quantization *quantization,
+			 struct buf *config, struct buf *hf_quant_config, struct err *err);
 };
 
-extern const struct format *const formats[]; /* generated; NULL at the end */
+extern const struct format *const formats[]; /* by name; generated; NULL at the end */
 
-/* The format for a scheme: by name, or (name NULL) what the target loads, or the default of formats.md.  All is checked.
- * NULL with ERR_USAGE. */
+/* The format for a scheme: by name, or (name NULL) what the target loads, or the default of formats.md 1.  All is checked;
+ * recipe is a word for the message.  NULL with ERR_USAGE, which says what would load. */
 const struct format *format_select(const char *name, enum engine target, const struct scheme *scheme,
 				   const char *recipe, struct err *err);
 
+/* ERR_USAGE, naming recipe, format and engine, unless the format can say the scheme and, with a target, that engine loads
+ * it.  Called at plan time. */
+int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
+		 const char *recipe, struct err *err);
+
+/* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.  The scheme was checked. */
+const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
+				enum engine target, uint64_t rows, uint64_t cols);
+
+/* The scale tensor of weight `name` ("X.weight") of (rows, cols).  The scheme was checked. */
+void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
+		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl);
+
+/* The static scale of that weight's input.  The scheme was checked and has static_input. */
+void format_input_scale(const struct format *format, const struct scheme *scheme, enum engine target,
+			const char *name, struct scale_decl *decl);
+
+/* The scale of what an attention module ("model.layers.0.self_attn") caches; which is 'k' or 'v'.  Both are written, or
+ * neither.  Only where format.kv_cache. */
+void format_kv_scale(const struct format *format, const char *attention, char which,
+		     struct scale_decl *decl);
+
+/* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of hf_quant_config.json, left
+ * empty by formats without one.  ERR_USAGE where the format or the target cannot have it: sets of different schemes, experts,
+ * KV cache scales. */
+int format_configure(const struct format *format, const struct quantization *quantization,
+		     struct buf *config, struct buf *hf_quant_config, struct err *err);
+
 /* "vllm" and so on; NULL is ENGINE_ANY.  ERR_USAGE with the nearest name. */
 int engine_find(const char *name, enum engine *engine, struct err *err);
-const char *engine_name(enum engine engine);
+const char *engine_name(enum engine engine); /* "any" for ENGINE_ANY */
 
-/* Edits config.json's text: "quantization_config" is set at the level where the file has it already (nested text_config included),
+/* Edits config.json's text: "quantization_config" is set at the level where the file has it already (top or text_config),
  * else at the top; every other byte stays. */
-int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out, struct err *err);
+int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
+			    struct err *err);
 
 #endif

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Finding a recipe by name, and its weight spec with what the command line changes in it.
+ */
+#include "recipe/recipe.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <float.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/nearest.h"
+
+/* FMAX * 2^-margin must stay a normal number, far from anything a margin is for. */
+#define MARGIN_MAX 100
+
+const struct recipe *recipe_find(const char *name, struct err *err)
+{
+	const char **names = NULL;
+	const char *near;
+	size_t n = 0;
+
+	for (; recipes[n]; n++) {
+		ARRAY_GROW(names, n);
+		names[n] = recipes[n]->name;
+		if (!strcmp(names[n], name)) {
+			free(names);
+			return recipes[n];
+		}
+	}
+	ARRAY_GROW(names, n);
+	names[n] = NULL;
+	near = nearest_name(name, names);
+	if (near)
+		err_set(err, ERR_USAGE, "unknown recipe '%s', did you mean '%s'", name, near);
+	else
+		err_set(err, ERR_USAGE, "unknown recipe '%s', 'fp8conv recipes' lists them", name);
+	free(names);
+	return NULL;
+}
+
+/* The place of value in words (NULL at the end), whose list in prose is for the message. */
+static int word_index(const char *option, const char *value, const char *const *words,
+		      const char *list, int *index, struct err *err)
+{
+	for (*index = 0; words[*index]; ++*index)
+		if (!strcmp(words[*index], value))
+			return 0;
+	return err_set(err, ERR_USAGE, "%s '%s' is unknown: it is %s", option, value, list);
+}
+
+/* For options that only recipes with fp32 scales have a use for. */
+static int want_float_scales(const struct recipe *recipe, const char *option, struct err *err)
+{
+	if (recipe->weight.scale_type == SCALE_F32)
+		return 0;
+	return err_set(
+		err, ERR_USAGE,
+		"%s has no use in recipe '%s': its scales are E8M0 exponents, without arithmetic "
+		"to choose",
+		option, recipe->name);
+}
+
+static int tune_format(const char *text, struct qspec *spec, struct err *err)
+{
+	static const char *const words[] = { "e4m3", "e5m2", NULL };
+	int index;
+
+	if (word_index("--fp8-format", text, words, "e4m3 or e5m2", &index, err))
+		return -1;
+	spec->format = index == 0 ? FP8_E4M3 : FP8_E5M2;
+	return 0;
+}
+
+static int tune_scale_fmt(const char *text, struct qspec *spec, struct err *err)
+{
+	static const char *const words[] = { "float", "ue8m0", NULL };
+	int index;
+
+	if (word_index("--scale-fmt", text, words, "ue8m0 or float", &index, err))
+		return -1;
+	spec->pow2 = index == 1;
+	return 0;
+}
+
+/* Comes after tune_scale_fmt(): where scales are powers of two the variants are one. */
+static int tune_scale_arith(const struct recipe *recipe, const char *text, struct qspec *spec,
+			    struct err *err)
+{
+	static const char *const words[] = { "te", "deepseek", "deepgemm", NULL };
+	static const enum scale_arith values[] = { ARITH_TE, ARITH_DEEPSEEK, ARITH_DEEPGEMM };
+	int index;
+
+	if (word_index("--scale-arith", text, words, "te, deepseek or deepgemm", &index, err))
+		return -1;
+	if (spec->pow2 && values[index] != ARITH_TE)
+		return err_set(
+			err, ERR_USAGE,
+			"--scale-arith %s has no use in recipe '%s' with power-of-two scales: "
+			"add --scale-fmt float",
+			text, recipe->name);
+	spec->arith = values[index];
+	return 0;
+}
+
+static int tune_mx_scale(const struct recipe *recipe, const char *text, struct qspec *spec,
+			 struct err *err)
+{
+	static const char *const words[] = { "up", "floor", "even", NULL };
+	static const enum mx_rule values[] = { MX_UP, MX_FLOOR, MX_EVEN };
+	int index;
+
+	if (recipe->weight.scale_type != SCALE_E8M0)
+		return err_set(err, ERR_USAGE,
+			       "--mx-scale has no use in recipe '%s': it is for recipe 'mxfp8'",
+			       recipe->name);
+	if (word_index("--mx-scale", text, words, "up, floor or even", &index, err))
+		return -1;
+	spec->mx_rule = values[index];
+	return 0;
+}
+
+static int tune_epsilon(const char *text, struct qspec *spec, struct err *err)
+{
+	char *end;
+	double value;
+
+	/* strtod() alone would also take white space, hexadecimal, "inf" and "nan". */
+	value = strtod(text, &end);
+	if (end == text || *end || strspn(text, "+-.0123456789eE") != strlen(text))
+		return err_set(err, ERR_USAGE, "--amax-epsilon '%s' is not a number", text);
+	if (!(value >= 0 && value <= (double)FLT_MAX) || (value > 0 && (float)value == 0))
+		return err_set(err, ERR_USAGE,
+			       "--amax-epsilon '%s' is neither 0 nor between 1.4e-45 and 3.4e38",
+			       text);
+	spec->amax_epsilon = value == 0 ? 0 : (float)value; /* "-0" too */
+	return 0;
+}
+
+static int tune_margin(const char *text, struct qspec *spec, struct err *err)
+{
+	char *end;
+	long value;
+
+	errno = 0;
+	value = strtol(text, &end, 10);
+	if (!isdigit((unsigned char)*text) || *end || errno || value > MARGIN_MAX)
+		return err_set(err, ERR_USAGE, "--margin '%s' is not an integer from 0 to %d", text,
+			       MARGIN_MAX);
+	spec->margin = (int)value;
+	return 0;
+}
+
+int recipe_weight_spec(const struct recipe *recipe, const struct recipe_tuning *tuning,
+		       struct qspec *spec, struct err *err)
+{
+	const struct {
+		const char *option;
+		const char *value;
+	} float_only[] = {
+		{ "--scale-fmt", tuning->scale_fmt },
+		{ "--scale-arith", tuning->scale_arith },
+		{ "--amax-epsilon", tuning->amax_epsilon },
+		{ "--margin", tuning->margin },
+	};
+
+	*spec = recipe->weight;
+	for (size_t i = 0; i < sizeof float_only / sizeof *float_only; i++)
+		if (float_only[i].value && want_float_scales(recipe, float_only[i].option, err))
+			return -1;
+	if ((tuning->fp8_format && tune_format(tuning->fp8_format, spec, err)) ||
+	    (tuning->scale_fmt && tune_scale_fmt(tuning->scale_fmt, spec, err)) ||
+	    (tuning->scale_arith && tune_scale_arith(recipe, tuning->scale_arith, spec, err)) ||
+	    (tuning->mx_scale && tune_mx_scale(recipe, tuning->mx_scale, spec, err)) ||
+	    (tuning->amax_epsilon && tune_epsilon(tuning->amax_epsilon, spec, err)) ||
+	    (tuning->margin && tune_margin(tuning->margin, spec, err)))
+		return -1;
+	return 0;
+}

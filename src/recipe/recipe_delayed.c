@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/recipe.h"
+
+/* TransformerEngine's DelayedScaling: whole tensors, HYBRID formats, scales from the maximum of an
+ * amax history. */
+const struct recipe recipe_delayed = {
+	.name = "delayed",
+	.summary =
+		"one scale per tensor, static activations from a calibration file's amax history",
+	.origin = "TransformerEngine DelayedScaling",
+	.input = { .format = FP8_E4M3, .tile = { WHOLE, WHOLE } },
+	.weight = { .format = FP8_E4M3, .tile = { WHOLE, WHOLE } },
+	.grad = { .format = FP8_E5M2, .tile = { WHOLE, WHOLE } },
+	.needs_history = true,
+	.amax_history_len = 1024,
+	.amax_algo = AMAX_MAX,
+};
