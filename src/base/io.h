@@ -25,7 +25,7 @@ struct io {
 	ssize_t (*write)(int fd, const void *data, size_t n);
 	ssize_t (*pread)(int fd, void *data, size_t n, off_t offset);
 	ssize_t (*pwrite)(int fd, const void *data, size_t n, off_t offset);
-	int (*fallocate)(int fd, off_t offset, off_t n); /* 0 or an errno, as posix_fallocate */
+	int (*fallocate)(int fd, off_t offset, off_t n); /* 0 or an errno; 0 where it cannot be done */
 	int (*ftruncate)(int fd, off_t size);
 	int (*fsync)(int fd);
 	int (*renameat)(int olddirfd, const char *oldpath, int newdirfd, const char *newpath);
@@ -65,6 +65,9 @@ int io_read_full(const struct io *io, int fd, void *data, size_t n, size_t *got,
 /* A whole small file into buf; larger than limit bytes is ERR_INPUT. */
 int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit, struct buf *buf,
 		 struct err *err);
+
+/* What the open file fd is; ERR_INPUT unless it is a regular one. */
+int io_identity(int fd, struct file_identity *identity, const char *name, struct err *err);
 
 /* ERR_INPUT "changed while it was read" unless fd still is what identity says. */
 int io_check_unchanged(int fd, const struct file_identity *identity, const char *name, struct err *err);

@@ -6,6 +6,7 @@
 #ifndef FP8CONV_CKPT_CHECKPOINT_H
 #define FP8CONV_CKPT_CHECKPOINT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,7 +42,8 @@ struct checkpoint {
 /* Opens path.  Rules: the index wins over a glob; weight_map values are base names that end in .safetensors (no '/', '\',
  * NUL, control character, leading dot, at most 255 bytes); symbolic links are followed and must end at regular files;
  * a tensor must be in the shard the index says, tensors that the index does not name and duplicates over shards are
- * ERR_INPUT.  A directory without index or model.safetensors: ERR_INPUT saying what was looked for. */
+ * ERR_INPUT.  A directory without index or model.safetensors is its one *.safetensors file, if there is exactly one.  A path
+ * that ends in .json is an index; its shards lie beside it. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, struct err *err);
 
 /* A checkpoint of the one file that fd is (a spooled stream); name is for messages. */

@@ -9,6 +9,7 @@
 #ifndef FP8CONV_CKPT_SAFETENSORS_H
 #define FP8CONV_CKPT_SAFETENSORS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -38,7 +39,8 @@ struct st_file {
 	struct file_identity identity;
 	uint64_t data_start; /* file offset of the first tensor byte */
 	size_t n_tensors;
-	struct st_tensor *tensors; /* by begin, then by the order in the header */
+	struct st_tensor *tensors; /* by begin, then end, then the order in the header */
+	size_t *by_name;	   /* indices of tensors, in the order of their names, bytewise */
 	size_t n_metadata;
 	struct st_metadata *metadata; /* in the order of the file */
 };
@@ -53,6 +55,9 @@ void st_release(struct st_file *file);
 
 /* Checks header text of n bytes that a file of file_size bytes begins with (for streams and the fuzzer). */
 int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t file_size, struct err *err);
+
+/* Whether a name holds a control character (C0, DEL, or U+0080 to U+009F). */
+bool st_has_control(const char *name);
 
 uint64_t st_tensor_size(const struct st_tensor *tensor); /* bytes */
 uint64_t st_n_elements(const uint64_t *shape, int n_dims); /* of a shape that was checked */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tokens and the walk over members.  Nothing here recurses.
+ */
+#include "base/json.h"
+
+#include <string.h>
+
+enum { START, FIRST, NEXT, DONE }; /* json_members.state: what the walk expects */
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
+}
+
+static bool is_punctuation(char c)
+{
+	return c == '{' || c == '}' || c == '[' || c == ']' || c == ',' || c == ':';
+}
+
+/* Behind the quote that ends the string at p; NULL if none does. */
+static const char *string_end(const char *p, const char *end)
+{
+	for (p++; p < end; p++) {
+		if (*p == '"')
+			return p + 1;
+		if (*p == '\\' && ++p == end)
+			break;
+	}
+	return NULL;
+}
+
+int json_token(struct json_text text, size_t *at, struct json_text *token)
+{
+	const char *p = text.data + *at;
+	const char *end = text.data + text.len;
+	const char *start;
+	int kind;
+
+	while (p < end && is_space(*p))
+		p++;
+	start = p;
+	if (p == end) {
+		kind = 0;
+	} else if (is_punctuation(*p)) {
+		kind = *p++;
+	} else if (*p == '"') {
+		p = string_end(p, end);
+		kind = p ? '"' : -1;
+		if (!p)
+			p = end;
+	} else {
+		kind = 'x';
+		while (p < end && !is_space(*p) && !is_punctuation(*p) && *p != '"')
+			p++;
+	}
+	*token = (struct json_text){ start, (size_t)(p - start) };
+	*at = (size_t)(p - text.data);
+	return kind;
+}
+
+static int bad_json(size_t at, const char *what, struct err *err)
+{
+	return err_set(err, ERR_INPUT, "bad JSON at byte %zu: %s", at, what);
+}
+
+/* Behind the value at text[*at], put into *at: strings end, brackets match, and none lies deeper
+ * than the limit, `depth` levels being open already. */
+static int skip_value(struct json_text text, size_t base, size_t *at, int depth,
+		      struct json_text *value, struct err *err)
+{
+	char open[JSON_MAX_DEPTH];
+	struct json_text token;
+	int n = 0;
+
+	*value = (struct json_text){ 0 };
+	do {
+		int kind = json_token(text, at, &token);
+		size_t where = base + *at - token.len;
+
+		if (!value->data)
+			value->data = token.data;
+		if (kind == '{' || kind == '[') {
+			if (depth + n >= JSON_MAX_DEPTH)
+				return err_set(err, ERR_INPUT,
+					       "bad JSON at byte %zu: nested deeper than %d levels",
+					       where, JSON_MAX_DEPTH);
+			open[n++] = (char)kind;
+		} else if (kind == '}' || kind == ']') {
+			if (!n || open[--n] != (kind == '}' ? '{' : '['))
+				return bad_json(where,
+						n ? "brackets do not match" : "expected a value",
+						err);
+		} else if (kind <= 0) {
+			return bad_json(where, kind ? "a string does not end" : "it ends too early",
+					err);
+		} else if (!n && (kind == ',' || kind == ':')) {
+			return bad_json(where, "expected a value", err);
+		}
+	} while (n);
+	value->len = (size_t)(text.data + *at - value->data);
+	return 0;
+}
+
+static int expect_end(struct json_text text, size_t base, size_t at, struct err *err)
+{
+	struct json_text token;
+
+	if (json_token(text, &at, &token))
+		return bad_json(base + (size_t)(token.data - text.data), "expected nothing more",
+				err);
+	return 0;
+}
+
+int json_balanced(struct json_text text, struct err *err)
+{
+	struct json_text value;
+	size_t at = 0;
+
+	if (!text.data)
+		text.data = "";
+	return skip_value(text, 0, &at, 0, &value, err) || expect_end(text, 0, at, err) ? -1 : 0;
+}
+
+/* The key and the value behind it; kind and token are the key's. */
+static int read_member(struct json_members *walk, int kind, struct json_text key,
+		       struct json_member *member, struct err *err)
+{
+	struct json_text token;
+
+	member->begin = (size_t)(key.data - walk->text.data);
+	if (kind != '"')
+		return bad_json(walk->base + member->begin, "expected a key in quotes", err);
+	if (!json_text_string(key, &walk->key))
+		return bad_json(walk->base + member->begin, "the key is not a good string", err);
+	member->key = walk->key.data;
+	member->key_len = walk->key.len;
+	if (json_token(walk->text, &walk->at, &token) != ':')
+		return bad_json(walk->base + (size_t)(token.data - walk->text.data), "expected ':'",
+				err);
+	return skip_value(walk->text, walk->base, &walk->at, 1, &member->value, err);
+}
+
+int json_members_next(struct json_members *walk, struct json_member *member, struct err *err)
+{
+	struct json_text token;
+	int kind;
+
+	if (walk->state == DONE)
+		return 0;
+	if (!walk->text.data)
+		walk->text.data = "";
+	kind = json_token(walk->text, &walk->at, &token);
+	if (walk->state == START) {
+		if (kind != '{')
+			return bad_json(walk->base + (size_t)(token.data - walk->text.data),
+					"expected '{'", err);
+		kind = json_token(walk->text, &walk->at, &token);
+		walk->state = FIRST;
+	}
+	if (kind == '}') {
+		walk->state = DONE;
+		return expect_end(walk->text, walk->base, walk->at, err);
+	}
+	if (walk->state == NEXT) {
+		if (kind != ',')
+			return bad_json(walk->base + (size_t)(token.data - walk->text.data),
+					"expected ',' or '}'", err);
+		kind = json_token(walk->text, &walk->at, &token);
+	}
+	walk->state = NEXT;
+	return read_member(walk, kind, token, member, err) ? -1 : 1;
+}
+
+void json_members_release(struct json_members *walk)
+{
+	buf_release(&walk->key);
+}
+
+void json_add_string(struct buf *buf, const char *text, size_t n)
+{
+	static const char escapes[32] = {
+		['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'
+	};
+	size_t done = 0;
+
+	buf_putc(buf, '"');
+	for (size_t i = 0; i < n; i++) {
+		unsigned char c = (unsigned char)text[i];
+
+		if (c >= 0x20 && c != '"' && c != '\\')
+			continue;
+		buf_add(buf, text + done, i - done);
+		done = i + 1;
+		if (c >= 0x20)
+			buf_printf(buf, "\\%c", c);
+		else if (escapes[c])
+			buf_printf(buf, "\\%c", escapes[c]);
+		else
+			buf_printf(buf, "\\u%04x", c);
+	}
+	buf_add(buf, text + done, n - done);
+	buf_putc(buf, '"');
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Values: trees by jansson, which recurses and so is given only what json_balanced() has passed;
+ * strings and integers of headers straight from the text, since a header may hold millions.
+ */
+#include "base/json.h"
+
+#include <string.h>
+
+/* jansson, once brackets and depth are known to be good. */
+static json_t *decode(struct json_text text, size_t flags, struct err *err)
+{
+	json_error_t error;
+	json_t *json;
+
+	if (json_balanced(text, err))
+		return NULL;
+	json = json_loadb(text.data, text.len, JSON_DECODE_ANY | flags, &error);
+	if (!json)
+		err_set(err, ERR_INPUT, "bad JSON at byte %d: %s", error.position, error.text);
+	return json;
+}
+
+json_t *json_decode(struct json_text text, struct err *err)
+{
+	struct json_text token;
+	size_t at = 0;
+	int kind;
+
+	if (!text.data)
+		text.data = "";
+	while ((kind = json_token(text, &at, &token)) > 0) {
+		/* jansson reads it as 0, and the sign is lost */
+		if (kind == 'x' && token.len == 2 && !memcmp(token.data, "-0", 2)) {
+			err_set(err, ERR_INPUT, "bad JSON at byte %zu: -0 is not an integer",
+				at - 2);
+			return NULL;
+		}
+	}
+	return decode(text, JSON_REJECT_DUPLICATES, err);
+}
+
+static bool is_python_word(struct json_text token)
+{
+	static const char *const words[] = { "NaN", "Infinity", "-Infinity" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (token.len == strlen(words[i]) && !memcmp(token.data, words[i], token.len))
+			return true;
+	return false;
+}
+
+json_t *json_decode_python(struct json_text text, struct err *err)
+{
+	struct buf copy = { 0 };
+	struct json_text token;
+	size_t at = 0, done = 0;
+	json_t *json;
+	int kind;
+
+	if (!text.data)
+		text.data = "";
+	while ((kind = json_token(text, &at, &token)) > 0) {
+		if (kind != 'x' || !is_python_word(token))
+			continue;
+		buf_add(&copy, text.data + done, at - token.len - done);
+		buf_puts(&copy, "null");
+		done = at;
+	}
+	buf_add(&copy, text.data + done, text.len - done);
+	json = decode((struct json_text){ copy.data, copy.len }, JSON_REJECT_DUPLICATES, err);
+	buf_release(&copy);
+	return json;
+}
+
+int json_check(struct json_text text, struct err *err)
+{
+	json_t *json = decode(text, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, err);
+
+	if (!json)
+		return -1;
+	json_decref(json);
+	return 0;
+}
+
+/* Length of the UTF-8 sequence at p, 0 if it is a bad one.  Source: RFC 3629, section 4. */
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+	unsigned char low = 0x80, high = 0xbf; /* of the second byte */
+	size_t length;
+
+	if (p[0] < 0x80)
+		return 1;
+	if (p[0] < 0xc2 || p[0] > 0xf4)
+		return 0;
+	length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
+	if (p[0] == 0xe0)
+		low = 0xa0; /* shorter in two bytes */
+	else if (p[0] == 0xed)
+		high = 0x9f; /* surrogates */
+	else if (p[0] == 0xf0)
+		low = 0x90; /* shorter in three bytes */
+	else if (p[0] == 0xf4)
+		high = 0x8f; /* above U+10FFFF */
+	if (n < length || p[1] < low || p[1] > high)
+		return 0;
+	for (size_t i = 2; i < length; i++)
+		if (p[i] < 0x80 || p[i] > 0xbf)
+			return 0;
+	return length;
+}
+
+size_t json_utf8_prefix(struct json_text text)
+{
+	const unsigned char *p = (const unsigned char *)text.data;
+	size_t at = 0;
+
+	while (at < text.len) {
+		uint64_t eight;
+		size_t n;
+
+		if (text.len - at >= 8) {
+			memcpy(&eight, p + at, 8);
+			if (!(eight & 0x8080808080808080u)) {
+				at += 8;
+				continue;
+			}
+		}
+		n = utf8_length(p + at, text.len - at);
+		if (!n)
+			break;
+		at += n;
+	}
+	return at;
+}
+
+/* Strings with escapes, by jansson. */
+static bool escaped_string(struct json_text text, struct buf *out)
+{
+	json_t *json = json_loadb(text.data, text.len, JSON_DECODE_ANY, NULL);
+	bool good = json_is_string(json);
+
+	if (good)
+		buf_add(out, json_string_value(json), json_string_length(json));
+	json_decref(json);
+	return good;
+}
+
+bool json_text_string(struct json_text text, struct buf *out)
+{
+	struct json_text inner;
+	size_t at = 0;
+
+	out->len = 0;
+	if (!text.len || text.data[0] != '"' || json_token(text, &at, &inner) != '"' ||
+	    inner.len != text.len)
+		return false;
+	inner = (struct json_text){ text.data + 1, text.len - 2 };
+	if (memchr(inner.data, '\\', inner.len))
+		return escaped_string(text, out);
+	for (size_t i = 0; i < inner.len; i++)
+		if ((unsigned char)inner.data[i] < 0x20)
+			return false;
+	if (json_utf8_prefix(inner) != inner.len)
+		return false;
+	buf_add(out, inner.data, inner.len);
+	return true;
+}
+
+static bool read_uint(struct json_text text, uint64_t *value)
+{
+	*value = 0;
+	if (!text.len || (text.len > 1 && text.data[0] == '0'))
+		return false;
+	for (size_t i = 0; i < text.len; i++) {
+		unsigned digit = (unsigned char)text.data[i] - (unsigned)'0';
+
+		if (digit > 9 || __builtin_mul_overflow(*value, 10, value) ||
+		    __builtin_add_overflow(*value, digit, value))
+			return false;
+	}
+	return true;
+}
+
+int64_t json_text_uints(struct json_text text, uint64_t *values, int max)
+{
+	struct json_text token;
+	uint64_t value;
+	int64_t n = 0;
+	size_t at = 0;
+	int kind;
+
+	if (!text.len || json_token(text, &at, &token) != '[')
+		return -1;
+	kind = json_token(text, &at, &token);
+	while (n || kind != ']') {
+		if (kind != 'x' || !read_uint(token, &value))
+			return -1;
+		if (n < max)
+			values[n] = value;
+		n++;
+		kind = json_token(text, &at, &token);
+		if (kind == ']')
+			break;
+		if (kind != ',')
+			return -1;
+		kind = json_token(text, &at, &token);
+	}
+	return json_token(text, &at, &token) ? -1 : n;
+}
+
+bool json_text_is_null(struct json_text text)
+{
+	return text.len == 4 && !memcmp(text.data, "null", 4);
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What of a checkpoint's directory is neither weights nor ours to write anew: tokenizer, templates,
+ * code, licence. The walk keeps the folders that are still to be read in a list; links to folders
+ * are not followed, so it ends.
+ */
+#include "ckpt/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+
+struct list {
+	size_t n;
+	char **items;
+};
+
+static void list_add(struct list *list, char *item)
+{
+	ARRAY_GROW(list->items, list->n);
+	list->items[list->n++] = item;
+}
+
+static void list_release(struct list *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		free(list->items[i]);
+	free(list->items);
+	*list = (struct list){ 0 };
+}
+
+static bool matches(const char *name, const char *const *patterns, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!fnmatch(patterns[i], name, 0))
+			return true;
+	return false;
+}
+
+/* Files that the converter writes itself stand at the top; weights may lie anywhere. */
+static bool is_left_out(const char *name, bool at_top)
+{
+	static const char *const ours[] = { "config.json", "hf_quant_config.json", "fp8conv*" };
+	static const char *const weights[] = {
+		"*.safetensors", "*.index.json", "*.bin", "*.pth",     "*.pt",	  "*.ckpt",
+		"*.gguf",	 "*.h5",	 "*.ot",  "*.msgpack", "*.onnx*",
+	};
+
+	return (at_top && matches(name, ours, sizeof ours / sizeof *ours)) ||
+	       matches(name, weights, sizeof weights / sizeof *weights);
+}
+
+/* One entry of the folder dirfd; path is its own path from the top and becomes the lists'. */
+static int take(int dirfd, const char *name, char *path, struct list *files, struct list *folders,
+		struct err *err)
+{
+	struct stat st;
+
+	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW)) {
+		err_errno(err, "cannot read the state of '%s'", path);
+		free(path);
+		return -1;
+	}
+	if (S_ISDIR(st.st_mode)) {
+		list_add(folders, path);
+		return 0;
+	}
+	if (S_ISLNK(st.st_mode) && fstatat(dirfd, name, &st, 0))
+		st.st_mode = 0; /* it leads nowhere: not a file */
+	if (S_ISREG(st.st_mode) && !is_left_out(name, !strchr(path, '/')))
+		list_add(files, path);
+	else
+		free(path);
+	return 0;
+}
+
+/* Reads one folder; "" is the top. */
+static int read_folder(const char *top, const char *folder, struct list *files,
+		       struct list *folders, struct err *err)
+{
+	char *full = *folder ? xasprintf("%s/%s", top, folder) : xstrdup(top);
+	const struct dirent *entry;
+	int rc = -1;
+	DIR *dir;
+
+	dir = opendir(full);
+	if (!dir) {
+		err_errno(err, "cannot open '%s'", full);
+		goto out;
+	}
+	while ((errno = 0, entry = readdir(dir))) {
+		const char *name = entry->d_name;
+
+		if (name[0] != '.' &&
+		    take(dirfd(dir), name,
+			 *folder ? xasprintf("%s/%s", folder, name) : xstrdup(name), files, folders,
+			 err))
+			goto out;
+	}
+	if (errno) {
+		err_errno(err, "cannot read '%s'", full);
+		goto out;
+	}
+	rc = 0;
+out:
+	if (dir)
+		closedir(dir);
+	free(full);
+	return rc;
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
+			 struct err *err)
+{
+	struct list files = { 0 }, folders = { 0 };
+	int rc = 0;
+
+	if (checkpoint->directory)
+		list_add(&folders, xstrdup(""));
+	while (folders.n && !rc) {
+		char *folder = folders.items[--folders.n];
+
+		rc = read_folder(checkpoint->directory, folder, &files, &folders, err);
+		free(folder);
+	}
+	list_release(&folders);
+	if (rc)
+		list_release(&files);
+	if (files.n)
+		qsort(files.items, files.n, sizeof *files.items, compare_strings);
+	*paths = files.items;
+	*n = files.n;
+	return rc;
+}

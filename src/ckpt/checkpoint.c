@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From what the user named to a table of all tensors: find the files, open each, hold them against
+ * the index.
+ */
+#include "ckpt/checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "ckpt/index.h"
+
+#define CONFIG_LIMIT (64u << 20)  /* bytes */
+#define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
+
+static const char index_name[] = "model.safetensors.index.json";
+static const char model_name[] = "model.safetensors";
+
+static bool ends_in(const char *text, const char *suffix)
+{
+	size_t n = strlen(text), n_suffix = strlen(suffix);
+
+	return n >= n_suffix && !strcmp(text + n - n_suffix, suffix);
+}
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static char *join(const char *directory, const char *name)
+{
+	return xasprintf(ends_in(directory, "/") ? "%s%s" : "%s/%s", directory, name);
+}
+
+/* Whether something has that name, be it a link that leads nowhere. */
+static bool exists(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st);
+}
+
+static void add_shard(struct checkpoint *checkpoint, const char *name, struct st_file *file)
+{
+	ARRAY_GROW(checkpoint->shards, checkpoint->n_shards);
+	checkpoint->shards[checkpoint->n_shards++] = (struct shard){ xstrdup(name), *file };
+}
+
+static int open_file(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		     struct err *err)
+{
+	struct st_file file;
+
+	if (st_open(&file, io, path, err))
+		return -1;
+	add_shard(checkpoint, base_name(path), &file);
+	return 0;
+}
+
+/* The shard of entries[first] and the n - 1 behind it. */
+static int open_shard(struct checkpoint *checkpoint, const struct io *io,
+		      const struct weight_index *index, size_t first, size_t n,
+		      const char *index_path, struct err *err)
+{
+	const struct index_entry *entry = &index->entries[first];
+	char *path = join(checkpoint->directory, entry->shard);
+	struct st_file file = { 0 };
+	int rc = -1;
+
+	if (!exists(path)) {
+		err_set(err, ERR_INPUT, "no file '%s', where index '%s' has tensor '%s'", path,
+			index_path, entry->tensor);
+		goto out;
+	}
+	if (st_open(&file, io, path, err) || index_compare(index, first, n, &file, index_path, err))
+		goto out;
+	add_shard(checkpoint, entry->shard, &file);
+	rc = 0;
+out:
+	if (rc)
+		st_release(&file);
+	free(path);
+	return rc;
+}
+
+static int open_index(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		      struct err *err)
+{
+	struct weight_index index = { 0 };
+	struct buf text = { 0 };
+	size_t n;
+	int rc = -1;
+
+	checkpoint->has_index = true;
+	if (io_read_file(io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
+	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
+		goto out;
+	for (size_t first = 0; first < index.n; first += n) {
+		n = index_run(&index, first);
+		if (open_shard(checkpoint, io, &index, first, n, path, err))
+			goto out;
+	}
+	rc = 0;
+out:
+	index_release(&index);
+	buf_release(&text);
+	return rc;
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* The names in a directory that end in .safetensors and do not begin with a dot, sorted. */
+static int list_safetensors(const char *directory, char ***names, size_t *n, struct err *err)
+{
+	DIR *dir = opendir(directory);
+	const struct dirent *entry;
+
+	if (!dir)
+		return err_errno(err, "cannot open '%s'", directory);
+	while ((errno = 0, entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || !ends_in(entry->d_name, ".safetensors"))
+			continue;
+		ARRAY_GROW(*names, *n);
+		(*names)[(*n)++] = xstrdup(entry->d_name);
+	}
+	if (errno) {
+		err_errno(err, "cannot read '%s'", directory);
+		closedir(dir);
+		return -1;
+	}
+	closedir(dir);
+	if (*n)
+		qsort(*names, *n, sizeof **names, compare_strings);
+	return 0;
+}
+
+/* Neither an index nor model.safetensors: one file is meant, of several none. */
+static int open_only_file(struct checkpoint *checkpoint, const struct io *io, struct err *err)
+{
+	const char *directory = checkpoint->directory;
+	char **names = NULL;
+	char *path = NULL;
+	size_t n = 0;
+	int rc = -1;
+
+	if (list_safetensors(directory, &names, &n, err))
+		goto out;
+	if (!n) {
+		err_set(err, ERR_INPUT, "no %s, no %s and no other .safetensors file in '%s'",
+			index_name, model_name, directory);
+	} else if (n > 1) {
+		err_set(err, ERR_INPUT,
+			"no %s and no %s in '%s', but %zu other .safetensors files ('%s', '%s'%s): name one",
+			index_name, model_name, directory, n, names[0], names[1],
+			n > 2 ? ", ..." : "");
+	} else {
+		path = join(directory, names[0]);
+		rc = open_file(checkpoint, io, path, err);
+	}
+out:
+	for (size_t i = 0; i < n; i++)
+		free(names[i]);
+	free(names);
+	free(path);
+	return rc;
+}
+
+static int open_directory(struct checkpoint *checkpoint, const struct io *io, struct err *err)
+{
+	char *index = join(checkpoint->directory, index_name);
+	char *model = join(checkpoint->directory, model_name);
+	int rc;
+
+	if (exists(index))
+		rc = open_index(checkpoint, io, index, err);
+	else if (exists(model))
+		rc = open_file(checkpoint, io, model, err);
+	else
+		rc = open_only_file(checkpoint, io, err);
+	free(index);
+	free(model);
+	return rc;
+}
+
+static int read_config(struct checkpoint *checkpoint, const struct io *io, struct err *err)
+{
+	char *path = join(checkpoint->directory, "config.json");
+	int rc = 0;
+
+	if (exists(path))
+		rc = io_read_file(io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config, err);
+	free(path);
+	return rc;
+}
+
+static int compare_refs(const void *a, const void *b)
+{
+	const struct tensor_ref *x = a, *y = b;
+
+	return strcmp(x->tensor->name, y->tensor->name);
+}
+
+static void list_tensors(struct checkpoint *checkpoint)
+{
+	struct tensor_ref *ref, *named;
+
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		checkpoint->n_tensors += checkpoint->shards[i].file.n_tensors;
+	checkpoint->tensors = ref = xreallocarray(NULL, checkpoint->n_tensors, sizeof *ref);
+	checkpoint->by_name = named = xreallocarray(NULL, checkpoint->n_tensors, sizeof *named);
+	for (size_t i = 0; i < checkpoint->n_shards; i++) {
+		const struct st_file *file = &checkpoint->shards[i].file;
+
+		for (size_t j = 0; j < file->n_tensors; j++) {
+			*ref++ = (struct tensor_ref){ &file->tensors[j], i };
+			*named++ = (struct tensor_ref){ &file->tensors[file->by_name[j]], i };
+		}
+	}
+	if (checkpoint->n_shards > 1)
+		qsort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
+}
+
+/* Over the shards: no name twice, and a total that fits. */
+static int check_tensors(struct checkpoint *checkpoint, struct err *err)
+{
+	const struct tensor_ref *ref = checkpoint->by_name;
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		if (i && !strcmp(ref[i - 1].tensor->name, ref[i].tensor->name))
+			return err_set(err, ERR_INPUT, "tensor '%s' is in '%s' and in '%s'",
+				       ref[i].tensor->name,
+				       checkpoint->shards[ref[i - 1].shard].file.path,
+				       checkpoint->shards[ref[i].shard].file.path);
+		if (__builtin_add_overflow(checkpoint->data_bytes, st_tensor_size(ref[i].tensor),
+					   &checkpoint->data_bytes))
+			return err_set(err, ERR_INPUT,
+				       "the tensors of '%s' have more than 2^64-1 bytes",
+				       checkpoint->path);
+	}
+	return 0;
+}
+
+static int finish(struct checkpoint *checkpoint, struct err *err)
+{
+	list_tensors(checkpoint);
+	return check_tensors(checkpoint, err);
+}
+
+/* path up to its last slash; trailing slashes of a directory are dropped. */
+static char *directory_of(const char *path, bool is_directory)
+{
+	size_t n = is_directory ? strlen(path) : (size_t)(base_name(path) - path);
+
+	while (n > 1 && path[n - 1] == '/')
+		n--;
+	return n ? xstrndup(path, n) : xstrdup(".");
+}
+
+int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		    struct err *err)
+{
+	struct stat st;
+	int rc;
+
+	*checkpoint = (struct checkpoint){ .path = xstrdup(path) };
+	if (stat(path, &st)) {
+		rc = err_errno(err, "cannot open '%s'", path);
+	} else if (S_ISDIR(st.st_mode)) {
+		checkpoint->directory = directory_of(path, true);
+		rc = open_directory(checkpoint, io, err);
+	} else if (ends_in(path, ".json")) {
+		checkpoint->directory = directory_of(path, false);
+		rc = open_index(checkpoint, io, path, err);
+	} else {
+		rc = open_file(checkpoint, io, path, err);
+	}
+	if (!rc && checkpoint->directory)
+		rc = read_config(checkpoint, io, err);
+	if (!rc)
+		rc = finish(checkpoint, err);
+	if (rc)
+		checkpoint_release(checkpoint);
+	return rc;
+}
+
+int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,
+		       struct err *err)
+{
+	struct st_file file;
+	int rc;
+
+	*checkpoint = (struct checkpoint){ .path = xstrdup(name) };
+	rc = st_open_fd(&file, io, fd, name, err);
+	if (!rc) {
+		add_shard(checkpoint, base_name(name), &file);
+		rc = finish(checkpoint, err);
+	}
+	if (rc)
+		checkpoint_release(checkpoint);
+	return rc;
+}
+
+void checkpoint_release(struct checkpoint *checkpoint)
+{
+	for (size_t i = 0; i < checkpoint->n_shards; i++) {
+		free(checkpoint->shards[i].name);
+		st_release(&checkpoint->shards[i].file);
+	}
+	free(checkpoint->shards);
+	free(checkpoint->tensors);
+	free(checkpoint->by_name);
+	free(checkpoint->path);
+	free(checkpoint->directory);
+	buf_release(&checkpoint->config);
+	*checkpoint = (struct checkpoint){ 0 };
+}
+
+static int compare_name(const void *key, const void *element)
+{
+	return strcmp(key, ((const struct tensor_ref *)element)->tensor->name);
+}
+
+const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name)
+{
+	if (!checkpoint->n_tensors)
+		return NULL;
+	return bsearch(name, checkpoint->by_name, checkpoint->n_tensors,
+		       sizeof *checkpoint->by_name, compare_name);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The weight_map is read member by member, as a header is, and held against the shards by one merge
+ * of sorted names.
+ */
+#include "ckpt/index.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define NAME_LIMIT 255 /* bytes, as in file systems */
+
+/* Why name cannot be a shard's; NULL if it can. */
+static const char *shard_name_problem(const char *name)
+{
+	static const char suffix[] = ".safetensors";
+	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
+
+	if (!n)
+		return "is empty";
+	if (n > NAME_LIMIT)
+		return "is longer than 255 bytes";
+	if (strpbrk(name, "/\\"))
+		return "is not a plain file name";
+	if (name[0] == '.')
+		return "begins with a dot";
+	if (st_has_control(name))
+		return "holds a control character";
+	if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
+		return "does not end in .safetensors";
+	return NULL;
+}
+
+static int add_entry(struct weight_index *index, const struct json_member *member,
+		     const char *shard, const char *path, struct err *err)
+{
+	const char *problem;
+
+	/* neighbours mostly share a shard: its name is checked and kept once */
+	if (!index->n_names || strcmp(index->names[index->n_names - 1], shard) != 0) {
+		problem = shard_name_problem(shard);
+		if (problem)
+			return err_set(err, ERR_INPUT,
+				       "shard name '%s' of tensor '%s' in index '%s' %s", shard,
+				       member->key, path, problem);
+		ARRAY_GROW(index->names, index->n_names);
+		index->names[index->n_names++] = xstrdup(shard);
+	}
+	ARRAY_GROW(index->entries, index->n);
+	index->entries[index->n++] = (struct index_entry){
+		xstrndup(member->key, member->key_len),
+		index->names[index->n_names - 1],
+	};
+	return 0;
+}
+
+static int read_entries(struct weight_index *index, struct json_members *walk, const char *path,
+			struct err *err)
+{
+	struct buf shard = { 0 };
+	struct json_member member;
+	int rc;
+
+	while ((rc = json_members_next(walk, &member, err)) > 0) {
+		if (!json_text_string(member.value, &shard))
+			rc = err_set(
+				err, ERR_INPUT,
+				"weight_map of index '%s' gives no file name for tensor '%s' (byte %zu)",
+				path, member.key,
+				walk->base + (size_t)(member.value.data - walk->text.data));
+		else
+			rc = add_entry(index, &member, shard.data, path, err);
+		if (rc)
+			goto out;
+	}
+	if (rc)
+		err_wrap(err, "weight_map of index '%s'", path);
+out:
+	buf_release(&shard);
+	return rc;
+}
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct index_entry *x = a, *y = b;
+	int order = x->shard == y->shard ? 0 : strcmp(x->shard, y->shard);
+
+	return order ? order : strcmp(x->tensor, y->tensor);
+}
+
+int index_read(struct weight_index *index, struct json_text text, const char *path, struct err *err)
+{
+	struct json_members walk = { 0 };
+	int rc = -1;
+
+	*index = (struct weight_index){ 0 };
+	if (json_find(text, "weight_map", &walk.text, err))
+		return err_wrap(err, "index '%s'", path);
+	if (!walk.text.len)
+		return err_set(err, ERR_INPUT, "index '%s' has no weight_map", path);
+	walk.base = (size_t)(walk.text.data - text.data);
+	if (read_entries(index, &walk, path, err))
+		goto out;
+	if (!index->n) {
+		err_set(err, ERR_INPUT, "weight_map of index '%s' is empty", path);
+		goto out;
+	}
+	qsort(index->entries, index->n, sizeof *index->entries, compare_entries);
+	rc = 0;
+out:
+	json_members_release(&walk);
+	if (rc)
+		index_release(index);
+	return rc;
+}
+
+void index_release(struct weight_index *index)
+{
+	for (size_t i = 0; i < index->n; i++)
+		free(index->entries[i].tensor);
+	for (size_t i = 0; i < index->n_names; i++)
+		free(index->names[i]);
+	free(index->entries);
+	free(index->names);
+	*index = (struct weight_index){ 0 };
+}
+
+size_t index_run(const struct weight_index *index, size_t first)
+{
+	const char *shard = index->entries[first].shard;
+	size_t end = first + 1;
+
+	while (end < index->n &&
+	       (index->entries[end].shard == shard || !strcmp(index->entries[end].shard, shard)))
+		end++;
+	return end - first;
+}
+
+/* A tensor that the shard has and the index has elsewhere, or nowhere. */
+static int stray(const struct weight_index *index, const char *tensor, const char *file,
+		 const char *path, struct err *err)
+{
+	for (size_t i = 0; i < index->n; i++)
+		if (!strcmp(index->entries[i].tensor, tensor))
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' is in '%s', but index '%s' says it is in '%s'",
+				       tensor, file, path, index->entries[i].shard);
+	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not in index '%s'", tensor, file,
+		       path);
+}
+
+int index_compare(const struct weight_index *index, size_t first, size_t n,
+		  const struct st_file *file, const char *path, struct err *err)
+{
+	const struct index_entry *entry = index->entries + first;
+
+	for (size_t i = 0, j = 0; i < n || j < file->n_tensors; i++, j++) {
+		const char *tensor =
+			j < file->n_tensors ? file->tensors[file->by_name[j]].name : NULL;
+		int order = i == n ? 1 : !tensor ? -1 : strcmp(entry[i].tensor, tensor);
+
+		if (order < 0 && i && !strcmp(entry[i].tensor, entry[i - 1].tensor))
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' stands twice in the weight_map of index '%s'",
+				       entry[i].tensor, path);
+		if (order < 0)
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' is not in '%s', where index '%s' says it is",
+				       entry[i].tensor, file->path, path);
+		if (order > 0)
+			return stray(index, tensor, file->path, path, err);
+	}
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model.safetensors.index.json: which shard holds which tensor.
+ */
+#ifndef FP8CONV_CKPT_INDEX_H
+#define FP8CONV_CKPT_INDEX_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "ckpt/safetensors.h"
+
+struct index_entry {
+	char *tensor;
+	const char *shard; /* base name; entries share it */
+};
+
+struct weight_index {
+	size_t n;
+	struct index_entry *entries; /* by shard, then by tensor, bytewise */
+	size_t n_names;
+	char **names; /* owned: what entries[].shard points at */
+};
+
+/* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()).  path is for
+ * messages. */
+int index_read(struct weight_index *index, struct json_text text, const char *path, struct err *err);
+void index_release(struct weight_index *index);
+
+/* How many entries, from the first on, name the same shard as entries[first]. */
+size_t index_run(const struct weight_index *index, size_t first);
+
+/* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]. */
+int index_compare(const struct weight_index *index, size_t first, size_t n, const struct st_file *file,
+		  const char *path, struct err *err);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening a safetensors file: no size is believed, and nothing allocated for it, before it is held
+ * against the file's.
+ */
+#include "ckpt/safetensors.h"
+
+#include <endian.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "ckpt/safetensors_header.h"
+
+typedef unsigned long long ull;
+
+static int check_header_size(const char *path, uint64_t n, uint64_t file_size, struct err *err)
+{
+	if (file_size < 8)
+		return err_set(err, ERR_INPUT,
+			       "'%s' is %llu bytes long, too short for a safetensors file (8)",
+			       path, (ull)file_size);
+	if (n > file_size - 8)
+		return err_set(err, ERR_INPUT,
+			       "header of '%s' is %llu bytes long, past the end of the file (%llu)",
+			       path, (ull)n, (ull)file_size);
+	if (n > ST_MAX_HEADER)
+		return err_set(err, ERR_INPUT,
+			       "header of '%s' is %llu bytes long, more than the limit (%d)", path,
+			       (ull)n, ST_MAX_HEADER);
+	return 0;
+}
+
+int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t file_size,
+		    struct err *err)
+{
+	size_t good;
+
+	if (!file->path)
+		file->path = xstrdup("-");
+	if (check_header_size(file->path, n, file_size, err))
+		return -1;
+	good = json_utf8_prefix((struct json_text){ header, n });
+	if (good != n)
+		return err_set(err, ERR_INPUT, "header of '%s' is not UTF-8 (byte %llu)",
+			       file->path, 8 + (ull)good);
+	file->data_start = 8 + (uint64_t)n;
+	if (st_header_read(file, header, n, err))
+		return -1;
+	return st_header_check(file, file_size - file->data_start, err);
+}
+
+static int read_header(struct st_file *file, const struct io *io, int fd, struct err *err)
+{
+	uint64_t file_size = file->identity.size;
+	uint64_t n = 0;
+	void *header = NULL;
+	int rc = -1;
+
+	if (check_header_size(file->path, 0, file_size, err) ||
+	    io_pread_full(io, fd, &n, sizeof n, 0, file->path, err))
+		return -1;
+	n = le64toh(n);
+	if (check_header_size(file->path, n, file_size, err) ||
+	    buffer_alloc(&header, n, "a safetensors header", err) ||
+	    io_pread_full(io, fd, header, (size_t)n, 8, file->path, err) ||
+	    st_parse_header(file, header, (size_t)n, file_size, err))
+		goto out;
+	rc = io_check_unchanged(fd, &file->identity, file->path, err);
+out:
+	free(header);
+	return rc;
+}
+
+int st_open_fd(struct st_file *file, const struct io *io, int fd, const char *path, struct err *err)
+{
+	*file = (struct st_file){ .path = xstrdup(path) };
+	if (io_identity(fd, &file->identity, path, err) || read_header(file, io, fd, err)) {
+		st_release(file);
+		return -1;
+	}
+	return 0;
+}
+
+int st_open(struct st_file *file, const struct io *io, const char *path, struct err *err)
+{
+	struct file_identity identity;
+	int fd, rc;
+
+	*file = (struct st_file){ 0 };
+	if (io_open_regular(io, AT_FDCWD, path, &fd, &identity, err))
+		return -1;
+	rc = st_open_fd(file, io, fd, path, err);
+	io->close(fd);
+	return rc;
+}
+
+void st_release(struct st_file *file)
+{
+	for (size_t i = 0; i < file->n_tensors; i++)
+		free(file->tensors[i].shape); /* the name lies behind it */
+	for (size_t i = 0; i < file->n_metadata; i++) {
+		free(file->metadata[i].key);
+		free(file->metadata[i].value);
+	}
+	free(file->tensors);
+	free(file->by_name);
+	free(file->metadata);
+	free(file->path);
+	*file = (struct st_file){ 0 };
+}
+
+bool st_has_control(const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	for (; *p; p++) /* C0, DEL, and U+0080 to U+009F in UTF-8 */
+		if (*p < 0x20 || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0))
+			return true;
+	return false;
+}
+
+uint64_t st_tensor_size(const struct st_tensor *tensor)
+{
+	return tensor->end - tensor->begin;
+}
+
+uint64_t st_n_elements(const uint64_t *shape, int n_dims)
+{
+	uint64_t n = 1;
+
+	for (int i = 0; i < n_dims; i++)
+		n *= shape[i];
+	return n;
+}
+
+void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims)
+{
+	buf_putc(buf, '[');
+	for (int i = 0; i < n_dims; i++)
+		buf_printf(buf, i ? ", %llu" : "%llu", (ull)shape[i]);
+	buf_putc(buf, ']');
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Whether a header can be true: the tensors, sorted by offset, tile the data from 0 to its last
+ * byte, each as long as its type and shape say, and no name stands there twice.  Sorts and
+ * neighbours only: n log n. Offsets in these messages are data offsets, as in the header.
+ */
+#include "ckpt/safetensors_header.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+typedef unsigned long long ull;
+
+static int compare_offsets(const void *a, const void *b, void *tensors)
+{
+	size_t i = *(const size_t *)a, j = *(const size_t *)b;
+	const struct st_tensor *x = (const struct st_tensor *)tensors + i;
+	const struct st_tensor *y = (const struct st_tensor *)tensors + j;
+
+	if (x->begin != y->begin)
+		return x->begin < y->begin ? -1 : 1;
+	if (x->end != y->end) /* an empty tensor comes before the one that begins where it lies */
+		return x->end < y->end ? -1 : 1;
+	return i < j ? -1 : i > j;
+}
+
+static int compare_names(const void *a, const void *b, void *tensors)
+{
+	const struct st_tensor *x = (const struct st_tensor *)tensors + *(const size_t *)a;
+	const struct st_tensor *y = (const struct st_tensor *)tensors + *(const size_t *)b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* 0 .. n-1, sorted, and not touched where they are in order already, as most files are. */
+static size_t *sorted_indices(struct st_file *file,
+			      int (*compare)(const void *, const void *, void *))
+{
+	size_t n = file->n_tensors;
+	size_t *order = xreallocarray(NULL, n, sizeof *order);
+	bool sorted = true;
+
+	for (size_t i = 0; i < n; i++) {
+		order[i] = i;
+		sorted = sorted && (!i || compare(&order[i - 1], &order[i], file->tensors) <= 0);
+	}
+	if (!sorted)
+		qsort_r(order, n, sizeof *order, compare, file->tensors);
+	return order;
+}
+
+static void sort_by_offset(struct st_file *file)
+{
+	size_t *order = sorted_indices(file, compare_offsets);
+	struct st_tensor *sorted = xreallocarray(NULL, file->n_tensors, sizeof *sorted);
+
+	for (size_t i = 0; i < file->n_tensors; i++)
+		sorted[i] = file->tensors[order[i]];
+	free(file->tensors);
+	file->tensors = sorted;
+	free(order);
+}
+
+static int check_names(struct st_file *file, struct err *err)
+{
+	file->by_name = sorted_indices(file, compare_names);
+	for (size_t i = 1; i < file->n_tensors; i++) {
+		const struct st_tensor *a = &file->tensors[file->by_name[i - 1]];
+		const struct st_tensor *b = &file->tensors[file->by_name[i]];
+
+		if (!strcmp(a->name, b->name))
+			return err_set(
+				err, ERR_INPUT,
+				"tensor '%s' stands twice in '%s', with data at bytes %llu and %llu",
+				a->name, file->path, (ull)a->begin, (ull)b->begin);
+	}
+	return 0;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+	const struct st_metadata *const *x = a, *const *y = b;
+
+	return strcmp((*x)->key, (*y)->key);
+}
+
+static int check_metadata(const struct st_file *file, struct err *err)
+{
+	const struct st_metadata **sorted = xreallocarray(NULL, file->n_metadata, sizeof(void *));
+	int rc = 0;
+
+	for (size_t i = 0; i < file->n_metadata; i++)
+		sorted[i] = &file->metadata[i];
+	qsort(sorted, file->n_metadata, sizeof *sorted, compare_keys);
+	for (size_t i = 1; i < file->n_metadata && !rc; i++)
+		if (!strcmp(sorted[i - 1]->key, sorted[i]->key))
+			rc = err_set(err, ERR_INPUT, "metadata '%s' stands twice in '%s'",
+				     sorted[i]->key, file->path);
+	free(sorted);
+	return rc;
+}
+
+/* The tensor's place: behind the one before it, before the end. */
+static int check_place(const struct st_file *file, size_t i, uint64_t data_size, struct err *err)
+{
+	const struct st_tensor *tensor = &file->tensors[i];
+	const struct st_tensor *before = i ? tensor - 1 : NULL;
+	uint64_t start = before ? before->end : 0;
+
+	if (tensor->end < tensor->begin)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' ends at byte %llu, before its begin (%llu)",
+			       tensor->name, file->path, (ull)tensor->end, (ull)tensor->begin);
+	if (tensor->end > data_size)
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' in '%s' ends at byte %llu, past the end of the file (%llu)",
+			tensor->name, file->path, (ull)tensor->end, (ull)data_size);
+	if (tensor->begin < start)
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' in '%s' begins at byte %llu, before the end of tensor '%s' (%llu)",
+			tensor->name, file->path, (ull)tensor->begin, before->name, (ull)start);
+	if (tensor->begin > start)
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' in '%s' begins at byte %llu, behind a hole: the data before it ends at %llu",
+			tensor->name, file->path, (ull)tensor->begin, (ull)start);
+	return 0;
+}
+
+/* The tensor's size, by its type and shape. */
+static int check_size(const struct st_file *file, const struct st_tensor *tensor, struct err *err)
+{
+	struct buf shape = { 0 };
+	uint64_t bits = 1;
+	bool overflow = false;
+	int rc = 0;
+
+	st_shape_format(&shape, tensor->shape, tensor->n_dims);
+	for (int i = 0; i < tensor->n_dims; i++)
+		overflow = overflow || __builtin_mul_overflow(bits, tensor->shape[i], &bits);
+	if (overflow || __builtin_mul_overflow(bits, dtype_bits(tensor->dtype), &bits))
+		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s' has more than 2^64-1 bits: %s %s",
+			     tensor->name, file->path, dtype_name(tensor->dtype), shape.data);
+	else if (bits % 8)
+		rc = err_set(err, ERR_INPUT,
+			     "tensor '%s' in '%s' does not fill whole bytes: %s %s is %llu bits",
+			     tensor->name, file->path, dtype_name(tensor->dtype), shape.data,
+			     (ull)bits);
+	else if (bits / 8 != tensor->end - tensor->begin)
+		rc = err_set(
+			err, ERR_INPUT,
+			"tensor '%s' in '%s' has %llu bytes from byte %llu, but %s %s takes %llu",
+			tensor->name, file->path, (ull)(tensor->end - tensor->begin),
+			(ull)tensor->begin, dtype_name(tensor->dtype), shape.data, (ull)(bits / 8));
+	buf_release(&shape);
+	return rc;
+}
+
+int st_header_check(struct st_file *file, uint64_t data_size, struct err *err)
+{
+	uint64_t end;
+
+	sort_by_offset(file);
+	if (check_names(file, err) || check_metadata(file, err))
+		return -1;
+	for (size_t i = 0; i < file->n_tensors; i++)
+		if (check_place(file, i, data_size, err) ||
+		    check_size(file, &file->tensors[i], err))
+			return -1;
+	end = file->n_tensors ? file->tensors[file->n_tensors - 1].end : 0;
+	if (end != data_size)
+		return err_set(
+			err, ERR_INPUT,
+			"the tensors of '%s' end at byte %llu, before the end of the file (%llu)",
+			file->path, (ull)end, (ull)data_size);
+	return 0;
+}

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the JSON of a safetensors header says, member by member: no tree, no more memory than the
+ * tensor table. Byte offsets in messages count from the start of the file.
+ */
+#include "ckpt/safetensors_header.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+
+enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
+
+struct reader {
+	struct st_file *file;
+	const char *header;
+	struct buf text; /* of the string read last */
+	bool has_metadata;
+};
+
+/* Where a stretch of the header lies in the file. */
+static unsigned long long offset_of(const struct reader *reader, struct json_text text)
+{
+	return 8 + (unsigned long long)(text.data - reader->header);
+}
+
+static bool key_is(const struct json_member *member, const char *key)
+{
+	return member->key_len == strlen(key) && !memcmp(member->key, key, member->key_len);
+}
+
+static int read_dtype(struct reader *reader, struct st_tensor *tensor, struct json_text value,
+		      struct err *err)
+{
+	if (!json_text_string(value, &reader->text))
+		return err_set(err, ERR_INPUT,
+			       "dtype of tensor '%s' in '%s' is not a string (byte %llu)",
+			       tensor->name, reader->file->path, offset_of(reader, value));
+	if (!dtype_from_name(&tensor->dtype, reader->text.data, reader->text.len))
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has the unknown type '%s' (byte %llu)",
+			       tensor->name, reader->file->path, reader->text.data,
+			       offset_of(reader, value));
+	return 0;
+}
+
+static int read_shape(struct reader *reader, struct st_tensor *tensor, struct json_text value,
+		      struct err *err)
+{
+	int64_t n = json_text_uints(value, tensor->shape, ST_MAX_DIMS);
+
+	if (n < 0)
+		return err_set(
+			err, ERR_INPUT,
+			"shape of tensor '%s' in '%s' is not a list of integers from 0 to 2^64-1 (byte %llu)",
+			tensor->name, reader->file->path, offset_of(reader, value));
+	if (n > ST_MAX_DIMS)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has %lld dimensions, more than the limit (%d)",
+			       tensor->name, reader->file->path, (long long)n, ST_MAX_DIMS);
+	tensor->n_dims = (int)n;
+	return 0;
+}
+
+static int read_offsets(struct reader *reader, struct st_tensor *tensor, struct json_text value,
+			struct err *err)
+{
+	uint64_t offsets[2];
+
+	if (json_text_uints(value, offsets, 2) != 2)
+		return err_set(
+			err, ERR_INPUT,
+			"data_offsets of tensor '%s' in '%s' are not two integers from 0 to 2^64-1 (byte %llu)",
+			tensor->name, reader->file->path, offset_of(reader, value));
+	tensor->begin = offsets[0];
+	tensor->end = offsets[1];
+	return 0;
+}
+
+static int read_field(struct reader *reader, struct st_tensor *tensor,
+		      const struct json_member *member, unsigned *seen, struct err *err)
+{
+	static const struct {
+		const char *name;
+		int (*read)(struct reader *, struct st_tensor *, struct json_text, struct err *);
+	} fields[] = { { "dtype", read_dtype },
+		       { "shape", read_shape },
+		       { "data_offsets", read_offsets } };
+
+	for (unsigned i = 0; i < sizeof fields / sizeof *fields; i++) {
+		if (!key_is(member, fields[i].name))
+			continue;
+		if (*seen & 1u << i)
+			return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has two %s (byte %llu)",
+				       tensor->name, reader->file->path, fields[i].name,
+				       offset_of(reader, member->value));
+		*seen |= 1u << i;
+		return fields[i].read(reader, tensor, member->value, err);
+	}
+	if (json_check(member->value, err)) /* not ours, but it must be JSON */
+		return err_wrap(err, "field '%s' of tensor '%s' in '%s' (byte %llu)", member->key,
+				tensor->name, reader->file->path, offset_of(reader, member->value));
+	return 0;
+}
+
+static int read_fields(struct reader *reader, struct st_tensor *tensor, struct json_text value,
+		       struct err *err)
+{
+	struct json_members walk = { .text = value, .base = (size_t)offset_of(reader, value) };
+	struct json_member member;
+	unsigned seen = 0;
+	int rc;
+
+	while ((rc = json_members_next(&walk, &member, err)) > 0) {
+		rc = read_field(reader, tensor, &member, &seen, err);
+		if (rc)
+			goto out;
+	}
+	if (rc)
+		err_wrap(err, "tensor '%s' in '%s'", tensor->name, reader->file->path);
+	else if (seen != 7)
+		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no %s (byte %llu)",
+			     tensor->name, reader->file->path,
+			     !(seen & 1)   ? "dtype"
+			     : !(seen & 2) ? "shape"
+					   : "data_offsets",
+			     offset_of(reader, value));
+out:
+	json_members_release(&walk);
+	return rc;
+}
+
+static int check_name(const struct reader *reader, const struct json_member *member,
+		      struct err *err)
+{
+	const char *what = !member->key_len		 ? "is empty"
+			   : st_has_control(member->key) ? "holds a control character"
+							 : NULL;
+
+	if (what)
+		return err_set(err, ERR_INPUT, "name of tensor '%s' in '%s' %s (byte %llu)",
+			       member->key, reader->file->path, what,
+			       8 + (unsigned long long)member->begin);
+	return 0;
+}
+
+static int read_tensor(struct reader *reader, const struct json_member *member, struct err *err)
+{
+	struct st_file *file = reader->file;
+	uint64_t shape[ST_MAX_DIMS];
+	struct st_tensor tensor = { .name = (char *)(uintptr_t)member->key, .shape = shape };
+	size_t shape_size;
+
+	if (check_name(reader, member, err))
+		return -1;
+	if (member->value.data[0] != '{')
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not an object (byte %llu)",
+			       member->key, file->path, offset_of(reader, member->value));
+	if (read_fields(reader, &tensor, member->value, err))
+		return -1;
+	shape_size = (size_t)tensor.n_dims * sizeof *shape;
+	tensor.shape = xmalloc(shape_size + member->key_len +
+			       1); /* one piece: st_release() relies on it */
+	memcpy(tensor.shape, shape, shape_size);
+	tensor.name = (char *)tensor.shape + shape_size;
+	memcpy(tensor.name, member->key, member->key_len + 1);
+	ARRAY_GROW(file->tensors, file->n_tensors);
+	file->tensors[file->n_tensors++] = tensor;
+	return 0;
+}
+
+static int read_metadata(struct reader *reader, struct json_text value, struct err *err)
+{
+	struct json_members walk = { .text = value, .base = (size_t)offset_of(reader, value) };
+	struct st_file *file = reader->file;
+	struct json_member member;
+	int rc = 0;
+
+	if (reader->has_metadata)
+		return err_set(err, ERR_INPUT, "'%s' has two __metadata__ members (byte %llu)",
+			       file->path, offset_of(reader, value));
+	reader->has_metadata = true;
+	if (json_text_is_null(value))
+		return 0;
+	while ((rc = json_members_next(&walk, &member, err)) > 0) {
+		if (!json_text_string(member.value, &reader->text)) {
+			rc = err_set(err, ERR_INPUT,
+				     "metadata '%s' in '%s' is not a good string (byte %llu)",
+				     member.key, file->path, offset_of(reader, member.value));
+			goto out;
+		}
+		ARRAY_GROW(file->metadata, file->n_metadata);
+		file->metadata[file->n_metadata++] = (struct st_metadata){
+			xstrndup(member.key, member.key_len),
+			xstrndup(reader->text.data, reader->text.len),
+		};
+	}
+	if (rc)
+		err_wrap(err, "__metadata__ of '%s'", file->path);
+out:
+	json_members_release(&walk);
+	return rc;
+}
+
+int st_header_read(struct st_file *file, const char *header, size_t n, struct err *err)
+{
+	struct reader reader = { .file = file, .header = header };
+	struct json_members walk = { .text = { header, n }, .base = 8 };
+	struct json_member member;
+	int rc;
+
+	while ((rc = json_members_next(&walk, &member, err)) > 0) {
+		rc = key_is(&member, "__metadata__") ? read_metadata(&reader, member.value, err)
+						     : read_tensor(&reader, &member, err);
+		if (rc)
+			goto out;
+	}
+	if (rc)
+		err_wrap(err, "header of '%s'", file->path);
+out:
+	json_members_release(&walk);
+	buf_release(&reader.text);
+	return rc;
+}

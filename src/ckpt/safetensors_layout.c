@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The layout of a file to write, byte for byte the one of the reference serialiser (safetensors
+ * crate 24b0b28, tensor.rs, prepare()): by type in the order of enum dtype, then by name bytewise.
+ */
+#include "ckpt/safetensors.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+
+typedef unsigned long long ull;
+
+static int compare_tensors(const void *a, const void *b)
+{
+	const struct st_tensor *x = *(struct st_tensor *const *)a;
+	const struct st_tensor *y = *(struct st_tensor *const *)b;
+
+	if (x->dtype != y->dtype)
+		return x->dtype < y->dtype ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+static int compare_metadata(const void *a, const void *b)
+{
+	const struct st_metadata *x = a, *y = b;
+
+	return strcmp(x->key, y->key);
+}
+
+static void add_metadata(struct buf *header, const struct st_metadata *metadata, size_t n)
+{
+	struct st_metadata *sorted = xreallocarray(NULL, n, sizeof *sorted);
+
+	memcpy(sorted, metadata, n * sizeof *sorted);
+	qsort(sorted, n, sizeof *sorted, compare_metadata);
+	buf_puts(header, "\"__metadata__\":{");
+	for (size_t i = 0; i < n; i++) {
+		if (i)
+			buf_putc(header, ',');
+		json_add_string(header, sorted[i].key, strlen(sorted[i].key));
+		buf_putc(header, ':');
+		json_add_string(header, sorted[i].value, strlen(sorted[i].value));
+	}
+	buf_putc(header, '}');
+	free(sorted);
+}
+
+static void add_tensor(struct buf *header, const struct st_tensor *tensor)
+{
+	json_add_string(header, tensor->name, strlen(tensor->name));
+	buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(tensor->dtype));
+	for (int i = 0; i < tensor->n_dims; i++)
+		buf_printf(header, i ? ",%llu" : "%llu", (ull)tensor->shape[i]);
+	buf_printf(header, "],\"data_offsets\":[%llu,%llu]}", (ull)tensor->begin, (ull)tensor->end);
+}
+
+void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
+	       size_t n_metadata, struct buf *header, uint64_t *data_size)
+{
+	struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);
+	uint64_t at = 0, size;
+
+	for (size_t i = 0; i < n; i++)
+		order[i] = &tensors[i];
+	qsort(order, n, sizeof *order, compare_tensors);
+	header->len = 0;
+	buf_add(header, "\0\0\0\0\0\0\0\0", 8); /* the size, known at the end */
+	buf_putc(header, '{');
+	if (n_metadata)
+		add_metadata(header, metadata, n_metadata);
+	for (size_t i = 0; i < n; i++) {
+		struct st_tensor *tensor = order[i];
+
+		tensor->begin = at;
+		at += st_n_elements(tensor->shape, tensor->n_dims) * dtype_bits(tensor->dtype) / 8;
+		tensor->end = at;
+		if (i || n_metadata)
+			buf_putc(header, ',');
+		add_tensor(header, tensor);
+	}
+	buf_putc(header, '}');
+	while (header->len % 8)
+		buf_putc(header, ' ');
+	size = htole64(header->len - 8);
+	memcpy(header->data, &size, sizeof size);
+	*data_size = at;
+	free(order);
+}
