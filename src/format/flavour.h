@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A flavour: one way in which a format says one scheme, and which engines read it (formats.md 1).  Formats are tables of
- * these; nothing that differs between formats in names or shapes is code.
+ * A flavour: one way in which a format says one scheme, and which engines read it (formats.md 1).
+ * Formats are tables of these; nothing that differs between formats in names or shapes is code.
  */
 #ifndef FP8CONV_FORMAT_FLAVOUR_H
 #define FP8CONV_FORMAT_FLAVOUR_H
@@ -19,18 +19,20 @@ enum scale_layout {
 };
 
 struct flavour {
-	const char *method; /* what its configuration calls it: quant_method, quant_algo or format; NULL ends the table */
+	const char *method; /* what its configuration calls it: quant_method, quant_algo or format;
+			       NULL ends the table */
 
 	/* Which scheme it says. */
 	enum grain grain;
 	bool static_input;
-	struct tile tile;     /* the only one it has, or {0, 0}: any */
-	enum engine only_for; /* a spelling that is chosen with this target alone; else ENGINE_ANY */
-	bool preferred;	      /* where neither format nor target was given */
+	struct tile tile; /* the only one it has, or {0, 0}: any */
+	enum engine
+		only_for; /* a spelling that is chosen with this target alone; else ENGINE_ANY */
+	bool preferred;	  /* where neither format nor target was given */
 
 	/* The tensors. */
-	const char *weight_scale; /* last part of the name, in place of "weight" */
-	const char *input_scale;  /* with static_input */
+	const char *weight_scale; /* what is added to the weight's name: "_scale_inv" */
+	const char *input_scale;  /* with static_input: what takes the place of "weight" */
 	enum scale_layout layout;
 	enum dtype dtype;
 
@@ -46,7 +48,8 @@ struct flavour {
 	bool null_block_size; /* "weight_block_size": null must stand there */
 };
 
-/* The flavour that says the scheme: the target's own spelling if there is one.  NULL: the format has none. */
+/* The flavour that says the scheme: the target's own spelling if there is one.  NULL: the format
+ * has none. */
 const struct flavour *flavour_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
 

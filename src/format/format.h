@@ -77,8 +77,14 @@ struct format {
 	const char *name; /* "compressed-tensors" */
 	const char *summary;
 	const struct flavour *flavours; /* what it can say; ends in an empty row */
-	bool mixes;			/* one file may hold sets of different schemes */
-	bool kv_cache;			/* there is a place for KV cache scales */
+
+	/* Why one file may not hold sets of different schemes; [ENGINE_ANY] for all engines, NULL: it may. */
+	const char *refused_mixed[N_ENGINES];
+
+	/* The KV cache scale beside an attention module, '?' being k or v, of kv_dims dimensions (all 1); NULL: there is
+	 * no place for one. */
+	const char *kv_scale;
+	int kv_dims;
 
 	/* Behind format_configure(), which has checked what follows from the flavours. */
 	int (*configure)(const struct format *format, const struct quantization *quantization,
@@ -110,7 +116,8 @@ void format_input_scale(const struct format *format, const struct scheme *scheme
 			const char *name, struct scale_decl *decl);
 
 /* The scale of what an attention module ("model.layers.0.self_attn") caches; which is 'k' or 'v'.  Both are written, or
- * neither.  Only where format.kv_cache. */
+ * neither.  Only where format.kv_scale is
+ * set. */
 void format_kv_scale(const struct format *format, const char *attention, char which,
 		     struct scale_decl *decl);
 

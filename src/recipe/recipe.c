@@ -57,11 +57,10 @@ static int want_float_scales(const struct recipe *recipe, const char *option, st
 {
 	if (recipe->weight.scale_type == SCALE_F32)
 		return 0;
-	return err_set(
-		err, ERR_USAGE,
-		"%s has no use in recipe '%s': its scales are E8M0 exponents, without arithmetic "
-		"to choose",
-		option, recipe->name);
+	return err_set(err, ERR_USAGE,
+		       "%s has no use in recipe '%s', whose scales are E8M0 exponents: it is for "
+		       "recipes with fp32 scales",
+		       option, recipe->name);
 }
 
 static int tune_format(const char *text, struct qspec *spec, struct err *err)

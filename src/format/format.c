@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which format says which scheme, and which engine loads it: walks over the rows.
+ */
+#include "format/format.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/nearest.h"
+#include "format/flavour.h"
+
+static const char *const engine_names[] = {
+	[ENGINE_ANY] = "any",
+	[ENGINE_VLLM] = "vllm",
+	[ENGINE_SGLANG] = "sglang",
+	[ENGINE_TRTLLM] = "trtllm",
+	[ENGINE_TRANSFORMERS] = "transformers",
+	[N_ENGINES] = NULL,
+};
+
+const char *engine_name(enum engine engine)
+{
+	return engine_names[engine];
+}
+
+int engine_find(const char *name, enum engine *engine, struct err *err)
+{
+	const char *near;
+
+	*engine = ENGINE_ANY;
+	if (!name)
+		return 0;
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++) {
+		if (!strcmp(engine_names[i], name)) {
+			*engine = (enum engine)i;
+			return 0;
+		}
+	}
+	near = nearest_name(name, engine_names + ENGINE_VLLM);
+	if (near)
+		return err_set(err, ERR_USAGE, "unknown target '%s', did you mean '%s'", name,
+			       near);
+	return err_set(err, ERR_USAGE,
+		       "unknown target '%s': it is vllm, sglang, trtllm or transformers", name);
+}
+
+struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input)
+{
+	struct scheme scheme = {
+		.grain = GRAIN_BLOCK,
+		.tile = weight->tile,
+		.fp8_format = weight->format,
+		.pow2 = weight->pow2,
+		.static_input = static_input,
+	};
+
+	if (weight->scale_type == SCALE_E8M0)
+		scheme.grain = GRAIN_MX;
+	else if (weight->tile.cols == WHOLE)
+		scheme.grain = weight->tile.rows == WHOLE ? GRAIN_TENSOR : GRAIN_CHANNEL;
+	return scheme;
+}
+
+void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE])
+{
+	static const char *const names[] = {
+		[GRAIN_TENSOR] = "per-tensor",
+		[GRAIN_CHANNEL] = "channelwise",
+		[GRAIN_BLOCK] = "blockwise",
+		[GRAIN_MX] = "mxfp8",
+	};
+	const char *word = names[scheme->grain];
+
+	if (scheme->grain == GRAIN_TENSOR)
+		snprintf(name, SCHEME_NAME_SIZE, "%s %s", word,
+			 scheme->static_input ? "static" : "dynamic");
+	else if (scheme->grain == GRAIN_BLOCK)
+		snprintf(name, SCHEME_NAME_SIZE, "%s %zux%zu", word, scheme->tile.rows,
+			 scheme->tile.cols);
+	else
+		snprintf(name, SCHEME_NAME_SIZE, "%s", word);
+}
+
+const struct flavour *flavour_find(const struct format *format, const struct scheme *scheme,
+				   enum engine target)
+{
+	const struct flavour *found = NULL;
+
+	for (const struct flavour *row = format->flavours; row->method; row++) {
+		if (row->grain != scheme->grain || row->static_input != scheme->static_input)
+			continue;
+		if (row->tile.rows &&
+		    (row->tile.rows != scheme->tile.rows || row->tile.cols != scheme->tile.cols))
+			continue;
+		if (row->only_for == ENGINE_ANY)
+			found = found ? found : row;
+		else if (row->only_for == target)
+			return row;
+	}
+	return found;
+}
+
+int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
+		 const char *recipe, struct err *err)
+{
+	const struct flavour *flavour = flavour_find(format, scheme, target);
+	char words[SCHEME_NAME_SIZE];
+
+	if (target != ENGINE_ANY && scheme->fp8_format == FP8_E5M2)
+		return err_set(
+			err, ERR_USAGE,
+			"recipe '%s' with E5M2 weights does not load in %s, whose kernels read "
+			"E4M3 weights: leave out --fp8-format e5m2",
+			recipe, engine_name(target));
+	if (!flavour) {
+		scheme_name(scheme, words);
+		return err_set(
+			err, ERR_USAGE,
+			"recipe '%s' in format '%s' loads in no engine: the format has no %s "
+			"scheme",
+			recipe, format->name, words);
+	}
+	if (flavour->refused[ENGINE_ANY])
+		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' loads in no engine: %s",
+			       recipe, format->name, flavour->refused[ENGINE_ANY]);
+	if (flavour->refused[target])
+		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' does not load in %s: %s",
+			       recipe, format->name, engine_name(target), flavour->refused[target]);
+	return 0;
+}
+
+/* The format where the scheme is at home (formats.md 1), else the first that takes it; NULL: none
+ * does. */
+static const struct format *format_default(enum engine target, const struct scheme *scheme,
+					   const char *recipe)
+{
+	const struct format *found = NULL;
+	struct err ignored;
+
+	for (size_t i = 0; formats[i]; i++) {
+		if (format_check(formats[i], scheme, target, recipe, &ignored))
+			continue;
+		if (flavour_find(formats[i], scheme, target)->preferred)
+			return formats[i];
+		found = found ? found : formats[i];
+	}
+	return found;
+}
+
+/* Why no format will do: what its home says of it. */
+static int refuse_all(enum engine target, const struct scheme *scheme, const char *recipe,
+		      struct err *err)
+{
+	for (size_t i = 0; formats[i]; i++) {
+		const struct flavour *flavour = flavour_find(formats[i], scheme, target);
+
+		if (flavour && flavour->preferred)
+			return format_check(formats[i], scheme, target, recipe, err);
+	}
+	return format_check(formats[0], scheme, target, recipe, err);
+}
+
+static const struct format *format_by_name(const char *name, struct err *err)
+{
+	const char **names = NULL;
+	const struct format *found = NULL;
+	const char *near;
+	size_t n = 0;
+
+	for (; formats[n] && !found; n++) {
+		ARRAY_GROW(names, n);
+		names[n] = formats[n]->name;
+		if (!strcmp(names[n], name))
+			found = formats[n];
+	}
+	ARRAY_GROW(names, n);
+	names[n] = NULL;
+	near = found ? NULL : nearest_name(name, names);
+	if (near)
+		err_set(err, ERR_USAGE, "unknown format '%s', did you mean '%s'", name, near);
+	else if (!found)
+		err_set(err, ERR_USAGE, "unknown format '%s', 'fp8conv formats' lists them", name);
+	free(names);
+	return found;
+}
+
+const struct format *format_select(const char *name, enum engine target,
+				   const struct scheme *scheme, const char *recipe, struct err *err)
+{
+	const struct format *other = format_default(target, scheme, recipe);
+	const struct format *format = name ? format_by_name(name, err) : other;
+	char *message;
+
+	if (!name && !other)
+		refuse_all(target, scheme, recipe, err);
+	if (!format || !format_check(format, scheme, target, recipe, err))
+		return format;
+	if (other) {
+		message = xstrdup(err->message);
+		err_set(err, ERR_USAGE, "%s; use --format %s", message, other->name);
+		free(message);
+	}
+	return NULL;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compressed-tensors (llm-compressor's output): config groups of modules with a scheme each,
+ * formats.md 3.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "format/configure.h"
+#include "format/flavour.h"
+
+#define TRTLLM_STRATEGIES "it reads the strategies channel and block of compressed-tensors only"
+#define TRTLLM_DYNAMIC	  "it takes one scale per tensor from modelopt only, with --calibration"
+
+static const struct flavour flavours[] = {
+	{
+		.method = "float-quantized",
+		.grain = GRAIN_TENSOR,
+		.preferred = true,
+		.weight_scale = "_scale",
+		.layout = LAYOUT_ONE,
+		.dtype = DT_F32,
+		.refused = { [ENGINE_TRTLLM] = TRTLLM_DYNAMIC },
+		.weights = "tensor",
+		.inputs = "tensor",
+		.version = "0.12.2",
+	},
+	{
+		.method = "float-quantized",
+		.grain = GRAIN_TENSOR,
+		.static_input = true,
+		.preferred = true,
+		.weight_scale = "_scale",
+		.input_scale = "input_scale",
+		.layout = LAYOUT_ONE,
+		.dtype = DT_F32,
+		.refused = { [ENGINE_TRTLLM] = TRTLLM_STRATEGIES },
+		.weights = "tensor",
+		.inputs = "tensor",
+		.version = "0.12.2",
+	},
+	{
+		.method = "float-quantized",
+		.grain = GRAIN_CHANNEL,
+		.preferred = true,
+		.weight_scale = "_scale",
+		.layout = LAYOUT_OUT_ONE,
+		.dtype = DT_F32,
+		.weights = "channel",
+		.inputs = "token",
+		.version = "0.12.2",
+	},
+	{
+		.method = "float-quantized",
+		.grain = GRAIN_BLOCK,
+		.tile = { 128, 128 },
+		.weight_scale = "_scale",
+		.layout = LAYOUT_GRID,
+		.dtype = DT_F32,
+		.weights = "block",
+		.inputs = "group",
+		.version = "0.12.2",
+	},
+	{
+		.method = "mxfp8-quantized",
+		.grain = GRAIN_MX,
+		.weight_scale = "_scale",
+		.layout = LAYOUT_GRID,
+		.dtype = DT_U8,
+		.refused = { [ENGINE_SGLANG] = "its reader of compressed-tensors has no MXFP8",
+			     [ENGINE_TRTLLM] = TRTLLM_STRATEGIES },
+		.weights = "group",
+		.inputs = "group",
+		.version = "0.15.0", /* the first with mxfp8-quantized; 0.12 refuses the key
+					scale_dtype */
+	},
+	{ 0 },
+};
+
+/* vLLM and SGLang look for the name of a fused layer among the targets, then for its class, and
+ * only then for the names of its parts: without these a group would lose its fused layers to
+ * "Linear".  Experts they look up by the names of Llama's projections, whatever the model calls
+ * them. */
+static const struct {
+	const char *part;
+	const char *alias;
+	bool expert;
+} aliases[] = {
+	{ "q_proj", "qkv_proj", false },
+	{ "gate_proj", "gate_up_proj", false },
+	{ "q_a_proj", "fused_qkv_a_proj", false },
+	{ "q_a_proj", "fused_qkv_a_proj_with_mqa", false },
+	{ "in_proj_qkv", "in_proj_qkvz", false },
+	{ "w1", "gate_proj", true },
+	{ "w3", "up_proj", true },
+	{ "w2", "down_proj", true },
+};
+
+static void add_aliases(json_t *targets, const char *module)
+{
+	const char *dot = strrchr(module, '.');
+	const char *part = dot ? dot + 1 : module;
+	bool expert = strstr(module, ".experts.") != NULL;
+
+	for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+		if (aliases[i].expert == expert && !strcmp(aliases[i].part, part))
+			json_array_append_new(targets, json_sprintf("%.*s%s", (int)(part - module),
+								    module, aliases[i].alias));
+}
+
+/* The default group has every linear module that no other group names. */
+static json_t *targets_json(const struct module_set *set, bool is_default)
+{
+	json_t *targets;
+
+	if (is_default)
+		return json_pack("[s]", "Linear");
+	targets = json_array();
+	for (size_t i = 0; i < set->n_modules; i++) {
+		json_array_append_new(targets, json_string(set->modules[i]));
+		add_aliases(targets, set->modules[i]);
+	}
+	return targets;
+}
+
+/* The keys of QuantizationArgs that every version since 0.12 knows: an unknown one fails the load.
+ */
+static json_t *args_json(const struct scheme *scheme, const char *strategy, bool dynamic)
+{
+	json_t *args = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", "float",
+				 "symmetric", 1, "strategy", strategy, "dynamic", (int)dynamic);
+
+	json_object_set_new(args, "group_size",
+			    strcmp(strategy, "group")
+				    ? json_null()
+				    : json_integer((json_int_t)scheme->tile.cols));
+	json_object_set_new(args, "block_structure",
+			    strcmp(strategy, "block") ? json_null()
+						      : json_pack("[i, i]", (int)scheme->tile.rows,
+								  (int)scheme->tile.cols));
+	json_object_set_new(args, "actorder", json_null());
+	if (scheme->grain == GRAIN_MX)
+		json_object_set_new(args, "scale_dtype", json_string("torch.uint8"));
+	json_object_set_new(args, "observer", dynamic ? json_null() : json_string("minmax"));
+	json_object_set_new(args, "observer_kwargs", json_object());
+	return args;
+}
+
+static json_t *group_json(const struct module_set *set, const struct flavour *flavour,
+			  bool is_default, bool name_format)
+{
+	json_t *group = json_object();
+
+	json_object_set_new(group, "targets", targets_json(set, is_default));
+	json_object_set_new(group, "weights", args_json(&set->scheme, flavour->weights, false));
+	json_object_set_new(group, "input_activations",
+			    args_json(&set->scheme, flavour->inputs, !set->scheme.static_input));
+	json_object_set_new(group, "output_activations", json_null());
+	if (name_format)
+		json_object_set_new(group, "format", json_string(flavour->method));
+	return group;
+}
+
+/* TensorRT-LLM reads the group "group_0", by that name. */
+static json_t *groups_json(const struct format *format, const struct quantization *quantization,
+			   bool name_formats)
+{
+	bool mixed = quantization_mixed(quantization);
+	json_t *groups = json_object();
+	char name[32];
+
+	for (size_t i = 0; i < (mixed ? quantization->n_sets : 1); i++) {
+		const struct module_set *set = &quantization->sets[i];
+		const struct flavour *flavour =
+			flavour_find(format, &set->scheme, quantization->target);
+
+		snprintf(name, sizeof name, "group_%zu", i);
+		json_object_set_new(groups, name, group_json(set, flavour, i == 0, name_formats));
+	}
+	return groups;
+}
+
+/* The flavour whose words stand for the whole file.  *formats_differ: there is none for the word
+ * "format". */
+static const struct flavour *head_flavour(const struct format *format,
+					  const struct quantization *quantization,
+					  bool *formats_differ)
+{
+	const struct flavour *newest = NULL;
+
+	*formats_differ = false;
+	for (size_t i = 0; i < quantization->n_sets; i++) {
+		const struct flavour *flavour =
+			flavour_find(format, &quantization->sets[i].scheme, quantization->target);
+
+		*formats_differ |= newest && strcmp(newest->method, flavour->method) != 0;
+		if (!newest || strcmp(newest->version, flavour->version) < 0)
+			newest = flavour;
+	}
+	return newest;
+}
+
+static json_t *kv_cache_json(bool kv_cache)
+{
+	if (!kv_cache)
+		return json_null();
+	return json_pack("{s:i, s:s, s:s, s:b, s:b}", "num_bits", 8, "type", "float", "strategy",
+			 "tensor", "symmetric", 1, "dynamic", 0);
+}
+
+static int configure(const struct format *format, const struct quantization *quantization,
+		     struct buf *config, struct buf *hf_quant_config, struct err *err)
+{
+	bool differ;
+	const struct flavour *head = head_flavour(format, quantization, &differ);
+	bool name_formats = differ || quantization->sets[0].scheme.grain == GRAIN_MX;
+	json_t *object;
+
+	(void)hf_quant_config;
+	(void)err;
+	object = json_pack("{s:s, s:s, s:s, s:s, s:n}", "quant_method", format->name, "version",
+			   head->version, "format", differ ? "mixed-precision" : head->method,
+			   "quantization_status", "compressed", "global_compression_ratio");
+	json_object_set_new(object, "kv_cache_scheme", kv_cache_json(quantization->kv_cache));
+	json_object_set_new(object, "ignore", kept_json(quantization));
+	json_object_set_new(object, "config_groups",
+			    groups_json(format, quantization, name_formats));
+	json_add(config, object, 2);
+	return 0;
+}
+
+const struct format format_compressed_tensors = {
+	.name = "compressed-tensors",
+	.summary = "llm-compressor's: config groups, weight_scale",
+	.flavours = flavours,
+	.refused_mixed = { [ENGINE_TRTLLM] = "it reads the first config group only" },
+	.kv_scale = "?_scale",
+	.kv_dims = 1,
+	.configure = configure,
+};

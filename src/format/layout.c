@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Names and shapes of the tensors that a format puts beside a weight: what the flavour's row says,
+ * for one weight.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/flavour.h"
+
+static void decl_shape(struct scale_decl *decl, int n_dims, uint64_t a, uint64_t b, uint64_t c,
+		       uint64_t d)
+{
+	const uint64_t shape[4] = { a, b, c, d };
+
+	decl->n_dims = n_dims;
+	memcpy(decl->shape, shape, sizeof shape);
+}
+
+static void layout_shape(struct scale_decl *decl, enum scale_layout layout, struct tile tile,
+			 uint64_t rows, uint64_t cols)
+{
+	uint64_t down = tile_count(rows, tile.rows);
+	uint64_t across = tile_count(cols, tile.cols);
+
+	switch (layout) {
+	case LAYOUT_SCALAR:
+		decl_shape(decl, 0, 0, 0, 0, 0);
+		break;
+	case LAYOUT_ONE:
+		decl_shape(decl, 1, 1, 0, 0, 0);
+		break;
+	case LAYOUT_OUT:
+		decl_shape(decl, 1, rows, 0, 0, 0);
+		break;
+	case LAYOUT_OUT_ONE:
+		decl_shape(decl, 2, rows, 1, 0, 0);
+		break;
+	case LAYOUT_GRID:
+		decl_shape(decl, 2, down, across, 0, 0);
+		break;
+	case LAYOUT_GRID_4D:
+		decl_shape(decl, 4, down, 1, across, 1);
+		break;
+	}
+}
+
+void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
+		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl)
+{
+	const struct flavour *flavour = flavour_find(format, scheme, target);
+
+	*decl = (struct scale_decl){ .dtype = flavour->dtype };
+	decl->name = xasprintf("%s%s", name, flavour->weight_scale);
+	layout_shape(decl, flavour->layout, scheme->tile, rows, cols);
+}
+
+void format_input_scale(const struct format *format, const struct scheme *scheme,
+			enum engine target, const char *name, struct scale_decl *decl)
+{
+	static const char weight[] = "weight";
+	const struct flavour *flavour = flavour_find(format, scheme, target);
+	size_t stem = strlen(name);
+
+	if (stem >= strlen(weight) && !strcmp(name + stem - strlen(weight), weight))
+		stem -= strlen(weight);
+	*decl = (struct scale_decl){ .dtype = DT_F32 };
+	decl->name = xasprintf("%.*s%s", (int)stem, name, flavour->input_scale);
+	layout_shape(decl, flavour->layout, scheme->tile, 1, 1);
+}
+
+void format_kv_scale(const struct format *format, const char *attention, char which,
+		     struct scale_decl *decl)
+{
+	*decl = (struct scale_decl){ .dtype = DT_F32 };
+	decl->name = xasprintf("%s.%s", attention, format->kv_scale);
+	for (char *at = decl->name + strlen(attention); (at = strchr(at, '?'));)
+		*at = which;
+	decl_shape(decl, format->kv_dims, 1, 1, 1, 1);
+}
+
+const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
+				enum engine target, uint64_t rows, uint64_t cols)
+{
+	const struct flavour *flavour = flavour_find(format, scheme, target);
+
+	if (flavour->layout == LAYOUT_GRID_4D &&
+	    (rows % scheme->tile.rows || cols % scheme->tile.cols))
+		return "the format has whole blocks only";
+	return NULL;
+}
