@@ -8,14 +8,17 @@
 
 enum { START, FIRST, NEXT, DONE }; /* json_members.state: what the walk expects */
 
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
+enum { OTHER, SPACE, PUNCTUATION, QUOTE };
 
-static bool is_punctuation(char c)
+static const unsigned char class_of[256] = {
+	[' '] = SPACE,	     ['\n'] = SPACE,	  ['\t'] = SPACE,      ['\r'] = SPACE,
+	['{'] = PUNCTUATION, ['}'] = PUNCTUATION, ['['] = PUNCTUATION, [']'] = PUNCTUATION,
+	[','] = PUNCTUATION, [':'] = PUNCTUATION, ['"'] = QUOTE,
+};
+
+static unsigned char class_at(const char *p)
 {
-	return c == '{' || c == '}' || c == '[' || c == ']' || c == ',' || c == ':';
+	return class_of[(unsigned char)*p];
 }
 
 /* Behind the quote that ends the string at p; NULL if none does. */
@@ -37,12 +40,12 @@ int json_token(struct json_text text, size_t *at, struct json_text *token)
 	const char *start;
 	int kind;
 
-	while (p < end && is_space(*p))
+	while (p < end && class_at(p) == SPACE)
 		p++;
 	start = p;
 	if (p == end) {
 		kind = 0;
-	} else if (is_punctuation(*p)) {
+	} else if (class_at(p) == PUNCTUATION) {
 		kind = *p++;
 	} else if (*p == '"') {
 		p = string_end(p, end);
@@ -51,7 +54,7 @@ int json_token(struct json_text text, size_t *at, struct json_text *token)
 			p = end;
 	} else {
 		kind = 'x';
-		while (p < end && !is_space(*p) && !is_punctuation(*p) && *p != '"')
+		while (p < end && class_at(p) == OTHER)
 			p++;
 	}
 	*token = (struct json_text){ start, (size_t)(p - start) };
@@ -64,41 +67,70 @@ static int bad_json(size_t at, const char *what, struct err *err)
 	return err_set(err, ERR_INPUT, "bad JSON at byte %zu: %s", at, what);
 }
 
-/* Behind the value at text[*at], put into *at: strings end, brackets match, and none lies deeper
- * than the limit, `depth` levels being open already. */
-static int skip_value(struct json_text text, size_t base, size_t *at, int depth,
-		      struct json_text *value, struct err *err)
+/* Behind the bracket that closes the one at text[*at], put into *at: strings end, brackets match,
+ * and none lies deeper than the limit, `depth` levels being open already.  The only loop over every
+ * byte of a header. */
+static int skip_container(struct json_text text, size_t base, size_t *at, int depth,
+			  struct err *err)
 {
+	const char *p = text.data + *at, *end = text.data + text.len;
 	char open[JSON_MAX_DEPTH];
-	struct json_text token;
 	int n = 0;
 
-	*value = (struct json_text){ 0 };
 	do {
-		int kind = json_token(text, at, &token);
-		size_t where = base + *at - token.len;
+		const char *start = p;
 
-		if (!value->data)
-			value->data = token.data;
-		if (kind == '{' || kind == '[') {
+		if (p == end)
+			return bad_json(base + text.len, "it ends too early", err);
+		switch (*p++) {
+		case '"':
+			p = string_end(start, end);
+			if (!p)
+				return bad_json(base + (size_t)(start - text.data),
+						"a string does not end", err);
+			break;
+		case '{':
+		case '[':
 			if (depth + n >= JSON_MAX_DEPTH)
 				return err_set(err, ERR_INPUT,
 					       "bad JSON at byte %zu: nested deeper than %d levels",
-					       where, JSON_MAX_DEPTH);
-			open[n++] = (char)kind;
-		} else if (kind == '}' || kind == ']') {
-			if (!n || open[--n] != (kind == '}' ? '{' : '['))
-				return bad_json(where,
-						n ? "brackets do not match" : "expected a value",
-						err);
-		} else if (kind <= 0) {
-			return bad_json(where, kind ? "a string does not end" : "it ends too early",
-					err);
-		} else if (!n && (kind == ',' || kind == ':')) {
-			return bad_json(where, "expected a value", err);
+					       base + (size_t)(start - text.data), JSON_MAX_DEPTH);
+			open[n++] = *start;
+			break;
+		case '}':
+		case ']':
+			if (open[--n] != (*start == '}' ? '{' : '['))
+				return bad_json(base + (size_t)(start - text.data),
+						"brackets do not match", err);
+			break;
+		default:
+			break;
 		}
 	} while (n);
-	value->len = (size_t)(text.data + *at - value->data);
+	*at = (size_t)(p - text.data);
+	return 0;
+}
+
+/* Behind the value at text[*at], put into *at; `depth` levels are open around it. */
+static int skip_value(struct json_text text, size_t base, size_t *at, int depth,
+		      struct json_text *value, struct err *err)
+{
+	struct json_text token;
+	int kind = json_token(text, at, &token);
+	size_t begin = (size_t)(token.data - text.data);
+
+	if (kind == '{' || kind == '[') {
+		*at = begin;
+		if (skip_container(text, base, at, depth, err))
+			return -1;
+	} else if (kind != '"' && kind != 'x') {
+		return bad_json(base + begin,
+				kind < 0 ? "a string does not end"
+				: kind	 ? "expected a value"
+					 : "it ends too early",
+				err);
+	}
+	*value = (struct json_text){ token.data, *at - begin };
 	return 0;
 }
 
@@ -132,7 +164,9 @@ static int read_member(struct json_members *walk, int kind, struct json_text key
 	if (kind != '"')
 		return bad_json(walk->base + member->begin, "expected a key in quotes", err);
 	if (!json_text_string(key, &walk->key))
-		return bad_json(walk->base + member->begin, "the key is not a good string", err);
+		return bad_json(walk->base + member->begin,
+				"the key has a bad escape, a control character, a NUL or bad UTF-8",
+				err);
 	member->key = walk->key.data;
 	member->key_len = walk->key.len;
 	if (json_token(walk->text, &walk->at, &token) != ':')

@@ -15,6 +15,11 @@ static json_t *decode(struct json_text text, size_t flags, struct err *err)
 
 	if (json_balanced(text, err))
 		return NULL;
+	if (memchr(text.data, '\0',
+		   text.len)) { /* jansson takes it for the end of a number or word */
+		err_set(err, ERR_INPUT, "bad JSON: it holds a NUL byte");
+		return NULL;
+	}
 	json = json_loadb(text.data, text.len, JSON_DECODE_ANY | flags, &error);
 	if (!json)
 		err_set(err, ERR_INPUT, "bad JSON at byte %d: %s", error.position, error.text);

@@ -131,33 +131,44 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 	return 0;
 }
 
-/* The tensor's size, by its type and shape. */
+static int bad_size(const struct st_file *file, const struct st_tensor *tensor,
+		    const uint64_t *bits, struct err *err)
+{
+	struct buf type = { 0 };
+	int rc;
+
+	buf_printf(&type, "%s ", dtype_name(tensor->dtype));
+	st_shape_format(&type, tensor->shape, tensor->n_dims);
+	if (!bits)
+		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s' has more than 2^64-1 bits: %s",
+			     tensor->name, file->path, type.data);
+	else if (*bits % 8)
+		rc = err_set(err, ERR_INPUT,
+			     "tensor '%s' in '%s' does not fill whole bytes: %s is %llu bits",
+			     tensor->name, file->path, type.data, (ull)*bits);
+	else
+		rc = err_set(err, ERR_INPUT,
+			     "tensor '%s' in '%s' has %llu bytes at byte %llu, but %s takes %llu",
+			     tensor->name, file->path, (ull)(tensor->end - tensor->begin),
+			     (ull)tensor->begin, type.data, (ull)(*bits / 8));
+	buf_release(&type);
+	return rc;
+}
+
+/* The tensor's size, by its type and shape.  Multiplied in the order of the reference: a 0 behind
+ * an overflow does not mend it. */
 static int check_size(const struct st_file *file, const struct st_tensor *tensor, struct err *err)
 {
-	struct buf shape = { 0 };
 	uint64_t bits = 1;
-	bool overflow = false;
-	int rc = 0;
 
-	st_shape_format(&shape, tensor->shape, tensor->n_dims);
 	for (int i = 0; i < tensor->n_dims; i++)
-		overflow = overflow || __builtin_mul_overflow(bits, tensor->shape[i], &bits);
-	if (overflow || __builtin_mul_overflow(bits, dtype_bits(tensor->dtype), &bits))
-		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s' has more than 2^64-1 bits: %s %s",
-			     tensor->name, file->path, dtype_name(tensor->dtype), shape.data);
-	else if (bits % 8)
-		rc = err_set(err, ERR_INPUT,
-			     "tensor '%s' in '%s' does not fill whole bytes: %s %s is %llu bits",
-			     tensor->name, file->path, dtype_name(tensor->dtype), shape.data,
-			     (ull)bits);
-	else if (bits / 8 != tensor->end - tensor->begin)
-		rc = err_set(
-			err, ERR_INPUT,
-			"tensor '%s' in '%s' has %llu bytes from byte %llu, but %s %s takes %llu",
-			tensor->name, file->path, (ull)(tensor->end - tensor->begin),
-			(ull)tensor->begin, dtype_name(tensor->dtype), shape.data, (ull)(bits / 8));
-	buf_release(&shape);
-	return rc;
+		if (__builtin_mul_overflow(bits, tensor->shape[i], &bits))
+			return bad_size(file, tensor, NULL, err);
+	if (__builtin_mul_overflow(bits, dtype_bits(tensor->dtype), &bits))
+		return bad_size(file, tensor, NULL, err);
+	if (bits % 8 || bits / 8 != tensor->end - tensor->begin)
+		return bad_size(file, tensor, &bits, err);
+	return 0;
 }
 
 int st_header_check(struct st_file *file, uint64_t data_size, struct err *err)

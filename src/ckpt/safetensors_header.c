@@ -93,8 +93,9 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 		if (!key_is(member, fields[i].name))
 			continue;
 		if (*seen & 1u << i)
-			return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has two %s (byte %llu)",
-				       tensor->name, reader->file->path, fields[i].name,
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' in '%s' has %s twice (byte %llu)", tensor->name,
+				       reader->file->path, fields[i].name,
 				       offset_of(reader, member->value));
 		*seen |= 1u << i;
 		return fields[i].read(reader, tensor, member->value, err);
@@ -179,16 +180,17 @@ static int read_metadata(struct reader *reader, struct json_text value, struct e
 	int rc = 0;
 
 	if (reader->has_metadata)
-		return err_set(err, ERR_INPUT, "'%s' has two __metadata__ members (byte %llu)",
+		return err_set(err, ERR_INPUT, "'%s' has __metadata__ twice (byte %llu)",
 			       file->path, offset_of(reader, value));
 	reader->has_metadata = true;
 	if (json_text_is_null(value))
 		return 0;
 	while ((rc = json_members_next(&walk, &member, err)) > 0) {
 		if (!json_text_string(member.value, &reader->text)) {
-			rc = err_set(err, ERR_INPUT,
-				     "metadata '%s' in '%s' is not a good string (byte %llu)",
-				     member.key, file->path, offset_of(reader, member.value));
+			rc = err_set(
+				err, ERR_INPUT,
+				"metadata '%s' in '%s' is not a string without NUL (byte %llu)",
+				member.key, file->path, offset_of(reader, member.value));
 			goto out;
 		}
 		ARRAY_GROW(file->metadata, file->n_metadata);
