@@ -64,9 +64,10 @@ struct output {
 };
 
 struct output_shard {
-	char *name;		   /* same as the input's */
+	const char *name;	   /* same as the input's */
 	size_t n_tensors;
-	struct st_tensor *tensors; /* laid out; in no order */
+	struct st_tensor *tensors; /* laid out; by output */
+	size_t *outputs;	   /* in plan.outputs, of each tensor */
 	struct buf header;	   /* the file's first bytes */
 	uint64_t data_size;	   /* bytes behind the header */
 };
@@ -82,14 +83,21 @@ struct quantize_plan {
 	size_t *unit_outputs;	    /* unit u owns outputs[unit_outputs[u]] up to outputs[unit_outputs[u + 1]] */
 	size_t n_shards;
 	struct output_shard *shards; /* one per source shard */
+	struct output_shard *preserved; /* one per source shard: the sources of what is quantized; NULL if not asked for */
+	size_t *unit_preserved;	    /* by unit: index in the preserved shard's tensors */
 	struct qspec *specs;	    /* by unit; of quantized units */
-	size_t n_quantized, n_kept; /* tensors of the source */
+	size_t *group_first;	    /* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
+	size_t *group_next;
+	int stream_fd;		    /* the spooled input stream, or -1 */
+	size_t n_quantized, n_kept; /* units */
 	uint64_t input_bytes;	    /* of tensors */
 	uint64_t output_bytes;	    /* of tensors; the index's total_size */
 	uint64_t disk_bytes;	    /* of files, auxiliary ones included */
 	uint64_t memory_bytes;	    /* of buffers */
-	struct buf config;	    /* config.json as it will be written; empty where the source has none */
+	struct buf config;	    /* config.json as it will be written */
 	struct buf hf_quant_config; /* empty where the format has none */
+	struct buf index;	    /* model.safetensors.index.json; empty where one file is enough */
+	struct buf preserved_index;
 };
 
 struct quantize_result {
@@ -99,7 +107,12 @@ struct quantize_result {
 	double worst_sqnr;   /* dB */
 	size_t shards_done;  /* written by this run */
 	size_t shards_found; /* finished before */
+	bool complete;	     /* index and config are there: always, save for a part that was not the last */
 };
+
+/* What an output path means: "-", a name that ends in .safetensors, or a directory. */
+enum output_kind { OUTPUT_STREAM, OUTPUT_FILE, OUTPUT_DIRECTORY };
+enum output_kind output_kind(const char *output);
 
 /* Opens the source and decides everything.  Reads headers only (with NONFINITE_SKIP: the quantized tensors too, since
  * what is skipped changes the plan). */

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/band.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+#define KIB ((uint64_t)1024)
+#define MIB (KIB * KIB)
+
+/* Columns are cut at multiples of this, which every tile narrower than a row divides. */
+#define COLUMN_STEP ((uint64_t)128)
+
+/* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and the run. */
+#define BAND_LEAST (64 * KIB)
+
+int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err)
+{
+	uint64_t most = memory / 4 < 4 * MIB ? memory / 4 : 4 * MIB;
+
+	most &= ~(WRITER_ALIGN - (uint64_t)1);
+	if (most < BAND_LEAST)
+		return err_set(err, ERR_USAGE,
+			       "--max-memory leaves %llu bytes for each thread, which needs %llu: give more "
+			       "memory or fewer --threads",
+			       (unsigned long long)memory, (unsigned long long)(4 * BAND_LEAST));
+	*limits = (struct band_limits){ .target = most < MIB ? most : MIB, .most = most, .run = most };
+	return 0;
+}
+
+uint64_t band_limits_memory(const struct band_limits *limits)
+{
+	return 2 * limits->most + limits->run + limits->most / 8 + 2 * WRITER_ALIGN;
+}
+
+static uint64_t element_size(const struct unit *unit)
+{
+	return dtype_bits(unit_dtype(unit)) / 8;
+}
+
+/* Rows that must stay together: a tile's, and a source block's where the source has scales of its own. */
+static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
+{
+	uint64_t step = spec->tile.rows == WHOLE ? 1 : spec->tile.rows;
+
+	return unit->source_scale && step < COLUMN_STEP ? COLUMN_STEP : step;
+}
+
+bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits)
+{
+	if (spec->tile.rows == WHOLE)
+		return true;
+	return spec->tile.cols == WHOLE &&
+	       row_step(unit, spec) * unit->cols * element_size(unit) > limits->most;
+}
+
+/* Rows and columns of the unit's bands. */
+static void band_shape(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits,
+		       uint64_t *n_rows, uint64_t *n_cols)
+{
+	uint64_t step = row_step(unit, spec);
+	uint64_t size = element_size(unit);
+	uint64_t fit;
+
+	/* A transposed unit is read a column at a time: square bands make those reads long. */
+	if (unit->slice.col_stride != 1) {
+		*n_rows = COLUMN_STEP * 8;
+		while (*n_rows > step && *n_rows * COLUMN_STEP * size > limits->most)
+			*n_rows /= 2;
+		fit = limits->most / (*n_rows * size) / COLUMN_STEP * COLUMN_STEP;
+		*n_cols = fit < unit->cols && spec->tile.cols != WHOLE ? fit : unit->cols;
+		if (*n_rows * *n_cols * size <= limits->most)
+			return;
+	}
+	if (step * unit->cols * size <= limits->most) {
+		uint64_t scales = tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
+
+		/* Of a narrow matrix, the scales may be more than the weights. */
+		fit = limits->target / (step * (unit->cols * size > 32 * scales ? unit->cols * size
+										  : 32 * scales));
+		*n_rows = (fit ? fit : 1) * step;
+		*n_cols = unit->cols;
+		return;
+	}
+	*n_rows = step;
+	*n_cols = limits->target / (step * size) / COLUMN_STEP * COLUMN_STEP;
+	if (*n_cols == 0)
+		*n_cols = COLUMN_STEP;
+}
+
+static void band_add(struct band_list *list, struct band band)
+{
+	ARRAY_GROW(list->bands, list->n_bands);
+	list->bands[list->n_bands++] = band;
+}
+
+void bands_add_unit(struct band_list *list, const struct quantize_plan *plan, size_t u,
+		    const struct band_limits *limits, size_t output)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	uint64_t n_rows, n_cols;
+
+	band_shape(unit, &plan->specs[u], limits, &n_rows, &n_cols);
+	for (uint64_t row = 0; row < unit->rows; row += n_rows) {
+		for (uint64_t col = 0; col < unit->cols; col += n_cols) {
+			struct region region = { .row = row, .col = col };
+
+			region.n_rows = unit->rows - row < n_rows ? unit->rows - row : n_rows;
+			region.n_cols = unit->cols - col < n_cols ? unit->cols - col : n_cols;
+			band_add(list, (struct band){ u, output, region });
+		}
+	}
+}
+
+static void bands_add_copy(struct band_list *list, const struct quantize_plan *plan, size_t u,
+			   const struct band_limits *limits, size_t output)
+{
+	uint64_t n_bytes = st_tensor_size(plan->selection.units[u].source->tensor);
+
+	for (uint64_t at = 0; at < n_bytes; at += limits->target) {
+		uint64_t left = n_bytes - at;
+
+		uint64_t size = left < limits->target ? left : limits->target;
+
+		band_add(list, (struct band){ u, output, { .col = at, .n_rows = 1, .n_cols = size } });
+	}
+}
+
+/* Puts a band into the last run, or begins another.  begin: where its first byte goes. */
+static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint64_t size, uint64_t input_bytes,
+		       bool scattered, uint64_t most)
+{
+	struct run *last = list->n_runs ? &list->runs[list->n_runs - 1] : NULL;
+
+	if (last && !scattered && !last->scattered && last->end == begin &&
+	    last->end - last->begin + size <= most) {
+		last->n_bands++;
+		last->end += size;
+		last->input_bytes += input_bytes;
+		return;
+	}
+	ARRAY_GROW(list->runs, list->n_runs);
+	list->runs[list->n_runs++] = (struct run){ .first_band = band,
+						   .n_bands = 1,
+						   .begin = begin,
+						   .end = begin + size,
+						   .input_bytes = input_bytes,
+						   .scattered = scattered };
+}
+
+struct ordered {
+	uint64_t begin;
+	size_t output;
+};
+
+static int compare_ordered(const void *a, const void *b)
+{
+	const struct ordered *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, size_t shard,
+		     const struct band_limits *limits)
+{
+	const struct output_shard *out = &plan->shards[shard];
+	struct ordered *order = xcalloc(out->n_tensors, sizeof *order);
+	size_t n = 0;
+
+	for (size_t i = 0; i < out->n_tensors; i++) {
+		if (plan->outputs[out->outputs[i]].part != PART_SCALE)
+			order[n++] = (struct ordered){ out->tensors[i].begin, out->outputs[i] };
+	}
+	qsort(order, n, sizeof *order, compare_ordered);
+	for (size_t i = 0; i < n; i++) {
+		const struct output *output = &plan->outputs[order[i].output];
+		const struct unit *unit = &plan->selection.units[output->unit];
+		size_t first = list->n_bands;
+		bool copy = output->part == PART_COPY;
+
+		if (copy)
+			bands_add_copy(list, plan, output->unit, limits, order[i].output);
+		else
+			bands_add_unit(list, plan, output->unit, limits, order[i].output);
+		for (size_t b = first; b < list->n_bands; b++) {
+			const struct region *region = &list->bands[b].region;
+			uint64_t cols = copy ? region->n_cols : unit->cols;
+			uint64_t bytes = region->n_rows * region->n_cols;
+			unsigned bits = copy ? 8 : dtype_bits(unit->source->tensor->dtype);
+
+			run_extend(list, b, order[i].begin + region->row * cols + region->col, bytes,
+				   bytes * bits / 8, !copy && region->n_cols != unit->cols, limits->run);
+		}
+	}
+	free(order);
+}
+
+void band_list_release(struct band_list *list)
+{
+	free(list->bands);
+	free(list->runs);
+	*list = (struct band_list){ 0 };
+}

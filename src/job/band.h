@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Cutting a job into pieces that fit a worker's memory and stay in its cache: a band is a rectangle of one unit made of
+ * whole tiles wherever a tile fits; a run is a row of bands whose codes lie together in the output file and are written at
+ * once, across tensor borders.
+ */
+#ifndef FP8CONV_JOB_BAND_H
+#define FP8CONV_JOB_BAND_H
+
+#include "job/quantize.h"
+#include "job/source.h"
+
+/* Sizes in bytes of what one worker holds. */
+struct band_limits {
+	uint64_t target; /* of a band's matrix: what stays in the second-level cache */
+	uint64_t most;	 /* of a band's matrix: where a row of tiles is larger than the target */
+	uint64_t run;	 /* of a run's output */
+};
+
+struct band {
+	size_t unit;	      /* in selection.units */
+	size_t output;	      /* in plan.outputs: codes or a copy; of no meaning where amax is taken */
+	struct region region; /* a copy: bytes, n_rows 1 */
+};
+
+struct run {
+	size_t first_band;
+	size_t n_bands;
+	uint64_t begin, end;  /* in the output's data; end - begin bytes lie together unless `scattered` */
+	uint64_t input_bytes;
+	bool scattered; /* one band of part of the columns: its rows are written one by one */
+};
+
+struct band_list {
+	size_t n_bands;
+	struct band *bands;
+	size_t n_runs;
+	struct run *runs;
+};
+
+/* What fits `memory` bytes a worker.  ERR_USAGE if that is too little. */
+int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err);
+
+/* Bytes one worker needs at most for any unit of the plan. */
+uint64_t band_limits_memory(const struct band_limits *limits);
+
+/* Whether a tile of the unit is larger than any band: its amax must be taken before. */
+bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits);
+
+/* The bands of quantized unit u, added to the list; `output` is put in each. */
+void bands_add_unit(struct band_list *list, const struct quantize_plan *plan, size_t u,
+		    const struct band_limits *limits, size_t output);
+
+/* All bands and runs of an output shard, in the order of the output file. */
+void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, size_t shard,
+		     const struct band_limits *limits);
+
+void band_list_release(struct band_list *list);
+
+#endif

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the output says of itself: quantization_config derived from the plan, and the indexes.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "job/quantize_internal.h"
+
+/* Sorted module paths. */
+struct modules {
+	size_t n;
+	char **names;
+};
+
+/* "X.weight" names module X. */
+static void modules_add(struct modules *modules, const char *weight)
+{
+	size_t n = strlen(weight);
+
+	if (n > 7 && !strcmp(weight + n - 7, ".weight"))
+		n -= 7;
+	ARRAY_GROW(modules->names, modules->n);
+	modules->names[modules->n++] = xstrndup(weight, n);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void modules_sort(struct modules *modules)
+{
+	if (modules->n)
+		qsort(modules->names, modules->n, sizeof *modules->names, compare_texts);
+}
+
+static void modules_release(struct modules *modules)
+{
+	for (size_t i = 0; i < modules->n; i++)
+		free(modules->names[i]);
+	free(modules->names);
+}
+
+/* One set of modules for each recipe in use. */
+struct module_sets {
+	size_t n;
+	const struct recipe *recipes[8];
+	struct modules modules[8];
+	struct module_set sets[8];
+};
+
+static size_t set_of(struct module_sets *sets, const struct recipe *recipe)
+{
+	size_t i = 0;
+
+	while (i < sets->n && sets->recipes[i] != recipe)
+		i++;
+	if (i == sets->n)
+		sets->recipes[sets->n++] = recipe;
+	return i;
+}
+
+static void sets_fill(struct module_sets *sets, struct modules *kept, const struct quantize_plan *plan)
+{
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		const struct unit *unit = &plan->selection.units[u];
+		size_t i;
+
+		if (!unit->recipe) {
+			if (unit->linear)
+				modules_add(kept, unit->name);
+			continue;
+		}
+		i = set_of(sets, unit->recipe);
+		sets->sets[i].scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+		modules_add(&sets->modules[i], unit->name);
+	}
+	modules_sort(kept);
+	for (size_t i = 0; i < sets->n; i++) {
+		modules_sort(&sets->modules[i]);
+		sets->sets[i].modules = (const char *const *)sets->modules[i].names;
+		sets->sets[i].n_modules = sets->modules[i].n;
+	}
+	/* The default set is the largest. */
+	for (size_t i = 1; i < sets->n; i++) {
+		if (sets->sets[i].n_modules > sets->sets[0].n_modules) {
+			struct module_set first = sets->sets[0];
+
+			sets->sets[0] = sets->sets[i];
+			sets->sets[i] = first;
+		}
+	}
+}
+
+static int plan_config(struct quantize_plan *plan, struct err *err)
+{
+	struct module_sets sets = { 0 };
+	struct modules kept = { 0 };
+	struct quantization quantization;
+	struct buf config = { 0 };
+	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
+	int rc = -1;
+
+	sets_fill(&sets, &kept, plan);
+	quantization = (struct quantization){ .sets = sets.sets,
+					      .n_sets = sets.n,
+					      .kept = (const char *const *)kept.names,
+					      .n_kept = kept.n,
+					      .target = plan->target,
+					      .tool_version = FP8CONV_VERSION };
+	if (format_configure(plan->format, &quantization, &config, &plan->hf_quant_config, err) ||
+	    config_set_quantization(plan->source.config.len ? &plan->source.config : &empty, config.data,
+				    &plan->config, err))
+		goto out;
+	rc = 0;
+out:
+	for (size_t i = 0; i < sets.n; i++)
+		modules_release(&sets.modules[i]);
+	modules_release(&kept);
+	buf_release(&config);
+	return rc;
+}
+
+struct index_entry {
+	const char *tensor;
+	const char *file;
+};
+
+static int compare_entries(const void *a, const void *b)
+{
+	const struct index_entry *x = a, *y = b;
+
+	return strcmp(x->tensor, y->tensor);
+}
+
+/* As Hugging Face writes it: the sum of tensor bytes, and names in order. */
+static void index_write(const struct output_shard *shards, size_t n_shards, struct buf *text)
+{
+	struct index_entry *entries;
+	uint64_t total = 0;
+	size_t n = 0, at = 0;
+
+	for (size_t i = 0; i < n_shards; i++)
+		n += shards[i].n_tensors;
+	entries = xcalloc(n, sizeof *entries);
+	for (size_t i = 0; i < n_shards; i++) {
+		total += shards[i].data_size;
+		for (size_t k = 0; k < shards[i].n_tensors; k++)
+			entries[at++] = (struct index_entry){ shards[i].tensors[k].name, shards[i].name };
+	}
+	qsort(entries, n, sizeof *entries, compare_entries);
+	buf_printf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
+		   (unsigned long long)total);
+	for (size_t i = 0; i < n; i++) {
+		buf_puts(text, i ? ",\n    " : "\n    ");
+		json_add_string(text, entries[i].tensor, strlen(entries[i].tensor));
+		buf_puts(text, ": ");
+		json_add_string(text, entries[i].file, strlen(entries[i].file));
+	}
+	buf_puts(text, n ? "\n  }\n}\n" : "}\n}\n");
+	free(entries);
+}
+
+int plan_configuration(struct quantize_plan *plan, struct err *err)
+{
+	if (plan_config(plan, err))
+		return -1;
+	if (plan->source.has_index || plan->n_shards > 1)
+		index_write(plan->shards, plan->n_shards, &plan->index);
+	if (plan->preserved)
+		index_write(plan->preserved, plan->n_shards, &plan->preserved_index);
+	plan->disk_bytes += plan->config.len + plan->hf_quant_config.len + plan->index.len;
+	return 0;
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan: source, selection, specs, outputs, configuration, in this order.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "job/quantize_internal.h"
+#include "job/stream.h"
+
+#define DEFAULT_RECIPE "blockwise"
+
+/* The manifest and the rounding of files to blocks. */
+#define DISK_SLACK ((uint64_t)64 << 10)
+
+enum output_kind output_kind(const char *output)
+{
+	size_t n = strlen(output);
+
+	if (!strcmp(output, "-"))
+		return OUTPUT_STREAM;
+	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? OUTPUT_FILE : OUTPUT_DIRECTORY;
+}
+
+static int plan_source(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
+		       struct err *err)
+{
+	if (strcmp(params->input, "-") != 0)
+		return checkpoint_open(&plan->source, params->io, params->input, err);
+	if (stream_spool(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
+		return -1;
+	return checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err);
+}
+
+/* What the command line asks for, where no file decides. */
+static int check_request(const struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+{
+	if (params->select.requantize && params->preserve)
+		return err_set(err, ERR_USAGE,
+			       "--preserve-high-precision needs a high-precision source, and --requantize an FP8 one");
+	if (params->output && output_kind(params->output) != OUTPUT_DIRECTORY) {
+		if (plan->source.n_shards != 1)
+			return err_set(err, ERR_USAGE,
+				       "'%s' has %zu shards: give a directory as output, not '%s'",
+				       params->input, plan->source.n_shards, params->output);
+		if (params->part || params->part_finish || params->hashes)
+			return err_set(err, ERR_USAGE, "--part and --manifest need a directory as output, not '%s'",
+				       params->output);
+	}
+	return 0;
+}
+
+static int check_history(const struct recipe *recipe, struct err *err)
+{
+	if (!recipe->needs_history)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' "
+		       "and give it with --calibration stats.amax",
+		       recipe->name);
+}
+
+/* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
+static int plan_request(struct quantize_plan *plan, const struct quantize_params *params, struct qspec *spec,
+			struct err *err)
+{
+	struct scheme scheme;
+
+	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
+	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, spec, err) ||
+	    check_history(plan->recipe, err))
+		return -1;
+	for (size_t i = 0; i < params->select.n_rules; i++) {
+		const struct recipe *recipe = params->select.rules[i].recipe;
+
+		if (recipe && check_history(recipe, err))
+			return -1;
+	}
+	if (engine_find(params->target, &plan->target, err))
+		return -1;
+	scheme = scheme_from_qspec(spec, plan->recipe->needs_history);
+	plan->format = format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
+	return plan->format ? 0 : -1;
+}
+
+/* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
+static int unit_spec(struct quantize_plan *plan, const struct quantize_params *params, const struct qspec *main,
+		     size_t u, struct err *err)
+{
+	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
+	const struct unit *unit = &plan->selection.units[u];
+	struct scheme scheme;
+	const char *refused;
+
+	if (unit->recipe == plan->recipe)
+		plan->specs[u] = *main;
+	else if (recipe_weight_spec(unit->recipe, &other, &plan->specs[u], err))
+		return -1;
+	scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
+		return err_wrap(err, "tensor '%s'", unit->name);
+	refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
+	if (refused)
+		selection_keep(&plan->selection, u, refused);
+	return 0;
+}
+
+static int plan_specs(struct quantize_plan *plan, const struct quantize_params *params, const struct qspec *main,
+		      struct err *err)
+{
+	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		if (plan->selection.units[u].recipe && unit_spec(plan, params, main, u, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* Lists of the units of each group, in order. */
+static void plan_groups(struct quantize_plan *plan)
+{
+	size_t n = plan->selection.n_units;
+
+	plan->group_first = xcalloc(plan->selection.n_groups, sizeof *plan->group_first);
+	plan->group_next = xcalloc(n, sizeof *plan->group_next);
+	for (size_t g = 0; g < plan->selection.n_groups; g++)
+		plan->group_first[g] = SIZE_MAX;
+	for (size_t u = n; u-- > 0;) {
+		size_t group = plan->selection.units[u].group;
+
+		if (!plan->selection.units[u].recipe)
+			continue;
+		plan->group_next[u] = plan->group_first[group];
+		plan->group_first[group] = u;
+	}
+}
+
+/* What is skipped changes names and places: the values must be seen before the plan. */
+static int plan_skip(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
+		     struct err *err)
+{
+	struct converter *converter;
+	int rc;
+
+	if (params->on_nonfinite != NONFINITE_SKIP)
+		return 0;
+	if (converter_new(&converter, plan, params, progress, err))
+		return -1;
+	rc = converter_skip_nonfinite(converter, &plan->selection, err);
+	converter_free(converter);
+	return rc;
+}
+
+static int add_auxiliary(struct quantize_plan *plan, struct err *err)
+{
+	char **paths;
+	size_t n;
+
+	if (!plan->source.directory)
+		return 0;
+	if (checkpoint_auxiliary(&plan->source, &paths, &n, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
+		struct stat st;
+
+		if (!stat(path, &st))
+			plan->disk_bytes += (uint64_t)st.st_size;
+		free(path);
+		free(paths[i]);
+	}
+	free(paths);
+	return 0;
+}
+
+int quantize_plan_make(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
+		       struct err *err)
+{
+	struct select_options select = params->select;
+	struct band_limits limits;
+	struct qspec spec;
+
+	*plan = (struct quantize_plan){ .stream_fd = -1 };
+	if (plan_request(plan, params, &spec, err) ||
+	    converter_memory(params, &limits, &plan->memory_bytes, err) ||
+	    plan_source(plan, params, progress, err) || check_request(plan, params, err))
+		goto fail;
+	select.recipe = plan->recipe;
+	if (selection_make(&plan->selection, &plan->source, &select, err) ||
+	    plan_specs(plan, params, &spec, err) || plan_skip(plan, params, progress, err))
+		goto fail;
+	plan_groups(plan);
+	if (plan_outputs(plan, params->preserve != NULL, err) || plan_configuration(plan, err) ||
+	    add_auxiliary(plan, err))
+		goto fail;
+	plan->disk_bytes += DISK_SLACK;
+	atomic_store(&progress->total, plan->input_bytes);
+	return 0;
+fail:
+	quantize_plan_release(plan);
+	return -1;
+}
+
+static void shards_release(struct output_shard *shards, size_t n)
+{
+	for (size_t i = 0; shards && i < n; i++) {
+		for (size_t k = 0; k < shards[i].n_tensors; k++) {
+			free(shards[i].tensors[k].name);
+			free(shards[i].tensors[k].shape);
+		}
+		free(shards[i].tensors);
+		free(shards[i].outputs);
+		buf_release(&shards[i].header);
+	}
+	free(shards);
+}
+
+void quantize_plan_release(struct quantize_plan *plan)
+{
+	shards_release(plan->shards, plan->n_shards);
+	shards_release(plan->preserved, plan->n_shards);
+	free(plan->outputs);
+	free(plan->unit_outputs);
+	free(plan->unit_preserved);
+	free(plan->specs);
+	free(plan->group_first);
+	free(plan->group_next);
+	buf_release(&plan->config);
+	buf_release(&plan->hf_quant_config);
+	buf_release(&plan->index);
+	buf_release(&plan->preserved_index);
+	selection_release(&plan->selection);
+	checkpoint_release(&plan->source);
+	if (plan->stream_fd > 0)
+		close(plan->stream_fd);
+	*plan = (struct quantize_plan){ .stream_fd = -1 };
+}

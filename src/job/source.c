@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/source.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+
+void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
+		 const struct backend *backend, int stream_fd)
+{
+	*source = (struct source){ .io = io,
+				   .checkpoint = checkpoint,
+				   .backend = backend,
+				   .stream_fd = stream_fd,
+				   .lock = PTHREAD_MUTEX_INITIALIZER };
+	source->fds = xcalloc(checkpoint->n_shards, sizeof *source->fds);
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		source->fds[i] = -1;
+}
+
+static int shard_open(struct source *source, size_t shard, struct err *err)
+{
+	const struct st_file *file = &source->checkpoint->shards[shard].file;
+	struct file_identity identity;
+	int fd;
+
+	if (io_open_regular(source->io, AT_FDCWD, file->path, &fd, &identity, err))
+		return -1;
+	if (!file_identity_equal(&identity, &file->identity)) {
+		source->io->close(fd);
+		return err_set(err, ERR_INPUT, "'%s' changed while it was read", file->path);
+	}
+	posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	source->fds[shard] = fd;
+	return 0;
+}
+
+static int shard_fd(struct source *source, size_t shard, int *fd, struct err *err)
+{
+	int rc = 0;
+
+	if (source->stream_fd >= 0) {
+		*fd = source->stream_fd;
+		return 0;
+	}
+	pthread_mutex_lock(&source->lock);
+	if (source->fds[shard] < 0)
+		rc = shard_open(source, shard, err);
+	*fd = source->fds[shard];
+	pthread_mutex_unlock(&source->lock);
+	return rc;
+}
+
+int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset, size_t n, void *data,
+		      struct err *err)
+{
+	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
+	int fd;
+
+	if (shard_fd(source, ref->shard, &fd, err))
+		return -1;
+	if (io_pread_full(source->io, fd, data, n, file->data_start + ref->tensor->begin + offset,
+			  file->path, err))
+		return err_wrap(err, "tensor '%s'", ref->tensor->name);
+	return 0;
+}
+
+static bool is_fp8(enum dtype dtype)
+{
+	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
+}
+
+enum dtype unit_dtype(const struct unit *unit)
+{
+	enum dtype dtype = unit->source->tensor->dtype;
+
+	return is_fp8(dtype) ? DT_F32 : dtype;
+}
+
+bool unit_needs_raw(const struct unit *unit)
+{
+	return unit->slice.col_stride != 1 || is_fp8(unit->source->tensor->dtype);
+}
+
+/* n elements that lie together in the file, from element `first` of the tensor. */
+static int read_segment(struct source *source, const struct unit *unit, uint64_t first, uint64_t n, char *data,
+			const struct source_tee *tee, struct err *err)
+{
+	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+
+	if (source_read_bytes(source, unit->source, first * size, (size_t)(n * size), data, err))
+		return -1;
+	if (!tee->writer)
+		return 0;
+	return writer_pwrite(tee->writer, data, (size_t)(n * size), tee->offset + first * size, err);
+}
+
+/* n_lines runs of line elements, line_stride elements apart in the file, close together in memory. */
+static int read_lines(struct source *source, const struct unit *unit, uint64_t first, uint64_t n_lines,
+		      uint64_t line, uint64_t line_stride, char *data, const struct source_tee *tee,
+		      struct err *err)
+{
+	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+
+	if (line == line_stride)
+		return read_segment(source, unit, first, n_lines * line, data, tee, err);
+	for (uint64_t i = 0; i < n_lines; i++) {
+		if (read_segment(source, unit, first + i * line_stride, line, data + i * line * size, tee,
+				 err))
+			return -1;
+	}
+	return 0;
+}
+
+/* from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
+#define TRANSPOSE(type, from, to, rows, cols)                                                    \
+	do {                                                                                     \
+		const type *from_ = (from);                                                      \
+		type *to_ = (to);                                                                \
+		for (uint64_t r0 = 0; r0 < (rows); r0 += 32)                                     \
+			for (uint64_t c0 = 0; c0 < (cols); c0 += 32)                             \
+				for (uint64_t r = r0; r < (rows) && r < r0 + 32; r++)            \
+					for (uint64_t c = c0; c < (cols) && c < c0 + 32; c++)    \
+						to_[r * (cols) + c] = from_[c * (rows) + r];     \
+	} while (0)
+
+static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, unsigned bits)
+{
+	if (bits == 16)
+		TRANSPOSE(uint16_t, from, to, rows, cols);
+	else
+		TRANSPOSE(uint32_t, from, to, rows, cols);
+}
+
+/* Scales of an FP8 source as fp32, or as the E8M0 bytes they are. */
+struct source_scales {
+	struct tile tile;
+	enum scale_type type;
+	void *data; /* rows of the grid that the region needs */
+	uint64_t n_cols;
+};
+
+/* The tile of a scale tensor from its shape: what multiplies how much of a (rows, cols) weight. */
+static struct tile scales_tile(const struct st_tensor *scale, uint64_t rows, uint64_t cols)
+{
+	uint64_t n = st_n_elements(scale->shape, scale->n_dims);
+	uint64_t grid_cols = scale->n_dims >= 2 ? scale->shape[scale->n_dims == 4 ? 2 : 1] : 1;
+
+	if (n == 1)
+		return (struct tile){ WHOLE, WHOLE };
+	if (n == rows)
+		return (struct tile){ 1, WHOLE };
+	if (n == rows * (cols / 32) && grid_cols == cols / 32)
+		return (struct tile){ 1, 32 };
+	return (struct tile){ 128, 128 };
+}
+
+static float scale_to_f32(const void *data, enum dtype dtype, uint64_t i)
+{
+	uint32_t bits;
+	uint16_t half;
+	float value;
+
+	if (dtype == DT_BF16) {
+		memcpy(&half, (const char *)data + 2 * i, 2);
+		bits = (uint32_t)half << 16;
+		memcpy(&value, &bits, 4);
+	} else {
+		memcpy(&value, (const char *)data + 4 * i, 4);
+	}
+	return value;
+}
+
+static int scales_read(struct source *source, const struct unit *unit, const struct region *region,
+		       struct source_scales *scales, struct err *err)
+{
+	const struct st_tensor *scale = unit->source_scale->tensor;
+	size_t size = dtype_bits(scale->dtype) / 8;
+	bool e8m0 = scale->dtype == DT_U8 || scale->dtype == DT_F8_E8M0;
+	uint64_t first, n_rows;
+	char *raw;
+
+	scales->tile = scales_tile(scale, unit->rows, unit->cols);
+	scales->type = e8m0 ? SCALE_E8M0 : SCALE_F32;
+	scales->n_cols = tile_count(unit->cols, scales->tile.cols);
+	first = scales->tile.rows == WHOLE ? 0 : region->row / scales->tile.rows;
+	n_rows = tile_count(region->n_rows, scales->tile.rows);
+	if (st_n_elements(scale->shape, scale->n_dims) !=
+		    tile_count(unit->rows, scales->tile.rows) * scales->n_cols ||
+	    (!e8m0 && scale->dtype != DT_F32 && scale->dtype != DT_BF16))
+		return err_set(err, ERR_INPUT,
+			       "scale '%s' (%s, %llu values) does not fit tensor '%s' of %llu x %llu",
+			       scale->name, dtype_name(scale->dtype),
+			       (unsigned long long)st_n_elements(scale->shape, scale->n_dims), unit->name,
+			       (unsigned long long)unit->rows, (unsigned long long)unit->cols);
+	raw = xmalloc(n_rows * scales->n_cols * (size > 4 ? size : 4));
+	if (source_read_bytes(source, unit->source_scale, first * scales->n_cols * size,
+			      n_rows * scales->n_cols * size, raw, err)) {
+		free(raw);
+		return -1;
+	}
+	/* BF16 widens in place, from the end. */
+	for (uint64_t i = n_rows * scales->n_cols; !e8m0 && i-- > 0;) {
+		float value = scale_to_f32(raw, scale->dtype, i);
+
+		memcpy(raw + 4 * i, &value, 4);
+	}
+	scales->data = raw;
+	return 0;
+}
+
+/* Codes in buffers->raw to fp32 in buffers->matrix.  Regions begin at tile borders, or hold whole rows. */
+static int decode(struct source *source, const struct unit *unit, const struct region *region,
+		  const struct source_buffers *buffers, struct err *err)
+{
+	enum dtype dtype = unit->source->tensor->dtype;
+	struct source_scales scales = { 0 };
+	struct quant_in q;
+	uint64_t scale_col;
+
+	if (scales_read(source, unit, region, &scales, err))
+		return -1;
+	scale_col = scales.tile.cols == WHOLE ? 0 : region->col / scales.tile.cols;
+	q = (struct quant_in){ .codes = buffers->raw,
+			       .rows = region->n_rows,
+			       .cols = region->n_cols,
+			       .stride = region->n_cols,
+			       .format = dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3,
+			       .tile = scales.tile,
+			       .scale_type = scales.type,
+			       .scale_inv = (char *)scales.data + scale_col * scale_size(scales.type),
+			       .scale_stride = scales.n_cols };
+	backend_dequantize(source->backend, &q, DT_F32, buffers->matrix, region->n_cols);
+	free(scales.data);
+	return 0;
+}
+
+int source_read(struct source *source, const struct unit *unit, const struct region *region,
+		const struct source_buffers *buffers, const struct source_tee *tee, struct matrix *x,
+		struct err *err)
+{
+	const struct slice *slice = &unit->slice;
+	uint64_t first = slice->first + region->row * slice->row_stride + region->col * slice->col_stride;
+	unsigned bits = dtype_bits(unit->source->tensor->dtype);
+	int rc;
+
+	*x = (struct matrix){ .data = buffers->matrix,
+			      .dtype = unit_dtype(unit),
+			      .rows = region->n_rows,
+			      .cols = region->n_cols,
+			      .stride = region->n_cols };
+	if (is_fp8(unit->source->tensor->dtype)) {
+		rc = read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
+				buffers->raw, tee, err);
+		return rc ? rc : decode(source, unit, region, buffers, err);
+	}
+	if (slice->col_stride == 1)
+		return read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
+				  buffers->matrix, tee, err);
+	rc = read_lines(source, unit, first, region->n_cols, region->n_rows, slice->col_stride,
+			buffers->raw, tee, err);
+	if (!rc)
+		transpose(buffers->raw, buffers->matrix, region->n_rows, region->n_cols, bits);
+	return rc;
+}
+
+void source_drop_cache(struct source *source)
+{
+	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
+		if (source->fds[i] >= 0)
+			posix_fadvise(source->fds[i], 0, 0, POSIX_FADV_DONTNEED);
+	}
+}
+
+int source_close(struct source *source, struct err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
+		const struct st_file *file = &source->checkpoint->shards[i].file;
+
+		if (source->fds[i] < 0)
+			continue;
+		if (!rc)
+			rc = io_check_unchanged(source->fds[i], &file->identity, file->path, err);
+		source->io->close(source->fds[i]);
+		source->fds[i] = -1;
+	}
+	return rc;
+}
+
+void source_release(struct source *source)
+{
+	struct err ignored;
+
+	if (!source->fds)
+		return;
+	source_close(source, &ignored);
+	pthread_mutex_destroy(&source->lock);
+	free(source->fds);
+	source->fds = NULL;
+}
