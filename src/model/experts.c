@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/experts.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "model/path.h"
+
+#define WAY_OUT "--exclude keeps the experts as they are"
+
+typedef unsigned long long ull;
+
+/* What can be said of the last two dimensions of a tensor. */
+enum orientation { NEITHER = 0, PLAIN = 1, TRANSPOSED = 2, EITHER = 3 };
+
+static enum orientation orientations(bool plain, bool transposed)
+{
+	return (plain ? PLAIN : NEITHER) | (transposed ? TRANSPOSED : NEITHER);
+}
+
+/* With sizes above 0 this is never EITHER: width is half of one dimension here and all of another
+ * there. */
+static enum orientation orient_pair(const uint64_t *gate_up, const uint64_t *down)
+{
+	bool plain = gate_up[2] == down[1] && gate_up[1] % 2 == 0 && gate_up[1] / 2 == down[2];
+	bool transposed = gate_up[1] == down[2] && gate_up[2] % 2 == 0 && gate_up[2] / 2 == down[1];
+
+	return orientations(plain, transposed);
+}
+
+/* hidden is the last dimension of gate_up in the plain order, the middle one of down. */
+static enum orientation orient_by_hidden(const uint64_t *shape, bool is_down, uint64_t hidden)
+{
+	if (!hidden)
+		return EITHER;
+	return is_down ? orientations(shape[1] == hidden, shape[2] == hidden)
+		       : orientations(shape[2] == hidden, shape[1] == hidden);
+}
+
+/* Asked last, and only to choose: some configs have several widths, and none may be that of the
+ * experts. */
+static enum orientation orient_by_width(const uint64_t *shape, bool is_down, uint64_t width)
+{
+	if (is_down)
+		return orientations(shape[2] == width, shape[1] == width);
+	return orientations(shape[1] % 2 == 0 && shape[1] / 2 == width,
+			    shape[2] % 2 == 0 && shape[2] / 2 == width);
+}
+
+static int check_pair(const struct experts_tensor *a, const struct experts_tensor *b,
+		      struct err *err)
+{
+	if (a->shape[0] == b->shape[0] && orient_pair(a->shape, b->shape) != NEITHER)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "experts '%s' [%llu, %llu, %llu] and '%s' [%llu, %llu, %llu] do not fit "
+		       "each other: " WAY_OUT,
+		       a->name, (ull)a->shape[0], (ull)a->shape[1], (ull)a->shape[2], b->name,
+		       (ull)b->shape[0], (ull)b->shape[1], (ull)b->shape[2]);
+}
+
+static int check_hidden(const struct experts_tensor *tensor, bool is_down, enum orientation pair,
+			uint64_t hidden, struct err *err)
+{
+	const uint64_t *shape = tensor->shape;
+
+	if (!tensor->name || (pair & orient_by_hidden(shape, is_down, hidden)))
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"experts '%s' [%llu, %llu, %llu] do not fit hidden_size %llu of config.json: " WAY_OUT,
+		tensor->name, (ull)shape[0], (ull)shape[1], (ull)shape[2], (ull)hidden);
+}
+
+static int refuse_ambiguous(const struct experts_tensor *tensor, const struct model_config *config,
+			    struct err *err)
+{
+	if (model_config_need(config, CONFIG_HIDDEN_SIZE, err))
+		return err_wrap(err, "experts '%s' can be read in two ways (" WAY_OUT ")",
+				tensor->name);
+	return err_set(
+		err, ERR_INPUT, "experts '%s' [%llu, %llu, %llu] can be read in two ways: " WAY_OUT,
+		tensor->name, (ull)tensor->shape[0], (ull)tensor->shape[1], (ull)tensor->shape[2]);
+}
+
+static int refuse_odd(const struct experts_tensor *tensor, struct err *err)
+{
+	return err_set(err, ERR_INPUT,
+		       "experts '%s' [%llu, %llu, %llu] do not divide into gate and up: " WAY_OUT,
+		       tensor->name, (ull)tensor->shape[0], (ull)tensor->shape[1],
+		       (ull)tensor->shape[2]);
+}
+
+static enum orientation orient_alone(const struct experts_tensor *tensor, bool is_down,
+				     const struct model_config *config)
+{
+	enum orientation seen =
+		orient_by_hidden(tensor->shape, is_down, config->size[CONFIG_HIDDEN_SIZE]);
+
+	if (seen == EITHER)
+		seen = orient_by_width(tensor->shape, is_down, model_config_expert_width(config));
+	return seen;
+}
+
+int experts_layout_find(struct experts_layout *layout, const struct experts_tensor *gate_up,
+			const struct experts_tensor *down, const struct model_config *config,
+			struct err *err)
+{
+	const struct experts_tensor *any = gate_up->name ? gate_up : down;
+	bool is_down = any == down;
+	enum orientation pair = EITHER, seen;
+	uint64_t out, in;
+
+	if (gate_up->name && down->name) {
+		if (check_pair(gate_up, down, err))
+			return -1;
+		pair = orient_pair(gate_up->shape, down->shape);
+	}
+	if (check_hidden(gate_up, false, pair, config->size[CONFIG_HIDDEN_SIZE], err) ||
+	    check_hidden(down, true, pair, config->size[CONFIG_HIDDEN_SIZE], err))
+		return -1;
+	seen = pair != EITHER ? pair : orient_alone(any, is_down, config);
+	if (seen != PLAIN && seen != TRANSPOSED)
+		return refuse_ambiguous(any, config, err);
+	out = any->shape[seen == PLAIN ? 1 : 2];
+	in = any->shape[seen == PLAIN ? 2 : 1];
+	if (!is_down && out % 2)
+		return refuse_odd(any, err);
+	*layout = (struct experts_layout){
+		.n_experts = any->shape[0],
+		.hidden = is_down ? out : in,
+		.width = is_down ? in : out / 2,
+		.transposed = seen == TRANSPOSED,
+	};
+	return 0;
+}
+
+void experts_matrix(const struct experts_layout *layout, enum expert_part part, uint64_t expert,
+		    uint64_t *rows, uint64_t *cols, struct slice *slice)
+{
+	uint64_t n_parts = part == EXPERT_DOWN ? 1 : 2;
+	uint64_t out = part == EXPERT_DOWN ? layout->hidden : layout->width;
+	uint64_t in = part == EXPERT_DOWN ? layout->width : layout->hidden;
+
+	slice->row_stride = layout->transposed ? 1 : in;
+	slice->col_stride = layout->transposed ? n_parts * out : 1;
+	slice->first = expert * n_parts * out * in;
+	if (part == EXPERT_UP)
+		slice->first += out * slice->row_stride;
+	*rows = out;
+	*cols = in;
+}
+
+char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert)
+{
+	static const char *const projections[] = { "gate_proj", "up_proj", "down_proj" };
+	struct path path;
+
+	path_split(&path, name);
+	return xasprintf("%.*s%llu.%s.weight", (int)(path.segments[path.owner].text - name), name,
+			 (ull)expert, projections[part]);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All experts of a layer in one 3-D tensor, seen as one matrix per expert and projection
+ * (formats.md 5.3): `experts.gate_up_proj` [E, 2I, H], gate first, and `experts.down_proj` [E, H,
+ * I]; or both with the last two dimensions swapped.  Which of the two it is follows from sizes, or
+ * is an error: never a guess.
+ */
+#ifndef FP8CONV_MODEL_EXPERTS_H
+#define FP8CONV_MODEL_EXPERTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "model/config.h"
+
+/* Where element (r, c) of a matrix lies in a tensor: element first + r * row_stride + c *
+ * col_stride. */
+struct slice {
+	uint64_t first;
+	uint64_t row_stride;
+	uint64_t col_stride;
+};
+
+enum expert_part { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN };
+
+struct experts_layout {
+	uint64_t n_experts;
+	uint64_t hidden; /* H */
+	uint64_t width;	 /* I */
+	bool transposed; /* [E, H, 2I] and [E, I, H] */
+};
+
+struct experts_tensor {
+	const char *name;      /* NULL: the layer has none */
+	const uint64_t *shape; /* 3 dimensions, none of them 0 */
+};
+
+/* ERR_INPUT, naming a tensor and the way out, where the shapes of a layer's two tensors contradict
+ * each other or config, or leave both orientations possible. */
+int experts_layout_find(struct experts_layout *layout, const struct experts_tensor *gate_up,
+			const struct experts_tensor *down, const struct model_config *config,
+			struct err *err);
+
+/* The matrix [out, in] of an expert in its tensor. */
+void experts_matrix(const struct experts_layout *layout, enum expert_part part, uint64_t expert,
+		    uint64_t *rows, uint64_t *cols, struct slice *slice);
+
+/* "PREFIX.experts.3.up_proj.weight" from "PREFIX.experts.gate_up_proj", with or without ".weight"
+ * behind it. */
+char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How engines cut a linear weight over devices (tensor parallelism) and glue weights together, and
+ * what of that quantization tiles survive: a tile must not straddle a cut, nor a seam between glued
+ * weights.
+ *
+ * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear; formats.md 5.5.
+ */
+#ifndef FP8CONV_MODEL_PARALLEL_H
+#define FP8CONV_MODEL_PARALLEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/config.h"
+#include "num/qspec.h"
+
+enum parallel {
+	PARALLEL_REPLICATED, /* every device has it whole; also what we know nothing of */
+	PARALLEL_COLUMN,     /* out is cut */
+	PARALLEL_KV,  /* out is cut by heads; with more devices than heads, heads are repeated */
+	PARALLEL_QKV, /* out is q, k and v on top of each other */
+	PARALLEL_GATE_UP, /* out is gate and up on top of each other */
+	PARALLEL_ROW,	  /* in is cut */
+};
+
+/* Rows of a weight that are cut as one. */
+struct part {
+	uint64_t rows;
+	uint64_t n_heads; /* more devices than these share pieces; 0: each has its own */
+};
+
+#define MAX_PARTS 3
+
+/* The parts of a weight's out dimension; returns how many.  Fused q, k, v count as one part where
+ * config does not say the numbers of heads. */
+int parallel_parts(enum parallel parallel, const struct model_config *config, uint64_t rows,
+		   struct part parts[MAX_PARTS]);
+
+/* Whether the part can be cut over tp devices so that each gets whole tiles of tile_rows (WHOLE, or
+ * 1: any). */
+bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows);
+
+/* Whether n columns can be, in whole tiles of tile_cols. */
+bool columns_split(uint64_t n, uint64_t tp, size_t tile_cols);
+
+/* Whether the attention heads of the model can be; true where config says nothing of heads. */
+bool heads_split(const struct model_config *config, uint64_t tp);
+
+#endif
