@@ -1,49 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-# fp8conv.  The targets that a user types are listed by `make help`.
-VERSION := 0.1.0
-PREFIX  ?= /usr/local
-BUILD   ?= build
-CFLAGS  ?= -O2 -g
-WERROR  ?=
+# fp8conv: `make help` lists what a user types.
+VERSION  := 0.1.0
+PREFIX   ?= /usr/local
+BUILD    ?= build
+CFLAGS   ?= -O2 -g
+WERROR   ?=
 SANITIZE ?=
+V        ?=
+Q        := $(if $(V),,@)
 
-WARN    := -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wconversion \
-	   -Wno-sign-conversion $(if $(WERROR),-Werror)
+WARN   := -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Wconversion \
+	  -Wno-sign-conversion $(if $(WERROR),-Werror)
 # The bytes are promised: no contraction and no fast math, ever.
-FP      := -ffp-contract=off -fno-fast-math
-HARDEN  := -fstack-protector-strong -fPIE $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
-SAN     := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
-CPPFLAGS += -Isrc -Icli/.. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
-C       = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
-LINK    = $(CC) -pie -Wl,-z,relro,-z,now $(SAN) $(LDFLAGS) -pthread
-LIBS    := -ljansson -lpcre2-8 -lcrypto -lisal -lz -lm
+FP     := -ffp-contract=off -fno-fast-math
+HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
+SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
+CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
+C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
+LINK   = $(CC) -pie -Wl,-z,relro,-z,now $(SAN) $(LDFLAGS) -pthread
+LIBS   := -ljansson -lpcre2-8 -lcrypto -lisal -lz -lm
+DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libssl-dev libisal-dev zlib1g-dev \
+	  libcmocka-dev mandoc groff python3 python3-venv $(EXTRA)
 
-# Instruction sets: one file each, with its own flags, chosen at run time.
-FLAGS_kernels/cpu/avx2   := -mavx2 -mf16c
-FLAGS_kernels/cpu/avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq
+# Instruction sets: files of their own with flags of their own, chosen at run time.
+ISA = $(if $(findstring cpu/avx2,$*),-mavx2 -mf16c) \
+      $(if $(findstring cpu/avx512,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
+      $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi)
 
-LIB_SRC := $(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)
-CLI_SRC := $(wildcard cli/*.c)
-GEN     := $(addprefix $(BUILD)/gen/,recipes.c formats.c)
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/%.o) $(GEN:.c=.o)
-CLI_OBJ := $(CLI_SRC:%.c=$(BUILD)/%.o) $(BUILD)/gen/commands.o
-UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/unit/%,$(wildcard tests/unit/test_*.c))
+LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
+	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o
+CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
+UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
 
 .PHONY: all
 all: $(BUILD)/fp8conv
 
 $(BUILD)/fp8conv: $(CLI_OBJ) $(BUILD)/libfp8conv.a
-	$(LINK) -o $@ $^ $(LIBS)
+	@echo "  LINK $@"
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
 $(BUILD)/libfp8conv.a: $(LIB_OBJ)
-	rm -f $@ && $(AR) rcs $@ $^
+	@echo "  AR   $@"
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/%.o: %.c
-	@mkdir -p $(@D)
-	$(C) $(FLAGS_$*) -c -o $@ $<
+	@mkdir -p $(@D); echo "  CC   $<"
+	$(Q)$(C) $(ISA) -c -o $@ $<
 
 $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
-	$(C) -I. -c -o $@ $<
+	$(Q)$(C) -c -o $@ $<
 
 # A row is added by adding its file.
 $(BUILD)/gen/recipes.c: src/registry.sh $(wildcard src/recipe/recipe_*.c)
@@ -51,10 +56,88 @@ $(BUILD)/gen/formats.c: src/registry.sh $(wildcard src/format/format_*.c)
 $(BUILD)/gen/commands.c: src/registry.sh $(wildcard cli/cmd_*.c)
 $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)
-	sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
+	$(Q)sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
 
-$(BUILD)/unit/%: tests/unit/%.c $(BUILD)/libfp8conv.a
-	@mkdir -p $(@D)
-	$(C) -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
+# A test, proof or benchmark is one file and the library.
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
+	@mkdir -p $(@D); echo "  CC   $@"
+	$(Q)$(C) -fPIE -pie -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
+
+.PHONY: help
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make              build build/fp8conv
+## make demo         install what is missing, build, quantize a small model and show the result
+## make check        the same set-up, then the tests
+## make deps         install the Debian packages that building and testing need
+.PHONY: deps
+deps:
+	@missing=; for p in $(DEPS); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "make deps: installing$$missing"; \
+		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+		$$sudo apt-get update -q && \
+		DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -q -y --no-install-recommends $$missing; \
+	fi
+
+.PHONY: demo
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@FP8CONV=$(BUILD)/fp8conv sh tests/demo.sh
+
+.PHONY: check
+check: deps
+	@$(MAKE) --no-print-directory all $(UNIT)
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
+
+## make prove        the exhaustive proofs: every float, every format, every instruction set (minutes)
+.PHONY: prove
+prove: deps
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) CC="$(CC)" sh tests/prove/run.sh
+
+## make conformance  other people's packages read what fp8conv wrote (a Python environment of some GB)
+.PHONY: conformance
+conformance: deps
+	@$(MAKE) --no-print-directory all
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
+
+## make bench        every figure of the README, as a ratio to a limit measured in the same run
+.PHONY: bench
+bench: deps
+	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+	@python3 tests/bench/run.py --build $(BUILD) $(BENCH)
+
+## make install      to $(PREFIX) below $(DESTDIR); make uninstall takes it away; make deb makes a Debian package
+COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fp8conv \
+	$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_fp8conv \
+	$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/fp8conv.fish
+MAN_DIR = $(DESTDIR)$(PREFIX)/share/man
+
+.PHONY: install uninstall deb clean
+install: all
+	install -D -m 755 $(BUILD)/fp8conv $(DESTDIR)$(PREFIX)/bin/fp8conv
+	set -e; for page in man/*.[157]; do install -D -m 644 $$page $(MAN_DIR)/man$${page##*.}/$${page##*/}; done
+	set -e; set -- bash zsh fish; for file in $(COMPLETIONS); do mkdir -p $$(dirname $$file); \
+		$(BUILD)/fp8conv completion $$1 > $$file; shift; done
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/fp8conv $(COMPLETIONS)
+	for page in man/*.[157]; do rm -f $(MAN_DIR)/man$${page##*.}/$${page##*/}; done
+
+deb: all
+	rm -rf $(BUILD)/deb
+	@$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/deb PREFIX=/usr
+	mkdir -p $(BUILD)/deb/DEBIAN
+	printf '%s\n' 'Package: fp8conv' 'Version: $(VERSION)' "Architecture: $$(dpkg --print-architecture)" \
+		'Maintainer: the fp8conv authors <fp8conv@localhost>' 'Section: science' 'Priority: optional' \
+		'Depends: libc6, libjansson4, libpcre2-8-0, libssl3, libisal2, zlib1g' \
+		'Description: turns LLM checkpoints into FP8 ones that inference engines load' > $(BUILD)/deb/DEBIAN/control
+	dpkg-deb --root-owner-group --build $(BUILD)/deb $(BUILD)
+
+## make clean        remove build/
+clean:
+	rm -rf $(BUILD)
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make demo`: the main job on a small, really trained model.
+set -eu
+cd "$(dirname "$0")/.."
+model=sample_checkpoints/tiny-llama
+out=build/demo
+rm -rf "$out"
+mkdir -p "$out"
+
+say() {
+	printf '\n\033[1m$ %s\033[0m\n' "$*"
+	"$@"
+}
+
+say "$FP8CONV" quantize "$model" --dry-run
+for recipe in blockwise channelwise mxfp8; do
+	say "$FP8CONV" quantize "$model" -o "$out/$recipe" --recipe "$recipe" --verbose
+	say "$FP8CONV" inspect "$out/$recipe"
+done
+printf '\nThe FP8 checkpoints lie in %s.\n' "$out"

@@ -1,0 +1,48 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The arrows between layers: which folder may include which.  A header that is included from nowhere but its own .c file
+# has no reason to be.
+set -eu
+cd "$(dirname "$0")/.."
+
+# Folder, and the folders whose headers it may use besides its own.
+allowed() {
+	case $1 in
+	base) echo "" ;;
+	num) echo "" ;;
+	ckpt) echo "base num" ;;
+	backend) echo "base num" ;;
+	recipe) echo "base num" ;;
+	format) echo "base num ckpt" ;;
+	model) echo "base num ckpt" ;;
+	job) echo "base num ckpt backend recipe format model" ;;
+	kernels) echo "base num backend cpu cuda" ;;
+	cli) echo "base num ckpt backend recipe format model job" ;;
+	esac
+}
+
+status=0
+for file in src/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] cli/*.[ch]; do
+	case $file in
+	src/*) layer=${file#src/} ;;
+	*) layer=$file ;;
+	esac
+	layer=${layer%%/*}
+	for target in $(sed -n 's,^#include "\([a-z]*\)/.*,\1,p' "$file" | sort -u); do
+		case " $layer $(allowed "$layer") " in
+		*" $target "*) ;;
+		*)
+			echo "$file includes $target/, which $layer may not"
+			status=1
+			;;
+		esac
+	done
+done
+
+for name in utils common misc helper manager; do
+	if git ls-files | grep -q "/$name\."; then
+		echo "a file is called $name"
+		status=1
+	fi
+done
+exit $status
