@@ -170,6 +170,11 @@ out:
 	return rc;
 }
 
+int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text, struct err *err)
+{
+	return text->len ? outdir_put(dir, name, text->data, text->len, err) : 0;
+}
+
 static int copy_bytes(const struct io *io, int from, int to, const char *name, struct err *err)
 {
 	void *chunk = xmalloc(COPY_CHUNK);

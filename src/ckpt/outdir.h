@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
 
@@ -29,6 +30,9 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 /* Writes a small file: temporary name, fsync, rename.  name may lie in subfolders, which are created; none of them may be a
  * symbolic link. */
 int outdir_put(const struct outdir *dir, const char *name, const void *data, size_t n, struct err *err);
+
+/* The same for a text; an empty one is not written. */
+int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text, struct err *err);
 
 /* Copies the regular file `from` (path below directory `from_dir`) to `name`, in the same way, whatever its size. */
 int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, struct err *err);

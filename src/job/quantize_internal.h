@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of the quantize job, in the order in which they run.
+ * The steps of quantize_plan_make() and quantize_run().
  */
 #ifndef FP8CONV_JOB_QUANTIZE_INTERNAL_H
 #define FP8CONV_JOB_QUANTIZE_INTERNAL_H
 
+#include <jansson.h>
+
 #include "ckpt/outdir.h"
-#include "job/band.h"
+#include "job/converter.h"
 #include "job/quantize.h"
 
-#define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
+#define LOCK_NAME  ".fp8conv.lock"
+#define INDEX_NAME "model.safetensors.index.json"
 
 /* quantize_outputs.c: outputs, shards, layouts and totals, from the selection and its specs. */
 int plan_outputs(struct quantize_plan *plan, bool preserve, struct err *err);
@@ -17,26 +20,42 @@ int plan_outputs(struct quantize_plan *plan, bool preserve, struct err *err);
 /* quantize_config.c: config.json, hf_quant_config.json and the indexes. */
 int plan_configuration(struct quantize_plan *plan, struct err *err);
 
-/* quantize_convert.c: the data of shards. */
-struct converter;
+/* quantize_run() while it runs. */
+struct quantize_job {
+	const struct quantize_plan *plan;
+	const struct quantize_params *params;
+	struct progress *progress;
+	struct quantize_result *result;
+	struct converter *converter;
+	struct outdir out;
+	struct outdir part_lock; /* --part: the same directory, a lock of the part's own */
+	struct outdir preserve;
+	json_t *identity;
+	bool *done;   /* by shard: finished, and its file is there */
+	bool started; /* this run wrote the manifest */
+};
 
-/* A converter for the plan; *out is NULL on failure. */
-int converter_new(struct converter **out, const struct quantize_plan *plan, const struct quantize_params *params,
-		  struct progress *progress, struct err *err);
-void converter_free(struct converter *converter);
+/* Bytes of the file. */
+uint64_t shard_size(const struct output_shard *shard);
 
-/* Bytes of buffers for these parameters: what the plan prints, what converter_new() takes. */
-int converter_memory(const struct quantize_params *params, struct band_limits *limits, uint64_t *bytes,
-		     struct err *err);
+/* Whether two paths lead to one file or directory that exists. */
+bool same_path(const char *a, const char *b);
 
-/* Fills one output shard, and (unless NULL) the shard of preserved sources. */
-int converter_shard(struct converter *converter, size_t shard, struct writer *writer, struct writer *preserved,
-		    struct err *err);
+/* quantize_directory.c: the output as a directory, resumed where it was left. */
+int run_directory(struct quantize_job *job, struct err *err);
 
-/* Keeps what has non-finite values (--on-nonfinite skip). */
-int converter_skip_nonfinite(struct converter *converter, struct selection *selection, struct err *err);
+/* quantize_resume.c: the manifest against this job. */
 
-/* Saturated and non-finite values so far, and the worst SQNR. */
-void converter_result(const struct converter *converter, struct quantize_result *result);
+/* What the job is, for the manifest: by its effect, so that a default given in full is the same job. */
+json_t *job_identity(const struct quantize_job *job);
+
+/* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left to do. */
+int job_take_up(struct quantize_job *job, bool *finished, struct err *err);
+
+/* ERR_SYSTEM unless there is space for what this run has to write. */
+int job_check_space(struct quantize_job *job, struct err *err);
+
+/* Whether this run is to make shard i: --part I/N. */
+bool job_has_shard(const struct quantize_job *job, size_t i);
 
 #endif

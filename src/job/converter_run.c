@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The second look: bands to codes and scales, and both to their places in the file.
+ */
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "job/converter.h"
+
+/* SQNR is measured on all elements of units up to this size, and on evenly spaced bands of larger ones. */
+#define SQNR_ELEMENTS ((uint64_t)1 << 20)
+
+/* Scales of a band to their place in the file: whole rows of the grid lie together. */
+static int write_scales(struct converter *converter, const struct band *band, const struct quant_out *out,
+			struct err *err)
+{
+	const struct quantize_plan *plan = converter->plan;
+	const struct output *codes = &plan->outputs[band->output];
+	const struct output *scale = codes + 1;
+	const struct output_shard *shard = &plan->shards[codes->shard];
+	const struct qspec *spec = &plan->specs[codes->unit];
+	const struct unit *unit = &plan->selection.units[codes->unit];
+	struct tile tile = spec->tile;
+	size_t size = scale_size(spec->scale_type);
+	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
+	uint64_t n_rows = tile_count(band->region.n_rows, tile.rows);
+	uint64_t n_cols = tile_count(band->region.n_cols, tile.cols);
+	uint64_t row = tile.rows == WHOLE ? 0 : band->region.row / tile.rows;
+	uint64_t col = tile.cols == WHOLE ? 0 : band->region.col / tile.cols;
+	uint64_t at = shard->header.len + shard->tensors[scale->index].begin + (row * grid_cols + col) * size;
+
+	/* Only one of the bands that share a tile writes its scale. */
+	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
+		return 0;
+	if (n_cols == grid_cols)
+		return writer_pwrite(converter->writer, out->scale_inv, n_rows * n_cols * size, at, err);
+	for (uint64_t r = 0; r < n_rows; r++) {
+		if (writer_pwrite(converter->writer, (const char *)out->scale_inv + r * n_cols * size,
+				  n_cols * size, at + r * grid_cols * size, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* The part of a band's error that is measured: every k-th band of a large unit, so that about SQNR_ELEMENTS are. */
+static bool band_is_sampled(const struct unit *unit, const struct region *region)
+{
+	uint64_t n = unit->rows * unit->cols;
+	uint64_t every = (n + SQNR_ELEMENTS - 1) / SQNR_ELEMENTS;
+	uint64_t number = (region->row / region->n_rows) + (region->col / region->n_cols);
+
+	return every <= 1 || number % every == 0;
+}
+
+static void band_stats(struct converter *converter, size_t u, const struct region *region, const struct matrix *x,
+		       const struct quant_out *out)
+{
+	const struct qspec *spec = &converter->plan->specs[u];
+	double signal = 0, noise = 0;
+
+	if (band_is_sampled(&converter->plan->selection.units[u], region)) {
+		struct quant_in q = { .codes = out->codes,
+				      .rows = x->rows,
+				      .cols = x->cols,
+				      .stride = out->stride,
+				      .format = spec->format,
+				      .tile = spec->tile,
+				      .scale_type = spec->scale_type,
+				      .scale_inv = out->scale_inv,
+				      .scale_stride = out->scale_stride };
+
+		backend_error(converter->backend, x, &q, &signal, &noise);
+	}
+	pthread_mutex_lock(&converter->lock);
+	converter->stats[u].signal += signal;
+	converter->stats[u].noise += noise;
+	converter->stats[u].counts.saturated += out->stats->saturated;
+	converter->stats[u].counts.nonfinite += out->stats->nonfinite;
+	pthread_mutex_unlock(&converter->lock);
+}
+
+static struct source_tee preserved_tee(const struct converter *converter, size_t u)
+{
+	const struct quantize_plan *plan = converter->plan;
+	const struct output_shard *shard;
+
+	if (!converter->preserved)
+		return (struct source_tee){ 0 };
+	shard = &plan->preserved[plan->selection.units[u].source->shard];
+	return (struct source_tee){ .writer = converter->preserved,
+				    .offset = shard->header.len +
+					      shard->tensors[plan->unit_preserved[u]].begin };
+}
+
+/* Reads and quantizes one band; its codes go to `codes`, its scales to the file. */
+static int quantize_band(struct converter *converter, struct worker *worker, const struct band *band,
+			 uint8_t *codes, struct err *err)
+{
+	size_t u = band->unit;
+	const struct unit *unit = &converter->plan->selection.units[u];
+	const struct qspec *spec = &converter->plan->specs[u];
+	struct source_tee tee = preserved_tee(converter, u);
+	struct quant_stats stats = { 0 };
+	struct quant_out out = { .codes = codes,
+				 .stride = band->region.n_cols,
+				 .scale_inv = worker->scales,
+				 .scale_stride = tile_count(band->region.n_cols, spec->tile.cols),
+				 .stats = &stats };
+	struct matrix x;
+
+	if (source_read(&converter->source, unit, &band->region, &worker->buffers, &tee, &x, err))
+		return -1;
+	if (unit_needs_amax(unit, spec, &converter->limits)) {
+		const float *amax = unit_known_amax(converter, u);
+
+		if (spec->tile.rows != WHOLE)
+			amax += band->region.row;
+		backend_cast(converter->backend, &x, spec, amax, 1, &out);
+	} else {
+		backend_quantize(converter->backend, &x, spec, &out);
+	}
+	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
+		return refuse_nonfinite(converter, unit, &band->region, &x, err);
+	band_stats(converter, u, &band->region, &x, &out);
+	return write_scales(converter, band, &out, err);
+}
+
+/* The codes of part of the columns: row by row. */
+static int write_scattered(struct converter *converter, const struct band *band, const struct run *run,
+			   const char *codes, struct err *err)
+{
+	const struct output *output = &converter->plan->outputs[band->output];
+	uint64_t header = converter->plan->shards[output->shard].header.len;
+	uint64_t cols = converter->plan->selection.units[output->unit].cols;
+
+	for (uint64_t r = 0; r < band->region.n_rows; r++) {
+		if (writer_pwrite(converter->writer, codes + r * band->region.n_cols, band->region.n_cols,
+				  header + run->begin + r * cols, err))
+			return -1;
+	}
+	return 0;
+}
+
+int converter_run(void *context, int w, size_t item, struct err *err)
+{
+	struct converter *converter = context;
+	const struct run *run = &converter->runs[item];
+	const struct band *bands = &converter->list.bands[run->first_band];
+	const struct quantize_plan *plan = converter->plan;
+	uint64_t begin = plan->shards[plan->outputs[bands->output].shard].header.len + run->begin;
+	struct worker *worker = &converter->workers[w];
+	char *data = worker->run + begin % WRITER_ALIGN;
+	char *at = data;
+
+	for (size_t b = 0; b < run->n_bands; b++) {
+		const struct band *band = &bands[b];
+		uint64_t size = band->region.n_rows * band->region.n_cols;
+		size_t u = band->unit;
+		const struct unit *unit = &converter->plan->selection.units[u];
+		int rc = unit->recipe
+				 ? quantize_band(converter, worker, band, (uint8_t *)at, err)
+				 : source_read_bytes(&converter->source, unit->source, band->region.col,
+						     (size_t)size, at, err);
+
+		if (rc)
+			return -1;
+		at += size;
+	}
+	atomic_fetch_add(&converter->progress->done, run->input_bytes);
+	if (run->scattered)
+		return write_scattered(converter, bands, run, data, err);
+	return writer_pwrite(converter->writer, data, (size_t)(run->end - run->begin), begin, err);
+}
+

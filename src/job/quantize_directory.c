@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A directory as output: one shard after the other under a lock, each recorded when it is whole; then auxiliary files, index
+ * and config.json, which make the directory a checkpoint.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ckpt/manifest.h"
+#include "job/quantize_internal.h"
+
+static int convert_shard(struct quantize_job *job, size_t i, struct err *err)
+{
+	const struct output_shard *shard = &job->plan->shards[i];
+	const struct output_shard *kept = job->plan->preserved ? &job->plan->preserved[i] : NULL;
+	struct writer writer = { 0 }, preserved = { 0 };
+	uint32_t crc, ignored;
+	int rc = -1;
+
+	if (writer_open(&writer, &job->out, shard->name, &shard->header, shard_size(shard), err) ||
+	    (kept &&
+	     writer_open(&preserved, &job->preserve, kept->name, &kept->header, shard_size(kept), err)) ||
+	    converter_shard(job->converter, i, &writer, kept ? &preserved : NULL, err) ||
+	    (kept && writer_commit(&preserved, &ignored, err)) || writer_commit(&writer, &crc, err) ||
+	    manifest_add_shard(&job->out, shard->name, shard_size(shard), crc, err))
+		goto out;
+	job->done[i] = true;
+	job->result->shards_done++;
+	rc = 0;
+out:
+	writer_release(&preserved);
+	writer_release(&writer);
+	return rc;
+}
+
+static int check_places(const struct quantize_job *job, struct err *err)
+{
+	const char *in = job->plan->source.directory;
+	const char *out = job->params->output;
+	const char *preserve = job->params->preserve;
+
+	if (in && same_path(in, out))
+		return err_set(err, ERR_USAGE, "input and output are the same directory '%s'", out);
+	for (size_t i = 0; !in && i < job->plan->n_shards; i++) {
+		char *path = xasprintf("%s/%s", out, job->plan->shards[i].name);
+		bool same = same_path(job->plan->source.shards[i].file.path, path);
+
+		free(path);
+		if (same)
+			return err_set(err, ERR_USAGE, "input '%s' lies in the output directory '%s'",
+				       job->params->input, out);
+	}
+	if (preserve && (same_path(preserve, out) || !strcmp(preserve, out)))
+		return err_set(err, ERR_USAGE,
+			       "--preserve-high-precision and output are the same directory '%s'", out);
+	if (preserve && in && same_path(preserve, in))
+		return err_set(err, ERR_USAGE,
+			       "--preserve-high-precision and input are the same directory '%s'", preserve);
+	return 0;
+}
+
+static int open_places(struct quantize_job *job, struct err *err)
+{
+	const struct quantize_params *params = job->params;
+	bool shared = params->part || params->part_finish;
+
+	if (check_places(job, err) || outdir_open(&job->out, params->io, params->output, LOCK_NAME, shared, err))
+		return -1;
+	if (params->part) {
+		char *lock = xasprintf(".fp8conv.part-%d-of-%d.lock", params->part, params->n_parts);
+		int rc = outdir_open(&job->part_lock, params->io, params->output, lock, false, err);
+
+		free(lock);
+		if (rc)
+			return -1;
+	}
+	if (params->preserve)
+		return outdir_open(&job->preserve, params->io, params->preserve, LOCK_NAME, shared, err);
+	return 0;
+}
+
+static int copy_auxiliary(struct quantize_job *job, struct err *err)
+{
+	const struct checkpoint *source = &job->plan->source;
+	char **paths;
+	size_t n;
+	int rc = 0;
+
+	if (!source->directory)
+		return 0;
+	if (checkpoint_auxiliary(source, &paths, &n, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (!rc)
+			rc = outdir_copy(&job->out, source->directory, paths[i], err);
+		free(paths[i]);
+	}
+	free(paths);
+	return rc;
+}
+
+static int finish(struct quantize_job *job, struct err *err)
+{
+	const struct quantize_plan *plan = job->plan;
+
+	if (copy_auxiliary(job, err) ||
+	    (plan->preserved && outdir_put_text(&job->preserve, INDEX_NAME, &plan->preserved_index, err)) ||
+	    outdir_put_text(&job->out, "hf_quant_config.json", &plan->hf_quant_config, err) ||
+	    outdir_put_text(&job->out, INDEX_NAME, &plan->index, err) ||
+	    outdir_put_text(&job->out, "config.json", &plan->config, err) ||
+	    manifest_finish(&job->out, &plan->source, job->params->hashes, err))
+		return -1;
+	job->result->complete = true;
+	return 0;
+}
+
+/* Whoever finds every shard recorded writes the end: of several parts, exactly one does. */
+static int finish_if_last(struct quantize_job *job, struct err *err)
+{
+	size_t missing = 0, first = 0;
+	json_t *manifest;
+	int guard;
+	int rc = -1;
+
+	if (outdir_guard(&job->out, &guard, err))
+		return -1;
+	*err = (struct err){ 0 };
+	manifest = manifest_load(&job->out, err);
+	if (err->kind)
+		goto out;
+	for (size_t i = 0; i < job->plan->n_shards; i++) {
+		if (!manifest_has_shard(manifest, job->plan->shards[i].name) && !missing++)
+			first = i;
+	}
+	if (!missing)
+		rc = finish(job, err);
+	else if (job->params->part_finish)
+		rc = err_set(err, ERR_USAGE, "%zu of %zu shards are missing in '%s', the first is '%s': run their parts",
+			     missing, job->plan->n_shards, job->out.path, job->plan->shards[first].name);
+	else
+		rc = 0;
+out:
+	json_decref(manifest);
+	outdir_unguard(&job->out, guard);
+	return rc;
+}
+
+static int convert_shards(struct quantize_job *job, struct err *err)
+{
+	for (size_t i = 0; i < job->plan->n_shards; i++) {
+		if (!job->done[i] && job_has_shard(job, i) && convert_shard(job, i, err))
+			return -1;
+	}
+	return 0;
+}
+
+static void job_release(struct quantize_job *job, bool failed)
+{
+	struct err ignored;
+
+	/* A job that failed in its first shard leaves no trace. */
+	if (failed && job->started && !job->params->part && job->result->shards_done == 0)
+		outdir_remove(&job->out, MANIFEST_NAME, &ignored);
+	json_decref(job->identity);
+	free(job->done);
+	outdir_close(&job->preserve);
+	outdir_close(&job->part_lock);
+	outdir_close(&job->out);
+}
+
+int run_directory(struct quantize_job *job, struct err *err)
+{
+	const struct quantize_plan *plan = job->plan;
+	bool finished = false;
+	int rc = -1;
+
+	if (job->params->restart && (job->params->part || job->params->part_finish))
+		return err_set(err, ERR_USAGE,
+			       "--restart begins the whole job anew, and --part is one of several: remove '%s/%s' first",
+			       job->params->output, MANIFEST_NAME);
+	job->done = xcalloc(plan->n_shards, sizeof *job->done);
+	job->identity = job_identity(job);
+	if (open_places(job, err) || job_take_up(job, &finished, err))
+		goto out;
+	if (finished) {
+		job->result->complete = true;
+		rc = 0;
+		goto out;
+	}
+	if (job_check_space(job, err) || convert_shards(job, err) || finish_if_last(job, err))
+		goto out;
+	rc = 0;
+out:
+	job_release(job, rc != 0);
+	return rc;
+}
+

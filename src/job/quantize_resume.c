@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the output directory holds already: nothing, this job unfinished, or something that is not ours to touch.
+ */
+#include <fcntl.h>
+#include <string.h>
+
+#include "ckpt/manifest.h"
+#include "job/quantize_internal.h"
+
+/* The part a shard belongs to, from 1: equal shares of the bytes, in order. */
+static int shard_part(const struct quantize_plan *plan, size_t shard, int n_parts)
+{
+	uint64_t before = 0, total = 0;
+
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		uint64_t size = plan->source.shards[i].file.identity.size;
+
+		if (i < shard)
+			before += size;
+		else if (i == shard)
+			before += size / 2;
+		total += size;
+	}
+	return 1 + (int)((double)before * n_parts / (double)(total ? total : 1));
+}
+
+bool job_has_shard(const struct quantize_job *job, size_t i)
+{
+	if (job->params->part_finish)
+		return false;
+	return !job->params->part || shard_part(job->plan, i, job->params->n_parts) == job->params->part;
+}
+
+int job_check_space(struct quantize_job *job, struct err *err)
+{
+	uint64_t bytes = job->plan->disk_bytes;
+	uint64_t preserved = 0;
+	struct stat x, y;
+
+	for (size_t i = 0; i < job->plan->n_shards; i++) {
+		bool needed = !job->done[i] && job_has_shard(job, i);
+
+		if (!needed)
+			bytes -= shard_size(&job->plan->shards[i]);
+		else if (job->plan->preserved)
+			preserved += shard_size(&job->plan->preserved[i]);
+	}
+	if (!preserved)
+		return outdir_check_space(&job->out, bytes, err);
+	if (!fstat(job->out.fd, &x) && !fstat(job->preserve.fd, &y) && x.st_dev == y.st_dev)
+		return outdir_check_space(&job->out, bytes + preserved, err);
+	if (outdir_check_space(&job->preserve, preserved, err))
+		return -1;
+	return outdir_check_space(&job->out, bytes, err);
+}
+
+static json_t *spec_json(const struct qspec *spec)
+{
+	return json_pack("{s:i, s:i, s:i, s:b, s:i, s:i, s:f, s:i}", "fp8_format", spec->format, "tile_rows",
+			 (int)spec->tile.rows, "tile_cols", (int)spec->tile.cols, "pow2", spec->pow2,
+			 "scale_arith", spec->arith, "mx_rule", spec->mx_rule, "amax_epsilon",
+			 (double)spec->amax_epsilon, "margin", spec->margin);
+}
+
+/* What decides the output's bytes. */
+static json_t *job_options(const struct quantize_job *job)
+{
+	static const char *const nonfinite[] = { "error", "saturate", "skip" };
+	const struct quantize_plan *plan = job->plan;
+	json_t *tensors = json_array();
+	json_t *spec = NULL;
+
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		const struct recipe *recipe = plan->selection.units[u].recipe;
+
+		if (recipe == plan->recipe && !spec)
+			spec = spec_json(&plan->specs[u]);
+		if (recipe != plan->recipe)
+			json_array_append_new(tensors, json_pack("[s, s?]", plan->selection.units[u].name,
+								 recipe ? recipe->name : NULL));
+	}
+	return json_pack("{s:s, s:s, s:s, s:o*, s:o, s:s, s:b, s:b}", "recipe", plan->recipe->name, "format",
+			 plan->format->name, "target", engine_name(plan->target), "scales", spec,
+			 "other_tensors", tensors, "on_nonfinite", nonfinite[job->params->on_nonfinite],
+			 "preserve_high_precision", job->params->preserve != NULL, "requantize",
+			 job->params->select.requantize);
+}
+
+/* The names that make a directory a checkpoint go first, then the record, then the shards it spoke of. */
+static int forget_job(struct quantize_job *job, const json_t *manifest, struct err *err)
+{
+	static const char *const files[] = { "config.json", INDEX_NAME, "hf_quant_config.json", MANIFEST_NAME };
+	size_t i;
+	json_t *shard;
+
+	for (i = 0; i < sizeof files / sizeof *files; i++) {
+		if (outdir_remove(&job->out, files[i], err))
+			return -1;
+	}
+	json_array_foreach(json_object_get(manifest, "shards"), i, shard) {
+		const char *name = json_string_value(json_object_get(shard, "name"));
+
+		if (name && !strchr(name, '/') && outdir_remove(&job->out, name, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* A directory that holds files by our names, and no manifest, is somebody else's. */
+static int check_vacant(const struct quantize_job *job, struct err *err)
+{
+	const char *taken = NULL;
+
+	for (size_t i = 0; i < job->plan->n_shards && !taken; i++) {
+		if (outdir_has(&job->out, job->plan->shards[i].name))
+			taken = job->plan->shards[i].name;
+	}
+	if (!taken && outdir_has(&job->out, "config.json"))
+		taken = "config.json";
+	if (!taken || job->params->restart)
+		return 0;
+	return err_set(err, ERR_USAGE, "'%s' has a '%s' of another origin: give another output, or --restart to replace it",
+		       job->out.path, taken);
+}
+
+static void find_done(struct quantize_job *job, const json_t *manifest)
+{
+	for (size_t i = 0; i < job->plan->n_shards; i++) {
+		const struct output_shard *shard = &job->plan->shards[i];
+		struct stat st;
+
+		job->done[i] = manifest_has_shard(manifest, shard->name) &&
+			       !fstatat(job->out.fd, shard->name, &st, AT_SYMLINK_NOFOLLOW) &&
+			       (uint64_t)st.st_size == shard_size(shard);
+		job->result->shards_found += job->done[i];
+	}
+}
+
+int job_take_up(struct quantize_job *job, bool *finished, struct err *err)
+{
+	json_t *manifest = NULL;
+	int guard;
+	int rc = -1;
+
+	if (outdir_guard(&job->out, &guard, err))
+		return -1;
+	*err = (struct err){ 0 };
+	manifest = manifest_load(&job->out, err);
+	if (err->kind && !job->params->restart)
+		goto out;
+	if (job->params->restart && forget_job(job, manifest, err))
+		goto out;
+	if (manifest && !job->params->restart) {
+		if (manifest_check(manifest, job->identity, &job->out, err))
+			goto out;
+		find_done(job, manifest);
+		*finished = manifest_finished(manifest) && job->result->shards_found == job->plan->n_shards &&
+			    outdir_has(&job->out, "config.json");
+		rc = 0;
+		goto out;
+	}
+	rc = check_vacant(job, err) ? -1 : 0;
+	if (!rc)
+		rc = job_check_space(job, err);
+	if (!rc)
+		rc = manifest_start(job->identity, &job->out, err);
+	job->started = !rc;
+out:
+	json_decref(manifest);
+	outdir_unguard(&job->out, guard);
+	return rc;
+}
+
+json_t *job_identity(const struct quantize_job *job)
+{
+	return manifest_job(FP8CONV_VERSION, "quantize", job_options(job), &job->plan->source);
+}
