@@ -11,28 +11,10 @@
 
 static const char key[] = "quantization_config";
 
-static int edit(struct json_text text, const char *value, struct buf *out, struct err *err)
-{
-	return json_edit(text, key, value, out, err);
-}
-
-/* The member in text_config, edited (value NULL: removed); the text around it as it is. */
-static int edit_nested(struct json_text whole, struct json_text nested, const char *value,
-		       struct buf *out, struct err *err)
-{
-	size_t before = (size_t)(nested.data - whole.data);
-	size_t behind = before + nested.len;
-
-	buf_add(out, whole.data, before);
-	if (edit(nested, value, out, err))
-		return -1;
-	buf_add(out, whole.data + behind, whole.len - behind);
-	return 0;
-}
-
 int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
 			    struct err *err)
 {
+	static const char *const nested_path[] = { "text_config", key };
 	struct json_text whole = { config->data, config->len };
 	struct json_text top, nested, inner = { 0 };
 	struct buf single = { 0 };
@@ -42,13 +24,13 @@ int config_set_quantization(const struct buf *config, const char *quantization, 
 		goto out;
 	if (nested.len && *nested.data == '{' && json_find(nested, key, &inner, err))
 		goto out;
-	if (!inner.data) {
-		rc = edit(whole, quantization, out, err);
-	} else if (!top.data) {
-		rc = edit_nested(whole, nested, quantization, out, err);
-	} else if (!edit_nested(whole, nested, NULL, &single, err)) {
-		rc = edit((struct json_text){ single.data, single.len }, quantization, out, err);
-	}
+	if (!inner.len)
+		rc = json_edit(whole, key, quantization, out, err);
+	else if (!top.len)
+		rc = json_edit_path(whole, nested_path, 2, quantization, out, err);
+	else if (!json_edit_path(whole, nested_path, 2, NULL, &single, err))
+		rc = json_edit((struct json_text){ single.data, single.len }, key, quantization,
+			       out, err);
 out:
 	buf_release(&single);
 	return rc ? err_wrap(err, "config.json") : 0;

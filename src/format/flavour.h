@@ -6,6 +6,7 @@
 #ifndef FP8CONV_FORMAT_FLAVOUR_H
 #define FP8CONV_FORMAT_FLAVOUR_H
 
+#include "ckpt/safetensors.h"
 #include "format/format.h"
 
 /* The shape of a weight's scale tensor, for a weight of [out, in]. */
@@ -52,5 +53,9 @@ struct flavour {
  * has none. */
 const struct flavour *flavour_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
+
+/* Would the row have put this scale beside that weight? */
+bool flavour_wrote(const struct flavour *flavour, struct tile tile, const struct st_tensor *weight,
+		   const struct st_tensor *scale);
 
 #endif

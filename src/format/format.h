@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A format decides names, shapes, types and configuration of a quantized checkpoint.  It never sees a weight and never
- * decides a number.  One file format_<name>.c with one row each, listed by the build; what a format can say is a table
- * of flavours (flavour.h).  recognise.h reads the same tables backwards.
+ * A format decides names, shapes, types and configuration of a quantized checkpoint.  It never sees
+ * a weight and never decides a number.  One file format_<name>.c with one row each, listed by the
+ * build; what a format can say is a table of flavours (flavour.h).  recognise.h reads the same
+ * tables backwards.
  *
- * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0; compressed-tensors 0.20.0;
- * ModelOpt a2fbac7.
+ * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0;
+ * compressed-tensors 0.20.0; ModelOpt a2fbac7.
  */
 #ifndef FP8CONV_FORMAT_FORMAT_H
 #define FP8CONV_FORMAT_FORMAT_H
@@ -33,7 +34,8 @@ struct scheme {
 
 struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input);
 
-/* "per-tensor static", "per-tensor dynamic", "channelwise", "blockwise 128x128" or "mxfp8", for messages. */
+/* "per-tensor static", "per-tensor dynamic", "channelwise", "blockwise 128x128" or "mxfp8", for
+ * messages. */
 #define SCHEME_NAME_SIZE 64
 void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE]);
 
@@ -64,7 +66,7 @@ struct module_set {
 struct quantization {
 	const struct module_set *sets; /* the first is the default one: it has the most modules */
 	size_t n_sets;
-	const char *const *kept; /* full module paths of linear modules left in high precision, sorted */
+	const char *const *kept; /* linear modules left in high precision, by full path, sorted */
 	size_t n_kept;
 	bool kv_cache;
 	enum engine target;
@@ -78,11 +80,12 @@ struct format {
 	const char *summary;
 	const struct flavour *flavours; /* what it can say; ends in an empty row */
 
-	/* Why one file may not hold sets of different schemes; [ENGINE_ANY] for all engines, NULL: it may. */
+	/* Why one file may not hold sets of different schemes; [ENGINE_ANY] for all engines, NULL:
+	 * it may. */
 	const char *refused_mixed[N_ENGINES];
 
-	/* The KV cache scale beside an attention module, '?' being k or v, of kv_dims dimensions (all 1); NULL: there is
-	 * no place for one. */
+	/* The KV cache scale beside an attention module, '?' being k or v, of kv_dims dimensions
+	 * (all 1); NULL: there is no place for one. */
 	const char *kv_scale;
 	int kv_dims;
 
@@ -93,17 +96,20 @@ struct format {
 
 extern const struct format *const formats[]; /* by name; generated; NULL at the end */
 
-/* The format for a scheme: by name, or (name NULL) what the target loads, or the default of formats.md 1.  All is checked;
- * recipe is a word for the message.  NULL with ERR_USAGE, which says what would load. */
-const struct format *format_select(const char *name, enum engine target, const struct scheme *scheme,
-				   const char *recipe, struct err *err);
+/* The format for a scheme: by name, or (name NULL) what the target loads, or the default of
+ * formats.md 1.  All is checked; recipe is a word for the message.  NULL with ERR_USAGE, which says
+ * what would load. */
+const struct format *format_select(const char *name, enum engine target,
+				   const struct scheme *scheme, const char *recipe,
+				   struct err *err);
 
-/* ERR_USAGE, naming recipe, format and engine, unless the format can say the scheme and, with a target, that engine loads
- * it.  Called at plan time. */
+/* ERR_USAGE, naming recipe, format and engine, unless the format can say the scheme and, with a
+ * target, that engine loads it.  Called at plan time. */
 int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
 		 const char *recipe, struct err *err);
 
-/* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.  The scheme was checked. */
+/* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.
+ * The scheme was checked. */
 const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
 				enum engine target, uint64_t rows, uint64_t cols);
 
@@ -112,18 +118,17 @@ void format_scale(const struct format *format, const struct scheme *scheme, enum
 		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl);
 
 /* The static scale of that weight's input.  The scheme was checked and has static_input. */
-void format_input_scale(const struct format *format, const struct scheme *scheme, enum engine target,
-			const char *name, struct scale_decl *decl);
+void format_input_scale(const struct format *format, const struct scheme *scheme,
+			enum engine target, const char *name, struct scale_decl *decl);
 
-/* The scale of what an attention module ("model.layers.0.self_attn") caches; which is 'k' or 'v'.  Both are written, or
- * neither.  Only where format.kv_scale is
- * set. */
+/* The scale of what an attention module ("model.layers.0.self_attn") caches; which is 'k' or 'v'.
+ * Both are written, or neither.  Only where format.kv_scale is set. */
 void format_kv_scale(const struct format *format, const char *attention, char which,
 		     struct scale_decl *decl);
 
-/* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of hf_quant_config.json, left
- * empty by formats without one.  ERR_USAGE where the format or the target cannot have it: sets of different schemes, experts,
- * KV cache scales. */
+/* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of
+ * hf_quant_config.json, left empty by formats without one.  ERR_USAGE where the format or the
+ * target cannot have it: sets of different schemes, experts, KV cache scales. */
 int format_configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err);
 
@@ -131,8 +136,8 @@ int format_configure(const struct format *format, const struct quantization *qua
 int engine_find(const char *name, enum engine *engine, struct err *err);
 const char *engine_name(enum engine engine); /* "any" for ENGINE_ANY */
 
-/* Edits config.json's text: "quantization_config" is set at the level where the file has it already (top or text_config),
- * else at the top; every other byte stays. */
+/* Edits config.json's text: "quantization_config" is set at the level where the file has it already
+ * (top or text_config), else at the top; every other byte stays. */
 int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
 			    struct err *err);
 

@@ -90,3 +90,21 @@ const char *format_refuse_shape(const struct format *format, const struct scheme
 		return "the format has whole blocks only";
 	return NULL;
 }
+
+bool flavour_wrote(const struct flavour *flavour, struct tile tile, const struct st_tensor *weight,
+		   const struct st_tensor *scale)
+{
+	struct scale_decl decl = { 0 };
+	size_t n = strlen(weight->name);
+
+	if (weight->n_dims != 2 || scale->dtype != flavour->dtype ||
+	    strncmp(scale->name, weight->name, n) || strcmp(scale->name + n, flavour->weight_scale))
+		return false;
+	layout_shape(&decl, flavour->layout, tile, weight->shape[0], weight->shape[1]);
+	if (scale->n_dims != decl.n_dims)
+		return false;
+	for (int i = 0; i < decl.n_dims; i++)
+		if (scale->shape[i] != decl.shape[i])
+			return false;
+	return true;
+}

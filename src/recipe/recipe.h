@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A recipe decides numbers: formats, tiles and rounding for each tensor role, and how scales come from amax history.
- * It is constant data: one file recipe_<name>.c with one row, listed by the build.  It never names a tensor.
+ * A recipe decides numbers: formats, tiles and rounding for each tensor role, and how scales come
+ * from amax history. It is constant data: one file recipe_<name>.c with one row, listed by the
+ * build.  It never names a tensor.
  */
 #ifndef FP8CONV_RECIPE_RECIPE_H
 #define FP8CONV_RECIPE_RECIPE_H
@@ -31,7 +32,8 @@ extern const struct recipe *const recipes[];
 /* NULL with ERR_USAGE (and the nearest name in the message) if there is none. */
 const struct recipe *recipe_find(const char *name, struct err *err);
 
-/* What the command line may change in a recipe's weight spec; each default leaves the row as it is. */
+/* What the command line may change in a recipe's weight spec; each default leaves the row as it is.
+ */
 struct recipe_tuning {
 	const char *fp8_format;	  /* "e4m3", "e5m2" or NULL */
 	const char *scale_fmt;	  /* "ue8m0", "float" or NULL */
@@ -41,9 +43,10 @@ struct recipe_tuning {
 	const char *margin;	  /* an integer, or NULL */
 };
 
-/* The recipe's weight spec with the tuning applied.  An option that the recipe has no use for (--mx-scale without an
- * MX recipe, --scale-arith with power-of-two scales, ...) or a bad value is ERR_USAGE naming both. */
-int recipe_weight_spec(const struct recipe *recipe, const struct recipe_tuning *tuning, struct qspec *spec,
-		       struct err *err);
+/* The recipe's weight spec with the tuning applied.  An option that the recipe has no use for
+ * (--mx-scale without an MX recipe, --scale-arith with power-of-two scales, ...) or a bad value is
+ * ERR_USAGE naming both. */
+int recipe_weight_spec(const struct recipe *recipe, const struct recipe_tuning *tuning,
+		       struct qspec *spec, struct err *err);
 
 #endif
