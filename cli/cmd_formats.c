@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv formats: which flavours there are, and which engine loads which recipe in them.  The
+ * answer is asked from the rows that quantize asks, so it cannot differ from what quantize does.
+ */
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/table.h"
+#include "format/format.h"
+#include "recipe/recipe.h"
+
+static bool loads(const struct format *format, const struct recipe *recipe, enum engine engine)
+{
+	struct scheme scheme = scheme_from_qspec(&recipe->weight, recipe->needs_history);
+	struct err err = { 0 };
+
+	return format_check(format, &scheme, engine, recipe->name, &err) == 0;
+}
+
+static void recipe_json(struct json_out *out, const struct format *format,
+			const struct recipe *recipe)
+{
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "recipe", recipe->name);
+	json_out_open(out, "engines", '[');
+	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
+		if (loads(format, recipe, (enum engine)e))
+			json_out_text(out, NULL, engine_name((enum engine)e));
+	json_out_close(out, ']');
+	json_out_close(out, '}');
+}
+
+static void print_json(void)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_open(&out, "formats", '[');
+	for (size_t f = 0; formats[f]; f++) {
+		json_out_open(&out, NULL, '{');
+		json_out_text(&out, "name", formats[f]->name);
+		json_out_text(&out, "summary", formats[f]->summary);
+		json_out_open(&out, "recipes", '[');
+		for (size_t r = 0; recipes[r]; r++)
+			if (loads(formats[f], recipes[r], ENGINE_ANY))
+				recipe_json(&out, formats[f], recipes[r]);
+		json_out_close(&out, ']');
+		json_out_close(&out, '}');
+	}
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+static void engines_cell(struct table *table, const struct format *format,
+			 const struct recipe *recipe)
+{
+	struct buf engines = { 0 };
+
+	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
+		if (loads(format, recipe, (enum engine)e))
+			buf_printf(&engines, "%s%s", engines.len ? " " : "",
+				   engine_name((enum engine)e));
+	table_cell(table, engines.len ? engines.data : "");
+	buf_release(&engines);
+}
+
+static void print_table(void)
+{
+	struct table table = { .columns = "lll" };
+
+	for (size_t f = 0; formats[f]; f++) {
+		for (size_t r = 0; recipes[r]; r++) {
+			if (!loads(formats[f], recipes[r], ENGINE_ANY))
+				continue;
+			table_cell(&table, formats[f]->name);
+			table_cell(&table, recipes[r]->name);
+			engines_cell(&table, formats[f], recipes[r]);
+		}
+	}
+	table_print(&table, stdout, isatty(STDOUT_FILENO));
+	table_release(&table);
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	bool json = false;
+	int rc = command_parse(command, argc, argv, &json, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (json)
+		print_json();
+	else
+		print_table();
+	return 0;
+}
+
+const struct command command_formats = {
+	.name = "formats",
+	.args = "",
+	.summary = "List the formats, the recipes that each can say and the engines that load them",
+	.group = GROUP_ABOUT,
+	.argp = &facts_argp,
+	.run = run,
+};

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv version: all that a report of a mistake should hold.
+ */
+#include <isa-l.h>
+#include <jansson.h>
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "backend/dispatch.h"
+#include "base/buf.h"
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/table.h"
+
+#define TEXT(x)		#x
+#define DOTTED(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)
+#ifdef __clang__
+#define COMPILER "clang " DOTTED(__clang_major__, __clang_minor__, __clang_patchlevel__)
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+#define MAX_FEATURES 16
+
+struct features {
+	const char *name[MAX_FEATURES];
+	size_t n;
+};
+
+/* The features that kernels may ask for and this CPU has. */
+static struct features cpu_features(void)
+{
+	struct features features = { 0 };
+
+#ifdef __x86_64__
+#define FEATURE(feature)                     \
+	if (__builtin_cpu_supports(feature)) \
+	features.name[features.n++] = feature
+	FEATURE("sse4.2");
+	FEATURE("avx");
+	FEATURE("avx2");
+	FEATURE("fma");
+	FEATURE("avx512f");
+	FEATURE("avx512dq");
+	FEATURE("avx512bw");
+	FEATURE("avx512vl");
+	FEATURE("avx512vbmi");
+	FEATURE("avx512vbmi2");
+#undef FEATURE
+#endif
+	return features;
+}
+
+static const struct backend *cuda_backend(void)
+{
+	for (size_t i = 0; backends[i]; i++)
+		if (!strcmp(backends[i]->name, "cuda"))
+			return backends[i];
+	return NULL;
+}
+
+struct library {
+	const char *name;
+	char version[64];
+};
+
+#define N_LIBRARIES 5
+
+static void libraries(struct library library[N_LIBRARIES])
+{
+	memset(library, 0, N_LIBRARIES * sizeof *library);
+	library[0].name = "isa-l";
+	snprintf(library[0].version, sizeof library[0].version, "%d.%d.%d", ISAL_MAJOR_VERSION,
+		 ISAL_MINOR_VERSION, ISAL_PATCH_VERSION);
+	library[1].name = "jansson";
+	snprintf(library[1].version, sizeof library[0].version, "%s", jansson_version_str());
+	library[2].name = "libcrypto";
+	snprintf(library[2].version, sizeof library[0].version, "%s",
+		 OpenSSL_version(OPENSSL_VERSION_STRING));
+	library[3].name = "PCRE2";
+	pcre2_config(PCRE2_CONFIG_VERSION, library[3].version);
+	library[4].name = "zlib";
+	snprintf(library[4].version, sizeof library[0].version, "%s", zlibVersion());
+}
+
+static void backend_json(struct json_out *out, const struct backend *backend)
+{
+	const char *why = backend->unusable();
+
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "name", backend->name);
+	json_out_text(out, "summary", backend->summary);
+	json_out_bool(out, "usable", !why);
+	json_out_text(out, "reason", why);
+	json_out_close(out, '}');
+}
+
+static void print_json(const struct backend *best, const struct features *features,
+		       const struct library library[N_LIBRARIES])
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "version", FP8CONV_VERSION);
+	json_out_text(&out, "compiler", COMPILER);
+	json_out_bool(&out, "cuda", cuda_backend() != NULL);
+	json_out_open(&out, "cpu_features", '[');
+	for (size_t i = 0; i < features->n; i++)
+		json_out_text(&out, NULL, features->name[i]);
+	json_out_close(&out, ']');
+	json_out_text(&out, "backend", best ? best->name : NULL);
+	json_out_open(&out, "backends", '[');
+	for (size_t i = 0; backends[i]; i++)
+		backend_json(&out, backends[i]);
+	json_out_close(&out, ']');
+	json_out_open(&out, "libraries", '{');
+	for (size_t i = 0; i < N_LIBRARIES; i++)
+		json_out_text(&out, library[i].name, library[i].version);
+	json_out_close(&out, '}');
+	json_out_end(&out);
+}
+
+static void fact(struct table *table, const char *name, const char *value)
+{
+	table_cell(table, name);
+	table_cell(table, value);
+}
+
+static void print_table(const struct backend *best, const struct features *features,
+			const struct library library[N_LIBRARIES])
+{
+	struct table table = { .columns = "ll" };
+	struct buf text = { 0 };
+
+	fact(&table, "fp8conv", FP8CONV_VERSION);
+	fact(&table, "compiler", COMPILER);
+	fact(&table, "CUDA", cuda_backend() ? "built" : "not built");
+	buf_puts(&text, "");
+	for (size_t i = 0; i < features->n; i++)
+		buf_printf(&text, "%s%s", i ? " " : "", features->name[i]);
+	fact(&table, "CPU features", text.data);
+	for (size_t i = 0; backends[i]; i++) {
+		const char *why = backends[i]->unusable();
+
+		text.len = 0;
+		buf_printf(&text, "%s: %s%s", backends[i]->name, why ? "not usable: " : "usable",
+			   why			 ? why
+			   : backends[i] == best ? ", taken by 'auto'"
+						 : "");
+		fact(&table, "backend", text.data);
+	}
+	for (size_t i = 0; i < N_LIBRARIES; i++)
+		fact(&table, library[i].name, library[i].version);
+	table_print(&table, stdout, isatty(STDOUT_FILENO));
+	buf_release(&text);
+	table_release(&table);
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct library library[N_LIBRARIES];
+	const struct backend *best;
+	struct features features = cpu_features();
+	struct err none = { 0 };
+	bool json = false;
+	int rc = command_parse(command, argc, argv, &json, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	best = backend_select("auto", &none);
+	libraries(library);
+	if (json)
+		print_json(best, &features, library);
+	else
+		print_table(best, &features, library);
+	return 0;
+}
+
+const struct command command_version = {
+	.name = "version",
+	.args = "",
+	.summary = "Print version, compiler, CPU features, backends and libraries",
+	.group = GROUP_ABOUT,
+	.argp = &facts_argp,
+	.run = run,
+};

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv: finds the command and runs it.  What is said here holds for every command: a write that
+ * fails is an error, standard output's last one too.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/nearest.h"
+#include "cli/command.h"
+#include "cli/signals.h"
+
+/* A descriptor that was closed by the caller would be given to the next file that is opened, which
+ * would then take what is printed.  /dev/null holds its place, opened the wrong way around, so that
+ * using it is an error. */
+static void hold_standard_streams(void)
+{
+	static const int flags[] = { O_WRONLY, O_RDONLY, O_RDONLY };
+
+	for (int fd = 0; fd < 3; fd++)
+		if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", flags[fd]) < 0)
+			_exit(ERR_SYSTEM);
+}
+
+const struct command *command_find(const char *name)
+{
+	for (size_t i = 0; commands[i]; i++)
+		if (!strcmp(commands[i]->name, name))
+			return commands[i];
+	return NULL;
+}
+
+static int unknown_command(const char *name, struct err *err)
+{
+	const char **names = NULL;
+	const char *nearest;
+	size_t n = 0;
+
+	for (size_t i = 0; commands[i]; i++) {
+		if (!commands[i]->group)
+			continue;
+		ARRAY_GROW(names, n);
+		names[n++] = commands[i]->name;
+	}
+	ARRAY_GROW(names, n);
+	names[n] = NULL;
+	nearest = nearest_name(name, names);
+	if (nearest)
+		err_set(err, ERR_USAGE, "unknown command '%s' (did you mean '%s'?)", name, nearest);
+	else
+		err_set(err, ERR_USAGE, "unknown command '%s' (see 'fp8conv --help')", name);
+	free(names);
+	return -1;
+}
+
+static void print_usage(void)
+{
+	static const char *const headings[N_GROUPS] = { NULL, "Converting", "Looking",
+							"What there is" };
+
+	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n"
+	     "Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.");
+	for (int group = GROUP_HIDDEN + 1; group < N_GROUPS; group++) {
+		printf("\n%s:\n", headings[group]);
+		for (size_t i = 0; commands[i]; i++)
+			if ((int)commands[i]->group == group)
+				printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+	}
+	puts("\n'fp8conv help COMMAND' and the man page fp8conv-COMMAND(1) say more.\n"
+	     "'fp8conv --version' prints the version.");
+}
+
+static int help(int argc, char **argv, struct err *err)
+{
+	const struct command *command;
+
+	if (argc > 2)
+		return argument_unexpected(argv[2], err);
+	if (argc < 2) {
+		print_usage();
+		return 0;
+	}
+	command = command_find(argv[1]);
+	if (!command)
+		return unknown_command(argv[1], err);
+	command_help(command);
+	return 0;
+}
+
+/* *command is the one that was found, for messages. */
+static int dispatch(int argc, char **argv, const struct command **command, struct err *err)
+{
+	if (argc < 2)
+		return err_set(err, ERR_USAGE, "no command given (see 'fp8conv --help')");
+	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
+		return help(argc - 1, argv + 1, err);
+	if (!strcmp(argv[1], "--version")) {
+		puts("fp8conv " FP8CONV_VERSION);
+		return 0;
+	}
+	*command = command_find(argv[1]);
+	if (!*command)
+		return unknown_command(argv[1], err);
+	return (*command)->run(*command, argc - 1, argv + 1, err);
+}
+
+/* What was printed may still be in memory, and what the file system promised may still fail. */
+static int close_stdout(struct err *err)
+{
+	int failed = ferror(stdout) ? EIO : 0;
+
+	errno = 0;
+	if ((fflush(stdout) || fclose(stdout)) && errno)
+		failed = errno;
+	if (!failed)
+		return 0;
+	errno = failed;
+	err_errno(err, "cannot write standard output");
+	err->kind = ERR_SYSTEM;
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	const struct command *command = NULL;
+	struct err err = { 0 };
+	int status;
+
+	hold_standard_streams();
+	signals_to_errors();
+	status = dispatch(argc, argv, &command, &err);
+	if (status >= 0 && close_stdout(&err))
+		status = -1;
+	if (status >= 0)
+		return status;
+	fprintf(stderr, "fp8conv%s%s: %s\n", command ? " " : "", command ? command->name : "",
+		err.message);
+	return err.kind == ERR_INTERRUPTED ? 128 + signals_caught() : (int)err.kind;
+}

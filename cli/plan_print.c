@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/plan_print.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "cli/json_out.h"
+#include "cli/table.h"
+#include "cli/units.h"
+
+/* A unit that is one expert's part of a fused tensor has its own name and shape. */
+static bool unit_is_slice(const struct unit *unit)
+{
+	return unit->recipe && strcmp(unit->name, unit->source->tensor->name) != 0;
+}
+
+static const struct st_tensor *output_tensor(const struct quantize_plan *plan,
+					     const struct output *output)
+{
+	return &plan->shards[output->shard].tensors[output->index];
+}
+
+/* Bytes of the source that the unit stands for, and of its outputs. */
+static uint64_t unit_input_size(const struct unit *unit)
+{
+	if (unit_is_slice(unit))
+		return unit->rows * unit->cols * dtype_bits(unit->source->tensor->dtype) / 8;
+	return st_tensor_size(unit->source->tensor);
+}
+
+static uint64_t unit_output_size(const struct quantize_plan *plan, size_t u)
+{
+	uint64_t size = 0;
+
+	for (size_t i = plan->unit_outputs[u]; i < plan->unit_outputs[u + 1]; i++)
+		size += st_tensor_size(output_tensor(plan, &plan->outputs[i]));
+	return size;
+}
+
+static void unit_cells(struct table *table, const struct quantize_plan *plan, size_t u)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const struct st_tensor *tensor = unit->source->tensor;
+	const uint64_t slice[] = { unit->rows, unit->cols };
+	struct buf text = { 0 };
+
+	table_cell(table, unit->name);
+	table_cell(table, dtype_name(tensor->dtype));
+	if (unit_is_slice(unit))
+		st_shape_format(&text, slice, 2);
+	else
+		st_shape_format(&text, tensor->shape, tensor->n_dims);
+	table_cell(table, text.data);
+	table_cell_size(table, unit_input_size(unit));
+	table_cell_size(table, unit_output_size(plan, u));
+	text.len = 0;
+	if (unit->recipe)
+		buf_puts(&text, unit->recipe->name);
+	else
+		buf_printf(&text, "kept: %s", unit->reason);
+	table_cell(table, text.data);
+	buf_release(&text);
+}
+
+static void print_size(const char *what, uint64_t bytes)
+{
+	struct buf text = { 0 };
+
+	units_size(&text, bytes);
+	printf("%-9s %s (%llu bytes)\n", what, text.data, (unsigned long long)bytes);
+	buf_release(&text);
+}
+
+static void print_totals(const struct quantize_plan *plan)
+{
+	struct buf text = { 0 };
+
+	printf("tensors   %zu: %zu quantized, %zu kept\n", plan->n_quantized + plan->n_kept,
+	       plan->n_quantized, plan->n_kept);
+	print_size("input", plan->input_bytes);
+	print_size("output", plan->output_bytes);
+	print_size("disk", plan->disk_bytes);
+	units_memory(&text, plan->memory_bytes);
+	printf("memory    %s of buffers\n", text.data);
+	text.len = 0;
+	for (size_t i = 0; i < plan->selection.n_tp; i++)
+		buf_printf(&text, " %d", plan->selection.tp[i]);
+	printf("tp       %s\n", text.len ? text.data : " no size loads");
+	buf_release(&text);
+}
+
+void plan_print_text(const struct quantize_plan *plan, const struct quantize_params *params)
+{
+	struct table table = { .columns = "lllrrl" };
+	struct buf path = { 0 };
+
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		unit_cells(&table, plan, u);
+	buf_puts(&path, params->input);
+	if (params->output)
+		buf_printf(&path, " to %s", params->output);
+	text_sanitize(path.data);
+	printf("recipe    %s\nformat    %s\nfrom      %s\n\n", plan->recipe->name,
+	       plan->format->name, path.data);
+	table_print(&table, stdout, true);
+	putchar('\n');
+	print_totals(plan);
+	buf_release(&path);
+	table_release(&table);
+}
+
+static void unit_json(struct json_out *out, const struct quantize_plan *plan, size_t u)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const struct st_tensor *tensor = unit->source->tensor;
+	const uint64_t slice[] = { unit->rows, unit->cols };
+	bool is_slice = unit_is_slice(unit);
+
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "name", unit->name);
+	json_out_text(out, "file", plan->source.shards[unit->source->shard].name);
+	json_out_text(out, "dtype", dtype_name(tensor->dtype));
+	json_out_counts(out, "shape", is_slice ? slice : tensor->shape,
+			is_slice ? 2 : (size_t)tensor->n_dims);
+	json_out_text(out, "action", unit->recipe ? "quantize" : "keep");
+	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
+	json_out_text(out, "reason", unit->recipe ? NULL : unit->reason);
+	json_out_open(out, "outputs", '[');
+	for (size_t i = plan->unit_outputs[u]; i < plan->unit_outputs[u + 1]; i++) {
+		const struct st_tensor *output = output_tensor(plan, &plan->outputs[i]);
+
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "name", output->name);
+		json_out_text(out, "dtype", dtype_name(output->dtype));
+		json_out_counts(out, "shape", output->shape, (size_t)output->n_dims);
+		json_out_count(out, "bytes", st_tensor_size(output));
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+	json_out_close(out, '}');
+}
+
+static void totals_json(struct json_out *out, const struct quantize_plan *plan)
+{
+	json_out_open(out, "totals", '{');
+	json_out_count(out, "tensors", plan->n_quantized + plan->n_kept);
+	json_out_count(out, "quantized", plan->n_quantized);
+	json_out_count(out, "kept", plan->n_kept);
+	json_out_count(out, "input_bytes", plan->input_bytes);
+	json_out_count(out, "output_bytes", plan->output_bytes);
+	json_out_count(out, "disk_bytes", plan->disk_bytes);
+	json_out_count(out, "memory_bytes", plan->memory_bytes);
+	json_out_close(out, '}');
+}
+
+void plan_print_json(const struct quantize_plan *plan, const struct quantize_params *params)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "recipe", plan->recipe->name);
+	json_out_text(&out, "format", plan->format->name);
+	json_out_text(&out, "source", params->input);
+	json_out_text(&out, "output", params->output);
+	json_out_open(&out, "tensors", '[');
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		unit_json(&out, plan, u);
+	json_out_close(&out, ']');
+	totals_json(&out, plan);
+	json_out_open(&out, "tp", '[');
+	for (size_t i = 0; i < plan->selection.n_tp; i++)
+		json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}

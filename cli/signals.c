@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/signals.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+/* A handler has no other way to reach the program. */
+static atomic_int caught;
+
+static void on_signal(int number)
+{
+	int none = 0;
+
+	if (!atomic_compare_exchange_strong(&caught, &none, number))
+		_exit(128 + number);
+}
+
+void signals_to_errors(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+}
+
+const atomic_int *signals_watch(void)
+{
+	static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct sigaction before;
+
+	sigfillset(&action.sa_mask);
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			sigaction(numbers[i], &action, NULL);
+	return &caught;
+}
+
+int signals_caught(void)
+{
+	return atomic_load(&caught);
+}

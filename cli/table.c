@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/table.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "cli/units.h"
+
+#define GAP 2 /* columns between two cells */
+
+/* Characters of UTF-8, each taken as one column. */
+static size_t text_width(const char *text)
+{
+	size_t n = 0;
+
+	for (; *text; text++)
+		n += ((unsigned char)*text & 0xc0) != 0x80;
+	return n;
+}
+
+void table_cell(struct table *table, const char *text)
+{
+	size_t at = table->cells.len;
+	size_t column = table->n_cells % strlen(table->columns);
+	size_t width;
+
+	buf_add(&table->cells, text, strlen(text) + 1);
+	text_sanitize(table->cells.data + at);
+	width = text_width(table->cells.data + at);
+	if (width > table->width[column])
+		table->width[column] = width;
+	table->n_cells++;
+}
+
+void table_cell_size(struct table *table, uint64_t bytes)
+{
+	struct buf text = { 0 };
+
+	units_size(&text, bytes);
+	table_cell(table, text.data);
+	buf_release(&text);
+}
+
+void table_cell_number(struct table *table, uint64_t n)
+{
+	char text[24];
+
+	snprintf(text, sizeof text, "%llu", (unsigned long long)n);
+	table_cell(table, text);
+}
+
+static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column)
+{
+	size_t n_columns = strlen(table->columns);
+	int pad = (int)(table->width[column] - text_width(cell));
+
+	if (table->columns[column] == 'r')
+		fprintf(stream, "%*s%s", pad, "", cell);
+	else
+		fprintf(stream, "%s%*s", cell, column + 1 < n_columns ? pad : 0, "");
+	if (column + 1 < n_columns)
+		fprintf(stream, "%*s", GAP, "");
+}
+
+void table_print(const struct table *table, FILE *stream, bool aligned)
+{
+	size_t n_columns = strlen(table->columns);
+	const char *cell = table->cells.data;
+
+	for (size_t i = 0; i < table->n_cells; i++) {
+		size_t column = i % n_columns;
+
+		if (aligned)
+			print_aligned(table, stream, cell, column);
+		else
+			fprintf(stream, "%s%s", column ? "\t" : "", cell);
+		if (column + 1 == n_columns)
+			fputc('\n', stream);
+		cell += strlen(cell) + 1;
+	}
+}
+
+void table_release(struct table *table)
+{
+	buf_release(&table->cells);
+	*table = (struct table){ 0 };
+}
