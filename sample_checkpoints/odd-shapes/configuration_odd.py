@@ -1,0 +1,1 @@
+"""Stands for the code that some checkpoints carry."""
