@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which tensor-parallel sizes load (formats.md 5.5).  Every cut and every seam must lie between
+ * tiles; the rows of experts must be whole tiles even on one device.
+ */
+#include "base/buf.h"
+#include "job/select_internal.h"
+
+typedef unsigned long long ull;
+
+/* What does not split: N or K of a tensor, or heads. */
+struct obstacle {
+	const struct candidate *candidate; /* NULL: heads */
+	const char *heads;
+	char dimension;
+	uint64_t n;
+	size_t tile;
+};
+
+static bool rows_split(const struct select *select, const struct candidate *c, uint64_t tp)
+{
+	size_t tile = c->recipe->weight.tile.rows;
+	struct part parts[MAX_PARTS];
+	int n = parallel_parts(c->facts.parallel, &select->config, c->rows, parts);
+	bool expert = c->facts.expert || candidate_is_fused(c);
+	/* On one device the last part may be ragged: nothing follows it. */
+	int n_checked = n - (tp == 1 && c->ends_group && !expert);
+
+	for (int i = 0; i < n_checked; i++)
+		if (!part_splits(&parts[i], tp, tile))
+			return false;
+	return true;
+}
+
+static struct obstacle obstacle_of(const struct candidate *c, char dimension)
+{
+	struct tile tile = c->recipe->weight.tile;
+
+	return (struct obstacle){
+		.candidate = c,
+		.dimension = dimension,
+		.n = dimension == 'N' ? c->rows : c->cols,
+		.tile = dimension == 'N' ? tile.rows : tile.cols,
+	};
+}
+
+static bool splits(const struct select *select, const struct candidate *c, uint64_t tp,
+		   struct obstacle *obstacle)
+{
+	bool expert = c->facts.expert || candidate_is_fused(c);
+	struct tile tile = c->recipe->weight.tile;
+
+	switch (c->facts.parallel) {
+	case PARALLEL_ROW:
+		*obstacle = obstacle_of(c, 'K');
+		return (tp == 1 && !expert) || columns_split(c->cols, tp, tile.cols);
+	case PARALLEL_REPLICATED:
+		tp = 1;
+		break;
+	default:
+		break;
+	}
+	*obstacle = obstacle_of(c, 'N');
+	return rows_split(select, c, tp);
+}
+
+static bool loads(const struct select *select, uint64_t tp, struct obstacle *obstacle)
+{
+	uint64_t heads = select->config.size[CONFIG_HEADS];
+
+	if (heads % tp == 0)
+		*obstacle = (struct obstacle){ .heads = "key-value heads",
+					       .n = select->config.size[CONFIG_KV_HEADS] };
+	else
+		*obstacle = (struct obstacle){ .heads = "attention heads", .n = heads };
+	if (!heads_split(&select->config, tp))
+		return false;
+	for (size_t i = 0; i < select->n; i++)
+		if (select->candidates[i].recipe &&
+		    !splits(select, &select->candidates[i], tp, obstacle))
+			return false;
+	return true;
+}
+
+static int refuse(const struct selection *selection, int tp, const struct obstacle *obstacle,
+		  struct err *err)
+{
+	const struct candidate *c = obstacle->candidate;
+	struct buf sizes = { 0 };
+
+	for (size_t i = 0; i < selection->n_tp; i++)
+		buf_printf(&sizes, "%s%d", i ? ", " : "sizes that load: ", selection->tp[i]);
+	if (!selection->n_tp)
+		buf_puts(&sizes, "no size loads");
+	if (!c)
+		err_set(err, ERR_USAGE, "%llu %s do not split over --tp %d; %s", (ull)obstacle->n,
+			obstacle->heads, tp, sizes.data);
+	else if (obstacle->tile > 1)
+		err_set(err, ERR_USAGE,
+			"tensor '%s': %c %llu does not split over --tp %d in multiples of %zu; %s",
+			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,
+			obstacle->tile, sizes.data);
+	else
+		err_set(err, ERR_USAGE, "tensor '%s': %c %llu does not split over --tp %d; %s",
+			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,
+			sizes.data);
+	buf_release(&sizes);
+	return -1;
+}
+
+int select_tp(struct select *select, struct selection *selection, struct err *err)
+{
+	struct obstacle obstacle;
+
+	for (int tp = 1; tp <= 64; tp *= 2)
+		if (loads(select, (uint64_t)tp, &obstacle))
+			selection->tp[selection->n_tp++] = tp;
+	if (select->options->tp <= 0 || loads(select, (uint64_t)select->options->tp, &obstacle))
+		return 0;
+	return refuse(selection, select->options->tp, &obstacle, err);
+}
