@@ -79,7 +79,7 @@ int json_find(struct json_text object, const char *key, struct json_text *value,
 
 /* Copies `text`, an object, into out with member `key` replaced by `value` (JSON text, laid out anew), or appended as
  * the last member, in the file's own indentation; with value NULL the member is removed.  All other bytes stay as
- * they are. */
+ * they are.  On failure out is as it was. */
 int json_edit(struct json_text text, const char *key, const char *value, struct buf *out, struct err *err);
 
 /* The same for the member path[n - 1] of the object path[n - 2] ... of the object text; all but the last must exist

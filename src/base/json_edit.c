@@ -269,7 +269,7 @@ int json_edit_path(struct json_text text, const char *const *path, size_t n, con
 		   struct buf *out, struct err *err)
 {
 	struct json_text object = text;
-	size_t begin, end;
+	size_t begin, end, before = out->len;
 
 	for (size_t i = 0; i + 1 < n; i++) {
 		struct json_text inner;
@@ -283,8 +283,10 @@ int json_edit_path(struct json_text text, const char *const *path, size_t n, con
 	begin = (size_t)(object.data - text.data);
 	end = begin + object.len;
 	add(out, piece(text, 0, begin));
-	if (json_edit(object, path[n - 1], value, out, err))
+	if (json_edit(object, path[n - 1], value, out, err)) {
+		out->len = before;
 		return -1;
+	}
 	add(out, piece(text, end, text.len));
 	return 0;
 }

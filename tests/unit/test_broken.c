@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every case in sample_checkpoints/broken is refused with exactly the message in its NAME.expected,
+ * and so are the ones too large, or not plain enough, to be kept there.  Runs from the top of the
+ * repository.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ckpt/checkpoint.h"
+
+#define FOLDER "sample_checkpoints/broken"
+
+static void expect_refused(const char *path, const char *message)
+{
+	struct checkpoint checkpoint;
+	struct err err = { 0 };
+
+	if (!checkpoint_open(&checkpoint, &io_system, path, &err)) {
+		checkpoint_release(&checkpoint);
+		fail_msg("%s opens", path);
+	}
+	assert_string_equal(err.message, message);
+	assert_int_equal(err.kind, ERR_INPUT);
+}
+
+/* name is NAME.expected; the case is the folder NAME or the file NAME.safetensors. */
+static void run_case(const char *name)
+{
+	int n = (int)(strlen(name) - strlen(".expected"));
+	char *expected = xasprintf(FOLDER "/%s", name);
+	char *path = xasprintf(FOLDER "/%.*s", n, name);
+	struct buf message = { 0 };
+	struct err err;
+	struct stat st;
+
+	if (stat(path, &st)) {
+		free(path);
+		path = xasprintf(FOLDER "/%.*s.safetensors", n, name);
+	}
+	assert_int_equal(io_read_file(&io_system, AT_FDCWD, expected, 4096, &message, &err), 0);
+	assert_true(message.len > 1 && message.data[message.len - 1] == '\n');
+	message.data[message.len - 1] = '\0';
+	expect_refused(path, message.data);
+	buf_release(&message);
+	free(expected);
+	free(path);
+}
+
+static int is_expected(const struct dirent *entry)
+{
+	size_t n = strlen(entry->d_name);
+
+	return n > 9 && !strcmp(entry->d_name + n - 9, ".expected");
+}
+
+static void test_sample_files(void **state)
+{
+	struct dirent **entries;
+	int n = scandir(FOLDER, &entries, is_expected, alphasort);
+
+	(void)state;
+	assert_true(n > 100); /* they are there */
+	for (int i = 0; i < n; i++) {
+		run_case(entries[i]->d_name);
+		free(entries[i]);
+	}
+	free(entries);
+}
+
+/* A scratch folder with one file in it. */
+struct scratch {
+	char folder[32];
+	char *file;
+};
+
+static int scratch_open(void **state)
+{
+	struct scratch *scratch = xcalloc(1, sizeof *scratch);
+
+	strcpy(scratch->folder, "/tmp/fp8conv-test-XXXXXX");
+	if (!mkdtemp(scratch->folder))
+		return -1;
+	scratch->file = xasprintf("%s/model.safetensors", scratch->folder);
+	*state = scratch;
+	return 0;
+}
+
+static int scratch_close(void **state)
+{
+	struct scratch *scratch = *state;
+
+	unlink(scratch->file);
+	rmdir(scratch->folder);
+	free(scratch->file);
+	free(scratch);
+	return 0;
+}
+
+static void test_fifo(void **state)
+{
+	struct scratch *scratch = *state;
+	char *message = xasprintf("'%s' is not a regular file", scratch->file);
+
+	assert_int_equal(mkfifo(scratch->file, 0600), 0);
+	alarm(20); /* opened the plain way it would wait for a writer */
+	expect_refused(scratch->file, message);
+	expect_refused(scratch->folder, message);
+	alarm(0);
+	free(message);
+}
+
+static void test_device(void **state)
+{
+	struct scratch *scratch = *state;
+	char *message = xasprintf("'%s' is not a regular file", scratch->file);
+
+	assert_int_equal(symlink("/dev/zero", scratch->file), 0);
+	expect_refused(scratch->folder, message);
+	free(message);
+}
+
+static void test_link_to_nowhere(void **state)
+{
+	struct scratch *scratch = *state;
+	char *message = xasprintf("cannot open '%s': No such file or directory", scratch->file);
+
+	assert_int_equal(symlink("../blobs/gone", scratch->file), 0);
+	expect_refused(scratch->folder, message);
+	free(message);
+}
+
+/* A header that claims more than the limit, in a file that is long enough for it (and sparse). */
+static void test_header_above_limit(void **state)
+{
+	static const uint64_t n = ST_MAX_HEADER + 1;
+	struct scratch *scratch = *state;
+	char *message =
+		xasprintf("header of '%s' is 100000001 bytes long, more than the limit (100000000)",
+			  scratch->file);
+	int fd = open(scratch->file, O_WRONLY | O_CREAT, 0600);
+
+	assert_int_equal(pwrite(fd, &n, sizeof n, 0), sizeof n);
+	assert_int_equal(ftruncate(fd, 2 * (off_t)n), 0);
+	close(fd);
+	expect_refused(scratch->file, message);
+	free(message);
+}
+
+static void test_config_above_limit(void **state)
+{
+	struct scratch *scratch = *state;
+	char *config = xasprintf("%s/config.json", scratch->folder);
+	char *message =
+		xasprintf("'%s' is 67108865 bytes long, more than the limit (67108864)", config);
+	int fd = open(scratch->file, O_WRONLY | O_CREAT, 0600);
+
+	assert_int_equal(write(fd, "\2\0\0\0\0\0\0\0{}", 10), 10);
+	close(fd);
+	fd = open(config, O_WRONLY | O_CREAT, 0600);
+	assert_int_equal(ftruncate(fd, (64 << 20) + 1), 0);
+	close(fd);
+	expect_refused(scratch->folder, message);
+	unlink(config);
+	free(message);
+	free(config);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sample_files),
+		cmocka_unit_test_setup_teardown(test_fifo, scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(test_device, scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(test_link_to_nowhere, scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(test_header_above_limit, scratch_open,
+						scratch_close),
+		cmocka_unit_test_setup_teardown(test_config_above_limit, scratch_open,
+						scratch_close),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
