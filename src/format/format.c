@@ -53,7 +53,7 @@ struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input)
 		.grain = GRAIN_BLOCK,
 		.tile = weight->tile,
 		.fp8_format = weight->format,
-		.pow2 = weight->pow2,
+		.pow2 = weight->pow2 || weight->scale_type == SCALE_E8M0,
 		.static_input = static_input,
 	};
 

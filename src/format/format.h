@@ -28,7 +28,7 @@ struct scheme {
 	enum grain grain;
 	struct tile tile; /* of the weight */
 	enum fp8_format fp8_format;
-	bool pow2;	   /* fp32 scales that are all powers of two: "ue8m0" */
+	bool pow2;	   /* all scales are powers of two: "ue8m0" */
 	bool static_input; /* activations have a static input_scale */
 };
 

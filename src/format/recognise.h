@@ -18,29 +18,29 @@
 /* How the scales of one FP8 weight are kept. */
 struct weight_scale {
 	const struct tensor_ref *scale;
-	struct tile
-		tile; /* of the weight that one scale belongs to; of each expert where it is 3-D */
-	enum scale_type scale_type; /* SCALE_E8M0: bytes are exponents, typed U8 or F8_E8M0 */
+	struct tile tile;	    /* of the weight; of each expert where it is 3-D */
+	enum scale_type scale_type; /* SCALE_E8M0: exponents, typed U8 or F8_E8M0 */
 	bool inverted;		    /* it divides: GPTQModel's 448 / amax */
 };
 
 /* A zeroed struct is an empty one. */
 struct recognition {
-	const char *format; /* "hf", "compressed-tensors", "modelopt", or another tool's name; NULL:
-			       not FP8 */
-	const char *recipe; /* the recipe that makes the like: "blockwise"; NULL: not FP8 */
+	const char *format;    /* "hf", ..., or another tool's name; NULL: not FP8 */
+	const char *recipe;    /* the one that makes the like: "blockwise"; NULL: not FP8 */
 	const char *scale_fmt; /* "ue8m0" or "float"; NULL: not FP8 */
 	struct scheme scheme;  /* of most FP8 weights, else what the configuration says */
 	bool declared;	       /* the configuration says FP8 */
 	bool inverted;	       /* weight scales divide */
 	size_t n_weights;      /* FP8 matrices */
+
+	/* What a conversion to something else drops, by name: every scale, of weights, inputs and
+	 * caches, and tensors that describe them (comfy_quant). */
+	const struct tensor_ref **scales;
 	size_t n_scales;
-	const struct tensor_ref **scales; /* what a conversion to something else drops, by name:
-					   * every scale, of weights, inputs and caches, and tensors
-					   * that describe them (comfy_quant) */
-	json_t *config; /* "quantization_config", an object; NULL if there is none */
+
+	json_t *config;		   /* "quantization_config", an object; NULL if there is none */
+	struct tile declared_tile; /* of the weights; {0, 0}: the configuration says none */
 	const struct checkpoint *checkpoint;
-	struct tile declared_tile; /* {0, 0} if the configuration says none */
 };
 
 /* checkpoint must outlive the recognition.  ERR_INPUT: a configuration that is no good JSON. */

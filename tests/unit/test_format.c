@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Formats against formats.md: which flavour loads where (section 1), and the tensors it has (2 to
+ * 4).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/format.h"
+
+/* Schemes as the recipes' weight specs give them; recipes themselves are strangers here. */
+enum { STATIC, DYNAMIC, CHANNEL, BLOCK, MX, N_SCHEMES };
+
+static const struct scheme schemes[N_SCHEMES] = {
+	[STATIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
+	[DYNAMIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
+	[CHANNEL] = { GRAIN_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
+	[BLOCK] = { GRAIN_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
+	[MX] = { GRAIN_MX, { 1, 32 }, FP8_E4M3, true, false },
+};
+
+static const struct format *find(const char *name)
+{
+	for (size_t i = 0; formats[i]; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
+	fail_msg("no format '%s'", name);
+	return NULL;
+}
+
+static void test_scheme_from_qspec(void **state)
+{
+	static const struct qspec specs[N_SCHEMES] = {
+		[STATIC] = { .tile = { WHOLE, WHOLE } },
+		[DYNAMIC] = { .tile = { WHOLE, WHOLE } },
+		[CHANNEL] = { .tile = { 1, WHOLE } },
+		[BLOCK] = { .tile = { 128, 128 }, .pow2 = true },
+		[MX] = { .tile = { 1, 32 }, .scale_type = SCALE_E8M0 },
+	};
+
+	(void)state;
+	for (int i = 0; i < N_SCHEMES; i++) {
+		struct scheme scheme = scheme_from_qspec(&specs[i], i == STATIC);
+
+		assert_int_equal(scheme.grain, schemes[i].grain);
+		assert_int_equal(scheme.tile.rows, schemes[i].tile.rows);
+		assert_int_equal(scheme.tile.cols, schemes[i].tile.cols);
+		assert_int_equal(scheme.fp8_format, schemes[i].fp8_format);
+		assert_int_equal(scheme.pow2, schemes[i].pow2);
+		assert_int_equal(scheme.static_input, schemes[i].static_input);
+	}
+}
+
+/* formats.md 1: whether it loads without a target, in vllm, sglang, trtllm, transformers.  hf has
+ * names of its own for vllm (mxfp8) and transformers (per tensor), so with that target it loads. */
+static const struct {
+	const char *format;
+	int scheme;
+	const char *loads;
+} loads[] = {
+	{ "hf", BLOCK, "yyyyy" },
+	{ "hf", STATIC, "yyyny" },
+	{ "hf", DYNAMIC, "yyyny" },
+	{ "hf", MX, "yyyyy" },
+	{ "hf", CHANNEL, "nnnnn" },
+	{ "compressed-tensors", STATIC, "yyyny" },
+	{ "compressed-tensors", DYNAMIC, "yyyny" },
+	{ "compressed-tensors", CHANNEL, "yyyyy" },
+	{ "compressed-tensors", BLOCK, "yyyyy" },
+	{ "compressed-tensors", MX, "yynny" },
+	{ "modelopt", STATIC, "yyyyn" },
+	{ "modelopt", DYNAMIC, "nnnnn" },
+	{ "modelopt", CHANNEL, "yynyn" },
+	{ "modelopt", BLOCK, "yynyn" },
+	{ "modelopt", MX, "yynyn" },
+};
+
+static void test_loads(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
+		for (int engine = ENGINE_ANY; engine < N_ENGINES; engine++) {
+			struct err err = { 0 };
+			int rc = format_check(find(loads[i].format), &schemes[loads[i].scheme],
+					      (enum engine)engine, "a-recipe", &err);
+
+			assert_int_equal(rc, loads[i].loads[engine] == 'y' ? 0 : -1);
+			if (!rc)
+				continue;
+			assert_int_equal(err.kind, ERR_USAGE);
+			assert_non_null(strstr(err.message, "'a-recipe'"));
+			assert_non_null(strstr(err.message, loads[i].format));
+			if (engine != ENGINE_ANY && loads[i].loads[ENGINE_ANY] == 'y')
+				assert_non_null(
+					strstr(err.message, engine_name((enum engine)engine)));
+		}
+	}
+}
+
+/* What is chosen for a target (none first); "-": nothing loads. */
+static void test_defaults(void **state)
+{
+	static const char *const chosen[N_SCHEMES][N_ENGINES] = {
+		[STATIC] = { "compressed-tensors", "compressed-tensors", "compressed-tensors",
+			     "modelopt", "compressed-tensors" },
+		[DYNAMIC] = { "compressed-tensors", "compressed-tensors", "compressed-tensors", "-",
+			      "compressed-tensors" },
+		[CHANNEL] = { "compressed-tensors", "compressed-tensors", "compressed-tensors",
+			      "compressed-tensors", "compressed-tensors" },
+		[BLOCK] = { "hf", "hf", "hf", "hf", "hf" },
+		[MX] = { "hf", "hf", "hf", "hf", "hf" },
+	};
+
+	(void)state;
+	for (int i = 0; i < N_SCHEMES; i++) {
+		for (int engine = ENGINE_ANY; engine < N_ENGINES; engine++) {
+			struct err err = { 0 };
+			const struct format *format =
+				format_select(NULL, (enum engine)engine, &schemes[i], "r", &err);
+
+			assert_string_equal(format ? format->name : "-", chosen[i][engine]);
+			assert_int_equal(err.kind, format ? ERR_NONE : ERR_USAGE);
+		}
+	}
+}
+
+static void test_select_messages(void **state)
+{
+	static const struct {
+		const char *name;
+		enum engine target;
+		int scheme;
+		const char *recipe;
+		const char *message;
+	} rows[] = {
+		{ "hf", ENGINE_ANY, CHANNEL, "channelwise",
+		  "recipe 'channelwise' in format 'hf' loads in no engine: the format has no channelwise "
+		  "scheme; use --format compressed-tensors" },
+		{ "compressed-tensors", ENGINE_SGLANG, MX, "mxfp8",
+		  "recipe 'mxfp8' in format 'compressed-tensors' does not load in sglang: its reader of "
+		  "compressed-tensors has no MXFP8; use --format hf" },
+		{ "modelopt", ENGINE_ANY, DYNAMIC, "current",
+		  "recipe 'current' in format 'modelopt' loads in no engine: it needs static input scales, "
+		  "which --calibration gives; use --format compressed-tensors" },
+		{ "modelopts", ENGINE_ANY, STATIC, "delayed",
+		  "unknown format 'modelopts', did you mean 'modelopt'" },
+		{ "gguf-like", ENGINE_ANY, STATIC, "delayed",
+		  "unknown format 'gguf-like', 'fp8conv formats' lists them" },
+		{ NULL, ENGINE_TRTLLM, DYNAMIC, "current",
+		  "recipe 'current' in format 'compressed-tensors' does not load in trtllm: it takes one "
+		  "scale per tensor from modelopt only, with --calibration" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err err = { 0 };
+
+		assert_null(format_select(rows[i].name, rows[i].target, &schemes[rows[i].scheme],
+					  rows[i].recipe, &err));
+		assert_string_equal(err.message, rows[i].message);
+	}
+}
+
+static void test_e5m2(void **state)
+{
+	struct scheme scheme = schemes[BLOCK];
+	struct err err = { 0 };
+
+	(void)state;
+	scheme.fp8_format = FP8_E5M2;
+	for (size_t i = 0; formats[i]; i++) {
+		assert_int_equal(format_check(formats[i], &scheme, ENGINE_ANY, "r", &err), 0);
+		for (int engine = ENGINE_VLLM; engine < N_ENGINES; engine++)
+			assert_int_equal(
+				format_check(formats[i], &scheme, (enum engine)engine, "r", &err),
+				-1);
+	}
+	assert_non_null(strstr(err.message, "E5M2"));
+	assert_non_null(strstr(err.message, "transformers"));
+}
+
+static void test_engines(void **state)
+{
+	enum engine engine;
+	struct err err = { 0 };
+
+	(void)state;
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++) {
+		assert_int_equal(engine_find(engine_name((enum engine)i), &engine, &err), 0);
+		assert_int_equal(engine, i);
+	}
+	assert_int_equal(engine_find(NULL, &engine, &err), 0);
+	assert_int_equal(engine, ENGINE_ANY);
+	assert_int_equal(engine_find("any", &engine, &err), -1);
+	assert_int_equal(engine_find("vlm", &engine, &err), -1);
+	assert_string_equal(err.message, "unknown target 'vlm', did you mean 'vllm'");
+}
+
+static void assert_decl(struct scale_decl *decl, const char *name, enum dtype dtype,
+			const char *shape)
+{
+	struct buf text = { 0 };
+
+	buf_puts(&text, "[");
+	for (int i = 0; i < decl->n_dims; i++)
+		buf_printf(&text, "%s%llu", i ? ", " : "", (unsigned long long)decl->shape[i]);
+	buf_puts(&text, "]");
+	assert_string_equal(decl->name, name);
+	assert_string_equal(dtype_name(decl->dtype), dtype_name(dtype));
+	assert_string_equal(text.data, shape);
+	buf_release(&text);
+	free(decl->name);
+}
+
+/* Of a weight of [300, 200]: no multiple of a block. */
+static void test_scales(void **state)
+{
+	static const struct {
+		const char *format;
+		enum engine target;
+		int scheme;
+		const char *name;
+		enum dtype dtype;
+		const char *shape;
+		const char *input; /* its input's, and the shape; NULL: none */
+		const char *input_shape;
+	} rows[] = {
+		{ "hf", ENGINE_ANY, BLOCK, "a.b.weight_scale_inv", DT_F32, "[3, 2]", NULL, NULL },
+		{ "hf", ENGINE_TRTLLM, BLOCK, "a.b.weight_scale_inv", DT_F32, "[3, 2]", NULL,
+		  NULL },
+		{ "hf", ENGINE_ANY, DYNAMIC, "a.b.weight_scale", DT_F32, "[1]", NULL, NULL },
+		{ "hf", ENGINE_VLLM, STATIC, "a.b.weight_scale", DT_F32, "[1]", "a.b.input_scale",
+		  "[1]" },
+		{ "hf", ENGINE_TRANSFORMERS, DYNAMIC, "a.b.weight_scale_inv", DT_F32, "[]", NULL,
+		  NULL },
+		{ "hf", ENGINE_TRANSFORMERS, STATIC, "a.b.weight_scale_inv", DT_F32, "[]",
+		  "a.b.activation_scale", "[]" },
+		{ "hf", ENGINE_ANY, MX, "a.b.weight_scale_inv", DT_U8, "[300, 7]", NULL, NULL },
+		{ "hf", ENGINE_SGLANG, MX, "a.b.weight_scale_inv", DT_U8, "[300, 7]", NULL, NULL },
+		{ "hf", ENGINE_VLLM, MX, "a.b.weight_scale", DT_U8, "[300, 7]", NULL, NULL },
+		{ "compressed-tensors", ENGINE_ANY, STATIC, "a.b.weight_scale", DT_F32, "[1]",
+		  "a.b.input_scale", "[1]" },
+		{ "compressed-tensors", ENGINE_ANY, DYNAMIC, "a.b.weight_scale", DT_F32, "[1]",
+		  NULL, NULL },
+		{ "compressed-tensors", ENGINE_ANY, CHANNEL, "a.b.weight_scale", DT_F32, "[300, 1]",
+		  NULL, NULL },
+		{ "compressed-tensors", ENGINE_ANY, BLOCK, "a.b.weight_scale", DT_F32, "[3, 2]",
+		  NULL, NULL },
+		{ "compressed-tensors", ENGINE_VLLM, MX, "a.b.weight_scale", DT_U8, "[300, 7]",
+		  NULL, NULL },
+		{ "modelopt", ENGINE_ANY, STATIC, "a.b.weight_scale", DT_F32, "[]",
+		  "a.b.input_scale", "[]" },
+		{ "modelopt", ENGINE_ANY, CHANNEL, "a.b.weight_scale", DT_F32, "[300]", NULL,
+		  NULL },
+		{ "modelopt", ENGINE_ANY, MX, "a.b.weight_scale", DT_U8, "[300, 7]", NULL, NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct format *format = find(rows[i].format);
+		const struct scheme *scheme = &schemes[rows[i].scheme];
+		struct scale_decl decl;
+
+		format_scale(format, scheme, rows[i].target, "a.b.weight", 300, 200, &decl);
+		assert_decl(&decl, rows[i].name, rows[i].dtype, rows[i].shape);
+		assert_null(format_refuse_shape(format, scheme, rows[i].target, 300, 200));
+		if (!rows[i].input)
+			continue;
+		format_input_scale(format, scheme, rows[i].target, "a.b.weight", &decl);
+		assert_decl(&decl, rows[i].input, DT_F32, rows[i].input_shape);
+	}
+}
+
+static void test_whole_blocks(void **state)
+{
+	const struct format *modelopt = find("modelopt");
+	struct scale_decl decl;
+
+	(void)state;
+	format_scale(modelopt, &schemes[BLOCK], ENGINE_ANY, "a.b.weight", 256, 384, &decl);
+	assert_decl(&decl, "a.b.weight_scale", DT_F32, "[2, 1, 3, 1]");
+	assert_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 256, 384));
+	assert_non_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 257, 384));
+	assert_non_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 256, 64));
+}
+
+static void test_kv_scales(void **state)
+{
+	struct scale_decl decl;
+
+	(void)state;
+	assert_null(find("hf")->kv_scale);
+	format_kv_scale(find("compressed-tensors"), "model.layers.0.self_attn", 'k', &decl);
+	assert_decl(&decl, "model.layers.0.self_attn.k_scale", DT_F32, "[1]");
+	format_kv_scale(find("modelopt"), "model.layers.0.self_attn", 'v', &decl);
+	assert_decl(&decl, "model.layers.0.self_attn.v_proj.v_scale", DT_F32, "[]");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_scheme_from_qspec),
+		cmocka_unit_test(test_loads),
+		cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_select_messages),
+		cmocka_unit_test(test_e5m2),
+		cmocka_unit_test(test_engines),
+		cmocka_unit_test(test_scales),
+		cmocka_unit_test(test_whole_blocks),
+		cmocka_unit_test(test_kv_scales),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Recipes against numerics.md 5, and what the command line may and may not change in them.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "recipe/recipe.h"
+
+static const struct recipe *find(const char *name)
+{
+	struct err err = { 0 };
+	const struct recipe *recipe = recipe_find(name, &err);
+
+	if (!recipe)
+		fail_msg("%s", err.message);
+	return recipe;
+}
+
+static void assert_tile(const struct qspec *spec, size_t rows, size_t cols)
+{
+	assert_int_equal(spec->tile.rows, rows);
+	assert_int_equal(spec->tile.cols, cols);
+}
+
+/* Columns of the table in numerics.md 5. */
+static void test_rows(void **state)
+{
+	static const struct {
+		const char *name;
+		struct tile weight, input, grad;
+		enum fp8_format grad_format;
+		enum scale_type scale_type;
+		bool pow2, needs_history;
+	} rows[] = {
+		{ "delayed",
+		  { WHOLE, WHOLE },
+		  { WHOLE, WHOLE },
+		  { WHOLE, WHOLE },
+		  FP8_E5M2,
+		  SCALE_F32,
+		  false,
+		  true },
+		{ "current",
+		  { WHOLE, WHOLE },
+		  { WHOLE, WHOLE },
+		  { WHOLE, WHOLE },
+		  FP8_E5M2,
+		  SCALE_F32,
+		  false,
+		  false },
+		{ "channelwise",
+		  { 1, WHOLE },
+		  { 1, WHOLE },
+		  { 1, WHOLE },
+		  FP8_E5M2,
+		  SCALE_F32,
+		  false,
+		  false },
+		{ "blockwise",
+		  { 128, 128 },
+		  { 1, 128 },
+		  { 1, 128 },
+		  FP8_E4M3,
+		  SCALE_F32,
+		  true,
+		  false },
+		{ "mxfp8", { 1, 32 }, { 1, 32 }, { 1, 32 }, FP8_E4M3, SCALE_E8M0, false, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct recipe *recipe = find(rows[i].name);
+		const struct qspec *specs[] = { &recipe->input, &recipe->weight, &recipe->grad };
+
+		assert_tile(&recipe->weight, rows[i].weight.rows, rows[i].weight.cols);
+		assert_tile(&recipe->input, rows[i].input.rows, rows[i].input.cols);
+		assert_tile(&recipe->grad, rows[i].grad.rows, rows[i].grad.cols);
+		assert_int_equal(recipe->weight.format, FP8_E4M3);
+		assert_int_equal(recipe->input.format, FP8_E4M3);
+		assert_int_equal(recipe->grad.format, rows[i].grad_format);
+		assert_int_equal(recipe->needs_history, rows[i].needs_history);
+		for (int k = 0; k < 3; k++) {
+			assert_int_equal(specs[k]->scale_type, rows[i].scale_type);
+			assert_int_equal(specs[k]->pow2, rows[i].pow2);
+			assert_int_equal(specs[k]->arith, ARITH_TE);
+			assert_int_equal(specs[k]->mx_rule, MX_UP);
+			assert_int_equal(specs[k]->margin, 0);
+			assert_true(specs[k]->amax_epsilon == 0);
+		}
+		assert_true(*recipe->summary && *recipe->origin);
+	}
+	assert_int_equal(find("delayed")->amax_history_len, 1024);
+	assert_int_equal(find("delayed")->amax_algo, AMAX_MAX);
+}
+
+static void test_registry(void **state)
+{
+	size_t n = 0;
+
+	(void)state;
+	for (; recipes[n]; n++)
+		if (n)
+			assert_true(strcmp(recipes[n - 1]->name, recipes[n]->name) < 0);
+	assert_int_equal(n, 5);
+}
+
+static void test_find_fails(void **state)
+{
+	struct err err = { 0 };
+
+	(void)state;
+	assert_null(recipe_find("blokwise", &err));
+	assert_int_equal(err.kind, ERR_USAGE);
+	assert_string_equal(err.message, "unknown recipe 'blokwise', did you mean 'blockwise'");
+	assert_null(recipe_find("", &err));
+	assert_string_equal(err.message, "unknown recipe '', 'fp8conv recipes' lists them");
+}
+
+/* What an accepted option changes, and nothing else. */
+static void test_tuning(void **state)
+{
+	const struct {
+		const char *recipe;
+		struct recipe_tuning tuning;
+		enum fp8_format format;
+		bool pow2;
+		enum scale_arith arith;
+		enum mx_rule mx_rule;
+		float amax_epsilon;
+		int margin;
+	} rows[] = {
+		{ .recipe = "blockwise", .pow2 = true },
+		{ .recipe = "blockwise",
+		  { .fp8_format = "e5m2" },
+		  .format = FP8_E5M2,
+		  .pow2 = true },
+		{ .recipe = "blockwise", { .fp8_format = "e4m3" }, .pow2 = true },
+		{ .recipe = "blockwise", { .scale_fmt = "ue8m0" }, .pow2 = true },
+		{ .recipe = "blockwise", { .scale_fmt = "float" }, .pow2 = false },
+		{ .recipe = "blockwise",
+		  { .scale_fmt = "float", .scale_arith = "deepseek" },
+		  .arith = ARITH_DEEPSEEK },
+		{ .recipe = "blockwise",
+		  { .scale_fmt = "float", .scale_arith = "deepgemm" },
+		  .arith = ARITH_DEEPGEMM },
+		{ .recipe = "blockwise", { .scale_arith = "te" }, .pow2 = true },
+		{ .recipe = "current", { .scale_arith = "deepseek" }, .arith = ARITH_DEEPSEEK },
+		{ .recipe = "channelwise", { .scale_arith = "deepgemm" }, .arith = ARITH_DEEPGEMM },
+		{ .recipe = "delayed", { .scale_fmt = "ue8m0" }, .pow2 = true },
+		{ .recipe = "delayed", { .margin = "2" }, .margin = 2 },
+		{ .recipe = "current", { .margin = "0" } },
+		{ .recipe = "current", { .margin = "100" }, .margin = 100 },
+		{ .recipe = "current", { .amax_epsilon = "1e-12" }, .amax_epsilon = 1e-12F },
+		{ .recipe = "current", { .amax_epsilon = "0" } },
+		{ .recipe = "current", { .amax_epsilon = "0.5" }, .amax_epsilon = 0.5F },
+		{ .recipe = "current", { .amax_epsilon = "1e-45" }, .amax_epsilon = 1e-45F },
+		{ .recipe = "mxfp8", { .mx_scale = "up" } },
+		{ .recipe = "mxfp8", { .mx_scale = "floor" }, .mx_rule = MX_FLOOR },
+		{ .recipe = "mxfp8", { .mx_scale = "even" }, .mx_rule = MX_EVEN },
+		{ .recipe = "mxfp8", { .fp8_format = "e5m2" }, .format = FP8_E5M2 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct recipe *recipe = find(rows[i].recipe);
+		struct err err = { 0 };
+		struct qspec spec;
+
+		if (recipe_weight_spec(recipe, &rows[i].tuning, &spec, &err))
+			fail_msg("row %zu: %s", i, err.message);
+		assert_tile(&spec, recipe->weight.tile.rows, recipe->weight.tile.cols);
+		assert_int_equal(spec.scale_type, recipe->weight.scale_type);
+		assert_int_equal(spec.format, rows[i].format);
+		assert_int_equal(spec.pow2, rows[i].pow2);
+		assert_int_equal(spec.arith, rows[i].arith);
+		assert_int_equal(spec.mx_rule, rows[i].mx_rule);
+		assert_true(spec.amax_epsilon == rows[i].amax_epsilon);
+		assert_int_equal(spec.margin, rows[i].margin);
+	}
+}
+
+/* Each refusal names the option, and the value or the recipe. */
+static void test_tuning_refused(void **state)
+{
+	const struct {
+		const char *recipe;
+		struct recipe_tuning tuning;
+		const char *names[2];
+	} rows[] = {
+		{ "blockwise", { .fp8_format = "e3m4" }, { "--fp8-format", "'e3m4'" } },
+		{ "blockwise", { .fp8_format = "" }, { "--fp8-format", "''" } },
+		{ "blockwise", { .scale_fmt = "UE8M0" }, { "--scale-fmt", "'UE8M0'" } },
+		{ "blockwise",
+		  { .scale_arith = "deepseek" },
+		  { "--scale-arith", "--scale-fmt float" } },
+		{ "blockwise", { .scale_arith = "deepgemm" }, { "--scale-arith", "'blockwise'" } },
+		{ "current",
+		  { .scale_fmt = "ue8m0", .scale_arith = "deepseek" },
+		  { "--scale-arith", "'current'" } },
+		{ "blockwise",
+		  { .scale_fmt = "float", .scale_arith = "deep" },
+		  { "--scale-arith", "'deep'" } },
+		{ "blockwise", { .mx_scale = "floor" }, { "--mx-scale", "'blockwise'" } },
+		{ "mxfp8", { .mx_scale = "down" }, { "--mx-scale", "'down'" } },
+		{ "mxfp8", { .scale_fmt = "ue8m0" }, { "--scale-fmt", "'mxfp8'" } },
+		{ "mxfp8", { .scale_arith = "te" }, { "--scale-arith", "'mxfp8'" } },
+		{ "mxfp8", { .amax_epsilon = "0" }, { "--amax-epsilon", "'mxfp8'" } },
+		{ "mxfp8", { .margin = "0" }, { "--margin", "'mxfp8'" } },
+		{ "current", { .amax_epsilon = "" }, { "--amax-epsilon", "''" } },
+		{ "current", { .amax_epsilon = "-1" }, { "--amax-epsilon", "'-1'" } },
+		{ "current", { .amax_epsilon = "nan" }, { "--amax-epsilon", "'nan'" } },
+		{ "current", { .amax_epsilon = "inf" }, { "--amax-epsilon", "'inf'" } },
+		{ "current", { .amax_epsilon = "1e39" }, { "--amax-epsilon", "'1e39'" } },
+		{ "current", { .amax_epsilon = "1e999" }, { "--amax-epsilon", "'1e999'" } },
+		{ "current", { .amax_epsilon = "1e-60" }, { "--amax-epsilon", "'1e-60'" } },
+		{ "current", { .amax_epsilon = "0x1p-3" }, { "--amax-epsilon", "'0x1p-3'" } },
+		{ "current", { .amax_epsilon = " 1" }, { "--amax-epsilon", "' 1'" } },
+		{ "current", { .amax_epsilon = "1 " }, { "--amax-epsilon", "'1 '" } },
+		{ "current", { .amax_epsilon = "1.0.0" }, { "--amax-epsilon", "'1.0.0'" } },
+		{ "current", { .margin = "" }, { "--margin", "''" } },
+		{ "current", { .margin = "-1" }, { "--margin", "'-1'" } },
+		{ "current", { .margin = "+1" }, { "--margin", "'+1'" } },
+		{ "current", { .margin = "1.5" }, { "--margin", "'1.5'" } },
+		{ "current", { .margin = "101" }, { "--margin", "'101'" } },
+		{ "current", { .margin = "99999999999999999999" }, { "--margin", "'9999" } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct err err = { 0 };
+		struct qspec spec;
+
+		assert_int_equal(
+			recipe_weight_spec(find(rows[i].recipe), &rows[i].tuning, &spec, &err), -1);
+		assert_int_equal(err.kind, ERR_USAGE);
+		for (int k = 0; k < 2; k++)
+			if (!strstr(err.message, rows[i].names[k]))
+				fail_msg("row %zu: \"%s\" does not name %s", i, err.message,
+					 rows[i].names[k]);
+		assert_null(strchr(err.message, '\n'));
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rows),	       cmocka_unit_test(test_registry),
+		cmocka_unit_test(test_find_fails),     cmocka_unit_test(test_tuning),
+		cmocka_unit_test(test_tuning_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
