@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * config.json in both of its spellings (calibration.md 5), nested, incomplete and wrong.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "model/config.h"
+
+static struct model_config read_config(const char *text)
+{
+	struct model_config config;
+	struct buf buf = { 0 };
+	struct err err = { 0 };
+
+	buf_puts(&buf, text);
+	if (model_config_read(&config, &buf, &err))
+		fail_msg("%s: %s", text, err.message);
+	buf_release(&buf);
+	return config;
+}
+
+static void test_sizes(void **state)
+{
+	static const struct {
+		const char *text;
+		enum config_size which;
+		uint64_t value;
+	} rows[] = {
+		{ "{\"hidden_size\": 4096}", CONFIG_HIDDEN_SIZE, 4096 },
+		{ "{\"n_embd\": 768}", CONFIG_HIDDEN_SIZE, 768 },
+		{ "{\"num_experts\": 128}", CONFIG_EXPERTS, 128 },
+		{ "{\"num_local_experts\": 8}", CONFIG_EXPERTS, 8 },
+		{ "{\"n_routed_experts\": 256}", CONFIG_EXPERTS, 256 },
+		{ "{\"num_key_value_heads\": 2}", CONFIG_KV_HEADS, 2 },
+		{ "{\"n_inner\": null, \"intermediate_size\": 7}", CONFIG_INTERMEDIATE_SIZE, 7 },
+		{ "{\"head_dim\": null}", CONFIG_HEAD_DIM, 0 },
+		{ "{\"hidden_size\": \"4096\"}", CONFIG_HIDDEN_SIZE, 0 },
+		{ "{\"hidden_size\": 4096.0}", CONFIG_HIDDEN_SIZE, 0 },
+		{ "{\"hidden_size\": -1}", CONFIG_HIDDEN_SIZE, 0 },
+		{ "{\"hidden_size\": 1, \"text_config\": {\"hidden_size\": 5120}}",
+		  CONFIG_HIDDEN_SIZE, 5120 },
+		{ "{\"hidden_size\": 1, \"text_config\": {}}", CONFIG_HIDDEN_SIZE, 1 },
+		{ "{\"vision_config\": {\"hidden_size\": 3}}", CONFIG_HIDDEN_SIZE, 0 },
+		{ "{\"thinker_config\": {\"text_config\": {\"hidden_size\": 9}}}",
+		  CONFIG_HIDDEN_SIZE, 9 },
+		{ "{\"text_config\": 5}", CONFIG_HIDDEN_SIZE, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct model_config config = read_config(rows[i].text);
+
+		if (config.size[rows[i].which] != rows[i].value)
+			fail_msg("%s: %llu", rows[i].text,
+				 (unsigned long long)config.size[rows[i].which]);
+		model_config_release(&config);
+	}
+}
+
+static void test_words(void **state)
+{
+	struct model_config config = read_config(
+		"{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\", \"X\"],"
+		" \"torch_dtype\": \"bfloat16\", \"tie_word_embeddings\": true,"
+		" \"quantization_config\": {\"quant_method\": \"gptq\"}}");
+
+	(void)state;
+	assert_string_equal(config.model_type, "llama");
+	assert_string_equal(config.architecture, "LlamaForCausalLM");
+	assert_string_equal(config.dtype, "bfloat16");
+	assert_string_equal(config.quant_method, "gptq");
+	assert_true(config.has_quantization);
+	assert_true(config.tie_word_embeddings);
+	model_config_release(&config);
+
+	config = read_config("{\"dtype\": \"float16\", \"torch_dtype\": \"x\", \"model_type\": 7,"
+			     " \"architectures\": \"A\", \"quantization_config\": null}");
+	assert_string_equal(config.dtype, "float16");
+	assert_null(config.model_type);
+	assert_null(config.architecture);
+	assert_false(config.has_quantization);
+	assert_false(config.tie_word_embeddings);
+	model_config_release(&config);
+
+	config = read_config("");
+	assert_int_equal(config.size[CONFIG_HIDDEN_SIZE], 0);
+	model_config_release(&config);
+}
+
+static void test_expert_width(void **state)
+{
+	struct model_config both =
+		read_config("{\"intermediate_size\": 18432, \"moe_intermediate_size\": 2048}");
+	struct model_config one = read_config("{\"intermediate_size\": 14336}");
+
+	(void)state;
+	assert_int_equal(model_config_expert_width(&both), 2048);
+	assert_int_equal(model_config_expert_width(&one), 14336);
+	model_config_release(&both);
+	model_config_release(&one);
+}
+
+static void test_need(void **state)
+{
+	struct model_config missing = read_config("{}");
+	struct model_config wrong = read_config("{\"n_embd\": [1]}");
+	struct model_config good = read_config("{\"hidden_size\": 8}");
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(model_config_need(&good, CONFIG_HIDDEN_SIZE, &err), 0);
+	assert_int_equal(model_config_need(&missing, CONFIG_HIDDEN_SIZE, &err), -1);
+	assert_int_equal(err.kind, ERR_INPUT);
+	assert_string_equal(err.message, "config.json has no 'hidden_size'");
+	assert_int_equal(model_config_need(&wrong, CONFIG_HIDDEN_SIZE, &err), -1);
+	assert_string_equal(err.message, "'hidden_size' in config.json is not a positive integer");
+	model_config_release(&missing);
+	model_config_release(&wrong);
+	model_config_release(&good);
+}
+
+static void test_bad_json(void **state)
+{
+	static const char *const texts[] = { "[]", "{", "{\"a\": 1, \"a\": 2}", "nul" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+		struct model_config config;
+		struct buf buf = { 0 };
+		struct err err = { 0 };
+
+		buf_puts(&buf, texts[i]);
+		assert_int_equal(model_config_read(&config, &buf, &err), -1);
+		assert_int_equal(err.kind, ERR_INPUT);
+		assert_non_null(strstr(err.message, "config.json"));
+		buf_release(&buf);
+		model_config_release(&config);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_sizes),	     cmocka_unit_test(test_words),
+		cmocka_unit_test(test_expert_width), cmocka_unit_test(test_need),
+		cmocka_unit_test(test_bad_json),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
