@@ -77,6 +77,7 @@ struct quantize_plan {
 	struct selection selection;
 	const struct format *format;
 	const struct recipe *recipe;
+	struct qspec spec; /* of recipe, tuned */
 	enum engine target;
 	size_t n_outputs;
 	struct output *outputs;	    /* by unit; codes before scale */

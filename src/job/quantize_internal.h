@@ -46,7 +46,7 @@ int run_directory(struct quantize_job *job, struct err *err);
 
 /* quantize_resume.c: the manifest against this job. */
 
-/* What the job is, for the manifest: by its effect, so that a default given in full is the same job. */
+/* What the job is, for the manifest. */
 json_t *job_identity(const struct quantize_job *job);
 
 /* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left to do. */

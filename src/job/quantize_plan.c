@@ -65,13 +65,12 @@ static int check_history(const struct recipe *recipe, struct err *err)
 }
 
 /* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
-static int plan_request(struct quantize_plan *plan, const struct quantize_params *params, struct qspec *spec,
-			struct err *err)
+static int plan_request(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
 {
 	struct scheme scheme;
 
 	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
-	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, spec, err) ||
+	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
 	    check_history(plan->recipe, err))
 		return -1;
 	for (size_t i = 0; i < params->select.n_rules; i++) {
@@ -82,41 +81,52 @@ static int plan_request(struct quantize_plan *plan, const struct quantize_params
 	}
 	if (engine_find(params->target, &plan->target, err))
 		return -1;
-	scheme = scheme_from_qspec(spec, plan->recipe->needs_history);
+	scheme = scheme_from_qspec(&plan->spec, plan->recipe->needs_history);
 	plan->format = format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
 	return plan->format ? 0 : -1;
 }
 
 /* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
-static int unit_spec(struct quantize_plan *plan, const struct quantize_params *params, const struct qspec *main,
-		     size_t u, struct err *err)
+static int unit_spec(struct quantize_plan *plan, const struct quantize_params *params, size_t u,
+		     const char **refused, struct err *err)
 {
 	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
 	struct scheme scheme;
-	const char *refused;
 
 	if (unit->recipe == plan->recipe)
-		plan->specs[u] = *main;
+		plan->specs[u] = plan->spec;
 	else if (recipe_weight_spec(unit->recipe, &other, &plan->specs[u], err))
 		return -1;
 	scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
 	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
-	refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
-	if (refused)
-		selection_keep(&plan->selection, u, refused);
+	*refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
 	return 0;
 }
 
-static int plan_specs(struct quantize_plan *plan, const struct quantize_params *params, const struct qspec *main,
-		      struct err *err)
+/* Specs of all quantized units; what the format cannot hold is kept. */
+static int plan_specs(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
 {
+	const char *refused = NULL, *reason = NULL;
+	size_t n = 0;
+
 	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
-		if (plan->selection.units[u].recipe && unit_spec(plan, params, main, u, err))
+		if (!plan->selection.units[u].recipe)
+			continue;
+		if (unit_spec(plan, params, u, &refused, err))
 			return -1;
+		if (refused) {
+			reason = refused;
+			selection_keep(&plan->selection, u, refused);
+		}
 	}
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		n += plan->selection.units[u].recipe != NULL;
+	if (n == 0)
+		return err_set(err, ERR_USAGE, "format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
+			       plan->format->name, params->input, plan->recipe->name, reason);
 	return 0;
 }
 
@@ -182,16 +192,15 @@ int quantize_plan_make(struct quantize_plan *plan, const struct quantize_params 
 {
 	struct select_options select = params->select;
 	struct band_limits limits;
-	struct qspec spec;
 
 	*plan = (struct quantize_plan){ .stream_fd = -1 };
-	if (plan_request(plan, params, &spec, err) ||
+	if (plan_request(plan, params, err) ||
 	    converter_memory(params, &limits, &plan->memory_bytes, err) ||
 	    plan_source(plan, params, progress, err) || check_request(plan, params, err))
 		goto fail;
 	select.recipe = plan->recipe;
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
-	    plan_specs(plan, params, &spec, err) || plan_skip(plan, params, progress, err))
+	    plan_specs(plan, params, err) || plan_skip(plan, params, progress, err))
 		goto fail;
 	plan_groups(plan);
 	if (plan_outputs(plan, params->preserve != NULL, err) || plan_configuration(plan, err) ||

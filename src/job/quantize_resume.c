@@ -55,36 +55,56 @@ int job_check_space(struct quantize_job *job, struct err *err)
 	return outdir_check_space(&job->out, bytes, err);
 }
 
+/* The numbers of the job's recipe, as they are after tuning. */
 static json_t *spec_json(const struct qspec *spec)
 {
-	return json_pack("{s:i, s:i, s:i, s:b, s:i, s:i, s:f, s:i}", "fp8_format", spec->format, "tile_rows",
-			 (int)spec->tile.rows, "tile_cols", (int)spec->tile.cols, "pow2", spec->pow2,
-			 "scale_arith", spec->arith, "mx_rule", spec->mx_rule, "amax_epsilon",
-			 (double)spec->amax_epsilon, "margin", spec->margin);
+	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
+	static const char *const mx_rules[] = { "up", "floor", "even" };
+
+	return json_pack("{s:s, s:[I, I], s:b, s:s, s:s, s:f, s:i}", "fp8_format",
+			 spec->format == FP8_E5M2 ? "e5m2" : "e4m3", "tile", (json_int_t)spec->tile.rows,
+			 (json_int_t)spec->tile.cols, "pow2", spec->pow2, "scale_arith", ariths[spec->arith],
+			 "mx_scale", mx_rules[spec->mx_rule], "amax_epsilon", (double)spec->amax_epsilon,
+			 "margin", spec->margin);
 }
 
-/* What decides the output's bytes. */
+static json_t *patterns_json(const char *const *patterns, size_t n)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_string(patterns[i]));
+	return list;
+}
+
+static json_t *rules_json(const struct select_options *select)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < select->n_rules; i++) {
+		const struct recipe *recipe = select->rules[i].recipe;
+
+		json_array_append_new(list, json_sprintf("%s=%s", select->rules[i].pattern,
+							 recipe ? recipe->name : "skip"));
+	}
+	return list;
+}
+
+/* What decides the output's bytes: by its effect, so that a default given in full is the same job. */
 static json_t *job_options(const struct quantize_job *job)
 {
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
 	const struct quantize_plan *plan = job->plan;
-	json_t *tensors = json_array();
-	json_t *spec = NULL;
+	const struct select_options *select = &job->params->select;
 
-	for (size_t u = 0; u < plan->selection.n_units; u++) {
-		const struct recipe *recipe = plan->selection.units[u].recipe;
-
-		if (recipe == plan->recipe && !spec)
-			spec = spec_json(&plan->specs[u]);
-		if (recipe != plan->recipe)
-			json_array_append_new(tensors, json_pack("[s, s?]", plan->selection.units[u].name,
-								 recipe ? recipe->name : NULL));
-	}
-	return json_pack("{s:s, s:s, s:s, s:o*, s:o, s:s, s:b, s:b}", "recipe", plan->recipe->name, "format",
-			 plan->format->name, "target", engine_name(plan->target), "scales", spec,
-			 "other_tensors", tensors, "on_nonfinite", nonfinite[job->params->on_nonfinite],
-			 "preserve_high_precision", job->params->preserve != NULL, "requantize",
-			 job->params->select.requantize);
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b}", "recipe",
+			 plan->recipe->name, "format", plan->format->name, "target",
+			 engine_name(plan->target), "scales", spec_json(&plan->spec), "include",
+			 patterns_json(select->include, select->n_include), "exclude",
+			 patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
+			 "ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
+			 nonfinite[job->params->on_nonfinite], "preserve_high_precision",
+			 job->params->preserve != NULL);
 }
 
 /* The names that make a directory a checkpoint go first, then the record, then the shards it spoke of. */
