@@ -7,5 +7,8 @@
 
 const struct backend *const backends[] = {
 	&backend_reference,
+#ifdef __x86_64__
+	&backend_avx512,
+#endif
 	NULL,
 };

@@ -8,5 +8,7 @@
 #include "backend/backend.h"
 
 extern const struct backend backend_reference;
+extern const struct backend backend_avx2;
+extern const struct backend backend_avx512;
 
 #endif
