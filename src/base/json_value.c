@@ -153,65 +153,74 @@ static bool escaped_string(struct json_text text, struct buf *out)
 
 bool json_text_string(struct json_text text, struct buf *out)
 {
-	struct json_text inner;
-	size_t at = 0;
+	const unsigned char *p = (const unsigned char *)text.data;
+	unsigned char all = 0;
 
 	out->len = 0;
-	if (!text.len || text.data[0] != '"' || json_token(text, &at, &inner) != '"' ||
-	    inner.len != text.len)
+	if (text.len < 2 || p[0] != '"' || p[text.len - 1] != '"')
 		return false;
-	inner = (struct json_text){ text.data + 1, text.len - 2 };
-	if (memchr(inner.data, '\\', inner.len))
-		return escaped_string(text, out);
-	for (size_t i = 0; i < inner.len; i++)
-		if ((unsigned char)inner.data[i] < 0x20)
+	for (size_t i = 1; i < text.len - 1; i++) {
+		if (p[i] == '\\')
+			return escaped_string(text, out);
+		if (p[i] < 0x20 || p[i] == '"')
 			return false;
-	if (json_utf8_prefix(inner) != inner.len)
+		all |= p[i];
+	}
+	text = (struct json_text){ text.data + 1, text.len - 2 };
+	if (all >= 0x80 && json_utf8_prefix(text) != text.len)
 		return false;
-	buf_add(out, inner.data, inner.len);
+	buf_add(out, text.data, text.len);
 	return true;
 }
 
-static bool read_uint(struct json_text text, uint64_t *value)
+static const char *skip_space(const char *p, const char *end)
 {
-	*value = 0;
-	if (!text.len || (text.len > 1 && text.data[0] == '0'))
-		return false;
-	for (size_t i = 0; i < text.len; i++) {
-		unsigned digit = (unsigned char)text.data[i] - (unsigned)'0';
+	while (p < end && (*p == ' ' || *p == '\n' || *p == '\t' || *p == '\r'))
+		p++;
+	return p;
+}
 
-		if (digit > 9 || __builtin_mul_overflow(*value, 10, value) ||
-		    __builtin_add_overflow(*value, digit, value))
-			return false;
-	}
-	return true;
+/* Behind the integer at p; NULL if there is none, or none that fits. */
+static const char *read_uint(const char *p, const char *end, uint64_t *value)
+{
+	const char *start = p;
+
+	for (*value = 0; p < end && *p >= '0' && *p <= '9'; p++)
+		if (__builtin_mul_overflow(*value, 10, value) ||
+		    __builtin_add_overflow(*value, (uint64_t)(*p - '0'), value))
+			return NULL;
+	if (p == start || (*start == '0' && p - start > 1))
+		return NULL;
+	return skip_space(p, end);
 }
 
 int64_t json_text_uints(struct json_text text, uint64_t *values, int max)
 {
-	struct json_text token;
+	const char *end, *p;
 	uint64_t value;
 	int64_t n = 0;
-	size_t at = 0;
-	int kind;
 
-	if (!text.len || json_token(text, &at, &token) != '[')
+	if (!text.len)
 		return -1;
-	kind = json_token(text, &at, &token);
-	while (n || kind != ']') {
-		if (kind != 'x' || !read_uint(token, &value))
+	end = text.data + text.len;
+	p = skip_space(text.data, end);
+	if (p == end || *p != '[')
+		return -1;
+	p = skip_space(p + 1, end);
+	while (p < end && (n || *p != ']')) {
+		p = read_uint(p, end, &value);
+		if (!p || p == end)
 			return -1;
 		if (n < max)
 			values[n] = value;
 		n++;
-		kind = json_token(text, &at, &token);
-		if (kind == ']')
+		if (*p == ']')
 			break;
-		if (kind != ',')
+		if (*p != ',')
 			return -1;
-		kind = json_token(text, &at, &token);
+		p = skip_space(p + 1, end);
 	}
-	return json_token(text, &at, &token) ? -1 : n;
+	return p < end && skip_space(p + 1, end) == end ? n : -1;
 }
 
 bool json_text_is_null(struct json_text text)

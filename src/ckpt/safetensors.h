@@ -21,7 +21,7 @@
 #define ST_MAX_DIMS   64
 
 struct st_tensor {
-	char *name;
+	char *name; /* in a st_file it lies behind the shape, in the same allocation */
 	enum dtype dtype;
 	int n_dims;
 	uint64_t *shape;
@@ -47,13 +47,15 @@ struct st_file {
 
 /* Reads and checks the header of the file at path; the file is closed again.  ERR_INPUT with file, tensor, byte
  * offset and both numbers for everything that the reference rejects, and for duplicate or empty names, NUL or
- * control characters in names, tensors in array form and more than ST_MAX_DIMS dimensions.  n log n in tensors. */
+ * control characters in names, tensors in array form, more than ST_MAX_DIMS dimensions, duplicate metadata keys and NUL
+ * in metadata.  n log n in tensors.  On failure file is empty again. */
 int st_open(struct st_file *file, const struct io *io, const char *path, struct err *err);
 /* The same for a file that is open already (a stream that was spooled); path is for messages. */
 int st_open_fd(struct st_file *file, const struct io *io, int fd, const char *path, struct err *err);
 void st_release(struct st_file *file);
 
-/* Checks header text of n bytes that a file of file_size bytes begins with (for streams and the fuzzer). */
+/* Reads and checks header text of n bytes (behind the 8 of its size) of a file of file_size bytes, into a zeroed file or
+ * one with a path; for streams and the fuzzer.  st_release() is the caller's, also on failure. */
 int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t file_size, struct err *err);
 
 /* Whether a name holds a control character (C0, DEL, or U+0080 to U+009F). */

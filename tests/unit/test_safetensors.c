@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ckpt/safetensors.h: what is accepted and what is read from it, headers of a million tensors,
+ * files cut anywhere, and layouts against files that the reference wrote
+ * (sample_checkpoints/layout).  Rejections: test_broken.c.
+ */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "ckpt/safetensors.h"
+
+#define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
+
+/* "name dtype shape begin-end|" for each tensor in the order of the data, then "key=value|". */
+static void describe(struct buf *out, const struct st_file *file)
+{
+	for (size_t i = 0; i < file->n_tensors; i++) {
+		const struct st_tensor *tensor = &file->tensors[i];
+
+		buf_printf(out, "%s %s ", tensor->name, dtype_name(tensor->dtype));
+		st_shape_format(out, tensor->shape, tensor->n_dims);
+		buf_printf(out, " %llu-%llu|", (unsigned long long)tensor->begin,
+			   (unsigned long long)tensor->end);
+	}
+	for (size_t i = 0; i < file->n_metadata; i++)
+		buf_printf(out, "%s=%s|", file->metadata[i].key, file->metadata[i].value);
+}
+
+static void test_accepted(void **state)
+{
+	static const struct {
+		const char *header;
+		uint64_t data_size;
+		const char *expected;
+	} rows[] = {
+		{ "{}", 0, "" },
+		{ " \n\t\r{ } \n", 0, "" },
+		{ "{\"__metadata__\":null}", 0, "" },
+		{ "{\"__metadata__\":{}}", 0, "" },
+		{ "{\"\\u005f_metadata__\":{\"b\":\"\\n\\u00e9\",\"a\":\"\"}}", 0,
+		  "b=\n\xc3\xa9|a=|" },
+		/* in any order, with misaligned data and a header of any length */
+		{ "{\"b\":{\"data_offsets\":[1,5],\"shape\":[1],\"dtype\":\"F32\"},"
+		  "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}",
+		  5, "a U8 [1] 0-1|b F32 [1] 1-5|" },
+		/* empty tensors lie before what begins there, wherever they stand */
+		{ "{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
+		  "\"e\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"
+		  "\"d\":{\"dtype\":\"U8\",\"shape\":[0,5],\"data_offsets\":[0,0]},"
+		  "\"f\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[2,2]}}",
+		  2, "e U8 [0] 0-0|d U8 [0, 5] 0-0|a U8 [2] 0-2|f U8 [0] 2-2|" },
+		{ "{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]}}", 8,
+		  "s F64 [] 0-8|" },
+		{ "{\"z\":{\"dtype\":\"U8\",\"shape\":[0,1099511627776,1099511627776],\"data_offsets\":[0,0]}}",
+		  0, "z U8 [0, 1099511627776, 1099511627776] 0-0|" },
+		/* sub-byte types in whole bytes */
+		{ "{\"f\":{\"dtype\":\"F4\",\"shape\":[2,3],\"data_offsets\":[0,3]}}", 3,
+		  "f F4 [2, 3] 0-3|" },
+		{ "{\"f\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[0,3]}}", 3,
+		  "f F6_E2M3 [4] 0-3|" },
+		/* escapes anywhere; fields that are not ours, twice, of any kind */
+		{ "{\"\\u00e9\\/\\\"\":{\"\\u0064type\":\"\\u0046\\u0031\\u0036\",\"shape\":[1],\"data_offsets\":[0,2],"
+		  "\"x\":{\"y\":[1e3,-0,123456789012345678901234567890,null,\"\\u0000\"]},\"x\":1}}",
+		  2, "\xc3\xa9/\" F16 [1] 0-2|" },
+		{ "{\"__metadata\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+		  "__metadata BOOL [1] 0-1|" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		size_t n = strlen(rows[i].header);
+		struct st_file file = { 0 };
+		struct buf out = { 0 };
+		struct err err = { 0 };
+
+		if (st_parse_header(&file, rows[i].header, n, 8 + n + rows[i].data_size, &err))
+			fail_msg("%s: %s", rows[i].header, err.message);
+		assert_true(file.data_start == 8 + n);
+		buf_puts(&out, "");
+		describe(&out, &file);
+		assert_string_equal(out.data ? out.data : "", rows[i].expected);
+		buf_release(&out);
+		st_release(&file);
+	}
+}
+
+static void test_every_type(void **state)
+{
+	(void)state;
+	for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+		unsigned size = dtype_bits((enum dtype)dtype); /* of 8 elements */
+		char *header = xasprintf(
+			"{\"t\":{\"dtype\":\"%s\",\"shape\":[8],\"data_offsets\":[0,%u]}}",
+			dtype_name((enum dtype)dtype), size);
+		size_t n = strlen(header);
+		struct st_file file = { 0 };
+		struct err err = { 0 };
+
+		assert_int_equal(st_parse_header(&file, header, n, 8 + n + size, &err), 0);
+		assert_int_equal(file.tensors[0].dtype, dtype);
+		assert_true(st_tensor_size(&file.tensors[0]) == size);
+		assert_true(st_n_elements(file.tensors[0].shape, file.tensors[0].n_dims) == 8);
+		st_release(&file);
+		free(header);
+	}
+}
+
+/* Sizes that do not go together are refused before the text is looked at. */
+static void test_sizes(void **state)
+{
+	static const struct {
+		size_t n;
+		uint64_t file_size;
+		const char *message;
+	} rows[] = {
+		{ 0, 0, "'-' is 0 bytes long, too short for a safetensors file (8)" },
+		{ 2, 9, "header of '-' is 2 bytes long, past the end of the file (9)" },
+		{ SIZE_MAX, 10,
+		  "header of '-' is 18446744073709551615 bytes long, past the end of the file (10)" },
+		{ ST_MAX_HEADER + 1, UINT64_MAX,
+		  "header of '-' is 100000001 bytes long, more than the limit (100000000)" },
+		{ 2, UINT64_MAX,
+		  "the tensors of '-' end at byte 0, before the end of the file (18446744073709551605)" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		struct st_file file = { 0 };
+		struct err err = { 0 };
+
+		assert_int_equal(st_parse_header(&file, "{}", rows[i].n, rows[i].file_size, &err),
+				 -1);
+		assert_string_equal(err.message, rows[i].message);
+		st_release(&file);
+	}
+}
+
+/* n tensors of one byte each, their data in the reverse order of the header, as JSON. */
+static void many_tensors(struct buf *header, size_t n, const char *last_name)
+{
+	buf_putc(header, '{');
+	for (size_t i = 0; i < n; i++) {
+		if (i + 1 < n || !last_name)
+			buf_printf(header, "\"w.%zu\"", i * 7919 % n);
+		else
+			buf_printf(header, "\"%s\"", last_name);
+		buf_printf(header, ":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%zu,%zu]}%c",
+			   n - 1 - i, n - i, i + 1 < n ? ',' : '}');
+	}
+}
+
+static void test_million_tensors(void **state)
+{
+	const size_t n = 1000000;
+	struct buf header = { 0 };
+	struct st_file file = { 0 };
+	struct err err = { 0 };
+
+	(void)state;
+	many_tensors(&header, n, NULL);
+	assert_int_equal(st_parse_header(&file, header.data, header.len, 8 + header.len + n, &err),
+			 0);
+	assert_int_equal(file.n_tensors, n);
+	assert_string_equal(file.tensors[n - 1].name, "w.0");
+	assert_string_equal(file.tensors[file.by_name[0]].name, "w.0");
+	assert_string_equal(file.tensors[file.by_name[n - 1]].name, "w.999999");
+	st_release(&file);
+	header.len = 0;
+	many_tensors(&header, n, "w.5");
+	assert_int_equal(st_parse_header(&file, header.data, header.len, 8 + header.len + n, &err),
+			 -1);
+	assert_non_null(
+		strstr(err.message, "tensor 'w.5' stands twice in '-', with data at bytes "));
+	st_release(&file);
+	buf_release(&header);
+}
+
+/* Every shape of one header byte changed, removed or doubled: no crash, no leak, and where it
+ * opens, a good table. */
+static void test_mutations(void **state)
+{
+	static const char good[] =
+		"{\"__metadata__\":{\"k\":\"\\u00e9\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],"
+		"\"data_offsets\":[0,8]},\"b\":{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":"
+		"[8,10],\"x\":[{}]}}";
+	static const char bytes[] = "{}[],:\"\\ 0-1.9eu\n\x7f\x80\xc3\xff";
+	const size_t n = sizeof good - 1;
+	char text[sizeof good + 1];
+	size_t n_good = 0;
+
+	(void)state;
+	for (size_t i = 0; i < n * (sizeof bytes + 2); i++) {
+		size_t where = i / (sizeof bytes + 2), what = i % (sizeof bytes + 2), length = n;
+		struct st_file file = { 0 };
+		struct err err = { 0 };
+
+		memcpy(text, good, n);
+		if (what < sizeof bytes) {
+			text[where] = bytes[what];
+		} else if (what == sizeof bytes) {
+			memmove(text + where, text + where + 1, n - where - 1);
+			length--;
+		} else {
+			memmove(text + where + 1, text + where, n - where);
+			length++;
+		}
+		if (!st_parse_header(&file, text, length, 8 + length + 10, &err)) {
+			n_good++;
+			assert_true(file.n_tensors <= 2);
+			assert_true(!file.n_tensors || file.tensors[file.n_tensors - 1].end == 10);
+		}
+		st_release(&file);
+	}
+	assert_true(n_good > 10);
+}
+
+static int file_of(const void *data, size_t n)
+{
+	int fd = memfd_create("safetensors", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, data, n), (ssize_t)n);
+	return fd;
+}
+
+/* A file cut anywhere is refused, and so is one with a byte too many. */
+static void test_cut_anywhere(void **state)
+{
+	struct buf whole = { 0 };
+	struct st_file file;
+	struct err err;
+	int fd;
+
+	(void)state;
+	assert_int_equal(io_read_file(&io_system, AT_FDCWD,
+				      "sample_checkpoints/layout/types.safetensors", 1 << 20,
+				      &whole, &err),
+			 0);
+	buf_putc(&whole, 0);
+	for (size_t n = 0; n <= whole.len; n++) {
+		fd = file_of(whole.data, n);
+		assert_int_equal(st_open_fd(&file, &io_system, fd, "F", &err),
+				 n + 1 == whole.len ? 0 : -1);
+		st_release(&file);
+		close(fd);
+	}
+	buf_release(&whole);
+}
+
+static void test_open_fd_refuses_streams(void **state)
+{
+	struct st_file file;
+	struct err err;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(st_open_fd(&file, &io_system, fds[0], "P", &err), -1);
+	assert_string_equal(err.message, "'P' is not a regular file");
+	close(fds[0]);
+	close(fds[1]);
+}
+
+/* The tensors in another order than the file's, without their offsets. */
+static struct st_tensor *shuffled(const struct st_file *file, unsigned seed)
+{
+	struct st_tensor *tensors = xreallocarray(NULL, file->n_tensors, sizeof *tensors);
+
+	for (size_t i = 0; i < file->n_tensors; i++) {
+		size_t j;
+
+		seed = seed * 1103515245u + 12345u;
+		j = (seed >> 8) % (i + 1);
+		tensors[i] = tensors[j];
+		tensors[j] = file->tensors[i];
+	}
+	for (size_t i = 0; i < file->n_tensors; i++)
+		tensors[i].begin = tensors[i].end = UINT64_MAX;
+	return tensors;
+}
+
+static void check_layout(const char *path, const struct st_file *file, const struct buf *whole,
+			 unsigned seed)
+{
+	struct st_tensor *tensors = shuffled(file, seed);
+	struct st_metadata metadata[8];
+	struct buf header = { 0 };
+	uint64_t data_size;
+
+	for (size_t i = 0; i < file->n_metadata; i++)
+		metadata[i] = file->metadata[file->n_metadata - 1 - i];
+	st_layout(tensors, file->n_tensors, metadata, file->n_metadata, &header, &data_size);
+	if (header.len != file->data_start || memcmp(header.data, whole->data, header.len) != 0)
+		fail_msg("%s: laid out as %.*s", path, (int)(header.len - 8), header.data + 8);
+	assert_true(header.len + data_size == whole->len);
+	for (size_t i = 0; i < file->n_tensors; i++) {
+		size_t j = 0;
+
+		while (strcmp(file->tensors[j].name, tensors[i].name) != 0)
+			j++;
+		assert_true(tensors[i].begin == file->tensors[j].begin &&
+			    tensors[i].end == file->tensors[j].end);
+	}
+	buf_release(&header);
+	free(tensors);
+}
+
+static void test_layout_of_the_reference(void **state)
+{
+	static const char *const names[] = { "types",	  "names",     "shapes",    "metadata",
+					     "nothing",	  "padding-0", "padding-1", "padding-2",
+					     "padding-3", "padding-4", "padding-5", "padding-6",
+					     "padding-7" };
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(names); i++) {
+		char *path = xasprintf("sample_checkpoints/layout/%s.safetensors", names[i]);
+		struct buf whole = { 0 };
+		struct st_file file;
+		struct err err = { 0 };
+
+		if (st_open(&file, &io_system, path, &err) ||
+		    io_read_file(&io_system, AT_FDCWD, path, 1 << 20, &whole, &err))
+			fail_msg("%s", err.message);
+		assert_true(file.n_metadata <= 8);
+		for (unsigned seed = 1; seed < 20; seed++)
+			check_layout(path, &file, &whole, seed);
+		st_release(&file);
+		buf_release(&whole);
+		free(path);
+	}
+}
+
+/* Types that the reference's Python package cannot write: the crate's order. */
+static void test_layout_of_six_bits(void **state)
+{
+	uint64_t shape[] = { 4 };
+	struct st_tensor tensors[] = {
+		{ .name = "a", .dtype = DT_BOOL, .n_dims = 1, .shape = shape },
+		{ .name = "b", .dtype = DT_F4, .n_dims = 1, .shape = shape },
+		{ .name = "c", .dtype = DT_F6_E2M3, .n_dims = 1, .shape = shape },
+		{ .name = "d", .dtype = DT_F6_E3M2, .n_dims = 1, .shape = shape },
+		{ .name = "e", .dtype = DT_U8, .n_dims = 1, .shape = shape },
+	};
+	struct buf header = { 0 };
+	uint64_t data_size;
+
+	(void)state;
+	st_layout(tensors, 5, NULL, 0, &header, &data_size);
+	assert_true(data_size == 4 + 3 + 3 + 2 + 4);
+	assert_true(tensors[4].begin == 0 && tensors[3].begin == 4 && tensors[2].begin == 7);
+	assert_true(tensors[1].begin == 10 && tensors[0].begin == 12);
+	assert_int_equal(header.len % 8, 0);
+	buf_release(&header);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_accepted),
+		cmocka_unit_test(test_every_type),
+		cmocka_unit_test(test_sizes),
+		cmocka_unit_test(test_million_tensors),
+		cmocka_unit_test(test_mutations),
+		cmocka_unit_test(test_cut_anywhere),
+		cmocka_unit_test(test_open_fd_refuses_streams),
+		cmocka_unit_test(test_layout_of_the_reference),
+		cmocka_unit_test(test_layout_of_six_bits),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
