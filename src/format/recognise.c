@@ -21,7 +21,6 @@ struct sort {
 	size_t n;
 	const struct tensor_ref *weight;
 	struct weight_scale scale;
-	const struct scale_word *word;
 };
 
 bool recognition_is_weight(const struct tensor_ref *tensor)
@@ -46,11 +45,10 @@ static enum grain grain_of(struct tile tile, enum scale_type type)
 int recognition_scale(const struct recognition *recognition, const struct tensor_ref *weight,
 		      struct weight_scale *scale, struct err *err)
 {
-	const struct scale_word *word;
 	struct buf shapes = { 0 };
 
 	*scale = (struct weight_scale){
-		.scale = scale_beside(recognition->checkpoint, weight->tensor->name, &word),
+		.scale = scale_beside(recognition->checkpoint, weight->tensor->name),
 		.inverted = recognition->inverted,
 	};
 	if (!scale->scale)
@@ -81,7 +79,6 @@ static void sort_weight(const struct recognition *recognition, const struct tens
 	if (!sort->n++) {
 		sort->weight = weight;
 		sort->scale = scale;
-		sort->word = scale_word_find(scale.scale->tensor->name);
 	}
 }
 
@@ -117,21 +114,32 @@ static const char *format_guess(const struct sort *sort, const struct scheme *sc
 	return found ? found : "unknown";
 }
 
+/* The tool whose own words stand beside a weight; NULL: they are ours. */
+static const char *tool_beside(const struct checkpoint *checkpoint, const char *name)
+{
+	const struct scale_word *note = word_beside(checkpoint, name, SCALE_NOTE);
+
+	return note ? note->tool : word_beside(checkpoint, name, SCALE_OF_WEIGHT)->tool;
+}
+
 /* What most weights show, over what the configuration says. */
 static void scheme_from_tensors(struct recognition *recognition, const struct declaration *said,
 				const struct sort *most)
 {
+	const struct checkpoint *checkpoint = recognition->checkpoint;
+	const char *name = most->weight->tensor->name;
 	struct scheme *scheme = &recognition->scheme;
+	const char *tool;
 
 	scheme->grain = grain_of(most->scale.tile, most->scale.scale_type);
 	scheme->tile = most->scale.tile;
 	scheme->fp8_format = most->weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
 	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;
 	if (!said->has_input)
-		scheme->static_input =
-			input_scale_beside(recognition->checkpoint, most->weight->tensor->name);
-	if (most->word && most->word->tool)
-		recognition->format = most->word->tool;
+		scheme->static_input = word_beside(checkpoint, name, SCALE_OF_INPUT) != NULL;
+	tool = tool_beside(checkpoint, name);
+	if (tool)
+		recognition->format = tool;
 	else if (!recognition->format)
 		recognition->format = format_guess(most, scheme);
 }

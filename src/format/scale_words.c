@@ -60,26 +60,20 @@ static const struct tensor_ref *beside(const struct checkpoint *checkpoint, cons
 	return found;
 }
 
-const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name,
-				      const struct scale_word **word)
+const struct scale_word *word_beside(const struct checkpoint *checkpoint, const char *name,
+				     enum scale_role role)
 {
-	for (size_t i = 0; i < N_WORDS && words[i].role == SCALE_OF_WEIGHT; i++) {
-		const struct tensor_ref *found = beside(checkpoint, name, words[i].word);
-
-		if (found) {
-			*word = &words[i];
-			return found;
-		}
-	}
+	for (size_t i = 0; i < N_WORDS; i++)
+		if (words[i].role == role && beside(checkpoint, name, words[i].word))
+			return &words[i];
 	return NULL;
 }
 
-bool input_scale_beside(const struct checkpoint *checkpoint, const char *name)
+const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	for (size_t i = 0; i < N_WORDS; i++)
-		if (words[i].role == SCALE_OF_INPUT && beside(checkpoint, name, words[i].word))
-			return true;
-	return false;
+	const struct scale_word *word = word_beside(checkpoint, name, SCALE_OF_WEIGHT);
+
+	return word ? beside(checkpoint, name, word->word) : NULL;
 }
 
 /* Where word begins in name: behind a dot, or, without its "weight", behind the name of fused

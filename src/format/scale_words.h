@@ -25,13 +25,13 @@ struct scale_word {
 /* NULL: the name is none of a scale. */
 const struct scale_word *scale_word_find(const char *name);
 
-/* The weight scale that stands beside weight `name`; NULL if there is none.  *word says which it
- * is. */
-const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name,
-				      const struct scale_word **word);
+/* The first word of that role under which a tensor stands beside weight `name`; NULL if there is
+ * none. */
+const struct scale_word *word_beside(const struct checkpoint *checkpoint, const char *name,
+				     enum scale_role role);
 
-/* Does a scale of the weight's input stand beside it? */
-bool input_scale_beside(const struct checkpoint *checkpoint, const char *name);
+/* The weight scale that stands beside weight `name`; NULL if there is none. */
+const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name);
 
 /* The weight that a scale of that name and word would belong to; NULL if the checkpoint has none.
  */
