@@ -144,7 +144,7 @@ static void scheme_from_tensors(struct recognition *recognition, const struct de
 		recognition->format = format_guess(most, scheme);
 }
 
-static void name_scheme(struct recognition *recognition)
+static void name_scheme(struct recognition *recognition, bool known)
 {
 	static const char *const recipes_of[] = {
 		[GRAIN_TENSOR] = "current",
@@ -159,6 +159,8 @@ static void name_scheme(struct recognition *recognition)
 	recognition->recipe = recipes_of[scheme->grain];
 	if (scheme->grain == GRAIN_TENSOR && scheme->static_input)
 		recognition->recipe = "delayed";
+	if (!known)
+		recognition->recipe = recognition->format = "unknown";
 	recognition->scale_fmt = scheme->pow2 ? "ue8m0" : "float";
 }
 
@@ -235,9 +237,7 @@ int recognition_make_with(struct recognition *recognition, const struct checkpoi
 	most = sort_most(sorts);
 	if (most)
 		scheme_from_tensors(recognition, &said, most);
-	else if (recognition->n_weights && !recognition->format)
-		recognition->format = "unknown";
-	name_scheme(recognition);
+	name_scheme(recognition, most || recognition->declared);
 	list_scales(recognition);
 	return 0;
 }

@@ -25,8 +25,8 @@ struct weight_scale {
 
 /* A zeroed struct is an empty one. */
 struct recognition {
-	const char *format;    /* "hf", ..., or another tool's name; NULL: not FP8 */
-	const char *recipe;    /* the one that makes the like: "blockwise"; NULL: not FP8 */
+	const char *format;    /* "hf", ..., another tool's name or "unknown"; NULL: not FP8 */
+	const char *recipe;    /* that makes the like: "blockwise" ..., "unknown"; NULL: not FP8 */
 	const char *scale_fmt; /* "ue8m0" or "float"; NULL: not FP8 */
 	struct scheme scheme;  /* of most FP8 weights, else what the configuration says */
 	bool declared;	       /* the configuration says FP8 */

@@ -411,6 +411,7 @@ static void test_no_scale(void **state)
 		checkpoint_fake(&checkpoint, bad[i].tensors, NULL);
 		assert_int_equal(recognition_make(&recognition, &checkpoint, &err), 0);
 		assert_string_equal(recognition.format, "unknown");
+		assert_string_equal(recognition.recipe, "unknown");
 		assert_int_equal(recognition_scale(&recognition,
 						   checkpoint_find(&checkpoint, "a.weight"), &scale,
 						   &err),
