@@ -82,29 +82,34 @@ int selection_settle(struct selection *selection, struct err *err)
 	return selection_check(selection, NULL, err);
 }
 
-/* The unit whose reason most linear weights share, or most tensors where none is linear. */
+/* The first unit kept for the reason that most linear weights share, or most tensors where none is
+ * linear. */
 static const struct unit *commonest(const struct selection *selection)
 {
-	size_t *counts = xcalloc(selection->n_units, sizeof *counts);
-	const struct unit *most = NULL;
+	struct {
+		size_t first, n;
+	} *counts = xcalloc(selection->n_units, sizeof *counts);
 	struct keymap reasons = { 0 };
+	const struct unit *found = NULL;
 	size_t n_most = 0;
 
 	for (size_t i = 0; i < selection->n_units; i++) {
 		const struct unit *unit = &selection->units[i];
-		size_t reason;
+		size_t known = reasons.n, reason;
 
 		if (selection->n_linear && !unit->linear)
 			continue;
 		reason = keymap_add(&reasons, unit->reason, strlen(unit->reason));
-		if (++counts[reason] > n_most) {
-			n_most = counts[reason];
-			most = unit;
+		if (reason == known)
+			counts[reason].first = i;
+		if (++counts[reason].n > n_most) {
+			n_most = counts[reason].n;
+			found = &selection->units[counts[reason].first];
 		}
 	}
 	keymap_release(&reasons);
 	free(counts);
-	return most;
+	return found;
 }
 
 static int refuse_nothing(const struct selection *selection, const char *hint, struct err *err)

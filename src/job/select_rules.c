@@ -227,7 +227,7 @@ static bool is_linear(const struct candidate *c)
 {
 	const struct st_tensor *tensor = c->source->tensor;
 
-	if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype))
+	if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype) && tensor->dtype != DT_F64)
 		return false;
 	if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN)
 		return tensor->n_dims >= 2;
@@ -251,7 +251,9 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		.next_in_bond = NONE,
 	};
 	if (candidate_is_fused(c) && ref->tensor->n_dims != 3)
-		c->facts.role = ref->tensor->n_dims < 2 ? ROLE_PARAMETER : ROLE_EXPERTS_UNKNOWN;
+		c->facts.role = ROLE_EXPERTS_UNKNOWN;
+	if (c->facts.role == ROLE_EXPERTS_UNKNOWN && ref->tensor->n_dims < 2)
+		c->facts.role = ROLE_PARAMETER;
 	c->linear = is_linear(c);
 	if (ref->tensor->n_dims == 2) {
 		c->rows = ref->tensor->shape[0];

@@ -76,7 +76,8 @@ static void number_bonds(struct select *select)
 			c->position = fusion.position;
 		}
 		c->bond = c->group;
-		if (c->linear && (is_expert(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN))
+		if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN ||
+		    (c->facts.expert && c->facts.linear))
 			c->bond = bond_number(select, &key, 'E', name, experts_prefix_len(name));
 	}
 	buf_release(&key);

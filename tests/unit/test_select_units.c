@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a selection holds: units of fused experts, groups, counts, tensor-parallel sizes; and what
+ * keeping one unit does to the others.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/selection_check.h"
+
+static void make(struct checkpoint *checkpoint, struct selection *selection, const char *config,
+		 const char *tensors, const char *recipe, bool ragged)
+{
+	struct select_options options = { .recipe = recipe_of(recipe), .ragged = ragged };
+	struct err err = { 0 };
+
+	memory_checkpoint(checkpoint, config, tensors);
+	if (selection_make(selection, checkpoint, &options, &err))
+		fail_msg("%s", err.message);
+}
+
+#define MOE                                         \
+	"a.0.q_proj.weight BF16 128 128\n"          \
+	"a.0.experts.gate_up_proj BF16 2 256 384\n" \
+	"/\n"                                       \
+	"a.0.experts.down_proj BF16 2 384 128\n"    \
+	"a.0.k_proj.weight BF16 128 128\n"
+
+static void test_fused_experts(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t rows, cols, first, row_stride, col_stride;
+		size_t group;
+	} rows[] = {
+		{ "a.0.q_proj.weight", 128, 128, 0, 128, 1, 0 },
+		{ "a.0.experts.0.gate_proj.weight", 128, 384, 0, 384, 1, 1 },
+		{ "a.0.experts.0.up_proj.weight", 128, 384, 128 * 384, 384, 1, 1 },
+		{ "a.0.experts.1.gate_proj.weight", 128, 384, 256 * 384, 384, 1, 2 },
+		{ "a.0.experts.1.up_proj.weight", 128, 384, 384 * 384, 384, 1, 2 },
+		{ "a.0.experts.0.down_proj.weight", 384, 128, 0, 128, 1, 3 },
+		{ "a.0.experts.1.down_proj.weight", 384, 128, 384 * 128, 128, 1, 4 },
+		{ "a.0.k_proj.weight", 128, 128, 0, 128, 1, 0 },
+	};
+	struct checkpoint checkpoint;
+	struct selection selection;
+
+	(void)state;
+	make(&checkpoint, &selection, NULL, MOE, "blockwise", false);
+	assert_int_equal(selection.n_units, sizeof rows / sizeof *rows);
+	for (size_t i = 0; i < selection.n_units; i++) {
+		const struct unit *unit = &selection.units[i];
+
+		assert_string_equal(unit->name, rows[i].name);
+		assert_int_equal(unit->rows, rows[i].rows);
+		assert_int_equal(unit->cols, rows[i].cols);
+		assert_int_equal(unit->slice.first, rows[i].first);
+		assert_int_equal(unit->slice.row_stride, rows[i].row_stride);
+		assert_int_equal(unit->slice.col_stride, rows[i].col_stride);
+		assert_int_equal(unit->group, rows[i].group);
+		assert_true(unit->linear);
+	}
+	assert_int_equal(selection.n_groups, 5);
+	assert_int_equal(selection.n_quantized, 8);
+	assert_int_equal(selection.n_linear, 8);
+	assert_int_equal(selection.n_linear_kept, 0);
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+static void test_transposed_experts(void **state)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+
+	(void)state;
+	make(&checkpoint, &selection, "{\"text_config\": {\"hidden_size\": 128}}",
+	     "a.experts.gate_up_proj BF16 2 128 256\na.experts.down_proj BF16 2 128 128\n", "mxfp8",
+	     false);
+	assert_int_equal(selection.n_units, 6);
+	assert_string_equal(selection.units[1].name, "a.experts.0.up_proj.weight");
+	assert_int_equal(selection.units[1].slice.first, 128);
+	assert_int_equal(selection.units[1].slice.row_stride, 1);
+	assert_int_equal(selection.units[1].slice.col_stride, 256);
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+static void test_kept_experts(void **state)
+{
+	const char *odd =
+		"a.experts.gate_up_proj BF16 2 384 128\na.experts.down_proj BF16 2 128 192\n"
+		"a.o_proj.weight BF16 128 128\n";
+	const char *gpt_oss = "a.experts.gate_up_proj BF16 2 128 512\n"
+			      "a.experts.gate_up_proj_bias BF16 2 512\n"
+			      "a.experts.down_proj BF16 2 256 128\n"
+			      "a.o_proj.weight BF16 128 128\n";
+	const char *square =
+		"a.experts.gate_up_proj BF16 2 256 256\na.o_proj.weight BF16 128 128\n";
+	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
+
+	(void)state;
+	check(odd, "blockwise", NO_OPTIONS,
+	      "a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
+	      "a.experts.down_proj: K 192 is not a multiple of 128\n"
+	      "a.o_proj.weight blockwise\n");
+	check_refused(gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
+		      "experts 'a.experts.gate_up_proj' have biases, and may hold gate and up "
+		      "interleaved, which cannot be split: --exclude keeps them");
+	check(gpt_oss, "blockwise", exclude,
+	      "a.experts.gate_up_proj: excluded\n"
+	      "a.experts.gate_up_proj_bias: excluded\n"
+	      "a.experts.down_proj: excluded\n"
+	      "a.o_proj.weight blockwise\n");
+	check_refused_config(
+		"{\"hidden_size\": 256}", square, "blockwise", NO_OPTIONS, ERR_INPUT,
+		"experts 'a.experts.gate_up_proj' [2, 256, 256] can be read in two ways: "
+		"--exclude keeps the experts as they are");
+	check_refused_config(
+		"{\"hidden_size\": 256}",
+		"a.experts.down_proj BF16 2 128 256\n"
+		"a.experts.down_proj.weight BF16 2 128 256\n",
+		"blockwise", NO_OPTIONS, ERR_INPUT,
+		"'a.experts.down_proj' and 'a.experts.down_proj.weight' are the same experts");
+	check(square, "blockwise", exclude,
+	      "a.experts.gate_up_proj: excluded\na.o_proj.weight blockwise\n");
+	/* one of the two is enough to keep both, and a layout of others is none of ours */
+	check("a.experts.gate_up_proj F64 2 256 128\na.experts.down_proj BF16 2 128 128\n"
+	      "b.experts.mlp.w1 BF16 256 128\na.o_proj.weight BF16 128 128\n",
+	      "blockwise", NO_OPTIONS,
+	      "a.experts.gate_up_proj: dtype F64\n"
+	      "a.experts.down_proj: fused with 'a.experts.gate_up_proj', which is kept\n"
+	      "b.experts.mlp.w1: fused experts of an unknown layout\n"
+	      "a.o_proj.weight blockwise\n");
+}
+
+static void test_linear_counts(void **state)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+
+	(void)state;
+	make(&checkpoint, &selection, NULL,
+	     "a.0.q_proj.weight BF16 128 128\na.0.q_proj.bias BF16 128\nlm_head.weight BF16 64 128\n"
+	     "visual.0.qkv.weight BF16 64 64\nvisual.0.norm.weight BF16 64\n"
+	     "model.embed_tokens.weight BF16 64 128\na.0.mlp.gate.weight F32 4 128\n"
+	     "b.experts.w1 BF16 2 64 64\n",
+	     "current", false);
+	assert_int_equal(selection.n_linear, 5);
+	assert_int_equal(selection.n_linear_kept, 4);
+	assert_int_equal(selection.n_quantized, 1);
+	assert_null(selection.advice);
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+/* Keeping one keeps its group, or all experts of its layer, which become their sources again. */
+static void test_keep(void **state)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+	struct err err = { 0 };
+
+	(void)state;
+	make(&checkpoint, &selection, NULL, MOE "a.1.o_proj.weight BF16 128 128\n", "blockwise",
+	     false);
+	selection_keep(&selection, 7, "non-finite values");
+	selection_keep(&selection, 4, "ugly");
+	assert_int_equal(selection_settle(&selection, &err), 0);
+	assert_units(
+		&selection,
+		"a.0.q_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
+		"a.0.experts.gate_up_proj: fused with 'a.0.experts.1.up_proj.weight', which is "
+		"kept\n"
+		"a.0.experts.down_proj: fused with 'a.0.experts.1.up_proj.weight', which is "
+		"kept\n"
+		"a.0.k_proj.weight: non-finite values\n"
+		"a.1.o_proj.weight blockwise\n");
+	assert_int_equal(selection.n_quantized, 1);
+	assert_int_equal(selection.n_linear, 5);
+	assert_int_equal(selection.n_linear_kept, 4);
+	assert_int_equal(selection.units[4].next_bonded, 4);
+	selection_keep(&selection, 4, "last");
+	assert_int_equal(selection_settle(&selection, &err), -1);
+	assert_int_equal(err.kind, ERR_USAGE);
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+/* Rings survive the move. */
+static void test_keep_some(void **state)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+	struct err err = { 0 };
+
+	(void)state;
+	make(&checkpoint, &selection, "{\"hidden_size\": 384}",
+	     "a.0.experts.down_proj BF16 4 384 128\na.0.k_proj.weight BF16 128 128\n"
+	     "a.0.q_proj.weight BF16 128 128\na.1.experts.0.w2.weight BF16 128 128\n",
+	     "blockwise", false);
+	selection_keep(&selection, 0, "first");
+	assert_int_equal(selection_settle(&selection, &err), 0);
+	assert_units(&selection,
+		     "a.0.experts.down_proj: first\na.0.k_proj.weight blockwise\n"
+		     "a.0.q_proj.weight blockwise\na.1.experts.0.w2.weight blockwise\n");
+	selection_keep(&selection, 2, "second");
+	assert_int_equal(selection_settle(&selection, &err), 0);
+	assert_units(&selection,
+		     "a.0.experts.down_proj: first\n"
+		     "a.0.k_proj.weight: fused with 'a.0.q_proj.weight', which is kept\n"
+		     "a.0.q_proj.weight: second\na.1.experts.0.w2.weight blockwise\n");
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+static void test_advice(void **state)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+
+	(void)state;
+	make(&checkpoint, &selection, NULL,
+	     "a.0.o_proj.weight BF16 576 576\na.1.o_proj.weight BF16 576 576\n"
+	     "a.0.down_proj.weight BF16 576 1536\n",
+	     "blockwise", false);
+	assert_string_equal(selection.advice,
+			    "2 of 3 linear weights are kept for their shapes: --recipe channelwise "
+			    "takes any shape, --ragged quantizes them in ragged blocks");
+	selection_release(&selection);
+	memory_release(&checkpoint);
+	/* half is not most */
+	make(&checkpoint, &selection, NULL,
+	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 576 1536\n", "blockwise",
+	     false);
+	assert_null(selection.advice);
+	selection_release(&selection);
+	memory_release(&checkpoint);
+	make(&checkpoint, &selection, NULL,
+	     "a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8", false);
+	assert_string_equal(selection.advice,
+			    "1 weights have fewer than 128 rows or columns, which engines' MXFP8 "
+			    "kernels do not take: --exclude keeps them");
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fused_experts), cmocka_unit_test(test_transposed_experts),
+		cmocka_unit_test(test_kept_experts),  cmocka_unit_test(test_linear_counts),
+		cmocka_unit_test(test_keep),	      cmocka_unit_test(test_keep_some),
+		cmocka_unit_test(test_advice),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
