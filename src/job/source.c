@@ -151,7 +151,7 @@ static struct tile scales_tile(const struct st_tensor *scale, uint64_t rows, uin
 
 	if (n == 1)
 		return (struct tile){ WHOLE, WHOLE };
-	if (n == rows)
+	if (n == rows && grid_cols == 1) /* [1, 128] of [128, 16384] are blocks */
 		return (struct tile){ 1, WHOLE };
 	if (n == rows * (cols / 32) && grid_cols == cols / 32)
 		return (struct tile){ 1, 32 };
