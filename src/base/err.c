@@ -38,6 +38,20 @@ int err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	return -1;
 }
 
+/* What is wrong with a path stays wrong; all else may pass. */
+static enum err_kind errno_kind(int number)
+{
+	switch (number) {
+	case ENOENT:
+	case ENOTDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+		return ERR_INPUT;
+	default:
+		return ERR_SYSTEM;
+	}
+}
+
 int err_errno(struct err *err, const char *format, ...)
 {
 	int number = errno;
@@ -45,7 +59,7 @@ int err_errno(struct err *err, const char *format, ...)
 	size_t used;
 
 	va_start(args, format);
-	err_vset(err, number == ENOENT || number == ENOTDIR ? ERR_INPUT : ERR_SYSTEM, format, args);
+	err_vset(err, errno_kind(number), format, args);
 	va_end(args);
 	used = strlen(err->message);
 	snprintf(err->message + used, sizeof err->message - used, ": %s", strerror(number));

@@ -29,7 +29,7 @@ struct err {
 int err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* err_set() of kind ERR_SYSTEM (ERR_INPUT for ENOENT and ENOTDIR) with ": " and errno's text behind it. */
+/* err_set() of kind ERR_SYSTEM (ERR_INPUT where the path is wrong: ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG) with ": " and errno's text behind it. */
 int err_errno(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Puts "prefix: " in front of the message that is there.  Returns -1. */

@@ -111,7 +111,7 @@ static int names_check(const struct quantize_plan *plan, struct err *err)
 }
 
 /* The source's own metadata, with "format" set, which loaders ask for. */
-static void shard_layout(struct output_shard *shard, const struct st_file *source)
+static int shard_layout(struct output_shard *shard, const struct st_file *source, struct err *err)
 {
 	struct st_metadata *metadata = xcalloc(source->n_metadata + 1, sizeof *metadata);
 	size_t n = 0;
@@ -123,6 +123,10 @@ static void shard_layout(struct output_shard *shard, const struct st_file *sourc
 	metadata[n++] = (struct st_metadata){ .key = (char *)"format", .value = (char *)"pt" };
 	st_layout(shard->tensors, shard->n_tensors, metadata, n, &shard->header, &shard->data_size);
 	free(metadata);
+	if (shard->header.len - 8 > ST_MAX_HEADER)
+		return err_set(err, ERR_INPUT, "the header of output '%s' would have %zu bytes, and readers take %d",
+			       shard->name, shard->header.len - 8, ST_MAX_HEADER);
+	return 0;
 }
 
 int plan_outputs(struct quantize_plan *plan, bool preserve, struct err *err)
@@ -153,12 +157,14 @@ int plan_outputs(struct quantize_plan *plan, bool preserve, struct err *err)
 		return -1;
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		plan->shards[i].name = source->shards[i].name;
-		shard_layout(&plan->shards[i], &source->shards[i].file);
+		if (shard_layout(&plan->shards[i], &source->shards[i].file, err))
+			return -1;
 		plan->output_bytes += plan->shards[i].data_size;
 		plan->disk_bytes += plan->shards[i].header.len + plan->shards[i].data_size;
 		if (preserve) {
 			plan->preserved[i].name = source->shards[i].name;
-			shard_layout(&plan->preserved[i], &source->shards[i].file);
+			if (shard_layout(&plan->preserved[i], &source->shards[i].file, err))
+				return -1;
 		}
 	}
 	plan->input_bytes = source->data_bytes;
