@@ -103,7 +103,7 @@ static int diagnose_long(const struct command *command, const char *word, const 
 	size_t n_found = find_long(command, name, n, found);
 	char written[80];
 
-	if (n_found == 0)
+	if (n_found == 0 || n == 0)
 		return unknown_long(command, name, n, err);
 	if (n_found > 1)
 		return err_set(err, ERR_USAGE, "option '--%.*s' is ambiguous: '--%s' or '--%s'%s",

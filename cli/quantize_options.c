@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/opts.h"
@@ -273,6 +274,8 @@ int quantize_settings_finish(struct quantize_settings *settings, struct err *err
 			return err_set(err, ERR_USAGE,
 				       "standard output is a terminal, not for a checkpoint");
 	}
+	if (!backend_select(params->backend ? params->backend : "auto", err))
+		return -1;
 	params->on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	params->select.include = settings->include;
 	params->select.exclude = settings->exclude;

@@ -49,29 +49,35 @@ void table_cell_number(struct table *table, uint64_t n)
 	table_cell(table, text);
 }
 
-static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column)
+/* *blanks are those in front of the cell: none are printed behind the last text of a line. */
+static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column,
+			  int *blanks)
 {
-	size_t n_columns = strlen(table->columns);
 	int pad = (int)(table->width[column] - text_width(cell));
+	bool right = table->columns[column] == 'r';
 
-	if (table->columns[column] == 'r')
-		fprintf(stream, "%*s%s", pad, "", cell);
-	else
-		fprintf(stream, "%s%*s", cell, column + 1 < n_columns ? pad : 0, "");
-	if (column + 1 < n_columns)
-		fprintf(stream, "%*s", GAP, "");
+	if (column == 0)
+		*blanks = 0;
+	if (right)
+		*blanks += pad;
+	if (*cell) {
+		fprintf(stream, "%*s%s", *blanks, "", cell);
+		*blanks = 0;
+	}
+	*blanks += GAP + (right ? 0 : pad);
 }
 
 void table_print(const struct table *table, FILE *stream, bool aligned)
 {
 	size_t n_columns = strlen(table->columns);
 	const char *cell = table->cells.data;
+	int blanks = 0;
 
 	for (size_t i = 0; i < table->n_cells; i++) {
 		size_t column = i % n_columns;
 
 		if (aligned)
-			print_aligned(table, stream, cell, column);
+			print_aligned(table, stream, cell, column, &blanks);
 		else
 			fprintf(stream, "%s%s", column ? "\t" : "", cell);
 		if (column + 1 == n_columns)

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+for shell in bash zsh fish; do
+	"$FP8CONV" completion $shell >c.$shell || echo "$shell: $?"
+	for word in quantize inspect recipes formats version preserve-high-precision mxfp8 compressed-tensors saturate; do
+		grep -q -- "$word" c.$shell || echo "$shell does not know $word"
+	done
+	command -v $shell >/dev/null || continue
+	$shell -n c.$shell || echo "$shell: $?"
+done
+fails 2 " completion: *'tcsh' is not one of bash, zsh, fish*" completion tcsh
+fails 2 " completion: SHELL is missing (bash|zsh|fish)" completion
+bash -c '
+. ./c.bash
+COMP_WORDS=(fp8conv quantize --recipe bl) COMP_CWORD=3
+_fp8conv fp8conv bl --recipe
+echo "${COMPREPLY[*]}"
+COMP_WORDS=(fp8conv quantize --requ) COMP_CWORD=2
+_fp8conv fp8conv --requ quantize
+echo "${COMPREPLY[*]}"
+COMP_WORDS=(fp8conv ins) COMP_CWORD=1
+_fp8conv fp8conv ins fp8conv
+echo "${COMPREPLY[*]}"'

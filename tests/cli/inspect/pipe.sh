@@ -1,0 +1,19 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-moe"
+# In a pipe: one line a tensor, as a reader that is not ours sees them.
+for model in odd-shapes tiny-moe/per-expert tiny-moe/fused; do
+	"$FP8CONV" inspect "$SAMPLES/$model" >t
+	python3 "$CLI/checkpoint.py" list "$SAMPLES/$model" | cut -f 1-2 | sort >wanted
+	cut -f 1-2 t | sort | diff wanted -
+	[ "$(awk -F '\t' '{ n += $4 } END { print n }' t)" = "$(python3 "$CLI/checkpoint.py" total "$SAMPLES/$model")" ] ||
+		echo "$model: not that many bytes"
+	awk -F '\t' 'NF != 6 || $6 != ""' t
+	"$FP8CONV" inspect "$SAMPLES/$model/config.json" 2>/dev/null && echo "config.json is no checkpoint"
+done
+# One file, an index and a directory are three ways to name the same.
+"$FP8CONV" inspect "$SAMPLES/tiny-moe/fused" >a
+"$FP8CONV" inspect "$SAMPLES/tiny-moe/fused/model.safetensors" | diff a -
+"$FP8CONV" inspect "$SAMPLES/tiny-moe/per-expert" >a
+"$FP8CONV" inspect "$SAMPLES/tiny-moe/per-expert/model.safetensors.index.json" | diff a -

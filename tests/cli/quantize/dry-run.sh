@@ -1,0 +1,49 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# The plan is what comes out, and making it writes nothing.
+need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-moe"
+for model in odd-shapes tiny-moe/per-expert tiny-moe/fused tiny-moe/fused-transposed; do
+	recipes=blockwise
+	[ $model = odd-shapes ] && recipes='blockwise channelwise current mxfp8'
+	for recipe in $recipes; do
+		"$FP8CONV" quantize "$SAMPLES/$model" -o out --recipe $recipe --quiet --dry-run --json >plan || echo "$model $recipe"
+		[ ! -e out ] || echo "a dry run made out"
+		"$FP8CONV" quantize "$SAMPLES/$model" -o out --recipe $recipe --quiet --json >result || echo "$model $recipe"
+		"$FP8CONV" inspect out --json >made
+		json plan 'list(j) == ["recipe", "format", "source", "output", "tensors", "totals", "tp"]' \
+			"j['recipe'] == '$recipe' and j['source'] == '$SAMPLES/$model' and j['output'] == 'out'" \
+			'all(list(t) == ["name", "file", "dtype", "shape", "action", "recipe", "reason", "outputs"]
+			     for t in j["tensors"])' \
+			'all(list(o) == ["name", "dtype", "shape", "bytes"] for t in j["tensors"] for o in t["outputs"])' \
+			"all((t['action'], t['recipe'], t['reason'] is None) in
+			     (('quantize', '$recipe', True), ('keep', None, False)) for t in j['tensors'])" \
+			'all(len(t["outputs"]) == (2 if t["recipe"] else 1) for t in j["tensors"])' \
+			'all(t["outputs"][0]["shape"] == t["shape"] and t["outputs"][0]["name"] == t["name"] for t in j["tensors"])' \
+			'list(j["totals"]) == ["tensors", "quantized", "kept", "input_bytes", "output_bytes", "disk_bytes",
+			     "memory_bytes"]' \
+			'j["totals"]["tensors"] == len(j["tensors"])' \
+			'j["totals"]["quantized"] == sum(t["action"] == "quantize" for t in j["tensors"]) > 5' \
+			'j["totals"]["kept"] == sum(t["action"] == "keep" for t in j["tensors"]) > 5' \
+			"j['totals']['input_bytes'] == $(python3 "$CLI/checkpoint.py" total "$SAMPLES/$model")" \
+			"j['totals']['output_bytes'] == $(python3 "$CLI/checkpoint.py" total out)" \
+			"j['totals']['disk_bytes'] >= $(find out -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')" \
+			'(lambda made: sorted((o["name"], o["dtype"], o["shape"], o["bytes"], t["file"])
+			     for t in j["tensors"] for o in t["outputs"]) ==
+			     sorted((t["name"], t["dtype"], t["shape"], t["bytes"], t["file"]) for t in made["tensors"]))(
+			     json.load(open("made")))' \
+			'j["tp"] == sorted(j["tp"]) and set(j["tp"]) <= {1, 2, 4, 8, 16, 32, 64}'
+		json result 'list(j) == ["recipe", "format", "tensors", "input_bytes", "output_bytes", "seconds",
+			     "bytes_per_second", "peak_memory_bytes", "saturated", "nonfinite", "worst"]' \
+			'list(j["tensors"]) == ["quantized", "kept"] and list(j["worst"]) == ["tensor", "sqnr_db"]' \
+			'(lambda p: all(j[k] == p["totals"][k] for k in ("input_bytes", "output_bytes")) and
+			     all(j["tensors"][k] == p["totals"][k] for k in ("quantized", "kept")) and
+			     j["worst"]["tensor"] in [t["name"] for t in p["tensors"] if t["recipe"]] and
+			     (j["recipe"], j["format"]) == (p["recipe"], p["format"]))(json.load(open("plan")))' \
+			'j["saturated"] == j["nonfinite"] == 0 < j["peak_memory_bytes"]' \
+			'j["seconds"] > 0 < j["bytes_per_second"]'
+		rm -rf out
+	done
+done
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json >plan
+json plan 'j["output"] is None'

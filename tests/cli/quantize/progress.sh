@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+need "$SAMPLES/tiny-moe"
+in=$SAMPLES/tiny-moe/per-expert
+# A job of a moment: one object, the last.
+"$FP8CONV" quantize "$in" -o a --progress json 2>j
+json j 'list(j) == ["done", "total", "seconds", "bytes_per_second", "seconds_left", "shard"]' \
+	'j["done"] == j["total"] == 920576' 'j["shard"] == "model-00002-of-00002.safetensors"'
+# A second and a half of waiting for a stream: one more.
+(
+	sleep 1.5
+	cat "$SAMPLES/tiny-moe/fused/model.safetensors"
+) | "$FP8CONV" quantize - -o a.safetensors --progress json 2>lines
+[ "$(wc -l <lines)" -eq 2 ] || cat lines
+"$FP8CONV" quantize "$in" -o b --progress json --quiet
+"$FP8CONV" quantize "$in" -o c --progress none
+"$FP8CONV" quantize "$in" -o d --progress auto
+# The bar is cleared before anything else is written.
+(
+	sleep 0.5
+	cat "$SAMPLES/tiny-moe/fused/model.safetensors"
+) | "$FP8CONV" quantize - -o e.safetensors --progress bar 2>bar
+[ "$(tail -c 4 bar | od -An -c | tr -d ' \n')" = '\r033[K' ] || od -c bar

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# A signal ends the job with 128 + its number, one line, and nothing of the job is left.
+need "$SAMPLES/tiny-moe"
+in=$SAMPLES/tiny-moe/fused/model.safetensors
+mkdir tmp
+TMPDIR=$PWD/tmp
+export TMPDIR
+mkfifo pipe
+for signal in TERM:143 HUP:129; do
+	(
+		head -c 1000 "$in"
+		exec sleep 4
+	) >pipe &
+	feeder=$!
+	"$FP8CONV" quantize - -o out.safetensors <pipe 2>err &
+	job=$!
+	sleep 0.5
+	kill -"${signal%:*}" $job
+	wait $job
+	[ $? -eq "${signal#*:}" ] || echo "${signal%:*}: not ${signal#*:}"
+	[ "$(wc -l <err)" -eq 1 ] && grep -q '^fp8conv quantize: ' err || cat err
+	kill $feeder
+	wait $feeder 2>/dev/null
+done
+find . -name '*safetensors*'
+find tmp -mindepth 1
+# One that is ignored stays ignored.
+(
+	trap '' HUP
+	(
+		cat "$in"
+		sleep 1
+	) | exec "$FP8CONV" quantize - -o out.safetensors &
+	job=$!
+	sleep 0.3
+	kill -HUP $job
+	wait $job || echo "nohup: $?"
+)
+ls -- *.safetensors

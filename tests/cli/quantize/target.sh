@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# A pair that the engine does not load is refused, naming both; the others are written as that engine wants them.
+need "$SAMPLES/tiny-moe"
+model=$SAMPLES/tiny-moe/fused-transposed
+for target in vllm sglang trtllm transformers; do
+	for recipe in blockwise channelwise current mxfp8; do
+		if "$FP8CONV" quantize "$model" --quiet --dry-run --json --target $target --recipe $recipe >j 2>err; then
+			python3 -c 'import json, sys
+j = json.load(open("j"))
+t = next(t for t in j["tensors"] if t["recipe"])
+print(*sys.argv[1:], j["format"], t["outputs"][1]["name"].rsplit(".")[-1])' $target $recipe
+		else
+			echo "$target $recipe $?"
+			[ "$(wc -l <err)" -eq 1 ] && grep -q "$target\|TensorRT-LLM" err && grep -q "$recipe" err || cat err
+		fi
+	done
+done
+fails 2 " quantize: *modelopt*" quantize "$model" --dry-run --format modelopt --recipe current
+fails 2 " quantize: *'hf'*" quantize "$model" --dry-run --format hf --recipe channelwise
+fails 2 " quantize: *modelopt*sglang*" quantize "$model" --dry-run --format modelopt --recipe mxfp8 --target sglang

@@ -1,0 +1,35 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+need "$SAMPLES/tiny-moe"
+model=$SAMPLES/tiny-moe/per-expert
+plan() {
+	"$FP8CONV" quantize "$model" --dry-run --json "$@" >j || echo "$*"
+}
+plan --exclude 'layers\.0\.'
+json j 'all(t["action"] == "keep" for t in j["tensors"] if ".layers.0." in t["name"])' \
+	'any(t["action"] == "quantize" for t in j["tensors"] if ".layers.1." in t["name"])' \
+	'[t["reason"] for t in j["tensors"] if t["name"] == "model.layers.0.self_attn.o_proj.weight"] == ["excluded"]'
+plan --include 'self_attn' --include 'layers\.1\.mlp\.experts' --exclude 'layers\.1\..*o_proj'
+json j '{t["name"] for t in j["tensors"] if t["action"] == "quantize"} ==
+	{f"model.layers.{i}.self_attn.{p}_proj.weight" for i in (0, 1) for p in "qkvo"} -
+	{"model.layers.1.self_attn.o_proj.weight"} |
+	{f"model.layers.1.mlp.experts.{e}.{p}_proj.weight" for e in range(3) for p in ("gate", "up", "down")}'
+# What an engine fuses is quantized together or not at all.
+plan --include 'experts.*down_proj' --include self_attn.o_proj
+json j '{t["name"] for t in j["tensors"] if t["action"] == "quantize"} ==
+	{f"model.layers.{i}.self_attn.o_proj.weight" for i in (0, 1)}'
+# The last match wins.  Formats with one scheme for all refuse a mixture.
+plan --format compressed-tensors --tensor 'self_attn=channelwise' --tensor 'o_proj=skip' --tensor '1.*o_proj=channelwise'
+json j '{(t["name"], t["recipe"]) for t in j["tensors"] if "attn" in t["name"] and "_proj" in t["name"]} ==
+	{(f"model.layers.{i}.self_attn.{p}_proj.weight", "channelwise") for i in (0, 1) for p in "qkvo"} -
+	{("model.layers.0.self_attn.o_proj.weight", "channelwise")} | {("model.layers.0.self_attn.o_proj.weight", None)}'
+fails 2 " quantize: *" quantize "$model" --dry-run --format hf --tensor 'self_attn=channelwise'
+# A rule overrides a role, as far as the shape allows.
+plan --tensor 'mlp\.gate\.=channelwise' --recipe channelwise
+json j '{t["action"] for t in j["tensors"] if t["name"].endswith("mlp.gate.weight")} == {"quantize"}'
+for bad in '(' '[' '*' '(?<x' 'a{2,1}'; do
+	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --include "$bad"
+	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --exclude "$bad"
+	fails 2 " quantize: *'$bad'*" quantize "$model" --dry-run --tensor "$bad=skip"
+done

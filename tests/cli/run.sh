@@ -1,0 +1,68 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Runs the cases of the command line: tests/cli/SUITE/CASE.sh, all or those whose name holds the first argument.
+#
+# A case is run in a folder of its own that is empty.  Beside it may lie what is expected of it, to the byte: CASE.stdout,
+# CASE.stderr and CASE.exit; without them: nothing, nothing and 0.  Status 77 is a skipped case, whose stderr says why.
+# Cases find FP8CONV (the program), SAMPLES (sample_checkpoints) and CLI (this folder, for `. "$CLI/lib.sh"`).
+set -u
+CLI=$(cd "$(dirname "$0")" && pwd)
+: "${FP8CONV:=$CLI/../../build/fp8conv}"
+: "${SAMPLES:=$CLI/../../sample_checkpoints}"
+FP8CONV=$(cd "$(dirname "$FP8CONV")" && pwd)/$(basename "$FP8CONV")
+SAMPLES=$(cd "$SAMPLES" && pwd)
+export CLI FP8CONV SAMPLES
+unset TMPDIR ARGP_HELP_FMT
+LC_ALL=C.UTF-8
+export LC_ALL
+
+work=$(mktemp -d) || exit 2
+trap 'chmod -R u+w "$work" 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+passed=0
+failed=0
+skipped=0
+
+# differs WHAT: compares what was printed with what is expected of it.
+differs() {
+	expected=${case%.sh}.$1
+	[ -e "$expected" ] || expected=/dev/null
+	cmp -s "$expected" "$work/$1" && return 1
+	echo "  $1 (- expected, + printed):"
+	diff -u "$expected" "$work/$1" | tail -n +3 | head -n 40 | sed 's/^/  /'
+}
+
+run_case() {
+	name=${case#"$CLI"/}
+	rm -rf "$work/scratch"
+	mkdir "$work/scratch"
+	(cd "$work/scratch" && exec sh "$case") >"$work/stdout" 2>"$work/stderr" </dev/null
+	status=$?
+	if [ "$status" -eq 77 ]; then
+		skipped=$((skipped + 1))
+		echo "SKIPPED cli/$name: $(cat "$work/stderr")"
+		return
+	fi
+	wanted=0
+	[ -e "${case%.sh}.exit" ] && wanted=$(cat "${case%.sh}.exit")
+	report=$(
+		[ "$status" -eq "$wanted" ] || echo "  exit status $status, expected $wanted"
+		differs stdout
+		differs stderr
+	)
+	if [ -z "$report" ]; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	printf 'FAILED cli/%s\n%s\n' "$name" "$report"
+}
+
+for case in "$CLI"/*/*.sh; do
+	case $case in
+	*"${1-}"*) run_case ;;
+	esac
+done
+echo "cli: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,26 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What can be refused before the model is looked at: it does not exist.
+q=' quantize: '
+fails 2 "${q}option '--recipe': unknown recipe 'blokwise'*'blockwise'*" quantize in -o out --recipe blokwise
+fails 2 "${q}option '--recipe': unknown recipe 'int4'*'fp8conv recipes'*" quantize in -o out --recipe int4
+fails 2 "${q}option '--tensor': unknown recipe 'mxfp'*'mxfp8'*" quantize in -o out --tensor 'a=b=mxfp'
+fails 2 "${q}unknown format 'compresed-tensors'*'compressed-tensors'*" quantize in -o out --format compresed-tensors
+fails 2 "${q}unknown format 'gguf'*" quantize in -o out --format gguf
+fails 2 "${q}*backend 'avx1024'*" quantize in -o out --backend avx1024
+for option in --recipe=delayed '--tensor=x=delayed'; do
+	fails 2 "${q}recipe 'delayed' needs amax history: 'fp8conv calibrate', which makes it, and '--calibration', which \
+reads it, come with a later version; recipe 'current' needs none" quantize in -o out $option
+done
+fails 2 "${q}standard output cannot take both the checkpoint (-o -) and --json" quantize in -o - --json
+fails 2 "${q}*--mx-scale*'blockwise'*" quantize in -o out --mx-scale floor
+fails 2 "${q}*--scale-fmt*'mxfp8'*" quantize in -o out --recipe mxfp8 --scale-fmt float
+fails 2 "${q}*--scale-arith*" quantize in -o out --scale-arith deepseek
+for bad in -1 1.5 x '' 1000; do
+	fails 2 "${q}*--margin*'$bad'*" quantize in -o out "--margin=$bad"
+done
+for bad in -1 nan inf x '' 1e99 1x; do
+	fails 2 "${q}*--amax-epsilon*'$bad'*" quantize in -o out "--amax-epsilon=$bad"
+done
+[ -z "$(ls)" ] || ls

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the command lines that README.md and the man pages show.
+
+In man pages: lines of examples that begin with "$ ".  In README.md: the lines of ```sh blocks, and commands in backquotes
+on lines that do not say "planned".  MODEL and OUT stand for a sample and a place that is empty; what sets a machine up
+(git, make) is not run, but a target of make must exist.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+TOP = pathlib.Path.cwd()
+SAMPLES = TOP / "sample_checkpoints"
+MODEL = SAMPLES / "tiny-llama"
+wrong, skipped, ran = [], [], 0
+
+
+def run(line, where, folder):
+    global ran
+    # ssh would want a host: what it was to run there is run here.
+    script = 'ssh() { shift; sh -c "$*"; }\n' + line
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "PATH": path, "LC_ALL": "C.UTF-8"}, stdin=subprocess.DEVNULL)
+    ran += 1
+    if done.returncode or done.stderr:
+        wrong.append(f"{where}: {line}\n  exit status {done.returncode}\n  {done.stderr}")
+
+
+def folder_for_commands():
+    folder = pathlib.Path(tempfile.mkdtemp())
+    (folder / "bin").mkdir()
+    (folder / "bin/fp8conv").symlink_to(os.environ["FP8CONV"])
+    (folder / "sample_checkpoints").symlink_to(SAMPLES)
+    (folder / "model.safetensors").symlink_to(MODEL / "model.safetensors")
+    return folder
+
+
+def page_commands(page):
+    for line in page.read_text().splitlines():
+        if line.startswith("$ "):
+            yield line[2:].replace("\\-", "-").replace("\\e", "\\").replace("\\(aq", "'")
+
+
+def readme_commands(text):
+    inside = False
+    for line in text.splitlines():
+        if line.startswith("```"):
+            inside = line == "```sh"
+        elif inside and line.strip():
+            yield line.split("  # ")[0].split(" # ")[0].strip()
+        elif "planned" not in line:
+            for span in re.findall(r"`(fp8conv [^`]*)`", line):
+                if re.search(r"\bMODEL|\bOUT\b", span) or span in ("fp8conv recipes", "fp8conv formats", "fp8conv version"):
+                    yield span
+
+
+def run_page(page):
+    commands = list(page_commands(page))
+    if re.search(r"^\.SH EXAMPLES", page.read_text(), re.M) and not commands:
+        wrong.append(f"{page.name}: the examples have no command")
+    folder = folder_for_commands()
+    for line in commands:
+        run(line, page.name, folder)
+    shutil.rmtree(folder)
+
+
+def check_setup(line, makefile):
+    for target in re.findall(r"\bmake ([a-z]+)", line):
+        if not re.search(rf"^{target}:", makefile, re.M):
+            wrong.append(f"README.md: {line}\n  there is no target {target}")
+
+
+def run_readme(readme):
+    makefile = (TOP / "Makefile").read_text()
+    folder = folder_for_commands()
+    (folder / "MODEL").symlink_to(MODEL)
+    for line in readme_commands(readme.read_text()):
+        if line.split()[0] in ("git", "make", "sudo", "apt-get"):
+            check_setup(line, makefile)
+            continue
+        if re.search(r"(-o|--output[ =]) ?OUT\b", line) and "--dry-run" not in line:
+            shutil.rmtree(folder / "OUT", ignore_errors=True)
+        run(line, "README.md", folder)
+    shutil.rmtree(folder)
+
+
+def main():
+    if not (MODEL / "model.safetensors").exists():
+        print("SKIPPED docs/commands: no sample_checkpoints/tiny-llama")
+        return
+    for page in sorted((TOP / "man").glob("*.[157]")):
+        run_page(page)
+    if (TOP / "README.md").exists():
+        run_readme(TOP / "README.md")
+    if ran < 10:
+        wrong.append(f"only {ran} commands were found")
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    sys.exit(bool(wrong))
+
+
+main()
