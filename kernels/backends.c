@@ -8,6 +8,7 @@
 const struct backend *const backends[] = {
 	&backend_reference,
 #ifdef __x86_64__
+	&backend_avx2,
 	&backend_avx512,
 #endif
 	NULL,

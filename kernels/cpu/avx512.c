@@ -26,23 +26,30 @@ INLINE __m512i raise32(__m512i max, __m512i x)
 	return _mm512_max_epu32(max, _mm512_and_si512(x, _mm512_set1_epi32(0x7FFFFFFF)));
 }
 
-/* max over n values of 2 bytes. */
-INLINE __m512i tile_max16(const char *x, size_t n, __m512i max)
+/* max over n values of 2 bytes, n a multiple of 128. */
+INLINE __m512i tile_max16_unrolled(const char *x, size_t n, __m512i max)
 {
 	__m512i max2 = _mm512_setzero_si512();
-	size_t i = 0;
 
-	for (; n - i >= 128; i += 128) {
-		max = raise16(max, _mm512_loadu_si512(x + 2 * i));
-		max2 = raise16(max2, _mm512_loadu_si512(x + 2 * i + 64));
-		max = raise16(max, _mm512_loadu_si512(x + 2 * i + 128));
-		max2 = raise16(max2, _mm512_loadu_si512(x + 2 * i + 192));
+	for (const char *end = x + 2 * n; x < end; x += 256) {
+		max = raise16(max, _mm512_loadu_si512(x));
+		max2 = raise16(max2, _mm512_loadu_si512(x + 64));
+		max = raise16(max, _mm512_loadu_si512(x + 128));
+		max2 = raise16(max2, _mm512_loadu_si512(x + 192));
 	}
+	return _mm512_max_epu16(max, max2);
+}
+
+INLINE __m512i tile_max16(const char *x, size_t n, __m512i max)
+{
+	size_t i = n & ~(size_t)127;
+
+	max = tile_max16_unrolled(x, i, max);
 	for (; n - i >= 32; i += 32)
 		max = raise16(max, _mm512_loadu_si512(x + 2 * i));
 	if (i < n)
 		max = raise16(max, _mm512_maskz_loadu_epi16(first32(n - i), x + 2 * i));
-	return _mm512_max_epu16(max, max2);
+	return max;
 }
 
 INLINE __m512i tile_max32(const char *x, size_t n, __m512i max)
@@ -65,7 +72,11 @@ static void row_amax16(const void *x, size_t n, size_t tile_cols, void *lanes, b
 		size_t n_tile = n < tile_cols ? n : tile_cols;
 		__m512i max = fresh ? _mm512_setzero_si512() : _mm512_load_si512(to);
 
-		_mm512_store_si512(to, tile_max16(from, n_tile, max));
+		if (n_tile % 128 == 0)
+			max = tile_max16_unrolled(from, n_tile, max);
+		else
+			max = tile_max16(from, n_tile, max);
+		_mm512_store_si512(to, max);
 		from += 2 * n_tile;
 		n -= n_tile;
 	}

@@ -148,11 +148,14 @@ INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct til
 INLINE void cast64(const struct row *r, size_t i, bool stream, struct tile_scale s,
 		   struct tile_scale s2, struct variant v, __m512i *peak)
 {
-	const char *ahead = (const char *)r->ahead + i * source_size(v.source);
 	__m512i codes = codes64(r, i, ~(__mmask64)0, s, s2, v, peak);
 
-	for (size_t line = 0; line < source_size(v.source); line++)
-		_mm_prefetch(ahead + 64 * line, _MM_HINT_T0);
+	if (r->ahead) {
+		const char *ahead = (const char *)r->ahead + i * source_size(v.source);
+
+		for (size_t line = 0; line < source_size(v.source); line++)
+			_mm_prefetch(ahead + 64 * line, _MM_HINT_T0);
+	}
 	if (stream)
 		_mm512_stream_si512((void *)(r->codes + i), codes);
 	else
@@ -167,7 +170,7 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 	_mm512_mask_storeu_epi8(r->codes + i, mask, codes64(r, i, mask, s, s, v, peak));
 }
 
-/* Elements i to end, of one tile. */
+/* Elements i to end, of one tile, wherever they begin. */
 INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct variant v,
 		      __m512i *peak)
 {
@@ -185,19 +188,37 @@ INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, st
 		cast_part(r, i, end - i, s, v, peak);
 }
 
-INLINE bool row_cast_as(const struct row *row, struct variant v)
+/* The whole tiles that need no masks: MX blocks in pairs, and multiples of 64.  Returns how many
+ * elements. */
+INLINE size_t cast_whole_tiles(const struct row *r, bool stream, struct variant v, __m512i *peak)
 {
-	const struct row copy = *row, *r = &copy; /* the stores of codes cannot change it */
-	__m512i peak = _mm512_set1_epi16(INT16_MIN);
-	bool stream = r->streaming && ((uintptr_t)r->codes & 63) == 0;
 	size_t i = 0, tile = 0;
 
 	if (r->tile_cols == 32) {
 		for (; r->n - i >= 64; i += 64, tile += 2)
 			cast64(r, i, stream, tile_scale_load(r->scales, tile, v),
-			       tile_scale_load(r->scales, tile + 1, v), v, &peak);
+			       tile_scale_load(r->scales, tile + 1, v), v, peak);
+	} else if (r->tile_cols % 64 == 0) {
+		for (; r->n - i >= r->tile_cols; tile++) {
+			struct tile_scale s = tile_scale_load(r->scales, tile, v);
+
+			for (size_t end = i + r->tile_cols; i < end; i += 64)
+				cast64(r, i, stream, s, s, v, peak);
+		}
 	}
-	for (; i < r->n; i += r->tile_cols, tile++)
+	return i;
+}
+
+INLINE bool row_cast_as(const struct row *row, struct variant v)
+{
+	const struct row copy = *row, *r = &copy; /* the stores of codes cannot change it */
+	__m512i peak = _mm512_set1_epi16(INT16_MIN);
+	bool aligned = ((uintptr_t)r->codes & 63) == 0;
+	size_t i = 0;
+
+	if (aligned || !r->streaming)
+		i = cast_whole_tiles(r, r->streaming, v, &peak);
+	for (size_t tile = i / r->tile_cols; i < r->n; i += r->tile_cols, tile++)
 		cast_tile(r, i, r->n - i < r->tile_cols ? r->n : i + r->tile_cols, tile, v, &peak);
 	return !_mm512_cmpgt_epi16_mask(peak, _mm512_set1_epi16((short)places[v.format].last));
 }

@@ -208,13 +208,15 @@ static void row_cast_slow(const struct matrix *part, const struct qspec *spec, c
 	backend_reference.cast(part, spec, amax, PANEL_TILES, &to);
 }
 
-/* What the panel after p reads first, in the same place of its rows; x itself where there is
- * nothing to fetch. */
-static ptrdiff_t ahead_of(const struct grid *g, const struct matrix *x, const struct panel *p)
+/* How far off the panel after p is, in bytes; 0 where there is none of the size.  Within one row
+ * the processor fetches ahead by itself, and what is converted in the caches needs no fetching. */
+static ptrdiff_t ahead_of(const struct grid *g, const struct matrix *x, const struct panel *p,
+			  bool streaming)
 {
 	struct panel next = *p;
 
-	if (!panel_next(g, &next) || next.n_rows < p->n_rows || next.n_cols < p->n_cols)
+	if (!streaming || p->n_rows == 1 || !panel_next(g, &next) || next.n_rows < p->n_rows ||
+	    next.n_cols < p->n_cols)
 		return 0;
 	return ((ptrdiff_t)((next.row - p->row) * x->stride) + (ptrdiff_t)next.col -
 		(ptrdiff_t)p->col) *
@@ -227,16 +229,18 @@ static void panel_cast(const struct row_ops *ops, const struct grid *g, const st
 		       const struct quant_out *out)
 {
 	row_cast *cast = ops->casts[path][source_of(x->dtype)][spec->format];
-	ptrdiff_t ahead = ahead_of(g, x, p);
+	ptrdiff_t ahead = ahead_of(g, x, p, out->streaming);
 
 	for (size_t row = p->row; row < p->row + p->n_rows; row++) {
 		for (size_t col = p->col; col < p->col + p->n_cols; col += g->piece) {
 			struct matrix part = matrix_part(
 				x, row, 1, col, min_size(g->piece, p->col + p->n_cols - col));
-			struct row r = { part.data,	(const char *)part.data + ahead,
-					 part.cols,	g->tile_cols,
-					 scales,	out->codes + row * out->stride + col,
-					 out->streaming };
+			struct row r = {
+				part.data,     ahead ? (const char *)part.data + ahead : NULL,
+				part.cols,     g->tile_cols,
+				scales,	       out->codes + row * out->stride + col,
+				out->streaming
+			};
 
 			if (!cast(&r))
 				row_cast_slow(&part, spec, amax, out, r.codes);

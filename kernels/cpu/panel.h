@@ -39,7 +39,7 @@ struct panel_scales {
 /* One row of a panel. */
 struct row {
 	const void *x;
-	const void *ahead; /* as many bytes as x, wanted soon */
+	const void *ahead; /* as many bytes as x, wanted soon, or NULL */
 	size_t n;	   /* elements */
 	size_t tile_cols;  /* the last tile may be shorter */
 	const struct panel_scales *scales;
