@@ -14,7 +14,8 @@
 struct roles {
 	struct keymap names;
 	struct role_facts *facts;
-	struct buf key;
+	char *key;
+	size_t key_size;
 };
 
 struct patterns {
@@ -26,35 +27,44 @@ static void roles_release(struct roles *roles)
 {
 	keymap_release(&roles->names);
 	free(roles->facts);
-	buf_release(&roles->key);
+	free(roles->key);
 }
 
-/* The name with each segment that is a number replaced by '#'. */
-static void roles_key(struct roles *roles, const char *name)
+static bool is_digit(char c)
 {
-	struct buf *key = &roles->key;
+	return c >= '0' && c <= '9';
+}
 
-	key->len = 0;
-	for (;;) {
-		size_t n = strcspn(name, "."), digits = strspn(name, "0123456789");
+/* The name with one byte, which no name holds, for each segment that is a number, and for three
+ * digits or more: those stand in no rule.  Written by hand, for it is half of what a tensor costs.
+ */
+static size_t roles_key(struct roles *roles, const char *name)
+{
+	size_t n = strlen(name), length = 0, digits;
 
-		if (digits == n && n > 0)
-			buf_add(key, "#", 1);
+	if (n >= roles->key_size)
+		roles->key = xreallocarray(roles->key, roles->key_size = 2 * n + 1, 1);
+	for (size_t i = 0; i < n; i += digits) {
+		for (; i < n && !is_digit(name[i]); i++)
+			roles->key[length++] = name[i];
+		for (digits = 0; is_digit(name[i + digits]);)
+			digits++;
+		if (digits >= 3 || (digits && (i == 0 || name[i - 1] == '.') &&
+				    (!name[i + digits] || name[i + digits] == '.')))
+			roles->key[length++] = '\1';
 		else
-			buf_add(key, name, n);
-		if (!name[n])
-			return;
-		buf_add(key, ".", 1);
-		name += n + 1;
+			for (size_t d = 0; d < digits; d++)
+				roles->key[length++] = name[i + d];
 	}
+	return length;
 }
 
 static const struct role_facts *roles_find(struct roles *roles, const char *name)
 {
-	size_t known = roles->names.n, i;
+	size_t known = roles->names.n, length, i;
 
-	roles_key(roles, name);
-	i = keymap_add(&roles->names, roles->key.data, roles->key.len);
+	length = roles_key(roles, name);
+	i = keymap_add(&roles->names, roles->key, length);
 	if (i == known) {
 		ARRAY_GROW(roles->facts, known);
 		role_of_name(&roles->facts[i], name);

@@ -10,8 +10,8 @@
 
 #include "model/path.h"
 
-/* pattern: a segment's name, with a star in front or behind for any text there.  "/name" counts
- * outside numbered layers only, "parent/name" somewhere under such a parent only.  The first rule
+/* pattern: a segment's name, with a star in front or behind for any text there.  "name@" counts
+ * outside numbered layers only, "name@parent" somewhere under such a parent only.  The first rule
  * that matches wins. */
 struct rule {
 	const char *pattern;
@@ -39,7 +39,7 @@ static const struct rule branches[] = {
 	{ "audio_proj*", ROLE_PROJECTOR },
 	{ "text_proj*", ROLE_PROJECTOR },
 	{ "language_projection", ROLE_PROJECTOR },
-	{ "/mlp1", ROLE_PROJECTOR }, /* InternVL */
+	{ "mlp1@", ROLE_PROJECTOR }, /* InternVL */
 	{ "*vision*", ROLE_VISION },
 	{ "visual*", ROLE_VISION },
 	{ "image_*", ROLE_VISION },
@@ -61,8 +61,8 @@ static const struct rule branches[] = {
 	{ "lm_head", ROLE_LM_HEAD },
 	{ "pooler", ROLE_OUTPUT_HEAD },
 	{ "cls", ROLE_OUTPUT_HEAD },
-	{ "/*_head", ROLE_OUTPUT_HEAD },
-	{ "/*_heads", ROLE_OUTPUT_HEAD },
+	{ "*_head@", ROLE_OUTPUT_HEAD },
+	{ "*_heads@", ROLE_OUTPUT_HEAD },
 };
 
 /* On the name of the module that owns the tensor, or of the tensor itself where that is not
@@ -88,8 +88,8 @@ static const struct rule modules[] = {
 	{ "embed_out", ROLE_LM_HEAD },
 	{ "output_layer", ROLE_LM_HEAD },
 	{ "head", ROLE_LM_HEAD },
-	{ "/output", ROLE_LM_HEAD },
-	{ "/proj_out", ROLE_LM_HEAD },
+	{ "output@", ROLE_LM_HEAD },
+	{ "proj_out@", ROLE_LM_HEAD },
 	{ "embed_*", ROLE_EMBEDDING },
 	{ "*embed", ROLE_EMBEDDING },
 	{ "*embedding", ROLE_EMBEDDING },
@@ -99,11 +99,11 @@ static const struct rule modules[] = {
 	{ "emb", ROLE_EMBEDDING },
 	{ "wte", ROLE_EMBEDDING },
 	{ "wpe", ROLE_EMBEDDING },
-	{ "/shared", ROLE_EMBEDDING }, /* T5, BART */
+	{ "shared@", ROLE_EMBEDDING }, /* T5, BART */
 	{ "*attention_bias", ROLE_EMBEDDING },
 	{ "classifier", ROLE_OUTPUT_HEAD },
-	{ "/score", ROLE_OUTPUT_HEAD },
-	{ "/scores", ROLE_OUTPUT_HEAD },
+	{ "score@", ROLE_OUTPUT_HEAD },
+	{ "scores@", ROLE_OUTPUT_HEAD },
 	{ "qa_outputs", ROLE_OUTPUT_HEAD },
 	{ "dt_proj", ROLE_STATE_SPACE },
 	{ "x_proj", ROLE_STATE_SPACE },
@@ -112,8 +112,8 @@ static const struct rule modules[] = {
 	{ "in_proj_ba", ROLE_LINEAR_ATTENTION_GATE },
 	{ "weights_proj", ROLE_INDEXER },
 	{ "eh_proj", ROLE_MTP },
-	{ "mtp*/fc", ROLE_MTP },
-	{ "mtp*/input_proj", ROLE_MTP },
+	{ "fc@mtp*", ROLE_MTP },
+	{ "input_proj@mtp*", ROLE_MTP },
 	{ "mtp_*", ROLE_MTP },
 	{ "per_layer_*", ROLE_PER_LAYER_INPUT },
 	{ "*_bias", ROLE_PARAMETER },
@@ -168,8 +168,8 @@ static const struct {
 	{ "w2", PARALLEL_ROW },
 	{ "q_b_proj", PARALLEL_COLUMN },
 	{ "kv_b_proj", PARALLEL_COLUMN },
-	{ "indexer/wq_b", PARALLEL_REPLICATED },
-	{ "indexer/wk", PARALLEL_REPLICATED },
+	{ "wq_b@indexer", PARALLEL_REPLICATED },
+	{ "wk@indexer", PARALLEL_REPLICATED },
 	{ "wq_b", PARALLEL_COLUMN },
 	{ "wkv_b", PARALLEL_COLUMN },
 	{ "wq", PARALLEL_COLUMN },
@@ -195,7 +195,7 @@ static const struct {
 	{ "query", PARALLEL_COLUMN },
 	{ "key", PARALLEL_KV },
 	{ "value", PARALLEL_KV },
-	{ "intermediate/dense", PARALLEL_COLUMN },
+	{ "dense@intermediate", PARALLEL_COLUMN },
 	{ "dense", PARALLEL_ROW },
 };
 
@@ -224,21 +224,26 @@ static bool segment_matches(const struct segment *segment, const char *pattern, 
 	return !memcmp(segment->text + (open_start ? segment->n - n : 0), pattern, n);
 }
 
-static bool path_matches(const struct path *path, int i, const char *pattern)
+static bool is_under(const struct path *path, int i, const char *parent)
 {
-	const char *slash = strchr(pattern, '/');
-	const char *name = slash ? slash + 1 : pattern;
-
-	if (!segment_matches(&path->segments[i], name, strlen(name)))
-		return false;
-	if (!slash)
-		return true;
-	if (slash == pattern)
+	if (!*parent)
 		return !path_in_layer(path, i);
 	while (--i >= 0)
-		if (segment_matches(&path->segments[i], pattern, (size_t)(slash - pattern)))
+		if (segment_matches(&path->segments[i], parent, strlen(parent)))
 			return true;
 	return false;
+}
+
+static bool path_matches(const struct path *path, int i, const char *pattern)
+{
+	const char *at;
+
+	/* Most patterns end here: this is what roles cost. */
+	if (*pattern != '*' && *pattern != path->segments[i].text[0])
+		return false;
+	at = strchrnul(pattern, '@');
+	return segment_matches(&path->segments[i], pattern, (size_t)(at - pattern)) &&
+	       (!*at || is_under(path, i, at + 1));
 }
 
 static bool find_branch(const struct path *path, enum role *role)

@@ -250,6 +250,7 @@ static void test_fusion(void **state)
 		{ "x.in_proj_b.weight", "x.in_proj_a.weight", true },
 		{ "x.in_proj_z.weight", "x.in_proj_a.weight", false },
 		{ "x.q_proj.weight", "x.k_proj.bias", false },
+		{ "x.q_proj.0.weight", "x.k_proj.0.weight", false },
 		{ "x.q_proj.lora_A.weight", "x.k_proj.lora_A.weight", false },
 	};
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "model/parallel.h"
 #include "tests/unit/selection_check.h"
 
 /* Sizes are a bit set: 1 | 2 | 4 are the first three. */
@@ -31,6 +32,8 @@ static void test_sizes(void **state)
 		{ "a.0.up_proj.weight BF16 1536 128\n", "blockwise", false, 1 | 2 | 4 },
 		{ "a.0.up_proj.weight BF16 200 128\n", "blockwise", false, 1 },
 		{ "a.0.up_proj.weight BF16 200 128\n", "mxfp8", false, 1 | 2 | 4 | 8 },
+		{ "a.0.w1.weight BF16 1024 128\na.0.w2.weight BF16 128 256\n", "blockwise", false,
+		  1 | 2 },
 		/* replicated, and kept */
 		{ "a.0.kv_a_proj_with_mqa.weight BF16 576 128\n", "blockwise", false, 127 },
 		{ "a.0.up_proj.weight BF16 8192 128\nlm_head.weight BF16 3 128\n", "blockwise",
@@ -108,6 +111,17 @@ static void test_heads(void **state)
 	}
 }
 
+static void test_parts(void **state)
+{
+	const struct part kv = { .rows = 3 * 128, .n_heads = 3 };
+
+	(void)state;
+	assert_true(part_splits(&kv, 3, 128));
+	assert_true(part_splits(&kv, 6, 128));
+	assert_false(part_splits(&kv, 4, 128));
+	assert_false(part_splits(&kv, 6, 256));
+}
+
 static void test_refusals(void **state)
 {
 	const char *down = "a.0.down_proj.weight BF16 128 1536\n";
@@ -144,6 +158,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
 		cmocka_unit_test(test_heads),
+		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_refusals),
 	};
 

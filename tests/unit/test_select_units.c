@@ -45,12 +45,16 @@ static void test_fused_experts(void **state)
 		{ "a.0.experts.0.down_proj.weight", 384, 128, 0, 128, 1, 3 },
 		{ "a.0.experts.1.down_proj.weight", 384, 128, 384 * 128, 128, 1, 4 },
 		{ "a.0.k_proj.weight", 128, 128, 0, 128, 1, 0 },
+		{ "a.0.o_proj.weight", 128, 256, 0, 256, 1, 5 },
+		{ "a.1.k_proj.weight", 128, 128, 0, 128, 1, 6 },
 	};
 	struct checkpoint checkpoint;
 	struct selection selection;
 
 	(void)state;
-	make(&checkpoint, &selection, NULL, MOE, "blockwise", false);
+	make(&checkpoint, &selection, NULL,
+	     MOE "a.0.o_proj.weight BF16 128 256\na.1.k_proj.weight BF16 128 128\n", "blockwise",
+	     false);
 	assert_int_equal(selection.n_units, sizeof rows / sizeof *rows);
 	for (size_t i = 0; i < selection.n_units; i++) {
 		const struct unit *unit = &selection.units[i];
@@ -64,9 +68,9 @@ static void test_fused_experts(void **state)
 		assert_int_equal(unit->group, rows[i].group);
 		assert_true(unit->linear);
 	}
-	assert_int_equal(selection.n_groups, 5);
-	assert_int_equal(selection.n_quantized, 8);
-	assert_int_equal(selection.n_linear, 8);
+	assert_int_equal(selection.n_groups, 7);
+	assert_int_equal(selection.n_quantized, 10);
+	assert_int_equal(selection.n_linear, 10);
 	assert_int_equal(selection.n_linear_kept, 0);
 	selection_release(&selection);
 	memory_release(&checkpoint);
@@ -138,6 +142,24 @@ static void test_kept_experts(void **state)
 	      "a.o_proj.weight blockwise\n");
 }
 
+/* A layout that nobody told us of keeps the experts it belongs to; a scalar beside them does not.
+ */
+static void test_unknown_experts(void **state)
+{
+	(void)state;
+	check_config(
+		"{\"hidden_size\": 384}",
+		"a.experts.down_proj BF16 2 384 128\na.experts.up_proj BF16 2 128 384\n"
+		"b.experts.down_proj BF16 2 384 128\nb.experts.smooth BF16 2\n"
+		"c.experts.gate_up_proj.weight BF16 256 384\n",
+		"blockwise", NO_OPTIONS,
+		"a.experts.down_proj: fused with 'a.experts.up_proj', which is kept\n"
+		"a.experts.up_proj: fused experts of an unknown layout\n"
+		"b.experts.0.down_proj.weight blockwise\nb.experts.1.down_proj.weight blockwise\n"
+		"b.experts.smooth: 1-D tensor\n"
+		"c.experts.gate_up_proj.weight: fused experts of an unknown layout\n");
+}
+
 static void test_linear_counts(void **state)
 {
 	struct checkpoint checkpoint;
@@ -148,7 +170,7 @@ static void test_linear_counts(void **state)
 	     "a.0.q_proj.weight BF16 128 128\na.0.q_proj.bias BF16 128\nlm_head.weight BF16 64 128\n"
 	     "visual.0.qkv.weight BF16 64 64\nvisual.0.norm.weight BF16 64\n"
 	     "model.embed_tokens.weight BF16 64 128\na.0.mlp.gate.weight F32 4 128\n"
-	     "b.experts.w1 BF16 2 64 64\n",
+	     "b.experts.w1 BF16 2 64 64\na.0.stack_proj.weight BF16 2 64 64\n",
 	     "current", false);
 	assert_int_equal(selection.n_linear, 5);
 	assert_int_equal(selection.n_linear_kept, 4);
@@ -233,6 +255,14 @@ static void test_advice(void **state)
 			    "takes any shape, --ragged quantizes them in ragged blocks");
 	selection_release(&selection);
 	memory_release(&checkpoint);
+	/* with all that goes with them */
+	make(&checkpoint, &selection, NULL,
+	     "a.0.gate_proj.weight BF16 200 128\na.0.up_proj.weight BF16 256 128\n"
+	     "a.0.down_proj.weight BF16 128 256\n",
+	     "blockwise", false);
+	assert_memory_equal(selection.advice, "2 of 3 ", 7);
+	selection_release(&selection);
+	memory_release(&checkpoint);
 	/* half is not most */
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 576 1536\n", "blockwise",
@@ -253,9 +283,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fused_experts), cmocka_unit_test(test_transposed_experts),
-		cmocka_unit_test(test_kept_experts),  cmocka_unit_test(test_linear_counts),
-		cmocka_unit_test(test_keep),	      cmocka_unit_test(test_keep_some),
-		cmocka_unit_test(test_advice),
+		cmocka_unit_test(test_kept_experts),  cmocka_unit_test(test_unknown_experts),
+		cmocka_unit_test(test_linear_counts), cmocka_unit_test(test_keep),
+		cmocka_unit_test(test_keep_some),     cmocka_unit_test(test_advice),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
