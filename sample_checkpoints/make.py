@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Make the checkpoints tiny-moe and odd-shapes: same bytes on every run.
 
     python make.py [OUT]        (default: the folder of this script)
