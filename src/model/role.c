@@ -236,14 +236,14 @@ static bool is_under(const struct path *path, int i, const char *parent)
 
 static bool path_matches(const struct path *path, int i, const char *pattern)
 {
-	const char *at;
+	size_t n;
 
 	/* Most patterns end here: this is what roles cost. */
 	if (*pattern != '*' && *pattern != path->segments[i].text[0])
 		return false;
-	at = strchrnul(pattern, '@');
-	return segment_matches(&path->segments[i], pattern, (size_t)(at - pattern)) &&
-	       (!*at || is_under(path, i, at + 1));
+	n = strcspn(pattern, "@");
+	return segment_matches(&path->segments[i], pattern, n) &&
+	       (!pattern[n] || is_under(path, i, pattern + n + 1));
 }
 
 static bool find_branch(const struct path *path, enum role *role)
