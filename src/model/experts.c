@@ -7,7 +7,8 @@
 #include "base/mem.h"
 #include "model/path.h"
 
-#define WAY_OUT "--exclude keeps the experts as they are"
+#define WAY_OUT	    "--exclude keeps the experts as they are"
+#define MAX_EXPERTS 65536 /* far above any model; each is a unit of the plan */
 
 typedef unsigned long long ull;
 
@@ -112,6 +113,9 @@ int experts_layout_find(struct experts_layout *layout, const struct experts_tens
 	enum orientation pair = EITHER, seen;
 	uint64_t out, in;
 
+	if (any->shape[0] > MAX_EXPERTS)
+		return err_set(err, ERR_INPUT, "'%s' has %llu experts, more than %d: " WAY_OUT,
+			       any->name, (ull)any->shape[0], MAX_EXPERTS);
 	if (gate_up->name && down->name) {
 		if (check_pair(gate_up, down, err))
 			return -1;
