@@ -167,7 +167,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return ARGP_ERR_UNKNOWN;
 	if (*shell >= 0)
 		return argument_unexpected(value, input->err);
-	return opt_choice("SHELL", value, SHELLS, shell, input->err);
+	if (opt_choice("SHELL", value, SHELLS, shell, input->err))
+		return err_set(input->err, ERR_USAGE, "shell '%s' is not one of " SHELLS, value);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)

@@ -2,6 +2,7 @@
 """Reads checkpoints without fp8conv, for the cases.
 
 checkpoint.py make FILE NAME=DTYPE:SHAPE[:VALUE]...   a file of F32 values that count up, or of one value
+checkpoint.py big DIR SHARDS MIB                      a directory of shards of MIB MiB each, of BF16 weights
 checkpoint.py list PATH                               name, type, shape and CRC of every tensor, by name
 checkpoint.py total PATH                              bytes of all tensors
 """
@@ -51,10 +52,28 @@ def make(file, tensors):
     pathlib.Path(file).write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
+def big(folder, n_shards, mib):
+    folder = pathlib.Path(folder)
+    folder.mkdir()
+    block = bytes(range(64)) * (1 << 14)                      # 1 MiB, no NaN and no infinity
+    weight_map = {}
+    for i in range(n_shards):
+        file = f"model-{i + 1:05}-of-{n_shards:05}.safetensors"
+        names = [f"model.layers.{i}.block_{t}.o_proj.weight" for t in range(mib)]
+        weight_map.update(dict.fromkeys(names, file))
+        header = json.dumps({name: {"dtype": "BF16", "shape": [512, 1024], "data_offsets": [t << 20, t + 1 << 20]}
+                             for t, name in enumerate(names)}).encode()
+        (folder / file).write_bytes(len(header).to_bytes(8, "little") + header + block * mib)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+
+
 def main():
     command, path, *rest = sys.argv[1:]
     if command == "make":
         make(path, rest)
+    elif command == "big":
+        big(path, *map(int, rest))
     elif command == "list":
         for name, dtype, shape, data in sorted(read(path)):
             print(name, dtype, "x".join(map(str, shape)), f"{zlib.crc32(data):08x}", sep="\t")

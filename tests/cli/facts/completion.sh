@@ -9,7 +9,7 @@ for shell in bash zsh fish; do
 	command -v $shell >/dev/null || continue
 	$shell -n c.$shell || echo "$shell: $?"
 done
-fails 2 " completion: *'tcsh' is not one of bash, zsh, fish*" completion tcsh
+fails 2 " completion: shell 'tcsh' is not one of bash|zsh|fish" completion tcsh
 fails 2 " completion: SHELL is missing (bash|zsh|fish)" completion
 bash -c '
 . ./c.bash
