@@ -169,6 +169,7 @@ static error_t parse(int key, char *value, struct argp_state *state)
 		return argument_unexpected(value, input->err);
 	if (opt_choice("SHELL", value, SHELLS, shell, input->err))
 		return err_set(input->err, ERR_USAGE, "shell '%s' is not one of " SHELLS, value);
+	return 0;
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
