@@ -87,8 +87,7 @@ static int plan_request(struct quantize_plan *plan, const struct quantize_params
 }
 
 /* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
-static int unit_spec(struct quantize_plan *plan, const struct quantize_params *params, size_t u,
-		     const char **refused, struct err *err)
+static int unit_spec(struct quantize_plan *plan, const struct quantize_params *params, size_t u, struct err *err)
 {
 	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
@@ -101,33 +100,55 @@ static int unit_spec(struct quantize_plan *plan, const struct quantize_params *p
 	scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
 	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
-	*refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
 	return 0;
 }
 
-/* Specs of all quantized units; what the format cannot hold is kept. */
 static int plan_specs(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
 {
-	const char *refused = NULL, *reason = NULL;
-	size_t n = 0;
-
+	free(plan->specs);
 	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
-		if (!plan->selection.units[u].recipe)
-			continue;
-		if (unit_spec(plan, params, u, &refused, err))
+		if (plan->selection.units[u].recipe && unit_spec(plan, params, u, err))
 			return -1;
-		if (refused) {
-			reason = refused;
-			selection_keep(&plan->selection, u, refused);
-		}
 	}
-	for (size_t u = 0; u < plan->selection.n_units; u++)
-		n += plan->selection.units[u].recipe != NULL;
-	if (n == 0)
+	return 0;
+}
+
+/* After selection_keep(): units may have moved. */
+static int plan_settle(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+{
+	return selection_settle(&plan->selection, err) || plan_specs(plan, params, err) ? -1 : 0;
+}
+
+/* What the format has no shape for is kept. */
+static int plan_shapes(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+{
+	struct selection *selection = &plan->selection;
+	const char *reason = NULL;
+	size_t n_left = 0;
+
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct unit *unit = &selection->units[u];
+		struct scheme scheme;
+		const char *refused;
+
+		if (!unit->recipe)
+			continue;
+		scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
+		if (!refused)
+			continue;
+		reason = refused;
+		selection_keep(selection, u, refused);
+	}
+	if (!reason)
+		return 0;
+	for (size_t u = 0; u < selection->n_units; u++)
+		n_left += selection->units[u].recipe != NULL;
+	if (n_left == 0)
 		return err_set(err, ERR_USAGE, "format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
 			       plan->format->name, params->input, plan->recipe->name, reason);
-	return 0;
+	return plan_settle(plan, params, err);
 }
 
 /* Lists of the units of each group, in order. */
@@ -162,7 +183,7 @@ static int plan_skip(struct quantize_plan *plan, const struct quantize_params *p
 		return -1;
 	rc = converter_skip_nonfinite(converter, &plan->selection, err);
 	converter_free(converter);
-	return rc;
+	return rc ? rc : plan_settle(plan, params, err);
 }
 
 static int add_auxiliary(struct quantize_plan *plan, struct err *err)
@@ -200,7 +221,8 @@ int quantize_plan_make(struct quantize_plan *plan, const struct quantize_params 
 		goto fail;
 	select.recipe = plan->recipe;
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
-	    plan_specs(plan, params, err) || plan_skip(plan, params, progress, err))
+	    plan_specs(plan, params, err) || plan_shapes(plan, params, err) ||
+	    plan_skip(plan, params, progress, err))
 		goto fail;
 	plan_groups(plan);
 	if (plan_outputs(plan, params->preserve != NULL, err) || plan_configuration(plan, err) ||

@@ -8,10 +8,9 @@
 
 typedef unsigned long long ull;
 
-/* What does not split: N or K of a tensor, or heads. */
+/* What does not split: N or K of a tensor. */
 struct obstacle {
-	const struct candidate *candidate; /* NULL: heads */
-	const char *heads;
+	const struct candidate *candidate;
 	char dimension;
 	uint64_t n;
 	size_t tile;
@@ -66,15 +65,6 @@ static bool splits(const struct select *select, const struct candidate *c, uint6
 
 static bool loads(const struct select *select, uint64_t tp, struct obstacle *obstacle)
 {
-	uint64_t heads = select->config.size[CONFIG_HEADS];
-
-	if (heads % tp == 0)
-		*obstacle = (struct obstacle){ .heads = "key-value heads",
-					       .n = select->config.size[CONFIG_KV_HEADS] };
-	else
-		*obstacle = (struct obstacle){ .heads = "attention heads", .n = heads };
-	if (!heads_split(&select->config, tp))
-		return false;
 	for (size_t i = 0; i < select->n; i++)
 		if (select->candidates[i].recipe &&
 		    !splits(select, &select->candidates[i], tp, obstacle))
@@ -92,10 +82,7 @@ static int refuse(const struct selection *selection, int tp, const struct obstac
 		buf_printf(&sizes, "%s%d", i ? ", " : "sizes that load: ", selection->tp[i]);
 	if (!selection->n_tp)
 		buf_puts(&sizes, "no size loads");
-	if (!c)
-		err_set(err, ERR_USAGE, "%llu %s do not split over --tp %d; %s", (ull)obstacle->n,
-			obstacle->heads, tp, sizes.data);
-	else if (obstacle->tile > 1)
+	if (obstacle->tile > 1)
 		err_set(err, ERR_USAGE,
 			"tensor '%s': %c %llu does not split over --tp %d in multiples of %zu; %s",
 			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,

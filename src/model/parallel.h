@@ -18,7 +18,6 @@
 enum parallel {
 	PARALLEL_REPLICATED, /* every device has it whole; also what we know nothing of */
 	PARALLEL_COLUMN,     /* out is cut */
-	PARALLEL_KV,  /* out is cut by heads; with more devices than heads, heads are repeated */
 	PARALLEL_QKV, /* out is q, k and v on top of each other */
 	PARALLEL_GATE_UP, /* out is gate and up on top of each other */
 	PARALLEL_ROW,	  /* in is cut */
@@ -27,7 +26,6 @@ enum parallel {
 /* Rows of a weight that are cut as one. */
 struct part {
 	uint64_t rows;
-	uint64_t n_heads; /* more devices than these share pieces; 0: each has its own */
 };
 
 #define MAX_PARTS 3
@@ -43,8 +41,5 @@ bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows);
 
 /* Whether n columns can be, in whole tiles of tile_cols. */
 bool columns_split(uint64_t n, uint64_t tp, size_t tile_cols);
-
-/* Whether the attention heads of the model can be; true where config says nothing of heads. */
-bool heads_split(const struct model_config *config, uint64_t tp);
 
 #endif

@@ -155,8 +155,8 @@ static const struct {
 	enum parallel parallel;
 } cuts[] = {
 	{ "q_proj", PARALLEL_COLUMN },
-	{ "k_proj", PARALLEL_KV },
-	{ "v_proj", PARALLEL_KV },
+	{ "k_proj", PARALLEL_COLUMN },
+	{ "v_proj", PARALLEL_COLUMN },
 	{ "o_proj", PARALLEL_ROW },
 	{ "gate_proj", PARALLEL_COLUMN },
 	{ "up_proj", PARALLEL_COLUMN },
@@ -173,8 +173,8 @@ static const struct {
 	{ "wq_b", PARALLEL_COLUMN },
 	{ "wkv_b", PARALLEL_COLUMN },
 	{ "wq", PARALLEL_COLUMN },
-	{ "wk", PARALLEL_KV },
-	{ "wv", PARALLEL_KV },
+	{ "wk", PARALLEL_COLUMN },
+	{ "wv", PARALLEL_COLUMN },
 	{ "wo", PARALLEL_ROW },
 	{ "wqkv", PARALLEL_QKV },
 	{ "Wqkv", PARALLEL_QKV },
@@ -193,8 +193,8 @@ static const struct {
 	{ "dense_h_to_4h", PARALLEL_COLUMN },
 	{ "dense_4h_to_h", PARALLEL_ROW },
 	{ "query", PARALLEL_COLUMN },
-	{ "key", PARALLEL_KV },
-	{ "value", PARALLEL_KV },
+	{ "key", PARALLEL_COLUMN },
+	{ "value", PARALLEL_COLUMN },
 	{ "dense@intermediate", PARALLEL_COLUMN },
 	{ "dense", PARALLEL_ROW },
 };

@@ -245,7 +245,7 @@ static void test_what_may_be_opened(void **state)
 		{ "nowhere", "cannot open 'nowhere': No such file or directory", ERR_INPUT },
 		{ "missing", "cannot open 'missing': No such file or directory", ERR_INPUT },
 		{ "file/x", "cannot open 'file/x': Not a directory", ERR_INPUT },
-		{ "loop", "cannot open 'loop': Too many levels of symbolic links", ERR_SYSTEM },
+		{ "loop", "cannot open 'loop': Too many levels of symbolic links", ERR_INPUT },
 		{ "a\x1b[2J", "cannot open 'a?[2J': No such file or directory", ERR_INPUT },
 	};
 

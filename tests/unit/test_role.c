@@ -22,8 +22,8 @@ static void test_quantized(void **state)
 	} rows[] = {
 		/* Llama, Mistral, Qwen, Gemma, with the prefixes of multimodal models */
 		{ "model.layers.0.self_attn.q_proj.weight", PARALLEL_COLUMN },
-		{ "model.layers.0.self_attn.k_proj.weight", PARALLEL_KV },
-		{ "model.layers.31.self_attn.v_proj.weight", PARALLEL_KV },
+		{ "model.layers.0.self_attn.k_proj.weight", PARALLEL_COLUMN },
+		{ "model.layers.31.self_attn.v_proj.weight", PARALLEL_COLUMN },
 		{ "model.layers.0.self_attn.o_proj.weight", PARALLEL_ROW },
 		{ "model.layers.0.mlp.gate_proj.weight", PARALLEL_COLUMN },
 		{ "model.layers.0.mlp.up_proj.weight", PARALLEL_COLUMN },
@@ -66,7 +66,7 @@ static void test_quantized(void **state)
 		{ "backbone.layers.0.mixer.in_proj.weight", PARALLEL_COLUMN },
 		{ "backbone.layers.0.mixer.out_proj.weight", PARALLEL_ROW },
 		{ "model.layers.0.conv.in_proj.weight", PARALLEL_COLUMN },
-		{ "model.decoder.layers.0.encoder_attn.k_proj.weight", PARALLEL_KV },
+		{ "model.decoder.layers.0.encoder_attn.k_proj.weight", PARALLEL_COLUMN },
 		{ "model.encoder.layers.0.fc2.weight", PARALLEL_ROW },
 		/* what nobody has heard of */
 		{ "model.layers.0.something.else.weight", PARALLEL_REPLICATED },

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "model/parallel.h"
 #include "tests/unit/selection_check.h"
 
 /* Sizes are a bit set: 1 | 2 | 4 are the first three. */
@@ -74,58 +73,9 @@ static void test_sizes(void **state)
 	}
 }
 
-/* Heads are not cut, key-value heads are repeated where there are more devices. */
-static void test_heads(void **state)
-{
-	static const struct {
-		const char *config;
-		int sizes;
-	} rows[] = {
-		{ "{\"num_attention_heads\": 16, \"num_key_value_heads\": 2}", 1 | 2 | 4 | 8 | 16 },
-		{ "{\"num_attention_heads\": 16, \"num_key_value_heads\": 4}", 1 | 2 },
-		{ "{\"num_attention_heads\": 16}", 1 | 2 },
-		{ "{\"num_attention_heads\": 9, \"num_key_value_heads\": 3}", 1 },
-		{ "{\"num_attention_heads\": 12, \"num_key_value_heads\": 3}", 1 },
-	};
-
-	(void)state;
-	for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-		struct select_options options = { .recipe = recipe_of("blockwise") };
-		struct checkpoint checkpoint;
-		struct selection selection;
-		struct err err = { 0 };
-		int sizes = 0;
-
-		memory_checkpoint(
-			&checkpoint, rows[r].config,
-			"a.0.q_proj.weight BF16 2048 128\na.0.k_proj.weight BF16 256 128\n"
-			"a.0.v_proj.weight BF16 256 128\n");
-		if (selection_make(&selection, &checkpoint, &options, &err))
-			fail_msg("row %zu: %s", r, err.message);
-		for (size_t i = 0; i < selection.n_tp; i++)
-			sizes |= selection.tp[i];
-		if (sizes != rows[r].sizes)
-			fail_msg("row %zu: %#x", r, sizes);
-		selection_release(&selection);
-		memory_release(&checkpoint);
-	}
-}
-
-static void test_parts(void **state)
-{
-	const struct part kv = { .rows = 3 * 128, .n_heads = 3 };
-
-	(void)state;
-	assert_true(part_splits(&kv, 3, 128));
-	assert_true(part_splits(&kv, 6, 128));
-	assert_false(part_splits(&kv, 4, 128));
-	assert_false(part_splits(&kv, 6, 256));
-}
-
 static void test_refusals(void **state)
 {
 	const char *down = "a.0.down_proj.weight BF16 128 1536\n";
-	const char *heads = "{\"num_attention_heads\": 12, \"num_key_value_heads\": 3}";
 
 	(void)state;
 	check(down, "blockwise", (struct select_options){ .tp = 4 },
@@ -145,20 +95,12 @@ static void test_refusals(void **state)
 		(struct select_options){ .tp = 1, .ragged = true }, ERR_USAGE,
 		"tensor 'a.experts.0.w1.weight': N 192 does not split over --tp 1 in multiples "
 		"of 128; no size loads");
-	check_refused_config(heads, down, "blockwise", (struct select_options){ .tp = 8 },
-			     ERR_USAGE,
-			     "12 attention heads do not split over --tp 8; sizes that load: 1");
-	check_refused_config(heads, down, "blockwise", (struct select_options){ .tp = 4 },
-			     ERR_USAGE,
-			     "3 key-value heads do not split over --tp 4; sizes that load: 1");
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_heads),
-		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_refusals),
 	};
 
