@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A flavour: one way in which a format says one scheme, and which engines read it (formats.md 1).
+ * A flavour: one way in which a format says one scheme, and which engines read it (fp8conv-formats(7)).
  * Formats are tables of these; nothing that differs between formats in names or shapes is code.
  */
 #ifndef FP8CONV_FORMAT_FLAVOUR_H

@@ -132,7 +132,7 @@ int format_check(const struct format *format, const struct scheme *scheme, enum 
 	return 0;
 }
 
-/* The format where the scheme is at home (formats.md 1), else the first that takes it; NULL: none
+/* The format where the scheme is at home (fp8conv-formats(7)), else the first that takes it; NULL: none
  * does. */
 static const struct format *format_default(enum engine target, const struct scheme *scheme,
 					   const char *recipe)

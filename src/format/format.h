@@ -97,7 +97,7 @@ struct format {
 extern const struct format *const formats[]; /* by name; generated; NULL at the end */
 
 /* The format for a scheme: by name, or (name NULL) what the target loads, or the default of
- * formats.md 1.  All is checked; recipe is a word for the message.  NULL with ERR_USAGE, which says
+ * fp8conv-formats(7).  All is checked; recipe is a word for the message.  NULL with ERR_USAGE, which says
  * what would load. */
 const struct format *format_select(const char *name, enum engine target,
 				   const struct scheme *scheme, const char *recipe,

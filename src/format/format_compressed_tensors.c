@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * compressed-tensors (llm-compressor's output): config groups of modules with a scheme each,
- * formats.md 3.
+ * fp8conv-formats(7).
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The native FP8 of Hugging Face checkpoints (DeepSeek-V3, Qwen3-FP8): quant_method "fp8" or
- * "mxfp8", formats.md 2.
+ * "mxfp8": fp8conv-formats(7).
  */
 #include "format/configure.h"
 #include "format/flavour.h"

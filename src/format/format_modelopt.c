@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ModelOpt (TensorRT-LLM's home): one quant_algo, in hf_quant_config.json and again in config.json,
- * formats.md 4.
+ * fp8conv-formats(7).
  */
 #include "format/configure.h"
 #include "format/flavour.h"

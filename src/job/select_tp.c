@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tensor-parallel sizes load (formats.md 5.5).  Every cut and every seam must lie between
+ * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every cut and every seam must lie between
  * tiles; the rows of experts must be whole tiles even on one device.
  */
 #include "base/buf.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which linear weights engines merge into one when they load them (formats.md 5.1): q, k and v;
+ * Which linear weights engines merge into one when they load them (fp8conv-formats(7)): q, k and v;
  * gate and up; the two halves of what a linear attention projects.  Members of a group have the
  * same parent module and lie in any shard.
  */

@@ -4,7 +4,7 @@
  * what of that quantization tiles survive: a tile must not straddle a cut, nor a seam between glued
  * weights.
  *
- * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear; formats.md 5.5.
+ * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear.
  */
 #ifndef FP8CONV_MODEL_PARALLEL_H
 #define FP8CONV_MODEL_PARALLEL_H

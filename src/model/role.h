@@ -2,7 +2,7 @@
  *
  * What a tensor is to its model, told from the segments of its name: never from a list of models.
  * The rules are two tables in role.c, whole branches of the model first, modules second;
- * formats.md 5.4 says what they must hold.
+ * fp8conv-formats(7) says what they must hold.
  */
 #ifndef FP8CONV_MODEL_ROLE_H
 #define FP8CONV_MODEL_ROLE_H

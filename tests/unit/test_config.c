@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json in both of its spellings (calibration.md 5), nested, incomplete and wrong.
+ * config.json in both of its spellings, nested, incomplete and wrong.
  */
 #include <setjmp.h>
 #include <stdarg.h>

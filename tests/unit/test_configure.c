@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What formats write into config.json and hf_quant_config.json: expectations by hand from
- * formats.md 2 to 4.
+ * fp8conv-formats(7).
  */
 #include <setjmp.h>
 #include <stdarg.h>

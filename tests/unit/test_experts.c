@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused experts (formats.md 5.3): the orientation follows from sizes or is refused, and every
+ * Fused experts (fp8conv-formats(7)): the orientation follows from sizes or is refused, and every
  * element of every expert's matrix is found where the fused tensor has it.
  */
 #include <setjmp.h>
@@ -116,7 +116,7 @@ static void test_message_names_key(void **state)
 		strstr(err.message, "'hidden_size' in config.json is not a positive integer"));
 }
 
-/* The fused tensor is built from matrices by the words of formats.md, and read back through slices.
+/* The fused tensor is built from matrices by the words of fp8conv-formats(7), and read back through slices.
  * Element (r, c) of projection p of expert e is the number e * 1000 + p * 100 + r * 10 + c. */
 static int element(uint64_t e, enum expert_part p, uint64_t r, uint64_t c)
 {

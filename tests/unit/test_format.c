@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Formats against formats.md: which flavour loads where (section 1), and the tensors it has (2 to
+ * Formats against fp8conv-formats(7): which flavour loads where (section 1), and the tensors it has (2 to
  * 4).
  */
 #include <setjmp.h>
@@ -57,7 +57,7 @@ static void test_scheme_from_qspec(void **state)
 	}
 }
 
-/* formats.md 1: whether it loads without a target, in vllm, sglang, trtllm, transformers.  hf has
+/* fp8conv-formats(7): whether it loads without a target, in vllm, sglang, trtllm, transformers.  hf has
  * names of its own for vllm (mxfp8) and transformers (per tensor), so with that target it loads. */
 static const struct {
 	const char *format;

@@ -324,7 +324,7 @@ static const struct qspec kinds[] = {
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-/* numerics.md 8, and those where panels and vectors end. */
+/* Shapes of edge tiles, and those where panels and vectors end. */
 static const struct {
 	size_t rows, cols;
 } shapes[] = {

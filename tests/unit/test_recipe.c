@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recipes against numerics.md 5, and what the command line may and may not change in them.
+ * Recipes against fp8conv-recipes(7), and what the command line may and may not change in them.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static void assert_tile(const struct qspec *spec, size_t rows, size_t cols)
 	assert_int_equal(spec->tile.cols, cols);
 }
 
-/* Columns of the table in numerics.md 5. */
+/* Columns of the table in fp8conv-recipes(7). */
 static void test_rows(void **state)
 {
 	static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of real checkpoints, and what formats.md 5.4 says becomes of them.
+ * Names of real checkpoints, and what fp8conv-formats(7) says becomes of them.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What shapes forbid (formats.md 5.3, 5.5, 5.6), and what is quantized together or not at all
+ * What shapes forbid (fp8conv-formats(7)), and what is quantized together or not at all
  * (5.1).
  */
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensor-parallel sizes that load (formats.md 5.5), and the refusal of others.
+ * Tensor-parallel sizes that load (fp8conv-formats(7)), and the refusal of others.
  */
 #include <setjmp.h>
 #include <stdarg.h>
