@@ -15,7 +15,7 @@ for value in nan inf -inf; do
 	"$FP8CONV" quantize in.safetensors -o kept.safetensors --on-nonfinite skip
 	python3 "$CLI/checkpoint.py" list in.safetensors | grep o_proj >wanted
 	python3 "$CLI/checkpoint.py" list kept.safetensors | grep o_proj | diff wanted -
-	python3 "$CLI/checkpoint.py" list kept.safetensors | grep -q 'down_proj.weight	F8_E4M3' || echo "down_proj was kept too"
+	python3 "$CLI/checkpoint.py" list kept.safetensors | grep 'down_proj.weight	F8_E4M3' >found || echo "down_proj was kept too"
 	"$FP8CONV" quantize in.safetensors --dry-run --json --on-nonfinite skip >j
 	json j '[(t["name"].split(".")[-2], t["reason"]) for t in j["tensors"] if t["action"] == "keep"] ==
 		[("o_proj", "non-finite values")]'
