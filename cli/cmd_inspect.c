@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/json_out.h"
+#include "cli/opts.h"
 #include "cli/table.h"
 #include "cli/units.h"
 #include "job/inspect.h"
@@ -186,10 +187,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		return rc < 0 ? -1 : 0;
 	if (!settings.path)
 		return err_set(err, ERR_USAGE, "MODEL is missing (fp8conv inspect MODEL)");
-	if (!strcmp(settings.path, "-"))
-		return err_set(err, ERR_USAGE,
-			       "a stream ('-') cannot be inspected: save it to a file first");
-	rc = inspect_make(&inspection, &io_system, settings.path, err);
+	rc = inspect_make(&inspection, &io_system, settings.path, opt_temp_dir(), err);
 	if (rc == 0 && settings.json)
 		print_json(&inspection);
 	else if (rc == 0)

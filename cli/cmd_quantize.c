@@ -7,18 +7,12 @@
 #include <unistd.h>
 
 #include "cli/command.h"
+#include "cli/opts.h"
 #include "cli/plan_print.h"
 #include "cli/progress.h"
 #include "cli/quantize_options.h"
 #include "cli/signals.h"
 #include "cli/units.h"
-
-static const char *temp_dir(void)
-{
-	const char *dir = getenv("TMPDIR");
-
-	return dir && *dir ? dir : "/tmp";
-}
 
 /* All that is told comes after success: an error is one line, and nothing on standard output. */
 static void tell(const struct quantize_settings *settings, const struct quantize_report *report)
@@ -35,6 +29,8 @@ static void tell(const struct quantize_settings *settings, const struct quantize
 		return;
 	if (plan->selection.advice)
 		fprintf(stderr, "fp8conv quantize: note: %s\n", plan->selection.advice);
+	if (plan->selection.caution && (settings->verbose || settings->dry_run))
+		fprintf(stderr, "fp8conv quantize: note: %s\n", plan->selection.caution);
 	if (!settings->dry_run && (settings->verbose || isatty(STDERR_FILENO)))
 		report_print_text(report);
 }
@@ -69,7 +65,7 @@ static int convert(const struct quantize_settings *settings, struct err *err)
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct quantize_settings settings = { .params = { .io = &io_system,
-							  .temp_dir = temp_dir() } };
+							  .temp_dir = opt_temp_dir() } };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	if (rc == 0 && (quantize_settings_finish(&settings, err) || convert(&settings, err)))

@@ -180,6 +180,13 @@ int opt_part(const char *option, const char *text, int *part, int *n_parts, bool
 	return 0;
 }
 
+const char *opt_temp_dir(void)
+{
+	const char *dir = getenv("TMPDIR");
+
+	return dir && *dir ? dir : "/tmp";
+}
+
 int online_cpus(void)
 {
 	cpu_set_t set;

@@ -33,6 +33,9 @@ const struct recipe *opt_recipe(const char *option, const char *name, struct err
 int opt_part(const char *option, const char *text, int *part, int *n_parts, bool *finish,
 	     struct err *err);
 
+/* Where streams are spooled: $TMPDIR, or /tmp. */
+const char *opt_temp_dir(void);
+
 /* CPUs that this process may run on. */
 int online_cpus(void);
 

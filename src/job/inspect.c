@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "job/stream.h"
 
 #define HF_QUANT_CONFIG	    "hf_quant_config.json"
 #define HF_QUANT_CONFIG_MAX ((size_t)64 << 20) /* bytes; lists of modules make it long */
@@ -26,13 +28,33 @@ static int read_hf_quant_config(const struct checkpoint *checkpoint, const struc
 	return rc;
 }
 
-int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
+static int open_stream(struct checkpoint *checkpoint, const struct io *io, const char *temp_dir, struct err *err)
+{
+	int fd;
+	int rc;
+
+	if (stream_spool(io, temp_dir, NULL, &fd, err))
+		return -1;
+	rc = checkpoint_open_fd(checkpoint, io, fd, "-", err);
+	io->close(fd);
+	return rc;
+}
+
+static int open_path(struct checkpoint *checkpoint, const struct io *io, const char *path, const char *temp_dir,
+		     struct err *err)
+{
+	if (!strcmp(path, "-"))
+		return open_stream(checkpoint, io, temp_dir, err);
+	return checkpoint_open(checkpoint, io, path, err);
+}
+
+int inspect_make(struct inspection *inspection, const struct io *io, const char *path, const char *temp_dir,
 		 struct err *err)
 {
 	struct buf text = { 0 };
 	int rc = -1;
 
-	if (checkpoint_open(&inspection->checkpoint, io, path, err) ||
+	if (open_path(&inspection->checkpoint, io, path, temp_dir, err) ||
 	    read_hf_quant_config(&inspection->checkpoint, io, &text, err) ||
 	    recognition_make_with(&inspection->recognition, &inspection->checkpoint,
 				  (struct json_text){ text.data, text.len }, err))

@@ -15,7 +15,9 @@ struct inspection {
 	struct recognition recognition; /* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
 };
 
-int inspect_make(struct inspection *inspection, const struct io *io, const char *path, struct err *err);
+/* path: as checkpoint_open(), or "-" for a stream, which is spooled to temp_dir. */
+int inspect_make(struct inspection *inspection, const struct io *io, const char *path, const char *temp_dir,
+		 struct err *err);
 void inspect_release(struct inspection *inspection);
 
 #endif

@@ -146,6 +146,20 @@ out:
 	return rc;
 }
 
+/* What is left of it: shards of other parts and of earlier runs are not. */
+static void count_work(const struct quantize_job *job)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < job->plan->n_shards; i++) {
+		const struct st_file *file = &job->plan->source.shards[i].file;
+
+		if (!job->done[i] && job_has_shard(job, i))
+			bytes += file->identity.size - file->data_start;
+	}
+	atomic_store(&job->progress->total, bytes);
+}
+
 static int convert_shards(struct quantize_job *job, struct err *err)
 {
 	for (size_t i = 0; i < job->plan->n_shards; i++) {
@@ -188,6 +202,7 @@ int run_directory(struct quantize_job *job, struct err *err)
 		rc = 0;
 		goto out;
 	}
+	count_work(job);
 	if (job_check_space(job, err) || convert_shards(job, err) || finish_if_last(job, err))
 		goto out;
 	rc = 0;

@@ -62,9 +62,10 @@ struct selection {
 	size_t n_linear_kept;
 	int tp[7]; /* the sizes of 1, 2, 4 .. 64 that load */
 	size_t n_tp;
-	char *advice; /* one line, where most linear weights had to be kept: the counts, and the
-		       * recipe or option that takes them; or where kernels will not take what is
-		       * quantized; else NULL */
+	char *advice;  /* one line, where most linear weights had to be kept: the counts, and the
+			* recipe or option that takes them; else NULL */
+	char *caution; /* one line, where engines' kernels will not take what is quantized; else
+			* NULL */
 };
 
 /* checkpoint must outlive the selection.  ERR_USAGE where nothing can be quantized, and where

@@ -161,5 +161,6 @@ void selection_release(struct selection *selection)
 		unit_release(&selection->units[i]);
 	free(selection->units);
 	free(selection->advice);
+	free(selection->caution);
 	*selection = (struct selection){ 0 };
 }

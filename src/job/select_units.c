@@ -129,7 +129,7 @@ static const char *way_out(const struct recipe *recipe)
 /* MXFP8 kernels want as much in both dimensions; the files load without. */
 #define MX_KERNEL_MIN 128
 
-static char *advise_mx(const struct select *select)
+static char *caution_mx(const struct select *select)
 {
 	size_t n = 0;
 
@@ -159,10 +159,9 @@ int select_units(struct select *select, struct selection *selection, struct err 
 	}
 	if (selection_check(selection, n ? hint : NULL, err))
 		return -1;
-	selection->advice =
-		2 * n > n_linear
-			? xasprintf("%zu of %zu linear weights are kept for their shapes: %s", n,
-				    n_linear, hint)
-			: advise_mx(select);
+	if (2 * n > n_linear)
+		selection->advice = xasprintf(
+			"%zu of %zu linear weights are kept for their shapes: %s", n, n_linear, hint);
+	selection->caution = caution_mx(select);
 	return 0;
 }

@@ -1,36 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/stream.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 
 #define STREAM_CHUNK (1 << 20)
+#define PIPE_CHUNK   (64 << 10) /* what a pipe holds: a larger write would wait inside the kernel */
+#define POLL_MS	     200
 
-static int check_stop(const atomic_int *stop, struct err *err)
+/* Waits until fd can be read from or written to, and for a signal at the same time. */
+static int wait_ready(int fd, short events, const atomic_int *stop, struct err *err)
 {
-	if (!stop || !atomic_load(stop))
-		return 0;
-	return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+	struct pollfd ready = { .fd = fd, .events = events };
+
+	do {
+		if (stop && atomic_load(stop))
+			return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+	} while (poll(&ready, 1, POLL_MS) <= 0);
+	return 0;
 }
 
 static int copy_all(const struct io *io, int to, const atomic_int *stop, struct err *err)
 {
 	char *chunk = xmalloc(STREAM_CHUNK);
-	size_t got = STREAM_CHUNK;
+	ssize_t got = 1;
 	int rc = 0;
 
-	while (!rc && got == STREAM_CHUNK) {
-		rc = check_stop(stop, err);
-		if (!rc)
-			rc = io_read_full(io, STDIN_FILENO, chunk, STREAM_CHUNK, &got, "standard input", err);
-		if (!rc)
-			rc = io_write_full(io, to, chunk, got, "the temporary file of standard input", err);
+	while (!rc && got > 0) {
+		rc = wait_ready(STDIN_FILENO, POLLIN, stop, err);
+		if (rc)
+			break;
+		got = io->read(STDIN_FILENO, chunk, STREAM_CHUNK);
+		if (got < 0 && errno == EINTR)
+			got = 1;
+		else if (got < 0)
+			rc = err_errno(err, "cannot read standard input");
+		else
+			rc = io_write_full(io, to, chunk, (size_t)got, "the temporary file of standard input",
+					   err);
 	}
 	free(chunk);
 	return rc;
+}
+
+static int send_all(const struct io *io, const char *data, size_t n, const atomic_int *stop, struct err *err)
+{
+	for (size_t at = 0; at < n; at += PIPE_CHUNK) {
+		size_t size = n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK;
+
+		if (wait_ready(STDOUT_FILENO, POLLOUT, stop, err) ||
+		    io_write_full(io, STDOUT_FILENO, data + at, size, "standard output", err))
+			return -1;
+	}
+	return 0;
 }
 
 int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd, struct err *err)
@@ -60,11 +87,9 @@ int stream_send(const struct io *io, int fd, uint64_t size, const atomic_int *st
 	for (uint64_t at = 0; !rc && at < size; at += STREAM_CHUNK) {
 		size_t n = size - at < STREAM_CHUNK ? (size_t)(size - at) : STREAM_CHUNK;
 
-		rc = check_stop(stop, err);
+		rc = io_pread_full(io, fd, chunk, n, at, "the temporary output", err);
 		if (!rc)
-			rc = io_pread_full(io, fd, chunk, n, at, "the temporary output", err);
-		if (!rc)
-			rc = io_write_full(io, STDOUT_FILENO, chunk, n, "standard output", err);
+			rc = send_all(io, chunk, n, stop, err);
 	}
 	free(chunk);
 	return rc;

@@ -272,7 +272,8 @@ static void test_advice(void **state)
 	memory_release(&checkpoint);
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8", false);
-	assert_string_equal(selection.advice,
+	assert_null(selection.advice);
+	assert_string_equal(selection.caution,
 			    "1 weights have fewer than 128 rows or columns, which engines' MXFP8 "
 			    "kernels do not take: --exclude keeps them");
 	selection_release(&selection);

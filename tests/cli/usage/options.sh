@@ -29,7 +29,6 @@ fails 2 "${q}unexpected argument '--dry-run'" quantize -- in --dry-run
 fails 2 " inspect: MODEL is missing (fp8conv inspect MODEL)" inspect
 fails 2 " inspect: unexpected argument 'b'" inspect a b
 fails 2 " inspect: unknown option '--jsn' (did you mean '--json'?)" inspect a --jsn
-fails 2 " inspect: a stream ('-') cannot be inspected: save it to a file first" inspect -
 for command in recipes formats version; do
 	fails 2 " $command: unexpected argument 'x'" $command x
 	fails 2 " $command: unknown option '--jason' (did you mean '--json'?)" $command --jason
