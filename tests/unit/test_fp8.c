@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The FP8 casts and their way back; bf16 and fp16 too.  The neighbourhood of every rounding
+ * boundary there is; all 2^32 inputs are tests/prove's.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "num/float16.h"
+#include "num/fp8.h"
+
+static void known_values(void **state)
+{
+	static const struct {
+		float v;
+		uint8_t e4m3, e5m2;
+	} rows[] = {
+		{ 0.0f, 0x00, 0x00 },
+		{ -0.0f, 0x80, 0x80 },
+		{ 1.0f, 0x38, 0x3C },
+		{ -1.5f, 0xBC, 0xBE },
+		{ 448.0f, 0x7E, 0x5F },
+		{ 464.0f, 0x7E, 0x5F },
+		{ 480.0f, 0x7E, 0x60 }, /* E5M2: a tie */
+		{ 57344.0f, 0x7E, 0x7B },
+		{ 61440.0f, 0x7E, 0x7B },
+		{ 1e30f, 0x7E, 0x7B },
+		{ -1e30f, 0xFE, 0xFB },
+		{ INFINITY, 0x7E, 0x7B },
+		{ -INFINITY, 0xFE, 0xFB },
+		{ NAN, 0x7F, 0x7F },
+		{ -NAN, 0x7F, 0x7F },
+		{ 0x1p-6f, 0x08, 0x24 },  /* E4M3's smallest normal number */
+		{ 0x1p-9f, 0x01, 0x18 },  /* and its smallest of all */
+		{ 0x1p-10f, 0x00, 0x14 }, /* a tie, to even */
+		{ 0x1.000002p-10f, 0x01, 0x14 },
+		{ 0x1p-14f, 0x00, 0x04 },
+		{ 0x1p-16f, 0x00, 0x01 },
+		{ 0x1p-17f, 0x00, 0x00 },
+		{ 0x1.000002p-17f, 0x00, 0x01 },
+		{ 0x1p-149f, 0x00, 0x00 },
+		{ -0x1p-149f, 0x80, 0x80 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_int_equal(fp8_e4m3_from_f32(rows[i].v), rows[i].e4m3);
+		assert_int_equal(fp8_e5m2_from_f32(rows[i].v), rows[i].e5m2);
+	}
+}
+
+static void codes_come_back(void **state)
+{
+	(void)state;
+	for (int code = 0; code < 256; code++) {
+		float a = fp8_e4m3_to_f32((uint8_t)code), b = fp8_e5m2_to_f32((uint8_t)code);
+
+		if ((code & 0x7F) == 0x7F)
+			assert_true(isnan(a));
+		else
+			assert_int_equal(fp8_e4m3_from_f32(a), code);
+		if ((code & 0x7F) > 0x7C)
+			assert_true(isnan(b));
+		else if ((code & 0x7F) == 0x7C) /* an inf saturates */
+			assert_true(isinf(b) && fp8_e5m2_from_f32(b) == code - 1);
+		else
+			assert_int_equal(fp8_e5m2_from_f32(b), code);
+		assert_true(isnan(a) || !!signbit(a) == code >> 7);
+	}
+	assert_true(fp8_e4m3_to_f32(0x7E) == 448.0f && fp8_e4m3_to_f32(0x01) == 0x1p-9f);
+	assert_true(fp8_e5m2_to_f32(0x7B) == 57344.0f && fp8_e5m2_to_f32(0x01) == 0x1p-16f);
+}
+
+/* Between two neighbours the middle goes to the even code, one step of fp32 to either side to the
+ * nearer. */
+static void ties(void **state)
+{
+	(void)state;
+	for (int format = 0; format < 2; format++) {
+		enum fp8_format f = (enum fp8_format)format;
+
+		for (uint8_t code = 0; code < (f == FP8_E4M3 ? 0x7E : 0x7B); code++) {
+			float middle = (fp8_to_f32(f, code) + fp8_to_f32(f, code + 1)) / 2;
+			uint8_t even = code & 1 ? code + 1 : code;
+
+			assert_int_equal(fp8_from_f32(f, middle), even);
+			assert_int_equal(fp8_from_f32(f, -middle), even | 0x80);
+			assert_int_equal(fp8_from_f32(f, nextafterf(middle, 0)), code);
+			assert_int_equal(fp8_from_f32(f, nextafterf(middle, INFINITY)), code + 1);
+			assert_int_equal(fp8_from_f32(f, -nextafterf(middle, INFINITY)),
+					 (code + 1) | 0x80);
+		}
+	}
+}
+
+/* Rounds first, then looks. */
+static void saturation(void **state)
+{
+	(void)state;
+	assert_false(fp8_saturates(FP8_E4M3, 464.0f));
+	assert_true(fp8_saturates(FP8_E4M3, nextafterf(464.0f, INFINITY)));
+	assert_true(fp8_saturates(FP8_E4M3, -480.0f));
+	assert_true(fp8_saturates(FP8_E4M3, INFINITY));
+	assert_false(fp8_saturates(FP8_E4M3, NAN));
+	assert_false(fp8_saturates(FP8_E5M2, nextafterf(61440.0f, 0)));
+	assert_true(fp8_saturates(FP8_E5M2, 61440.0f));
+	assert_false(fp8_saturates(FP8_E5M2, -57344.0f));
+}
+
+/* Every bf16 and fp16: to fp32 and back, and the middle to the next one. */
+static void halves(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 0x7F80; i++) {
+		float v = bf16_to_f32((uint16_t)i), next = bf16_to_f32((uint16_t)(i + 1));
+		float middle = f32_from_bits(i << 16 | 0x8000);
+
+		assert_true(v < next);
+		assert_int_equal(bf16_from_f32(v), i);
+		assert_int_equal(bf16_from_f32(-v), i | 0x8000);
+		assert_int_equal(bf16_from_f32(middle), i & 1 ? i + 1 : i);
+		assert_int_equal(bf16_from_f32(nextafterf(middle, 0)), i);
+		assert_int_equal(bf16_from_f32(nextafterf(middle, INFINITY)), i + 1);
+	}
+	for (uint32_t i = 0; i < 0x7C00; i++) {
+		float v = f16_to_f32((uint16_t)i),
+		      next = i == 0x7BFF ? 65536.0f : f16_to_f32((uint16_t)(i + 1));
+		float middle = (v + next) / 2;
+
+		assert_true(v < next);
+		assert_int_equal(f16_from_f32(v), i);
+		assert_int_equal(f16_from_f32(-v), i | 0x8000);
+		assert_int_equal(f16_from_f32(middle), i & 1 ? i + 1 : i);
+		assert_int_equal(f16_from_f32(nextafterf(middle, 0)), i);
+		assert_int_equal(f16_from_f32(nextafterf(middle, INFINITY)), i + 1);
+	}
+	assert_true(f16_to_f32(1) == 0x1p-24f && f16_to_f32(0x3C00) == 1.0f &&
+		    f16_to_f32(0x7BFF) == 65504.0f);
+}
+
+static void halves_beyond_numbers(void **state)
+{
+	(void)state;
+	assert_int_equal(bf16_from_f32(INFINITY), 0x7F80);
+	assert_int_equal(bf16_from_f32(F32_MAX), 0x7F80);
+	assert_int_equal(bf16_from_f32(-NAN), 0x7FC0);
+	assert_int_equal(bf16_from_f32(f32_from_bits(0x7F800001)), 0x7FC0);
+	assert_int_equal(f16_from_f32(-INFINITY), 0xFC00);
+	assert_int_equal(f16_from_f32(65520.0f), 0x7C00);
+	assert_int_equal(f16_from_f32(1e30f), 0x7C00);
+	assert_int_equal(f16_from_f32(-NAN), 0x7E00);
+	assert_true(isinf(f16_to_f32(0x7C00)) && isnan(f16_to_f32(0xFC01)) &&
+		    isnan(bf16_to_f32(0x7F81)));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(known_values), cmocka_unit_test(codes_come_back),
+		cmocka_unit_test(ties),		cmocka_unit_test(saturation),
+		cmocka_unit_test(halves),	cmocka_unit_test(halves_beyond_numbers),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
