@@ -8,6 +8,10 @@
 #define KIB ((uint64_t)1024)
 #define MIB (KIB * KIB)
 
+/* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the write. */
+#define BAND_TARGET (512 * KIB)
+#define RUN_TARGET  MIB
+
 /* Columns are cut at multiples of this, which every tile narrower than a row divides. */
 #define COLUMN_STEP ((uint64_t)128)
 
@@ -24,13 +28,17 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err
 			       "--max-memory leaves %llu bytes for each thread, which needs %llu: give more "
 			       "memory or fewer --threads",
 			       (unsigned long long)memory, (unsigned long long)(4 * BAND_LEAST));
-	*limits = (struct band_limits){ .target = most < MIB ? most : MIB, .most = most, .run = most };
+	*limits = (struct band_limits){
+		.target = most < BAND_TARGET ? most : BAND_TARGET,
+		.most = most,
+		.run = most < RUN_TARGET ? most : RUN_TARGET,
+	};
 	return 0;
 }
 
 uint64_t band_limits_memory(const struct band_limits *limits)
 {
-	return 2 * limits->most + limits->run + limits->most / 8 + 2 * WRITER_ALIGN;
+	return 3 * limits->most + limits->most / 8 + 2 * WRITER_ALIGN;
 }
 
 static uint64_t element_size(const struct unit *unit)

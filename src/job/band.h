@@ -14,7 +14,7 @@
 struct band_limits {
 	uint64_t target; /* of a band's matrix: what stays in the second-level cache */
 	uint64_t most;	 /* of a band's matrix: where a row of tiles is larger than the target */
-	uint64_t run;	 /* of a run's output */
+	uint64_t run;	 /* of the output of a run of several bands; that of one may be up to `most` */
 };
 
 struct band {

