@@ -68,8 +68,8 @@ NUM_INLINE uint32_t f32_narrow(uint32_t magnitude, int m_bits, int e_min)
 	int drop = 23 - m_bits + (e < e_min ? e_min - e : 0);
 	uint32_t kept, rest, half;
 
-	if (drop >
-	    24) /* below half of the smallest subnormal; fp32's own subnormals end here too */
+	/* Less than half of the smallest subnormal; fp32's own subnormals end here too. */
+	if (drop > 24)
 		return 0;
 	kept = significand >> drop;
 	rest = significand & ((1u << drop) - 1);

@@ -440,6 +440,42 @@ static void parity_of_random_cases(void **state)
 	}
 }
 
+/* The scales of amaxes around all that is special about one: 1x1 tiles of zeros, whose amax is said
+ * to be that. */
+static void parity_of_scales(void **state)
+{
+	enum { REACH = 64, N = 2 * REACH };
+	static const float centres[] = { 0x1p-142f,  0x1.cp-120f, 0x1.cp-119f, 0x1.cp-118f,
+					 0x1p-126f,  1e-4f,	  1e-12f,      1,
+					 448,	     0x1p127f,	  0x1.cp-113f, 0x1.cp-112f,
+					 0x1.cp-111f };
+	static const uint8_t zeros[4 * N];
+
+	(void)state;
+	for (size_t n = 0; n < sizeof centres / sizeof *centres * 2 * N_KINDS * 3; n++) {
+		struct qspec spec = spec_of(n % N_KINDS, (struct tile){ 1, 1 }, n / N_KINDS % 2);
+		struct matrix x = { zeros, dtypes[n / N_KINDS / 2 % 3], 1, N, N };
+		float amax[N];
+		struct output want, got;
+
+		for (int i = 0; i < N; i++)
+			amax[i] = f32_from_bits(f32_bits(centres[n / N_KINDS / 6]) - REACH +
+						(uint32_t)i);
+		output_init(&want, &x, &spec, plain);
+		backend_cast(backend_select("reference", &(struct err){ 0 }), &x, &spec, amax, N,
+			     &want.out);
+		for (const struct backend *const *b = backends; *b; b++) {
+			if ((*b)->unusable())
+				continue;
+			output_init(&got, &x, &spec, plain);
+			backend_cast(*b, &x, &spec, amax, N, &got.out);
+			outputs_equal("cast", *b, &x, &spec, &want, &got, plain);
+			output_release(&got);
+		}
+		output_release(&want);
+	}
+}
+
 /* All 65,536 patterns of bf16 and fp16 as one matrix, under given scales: 256 to a row, and each on
  * a row of its own, where no neighbour sends it to the slow path. */
 static void parity_of_all_halves(void **state)
@@ -528,6 +564,7 @@ int main(void)
 		cmocka_unit_test(parity_of_shapes),
 		cmocka_unit_test(parity_of_recipes),
 		cmocka_unit_test(parity_of_random_cases),
+		cmocka_unit_test(parity_of_scales),
 		cmocka_unit_test(parity_of_all_halves),
 		cmocka_unit_test(parity_of_all_codes),
 	};
