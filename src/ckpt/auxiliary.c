@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "ckpt/manifest.h"
 
 struct list {
 	size_t n;
@@ -68,7 +70,14 @@ static int take(int dirfd, const char *name, char *path, struct list *files, str
 		return -1;
 	}
 	if (S_ISDIR(st.st_mode)) {
-		list_add(folders, path);
+		char *record = xasprintf("%s/" MANIFEST_NAME, name);
+		bool is_output = !faccessat(dirfd, record, F_OK, AT_SYMLINK_NOFOLLOW);
+
+		free(record);
+		if (is_output) /* of ours, made beside the model: no part of it */
+			free(path);
+		else
+			list_add(folders, path);
 		return 0;
 	}
 	if (S_ISLNK(st.st_mode) && fstatat(dirfd, name, &st, 0))

@@ -149,6 +149,17 @@ static void insert_shard(json_t *shards, json_t *record)
 	json_array_insert_new(shards, at, record);
 }
 
+/* What was said of a file that is written anew. */
+static void forget_shard(json_t *shards, const char *name)
+{
+	for (size_t i = json_array_size(shards); i-- > 0;) {
+		const char *found = json_string_value(json_object_get(json_array_get(shards, i), "name"));
+
+		if (found && !strcmp(found, name))
+			json_array_remove(shards, i);
+	}
+}
+
 int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err)
 {
 	json_t *manifest;
@@ -166,6 +177,7 @@ int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size
 				MANIFEST_NAME);
 		goto out;
 	}
+	forget_shard(json_object_get(manifest, "shards"), name);
 	record = json_pack("{s:s, s:I}", "name", name, "size", (json_int_t)size);
 	json_object_set_new(record, "crc32", json_sprintf("%08x", crc));
 	insert_shard(json_object_get(manifest, "shards"), record);

@@ -175,14 +175,18 @@ int outdir_put_text(const struct outdir *dir, const char *name, const struct buf
 	return text->len ? outdir_put(dir, name, text->data, text->len, err) : 0;
 }
 
-static int copy_bytes(const struct io *io, int from, int to, const char *name, struct err *err)
+static int copy_bytes(const struct io *io, int from, int to, const char *name, const atomic_int *stop,
+		      struct err *err)
 {
 	void *chunk = xmalloc(COPY_CHUNK);
 	size_t got = COPY_CHUNK;
 	int rc = 0;
 
 	while (!rc && got == COPY_CHUNK) {
-		rc = io_read_full(io, from, chunk, COPY_CHUNK, &got, name, err);
+		if (stop && atomic_load(stop))
+			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+		if (!rc)
+			rc = io_read_full(io, from, chunk, COPY_CHUNK, &got, name, err);
 		if (!rc)
 			rc = io_write_full(io, to, chunk, got, name, err);
 	}
@@ -190,7 +194,8 @@ static int copy_bytes(const struct io *io, int from, int to, const char *name, s
 	return rc;
 }
 
-int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, struct err *err)
+int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, const atomic_int *stop,
+		struct err *err)
 {
 	char *from = xasprintf("%s/%s", from_dir, name);
 	struct file_identity identity;
@@ -199,7 +204,7 @@ int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name
 	int rc = -1;
 
 	if (io_open_regular(dir->io, AT_FDCWD, from, &fd, &identity, err) ||
-	    put_open(&put, dir, name, err) || copy_bytes(dir->io, fd, put.fd, name, err) ||
+	    put_open(&put, dir, name, err) || copy_bytes(dir->io, fd, put.fd, name, stop, err) ||
 	    io_check_unchanged(fd, &identity, from, err) || put_commit(&put, err))
 		goto out;
 	rc = 0;

@@ -6,6 +6,7 @@
 #ifndef FP8CONV_CKPT_OUTDIR_H
 #define FP8CONV_CKPT_OUTDIR_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -34,8 +35,10 @@ int outdir_put(const struct outdir *dir, const char *name, const void *data, siz
 /* The same for a text; an empty one is not written. */
 int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text, struct err *err);
 
-/* Copies the regular file `from` (path below directory `from_dir`) to `name`, in the same way, whatever its size. */
-int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, struct err *err);
+/* Copies the regular file `from` (path below directory `from_dir`) to `name`, in the same way, whatever its size; a signal
+ * number in *stop (unless NULL) ends it. */
+int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, const atomic_int *stop,
+		struct err *err);
 
 /* Removes a file if it is there. */
 int outdir_remove(const struct outdir *dir, const char *name, struct err *err);

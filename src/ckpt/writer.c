@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <isa-l/crc.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -35,18 +36,35 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 	return writer_pwrite(writer, header->data, header->len, 0, err);
 }
 
+/* What is left of a dead run is removed; what another run is writing, under whatever lock, is not. */
+static int remove_stale(const struct outdir *dir, const char *partial, struct err *err)
+{
+	int fd = dir->io->openat(dir->fd, partial, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	int rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv", dir->path, partial)
+		      : outdir_remove(dir, partial, err);
+
+	if (fd >= 0)
+		dir->io->close(fd);
+	return rc;
+}
+
 int writer_open(struct writer *writer, const struct outdir *dir, const char *name, const struct buf *header,
 		uint64_t size, struct err *err)
 {
 	writer_init(writer, dir->io, name, size);
 	writer->dir = dir;
 	writer->partial = partial_name(name);
-	if (outdir_remove(dir, writer->partial, err))
+	if (remove_stale(dir, writer->partial, err)) {
+		free(writer->partial); /* not ours to remove */
+		writer->partial = NULL;
 		return -1;
+	}
 	writer->fd = dir->io->openat(dir->fd, writer->partial,
 				     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (writer->fd < 0)
 		return err_errno(err, "cannot create '%s/%s'", dir->path, writer->partial);
+	flock(writer->fd, LOCK_EX | LOCK_NB); /* where there are no locks, only the directory's holds */
 	if (writer_begin(writer, header, err))
 		return -1;
 	writer->direct_fd = dir->io->openat(dir->fd, writer->partial,

@@ -137,19 +137,26 @@ int converter_amax(struct converter *converter, const struct band_list *work, si
 
 int converter_skip_nonfinite(struct converter *converter, struct selection *selection, struct err *err)
 {
-	int rc;
+	size_t u = 0;
+	int rc = 0;
 
-	for (size_t u = 0; u < selection->n_units; u++) {
-		if (selection->units[u].recipe)
-			bands_add_unit(&converter->list, converter->plan, u, &converter->limits,
-				       SIZE_MAX);
+	/* Shard by shard: a checkpoint may have more than a process may open. */
+	while (!rc && u < selection->n_units) {
+		size_t shard = selection->units[u].source->shard;
+
+		for (; u < selection->n_units && selection->units[u].source->shard == shard; u++) {
+			if (selection->units[u].recipe)
+				bands_add_unit(&converter->list, converter->plan, u, &converter->limits,
+					       SIZE_MAX);
+		}
+		if (converter->list.n_bands)
+			rc = pool_run(converter->n_workers, converter->list.n_bands, amax_band, converter,
+				      converter->progress->stop, err);
+		band_list_release(&converter->list);
+		if (source_close(&converter->source, rc ? &(struct err){ 0 } : err))
+			rc = -1;
 	}
-	rc = pool_run(converter->n_workers, converter->list.n_bands, amax_band, converter,
-		      converter->progress->stop, err);
-	band_list_release(&converter->list);
-	if (source_close(&converter->source, rc ? &(struct err){ 0 } : err))
-		rc = -1;
-	for (size_t u = 0; !rc && u < selection->n_units; u++) {
+	for (u = 0; !rc && u < selection->n_units; u++) {
 		if (converter->nonfinite[u] && selection->units[u].recipe)
 			selection_keep(selection, u, "non-finite values");
 	}

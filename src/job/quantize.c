@@ -24,11 +24,36 @@ bool same_path(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static int check_not_input(const struct quantize_job *job, struct err *err)
+int check_not_input(const struct quantize_plan *plan, const char *directory, const char *name, struct err *err)
 {
-	if (same_path(job->plan->source.shards[0].file.path, job->params->output))
-		return err_set(err, ERR_USAGE, "input and output are the same file '%s'", job->params->output);
-	return 0;
+	char *path = directory ? xasprintf("%s/%s", directory, name) : xstrdup(name);
+	struct stat st;
+	int rc = 0;
+
+	for (size_t i = 0; !stat(path, &st) && i < plan->n_shards && !rc; i++) {
+		const struct file_identity *id = &plan->source.shards[i].file.identity;
+
+		if (st.st_dev == id->device && st.st_ino == id->inode)
+			rc = err_set(err, ERR_USAGE, "input and output are the same file '%s'", path);
+	}
+	free(path);
+	return rc;
+}
+
+/* The file, and what is preserved, are neither each other's nor the input's. */
+static int check_file_places(const struct quantize_job *job, const char *directory, const char *name, struct err *err)
+{
+	const struct output_shard *kept = job->plan->preserved;
+	const char *preserve = job->params->preserve;
+
+	if (check_not_input(job->plan, NULL, job->params->output, err))
+		return -1;
+	if (!kept)
+		return 0;
+	if (!strcmp(kept->name, name) && same_path(preserve, directory))
+		return err_set(err, ERR_USAGE, "--preserve-high-precision would write '%s', which is the output",
+			       job->params->output);
+	return check_not_input(job->plan, preserve, kept->name, err);
 }
 
 static int run_file(struct quantize_job *job, struct err *err)
@@ -44,8 +69,8 @@ static int run_file(struct quantize_job *job, struct err *err)
 	uint32_t crc;
 	int rc = -1;
 
-	if (check_not_input(job, err) ||
-	    outdir_open(&job->out, job->params->io, directory, lock, false, err) ||
+	if (outdir_open(&job->out, job->params->io, directory, lock, false, err) ||
+	    check_file_places(job, directory, name, err) ||
 	    outdir_check_space(&job->out, shard_size(shard), err) ||
 	    writer_open(&writer, &job->out, name, &shard->header, shard_size(shard), err))
 		goto out;

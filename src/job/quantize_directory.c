@@ -42,14 +42,12 @@ static int check_places(const struct quantize_job *job, struct err *err)
 
 	if (in && same_path(in, out))
 		return err_set(err, ERR_USAGE, "input and output are the same directory '%s'", out);
-	for (size_t i = 0; !in && i < job->plan->n_shards; i++) {
-		char *path = xasprintf("%s/%s", out, job->plan->shards[i].name);
-		bool same = same_path(job->plan->source.shards[i].file.path, path);
+	for (size_t i = 0; i < job->plan->n_shards; i++) {
+		const char *name = job->plan->shards[i].name;
 
-		free(path);
-		if (same)
-			return err_set(err, ERR_USAGE, "input '%s' lies in the output directory '%s'",
-				       job->params->input, out);
+		if (check_not_input(job->plan, out, name, err) ||
+		    (preserve && check_not_input(job->plan, preserve, name, err)))
+			return -1;
 	}
 	if (preserve && (same_path(preserve, out) || !strcmp(preserve, out)))
 		return err_set(err, ERR_USAGE,
@@ -75,6 +73,10 @@ static int open_places(struct quantize_job *job, struct err *err)
 		if (rc)
 			return -1;
 	}
+	/* Now that it is there, under whatever spelling. */
+	if (params->preserve && same_path(params->preserve, params->output))
+		return err_set(err, ERR_USAGE,
+			       "--preserve-high-precision and output are the same directory '%s'", params->output);
 	if (params->preserve)
 		return outdir_open(&job->preserve, params->io, params->preserve, LOCK_NAME, shared, err);
 	return 0;
@@ -93,7 +95,7 @@ static int copy_auxiliary(struct quantize_job *job, struct err *err)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (!rc)
-			rc = outdir_copy(&job->out, source->directory, paths[i], err);
+			rc = outdir_copy(&job->out, source->directory, paths[i], job->progress->stop, err);
 		free(paths[i]);
 	}
 	free(paths);
@@ -173,7 +175,10 @@ static void job_release(struct quantize_job *job, bool failed)
 {
 	struct err ignored;
 
-	/* A job that failed in its first shard leaves no trace. */
+	/* A job that failed in its first shard leaves no trace; of a shard that has its name, the record must stay. */
+	for (size_t i = 0; job->started && i < job->plan->n_shards; i++)
+		job->started = !outdir_has(&job->out, job->plan->shards[i].name) &&
+			       (!job->plan->preserved || !outdir_has(&job->preserve, job->plan->shards[i].name));
 	if (failed && job->started && !job->params->part && job->result->shards_done == 0)
 		outdir_remove(&job->out, MANIFEST_NAME, &ignored);
 	json_decref(job->identity);
@@ -195,6 +200,11 @@ int run_directory(struct quantize_job *job, struct err *err)
 			       job->params->output, MANIFEST_NAME);
 	job->done = xcalloc(plan->n_shards, sizeof *job->done);
 	job->identity = job_identity(job);
+	if (!job->identity || json_array_size(json_object_get(job->identity, "inputs")) != plan->n_shards) {
+		err_set(err, ERR_INPUT, "the name of an input file, '%s', is not UTF-8, which %s cannot record",
+			plan->shards[0].name, MANIFEST_NAME);
+		goto out;
+	}
 	if (open_places(job, err) || job_take_up(job, &finished, err))
 		goto out;
 	if (finished) {

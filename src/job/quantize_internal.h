@@ -41,6 +41,9 @@ uint64_t shard_size(const struct output_shard *shard);
 /* Whether two paths lead to one file or directory that exists. */
 bool same_path(const char *a, const char *b);
 
+/* ERR_USAGE if directory/name (NULL: name is the path) is one of the source's files, by device and inode. */
+int check_not_input(const struct quantize_plan *plan, const char *directory, const char *name, struct err *err);
+
 /* quantize_directory.c: the output as a directory, resumed where it was left. */
 int run_directory(struct quantize_job *job, struct err *err);
 

@@ -33,7 +33,12 @@ static int plan_source(struct quantize_plan *plan, const struct quantize_params 
 		return checkpoint_open(&plan->source, params->io, params->input, err);
 	if (stream_spool(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
 		return -1;
-	return checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err);
+	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
+		return -1;
+	/* what has no name of its own is a whole model */
+	free(plan->source.shards[0].name);
+	plan->source.shards[0].name = xstrdup("model.safetensors");
+	return 0;
 }
 
 /* What the command line asks for, where no file decides. */
@@ -42,6 +47,8 @@ static int check_request(const struct quantize_plan *plan, const struct quantize
 	if (params->select.requantize && params->preserve)
 		return err_set(err, ERR_USAGE,
 			       "--preserve-high-precision needs a high-precision source, and --requantize an FP8 one");
+	if (params->hashes && plan->stream_fd >= 0)
+		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
 	if (params->output && output_kind(params->output) != OUTPUT_DIRECTORY) {
 		if (plan->source.n_shards != 1)
 			return err_set(err, ERR_USAGE,

@@ -135,6 +135,11 @@ static int check_vacant(const struct quantize_job *job, struct err *err)
 	for (size_t i = 0; i < job->plan->n_shards && !taken; i++) {
 		if (outdir_has(&job->out, job->plan->shards[i].name))
 			taken = job->plan->shards[i].name;
+		else if (job->plan->preserved && !job->params->restart &&
+			 outdir_has(&job->preserve, job->plan->preserved[i].name))
+			return err_set(err, ERR_USAGE,
+				       "'%s' has a '%s' of another origin: give another folder, or --restart to replace it",
+				       job->preserve.path, job->plan->preserved[i].name);
 	}
 	if (!taken && outdir_has(&job->out, "config.json"))
 		taken = "config.json";
@@ -144,15 +149,21 @@ static int check_vacant(const struct quantize_job *job, struct err *err)
 		       job->out.path, taken);
 }
 
+static bool shard_is_there(const struct outdir *dir, const struct output_shard *shard)
+{
+	struct stat st;
+
+	return !fstatat(dir->fd, shard->name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+	       (uint64_t)st.st_size == shard_size(shard);
+}
+
 static void find_done(struct quantize_job *job, const json_t *manifest)
 {
 	for (size_t i = 0; i < job->plan->n_shards; i++) {
 		const struct output_shard *shard = &job->plan->shards[i];
-		struct stat st;
 
-		job->done[i] = manifest_has_shard(manifest, shard->name) &&
-			       !fstatat(job->out.fd, shard->name, &st, AT_SYMLINK_NOFOLLOW) &&
-			       (uint64_t)st.st_size == shard_size(shard);
+		job->done[i] = manifest_has_shard(manifest, shard->name) && shard_is_there(&job->out, shard) &&
+			       (!job->plan->preserved || shard_is_there(&job->preserve, &job->plan->preserved[i]));
 		job->result->shards_found += job->done[i];
 	}
 }

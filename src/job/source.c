@@ -279,6 +279,10 @@ int source_close(struct source *source, struct err *err)
 {
 	int rc = 0;
 
+	/* Standard input may be a file that others write. */
+	if (source->stream_fd >= 0)
+		rc = io_check_unchanged(source->stream_fd, &source->checkpoint->shards[0].file.identity,
+					source->checkpoint->shards[0].file.path, err);
 	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
 		const struct st_file *file = &source->checkpoint->shards[i].file;
 

@@ -36,7 +36,7 @@ static int copy_all(const struct io *io, int to, const atomic_int *stop, struct 
 		if (rc)
 			break;
 		got = io->read(STDIN_FILENO, chunk, STREAM_CHUNK);
-		if (got < 0 && errno == EINTR)
+		if (got < 0 && (errno == EINTR || errno == EAGAIN))
 			got = 1;
 		else if (got < 0)
 			rc = err_errno(err, "cannot read standard input");
@@ -48,14 +48,22 @@ static int copy_all(const struct io *io, int to, const atomic_int *stop, struct 
 	return rc;
 }
 
+/* Standard output may be one that does not wait (O_NONBLOCK, set by whoever shares it). */
 static int send_all(const struct io *io, const char *data, size_t n, const atomic_int *stop, struct err *err)
 {
-	for (size_t at = 0; at < n; at += PIPE_CHUNK) {
-		size_t size = n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK;
+	for (size_t at = 0; at < n;) {
+		ssize_t put;
 
-		if (wait_ready(STDOUT_FILENO, POLLOUT, stop, err) ||
-		    io_write_full(io, STDOUT_FILENO, data + at, size, "standard output", err))
+		if (wait_ready(STDOUT_FILENO, POLLOUT, stop, err))
 			return -1;
+		put = io->write(STDOUT_FILENO, data + at, n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK);
+		if (put < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (put == 0)
+			errno = EIO;
+		if (put <= 0)
+			return err_errno(err, "cannot write 'standard output'");
+		at += (size_t)put;
 	}
 	return 0;
 }
