@@ -3,10 +3,10 @@
 . "$CLI/lib.sh"
 # Ended at any moment, in the hard way or by a signal: what has its final name is whole, and the same command goes on.
 python3 "$CLI/checkpoint.py" big in 4 6
-"$FP8CONV" quantize in -o wanted
+"$FP8CONV" quantize --progress none in -o wanted
 for signal in KILL TERM HUP; do
 	for moment in 0.01 0.05 0.2; do
-		"$FP8CONV" quantize in -o out --threads 1 --backend reference 2>err &
+		"$FP8CONV" quantize --progress none in -o out --threads 1 --backend reference 2>err &
 		job=$!
 		sleep $moment
 		kill -$signal $job 2>/dev/null
@@ -24,7 +24,7 @@ for signal in KILL TERM HUP; do
 			[ "$(wc -l <err)" -eq 1 ] && grep -q '^fp8conv quantize: ' err || cat err
 			[ ! -e out ] || find out -name '.*.partial'
 		fi
-		"$FP8CONV" quantize in -o out
+		"$FP8CONV" quantize --progress none in -o out
 		same wanted out
 		find out -name '.*.partial'
 		rm -rf out
