@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Running fp8conv, finding models, and telling how it went: one line per group of checks."""
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+
+import smollm2
+
+FP8CONV = os.environ["FP8CONV"]
+SAMPLES = pathlib.Path(__file__).resolve().parent.parent.parent / "sample_checkpoints"
+SMALL = ("tiny-llama", "tiny-moe/per-expert", "tiny-moe/fused", "tiny-moe/fused-transposed", "odd-shapes")
+MANY = 3                                    # problems of a group that are shown
+
+failed = 0
+
+
+def report(group: str, problems: Iterable[str]) -> bool:
+    """One line: ok, or FAILED with the first problems and their number."""
+    global failed
+    try:
+        found = list(problems)
+    except Exception as error:              # a package that raises is a problem as any other
+        found = [f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"]
+    if not found:
+        print(f"ok {group}", flush=True)
+        return True
+    failed += 1
+    more = f" (and {len(found) - MANY} more)" if len(found) > MANY else ""
+    print(f"FAILED {group}: {'; '.join(found[:MANY])}{more}", flush=True)
+    return False
+
+
+def skip(group: str, reason: str) -> None:
+    print(f"SKIPPED {group}: {reason}", flush=True)
+
+
+def finish() -> None:
+    """Tells run.sh that nothing was left out."""
+    print("done", flush=True)
+    sys.exit(1 if failed else 0)
+
+
+def sample(name: str) -> pathlib.Path | None:
+    """A sample model that is complete; else a line that it was skipped."""
+    folder = SAMPLES / name
+    if (folder / "config.json").exists():
+        return folder
+    skip(name, "not in sample_checkpoints")
+    return None
+
+
+def real_model(n_shards: int) -> pathlib.Path:
+    return smollm2.make_once(pathlib.Path(sys.prefix).parent, n_shards)
+
+
+def run(*args: str | pathlib.Path, **more) -> subprocess.CompletedProcess:
+    return subprocess.run([FP8CONV, *map(str, args)], capture_output=True, check=False, **more)
+
+
+def quantize(source: pathlib.Path | str, out: pathlib.Path | str, *args: str, **more) -> subprocess.CompletedProcess:
+    return run("quantize", source, "-o", out, "--progress", "none", *args, **more)
+
+
+def silence(done: subprocess.CompletedProcess) -> Iterator[str]:
+    """Success without a word, save for advice."""
+    error = done.stderr.decode()
+    if done.returncode or done.stdout or any("note:" not in line for line in error.splitlines()):
+        yield f"exit status {done.returncode}, stdout {len(done.stdout)} bytes, stderr {error.strip()!r}"
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[pathlib.Path]:
+    with tempfile.TemporaryDirectory(prefix="fp8conv-conformance-") as folder:
+        yield pathlib.Path(folder)

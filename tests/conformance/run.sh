@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# `make conformance`: other people's packages read what fp8conv wrote.  Needs some GB for the packages and
+# the model, which are kept in the user's cache, and some minutes.
+#
+#     FP8CONV=/path/to/fp8conv run.sh [NAME...]     all tests, or test_NAME.py
+set -u
+cd "$(dirname "$0")" || exit 2
+: "${FP8CONV:?the program to test}"
+venv=$(sh ./venv.sh) || exit 1
+
+PYTHONPATH=$PWD:$PWD/../golden
+PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
+export FP8CONV PYTHONPATH PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE TRANSFORMERS_VERBOSITY
+logs=$(mktemp -d) || exit 1
+trap 'rm -rf "$logs"' EXIT
+trap 'exit 1' HUP INT TERM
+
+[ $# -gt 0 ] || set -- $(ls test_*.py | sed 's/^test_//; s/\.py$//')
+
+# A test that ends without a word is a failure too: the last words of standard error say why.
+passed=0 failed=0 skipped=0
+for name; do
+	"$venv/bin/python" "test_$name.py" 2>"$logs/err" | tee "$logs/out"
+	grep -q '^done$' "$logs/out" || {
+		echo "FAILED test_$name.py: it did not end: $(tail -n 1 "$logs/err")" | tee -a "$logs/out"
+		tail -n 20 "$logs/err"
+	}
+	passed=$((passed + $(grep -c '^ok ' "$logs/out")))
+	failed=$((failed + $(grep -c '^FAILED ' "$logs/out")))
+	skipped=$((skipped + $(grep -c '^SKIPPED ' "$logs/out")))
+done
+echo "conformance: $passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

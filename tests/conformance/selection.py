@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which matrices of the sample models are quantized: the rules for users, told again for names that
+these models have.  Roles by name, --tensor, --exclude, shapes, and what engines fuse."""
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from cases import Case, plain
+from checkpoint import Tensor
+
+FLOATS = ("F32", "F16", "BF16")
+LOOKUP = re.compile(r"embed_tokens|norm")
+KEPT = re.compile(r"(^|\.)lm_head\.|\.mlp\.gate\.|\.router\.|^vision_model\.|^multi_modal_projector\.")
+FUSED = {r"\.self_attn\.(q_proj|k_proj|v_proj)\.weight$": ("q_proj", "k_proj", "v_proj"),
+         r"\.(gate_proj|up_proj)\.weight$": ("gate_proj", "up_proj")}
+EXPERTS_TENSOR = re.compile(r"(.*\.experts\.)(gate_up_proj|down_proj)$")
+
+
+@dataclass
+class Matrix:
+    """A weight of the output, if it is quantized; `tensor` is the source it lies in."""
+    name: str
+    file: str
+    tensor: Tensor
+    values: np.ndarray                      # (out, in), in the source's type
+    group: str                              # engines merge those of the same group
+    recipe: str | None = None
+    last_in_group: bool = True
+
+    @property
+    def bond(self) -> str:
+        """Quantized together or not at all: a group, or the experts of a layer."""
+        return re.sub(r"\.experts\..*", ".experts", self.group)
+
+
+def group_of(name: str) -> tuple[str, int]:
+    for pattern, members in FUSED.items():
+        if found := re.search(pattern, name):
+            return name[:found.start()] + "|" + "+".join(members), members.index(found[1])
+    return name, 0
+
+
+def is_linear(name: str, tensor: Tensor) -> bool:
+    return (name.endswith(".weight") and len(tensor.shape) == 2 and tensor.dtype in FLOATS
+            and not LOOKUP.search(name))
+
+
+def split_experts(file: str, name: str, tensor: Tensor) -> list[Matrix]:
+    """[E, 2I, H] and [E, H, I]; where gate_up is [E, H, 2I] (Llama 4), both are transposed."""
+    prefix, which = EXPERTS_TENSOR.match(name).groups()
+    array = tensor.array()
+    if ".feed_forward." in name:
+        array = array.swapaxes(1, 2)
+    half = array.shape[1] // 2
+    parts = {"down_proj": array} if which == "down_proj" else {"gate_proj": array[:, :half], "up_proj": array[:, half:]}
+    return [Matrix(at, file, tensor, values[e], group_of(at)[0])
+            for part, values in parts.items() for e in range(len(array))
+            for at in [f"{prefix}{e}.{part}.weight"]]
+
+
+def recipe_of(name: str, case: Case) -> str | None:
+    for pattern, recipe in reversed(case.rules):
+        if re.search(pattern, name):
+            return None if recipe == "skip" else recipe
+    if KEPT.search(name) or (case.exclude and re.search(case.exclude, name)):
+        return None
+    return case.recipe
+
+
+def fits(matrix: Matrix, case: Case) -> bool:
+    """Whole tiles along a row; along a column between fused weights and in experts; everywhere in ModelOpt's blocks."""
+    rows, cols = matrix.values.shape
+    height, width = plain(matrix.recipe, case.format).spec.tile
+    if 0 in (rows, cols):
+        return False
+    if case.format == "modelopt" and height > 1 and rows % height:
+        return False
+    if case.ragged and matrix.recipe == "blockwise":
+        return True
+    if width and cols % width:
+        return False
+    return not (height > 1 and rows % height and (".experts." in matrix.name or not matrix.last_in_group))
+
+
+def select(tensors: list[tuple[str, str, Tensor]], case: Case) -> tuple[list[Matrix], list[tuple[str, str, Tensor]]]:
+    """What is quantized, and what is kept."""
+    by_bond: dict[str, list[Matrix]] = defaultdict(list)
+    source_of: dict[str, tuple[str, str, Tensor]] = {}
+    for file, name, tensor in tensors:
+        if EXPERTS_TENSOR.match(name):
+            found = split_experts(file, name, tensor)
+        elif is_linear(name, tensor):
+            found = [Matrix(name, file, tensor, tensor.array(), group_of(name)[0])]
+        else:
+            continue
+        for matrix in found:
+            matrix.recipe = recipe_of(name, case)
+            by_bond[matrix.bond].append(matrix)
+            source_of[matrix.name] = (file, name, tensor)
+    quantized: dict[str, Matrix] = {}
+    for bond in by_bond.values():
+        for group in {m.group for m in bond}:
+            members = sorted((m for m in bond if m.group == group), key=lambda m: group_of(m.name)[1])
+            for matrix in members[:-1]:
+                matrix.last_in_group = False
+        if all(m.recipe and fits(m, case) for m in bond):
+            quantized |= {m.name: m for m in bond}
+    gone = {source_of[name][1] for name in quantized}
+    return list(quantized.values()), [t for t in tensors if t[1] not in gone]
+
+
+def kept_modules(kept: list[tuple[str, str, Tensor]], quantized: list[Matrix]) -> list[str]:
+    """What ignore lists name: linear modules in high precision, and the lm_head that a tied model hides."""
+    names = {name.removesuffix(".weight") for _, name, tensor in kept
+             if is_linear(name, tensor) or EXPERTS_TENSOR.match(name)}
+    everywhere = names | {m.name.removesuffix(".weight") for m in quantized}
+    if not any(re.search(r"(^|\.)lm_head$", name) for name in everywhere):
+        names.add("lm_head")
+    return sorted(names, key=str.encode)
