@@ -141,7 +141,7 @@ INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale
 		const char *ahead = (const char *)r->ahead + i * source_size(v.source);
 
 		for (size_t line = 0; line < source_size(v.source) / 2; line++)
-			_mm_prefetch(ahead + 64 * line, _MM_HINT_T0);
+			_mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
 	}
 	if (stream)
 		_mm256_stream_si256((void *)(r->codes + i), codes);

@@ -154,7 +154,7 @@ INLINE void cast64(const struct row *r, size_t i, bool stream, struct tile_scale
 		const char *ahead = (const char *)r->ahead + i * source_size(v.source);
 
 		for (size_t line = 0; line < source_size(v.source); line++)
-			_mm_prefetch(ahead + 64 * line, _MM_HINT_T0);
+			_mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
 	}
 	if (stream)
 		_mm512_stream_si512((void *)(r->codes + i), codes);

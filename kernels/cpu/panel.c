@@ -208,15 +208,12 @@ static void row_cast_slow(const struct matrix *part, const struct qspec *spec, c
 	backend_reference.cast(part, spec, amax, PANEL_TILES, &to);
 }
 
-/* How far off the panel after p is, in bytes; 0 where there is none of the size.  Within one row
- * the processor fetches ahead by itself, and what is converted in the caches needs no fetching. */
-static ptrdiff_t ahead_of(const struct grid *g, const struct matrix *x, const struct panel *p,
-			  bool streaming)
+/* How far off the panel after p is, in bytes; 0 where there is none of the size. */
+static ptrdiff_t panel_distance(const struct grid *g, const struct matrix *x, const struct panel *p)
 {
 	struct panel next = *p;
 
-	if (!streaming || p->n_rows == 1 || !panel_next(g, &next) || next.n_rows < p->n_rows ||
-	    next.n_cols < p->n_cols)
+	if (!panel_next(g, &next) || next.n_rows < p->n_rows || next.n_cols < p->n_cols)
 		return 0;
 	return ((ptrdiff_t)((next.row - p->row) * x->stride) + (ptrdiff_t)next.col -
 		(ptrdiff_t)p->col) *
@@ -229,12 +226,19 @@ static void panel_cast(const struct row_ops *ops, const struct grid *g, const st
 		       const struct quant_out *out)
 {
 	row_cast *cast = ops->casts[path][source_of(x->dtype)][spec->format];
-	ptrdiff_t ahead = ahead_of(g, x, p, out->streaming);
+	size_t row_end = p->row + p->n_rows, col_end = p->col + p->n_cols;
+	bool tall = p->n_rows >
+		    BAND_ROWS; /* so large that its rows have left the caches since their amax */
+	ptrdiff_t next = tall ? (ptrdiff_t)(x->stride * (dtype_bits(x->dtype) / 8))
+			      : panel_distance(g, x, p);
 
-	for (size_t row = p->row; row < p->row + p->n_rows; row++) {
-		for (size_t col = p->col; col < p->col + p->n_cols; col += g->piece) {
-			struct matrix part = matrix_part(
-				x, row, 1, col, min_size(g->piece, p->col + p->n_cols - col));
+	for (size_t row = p->row; row < row_end; row++) {
+		/* What the caller converts in the caches needs no fetching. */
+		ptrdiff_t ahead = out->streaming && (!tall || row + 1 < row_end) ? next : 0;
+
+		for (size_t col = p->col; col < col_end; col += g->piece) {
+			struct matrix part =
+				matrix_part(x, row, 1, col, min_size(g->piece, col_end - col));
 			struct row r = {
 				part.data,     ahead ? (const char *)part.data + ahead : NULL,
 				part.cols,     g->tile_cols,
