@@ -58,9 +58,9 @@ INLINE __m256i round_to_odd(__m256 even, __m256 odd)
 	__m256i e = _mm256_castps_si256(even), o = _mm256_castps_si256(odd);
 	__m256i kept = _mm256_blend_epi16(_mm256_srli_epi32(e, 16), o, 0xAA);
 	__m256i dropped = _mm256_blend_epi16(e, _mm256_slli_epi32(o, 16), 0xAA);
-	__m256i exact = _mm256_cmpeq_epi16(dropped, _mm256_setzero_si256());
+	__m256i inexact = _mm256_min_epu16(dropped, _mm256_set1_epi16(1));
 
-	return _mm256_or_si256(kept, _mm256_andnot_si256(exact, _mm256_set1_epi16(1)));
+	return _mm256_or_si256(kept, inexact);
 }
 
 /* What a template is made for: always constants. */

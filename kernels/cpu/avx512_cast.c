@@ -57,10 +57,9 @@ INLINE __m512i round_to_odd(__m512 even, __m512 odd)
 	__m512i e = _mm512_castps_si512(even), o = _mm512_castps_si512(odd);
 	__m512i kept = _mm512_ternarylogic_epi32(upper, o, _mm512_srli_epi32(e, 16), 0xCA);
 	__m512i dropped = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi32(o, 16), e, 0xCA);
-	__mmask32 inexact = _mm512_test_epi16_mask(dropped, dropped);
-	__m512i odd_bit = _mm512_maskz_set1_epi16(inexact, 1);
+	__m512i inexact = _mm512_min_epu16(dropped, _mm512_set1_epi16(1));
 
-	return _mm512_or_si512(kept, odd_bit);
+	return _mm512_or_si512(kept, inexact);
 }
 
 /* What a template is made for: always constants. */
