@@ -129,6 +129,8 @@ uninstall:
 deb: all
 	rm -rf $(BUILD)/deb
 	@$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/deb PREFIX=/usr
+	strip $(BUILD)/deb/usr/bin/fp8conv
+	install -D -m 644 LICENSE $(BUILD)/deb/usr/share/doc/fp8conv/copyright
 	mkdir -p $(BUILD)/deb/DEBIAN
 	printf '%s\n' 'Package: fp8conv' 'Version: $(VERSION)' "Architecture: $$(dpkg --print-architecture)" \
 		'Maintainer: the fp8conv authors <fp8conv@localhost>' 'Section: science' 'Priority: optional' \
@@ -140,4 +142,4 @@ deb: all
 clean:
 	rm -rf $(BUILD)
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)

@@ -16,6 +16,6 @@ say() {
 say "$FP8CONV" quantize "$model" --dry-run
 for recipe in blockwise channelwise mxfp8; do
 	say "$FP8CONV" quantize "$model" -o "$out/$recipe" --recipe "$recipe" --verbose
-	say "$FP8CONV" inspect "$out/$recipe"
+	say "$FP8CONV" inspect "$out/$recipe" | tail -n 4
 done
 printf '\nThe FP8 checkpoints lie in %s.\n' "$out"

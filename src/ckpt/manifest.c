@@ -62,6 +62,32 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 	return manifest;
 }
 
+/* A list of input files as it was when the job began: without the hashes that the end of the job added. */
+static json_t *without_hashes(const json_t *inputs)
+{
+	json_t *copy = json_deep_copy(inputs);
+	size_t i;
+	json_t *record;
+
+	json_array_foreach(copy, i, record)
+		json_object_del(record, "sha256");
+	return copy;
+}
+
+/* Whether a member of the manifest says the same as that of the job. */
+static bool same_member(const char *key, const json_t *was, const json_t *is)
+{
+	json_t *inputs;
+	bool same;
+
+	if (strcmp(key, "inputs") != 0)
+		return was && json_equal(was, is);
+	inputs = without_hashes(was);
+	same = inputs && json_equal(inputs, is);
+	json_decref(inputs);
+	return same;
+}
+
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir, struct err *err)
 {
 	const char *key;
@@ -72,13 +98,13 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 		const char *name;
 		json_t *option;
 
-		if (was && json_equal(was, value))
+		if (same_member(key, was, value))
 			continue;
 		if (strcmp(key, "options") != 0)
 			return err_set(err, ERR_USAGE,
 				       "'%s' holds the output of another job: %s differs (--restart begins anew)",
 				       dir->path,
-				       strcmp(key, "inputs") ? key : "the input (name, size or time of a file)");
+				       strcmp(key, "inputs") ? key : "the input (name, size, times or inode of a file)");
 		json_object_foreach(value, name, option) {
 			if (!json_equal(json_object_get(was, name), option))
 				break;
@@ -127,9 +153,10 @@ bool manifest_has_shard(const json_t *manifest, const char *name)
 	return false;
 }
 
-bool manifest_finished(const json_t *manifest)
+bool manifest_finished(const json_t *manifest, bool hashes)
 {
-	return json_is_true(json_object_get(manifest, "finished"));
+	return json_is_true(json_object_get(manifest, "finished")) &&
+	       (!hashes || json_object_get(manifest, "files"));
 }
 
 /* Keeps the shards in the order of their names, whoever finishes first. */

@@ -36,7 +36,9 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);
 
 bool manifest_has_shard(const json_t *manifest, const char *name);
-bool manifest_finished(const json_t *manifest);
+
+/* Whether all is done; with hashes: they too. */
+bool manifest_finished(const json_t *manifest, bool hashes);
 
 /* Adds a finished shard to the manifest in dir, atomically, also against other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err);

@@ -186,7 +186,7 @@ int job_take_up(struct quantize_job *job, bool *finished, struct err *err)
 		if (manifest_check(manifest, job->identity, &job->out, err))
 			goto out;
 		find_done(job, manifest);
-		*finished = manifest_finished(manifest) && job->result->shards_found == job->plan->n_shards &&
+		*finished = manifest_finished(manifest, job->params->hashes) && job->result->shards_found == job->plan->n_shards &&
 			    outdir_has(&job->out, "config.json");
 		rc = 0;
 		goto out;

@@ -12,6 +12,7 @@
 #define BF16_MAX f32_from_bits(0x7F7F0000) /* 0x1.FEp127 */
 #define F16_MAX	 65504.0f
 #define F32_MAX	 f32_from_bits(0x7F7FFFFF)
+#define F32_MIN	 f32_from_bits(0x00800000) /* the smallest normal number */
 
 NUM_INLINE float bf16_to_f32(uint16_t v)
 {

@@ -54,16 +54,20 @@ NUM_INLINE float scale_from_amax(float amax, float fmax, float limit, bool pow2)
 	scale = fmax / amax;
 	if (f32_is_inf(scale))
 		scale = limit;
+	if (scale < F32_MIN) /* only with a margin: its reciprocal must stay finite */
+		scale = F32_MIN;
 	if (pow2) /* rounds down, so scale_inv rounds up: no overflow */
 		scale = f32_from_bits(f32_bits(scale) & 0xFF800000);
 	return scale;
 }
 
-/* amax / fmax.  Where that is too small for fp32, its smallest number: no code divides by zero. */
+/* amax / fmax, within fp32: where that is too small, its smallest number, so that no code divides by zero. */
 NUM_INLINE float scale_inv_from_amax(float amax, float fmax)
 {
 	float scale_inv = amax / fmax;
 
+	if (f32_is_inf(scale_inv)) /* only with a margin */
+		return F32_MAX;
 	return scale_inv == 0 ? f32_from_bits(1) : scale_inv;
 }
 

@@ -15,7 +15,7 @@
 #include "base/nearest.h"
 
 /* FMAX * 2^-margin must stay a normal number, far from anything a margin is for. */
-#define MARGIN_MAX 100
+#define MARGIN_MAX 32
 
 const struct recipe *recipe_find(const char *name, struct err *err)
 {

@@ -6,7 +6,7 @@
 const struct recipe recipe_delayed = {
 	.name = "delayed",
 	.summary =
-		"one scale per tensor, static activations from a calibration file's amax history",
+		"one scale per tensor, static activations; needs the amax history of a calibration",
 	.origin = "TransformerEngine DelayedScaling",
 	.input = { .format = FP8_E4M3, .tile = { WHOLE, WHOLE } },
 	.weight = { .format = FP8_E4M3, .tile = { WHOLE, WHOLE } },
