@@ -7,7 +7,7 @@
 #include "backend/dispatch.h"
 #include "job/converter.h"
 
-/* SQNR is measured on all elements of units up to SQNR_ALL elements, and on evenly spaced bands, about SQNR_SAMPLE elements,
+/* SQNR is measured on all elements of units below SQNR_ALL elements, and on evenly spaced bands, about SQNR_SAMPLE elements,
  * of larger ones: a quarter of a million elements give it to 0.02 dB. */
 #define SQNR_ALL    ((uint64_t)1 << 20)
 #define SQNR_SAMPLE ((uint64_t)1 << 18)
@@ -49,7 +49,7 @@ static bool band_is_sampled(const struct unit *unit, const struct region *region
 	uint64_t n = unit->rows * unit->cols;
 	uint64_t number = region->row / region->n_rows + region->col / region->n_cols;
 
-	return n <= SQNR_ALL || number % (n / SQNR_SAMPLE) == 0;
+	return n < SQNR_ALL || number % (n / SQNR_SAMPLE) == 0;
 }
 
 static void band_stats(struct converter *converter, size_t u, const struct region *region, const struct matrix *x,
