@@ -209,6 +209,7 @@ INLINE __m512 scale_f32(const struct qspec *spec, float limit, __m512 amax, __m5
 
 	scale = _mm512_mask_mov_ps(scale, _mm512_fpclass_ps_mask(scale, INF),
 				   _mm512_set1_ps(limit));
+	scale = _mm512_max_ps(scale, _mm512_set1_ps(F32_MIN));
 	if (spec->pow2)
 		scale = _mm512_and_ps(scale,
 				      _mm512_castsi512_ps(_mm512_set1_epi32((int)0xFF800000)));
