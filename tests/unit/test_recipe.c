@@ -155,7 +155,7 @@ static void test_tuning(void **state)
 		{ .recipe = "delayed", { .scale_fmt = "ue8m0" }, .pow2 = true },
 		{ .recipe = "delayed", { .margin = "2" }, .margin = 2 },
 		{ .recipe = "current", { .margin = "0" } },
-		{ .recipe = "current", { .margin = "100" }, .margin = 100 },
+		{ .recipe = "current", { .margin = "32" }, .margin = 32 },
 		{ .recipe = "current", { .amax_epsilon = "1e-12" }, .amax_epsilon = 1e-12F },
 		{ .recipe = "current", { .amax_epsilon = "0" } },
 		{ .recipe = "current", { .amax_epsilon = "0.5" }, .amax_epsilon = 0.5F },
@@ -227,7 +227,7 @@ static void test_tuning_refused(void **state)
 		{ "current", { .margin = "-1" }, { "--margin", "'-1'" } },
 		{ "current", { .margin = "+1" }, { "--margin", "'+1'" } },
 		{ "current", { .margin = "1.5" }, { "--margin", "'1.5'" } },
-		{ "current", { .margin = "101" }, { "--margin", "'101'" } },
+		{ "current", { .margin = "33" }, { "--margin", "'33'" } },
 		{ "current", { .margin = "99999999999999999999" }, { "--margin", "'9999" } },
 	};
 
