@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The I/O limit of a conversion: threads that only read every byte of the .safetensors files of a directory, piece by
+ * piece, and write half of each piece at half its offset to files of the same names in another directory.  What a
+ * converter does more than this is its own cost.  Prints the seconds between the first open and the last close.
+ */
+#include <argp.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX_FILES 4096
+#define ALIGN	  4096 /* of direct I/O; a piece's half is a multiple of it */
+
+struct file {
+	int in, out;
+	int tail; /* the output without O_DIRECT, for what is no whole block */
+	uint64_t size, first_piece;
+};
+
+static struct {
+	const char *from, *to;
+	int threads;
+	size_t piece; /* bytes */
+	bool direct, sync, reserve;
+	size_t n_files;
+	struct file files[MAX_FILES];
+	uint64_t n_pieces;
+	_Atomic uint64_t next;
+} job = { .piece = 256 << 10 };
+
+static void fail(const char *what, const char *subject)
+{
+	fprintf(stderr, "copy_half: cannot %s '%s': %s\n", what, subject, strerror(errno));
+	exit(4);
+}
+
+static void move(const struct file *file, uint64_t at, char *buffer)
+{
+	uint64_t left = file->size - at;
+	size_t n = left < job.piece ? (size_t)left : job.piece;
+	size_t half = n / 2;
+	bool whole = half % ALIGN == 0;
+
+	for (size_t done = 0; done < n;) {
+		ssize_t got = pread(file->in, buffer + done, n - done, (off_t)(at + done));
+
+		if (got <= 0)
+			fail("read", job.from);
+		done += (size_t)got;
+	}
+	for (size_t done = 0; done < half;) {
+		ssize_t put = pwrite(whole ? file->out : file->tail, buffer + done, half - done,
+				     (off_t)(at / 2 + done));
+
+		if (put <= 0)
+			fail("write", job.to);
+		done += (size_t)put;
+	}
+}
+
+static void *work(void *unused)
+{
+	void *buffer = NULL;
+	size_t f = 0;
+
+	if (posix_memalign(&buffer, ALIGN, job.piece))
+		abort();
+	for (;;) {
+		uint64_t i = atomic_fetch_add(&job.next, 1);
+
+		if (i >= job.n_pieces)
+			break;
+		while (f + 1 < job.n_files && job.files[f + 1].first_piece <= i)
+			f++;
+		move(&job.files[f], (i - job.files[f].first_piece) * job.piece, buffer);
+	}
+	free(buffer);
+	return unused;
+}
+
+static void open_pair(int from, int to, const char *name)
+{
+	const int flags = O_WRONLY | O_CREAT | O_TRUNC;
+	struct file *file = &job.files[job.n_files++];
+	struct stat st;
+
+	file->in = openat(from, name, O_RDONLY);
+	if (file->in < 0 || fstat(file->in, &st))
+		fail("open", name);
+	file->tail = file->out = openat(to, name, flags, 0666);
+	if (job.direct)
+		file->out = openat(to, name, O_WRONLY | O_DIRECT);
+	if (file->tail < 0 || file->out < 0)
+		fail("create", name);
+	posix_fadvise(file->in, 0, 0, POSIX_FADV_SEQUENTIAL);
+	file->size = (uint64_t)st.st_size;
+	if (job.reserve && posix_fallocate(file->tail, 0, (off_t)(file->size / 2)))
+		fail("reserve", name);
+	file->first_piece = job.n_pieces;
+	job.n_pieces += (file->size + job.piece - 1) / job.piece;
+}
+
+static void open_files(void)
+{
+	DIR *directory = opendir(job.from);
+	int to;
+
+	if (!directory)
+		fail("open", job.from);
+	if (mkdir(job.to, 0777) && errno != EEXIST)
+		fail("create", job.to);
+	to = open(job.to, O_RDONLY | O_DIRECTORY);
+	for (struct dirent *entry; (entry = readdir(directory)) && job.n_files < MAX_FILES;) {
+		size_t n = strlen(entry->d_name);
+
+		if (n > 12 && !strcmp(entry->d_name + n - 12, ".safetensors"))
+			open_pair(dirfd(directory), to, entry->d_name);
+	}
+	closedir(directory);
+	close(to);
+}
+
+static void close_files(void)
+{
+	for (size_t i = 0; i < job.n_files; i++) {
+		if (job.sync && fsync(job.files[i].tail))
+			fail("write", job.to);
+		close(job.files[i].in);
+		close(job.files[i].tail);
+		if (job.direct)
+			close(job.files[i].out);
+	}
+}
+
+static const struct argp_option descriptions[] = {
+	{ "threads", 't', "N", 0, "Default: one for each CPU", 0 },
+	{ "piece", 'p', "KIB", 0, "Read at once (default 256)", 0 },
+	{ "direct", 'd', NULL, 0, "Write past the page cache (O_DIRECT)", 0 },
+	{ "sync", 's', NULL, 0, "fsync each file at the end", 0 },
+	{ "reserve", 'r', NULL, 0, "fallocate each file first", 0 },
+	{ 0 },
+};
+
+static error_t parse(int key, char *value, struct argp_state *state)
+{
+	switch (key) {
+	case 't':
+		job.threads = (int)strtoul(value, NULL, 10);
+		break;
+	case 'p':
+		job.piece = (size_t)strtoul(value, NULL, 10) << 10;
+		break;
+	case 'd':
+		job.direct = true;
+		break;
+	case 's':
+		job.sync = true;
+		break;
+	case 'r':
+		job.reserve = true;
+		break;
+	case ARGP_KEY_ARG:
+		*(job.from ? &job.to : &job.from) = value;
+		break;
+	case ARGP_KEY_END:
+		if (state->arg_num != 2 || job.threads < 1 || job.piece < 2 * ALIGN)
+			argp_usage(state);
+		break;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	const struct argp argp = { descriptions, parse, "FROM TO", "Read everything, write half.", NULL, NULL, NULL };
+	struct timespec begin, end;
+	pthread_t threads[256];
+	int n = 1;
+
+	job.threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+	argp_parse(&argp, argc, argv, 0, NULL, NULL);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	open_files();
+	for (; n < job.threads && n < 256; n++)
+		if (pthread_create(&threads[n], NULL, work, NULL))
+			fail("start", "a thread");
+	work(NULL);
+	for (int i = 1; i < n; i++)
+		pthread_join(threads[i], NULL);
+	close_files();
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	printf("%.6f\n", (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
+	return 0;
+}
