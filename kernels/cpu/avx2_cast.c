@@ -12,14 +12,14 @@
 
 /* The constants of a format, on the scale of shift_base() (panel.h). */
 struct places {
-	int frac;   /* a magnitude shifted left by it is rounded at bit 8 */
+	int shift;  /* from a place to a code */
 	int normal; /* the smallest normal number, less 128 */
 	int last;   /* the largest value that does not saturate */
 };
 
 static const struct places places[N_FORMATS] = {
 	[FP8_E4M3] = { 4, 3 * 128, 18 * 128 + 104 },
-	[FP8_E5M2] = { 3, 2 * 128, 32 * 128 + 111 },
+	[FP8_E5M2] = { 5, 2 * 128, 32 * 128 + 111 },
 };
 
 /* What the tile says. */
@@ -29,27 +29,31 @@ struct tile_scale {
 	__m256 factor;
 };
 
-/* 16 bf16 bit patterns to codes in the upper bytes.  *peak: the largest distance from s.normal. */
-INLINE __m256i codes16(__m256i h, struct tile_scale s, int frac, __m256i *peak)
+/* Adds half of what is shifted out, and 1 where a tie must go up to be even. */
+INLINE __m256i round_shift(__m256i x, int shift)
+{
+	__m256i is_odd = _mm256_and_si256(_mm256_srli_epi16(x, shift), _mm256_set1_epi16(1));
+	__m256i half = _mm256_set1_epi16((short)((1 << (shift - 1)) - 1));
+
+	return _mm256_srli_epi16(_mm256_add_epi16(x, _mm256_add_epi16(is_odd, half)), shift);
+}
+
+/* 16 bf16 bit patterns to codes without their signs.  place: their distances from s.normal, 0 where
+ * they lie below. */
+INLINE __m256i round_any(__m256i h, __m256i place, struct tile_scale s, int shift)
 {
 	/* 2^(exponent - 1) for the binades of the subnormals: to be multiplied with the
 	 * significand. */
 	const __m256i powers = _mm256_broadcastsi128_si256(
 		_mm_setr_epi8(0, 1, 2, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
-	const __m256i one = _mm256_set1_epi16(1);
 	__m256i magnitude = _mm256_and_si256(h, _mm256_set1_epi16(0x7FFF));
-	__m256i place = _mm256_subs_epu16(magnitude, s.normal);
 	__m256i exponent = _mm256_srli_epi16(_mm256_subs_epu16(magnitude, s.subnormal), 7);
 	__m256i significand = _mm256_or_si256(_mm256_and_si256(h, _mm256_set1_epi16(0x7F)),
 					      _mm256_set1_epi16(0x80));
 	__m256i subnormal = _mm256_mullo_epi16(significand, _mm256_shuffle_epi8(powers, exponent));
-	/* Below the normal numbers this one is the larger, above them the other. */
-	__m256i fixed = _mm256_max_epu16(subnormal, _mm256_slli_epi16(place, frac));
-	__m256i is_odd = _mm256_and_si256(_mm256_srli_epi16(fixed, 8), one);
-	__m256i rounded = _mm256_add_epi16(fixed, _mm256_add_epi16(is_odd, _mm256_set1_epi16(127)));
 
-	*peak = _mm256_max_epu16(*peak, place);
-	return _mm256_or_si256(rounded, _mm256_and_si256(h, _mm256_set1_epi16((short)0x8000)));
+	/* Below the normal numbers this one is the larger, above them the other. */
+	return round_shift(_mm256_max_epu16(subnormal, _mm256_slli_epi16(place, 8 - shift)), 8);
 }
 
 /* fp32 to bf16 bits in even and odd 16-bit lanes, rounded to odd. */
@@ -109,13 +113,14 @@ INLINE __m256i values(const char *x, struct tile_scale s, struct variant v)
 	return round_to_odd(_mm256_mul_ps(a, s.factor), _mm256_mul_ps(b, s.factor));
 }
 
-/* The upper bytes of a and b, in the order of the source. */
-INLINE __m256i pack(__m256i a, __m256i b, int source)
+/* The codes of a and b with the signs of their values, in the order of the source. */
+INLINE __m256i pack(__m256i a, __m256i b, __m256i a_codes, __m256i b_codes, int source)
 {
 	const __m256i halves =
 		_mm256_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15, 0, 2, 4, 6,
 				 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
-	__m256i bytes = _mm256_packus_epi16(_mm256_srli_epi16(a, 8), _mm256_srli_epi16(b, 8));
+	__m256i sign = _mm256_and_si256(_mm256_packs_epi16(a, b), _mm256_set1_epi8((char)0x80));
+	__m256i bytes = _mm256_or_si256(sign, _mm256_packus_epi16(a_codes, b_codes));
 
 	if (source == SOURCE_BF16)
 		return _mm256_permute4x64_epi64(bytes, 0xD8);
@@ -123,13 +128,24 @@ INLINE __m256i pack(__m256i a, __m256i b, int source)
 					   _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-/* 32 codes of one tile. */
+INLINE __m256i place16(__m256i h, struct tile_scale s)
+{
+	return _mm256_subs_epu16(_mm256_and_si256(h, _mm256_set1_epi16(0x7FFF)), s.normal);
+}
+
+/* 32 codes of one tile.  *peak: the largest distance from s.normal. */
 INLINE __m256i codes32(const char *x, struct tile_scale s, struct variant v, __m256i *peak)
 {
+	const int shift = places[v.format].shift;
 	__m256i a = values(x, s, v), b = values(x + 16 * source_size(v.source), s, v);
-	int frac = places[v.format].frac;
+	__m256i at = place16(a, s), bt = place16(b, s);
+	__m256i lacks =
+		_mm256_subs_epu16(_mm256_set1_epi16(128), _mm256_min_epu16(at, bt)); /* of normal */
 
-	return pack(codes16(a, s, frac, peak), codes16(b, s, frac, peak), v.source);
+	*peak = _mm256_max_epu16(*peak, _mm256_max_epu16(at, bt));
+	if (__builtin_expect(_mm256_testz_si256(lacks, lacks), 1))
+		return pack(a, b, round_shift(at, shift), round_shift(bt, shift), v.source);
+	return pack(a, b, round_any(a, at, s, shift), round_any(b, bt, s, shift), v.source);
 }
 
 INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale s,

@@ -12,6 +12,7 @@
 
 #define PANEL_BYTES (256 * 1024) /* of the source; L2 is 1-2 MiB */
 #define BAND_ROWS   128		 /* rows between two looks at the lanes */
+#define FETCH_ROWS  3		 /* of the next panel, between fetching one and taking its amax */
 
 static int source_of(enum dtype dtype)
 {
@@ -93,18 +94,29 @@ static struct matrix matrix_part(const struct matrix *x, size_t row, size_t n_ro
 	return part;
 }
 
-static void band_lanes(const struct row_ops *ops, const struct grid *g, const struct matrix *band,
-		       void *lanes)
+/* Raises the lanes of a band's tiles by one of its rows. */
+static void row_lanes(const struct row_ops *ops, const struct grid *g, const struct matrix *band,
+		      size_t row, void *lanes)
 {
-	for (size_t row = 0; row < band->rows; row++) {
-		for (size_t col = 0; col < band->cols; col += g->piece) {
-			struct matrix part = matrix_part(band, row, 1, col,
-							 min_size(g->piece, band->cols - col));
+	for (size_t col = 0; col < band->cols; col += g->piece) {
+		struct matrix part =
+			matrix_part(band, row, 1, col, min_size(g->piece, band->cols - col));
 
-			ops->row_amax[source_of(band->dtype)](part.data, part.cols, g->tile_cols,
-							      lanes, !row && !col);
-		}
+		ops->row_amax[source_of(band->dtype)](part.data, part.cols, g->tile_cols, lanes,
+						      !row && !col);
 	}
+}
+
+static void lanes_amax(const struct row_ops *ops, const struct grid *g, const struct matrix *band,
+		       const void *lanes, float *amax, uint64_t *n_nonfinite)
+{
+	struct tile tile = { band->rows, g->tile_cols };
+	size_t n_tiles = tile_count(band->cols, g->tile_cols);
+
+	if (ops->lanes_amax[source_of(band->dtype)](lanes, n_tiles, amax))
+		return;
+	memset(amax, 0, n_tiles * sizeof *amax);
+	backend_reference.amax(band, tile, amax, n_tiles, n_nonfinite);
 }
 
 /* The amax of each tile of a band of a panel. */
@@ -113,19 +125,15 @@ static void band_amax(const struct row_ops *ops, const struct grid *g, const str
 {
 	_Alignas(64) unsigned char raised[PANEL_TILES * LANES_SIZE];
 	const void *lanes = raised;
-	struct tile tile = { band->rows, g->tile_cols };
-	int source = source_of(band->dtype);
-	size_t n_tiles = tile_count(band->cols, g->tile_cols);
 
-	if (g->tile_cols == LANES_SIZE / 2 && source != SOURCE_F32 && band->rows == 1 &&
-	    band->cols % g->tile_cols == 0)
+	if (g->tile_cols == LANES_SIZE / 2 && band->dtype != DT_F32 && band->rows == 1 &&
+	    band->cols % g->tile_cols == 0) {
 		lanes = band->data; /* MX blocks: one is just one set of lanes */
-	else
-		band_lanes(ops, g, band, raised);
-	if (ops->lanes_amax[source](lanes, n_tiles, amax))
-		return;
-	memset(amax, 0, n_tiles * sizeof *amax);
-	backend_reference.amax(band, tile, amax, n_tiles, n_nonfinite);
+	} else {
+		for (size_t row = 0; row < band->rows; row++)
+			row_lanes(ops, g, band, row, raised);
+	}
+	lanes_amax(ops, g, band, lanes, amax, n_nonfinite);
 }
 
 static void panel_amax_of(const struct row_ops *ops, const struct grid *g, const struct matrix *x,
@@ -196,6 +204,56 @@ static void scale_inv_store(const struct quant_out *out, enum scale_type type,
 		memcpy((char *)out->scale_inv + 4 * i, scales->scale_inv, 4 * p->n_tiles);
 }
 
+/* What panel_quantize() works with. */
+struct quantizer {
+	const struct row_ops *ops;
+	const struct matrix *x;
+	const struct qspec *spec;
+	const struct quant_out *out;
+	struct grid grid;
+	ptrdiff_t row_bytes; /* from a row of x to the next */
+
+	/* The panel after the present one, if its amax is taken along with the codes of this one: a
+	 * row of codes is arithmetic, a row of amax is memory.  Else it has no rows. */
+	struct matrix next;
+	_Alignas(64) unsigned char next_lanes[PANEL_TILES * LANES_SIZE];
+};
+
+static void quantizer_look(struct quantizer *q, const struct panel *p, bool has_amax)
+{
+	struct panel next = *p;
+
+	q->next.rows = 0;
+	if (q->out->streaming && !has_amax && panel_next(&q->grid, &next) && next.n_rows > 1 &&
+	    next.n_rows <= min_size(p->n_rows, BAND_ROWS))
+		q->next = matrix_part(q->x, next.row, next.n_rows, next.col, next.n_cols);
+}
+
+/* Where each of the first rows of a panel fetches from, as a distance in bytes. */
+struct fetch {
+	ptrdiff_t distance;
+	size_t n_rows;
+};
+
+static struct fetch fetch_of(const struct quantizer *q, const struct panel *p)
+{
+	struct panel next = *p;
+	ptrdiff_t to_next;
+
+	if (!q->out->streaming)
+		return (struct fetch){ 0 }; /* the caller converts in the caches */
+	if (p->n_rows > BAND_ROWS) /* its rows have left the caches since their amax */
+		return (struct fetch){ q->row_bytes, p->n_rows - 1 };
+	if (!panel_next(&q->grid, &next) || next.n_rows < p->n_rows || next.n_cols < p->n_cols)
+		return (struct fetch){ 0 };
+	to_next = (ptrdiff_t)(next.row - p->row) * q->row_bytes +
+		  ((ptrdiff_t)next.col - (ptrdiff_t)p->col) * (dtype_bits(q->x->dtype) / 8);
+	if (!q->next.rows)
+		return (struct fetch){ to_next, p->n_rows };
+	return (struct fetch){ to_next + FETCH_ROWS * q->row_bytes,
+			       p->n_rows - min_size(p->n_rows, FETCH_ROWS) };
+}
+
 /* A row that the vector code refused. */
 static void row_cast_slow(const struct matrix *part, const struct qspec *spec, const float *amax,
 			  const struct quant_out *out, uint8_t *codes)
@@ -208,47 +266,30 @@ static void row_cast_slow(const struct matrix *part, const struct qspec *spec, c
 	backend_reference.cast(part, spec, amax, PANEL_TILES, &to);
 }
 
-/* How far off the panel after p is, in bytes; 0 where there is none of the size. */
-static ptrdiff_t panel_distance(const struct grid *g, const struct matrix *x, const struct panel *p)
+static void panel_cast(struct quantizer *q, const struct panel *p, const float *amax,
+		       const struct panel_scales *scales, enum cast_path path)
 {
-	struct panel next = *p;
+	row_cast *cast = q->ops->casts[path][source_of(q->x->dtype)][q->spec->format];
+	struct matrix panel = matrix_part(q->x, p->row, p->n_rows, p->col, p->n_cols);
+	struct fetch fetch = fetch_of(q, p);
 
-	if (!panel_next(g, &next) || next.n_rows < p->n_rows || next.n_cols < p->n_cols)
-		return 0;
-	return ((ptrdiff_t)((next.row - p->row) * x->stride) + (ptrdiff_t)next.col -
-		(ptrdiff_t)p->col) *
-	       (ptrdiff_t)(dtype_bits(x->dtype) / 8);
-}
+	for (size_t row = 0; row < p->n_rows; row++) {
+		uint8_t *codes = q->out->codes + (p->row + row) * q->out->stride + p->col;
 
-static void panel_cast(const struct row_ops *ops, const struct grid *g, const struct matrix *x,
-		       const struct qspec *spec, const struct panel *p, const float *amax,
-		       const struct panel_scales *scales, enum cast_path path,
-		       const struct quant_out *out)
-{
-	row_cast *cast = ops->casts[path][source_of(x->dtype)][spec->format];
-	size_t row_end = p->row + p->n_rows, col_end = p->col + p->n_cols;
-	bool tall = p->n_rows >
-		    BAND_ROWS; /* so large that its rows have left the caches since their amax */
-	ptrdiff_t next = tall ? (ptrdiff_t)(x->stride * (dtype_bits(x->dtype) / 8))
-			      : panel_distance(g, x, p);
-
-	for (size_t row = p->row; row < row_end; row++) {
-		/* What the caller converts in the caches needs no fetching. */
-		ptrdiff_t ahead = out->streaming && (!tall || row + 1 < row_end) ? next : 0;
-
-		for (size_t col = p->col; col < col_end; col += g->piece) {
-			struct matrix part =
-				matrix_part(x, row, 1, col, min_size(g->piece, col_end - col));
-			struct row r = {
-				part.data,     ahead ? (const char *)part.data + ahead : NULL,
-				part.cols,     g->tile_cols,
-				scales,	       out->codes + row * out->stride + col,
-				out->streaming
-			};
+		for (size_t col = 0; col < p->n_cols; col += q->grid.piece) {
+			struct matrix part = matrix_part(&panel, row, 1, col,
+							 min_size(q->grid.piece, p->n_cols - col));
+			const char *ahead = (const char *)part.data + fetch.distance;
+			struct row r = { part.data,	    row < fetch.n_rows ? ahead : NULL,
+					 part.cols,	    q->grid.tile_cols,
+					 scales,	    codes + col,
+					 q->out->streaming };
 
 			if (!cast(&r))
-				row_cast_slow(&part, spec, amax, out, r.codes);
+				row_cast_slow(&part, q->spec, amax, q->out, r.codes);
 		}
+		if (row < q->next.rows)
+			row_lanes(q->ops, &q->grid, &q->next, row, q->next_lanes);
 	}
 }
 
@@ -264,23 +305,27 @@ static enum cast_path path_of(const struct qspec *spec, enum dtype dtype, bool s
 void panel_quantize(const struct row_ops *ops, const struct matrix *x, const struct qspec *spec,
 		    const float *amax, size_t amax_stride, const struct quant_out *out)
 {
-	struct grid g = grid_of(spec->tile, x->rows, x->cols, dtype_bits(x->dtype) / 8);
+	size_t size = dtype_bits(x->dtype) / 8;
+	struct quantizer q = { ops, x, spec, out, .row_bytes = (ptrdiff_t)(x->stride * size) };
 	float limit = scale_limit(x->dtype, spec->tile);
 	struct panel_scales scales = { .amax_exact = !amax };
 	struct panel p = { 0 };
 	float taken[PANEL_TILES];
 	uint64_t counted_by_cast = 0;
 
-	while (panel_next(&g, &p)) {
+	q.grid = grid_of(spec->tile, x->rows, x->cols, size);
+	while (panel_next(&q.grid, &p)) {
 		const float *of_tiles = amax ? amax + p.grid_row * amax_stride + p.grid_col : taken;
 		bool shift;
 
-		if (!amax)
-			panel_amax_of(ops, &g, x, &p, taken, &counted_by_cast);
+		if (q.next.rows)
+			lanes_amax(ops, &q.grid, &q.next, q.next_lanes, taken, &counted_by_cast);
+		else if (!amax)
+			panel_amax_of(ops, &q.grid, x, &p, taken, &counted_by_cast);
 		shift = ops->scales(spec, limit, of_tiles, p.n_tiles, &scales);
 		scale_inv_store(out, spec->scale_type, &p, &scales);
-		panel_cast(ops, &g, x, spec, &p, of_tiles, &scales, path_of(spec, x->dtype, shift),
-			   out);
+		quantizer_look(&q, &p, amax != NULL);
+		panel_cast(&q, &p, of_tiles, &scales, path_of(spec, x->dtype, shift));
 	}
 }
 

@@ -216,7 +216,8 @@ static double row_measure(const struct bench *b, const struct row *row)
 	return bytes / elapsed * 1e-9 / (row->in_cache ? b->n_threads : 1);
 }
 
-/* Normal values by the sum of uniform ones, and a few columns 40 times as large. */
+/* Normal values by the sum of uniform ones, and a few columns 8 times as large: 0.1 % of the codes
+ * are subnormal, for which kernels take the slower way.  In SmolLM2-135M 0.03 % to 0.08 % are. */
 static void fill(struct bench *b)
 {
 	uint64_t state = 88172645463325252u;
@@ -230,7 +231,7 @@ static void fill(struct bench *b)
 		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) +
 		      (state >> 48);
 		b->x[i] =
-			bf16_from_f32(((float)sum - 131070.0f) * (i % 509 == 3 ? 1e-3f : 2.5e-5f));
+			bf16_from_f32(((float)sum - 131070.0f) * (i % COLS % 509 == 3 ? 4e-6f : 5e-7f));
 	}
 }
 
