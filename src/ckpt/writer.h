@@ -32,6 +32,7 @@ struct writer {
 	int direct_fd; /* the same file, O_DIRECT; -1 where the file system has none */
 	uint64_t size; /* bytes of the finished file */
 	pthread_mutex_t lock;
+	pthread_mutex_t turn; /* of those whose buffered writes would exclude each other: outbox.h */
 	size_t n_pieces; /* written so far: they must cover the file exactly */
 	struct writer_piece *pieces;
 };
@@ -47,6 +48,9 @@ int writer_open_anonymous(struct writer *writer, const struct io *io, const char
 /* n bytes at offset.  No byte may be written twice.  Where data and offset agree modulo WRITER_ALIGN, whole blocks go past the
  * page cache.  Thread-safe. */
 int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset, struct err *err);
+
+/* Whether whole blocks go past the page cache. */
+bool writer_is_direct(const struct writer *writer);
 
 /* Checks that every byte was written, fsyncs, renames.  *crc: CRC-32 (zlib's) of the file.  ENOSPC, EIO: the file is gone. */
 int writer_commit(struct writer *writer, uint32_t *crc, struct err *err);

@@ -10,7 +10,8 @@
 
 /* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the write. */
 #define BAND_TARGET (512 * KIB)
-#define RUN_TARGET  MIB
+#define RUN_TARGET  (256 * KIB)
+#define RUN_DIRECT  MIB /* a disk that is asked for little at a time is waited for */
 
 /* Columns are cut at multiples of this, which every tile narrower than a row divides. */
 #define COLUMN_STEP ((uint64_t)128)
@@ -32,6 +33,7 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err
 		.target = most < BAND_TARGET ? most : BAND_TARGET,
 		.most = most,
 		.run = most < RUN_TARGET ? most : RUN_TARGET,
+		.run_direct = most < RUN_DIRECT ? most : RUN_DIRECT,
 	};
 	return 0;
 }
@@ -169,8 +171,9 @@ static int compare_ordered(const void *a, const void *b)
 }
 
 void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, size_t shard,
-		     const struct band_limits *limits)
+		     const struct band_limits *limits, bool direct)
 {
+	uint64_t most = direct ? limits->run_direct : limits->run;
 	const struct output_shard *out = &plan->shards[shard];
 	struct ordered *order = xcalloc(out->n_tensors, sizeof *order);
 	size_t n = 0;
@@ -197,7 +200,7 @@ void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, s
 			unsigned bits = copy ? 8 : dtype_bits(unit->source->tensor->dtype);
 
 			run_extend(list, b, order[i].begin + region->row * cols + region->col, bytes,
-				   bytes * bits / 8, !copy && region->n_cols != unit->cols, limits->run);
+				   bytes * bits / 8, !copy && region->n_cols != unit->cols, most);
 		}
 	}
 	free(order);

@@ -15,6 +15,7 @@ struct band_limits {
 	uint64_t target; /* of a band's matrix: what stays in the second-level cache */
 	uint64_t most;	 /* of a band's matrix: where a row of tiles is larger than the target */
 	uint64_t run;	 /* of the output of a run of several bands; that of one may be up to `most` */
+	uint64_t run_direct; /* the same where writes go past the page cache */
 };
 
 struct band {
@@ -51,9 +52,9 @@ bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const st
 void bands_add_unit(struct band_list *list, const struct quantize_plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output);
 
-/* All bands and runs of an output shard, in the order of the output file. */
+/* All bands and runs of an output shard, in the order of the output file.  direct: writes go past the page cache. */
 void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, size_t shard,
-		     const struct band_limits *limits);
+		     const struct band_limits *limits, bool direct);
 
 void band_list_release(struct band_list *list);
 

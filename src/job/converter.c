@@ -34,8 +34,8 @@ static int worker_init(struct worker *worker, const struct band_limits *limits, 
 	if (buffer_alloc(&worker->memory, band_limits_memory(limits), "a worker's buffers", err))
 		return -1;
 	at = worker->memory;
-	worker->run = at;
-	at += limits->most + WRITER_ALIGN;
+	worker->outbox = (struct outbox){ .memory = at, .size = limits->most + WRITER_ALIGN };
+	at += worker->outbox.size;
 	worker->buffers = (struct source_buffers){ at, at + limits->most, limits->most };
 	worker->scales = at + 2 * limits->most;
 	return 0;
@@ -111,6 +111,8 @@ static int convert_window(struct converter *converter, struct band_list *work, s
 	converter->list = *work;
 	converter->runs = work->runs + first;
 	rc = pool_run(converter->n_workers, end - first, converter_run, converter, converter->progress->stop, err);
+	for (int w = 0; !rc && w < converter->n_workers; w++)
+		rc = outbox_flush(&converter->workers[w].outbox, err);
 	converter->list = (struct band_list){ 0 };
 	if (source_is_large(converter))
 		source_drop_cache(&converter->source);
@@ -150,9 +152,11 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	int rc;
 
 	converter->writer = writer;
+	for (int w = 0; w < converter->n_workers; w++)
+		converter->workers[w].outbox.writer = writer;
 	converter->preserved = preserved;
 	atomic_store(&converter->progress->shard, shard);
-	bands_cut_shard(&work, converter->plan, shard, &converter->limits);
+	bands_cut_shard(&work, converter->plan, shard, &converter->limits, writer_is_direct(writer));
 	rc = convert_windows(converter, &work, err);
 	band_list_release(&work);
 	release_row_amax(converter);

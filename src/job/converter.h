@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-#include "ckpt/writer.h"
+#include "ckpt/outbox.h"
 #include "job/band.h"
 #include "job/quantize.h"
 #include "job/source.h"
@@ -24,7 +24,7 @@ struct unit_stats {
 struct worker {
 	void *memory;
 	struct source_buffers buffers;
-	char *run;	  /* aligned to WRITER_ALIGN, with room for a phase */
+	struct outbox outbox; /* codes, and scales where they fit */
 	void *scales;
 };
 

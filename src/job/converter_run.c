@@ -7,14 +7,14 @@
 #include "backend/dispatch.h"
 #include "job/converter.h"
 
-/* SQNR is measured on all elements of units below SQNR_ALL elements, and on evenly spaced bands, about SQNR_SAMPLE elements,
- * of larger ones: a quarter of a million elements give it to 0.02 dB. */
+/* SQNR is measured on all rows of units up to SQNR_ALL elements, and on evenly spaced ones, about SQNR_SAMPLE elements, of
+ * larger units, however they are cut into bands: a hundred thousand elements give it to 0.02 dB. */
 #define SQNR_ALL    ((uint64_t)1 << 20)
-#define SQNR_SAMPLE ((uint64_t)1 << 18)
+#define SQNR_SAMPLE ((uint64_t)1 << 17)
 
 /* Scales of a band to their place in the file: whole rows of the grid lie together. */
-static int write_scales(struct converter *converter, const struct band *band, const struct quant_out *out,
-			struct err *err)
+static int write_scales(struct converter *converter, struct outbox *outbox, const struct band *band,
+			const struct quant_out *out, struct err *err)
 {
 	const struct quantize_plan *plan = converter->plan;
 	const struct output *codes = &plan->outputs[band->output];
@@ -35,7 +35,7 @@ static int write_scales(struct converter *converter, const struct band *band, co
 	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
 		return 0;
 	if (n_cols == grid_cols)
-		return writer_pwrite(converter->writer, out->scale_inv, n_rows * n_cols * size, at, err);
+		return outbox_add(outbox, out->scale_inv, n_rows * n_cols * size, at, err);
 	for (uint64_t r = 0; r < n_rows; r++) {
 		if (writer_pwrite(converter->writer, (const char *)out->scale_inv + r * n_cols * size,
 				  n_cols * size, at + r * grid_cols * size, err))
@@ -44,32 +44,47 @@ static int write_scales(struct converter *converter, const struct band *band, co
 	return 0;
 }
 
-static bool band_is_sampled(const struct unit *unit, const struct region *region)
+/* Rows [row, row + n) of a band. */
+static void rows_error(const struct backend *backend, const struct qspec *spec, const struct matrix *x,
+		       const struct quant_out *out, size_t row, size_t n, double *signal, double *noise)
+{
+	size_t scale = (spec->tile.rows == WHOLE ? 0 : row / spec->tile.rows) * out->scale_stride;
+	struct matrix rows = *x;
+	struct quant_in q = { .codes = out->codes + row * out->stride,
+			      .rows = n,
+			      .cols = x->cols,
+			      .stride = out->stride,
+			      .format = spec->format,
+			      .tile = spec->tile,
+			      .scale_type = spec->scale_type,
+			      .scale_inv = (char *)out->scale_inv + scale * scale_size(spec->scale_type),
+			      .scale_stride = out->scale_stride };
+
+	rows.data = (const char *)x->data + row * x->stride * dtype_bits(x->dtype) / 8;
+	rows.rows = n;
+	backend_error(backend, &rows, &q, signal, noise);
+}
+
+/* Every so many rows; odd, so that no rhythm of the model's is met. */
+static uint64_t sqnr_step(const struct unit *unit)
 {
 	uint64_t n = unit->rows * unit->cols;
-	uint64_t number = region->row / region->n_rows + region->col / region->n_cols;
 
-	return n < SQNR_ALL || number % (n / SQNR_SAMPLE) == 0;
+	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
 }
 
 static void band_stats(struct converter *converter, size_t u, const struct region *region, const struct matrix *x,
 		       const struct quant_out *out)
 {
 	const struct qspec *spec = &converter->plan->specs[u];
+	uint64_t step = sqnr_step(&converter->plan->selection.units[u]);
 	double signal = 0, noise = 0;
 
-	if (band_is_sampled(&converter->plan->selection.units[u], region)) {
-		struct quant_in q = { .codes = out->codes,
-				      .rows = x->rows,
-				      .cols = x->cols,
-				      .stride = out->stride,
-				      .format = spec->format,
-				      .tile = spec->tile,
-				      .scale_type = spec->scale_type,
-				      .scale_inv = out->scale_inv,
-				      .scale_stride = out->scale_stride };
-
-		backend_error(converter->backend, x, &q, &signal, &noise);
+	if (step == 1) {
+		rows_error(converter->backend, spec, x, out, 0, x->rows, &signal, &noise);
+	} else {
+		for (uint64_t row = (step - region->row % step) % step; row < x->rows; row += step)
+			rows_error(converter->backend, spec, x, out, row, 1, &signal, &noise);
 	}
 	pthread_mutex_lock(&converter->lock);
 	converter->stats[u].signal += signal;
@@ -103,11 +118,14 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 	struct quant_stats stats = { 0 };
 	struct quant_out out = { .codes = codes,
 				 .stride = band->region.n_cols,
-				 .scale_inv = worker->scales,
 				 .scale_stride = tile_count(band->region.n_cols, spec->tile.cols),
 				 .stats = &stats };
+	size_t n_scales = tile_count(band->region.n_rows, spec->tile.rows) * out.scale_stride;
 	struct matrix x;
 
+	out.scale_inv = outbox_take(&worker->outbox, n_scales * scale_size(spec->scale_type));
+	if (!out.scale_inv)
+		out.scale_inv = worker->scales;
 	if (source_read(&converter->source, unit, &band->region, &worker->buffers, &tee, &x, err))
 		return -1;
 	if (unit_needs_amax(unit, spec, &converter->limits)) {
@@ -122,7 +140,7 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
 		return refuse_nonfinite(converter, unit, &band->region, &x, err);
 	band_stats(converter, u, &band->region, &x, &out);
-	return write_scales(converter, band, &out, err);
+	return write_scales(converter, &worker->outbox, band, &out, err);
 }
 
 /* The codes of part of the columns: row by row. */
@@ -149,9 +167,12 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	const struct quantize_plan *plan = converter->plan;
 	uint64_t begin = plan->shards[plan->outputs[bands->output].shard].header.len + run->begin;
 	struct worker *worker = &converter->workers[w];
-	char *data = worker->run + begin % WRITER_ALIGN;
+	uint64_t n = run->end - run->begin;
+	char *data = outbox_begin(&worker->outbox, (size_t)n, begin, err);
 	char *at = data;
 
+	if (!data)
+		return -1;
 	for (size_t b = 0; b < run->n_bands; b++) {
 		const struct band *band = &bands[b];
 		uint64_t size = band->region.n_rows * band->region.n_cols;
@@ -169,6 +190,8 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	atomic_fetch_add(&converter->progress->done, run->input_bytes);
 	if (run->scattered)
 		return write_scattered(converter, bands, run, data, err);
-	return writer_pwrite(converter->writer, data, (size_t)(run->end - run->begin), begin, err);
+	if (outbox_add(&worker->outbox, data, (size_t)n, begin, err))
+		return -1;
+	return outbox_try(&worker->outbox, err);
 }
 
