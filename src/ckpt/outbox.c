@@ -71,13 +71,9 @@ void *outbox_take(struct outbox *box, size_t n)
 int outbox_add(struct outbox *box, const void *data, size_t n, uint64_t offset, struct err *err)
 {
 	const char *bytes = data;
-	struct outbox_piece *last = box->n_pieces ? &box->pieces[box->n_pieces - 1] : NULL;
 
 	if (bytes < box->memory || bytes >= box->memory + box->size || box->n_pieces == OUTBOX_PIECES)
 		return writer_pwrite(box->writer, data, n, offset, err);
-	if (last && last->data + last->n == bytes && last->offset + last->n == offset)
-		last->n += n;
-	else
-		box->pieces[box->n_pieces++] = (struct outbox_piece){ bytes, n, offset };
+	box->pieces[box->n_pieces++] = (struct outbox_piece){ bytes, n, offset };
 	return 0;
 }
