@@ -61,8 +61,9 @@ static void print_aligned(const struct table *table, FILE *stream, const char *c
 	if (right)
 		*blanks += pad;
 	if (*cell) {
-		fprintf(stream, "%*s%s", *blanks, "", cell);
-		*blanks = 0;
+		for (; *blanks > 0; --*blanks)
+			putc_unlocked(' ', stream);
+		fputs_unlocked(cell, stream);
 	}
 	*blanks += GAP + (right ? 0 : pad);
 }
@@ -78,10 +79,10 @@ void table_print(const struct table *table, FILE *stream, bool aligned)
 
 		if (aligned)
 			print_aligned(table, stream, cell, column, &blanks);
-		else
-			fprintf(stream, "%s%s", column ? "\t" : "", cell);
+		else if (fputs_unlocked(column ? "\t" : "", stream) != EOF)
+			fputs_unlocked(cell, stream);
 		if (column + 1 == n_columns)
-			fputc('\n', stream);
+			putc_unlocked('\n', stream);
 		cell += strlen(cell) + 1;
 	}
 }

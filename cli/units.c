@@ -4,6 +4,18 @@
 #include <sys/resource.h>
 #include <time.h>
 
+/* A value below 2^53 in parts of `parts`, a power of ten: 1.50 is 150 of 100. */
+static void put_decimal(struct buf *buf, double value, uint64_t parts)
+{
+	uint64_t n = (uint64_t)(value * (double)parts + 0.5);
+
+	buf_u64(buf, n / parts);
+	if (parts > 1)
+		buf_putc(buf, '.');
+	for (uint64_t place = parts / 10; place; place /= 10)
+		buf_putc(buf, (char)('0' + n / place % 10));
+}
+
 void units_size(struct buf *buf, uint64_t bytes)
 {
 	static const char *const names[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
@@ -14,14 +26,12 @@ void units_size(struct buf *buf, uint64_t bytes)
 		value /= 1000;
 		i++;
 	}
-	if (i == 0)
-		buf_printf(buf, "%llu B", (unsigned long long)bytes);
+	if (i == 0 || value >= 99.95)
+		put_decimal(buf, value, 1);
 	else
-		buf_printf(buf, "%.*f %s",
-			   value < 9.995   ? 2
-			   : value < 99.95 ? 1
-					   : 0,
-			   value, names[i]);
+		put_decimal(buf, value, value < 9.995 ? 100 : 10);
+	buf_putc(buf, ' ');
+	buf_puts(buf, names[i]);
 }
 
 void units_memory(struct buf *buf, uint64_t bytes)

@@ -39,6 +39,17 @@ void buf_putc(struct buf *buf, char c)
 	buf_add(buf, &c, 1);
 }
 
+void buf_u64(struct buf *buf, uint64_t n)
+{
+	char digits[20], *end = digits + sizeof digits, *p = end;
+
+	do {
+		*--p = (char)('0' + n % 10);
+		n /= 10;
+	} while (n);
+	buf_add(buf, p, (size_t)(end - p));
+}
+
 void buf_printf(struct buf *buf, const char *format, ...)
 {
 	va_list args, again;
@@ -46,13 +57,16 @@ void buf_printf(struct buf *buf, const char *format, ...)
 
 	va_start(args, format);
 	va_copy(again, args);
-	n = vsnprintf(NULL, 0, format, args);
+	buf_reserve(buf, 1);
+	n = vsnprintf(buf->data + buf->len, buf->cap - buf->len, format, args);
 	va_end(args);
-	if (n >= 0) {
-		buf_reserve(buf, (size_t)n + 1);
+	if (n > 0 && (size_t)n >= buf->cap - buf->len) { /* it did not fit: once more */
+		buf_reserve(buf, (size_t)n);
 		vsnprintf(buf->data + buf->len, (size_t)n + 1, format, again);
-		buf->len += (size_t)n;
 	}
+	if (n > 0)
+		buf->len += (size_t)n;
+	buf->data[buf->len] = '\0';
 	va_end(again);
 }
 

@@ -7,6 +7,7 @@
 #define FP8CONV_BASE_BUF_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct buf {
 	char *data;
@@ -17,6 +18,7 @@ struct buf {
 void buf_add(struct buf *buf, const void *data, size_t n);
 void buf_puts(struct buf *buf, const char *text);
 void buf_putc(struct buf *buf, char c);
+void buf_u64(struct buf *buf, uint64_t n); /* decimal digits; plans print millions of them */
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buf_release(struct buf *buf);
 

@@ -227,8 +227,7 @@ static void list_tensors(struct checkpoint *checkpoint)
 			*named++ = (struct tensor_ref){ &file->tensors[file->by_name[j]], i };
 		}
 	}
-	if (checkpoint->n_shards > 1)
-		qsort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
+	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
 }
 
 /* Over the shards: no name twice, and a total that fits. */

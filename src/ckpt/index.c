@@ -108,7 +108,7 @@ int index_read(struct weight_index *index, struct json_text text, const char *pa
 		err_set(err, ERR_INPUT, "weight_map of index '%s' is empty", path);
 		goto out;
 	}
-	qsort(index->entries, index->n, sizeof *index->entries, compare_entries);
+	sort(index->entries, index->n, sizeof *index->entries, compare_entries);
 	rc = 0;
 out:
 	json_members_release(&walk);

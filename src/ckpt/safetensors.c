@@ -139,7 +139,10 @@ uint64_t st_n_elements(const uint64_t *shape, int n_dims)
 void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims)
 {
 	buf_putc(buf, '[');
-	for (int i = 0; i < n_dims; i++)
-		buf_printf(buf, i ? ", %llu" : "%llu", (ull)shape[i]);
+	for (int i = 0; i < n_dims; i++) {
+		if (i)
+			buf_puts(buf, ", ");
+		buf_u64(buf, shape[i]);
+	}
 	buf_putc(buf, ']');
 }

@@ -12,8 +12,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-typedef unsigned long long ull;
-
 static int compare_tensors(const void *a, const void *b)
 {
 	const struct st_tensor *x = *(struct st_tensor *const *)a;
@@ -52,21 +50,43 @@ static void add_metadata(struct buf *header, const struct st_metadata *metadata,
 static void add_tensor(struct buf *header, const struct st_tensor *tensor)
 {
 	json_add_string(header, tensor->name, strlen(tensor->name));
-	buf_printf(header, ":{\"dtype\":\"%s\",\"shape\":[", dtype_name(tensor->dtype));
-	for (int i = 0; i < tensor->n_dims; i++)
-		buf_printf(header, i ? ",%llu" : "%llu", (ull)tensor->shape[i]);
-	buf_printf(header, "],\"data_offsets\":[%llu,%llu]}", (ull)tensor->begin, (ull)tensor->end);
+	buf_puts(header, ":{\"dtype\":\"");
+	buf_puts(header, dtype_name(tensor->dtype));
+	buf_puts(header, "\",\"shape\":[");
+	for (int i = 0; i < tensor->n_dims; i++) {
+		if (i)
+			buf_putc(header, ',');
+		buf_u64(header, tensor->shape[i]);
+	}
+	buf_puts(header, "],\"data_offsets\":[");
+	buf_u64(header, tensor->begin);
+	buf_putc(header, ',');
+	buf_u64(header, tensor->end);
+	buf_puts(header, "]}");
+}
+
+/* Type by type: codes and scales, which take turns among the tensors, are mostly in order by themselves. */
+static struct st_tensor **layout_order(struct st_tensor *tensors, size_t n)
+{
+	struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);
+	size_t at[N_DTYPES + 1] = { 0 };
+
+	for (size_t i = 0; i < n; i++)
+		at[tensors[i].dtype + 1]++;
+	for (size_t type = 0; type < N_DTYPES; type++)
+		at[type + 1] += at[type];
+	for (size_t i = 0; i < n; i++)
+		order[at[tensors[i].dtype]++] = &tensors[i];
+	sort(order, n, sizeof *order, compare_tensors);
+	return order;
 }
 
 void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
 	       size_t n_metadata, struct buf *header, uint64_t *data_size)
 {
-	struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);
+	struct st_tensor **order = layout_order(tensors, n);
 	uint64_t at = 0, size;
 
-	for (size_t i = 0; i < n; i++)
-		order[i] = &tensors[i];
-	qsort(order, n, sizeof *order, compare_tensors);
 	header->len = 0;
 	buf_add(header, "\0\0\0\0\0\0\0\0", 8); /* the size, known at the end */
 	buf_putc(header, '{');

@@ -151,7 +151,7 @@ static void index_write(const struct output_shard *shards, size_t n_shards, stru
 		for (size_t k = 0; k < shards[i].n_tensors; k++)
 			entries[at++] = (struct index_entry){ shards[i].tensors[k].name, shards[i].name };
 	}
-	qsort(entries, n, sizeof *entries, compare_entries);
+	sort(entries, n, sizeof *entries, compare_entries);
 	buf_printf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
 		   (unsigned long long)total);
 	for (size_t i = 0; i < n; i++) {

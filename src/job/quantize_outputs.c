@@ -99,7 +99,7 @@ static int names_check(const struct quantize_plan *plan, struct err *err)
 
 	for (size_t i = 0; i < plan->n_outputs; i++)
 		names[i] = plan->shards[plan->outputs[i].shard].tensors[plan->outputs[i].index].name;
-	qsort(names, plan->n_outputs, sizeof *names, compare_texts);
+	sort(names, plan->n_outputs, sizeof *names, compare_texts);
 	for (size_t i = 1; i < plan->n_outputs && !rc; i++) {
 		if (!strcmp(names[i - 1], names[i]))
 			rc = err_set(err, ERR_INPUT,
