@@ -29,6 +29,8 @@ static void tell(const struct quantize_settings *settings, const struct quantize
 		return;
 	if (plan->selection.advice)
 		fprintf(stderr, "fp8conv quantize: note: %s\n", plan->selection.advice);
+	if (plan->selection.unmatched)
+		fprintf(stderr, "fp8conv quantize: note: %s\n", plan->selection.unmatched);
 	if (plan->selection.caution && (settings->verbose || settings->dry_run))
 		fprintf(stderr, "fp8conv quantize: note: %s\n", plan->selection.caution);
 	if (!settings->dry_run && (settings->verbose || isatty(STDERR_FILENO)))

@@ -53,7 +53,7 @@ static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
 {
 	uint64_t step = spec->tile.rows == WHOLE ? 1 : spec->tile.rows;
 
-	return unit->source_scale && step < COLUMN_STEP ? COLUMN_STEP : step;
+	return unit->source_scale.scale && step < COLUMN_STEP ? COLUMN_STEP : step;
 }
 
 bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits)

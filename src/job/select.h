@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
+#include "format/recognise.h"
 #include "model/experts.h"
 #include "recipe/recipe.h"
 
@@ -20,7 +21,7 @@
 struct unit {
 	char *name; /* in the output: "model.layers.0.mlp.experts.3.up_proj.weight" */
 	const struct tensor_ref *source;
-	const struct tensor_ref *source_scale; /* of an FP8 source (--requantize), else NULL */
+	struct weight_scale source_scale; /* of an FP8 source (--requantize); else its scale is NULL */
 	const struct recipe
 		*recipe;     /* NULL: kept, copied byte for byte under its own name and shape */
 	char *reason;	     /* kept: a phrase such as "router gate"; else NULL */
@@ -64,6 +65,7 @@ struct selection {
 	size_t n_tp;
 	char *advice;  /* one line, where most linear weights had to be kept: the counts, and the
 			* recipe or option that takes them; else NULL */
+	char *unmatched; /* one line, where patterns match no tensor; else NULL */
 	char *caution; /* one line, where engines' kernels will not take what is quantized; else
 			* NULL */
 };

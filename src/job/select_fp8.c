@@ -63,22 +63,32 @@ static int check_fp8(const struct select *select, const struct st_tensor *tensor
 	return 0;
 }
 
-static int find_scale(const struct recognition *recognition, const struct tensor_ref *weight,
-		      const struct tensor_ref **scale, struct err *err)
-{
-	struct weight_scale found;
+/* Bands are cut at multiples of this (job/band.c). */
+#define BLOCK_MOST 128
 
+static bool is_readable(size_t side)
+{
+	return side == WHOLE || (side <= BLOCK_MOST && BLOCK_MOST % side == 0);
+}
+
+static int find_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+		      struct weight_scale *scale, struct err *err)
+{
 	if (weight->tensor->n_dims != 2)
 		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has %d dimensions, not 2",
 			       weight->tensor->name, weight->tensor->n_dims);
-	if (recognition_scale(recognition, weight, &found, err))
+	if (recognition_scale(recognition, weight, scale, err))
 		return -1;
-	if (found.inverted)
+	if (!is_readable(scale->tile.rows) || !is_readable(scale->tile.cols))
+		return err_set(err, ERR_INPUT,
+			       "FP8 tensor '%s' has a scale for each block of %zu x %zu: blocks that can "
+			       "be read divide %d",
+			       weight->tensor->name, scale->tile.rows, scale->tile.cols, BLOCK_MOST);
+	if (scale->inverted)
 		return err_set(err, ERR_INPUT,
 			       "scale '%s' divides instead of multiplying: --requantize cannot "
 			       "read it, 'fp8conv dequantize' can",
-			       found.scale->tensor->name);
-	*scale = found.scale;
+			       scale->scale->tensor->name);
 	return 0;
 }
 
@@ -94,7 +104,7 @@ static int check_plain(const struct select *select, struct err *err)
 }
 
 static int check_tensor(const struct select *select, const struct recognition *recognition,
-			size_t i, const struct tensor_ref **scale, bool *is_scale, struct err *err)
+			size_t i, struct weight_scale *scale, bool *is_scale, struct err *err)
 {
 	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
 
@@ -108,7 +118,7 @@ static int check_tensor(const struct select *select, const struct recognition *r
 	return is_fp8(ref->tensor->dtype) ? find_scale(recognition, ref, scale, err) : 0;
 }
 
-int select_fp8(const struct select *select, const struct tensor_ref ***scales, bool **is_scale,
+int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err)
 {
 	const struct checkpoint *checkpoint = select->checkpoint;

@@ -16,7 +16,7 @@
 
 struct candidate {
 	const struct tensor_ref *source;
-	const struct tensor_ref *source_scale; /* of an FP8 source */
+	struct weight_scale source_scale; /* of an FP8 source */
 	const struct recipe *recipe;	       /* NULL: kept */
 	char *reason;			       /* kept: why */
 	struct role_facts facts;
@@ -51,13 +51,14 @@ void candidate_keep(struct candidate *candidate, const char *format, ...)
 bool candidate_is_fused(const struct candidate *candidate);
 
 /* select_fp8.c: refuses sources that are quantized already; with --requantize finds the scales of
- * FP8 tensors. scales[i]: of tensor i in the checkpoint's order, or NULL; is_scale[i]: it is one.
- * Both are left NULL without FP8. */
-int select_fp8(const struct select *select, const struct tensor_ref ***scales, bool **is_scale,
+ * FP8 tensors. scales[i]: of tensor i in the checkpoint's order; is_scale[i]: it is one.  Both are
+ * left NULL without FP8. */
+int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err);
 
-/* select_rules.c: makes the candidates: what type, patterns and role say of each by itself. */
-int select_gather(struct select *select, struct err *err);
+/* select_rules.c: makes the candidates: what type, patterns and role say of each by itself.  *note:
+ * a pattern that matches nothing, to be freed; else as it was. */
+int select_gather(struct select *select, char **note, struct err *err);
 
 /* select_experts.c: finds the layouts of fused experts. */
 int select_experts(struct select *select, struct err *err);

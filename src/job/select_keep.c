@@ -161,6 +161,7 @@ void selection_release(struct selection *selection)
 		unit_release(&selection->units[i]);
 	free(selection->units);
 	free(selection->advice);
+	free(selection->unmatched);
 	free(selection->caution);
 	*selection = (struct selection){ 0 };
 }

@@ -131,6 +131,33 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 	return 0;
 }
 
+/* Notes a pattern that matches no tensor: most often a slip of the pen. */
+static int note_unmatched(const struct checkpoint *checkpoint, const struct pattern *patterns, size_t n,
+			  char **note, struct err *err)
+{
+	for (size_t p = 0; p < n && !*note; p++) {
+		bool matches = false;
+
+		for (size_t i = 0; i < checkpoint->n_tensors && !matches; i++)
+			if (pattern_match(&patterns[p], checkpoint->tensors[i].tensor->name, &matches, err))
+				return -1;
+		if (!matches)
+			*note = xasprintf("%s '%s' matches no tensor", patterns[p].option, patterns[p].text);
+	}
+	return 0;
+}
+
+static int patterns_note(const struct select *select, const struct patterns *patterns, char **note,
+			 struct err *err)
+{
+	const struct checkpoint *checkpoint = select->checkpoint;
+
+	if (note_unmatched(checkpoint, patterns->rules, patterns->n_rules, note, err) ||
+	    note_unmatched(checkpoint, patterns->include, patterns->n_include, note, err))
+		return -1;
+	return note_unmatched(checkpoint, patterns->exclude, patterns->n_exclude, note, err);
+}
+
 static bool is_float(enum dtype dtype)
 {
 	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
@@ -245,13 +272,13 @@ static bool is_linear(const struct candidate *c)
 }
 
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
-			   const struct tensor_ref *const *scales, struct roles *roles)
+			   const struct weight_scale *scales, struct roles *roles)
 {
 	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
 
 	*c = (struct candidate){
 		.source = ref,
-		.source_scale = scales ? scales[i] : NULL,
+		.source_scale = scales ? scales[i] : (struct weight_scale){ 0 },
 		.recipe = select->options->recipe,
 		.facts = *roles_find(roles, ref->tensor->name),
 		.ends_group = true,
@@ -298,9 +325,9 @@ static void keep_transposed(struct select *select)
 	}
 }
 
-int select_gather(struct select *select, struct err *err)
+int select_gather(struct select *select, char **note, struct err *err)
 {
-	const struct tensor_ref **scales = NULL;
+	struct weight_scale *scales = NULL;
 	struct patterns patterns = { 0 };
 	struct roles roles = { 0 };
 	bool *is_scale = NULL;
@@ -321,7 +348,7 @@ int select_gather(struct select *select, struct err *err)
 			goto out;
 	}
 	keep_transposed(select);
-	rc = 0;
+	rc = patterns_note(select, &patterns, note, err);
 out:
 	patterns_release(&patterns);
 	roles_release(&roles);

@@ -135,29 +135,6 @@ static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, 
 		TRANSPOSE(uint32_t, from, to, rows, cols);
 }
 
-/* Scales of an FP8 source as fp32, or as the E8M0 bytes they are. */
-struct source_scales {
-	struct tile tile;
-	enum scale_type type;
-	void *data; /* rows of the grid that the region needs */
-	uint64_t n_cols;
-};
-
-/* The tile of a scale tensor from its shape: what multiplies how much of a (rows, cols) weight. */
-static struct tile scales_tile(const struct st_tensor *scale, uint64_t rows, uint64_t cols)
-{
-	uint64_t n = st_n_elements(scale->shape, scale->n_dims);
-	uint64_t grid_cols = scale->n_dims >= 2 ? scale->shape[scale->n_dims == 4 ? 2 : 1] : 1;
-
-	if (n == 1)
-		return (struct tile){ WHOLE, WHOLE };
-	if (n == rows && grid_cols == 1) /* [1, 128] of [128, 16384] are blocks */
-		return (struct tile){ 1, WHOLE };
-	if (n == rows * (cols / 32) && grid_cols == cols / 32)
-		return (struct tile){ 1, 32 };
-	return (struct tile){ 128, 128 };
-}
-
 static float scale_to_f32(const void *data, enum dtype dtype, uint64_t i)
 {
 	uint32_t bits;
@@ -174,41 +151,29 @@ static float scale_to_f32(const void *data, enum dtype dtype, uint64_t i)
 	return value;
 }
 
-static int scales_read(struct source *source, const struct unit *unit, const struct region *region,
-		       struct source_scales *scales, struct err *err)
+/* The rows of the scale grid that a region needs: as fp32, or as the E8M0 bytes they are.  The caller frees. */
+static int scales_read(struct source *source, const struct unit *unit, const struct region *region, void **scales,
+		       struct err *err)
 {
-	const struct st_tensor *scale = unit->source_scale->tensor;
-	size_t size = dtype_bits(scale->dtype) / 8;
-	bool e8m0 = scale->dtype == DT_U8 || scale->dtype == DT_F8_E8M0;
-	uint64_t first, n_rows;
-	char *raw;
+	const struct weight_scale *from = &unit->source_scale;
+	enum dtype dtype = from->scale->tensor->dtype;
+	size_t size = dtype_bits(dtype) / 8;
+	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
+	uint64_t first = from->tile.rows == WHOLE ? 0 : region->row / from->tile.rows;
+	uint64_t n = tile_count(region->n_rows, from->tile.rows) * n_cols;
+	char *raw = xmalloc(n * (size > 4 ? size : 4));
 
-	scales->tile = scales_tile(scale, unit->rows, unit->cols);
-	scales->type = e8m0 ? SCALE_E8M0 : SCALE_F32;
-	scales->n_cols = tile_count(unit->cols, scales->tile.cols);
-	first = scales->tile.rows == WHOLE ? 0 : region->row / scales->tile.rows;
-	n_rows = tile_count(region->n_rows, scales->tile.rows);
-	if (st_n_elements(scale->shape, scale->n_dims) !=
-		    tile_count(unit->rows, scales->tile.rows) * scales->n_cols ||
-	    (!e8m0 && scale->dtype != DT_F32 && scale->dtype != DT_BF16))
-		return err_set(err, ERR_INPUT,
-			       "scale '%s' (%s, %llu values) does not fit tensor '%s' of %llu x %llu",
-			       scale->name, dtype_name(scale->dtype),
-			       (unsigned long long)st_n_elements(scale->shape, scale->n_dims), unit->name,
-			       (unsigned long long)unit->rows, (unsigned long long)unit->cols);
-	raw = xmalloc(n_rows * scales->n_cols * (size > 4 ? size : 4));
-	if (source_read_bytes(source, unit->source_scale, first * scales->n_cols * size,
-			      n_rows * scales->n_cols * size, raw, err)) {
+	if (source_read_bytes(source, from->scale, first * n_cols * size, n * size, raw, err)) {
 		free(raw);
 		return -1;
 	}
 	/* BF16 widens in place, from the end. */
-	for (uint64_t i = n_rows * scales->n_cols; !e8m0 && i-- > 0;) {
-		float value = scale_to_f32(raw, scale->dtype, i);
+	for (uint64_t i = n; from->scale_type == SCALE_F32 && i-- > 0;) {
+		float value = scale_to_f32(raw, dtype, i);
 
 		memcpy(raw + 4 * i, &value, 4);
 	}
-	scales->data = raw;
+	*scales = raw;
 	return 0;
 }
 
@@ -216,25 +181,24 @@ static int scales_read(struct source *source, const struct unit *unit, const str
 static int decode(struct source *source, const struct unit *unit, const struct region *region,
 		  const struct source_buffers *buffers, struct err *err)
 {
-	enum dtype dtype = unit->source->tensor->dtype;
-	struct source_scales scales = { 0 };
+	const struct weight_scale *from = &unit->source_scale;
+	uint64_t col = from->tile.cols == WHOLE ? 0 : region->col / from->tile.cols;
+	void *scales;
 	struct quant_in q;
-	uint64_t scale_col;
 
 	if (scales_read(source, unit, region, &scales, err))
 		return -1;
-	scale_col = scales.tile.cols == WHOLE ? 0 : region->col / scales.tile.cols;
 	q = (struct quant_in){ .codes = buffers->raw,
 			       .rows = region->n_rows,
 			       .cols = region->n_cols,
 			       .stride = region->n_cols,
-			       .format = dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3,
-			       .tile = scales.tile,
-			       .scale_type = scales.type,
-			       .scale_inv = (char *)scales.data + scale_col * scale_size(scales.type),
-			       .scale_stride = scales.n_cols };
+			       .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3,
+			       .tile = from->tile,
+			       .scale_type = from->scale_type,
+			       .scale_inv = (char *)scales + col * scale_size(from->scale_type),
+			       .scale_stride = tile_count(unit->cols, from->tile.cols) };
 	backend_dequantize(source->backend, &q, DT_F32, buffers->matrix, region->n_cols);
-	free(scales.data);
+	free(scales);
 	return 0;
 }
 

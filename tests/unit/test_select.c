@@ -209,9 +209,9 @@ static void test_requantize(void **state)
 	assert_units(&selection, "a.0.up_proj.weight channelwise\n"
 				 "a.0.down_proj.weight channelwise\n"
 				 "lm_head.weight: lm_head\n");
-	assert_string_equal(selection.units[0].source_scale->tensor->name,
+	assert_string_equal(selection.units[0].source_scale.scale->tensor->name,
 			    "a.0.up_proj.weight_scale_inv");
-	assert_null(selection.units[1].source_scale);
+	assert_null(selection.units[1].source_scale.scale);
 	selection_release(&selection);
 	memory_release(&checkpoint);
 }
