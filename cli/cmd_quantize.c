@@ -17,7 +17,7 @@
 /* All that is told comes after success: an error is one line, and nothing on standard output. */
 static void tell(const struct quantize_settings *settings, const struct quantize_report *report)
 {
-	const struct quantize_plan *plan = report->plan;
+	const struct plan *plan = report->plan;
 
 	if (settings->dry_run && settings->json)
 		plan_print_json(plan, &settings->params);
@@ -42,8 +42,8 @@ static int convert(const struct quantize_settings *settings, struct err *err)
 	enum progress_mode mode =
 		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
 	struct progress progress = { .stop = signals_watch() };
-	struct quantize_plan plan = { 0 };
-	struct quantize_result result = { 0 };
+	struct plan plan = { 0 };
+	struct convert_result result = { 0 };
 	struct quantize_report report = { .plan = &plan, .result = &result };
 	struct ticker ticker;
 	double began = units_now();
@@ -53,20 +53,20 @@ static int convert(const struct quantize_settings *settings, struct err *err)
 	rc = quantize_plan_make(&plan, &settings->params, &progress, err);
 	if (rc == 0 && !settings->dry_run) {
 		ticker_plan(&ticker, &plan);
-		rc = quantize_run(&plan, &settings->params, &progress, &result, err);
+		rc = convert_run(&plan, &settings->params.convert, &progress, &result, err);
 	}
 	ticker_stop(&ticker);
 	report.seconds = units_now() - began;
 	report.bytes = atomic_load(&progress.done);
 	if (rc == 0)
 		tell(settings, &report);
-	quantize_plan_release(&plan);
+	plan_release(&plan);
 	return rc;
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct quantize_settings settings = { .params = { .io = &io_system,
+	struct quantize_settings settings = { .params.convert = { .io = &io_system,
 							  .temp_dir = opt_temp_dir() } };
 	int rc = command_parse(command, argc, argv, &settings, err);
 

@@ -15,7 +15,7 @@ static bool unit_is_slice(const struct unit *unit)
 	return unit->recipe && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
-static const struct st_tensor *output_tensor(const struct quantize_plan *plan,
+static const struct st_tensor *output_tensor(const struct plan *plan,
 					     const struct output *output)
 {
 	return &plan->shards[output->shard].tensors[output->index];
@@ -29,7 +29,7 @@ static uint64_t unit_input_size(const struct unit *unit)
 	return st_tensor_size(unit->source->tensor);
 }
 
-static uint64_t unit_output_size(const struct quantize_plan *plan, size_t u)
+static uint64_t unit_output_size(const struct plan *plan, size_t u)
 {
 	uint64_t size = 0;
 
@@ -38,7 +38,7 @@ static uint64_t unit_output_size(const struct quantize_plan *plan, size_t u)
 	return size;
 }
 
-static void unit_cells(struct table *table, const struct quantize_plan *plan, size_t u)
+static void unit_cells(struct table *table, const struct plan *plan, size_t u)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct st_tensor *tensor = unit->source->tensor;
@@ -72,7 +72,7 @@ static void print_size(const char *what, uint64_t bytes)
 	buf_release(&text);
 }
 
-static void print_totals(const struct quantize_plan *plan)
+static void print_totals(const struct plan *plan)
 {
 	struct buf text = { 0 };
 
@@ -90,16 +90,16 @@ static void print_totals(const struct quantize_plan *plan)
 	buf_release(&text);
 }
 
-void plan_print_text(const struct quantize_plan *plan, const struct quantize_params *params)
+void plan_print_text(const struct plan *plan, const struct quantize_params *params)
 {
 	struct table table = { .columns = "lllrrl" };
 	struct buf path = { 0 };
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
 		unit_cells(&table, plan, u);
-	buf_puts(&path, params->input);
-	if (params->output)
-		buf_printf(&path, " to %s", params->output);
+	buf_puts(&path, params->convert.input);
+	if (params->convert.output)
+		buf_printf(&path, " to %s", params->convert.output);
 	text_sanitize(path.data);
 	printf("recipe    %s\nformat    %s\nfrom      %s\n\n", plan->recipe->name,
 	       plan->format->name, path.data);
@@ -110,7 +110,7 @@ void plan_print_text(const struct quantize_plan *plan, const struct quantize_par
 	table_release(&table);
 }
 
-static void unit_json(struct json_out *out, const struct quantize_plan *plan, size_t u)
+static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct st_tensor *tensor = unit->source->tensor;
@@ -141,7 +141,7 @@ static void unit_json(struct json_out *out, const struct quantize_plan *plan, si
 	json_out_close(out, '}');
 }
 
-static void totals_json(struct json_out *out, const struct quantize_plan *plan)
+static void totals_json(struct json_out *out, const struct plan *plan)
 {
 	json_out_open(out, "totals", '{');
 	json_out_count(out, "tensors", plan->n_quantized + plan->n_kept);
@@ -154,15 +154,15 @@ static void totals_json(struct json_out *out, const struct quantize_plan *plan)
 	json_out_close(out, '}');
 }
 
-void plan_print_json(const struct quantize_plan *plan, const struct quantize_params *params)
+void plan_print_json(const struct plan *plan, const struct quantize_params *params)
 {
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');
 	json_out_text(&out, "recipe", plan->recipe->name);
 	json_out_text(&out, "format", plan->format->name);
-	json_out_text(&out, "source", params->input);
-	json_out_text(&out, "output", params->output);
+	json_out_text(&out, "source", params->convert.input);
+	json_out_text(&out, "output", params->convert.output);
 	json_out_open(&out, "tensors", '[');
 	for (size_t u = 0; u < plan->selection.n_units; u++)
 		unit_json(&out, plan, u);

@@ -8,12 +8,12 @@
 #include "job/quantize.h"
 
 /* --dry-run, on standard output. */
-void plan_print_text(const struct quantize_plan *plan, const struct quantize_params *params);
-void plan_print_json(const struct quantize_plan *plan, const struct quantize_params *params);
+void plan_print_text(const struct plan *plan, const struct quantize_params *params);
+void plan_print_json(const struct plan *plan, const struct quantize_params *params);
 
 struct quantize_report {
-	const struct quantize_plan *plan;
-	const struct quantize_result *result;
+	const struct plan *plan;
+	const struct convert_result *result;
 	double seconds;
 	uint64_t bytes; /* of the source, that this run went through */
 };

@@ -166,7 +166,7 @@ void ticker_start(struct ticker *ticker, const char *command, enum progress_mode
 	}
 }
 
-void ticker_plan(struct ticker *ticker, const struct quantize_plan *plan)
+void ticker_plan(struct ticker *ticker, const struct plan *plan)
 {
 	if (!ticker->running)
 		return;

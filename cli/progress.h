@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "job/quantize.h"
+#include "job/convert.h"
 
 #define PROGRESS_MODES "auto|bar|json|none"
 enum progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_JSON, PROGRESS_NONE };
@@ -25,7 +25,7 @@ struct ticker {
 	pthread_t thread;
 	pthread_mutex_t lock; /* of the rest */
 	pthread_cond_t wake;
-	const struct quantize_plan *plan; /* names the shards; NULL until it is known */
+	const struct plan *plan; /* names the shards; NULL until it is known */
 	bool end;
 };
 
@@ -33,7 +33,7 @@ struct ticker {
  * terminal, else a line every 5 seconds from the fifth on. */
 void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
 		  const struct progress *progress);
-void ticker_plan(struct ticker *ticker, const struct quantize_plan *plan);
+void ticker_plan(struct ticker *ticker, const struct plan *plan);
 
 /* Clears the bar; with PROGRESS_JSON a last object is printed.  For a ticker that does not run:
  * nothing. */

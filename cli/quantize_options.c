@@ -106,11 +106,11 @@ static const struct {
 	int key;
 	size_t offset;
 } texts[] = {
-	{ 'o', offsetof(struct quantize_settings, params.output) },
+	{ 'o', offsetof(struct quantize_settings, params.convert.output) },
 	{ OPT_FORMAT, offsetof(struct quantize_settings, params.format) },
 	{ OPT_TARGET, offsetof(struct quantize_settings, params.target) },
-	{ OPT_PRESERVE, offsetof(struct quantize_settings, params.preserve) },
-	{ OPT_BACKEND, offsetof(struct quantize_settings, params.backend) },
+	{ OPT_PRESERVE, offsetof(struct quantize_settings, params.convert.preserve) },
+	{ OPT_BACKEND, offsetof(struct quantize_settings, params.convert.backend) },
 	{ OPT_FP8_FORMAT, offsetof(struct quantize_settings, params.tuning.fp8_format) },
 	{ OPT_SCALE_FMT, offsetof(struct quantize_settings, params.tuning.scale_fmt) },
 	{ OPT_SCALE_ARITH, offsetof(struct quantize_settings, params.tuning.scale_arith) },
@@ -120,8 +120,8 @@ static const struct {
 }, flags[] = {
 	{ OPT_RAGGED, offsetof(struct quantize_settings, params.select.ragged) },
 	{ OPT_REQUANTIZE, offsetof(struct quantize_settings, params.select.requantize) },
-	{ OPT_RESTART, offsetof(struct quantize_settings, params.restart) },
-	{ OPT_MANIFEST, offsetof(struct quantize_settings, params.hashes) },
+	{ OPT_RESTART, offsetof(struct quantize_settings, params.convert.restart) },
+	{ OPT_MANIFEST, offsetof(struct quantize_settings, params.convert.hashes) },
 	{ OPT_DRY_RUN, offsetof(struct quantize_settings, dry_run) },
 	{ OPT_JSON, offsetof(struct quantize_settings, json) },
 	{ 'q', offsetof(struct quantize_settings, quiet) },
@@ -228,18 +228,18 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case OPT_TENSOR:
 		return add_rule(settings, value, err);
 	case OPT_THREADS:
-		return parse_int("--threads", value, MAX_THREADS, &params->n_threads, err);
+		return parse_int("--threads", value, MAX_THREADS, &params->convert.n_threads, err);
 	case OPT_MAX_MEMORY:
-		return opt_size("--max-memory", value, &params->max_memory, err);
+		return opt_size("--max-memory", value, &params->convert.max_memory, err);
 	case OPT_PART:
-		return opt_part("--part", value, &params->part, &params->n_parts,
-				&params->part_finish, err);
+		return opt_part("--part", value, &params->convert.part, &params->convert.n_parts,
+				&params->convert.part_finish, err);
 	case OPT_PROGRESS:
 		return parse_choice(key, value, &settings->progress, err);
 	case ARGP_KEY_ARG:
-		if (params->input)
+		if (params->convert.input)
 			return argument_unexpected(value, err);
-		params->input = value;
+		params->convert.input = value;
 		return 0;
 	default:
 		return parse_flag(settings, key) == 0 ? 0 : parse_text(settings, key, value, err);
@@ -257,15 +257,15 @@ int quantize_settings_finish(struct quantize_settings *settings, struct err *err
 {
 	struct quantize_params *params = &settings->params;
 
-	if (!params->input)
+	if (!params->convert.input)
 		return err_set(err, ERR_USAGE, "MODEL is missing (fp8conv quantize MODEL -o OUT)");
-	if (!params->output && !settings->dry_run)
+	if (!params->convert.output && !settings->dry_run)
 		return err_set(
 			err, ERR_USAGE,
 			"option '--output' is missing: where to write (-o OUT), or --dry-run");
-	if (is_stream(params->input) && isatty(STDIN_FILENO))
+	if (is_stream(params->convert.input) && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
-	if (is_stream(params->output) && !settings->dry_run) {
+	if (is_stream(params->convert.output) && !settings->dry_run) {
 		if (settings->json)
 			return err_set(
 				err, ERR_USAGE,
@@ -274,14 +274,14 @@ int quantize_settings_finish(struct quantize_settings *settings, struct err *err
 			return err_set(err, ERR_USAGE,
 				       "standard output is a terminal, not for a checkpoint");
 	}
-	if (!backend_select(params->backend ? params->backend : "auto", err))
+	if (!backend_select(params->convert.backend ? params->convert.backend : "auto", err))
 		return -1;
-	params->on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
+	params->convert.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	params->select.include = settings->include;
 	params->select.exclude = settings->exclude;
 	params->select.rules = settings->rules;
-	if (!params->n_threads)
-		params->n_threads = online_cpus();
+	if (!params->convert.n_threads)
+		params->convert.n_threads = online_cpus();
 	return 0;
 }
 

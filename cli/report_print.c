@@ -49,7 +49,7 @@ static void speed(const struct quantize_report *report, struct buf *text)
 
 void report_print_text(const struct quantize_report *report)
 {
-	const struct quantize_result *result = report->result;
+	const struct convert_result *result = report->result;
 	struct buf text = { 0 };
 
 	by_recipe(&report->plan->selection, &text);
@@ -75,8 +75,8 @@ void report_print_text(const struct quantize_report *report)
 
 void report_print_json(const struct quantize_report *report)
 {
-	const struct quantize_plan *plan = report->plan;
-	const struct quantize_result *result = report->result;
+	const struct plan *plan = report->plan;
+	const struct convert_result *result = report->result;
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');

@@ -104,7 +104,7 @@ static void band_add(struct band_list *list, struct band band)
 	list->bands[list->n_bands++] = band;
 }
 
-void bands_add_unit(struct band_list *list, const struct quantize_plan *plan, size_t u,
+void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -122,7 +122,7 @@ void bands_add_unit(struct band_list *list, const struct quantize_plan *plan, si
 	}
 }
 
-static void bands_add_copy(struct band_list *list, const struct quantize_plan *plan, size_t u,
+static void bands_add_copy(struct band_list *list, const struct plan *plan, size_t u,
 			   const struct band_limits *limits, size_t output)
 {
 	uint64_t n_bytes = st_tensor_size(plan->selection.units[u].source->tensor);
@@ -170,7 +170,7 @@ static int compare_ordered(const void *a, const void *b)
 	return (x->begin > y->begin) - (x->begin < y->begin);
 }
 
-void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, size_t shard,
+void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
 		     const struct band_limits *limits, bool direct)
 {
 	uint64_t most = direct ? limits->run_direct : limits->run;

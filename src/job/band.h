@@ -7,7 +7,7 @@
 #ifndef FP8CONV_JOB_BAND_H
 #define FP8CONV_JOB_BAND_H
 
-#include "job/quantize.h"
+#include "job/convert.h"
 #include "job/source.h"
 
 /* Sizes in bytes of what one worker holds. */
@@ -49,11 +49,11 @@ uint64_t band_limits_memory(const struct band_limits *limits);
 bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits);
 
 /* The bands of quantized unit u, added to the list; `output` is put in each. */
-void bands_add_unit(struct band_list *list, const struct quantize_plan *plan, size_t u,
+void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output);
 
 /* All bands and runs of an output shard, in the order of the output file.  direct: writes go past the page cache. */
-void bands_cut_shard(struct band_list *list, const struct quantize_plan *plan, size_t shard,
+void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
 		     const struct band_limits *limits, bool direct);
 
 void band_list_release(struct band_list *list);

@@ -15,7 +15,7 @@
 /* The program itself, its libraries and stacks. */
 #define BASE_MEMORY ((uint64_t)24 << 20)
 
-int converter_memory(const struct quantize_params *params, struct band_limits *limits, uint64_t *bytes,
+int converter_memory(const struct convert_params *params, struct band_limits *limits, uint64_t *bytes,
 		     struct err *err)
 {
 	uint64_t most = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
@@ -41,7 +41,7 @@ static int worker_init(struct worker *worker, const struct band_limits *limits, 
 	return 0;
 }
 
-int converter_new(struct converter **out, const struct quantize_plan *plan, const struct quantize_params *params,
+int converter_new(struct converter **out, const struct plan *plan, const struct convert_params *params,
 		  struct progress *progress, struct err *err)
 {
 	size_t n_units = plan->selection.n_units;
@@ -165,7 +165,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	return rc;
 }
 
-void converter_result(const struct converter *converter, struct quantize_result *result)
+void converter_result(const struct converter *converter, struct convert_result *result)
 {
 	double worst = INFINITY;
 

@@ -11,7 +11,7 @@
 
 #include "ckpt/outbox.h"
 #include "job/band.h"
-#include "job/quantize.h"
+#include "job/convert.h"
 #include "job/source.h"
 
 #define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
@@ -29,8 +29,8 @@ struct worker {
 };
 
 struct converter {
-	const struct quantize_plan *plan;
-	const struct quantize_params *params;
+	const struct plan *plan;
+	const struct convert_params *params;
 	const struct backend *backend;
 	struct progress *progress;
 	struct band_limits limits;
@@ -50,11 +50,11 @@ struct converter {
 };
 
 /* Bytes of buffers for these parameters: what the plan prints, what converter_new() takes. */
-int converter_memory(const struct quantize_params *params, struct band_limits *limits, uint64_t *bytes,
+int converter_memory(const struct convert_params *params, struct band_limits *limits, uint64_t *bytes,
 		     struct err *err);
 
 /* A converter for the plan; *out is NULL on failure. */
-int converter_new(struct converter **out, const struct quantize_plan *plan, const struct quantize_params *params,
+int converter_new(struct converter **out, const struct plan *plan, const struct convert_params *params,
 		  struct progress *progress, struct err *err);
 void converter_free(struct converter *converter);
 
@@ -63,7 +63,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 		    struct err *err);
 
 /* Saturated and non-finite values so far, and the worst SQNR. */
-void converter_result(const struct converter *converter, struct quantize_result *result);
+void converter_result(const struct converter *converter, struct convert_result *result);
 
 /* converter_amax.c: the first look. */
 

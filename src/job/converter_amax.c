@@ -95,7 +95,7 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 /* Adds the bands of what must be looked at before unit u can be cast: itself, or all that shares its scale. */
 static void add_amax_bands(struct converter *converter, size_t u)
 {
-	const struct quantize_plan *plan = converter->plan;
+	const struct plan *plan = converter->plan;
 	const struct unit *unit = &plan->selection.units[u];
 
 	if (plan->specs[u].tile.rows != WHOLE) {

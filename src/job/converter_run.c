@@ -16,7 +16,7 @@
 static int write_scales(struct converter *converter, struct outbox *outbox, const struct band *band,
 			const struct quant_out *out, struct err *err)
 {
-	const struct quantize_plan *plan = converter->plan;
+	const struct plan *plan = converter->plan;
 	const struct output *codes = &plan->outputs[band->output];
 	const struct output *scale = codes + 1;
 	const struct output_shard *shard = &plan->shards[codes->shard];
@@ -96,7 +96,7 @@ static void band_stats(struct converter *converter, size_t u, const struct regio
 
 static struct source_tee preserved_tee(const struct converter *converter, size_t u)
 {
-	const struct quantize_plan *plan = converter->plan;
+	const struct plan *plan = converter->plan;
 	const struct output_shard *shard;
 
 	if (!converter->preserved)
@@ -164,7 +164,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	struct converter *converter = context;
 	const struct run *run = &converter->runs[item];
 	const struct band *bands = &converter->list.bands[run->first_band];
-	const struct quantize_plan *plan = converter->plan;
+	const struct plan *plan = converter->plan;
 	uint64_t begin = plan->shards[plan->outputs[bands->output].shard].header.len + run->begin;
 	struct worker *worker = &converter->workers[w];
 	uint64_t n = run->end - run->begin;

@@ -1,129 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The job `quantize`: plan, then execute.  The plan holds every name, type, shape, offset and size before the first
- * byte is written; --dry-run prints it, the execution checks itself against it.
+ * The plan of `quantize`.
  */
 #ifndef FP8CONV_JOB_QUANTIZE_H
 #define FP8CONV_JOB_QUANTIZE_H
 
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-
-#include "backend/backend.h"
-#include "base/err.h"
-#include "base/io.h"
-#include "ckpt/checkpoint.h"
-#include "format/format.h"
-#include "job/select.h"
-#include "recipe/recipe.h"
-
-enum on_nonfinite { NONFINITE_ERROR, NONFINITE_SATURATE, NONFINITE_SKIP };
-
-/* What a running job tells whoever watches it, at any moment, from another thread. */
-struct progress {
-	_Atomic uint64_t done;	/* source bytes */
-	_Atomic uint64_t total; /* source bytes; 0 until known */
-	_Atomic size_t shard;	/* index in the plan's shards */
-	const atomic_int *stop; /* not NULL: a signal number there ends the job at the next chunk */
-};
+#include "job/convert.h"
 
 struct quantize_params {
-	const struct io *io;
-	const char *input;    /* MODEL, or "-" */
-	const char *output;   /* OUT, or "-"; NULL with dry_run is allowed */
-	const char *temp_dir; /* where streams are spooled */
-
+	struct convert_params convert;
 	const char *recipe; /* names; NULL is the default */
 	const char *format;
 	const char *target;
 	struct recipe_tuning tuning;
 	struct select_options select; /* recipe, rules' recipes and tp included; .recipe is filled by the job */
-	enum on_nonfinite on_nonfinite;
-	const char *preserve; /* --preserve-high-precision DIR, or NULL */
-
-	const char *backend; /* "auto" */
-	int n_threads;	     /* >= 1 */
-	uint64_t max_memory; /* bytes for buffers; 0 is the default, 192 MiB */
-
-	bool restart;
-	bool hashes; /* --manifest: SHA-256 of every input and output file */
-	int part;    /* I of --part I/N, from 1; 0: everything */
-	int n_parts;
-	bool part_finish; /* --part finish: only index, config and auxiliary files, once every shard is there */
 };
-
-/* A tensor of the output. */
-enum output_part { PART_COPY, PART_CODES, PART_SCALE };
-
-struct output {
-	size_t unit; /* in selection.units */
-	enum output_part part;
-	size_t shard; /* in plan.shards */
-	size_t index; /* in that shard's tensors */
-};
-
-struct output_shard {
-	const char *name;	   /* same as the input's */
-	size_t n_tensors;
-	struct st_tensor *tensors; /* laid out; by output */
-	size_t *outputs;	   /* in plan.outputs, of each tensor */
-	struct buf header;	   /* the file's first bytes */
-	uint64_t data_size;	   /* bytes behind the header */
-};
-
-struct quantize_plan {
-	struct checkpoint source;
-	struct selection selection;
-	const struct format *format;
-	const struct recipe *recipe;
-	struct qspec spec; /* of recipe, tuned */
-	enum engine target;
-	size_t n_outputs;
-	struct output *outputs;	    /* by unit; codes before scale */
-	size_t *unit_outputs;	    /* unit u owns outputs[unit_outputs[u]] up to outputs[unit_outputs[u + 1]] */
-	size_t n_shards;
-	struct output_shard *shards; /* one per source shard */
-	struct output_shard *preserved; /* one per source shard: the sources of what is quantized; NULL if not asked for */
-	size_t *unit_preserved;	    /* by unit: index in the preserved shard's tensors */
-	struct qspec *specs;	    /* by unit; of quantized units */
-	size_t *group_first;	    /* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
-	size_t *group_next;
-	int stream_fd;		    /* the spooled input stream, or -1 */
-	size_t n_quantized, n_kept; /* units */
-	uint64_t input_bytes;	    /* of tensors */
-	uint64_t output_bytes;	    /* of tensors; the index's total_size */
-	uint64_t disk_bytes;	    /* of files, auxiliary ones included */
-	uint64_t memory_bytes;	    /* of buffers */
-	struct buf config;	    /* config.json as it will be written */
-	struct buf hf_quant_config; /* empty where the format has none */
-	struct buf index;	    /* model.safetensors.index.json; empty where one file is enough */
-	struct buf preserved_index;
-};
-
-struct quantize_result {
-	uint64_t saturated;
-	uint64_t nonfinite;
-	const char *worst;   /* tensor with the lowest SQNR, in the plan; NULL if nothing was quantized in this run */
-	double worst_sqnr;   /* dB */
-	size_t shards_done;  /* written by this run */
-	size_t shards_found; /* finished before */
-	bool complete;	     /* index and config are there: always, save for a part that was not the last */
-};
-
-/* What an output path means: "-", a name that ends in .safetensors, or a directory. */
-enum output_kind { OUTPUT_STREAM, OUTPUT_FILE, OUTPUT_DIRECTORY };
-enum output_kind output_kind(const char *output);
 
 /* Opens the source and decides everything.  Reads headers only (with NONFINITE_SKIP: the quantized tensors too, since
  * what is skipped changes the plan). */
-int quantize_plan_make(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
+int quantize_plan_make(struct plan *plan, const struct quantize_params *params, struct progress *progress,
 		       struct err *err);
-
-/* Executes the plan: all or nothing per file, index and config last. */
-int quantize_run(const struct quantize_plan *plan, const struct quantize_params *params,
-		 struct progress *progress, struct quantize_result *result, struct err *err);
-
-void quantize_plan_release(struct quantize_plan *plan);
 
 #endif

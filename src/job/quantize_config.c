@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the output says of itself: quantization_config derived from the plan, and the indexes.
+ * What the output says of itself: quantization_config, derived from the plan.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "job/quantize_internal.h"
 
@@ -63,7 +62,7 @@ static size_t set_of(struct module_sets *sets, const struct recipe *recipe)
 	return i;
 }
 
-static void sets_fill(struct module_sets *sets, struct modules *kept, const struct quantize_plan *plan)
+static void sets_fill(struct module_sets *sets, struct modules *kept, const struct plan *plan)
 {
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
@@ -95,7 +94,7 @@ static void sets_fill(struct module_sets *sets, struct modules *kept, const stru
 	}
 }
 
-static int plan_config(struct quantize_plan *plan, struct err *err)
+int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct module_sets sets = { 0 };
 	struct modules kept = { 0 };
@@ -122,56 +121,4 @@ out:
 	modules_release(&kept);
 	buf_release(&config);
 	return rc;
-}
-
-struct index_entry {
-	const char *tensor;
-	const char *file;
-};
-
-static int compare_entries(const void *a, const void *b)
-{
-	const struct index_entry *x = a, *y = b;
-
-	return strcmp(x->tensor, y->tensor);
-}
-
-/* As Hugging Face writes it: the sum of tensor bytes, and names in order. */
-static void index_write(const struct output_shard *shards, size_t n_shards, struct buf *text)
-{
-	struct index_entry *entries;
-	uint64_t total = 0;
-	size_t n = 0, at = 0;
-
-	for (size_t i = 0; i < n_shards; i++)
-		n += shards[i].n_tensors;
-	entries = xcalloc(n, sizeof *entries);
-	for (size_t i = 0; i < n_shards; i++) {
-		total += shards[i].data_size;
-		for (size_t k = 0; k < shards[i].n_tensors; k++)
-			entries[at++] = (struct index_entry){ shards[i].tensors[k].name, shards[i].name };
-	}
-	sort(entries, n, sizeof *entries, compare_entries);
-	buf_printf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
-		   (unsigned long long)total);
-	for (size_t i = 0; i < n; i++) {
-		buf_puts(text, i ? ",\n    " : "\n    ");
-		json_add_string(text, entries[i].tensor, strlen(entries[i].tensor));
-		buf_puts(text, ": ");
-		json_add_string(text, entries[i].file, strlen(entries[i].file));
-	}
-	buf_puts(text, n ? "\n  }\n}\n" : "}\n}\n");
-	free(entries);
-}
-
-int plan_configuration(struct quantize_plan *plan, struct err *err)
-{
-	if (plan_config(plan, err))
-		return -1;
-	if (plan->source.has_index || plan->n_shards > 1)
-		index_write(plan->shards, plan->n_shards, &plan->index);
-	if (plan->preserved)
-		index_write(plan->preserved, plan->n_shards, &plan->preserved_index);
-	plan->disk_bytes += plan->config.len + plan->hf_quant_config.len + plan->index.len;
-	return 0;
 }

@@ -1,64 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The steps of quantize_plan_make() and quantize_run().
+ * The steps of quantize_plan_make().
  */
 #ifndef FP8CONV_JOB_QUANTIZE_INTERNAL_H
 #define FP8CONV_JOB_QUANTIZE_INTERNAL_H
 
-#include <jansson.h>
-
-#include "ckpt/outdir.h"
-#include "job/converter.h"
+#include "job/plan.h"
 #include "job/quantize.h"
 
-#define LOCK_NAME  ".fp8conv.lock"
-#define INDEX_NAME "model.safetensors.index.json"
-
 /* quantize_outputs.c: outputs, shards, layouts and totals, from the selection and its specs. */
-int plan_outputs(struct quantize_plan *plan, bool preserve, struct err *err);
+int plan_outputs(struct plan *plan, bool preserve, struct err *err);
 
-/* quantize_config.c: config.json, hf_quant_config.json and the indexes. */
-int plan_configuration(struct quantize_plan *plan, struct err *err);
+/* quantize_config.c: config.json and hf_quant_config.json. */
+int plan_configuration(struct plan *plan, struct err *err);
 
-/* quantize_run() while it runs. */
-struct quantize_job {
-	const struct quantize_plan *plan;
-	const struct quantize_params *params;
-	struct progress *progress;
-	struct quantize_result *result;
-	struct converter *converter;
-	struct outdir out;
-	struct outdir part_lock; /* --part: the same directory, a lock of the part's own */
-	struct outdir preserve;
-	json_t *identity;
-	bool *done;   /* by shard: finished, and its file is there */
-	bool started; /* this run wrote the manifest */
-};
-
-/* Bytes of the file. */
-uint64_t shard_size(const struct output_shard *shard);
-
-/* Whether two paths lead to one file or directory that exists. */
-bool same_path(const char *a, const char *b);
-
-/* ERR_USAGE if directory/name (NULL: name is the path) is one of the source's files, by device and inode. */
-int check_not_input(const struct quantize_plan *plan, const char *directory, const char *name, struct err *err);
-
-/* quantize_directory.c: the output as a directory, resumed where it was left. */
-int run_directory(struct quantize_job *job, struct err *err);
-
-/* quantize_resume.c: the manifest against this job. */
-
-/* What the job is, for the manifest. */
-json_t *job_identity(const struct quantize_job *job);
-
-/* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left to do. */
-int job_take_up(struct quantize_job *job, bool *finished, struct err *err);
-
-/* ERR_SYSTEM unless there is space for what this run has to write. */
-int job_check_space(struct quantize_job *job, struct err *err);
-
-/* Whether this run is to make shard i: --part I/N. */
-bool job_has_shard(const struct quantize_job *job, size_t i);
+/* quantize_record.c: all that decides the output's bytes, for the manifest. */
+json_t *quantize_record(const struct plan *plan, const struct quantize_params *params);
 
 #endif

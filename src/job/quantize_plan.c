@@ -9,57 +9,10 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "job/converter.h"
 #include "job/quantize_internal.h"
-#include "job/stream.h"
 
 #define DEFAULT_RECIPE "blockwise"
-
-/* The manifest and the rounding of files to blocks. */
-#define DISK_SLACK ((uint64_t)64 << 10)
-
-enum output_kind output_kind(const char *output)
-{
-	size_t n = strlen(output);
-
-	if (!strcmp(output, "-"))
-		return OUTPUT_STREAM;
-	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? OUTPUT_FILE : OUTPUT_DIRECTORY;
-}
-
-static int plan_source(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
-		       struct err *err)
-{
-	if (strcmp(params->input, "-") != 0)
-		return checkpoint_open(&plan->source, params->io, params->input, err);
-	if (stream_spool(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
-		return -1;
-	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
-		return -1;
-	/* what has no name of its own is a whole model */
-	free(plan->source.shards[0].name);
-	plan->source.shards[0].name = xstrdup("model.safetensors");
-	return 0;
-}
-
-/* What the command line asks for, where no file decides. */
-static int check_request(const struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
-{
-	if (params->select.requantize && params->preserve)
-		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision needs a high-precision source, and --requantize an FP8 one");
-	if (params->hashes && plan->stream_fd >= 0)
-		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
-	if (params->output && output_kind(params->output) != OUTPUT_DIRECTORY) {
-		if (plan->source.n_shards != 1)
-			return err_set(err, ERR_USAGE,
-				       "'%s' has %zu shards: give a directory as output, not '%s'",
-				       params->input, plan->source.n_shards, params->output);
-		if (params->part || params->part_finish || params->hashes)
-			return err_set(err, ERR_USAGE, "--part and --manifest need a directory as output, not '%s'",
-				       params->output);
-	}
-	return 0;
-}
 
 static int check_history(const struct recipe *recipe, struct err *err)
 {
@@ -72,10 +25,13 @@ static int check_history(const struct recipe *recipe, struct err *err)
 }
 
 /* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
-static int plan_request(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+static int plan_request(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
 	struct scheme scheme;
 
+	if (params->select.requantize && params->convert.preserve)
+		return err_set(err, ERR_USAGE,
+			       "--preserve-high-precision needs a high-precision source, and --requantize an FP8 one");
 	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
 	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
 	    check_history(plan->recipe, err))
@@ -94,7 +50,7 @@ static int plan_request(struct quantize_plan *plan, const struct quantize_params
 }
 
 /* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
-static int unit_spec(struct quantize_plan *plan, const struct quantize_params *params, size_t u, struct err *err)
+static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u, struct err *err)
 {
 	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
@@ -110,7 +66,7 @@ static int unit_spec(struct quantize_plan *plan, const struct quantize_params *p
 	return 0;
 }
 
-static int plan_specs(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+static int plan_specs(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
 	free(plan->specs);
 	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
@@ -122,13 +78,13 @@ static int plan_specs(struct quantize_plan *plan, const struct quantize_params *
 }
 
 /* After selection_keep(): units may have moved. */
-static int plan_settle(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+static int plan_settle(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
 	return selection_settle(&plan->selection, err) || plan_specs(plan, params, err) ? -1 : 0;
 }
 
 /* What the format has no shape for is kept. */
-static int plan_shapes(struct quantize_plan *plan, const struct quantize_params *params, struct err *err)
+static int plan_shapes(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
 	struct selection *selection = &plan->selection;
 	const char *reason = NULL;
@@ -154,12 +110,12 @@ static int plan_shapes(struct quantize_plan *plan, const struct quantize_params 
 		n_left += selection->units[u].recipe != NULL;
 	if (n_left == 0)
 		return err_set(err, ERR_USAGE, "format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
-			       plan->format->name, params->input, plan->recipe->name, reason);
+			       plan->format->name, params->convert.input, plan->recipe->name, reason);
 	return plan_settle(plan, params, err);
 }
 
 /* Lists of the units of each group, in order. */
-static void plan_groups(struct quantize_plan *plan)
+static void plan_groups(struct plan *plan)
 {
 	size_t n = plan->selection.n_units;
 
@@ -178,53 +134,31 @@ static void plan_groups(struct quantize_plan *plan)
 }
 
 /* What is skipped changes names and places: the values must be seen before the plan. */
-static int plan_skip(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
+static int plan_skip(struct plan *plan, const struct quantize_params *params, struct progress *progress,
 		     struct err *err)
 {
 	struct converter *converter;
 	int rc;
 
-	if (params->on_nonfinite != NONFINITE_SKIP)
+	if (params->convert.on_nonfinite != NONFINITE_SKIP)
 		return 0;
-	if (converter_new(&converter, plan, params, progress, err))
+	if (converter_new(&converter, plan, &params->convert, progress, err))
 		return -1;
 	rc = converter_skip_nonfinite(converter, &plan->selection, err);
 	converter_free(converter);
 	return rc ? rc : plan_settle(plan, params, err);
 }
 
-static int add_auxiliary(struct quantize_plan *plan, struct err *err)
-{
-	char **paths;
-	size_t n;
-
-	if (!plan->source.directory)
-		return 0;
-	if (checkpoint_auxiliary(&plan->source, &paths, &n, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
-		struct stat st;
-
-		if (!stat(path, &st))
-			plan->disk_bytes += (uint64_t)st.st_size;
-		free(path);
-		free(paths[i]);
-	}
-	free(paths);
-	return 0;
-}
-
-int quantize_plan_make(struct quantize_plan *plan, const struct quantize_params *params, struct progress *progress,
+int quantize_plan_make(struct plan *plan, const struct quantize_params *params, struct progress *progress,
 		       struct err *err)
 {
 	struct select_options select = params->select;
+	const struct convert_params *convert = &params->convert;
 	struct band_limits limits;
 
-	*plan = (struct quantize_plan){ .stream_fd = -1 };
-	if (plan_request(plan, params, err) ||
-	    converter_memory(params, &limits, &plan->memory_bytes, err) ||
-	    plan_source(plan, params, progress, err) || check_request(plan, params, err))
+	*plan = (struct plan){ .stream_fd = -1, .command = "quantize" };
+	if (plan_request(plan, params, err) || converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    plan_open(plan, convert, progress, err))
 		goto fail;
 	select.recipe = plan->recipe;
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
@@ -232,48 +166,13 @@ int quantize_plan_make(struct quantize_plan *plan, const struct quantize_params 
 	    plan_skip(plan, params, progress, err))
 		goto fail;
 	plan_groups(plan);
-	if (plan_outputs(plan, params->preserve != NULL, err) || plan_configuration(plan, err) ||
-	    add_auxiliary(plan, err))
+	plan->options = quantize_record(plan, params);
+	if (plan_outputs(plan, convert->preserve != NULL, err) || plan_configuration(plan, err) ||
+	    plan_finish(plan, progress, err))
 		goto fail;
-	plan->disk_bytes += DISK_SLACK;
-	atomic_store(&progress->total, plan->input_bytes);
 	return 0;
 fail:
-	quantize_plan_release(plan);
+	plan_release(plan);
 	return -1;
 }
 
-static void shards_release(struct output_shard *shards, size_t n)
-{
-	for (size_t i = 0; shards && i < n; i++) {
-		for (size_t k = 0; k < shards[i].n_tensors; k++) {
-			free(shards[i].tensors[k].name);
-			free(shards[i].tensors[k].shape);
-		}
-		free(shards[i].tensors);
-		free(shards[i].outputs);
-		buf_release(&shards[i].header);
-	}
-	free(shards);
-}
-
-void quantize_plan_release(struct quantize_plan *plan)
-{
-	shards_release(plan->shards, plan->n_shards);
-	shards_release(plan->preserved, plan->n_shards);
-	free(plan->outputs);
-	free(plan->unit_outputs);
-	free(plan->unit_preserved);
-	free(plan->specs);
-	free(plan->group_first);
-	free(plan->group_next);
-	buf_release(&plan->config);
-	buf_release(&plan->hf_quant_config);
-	buf_release(&plan->index);
-	buf_release(&plan->preserved_index);
-	selection_release(&plan->selection);
-	checkpoint_release(&plan->source);
-	if (plan->stream_fd > 0)
-		close(plan->stream_fd);
-	*plan = (struct quantize_plan){ .stream_fd = -1 };
-}

@@ -8,9 +8,9 @@
 
 #include "base/mem.h"
 #include "ckpt/manifest.h"
-#include "job/quantize_internal.h"
+#include "job/convert_internal.h"
 
-static int convert_shard(struct quantize_job *job, size_t i, struct err *err)
+static int convert_shard(struct convert_job *job, size_t i, struct err *err)
 {
 	const struct output_shard *shard = &job->plan->shards[i];
 	const struct output_shard *kept = job->plan->preserved ? &job->plan->preserved[i] : NULL;
@@ -34,7 +34,7 @@ out:
 	return rc;
 }
 
-static int check_places(const struct quantize_job *job, struct err *err)
+static int check_places(const struct convert_job *job, struct err *err)
 {
 	const char *in = job->plan->source.directory;
 	const char *out = job->params->output;
@@ -58,9 +58,9 @@ static int check_places(const struct quantize_job *job, struct err *err)
 	return 0;
 }
 
-static int open_places(struct quantize_job *job, struct err *err)
+static int open_places(struct convert_job *job, struct err *err)
 {
-	const struct quantize_params *params = job->params;
+	const struct convert_params *params = job->params;
 	bool shared = params->part || params->part_finish;
 
 	if (check_places(job, err) || outdir_open(&job->out, params->io, params->output, LOCK_NAME, shared, err))
@@ -82,7 +82,7 @@ static int open_places(struct quantize_job *job, struct err *err)
 	return 0;
 }
 
-static int copy_auxiliary(struct quantize_job *job, struct err *err)
+static int copy_auxiliary(struct convert_job *job, struct err *err)
 {
 	const struct checkpoint *source = &job->plan->source;
 	char **paths;
@@ -102,9 +102,9 @@ static int copy_auxiliary(struct quantize_job *job, struct err *err)
 	return rc;
 }
 
-static int finish(struct quantize_job *job, struct err *err)
+static int finish(struct convert_job *job, struct err *err)
 {
-	const struct quantize_plan *plan = job->plan;
+	const struct plan *plan = job->plan;
 
 	if (copy_auxiliary(job, err) ||
 	    (plan->preserved && outdir_put_text(&job->preserve, INDEX_NAME, &plan->preserved_index, err)) ||
@@ -118,7 +118,7 @@ static int finish(struct quantize_job *job, struct err *err)
 }
 
 /* Whoever finds every shard recorded writes the end: of several parts, exactly one does. */
-static int finish_if_last(struct quantize_job *job, struct err *err)
+static int finish_if_last(struct convert_job *job, struct err *err)
 {
 	size_t missing = 0, first = 0;
 	json_t *manifest;
@@ -149,7 +149,7 @@ out:
 }
 
 /* What is left of it: shards of other parts and of earlier runs are not. */
-static void count_work(const struct quantize_job *job)
+static void count_work(const struct convert_job *job)
 {
 	uint64_t bytes = 0;
 
@@ -162,7 +162,7 @@ static void count_work(const struct quantize_job *job)
 	atomic_store(&job->progress->total, bytes);
 }
 
-static int convert_shards(struct quantize_job *job, struct err *err)
+static int convert_shards(struct convert_job *job, struct err *err)
 {
 	for (size_t i = 0; i < job->plan->n_shards; i++) {
 		if (!job->done[i] && job_has_shard(job, i) && convert_shard(job, i, err))
@@ -171,7 +171,7 @@ static int convert_shards(struct quantize_job *job, struct err *err)
 	return 0;
 }
 
-static void job_release(struct quantize_job *job, bool failed)
+static void job_release(struct convert_job *job, bool failed)
 {
 	struct err ignored;
 
@@ -188,9 +188,9 @@ static void job_release(struct quantize_job *job, bool failed)
 	outdir_close(&job->out);
 }
 
-int run_directory(struct quantize_job *job, struct err *err)
+int run_directory(struct convert_job *job, struct err *err)
 {
-	const struct quantize_plan *plan = job->plan;
+	const struct plan *plan = job->plan;
 	bool finished = false;
 	int rc = -1;
 

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "ckpt/manifest.h"
-#include "job/quantize_internal.h"
+#include "job/convert_internal.h"
 
 /* The part a shard belongs to, from 1: equal shares of the bytes, in order. */
-static int shard_part(const struct quantize_plan *plan, size_t shard, int n_parts)
+static int shard_part(const struct plan *plan, size_t shard, int n_parts)
 {
 	uint64_t before = 0, total = 0;
 
@@ -25,14 +25,14 @@ static int shard_part(const struct quantize_plan *plan, size_t shard, int n_part
 	return 1 + (int)((double)before * n_parts / (double)(total ? total : 1));
 }
 
-bool job_has_shard(const struct quantize_job *job, size_t i)
+bool job_has_shard(const struct convert_job *job, size_t i)
 {
 	if (job->params->part_finish)
 		return false;
 	return !job->params->part || shard_part(job->plan, i, job->params->n_parts) == job->params->part;
 }
 
-int job_check_space(struct quantize_job *job, struct err *err)
+int job_check_space(struct convert_job *job, struct err *err)
 {
 	uint64_t bytes = job->plan->disk_bytes;
 	uint64_t preserved = 0;
@@ -55,60 +55,8 @@ int job_check_space(struct quantize_job *job, struct err *err)
 	return outdir_check_space(&job->out, bytes, err);
 }
 
-/* The numbers of the job's recipe, as they are after tuning. */
-static json_t *spec_json(const struct qspec *spec)
-{
-	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
-	static const char *const mx_rules[] = { "up", "floor", "even" };
-
-	return json_pack("{s:s, s:[I, I], s:b, s:s, s:s, s:f, s:i}", "fp8_format",
-			 spec->format == FP8_E5M2 ? "e5m2" : "e4m3", "tile", (json_int_t)spec->tile.rows,
-			 (json_int_t)spec->tile.cols, "pow2", spec->pow2, "scale_arith", ariths[spec->arith],
-			 "mx_scale", mx_rules[spec->mx_rule], "amax_epsilon", (double)spec->amax_epsilon,
-			 "margin", spec->margin);
-}
-
-static json_t *patterns_json(const char *const *patterns, size_t n)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, json_string(patterns[i]));
-	return list;
-}
-
-static json_t *rules_json(const struct select_options *select)
-{
-	json_t *list = json_array();
-
-	for (size_t i = 0; i < select->n_rules; i++) {
-		const struct recipe *recipe = select->rules[i].recipe;
-
-		json_array_append_new(list, json_sprintf("%s=%s", select->rules[i].pattern,
-							 recipe ? recipe->name : "skip"));
-	}
-	return list;
-}
-
-/* What decides the output's bytes: by its effect, so that a default given in full is the same job. */
-static json_t *job_options(const struct quantize_job *job)
-{
-	static const char *const nonfinite[] = { "error", "saturate", "skip" };
-	const struct quantize_plan *plan = job->plan;
-	const struct select_options *select = &job->params->select;
-
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b}", "recipe",
-			 plan->recipe->name, "format", plan->format->name, "target",
-			 engine_name(plan->target), "scales", spec_json(&plan->spec), "include",
-			 patterns_json(select->include, select->n_include), "exclude",
-			 patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
-			 "ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
-			 nonfinite[job->params->on_nonfinite], "preserve_high_precision",
-			 job->params->preserve != NULL);
-}
-
 /* The names that make a directory a checkpoint go first, then the record, then the shards it spoke of. */
-static int forget_job(struct quantize_job *job, const json_t *manifest, struct err *err)
+static int forget_job(struct convert_job *job, const json_t *manifest, struct err *err)
 {
 	static const char *const files[] = { "config.json", INDEX_NAME, "hf_quant_config.json", MANIFEST_NAME };
 	size_t i;
@@ -128,7 +76,7 @@ static int forget_job(struct quantize_job *job, const json_t *manifest, struct e
 }
 
 /* A directory that holds files by our names, and no manifest, is somebody else's. */
-static int check_vacant(const struct quantize_job *job, struct err *err)
+static int check_vacant(const struct convert_job *job, struct err *err)
 {
 	const char *taken = NULL;
 
@@ -157,7 +105,7 @@ static bool shard_is_there(const struct outdir *dir, const struct output_shard *
 	       (uint64_t)st.st_size == shard_size(shard);
 }
 
-static void find_done(struct quantize_job *job, const json_t *manifest)
+static void find_done(struct convert_job *job, const json_t *manifest)
 {
 	for (size_t i = 0; i < job->plan->n_shards; i++) {
 		const struct output_shard *shard = &job->plan->shards[i];
@@ -168,7 +116,7 @@ static void find_done(struct quantize_job *job, const json_t *manifest)
 	}
 }
 
-int job_take_up(struct quantize_job *job, bool *finished, struct err *err)
+int job_take_up(struct convert_job *job, bool *finished, struct err *err)
 {
 	json_t *manifest = NULL;
 	int guard;
@@ -203,7 +151,7 @@ out:
 	return rc;
 }
 
-json_t *job_identity(const struct quantize_job *job)
+json_t *job_identity(const struct convert_job *job)
 {
-	return manifest_job(FP8CONV_VERSION, "quantize", job_options(job), &job->plan->source);
+	return manifest_job(FP8CONV_VERSION, job->plan->command, json_incref(job->plan->options), &job->plan->source);
 }

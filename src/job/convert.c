@@ -2,14 +2,14 @@
  *
  * Executing the plan, by the kind of output.
  */
-#include "job/quantize.h"
+#include "job/convert.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "job/quantize_internal.h"
+#include "job/convert_internal.h"
 #include "job/stream.h"
 
 uint64_t shard_size(const struct output_shard *shard)
@@ -24,7 +24,7 @@ bool same_path(const char *a, const char *b)
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-int check_not_input(const struct quantize_plan *plan, const char *directory, const char *name, struct err *err)
+int check_not_input(const struct plan *plan, const char *directory, const char *name, struct err *err)
 {
 	char *path = directory ? xasprintf("%s/%s", directory, name) : xstrdup(name);
 	struct stat st;
@@ -41,7 +41,7 @@ int check_not_input(const struct quantize_plan *plan, const char *directory, con
 }
 
 /* The file, and what is preserved, are neither each other's nor the input's. */
-static int check_file_places(const struct quantize_job *job, const char *directory, const char *name, struct err *err)
+static int check_file_places(const struct convert_job *job, const char *directory, const char *name, struct err *err)
 {
 	const struct output_shard *kept = job->plan->preserved;
 	const char *preserve = job->params->preserve;
@@ -56,7 +56,7 @@ static int check_file_places(const struct quantize_job *job, const char *directo
 	return check_not_input(job->plan, preserve, kept->name, err);
 }
 
-static int run_file(struct quantize_job *job, struct err *err)
+static int run_file(struct convert_job *job, struct err *err)
 {
 	const struct output_shard *shard = &job->plan->shards[0];
 	const struct output_shard *kept = job->plan->preserved;
@@ -95,7 +95,7 @@ out:
 	return rc;
 }
 
-static int run_stream(struct quantize_job *job, struct err *err)
+static int run_stream(struct convert_job *job, struct err *err)
 {
 	const struct output_shard *shard = &job->plan->shards[0];
 	struct writer writer = { 0 };
@@ -117,18 +117,18 @@ out:
 	return rc;
 }
 
-int quantize_run(const struct quantize_plan *plan, const struct quantize_params *params,
-		 struct progress *progress, struct quantize_result *result, struct err *err)
+int convert_run(const struct plan *plan, const struct convert_params *params,
+		 struct progress *progress, struct convert_result *result, struct err *err)
 {
-	static int (*const run[])(struct quantize_job *, struct err *) = {
+	static int (*const run[])(struct convert_job *, struct err *) = {
 		[OUTPUT_STREAM] = run_stream,
 		[OUTPUT_FILE] = run_file,
 		[OUTPUT_DIRECTORY] = run_directory,
 	};
-	struct quantize_job job = { .plan = plan, .params = params, .progress = progress, .result = result };
+	struct convert_job job = { .plan = plan, .params = params, .progress = progress, .result = result };
 	int rc;
 
-	*result = (struct quantize_result){ 0 };
+	*result = (struct convert_result){ 0 };
 	if (converter_new(&job.converter, plan, params, progress, err))
 		return -1;
 	rc = run[output_kind(params->output)](&job, err);

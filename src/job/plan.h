@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Making a plan: plan_open(), the units, plan_begin(), plan_add() for each output by unit, plan_layout(), the configuration,
+ * plan_finish().
+ */
+#ifndef FP8CONV_JOB_PLAN_H
+#define FP8CONV_JOB_PLAN_H
+
+#include "job/convert.h"
+
+/* Opens the source.  ERR_USAGE where it and the output do not go together. */
+int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress, struct err *err);
+
+/* Room for the outputs of plan.selection.  preserve: for those of plan.preserved too. */
+void plan_begin(struct plan *plan, bool preserve);
+
+/* One more output of unit u, in the shard of its source: the tensor to be set. */
+struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part);
+
+/* One more tensor of a shard; output: in plan.outputs (for plan.preserved: a unit). */
+struct st_tensor *shard_add(struct output_shard *shard, size_t output);
+
+/* name becomes the tensor's. */
+void tensor_set(struct st_tensor *tensor, char *name, enum dtype dtype, int n_dims, const uint64_t *shape);
+
+/* Places, headers, indexes and byte counts.  ERR_INPUT: two outputs of one name. */
+int plan_layout(struct plan *plan, struct err *err);
+
+/* What is known when config and hf_quant_config are there: the disk space, the progress to make. */
+int plan_finish(struct plan *plan, struct progress *progress, struct err *err);
+
+#endif
