@@ -68,7 +68,7 @@ static int open_file(struct checkpoint *checkpoint, const struct io *io, const c
 /* The shard of entries[first] and the n - 1 behind it. */
 static int open_shard(struct checkpoint *checkpoint, const struct io *io,
 		      const struct weight_index *index, size_t first, size_t n,
-		      const char *index_path, struct err *err)
+		      const char *index_path, struct faults *faults, struct err *err)
 {
 	const struct index_entry *entry = &index->entries[first];
 	char *path = join(checkpoint->directory, entry->shard);
@@ -78,9 +78,14 @@ static int open_shard(struct checkpoint *checkpoint, const struct io *io,
 	if (!exists(path)) {
 		err_set(err, ERR_INPUT, "no file '%s', where index '%s' has tensor '%s'", path,
 			index_path, entry->tensor);
+		rc = fault_add(faults, FAULT_INDEX_MISSING, entry->tensor, entry->shard, err);
 		goto out;
 	}
-	if (st_open(&file, io, path, err) || index_compare(index, first, n, &file, index_path, err))
+	if (st_open(&file, io, path, err)) {
+		rc = fault_add(faults, FAULT_FILE_INVALID, NULL, entry->shard, err);
+		goto out;
+	}
+	if (index_compare(index, first, n, &file, index_path, faults, err))
 		goto out;
 	add_shard(checkpoint, entry->shard, &file);
 	rc = 0;
@@ -91,8 +96,24 @@ out:
 	return rc;
 }
 
+/* What the index says of the sum of all tensors, if it says anything. */
+static void read_total(struct checkpoint *checkpoint, struct json_text text)
+{
+	struct json_text metadata, total;
+	struct buf list = { 0 };
+	struct err ignored;
+
+	if (json_find(text, "metadata", &metadata, &ignored) || !metadata.len ||
+	    json_find(metadata, "total_size", &total, &ignored) || !total.len)
+		return;
+	buf_printf(&list, "[%.*s]", (int)total.len, total.data);
+	checkpoint->has_total = json_text_uints((struct json_text){ list.data, list.len },
+						&checkpoint->index_total, 1) == 1;
+	buf_release(&list);
+}
+
 static int open_index(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		      struct err *err)
+		      struct faults *faults, struct err *err)
 {
 	struct weight_index index = { 0 };
 	struct buf text = { 0 };
@@ -103,9 +124,10 @@ static int open_index(struct checkpoint *checkpoint, const struct io *io, const 
 	if (io_read_file(io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
 	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
 		goto out;
+	read_total(checkpoint, (struct json_text){ text.data, text.len });
 	for (size_t first = 0; first < index.n; first += n) {
 		n = index_run(&index, first);
-		if (open_shard(checkpoint, io, &index, first, n, path, err))
+		if (open_shard(checkpoint, io, &index, first, n, path, faults, err))
 			goto out;
 	}
 	rc = 0;
@@ -176,14 +198,15 @@ out:
 	return rc;
 }
 
-static int open_directory(struct checkpoint *checkpoint, const struct io *io, struct err *err)
+static int open_directory(struct checkpoint *checkpoint, const struct io *io, struct faults *faults,
+			  struct err *err)
 {
 	char *index = join(checkpoint->directory, index_name);
 	char *model = join(checkpoint->directory, model_name);
 	int rc;
 
 	if (exists(index))
-		rc = open_index(checkpoint, io, index, err);
+		rc = open_index(checkpoint, io, index, faults, err);
 	else if (exists(model))
 		rc = open_file(checkpoint, io, model, err);
 	else
@@ -230,17 +253,27 @@ static void list_tensors(struct checkpoint *checkpoint)
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
 }
 
+static int same_names(const struct checkpoint *checkpoint, const struct tensor_ref *ref,
+		      struct faults *faults, struct err *err)
+{
+	const struct shard *one = &checkpoint->shards[ref[0].shard];
+	const struct shard *other = &checkpoint->shards[ref[1].shard];
+	const char *name = ref[1].tensor->name;
+
+	err_set(err, ERR_INPUT, "tensor '%s' is in '%s' and in '%s'", name, one->file.path,
+		other->file.path);
+	return fault_add(faults, FAULT_NAME_DUPLICATE, name, other->name, err);
+}
+
 /* Over the shards: no name twice, and a total that fits. */
-static int check_tensors(struct checkpoint *checkpoint, struct err *err)
+static int check_tensors(struct checkpoint *checkpoint, struct faults *faults, struct err *err)
 {
 	const struct tensor_ref *ref = checkpoint->by_name;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		if (i && !strcmp(ref[i - 1].tensor->name, ref[i].tensor->name))
-			return err_set(err, ERR_INPUT, "tensor '%s' is in '%s' and in '%s'",
-				       ref[i].tensor->name,
-				       checkpoint->shards[ref[i - 1].shard].file.path,
-				       checkpoint->shards[ref[i].shard].file.path);
+		if (i && !strcmp(ref[i - 1].tensor->name, ref[i].tensor->name) &&
+		    same_names(checkpoint, &ref[i - 1], faults, err))
+			return -1;
 		if (__builtin_add_overflow(checkpoint->data_bytes, st_tensor_size(ref[i].tensor),
 					   &checkpoint->data_bytes))
 			return err_set(err, ERR_INPUT,
@@ -250,10 +283,10 @@ static int check_tensors(struct checkpoint *checkpoint, struct err *err)
 	return 0;
 }
 
-static int finish(struct checkpoint *checkpoint, struct err *err)
+static int finish(struct checkpoint *checkpoint, struct faults *faults, struct err *err)
 {
 	list_tensors(checkpoint);
-	return check_tensors(checkpoint, err);
+	return check_tensors(checkpoint, faults, err);
 }
 
 /* path up to its last slash; trailing slashes of a directory are dropped. */
@@ -266,8 +299,8 @@ static char *directory_of(const char *path, bool is_directory)
 	return n ? xstrndup(path, n) : xstrdup(".");
 }
 
-int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		    struct err *err)
+static int open_any(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		    struct faults *faults, struct err *err)
 {
 	struct stat st;
 	int rc;
@@ -277,20 +310,45 @@ int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const ch
 		rc = err_errno(err, "cannot open '%s'", path);
 	} else if (S_ISDIR(st.st_mode)) {
 		checkpoint->directory = directory_of(path, true);
-		rc = open_directory(checkpoint, io, err);
+		rc = open_directory(checkpoint, io, faults, err);
 	} else if (ends_in(path, ".json")) {
 		checkpoint->directory = directory_of(path, false);
-		rc = open_index(checkpoint, io, path, err);
+		rc = open_index(checkpoint, io, path, faults, err);
 	} else {
 		rc = open_file(checkpoint, io, path, err);
 	}
 	if (!rc && checkpoint->directory)
 		rc = read_config(checkpoint, io, err);
 	if (!rc)
-		rc = finish(checkpoint, err);
+		rc = finish(checkpoint, faults, err);
 	if (rc)
 		checkpoint_release(checkpoint);
 	return rc;
+}
+
+int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		    struct err *err)
+{
+	return open_any(checkpoint, io, path, NULL, err);
+}
+
+int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		      struct faults *faults, struct err *err)
+{
+	if (open_any(checkpoint, io, path, faults, err))
+		return -1;
+	if (!checkpoint->n_shards) {
+		checkpoint_release(checkpoint);
+		return err_set(err, ERR_INPUT, "%s", faults->list[0].message);
+	}
+	if (checkpoint->has_total && checkpoint->index_total != checkpoint->data_bytes) {
+		err_set(err, ERR_INPUT,
+			"total_size in the index is %llu, but the tensors have %llu bytes",
+			(unsigned long long)checkpoint->index_total,
+			(unsigned long long)checkpoint->data_bytes);
+		fault_add(faults, FAULT_INDEX_TOTAL, NULL, index_name, err);
+	}
+	return 0;
 }
 
 int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,
@@ -303,7 +361,7 @@ int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int f
 	rc = st_open_fd(&file, io, fd, name, err);
 	if (!rc) {
 		add_shard(checkpoint, base_name(name), &file);
-		rc = finish(checkpoint, err);
+		rc = finish(checkpoint, NULL, err);
 	}
 	if (rc)
 		checkpoint_release(checkpoint);

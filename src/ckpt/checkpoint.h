@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "ckpt/fault.h"
 #include "ckpt/safetensors.h"
 
 /* A tensor of the checkpoint: where it lies. */
@@ -35,6 +36,8 @@ struct checkpoint {
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
 	bool has_index;		    /* it came with model.safetensors.index.json */
+	bool has_total;		    /* which says that the tensors have so many bytes: */
+	uint64_t index_total;
 	struct buf config;	    /* text of config.json; empty if there is none */
 	uint64_t data_bytes;	    /* of all tensors */
 };
@@ -45,6 +48,12 @@ struct checkpoint {
  * are ERR_INPUT.  A directory without index or model.safetensors is its one *.safetensors file, if there is exactly
  * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 64 MiB, not parsed. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, struct err *err);
+
+/* The same for whoever wants to know all that is wrong: shards that cannot be read are left out, and tensors of one name
+ * are all there; faults lists them, and what the index says falsely, total_size included.  ERR_INPUT where nothing
+ * can be read. */
+int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path, struct faults *faults,
+		      struct err *err);
 
 /* A checkpoint of the one file that fd is (a spooled stream); name is for messages. */
 int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "base/json.h"
+#include "ckpt/fault.h"
 #include "ckpt/safetensors.h"
 
 struct index_entry {
@@ -31,8 +32,9 @@ void index_release(struct weight_index *index);
 /* How many entries, from the first on, name the same shard as entries[first]. */
 size_t index_run(const struct weight_index *index, size_t first);
 
-/* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]. */
+/* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]; with a list of faults, all
+ * differences go there. */
 int index_compare(const struct weight_index *index, size_t first, size_t n, const struct st_file *file,
-		  const char *path, struct err *err);
+		  const char *path, struct faults *faults, struct err *err);
 
 #endif
