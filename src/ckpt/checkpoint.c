@@ -332,6 +332,16 @@ int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const ch
 	return open_any(checkpoint, io, path, NULL, err);
 }
 
+/* Whether all that the index names is there, so that its total can be judged. */
+static bool is_whole(const struct faults *faults)
+{
+	for (size_t i = 0; i < faults->n; i++)
+		if (faults->list[i].kind == FAULT_FILE_INVALID ||
+		    faults->list[i].kind == FAULT_INDEX_MISSING)
+			return false;
+	return true;
+}
+
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		      struct faults *faults, struct err *err)
 {
@@ -341,7 +351,7 @@ int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const 
 		checkpoint_release(checkpoint);
 		return err_set(err, ERR_INPUT, "%s", faults->list[0].message);
 	}
-	if (checkpoint->has_total && checkpoint->index_total != checkpoint->data_bytes) {
+	if (is_whole(faults) && checkpoint->has_total && checkpoint->index_total != checkpoint->data_bytes) {
 		err_set(err, ERR_INPUT,
 			"total_size in the index is %llu, but the tensors have %llu bytes",
 			(unsigned long long)checkpoint->index_total,

@@ -54,6 +54,10 @@ struct flavour {
 const struct flavour *flavour_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
 
+/* The scale that the row puts beside weight `name` of (rows, cols). */
+void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows, uint64_t cols,
+		   struct scale_decl *decl);
+
 /* Would the row have put this scale beside that weight? */
 bool flavour_wrote(const struct flavour *flavour, struct tile tile, const struct st_tensor *weight,
 		   const struct st_tensor *scale);

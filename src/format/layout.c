@@ -46,14 +46,18 @@ static void layout_shape(struct scale_decl *decl, enum scale_layout layout, stru
 	}
 }
 
+void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows, uint64_t cols,
+		   struct scale_decl *decl)
+{
+	*decl = (struct scale_decl){ .dtype = flavour->dtype };
+	decl->name = xasprintf("%s%s", name, flavour->weight_scale);
+	layout_shape(decl, flavour->layout, tile, rows, cols);
+}
+
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
 		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl)
 {
-	const struct flavour *flavour = flavour_find(format, scheme, target);
-
-	*decl = (struct scale_decl){ .dtype = flavour->dtype };
-	decl->name = xasprintf("%s%s", name, flavour->weight_scale);
-	layout_shape(decl, flavour->layout, scheme->tile, rows, cols);
+	flavour_scale(flavour_find(format, scheme, target), scheme->tile, name, rows, cols, decl);
 }
 
 void format_input_scale(const struct format *format, const struct scheme *scheme,

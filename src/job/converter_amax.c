@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
+#include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "job/converter.h"
-#include "num/float16.h"
 
 float *unit_known_amax(const struct converter *converter, size_t u)
 {
@@ -20,20 +20,6 @@ float *unit_known_amax(const struct converter *converter, size_t u)
 	return converter->unit_amax[u];
 }
 
-static float element(const struct matrix *x, size_t row, size_t col)
-{
-	size_t i = row * x->stride + col;
-	uint16_t half;
-	float value;
-
-	if (x->dtype == DT_F32) {
-		memcpy(&value, (const char *)x->data + 4 * i, 4);
-		return value;
-	}
-	memcpy(&half, (const char *)x->data + 2 * i, 2);
-	return x->dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
-}
-
 int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 			    const struct region *region, const struct matrix *x, struct err *err)
 {
@@ -41,7 +27,7 @@ int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 
 	for (size_t row = 0; row < x->rows; row++) {
 		for (size_t col = 0; col < x->cols; col++) {
-			float value = element(x, row, col);
+			float value = matrix_at(x, row, col);
 
 			if (!isfinite(value))
 				return err_set(err, ERR_INPUT,

@@ -16,51 +16,26 @@ struct obstacle {
 	size_t tile;
 };
 
-static bool rows_split(const struct select *select, const struct candidate *c, uint64_t tp)
-{
-	size_t tile = c->recipe->weight.tile.rows;
-	struct part parts[MAX_PARTS];
-	int n = parallel_parts(c->facts.parallel, &select->config, c->rows, parts);
-	bool expert = c->facts.expert || candidate_is_fused(c);
-	/* On one device the last part may be ragged: nothing follows it. */
-	int n_checked = n - (tp == 1 && c->ends_group && !expert);
-
-	for (int i = 0; i < n_checked; i++)
-		if (!part_splits(&parts[i], tp, tile))
-			return false;
-	return true;
-}
-
-static struct obstacle obstacle_of(const struct candidate *c, char dimension)
-{
-	struct tile tile = c->recipe->weight.tile;
-
-	return (struct obstacle){
-		.candidate = c,
-		.dimension = dimension,
-		.n = dimension == 'N' ? c->rows : c->cols,
-		.tile = dimension == 'N' ? tile.rows : tile.cols,
-	};
-}
-
 static bool splits(const struct select *select, const struct candidate *c, uint64_t tp,
 		   struct obstacle *obstacle)
 {
-	bool expert = c->facts.expert || candidate_is_fused(c);
-	struct tile tile = c->recipe->weight.tile;
+	const struct cut cut = { .parallel = c->facts.parallel,
+				 .rows = c->rows,
+				 .cols = c->cols,
+				 .tile = c->recipe->weight.tile,
+				 .expert = c->facts.expert || candidate_is_fused(c),
+				 .ends_group = c->ends_group };
+	char dimension;
 
-	switch (c->facts.parallel) {
-	case PARALLEL_ROW:
-		*obstacle = obstacle_of(c, 'K');
-		return (tp == 1 && !expert) || columns_split(c->cols, tp, tile.cols);
-	case PARALLEL_REPLICATED:
-		tp = 1;
-		break;
-	default:
-		break;
-	}
-	*obstacle = obstacle_of(c, 'N');
-	return rows_split(select, c, tp);
+	if (cut_splits(&cut, &select->config, tp, &dimension))
+		return true;
+	*obstacle = (struct obstacle){
+		.candidate = c,
+		.dimension = dimension,
+		.n = dimension == 'N' ? c->rows : c->cols,
+		.tile = dimension == 'N' ? cut.tile.rows : cut.tile.cols,
+	};
+	return false;
 }
 
 static bool loads(const struct select *select, uint64_t tp, struct obstacle *obstacle)

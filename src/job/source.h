@@ -60,6 +60,11 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset, size_t n, void *data,
 		      struct err *err);
 
+/* The scales of an FP8 unit that a region needs, in whole rows of the grid: as fp32, or as the E8M0 bytes they are.  The
+ * caller frees. */
+int source_scales(struct source *source, const struct unit *unit, const struct region *region, void **scales,
+		  struct err *err);
+
 /* Tells the kernel that the files open now are not needed again soon. */
 void source_drop_cache(struct source *source);
 

@@ -47,3 +47,26 @@ bool columns_split(uint64_t n, uint64_t tp, size_t tile_cols)
 {
 	return n % tp == 0 && whole_tiles(n / tp, tile_cols);
 }
+
+static bool rows_split(const struct cut *cut, const struct model_config *config, uint64_t tp)
+{
+	struct part parts[MAX_PARTS];
+	int n = parallel_parts(cut->parallel, config, cut->rows, parts);
+	/* On one device the last part may be ragged: nothing follows it. */
+	int n_checked = n - (tp == 1 && cut->ends_group && !cut->expert);
+
+	for (int i = 0; i < n_checked; i++)
+		if (!part_splits(&parts[i], tp, cut->tile.rows))
+			return false;
+	return true;
+}
+
+bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp, char *dimension)
+{
+	*dimension = 'N';
+	if (cut->parallel == PARALLEL_ROW) {
+		*dimension = 'K';
+		return (tp == 1 && !cut->expert) || columns_split(cut->cols, tp, cut->tile.cols);
+	}
+	return rows_split(cut, config, cut->parallel == PARALLEL_REPLICATED ? 1 : tp);
+}

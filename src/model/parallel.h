@@ -35,6 +35,18 @@ struct part {
 int parallel_parts(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		   struct part parts[MAX_PARTS]);
 
+/* A weight as tensor parallelism sees it. */
+struct cut {
+	enum parallel parallel;
+	uint64_t rows, cols;
+	struct tile tile;
+	bool expert;	 /* its rows must be whole tiles even on one device */
+	bool ends_group; /* nothing is glued below it: on one device its last tile may be ragged */
+};
+
+/* Whether the weight loads on tp devices; *dimension: else 'N' or 'K', whichever does not split. */
+bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp, char *dimension);
+
 /* Whether the part can be cut over tp devices so that each gets whole tiles of tile_rows (WHOLE, or
  * 1: any). */
 bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows);

@@ -52,6 +52,14 @@ NUM_INLINE bool f32_is_inf(float v)
 	return (f32_bits(v) & 0x7FFFFFFF) == F32_INF;
 }
 
+/* Of a positive finite number; 2^-127 and below, which are subnormal, count. */
+NUM_INLINE bool f32_is_pow2(float v)
+{
+	uint32_t bits = f32_bits(v);
+
+	return bits >> 23 ? (bits & 0x7FFFFF) == 0 : (bits & (bits - 1)) == 0;
+}
+
 /* 2^e, -149 <= e <= 127. */
 NUM_INLINE float f32_pow2(int e)
 {

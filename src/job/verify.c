@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening what can be opened, then one step after the other; each adds what it finds.
+ */
+#include "job/verify_internal.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+
+#define HF_QUANT_CONFIG	    "hf_quant_config.json"
+#define HF_QUANT_CONFIG_MAX ((size_t)64 << 20) /* bytes */
+
+static void take_faults(struct verification *result, const struct faults *faults)
+{
+	static const enum problem_kind kinds[] = {
+		[FAULT_FILE_INVALID] = PROBLEM_FILE_INVALID,
+		[FAULT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
+		[FAULT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
+		[FAULT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
+		[FAULT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
+	};
+
+	for (size_t i = 0; i < faults->n; i++) {
+		const struct fault *fault = &faults->list[i];
+
+		problem_add(&result->problems, kinds[fault->kind], fault->tensor, fault->file, "%s", fault->message);
+	}
+}
+
+static int read_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
+				struct err *err)
+{
+	char *path;
+	int rc = 0;
+
+	if (!checkpoint->directory)
+		return 0;
+	path = xasprintf("%s/" HF_QUANT_CONFIG, checkpoint->directory);
+	if (access(path, F_OK) == 0)
+		rc = io_read_file(io, AT_FDCWD, path, HF_QUANT_CONFIG_MAX, text, err);
+	free(path);
+	return rc;
+}
+
+/* A configuration that cannot be read is a problem; then nothing is known of how the tensors are meant. */
+static int recognise(struct verify *verify, struct err *err)
+{
+	struct verification *result = verify->result;
+	struct buf text = { 0 };
+	struct err bad = { 0 };
+
+	if (read_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
+		return -1;
+	if (text.len)
+		verify->hf_quant_config = json_decode_python((struct json_text){ text.data, text.len }, &bad);
+	if (bad.kind)
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, HF_QUANT_CONFIG, "%s", bad.message);
+	bad = (struct err){ 0 };
+	if (recognition_make_with(&result->recognition, &result->checkpoint,
+				  (struct json_text){ verify->hf_quant_config ? text.data : NULL,
+						      verify->hf_quant_config ? text.len : 0 },
+				  &bad) ||
+	    model_config_read(&verify->model, &result->checkpoint.config, &bad))
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s", bad.message);
+	buf_release(&text);
+	return 0;
+}
+
+static const struct format *find_format(const char *name)
+{
+	for (size_t i = 0; name && formats[i]; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
+	return NULL;
+}
+
+static int by_sqnr(const void *a, const void *b)
+{
+	const struct weight_report *x = a, *y = b;
+
+	return x->sqnr != y->sqnr ? (x->sqnr > y->sqnr) - (x->sqnr < y->sqnr) : strcmp(x->name, y->name);
+}
+
+static void make_reports(struct verify *verify)
+{
+	struct verification *result = verify->result;
+
+	result->reports = xcalloc(verify->n_weights, sizeof *result->reports);
+	for (size_t w = 0; w < verify->n_weights; w++) {
+		const struct checked *weight = &verify->weights[w];
+
+		if (weight->origin && weight->scanned)
+			result->reports[result->n_reports++] = (struct weight_report){
+				weight->unit.name, 10 * log10(weight->scan.signal / weight->scan.noise) };
+	}
+	if (result->n_reports)
+		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);
+}
+
+static uint64_t count_codes(const struct verify *verify)
+{
+	uint64_t n = 0;
+
+	for (size_t w = 0; w < verify->n_weights; w++)
+		n += verify->weights[w].unit.rows * verify->weights[w].unit.cols;
+	return n;
+}
+
+static int check(struct verify *verify, struct err *err)
+{
+	verify_config(verify);
+	verify_tensors(verify);
+	verify_tp(verify);
+	atomic_store(&verify->progress->total, count_codes(verify));
+	if (verify_values(verify, err))
+		return -1;
+	make_reports(verify);
+	return 0;
+}
+
+int verify_run(struct verification *verification, const struct verify_params *params, struct progress *progress,
+	       struct err *err)
+{
+	struct verify verify = { .params = params,
+				 .result = verification,
+				 .checkpoint = &verification->checkpoint,
+				 .recognition = &verification->recognition,
+				 .progress = progress,
+				 .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct faults faults = { 0 };
+	int rc = -1;
+
+	*verification = (struct verification){ 0 };
+	verify.backend = backend_select(params->backend ? params->backend : "auto", err);
+	if (!verify.backend || engine_find(params->target, &verify.target, err) ||
+	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &faults, err))
+		goto out;
+	take_faults(verification, &faults);
+	verification->n_tensors = verification->checkpoint.n_tensors;
+	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
+	if (recognise(&verify, err))
+		goto out;
+	verify.format = find_format(verification->recognition.format);
+	rc = check(&verify, err);
+out:
+	faults_release(&faults);
+	verify_origins_release(&verify);
+	source_release(&verify.files);
+	model_config_release(&verify.model);
+	json_decref(verify.hf_quant_config);
+	keymap_release(&verify.groups);
+	free(verify.weights);
+	return rc;
+}
+
+void verification_release(struct verification *verification)
+{
+	recognition_release(&verification->recognition);
+	checkpoint_release(&verification->checkpoint);
+	problems_release(&verification->problems);
+	free(verification->reports);
+	*verification = (struct verification){ 0 };
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The job `verify`: all that engines trip over without a word (fp8conv-formats(7)), in anybody's FP8 checkpoint; against the
+ * source it was made from, every code and every scale.
+ */
+#ifndef FP8CONV_JOB_VERIFY_H
+#define FP8CONV_JOB_VERIFY_H
+
+#include "format/recognise.h"
+#include "job/convert.h"
+#include "job/problem.h"
+
+struct verify_params {
+	const struct io *io;
+	const char *input;  /* as checkpoint_open() */
+	const char *source; /* what it was made from, likewise; NULL: not compared */
+	const char *target; /* an engine whose rules must hold too; NULL: those of all */
+	int tp;		    /* a tensor-parallel size that must load; 0: only what no size does without */
+	bool hashes;	    /* SHA-256 of every file, against the manifest */
+	const char *backend;
+	int n_threads;	     /* >= 1 */
+	uint64_t max_memory; /* bytes of buffers; 0 is the default, 192 MiB */
+};
+
+/* How one FP8 weight compares with its source. */
+struct weight_report {
+	const char *name;
+	double sqnr; /* dB; infinite where nothing was lost */
+};
+
+/* Zeroed is an empty one. */
+struct verification {
+	struct checkpoint checkpoint;
+	struct recognition recognition; /* recipe and format, as they were recognised */
+	struct problems problems;
+	size_t n_tensors;	/* that were checked */
+	const char *arithmetic; /* what makes the codes and scales out of the source, to the bit; NULL: not compared, or none */
+	struct weight_report *reports; /* by SQNR, worst first; of weights that have a source */
+	size_t n_reports;
+};
+
+/* ERR_INPUT where there is no checkpoint to look at, or no source; what is wrong with one are problems, and no error. */
+int verify_run(struct verification *verification, const struct verify_params *params, struct progress *progress,
+	       struct err *err);
+
+void verification_release(struct verification *verification);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The steps of verify_run(), in their order.
+ */
+#ifndef FP8CONV_JOB_VERIFY_INTERNAL_H
+#define FP8CONV_JOB_VERIFY_INTERNAL_H
+
+#include <jansson.h>
+#include <pthread.h>
+
+#include "backend/backend.h"
+#include "job/keymap.h"
+#include "job/source.h"
+#include "job/verify.h"
+#include "model/config.h"
+#include "model/role.h"
+
+/* What was found in a weight's values; positions are those of the first, by row and column in one number. */
+struct scan {
+	uint64_t n_scales;
+	uint64_t n_bad, first_bad; /* scales that are zero, negative or not finite */
+	float bad;
+	uint64_t n_not_pow2, first_not_pow2;
+	float not_pow2;
+	uint64_t n_large; /* scales of the size that an inverted one has */
+	uint64_t n_nan, first_nan; /* codes that are NaN or inf */
+	uint64_t n_low, first_low; /* tiles whose largest code is far below the format's */
+	float low;
+	float most;	 /* the largest code */
+	float any_scale; /* one of them: of a tensor with one, that one */
+
+	/* Against the source. */
+	uint64_t n_codes_off, first_code_off;
+	uint64_t n_scales_off, first_scale_off;
+	double signal, noise;
+};
+
+/* An FP8 weight with its scale. */
+struct checked {
+	struct unit unit; /* how source_read_bytes() and source_scales() read it: rows of all experts on top of each other */
+	size_t group;	  /* of those that engines merge; SIZE_MAX: alone */
+	int position;	  /* among them, from 0 */
+	bool scanned;	  /* its scale has a shape that says what belongs to what */
+	struct scan scan;
+	const struct unit *origin; /* in the source; NULL: not compared */
+	float amax;		   /* of the source, where one scale is a whole tensor's */
+};
+
+/* A rectangle of whole tiles of a weight, and one worker's memory for it. */
+struct piece {
+	size_t weight; /* in verify.weights */
+	struct region region;
+};
+
+struct desk {
+	void *memory;
+	uint8_t *codes, *expected;
+	struct source_buffers source;
+	char *expected_scales;
+};
+
+struct origins;
+
+struct verify {
+	const struct verify_params *params;
+	struct verification *result;
+	const struct checkpoint *checkpoint;
+	const struct recognition *recognition;
+	struct progress *progress;
+	const struct backend *backend;
+	enum engine target;
+	const struct format *format; /* of the recognised name; NULL: another tool's, or none */
+	struct model_config model;
+	json_t *hf_quant_config; /* NULL: there is none */
+	const json_t *skipped;	 /* the list of modules that stay in high precision; NULL: the configuration has none */
+	struct checked *weights; /* in the order of names */
+	size_t n_weights;
+	struct keymap groups;
+	struct source files; /* of the checkpoint */
+	struct origins *origins; /* of --source; NULL: none */
+	pthread_mutex_t lock;	 /* of scans */
+	struct desk *desks;	 /* by worker */
+	const struct piece *pieces;
+};
+
+/* The name of the file that a tensor lies in. */
+const char *verify_file(const struct verify *verify, const struct tensor_ref *ref);
+
+/* "X" of "X.weight", or the name itself: to be freed. */
+char *verify_module(const char *weight);
+
+/* verify_config.c: the configuration by itself, and against the weights. */
+void verify_config(struct verify *verify);
+
+/* Whether the configuration says that a module stays in high precision. */
+bool config_skips(const struct verify *verify, const char *module);
+
+/* verify_tensors.c: names, types and shapes; fills verify->weights. */
+void verify_tensors(struct verify *verify);
+
+/* verify_tp.c: whether weights can be cut as --tp asks, and as every size needs. */
+void verify_tp(struct verify *verify);
+
+/* verify_values.c: every scale and code; against the source where there is one. */
+int verify_values(struct verify *verify, struct err *err);
+
+/* The codes of a piece. */
+int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes, struct err *err);
+
+/* verify_source.c: finds what each weight was made from, which arithmetic made it, and compares what was only copied. */
+int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err);
+
+/* ERR_INPUT if the source was changed meanwhile. */
+int verify_origins_close(struct verify *verify, struct err *err);
+void verify_origins_release(struct verify *verify);
+
+/* Compares a piece, whose codes and scales were read; found: added to. */
+int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece, const void *scales,
+		  struct scan *found, struct err *err);
+
+#endif
