@@ -162,7 +162,7 @@ static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct gr
 
 static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile tile)
 {
-	return grid->n == 2 && tile_count(rows, tile.rows) == grid->rows &&
+	return (grid->n == 2 || tile.cols == WHOLE) && tile_count(rows, tile.rows) == grid->rows &&
 	       tile_count(cols, tile.cols) == grid->cols;
 }
 

@@ -116,7 +116,8 @@ static int check(struct verify *verify, struct err *err)
 {
 	verify_config(verify);
 	verify_tensors(verify);
-	verify_tp(verify);
+	if (verify->params->tp)
+		verify_tp(verify);
 	atomic_store(&verify->progress->total, count_codes(verify));
 	if (verify_values(verify, err))
 		return -1;
@@ -146,6 +147,7 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
 	if (recognise(&verify, err))
 		goto out;
+	verify_record(&verify);
 	verify.format = find_format(verification->recognition.format);
 	rc = check(&verify, err);
 out:

@@ -15,7 +15,7 @@ struct verify_params {
 	const char *input;  /* as checkpoint_open() */
 	const char *source; /* what it was made from, likewise; NULL: not compared */
 	const char *target; /* an engine whose rules must hold too; NULL: those of all */
-	int tp;		    /* a tensor-parallel size that must load; 0: only what no size does without */
+	int tp;		    /* a tensor-parallel size that must load; 0: none in particular */
 	bool hashes;	    /* SHA-256 of every file, against the manifest */
 	const char *backend;
 	int n_threads;	     /* >= 1 */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "backend/backend.h"
+#include "job/arithmetic.h"
 #include "job/keymap.h"
 #include "job/source.h"
 #include "job/verify.h"
@@ -23,6 +24,7 @@ struct scan {
 	uint64_t n_not_pow2, first_not_pow2;
 	float not_pow2;
 	uint64_t n_large; /* scales of the size that an inverted one has */
+	float largest, smallest; /* scale */
 	uint64_t n_nan, first_nan; /* codes that are NaN or inf */
 	uint64_t n_low, first_low; /* tiles whose largest code is far below the format's */
 	float low;
@@ -72,6 +74,7 @@ struct verify {
 	const struct format *format; /* of the recognised name; NULL: another tool's, or none */
 	struct model_config model;
 	json_t *hf_quant_config; /* NULL: there is none */
+	struct arithmetic recorded; /* what the manifest says; no name: nothing */
 	const json_t *skipped;	 /* the list of modules that stay in high precision; NULL: the configuration has none */
 	struct checked *weights; /* in the order of names */
 	size_t n_weights;
@@ -79,6 +82,8 @@ struct verify {
 	struct source files; /* of the checkpoint */
 	struct origins *origins; /* of --source; NULL: none */
 	pthread_mutex_t lock;	 /* of scans */
+	float usual_scale;	 /* the median of the weights' largest ones */
+	bool mostly_large;	 /* most weights have scales that look inverted */
 	struct desk *desks;	 /* by worker */
 	const struct piece *pieces;
 };
@@ -89,6 +94,9 @@ const char *verify_file(const struct verify *verify, const struct tensor_ref *re
 /* "X" of "X.weight", or the name itself: to be freed. */
 char *verify_module(const char *weight);
 
+/* verify_record.c: fills verify->recorded. */
+void verify_record(struct verify *verify);
+
 /* verify_config.c: the configuration by itself, and against the weights. */
 void verify_config(struct verify *verify);
 
@@ -98,7 +106,7 @@ bool config_skips(const struct verify *verify, const char *module);
 /* verify_tensors.c: names, types and shapes; fills verify->weights. */
 void verify_tensors(struct verify *verify);
 
-/* verify_tp.c: whether weights can be cut as --tp asks, and as every size needs. */
+/* verify_tp.c: whether weights can be cut as --tp asks. */
 void verify_tp(struct verify *verify);
 
 /* verify_values.c: every scale and code; against the source where there is one. */

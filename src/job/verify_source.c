@@ -3,7 +3,6 @@
  * A checkpoint against the one it was made from: which arithmetic made it, every code and scale by that arithmetic, and
  * byte for byte what was only copied.
  */
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "ckpt/manifest.h"
 #include "job/arithmetic.h"
 #include "job/verify_internal.h"
 #include "num/e8m0.h"
@@ -20,7 +18,6 @@
 
 #define N_PROBES    16
 #define COPY_PIECE  ((uint64_t)1 << 20)
-#define RECORD_LIMIT ((size_t)256 << 20) /* bytes of a manifest */
 #define BF16_SLACK   (1.0f / 128) /* two roundings of 8 bits each */
 #define UNLIKE_MOST 0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the one that was used */
 
@@ -32,7 +29,6 @@ struct origins {
 	struct unit *direct; /* by weight: those that have a tensor of their own */
 	float *group_amax;   /* by group */
 
-	struct arithmetic recorded; /* what the manifest says; no name: nothing */
 	const struct arithmetic *arithmetic; /* that is compared with; NULL: none fits */
 	bool own_amax;			     /* one scale per tensor, which merged ones do not share */
 
@@ -426,61 +422,6 @@ int compare_piece(struct verify *verify, struct desk *desk, const struct piece *
 
 /* --- which arithmetic --- */
 
-static int word_index(const json_t *object, const char *key, const char *const *words, int n)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	for (int i = 0; text && i < n; i++)
-		if (!strcmp(words[i], text))
-			return i;
-	return -1;
-}
-
-static bool same_rule(const struct qspec *a, const struct qspec *b)
-{
-	return a->pow2 == b->pow2 && a->arith == b->arith && a->mx_rule == b->mx_rule;
-}
-
-/* Our own files say it themselves: options that no table can list, a margin or an epsilon. */
-static void take_record(const json_t *scales, enum scale_type type, struct arithmetic *recorded)
-{
-	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
-	static const char *const mx_rules[] = { "up", "floor", "even" };
-	int arith = word_index(scales, "scale_arith", ariths, 3);
-	int mx_rule = word_index(scales, "mx_scale", mx_rules, 3);
-
-	if (arith < 0 || mx_rule < 0)
-		return;
-	recorded->spec = (struct qspec){
-		.pow2 = json_is_true(json_object_get(scales, "pow2")),
-		.arith = (enum scale_arith)arith,
-		.mx_rule = (enum mx_rule)mx_rule,
-		.amax_epsilon = (float)json_number_value(json_object_get(scales, "amax_epsilon")),
-		.margin = (int)json_integer_value(json_object_get(scales, "margin")),
-	};
-	recorded->scale_type = type;
-	for (const struct arithmetic *row = arithmetics; row->name && !recorded->name; row++)
-		if (!row->quantize && row->scale_type == type && same_rule(&row->spec, &recorded->spec))
-			recorded->name = row->name;
-}
-
-static void read_record(struct verify *verify, struct origins *origins)
-{
-	const char *directory = verify->checkpoint->directory;
-	char *path = xasprintf("%s/" MANIFEST_NAME, directory ? directory : ".");
-	struct buf text = { 0 };
-	struct err ignored;
-	json_t *manifest = NULL;
-
-	if (directory && !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
-		manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
-	take_record(json_object_get(json_object_get(manifest, "options"), "scales"),
-		    verify->recognition->scheme.grain == GRAIN_MX ? SCALE_E8M0 : SCALE_F32, &origins->recorded);
-	json_decref(manifest);
-	buf_release(&text);
-	free(path);
-}
-
 /* Pieces that an arithmetic is tried on: the first of some weights, evenly spaced. */
 struct probe {
 	const struct piece *pieces[N_PROBES];
@@ -541,8 +482,8 @@ static int find_arithmetic(struct verify *verify, struct origins *origins, const
 {
 	double least = UNLIKE_MOST, share;
 
-	for (const struct arithmetic *row = origins->recorded.name ? &origins->recorded : arithmetics; row->name;
-	     row = row == &origins->recorded ? arithmetics : row + 1) {
+	for (const struct arithmetic *row = verify->recorded.name ? &verify->recorded : arithmetics; row->name;
+	     row = row == &verify->recorded ? arithmetics : row + 1) {
 		for (int own = 0; own < 2; own++) {
 			if (try_arithmetic(verify, probe, row, own, &share, err))
 				return -1;
@@ -567,7 +508,6 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);
 	find_origins(verify, origins);
 	find_missing(verify, origins);
-	read_record(verify, origins);
 	if (compare_copies(verify, origins, err) || take_amaxes(verify, n_pieces, err))
 		return -1;
 	probe = probe_new(verify, pieces, n_pieces);

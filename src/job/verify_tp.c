@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensor parallelism: whether tiles survive the cuts that engines make, at the size asked for, else on one device.
+ * Tensor parallelism: whether tiles survive the cuts that engines make at the size asked for.
  */
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ static int *last_positions(const struct verify *verify)
 
 void verify_tp(struct verify *verify)
 {
-	const uint64_t tp = verify->params->tp ? (uint64_t)verify->params->tp : 1;
+	const uint64_t tp = (uint64_t)verify->params->tp;
 	int *last = last_positions(verify);
 
 	for (size_t i = 0; i < verify->n_weights; i++) {

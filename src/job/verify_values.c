@@ -24,6 +24,27 @@
 /* Floors of amax (DeepGEMM's 1e-4) and values that no model has make small codes where all is well. */
 #define FLOOR_SCALE 2.5e-7f
 
+static enum fp8_format weight_format(const struct checked *weight)
+{
+	return weight->unit.source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+}
+
+/* With a margin, codes are as much smaller as it says. */
+static float low_code(const struct verify *verify, enum fp8_format format)
+{
+	return LOW_FACTOR * fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B) *
+	       f32_pow2(-verify->recorded.spec.margin);
+}
+
+static float floor_scale(const struct verify *verify)
+{
+	enum fp8_format format = verify->recognition->scheme.fp8_format;
+	float fmax = fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B);
+	float recorded = 2.01f * verify->recorded.spec.amax_epsilon / fmax; /* twice: a power of two above */
+
+	return recorded > FLOOR_SCALE ? recorded : FLOOR_SCALE;
+}
+
 /* scale_inv is amax / FMAX; of weights below 1e4, and above 1e-6, FMAX / amax lies between these, and amax / FMAX does not. */
 #define INVERTED_LEAST 32.0f
 #define INVERTED_MOST  1e9f
@@ -133,6 +154,8 @@ static void scan_scale(struct scan *found, float scale, uint64_t at)
 		return;
 	}
 	found->n_large += scale > INVERTED_LEAST && scale < INVERTED_MOST;
+	found->largest = scale > found->largest ? scale : found->largest;
+	found->smallest = found->smallest == 0 || scale < found->smallest ? scale : found->smallest;
 	if (!f32_is_pow2(scale)) {
 		if (!found->n_not_pow2 || at < found->first_not_pow2)
 			found->not_pow2 = scale;
@@ -172,6 +195,7 @@ struct view {
 	const struct region *region;
 	enum fp8_format format;
 	size_t tile_rows, tile_cols; /* no WHOLE in them */
+	float low, floor;	     /* codes below `low` are, where the scale is above `floor` */
 	const void *scales;	     /* from the first row of the region's grid on, in whole rows */
 	uint64_t grid_cols, first_col;
 };
@@ -203,7 +227,6 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 {
 	const struct region *region = view->region;
 	struct tile tile = view->weight->unit.source_scale.tile;
-	float fmax = fp8_to_f32(view->format, view->format == FP8_E4M3 ? 0x7E : 0x7B);
 	bool nan = false;
 
 	for (uint64_t col = 0, t = 0; col < region->n_cols; col += view->tile_cols, t++) {
@@ -223,7 +246,7 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		most = fp8_to_f32(view->format, max);
 		scale = scale_at(view, tile.rows == WHOLE ? 0 : row / view->tile_rows, t);
 		found->most = most > found->most ? most : found->most;
-		if (tile.rows != WHOLE && max && most < fmax * LOW_FACTOR && scale > FLOOR_SCALE) {
+		if (tile.rows != WHOLE && max && most < view->low && scale > view->floor) {
 			uint64_t at = (region->row + row) * view->weight->unit.cols + region->col + col;
 
 			if (!found->n_low || at < found->first_low)
@@ -284,6 +307,9 @@ static void scan_merge(struct scan *into, const struct scan *from)
 	MERGE(into, from, n_scales_off, first_scale_off, first_scale_off);
 	into->n_scales += from->n_scales;
 	into->n_large += from->n_large;
+	into->largest = from->largest > into->largest ? from->largest : into->largest;
+	if (into->smallest == 0 || (from->smallest > 0 && from->smallest < into->smallest))
+		into->smallest = from->smallest;
 	into->most = from->most > into->most ? from->most : into->most;
 	if (from->n_scales)
 		into->any_scale = from->any_scale;
@@ -305,10 +331,12 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	if (read_codes(verify, piece, desk->codes, err) ||
 	    source_scales(&verify->files, &weight->unit, &piece->region, &scales, err))
 		return -1;
-	view.format = weight->unit.source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	view.format = weight_format(weight);
 	view.tile_rows = scale->tile.rows == WHOLE ? piece->region.n_rows : scale->tile.rows;
 	view.tile_cols = scale->tile.cols == WHOLE ? piece->region.n_cols : scale->tile.cols;
 	view.scales = scales;
+	view.low = low_code(verify, view.format);
+	view.floor = floor_scale(verify);
 	view.grid_cols = tile_count(weight->unit.cols, scale->tile.cols);
 	view.first_col = scale->tile.cols == WHOLE ? 0 : piece->region.col / scale->tile.cols;
 	scan_scales(&view, &found);
@@ -331,6 +359,51 @@ static int look(void *context, int worker, size_t item, struct err *err)
 
 /* --- telling --- */
 
+static bool looks_large(const struct scan *scan)
+{
+	return 2 * scan->n_large > scan->n_scales;
+}
+
+static int compare_floats(const void *a, const void *b)
+{
+	float x = *(const float *)a, y = *(const float *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* What is usual in the model: the median of the largest scales of weights, and whether most of them look inverted. */
+static void find_usual(struct verify *verify)
+{
+	float *largest = xcalloc(verify->n_weights + 1, sizeof *largest);
+	size_t n = 0, n_large = 0;
+
+	for (size_t w = 0; w < verify->n_weights; w++) {
+		const struct scan *scan = &verify->weights[w].scan;
+
+		if (!scan->n_scales)
+			continue;
+		largest[n++] = scan->largest;
+		n_large += looks_large(scan);
+	}
+	qsort(largest, n, sizeof *largest, compare_floats);
+	verify->usual_scale = largest[n / 2];
+	verify->mostly_large = 2 * n_large > n;
+	free(largest);
+}
+
+/* Dividing makes scales of thousands where multiplying makes thousandths.  One tensor among others is taken for inverted only
+ * if turning its scales round makes them usual; and not where the source shows that they are right. */
+static bool is_inverted(const struct verify *verify, const struct checked *weight)
+{
+	const struct scan *scan = &weight->scan;
+
+	if (verify->recognition->inverted)
+		return true;
+	if (!looks_large(scan) || (weight->origin && verify->result->arithmetic && !scan->n_scales_off))
+		return false;
+	return verify->mostly_large || (1 / scan->smallest < 4 * verify->usual_scale && 4 / scan->smallest > verify->usual_scale);
+}
+
 static void tell_scales(struct verify *verify, const struct checked *weight)
 {
 	const struct scan *scan = &weight->scan;
@@ -349,7 +422,7 @@ static void tell_scales(struct verify *verify, const struct checked *weight)
 			    "%llu",
 			    (unsigned long long)scan->n_not_pow2, (unsigned long long)scan->n_scales, name,
 			    scan->not_pow2, (unsigned long long)scan->first_not_pow2);
-	if (verify->recognition->inverted || 2 * scan->n_large > scan->n_scales)
+	if (is_inverted(verify, weight))
 		problem_add(problems, PROBLEM_SCALE_INVERTED, name, file,
 			    "values of '%s' divide (%g is one): 'fp8conv repack' turns them round", name,
 			    scan->any_scale);
@@ -411,8 +484,8 @@ static void tell_groups(struct verify *verify)
 				continue;
 			}
 			low = (weight->group == SIZE_MAX ? weight->scan.most : groups[g].most) <
-			      LOW_FACTOR * (weight->unit.source->tensor->dtype == DT_F8_E5M2 ? 57344.0f : 448.0f);
-			if (low && weight->scan.most > 0 && weight->scan.any_scale > FLOOR_SCALE) {
+			      low_code(verify, weight_format(weight));
+			if (low && weight->scan.most > 0 && weight->scan.any_scale > floor_scale(verify)) {
 				weight->scan.n_low = 1;
 				weight->scan.low = weight->scan.most;
 			}
@@ -439,6 +512,7 @@ int verify_values(struct verify *verify, struct err *err)
 	    pool_run(verify->params->n_threads, n, look, verify, verify->progress->stop, err) ||
 	    source_close(&verify->files, err) || verify_origins_close(verify, err))
 		goto out;
+	find_usual(verify);
 	tell_groups(verify);
 	for (size_t w = 0; w < verify->n_weights; w++) {
 		if (!verify->weights[w].scanned)
