@@ -185,10 +185,20 @@ static bool tile_guess(const struct grid *grid, uint64_t rows, uint64_t cols, st
 	return true;
 }
 
+/* DeepSeek's name, which nobody gives to a channel's scales. */
+static bool is_block_name(const char *name)
+{
+	static const char suffix[] = "_scale_inv";
+	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
+
+	return n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
+}
+
 bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *scale,
 		struct tile hint, struct tile *tile, enum scale_type *type)
 {
 	const int n = weight_tensor->n_dims;
+	const struct tile block = { 128, 128 };
 	uint64_t rows, cols;
 	struct grid grid;
 
@@ -202,6 +212,8 @@ bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *s
 		return false;
 	if (hint.rows && tile_fits(&grid, rows, cols, hint))
 		*tile = hint;
+	else if (grid.n == 2 && is_block_name(scale->name) && tile_fits(&grid, rows, cols, block))
+		*tile = block; /* [1, 1] too */
 	else if (grid.rows == 1 && grid.cols == 1)
 		*tile = (struct tile){ WHOLE, WHOLE };
 	else if (grid.rows == rows && grid.cols == 1)

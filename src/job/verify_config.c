@@ -297,9 +297,9 @@ static void check_keys(struct verify *verify, const json_t *config)
 			return;
 		}
 	}
-	if (verify->recognition->format && verify->format)
+	if (!verify->recognition->declared)
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-			    "quant_method is '%s', which engines do not know", method);
+			    "quant_method is '%s', which says nothing of FP8: engines refuse it, or take codes for weights", method);
 }
 
 /* What the target's loader refuses of the scheme. */

@@ -112,6 +112,14 @@ void verify_tp(struct verify *verify);
 /* verify_values.c: every scale and code; against the source where there is one. */
 int verify_values(struct verify *verify, struct err *err);
 
+/* verify_tell.c: problems out of what was found. */
+void verify_tell(struct verify *verify);
+enum fp8_format weight_format(const struct checked *weight);
+
+/* A tile whose largest code is below it wastes bits, unless its scale is not above a floor that amax was raised to. */
+float verify_low_code(const struct verify *verify, enum fp8_format format);
+float verify_floor_scale(const struct verify *verify);
+
 /* The codes of a piece. */
 int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes, struct err *err);
 
@@ -122,7 +130,7 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 int verify_origins_close(struct verify *verify, struct err *err);
 void verify_origins_release(struct verify *verify);
 
-/* Compares a piece, whose codes and scales were read; found: added to. */
+/* verify_compare.c: compares a piece, whose codes and scales were read; found: added to. */
 int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece, const void *scales,
 		  struct scan *found, struct err *err);
 

@@ -150,6 +150,17 @@ static struct checked *add_weight(struct verify *verify, const struct tensor_ref
 	return weight;
 }
 
+/* What is wrong with a scale that fits no tiling. */
+static enum problem_kind unreadable(const struct weight_scale *scale)
+{
+	enum dtype dtype;
+
+	if (!scale->scale)
+		return PROBLEM_SCALE_MISSING;
+	dtype = scale->scale->tensor->dtype;
+	return is_float(dtype) || dtype == DT_U8 || dtype == DT_F8_E8M0 ? PROBLEM_SCALE_SHAPE : PROBLEM_SCALE_DTYPE;
+}
+
 static void check_codes(struct verify *verify, const struct tensor_ref *ref, bool skipped)
 {
 	const struct recognition *recognition = verify->recognition;
@@ -160,7 +171,7 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, boo
 		report(verify, PROBLEM_DTYPE_MISMATCH, ref,
 		       "weight is FP8, but no engine quantizes its module, or the configuration says that it is not");
 	if (recognition_scale(recognition, ref, &scale, &err)) {
-		report(verify, scale.scale ? PROBLEM_SCALE_SHAPE : PROBLEM_SCALE_MISSING, ref, err.message);
+		report(verify, unreadable(&scale), ref, err.message);
 		return;
 	}
 	check_scale(verify, ref, add_weight(verify, ref, &scale));

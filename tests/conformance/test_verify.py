@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`fp8conv verify`: silent on everything that quantize writes; every way in which an FP8 checkpoint breaks without a word,
+made on purpose, is named; any one bit of a code or a scale is missed by nobody who gives --source; and the arithmetic of
+other people's files, made here by torch, is recognised."""
+import json
+import pathlib
+import random
+import shutil
+from collections.abc import Callable, Iterator
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from cases import RECIPES, Case, pairs, plain, ragged
+from checkpoint import INDEX, read_checkpoint
+from harness import SMALL, finish, quantize, real_model, report, run, sample, scratch, silence
+
+FLIPS = 300
+LAYER = "model.layers.0.self_attn."
+Damage = Callable[[pathlib.Path], None]
+
+
+def verify(out: pathlib.Path, *args: str | pathlib.Path) -> tuple[int, dict]:
+    done = run("verify", out, "--json", "--progress", "none", *args)
+    return done.returncode, json.loads(done.stdout) if done.stdout else {"problems": [], "stderr": done.stderr.decode()}
+
+
+def kinds(found: dict) -> set[str]:
+    return {problem["kind"] for problem in found["problems"]}
+
+
+# --- what is right ---
+
+def accepted(source: pathlib.Path, case: Case) -> Iterator[str]:
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", *case.arguments()))
+        for args in ([], ["--source", source], ["--source", source, "--threads", "1", "--backend", "reference"]):
+            done = run("verify", tmp / "out", "--progress", "none", *args)
+            if done.returncode or done.stdout or done.stderr:
+                yield f"{args}: exit status {done.returncode}: {(done.stdout + done.stderr).decode()[:300]}"
+        status, found = verify(tmp / "out", "--source", source)
+        if status or not found["arithmetic"] or found["recipe"] != case.recipe or found["format"] != case.format:
+            yield f"recognised as {found['recipe']}, {found['format']}, {found.get('arithmetic')}"
+
+
+# --- what is wrong ---
+
+def shards(out: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(out.glob("*.safetensors"))
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
+    """Changes the tensors of every file, and the index with them."""
+    def damage(out: pathlib.Path) -> None:
+        places, total = {}, 0
+        for path in shards(out):
+            content = load_file(path)
+            change(content)
+            save_file(content, path, metadata={"format": "pt"})
+            places |= {name: path.name for name in content}
+            total += sum(tensor.nbytes for tensor in content.values())
+        if (out / INDEX).exists():
+            index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
+            (out / INDEX).write_text(json.dumps(index))
+    return damage
+
+
+def one(name: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Damage:
+    """Changes one tensor, or takes it away."""
+    def apply(content: dict[str, torch.Tensor]) -> None:
+        if name in content:
+            changed = change(content.pop(name))
+            if changed is not None:
+                content[name] = changed.contiguous()
+    return tensors(apply)
+
+
+def extra(beside: str, name: str, tensor: torch.Tensor) -> Damage:
+    return tensors(lambda content: content.update({name: tensor}) if beside in content else None)
+
+
+def text(file: str, change: Callable[[dict], object]) -> Damage:
+    def damage(out: pathlib.Path) -> None:
+        content = json.loads((out / file).read_text())
+        change(content)
+        (out / file).write_text(json.dumps(content))
+    return damage
+
+
+def config(change: Callable[[dict], object]) -> Damage:
+    return text("config.json", lambda content: change(content["quantization_config"]))
+
+
+def both(*damages: Damage) -> Damage:
+    def damage(out: pathlib.Path) -> None:
+        for each in damages:
+            each(out)
+    return damage
+
+
+def with_value(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        tensor.reshape(-1)[0] = value
+        return tensor
+    return change
+
+
+def with_code(value: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    def change(tensor: torch.Tensor) -> torch.Tensor:
+        tensor.view(torch.uint8).reshape(-1)[7] = value
+        return tensor
+    return change
+
+
+def duplicate(out: pathlib.Path) -> None:
+    """A tensor of the first file in the second one too."""
+    first, second = shards(out)[:2]
+    content, other = load_file(first), load_file(second)
+    name = next(iter(sorted(content)))
+    save_file(other | {name: content[name]}, second, metadata={"format": "pt"})
+
+
+def truncate(out: pathlib.Path) -> None:
+    path = shards(out)[-1]
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+Q, K, V, O = (LAYER + part + "_proj.weight" for part in "qkvo")
+
+BLOCKWISE: list[tuple[str, str, Damage]] = [
+    ("a scale is missing", "scale-missing", one(Q + "_scale_inv", lambda t: None)),
+    ("a scale has another name", "scale-missing",
+     tensors(lambda c: c.update({Q + "_scale": c.pop(Q + "_scale_inv")}) if Q in c else None)),
+    ("a weight in bf16 where the configuration says FP8", "dtype-mismatch", one(O, lambda t: t.to(torch.bfloat16))),
+    ("its scale is left", "scale-stray", one(O, lambda t: t.to(torch.bfloat16))),
+    ("an FP8 weight that the configuration skips", "dtype-mismatch",
+     config(lambda q: q["modules_to_not_convert"].append(LAYER + "o_proj"))),
+    ("the scale of a skipped module", "scale-stray",
+     config(lambda q: q["modules_to_not_convert"].append(LAYER + "o_proj"))),
+    ("a scale for lm_head", "scale-stray", extra(Q, "lm_head.weight_scale_inv", torch.ones(1, 1))),
+    ("a scale without a weight", "scale-stray", extra(Q, "model.nothing.weight_scale_inv", torch.ones(1, 1))),
+    ("a scale of [n]", "scale-shape", one(Q + "_scale_inv", lambda t: t.reshape(-1))),
+    ("a scale of too many rows", "scale-shape", one(Q + "_scale_inv", lambda t: torch.cat([t] * 3))),
+    ("a scale in int32", "scale-dtype", one(Q + "_scale_inv", lambda t: t.view(torch.int32))),
+    ("a scale of zero", "scale-value", one(Q + "_scale_inv", with_value(0))),
+    ("a negative scale", "scale-value", one(Q + "_scale_inv", with_value(-2.0 ** -12))),
+    ("a scale of NaN", "scale-value", one(Q + "_scale_inv", with_value(float("nan")))),
+    ("an infinite scale", "scale-value", one(Q + "_scale_inv", with_value(float("inf")))),
+    ("a scale that is no power of two", "scale-not-pow2", one(Q + "_scale_inv", with_value(3 * 2.0 ** -14))),
+    ("scales that divide", "scale-inverted", one(Q + "_scale_inv", lambda t: 1 / t)),
+    ("all scales divide", "scale-inverted",
+     tensors(lambda c: c.update({n: 1 / t for n, t in c.items() if n.endswith("_scale_inv")}))),
+    ("a NaN code", "code-nan", one(Q, with_code(0x7F))),
+    ("a negative NaN code", "code-nan", one(Q, with_code(0xFF))),
+    ("codes far below the format's range", "code-range",
+     one(Q, lambda t: (t.float() / 256).to(torch.float8_e4m3fn))),
+    ("half a group", "group-partial",
+     both(one(K, lambda t: t.to(torch.bfloat16)), one(K + "_scale_inv", lambda t: None),
+          config(lambda q: q["modules_to_not_convert"].append(LAYER + "k_proj")))),
+    ("k_scale alone", "kv-scale-pair", extra(Q, LAYER + "k_scale", torch.ones(1))),
+    ("v_scale alone", "kv-scale-pair", extra(Q, LAYER + "v_scale", torch.ones(1))),
+    ("v_proj.v_scale alone", "kv-scale-pair", extra(Q, LAYER + "v_proj.v_scale", torch.ones(()))),
+    ("no activation_scheme", "config-key", config(lambda q: q.pop("activation_scheme"))),
+    ("a static activation_scheme", "config-key", config(lambda q: q.update(activation_scheme="static"))),
+    ("no weight_block_size", "config-key", config(lambda q: q.pop("weight_block_size"))),
+    ("another weight_block_size", "config-key", config(lambda q: q.update(weight_block_size=[64, 64]))),
+    ("another quant_method", "config-key", config(lambda q: q.update(quant_method="fp9"))),
+    ("no quantization_config", "config-key", text("config.json", lambda c: c.pop("quantization_config"))),
+    ("a module less in the list", "config-ignore", config(lambda q: q["modules_to_not_convert"].pop())),
+    ("a module that is not there", "config-ignore",
+     config(lambda q: q["modules_to_not_convert"].append("model.layers.77.mlp.gate"))),
+    ("a tensor mapped to a file without it", "index-missing",
+     text(INDEX, lambda i: i["weight_map"].update({Q: sorted(set(i["weight_map"].values()))[-1]}))),
+    ("a tensor that is nowhere", "index-missing",
+     text(INDEX, lambda i: i["weight_map"].update({"model.x.weight": i["weight_map"][Q]}))),
+    ("a tensor that is not mapped", "index-unmapped", text(INDEX, lambda i: i["weight_map"].pop(Q))),
+    ("total_size", "index-total-size", text(INDEX, lambda i: i["metadata"].update(total_size=7))),
+    ("one name in two files", "name-duplicate", duplicate),
+    ("a file cut short", "file-invalid", truncate),
+    ("a file that is not there", "index-missing", lambda out: shards(out)[-1].unlink()),
+]
+
+TENSOR: list[tuple[str, str, Damage]] = [
+    ("a scale of [1, 1]", "scale-shape", one(Q + "_scale", lambda t: t.reshape(1, 1))),
+    ("a scale of []", "scale-shape", one(Q + "_scale", lambda t: t.reshape(()))),
+    ("scales that differ in a group", "group-scales-differ", one(K + "_scale", lambda t: t * 2)),
+    ("an unknown key", "config-key", config(lambda q: q["config_groups"]["group_0"]["weights"].update(shape=1))),
+    ("no targets", "config-key", config(lambda q: q["config_groups"]["group_0"].update(targets=[]))),
+    ("another strategy", "config-key",
+     config(lambda q: q["config_groups"]["group_0"]["weights"].update(strategy="channel"))),
+    ("static activations without input_scale", "input-scale-missing",
+     config(lambda q: q["config_groups"]["group_0"]["input_activations"].update(dynamic=False))),
+]
+
+CHANNEL: list[tuple[str, str, Damage]] = [
+    ("a scale of [n] for [n, 1]", "scale-shape", one(Q + "_scale", lambda t: t.reshape(-1))),
+]
+
+MODELOPT: list[tuple[str, str, Damage]] = [
+    ("two configurations that differ", "config-key",
+     text("hf_quant_config.json", lambda c: c["quantization"].update(quant_algo="FP8"))),
+    ("two lists that differ", "config-ignore",
+     text("hf_quant_config.json", lambda c: c["quantization"]["exclude_modules"].append("model.norm"))),
+    ("FP8 without input_scale", "input-scale-missing",
+     both(text("config.json", lambda c: c["quantization_config"].update(quant_algo="FP8")),
+          text("hf_quant_config.json", lambda c: c["quantization"].update(quant_algo="FP8")))),
+    ("a scale of [n, 1] for [n]", "scale-shape", one(Q + "_scale", lambda t: t.reshape(-1, 1))),
+]
+
+MX: list[tuple[str, str, Damage]] = [
+    ("exponents typed F8_E8M0", "scale-dtype", one(Q + "_scale_inv", lambda t: t.view(torch.float8_e8m0fnu))),
+    ("a NaN exponent", "scale-value", one(Q + "_scale_inv", with_value(255))),
+    ("exponents of another shape", "scale-shape", one(Q + "_scale_inv", lambda t: t.reshape(1, -1))),
+]
+
+
+def named(good: pathlib.Path, damage: Damage, kind: str) -> Iterator[str]:
+    with scratch() as tmp:
+        shutil.copytree(good, tmp / "out")
+        damage(tmp / "out")
+        status, found = verify(tmp / "out")
+        if status != 1 or kind not in kinds(found):
+            yield f"exit status {status}, {sorted(kinds(found))} {found.get('stderr', '')}"
+        for problem in found["problems"]:
+            if not problem["message"] or "\n" in problem["message"]:
+                yield f"a message that is no line: {problem['message']!r}"
+
+
+def damaged(source: pathlib.Path, case: Case, damages: list[tuple[str, str, Damage]]) -> None:
+    with scratch() as tmp:
+        report(f"undamaged: {case}", silence(quantize(source, tmp / "good", *case.arguments())))
+        for name, kind, damage in damages:
+            report(f"verify names {kind}: {name} ({case})", named(tmp / "good", damage, kind))
+
+
+# --- against the source ---
+
+def against_source(source: pathlib.Path) -> Iterator[str]:
+    """What only the source can show."""
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "good"))
+        for kind, damage in (
+            ("tensor-changed", one("model.norm.weight", lambda t: t + 1)),
+            ("tensor-changed", one("model.norm.weight", lambda t: t.float())),
+            ("tensor-missing", one("model.norm.weight", lambda t: None)),
+            ("scale-mismatch", one(Q + "_scale_inv", lambda t: t * 2)),
+            ("code-mismatch", one(Q, lambda t: (t.float() * 0.5).to(torch.float8_e4m3fn))),
+        ):
+            shutil.copytree(tmp / "good", tmp / "out")
+            damage(tmp / "out")
+            status, found = verify(tmp / "out", "--source", source)
+            if status != 1 or kind not in kinds(found):
+                yield f"{kind}: exit status {status}, {sorted(kinds(found))}"
+            shutil.rmtree(tmp / "out")
+
+
+def flips(source: pathlib.Path, case: Case, n: int, seed: int) -> Iterator[str]:
+    """One bit of a code or a scale at a time."""
+    choose = random.Random(seed)
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", *case.arguments()))
+        places = []
+        for file, name, tensor in read_checkpoint(tmp / "out"):
+            if tensor.dtype in ("F8_E4M3", "U8") or name.endswith(("_scale", "_scale_inv")):
+                places.append((file, name, tensor.data.nbytes))
+        starts = {}
+        for file in {file for file, _, _ in places}:
+            whole = (tmp / "out" / file).read_bytes()
+            head = 8 + int.from_bytes(whole[:8], "little")
+            starts[file] = {name: head + t["data_offsets"][0] for name, t in json.loads(whole[8:head]).items()
+                            if name != "__metadata__"}
+        for _ in range(n):
+            file, name, size = choose.choice(places)
+            at, bit = starts[file][name] + choose.randrange(size), 1 << choose.randrange(8)
+            with open(tmp / "out" / file, "r+b") as stream:
+                stream.seek(at)
+                byte = stream.read(1)[0]
+                stream.seek(at)
+                stream.write(bytes([byte ^ bit]))
+                stream.flush()
+                done = run("verify", tmp / "out", "--source", source, "--progress", "none")
+                if done.returncode != 1 or name.encode() not in done.stdout:
+                    yield f"bit {bit} of byte {at} ({name}): exit status {done.returncode}"
+                stream.seek(at)
+                stream.write(bytes([byte]))
+        done = run("verify", tmp / "out", "--source", source)
+        if done.returncode:
+            yield "it did not come back"
+
+
+# --- other people's arithmetic ---
+
+def blocks(weight: torch.Tensor) -> torch.Tensor:
+    rows, cols = weight.shape
+    padded = torch.zeros(-(-rows // 128) * 128, -(-cols // 128) * 128, dtype=weight.dtype)
+    padded[:rows, :cols] = weight
+    return padded.view(padded.shape[0] // 128, 128, padded.shape[1] // 128, 128)
+
+
+def deepseek(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The loop that DeepSeek's repository shows."""
+    tiles = blocks(weight.float())
+    scale = tiles.abs().amax((1, 3), keepdim=True) / 448.0
+    return (tiles / scale).clamp(-448, 448), scale
+
+
+def deepgemm(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    tiles = blocks(weight.float())
+    scale = tiles.abs().amax((1, 3), keepdim=True).clamp(1e-4) / 448.0
+    return tiles * (1.0 / scale), scale
+
+
+def slime(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    tiles = blocks(weight.float())
+    scale = tiles.abs().amax((1, 3), keepdim=True).clamp(1e-12) / 448.0
+    return (tiles / scale).clamp(-448, 448), scale
+
+
+def in_bf16(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    tiles = blocks(weight.to(torch.bfloat16))
+    scale = (tiles.abs().amax((1, 3), keepdim=True).float() / 448.0).to(torch.bfloat16)
+    return (tiles / scale).clamp(-448, 448), scale
+
+
+def quark(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    codes, _ = in_bf16(weight)
+    return codes, blocks(weight.float()).abs().amax((1, 3), keepdim=True) / 448.0
+
+
+def torchao(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    tiles = blocks(weight.float())
+    scale = (tiles.abs().amax((1, 3), keepdim=True) / 448.0).to(torch.bfloat16).float()
+    return (tiles / scale).clamp(-448, 448), scale
+
+
+def unknown(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Right, by nobody's rule: a few percent above amax."""
+    tiles = blocks(weight.float())
+    scale = tiles.abs().amax((1, 3), keepdim=True) / 431.0
+    return tiles / scale, scale
+
+
+FOREIGN = [(deepseek, "deepseek"), (deepgemm, "deepgemm"), (in_bf16, "division in bf16"),
+           (quark, "division in bf16, another scale stored"), (torchao, "scale in bf16"), (unknown, None)]
+
+
+def foreign(source: pathlib.Path, arithmetic: Callable, name: str | None, zero_block: bool = False) -> Iterator[str]:
+    """A checkpoint of fp8conv with the codes and scales of somebody else."""
+    with scratch() as tmp:
+        shutil.copytree(source, tmp / "source")
+        if zero_block:
+            path = tmp / "source" / "model.safetensors"
+            content = load_file(path)
+            content[O][:128, :128] = 0
+            save_file(content, path, metadata={"format": "pt"})
+        yield from silence(quantize(tmp / "source", tmp / "out", "--scale-fmt", "float"))
+        (tmp / "out" / "fp8conv-manifest.json").unlink()
+        weights = {}
+        for path in shards(tmp / "source"):
+            weights |= load_file(path)
+
+        def rewrite(content: dict[str, torch.Tensor]) -> None:
+            for key in [key for key in content if key + "_scale_inv" in content]:
+                rows, cols = content[key].shape
+                codes, scale = arithmetic(weights[key])
+                codes = codes.reshape(codes.shape[0] * 128, -1)[:rows, :cols]
+                content[key] = codes.to(torch.float8_e4m3fn).contiguous()
+                content[key + "_scale_inv"] = scale.reshape(scale.shape[0], -1).contiguous()
+
+        tensors(rewrite)(tmp / "out")
+        status, found = verify(tmp / "out", "--source", tmp / "source")
+        if status or found["arithmetic"] != name:
+            yield f"exit status {status}, arithmetic {found.get('arithmetic')}, {found['problems'][:2]}"
+        worst = min(weight["sqnr_db"] for weight in found["weights"] if weight["sqnr_db"] is not None)
+        if not 30 < worst < 33:
+            yield f"worst SQNR {worst} dB"
+
+
+def mx_spare(source: pathlib.Path) -> Iterator[str]:
+    """llm-compressor's MXFP8: a binade to spare where amax is exactly 448 * 2^k."""
+    with scratch() as tmp:
+        shutil.copytree(source, tmp / "source")
+        path = tmp / "source" / "model.safetensors"
+        content = load_file(path)
+        content[O].view(-1)[:4096:32] = 1.75 * 2.0 ** 3
+        save_file(content, path, metadata={"format": "pt"})
+        yield from silence(quantize(tmp / "source", tmp / "out", "--recipe", "mxfp8"))
+        (tmp / "out" / "fp8conv-manifest.json").unlink()
+
+        def rewrite(tensors_: dict[str, torch.Tensor]) -> None:
+            tiles = content[O].float().view(content[O].shape[0], -1, 32)
+            amax = tiles.abs().amax(2)
+            mantissa, exponent = torch.frexp(amax)
+            code = exponent - 1 - 8 + 127 + (mantissa * 2 >= 1.75)
+            tensors_[O + "_scale_inv"] = code.to(torch.uint8)
+            values = tiles * torch.exp2(127.0 - code.float())[..., None]
+            tensors_[O] = values.reshape(content[O].shape).clamp(-448, 448).to(torch.float8_e4m3fn)
+
+        tensors(rewrite)(tmp / "out")
+        status, found = verify(tmp / "out", "--source", tmp / "source")
+        if status or found["arithmetic"] != "mx round up, a binade to spare":
+            yield f"exit status {status}, arithmetic {found.get('arithmetic')}, {found['problems'][:2]}"
+
+
+def main() -> None:
+    for name in SMALL:
+        if folder := sample(name):
+            for case in [*pairs(), *ragged()]:
+                if quantizable(folder, case):
+                    report(f"verify accepts {name}: {case}", accepted(folder, case))
+    real = real_model(3)
+    for case in (next(ragged()), plain("mxfp8", "hf"), plain("current", "compressed-tensors")):
+        report(f"verify accepts smollm2: {case}", accepted(real, case))
+    if folder := sample("tiny-moe/per-expert"):
+        damaged(folder, plain("blockwise", "hf"), BLOCKWISE)
+        damaged(folder, plain("current", "compressed-tensors"), TENSOR)
+        damaged(folder, plain("channelwise", "compressed-tensors"), CHANNEL)
+        damaged(folder, plain("channelwise", "modelopt"), MODELOPT)
+        damaged(folder, plain("mxfp8", "hf"), MX)
+        report("verify --source names what it shows", against_source(folder))
+    if folder := sample("tiny-llama"):
+        for seed, recipe in enumerate(RECIPES):
+            case = next(case for case in pairs() if case.recipe == recipe)
+            report(f"{FLIPS} bits, one at a time: {case}", flips(folder, case, FLIPS, seed))
+        for arithmetic, name in FOREIGN:
+            report(f"arithmetic of {arithmetic.__name__}", foreign(folder, arithmetic, name))
+        report("arithmetic of slime", foreign(folder, slime, "deepseek, amax at least 1e-12", zero_block=True))
+        report("arithmetic of llm-compressor's mxfp8", mx_spare(folder))
+    finish()
+
+
+def quantizable(folder: pathlib.Path, case: Case) -> bool:
+    return run("quantize", folder, "--dry-run", "--json", *case.arguments()).returncode == 0
+
+
+if __name__ == "__main__":
+    main()
