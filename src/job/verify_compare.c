@@ -179,11 +179,11 @@ int compare_piece(struct verify *verify, struct desk *desk, const struct piece *
 	if (source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source, &nowhere, &x, err))
 		return -1;
 	add_error(verify, weight, &piece->region, desk, &x, scales, found);
-	if (!origins->arithmetic) {
+	if (!origins->n_trials) {
 		compare_bound(weight, &piece->region, desk, &x, scales, found);
 		return 0;
 	}
-	expect(verify, desk, weight, &x, origins->arithmetic, origins->own_amax);
+	expect(verify, desk, weight, &x, origins->trials->arithmetic, origins->trials->own_amax);
 	compare_codes(weight, &piece->region, desk, found);
 	compare_scales(weight, &piece->region, scales, desk->expected_scales, found);
 	return 0;
@@ -258,10 +258,11 @@ int find_arithmetic(struct verify *verify, const struct piece *pieces, size_t n_
 		for (int own = 0; own < 2; own++) {
 			if (try_arithmetic(verify, &probe, row, own, &share, err))
 				return -1;
-			if (share < least) {
+			if (share < least)
+				origins->n_trials = 0;
+			if (share <= least && share < UNLIKE_MOST && origins->n_trials < MAX_TRIALS) {
 				least = share;
-				origins->arithmetic = row;
-				origins->own_amax = own;
+				origins->trials[origins->n_trials++] = (struct trial){ row, own };
 			}
 		}
 	}

@@ -126,6 +126,10 @@ int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes,
 /* verify_source.c: finds what each weight was made from, which arithmetic made it, and compares what was only copied. */
 int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err);
 
+/* Whether there is another arithmetic that fitted what was tried just as well; goes on to it. */
+bool verify_has_trials(const struct verify *verify);
+void verify_next_trial(struct verify *verify);
+
 /* ERR_INPUT if the source was changed meanwhile. */
 int verify_origins_close(struct verify *verify, struct err *err);
 void verify_origins_release(struct verify *verify);

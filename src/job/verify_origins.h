@@ -7,6 +7,8 @@
 
 #include "job/verify_internal.h"
 
+#define MAX_TRIALS 8
+
 /* The source, and how the weights came out of it. */
 struct origins {
 	struct checkpoint checkpoint;
@@ -15,8 +17,11 @@ struct origins {
 	struct unit *direct; /* by weight: those that have a tensor of their own */
 	float *group_amax;   /* by group */
 
-	const struct arithmetic *arithmetic; /* that is compared with; NULL: none fits */
-	bool own_amax;			     /* one scale per tensor, which merged ones do not share */
+	struct trial {
+		const struct arithmetic *arithmetic;
+		bool own_amax; /* one scale per tensor, which merged ones do not share */
+	} trials[MAX_TRIALS];  /* those that fit the pieces that were tried equally well; the present one first */
+	size_t n_trials;       /* 0: none fits */
 
 	const struct tensor_ref **copies; /* what is compared byte for byte, and with what */
 	const struct tensor_ref **originals;
@@ -24,7 +29,7 @@ struct origins {
 	bool *changed; /* by copy */
 };
 
-/* verify_compare.c: tries all arithmetics that are known on some pieces; origins->arithmetic is NULL where none fits. */
+/* verify_compare.c: tries all arithmetics that are known on some pieces: origins->trials. */
 int find_arithmetic(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err);
 
 #endif

@@ -241,8 +241,22 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 		return -1;
 	if (find_arithmetic(verify, pieces, n_pieces, err))
 		return -1;
-	verify->result->arithmetic = origins->arithmetic ? origins->arithmetic->name : NULL;
+	verify->result->arithmetic = origins->n_trials ? origins->trials->arithmetic->name : NULL;
 	return 0;
+}
+
+bool verify_has_trials(const struct verify *verify)
+{
+	return verify->origins && verify->origins->n_trials > 1;
+}
+
+void verify_next_trial(struct verify *verify)
+{
+	struct origins *origins = verify->origins;
+
+	origins->n_trials--;
+	memmove(origins->trials, origins->trials + 1, origins->n_trials * sizeof *origins->trials);
+	verify->result->arithmetic = origins->trials->arithmetic->name;
 }
 
 int verify_origins_close(struct verify *verify, struct err *err)

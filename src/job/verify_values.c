@@ -329,6 +329,57 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
+static uint64_t count_off(const struct verify *verify)
+{
+	uint64_t n = 0;
+
+	for (size_t w = 0; w < verify->n_weights; w++)
+		n += verify->weights[w].scan.n_codes_off + verify->weights[w].scan.n_scales_off;
+	return n;
+}
+
+/* Looks again by another arithmetic, and keeps what fits better: some differ in one code of thousands. */
+static int look_again(struct verify *verify, size_t n_pieces, uint64_t *n_off, struct err *err)
+{
+	const char *arithmetic = verify->result->arithmetic;
+	struct scan *before = xcalloc(verify->n_weights, sizeof *before);
+	uint64_t again;
+	int rc = -1;
+
+	for (size_t w = 0; w < verify->n_weights; w++) {
+		before[w] = verify->weights[w].scan;
+		verify->weights[w].scan = (struct scan){ 0 };
+	}
+	verify_next_trial(verify);
+	if (pool_run(verify->params->n_threads, n_pieces, look, verify, verify->progress->stop, err))
+		goto out;
+	again = count_off(verify);
+	if (again >= *n_off) {
+		for (size_t w = 0; w < verify->n_weights; w++)
+			verify->weights[w].scan = before[w];
+		verify->result->arithmetic = arithmetic;
+	} else {
+		*n_off = again;
+	}
+	rc = 0;
+out:
+	free(before);
+	return rc;
+}
+
+static int look_at_all(struct verify *verify, size_t n_pieces, struct err *err)
+{
+	uint64_t n_off;
+
+	if (pool_run(verify->params->n_threads, n_pieces, look, verify, verify->progress->stop, err))
+		return -1;
+	n_off = count_off(verify);
+	while (n_off && verify_has_trials(verify))
+		if (look_again(verify, n_pieces, &n_off, err))
+			return -1;
+	return 0;
+}
+
 int verify_values(struct verify *verify, struct err *err)
 {
 	struct piece *pieces = NULL;
@@ -338,8 +389,7 @@ int verify_values(struct verify *verify, struct err *err)
 	pieces_cut(verify, &pieces, &n);
 	verify->pieces = pieces;
 	if (desks_new(&verify->desks, verify, err) || (verify->params->source && verify_origins(verify, pieces, n, err)) ||
-	    pool_run(verify->params->n_threads, n, look, verify, verify->progress->stop, err) ||
-	    source_close(&verify->files, err) || verify_origins_close(verify, err))
+	    look_at_all(verify, n, err) || source_close(&verify->files, err) || verify_origins_close(verify, err))
 		goto out;
 	verify_tell(verify);
 	rc = 0;

@@ -388,13 +388,13 @@ def mx_spare(source: pathlib.Path) -> Iterator[str]:
         (tmp / "out" / "fp8conv-manifest.json").unlink()
 
         def rewrite(tensors_: dict[str, torch.Tensor]) -> None:
-            tiles = content[O].float().view(content[O].shape[0], -1, 32)
-            amax = tiles.abs().amax(2)
-            mantissa, exponent = torch.frexp(amax)
-            code = exponent - 1 - 8 + 127 + (mantissa * 2 >= 1.75)
-            tensors_[O + "_scale_inv"] = code.to(torch.uint8)
-            values = tiles * torch.exp2(127.0 - code.float())[..., None]
-            tensors_[O] = values.reshape(content[O].shape).clamp(-448, 448).to(torch.float8_e4m3fn)
+            for key in [key for key in tensors_ if key + "_scale_inv" in tensors_]:
+                tiles = content[key].float().view(content[key].shape[0], -1, 32)
+                mantissa, exponent = torch.frexp(tiles.abs().amax(2))
+                code = exponent - 1 - 8 + 127 + (mantissa * 2 >= 1.75)
+                tensors_[key + "_scale_inv"] = code.to(torch.uint8)
+                values = tiles * torch.exp2(127.0 - code.float())[..., None]
+                tensors_[key] = values.reshape(content[key].shape).clamp(-448, 448).to(torch.float8_e4m3fn)
 
         tensors(rewrite)(tmp / "out")
         status, found = verify(tmp / "out", "--source", tmp / "source")
