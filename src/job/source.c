@@ -7,6 +7,7 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
+#include "num/float16.h"
 
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
 		 const struct backend *backend, int stream_fd)
@@ -137,18 +138,15 @@ static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, 
 
 static float scale_to_f32(const void *data, enum dtype dtype, uint64_t i)
 {
-	uint32_t bits;
 	uint16_t half;
 	float value;
 
-	if (dtype == DT_BF16) {
-		memcpy(&half, (const char *)data + 2 * i, 2);
-		bits = (uint32_t)half << 16;
-		memcpy(&value, &bits, 4);
-	} else {
+	if (dtype == DT_F32) {
 		memcpy(&value, (const char *)data + 4 * i, 4);
+		return value;
 	}
-	return value;
+	memcpy(&half, (const char *)data + 2 * i, 2);
+	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
 /* The rows of the scale grid that a region needs: as fp32, or as the E8M0 bytes they are.  The caller frees. */
@@ -167,7 +165,7 @@ static int scales_read(struct source *source, const struct unit *unit, const str
 		free(raw);
 		return -1;
 	}
-	/* BF16 widens in place, from the end. */
+	/* BF16 and F16 widen in place, from the end. */
 	for (uint64_t i = n; from->scale_type == SCALE_F32 && i-- > 0;) {
 		float value = scale_to_f32(raw, dtype, i);
 
