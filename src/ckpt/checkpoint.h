@@ -57,7 +57,8 @@ const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, co
 /* The auxiliary files of the checkpoint's directory that belong in a converted copy: paths relative to it, sorted,
  * subfolders included; the caller frees each and the array.  None for a single file.  Left out: *.safetensors, index
  * files of weights (*.index.json), weights in other containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack,
- * *.onnx*, *.ot), dot files and dot folders; at the top also config.json, hf_quant_config.json and our own fp8conv*.
+ * *.onnx*, *.ot), pickles (*.pkl, *.pickle, *.joblib, *.dill), in whatever case; dot files and dot folders; at the top
+ * also config.json, hf_quant_config.json and our own fp8conv*.
  * Symbolic links to regular files count as files; links to folders are not followed, links to nowhere are left out. */
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n, struct err *err);
 
