@@ -43,7 +43,7 @@ struct checkpoint {
  * '\', NUL, control character, leading dot, at most 255 bytes); symbolic links are followed and must end at regular
  * files; a tensor must be in the shard the index says, tensors that the index does not name and duplicates over shards
  * are ERR_INPUT.  A directory without index or model.safetensors is its one *.safetensors file, if there is exactly
- * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 64 MiB, not parsed. */
+ * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 16 MiB, not parsed. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, struct err *err);
 
 /* A checkpoint of the one file that fd is (a spooled stream); name is for messages. */
