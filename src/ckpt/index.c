@@ -160,7 +160,7 @@ int index_compare(const struct weight_index *index, size_t first, size_t n,
 	for (size_t i = 0, j = 0; i < n || j < file->n_tensors; i++, j++) {
 		const char *tensor =
 			j < file->n_tensors ? file->tensors[file->by_name[j]].name : NULL;
-		int order = i == n ? 1 : !tensor ? -1 : strcmp(entry[i].tensor, tensor);
+		int order = !tensor ? -1 : i == n ? 1 : strcmp(entry[i].tensor, tensor);
 
 		if (order < 0 && i && !strcmp(entry[i].tensor, entry[i - 1].tensor))
 			return err_set(err, ERR_INPUT,

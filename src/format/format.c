@@ -141,9 +141,11 @@ static const struct format *format_default(enum engine target, const struct sche
 	struct err ignored;
 
 	for (size_t i = 0; formats[i]; i++) {
-		if (format_check(formats[i], scheme, target, recipe, &ignored))
+		const struct flavour *flavour = flavour_find(formats[i], scheme, target);
+
+		if (!flavour || format_check(formats[i], scheme, target, recipe, &ignored))
 			continue;
-		if (flavour_find(formats[i], scheme, target)->preferred)
+		if (flavour->preferred)
 			return formats[i];
 		found = found ? found : formats[i];
 	}
