@@ -99,6 +99,11 @@ check: deps
 	@$(MAKE) --no-print-directory all $(UNIT) $(FUZZ)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
 
+## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
+.PHONY: lint
+lint:
+	@sh tests/lint.sh
+
 ## make prove        the exhaustive proofs: every float, every format, every instruction set (minutes)
 .PHONY: prove
 prove: deps

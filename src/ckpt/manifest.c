@@ -233,7 +233,7 @@ static int file_sha256(const struct io *io, int fd, const char *name, char hex[6
 	}
 	if (!rc)
 		EVP_DigestFinal_ex(context, digest, NULL);
-	for (int i = 0; !rc && i < 32; i++)
+	for (size_t i = 0; !rc && i < sizeof digest; i++)
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	free(chunk);
 	EVP_MD_CTX_free(context);

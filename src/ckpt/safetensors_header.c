@@ -159,6 +159,7 @@ static int read_tensor(struct reader *reader, const struct json_member *member, 
 {
 	struct st_file *file = reader->file;
 	uint64_t shape[ST_MAX_DIMS];
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the way around const; it is only read */
 	struct st_tensor tensor = { .name = (char *)(uintptr_t)member->key, .shape = shape };
 	size_t shape_size;
 
