@@ -17,7 +17,7 @@ HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),,-D_FORTIFY_SOURCE=2)
 SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-sanitize-recover=all)
 CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
-LINK   = $(CC) -pie -Wl,-z,relro,-z,now $(SAN) $(LDFLAGS) -pthread
+LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
 LIBS   := -ljansson -lpcre2-8 -lcrypto -lisal -lz -lm
 DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libssl-dev libisal-dev zlib1g-dev \
 	  libcmocka-dev mandoc groff python3 python3-venv $(EXTRA)
@@ -31,6 +31,7 @@ LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
 UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+FUZZ    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 .PHONY: all
 all: $(BUILD)/fp8conv
@@ -63,6 +64,13 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
 	$(Q)$(C) -fPIE -pie -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
 
+# A fuzz target has its main() from libFuzzer, or else from replay.c.
+FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint $(if $(findstring fuzzer,$(SANITIZE)),,replay))
+FUZZ_MAIN := $(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer)
+$(FUZZ): $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ) $(BUILD)/libfp8conv.a
+	@mkdir -p $(@D); echo "  CC   $@"
+	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $< $(FUZZ_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) $(LIBS)
+
 .PHONY: help
 help:
 	@sed -n 's/^## //p' Makefile
@@ -88,8 +96,13 @@ demo: deps
 
 .PHONY: check
 check: deps
-	@$(MAKE) --no-print-directory all $(UNIT)
+	@$(MAKE) --no-print-directory all $(UNIT) $(FUZZ)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
+
+## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
+.PHONY: lint
+lint:
+	@sh tests/lint.sh
 
 ## make prove        the exhaustive proofs: every float, every format, every instruction set (minutes)
 .PHONY: prove
@@ -102,6 +115,14 @@ prove: deps
 conformance: deps
 	@$(MAKE) --no-print-directory all
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
+
+## make fuzz         SECONDS=60 of libFuzzer for each parser and for the whole path of a conversion (clang)
+SECONDS ?= 60
+.PHONY: fuzz fuzz-targets
+fuzz-targets: $(FUZZ)
+fuzz: deps
+	@$(MAKE) --no-print-directory fuzz-targets CC=clang BUILD=build/fuzz SANITIZE=fuzzer-no-link,address,undefined
+	@BUILD=build/fuzz SECONDS=$(SECONDS) MERGE=$(MERGE) sh tests/fuzz/run.sh $(TARGETS)
 
 ## make bench        every figure of the README, as a ratio to a limit measured in the same run
 .PHONY: bench

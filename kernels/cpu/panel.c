@@ -10,7 +10,7 @@
 #include "cpu.h"
 #include "num/scale.h"
 
-#define PANEL_BYTES (256 * 1024) /* of the source; L2 is 1-2 MiB */
+#define PANEL_BYTES ((size_t)256 * 1024) /* of the source; L2 is 1-2 MiB */
 #define BAND_ROWS   128		 /* rows between two looks at the lanes */
 #define FETCH_ROWS  3		 /* of the next panel, between fetching one and taking its amax */
 
@@ -145,6 +145,7 @@ static void panel_amax_of(const struct row_ops *ops, const struct grid *g, const
 		struct matrix band = matrix_part(
 			x, p->row + row, min_size(BAND_ROWS, p->n_rows - row), p->col, p->n_cols);
 
+		/* cppcheck-suppress legacyUninitvar ; band_amax() writes it */
 		band_amax(ops, g, &band, row ? of_band : amax, n_nonfinite);
 		for (size_t i = 0; row && i < p->n_tiles; i++) {
 			if (of_band[i] > amax[i])

@@ -6,7 +6,10 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/mem.h"
 
 void text_sanitize(char *text)
 {
@@ -20,11 +23,43 @@ void text_sanitize(char *text)
 	}
 }
 
+/* Of a text that is too long (names may have megabytes) the middle goes: the reason and the numbers
+ * stand at its end. */
+static void set_message(struct err *err, const char *text)
+{
+	static const char gap[] = "...";
+	size_t n = strlen(text), head = sizeof err->message / 2 - sizeof gap;
+	size_t tail = sizeof err->message / 2;
+
+	if (n < sizeof err->message) {
+		memcpy(err->message, text, n + 1);
+	} else {
+		/* not inside a character */
+		while (head && (text[head] & 0xC0) == 0x80)
+			head--;
+		while (tail && (text[n - tail] & 0xC0) == 0x80)
+			tail--;
+		memcpy(err->message, text, head);
+		memcpy(err->message + head, gap, sizeof gap - 1);
+		memcpy(err->message + head + sizeof gap - 1, text + n - tail, tail + 1);
+	}
+	text_sanitize(err->message);
+}
+
+static char *format_text(const char *format, va_list args)
+{
+	char *text;
+
+	return vasprintf(&text, format, args) < 0 ? xstrdup(format) : text;
+}
+
 static int err_vset(struct err *err, enum err_kind kind, const char *format, va_list args)
 {
+	char *text = format_text(format, args);
+
 	err->kind = kind;
-	vsnprintf(err->message, sizeof err->message, format, args);
-	text_sanitize(err->message);
+	set_message(err, text);
+	free(text);
 	return -1;
 }
 
@@ -56,27 +91,25 @@ int err_errno(struct err *err, const char *format, ...)
 {
 	int number = errno;
 	va_list args;
-	size_t used;
+	char *text;
 
 	va_start(args, format);
-	err_vset(err, errno_kind(number), format, args);
+	text = format_text(format, args);
 	va_end(args);
-	used = strlen(err->message);
-	snprintf(err->message + used, sizeof err->message - used, ": %s", strerror(number));
+	err_set(err, errno_kind(number), "%s: %s", text, strerror(number));
+	free(text);
 	return -1;
 }
 
 int err_wrap(struct err *err, const char *format, ...)
 {
-	char inner[sizeof err->message];
 	va_list args;
-	size_t used;
+	char *text;
 
-	memcpy(inner, err->message, sizeof inner);
 	va_start(args, format);
-	err_vset(err, err->kind, format, args);
+	text = format_text(format, args);
 	va_end(args);
-	used = strlen(err->message);
-	snprintf(err->message + used, sizeof err->message - used, ": %s", inner);
+	err_set(err, err->kind, "%s: %s", text, err->message);
+	free(text);
 	return -1;
 }

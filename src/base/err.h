@@ -4,7 +4,8 @@
  * the file, the tensor and the numbers writes the message, once; callers pass it on, or prefix it with err_wrap().
  *
  * A message is one line: lower case, no full stop, what failed first, subjects in single quotes, both numbers, and
- * what to do where the user can act.  Control characters in it (from hostile names) have been replaced by '?'.
+ * what to do where the user can act.  Control characters in it (from hostile names) have been replaced by '?', and of one
+ * that is too long the middle by "...".
  */
 #ifndef FP8CONV_BASE_ERR_H
 #define FP8CONV_BASE_ERR_H

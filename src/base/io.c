@@ -101,7 +101,7 @@ int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 int io_check_unchanged(int fd, const struct file_identity *identity, const char *name,
 		       struct err *err)
 {
-	struct file_identity now;
+	struct file_identity now = { 0 };
 
 	if (io_identity(fd, &now, name, err))
 		return -1;
@@ -202,7 +202,7 @@ int io_read_full(const struct io *io, int fd, void *data, size_t n, size_t *got,
 int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit, struct buf *buf,
 		 struct err *err)
 {
-	struct file_identity identity;
+	struct file_identity identity = { 0 };
 	int rc = -1;
 	int fd;
 

@@ -46,7 +46,7 @@ int json_token(struct json_text text, size_t *at, struct json_text *token)
 	if (p == end) {
 		kind = 0;
 	} else if (class_at(p) == PUNCTUATION) {
-		kind = *p++;
+		kind = (unsigned char)*p++;
 	} else if (*p == '"') {
 		p = string_end(p, end);
 		kind = p ? '"' : -1;
@@ -99,7 +99,7 @@ static int skip_container(struct json_text text, size_t base, size_t *at, int de
 			break;
 		case '}':
 		case ']':
-			if (open[--n] != (*start == '}' ? '{' : '['))
+			if (n == 0 || open[--n] != (*start == '}' ? '{' : '['))
 				return bad_json(base + (size_t)(start - text.data),
 						"brackets do not match", err);
 			break;

@@ -40,18 +40,20 @@ static void list_release(struct list *list)
 static bool matches(const char *name, const char *const *patterns, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!fnmatch(patterns[i], name, 0))
+		if (!fnmatch(patterns[i], name, FNM_CASEFOLD))
 			return true;
 	return false;
 }
 
-/* Files that the converter writes itself stand at the top; weights may lie anywhere. */
+/* Files that the converter writes itself stand at the top; weights may lie anywhere, and so may
+ * pickles, which run code where they are loaded and are never passed on. */
 static bool is_left_out(const char *name, bool at_top)
 {
 	static const char *const ours[] = { "config.json", "hf_quant_config.json", "fp8conv*" };
 	static const char *const weights[] = {
-		"*.safetensors", "*.index.json", "*.bin", "*.pth",     "*.pt",	  "*.ckpt",
-		"*.gguf",	 "*.h5",	 "*.ot",  "*.msgpack", "*.onnx*",
+		"*.safetensors", "*.index.json", "*.bin",    "*.pth",	 "*.pt",
+		"*.ckpt",	 "*.gguf",	 "*.h5",     "*.ot",	 "*.msgpack",
+		"*.onnx*",	 "*.pkl",	 "*.pickle", "*.joblib", "*.dill",
 	};
 
 	return (at_top && matches(name, ours, sizeof ours / sizeof *ours)) ||

@@ -46,7 +46,7 @@ struct checkpoint {
  * '\', NUL, control character, leading dot, at most 255 bytes); symbolic links are followed and must end at regular
  * files; a tensor must be in the shard the index says, tensors that the index does not name and duplicates over shards
  * are ERR_INPUT.  A directory without index or model.safetensors is its one *.safetensors file, if there is exactly
- * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 64 MiB, not parsed. */
+ * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 16 MiB, not parsed. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, struct err *err);
 
 /* The same for whoever wants to know all that is wrong: shards that cannot be read are left out, and tensors of one name
@@ -66,7 +66,8 @@ const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, co
 /* The auxiliary files of the checkpoint's directory that belong in a converted copy: paths relative to it, sorted,
  * subfolders included; the caller frees each and the array.  None for a single file.  Left out: *.safetensors, index
  * files of weights (*.index.json), weights in other containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack,
- * *.onnx*, *.ot), dot files and dot folders; at the top also config.json, hf_quant_config.json and our own fp8conv*.
+ * *.onnx*, *.ot), pickles (*.pkl, *.pickle, *.joblib, *.dill), in whatever case; dot files and dot folders; at the top
+ * also config.json, hf_quant_config.json and our own fp8conv*.
  * Symbolic links to regular files count as files; links to folders are not followed, links to nowhere are left out. */
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n, struct err *err);
 

@@ -178,7 +178,7 @@ int index_compare(const struct weight_index *index, size_t first, size_t n,
 	while (i < n || j < file->n_tensors) {
 		const char *tensor =
 			j < file->n_tensors ? file->tensors[file->by_name[j]].name : NULL;
-		int order = i == n ? 1 : !tensor ? -1 : strcmp(entry[i].tensor, tensor);
+		int order = !tensor ? -1 : i == n ? 1 : strcmp(entry[i].tensor, tensor);
 
 		if (order < 0 && absent(entry, i, file->path, path, faults, err))
 			return -1;

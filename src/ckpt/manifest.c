@@ -233,7 +233,7 @@ static int file_sha256(const struct io *io, int fd, const char *name, char hex[6
 	}
 	if (!rc)
 		EVP_DigestFinal_ex(context, digest, NULL);
-	for (int i = 0; !rc && i < 32; i++)
+	for (size_t i = 0; !rc && i < sizeof digest; i++)
 		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	free(chunk);
 	EVP_MD_CTX_free(context);
@@ -278,57 +278,93 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of the regular files of a folder and its subfolders, as paths below the output directory. */
-static void list_files(int dirfd, const char *prefix, char ***names, size_t *n)
-{
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
+struct paths {
+	size_t n;
+	char **items;
+};
 
-	while (stream && (entry = readdir(stream))) {
+static void paths_add(struct paths *paths, char *path)
+{
+	ARRAY_GROW(paths->items, paths->n);
+	paths->items[paths->n++] = path;
+}
+
+static void paths_release(struct paths *paths)
+{
+	for (size_t i = 0; i < paths->n; i++)
+		free(paths->items[i]);
+	free(paths->items);
+}
+
+/* The regular files of one folder of the output ("" is the top), and its folders, as paths below the output. */
+static int list_folder(const struct outdir *dir, const char *folder, struct paths *files, struct paths *folders,
+		       struct err *err)
+{
+	int fd = openat(dir->fd, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	int rc = 0;
+
+	while (stream && (errno = 0, entry = readdir(stream))) {
+		const char *name = entry->d_name;
 		struct stat st;
 
-		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, MANIFEST_NAME) ||
-		    fstatat(dirfd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
+		if (name[0] == '.' || !strcmp(name, MANIFEST_NAME))
 			continue;
-		if (S_ISREG(st.st_mode)) {
-			ARRAY_GROW(*names, *n);
-			(*names)[(*n)++] = xasprintf("%s%s", prefix, entry->d_name);
-		} else if (S_ISDIR(st.st_mode)) {
-			char *below = xasprintf("%s%s/", prefix, entry->d_name);
-			int folder = openat(dirfd, entry->d_name,
-					    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-			if (folder >= 0) {
-				list_files(folder, below, names, n);
-				close(folder);
-			}
-			free(below);
-		}
+		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW))
+			break;
+		if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
+			paths_add(S_ISREG(st.st_mode) ? files : folders,
+				  *folder ? xasprintf("%s/%s", folder, name) : xstrdup(name));
 	}
+	if (errno || !stream)
+		rc = err_errno(err, "cannot read '%s/%s'", dir->path, folder);
 	if (stream)
 		closedir(stream);
+	else if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+static int list_files(const struct outdir *dir, struct paths *files, struct err *err)
+{
+	struct paths folders = { 0 };
+	int rc = 0;
+
+	paths_add(&folders, xstrdup(""));
+	while (folders.n && !rc) {
+		char *folder = folders.items[--folders.n];
+
+		rc = list_folder(dir, folder, files, &folders, err);
+		free(folder);
+	}
+	paths_release(&folders);
+	if (files->n)
+		qsort(files->items, files->n, sizeof *files->items, compare_names);
+	return rc;
+}
+
+static int hash_output(json_t *list, const struct outdir *dir, const char *name, struct err *err)
+{
+	json_t *record = json_pack("{s:s}", "name", name);
+
+	if (!record)
+		return err_set(err, ERR_INPUT, "the name of '%s' in '%s' is not UTF-8, which %s cannot record",
+			       name, dir->path, MANIFEST_NAME);
+	json_array_append_new(list, record);
+	return record_hash(record, dir->io, dir->fd, name, err);
 }
 
 static int hash_outputs(json_t *manifest, const struct outdir *dir, struct err *err)
 {
-	json_t *files = json_array();
-	char **names = NULL;
-	size_t n = 0;
-	int rc = 0;
+	struct paths files = { 0 };
+	json_t *list = json_array();
+	int rc = list_files(dir, &files, err);
 
-	list_files(dir->fd, "", &names, &n);
-	qsort(names, n, sizeof *names, compare_names);
-	for (size_t i = 0; i < n; i++) {
-		json_t *record = json_pack("{s:s}", "name", names[i]);
-
-		if (!rc)
-			rc = record_hash(record, dir->io, dir->fd, names[i], err);
-		json_array_append_new(files, record);
-		free(names[i]);
-	}
-	free(names);
-	json_object_set_new(manifest, "files", files);
+	for (size_t i = 0; i < files.n && !rc; i++)
+		rc = hash_output(list, dir, files.items[i], err);
+	paths_release(&files);
+	json_object_set_new(manifest, "files", list);
 	return rc;
 }
 

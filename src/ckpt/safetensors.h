@@ -47,8 +47,8 @@ struct st_file {
 
 /* Reads and checks the header of the file at path; the file is closed again.  ERR_INPUT with file, tensor, byte
  * offset and both numbers for everything that the reference rejects, and for duplicate or empty names, NUL or
- * control characters in names, tensors in array form, more than ST_MAX_DIMS dimensions, duplicate metadata keys and NUL
- * in metadata.  n log n in tensors.  On failure file is empty again. */
+ * control characters in names, tensors in array form, more than ST_MAX_DIMS dimensions, duplicate metadata keys, NUL
+ * in metadata and unknown fields of more than 1 MiB.  n log n in tensors.  On failure file is empty again. */
 int st_open(struct st_file *file, const struct io *io, const char *path, struct err *err);
 /* The same for a file that is open already (a stream that was spooled); path is for messages. */
 int st_open_fd(struct st_file *file, const struct io *io, int fd, const char *path, struct err *err);

@@ -118,7 +118,7 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 			err, ERR_INPUT,
 			"tensor '%s' in '%s' ends at byte %llu, past the end of the file (%llu)",
 			tensor->name, file->path, (ull)tensor->end, (ull)data_size);
-	if (tensor->begin < start)
+	if (before && tensor->begin < before->end)
 		return err_set(
 			err, ERR_INPUT,
 			"tensor '%s' in '%s' begins at byte %llu, before the end of tensor '%s' (%llu)",

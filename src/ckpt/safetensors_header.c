@@ -13,6 +13,8 @@
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
 
+#define FIELD_LIMIT (1 << 20) /* bytes of a field that is not ours: checking it takes a tree */
+
 struct reader {
 	struct st_file *file;
 	const char *header;
@@ -100,6 +102,12 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 		*seen |= 1u << i;
 		return fields[i].read(reader, tensor, member->value, err);
 	}
+	if (member->value.len > FIELD_LIMIT)
+		return err_set(err, ERR_INPUT,
+			       "field '%s' of tensor '%s' in '%s' is %zu bytes long, more than the "
+			       "limit (%d) (byte %llu)",
+			       member->key, tensor->name, reader->file->path, member->value.len,
+			       FIELD_LIMIT, offset_of(reader, member->value));
 	if (json_check(member->value, err)) /* not ours, but it must be JSON */
 		return err_wrap(err, "field '%s' of tensor '%s' in '%s' (byte %llu)", member->key,
 				tensor->name, reader->file->path, offset_of(reader, member->value));
@@ -151,6 +159,7 @@ static int read_tensor(struct reader *reader, const struct json_member *member, 
 {
 	struct st_file *file = reader->file;
 	uint64_t shape[ST_MAX_DIMS];
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the way around const; it is only read */
 	struct st_tensor tensor = { .name = (char *)(uintptr_t)member->key, .shape = shape };
 	size_t shape_size;
 

@@ -141,11 +141,14 @@ static const struct format *format_default(enum engine target, const struct sche
 	struct err ignored;
 
 	for (size_t i = 0; formats[i]; i++) {
-		if (format_check(formats[i], scheme, target, recipe, &ignored))
+		const struct format *format = formats[i];
+		const struct flavour *flavour = flavour_find(format, scheme, target);
+
+		if (!flavour || format_check(format, scheme, target, recipe, &ignored))
 			continue;
-		if (flavour_find(formats[i], scheme, target)->preferred)
-			return formats[i];
-		found = found ? found : formats[i];
+		if (flavour->preferred)
+			return format;
+		found = found ? found : format;
 	}
 	return found;
 }
@@ -154,13 +157,18 @@ static const struct format *format_default(enum engine target, const struct sche
 static int refuse_all(enum engine target, const struct scheme *scheme, const char *recipe,
 		      struct err *err)
 {
-	for (size_t i = 0; formats[i]; i++) {
+	const struct format *home = formats[0];
+	size_t i = 0;
+
+	do {
 		const struct flavour *flavour = flavour_find(formats[i], scheme, target);
 
-		if (flavour && flavour->preferred)
-			return format_check(formats[i], scheme, target, recipe, err);
-	}
-	return format_check(formats[0], scheme, target, recipe, err);
+		if (flavour && flavour->preferred) {
+			home = formats[i];
+			break;
+		}
+	} while (formats[++i]);
+	return format_check(home, scheme, target, recipe, err);
 }
 
 static const struct format *format_by_name(const char *name, struct err *err)

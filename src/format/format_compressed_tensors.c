@@ -186,15 +186,16 @@ static const struct flavour *head_flavour(const struct format *format,
 					  const struct quantization *quantization,
 					  bool *formats_differ)
 {
-	const struct flavour *newest = NULL;
+	const struct flavour *newest =
+		flavour_find(format, &quantization->sets[0].scheme, quantization->target);
 
 	*formats_differ = false;
-	for (size_t i = 0; i < quantization->n_sets; i++) {
+	for (size_t i = 1; i < quantization->n_sets; i++) {
 		const struct flavour *flavour =
 			flavour_find(format, &quantization->sets[i].scheme, quantization->target);
 
-		*formats_differ |= newest && strcmp(newest->method, flavour->method) != 0;
-		if (!newest || strcmp(newest->version, flavour->version) < 0)
+		*formats_differ |= strcmp(newest->method, flavour->method) != 0;
+		if (strcmp(newest->version, flavour->version) < 0)
 			newest = flavour;
 	}
 	return newest;

@@ -28,7 +28,7 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err
 		return err_set(err, ERR_USAGE,
 			       "--max-memory leaves %llu bytes for each thread, which needs %llu: give more "
 			       "memory or fewer --threads",
-			       (unsigned long long)memory, (unsigned long long)(4 * BAND_LEAST));
+			       (unsigned long long)memory, 4ull * BAND_LEAST);
 	*limits = (struct band_limits){
 		.target = most < BAND_TARGET ? most : BAND_TARGET,
 		.most = most,
@@ -40,7 +40,7 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err
 
 uint64_t band_limits_memory(const struct band_limits *limits)
 {
-	return 3 * limits->most + limits->most / 8 + 2 * WRITER_ALIGN;
+	return 3 * limits->most + limits->most / 8 + 2 * (uint64_t)WRITER_ALIGN;
 }
 
 static uint64_t element_size(const struct unit *unit)
@@ -85,7 +85,8 @@ static void band_shape(const struct unit *unit, const struct qspec *spec, const 
 	if (step * unit->cols * size <= limits->most) {
 		uint64_t scales = tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
 
-		/* Of a narrow matrix, the scales may be more than the weights. */
+		/* Of a narrow matrix, the scales may be more than the weights.  An empty one is none of a plan's. */
+		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
 		fit = limits->target / (step * (unit->cols * size > 32 * scales ? unit->cols * size
 										  : 32 * scales));
 		*n_rows = (fit ? fit : 1) * step;
@@ -150,6 +151,7 @@ static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint
 		return;
 	}
 	ARRAY_GROW(list->runs, list->n_runs);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_runs > 0 without runs for possible */
 	list->runs[list->n_runs++] = (struct run){ .first_band = band,
 						   .n_bands = 1,
 						   .begin = begin,

@@ -149,6 +149,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 		    struct err *err)
 {
 	struct band_list work = { 0 };
+	struct err ignored; /* the first error is the one to tell */
 	int rc;
 
 	converter->writer = writer;
@@ -160,7 +161,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	rc = convert_windows(converter, &work, err);
 	band_list_release(&work);
 	release_row_amax(converter);
-	if (source_close(&converter->source, rc ? &(struct err){ 0 } : err))
+	if (source_close(&converter->source, rc ? &ignored : err))
 		rc = -1;
 	return rc;
 }

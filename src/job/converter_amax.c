@@ -123,6 +123,7 @@ int converter_amax(struct converter *converter, const struct band_list *work, si
 
 int converter_skip_nonfinite(struct converter *converter, struct selection *selection, struct err *err)
 {
+	struct err ignored; /* the first error is the one to tell */
 	size_t u = 0;
 	int rc = 0;
 
@@ -139,7 +140,7 @@ int converter_skip_nonfinite(struct converter *converter, struct selection *sele
 			rc = pool_run(converter->n_workers, converter->list.n_bands, amax_band, converter,
 				      converter->progress->stop, err);
 		band_list_release(&converter->list);
-		if (source_close(&converter->source, rc ? &(struct err){ 0 } : err))
+		if (source_close(&converter->source, rc ? &ignored : err))
 			rc = -1;
 	}
 	for (u = 0; !rc && u < selection->n_units; u++) {

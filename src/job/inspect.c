@@ -10,7 +10,7 @@
 #include "job/stream.h"
 
 #define HF_QUANT_CONFIG	    "hf_quant_config.json"
-#define HF_QUANT_CONFIG_MAX ((size_t)64 << 20) /* bytes; lists of modules make it long */
+#define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; lists of modules make it long */
 
 /* ModelOpt's own configuration, which older checkpoints have alone; empty where there is none. */
 static int read_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,

@@ -10,6 +10,8 @@
 #include "model/experts.h"
 #include "model/fusion.h"
 
+#define MOST_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
+
 static bool has_sibling(const struct select *select, const char *name, size_t n, const char *suffix)
 {
 	char *sibling = xasprintf("%.*s%s", (int)n, name, suffix);
@@ -103,6 +105,28 @@ static int layer_resolve(struct select *select, const struct layer *layer, struc
 	return 0;
 }
 
+/* A few bytes of a file can stand for 65,536 experts: what the plan would hold of them is bounded
+ * before it is made. */
+static int check_count(const struct select *select, struct err *err)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (!c->layout)
+			continue;
+		n += c->layout->n_experts * (c->facts.role == ROLE_EXPERTS_DOWN ? 1 : 2);
+		if (n > MOST_MATRICES)
+			return err_set(err, ERR_INPUT,
+				       "experts '%s' and those before them are %llu matrices, more "
+				       "than %d: --exclude keeps them as they are",
+				       c->source->tensor->name, (unsigned long long)n,
+				       MOST_MATRICES);
+	}
+	return 0;
+}
+
 int select_experts(struct select *select, struct err *err)
 {
 	struct keymap prefixes = { 0 };
@@ -120,5 +144,5 @@ int select_experts(struct select *select, struct err *err)
 		rc = layer_resolve(select, &layers[i], err);
 	free(layers);
 	keymap_release(&prefixes);
-	return rc;
+	return rc ? rc : check_count(select, err);
 }

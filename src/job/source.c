@@ -119,8 +119,8 @@ static int read_lines(struct source *source, const struct unit *unit, uint64_t f
 /* from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
 #define TRANSPOSE(type, from, to, rows, cols)                                                    \
 	do {                                                                                     \
-		const type *from_ = (from);                                                      \
-		type *to_ = (to);                                                                \
+		const type *from_ = (from); /* NOLINT(bugprone-macro-parentheses): types take none */ \
+		type *to_ = (to);	    /* NOLINT(bugprone-macro-parentheses) */             \
 		for (uint64_t r0 = 0; r0 < (rows); r0 += 32)                                     \
 			for (uint64_t c0 = 0; c0 < (cols); c0 += 32)                             \
 				for (uint64_t r = r0; r < (rows) && r < r0 + 32; r++)            \

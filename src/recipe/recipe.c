@@ -49,7 +49,8 @@ static int word_index(const char *option, const char *value, const char *const *
 	for (*index = 0; words[*index]; ++*index)
 		if (!strcmp(words[*index], value))
 			return 0;
-	return err_set(err, ERR_USAGE, "%s '%s' is unknown: it is %s", option, value, list);
+	err_set(err, ERR_USAGE, "%s '%s' is unknown: it is %s", option, value, list);
+	return -1;
 }
 
 /* For options that only recipes with fp32 scales have a use for. */

@@ -163,13 +163,13 @@ static void test_config_above_limit(void **state)
 	struct scratch *scratch = *state;
 	char *config = xasprintf("%s/config.json", scratch->folder);
 	char *message =
-		xasprintf("'%s' is 67108865 bytes long, more than the limit (67108864)", config);
+		xasprintf("'%s' is 16777217 bytes long, more than the limit (16777216)", config);
 	int fd = open(scratch->file, O_WRONLY | O_CREAT, 0600);
 
 	assert_int_equal(write(fd, "\2\0\0\0\0\0\0\0{}", 10), 10);
 	close(fd);
 	fd = open(config, O_WRONLY | O_CREAT, 0600);
-	assert_int_equal(ftruncate(fd, (64 << 20) + 1), 0);
+	assert_int_equal(ftruncate(fd, (16 << 20) + 1), 0);
 	close(fd);
 	expect_refused(scratch->folder, message);
 	unlink(config);

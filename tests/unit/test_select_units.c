@@ -130,6 +130,16 @@ static void test_kept_experts(void **state)
 		"a.experts.down_proj.weight BF16 2 128 256\n",
 		"blockwise", NO_OPTIONS, ERR_INPUT,
 		"'a.experts.down_proj' and 'a.experts.down_proj.weight' are the same experts");
+	check_refused_config(
+		"{\"hidden_size\": 4}",
+		"a.experts.gate_up_proj BF16 65536 2 4\na.experts.down_proj BF16 65536 4 1\n"
+		"b.experts.gate_up_proj BF16 65536 2 4\nc.experts.gate_up_proj BF16 65536 2 4\n"
+		"d.experts.gate_up_proj BF16 65536 2 4\ne.experts.gate_up_proj BF16 65536 2 4\n"
+		"f.experts.gate_up_proj BF16 65536 2 4\ng.experts.gate_up_proj BF16 65536 2 4\n"
+		"h.experts.gate_up_proj BF16 65536 2 4\n",
+		"channelwise", NO_OPTIONS, ERR_INPUT,
+		"experts 'h.experts.gate_up_proj' and those before them are 1114112 matrices, "
+		"more than 1048576: --exclude keeps them as they are");
 	check(square, "blockwise", exclude,
 	      "a.experts.gate_up_proj: excluded\na.o_proj.weight blockwise\n");
 	/* one of the two is enough to keep both, and a layout of others is none of ours */

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First inputs for the fuzz targets, from the sample checkpoints: seeds.py FOLDER."""
+import json
+import pathlib
+import sys
+
+SAMPLES = pathlib.Path("sample_checkpoints")
+MOST = 8192                                       # bytes of an input
+
+# Small checkpoints of every kind that the converter tells apart, as fuzz.h has them.
+LINES = {
+    "llama": ["model.embed_tokens.weight BF16 16 128", "model.layers.0.self_attn.q_proj.weight BF16 128 128",
+              "model.layers.0.self_attn.k_proj.weight BF16 128 128", "model.layers.0.self_attn.v_proj.weight BF16 128 128",
+              "model.layers.0.input_layernorm.weight BF16 128", "lm_head.weight F16 16 128"],
+    "mlp": ["model.layers.0.mlp.gate_proj.weight F32 32 64", "/", "model.layers.0.mlp.up_proj.weight F32 32 64",
+            "model.layers.0.mlp.down_proj.weight F32 64 32"],
+    "fused": ["model.layers.0.mlp.experts.gate_up_proj BF16 3 32 64", "model.layers.0.mlp.experts.down_proj BF16 3 64 16",
+              "model.layers.0.mlp.gate.weight BF16 3 64"],
+    "transposed": ["model.layers.0.mlp.experts.gate_up_proj BF16 2 64 32",
+                   "model.layers.0.mlp.experts.down_proj BF16 2 16 64"],
+    "experts": ["model.layers.0.mlp.experts.0.up_proj.weight BF16 32 32", "model.layers.0.mlp.experts.1.up_proj.weight BF16 32 32"],
+    "fp8": ["model.layers.0.mlp.up_proj.weight F8_E4M3 128 256", "model.layers.0.mlp.up_proj.weight_scale_inv F32 1 2"],
+    "fp8 tensor": ["a.up_proj.weight F8_E5M2 32 32", "a.up_proj.weight_scale F32", "a.up_proj.input_scale F32"],
+    "fp8 half": ["a.up_proj.weight F8_E4M3 32 32", "a.up_proj.weight_scale F16 32 1"],
+    "fp8 mx": ["a.up_proj.weight F8_E4M3 32 64", "a.up_proj.weight_scale U8 32 2"],
+    "odd": ["a.weight BF16 3 5", "b F4 2", "c BOOL", "d F32 0 7", "e.o_proj.weight F32 130 7"],
+}
+CONFIGS = [{"model_type": "llama", "hidden_size": 64, "moe_intermediate_size": 16},
+           {"text_config": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}}]
+QUANTIZATIONS = [
+    {"quant_method": "fp8", "weight_block_size": [128, 128], "scale_fmt": "ue8m0", "activation_scheme": "dynamic"},
+    {"quant_method": "compressed-tensors",
+     "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "group", "group_size": 32},
+                                   "input_activations": {"dynamic": True}}}},
+    {"quant_method": "fp8", "meta": {"quantizer": ["gptqmodel:2"]}},
+    {"quant_method": "modelopt", "quant_algo": "FP8_PB_WO"},
+    {"quantization": {"quant_algo": "MXFP8"}},
+]
+
+
+def main():
+    out = pathlib.Path(sys.argv[1])
+    count = 0
+
+    def put(target, *parts):
+        nonlocal count
+        text = b"\0".join(p if isinstance(p, bytes) else p.encode() for p in parts)
+        if len(text) <= MOST:
+            (out / target).mkdir(parents=True, exist_ok=True)
+            (out / target / f"{count:04}").write_bytes(text)
+            count += 1
+
+    for file in sorted(SAMPLES.rglob("*.safetensors")):
+        if not file.is_file():
+            continue
+        data = file.read_bytes()
+        n = int.from_bytes(data[:8], "little")
+        if len(data) <= MOST:
+            put("header", b"r" + data)
+        if n < len(data):
+            size = len(data) - 8 - n
+            put("header", bytes([size & 255, size >> 8 & 255]) + data[8:8 + n])
+            put("inspect", b"", b"", data[8:8 + n])
+            put("convert", b"\0\0", data[8:8 + n])
+    for file in sorted(SAMPLES.rglob("*.index.json")):
+        put("index", file.read_bytes())
+    put("index", '{"weight_map":{"a":"b.safetensors"}}', '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')
+    configs = [file.read_bytes() for file in sorted(SAMPLES.rglob("config.json"))]
+    configs += [json.dumps(config).encode() for config in CONFIGS]
+    configs += [json.dumps({"quantization_config": q}, indent=2).encode() for q in QUANTIZATIONS]
+    for config in configs:
+        put("config", config)
+    for q in QUANTIZATIONS:
+        put("config", "{}", json.dumps(q))
+        put("inspect", "{}", json.dumps(q), "\n".join(LINES["fp8"]))
+    for i, (name, lines) in enumerate(LINES.items()):
+        text = "\n".join(lines)
+        put("inspect", configs[i % len(configs)], b"", text)
+        for kind in range(10):
+            options = 2 | kind % 2 << 6 if name.startswith("fp8") else kind % 2 | kind % 3 << 3 | kind % 4 // 3 << 2
+            put("convert", bytes([kind, options]) + (json.dumps(CONFIGS[0]).encode() if kind % 2 else b""), text,
+                b"\x80\x3f\x00\xbf")
+
+
+main()

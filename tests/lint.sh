@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# cppcheck, clang-tidy (.clang-tidy) and gcc -fanalyzer over src/, cli/ and kernels/: silent, or an error.  A tool that is not
+# installed is an error too: make deps EXTRA="clang-tidy cppcheck".
+set -u
+cd "$(dirname "$0")/.."
+flags='-std=gnu11 -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION=\"lint\"'
+files=$(ls src/*/*.c cli/*.c kernels/*.c kernels/cpu/reference.c kernels/cpu/panel.c)
+status=0
+for tool in cppcheck clang-tidy gcc; do
+	command -v $tool >/dev/null || { echo "lint: no $tool: make deps EXTRA=\"clang-tidy cppcheck\""; exit 1; }
+done
+
+# check NAME COMMAND...: its status and its output, which must be empty, decide.
+check() {
+	name=$1
+	shift
+	output=$("$@" 2>&1) && [ -z "$output" ] && return
+	printf 'lint: %s:\n%s\n' "$name" "$output"
+	status=1
+}
+
+# Macros that cppcheck does not find in jansson's header, which it does not read.
+cppcheck_all() {
+	cppcheck --error-exitcode=1 --enable=warning,performance,portability --std=c11 --inline-suppr --quiet \
+		-Isrc -I. -D_GNU_SOURCE '-DFP8CONV_VERSION="lint"' \
+		'-Djson_array_foreach(list,i,item)=while(i=json_index(list),(item=json_array_get(list,i)))' \
+		'-Djson_object_foreach(object,key,item)=while((key=json_key(object))&&(item=json_value(key)))' \
+		src cli kernels
+}
+
+# each COMMAND: runs it on every file by itself; "$1" in it is the file.
+each() {
+	printf '%s\n' "$files" | xargs -n 1 -P "$(nproc)" sh -c "$1" each
+}
+
+# What goes to stderr is how many warnings it did not show.
+tidy_all() {
+	each 'clang-tidy --quiet "$1" -- '"$flags"' 2>/dev/null'
+}
+
+analyze_all() {
+	each 'gcc '"$flags"' -O1 -fanalyzer -S -o /dev/null "$1"'
+}
+
+check cppcheck cppcheck_all
+check clang-tidy tidy_all
+check 'gcc -fanalyzer' analyze_all
+[ $status -eq 0 ] && echo "lint: cppcheck, clang-tidy and gcc -fanalyzer found nothing"
+exit $status
