@@ -281,10 +281,11 @@ static void check_groups(struct verify *verify)
 	groups = xcalloc(verify->groups.n, sizeof *groups);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
-		struct members *group = &groups[group_of[i]];
+		struct members *group;
 
 		if (group_of[i] == SIZE_MAX)
 			continue;
+		group = &groups[group_of[i]];
 		if (recognition_is_weight(ref))
 			group->fp8 = ref;
 		else if (is_float(ref->tensor->dtype) && !group->other)

@@ -2,6 +2,7 @@
 """First inputs for the fuzz targets, from the sample checkpoints: seeds.py FOLDER."""
 import json
 import pathlib
+import re
 import sys
 
 SAMPLES = pathlib.Path("sample_checkpoints")
@@ -76,6 +77,10 @@ def main():
     for i, (name, lines) in enumerate(LINES.items()):
         text = "\n".join(lines)
         put("inspect", configs[i % len(configs)], b"", text)
+        high = "\n".join(re.sub(r"F8_E[45]M[23]", "BF16", line) for line in lines if "scale" not in line)
+        for q in QUANTIZATIONS:
+            put("verify", json.dumps({"quantization_config": q}), b"", text, b"\x38\x80\x3f\x3c", b"")
+            put("verify", json.dumps({"quantization_config": q}), b"", text, b"\x38\x00\x80\x3f", high)
         for kind in range(10):
             options = 2 | kind % 2 << 6 if name.startswith("fp8") else kind % 2 | kind % 3 << 3 | kind % 4 // 3 << 2
             put("convert", bytes([kind, options]) + (json.dumps(CONFIGS[0]).encode() if kind % 2 else b""), text,

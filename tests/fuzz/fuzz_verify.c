@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify_run() on a checkpoint, by itself or against another: the input is config.json,
+ * hf_quant_config.json, the tensors, what their data are, and the tensors of the source, with NUL
+ * bytes between.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "job/verify.h"
+#include "tests/fuzz/fuzz.h"
+
+static void look(const struct verification *verification)
+{
+	for (size_t i = 0; i < verification->problems.n; i++) {
+		const struct problem *problem = &verification->problems.list[i];
+
+		FUZZ_CHECK(problem_kind_name(problem->kind));
+		FUZZ_CHECK(*problem->message && !strchr(problem->message, '\n'));
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const char *folder = fuzz_folder();
+	struct fuzz_checkpoint checkpoint = { 0 }, source = { 0 };
+	struct verification verification;
+	struct progress progress = { 0 };
+	struct err err = { 0 };
+	char source_folder[256];
+	struct verify_params params = { .io = &fuzz_io, .input = folder, .n_threads = 1 };
+
+	checkpoint.config = fuzz_part(&data, &size);
+	checkpoint.hf_quant_config = fuzz_part(&data, &size);
+	checkpoint.tensors = fuzz_part(&data, &size);
+	checkpoint.pattern = source.pattern = fuzz_part(&data, &size);
+	source.tensors = fuzz_part(&data, &size);
+	fuzz_checkpoint_write(folder, &checkpoint);
+	if (source.tensors.len) {
+		snprintf(source_folder, sizeof source_folder, "%s/source", folder);
+		FUZZ_CHECK(!mkdir(source_folder, 0777));
+		fuzz_checkpoint_write(source_folder, &source);
+		params.source = source_folder;
+	}
+	params.tp = size ? 2 : 0;
+	if (verify_run(&verification, &params, &progress, &err))
+		fuzz_check_error(&err);
+	else
+		look(&verification);
+	verification_release(&verification);
+	return 0;
+}
