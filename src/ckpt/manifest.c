@@ -7,7 +7,6 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/json.h"
@@ -51,7 +50,7 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 		if (!manifest)
 			err_wrap(err, "cannot read '%s/%s' (--restart begins anew)", dir->path,
 				 MANIFEST_NAME);
-		else if (!json_is_object(manifest)) {
+		else if (!json_is_array(json_object_get(manifest, "shards"))) {
 			json_decref(manifest);
 			manifest = NULL;
 			err_set(err, ERR_INPUT, "'%s/%s' is not a manifest (--restart begins anew)",
@@ -216,7 +215,8 @@ out:
 }
 
 /* SHA-256 of an open file, as hexadecimal digits. */
-static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], struct err *err)
+static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], const atomic_int *stop,
+		       struct err *err)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	void *chunk = xmalloc(HASH_CHUNK);
@@ -227,7 +227,10 @@ static int file_sha256(const struct io *io, int fd, const char *name, char hex[6
 	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
 		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
 	while (!rc && got == HASH_CHUNK) {
-		rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
+		if (stop && atomic_load(stop))
+			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+		else
+			rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
 		if (!rc)
 			EVP_DigestUpdate(context, chunk, got);
 	}
@@ -241,7 +244,8 @@ static int file_sha256(const struct io *io, int fd, const char *name, char hex[6
 }
 
 /* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
-static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, struct err *err)
+static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, const atomic_int *stop,
+		       struct err *err)
 {
 	struct file_identity identity;
 	char hex[65];
@@ -250,7 +254,7 @@ static int record_hash(json_t *record, const struct io *io, int dirfd, const cha
 
 	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
 		return -1;
-	rc = file_sha256(io, fd, path, hex, err);
+	rc = file_sha256(io, fd, path, hex, stop, err);
 	if (!rc)
 		rc = io_check_unchanged(fd, &identity, path, err);
 	io->close(fd);
@@ -261,13 +265,14 @@ static int record_hash(json_t *record, const struct io *io, int dirfd, const cha
 	return 0;
 }
 
-static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source, struct err *err)
+static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source,
+		       const atomic_int *stop, struct err *err)
 {
 	size_t i;
 	json_t *record;
 
 	json_array_foreach(json_object_get(manifest, "inputs"), i, record) {
-		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, err))
+		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, stop, err))
 			return -1;
 	}
 	return 0;
@@ -278,52 +283,74 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Names of the regular files of a folder and its subfolders, as paths below the output directory. */
-static void list_files(int dirfd, const char *prefix, char ***names, size_t *n)
+static void add_path(char ***paths, size_t *n, char *path)
 {
-	int fd = openat(dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
-	struct dirent *entry;
-
-	while (stream && (entry = readdir(stream))) {
-		struct stat st;
-
-		if (entry->d_name[0] == '.' || !strcmp(entry->d_name, MANIFEST_NAME) ||
-		    fstatat(dirfd, entry->d_name, &st, AT_SYMLINK_NOFOLLOW))
-			continue;
-		if (S_ISREG(st.st_mode)) {
-			ARRAY_GROW(*names, *n);
-			(*names)[(*n)++] = xasprintf("%s%s", prefix, entry->d_name);
-		} else if (S_ISDIR(st.st_mode)) {
-			char *below = xasprintf("%s%s/", prefix, entry->d_name);
-			int folder = openat(dirfd, entry->d_name,
-					    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-
-			if (folder >= 0) {
-				list_files(folder, below, names, n);
-				close(folder);
-			}
-			free(below);
-		}
-	}
-	if (stream)
-		closedir(stream);
+	ARRAY_GROW(*paths, *n);
+	(*paths)[(*n)++] = path;
 }
 
-static int hash_outputs(json_t *manifest, const struct outdir *dir, struct err *err)
+/* One folder's regular files and folders, as paths below the output directory; folder: "" or "original/". */
+static int list_folder(const struct outdir *dir, const char *folder, char ***files, size_t *n_files, char ***folders,
+		       size_t *n_folders, struct err *err)
+{
+	DIR *stream = io_open_folder(dir->io, dir->fd, *folder ? folder : ".", *folder ? folder : dir->path, err);
+	const struct dirent *entry;
+	struct stat st;
+	int rc = 0;
+
+	if (!stream)
+		return -1;
+	while ((errno = 0, entry = readdir(stream))) {
+		const char *name = entry->d_name;
+
+		if (name[0] == '.' || !strcmp(name, MANIFEST_NAME))
+			continue;
+		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
+			break;
+		if (S_ISREG(st.st_mode))
+			add_path(files, n_files, xasprintf("%s%s", folder, name));
+		else if (S_ISDIR(st.st_mode))
+			add_path(folders, n_folders, xasprintf("%s%s/", folder, name));
+	}
+	if (errno)
+		rc = err_errno(err, "cannot list '%s/%s'", dir->path, folder);
+	closedir(stream);
+	return rc;
+}
+
+/* All regular files of the output directory and its subfolders. */
+static int list_files(const struct outdir *dir, char ***files, size_t *n, struct err *err)
+{
+	char **folders = NULL;
+	size_t n_folders = 0;
+	int rc = 0;
+
+	add_path(&folders, &n_folders, xstrdup(""));
+	while (n_folders) {
+		char *folder = folders[--n_folders];
+
+		if (!rc)
+			rc = list_folder(dir, folder, files, n, &folders, &n_folders, err);
+		free(folder);
+	}
+	free(folders);
+	return rc;
+}
+
+static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic_int *stop, struct err *err)
 {
 	json_t *files = json_array();
 	char **names = NULL;
 	size_t n = 0;
-	int rc = 0;
+	int rc = list_files(dir, &names, &n, err);
 
-	list_files(dir->fd, "", &names, &n);
-	qsort(names, n, sizeof *names, compare_names);
+	if (n)
+		qsort(names, n, sizeof *names, compare_names);
 	for (size_t i = 0; i < n; i++) {
 		json_t *record = json_pack("{s:s}", "name", names[i]);
 
 		if (!rc)
-			rc = record_hash(record, dir->io, dir->fd, names[i], err);
+			rc = record_hash(record, dir->io, dir->fd, names[i], stop, err);
 		json_array_append_new(files, record);
 		free(names[i]);
 	}
@@ -332,7 +359,8 @@ static int hash_outputs(json_t *manifest, const struct outdir *dir, struct err *
 	return rc;
 }
 
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, struct err *err)
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, const atomic_int *stop,
+		    struct err *err)
 {
 	json_t *manifest;
 	int rc = -1;
@@ -343,7 +371,7 @@ int manifest_finish(const struct outdir *dir, const struct checkpoint *source, b
 		return err->kind ? -1
 				 : err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran",
 					   dir->path, MANIFEST_NAME);
-	if (hashes && (hash_inputs(manifest, dir->io, source, err) || hash_outputs(manifest, dir, err)))
+	if (hashes && (hash_inputs(manifest, dir->io, source, stop, err) || hash_outputs(manifest, dir, stop, err)))
 		goto out;
 	json_object_set_new(manifest, "finished", json_true());
 	rc = manifest_save(manifest, dir, err);
