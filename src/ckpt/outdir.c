@@ -78,19 +78,19 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 	return 0;
 }
 
-/* One folder below another, created (lastingly) if need be; never through a link. */
-static int folder_open(const struct outdir *dir, int parent, const char *name, struct err *err)
+/* Folder `name` of `parent`, created (lastingly) if need be; never through a link.  path: its own, for messages. */
+static int folder_open(const struct outdir *dir, int parent, const char *name, const char *path, struct err *err)
 {
 	const struct io *io = dir->io;
 	bool created = !io->mkdirat(parent, name, 0777);
 	int fd = -1;
 
 	if (created && io->fsync(parent))
-		return err_errno(err, "cannot create folder '%s' in '%s'", name, dir->path);
+		return err_errno(err, "cannot create folder '%s' in '%s'", path, dir->path);
 	if (created || errno == EEXIST)
 		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
 	if (fd < 0)
-		err_errno(err, "cannot open or create folder '%s' in '%s'", name, dir->path);
+		err_errno(err, "cannot open or create folder '%s' in '%s'", path, dir->path);
 	return fd;
 }
 
@@ -102,17 +102,16 @@ static int parent_open(const struct outdir *dir, const char *name, int *fd, cons
 	*fd = io_openat(dir->io, dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (*fd < 0)
 		return err_errno(err, "cannot open directory '%s'", dir->path);
-	for (; (slash = strchr(name, '/')); name = slash + 1) {
-		char *part = xstrndup(name, (size_t)(slash - name));
-		int next = folder_open(dir, *fd, part, err);
+	for (*base = name; (slash = strchr(*base, '/')); *base = slash + 1) {
+		char *path = xstrndup(name, (size_t)(slash - name));
+		int next = folder_open(dir, *fd, path + (*base - name), path, err);
 
-		free(part);
+		free(path);
 		dir->io->close(*fd);
 		*fd = next;
 		if (next < 0)
 			return -1;
 	}
-	*base = name;
 	return 0;
 }
 
@@ -133,11 +132,11 @@ static int put_open(struct put *put, const struct outdir *dir, const char *name,
 		return -1;
 	put->partial = partial_name(put->base);
 	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
-		return err_errno(err, "cannot remove '%s' in '%s'", put->partial, dir->path);
+		return err_errno(err, "cannot remove what is left of '%s/%s'", dir->path, name);
 	put->fd = io_openat(dir->io, put->parent, put->partial,
 				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (put->fd < 0)
-		return err_errno(err, "cannot create '%s' in '%s'", put->partial, dir->path);
+		return err_errno(err, "cannot create '%s/%s'", dir->path, name);
 	return 0;
 }
 
