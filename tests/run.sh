@@ -35,7 +35,7 @@ for source in tests/unit/test_*.c; do
 	test=$(basename "$source" .c)
 	suite "unit/$test" "$BUILD/tests/unit/$test"
 done
-for runner in tests/layers.sh tests/cli/run.sh tests/docs/run.sh; do
+for runner in tests/layers.sh tests/cli/run.sh tests/fault/run.sh tests/docs/run.sh; do
 	suite "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,')" sh "$runner"
 done
 
