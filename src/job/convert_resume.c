@@ -153,7 +153,8 @@ int job_take_up(struct convert_job *job, bool *finished, struct err *err)
 		return -1;
 	*err = (struct err){ 0 };
 	manifest = manifest_load(&job->out, err);
-	if (err->kind && !job->params->restart)
+	/* What --restart throws away need not be sound, but it must be read: it says which shards are to go. */
+	if (err->kind == ERR_SYSTEM || (err->kind && !job->params->restart))
 		goto out;
 	if (job->params->restart && forget_job(job, manifest, err))
 		goto out;

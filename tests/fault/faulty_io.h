@@ -40,8 +40,10 @@ static const char *const op_names[N_OPS] = { "open",  "close",	"read",	  "write"
 static struct {
 	pthread_mutex_t lock;
 	enum fault fault;
+	enum op only; /* calls of this kind are counted; N_OPS: of any */
 	long at;      /* the call that fails, from 1; only calls that can fail so are counted */
 	long n_calls;
+	long n_undisturbed[N_OPS];
 	bool hit;
 	enum op op;	   /* of the call that failed */
 	bool tolerated;	   /* the job may end well without it */
@@ -53,15 +55,18 @@ static struct {
 	char disorder[512];		/* the first rename that came too early; empty: none */
 } faulty = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
-static inline void faulty_arm(enum fault fault, long at)
+static inline void faulty_arm(enum fault fault, enum op only, long at)
 {
 	faulty.fault = fault;
+	faulty.only = only;
 	faulty.at = at;
 	faulty.n_calls = 0;
 	faulty.hit = faulty.tolerated = false;
 	atomic_store(&faulty.stop, 0);
 	faulty.subject[0] = faulty.disorder[0] = '\0';
 	memset(faulty.unsynced, 0, sizeof faulty.unsynced);
+	if (fault == FAULT_NONE)
+		memset(faulty.n_undisturbed, 0, sizeof faulty.n_undisturbed);
 }
 
 /* --- durability --- */
@@ -150,13 +155,17 @@ static inline int trouble(enum op op, const char *name, int flags)
 	static const int numbers[N_FAULTS] = { [FAULT_EIO] = EIO,     [FAULT_ENOSPC] = ENOSPC, [FAULT_EINTR] = EINTR,
 					       [FAULT_FULL] = ENOSPC, [FAULT_DEAD] = EIO };
 	bool lasting = faulty.fault == FAULT_FULL || faulty.fault == FAULT_DEAD;
+	bool counted = false;
 	int rc = 0;
 
-	if (faulty.fault == FAULT_NONE || !op_fails_so(op, faulty.fault, flags))
+	if (faulty.fault != FAULT_NONE && !op_fails_so(op, faulty.fault, flags))
 		return 0;
 	pthread_mutex_lock(&faulty.lock);
-	faulty.n_calls++;
-	if (faulty.n_calls == faulty.at || (lasting && faulty.n_calls > faulty.at)) {
+	if (faulty.fault == FAULT_NONE)
+		faulty.n_undisturbed[op]++;
+	else if (faulty.only == N_OPS || faulty.only == op)
+		counted = ++faulty.n_calls == faulty.at;
+	if (counted || (lasting && faulty.hit)) {
 		bool tolerated = is_tolerated(op, name, flags);
 
 		if (!faulty.hit || (faulty.tolerated && !tolerated)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inject SAMPLES FOLDER STEP: runs jobs whose N-th I/O call fails, for N = 1, 1 + STEP, ... until a run passes, in an empty
- * FOLDER, and looks each time at what is left: every final name whole, no index or config.json before all shards, a message
+ * inject SAMPLES FOLDER all|some: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one N of a
+ * third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole, no index or config.json before all shards, a message
  * that names the file and the errno, no descriptor more than before; and the same job run again gives the bytes of a run that
  * nothing disturbed.
  */
@@ -72,6 +72,7 @@ static struct {
 	int rc;
 	struct err err;
 	bool repeated; /* after a failure */
+	long n_calls[N_OPS]; /* of the undisturbed run */
 } now;
 
 __attribute__((format(printf, 1, 2))) static void broken(const char *format, ...)
@@ -131,7 +132,7 @@ static int run_job(bool other, int part)
 
 static void run_well(bool other, int part)
 {
-	faulty_arm(FAULT_NONE, 0);
+	faulty_arm(FAULT_NONE, N_OPS, 0);
 	if (run_job(other, part)) {
 		fprintf(stderr, "%s: undisturbed run: %s\n", now.place->name, now.err.message);
 		exit(1);
@@ -185,6 +186,7 @@ static void prepare(void)
 	}
 	reset();
 	run_well(false, now.place->part);
+	memcpy(now.n_calls, faulty.n_undisturbed, sizeof now.n_calls);
 	move("out", "golden");
 	move("kept", "golden-kept");
 }
@@ -330,14 +332,14 @@ static int count_descriptors(void)
 /* --- the loop --- */
 
 /* False: the job made fewer calls, and passed. */
-static bool inject(enum fault fault, long at)
+static bool inject(enum fault fault, enum op only, long at)
 {
 	bool stream = !strcmp(now.place->output, "-");
 	int n_open = count_descriptors();
 	bool hit;
 
 	reset();
-	faulty_arm(fault, at);
+	faulty_arm(fault, only, at);
 	run_job(false, now.place->part);
 	hit = faulty.hit;
 	if (count_descriptors() != n_open)
@@ -368,6 +370,26 @@ static bool inject(enum fault fault, long at)
 	return hit;
 }
 
+static void inject_all(enum fault fault, size_t p)
+{
+	(void)p;
+	for (long at = 1; inject(fault, N_OPS, at); at++)
+		;
+}
+
+/* Another third, and other calls, in each place. */
+static void inject_some(enum fault fault, size_t p)
+{
+	bool creating = fault == FAULT_ENOSPC || fault == FAULT_FULL; /* few opens can fail so */
+
+	for (enum op op = OPEN; op < N_OPS; op++) {
+		long n = creating && op == OPEN ? 3 : now.n_calls[op];
+
+		if ((op + p + fault) % 3 == 0 && n > 0 && op_fails_so(op, fault, O_CREAT))
+			inject(fault, op, 1 + (long)(p * 37 + fault * 13 + op * 7) % n);
+	}
+}
+
 static void make_inputs(const char *samples)
 {
 	char *model = xasprintf("%s/tiny-moe/per-expert", samples);
@@ -396,13 +418,13 @@ static void make_inputs(const char *samples)
 
 int main(int argc, char **argv)
 {
-	long step = argc == 4 ? atol(argv[3]) : 0;
+	bool all = argc == 4 && !strcmp(argv[3], "all");
 	char *samples = argc == 4 ? realpath(argv[1], NULL) : NULL;
 	long total = 0;
 	FILE *report;
 
-	if (step < 1 || !samples || chdir(argv[2]))
-		return fputs("usage: inject SAMPLES FOLDER STEP\n", stderr), 2;
+	if (!samples || chdir(argv[2]))
+		return fputs("usage: inject SAMPLES FOLDER all|some\n", stderr), 2;
 	report = fdopen(dup(1), "w");
 	make_inputs(samples);
 	free(samples);
@@ -412,8 +434,7 @@ int main(int argc, char **argv)
 			now.place = &places[p];
 			prepare();
 			for (enum fault fault = FAULT_EIO; fault < N_FAULTS; fault++)
-				for (long at = 1 + (long)(p * 37 + fault * 13) % step; inject(fault, at); at += step)
-					;
+				(all ? inject_all : inject_some)(fault, p);
 		}
 	}
 	fprintf(report, "inject: ");

@@ -19,8 +19,8 @@ trap 'exit 130' INT TERM
 mkdir -p "$disk/inject" "$memory"
 
 status=0
-step=1
-[ "$extent" = long ] || step=97
-"$BUILD/tests/fault/inject" "$SAMPLES" "$disk/inject" $step || status=1
+number=all
+[ "$extent" = long ] || number=some
+"$BUILD/tests/fault/inject" "$SAMPLES" "$disk/inject" $number || status=1
 python3 tests/fault/outside.py "$memory" "$extent" || status=1
 exit $status
