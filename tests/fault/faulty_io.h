@@ -17,7 +17,23 @@
 
 #include "base/io.h"
 
-enum op { OPEN, CLOSE, READ, WRITE, FALLOCATE, FTRUNCATE, FSYNC, RENAME, UNLINK, MKDIR, N_OPS };
+/* Calls by what a failure of theirs means. */
+enum op {
+	OPEN,
+	CREATE,
+	CLOSE,
+	CLOSE_WRITTEN,
+	READ,
+	WRITE,
+	FALLOCATE,
+	FTRUNCATE,
+	FSYNC,
+	FSYNC_FOLDER,
+	RENAME,
+	UNLINK,
+	MKDIR,
+	N_OPS
+};
 
 enum fault {
 	FAULT_NONE,
@@ -31,8 +47,10 @@ enum fault {
 	N_FAULTS
 };
 
-static const char *const op_names[N_OPS] = { "open",  "close",	"read",	  "write", "fallocate",
-					     "ftruncate", "fsync", "rename", "unlink", "mkdir" };
+static const char *const op_names[N_OPS] = {
+	"open",	     "creating open", "close", "close of a written file", "read",   "write", "fallocate",
+	"ftruncate", "fsync",	      "fsync of a folder", "rename",	     "unlink", "mkdir"
+};
 
 #define N_FDS	   1024
 #define N_UNSYNCED 64
@@ -118,17 +136,17 @@ static inline void check_order(const char *to)
 
 /* --- failing --- */
 
-static inline bool op_fails_so(enum op op, enum fault fault, int flags)
+static inline bool op_fails_so(enum op op, enum fault fault)
 {
-	bool creates = flags & O_CREAT || (flags & O_TMPFILE) == O_TMPFILE;
+	bool space = op == WRITE || op == FALLOCATE || op == FTRUNCATE || op == CREATE || op == RENAME || op == MKDIR;
+	bool sync = op == FSYNC || op == FSYNC_FOLDER || op == CLOSE_WRITTEN;
 
 	switch (fault) {
 	case FAULT_ENOSPC:
 	case FAULT_FULL:
-		return op == WRITE || op == FALLOCATE || op == FTRUNCATE || op == FSYNC || op == RENAME ||
-		       op == MKDIR || (op == OPEN && creates);
+		return space || sync;
 	case FAULT_EINTR:
-		return op == OPEN || op == CLOSE || op == READ || op == WRITE || op == FSYNC || op == FALLOCATE;
+		return sync || op == OPEN || op == CREATE || op == CLOSE || op == READ || op == WRITE || op == FALLOCATE;
 	case FAULT_SHORT:
 		return op == READ || op == WRITE;
 	default:
@@ -139,14 +157,9 @@ static inline bool op_fails_so(enum op op, enum fault fault, int flags)
 /* What cleans up, is only tried, or closes what was only read. */
 static inline bool is_tolerated(enum op op, const char *name, int flags)
 {
-	const char *end = name + strlen(name);
-	bool lock = end - name > 5 && (!strcmp(end - 5, ".lock") || !strcmp(name, ".fp8conv.guard"));
-
 	if (op == OPEN)
-		return flags & O_DIRECT || ((flags & O_ACCMODE) == O_WRONLY && !(flags & O_CREAT));
-	if (op == CLOSE)
-		return (flags & O_ACCMODE) == O_RDONLY || (flags & O_TMPFILE) == O_TMPFILE || lock;
-	return op == UNLINK && (*name == '.' || flags & AT_REMOVEDIR);
+		return (flags & O_ACCMODE) == O_WRONLY;
+	return op == CLOSE || (op == UNLINK && (*name == '.' || flags & AT_REMOVEDIR));
 }
 
 /* 0: go on; 1: move half; -1: fail with errno. */
@@ -158,7 +171,7 @@ static inline int trouble(enum op op, const char *name, int flags)
 	bool counted = false;
 	int rc = 0;
 
-	if (faulty.fault != FAULT_NONE && !op_fails_so(op, faulty.fault, flags))
+	if (faulty.fault != FAULT_NONE && !op_fails_so(op, faulty.fault))
 		return 0;
 	pthread_mutex_lock(&faulty.lock);
 	if (faulty.fault == FAULT_NONE)
@@ -190,14 +203,13 @@ static inline int trouble(enum op op, const char *name, int flags)
 static inline int faulty_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
 	const char *name = !strcmp(path, ".") && dirfd >= 0 ? faulty.names[dirfd] : path;
+	bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
 	int fd;
 
-	if (trouble(OPEN, name, flags))
+	if (trouble(flags & O_CREAT || nameless ? CREATE : OPEN, name, flags))
 		return -1;
 	fd = io_system.openat(dirfd, path, flags, mode);
 	if (fd >= 0 && fd < N_FDS) {
-		bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
-
 		snprintf(faulty.names[fd], sizeof faulty.names[fd], "%s", nameless ? "" : name);
 		faulty.flags[fd] = flags;
 	}
@@ -206,7 +218,8 @@ static inline int faulty_openat(int dirfd, const char *path, int flags, mode_t m
 
 static inline int faulty_close(int fd)
 {
-	int rc = trouble(CLOSE, faulty.names[fd], faulty.flags[fd]);
+	bool written = (faulty.flags[fd] & O_ACCMODE) == O_WRONLY;
+	int rc = trouble(written ? CLOSE_WRITTEN : CLOSE, faulty.names[fd], 0);
 	int number = errno;
 
 	io_system.close(fd);
@@ -281,7 +294,7 @@ static inline int faulty_fsync(int fd)
 {
 	char key[32];
 
-	if (trouble(FSYNC, faulty.names[fd], 0))
+	if (trouble(faulty.flags[fd] & O_DIRECTORY ? FSYNC_FOLDER : FSYNC, faulty.names[fd], 0))
 		return -1;
 	folder_key(fd, key);
 	unsynced_drop(key);

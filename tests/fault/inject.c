@@ -275,7 +275,7 @@ static void check_message(void)
 
 static void check_outcome(void)
 {
-	bool transfer = faulty.op == OPEN || faulty.op == READ || faulty.op == WRITE;
+	bool transfer = faulty.op == OPEN || faulty.op == CREATE || faulty.op == READ || faulty.op == WRITE;
 
 	if (now.rc)
 		check_message();
@@ -380,13 +380,9 @@ static void inject_all(enum fault fault, size_t p)
 /* Another third, and other calls, in each place. */
 static void inject_some(enum fault fault, size_t p)
 {
-	bool creating = fault == FAULT_ENOSPC || fault == FAULT_FULL; /* few opens can fail so */
-
 	for (enum op op = OPEN; op < N_OPS; op++) {
-		long n = creating && op == OPEN ? 3 : now.n_calls[op];
-
-		if ((op + p + fault) % 3 == 0 && n > 0 && op_fails_so(op, fault, O_CREAT))
-			inject(fault, op, 1 + (long)(p * 37 + fault * 13 + op * 7) % n);
+		if ((op + p + fault) % 3 == 0 && now.n_calls[op] > 0 && op_fails_so(op, fault))
+			inject(fault, op, 1 + (long)(p * 37 + fault * 13 + op * 7) % now.n_calls[op]);
 	}
 }
 
