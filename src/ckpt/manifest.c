@@ -158,6 +158,15 @@ bool manifest_finished(const json_t *manifest, bool hashes)
 	       (!hashes || json_object_get(manifest, "files"));
 }
 
+int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
+{
+	if (!manifest_finished(manifest, false))
+		return 0;
+	json_object_set_new(manifest, "finished", json_false());
+	json_object_del(manifest, "files");
+	return manifest_save(manifest, dir, err);
+}
+
 /* Keeps the shards in the order of their names, whoever finishes first. */
 static void insert_shard(json_t *shards, json_t *record)
 {

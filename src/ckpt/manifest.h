@@ -41,6 +41,9 @@ bool manifest_has_shard(const json_t *manifest, const char *name);
 /* Whether all is done; with hashes: they too. */
 bool manifest_finished(const json_t *manifest, bool hashes);
 
+/* Takes back that all is done, if it says so: a shard is missing. */
+int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err);
+
 /* Adds a finished shard to the manifest in dir, atomically, also against other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err);
 

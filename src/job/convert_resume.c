@@ -127,7 +127,7 @@ static bool text_is_there(const struct convert_job *job, const char *name, const
 }
 
 /* What of this job is done, and whether all is. */
-static int resume(struct convert_job *job, const json_t *manifest, bool *finished, struct err *err)
+static int resume(struct convert_job *job, json_t *manifest, bool *finished, struct err *err)
 {
 	const struct plan *plan = job->plan;
 
@@ -136,7 +136,7 @@ static int resume(struct convert_job *job, const json_t *manifest, bool *finishe
 		job->result->shards_found += job->done[i];
 	}
 	if (job->result->shards_found < plan->n_shards)
-		return unmake_checkpoint(job, err);
+		return unmake_checkpoint(job, err) || manifest_reopen(manifest, &job->out, err) ? -1 : 0;
 	*finished = manifest_finished(manifest, job->params->hashes) &&
 		    text_is_there(job, "config.json", &plan->config) && text_is_there(job, INDEX_NAME, &plan->index) &&
 		    text_is_there(job, "hf_quant_config.json", &plan->hf_quant_config);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inject SAMPLES FOLDER all|some: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one N of a
+ * inject SAMPLES FOLDER all|some [PLACE]: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one N of a
  * third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole, no index or config.json before all shards, a message
  * that names the file and the errno, no descriptor more than before; and the same job run again gives the bytes of a run that
  * nothing disturbed.
@@ -414,13 +414,14 @@ static void make_inputs(const char *samples)
 
 int main(int argc, char **argv)
 {
-	bool all = argc == 4 && !strcmp(argv[3], "all");
-	char *samples = argc == 4 ? realpath(argv[1], NULL) : NULL;
+	bool enough = argc == 4 || argc == 5;
+	bool all = enough && !strcmp(argv[3], "all");
+	char *samples = enough ? realpath(argv[1], NULL) : NULL;
 	long total = 0;
 	FILE *report;
 
 	if (!samples || chdir(argv[2]))
-		return fputs("usage: inject SAMPLES FOLDER all|some\n", stderr), 2;
+		return fputs("usage: inject SAMPLES FOLDER all|some [PLACE]\n", stderr), 2;
 	report = fdopen(dup(1), "w");
 	make_inputs(samples);
 	free(samples);
@@ -428,6 +429,8 @@ int main(int argc, char **argv)
 		for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
 			now.command = &commands[c];
 			now.place = &places[p];
+			if (argc == 5 && !strstr(now.place->name, argv[4]))
+				continue;
 			prepare();
 			for (enum fault fault = FAULT_EIO; fault < N_FAULTS; fault++)
 				(all ? inject_all : inject_some)(fault, p);
