@@ -67,6 +67,7 @@ static struct {
 	bool tolerated;	   /* the job may end well without it */
 	char subject[256]; /* what the message must name */
 	atomic_int stop;
+	long n_reads_after; /* that stop was set */
 	char names[N_FDS][256];
 	int flags[N_FDS];
 	char unsynced[N_UNSYNCED][256]; /* files with bytes, "/INODE" of folders with names, that fsync has not seen */
@@ -78,7 +79,7 @@ static inline void faulty_arm(enum fault fault, enum op only, long at)
 	faulty.fault = fault;
 	faulty.only = only;
 	faulty.at = at;
-	faulty.n_calls = 0;
+	faulty.n_calls = faulty.n_reads_after = 0;
 	faulty.hit = faulty.tolerated = false;
 	atomic_store(&faulty.stop, 0);
 	faulty.subject[0] = faulty.disorder[0] = '\0';
@@ -174,6 +175,7 @@ static inline int trouble(enum op op, const char *name, int flags)
 	if (faulty.fault != FAULT_NONE && !op_fails_so(op, faulty.fault))
 		return 0;
 	pthread_mutex_lock(&faulty.lock);
+	faulty.n_reads_after += op == READ && atomic_load(&faulty.stop);
 	if (faulty.fault == FAULT_NONE)
 		faulty.n_undisturbed[op]++;
 	else if (faulty.only == N_OPS || faulty.only == op)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inject SAMPLES FOLDER all|some [PLACE]: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one N of a
- * third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole, no index or config.json before all shards, a message
- * that names the file and the errno, no descriptor more than before; and the same job run again gives the bytes of a run that
- * nothing disturbed.
+ * inject SAMPLES FOLDER all|some [PLACE]: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one
+ * N of a third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole, no
+ * index or config.json before all shards, a message that names the file and the errno, no descriptor more than before; and the
+ * same job run again gives the bytes of a run that nothing disturbed.
  */
 #include "job/quantize.h"
 #include "tests/fault/faulty_io.h"
 #include "tests/fault/tree.h"
 
-#define MAX_REPORTS 30
+#define MAX_REPORTS	 30
+#define READS_AFTER_STOP 5 /* that a folder may be finished with */
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
@@ -286,6 +287,8 @@ static void check_outcome(void)
 			broken("not tried again: %s", now.err.message);
 		break;
 	case FAULT_STOP:
+		if (!now.rc && !strcmp(now.place->output, "out") && faulty.n_reads_after > READS_AFTER_STOP)
+			broken("went on to the end: %ld reads after the signal", faulty.n_reads_after);
 		break;
 	default:
 		if (!now.rc && !faulty.tolerated)
