@@ -24,7 +24,8 @@ enum op {
 	CLOSE,
 	CLOSE_WRITTEN,
 	READ,
-	WRITE,
+	PWRITE, /* the data of a shard */
+	WRITE,	/* small files, streams */
 	FALLOCATE,
 	FTRUNCATE,
 	FSYNC,
@@ -48,7 +49,7 @@ enum fault {
 };
 
 static const char *const op_names[N_OPS] = {
-	"open",	     "creating open", "close", "close of a written file", "read",   "write", "fallocate",
+	"open",	     "creating open", "close", "close of a written file", "read",   "pwrite", "write", "fallocate",
 	"ftruncate", "fsync",	      "fsync of a folder", "rename",	     "unlink", "mkdir"
 };
 
@@ -139,7 +140,7 @@ static inline void check_order(const char *to)
 
 static inline bool op_fails_so(enum op op, enum fault fault)
 {
-	bool space = op == WRITE || op == FALLOCATE || op == FTRUNCATE || op == CREATE || op == RENAME || op == MKDIR;
+	bool space = op == PWRITE || op == WRITE || op == FALLOCATE || op == FTRUNCATE || op == CREATE || op == RENAME || op == MKDIR;
 	bool sync = op == FSYNC || op == FSYNC_FOLDER || op == CLOSE_WRITTEN;
 
 	switch (fault) {
@@ -147,9 +148,10 @@ static inline bool op_fails_so(enum op op, enum fault fault)
 	case FAULT_FULL:
 		return space || sync;
 	case FAULT_EINTR:
-		return sync || op == OPEN || op == CREATE || op == CLOSE || op == READ || op == WRITE || op == FALLOCATE;
+		return sync || op == OPEN || op == CREATE || op == CLOSE || op == READ || op == PWRITE || op == WRITE ||
+		       op == FALLOCATE;
 	case FAULT_SHORT:
-		return op == READ || op == WRITE;
+		return op == READ || op == PWRITE || op == WRITE;
 	default:
 		return true;
 	}
@@ -274,7 +276,7 @@ static inline ssize_t faulty_write(int fd, const void *data, size_t n)
 
 static inline ssize_t faulty_pwrite(int fd, const void *data, size_t n, off_t offset)
 {
-	int rc = trouble(WRITE, faulty.names[fd], 0);
+	int rc = trouble(PWRITE, faulty.names[fd], 0);
 
 	if (rc < 0)
 		return -1;

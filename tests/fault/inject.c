@@ -276,7 +276,8 @@ static void check_message(void)
 
 static void check_outcome(void)
 {
-	bool transfer = faulty.op == OPEN || faulty.op == CREATE || faulty.op == READ || faulty.op == WRITE;
+	bool transfer = faulty.op == OPEN || faulty.op == CREATE || faulty.op == READ ||
+			faulty.op == PWRITE || faulty.op == WRITE;
 
 	if (now.rc)
 		check_message();
