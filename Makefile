@@ -96,7 +96,7 @@ demo: deps
 
 .PHONY: check
 check: deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(FUZZ)
+	@$(MAKE) --no-print-directory all $(UNIT) $(FUZZ) $(BUILD)/tests/fault/inject
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
@@ -109,6 +109,12 @@ lint:
 prove: deps
 	@$(MAKE) --no-print-directory all
 	@BUILD=$(BUILD) CC="$(CC)" sh tests/prove/run.sh
+
+## make fault        every I/O call fails once, 200 kills, signals, limits, full disks (make check takes a sample; minutes)
+.PHONY: fault
+fault: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/fault/inject
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/fault/run.sh long
 
 ## make conformance  other people's packages read what fp8conv wrote (a Python environment of some GB)
 .PHONY: conformance

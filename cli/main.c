@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,6 +132,7 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 	int status;
 
+	json_set_alloc_funcs(xmalloc, free); /* an object that lacks a member would be written as it is */
 	hold_standard_streams();
 	signals_to_errors();
 	status = dispatch(argc, argv, &command, &err);

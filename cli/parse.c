@@ -194,6 +194,8 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 
 	if (rc == ECANCELED)
 		return 1;
+	if (rc == ENOMEM)
+		return err_set(err, ERR_SYSTEM, "out of memory for the arguments");
 	if (rc && err->kind == ERR_NONE)
 		return diagnose(command, argc, argv, err);
 	return rc ? -1 : 0;

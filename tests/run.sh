@@ -39,7 +39,7 @@ for source in tests/fuzz/fuzz_*.c; do
 	target=$(basename "$source" .c)
 	suite "fuzz/$target" "$BUILD/tests/fuzz/$target" "tests/fuzz/corpus/${target#fuzz_}"
 done
-for runner in tests/layers.sh tests/cli/run.sh tests/docs/run.sh; do
+for runner in tests/layers.sh tests/cli/run.sh tests/fault/run.sh tests/docs/run.sh; do
 	suite "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,')" sh "$runner"
 done
 

@@ -79,12 +79,33 @@ int io_identity(int fd, struct file_identity *identity, const char *name, struct
 	return 0;
 }
 
+int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_t mode)
+{
+	int fd;
+
+	do
+		fd = io->openat(dirfd, path, flags, mode);
+	while (fd < 0 && errno == EINTR);
+	return fd;
+}
+
+DIR *io_open_folder(const struct io *io, int dirfd, const char *path, const char *name,
+		    struct err *err)
+{
+	int fd = io_openat(io, dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+
+	if (!stream)
+		err_errno(err, "cannot open '%s'", name);
+	if (!stream && fd >= 0)
+		io->close(fd);
+	return stream;
+}
+
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 		    struct file_identity *identity, struct err *err)
 {
-	do
-		*fd = io->openat(dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
-	while (*fd < 0 && errno == EINTR);
+	*fd = io_openat(io, dirfd, path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0);
 	if (*fd < 0 &&
 	    (errno == ENXIO || errno == ENODEV)) /* a socket, a device without a driver */
 		return err_set(err, ERR_INPUT, "'%s' is not a regular file", path);

@@ -4,11 +4,13 @@
  * N-th call.  Whoever opens files is given a `const struct io *`; programs pass &io_system.
  *
  * The entries behave as the system calls they are named after (result, errno).  The functions below loop over short
- * transfers and EINTR and turn failures into errors that name the file.
+ * transfers and EINTR and turn failures into errors that name the file.  Only what moves no byte and makes no name is
+ * asked of the system itself: stat, statvfs, locks, the names in a folder that was opened here.
  */
 #ifndef FP8CONV_BASE_IO_H
 #define FP8CONV_BASE_IO_H
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -44,12 +46,18 @@ struct file_identity {
 	struct timespec ctime;
 };
 
+/* openat that is tried again after EINTR. */
+int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_t mode);
+
 /* name is for messages in all of these. */
 
 /* Opens a regular file to read (O_NONBLOCK while opening, so that a FIFO cannot hang us; symbolic links are
  * followed).  Anything but a regular file is ERR_INPUT. */
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd, struct file_identity *identity,
 		    struct err *err);
+
+/* Opens a folder to list; closedir() it.  NULL on failure. */
+DIR *io_open_folder(const struct io *io, int dirfd, const char *path, const char *name, struct err *err);
 
 /* Reads exactly n bytes at offset; the end of the file before that is ERR_INPUT ("truncated"). */
 int io_pread_full(const struct io *io, int fd, void *data, size_t n, uint64_t offset, const char *name,

@@ -92,19 +92,18 @@ static int take(int dirfd, const char *name, char *path, struct list *files, str
 }
 
 /* Reads one folder; "" is the top. */
-static int read_folder(const char *top, const char *folder, struct list *files,
+static int read_folder(const struct checkpoint *checkpoint, const char *folder, struct list *files,
 		       struct list *folders, struct err *err)
 {
+	const char *top = checkpoint->directory;
 	char *full = *folder ? xasprintf("%s/%s", top, folder) : xstrdup(top);
 	const struct dirent *entry;
 	int rc = -1;
 	DIR *dir;
 
-	dir = opendir(full);
-	if (!dir) {
-		err_errno(err, "cannot open '%s'", full);
+	dir = io_open_folder(checkpoint->io, AT_FDCWD, full, full, err);
+	if (!dir)
 		goto out;
-	}
 	while ((errno = 0, entry = readdir(dir))) {
 		const char *name = entry->d_name;
 
@@ -142,7 +141,7 @@ int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, siz
 	while (folders.n && !rc) {
 		char *folder = folders.items[--folders.n];
 
-		rc = read_folder(checkpoint->directory, folder, &files, &folders, err);
+		rc = read_folder(checkpoint, folder, &files, &folders, err);
 		free(folder);
 	}
 	list_release(&folders);

@@ -143,13 +143,14 @@ static int compare_strings(const void *a, const void *b)
 }
 
 /* The names in a directory that end in .safetensors and do not begin with a dot, sorted. */
-static int list_safetensors(const char *directory, char ***names, size_t *n, struct err *err)
+static int list_safetensors(const struct io *io, const char *directory, char ***names, size_t *n,
+			    struct err *err)
 {
-	DIR *dir = opendir(directory);
+	DIR *dir = io_open_folder(io, AT_FDCWD, directory, directory, err);
 	const struct dirent *entry;
 
 	if (!dir)
-		return err_errno(err, "cannot open '%s'", directory);
+		return -1;
 	while ((errno = 0, entry = readdir(dir))) {
 		if (entry->d_name[0] == '.' || !ends_in(entry->d_name, ".safetensors"))
 			continue;
@@ -176,7 +177,7 @@ static int open_only_file(struct checkpoint *checkpoint, const struct io *io, st
 	size_t n = 0;
 	int rc = -1;
 
-	if (list_safetensors(directory, &names, &n, err))
+	if (list_safetensors(io, directory, &names, &n, err))
 		goto out;
 	if (!n) {
 		err_set(err, ERR_INPUT, "no %s, no %s and no other .safetensors file in '%s'",
@@ -305,7 +306,7 @@ static int open_any(struct checkpoint *checkpoint, const struct io *io, const ch
 	struct stat st;
 	int rc;
 
-	*checkpoint = (struct checkpoint){ .path = xstrdup(path) };
+	*checkpoint = (struct checkpoint){ .io = io, .path = xstrdup(path) };
 	if (stat(path, &st)) {
 		rc = err_errno(err, "cannot open '%s'", path);
 	} else if (S_ISDIR(st.st_mode)) {
@@ -367,7 +368,7 @@ int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int f
 	struct st_file file;
 	int rc;
 
-	*checkpoint = (struct checkpoint){ .path = xstrdup(name) };
+	*checkpoint = (struct checkpoint){ .io = io, .path = xstrdup(name) };
 	rc = st_open_fd(&file, io, fd, name, err);
 	if (!rc) {
 		add_shard(checkpoint, base_name(name), &file);

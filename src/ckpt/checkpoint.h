@@ -28,6 +28,7 @@ struct shard {
 };
 
 struct checkpoint {
+	const struct io *io;
 	char *path;	 /* as the user gave it */
 	char *directory; /* where its files lie; NULL for a single file or a stream (no config, no auxiliary files) */
 	size_t n_shards;

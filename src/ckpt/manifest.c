@@ -7,7 +7,6 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/json.h"
@@ -51,7 +50,7 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 		if (!manifest)
 			err_wrap(err, "cannot read '%s/%s' (--restart begins anew)", dir->path,
 				 MANIFEST_NAME);
-		else if (!json_is_object(manifest)) {
+		else if (!json_is_array(json_object_get(manifest, "shards"))) {
 			json_decref(manifest);
 			manifest = NULL;
 			err_set(err, ERR_INPUT, "'%s/%s' is not a manifest (--restart begins anew)",
@@ -159,6 +158,15 @@ bool manifest_finished(const json_t *manifest, bool hashes)
 	       (!hashes || json_object_get(manifest, "files"));
 }
 
+int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
+{
+	if (!manifest_finished(manifest, false))
+		return 0;
+	json_object_set_new(manifest, "finished", json_false());
+	json_object_del(manifest, "files");
+	return manifest_save(manifest, dir, err);
+}
+
 /* Keeps the shards in the order of their names, whoever finishes first. */
 static void insert_shard(json_t *shards, json_t *record)
 {
@@ -216,7 +224,8 @@ out:
 }
 
 /* SHA-256 of an open file, as hexadecimal digits. */
-static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], struct err *err)
+static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], const atomic_int *stop,
+		       struct err *err)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	void *chunk = xmalloc(HASH_CHUNK);
@@ -227,7 +236,10 @@ static int file_sha256(const struct io *io, int fd, const char *name, char hex[6
 	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
 		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
 	while (!rc && got == HASH_CHUNK) {
-		rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
+		if (stop && atomic_load(stop))
+			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+		else
+			rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
 		if (!rc)
 			EVP_DigestUpdate(context, chunk, got);
 	}
@@ -241,7 +253,8 @@ static int file_sha256(const struct io *io, int fd, const char *name, char hex[6
 }
 
 /* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
-static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, struct err *err)
+static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, const atomic_int *stop,
+		       struct err *err)
 {
 	struct file_identity identity;
 	char hex[65];
@@ -250,7 +263,7 @@ static int record_hash(json_t *record, const struct io *io, int dirfd, const cha
 
 	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
 		return -1;
-	rc = file_sha256(io, fd, path, hex, err);
+	rc = file_sha256(io, fd, path, hex, stop, err);
 	if (!rc)
 		rc = io_check_unchanged(fd, &identity, path, err);
 	io->close(fd);
@@ -261,13 +274,14 @@ static int record_hash(json_t *record, const struct io *io, int dirfd, const cha
 	return 0;
 }
 
-static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source, struct err *err)
+static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source,
+		       const atomic_int *stop, struct err *err)
 {
 	size_t i;
 	json_t *record;
 
 	json_array_foreach(json_object_get(manifest, "inputs"), i, record) {
-		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, err))
+		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, stop, err))
 			return -1;
 	}
 	return 0;
@@ -296,36 +310,36 @@ static void paths_release(struct paths *paths)
 	free(paths->items);
 }
 
-/* The regular files of one folder of the output ("" is the top), and its folders, as paths below the output. */
+/* One folder's regular files and folders, as paths below the output directory; folder: "" or "original/". */
 static int list_folder(const struct outdir *dir, const char *folder, struct paths *files, struct paths *folders,
 		       struct err *err)
 {
-	int fd = openat(dir->fd, *folder ? folder : ".", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	DIR *stream = fd < 0 ? NULL : fdopendir(fd);
+	DIR *stream = io_open_folder(dir->io, dir->fd, *folder ? folder : ".", *folder ? folder : dir->path, err);
 	const struct dirent *entry;
+	struct stat st;
 	int rc = 0;
 
-	while (stream && (errno = 0, entry = readdir(stream))) {
+	if (!stream)
+		return -1;
+	while ((errno = 0, entry = readdir(stream))) {
 		const char *name = entry->d_name;
-		struct stat st;
 
 		if (name[0] == '.' || !strcmp(name, MANIFEST_NAME))
 			continue;
-		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW))
+		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
 			break;
-		if (S_ISREG(st.st_mode) || S_ISDIR(st.st_mode))
-			paths_add(S_ISREG(st.st_mode) ? files : folders,
-				  *folder ? xasprintf("%s/%s", folder, name) : xstrdup(name));
+		if (S_ISREG(st.st_mode))
+			paths_add(files, xasprintf("%s%s", folder, name));
+		else if (S_ISDIR(st.st_mode))
+			paths_add(folders, xasprintf("%s%s/", folder, name));
 	}
-	if (errno || !stream)
-		rc = err_errno(err, "cannot read '%s/%s'", dir->path, folder);
-	if (stream)
-		closedir(stream);
-	else if (fd >= 0)
-		close(fd);
+	if (errno)
+		rc = err_errno(err, "cannot list '%s/%s'", dir->path, folder);
+	closedir(stream);
 	return rc;
 }
 
+/* All regular files of the output directory and its subfolders, sorted. */
 static int list_files(const struct outdir *dir, struct paths *files, struct err *err)
 {
 	struct paths folders = { 0 };
@@ -344,7 +358,8 @@ static int list_files(const struct outdir *dir, struct paths *files, struct err 
 	return rc;
 }
 
-static int hash_output(json_t *list, const struct outdir *dir, const char *name, struct err *err)
+static int hash_output(json_t *list, const struct outdir *dir, const char *name, const atomic_int *stop,
+		       struct err *err)
 {
 	json_t *record = json_pack("{s:s}", "name", name);
 
@@ -352,23 +367,24 @@ static int hash_output(json_t *list, const struct outdir *dir, const char *name,
 		return err_set(err, ERR_INPUT, "the name of '%s' in '%s' is not UTF-8, which %s cannot record",
 			       name, dir->path, MANIFEST_NAME);
 	json_array_append_new(list, record);
-	return record_hash(record, dir->io, dir->fd, name, err);
+	return record_hash(record, dir->io, dir->fd, name, stop, err);
 }
 
-static int hash_outputs(json_t *manifest, const struct outdir *dir, struct err *err)
+static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic_int *stop, struct err *err)
 {
 	struct paths files = { 0 };
 	json_t *list = json_array();
 	int rc = list_files(dir, &files, err);
 
 	for (size_t i = 0; i < files.n && !rc; i++)
-		rc = hash_output(list, dir, files.items[i], err);
+		rc = hash_output(list, dir, files.items[i], stop, err);
 	paths_release(&files);
 	json_object_set_new(manifest, "files", list);
 	return rc;
 }
 
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, struct err *err)
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, const atomic_int *stop,
+		    struct err *err)
 {
 	json_t *manifest;
 	int rc = -1;
@@ -379,7 +395,7 @@ int manifest_finish(const struct outdir *dir, const struct checkpoint *source, b
 		return err->kind ? -1
 				 : err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran",
 					   dir->path, MANIFEST_NAME);
-	if (hashes && (hash_inputs(manifest, dir->io, source, err) || hash_outputs(manifest, dir, err)))
+	if (hashes && (hash_inputs(manifest, dir->io, source, stop, err) || hash_outputs(manifest, dir, stop, err)))
 		goto out;
 	json_object_set_new(manifest, "finished", json_true());
 	rc = manifest_save(manifest, dir, err);

@@ -13,6 +13,7 @@
 #define FP8CONV_CKPT_MANIFEST_H
 
 #include <jansson.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,10 +41,15 @@ bool manifest_has_shard(const json_t *manifest, const char *name);
 /* Whether all is done; with hashes: they too. */
 bool manifest_finished(const json_t *manifest, bool hashes);
 
+/* Takes back that all is done, if it says so: a shard is missing. */
+int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err);
+
 /* Adds a finished shard to the manifest in dir, atomically, also against other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err);
 
-/* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256. */
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, struct err *err);
+/* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256; a signal number in *stop
+ * (unless NULL) ends that. */
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, const atomic_int *stop,
+		    struct err *err);
 
 #endif

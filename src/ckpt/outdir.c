@@ -31,7 +31,7 @@ static bool same_file(int dirfd, const char *name, int fd)
 static int lock_take(const struct outdir *dir, const char *name, int operation, int *fd, struct err *err)
 {
 	for (;;) {
-		*fd = dir->io->openat(dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+		*fd = io_openat(dir->io, dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
 		if (*fd < 0)
 			return err_errno(err, "cannot create the lock '%s/%s'", dir->path, name);
 		if (flock(*fd, operation)) {
@@ -59,7 +59,7 @@ static int directory_open(struct outdir *dir, struct err *err)
 		dir->created = true;
 	else if (errno != EEXIST)
 		return err_errno(err, "cannot create directory '%s'", dir->path);
-	dir->fd = dir->io->openat(AT_FDCWD, dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	dir->fd = io_openat(dir->io, AT_FDCWD, dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (dir->fd < 0)
 		return err_errno(err, "cannot open directory '%s'", dir->path);
 	return 0;
@@ -78,30 +78,40 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 	return 0;
 }
 
+/* Folder `name` of `parent`, created (lastingly) if need be; never through a link.  path: its own, for messages. */
+static int folder_open(const struct outdir *dir, int parent, const char *name, const char *path, struct err *err)
+{
+	const struct io *io = dir->io;
+	bool created = !io->mkdirat(parent, name, 0777);
+	int fd = -1;
+
+	if (created && io->fsync(parent))
+		return err_errno(err, "cannot create folder '%s' in '%s'", path, dir->path);
+	if (created || errno == EEXIST)
+		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+	if (fd < 0)
+		err_errno(err, "cannot open or create folder '%s' in '%s'", path, dir->path);
+	return fd;
+}
+
 /* The directory that a relative name lies in, created on the way; *base is its last component. */
 static int parent_open(const struct outdir *dir, const char *name, int *fd, const char **base, struct err *err)
 {
 	const char *slash;
 
-	*fd = fcntl(dir->fd, F_DUPFD_CLOEXEC, 0);
+	*fd = io_openat(dir->io, dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (*fd < 0)
 		return err_errno(err, "cannot open directory '%s'", dir->path);
-	for (; (slash = strchr(name, '/')); name = slash + 1) {
-		char *part = xstrndup(name, (size_t)(slash - name));
-		int next = -1;
+	for (*base = name; (slash = strchr(*base, '/')); *base = slash + 1) {
+		char *path = xstrndup(name, (size_t)(slash - name));
+		int next = folder_open(dir, *fd, path + (*base - name), path, err);
 
-		if (!dir->io->mkdirat(*fd, part, 0777) || errno == EEXIST)
-			next = dir->io->openat(*fd, part,
-					       O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
-		if (next < 0)
-			err_errno(err, "cannot open or create folder '%s' in '%s'", part, dir->path);
-		free(part);
+		free(path);
 		dir->io->close(*fd);
 		*fd = next;
 		if (next < 0)
 			return -1;
 	}
-	*base = name;
 	return 0;
 }
 
@@ -122,11 +132,11 @@ static int put_open(struct put *put, const struct outdir *dir, const char *name,
 		return -1;
 	put->partial = partial_name(put->base);
 	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
-		return err_errno(err, "cannot remove '%s' in '%s'", put->partial, dir->path);
-	put->fd = dir->io->openat(put->parent, put->partial,
+		return err_errno(err, "cannot remove what is left of '%s/%s'", dir->path, name);
+	put->fd = io_openat(dir->io, put->parent, put->partial,
 				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (put->fd < 0)
-		return err_errno(err, "cannot create '%s' in '%s'", put->partial, dir->path);
+		return err_errno(err, "cannot create '%s/%s'", dir->path, name);
 	return 0;
 }
 

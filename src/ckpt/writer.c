@@ -54,7 +54,7 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 /* What is left of a dead run is removed; what another run is writing, under whatever lock, is not. */
 static int remove_stale(const struct outdir *dir, const char *partial, struct err *err)
 {
-	int fd = dir->io->openat(dir->fd, partial, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	int fd = io_openat(dir->io, dir->fd, partial, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 	bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
 	int rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv", dir->path, partial)
 		      : outdir_remove(dir, partial, err);
@@ -75,7 +75,7 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 		writer->partial = NULL;
 		return -1;
 	}
-	writer->fd = dir->io->openat(dir->fd, writer->partial,
+	writer->fd = io_openat(dir->io, dir->fd, writer->partial,
 				     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (writer->fd < 0)
 		return err_errno(err, "cannot create '%s/%s'", dir->path, writer->partial);
@@ -83,7 +83,7 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 	if (writer_begin(writer, header, err))
 		return -1;
 	if (!is_in_memory(writer->fd))
-		writer->direct_fd = dir->io->openat(dir->fd, writer->partial,
+		writer->direct_fd = io_openat(dir->io, dir->fd, writer->partial,
 						    O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT, 0);
 	return 0;
 }
@@ -97,7 +97,7 @@ int writer_open_anonymous(struct writer *writer, const struct io *io, const char
 			  const struct buf *header, uint64_t size, struct err *err)
 {
 	writer_init(writer, io, "-", size);
-	writer->fd = io->openat(AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	writer->fd = io_openat(io, AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	if (writer->fd < 0)
 		return err_errno(err, "cannot create a temporary file in '%s'", temp_dir);
 	return writer_begin(writer, header, err);

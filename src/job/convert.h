@@ -70,6 +70,7 @@ struct output_shard {
 };
 
 struct plan {
+	const struct io *io; /* the source's */
 	const char *command; /* that made it */
 	json_t *options;     /* all that decides the output's bytes, for the manifest */
 	struct checkpoint source;

@@ -111,13 +111,13 @@ static int finish(struct convert_job *job, struct err *err)
 	    outdir_put_text(&job->out, "hf_quant_config.json", &plan->hf_quant_config, err) ||
 	    outdir_put_text(&job->out, INDEX_NAME, &plan->index, err) ||
 	    outdir_put_text(&job->out, "config.json", &plan->config, err) ||
-	    manifest_finish(&job->out, &plan->source, job->params->hashes, err))
+	    manifest_finish(&job->out, &plan->source, job->params->hashes, job->progress->stop, err))
 		return -1;
 	job->result->complete = true;
 	return 0;
 }
 
-/* Whoever finds every shard recorded writes the end: of several parts, exactly one does. */
+/* Whoever finds every shard recorded and there writes the end: of several parts, exactly one does. */
 static int finish_if_last(struct convert_job *job, struct err *err)
 {
 	size_t missing = 0, first = 0;
@@ -132,7 +132,7 @@ static int finish_if_last(struct convert_job *job, struct err *err)
 	if (err->kind)
 		goto out;
 	for (size_t i = 0; i < job->plan->n_shards; i++) {
-		if (!manifest_has_shard(manifest, job->plan->shards[i].name) && !missing++)
+		if (!job_shard_done(job, manifest, i) && !missing++)
 			first = i;
 	}
 	if (!missing)
@@ -140,6 +140,9 @@ static int finish_if_last(struct convert_job *job, struct err *err)
 	else if (job->params->part_finish)
 		rc = err_set(err, ERR_USAGE, "%zu of %zu shards are missing in '%s', the first is '%s': run their parts",
 			     missing, job->plan->n_shards, job->out.path, job->plan->shards[first].name);
+	else if (!job->params->part)
+		rc = err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran", job->out.path,
+			     job->plan->shards[first].name);
 	else
 		rc = 0;
 out:

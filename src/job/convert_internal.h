@@ -52,6 +52,9 @@ int job_take_up(struct convert_job *job, bool *finished, struct err *err);
 /* ERR_SYSTEM unless there is space for what this run has to write. */
 int job_check_space(struct convert_job *job, struct err *err);
 
+/* Whether shard i is finished: recorded, and its files are there. */
+bool job_shard_done(const struct convert_job *job, const json_t *manifest, size_t i);
+
 /* Whether this run is to make shard i: --part I/N. */
 bool job_has_shard(const struct convert_job *job, size_t i);
 

@@ -55,17 +55,25 @@ int job_check_space(struct convert_job *job, struct err *err)
 	return outdir_check_space(&job->out, bytes, err);
 }
 
-/* The names that make a directory a checkpoint go first, then the record, then the shards it spoke of. */
+/* Takes away the names that make a directory a checkpoint, lastingly, before anything else of it goes. */
+static int unmake_checkpoint(struct convert_job *job, struct err *err)
+{
+	if (outdir_remove(&job->out, "config.json", err) || outdir_remove(&job->out, INDEX_NAME, err) ||
+	    outdir_remove(&job->out, "hf_quant_config.json", err) || outdir_sync(&job->out, err))
+		return -1;
+	if (!job->plan->preserved)
+		return 0;
+	return outdir_remove(&job->preserve, INDEX_NAME, err) || outdir_sync(&job->preserve, err) ? -1 : 0;
+}
+
+/* The record goes before the shards it spoke of. */
 static int forget_job(struct convert_job *job, const json_t *manifest, struct err *err)
 {
-	static const char *const files[] = { "config.json", INDEX_NAME, "hf_quant_config.json", MANIFEST_NAME };
 	size_t i;
 	json_t *shard;
 
-	for (i = 0; i < sizeof files / sizeof *files; i++) {
-		if (outdir_remove(&job->out, files[i], err))
-			return -1;
-	}
+	if (unmake_checkpoint(job, err) || outdir_remove(&job->out, MANIFEST_NAME, err))
+		return -1;
 	json_array_foreach(json_object_get(manifest, "shards"), i, shard) {
 		const char *name = json_string_value(json_object_get(shard, "name"));
 
@@ -105,15 +113,34 @@ static bool shard_is_there(const struct outdir *dir, const struct output_shard *
 	       (uint64_t)st.st_size == shard_size(shard);
 }
 
-static void find_done(struct convert_job *job, const json_t *manifest)
+bool job_shard_done(const struct convert_job *job, const json_t *manifest, size_t i)
 {
-	for (size_t i = 0; i < job->plan->n_shards; i++) {
-		const struct output_shard *shard = &job->plan->shards[i];
+	const struct output_shard *shard = &job->plan->shards[i];
 
-		job->done[i] = manifest_has_shard(manifest, shard->name) && shard_is_there(&job->out, shard) &&
-			       (!job->plan->preserved || shard_is_there(&job->preserve, &job->plan->preserved[i]));
+	return manifest_has_shard(manifest, shard->name) && shard_is_there(&job->out, shard) &&
+	       (!job->plan->preserved || shard_is_there(&job->preserve, &job->plan->preserved[i]));
+}
+
+static bool text_is_there(const struct convert_job *job, const char *name, const struct buf *text)
+{
+	return text->len == 0 || outdir_has(&job->out, name);
+}
+
+/* What of this job is done, and whether all is. */
+static int resume(struct convert_job *job, json_t *manifest, bool *finished, struct err *err)
+{
+	const struct plan *plan = job->plan;
+
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		job->done[i] = job_shard_done(job, manifest, i);
 		job->result->shards_found += job->done[i];
 	}
+	if (job->result->shards_found < plan->n_shards)
+		return unmake_checkpoint(job, err) || manifest_reopen(manifest, &job->out, err) ? -1 : 0;
+	*finished = manifest_finished(manifest, job->params->hashes) &&
+		    text_is_there(job, "config.json", &plan->config) && text_is_there(job, INDEX_NAME, &plan->index) &&
+		    text_is_there(job, "hf_quant_config.json", &plan->hf_quant_config);
+	return 0;
 }
 
 int job_take_up(struct convert_job *job, bool *finished, struct err *err)
@@ -126,25 +153,21 @@ int job_take_up(struct convert_job *job, bool *finished, struct err *err)
 		return -1;
 	*err = (struct err){ 0 };
 	manifest = manifest_load(&job->out, err);
-	if (err->kind && !job->params->restart)
+	/* What --restart throws away need not be sound, but it must be read: it says which shards are to go. */
+	if (err->kind == ERR_SYSTEM || (err->kind && !job->params->restart))
 		goto out;
 	if (job->params->restart && forget_job(job, manifest, err))
 		goto out;
 	if (manifest && !job->params->restart) {
-		if (manifest_check(manifest, job->identity, &job->out, err))
+		if (manifest_check(manifest, job->identity, &job->out, err) || resume(job, manifest, finished, err))
 			goto out;
-		find_done(job, manifest);
-		*finished = manifest_finished(manifest, job->params->hashes) && job->result->shards_found == job->plan->n_shards &&
-			    outdir_has(&job->out, "config.json");
 		rc = 0;
 		goto out;
 	}
-	rc = check_vacant(job, err) ? -1 : 0;
-	if (!rc)
-		rc = job_check_space(job, err);
-	if (!rc)
-		rc = manifest_start(job->identity, &job->out, err);
-	job->started = !rc;
+	if (check_vacant(job, err) || job_check_space(job, err))
+		goto out;
+	job->started = true;
+	rc = manifest_start(job->identity, &job->out, err);
 out:
 	json_decref(manifest);
 	outdir_unguard(&job->out, guard);

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -59,6 +58,7 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 
 int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress, struct err *err)
 {
+	plan->io = params->io;
 	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1 : 0;
 }
 
@@ -284,6 +284,6 @@ void plan_release(struct plan *plan)
 	selection_release(&plan->selection);
 	checkpoint_release(&plan->source);
 	if (plan->stream_fd > 0)
-		close(plan->stream_fd);
+		plan->io->close(plan->stream_fd);
 	*plan = (struct plan){ .stream_fd = -1 };
 }

@@ -76,7 +76,7 @@ int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *st
 		*fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 		return *fd < 0 ? err_errno(err, "cannot read standard input") : 0;
 	}
-	*fd = io->openat(AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	*fd = io_openat(io, AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	if (*fd < 0)
 		return err_errno(err, "cannot create a temporary file in '%s'", temp_dir);
 	if (copy_all(io, *fd, stop, err)) {

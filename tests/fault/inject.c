@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inject SAMPLES FOLDER all|some [PLACE]: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one
+ * N of a third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole, no
+ * index or config.json before all shards, a message that names the file and the errno, no descriptor more than before; and the
+ * same job run again gives the bytes of a run that nothing disturbed.
+ */
+#include "job/quantize.h"
+#include "tests/fault/faulty_io.h"
+#include "tests/fault/tree.h"
+
+#define MAX_REPORTS	 30
+#define READS_AFTER_STOP 5 /* that a folder may be finished with */
+
+static const char index_name[] = "model.safetensors.index.json";
+static const char manifest_name[] = "fp8conv-manifest.json";
+
+/* A command is a row: how it makes its plan.  other: with options that give other bytes. */
+struct command {
+	const char *name;
+	int (*plan)(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
+		    struct err *err);
+};
+
+static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
+			 struct err *err)
+{
+	struct quantize_params quantize = { .convert = *params, .recipe = other ? "mxfp8" : "blockwise" };
+
+	return quantize_plan_make(plan, &quantize, progress, err);
+}
+
+static const struct command commands[] = { { "quantize", plan_quantize } };
+
+/* What lies in the output before the run. */
+enum start { START_EMPTY, START_HALF, START_CUT, START_OTHER };
+
+struct place {
+	const char *name;
+	const char *input, *output;
+	const char *preserve;
+	enum start start;
+	bool restart, hashes;
+	int part; /* of 2 */
+	int n_threads;
+};
+
+static const struct place places[] = {
+	{ "directory", "model", "out", .n_threads = 1 },
+	{ "directory and preserved", "model", "out", "kept", .n_threads = 1 },
+	{ "directory, 3 threads", "model", "out", "kept", .n_threads = 3 },
+	{ "file", "one/model.safetensors", "out/x.safetensors", .n_threads = 1 },
+	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", .n_threads = 1 },
+	{ "stream", "-", "-", .n_threads = 1 },
+	{ "resumed", "model", "out", .start = START_HALF, .n_threads = 1 },
+	{ "resumed and preserved", "model", "out", "kept", .start = START_HALF, .n_threads = 1 },
+	{ "a shard cut short", "model", "out", .start = START_CUT, .n_threads = 1 },
+	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true, .n_threads = 1 },
+	{ "hashes", "model", "out", .hashes = true, .n_threads = 1 },
+	{ "last part", "model", "out", .start = START_HALF, .part = 2, .n_threads = 1 },
+};
+
+static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC",	"EINTR",
+						   "short", "full", "dead", "SIGTERM" };
+
+static long n_injected[N_FAULTS];
+static int n_broken;
+
+/* The run that is being looked at. */
+static struct {
+	const struct command *command;
+	const struct place *place;
+	int rc;
+	struct err err;
+	bool repeated; /* after a failure */
+	long n_calls[N_OPS]; /* of the undisturbed run */
+} now;
+
+__attribute__((format(printf, 1, 2))) static void broken(const char *format, ...)
+{
+	va_list args;
+
+	if (n_broken++ >= MAX_REPORTS)
+		return;
+	fprintf(stderr, "%s, %s, %s at call %ld (%s '%s'): ", now.command->name, now.place->name,
+		fault_names[faulty.fault], faulty.at, faulty.hit ? op_names[faulty.op] : "none", faulty.subject);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+}
+
+/* --- running --- */
+
+/* Standard input that is no file at its beginning, so that it is spooled; standard output that is a file. */
+static void open_streams(void)
+{
+	int in = open("spool", O_RDONLY);
+	int out;
+
+	mkdir("out", 0777);
+	out = open("out/stream", O_WRONLY | O_CREAT | O_TRUNC, 0666);
+	if (in < 0 || out < 0 || lseek(in, 1, SEEK_SET) != 1 || dup2(in, 0) < 0 || dup2(out, 1) < 0)
+		tree_die("cannot open", "out/stream");
+	close(in);
+	close(out);
+}
+
+static int run_job(bool other, int part)
+{
+	const struct place *place = now.place;
+	struct convert_params params = {
+		.io = &io_faulty, .input = place->input, .output = place->output, .temp_dir = "tmp",
+		.preserve = place->preserve, .backend = "reference", .n_threads = place->n_threads,
+		.max_memory = 64 << 20, .restart = place->restart && !other, .hashes = place->hashes,
+		.part = part, .n_parts = part ? 2 : 0,
+	};
+	struct progress progress = { .stop = &faulty.stop };
+	struct convert_result result;
+	struct plan plan = { 0 };
+
+	if (!strcmp(place->output, "-"))
+		open_streams();
+	now.err = (struct err){ 0 };
+	now.rc = now.command->plan(&plan, &params, other, &progress, &now.err);
+	if (!now.rc)
+		now.rc = convert_run(&plan, &params, &progress, &result, &now.err);
+	if (!now.rc && !result.complete && !part)
+		broken("success, but not complete");
+	plan_release(&plan);
+	return now.rc;
+}
+
+static void run_well(bool other, int part)
+{
+	faulty_arm(FAULT_NONE, N_OPS, 0);
+	if (run_job(other, part)) {
+		fprintf(stderr, "%s: undisturbed run: %s\n", now.place->name, now.err.message);
+		exit(1);
+	}
+	if (faulty.disorder[0])
+		broken("%s", faulty.disorder);
+}
+
+static void clear(void)
+{
+	tree_remove("out");
+	tree_remove("kept");
+}
+
+static void reset(void)
+{
+	struct stat st;
+
+	clear();
+	if (!stat("start", &st))
+		tree_copy("start", "out");
+	if (!stat("start-kept", &st))
+		tree_copy("start-kept", "kept");
+}
+
+static void move(const char *from, const char *to)
+{
+	tree_remove(to);
+	if (rename(from, to) && errno != ENOENT)
+		tree_die("cannot move", from);
+}
+
+/* What the job begins with, and what it shall come to. */
+static void prepare(void)
+{
+	static const char second[] = "out/model-00002-of-00002.safetensors";
+	struct stat st;
+
+	clear();
+	tree_remove("start");
+	tree_remove("start-kept");
+	if (now.place->start == START_HALF)
+		run_well(false, 1);
+	else if (now.place->start != START_EMPTY)
+		run_well(now.place->start == START_OTHER, 0);
+	if (now.place->start == START_CUT && (stat(second, &st) || truncate(second, st.st_size - 1)))
+		tree_die("cannot cut", second);
+	if (now.place->start != START_EMPTY) {
+		move("out", "start");
+		move("kept", "start-kept");
+	}
+	reset();
+	run_well(false, now.place->part);
+	memcpy(now.n_calls, faulty.n_undisturbed, sizeof now.n_calls);
+	move("out", "golden");
+	move("kept", "golden-kept");
+}
+
+/* --- looking --- */
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), n_end = strlen(end);
+
+	return n >= n_end && !strcmp(name + n - n_end, end);
+}
+
+/* A file of the output, whose golden and first states lie beside it. */
+static void check_left(const char *root, const char *name, void *context)
+{
+	const char *golden = *root == 'o' ? "golden" : "golden-kept";
+	const char *start = *root == 'o' ? "start" : "start-kept";
+
+	(void)context;
+	if (ends_in(name, "/") || !strcmp(name, manifest_name))
+		return;
+	if (*base_of(name) == '.') {
+		if (faulty.fault != FAULT_DEAD && faulty.op != UNLINK)
+			broken("'%s/%s' is left behind", root, name);
+		return;
+	}
+	if (!tree_same_file(root, golden, name) && !tree_same_file(root, start, name))
+		broken("'%s/%s' is not whole", root, name);
+}
+
+struct whole {
+	const char *root;
+	bool golden, start;
+};
+
+static void check_shard(const char *golden, const char *name, void *context)
+{
+	struct whole *whole = context;
+
+	if (!ends_in(name, ".safetensors"))
+		return;
+	whole->golden &= tree_same_file(golden, whole->root, name);
+	whole->start &= tree_same_file("start", whole->root, name);
+}
+
+static void check_set(const char *root, const char *golden)
+{
+	static const char *const names[] = { index_name, "config.json" };
+	struct whole whole = { root, true, *root == 'o' };
+
+	tree_walk(golden, "", check_shard, &whole);
+	for (int i = 0; i < 2 && !whole.golden && !whole.start; i++) {
+		char *path = xasprintf("%s/%s", root, names[i]);
+		struct stat st;
+
+		if (!stat(path, &st))
+			broken("'%s' is there without all shards", path);
+		free(path);
+	}
+}
+
+/* The name of the file in the message: without what we put around it. */
+static void check_message(void)
+{
+	char subject[sizeof faulty.subject];
+	char *name = subject + (faulty.subject[0] == '.');
+	bool exact = faulty.fault != FAULT_DEAD && (faulty.fault != FAULT_FULL || now.place->n_threads == 1);
+	const char *text = strerror(faulty.fault == FAULT_EINTR					    ? EINTR
+				    : faulty.fault == FAULT_ENOSPC || faulty.fault == FAULT_FULL ? ENOSPC
+												   : EIO);
+
+	strcpy(subject, faulty.subject);
+	if (ends_in(name, ".partial"))
+		name[strlen(name) - 8] = '\0';
+	if (faulty.fault == FAULT_STOP) {
+		if (now.err.kind != ERR_INTERRUPTED)
+			broken("error of kind %d: %s", now.err.kind, now.err.message);
+		return;
+	}
+	if (now.err.kind != ERR_SYSTEM)
+		broken("error of kind %d: %s", now.err.kind, now.err.message);
+	if (!ends_in(now.err.message, text) || (exact && !strstr(now.err.message, name)))
+		broken("the message does not say what failed: %s", now.err.message);
+}
+
+static void check_outcome(void)
+{
+	bool transfer = faulty.op == OPEN || faulty.op == CREATE || faulty.op == READ ||
+			faulty.op == PWRITE || faulty.op == WRITE;
+
+	if (now.rc)
+		check_message();
+	switch (faulty.fault) {
+	case FAULT_EINTR:
+	case FAULT_SHORT:
+		if (now.rc && transfer)
+			broken("not tried again: %s", now.err.message);
+		break;
+	case FAULT_STOP:
+		if (!now.rc && !strcmp(now.place->output, "out") && faulty.n_reads_after > READS_AFTER_STOP)
+			broken("went on to the end: %ld reads after the signal", faulty.n_reads_after);
+		break;
+	default:
+		if (!now.rc && !faulty.tolerated)
+			broken("success, in spite of it");
+	}
+}
+
+static void check_golden_file(const char *golden, const char *name, void *context)
+{
+	if (!ends_in(name, "/") && !tree_same_file(golden, context, name))
+		broken("the same job run again: '%s/%s' is not the golden one", (char *)context, name);
+}
+
+static void check_known(const char *root, const char *name, void *context)
+{
+	char *path = xasprintf("%s/%s", (char *)context, name);
+	bool excused = !now.repeated && (faulty.op == UNLINK || faulty.fault == FAULT_DEAD) && *name == '.';
+	struct stat st;
+
+	if (stat(path, &st) && !excused)
+		broken("the same job run again: '%s/%s' is left", root, name);
+	free(path);
+}
+
+static void check_golden(void)
+{
+	tree_walk("golden", "", check_golden_file, "out");
+	tree_walk("golden-kept", "", check_golden_file, "kept");
+	tree_walk("out", "", check_known, "golden");
+	tree_walk("kept", "", check_known, "golden-kept");
+}
+
+static int count_descriptors(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+/* --- the loop --- */
+
+/* False: the job made fewer calls, and passed. */
+static bool inject(enum io_fault fault, enum op only, long at)
+{
+	bool stream = !strcmp(now.place->output, "-");
+	int n_open = count_descriptors();
+	bool hit;
+
+	reset();
+	faulty_arm(fault, only, at);
+	run_job(false, now.place->part);
+	hit = faulty.hit;
+	if (count_descriptors() != n_open)
+		broken("%d descriptors before, %d after", n_open, count_descriptors());
+	if (faulty.disorder[0])
+		broken("%s", faulty.disorder);
+	if (hit)
+		check_outcome();
+	else if (now.rc)
+		broken("undisturbed, but failed: %s", now.err.message);
+	if (!stream) {
+		tree_walk("out", "", check_left, NULL);
+		tree_walk("kept", "", check_left, NULL);
+		check_set("out", "golden");
+		check_set("kept", "golden-kept");
+	}
+	now.repeated = now.rc != 0;
+	if (now.repeated) {
+		faulty.fault = FAULT_NONE;
+		atomic_store(&faulty.stop, 0);
+		run_job(false, now.place->part);
+		faulty.fault = fault;
+		if (now.rc)
+			broken("the same job run again: %s", now.err.message);
+	}
+	check_golden();
+	n_injected[fault] += hit;
+	return hit;
+}
+
+static void inject_all(enum io_fault fault, size_t p)
+{
+	(void)p;
+	for (long at = 1; inject(fault, N_OPS, at); at++)
+		;
+}
+
+/* Another third, and other calls, in each place. */
+static void inject_some(enum io_fault fault, size_t p)
+{
+	for (enum op op = OPEN; op < N_OPS; op++) {
+		if ((op + p + fault) % 3 == 0 && now.n_calls[op] > 0 && op_fails_so(op, fault))
+			inject(fault, op, 1 + (long)(p * 37 + fault * 13 + op * 7) % now.n_calls[op]);
+	}
+}
+
+static void make_inputs(const char *samples)
+{
+	char *model = xasprintf("%s/tiny-moe/per-expert", samples);
+	char *one = xasprintf("%s/tiny-moe/fused", samples);
+	struct buf data;
+	char *spool;
+
+	tree_copy(model, "model");
+	tree_copy(one, "one");
+	mkdir("tmp", 0777);
+	mkdir("model/original", 0777);
+	mkdir("model/original/deep", 0777);
+	tree_write("model/original/params.json", "{}\n", 3);
+	tree_write("model/original/deep/notes.txt", "notes\n", 6);
+	if (!tree_read("one/model.safetensors", &data))
+		tree_die("cannot read", one);
+	spool = xmalloc(data.len + 1);
+	spool[0] = 'x';
+	memcpy(spool + 1, data.data, data.len);
+	tree_write("spool", spool, data.len + 1);
+	free(spool);
+	buf_release(&data);
+	free(model);
+	free(one);
+}
+
+int main(int argc, char **argv)
+{
+	bool enough = argc == 4 || argc == 5;
+	bool all = enough && !strcmp(argv[3], "all");
+	char *samples = enough ? realpath(argv[1], NULL) : NULL;
+	long total = 0;
+	FILE *report;
+
+	if (!samples || chdir(argv[2]))
+		return fputs("usage: inject SAMPLES FOLDER all|some [PLACE]\n", stderr), 2;
+	report = fdopen(dup(1), "w");
+	make_inputs(samples);
+	free(samples);
+	for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+		for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
+			now.command = &commands[c];
+			now.place = &places[p];
+			if (argc == 5 && !strstr(now.place->name, argv[4]))
+				continue;
+			prepare();
+			for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++)
+				(all ? inject_all : inject_some)(fault, p);
+		}
+	}
+	fprintf(report, "inject: ");
+	for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++) {
+		fprintf(report, "%s%ld %s", fault > FAULT_EIO ? ", " : "", n_injected[fault], fault_names[fault]);
+		total += n_injected[fault];
+	}
+	fprintf(report, ": %ld faults, %d promises broken\n", total, n_broken);
+	return fclose(report) || n_broken || total == 0;
+}
