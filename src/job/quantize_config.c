@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/config.h"
 #include "job/quantize_internal.h"
 
 /* Sorted module paths. */
