@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A conversion: plan, then execute.  A plan holds every name, type, shape, offset and size before the first byte is written.
- * Each command that writes a checkpoint makes one in its own way (quantize.h, dequantize.h); --dry-run prints it; all are
- * executed here, and the execution checks itself against the plan.
+ * Each command that writes a checkpoint makes one in its own way (quantize.h, dequantize.h, repack.h); --dry-run prints it;
+ * all are executed here, and the execution checks itself against the plan.
  */
 #ifndef FP8CONV_JOB_CONVERT_H
 #define FP8CONV_JOB_CONVERT_H
@@ -86,6 +86,7 @@ struct plan {
 	const char *dtype;	     /* dequantized: to "bf16", "f16" or "f32"; else NULL */
 	struct qspec spec; /* of recipe, tuned */
 	enum engine target;
+	bool kv_cache; /* it has scales of KV caches */
 	size_t n_outputs;
 	struct output *outputs;	    /* by unit; codes before scale */
 	size_t *unit_outputs;	    /* unit u owns outputs[unit_outputs[u]] up to outputs[unit_outputs[u + 1]] */

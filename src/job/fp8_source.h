@@ -19,9 +19,8 @@ bool dtype_is_any_fp8(enum dtype dtype);
 int fp8_source_recognise(struct recognition *recognition, const struct checkpoint *checkpoint,
 			 const struct io *io, struct err *err);
 
-/* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and where is_quantized (the
- * configuration says so; method: its quant_method or NULL) matrices of packed integers.  Not for
- * scales. */
+/* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and where is_quantized (by
+ * quant_method `method`, or NULL) matrices of packed integers.  Not for scales. */
 int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,
 			  struct err *err);
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/fp8_units.h"
 
+#include <string.h>
+
 #include "base/mem.h"
+#include "format/scale_words.h"
 
 static void set_weight(struct unit *unit)
 {
@@ -17,6 +20,19 @@ static void set_weight(struct unit *unit)
 	unit->slice = (struct slice){ .row_stride = unit->cols, .col_stride = 1 };
 }
 
+/* Integers that are another scheme's weights: they have a scale, or are called so.  Others were
+ * there before. */
+static bool is_packed(const struct recognition *recognition, const char *name)
+{
+	static const char *const words[] = { "weight_packed", "qweight", "qzeros" };
+	const char *dot = strrchr(name, '.');
+
+	for (size_t i = 0; dot && i < sizeof words / sizeof *words; i++)
+		if (!strcmp(dot + 1, words[i]))
+			return true;
+	return scale_beside(recognition->checkpoint, name) != NULL;
+}
+
 static int add_unit(struct selection *selection, const struct recognition *recognition,
 		    const struct tensor_ref *ref, struct err *err)
 {
@@ -25,7 +41,7 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 	const char *method =
 		json_string_value(json_object_get(recognition->config, "quant_method"));
 
-	if (fp8_source_check_type(tensor, recognition->config != NULL, method, err))
+	if (fp8_source_check_type(tensor, is_packed(recognition, tensor->name), method, err))
 		return -1;
 	if (recognition_is_weight(ref)) {
 		if (fp8_source_scale(recognition, ref, &unit.source_scale, err))

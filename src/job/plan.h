@@ -30,6 +30,10 @@ void tensor_set(struct st_tensor *tensor, char *name, enum dtype dtype, int n_di
 /* Places, headers, indexes and byte counts.  ERR_INPUT: two outputs of one name. */
 int plan_layout(struct plan *plan, struct err *err);
 
+/* plan_config.c: config.json and hf_quant_config.json, for units that have recipe and spec, or are kept.  ERR_USAGE where
+ * the format cannot have it. */
+int plan_configuration(struct plan *plan, struct err *err);
+
 /* What is known when config and hf_quant_config are there: the disk space, the progress to make. */
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err);
 

@@ -66,6 +66,11 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 	return 0;
 }
 
+static bool same_tile(struct tile a, struct tile b)
+{
+	return a.rows == b.rows && a.cols == b.cols;
+}
+
 int recode_band(struct source *source, const struct plan *plan, const struct band *band,
 		const struct source_buffers *buffers, void *data, struct err *err)
 {
@@ -75,7 +80,7 @@ int recode_band(struct source *source, const struct plan *plan, const struct ban
 	const struct st_tensor *to = &plan->shards[output->shard].tensors[output->index];
 	size_t n = (size_t)band->region.n_cols;
 
-	if (of_weight && from->scale_type == SCALE_F32 && to->dtype == DT_U8)
+	if (of_weight && !same_tile(from->tile, plan->specs[output->unit].tile))
 		return spread(source, plan, band, buffers->matrix, data, err);
 	if (source_read_floats(source, output->source, of_weight && from->inverted,
 			       band->region.col, n, buffers->matrix, err))

@@ -35,6 +35,12 @@ struct unit {
 		      * module when kept (the name, without ".weight" where it ends so) */
 };
 
+struct role_facts;
+
+/* Modules that ignore lists name when they are kept; kept experts in one tensor are one, whatever their
+ * layout.  facts: of the tensor's name. */
+bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts);
+
 struct select_rule {
 	const char *pattern;	     /* PCRE2 on the full tensor name in the source */
 	const struct recipe *recipe; /* NULL: skip */

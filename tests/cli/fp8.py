@@ -47,7 +47,7 @@ FLAVOURS = {
     "ct-block-64": ([200, 300], "F8_E4M3", "weight_scale", "F32", [4, 5], (64, 64),
                     ct("block", block_structure=[64, 64]), []),
     "modelopt-tensor": ([200, 300], "F8_E4M3", "weight_scale", "F32", [], (0, 0), modelopt("FP8"),
-                        ["a.input_scale", "k_proj.k_scale", "v_proj.v_scale"]),
+                        ["a.input_scale", "m.0.self_attn.k_proj.k_scale", "m.0.self_attn.v_proj.v_scale"]),
     "modelopt-channel": ([200, 300], "F8_E4M3", "weight_scale", "F32", [200], (1, 0),
                          modelopt("FP8_PER_CHANNEL_PER_TOKEN"), []),
     "modelopt-4d": ([256, 384], "F8_E4M3", "weight_scale", "F32", [2, 1, 3, 1], (128, 128), modelopt("fp8_pb_wo"), []),
@@ -179,7 +179,7 @@ def check(flavour, out, dtype):
             what = "missing" if name not in found else "too many" if name not in wanted else "differs"
             print(f"{flavour} {dtype}: {name}: {what}")
     text = (pathlib.Path(out) / "config.json").read_text()
-    if text != (json.dumps({"a": 1, "z": 2}, indent=2) if FLAVOURS[flavour][6] else "{\n}\n"):
+    if text != json.dumps({"a": 1, "z": 2}, indent=2) if FLAVOURS[flavour][6] else text.split() not in (["{", "}"], ["{}"]):
         print(f"{flavour}: config.json is {text!r}")
     if (pathlib.Path(out) / "hf_quant_config.json").exists():
         print(f"{flavour}: hf_quant_config.json is left")

@@ -42,10 +42,10 @@ python3 - <<'END'
 import struct
 data = open("in/model.safetensors", "rb").read()
 n = int.from_bytes(data[:8], "little")
-header = data[8:8 + n].replace(b'"norm.weight": {"dtype": "F32", "shape": [5]', b'"norm.weight": {"dtype": "I8", "shape": [5, 4]')
+header = data[8:8 + n].replace(b'"norm.weight": {"dtype": "F32", "shape": [5]', b'"n.weight_packed": {"dtype": "I8", "shape": [5, 4]')
 open("in/model.safetensors", "wb").write(len(header).to_bytes(8, "little") + header + data[8 + n:])
 END
-fails 3 " dequantize: tensor 'norm.weight' is I8 in a source that is quantized already (quant_method 'fp8'): *" \
+fails 3 " dequantize: tensor 'n.weight_packed' is I8 in a source that is quantized already (quant_method 'fp8'): *" \
 	dequantize in -o out
 [ ! -e out ] || echo "out was made"
 rm -rf in a.safetensors
