@@ -111,6 +111,8 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 	uint64_t n_rows, n_cols;
 	struct region region;
 
+	if (!unit->rows || !unit->cols)
+		return;
 	band_shape(unit, &plan->specs[u], limits, &n_rows, &n_cols);
 	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
 		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack : unit->rows - region.row;
