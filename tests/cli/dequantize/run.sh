@@ -49,6 +49,8 @@ json j 'list(j) == ["dtype", "source", "output", "tensors", "totals"]' 'j["dtype
 "$FP8CONV" dequantize fp8 -o facts --json >j
 json j 'j["tensors"]["dequantized"] > 0 and "worst" not in j and "saturated" not in j' \
 	'j["output_bytes"] > j["input_bytes"] and j["dtype"] == "bf16"'
+"$FP8CONV" dequantize fp8 -o watched --progress json 2>&1 | tail -n 1 >j
+json j 'j["done"] == j["total"] > 0'
 "$FP8CONV" dequantize fp8 -o verbose -v 2>said
 grep -q '^tensors    [0-9]* bf16, [0-9]* kept$' said || cat said
 "$FP8CONV" dequantize fp8 --dry-run | grep -q '^tp' && echo "tensor-parallel sizes of what is not FP8"
