@@ -33,8 +33,8 @@ extern const struct command *const commands[]; /* generated; NULL at the end */
 
 const struct command *command_find(const char *name); /* NULL: no such command */
 
-/* The rows of the command's options, those that every command has first: NULL gives the first one,
- * the last one NULL. Headings have no name. */
+/* The rows of the command's options, those that every command has first, those of argp.children last:
+ * NULL gives the first one, the last one NULL. Headings have no name. */
 const struct argp_option *command_option_next(const struct command *command,
 					      const struct argp_option *option);
 

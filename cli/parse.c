@@ -17,15 +17,39 @@ static const struct argp_option common_options[] = {
 	{ 0 },
 };
 
+/* The i-th table of the command's options; NULL behind the last. */
+static const struct argp_option *option_table(const struct command *command, size_t i)
+{
+	const struct argp_child *children = command->argp->children;
+
+	if (i == 0)
+		return common_options;
+	if (i == 1)
+		return command->argp->options;
+	for (size_t k = 0; children && children[k].argp; k++)
+		if (k == i - 2)
+			return children[k].argp->options;
+	return NULL;
+}
+
+static bool ends_table(const struct argp_option *option)
+{
+	return !option->name && !option->key && !option->doc;
+}
+
 const struct argp_option *command_option_next(const struct command *command,
 					      const struct argp_option *option)
 {
+	const struct argp_option *table, *end;
+
 	option = option ? option + 1 : common_options;
-	if (option == &common_options[1])
-		option = command->argp->options;
-	if (!option || (!option->name && !option->key && !option->doc))
-		return NULL;
-	return option;
+	for (size_t i = 0; ends_table(option) && (table = option_table(command, i)); i++) {
+		for (end = table; !ends_table(end);)
+			end++;
+		if (end == option && option_table(command, i + 1))
+			option = option_table(command, i + 1);
+	}
+	return ends_table(option) ? NULL : option;
 }
 
 /* The long options of the command that begin with name; an option of exactly that name is the only

@@ -5,14 +5,36 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/json_out.h"
+#include "cli/plan_words.h"
 #include "cli/table.h"
 #include "cli/units.h"
+
+bool plan_quantizes(const struct plan *plan)
+{
+	return !strcmp(plan->command, "quantize");
+}
+
+const char *plan_done(const struct plan *plan)
+{
+	if (plan_quantizes(plan))
+		return "quantized";
+	return plan->dtype ? "dequantized" : "repacked";
+}
+
+void plan_head_json(struct json_out *out, const struct plan *plan)
+{
+	if (plan->dtype) {
+		json_out_text(out, "dtype", plan->dtype);
+		return;
+	}
+	json_out_text(out, "recipe", plan->recipe->name);
+	json_out_text(out, "format", plan->format->name);
+}
 
 /* A unit that is one expert's part of a fused tensor has its own name and shape. */
 static bool unit_is_slice(const struct unit *unit)
 {
-	return unit->recipe && strcmp(unit->name, unit->source->tensor->name) != 0;
+	return unit->rows && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
 static const struct st_tensor *output_tensor(const struct plan *plan,
@@ -55,10 +77,10 @@ static void unit_cells(struct table *table, const struct plan *plan, size_t u)
 	table_cell_size(table, unit_input_size(unit));
 	table_cell_size(table, unit_output_size(plan, u));
 	text.len = 0;
-	if (unit->recipe)
-		buf_puts(&text, unit->recipe->name);
-	else
+	if (unit->reason)
 		buf_printf(&text, "kept: %s", unit->reason);
+	else
+		buf_puts(&text, plan->dtype ? plan->dtype : unit->recipe->name);
 	table_cell(table, text.data);
 	buf_release(&text);
 }
@@ -76,8 +98,8 @@ static void print_totals(const struct plan *plan)
 {
 	struct buf text = { 0 };
 
-	printf("tensors   %zu: %zu quantized, %zu kept\n", plan->n_quantized + plan->n_kept,
-	       plan->n_quantized, plan->n_kept);
+	printf("tensors   %zu: %zu %s, %zu kept\n", plan->n_converted + plan->n_kept,
+	       plan->n_converted, plan_done(plan), plan->n_kept);
 	print_size("input", plan->input_bytes);
 	print_size("output", plan->output_bytes);
 	print_size("disk", plan->disk_bytes);
@@ -86,23 +108,27 @@ static void print_totals(const struct plan *plan)
 	text.len = 0;
 	for (size_t i = 0; i < plan->selection.n_tp; i++)
 		buf_printf(&text, " %d", plan->selection.tp[i]);
-	printf("tp       %s\n", text.len ? text.data : " no size loads");
+	if (plan_quantizes(plan))
+		printf("tp       %s\n", text.len ? text.data : " no size loads");
 	buf_release(&text);
 }
 
-void plan_print_text(const struct plan *plan, const struct quantize_params *params)
+void plan_print_text(const struct plan *plan, const struct convert_params *params)
 {
 	struct table table = { .columns = "lllrrl" };
 	struct buf path = { 0 };
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
 		unit_cells(&table, plan, u);
-	buf_puts(&path, params->convert.input);
-	if (params->convert.output)
-		buf_printf(&path, " to %s", params->convert.output);
+	buf_puts(&path, params->input);
+	if (params->output)
+		buf_printf(&path, " to %s", params->output);
 	text_sanitize(path.data);
-	printf("recipe    %s\nformat    %s\nfrom      %s\n\n", plan->recipe->name,
-	       plan->format->name, path.data);
+	if (plan->dtype)
+		printf("dtype     %s\n", plan->dtype);
+	else
+		printf("recipe    %s\nformat    %s\n", plan->recipe->name, plan->format->name);
+	printf("from      %s\n\n", path.data);
 	table_print(&table, stdout, true);
 	putchar('\n');
 	print_totals(plan);
@@ -123,9 +149,9 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	json_out_text(out, "dtype", dtype_name(tensor->dtype));
 	json_out_counts(out, "shape", is_slice ? slice : tensor->shape,
 			is_slice ? 2 : (size_t)tensor->n_dims);
-	json_out_text(out, "action", unit->recipe ? "quantize" : "keep");
+	json_out_text(out, "action", unit->reason ? "keep" : plan->command);
 	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
-	json_out_text(out, "reason", unit->recipe ? NULL : unit->reason);
+	json_out_text(out, "reason", unit->reason);
 	json_out_open(out, "outputs", '[');
 	for (size_t i = plan->unit_outputs[u]; i < plan->unit_outputs[u + 1]; i++) {
 		const struct st_tensor *output = output_tensor(plan, &plan->outputs[i]);
@@ -144,8 +170,8 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 static void totals_json(struct json_out *out, const struct plan *plan)
 {
 	json_out_open(out, "totals", '{');
-	json_out_count(out, "tensors", plan->n_quantized + plan->n_kept);
-	json_out_count(out, "quantized", plan->n_quantized);
+	json_out_count(out, "tensors", plan->n_converted + plan->n_kept);
+	json_out_count(out, plan_done(plan), plan->n_converted);
 	json_out_count(out, "kept", plan->n_kept);
 	json_out_count(out, "input_bytes", plan->input_bytes);
 	json_out_count(out, "output_bytes", plan->output_bytes);
@@ -154,23 +180,24 @@ static void totals_json(struct json_out *out, const struct plan *plan)
 	json_out_close(out, '}');
 }
 
-void plan_print_json(const struct plan *plan, const struct quantize_params *params)
+void plan_print_json(const struct plan *plan, const struct convert_params *params)
 {
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');
-	json_out_text(&out, "recipe", plan->recipe->name);
-	json_out_text(&out, "format", plan->format->name);
-	json_out_text(&out, "source", params->convert.input);
-	json_out_text(&out, "output", params->convert.output);
+	plan_head_json(&out, plan);
+	json_out_text(&out, "source", params->input);
+	json_out_text(&out, "output", params->output);
 	json_out_open(&out, "tensors", '[');
 	for (size_t u = 0; u < plan->selection.n_units; u++)
 		unit_json(&out, plan, u);
 	json_out_close(&out, ']');
 	totals_json(&out, plan);
-	json_out_open(&out, "tp", '[');
-	for (size_t i = 0; i < plan->selection.n_tp; i++)
-		json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
-	json_out_close(&out, ']');
+	if (plan_quantizes(plan)) {
+		json_out_open(&out, "tp", '[');
+		for (size_t i = 0; i < plan->selection.n_tp; i++)
+			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
+		json_out_close(&out, ']');
+	}
 	json_out_end(&out);
 }

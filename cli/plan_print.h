@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `quantize` tells: its plan, and how it went.
+ * What commands tell that write a checkpoint: the plan, and how it went.
  */
 #ifndef FP8CONV_CLI_PLAN_PRINT_H
 #define FP8CONV_CLI_PLAN_PRINT_H
 
-#include "job/quantize.h"
+#include "job/convert.h"
 
 /* --dry-run, on standard output. */
-void plan_print_text(const struct plan *plan, const struct quantize_params *params);
-void plan_print_json(const struct plan *plan, const struct quantize_params *params);
+void plan_print_text(const struct plan *plan, const struct convert_params *params);
+void plan_print_json(const struct plan *plan, const struct convert_params *params);
 
-struct quantize_report {
+struct convert_report {
 	const struct plan *plan;
 	const struct convert_result *result;
 	double seconds;
@@ -19,9 +19,9 @@ struct quantize_report {
 };
 
 /* The closing summary, on standard error. */
-void report_print_text(const struct quantize_report *report);
+void report_print_text(const struct convert_report *report);
 
 /* --json, on standard output. */
-void report_print_json(const struct quantize_report *report);
+void report_print_json(const struct convert_report *report);
 
 #endif

@@ -2,17 +2,12 @@
 #include "cli/quantize_options.h"
 
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/opts.h"
-#include "cli/progress.h"
 
-#define MAX_THREADS 1024
-#define MAX_TP	    1024
+#define MAX_TP 1024
 
 enum {
 	OPT_RECIPE = 256,
@@ -32,20 +27,9 @@ enum {
 	OPT_RAGGED,
 	OPT_REQUANTIZE,
 	OPT_PRESERVE,
-	OPT_MAX_MEMORY,
-	OPT_THREADS,
-	OPT_BACKEND,
-	OPT_PART,
-	OPT_RESTART,
-	OPT_MANIFEST,
-	OPT_DRY_RUN,
-	OPT_JSON,
-	OPT_PROGRESS,
 };
 
 static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What to make:", 1 },
-	{ "output", 'o', "OUT", 0, "A directory, one file, or - (standard output)", 1 },
 	{ "recipe", OPT_RECIPE, "RECIPE", 0,
 	  "Decides the numbers (see 'fp8conv recipes'; default blockwise)", 1 },
 	{ "format", OPT_FORMAT, "FORMAT", 0,
@@ -55,8 +39,6 @@ static const struct argp_option options[] = {
 	{ "tp", OPT_TP, "N", 0, "Refuse what does not load at tensor-parallel size N", 1 },
 	{ "preserve-high-precision", OPT_PRESERVE, "DIR", 0,
 	  "Write the source values of quantized tensors to DIR", 1 },
-	{ "manifest", OPT_MANIFEST, NULL, 0, "Record the SHA-256 of every input and output file",
-	  1 },
 
 	{ NULL, 0, NULL, 0, "Numbers:", 2 },
 	{ "fp8-format", OPT_FP8_FORMAT, "e4m3|e5m2", 0, "The type of the codes (default e4m3)", 2 },
@@ -79,38 +61,13 @@ static const struct argp_option options[] = {
 	{ "ragged", OPT_RAGGED, NULL, 0,
 	  "Blocks also where a dimension is no multiple of the block", 3 },
 	{ "requantize", OPT_REQUANTIZE, NULL, 0, "Accept a source that is FP8", 3 },
-
-	{ NULL, 0, NULL, 0, "Running:", 4 },
-	{ "threads", OPT_THREADS, "N", 0, "Default: one for each CPU", 4 },
-	{ "max-memory", OPT_MAX_MEMORY, "SIZE", 0,
-	  "Memory of buffers: bytes, or with K, M, G (default 192M)", 4 },
-	{ "backend", OPT_BACKEND, "BACKEND", 0,
-	  "auto (default), cpu, or one that 'fp8conv version' lists", 4 },
-	{ "part", OPT_PART, "I/N", 0,
-	  "Convert part I of N only, or 'finish' when all parts are done", 4 },
-	{ "restart", OPT_RESTART, NULL, 0, "Start again where OUT holds another or unfinished job",
-	  4 },
-
-	{ NULL, 0, NULL, 0, "What is told:", 5 },
-	{ "dry-run", OPT_DRY_RUN, NULL, 0, "Print the plan and write nothing", 5 },
-	{ "json", OPT_JSON, NULL, 0, "Print one JSON object", 5 },
-	{ "progress", OPT_PROGRESS, PROGRESS_MODES, 0, "Progress on standard error (default auto)",
-	  5 },
-	{ "quiet", 'q', NULL, 0, "No progress, no notes, no summary", 5 },
-	{ "verbose", 'v', NULL, 0, "The summary at the end, also off a terminal", 5 },
 	{ 0 },
 };
 
-/* Options that only set a text or a flag. */
-static const struct {
-	int key;
-	size_t offset;
-} texts[] = {
-	{ 'o', offsetof(struct quantize_settings, params.convert.output) },
+static const struct option_place texts[] = {
 	{ OPT_FORMAT, offsetof(struct quantize_settings, params.format) },
 	{ OPT_TARGET, offsetof(struct quantize_settings, params.target) },
-	{ OPT_PRESERVE, offsetof(struct quantize_settings, params.convert.preserve) },
-	{ OPT_BACKEND, offsetof(struct quantize_settings, params.convert.backend) },
+	{ OPT_PRESERVE, offsetof(struct quantize_settings, convert.params.preserve) },
 	{ OPT_FP8_FORMAT, offsetof(struct quantize_settings, params.tuning.fp8_format) },
 	{ OPT_SCALE_FMT, offsetof(struct quantize_settings, params.tuning.scale_fmt) },
 	{ OPT_SCALE_ARITH, offsetof(struct quantize_settings, params.tuning.scale_arith) },
@@ -120,58 +77,7 @@ static const struct {
 }, flags[] = {
 	{ OPT_RAGGED, offsetof(struct quantize_settings, params.select.ragged) },
 	{ OPT_REQUANTIZE, offsetof(struct quantize_settings, params.select.requantize) },
-	{ OPT_RESTART, offsetof(struct quantize_settings, params.convert.restart) },
-	{ OPT_MANIFEST, offsetof(struct quantize_settings, params.convert.hashes) },
-	{ OPT_DRY_RUN, offsetof(struct quantize_settings, dry_run) },
-	{ OPT_JSON, offsetof(struct quantize_settings, json) },
-	{ 'q', offsetof(struct quantize_settings, quiet) },
-	{ 'v', offsetof(struct quantize_settings, verbose) },
 };
-
-static const struct argp_option *option_row(int key)
-{
-	const struct argp_option *row = options;
-
-	while (row->key != key)
-		row++;
-	return row;
-}
-
-/* A value out of the list that the option's row shows. */
-static int parse_choice(int key, const char *value, int *index, struct err *err)
-{
-	const struct argp_option *row = option_row(key);
-	char name[40];
-
-	snprintf(name, sizeof name, "--%s", row->name);
-	return opt_choice(name, value, row->arg, index, err);
-}
-
-static int parse_text(struct quantize_settings *settings, int key, const char *value,
-		      struct err *err)
-{
-	int index;
-
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-		if (texts[i].key != key)
-			continue;
-		*(const char **)((char *)settings + texts[i].offset) = value;
-		return strchr(option_row(key)->arg, '|') ? parse_choice(key, value, &index, err)
-							 : 0;
-	}
-	return ARGP_ERR_UNKNOWN;
-}
-
-static int parse_flag(struct quantize_settings *settings, int key)
-{
-	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-		if (flags[i].key != key)
-			continue;
-		*(bool *)((char *)settings + flags[i].offset) = true;
-		return 0;
-	}
-	return ARGP_ERR_UNKNOWN;
-}
 
 static int parse_recipe(struct quantize_settings *settings, const char *value, struct err *err)
 {
@@ -197,16 +103,6 @@ static int add_rule(struct quantize_settings *settings, const char *value, struc
 	return 0;
 }
 
-static int parse_int(const char *option, const char *value, int max, int *n, struct err *err)
-{
-	uint64_t number;
-
-	if (opt_number(option, value, 1, (uint64_t)max, &number, err))
-		return -1;
-	*n = (int)number;
-	return 0;
-}
-
 static error_t parse(int key, char *value, struct argp_state *state)
 {
 	struct parse_input *input = state->input;
@@ -218,70 +114,41 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case OPT_RECIPE:
 		return parse_recipe(settings, value, err);
 	case OPT_TP:
-		return parse_int("--tp", value, MAX_TP, &params->select.tp, err);
+		return option_int("--tp", value, MAX_TP, &params->select.tp, err);
 	case OPT_ON_NONFINITE:
-		return parse_choice(key, value, &settings->on_nonfinite, err);
+		return option_choice(options, key, value, &settings->on_nonfinite, err);
 	case OPT_INCLUDE:
 		return add_pattern(&settings->include, &params->select.n_include, value);
 	case OPT_EXCLUDE:
 		return add_pattern(&settings->exclude, &params->select.n_exclude, value);
 	case OPT_TENSOR:
 		return add_rule(settings, value, err);
-	case OPT_THREADS:
-		return parse_int("--threads", value, MAX_THREADS, &params->convert.n_threads, err);
-	case OPT_MAX_MEMORY:
-		return opt_size("--max-memory", value, &params->convert.max_memory, err);
-	case OPT_PART:
-		return opt_part("--part", value, &params->convert.part, &params->convert.n_parts,
-				&params->convert.part_finish, err);
-	case OPT_PROGRESS:
-		return parse_choice(key, value, &settings->progress, err);
-	case ARGP_KEY_ARG:
-		if (params->convert.input)
-			return argument_unexpected(value, err);
-		params->convert.input = value;
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = input;
 		return 0;
 	default:
-		return parse_flag(settings, key) == 0 ? 0 : parse_text(settings, key, value, err);
+		if (option_flag(flags, sizeof flags / sizeof *flags, key, settings) == 0)
+			return 0;
+		return option_text(options, texts, sizeof texts / sizeof *texts, key, value,
+				   settings, err);
 	}
 }
 
-const struct argp quantize_argp = { .options = options, .parser = parse };
-
-static bool is_stream(const char *path)
-{
-	return path && !strcmp(path, "-");
-}
+const struct argp quantize_argp = { .options = options,
+				    .parser = parse,
+				    .children = convert_children };
 
 int quantize_settings_finish(struct quantize_settings *settings, struct err *err)
 {
 	struct quantize_params *params = &settings->params;
 
-	if (!params->convert.input)
-		return err_set(err, ERR_USAGE, "MODEL is missing (fp8conv quantize MODEL -o OUT)");
-	if (!params->convert.output && !settings->dry_run)
-		return err_set(
-			err, ERR_USAGE,
-			"option '--output' is missing: where to write (-o OUT), or --dry-run");
-	if (is_stream(params->convert.input) && isatty(STDIN_FILENO))
-		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
-	if (is_stream(params->convert.output) && !settings->dry_run) {
-		if (settings->json)
-			return err_set(
-				err, ERR_USAGE,
-				"standard output cannot take both the checkpoint (-o -) and --json");
-		if (isatty(STDOUT_FILENO))
-			return err_set(err, ERR_USAGE,
-				       "standard output is a terminal, not for a checkpoint");
-	}
-	if (!backend_select(params->convert.backend ? params->convert.backend : "auto", err))
+	if (convert_settings_finish(&settings->convert, "quantize", err))
 		return -1;
-	params->convert.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
+	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
+	params->convert = settings->convert.params;
 	params->select.include = settings->include;
 	params->select.exclude = settings->exclude;
 	params->select.rules = settings->rules;
-	if (!params->convert.n_threads)
-		params->convert.n_threads = online_cpus();
 	return 0;
 }
 

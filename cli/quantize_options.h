@@ -6,19 +6,18 @@
 #define FP8CONV_CLI_QUANTIZE_OPTIONS_H
 
 #include <argp.h>
-#include <stdbool.h>
 
+#include "cli/convert_options.h"
 #include "job/quantize.h"
 
 /* Zeroed is the start.  Texts belong to argv. */
 struct quantize_settings {
-	struct quantize_params params;
+	struct convert_settings convert;
+	struct quantize_params params; /* .convert is filled by _finish */
 	const char **include; /* grow while they are read; params points to them from _finish on */
 	const char **exclude;
 	struct select_rule *rules;
 	int on_nonfinite; /* enum on_nonfinite, whose order the option's values have */
-	int progress;	  /* enum progress_mode, likewise */
-	bool dry_run, json, quiet, verbose;
 };
 
 extern const struct argp quantize_argp; /* its input is a struct quantize_settings */

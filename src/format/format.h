@@ -136,9 +136,4 @@ int format_configure(const struct format *format, const struct quantization *qua
 int engine_find(const char *name, enum engine *engine, struct err *err);
 const char *engine_name(enum engine engine); /* "any" for ENGINE_ANY */
 
-/* Edits config.json's text: "quantization_config" is set at the level where the file has it already
- * (top or text_config), else at the top; every other byte stays. */
-int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
-			    struct err *err);
-
 #endif

@@ -76,6 +76,13 @@ const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const
 	return word ? beside(checkpoint, name, word->word) : NULL;
 }
 
+const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name)
+{
+	const struct scale_word *word = word_beside(checkpoint, name, SCALE_OF_INPUT);
+
+	return word ? beside(checkpoint, name, word->word) : NULL;
+}
+
 /* Where word begins in name: behind a dot, or, without its "weight", behind the name of fused
  * experts. */
 static size_t word_place(const char *name, const char *word)
@@ -160,9 +167,11 @@ static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct gr
 	return n <= 2 || grid->n == 2;
 }
 
+/* A list is one of rows: of a single row too, where [1] might be the whole tensor's. */
 static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile tile)
 {
-	return (grid->n == 2 || tile.cols == WHOLE) && tile_count(rows, tile.rows) == grid->rows &&
+	return (grid->n == 2 || (grid->n == 1 && tile.rows == 1 && tile.cols == WHOLE)) &&
+	       tile_count(rows, tile.rows) == grid->rows &&
 	       tile_count(cols, tile.cols) == grid->cols;
 }
 

@@ -33,6 +33,9 @@ const struct scale_word *word_beside(const struct checkpoint *checkpoint, const 
 /* The weight scale that stands beside weight `name`; NULL if there is none. */
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name);
 
+/* The scale of the input of weight `name`; NULL if there is none. */
+const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name);
+
 /* The weight that a scale of that name and word would belong to; NULL if the checkpoint has none.
  */
 const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,

@@ -110,30 +110,81 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 {
 	const struct unit *unit = &plan->selection.units[u];
 	uint64_t n_rows, n_cols;
+	struct region region;
 
+	if (!unit->rows || !unit->cols)
+		return;
 	band_shape(unit, &plan->specs[u], limits, &n_rows, &n_cols);
-	for (uint64_t row = 0; row < unit->rows; row += n_rows) {
-		for (uint64_t col = 0; col < unit->cols; col += n_cols) {
-			struct region region = { .row = row, .col = col };
+	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
+		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack : unit->rows - region.row;
 
-			region.n_rows = unit->rows - row < n_rows ? unit->rows - row : n_rows;
-			region.n_cols = unit->cols - col < n_cols ? unit->cols - col : n_cols;
+		region.n_rows = left < n_rows ? left : n_rows;
+		for (region.col = 0; region.col < unit->cols; region.col += n_cols) {
+			region.n_cols = unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
 			band_add(list, (struct band){ u, output, region });
 		}
 	}
 }
 
-static void bands_add_copy(struct band_list *list, const struct plan *plan, size_t u,
+/* Pieces of n elements of `size` bytes that have no rows. */
+static void bands_add_flat(struct band_list *list, const struct plan *plan, uint64_t n, uint64_t size,
 			   const struct band_limits *limits, size_t output)
 {
-	uint64_t n_bytes = st_tensor_size(plan->selection.units[u].source->tensor);
+	uint64_t most = limits->target / size;
 
-	for (uint64_t at = 0; at < n_bytes; at += limits->target) {
-		uint64_t left = n_bytes - at;
+	for (uint64_t at = 0; at < n; at += most) {
+		struct region region = { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most };
 
-		uint64_t size = left < limits->target ? left : limits->target;
+		band_add(list, (struct band){ plan->outputs[output].unit, output, region });
+	}
+}
 
-		band_add(list, (struct band){ u, output, { .col = at, .n_rows = 1, .n_cols = size } });
+static const struct st_tensor *output_tensor(const struct plan *plan, const struct output *output)
+{
+	return &plan->shards[output->shard].tensors[output->index];
+}
+
+uint64_t output_element_size(const struct plan *plan, const struct output *output)
+{
+	return output->part == PART_COPY ? 1 : dtype_bits(output_tensor(plan, output)->dtype) / 8;
+}
+
+static void bands_add_output(struct band_list *list, const struct plan *plan, const struct band_limits *limits,
+			     size_t o)
+{
+	const struct output *output = &plan->outputs[o];
+	const struct st_tensor *tensor = output_tensor(plan, output);
+
+	switch (output->part) {
+	case PART_COPY:
+		bands_add_flat(list, plan, st_tensor_size(tensor), 1, limits, o);
+		break;
+	case PART_RECODED: /* by way of fp32 */
+		bands_add_flat(list, plan, st_n_elements(tensor->shape, tensor->n_dims), sizeof(float), limits, o);
+		break;
+	case PART_CODES:
+	case PART_VALUES:
+		bands_add_unit(list, plan, output->unit, limits, o);
+		break;
+	case PART_SCALE:
+		break;
+	}
+}
+
+/* Source bytes of `bytes` of the output's: what there is of both tells how many. */
+static uint64_t source_bytes(const struct plan *plan, const struct output *output, uint64_t bytes)
+{
+	const struct unit *unit = &plan->selection.units[output->unit];
+
+	switch (output->part) {
+	case PART_COPY:
+		return bytes;
+	case PART_CODES:
+		return bytes * dtype_bits(unit->source->tensor->dtype) / 8;
+	case PART_VALUES:
+		return bytes / output_element_size(plan, output);
+	default:
+		return 0;
 	}
 }
 
@@ -181,28 +232,25 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 	size_t n = 0;
 
 	for (size_t i = 0; i < out->n_tensors; i++) {
-		if (plan->outputs[out->outputs[i]].part != PART_SCALE)
+		if (plan->outputs[out->outputs[i]].part != PART_SCALE) /* written with its codes */
 			order[n++] = (struct ordered){ out->tensors[i].begin, out->outputs[i] };
 	}
 	qsort(order, n, sizeof *order, compare_ordered);
 	for (size_t i = 0; i < n; i++) {
 		const struct output *output = &plan->outputs[order[i].output];
 		const struct unit *unit = &plan->selection.units[output->unit];
+		bool flat = output->part == PART_COPY || output->part == PART_RECODED;
+		uint64_t size = output_element_size(plan, output);
 		size_t first = list->n_bands;
-		bool copy = output->part == PART_COPY;
 
-		if (copy)
-			bands_add_copy(list, plan, output->unit, limits, order[i].output);
-		else
-			bands_add_unit(list, plan, output->unit, limits, order[i].output);
+		bands_add_output(list, plan, limits, order[i].output);
 		for (size_t b = first; b < list->n_bands; b++) {
 			const struct region *region = &list->bands[b].region;
-			uint64_t cols = copy ? region->n_cols : unit->cols;
-			uint64_t bytes = region->n_rows * region->n_cols;
-			unsigned bits = copy ? 8 : dtype_bits(unit->source->tensor->dtype);
+			uint64_t cols = flat ? region->n_cols : unit->cols;
+			uint64_t bytes = region->n_rows * region->n_cols * size;
 
-			run_extend(list, b, order[i].begin + region->row * cols + region->col, bytes,
-				   bytes * bits / 8, !copy && region->n_cols != unit->cols, most);
+			run_extend(list, b, order[i].begin + (region->row * cols + region->col) * size, bytes,
+				   source_bytes(plan, output, bytes), region->n_cols != cols, most);
 		}
 	}
 	free(order);

@@ -20,8 +20,8 @@ struct band_limits {
 
 struct band {
 	size_t unit;	      /* in selection.units */
-	size_t output;	      /* in plan.outputs: codes or a copy; of no meaning where amax is taken */
-	struct region region; /* a copy: bytes, n_rows 1 */
+	size_t output;	      /* in plan.outputs; of no meaning where amax is taken */
+	struct region region; /* a copy: bytes, n_rows 1; recoded: elements, n_rows 1 */
 };
 
 struct run {
@@ -48,7 +48,10 @@ uint64_t band_limits_memory(const struct band_limits *limits);
 /* Whether a tile of the unit is larger than any band: its amax must be taken before. */
 bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits);
 
-/* The bands of quantized unit u, added to the list; `output` is put in each. */
+/* Bytes of one element of the output; 1 for a copy, whose elements do not matter. */
+uint64_t output_element_size(const struct plan *plan, const struct output *output);
+
+/* The bands of converted unit u, added to the list; `output` is put in each. */
 void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A conversion: plan, then execute.  A plan holds every name, type, shape, offset and size before the first byte is written.
- * Each command that writes a checkpoint makes one in its own way (quantize.h); --dry-run prints it; all are executed here, and
- * the execution checks itself against the plan.
+ * Each command that writes a checkpoint makes one in its own way (quantize.h, dequantize.h, repack.h); --dry-run prints it;
+ * all are executed here, and the execution checks itself against the plan.
  */
 #ifndef FP8CONV_JOB_CONVERT_H
 #define FP8CONV_JOB_CONVERT_H
@@ -50,12 +50,19 @@ struct convert_params {
 	bool part_finish; /* --part finish: only index, config and auxiliary files, once every shard is there */
 };
 
-/* A tensor of the output. */
-enum output_part { PART_COPY, PART_CODES, PART_SCALE };
+/* What a tensor of the output is made of. */
+enum output_part {
+	PART_COPY,    /* the bytes of its source */
+	PART_CODES,   /* its unit, quantized */
+	PART_SCALE,   /* written with the codes, which stand before it */
+	PART_VALUES,  /* its unit, whose source is FP8, as values */
+	PART_RECODED, /* scales in another type or for other tiles (recode.h) */
+};
 
 struct output {
 	size_t unit; /* in selection.units */
 	enum output_part part;
+	const struct tensor_ref *source; /* its unit's, or a scale of it */
 	size_t shard; /* in plan.shards */
 	size_t index; /* in that shard's tensors */
 };
@@ -76,9 +83,11 @@ struct plan {
 	struct checkpoint source;
 	struct selection selection;
 	const struct format *format;
-	const struct recipe *recipe;
+	const struct recipe *recipe; /* NULL, as format: it is dequantized */
+	const char *dtype;	     /* dequantized: to "bf16", "f16" or "f32"; else NULL */
 	struct qspec spec; /* of recipe, tuned */
 	enum engine target;
+	bool kv_cache; /* it has scales of KV caches */
 	size_t n_outputs;
 	struct output *outputs;	    /* by unit; codes before scale */
 	size_t *unit_outputs;	    /* unit u owns outputs[unit_outputs[u]] up to outputs[unit_outputs[u + 1]] */
@@ -90,7 +99,7 @@ struct plan {
 	size_t *group_first;	    /* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
 	size_t *group_next;
 	int stream_fd;		    /* the spooled input stream, or -1 */
-	size_t n_quantized, n_kept; /* units */
+	size_t n_converted, n_kept; /* units */
 	uint64_t input_bytes;	    /* of tensors */
 	uint64_t output_bytes;	    /* of tensors; the index's total_size */
 	uint64_t disk_bytes;	    /* of files, auxiliary ones included */

@@ -145,6 +145,17 @@ static void release_row_amax(struct converter *converter)
 	}
 }
 
+/* Scales that are dropped, or read with their weights, are in no run: the shard is done with all the same. */
+static void count_rest(struct converter *converter, size_t shard, const struct band_list *work)
+{
+	const struct st_file *file = &converter->plan->source.shards[shard].file;
+	uint64_t rest = file->identity.size - file->data_start;
+
+	for (size_t r = 0; r < work->n_runs; r++)
+		rest -= work->runs[r].input_bytes < rest ? work->runs[r].input_bytes : rest;
+	atomic_fetch_add(&converter->progress->done, rest);
+}
+
 int converter_shard(struct converter *converter, size_t shard, struct writer *writer, struct writer *preserved,
 		    struct err *err)
 {
@@ -159,6 +170,8 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	atomic_store(&converter->progress->shard, shard);
 	bands_cut_shard(&work, converter->plan, shard, &converter->limits, writer_is_direct(writer));
 	rc = convert_windows(converter, &work, err);
+	if (!rc)
+		count_rest(converter, shard, &work);
 	band_list_release(&work);
 	release_row_amax(converter);
 	if (source_close(&converter->source, rc ? &ignored : err))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of a quantize job.  Windows of runs; each run a few bands that are read, quantized while they are in the cache,
+ * The data of a conversion.  Windows of runs; each run a few bands that are read, converted while they are in the cache,
  * and written at once.  Where a tile is larger than a band, the amax of a window's units is taken first; the second look
  * then comes from the page cache.  No byte depends on the order in which workers come by.
  */

@@ -109,7 +109,7 @@ int converter_amax(struct converter *converter, const struct band_list *work, si
 			size_t u = band->unit;
 			const struct unit *unit = &converter->plan->selection.units[u];
 
-			if (unit->recipe &&
+			if (converter->plan->outputs[band->output].part == PART_CODES &&
 			    unit_needs_amax(unit, &converter->plan->specs[u], &converter->limits))
 				add_amax_bands(converter, u);
 		}

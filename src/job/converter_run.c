@@ -6,6 +6,7 @@
 
 #include "backend/dispatch.h"
 #include "job/converter.h"
+#include "job/recode.h"
 
 /* SQNR is measured on all rows of units up to SQNR_ALL elements, and on evenly spaced ones, about SQNR_SAMPLE elements, of
  * larger units, however they are cut into bands: a hundred thousand elements give it to 0.02 dB. */
@@ -143,20 +144,44 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 	return write_scales(converter, &worker->outbox, band, &out, err);
 }
 
-/* The codes of part of the columns: row by row. */
+/* Codes or values of part of the columns: row by row. */
 static int write_scattered(struct converter *converter, const struct band *band, const struct run *run,
-			   const char *codes, struct err *err)
+			   const char *data, struct err *err)
 {
 	const struct output *output = &converter->plan->outputs[band->output];
+	uint64_t size = output_element_size(converter->plan, output);
 	uint64_t header = converter->plan->shards[output->shard].header.len;
-	uint64_t cols = converter->plan->selection.units[output->unit].cols;
+	uint64_t out_row = converter->plan->selection.units[output->unit].cols * size;
+	uint64_t row = band->region.n_cols * size;
 
 	for (uint64_t r = 0; r < band->region.n_rows; r++) {
-		if (writer_pwrite(converter->writer, codes + r * band->region.n_cols, band->region.n_cols,
-				  header + run->begin + r * cols, err))
+		if (writer_pwrite(converter->writer, data + r * row, row, header + run->begin + r * out_row, err))
 			return -1;
 	}
 	return 0;
+}
+
+/* What becomes of one band, into data. */
+static int convert_band(struct converter *converter, struct worker *worker, const struct band *band, void *data,
+			struct err *err)
+{
+	const struct plan *plan = converter->plan;
+	const struct output *output = &plan->outputs[band->output];
+	const struct unit *unit = &plan->selection.units[output->unit];
+	const struct source_tee nowhere = { 0 };
+
+	switch (output->part) {
+	case PART_COPY:
+		return source_read_bytes(&converter->source, output->source, band->region.col,
+					 (size_t)band->region.n_cols, data, err);
+	case PART_VALUES:
+		return source_decode(&converter->source, unit, &band->region, &worker->buffers, &nowhere,
+				     plan->shards[output->shard].tensors[output->index].dtype, data, err);
+	case PART_RECODED:
+		return recode_band(&converter->source, plan, band, &worker->buffers, data, err);
+	default:
+		return quantize_band(converter, worker, band, data, err);
+	}
 }
 
 int converter_run(void *context, int w, size_t item, struct err *err)
@@ -175,17 +200,11 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 		return -1;
 	for (size_t b = 0; b < run->n_bands; b++) {
 		const struct band *band = &bands[b];
-		uint64_t size = band->region.n_rows * band->region.n_cols;
-		size_t u = band->unit;
-		const struct unit *unit = &converter->plan->selection.units[u];
-		int rc = unit->recipe
-				 ? quantize_band(converter, worker, band, (uint8_t *)at, err)
-				 : source_read_bytes(&converter->source, unit->source, band->region.col,
-						     (size_t)size, at, err);
 
-		if (rc)
+		if (convert_band(converter, worker, band, at, err))
 			return -1;
-		at += size;
+		at += band->region.n_rows * band->region.n_cols *
+		      output_element_size(plan, &plan->outputs[band->output]);
 	}
 	atomic_fetch_add(&converter->progress->done, run->input_bytes);
 	if (run->scattered)

@@ -85,17 +85,27 @@ void tensor_set(struct st_tensor *tensor, char *name, enum dtype dtype, int n_di
 		memcpy(tensor->shape, shape, (size_t)n_dims * sizeof *shape);
 }
 
-struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part)
+struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source)
 {
 	size_t shard = plan->selection.units[u].source->shard;
 	struct output output = { .unit = u,
 				 .part = part,
+				 .source = source ? source : plan->selection.units[u].source,
 				 .shard = shard,
 				 .index = plan->shards[shard].n_tensors };
 
 	ARRAY_GROW(plan->outputs, plan->n_outputs);
 	plan->outputs[plan->n_outputs] = output;
 	return shard_add(&plan->shards[shard], plan->n_outputs++);
+}
+
+void plan_keep(struct plan *plan, size_t u)
+{
+	const struct st_tensor *source = plan->selection.units[u].source->tensor;
+
+	tensor_set(plan_add(plan, u, PART_COPY, NULL), xstrdup(source->name), source->dtype, source->n_dims,
+		   source->shape);
+	plan->n_kept++;
 }
 
 void plan_begin(struct plan *plan, bool preserve)

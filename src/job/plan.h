@@ -14,8 +14,12 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 /* Room for the outputs of plan.selection.  preserve: for those of plan.preserved too. */
 void plan_begin(struct plan *plan, bool preserve);
 
-/* One more output of unit u, in the shard of its source: the tensor to be set. */
-struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part);
+/* One more output of unit u, in the shard of the unit's source: the tensor to be set.  source: what it is made of, where
+ * that is not the unit's; else NULL. */
+struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source);
+
+/* A unit that stays as it is: its one output. */
+void plan_keep(struct plan *plan, size_t u);
 
 /* One more tensor of a shard; output: in plan.outputs (for plan.preserved: a unit). */
 struct st_tensor *shard_add(struct output_shard *shard, size_t output);
@@ -25,6 +29,10 @@ void tensor_set(struct st_tensor *tensor, char *name, enum dtype dtype, int n_di
 
 /* Places, headers, indexes and byte counts.  ERR_INPUT: two outputs of one name. */
 int plan_layout(struct plan *plan, struct err *err);
+
+/* plan_config.c: config.json and hf_quant_config.json, for units that have recipe and spec, or are kept.  ERR_USAGE where
+ * the format cannot have it. */
+int plan_configuration(struct plan *plan, struct err *err);
 
 /* What is known when config and hf_quant_config are there: the disk space, the progress to make. */
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err);

@@ -11,9 +11,6 @@
 /* quantize_outputs.c: outputs, shards, layouts and totals, from the selection and its specs. */
 int plan_outputs(struct plan *plan, bool preserve, struct err *err);
 
-/* quantize_config.c: config.json and hf_quant_config.json. */
-int plan_configuration(struct plan *plan, struct err *err);
-
 /* quantize_record.c: all that decides the output's bytes, for the manifest. */
 json_t *quantize_record(const struct plan *plan, const struct quantize_params *params);
 

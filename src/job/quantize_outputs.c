@@ -8,15 +8,6 @@
 #include "base/mem.h"
 #include "job/quantize_internal.h"
 
-static void unit_copy(struct plan *plan, size_t u)
-{
-	const struct st_tensor *source = plan->selection.units[u].source->tensor;
-
-	tensor_set(plan_add(plan, u, PART_COPY), xstrdup(source->name), source->dtype, source->n_dims,
-		   source->shape);
-	plan->n_kept++;
-}
-
 static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -26,11 +17,11 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	uint64_t n_scales = tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
-	tensor_set(plan_add(plan, u, PART_CODES), xstrdup(unit->name),
+	tensor_set(plan_add(plan, u, PART_CODES, NULL), xstrdup(unit->name),
 		   spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2, shape);
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols, &scale);
-	tensor_set(plan_add(plan, u, PART_SCALE), scale.name, scale.dtype, scale.n_dims, scale.shape);
-	plan->n_quantized++;
+	tensor_set(plan_add(plan, u, PART_SCALE, NULL), scale.name, scale.dtype, scale.n_dims, scale.shape);
+	plan->n_converted++;
 	if (st_n_elements(scale.shape, scale.n_dims) != n_scales ||
 	    dtype_bits(scale.dtype) / 8 != scale_size(spec->scale_type))
 		return err_set(err, ERR_USAGE, "format '%s' cannot hold the %llu scales of tensor '%s'",
@@ -56,7 +47,7 @@ int plan_outputs(struct plan *plan, bool preserve, struct err *err)
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		plan->unit_outputs[u] = plan->n_outputs;
 		if (!plan->selection.units[u].recipe) {
-			unit_copy(plan, u);
+			plan_keep(plan, u);
 			continue;
 		}
 		if (unit_quantize(plan, u, err))

@@ -25,14 +25,21 @@ struct unit {
 	const struct recipe
 		*recipe;     /* NULL: kept, copied byte for byte under its own name and shape */
 	char *reason;	     /* kept: a phrase such as "router gate"; else NULL */
-	uint64_t rows, cols; /* quantized: [out, in] */
-	struct slice slice;  /* quantized: where it lies in the source */
+	uint64_t rows, cols; /* converted: [out, in] */
+	uint64_t stack;	     /* of several matrices behind each other: the rows of each; else 0 */
+	struct slice slice;  /* converted: where it lies in the source */
 	size_t group;	     /* quantized: units with the same number share a per-tensor scale */
 	size_t next_bonded; /* quantized: the next of those that must be kept if this one is; a ring
 			     */
 	bool linear; /* a 2-D weight of a linear module, or fused experts: ignore lists name its
 		      * module when kept (the name, without ".weight" where it ends so) */
 };
+
+struct role_facts;
+
+/* Modules that ignore lists name when they are kept; kept experts in one tensor are one, whatever their
+ * layout.  facts: of the tensor's name. */
+bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts);
 
 struct select_rule {
 	const char *pattern;	     /* PCRE2 on the full tensor name in the source */

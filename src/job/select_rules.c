@@ -259,16 +259,18 @@ static int decide(struct candidate *c, const struct select_options *options,
 	return 0;
 }
 
-/* Modules that ignore lists name: kept experts in one tensor are one, whatever their layout. */
-static bool is_linear(const struct candidate *c)
+bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts)
 {
-	const struct st_tensor *tensor = c->source->tensor;
-
 	if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype) && tensor->dtype != DT_F64)
 		return false;
-	if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN)
+	switch (facts->role) {
+	case ROLE_EXPERTS_GATE_UP:
+	case ROLE_EXPERTS_DOWN:
+	case ROLE_EXPERTS_UNKNOWN:
 		return tensor->n_dims >= 2;
-	return c->facts.linear && tensor->n_dims == 2;
+	default:
+		return facts->linear && tensor->n_dims == 2;
+	}
 }
 
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
@@ -291,7 +293,7 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		c->facts.role = ROLE_EXPERTS_UNKNOWN;
 	if (c->facts.role == ROLE_EXPERTS_UNKNOWN && ref->tensor->n_dims < 2)
 		c->facts.role = ROLE_PARAMETER;
-	c->linear = is_linear(c);
+	c->linear = tensor_is_linear(ref->tensor, &c->facts);
 	if (ref->tensor->n_dims == 2) {
 		c->rows = ref->tensor->shape[0];
 		c->cols = ref->tensor->shape[1];

@@ -7,6 +7,8 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
+#include "job/fp8_source.h"
+#include "num/e8m0.h"
 #include "num/float16.h"
 
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
@@ -69,21 +71,16 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 	return 0;
 }
 
-static bool is_fp8(enum dtype dtype)
-{
-	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
-}
-
 enum dtype unit_dtype(const struct unit *unit)
 {
 	enum dtype dtype = unit->source->tensor->dtype;
 
-	return is_fp8(dtype) ? DT_F32 : dtype;
+	return dtype_is_fp8(dtype) ? DT_F32 : dtype;
 }
 
 bool unit_needs_raw(const struct unit *unit)
 {
-	return unit->slice.col_stride != 1 || is_fp8(unit->source->tensor->dtype);
+	return unit->slice.col_stride != 1 || dtype_is_fp8(unit->source->tensor->dtype);
 }
 
 /* n elements that lie together in the file, from element `first` of the tensor. */
@@ -136,47 +133,73 @@ static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, 
 		TRANSPOSE(uint32_t, from, to, rows, cols);
 }
 
-static float scale_to_f32(const void *data, enum dtype dtype, uint64_t i)
+static float element_to_f32(const char *data, enum dtype dtype, size_t i)
 {
 	uint16_t half;
 	float value;
 
+	if (dtype_bits(dtype) == 8)
+		return e8m0_to_f32((uint8_t)data[i]);
 	if (dtype == DT_F32) {
-		memcpy(&value, (const char *)data + 4 * i, 4);
+		memcpy(&value, data + 4 * i, 4);
 		return value;
 	}
-	memcpy(&half, (const char *)data + 2 * i, 2);
+	memcpy(&half, data + 2 * i, 2);
 	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted, uint64_t first,
+		       size_t n, float *values, struct err *err)
+{
+	enum dtype dtype = ref->tensor->dtype;
+	size_t size = dtype_bits(dtype) / 8;
+
+	if (source_read_bytes(source, ref, first * size, n * size, values, err))
+		return -1;
+	/* What is narrower widens in place, from the end. */
+	for (size_t i = n; i-- > 0;) {
+		float value = element_to_f32((const char *)values, dtype, i);
+
+		values[i] = inverted ? 1.0f / value : value;
+	}
+	return 0;
+}
+
+/* Where in its scale tensor the grid of the matrix begins that holds the region: in a stack, each has its own grid, or
+ * all share one. */
+static uint64_t grid_begin(const struct unit *unit, const struct region *region, uint64_t grid)
+{
+	const struct st_tensor *scale = unit->source_scale.scale->tensor;
+
+	if (!unit->stack || st_n_elements(scale->shape, scale->n_dims) == grid)
+		return 0;
+	return region->row / unit->stack * grid;
 }
 
 int source_scales(struct source *source, const struct unit *unit, const struct region *region, void **scales,
 		  struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
-	enum dtype dtype = from->scale->tensor->dtype;
-	size_t size = dtype_bits(dtype) / 8;
+	uint64_t rows = unit->stack ? unit->stack : unit->rows;
 	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
-	uint64_t first = from->tile.rows == WHOLE ? 0 : region->row / from->tile.rows;
-	uint64_t n = tile_count(region->n_rows, from->tile.rows) * n_cols;
-	char *raw = xmalloc(n * (size > 4 ? size : 4));
+	uint64_t row = from->tile.rows == WHOLE ? 0 : region->row % rows / from->tile.rows;
+	uint64_t first = grid_begin(unit, region, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
+	size_t n = tile_count(region->n_rows, from->tile.rows) * n_cols;
+	int rc;
 
-	if (source_read_bytes(source, from->scale, first * n_cols * size, n * size, raw, err)) {
-		free(raw);
-		return -1;
-	}
-	/* BF16 and F16 widen in place, from the end. */
-	for (uint64_t i = n; from->scale_type == SCALE_F32 && i-- > 0;) {
-		float value = scale_to_f32(raw, dtype, i);
-
-		memcpy(raw + 4 * i, &value, 4);
-	}
-	*scales = raw;
-	return 0;
+	*scales = xmalloc(n * sizeof(float));
+	if (from->scale_type == SCALE_E8M0)
+		rc = source_read_bytes(source, from->scale, first, n, *scales, err);
+	else
+		rc = source_read_floats(source, from->scale, from->inverted, first, n, *scales, err);
+	if (rc)
+		free(*scales);
+	return rc;
 }
 
-/* Codes in buffers->raw to fp32 in buffers->matrix.  Regions begin at tile borders, or hold whole rows. */
+/* Codes in buffers->raw to values.  Regions begin at tile borders, or hold whole rows. */
 static int decode(struct source *source, const struct unit *unit, const struct region *region,
-		  const struct source_buffers *buffers, struct err *err)
+		  const struct source_buffers *buffers, enum dtype dtype, void *values, struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
 	uint64_t col = from->tile.cols == WHOLE ? 0 : region->col / from->tile.cols;
@@ -194,9 +217,22 @@ static int decode(struct source *source, const struct unit *unit, const struct r
 			       .scale_type = from->scale_type,
 			       .scale_inv = (char *)scales + col * scale_size(from->scale_type),
 			       .scale_stride = tile_count(unit->cols, from->tile.cols) };
-	backend_dequantize(source->backend, &q, DT_F32, buffers->matrix, region->n_cols);
+	backend_dequantize(source->backend, &q, dtype, values, region->n_cols);
 	free(scales);
 	return 0;
+}
+
+int source_decode(struct source *source, const struct unit *unit, const struct region *region,
+		  const struct source_buffers *buffers, const struct source_tee *tee, enum dtype dtype, void *values,
+		  struct err *err)
+{
+	const struct slice *slice = &unit->slice;
+	uint64_t first = slice->first + region->row * slice->row_stride + region->col;
+
+	if (read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride, buffers->raw, tee,
+		       err))
+		return -1;
+	return decode(source, unit, region, buffers, dtype, values, err);
 }
 
 int source_read(struct source *source, const struct unit *unit, const struct region *region,
@@ -213,11 +249,8 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 			      .rows = region->n_rows,
 			      .cols = region->n_cols,
 			      .stride = region->n_cols };
-	if (is_fp8(unit->source->tensor->dtype)) {
-		rc = read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
-				buffers->raw, tee, err);
-		return rc ? rc : decode(source, unit, region, buffers, err);
-	}
+	if (dtype_is_fp8(unit->source->tensor->dtype))
+		return source_decode(source, unit, region, buffers, tee, DT_F32, buffers->matrix, err);
 	if (slice->col_stride == 1)
 		return read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
 				  buffers->matrix, tee, err);

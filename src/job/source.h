@@ -56,6 +56,17 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 		const struct source_buffers *buffers, const struct source_tee *tee, struct matrix *x,
 		struct err *err);
 
+/* Reads a region of an FP8 unit and puts (T)((float)code * scale_inv) of its codes, one product and one rounding, close
+ * together into values; dtype T is F32, BF16 or F16.  The region begins at a tile border of each dimension that it does
+ * not hold whole, and lies in one matrix of a stack. */
+int source_decode(struct source *source, const struct unit *unit, const struct region *region,
+		  const struct source_buffers *buffers, const struct source_tee *tee, enum dtype dtype, void *values,
+		  struct err *err);
+
+/* Elements [first, first + n) of a tensor of F32, BF16, F16 or exponents (8 bits: E8M0), as fp32; inverted: 1 / each. */
+int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted, uint64_t first, size_t n,
+		       float *values, struct err *err);
+
 /* Reads bytes [offset, offset + n) of a tensor as they are. */
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset, size_t n, void *data,
 		      struct err *err);

@@ -4,17 +4,13 @@
  */
 #include "job/verify_internal.h"
 
-#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-
-#define HF_QUANT_CONFIG	    "hf_quant_config.json"
-#define HF_QUANT_CONFIG_MAX ((size_t)64 << 20) /* bytes */
+#include "job/fp8_source.h"
 
 static void take_faults(struct verification *result, const struct faults *faults)
 {
@@ -33,21 +29,6 @@ static void take_faults(struct verification *result, const struct faults *faults
 	}
 }
 
-static int read_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
-				struct err *err)
-{
-	char *path;
-	int rc = 0;
-
-	if (!checkpoint->directory)
-		return 0;
-	path = xasprintf("%s/" HF_QUANT_CONFIG, checkpoint->directory);
-	if (access(path, F_OK) == 0)
-		rc = io_read_file(io, AT_FDCWD, path, HF_QUANT_CONFIG_MAX, text, err);
-	free(path);
-	return rc;
-}
-
 /* A configuration that cannot be read is a problem; then nothing is known of how the tensors are meant. */
 static int recognise(struct verify *verify, struct err *err)
 {
@@ -55,12 +36,12 @@ static int recognise(struct verify *verify, struct err *err)
 	struct buf text = { 0 };
 	struct err bad = { 0 };
 
-	if (read_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
+	if (fp8_source_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
 		return -1;
 	if (text.len)
 		verify->hf_quant_config = json_decode_python((struct json_text){ text.data, text.len }, &bad);
 	if (bad.kind)
-		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, HF_QUANT_CONFIG, "%s", bad.message);
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json", "%s", bad.message);
 	bad = (struct err){ 0 };
 	if (recognition_make_with(&result->recognition, &result->checkpoint,
 				  (struct json_text){ verify->hf_quant_config ? text.data : NULL,

@@ -116,6 +116,7 @@ static bool weight_unit(struct checked *weight, const struct tensor_ref *ref, co
 				      .source_scale = *scale,
 				      .rows = experts * rows,
 				      .cols = tensor->shape[tensor->n_dims - 1] };
+	weight->unit.stack = experts > 1 ? rows : 0;
 	weight->unit.slice = (struct slice){ 0, weight->unit.cols, 1 };
 	return experts == 1 || (scale->tile.rows != WHOLE && rows % scale->tile.rows == 0);
 }

@@ -81,4 +81,5 @@ def main():
         print(sum(len(data) for *_, data in read(path)))
 
 
-main()
+if __name__ == "__main__":
+    main()

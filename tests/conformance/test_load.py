@@ -39,7 +39,8 @@ def scale_grid(scale: Tensor, codes: Tensor) -> np.ndarray:
     """A scale for every element."""
     values = scale.array()
     values = ref.e8m0_to_f32(values) if scale.dtype == "U8" else values
-    grid = values.reshape(scale.shape if len(scale.shape) == 2 else (1, 1))
+    sides = scale.shape[::2] if len(scale.shape) == 4 else scale.shape      # ModelOpt's [N, 1, K, 1]
+    grid = values.reshape(*sides, *(1,) * (2 - len(sides)))
     tile = [1 if n == many else 32 if scale.dtype == "U8" else 128 if n > 1 else many
             for n, many in zip(grid.shape, codes.shape)]
     return ref.spread(grid, tuple(tile), codes.shape)

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "format/config.h"
 #include "format/format.h"
 
 /* Schemes as the recipes' weight specs give them; recipes themselves are strangers here. */
@@ -371,12 +372,50 @@ static void test_config_edit(void **state)
 	buf_release(&out);
 }
 
+static void test_config_dequantized(void **state)
+{
+	static const struct {
+		const char *before, *after;
+	} rows[] = {
+		{ "{\n  \"a\": NaN,\n  \"quantization_config\": {\"q\": 1},\n  \"z\": [1,2]\n}\n",
+		  "{\n  \"a\": NaN,\n  \"z\": [1,2]\n}\n" },
+		{ "{\"quantization_config\": 0, \"text_config\": {\"b\": 3, \"quantization_config\": {}}}",
+		  "{\"text_config\": {\"b\": 3}}" },
+		{ "{\"torch_dtype\": \"bfloat16\" , \"text_config\": null}",
+		  "{\"torch_dtype\": \"bfloat16\" , \"text_config\": null}" },
+		{ "{\"torch_dtype\":  \"float16\", \"text_config\": {\"dtype\":null}}",
+		  "{\"torch_dtype\":  \"bfloat16\", \"text_config\": {\"dtype\":\"bfloat16\"}}" },
+		{ "{\"dtype\": {\"a\": 1}, \"text_config\": [\"dtype\"]}",
+		  "{\"dtype\": {\"a\": 1}, \"text_config\": [\"dtype\"]}" },
+	};
+	struct buf out = { 0 }, edited = { 0 };
+	struct err err = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct buf before = { 0 };
+
+		buf_puts(&before, rows[i].before);
+		assert_int_equal(
+			config_set_dequantized(&before, "\"bfloat16\"", &out, &err), 0);
+		assert_string_equal(out.data, rows[i].after);
+		buf_release(&before);
+		buf_release(&out);
+	}
+	buf_puts(&out, "[1]");
+	assert_int_equal(config_set_dequantized(&out, "\"float32\"", &edited, &err), -1);
+	assert_int_equal(err.kind, ERR_INPUT);
+	buf_release(&edited);
+	buf_release(&out);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_configs),	   cmocka_unit_test(test_mixed),
 		cmocka_unit_test(test_same_words), cmocka_unit_test(test_configure_refused),
 		cmocka_unit_test(test_lm_head),	   cmocka_unit_test(test_config_edit),
+		cmocka_unit_test(test_config_dequantized),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,8 @@ static const struct {
 	  MO("FP8"), "modelopt delayed float whole x whole F32, 4" },
 	{ W256 "a.weight_scale F32 256", MO("FP8_PER_CHANNEL_PER_TOKEN"),
 	  "modelopt channelwise float 1 x whole F32, 1" },
+	{ "a.weight F8_E4M3 1 384,a.weight_scale F32 1", MO("FP8_PER_CHANNEL_PER_TOKEN"),
+	  "modelopt channelwise float 1 x whole F32, 1" },
 	{ W256 "a.weight_scale F32 2 1 3 1", MO("fp8_pb_wo"),
 	  "modelopt blockwise float 128 x 128 F32, 1" },
 	{ W256 "a.weight_scale U8 256 12", MO("MXFP8"), "modelopt mxfp8 ue8m0 1 x 32 E8M0, 1" },

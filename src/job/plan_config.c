@@ -6,7 +6,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "job/quantize_internal.h"
+#include "format/config.h"
+#include "job/plan.h"
 
 /* Sorted module paths. */
 struct modules {
@@ -108,6 +109,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .n_sets = sets.n,
 					      .kept = (const char *const *)kept.names,
 					      .n_kept = kept.n,
+					      .kv_cache = plan->kv_cache,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION };
 	if (format_configure(plan->format, &quantization, &config, &plan->hf_quant_config, err) ||

@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What is refused, with which words; nothing is made.
+need "$SAMPLES/tiny-llama"
+fails 2 " dequantize: nothing to dequantize: no weight of '$SAMPLES/tiny-llama' is FP8" \
+	dequantize "$SAMPLES/tiny-llama" -o out
+fails 2 " dequantize: MODEL is missing (fp8conv dequantize MODEL -o OUT)" dequantize
+fails 2 " dequantize: option '--output' is missing*" dequantize x
+fails 2 " dequantize: option '--dtype': 'fp16' is not one of bf16, f16, f32 (did you mean 'f16'?)" dequantize x -o y --dtype fp16
+fails 2 " dequantize: unknown option '--recipe' *" dequantize x -o y --recipe mxfp8
+fails 2 " dequantize: unexpected argument 'b'" dequantize a b
+fails 3 " dequantize: *none*" dequantize none -o out
+
+# bytes FILE JSON COUNT: a file of that header and so many zero bytes.
+bytes() {
+	python3 - "$1" "$2" "$3" <<-'END'
+		import sys
+		file, header, n = sys.argv[1:]
+		text = header.replace("'", '"').encode()
+		open(file, "wb").write(len(text).to_bytes(8, "little") + text + bytes(int(n)))
+	END
+}
+w="'a.weight': {'dtype': 'F8_E4M3', 'shape': [2, 2], 'data_offsets': [0, 4]}"
+bytes a.safetensors "{$w}" 4
+fails 3 " dequantize: FP8 tensor 'a.weight' has no scale beside it" dequantize a.safetensors -o b.safetensors
+bytes a.safetensors "{$w, 'a.weight_scale': {'dtype': 'F32', 'shape': [3], 'data_offsets': [4, 16]}}" 16
+fails 3 " dequantize: scale 'a.weight_scale' is F32 \[3], which fits no tiling of \[2, 2] of 'a.weight'" \
+	dequantize a.safetensors -o b.safetensors
+bytes a.safetensors "{'a.weight': {'dtype': 'F8_E4M3', 'shape': [4], 'data_offsets': [0, 4]}, 'b.weight': {'dtype': 'F8_E4M3',
+	'shape': [2, 2], 'data_offsets': [4, 8]}, 'b.weight_scale': {'dtype': 'F32', 'shape': [], 'data_offsets': [8, 12]}}" 12
+fails 3 " dequantize: FP8 tensor 'a.weight' has 1 dimensions: matrices can be read, and stacks of them" \
+	dequantize a.safetensors -o b.safetensors
+bytes a.safetensors "{'a.weight': {'dtype': 'F8_E4M3FNUZ', 'shape': [2, 2], 'data_offsets': [0, 4]}, 'b.weight': {'dtype': 'F8_E4M3',
+	'shape': [2, 2], 'data_offsets': [4, 8]}, 'b.weight_scale': {'dtype': 'F32', 'shape': [], 'data_offsets': [8, 12]}}" 12
+fails 3 " dequantize: tensor 'a.weight' is F8_E4M3FNUZ, which cannot be read" dequantize a.safetensors -o b.safetensors
+[ "$(ls)" = a.safetensors ] || ls
+
+# Packed weights of another scheme need the configuration that would go.
+python3 "$CLI/fp8.py" make hf-block in
+python3 - <<'END'
+import struct
+data = open("in/model.safetensors", "rb").read()
+n = int.from_bytes(data[:8], "little")
+header = data[8:8 + n].replace(b'"norm.weight": {"dtype": "F32", "shape": [5]', b'"n.weight_packed": {"dtype": "I8", "shape": [5, 4]')
+open("in/model.safetensors", "wb").write(len(header).to_bytes(8, "little") + header + data[8 + n:])
+END
+fails 3 " dequantize: tensor 'n.weight_packed' is I8 in a source that is quantized already (quant_method 'fp8'): *" \
+	dequantize in -o out
+[ ! -e out ] || echo "out was made"
+rm -rf in a.safetensors

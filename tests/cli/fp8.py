@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FP8 checkpoints in every flavour that can be read, made and decoded without fp8conv.
+
+fp8.py flavours                 their names
+fp8.py make FLAVOUR DIR         a checkpoint in DIR
+fp8.py check FLAVOUR OUT DTYPE  OUT is that checkpoint in bf16, f16 or f32: every bit, and nothing else
+
+Products are exact in double (4 x 24 bits), so that rounding them once to fp32 is fp32's own product.
+"""
+import json
+import math
+import pathlib
+import random
+import struct
+import sys
+
+import checkpoint
+
+CODES = {"F8_E4M3": (4, 3), "F8_E5M2": (5, 2)}
+HF = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+BLOCKS = HF | {"weight_block_size": [128, 128]}
+
+
+def ct(strategy, **more):
+    weights = {"num_bits": 8, "type": "float", "strategy": strategy, **more}
+    return {"quant_method": "compressed-tensors", "config_groups": {"group_0": {
+        "weights": weights, "input_activations": {"dynamic": True}, "targets": ["Linear"]}}}
+
+
+def modelopt(algo):
+    return {"quant_method": "modelopt", "quant_algo": algo}
+
+
+# shape and type of the weight, name and type and shape of its scale, rows and columns that share one, quantization_config,
+# tensors that go with it.  0 rows or columns: all.
+FLAVOURS = {
+    "hf-block": ([200, 300], "F8_E4M3", "weight_scale_inv", "F32", [2, 3], (128, 128), BLOCKS, []),
+    "hf-tensor": ([200, 300], "F8_E4M3", "weight_scale", "F32", [1], (0, 0), HF, []),
+    "hf-static": ([200, 300], "F8_E5M2", "weight_scale_inv", "F32", [], (0, 0),
+                  HF | {"activation_scheme": "static", "weight_block_size": None}, ["a.activation_scale"]),
+    "ct-tensor": ([200, 300], "F8_E4M3", "weight_scale", "F32", [1], (0, 0), ct("tensor"),
+                  ["a.input_scale", "model.layers.0.self_attn.k_scale", "model.layers.0.self_attn.v_scale"]),
+    "ct-channel": ([200, 300], "F8_E4M3", "weight_scale", "F32", [200, 1], (1, 0), ct("channel"), []),
+    "ct-channel-bf16": ([200, 300], "F8_E4M3", "weight_scale", "BF16", [200, 1], (1, 0), ct("channel"), []),
+    "ct-block-f16": ([130, 257], "F8_E4M3", "weight_scale", "F16", [2, 3], (128, 128),
+                     ct("block", block_structure=[128, 128]), []),
+    "ct-block-64": ([200, 300], "F8_E4M3", "weight_scale", "F32", [4, 5], (64, 64),
+                    ct("block", block_structure=[64, 64]), []),
+    "modelopt-tensor": ([200, 300], "F8_E4M3", "weight_scale", "F32", [], (0, 0), modelopt("FP8"),
+                        ["a.input_scale", "m.0.self_attn.k_proj.k_scale", "m.0.self_attn.v_proj.v_scale"]),
+    "modelopt-channel": ([200, 300], "F8_E4M3", "weight_scale", "F32", [200], (1, 0),
+                         modelopt("FP8_PER_CHANNEL_PER_TOKEN"), []),
+    "modelopt-4d": ([256, 384], "F8_E4M3", "weight_scale", "F32", [2, 1, 3, 1], (128, 128), modelopt("fp8_pb_wo"), []),
+    "mxfp8": ([70, 320], "F8_E4M3", "weight_scale_inv", "U8", [70, 10], (1, 32), {"quant_method": "mxfp8"}, []),
+    "mxfp8-e8m0": ([70, 320], "F8_E5M2", "weight_scale", "F8_E8M0", [70, 10], (1, 32), modelopt("MXFP8"), []),
+    "deepseek-v4": ([200, 300], "F8_E4M3", "scale", "F8_E8M0", [2, 3], (128, 128), BLOCKS | {"scale_fmt": "ue8m0"}, []),
+    "comfyui": ([200, 300], "F8_E4M3", "scale_weight", "F32", [], (0, 0), None, ["a.scale_input", "scaled_fp8"]),
+    "gptqmodel": ([200, 300], "F8_E4M3", "weight_scale_inv", "F32", [2, 3], (128, 128),
+                  BLOCKS | {"meta": {"quantizer": ["gptqmodel:5.0"]}}, []),
+    "gptqmodel-channel": ([200, 300], "F8_E4M3", "weight_scale_inv", "F32", [200], (1, 0),
+                          HF | {"weight_scale_semantics": "inverse"}, []),
+    "experts": ([3, 130, 200], "F8_E4M3", "weight_scale_inv", "F32", [3, 2, 2], (128, 128), BLOCKS, []),
+    "experts-channel": ([3, 130, 200], "F8_E4M3", "weight_scale", "F32", [3, 130, 1], (1, 0), ct("channel"), []),
+    "experts-shared": ([3, 130, 200], "F8_E4M3", "weight_scale", "F32", [1], (0, 0), HF, []),
+}
+
+
+def f32(value):
+    try:
+        return struct.unpack("<f", struct.pack("<f", value))[0]
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def decode(code, dtype):
+    e_bits, m_bits = CODES[dtype]
+    bias = (1 << e_bits - 1) - 1
+    sign, e, m = (-1.0 if code & 0x80 else 1.0), code >> m_bits & (1 << e_bits) - 1, code & (1 << m_bits) - 1
+    if dtype == "F8_E4M3" and code & 0x7F == 0x7F or dtype == "F8_E5M2" and code & 0x7F > 0x7C:
+        return math.nan
+    if dtype == "F8_E5M2" and code & 0x7F == 0x7C:
+        return sign * math.inf
+    return sign * (math.ldexp(m, 1 - bias - m_bits) if e == 0 else math.ldexp((1 << m_bits) + m, e - bias - m_bits))
+
+
+def encode(value, dtype):
+    """The bytes of an fp32 value in the type, rounded once; NaN is the positive quiet one."""
+    if math.isnan(value):
+        return {"f32": b"\0\0\xc0\x7f", "bf16": b"\xc0\x7f", "f16": b"\0\x7e"}[dtype]
+    if dtype == "f32":
+        return struct.pack("<f", value)
+    if dtype == "f16":
+        try:
+            return struct.pack("<e", value)
+        except OverflowError:
+            return struct.pack("<e", math.copysign(math.inf, value))
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
+
+
+def scale_values(flavour, n):
+    """n scales as (bytes, value): of every size, and with the mantissas that the type holds."""
+    dtype, r = FLAVOURS[flavour][3], random.Random(flavour)
+    out = []
+    for i in range(n):
+        if dtype in ("U8", "F8_E8M0"):
+            code = (0, 1, 127, 254)[i] if i < 4 else r.randrange(100, 140)
+            out.append((bytes([code]), math.ldexp(1.0, code - 127)))
+            continue
+        value = r.uniform(0.5, 1) * 2.0 ** r.randrange(-12, 3)
+        data = {"F32": lambda v: struct.pack("<f", v), "F16": lambda v: struct.pack("<e", v),
+                "BF16": lambda v: struct.pack("<f", v)[2:]}[dtype](value)
+        out.append((data, struct.unpack("<f", b"\0\0" + data)[0] if dtype == "BF16"
+                    else struct.unpack("<e" if dtype == "F16" else "<f", data)[0]))
+    return out
+
+
+def count(shape):
+    return math.prod(shape)
+
+
+def parts(flavour):
+    """The weight's codes, its scales, and what goes with them: {name: (dtype, shape, data)}."""
+    shape, dtype, word, scale_dtype, scale_shape, _, _, more = FLAVOURS[flavour]
+    codes = random.Random(flavour + "codes").randbytes(count(shape))
+    scales = scale_values(flavour, count(scale_shape))
+    stem = "experts.gate_up_proj" if flavour.startswith("experts") else "a.weight"
+    scale_name = stem + word.removeprefix("weight") if stem != "a.weight" else f"a.{word}"
+    tensors = {stem: (dtype, shape, codes), scale_name: (scale_dtype, scale_shape, b"".join(s for s, _ in scales))}
+    for name in more:
+        tensors[name] = ("F8_E4M3", [0], b"") if name == "scaled_fp8" else ("F32", [1], struct.pack("<f", 0.25))
+    return stem, tensors, [value for _, value in scales]
+
+
+KEPT = {"norm.weight": ("F32", [5], bytes(range(20))), "b.weight": ("BF16", [3, 2], bytes(range(12))),
+        "scale": ("F16", [2], b"\1\2\3\4")}
+
+
+def make(flavour, folder):
+    folder = pathlib.Path(folder)
+    folder.mkdir()
+    header, data = {}, b""
+    for name, (dtype, shape, block) in (parts(flavour)[1] | KEPT).items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
+        data += block
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    config = FLAVOURS[flavour][6]
+    if config:
+        (folder / "config.json").write_text(json.dumps({"a": 1, "quantization_config": config, "z": 2}, indent=2))
+    if (config or {}).get("quant_method") == "modelopt":
+        (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": config["quant_algo"]}}))
+
+
+def values(flavour, dtype):
+    shape, code_dtype, _, _, scale_shape, (tile_rows, tile_cols), _, _ = FLAVOURS[flavour]
+    stem, tensors, scales = parts(flavour)
+    if flavour.startswith("gptqmodel"):
+        scales = [f32(1.0 / value) for value in scales]
+    rows, cols = shape[-2:]
+    n_cols = -(-cols // tile_cols) if tile_cols else 1
+    grid = (-(-rows // tile_rows) if tile_rows else 1) * n_cols
+    table = [decode(code, code_dtype) for code in range(256)]
+    out = []
+    for i, code in enumerate(tensors[stem][2]):
+        matrix, row, col = i // (rows * cols), i // cols % rows, i % cols
+        at = (row // tile_rows if tile_rows else 0) * n_cols + (col // tile_cols if tile_cols else 0)
+        scale = scales[at + (matrix * grid if len(scales) > grid else 0)]
+        out.append(encode(f32(table[code] * scale), dtype))
+    return stem, b"".join(out)
+
+
+def check(flavour, out, dtype):
+    stem, data = values(flavour, dtype)
+    wanted = KEPT | {stem: (dtype.upper(), FLAVOURS[flavour][0], data)}
+    found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            what = "missing" if name not in found else "too many" if name not in wanted else "differs"
+            print(f"{flavour} {dtype}: {name}: {what}")
+    text = (pathlib.Path(out) / "config.json").read_text()
+    if text != json.dumps({"a": 1, "z": 2}, indent=2) if FLAVOURS[flavour][6] else text.split() not in (["{", "}"], ["{}"]):
+        print(f"{flavour}: config.json is {text!r}")
+    if (pathlib.Path(out) / "hf_quant_config.json").exists():
+        print(f"{flavour}: hf_quant_config.json is left")
+
+
+def main():
+    command, *rest = sys.argv[1:]
+    if command == "flavours":
+        print(*FLAVOURS)
+    else:
+        {"make": make, "check": check}[command](*rest)
+
+
+if __name__ == "__main__":
+    main()

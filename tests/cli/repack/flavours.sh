@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Each flavour goes into the formats that can say it, with the same values to the bit, and into no other.
+formats_of() {
+	case $1 in
+	hf-block | hf-tensor | ct-block-f16 | deepseek-v4 | gptqmodel) echo hf compressed-tensors ;;
+	hf-static | modelopt-4d | mxfp8 | mxfp8-e8m0 | comfyui) echo hf compressed-tensors modelopt ;;
+	ct-tensor | ct-channel | ct-channel-bf16 | modelopt-tensor | modelopt-channel | gptqmodel-channel)
+		echo compressed-tensors modelopt ;;
+	esac
+}
+for flavour in $(python3 "$CLI/fp8.py" flavours); do
+	python3 "$CLI/fp8.py" make "$flavour" in
+	for format in hf compressed-tensors modelopt; do
+		case " $(formats_of "$flavour") " in
+		*" $format "*) ;;
+		*)
+			fails 2 " repack: *" repack in -o out --format $format
+			[ ! -e out ] || echo "$flavour to $format: out was made"
+			continue
+			;;
+		esac
+		"$FP8CONV" repack in -o out --format $format 2>said
+		case $flavour in
+		gptqmodel*) sed -i '/^fp8conv repack: note: the scales divide: they are turned round/d' said ;;
+		esac
+		cat said
+		"$FP8CONV" inspect out --json >j
+		json j "j['format'] == '$format'" \
+			'all(t["dtype"] in ("F32", "U8") for t in j["tensors"] if "_scale" in t["name"])' \
+			'all(t["scale_inv"] for t in j["tensors"] if t["dtype"].startswith("F8"))' || echo "$flavour to $format"
+		"$FP8CONV" dequantize out -o values --dtype f32
+		python3 "$CLI/fp8.py" check "$flavour" values f32
+		# There and back again: the same bytes.
+		for other in $(formats_of "$flavour"); do
+			"$FP8CONV" repack out -o there --format "$other"
+			"$FP8CONV" repack there -o back --format $format
+			same out back
+			rm -rf there back
+		done
+		# In small pieces, with one thread and several.
+		for way in "--threads 1 --max-memory 24832K" "--threads 2" "--threads 3 --max-memory 25344K"; do
+			# shellcheck disable=SC2086
+			"$FP8CONV" repack in -o again --format $format --quiet $way
+			same out again
+			rm -rf again
+		done
+		rm -rf out values
+	done
+	rm -rf in
+done
