@@ -175,6 +175,7 @@ def repacked(folder: pathlib.Path, recipe: str, more: tuple[str, ...]) -> Iterat
             for to in formats:
                 out, back = tmp / f"{source} to {to}", tmp / f"{source} to {to} and back"
                 yield from silence(run("repack", tmp / source, "-o", out, "--format", to))
+                yield from silence(run("verify", out, "--source", folder, "--progress", "none"))
                 yield from differences(out.name, contents(out), contents(tmp / to))
                 yield from silence(run("repack", out, "-o", back, "--format", source))
                 yield from differences(back.name, contents(back), contents(tmp / source))
@@ -186,6 +187,7 @@ def whole_blocks(folder: pathlib.Path) -> Iterator[str]:
         yield from silence(quantize(folder, tmp / "in", "--format", "modelopt"))
         for format in ("hf", "compressed-tensors"):
             yield from silence(run("repack", tmp / "in", "-o", tmp / format, "--format", format))
+            yield from silence(run("verify", tmp / format, "--source", folder, "--progress", "none"))
             yield from silence(run("repack", tmp / format, "-o", tmp / f"{format}-back", "--format", "modelopt"))
             yield from differences(format, contents(tmp / f"{format}-back"), contents(tmp / "in"))
 
@@ -194,6 +196,7 @@ def spread(folder: pathlib.Path) -> Iterator[str]:
     with scratch() as tmp:
         yield from silence(quantize(folder, tmp / "fp8", "--ragged"))
         yield from silence(run("repack", tmp / "fp8", "-o", tmp / "mx", "--format", "hf", "--recipe", "mxfp8"))
+        yield from silence(run("verify", tmp / "mx", "--progress", "none"))
         for name in ("fp8", "mx"):
             yield from silence(run("dequantize", tmp / name, "-o", tmp / f"{name}-out", "--dtype", "f32"))
         yield from differences("values of mxfp8", contents(tmp / "mx-out"), contents(tmp / "fp8-out"))

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "format/config.h"
 #include "format/format.h"
 #include "format/recognise.h"
 #include "model/config.h"

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "format/config.h"
 #include "job/quantize.h"
 #include "model/config.h"
 #include "tests/unit/selection_check.h"
