@@ -110,6 +110,7 @@ static int convert_window(struct converter *converter, struct band_list *work, s
 		return -1;
 	converter->list = *work;
 	converter->runs = work->runs + first;
+	converter->n_runs = end - first;
 	rc = pool_run(converter->n_workers, end - first, converter_run, converter, converter->progress->stop, err);
 	for (int w = 0; !rc && w < converter->n_workers; w++)
 		rc = outbox_flush(&converter->workers[w].outbox, err);

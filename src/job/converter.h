@@ -45,6 +45,7 @@ struct converter {
 	bool *nonfinite;	  /* by unit, while looking for what to skip */
 	struct band_list list;	  /* what the pool works on */
 	const struct run *runs;
+	size_t n_runs;
 	struct writer *writer;
 	struct writer *preserved;
 };

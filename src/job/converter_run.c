@@ -13,6 +13,9 @@
 #define SQNR_ALL    ((uint64_t)1 << 20)
 #define SQNR_SAMPLE ((uint64_t)1 << 17)
 
+/* Of a MiB of output each; more is read than the disk has in flight. */
+#define RUNS_AHEAD 8
+
 /* Scales of a band to their place in the file: whole rows of the grid lie together. */
 static int write_scales(struct converter *converter, struct outbox *outbox, const struct band *band,
 			const struct quant_out *out, struct err *err)
@@ -184,6 +187,28 @@ static int convert_band(struct converter *converter, struct worker *worker, cons
 	}
 }
 
+/* Workers wait for the disk when they write; what they read next comes from it in the meantime. */
+static void read_ahead(struct converter *converter, size_t item)
+{
+	const struct plan *plan = converter->plan;
+
+	if (item >= converter->n_runs || !writer_is_direct(converter->writer))
+		return;
+	for (size_t b = 0; b < converter->runs[item].n_bands; b++) {
+		const struct band *band = &converter->list.bands[converter->runs[item].first_band + b];
+		const struct unit *unit = &plan->selection.units[band->unit];
+		const struct region *region = &band->region;
+		uint64_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+
+		if (plan->outputs[band->output].part == PART_COPY)
+			source_read_ahead(&converter->source, unit->source, region->col, region->n_cols);
+		else if (unit->slice.col_stride == 1)
+			source_read_ahead(&converter->source, unit->source,
+					  (unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
+					  region->n_rows * unit->slice.row_stride * size);
+	}
+}
+
 int converter_run(void *context, int w, size_t item, struct err *err)
 {
 	struct converter *converter = context;
@@ -198,6 +223,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 
 	if (!data)
 		return -1;
+	read_ahead(converter, item + RUNS_AHEAD);
 	for (size_t b = 0; b < run->n_bands; b++) {
 		const struct band *band = &bands[b];
 

@@ -261,6 +261,16 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 	return rc;
 }
 
+void source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n)
+{
+	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
+	struct err ignored;
+	int fd;
+
+	if (!shard_fd(source, ref->shard, &fd, &ignored))
+		posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n, POSIX_FADV_WILLNEED);
+}
+
 void source_drop_cache(struct source *source)
 {
 	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {

@@ -76,6 +76,9 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 int source_scales(struct source *source, const struct unit *unit, const struct region *region, void **scales,
 		  struct err *err);
 
+/* Has the kernel read bytes [offset, offset + n) of a tensor, and does not wait for it. */
+void source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n);
+
 /* Tells the kernel that the files open now are not needed again soon. */
 void source_drop_cache(struct source *source);
 
