@@ -170,16 +170,23 @@ static struct group *gather_groups(const struct verify *verify)
 	return groups;
 }
 
-static void tell_one_scale(struct verify *verify, struct checked *weight, const struct group *group)
+/* most: the largest code of all that share the scale. */
+static void judge_range(struct verify *verify, struct checked *weight, float most)
 {
 	struct scan *scan = &weight->scan;
-	float most = group ? group->most : scan->most;
 
-	if (scan->most > 0 && most < verify_low_code(verify, weight_format(weight)) &&
-	    scan->any_scale > verify_floor_scale(verify)) {
+	if (scan->most > 0 && !scan->n_nan && most < verify_low_code(verify, weight_format(weight)) &&
+	    scan->largest > verify_floor_scale(verify)) {
 		scan->n_low = 1;
 		scan->low = scan->most;
 	}
+}
+
+static void tell_one_scale(struct verify *verify, struct checked *weight, const struct group *group)
+{
+	const struct scan *scan = &weight->scan;
+
+	judge_range(verify, weight, group ? group->most : scan->most);
 	if (group && scan->any_scale != group->first->scan.any_scale)
 		problem_add(&verify->result->problems, PROBLEM_GROUP_SCALES_DIFFER, weight->unit.name,
 			    verify_file(verify, weight->unit.source), "the scale of '%s' is %.9g, and that of '%s' is %.9g",
@@ -196,7 +203,9 @@ void verify_tell(struct verify *verify)
 
 		if (!weight->scanned)
 			continue;
-		if (has_one_scale(weight))
+		if (weight->unit.source_scale.scale_type == SCALE_E8M0)
+			judge_range(verify, weight, weight->scan.most);
+		else if (has_one_scale(weight))
 			tell_one_scale(verify, weight, weight->group == SIZE_MAX ? NULL : &groups[weight->group]);
 		tell_scales(verify, weight);
 		tell_codes(verify, weight);

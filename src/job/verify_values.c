@@ -194,6 +194,12 @@ static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row
 					   (region->row + r) * view->weight->unit.cols + region->col + c);
 }
 
+/* Of MX blocks, which may have the scale of the 128 x 128 block that they were part of, the range is judged together. */
+static bool is_mx(const struct checked *weight)
+{
+	return weight->unit.source_scale.scale_type == SCALE_E8M0;
+}
+
 /* One row of tiles. */
 static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows, struct scan *found)
 {
@@ -218,7 +224,7 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		most = fp8_to_f32(view->format, max);
 		scale = scale_at(view, tile.rows == WHOLE ? 0 : row / view->tile_rows, t);
 		found->most = most > found->most ? most : found->most;
-		if (tile.rows != WHOLE && max && most < view->low && scale > view->floor) {
+		if (tile.rows != WHOLE && !is_mx(view->weight) && max && most < view->low && scale > view->floor) {
 			uint64_t at = (region->row + row) * view->weight->unit.cols + region->col + col;
 
 			if (!found->n_low || at < found->first_low)
