@@ -15,7 +15,7 @@
 #define SHELLS "bash|zsh|fish"
 
 /* The values of an option, with a blank behind each; nothing where any text may stand. */
-static void option_values(const struct argp_option *option, struct buf *values)
+static void option_values(const struct option_row *option, struct buf *values)
 {
 	const char *arg = option->arg ? option->arg : "";
 
@@ -49,20 +49,19 @@ static void put_quoted(const char *text, bool zsh)
 
 static void bash_command(const struct command *command)
 {
-	const struct argp_option *o = NULL;
+	const struct option_row *o = NULL;
 	struct buf values = { 0 };
 
 	printf("\t%s)\n\t\tcase $3 in\n", command->name);
 	while ((o = command_option_next(command, o))) {
 		option_values(o, &values);
-		if (!o->name || !o->arg)
+		if (!o->arg)
 			continue;
 		printf("\t\t--%s) words='%s' ;;\n", o->name, values.data);
 	}
 	printf("\t\t*) [[ $2 == -* ]] && words='");
 	while ((o = command_option_next(command, o)))
-		if (o->name)
-			printf("--%s ", o->name);
+		printf("--%s ", o->name);
 	printf("' ;;\n\t\tesac ;;\n");
 	buf_release(&values);
 }
@@ -81,7 +80,7 @@ static void bash_print(void)
 	       "complete -o default -F _fp8conv fp8conv\n");
 }
 
-static void zsh_option(const struct argp_option *option, struct buf *values)
+static void zsh_option(const struct option_row *option, struct buf *values)
 {
 	option_values(option, values);
 	printf(" \\\n\t\t\t'--%s%s[", option->name, option->arg ? "=" : "");
@@ -96,7 +95,7 @@ static void zsh_option(const struct argp_option *option, struct buf *values)
 
 static void zsh_print(void)
 {
-	const struct argp_option *o = NULL;
+	const struct option_row *o = NULL;
 	struct buf values = { 0 };
 
 	printf("#compdef fp8conv\n_fp8conv() {\n\tlocal -a commands=(\n");
@@ -114,22 +113,21 @@ static void zsh_print(void)
 			continue;
 		printf("\t%s)\n\t\t_arguments", commands[i]->name);
 		while ((o = command_option_next(commands[i], o)))
-			if (o->name)
-				zsh_option(o, &values);
+			zsh_option(o, &values);
 		printf(" \\\n\t\t\t'*:file:_files' ;;\n");
 	}
 	printf("\tesac\n}\n_fp8conv \"$@\"\n");
 	buf_release(&values);
 }
 
-static void fish_option(const struct command *command, const struct argp_option *option,
+static void fish_option(const struct command *command, const struct option_row *option,
 			struct buf *values)
 {
 	option_values(option, values);
 	printf("complete -c fp8conv -n '__fish_seen_subcommand_from %s' -l %s", command->name,
 	       option->name);
-	if (option->key < 128)
-		printf(" -s %c", option->key);
+	if (option->letter)
+		printf(" -s %c", option->letter);
 	if (option->arg && values->len)
 		printf(" -x -a '%s'", values->data);
 	else if (option->arg)
@@ -141,7 +139,7 @@ static void fish_option(const struct command *command, const struct argp_option 
 
 static void fish_print(void)
 {
-	const struct argp_option *o = NULL;
+	const struct option_row *o = NULL;
 	struct buf values = { 0 };
 
 	for (size_t i = 0; commands[i]; i++) {
@@ -152,46 +150,36 @@ static void fish_print(void)
 		put_quoted(commands[i]->summary, false);
 		printf("'\n");
 		while ((o = command_option_next(commands[i], o)))
-			if (o->name)
-				fish_option(commands[i], o, &values);
+			fish_option(commands[i], o, &values);
 	}
 	buf_release(&values);
 }
 
-static error_t parse(int key, char *value, struct argp_state *state)
+static int read_shell(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	struct parse_input *input = state->input;
-	int *shell = input->settings;
-
-	if (key != ARGP_KEY_ARG)
-		return ARGP_ERR_UNKNOWN;
-	if (*shell >= 0)
-		return argument_unexpected(value, input->err);
-	if (opt_choice("SHELL", value, SHELLS, shell, input->err))
-		return err_set(input->err, ERR_USAGE, "shell '%s' is not one of " SHELLS, value);
+	if (opt_choice(option->name, value, option->arg, place, err))
+		return err_set(err, ERR_USAGE, "shell '%s' is not one of %s", value, option->arg);
 	return 0;
 }
+
+static const struct option_row argument = { .name = "SHELL", .arg = SHELLS, .read = read_shell };
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	static void (*const print[])(void) = { bash_print, zsh_print, fish_print };
-	int shell = -1;
+	int shell;
 	int rc = command_parse(command, argc, argv, &shell, err);
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (shell < 0)
-		return err_set(err, ERR_USAGE, "SHELL is missing (" SHELLS ")");
 	print[shell]();
 	return 0;
 }
-
-static const struct argp completion_argp = { .parser = parse };
 
 const struct command command_completion = {
 	.name = "completion",
 	.args = SHELLS,
 	.summary = "Print the completions of a shell",
-	.argp = &completion_argp,
+	.argument = &argument,
 	.run = run,
 };

@@ -86,16 +86,7 @@ static void print_table(void)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	bool json = false;
-	int rc = command_parse(command, argc, argv, &json, err);
-
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (json)
-		print_json();
-	else
-		print_table();
-	return 0;
+	return facts_run(command, argc, argv, print_table, print_json, err);
 }
 
 const struct command command_formats = {
@@ -103,6 +94,6 @@ const struct command command_formats = {
 	.args = "",
 	.summary = "List the formats, the recipes that each can say and the engines that load them",
 	.group = GROUP_ABOUT,
-	.argp = &facts_argp,
+	.options = facts_options,
 	.run = run,
 };

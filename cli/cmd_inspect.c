@@ -149,33 +149,16 @@ struct settings {
 	bool json;
 };
 
-enum { OPT_JSON = 256 };
+static const struct option_row argument = { .name = "MODEL",
+					.arg = "MODEL",
+					.read = option_text,
+					.offset = offsetof(struct settings, path) };
 
-static const struct argp_option options[] = {
-	{ "json", OPT_JSON, NULL, 0, "Print one JSON object", 0 },
+static const struct option_row options[] = {
+	{ SECTION_NONE, "json", 0, NULL, "Print one JSON object", option_flag,
+	  offsetof(struct settings, json) },
 	{ 0 },
 };
-
-static error_t parse(int key, char *value, struct argp_state *state)
-{
-	struct parse_input *input = state->input;
-	struct settings *settings = input->settings;
-
-	switch (key) {
-	case OPT_JSON:
-		settings->json = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (settings->path)
-			return argument_unexpected(value, input->err);
-		settings->path = value;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp inspect_argp = { .options = options, .parser = parse };
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
@@ -185,8 +168,6 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (!settings.path)
-		return err_set(err, ERR_USAGE, "MODEL is missing (fp8conv inspect MODEL)");
 	rc = inspect_make(&inspection, &io_system, settings.path, opt_temp_dir(), err);
 	if (rc == 0 && settings.json)
 		print_json(&inspection);
@@ -201,6 +182,7 @@ const struct command command_inspect = {
 	.args = "MODEL",
 	.summary = "Show the tensors, types, scales and sizes of a checkpoint",
 	.group = GROUP_LOOK,
-	.argp = &inspect_argp,
+	.options = options,
+	.argument = &argument,
 	.run = run,
 };

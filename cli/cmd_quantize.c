@@ -2,30 +2,139 @@
  *
  * fp8conv quantize.
  */
+#include <stdlib.h>
+
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/conversion.h"
-#include "cli/quantize_options.h"
+#include "cli/opts.h"
+#include "job/quantize.h"
 
-static int make_plan(struct plan *plan, const void *params, struct progress *progress,
-		     struct err *err)
+struct patterns {
+	const char **list;
+	size_t n;
+};
+
+/* Zeroed is the start.  Texts belong to argv. */
+struct settings {
+	struct convert_settings convert;
+	struct quantize_params params; /* completed by make_plan() */
+	struct patterns include, exclude;
+	struct select_rule *rules;
+	size_t n_rules;
+	int on_nonfinite; /* enum on_nonfinite, whose order the option's values have */
+};
+
+static int read_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	return quantize_plan_make(plan, params, progress, err);
+	*(const char **)place = value;
+	return opt_recipe(option_written(option).text, value, err) ? 0 : -1;
+}
+
+static int read_pattern(const struct option_row *option, const char *value, void *place,
+			struct err *err)
+{
+	struct patterns *patterns = place;
+
+	(void)option, (void)err;
+	ARRAY_GROW(patterns->list, patterns->n);
+	patterns->list[patterns->n++] = value;
+	return 0;
+}
+
+static int read_rule(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	struct settings *settings = place;
+	struct select_rule rule;
+
+	if (opt_rule(option_written(option).text, value, &rule, err))
+		return -1;
+	ARRAY_GROW(settings->rules, settings->n_rules);
+	settings->rules[settings->n_rules++] = rule;
+	return 0;
+}
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row options[] = {
+	{ SECTION_MAKE, "recipe", 0, "RECIPE",
+	  "Decides the numbers (see 'fp8conv recipes'; default blockwise)", read_recipe,
+	  PLACE(params.recipe) },
+	{ SECTION_MAKE, "format", 0, "FORMAT",
+	  "Decides names and configuration (see 'fp8conv formats')", option_text,
+	  PLACE(params.format) },
+	{ SECTION_MAKE, "target", 0, "vllm|sglang|trtllm|transformers",
+	  "The engine that is to load it", option_text, PLACE(params.target) },
+	{ SECTION_MAKE, "tp", 0, "N", "Refuse what does not load at tensor-parallel size N",
+	  option_count, PLACE(params.select.tp) },
+	{ SECTION_MAKE, "preserve-high-precision", 0, "DIR",
+	  "Write the source values of quantized tensors to DIR", option_text,
+	  PLACE(convert.params.preserve) },
+
+	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2",
+	  "The type of the codes (default e4m3)", option_text, PLACE(params.tuning.fp8_format) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any",
+	  option_text, PLACE(params.tuning.scale_fmt) },
+	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
+	  "Who divides by what, with float scales (default te)", option_text,
+	  PLACE(params.tuning.scale_arith) },
+	{ SECTION_NUMBERS, "mx-scale", 0, "up|floor|even",
+	  "How mxfp8 rounds its exponents (default up)", option_text,
+	  PLACE(params.tuning.mx_scale) },
+	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Raise a smaller amax to X (default 0)",
+	  option_text, PLACE(params.tuning.amax_epsilon) },
+	{ SECTION_NUMBERS, "margin", 0, "N", "Leave N binades unused (default 0)", option_text,
+	  PLACE(params.tuning.margin) },
+	{ SECTION_NUMBERS, "on-nonfinite", 0, "error|saturate|skip",
+	  "Tensors with NaN or inf: refuse (default), saturate, or keep the tensor in high precision",
+	  option_choice, PLACE(on_nonfinite) },
+
+	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only what matches", read_pattern,
+	  PLACE(include) },
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches", read_pattern, PLACE(exclude) },
+	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
+	  "The recipe of what matches, or RE=skip; the last match wins", read_rule, 0 },
+	{ SECTION_TENSORS, "ragged", 0, NULL,
+	  "Blocks also where a dimension is no multiple of the block", option_flag,
+	  PLACE(params.select.ragged) },
+	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept a source that is FP8", option_flag,
+	  PLACE(params.select.requantize) },
+	{ 0 },
+};
+
+static int make_plan(struct plan *plan, void *place, struct progress *progress, struct err *err)
+{
+	struct settings *settings = place;
+	struct select_options *select = &settings->params.select;
+
+	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
+	settings->params.convert = settings->convert.params;
+	select->include = settings->include.list;
+	select->n_include = settings->include.n;
+	select->exclude = settings->exclude.list;
+	select->n_exclude = settings->exclude.n;
+	select->rules = settings->rules;
+	select->n_rules = settings->n_rules;
+	return quantize_plan_make(plan, &settings->params, progress, err);
+}
+
+static void settings_release(struct settings *settings)
+{
+	for (size_t i = 0; i < settings->n_rules; i++)
+		free((char *)settings->rules[i].pattern);
+	free(settings->rules);
+	free(settings->include.list);
+	free(settings->exclude.list);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct quantize_settings settings = { 0 };
-	const struct conversion conversion = { .command = command->name,
-					       .settings = &settings.convert,
-					       .make_plan = make_plan,
-					       .params = &settings.params };
-	int rc = command_parse(command, argc, argv, &settings, err);
+	struct settings settings = { 0 };
+	int rc = conversion_run(&(struct conversion){ make_plan, &settings }, command, argc, argv,
+				err);
 
-	if (rc == 0 &&
-	    (quantize_settings_finish(&settings, err) || conversion_run(&conversion, err)))
-		rc = -1;
-	quantize_settings_release(&settings);
-	return rc < 0 ? -1 : 0;
+	settings_release(&settings);
+	return rc;
 }
 
 const struct command command_quantize = {
@@ -33,6 +142,8 @@ const struct command command_quantize = {
 	.args = "MODEL -o OUT",
 	.summary = "Write an FP8 checkpoint, each quantized tensor with its own scale",
 	.group = GROUP_CONVERT,
-	.argp = &quantize_argp,
+	.options = options,
+	.shared = convert_options,
+	.argument = &convert_argument,
 	.run = run,
 };

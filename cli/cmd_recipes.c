@@ -43,16 +43,7 @@ static void print_table(void)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	bool json = false;
-	int rc = command_parse(command, argc, argv, &json, err);
-
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (json)
-		print_json();
-	else
-		print_table();
-	return 0;
+	return facts_run(command, argc, argv, print_table, print_json, err);
 }
 
 const struct command command_recipes = {
@@ -60,6 +51,6 @@ const struct command command_recipes = {
 	.args = "",
 	.summary = "List the recipes: what decides the numbers",
 	.group = GROUP_ABOUT,
-	.argp = &facts_argp,
+	.options = facts_options,
 	.run = run,
 };

@@ -13,94 +13,41 @@
 #include "cli/signals.h"
 #include "job/verify.h"
 
-#define MAX_THREADS 1024
-#define MAX_TP	    1024
-
-enum {
-	OPT_SOURCE = 256,
-	OPT_TARGET,
-	OPT_TP,
-	OPT_THREADS,
-	OPT_BACKEND,
-	OPT_JSON,
-	OPT_PROGRESS,
-};
-
 struct settings {
 	struct verify_params params;
 	int progress;
 	bool json, quiet, verbose;
 };
 
-static const struct argp_option options[] = {
-	{ NULL, 0, NULL, 0, "What to check:", 1 },
-	{ "source", OPT_SOURCE, "MODEL", 0, "Compare every code and scale with the model it was made from", 1 },
-	{ "target", OPT_TARGET, "vllm|sglang|trtllm|transformers", 0, "The rules of this engine too", 1 },
-	{ "tp", OPT_TP, "N", 0, "Whether it loads at tensor-parallel size N", 1 },
-	{ NULL, 0, NULL, 0, "Running:", 2 },
-	{ "threads", OPT_THREADS, "N", 0, "Default: one for each CPU", 2 },
-	{ "backend", OPT_BACKEND, "BACKEND", 0, "auto (default), cpu, or one that 'fp8conv version' lists", 2 },
-	{ NULL, 0, NULL, 0, "What is told:", 3 },
-	{ "json", OPT_JSON, NULL, 0, "Print one JSON object", 3 },
-	{ "progress", OPT_PROGRESS, PROGRESS_MODES, 0, "Progress on standard error (default auto)", 3 },
-	{ "quiet", 'q', NULL, 0, "No progress, no summary", 3 },
-	{ "verbose", 'v', NULL, 0, "What was checked, and with --source the SQNR of each weight, worst first", 3 },
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = { .name = "OUT",
+					.arg = "OUT",
+					.read = option_text,
+					.offset = PLACE(params.input) };
+
+static const struct option_row options[] = {
+	{ SECTION_CHECK, "source", 0, "MODEL",
+	  "Compare every code and scale with the model it was made from", option_text,
+	  PLACE(params.source) },
+	{ SECTION_CHECK, "target", 0, "vllm|sglang|trtllm|transformers",
+	  "The rules of this engine too", option_text, PLACE(params.target) },
+	{ SECTION_CHECK, "tp", 0, "N", "Whether it loads at tensor-parallel size N", option_count,
+	  PLACE(params.tp) },
+	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
+	  PLACE(params.n_threads) },
+	{ SECTION_RUN, "backend", 0, "BACKEND",
+	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
+	  PLACE(params.backend) },
+	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
+	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)",
+	  option_choice, PLACE(progress) },
+	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no summary", option_flag, PLACE(quiet) },
+	{ SECTION_TELL, "verbose", 'v', NULL,
+	  "What was checked, and with --source the SQNR of each weight, worst first", option_flag,
+	  PLACE(verbose) },
 	{ 0 },
 };
-
-static int parse_int(const char *option, const char *value, int max, int *n, struct err *err)
-{
-	uint64_t number;
-
-	if (opt_number(option, value, 1, (uint64_t)max, &number, err))
-		return -1;
-	*n = (int)number;
-	return 0;
-}
-
-static error_t parse(int key, char *value, struct argp_state *state)
-{
-	struct parse_input *input = state->input;
-	struct settings *settings = input->settings;
-	struct verify_params *params = &settings->params;
-	int index;
-
-	switch (key) {
-	case OPT_SOURCE:
-		params->source = value;
-		return 0;
-	case OPT_TARGET:
-		params->target = value;
-		return opt_choice("--target", value, options[2].arg, &index, input->err);
-	case OPT_TP:
-		return parse_int("--tp", value, MAX_TP, &params->tp, input->err);
-	case OPT_THREADS:
-		return parse_int("--threads", value, MAX_THREADS, &params->n_threads, input->err);
-	case OPT_BACKEND:
-		params->backend = value;
-		return 0;
-	case OPT_JSON:
-		settings->json = true;
-		return 0;
-	case OPT_PROGRESS:
-		return opt_choice("--progress", value, PROGRESS_MODES, &settings->progress, input->err);
-	case 'q':
-		settings->quiet = true;
-		return 0;
-	case 'v':
-		settings->verbose = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		if (params->input)
-			return argument_unexpected(value, input->err);
-		params->input = value;
-		return 0;
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp verify_argp = { .options = options, .parser = parse };
 
 static void print_json(const struct verification *verification)
 {
@@ -202,8 +149,6 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	if (!settings.params.input)
-		return err_set(err, ERR_USAGE, "OUT is missing (fp8conv verify OUT)");
 	if (!settings.params.n_threads)
 		settings.params.n_threads = online_cpus();
 	return verify(&settings, err);
@@ -214,6 +159,7 @@ const struct command command_verify = {
 	.args = "OUT",
 	.summary = "Find what engines would trip over in an FP8 checkpoint",
 	.group = GROUP_LOOK,
-	.argp = &verify_argp,
+	.options = options,
+	.argument = &argument,
 	.run = run,
 };

@@ -66,6 +66,14 @@ static const struct backend *cuda_backend(void)
 	return NULL;
 }
 
+/* NULL: there is none that can run. */
+static const struct backend *best_backend(void)
+{
+	struct err none = { 0 };
+
+	return backend_select("auto", &none);
+}
+
 struct library {
 	const char *name;
 	char version[64];
@@ -102,18 +110,21 @@ static void backend_json(struct json_out *out, const struct backend *backend)
 	json_out_close(out, '}');
 }
 
-static void print_json(const struct backend *best, const struct features *features,
-		       const struct library library[N_LIBRARIES])
+static void print_json(void)
 {
 	struct json_out out = { .stream = stdout };
+	const struct features features = cpu_features();
+	const struct backend *best = best_backend();
+	struct library library[N_LIBRARIES];
 
+	libraries(library);
 	json_out_open(&out, NULL, '{');
 	json_out_text(&out, "version", FP8CONV_VERSION);
 	json_out_text(&out, "compiler", COMPILER);
 	json_out_bool(&out, "cuda", cuda_backend() != NULL);
 	json_out_open(&out, "cpu_features", '[');
-	for (size_t i = 0; i < features->n; i++)
-		json_out_text(&out, NULL, features->name[i]);
+	for (size_t i = 0; i < features.n; i++)
+		json_out_text(&out, NULL, features.name[i]);
 	json_out_close(&out, ']');
 	json_out_text(&out, "backend", best ? best->name : NULL);
 	json_out_open(&out, "backends", '[');
@@ -133,18 +144,21 @@ static void fact(struct table *table, const char *name, const char *value)
 	table_cell(table, value);
 }
 
-static void print_table(const struct backend *best, const struct features *features,
-			const struct library library[N_LIBRARIES])
+static void print_table(void)
 {
 	struct table table = { .columns = "ll" };
+	const struct features features = cpu_features();
+	const struct backend *best = best_backend();
+	struct library library[N_LIBRARIES];
 	struct buf text = { 0 };
 
+	libraries(library);
 	fact(&table, "fp8conv", FP8CONV_VERSION);
 	fact(&table, "compiler", COMPILER);
 	fact(&table, "CUDA", cuda_backend() ? "built" : "not built");
 	buf_puts(&text, "");
-	for (size_t i = 0; i < features->n; i++)
-		buf_printf(&text, "%s%s", i ? " " : "", features->name[i]);
+	for (size_t i = 0; i < features.n; i++)
+		buf_printf(&text, "%s%s", i ? " " : "", features.name[i]);
 	fact(&table, "CPU features", text.data);
 	for (size_t i = 0; backends[i]; i++) {
 		const char *why = backends[i]->unusable();
@@ -165,22 +179,7 @@ static void print_table(const struct backend *best, const struct features *featu
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct library library[N_LIBRARIES];
-	const struct backend *best;
-	struct features features = cpu_features();
-	struct err none = { 0 };
-	bool json = false;
-	int rc = command_parse(command, argc, argv, &json, err);
-
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	best = backend_select("auto", &none);
-	libraries(library);
-	if (json)
-		print_json(best, &features, library);
-	else
-		print_table(best, &features, library);
-	return 0;
+	return facts_run(command, argc, argv, print_table, print_json, err);
 }
 
 const struct command command_version = {
@@ -188,6 +187,6 @@ const struct command command_version = {
 	.args = "",
 	.summary = "Print version, compiler, CPU features, backends and libraries",
 	.group = GROUP_ABOUT,
-	.argp = &facts_argp,
+	.options = facts_options,
 	.run = run,
 };

@@ -1,29 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A command is a file cmd_<name>.c ending in one row; the build lists them.  Its option table
- * serves the parser,
- * --help, the completions and the test that holds the man page against it.
- *
- * In the table, an argument written "a|b|c" lists all values there are: the parser refuses others,
- * the completions offer these.
+ * A command is a file cmd_<name>.c ending in one row; the build lists them. Its tables of options
+ * serve the parser, --help, the completions and the test that holds the man page against it.
  */
 #ifndef FP8CONV_CLI_COMMAND_H
 #define FP8CONV_CLI_COMMAND_H
 
-#include <argp.h>
-#include <stdbool.h>
-
 #include "base/err.h"
+#include "cli/option.h"
 
 /* Headings of `fp8conv --help`, in this order. */
 enum command_group { GROUP_HIDDEN, GROUP_CONVERT, GROUP_LOOK, GROUP_ABOUT, N_GROUPS };
 
 struct command {
 	const char *name;
-	const char *args;    /* "MODEL -o OUT" */
+	const char *args;    /* "MODEL -o OUT": the first word is the argument */
 	const char *summary; /* one line */
 	enum command_group group;
-	const struct argp *argp;
+	const struct option_row *options;	/* its own; NULL: none */
+	const struct option_row *shared;	/* those it has in common with others, after them; NULL: none */
+	const struct option_row *argument;	/* which must be there; NULL: it takes none */
 
 	/* The exit status; -1: err says what failed, and with which status. */
 	int (*run)(const struct command *command, int argc, char **argv, struct err *err);
@@ -33,28 +29,23 @@ extern const struct command *const commands[]; /* generated; NULL at the end */
 
 const struct command *command_find(const char *name); /* NULL: no such command */
 
-/* The rows of the command's options, those that every command has first, those of argp.children last:
- * NULL gives the first one, the last one NULL. Headings have no name. */
-const struct argp_option *command_option_next(const struct command *command,
-					      const struct argp_option *option);
+/* The rows of the command's options, --help first, the shared ones last: NULL gives the first one,
+ * the last one NULL. */
+const struct option_row *command_option_next(const struct command *command,
+					 const struct option_row *option);
 
-/* state->input of a command's parser.  One that fails says why in err and returns anything but 0.
- */
-struct parse_input {
-	void *settings;
-	struct err *err;
-};
-
-/* Parses argv by the command's table.  0: go on; 1: --help was asked for and is printed; -1:
- * ERR_USAGE. */
+/* Parses argv into the settings that the rows' offsets are of.  0: go on; 1: --help was asked for
+ * and is printed; -1: ERR_USAGE. */
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err);
 
 /* `fp8conv CMD --help` on standard output. */
 void command_help(const struct command *command);
 
-/* The table of commands that print facts: --json alone, no argument.  The settings are a bool. */
-extern const struct argp facts_argp;
+/* The options, and the run, of a command that prints facts: as text, or with --json. */
+extern const struct option_row facts_options[];
+int facts_run(const struct command *command, int argc, char **argv, void (*print_text)(void),
+	      void (*print_json)(void), struct err *err);
 
 /* ERR_USAGE for an argument too many; returns -1. */
 int argument_unexpected(const char *argument, struct err *err);

@@ -9,16 +9,16 @@
 #include "cli/signals.h"
 #include "cli/units.h"
 
-static void note(const struct conversion *conversion, const char *text)
+static void note(const char *command, const char *text)
 {
 	if (text)
-		fprintf(stderr, "fp8conv %s: note: %s\n", conversion->command, text);
+		fprintf(stderr, "fp8conv %s: note: %s\n", command, text);
 }
 
 /* All that is told comes after success: an error is one line, and nothing on standard output. */
-static void tell(const struct conversion *conversion, const struct convert_report *report)
+static void tell(const char *command, const struct convert_settings *settings,
+		 const struct convert_report *report)
 {
-	const struct convert_settings *settings = conversion->settings;
 	const struct plan *plan = report->plan;
 
 	if (settings->dry_run && settings->json)
@@ -29,15 +29,16 @@ static void tell(const struct conversion *conversion, const struct convert_repor
 		report_print_json(report);
 	if (settings->quiet)
 		return;
-	note(conversion, plan->selection.advice);
-	note(conversion, plan->selection.unmatched);
+	note(command, plan->selection.advice);
+	note(command, plan->selection.unmatched);
 	if (settings->verbose || settings->dry_run)
-		note(conversion, plan->selection.caution);
+		note(command, plan->selection.caution);
 	if (!settings->dry_run && (settings->verbose || isatty(STDERR_FILENO)))
 		report_print_text(report);
 }
 
-int conversion_run(const struct conversion *conversion, struct err *err)
+/* Plans and executes under the eyes of a ticker. */
+static int convert(const struct conversion *conversion, const char *command, struct err *err)
 {
 	const struct convert_settings *settings = conversion->settings;
 	enum progress_mode mode =
@@ -50,8 +51,8 @@ int conversion_run(const struct conversion *conversion, struct err *err)
 	double began = units_now();
 	int rc;
 
-	ticker_start(&ticker, conversion->command, mode, &progress);
-	rc = conversion->make_plan(&plan, conversion->params, &progress, err);
+	ticker_start(&ticker, command, mode, &progress);
+	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
 	if (rc == 0 && !settings->dry_run) {
 		ticker_plan(&ticker, &plan);
 		rc = convert_run(&plan, &settings->params, &progress, &result, err);
@@ -60,7 +61,20 @@ int conversion_run(const struct conversion *conversion, struct err *err)
 	report.seconds = units_now() - began;
 	report.bytes = atomic_load(&progress.done);
 	if (rc == 0)
-		tell(conversion, &report);
+		tell(command, settings, &report);
 	plan_release(&plan);
 	return rc;
+}
+
+int conversion_run(const struct conversion *conversion, const struct command *command, int argc,
+		   char **argv, struct err *err)
+{
+	int rc = command_parse(command, argc, argv, conversion->settings, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	return convert_settings_finish(conversion->settings, err) ||
+			       convert(conversion, command->name, err)
+		       ? -1
+		       : 0;
 }

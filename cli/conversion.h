@@ -5,17 +5,20 @@
 #ifndef FP8CONV_CLI_CONVERSION_H
 #define FP8CONV_CLI_CONVERSION_H
 
+#include "cli/command.h"
 #include "cli/convert_options.h"
 
+/* What one of them is, apart from its row. */
 struct conversion {
-	const char *command;
-	const struct convert_settings *settings;
-	/* quantize_plan_make() and its like, of params. */
-	int (*make_plan)(struct plan *plan, const void *params, struct progress *progress,
+	/* quantize_plan_make() or its like.  settings are the command's own, whose first member, the
+	 * struct convert_settings, is complete but for what only this command knows. */
+	int (*make_plan)(struct plan *plan, void *settings, struct progress *progress,
 			 struct err *err);
-	const void *params;
+	void *settings;
 };
 
-int conversion_run(const struct conversion *conversion, struct err *err);
+/* Parses, plans, and executes unless --dry-run is given.  As .run of a command. */
+int conversion_run(const struct conversion *conversion, const struct command *command, int argc,
+		   char **argv, struct err *err);
 
 #endif

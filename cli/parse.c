@@ -3,7 +3,9 @@
  * argp parses, and is kept from printing: an error here is one line that names the option and the
  * nearest right one, where argp's own are two lines and name only the program.
  */
+#include <argp.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,56 +14,54 @@
 #include "base/nearest.h"
 #include "cli/command.h"
 
-static const struct argp_option common_options[] = {
-	{ "help", 'h', NULL, 0, "Print this help and exit", -1 },
+static const char *const sections[N_SECTIONS] = {
+	[SECTION_CHECK] = "What to check:",
+	[SECTION_MAKE] = "What to make:",
+	[SECTION_NUMBERS] = "Numbers:",
+	[SECTION_TENSORS] = "Which tensors (RE is a PCRE2 pattern on the full name):",
+	[SECTION_RUN] = "Running:",
+	[SECTION_TELL] = "What is told:",
+};
+
+static int read_help(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	(void)option, (void)value, (void)place, (void)err;
+	return ECANCELED;
+}
+
+static const struct option_row common_options[] = {
+	{ SECTION_HELP, "help", 'h', NULL, "Print this help and exit", read_help, 0 },
 	{ 0 },
 };
 
-/* The i-th table of the command's options; NULL behind the last. */
-static const struct argp_option *option_table(const struct command *command, size_t i)
+const struct option_row *command_option_next(const struct command *command, const struct option_row *option)
 {
-	const struct argp_child *children = command->argp->children;
-
-	if (i == 0)
-		return common_options;
-	if (i == 1)
-		return command->argp->options;
-	for (size_t k = 0; children && children[k].argp; k++)
-		if (k == i - 2)
-			return children[k].argp->options;
-	return NULL;
-}
-
-static bool ends_table(const struct argp_option *option)
-{
-	return !option->name && !option->key && !option->doc;
-}
-
-const struct argp_option *command_option_next(const struct command *command,
-					      const struct argp_option *option)
-{
-	const struct argp_option *table, *end;
+	static const struct option_row none[] = { { 0 } };
+	const struct option_row *tables[] = { common_options,
+					  command->options ? command->options : none,
+					  command->shared ? command->shared : none };
+	const struct option_row *end;
 
 	option = option ? option + 1 : common_options;
-	for (size_t i = 0; ends_table(option) && (table = option_table(command, i)); i++) {
-		for (end = table; !ends_table(end);)
+	for (size_t i = 0; i < 2 && !option->name; i++) {
+		for (end = tables[i]; end->name;)
 			end++;
-		if (end == option && option_table(command, i + 1))
-			option = option_table(command, i + 1);
+		if (end == option)
+			option = tables[i + 1];
 	}
-	return ends_table(option) ? NULL : option;
+	return option->name ? option : NULL;
 }
 
 /* The long options of the command that begin with name; an option of exactly that name is the only
  * one. */
 static size_t find_long(const struct command *command, const char *name, size_t n,
-			const struct argp_option *found[2])
+			const struct option_row *found[2])
 {
-	const struct argp_option *o = NULL;
+	const struct option_row *o = NULL;
 	size_t n_found = 0;
 
 	while ((o = command_option_next(command, o))) {
-		if (!o->name || strncmp(o->name, name, n) != 0)
+		if (strncmp(o->name, name, n) != 0)
 			continue;
 		if (!o->name[n]) {
 			found[0] = o;
@@ -74,26 +74,24 @@ static size_t find_long(const struct command *command, const char *name, size_t 
 	return n_found;
 }
 
-static const struct argp_option *find_short(const struct command *command, char key)
+static const struct option_row *find_short(const struct command *command, char key)
 {
-	const struct argp_option *o = NULL;
+	const struct option_row *o = NULL;
 
-	while ((o = command_option_next(command, o)) && o->key != key)
+	while ((o = command_option_next(command, o)) && o->letter != key)
 		;
 	return o;
 }
 
 static int unknown_long(const struct command *command, const char *name, size_t n, struct err *err)
 {
-	const struct argp_option *o = NULL;
+	const struct option_row *o = NULL;
 	char *wanted = xstrndup(name, n);
 	const char **names = NULL;
 	const char *nearest;
 	size_t n_names = 0;
 
 	while ((o = command_option_next(command, o))) {
-		if (!o->name)
-			continue;
 		ARRAY_GROW(names, n_names);
 		names[n_names++] = o->name;
 	}
@@ -111,7 +109,7 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	return -1;
 }
 
-static int value_missing(const struct argp_option *option, const char *written, struct err *err)
+static int value_missing(const struct option_row *option, const char *written, struct err *err)
 {
 	return err_set(err, ERR_USAGE, "option '%s' needs a value (%s)", written, option->arg);
 }
@@ -123,7 +121,7 @@ static int diagnose_long(const struct command *command, const char *word, const 
 {
 	const char *name = word + 2;
 	size_t n = strcspn(name, "=");
-	const struct argp_option *found[2];
+	const struct option_row *found[2];
 	size_t n_found = find_long(command, name, n, found);
 	char written[80];
 
@@ -147,7 +145,7 @@ static int diagnose_short(const struct command *command, const char *word, const
 			  struct err *err)
 {
 	for (const char *key = word + 1; *key; key++) {
-		const struct argp_option *option = find_short(command, *key);
+		const struct option_row *option = find_short(command, *key);
 		char written[3] = { '-', *key };
 
 		if (!option)
@@ -183,85 +181,142 @@ static int diagnose(const struct command *command, int argc, char **argv, struct
 		       command->name);
 }
 
-struct common_input {
+/* The table that argp takes, made of the command's rows: an option's key is its place in rows,
+ * behind all letters. Its settings and errors are those of one parse. */
+struct parse {
 	const struct command *command;
-	struct parse_input input;
+	void *settings;
+	struct err *err;
+	bool has_argument;
+	size_t n_rows, n_entries;
+	const struct option_row **rows;
+	struct argp_option *entries;
 };
 
-static error_t parse_common(int key, char *argument, struct argp_state *state)
-{
-	struct common_input *common = state->input;
+enum { KEY_ROW = 256 };
 
-	(void)argument;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &common->input;
-		return 0;
-	case 'h':
-		command_help(common->command);
-		return ECANCELED;
-	default:
-		return ARGP_ERR_UNKNOWN;
+static void add_entry(struct parse *parse, const struct argp_option *entry)
+{
+	ARRAY_GROW(parse->entries, parse->n_entries);
+	parse->entries[parse->n_entries++] = *entry;
+}
+
+/* A section is a group of argp, whose heading is an entry of its own. */
+static void parse_init(struct parse *parse, const struct command *command)
+{
+	const struct option_row *o = NULL;
+	bool headed[N_SECTIONS] = { [SECTION_NONE] = true, [SECTION_HELP] = true };
+
+	while ((o = command_option_next(command, o))) {
+		struct argp_option heading = { .doc = sections[o->section], .group = (int)o->section };
+		struct argp_option entry = { .name = o->name,
+					     .key = o->letter ? o->letter
+							      : KEY_ROW + (int)parse->n_rows,
+					     .arg = o->arg,
+					     .doc = o->doc,
+					     .group = (int)o->section };
+
+		if (!headed[o->section])
+			add_entry(parse, &heading);
+		headed[o->section] = true;
+		add_entry(parse, &entry);
+		ARRAY_GROW(parse->rows, parse->n_rows);
+		parse->rows[parse->n_rows++] = o;
 	}
+	add_entry(parse, &(struct argp_option){ 0 });
+	parse->command = command;
+}
+
+static void parse_release(struct parse *parse)
+{
+	free(parse->rows);
+	free(parse->entries);
+}
+
+static const struct option_row *find_row(const struct parse *parse, int key)
+{
+	if (key >= KEY_ROW && key < KEY_ROW + (int)parse->n_rows)
+		return parse->rows[key - KEY_ROW];
+	return key > 0 && key < 128 ? find_short(parse->command, (char)key) : NULL;
+}
+
+static error_t parse_key(int key, char *value, struct argp_state *state)
+{
+	struct parse *parse = state->input;
+	const struct option_row *row = find_row(parse, key);
+
+	if (key == ARGP_KEY_ARG) {
+		row = parse->command->argument;
+		if (!row || parse->has_argument)
+			return argument_unexpected(value, parse->err);
+		parse->has_argument = true;
+	}
+	if (!row)
+		return ARGP_ERR_UNKNOWN;
+	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
+}
+
+static int argument_missing(const struct command *command, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)", command->argument->name,
+		       command->name, command->args);
 }
 
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err)
 {
-	struct common_input common = { command, { settings, err } };
-	const struct argp_child children[] = { { command->argp, 0, NULL, 0 }, { 0 } };
-	const struct argp argp = { .options = common_options,
-				   .parser = parse_common,
-				   .children = children };
-	error_t rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL,
-				&common);
+	struct parse parse = { .settings = settings, .err = err };
+	struct argp argp = { .parser = parse_key };
+	error_t rc;
 
-	if (rc == ECANCELED)
+	parse_init(&parse, command);
+	argp.options = parse.entries;
+	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, &parse);
+	parse_release(&parse);
+	if (rc == ECANCELED) {
+		command_help(command);
 		return 1;
+	}
 	if (rc == ENOMEM)
 		return err_set(err, ERR_SYSTEM, "out of memory for the arguments");
 	if (rc && err->kind == ERR_NONE)
 		return diagnose(command, argc, argv, err);
+	if (rc == 0 && command->argument && !parse.has_argument)
+		return argument_missing(command, err);
 	return rc ? -1 : 0;
 }
 
 void command_help(const struct command *command)
 {
-	const struct argp_child children[] = { { command->argp, 0, NULL, 0 }, { 0 } };
-	const struct argp argp = { .options = common_options,
-				   .args_doc = *command->args ? command->args : NULL,
-				   .doc = command->summary,
-				   .children = children };
+	struct argp argp = { .args_doc = *command->args ? command->args : NULL,
+			     .doc = command->summary };
+	struct parse parse = { 0 };
 	char name[80];
 
+	parse_init(&parse, command);
+	argp.options = parse.entries;
 	snprintf(name, sizeof name, "fp8conv %s", command->name);
 	setenv("ARGP_HELP_FMT", "no-dup-args-note,opt-doc-col=32,rmargin=99", 1);
 	argp_help(&argp, stdout, ARGP_HELP_LONG | ARGP_HELP_SHORT_USAGE | ARGP_HELP_DOC, name);
+	parse_release(&parse);
 }
 
-enum { FACTS_JSON = 256 };
-
-static error_t parse_facts(int key, char *argument, struct argp_state *state)
-{
-	struct parse_input *input = state->input;
-
-	switch (key) {
-	case FACTS_JSON:
-		*(bool *)input->settings = true;
-		return 0;
-	case ARGP_KEY_ARG:
-		return argument_unexpected(argument, input->err);
-	default:
-		return ARGP_ERR_UNKNOWN;
-	}
-}
-
-static const struct argp_option facts_options[] = {
-	{ "json", FACTS_JSON, NULL, 0, "Print one JSON object", 0 },
+const struct option_row facts_options[] = {
+	{ SECTION_NONE, "json", 0, NULL, "Print one JSON object", option_flag, 0 },
 	{ 0 },
 };
 
-const struct argp facts_argp = { .options = facts_options, .parser = parse_facts };
+int facts_run(const struct command *command, int argc, char **argv, void (*print_text)(void),
+	      void (*print_json)(void), struct err *err)
+{
+	bool json = false;
+	int rc = command_parse(command, argc, argv, &json, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	(json ? print_json : print_text)();
+	return 0;
+}
 
 int argument_unexpected(const char *argument, struct err *err)
 {

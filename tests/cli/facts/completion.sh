@@ -10,7 +10,7 @@ for shell in bash zsh fish; do
 	$shell -n c.$shell || echo "$shell: $?"
 done
 fails 2 " completion: shell 'tcsh' is not one of bash|zsh|fish" completion tcsh
-fails 2 " completion: SHELL is missing (bash|zsh|fish)" completion
+fails 2 " completion: SHELL is missing (fp8conv completion bash|zsh|fish)" completion
 bash -c '
 . ./c.bash
 COMP_WORDS=(fp8conv quantize --recipe bl) COMP_CWORD=3

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/option.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/opts.h"
+
+#define MAX_COUNT 1024
+
+struct option_spelling option_written(const struct option_row *option)
+{
+	struct option_spelling spelling;
+
+	snprintf(spelling.text, sizeof spelling.text, "--%s", option->name);
+	return spelling;
+}
+
+int option_choice(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return opt_choice(option_written(option).text, value, option->arg, place, err);
+}
+
+int option_text(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	int index;
+
+	*(const char **)place = value;
+	return strchr(option->arg, '|') ? option_choice(option, value, &index, err) : 0;
+}
+
+int option_flag(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	(void)option, (void)value, (void)err;
+	*(bool *)place = true;
+	return 0;
+}
+
+int option_count(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	uint64_t n;
+
+	if (opt_number(option_written(option).text, value, 1, MAX_COUNT, &n, err))
+		return -1;
+	*(int *)place = (int)n;
+	return 0;
+}
+
+int option_bytes(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return opt_size(option_written(option).text, value, place, err);
+}
