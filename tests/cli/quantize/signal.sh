@@ -11,12 +11,13 @@ mkfifo pipe
 for signal in TERM:143 HUP:129; do
 	(
 		head -c 1000 "$in"
-		exec sleep 4
+		exec sleep 600
 	) >pipe &
 	feeder=$!
 	"$FP8CONV" quantize - -o out.safetensors <pipe 2>err &
 	job=$!
-	sleep 0.5
+	# It reads: what has come so far is in a file without a name.
+	until ls -l /proc/$job/fd | grep -q "$TMPDIR/"; do sleep 0.1; done
 	kill -"${signal%:*}" $job
 	wait $job
 	[ $? -eq "${signal#*:}" ] || echo "${signal%:*}: not ${signal#*:}"
