@@ -151,14 +151,13 @@ INLINE __m256i codes32(const char *x, struct tile_scale s, struct variant v, __m
 INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale s,
 		   struct variant v, __m256i *peak)
 {
-	__m256i codes = codes32((const char *)r->x + i * source_size(v.source), s, v, peak);
+	__m256i codes;
 
-	if (r->ahead) {
-		const char *ahead = (const char *)r->ahead + i * source_size(v.source);
-
-		for (size_t line = 0; line < source_size(v.source) / 2; line++)
-			_mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
-	}
+	/* Not between the two stores of a line, which would leave the CPU by halves: that is
+	 * slower. */
+	if (stream && i % 64 == 0)
+		row_fetch(r, i * source_size(v.source), 64 * source_size(v.source));
+	codes = codes32((const char *)r->x + i * source_size(v.source), s, v, peak);
 	if (stream)
 		_mm256_stream_si256((void *)(r->codes + i), codes);
 	else

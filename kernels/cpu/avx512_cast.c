@@ -168,16 +168,12 @@ INLINE void cast64(const struct row *r, size_t i, bool stream, struct tile_scale
 {
 	__m512i codes = codes64(r, i, ~(__mmask64)0, s, s2, v, peak);
 
-	if (r->ahead) {
-		const char *ahead = (const char *)r->ahead + i * source_size(v.source);
-
-		for (size_t line = 0; line < source_size(v.source); line++)
-			_mm_prefetch(ahead + 64 * line, _MM_HINT_T1);
-	}
-	if (stream)
+	if (stream) {
+		row_fetch(r, i * source_size(v.source), 64 * source_size(v.source));
 		_mm512_stream_si512((void *)(r->codes + i), codes);
-	else
-		_mm512_storeu_si512(r->codes + i, codes);
+	} else {
+		_mm512_storeu_si512((void *)(r->codes + i), codes);
+	}
 }
 
 INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale s,

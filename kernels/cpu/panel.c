@@ -11,8 +11,12 @@
 #include "num/scale.h"
 
 #define PANEL_BYTES ((size_t)256 * 1024) /* of the source; L2 is 1-2 MiB */
-#define BAND_ROWS   128		 /* rows between two looks at the lanes */
-#define FETCH_ROWS  3		 /* of the next panel, between fetching one and taking its amax */
+#define BAND_ROWS   128			 /* rows between two looks at the lanes */
+#define FETCH_ROWS  3 /* of the next panel, between fetching one into L2 and taking its amax */
+/* Where rows are read in the order of memory, the bytes between fetching and casting: into L1, so
+ * that a row of PANEL_COLS bf16 is there for its amax, and into L2. */
+#define LINEAR_NEAR 8192
+#define LINEAR_FAR  (2 * LINEAR_NEAR)
 
 static int source_of(enum dtype dtype)
 {
@@ -230,29 +234,50 @@ static void quantizer_look(struct quantizer *q, const struct panel *p, bool has_
 		q->next = matrix_part(q->x, next.row, next.n_rows, next.col, next.n_cols);
 }
 
-/* Where each of the first rows of a panel fetches from, as a distance in bytes. */
+/* What the first n rows of a panel fetch (struct row), each from a distance in bytes. */
 struct fetch {
-	ptrdiff_t distance;
-	size_t n_rows;
+	ptrdiff_t to_cast, to_amax, ahead;
+	size_t n_cast, n_amax, n_ahead;
 };
 
 static struct fetch fetch_of(const struct quantizer *q, const struct panel *p)
 {
 	struct panel next = *p;
+	size_t n_early = min_size(q->next.rows, FETCH_ROWS);
 	ptrdiff_t to_next;
 
-	if (!q->out->streaming)
-		return (struct fetch){ 0 }; /* the caller converts in the caches */
-	if (p->n_rows > BAND_ROWS) /* its rows have left the caches since their amax */
-		return (struct fetch){ q->row_bytes, p->n_rows - 1 };
-	if (!panel_next(&q->grid, &next) || next.n_rows < p->n_rows || next.n_cols < p->n_cols)
+	if (p->n_rows == 1 || p->n_rows > BAND_ROWS)
+		return (struct fetch){ .to_cast = LINEAR_NEAR,
+				       .ahead = LINEAR_FAR,
+				       .n_cast = p->n_rows,
+				       .n_ahead = p->n_rows };
+	if (!panel_next(&q->grid, &next))
 		return (struct fetch){ 0 };
 	to_next = (ptrdiff_t)(next.row - p->row) * q->row_bytes +
 		  ((ptrdiff_t)next.col - (ptrdiff_t)p->col) * (dtype_bits(q->x->dtype) / 8);
-	if (!q->next.rows)
-		return (struct fetch){ to_next, p->n_rows };
-	return (struct fetch){ to_next + FETCH_ROWS * q->row_bytes,
-			       p->n_rows - min_size(p->n_rows, FETCH_ROWS) };
+	return (struct fetch){ .to_cast = q->row_bytes,
+			       .to_amax = to_next,
+			       .ahead = to_next + (ptrdiff_t)n_early * q->row_bytes,
+			       .n_cast = p->n_rows - 1,
+			       .n_amax = q->next.rows,
+			       .n_ahead = min_size(next.n_rows, p->n_rows) - n_early };
+}
+
+static struct row row_of(const struct quantizer *q, const struct matrix *part,
+			 const struct fetch *fetch, size_t row, const struct panel_scales *scales,
+			 uint8_t *codes)
+{
+	const char *x = part->data;
+
+	return (struct row){ .x = x,
+			     .to_cast = x + (row < fetch->n_cast ? fetch->to_cast : 0),
+			     .to_amax = x + (row < fetch->n_amax ? fetch->to_amax : 0),
+			     .ahead = x + (row < fetch->n_ahead ? fetch->ahead : 0),
+			     .n = part->cols,
+			     .tile_cols = q->grid.tile_cols,
+			     .scales = scales,
+			     .codes = codes,
+			     .streaming = q->out->streaming };
 }
 
 /* A row that the vector code refused. */
@@ -280,11 +305,7 @@ static void panel_cast(struct quantizer *q, const struct panel *p, const float *
 		for (size_t col = 0; col < p->n_cols; col += q->grid.piece) {
 			struct matrix part = matrix_part(&panel, row, 1, col,
 							 min_size(q->grid.piece, p->n_cols - col));
-			const char *ahead = (const char *)part.data + fetch.distance;
-			struct row r = { part.data,	    row < fetch.n_rows ? ahead : NULL,
-					 part.cols,	    q->grid.tile_cols,
-					 scales,	    codes + col,
-					 q->out->streaming };
+			struct row r = row_of(q, &part, &fetch, row, scales, codes + col);
 
 			if (!cast(&r))
 				row_cast_slow(&part, q->spec, amax, q->out, r.codes);

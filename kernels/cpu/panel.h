@@ -2,9 +2,9 @@
  *
  * The loop that the vector backends share.  A panel is a run of tiles side by side, small enough
  * for the L2 cache: its amax is taken row by row, then its scales, then its codes, while the next
- * panel is fetched.  An instruction set supplies the functions of a row (struct row_ops).  They may
- * refuse: a row with a NaN, an inf or a value that saturates is cast again by the scalar reference,
- * which also counts it.
+ * rows are fetched into L1 and the next panel into L2.  An instruction set supplies the functions
+ * of a row (struct row_ops).  They may refuse: a row with a NaN, an inf or a value that saturates
+ * is cast again by the scalar reference, which also counts it.
  */
 #ifndef FP8CONV_KERNELS_PANEL_H
 #define FP8CONV_KERNELS_PANEL_H
@@ -36,16 +36,30 @@ struct panel_scales {
 	bool amax_exact;	    /* in: no |x| is larger than the amax given */
 };
 
-/* One row of a panel. */
+/* One row of a panel.  If streaming, as many bytes as x has are fetched from three places; x itself
+ * stands for none, so that there is no branch. */
 struct row {
 	const void *x;
-	const void *ahead; /* as many bytes as x, wanted soon, or NULL */
-	size_t n;	   /* elements */
-	size_t tile_cols;  /* the last tile may be shorter */
+	const void *to_cast; /* into L1 */
+	const void *to_amax; /* into L1 */
+	const void *ahead;   /* into L2 */
+	size_t n;	     /* elements */
+	size_t tile_cols;    /* the last tile may be shorter */
 	const struct panel_scales *scales;
 	uint8_t *codes;
 	bool streaming;
 };
+
+/* Fetches what lies where size bytes of x do. */
+static inline __attribute__((always_inline)) void row_fetch(const struct row *r, size_t offset,
+							    size_t size)
+{
+	for (size_t end = offset + size; offset < end; offset += 64) {
+		__builtin_prefetch((const char *)r->to_cast + offset, 0, 3);
+		__builtin_prefetch((const char *)r->to_amax + offset, 0, 3);
+		__builtin_prefetch((const char *)r->ahead + offset, 0, 2);
+	}
+}
 
 /* The same for reading back. */
 struct code_row {
