@@ -8,35 +8,16 @@
 
 #include "base/mem.h"
 
-static void buf_reserve(struct buf *buf, size_t n)
+void buf_reserve(struct buf *buf, size_t n)
 {
 	size_t cap = buf->cap ? buf->cap : 64;
 
+	if (buf->cap - buf->len > n)
+		return;
 	while (cap - buf->len <= n)
 		cap *= 2;
-	if (cap != buf->cap) {
-		buf->data = xreallocarray(buf->data, cap, 1);
-		buf->cap = cap;
-	}
-}
-
-void buf_add(struct buf *buf, const void *data, size_t n)
-{
-	buf_reserve(buf, n);
-	if (n)
-		memcpy(buf->data + buf->len, data, n);
-	buf->len += n;
-	buf->data[buf->len] = '\0';
-}
-
-void buf_puts(struct buf *buf, const char *text)
-{
-	buf_add(buf, text, strlen(text));
-}
-
-void buf_putc(struct buf *buf, char c)
-{
-	buf_add(buf, &c, 1);
+	buf->data = xreallocarray(buf->data, cap, 1);
+	buf->cap = cap;
 }
 
 void buf_u64(struct buf *buf, uint64_t n)

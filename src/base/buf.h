@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct buf {
 	char *data;
@@ -15,9 +16,29 @@ struct buf {
 	size_t cap;
 };
 
-void buf_add(struct buf *buf, const void *data, size_t n);
-void buf_puts(struct buf *buf, const char *text);
-void buf_putc(struct buf *buf, char c);
+void buf_reserve(struct buf *buf, size_t n); /* room for n more bytes */
+
+/* Here, since plans are written in pieces of a few bytes. */
+static inline void buf_add(struct buf *buf, const void *data, size_t n)
+{
+	if (buf->cap - buf->len <= n)
+		buf_reserve(buf, n);
+	if (n)
+		memcpy(buf->data + buf->len, data, n);
+	buf->len += n;
+	buf->data[buf->len] = '\0';
+}
+
+static inline void buf_puts(struct buf *buf, const char *text)
+{
+	buf_add(buf, text, strlen(text));
+}
+
+static inline void buf_putc(struct buf *buf, char c)
+{
+	buf_add(buf, &c, 1);
+}
+
 void buf_u64(struct buf *buf, uint64_t n); /* decimal digits; plans print millions of them */
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buf_release(struct buf *buf);

@@ -4,16 +4,17 @@
  */
 #include "base/json.h"
 
+#include <endian.h>
 #include <string.h>
 
 enum { START, FIRST, NEXT, DONE }; /* json_members.state: what the walk expects */
 
-enum { OTHER, SPACE, PUNCTUATION, QUOTE };
+enum { OTHER, SPACE, SEPARATOR, BRACKET, QUOTE };
 
 static const unsigned char class_of[256] = {
-	[' '] = SPACE,	     ['\n'] = SPACE,	  ['\t'] = SPACE,      ['\r'] = SPACE,
-	['{'] = PUNCTUATION, ['}'] = PUNCTUATION, ['['] = PUNCTUATION, [']'] = PUNCTUATION,
-	[','] = PUNCTUATION, [':'] = PUNCTUATION, ['"'] = QUOTE,
+	[' '] = SPACE,	   ['\n'] = SPACE,     ['\t'] = SPACE,   ['\r'] = SPACE,
+	[','] = SEPARATOR, [':'] = SEPARATOR, ['{'] = BRACKET, ['}'] = BRACKET,
+	['['] = BRACKET,   [']'] = BRACKET,   ['"'] = QUOTE,
 };
 
 static unsigned char class_at(const char *p)
@@ -21,10 +22,39 @@ static unsigned char class_at(const char *p)
 	return class_of[(unsigned char)*p];
 }
 
+#define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
+
+/* The top bits of bytes below `limit`, at most 0x80; what is above the lowest of them may be false. */
+static uint64_t below(uint64_t bytes, unsigned char limit)
+{
+	return (bytes - EACH(limit)) & ~bytes & EACH(0x80);
+}
+
+size_t json_plain_prefix(struct json_text text)
+{
+	const char *p = text.data;
+	uint64_t eight, found;
+	size_t at = 0;
+
+	for (; text.len - at >= sizeof eight; at += sizeof eight) {
+		memcpy(&eight, p + at, sizeof eight);
+		eight = le64toh(eight);
+		found = below(eight, ' ') | below(eight ^ EACH('"'), 1) | below(eight ^ EACH('\\'), 1);
+		if (found)
+			return at + (size_t)__builtin_ctzll(found) / 8;
+	}
+	while (at < text.len && (unsigned char)p[at] >= ' ' && p[at] != '"' && p[at] != '\\')
+		at++;
+	return at;
+}
+
 /* Behind the quote that ends the string at p; NULL if none does. */
 static const char *string_end(const char *p, const char *end)
 {
 	for (p++; p < end; p++) {
+		p += json_plain_prefix((struct json_text){ p, (size_t)(end - p) });
+		if (p == end)
+			break;
 		if (*p == '"')
 			return p + 1;
 		if (*p == '\\' && ++p == end)
@@ -45,7 +75,7 @@ int json_token(struct json_text text, size_t *at, struct json_text *token)
 	start = p;
 	if (p == end) {
 		kind = 0;
-	} else if (class_at(p) == PUNCTUATION) {
+	} else if (class_at(p) == SEPARATOR || class_at(p) == BRACKET) {
 		kind = (unsigned char)*p++;
 	} else if (*p == '"') {
 		p = string_end(p, end);
@@ -78,10 +108,13 @@ static int skip_container(struct json_text text, size_t base, size_t *at, int de
 	int n = 0;
 
 	do {
-		const char *start = p;
+		const char *start;
 
+		while (p < end && class_at(p) < BRACKET)
+			p++;
 		if (p == end)
 			return bad_json(base + text.len, "it ends too early", err);
+		start = p;
 		switch (*p++) {
 		case '"':
 			p = string_end(start, end);
@@ -206,6 +239,11 @@ int json_members_next(struct json_members *walk, struct json_member *member, str
 	return read_member(walk, kind, token, member, err) ? -1 : 1;
 }
 
+void json_members_begin(struct json_members *walk, struct json_text text, size_t base)
+{
+	*walk = (struct json_members){ .text = text, .base = base, .key = walk->key };
+}
+
 void json_members_release(struct json_members *walk)
 {
 	buf_release(&walk->key);
@@ -216,16 +254,18 @@ void json_add_string(struct buf *buf, const char *text, size_t n)
 	static const char escapes[32] = {
 		['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'
 	};
-	size_t done = 0;
+	const char *end = text + n;
 
 	buf_putc(buf, '"');
-	for (size_t i = 0; i < n; i++) {
-		unsigned char c = (unsigned char)text[i];
+	for (;; text++) {
+		unsigned char c;
 
-		if (c >= 0x20 && c != '"' && c != '\\')
-			continue;
-		buf_add(buf, text + done, i - done);
-		done = i + 1;
+		n = json_plain_prefix((struct json_text){ text, (size_t)(end - text) });
+		buf_add(buf, text, n);
+		text += n;
+		if (text == end)
+			break;
+		c = (unsigned char)*text;
 		if (c >= 0x20)
 			buf_printf(buf, "\\%c", c);
 		else if (escapes[c])
@@ -233,6 +273,5 @@ void json_add_string(struct buf *buf, const char *text, size_t n)
 		else
 			buf_printf(buf, "\\u%04x", c);
 	}
-	buf_add(buf, text + done, n - done);
 	buf_putc(buf, '"');
 }

@@ -32,7 +32,7 @@ struct json_member {
 	struct json_text value;
 };
 
-/* Walks the members of one object.  Zeroed, then text set, is the start. */
+/* Walks the members of one object.  Zeroed, then text set, is the start; so is json_members_begin(). */
 struct json_members {
 	struct json_text text;
 	size_t base; /* added to the offsets in messages: where text lies in its file */
@@ -46,6 +46,8 @@ struct json_members {
  * the file's name).  Member values are balanced but not yet checked: json_decode() does that.  Words that are not
  * JSON (NaN, Infinity) pass as values.  Duplicate keys are the caller's business. */
 int json_members_next(struct json_members *walk, struct json_member *member, struct err *err);
+/* Walks another object, with the memory of a walk that was begun or zeroed. */
+void json_members_begin(struct json_members *walk, struct json_text text, size_t base);
 void json_members_release(struct json_members *walk);
 
 /* The value of a text by jansson: duplicate keys, bad UTF-8, NUL, integers of 2^63 and more, and "-0" as an integer
@@ -69,6 +71,9 @@ bool json_text_is_null(struct json_text text);
 
 /* 0: text is one value whose strings end, whose brackets match and which is not nested deeper than JSON_MAX_DEPTH. */
 int json_balanced(struct json_text text, struct err *err);
+
+/* Length of the longest prefix of text without quote, backslash and control character (below 0x20). */
+size_t json_plain_prefix(struct json_text text);
 
 /* Length of the longest prefix of text that is good UTF-8. */
 size_t json_utf8_prefix(struct json_text text);

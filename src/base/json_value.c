@@ -153,23 +153,20 @@ static bool escaped_string(struct json_text text, struct buf *out)
 
 bool json_text_string(struct json_text text, struct buf *out)
 {
-	const unsigned char *p = (const unsigned char *)text.data;
-	unsigned char all = 0;
+	const char *quotes = text.data;
+	struct json_text inner;
+	size_t plain;
 
 	out->len = 0;
-	if (text.len < 2 || p[0] != '"' || p[text.len - 1] != '"')
+	if (text.len < 2 || quotes[0] != '"' || quotes[text.len - 1] != '"')
 		return false;
-	for (size_t i = 1; i < text.len - 1; i++) {
-		if (p[i] == '\\')
-			return escaped_string(text, out);
-		if (p[i] < 0x20 || p[i] == '"')
-			return false;
-		all |= p[i];
-	}
-	text = (struct json_text){ text.data + 1, text.len - 2 };
-	if (all >= 0x80 && json_utf8_prefix(text) != text.len)
+	inner = (struct json_text){ text.data + 1, text.len - 2 };
+	plain = json_plain_prefix(inner);
+	if (plain < inner.len)
+		return inner.data[plain] == '\\' && escaped_string(text, out);
+	if (json_utf8_prefix(inner) != inner.len)
 		return false;
-	buf_add(out, text.data, text.len);
+	buf_add(out, inner.data, inner.len);
 	return true;
 }
 

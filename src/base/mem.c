@@ -77,15 +77,3 @@ int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err)
 	}
 	return 0;
 }
-
-void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *))
-{
-	const char *element = array;
-
-	for (size_t i = 1; i < n; i++, element += size) {
-		if (compare(element, element + size) > 0) {
-			qsort(array, n, size, compare);
-			return;
-		}
-	}
-}

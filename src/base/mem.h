@@ -28,7 +28,4 @@ int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err);
 			(array) = xreallocarray((array), (n) ? 2 * (size_t)(n) : 1, sizeof *(array)); \
 	} while (0)
 
-/* qsort() for what mostly comes in order, as the names in a file do: looks first whether there is anything to sort. */
-void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *));
-
 #endif

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "ckpt/index.h"
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
@@ -248,7 +249,7 @@ static void list_tensors(struct checkpoint *checkpoint)
 
 		for (size_t j = 0; j < file->n_tensors; j++) {
 			*ref++ = (struct tensor_ref){ &file->tensors[j], i };
-			*named++ = (struct tensor_ref){ &file->tensors[file->by_name[j]], i };
+			*named++ = (struct tensor_ref){ file->by_name[j], i };
 		}
 	}
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #define NAME_LIMIT 255 /* bytes, as in file systems */
 
@@ -37,22 +38,22 @@ static const char *shard_name_problem(const char *name)
 static int add_entry(struct weight_index *index, const struct json_member *member,
 		     const char *shard, const char *path, struct err *err)
 {
+	const char *last = index->n ? index->entries[index->n - 1].shard : NULL;
 	const char *problem;
 
 	/* neighbours mostly share a shard: its name is checked and kept once */
-	if (!index->n_names || strcmp(index->names[index->n_names - 1], shard) != 0) {
+	if (!last || strcmp(last, shard) != 0) {
 		problem = shard_name_problem(shard);
 		if (problem)
 			return err_set(err, ERR_INPUT,
 				       "shard name '%s' of tensor '%s' in index '%s' %s", shard,
 				       member->key, path, problem);
-		ARRAY_GROW(index->names, index->n_names);
-		index->names[index->n_names++] = xstrdup(shard);
+		last = arena_text(&index->texts, shard, strlen(shard));
 	}
 	ARRAY_GROW(index->entries, index->n);
 	index->entries[index->n++] = (struct index_entry){
-		xstrndup(member->key, member->key_len),
-		index->names[index->n_names - 1],
+		arena_text(&index->texts, member->key, member->key_len),
+		last,
 	};
 	return 0;
 }
@@ -119,12 +120,8 @@ out:
 
 void index_release(struct weight_index *index)
 {
-	for (size_t i = 0; i < index->n; i++)
-		free(index->entries[i].tensor);
-	for (size_t i = 0; i < index->n_names; i++)
-		free(index->names[i]);
 	free(index->entries);
-	free(index->names);
+	arena_release(&index->texts);
 	*index = (struct weight_index){ 0 };
 }
 
@@ -177,7 +174,7 @@ int index_compare(const struct weight_index *index, size_t first, size_t n,
 
 	while (i < n || j < file->n_tensors) {
 		const char *tensor =
-			j < file->n_tensors ? file->tensors[file->by_name[j]].name : NULL;
+			j < file->n_tensors ? file->by_name[j]->name : NULL;
 		int order = !tensor ? -1 : i == n ? 1 : strcmp(entry[i].tensor, tensor);
 
 		if (order < 0 && absent(entry, i, file->path, path, faults, err))

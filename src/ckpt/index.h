@@ -7,21 +7,21 @@
 
 #include <stddef.h>
 
+#include "base/arena.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "ckpt/fault.h"
 #include "ckpt/safetensors.h"
 
 struct index_entry {
-	char *tensor;
-	const char *shard; /* base name; entries share it */
+	const char *tensor;
+	const char *shard; /* base name; neighbours share it */
 };
 
 struct weight_index {
 	size_t n;
 	struct index_entry *entries; /* by shard, then by tensor, bytewise */
-	size_t n_names;
-	char **names; /* owned: what entries[].shard points at */
+	struct arena texts; /* names of tensors and shards */
 };
 
 /* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()).  path is for

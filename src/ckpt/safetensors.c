@@ -99,12 +99,7 @@ int st_open(struct st_file *file, const struct io *io, const char *path, struct 
 
 void st_release(struct st_file *file)
 {
-	for (size_t i = 0; i < file->n_tensors; i++)
-		free(file->tensors[i].shape); /* the name lies behind it */
-	for (size_t i = 0; i < file->n_metadata; i++) {
-		free(file->metadata[i].key);
-		free(file->metadata[i].value);
-	}
+	arena_release(&file->texts);
 	free(file->tensors);
 	free(file->by_name);
 	free(file->metadata);
@@ -134,6 +129,13 @@ uint64_t st_n_elements(const uint64_t *shape, int n_dims)
 	for (int i = 0; i < n_dims; i++)
 		n *= shape[i];
 	return n;
+}
+
+uint64_t *st_shape_copy(struct arena *arena, const uint64_t *shape, int n_dims)
+{
+	size_t size = (size_t)n_dims * sizeof *shape;
+
+	return memcpy(arena_alloc(arena, size), shape, size);
 }
 
 void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims)

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
@@ -21,7 +22,7 @@
 #define ST_MAX_DIMS   64
 
 struct st_tensor {
-	char *name; /* in a st_file it lies behind the shape, in the same allocation */
+	char *name;
 	enum dtype dtype;
 	int n_dims;
 	uint64_t *shape;
@@ -40,9 +41,10 @@ struct st_file {
 	uint64_t data_start; /* file offset of the first tensor byte */
 	size_t n_tensors;
 	struct st_tensor *tensors; /* by begin, then end, then the order in the header */
-	size_t *by_name;	   /* indices of tensors, in the order of their names, bytewise */
+	const struct st_tensor **by_name; /* the same, in the order of their names, bytewise */
 	size_t n_metadata;
 	struct st_metadata *metadata; /* in the order of the file */
+	struct arena texts;	      /* names and shapes, keys and values of the metadata */
 };
 
 /* Reads and checks the header of the file at path; the file is closed again.  ERR_INPUT with file, tensor, byte
@@ -63,6 +65,8 @@ bool st_has_control(const char *name);
 
 uint64_t st_tensor_size(const struct st_tensor *tensor); /* bytes */
 uint64_t st_n_elements(const uint64_t *shape, int n_dims); /* of a shape that was checked */
+/* A shape of an arena's own. */
+uint64_t *st_shape_copy(struct arena *arena, const uint64_t *shape, int n_dims);
 /* "[1536, 576]" appended to buf. */
 void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims);
 

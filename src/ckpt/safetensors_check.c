@@ -10,65 +10,35 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 typedef unsigned long long ull;
 
-static int compare_offsets(const void *a, const void *b, void *tensors)
+static int compare_offsets(const void *a, const void *b)
 {
-	size_t i = *(const size_t *)a, j = *(const size_t *)b;
-	const struct st_tensor *x = (const struct st_tensor *)tensors + i;
-	const struct st_tensor *y = (const struct st_tensor *)tensors + j;
+	const struct st_tensor *x = a, *y = b;
 
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
-	if (x->end != y->end) /* an empty tensor comes before the one that begins where it lies */
-		return x->end < y->end ? -1 : 1;
-	return i < j ? -1 : i > j;
+	/* an empty tensor comes before the one that begins where it lies */
+	return (x->end > y->end) - (x->end < y->end);
 }
 
-static int compare_names(const void *a, const void *b, void *tensors)
+static int compare_names(const void *a, const void *b)
 {
-	const struct st_tensor *x = (const struct st_tensor *)tensors + *(const size_t *)a;
-	const struct st_tensor *y = (const struct st_tensor *)tensors + *(const size_t *)b;
+	const struct st_tensor *const *x = a, *const *y = b;
 
-	return strcmp(x->name, y->name);
-}
-
-/* 0 .. n-1, sorted, and not touched where they are in order already, as most files are. */
-static size_t *sorted_indices(struct st_file *file,
-			      int (*compare)(const void *, const void *, void *))
-{
-	size_t n = file->n_tensors;
-	size_t *order = xreallocarray(NULL, n, sizeof *order);
-	bool sorted = true;
-
-	for (size_t i = 0; i < n; i++) {
-		order[i] = i;
-		sorted = sorted && (!i || compare(&order[i - 1], &order[i], file->tensors) <= 0);
-	}
-	if (!sorted)
-		qsort_r(order, n, sizeof *order, compare, file->tensors);
-	return order;
-}
-
-static void sort_by_offset(struct st_file *file)
-{
-	size_t *order = sorted_indices(file, compare_offsets);
-	struct st_tensor *sorted = xreallocarray(NULL, file->n_tensors, sizeof *sorted);
-
-	for (size_t i = 0; i < file->n_tensors; i++)
-		sorted[i] = file->tensors[order[i]];
-	free(file->tensors);
-	file->tensors = sorted;
-	free(order);
+	return strcmp((*x)->name, (*y)->name);
 }
 
 static int check_names(struct st_file *file, struct err *err)
 {
-	file->by_name = sorted_indices(file, compare_names);
+	file->by_name = xreallocarray(NULL, file->n_tensors, sizeof *file->by_name);
+	for (size_t i = 0; i < file->n_tensors; i++)
+		file->by_name[i] = &file->tensors[i];
+	sort(file->by_name, file->n_tensors, sizeof *file->by_name, compare_names);
 	for (size_t i = 1; i < file->n_tensors; i++) {
-		const struct st_tensor *a = &file->tensors[file->by_name[i - 1]];
-		const struct st_tensor *b = &file->tensors[file->by_name[i]];
+		const struct st_tensor *a = file->by_name[i - 1], *b = file->by_name[i];
 
 		if (!strcmp(a->name, b->name))
 			return err_set(
@@ -175,7 +145,7 @@ int st_header_check(struct st_file *file, uint64_t data_size, struct err *err)
 {
 	uint64_t end;
 
-	sort_by_offset(file);
+	sort(file->tensors, file->n_tensors, sizeof *file->tensors, compare_offsets);
 	if (check_names(file, err) || check_metadata(file, err))
 		return -1;
 	for (size_t i = 0; i < file->n_tensors; i++)

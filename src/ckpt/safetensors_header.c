@@ -19,6 +19,7 @@ struct reader {
 	struct st_file *file;
 	const char *header;
 	struct buf text; /* of the string read last */
+	struct json_members fields; /* of the tensor read last */
 	bool has_metadata;
 };
 
@@ -51,7 +52,8 @@ static int read_dtype(struct reader *reader, struct st_tensor *tensor, struct js
 static int read_shape(struct reader *reader, struct st_tensor *tensor, struct json_text value,
 		      struct err *err)
 {
-	int64_t n = json_text_uints(value, tensor->shape, ST_MAX_DIMS);
+	uint64_t shape[ST_MAX_DIMS];
+	int64_t n = json_text_uints(value, shape, ST_MAX_DIMS);
 
 	if (n < 0)
 		return err_set(
@@ -63,6 +65,7 @@ static int read_shape(struct reader *reader, struct st_tensor *tensor, struct js
 			       "tensor '%s' in '%s' has %lld dimensions, more than the limit (%d)",
 			       tensor->name, reader->file->path, (long long)n, ST_MAX_DIMS);
 	tensor->n_dims = (int)n;
+	tensor->shape = st_shape_copy(&reader->file->texts, shape, tensor->n_dims);
 	return 0;
 }
 
@@ -117,28 +120,24 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 static int read_fields(struct reader *reader, struct st_tensor *tensor, struct json_text value,
 		       struct err *err)
 {
-	struct json_members walk = { .text = value, .base = (size_t)offset_of(reader, value) };
 	struct json_member member;
 	unsigned seen = 0;
 	int rc;
 
-	while ((rc = json_members_next(&walk, &member, err)) > 0) {
-		rc = read_field(reader, tensor, &member, &seen, err);
-		if (rc)
-			goto out;
-	}
+	json_members_begin(&reader->fields, value, (size_t)offset_of(reader, value));
+	while ((rc = json_members_next(&reader->fields, &member, err)) > 0)
+		if (read_field(reader, tensor, &member, &seen, err))
+			return -1;
 	if (rc)
-		err_wrap(err, "tensor '%s' in '%s'", tensor->name, reader->file->path);
-	else if (seen != 7)
-		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no %s (byte %llu)",
-			     tensor->name, reader->file->path,
-			     !(seen & 1)   ? "dtype"
-			     : !(seen & 2) ? "shape"
-					   : "data_offsets",
-			     offset_of(reader, value));
-out:
-	json_members_release(&walk);
-	return rc;
+		return err_wrap(err, "tensor '%s' in '%s'", tensor->name, reader->file->path);
+	if (seen != 7)
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no %s (byte %llu)",
+			       tensor->name, reader->file->path,
+			       !(seen & 1)   ? "dtype"
+			       : !(seen & 2) ? "shape"
+					     : "data_offsets",
+			       offset_of(reader, value));
+	return 0;
 }
 
 static int check_name(const struct reader *reader, const struct json_member *member,
@@ -158,24 +157,16 @@ static int check_name(const struct reader *reader, const struct json_member *mem
 static int read_tensor(struct reader *reader, const struct json_member *member, struct err *err)
 {
 	struct st_file *file = reader->file;
-	uint64_t shape[ST_MAX_DIMS];
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the way around const; it is only read */
-	struct st_tensor tensor = { .name = (char *)(uintptr_t)member->key, .shape = shape };
-	size_t shape_size;
+	struct st_tensor tensor = { 0 };
 
 	if (check_name(reader, member, err))
 		return -1;
+	tensor.name = arena_text(&file->texts, member->key, member->key_len);
 	if (member->value.data[0] != '{')
 		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not an object (byte %llu)",
 			       member->key, file->path, offset_of(reader, member->value));
 	if (read_fields(reader, &tensor, member->value, err))
 		return -1;
-	shape_size = (size_t)tensor.n_dims * sizeof *shape;
-	tensor.shape = xmalloc(shape_size + member->key_len +
-			       1); /* one piece: st_release() relies on it */
-	memcpy(tensor.shape, shape, shape_size);
-	tensor.name = (char *)tensor.shape + shape_size;
-	memcpy(tensor.name, member->key, member->key_len + 1);
 	ARRAY_GROW(file->tensors, file->n_tensors);
 	file->tensors[file->n_tensors++] = tensor;
 	return 0;
@@ -204,8 +195,8 @@ static int read_metadata(struct reader *reader, struct json_text value, struct e
 		}
 		ARRAY_GROW(file->metadata, file->n_metadata);
 		file->metadata[file->n_metadata++] = (struct st_metadata){
-			xstrndup(member.key, member.key_len),
-			xstrndup(reader->text.data, reader->text.len),
+			arena_text(&file->texts, member.key, member.key_len),
+			arena_text(&file->texts, reader->text.data, reader->text.len),
 		};
 	}
 	if (rc)
@@ -232,6 +223,7 @@ int st_header_read(struct st_file *file, const char *header, size_t n, struct er
 		err_wrap(err, "header of '%s'", file->path);
 out:
 	json_members_release(&walk);
+	json_members_release(&reader.fields);
 	buf_release(&reader.text);
 	return rc;
 }

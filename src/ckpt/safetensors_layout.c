@@ -11,6 +11,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sort.h"
 
 static int compare_tensors(const void *a, const void *b)
 {

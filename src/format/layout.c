@@ -46,11 +46,22 @@ static void layout_shape(struct scale_decl *decl, enum scale_layout layout, stru
 	}
 }
 
+/* The first n bytes of a name, and what is put behind them: written by hand, for a model has 100,000 of them. */
+static char *joined(const char *name, size_t n, const char *suffix)
+{
+	size_t n_suffix = strlen(suffix) + 1;
+	char *text = xmalloc(n + n_suffix);
+
+	memcpy(text, name, n);
+	memcpy(text + n, suffix, n_suffix);
+	return text;
+}
+
 void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows, uint64_t cols,
 		   struct scale_decl *decl)
 {
 	*decl = (struct scale_decl){ .dtype = flavour->dtype };
-	decl->name = xasprintf("%s%s", name, flavour->weight_scale);
+	decl->name = joined(name, strlen(name), flavour->weight_scale);
 	layout_shape(decl, flavour->layout, tile, rows, cols);
 }
 
@@ -70,7 +81,7 @@ void format_input_scale(const struct format *format, const struct scheme *scheme
 	if (stem >= strlen(weight) && !strcmp(name + stem - strlen(weight), weight))
 		stem -= strlen(weight);
 	*decl = (struct scale_decl){ .dtype = DT_F32 };
-	decl->name = xasprintf("%.*s%s", (int)stem, name, flavour->input_scale);
+	decl->name = joined(name, stem, flavour->input_scale);
 	layout_shape(decl, flavour->layout, scheme->tile, 1, 1);
 }
 

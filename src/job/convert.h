@@ -90,6 +90,7 @@ struct plan {
 	bool kv_cache; /* it has scales of KV caches */
 	size_t n_outputs;
 	struct output *outputs;	    /* by unit; codes before scale */
+	struct arena texts;	    /* names and shapes of outputs, where they are not the source's */
 	size_t *unit_outputs;	    /* unit u owns outputs[unit_outputs[u]] up to outputs[unit_outputs[u + 1]] */
 	size_t n_shards;
 	struct output_shard *shards; /* one per source shard */

@@ -62,8 +62,8 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 			plan_keep(plan, u);
 			continue;
 		}
-		tensor_set(plan_add(plan, u, PART_VALUES, NULL), xstrdup(unit->name), dtype,
-			   source->n_dims, source->shape);
+		plan_add(plan, u, PART_VALUES, NULL, unit->name, dtype, source->n_dims,
+			 source->shape);
 		plan->n_converted++;
 	}
 	return plan_layout(plan, err);

@@ -37,7 +37,7 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 		    const struct tensor_ref *ref, struct err *err)
 {
 	const struct st_tensor *tensor = ref->tensor;
-	struct unit unit = { .source = ref, .next_bonded = selection->n_units };
+	struct unit unit = { .name = tensor->name, .source = ref, .next_bonded = selection->n_units };
 	const char *method =
 		json_string_value(json_object_get(recognition->config, "quant_method"));
 
@@ -56,7 +56,6 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 	} else {
 		unit.reason = xasprintf("%s already", dtype_name(tensor->dtype));
 	}
-	unit.name = xstrdup(tensor->name);
 	ARRAY_GROW(selection->units, selection->n_units);
 	selection->units[selection->n_units++] = unit;
 	return 0;

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "job/stream.h"
 
 /* The manifest and the rounding of files to blocks. */
@@ -62,32 +63,22 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1 : 0;
 }
 
-/* Makes room for one more tensor in a shard. */
-struct st_tensor *shard_add(struct output_shard *shard, size_t output)
+void shard_add(struct output_shard *shard, size_t output, const struct st_tensor *tensor)
 {
-	size_t n = shard->n_tensors;
-
-	ARRAY_GROW(shard->tensors, n);
-	ARRAY_GROW(shard->outputs, n);
-	shard->outputs[n] = output;
-	shard->tensors[n] = (struct st_tensor){ 0 };
-	shard->n_tensors++;
-	return &shard->tensors[n];
+	ARRAY_GROW(shard->tensors, shard->n_tensors);
+	ARRAY_GROW(shard->outputs, shard->n_tensors);
+	shard->outputs[shard->n_tensors] = output;
+	shard->tensors[shard->n_tensors++] = *tensor;
 }
 
-void tensor_set(struct st_tensor *tensor, char *name, enum dtype dtype, int n_dims, const uint64_t *shape)
-{
-	tensor->name = name;
-	tensor->dtype = dtype;
-	tensor->n_dims = n_dims;
-	tensor->shape = xcalloc((size_t)n_dims, sizeof *shape);
-	if (n_dims)
-		memcpy(tensor->shape, shape, (size_t)n_dims * sizeof *shape);
-}
-
-struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source)
+void plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source, char *name,
+	      enum dtype dtype, int n_dims, const uint64_t *shape)
 {
 	size_t shard = plan->selection.units[u].source->shard;
+	struct st_tensor tensor = { .name = name,
+				    .dtype = dtype,
+				    .n_dims = n_dims,
+				    .shape = st_shape_copy(&plan->texts, shape, n_dims) };
 	struct output output = { .unit = u,
 				 .part = part,
 				 .source = source ? source : plan->selection.units[u].source,
@@ -96,15 +87,14 @@ struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part, c
 
 	ARRAY_GROW(plan->outputs, plan->n_outputs);
 	plan->outputs[plan->n_outputs] = output;
-	return shard_add(&plan->shards[shard], plan->n_outputs++);
+	shard_add(&plan->shards[shard], plan->n_outputs++, &tensor);
 }
 
 void plan_keep(struct plan *plan, size_t u)
 {
 	const struct st_tensor *source = plan->selection.units[u].source->tensor;
 
-	tensor_set(plan_add(plan, u, PART_COPY, NULL), xstrdup(source->name), source->dtype, source->n_dims,
-		   source->shape);
+	plan_add(plan, u, PART_COPY, NULL, source->name, source->dtype, source->n_dims, source->shape);
 	plan->n_kept++;
 }
 
@@ -119,30 +109,11 @@ void plan_begin(struct plan *plan, bool preserve)
 		plan->preserved = xcalloc(plan->n_shards, sizeof *plan->preserved);
 		plan->unit_preserved = xcalloc(n_units, sizeof *plan->unit_preserved);
 	}
-}
-
-static int compare_texts(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* A scale's name may be that of a tensor that was there before. */
-static int names_check(const struct plan *plan, struct err *err)
-{
-	const char **names = xcalloc(plan->n_outputs, sizeof *names);
-	int rc = 0;
-
-	for (size_t i = 0; i < plan->n_outputs; i++)
-		names[i] = plan->shards[plan->outputs[i].shard].tensors[plan->outputs[i].index].name;
-	sort(names, plan->n_outputs, sizeof *names, compare_texts);
-	for (size_t i = 1; i < plan->n_outputs && !rc; i++) {
-		if (!strcmp(names[i - 1], names[i]))
-			rc = err_set(err, ERR_INPUT,
-				     "the output would have two tensors '%s': the source has one of that name",
-				     names[i]);
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		plan->shards[i].name = plan->source.shards[i].name;
+		if (preserve)
+			plan->preserved[i].name = plan->source.shards[i].name;
 	}
-	free(names);
-	return rc;
 }
 
 /* The source's own metadata, with "format" set, which loaders ask for. */
@@ -164,44 +135,60 @@ static int shard_layout(struct output_shard *shard, const struct st_file *source
 	return 0;
 }
 
-struct index_entry {
-	const char *tensor;
-	const char *file;
+/* Tensors of all shards, by name. */
+struct names {
+	size_t n;
+	struct name {
+		const char *tensor;
+		const char *file;
+	} *list;
 };
 
-static int compare_entries(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
-	const struct index_entry *x = a, *y = b;
+	const struct name *x = a, *y = b;
 
 	return strcmp(x->tensor, y->tensor);
 }
 
-/* As Hugging Face writes it: the sum of tensor bytes, and names in order. */
-static void index_write(const struct output_shard *shards, size_t n_shards, struct buf *text)
+static void names_sort(struct names *names, const struct output_shard *shards, size_t n_shards)
 {
-	struct index_entry *entries;
-	uint64_t total = 0;
-	size_t n = 0, at = 0;
+	size_t n = 0;
 
 	for (size_t i = 0; i < n_shards; i++)
 		n += shards[i].n_tensors;
-	entries = xcalloc(n, sizeof *entries);
-	for (size_t i = 0; i < n_shards; i++) {
-		total += shards[i].data_size;
+	names->list = xreallocarray(NULL, n, sizeof *names->list);
+	for (size_t i = 0; i < n_shards; i++)
 		for (size_t k = 0; k < shards[i].n_tensors; k++)
-			entries[at++] = (struct index_entry){ shards[i].tensors[k].name, shards[i].name };
-	}
-	sort(entries, n, sizeof *entries, compare_entries);
+			names->list[names->n++] = (struct name){ shards[i].tensors[k].name, shards[i].name };
+	sort(names->list, n, sizeof *names->list, compare_names);
+}
+
+/* A scale's name may be that of a tensor that was there before. */
+static int names_check(const struct names *names, struct err *err)
+{
+	for (size_t i = 1; i < names->n; i++)
+		if (!strcmp(names->list[i - 1].tensor, names->list[i].tensor))
+			return err_set(err, ERR_INPUT,
+				       "the output would have two tensors '%s': the source has one of that name",
+				       names->list[i].tensor);
+	return 0;
+}
+
+/* As Hugging Face writes it: the sum of tensor bytes, and names in order. */
+static void index_write(const struct names *names, uint64_t total, struct buf *text)
+{
 	buf_printf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
 		   (unsigned long long)total);
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < names->n; i++) {
+		const struct name *name = &names->list[i];
+
 		buf_puts(text, i ? ",\n    " : "\n    ");
-		json_add_string(text, entries[i].tensor, strlen(entries[i].tensor));
+		json_add_string(text, name->tensor, strlen(name->tensor));
 		buf_puts(text, ": ");
-		json_add_string(text, entries[i].file, strlen(entries[i].file));
+		json_add_string(text, name->file, strlen(name->file));
 	}
-	buf_puts(text, n ? "\n  }\n}\n" : "}\n}\n");
-	free(entries);
+	buf_puts(text, names->n ? "\n  }\n}\n" : "}\n}\n");
 }
 
 static int add_auxiliary(struct plan *plan, struct err *err)
@@ -226,31 +213,51 @@ static int add_auxiliary(struct plan *plan, struct err *err)
 	return 0;
 }
 
-int plan_layout(struct plan *plan, struct err *err)
+static int shards_layout(struct plan *plan, struct err *err)
 {
-	const struct checkpoint *source = &plan->source;
-
-	plan->unit_outputs[plan->selection.n_units] = plan->n_outputs;
-	if (names_check(plan, err))
-		return -1;
 	for (size_t i = 0; i < plan->n_shards; i++) {
-		plan->shards[i].name = source->shards[i].name;
-		if (shard_layout(&plan->shards[i], &source->shards[i].file, err))
+		const struct st_file *source = &plan->source.shards[i].file;
+
+		if (shard_layout(&plan->shards[i], source, err) ||
+		    (plan->preserved && shard_layout(&plan->preserved[i], source, err)))
 			return -1;
 		plan->output_bytes += plan->shards[i].data_size;
 		plan->disk_bytes += plan->shards[i].header.len + plan->shards[i].data_size;
-		if (plan->preserved) {
-			plan->preserved[i].name = source->shards[i].name;
-			if (shard_layout(&plan->preserved[i], &source->shards[i].file, err))
-				return -1;
-		}
 	}
-	plan->input_bytes = source->data_bytes;
-	if (source->has_index || plan->n_shards > 1)
-		index_write(plan->shards, plan->n_shards, &plan->index);
-	if (plan->preserved)
-		index_write(plan->preserved, plan->n_shards, &plan->preserved_index);
 	return 0;
+}
+
+static void preserved_index_write(struct plan *plan)
+{
+	struct names names = { 0 };
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < plan->n_shards; i++)
+		total += plan->preserved[i].data_size;
+	names_sort(&names, plan->preserved, plan->n_shards);
+	index_write(&names, total, &plan->preserved_index);
+	free(names.list);
+}
+
+int plan_layout(struct plan *plan, struct err *err)
+{
+	const struct checkpoint *source = &plan->source;
+	struct names names = { 0 };
+	int rc = -1;
+
+	plan->unit_outputs[plan->selection.n_units] = plan->n_outputs;
+	plan->input_bytes = source->data_bytes;
+	names_sort(&names, plan->shards, plan->n_shards);
+	if (names_check(&names, err) || shards_layout(plan, err))
+		goto out;
+	if (source->has_index || plan->n_shards > 1)
+		index_write(&names, plan->output_bytes, &plan->index);
+	if (plan->preserved)
+		preserved_index_write(plan);
+	rc = 0;
+out:
+	free(names.list);
+	return rc;
 }
 
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
@@ -265,10 +272,6 @@ int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 static void shards_release(struct output_shard *shards, size_t n)
 {
 	for (size_t i = 0; shards && i < n; i++) {
-		for (size_t k = 0; k < shards[i].n_tensors; k++) {
-			free(shards[i].tensors[k].name);
-			free(shards[i].tensors[k].shape);
-		}
 		free(shards[i].tensors);
 		free(shards[i].outputs);
 		buf_release(&shards[i].header);
@@ -280,6 +283,7 @@ void plan_release(struct plan *plan)
 {
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);
+	arena_release(&plan->texts);
 	free(plan->outputs);
 	free(plan->unit_outputs);
 	free(plan->unit_preserved);

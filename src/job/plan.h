@@ -14,18 +14,17 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 /* Room for the outputs of plan.selection.  preserve: for those of plan.preserved too. */
 void plan_begin(struct plan *plan, bool preserve);
 
-/* One more output of unit u, in the shard of the unit's source: the tensor to be set.  source: what it is made of, where
- * that is not the unit's; else NULL. */
-struct st_tensor *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source);
+/* One more output of unit u, in the shard of the unit's source.  source: what it is made of, where that is not the unit's;
+ * else NULL.  name must outlive the plan, the shape is copied. */
+void plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source, char *name,
+	      enum dtype dtype, int n_dims, const uint64_t *shape);
 
 /* A unit that stays as it is: its one output. */
 void plan_keep(struct plan *plan, size_t u);
 
-/* One more tensor of a shard; output: in plan.outputs (for plan.preserved: a unit). */
-struct st_tensor *shard_add(struct output_shard *shard, size_t output);
-
-/* name becomes the tensor's. */
-void tensor_set(struct st_tensor *tensor, char *name, enum dtype dtype, int n_dims, const uint64_t *shape);
+/* One more tensor of a shard, its name and shape to outlive the plan; output: in plan.outputs (for plan.preserved: a
+ * unit). */
+void shard_add(struct output_shard *shard, size_t output, const struct st_tensor *tensor);
 
 /* Places, headers, indexes and byte counts.  ERR_INPUT: two outputs of one name. */
 int plan_layout(struct plan *plan, struct err *err);

@@ -17,10 +17,11 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	uint64_t n_scales = tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
-	tensor_set(plan_add(plan, u, PART_CODES, NULL), xstrdup(unit->name),
-		   spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2, shape);
+	plan_add(plan, u, PART_CODES, NULL, unit->name, spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2,
+		 shape);
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols, &scale);
-	tensor_set(plan_add(plan, u, PART_SCALE, NULL), scale.name, scale.dtype, scale.n_dims, scale.shape);
+	plan_add(plan, u, PART_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype, scale.n_dims,
+		 scale.shape);
 	plan->n_converted++;
 	if (st_n_elements(scale.shape, scale.n_dims) != n_scales ||
 	    dtype_bits(scale.dtype) / 8 != scale_size(spec->scale_type))
@@ -36,8 +37,7 @@ static void unit_preserve(struct plan *plan, size_t u)
 	struct output_shard *shard = &plan->preserved[ref->shard];
 
 	if (u == 0 || plan->selection.units[u - 1].source != ref || !plan->selection.units[u - 1].recipe)
-		tensor_set(shard_add(shard, u), xstrdup(ref->tensor->name), ref->tensor->dtype,
-			   ref->tensor->n_dims, ref->tensor->shape);
+		shard_add(shard, u, ref->tensor);
 	plan->unit_preserved[u] = shard->n_tensors - 1;
 }
 

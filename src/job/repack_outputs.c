@@ -21,8 +21,9 @@ static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *sourc
 	bool same = from->dtype == decl->dtype ||
 		    (is_exponent(from->dtype) && is_exponent(decl->dtype));
 
-	tensor_set(plan_add(plan, u, same && !change ? PART_COPY : PART_RECODED, source),
-		   decl->name, decl->dtype, decl->n_dims, decl->shape);
+	decl->name = arena_take(&plan->texts, decl->name);
+	plan_add(plan, u, same && !change ? PART_COPY : PART_RECODED, source, decl->name,
+		 decl->dtype, decl->n_dims, decl->shape);
 	if (!change &&
 	    st_n_elements(from->shape, from->n_dims) != st_n_elements(decl->shape, decl->n_dims))
 		return err_set(err, ERR_USAGE,
@@ -45,8 +46,8 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	bool spread = from->tile.rows != spec->tile.rows || from->tile.cols != spec->tile.cols;
 	struct scale_decl decl;
 
-	tensor_set(plan_add(plan, u, PART_COPY, NULL), xstrdup(unit->name), source->dtype,
-		   source->n_dims, source->shape);
+	plan_add(plan, u, PART_COPY, NULL, unit->name, source->dtype, source->n_dims,
+		 source->shape);
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &decl);
 	plan->n_converted++;
@@ -116,7 +117,7 @@ static int add_cache_scale(struct plan *plan, const struct recognition *recognit
 			name, which == 'k' ? "values" : "keys");
 	ARRAY_GROW(selection->units, selection->n_units);
 	selection->units[selection->n_units++] = (struct unit){
-		.name = xstrdup(name), .source = ref, .reason = xstrdup("KV cache scale")
+		.name = ref->tensor->name, .source = ref, .reason = xstrdup("KV cache scale")
 	};
 	module = xstrndup(name, n);
 	format_kv_scale(plan->format, module, which, &decl);

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
 #include "format/recognise.h"
@@ -19,7 +20,8 @@
 /* One tensor of the output that holds weights: a source tensor, or one expert's part of a fused 3-D
  * one. */
 struct unit {
-	char *name; /* in the output: "model.layers.0.mlp.experts.3.up_proj.weight" */
+	char *name; /* in the output: "model.layers.0.mlp.experts.3.up_proj.weight"; its source's own, or one
+		     * of selection.names */
 	const struct tensor_ref *source;
 	struct weight_scale source_scale; /* of an FP8 source (--requantize); else its scale is NULL */
 	const struct recipe
@@ -64,6 +66,7 @@ struct select_options {
 struct selection {
 	size_t n_units;
 	struct unit *units; /* by source shard, then source offset, then expert, gate before up */
+	struct arena names; /* of matrices of fused experts */
 	size_t n_quantized;
 	size_t n_groups;
 	size_t n_linear; /* linear weights, and of them: */

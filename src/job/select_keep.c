@@ -25,12 +25,6 @@ void selection_keep(struct selection *selection, size_t i, const char *reason)
 		unit_keep(&units[u], xasprintf("fused with '%s', which is kept", units[i].name));
 }
 
-static void unit_release(struct unit *unit)
-{
-	free(unit->name);
-	free(unit->reason);
-}
-
 /* A matrix of fused experts has another name than its source. */
 static bool is_kept_slice(const struct unit *unit)
 {
@@ -51,12 +45,11 @@ static void join_slices(struct selection *selection, size_t *places)
 		places[i] = n;
 		if (is_kept_slice(unit)) {
 			if (unit->source == joined) {
-				unit_release(unit);
+				free(unit->reason);
 				continue;
 			}
 			joined = unit->source;
-			free(unit->name);
-			unit->name = xstrdup(joined->tensor->name);
+			unit->name = joined->tensor->name;
 		}
 		units[n++] = *unit;
 	}
@@ -158,8 +151,9 @@ int selection_check(struct selection *selection, const char *hint, struct err *e
 void selection_release(struct selection *selection)
 {
 	for (size_t i = 0; i < selection->n_units; i++)
-		unit_release(&selection->units[i]);
+		free(selection->units[i].reason);
 	free(selection->units);
+	arena_release(&selection->names);
 	free(selection->advice);
 	free(selection->unmatched);
 	free(selection->caution);

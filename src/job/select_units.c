@@ -15,6 +15,7 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 	ARRAY_GROW(selection->units, selection->n_units);
 	unit = &selection->units[selection->n_units++];
 	*unit = (struct unit){
+		.name = c->source->tensor->name,
 		.source = c->source,
 		.source_scale = c->source_scale,
 		.recipe = c->recipe,
@@ -24,12 +25,10 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 	return unit;
 }
 
-static void add_kept(struct selection *selection, const struct candidate *c)
+static void add_kept(struct selection *selection, struct candidate *c)
 {
-	struct unit *unit = add_unit(selection, c);
-
-	unit->name = xstrdup(c->source->tensor->name);
-	unit->reason = xstrdup(c->reason);
+	add_unit(selection, c)->reason = c->reason;
+	c->reason = NULL;
 }
 
 /* number: of the candidate's group among groups that have quantized units; *number is NONE at
@@ -40,7 +39,6 @@ static void add_quantized(struct selection *selection, const struct candidate *c
 
 	if (*number == NONE)
 		*number = selection->n_groups++;
-	unit->name = xstrdup(c->source->tensor->name);
 	unit->rows = c->rows;
 	unit->cols = c->cols;
 	unit->slice = (struct slice){ .row_stride = c->cols, .col_stride = 1 };
@@ -52,7 +50,8 @@ static void add_expert(struct selection *selection, const struct candidate *c,
 {
 	struct unit *unit = add_unit(selection, c);
 
-	unit->name = experts_matrix_name(c->source->tensor->name, part, expert);
+	unit->name = arena_take(&selection->names,
+				experts_matrix_name(c->source->tensor->name, part, expert));
 	experts_matrix(c->layout, part, expert, &unit->rows, &unit->cols, &unit->slice);
 	unit->group = selection->n_groups;
 }
@@ -104,7 +103,7 @@ static void make_units(struct select *select, struct selection *selection)
 	for (size_t i = 0; i < select->bonds.n; i++)
 		numbers[i] = NONE;
 	for (size_t i = 0; i < select->n; i++) {
-		const struct candidate *c = &select->candidates[i];
+		struct candidate *c = &select->candidates[i];
 
 		alone = NONE;
 		if (!c->recipe)

@@ -50,8 +50,8 @@ static void check_layout(const struct st_file *file)
 	FUZZ_CHECK(!st_parse_header(&again, header.data + 8, header.len - 8, header.len + n, &err));
 	FUZZ_CHECK(again.n_tensors == file->n_tensors && again.n_metadata == file->n_metadata);
 	for (size_t i = 0; i < file->n_tensors; i++) {
-		const struct st_tensor *a = &file->tensors[file->by_name[i]];
-		const struct st_tensor *b = &again.tensors[again.by_name[i]];
+		const struct st_tensor *a = file->by_name[i];
+		const struct st_tensor *b = again.by_name[i];
 
 		FUZZ_CHECK(!strcmp(a->name, b->name) && a->dtype == b->dtype);
 		FUZZ_CHECK(st_tensor_size(a) == st_tensor_size(b) && a->n_dims == b->n_dims);

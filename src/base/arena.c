@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define BLOCK_SIZE ((size_t)64 << 10) /* bytes; what is larger has a block of its own */
+
+struct arena_block {
+	struct arena_block *next;
+	uint64_t data[];
+};
+
+static void add_block(struct arena *arena, size_t size)
+{
+	struct arena_block *block = xmalloc(sizeof *block + size);
+
+	block->next = arena->blocks;
+	arena->blocks = block;
+	arena->free = (char *)block->data;
+	arena->n_free = size;
+}
+
+void *arena_alloc(struct arena *arena, size_t size)
+{
+	char *p;
+
+	size = ((size ? size : 1) + 7) & ~(size_t)7;
+	if (size > arena->n_free)
+		add_block(arena, size > BLOCK_SIZE ? size : BLOCK_SIZE);
+	p = arena->free;
+	arena->free += size;
+	arena->n_free -= size;
+	return p;
+}
+
+char *arena_text(struct arena *arena, const char *text, size_t n)
+{
+	char *copy = arena_alloc(arena, n + 1);
+
+	memcpy(copy, text, n);
+	copy[n] = '\0';
+	return copy;
+}
+
+char *arena_take(struct arena *arena, char *text)
+{
+	char *copy = arena_text(arena, text, strlen(text));
+
+	free(text);
+	return copy;
+}
+
+void arena_release(struct arena *arena)
+{
+	while (arena->blocks) {
+		struct arena_block *next = arena->blocks->next;
+
+		free(arena->blocks);
+		arena->blocks = next;
+	}
+	*arena = (struct arena){ 0 };
+}
