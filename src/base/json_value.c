@@ -88,14 +88,12 @@ int json_check(struct json_text text, struct err *err)
 	return 0;
 }
 
-/* Length of the UTF-8 sequence at p, 0 if it is a bad one.  Source: RFC 3629, section 4. */
+/* Length of the UTF-8 sequence at p, two bytes or more; 0 if it is a bad one.  Source: RFC 3629, section 4. */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
 	unsigned char low = 0x80, high = 0xbf; /* of the second byte */
 	size_t length;
 
-	if (p[0] < 0x80)
-		return 1;
 	if (p[0] < 0xc2 || p[0] > 0xf4)
 		return 0;
 	length = p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -131,7 +129,7 @@ size_t json_utf8_prefix(struct json_text text)
 				continue;
 			}
 		}
-		n = utf8_length(p + at, text.len - at);
+		n = p[at] < 0x80 ? 1 : utf8_length(p + at, text.len - at);
 		if (!n)
 			break;
 		at += n;

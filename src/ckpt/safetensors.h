@@ -70,11 +70,16 @@ uint64_t *st_shape_copy(struct arena *arena, const uint64_t *shape, int n_dims);
 /* "[1536, 576]" appended to buf. */
 void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims);
 
-/* Layout of a file to write.  tensors[i].begin/end are filled in; the array keeps its order.  *header gets the whole
- * prefix (size, JSON, padding), so the file's size is header.len + *data_size.  metadata is written with sorted keys
- * ({"format":"pt"} is up to the caller); without any there is no __metadata__.  A header longer than ST_MAX_HEADER is
- * written as it is: nobody would read it, so the caller checks. */
+/* Layout of a file to write.  tensors[i].begin/end are filled in; the array keeps its order.  The file's size is
+ * *header_size + *data_size bytes.  metadata is written with sorted keys ({"format":"pt"} is up to the caller); without
+ * any there is no __metadata__.  A header longer than ST_MAX_HEADER is one all the same: nobody would read it, so the
+ * caller checks. */
 void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata, size_t n_metadata,
-	       struct buf *header, uint64_t *data_size);
+	       uint64_t *header_size, uint64_t *data_size);
+
+/* The header of tensors that were laid out, with the same metadata: the whole prefix (size, JSON, padding), *header_size
+ * bytes of it, put into an empty buf. */
+void st_header(const struct st_tensor *tensors, size_t n, const struct st_metadata *metadata, size_t n_metadata,
+	       struct buf *header);
 
 #endif

@@ -48,8 +48,10 @@ static void add_metadata(struct buf *header, const struct st_metadata *metadata,
 	free(sorted);
 }
 
-static void add_tensor(struct buf *header, const struct st_tensor *tensor)
+static void add_tensor(struct buf *header, const struct st_tensor *tensor, bool comma)
 {
+	if (comma)
+		buf_putc(header, ',');
 	json_add_string(header, tensor->name, strlen(tensor->name));
 	buf_puts(header, ":{\"dtype\":\"");
 	buf_puts(header, dtype_name(tensor->dtype));
@@ -67,9 +69,9 @@ static void add_tensor(struct buf *header, const struct st_tensor *tensor)
 }
 
 /* Type by type: codes and scales, which take turns among the tensors, are mostly in order by themselves. */
-static struct st_tensor **layout_order(struct st_tensor *tensors, size_t n)
+static const struct st_tensor **layout_order(const struct st_tensor *tensors, size_t n)
 {
-	struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);
+	const struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);
 	size_t at[N_DTYPES + 1] = { 0 };
 
 	for (size_t i = 0; i < n; i++)
@@ -82,32 +84,52 @@ static struct st_tensor **layout_order(struct st_tensor *tensors, size_t n)
 	return order;
 }
 
-void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
-	       size_t n_metadata, struct buf *header, uint64_t *data_size)
+static void add_begin(struct buf *header, const struct st_metadata *metadata, size_t n)
 {
-	struct st_tensor **order = layout_order(tensors, n);
-	uint64_t at = 0, size;
-
-	header->len = 0;
 	buf_add(header, "\0\0\0\0\0\0\0\0", 8); /* the size, known at the end */
 	buf_putc(header, '{');
-	if (n_metadata)
-		add_metadata(header, metadata, n_metadata);
+	if (n)
+		add_metadata(header, metadata, n);
+}
+
+void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
+	       size_t n_metadata, uint64_t *header_size, uint64_t *data_size)
+{
+	const struct st_tensor **order = layout_order(tensors, n);
+	struct buf text = { 0 };
+	uint64_t at = 0;
+
+	add_begin(&text, metadata, n_metadata);
+	*header_size = text.len;
 	for (size_t i = 0; i < n; i++) {
-		struct st_tensor *tensor = order[i];
+		struct st_tensor *tensor = &tensors[order[i] - tensors];
 
 		tensor->begin = at;
 		at += st_n_elements(tensor->shape, tensor->n_dims) * dtype_bits(tensor->dtype) / 8;
 		tensor->end = at;
-		if (i || n_metadata)
-			buf_putc(header, ',');
-		add_tensor(header, tensor);
+		text.len = 0;
+		add_tensor(&text, tensor, i || n_metadata);
+		*header_size += text.len;
 	}
+	*header_size = (*header_size + strlen("}") + 7) / 8 * 8;
+	*data_size = at;
+	buf_release(&text);
+	free(order);
+}
+
+void st_header(const struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
+	       size_t n_metadata, struct buf *header)
+{
+	const struct st_tensor **order = layout_order(tensors, n);
+	uint64_t size;
+
+	add_begin(header, metadata, n_metadata);
+	for (size_t i = 0; i < n; i++)
+		add_tensor(header, order[i], i || n_metadata);
 	buf_putc(header, '}');
 	while (header->len % 8)
 		buf_putc(header, ' ');
 	size = htole64(header->len - 8);
 	memcpy(header->data, &size, sizeof size);
-	*data_size = at;
 	free(order);
 }

@@ -14,7 +14,30 @@
 
 uint64_t shard_size(const struct output_shard *shard)
 {
-	return shard->header.len + shard->data_size;
+	return shard->header_size + shard->data_size;
+}
+
+int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir, const char *name,
+	       struct err *err)
+{
+	struct buf header = { 0 };
+	int rc;
+
+	shard_header(shard, &header);
+	rc = writer_open(writer, dir, name, &header, shard_size(shard), err);
+	buf_release(&header);
+	return rc;
+}
+
+int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir, struct err *err)
+{
+	struct buf text = { 0 };
+	int rc;
+
+	shards_index(shards, n, &text);
+	rc = outdir_put_text(dir, INDEX_NAME, &text, err);
+	buf_release(&text);
+	return rc;
 }
 
 bool same_path(const char *a, const char *b)
@@ -72,14 +95,14 @@ static int run_file(struct convert_job *job, struct err *err)
 	if (outdir_open(&job->out, job->params->io, directory, lock, false, err) ||
 	    check_file_places(job, directory, name, err) ||
 	    outdir_check_space(&job->out, shard_size(shard), err) ||
-	    writer_open(&writer, &job->out, name, &shard->header, shard_size(shard), err))
+	    shard_open(shard, &writer, &job->out, name, err))
 		goto out;
 	if (kept && (outdir_open(&job->preserve, job->params->io, job->params->preserve, LOCK_NAME, false, err) ||
-		     writer_open(&preserved, &job->preserve, kept->name, &kept->header, shard_size(kept), err)))
+		     shard_open(kept, &preserved, &job->preserve, kept->name, err)))
 		goto out;
 	if (converter_shard(job->converter, 0, &writer, kept ? &preserved : NULL, err) ||
 	    (kept && (writer_commit(&preserved, &crc, err) ||
-		      outdir_put_text(&job->preserve, INDEX_NAME, &job->plan->preserved_index, err))) ||
+		      index_put(kept, job->plan->n_shards, &job->preserve, err))) ||
 	    writer_commit(&writer, &crc, err))
 		goto out;
 	job->result->shards_done = 1;
@@ -99,13 +122,14 @@ static int run_stream(struct convert_job *job, struct err *err)
 {
 	const struct output_shard *shard = &job->plan->shards[0];
 	struct writer writer = { 0 };
+	struct buf header = { 0 };
 	uint32_t crc;
 	int rc = -1;
 
 	if (job->params->preserve)
 		return err_set(err, ERR_USAGE, "--preserve-high-precision needs a directory or file as output, not '-'");
-	if (writer_open_anonymous(&writer, job->params->io, job->params->temp_dir, &shard->header,
-				  shard_size(shard), err) ||
+	shard_header(shard, &header);
+	if (writer_open_anonymous(&writer, job->params->io, job->params->temp_dir, &header, shard_size(shard), err) ||
 	    converter_shard(job->converter, 0, &writer, NULL, err) || writer_commit(&writer, &crc, err) ||
 	    stream_send(job->params->io, writer.fd, shard_size(shard), job->progress->stop, err))
 		goto out;
@@ -114,6 +138,7 @@ static int run_stream(struct convert_job *job, struct err *err)
 	rc = 0;
 out:
 	writer_release(&writer);
+	buf_release(&header);
 	return rc;
 }
 

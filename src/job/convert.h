@@ -69,10 +69,11 @@ struct output {
 
 struct output_shard {
 	const char *name;	   /* same as the input's */
+	const struct st_file *source; /* the input's */
 	size_t n_tensors;
 	struct st_tensor *tensors; /* laid out; by output */
 	size_t *outputs;	   /* in plan.outputs, of each tensor */
-	struct buf header;	   /* the file's first bytes */
+	uint64_t header_size;	   /* bytes of the file, the header's text, which shard_header() makes when it is written */
 	uint64_t data_size;	   /* bytes behind the header */
 };
 
@@ -107,8 +108,7 @@ struct plan {
 	uint64_t memory_bytes;	    /* of buffers */
 	struct buf config;	    /* config.json as it will be written */
 	struct buf hf_quant_config; /* empty where the format has none */
-	struct buf index;	    /* model.safetensors.index.json; empty where one file is enough */
-	struct buf preserved_index;
+	uint64_t index_size;	    /* bytes of model.safetensors.index.json; 0 where one file is enough */
 };
 
 struct convert_result {
@@ -128,6 +128,12 @@ enum output_kind output_kind(const char *output);
 /* Executes the plan: all or nothing per file, index and config last. */
 int convert_run(const struct plan *plan, const struct convert_params *params, struct progress *progress,
 		struct convert_result *result, struct err *err);
+
+/* The shard's first bytes, put into an empty buf. */
+void shard_header(const struct output_shard *shard, struct buf *header);
+
+/* model.safetensors.index.json of n shards, put into an empty buf. */
+void shards_index(const struct output_shard *shards, size_t n, struct buf *text);
 
 void plan_release(struct plan *plan);
 

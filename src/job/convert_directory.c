@@ -18,9 +18,8 @@ static int convert_shard(struct convert_job *job, size_t i, struct err *err)
 	uint32_t crc, ignored;
 	int rc = -1;
 
-	if (writer_open(&writer, &job->out, shard->name, &shard->header, shard_size(shard), err) ||
-	    (kept &&
-	     writer_open(&preserved, &job->preserve, kept->name, &kept->header, shard_size(kept), err)) ||
+	if (shard_open(shard, &writer, &job->out, shard->name, err) ||
+	    (kept && shard_open(kept, &preserved, &job->preserve, kept->name, err)) ||
 	    converter_shard(job->converter, i, &writer, kept ? &preserved : NULL, err) ||
 	    (kept && writer_commit(&preserved, &ignored, err)) || writer_commit(&writer, &crc, err) ||
 	    manifest_add_shard(&job->out, shard->name, shard_size(shard), crc, err))
@@ -107,9 +106,9 @@ static int finish(struct convert_job *job, struct err *err)
 	const struct plan *plan = job->plan;
 
 	if (copy_auxiliary(job, err) ||
-	    (plan->preserved && outdir_put_text(&job->preserve, INDEX_NAME, &plan->preserved_index, err)) ||
+	    (plan->preserved && index_put(plan->preserved, plan->n_shards, &job->preserve, err)) ||
 	    outdir_put_text(&job->out, "hf_quant_config.json", &plan->hf_quant_config, err) ||
-	    outdir_put_text(&job->out, INDEX_NAME, &plan->index, err) ||
+	    (plan->index_size && index_put(plan->shards, plan->n_shards, &job->out, err)) ||
 	    outdir_put_text(&job->out, "config.json", &plan->config, err) ||
 	    manifest_finish(&job->out, &plan->source, job->params->hashes, job->progress->stop, err))
 		return -1;

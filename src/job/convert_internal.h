@@ -38,6 +38,13 @@ bool same_path(const char *a, const char *b);
 /* ERR_USAGE if directory/name (NULL: name is the path) is one of the source's files, by device and inode. */
 int check_not_input(const struct plan *plan, const char *directory, const char *name, struct err *err);
 
+/* writer_open() with the shard's header, under a name in dir. */
+int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir, const char *name,
+	       struct err *err);
+
+/* The index of n shards, put into dir. */
+int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir, struct err *err);
+
 /* convert_directory.c: the output as a directory, resumed where it was left. */
 int run_directory(struct convert_job *job, struct err *err);
 

@@ -121,9 +121,9 @@ bool job_shard_done(const struct convert_job *job, const json_t *manifest, size_
 	       (!job->plan->preserved || shard_is_there(&job->preserve, &job->plan->preserved[i]));
 }
 
-static bool text_is_there(const struct convert_job *job, const char *name, const struct buf *text)
+static bool text_is_there(const struct convert_job *job, const char *name, uint64_t size)
 {
-	return text->len == 0 || outdir_has(&job->out, name);
+	return size == 0 || outdir_has(&job->out, name);
 }
 
 /* What of this job is done, and whether all is. */
@@ -138,8 +138,8 @@ static int resume(struct convert_job *job, json_t *manifest, bool *finished, str
 	if (job->result->shards_found < plan->n_shards)
 		return unmake_checkpoint(job, err) || manifest_reopen(manifest, &job->out, err) ? -1 : 0;
 	*finished = manifest_finished(manifest, job->params->hashes) &&
-		    text_is_there(job, "config.json", &plan->config) && text_is_there(job, INDEX_NAME, &plan->index) &&
-		    text_is_there(job, "hf_quant_config.json", &plan->hf_quant_config);
+		    text_is_there(job, "config.json", plan->config.len) && text_is_there(job, INDEX_NAME, plan->index_size) &&
+		    text_is_there(job, "hf_quant_config.json", plan->hf_quant_config.len);
 	return 0;
 }
 

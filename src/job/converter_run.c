@@ -33,7 +33,7 @@ static int write_scales(struct converter *converter, struct outbox *outbox, cons
 	uint64_t n_cols = tile_count(band->region.n_cols, tile.cols);
 	uint64_t row = tile.rows == WHOLE ? 0 : band->region.row / tile.rows;
 	uint64_t col = tile.cols == WHOLE ? 0 : band->region.col / tile.cols;
-	uint64_t at = shard->header.len + shard->tensors[scale->index].begin + (row * grid_cols + col) * size;
+	uint64_t at = shard->header_size + shard->tensors[scale->index].begin + (row * grid_cols + col) * size;
 
 	/* Only one of the bands that share a tile writes its scale. */
 	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
@@ -107,7 +107,7 @@ static struct source_tee preserved_tee(const struct converter *converter, size_t
 		return (struct source_tee){ 0 };
 	shard = &plan->preserved[plan->selection.units[u].source->shard];
 	return (struct source_tee){ .writer = converter->preserved,
-				    .offset = shard->header.len +
+				    .offset = shard->header_size +
 					      shard->tensors[plan->unit_preserved[u]].begin };
 }
 
@@ -153,7 +153,7 @@ static int write_scattered(struct converter *converter, const struct band *band,
 {
 	const struct output *output = &converter->plan->outputs[band->output];
 	uint64_t size = output_element_size(converter->plan, output);
-	uint64_t header = converter->plan->shards[output->shard].header.len;
+	uint64_t header = converter->plan->shards[output->shard].header_size;
 	uint64_t out_row = converter->plan->selection.units[output->unit].cols * size;
 	uint64_t row = band->region.n_cols * size;
 
@@ -215,7 +215,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	const struct run *run = &converter->runs[item];
 	const struct band *bands = &converter->list.bands[run->first_band];
 	const struct plan *plan = converter->plan;
-	uint64_t begin = plan->shards[plan->outputs[bands->output].shard].header.len + run->begin;
+	uint64_t begin = plan->shards[plan->outputs[bands->output].shard].header_size + run->begin;
 	struct worker *worker = &converter->workers[w];
 	uint64_t n = run->end - run->begin;
 	char *data = outbox_begin(&worker->outbox, (size_t)n, begin, err);

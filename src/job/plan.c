@@ -110,29 +110,48 @@ void plan_begin(struct plan *plan, bool preserve)
 		plan->unit_preserved = xcalloc(n_units, sizeof *plan->unit_preserved);
 	}
 	for (size_t i = 0; i < plan->n_shards; i++) {
-		plan->shards[i].name = plan->source.shards[i].name;
+		const struct shard *source = &plan->source.shards[i];
+
+		plan->shards[i] = (struct output_shard){ .name = source->name, .source = &source->file };
 		if (preserve)
-			plan->preserved[i].name = plan->source.shards[i].name;
+			plan->preserved[i] = plan->shards[i];
 	}
 }
 
 /* The source's own metadata, with "format" set, which loaders ask for. */
-static int shard_layout(struct output_shard *shard, const struct st_file *source, struct err *err)
+static struct st_metadata *shard_metadata(const struct st_file *source, size_t *n)
 {
 	struct st_metadata *metadata = xcalloc(source->n_metadata + 1, sizeof *metadata);
-	size_t n = 0;
 
+	*n = 0;
 	for (size_t i = 0; i < source->n_metadata; i++) {
 		if (strcmp(source->metadata[i].key, "format") != 0)
-			metadata[n++] = source->metadata[i];
+			metadata[(*n)++] = source->metadata[i];
 	}
-	metadata[n++] = (struct st_metadata){ .key = (char *)"format", .value = (char *)"pt" };
-	st_layout(shard->tensors, shard->n_tensors, metadata, n, &shard->header, &shard->data_size);
+	metadata[(*n)++] = (struct st_metadata){ .key = (char *)"format", .value = (char *)"pt" };
+	return metadata;
+}
+
+static int shard_layout(struct output_shard *shard, struct err *err)
+{
+	size_t n;
+	struct st_metadata *metadata = shard_metadata(shard->source, &n);
+
+	st_layout(shard->tensors, shard->n_tensors, metadata, n, &shard->header_size, &shard->data_size);
 	free(metadata);
-	if (shard->header.len - 8 > ST_MAX_HEADER)
-		return err_set(err, ERR_INPUT, "the header of output '%s' would have %zu bytes, and readers take %d",
-			       shard->name, shard->header.len - 8, ST_MAX_HEADER);
+	if (shard->header_size - 8 > ST_MAX_HEADER)
+		return err_set(err, ERR_INPUT, "the header of output '%s' would have %llu bytes, and readers take %d",
+			       shard->name, (unsigned long long)shard->header_size - 8, ST_MAX_HEADER);
 	return 0;
+}
+
+void shard_header(const struct output_shard *shard, struct buf *header)
+{
+	size_t n;
+	struct st_metadata *metadata = shard_metadata(shard->source, &n);
+
+	st_header(shard->tensors, shard->n_tensors, metadata, n, header);
+	free(metadata);
 }
 
 /* Tensors of all shards, by name. */
@@ -176,19 +195,59 @@ static int names_check(const struct names *names, struct err *err)
 }
 
 /* As Hugging Face writes it: the sum of tensor bytes, and names in order. */
-static void index_write(const struct names *names, uint64_t total, struct buf *text)
+static void index_begin(const struct output_shard *shards, size_t n_shards, struct buf *text)
 {
+	uint64_t total = 0;
+
+	for (size_t i = 0; i < n_shards; i++)
+		total += shards[i].data_size;
 	buf_printf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
 		   (unsigned long long)total);
-	for (size_t i = 0; i < names->n; i++) {
-		const struct name *name = &names->list[i];
+}
 
-		buf_puts(text, i ? ",\n    " : "\n    ");
-		json_add_string(text, name->tensor, strlen(name->tensor));
-		buf_puts(text, ": ");
-		json_add_string(text, name->file, strlen(name->file));
-	}
+static void index_add(const struct names *names, size_t i, struct buf *text)
+{
+	const struct name *name = &names->list[i];
+
+	buf_puts(text, i ? ",\n    " : "\n    ");
+	json_add_string(text, name->tensor, strlen(name->tensor));
+	buf_puts(text, ": ");
+	json_add_string(text, name->file, strlen(name->file));
+}
+
+static void index_end(const struct names *names, struct buf *text)
+{
 	buf_puts(text, names->n ? "\n  }\n}\n" : "}\n}\n");
+}
+
+void shards_index(const struct output_shard *shards, size_t n, struct buf *text)
+{
+	struct names names = { 0 };
+
+	names_sort(&names, shards, n);
+	index_begin(shards, n, text);
+	for (size_t i = 0; i < names.n; i++)
+		index_add(&names, i, text);
+	index_end(&names, text);
+	free(names.list);
+}
+
+/* Of the same text, without all of it in memory. */
+static uint64_t index_size(const struct names *names, const struct output_shard *shards, size_t n_shards)
+{
+	struct buf text = { 0 };
+	uint64_t size;
+
+	index_begin(shards, n_shards, &text);
+	index_end(names, &text);
+	size = text.len;
+	for (size_t i = 0; i < names->n; i++) {
+		text.len = 0;
+		index_add(names, i, &text);
+		size += text.len;
+	}
+	buf_release(&text);
+	return size;
 }
 
 static int add_auxiliary(struct plan *plan, struct err *err)
@@ -216,44 +275,27 @@ static int add_auxiliary(struct plan *plan, struct err *err)
 static int shards_layout(struct plan *plan, struct err *err)
 {
 	for (size_t i = 0; i < plan->n_shards; i++) {
-		const struct st_file *source = &plan->source.shards[i].file;
-
-		if (shard_layout(&plan->shards[i], source, err) ||
-		    (plan->preserved && shard_layout(&plan->preserved[i], source, err)))
+		if (shard_layout(&plan->shards[i], err) ||
+		    (plan->preserved && shard_layout(&plan->preserved[i], err)))
 			return -1;
 		plan->output_bytes += plan->shards[i].data_size;
-		plan->disk_bytes += plan->shards[i].header.len + plan->shards[i].data_size;
+		plan->disk_bytes += plan->shards[i].header_size + plan->shards[i].data_size;
 	}
 	return 0;
 }
 
-static void preserved_index_write(struct plan *plan)
-{
-	struct names names = { 0 };
-	uint64_t total = 0;
-
-	for (size_t i = 0; i < plan->n_shards; i++)
-		total += plan->preserved[i].data_size;
-	names_sort(&names, plan->preserved, plan->n_shards);
-	index_write(&names, total, &plan->preserved_index);
-	free(names.list);
-}
-
 int plan_layout(struct plan *plan, struct err *err)
 {
-	const struct checkpoint *source = &plan->source;
 	struct names names = { 0 };
 	int rc = -1;
 
 	plan->unit_outputs[plan->selection.n_units] = plan->n_outputs;
-	plan->input_bytes = source->data_bytes;
+	plan->input_bytes = plan->source.data_bytes;
 	names_sort(&names, plan->shards, plan->n_shards);
 	if (names_check(&names, err) || shards_layout(plan, err))
 		goto out;
-	if (source->has_index || plan->n_shards > 1)
-		index_write(&names, plan->output_bytes, &plan->index);
-	if (plan->preserved)
-		preserved_index_write(plan);
+	if (plan->source.has_index || plan->n_shards > 1)
+		plan->index_size = index_size(&names, plan->shards, plan->n_shards);
 	rc = 0;
 out:
 	free(names.list);
@@ -262,7 +304,7 @@ out:
 
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 {
-	plan->disk_bytes += plan->config.len + plan->hf_quant_config.len + plan->index.len + DISK_SLACK;
+	plan->disk_bytes += plan->config.len + plan->hf_quant_config.len + plan->index_size + DISK_SLACK;
 	if (add_auxiliary(plan, err))
 		return -1;
 	atomic_store(&progress->total, plan->input_bytes);
@@ -274,7 +316,6 @@ static void shards_release(struct output_shard *shards, size_t n)
 	for (size_t i = 0; shards && i < n; i++) {
 		free(shards[i].tensors);
 		free(shards[i].outputs);
-		buf_release(&shards[i].header);
 	}
 	free(shards);
 }
@@ -293,8 +334,6 @@ void plan_release(struct plan *plan)
 	json_decref(plan->options);
 	buf_release(&plan->config);
 	buf_release(&plan->hf_quant_config);
-	buf_release(&plan->index);
-	buf_release(&plan->preserved_index);
 	selection_release(&plan->selection);
 	checkpoint_release(&plan->source);
 	if (plan->stream_fd > 0)

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/mem.h"
+#include "base/sort.h"
 #include "format/config.h"
 #include "job/plan.h"
 
@@ -13,6 +15,7 @@
 struct modules {
 	size_t n;
 	char **names;
+	struct arena texts; /* of the names */
 };
 
 /* "X.weight" names module X. */
@@ -23,7 +26,7 @@ static void modules_add(struct modules *modules, const char *weight)
 	if (n > 7 && !strcmp(weight + n - 7, ".weight"))
 		n -= 7;
 	ARRAY_GROW(modules->names, modules->n);
-	modules->names[modules->n++] = xstrndup(weight, n);
+	modules->names[modules->n++] = arena_text(&modules->texts, weight, n);
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -33,14 +36,12 @@ static int compare_texts(const void *a, const void *b)
 
 static void modules_sort(struct modules *modules)
 {
-	if (modules->n)
-		qsort(modules->names, modules->n, sizeof *modules->names, compare_texts);
+	sort(modules->names, modules->n, sizeof *modules->names, compare_texts);
 }
 
 static void modules_release(struct modules *modules)
 {
-	for (size_t i = 0; i < modules->n; i++)
-		free(modules->names[i]);
+	arena_release(&modules->texts);
 	free(modules->names);
 }
 

@@ -41,20 +41,22 @@ static bool is_digit(char c)
 static size_t roles_key(struct roles *roles, const char *name)
 {
 	size_t n = strlen(name), length = 0, digits;
+	char *key;
 
 	if (n >= roles->key_size)
 		roles->key = xreallocarray(roles->key, roles->key_size = 2 * n + 1, 1);
+	key = roles->key;
 	for (size_t i = 0; i < n; i += digits) {
 		for (; i < n && !is_digit(name[i]); i++)
-			roles->key[length++] = name[i];
+			key[length++] = name[i];
 		for (digits = 0; is_digit(name[i + digits]);)
 			digits++;
 		if (digits >= 3 || (digits && (i == 0 || name[i - 1] == '.') &&
 				    (!name[i + digits] || name[i + digits] == '.')))
-			roles->key[length++] = '\1';
+			key[length++] = '\1';
 		else
 			for (size_t d = 0; d < digits; d++)
-				roles->key[length++] = name[i + d];
+				key[length++] = name[i + d];
 	}
 	return length;
 }

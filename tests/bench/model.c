@@ -199,7 +199,7 @@ static void make_tensors(struct model *model, const struct options *options)
 static void cut_shards(struct model *model, const struct options *options)
 {
 	const struct st_metadata pt = { .key = (char[]){ "format" }, .value = (char[]){ "pt" } };
-	uint64_t bytes = 0;
+	uint64_t bytes = 0, header_size;
 	size_t t = 0;
 
 	model->n_shards = options->shards;
@@ -214,7 +214,8 @@ static void cut_shards(struct model *model, const struct options *options)
 			bytes += 2 * st_n_elements(tensor->shape, tensor->n_dims);
 		}
 		shard->n = t - shard->first;
-		st_layout(&model->tensors[shard->first], shard->n, &pt, 1, &shard->header, &shard->data_size);
+		st_layout(&model->tensors[shard->first], shard->n, &pt, 1, &header_size, &shard->data_size);
+		st_header(&model->tensors[shard->first], shard->n, &pt, 1, &shard->header);
 		shard->name = model->n_shards == 1 ? xstrdup("model.safetensors")
 						   : xasprintf("model-%05zu-of-%05zu.safetensors", i + 1,
 							       model->n_shards);

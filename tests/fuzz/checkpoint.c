@@ -102,9 +102,10 @@ static void shard_write(struct written *written, struct shard *shard)
 {
 	char *name = xasprintf("model-%zu.safetensors", ++written->n_shards);
 	struct buf file = { 0 };
-	uint64_t n;
+	uint64_t header_size, n;
 
-	st_layout(shard->tensors, shard->n_tensors, NULL, 0, &file, &n);
+	st_layout(shard->tensors, shard->n_tensors, NULL, 0, &header_size, &n);
+	st_header(shard->tensors, shard->n_tensors, NULL, 0, &file);
 	add_data(&file, written->pattern, n);
 	write_file(written->dir, name, file.data, file.len);
 	index_add(written, shard, name);

@@ -42,11 +42,13 @@ static void check_layout(const struct st_file *file)
 	struct st_file again = { 0 };
 	struct buf header = { 0 };
 	struct err err;
-	uint64_t n;
+	uint64_t header_size, n;
 
 	if (file->n_tensors)
 		memcpy(tensors, file->tensors, file->n_tensors * sizeof *tensors);
-	st_layout(tensors, file->n_tensors, file->metadata, file->n_metadata, &header, &n);
+	st_layout(tensors, file->n_tensors, file->metadata, file->n_metadata, &header_size, &n);
+	st_header(tensors, file->n_tensors, file->metadata, file->n_metadata, &header);
+	FUZZ_CHECK(header.len == header_size);
 	FUZZ_CHECK(!st_parse_header(&again, header.data + 8, header.len - 8, header.len + n, &err));
 	FUZZ_CHECK(again.n_tensors == file->n_tensors && again.n_metadata == file->n_metadata);
 	for (size_t i = 0; i < file->n_tensors; i++) {

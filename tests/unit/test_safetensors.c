@@ -304,11 +304,13 @@ static void check_layout(const char *path, const struct st_file *file, const str
 	struct st_tensor *tensors = shuffled(file, seed);
 	struct st_metadata metadata[8];
 	struct buf header = { 0 };
-	uint64_t data_size;
+	uint64_t header_size, data_size;
 
 	for (size_t i = 0; i < file->n_metadata; i++)
 		metadata[i] = file->metadata[file->n_metadata - 1 - i];
-	st_layout(tensors, file->n_tensors, metadata, file->n_metadata, &header, &data_size);
+	st_layout(tensors, file->n_tensors, metadata, file->n_metadata, &header_size, &data_size);
+	st_header(tensors, file->n_tensors, metadata, file->n_metadata, &header);
+	assert_int_equal(header_size, header.len);
 	if (header.len != file->data_start || memcmp(header.data, whole->data, header.len) != 0)
 		fail_msg("%s: laid out as %.*s", path, (int)(header.len - 8), header.data + 8);
 	assert_true(header.len + data_size == whole->len);
@@ -362,14 +364,16 @@ static void test_layout_of_six_bits(void **state)
 		{ .name = "e", .dtype = DT_U8, .n_dims = 1, .shape = shape },
 	};
 	struct buf header = { 0 };
-	uint64_t data_size;
+	uint64_t header_size, data_size;
 
 	(void)state;
-	st_layout(tensors, 5, NULL, 0, &header, &data_size);
+	st_layout(tensors, 5, NULL, 0, &header_size, &data_size);
+	st_header(tensors, 5, NULL, 0, &header);
 	assert_true(data_size == 4 + 3 + 3 + 2 + 4);
 	assert_true(tensors[4].begin == 0 && tensors[3].begin == 4 && tensors[2].begin == 7);
 	assert_true(tensors[1].begin == 10 && tensors[0].begin == 12);
 	assert_int_equal(header.len % 8, 0);
+	assert_int_equal(header.len, header_size);
 	buf_release(&header);
 }
 
