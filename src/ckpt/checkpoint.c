@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "base/pool.h"
 #include "base/sort.h"
 #include "ckpt/index.h"
 
@@ -66,34 +67,76 @@ static int open_file(struct checkpoint *checkpoint, const struct io *io, const c
 	return 0;
 }
 
-/* The shard of entries[first] and the n - 1 behind it. */
-static int open_shard(struct checkpoint *checkpoint, const struct io *io,
-		      const struct weight_index *index, size_t first, size_t n,
-		      const char *index_path, struct faults *faults, struct err *err)
-{
-	const struct index_entry *entry = &index->entries[first];
-	char *path = join(checkpoint->directory, entry->shard);
-	struct st_file file = { 0 };
-	int rc = -1;
+/* The shards of an index, while they are opened. */
+struct opening {
+	const struct checkpoint *checkpoint;
+	const struct weight_index *index;
+	const char *index_path;
+	struct faults *faults;
+	size_t n;
+	struct opened {
+		size_t first, n; /* entries of the index */
+		struct st_file file; /* empty, without a path: a fault */
+	} *shards;
+};
 
+static void list_shards(struct opening *opening)
+{
+	const struct weight_index *index = opening->index;
+	size_t n;
+
+	for (size_t first = 0; first < index->n; first += n) {
+		n = index_run(index, first);
+		ARRAY_GROW(opening->shards, opening->n);
+		opening->shards[opening->n++] = (struct opened){ .first = first, .n = n };
+	}
+}
+
+static int open_shard(void *context, int worker, size_t item, struct err *err)
+{
+	const struct opening *opening = context;
+	const struct checkpoint *checkpoint = opening->checkpoint;
+	struct opened *opened = &opening->shards[item];
+	const struct index_entry *entry = &opening->index->entries[opened->first];
+	char *path = join(checkpoint->directory, entry->shard);
+	int rc;
+
+	(void)worker;
 	if (!exists(path)) {
 		err_set(err, ERR_INPUT, "no file '%s', where index '%s' has tensor '%s'", path,
-			index_path, entry->tensor);
-		rc = fault_add(faults, FAULT_INDEX_MISSING, entry->tensor, entry->shard, err);
-		goto out;
+			opening->index_path, entry->tensor);
+		rc = fault_add(opening->faults, FAULT_INDEX_MISSING, entry->tensor, entry->shard, err);
+	} else if (st_open(&opened->file, checkpoint->io, path, err)) {
+		rc = fault_add(opening->faults, FAULT_FILE_INVALID, NULL, entry->shard, err);
+	} else {
+		rc = index_compare(opening->index, opened->first, opened->n, &opened->file,
+				   opening->index_path, opening->faults, err);
 	}
-	if (st_open(&file, io, path, err)) {
-		rc = fault_add(faults, FAULT_FILE_INVALID, NULL, entry->shard, err);
-		goto out;
-	}
-	if (index_compare(index, first, n, &file, index_path, faults, err))
-		goto out;
-	add_shard(checkpoint, entry->shard, &file);
-	rc = 0;
-out:
-	if (rc)
-		st_release(&file);
 	free(path);
+	return rc;
+}
+
+/* Faults are listed in the order of the shards, by one thread. */
+static int open_shards(struct checkpoint *checkpoint, const struct weight_index *index,
+		       const char *path, int n_threads, struct faults *faults, struct err *err)
+{
+	struct opening opening = { .checkpoint = checkpoint,
+				   .index = index,
+				   .index_path = path,
+				   .faults = faults };
+	int rc;
+
+	list_shards(&opening);
+	rc = pool_run(faults ? 1 : n_threads, opening.n, open_shard, &opening, NULL, err);
+	for (size_t i = 0; i < opening.n; i++) {
+		struct opened *opened = &opening.shards[i];
+
+		if (rc)
+			st_release(&opened->file);
+		else if (opened->file.path)
+			add_shard(checkpoint, index->entries[opened->first].shard, &opened->file);
+	}
+	free(opening.shards);
 	return rc;
 }
 
@@ -114,11 +157,10 @@ static void read_total(struct checkpoint *checkpoint, struct json_text text)
 }
 
 static int open_index(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		      struct faults *faults, struct err *err)
+		      int n_threads, struct faults *faults, struct err *err)
 {
 	struct weight_index index = { 0 };
 	struct buf text = { 0 };
-	size_t n;
 	int rc = -1;
 
 	checkpoint->has_index = true;
@@ -126,12 +168,8 @@ static int open_index(struct checkpoint *checkpoint, const struct io *io, const 
 	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
 		goto out;
 	read_total(checkpoint, (struct json_text){ text.data, text.len });
-	for (size_t first = 0; first < index.n; first += n) {
-		n = index_run(&index, first);
-		if (open_shard(checkpoint, io, &index, first, n, path, faults, err))
-			goto out;
-	}
-	rc = 0;
+	buf_release(&text);
+	rc = open_shards(checkpoint, &index, path, n_threads, faults, err);
 out:
 	index_release(&index);
 	buf_release(&text);
@@ -200,15 +238,15 @@ out:
 	return rc;
 }
 
-static int open_directory(struct checkpoint *checkpoint, const struct io *io, struct faults *faults,
-			  struct err *err)
+static int open_directory(struct checkpoint *checkpoint, const struct io *io, int n_threads,
+			  struct faults *faults, struct err *err)
 {
 	char *index = join(checkpoint->directory, index_name);
 	char *model = join(checkpoint->directory, model_name);
 	int rc;
 
 	if (exists(index))
-		rc = open_index(checkpoint, io, index, faults, err);
+		rc = open_index(checkpoint, io, index, n_threads, faults, err);
 	else if (exists(model))
 		rc = open_file(checkpoint, io, model, err);
 	else
@@ -302,7 +340,7 @@ static char *directory_of(const char *path, bool is_directory)
 }
 
 static int open_any(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		    struct faults *faults, struct err *err)
+		    int n_threads, struct faults *faults, struct err *err)
 {
 	struct stat st;
 	int rc;
@@ -312,10 +350,10 @@ static int open_any(struct checkpoint *checkpoint, const struct io *io, const ch
 		rc = err_errno(err, "cannot open '%s'", path);
 	} else if (S_ISDIR(st.st_mode)) {
 		checkpoint->directory = directory_of(path, true);
-		rc = open_directory(checkpoint, io, faults, err);
+		rc = open_directory(checkpoint, io, n_threads, faults, err);
 	} else if (ends_in(path, ".json")) {
 		checkpoint->directory = directory_of(path, false);
-		rc = open_index(checkpoint, io, path, faults, err);
+		rc = open_index(checkpoint, io, path, n_threads, faults, err);
 	} else {
 		rc = open_file(checkpoint, io, path, err);
 	}
@@ -329,9 +367,9 @@ static int open_any(struct checkpoint *checkpoint, const struct io *io, const ch
 }
 
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		    struct err *err)
+		    int n_threads, struct err *err)
 {
-	return open_any(checkpoint, io, path, NULL, err);
+	return open_any(checkpoint, io, path, n_threads, NULL, err);
 }
 
 /* Whether all that the index names is there, so that its total can be judged. */
@@ -347,7 +385,7 @@ static bool is_whole(const struct faults *faults)
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		      struct faults *faults, struct err *err)
 {
-	if (open_any(checkpoint, io, path, faults, err))
+	if (open_any(checkpoint, io, path, 1, faults, err))
 		return -1;
 	if (!checkpoint->n_shards) {
 		checkpoint_release(checkpoint);

@@ -47,8 +47,10 @@ struct checkpoint {
  * '\', NUL, control character, leading dot, at most 255 bytes); symbolic links are followed and must end at regular
  * files; a tensor must be in the shard the index says, tensors that the index does not name and duplicates over shards
  * are ERR_INPUT.  A directory without index or model.safetensors is its one *.safetensors file, if there is exactly
- * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 16 MiB, not parsed. */
-int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, struct err *err);
+ * one.  A path that ends in .json is an index; its shards lie beside it.  config.json: at most 16 MiB, not parsed.
+ * The shards of an index are read by n_threads; the first that is bad gives the error, whatever their number. */
+int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path, int n_threads,
+		    struct err *err);
 
 /* The same for whoever wants to know all that is wrong: shards that cannot be read are left out, and tensors of one name
  * are all there; faults lists them, and what the index says falsely, total_size included.  ERR_INPUT where nothing

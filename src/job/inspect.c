@@ -23,7 +23,7 @@ static int open_path(struct checkpoint *checkpoint, const struct io *io, const c
 {
 	if (!strcmp(path, "-"))
 		return open_stream(checkpoint, io, temp_dir, err);
-	return checkpoint_open(checkpoint, io, path, err);
+	return checkpoint_open(checkpoint, io, path, 1, err);
 }
 
 int inspect_make(struct inspection *inspection, const struct io *io, const char *path, const char *temp_dir,

@@ -231,7 +231,8 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 {
 	struct origins *origins = verify->origins = xcalloc(1, sizeof *origins);
 
-	if (checkpoint_open(&origins->checkpoint, verify->params->io, verify->params->source, err))
+	if (checkpoint_open(&origins->checkpoint, verify->params->io, verify->params->source,
+			    verify->params->n_threads, err))
 		return -1;
 	select_all(origins);
 	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);

@@ -111,7 +111,7 @@ static void check_same(const char *a, const char *b)
 	struct checkpoint checkpoint;
 	struct err err;
 
-	FUZZ_CHECK(!checkpoint_open(&checkpoint, &fuzz_io, a, &err));
+	FUZZ_CHECK(!checkpoint_open(&checkpoint, &fuzz_io, a, 1, &err));
 	for (size_t i = 0; i < checkpoint.n_shards; i++) {
 		char *other = xasprintf("%s/%s", b, checkpoint.shards[i].name);
 		struct buf x = { 0 }, y = { 0 };

@@ -24,15 +24,17 @@
 
 static void expect_refused(const char *path, const char *message)
 {
-	struct checkpoint checkpoint;
-	struct err err = { 0 };
+	for (int n_threads = 1; n_threads <= 3; n_threads++) {
+		struct checkpoint checkpoint;
+		struct err err = { 0 };
 
-	if (!checkpoint_open(&checkpoint, &io_system, path, &err)) {
-		checkpoint_release(&checkpoint);
-		fail_msg("%s opens", path);
+		if (!checkpoint_open(&checkpoint, &io_system, path, n_threads, &err)) {
+			checkpoint_release(&checkpoint);
+			fail_msg("%s opens", path);
+		}
+		assert_string_equal(err.message, message);
+		assert_int_equal(err.kind, ERR_INPUT);
 	}
-	assert_string_equal(err.message, message);
-	assert_int_equal(err.kind, ERR_INPUT);
 }
 
 /* name is NAME.expected; the case is the folder NAME or the file NAME.safetensors. */

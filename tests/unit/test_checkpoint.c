@@ -122,7 +122,7 @@ static void open_good(struct checkpoint *checkpoint, const char *path)
 {
 	struct err err = { 0 };
 
-	if (checkpoint_open(checkpoint, &io_system, path, &err))
+	if (checkpoint_open(checkpoint, &io_system, path, 2, &err))
 		fail_msg("%s", err.message);
 }
 
@@ -287,10 +287,10 @@ static void test_missing(void **state)
 	struct checkpoint checkpoint;
 	struct err err = { 0 };
 
-	assert_int_equal(checkpoint_open(&checkpoint, &io_system, path, &err), -1);
+	assert_int_equal(checkpoint_open(&checkpoint, &io_system, path, 2, &err), -1);
 	assert_int_equal(err.kind, ERR_INPUT);
 	assert_string_equal(err.message, message);
-	assert_int_equal(checkpoint_open(&checkpoint, &io_system, "", &err), -1);
+	assert_int_equal(checkpoint_open(&checkpoint, &io_system, "", 2, &err), -1);
 	assert_int_equal(err.kind, ERR_INPUT);
 	free(message);
 	free(path);
