@@ -18,13 +18,13 @@ static size_t text_width(const char *text)
 	return n;
 }
 
-void table_cell(struct table *table, const char *text)
+/* The cell is the text from `at` on. */
+static void cell_end(struct table *table, size_t at)
 {
-	size_t at = table->cells.len;
 	size_t column = table->n_cells % strlen(table->columns);
 	size_t width;
 
-	buf_add(&table->cells, text, strlen(text) + 1);
+	buf_putc(&table->cells, '\0');
 	text_sanitize(table->cells.data + at);
 	width = text_width(table->cells.data + at);
 	if (width > table->width[column])
@@ -32,21 +32,28 @@ void table_cell(struct table *table, const char *text)
 	table->n_cells++;
 }
 
+void table_cell(struct table *table, const char *text)
+{
+	size_t at = table->cells.len;
+
+	buf_puts(&table->cells, text);
+	cell_end(table, at);
+}
+
 void table_cell_size(struct table *table, uint64_t bytes)
 {
-	struct buf text = { 0 };
+	size_t at = table->cells.len;
 
-	units_size(&text, bytes);
-	table_cell(table, text.data);
-	buf_release(&text);
+	units_size(&table->cells, bytes);
+	cell_end(table, at);
 }
 
 void table_cell_number(struct table *table, uint64_t n)
 {
-	char text[24];
+	size_t at = table->cells.len;
 
-	snprintf(text, sizeof text, "%llu", (unsigned long long)n);
-	table_cell(table, text);
+	buf_u64(&table->cells, n);
+	cell_end(table, at);
 }
 
 /* *blanks are those in front of the cell: none are printed behind the last text of a line. */

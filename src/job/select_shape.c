@@ -53,6 +53,13 @@ static void check_tiles(const struct select *select, struct candidate *c)
 
 /* Groups and bonds. */
 
+/* What the names of all experts of a layer begin with, and its number. */
+struct layer {
+	const char *name;
+	size_t n; /* bytes; 0: none yet */
+	size_t bond;
+};
+
 static size_t bond_number(struct select *select, struct buf *key, char kind, const char *prefix,
 			  size_t n)
 {
@@ -62,8 +69,21 @@ static size_t bond_number(struct select *select, struct buf *key, char kind, con
 	return keymap_add(&select->bonds, key->data, key->len);
 }
 
+/* The bond of an expert: mostly that of the candidate before it, whose layer *layer is then. */
+static size_t experts_number(struct select *select, struct buf *key, const char *name,
+			     struct layer *layer)
+{
+	if (!layer->n || strncmp(name, layer->name, layer->n) != 0) {
+		layer->name = name;
+		layer->n = experts_prefix_len(name);
+		layer->bond = bond_number(select, key, 'E', name, layer->n);
+	}
+	return layer->bond;
+}
+
 static void number_bonds(struct select *select)
 {
+	struct layer layer = { 0 };
 	struct buf key = { 0 };
 
 	for (size_t i = 0; i < select->n; i++) {
@@ -78,7 +98,7 @@ static void number_bonds(struct select *select)
 		c->bond = c->group;
 		if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN ||
 		    (c->facts.expert && c->facts.linear))
-			c->bond = bond_number(select, &key, 'E', name, experts_prefix_len(name));
+			c->bond = experts_number(select, &key, name, &layer);
 	}
 	buf_release(&key);
 }
