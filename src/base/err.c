@@ -5,21 +5,29 @@
 #include "base/err.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
+size_t text_control(const char *text)
+{
+	static const bool looked_at[256] = { [0 ... 0x1f] = true, [0x7f] = true, [0xc2] = true };
+	const unsigned char *p = (const unsigned char *)text;
+
+	while (!looked_at[*p] || (*p == 0xc2 && (p[1] < 0x80 || p[1] >= 0xa0)))
+		p++;
+	return (size_t)((const char *)p - text);
+}
+
 void text_sanitize(char *text)
 {
-	unsigned char *p = (unsigned char *)text;
-
-	for (; *p; p++) {
-		if (*p < 0x20 || *p == 0x7f)
-			*p = '?';
-		else if (*p == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)
-			p[0] = p[1] = '?';
+	while (*(text += text_control(text))) {
+		if ((unsigned char)*text == 0xc2)
+			*text++ = '?';
+		*text = '?';
 	}
 }
 

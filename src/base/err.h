@@ -11,6 +11,7 @@
 #define FP8CONV_BASE_ERR_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 /* The value is the exit status of the program, save for ERR_INTERRUPTED (128 + signal). */
 enum err_kind {
@@ -36,7 +37,10 @@ int err_errno(struct err *err, const char *format, ...) __attribute__((format(pr
 /* Puts "prefix: " in front of the message that is there.  Returns -1. */
 int err_wrap(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Replaces what a terminal might obey (C0, DEL, the C1 controls in UTF-8) by '?', in place. */
+/* Where the first byte of what a terminal might obey (C0, DEL, the C1 controls in UTF-8) is in text; its length: nowhere. */
+size_t text_control(const char *text);
+
+/* Replaces all of that by '?', in place. */
 void text_sanitize(char *text);
 
 #endif

@@ -32,19 +32,45 @@ static size_t *find_runs(const struct order *order, const char *array, size_t n,
 	return ends;
 }
 
+/* Where, from begin on, the elements end that stand before `key`: those below it, and if `equal` its equals.  Looked
+ * for in doubling steps, so that long stretches cost little. */
+static size_t find_end(const struct order *order, const char *from, size_t begin, size_t end, const char *key,
+		       bool equal)
+{
+	size_t low = 0, high, n = (end - begin) / order->size, step = 1;
+
+	from += begin;
+	while (low + step <= n &&
+	       order->compare(from + (low + step - 1) * order->size, key) < equal) {
+		low += step;
+		step *= 2;
+	}
+	high = low + step <= n ? low + step - 1 : n;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (order->compare(from + middle * order->size, key) < equal)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return begin + low * order->size;
+}
+
 /* from[begin .. middle) and from[middle .. end), each in order, into the same place of `to`. */
 static void merge(const struct order *order, const char *from, size_t begin, size_t middle,
 		  size_t end, char *to)
 {
 	size_t left = begin, right = middle;
-	bool apart = right < end && order->compare(from + middle - order->size, from + middle) <= 0;
 
-	while (!apart && left < middle && right < end) {
-		size_t *least = order->compare(from + left, from + right) <= 0 ? &left : &right;
+	for (bool is_left = true; left < middle && right < end; is_left = !is_left) {
+		size_t at = is_left ? left : right, stop;
 
-		memcpy(to + begin, from + *least, order->size);
-		*least += order->size;
-		begin += order->size;
+		stop = is_left ? find_end(order, from, left, middle, from + right, true)
+			       : find_end(order, from, right, end, from + left, false);
+		memcpy(to + begin, from + at, stop - at);
+		begin += stop - at;
+		*(is_left ? &left : &right) = stop;
 	}
 	memcpy(to + begin, from + left, middle - left);
 	memcpy(to + begin + middle - left, from + right, end - right);

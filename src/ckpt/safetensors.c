@@ -109,13 +109,7 @@ void st_release(struct st_file *file)
 
 bool st_has_control(const char *text)
 {
-	/* C0, DEL, and U+0080 to U+009F in UTF-8 */
-	static const bool looked_at[256] = { [0 ... 0x1f] = true, [0x7f] = true, [0xc2] = true };
-	const unsigned char *p = (const unsigned char *)text;
-
-	while (!looked_at[*p] || (*p == 0xc2 && p[1] >= 0xa0))
-		p++;
-	return *p;
+	return text[text_control(text)];
 }
 
 uint64_t st_tensor_size(const struct st_tensor *tensor)

@@ -32,6 +32,13 @@ bool candidate_is_fused(const struct candidate *candidate)
 	return role == ROLE_EXPERTS_GATE_UP || role == ROLE_EXPERTS_DOWN;
 }
 
+size_t candidate_n_units(const struct candidate *candidate)
+{
+	if (!candidate->recipe || !candidate->layout)
+		return 1;
+	return candidate->layout->n_experts * (candidate->facts.role == ROLE_EXPERTS_DOWN ? 1 : 2);
+}
+
 static void select_release(struct select *select)
 {
 	for (size_t i = 0; i < select->n; i++) {
@@ -39,6 +46,7 @@ static void select_release(struct select *select)
 		free(select->candidates[i].layout);
 	}
 	free(select->candidates);
+	free(select->scales);
 	free(select->first_in_group);
 	free(select->first_in_bond);
 	keymap_release(&select->bonds);

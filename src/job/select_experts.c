@@ -116,7 +116,7 @@ static int check_count(const struct select *select, struct err *err)
 
 		if (!c->layout)
 			continue;
-		n += c->layout->n_experts * (c->facts.role == ROLE_EXPERTS_DOWN ? 1 : 2);
+		n += candidate_n_units(c);
 		if (n > MOST_MATRICES)
 			return err_set(err, ERR_INPUT,
 				       "experts '%s' and those before them are %llu matrices, more "

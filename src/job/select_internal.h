@@ -16,7 +16,7 @@
 
 struct candidate {
 	const struct tensor_ref *source;
-	struct weight_scale source_scale; /* of an FP8 source */
+	const struct weight_scale *source_scale; /* of an FP8 source; else NULL */
 	const struct recipe *recipe;	       /* NULL: kept */
 	char *reason;			       /* kept: why */
 	struct role_facts facts;
@@ -36,6 +36,7 @@ struct select {
 	const struct checkpoint *checkpoint;
 	const struct select_options *options;
 	struct model_config config;
+	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
 	size_t n;
 	struct candidate *candidates; /* in the order of the checkpoint's tensors */
 	struct keymap bonds;	      /* numbers of groups and bonds */
@@ -49,6 +50,9 @@ void candidate_keep(struct candidate *candidate, const char *format, ...)
 
 /* Whether it is all experts of a layer. */
 bool candidate_is_fused(const struct candidate *candidate);
+
+/* How many units it becomes: of fused experts that are quantized, one per matrix. */
+size_t candidate_n_units(const struct candidate *candidate);
 
 /* select_fp8.c: refuses sources that are quantized already; with --requantize finds the scales of
  * FP8 tensors. scales[i]: of tensor i in the checkpoint's order; is_scale[i]: it is one.  Both are

@@ -276,13 +276,13 @@ bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *f
 }
 
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
-			   const struct weight_scale *scales, struct roles *roles)
+			   struct roles *roles)
 {
 	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
 
 	*c = (struct candidate){
 		.source = ref,
-		.source_scale = scales ? scales[i] : (struct weight_scale){ 0 },
+		.source_scale = select->scales ? &select->scales[i] : NULL,
 		.recipe = select->options->recipe,
 		.facts = *roles_find(roles, ref->tensor->name),
 		.ends_group = true,
@@ -331,14 +331,13 @@ static void keep_transposed(struct select *select)
 
 int select_gather(struct select *select, char **note, struct err *err)
 {
-	struct weight_scale *scales = NULL;
 	struct patterns patterns = { 0 };
 	struct roles roles = { 0 };
 	bool *is_scale = NULL;
 	int rc = -1;
 
 	if (patterns_compile(&patterns, select->options, err) ||
-	    select_fp8(select, &scales, &is_scale, err))
+	    select_fp8(select, &select->scales, &is_scale, err))
 		goto out;
 	select->candidates = xcalloc(select->checkpoint->n_tensors, sizeof *select->candidates);
 	for (size_t i = 0; i < select->checkpoint->n_tensors; i++) {
@@ -346,7 +345,7 @@ int select_gather(struct select *select, char **note, struct err *err)
 
 		if (is_scale && is_scale[i])
 			continue;
-		candidate_init(c, select, i, scales, &roles);
+		candidate_init(c, select, i, &roles);
 		select->n++;
 		if (decide(c, select->options, &patterns, err))
 			goto out;
@@ -356,7 +355,6 @@ int select_gather(struct select *select, char **note, struct err *err)
 out:
 	patterns_release(&patterns);
 	roles_release(&roles);
-	free(scales);
 	free(is_scale);
 	return rc;
 }

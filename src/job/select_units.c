@@ -8,16 +8,15 @@
 #include "job/select_internal.h"
 #include "model/experts.h"
 
+/* make_units() has made room. */
 static struct unit *add_unit(struct selection *selection, const struct candidate *c)
 {
-	struct unit *unit;
+	struct unit *unit = &selection->units[selection->n_units++];
 
-	ARRAY_GROW(selection->units, selection->n_units);
-	unit = &selection->units[selection->n_units++];
 	*unit = (struct unit){
 		.name = c->source->tensor->name,
 		.source = c->source,
-		.source_scale = c->source_scale,
+		.source_scale = c->source_scale ? *c->source_scale : (struct weight_scale){ 0 },
 		.recipe = c->recipe,
 		.next_bonded = c->bond, /* its number, until close_rings() */
 		.linear = c->linear,
@@ -98,10 +97,13 @@ static void close_rings(struct selection *selection, size_t n_bonds)
 static void make_units(struct select *select, struct selection *selection)
 {
 	size_t *numbers = xmalloc(select->bonds.n * sizeof *numbers);
-	size_t alone;
+	size_t alone, n = 0;
 
 	for (size_t i = 0; i < select->bonds.n; i++)
 		numbers[i] = NONE;
+	for (size_t i = 0; i < select->n; i++)
+		n += candidate_n_units(&select->candidates[i]);
+	selection->units = xreallocarray(NULL, n, sizeof *selection->units);
 	for (size_t i = 0; i < select->n; i++) {
 		struct candidate *c = &select->candidates[i];
 

@@ -329,6 +329,28 @@ static void test_utf8(void **state)
 		assert_int_equal(json_utf8_prefix(text_of(rows[i].text)), rows[i].good);
 }
 
+/* Any byte at any place of texts of any length up to three times eight, another that ends it behind. */
+static void test_plain_prefix(void **state)
+{
+	char text[25];
+
+	(void)state;
+	for (size_t n = 0; n <= 24; n++) {
+		for (size_t at = 0; at <= n; at++) {
+			for (int c = 0; c < 256; c++) {
+				bool plain = c >= ' ' && c != '"' && c != '\\';
+
+				memset(text, 'x', sizeof text);
+				text[at] = (char)c;
+				if (at + 2 < n)
+					text[at + 2] = '"';
+				assert_int_equal(json_plain_prefix((struct json_text){ text, n }),
+						 at < n && !plain ? at : at + 2 < n ? at + 2 : n);
+			}
+		}
+	}
+}
+
 static void test_add_string(void **state)
 {
 	static const char text[] = "a\"\\/\b\f\n\r\t\x01\x1f\x7f\xc3\xa9";
@@ -458,6 +480,7 @@ int main(void)
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_uints),
 		cmocka_unit_test(test_utf8),
+		cmocka_unit_test(test_plain_prefix),
 		cmocka_unit_test(test_add_string),
 		cmocka_unit_test(test_find),
 		cmocka_unit_test(test_edit),
