@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Small metadata that goes all at once: names and shapes of a file's tensors, of a plan's.  A zeroed struct is an empty
- * arena.  Growth never fails (mem.h).
+ * Small metadata that goes all at once: names and shapes of a file's tensors, of a plan's.  A
+ * zeroed struct is an empty arena.  Growth never fails (mem.h).
  */
 #ifndef FP8CONV_BASE_ARENA_H
 #define FP8CONV_BASE_ARENA_H

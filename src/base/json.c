@@ -12,7 +12,7 @@ enum { START, FIRST, NEXT, DONE }; /* json_members.state: what the walk expects 
 enum { OTHER, SPACE, SEPARATOR, BRACKET, QUOTE };
 
 static const unsigned char class_of[256] = {
-	[' '] = SPACE,	   ['\n'] = SPACE,     ['\t'] = SPACE,   ['\r'] = SPACE,
+	[' '] = SPACE,	   ['\n'] = SPACE,    ['\t'] = SPACE,  ['\r'] = SPACE,
 	[','] = SEPARATOR, [':'] = SEPARATOR, ['{'] = BRACKET, ['}'] = BRACKET,
 	['['] = BRACKET,   [']'] = BRACKET,   ['"'] = QUOTE,
 };
@@ -24,7 +24,8 @@ static unsigned char class_at(const char *p)
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* The top bits of bytes below `limit`, at most 0x80; what is above the lowest of them may be false. */
+/* The top bits of bytes below `limit`, at most 0x80; what is above the lowest of them may be false.
+ */
 static uint64_t below(uint64_t bytes, unsigned char limit)
 {
 	return (bytes - EACH(limit)) & ~bytes & EACH(0x80);
@@ -39,7 +40,8 @@ size_t json_plain_prefix(struct json_text text)
 	for (; text.len - at >= sizeof eight; at += sizeof eight) {
 		memcpy(&eight, p + at, sizeof eight);
 		eight = le64toh(eight);
-		found = below(eight, ' ') | below(eight ^ EACH('"'), 1) | below(eight ^ EACH('\\'), 1);
+		found = below(eight, ' ') | below(eight ^ EACH('"'), 1) |
+			below(eight ^ EACH('\\'), 1);
 		if (found)
 			return at + (size_t)__builtin_ctzll(found) / 8;
 	}

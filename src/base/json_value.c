@@ -88,7 +88,8 @@ int json_check(struct json_text text, struct err *err)
 	return 0;
 }
 
-/* Length of the UTF-8 sequence at p, two bytes or more; 0 if it is a bad one.  Source: RFC 3629, section 4. */
+/* Length of the UTF-8 sequence at p, two bytes or more; 0 if it is a bad one.  Source: RFC 3629,
+ * section 4. */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
 	unsigned char low = 0x80, high = 0xbf; /* of the second byte */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Natural merge sort (Knuth, The Art of Computer Programming, volume 3, 5.2.4): stretches that ascend
- * are found, and neighbours merged until one is left.
+ * Natural merge sort (Knuth, The Art of Computer Programming, volume 3, 5.2.4): stretches that
+ * ascend are found, and neighbours merged until one is left.
  */
 #include "base/sort.h"
 
@@ -32,10 +32,10 @@ static size_t *find_runs(const struct order *order, const char *array, size_t n,
 	return ends;
 }
 
-/* Where, from begin on, the elements end that stand before `key`: those below it, and if `equal` its equals.  Looked
- * for in doubling steps, so that long stretches cost little. */
-static size_t find_end(const struct order *order, const char *from, size_t begin, size_t end, const char *key,
-		       bool equal)
+/* Where, from begin on, the elements end that stand before `key`: those below it, and if `equal`
+ * its equals.  Looked for in doubling steps, so that long stretches cost little. */
+static size_t find_end(const struct order *order, const char *from, size_t begin, size_t end,
+		       const char *key, bool equal)
 {
 	size_t low = 0, high, n = (end - begin) / order->size, step = 1;
 

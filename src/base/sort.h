@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sorting what mostly comes in order, as names do: those of one file are, and those of a checkpoint are some files' behind
- * each other.
+ * Sorting what mostly comes in order, as names do: those of one file are, and those of a checkpoint
+ * are some files' behind each other.
  */
 #ifndef FP8CONV_BASE_SORT_H
 #define FP8CONV_BASE_SORT_H

@@ -67,6 +67,11 @@ static int open_file(struct checkpoint *checkpoint, const struct io *io, const c
 	return 0;
 }
 
+struct opened {
+	size_t first, n;     /* entries of the index */
+	struct st_file file; /* empty, without a path: a fault */
+};
+
 /* The shards of an index, while they are opened. */
 struct opening {
 	const struct checkpoint *checkpoint;
@@ -74,10 +79,7 @@ struct opening {
 	const char *index_path;
 	struct faults *faults;
 	size_t n;
-	struct opened {
-		size_t first, n; /* entries of the index */
-		struct st_file file; /* empty, without a path: a fault */
-	} *shards;
+	struct opened *shards;
 };
 
 static void list_shards(struct opening *opening)
@@ -105,7 +107,8 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 	if (!exists(path)) {
 		err_set(err, ERR_INPUT, "no file '%s', where index '%s' has tensor '%s'", path,
 			opening->index_path, entry->tensor);
-		rc = fault_add(opening->faults, FAULT_INDEX_MISSING, entry->tensor, entry->shard, err);
+		rc = fault_add(opening->faults, FAULT_INDEX_MISSING, entry->tensor, entry->shard,
+			       err);
 	} else if (st_open(&opened->file, checkpoint->io, path, err)) {
 		rc = fault_add(opening->faults, FAULT_FILE_INVALID, NULL, entry->shard, err);
 	} else {
@@ -120,10 +123,9 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 static int open_shards(struct checkpoint *checkpoint, const struct weight_index *index,
 		       const char *path, int n_threads, struct faults *faults, struct err *err)
 {
-	struct opening opening = { .checkpoint = checkpoint,
-				   .index = index,
-				   .index_path = path,
-				   .faults = faults };
+	struct opening opening = {
+		.checkpoint = checkpoint, .index = index, .index_path = path, .faults = faults
+	};
 	int rc;
 
 	list_shards(&opening);
@@ -391,7 +393,8 @@ int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const 
 		checkpoint_release(checkpoint);
 		return err_set(err, ERR_INPUT, "%s", faults->list[0].message);
 	}
-	if (is_whole(faults) && checkpoint->has_total && checkpoint->index_total != checkpoint->data_bytes) {
+	if (is_whole(faults) && checkpoint->has_total &&
+	    checkpoint->index_total != checkpoint->data_bytes) {
 		err_set(err, ERR_INPUT,
 			"total_size in the index is %llu, but the tensors have %llu bytes",
 			(unsigned long long)checkpoint->index_total,

@@ -156,8 +156,8 @@ static int absent(const struct index_entry *entry, size_t i, const char *file, c
 	const char *tensor = entry[i].tensor;
 
 	if (i && !strcmp(tensor, entry[i - 1].tensor)) {
-		err_set(err, ERR_INPUT,
-			"tensor '%s' stands twice in the weight_map of index '%s'", tensor, path);
+		err_set(err, ERR_INPUT, "tensor '%s' stands twice in the weight_map of index '%s'",
+			tensor, path);
 		return fault_add(faults, FAULT_NAME_DUPLICATE, tensor, entry[i].shard, err);
 	}
 	err_set(err, ERR_INPUT, "tensor '%s' is not in '%s', where index '%s' says it is", tensor,
@@ -173,14 +173,14 @@ int index_compare(const struct weight_index *index, size_t first, size_t n,
 	size_t i = 0, j = 0;
 
 	while (i < n || j < file->n_tensors) {
-		const char *tensor =
-			j < file->n_tensors ? file->by_name[j]->name : NULL;
+		const char *tensor = j < file->n_tensors ? file->by_name[j]->name : NULL;
 		int order = !tensor ? -1 : i == n ? 1 : strcmp(entry[i].tensor, tensor);
 
 		if (order < 0 && absent(entry, i, file->path, path, faults, err))
 			return -1;
-		if (order > 0 && (stray(index, tensor, file->path, path, err),
-				  fault_add(faults, FAULT_INDEX_UNMAPPED, tensor, entry->shard, err)))
+		if (order > 0 &&
+		    (stray(index, tensor, file->path, path, err),
+		     fault_add(faults, FAULT_INDEX_UNMAPPED, tensor, entry->shard, err)))
 			return -1;
 		i += order <= 0;
 		j += order >= 0;

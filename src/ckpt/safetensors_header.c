@@ -18,7 +18,7 @@ enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
 struct reader {
 	struct st_file *file;
 	const char *header;
-	struct buf text; /* of the string read last */
+	struct buf text;	    /* of the string read last */
 	struct json_members fields; /* of the tensor read last */
 	bool has_metadata;
 };

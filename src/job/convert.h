@@ -73,7 +73,7 @@ struct output_shard {
 	size_t n_tensors;
 	struct st_tensor *tensors; /* laid out; by output */
 	size_t *outputs;	   /* in plan.outputs, of each tensor */
-	uint64_t header_size;	   /* bytes of the file, the header's text, which shard_header() makes when it is written */
+	uint64_t header_size;	   /* bytes; shard_header() makes them */
 	uint64_t data_size;	   /* bytes behind the header */
 };
 

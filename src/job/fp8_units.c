@@ -37,7 +37,9 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 		    const struct tensor_ref *ref, struct err *err)
 {
 	const struct st_tensor *tensor = ref->tensor;
-	struct unit unit = { .name = tensor->name, .source = ref, .next_bonded = selection->n_units };
+	struct unit unit = { .name = tensor->name,
+			     .source = ref,
+			     .next_bonded = selection->n_units };
 	const char *method =
 		json_string_value(json_object_get(recognition->config, "quant_method"));
 

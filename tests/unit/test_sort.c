@@ -82,7 +82,8 @@ static void test_random(void **state)
 	for (int round = 0; round < 1000; round++) {
 		size_t n = next_random(&seed) % 1000;
 		uint64_t keys = 1 + next_random(&seed) % 2000;
-		uint64_t turn = 1 + next_random(&seed) % 100; /* a stretch ends there, once in so many */
+		uint64_t turn =
+			1 + next_random(&seed) % 100; /* a stretch ends there, once in so many */
 
 		for (size_t i = 0; i < n; i++)
 			elements[i].key = i && next_random(&seed) % turn
