@@ -4,10 +4,11 @@
  * hf_quant_config.json, the tensors, what their data are, and the tensors of the source, with NUL
  * bytes between.
  */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/mem.h"
 #include "job/verify.h"
 #include "tests/fuzz/fuzz.h"
 
