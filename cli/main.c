@@ -110,14 +110,43 @@ static int dispatch(int argc, char **argv, const struct command **command, struc
 	return (*command)->run(*command, argc - 1, argv + 1, err);
 }
 
+static ssize_t write_stdout(void *cookie, const char *data, size_t n)
+{
+	int *failed = cookie;
+	ssize_t done = write(STDOUT_FILENO, data, n);
+
+	if (done < 0 && !*failed)
+		*failed = errno;
+	return done < 0 ? 0 : done;
+}
+
+static int end_stdout(void *cookie)
+{
+	(void)cookie;
+	return close(STDOUT_FILENO);
+}
+
+/* *failed becomes the errno of the first write that failed; stdio itself keeps only that one did. */
+static void watch_stdout(int *failed)
+{
+	FILE *watched = fopencookie(failed, "w", (cookie_io_functions_t){ .write = write_stdout, .close = end_stdout });
+
+	if (!watched)
+		return;
+	setvbuf(watched, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
+	stdout = watched;
+}
+
 /* What was printed may still be in memory, and what the file system promised may still fail. */
-static int close_stdout(struct err *err)
+static int close_stdout(const int *first, struct err *err)
 {
 	int failed = ferror(stdout) ? EIO : 0;
 
 	errno = 0;
 	if ((fflush(stdout) || fclose(stdout)) && errno)
 		failed = errno;
+	if (*first)
+		failed = *first;
 	if (!failed)
 		return 0;
 	errno = failed;
@@ -130,13 +159,15 @@ int main(int argc, char **argv)
 {
 	const struct command *command = NULL;
 	struct err err = { 0 };
+	int failed = 0; /* errno of standard output */
 	int status;
 
 	json_set_alloc_funcs(xmalloc, free); /* an object that lacks a member would be written as it is */
 	hold_standard_streams();
 	signals_to_errors();
+	watch_stdout(&failed);
 	status = dispatch(argc, argv, &command, &err);
-	if (status >= 0 && close_stdout(&err))
+	if (status >= 0 && close_stdout(&failed, &err))
 		status = -1;
 	if (status >= 0)
 		return status;

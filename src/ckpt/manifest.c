@@ -4,16 +4,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/checksum.h"
 
 #define MANIFEST_LIMIT (256 << 20) /* bytes: a million shards */
-#define HASH_CHUNK     (1 << 20)
 
 static json_t *timestamp(const struct timespec *time)
 {
@@ -138,7 +137,7 @@ int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)
 	return rc;
 }
 
-bool manifest_has_shard(const json_t *manifest, const char *name)
+static const json_t *find_shard(const json_t *manifest, const char *name)
 {
 	size_t i;
 	json_t *shard;
@@ -147,9 +146,29 @@ bool manifest_has_shard(const json_t *manifest, const char *name)
 		const char *found = json_string_value(json_object_get(shard, "name"));
 
 		if (found && !strcmp(found, name))
-			return true;
+			return shard;
 	}
-	return false;
+	return NULL;
+}
+
+bool manifest_has_shard(const json_t *manifest, const char *name)
+{
+	return find_shard(manifest, name) != NULL;
+}
+
+static json_t *crc_text(uint32_t crc)
+{
+	return json_sprintf("%08x", crc);
+}
+
+bool manifest_same_crc(const json_t *manifest, const char *name, const char *member, uint32_t crc)
+{
+	json_t *is = crc_text(crc);
+	const json_t *was = json_object_get(find_shard(manifest, name), member);
+	bool same = was && json_equal(was, is);
+
+	json_decref(is);
+	return same;
 }
 
 bool manifest_finished(const json_t *manifest, bool hashes)
@@ -195,7 +214,7 @@ static void forget_shard(json_t *shards, const char *name)
 	}
 }
 
-int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err)
+int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err)
 {
 	json_t *manifest;
 	json_t *record;
@@ -212,9 +231,11 @@ int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size
 				MANIFEST_NAME);
 		goto out;
 	}
-	forget_shard(json_object_get(manifest, "shards"), name);
-	record = json_pack("{s:s, s:I}", "name", name, "size", (json_int_t)size);
-	json_object_set_new(record, "crc32", json_sprintf("%08x", crc));
+	forget_shard(json_object_get(manifest, "shards"), shard->name);
+	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
+	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
+	if (shard->has_preserved)
+		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
 	insert_shard(json_object_get(manifest, "shards"), record);
 	rc = manifest_save(manifest, dir, err);
 out:
@@ -223,53 +244,16 @@ out:
 	return rc;
 }
 
-/* SHA-256 of an open file, as hexadecimal digits. */
-static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], const atomic_int *stop,
-		       struct err *err)
-{
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	void *chunk = xmalloc(HASH_CHUNK);
-	unsigned char digest[32];
-	size_t got = HASH_CHUNK;
-	int rc = 0;
-
-	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
-		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
-	while (!rc && got == HASH_CHUNK) {
-		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
-		else
-			rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
-		if (!rc)
-			EVP_DigestUpdate(context, chunk, got);
-	}
-	if (!rc)
-		EVP_DigestFinal_ex(context, digest, NULL);
-	for (size_t i = 0; !rc && i < sizeof digest; i++)
-		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	free(chunk);
-	EVP_MD_CTX_free(context);
-	return rc;
-}
-
 /* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
 static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, const atomic_int *stop,
 		       struct err *err)
 {
-	struct file_identity identity;
 	char hex[65];
-	int fd;
-	int rc;
+	uint64_t size;
 
-	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
+	if (checksum_sha256(io, dirfd, path, stop, hex, &size, err))
 		return -1;
-	rc = file_sha256(io, fd, path, hex, stop, err);
-	if (!rc)
-		rc = io_check_unchanged(fd, &identity, path, err);
-	io->close(fd);
-	if (rc)
-		return -1;
-	json_object_set_new(record, "size", json_integer((json_int_t)identity.size));
+	json_object_set_new(record, "size", json_integer((json_int_t)size));
 	json_object_set_new(record, "sha256", json_string(hex));
 	return 0;
 }

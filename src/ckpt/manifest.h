@@ -6,7 +6,7 @@
  *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
  *       "options": { "recipe": "blockwise", ... },
  *       "inputs": [ { "name", "size", "mtime", "ctime", "inode" [, "sha256"] } ],
- *       "shards": [ { "name", "size", "crc32" [, "sha256"] } ],        finished ones, by name
+ *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"] } ],       finished ones, by name
  *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
@@ -21,7 +21,18 @@
 #include "ckpt/checkpoint.h"
 #include "ckpt/outdir.h"
 
-#define MANIFEST_NAME "fp8conv-manifest.json"
+#define MANIFEST_NAME	       "fp8conv-manifest.json"
+#define MANIFEST_CRC	       "crc32"
+#define MANIFEST_PRESERVED_CRC "preserved_crc32"
+
+/* A finished shard. */
+struct shard_record {
+	const char *name;
+	uint64_t size; /* bytes */
+	uint32_t crc;  /* CRC-32, zlib's */
+	bool has_preserved;
+	uint32_t preserved_crc; /* of the shard of what was preserved */
+};
 
 /* The job's identity, a new object: what must be equal for a rerun to go on.  options is an object of what decides the output's
  * bytes; it is consumed. */
@@ -38,6 +49,9 @@ int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)
 
 bool manifest_has_shard(const json_t *manifest, const char *name);
 
+/* Whether the record of a finished shard has this CRC; member: MANIFEST_CRC or MANIFEST_PRESERVED_CRC. */
+bool manifest_same_crc(const json_t *manifest, const char *name, const char *member, uint32_t crc);
+
 /* Whether all is done; with hashes: they too. */
 bool manifest_finished(const json_t *manifest, bool hashes);
 
@@ -45,7 +59,7 @@ bool manifest_finished(const json_t *manifest, bool hashes);
 int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err);
 
 /* Adds a finished shard to the manifest in dir, atomically, also against other parts of the job. */
-int manifest_add_shard(const struct outdir *dir, const char *name, uint64_t size, uint32_t crc, struct err *err);
+int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);
 
 /* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256; a signal number in *stop
  * (unless NULL) ends that. */

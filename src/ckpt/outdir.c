@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <isa-l/crc.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -11,11 +13,21 @@
 
 #include "base/mem.h"
 
-#define COPY_CHUNK (1 << 20)
+#define COPY_CHUNK     (1 << 20)
+#define LONG_NAME_KEPT 200 /* bytes of a name that leaves no room for ours around it */
+
+char *outdir_own_name(const char *name, const char *suffix)
+{
+	size_t n = strlen(name);
+
+	if (n + strlen(suffix) + 2 <= NAME_MAX)
+		return xasprintf(".%s.%s", name, suffix);
+	return xasprintf(".%.*s~%08x.%s", LONG_NAME_KEPT, name, crc32_gzip_refl(0, (const void *)name, n), suffix);
+}
 
 char *partial_name(const char *name)
 {
-	return xasprintf(".%s.partial", name);
+	return outdir_own_name(name, "partial");
 }
 
 /* The lock file can be unlinked by the holder between our open and our flock: then we hold a file that nobody else
@@ -53,6 +65,21 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 	}
 }
 
+/* A new directory lasts when its name in the one above does.  One that may not be read cannot be flushed either. */
+static int sync_above(const struct outdir *dir, struct err *err)
+{
+	int fd = io_openat(dir->io, dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	int rc = 0;
+
+	if (fd < 0 && errno == EACCES)
+		return 0;
+	if (fd < 0 || dir->io->fsync(fd))
+		rc = err_errno(err, "cannot write the directory that '%s' lies in", dir->path);
+	if (fd >= 0)
+		dir->io->close(fd);
+	return rc;
+}
+
 static int directory_open(struct outdir *dir, struct err *err)
 {
 	if (!dir->io->mkdirat(AT_FDCWD, dir->path, 0777))
@@ -62,7 +89,7 @@ static int directory_open(struct outdir *dir, struct err *err)
 	dir->fd = io_openat(dir->io, AT_FDCWD, dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (dir->fd < 0)
 		return err_errno(err, "cannot open directory '%s'", dir->path);
-	return 0;
+	return dir->created ? sync_above(dir, err) : 0;
 }
 
 int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock, bool shared,

@@ -55,7 +55,11 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 int outdir_guard(const struct outdir *dir, int *guard, struct err *err);
 void outdir_unguard(const struct outdir *dir, int guard);
 
-/* ".NAME.partial", to be freed. */
+/* ".NAME.SUFFIX", to be freed: a file of ours that goes with NAME.  Where that is too long for a file name, the end of NAME
+ * gives way to its checksum. */
+char *outdir_own_name(const char *name, const char *suffix);
+
+/* ".NAME.partial", in the same way. */
 char *partial_name(const char *name);
 
 /* Gives the lock back and, where it was created by us and is empty, removes the directory. */

@@ -51,14 +51,24 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 	return writer_pwrite(writer, header->data, header->len, 0, err);
 }
 
-/* What is left of a dead run is removed; what another run is writing, under whatever lock, is not. */
+/* Whether a file that cannot be opened is none that anybody writes: not there, a link, a FIFO, a folder. */
+static bool is_no_file(int number)
+{
+	return number == ENOENT || number == ELOOP || number == ENXIO || number == EISDIR;
+}
+
+/* What is left of a dead run is removed; what another run is writing, under whatever lock, or may be writing, is not. */
 static int remove_stale(const struct outdir *dir, const char *partial, struct err *err)
 {
 	int fd = io_openat(dir->io, dir->fd, partial, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
-	bool held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-	int rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv", dir->path, partial)
-		      : outdir_remove(dir, partial, err);
+	bool held;
+	int rc;
 
+	if (fd < 0 && !is_no_file(errno))
+		return err_errno(err, "cannot see who writes '%s/%s'", dir->path, partial);
+	held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
+	rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv", dir->path, partial)
+		  : outdir_remove(dir, partial, err);
 	if (fd >= 0)
 		dir->io->close(fd);
 	return rc;

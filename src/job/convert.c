@@ -87,7 +87,7 @@ static int run_file(struct convert_job *job, struct err *err)
 	const char *name = slash ? slash + 1 : job->params->output;
 	char *directory = slash ? xstrndup(job->params->output, (size_t)(slash - job->params->output) + 1)
 				: xstrdup(".");
-	char *lock = xasprintf(".%s.lock", name);
+	char *lock = outdir_own_name(name, "lock");
 	struct writer writer = { 0 }, preserved = { 0 };
 	uint32_t crc;
 	int rc = -1;

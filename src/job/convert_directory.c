@@ -15,14 +15,14 @@ static int convert_shard(struct convert_job *job, size_t i, struct err *err)
 	const struct output_shard *shard = &job->plan->shards[i];
 	const struct output_shard *kept = job->plan->preserved ? &job->plan->preserved[i] : NULL;
 	struct writer writer = { 0 }, preserved = { 0 };
-	uint32_t crc, ignored;
+	struct shard_record record = { shard->name, shard_size(shard), .has_preserved = kept != NULL };
 	int rc = -1;
 
 	if (shard_open(shard, &writer, &job->out, shard->name, err) ||
 	    (kept && shard_open(kept, &preserved, &job->preserve, kept->name, err)) ||
 	    converter_shard(job->converter, i, &writer, kept ? &preserved : NULL, err) ||
-	    (kept && writer_commit(&preserved, &ignored, err)) || writer_commit(&writer, &crc, err) ||
-	    manifest_add_shard(&job->out, shard->name, shard_size(shard), crc, err))
+	    (kept && writer_commit(&preserved, &record.preserved_crc, err)) ||
+	    writer_commit(&writer, &record.crc, err) || manifest_add_shard(&job->out, &record, err))
 		goto out;
 	job->done[i] = true;
 	job->result->shards_done++;
@@ -214,6 +214,8 @@ int run_directory(struct convert_job *job, struct err *err)
 		rc = 0;
 		goto out;
 	}
+	if (job_check_contents(job, err))
+		goto out;
 	count_work(job);
 	if (job_check_space(job, err) || convert_shards(job, err) || finish_if_last(job, err))
 		goto out;

@@ -56,6 +56,9 @@ json_t *job_identity(const struct convert_job *job);
 /* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left to do. */
 int job_take_up(struct convert_job *job, bool *finished, struct err *err);
 
+/* Reads the finished shards that are this run's to make: those that are not what was recorded are to be made again. */
+int job_check_contents(struct convert_job *job, struct err *err);
+
 /* ERR_SYSTEM unless there is space for what this run has to write. */
 int job_check_space(struct convert_job *job, struct err *err);
 

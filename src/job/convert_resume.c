@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
 #include "job/convert_internal.h"
 
@@ -66,20 +67,43 @@ static int unmake_checkpoint(struct convert_job *job, struct err *err)
 	return outdir_remove(&job->preserve, INDEX_NAME, err) || outdir_sync(&job->preserve, err) ? -1 : 0;
 }
 
-/* The record goes before the shards it spoke of. */
-static int forget_job(struct convert_job *job, const json_t *manifest, struct err *err)
+static bool is_planned(const struct plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->n_shards; i++)
+		if (!strcmp(plan->shards[i].name, name))
+			return true;
+	return false;
+}
+
+/* A manifest is somebody's word: nothing is removed for it that would not be replaced.  But weights that another job left
+ * would be loaded with ours. */
+static int check_foreign(const struct convert_job *job, const json_t *manifest, struct err *err)
 {
 	size_t i;
 	json_t *shard;
 
-	if (unmake_checkpoint(job, err) || outdir_remove(&job->out, MANIFEST_NAME, err))
-		return -1;
 	json_array_foreach(json_object_get(manifest, "shards"), i, shard) {
 		const char *name = json_string_value(json_object_get(shard, "name"));
 
-		if (name && !strchr(name, '/') && outdir_remove(&job->out, name, err))
-			return -1;
+		if (name && !strchr(name, '/') && output_kind(name) == OUTPUT_FILE && !is_planned(job->plan, name) &&
+		    outdir_has(&job->out, name))
+			return err_set(err, ERR_USAGE,
+				       "'%s' has '%s' of another job, which this one does not write: remove it, or give another output",
+				       job->out.path, name);
 	}
+	return 0;
+}
+
+/* The record goes before the shards it spoke of. */
+static int forget_job(struct convert_job *job, const json_t *manifest, struct err *err)
+{
+	if (check_foreign(job, manifest, err) || unmake_checkpoint(job, err) ||
+	    outdir_remove(&job->out, MANIFEST_NAME, err))
+		return -1;
+	for (size_t i = 0; i < job->plan->n_shards; i++)
+		if (manifest_has_shard(manifest, job->plan->shards[i].name) &&
+		    outdir_remove(&job->out, job->plan->shards[i].name, err))
+			return -1;
 	return 0;
 }
 
@@ -141,6 +165,63 @@ static int resume(struct convert_job *job, json_t *manifest, bool *finished, str
 		    text_is_there(job, "config.json", plan->config.len) && text_is_there(job, INDEX_NAME, plan->index_size) &&
 		    text_is_there(job, "hf_quant_config.json", plan->hf_quant_config.len);
 	return 0;
+}
+
+static int same_contents(const struct convert_job *job, const json_t *manifest, size_t i, bool *same, struct err *err)
+{
+	const struct output_shard *shard = &job->plan->shards[i];
+	const atomic_int *stop = job->progress->stop;
+	uint32_t crc;
+
+	if (checksum_crc32(job->out.io, job->out.fd, shard->name, stop, &crc, err))
+		return -1;
+	*same = manifest_same_crc(manifest, shard->name, MANIFEST_CRC, crc);
+	if (!*same || !job->plan->preserved)
+		return 0;
+	if (checksum_crc32(job->out.io, job->preserve.fd, job->plan->preserved[i].name, stop, &crc, err))
+		return -1;
+	*same = manifest_same_crc(manifest, shard->name, MANIFEST_PRESERVED_CRC, crc);
+	return 0;
+}
+
+/* Not a shard any more, for no part of the job. */
+static int take_back(struct convert_job *job, size_t i, struct err *err)
+{
+	json_t *manifest = NULL;
+	int guard;
+	int rc = -1;
+
+	if (outdir_guard(&job->out, &guard, err))
+		return -1;
+	*err = (struct err){ 0 };
+	manifest = manifest_load(&job->out, err);
+	if (!err->kind && !unmake_checkpoint(job, err) && !manifest_reopen(manifest, &job->out, err))
+		rc = outdir_remove(&job->out, job->plan->shards[i].name, err);
+	json_decref(manifest);
+	outdir_unguard(&job->out, guard);
+	job->done[i] = false;
+	job->result->shards_found--;
+	return rc;
+}
+
+int job_check_contents(struct convert_job *job, struct err *err)
+{
+	json_t *manifest;
+	int rc;
+
+	*err = (struct err){ 0 };
+	manifest = manifest_load(&job->out, err);
+	rc = err->kind ? -1 : 0;
+	for (size_t i = 0; i < job->plan->n_shards && !rc; i++) {
+		bool same = true;
+
+		if (job->done[i] && job_has_shard(job, i))
+			rc = same_contents(job, manifest, i, &same, err);
+		if (!rc && !same)
+			rc = take_back(job, i, err);
+	}
+	json_decref(manifest);
+	return rc;
 }
 
 int job_take_up(struct convert_job *job, bool *finished, struct err *err)

@@ -120,7 +120,7 @@ static inline void folder_key(int fd, char key[32])
 {
 	struct stat st = { 0 };
 
-	fstat(fd, &st);
+	fstatat(fd, "", &st, AT_EMPTY_PATH); /* AT_FDCWD too */
 	snprintf(key, 32, "/%llu", (unsigned long long)st.st_ino);
 }
 
@@ -161,7 +161,7 @@ static inline bool op_fails_so(enum op op, enum io_fault fault)
 static inline bool is_tolerated(enum op op, const char *name, int flags)
 {
 	if (op == OPEN)
-		return (flags & O_ACCMODE) == O_WRONLY;
+		return flags & O_DIRECT;
 	return op == CLOSE || (op == UNLINK && (*name == '.' || flags & AT_REMOVEDIR));
 }
 
@@ -206,7 +206,8 @@ static inline int trouble(enum op op, const char *name, int flags)
 
 static inline int faulty_openat(int dirfd, const char *path, int flags, mode_t mode)
 {
-	const char *name = !strcmp(path, ".") && dirfd >= 0 ? faulty.names[dirfd] : path;
+	bool known = dirfd >= 0 && (!strcmp(path, ".") || !strcmp(path, ".."));
+	const char *name = known ? faulty.names[dirfd] : path;
 	bool nameless = (flags & O_TMPFILE) == O_TMPFILE;
 	int fd;
 
@@ -332,7 +333,7 @@ static inline int faulty_mkdirat(int dirfd, const char *path, mode_t mode)
 	char key[32];
 	int rc = trouble(MKDIR, path, 0) ? -1 : io_system.mkdirat(dirfd, path, mode);
 
-	if (!rc && dirfd >= 0) {
+	if (!rc) {
 		folder_key(dirfd, key);
 		unsynced_add(key);
 	}

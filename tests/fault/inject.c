@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inject SAMPLES FOLDER all|some [PLACE]: runs jobs whose N-th I/O call fails, for every N until a run passes (some: for one
- * N of a third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole, no
- * index or config.json before all shards, a message that names the file and the errno, no descriptor more than before; and the
- * same job run again gives the bytes of a run that nothing disturbed.
+ * inject SAMPLES FOLDER all|some [COMMAND [PLACE]]: runs jobs whose N-th I/O call fails, for every N until a run passes (some:
+ * for one N of a third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole,
+ * no index or config.json before all shards, a message that names the file and the errno, no descriptor more than before; and
+ * the same job run again gives the bytes of a run that nothing disturbed.
  */
-#include "job/quantize.h"
+#include "tests/fault/commands.h"
 #include "tests/fault/faulty_io.h"
 #include "tests/fault/tree.h"
 
@@ -15,30 +15,14 @@
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
 
-/* A command is a row: how it makes its plan.  other: with options that give other bytes. */
-struct command {
-	const char *name;
-	int (*plan)(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
-		    struct err *err);
-};
-
-static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
-			 struct err *err)
-{
-	struct quantize_params quantize = { .convert = *params, .recipe = other ? "mxfp8" : "blockwise" };
-
-	return quantize_plan_make(plan, &quantize, progress, err);
-}
-
-static const struct command commands[] = { { "quantize", plan_quantize } };
-
 /* What lies in the output before the run. */
-enum start { START_EMPTY, START_HALF, START_CUT, START_OTHER };
+enum start { START_EMPTY, START_HALF, START_CUT, START_ROTTEN, START_OTHER };
 
 struct place {
 	const char *name;
 	const char *input, *output;
-	const char *preserve;
+	const char *preserve; /* where the command can */
+	bool as_before;	      /* without preserve, this is the place before it */
 	enum start start;
 	bool restart, hashes;
 	int part; /* of 2 */
@@ -47,14 +31,15 @@ struct place {
 
 static const struct place places[] = {
 	{ "directory", "model", "out", .n_threads = 1 },
-	{ "directory and preserved", "model", "out", "kept", .n_threads = 1 },
+	{ "directory and preserved", "model", "out", "kept", true, .n_threads = 1 },
 	{ "directory, 3 threads", "model", "out", "kept", .n_threads = 3 },
 	{ "file", "one/model.safetensors", "out/x.safetensors", .n_threads = 1 },
-	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", .n_threads = 1 },
+	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", true, .n_threads = 1 },
 	{ "stream", "-", "-", .n_threads = 1 },
 	{ "resumed", "model", "out", .start = START_HALF, .n_threads = 1 },
-	{ "resumed and preserved", "model", "out", "kept", .start = START_HALF, .n_threads = 1 },
+	{ "resumed and preserved", "model", "out", "kept", true, .start = START_HALF, .n_threads = 1 },
 	{ "a shard cut short", "model", "out", .start = START_CUT, .n_threads = 1 },
+	{ "a shard of other bytes", "model", "out", "kept", .start = START_ROTTEN, .n_threads = 1 },
 	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true, .n_threads = 1 },
 	{ "hashes", "model", "out", .hashes = true, .n_threads = 1 },
 	{ "last part", "model", "out", .start = START_HALF, .part = 2, .n_threads = 1 },
@@ -65,6 +50,7 @@ static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC",	"E
 
 static long n_injected[N_FAULTS];
 static int n_broken;
+static int report_fd; /* standard output, before jobs got another one */
 
 /* The run that is being looked at. */
 static struct {
@@ -111,7 +97,7 @@ static int run_job(bool other, int part)
 	const struct place *place = now.place;
 	struct convert_params params = {
 		.io = &io_faulty, .input = place->input, .output = place->output, .temp_dir = "tmp",
-		.preserve = place->preserve, .backend = "reference", .n_threads = place->n_threads,
+		.preserve = now.command->preserves ? place->preserve : NULL, .backend = "reference", .n_threads = place->n_threads,
 		.max_memory = 64 << 20, .restart = place->restart && !other, .hashes = place->hashes,
 		.part = part, .n_parts = part ? 2 : 0,
 	};
@@ -166,7 +152,19 @@ static void move(const char *from, const char *to)
 		tree_die("cannot move", from);
 }
 
-/* What the job begins with, and what it shall come to. */
+/* A finished shard, and a byte of it that is not what was written; the end of the job is missing. */
+static void rot(const char *shard)
+{
+	struct buf data;
+
+	if (!tree_read(shard, &data) || unlink("out/config.json"))
+		tree_die("cannot read", shard);
+	data.data[data.len - 1] ^= 1;
+	tree_write(shard, data.data, data.len);
+	buf_release(&data);
+}
+
+/* What the job begins with, and what it shall come to: what a run makes of nothing. */
 static void prepare(void)
 {
 	static const char second[] = "out/model-00002-of-00002.safetensors";
@@ -181,13 +179,14 @@ static void prepare(void)
 		run_well(now.place->start == START_OTHER, 0);
 	if (now.place->start == START_CUT && (stat(second, &st) || truncate(second, st.st_size - 1)))
 		tree_die("cannot cut", second);
+	if (now.place->start == START_ROTTEN)
+		rot(second);
 	if (now.place->start != START_EMPTY) {
 		move("out", "start");
 		move("kept", "start-kept");
 	}
-	reset();
-	run_well(false, now.place->part);
-	memcpy(now.n_calls, faulty.n_undisturbed, sizeof now.n_calls);
+	clear();
+	run_well(false, 0);
 	move("out", "golden");
 	move("kept", "golden-kept");
 }
@@ -390,61 +389,52 @@ static void inject_some(enum io_fault fault, size_t p)
 	}
 }
 
-static void make_inputs(const char *samples)
+static void inject_place(bool all, size_t p)
 {
-	char *model = xasprintf("%s/tiny-moe/per-expert", samples);
-	char *one = xasprintf("%s/tiny-moe/fused", samples);
-	struct buf data;
-	char *spool;
+	prepare();
+	reset();
+	run_well(false, now.place->part);
+	memcpy(now.n_calls, faulty.n_undisturbed, sizeof now.n_calls);
+	check_golden();
+	for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++)
+		(all ? inject_all : inject_some)(fault, p);
+}
 
-	tree_copy(model, "model");
-	tree_copy(one, "one");
-	mkdir("tmp", 0777);
-	mkdir("model/original", 0777);
-	mkdir("model/original/deep", 0777);
-	tree_write("model/original/params.json", "{}\n", 3);
-	tree_write("model/original/deep/notes.txt", "notes\n", 6);
-	if (!tree_read("one/model.safetensors", &data))
-		tree_die("cannot read", one);
-	spool = xmalloc(data.len + 1);
-	spool[0] = 'x';
-	memcpy(spool + 1, data.data, data.len);
-	tree_write("spool", spool, data.len + 1);
-	free(spool);
-	buf_release(&data);
-	free(model);
-	free(one);
+static bool report(const char *which)
+{
+	FILE *file = fdopen(dup(report_fd), "w");
+	long total = 0;
+
+	fprintf(file, "inject%s%s: ", *which ? " " : "", which);
+	for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++) {
+		fprintf(file, "%s%ld %s", fault > FAULT_EIO ? ", " : "", n_injected[fault], fault_names[fault]);
+		total += n_injected[fault];
+	}
+	fprintf(file, ": %ld faults, %d promises broken\n", total, n_broken);
+	return !fclose(file) && total > 0;
 }
 
 int main(int argc, char **argv)
 {
-	bool enough = argc == 4 || argc == 5;
-	bool all = enough && !strcmp(argv[3], "all");
+	bool enough = argc >= 4 && argc <= 6;
+	const char *which = argc > 4 ? argv[4] : "", *where = argc > 5 ? argv[5] : "";
 	char *samples = enough ? realpath(argv[1], NULL) : NULL;
-	long total = 0;
-	FILE *report;
 
 	if (!samples || chdir(argv[2]))
-		return fputs("usage: inject SAMPLES FOLDER all|some [PLACE]\n", stderr), 2;
-	report = fdopen(dup(1), "w");
-	make_inputs(samples);
-	free(samples);
-	for (size_t c = 0; c < sizeof commands / sizeof *commands; c++) {
+		return fputs("usage: inject SAMPLES FOLDER all|some [COMMAND [PLACE]]\n", stderr), 2;
+	report_fd = dup(1);
+	mkdir("tmp", 0777);
+	for (size_t c = 0; c < N_COMMANDS; c++) {
+		now.command = &commands[c];
+		if (strcmp(which, "") != 0 && strcmp(which, now.command->name) != 0)
+			continue;
+		make_inputs(now.command, samples);
 		for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
-			now.command = &commands[c];
 			now.place = &places[p];
-			if (argc == 5 && !strstr(now.place->name, argv[4]))
-				continue;
-			prepare();
-			for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++)
-				(all ? inject_all : inject_some)(fault, p);
+			if (strstr(now.place->name, where) && (now.command->preserves || !now.place->as_before))
+				inject_place(!strcmp(argv[3], "all"), p);
 		}
 	}
-	fprintf(report, "inject: ");
-	for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++) {
-		fprintf(report, "%s%ld %s", fault > FAULT_EIO ? ", " : "", n_injected[fault], fault_names[fault]);
-		total += n_injected[fault];
-	}
-	fprintf(report, ": %ld faults, %d promises broken\n", total, n_broken);
-	return fclose(report) || n_broken || total == 0;
+	free(samples);
+	return !report(which) || n_broken;
 }

@@ -4,10 +4,11 @@
  * hf_quant_config.json, the tensors, what their data are, and the tensors of the source, with NUL
  * bytes between.
  */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/mem.h"
 #include "job/verify.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -28,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct verification verification;
 	struct progress progress = { 0 };
 	struct err err = { 0 };
-	char source_folder[256];
+	char *source_folder = NULL;
 	struct verify_params params = { .io = &fuzz_io, .input = folder, .n_threads = 1 };
 
 	checkpoint.config = fuzz_part(&data, &size);
@@ -38,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	source.tensors = fuzz_part(&data, &size);
 	fuzz_checkpoint_write(folder, &checkpoint);
 	if (source.tensors.len) {
-		snprintf(source_folder, sizeof source_folder, "%s/source", folder);
+		source_folder = xasprintf("%s/source", folder);
 		FUZZ_CHECK(!mkdir(source_folder, 0777));
 		fuzz_checkpoint_write(source_folder, &source);
 		params.source = source_folder;
@@ -49,5 +50,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else
 		look(&verification);
 	verification_release(&verification);
+	free(source_folder);
 	return 0;
 }

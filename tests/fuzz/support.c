@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,7 +63,7 @@ const struct io fuzz_io = {
 	.mkdirat = mkdirat,
 };
 
-static char folder[64];
+static char folder[PATH_MAX];
 static pid_t owner;
 
 static int remove_inner(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -80,11 +81,20 @@ static void remove_folder(void)
 	rmdir(folder);
 }
 
+/* $TMPDIR, or memory, or /tmp. */
+static const char *scratch_parent(void)
+{
+	const char *parent = getenv("TMPDIR");
+
+	if (parent && *parent)
+		return parent;
+	return access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm";
+}
+
 const char *fuzz_folder(void)
 {
 	if (!folder[0]) {
-		snprintf(folder, sizeof folder, "%s/fp8conv-fuzz-XXXXXX",
-			 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
+		snprintf(folder, sizeof folder, "%s/fp8conv-fuzz-XXXXXX", scratch_parent());
 		FUZZ_CHECK(mkdtemp(folder));
 		owner = getpid();
 		atexit(remove_folder);

@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
+#include "tests/unit/scratch.h"
 
 #define FOLDER "sample_checkpoints/broken"
 
@@ -83,7 +84,7 @@ static void test_sample_files(void **state)
 
 /* A scratch folder with one file in it. */
 struct scratch {
-	char folder[32];
+	char *folder;
 	char *file;
 };
 
@@ -91,8 +92,8 @@ static int scratch_open(void **state)
 {
 	struct scratch *scratch = xcalloc(1, sizeof *scratch);
 
-	strcpy(scratch->folder, "/tmp/fp8conv-test-XXXXXX");
-	if (!mkdtemp(scratch->folder))
+	scratch->folder = scratch_new();
+	if (!scratch->folder)
 		return -1;
 	scratch->file = xasprintf("%s/model.safetensors", scratch->folder);
 	*state = scratch;
@@ -105,6 +106,7 @@ static int scratch_close(void **state)
 
 	unlink(scratch->file);
 	rmdir(scratch->folder);
+	free(scratch->folder);
 	free(scratch->file);
 	free(scratch);
 	return 0;

@@ -20,6 +20,7 @@
 
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
+#include "tests/unit/scratch.h"
 
 #define A "model-00001-of-00002.safetensors"
 #define B "model-00002-of-00002.safetensors"
@@ -27,9 +28,7 @@
 /* A scratch folder; its path is the test's state. */
 static int scratch_open(void **state)
 {
-	char path[] = "/tmp/fp8conv-test-XXXXXX";
-
-	*state = mkdtemp(path) ? xstrdup(path) : NULL;
+	*state = scratch_new();
 	return *state ? 0 : -1;
 }
 
@@ -296,47 +295,49 @@ static void test_missing(void **state)
 	free(path);
 }
 
+static const char *const taken[] = {
+	"LICENSE",
+	"chat_template.jinja",
+	"generation_config.json",
+	"original/params.json",
+	"sub/config.json",
+	"sub/deep/er/x.py",
+	"tokenizer.json",
+	"tokenizer.model",
+	"vision/fp8conv-note.txt",
+};
+
+static const char *const left[] = {
+	"model.safetensors",
+	"consolidated.safetensors",
+	"x.index.json",
+	"config.json",
+	"hf_quant_config.json",
+	"pytorch_model.bin",
+	"a.pt",
+	"a.ckpt",
+	"a.gguf",
+	"tf_model.h5",
+	"a.msgpack",
+	"A.PTH",
+	"scheduler.pkl",
+	"sub/x.pickle",
+	"x.joblib",
+	"x.dill",
+	"onnx/model.onnx",
+	"onnx/model.onnx_data",
+	"rust_model.ot",
+	".gitattributes",
+	".cache/x.json",
+	"fp8conv-manifest.json",
+	"sub/.hidden",
+	"sub/x.safetensors",
+	"original/consolidated.00.pth",
+	"pytorch_model.bin.index.json",
+};
+
 static void test_auxiliary(void **state)
 {
-	static const char *const taken[] = {
-		"LICENSE",
-		"chat_template.jinja",
-		"generation_config.json",
-		"original/params.json",
-		"sub/config.json",
-		"sub/deep/er/x.py",
-		"tokenizer.json",
-		"tokenizer.model",
-		"vision/fp8conv-note.txt",
-	};
-	static const char *const left[] = {
-		"model.safetensors",
-		"consolidated.safetensors",
-		"x.index.json",
-		"config.json",
-		"hf_quant_config.json",
-		"pytorch_model.bin",
-		"a.pt",
-		"a.ckpt",
-		"a.gguf",
-		"tf_model.h5",
-		"a.msgpack",
-		"A.PTH",
-		"scheduler.pkl",
-		"sub/x.pickle",
-		"x.joblib",
-		"x.dill",
-		"onnx/model.onnx",
-		"onnx/model.onnx_data",
-		"rust_model.ot",
-		".gitattributes",
-		".cache/x.json",
-		"fp8conv-manifest.json",
-		"sub/.hidden",
-		"sub/x.safetensors",
-		"original/consolidated.00.pth",
-		"pytorch_model.bin.index.json",
-	};
 	struct checkpoint checkpoint;
 	char **paths;
 	size_t n;

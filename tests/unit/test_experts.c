@@ -39,67 +39,67 @@ static enum result find(struct experts_layout *layout, const uint64_t *gate_up,
 	return layout->transposed ? TRANSPOSED : PLAIN;
 }
 
+static const struct {
+	uint64_t gate_up[3], down[3]; /* [0] == 0: there is none */
+	uint64_t hidden, moe, dense;  /* of config; 0: not said */
+	enum result result;
+	uint64_t h, i;
+} orientations[] = {
+	/* Qwen3-MoE and Llama 4, by both tensors, with and without a config */
+	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 2048, 768, 6144, PLAIN, 2048, 768 },
+	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 0, 0, 0, PLAIN, 2048, 768 },
+	{ { 16, 5120, 16384 }, { 16, 8192, 5120 }, 5120, 0, 8192, TRANSPOSED, 5120, 8192 },
+	{ { 16, 5120, 16384 }, { 16, 8192, 5120 }, 0, 0, 0, TRANSPOSED, 5120, 8192 },
+	/* one tensor: by hidden_size */
+	{ { 8, 1536, 2048 }, { 0 }, 2048, 0, 0, PLAIN, 2048, 768 },
+	{ { 8, 2048, 1536 }, { 0 }, 2048, 0, 0, TRANSPOSED, 2048, 768 },
+	{ { 0 }, { 8, 2048, 768 }, 2048, 0, 0, PLAIN, 2048, 768 },
+	{ { 0 }, { 8, 768, 2048 }, 2048, 0, 0, TRANSPOSED, 2048, 768 },
+	/* H == 2I: the other tensor decides */
+	{ { 8, 256, 256 }, { 8, 256, 128 }, 256, 128, 0, PLAIN, 256, 128 },
+	{ { 8, 256, 256 }, { 8, 128, 256 }, 256, 128, 0, TRANSPOSED, 256, 128 },
+	/* H == I: the same */
+	{ { 8, 256, 128 }, { 8, 128, 128 }, 128, 128, 0, PLAIN, 128, 128 },
+	{ { 8, 128, 256 }, { 8, 128, 128 }, 128, 128, 0, TRANSPOSED, 128, 128 },
+	/* nothing decides */
+	{ { 8, 256, 256 }, { 0 }, 256, 128, 0, REFUSED, 0, 0 },
+	{ { 0 }, { 8, 128, 128 }, 128, 128, 0, REFUSED, 0, 0 },
+	{ { 8, 1536, 2048 }, { 0 }, 0, 0, 0, REFUSED, 0, 0 },
+	/* the width, where hidden_size is not said; the dense one only where it is the only
+	   one */
+	{ { 8, 1536, 2048 }, { 0 }, 0, 768, 6144, PLAIN, 2048, 768 },
+	{ { 8, 2048, 1536 }, { 0 }, 0, 0, 768, TRANSPOSED, 2048, 768 },
+	{ { 8, 1536, 2048 }, { 0 }, 0, 0, 9, REFUSED, 0, 0 },
+	/* contradictions */
+	{ { 8, 1536, 2048 }, { 8, 2048, 769 }, 2048, 768, 0, REFUSED, 0, 0 },
+	{ { 8, 1536, 2048 }, { 9, 2048, 768 }, 2048, 768, 0, REFUSED, 0, 0 },
+	{ { 8, 1536, 2048 }, { 8, 768, 2048 }, 2048, 768, 0, REFUSED, 0, 0 },
+	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 4096, 768, 0, REFUSED, 0, 0 },
+	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 1536, 768, 0, REFUSED, 0, 0 },
+	{ { 8, 1535, 2048 }, { 0 }, 2048, 0, 0, REFUSED, 0, 0 },
+	{ { 65537, 2, 1 }, { 65537, 1, 1 }, 1, 1, 0, REFUSED, 0, 0 },
+	{ { 65536, 2, 1 }, { 65536, 1, 1 }, 1, 1, 0, PLAIN, 1, 1 },
+	{ { 8, 1537, 2048 }, { 8, 2048, 768 }, 2048, 0, 0, REFUSED, 0, 0 },
+};
+
 static void test_orientation(void **state)
 {
-	static const struct {
-		uint64_t gate_up[3], down[3]; /* [0] == 0: there is none */
-		uint64_t hidden, moe, dense;  /* of config; 0: not said */
-		enum result result;
-		uint64_t h, i;
-	} rows[] = {
-		/* Qwen3-MoE and Llama 4, by both tensors, with and without a config */
-		{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 2048, 768, 6144, PLAIN, 2048, 768 },
-		{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 0, 0, 0, PLAIN, 2048, 768 },
-		{ { 16, 5120, 16384 }, { 16, 8192, 5120 }, 5120, 0, 8192, TRANSPOSED, 5120, 8192 },
-		{ { 16, 5120, 16384 }, { 16, 8192, 5120 }, 0, 0, 0, TRANSPOSED, 5120, 8192 },
-		/* one tensor: by hidden_size */
-		{ { 8, 1536, 2048 }, { 0 }, 2048, 0, 0, PLAIN, 2048, 768 },
-		{ { 8, 2048, 1536 }, { 0 }, 2048, 0, 0, TRANSPOSED, 2048, 768 },
-		{ { 0 }, { 8, 2048, 768 }, 2048, 0, 0, PLAIN, 2048, 768 },
-		{ { 0 }, { 8, 768, 2048 }, 2048, 0, 0, TRANSPOSED, 2048, 768 },
-		/* H == 2I: the other tensor decides */
-		{ { 8, 256, 256 }, { 8, 256, 128 }, 256, 128, 0, PLAIN, 256, 128 },
-		{ { 8, 256, 256 }, { 8, 128, 256 }, 256, 128, 0, TRANSPOSED, 256, 128 },
-		/* H == I: the same */
-		{ { 8, 256, 128 }, { 8, 128, 128 }, 128, 128, 0, PLAIN, 128, 128 },
-		{ { 8, 128, 256 }, { 8, 128, 128 }, 128, 128, 0, TRANSPOSED, 128, 128 },
-		/* nothing decides */
-		{ { 8, 256, 256 }, { 0 }, 256, 128, 0, REFUSED, 0, 0 },
-		{ { 0 }, { 8, 128, 128 }, 128, 128, 0, REFUSED, 0, 0 },
-		{ { 8, 1536, 2048 }, { 0 }, 0, 0, 0, REFUSED, 0, 0 },
-		/* the width, where hidden_size is not said; the dense one only where it is the only
-		   one */
-		{ { 8, 1536, 2048 }, { 0 }, 0, 768, 6144, PLAIN, 2048, 768 },
-		{ { 8, 2048, 1536 }, { 0 }, 0, 0, 768, TRANSPOSED, 2048, 768 },
-		{ { 8, 1536, 2048 }, { 0 }, 0, 0, 9, REFUSED, 0, 0 },
-		/* contradictions */
-		{ { 8, 1536, 2048 }, { 8, 2048, 769 }, 2048, 768, 0, REFUSED, 0, 0 },
-		{ { 8, 1536, 2048 }, { 9, 2048, 768 }, 2048, 768, 0, REFUSED, 0, 0 },
-		{ { 8, 1536, 2048 }, { 8, 768, 2048 }, 2048, 768, 0, REFUSED, 0, 0 },
-		{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 4096, 768, 0, REFUSED, 0, 0 },
-		{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 1536, 768, 0, REFUSED, 0, 0 },
-		{ { 8, 1535, 2048 }, { 0 }, 2048, 0, 0, REFUSED, 0, 0 },
-		{ { 65537, 2, 1 }, { 65537, 1, 1 }, 1, 1, 0, REFUSED, 0, 0 },
-		{ { 65536, 2, 1 }, { 65536, 1, 1 }, 1, 1, 0, PLAIN, 1, 1 },
-		{ { 8, 1537, 2048 }, { 8, 2048, 768 }, 2048, 0, 0, REFUSED, 0, 0 },
-	};
-
 	(void)state;
-	for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-		struct model_config config = config_of(rows[r].hidden, rows[r].moe, rows[r].dense);
+	for (size_t r = 0; r < sizeof orientations / sizeof *orientations; r++) {
+		struct model_config config = config_of(orientations[r].hidden, orientations[r].moe, orientations[r].dense);
 		struct experts_layout layout = { 0 };
 		struct err err = { 0 };
-		enum result result = find(&layout, rows[r].gate_up, rows[r].down, &config, &err);
+		enum result result = find(&layout, orientations[r].gate_up, orientations[r].down, &config, &err);
 
-		if (result != rows[r].result)
+		if (result != orientations[r].result)
 			fail_msg("row %zu: %d %s", r, result, err.message);
 		if (result == REFUSED) {
 			assert_non_null(strstr(err.message, "l.experts."));
 			assert_non_null(strstr(err.message, "--exclude"));
 			continue;
 		}
-		assert_int_equal(layout.hidden, rows[r].h);
-		assert_int_equal(layout.width, rows[r].i);
+		assert_int_equal(layout.hidden, orientations[r].h);
+		assert_int_equal(layout.width, orientations[r].i);
 	}
 }
 

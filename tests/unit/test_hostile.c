@@ -19,6 +19,7 @@
 #include "format/config.h"
 #include "job/quantize.h"
 #include "model/config.h"
+#include "tests/unit/scratch.h"
 #include "tests/unit/selection_check.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
@@ -70,116 +71,121 @@ static void try_config(const char *text)
 	memory_release(&checkpoint);
 }
 
+static const char *const keys[] = {
+	"model_type",
+	"architectures",
+	"dtype",
+	"torch_dtype",
+	"tie_word_embeddings",
+	"hidden_size",
+	"n_embd",
+	"intermediate_size",
+	"n_inner",
+	"moe_intermediate_size",
+	"num_experts",
+	"n_routed_experts",
+	"num_hidden_layers",
+	"num_attention_heads",
+	"num_key_value_heads",
+	"head_dim",
+	"vocab_size",
+	"text_config",
+	"llm_config",
+	"quantization_config",
+	"quant_method",
+	"weight_block_size",
+	"activation_scheme",
+	"fmt",
+	"scale_fmt",
+	"weight_scale_semantics",
+	"meta",
+	"quantizer",
+	"config_groups",
+	"group_0",
+	"weights",
+	"input_activations",
+	"num_bits",
+	"type",
+	"strategy",
+	"block_structure",
+	"group_size",
+	"dynamic",
+	"quantization",
+	"quant_algo",
+	"ignore",
+};
+
+static const char *const values[] = {
+	"0",
+	"-1",
+	"128",
+	"1.5",
+	"1e400",
+	"9223372036854775807",
+	"9223372036854775808",
+	"18446744073709551616",
+	"-0",
+	"NaN",
+	"null",
+	"true",
+	"\"\"",
+	"\"fp8\"",
+	"\"\\ud800\"",
+	"\"\\u0000\"",
+	"[]",
+	"[[],{},null]",
+	"[0, 0]",
+	"[-1, 128]",
+	"[1e9, \"x\"]",
+	"[9223372036854775807, 9223372036854775807]",
+	"{}",
+	"{\"\": {\"\": []}}",
+	"{\"x\": 1, \"x\": 2}",
+	"[",
+	"tru",
+	"'x'",
+	"",
+};
+
+static const char *const places[] = {
+	"{\"%s\": %s}",
+	"{\"text_config\": {\"%s\": %s}}",
+	"{\"quantization_config\": {\"quant_method\": \"fp8\", \"%s\": %s}}",
+	"{\"quantization_config\": {\"quant_method\": \"modelopt\", \"%s\": %s}}",
+	"{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"config_groups\": "
+	"{\"g\": {\"weights\": {\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"group\", "
+	"\"%s\": %s}}}}}",
+	"{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"config_groups\": "
+	"{\"g\": {\"weights\": {\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"block\"}, "
+	"\"%s\": %s}}}}",
+};
+
+/* place: a text with %s for the key, and again for the value. */
+static void try_member(const char *place, const char *key, const char *value)
+{
+	const char *first = strstr(place, "%s"), *second = strstr(first + 2, "%s");
+	struct buf text = { 0 };
+
+	buf_add(&text, place, (size_t)(first - place));
+	buf_printf(&text, "%s", key);
+	buf_add(&text, first + 2, (size_t)(second - first - 2));
+	buf_printf(&text, "%s%s", value, second + 2);
+	try_config(text.data);
+	buf_release(&text);
+}
+
 static void test_every_key_of_every_type(void **state)
 {
-	static const char *const keys[] = {
-		"model_type",
-		"architectures",
-		"dtype",
-		"torch_dtype",
-		"tie_word_embeddings",
-		"hidden_size",
-		"n_embd",
-		"intermediate_size",
-		"n_inner",
-		"moe_intermediate_size",
-		"num_experts",
-		"n_routed_experts",
-		"num_hidden_layers",
-		"num_attention_heads",
-		"num_key_value_heads",
-		"head_dim",
-		"vocab_size",
-		"text_config",
-		"llm_config",
-		"quantization_config",
-		"quant_method",
-		"weight_block_size",
-		"activation_scheme",
-		"fmt",
-		"scale_fmt",
-		"weight_scale_semantics",
-		"meta",
-		"quantizer",
-		"config_groups",
-		"group_0",
-		"weights",
-		"input_activations",
-		"num_bits",
-		"type",
-		"strategy",
-		"block_structure",
-		"group_size",
-		"dynamic",
-		"quantization",
-		"quant_algo",
-		"ignore",
-	};
-	static const char *const values[] = {
-		"0",
-		"-1",
-		"128",
-		"1.5",
-		"1e400",
-		"9223372036854775807",
-		"9223372036854775808",
-		"18446744073709551616",
-		"-0",
-		"NaN",
-		"null",
-		"true",
-		"\"\"",
-		"\"fp8\"",
-		"\"\\ud800\"",
-		"\"\\u0000\"",
-		"[]",
-		"[[],{},null]",
-		"[0, 0]",
-		"[-1, 128]",
-		"[1e9, \"x\"]",
-		"[9223372036854775807, 9223372036854775807]",
-		"{}",
-		"{\"\": {\"\": []}}",
-		"{\"x\": 1, \"x\": 2}",
-		"[",
-		"tru",
-		"'x'",
-		"",
-	};
-	static const char *const places[] = {
-		"{\"%s\": %s}",
-		"{\"text_config\": {\"%s\": %s}}",
-		"{\"quantization_config\": {\"quant_method\": \"fp8\", \"%s\": %s}}",
-		"{\"quantization_config\": {\"quant_method\": \"modelopt\", \"%s\": %s}}",
-		"{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"config_groups\": "
-		"{\"g\": {\"weights\": {\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"group\", "
-		"\"%s\": %s}}}}}",
-		"{\"quantization_config\": {\"quant_method\": \"compressed-tensors\", \"config_groups\": "
-		"{\"g\": {\"weights\": {\"num_bits\": 8, \"type\": \"float\", \"strategy\": \"block\"}, "
-		"\"%s\": %s}}}}",
-	};
-
 	(void)state;
-	for (size_t k = 0; k < N_ROWS(keys); k++) {
-		for (size_t v = 0; v < N_ROWS(values); v++) {
-			for (size_t p = 0; p < N_ROWS(places); p++) {
-				struct buf text = { 0 };
-				const char *percent = strstr(places[p], "%s");
-
-				buf_add(&text, places[p], (size_t)(percent - places[p]));
-				buf_printf(&text, "%s\": %s%s", keys[k], values[v],
-					   strstr(percent + 2, "%s") + 2);
-				try_config(text.data);
-				buf_release(&text);
-			}
-		}
-	}
+	for (size_t k = 0; k < N_ROWS(keys); k++)
+		for (size_t v = 0; v < N_ROWS(values); v++)
+			for (size_t p = 0; p < N_ROWS(places); p++)
+				try_member(places[p], keys[k], values[v]);
 }
 
 /* A file of one weight, and what happens to it at the N-th read of the conversion. */
 static struct {
-	char folder[32];
-	char *in, *out;
+	char *folder, *in, *out;
 	int reads_left;
 	void (*event)(void);
 } scene;
@@ -217,8 +223,8 @@ static int scene_open(void **state)
 	int fd;
 
 	(void)state;
-	strcpy(scene.folder, "/tmp/fp8conv-test-XXXXXX");
-	if (!mkdtemp(scene.folder))
+	scene.folder = scratch_new();
+	if (!scene.folder)
 		return -1;
 	scene.in = xasprintf("%s/in.safetensors", scene.folder);
 	scene.out = xasprintf("%s/out.safetensors", scene.folder);
@@ -234,6 +240,7 @@ static int scene_close(void **state)
 	(void)state;
 	unlink(scene.in);
 	rmdir(scene.folder);
+	free(scene.folder);
 	free(scene.in);
 	free(scene.out);
 	return 0;

@@ -19,6 +19,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
+#include "tests/unit/scratch.h"
 
 /* A device that holds 64 bytes and moves at most 3 of them a call, every other call being
  * interrupted. */
@@ -188,12 +189,10 @@ static int scratch;
 
 static int scratch_open(void **state)
 {
-	char path[] = "/tmp/fp8conv-test-XXXXXX";
-
-	if (!mkdtemp(path))
+	*state = scratch_new();
+	if (!*state)
 		return -1;
-	*state = xstrdup(path);
-	scratch = open(path, O_RDONLY | O_DIRECTORY);
+	scratch = open(*state, O_RDONLY | O_DIRECTORY);
 	return scratch < 0 ? -1 : 0;
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "ckpt/outbox.h"
+#include "tests/unit/scratch.h"
 
 #define FILE_SIZE ((size_t)1 << 20)
 #define BOX_SIZE  (64 * 1024)
@@ -31,11 +32,10 @@ static struct post *post_new(void)
 {
 	struct post *post = xcalloc(1, sizeof *post);
 	struct buf header = { 0 };
-	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
 
 	buf_add(&header, "0123456789", 10);
 	memcpy(post->expected, "0123456789", 10);
-	if (writer_open_anonymous(&post->writer, &io_system, dir, &header, FILE_SIZE, &post->err))
+	if (writer_open_anonymous(&post->writer, &io_system, scratch_parent(), &header, FILE_SIZE, &post->err))
 		fail_msg("%s", post->err.message);
 	buf_release(&header);
 	post->box = (struct outbox){ .writer = &post->writer, .size = BOX_SIZE };

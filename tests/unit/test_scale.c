@@ -22,69 +22,69 @@
 		WHOLE, WHOLE \
 	}
 
+static const struct {
+	struct qspec spec;
+	enum dtype dtype;
+	float amax, factor, scale_inv;
+} known[] = {
+	{ { .tile = TENSOR }, DT_BF16, 448.0f, 1.0f, 1.0f },
+	{ { .tile = TENSOR }, DT_BF16, 1.0f, 448.0f, 1.0f / 448.0f },
+	{ { .tile = TENSOR }, DT_BF16, 0.0f, 1.0f, 1.0f },
+	{ { .tile = TENSOR }, DT_BF16, INFINITY, 1.0f, 1.0f },
+	{ { .tile = TENSOR }, DT_BF16, NAN, 1.0f, 1.0f },
+	{ { .tile = TENSOR, .format = FP8_E5M2 },
+	  DT_BF16,
+	  1.0f,
+	  57344.0f,
+	  1.0f / 57344.0f },
+	{ { .tile = TENSOR, .margin = 2 }, DT_BF16, 1.0f, 112.0f, 1.0f / 112.0f },
+	{ { .tile = TENSOR, .amax_epsilon = 1.0f }, DT_BF16, 0.0f, 448.0f, 1.0f / 448.0f },
+	/* A margin leaves the scale a normal number. */
+	{ { .tile = TENSOR, .margin = 32 }, DT_BF16, 0x1p127f, 0x1p-126f, 0x1p126f },
+	/* The limit: of fp32 for a tensor and a channel, of the input for a block. */
+	{ { .tile = TENSOR }, DT_BF16, 1e-38f, 0x1.fffffep127f, 0x1.000001p-128f },
+	{ { .tile = { 1, WHOLE } }, DT_BF16, 1e-38f, 0x1.fffffep127f, 0x1.000001p-128f },
+	{ { .tile = BLOCK }, DT_BF16, 1e-38f, 0x1.FEp127f, 1.0f / 0x1.FEp127f },
+	{ { .tile = BLOCK }, DT_F16, 1e-38f, 65504.0f, 1.0f / 65504.0f },
+	{ { .tile = BLOCK }, DT_F32, 1e-38f, 0x1.fffffep127f, 0x1.000001p-128f },
+	/* A power of two is taken after the limit. */
+	{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 1e-38f, 0x1p127f, 0x1p-127f },
+	{ { .tile = BLOCK, .pow2 = true }, DT_F16, 1e-38f, 32768.0f, 1.0f / 32768.0f },
+	{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 1.0f, 256.0f, 1.0f / 256.0f },
+	{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 449.0f, 0.5f, 2.0f },
+	/* The others. */
+	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK },
+	  DT_BF16,
+	  1.0f,
+	  1.0f / 448.0f,
+	  1.0f / 448.0f },
+	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK }, DT_BF16, 0.0f, 1.0f, 1.0f },
+	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK },
+	  DT_F32,
+	  0x1p-149f,
+	  0x1p-149f,
+	  0x1p-149f },
+	{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM },
+	  DT_BF16,
+	  0.0f,
+	  1.0f / (1e-4f / 448.0f),
+	  1e-4f / 448.0f },
+	{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM },
+	  DT_BF16,
+	  3.0f,
+	  1.0f / (3.0f / 448.0f),
+	  3.0f / 448.0f },
+};
+
 static void known_scales(void **state)
 {
-	static const struct {
-		struct qspec spec;
-		enum dtype dtype;
-		float amax, factor, scale_inv;
-	} rows[] = {
-		{ { .tile = TENSOR }, DT_BF16, 448.0f, 1.0f, 1.0f },
-		{ { .tile = TENSOR }, DT_BF16, 1.0f, 448.0f, 1.0f / 448.0f },
-		{ { .tile = TENSOR }, DT_BF16, 0.0f, 1.0f, 1.0f },
-		{ { .tile = TENSOR }, DT_BF16, INFINITY, 1.0f, 1.0f },
-		{ { .tile = TENSOR }, DT_BF16, NAN, 1.0f, 1.0f },
-		{ { .tile = TENSOR, .format = FP8_E5M2 },
-		  DT_BF16,
-		  1.0f,
-		  57344.0f,
-		  1.0f / 57344.0f },
-		{ { .tile = TENSOR, .margin = 2 }, DT_BF16, 1.0f, 112.0f, 1.0f / 112.0f },
-		{ { .tile = TENSOR, .amax_epsilon = 1.0f }, DT_BF16, 0.0f, 448.0f, 1.0f / 448.0f },
-		/* A margin leaves the scale a normal number. */
-		{ { .tile = TENSOR, .margin = 32 }, DT_BF16, 0x1p127f, 0x1p-126f, 0x1p126f },
-		/* The limit: of fp32 for a tensor and a channel, of the input for a block. */
-		{ { .tile = TENSOR }, DT_BF16, 1e-38f, 0x1.fffffep127f, 0x1.000001p-128f },
-		{ { .tile = { 1, WHOLE } }, DT_BF16, 1e-38f, 0x1.fffffep127f, 0x1.000001p-128f },
-		{ { .tile = BLOCK }, DT_BF16, 1e-38f, 0x1.FEp127f, 1.0f / 0x1.FEp127f },
-		{ { .tile = BLOCK }, DT_F16, 1e-38f, 65504.0f, 1.0f / 65504.0f },
-		{ { .tile = BLOCK }, DT_F32, 1e-38f, 0x1.fffffep127f, 0x1.000001p-128f },
-		/* A power of two is taken after the limit. */
-		{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 1e-38f, 0x1p127f, 0x1p-127f },
-		{ { .tile = BLOCK, .pow2 = true }, DT_F16, 1e-38f, 32768.0f, 1.0f / 32768.0f },
-		{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 1.0f, 256.0f, 1.0f / 256.0f },
-		{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 449.0f, 0.5f, 2.0f },
-		/* The others. */
-		{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK },
-		  DT_BF16,
-		  1.0f,
-		  1.0f / 448.0f,
-		  1.0f / 448.0f },
-		{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK }, DT_BF16, 0.0f, 1.0f, 1.0f },
-		{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK },
-		  DT_F32,
-		  0x1p-149f,
-		  0x1p-149f,
-		  0x1p-149f },
-		{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM },
-		  DT_BF16,
-		  0.0f,
-		  1.0f / (1e-4f / 448.0f),
-		  1e-4f / 448.0f },
-		{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM },
-		  DT_BF16,
-		  3.0f,
-		  1.0f / (3.0f / 448.0f),
-		  3.0f / 448.0f },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct scaling s = scaling_from_amax(&rows[i].spec, rows[i].amax,
-						     scale_limit(rows[i].dtype, rows[i].spec.tile));
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+		struct scaling s = scaling_from_amax(&known[i].spec, known[i].amax,
+						     scale_limit(known[i].dtype, known[i].spec.tile));
 
-		if (f32_bits(s.factor) != f32_bits(rows[i].factor) ||
-		    f32_bits(s.scale_inv) != f32_bits(rows[i].scale_inv))
+		if (f32_bits(s.factor) != f32_bits(known[i].factor) ||
+		    f32_bits(s.scale_inv) != f32_bits(known[i].scale_inv))
 			fail_msg("row %zu: %a and %a", i, (double)s.factor, (double)s.scale_inv);
 	}
 }

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The commands that are put under faults, a row each, and what they convert.
+ */
+#ifndef FP8CONV_TESTS_FAULT_COMMANDS_H
+#define FP8CONV_TESTS_FAULT_COMMANDS_H
+
+#include "job/dequantize.h"
+#include "job/quantize.h"
+#include "job/repack.h"
+#include "tests/fault/tree.h"
+
+/* other: with options that give other bytes. */
+typedef int plan_fn(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
+		    struct err *err);
+
+struct command {
+	const char *name;
+	plan_fn *plan;
+	bool of_fp8;	/* its input is what `quantize` makes of the samples */
+	bool preserves; /* it has --preserve-high-precision */
+};
+
+static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
+			 struct err *err)
+{
+	struct quantize_params quantize = { .convert = *params, .recipe = other ? "mxfp8" : "blockwise" };
+
+	return quantize_plan_make(plan, &quantize, progress, err);
+}
+
+static int plan_dequantize(struct plan *plan, const struct convert_params *params, bool other,
+			   struct progress *progress, struct err *err)
+{
+	struct dequantize_params dequantize = { .convert = *params, .dtype = other ? "f32" : "bf16" };
+
+	return dequantize_plan_make(plan, &dequantize, progress, err);
+}
+
+static int plan_repack(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
+		       struct err *err)
+{
+	struct repack_params repack = { .convert = *params,
+					.format = "compressed-tensors",
+					.recipe = other ? "mxfp8" : NULL };
+
+	return repack_plan_make(plan, &repack, progress, err);
+}
+
+static const struct command commands[] = {
+	{ "quantize", plan_quantize, .preserves = true },
+	{ "dequantize", plan_dequantize, .of_fp8 = true },
+	{ "repack", plan_repack, .of_fp8 = true },
+};
+
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+/* The sample, or what `quantize` makes of it, as folder `to`. */
+static inline void make_input(const struct command *command, const char *sample, const char *to)
+{
+	struct convert_params params = { .io = &io_system, .input = sample, .output = to, .temp_dir = ".",
+					 .backend = "reference", .n_threads = 1, .max_memory = 64 << 20 };
+	struct progress progress = { 0 };
+	struct convert_result result;
+	struct plan plan = { 0 };
+	struct err err = { 0 };
+
+	tree_remove(to);
+	if (!command->of_fp8) {
+		tree_copy(sample, to);
+	} else if (plan_quantize(&plan, &params, false, &progress, &err) ||
+		   convert_run(&plan, &params, &progress, &result, &err)) {
+		fprintf(stderr, "quantize of '%s': %s\n", sample, err.message);
+		exit(2);
+	}
+	plan_release(&plan);
+}
+
+/* As standard input that is no file from its beginning on: one byte, then those of file `from`. */
+static inline void make_spool(const char *from)
+{
+	struct buf data;
+	char *spool;
+
+	if (!tree_read(from, &data))
+		tree_die("cannot read", from);
+	spool = xmalloc(data.len + 1);
+	spool[0] = 'x';
+	memcpy(spool + 1, data.data, data.len);
+	tree_write("spool", spool, data.len + 1);
+	free(spool);
+	buf_release(&data);
+}
+
+static inline void make_inputs(const struct command *command, const char *samples)
+{
+	char *model = xasprintf("%s/tiny-moe/per-expert", samples);
+	char *one = xasprintf("%s/tiny-moe/fused", samples);
+
+	make_input(command, model, "model");
+	make_input(command, one, "one");
+	mkdir("model/original", 0777);
+	mkdir("model/original/deep", 0777);
+	tree_write("model/original/params.json", "{}\n", 3);
+	tree_write("model/original/deep/notes.txt", "notes\n", 6);
+	make_spool("one/model.safetensors");
+	free(model);
+	free(one);
+}
+
+#endif

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the system refuses: space, memory, descriptors, long files; and streams whose other end goes away."""
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import resource
+import signal
+import subprocess
+import typing
+
+from runs import (
+    Command, FP8CONV, MANIFEST, Model, ONE, SLOW, begin, check, check_again, check_golden,
+    check_names, clear, counted, end, files, make_big, make_sample, no_partials, one_line, partial,
+    run, skip, start, stop, wait_for
+)
+
+
+def limited(which: int, n: int) -> typing.Callable[[], None]:
+    return lambda: resource.setrlimit(which, (n, n))
+
+
+def limits(command: Command, model: Model, work: pathlib.Path, few: bool) -> None:
+    """Files too long, memory, descriptors: done, or status 4 and one line."""
+    out = work / "out"
+    largest = max(map(len, model.golden.values()))
+    step = 4 if few else 1
+    little = ["--threads", "1", "--max-memory", "32M"]
+    rows = [("RLIMIT_FSIZE", resource.RLIMIT_FSIZE, [0, 1, 1000, 5000, largest // 2, largest - 1], "File too large", []),
+            ("RLIMIT_AS", resource.RLIMIT_AS, [n << 20 for n in range(16, 280, 8 * step)], "out of memory", []),
+            ("RLIMIT_AS", resource.RLIMIT_AS, [n << 16 for n in range(128, 480, 2 * step)], "out of memory", little),
+            ("RLIMIT_NOFILE", resource.RLIMIT_NOFILE, list(range(3, 20, 1 if step == 1 else 2)), "Too many open files", [])]
+    for name, which, values, words, options in rows:
+        begin(name)
+        for value in values:
+            able = subprocess.run([FP8CONV, "--version"], capture_output=True, preexec_fn=limited(which, value))
+            result = run(command, model.folder, out, *(options or ["--threads", "2"]), preexec_fn=limited(which, value))
+            if able.returncode and which != resource.RLIMIT_FSIZE and result.status:
+                continue                                      # the program cannot even be loaded
+            if result.status == 0:
+                check(result.err == "", f"at {value}: {result.err}")
+                check_golden(out, model.golden)
+            else:
+                one_line(result, (4,), words)
+                check_names(out, model.golden)
+                if "metadata" not in result.err:              # that one ends the program on the spot
+                    no_partials(out)
+            check_again(command, model.folder, out, model.golden)
+            clear(out)
+            counted()
+
+
+def no_space(command: Command, work: pathlib.Path) -> None:
+    """A file system of 16 MiB: too small from the start, and filled by others while we write."""
+    begin("no space")
+    small = work / "small"
+    small.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if os.geteuid() or libc.unshare(0x20000) or subprocess.run(
+            ["mount", "--make-rprivate", "/"], capture_output=True).returncode or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", small], capture_output=True).returncode:
+        skip("mounting a tmpfs takes root")
+        return
+    large = work / "large"
+    make_big(command, large, 2, 20)
+    one_line(run(command, large, small / "out"), (4,), "not enough space", "needed", "free", "missing")
+    check(not any(small.iterdir()), "a refusal left something")
+    counted()
+    source = work / "fits"
+    make_big(command, source, 3, 4)
+    run(command, source, work / "out")
+    golden = files(work / "out")
+    clear(work / "out")
+    for shard in [name for name in golden if name.endswith(".safetensors")]:
+        out = small / "out"
+        process = start(command, source, out, *SLOW)
+        if wait_for(partial(out, shard), process):
+            stop(process)
+            fill(small / "filler")
+            process.send_signal(signal.SIGCONT)
+            one_line(end(process), (4,), "No space left on device")
+            no_partials(out)
+            check_names(out, golden)
+            record = json.loads((out / MANIFEST).read_text()) if (out / MANIFEST).exists() else {"shards": []}
+            done = {shard["name"]: (out / shard["name"]).stat().st_ino for shard in record["shards"]}
+            (small / "filler").unlink()
+            check_again(command, source, out, golden)
+            check(all((out / name).stat().st_ino == inode for name, inode in done.items()), "a finished shard was made again")
+            counted()
+        else:
+            end(process)
+        clear(out)
+    read_only(command, source, small)
+    subprocess.run(["umount", small], check=True)
+    clear(large, source)
+
+
+def fill(path: pathlib.Path) -> None:
+    with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
+        for size in (1 << 20, 4096):
+            with contextlib.suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+
+
+def read_only(command: Command, source: pathlib.Path, small: pathlib.Path) -> None:
+    (small / "there").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    one = make_sample(command, ONE, small.with_name("one"))
+    for out in (small / "there", small / "new", small / "new.safetensors"):
+        one_line(run(command, one if out.suffix else source, out), (4,), "Read-only file system")
+        counted()
+    clear(one)
