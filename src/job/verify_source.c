@@ -8,13 +8,9 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
-#include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "job/arithmetic.h"
 #include "job/verify_origins.h"
-#include "num/e8m0.h"
-#include "num/fp8.h"
 
 #define COPY_PIECE ((uint64_t)1 << 20) /* bytes */
 
@@ -189,10 +185,16 @@ static void find_missing(struct verify *verify, struct origins *origins)
 
 /* --- amax of what has one scale --- */
 
+struct amax_job {
+	struct verify *verify;
+	const struct piece *pieces;
+};
+
 static int take_amax(void *context, int worker, size_t item, struct err *err)
 {
-	struct verify *verify = context;
-	const struct piece *piece = &verify->pieces[item];
+	const struct amax_job *job = context;
+	struct verify *verify = job->verify;
+	const struct piece *piece = &job->pieces[item];
 	struct checked *weight = &verify->weights[piece->weight];
 	const struct source_tee nowhere = { 0 };
 	uint64_t n_nonfinite = 0;
@@ -211,11 +213,12 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-static int take_amaxes(struct verify *verify, size_t n_pieces, struct err *err)
+static int take_amaxes(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
 {
 	struct origins *origins = verify->origins;
+	struct amax_job job = { verify, pieces };
 
-	if (pool_run(verify->params->n_threads, n_pieces, take_amax, verify, verify->progress->stop, err))
+	if (pool_run(verify->params->n_threads, n_pieces, take_amax, &job, verify->progress->stop, err))
 		return -1;
 	origins->group_amax = xcalloc(verify->groups.n, sizeof *origins->group_amax);
 	for (size_t w = 0; w < verify->n_weights; w++) {
@@ -238,26 +241,9 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);
 	find_origins(verify, origins);
 	find_missing(verify, origins);
-	if (compare_copies(verify, origins, err) || take_amaxes(verify, n_pieces, err))
+	if (compare_copies(verify, origins, err) || take_amaxes(verify, pieces, n_pieces, err))
 		return -1;
-	if (find_arithmetic(verify, pieces, n_pieces, err))
-		return -1;
-	verify->result->arithmetic = origins->n_trials ? origins->trials->arithmetic->name : NULL;
-	return 0;
-}
-
-bool verify_has_trials(const struct verify *verify)
-{
-	return verify->origins && verify->origins->n_trials > 1;
-}
-
-void verify_next_trial(struct verify *verify)
-{
-	struct origins *origins = verify->origins;
-
-	origins->n_trials--;
-	memmove(origins->trials, origins->trials + 1, origins->n_trials * sizeof *origins->trials);
-	verify->result->arithmetic = origins->trials->arithmetic->name;
+	return find_arithmetic(verify, pieces, n_pieces, err);
 }
 
 int verify_origins_close(struct verify *verify, struct err *err)

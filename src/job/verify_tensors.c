@@ -145,7 +145,7 @@ static struct checked *add_weight(struct verify *verify, const struct tensor_ref
 
 	ARRAY_GROW(verify->weights, verify->n_weights);
 	weight = &verify->weights[verify->n_weights++];
-	*weight = (struct checked){ .position = 0 };
+	*weight = (struct checked){ .grain = weight_scale_grain(scale) };
 	weight->group = group_number(verify, ref->tensor, &weight->position);
 	weight->scanned = weight_unit(weight, ref, scale) && ref->tensor->end > ref->tensor->begin;
 	return weight;
