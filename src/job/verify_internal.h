@@ -106,6 +106,13 @@ void verify_config(struct verify *verify);
 /* Whether the configuration says that a module stays in high precision. */
 bool config_skips(const struct verify *verify, const char *module);
 
+/* The entry of a list of modules is the module, one above it, a pattern, or (as transformers reads it) the end of its
+ * path. */
+bool config_entry_matches(const char *entry, const char *module);
+
+/* verify_groups.c: what the configuration says of a module's weight; where it has not several groups, what is recognised. */
+struct scheme verify_scheme(const struct verify *verify, const char *module);
+
 /* verify_tensors.c: names, types and shapes; fills verify->weights. */
 void verify_tensors(struct verify *verify);
 
