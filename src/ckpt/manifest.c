@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/manifest.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/folder.h"
+#include "ckpt/sha256.h"
 
 #define MANIFEST_LIMIT (256 << 20) /* bytes: a million shards */
-#define HASH_CHUNK     (1 << 20)
 
 static json_t *timestamp(const struct timespec *time)
 {
@@ -223,53 +221,16 @@ out:
 	return rc;
 }
 
-/* SHA-256 of an open file, as hexadecimal digits. */
-static int file_sha256(const struct io *io, int fd, const char *name, char hex[65], const atomic_int *stop,
-		       struct err *err)
-{
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	void *chunk = xmalloc(HASH_CHUNK);
-	unsigned char digest[32];
-	size_t got = HASH_CHUNK;
-	int rc = 0;
-
-	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
-		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
-	while (!rc && got == HASH_CHUNK) {
-		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
-		else
-			rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
-		if (!rc)
-			EVP_DigestUpdate(context, chunk, got);
-	}
-	if (!rc)
-		EVP_DigestFinal_ex(context, digest, NULL);
-	for (size_t i = 0; !rc && i < sizeof digest; i++)
-		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
-	free(chunk);
-	EVP_MD_CTX_free(context);
-	return rc;
-}
-
 /* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
 static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, const atomic_int *stop,
 		       struct err *err)
 {
-	struct file_identity identity;
-	char hex[65];
-	int fd;
-	int rc;
+	char hex[SHA256_HEX];
+	uint64_t size;
 
-	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
+	if (file_sha256(io, dirfd, path, hex, &size, stop, err))
 		return -1;
-	rc = file_sha256(io, fd, path, hex, stop, err);
-	if (!rc)
-		rc = io_check_unchanged(fd, &identity, path, err);
-	io->close(fd);
-	if (rc)
-		return -1;
-	json_object_set_new(record, "size", json_integer((json_int_t)identity.size));
+	json_object_set_new(record, "size", json_integer((json_int_t)size));
 	json_object_set_new(record, "sha256", json_string(hex));
 	return 0;
 }
@@ -285,77 +246,6 @@ static int hash_inputs(json_t *manifest, const struct io *io, const struct check
 			return -1;
 	}
 	return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-struct paths {
-	size_t n;
-	char **items;
-};
-
-static void paths_add(struct paths *paths, char *path)
-{
-	ARRAY_GROW(paths->items, paths->n);
-	paths->items[paths->n++] = path;
-}
-
-static void paths_release(struct paths *paths)
-{
-	for (size_t i = 0; i < paths->n; i++)
-		free(paths->items[i]);
-	free(paths->items);
-}
-
-/* One folder's regular files and folders, as paths below the output directory; folder: "" or "original/". */
-static int list_folder(const struct outdir *dir, const char *folder, struct paths *files, struct paths *folders,
-		       struct err *err)
-{
-	DIR *stream = io_open_folder(dir->io, dir->fd, *folder ? folder : ".", *folder ? folder : dir->path, err);
-	const struct dirent *entry;
-	struct stat st;
-	int rc = 0;
-
-	if (!stream)
-		return -1;
-	while ((errno = 0, entry = readdir(stream))) {
-		const char *name = entry->d_name;
-
-		if (name[0] == '.' || !strcmp(name, MANIFEST_NAME))
-			continue;
-		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
-			break;
-		if (S_ISREG(st.st_mode))
-			paths_add(files, xasprintf("%s%s", folder, name));
-		else if (S_ISDIR(st.st_mode))
-			paths_add(folders, xasprintf("%s%s/", folder, name));
-	}
-	if (errno)
-		rc = err_errno(err, "cannot list '%s/%s'", dir->path, folder);
-	closedir(stream);
-	return rc;
-}
-
-/* All regular files of the output directory and its subfolders, sorted. */
-static int list_files(const struct outdir *dir, struct paths *files, struct err *err)
-{
-	struct paths folders = { 0 };
-	int rc = 0;
-
-	paths_add(&folders, xstrdup(""));
-	while (folders.n && !rc) {
-		char *folder = folders.items[--folders.n];
-
-		rc = list_folder(dir, folder, files, &folders, err);
-		free(folder);
-	}
-	paths_release(&folders);
-	if (files->n)
-		qsort(files->items, files->n, sizeof *files->items, compare_names);
-	return rc;
 }
 
 static int hash_output(json_t *list, const struct outdir *dir, const char *name, const atomic_int *stop,
@@ -374,7 +264,7 @@ static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic
 {
 	struct paths files = { 0 };
 	json_t *list = json_array();
-	int rc = list_files(dir, &files, err);
+	int rc = folder_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
 
 	for (size_t i = 0; i < files.n && !rc; i++)
 		rc = hash_output(list, dir, files.items[i], stop, err);

@@ -131,7 +131,7 @@ static int check(struct verify *verify, struct err *err)
 	if (verify->params->tp)
 		verify_tp(verify);
 	atomic_store(&verify->progress->total, count_codes(verify));
-	if (verify_values(verify, err))
+	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
 		return -1;
 	make_reports(verify);
 	return 0;
@@ -169,6 +169,7 @@ out:
 	source_release(&verify.files);
 	model_config_release(&verify.model);
 	json_decref(verify.hf_quant_config);
+	json_decref(verify.manifest);
 	keymap_release(&verify.groups);
 	free(verify.weights);
 	return rc;

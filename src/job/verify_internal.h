@@ -77,6 +77,7 @@ struct verify {
 	const struct format *format; /* of the recognised name; NULL: another tool's, or none */
 	struct model_config model;
 	json_t *hf_quant_config; /* NULL: there is none */
+	json_t *manifest;	   /* of ours; NULL: there is none */
 	struct arithmetic recorded; /* what the manifest says; no name: nothing */
 	struct arithmetic given;    /* --recipe; no name: none was */
 	const json_t *skipped;	 /* the list of modules that stay in high precision; NULL: the configuration has none */
@@ -97,8 +98,11 @@ const char *verify_file(const struct verify *verify, const struct tensor_ref *re
 /* "X" of "X.weight", or the name itself: to be freed. */
 char *verify_module(const char *weight);
 
-/* verify_record.c: fills verify->recorded and verify->given.  ERR_USAGE: no such recipe, or not with such numbers. */
+/* verify_record.c: fills verify->manifest, verify->recorded and verify->given.  ERR_USAGE: no such recipe, or not with such numbers. */
 int verify_record(struct verify *verify, struct err *err);
+
+/* verify_manifest.c: every file against the manifest.  ERR_INPUT where that has no SHA-256 of them. */
+int verify_manifest(struct verify *verify, struct err *err);
 
 /* verify_config.c: the configuration by itself, and against the weights. */
 void verify_config(struct verify *verify);

@@ -90,14 +90,12 @@ int verify_record(struct verify *verify, struct err *err)
 	char *path = xasprintf("%s/" MANIFEST_NAME, directory ? directory : ".");
 	struct buf text = { 0 };
 	struct err ignored;
-	json_t *manifest = NULL;
 	const json_t *options;
 
 	if (directory && !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
-		manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
-	options = json_object_get(manifest, "options");
+		verify->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
+	options = json_object_get(verify->manifest, "options");
 	take_record(json_object_get(options, "scales"), recorded_type(options), &verify->recorded);
-	json_decref(manifest);
 	buf_release(&text);
 	free(path);
 	return verify->params->recipe ? take_given(verify, err) : 0;
