@@ -94,18 +94,18 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 static void tell_record(struct verify *verify, const struct recorded *record)
 {
 	struct problems *problems = &verify->result->problems;
-	const char *whose = record->of_source ? "the source's" : "the";
+	const char *whose = record->of_source ? "the source's " : "";
 
 	if (record->missing)
-		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name, "%s '%s', which the manifest lists, is no file",
+		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name, "%s'%s', which the manifest lists, is no file",
 			    whose, record->path);
 	else if (record->size != record->found_size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s '%s' has %llu bytes, and %llu in the manifest", whose, record->path,
+			    "%s'%s' has %llu bytes, and %llu in the manifest", whose, record->path,
 			    (unsigned long long)record->found_size, (unsigned long long)record->size);
 	else if (strcmp(record->sha256, record->found) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s '%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose, record->path,
+			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose, record->path,
 			    record->found, record->sha256);
 }
 

@@ -119,11 +119,13 @@ static int compare_copy(void *context, int worker, size_t item, struct err *err)
 {
 	struct verify *verify = context;
 	struct origins *origins = verify->origins;
-	char *here = verify->desks[worker].source.matrix, *there = verify->desks[worker].source.raw;
+	const struct source_buffers *buffers = &verify->desks[worker].source;
+	char *here = buffers->matrix, *there = buffers->raw;
 	uint64_t size = st_tensor_size(origins->copies[item]->tensor);
+	uint64_t step = buffers->size < COPY_PIECE ? buffers->size : COPY_PIECE;
 
-	for (uint64_t at = 0; at < size; at += COPY_PIECE) {
-		size_t n = (size_t)(size - at < COPY_PIECE ? size - at : COPY_PIECE);
+	for (uint64_t at = 0; at < size; at += step) {
+		size_t n = (size_t)(size - at < step ? size - at : step);
 
 		if (source_read_bytes(&verify->files, origins->copies[item], at, n, here, err) ||
 		    source_read_bytes(&origins->files, origins->originals[item], at, n, there, err))
