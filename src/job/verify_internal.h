@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "job/arithmetic.h"
 #include "job/keymap.h"
+#include "job/pieces.h"
 #include "job/source.h"
 #include "job/verify.h"
 #include "model/config.h"
@@ -51,12 +52,7 @@ struct checked {
 	float amax;		   /* of the source, where one scale is a whole tensor's */
 };
 
-/* A rectangle of whole tiles of a weight, and one worker's memory for it. */
-struct piece {
-	size_t weight; /* in verify.weights */
-	struct region region;
-};
-
+/* One worker's memory for a piece, whose weight is an index in verify.weights. */
 struct desk {
 	void *memory;
 	uint8_t *codes, *expected;
@@ -124,7 +120,7 @@ void verify_tensors(struct verify *verify);
 void verify_tp(struct verify *verify);
 
 /* verify_pieces.c: all pieces of the weights, in their order; ERR_USAGE where --max-memory is too little for them. */
-void pieces_cut(const struct verify *verify, struct piece **pieces, size_t *n);
+void pieces_cut(const struct verify *verify, struct pieces *pieces);
 int desks_new(struct desk **desks, const struct verify *verify, struct err *err);
 void desks_free(struct desk *desks, int n_workers);
 
@@ -151,7 +147,7 @@ float verify_low_code(const struct verify *verify, enum fp8_format format);
 float verify_floor_scale(const struct verify *verify);
 
 /* verify_source.c: finds what each weight was made from, which arithmetic made it, and compares what was only copied. */
-int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err);
+int verify_origins(struct verify *verify, const struct pieces *pieces, struct err *err);
 
 /* Whether there is another arithmetic that fitted what was tried of such weights just as well; goes on to it, and then to
  * the best one: it is, or that of before. */

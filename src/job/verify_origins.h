@@ -47,6 +47,6 @@ void compare_expected(const struct checked *weight, const struct region *region,
 
 /* verify_trials.c: tries all arithmetics that are known on some pieces, or takes the one that was given:
  * origins->trials. */
-int find_arithmetic(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err);
+int find_arithmetic(struct verify *verify, const struct pieces *pieces, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights in pieces of whole tiles, and the memory that each worker needs for one of them.
+ * Weights in pieces, and the memory that each worker needs for one of them: --max-memory bounds it.
  */
 #include <stdlib.h>
 
@@ -36,56 +36,13 @@ static uint64_t piece_codes(const struct verify *verify)
 	return fit < PIECE_CODES ? fit : PIECE_CODES;
 }
 
-static uint64_t row_step(const struct checked *weight)
-{
-	size_t rows = weight->unit.source_scale.tile.rows;
-
-	return rows == WHOLE ? 1 : rows;
-}
-
-/* Columns of a piece: all of them where it can be, else whole tiles. */
-static uint64_t piece_cols(const struct checked *weight, uint64_t codes)
-{
-	size_t tile = weight->unit.source_scale.tile.cols;
-	uint64_t cols = weight->unit.cols;
-	uint64_t most = codes / row_step(weight);
-
-	if (cols <= most || tile == WHOLE)
-		return cols;
-	return most < tile ? tile : most / tile * tile;
-}
-
-static uint64_t piece_rows(const struct checked *weight, uint64_t codes)
-{
-	uint64_t step = row_step(weight);
-	uint64_t n = codes / (piece_cols(weight, codes) * step);
-
-	return (n ? n : 1) * step;
-}
-
-void pieces_cut(const struct verify *verify, struct piece **pieces, size_t *n)
+void pieces_cut(const struct verify *verify, struct pieces *pieces)
 {
 	uint64_t codes = piece_codes(verify);
 
-	*pieces = NULL;
-	*n = 0;
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		const struct checked *weight = &verify->weights[w];
-		uint64_t rows = weight->scanned ? weight->unit.rows : 0, cols = weight->unit.cols;
-		uint64_t n_rows = rows ? piece_rows(weight, codes) : 1;
-		uint64_t n_cols = rows ? piece_cols(weight, codes) : 1;
-
-		for (uint64_t row = 0; row < rows; row += n_rows) {
-			for (uint64_t col = 0; col < cols; col += n_cols) {
-				struct region region = { .row = row, .col = col };
-
-				region.n_rows = rows - row < n_rows ? rows - row : n_rows;
-				region.n_cols = cols - col < n_cols ? cols - col : n_cols;
-				ARRAY_GROW(*pieces, *n);
-				(*pieces)[(*n)++] = (struct piece){ w, region };
-			}
-		}
-	}
+	for (size_t w = 0; w < verify->n_weights; w++)
+		if (verify->weights[w].scanned)
+			pieces_add(pieces, &verify->weights[w].unit, w, codes);
 }
 
 /* The codes of the largest piece.  ERR_USAGE where one row of tiles is more than a worker may have. */
@@ -100,7 +57,7 @@ static int largest_piece(const struct verify *verify, uint64_t *codes, struct er
 
 		if (!weight->scanned)
 			continue;
-		size = piece_rows(weight, most) * piece_cols(weight, most);
+		size = piece_most(&weight->unit, most);
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
 			return err_set(err, ERR_USAGE,

@@ -189,14 +189,14 @@ static void find_missing(struct verify *verify, struct origins *origins)
 
 struct amax_job {
 	struct verify *verify;
-	const struct piece *pieces;
+	const struct pieces *pieces;
 };
 
 static int take_amax(void *context, int worker, size_t item, struct err *err)
 {
 	const struct amax_job *job = context;
 	struct verify *verify = job->verify;
-	const struct piece *piece = &job->pieces[item];
+	const struct piece *piece = &job->pieces->list[item];
 	struct checked *weight = &verify->weights[piece->weight];
 	const struct source_tee nowhere = { 0 };
 	uint64_t n_nonfinite = 0;
@@ -215,12 +215,12 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-static int take_amaxes(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
+static int take_amaxes(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
 	struct origins *origins = verify->origins;
 	struct amax_job job = { verify, pieces };
 
-	if (pool_run(verify->params->n_threads, n_pieces, take_amax, &job, verify->progress->stop, err))
+	if (pool_run(verify->params->n_threads, pieces->n, take_amax, &job, verify->progress->stop, err))
 		return -1;
 	origins->group_amax = xcalloc(verify->groups.n, sizeof *origins->group_amax);
 	for (size_t w = 0; w < verify->n_weights; w++) {
@@ -232,7 +232,7 @@ static int take_amaxes(struct verify *verify, const struct piece *pieces, size_t
 	return 0;
 }
 
-int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
+int verify_origins(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
 	struct origins *origins = verify->origins = xcalloc(1, sizeof *origins);
 
@@ -243,9 +243,9 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);
 	find_origins(verify, origins);
 	find_missing(verify, origins);
-	if (compare_copies(verify, origins, err) || take_amaxes(verify, pieces, n_pieces, err))
+	if (compare_copies(verify, origins, err) || take_amaxes(verify, pieces, err))
 		return -1;
-	return find_arithmetic(verify, pieces, n_pieces, err);
+	return find_arithmetic(verify, pieces, err);
 }
 
 int verify_origins_close(struct verify *verify, struct err *err)

@@ -55,15 +55,15 @@ static struct piece first_rows(const struct verify *verify, const struct piece *
 }
 
 /* The first pieces of some weights of the grain, evenly spaced. */
-static void list_pieces(struct probing *probing, enum grain grain, const struct piece *pieces, size_t n_pieces)
+static void list_pieces(struct probing *probing, enum grain grain, const struct pieces *pieces)
 {
 	const struct verify *verify = probing->verify;
 	size_t n_weights = 0, seen = 0, n = 0;
 
 	for (size_t w = 0; w < verify->n_weights; w++)
 		n_weights += verify->weights[w].scanned && verify->weights[w].origin && verify->weights[w].grain == grain;
-	for (size_t i = 0; i < n_pieces && n < N_PROBES; i++) {
-		const struct piece *piece = &pieces[i];
+	for (size_t i = 0; i < pieces->n && n < N_PROBES; i++) {
+		const struct piece *piece = &pieces->list[i];
 		const struct checked *weight = &verify->weights[piece->weight];
 
 		if (piece->region.row || piece->region.col || !weight->origin || weight->grain != grain)
@@ -164,7 +164,7 @@ static void find_own(const struct verify *verify, enum grain grain, struct trial
 	}
 }
 
-static int try_all(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
+static int try_all(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
 	struct probing *probing = xcalloc(1, sizeof *probing);
 	int rc;
@@ -172,7 +172,7 @@ static int try_all(struct verify *verify, const struct piece *pieces, size_t n_p
 	probing->verify = verify;
 	list_candidates(probing);
 	for (enum grain grain = 0; grain < N_GRAINS; grain++)
-		list_pieces(probing, grain, pieces, n_pieces);
+		list_pieces(probing, grain, pieces);
 	rc = pool_run(verify->params->n_threads, probing->n_pieces, probe, probing, verify->progress->stop, err);
 	for (enum grain grain = 0; !rc && grain < N_GRAINS; grain++)
 		choose(probing, grain, &verify->origins->trials[grain]);
@@ -230,11 +230,11 @@ static void take_given(struct verify *verify)
 	}
 }
 
-int find_arithmetic(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
+int find_arithmetic(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
 	if (verify->given.name)
 		take_given(verify);
-	else if (try_all(verify, pieces, n_pieces, err))
+	else if (try_all(verify, pieces, err))
 		return -1;
 	for (enum grain grain = 0; grain < N_GRAINS; grain++) {
 		verify->origins->trials[grain].next = 1;

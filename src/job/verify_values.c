@@ -27,7 +27,7 @@ int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes,
 /* What is looked at: all weights, or again those of one grain. */
 struct look {
 	struct verify *verify;
-	const struct piece *pieces;
+	struct pieces pieces;
 	bool again;
 	enum grain grain;
 };
@@ -36,7 +36,7 @@ static int look(void *context, int worker, size_t item, struct err *err)
 {
 	const struct look *at = context;
 	struct verify *verify = at->verify;
-	const struct piece *piece = &at->pieces[item];
+	const struct piece *piece = &at->pieces.list[item];
 	struct checked *weight = &verify->weights[piece->weight];
 	struct desk *desk = &verify->desks[worker];
 	struct scan found = { 0 };
@@ -71,15 +71,15 @@ static uint64_t count_off(const struct verify *verify, enum grain grain)
 	return n;
 }
 
-static int look_at(struct look *at, size_t n_pieces, struct err *err)
+static int look_at(struct look *at, struct err *err)
 {
 	const struct verify_params *params = at->verify->params;
 
-	return pool_run(params->n_threads, n_pieces, look, at, at->verify->progress->stop, err);
+	return pool_run(params->n_threads, at->pieces.n, look, at, at->verify->progress->stop, err);
 }
 
 /* Looks again by another arithmetic, and keeps what fits better: some differ in one code of thousands. */
-static int look_again(struct look *at, size_t n_pieces, uint64_t *n_off, struct err *err)
+static int look_again(struct look *at, uint64_t *n_off, struct err *err)
 {
 	struct verify *verify = at->verify;
 	struct scan *before = xcalloc(verify->n_weights, sizeof *before);
@@ -92,7 +92,7 @@ static int look_again(struct look *at, size_t n_pieces, uint64_t *n_off, struct 
 			verify->weights[w].scan = (struct scan){ 0 };
 	}
 	verify_next_trial(verify, at->grain);
-	if (look_at(at, n_pieces, err))
+	if (look_at(at, err))
 		goto out;
 	again = count_off(verify, at->grain);
 	verify_end_trial(verify, at->grain, again < *n_off);
@@ -105,18 +105,18 @@ out:
 	return rc;
 }
 
-static int look_at_all(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
+static int look_at_all(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
-	struct look at = { .verify = verify, .pieces = pieces };
+	struct look at = { .verify = verify, .pieces = *pieces };
 
-	if (look_at(&at, n_pieces, err))
+	if (look_at(&at, err))
 		return -1;
 	at.again = true;
 	for (at.grain = 0; at.grain < N_GRAINS; at.grain++) {
 		uint64_t n_off = count_off(verify, at.grain);
 
 		while (n_off && verify_has_trials(verify, at.grain))
-			if (look_again(&at, n_pieces, &n_off, err))
+			if (look_again(&at, &n_off, err))
 				return -1;
 	}
 	return 0;
@@ -124,18 +124,17 @@ static int look_at_all(struct verify *verify, const struct piece *pieces, size_t
 
 int verify_values(struct verify *verify, struct err *err)
 {
-	struct piece *pieces = NULL;
-	size_t n = 0;
+	struct pieces pieces = { 0 };
 	int rc = -1;
 
-	pieces_cut(verify, &pieces, &n);
-	if (desks_new(&verify->desks, verify, err) || (verify->params->source && verify_origins(verify, pieces, n, err)) ||
-	    look_at_all(verify, pieces, n, err) || source_close(&verify->files, err) || verify_origins_close(verify, err))
+	pieces_cut(verify, &pieces);
+	if (desks_new(&verify->desks, verify, err) || (verify->params->source && verify_origins(verify, &pieces, err)) ||
+	    look_at_all(verify, &pieces, err) || source_close(&verify->files, err) || verify_origins_close(verify, err))
 		goto out;
 	verify_tell(verify);
 	rc = 0;
 out:
 	desks_free(verify->desks, verify->params->n_threads);
-	free(pieces);
+	free(pieces.list);
 	return rc;
 }
