@@ -207,6 +207,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
+	settings.params.sqnr = settings.json || settings.verbose;
 	if (check_settings(&settings.params, err))
 		return -1;
 	if (!settings.params.n_threads)

@@ -104,7 +104,7 @@ static void make_reports(struct verify *verify)
 		const struct scan *scan = &weight->scan;
 		double own_noise;
 
-		if (!weight->origin || !weight->scanned)
+		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
 		own_noise = verify_is_own(verify, weight->grain) ? scan->noise : scan->own_noise;
 		result->reports[result->n_reports++] = (struct weight_report){

@@ -19,6 +19,7 @@ struct verify_params {
 	bool hashes;	    /* SHA-256 of every file, against the manifest */
 	const char *recipe; /* with source: what it must have been made by; NULL: what is recognised */
 	struct recipe_tuning tuning; /* with recipe: its numbers */
+	bool sqnr;		     /* with source: how much was lost is wanted, which is a third more work */
 	const char *backend;
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes of buffers; 0 is the default, 192 MiB */
@@ -39,7 +40,7 @@ struct verification {
 	size_t n_tensors;	/* that were checked */
 	char *arithmetic; /* what makes the codes and scales out of the source, to the bit, "a + b" where recipes are mixed;
 			   * NULL: not compared, or none */
-	struct weight_report *reports; /* by SQNR, worst first; of weights that have a source */
+	struct weight_report *reports; /* by SQNR, worst first; of weights that have a source, where it is wanted */
 	size_t n_reports;
 	double cost;	   /* dB that this arithmetic loses against our own of the same recipe: the mean of all weights; NAN
 			    * where there is none to tell of */

@@ -229,8 +229,9 @@ int compare_piece(struct verify *verify, struct desk *desk, const struct piece *
 
 	if (source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source, &nowhere, &x, err))
 		return -1;
-	add_error(verify, weight, &piece->region, desk, &x, scales, found);
-	if (trials->own.name)
+	if (verify->params->sqnr)
+		add_error(verify, weight, &piece->region, desk, &x, scales, found);
+	if (verify->params->sqnr && trials->own.name)
 		add_own_error(verify, desk, weight, &piece->region, &x, &trials->own, found);
 	if (!trials->n) {
 		compare_bound(weight, &piece->region, desk, &x, scales, found);
