@@ -39,18 +39,22 @@ static void list_candidates(struct probing *probing)
 	}
 }
 
-/* The first rows of a piece: enough to tell one arithmetic from another. */
-static struct piece first_rows(const struct verify *verify, const struct piece *piece)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-	size_t tile = verify->weights[piece->weight].unit.source_scale.tile.rows;
-	uint64_t step = tile == WHOLE ? 1 : tile;
-	uint64_t rows = PROBE_CODES / piece->region.n_cols / step * step;
+	return a < b ? a : b;
+}
+
+/* The first tiles of a piece: enough to tell one arithmetic from another. */
+static struct piece first_tiles(const struct verify *verify, const struct piece *piece)
+{
+	struct tile tile = verify->weights[piece->weight].unit.source_scale.tile;
+	uint64_t row_step = tile.rows == WHOLE ? 1 : tile.rows;
 	struct piece part = *piece;
 
-	if (rows < step)
-		rows = step;
-	if (rows < part.region.n_rows)
-		part.region.n_rows = rows;
+	if (tile.cols != WHOLE)
+		part.region.n_cols = least(piece->region.n_cols, (PROBE_CODES / row_step / tile.cols + 1) * tile.cols);
+	part.region.n_rows =
+		least(piece->region.n_rows, (PROBE_CODES / part.region.n_cols / row_step + 1) * row_step);
 	return part;
 }
 
@@ -69,7 +73,7 @@ static void list_pieces(struct probing *probing, enum grain grain, const struct 
 		if (piece->region.row || piece->region.col || !weight->origin || weight->grain != grain)
 			continue;
 		if (seen++ * N_PROBES >= n * n_weights) {
-			probing->pieces[probing->n_pieces++] = first_rows(verify, piece);
+			probing->pieces[probing->n_pieces++] = first_tiles(verify, piece);
 			n++;
 		}
 	}
@@ -130,17 +134,17 @@ static const struct checked *some_weight(const struct verify *verify, enum grain
 static void choose(struct probing *probing, enum grain grain, struct trials *trials)
 {
 	const struct checked *weight = some_weight(probing->verify, grain);
-	double least = UNLIKE_MOST;
+	double lowest = UNLIKE_MOST;
 
 	for (size_t i = 0; weight && i < probing->n_candidates; i++) {
 		double share = (double)probing->n_off[grain][i] / (double)probing->n_codes[grain];
 
 		if (!fits(weight, &probing->candidates[i]))
 			continue;
-		if (share < least)
+		if (share < lowest)
 			trials->n = 0;
-		if (share <= least && share < UNLIKE_MOST && trials->n < MAX_TRIALS) {
-			least = share;
+		if (share <= lowest && share < UNLIKE_MOST && trials->n < MAX_TRIALS) {
+			lowest = share;
 			trials->list[trials->n++] = probing->candidates[i];
 		}
 	}
