@@ -14,9 +14,9 @@ struct settings {
 };
 
 static const struct option_row argument = { .name = "MODEL",
-					.arg = "MODEL",
-					.read = option_text,
-					.offset = offsetof(struct settings, path) };
+					    .arg = "MODEL",
+					    .read = option_text,
+					    .offset = offsetof(struct settings, path) };
 
 static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,

@@ -19,7 +19,8 @@ struct settings {
 	bool json, quiet, verbose;
 };
 
-static int read_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_recipe(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
 {
 	*(const char **)place = value;
 	return opt_recipe(option_written(option).text, value, err) ? 0 : -1;
@@ -27,10 +28,9 @@ static int read_recipe(const struct option_row *option, const char *value, void 
 
 #define PLACE(member) offsetof(struct settings, member)
 
-static const struct option_row argument = { .name = "OUT",
-					.arg = "OUT",
-					.read = option_text,
-					.offset = PLACE(params.input) };
+static const struct option_row argument = {
+	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
+};
 
 static const struct option_row options[] = {
 	{ SECTION_CHECK, "source", 0, "MODEL",
@@ -121,7 +121,8 @@ static void print_problems(const struct verification *verification)
 		const struct problem *problem = &verification->problems.list[i];
 
 		if (problem->file)
-			printf("%s: %s: %s\n", problem->file, problem_kind_name(problem->kind), problem->message);
+			printf("%s: %s: %s\n", problem->file, problem_kind_name(problem->kind),
+			       problem->message);
 		else
 			printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
 	}
@@ -130,21 +131,23 @@ static void print_problems(const struct verification *verification)
 /* What made the codes, and what that costs. */
 static void print_arithmetic(const struct verification *verification)
 {
-	printf("against the source: arithmetic %s", verification->arithmetic ? verification->arithmetic
-									     : "unknown, within half a step of each code");
+	printf("against the source: arithmetic %s",
+	       verification->arithmetic ? verification->arithmetic
+					: "unknown, within half a step of each code");
 	if (isfinite(verification->cost))
 		printf("; against fp8conv's own for such scales it costs %.3f dB in the mean, %.3f dB at most",
 		       verification->cost, verification->worst_cost);
 	putchar('\n');
 }
 
-static void print_checked(const struct verification *verification, const struct verify_params *params)
+static void print_checked(const struct verification *verification,
+			  const struct verify_params *params)
 {
 	const struct recognition *recognition = &verification->recognition;
 
 	if (recognition->format)
-		printf("recipe %s, format %s, scales %s\n", recognition->recipe, recognition->format,
-		       recognition->scale_fmt);
+		printf("recipe %s, format %s, scales %s\n", recognition->recipe,
+		       recognition->format, recognition->scale_fmt);
 	else
 		printf("not FP8\n");
 	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, every scale and code\n",
@@ -154,7 +157,8 @@ static void print_checked(const struct verification *verification, const struct 
 	print_arithmetic(verification);
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		if (isfinite(verification->reports[i].sqnr))
-			printf("%6.2f dB  %s\n", verification->reports[i].sqnr, verification->reports[i].name);
+			printf("%6.2f dB  %s\n", verification->reports[i].sqnr,
+			       verification->reports[i].name);
 		else
 			printf("lossless   %s\n", verification->reports[i].name);
 	}
@@ -162,7 +166,8 @@ static void print_checked(const struct verification *verification, const struct 
 
 static int verify(const struct settings *settings, struct err *err)
 {
-	enum progress_mode mode = settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	enum progress_mode mode =
+		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
 	struct progress progress = { .stop = signals_watch() };
 	struct verification verification;
 	struct ticker ticker;
@@ -192,11 +197,15 @@ static int check_settings(const struct verify_params *params, struct err *err)
 				  tuning->mx_scale,   tuning->amax_epsilon, tuning->margin };
 
 	if (params->recipe && !params->source)
-		return err_set(err, ERR_USAGE, "--recipe compares with what the codes were made from: add --source MODEL");
+		return err_set(
+			err, ERR_USAGE,
+			"--recipe compares with what the codes were made from: add --source MODEL");
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !params->recipe; i++)
 		if (numbers[i])
-			return err_set(err, ERR_USAGE,
-				       "'%s' is a number of a recipe that is given: add --recipe and --source", numbers[i]);
+			return err_set(
+				err, ERR_USAGE,
+				"'%s' is a number of a recipe that is given: add --recipe and --source",
+				numbers[i]);
 	return 0;
 }
 

@@ -5,18 +5,21 @@
 #include "cli/inspect_print.h"
 #include "cli/json_out.h"
 
-bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref, struct scale_words *words)
+bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref,
+		    struct scale_words *words)
 {
 	const uint64_t *shape = ref->tensor->shape + ref->tensor->n_dims - 2;
 	struct weight_scale scale;
 	struct err none = { 0 };
 
-	if (!recognition_is_weight(ref) || recognition_scale(&shown->inspection->recognition, ref, &scale, &none))
+	if (!recognition_is_weight(ref) ||
+	    recognition_scale(&shown->inspection->recognition, ref, &scale, &none))
 		return false;
 	*words = (struct scale_words){
 		.name = scale.scale->tensor->name,
 		.use = scale.inverted ? "divides" : "multiplies",
-		.dtype = scale.scale_type == SCALE_E8M0 ? "E8M0" : dtype_name(scale.scale->tensor->dtype),
+		.dtype = scale.scale_type == SCALE_E8M0 ? "E8M0"
+							: dtype_name(scale.scale->tensor->dtype),
 		.tile = { scale.tile.rows == WHOLE ? shape[0] : scale.tile.rows,
 			  scale.tile.cols == WHOLE ? shape[1] : scale.tile.cols },
 	};

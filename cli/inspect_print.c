@@ -9,7 +9,8 @@
 #include "cli/table.h"
 #include "cli/units.h"
 
-static void cell(struct table *table, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void cell(struct table *table, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
 
 static void cell(struct table *table, const char *format, ...)
 {
@@ -28,8 +29,8 @@ static void scale_cell(struct table *table, const struct shown *shown, const str
 	struct scale_words scale;
 
 	if (scale_words_of(shown, ref, &scale))
-		cell(table, "%s %s %llux%llu", scale.use, scale.dtype, (unsigned long long)scale.tile[0],
-		     (unsigned long long)scale.tile[1]);
+		cell(table, "%s %s %llux%llu", scale.use, scale.dtype,
+		     (unsigned long long)scale.tile[0], (unsigned long long)scale.tile[1]);
 	else
 		table_cell(table, "");
 }
@@ -52,7 +53,9 @@ static void stats_cells(struct table *table, const struct tensor_stats *stats, b
 	cell(table, "%.*g", digits, stats->scale_least);
 	cell(table, "%.*g", digits, stats->scale_most);
 	if (terminal)
-		cell(table, "%.3f %%", stats->n_codes ? 100 * (double)stats->n_saturated / (double)stats->n_codes : 0);
+		cell(table, "%.3f %%",
+		     stats->n_codes ? 100 * (double)stats->n_saturated / (double)stats->n_codes
+				    : 0);
 	else
 		table_cell_number(table, stats->n_saturated);
 	if (isnan(sqnr))
@@ -126,8 +129,9 @@ static void print_head(const struct inspection *inspection)
 
 static void print_terminal(const struct shown *shown)
 {
-	static const char *const headings[] = { "tensor",      "type",	  "shape",	   "scale", "amax",
-						"least scale", "largest", "saturated", "est. SQNR" };
+	static const char *const headings[] = { "tensor",  "type",	"shape",
+						"scale",   "amax",	"least scale",
+						"largest", "saturated", "est. SQNR" };
 	struct table table = { .columns = shown->stats ? "llllrrrrr" : "lllrlll" };
 
 	print_head(shown->inspection);

@@ -23,7 +23,8 @@ struct scale_words {
 };
 
 /* False: the tensor is no FP8 weight, or its scale is missing. */
-bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref, struct scale_words *words);
+bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref,
+		    struct scale_words *words);
 
 /* One object; one table: aligned on a terminal, tab-separated in a pipe. */
 void inspect_print_json(const struct shown *shown);

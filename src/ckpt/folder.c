@@ -39,7 +39,8 @@ struct walk {
 /* One folder's regular files and folders, as paths below the top; folder: "" or "original/". */
 static int list_folder(struct walk *walk, const char *folder, struct err *err)
 {
-	DIR *stream = io_open_folder(walk->io, walk->dirfd, *folder ? folder : ".", *folder ? folder : walk->path, err);
+	DIR *stream = io_open_folder(walk->io, walk->dirfd, *folder ? folder : ".",
+				     *folder ? folder : walk->path, err);
 	const struct dirent *entry;
 	struct stat st;
 	int rc = 0;
@@ -64,10 +65,12 @@ static int list_folder(struct walk *walk, const char *folder, struct err *err)
 	return rc;
 }
 
-int folder_files(const struct io *io, int dirfd, const char *path, const char *except, struct paths *paths,
-		 struct err *err)
+int folder_files(const struct io *io, int dirfd, const char *path, const char *except,
+		 struct paths *paths, struct err *err)
 {
-	struct walk walk = { .io = io, .dirfd = dirfd, .path = path, .except = except, .files = paths };
+	struct walk walk = {
+		.io = io, .dirfd = dirfd, .path = path, .except = except, .files = paths
+	};
 	int rc = 0;
 
 	paths_add(&walk.folders, xstrdup(""));

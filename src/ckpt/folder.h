@@ -16,11 +16,11 @@ struct paths {
 	char **items;
 };
 
-/* All regular files of the folder that dirfd is and of its subfolders, sorted bytewise; links, names that begin with a dot
- * and those that are `except` are left out.  path is for messages.  paths must be zeroed before, and released, whatever is
- * returned. */
-int folder_files(const struct io *io, int dirfd, const char *path, const char *except, struct paths *paths,
-		 struct err *err);
+/* All regular files of the folder that dirfd is and of its subfolders, sorted bytewise; links,
+ * names that begin with a dot and those that are `except` are left out.  path is for messages.
+ * paths must be zeroed before, and released, whatever is returned. */
+int folder_files(const struct io *io, int dirfd, const char *path, const char *except,
+		 struct paths *paths, struct err *err);
 
 void paths_release(struct paths *paths);
 

@@ -9,8 +9,8 @@
 
 #define HASH_CHUNK (1 << 20)
 
-static int fd_sha256(const struct io *io, int fd, const char *name, char hex[SHA256_HEX], const atomic_int *stop,
-		     struct err *err)
+static int fd_sha256(const struct io *io, int fd, const char *name, char hex[SHA256_HEX],
+		     const atomic_int *stop, struct err *err)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	void *chunk = xmalloc(HASH_CHUNK);
@@ -22,7 +22,8 @@ static int fd_sha256(const struct io *io, int fd, const char *name, char hex[SHA
 		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
 	while (!rc && got == HASH_CHUNK) {
 		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
+				     atomic_load(stop));
 		else
 			rc = io_read_full(io, fd, chunk, HASH_CHUNK, &got, name, err);
 		if (!rc)
@@ -37,8 +38,8 @@ static int fd_sha256(const struct io *io, int fd, const char *name, char hex[SHA
 	return rc;
 }
 
-int file_sha256(const struct io *io, int dirfd, const char *path, char hex[SHA256_HEX], uint64_t *size,
-		const atomic_int *stop, struct err *err)
+int file_sha256(const struct io *io, int dirfd, const char *path, char hex[SHA256_HEX],
+		uint64_t *size, const atomic_int *stop, struct err *err)
 {
 	struct file_identity identity;
 	int fd;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The noise that codes let expect.  A code c stands for the values between the middles to its neighbours: d below it, u
- * above.  If values are spread evenly there, the mean of the squared error is
+ * The noise that codes let expect.  A code c stands for the values between the middles to its
+ *neighbours: d below it, u above.  If values are spread evenly there, the mean of the squared error
+ *is
  *
  *	(integral of e^2 from -d to u) / (d + u) = (u^3 + d^3) / (3 (u + d)),
  *
- * which is step^2 / 12 within a binade, where u = d = step / 2, and step^2 / 16 for a power of two, whose step below is half
- * of that above.  The largest code has nothing above it and takes d for both.  The signal is c^2, and both are times the
- * square of the tile's scale_inv.  A tile of zeros alone is exact.
+ * which is step^2 / 12 within a binade, where u = d = step / 2, and step^2 / 16 for a power of two,
+ *whose step below is half of that above.  The largest code has nothing above it and takes d for
+ *both.  The signal is c^2, and both are times the square of the tile's scale_inv.  A tile of zeros
+ *alone is exact.
  */
 #include "job/inspect_stats.h"
 
@@ -26,7 +28,8 @@
 
 #define PIECE_BYTES ((uint64_t)512 << 10)
 
-/* What a code is expected to add to signal and noise where scale_inv is 1; 0 where it is not finite. */
+/* What a code is expected to add to signal and noise where scale_inv is 1; 0 where it is not
+ * finite. */
 struct code_table {
 	float signal[256], noise[256];
 };
@@ -58,11 +61,15 @@ static void table_make(struct code_table *table, enum fp8_format format)
 		if (magnitude > largest)
 			continue;
 		value = fp8_to_f32(format, magnitude);
-		above = magnitude < largest ? (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - value) / 2 : 0;
-		below = magnitude ? (value - fp8_to_f32(format, (uint8_t)(magnitude - 1))) / 2 : above;
+		above = magnitude < largest
+				? (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - value) / 2
+				: 0;
+		below = magnitude ? (value - fp8_to_f32(format, (uint8_t)(magnitude - 1))) / 2
+				  : above;
 		above = above > 0 ? above : below;
 		table->signal[code] = value * value;
-		table->noise[code] = (above * above * above + below * below * below) / (3 * (above + below));
+		table->noise[code] =
+			(above * above * above + below * below * below) / (3 * (above + below));
 	}
 }
 
@@ -77,8 +84,9 @@ static void add_flat(struct pieces *pieces, size_t t, uint64_t n, uint64_t most)
 {
 	for (uint64_t at = 0; at < n; at += most) {
 		ARRAY_GROW(pieces->list, pieces->n);
-		pieces->list[pieces->n++] =
-			(struct piece){ t, { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most } };
+		pieces->list[pieces->n++] = (struct piece){
+			t, { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most }
+		};
 	}
 }
 
@@ -96,10 +104,14 @@ static void list_pieces(struct job *job, uint64_t *most)
 
 		if (is_float(tensor->dtype)) {
 			job->stats[t].known = true;
-			add_flat(&job->pieces, t, st_n_elements(tensor->shape, tensor->n_dims), PIECE_BYTES / 4);
+			add_flat(&job->pieces, t, st_n_elements(tensor->shape, tensor->n_dims),
+				 PIECE_BYTES / 4);
 		} else if (recognition_is_weight(ref) &&
-			   !recognition_scale(&job->inspection->recognition, ref, &unit->source_scale, &ignored)) {
-			*unit = (struct unit){ .source = ref, .name = tensor->name, .source_scale = unit->source_scale };
+			   !recognition_scale(&job->inspection->recognition, ref,
+					      &unit->source_scale, &ignored)) {
+			*unit = (struct unit){ .source = ref,
+					       .name = tensor->name,
+					       .source_scale = unit->source_scale };
 			fp8_unit_layout(unit);
 			job->stats[t].known = job->stats[t].fp8 = true;
 			pieces_add(&job->pieces, unit, t, PIECE_BYTES);
@@ -111,8 +123,8 @@ static void list_pieces(struct job *job, uint64_t *most)
 
 /* --- one piece --- */
 
-static int look_at_values(struct job *job, const struct piece *piece, void *buffer, struct tensor_stats *found,
-			  struct err *err)
+static int look_at_values(struct job *job, const struct piece *piece, void *buffer,
+			  struct tensor_stats *found, struct err *err)
 {
 	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[piece->weight];
 	size_t size = dtype_bits(ref->tensor->dtype) / 8, n = (size_t)piece->region.n_cols;
@@ -120,7 +132,8 @@ static int look_at_values(struct job *job, const struct piece *piece, void *buff
 
 	if (source_read_bytes(&job->files, ref, piece->region.col * size, n * size, buffer, err))
 		return -1;
-	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1, &found->n_nonfinite);
+	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
+		     &found->n_nonfinite);
 	return 0;
 }
 
@@ -131,14 +144,16 @@ struct codes {
 	enum fp8_format format;
 };
 
-static void add_tile(const struct code_table *table, const struct codes *codes, float scale, struct tensor_stats *found)
+static void add_tile(const struct code_table *table, const struct codes *codes, float scale,
+		     struct tensor_stats *found)
 {
 	uint8_t largest = largest_code(codes->format), most = 0;
 	double signal = 0, noise = 0;
 
 	for (uint64_t row = 0; row < codes->n_rows; row++) {
 		for (uint64_t col = 0; col < codes->n_cols; col++) {
-			uint8_t code = codes->at[row * codes->stride + col], magnitude = code & 0x7F;
+			uint8_t code = codes->at[row * codes->stride + col],
+				magnitude = code & 0x7F;
 
 			signal += table->signal[code];
 			noise += table->noise[code];
@@ -172,8 +187,8 @@ static float scale_at(const struct unit *unit, const void *scales, uint64_t i)
 	return scale;
 }
 
-static void add_tiles(const struct job *job, const struct piece *piece, const uint8_t *buffer, const void *scales,
-		      struct tensor_stats *found)
+static void add_tiles(const struct job *job, const struct piece *piece, const uint8_t *buffer,
+		      const void *scales, struct tensor_stats *found)
 {
 	const struct unit *unit = &job->units[piece->weight];
 	const struct region *region = &piece->region;
@@ -190,14 +205,16 @@ static void add_tiles(const struct job *job, const struct piece *piece, const ui
 			codes.at = buffer + row * region->n_cols + col;
 			codes.n_rows = region->n_rows - row < rows ? region->n_rows - row : rows;
 			codes.n_cols = region->n_cols - col < cols ? region->n_cols - col : cols;
-			add_tile(&job->tables[codes.format], &codes,
-				 scale_at(unit, scales, row / rows * grid_cols + first + col / cols), found);
+			add_tile(
+				&job->tables[codes.format], &codes,
+				scale_at(unit, scales, row / rows * grid_cols + first + col / cols),
+				found);
 		}
 	}
 }
 
-static int look_at_codes(struct job *job, const struct piece *piece, void *buffer, struct tensor_stats *found,
-			 struct err *err)
+static int look_at_codes(struct job *job, const struct piece *piece, void *buffer,
+			 struct tensor_stats *found, struct err *err)
 {
 	const struct unit *unit = &job->units[piece->weight];
 	const struct region *region = &piece->region;
@@ -206,7 +223,8 @@ static int look_at_codes(struct job *job, const struct piece *piece, void *buffe
 	for (uint64_t row = 0; row < region->n_rows; row++) {
 		bool whole = region->n_cols == unit->cols;
 
-		if (source_read_bytes(&job->files, unit->source, (region->row + row) * unit->cols + region->col,
+		if (source_read_bytes(&job->files, unit->source,
+				      (region->row + row) * unit->cols + region->col,
 				      (size_t)(region->n_cols * (whole ? region->n_rows : 1)),
 				      (char *)buffer + row * region->n_cols, err))
 			return -1;
@@ -224,7 +242,8 @@ static void stats_merge(struct tensor_stats *into, const struct tensor_stats *fr
 {
 	into->amax = fmaxf(into->amax, from->amax);
 	into->n_nonfinite += from->n_nonfinite;
-	if (from->scale_least > 0 && (!(into->scale_least > 0) || from->scale_least < into->scale_least))
+	if (from->scale_least > 0 &&
+	    (!(into->scale_least > 0) || from->scale_least < into->scale_least))
 		into->scale_least = from->scale_least;
 	into->scale_most = fmaxf(into->scale_most, from->scale_most);
 	into->n_codes += from->n_codes;
@@ -240,7 +259,8 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	struct tensor_stats *stats = &job->stats[piece->weight];
 	struct tensor_stats found = { .known = true };
 
-	if ((stats->fp8 ? look_at_codes : look_at_values)(job, piece, job->buffers[worker], &found, err))
+	if ((stats->fp8 ? look_at_codes : look_at_values)(job, piece, job->buffers[worker], &found,
+							  err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
 	stats_merge(stats, &found);
@@ -259,7 +279,8 @@ static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err
 	return 0;
 }
 
-int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_stats **stats, struct err *err)
+int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_stats **stats,
+		  struct err *err)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
 	struct job job = { .inspection = inspection, .lock = PTHREAD_MUTEX_INITIALIZER };

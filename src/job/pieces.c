@@ -44,11 +44,13 @@ void pieces_add(struct pieces *pieces, const struct unit *unit, size_t weight, u
 	n_rows = piece_rows(unit, codes);
 	n_cols = piece_cols(unit, codes);
 	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
-		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack : unit->rows - region.row;
+		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack
+					    : unit->rows - region.row;
 
 		region.n_rows = left < n_rows ? left : n_rows;
 		for (region.col = 0; region.col < unit->cols; region.col += n_cols) {
-			region.n_cols = unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
+			region.n_cols =
+				unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
 			ARRAY_GROW(pieces->list, pieces->n);
 			pieces->list[pieces->n++] = (struct piece){ weight, region };
 		}

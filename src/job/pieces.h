@@ -18,8 +18,8 @@ struct pieces {
 	struct piece *list;
 };
 
-/* The most codes that a piece of the unit has, where it may have `codes`: more if one tile, or a row of those that are as
- * long as the matrix, is larger. */
+/* The most codes that a piece of the unit has, where it may have `codes`: more if one tile, or a
+ * row of those that are as long as the matrix, is larger. */
 uint64_t piece_most(const struct unit *unit, uint64_t codes);
 
 /* Adds the pieces of an FP8 unit, row by row.  Its source_scale has tile and all. */

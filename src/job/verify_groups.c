@@ -6,13 +6,15 @@
 
 #include "job/verify_internal.h"
 
-/* A target is a module's name, a pattern "re:...", or a class, which all that no other group names belong to. */
+/* A target is a module's name, a pattern "re:...", or a class, which all that no other group names
+ * belong to. */
 static bool targets(const json_t *group, const char *module, bool by_name)
 {
 	const json_t *target;
 	size_t i;
 
-	json_array_foreach(json_object_get(group, "targets"), i, target) {
+	json_array_foreach(json_object_get(group, "targets"), i, target)
+	{
 		const char *text = json_string_value(target);
 
 		if (!text)
@@ -29,9 +31,8 @@ static const json_t *group_of(json_t *groups, const char *module)
 	json_t *group;
 
 	for (int by_name = 1; by_name >= 0; by_name--) {
-		json_object_foreach(groups, name, group)
-			if (targets(group, module, by_name))
-				return group;
+		json_object_foreach(groups, name,
+				    group) if (targets(group, module, by_name)) return group;
 	}
 	return NULL;
 }
@@ -74,7 +75,7 @@ struct scheme verify_scheme(const struct verify *verify, const char *module)
 		return scheme;
 	group = group_of(groups, module);
 	take_strategy(json_object_get(group, "weights"), &scheme);
-	scheme.static_input =
-		json_is_false(json_object_get(json_object_get(group, "input_activations"), "dynamic"));
+	scheme.static_input = json_is_false(
+		json_object_get(json_object_get(group, "input_activations"), "dynamic"));
 	return scheme;
 }

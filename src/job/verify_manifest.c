@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The files, byte for byte: their SHA-256 against what `quantize --manifest` recorded when it had written them, and against
- * what it had read.
+ * The files, byte for byte: their SHA-256 against what `quantize --manifest` recorded when it had
+ * written them, and against what it had read.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -49,20 +49,23 @@ static bool is_below(const char *name)
 	return *name;
 }
 
-static int add_records(struct records *records, const json_t *list, const char *directory, bool of_source,
-		       struct err *err)
+static int add_records(struct records *records, const json_t *list, const char *directory,
+		       bool of_source, struct err *err)
 {
 	size_t i;
 	json_t *record;
 
-	json_array_foreach(list, i, record) {
+	json_array_foreach(list, i, record)
+	{
 		const char *name = json_string_value(json_object_get(record, "name"));
 		const char *sha256 = json_string_value(json_object_get(record, "sha256"));
 
 		if (!name || !sha256 || !is_below(name))
-			return err_set(err, ERR_INPUT,
-				       "'%s/" MANIFEST_NAME "' records no SHA-256 of '%s', or one of no file of its folder",
-				       records->verify->checkpoint->directory, name ? name : "a file");
+			return err_set(
+				err, ERR_INPUT,
+				"'%s/" MANIFEST_NAME
+				"' records no SHA-256 of '%s', or one of no file of its folder",
+				records->verify->checkpoint->directory, name ? name : "a file");
 		ARRAY_GROW(records->list, records->n);
 		records->list[records->n++] = (struct recorded){
 			.name = name,
@@ -97,16 +100,17 @@ static void tell_record(struct verify *verify, const struct recorded *record)
 	const char *whose = record->of_source ? "the source's " : "";
 
 	if (record->missing)
-		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name, "%s'%s', which the manifest lists, is no file",
-			    whose, record->path);
+		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
+			    "%s'%s', which the manifest lists, is no file", whose, record->path);
 	else if (record->size != record->found_size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has %llu bytes, and %llu in the manifest", whose, record->path,
-			    (unsigned long long)record->found_size, (unsigned long long)record->size);
+			    (unsigned long long)record->found_size,
+			    (unsigned long long)record->size);
 	else if (strcmp(record->sha256, record->found) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose, record->path,
-			    record->found, record->sha256);
+			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose,
+			    record->path, record->found, record->sha256);
 }
 
 static int compare_names(const void *a, const void *b)
@@ -137,8 +141,9 @@ static int find_unlisted(const struct records *records, struct err *err)
 	rc = folder_files(io, dirfd, directory, MANIFEST_NAME, &files, err);
 	for (size_t i = 0; !rc && i < files.n; i++)
 		if (!bsearch(&files.items[i], names, n, sizeof *names, compare_names))
-			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL, files.items[i],
-				    "the manifest does not list '%s/%s'", directory, files.items[i]);
+			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
+				    files.items[i], "the manifest does not list '%s/%s'", directory,
+				    files.items[i]);
 out:
 	if (dirfd >= 0)
 		io->close(dirfd);
@@ -156,14 +161,17 @@ static int list_records(struct records *records, struct err *err)
 	const struct checkpoint *source = verify->origins ? &verify->origins->checkpoint : NULL;
 
 	if (!json_array_size(files))
-		return err_set(err, ERR_INPUT,
-			       "'%s' has no " MANIFEST_NAME " with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it",
-			       directory ? directory : verify->params->input);
+		return err_set(
+			err, ERR_INPUT,
+			"'%s' has no " MANIFEST_NAME
+			" with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it",
+			directory ? directory : verify->params->input);
 	if (add_records(records, files, directory, false, err))
 		return -1;
 	if (!source || !source->directory)
 		return 0;
-	return add_records(records, json_object_get(verify->manifest, "inputs"), source->directory, true, err);
+	return add_records(records, json_object_get(verify->manifest, "inputs"), source->directory,
+			   true, err);
 }
 
 int verify_manifest(struct verify *verify, struct err *err)
@@ -172,7 +180,8 @@ int verify_manifest(struct verify *verify, struct err *err)
 	int rc = -1;
 
 	if (list_records(&records, err) ||
-	    pool_run(verify->params->n_threads, records.n, hash_record, &records, verify->progress->stop, err))
+	    pool_run(verify->params->n_threads, records.n, hash_record, &records,
+		     verify->progress->stop, err))
 		goto out;
 	for (size_t i = 0; i < records.n; i++)
 		tell_record(verify, &records.list[i]);

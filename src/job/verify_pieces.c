@@ -7,12 +7,14 @@
 #include "base/mem.h"
 #include "job/verify_internal.h"
 
-#define PIECE_CODES	((uint64_t)512 << 10) /* what is read and made of them stays in a second-level cache */
+#define PIECE_CODES \
+	((uint64_t)512 << 10) /* what is read and made of them stays in a second-level cache */
 #define DEFAULT_MEMORY ((uint64_t)192 << 20)
-#define BUFFER_BYTES	14 /* a code: itself, the one expected, the source twice as fp32, the scale expected */
+#define BUFFER_BYTES \
+	14 /* a code: itself, the one expected, the source twice as fp32, the scale expected */
 
-/* Bytes that a code of a piece may take, where every one has a scale: beside the buffers, scales that were read and,
- * against a source, amaxes. */
+/* Bytes that a code of a piece may take, where every one has a scale: beside the buffers, scales
+ * that were read and, against a source, amaxes. */
 #define CODE_BYTES	  5
 #define CODE_SOURCE_BYTES (BUFFER_BYTES + 8)
 
@@ -45,7 +47,8 @@ void pieces_cut(const struct verify *verify, struct pieces *pieces)
 			pieces_add(pieces, &verify->weights[w].unit, w, codes);
 }
 
-/* The codes of the largest piece.  ERR_USAGE where one row of tiles is more than a worker may have. */
+/* The codes of the largest piece.  ERR_USAGE where one row of tiles is more than a worker may have.
+ */
 static int largest_piece(const struct verify *verify, uint64_t *codes, struct err *err)
 {
 	uint64_t most = piece_codes(verify);
@@ -60,11 +63,12 @@ static int largest_piece(const struct verify *verify, uint64_t *codes, struct er
 		size = piece_most(&weight->unit, most);
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
-			return err_set(err, ERR_USAGE,
-				       "--max-memory leaves %llu bytes for each thread, and a row of tiles of '%s' needs "
-				       "%llu: give more memory or fewer --threads",
-				       (unsigned long long)memory_each(verify), weight->unit.name,
-				       (unsigned long long)(size * code_bytes(verify)));
+			return err_set(
+				err, ERR_USAGE,
+				"--max-memory leaves %llu bytes for each thread, and a row of tiles of '%s' needs "
+				"%llu: give more memory or fewer --threads",
+				(unsigned long long)memory_each(verify), weight->unit.name,
+				(unsigned long long)(size * code_bytes(verify)));
 	}
 	return 0;
 }

@@ -12,7 +12,8 @@
 
 #define LANES 64 /* codes that are compared at a time */
 
-/* scale_inv is amax / FMAX; of weights below 1e4, and above 1e-6, FMAX / amax lies between these, and amax / FMAX does not. */
+/* scale_inv is amax / FMAX; of weights below 1e4, and above 1e-6, FMAX / amax lies between these,
+ * and amax / FMAX does not. */
 #define INVERTED_LEAST 32.0f
 #define INVERTED_MOST  1e9f
 
@@ -77,9 +78,9 @@ struct view {
 	const struct region *region;
 	enum fp8_format format;
 	uint64_t tile_rows, tile_cols; /* that are judged together */
-	bool judged;		       /* by tile; else what has one scale, or may have another's, is by the tensor */
-	float low, floor;	       /* codes below `low` are, where the scale is above `floor` */
-	const void *scales;	       /* from the first row of the region's grid on, in whole rows */
+	bool judged; /* by tile; else what has one scale, or may have another's, is by the tensor */
+	float low, floor;   /* codes below `low` are, where the scale is above `floor` */
+	const void *scales; /* from the first row of the region's grid on, in whole rows */
 	uint64_t grid_cols, first_col;
 };
 
@@ -94,7 +95,8 @@ static float scale_at(const struct view *view, uint64_t row, uint64_t col)
 	return scale;
 }
 
-static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows, struct scan *found)
+static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
+		     struct scan *found)
 {
 	const struct region *region = view->region;
 
@@ -102,18 +104,22 @@ static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row
 		for (uint64_t c = 0; c < region->n_cols; c++)
 			if (not_finite(view->format, codes[r * region->n_cols + c]))
 				note_first(&found->n_nan, &found->first_nan,
-					   (region->row + r) * view->weight->unit.cols + region->col + c);
+					   (region->row + r) * view->weight->unit.cols +
+						   region->col + c);
 }
 
 /* One row of tiles. */
-static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows, struct scan *found)
+static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
+		       struct scan *found)
 {
 	const struct region *region = view->region;
 	bool nan = false;
 
 	for (uint64_t col = 0, t = 0; col < region->n_cols; col += view->tile_cols, t++) {
-		uint64_t n = region->n_cols - col < view->tile_cols ? region->n_cols - col : view->tile_cols;
-		uint8_t max = codes_max(codes + row * region->n_cols + col, n_rows, n, region->n_cols);
+		uint64_t n = region->n_cols - col < view->tile_cols ? region->n_cols - col
+								    : view->tile_cols;
+		uint8_t max =
+			codes_max(codes + row * region->n_cols + col, n_rows, n, region->n_cols);
 		float most;
 
 		if (not_finite(view->format, max)) {
@@ -122,8 +128,10 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		}
 		most = fp8_to_f32(view->format, max);
 		found->most = most > found->most ? most : found->most;
-		if (view->judged && max && most < view->low && scale_at(view, row / view->tile_rows, t) > view->floor) {
-			uint64_t at = (region->row + row) * view->weight->unit.cols + region->col + col;
+		if (view->judged && max && most < view->low &&
+		    scale_at(view, row / view->tile_rows, t) > view->floor) {
+			uint64_t at =
+				(region->row + row) * view->weight->unit.cols + region->col + col;
 
 			if (!found->n_low || at < found->first_low)
 				found->low = most;
@@ -149,8 +157,8 @@ static void scan_scales(const struct view *view, struct scan *found)
 				   (first + row) * view->grid_cols + view->first_col + col);
 }
 
-void scan_piece(const struct verify *verify, const struct piece *piece, const uint8_t *codes, const void *scales,
-		struct scan *found)
+void scan_piece(const struct verify *verify, const struct piece *piece, const uint8_t *codes,
+		const void *scales, struct scan *found)
 {
 	const struct checked *weight = &verify->weights[piece->weight];
 	const struct region *region = &piece->region;
@@ -174,13 +182,13 @@ void scan_piece(const struct verify *verify, const struct piece *piece, const ui
 	}
 }
 
-#define MERGE(into, from, count, first, value)                                                           \
-	do {                                                                                             \
-		if ((from)->count && (!(into)->count || (from)->first < (into)->first)) {                \
-			(into)->first = (from)->first;                                                   \
-			(into)->value = (from)->value;                                                   \
-		}                                                                                        \
-		(into)->count += (from)->count;                                                          \
+#define MERGE(into, from, count, first, value)                                            \
+	do {                                                                              \
+		if ((from)->count && (!(into)->count || (from)->first < (into)->first)) { \
+			(into)->first = (from)->first;                                    \
+			(into)->value = (from)->value;                                    \
+		}                                                                         \
+		(into)->count += (from)->count;                                           \
 	} while (0)
 
 void scan_merge(struct scan *into, const struct scan *from)
@@ -202,4 +210,3 @@ void scan_merge(struct scan *into, const struct scan *from)
 	into->signal += from->signal;
 	into->noise += from->noise;
 }
-

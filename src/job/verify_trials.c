@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which arithmetic made the weights: all that are known are tried on pieces of some, those of each grain by themselves, for
- * a checkpoint may have several recipes.
+ * Which arithmetic made the weights: all that are known are tried on pieces of some, those of each
+ * grain by themselves, for a checkpoint may have several recipes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,20 @@
 #define N_PROBES     16
 #define PROBE_CODES  ((uint64_t)32 << 10)
 #define N_CANDIDATES 32
-#define UNLIKE_MOST  0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the one that was used */
+#define UNLIKE_MOST                                                                             \
+	0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the \
+		one that was used */
 
-/* What is tried: all arithmetics, some by the amax of groups and by that of each weight, on a few pieces. */
+/* What is tried: all arithmetics, some by the amax of groups and by that of each weight, on a few
+ * pieces. */
 struct probing {
 	struct verify *verify;
 	struct trial candidates[N_CANDIDATES];
 	size_t n_candidates;
 	struct piece pieces[N_GRAINS * N_PROBES];
 	size_t n_pieces;
-	uint64_t n_off[N_GRAINS][N_CANDIDATES]; /* codes and scales that the candidate makes otherwise */
+	uint64_t n_off[N_GRAINS]
+		      [N_CANDIDATES]; /* codes and scales that the candidate makes otherwise */
 	uint64_t n_codes[N_GRAINS];
 };
 
@@ -52,9 +56,10 @@ static struct piece first_tiles(const struct verify *verify, const struct piece 
 	struct piece part = *piece;
 
 	if (tile.cols != WHOLE)
-		part.region.n_cols = least(piece->region.n_cols, (PROBE_CODES / row_step / tile.cols + 1) * tile.cols);
-	part.region.n_rows =
-		least(piece->region.n_rows, (PROBE_CODES / part.region.n_cols / row_step + 1) * row_step);
+		part.region.n_cols = least(piece->region.n_cols,
+					   (PROBE_CODES / row_step / tile.cols + 1) * tile.cols);
+	part.region.n_rows = least(piece->region.n_rows,
+				   (PROBE_CODES / part.region.n_cols / row_step + 1) * row_step);
 	return part;
 }
 
@@ -65,12 +70,14 @@ static void list_pieces(struct probing *probing, enum grain grain, const struct 
 	size_t n_weights = 0, seen = 0, n = 0;
 
 	for (size_t w = 0; w < verify->n_weights; w++)
-		n_weights += verify->weights[w].scanned && verify->weights[w].origin && verify->weights[w].grain == grain;
+		n_weights += verify->weights[w].scanned && verify->weights[w].origin &&
+			     verify->weights[w].grain == grain;
 	for (size_t i = 0; i < pieces->n && n < N_PROBES; i++) {
 		const struct piece *piece = &pieces->list[i];
 		const struct checked *weight = &verify->weights[piece->weight];
 
-		if (piece->region.row || piece->region.col || !weight->origin || weight->grain != grain)
+		if (piece->region.row || piece->region.col || !weight->origin ||
+		    weight->grain != grain)
 			continue;
 		if (seen++ * N_PROBES >= n * n_weights) {
 			probing->pieces[probing->n_pieces++] = first_tiles(verify, piece);
@@ -84,7 +91,8 @@ static bool fits(const struct checked *weight, const struct trial *trial)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
 
-	return scale->scale_type == trial->arithmetic->scale_type && !(trial->own_amax && scale->tile.rows != WHOLE);
+	return scale->scale_type == trial->arithmetic->scale_type &&
+	       !(trial->own_amax && scale->tile.rows != WHOLE);
 }
 
 static int probe(void *context, int worker, size_t item, struct err *err)
@@ -100,7 +108,8 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	void *scales;
 
 	if (read_codes(verify, piece, desk->codes, err) ||
-	    source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source, &nowhere, &x, err) ||
+	    source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source,
+			&nowhere, &x, err) ||
 	    source_scales(&verify->files, &weight->unit, &piece->region, &scales, err))
 		return -1;
 	for (size_t i = 0; i < probing->n_candidates; i++) {
@@ -125,7 +134,8 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 static const struct checked *some_weight(const struct verify *verify, enum grain grain)
 {
 	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].grain == grain && verify->weights[w].scanned && verify->weights[w].origin)
+		if (verify->weights[w].grain == grain && verify->weights[w].scanned &&
+		    verify->weights[w].origin)
 			return &verify->weights[w];
 	return NULL;
 }
@@ -150,15 +160,18 @@ static void choose(struct probing *probing, enum grain grain, struct trials *tri
 	}
 }
 
-/* What `quantize` makes of such weights where nothing is asked for: powers of two where these are. */
+/* What `quantize` makes of such weights where nothing is asked for: powers of two where these are.
+ */
 static void find_own(const struct verify *verify, enum grain grain, struct trials *trials)
 {
 	const struct checked *weight = some_weight(verify, grain);
 	const struct arithmetic *used = trials->n ? trials->list[trials->at].arithmetic : NULL;
-	bool pow2 = used ? used->spec.pow2 : grain == GRAIN_BLOCK && verify->recognition->scheme.pow2;
+	bool pow2 =
+		used ? used->spec.pow2 : grain == GRAIN_BLOCK && verify->recognition->scheme.pow2;
 
 	for (const struct arithmetic *row = arithmetics; weight && row->name; row++) {
-		if (row->quantize || row->scale_type != weight->unit.source_scale.scale_type || row->spec.pow2 != pow2)
+		if (row->quantize || row->scale_type != weight->unit.source_scale.scale_type ||
+		    row->spec.pow2 != pow2)
 			continue;
 		trials->own = *row;
 		/* The same, or with an epsilon or margin that was asked for. */
@@ -177,7 +190,8 @@ static int try_all(struct verify *verify, const struct pieces *pieces, struct er
 	list_candidates(probing);
 	for (enum grain grain = 0; grain < N_GRAINS; grain++)
 		list_pieces(probing, grain, pieces);
-	rc = pool_run(verify->params->n_threads, probing->n_pieces, probe, probing, verify->progress->stop, err);
+	rc = pool_run(verify->params->n_threads, probing->n_pieces, probe, probing,
+		      verify->progress->stop, err);
 	for (enum grain grain = 0; !rc && grain < N_GRAINS; grain++)
 		choose(probing, grain, &verify->origins->trials[grain]);
 	free(probing);
@@ -203,13 +217,17 @@ static void tell_unlike(struct verify *verify, const struct checked *weight)
 
 	if (weight_format(weight) != spec->format)
 		problem_add(&verify->result->problems, PROBLEM_CODE_MISMATCH, weight->unit.name,
-			    verify_file(verify, weight->unit.source), "'%s' is %s, which recipe '%s' as given does not make",
-			    weight->unit.name, dtype_name(weight->unit.source->tensor->dtype), verify->params->recipe);
+			    verify_file(verify, weight->unit.source),
+			    "'%s' is %s, which recipe '%s' as given does not make",
+			    weight->unit.name, dtype_name(weight->unit.source->tensor->dtype),
+			    verify->params->recipe);
 	else
-		problem_add(&verify->result->problems, PROBLEM_SCALE_MISMATCH, scale->scale->tensor->name,
-			    verify_file(verify, scale->scale), "'%s' is for tiles of %s x %s, and recipe '%s' has %s x %s",
-			    scale->scale->tensor->name, side(scale->tile.rows, rows), side(scale->tile.cols, cols),
-			    verify->params->recipe, side(spec->tile.rows, given_rows), side(spec->tile.cols, given_cols));
+		problem_add(&verify->result->problems, PROBLEM_SCALE_MISMATCH,
+			    scale->scale->tensor->name, verify_file(verify, scale->scale),
+			    "'%s' is for tiles of %s x %s, and recipe '%s' has %s x %s",
+			    scale->scale->tensor->name, side(scale->tile.rows, rows),
+			    side(scale->tile.cols, cols), verify->params->recipe,
+			    side(spec->tile.rows, given_rows), side(spec->tile.cols, given_cols));
 }
 
 static void take_given(struct verify *verify)
@@ -220,8 +238,10 @@ static void take_given(struct verify *verify)
 		struct checked *weight = &verify->weights[w];
 		const struct weight_scale *scale = &weight->unit.source_scale;
 
-		weight->unlike = weight_format(weight) != spec->format || scale->scale_type != spec->scale_type ||
-				 scale->tile.rows != spec->tile.rows || scale->tile.cols != spec->tile.cols;
+		weight->unlike = weight_format(weight) != spec->format ||
+				 scale->scale_type != spec->scale_type ||
+				 scale->tile.rows != spec->tile.rows ||
+				 scale->tile.cols != spec->tile.cols;
 		if (weight->unlike && weight->origin)
 			tell_unlike(verify, weight);
 	}
@@ -251,7 +271,8 @@ int find_arithmetic(struct verify *verify, const struct pieces *pieces, struct e
 
 bool verify_has_trials(const struct verify *verify, enum grain grain)
 {
-	return verify->origins && verify->origins->trials[grain].next < verify->origins->trials[grain].n;
+	return verify->origins &&
+	       verify->origins->trials[grain].next < verify->origins->trials[grain].n;
 }
 
 void verify_next_trial(struct verify *verify, enum grain grain)
@@ -289,7 +310,8 @@ static const char *another_name(const struct verify *verify, enum grain grain)
 	const char *name = trials[grain].list[trials[grain].at].arithmetic->name;
 
 	for (enum grain before = 0; before < grain; before++)
-		if (some_weight(verify, before) && !strcmp(trials[before].list[trials[before].at].arithmetic->name, name))
+		if (some_weight(verify, before) &&
+		    !strcmp(trials[before].list[trials[before].at].arithmetic->name, name))
 			return NULL;
 	return name;
 }

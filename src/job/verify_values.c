@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One look at every scale and code, in pieces of whole tiles over all threads; what is found is added up by weight, so that
- * a tensor with a million bad scales is one problem, the same at any number of threads.
+ * One look at every scale and code, in pieces of whole tiles over all threads; what is found is
+ * added up by weight, so that a tensor with a million bad scales is one problem, the same at any
+ * number of threads.
  */
 #include <stdlib.h>
 
@@ -18,7 +19,8 @@ int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes,
 		return source_read_bytes(&verify->files, unit->source, region->row * unit->cols,
 					 (size_t)(region->n_rows * region->n_cols), codes, err);
 	for (uint64_t r = 0; r < region->n_rows; r++)
-		if (source_read_bytes(&verify->files, unit->source, (region->row + r) * unit->cols + region->col,
+		if (source_read_bytes(&verify->files, unit->source,
+				      (region->row + r) * unit->cols + region->col,
 				      (size_t)region->n_cols, codes + r * region->n_cols, err))
 			return -1;
 	return 0;
@@ -67,7 +69,8 @@ static uint64_t count_off(const struct verify *verify, enum grain grain)
 
 	for (size_t w = 0; w < verify->n_weights; w++)
 		if (verify->weights[w].grain == grain)
-			n += verify->weights[w].scan.n_codes_off + verify->weights[w].scan.n_scales_off;
+			n += verify->weights[w].scan.n_codes_off +
+			     verify->weights[w].scan.n_scales_off;
 	return n;
 }
 
@@ -78,7 +81,8 @@ static int look_at(struct look *at, struct err *err)
 	return pool_run(params->n_threads, at->pieces.n, look, at, at->verify->progress->stop, err);
 }
 
-/* Looks again by another arithmetic, and keeps what fits better: some differ in one code of thousands. */
+/* Looks again by another arithmetic, and keeps what fits better: some differ in one code of
+ * thousands. */
 static int look_again(struct look *at, uint64_t *n_off, struct err *err)
 {
 	struct verify *verify = at->verify;
@@ -128,8 +132,10 @@ int verify_values(struct verify *verify, struct err *err)
 	int rc = -1;
 
 	pieces_cut(verify, &pieces);
-	if (desks_new(&verify->desks, verify, err) || (verify->params->source && verify_origins(verify, &pieces, err)) ||
-	    look_at_all(verify, &pieces, err) || source_close(&verify->files, err) || verify_origins_close(verify, err))
+	if (desks_new(&verify->desks, verify, err) ||
+	    (verify->params->source && verify_origins(verify, &pieces, err)) ||
+	    look_at_all(verify, &pieces, err) || source_close(&verify->files, err) ||
+	    verify_origins_close(verify, err))
 		goto out;
 	verify_tell(verify);
 	rc = 0;
