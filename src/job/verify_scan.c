@@ -209,4 +209,5 @@ void scan_merge(struct scan *into, const struct scan *from)
 		into->any_scale = from->any_scale;
 	into->signal += from->signal;
 	into->noise += from->noise;
+	into->own_noise += from->own_noise;
 }
