@@ -288,12 +288,14 @@ class Bench:
             remove(checked)
             run(self.quantize(model, checked, "--recipe", recipe), self.log)
             look = [self.fp8conv, "verify", "--quiet", "--threads", THREADS, checked]
-            kinds = {"verify": look, "verify --source": [*look, "--source", model]}
+            kinds = {"verify": look, "verify --source": [*look, "--source", model],
+                     "verify --source --json": [*look, "--source", model, "--json"]}
             samples = self.in_turn({"quantize": self.quantize(model, out, "--recipe", recipe)} | kinds, out, self.runs)
             seconds = {name: [ran.seconds for ran in rans] for name, rans in samples.items()}
             for kind, command in kinds.items():
                 self.table.add(Row("verify", f"{kind}, {recipe}", "s", seconds[kind], "quantize", seconds["quantize"],
-                                   ratios(seconds[kind], seconds["quantize"]), "<= 1", "tmpfs"))
+                                   ratios(seconds[kind], seconds["quantize"]), "" if "json" in kind else "<= 1", "tmpfs",
+                                   note="with the SQNR of each weight" if "json" in kind else ""))
                 for limit, extra in ((256, []), (64, ["--max-memory", "64M"])):
                     peaks = [run([*command, *extra], self.log).peak_mib]
                     self.table.add(Row("verify", " ".join([f"memory, {kind}, {recipe}", *extra]), "MiB", peaks,
