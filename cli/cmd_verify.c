@@ -19,12 +19,18 @@ struct settings {
 	bool json, quiet, verbose;
 };
 
+static int read_recipe(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
+{
+	*(const char **)place = value;
+	return opt_recipe(option_written(option).text, value, err) ? 0 : -1;
+}
+
 #define PLACE(member) offsetof(struct settings, member)
 
-static const struct option_row argument = { .name = "OUT",
-					.arg = "OUT",
-					.read = option_text,
-					.offset = PLACE(params.input) };
+static const struct option_row argument = {
+	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
+};
 
 static const struct option_row options[] = {
 	{ SECTION_CHECK, "source", 0, "MODEL",
@@ -34,8 +40,31 @@ static const struct option_row options[] = {
 	  "The rules of this engine too", option_text, PLACE(params.target) },
 	{ SECTION_CHECK, "tp", 0, "N", "Whether it loads at tensor-parallel size N", option_count,
 	  PLACE(params.tp) },
+	{ SECTION_CHECK, "manifest", 0, NULL,
+	  "Compare the SHA-256 of every file with what 'quantize --manifest' recorded", option_flag,
+	  PLACE(params.hashes) },
+	{ SECTION_CHECK, "recipe", 0, "RECIPE",
+	  "With --source: made by this recipe, not by what is recognised", read_recipe,
+	  PLACE(params.recipe) },
+	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2", "With --recipe: the type of the codes",
+	  option_text, PLACE(params.tuning.fp8_format) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float",
+	  "With --recipe: power-of-two scales, or any", option_text,
+	  PLACE(params.tuning.scale_fmt) },
+	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
+	  "With --recipe: who divides by what", option_text, PLACE(params.tuning.scale_arith) },
+	{ SECTION_NUMBERS, "mx-scale", 0, "up|floor|even",
+	  "With --recipe: how mxfp8 rounds its exponents", option_text,
+	  PLACE(params.tuning.mx_scale) },
+	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "With --recipe: a smaller amax is raised to X",
+	  option_text, PLACE(params.tuning.amax_epsilon) },
+	{ SECTION_NUMBERS, "margin", 0, "N", "With --recipe: N binades are unused", option_text,
+	  PLACE(params.tuning.margin) },
 	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
 	  PLACE(params.n_threads) },
+	{ SECTION_RUN, "max-memory", 0, "SIZE",
+	  "Memory of buffers: bytes, or with K, M, G (default 192M)", option_bytes,
+	  PLACE(params.max_memory) },
 	{ SECTION_RUN, "backend", 0, "BACKEND",
 	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
 	  PLACE(params.backend) },
@@ -60,6 +89,8 @@ static void print_json(const struct verification *verification)
 	json_out_text(&out, "format", verification->recognition.format);
 	json_out_text(&out, "scale_fmt", verification->recognition.scale_fmt);
 	json_out_text(&out, "arithmetic", verification->arithmetic);
+	json_out_real(&out, "cost_db", verification->cost);
+	json_out_real(&out, "worst_cost_db", verification->worst_cost);
 	json_out_open(&out, "problems", '[');
 	for (size_t i = 0; i < verification->problems.n; i++) {
 		const struct problem *problem = &verification->problems.list[i];
@@ -77,6 +108,7 @@ static void print_json(const struct verification *verification)
 		json_out_open(&out, NULL, '{');
 		json_out_text(&out, "tensor", verification->reports[i].name);
 		json_out_real(&out, "sqnr_db", verification->reports[i].sqnr);
+		json_out_real(&out, "own_sqnr_db", verification->reports[i].own_sqnr);
 		json_out_close(&out, '}');
 	}
 	json_out_close(&out, ']');
@@ -89,30 +121,44 @@ static void print_problems(const struct verification *verification)
 		const struct problem *problem = &verification->problems.list[i];
 
 		if (problem->file)
-			printf("%s: %s: %s\n", problem->file, problem_kind_name(problem->kind), problem->message);
+			printf("%s: %s: %s\n", problem->file, problem_kind_name(problem->kind),
+			       problem->message);
 		else
 			printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
 	}
 }
 
-static void print_checked(const struct verification *verification, const struct verify_params *params)
+/* What made the codes, and what that costs. */
+static void print_arithmetic(const struct verification *verification)
+{
+	printf("against the source: arithmetic %s",
+	       verification->arithmetic ? verification->arithmetic
+					: "unknown, within half a step of each code");
+	if (isfinite(verification->cost))
+		printf("; against fp8conv's own for such scales it costs %.3f dB in the mean, %.3f dB at most",
+		       verification->cost, verification->worst_cost);
+	putchar('\n');
+}
+
+static void print_checked(const struct verification *verification,
+			  const struct verify_params *params)
 {
 	const struct recognition *recognition = &verification->recognition;
 
 	if (recognition->format)
-		printf("recipe %s, format %s, scales %s\n", recognition->recipe, recognition->format,
-		       recognition->scale_fmt);
+		printf("recipe %s, format %s, scales %s\n", recognition->recipe,
+		       recognition->format, recognition->scale_fmt);
 	else
 		printf("not FP8\n");
 	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, every scale and code\n",
 	       verification->n_tensors, recognition->n_weights);
 	if (!params->source)
 		return;
-	printf("against the source: arithmetic %s\n", verification->arithmetic ? verification->arithmetic
-									       : "unknown, within half a step of each code");
+	print_arithmetic(verification);
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		if (isfinite(verification->reports[i].sqnr))
-			printf("%6.2f dB  %s\n", verification->reports[i].sqnr, verification->reports[i].name);
+			printf("%6.2f dB  %s\n", verification->reports[i].sqnr,
+			       verification->reports[i].name);
 		else
 			printf("lossless   %s\n", verification->reports[i].name);
 	}
@@ -120,7 +166,8 @@ static void print_checked(const struct verification *verification, const struct 
 
 static int verify(const struct settings *settings, struct err *err)
 {
-	enum progress_mode mode = settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	enum progress_mode mode =
+		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
 	struct progress progress = { .stop = signals_watch() };
 	struct verification verification;
 	struct ticker ticker;
@@ -142,6 +189,26 @@ static int verify(const struct settings *settings, struct err *err)
 	return rc;
 }
 
+/* Numbers are a recipe's, and a recipe is what the source was to become. */
+static int check_settings(const struct verify_params *params, struct err *err)
+{
+	const struct recipe_tuning *tuning = &params->tuning;
+	const char *numbers[] = { tuning->fp8_format, tuning->scale_fmt,    tuning->scale_arith,
+				  tuning->mx_scale,   tuning->amax_epsilon, tuning->margin };
+
+	if (params->recipe && !params->source)
+		return err_set(
+			err, ERR_USAGE,
+			"--recipe compares with what the codes were made from: add --source MODEL");
+	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !params->recipe; i++)
+		if (numbers[i])
+			return err_set(
+				err, ERR_USAGE,
+				"'%s' is a number of a recipe that is given: add --recipe and --source",
+				numbers[i]);
+	return 0;
+}
+
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { .params = { .io = &io_system } };
@@ -149,6 +216,9 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
+	settings.params.sqnr = settings.json || settings.verbose;
+	if (check_settings(&settings.params, err))
+		return -1;
 	if (!settings.params.n_threads)
 		settings.params.n_threads = online_cpus();
 	return verify(&settings, err);

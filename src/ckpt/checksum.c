@@ -73,7 +73,7 @@ static void sha_update(void *context, const void *data, size_t n)
 	EVP_DigestUpdate(context, data, n);
 }
 
-int checksum_sha256(const struct io *io, int dirfd, const char *path, const atomic_int *stop, char hex[65],
+int checksum_sha256(const struct io *io, int dirfd, const char *path, const atomic_int *stop, char hex[SHA256_HEX],
 		    uint64_t *size, struct err *err)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/manifest.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checksum.h"
+#include "ckpt/folder.h"
 
 #define MANIFEST_LIMIT (256 << 20) /* bytes: a million shards */
 
@@ -248,7 +247,7 @@ out:
 static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, const atomic_int *stop,
 		       struct err *err)
 {
-	char hex[65];
+	char hex[SHA256_HEX];
 	uint64_t size;
 
 	if (checksum_sha256(io, dirfd, path, stop, hex, &size, err))
@@ -271,77 +270,6 @@ static int hash_inputs(json_t *manifest, const struct io *io, const struct check
 	return 0;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-struct paths {
-	size_t n;
-	char **items;
-};
-
-static void paths_add(struct paths *paths, char *path)
-{
-	ARRAY_GROW(paths->items, paths->n);
-	paths->items[paths->n++] = path;
-}
-
-static void paths_release(struct paths *paths)
-{
-	for (size_t i = 0; i < paths->n; i++)
-		free(paths->items[i]);
-	free(paths->items);
-}
-
-/* One folder's regular files and folders, as paths below the output directory; folder: "" or "original/". */
-static int list_folder(const struct outdir *dir, const char *folder, struct paths *files, struct paths *folders,
-		       struct err *err)
-{
-	DIR *stream = io_open_folder(dir->io, dir->fd, *folder ? folder : ".", *folder ? folder : dir->path, err);
-	const struct dirent *entry;
-	struct stat st;
-	int rc = 0;
-
-	if (!stream)
-		return -1;
-	while ((errno = 0, entry = readdir(stream))) {
-		const char *name = entry->d_name;
-
-		if (name[0] == '.' || !strcmp(name, MANIFEST_NAME))
-			continue;
-		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
-			break;
-		if (S_ISREG(st.st_mode))
-			paths_add(files, xasprintf("%s%s", folder, name));
-		else if (S_ISDIR(st.st_mode))
-			paths_add(folders, xasprintf("%s%s/", folder, name));
-	}
-	if (errno)
-		rc = err_errno(err, "cannot list '%s/%s'", dir->path, folder);
-	closedir(stream);
-	return rc;
-}
-
-/* All regular files of the output directory and its subfolders, sorted. */
-static int list_files(const struct outdir *dir, struct paths *files, struct err *err)
-{
-	struct paths folders = { 0 };
-	int rc = 0;
-
-	paths_add(&folders, xstrdup(""));
-	while (folders.n && !rc) {
-		char *folder = folders.items[--folders.n];
-
-		rc = list_folder(dir, folder, files, &folders, err);
-		free(folder);
-	}
-	paths_release(&folders);
-	if (files->n)
-		qsort(files->items, files->n, sizeof *files->items, compare_names);
-	return rc;
-}
-
 static int hash_output(json_t *list, const struct outdir *dir, const char *name, const atomic_int *stop,
 		       struct err *err)
 {
@@ -358,7 +286,7 @@ static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic
 {
 	struct paths files = { 0 };
 	json_t *list = json_array();
-	int rc = list_files(dir, &files, err);
+	int rc = folder_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
 
 	for (size_t i = 0; i < files.n && !rc; i++)
 		rc = hash_output(list, dir, files.items[i], stop, err);

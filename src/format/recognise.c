@@ -14,8 +14,6 @@
 #include "format/recognise_config.h"
 #include "format/scale_words.h"
 
-#define N_GRAINS (GRAIN_MX + 1)
-
 /* Weights of one grain: how many, and the first with its scale. */
 struct sort {
 	size_t n;
@@ -31,9 +29,11 @@ bool recognition_is_weight(const struct tensor_ref *tensor)
 	       t->n_dims <= 3 && !scale_word_find(t->name);
 }
 
-static enum grain grain_of(struct tile tile, enum scale_type type)
+enum grain weight_scale_grain(const struct weight_scale *scale)
 {
-	if (type == SCALE_E8M0 && tile.rows == 1 && tile.cols == 32)
+	struct tile tile = scale->tile;
+
+	if (scale->scale_type == SCALE_E8M0 && tile.rows == 1 && tile.cols == 32)
 		return GRAIN_MX;
 	if (tile.rows == WHOLE && tile.cols == WHOLE)
 		return GRAIN_TENSOR;
@@ -75,7 +75,7 @@ static void sort_weight(const struct recognition *recognition, const struct tens
 
 	if (recognition_scale(recognition, weight, &scale, &ignored))
 		return;
-	sort = &sorts[grain_of(scale.tile, scale.scale_type)];
+	sort = &sorts[weight_scale_grain(&scale)];
 	if (!sort->n++) {
 		sort->weight = weight;
 		sort->scale = scale;
@@ -131,7 +131,7 @@ static void scheme_from_tensors(struct recognition *recognition, const struct de
 	struct scheme *scheme = &recognition->scheme;
 	const char *tool;
 
-	scheme->grain = grain_of(most->scale.tile, most->scale.scale_type);
+	scheme->grain = weight_scale_grain(&most->scale);
 	scheme->tile = most->scale.tile;
 	scheme->fp8_format = most->weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
 	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;

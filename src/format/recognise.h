@@ -23,6 +23,11 @@ struct weight_scale {
 	bool inverted;		    /* it divides: GPTQModel's 448 / amax */
 };
 
+#define N_GRAINS (GRAIN_MX + 1)
+
+/* Whose tiles and type a scale has. */
+enum grain weight_scale_grain(const struct weight_scale *scale);
+
 /* A zeroed struct is an empty one. */
 struct recognition {
 	const char *format;    /* "hf", ..., another tool's name or "unknown"; NULL: not FP8 */

@@ -37,15 +37,15 @@ int config_find_quantization(const struct checkpoint *checkpoint, struct json_te
 
 	*config = NULL;
 	if (find_in_config(text, &value, err))
-		return err_wrap(err, "config.json");
+		return err_wrap(err, "'%s': config.json", checkpoint->path);
 	if (value.len) {
 		*config = json_decode_python(value, err);
-		return *config ? 0 : err_wrap(err, "config.json: quantization_config");
+		return *config ? 0 : err_wrap(err, "'%s': config.json: quantization_config", checkpoint->path);
 	}
 	if (!hf_quant_config.len)
 		return 0;
 	*config = json_decode_python(hf_quant_config, err);
-	return *config ? 0 : err_wrap(err, "hf_quant_config.json");
+	return *config ? 0 : err_wrap(err, "'%s': hf_quant_config.json", checkpoint->path);
 }
 
 static const char *text_of(const json_t *object, const char *key)

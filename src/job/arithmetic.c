@@ -26,6 +26,17 @@ struct division {
 
 typedef struct division division_fn(float amax, float fmax);
 
+/* Columns [col, end) of a row, which are of one tile. */
+static void divide_row(const struct matrix *x, const struct qspec *spec, struct division by, size_t row, size_t col,
+		       size_t end, uint8_t *codes)
+{
+	for (; col < end; col++) {
+		float quotient = matrix_at(x, row, col) / by.divisor;
+
+		codes[col] = fp8_from_f32(spec->format, by.in_bf16 ? bf16_round(quotient) : quotient);
+	}
+}
+
 static void quantize_by_division(const struct matrix *x, const struct qspec *spec, const float *amax,
 				 const struct quant_out *out, division_fn *divide)
 {
@@ -34,14 +45,12 @@ static void quantize_by_division(const struct matrix *x, const struct qspec *spe
 	size_t tile_cols = spec->tile.cols == WHOLE ? x->cols : spec->tile.cols;
 
 	for (size_t row = 0; row < x->rows; row++) {
-		for (size_t col = 0; col < x->cols; col++) {
-			size_t tile = row / tile_rows * n_cols + col / tile_cols;
+		for (size_t t = 0; t < n_cols; t++) {
+			size_t tile = row / tile_rows * n_cols + t, col = t * tile_cols;
 			struct division by = divide(amax[tile], scale_fmax(spec));
-			float quotient = matrix_at(x, row, col) / by.divisor;
+			size_t end = x->cols - col < tile_cols ? x->cols : col + tile_cols;
 
-			if (by.in_bf16)
-				quotient = bf16_round(quotient);
-			out->codes[row * out->stride + col] = fp8_from_f32(spec->format, quotient);
+			divide_row(x, spec, by, row, col, end, out->codes + row * out->stride);
 			memcpy((char *)out->scale_inv + 4 * tile, &by.stored, 4);
 		}
 	}
@@ -96,14 +105,16 @@ static void quantize_mx_spare(const struct matrix *x, const struct qspec *spec, 
 	size_t n_cols = tile_count(x->cols, spec->tile.cols);
 
 	for (size_t row = 0; row < x->rows; row++) {
-		for (size_t col = 0; col < x->cols; col++) {
-			size_t tile = row * n_cols + col / spec->tile.cols;
+		for (size_t t = 0; t < n_cols; t++) {
+			size_t tile = row * n_cols + t, col = t * spec->tile.cols;
+			size_t end = x->cols - col < spec->tile.cols ? x->cols : col + spec->tile.cols;
 			uint8_t code = e8m0_from_amax(amax[tile], spec->format, MX_UP, 0);
 
 			if (f32_bits(amax[tile]) << 9 == f32_bits(scale_fmax(spec)) << 9)
 				code++;
-			out->codes[row * out->stride + col] =
-				fp8_from_f32(spec->format, matrix_at(x, row, col) * e8m0_factor(code));
+			for (; col < end; col++)
+				out->codes[row * out->stride + col] =
+					fp8_from_f32(spec->format, matrix_at(x, row, col) * e8m0_factor(code));
 			((uint8_t *)out->scale_inv)[tile] = code;
 		}
 	}

@@ -75,7 +75,9 @@ static int plan_config(struct plan *plan, const char *dtype, struct err *err)
 	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
 	const struct buf *config = plan->source.config.len ? &plan->source.config : &empty;
 
-	return config_set_dequantized(config, dtype, &plan->config, err);
+	if (config_set_dequantized(config, dtype, &plan->config, err))
+		return err_wrap(err, "'%s'", plan->source.path);
+	return 0;
 }
 
 int dequantize_plan_make(struct plan *plan, const struct dequantize_params *params,

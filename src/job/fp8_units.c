@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "format/scale_words.h"
 
-static void set_weight(struct unit *unit)
+void fp8_unit_layout(struct unit *unit)
 {
 	const struct st_tensor *tensor = unit->source->tensor;
 	const uint64_t *sides = tensor->shape + tensor->n_dims - 2;
@@ -48,7 +48,7 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 	if (recognition_is_weight(ref)) {
 		if (fp8_source_scale(recognition, ref, &unit.source_scale, err))
 			return -1;
-		set_weight(&unit);
+		fp8_unit_layout(&unit);
 		selection->n_quantized++;
 	} else if (dtype_is_fp8(tensor->dtype)) {
 		return err_set(

@@ -6,30 +6,22 @@
 #include "job/fp8_source.h"
 #include "job/stream.h"
 
-static int open_stream(struct checkpoint *checkpoint, const struct io *io, const char *temp_dir, struct err *err)
-{
-	int fd;
-	int rc;
-
-	if (stream_spool(io, temp_dir, NULL, &fd, err))
-		return -1;
-	rc = checkpoint_open_fd(checkpoint, io, fd, "-", err);
-	io->close(fd);
-	return rc;
-}
-
-static int open_path(struct checkpoint *checkpoint, const struct io *io, const char *path, const char *temp_dir,
+static int open_path(struct inspection *inspection, const struct io *io, const char *path, const char *temp_dir,
 		     struct err *err)
 {
-	if (!strcmp(path, "-"))
-		return open_stream(checkpoint, io, temp_dir, err);
-	return checkpoint_open(checkpoint, io, path, 1, err);
+	if (strcmp(path, "-") != 0)
+		return checkpoint_open(&inspection->checkpoint, io, path, 1, err);
+	if (stream_spool(io, temp_dir, NULL, &inspection->stream_fd, err))
+		return -1;
+	inspection->spooled = true;
+	return checkpoint_open_fd(&inspection->checkpoint, io, inspection->stream_fd, "-", err);
 }
 
 int inspect_make(struct inspection *inspection, const struct io *io, const char *path, const char *temp_dir,
 		 struct err *err)
 {
-	if (open_path(&inspection->checkpoint, io, path, temp_dir, err))
+	*inspection = (struct inspection){ .io = io, .stream_fd = -1 };
+	if (open_path(inspection, io, path, temp_dir, err))
 		return -1;
 	return fp8_source_recognise(&inspection->recognition, &inspection->checkpoint, io, err);
 }
@@ -37,5 +29,7 @@ int inspect_make(struct inspection *inspection, const struct io *io, const char 
 void inspect_release(struct inspection *inspection)
 {
 	recognition_release(&inspection->recognition);
+	if (inspection->spooled)
+		inspection->io->close(inspection->stream_fd);
 	checkpoint_release(&inspection->checkpoint);
 }

@@ -13,6 +13,9 @@
 struct inspection {
 	struct checkpoint checkpoint;
 	struct recognition recognition; /* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
+	const struct io *io;
+	bool spooled; /* a stream: into */
+	int stream_fd;
 };
 
 /* path: as checkpoint_open(), or "-" for a stream, which is spooled to temp_dir. */

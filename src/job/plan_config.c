@@ -113,10 +113,13 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .kv_cache = plan->kv_cache,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION };
-	if (format_configure(plan->format, &quantization, &config, &plan->hf_quant_config, err) ||
-	    config_set_quantization(plan->source.config.len ? &plan->source.config : &empty, config.data,
-				    &plan->config, err))
+	if (format_configure(plan->format, &quantization, &config, &plan->hf_quant_config, err))
 		goto out;
+	if (config_set_quantization(plan->source.config.len ? &plan->source.config : &empty, config.data,
+				    &plan->config, err)) {
+		err_wrap(err, "'%s'", plan->source.path);
+		goto out;
+	}
 	rc = 0;
 out:
 	for (size_t i = 0; i < sets.n; i++)

@@ -40,6 +40,9 @@ static const struct {
 	[PROBLEM_TENSOR_MISSING] = { "tensor-missing", NULL },
 	[PROBLEM_TENSOR_CHANGED] = { "tensor-changed", NULL },
 	[PROBLEM_FILE_INVALID] = { "file-invalid", NULL },
+	[PROBLEM_FILE_CHANGED] = { "file-changed", NULL },
+	[PROBLEM_FILE_MISSING] = { "file-missing", NULL },
+	[PROBLEM_FILE_UNLISTED] = { "file-unlisted", NULL },
 };
 
 const char *problem_kind_name(enum problem_kind kind)

@@ -60,8 +60,11 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 	int rc = -1;
 
 	*selection = (struct selection){ 0 };
-	if (model_config_read(&select.config, &checkpoint->config, err) ||
-	    select_gather(&select, &selection->unmatched, err) || select_experts(&select, err) ||
+	if (model_config_read(&select.config, &checkpoint->config, err)) {
+		err_wrap(err, "'%s'", checkpoint->path);
+		goto out;
+	}
+	if (select_gather(&select, &selection->unmatched, err) || select_experts(&select, err) ||
 	    select_shapes(&select, err) || select_units(&select, selection, err) ||
 	    select_tp(&select, selection, err))
 		goto out;

@@ -34,10 +34,16 @@ static int find_scale(const struct recognition *recognition, const struct tensor
 
 /* Our quantization_config takes the place of the source's, so weights in its format would be read
  * in ours. */
-static int check_type(const struct select *select, const struct st_tensor *tensor, struct err *err)
+static int check_type(const struct select *select, const json_t *quantization,
+		      const struct st_tensor *tensor, struct err *err)
 {
-	return fp8_source_check_type(tensor, select->config.has_quantization,
-				     select->config.quant_method, err);
+	const char *method = select->config.quant_method;
+
+	/* Older ModelOpt has its configuration in a file of its own, without a quant_method. */
+	if (quantization && !select->config.has_quantization)
+		method = "modelopt";
+	return fp8_source_check_type(tensor, quantization || select->config.has_quantization,
+				     method, err);
 }
 
 /* Without FP8 there is nothing to recognise, but packed weights of another scheme. */
@@ -46,7 +52,7 @@ static int check_plain(const struct select *select, struct err *err)
 	const struct checkpoint *checkpoint = select->checkpoint;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		if (check_type(select, checkpoint->tensors[i].tensor, err))
+		if (check_type(select, NULL, checkpoint->tensors[i].tensor, err))
 			return -1;
 	return 0;
 }
@@ -60,7 +66,7 @@ static int check_tensor(const struct select *select, const struct recognition *r
 	*is_scale = recognition_is_scale(recognition, ref);
 	if (*is_scale)
 		return 0;
-	if (check_type(select, tensor, err))
+	if (check_type(select, recognition->config, tensor, err))
 		return -1;
 	if (!dtype_is_fp8(tensor->dtype))
 		return 0;
@@ -84,7 +90,7 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 		return check_plain(select, err);
 	*scales = xcalloc(checkpoint->n_tensors, sizeof **scales);
 	*is_scale = xcalloc(checkpoint->n_tensors, sizeof **is_scale);
-	if (recognition_make(&recognition, checkpoint, err))
+	if (fp8_source_recognise(&recognition, checkpoint, checkpoint->io, err))
 		goto out;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		if (check_tensor(select, &recognition, i, &(*scales)[i], &(*is_scale)[i], err))

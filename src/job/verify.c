@@ -68,20 +68,51 @@ static int by_sqnr(const void *a, const void *b)
 	return x->sqnr != y->sqnr ? (x->sqnr > y->sqnr) - (x->sqnr < y->sqnr) : strcmp(x->name, y->name);
 }
 
+static double sqnr(double signal, double noise)
+{
+	return noise > 0 ? 10 * log10(signal / noise) : INFINITY;
+}
+
+/* Over the weights that lost something, either way. */
+static void take_cost(struct verification *result)
+{
+	double sum = 0;
+	size_t n = 0;
+
+	result->cost = result->worst_cost = NAN;
+	for (size_t i = 0; i < result->n_reports; i++) {
+		double cost = result->reports[i].own_sqnr - result->reports[i].sqnr;
+
+		if (!isfinite(cost))
+			continue;
+		sum += cost;
+		n++;
+		result->worst_cost = fmax(result->worst_cost, cost);
+	}
+	if (n)
+		result->cost = sum / (double)n;
+}
+
 static void make_reports(struct verify *verify)
 {
 	struct verification *result = verify->result;
 
+	result->arithmetic = verify_arithmetic_names(verify);
 	result->reports = xcalloc(verify->n_weights, sizeof *result->reports);
 	for (size_t w = 0; w < verify->n_weights; w++) {
 		const struct checked *weight = &verify->weights[w];
+		const struct scan *scan = &weight->scan;
+		double own_noise;
 
-		if (weight->origin && weight->scanned)
-			result->reports[result->n_reports++] = (struct weight_report){
-				weight->unit.name, 10 * log10(weight->scan.signal / weight->scan.noise) };
+		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
+			continue;
+		own_noise = verify_is_own(verify, weight->grain) ? scan->noise : scan->own_noise;
+		result->reports[result->n_reports++] = (struct weight_report){
+			weight->unit.name, sqnr(scan->signal, scan->noise), sqnr(scan->signal, own_noise) };
 	}
 	if (result->n_reports)
 		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);
+	take_cost(result);
 }
 
 static uint64_t count_codes(const struct verify *verify)
@@ -100,7 +131,7 @@ static int check(struct verify *verify, struct err *err)
 	if (verify->params->tp)
 		verify_tp(verify);
 	atomic_store(&verify->progress->total, count_codes(verify));
-	if (verify_values(verify, err))
+	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
 		return -1;
 	make_reports(verify);
 	return 0;
@@ -128,7 +159,8 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
 	if (recognise(&verify, err))
 		goto out;
-	verify_record(&verify);
+	if (verify_record(&verify, err))
+		goto out;
 	verify.format = find_format(verification->recognition.format);
 	rc = check(&verify, err);
 out:
@@ -137,6 +169,7 @@ out:
 	source_release(&verify.files);
 	model_config_release(&verify.model);
 	json_decref(verify.hf_quant_config);
+	json_decref(verify.manifest);
 	keymap_release(&verify.groups);
 	free(verify.weights);
 	return rc;
@@ -147,6 +180,7 @@ void verification_release(struct verification *verification)
 	recognition_release(&verification->recognition);
 	checkpoint_release(&verification->checkpoint);
 	problems_release(&verification->problems);
+	free(verification->arithmetic);
 	free(verification->reports);
 	*verification = (struct verification){ 0 };
 }

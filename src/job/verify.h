@@ -17,6 +17,9 @@ struct verify_params {
 	const char *target; /* an engine whose rules must hold too; NULL: those of all */
 	int tp;		    /* a tensor-parallel size that must load; 0: none in particular */
 	bool hashes;	    /* SHA-256 of every file, against the manifest */
+	const char *recipe; /* with source: what it must have been made by; NULL: what is recognised */
+	struct recipe_tuning tuning; /* with recipe: its numbers */
+	bool sqnr;		     /* with source: how much was lost is wanted, which is a third more work */
 	const char *backend;
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes of buffers; 0 is the default, 192 MiB */
@@ -25,7 +28,8 @@ struct verify_params {
 /* How one FP8 weight compares with its source. */
 struct weight_report {
 	const char *name;
-	double sqnr; /* dB; infinite where nothing was lost */
+	double sqnr;	 /* dB; infinite where nothing was lost */
+	double own_sqnr; /* that codes of fp8conv's own arithmetic would have had */
 };
 
 /* Zeroed is an empty one. */
@@ -34,9 +38,13 @@ struct verification {
 	struct recognition recognition; /* recipe and format, as they were recognised */
 	struct problems problems;
 	size_t n_tensors;	/* that were checked */
-	const char *arithmetic; /* what makes the codes and scales out of the source, to the bit; NULL: not compared, or none */
-	struct weight_report *reports; /* by SQNR, worst first; of weights that have a source */
+	char *arithmetic; /* what makes the codes and scales out of the source, to the bit, "a + b" where recipes are mixed;
+			   * NULL: not compared, or none */
+	struct weight_report *reports; /* by SQNR, worst first; of weights that have a source, where it is wanted */
 	size_t n_reports;
+	double cost;	   /* dB that this arithmetic loses against our own of the same recipe: the mean of all weights; NAN
+			    * where there is none to tell of */
+	double worst_cost; /* of one weight */
 };
 
 /* ERR_INPUT where there is no checkpoint to look at, or no source; what is wrong with one are problems, and no error. */

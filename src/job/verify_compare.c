@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of a weight against the piece of the source that it was made from: by one arithmetic, to the bit; and which of all
- * those that are known it was.
+ * A piece of a weight against the piece of the source that it was made from: by one arithmetic, to the bit, or within what
+ * any may do; and what our own would have lost.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,9 +14,7 @@
 #include "num/e8m0.h"
 #include "num/fp8.h"
 
-#define N_PROBES    16
-#define BF16_SLACK   (1.0f / 128) /* two roundings of 8 bits each */
-#define UNLIKE_MOST 0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the one that was used */
+#define BF16_SLACK (1.0f / 128) /* two roundings of 8 bits each */
 
 static struct qspec spec_of(const struct checked *weight, const struct arithmetic *arithmetic)
 {
@@ -28,10 +26,10 @@ static struct qspec spec_of(const struct checked *weight, const struct arithmeti
 	return spec;
 }
 
-/* Codes and scales that the arithmetic makes of x, to the desk. */
-static void expect(struct verify *verify, struct desk *desk, const struct checked *weight, const struct matrix *x,
-		   const struct arithmetic *arithmetic, bool own_amax)
+void expect(struct verify *verify, struct desk *desk, const struct checked *weight, const struct matrix *x,
+	    const struct trial *trial)
 {
+	const struct arithmetic *arithmetic = trial->arithmetic;
 	struct qspec spec = spec_of(weight, arithmetic);
 	struct quant_stats stats = { 0 };
 	size_t n_cols = tile_count(x->cols, spec.tile.cols);
@@ -41,7 +39,7 @@ static void expect(struct verify *verify, struct desk *desk, const struct checke
 				 .scale_inv = desk->expected_scales,
 				 .scale_stride = n_cols,
 				 .stats = &stats };
-	float amax = own_amax || weight->group == SIZE_MAX ? weight->amax : verify->origins->group_amax[weight->group];
+	float amax = trial->own_amax || weight->group == SIZE_MAX ? weight->amax : verify->origins->group_amax[weight->group];
 	uint64_t n_nonfinite = 0;
 	float *amaxes = &amax;
 
@@ -105,22 +103,52 @@ static void compare_scales(const struct checked *weight, const struct region *re
 	}
 }
 
+void compare_expected(const struct checked *weight, const struct region *region, const struct desk *desk,
+		      const void *scales, struct scan *found)
+{
+	compare_codes(weight, region, desk, found);
+	compare_scales(weight, region, scales, desk->expected_scales, found);
+}
+
+/* codes and scales of a piece; scales: those of the piece alone, or whole rows of the grid, from scale_inv on. */
+static struct quant_in quant_in(const struct checked *weight, const struct region *region, const uint8_t *codes,
+				const char *scale_inv, uint64_t scale_stride)
+{
+	return (struct quant_in){ .codes = codes,
+				  .rows = region->n_rows,
+				  .cols = region->n_cols,
+				  .stride = region->n_cols,
+				  .format = weight_format(weight),
+				  .tile = weight->unit.source_scale.tile,
+				  .scale_type = weight->unit.source_scale.scale_type,
+				  .scale_inv = scale_inv,
+				  .scale_stride = scale_stride };
+}
+
 static void add_error(const struct verify *verify, const struct checked *weight, const struct region *region,
 		      const struct desk *desk, const struct matrix *x, const void *scales, struct scan *found)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
 	uint64_t first_col = scale->tile.cols == WHOLE ? 0 : region->col / scale->tile.cols;
-	struct quant_in q = { .codes = desk->codes,
-			      .rows = region->n_rows,
-			      .cols = region->n_cols,
-			      .stride = region->n_cols,
-			      .format = weight_format(weight),
-			      .tile = scale->tile,
-			      .scale_type = scale->scale_type,
-			      .scale_inv = (const char *)scales + first_col * scale_size(scale->scale_type),
-			      .scale_stride = tile_count(weight->unit.cols, scale->tile.cols) };
+	struct quant_in q = quant_in(weight, region, desk->codes,
+				     (const char *)scales + first_col * scale_size(scale->scale_type),
+				     tile_count(weight->unit.cols, scale->tile.cols));
 
 	backend_error(verify->backend, x, &q, &found->signal, &found->noise);
+}
+
+/* The error that our own arithmetic would have made of the piece. */
+static void add_own_error(struct verify *verify, struct desk *desk, const struct checked *weight,
+			  const struct region *region, const struct matrix *x, const struct arithmetic *own,
+			  struct scan *found)
+{
+	const struct trial trial = { own, false };
+	struct quant_in q = quant_in(weight, region, desk->expected, desk->expected_scales,
+				     tile_count(region->n_cols, weight->unit.source_scale.tile.cols));
+	double signal = 0;
+
+	expect(verify, desk, weight, x, &trial);
+	backend_error(verify->backend, x, &q, &signal, &found->own_noise);
 }
 
 static float scale_at(const struct checked *weight, const struct region *region, const void *scales, uint64_t row,
@@ -147,23 +175,46 @@ static float half_step(enum fp8_format format, uint8_t code)
 	return (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - fp8_to_f32(format, magnitude)) / 2;
 }
 
-/* By no arithmetic that is known: no value further from the source than half a step of its code, give or take what the
- * rounding of quotients and scales to bf16 does. */
+/* Values of codes, and how far from each the source may be: half a step, give or take what the rounding of quotients and
+ * scales to bf16 does.  NaN, which nothing is near to, for what is not finite. */
+struct bounds {
+	float value[256], most[256];
+};
+
+static void bounds_make(struct bounds *bounds, enum fp8_format format)
+{
+	for (int code = 0; code < 256; code++) {
+		float value = bounds->value[code] = fp8_to_f32(format, (uint8_t)code);
+
+		bounds->most[code] = half_step(format, (uint8_t)code) + BF16_SLACK * fabsf(value);
+	}
+}
+
+static bool within(const struct bounds *bounds, uint8_t code, float scale, float x)
+{
+	return fabsf(x - bounds->value[code] * scale) <= bounds->most[code] * scale;
+}
+
+/* By no arithmetic that is known. */
 static void compare_bound(const struct checked *weight, const struct region *region, const struct desk *desk,
 			  const struct matrix *x, const void *scales, struct scan *found)
 {
-	enum fp8_format format = weight_format(weight);
+	size_t tile_cols = weight->unit.source_scale.tile.cols;
+	uint64_t n = tile_cols == WHOLE ? region->n_cols : tile_cols;
+	struct bounds bounds;
 
+	bounds_make(&bounds, weight_format(weight));
 	for (uint64_t r = 0; r < region->n_rows; r++) {
-		for (uint64_t c = 0; c < region->n_cols; c++) {
-			uint8_t code = desk->codes[r * region->n_cols + c];
-			float scale = scale_at(weight, region, scales, r, c);
-			float value = matrix_at(x, r, c), back = fp8_to_f32(format, code) * scale;
-			float most = half_step(format, code) * scale + BF16_SLACK * fabsf(back);
+		const uint8_t *codes = desk->codes + r * region->n_cols;
 
-			if (!(fabsf(value - back) <= most))
-				count_off(&found->n_codes_off, &found->first_code_off,
-					  (region->row + r) * weight->unit.cols + region->col + c);
+		for (uint64_t col = 0; col < region->n_cols; col += n) {
+			float scale = scale_at(weight, region, scales, r, col);
+			uint64_t end = region->n_cols - col < n ? region->n_cols : col + n;
+
+			for (uint64_t c = col; c < end; c++)
+				if (!within(&bounds, codes[c], scale, matrix_at(x, r, c)))
+					count_off(&found->n_codes_off, &found->first_code_off,
+						  (region->row + r) * weight->unit.cols + region->col + c);
 		}
 	}
 }
@@ -171,100 +222,22 @@ static void compare_bound(const struct checked *weight, const struct region *reg
 int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece, const void *scales,
 		  struct scan *found, struct err *err)
 {
-	const struct origins *origins = verify->origins;
 	const struct checked *weight = &verify->weights[piece->weight];
+	const struct trials *trials = &verify->origins->trials[weight->grain];
 	const struct source_tee nowhere = { 0 };
 	struct matrix x;
 
 	if (source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source, &nowhere, &x, err))
 		return -1;
-	add_error(verify, weight, &piece->region, desk, &x, scales, found);
-	if (!origins->n_trials) {
+	if (verify->params->sqnr)
+		add_error(verify, weight, &piece->region, desk, &x, scales, found);
+	if (verify->params->sqnr && trials->own.name)
+		add_own_error(verify, desk, weight, &piece->region, &x, &trials->own, found);
+	if (!trials->n) {
 		compare_bound(weight, &piece->region, desk, &x, scales, found);
-		return 0;
-	}
-	expect(verify, desk, weight, &x, origins->trials->arithmetic, origins->trials->own_amax);
-	compare_codes(weight, &piece->region, desk, found);
-	compare_scales(weight, &piece->region, scales, desk->expected_scales, found);
-	return 0;
-}
-
-/* --- which arithmetic --- */
-
-/* Pieces that an arithmetic is tried on: the first of some weights, evenly spaced. */
-struct probe {
-	const struct piece *pieces[N_PROBES];
-	size_t n;
-};
-
-static struct probe probe_new(const struct verify *verify, const struct piece *pieces, size_t n_pieces)
-{
-	struct probe probe = { 0 };
-	size_t n_weights = 0, seen = 0;
-
-	for (size_t w = 0; w < verify->n_weights; w++)
-		n_weights += verify->weights[w].scanned && verify->weights[w].origin;
-	for (size_t i = 0; i < n_pieces && probe.n < N_PROBES; i++) {
-		const struct piece *piece = &pieces[i];
-
-		if (piece->region.row || piece->region.col || !verify->weights[piece->weight].origin)
-			continue;
-		if (seen++ * N_PROBES >= probe.n * n_weights)
-			probe.pieces[probe.n++] = piece;
-	}
-	return probe;
-}
-
-/* The share of codes and scales that the arithmetic makes otherwise. */
-static int try_arithmetic(struct verify *verify, const struct probe *probe, const struct arithmetic *arithmetic,
-			  bool own_amax, double *share, struct err *err)
-{
-	const struct source_tee nowhere = { 0 };
-	struct desk *desk = &verify->desks[0];
-	struct scan found = { 0 };
-	double n = 0;
-
-	for (size_t i = 0; i < probe->n; i++) {
-		const struct piece *piece = probe->pieces[i];
-		const struct checked *weight = &verify->weights[piece->weight];
-		struct matrix x;
-		void *scales;
-
-		if (weight->unit.source_scale.scale_type != arithmetic->scale_type)
-			continue;
-		if (read_codes(verify, piece, desk->codes, err) ||
-		    source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source, &nowhere, &x,
-				err) ||
-		    source_scales(&verify->files, &weight->unit, &piece->region, &scales, err))
-			return -1;
-		expect(verify, desk, weight, &x, arithmetic, own_amax);
-		compare_codes(weight, &piece->region, desk, &found);
-		compare_scales(weight, &piece->region, scales, desk->expected_scales, &found);
-		free(scales);
-		n += (double)(piece->region.n_rows * piece->region.n_cols);
-	}
-	*share = n > 0 ? (double)(found.n_codes_off + found.n_scales_off) / n : 1;
-	return 0;
-}
-
-int find_arithmetic(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
-{
-	struct origins *origins = verify->origins;
-	const struct probe probe = probe_new(verify, pieces, n_pieces);
-	double least = UNLIKE_MOST, share;
-
-	for (const struct arithmetic *row = verify->recorded.name ? &verify->recorded : arithmetics; row->name;
-	     row = row == &verify->recorded ? arithmetics : row + 1) {
-		for (int own = 0; own < 2; own++) {
-			if (try_arithmetic(verify, &probe, row, own, &share, err))
-				return -1;
-			if (share < least)
-				origins->n_trials = 0;
-			if (share <= least && share < UNLIKE_MOST && origins->n_trials < MAX_TRIALS) {
-				least = share;
-				origins->trials[origins->n_trials++] = (struct trial){ row, own };
-			}
-		}
+	} else if (!weight->unlike) {
+		expect(verify, desk, weight, &x, &trials->list[trials->at]);
+		compare_expected(weight, &piece->region, desk, scales, found);
 	}
 	return 0;
 }

@@ -56,8 +56,7 @@ static bool matches_expression(const char *expression, const char *module)
 	return matches;
 }
 
-/* The entry is the module, one above it, a pattern, or (as transformers reads it) the end of its path. */
-static bool entry_matches(const char *entry, const char *module)
+bool config_entry_matches(const char *entry, const char *module)
 {
 	size_t n = strlen(entry), length = strlen(module);
 
@@ -78,7 +77,7 @@ bool config_skips(const struct verify *verify, const char *module)
 	size_t i;
 
 	json_array_foreach(verify->skipped, i, entry)
-		if (json_is_string(entry) && entry_matches(json_string_value(entry), module))
+		if (json_is_string(entry) && config_entry_matches(json_string_value(entry), module))
 			return true;
 	return false;
 }
@@ -96,7 +95,7 @@ static bool names_something(const struct verify *verify, const char *entry)
 		return true;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		char *module = verify_module(checkpoint->tensors[i].tensor->name);
-		bool matches = entry_matches(entry, module);
+		bool matches = config_entry_matches(entry, module);
 
 		free(module);
 		if (matches)

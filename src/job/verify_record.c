@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a manifest of ours says of the numbers: options that no table of arithmetics can list, and that explain what would
- * otherwise look wrong.
+ * What a manifest of ours, or the user, says of the numbers: options that no table of arithmetics can list, and that explain
+ * what would otherwise look wrong.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "ckpt/manifest.h"
 #include "job/verify_internal.h"
+#include "recipe/recipe.h"
 
 #define RECORD_LIMIT ((size_t)256 << 20) /* bytes of a manifest */
 
@@ -26,6 +27,15 @@ static int word_index(const json_t *object, const char *key, const char *const *
 static bool same_rule(const struct qspec *a, const struct qspec *b)
 {
 	return a->pow2 == b->pow2 && a->arith == b->arith && a->mx_rule == b->mx_rule;
+}
+
+/* The row of the table that has the rule. */
+static void take_name(struct arithmetic *arithmetic)
+{
+	for (const struct arithmetic *row = arithmetics; row->name && !arithmetic->name; row++)
+		if (!row->quantize && row->scale_type == arithmetic->scale_type &&
+		    same_rule(&row->spec, &arithmetic->spec))
+			arithmetic->name = row->name;
 }
 
 /* Our own files say it themselves: options that no table can list, a margin or an epsilon. */
@@ -46,24 +56,47 @@ static void take_record(const json_t *scales, enum scale_type type, struct arith
 		.margin = (int)json_integer_value(json_object_get(scales, "margin")),
 	};
 	recorded->scale_type = type;
-	for (const struct arithmetic *row = arithmetics; row->name && !recorded->name; row++)
-		if (!row->quantize && row->scale_type == type && same_rule(&row->spec, &recorded->spec))
-			recorded->name = row->name;
+	take_name(recorded);
 }
 
-void verify_record(struct verify *verify)
+/* Of the recipe that the job was given; its rules may have others. */
+static enum scale_type recorded_type(const json_t *options)
+{
+	const char *name = json_string_value(json_object_get(options, "recipe"));
+	struct err ignored;
+	const struct recipe *recipe = name ? recipe_find(name, &ignored) : NULL;
+
+	return recipe ? recipe->weight.scale_type : SCALE_F32;
+}
+
+static int take_given(struct verify *verify, struct err *err)
+{
+	const struct recipe *recipe = recipe_find(verify->params->recipe, err);
+	struct arithmetic *given = &verify->given;
+
+	if (!recipe || recipe_weight_spec(recipe, &verify->params->tuning, &given->spec, err))
+		return -1;
+	given->scale_type = given->spec.scale_type;
+	given->pow2 = given->spec.pow2;
+	take_name(given);
+	if (!given->name)
+		given->name = recipe->name;
+	return 0;
+}
+
+int verify_record(struct verify *verify, struct err *err)
 {
 	const char *directory = verify->checkpoint->directory;
 	char *path = xasprintf("%s/" MANIFEST_NAME, directory ? directory : ".");
 	struct buf text = { 0 };
 	struct err ignored;
-	json_t *manifest = NULL;
+	const json_t *options;
 
 	if (directory && !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
-		manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
-	take_record(json_object_get(json_object_get(manifest, "options"), "scales"),
-		    verify->recognition->scheme.grain == GRAIN_MX ? SCALE_E8M0 : SCALE_F32, &verify->recorded);
-	json_decref(manifest);
+		verify->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
+	options = json_object_get(verify->manifest, "options");
+	take_record(json_object_get(options, "scales"), recorded_type(options), &verify->recorded);
 	buf_release(&text);
 	free(path);
+	return verify->params->recipe ? take_given(verify, err) : 0;
 }

@@ -8,13 +8,9 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
-#include "backend/matrix.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "job/arithmetic.h"
 #include "job/verify_origins.h"
-#include "num/e8m0.h"
-#include "num/fp8.h"
 
 #define COPY_PIECE ((uint64_t)1 << 20) /* bytes */
 
@@ -123,11 +119,13 @@ static int compare_copy(void *context, int worker, size_t item, struct err *err)
 {
 	struct verify *verify = context;
 	struct origins *origins = verify->origins;
-	char *here = verify->desks[worker].source.matrix, *there = verify->desks[worker].source.raw;
+	const struct source_buffers *buffers = &verify->desks[worker].source;
+	char *here = buffers->matrix, *there = buffers->raw;
 	uint64_t size = st_tensor_size(origins->copies[item]->tensor);
+	uint64_t step = buffers->size < COPY_PIECE ? buffers->size : COPY_PIECE;
 
-	for (uint64_t at = 0; at < size; at += COPY_PIECE) {
-		size_t n = (size_t)(size - at < COPY_PIECE ? size - at : COPY_PIECE);
+	for (uint64_t at = 0; at < size; at += step) {
+		size_t n = (size_t)(size - at < step ? size - at : step);
 
 		if (source_read_bytes(&verify->files, origins->copies[item], at, n, here, err) ||
 		    source_read_bytes(&origins->files, origins->originals[item], at, n, there, err))
@@ -189,10 +187,16 @@ static void find_missing(struct verify *verify, struct origins *origins)
 
 /* --- amax of what has one scale --- */
 
+struct amax_job {
+	struct verify *verify;
+	const struct pieces *pieces;
+};
+
 static int take_amax(void *context, int worker, size_t item, struct err *err)
 {
-	struct verify *verify = context;
-	const struct piece *piece = &verify->pieces[item];
+	const struct amax_job *job = context;
+	struct verify *verify = job->verify;
+	const struct piece *piece = &job->pieces->list[item];
 	struct checked *weight = &verify->weights[piece->weight];
 	const struct source_tee nowhere = { 0 };
 	uint64_t n_nonfinite = 0;
@@ -211,11 +215,12 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-static int take_amaxes(struct verify *verify, size_t n_pieces, struct err *err)
+static int take_amaxes(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
 	struct origins *origins = verify->origins;
+	struct amax_job job = { verify, pieces };
 
-	if (pool_run(verify->params->n_threads, n_pieces, take_amax, verify, verify->progress->stop, err))
+	if (pool_run(verify->params->n_threads, pieces->n, take_amax, &job, verify->progress->stop, err))
 		return -1;
 	origins->group_amax = xcalloc(verify->groups.n, sizeof *origins->group_amax);
 	for (size_t w = 0; w < verify->n_weights; w++) {
@@ -227,7 +232,7 @@ static int take_amaxes(struct verify *verify, size_t n_pieces, struct err *err)
 	return 0;
 }
 
-int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_pieces, struct err *err)
+int verify_origins(struct verify *verify, const struct pieces *pieces, struct err *err)
 {
 	struct origins *origins = verify->origins = xcalloc(1, sizeof *origins);
 
@@ -238,26 +243,9 @@ int verify_origins(struct verify *verify, const struct piece *pieces, size_t n_p
 	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);
 	find_origins(verify, origins);
 	find_missing(verify, origins);
-	if (compare_copies(verify, origins, err) || take_amaxes(verify, n_pieces, err))
+	if (compare_copies(verify, origins, err) || take_amaxes(verify, pieces, err))
 		return -1;
-	if (find_arithmetic(verify, pieces, n_pieces, err))
-		return -1;
-	verify->result->arithmetic = origins->n_trials ? origins->trials->arithmetic->name : NULL;
-	return 0;
-}
-
-bool verify_has_trials(const struct verify *verify)
-{
-	return verify->origins && verify->origins->n_trials > 1;
-}
-
-void verify_next_trial(struct verify *verify)
-{
-	struct origins *origins = verify->origins;
-
-	origins->n_trials--;
-	memmove(origins->trials, origins->trials + 1, origins->n_trials * sizeof *origins->trials);
-	verify->result->arithmetic = origins->trials->arithmetic->name;
+	return find_arithmetic(verify, pieces, err);
 }
 
 int verify_origins_close(struct verify *verify, struct err *err)

@@ -78,7 +78,7 @@ static bool is_inverted(const struct verify *verify, const struct checked *weigh
 
 	if (verify->recognition->inverted)
 		return true;
-	if (!looks_large(scan) || (weight->origin && verify->result->arithmetic && !scan->n_scales_off))
+	if (!looks_large(scan) || (weight->origin && verify_knows_arithmetic(verify, weight->grain) && !scan->n_scales_off))
 		return false;
 	return verify->mostly_large || (1 / scan->smallest < 4 * verify->usual_scale && 4 / scan->smallest > verify->usual_scale);
 }
@@ -95,7 +95,7 @@ static void tell_scales(struct verify *verify, const struct checked *weight)
 			    "%llu of %llu values of '%s' are zero, negative or not finite, the first is %g at %llu",
 			    (unsigned long long)scan->n_bad, (unsigned long long)scan->n_scales, name, scan->bad,
 			    (unsigned long long)scan->first_bad);
-	if (scan->n_not_pow2 && verify->recognition->scheme.pow2)
+	if (scan->n_not_pow2 && verify->recognition->scheme.pow2 && weight->grain == verify->recognition->scheme.grain)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
 			    "scale_fmt is ue8m0, but %llu of %llu values of '%s' are no powers of two, the first is %g at "
 			    "%llu",

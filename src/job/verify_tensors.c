@@ -51,24 +51,23 @@ static bool is_float(enum dtype dtype)
 
 /* The flavours of the format that have such scales; *shape_fits, *type_fits: one of them has this shape, this type.  False:
  * none has a scale of that name. */
-static bool compare_flavours(const struct verify *verify, const struct checked *weight, bool *shape_fits, bool *type_fits)
+static bool compare_flavours(const struct verify *verify, const struct checked *weight, const struct scheme *scheme,
+			     bool *shape_fits, bool *type_fits)
 {
-	const struct recognition *recognition = verify->recognition;
 	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
 	const char *name = weight->unit.name;
 	bool known = false;
 
 	*shape_fits = *type_fits = false;
 	for (const struct flavour *row = verify->format->flavours; row->method; row++) {
-		struct scheme scheme = recognition->scheme;
 		struct scale_decl decl;
 		bool same_type;
 
-		if (row->grain != scheme.grain || strncmp(scale->name, name, strlen(name)) ||
+		if (row->grain != scheme->grain || strncmp(scale->name, name, strlen(name)) ||
 		    strcmp(scale->name + strlen(name), row->weight_scale))
 			continue;
 		known = true;
-		flavour_scale(row, scheme.tile, name, weight->unit.rows, weight->unit.cols, &decl);
+		flavour_scale(row, scheme->tile, name, weight->unit.rows, weight->unit.cols, &decl);
 		same_type = row->dtype == DT_U8 ? scale->dtype == DT_U8 : is_float(scale->dtype);
 		*type_fits |= same_type;
 		*shape_fits |= same_shape(scale, &decl);
@@ -77,18 +76,21 @@ static bool compare_flavours(const struct verify *verify, const struct checked *
 	return known;
 }
 
-static void check_scale(struct verify *verify, const struct tensor_ref *ref, const struct checked *weight)
+static void check_scale(struct verify *verify, const struct tensor_ref *ref, const struct checked *weight,
+			const struct scheme *scheme)
 {
 	const struct tensor_ref *scale = weight->unit.source_scale.scale;
 	struct buf shape = { 0 };
+	char words[SCHEME_NAME_SIZE];
 	bool shape_fits, type_fits;
 
+	scheme_name(scheme, words);
 	if (!verify->format || ref->tensor->n_dims != 2)
 		return;
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
 	st_shape_format(&shape, ref->tensor->shape, 2);
-	if (!compare_flavours(verify, weight, &shape_fits, &type_fits))
+	if (!compare_flavours(verify, weight, scheme, &shape_fits, &type_fits))
 		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name, verify_file(verify, ref),
 			    "format '%s' keeps the scale of '%s' under another name than '%s'", verify->format->name,
 			    ref->tensor->name, scale->tensor->name);
@@ -99,8 +101,7 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref, con
 	else if (!shape_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
 			    verify_file(verify, scale), "scale '%s' is %s, not the shape that format '%s' has for %s",
-			    scale->tensor->name, shape.data, verify->format->name,
-			    verify->recognition->recipe);
+			    scale->tensor->name, shape.data, verify->format->name, words);
 	buf_release(&shape);
 }
 
@@ -145,7 +146,7 @@ static struct checked *add_weight(struct verify *verify, const struct tensor_ref
 
 	ARRAY_GROW(verify->weights, verify->n_weights);
 	weight = &verify->weights[verify->n_weights++];
-	*weight = (struct checked){ .position = 0 };
+	*weight = (struct checked){ .grain = weight_scale_grain(scale) };
 	weight->group = group_number(verify, ref->tensor, &weight->position);
 	weight->scanned = weight_unit(weight, ref, scale) && ref->tensor->end > ref->tensor->begin;
 	return weight;
@@ -162,9 +163,10 @@ static enum problem_kind unreadable(const struct weight_scale *scale)
 	return is_float(dtype) || dtype == DT_U8 || dtype == DT_F8_E8M0 ? PROBLEM_SCALE_SHAPE : PROBLEM_SCALE_DTYPE;
 }
 
-static void check_codes(struct verify *verify, const struct tensor_ref *ref, bool skipped)
+static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module, bool skipped)
 {
 	const struct recognition *recognition = verify->recognition;
+	const struct scheme scheme = verify_scheme(verify, module);
 	struct weight_scale scale;
 	struct err err;
 
@@ -175,8 +177,8 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, boo
 		report(verify, unreadable(&scale), ref, err.message);
 		return;
 	}
-	check_scale(verify, ref, add_weight(verify, ref, &scale));
-	if (recognition->declared && recognition->scheme.static_input &&
+	check_scale(verify, ref, add_weight(verify, ref, &scale), &scheme);
+	if (recognition->declared && scheme.static_input &&
 	    !word_beside(verify->checkpoint, ref->tensor->name, SCALE_OF_INPUT))
 		report(verify, PROBLEM_INPUT_SCALE_MISSING, ref,
 		       "the configuration says that activations have static scales, and there is no input_scale");
@@ -259,7 +261,7 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 	module = verify_module(name);
 	skipped = config_skips(verify, module);
 	if (recognition_is_weight(ref))
-		check_codes(verify, ref, skipped || never_quantized(facts.role));
+		check_codes(verify, ref, module, skipped || never_quantized(facts.role));
 	else if (!skipped)
 		check_plain(verify, ref, &facts);
 	free(module);

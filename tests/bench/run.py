@@ -279,6 +279,29 @@ class Bench:
             if name != "main":
                 self.forget(self.tmpfs, name)
 
+    def verify(self) -> None:
+        """Files in memory, against quantize in the same run."""
+        if not self.has_room(self.tmpfs, 8, "verify", "verify"):
+            return
+        model, out, checked = self.model(self.tmpfs, "main", *self.size()), self.tmpfs / "out", self.tmpfs / "checked"
+        for recipe in ("blockwise", "mxfp8", "current"):
+            remove(checked)
+            run(self.quantize(model, checked, "--recipe", recipe), self.log)
+            look = [self.fp8conv, "verify", "--quiet", "--threads", THREADS, checked]
+            kinds = {"verify": look, "verify --source": [*look, "--source", model],
+                     "verify --source --json": [*look, "--source", model, "--json"]}
+            samples = self.in_turn({"quantize": self.quantize(model, out, "--recipe", recipe)} | kinds, out, self.runs)
+            seconds = {name: [ran.seconds for ran in rans] for name, rans in samples.items()}
+            for kind, command in kinds.items():
+                self.table.add(Row("verify", f"{kind}, {recipe}", "s", seconds[kind], "quantize", seconds["quantize"],
+                                   ratios(seconds[kind], seconds["quantize"]), "" if "json" in kind else "<= 1", "tmpfs",
+                                   note="with the SQNR of each weight" if "json" in kind else ""))
+                for limit, extra in ((256, []), (64, ["--max-memory", "64M"])):
+                    peaks = [run([*command, *extra], self.log).peak_mib]
+                    self.table.add(Row("verify", " ".join([f"memory, {kind}, {recipe}", *extra]), "MiB", peaks,
+                                       target=f"<= {limit}", cache="tmpfs"))
+        remove(checked)
+
     def start(self) -> None:
         """Start-up and planning."""
         runs = 10 if self.options.quick else 50
@@ -312,7 +335,7 @@ class Bench:
                                ratios(seconds["peer"], seconds["fp8conv"]), target, "tmpfs", note=f"({peak:.0f} MiB)"))
 
 
-SECTIONS = {"kernels": Bench.kernels, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory,
+SECTIONS = {"kernels": Bench.kernels, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory, "verify": Bench.verify,
             "start": Bench.start, "peers": Bench.peers}
 
 

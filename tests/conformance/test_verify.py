@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from safetensors.torch import load_file, save_file
 
-from cases import RECIPES, Case, pairs, plain, ragged
+from cases import RECIPES, Case, pairs, plain, ragged, tuned
 from checkpoint import INDEX, read_checkpoint
 from harness import SMALL, finish, quantize, real_model, report, run, sample, scratch, silence
 
@@ -41,6 +41,14 @@ def accepted(source: pathlib.Path, case: Case) -> Iterator[str]:
         status, found = verify(tmp / "out", "--source", source)
         if status or not found["arithmetic"] or found["recipe"] != case.recipe or found["format"] != case.format:
             yield f"recognised as {found['recipe']}, {found['format']}, {found.get('arithmetic')}"
+        if found["cost_db"] or found["worst_cost_db"]:
+            yield f"its own arithmetic costs {found['cost_db']} dB"
+        status, found = verify(tmp / "out", "--source", source, "--recipe", case.recipe)
+        if status:
+            yield f"--recipe {case.recipe}: {found['problems'][:2]}"
+        other = next(recipe for recipe in RECIPES if recipe != case.recipe)
+        if verify(tmp / "out", "--source", source, "--recipe", other)[0] != 1:
+            yield f"taken for {other}"
 
 
 # --- what is wrong ---
@@ -340,6 +348,22 @@ def unknown(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return tiles / scale, scale
 
 
+def decibel(values: torch.Tensor, back: torch.Tensor) -> float:
+    return float(10 * torch.log10(values.double().square().sum() / (values.double() - back.double()).square().sum()))
+
+
+def torch_costs(weights: dict[str, torch.Tensor], made: Callable) -> dict[str, tuple[float, float]]:
+    """SQNR of somebody's codes and scales, and of TransformerEngine's: 448 / amax, then its reciprocal."""
+    out = {}
+    for name, weight in weights.items():
+        tiles = blocks(weight.float())
+        codes, stored = made(weight)
+        scale = 448.0 / tiles.abs().amax((1, 3), keepdim=True)
+        out[name] = (decibel(tiles, codes.to(torch.float8_e4m3fn).float() * stored.float()),
+                     decibel(tiles, (tiles * scale).to(torch.float8_e4m3fn).float() * (1.0 / scale)))
+    return out
+
+
 FOREIGN = [(deepseek, "deepseek"), (deepgemm, "deepgemm"), (in_bf16, "division in bf16"),
            (quark, "division in bf16, another scale stored"), (torchao, "scale in bf16"), (unknown, None)]
 
@@ -374,6 +398,19 @@ def foreign(source: pathlib.Path, arithmetic: Callable, name: str | None, zero_b
         worst = min(weight["sqnr_db"] for weight in found["weights"] if weight["sqnr_db"] is not None)
         if not 30 < worst < 33:
             yield f"worst SQNR {worst} dB"
+        if not zero_block:
+            yield from cost_problems(found, weights, arithmetic)
+
+
+def cost_problems(found: dict, weights: dict[str, torch.Tensor], arithmetic: Callable) -> Iterator[str]:
+    costs = torch_costs({weight["tensor"]: weights[weight["tensor"]] for weight in found["weights"]}, arithmetic)
+    for weight in found["weights"]:
+        theirs, own = costs[weight["tensor"]]
+        if abs(weight["sqnr_db"] - theirs) > 1e-4 or abs(weight["own_sqnr_db"] - own) > 1e-4:
+            yield f"{weight}, torch {theirs} and {own}"
+    lost = [own - theirs for theirs, own in costs.values()]
+    if abs(found["cost_db"] - sum(lost) / len(lost)) > 1e-4 or abs(found["worst_cost_db"] - max(lost)) > 1e-4:
+        yield f"cost {found['cost_db']}, {found['worst_cost_db']}; torch {sum(lost) / len(lost)}, {max(lost)}"
 
 
 def mx_spare(source: pathlib.Path) -> Iterator[str]:
@@ -402,6 +439,133 @@ def mx_spare(source: pathlib.Path) -> Iterator[str]:
             yield f"exit status {status}, arithmetic {found.get('arithmetic')}, {found['problems'][:2]}"
 
 
+# --- several recipes in one checkpoint ---
+
+GROUPS = ("--recipe", "blockwise", "--tensor", r"down_proj\.weight=channelwise", "--tensor", r"o_proj\.weight=mxfp8",
+          "--format", "compressed-tensors")
+
+
+def values(out: pathlib.Path) -> dict[str, torch.Tensor]:
+    """Every FP8 weight as torch dequantizes it, by the strategy of its config group."""
+    groups = json.loads((out / "config.json").read_text())["quantization_config"]["config_groups"].values()
+    strategy = {target: group["weights"]["strategy"] for group in groups for target in group["targets"]}
+    content: dict[str, torch.Tensor] = {}
+    for path in shards(out):
+        content |= load_file(path)
+    found = {}
+    for name in content:
+        if name + "_scale" not in content:
+            continue
+        rows, cols = content[name].shape
+        scale = content[name + "_scale"]
+        match strategy.get(name.removesuffix(".weight"), strategy["Linear"]):
+            case "block":
+                scale = scale.repeat_interleave(128, 0)[:rows].repeat_interleave(128, 1)[:, :cols]
+            case "group":
+                scale = torch.exp2(scale.float() - 127).repeat_interleave(32, 1)
+        found[name] = content[name].float() * scale
+    return found
+
+
+def same_values(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> Iterator[str]:
+    if one.keys() != other.keys():
+        yield "other weights"
+    yield from (f"{name} has other values" for name in one if not torch.equal(one[name], other[name]))
+
+
+def groups(source: pathlib.Path) -> Iterator[str]:
+    """verify looks at each weight by its own config group; repack keeps them, and makes one of two where codes can stay."""
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", *GROUPS))
+        status, found = verify(tmp / "out", "--source", source)
+        if status or found["arithmetic"] != "te + power of two + mx round up" or found["cost_db"] != 0:
+            yield f"exit status {status}, {found['arithmetic']}, {found['cost_db']} dB, {found['problems'][:2]}"
+        yield from silence(run("repack", tmp / "out", "-o", tmp / "back", "--format", "compressed-tensors"))
+        for path in [*shards(tmp / "out"), tmp / "out" / "config.json"]:
+            if path.read_bytes() != (tmp / "back" / path.name).read_bytes():
+                yield f"{path.name} did not come back"
+        yield from silence(run("verify", tmp / "back", "--source", source, "--progress", "none"))
+        done = run("repack", tmp / "out", "-o", tmp / "hf", "--format", "hf")
+        if done.returncode != 2 or (tmp / "hf").exists():
+            yield f"repack to hf: exit status {done.returncode}, {done.stderr.decode()}"
+
+
+def one_of_two(source: pathlib.Path) -> Iterator[str]:
+    """Blocks and MX become MX alone: in the format of the groups, from there to another, and back, with the same values."""
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", *GROUPS[:2], *GROUPS[4:]))
+        was = values(tmp / "out")
+        places = ("out", "mx", "hf", "back")
+        for place, before, format in zip(places[1:], places, ("compressed-tensors", "hf", "compressed-tensors")):
+            yield from silence(run("repack", tmp / before, "-o", tmp / place, "--format", format, "--recipe", "mxfp8"))
+            yield from silence(run("verify", tmp / place, "--progress", "none"))
+        yield from same_values(was, values(tmp / "mx"))
+        yield from same_values(was, values(tmp / "back"))
+        for path in [*shards(tmp / "mx"), tmp / "mx" / "config.json"]:
+            if path.read_bytes() != (tmp / "back" / path.name).read_bytes():
+                yield f"{path.name} did not come back"
+
+
+def wrong_group(source: pathlib.Path) -> Iterator[str]:
+    """A weight of another group than its own is named."""
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", *GROUPS))
+
+        def swap(q: dict) -> None:
+            q["config_groups"]["group_1"]["targets"].remove("model.layers.0.mlp.down_proj")
+
+        config(swap)(tmp / "out")
+        status, found = verify(tmp / "out")
+        if status != 1 or {(p["kind"], p["tensor"]) for p in found["problems"]} != {
+                ("scale-shape", "model.layers.0.mlp.down_proj.weight_scale")}:
+            yield f"exit status {status}, {found['problems'][:3]}"
+
+
+# --- inspect --stats ---
+
+def expected_noise(codes: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """By the table of all finite values: the mean square of the distance to the code, over what is nearest to it."""
+    table = torch.arange(256, dtype=torch.uint8).view(dtype).double()
+    ladder = torch.unique(table[torch.isfinite(table)])
+    middle = (ladder[1:] + ladder[:-1]) / 2
+    low = torch.cat([2 * ladder[:1] - middle[:1], middle]) - ladder
+    high = torch.cat([middle, 2 * ladder[-1:] - middle[-1:]]) - ladder
+    noise = (high ** 3 - low ** 3) / (3 * (high - low))
+    return noise[torch.searchsorted(ladder, codes.double())]
+
+
+def stats(source: pathlib.Path, case: Case) -> Iterator[str]:
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", *case.arguments()))
+        found = json.loads(run("inspect", tmp / "out", "--stats", "--json").stdout)["tensors"]
+        content: dict[str, torch.Tensor] = {}
+        for path in shards(tmp / "out"):
+            content |= load_file(path)
+        for tensor in found:
+            said, data = tensor["stats"], content[tensor["name"]]
+            if data.dtype in (torch.bfloat16, torch.float16, torch.float32) and not (
+                    abs(said["amax"] - data.abs().max()) <= 1e-8 * said["amax"] and said["nonfinite"] == 0):
+                yield f"{tensor['name']}: {said}"
+            if not tensor["scale"]:
+                continue
+            scale = content[tensor["scale_inv"]]
+            scale = torch.exp2(scale.float() - 127) if scale.dtype == torch.uint8 else scale.float()
+            rows, cols = tensor["scale"]["tile"]
+            grid = scale.reshape(-(-data.shape[0] // rows), -1)
+            spread = grid.repeat_interleave(rows, 0)[:data.shape[0]].repeat_interleave(cols, 1)[:, :data.shape[1]]
+            signal = (data.double() * spread).square()
+            noise = expected_noise(data, data.dtype) * spread.double().square()
+            largest = torch.finfo(data.dtype).max
+            wanted = {"amax": (data.float() * spread).abs().max().item(), "nonfinite": 0,
+                      "scale_least": scale.min().item(), "scale_most": scale.max().item(),
+                      "saturated": int((data.float().abs() == largest).sum())}
+            sqnr = said.pop("expected_sqnr_db")
+            if not all(abs(said[key] - wanted[key]) <= 1e-8 * abs(wanted[key]) for key in wanted):
+                yield f"{tensor['name']}: {said}, torch {wanted}"
+            if abs(sqnr - float(10 * torch.log10(signal.sum() / noise.sum()))) > 1e-4:
+                yield f"{tensor['name']}: {sqnr} dB, torch {10 * torch.log10(signal.sum() / noise.sum())}"
+
+
 def main() -> None:
     for name in SMALL:
         if folder := sample(name):
@@ -419,6 +583,12 @@ def main() -> None:
         damaged(folder, plain("mxfp8", "hf"), MX)
         report("verify --source names what it shows", against_source(folder))
     if folder := sample("tiny-llama"):
+        report("several config groups: verify, repack", groups(folder))
+        report("two config groups become one", one_of_two(folder))
+        report("a weight of another config group", wrong_group(folder))
+        for case in (*map(lambda recipe: next(c for c in pairs() if c.recipe == recipe), RECIPES),
+                     tuned(plain("mxfp8", "hf"), "--fp8-format", "e5m2", fp8="e5m2")):
+            report(f"inspect --stats: {case}", stats(folder, case))
         for seed, recipe in enumerate(RECIPES):
             case = next(case for case in pairs() if case.recipe == recipe)
             report(f"{FLIPS} bits, one at a time: {case}", flips(folder, case, FLIPS, seed))

@@ -23,7 +23,7 @@ refused deep-header "header of 'deep-header/model.safetensors': bad JSON at byte
 refused deep-header-open "header of 'deep-header-open/model.safetensors': bad JSON at byte 518: $deep"
 refused deep-field "header of 'deep-field/model.safetensors': bad JSON at byte 213: $deep"
 refused deep-index "index 'deep-index/model.safetensors.index.json': bad JSON at byte 140: $deep"
-refused deep-config "config.json: bad JSON at byte 149: $deep"
+refused deep-config "'deep-config': config.json: bad JSON at byte 149: $deep"
 refused long-header "header of 'long-header/model.safetensors': bad JSON at byte 9: expected a key in quotes"
 refused long-field "field 'x' of tensor 'up_proj.weight' in 'long-field/model.safetensors' is 2000003 bytes long, more than the limit (1048576) (byte 88)"
 refused long-name "tensor 'xxx*xxx...xxx*xxx' in 'long-name/model.safetensors' has the unknown type 'F33' (byte 1000021)"

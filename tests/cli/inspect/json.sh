@@ -8,8 +8,8 @@ json j 'list(j) == ["kind", "recipe", "format", "scale_fmt", "files", "metadata"
 	'[f["name"] for f in j["files"]] == ["model-0000%d-of-00002.safetensors" % i for i in (1, 2)]' \
 	'all(list(f) == ["name", "bytes"] for f in j["files"])' \
 	'sum(f["bytes"] for f in j["files"]) > sum(t["bytes"] for t in j["tensors"])' \
-	'all(list(t) == ["name", "file", "dtype", "shape", "bytes", "scale_inv"] for t in j["tensors"])' \
-	'all(t["scale_inv"] is None for t in j["tensors"])' \
+	'all(list(t) == ["name", "file", "dtype", "shape", "bytes", "scale_inv", "scale"] for t in j["tensors"])' \
+	'all(t["scale_inv"] is t["scale"] is None for t in j["tensors"])' \
 	'{t["file"] for t in j["tensors"]} == {f["name"] for f in j["files"]}' \
 	'"model.layers.3.数据 🦙.weight" in [t["name"] for t in j["tensors"]]' \
 	'"model.layers.3.say \"hi\" \\ now.weight" in [t["name"] for t in j["tensors"]]' \

@@ -9,7 +9,7 @@ for model in odd-shapes tiny-moe/per-expert tiny-moe/fused; do
 	cut -f 1-2 t | sort | diff wanted -
 	[ "$(awk -F '\t' '{ n += $4 } END { print n }' t)" = "$(python3 "$CLI/checkpoint.py" total "$SAMPLES/$model")" ] ||
 		echo "$model: not that many bytes"
-	awk -F '\t' 'NF != 6 || $6 != ""' t
+	awk -F '\t' 'NF != 7 || $6 != "" || $7 != ""' t
 	"$FP8CONV" inspect "$SAMPLES/$model/config.json" 2>/dev/null && echo "config.json is no checkpoint"
 done
 # One file, an index and a directory are three ways to name the same.

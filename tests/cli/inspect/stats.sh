@@ -1,0 +1,54 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Numbers of tensors that are made by hand, byte for byte.
+python3 - <<'END'
+import json, struct
+codes = bytearray([0x38] * (128 * 256))            # 1.0
+codes[5] = 0xFE                                    # -448
+codes[200] = 0x7F                                  # NaN, in the second tile
+codes[128:256] = bytes([0x38] * 72 + [0x7F] + [0x38] * 55)
+zeros = bytearray(128 * 256)
+tensors = [("a.weight", "F8_E4M3", [128, 256], bytes(codes)), ("a.weight_scale_inv", "F32", [1, 2], struct.pack("<2f", 0.5, 0.25)),
+           ("b.weight", "F8_E5M2", [128, 256], bytes(zeros)), ("b.weight_scale_inv", "F32", [1, 2], struct.pack("<2f", 1, 1)),
+           ("c.weight", "BF16", [3], struct.pack("<3H", 0xC040, 0x7FC0, 0x3F80)), ("d", "I64", [1], bytes(8)),
+           ("e.weight", "F32", [2], struct.pack("<2f", float("-inf"), 1))]
+header, data = {}, b""
+for name, dtype, shape, block in tensors:
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
+    data += block
+text = json.dumps(header).encode()
+open("model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
+END
+"$FP8CONV" inspect model.safetensors --stats | cut -f 1,2,7-
+"$FP8CONV" inspect - --stats <model.safetensors | cut -f 7- | md5sum >stream
+"$FP8CONV" inspect model.safetensors --stats | cut -f 7- | md5sum | diff - stream
+"$FP8CONV" inspect model.safetensors --stats --json >j
+# 1.0 is the least of its binade: 1/16 above, 1/32 below; -448 has 16 below, and takes it on both sides.
+# A tile's numbers count with the square of its scale.
+json j '[t["stats"] for t in j["tensors"] if t["name"] == "d"] == [None]' \
+	'{t["name"]: t["stats"] for t in j["tensors"]}["c.weight"] == {"amax": 3, "nonfinite": 1}' \
+	'{t["name"]: t["stats"] for t in j["tensors"]}["e.weight"] == {"amax": None, "nonfinite": 1}' \
+	'{t["name"]: t["scale"] for t in j["tensors"]}["a.weight"] == {"use": "multiplies", "dtype": "F32", "tile": [128, 128]}' \
+	'{t["name"]: t["stats"] for t in j["tensors"]}["b.weight"]["expected_sqnr_db"] is None' \
+	'(lambda s: (s["amax"], s["nonfinite"], s["scale_least"], s["scale_most"], s["saturated"]) == (224, 1, 0.25, 0.5, 1))({t["name"]: t["stats"] for t in j["tensors"]}["a.weight"])' \
+	'(lambda s, one, most, n: abs(10 ** (s / 10) - (0.25 * (n - 1 + 448 ** 2) + 0.0625 * (n - 1)) / (0.25 * ((n - 1) * one + most) + 0.0625 * (n - 1) * one)) < 0.1)({t["name"]: t["stats"] for t in j["tensors"]}["a.weight"]["expected_sqnr_db"], (16 ** -3 + 32 ** -3) / (3 * (1 / 16 + 1 / 32)), 16 ** 2 / 3, 128 * 128)'
+python3 "$CLI/terminal.py" "$FP8CONV" inspect model.safetensors --stats
+python3 "$CLI/terminal.py" "$FP8CONV" inspect model.safetensors
+
+# MX, a whole tensor, a channel; and what quantize says it lost is near to what the codes let expect.
+need "$SAMPLES/tiny-llama"
+for recipe in mxfp8 current channelwise blockwise; do
+	"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --recipe $recipe
+	"$FP8CONV" inspect out | awk -F '\t' -v r=$recipe '$7 { print r, $7 }' | sort | uniq -c
+	"$FP8CONV" verify out --source "$SAMPLES/tiny-llama" --json >j
+	"$FP8CONV" inspect out --stats --json >i
+	python3 - <<'END'
+import json
+real = {w["tensor"]: w["sqnr_db"] for w in json.load(open("j"))["weights"]}
+for t in json.load(open("i"))["tensors"]:
+    if t["scale"] and abs(t["stats"]["expected_sqnr_db"] - real[t["name"]]) > 0.4:
+        print(t["name"], real[t["name"]], t["stats"])
+END
+	rm -rf out
+done

@@ -1,0 +1,39 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# A recipe that is given takes the place of the one recognised: silence where it is the one, with its numbers; else each weight.
+need "$SAMPLES/tiny-llama"
+model=$SAMPLES/tiny-llama
+check() {
+	"$FP8CONV" quantize "$model" -o out "$@" || return
+	"$FP8CONV" verify out --source "$model" "$@"
+	rm -rf out
+}
+check --recipe blockwise
+check --recipe blockwise --scale-fmt float --scale-arith deepseek
+check --recipe blockwise --amax-epsilon 1 --margin 1
+check --recipe mxfp8 --mx-scale floor
+check --recipe mxfp8 --fp8-format e5m2
+check --recipe current
+check --recipe current --margin 2 --fp8-format e5m2
+check --recipe channelwise --scale-arith deepgemm
+
+"$FP8CONV" quantize "$model" -o out
+wrong() {
+	"$FP8CONV" verify out --source "$model" "$@" --json >j
+	echo "$*: $?, $(python3 -c '
+import collections, json
+j = json.load(open("j"))
+print(dict(sorted(collections.Counter(p["kind"] for p in j["problems"]).items())), len(j["weights"]), "weights")')"
+}
+wrong --recipe channelwise
+wrong --recipe blockwise --fp8-format e5m2
+wrong --recipe blockwise --scale-fmt float
+wrong --recipe blockwise --amax-epsilon 100
+"$FP8CONV" verify out --source "$model" --recipe channelwise >lines
+head -n 1 lines
+
+fails 2 " verify: --recipe compares with what the codes were made from: add --source MODEL" verify out --recipe blockwise
+fails 2 " verify: '2' is a number of a recipe that is given: add --recipe and --source" verify out --source "$model" --margin 2
+fails 2 " verify: *unknown recipe 'blokwise', did you mean 'blockwise'" verify out --source "$model" --recipe blokwise
+fails 2 " verify: --mx-scale has no use in recipe 'blockwise'*" verify out --source "$model" --recipe blockwise --mx-scale up
