@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/amax_print.h"
 #include "cli/command.h"
 #include "cli/json_out.h"
 #include "cli/opts.h"
@@ -81,7 +82,7 @@ static void print_json(const struct inspection *inspection)
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');
-	json_out_text(&out, "kind", "checkpoint");
+	json_out_text(&out, "kind", inspection->is_amax ? "amax" : "checkpoint");
 	json_out_text(&out, "recipe", recognition->recipe);
 	json_out_text(&out, "format", recognition->format);
 	json_out_text(&out, "scale_fmt", recognition->scale_fmt);
@@ -91,6 +92,8 @@ static void print_json(const struct inspection *inspection)
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		tensor_json(&out, inspection, &checkpoint->tensors[i]);
 	json_out_close(&out, ']');
+	if (inspection->is_amax)
+		amax_print_json(&out, &inspection->amax);
 	json_out_end(&out);
 }
 
@@ -171,6 +174,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	rc = inspect_make(&inspection, &io_system, settings.path, opt_temp_dir(), err);
 	if (rc == 0 && settings.json)
 		print_json(&inspection);
+	else if (rc == 0 && inspection.is_amax)
+		amax_print_text(&inspection.amax, isatty(STDOUT_FILENO));
 	else if (rc == 0)
 		print_text(&inspection);
 	inspect_release(&inspection);
@@ -180,7 +185,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_inspect = {
 	.name = "inspect",
 	.args = "MODEL",
-	.summary = "Show the tensors, types, scales and sizes of a checkpoint",
+	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
 	.group = GROUP_LOOK,
 	.options = options,
 	.argument = &argument,

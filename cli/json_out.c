@@ -97,6 +97,15 @@ void json_out_real(struct json_out *out, const char *key, double value)
 		fputs("null", out->stream);
 }
 
+void json_out_float(struct json_out *out, const char *key, float value)
+{
+	begin(out, key);
+	if (isfinite(value))
+		fprintf(out->stream, "%.9g", (double)value);
+	else
+		fputs("null", out->stream);
+}
+
 void json_out_bool(struct json_out *out, const char *key, bool value)
 {
 	begin(out, key);

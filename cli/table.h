@@ -11,7 +11,7 @@
 
 #include "base/buf.h"
 
-#define TABLE_MAX_COLUMNS 8
+#define TABLE_MAX_COLUMNS 9
 
 /* Zeroed, then columns set, is an empty table. */
 struct table {

@@ -82,6 +82,11 @@ struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *na
 	return found && stats->sites[at]->kind == kind ? stats->sites[at] : NULL;
 }
 
+void amax_data_add(uint64_t sum[2], const uint64_t data[2])
+{
+	sum[0] += data[0] + __builtin_add_overflow(sum[1], data[1], &sum[1]);
+}
+
 void amax_stats_data(struct amax_stats *stats, const void *data, size_t size, uint64_t n_tokens)
 {
 	unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -89,7 +94,9 @@ void amax_stats_data(struct amax_stats *stats, const void *data, size_t size, ui
 
 	SHA256(data, size, digest);
 	memcpy(number, digest, sizeof number);
-	stats->data[0] += be64toh(number[0]) + __builtin_add_overflow(stats->data[1], be64toh(number[1]), &stats->data[1]);
+	number[0] = be64toh(number[0]);
+	number[1] = be64toh(number[1]);
+	amax_data_add(stats->data, number);
 	stats->n_tokens += n_tokens;
 	if (n_tokens > stats->seq_len)
 		stats->seq_len = n_tokens;

@@ -15,6 +15,7 @@
 #include "base/err.h"
 #include "base/io.h"
 #include "ckpt/outdir.h"
+#include "ckpt/safetensors.h"
 
 #define AMAX_HISTORY_LEN     1024 /* passes kept, unless another number is asked for */
 #define AMAX_HISTORY_LEN_MAX 1048576
@@ -63,10 +64,13 @@ struct amax_site *amax_stats_site(struct amax_stats *stats, const char *name, en
 /* The same, and NULL where there is none of that name and kind. */
 struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *name, enum amax_kind kind);
 
-/* Tells the table of one sequence (its token ids, as bytes) of n_tokens tokens that has been, or will be, part of a
+/* Tells the table of one sequence (its token ids as int32, little-endian) of n_tokens tokens that has been, or will be, part of a
  * pass: counts it, and adds its SHA-256 (the first 16 bytes, a big-endian number) to the fingerprint of the data, modulo
  * 2^128: the order of sequences does not count, nor over how many files they were spread. */
 void amax_stats_data(struct amax_stats *stats, const void *data, size_t size, uint64_t n_tokens);
+
+/* sum + data, modulo 2^128. */
+void amax_data_add(uint64_t sum[2], const uint64_t data[2]);
 
 /* Appends a pass: three magnitudes (none NaN or negative) in the order of the site's columns, and how many tokens
  * reached it.  A module that no token reached in a pass gets its row too (0, w, 0; 0 tokens), so that the rows of all
@@ -86,8 +90,8 @@ static inline unsigned amax_bin(float x)
 	return bits >> 20 & (AMAX_BINS - 1);
 }
 
-/* Whether the file at path is such a file, by its metadata; false also where it cannot be read. */
-bool amax_is_file(const struct io *io, const char *path);
+/* Whether a safetensors file is one, by its metadata. */
+bool amax_is_file(const struct st_file *file);
 
 /* Reads a file into a table that is zeroed or released.  ERR_INPUT, one line naming file and tensor, for what is no
  * safetensors file, other versions, unknown tensors, types and shapes that are not those of fp8conv-amax(5), a history

@@ -11,7 +11,6 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "ckpt/safetensors.h"
 
 struct reader {
 	struct amax_stats *stats;
@@ -281,15 +280,7 @@ out:
 	return rc;
 }
 
-bool amax_is_file(const struct io *io, const char *path)
+bool amax_is_file(const struct st_file *file)
 {
-	struct err ignored;
-	struct st_file file;
-	bool is;
-
-	if (st_open(&file, io, path, &ignored))
-		return false;
-	is = metadata_value(&file, AMAX_VERSION_KEY);
-	st_release(&file);
-	return is;
+	return metadata_value(file, AMAX_VERSION_KEY) != NULL;
 }

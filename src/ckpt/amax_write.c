@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "ckpt/safetensors.h"
 #include "ckpt/writer.h"
 
 /* The file to be: its tensors, and the memory of each. */
