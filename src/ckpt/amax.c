@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 

@@ -10,16 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/err.h"
 #include "base/io.h"
 #include "ckpt/outdir.h"
 #include "ckpt/safetensors.h"
+#include "num/amax_bin.h"
 
 #define AMAX_HISTORY_LEN     1024 /* passes kept, unless another number is asked for */
 #define AMAX_HISTORY_LEN_MAX 1048576
-#define AMAX_BINS	     2048 /* of a histogram: see amax_bin() */
 
 enum amax_kind {
 	AMAX_GEMM,	/* columns x, w, y */
@@ -79,16 +78,6 @@ void amax_site_append(struct amax_site *site, const float amax[3], int64_t n_tok
 
 /* The site's histogram, all zeros if it had none; counts of x are [bin][0], of y [bin][1]. */
 uint64_t (*amax_site_histogram(struct amax_site *site))[2];
-
-/* The bin of a value: the exponent and the three upper mantissa bits of its magnitude as fp32, so bin b holds the
- * magnitudes from the float with the bits b << 20 up to the one before (b + 1) << 20.  Not for NaN. */
-static inline unsigned amax_bin(float x)
-{
-	uint32_t bits;
-
-	memcpy(&bits, &x, sizeof bits);
-	return bits >> 20 & (AMAX_BINS - 1);
-}
 
 /* Whether a safetensors file is one, by its metadata. */
 bool amax_is_file(const struct st_file *file);

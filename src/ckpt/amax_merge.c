@@ -2,6 +2,7 @@
 #include "ckpt/amax_merge.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -2,6 +2,7 @@
 #include "ckpt/amax_tensors.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -110,10 +110,10 @@ def weights(model):
 
 
 def histogram(chance, n):
-    """Counts of n magnitudes, and the largest bin's."""
+    """Counts of n magnitudes, of which few are far out."""
     counts = [0] * BINS
     for _ in range(n):
-        value = f32(abs(chance.gauss(0, 1)) * math.exp(chance.gauss(0, 1)))
+        value = f32(chance.uniform(0.01, 8) * (1 + chance.random() if chance.random() < 0.004 else 1))
         counts[struct.unpack("<I", struct.pack("<f", value))[0] >> 20] += 1
     return counts
 
@@ -218,6 +218,31 @@ def percentile(counts, most, share):
     return most
 
 
+def e4m3(v):
+    """A magnitude rounded to E4M3, as a number."""
+    if v == 0:
+        return 0.0
+    step = 2.0**(max(math.frexp(v)[1] - 1, -6) - 3)
+    return min(round(v / step) * step, 448.0)                # round() is to even, and the quotient is exact
+
+
+def squares(counts, amax):
+    scale = f32(448 / amax)
+    inverse, total = f32(1 / scale), 0.0
+    for b, n in enumerate(counts):
+        if n:
+            points = [float_of(b << 20 | (2 * i + 1) << 16) for i in range(8)]
+            total += n / 8 * sum((x - e4m3(f32(x * scale)) * inverse)**2 for x in points)
+    return total
+
+
+def least_squares(counts, most):
+    """The maximum, or one of the 32 edges below it."""
+    top = struct.unpack("<I", struct.pack("<f", most))[0] >> 20
+    found = [most] + [float_of((top - i) << 20) for i in range(32) if top > i]
+    return min(found, key=lambda amax: squares(counts, amax))  # of equals the first
+
+
 class History:
     def __init__(self, path):
         self.tensors = read(path)[1]
@@ -236,6 +261,8 @@ class History:
         if algo.startswith("percentile=") and column == 0 and suffix == ".amax_history":
             counts = unpack(self.tensors[module + ".histogram"])[0::2]
             return percentile(counts, max(values), float(algo.split("=")[1]))
+        if algo == "mse" and column == 0 and suffix == ".amax_history":
+            return least_squares(unpack(self.tensors[module + ".histogram"])[0::2], max(values))
         return max(values)
 
 
