@@ -36,19 +36,21 @@ static void add_magnitudes(struct table *table, const float *amax, bool terminal
 		char text[32] = "";
 
 		if (amax)
-			snprintf(text, sizeof text, terminal ? "%.4g" : "%.9g", (double)amax[column]);
+			snprintf(text, sizeof text, terminal ? "%.4g" : "%.9g",
+				 (double)amax[column]);
 		table_cell(table, text);
 	}
 }
 
 static void print_head(struct table *table, const struct amax_stats *stats)
 {
-	static const char *const heading[] = { "module", "passes", "tokens", "x, q", "w, k", "y, v", "latest x, q",
-					       "w, k", "y, v" };
+	static const char *const heading[] = { "module", "passes",	"tokens", "x, q", "w, k",
+					       "y, v",	 "latest x, q", "w, k",	  "y, v" };
 
 	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, %s, %s; data %016llx%016llx\n\n",
-	       stats->model, (unsigned long long)stats->n_passes, (unsigned long long)stats->n_tokens,
-	       (unsigned long long)stats->seq_len, stats->precision, stats->backend, (unsigned long long)stats->data[0],
+	       stats->model, (unsigned long long)stats->n_passes,
+	       (unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len,
+	       stats->precision, stats->backend, (unsigned long long)stats->data[0],
 	       (unsigned long long)stats->data[1]);
 	for (size_t i = 0; i < sizeof heading / sizeof *heading; i++)
 		table_cell(table, heading[i]);
@@ -69,7 +71,8 @@ void amax_print_text(const struct amax_stats *stats, bool terminal)
 		table_cell_number(&table, site->n_passes);
 		table_cell_number(&table, sum_tokens(site));
 		add_magnitudes(&table, site->n_passes ? most : NULL, terminal);
-		add_magnitudes(&table, site->n_passes ? site->history[site->n_passes - 1] : NULL, terminal);
+		add_magnitudes(&table, site->n_passes ? site->history[site->n_passes - 1] : NULL,
+			       terminal);
 	}
 	table_print(&table, stdout, terminal);
 	table_release(&table);

@@ -10,8 +10,8 @@
 #include "ckpt/amax.h"
 #include "cli/json_out.h"
 
-/* A line for each module: passes and tokens, the maxima of the history, the latest pass; on a terminal in columns,
- * with a heading. */
+/* A line for each module: passes and tokens, the maxima of the history, the latest pass; on a
+ * terminal in columns, with a heading. */
 void amax_print_text(const struct amax_stats *stats, bool terminal);
 
 /* The members "model", ..., "sites" of the object that is open. */

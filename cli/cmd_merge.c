@@ -14,7 +14,8 @@ struct settings {
 	bool ranks;
 };
 
-static int read_input(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_input(const struct option_row *option, const char *value, void *place,
+		      struct err *err)
 {
 	struct merge_params *params = place;
 
@@ -31,10 +32,11 @@ static const struct option_row argument = {
 };
 
 static const struct option_row options[] = {
-	{ SECTION_NONE, "output", 'o', "C.amax", "The file to write", option_text, PLACE(params.output) },
+	{ SECTION_NONE, "output", 'o', "C.amax", "The file to write", option_text,
+	  PLACE(params.output) },
 	{ SECTION_NONE, "ranks", 0, NULL,
-	  "The files are of the same passes, seen by data-parallel ranks: the maximum of each", option_flag,
-	  PLACE(ranks) },
+	  "The files are of the same passes, seen by data-parallel ranks: the maximum of each",
+	  option_flag, PLACE(ranks) },
 	{ 0 },
 };
 
@@ -45,7 +47,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	settings.params.how = settings.ranks ? AMAX_RANKS : AMAX_APPEND;
 	if (!rc && !settings.params.output)
-		rc = err_set(err, ERR_USAGE, "option '--output' is missing: where to write (-o C.amax)");
+		rc = err_set(err, ERR_USAGE,
+			     "option '--output' is missing: where to write (-o C.amax)");
 	else if (!rc)
 		rc = merge_run(&settings.params, err);
 	free(settings.params.inputs);

@@ -8,8 +8,8 @@
 
 #include "base/mem.h"
 
-void amax_stats_init(struct amax_stats *stats, const char *model, const char *precision, const char *backend,
-		     uint64_t history_len)
+void amax_stats_init(struct amax_stats *stats, const char *model, const char *precision,
+		     const char *backend, uint64_t history_len)
 {
 	*stats = (struct amax_stats){
 		.history_len = history_len,
@@ -39,7 +39,8 @@ void amax_stats_release(struct amax_stats *stats)
 	*stats = (struct amax_stats){ 0 };
 }
 
-/* Where a site of that name is, or belongs.  Names mostly come in order: the end is looked at first. */
+/* Where a site of that name is, or belongs.  Names mostly come in order: the end is looked at
+ * first. */
 static size_t position(const struct amax_stats *stats, const char *name, bool *found)
 {
 	size_t low = 0, high = stats->n_sites;
@@ -67,15 +68,19 @@ struct amax_site *amax_stats_site(struct amax_stats *stats, const char *name, en
 	if (found)
 		return stats->sites[at]->kind == kind ? stats->sites[at] : NULL;
 	site = xcalloc(1, sizeof *site);
-	*site = (struct amax_site){ .name = xstrdup(name), .kind = kind, .limit = stats->history_len };
+	*site = (struct amax_site){ .name = xstrdup(name),
+				    .kind = kind,
+				    .limit = stats->history_len };
 	ARRAY_GROW(stats->sites, stats->n_sites);
-	memmove(stats->sites + at + 1, stats->sites + at, (stats->n_sites - at) * sizeof(struct amax_site *));
+	memmove(stats->sites + at + 1, stats->sites + at,
+		(stats->n_sites - at) * sizeof(struct amax_site *));
 	stats->sites[at] = site;
 	stats->n_sites++;
 	return site;
 }
 
-struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *name, enum amax_kind kind)
+struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *name,
+				  enum amax_kind kind)
 {
 	bool found;
 	size_t at = position(stats, name, &found);

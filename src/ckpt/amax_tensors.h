@@ -8,11 +8,17 @@
 #include "ckpt/amax.h"
 #include "num/dtype.h"
 
-#define AMAX_VERSION     "1"
+#define AMAX_VERSION	 "1"
 #define AMAX_VERSION_KEY "fp8conv_amax"
 
 /* What a site's tensors are. */
-enum amax_part { AMAX_PART_HISTORY, AMAX_PART_QKV, AMAX_PART_TOKENS, AMAX_PART_HISTOGRAM, N_AMAX_PARTS };
+enum amax_part {
+	AMAX_PART_HISTORY,
+	AMAX_PART_QKV,
+	AMAX_PART_TOKENS,
+	AMAX_PART_HISTOGRAM,
+	N_AMAX_PARTS
+};
 
 struct amax_tensor {
 	const char *suffix; /* behind the site's name */

@@ -42,7 +42,8 @@ static void listing_make(struct listing *listing, const struct amax_stats *stats
 	for (size_t i = 0; i < stats->n_sites; i++) {
 		const struct amax_site *site = stats->sites[i];
 
-		list_part(listing, site, site->kind == AMAX_GEMM ? AMAX_PART_HISTORY : AMAX_PART_QKV);
+		list_part(listing, site,
+			  site->kind == AMAX_GEMM ? AMAX_PART_HISTORY : AMAX_PART_QKV);
 		list_part(listing, site, AMAX_PART_TOKENS);
 		if (site->histogram)
 			list_part(listing, site, AMAX_PART_HISTOGRAM);
@@ -74,27 +75,33 @@ static size_t metadata_make(struct st_metadata *metadata, const struct amax_stat
 	metadata_add(metadata, &n, AMAX_VERSION_KEY, xstrdup(AMAX_VERSION));
 	metadata_add(metadata, &n, "tool", xstrdup("fp8conv " FP8CONV_VERSION));
 	metadata_add(metadata, &n, "data",
-		     xasprintf("%016llx%016llx", (unsigned long long)stats->data[0], (unsigned long long)stats->data[1]));
+		     xasprintf("%016llx%016llx", (unsigned long long)stats->data[0],
+			       (unsigned long long)stats->data[1]));
 	for (const struct amax_count *count = amax_counts; count->key; count++)
 		metadata_add(metadata, &n, count->key,
-			     xasprintf("%llu", (unsigned long long)*(const uint64_t *)(base + count->offset)));
+			     xasprintf("%llu", (unsigned long long)*(
+						       const uint64_t *)(base + count->offset)));
 	for (const struct amax_text *text = amax_texts; text->key; text++)
-		metadata_add(metadata, &n, text->key, xstrdup(*(char *const *)(base + text->offset)));
+		metadata_add(metadata, &n, text->key,
+			     xstrdup(*(char *const *)(base + text->offset)));
 	return n;
 }
 
-static int write_tensors(struct writer *writer, const struct listing *listing, uint64_t start, struct err *err)
+static int write_tensors(struct writer *writer, const struct listing *listing, uint64_t start,
+			 struct err *err)
 {
 	for (size_t i = 0; i < listing->n; i++) {
 		const struct st_tensor *tensor = &listing->tensors[i];
 
-		if (writer_pwrite(writer, listing->data[i], (size_t)st_tensor_size(tensor), start + tensor->begin, err))
+		if (writer_pwrite(writer, listing->data[i], (size_t)st_tensor_size(tensor),
+				  start + tensor->begin, err))
 			return -1;
 	}
 	return 0;
 }
 
-int amax_stats_put(const struct amax_stats *stats, const struct outdir *dir, const char *name, struct err *err)
+int amax_stats_put(const struct amax_stats *stats, const struct outdir *dir, const char *name,
+		   struct err *err)
 {
 	struct st_metadata metadata[MAX_METADATA];
 	size_t n_metadata = metadata_make(metadata, stats);
@@ -121,7 +128,8 @@ out:
 	return rc;
 }
 
-int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path, struct err *err)
+int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
+		     struct err *err)
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;

@@ -22,21 +22,24 @@ static int refuse_useless(const char *option, struct err *err)
 static bool has_counts(const struct amax_stats *stats)
 {
 	for (size_t i = 0; i < stats->n_sites; i++)
-		if (stats->sites[i]->kind == AMAX_GEMM && stats->sites[i]->n_passes && !stats->sites[i]->histogram)
+		if (stats->sites[i]->kind == AMAX_GEMM && stats->sites[i]->n_passes &&
+		    !stats->sites[i]->histogram)
 			return false;
 	return true;
 }
 
-int calibration_open(struct calibration *calibration, const struct io *io, const struct calibration_params *params,
-		     struct err *err)
+int calibration_open(struct calibration *calibration, const struct io *io,
+		     const struct calibration_params *params, struct err *err)
 {
 	*calibration = (struct calibration){ .params = params };
-	if (params->amax_algo && static_choice_read(&calibration->choice, "--amax-algo", params->amax_algo, err))
+	if (params->amax_algo &&
+	    static_choice_read(&calibration->choice, "--amax-algo", params->amax_algo, err))
 		return -1;
 	if (!params->path && params->kv_cache)
-		return err_set(err, ERR_USAGE,
-			       "--kv-cache needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' and "
-			       "give it with --calibration stats.amax");
+		return err_set(
+			err, ERR_USAGE,
+			"--kv-cache needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' and "
+			"give it with --calibration stats.amax");
 	if (!params->path) {
 		const char *option = params->amax_algo	       ? "--amax-algo"
 				     : params->uncovered_given ? "--uncovered"
@@ -48,9 +51,10 @@ int calibration_open(struct calibration *calibration, const struct io *io, const
 	if (amax_stats_read(&calibration->stats, io, params->path, err))
 		return -1;
 	if (static_choice_needs_counts(&calibration->choice) && !has_counts(&calibration->stats))
-		return err_set(err, ERR_USAGE,
-			       "--amax-algo %s needs histograms, and '%s' has none: calibrate with --histogram",
-			       params->amax_algo, params->path);
+		return err_set(
+			err, ERR_USAGE,
+			"--amax-algo %s needs histograms, and '%s' has none: calibrate with --histogram",
+			params->amax_algo, params->path);
 	return 0;
 }
 
@@ -61,7 +65,8 @@ void calibration_release(struct calibration *calibration)
 
 bool calibration_is_static(const struct calibration *calibration, const struct recipe *recipe)
 {
-	return calibration->params->path && recipe->input.tile.rows == WHOLE && recipe->input.tile.cols == WHOLE;
+	return calibration->params->path && recipe->input.tile.rows == WHOLE &&
+	       recipe->input.tile.cols == WHOLE;
 }
 
 char *module_of_weight(const char *weight)
@@ -74,19 +79,21 @@ char *module_of_weight(const char *weight)
 	return xstrndup(weight, n);
 }
 
-int calibration_site(const struct calibration *calibration, const struct unit *unit, const struct amax_site **site,
-		     struct err *err)
+int calibration_site(const struct calibration *calibration, const struct unit *unit,
+		     const struct amax_site **site, struct err *err)
 {
 	char *module = module_of_weight(unit->name);
 	int rc = 0;
 
 	*site = amax_stats_find(&calibration->stats, module, AMAX_GEMM);
 	if (!*site)
-		rc = err_set(err, ERR_INPUT, "module '%s' is not in '%s': the calibration did not see it", module,
+		rc = err_set(err, ERR_INPUT,
+			     "module '%s' is not in '%s': the calibration did not see it", module,
 			     calibration->params->path);
 	else if (!(*site)->n_passes)
-		rc = err_set(err, ERR_INPUT, "module '%s' has no pass in '%s': the calibration did not come so far", module,
-			     calibration->params->path);
+		rc = err_set(err, ERR_INPUT,
+			     "module '%s' has no pass in '%s': the calibration did not come so far",
+			     module, calibration->params->path);
 	free(module);
 	return rc;
 }
@@ -112,18 +119,22 @@ static void make_dynamic(struct selection *selection, size_t u)
 	} while (i != u);
 }
 
-static int refuse_uncovered(const struct calibration *calibration, const struct unit *unit, struct err *err)
+static int refuse_uncovered(const struct calibration *calibration, const struct unit *unit,
+			    struct err *err)
 {
-	return err_set(err, ERR_INPUT,
-		       "fewer than %llu tokens reached the module of tensor '%s' in '%s': calibrate with more data, or decide with "
-		       "--uncovered",
-		       (unsigned long long)(calibration->params->min_tokens ? calibration->params->min_tokens : 1), unit->name,
-		       calibration->params->path);
+	return err_set(
+		err, ERR_INPUT,
+		"fewer than %llu tokens reached the module of tensor '%s' in '%s': calibrate with more data, or decide with "
+		"--uncovered",
+		(unsigned long long)(calibration->params->min_tokens
+					     ? calibration->params->min_tokens
+					     : 1),
+		unit->name, calibration->params->path);
 }
 
 /* group-max is decided when scales are made: it changes no name. */
-static int treat_uncovered(const struct calibration *calibration, struct plan *plan, size_t u, bool *kept,
-			   struct err *err)
+static int treat_uncovered(const struct calibration *calibration, struct plan *plan, size_t u,
+			   bool *kept, struct err *err)
 {
 	struct unit *unit = &plan->selection.units[u];
 
@@ -155,12 +166,16 @@ static int check_model(const struct calibration *calibration, struct plan *plan,
 	rc = fingerprint_make(&source, fingerprint, err);
 	source_release(&source);
 	if (!rc && strcmp(fingerprint, calibration->stats.model) != 0)
-		rc = err_set(err, ERR_INPUT, "'%s' is of another model: its fingerprint is '%s', that of '%s' is '%s'",
-			     calibration->params->path, calibration->stats.model, plan->source.path, fingerprint);
+		rc = err_set(
+			err, ERR_INPUT,
+			"'%s' is of another model: its fingerprint is '%s', that of '%s' is '%s'",
+			calibration->params->path, calibration->stats.model, plan->source.path,
+			fingerprint);
 	return rc;
 }
 
-int calibration_cover(const struct calibration *calibration, struct plan *plan, bool *kept, char **note, struct err *err)
+int calibration_cover(const struct calibration *calibration, struct plan *plan, bool *kept,
+		      char **note, struct err *err)
 {
 	struct selection *selection = &plan->selection;
 	size_t n = 0, n_uncovered = 0;
@@ -171,13 +186,15 @@ int calibration_cover(const struct calibration *calibration, struct plan *plan, 
 	for (size_t u = 0; u < selection->n_units; u++) {
 		struct unit *unit = &selection->units[u];
 
-		unit->static_input = unit->recipe && calibration_is_static(calibration, unit->recipe);
+		unit->static_input =
+			unit->recipe && calibration_is_static(calibration, unit->recipe);
 		n += unit->static_input;
 	}
 	for (size_t u = 0; u < selection->n_units; u++) {
 		const struct amax_site *site;
 
-		if (!selection->units[u].recipe || !calibration_is_static(calibration, selection->units[u].recipe))
+		if (!selection->units[u].recipe ||
+		    !calibration_is_static(calibration, selection->units[u].recipe))
 			continue;
 		if (calibration_site(calibration, &selection->units[u], &site, err))
 			return -1;
@@ -188,7 +205,8 @@ int calibration_cover(const struct calibration *calibration, struct plan *plan, 
 			return -1;
 	}
 	if (n_uncovered && note)
-		*note = xasprintf("%zu of %zu modules had too few tokens in '%s': --uncovered decided", n_uncovered, n,
-				  calibration->params->path);
+		*note = xasprintf(
+			"%zu of %zu modules had too few tokens in '%s': --uncovered decided",
+			n_uncovered, n, calibration->params->path);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scales of KV caches: of every attention in the history and of every one in the model, which must be the same ones.
+ * The scales of KV caches: of every attention in the history and of every one in the model, which
+ * must be the same ones.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,14 +36,16 @@ static int check_attention(const struct calibration *calibration, const char *na
 		return 0;
 	module = xstrndup(name, n);
 	if (!amax_stats_find(&calibration->stats, module, AMAX_ATTENTION))
-		rc = err_set(err, ERR_INPUT, "attention '%s' is not in '%s': the calibration did not see it", module,
-			     calibration->params->path);
+		rc = err_set(err, ERR_INPUT,
+			     "attention '%s' is not in '%s': the calibration did not see it",
+			     module, calibration->params->path);
 	free(module);
 	return rc;
 }
 
 /* The first unit of an attention whose name goes on with `projection`, or SIZE_MAX. */
-static size_t find_projection(const struct plan *plan, const char *attention, const char *projection)
+static size_t find_projection(const struct plan *plan, const char *attention,
+			      const char *projection)
 {
 	size_t n = strlen(attention);
 
@@ -56,26 +59,32 @@ static size_t find_projection(const struct plan *plan, const char *attention, co
 	return SIZE_MAX;
 }
 
-static int check_site(const struct calibration *calibration, const struct plan *plan, const struct amax_site *site,
-		      struct err *err)
+static int check_site(const struct calibration *calibration, const struct plan *plan,
+		      const struct amax_site *site, struct err *err)
 {
 	if (find_projection(plan, site->name, "") == SIZE_MAX)
-		return err_set(err, ERR_INPUT, "attention '%s' of '%s' has no tensor in '%s'", site->name,
-			       calibration->params->path, plan->source.path);
+		return err_set(err, ERR_INPUT, "attention '%s' of '%s' has no tensor in '%s'",
+			       site->name, calibration->params->path, plan->source.path);
 	if (find_projection(plan, site->name, "kv_a_proj") != SIZE_MAX)
-		return err_set(err, ERR_USAGE,
-			       "--kv-cache: attention '%s' caches a latent vector, for which formats have no scales", site->name);
+		return err_set(
+			err, ERR_USAGE,
+			"--kv-cache: attention '%s' caches a latent vector, for which formats have no scales",
+			site->name);
 	if (!site->n_passes)
-		return err_set(err, ERR_INPUT, "attention '%s' has no pass in '%s': the calibration did not come so far",
-			       site->name, calibration->params->path);
+		return err_set(
+			err, ERR_INPUT,
+			"attention '%s' has no pass in '%s': the calibration did not come so far",
+			site->name, calibration->params->path);
 	return 0;
 }
 
 /* Beside the projection, where there is one of its own. */
-static int add_cache(const struct calibration *calibration, struct plan *plan, const struct amax_site *site, char which,
-		     struct err *err)
+static int add_cache(const struct calibration *calibration, struct plan *plan,
+		     const struct amax_site *site, char which, struct err *err)
 {
-	const struct qspec spec = { .format = FP8_E4M3, .tile = { WHOLE, WHOLE }, .margin = plan->spec.margin };
+	const struct qspec spec = { .format = FP8_E4M3,
+				    .tile = { WHOLE, WHOLE },
+				    .margin = plan->spec.margin };
 	size_t unit = find_projection(plan, site->name, which == 'k' ? "k_proj." : "v_proj.");
 	float amax;
 
@@ -88,7 +97,8 @@ static int add_cache(const struct calibration *calibration, struct plan *plan, c
 		(struct cache_scale){ .unit = unit,
 				      .attention = xstrdup(site->name),
 				      .which = which,
-				      .scale_inv = scaling_from_amax(&spec, amax, F32_MAX).scale_inv };
+				      .scale_inv =
+					      scaling_from_amax(&spec, amax, F32_MAX).scale_inv };
 	return 0;
 }
 
@@ -115,7 +125,8 @@ int calibration_caches(const struct calibration *calibration, struct plan *plan,
 			return -1;
 	}
 	if (!plan->n_caches)
-		return err_set(err, ERR_INPUT, "'%s' has no history of an attention, which --kv-cache needs",
+		return err_set(err, ERR_INPUT,
+			       "'%s' has no history of an attention, which --kv-cache needs",
 			       calibration->params->path);
 	sort(plan->caches, plan->n_caches, sizeof *plan->caches, compare_caches);
 	plan->kv_cache = true;

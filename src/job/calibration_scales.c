@@ -17,8 +17,8 @@ static const char *const columns[][3] = {
 };
 
 /* The amax of one column that stands for all passes.  Only of x and y there are histograms. */
-int calibration_amax(const struct calibration *calibration, const struct amax_site *site, int column,
-		     const struct qspec *spec, float *amax, struct err *err)
+int calibration_amax(const struct calibration *calibration, const struct amax_site *site,
+		     int column, const struct qspec *spec, float *amax, struct err *err)
 {
 	bool counted = site->histogram && column != AMAX_W;
 	struct static_history history = {
@@ -32,8 +32,10 @@ int calibration_amax(const struct calibration *calibration, const struct amax_si
 	*amax = static_amax(&calibration->choice, &history, spec);
 	if (isfinite(*amax))
 		return 0;
-	return err_set(err, ERR_INPUT, "amax of %s of module '%s' in '%s' is infinite: it overflowed in the forward pass",
-		       columns[site->kind][column], site->name, calibration->params->path);
+	return err_set(
+		err, ERR_INPUT,
+		"amax of %s of module '%s' in '%s' is infinite: it overflowed in the forward pass",
+		columns[site->kind][column], site->name, calibration->params->path);
 }
 
 /* Whether a module is the same part of another expert of the same layer. */
@@ -45,8 +47,9 @@ static bool is_sibling(const char *name, const char *other, size_t prefix)
 }
 
 /* The maximum over the experts of the layer that were reached. */
-static int siblings_amax(const struct calibration *calibration, const struct unit *unit, const struct amax_site *site,
-			 const struct qspec *spec, float *amax, struct err *err)
+static int siblings_amax(const struct calibration *calibration, const struct unit *unit,
+			 const struct amax_site *site, const struct qspec *spec, float *amax,
+			 struct err *err)
 {
 	size_t prefix = experts_prefix_len(unit->name), n = 0;
 	float one;
@@ -65,8 +68,10 @@ static int siblings_amax(const struct calibration *calibration, const struct uni
 	}
 	if (n)
 		return 0;
-	return err_set(err, ERR_INPUT, "--uncovered group-max: no expert like '%s' was reached by enough tokens in '%s'",
-		       site->name, calibration->params->path);
+	return err_set(
+		err, ERR_INPUT,
+		"--uncovered group-max: no expert like '%s' was reached by enough tokens in '%s'",
+		site->name, calibration->params->path);
 }
 
 /* The weight's spec with the input's format and tile. */
@@ -79,8 +84,8 @@ static struct qspec input_spec(const struct plan *plan, size_t u)
 	return spec;
 }
 
-static int unit_input_amax(const struct calibration *calibration, const struct plan *plan, size_t u, float *amax,
-			   struct err *err)
+static int unit_input_amax(const struct calibration *calibration, const struct plan *plan, size_t u,
+			   float *amax, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	struct qspec spec = input_spec(plan, u);
@@ -94,7 +99,8 @@ static int unit_input_amax(const struct calibration *calibration, const struct p
 }
 
 /* What engines merge has one scale. */
-static int group_input_scale(const struct calibration *calibration, struct plan *plan, size_t first, struct err *err)
+static int group_input_scale(const struct calibration *calibration, struct plan *plan, size_t first,
+			     struct err *err)
 {
 	float most = 0, amax;
 
@@ -111,7 +117,8 @@ static int group_input_scale(const struct calibration *calibration, struct plan 
 	return 0;
 }
 
-static int group_weight_amax(const struct calibration *calibration, struct plan *plan, size_t group, struct err *err)
+static int group_weight_amax(const struct calibration *calibration, struct plan *plan, size_t group,
+			     struct err *err)
 {
 	float *most = &plan->group_amax[group];
 
@@ -139,7 +146,8 @@ static int apply_groups(const struct calibration *calibration, struct plan *plan
 		if (plan->selection.units[first].recipe->needs_history &&
 		    group_weight_amax(calibration, plan, group, err))
 			return -1;
-		if (plan->selection.units[first].static_input && group_input_scale(calibration, plan, first, err))
+		if (plan->selection.units[first].static_input &&
+		    group_input_scale(calibration, plan, first, err))
 			return -1;
 	}
 	return 0;

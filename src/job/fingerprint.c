@@ -31,7 +31,8 @@ static void hash_form(EVP_MD_CTX *hash, const struct st_tensor *tensor)
 		hash_number(hash, tensor->shape[i]);
 }
 
-static int hash_sample(EVP_MD_CTX *hash, struct source *source, const struct tensor_ref *ref, struct err *err)
+static int hash_sample(EVP_MD_CTX *hash, struct source *source, const struct tensor_ref *ref,
+		       struct err *err)
 {
 	uint64_t size = st_tensor_size(ref->tensor);
 	size_t n = size < SAMPLE_SIZE ? (size_t)size : SAMPLE_SIZE;

@@ -16,8 +16,9 @@ struct merge_params {
 	enum amax_merge how;
 };
 
-/* Reads the inputs one after the other, holding two at most, and writes the output, whole or not at all.  ERR_USAGE
- * where the output is one of the inputs, ERR_INPUT where they do not belong together. */
+/* Reads the inputs one after the other, holding two at most, and writes the output, whole or not at
+ * all.  ERR_USAGE where the output is one of the inputs, ERR_INPUT where they do not belong
+ * together. */
 int merge_run(const struct merge_params *params, struct err *err);
 
 #endif

@@ -13,10 +13,11 @@
 
 static int bad_choice(const char *option, const char *text, struct err *err)
 {
-	return err_set(err, ERR_USAGE,
-		       "option '%s': '%s' is not max, most-recent, mse or percentile=P with P above 0 and up to 100, of at "
-		       "most %d decimals",
-		       option, text, SHARE_DECIMALS);
+	return err_set(
+		err, ERR_USAGE,
+		"option '%s': '%s' is not max, most-recent, mse or percentile=P with P above 0 and up to 100, of at "
+		"most %d decimals",
+		option, text, SHARE_DECIMALS);
 }
 
 /* "99.9" in millionths.  False: it is none, or out of range. */
@@ -52,7 +53,9 @@ int static_choice_read(struct static_choice *choice, const char *option, const c
 	static const struct {
 		const char *name;
 		enum static_algo algo;
-	} words[] = { { "max", STATIC_MAX }, { "most-recent", STATIC_MOST_RECENT }, { "mse", STATIC_MSE } };
+	} words[] = { { "max", STATIC_MAX },
+		      { "most-recent", STATIC_MOST_RECENT },
+		      { "mse", STATIC_MSE } };
 	static const char percentile[] = "percentile=";
 
 	*choice = (struct static_choice){ 0 };
@@ -130,9 +133,11 @@ static double error_of(const struct static_history *history, const struct qspec 
 		if (!count_of(history, b))
 			continue;
 		for (unsigned i = 0; i < MSE_POINTS; i++) {
-			float x = f32_from_bits(b << AMAX_BIN_BITS | (2 * i + 1) << (AMAX_BIN_BITS - 4));
+			float x = f32_from_bits(b << AMAX_BIN_BITS |
+						(2 * i + 1) << (AMAX_BIN_BITS - 4));
 			uint8_t code = fp8_from_f32(spec->format, scaling_apply(scaling, x));
-			double error = (double)x - (double)fp8_to_f32(spec->format, code) * (double)scaling.scale_inv;
+			double error = (double)x - (double)fp8_to_f32(spec->format, code) *
+							   (double)scaling.scale_inv;
 
 			squares += error * error;
 		}
@@ -142,7 +147,8 @@ static double error_of(const struct static_history *history, const struct qspec 
 }
 
 /* The maximum, or the edge of a bin below it, whichever loses least; of equals the larger. */
-static float least_squares(const struct static_history *history, const struct qspec *spec, float most)
+static float least_squares(const struct static_history *history, const struct qspec *spec,
+			   float most)
 {
 	unsigned top = amax_bin(most);
 	float best = most;

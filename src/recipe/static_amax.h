@@ -20,7 +20,7 @@ struct static_choice {
 	uint32_t share; /* STATIC_PERCENTILE: millionths of a percent, from 1 to 100,000,000 */
 };
 
-/* Reads one of STATIC_ALGOS; P is a percentage with up to 6 decimals, above 0, up to 100.  ERR_USAGE
+/* Reads one of STATIC_ALGOS; P is a percentage with up to 6 decimals, above 0, up to 100. ERR_USAGE
  * naming the option. */
 int static_choice_read(struct static_choice *choice, const char *option, const char *text,
 		       struct err *err);
@@ -28,8 +28,8 @@ int static_choice_read(struct static_choice *choice, const char *option, const c
 /* Whether it looks at a histogram. */
 bool static_choice_needs_counts(const struct static_choice *choice);
 
-/* What is known of one tensor: amax of pass i, the oldest first, is amax[i * amax_stride]; the count
- * of bin b (num/amax_bin.h) is counts[b * counts_stride]; counts NULL: no histogram. */
+/* What is known of one tensor: amax of pass i, the oldest first, is amax[i * amax_stride]; the
+ * count of bin b (num/amax_bin.h) is counts[b * counts_stride]; counts NULL: no histogram. */
 struct static_history {
 	const float *amax;
 	size_t n_passes;
@@ -38,8 +38,8 @@ struct static_history {
 	size_t counts_stride;
 };
 
-/* The amax that stands for the history; 0 where nothing came by, infinity where that was seen.  Without
- * counts, percentile and mse take the maximum.  spec: what it will be a scale of. */
+/* The amax that stands for the history; 0 where nothing came by, infinity where that was seen.
+ * Without counts, percentile and mse take the maximum.  spec: what it will be a scale of. */
 float static_amax(const struct static_choice *choice, const struct static_history *history,
 		  const struct qspec *spec);
 

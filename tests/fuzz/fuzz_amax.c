@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * amax_stats_read(): the input is the header, a NUL byte, the data.  What is read is written, read again and merged.
+ * amax_stats_read(): the input is the header, a NUL byte, the data.  What is read is written, read
+ * again and merged.
  */
 #include <endian.h>
 #include <stdio.h>
@@ -28,21 +29,25 @@ static void check_sites(const struct amax_stats *stats)
 	for (size_t i = 0; i < stats->n_sites; i++) {
 		const struct amax_site *site = stats->sites[i];
 
-		FUZZ_CHECK(*site->name && site->tokens && site->history && site->n_passes <= stats->history_len);
+		FUZZ_CHECK(*site->name && site->tokens && site->history &&
+			   site->n_passes <= stats->history_len);
 		FUZZ_CHECK(!i || strcmp(stats->sites[i - 1]->name, site->name) < 0);
 		FUZZ_CHECK(amax_stats_find(stats, site->name, site->kind) == site);
 		for (size_t pass = 0; pass < site->n_passes; pass++)
-			FUZZ_CHECK(site->tokens[pass] >= 0 && site->history[pass][0] >= 0 && site->history[pass][2] >= 0);
+			FUZZ_CHECK(site->tokens[pass] >= 0 && site->history[pass][0] >= 0 &&
+				   site->history[pass][2] >= 0);
 	}
 }
 
 static void check_same(const struct amax_stats *a, const struct amax_stats *b)
 {
-	FUZZ_CHECK(a->n_sites == b->n_sites && a->n_passes == b->n_passes && a->data[0] == b->data[0]);
+	FUZZ_CHECK(a->n_sites == b->n_sites && a->n_passes == b->n_passes &&
+		   a->data[0] == b->data[0]);
 	for (size_t i = 0; i < a->n_sites; i++) {
 		const struct amax_site *x = a->sites[i], *y = b->sites[i];
 
-		FUZZ_CHECK(!strcmp(x->name, y->name) && x->n_passes == y->n_passes && x->kind == y->kind);
+		FUZZ_CHECK(!strcmp(x->name, y->name) && x->n_passes == y->n_passes &&
+			   x->kind == y->kind);
 		FUZZ_CHECK(!memcmp(x->history, y->history, x->n_passes * sizeof *x->history));
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/amax.h: the table, its file there and back, and every file that must be refused with its message.
+ * ckpt/amax.h: the table, its file there and back, and every file that must be refused with its
+ * message.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -103,7 +104,8 @@ static void history_keeps_the_newest(void **state)
 			assert_int_equal(site->n_passes, kept);
 			for (size_t i = 0; i < kept; i++) {
 				assert_int_equal(site->tokens[i], pass + 1 - kept + i);
-				assert_true(site->history[i][AMAX_X] == (float)(pass + 1 - kept + i));
+				assert_true(site->history[i][AMAX_X] ==
+					    (float)(pass + 1 - kept + i));
 			}
 		}
 		amax_stats_release(&stats);
@@ -132,7 +134,8 @@ static void bins_are_exponent_and_three_bits(void **state)
 		assert_int_equal(amax_bin(rows[i].x), rows[i].bin);
 }
 
-/* By Python: hashlib.sha256(b"abc"), of b"a", and their sum modulo 2^128, with carries out of both halves. */
+/* By Python: hashlib.sha256(b"abc"), of b"a", and their sum modulo 2^128, with carries out of both
+ * halves. */
 static void data_add_up_in_any_order(void **state)
 {
 	static const char *const texts[] = { "abc", "a" };
@@ -144,9 +147,11 @@ static void data_add_up_in_any_order(void **state)
 		amax_stats_init(&stats, "m", "f32", "cpu", 1);
 		amax_stats_data(&stats, texts[order], strlen(texts[order]), 5 + order);
 		if (!order)
-			assert_true(stats.data[0] == 0xba7816bf8f01cfea && stats.data[1] == 0x414140de5dae2223);
+			assert_true(stats.data[0] == 0xba7816bf8f01cfea &&
+				    stats.data[1] == 0x414140de5dae2223);
 		amax_stats_data(&stats, texts[!order], strlen(texts[!order]), 6 - order);
-		assert_true(stats.data[0] == 0x850f97d2591d8db5 && stats.data[1] == 0x3c037291f7d1fe70);
+		assert_true(stats.data[0] == 0x850f97d2591d8db5 &&
+			    stats.data[1] == 0x3c037291f7d1fe70);
 		assert_int_equal(stats.n_tokens, 11);
 		assert_int_equal(stats.seq_len, 6);
 		amax_stats_release(&stats);
@@ -184,7 +189,8 @@ static void assert_same(const struct amax_stats *a, const struct amax_stats *b)
 		assert_memory_equal(x->tokens, y->tokens, x->n_passes * sizeof *x->tokens);
 		assert_int_equal(!x->histogram, !y->histogram);
 		if (x->histogram)
-			assert_memory_equal(x->histogram, y->histogram, AMAX_BINS * sizeof *x->histogram);
+			assert_memory_equal(x->histogram, y->histogram,
+					    AMAX_BINS * sizeof *x->histogram);
 	}
 }
 
@@ -197,7 +203,8 @@ static void file_there_and_back(void **state)
 	(void)state;
 	for (int forward = 0; forward < 2; forward++) {
 		table(&stats, forward);
-		if (amax_stats_write(&stats, &io_system, path, &err) || amax_stats_read(&back, &io_system, path, &err))
+		if (amax_stats_write(&stats, &io_system, path, &err) ||
+		    amax_stats_read(&back, &io_system, path, &err))
 			fail_msg("%s", err.message);
 		assert_same(&stats, &back);
 		file_text(forward ? &one : &other);
@@ -233,7 +240,8 @@ static void tells_what_it_is(void **state)
 	amax_stats_release(&stats);
 }
 
-/* A file with a text of its header replaced by one of the same length (spaces are added), or bytes of its data. */
+/* A file with a text of its header replaced by one of the same length (spaces are added), or bytes
+ * of its data. */
 struct broken {
 	const char *from, *to;
 	int at; /* byte of the data, counted from its end; 0: none */
@@ -242,33 +250,57 @@ struct broken {
 };
 
 static const struct broken broken[] = {
-	{ "\"fp8conv_amax\":\"1\"", "\"fp8conv_amax\":\"2\"", .message = "is an amax file of version '2', not 1" },
-	{ "\"fp8conv_amax\":\"1\"", "\"fp8conv_omax\":\"1\"", .message = "its metadata has no 'fp8conv_amax'" },
+	{ "\"fp8conv_amax\":\"1\"", "\"fp8conv_amax\":\"2\"",
+	  .message = "is an amax file of version '2', not 1" },
+	{ "\"fp8conv_amax\":\"1\"", "\"fp8conv_omax\":\"1\"",
+	  .message = "its metadata has no 'fp8conv_amax'" },
 	{ "\"model\":", "\"nodel\":", .message = "metadata 'model' of '%s' is missing" },
-	{ "\"precision\":\"bf16\"", "\"precision\":\"\"", .message = "metadata 'precision' of '%s' is empty" },
-	{ "\"backend\":\"cpu\"", "\"backend\":\"\\n\"", .message = "'backend' of '%s' is a text with control characters" },
-	{ "\"passes\":\"2\"", "\"passes\":\"x\"", .message = "'passes' of '%s' is 'x', not an integer from 0 to 9223" },
-	{ "\"tokens\":\"512\"", "\"tokens\":\"012\"", .message = "'tokens' of '%s' is '012', not an integer" },
-	{ "\"tokens\":\"512\"", "\"tokens\":\"-12\"", .message = "'tokens' of '%s' is '-12', not an integer" },
-	{ "\"amax_history_len\":\"4\"", "\"amax_history_len\":\"0\"", .message = "is '0', not an integer from 1 to 1048576" },
+	{ "\"precision\":\"bf16\"", "\"precision\":\"\"",
+	  .message = "metadata 'precision' of '%s' is empty" },
+	{ "\"backend\":\"cpu\"", "\"backend\":\"\\n\"",
+	  .message = "'backend' of '%s' is a text with control characters" },
+	{ "\"passes\":\"2\"", "\"passes\":\"x\"",
+	  .message = "'passes' of '%s' is 'x', not an integer from 0 to 9223" },
+	{ "\"tokens\":\"512\"", "\"tokens\":\"012\"",
+	  .message = "'tokens' of '%s' is '012', not an integer" },
+	{ "\"tokens\":\"512\"", "\"tokens\":\"-12\"",
+	  .message = "'tokens' of '%s' is '-12', not an integer" },
+	{ "\"amax_history_len\":\"4\"", "\"amax_history_len\":\"0\"",
+	  .message = "is '0', not an integer from 1 to 1048576" },
 	{ "\"amax_history_len\":\"4\"", "\"amax_history_len\":\"1\"",
-	  .message = "'m.attn.q.amax_history' in '%s' has 2 passes, more than its amax_history_len (1)" },
-	{ "\"data\":\"ba", "\"data\":\"Ba", .message = "'data' of '%s' is 'Ba7816bf8f01cfea414140de5dae2223', not 32" },
-	{ "\"m.down.tokens\"", "\"m.down.tokenz\"", .message = "'m.down.tokenz' in '%s' is none of an amax file" },
-	{ "\"m.down.tokens\"", "\".tokens\"", .message = "'.tokens' in '%s' is none of an amax file" },
-	{ "\"m.down.tokens\"", "\"tokens\"", .message = "'tokens' in '%s' is none of an amax file" },
-	{ "\"m.down.tokens\"", "\"m.doom.tokens\"", .message = "'m.doom.tokens' in '%s' has no history beside it" },
-	{ "\"m.down.histogram\"", "\"m.attn.histogram\"", .message = "'m.attn.histogram' in '%s' has no history beside it" },
+	  .message =
+		  "'m.attn.q.amax_history' in '%s' has 2 passes, more than its amax_history_len (1)" },
+	{ "\"data\":\"ba", "\"data\":\"Ba",
+	  .message = "'data' of '%s' is 'Ba7816bf8f01cfea414140de5dae2223', not 32" },
+	{ "\"m.down.tokens\"", "\"m.down.tokenz\"",
+	  .message = "'m.down.tokenz' in '%s' is none of an amax file" },
+	{ "\"m.down.tokens\"", "\".tokens\"",
+	  .message = "'.tokens' in '%s' is none of an amax file" },
+	{ "\"m.down.tokens\"", "\"tokens\"",
+	  .message = "'tokens' in '%s' is none of an amax file" },
+	{ "\"m.down.tokens\"", "\"m.doom.tokens\"",
+	  .message = "'m.doom.tokens' in '%s' has no history beside it" },
+	{ "\"m.down.histogram\"", "\"m.attn.histogram\"",
+	  .message = "'m.attn.histogram' in '%s' has no history beside it" },
 	{ "\"m.down.amax_history\"", "\"m.attn.amax_history\"",
 	  .message = "'m.attn' in '%s' is a module and an attention at once" },
-	{ "\"m.down.amax_history\"", "\"m.bown.amax_history\"", .message = "'m.down.histogram' in '%s' has no history" },
+	{ "\"m.down.amax_history\"", "\"m.bown.amax_history\"",
+	  .message = "'m.down.histogram' in '%s' has no history" },
 	{ "\"m.down.tokens\":{\"dtype\":\"I64\"", "\"m.down.tokens\":{\"dtype\":\"F64\"",
 	  .message = "'m.down.tokens' in '%s' is F64 [1], not I64 [passes]" },
-	{ "\"shape\":[2,3]", "\"shape\":[3,2]", .message = "'m.attn.q.amax_history' in '%s' is F32 [3, 2], not F32 [passes" },
-	{ "\"shape\":[2048,2]", "\"shape\":[1024,4]", .message = "is U64 [1024, 4], not U64 [2048, 2]" },
-	{ .at = 4, .bytes = "\xff\xff\xff\xff", .message = "'m.down.amax_history' in '%s' has NaN at [0, 2]" },
-	{ .at = 12, .bytes = "\0\0\0\x80", .message = "'m.down.amax_history' in '%s' has -0 at [0, 0], not a magnitude" },
-	{ .at = 48, .bytes = "\0\0\x80\xbf", .message = "'m.attn.amax_history_qkv' in '%s' has -1 at [0, 0]" },
+	{ "\"shape\":[2,3]", "\"shape\":[3,2]",
+	  .message = "'m.attn.q.amax_history' in '%s' is F32 [3, 2], not F32 [passes" },
+	{ "\"shape\":[2048,2]", "\"shape\":[1024,4]",
+	  .message = "is U64 [1024, 4], not U64 [2048, 2]" },
+	{ .at = 4,
+	  .bytes = "\xff\xff\xff\xff",
+	  .message = "'m.down.amax_history' in '%s' has NaN at [0, 2]" },
+	{ .at = 12,
+	  .bytes = "\0\0\0\x80",
+	  .message = "'m.down.amax_history' in '%s' has -0 at [0, 0], not a magnitude" },
+	{ .at = 48,
+	  .bytes = "\0\0\x80\xbf",
+	  .message = "'m.attn.amax_history_qkv' in '%s' has -1 at [0, 0]" },
 };
 
 static void break_file(const struct broken *row, struct buf *text)
@@ -302,7 +334,8 @@ static void refuses(void **state)
 	amax_stats_release(&stats);
 	file_text(&good);
 	for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
-		char *message = xasprintf("%s", broken[i].message), *wanted = message, *hole = strstr(message, "%s");
+		char *message = xasprintf("%s", broken[i].message), *wanted = message,
+		     *hole = strstr(message, "%s");
 		struct buf text = { 0 };
 		FILE *file = fopen(path, "w");
 
@@ -311,7 +344,8 @@ static void refuses(void **state)
 		fwrite(text.data, 1, text.len, file);
 		fclose(file);
 		if (hole)
-			wanted = xasprintf("%.*s%s%s", (int)(hole - message), message, path, hole + 2);
+			wanted = xasprintf("%.*s%s%s", (int)(hole - message), message, path,
+					   hole + 2);
 		err = (struct err){ 0 };
 		assert_int_equal(amax_stats_read(&stats, &io_system, path, &err), -1);
 		if (err.kind != ERR_INPUT || !strstr(err.message, wanted))
@@ -328,17 +362,17 @@ static void refuses(void **state)
 static void tokens_must_be_there(void **state)
 {
 	struct amax_stats stats;
-	struct st_tensor tensor = { .name = "m.amax_history", .dtype = DT_F32, .n_dims = 2,
+	struct st_tensor tensor = { .name = "m.amax_history",
+				    .dtype = DT_F32,
+				    .n_dims = 2,
 				    .shape = (uint64_t[]){ 0, 3 } };
-	struct st_metadata metadata[] = { { "fp8conv_amax", "1" },
-					  { "data", "00000000000000000000000000000000" },
-					  { "model", "m" },
-					  { "precision", "f32" },
-					  { "backend", "cpu" },
-					  { "passes", "0" },
-					  { "tokens", "0" },
-					  { "seq_len", "0" },
-					  { "amax_history_len", "1" } };
+	struct st_metadata metadata[] = {
+		{ "fp8conv_amax", "1" },    { "data", "00000000000000000000000000000000" },
+		{ "model", "m" },	    { "precision", "f32" },
+		{ "backend", "cpu" },	    { "passes", "0" },
+		{ "tokens", "0" },	    { "seq_len", "0" },
+		{ "amax_history_len", "1" }
+	};
 	struct buf header = { 0 };
 	struct err err = { 0 };
 	uint64_t size, header_size;

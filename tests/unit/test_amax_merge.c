@@ -23,7 +23,8 @@ static void table(struct amax_stats *stats, const char *backend, int64_t n_token
 	stats->n_passes = 1;
 }
 
-static int merged(struct amax_stats *one, struct amax_stats *other, enum amax_merge how, struct err *err)
+static int merged(struct amax_stats *one, struct amax_stats *other, enum amax_merge how,
+		  struct err *err)
 {
 	int rc = amax_stats_merge(one, other, how, "b", err);
 
@@ -34,12 +35,9 @@ static int merged(struct amax_stats *one, struct amax_stats *other, enum amax_me
 static void backends_are_united(void **state)
 {
 	static const char *const rows[][3] = {
-		{ "cpu", "cpu", "cpu" },
-		{ "cuda", "cpu", "cpu+cuda" },
-		{ "cpu", "cuda", "cpu+cuda" },
-		{ "cpu", "cpu+cuda", "cpu+cuda" },
-		{ "a+c", "b+c+d", "a+b+c+d" },
-		{ "cpu", "cp", "cp+cpu" },
+		{ "cpu", "cpu", "cpu" },       { "cuda", "cpu", "cpu+cuda" },
+		{ "cpu", "cuda", "cpu+cuda" }, { "cpu", "cpu+cuda", "cpu+cuda" },
+		{ "a+c", "b+c+d", "a+b+c+d" }, { "cpu", "cp", "cp+cpu" },
 		{ "b", "a+c", "a+b+c" },
 	};
 
@@ -66,13 +64,17 @@ static void sums_do_not_wrap(void **state)
 	} rows[] = {
 		{ 1, 1, 1, 1, AMAX_RANKS, NULL },
 		{ 1, INT64_MAX - 1, 1, 1, AMAX_RANKS, NULL },
-		{ 1, INT64_MAX, 1, 1, AMAX_RANKS, "with 'b', the tokens add up to more than 2^63 - 1" },
-		{ INT64_MAX, 1, 1, 1, AMAX_APPEND, "with 'b', the passes add up to more than 2^63 - 1" },
+		{ 1, INT64_MAX, 1, 1, AMAX_RANKS,
+		  "with 'b', the tokens add up to more than 2^63 - 1" },
+		{ INT64_MAX, 1, 1, 1, AMAX_APPEND,
+		  "with 'b', the passes add up to more than 2^63 - 1" },
 		{ 1, 1, 1, INT64_MAX - 1, AMAX_RANKS, NULL },
-		{ 1, 1, 1, INT64_MAX, AMAX_RANKS, "with 'b', the tokens of module 's' add up to more than 2^63 - 1" },
+		{ 1, 1, 1, INT64_MAX, AMAX_RANKS,
+		  "with 'b', the tokens of module 's' add up to more than 2^63 - 1" },
 		{ 1, 1, 1, INT64_MAX, AMAX_APPEND, NULL },
 		{ 1, 1, UINT64_MAX - 1, 1, AMAX_APPEND, NULL },
-		{ 1, 1, UINT64_MAX, 1, AMAX_APPEND, "with 'b', the histogram of module 's' adds up to more than 2^64 - 1" },
+		{ 1, 1, UINT64_MAX, 1, AMAX_APPEND,
+		  "with 'b', the histogram of module 's' adds up to more than 2^64 - 1" },
 	};
 
 	(void)state;
@@ -104,7 +106,9 @@ static void kinds_must_agree(void **state)
 	amax_stats_init(&other, "m", "bf16", "cpu", 4);
 	amax_stats_site(&other, "s", AMAX_ATTENTION);
 	assert_int_equal(merged(&one, &other, AMAX_APPEND, &err), -1);
-	assert_string_equal(err.message, "module 's' has q, k, v in 'b', and none in those before it, or the reverse");
+	assert_string_equal(
+		err.message,
+		"module 's' has q, k, v in 'b', and none in those before it, or the reverse");
 	amax_stats_release(&one);
 }
 

@@ -60,36 +60,35 @@ static void choices_are_read(void **state)
 /* The column w of four passes: 2, inf, 5, 0; that of y: 1, 3, 0, 0. */
 static void of_passes(void **state)
 {
-	static const float passes[4][3] = { { 9, 2, 1 }, { 9, INFINITY, 3 }, { 9, 5, 0 }, { 9, 0, 0 } };
+	static const float passes[4][3] = {
+		{ 9, 2, 1 }, { 9, INFINITY, 3 }, { 9, 5, 0 }, { 9, 0, 0 }
+	};
 	static const struct {
 		int column;
 		size_t n_passes;
 		enum static_algo algo;
 		float amax;
 	} rows[] = {
-		{ 1, 1, STATIC_MAX, 2 },
-		{ 1, 4, STATIC_MAX, INFINITY },
-		{ 1, 4, STATIC_MOST_RECENT, 5 },
-		{ 1, 2, STATIC_MOST_RECENT, INFINITY },
-		{ 2, 4, STATIC_MAX, 3 },
-		{ 2, 4, STATIC_MOST_RECENT, 3 },
-		{ 2, 1, STATIC_MOST_RECENT, 1 },
-		{ 2, 0, STATIC_MOST_RECENT, 0 },
-		{ 2, 0, STATIC_MAX, 0 },
-		{ 2, 4, STATIC_MSE, 3 }, /* without a histogram */
+		{ 1, 1, STATIC_MAX, 2 },	 { 1, 4, STATIC_MAX, INFINITY },
+		{ 1, 4, STATIC_MOST_RECENT, 5 }, { 1, 2, STATIC_MOST_RECENT, INFINITY },
+		{ 2, 4, STATIC_MAX, 3 },	 { 2, 4, STATIC_MOST_RECENT, 3 },
+		{ 2, 1, STATIC_MOST_RECENT, 1 }, { 2, 0, STATIC_MOST_RECENT, 0 },
+		{ 2, 0, STATIC_MAX, 0 },	 { 2, 4, STATIC_MSE, 3 }, /* without a histogram */
 		{ 2, 4, STATIC_PERCENTILE, 3 },
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct static_choice choice = { rows[i].algo, 1 };
-		struct static_history history = { &passes[0][rows[i].column], rows[i].n_passes, 3, NULL, 0 };
+		struct static_history history = { &passes[0][rows[i].column], rows[i].n_passes, 3,
+						  NULL, 0 };
 
 		assert_true(static_amax(&choice, &history, &spec) == rows[i].amax);
 	}
 }
 
-static float of_counts(const struct static_choice *choice, uint64_t (*counts)[2], int column, float most)
+static float of_counts(const struct static_choice *choice, uint64_t (*counts)[2], int column,
+		       float most)
 {
 	struct static_history history = { &most, 1, 3, &counts[0][column], 2 };
 
@@ -127,14 +126,19 @@ static void percentiles(void **state)
 	/* Counts of any size; an infinity takes part, and no share of it is finite. */
 	counts[amax_bin(1)][1] = UINT64_MAX;
 	counts[amax_bin(4)][1] = UINT64_MAX;
-	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 50000000 }, counts, 1, 9) == 1.125f);
-	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 50000001 }, counts, 1, 9) == 4.5f);
+	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 50000000 }, counts, 1,
+			      9) == 1.125f);
+	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 50000001 }, counts, 1,
+			      9) == 4.5f);
 	counts[AMAX_BIN_INF][1] = UINT64_MAX;
-	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 60000000 }, counts, 1, INFINITY) == 4.5f);
-	assert_true(isinf(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 70000000 }, counts, 1, INFINITY)));
+	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 60000000 }, counts, 1,
+			      INFINITY) == 4.5f);
+	assert_true(isinf(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 70000000 }, counts,
+				    1, INFINITY)));
 }
 
-/* n values in each of the bins of 1, 1 + 1/16, ... below 8 (some bins twice), and `out` in that of `far`. */
+/* n values in each of the bins of 1, 1 + 1/16, ... below 8 (some bins twice), and `out` in that of
+ * `far`. */
 static void flat(uint64_t (*counts)[2], uint64_t n, float far, uint64_t out)
 {
 	memset(counts, 0, AMAX_BINS * sizeof *counts);
@@ -153,13 +157,10 @@ static void least_squares(void **state)
 		uint64_t out;
 		float most, amax;
 	} rows[] = {
-		{ 1000, 11.5f, 1, 11.5f, 8.0f },
-		{ 1000, 11.5f, 4000, 11.5f, 11.5f },
-		{ 0, 0.3f, 7, 0.3f, 0.3f },
-		{ 0, 7.5f, 1000000, 9.0f, 9.0f },
+		{ 1000, 11.5f, 1, 11.5f, 8.0f },    { 1000, 11.5f, 4000, 11.5f, 11.5f },
+		{ 0, 0.3f, 7, 0.3f, 0.3f },	    { 0, 7.5f, 1000000, 9.0f, 9.0f },
 		{ 0, 7.5f, 0, 3.0f, 3.0f }, /* nothing was counted */
-		{ 0, 7.5f, 1, INFINITY, INFINITY },
-		{ 0, 0, 1, 0, 0 },
+		{ 0, 7.5f, 1, INFINITY, INFINITY }, { 0, 0, 1, 0, 0 },
 	};
 
 	(void)state;
@@ -174,8 +175,10 @@ static void least_squares(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bins_lie_in_one_binade), cmocka_unit_test(choices_are_read),
-		cmocka_unit_test(of_passes),		  cmocka_unit_test(percentiles),
+		cmocka_unit_test(bins_lie_in_one_binade),
+		cmocka_unit_test(choices_are_read),
+		cmocka_unit_test(of_passes),
+		cmocka_unit_test(percentiles),
 		cmocka_unit_test(least_squares),
 	};
 
