@@ -3,7 +3,9 @@
  * fp8conv inspect: what a checkpoint holds.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "cli/amax_print.h"
 #include "cli/command.h"
 #include "cli/inspect_print.h"
 #include "cli/opts.h"
@@ -41,6 +43,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = inspect_stats(&inspection, online_cpus(), &stats, err);
 	if (rc == 0 && settings.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
+	else if (rc == 0 && inspection.is_amax)
+		amax_print_text(&inspection.amax, isatty(STDOUT_FILENO));
 	else if (rc == 0)
 		inspect_print_text(&(struct shown){ &inspection, stats });
 	free(stats);
@@ -51,7 +55,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_inspect = {
 	.name = "inspect",
 	.args = "MODEL",
-	.summary = "Show the tensors, types, scales and sizes of a checkpoint",
+	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
 	.group = GROUP_LOOK,
 	.options = options,
 	.argument = &argument,

@@ -6,11 +6,13 @@
 #ifndef FP8CONV_CLI_COMMAND_H
 #define FP8CONV_CLI_COMMAND_H
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "cli/option.h"
 
 /* Headings of `fp8conv --help`, in this order. */
-enum command_group { GROUP_HIDDEN, GROUP_CONVERT, GROUP_LOOK, GROUP_ABOUT, N_GROUPS };
+enum command_group { GROUP_HIDDEN, GROUP_CALIBRATE, GROUP_CONVERT, GROUP_LOOK, GROUP_ABOUT, N_GROUPS };
 
 struct command {
 	const char *name;
@@ -20,6 +22,7 @@ struct command {
 	const struct option_row *options;	/* its own; NULL: none */
 	const struct option_row *shared;	/* those it has in common with others, after them; NULL: none */
 	const struct option_row *argument;	/* which must be there; NULL: it takes none */
+	bool many;				/* of them may be there */
 
 	/* The exit status; -1: err says what failed, and with which status. */
 	int (*run)(const struct command *command, int argc, char **argv, struct err *err);

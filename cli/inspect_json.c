@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "cli/amax_print.h"
 #include "cli/inspect_print.h"
 #include "cli/json_out.h"
 
@@ -116,7 +117,7 @@ void inspect_print_json(const struct shown *shown)
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');
-	json_out_text(&out, "kind", "checkpoint");
+	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");
 	json_out_text(&out, "recipe", recognition->recipe);
 	json_out_text(&out, "format", recognition->format);
 	json_out_text(&out, "scale_fmt", recognition->scale_fmt);
@@ -126,5 +127,7 @@ void inspect_print_json(const struct shown *shown)
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		tensor_json(&out, shown, i);
 	json_out_close(&out, ']');
+	if (shown->inspection->is_amax)
+		amax_print_json(&out, &shown->inspection->amax);
 	json_out_end(&out);
 }

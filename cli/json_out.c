@@ -101,7 +101,7 @@ void json_out_float(struct json_out *out, const char *key, float value)
 {
 	begin(out, key);
 	if (isfinite(value))
-		fprintf(out->stream, "%.9g", value);
+		fprintf(out->stream, "%.9g", (double)value);
 	else
 		fputs("null", out->stream);
 }

@@ -24,7 +24,8 @@ void json_out_close(struct json_out *out, char bracket);
 void json_out_text(struct json_out *out, const char *key, const char *text); /* NULL: null */
 void json_out_count(struct json_out *out, const char *key, uint64_t n);
 void json_out_real(struct json_out *out, const char *key, double value); /* not finite: null */
-void json_out_float(struct json_out *out, const char *key, float value); /* all digits; not finite: null */
+/* All nine digits that tell it from its neighbours; not finite: null. */
+void json_out_float(struct json_out *out, const char *key, float value);
 void json_out_bool(struct json_out *out, const char *key, bool value);
 void json_out_null(struct json_out *out, const char *key);
 void json_out_counts(struct json_out *out, const char *key, const uint64_t *n,

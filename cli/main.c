@@ -61,7 +61,7 @@ static int unknown_command(const char *name, struct err *err)
 
 static void print_usage(void)
 {
-	static const char *const headings[N_GROUPS] = { NULL, "Converting", "Looking",
+	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting", "Looking",
 							"What there is" };
 
 	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n"

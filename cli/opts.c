@@ -130,17 +130,8 @@ const struct recipe *opt_recipe(const char *option, const char *name, struct err
 {
 	const struct recipe *recipe = recipe_find(name, err);
 
-	if (!recipe) {
+	if (!recipe)
 		err_wrap(err, "option '%s'", option);
-		return NULL;
-	}
-	if (recipe->needs_history) {
-		err_set(err, ERR_USAGE,
-			"recipe '%s' needs amax history: 'fp8conv calibrate', which makes it, and '--calibration', "
-			"which reads it, come with a later version; recipe 'current' needs none",
-			name);
-		return NULL;
-	}
 	return recipe;
 }
 

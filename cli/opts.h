@@ -26,7 +26,7 @@ int opt_choice(const char *option, const char *text, const char *choices, int *i
 /* --tensor RE=RECIPE or RE=skip, split at the last '='.  rule->pattern is the caller's to free. */
 int opt_rule(const char *option, const char *text, struct select_rule *rule, struct err *err);
 
-/* A recipe that this version can quantize with. */
+/* A recipe by its name. */
 const struct recipe *opt_recipe(const char *option, const char *name, struct err *err);
 
 /* --part I/N, I from 1, or "finish". */

@@ -247,7 +247,7 @@ static error_t parse_key(int key, char *value, struct argp_state *state)
 
 	if (key == ARGP_KEY_ARG) {
 		row = parse->command->argument;
-		if (!row || parse->has_argument)
+		if (!row || (parse->has_argument && !parse->command->many))
 			return argument_unexpected(value, parse->err);
 		parse->has_argument = true;
 	}

@@ -77,6 +77,14 @@ static int check_experts(const struct format *format, const struct module_set *s
 		       flavour->refused_moe[target]);
 }
 
+int format_refuse_kv(const struct format *format, struct err *err)
+{
+	return err_set(err, ERR_USAGE,
+		       "format '%s' has no place for KV cache scales: leave out --kv-cache, or use "
+		       "--format compressed-tensors or modelopt",
+		       format->name);
+}
+
 int format_configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
@@ -93,11 +101,7 @@ int format_configure(const struct format *format, const struct quantization *qua
 			return -1;
 	}
 	if (quantization->kv_cache && !format->kv_scale)
-		return err_set(
-			err, ERR_USAGE,
-			"format '%s' has no place for KV cache scales: leave out --kv-cache, or use "
-			"--format compressed-tensors or modelopt",
-			format->name);
+		return format_refuse_kv(format, err);
 	if (check_mixed(format, quantization, err))
 		return -1;
 	return format->configure(format, quantization, config, hf_quant_config, err);

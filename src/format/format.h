@@ -126,6 +126,9 @@ void format_input_scale(const struct format *format, const struct scheme *scheme
 void format_kv_scale(const struct format *format, const char *attention, char which,
 		     struct scale_decl *decl);
 
+/* The refusal of KV cache scales by a format without a place for them.  Returns -1. */
+int format_refuse_kv(const struct format *format, struct err *err);
+
 /* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of
  * hf_quant_config.json, left empty by formats without one.  ERR_USAGE where the format or the
  * target cannot have it: sets of different schemes, experts, KV cache scales. */

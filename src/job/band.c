@@ -159,6 +159,7 @@ static void bands_add_output(struct band_list *list, const struct plan *plan, co
 	case PART_COPY:
 		bands_add_flat(list, plan, st_tensor_size(tensor), 1, limits, o);
 		break;
+	case PART_VALUE:
 	case PART_RECODED: /* by way of fp32 */
 		bands_add_flat(list, plan, st_n_elements(tensor->shape, tensor->n_dims), sizeof(float), limits, o);
 		break;
@@ -239,7 +240,7 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 	for (size_t i = 0; i < n; i++) {
 		const struct output *output = &plan->outputs[order[i].output];
 		const struct unit *unit = &plan->selection.units[output->unit];
-		bool flat = output->part == PART_COPY || output->part == PART_RECODED;
+		bool flat = output->part != PART_CODES && output->part != PART_VALUES;
 		uint64_t size = output_element_size(plan, output);
 		size_t first = list->n_bands;
 

@@ -56,6 +56,7 @@ enum output_part {
 	PART_CODES,   /* its unit, quantized */
 	PART_SCALE,   /* written with the codes, which stand before it */
 	PART_VALUES,  /* its unit, whose source is FP8, as values */
+	PART_VALUE,   /* one fp32 that the plan knows */
 	PART_RECODED, /* scales in another type or for other tiles (recode.h) */
 };
 
@@ -65,6 +66,15 @@ struct output {
 	const struct tensor_ref *source; /* its unit's, or a scale of it */
 	size_t shard; /* in plan.shards */
 	size_t index; /* in that shard's tensors */
+	float value;  /* PART_VALUE */
+};
+
+/* What a calibration says of the KV cache of an attention. */
+struct cache_scale {
+	size_t unit;	 /* beside which it lies */
+	char *attention; /* "model.layers.0.self_attn" */
+	char which;	 /* 'k' or 'v' */
+	float scale_inv;
 };
 
 struct output_shard {
@@ -100,6 +110,10 @@ struct plan {
 	struct qspec *specs;	    /* by unit; of quantized units */
 	size_t *group_first;	    /* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
 	size_t *group_next;
+	float *group_amax;	    /* by group, of whole tensors: known from a calibration, else NaN; NULL: none is */
+	float *input_scale_inv;	    /* by unit, of those with static_input; NULL: there are none */
+	size_t n_caches;
+	struct cache_scale *caches; /* by unit, k before v */
 	int stream_fd;		    /* the spooled input stream, or -1 */
 	size_t n_converted, n_kept; /* units */
 	uint64_t input_bytes;	    /* of tensors */

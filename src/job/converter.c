@@ -62,6 +62,11 @@ int converter_new(struct converter **out, const struct plan *plan, const struct 
 	converter->nonfinite = xcalloc(n_units, sizeof *converter->nonfinite);
 	converter->group_amax = xcalloc(plan->selection.n_groups, sizeof *converter->group_amax);
 	converter->group_known = xcalloc(plan->selection.n_groups, sizeof *converter->group_known);
+	for (size_t g = 0; plan->group_amax && g < plan->selection.n_groups; g++) {
+		converter->group_known[g] = !isnan(plan->group_amax[g]);
+		if (converter->group_known[g])
+			converter->group_amax[g] = plan->group_amax[g];
+	}
 	converter->workers = xcalloc((size_t)params->n_threads, sizeof *converter->workers);
 	for (; converter->n_workers < params->n_threads; converter->n_workers++) {
 		if (worker_init(&converter->workers[converter->n_workers], &converter->limits, err))

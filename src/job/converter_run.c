@@ -180,6 +180,9 @@ static int convert_band(struct converter *converter, struct worker *worker, cons
 	case PART_VALUES:
 		return source_decode(&converter->source, unit, &band->region, &worker->buffers, &nowhere,
 				     plan->shards[output->shard].tensors[output->index].dtype, data, err);
+	case PART_VALUE:
+		memcpy(data, &output->value, sizeof output->value);
+		return 0;
 	case PART_RECODED:
 		return recode_band(&converter->source, plan, band, &worker->buffers, data, err);
 	default:

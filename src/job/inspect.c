@@ -23,11 +23,16 @@ int inspect_make(struct inspection *inspection, const struct io *io, const char 
 	*inspection = (struct inspection){ .io = io, .stream_fd = -1 };
 	if (open_path(inspection, io, path, temp_dir, err))
 		return -1;
+	inspection->is_amax = strcmp(path, "-") != 0 && inspection->checkpoint.n_shards == 1 &&
+			      amax_is_file(&inspection->checkpoint.shards[0].file);
+	if (inspection->is_amax && amax_stats_read(&inspection->amax, io, inspection->checkpoint.shards[0].file.path, err))
+		return -1;
 	return fp8_source_recognise(&inspection->recognition, &inspection->checkpoint, io, err);
 }
 
 void inspect_release(struct inspection *inspection)
 {
+	amax_stats_release(&inspection->amax);
 	recognition_release(&inspection->recognition);
 	if (inspection->spooled)
 		inspection->io->close(inspection->stream_fd);

@@ -7,11 +7,14 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "ckpt/amax.h"
 #include "ckpt/checkpoint.h"
 #include "format/recognise.h"
 
 struct inspection {
 	struct checkpoint checkpoint;
+	bool is_amax;	       /* it is no checkpoint, but the history of a calibration: */
+	struct amax_stats amax;
 	struct recognition recognition; /* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
 	const struct io *io;
 	bool spooled; /* a stream: into */

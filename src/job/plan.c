@@ -329,6 +329,11 @@ void plan_release(struct plan *plan)
 	free(plan->unit_outputs);
 	free(plan->unit_preserved);
 	free(plan->specs);
+	for (size_t i = 0; i < plan->n_caches; i++)
+		free(plan->caches[i].attention);
+	free(plan->caches);
+	free(plan->group_amax);
+	free(plan->input_scale_inv);
 	free(plan->group_first);
 	free(plan->group_next);
 	json_decref(plan->options);

@@ -45,22 +45,29 @@ static void modules_release(struct modules *modules)
 	free(modules->names);
 }
 
-/* One set of modules for each recipe in use. */
+/* One set of modules for each recipe in use, with and without static inputs. */
+#define MAX_SETS 16
 struct module_sets {
 	size_t n;
-	const struct recipe *recipes[8];
-	struct modules modules[8];
-	struct module_set sets[8];
+	struct {
+		const struct recipe *recipe;
+		bool static_input;
+	} keys[MAX_SETS];
+	struct modules modules[MAX_SETS];
+	struct module_set sets[MAX_SETS];
 };
 
-static size_t set_of(struct module_sets *sets, const struct recipe *recipe)
+static size_t set_of(struct module_sets *sets, const struct unit *unit)
 {
 	size_t i = 0;
 
-	while (i < sets->n && sets->recipes[i] != recipe)
+	while (i < sets->n &&
+	       (sets->keys[i].recipe != unit->recipe || sets->keys[i].static_input != unit->static_input))
 		i++;
-	if (i == sets->n)
-		sets->recipes[sets->n++] = recipe;
+	if (i == sets->n) {
+		sets->keys[i].recipe = unit->recipe;
+		sets->keys[sets->n++].static_input = unit->static_input;
+	}
 	return i;
 }
 
@@ -75,8 +82,8 @@ static void sets_fill(struct module_sets *sets, struct modules *kept, const stru
 				modules_add(kept, unit->name);
 			continue;
 		}
-		i = set_of(sets, unit->recipe);
-		sets->sets[i].scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+		i = set_of(sets, unit);
+		sets->sets[i].scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
 		modules_add(&sets->modules[i], unit->name);
 	}
 	modules_sort(kept);

@@ -8,11 +8,29 @@
 #include "base/mem.h"
 #include "job/quantize_internal.h"
 
+static void add_value(struct plan *plan, size_t u, struct scale_decl *decl, float value)
+{
+	plan_add(plan, u, PART_VALUE, NULL, arena_take(&plan->texts, decl->name), decl->dtype, decl->n_dims, decl->shape);
+	plan->outputs[plan->n_outputs - 1].value = value;
+}
+
+/* *at is the first cache scale that has no output yet. */
+static void unit_caches(struct plan *plan, size_t u, size_t *at)
+{
+	for (; *at < plan->n_caches && plan->caches[*at].unit == u; ++*at) {
+		const struct cache_scale *cache = &plan->caches[*at];
+		struct scale_decl decl;
+
+		format_kv_scale(plan->format, cache->attention, cache->which, &decl);
+		add_value(plan, u, &decl, cache->scale_inv);
+	}
+}
+
 static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct qspec *spec = &plan->specs[u];
-	struct scheme scheme = scheme_from_qspec(spec, unit->recipe->needs_history);
+	struct scheme scheme = scheme_from_qspec(spec, unit->static_input);
 	uint64_t shape[2] = { unit->rows, unit->cols };
 	uint64_t n_scales = tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
@@ -23,6 +41,12 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	plan_add(plan, u, PART_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype, scale.n_dims,
 		 scale.shape);
 	plan->n_converted++;
+	if (unit->static_input) {
+		struct scale_decl input;
+
+		format_input_scale(plan->format, &scheme, plan->target, unit->name, &input);
+		add_value(plan, u, &input, plan->input_scale_inv[u]);
+	}
 	if (st_n_elements(scale.shape, scale.n_dims) != n_scales ||
 	    dtype_bits(scale.dtype) / 8 != scale_size(spec->scale_type))
 		return err_set(err, ERR_USAGE, "format '%s' cannot hold the %llu scales of tensor '%s'",
@@ -43,17 +67,20 @@ static void unit_preserve(struct plan *plan, size_t u)
 
 int plan_outputs(struct plan *plan, bool preserve, struct err *err)
 {
+	size_t cache = 0;
+
+	if (plan->n_caches && !plan->format->kv_scale)
+		return format_refuse_kv(plan->format, err);
 	plan_begin(plan, preserve);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		plan->unit_outputs[u] = plan->n_outputs;
-		if (!plan->selection.units[u].recipe) {
+		if (!plan->selection.units[u].recipe)
 			plan_keep(plan, u);
-			continue;
-		}
-		if (unit_quantize(plan, u, err))
+		else if (unit_quantize(plan, u, err))
 			return -1;
-		if (preserve)
+		else if (preserve)
 			unit_preserve(plan, u);
+		unit_caches(plan, u, &cache);
 	}
 	return plan_layout(plan, err);
 }

@@ -14,9 +14,9 @@
 
 #define DEFAULT_RECIPE "blockwise"
 
-static int check_history(const struct recipe *recipe, struct err *err)
+static int check_history(const struct recipe *recipe, const struct quantize_params *params, struct err *err)
 {
-	if (!recipe->needs_history)
+	if (!recipe->needs_history || params->calibration.path)
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' "
@@ -24,8 +24,25 @@ static int check_history(const struct recipe *recipe, struct err *err)
 		       recipe->name);
 }
 
+/* A calibration that nothing would be taken from is a mistake. */
+static int check_use(const struct plan *plan, const struct quantize_params *params, const struct calibration *calibration,
+		     struct err *err)
+{
+	bool used = params->calibration.kv_cache || calibration_is_static(calibration, plan->recipe);
+
+	for (size_t i = 0; i < params->select.n_rules && !used; i++)
+		used = params->select.rules[i].recipe && calibration_is_static(calibration, params->select.rules[i].recipe);
+	if (used || !params->calibration.path)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "--calibration has no use with recipe '%s', whose activations are dynamic: it is for recipes delayed and "
+		       "current, and for --kv-cache",
+		       plan->recipe->name);
+}
+
 /* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
-static int plan_request(struct plan *plan, const struct quantize_params *params, struct err *err)
+static int plan_request(struct plan *plan, const struct quantize_params *params, const struct calibration *calibration,
+			struct err *err)
 {
 	struct scheme scheme;
 
@@ -34,17 +51,17 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 			       "--preserve-high-precision needs a high-precision source, and --requantize an FP8 one");
 	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
 	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
-	    check_history(plan->recipe, err))
+	    check_history(plan->recipe, params, err) || check_use(plan, params, calibration, err))
 		return -1;
 	for (size_t i = 0; i < params->select.n_rules; i++) {
 		const struct recipe *recipe = params->select.rules[i].recipe;
 
-		if (recipe && check_history(recipe, err))
+		if (recipe && check_history(recipe, params, err))
 			return -1;
 	}
 	if (engine_find(params->target, &plan->target, err))
 		return -1;
-	scheme = scheme_from_qspec(&plan->spec, plan->recipe->needs_history);
+	scheme = scheme_from_qspec(&plan->spec, calibration_is_static(calibration, plan->recipe));
 	plan->format = format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
 	return plan->format ? 0 : -1;
 }
@@ -60,7 +77,7 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 		plan->specs[u] = plan->spec;
 	else if (recipe_weight_spec(unit->recipe, &other, &plan->specs[u], err))
 		return -1;
-	scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+	scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
 	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
 	return 0;
@@ -97,7 +114,7 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 
 		if (!unit->recipe)
 			continue;
-		scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+		scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
 		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
 		if (!refused)
 			continue;
@@ -149,30 +166,53 @@ static int plan_skip(struct plan *plan, const struct quantize_params *params, st
 	return rc ? rc : plan_settle(plan, params, err);
 }
 
+/* Before specs: what is not covered may be kept, or get another scheme. */
+static int plan_cover(struct plan *plan, const struct calibration *calibration, struct err *err)
+{
+	bool kept;
+
+	if (!calibration->params->path)
+		return 0;
+	if (calibration_cover(calibration, plan, &kept, plan->selection.advice ? NULL : &plan->selection.advice, err))
+		return -1;
+	return kept ? selection_settle(&plan->selection, err) : 0;
+}
+
+/* Everything behind the request, once the source is open. */
+static int plan_source(struct plan *plan, const struct quantize_params *params, const struct calibration *calibration,
+		       struct progress *progress, struct err *err)
+{
+	struct select_options select = params->select;
+
+	select.recipe = plan->recipe;
+	if (selection_make(&plan->selection, &plan->source, &select, err) || plan_cover(plan, calibration, err) ||
+	    plan_specs(plan, params, err) || plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
+		return -1;
+	plan_groups(plan);
+	if (calibration_apply(calibration, plan, err) || plan_outputs(plan, params->convert.preserve != NULL, err))
+		return -1;
+	plan->options = quantize_record(plan, params);
+	return plan_configuration(plan, err) || plan_finish(plan, progress, err) ? -1 : 0;
+}
+
 int quantize_plan_make(struct plan *plan, const struct quantize_params *params, struct progress *progress,
 		       struct err *err)
 {
-	struct select_options select = params->select;
 	const struct convert_params *convert = &params->convert;
+	struct calibration calibration;
 	struct band_limits limits;
+	int rc = -1;
 
 	*plan = (struct plan){ .stream_fd = -1, .command = "quantize" };
-	if (plan_request(plan, params, err) || converter_memory(convert, &limits, &plan->memory_bytes, err) ||
-	    plan_open(plan, convert, progress, err))
-		goto fail;
-	select.recipe = plan->recipe;
-	if (selection_make(&plan->selection, &plan->source, &select, err) ||
-	    plan_specs(plan, params, err) || plan_shapes(plan, params, err) ||
-	    plan_skip(plan, params, progress, err))
-		goto fail;
-	plan_groups(plan);
-	plan->options = quantize_record(plan, params);
-	if (plan_outputs(plan, convert->preserve != NULL, err) || plan_configuration(plan, err) ||
-	    plan_finish(plan, progress, err))
-		goto fail;
-	return 0;
-fail:
-	plan_release(plan);
-	return -1;
+	if (calibration_open(&calibration, convert->io, &params->calibration, err) ||
+	    plan_request(plan, params, &calibration, err) ||
+	    converter_memory(convert, &limits, &plan->memory_bytes, err) || plan_open(plan, convert, progress, err) ||
+	    plan_source(plan, params, &calibration, progress, err))
+		goto out;
+	rc = 0;
+out:
+	calibration_release(&calibration);
+	if (rc)
+		plan_release(plan);
+	return rc;
 }
-

@@ -2,6 +2,10 @@
  *
  * What the manifest says of the job.
  */
+#include <openssl/sha.h>
+#include <stdio.h>
+
+#include "base/buf.h"
 #include "base/mem.h"
 #include "job/quantize_internal.h"
 
@@ -40,18 +44,40 @@ static json_t *rules_json(const struct select_options *select)
 	return list;
 }
 
+/* All that was taken from a calibration: whatever else differs in the file makes no difference.  NULL: nothing was. */
+static json_t *calibration_json(const struct plan *plan, const struct quantize_params *params)
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	struct buf values = { 0 };
+	char text[33];
+
+	if (!params->calibration.path)
+		return json_null();
+	for (size_t group = 0; group < plan->selection.n_groups; group++)
+		buf_add(&values, &plan->group_amax[group], sizeof(float));
+	for (size_t i = 0; i < plan->n_outputs; i++)
+		if (plan->outputs[i].part == PART_VALUE)
+			buf_add(&values, &plan->outputs[i].value, sizeof(float));
+	SHA256((const unsigned char *)values.data, values.len, digest);
+	for (int i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+	buf_release(&values);
+	return json_string(text);
+}
+
 /* What decides the output's bytes: by its effect, so that a default given in full is the same job. */
 json_t *quantize_record(const struct plan *plan, const struct quantize_params *params)
 {
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
 	const struct select_options *select = &params->select;
 
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b}", "recipe",
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}", "recipe",
 			 plan->recipe->name, "format", plan->format->name, "target",
 			 engine_name(plan->target), "scales", spec_json(&plan->spec), "include",
 			 patterns_json(select->include, select->n_include), "exclude",
 			 patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
 			 "ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
 			 nonfinite[params->convert.on_nonfinite], "preserve_high_precision",
-			 params->convert.preserve != NULL);
+			 params->convert.preserve != NULL, "kv_cache", plan->kv_cache, "calibration",
+			 calibration_json(plan, params));
 }

@@ -97,13 +97,14 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 		return -1;
 	scheme = scheme_from_qspec(&plan->specs[u], is_static);
 	unit->recipe = recipe_find(recipe_name(&scheme), err);
+	unit->static_input = is_static;
 	return unit->recipe ? 0 : -1;
 }
 
 static int check_weight(const struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
-	struct scheme scheme = scheme_from_qspec(&plan->specs[u], unit->recipe->needs_history);
+	struct scheme scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
 	const char *refused;
 
 	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))

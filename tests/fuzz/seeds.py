@@ -39,6 +39,19 @@ QUANTIZATIONS = [
 ]
 
 
+def amax(passes):
+    """Header and data of a history of a module and an attention."""
+    header = {"__metadata__": {"fp8conv_amax": "1", "model": "m", "data": "0123456789abcdef" * 2, "tokens": "9", "passes": "3",
+                               "seq_len": "3", "precision": "bf16", "backend": "cpu+cuda", "amax_history_len": "4"}}
+    data = b""
+    for name, dtype, shape, block in (("a.q.tokens", "I64", [passes], b"\7" + bytes(7)), ("a.tokens", "I64", [passes], bytes(8)),
+                                      ("a.amax_history_qkv", "F32", [passes, 3], b"\0\0\x80\x3f" * 3),
+                                      ("a.q.amax_history", "F32", [passes, 3], b"\0\0\x80\x7f" * 3)):
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + passes * len(block)]}
+        data += block * passes
+    return json.dumps(header), data
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     count = 0
@@ -63,6 +76,8 @@ def main():
             put("header", bytes([size & 255, size >> 8 & 255]) + data[8:8 + n])
             put("inspect", b"", b"", data[8:8 + n])
             put("convert", b"\0\0", data[8:8 + n])
+    for passes in 0, 1, 3:
+        put("amax", *amax(passes))
     for file in sorted(SAMPLES.rglob("*.index.json")):
         put("index", file.read_bytes())
     put("index", '{"weight_map":{"a":"b.safetensors"}}', '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}')

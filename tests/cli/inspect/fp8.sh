@@ -4,9 +4,12 @@
 # What quantize wrote is recognised, and every FP8 tensor has its scale.
 need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
+python3 "$CLI/amax.py" make "$model" s.amax
 "$FP8CONV" formats | while read -r format recipe engines; do
-	[ "$recipe" = delayed ] && continue
-	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" || continue
+	calibration=
+	[ "$recipe" = delayed ] && calibration="--calibration s.amax"
+	# shellcheck disable=SC2086
+	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" $calibration || continue
 	"$FP8CONV" inspect out --json >j
 	scale_fmt=float
 	# compressed-tensors and modelopt have no word for scales that are powers of two.
@@ -14,7 +17,7 @@ model=$SAMPLES/tiny-moe/per-expert
 	json j "(j['recipe'], j['format'], j['scale_fmt']) == ('$recipe', '$format', '$scale_fmt')" \
 		'sum(t["dtype"] == "F8_E4M3" for t in j["tensors"]) == 26' \
 		'all((t["scale_inv"] is not None) == (t["dtype"] == "F8_E4M3") for t in j["tensors"])' \
-		'{t["scale_inv"] for t in j["tensors"]} - {None} == {t["name"] for t in j["tensors"] if "scale" in t["name"]}' \
+		'{t["scale_inv"] for t in j["tensors"]} - {None} == {t["name"] for t in j["tensors"] if "weight_scale" in t["name"]}' \
 		'all(t["file"] == s["file"] for t in j["tensors"] for s in j["tensors"] if s["name"] == t["scale_inv"])'
 	rm -rf out
 done

@@ -4,9 +4,12 @@
 # Every recipe in every format that can say it, on the trained model: quality, configuration, tokenizer.
 need "$SAMPLES/tiny-llama/config.json"
 model=$SAMPLES/tiny-llama
+python3 "$CLI/amax.py" make "$model" s.amax
 "$FP8CONV" formats | while read -r format recipe engines; do
-	[ "$recipe" = delayed ] && continue
-	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" --json >j || continue
+	calibration=
+	[ "$recipe" = delayed ] && calibration="--calibration s.amax"
+	# shellcheck disable=SC2086
+	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" $calibration --json >j || continue
 	json j '30 < j["worst"]["sqnr_db"] < 34' 'j["tensors"]["quantized"] == 28' 'j["saturated"] == j["nonfinite"] == 0'
 	for file in "$model"/tokenizer*.json "$model"/generation_config.json; do
 		[ ! -e "$file" ] || cmp "$file" "out/${file##*/}"

@@ -4,9 +4,12 @@
 # Nothing is wrong with what quantize wrote, by itself and against the model; the arithmetic has its name.
 need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
+python3 "$CLI/amax.py" make "$model" s.amax
 "$FP8CONV" formats | while read -r format recipe engines; do
-	[ "$recipe" = delayed ] && continue
-	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" || continue
+	calibration=
+	[ "$recipe" = delayed ] && calibration="--calibration s.amax"
+	# shellcheck disable=SC2086
+	"$FP8CONV" quantize "$model" -o out --recipe "$recipe" --format "$format" $calibration || continue
 	"$FP8CONV" verify out
 	"$FP8CONV" verify out --source "$model" --json >j
 	json j "j['ok'] and not j['problems'] and j['recipe'] == '$recipe' and j['format'] == '$format'" \

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv merge.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "cli/command.h"
+#include "job/merge.h"
+
+/* Zeroed is the start.  Texts belong to argv. */
+struct settings {
+	struct merge_params params;
+	bool ranks;
+};
+
+static int read_input(const struct option_row *option, const char *value, void *place,
+		      struct err *err)
+{
+	struct merge_params *params = place;
+
+	(void)option, (void)err;
+	ARRAY_GROW(params->inputs, params->n_inputs);
+	params->inputs[params->n_inputs++] = value;
+	return 0;
+}
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = {
+	.name = "A.amax", .arg = "FILE", .read = read_input, .offset = PLACE(params)
+};
+
+static const struct option_row options[] = {
+	{ SECTION_NONE, "output", 'o', "C.amax", "The file to write", option_text,
+	  PLACE(params.output) },
+	{ SECTION_NONE, "ranks", 0, NULL,
+	  "The files are of the same passes, seen by data-parallel ranks: the maximum of each",
+	  option_flag, PLACE(ranks) },
+	{ 0 },
+};
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct settings settings = { .params.io = &io_system };
+	int rc = command_parse(command, argc, argv, &settings, err);
+
+	settings.params.how = settings.ranks ? AMAX_RANKS : AMAX_APPEND;
+	if (!rc && !settings.params.output)
+		rc = err_set(err, ERR_USAGE,
+			     "option '--output' is missing: where to write (-o C.amax)");
+	else if (!rc)
+		rc = merge_run(&settings.params, err);
+	free(settings.params.inputs);
+	return rc < 0 ? -1 : 0;
+}
+
+const struct command command_merge = {
+	.name = "merge",
+	.args = "A.amax B.amax... -o C.amax",
+	.summary = "Put the amax histories of several calibrations into one file",
+	.group = GROUP_CALIBRATE,
+	.options = options,
+	.argument = &argument,
+	.many = true,
+	.run = run,
+};

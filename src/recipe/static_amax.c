@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "recipe/static_amax.h"
+
+#include <string.h>
+
+#include "num/amax_bin.h"
+#include "num/scale.h"
+
+#define SHARE_DECIMALS 6
+#define SHARE_WHOLE    100000000u
+#define MSE_CANDIDATES 32 /* eight a binade: clipping of up to four */
+#define MSE_POINTS     8  /* of a bin, evenly spaced */
+
+static int bad_choice(const char *option, const char *text, struct err *err)
+{
+	return err_set(
+		err, ERR_USAGE,
+		"option '%s': '%s' is not max, most-recent, mse or percentile=P with P above 0 and up to 100, of at "
+		"most %d decimals",
+		option, text, SHARE_DECIMALS);
+}
+
+/* "99.9" in millionths.  False: it is none, or out of range. */
+static bool read_share(const char *text, uint32_t *share)
+{
+	uint64_t value = 0;
+	int n_whole = 0, n_decimals = -1;
+
+	for (; *text; text++) {
+		if (*text == '.' && n_decimals < 0 && n_whole) {
+			n_decimals = 0;
+			continue;
+		}
+		if (*text < '0' || *text > '9' || n_whole > 3 || n_decimals == SHARE_DECIMALS)
+			return false;
+		value = value * 10 + (uint64_t)(*text - '0');
+		if (n_decimals < 0)
+			n_whole++;
+		else
+			n_decimals++;
+	}
+	if (!n_whole || n_decimals == 0)
+		return false;
+	for (int i = n_decimals < 0 ? 0 : n_decimals; i < SHARE_DECIMALS; i++)
+		value *= 10;
+	*share = (uint32_t)value;
+	return value && value <= SHARE_WHOLE;
+}
+
+int static_choice_read(struct static_choice *choice, const char *option, const char *text,
+		       struct err *err)
+{
+	static const struct {
+		const char *name;
+		enum static_algo algo;
+	} words[] = { { "max", STATIC_MAX },
+		      { "most-recent", STATIC_MOST_RECENT },
+		      { "mse", STATIC_MSE } };
+	static const char percentile[] = "percentile=";
+
+	*choice = (struct static_choice){ 0 };
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		if (strcmp(words[i].name, text) != 0)
+			continue;
+		choice->algo = words[i].algo;
+		return 0;
+	}
+	choice->algo = STATIC_PERCENTILE;
+	if (strncmp(text, percentile, strlen(percentile)) != 0 ||
+	    !read_share(text + strlen(percentile), &choice->share))
+		return bad_choice(option, text, err);
+	return 0;
+}
+
+bool static_choice_needs_counts(const struct static_choice *choice)
+{
+	return choice->algo == STATIC_PERCENTILE || choice->algo == STATIC_MSE;
+}
+
+static float maximum(const struct static_history *history)
+{
+	float most = 0;
+
+	for (size_t i = 0; i < history->n_passes; i++)
+		if (history->amax[i * history->amax_stride] > most)
+			most = history->amax[i * history->amax_stride];
+	return most;
+}
+
+/* Of the last pass in which anything but zeros came by. */
+static float most_recent(const struct static_history *history)
+{
+	for (size_t i = history->n_passes; i-- > 0;)
+		if (history->amax[i * history->amax_stride] > 0)
+			return history->amax[i * history->amax_stride];
+	return 0;
+}
+
+static uint64_t count_of(const struct static_history *history, unsigned bin)
+{
+	return history->counts[bin * history->counts_stride];
+}
+
+static float smaller(float a, float b)
+{
+	return a < b ? a : b;
+}
+
+/* The upper edge of the first bin up to which the share lies. */
+static float percentile(const struct static_history *history, uint32_t share, float most)
+{
+	unsigned __int128 total = 0, seen = 0;
+
+	for (unsigned b = 0; b < AMAX_BINS; b++)
+		total += count_of(history, b);
+	for (unsigned b = 0; b < AMAX_BIN_INF; b++) {
+		seen += count_of(history, b);
+		if (count_of(history, b) && seen * SHARE_WHOLE >= total * share)
+			return smaller(amax_bin_edge(b + 1), most);
+	}
+	return most;
+}
+
+/* Squares of the errors of all that was counted, were amax the one that decides the scale. */
+static double error_of(const struct static_history *history, const struct qspec *spec, float amax)
+{
+	struct scaling scaling = scaling_from_amax(spec, amax, F32_MAX);
+	double sum = 0;
+
+	for (unsigned b = 0; b < AMAX_BIN_INF; b++) {
+		double squares = 0;
+
+		if (!count_of(history, b))
+			continue;
+		for (unsigned i = 0; i < MSE_POINTS; i++) {
+			float x = f32_from_bits(b << AMAX_BIN_BITS |
+						(2 * i + 1) << (AMAX_BIN_BITS - 4));
+			uint8_t code = fp8_from_f32(spec->format, scaling_apply(scaling, x));
+			double error = (double)x - (double)fp8_to_f32(spec->format, code) *
+							   (double)scaling.scale_inv;
+
+			squares += error * error;
+		}
+		sum += (double)count_of(history, b) / MSE_POINTS * squares;
+	}
+	return sum;
+}
+
+/* The maximum, or the edge of a bin below it, whichever loses least; of equals the larger. */
+static float least_squares(const struct static_history *history, const struct qspec *spec,
+			   float most)
+{
+	unsigned top = amax_bin(most);
+	float best = most;
+	double least;
+
+	if (!(most > 0) || top >= AMAX_BIN_INF)
+		return most;
+	least = error_of(history, spec, most);
+	for (unsigned i = 0; i < MSE_CANDIDATES && i < top; i++) {
+		float amax = amax_bin_edge(top - i);
+		double error = error_of(history, spec, amax);
+
+		if (error < least) {
+			least = error;
+			best = amax;
+		}
+	}
+	return best;
+}
+
+float static_amax(const struct static_choice *choice, const struct static_history *history,
+		  const struct qspec *spec)
+{
+	float most = maximum(history);
+
+	if (choice->algo == STATIC_MOST_RECENT)
+		return most_recent(history);
+	if (choice->algo == STATIC_MAX || !history->counts)
+		return most;
+	if (choice->algo == STATIC_PERCENTILE)
+		return percentile(history, choice->share, most);
+	return least_squares(history, spec, most);
+}

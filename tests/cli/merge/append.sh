@@ -1,0 +1,23 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Passes behind each other, counts added, the oldest dropped where the history is full: as amax.py has it, in any grouping.
+need "$SAMPLES/tiny-llama"
+amax() { python3 "$CLI/amax.py" "$@"; }
+amax make "$SAMPLES/tiny-llama" a.amax seed=1 passes=3 len=7 histogram=1
+amax make "$SAMPLES/tiny-llama" b.amax seed=2 passes=4 len=5 histogram=1
+amax make "$SAMPLES/tiny-llama" c.amax seed=3 passes=2 len=7 histogram=1
+amax merge append wanted.amax a.amax b.amax c.amax
+"$FP8CONV" merge a.amax b.amax c.amax -o abc.amax
+amax same abc.amax wanted.amax
+"$FP8CONV" merge a.amax b.amax --output ab.amax
+"$FP8CONV" merge ab.amax c.amax --output ab-c.amax
+"$FP8CONV" merge b.amax c.amax --output bc.amax
+"$FP8CONV" merge a.amax bc.amax --output a-bc.amax
+cmp abc.amax ab-c.amax
+cmp abc.amax a-bc.amax
+"$FP8CONV" inspect --json abc.amax >j
+json j 'j["passes"] == 9 and {s["passes"] for s in j["sites"]} == {7}' 'j["tokens"] == 9 * 16'
+# No lock and nothing unfinished is left.
+ls -A | grep -v '^\(a\|b\|c\|ab\|bc\|abc\|ab-c\|a-bc\|wanted\)\.amax$' | grep -v '^j$'
+exit 0

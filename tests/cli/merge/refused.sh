@@ -1,0 +1,31 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What does not belong together, and nothing is written.
+need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
+amax() { python3 "$CLI/amax.py" "$@"; }
+amax make "$SAMPLES/tiny-llama" a.amax passes=3
+amax make "$SAMPLES/tiny-llama" four.amax passes=4
+amax make "$SAMPLES/tiny-llama" f32.amax precision=f32
+amax make "$SAMPLES/tiny-llama" other.amax model=00
+amax make "$SAMPLES/tiny-llama" histogram.amax histogram=1
+amax make "$SAMPLES/tiny-llama" less.amax drop=model.layers.1.mlp.up_proj
+ours=$(amax fingerprint "$SAMPLES/tiny-llama")
+fails 3 " merge: the model fingerprint of 'other.amax' is '00', of those before it '$ours'" merge a.amax other.amax -o o
+fails 3 " merge: precision of 'f32.amax' is 'f32', of those before it 'bf16'" merge a.amax f32.amax -o o
+fails 3 " merge: 'four.amax' has 4 passes, those before it 3: ranks see the same passes" merge --ranks a.amax four.amax -o o
+fails 3 " merge: 'less.amax' has no module 'model.layers.1.mlp.up_proj', those before it have it" merge a.amax less.amax -o o
+fails 3 " merge: 'a.amax' has module 'model.layers.1.mlp.up_proj', those before it do not have it" merge less.amax a.amax -o o
+fails 3 " merge: module 'model.layers.0.mlp.down_proj' has a histogram in 'histogram.amax', and none in *" \
+	merge a.amax histogram.amax -o o
+cp "$SAMPLES/tiny-llama/model.safetensors" .
+fails 3 " merge: 'model.safetensors' is no amax file: its metadata has no 'fp8conv_amax'" merge a.amax model.safetensors -o o
+fails 3 " merge: cannot open 'nowhere': No such file or directory" merge a.amax nowhere -o o
+fails 3 " merge: cannot open 'nowhere': No such file or directory" merge nowhere a.amax -o o
+fails 2 " merge: nothing to merge with 'a.amax': name two files, or more" merge a.amax -o o
+fails 2 " merge: A.amax is missing (fp8conv merge A.amax B.amax... -o C.amax)" merge -o o
+fails 2 " merge: option '--output' is missing: where to write (-o C.amax)" merge a.amax four.amax
+fails 2 " merge: input and output are the same file 'four.amax'" merge a.amax four.amax -o ./four.amax
+fails 2 " merge: './' names no file" merge a.amax four.amax -o ./
+[ -e o ] && echo "o was written"
+exit 0

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Static scales from a history, by the formulas, in every format that can say them; and what comes out verifies.
+need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
+amax() { python3 "$CLI/amax.py" "$@"; }
+for model in "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe/per-expert" "$SAMPLES/tiny-moe/fused"; do
+	rm -rf out current s.amax
+	amax make "$model" s.amax passes=5
+	"$FP8CONV" quantize "$model" -o current --recipe current
+	for format in compressed-tensors modelopt hf; do
+		case $format in
+		compressed-tensors) n='"kv_cache_scheme": {' cache=--kv-cache target=vllm ;;
+		modelopt) n='"kv_cache_scheme": {' cache=--kv-cache target=trtllm ;;
+		hf) n='"activation_scheme": "static"' cache= target=sglang ;;
+		esac
+		"$FP8CONV" quantize "$model" -o out --recipe delayed --format $format --calibration s.amax $cache
+		grep -q "$n" out/config.json || echo "$format: no $n"
+		amax scales "$model" s.amax out
+		"$FP8CONV" verify out
+		"$FP8CONV" verify out --target $target
+		"$FP8CONV" verify out --source "$model"
+		"$FP8CONV" inspect out | cut -f 1 >names
+		echo "$format $(grep -c '\.input_scale$' names) $(grep -c 'self_attn\.[kv]_scale$' names) $(grep -c '\.[kv]_proj\.[kv]_scale$' names)"
+		# The amax of these weights is what the history says, so the codes are those of `current`.
+		python3 - "$CLI" <<'END'
+import sys
+sys.path.insert(0, sys.argv[1])
+import amax
+_, a = amax.read("out")
+_, b = amax.read("current")
+for name in b:
+    if b[name][0] == "F8_E4M3" and a[name] != b[name]:
+        print("codes of", name)
+    if name.endswith("weight_scale") and a[name][2] != b[name][2]:
+        print("scale", name)
+END
+		rm -rf out
+	done
+done
+# An engine's own format.
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out --recipe delayed --target trtllm --calibration "$SAMPLES/amax/tiny-llama-1.amax"
+grep -q '"quant_algo": "FP8"' out/hf_quant_config.json || cat out/hf_quant_config.json
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o tf --format hf --target transformers --recipe delayed \
+	--calibration "$SAMPLES/amax/tiny-llama-1.amax"
+"$FP8CONV" inspect tf | grep -c 'activation_scale	F32	\[\]'
+"$FP8CONV" verify tf --target transformers

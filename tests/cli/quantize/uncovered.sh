@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Experts that too few tokens reached.
+need "$SAMPLES/tiny-moe"
+amax() { python3 "$CLI/amax.py" "$@"; }
+q=' quantize: '
+expert=model.layers.0.mlp.experts.1.up_proj
+for model in "$SAMPLES/tiny-moe/per-expert" "$SAMPLES/tiny-moe/fused"; do
+	rm -rf s.amax out
+	amax make "$model" s.amax passes=2 quiet=$expert
+	fails 3 "${q}fewer than 1 tokens reached the module of tensor '$expert.weight' in 's.amax': calibrate with more data, or decide \
+with --uncovered" quantize "$model" -o out --recipe delayed --calibration s.amax
+	[ -e out ] && echo "out was written"
+	for uncovered in group-max dynamic skip; do
+		"$FP8CONV" quantize "$model" -o out --recipe delayed --calibration s.amax --uncovered $uncovered 2>note
+		grep -q "note: 1 of 26 modules had too few tokens in 's.amax': --uncovered decided$" note || cat note
+		amax scales "$model" s.amax out uncovered=$uncovered
+		"$FP8CONV" inspect out | cut -f 1,2 >names
+		echo $uncovered "$(grep -c 'layers.0.mlp.experts.*F8_E4M3' names)" "$(grep -c 'layers.0.mlp.experts.*input_scale' names)" \
+			"$(grep -c 'layers.1.*input_scale' names)"
+		[ $uncovered = dynamic ] || "$FP8CONV" verify out
+		"$FP8CONV" verify out --source "$model" 2>&1 | grep -v input-scale-missing
+		rm -rf out
+	done
+done
+# Two groups of modules, and experts alone are without static scales.
+"$FP8CONV" quantize -q "$model" -o out --recipe delayed --calibration s.amax --uncovered dynamic
+python3 - <<'END'
+import json
+groups = json.load(open("out/config.json"))["quantization_config"]["config_groups"]
+print([(g["input_activations"]["dynamic"], len(g["targets"])) for g in groups.values()])
+END
+fails 2 "${q}tensor 'model.layers.0.mlp.experts.*' in format 'modelopt' loads in no engine: it needs static input scales*" quantize "$model" -o mo --recipe delayed --calibration s.amax --uncovered dynamic \
+	--format modelopt
+# The limit counts the tokens of all passes kept: 32 here.
+"$FP8CONV" quantize "$model" -o most --recipe delayed --calibration s.amax --uncovered group-max --min-tokens 32 --quiet
+fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.*" quantize "$model" -o more --recipe delayed \
+	--calibration s.amax --min-tokens 33
+fails 3 "${q}--uncovered group-max: no expert like 'model.layers.0.mlp.experts.*' was reached by enough tokens in 's.amax'" \
+	quantize "$model" -o more --recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max --include experts
+fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.self_attn.*" quantize "$model" -o more \
+	--recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * recipe/static_amax.h: which amax stands for a history.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "num/amax_bin.h"
+#include "recipe/static_amax.h"
+
+static const struct qspec spec = { .format = FP8_E4M3 };
+
+static void bins_lie_in_one_binade(void **state)
+{
+	(void)state;
+	for (unsigned b = 0; b < AMAX_BIN_INF; b++) {
+		float low = amax_bin_edge(b), high = amax_bin_edge(b + 1);
+
+		assert_true(low < high && amax_bin(low) == b && amax_bin(-low) == b);
+		assert_int_equal(amax_bin(nextafterf(high, 0)), b);
+		assert_true(b < 8 || ilogbf(low) == ilogbf(nextafterf(high, 0)));
+	}
+	assert_int_equal(amax_bin(INFINITY), AMAX_BIN_INF);
+}
+
+static void choices_are_read(void **state)
+{
+	static const struct {
+		const char *text;
+		enum static_algo algo;
+		uint32_t share;
+	} rows[] = {
+		{ "max", STATIC_MAX, 0 },
+		{ "most-recent", STATIC_MOST_RECENT, 0 },
+		{ "mse", STATIC_MSE, 0 },
+		{ "percentile=100", STATIC_PERCENTILE, 100000000 },
+		{ "percentile=099.9", STATIC_PERCENTILE, 99900000 },
+		{ "percentile=100.000000", STATIC_PERCENTILE, 100000000 },
+		{ "percentile=0.000001", STATIC_PERCENTILE, 1 },
+		{ "percentile=99.999999", STATIC_PERCENTILE, 99999999 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct static_choice choice;
+		struct err err = { 0 };
+
+		assert_int_equal(static_choice_read(&choice, "--amax-algo", rows[i].text, &err), 0);
+		assert_int_equal(choice.algo, rows[i].algo);
+		assert_int_equal(choice.share, rows[i].share);
+	}
+}
+
+/* The column w of four passes: 2, inf, 5, 0; that of y: 1, 3, 0, 0. */
+static void of_passes(void **state)
+{
+	static const float passes[4][3] = {
+		{ 9, 2, 1 }, { 9, INFINITY, 3 }, { 9, 5, 0 }, { 9, 0, 0 }
+	};
+	static const struct {
+		int column;
+		size_t n_passes;
+		enum static_algo algo;
+		float amax;
+	} rows[] = {
+		{ 1, 1, STATIC_MAX, 2 },	 { 1, 4, STATIC_MAX, INFINITY },
+		{ 1, 4, STATIC_MOST_RECENT, 5 }, { 1, 2, STATIC_MOST_RECENT, INFINITY },
+		{ 2, 4, STATIC_MAX, 3 },	 { 2, 4, STATIC_MOST_RECENT, 3 },
+		{ 2, 1, STATIC_MOST_RECENT, 1 }, { 2, 0, STATIC_MOST_RECENT, 0 },
+		{ 2, 0, STATIC_MAX, 0 },	 { 2, 4, STATIC_MSE, 3 }, /* without a histogram */
+		{ 2, 4, STATIC_PERCENTILE, 3 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct static_choice choice = { rows[i].algo, 1 };
+		struct static_history history = { &passes[0][rows[i].column], rows[i].n_passes, 3,
+						  NULL, 0 };
+
+		assert_true(static_amax(&choice, &history, &spec) == rows[i].amax);
+	}
+}
+
+static float of_counts(const struct static_choice *choice, uint64_t (*counts)[2], int column,
+		       float most)
+{
+	struct static_history history = { &most, 1, 3, &counts[0][column], 2 };
+
+	return static_amax(choice, &history, &spec);
+}
+
+/* 999 values in [1, 1.125), one in [4, 4.5), none of the other column. */
+static void percentiles(void **state)
+{
+	static uint64_t counts[AMAX_BINS][2];
+	static const struct {
+		uint32_t share;
+		float most, amax;
+	} rows[] = {
+		{ 1, 4.25f, 1.125f },
+		{ 50000000, 4.25f, 1.125f },
+		{ 99900000, 4.25f, 1.125f },
+		{ 99900001, 4.25f, 4.25f },
+		{ 99900001, 4.5f, 4.5f },
+		{ 100000000, 4.4f, 4.4f },
+		{ 100000000, 9.0f, 4.5f },
+		{ 50000000, 1.0625f, 1.0625f }, /* passes with larger ones were dropped */
+	};
+
+	(void)state;
+	memset(counts, 0, sizeof counts);
+	counts[amax_bin(1)][1] = 999;
+	counts[amax_bin(4)][1] = 1;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct static_choice choice = { STATIC_PERCENTILE, rows[i].share };
+
+		assert_true(of_counts(&choice, counts, 1, rows[i].most) == rows[i].amax);
+		assert_true(of_counts(&choice, counts, 0, rows[i].most) == rows[i].most);
+	}
+	/* Counts of any size; an infinity takes part, and no share of it is finite. */
+	counts[amax_bin(1)][1] = UINT64_MAX;
+	counts[amax_bin(4)][1] = UINT64_MAX;
+	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 50000000 }, counts, 1,
+			      9) == 1.125f);
+	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 50000001 }, counts, 1,
+			      9) == 4.5f);
+	counts[AMAX_BIN_INF][1] = UINT64_MAX;
+	assert_true(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 60000000 }, counts, 1,
+			      INFINITY) == 4.5f);
+	assert_true(isinf(of_counts(&(struct static_choice){ STATIC_PERCENTILE, 70000000 }, counts,
+				    1, INFINITY)));
+}
+
+/* n values in each of the bins of 1, 1 + 1/16, ... below 8 (some bins twice), and `out` in that of
+ * `far`. */
+static void flat(uint64_t (*counts)[2], uint64_t n, float far, uint64_t out)
+{
+	memset(counts, 0, AMAX_BINS * sizeof *counts);
+	for (int i = 16; n && i < 128; i++)
+		counts[amax_bin((float)i / 16)][0] += n;
+	counts[amax_bin(far)][0] += out;
+}
+
+/* By least_squares() of tests/cli/amax.py, which rounds to E4M3 by itself. */
+static void least_squares(void **state)
+{
+	static uint64_t counts[AMAX_BINS][2];
+	static const struct {
+		uint64_t n;
+		float far;
+		uint64_t out;
+		float most, amax;
+	} rows[] = {
+		{ 1000, 11.5f, 1, 11.5f, 8.0f },    { 1000, 11.5f, 4000, 11.5f, 11.5f },
+		{ 0, 0.3f, 7, 0.3f, 0.3f },	    { 0, 7.5f, 1000000, 9.0f, 9.0f },
+		{ 0, 7.5f, 0, 3.0f, 3.0f }, /* nothing was counted */
+		{ 0, 7.5f, 1, INFINITY, INFINITY }, { 0, 0, 1, 0, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct static_choice choice = { .algo = STATIC_MSE };
+
+		flat(counts, rows[i].n, rows[i].far, rows[i].out);
+		assert_true(of_counts(&choice, counts, 0, rows[i].most) == rows[i].amax);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bins_lie_in_one_binade),
+		cmocka_unit_test(choices_are_read),
+		cmocka_unit_test(of_passes),
+		cmocka_unit_test(percentiles),
+		cmocka_unit_test(least_squares),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
