@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/tokenizer_bpe.h"
+
+static uint32_t hash_of(const char *text, size_t len)
+{
+	uint64_t hash = len, part;
+
+	for (; len >= sizeof part; text += sizeof part, len -= sizeof part) {
+		memcpy(&part, text, sizeof part);
+		hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+		hash ^= hash >> 32;
+	}
+	part = 0;
+	memcpy(&part, text, len);
+	hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+	return (uint32_t)(hash >> 32);
+}
+
+/* The slot of text, or the free one where it would be. */
+static struct vocab_slot *slot_of(const struct vocab *vocab, const char *text, size_t len,
+				  uint32_t hash)
+{
+	size_t mask = vocab->n_slots - 1;
+
+	for (size_t i = hash & mask;; i = (i + 1) & mask) {
+		struct vocab_slot *slot = &vocab->slots[i];
+
+		if (slot->id == NO_TOKEN)
+			return slot;
+		if (slot->hash == hash && slot->len == len &&
+		    !memcmp(vocab->text.data + slot->begin, text, len))
+			return slot;
+	}
+}
+
+static void grow(struct vocab *vocab)
+{
+	struct vocab_slot *old = vocab->slots;
+	size_t n_old = vocab->n_slots;
+
+	vocab->n_slots = n_old ? 2 * n_old : 1024;
+	vocab->slots = xreallocarray(NULL, vocab->n_slots, sizeof *vocab->slots);
+	for (size_t i = 0; i < vocab->n_slots; i++)
+		vocab->slots[i].id = NO_TOKEN;
+	for (size_t i = 0; i < n_old; i++) {
+		size_t at = old[i].hash & (vocab->n_slots - 1);
+
+		if (old[i].id == NO_TOKEN)
+			continue;
+		while (vocab->slots[at].id != NO_TOKEN)
+			at = (at + 1) & (vocab->n_slots - 1);
+		vocab->slots[at] = old[i];
+	}
+	free(old);
+}
+
+uint32_t vocab_find(const struct vocab *vocab, const char *text, size_t len)
+{
+	return vocab->n ? slot_of(vocab, text, len, hash_of(text, len))->id : NO_TOKEN;
+}
+
+bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id)
+{
+	uint32_t hash = hash_of(text, len);
+	struct vocab_slot *slot;
+
+	if (2 * (vocab->n + 1) > vocab->n_slots)
+		grow(vocab);
+	slot = slot_of(vocab, text, len, hash);
+	if (slot->id != NO_TOKEN)
+		return false;
+	*slot = (struct vocab_slot){ hash, id, (uint32_t)vocab->text.len, (uint32_t)len };
+	buf_add(&vocab->text, text, len);
+	vocab->n++;
+	if (id > vocab->max_id)
+		vocab->max_id = id;
+	return true;
+}
+
+void vocab_release(struct vocab *vocab)
+{
+	buf_release(&vocab->text);
+	free(vocab->slots);
+	*vocab = (struct vocab){ 0 };
+}
