@@ -57,15 +57,16 @@ static int read_parts(struct parts *parts, const struct buf *json, struct err *e
 	while ((rc = json_members_next(&walk, &member, err)) > 0) {
 		bool is_model = !strcmp(member.key, "model");
 
-		value = is_model ? json_null() : json_decode(member.value, err);
-		if (is_model)
-			parts->model = member.value;
-		if (value && json_object_get(parts->values, member.key))
-			rc = err_set(err, ERR_INPUT, "'%s' stands there twice", member.key);
-		if (!value || rc < 0 || json_object_set_new(parts->values, member.key, value)) {
-			rc = -1;
+		rc = -1;
+		if (json_object_get(parts->values, member.key)) {
+			err_set(err, ERR_INPUT, "'%s' stands there twice", member.key);
 			break;
 		}
+		if (is_model)
+			parts->model = member.value;
+		value = is_model ? json_null() : json_decode(member.value, err);
+		if (!value || json_object_set_new(parts->values, member.key, value))
+			break;
 	}
 	json_members_release(&walk);
 	if (!rc && !parts->model.len)

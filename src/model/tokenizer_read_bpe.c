@@ -312,20 +312,20 @@ static int read_members(struct json_text model, json_t *members, struct json_tex
 	int rc;
 
 	while ((rc = json_members_next(&walk, &member, err)) > 0) {
-		bool is_vocab = !strcmp(member.key, "vocab"),
-		     is_merges = !strcmp(member.key, "merges");
+		struct json_text *large = !strcmp(member.key, "vocab")	  ? vocab
+					  : !strcmp(member.key, "merges") ? merges
+									  : NULL;
 
-		value = is_vocab || is_merges ? json_null() : json_decode(member.value, err);
-		if (is_vocab)
-			*vocab = member.value;
-		if (is_merges)
-			*merges = member.value;
-		if (value && json_object_get(members, member.key))
-			rc = err_set(err, ERR_INPUT, "it has '%s' twice", member.key);
-		if (!value || rc < 0 || json_object_set_new(members, member.key, value)) {
-			rc = -1;
+		rc = -1;
+		if (json_object_get(members, member.key)) {
+			err_set(err, ERR_INPUT, "it has '%s' twice", member.key);
 			break;
 		}
+		if (large)
+			*large = member.value;
+		value = large ? json_null() : json_decode(member.value, err);
+		if (!value || json_object_set_new(members, member.key, value))
+			break;
 	}
 	json_members_release(&walk);
 	return rc;

@@ -12,6 +12,7 @@ O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}
 DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
             r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
 BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
+COMMON = {*map(chr, range(32, 127)), *"\néèüñß日本語中文한국어Приветαβγ“”—…"}
 ADDED = [AddedToken("<mask>", lstrip=True, normalized=False), AddedToken("<word>", single_word=True, normalized=False),
          AddedToken("<lstrip>", lstrip=True, normalized=False), AddedToken("<rstrip>", rstrip=True, normalized=False),
          AddedToken("caf\u00e9<norm>", normalized=True)]
@@ -53,8 +54,8 @@ def byte_fallback(corpus, size, normalizer=None, pre=None, special=("<unk>", "<s
     """Trained on words; the characters that are rare stay without a token."""
     tokenizer = Tokenizer(models.BPE(unk_token=unk))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=[*special, *BYTES], show_progress=False, limit_alphabet=90)
-    tokenizer.train_from_iterator(corpus, trainer)
+    common = ["".join(c for c in text if c in COMMON) for text in corpus]
+    train(tokenizer, common, size, [*special, *BYTES])
     state = json.loads(changed(tokenizer, drop=BYTES, byte_fallback=True, fuse_unk=True, **model).to_str())
     state["pre_tokenizer"] = None
     tokenizer = Tokenizer.from_str(json.dumps(state))
