@@ -239,7 +239,7 @@ static bool has_enough(const struct dataset_reader *reader)
 
 int dataset_read_jsonl(const struct dataset_reader *reader, struct err *err)
 {
-	struct json_text line;
+	struct json_text line = { 0 };
 	struct text_file file;
 	size_t number = 0;
 	int rc = text_open(&file, reader, err);

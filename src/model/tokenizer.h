@@ -4,7 +4,9 @@
  *
  * Byte-level BPE (GPT-2, Llama 3, Qwen, GPT-OSS) and byte-fallback BPE (Llama 2, Mistral, Gemma), with their
  * normalizers, pre-tokenizers, added tokens and post-processors; the ids are those of the tokenizers package
- * (huggingface/tokenizers 0.23).  Truncation and padding are not applied.
+ * (huggingface/tokenizers 0.23).  Truncation and padding are not applied.  Its normalizers and its
+ * Punctuation know an older Unicode (9, Lowercase a newer one): some rare characters that came later, mostly marks, are
+ * treated here as Unicode 14 says.
  */
 #ifndef FP8CONV_MODEL_TOKENIZER_H
 #define FP8CONV_MODEL_TOKENIZER_H

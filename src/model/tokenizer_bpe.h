@@ -30,6 +30,7 @@ struct vocab {
 uint32_t vocab_find(const struct vocab *vocab, const char *text, size_t len); /* NO_TOKEN: not there */
 /* False: it is there already. */
 bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id);
+void vocab_reserve(struct vocab *vocab, size_t n); /* room for n tokens at once */
 void vocab_release(struct vocab *vocab);
 
 /* left, right -> id; of two that are possible the lower rank is done first. */

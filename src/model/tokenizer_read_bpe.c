@@ -10,7 +10,8 @@
 #include "model/tokenizer_json.h"
 #include "model/tokenizer_unicode.h"
 
-#define N_JOIN_BITS 20
+#define N_JOIN_BITS	20
+#define BYTES_PER_TOKEN 20 /* of a vocabulary, as a first guess */
 
 static size_t pair_hash(uint32_t left, uint32_t right)
 {
@@ -53,11 +54,16 @@ const struct merge *bpe_merge_of(const struct bpe *bpe, uint32_t left, uint32_t 
 	return slot->left == NO_TOKEN ? NULL : slot;
 }
 
-static void grow_merges(struct bpe *bpe)
+static void reserve_merges(struct bpe *bpe, size_t n)
 {
-	size_t n_slots = bpe->n_merge_slots ? 2 * bpe->n_merge_slots : 1024;
-	struct merge *merges = xreallocarray(NULL, n_slots, sizeof *merges);
+	size_t n_slots = bpe->n_merge_slots ? bpe->n_merge_slots : 64;
+	struct merge *merges;
 
+	if (2 * n <= bpe->n_merge_slots)
+		return;
+	while (n_slots < 2 * n)
+		n_slots *= 2;
+	merges = xreallocarray(NULL, n_slots, sizeof *merges);
 	for (size_t i = 0; i < n_slots; i++)
 		merges[i].left = NO_TOKEN;
 	for (size_t i = 0; i < bpe->n_merge_slots; i++) {
@@ -78,6 +84,7 @@ static int read_vocab(struct bpe *bpe, struct json_text text, struct err *err)
 	uint64_t id;
 	int rc;
 
+	vocab_reserve(&bpe->vocab, text.len / BYTES_PER_TOKEN);
 	while ((rc = json_members_next(&walk, &member, err)) > 0) {
 		if (!json_text_uint(member.value, &id) || id > MAX_TOKEN_ID)
 			rc = err_set(err, ERR_INPUT,
@@ -164,8 +171,7 @@ static int add_merge(struct bpe *bpe, struct merge_text *text, struct err *err)
 				       text->rank, parts[i]->data);
 	}
 	note_join(bpe, text, &merge);
-	if (2 * (text->rank + 1) > bpe->n_merge_slots)
-		grow_merges(bpe);
+	reserve_merges(bpe, text->rank + 1);
 	*merge_slot(bpe->merges, bpe->n_merge_slots, merge.left, merge.right) =
 		merge; /* the last one counts */
 	text->rank++;
@@ -243,7 +249,7 @@ static int read_merges(struct bpe *bpe, struct json_text json, struct err *err)
 	buf_puts(&text.left, "");
 	buf_puts(&text.right, "");
 	buf_puts(&text.both, "");
-	grow_merges(bpe);
+	reserve_merges(bpe, bpe->vocab.n); /* about as many as tokens */
 	bpe->joins = xcalloc((1u << N_JOIN_BITS) / 64, sizeof *bpe->joins);
 	rc = read_merge_list(bpe, &text, json, err);
 	buf_release(&text.left);

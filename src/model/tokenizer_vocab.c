@@ -37,12 +37,15 @@ static struct vocab_slot *slot_of(const struct vocab *vocab, const char *text, s
 	}
 }
 
-static void grow(struct vocab *vocab)
+void vocab_reserve(struct vocab *vocab, size_t n)
 {
 	struct vocab_slot *old = vocab->slots;
 	size_t n_old = vocab->n_slots;
 
-	vocab->n_slots = n_old ? 2 * n_old : 1024;
+	if (2 * n <= n_old)
+		return;
+	for (vocab->n_slots = n_old ? n_old : 64; vocab->n_slots < 2 * n;)
+		vocab->n_slots *= 2;
 	vocab->slots = xreallocarray(NULL, vocab->n_slots, sizeof *vocab->slots);
 	for (size_t i = 0; i < vocab->n_slots; i++)
 		vocab->slots[i].id = NO_TOKEN;
@@ -68,8 +71,7 @@ bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id)
 	uint32_t hash = hash_of(text, len);
 	struct vocab_slot *slot;
 
-	if (2 * (vocab->n + 1) > vocab->n_slots)
-		grow(vocab);
+	vocab_reserve(vocab, vocab->n + 1);
 	slot = slot_of(vocab, text, len, hash);
 	if (slot->id != NO_TOKEN)
 		return false;

@@ -55,7 +55,7 @@ def corpus() -> list[bytes]:
 
 
 def characters(folder: pathlib.Path, name: str, allowed: int, normalizer=None, pre_tokenizer=None) -> None:
-    """Each character between two letters.  A vocabulary of all characters shows the text that comes to the model; that 'aa' is
+    """Each character between letters, and with an accent where no normalizer reorders it.  A vocabulary of all characters shows the text that comes to the model; that 'aa' is
     one token, and "a1", where pieces end.  The package's tables are older than ours for some components: so many may differ."""
     known = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff"]
     vocab = {c: i for i, c in enumerate(known)} | {"aa": len(known), "1a": len(known) + 1}
@@ -69,7 +69,8 @@ def characters(folder: pathlib.Path, name: str, allowed: int, normalizer=None, p
     file = folder / "characters.json"
     file.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
     tokenizer = Tokenizer.from_file(str(file))
-    lines = ["".join(f"a{c}a1{c} {c}\u0301a\n" for c in known[at:at + 64]) for at in range(0, len(known), 64)]
+    accent = "" if normalizer else "\u0301"
+    lines = ["".join(f"a{c}a1{c} {c}{accent}a\n" for c in known[at:at + 64]) for at in range(0, len(known), 64)]
     found = ours(file, [line.encode() for line in lines], False)
     differing = [line for line, ids in zip(lines, found) if ids != tokenizer.encode(line, add_special_tokens=False).ids]
     each = ["".join(part) for line in differing for part in line.split("\n") if part]

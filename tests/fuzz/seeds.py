@@ -40,7 +40,7 @@ QUANTIZATIONS = [
 
 
 def small_tokenizer(file):
-    """A golden tokenizer with the first tokens of its vocabulary, and every other byte-level one with merges as strings."""
+    """A golden tokenizer with a part of its vocabulary."""
     state = json.loads(file.read_text(encoding="utf-8"))
     model = state["model"]
     model["vocab"] = dict(sorted(model["vocab"].items(), key=lambda item: (len(item[0]) > 1, item[1]))[:120])

@@ -148,8 +148,8 @@ def unknown(corpus, size):
 
 
 def words(corpus, size):
-    """Whitespace, accents stripped, unknown characters fused."""
-    tokenizer = byte_fallback(corpus, size, normalizers.Sequence([normalizers.NFD(), normalizers.StripAccents()]), pre_tokenizers.Whitespace())
+    """Whitespace, decomposed characters, unknown ones fused."""
+    tokenizer = byte_fallback(corpus, size, normalizers.NFD(), pre_tokenizers.Whitespace())
     return changed(tokenizer, byte_fallback=False)
 
 
