@@ -19,6 +19,7 @@
 struct vocab {
 	struct buf text; /* all strings, one behind the other */
 	struct vocab_slot {
+		uint64_t head;	   /* the first 8 bytes, with zeros behind: all of most tokens */
 		uint32_t hash, id; /* id NO_TOKEN: free */
 		uint32_t begin, len;
 	} *slots;
@@ -28,6 +29,8 @@ struct vocab {
 };
 
 uint32_t vocab_find(const struct vocab *vocab, const char *text, size_t len); /* NO_TOKEN: not there */
+/* Asks memory for what vocab_find() of the same text will look at. */
+void vocab_prefetch(const struct vocab *vocab, const char *text, size_t len);
 /* False: it is there already. */
 bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id);
 void vocab_reserve(struct vocab *vocab, size_t n); /* room for n tokens at once */

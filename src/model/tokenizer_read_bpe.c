@@ -11,13 +11,14 @@
 #include "model/tokenizer_unicode.h"
 
 #define N_JOIN_BITS	20
-#define BYTES_PER_TOKEN 20 /* of a vocabulary, as a first guess */
+#define BYTES_PER_TOKEN 40 /* of a vocabulary, as a first guess */
 
 static size_t pair_hash(uint32_t left, uint32_t right)
 {
 	uint64_t pair = (uint64_t)left << 32 | right;
 
-	return (size_t)((pair * 0x9e3779b97f4a7c15u) >> 24);
+	pair *= 0x9e3779b97f4a7c15u;
+	return (size_t)(((pair ^ pair >> 32) * 0xd6e8feb86659fd93u) >> 32);
 }
 
 bool bpe_may_join(const struct bpe *bpe, uint32_t left, uint32_t right)
@@ -125,10 +126,15 @@ static void index_vocab(struct bpe *bpe)
 			      : NO_TOKEN;
 }
 
-/* A merge under way: its two strings, and both together. */
-struct merge_text {
-	struct buf left, right, both;
-	size_t rank;
+#define AHEAD 16
+
+/* Merges whose strings were read and whose ids are still to be looked up: meanwhile memory brings
+ * what that needs. */
+struct merge_queue {
+	struct merge_text {
+		struct buf left, right, both;
+	} text[AHEAD];
+	size_t n_read, n_added; /* n_added is the rank of the next one */
 };
 
 /* A symbol that a word begins with and that is not the token of one character. */
@@ -155,64 +161,80 @@ static void note_join(struct bpe *bpe, const struct merge_text *text, const stru
 		set_join(bpe, bpe->char_ids[last] - 1, bpe->char_ids[first] - 1);
 }
 
-static int add_merge(struct bpe *bpe, struct merge_text *text, struct err *err)
+/* The oldest one in the queue. */
+static int add_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err)
 {
+	const struct merge_text *text = &queue->text[queue->n_added % AHEAD];
 	const struct buf *parts[] = { &text->left, &text->right, &text->both };
-	struct merge merge = { .rank = (uint32_t)text->rank };
+	struct merge merge = { .rank = (uint32_t)queue->n_added };
 	uint32_t *ids[] = { &merge.left, &merge.right, &merge.id };
 
-	text->both.len = 0;
-	buf_add(&text->both, text->left.data, text->left.len);
-	buf_add(&text->both, text->right.data, text->right.len);
 	for (int i = 0; i < 3; i++) {
 		*ids[i] = vocab_find(&bpe->vocab, parts[i]->data, parts[i]->len);
 		if (*ids[i] == NO_TOKEN)
 			return err_set(err, ERR_INPUT, "merge %zu: token '%s' is not in the vocab",
-				       text->rank, parts[i]->data);
+				       queue->n_added, parts[i]->data);
 	}
 	note_join(bpe, text, &merge);
-	reserve_merges(bpe, text->rank + 1);
-	*merge_slot(bpe->merges, bpe->n_merge_slots, merge.left, merge.right) =
-		merge; /* the last one counts */
-	text->rank++;
+	reserve_merges(bpe, queue->n_added + 1);
+	/* of two merges of one pair the last counts */
+	*merge_slot(bpe->merges, bpe->n_merge_slots, merge.left, merge.right) = merge;
+	queue->n_added++;
 	return 0;
 }
 
-/* "a b": exactly one space.  Lines of an old file's head are passed over. */
-static int add_spaced(struct bpe *bpe, struct merge_text *text, struct json_text token,
-		      struct err *err)
+/* The strings of text, which is the last one in the queue, are there. */
+static int queue_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err)
 {
+	struct merge_text *text = &queue->text[queue->n_read % AHEAD];
+
+	text->both.len = 0;
+	buf_add(&text->both, text->left.data, text->left.len);
+	buf_add(&text->both, text->right.data, text->right.len);
+	vocab_prefetch(&bpe->vocab, text->left.data, text->left.len);
+	vocab_prefetch(&bpe->vocab, text->right.data, text->right.len);
+	vocab_prefetch(&bpe->vocab, text->both.data, text->both.len);
+	queue->n_read++;
+	return queue->n_read - queue->n_added == AHEAD ? add_merge(bpe, queue, err) : 0;
+}
+
+/* "a b": exactly one space.  Lines of an old file's head are passed over. */
+static int read_spaced(struct bpe *bpe, struct merge_queue *queue, struct json_text token,
+		       struct err *err)
+{
+	struct merge_text *text = &queue->text[queue->n_read % AHEAD];
 	const char *space;
 
 	if (!json_text_string(token, &text->both))
-		return err_set(err, ERR_INPUT, "merge %zu is not a good string", text->rank);
+		return err_set(err, ERR_INPUT, "merge %zu is not a good string", queue->n_read);
 	if (!strncmp(text->both.data, "#version", 8))
 		return 0;
 	space = strchr(text->both.data, ' ');
 	if (!space || strchr(space + 1, ' '))
 		return err_set(err, ERR_INPUT,
 			       "merge %zu, '%s', is not two tokens with a space between",
-			       text->rank, text->both.data);
+			       queue->n_read, text->both.data);
 	text->left.len = text->right.len = 0;
 	buf_add(&text->left, text->both.data, (size_t)(space - text->both.data));
 	buf_puts(&text->right, space + 1);
-	return add_merge(bpe, text, err);
+	return queue_merge(bpe, queue, err);
 }
 
 /* ["a", "b"], behind its bracket. */
-static int add_pair(struct bpe *bpe, struct merge_text *text, struct json_text json, size_t *at,
-		    struct err *err)
+static int read_pair(struct bpe *bpe, struct merge_queue *queue, struct json_text json, size_t *at,
+		     struct err *err)
 {
+	struct merge_text *text = &queue->text[queue->n_read % AHEAD];
 	struct json_text left, comma, right;
 
 	if (json_token(json, at, &left) != '"' || json_token(json, at, &comma) != ',' ||
 	    json_token(json, at, &right) != '"' || json_token(json, at, &comma) != ']' ||
 	    !json_text_string(left, &text->left) || !json_text_string(right, &text->right))
-		return err_set(err, ERR_INPUT, "merge %zu is not a pair of strings", text->rank);
-	return add_merge(bpe, text, err);
+		return err_set(err, ERR_INPUT, "merge %zu is not a pair of strings", queue->n_read);
+	return queue_merge(bpe, queue, err);
 }
 
-static int read_merge_list(struct bpe *bpe, struct merge_text *text, struct json_text json,
+static int read_merge_list(struct bpe *bpe, struct merge_queue *queue, struct json_text json,
 			   struct err *err)
 {
 	struct json_text token;
@@ -227,34 +249,41 @@ static int read_merge_list(struct bpe *bpe, struct merge_text *text, struct json
 			return err_set(
 				err, ERR_INPUT,
 				"merge %zu is neither \"a b\" nor [\"a\", \"b\"] as the others",
-				text->rank);
+				queue->n_read);
 		style = kind;
-		if (kind == '"' ? add_spaced(bpe, text, token, err)
-				: add_pair(bpe, text, json, &at, err))
+		if (kind == '"' ? read_spaced(bpe, queue, token, err)
+				: read_pair(bpe, queue, json, &at, err))
 			return -1;
 		kind = json_token(json, &at, &token);
 		if (kind != ',' && kind != ']')
-			return err_set(err, ERR_INPUT, "merge %zu has no comma behind it",
-				       text->rank - 1);
+			return err_set(err, ERR_INPUT, "there is no comma before merge %zu",
+				       queue->n_read);
 		more = kind == ',';
 	}
+	while (queue->n_added < queue->n_read)
+		if (add_merge(bpe, queue, err))
+			return -1;
 	return 0;
 }
 
 static int read_merges(struct bpe *bpe, struct json_text json, struct err *err)
 {
-	struct merge_text text = { 0 };
+	struct merge_queue queue = { 0 };
 	int rc;
 
-	buf_puts(&text.left, "");
-	buf_puts(&text.right, "");
-	buf_puts(&text.both, "");
+	for (int i = 0; i < AHEAD; i++) {
+		buf_puts(&queue.text[i].left, "");
+		buf_puts(&queue.text[i].right, "");
+		buf_puts(&queue.text[i].both, "");
+	}
 	reserve_merges(bpe, bpe->vocab.n); /* about as many as tokens */
 	bpe->joins = xcalloc((1u << N_JOIN_BITS) / 64, sizeof *bpe->joins);
-	rc = read_merge_list(bpe, &text, json, err);
-	buf_release(&text.left);
-	buf_release(&text.right);
-	buf_release(&text.both);
+	rc = read_merge_list(bpe, &queue, json, err);
+	for (int i = 0; i < AHEAD; i++) {
+		buf_release(&queue.text[i].left);
+		buf_release(&queue.text[i].right);
+		buf_release(&queue.text[i].both);
+	}
 	return rc ? err_wrap(err, "merges") : 0;
 }
 

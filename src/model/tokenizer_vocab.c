@@ -17,7 +17,16 @@ static uint32_t hash_of(const char *text, size_t len)
 	part = 0;
 	memcpy(&part, text, len);
 	hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
+	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93u; /* the last bytes into the low bits too */
 	return (uint32_t)(hash >> 32);
+}
+
+static uint64_t head_of(const char *text, size_t len)
+{
+	uint64_t head = 0;
+
+	memcpy(&head, text, len < sizeof head ? len : sizeof head);
+	return head;
 }
 
 /* The slot of text, or the free one where it would be. */
@@ -25,14 +34,15 @@ static struct vocab_slot *slot_of(const struct vocab *vocab, const char *text, s
 				  uint32_t hash)
 {
 	size_t mask = vocab->n_slots - 1;
+	uint64_t head = head_of(text, len);
 
 	for (size_t i = hash & mask;; i = (i + 1) & mask) {
 		struct vocab_slot *slot = &vocab->slots[i];
 
 		if (slot->id == NO_TOKEN)
 			return slot;
-		if (slot->hash == hash && slot->len == len &&
-		    !memcmp(vocab->text.data + slot->begin, text, len))
+		if (slot->head == head && slot->len == len &&
+		    (len <= sizeof head || !memcmp(vocab->text.data + slot->begin, text, len)))
 			return slot;
 	}
 }
@@ -66,6 +76,12 @@ uint32_t vocab_find(const struct vocab *vocab, const char *text, size_t len)
 	return vocab->n ? slot_of(vocab, text, len, hash_of(text, len))->id : NO_TOKEN;
 }
 
+void vocab_prefetch(const struct vocab *vocab, const char *text, size_t len)
+{
+	if (vocab->n)
+		__builtin_prefetch(&vocab->slots[hash_of(text, len) & (vocab->n_slots - 1)]);
+}
+
 bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id)
 {
 	uint32_t hash = hash_of(text, len);
@@ -75,7 +91,8 @@ bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id)
 	slot = slot_of(vocab, text, len, hash);
 	if (slot->id != NO_TOKEN)
 		return false;
-	*slot = (struct vocab_slot){ hash, id, (uint32_t)vocab->text.len, (uint32_t)len };
+	*slot = (struct vocab_slot){ head_of(text, len), hash, id, (uint32_t)vocab->text.len,
+				     (uint32_t)len };
 	buf_add(&vocab->text, text, len);
 	vocab->n++;
 	if (id > vocab->max_id)

@@ -269,7 +269,7 @@ static void test_refused(void **state)
 		{ MODEL(",\"merges\":[[\"b\",\"c\" \"a\"]]}}"),
 		  "'t.json': model: merges: merge 0 is not a pair of strings" },
 		{ MODEL(",\"merges\":[\"a b\" \"b c\"]}}"),
-		  "'t.json': model: merges: merge 0 has no comma behind it" },
+		  "'t.json': model: merges: there is no comma before merge 1" },
 		{ "{\"model\":{\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}",
 		  "'t.json': model: vocab: token 'a' stands there twice" },
 		{ "{\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}",
