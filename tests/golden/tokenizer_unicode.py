@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write src/model/tokenizer_newer.c: characters that the pattern library of tokenizers knows and Unicode 14 does not.
 
-    python tokenizer_unicode.py > ../../src/model/tokenizer_newer.c
+    python tokenizer_unicode.py | clang-format > ../../src/model/tokenizer_newer.c
 
 Made with Python 3.11 (unicodedata 14.0.0) and tokenizers 0.23.3 (Oniguruma with Unicode 16).
 """

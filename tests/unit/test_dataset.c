@@ -200,6 +200,13 @@ static void test_long_text(void **state)
 	read_into(&got, path, tokenizer, 833336, 11, 1);
 	assert_string_equal(got.data,
 			    "'long.txt' holds 833335 tokens, fewer than one sequence (833336)");
+	text.len = 0;
+	for (int i = 0; i < 600000; i++)
+		buf_putc(&text, 'x'); /* no token: more is read than there should be need for */
+	buf_puts(&text, "\nab\nab\n");
+	path = write_file("long.txt", text.data, text.len);
+	read_into(&got, path, tokenizer, 4, 11, 1);
+	assert_string_equal(got.data, "8 5 10 5");
 	buf_release(&text);
 	buf_release(&got);
 }

@@ -16,6 +16,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
+#include "base/pool.h"
 #include "model/tokenizer.h"
 #include "model/tokenizer_regex.h"
 
@@ -149,10 +150,10 @@ static void test_golden(void **state)
 
 /* --- small tokenizers, written here --- */
 
-/* {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "ab": 3, "abc": 4, " ": 5, "bc": 6},
+/* {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, ... "ca": 7},
  * ...}}, MORE */
 #define MODEL(more) \
-	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\" \":5,\"bc\":6}" more
+	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\" \":5,\"bc\":6,\"ca\":7}" more
 #define MERGES ",\"merges\":[[\"b\",\"c\"],[\"a\",\"b\"],[\"a\",\"bc\"]]}"
 
 static int make(struct tokenizer **tokenizer, const char *text, struct err *err)
@@ -177,6 +178,9 @@ static void test_small(void **state)
 		{ MODEL(",\"merges\":[\"#version: 0.2\",\"b c\",\"a b\"]}}"), "abc", "0 6" },
 		/* of two merges of one pair the last counts */
 		{ MODEL(",\"merges\":[\"a b\",\"b c\",\"a b\"]}}"), "abc", "0 6" },
+		/* a long run, in which merges that were possible no longer are */
+		{ MODEL(",\"merges\":[\"b c\",\"a b\",\"a bc\",\"c a\"]}}"),
+		  "abcabcabcabcabcabcabcabcabcabcabcabcabc", "4 4 4 4 4 4 4 4 4 4 4 4 4" },
 		{ MODEL(",\"merges\":[]}}"), "abc", "0 1 2" },
 		{ MODEL(",\"ignore_merges\":true,\"merges\":[]}}"), "abc", "4" },
 		/* what has no token disappears, and its neighbours meet, unless there is one for it
@@ -188,7 +192,14 @@ static void test_small(void **state)
 		{ MODEL(MERGES
 			",\"added_tokens\":[{\"id\":99,\"content\":\"<x>\",\"single_word\":false,"
 			"\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}]}"),
-		  "a<x>b", "0 7 1" },
+		  "a<x>b", "0 8 1" },
+		/* one that begins in the white space that the one before it stripped */
+		{ MODEL(MERGES
+			",\"added_tokens\":[{\"id\":8,\"content\":\"<x>\",\"rstrip\":true,"
+			"\"single_word\":false,\"lstrip\":false,\"normalized\":false,\"special\":true},"
+			"{\"id\":9,\"content\":\"  \",\"rstrip\":false,"
+			"\"single_word\":false,\"lstrip\":false,\"normalized\":false,\"special\":true}]}"),
+		  "<x>  a", "8 9 0" },
 		/* truncation and padding are not applied */
 		{ MODEL(MERGES ",\"truncation\":{\"max_length\":1},\"padding\":{\"length\":9}}"),
 		  "aa", "0 0" },
@@ -430,6 +441,47 @@ static void test_refused_patterns(void **state)
 	}
 }
 
+/* Several threads, one tokenizer. */
+struct shared {
+	const struct tokenizer *tokenizer;
+	const char *text;
+	const struct token_ids *expected;
+};
+
+static int encode_shared(void *context, int worker, size_t item, struct err *err)
+{
+	const struct shared *shared = context;
+	struct token_ids ids = { 0 };
+	bool same;
+
+	(void)worker;
+	(void)item;
+	if (tokenizer_encode(shared->tokenizer, shared->text, strlen(shared->text), true, &ids,
+			     err))
+		return -1;
+	same = ids.n == shared->expected->n &&
+	       !memcmp(ids.ids, shared->expected->ids, ids.n * sizeof *ids.ids);
+	token_ids_release(&ids);
+	return same ? 0 : err_set(err, ERR_INPUT, "other ids");
+}
+
+static void test_threads(void **state)
+{
+	static const char text[] =
+		"It's 2021: na\xc3\xafve caf\xc3\xa9s <|endoftext|> \xe6\x97\xa5\xe6\x9c\xac\n\n  x";
+	struct tokenizer *tokenizer = load(FOLDER "tokenizers/qwen2.json");
+	struct token_ids expected = { 0 };
+	struct shared shared = { tokenizer, text, &expected };
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(tokenizer_encode(tokenizer, text, strlen(text), true, &expected, &err), 0);
+	if (pool_run(4, 200, encode_shared, &shared, NULL, &err))
+		fail_msg("%s", err.message);
+	token_ids_release(&expected);
+	tokenizer_free(tokenizer);
+}
+
 /* One long word: not quadratic. */
 static void test_long_word(void **state)
 {
@@ -458,6 +510,7 @@ int main(void)
 		cmocka_unit_test(test_unknown_character),
 		cmocka_unit_test(test_patterns),
 		cmocka_unit_test(test_refused_patterns),
+		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_long_word),
 	};
 
