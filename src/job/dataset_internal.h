@@ -22,7 +22,8 @@ size_t dataset_wanted(const struct dataset_reader *reader);
 int dataset_add_id(const struct dataset_reader *reader, int64_t id, struct err *err);
 
 /* Appends a document's tokens.  ERR_INPUT without a tokenizer; the caller says where it stands. */
-int dataset_add_text(const struct dataset_reader *reader, const char *text, size_t len, struct err *err);
+int dataset_add_text(const struct dataset_reader *reader, const char *text, size_t len,
+		     struct err *err);
 
 /* Makes the ids from `begin` on a sequence of its own. */
 void dataset_add_sequence(const struct dataset_reader *reader, size_t begin);

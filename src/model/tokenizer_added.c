@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "model/tokenizer_json.h"
 #include "model/tokenizer_unicode.h"
 

@@ -35,19 +35,22 @@ struct added_tokens {
 	uint32_t max_id;
 };
 
-/* Reads "added_tokens" (NULL or null: none).  As in the tokenizers package the id is that of the vocabulary, and of a
- * token that is not in it the next one behind the vocabulary, whatever the file says.  ERR_INPUT with the key. */
-int added_read(struct added_tokens *added, const json_t *json, const struct vocab *vocab, const struct steps *normalizer,
-	       struct err *err);
+/* Reads "added_tokens" (NULL or null: none).  As in the tokenizers package the id is that of the
+ * vocabulary, and of a token that is not in it the next one behind the vocabulary, whatever the
+ * file says.  ERR_INPUT with the key. */
+int added_read(struct added_tokens *added, const json_t *json, const struct vocab *vocab,
+	       const struct steps *normalizer, struct err *err);
 void added_release(struct added_tokens *added);
 
-/* Where a search stands: behind the last match, and behind the white space that this one stripped. */
+/* Where a search stands: behind the last match, and behind the white space that this one stripped.
+ */
 struct added_search {
 	size_t at, done;
 };
 
-/* The next token of set in text: *begin and *end are what it takes up, stripped white space included.  The text from
- * search->done (as it was) to *begin holds none.  NULL: there is no other. */
+/* The next token of set in text: *begin and *end are what it takes up, stripped white space
+ * included.  The text from search->done (as it was) to *begin holds none.  NULL: there is no other.
+ */
 const struct added_token *added_find(const struct added_set *set, const char *text, size_t len,
 				     struct added_search *search, size_t *begin, size_t *end);
 

@@ -22,13 +22,14 @@ struct vocab {
 		uint64_t head;	   /* the first 8 bytes, with zeros behind: all of most tokens */
 		uint32_t hash, id; /* id NO_TOKEN: free */
 		uint32_t begin, len;
-	} *slots;
+	} * slots;
 	size_t n_slots; /* a power of two, at least twice n */
 	size_t n;
 	uint32_t max_id;
 };
 
-uint32_t vocab_find(const struct vocab *vocab, const char *text, size_t len); /* NO_TOKEN: not there */
+uint32_t vocab_find(const struct vocab *vocab, const char *text,
+		    size_t len); /* NO_TOKEN: not there */
 /* Asks memory for what vocab_find() of the same text will look at. */
 void vocab_prefetch(const struct vocab *vocab, const char *text, size_t len);
 /* False: it is there already. */
@@ -44,7 +45,8 @@ struct merge {
 
 struct bpe {
 	struct vocab vocab;
-	uint32_t *char_ids; /* [UNICODE_END]: 1 + the id of the token that is this one character, or 0 */
+	uint32_t *char_ids; /* [UNICODE_END]: 1 + the id of the token that is this one character, or
+			       0 */
 	uint32_t byte_ids[256]; /* of "<0x00>"...; NO_TOKEN: none */
 	struct merge *merges;
 	size_t n_merge_slots; /* a power of two */
@@ -55,8 +57,8 @@ struct bpe {
 	char *unk_token; /* NULL: what has no token disappears */
 };
 
-/* Reads the member "model" of a tokenizer.json.  ERR_INPUT without the file's name; bpe_release() is the caller's,
- * also on failure. */
+/* Reads the member "model" of a tokenizer.json.  ERR_INPUT without the file's name; bpe_release()
+ * is the caller's, also on failure. */
 int bpe_read(struct bpe *bpe, struct json_text model, struct err *err);
 void bpe_release(struct bpe *bpe);
 
@@ -66,7 +68,8 @@ bool bpe_may_join(const struct bpe *bpe, uint32_t left, uint32_t right);
 /* The merge of two symbols; NULL if there is none. */
 const struct merge *bpe_merge_of(const struct bpe *bpe, uint32_t left, uint32_t right);
 
-/* Symbols of a word on their way to tokens; one for each thread.  A zeroed struct is an empty one. */
+/* Symbols of a word on their way to tokens; one for each thread.  A zeroed struct is an empty one.
+ */
 struct bpe_work {
 	uint32_t *symbols;
 	size_t n, cap;
@@ -77,8 +80,9 @@ struct bpe_work {
 
 void bpe_work_release(struct bpe_work *work);
 
-/* Appends the tokens of a word (good UTF-8, not empty) to out.  ERR_INPUT where a character has none.  n log n. */
-int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, size_t len, struct token_ids *out,
-	       struct err *err);
+/* Appends the tokens of a word (good UTF-8, not empty) to out.  ERR_INPUT where a character has
+ * none.  n log n. */
+int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, size_t len,
+	       struct token_ids *out, struct err *err);
 
 #endif

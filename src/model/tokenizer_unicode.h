@@ -34,7 +34,8 @@ static inline size_t utf8_decode(const char *p, uint32_t *c)
 	return 4;
 }
 
-/* The character that ends at p (of good UTF-8, p not its beginning); returns its length in bytes. */
+/* The character that ends at p (of good UTF-8, p not its beginning); returns its length in bytes.
+ */
 static inline size_t utf8_decode_back(const char *p, uint32_t *c)
 {
 	size_t n = 1;
@@ -54,12 +55,14 @@ static inline size_t utf8_size(char first)
 
 void utf8_add(struct buf *out, uint32_t c);
 
-/* Appends text with U+FFFD for each longest stretch that could begin a character but does not become one. */
+/* Appends text with U+FFFD for each longest stretch that could begin a character but does not
+ * become one. */
 void utf8_add_repaired(struct buf *out, const char *text, size_t len);
 
-/* Text in which every character that is newer than Unicode 14 (what PCRE2 and libunistring of Debian 12 know) is
- * replaced by an older one of the same general category and length, and U+180E by another one of its category that no
- * library calls a space: what patterns are matched against.  Returns text itself where it has none, else copy's. */
+/* Text in which every character that is newer than Unicode 14 (what PCRE2 and libunistring of
+ * Debian 12 know) is replaced by an older one of the same general category and length, and U+180E
+ * by another one of its category that no library calls a space: what patterns are matched against.
+ * Returns text itself where it has none, else copy's. */
 const char *unicode_known(const char *text, size_t len, struct buf *copy);
 
 /* Characters first to last, by character, and an older one for all of them. */
