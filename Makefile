@@ -18,8 +18,8 @@ SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-s
 CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
-LIBS   := -ljansson -lpcre2-8 -lcrypto -lisal -lz -lm
-DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libssl-dev libisal-dev zlib1g-dev \
+LIBS   := -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm
+DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev zlib1g-dev \
 	  libcmocka-dev mandoc groff python3 python3-venv $(EXTRA)
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
@@ -119,7 +119,7 @@ fault: deps
 ## make conformance  other people's packages read what fp8conv wrote (a Python environment of some GB)
 .PHONY: conformance
 conformance: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/conformance/tokenize
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
 ## make fuzz         SECONDS=60 of libFuzzer for each parser and for the whole path of a conversion (clang)
@@ -161,7 +161,7 @@ deb: all
 	mkdir -p $(BUILD)/deb/DEBIAN
 	printf '%s\n' 'Package: fp8conv' 'Version: $(VERSION)' "Architecture: $$(dpkg --print-architecture)" \
 		'Maintainer: the fp8conv authors <fp8conv@localhost>' 'Section: science' 'Priority: optional' \
-		'Depends: libc6, libjansson4, libpcre2-8-0, libssl3, libisal2, zlib1g' \
+		'Depends: libc6, libjansson4, libpcre2-8-0, libunistring2, libssl3, libisal2, zlib1g' \
 		'Description: turns LLM checkpoints into FP8 ones that inference engines load' > $(BUILD)/deb/DEBIAN/control
 	dpkg-deb --root-owner-group --build $(BUILD)/deb $(BUILD)
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <unistring/version.h>
 #include <zlib.h>
 
 #define PCRE2_CODE_UNIT_WIDTH 8
@@ -79,7 +80,7 @@ struct library {
 	char version[64];
 };
 
-#define N_LIBRARIES 5
+#define N_LIBRARIES 6
 
 static void libraries(struct library library[N_LIBRARIES])
 {
@@ -92,10 +93,14 @@ static void libraries(struct library library[N_LIBRARIES])
 	library[2].name = "libcrypto";
 	snprintf(library[2].version, sizeof library[0].version, "%s",
 		 OpenSSL_version(OPENSSL_VERSION_STRING));
-	library[3].name = "PCRE2";
-	pcre2_config(PCRE2_CONFIG_VERSION, library[3].version);
-	library[4].name = "zlib";
-	snprintf(library[4].version, sizeof library[0].version, "%s", zlibVersion());
+	library[3].name = "libunistring";
+	snprintf(library[3].version, sizeof library[0].version, "%d.%d.%d",
+		 _libunistring_version >> 16, _libunistring_version >> 8 & 255,
+		 _libunistring_version & 255);
+	library[4].name = "PCRE2";
+	pcre2_config(PCRE2_CONFIG_VERSION, library[4].version);
+	library[5].name = "zlib";
+	snprintf(library[5].version, sizeof library[0].version, "%s", zlibVersion());
 }
 
 static void backend_json(struct json_out *out, const struct backend *backend)

@@ -67,6 +67,8 @@ bool json_text_string(struct json_text text, struct buf *out);
 /* A list of integers from 0 to 2^64-1 ("1.0", "1e0", "-0", "01" are none): the first max of them go into values;
  * returns how many there are. */
 int64_t json_text_uints(struct json_text text, uint64_t *values, int max);
+/* One such integer. */
+bool json_text_uint(struct json_text text, uint64_t *value);
 bool json_text_is_null(struct json_text text);
 
 /* 0: text is one value whose strings end, whose brackets match and which is not nested deeper than JSON_MAX_DEPTH. */

@@ -190,6 +190,13 @@ static const char *read_uint(const char *p, const char *end, uint64_t *value)
 	return skip_space(p, end);
 }
 
+bool json_text_uint(struct json_text text, uint64_t *value)
+{
+	const char *end = text.data + text.len;
+
+	return text.len && read_uint(text.data, end, value) == end;
+}
+
 int64_t json_text_uints(struct json_text text, uint64_t *values, int max)
 {
 	const char *end, *p;

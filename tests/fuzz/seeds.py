@@ -52,6 +52,21 @@ def amax(passes):
     return json.dumps(header), data
 
 
+def small_tokenizer(file):
+    """A golden tokenizer with a part of its vocabulary."""
+    state = json.loads(file.read_text(encoding="utf-8"))
+    model = state["model"]
+    model["vocab"] = dict(sorted(model["vocab"].items(), key=lambda item: (len(item[0]) > 1, item[1]))[:120])
+    pairs = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+    found = {token for pair in pairs for token in ["".join(pair)] if all(part in model["vocab"] for part in pair)}
+    for token in sorted(found):
+        model["vocab"].setdefault(token, len(model["vocab"]) + 300)
+    model["merges"] = [pair for pair in pairs if all(part in model["vocab"] for part in [*pair, "".join(pair)])][:40]
+    if file.name == "falcon.json":
+        model["merges"] = [" ".join(pair) for pair in model["merges"]]
+    return json.dumps(state, ensure_ascii=False, separators=(",", ":"))
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     count = 0
@@ -100,6 +115,11 @@ def main():
             options = 2 | kind % 2 << 6 if name.startswith("fp8") else kind % 2 | kind % 3 << 3 | kind % 4 // 3 << 2
             put("convert", bytes([kind, options]) + (json.dumps(CONFIGS[0]).encode() if kind % 2 else b""), text,
                 b"\x80\x3f\x00\xbf")
+    lines = pathlib.Path("tests/golden/tokenizer.txt").read_text(encoding="ascii").splitlines()
+    texts = [bytes.fromhex(line[5:]) for line in lines if line.startswith("text ") and line != "text -"]
+    for i, file in enumerate(sorted(pathlib.Path("tests/golden/tokenizers").glob("*.json"))):
+        for text in texts[i::14]:
+            put("tokenizer", small_tokenizer(file), text[:300])
 
 
 main()

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
 "$FP8CONV" version >t
-for fact in fp8conv compiler CUDA 'CPU features' backend jansson PCRE2; do
+for fact in fp8conv compiler CUDA 'CPU features' backend jansson libunistring PCRE2; do
 	grep -q "^$fact	." t || echo "nothing about $fact"
 done
 [ "$(sed -n 's/^fp8conv	/fp8conv /p' t)" = "$("$FP8CONV" --version)" ] || cat t

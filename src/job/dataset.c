@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/dataset.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <openssl/evp.h>
+
+#include "base/mem.h"
+#include "job/dataset_internal.h"
+
+size_t dataset_wanted(const struct dataset_reader *reader)
+{
+	size_t n;
+
+	return __builtin_mul_overflow(reader->seq_len, reader->max_sequences, &n) ? SIZE_MAX : n;
+}
+
+int dataset_add_id(const struct dataset_reader *reader, int64_t id, struct err *err)
+{
+	if (id < 0 || (uint64_t)id >= reader->vocab_size)
+		return err_set(err, ERR_INPUT,
+			       "token id %lld is not from 0 to %zu, the last of the model",
+			       (long long)id, reader->vocab_size - 1);
+	token_ids_add(&reader->data->ids, (uint32_t)id);
+	return 0;
+}
+
+int dataset_add_text(const struct dataset_reader *reader, const char *text, size_t len,
+		     struct err *err)
+{
+	struct token_ids *ids = &reader->data->ids;
+	size_t begin = ids->n;
+
+	if (!reader->tokenizer)
+		return err_set(
+			err, ERR_INPUT,
+			"it holds text, and the model has no tokenizer.json; give token ids (.npy, "
+			".safetensors, or .jsonl with 'input_ids')");
+	if (tokenizer_encode(reader->tokenizer, text, len, true, ids, err))
+		return -1;
+	for (size_t i = begin; i < ids->n; i++)
+		if (ids->ids[i] >= reader->vocab_size)
+			return err_set(
+				err, ERR_INPUT,
+				"the tokenizer gives token id %u, which is not from 0 to %zu, the last of the model",
+				ids->ids[i], reader->vocab_size - 1);
+	return 0;
+}
+
+void dataset_add_sequence(const struct dataset_reader *reader, size_t begin)
+{
+	struct dataset *data = reader->data;
+
+	ARRAY_GROW(data->sequences, data->n);
+	data->sequences[data->n++] = (struct dataset_sequence){ begin, data->ids.n - begin };
+}
+
+/* Joined documents into sequences. */
+static int cut(const struct dataset_reader *reader, struct err *err)
+{
+	struct dataset *data = reader->data;
+	size_t n = data->ids.n / reader->seq_len;
+
+	if (!n)
+		return err_set(err, ERR_INPUT,
+			       "'%s' holds %zu tokens, fewer than one sequence (%zu)", reader->path,
+			       data->ids.n, reader->seq_len);
+	data->n = n < reader->max_sequences ? n : reader->max_sequences;
+	data->sequences = xcalloc(data->n, sizeof *data->sequences);
+	for (size_t i = 0; i < data->n; i++)
+		data->sequences[i] =
+			(struct dataset_sequence){ i * reader->seq_len, reader->seq_len };
+	data->ids.n = data->n * reader->seq_len;
+	return 0;
+}
+
+static bool hash_ids(EVP_MD_CTX *context, const uint32_t *ids, size_t n)
+{
+	uint32_t part[1024];
+
+	for (size_t done = 0, m; done < n; done += m) {
+		m = n - done < 1024 ? n - done : 1024;
+		for (size_t i = 0; i < m; i++)
+			part[i] = htole32(ids[done + i]);
+		if (!EVP_DigestUpdate(context, part, m * sizeof *part))
+			return false;
+	}
+	return true;
+}
+
+static bool hash_all(EVP_MD_CTX *context, const struct dataset *data)
+{
+	if (!EVP_DigestInit_ex(context, EVP_sha256(), NULL))
+		return false;
+	for (size_t i = 0; i < data->n; i++) {
+		uint32_t len = (uint32_t)data->sequences[i].len;
+
+		if (!hash_ids(context, &len, 1) ||
+		    !hash_ids(context, data->ids.ids + data->sequences[i].begin, len))
+			return false;
+	}
+	return true;
+}
+
+static int set_fingerprint(struct dataset *data, struct err *err)
+{
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	unsigned char digest[32];
+	bool good = context && hash_all(context, data) && EVP_DigestFinal_ex(context, digest, NULL);
+
+	EVP_MD_CTX_free(context);
+	if (!good)
+		return err_set(err, ERR_SYSTEM, "libcrypto cannot compute SHA-256");
+	for (size_t i = 0; i < sizeof digest; i++)
+		snprintf(data->fingerprint + 2 * i, 3, "%02x", digest[i]);
+	return 0;
+}
+
+static const struct {
+	const char *extension;
+	int (*read)(const struct dataset_reader *reader, struct err *err);
+} types[] = {
+	{ ".txt", dataset_read_txt },
+	{ ".jsonl", dataset_read_jsonl },
+	{ ".npy", dataset_read_npy },
+	{ ".safetensors", dataset_read_safetensors },
+};
+
+static int read_file(const struct dataset_reader *reader, struct err *err)
+{
+	size_t len = strlen(reader->path);
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+		size_t n = strlen(types[i].extension);
+
+		if (len > n && !strcmp(reader->path + len - n, types[i].extension))
+			return types[i].read(reader, err);
+	}
+	return err_set(err, ERR_INPUT, "'%s' is no .txt, .jsonl, .npy or .safetensors file",
+		       reader->path);
+}
+
+int dataset_open(struct dataset *data, const struct io *io, const char *path,
+		 const struct tokenizer *tokenizer, size_t seq_len, size_t vocab_size,
+		 size_t max_sequences, struct err *err)
+{
+	const struct dataset_reader reader = { data,	io,	    path,	  tokenizer,
+					       seq_len, vocab_size, max_sequences };
+
+	*data = (struct dataset){ 0 };
+	if (read_file(&reader, err) || (!data->n && cut(&reader, err)) ||
+	    set_fingerprint(data, err)) {
+		dataset_release(data);
+		return -1;
+	}
+	return 0;
+}
+
+void dataset_release(struct dataset *data)
+{
+	token_ids_release(&data->ids);
+	free(data->sequences);
+	*data = (struct dataset){ 0 };
+}

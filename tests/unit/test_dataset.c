@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job/dataset.h: every kind of file, what is cut and dropped, and what is refused.  Files are
+ * written here byte by byte; fingerprints are those of hashlib over the layout that the header
+ * promises.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <endian.h>
+#include <fcntl.h>
+
+#include "base/mem.h"
+#include "job/dataset.h"
+
+#define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
+#define ALL	     SIZE_MAX
+
+static char folder[] = "/tmp/fp8conv-dataset-XXXXXX";
+static struct tokenizer *tokenizer; /* one token a letter, "ab" is 10; BOS 8, EOS 9 */
+
+static const char tokenizer_json[] =
+	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\":\":3,\" \":4,\"\\n\":5,\"u\":6,\"d\":7,"
+	"\"<s>\":8,\"</s>\":9,\"ab\":10},\"merges\":[\"a b\"]},\"post_processor\":{\"type\":\"TemplateProcessing\","
+	"\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":"
+	"\"</s>\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[8]},\"</s>\":{\"ids\":[9]}}}}";
+
+static size_t n_read; /* bytes */
+
+static ssize_t counting_pread(int fd, void *data, size_t n, off_t offset)
+{
+	n_read += n;
+	return io_system.pread(fd, data, n, offset);
+}
+
+static const char *write_file(const char *name, const void *bytes, size_t n)
+{
+	static char path[128];
+	FILE *file;
+
+	snprintf(path, sizeof path, "%s/%s", folder, name);
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(bytes, 1, n, file), n);
+	assert_int_equal(fclose(file), 0);
+	return path;
+}
+
+/* "1 2 3|4 5": the sequences, or the message without the folder. */
+static void read_into(struct buf *out, const char *path, const struct tokenizer *t, size_t seq_len,
+		      size_t vocab_size, size_t max)
+{
+	struct io io = io_system;
+	struct dataset data;
+	struct err err = { 0 };
+
+	io.pread = counting_pread;
+	n_read = 0;
+	out->len = 0;
+	buf_puts(out, "");
+	if (dataset_open(&data, &io, path, t, seq_len, vocab_size, max, &err)) {
+		const char *at = strstr(err.message, folder);
+
+		assert_int_equal(err.kind, ERR_INPUT);
+		assert_null(data.sequences);
+		assert_non_null(at);
+		buf_add(out, err.message, (size_t)(at - err.message));
+		buf_puts(out, at + strlen(folder) + 1);
+		return;
+	}
+	for (size_t i = 0; i < data.n; i++) {
+		const struct dataset_sequence *sequence = &data.sequences[i];
+
+		assert_true(sequence->begin + sequence->len <= data.ids.n);
+		for (size_t j = 0; j < sequence->len; j++)
+			buf_printf(out, "%s%u",
+				   j   ? " "
+				   : i ? "|"
+				       : "",
+				   data.ids.ids[sequence->begin + j]);
+	}
+	assert_int_equal(strlen(data.fingerprint), 64);
+	dataset_release(&data);
+}
+
+struct text_row {
+	const char *name, *text;
+	size_t seq_len, max;
+	const char *expected;
+};
+
+static void check_rows(const struct text_row *rows, size_t n)
+{
+	struct buf got = { 0 };
+
+	for (size_t i = 0; i < n; i++) {
+		const char *path = write_file(rows[i].name, rows[i].text, strlen(rows[i].text));
+
+		read_into(&got, path, tokenizer, rows[i].seq_len, 11, rows[i].max);
+		if (strcmp(got.data, rows[i].expected) != 0)
+			fail_msg("row %zu: '%s', not '%s'", i, got.data, rows[i].expected);
+	}
+	buf_release(&got);
+}
+
+static void test_text(void **state)
+{
+	static const struct text_row rows[] = {
+		{ "a.txt", "abcab", 2, ALL, "8 10|2 10" }, /* 8 10 2 10 9: the last is dropped */
+		{ "a.txt", "abcab", 5, ALL, "8 10 2 10 9" },
+		{ "a.txt", "abcab", 1, 3, "8|10|2" },
+		{ "a.txt", "abcab", 6, ALL, "'a.txt' holds 5 tokens, fewer than one sequence (6)" },
+		{ "a.txt", "", 3, ALL, "'a.txt' holds 2 tokens, fewer than one sequence (3)" },
+		{ "a.jsonl", "{\"text\":\"ab\"}\n\n{\"text\":\"c\"}", 3, ALL, "8 10 9|8 2 9" },
+		{ "a.jsonl", "{\"text\":\"ab\"}\r\n{\"text\":\"c\"}\n", 4, ALL, "8 10 9 8" },
+		{ "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":", 3, 1,
+		  "8 10 9" }, /* not read as far */
+		{ "a.jsonl",
+		  "{\"messages\":[{\"role\":\"u\",\"content\":\"a\"},{\"role\":\"d\",\"content\":null}]}",
+		  9, ALL, "8 6 3 4 0 5 7 3 4" },
+		{ "a.jsonl",
+		  "{\"messages\":[{\"role\":\"u\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
+		  "{\"type\":\"text\",\"text\":\"b\"}]}]}",
+		  7, ALL, "8 6 3 4 10 5 9" },
+		{ "a.jsonl", "{\"input_ids\":[3,4,5]}\n{\"input_ids\":[0]}\n", 2, ALL, "3 4 5|0" },
+		{ "a.jsonl", "{\"input_ids\":[3]}\n{\"input_ids\":[10]}\n{\"input_ids\":[99]}", 2,
+		  2, "3|10" },
+		{ "a.jsonl", "{\"input_ids\":[3]}\n{\"input_ids\":[11]}", 2, ALL,
+		  "'a.jsonl', line 2: token id 11 is not from 0 to 10, the last of the model" },
+		{ "a.jsonl", "\n{\"input_ids\":[-1]}", 2, ALL,
+		  "'a.jsonl', line 2: token id -1 is not from 0 to 10, the last of the model" },
+		{ "a.jsonl", "{\"input_ids\":[1.5]}", 2, ALL,
+		  "'a.jsonl', line 1: element 0 of 'input_ids' is no integer" },
+		{ "a.jsonl", "{\"input_ids\":[]}", 2, ALL,
+		  "'a.jsonl', line 1: 'input_ids' is not a list with an id in it" },
+		{ "a.jsonl", "{\"input_ids\":[1]}\n{\"text\":\"a\"}", 2, ALL,
+		  "'a.jsonl', line 2: it has text where lines before it have 'input_ids'" },
+		{ "a.jsonl", "{\"text\":\"a\"}\n{\"input_ids\":[1]}", 9, ALL,
+		  "'a.jsonl', line 2: it has 'input_ids' where lines before it have text" },
+		{ "a.jsonl", "{\"prompt\":\"a\"}", 2, ALL,
+		  "'a.jsonl', line 1: it has no 'text', 'messages' or 'input_ids'" },
+		{ "a.jsonl", "{\"text\":\"a\"}\n{\"text\":", 9, ALL,
+		  "'a.jsonl', line 2: bad JSON at byte 8: it ends too early" },
+		{ "a.jsonl", "[1]", 2, ALL,
+		  "'a.jsonl', line 1: it has no 'text', 'messages' or 'input_ids'" },
+		{ "a.jsonl", "{\"messages\":[{\"content\":\"a\"}]}", 2, ALL,
+		  "'a.jsonl', line 1: message 0 has no 'role'" },
+		{ "a.jsonl", "{\"messages\":[{\"role\":\"u\",\"content\":[{\"type\":\"image\"}]}]}",
+		  2, ALL, "'a.jsonl', line 1: a part of a message is no text" },
+		{ "a.jsonl", "", 2, ALL, "'a.jsonl' holds 0 tokens, fewer than one sequence (2)" },
+		{ "a.csv", "1,2", 2, ALL, "'a.csv' is no .txt, .jsonl, .npy or .safetensors file" },
+	};
+
+	(void)state;
+	check_rows(rows, N_ROWS(rows));
+}
+
+static void test_no_tokenizer(void **state)
+{
+	struct buf got = { 0 };
+
+	(void)state;
+	read_into(&got, write_file("a.txt", "ab", 2), NULL, 1, 11, ALL);
+	assert_string_equal(
+		got.data,
+		"'a.txt': it holds text, and the model has no tokenizer.json; give token ids "
+		"(.npy, .safetensors, or .jsonl with 'input_ids')");
+	read_into(&got, write_file("a.jsonl", "{\"input_ids\":[1]}", 17), NULL, 1, 11, ALL);
+	assert_string_equal(got.data, "1");
+	read_into(&got, write_file("a.txt", "ab", 2), tokenizer, 1, 9, ALL);
+	assert_string_equal(
+		got.data,
+		"'a.txt': the tokenizer gives token id 10, which is not from 0 to 8, the last of the model");
+	buf_release(&got);
+}
+
+/* A text that is far longer than what is wanted of it is not read to its end; what is read gives
+ * the same tokens. */
+static void test_long_text(void **state)
+{
+	struct buf text = { 0 }, got = { 0 };
+	const char *path;
+
+	(void)state;
+	for (int i = 0; i < 500000; i++)
+		buf_puts(&text, i % 3 ? "ab\n" : "c");
+	path = write_file("long.txt", text.data, text.len);
+	read_into(&got, path, tokenizer, 4, 11, 2);
+	assert_string_equal(got.data, "8 2 10 5|10 5 2 10");
+	assert_true(n_read < text.len / 2);
+	read_into(&got, path, tokenizer, 833335, 11, 1); /* nearly all of it */
+	assert_int_equal(strncmp(got.data, "8 2 10 5 10 5 2 10 5", 20), 0);
+	read_into(&got, path, tokenizer, 833336, 11, 1);
+	assert_string_equal(got.data,
+			    "'long.txt' holds 833335 tokens, fewer than one sequence (833336)");
+	text.len = 0;
+	for (int i = 0; i < 600000; i++)
+		buf_putc(&text, 'x'); /* no token: more is read than there should be need for */
+	buf_puts(&text, "\nab\nab\n");
+	path = write_file("long.txt", text.data, text.len);
+	read_into(&got, path, tokenizer, 4, 11, 1);
+	assert_string_equal(got.data, "8 5 10 5");
+	buf_release(&text);
+	buf_release(&got);
+}
+
+/* hashlib.sha256(struct.pack("<6I", 3, 3, 4, 5, 1, 0)).hexdigest() */
+static void test_fingerprint(void **state)
+{
+	static const char lines[] = "{\"input_ids\":[3,4,5]}\n{\"input_ids\":[0]}\n";
+	struct dataset data;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(dataset_open(&data, &io_system,
+				      write_file("a.jsonl", lines, strlen(lines)), NULL, 9, 11, ALL,
+				      &err),
+			 0);
+	assert_string_equal(data.fingerprint,
+			    "5e053396d06d5fd87ffc62a163737b4a6b0971f69e64a2bc267f4dc2465ef5ce");
+	dataset_release(&data);
+}
+
+/* --- arrays --- */
+
+static const char *write_npy(int version, const char *dict, const void *bytes, size_t n)
+{
+	struct buf file = { 0 };
+	const char *path;
+	size_t len = strlen(dict);
+
+	buf_add(&file, "\x93NUMPY", 6);
+	buf_putc(&file, (char)version);
+	buf_putc(&file, 0);
+	for (int i = 0; i < (version > 1 ? 4 : 2); i++)
+		buf_putc(&file, (char)(len >> 8 * i));
+	buf_puts(&file, dict);
+	buf_add(&file, bytes, n);
+	path = write_file("a.npy", file.data, file.len);
+	buf_release(&file);
+	return path;
+}
+
+static void test_npy(void **state)
+{
+	static const char ids[] = "\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0";
+	static const struct {
+		int version;
+		const char *dict, *bytes;
+		size_t n, seq_len, max;
+		const char *expected;
+	} rows[] = {
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", ids, 16, 2, ALL,
+		  "1 2|3 4" },
+		{ 2, "{'descr': '<u4', 'fortran_order': False, 'shape': (2, 2), }\n", ids, 16, 9,
+		  ALL, "1 2|3 4" },
+		{ 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }",
+		  "\7\0\0\0\0\0\0\0", 8, 1, ALL, "7" },
+		{ 1, "{'descr': '<u2', 'fortran_order': False, 'shape': (4, 2), }", ids, 16, 9, 3,
+		  "1 0|2 0|3 0" },
+		{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3,
+		  ALL, "1 2 3" },
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", ids, 16, 5, ALL,
+		  "'a.npy' holds 4 tokens, fewer than one sequence (5)" },
+		{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4,
+		  1, ALL,
+		  "'a.npy', element 1: token id -1 is not from 0 to 10, the last of the model" },
+		{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",
+		  "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 1, ALL,
+		  "'a.npy', element 0: token id 9223372036854775807 is not from 0 to 10, the last of the model" },
+		{ 1, "{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", "\xb\0\0\0", 4, 1,
+		  ALL,
+		  "'a.npy', element 0: token id 11 is not from 0 to 10, the last of the model" },
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }", ids, 16, 1, ALL,
+		  "'a.npy' is 83 bytes long, too short for its array (87)" },
+		{ 1,
+		  "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+		  ids, 16, 1, ALL,
+		  "'a.npy' is 103 bytes long, too short for its array (18446744073709551615)" },
+		{ 1, "{'descr': '>i4', 'fortran_order': False, 'shape': (4,), }", ids, 16, 1, ALL,
+		  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
+		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }", ids, 16, 1, ALL,
+		  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
+		{ 1, "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 2), }", ids, 16, 1, ALL,
+		  "'a.npy' is not in C order" },
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", ids, 16, 1, ALL,
+		  "'a.npy' has neither 1 nor 2 dimensions" },
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 1), }", ids, 16, 1,
+		  ALL, "'a.npy' has neither 1 nor 2 dimensions" },
+		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 0), }", ids, 16, 1, ALL,
+		  "'a.npy' holds no token" },
+		{ 4, "{}", ids, 16, 1, ALL, "'a.npy' is no .npy file of version 1 to 3" },
+	};
+	struct buf got = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		read_into(&got, write_npy(rows[i].version, rows[i].dict, rows[i].bytes, rows[i].n),
+			  NULL, rows[i].seq_len, 11, rows[i].max);
+		if (strcmp(got.data, rows[i].expected) != 0)
+			fail_msg("row %zu: '%s', not '%s'", i, got.data, rows[i].expected);
+	}
+	read_into(&got, write_file("a.npy", "\x93NUMPY\1\0\xff\xff{}", 12), NULL, 1, 11, ALL);
+	assert_string_equal(
+		got.data,
+		"header of 'a.npy' is 65535 bytes long, more than the file or the limit (65536)");
+	read_into(&got, write_file("a.npy", "", 0), NULL, 1, 11, ALL);
+	assert_string_equal(got.data, "'a.npy' is no .npy file of version 1 to 3");
+	buf_release(&got);
+}
+
+static const char *write_st(const char *header, const void *bytes, size_t n)
+{
+	struct buf file = { 0 };
+	uint64_t len = htole64(strlen(header));
+	const char *path;
+
+	buf_add(&file, &len, 8);
+	buf_puts(&file, header);
+	buf_add(&file, bytes, n);
+	path = write_file("a.safetensors", file.data, file.len);
+	buf_release(&file);
+	return path;
+}
+
+static void test_safetensors(void **state)
+{
+	static const char ids[] = "\1\0\0\0\2\0\0\0\3\0\0\0\0\0\0\0";
+	static const struct {
+		const char *header;
+		size_t n, seq_len;
+		const char *expected;
+	} rows[] = {
+		{ "{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 16,
+		  2, "1 2|3 0" },
+		{ "{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[4,1],\"data_offsets\":[0,16]}}", 16,
+		  2, "1|2|3|0" },
+		{ "{\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"data_offsets\":[0,8]},"
+		  "\"input_ids\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[8,16]}}",
+		  16, 1, "3" },
+		{ "{\"input_ids\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 16,
+		  2, "tensor 'input_ids' in 'a.safetensors' is neither I32 nor I64" },
+		{ "{\"input_ids\":{\"dtype\":\"I32\",\"shape\":[1,2,2],\"data_offsets\":[0,16]}}",
+		  16, 2,
+		  "tensor 'input_ids' in 'a.safetensors' has 3 dimensions, neither 1 nor 2" },
+		{ "{\"ids\":{\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[0,16]}}", 16, 2,
+		  "'a.safetensors' has no tensor 'input_ids'" },
+	};
+	struct buf got = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		read_into(&got, write_st(rows[i].header, ids, rows[i].n), NULL, rows[i].seq_len, 11,
+			  ALL);
+		if (strcmp(got.data, rows[i].expected) != 0)
+			fail_msg("row %zu: '%s', not '%s'", i, got.data, rows[i].expected);
+	}
+	buf_release(&got);
+}
+
+static int set_up(void **state)
+{
+	struct buf json = { 0 };
+	struct err err;
+	int rc;
+
+	(void)state;
+	buf_puts(&json, tokenizer_json);
+	rc = tokenizer_new(&tokenizer, &json, "t.json", &err);
+	buf_release(&json);
+	return rc || !mkdtemp(folder);
+}
+
+static int tear_down(void **state)
+{
+	static const char *const names[] = { "a.txt", "a.jsonl",       "a.csv",
+					     "a.npy", "a.safetensors", "long.txt" };
+	char path[128];
+
+	(void)state;
+	tokenizer_free(tokenizer);
+	for (size_t i = 0; i < N_ROWS(names); i++) {
+		snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+		unlink(path);
+	}
+	return rmdir(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_text),	  cmocka_unit_test(test_no_tokenizer),
+		cmocka_unit_test(test_long_text), cmocka_unit_test(test_fingerprint),
+		cmocka_unit_test(test_npy),	  cmocka_unit_test(test_safetensors),
+	};
+
+	return cmocka_run_group_tests(tests, set_up, tear_down);
+}
