@@ -49,7 +49,7 @@ fi
 # A scale_inv belongs to the codes: only the operation that writes those, in kernels/, writes one or finds one from an amax.
 # job/arithmetic.c does what other tools did, to compare; recode.c gives the scale of codes that stay as they are another type.
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '
-finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0)\(|e8m0_round_up\('
+finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0|given)\(|e8m0_round_up\('
 if grep -nE "$writes|$finds" src/*/*.[ch] cli/*.[ch] | grep -vE '^src/(num/|job/(arithmetic|recode)\.c:)|:\s*/?\*'; then
 	echo "a scale_inv is written by what writes no codes"
 	status=1

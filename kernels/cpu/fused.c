@@ -61,11 +61,6 @@ static void scale_inv_store(const struct fp8_copy *copy, enum scale_type type, s
 		memcpy((char *)copy->scale_inv + 4 * i, &scaling.scale_inv, 4);
 }
 
-static struct scaling scaling_given(float scale)
-{
-	return (struct scaling){ .factor = scale, .scale_inv = 1.0f / scale };
-}
-
 /* given: the scale, or NULL to take that of each tile. */
 static void copy_write(const struct view *v, const struct qspec *spec, const float *given,
 		       const struct fp8_copy *copy, struct quant_stats *stats)

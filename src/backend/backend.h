@@ -111,7 +111,7 @@ struct backend {
 	void (*quantize)(const struct matrix *x, const struct qspec *spec, const struct quant_out *out);
 
 	/* The same where a tile is larger than x: amax[] (tile grid of x, row stride amax_stride) was taken before,
-	 * over the whole tiles.  Writes codes and scale_inv. */
+	 * over the whole tiles; with ARITH_GIVEN it holds scales.  Writes codes and scale_inv. */
 	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out);
 

@@ -77,6 +77,7 @@ static void check_spec(const struct qspec *spec)
 	assert(spec->format == FP8_E4M3 || spec->format == FP8_E5M2);
 	assert(spec->scale_type == SCALE_F32 || spec->scale_type == SCALE_E8M0);
 	assert(spec->amax_epsilon >= 0);
+	assert(spec->arith != ARITH_GIVEN || (spec->scale_type == SCALE_F32 && !spec->pow2));
 	assert(spec->margin >= -MARGIN_LIMIT && spec->margin <= MARGIN_LIMIT);
 	(void)spec;
 }
@@ -112,6 +113,7 @@ void backend_quantize(const struct backend *backend, const struct matrix *x,
 	check_matrix(x);
 	check_spec(spec);
 	check_out(x, spec, out);
+	assert(spec->arith != ARITH_GIVEN);
 	backend->quantize(x, spec, out);
 }
 

@@ -22,6 +22,7 @@ enum scale_arith {
 	ARITH_TE,	/* scale = FMAX / amax, code = x * scale, scale_inv = 1 / scale */
 	ARITH_DEEPSEEK, /* scale_inv = amax / FMAX, code = x / scale_inv */
 	ARITH_DEEPGEMM, /* scale_inv = max(amax, 1e-4) / FMAX, code = x * (1 / scale_inv) */
+	ARITH_GIVEN,	/* delayed scaling: scales stand in the place of the amaxes; not for pow2 */
 };
 
 /* How the exponent of an MX block is found. */

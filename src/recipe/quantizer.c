@@ -63,9 +63,26 @@ struct fp8_out quantizer_out(const struct quantizer *q, const struct quantized_t
 }
 
 /* As on disk: backends have vector code for it. */
-static bool is_plain(const struct quantizer *q)
+static void quantize_plain(const struct quantizer *q, const struct backend *backend,
+			   const struct matrix *x, struct quantized_tensor *t,
+			   struct quant_stats *stats)
 {
-	return q->rowwise && !q->columnwise && q->order == SCALES_COMPACT && !q->scale;
+	struct quant_out out = { .codes = t->rowwise.codes,
+				 .stride = t->cols,
+				 .scale_inv = t->rowwise.scale_inv,
+				 .scale_stride = t->rowwise.grid.cols,
+				 .stats = stats };
+	struct qspec given = q->spec;
+	uint64_t counted_by_cast = 0;
+
+	if (!q->scale) {
+		backend_quantize(backend, x, &q->spec, &out);
+		return;
+	}
+	given.arith = ARITH_GIVEN;
+	given.pow2 = false;
+	quantizer_calibrate(q, backend, x, &counted_by_cast);
+	backend_cast(backend, x, &given, q->scale, 1, &out);
 }
 
 void quantizer_quantize(const struct quantizer *q, const struct backend *backend,
@@ -73,15 +90,10 @@ void quantizer_quantize(const struct quantizer *q, const struct backend *backend
 			struct quant_stats *stats)
 {
 	struct fp8_out out = quantizer_out(q, t, stats);
-	struct quant_out plain = { .codes = t->rowwise.codes,
-				   .stride = t->cols,
-				   .scale_inv = t->rowwise.scale_inv,
-				   .scale_stride = t->rowwise.grid.cols,
-				   .stats = stats };
 
 	assert(x->rows == t->rows && x->cols == t->cols);
-	if (is_plain(q))
-		backend_quantize(backend, x, &q->spec, &plain);
+	if (q->rowwise && !q->columnwise && q->order == SCALES_COMPACT)
+		quantize_plain(q, backend, x, t, stats);
 	else
 		backend_cast_transpose(backend, x, &q->spec, &out);
 }

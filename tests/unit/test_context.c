@@ -68,16 +68,19 @@ static void updated_once(void **state)
 	const struct context off = { .enabled = false };
 	struct context_stack stack = stack_new();
 	struct context saved[3];
-	struct recipe_state s, untouched;
+	struct recipe_state s, other, untouched;
 	struct err err = { 0 };
 
 	(void)state;
 	recipe_state_init(&s, on.recipe, MODE_FORWARD, 1);
+	recipe_state_init(&other, on.recipe, MODE_BACKWARD, 2);
 	recipe_state_init(&untouched, on.recipe, MODE_FORWARD, 1);
 	for (int step = 1; step <= 2; step++) {
 		assert_int_equal(context_enter(&stack, &on, &saved[0], &err), 0);
 		context_touch(&stack, &s);
+		context_touch(&stack, &other);
 		s.history.amax[SLOT_INPUT] = 14.0f * (float)step;
+		other.history.amax[3] = 3.5f;
 		untouched.history.amax[SLOT_INPUT] = 7;
 		assert_int_equal(context_enter(&stack, &on, &saved[1], &err), 0);
 		context_touch(&stack, &s);
@@ -97,7 +100,9 @@ static void updated_once(void **state)
 	assert_true(s.history.amax[(s.history.len - 3) * s.n_slots] == 0);
 	assert_true(s.history.scale[SLOT_WEIGHT] == 1 && s.history.scale[SLOT_OUTPUT] == 1);
 	assert_true(untouched.history.scale[0] == 1 && untouched.history.amax[0] == 7);
+	assert_true(other.history.scale[0] == 1 && other.history.scale[3] == 16384);
 	recipe_state_release(&s);
+	recipe_state_release(&other);
 	recipe_state_release(&untouched);
 	context_stack_release(&stack);
 }

@@ -176,6 +176,30 @@ static void calibrate_and_back(void **state)
 	recipe_state_release(&s);
 }
 
+/* The scale of a block fits the type of x: where that is bf16, 0x1.FEp127, and not fp32's FLT_MAX.
+ */
+static void limit_of_type(void **state)
+{
+	static const uint16_t x[2] = { 0x0001, 0x0002 }; /* so small that 448 / amax is inf */
+	struct quantizer q = { .spec = { .tile = { 1, 128 } },
+			       .rowwise = true,
+			       .columnwise = true };
+	struct matrix m = { x, DT_BF16, 1, 2, 2 };
+	struct quant_stats stats = { 0 };
+	struct quantized_tensor t;
+	struct err err = { 0 };
+
+	(void)state;
+	for (int order = SCALES_COMPACT; order <= SCALES_GEMM; order++) {
+		q.order = (enum scale_order)order;
+		assert_int_equal(quantizer_make_empty(&q, 1, 2, &t, &err), 0);
+		quantizer_quantize(&q, backend_select("auto", &err), &m, &t, &stats);
+		assert_true(*(float *)t.rowwise.scale_inv == 1.0f / 0x1.fep127f);
+		assert_true(*(float *)t.columnwise.scale_inv == 1.0f / 0x1.fep127f);
+		quantized_tensor_release(&t);
+	}
+}
+
 static void too_large(void **state)
 {
 	struct quantizer q = { .rowwise = true, .columnwise = true };
@@ -193,7 +217,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(golden_quantizers),  cmocka_unit_test(golden_swizzle),
 		cmocka_unit_test(shapes_of_scales),   cmocka_unit_test(slots),
-		cmocka_unit_test(calibrate_and_back), cmocka_unit_test(too_large),
+		cmocka_unit_test(calibrate_and_back), cmocka_unit_test(limit_of_type),
+		cmocka_unit_test(too_large),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
