@@ -159,6 +159,7 @@ static void check_fp8_out(size_t rows, size_t cols, const struct qspec *spec,
 
 	check_spec(spec);
 	assert(out->stats);
+	assert(spec->arith != ARITH_GIVEN); /* out->scale is the way */
 	assert(!out->scale || (spec->scale_type == SCALE_F32 && spec->tile.rows == WHOLE &&
 			       spec->tile.cols == WHOLE));
 	for (int i = 0; i < 2; i++) {
