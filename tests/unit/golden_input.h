@@ -5,7 +5,7 @@
 #ifndef FP8CONV_TESTS_GOLDEN_INPUT_H
 #define FP8CONV_TESTS_GOLDEN_INPUT_H
 
-#include "golden.h"
+#include "tests/unit/golden_text.h"
 
 #include "backend/backend.h"
 
@@ -132,10 +132,10 @@ static inline void input_init(struct input *in, char **fields)
 	char *rest = NULL;
 
 	free(in->data);
-	*in = (struct input){ .dtype = golden_dtype(fields[0]),
-			      .rows = golden_number(fields[1]),
-			      .cols = golden_number(fields[2]),
-			      .seed = golden_number(fields[3]) };
+	*in = (struct input){ .dtype = dtype_of(fields[0]),
+			      .rows = number(fields[1]),
+			      .cols = number(fields[2]),
+			      .seed = number(fields[3]) };
 	in->size = dtype_bits(in->dtype) / 8;
 	in->data = malloc(in->rows * in->cols * in->size);
 	assert_non_null(in->data);
@@ -147,7 +147,7 @@ static inline void input_init(struct input *in, char **fields)
 		     one = strtok_r(NULL, "+", &rest))
 			overlay(in, one);
 	}
-	assert_true(golden_hash_is(fields[6], in->data, in->rows * in->cols * in->size));
+	assert_true(hash_is(fields[6], in->data, in->rows * in->cols * in->size));
 }
 
 /* The same, from a seed alone: normal numbers, no overlays, no hash. */

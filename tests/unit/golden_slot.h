@@ -6,7 +6,7 @@
 #ifndef FP8CONV_TESTS_GOLDEN_SLOT_H
 #define FP8CONV_TESTS_GOLDEN_SLOT_H
 
-#include "golden.h"
+#include "tests/unit/golden_text.h"
 
 #include "backend/dispatch.h"
 #include "recipe/state.h"
@@ -35,7 +35,7 @@ enum {
 };
 
 /* Four fields: codes, then scale_inv compact, padded, swizzled. */
-static inline void golden_copy_check(const struct golden *g, int field, const char *who,
+static inline void golden_copy_check(const struct text *g, int field, const char *who,
 				     const struct fp8_copy *copy, const struct quantizer *q,
 				     size_t n_codes)
 {
@@ -44,14 +44,14 @@ static inline void golden_copy_check(const struct golden *g, int field, const ch
 
 	if (!strcmp(want, "-")) /* there is nothing to swizzle */
 		want = g->fields[field + 1 + SCALES_PADDED];
-	if (!golden_hash_is(g->fields[field], copy->codes, n_codes))
+	if (!hash_is(g->fields[field], copy->codes, n_codes))
 		fail_msg("%s:%d: %s: other codes, field %d", g->name, g->line_no, who, field);
-	if (!golden_hash_is(want, copy->scale_inv, n))
+	if (!hash_is(want, copy->scale_inv, n))
 		fail_msg("%s:%d: %s: other scale_inv, field %d, order %d", g->name, g->line_no, who,
 			 field, (int)q->order);
 }
 
-static inline void golden_usage_check(const struct golden *g, const struct operation *op,
+static inline void golden_usage_check(const struct text *g, const struct operation *op,
 				      const struct backend *backend, const struct quantizer *q)
 {
 	struct quantized_tensor t = { 0 };
@@ -62,13 +62,13 @@ static inline void golden_usage_check(const struct golden *g, const struct opera
 	assert_int_equal(t.rowwise.codes != NULL, q->rowwise);
 	assert_int_equal(t.columnwise.codes != NULL, q->columnwise);
 	if (q->amax)
-		*q->amax = f32_from_bits(golden_hex(g->fields[FIELD_BEFORE]));
+		*q->amax = f32_from_bits(hex(g->fields[FIELD_BEFORE]));
 	op->run(op->args, backend, q, &t, &stats);
 	if (q->amax)
-		assert_int_equal(f32_bits(*q->amax), golden_hex(g->fields[FIELD_AFTER]));
-	assert_int_equal(stats.nonfinite, golden_number(g->fields[FIELD_NONFINITE]));
+		assert_int_equal(f32_bits(*q->amax), hex(g->fields[FIELD_AFTER]));
+	assert_int_equal(stats.nonfinite, number(g->fields[FIELD_NONFINITE]));
 	if (q->rowwise) {
-		assert_int_equal(stats.saturated, golden_number(g->fields[FIELD_SATURATED]));
+		assert_int_equal(stats.saturated, number(g->fields[FIELD_SATURATED]));
 		golden_copy_check(g, FIELD_ROWWISE, backend->name, &t.rowwise, q,
 				  op->rows * op->cols);
 	}
@@ -78,7 +78,7 @@ static inline void golden_usage_check(const struct golden *g, const struct opera
 	quantized_tensor_release(&t);
 }
 
-static inline void golden_slot_check(const struct golden *g, const struct operation *op)
+static inline void golden_slot_check(const struct text *g, const struct operation *op)
 {
 	static const struct {
 		bool rowwise, columnwise;
@@ -91,7 +91,7 @@ static inline void golden_slot_check(const struct golden *g, const struct operat
 	struct recipe_state state;
 	struct err err = { 0 };
 	bool backward = !strcmp(g->fields[FIELD_MODE], "backward");
-	size_t slot = golden_number(g->fields[FIELD_SLOT]);
+	size_t slot = number(g->fields[FIELD_SLOT]);
 	bool large = op->rows * op->cols > GOLDEN_LARGE;
 
 	recipe_state_init(&state, recipe_find(g->fields[FIELD_RECIPE], &err),
@@ -99,7 +99,7 @@ static inline void golden_slot_check(const struct golden *g, const struct operat
 	recipe_state_make_quantizers(&state, quantizers);
 	assert_int_equal(quantizers[slot].scale != NULL, strcmp(g->fields[FIELD_SCALE], "-") != 0);
 	if (state.history.n_slots)
-		state.history.scale[slot] = f32_from_bits(golden_hex(g->fields[FIELD_SCALE]));
+		state.history.scale[slot] = f32_from_bits(hex(g->fields[FIELD_SCALE]));
 	for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
 		struct quantizer q = quantizers[slot];
 

@@ -3,7 +3,7 @@
  * Delayed scaling, step by step: the sequences of tests/golden/delayed.txt, through a history of
  * several slots.
  */
-#include "golden.h"
+#include "tests/unit/golden_text.h"
 
 #include <math.h>
 
@@ -22,16 +22,16 @@ static const struct {
 #define N_COLUMNS (sizeof columns / sizeof *columns)
 
 /* Columns are slots; one more is never touched, and must stay so. */
-static void check_step(struct history *h, enum fp8_format format, const struct golden *g)
+static void check_step(struct history *h, enum fp8_format format, const struct text *g)
 {
-	float reduced = f32_from_bits(golden_hex(g->fields[1]));
+	float reduced = f32_from_bits(hex(g->fields[1]));
 
 	for (size_t i = 0; i < N_COLUMNS; i++) {
 		struct qspec spec = { .format = format, .margin = columns[i].margin };
 
-		h->amax[i] = f32_from_bits(golden_hex(g->fields[0]));
+		h->amax[i] = f32_from_bits(hex(g->fields[0]));
 		history_update(h, i, reduced, &spec, columns[i].algo);
-		if (f32_bits(h->scale[i]) != golden_hex(g->fields[2 + i]))
+		if (f32_bits(h->scale[i]) != hex(g->fields[2 + i]))
 			fail_msg("%s:%d: column %zu: scale %08x, not %s", g->name, g->line_no,
 				 i + 1, f32_bits(h->scale[i]), g->fields[2 + i]);
 	}
@@ -39,7 +39,7 @@ static void check_step(struct history *h, enum fp8_format format, const struct g
 	assert_true(h->scale[N_COLUMNS] == 1);
 }
 
-static void check_history(const struct history *h, const struct golden *g)
+static void check_history(const struct history *h, const struct text *g)
 {
 	float *column = malloc(h->len * sizeof *column);
 
@@ -50,8 +50,7 @@ static void check_history(const struct history *h, const struct golden *g)
 			if (slot == N_COLUMNS)
 				assert_int_equal(f32_bits(column[i]), 0);
 		}
-		if (slot < N_COLUMNS &&
-		    !golden_hash_is(g->fields[1], column, h->len * sizeof *column))
+		if (slot < N_COLUMNS && !hash_is(g->fields[1], column, h->len * sizeof *column))
 			fail_msg("%s:%d: slot %zu: another history", g->name, g->line_no, slot);
 	}
 	free(column);
@@ -62,16 +61,16 @@ static void golden_delayed(void **state)
 	struct history h = { 0 };
 	enum fp8_format format = FP8_E4M3;
 	size_t n_steps = 0, n_sequences = 0;
-	struct golden g;
+	struct text g;
 
 	(void)state;
-	golden_open(&g, "delayed.txt");
-	while (golden_next(&g)) {
+	text_open(&g, FOLDER "delayed.txt");
+	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "sequence")) {
 			assert_int_equal(n_steps, 0);
-			history_init(&h, golden_number(g.fields[1]), N_COLUMNS + 1);
-			format = golden_format(g.fields[2]);
-			n_steps = golden_number(g.fields[3]);
+			history_init(&h, number(g.fields[1]), N_COLUMNS + 1);
+			format = format_of(g.fields[2]);
+			n_steps = number(g.fields[3]);
 			n_sequences++;
 		} else if (!strcmp(g.fields[0], "history")) {
 			assert_int_equal(n_steps, 0);

@@ -3,8 +3,8 @@
  * Operations whose output is FP8, on every backend: norms and activations against
  * tests/golden/fused.txt, the exponential against libm, and the update after an FP8 GEMM.
  */
-#include "golden_input.h"
-#include "golden_slot.h"
+#include "tests/unit/golden_input.h"
+#include "tests/unit/golden_slot.h"
 
 #include <math.h>
 
@@ -39,7 +39,7 @@ static struct matrix other_input(struct input *in, const struct fused_case *c, s
 {
 	if (!strcmp(seed, "-"))
 		return (struct matrix){ .data = NULL };
-	input_normal(in, c->x.dtype, rows, c->x.cols, golden_number(seed));
+	input_normal(in, c->x.dtype, rows, c->x.cols, number(seed));
 	return input_matrix(in);
 }
 
@@ -57,7 +57,7 @@ static void norm_begin(struct fused_case *c, char **fields)
 		.x = input_matrix(&c->x),
 		.gamma = other_input(&c->gamma, c, 1, fields[4]),
 		.beta = other_input(&c->beta, c, 1, fields[5]),
-		.epsilon = f32_from_bits(golden_hex(fields[3])),
+		.epsilon = f32_from_bits(hex(fields[3])),
 		.zero_centered_gamma = !strcmp(fields[2], "1"),
 		.mu = strcmp(fields[6], "-") ? c->mu : NULL,
 		.rsigma = c->rsigma,
@@ -79,7 +79,7 @@ static void activation_begin(struct fused_case *c, char **fields)
 	};
 }
 
-static void slot_check(const struct fused_case *c, const struct golden *g)
+static void slot_check(const struct fused_case *c, const struct text *g)
 {
 	struct operation op = { c->is_norm ? run_norm : run_activate,
 				c->is_norm ? (const void *)&c->norm : &c->activation, c->x.rows,
@@ -87,9 +87,9 @@ static void slot_check(const struct fused_case *c, const struct golden *g)
 	size_t n = c->x.rows * sizeof(float);
 
 	golden_slot_check(g, &op);
-	if (c->is_norm && !golden_hash_is(c->hashes[1], c->rsigma, n))
+	if (c->is_norm && !hash_is(c->hashes[1], c->rsigma, n))
 		fail_msg("%s:%d: another rsigma", g->name, g->line_no);
-	if (c->is_norm && c->norm.mu && !golden_hash_is(c->hashes[0], c->mu, n))
+	if (c->is_norm && c->norm.mu && !hash_is(c->hashes[0], c->mu, n))
 		fail_msg("%s:%d: another mu", g->name, g->line_no);
 }
 
@@ -97,11 +97,11 @@ static void golden_fused(void **state)
 {
 	struct fused_case c = { .is_norm = false };
 	size_t n_slots = 0;
-	struct golden g;
+	struct text g;
 
 	(void)state;
-	golden_open(&g, "fused.txt");
-	while (golden_next(&g)) {
+	text_open(&g, FOLDER "fused.txt");
+	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "input")) {
 			input_init(&c.x, g.fields + 1);
 		} else if (!strcmp(g.fields[0], "norm")) {
@@ -239,5 +239,6 @@ int main(void)
 		cmocka_unit_test(empty),
 	};
 
+	tell_skipped();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

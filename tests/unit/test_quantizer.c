@@ -3,8 +3,8 @@
  * Quantizers of every recipe and slot, in every usage: tests/golden/quantizer.txt.  And the places
  * of scales in memory: tests/golden/swizzle.txt.
  */
-#include "golden_input.h"
-#include "golden_slot.h"
+#include "tests/unit/golden_input.h"
+#include "tests/unit/golden_slot.h"
 
 static void run_quantize(const void *args, const struct backend *backend, const struct quantizer *q,
 			 struct quantized_tensor *t, struct quant_stats *stats)
@@ -16,11 +16,11 @@ static void golden_quantizers(void **state)
 {
 	struct input in = { 0 };
 	size_t n_slots = 0;
-	struct golden g;
+	struct text g;
 
 	(void)state;
-	golden_open(&g, "quantizer.txt");
-	while (golden_next(&g)) {
+	text_open(&g, FOLDER "quantizer.txt");
+	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "input")) {
 			input_init(&in, g.fields + 1);
 		} else {
@@ -39,20 +39,20 @@ static void golden_swizzle(void **state)
 {
 	static const struct qspec mx = { .tile = { 1, 32 }, .scale_type = SCALE_E8M0 };
 	size_t n_lines = 0;
-	struct golden g;
+	struct text g;
 
 	(void)state;
-	golden_open(&g, "swizzle.txt");
-	for (; golden_next(&g); n_lines++) {
-		size_t rows = golden_number(g.fields[0]), cols = golden_number(g.fields[1]);
-		uint64_t seed = golden_number(g.fields[2]);
+	text_open(&g, FOLDER "swizzle.txt");
+	for (; text_next(&g); n_lines++) {
+		size_t rows = number(g.fields[0]), cols = number(g.fields[1]);
+		uint64_t seed = number(g.fields[2]);
 		struct scale_grid to = scale_grid_of(&mx, rows, cols, false, SCALES_GEMM);
 		struct scale_grid from = scale_grid_of(&mx, rows, cols, false, SCALES_COMPACT);
 		uint8_t *compact = calloc(from.rows, from.cols);
 		uint8_t *swizzled = calloc(to.rows, to.cols);
 
 		assert_true(compact && swizzled);
-		assert_int_equal(to.rows * to.cols, golden_number(g.fields[3]));
+		assert_int_equal(to.rows * to.cols, number(g.fields[3]));
 		for (size_t i = 0; i < from.rows; i++) {
 			for (size_t j = 0; j < from.cols; j++) {
 				uint8_t byte = (uint8_t)splitmix64(seed, i * from.cols + j);
@@ -61,8 +61,8 @@ static void golden_swizzle(void **state)
 				swizzled[scale_index(&to, i, j)] = byte;
 			}
 		}
-		assert_true(golden_hash_is(g.fields[4], compact, from.rows * from.cols));
-		if (!golden_hash_is(g.fields[5], swizzled, to.rows * to.cols))
+		assert_true(hash_is(g.fields[4], compact, from.rows * from.cols));
+		if (!hash_is(g.fields[5], swizzled, to.rows * to.cols))
 			fail_msg("%s:%d: swizzled otherwise", g.name, g.line_no);
 		free(compact);
 		free(swizzled);
@@ -221,5 +221,6 @@ int main(void)
 		cmocka_unit_test(too_large),
 	};
 
+	tell_skipped();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
