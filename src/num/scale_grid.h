@@ -3,7 +3,7 @@
  * Where the scale_inv of a tile lies.  A copy of a matrix is quantized along its rows: the
  * columnwise copy of x (rows, cols) is that of its transpose (cols, rows), whose tile grid is what
  * is placed here.  Sources: TransformerEngine, get_scale_shape() of Float8BlockQuantizer and
- * MXFP8Quantizer; cuBLAS, "1D Block Scaling Factors Layout".
+ * MXFP8Quantizer; cuBLAS, "1D Block Scaling Factors Layout"; fp8conv-recipes(7).
  */
 #ifndef FP8CONV_NUM_SCALE_GRID_H
 #define FP8CONV_NUM_SCALE_GRID_H
@@ -54,14 +54,15 @@ NUM_INLINE struct scale_grid scale_col_major(size_t rows, size_t cols)
 }
 
 /* E8M0, [rows to 128, blocks to 4]; the columnwise tensor is kept the other way round. */
-NUM_INLINE struct scale_grid scale_grid_mx(size_t rows, size_t cols, bool columnwise, bool swizzled)
+NUM_INLINE struct scale_grid scale_grid_mx(size_t rows, size_t cols, bool columnwise,
+					   enum scale_order order)
 {
 	struct scale_grid l;
 
 	rows = round_up(rows, 128);
 	cols = round_up(cols, 4);
 	l = columnwise ? scale_col_major(cols, rows) : scale_row_major(rows, cols);
-	l.swizzled = swizzled ? cols : 0;
+	l.swizzled = order == SCALES_GEMM ? cols : 0;
 	return l;
 }
 
@@ -76,7 +77,7 @@ NUM_INLINE struct scale_grid scale_grid_of(const struct qspec *spec, size_t rows
 	if (order == SCALES_COMPACT || spec->tile.cols == WHOLE)
 		return scale_row_major(grid_rows, grid_cols);
 	if (spec->scale_type == SCALE_E8M0)
-		return scale_grid_mx(grid_rows, grid_cols, columnwise, order == SCALES_GEMM);
+		return scale_grid_mx(grid_rows, grid_cols, columnwise, order);
 	if (spec->tile.rows == 1) /* 1D blocks: stored transposed */
 		return scale_col_major(grid_cols, round_up(grid_rows, 4));
 	return scale_row_major(grid_rows, round_up(grid_cols, 4));
