@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "fused.h"
 #include "num/scale.h"
 
 /* The lanes of a tile. */
@@ -318,4 +319,5 @@ const struct backend backend_avx2 = {
 	.cast = avx2_cast,
 	.dequantize = avx2_dequantize,
 	.error = avx2_error,
+	CPU_FUSED,
 };

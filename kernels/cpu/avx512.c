@@ -9,6 +9,7 @@
 #include "avx512.h"
 
 #include "cpu.h"
+#include "fused.h"
 #include "num/scale.h"
 
 INLINE __m512i magnitude16(__m512i x)
@@ -350,4 +351,5 @@ const struct backend backend_avx512 = {
 	.cast = avx512_cast,
 	.dequantize = avx512_dequantize,
 	.error = avx512_error,
+	CPU_FUSED,
 };

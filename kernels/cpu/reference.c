@@ -4,32 +4,10 @@
  * tiles serves all recipes, from 1x32 blocks to whole tensors; the arithmetic is src/num's. Written
  * to be read, not to be fast.
  */
-#include "backend/backend.h"
-#include "num/scale.h"
+#include "fused.h"
+#include "span.h"
 
 #include <string.h>
-
-/* A tile, cut off at the edges of the matrix. */
-struct span {
-	size_t row, row_end;
-	size_t col, col_end;
-};
-
-static size_t clip(size_t begin, size_t tile, size_t n)
-{
-	return tile == WHOLE || n - begin < tile ? n : begin + tile;
-}
-
-/* The tile at (grid_row, grid_col). */
-static struct span tile_span(struct tile tile, size_t rows, size_t cols, size_t grid_row,
-			     size_t grid_col)
-{
-	struct span s = { .row = grid_row * tile.rows, .col = grid_col * tile.cols };
-
-	s.row_end = clip(s.row, tile.rows, rows);
-	s.col_end = clip(s.col, tile.cols, cols);
-	return s;
-}
 
 static float element(const struct matrix *x, size_t row, size_t col)
 {
@@ -81,15 +59,8 @@ static void span_cast(const struct matrix *x, struct span s, const struct qspec 
 {
 	for (size_t row = s.row; row < s.row_end; row++) {
 		for (size_t col = s.col; col < s.col_end; col++) {
-			float v = element(x, row, col);
-			float scaled = scaling_apply(scaling, v);
-			uint32_t magnitude = f32_bits(v) & 0x7FFFFFFF;
-
-			out->codes[row * out->stride + col] = fp8_from_f32(spec->format, scaled);
-			out->stats->nonfinite += magnitude >= F32_INF;
-			out->stats->saturated +=
-				magnitude == F32_INF ||
-				(magnitude < F32_INF && fp8_saturates(spec->format, scaled));
+			out->codes[row * out->stride + col] = cast_counted(
+				spec->format, scaling, element(x, row, col), out->stats);
 		}
 	}
 }
@@ -229,4 +200,5 @@ const struct backend backend_reference = {
 	.cast = reference_cast,
 	.dequantize = reference_dequantize,
 	.error = reference_error,
+	CPU_FUSED,
 };

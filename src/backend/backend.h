@@ -15,8 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+#include "num/activation.h"
 #include "num/dtype.h"
+#include "num/norm.h"
 #include "num/qspec.h"
+#include "num/scale_grid.h"
 
 /* A matrix (rows, cols) of BF16, F16 or F32 to read.  stride: elements from one row to the next, >= cols. */
 struct matrix {
@@ -53,6 +57,42 @@ struct quant_in {
 	size_t scale_stride;
 };
 
+/* One copy of a matrix in FP8, quantized along its rows; the columnwise copy of (rows, cols) is that of its transpose
+ * (cols, rows). */
+struct fp8_copy {
+	uint8_t *codes; /* that of (i, j) at i * row_stride + j * col_stride; NULL: this copy is not wanted */
+	size_t row_stride, col_stride;
+	void *scale_inv; /* of float, or uint8_t for SCALE_E8M0; its padding is left as it is */
+	struct scale_grid grid;
+};
+
+/* What an operation whose output is FP8 writes: codes, together with the scale_inv that belongs to them. */
+struct fp8_out {
+	struct fp8_copy rowwise, columnwise;
+	const float *scale;	   /* delayed scaling: what the output is multiplied by; NULL: each tile has its own */
+	float *amax;		   /* delayed scaling: raised to max |output| (NaN ignored); or NULL */
+	struct quant_stats *stats; /* added to, once for both copies */
+};
+
+/* RMSNorm and LayerNorm (num/norm.h has the arithmetic and its order). */
+struct norm_args {
+	enum norm_kind kind;
+	struct matrix x;
+	struct matrix gamma; /* (1, cols) */
+	struct matrix beta;  /* (1, cols), LayerNorm; data NULL: none */
+	float epsilon;
+	bool zero_centered_gamma; /* 1 + gamma takes the place of gamma */
+	float *mu;		  /* (rows): written, LayerNorm only */
+	float *rsigma;		  /* (rows): written */
+};
+
+/* SiLU, GELU, squared ReLU, and with a second matrix SwiGLU, GeGLU (num/activation.h). */
+struct activation_args {
+	enum activation activation;
+	struct matrix x;
+	struct matrix up; /* of x's shape: multiplies the activated x; data NULL: none */
+};
+
 struct backend {
 	const char *name;    /* "avx512" */
 	const char *summary; /* what it needs, for `version` */
@@ -71,7 +111,7 @@ struct backend {
 	void (*quantize)(const struct matrix *x, const struct qspec *spec, const struct quant_out *out);
 
 	/* The same where a tile is larger than x: amax[] (tile grid of x, row stride amax_stride) was taken before,
-	 * over the whole tiles.  Writes codes and scale_inv. */
+	 * over the whole tiles; with ARITH_GIVEN it holds scales.  Writes codes and scale_inv. */
 	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out);
 
@@ -82,6 +122,24 @@ struct backend {
 	/* *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in double, so that
 	 * 10 log10(signal / noise) is the SQNR in dB.  The last digits may depend on the backend. */
 	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
+
+	/* 0 where a GEMM can take operands of this spec here (exact emulation counts), else ERR_USAGE with what is missing
+	 * ("compute capability 8.6, block scaling needs 9.0"). */
+	int (*supports)(const struct qspec *spec, struct err *err);
+
+	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (of the cast: x), which no
+	 * other rounding touches; its code is fp8(v * scale), with the scale given, or that of its tile from the amax of
+	 * v.  A given scale: scale_inv = 1 / scale.  The scale of a block is bounded by x's type in a cast, else by fp32. */
+
+	void (*cast_transpose)(const struct matrix *x, const struct qspec *spec, const struct fp8_out *out);
+
+	void (*norm)(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out);
+
+	void (*activate)(const struct activation_args *args, const struct qspec *spec, const struct fp8_out *out);
+
+	/* After a GEMM that multiplied its output by scale, cast it, and took the amax before the scale: *scale_inv = 1 /
+	 * scale (may be unaligned), *history raised to amax (NaN ignored). */
+	void (*gemm_update)(float scale, float amax, float *scale_inv, float *history);
 };
 
 /* Every backend that was built, NULL at the end (kernels/backends.c). */

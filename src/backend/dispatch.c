@@ -77,6 +77,7 @@ static void check_spec(const struct qspec *spec)
 	assert(spec->format == FP8_E4M3 || spec->format == FP8_E5M2);
 	assert(spec->scale_type == SCALE_F32 || spec->scale_type == SCALE_E8M0);
 	assert(spec->amax_epsilon >= 0);
+	assert(spec->arith != ARITH_GIVEN || (spec->scale_type == SCALE_F32 && !spec->pow2));
 	assert(spec->margin >= -MARGIN_LIMIT && spec->margin <= MARGIN_LIMIT);
 	(void)spec;
 }
@@ -112,6 +113,7 @@ void backend_quantize(const struct backend *backend, const struct matrix *x,
 	check_matrix(x);
 	check_spec(spec);
 	check_out(x, spec, out);
+	assert(spec->arith != ARITH_GIVEN);
 	backend->quantize(x, spec, out);
 }
 
@@ -141,4 +143,82 @@ void backend_error(const struct backend *backend, const struct matrix *x, const 
 	check_in(q);
 	assert(x->rows == q->rows && x->cols == q->cols);
 	backend->error(x, q, signal, noise);
+}
+
+int backend_supports(const struct backend *backend, const struct qspec *spec, struct err *err)
+{
+	check_spec(spec);
+	return backend->supports(spec, err);
+}
+
+/* An output of (rows, cols). */
+static void check_fp8_out(size_t rows, size_t cols, const struct qspec *spec,
+			  const struct fp8_out *out)
+{
+	const struct fp8_copy *copies[] = { &out->rowwise, &out->columnwise };
+
+	check_spec(spec);
+	assert(out->stats);
+	assert(spec->arith != ARITH_GIVEN); /* out->scale is the way */
+	assert(!out->scale || (spec->scale_type == SCALE_F32 && spec->tile.rows == WHOLE &&
+			       spec->tile.cols == WHOLE));
+	for (int i = 0; i < 2; i++) {
+		size_t n_rows = i ? cols : rows, n_cols = i ? rows : cols;
+		const struct scale_grid *grid = &copies[i]->grid;
+
+		assert(!copies[i]->codes || copies[i]->scale_inv || rows == 0 || cols == 0);
+		assert(!copies[i]->codes || grid->rows * grid->cols >=
+						    tile_count(n_rows, spec->tile.rows) *
+							    tile_count(n_cols, spec->tile.cols));
+		(void)n_rows, (void)n_cols, (void)grid;
+	}
+	(void)copies;
+}
+
+/* One row for the columns of x, or nothing. */
+static void check_vector(const struct matrix *vector, const struct matrix *x)
+{
+	check_matrix(vector);
+	assert(vector->rows == 1 && vector->cols == x->cols);
+	(void)x;
+}
+
+void backend_cast_transpose(const struct backend *backend, const struct matrix *x,
+			    const struct qspec *spec, const struct fp8_out *out)
+{
+	check_matrix(x);
+	check_fp8_out(x->rows, x->cols, spec, out);
+	backend->cast_transpose(x, spec, out);
+}
+
+void backend_norm(const struct backend *backend, const struct norm_args *args,
+		  const struct qspec *spec, const struct fp8_out *out)
+{
+	check_matrix(&args->x);
+	check_vector(&args->gamma, &args->x);
+	if (args->beta.data)
+		check_vector(&args->beta, &args->x);
+	assert(args->kind == NORM_LAYER ? args->mu != NULL : args->beta.data == NULL);
+	assert(args->rsigma);
+	check_fp8_out(args->x.rows, args->x.cols, spec, out);
+	backend->norm(args, spec, out);
+}
+
+void backend_activate(const struct backend *backend, const struct activation_args *args,
+		      const struct qspec *spec, const struct fp8_out *out)
+{
+	check_matrix(&args->x);
+	if (args->up.data) {
+		check_matrix(&args->up);
+		assert(args->up.rows == args->x.rows && args->up.cols == args->x.cols);
+	}
+	check_fp8_out(args->x.rows, args->x.cols, spec, out);
+	backend->activate(args, spec, out);
+}
+
+void backend_gemm_update(const struct backend *backend, float scale, float amax, float *scale_inv,
+			 float *history)
+{
+	assert(scale_inv && history);
+	backend->gemm_update(scale, amax, scale_inv, history);
 }

@@ -23,5 +23,13 @@ void backend_dequantize(const struct backend *backend, const struct quant_in *q,
 			size_t y_stride);
 void backend_error(const struct backend *backend, const struct matrix *x, const struct quant_in *q,
 		   double *signal, double *noise);
+int backend_supports(const struct backend *backend, const struct qspec *spec, struct err *err);
+void backend_cast_transpose(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
+			    const struct fp8_out *out);
+void backend_norm(const struct backend *backend, const struct norm_args *args, const struct qspec *spec,
+		  const struct fp8_out *out);
+void backend_activate(const struct backend *backend, const struct activation_args *args, const struct qspec *spec,
+		      const struct fp8_out *out);
+void backend_gemm_update(const struct backend *backend, float scale, float amax, float *scale_inv, float *history);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "num/bits.h"
+
 enum fp8_format {
 	FP8_E4M3, /* OCP "fn": max 448, no inf */
 	FP8_E5M2, /* max 57344 */
@@ -22,6 +24,7 @@ enum scale_arith {
 	ARITH_TE,	/* scale = FMAX / amax, code = x * scale, scale_inv = 1 / scale */
 	ARITH_DEEPSEEK, /* scale_inv = amax / FMAX, code = x / scale_inv */
 	ARITH_DEEPGEMM, /* scale_inv = max(amax, 1e-4) / FMAX, code = x * (1 / scale_inv) */
+	ARITH_GIVEN,	/* delayed scaling: scales stand in the place of the amaxes; not for pow2 */
 };
 
 /* How the exponent of an MX block is found. */
@@ -46,7 +49,7 @@ struct qspec {
 };
 
 /* Tiles along a dimension of n elements: (n + tile - 1) / tile, 1 for WHOLE; 0 where n is 0. */
-static inline size_t tile_count(size_t n, size_t tile)
+NUM_INLINE size_t tile_count(size_t n, size_t tile)
 {
 	if (n == 0)
 		return 0;
@@ -54,7 +57,7 @@ static inline size_t tile_count(size_t n, size_t tile)
 }
 
 /* Bytes of one scale_inv. */
-static inline size_t scale_size(enum scale_type type)
+NUM_INLINE size_t scale_size(enum scale_type type)
 {
 	return type == SCALE_E8M0 ? 1 : 4;
 }

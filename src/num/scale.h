@@ -100,9 +100,19 @@ NUM_INLINE struct scaling scaling_e8m0(const struct qspec *spec, float amax)
 	return s;
 }
 
+/* ARITH_GIVEN. */
+NUM_INLINE struct scaling scaling_given(float scale)
+{
+	struct scaling s = { scale, false, 1.0f / scale, 0 };
+
+	return s;
+}
+
 /* limit: scale_limit(). */
 NUM_INLINE struct scaling scaling_from_amax(const struct qspec *spec, float amax, float limit)
 {
+	if (spec->arith == ARITH_GIVEN)
+		return scaling_given(amax);
 	if (amax < spec->amax_epsilon)
 		amax = spec->amax_epsilon;
 	if (spec->scale_type == SCALE_E8M0)

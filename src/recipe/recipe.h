@@ -10,20 +10,22 @@
 #include <stdbool.h>
 
 #include "base/err.h"
+#include "num/history.h"
 #include "num/qspec.h"
 
-enum amax_algo { AMAX_MAX, AMAX_MOST_RECENT };
-
+/* The three specs are TransformerEngine's QParams of a role (power_2_scale, amax_epsilon) with its
+ * tile, margin and format: E4M3 forward and E5M2 backward is HYBRID. */
 struct recipe {
 	const char *name;
 	const char *summary; /* one line for `recipes` */
 	const char *origin;  /* TransformerEngine's class, or who uses it */
-	struct qspec input;  /* x, in the forward pass */
+	struct qspec input;  /* x and the output y, in the forward pass */
 	struct qspec weight;
-	struct qspec grad;	  /* grad_output, in the backward pass */
-	bool needs_history;	  /* the input's scale is static, from a calibration file */
-	int amax_history_len;	  /* where needs_history */
+	struct qspec grad;	  /* grad_output and grad_input, in the backward pass */
+	bool needs_history;	  /* scales are those of the amax history (delayed scaling) */
+	int amax_history_len;	  /* where needs_history: steps, the one being filled included */
 	enum amax_algo amax_algo; /* where needs_history */
+	bool reduce_amax;	  /* where needs_history: over the ranks of a group */
 };
 
 /* Every recipe, in the order of their names; NULL at the end (generated from the file names). */

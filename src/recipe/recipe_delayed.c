@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/recipe.h"
 
-/* TransformerEngine's DelayedScaling: whole tensors, HYBRID formats, scales from the maximum of an
- * amax history. */
+/* TransformerEngine's DelayedScaling: whole tensors, HYBRID formats, margin 0, scales from the
+ * maximum of an amax history. */
 const struct recipe recipe_delayed = {
 	.name = "delayed",
 	.summary =
@@ -14,4 +14,5 @@ const struct recipe recipe_delayed = {
 	.needs_history = true,
 	.amax_history_len = 1024,
 	.amax_algo = AMAX_MAX,
+	.reduce_amax = true,
 };

@@ -79,3 +79,36 @@ def swizzle(scales: np.ndarray, k: int, out: np.ndarray) -> None:
     for (i, j), byte in np.ndenumerate(scales):
         expected[(i // 128 * n_tiles + j // 4) * 512 + i % 32 * 16 + i % 128 // 32 * 4 + j % 4] = byte
     assert np.array_equal(out, expected), "not the formula"
+
+
+def ulps(got: np.ndarray, exact: np.ndarray) -> np.ndarray:
+    """The distance in units of the last place of exact (float64), where both are normal fp32 numbers."""
+    normal = np.isfinite(got) & (np.abs(exact) >= 2.0 ** -126) & (np.abs(exact) < 2.0 ** 127)
+    exponent = np.floor(np.log2(np.abs(exact[normal])))
+    return np.abs(got[normal].astype(np.float64) - exact[normal]) / 2.0 ** (exponent - 23)
+
+
+def activation(x: np.ndarray, name: str, y: np.ndarray) -> None:
+    """Within a few ulp of float64, save where e^-x overflows fp32 or its argument has lost its last bits."""
+    v = x.astype(np.float64)
+    if name == "srelu":
+        exact, near = np.where(v <= 0, 0, v * v), np.isfinite(v)
+    elif name == "silu":
+        exact, near = v / (1 + np.exp(-v)), np.abs(v) < 88
+    else:
+        u = np.sqrt(2 / np.pi) * (v + 0.044715 * v ** 3)
+        exact, near = 0.5 * v * (1 + np.tanh(u)), np.abs(u) < 4
+    assert np.all(ulps(y[near], exact[near]) < (24 if name == "gelu" else 4)), f"{name}: far from float64"
+    assert np.array_equal(np.isnan(y), np.isnan(v) | (v == -np.inf) & (name != "srelu")), f"{name}: NaN"
+
+
+def norm(x: np.ndarray, kind: str, gamma: np.ndarray, beta: np.ndarray | None, eps: float, zero_centered: int,
+         y: np.ndarray) -> None:
+    """Within 2^-16 of the largest of its row in float64, where no square overflows or vanishes in fp32."""
+    v = x.astype(np.float64)
+    mu = v.mean(axis=1, keepdims=True) if kind == "layer" else 0
+    variance = ((v - mu) ** 2).mean(axis=1, keepdims=True)
+    exact = (gamma + np.float64(zero_centered)) * ((v - mu) / np.sqrt(variance + eps)) + (0 if beta is None else beta)
+    rows = np.isfinite(v).all(axis=1) & (variance[:, 0] < 1e30)
+    error = np.abs(y - exact)[rows].max(axis=1, initial=0)
+    assert np.all(error <= 2.0 ** -16 * np.abs(exact[rows]).max(axis=1, initial=0) + 1e-12), f"{kind}: far from float64"

@@ -11,14 +11,16 @@ import hashlib
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 
 import crosscheck
+import operations
+import quantizers
 import reference as ref
 from cases import every_case
-from inputs import make, splitmix64, to_f32
+from inputs import Input, make, splitmix64, to_f32
 from reference import F32, FMAX, LARGEST, WHOLE, Spec, bits, from_bits
 
 FP8 = ("e4m3", "e5m2")
@@ -103,8 +105,7 @@ def e8m0_lines() -> Iterator[str]:
 def tensor_lines() -> Iterator[str]:
     for t, specs in every_case():
         b = make(t)
-        overlays = "+".join(map(str, t.overlays)) or "-"
-        yield f"input {t.dtype} {t.rows} {t.cols} {t.seed} {t.fill} {overlays} {sha(b)}"
+        yield input_line(t, b)
         x = to_f32(b, t.dtype)
         for s in specs:
             codes, scales = ref.quantize(x, s, t.dtype)
@@ -173,6 +174,57 @@ def swizzle_lines() -> Iterator[str]:
         yield f"{rows} {k} {1000 + number} {len(out)} {sha(scales)} {sha(out)}"
 
 
+def input_line(t: Input, b: np.ndarray) -> str:
+    overlays = "+".join(map(str, t.overlays)) or "-"
+    return f"input {t.dtype} {t.rows} {t.cols} {t.seed} {t.fill} {overlays} {sha(b)}"
+
+
+def copies(x: np.ndarray, spec: Spec, dtype: str, scale: np.float32 | None) -> list[str]:
+    """Eight hashes: codes and scales of the rowwise, then of the columnwise copy."""
+    fields = []
+    for columnwise in (False, True):
+        c = quantizers.copy(x, spec, dtype, columnwise, scale)
+        fields += [sha(c.codes), sha(c.compact), sha(c.padded), "-" if c.gemm is None else sha(c.gemm)]
+    return fields
+
+
+def slot_lines(x: np.ndarray, dtype: str, number: int, step: int = 1) -> Iterator[str]:
+    """Slots that quantize x: of every recipe all, or every step-th."""
+    for recipe, mode, slot, spec, scale, before in islice(quantizers.slots(number), number % step, None, step):
+        after = max(before, quantizers.amax(x))
+        given = ["-"] * 3 if scale is None else [hex32(scale), hex32(before), hex32(after)]
+        saturated, nonfinite = quantizers.stats(x, spec, dtype, scale)
+        yield " ".join(["slot", recipe, mode, str(slot), *given, str(saturated), str(nonfinite), *copies(x, spec, dtype, scale)])
+
+
+def quantizer_lines() -> Iterator[str]:
+    for number, t in enumerate(quantizers.quantizer_inputs()):
+        b = make(t)
+        yield input_line(t, b)
+        yield from slot_lines(to_f32(b, t.dtype), t.dtype, number)
+
+
+def fused_lines() -> Iterator[str]:
+    for number, t in enumerate(quantizers.fused_inputs()):
+        b = make(t)
+        x = to_f32(b, t.dtype)
+        yield input_line(t, b)
+        for i, (kind, zero_centered, has_beta) in enumerate((("rms", 0, 0), ("rms", 1, 0), ("layer", 0, 1), ("layer", 1, 0))):
+            eps = (1e-6, 1e-5)[i % 2]
+            gamma, beta = quantizers.row(t.seed + 1, t), quantizers.row(t.seed + 2, t) if has_beta else None
+            y, mu, rsigma = operations.norm(x, kind, gamma, beta, eps, bool(zero_centered))
+            crosscheck.norm(x, kind, gamma, beta, eps, zero_centered, y)
+            yield (f"norm {kind} {zero_centered} {hex32(eps)} {t.seed + 1} {t.seed + 2 if has_beta else '-'} "
+                   f"{sha(mu) if kind == 'layer' else '-'} {sha(rsigma)}")
+            yield from slot_lines(y, "f32", number + i, 4)
+        for i, (name, gated) in enumerate(product(operations.ACTIVATIONS, (0, 1))):
+            y = operations.ACTIVATIONS[name](x)
+            crosscheck.activation(x, name, y)
+            y = y * quantizers.up(t.seed + 3, t) if gated else y
+            yield f"activation {name} {t.seed + 3 if gated else '-'}"
+            yield from slot_lines(y, "f32", number + i, 4)
+
+
 FILES: dict[str, Callable[[], Iterator[str]]] = {
     "cast.txt": cast_lines,
     "scale.txt": scale_lines,
@@ -181,6 +233,8 @@ FILES: dict[str, Callable[[], Iterator[str]]] = {
     "dequantize.txt": dequantize_lines,
     "delayed.txt": delayed_lines,
     "swizzle.txt": swizzle_lines,
+    "quantizer.txt": quantizer_lines,
+    "fused.txt": fused_lines,
 }
 
 

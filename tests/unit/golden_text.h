@@ -21,7 +21,7 @@
 #include "tests/unit/skipped.h"
 
 #define FOLDER	  "tests/golden/"
-#define N_FIELDS  16
+#define N_FIELDS  24
 #define LINE_SIZE 4096
 
 struct text {

@@ -102,6 +102,7 @@ static void test_rows(void **state)
 	}
 	assert_int_equal(find("delayed")->amax_history_len, 1024);
 	assert_int_equal(find("delayed")->amax_algo, AMAX_MAX);
+	assert_true(find("delayed")->reduce_amax);
 }
 
 static void test_registry(void **state)

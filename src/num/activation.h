@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Activation functions in fp32, in a fixed order of operations.  Names are TransformerEngine's;
+ * their gated forms (SwiGLU, GeGLU) are a product with a second number.
+ */
+#ifndef FP8CONV_NUM_ACTIVATION_H
+#define FP8CONV_NUM_ACTIVATION_H
+
+#include "num/exp.h"
+
+enum activation {
+	ACT_SILU,  /* x sigmoid(x) */
+	ACT_GELU,  /* its tanh form, Hendrycks & Gimpel 2016 */
+	ACT_SRELU, /* max(x, 0)^2 */
+};
+
+NUM_INLINE float silu(float x)
+{
+	return x / (1.0f + f32_exp(-x));
+}
+
+/* 0.5 x (1 + tanh(u)) is x sigmoid(2u), without the cancellation near u = -1; u = sqrt(2/pi) (x +
+ * 0.044715 x^3). */
+NUM_INLINE float gelu(float x)
+{
+	float u = x * (0.79788456f + 0.03567741f * x * x);
+
+	return x / (1.0f + f32_exp(-2.0f * u));
+}
+
+/* A NaN stays one. */
+NUM_INLINE float srelu(float x)
+{
+	return x <= 0 ? 0 : x * x;
+}
+
+NUM_INLINE float activation_apply(enum activation activation, float x)
+{
+	switch (activation) {
+	case ACT_SILU:
+		return silu(x);
+	case ACT_GELU:
+		return gelu(x);
+	case ACT_SRELU:
+		break;
+	}
+	return srelu(x);
+}
+
+#endif
