@@ -31,27 +31,40 @@ static int add_count(const struct merge *merge, const char *what, uint64_t *sum,
 	return 0;
 }
 
+static int refuse_site(const struct merge *merge, const struct amax_site *site, bool here,
+		       struct err *err)
+{
+	return err_set(err, ERR_INPUT, "'%s' %s module '%s', those before it %s", merge->path,
+		       here ? "has" : "has no", site->name, here ? "do not have it" : "have it");
+}
+
+static int check_site(const struct merge *merge, const struct amax_site *one,
+		      const struct amax_site *other, struct err *err)
+{
+	int order = strcmp(one->name, other->name);
+
+	if (order)
+		return refuse_site(merge, order < 0 ? one : other, order > 0, err);
+	if (one->kind != other->kind || !one->histogram != !other->histogram)
+		return err_set(
+			err, ERR_INPUT,
+			"module '%s' has %s in '%s', and none in those before it, or the reverse",
+			one->name, one->kind != other->kind ? "q, k, v" : "a histogram",
+			merge->path);
+	return 0;
+}
+
 static int check_sites(const struct merge *merge, const struct amax_stats *stats,
 		       const struct amax_stats *from, struct err *err)
 {
-	for (size_t i = 0; i < stats->n_sites || i < from->n_sites; i++) {
-		const struct amax_site *one = i < stats->n_sites ? stats->sites[i] : NULL;
-		const struct amax_site *other = i < from->n_sites ? from->sites[i] : NULL;
-		int order = !one ? 1 : !other ? -1 : strcmp(one->name, other->name);
+	size_t n = stats->n_sites < from->n_sites ? stats->n_sites : from->n_sites;
 
-		if (order)
-			return err_set(err, ERR_INPUT, "'%s' %s module '%s', those before it %s",
-				       merge->path, order < 0 ? "has no" : "has",
-				       order < 0 ? one->name : other->name,
-				       order < 0 ? "have it" : "do not have it");
-		if (one->kind != other->kind || !one->histogram != !other->histogram)
-			return err_set(
-				err, ERR_INPUT,
-				"module '%s' has %s in '%s', and none in those before it, or the reverse",
-				one->name, one->kind != other->kind ? "q, k, v" : "a histogram",
-				merge->path);
-	}
-	return 0;
+	for (size_t i = 0; i < n; i++)
+		if (check_site(merge, stats->sites[i], from->sites[i], err))
+			return -1;
+	if (stats->n_sites > n)
+		return refuse_site(merge, stats->sites[n], false, err);
+	return from->n_sites > n ? refuse_site(merge, from->sites[n], true, err) : 0;
 }
 
 /* "cpu+cuda": each once, in the order of their names. */

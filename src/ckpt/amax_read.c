@@ -28,16 +28,18 @@ static const char *metadata_value(const struct st_file *file, const char *key)
 	return NULL;
 }
 
-static int metadata_get(const struct st_file *file, const char *key, const char **value,
-			struct err *err)
+/* A text that must be there; NULL with ERR_INPUT. */
+static const char *metadata_get(const struct st_file *file, const char *key, struct err *err)
 {
-	*value = metadata_value(file, key);
-	if (!*value || !**value || st_has_control(*value))
-		return err_set(err, ERR_INPUT, "metadata '%s' of '%s' is %s", key, file->path,
-			       !*value	 ? "missing"
-			       : **value ? "a text with control characters"
-					 : "empty");
-	return 0;
+	const char *value = metadata_value(file, key);
+
+	if (value && *value && !st_has_control(value))
+		return value;
+	err_set(err, ERR_INPUT, "metadata '%s' of '%s' is %s", key, file->path,
+		!value	 ? "missing"
+		: *value ? "a text with control characters"
+			 : "empty");
+	return NULL;
 }
 
 static int read_version(const struct st_file *file, struct err *err)
@@ -57,10 +59,10 @@ static int read_version(const struct st_file *file, struct err *err)
 static int read_count(const struct st_file *file, const struct amax_count *count, uint64_t *value,
 		      struct err *err)
 {
-	const char *text;
+	const char *text = metadata_get(file, count->key, err);
 	size_t n;
 
-	if (metadata_get(file, count->key, &text, err))
+	if (!text)
 		return -1;
 	n = strspn(text, "0123456789");
 	*value = n < 20 ? strtoull(text, NULL, 10) : UINT64_MAX;
@@ -74,10 +76,10 @@ static int read_count(const struct st_file *file, const struct amax_count *count
 
 static int read_data(const struct st_file *file, uint64_t data[2], struct err *err)
 {
+	const char *text = metadata_get(file, "data", err);
 	char half[17] = { 0 };
-	const char *text;
 
-	if (metadata_get(file, "data", &text, err))
+	if (!text)
 		return -1;
 	if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
 		return err_set(err, ERR_INPUT,
@@ -92,7 +94,6 @@ static int read_data(const struct st_file *file, uint64_t data[2], struct err *e
 static int read_metadata(struct amax_stats *stats, const struct st_file *file, struct err *err)
 {
 	char *base = (char *)stats;
-	const char *text;
 
 	if (read_version(file, err) || read_data(file, stats->data, err))
 		return -1;
@@ -100,7 +101,9 @@ static int read_metadata(struct amax_stats *stats, const struct st_file *file, s
 		if (read_count(file, count, (uint64_t *)(base + count->offset), err))
 			return -1;
 	for (const struct amax_text *row = amax_texts; row->key; row++) {
-		if (metadata_get(file, row->key, &text, err))
+		const char *text = metadata_get(file, row->key, err);
+
+		if (!text)
 			return -1;
 		*(char **)(base + row->offset) = xstrdup(text);
 	}

@@ -60,7 +60,7 @@ int fingerprint_make(struct source *source, char text[FINGERPRINT_SIZE], struct 
 	}
 	if (!rc) {
 		EVP_DigestFinal_ex(hash, digest, NULL);
-		for (int i = 0; i < FINGERPRINT_SIZE / 2; i++)
+		for (size_t i = 0; i < FINGERPRINT_SIZE / 2; i++)
 			snprintf(text + 2 * i, 3, "%02x", digest[i]);
 	}
 	EVP_MD_CTX_free(hash);

@@ -59,7 +59,7 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 		if (plan->outputs[i].part == PART_VALUE)
 			buf_add(&values, &plan->outputs[i].value, sizeof(float));
 	SHA256((const unsigned char *)values.data, values.len, digest);
-	for (int i = 0; i < 16; i++)
+	for (size_t i = 0; i < 16; i++)
 		snprintf(text + 2 * i, 3, "%02x", digest[i]);
 	buf_release(&values);
 	return json_string(text);
