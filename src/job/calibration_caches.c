@@ -11,7 +11,6 @@
 #include "job/calibration_internal.h"
 #include "model/fusion.h"
 #include "model/role.h"
-#include "num/scale.h"
 
 /* The length of "A" in "A.k_proj.weight".  0: it is no key projection of a language model. */
 static size_t attention_len(const char *name)
@@ -97,8 +96,7 @@ static int add_cache(const struct calibration *calibration, struct plan *plan,
 		(struct cache_scale){ .unit = unit,
 				      .attention = xstrdup(site->name),
 				      .which = which,
-				      .scale_inv =
-					      scaling_from_amax(&spec, amax, F32_MAX).scale_inv };
+				      .scale_inv = static_scale_inv(&spec, amax) };
 	return 0;
 }
 

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "job/calibration_internal.h"
 #include "model/fusion.h"
-#include "num/scale.h"
 
 static const char *const columns[][3] = {
 	[AMAX_GEMM] = { "x", "w", "y" },
@@ -112,7 +111,7 @@ static int group_input_scale(const struct calibration *calibration, struct plan 
 	for (size_t u = first; u != SIZE_MAX; u = plan->group_next[u]) {
 		struct qspec spec = input_spec(plan, u);
 
-		plan->input_scale_inv[u] = scaling_from_amax(&spec, most, F32_MAX).scale_inv;
+		plan->input_scale_inv[u] = static_scale_inv(&spec, most);
 	}
 	return 0;
 }

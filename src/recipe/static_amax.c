@@ -182,3 +182,8 @@ float static_amax(const struct static_choice *choice, const struct static_histor
 		return percentile(history, choice->share, most);
 	return least_squares(history, spec, most);
 }
+
+float static_scale_inv(const struct qspec *spec, float amax)
+{
+	return scaling_from_amax(spec, amax, F32_MAX).scale_inv;
+}

@@ -43,4 +43,7 @@ struct static_history {
 float static_amax(const struct static_choice *choice, const struct static_history *history,
 		  const struct qspec *spec);
 
+/* The scale_inv of that amax, for inputs and caches: whoever runs the model writes the codes. */
+float static_scale_inv(const struct qspec *spec, float amax);
+
 #endif
