@@ -18,17 +18,17 @@ SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-s
 CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
-LIBS   := -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm
+LIBS   := -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm -ldl
 DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev zlib1g-dev \
-	  libcmocka-dev mandoc groff python3 python3-venv $(EXTRA)
+	  libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv $(EXTRA)
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
 ISA = $(if $(findstring cpu/avx2,$*),-mavx2 -mf16c) \
       $(if $(findstring cpu/avx512,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
-      $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi)
+      $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi) $(if $(findstring compute,$*),-Wno-psabi)
 
 LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
-	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o
+	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
 UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
 FUZZ    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -54,6 +54,7 @@ $(BUILD)/gen/%.o: $(BUILD)/gen/%.c
 # A row is added by adding its file.
 $(BUILD)/gen/recipes.c: src/registry.sh $(wildcard src/recipe/recipe_*.c)
 $(BUILD)/gen/formats.c: src/registry.sh $(wildcard src/format/format_*.c)
+$(BUILD)/gen/archs.c: src/registry.sh $(wildcard src/model/arch_*.c)
 $(BUILD)/gen/commands.c: src/registry.sh $(wildcard cli/cmd_*.c)
 $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)

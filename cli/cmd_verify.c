@@ -170,10 +170,12 @@ static int verify(const struct settings *settings, struct err *err)
 		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
 	struct progress progress = { .stop = signals_watch() };
 	struct verification verification;
+	struct watched_bytes bytes = { .progress = &progress };
+	struct watched watched = watch_bytes(&bytes);
 	struct ticker ticker;
 	int rc;
 
-	ticker_start(&ticker, "verify", mode, &progress);
+	ticker_start(&ticker, "verify", mode, &watched);
 	rc = verify_run(&verification, &settings->params, &progress, err);
 	ticker_stop(&ticker);
 	if (rc == 0) {

@@ -47,14 +47,16 @@ static int convert(const struct conversion *conversion, const char *command, str
 	struct plan plan = { 0 };
 	struct convert_result result = { 0 };
 	struct convert_report report = { .plan = &plan, .result = &result };
+	struct watched_bytes bytes = { .progress = &progress };
+	struct watched watched = watch_bytes(&bytes);
 	struct ticker ticker;
 	double began = units_now();
 	int rc;
 
-	ticker_start(&ticker, command, mode, &progress);
+	ticker_start(&ticker, command, mode, &watched);
 	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
 	if (rc == 0 && !settings->dry_run) {
-		ticker_plan(&ticker, &plan);
+		atomic_store(&bytes.plan, &plan);
 		rc = convert_run(&plan, &settings->params, &progress, &result, err);
 	}
 	ticker_stop(&ticker);

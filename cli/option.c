@@ -8,6 +8,7 @@
 #include "cli/opts.h"
 
 #define MAX_COUNT 1024
+#define MAX_LARGE 1000000000
 
 struct option_spelling option_written(const struct option_row *option)
 {
@@ -37,14 +38,24 @@ int option_flag(const struct option_row *option, const char *value, void *place,
 	return 0;
 }
 
+static int read_int(const struct option_row *option, const char *value, uint64_t max, int *n, struct err *err)
+{
+	uint64_t number;
+
+	if (opt_number(option_written(option).text, value, 1, max, &number, err))
+		return -1;
+	*n = (int)number;
+	return 0;
+}
+
 int option_count(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	uint64_t n;
+	return read_int(option, value, MAX_COUNT, place, err);
+}
 
-	if (opt_number(option_written(option).text, value, 1, MAX_COUNT, &n, err))
-		return -1;
-	*(int *)place = (int)n;
-	return 0;
+int option_large(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return read_int(option, value, MAX_LARGE, place, err);
 }
 
 int option_bytes(const struct option_row *option, const char *value, void *place, struct err *err)

@@ -16,6 +16,7 @@ enum option_section {
 	SECTION_NONE,
 	SECTION_CHECK,
 	SECTION_MAKE,
+	SECTION_DATA,
 	SECTION_NUMBERS,
 	SECTION_TENSORS,
 	SECTION_RUN,
@@ -47,6 +48,7 @@ option_reader option_text;   /* const char *: the text itself; one of "a|b|c" wh
 option_reader option_choice; /* int: which of "a|b|c", from 0 */
 option_reader option_flag;   /* bool: true */
 option_reader option_count;  /* int: from 1 to 1024 */
+option_reader option_large;  /* int: from 1 to a billion */
 option_reader option_bytes;  /* uint64_t: "4096", "64K", "512M", "2G" (binary), at least 1 */
 
 /* "--name" in a buffer of the caller. */

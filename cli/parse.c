@@ -17,6 +17,7 @@
 static const char *const sections[N_SECTIONS] = {
 	[SECTION_CHECK] = "What to check:",
 	[SECTION_MAKE] = "What to make:",
+	[SECTION_DATA] = "What to run it on:",
 	[SECTION_NUMBERS] = "Numbers:",
 	[SECTION_TENSORS] = "Which tensors (RE is a PCRE2 pattern on the full name):",
 	[SECTION_RUN] = "Running:",

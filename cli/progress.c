@@ -7,87 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/buf.h"
-#include "cli/json_out.h"
 #include "cli/units.h"
 
 /* Seconds from one word to the next. */
 static double period(enum progress_mode mode)
 {
 	return mode == PROGRESS_BAR ? 0.2 : mode == PROGRESS_JSON ? 1 : 5;
-}
-
-/* What is said, taken at one moment. */
-struct sample {
-	uint64_t done, total;
-	double seconds, rate;
-	const char *shard; /* NULL: not known */
-};
-
-static struct sample sample_take(const struct ticker *ticker)
-{
-	const struct progress *progress = ticker->progress;
-	size_t shard = atomic_load(&progress->shard);
-	struct sample sample = {
-		.done = atomic_load(&progress->done),
-		.total = atomic_load(&progress->total),
-		.seconds = units_now() - ticker->began,
-	};
-
-	if (sample.seconds > 0)
-		sample.rate = (double)sample.done / sample.seconds;
-	if (ticker->plan && shard < ticker->plan->n_shards)
-		sample.shard = ticker->plan->shards[shard].name;
-	return sample;
-}
-
-static bool seconds_left(const struct sample *sample, double *seconds)
-{
-	if (sample->rate <= 0 || sample->done > sample->total)
-		return false;
-	*seconds = (double)(sample->total - sample->done) / sample->rate;
-	return true;
-}
-
-/* "1.20 GB of 14.9 GB, 2.31 GB/s, 6 s left, model-00002-of-00004.safetensors" */
-static void sample_text(const struct sample *sample, struct buf *text)
-{
-	double left;
-
-	units_size(text, sample->done);
-	if (sample->total) {
-		buf_puts(text, " of ");
-		units_size(text, sample->total);
-	}
-	buf_puts(text, ", ");
-	units_size(text, (uint64_t)sample->rate);
-	buf_puts(text, "/s");
-	if (seconds_left(sample, &left)) {
-		buf_puts(text, ", ");
-		units_duration(text, left);
-		buf_puts(text, " left");
-	}
-	if (sample->shard)
-		buf_printf(text, ", %s", sample->shard);
-	text_sanitize(text->data);
-}
-
-static void print_json(const struct sample *sample)
-{
-	struct json_out out = { .stream = stderr };
-	double left;
-
-	json_out_open(&out, NULL, '{');
-	json_out_count(&out, "done", sample->done);
-	json_out_count(&out, "total", sample->total);
-	json_out_real(&out, "seconds", sample->seconds);
-	json_out_count(&out, "bytes_per_second", (uint64_t)sample->rate);
-	if (seconds_left(sample, &left))
-		json_out_real(&out, "seconds_left", left);
-	else
-		json_out_null(&out, "seconds_left");
-	json_out_text(&out, "shard", sample->shard);
-	json_out_end(&out);
 }
 
 /* A line that wraps could not be cleared: it is cut to the terminal's width. */
@@ -104,14 +29,19 @@ static void draw_bar(const struct buf *text)
 
 static void tick(struct ticker *ticker)
 {
-	struct sample sample = sample_take(ticker);
+	const struct watched *watched = &ticker->watched;
+	double seconds = units_now() - ticker->began;
+	struct json_out out = { .stream = stderr };
 	struct buf text = { 0 };
 
 	if (ticker->mode == PROGRESS_JSON) {
-		print_json(&sample);
+		json_out_open(&out, NULL, '{');
+		watched->json(watched->context, seconds, &out);
+		json_out_end(&out);
 		return;
 	}
-	sample_text(&sample, &text);
+	watched->text(watched->context, seconds, &text);
+	text_sanitize(text.data);
 	if (ticker->mode == PROGRESS_BAR) {
 		draw_bar(&text);
 		ticker->drawn = true;
@@ -144,14 +74,14 @@ static void *ticker_main(void *argument)
 }
 
 void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
-		  const struct progress *progress)
+		  const struct watched *watched)
 {
 	pthread_condattr_t attributes;
 
 	if (mode == PROGRESS_AUTO && isatty(STDERR_FILENO))
 		mode = PROGRESS_BAR;
 	*ticker = (struct ticker){
-		.command = command, .mode = mode, .progress = progress, .began = units_now()
+		.command = command, .mode = mode, .watched = *watched, .began = units_now()
 	};
 	if (mode == PROGRESS_NONE || pthread_condattr_init(&attributes))
 		return;
@@ -164,15 +94,6 @@ void ticker_start(struct ticker *ticker, const char *command, enum progress_mode
 		pthread_cond_destroy(&ticker->wake);
 		pthread_mutex_destroy(&ticker->lock);
 	}
-}
-
-void ticker_plan(struct ticker *ticker, const struct plan *plan)
-{
-	if (!ticker->running)
-		return;
-	pthread_mutex_lock(&ticker->lock);
-	ticker->plan = plan;
-	pthread_mutex_unlock(&ticker->lock);
 }
 
 void ticker_stop(struct ticker *ticker)
@@ -193,4 +114,12 @@ void ticker_stop(struct ticker *ticker)
 	}
 	pthread_cond_destroy(&ticker->wake);
 	pthread_mutex_destroy(&ticker->lock);
+}
+
+bool seconds_left(double done, double total, double seconds, double *left)
+{
+	if (done <= 0 || seconds <= 0 || done > total)
+		return false;
+	*left = (total - done) * seconds / done;
+	return true;
 }

@@ -10,9 +10,10 @@ kind=$1
 shift
 case $kind in
 recipe | format) header=$kind/$kind.h ;;
+arch) header=model/model.h ;;
 command) header=cli/command.h ;;
 *)
-	echo "registry.sh: unknown kind '$kind', known are recipe, format and command" >&2
+	echo "registry.sh: unknown kind '$kind', known are recipe, format, arch and command" >&2
 	exit 2
 	;;
 esac

@@ -14,7 +14,7 @@ allowed() {
 	backend) echo "base num" ;;
 	recipe) echo "base num backend" ;;
 	format) echo "base num ckpt" ;;
-	model) echo "base num ckpt" ;;
+	model) echo "base num ckpt backend" ;;
 	job) echo "base num ckpt backend recipe format model" ;;
 	kernels) echo "base num backend cpu cuda" ;;
 	cli) echo "base num ckpt backend recipe format model job" ;;

@@ -5,6 +5,7 @@ In man pages: lines of examples that begin with "$ ".  In README.md: the lines o
 on lines that do not say "planned".  MODEL and OUT stand for a sample and a place that is empty; what sets a machine up
 (git, make) is not run, but a target of make must exist.
 """
+import json
 import os
 import pathlib
 import re
@@ -37,6 +38,9 @@ def folder_for_commands():
     (folder / "bin/fp8conv").symlink_to(os.environ["FP8CONV"])
     (folder / "sample_checkpoints").symlink_to(SAMPLES)
     (folder / "model.safetensors").symlink_to(MODEL / "model.safetensors")
+    text = "".join(json.dumps({"text": f"Document {n} of the text that a model is calibrated with. " * 8}) + "\n"
+                   for n in range(40))
+    (folder / "text.jsonl").write_text(text)
     return folder
 
 
@@ -85,6 +89,8 @@ def run_readme(readme):
             continue
         if re.search(r"(-o|--output[ =]) ?OUT\b", line) and "--dry-run" not in line:
             shutil.rmtree(folder / "OUT", ignore_errors=True)
+        if "calibrate" in line:
+            (folder / "stats.amax").unlink(missing_ok=True)
         run(line, "README.md", folder)
     shutil.rmtree(folder)
 

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv calibrate.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "cli/json_out.h"
+#include "cli/opts.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "cli/units.h"
+#include "job/calibrate.h"
+
+#define DEFAULT_MIN_TOKENS 64
+
+struct settings {
+	struct calibrate_params params;
+	int min_tokens;
+	int progress; /* enum progress_mode */
+	bool dry_run, json, quiet, verbose;
+};
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = { .name = "MODEL",
+					    .arg = "MODEL",
+					    .read = option_text,
+					    .offset = PLACE(params.input) };
+
+static const struct option_row options[] = {
+	{ SECTION_MAKE, "output", 'o', "S.amax", "The amax history to write", option_text, PLACE(params.output) },
+	{ SECTION_MAKE, "amax-history-len", 0, "N", "Passes that the history keeps (default 1024)", option_large,
+	  PLACE(params.history_len) },
+	{ SECTION_MAKE, "histogram", 0, NULL, "Count all values of x and y too, for percentiles and mse", option_flag,
+	  PLACE(params.histogram) },
+	{ SECTION_DATA, "data", 0, "FILE", "Text (.txt, .jsonl) or token ids (.npy, .safetensors, .jsonl)", option_text,
+	  PLACE(params.data) },
+	{ SECTION_DATA, "seq-len", 0, "N", "Tokens of a sequence (default 512)", option_large, PLACE(params.seq_len) },
+	{ SECTION_DATA, "passes", 0, "N", "Passes to run, if the data hold so many (default 128)", option_large,
+	  PLACE(params.passes) },
+	{ SECTION_DATA, "batch", 0, "N", "Sequences of a pass (default 1)", option_large, PLACE(params.batch) },
+	{ SECTION_DATA, "min-tokens", 0, "N", "Tell experts that saw fewer tokens (default 64)", option_large,
+	  PLACE(min_tokens) },
+	{ SECTION_RUN, "precision", 0, "bf16|f32", "What matrix products take (default bf16)", option_text,
+	  PLACE(params.precision) },
+	{ SECTION_RUN, "resume", 0, NULL, "Go on with the passes that the output holds", option_flag,
+	  PLACE(params.resume) },
+	{ SECTION_RUN, "restart", 0, NULL, "Begin anew where the output exists", option_flag, PLACE(params.restart) },
+	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count, PLACE(params.n_threads) },
+	{ SECTION_RUN, "max-memory", 0, "SIZE", "Memory of sequences under way, besides one layer (default 1G)",
+	  option_bytes, PLACE(params.max_memory) },
+	{ SECTION_RUN, "backend", 0, "BACKEND", "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
+	  PLACE(params.backend) },
+	{ SECTION_TELL, "dry-run", 0, NULL, "Say what would be run, and write nothing", option_flag, PLACE(dry_run) },
+	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
+	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)", option_choice,
+	  PLACE(progress) },
+	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no notes, no summary", option_flag, PLACE(quiet) },
+	{ SECTION_TELL, "verbose", 'v', NULL, "The summary at the end, also off a terminal", option_flag,
+	  PLACE(verbose) },
+	{ 0 },
+};
+
+/* "1.2 M of 3.4 M tokens, 812 tokens/s, 3 min left, perplexity 17.3": a token counts when it is through all layers. */
+struct watched_tokens {
+	const struct calibrate_progress *progress;
+	_Atomic size_t n_steps; /* layers, and the head; 0: not known yet */
+};
+
+struct tokens_sample {
+	double done, total, rate, left, perplexity;
+	bool has_left, has_perplexity;
+};
+
+static struct tokens_sample tokens_sample_take(const struct watched_tokens *watched, double seconds)
+{
+	const struct calibrate_progress *progress = watched->progress;
+	size_t n_steps = atomic_load(&watched->n_steps);
+	uint64_t n_losses = atomic_load(&progress->tokens);
+	struct tokens_sample sample = { 0 };
+
+	if (n_steps) {
+		sample.done = (double)atomic_load(&progress->done) / (double)n_steps;
+		sample.total = (double)atomic_load(&progress->total) / (double)n_steps;
+	}
+	sample.rate = seconds > 0 ? sample.done / seconds : 0;
+	sample.has_left = seconds_left(sample.done, sample.total, seconds, &sample.left);
+	sample.has_perplexity = n_losses > 0;
+	if (n_losses)
+		sample.perplexity = exp(atomic_load(&progress->loss) / (double)n_losses);
+	return sample;
+}
+
+static void tokens_text(const void *context, double seconds, struct buf *text)
+{
+	struct tokens_sample sample = tokens_sample_take(context, seconds);
+
+	buf_printf(text, "%.0f of %.0f tokens, %.0f tokens/s", sample.done, sample.total, sample.rate);
+	if (sample.has_left) {
+		buf_puts(text, ", ");
+		units_duration(text, sample.left);
+		buf_puts(text, " left");
+	}
+	if (sample.has_perplexity)
+		buf_printf(text, ", perplexity %.3f", sample.perplexity);
+}
+
+static void real_or_null(struct json_out *out, const char *key, bool known, double value)
+{
+	if (known)
+		json_out_real(out, key, value);
+	else
+		json_out_null(out, key);
+}
+
+static void tokens_json(const void *context, double seconds, struct json_out *out)
+{
+	struct tokens_sample sample = tokens_sample_take(context, seconds);
+
+	json_out_count(out, "done", (uint64_t)sample.done);
+	json_out_count(out, "total", (uint64_t)sample.total);
+	json_out_real(out, "seconds", seconds);
+	json_out_real(out, "tokens_per_second", sample.rate);
+	real_or_null(out, "seconds_left", sample.has_left, sample.left);
+	real_or_null(out, "perplexity", sample.has_perplexity, sample.perplexity);
+}
+
+static void print_plan(const struct calibrate_plan *plan)
+{
+	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name, plan->model.n_layers,
+	       plan->n_modules);
+	printf("%zu passes, %zu sequences, %llu tokens\n", plan->n_passes, plan->n_sequences,
+	       (unsigned long long)plan->n_tokens);
+}
+
+static void print_plan_json(const struct calibrate_plan *plan)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "architecture", plan->model.arch->name);
+	json_out_count(&out, "modules", plan->n_modules);
+	json_out_count(&out, "passes", plan->n_passes);
+	json_out_count(&out, "tokens", plan->n_tokens);
+	json_out_count(&out, "memory_bytes", plan->memory_bytes);
+	json_out_open(&out, "input_ids", '[');
+	for (size_t i = 0; i < plan->n_sequences; i++) {
+		const uint32_t *tokens = calibrate_plan_tokens(plan, i);
+
+		json_out_open(&out, NULL, '[');
+		for (size_t t = 0; t < plan->data.sequences[i].len; t++)
+			json_out_count(&out, NULL, tokens[t]);
+		json_out_close(&out, ']');
+	}
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+/* Experts that saw fewer tokens than --min-tokens, all passes together. */
+static bool is_uncovered(const struct amax_site *site, int min_tokens)
+{
+	int64_t n = 0;
+
+	for (size_t p = 0; p < site->n_passes; p++)
+		n += site->tokens[p];
+	return site->kind == AMAX_GEMM && n < min_tokens;
+}
+
+struct outcome {
+	const struct calibrate_result *result;
+	const struct amax_stats *stats;
+	int min_tokens;
+	double seconds;
+};
+
+static void print_json(const struct outcome *outcome)
+{
+	const struct calibrate_result *result = outcome->result;
+	const struct amax_stats *stats = outcome->stats;
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_count(&out, "passes", stats->n_passes);
+	json_out_count(&out, "tokens", stats->n_tokens);
+	real_or_null(&out, "perplexity", result->n_passes > 0, result->perplexity);
+	json_out_open(&out, "nll_per_pass", '[');
+	for (size_t i = 0; i < result->n_passes; i++)
+		json_out_real(&out, NULL, result->nll[i]);
+	json_out_close(&out, ']');
+	json_out_real(&out, "seconds", outcome->seconds);
+	json_out_real(&out, "tokens_per_second", (double)result->n_tokens / outcome->seconds);
+	json_out_count(&out, "peak_memory_bytes", units_peak_memory());
+	json_out_open(&out, "uncovered", '[');
+	for (size_t i = 0; i < stats->n_sites; i++)
+		if (is_uncovered(stats->sites[i], outcome->min_tokens))
+			json_out_text(&out, NULL, stats->sites[i]->name);
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+static void print_summary(const struct outcome *outcome)
+{
+	const struct calibrate_result *result = outcome->result;
+	struct buf text = { 0 };
+
+	units_duration(&text, outcome->seconds);
+	fprintf(stderr, "passes     %llu, %zu of them before\n", (unsigned long long)outcome->stats->n_passes,
+		result->n_resumed);
+	fprintf(stderr, "tokens     %llu, %.0f a second\n", (unsigned long long)outcome->stats->n_tokens,
+		(double)result->n_tokens / outcome->seconds);
+	if (result->n_passes)
+		fprintf(stderr, "perplexity %.4f\n", result->perplexity);
+	fprintf(stderr, "time       %s\n", text.data);
+	buf_release(&text);
+}
+
+static void note_uncovered(const struct outcome *outcome)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < outcome->stats->n_sites; i++)
+		n += is_uncovered(outcome->stats->sites[i], outcome->min_tokens);
+	if (n)
+		fprintf(stderr,
+			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens (--json names them): more data, or 'quantize --uncovered'\n",
+			n, outcome->min_tokens);
+}
+
+static int calibrate(const struct settings *settings, const struct calibrate_plan *plan,
+		     struct calibrate_progress *progress, struct err *err)
+{
+	struct calibrate_result result = { 0 };
+	struct amax_stats stats = { 0 };
+	struct outcome outcome = { .result = &result, .stats = &stats, .min_tokens = settings->min_tokens };
+	double began = units_now();
+	int rc = calibrate_run(plan, &settings->params, progress, &result, &stats, err);
+
+	outcome.seconds = units_now() - began;
+	if (rc == 0 && settings->json)
+		print_json(&outcome);
+	if (rc == 0 && !settings->quiet) {
+		note_uncovered(&outcome);
+		if (settings->verbose || isatty(STDERR_FILENO))
+			print_summary(&outcome);
+	}
+	free(result.nll);
+	amax_stats_release(&stats);
+	return rc;
+}
+
+static int open_and_calibrate(const struct settings *settings, struct err *err)
+{
+	enum progress_mode mode = settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	struct calibrate_progress progress = { .stop = signals_watch() };
+	struct watched_tokens tokens = { .progress = &progress };
+	const struct watched watched = { &tokens, tokens_text, tokens_json };
+	struct calibrate_plan plan = { 0 };
+	struct ticker ticker;
+	int rc;
+
+	if (calibrate_plan_make(&plan, &settings->params, err))
+		return -1;
+	if (settings->dry_run) {
+		(settings->json ? print_plan_json : print_plan)(&plan);
+		calibrate_plan_release(&plan);
+		return 0;
+	}
+	atomic_store(&tokens.n_steps, plan.model.n_layers + 1);
+	ticker_start(&ticker, "calibrate", mode, &watched);
+	rc = calibrate(settings, &plan, &progress, err);
+	ticker_stop(&ticker);
+	calibrate_plan_release(&plan);
+	return rc;
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct settings settings = { .params = { .io = &io_system }, .min_tokens = DEFAULT_MIN_TOKENS };
+	int rc = command_parse(command, argc, argv, &settings, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (!settings.params.data)
+		return err_set(err, ERR_USAGE, "option '--data' is missing: text or token ids to run the model on");
+	if (!settings.params.output && !settings.dry_run)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: where to write the history (-o S.amax), or --dry-run");
+	if (!settings.params.n_threads)
+		settings.params.n_threads = online_cpus();
+	return open_and_calibrate(&settings, err);
+}
+
+const struct command command_calibrate = {
+	.name = "calibrate",
+	.args = "MODEL --data FILE -o S.amax",
+	.summary = "Run a model over data, and record the amax history of its matrix products",
+	.group = GROUP_CONVERT,
+	.options = options,
+	.argument = &argument,
+	.run = run,
+};

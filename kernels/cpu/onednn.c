@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend/gemm.h by oneDNN (C API of 2.x), loaded when it is first asked for: it brings 40 MB of code, which no conversion
+ * needs.
+ */
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+#include <dlfcn.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/gemm.h"
+#include "base/mem.h"
+
+#define LIBRARY "libdnnl.so.2"
+
+/* The functions of the library that are called here, by their names in it. */
+#define FUNCTIONS(X)                      \
+	X(engine_create)                  \
+	X(engine_destroy)                 \
+	X(stream_create)                  \
+	X(stream_destroy)                 \
+	X(memory_desc_init_by_strides)    \
+	X(memory_desc_init_by_tag)        \
+	X(memory_desc_get_size)           \
+	X(memory_create)                  \
+	X(memory_destroy)                 \
+	X(matmul_desc_init)               \
+	X(primitive_attr_create)          \
+	X(primitive_attr_destroy)         \
+	X(primitive_attr_set_scratchpad_mode) \
+	X(primitive_desc_create)          \
+	X(primitive_desc_destroy)         \
+	X(primitive_desc_query_md)        \
+	X(primitive_create)               \
+	X(primitive_destroy)              \
+	X(primitive_execute)              \
+	X(reorder_primitive_desc_create)  \
+	X(sgemm)
+
+/* A product of one shape. */
+struct shape {
+	enum dtype dtype;
+	size_t m, n, k;
+	dnnl_primitive_desc_t desc;
+	dnnl_primitive_t primitive;
+};
+
+struct gemm {
+	void *library;
+#define FIELD(name) __typeof__(&dnnl_##name) name;
+	FUNCTIONS(FIELD)
+#undef FIELD
+	void (*omp_set_num_threads)(int n);
+	dnnl_engine_t engine;
+	dnnl_primitive_attr_t attr; /* scratch memory is the lane's */
+	pthread_mutex_t lock;	    /* of what follows */
+	size_t n_shapes;
+	struct shape **shapes;
+};
+
+struct gemm_weight {
+	struct gemm *gemm;
+	enum dtype dtype;
+	size_t n, k;
+	dnnl_memory_desc_t desc;
+	void *data;
+	size_t size;
+};
+
+static int failed(const char *what, dnnl_status_t status, struct err *err)
+{
+	return err_set(err, ERR_SYSTEM, "oneDNN: %s failed with status %d", what, (int)status);
+}
+
+/* Calls a function of the library; on failure the message names it, and the caller goes to out. */
+#define CALL(gemm, name, ...)                                           \
+	do {                                                            \
+		dnnl_status_t status = (gemm)->name(__VA_ARGS__);       \
+		if (status != dnnl_success) {                           \
+			failed(#name, status, err);                     \
+			goto out;                                       \
+		}                                                       \
+	} while (0)
+
+static int load(struct gemm *gemm, struct err *err)
+{
+	const char *missing = NULL;
+
+	gemm->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	if (!gemm->library)
+		return err_set(err, ERR_SYSTEM,
+			       "cannot load oneDNN, which multiplies matrices (%s): install the Debian package libdnnl2",
+			       dlerror());
+#define LOAD(name)                                                              \
+	if (!(*(void **)&gemm->name = dlsym(gemm->library, "dnnl_" #name)))     \
+		missing = "dnnl_" #name;
+	FUNCTIONS(LOAD)
+#undef LOAD
+	if (missing)
+		return err_set(err, ERR_SYSTEM, "%s has no function %s: version 2.6 or a later one of 2 is needed",
+			       LIBRARY, missing);
+	/* Threads of its own would share a product, and change its last bits with their number. */
+	*(void **)&gemm->omp_set_num_threads = dlsym(gemm->library, "omp_set_num_threads");
+	return 0;
+}
+
+/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX); Intel's vectors without tiles
+ * (VDPBF16PS, half the rate of FMA) are slower in bf16. */
+enum dtype gemm_bf16_type(void)
+{
+#ifdef __x86_64__
+	unsigned a, b, c, d;
+
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & bit_AMX_BF16))
+		return DT_BF16;
+	if (__builtin_cpu_is("amd") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVX512BF16))
+		return DT_BF16;
+#endif
+	return DT_F32;
+}
+
+int gemm_open(struct gemm **result, struct err *err)
+{
+	struct gemm *gemm = xcalloc(1, sizeof *gemm);
+
+	pthread_mutex_init(&gemm->lock, NULL);
+	if (load(gemm, err))
+		goto out;
+	CALL(gemm, engine_create, &gemm->engine, dnnl_cpu, 0);
+	CALL(gemm, primitive_attr_create, &gemm->attr);
+	CALL(gemm, primitive_attr_set_scratchpad_mode, gemm->attr, dnnl_scratchpad_mode_user);
+	*result = gemm;
+	return 0;
+out:
+	gemm_close(gemm);
+	return -1;
+}
+
+void gemm_close(struct gemm *gemm)
+{
+	if (!gemm)
+		return;
+	for (size_t i = 0; i < gemm->n_shapes; i++) {
+		gemm->primitive_destroy(gemm->shapes[i]->primitive);
+		gemm->primitive_desc_destroy(gemm->shapes[i]->desc);
+		free(gemm->shapes[i]);
+	}
+	free(gemm->shapes);
+	if (gemm->attr)
+		gemm->primitive_attr_destroy(gemm->attr);
+	if (gemm->engine)
+		gemm->engine_destroy(gemm->engine);
+	/* The library stays loaded: its threads' memory is freed by code of its own when they end. */
+	pthread_mutex_destroy(&gemm->lock);
+	free(gemm);
+}
+
+void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane)
+{
+	if (lane->stream)
+		gemm->stream_destroy(lane->stream);
+	free(lane->scratch);
+	*lane = (struct gemm_lane){ 0 };
+}
+
+/* The calling thread is a lane's from now on. */
+static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_size, struct err *err)
+{
+	dnnl_stream_t stream;
+
+	if (gemm->omp_set_num_threads)
+		gemm->omp_set_num_threads(1);
+	if (!lane->stream) {
+		CALL(gemm, stream_create, &stream, gemm->engine, dnnl_stream_default_flags);
+		lane->stream = stream;
+	}
+	if (lane->scratch_size >= scratch_size)
+		return 0;
+	free(lane->scratch);
+	lane->scratch = NULL;
+	lane->scratch_size = 0;
+	if (buffer_alloc(&lane->scratch, scratch_size, "the scratch memory of a matrix product", err))
+		return -1;
+	lane->scratch_size = scratch_size;
+	return 0;
+out:
+	return -1;
+}
+
+static dnnl_data_type_t data_type(enum dtype dtype)
+{
+	return dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/* weight: as the library likes it where NULL. */
+static int shape_make(struct gemm *gemm, struct shape *shape, const dnnl_memory_desc_t *weight, struct err *err)
+{
+	dnnl_dims_t x_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->k };
+	dnnl_dims_t w_dims = { (dnnl_dim_t)shape->k, (dnnl_dim_t)shape->n };
+	dnnl_dims_t y_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->n };
+	dnnl_data_type_t type = data_type(shape->dtype);
+	dnnl_memory_desc_t x, w, y;
+	dnnl_matmul_desc_t matmul;
+
+	CALL(gemm, memory_desc_init_by_tag, &x, 2, x_dims, type, dnnl_ab);
+	CALL(gemm, memory_desc_init_by_tag, &w, 2, w_dims, type, dnnl_format_tag_any);
+	CALL(gemm, memory_desc_init_by_tag, &y, 2, y_dims, dnnl_f32, dnnl_ab);
+	CALL(gemm, matmul_desc_init, &matmul, &x, weight ? weight : &w, NULL, &y);
+	CALL(gemm, primitive_desc_create, &shape->desc, &matmul, gemm->attr, gemm->engine, NULL);
+	CALL(gemm, primitive_create, &shape->primitive, shape->desc);
+	return 0;
+out:
+	if (shape->desc)
+		gemm->primitive_desc_destroy(shape->desc);
+	return -1;
+}
+
+static struct shape *shape_find(const struct gemm *gemm, enum dtype dtype, size_t m, size_t n, size_t k)
+{
+	for (size_t i = 0; i < gemm->n_shapes; i++) {
+		struct shape *shape = gemm->shapes[i];
+
+		if (shape->m == m && shape->n == n && shape->k == k && shape->dtype == dtype)
+			return shape;
+	}
+	return NULL;
+}
+
+/* Weights of one shape have one layout, which every m takes. */
+static struct shape *shape_get(struct gemm *gemm, enum dtype dtype, size_t m, size_t n, size_t k,
+			       const dnnl_memory_desc_t *weight, struct err *err)
+{
+	struct shape *shape;
+
+	pthread_mutex_lock(&gemm->lock);
+	shape = shape_find(gemm, dtype, m, n, k);
+	if (!shape) {
+		shape = xcalloc(1, sizeof *shape);
+		*shape = (struct shape){ .dtype = dtype, .m = m, .n = n, .k = k };
+		if (shape_make(gemm, shape, weight, err)) {
+			free(shape);
+			shape = NULL;
+		} else {
+			ARRAY_GROW(gemm->shapes, gemm->n_shapes);
+			gemm->shapes[gemm->n_shapes++] = shape;
+		}
+	}
+	pthread_mutex_unlock(&gemm->lock);
+	return shape;
+}
+
+/* A memory object while it is used by one execution. */
+static int bind(struct gemm *gemm, dnnl_exec_arg_t *argument, int which, const dnnl_memory_desc_t *desc, const void *data,
+		struct err *err)
+{
+	argument->arg = which;
+	CALL(gemm, memory_create, &argument->memory, desc, gemm->engine, (void *)data);
+	return 0;
+out:
+	return -1;
+}
+
+static void unbind(struct gemm *gemm, const dnnl_exec_arg_t *arguments, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (arguments[i].memory)
+			gemm->memory_destroy(arguments[i].memory);
+}
+
+/* From rows as in a checkpoint to the layout of weight->desc. */
+static int reorder(struct gemm_weight *weight, const void *data, struct err *err)
+{
+	struct gemm *gemm = weight->gemm;
+	dnnl_dims_t dims = { (dnnl_dim_t)weight->k, (dnnl_dim_t)weight->n };
+	dnnl_dims_t strides = { 1, (dnnl_dim_t)weight->k };
+	dnnl_memory_desc_t rows;
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_primitive_t primitive = NULL;
+	dnnl_exec_arg_t arguments[3] = { { 0 } };
+	struct gemm_lane lane = { 0 };
+	const dnnl_memory_desc_t *scratch;
+	int rc = -1;
+
+	CALL(gemm, memory_desc_init_by_strides, &rows, 2, dims, data_type(weight->dtype), strides);
+	CALL(gemm, reorder_primitive_desc_create, &desc, &rows, gemm->engine, &weight->desc, gemm->engine, gemm->attr);
+	CALL(gemm, primitive_create, &primitive, desc);
+	scratch = gemm->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+	if (lane_ready(gemm, &lane, gemm->memory_desc_get_size(scratch), err) ||
+	    bind(gemm, &arguments[0], DNNL_ARG_SRC, &rows, data, err) ||
+	    bind(gemm, &arguments[1], DNNL_ARG_DST, &weight->desc, weight->data, err) ||
+	    bind(gemm, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch, err))
+		goto out;
+	CALL(gemm, primitive_execute, primitive, lane.stream, 3, arguments);
+	rc = 0;
+out:
+	unbind(gemm, arguments, 3);
+	gemm_lane_release(gemm, &lane);
+	if (primitive)
+		gemm->primitive_destroy(primitive);
+	if (desc)
+		gemm->primitive_desc_destroy(desc);
+	return rc;
+}
+
+/* The rows of x for which the layout of weights is chosen. */
+#define TYPICAL_M 512
+
+int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, const void *data, enum dtype dtype, size_t n,
+		    size_t k, struct err *err)
+{
+	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
+	const struct shape *shape = shape_get(gemm, dtype, TYPICAL_M, n, k, NULL, err);
+
+	*weight = (struct gemm_weight){ .gemm = gemm, .dtype = dtype, .n = n, .k = k };
+	if (!shape)
+		goto fail;
+	weight->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
+	weight->size = gemm->memory_desc_get_size(&weight->desc);
+	if (buffer_alloc(&weight->data, weight->size, "a weight", err) || reorder(weight, data, err))
+		goto fail;
+	*result = weight;
+	return 0;
+fail:
+	gemm_weight_free(weight);
+	return -1;
+}
+
+void gemm_weight_free(struct gemm_weight *weight)
+{
+	if (weight)
+		free(weight->data);
+	free(weight);
+}
+
+size_t gemm_weight_size(const struct gemm_weight *weight)
+{
+	return weight->size;
+}
+
+int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
+{
+	struct gemm *gemm = weight->gemm;
+	const struct shape *shape = shape_get(gemm, weight->dtype, m, weight->n, weight->k, &weight->desc, err);
+	dnnl_exec_arg_t arguments[4] = { { 0 } };
+	const dnnl_memory_desc_t *scratch;
+	int rc = -1;
+
+	if (!shape)
+		return -1;
+	scratch = gemm->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
+	if (lane_ready(gemm, lane, gemm->memory_desc_get_size(scratch), err) ||
+	    bind(gemm, &arguments[0], DNNL_ARG_SRC, gemm->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0), x,
+		 err) ||
+	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &weight->desc, weight->data, err) ||
+	    bind(gemm, &arguments[2], DNNL_ARG_DST, gemm->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0), y,
+		 err) ||
+	    bind(gemm, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch, err))
+		goto out;
+	CALL(gemm, primitive_execute, shape->primitive, lane->stream, 4, arguments);
+	rc = 0;
+out:
+	unbind(gemm, arguments, 4);
+	return rc;
+}
+
+int gemm_sgemm(const struct gemm *gemm, const struct sgemm *p, struct err *err)
+{
+	dnnl_status_t status;
+
+	if (gemm->omp_set_num_threads)
+		gemm->omp_set_num_threads(1);
+	status = gemm->sgemm('N', p->b_transposed ? 'T' : 'N', (dnnl_dim_t)p->m, (dnnl_dim_t)p->n, (dnnl_dim_t)p->k,
+			     p->alpha, p->a, (dnnl_dim_t)p->lda, p->b, (dnnl_dim_t)p->ldb, 0, p->c, (dnnl_dim_t)p->ldc);
+	return status == dnnl_success ? 0 : failed("sgemm", status, err);
+}

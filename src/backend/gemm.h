@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Products of matrices in high precision, for the forward passes of a calibration: y = x w^T, as a linear layer does it.
+ * The library that does them (oneDNN on the CPU) is found at run time; what does not multiply runs without it.
+ *
+ * The same x gives the same y, to the bit, on any number of threads: one product is done by the thread that asks for it.
+ */
+#ifndef FP8CONV_BACKEND_GEMM_H
+#define FP8CONV_BACKEND_GEMM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "num/dtype.h"
+
+struct gemm;	    /* the library, and what it has made for each shape; serves all threads */
+struct gemm_weight; /* one weight, laid out as the library likes it */
+
+/* What one thread works with.  Zeroed is one that has nothing yet. */
+struct gemm_lane {
+	void *stream;
+	void *scratch;
+	size_t scratch_size;
+};
+
+/* ERR_SYSTEM, with the Debian package in the message, where the library is not there. */
+int gemm_open(struct gemm **gemm, struct err *err);
+void gemm_close(struct gemm *gemm);
+void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane);
+
+/* The type in which bf16 values multiply fastest on this machine: BF16, or F32, which holds the same values. */
+enum dtype gemm_bf16_type(void);
+
+/* Copies a weight (n, k), rows of k elements close together, of BF16 or F32: the type of the x it will be multiplied with.
+ * n and k are at least 1. */
+int gemm_weight_new(struct gemm_weight **weight, struct gemm *gemm, const void *data, enum dtype dtype, size_t n,
+		    size_t k, struct err *err);
+void gemm_weight_free(struct gemm_weight *weight);
+size_t gemm_weight_size(const struct gemm_weight *weight); /* bytes it holds */
+
+/* y (m, n) = x (m, k) w^T, accumulated in fp32.  Rows lie close together; y is overwritten. */
+int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y,
+	     struct err *err);
+
+/* c (m, n) = alpha a (m, k) b, all fp32 with rows of lda, ldb, ldc elements.  b is (k, n), or (n, k) where b_transposed. */
+struct sgemm {
+	size_t m, n, k;
+	float alpha;
+	const float *a;
+	size_t lda;
+	const float *b;
+	size_t ldb;
+	int b_transposed;
+	float *c;
+	size_t ldc;
+};
+int gemm_sgemm(const struct gemm *gemm, const struct sgemm *product, struct err *err);
+
+#endif

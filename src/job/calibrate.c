@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "job/calibrate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "job/calibrate_internal.h"
+
+static int run_sequence(void *context, int worker, size_t item, struct err *err)
+{
+	struct run *run = context;
+	struct sequence *sequence = &run->sequences[item];
+	int rc;
+
+	if (run->layer)
+		rc = forward_layer(&run->forward, run->lanes[worker], run->layer, sequence, err);
+	else
+		rc = forward_head(&run->forward, run->lanes[worker], run->norm, &run->head, sequence, &run->nll[item],
+				  NULL, err);
+	atomic_fetch_add(&run->progress->done, sequence->n_tokens);
+	return rc;
+}
+
+/* All sequences of the sweep through a layer, or the head. */
+static int sweep_step(struct run *run, const struct layer *layer, struct err *err)
+{
+	run->layer = layer;
+	sightings_begin(run->sightings, layer, &run->head, run->first);
+	if (pool_run(run->params->n_threads, run->n_sequences, run_sequence, run, run->progress->stop, err))
+		return -1;
+	sightings_end(run->sightings, run->n_sequences);
+	return 0;
+}
+
+static int sweep_layers(struct run *run, struct err *err)
+{
+	const struct model *model = &run->plan->model;
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer layer = { 0 };
+		int rc = weights_load_layer(&run->weights, &model->layers[i], &layer, err) || sweep_step(run, &layer, err);
+
+		layer_release(&layer);
+		if (rc)
+			return -1;
+	}
+	return 0;
+}
+
+static int sweep_head(struct run *run, struct err *err)
+{
+	const struct model *model = &run->plan->model;
+	int rc = weights_load_vector(&run->weights, model->norm, &run->norm, err) ||
+		 weights_load_linear(&run->weights, &model->head, &run->head, err) || sweep_step(run, NULL, err);
+
+	free(run->norm);
+	run->norm = NULL;
+	linear_release(&run->head);
+	return rc ? -1 : 0;
+}
+
+/* The first `n` sequences from run->first on. */
+static int sweep_embed(struct run *run, struct err *err)
+{
+	const struct calibrate_plan *plan = run->plan;
+	float *residual = run->residuals;
+
+	for (size_t i = 0; i < run->n_sequences; i++) {
+		struct sequence *sequence = &run->sequences[i];
+
+		*sequence = (struct sequence){ .index = run->first + i,
+					       .n_tokens = plan->data.sequences[run->first + i].len,
+					       .tokens = calibrate_plan_tokens(plan, run->first + i),
+					       .residual = residual };
+		if (weights_embed(&run->weights, sequence->tokens, sequence->n_tokens, residual, err))
+			return -1;
+		residual += sequence->n_tokens * plan->model.hidden;
+	}
+	return 0;
+}
+
+/* The mean loss of each pass, and of all. */
+static void sweep_losses(struct run *run)
+{
+	struct calibrate_result *result = run->result;
+	size_t batch = run->plan->batch;
+
+	for (size_t s = 0; s < run->n_sequences; s += batch) {
+		double nll = 0;
+		uint64_t n = 0;
+
+		for (size_t i = s; i < s + batch && i < run->n_sequences; i++) {
+			nll += run->nll[i];
+			n += run->sequences[i].n_tokens - 1;
+			result->n_tokens += run->sequences[i].n_tokens;
+		}
+		run->loss += nll;
+		run->n_losses += n;
+		ARRAY_GROW(result->nll, result->n_passes);
+		result->nll[result->n_passes++] = n ? nll / (double)n : 0;
+	}
+	result->perplexity = exp(run->loss / (double)(run->n_losses ? run->n_losses : 1));
+	atomic_store(&run->progress->loss, run->loss);
+	atomic_store(&run->progress->tokens, run->n_losses);
+}
+
+void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first, size_t n)
+{
+	for (size_t i = first; i < first + n; i++) {
+		size_t len = plan->data.sequences[i].len;
+
+		amax_stats_data(stats, calibrate_plan_tokens(plan, i), len * sizeof(uint32_t), len);
+	}
+}
+
+static int sweep(struct run *run, struct err *err)
+{
+	if (sweep_embed(run, err) || sweep_layers(run, err) || sweep_head(run, err)) {
+		sightings_drop(run->sightings);
+		return -1;
+	}
+	sweep_losses(run);
+	sightings_commit(run->sightings, run->stats);
+	calibrate_count_data(run->stats, run->plan, run->first, run->n_sequences);
+	run->stats->n_passes += (run->n_sequences + run->plan->batch - 1) / run->plan->batch;
+	return amax_stats_write(run->stats, run->params->io, run->params->output, err);
+}
+
+static int interrupted(const struct run *run, struct err *err)
+{
+	if (err->kind != ERR_INTERRUPTED)
+		return -1;
+	if (run->stats->n_passes == 0)
+		return err_set(err, ERR_INTERRUPTED, "interrupted before the first passes were done: nothing was written");
+	return err_set(err, ERR_INTERRUPTED,
+		       "interrupted after %llu of %zu passes, which '%s' holds: the same command with --resume goes on",
+		       (unsigned long long)run->stats->n_passes, run->plan->n_passes, run->params->output);
+}
+
+static int run_sweeps(struct run *run, struct err *err)
+{
+	const struct calibrate_plan *plan = run->plan;
+
+	while (run->first < plan->n_sequences) {
+		size_t left = plan->n_sequences - run->first;
+
+		run->n_sequences = left < plan->sweep ? left : plan->sweep;
+		if (sweep(run, err))
+			return interrupted(run, err);
+		run->first += run->n_sequences;
+	}
+	return 0;
+}
+
+static int run_alloc(struct run *run, struct err *err)
+{
+	const struct calibrate_plan *plan = run->plan;
+	const struct observer observer = sightings_observer(run->sightings);
+	size_t longest = plan->longest, most = plan->sweep;
+
+	run->observer = observer;
+	run->forward.observers = &run->observer;
+	run->forward.n_observers = 1;
+	run->sequences = xcalloc(most, sizeof *run->sequences);
+	run->nll = xcalloc(most, sizeof *run->nll);
+	run->lanes = xcalloc((size_t)run->params->n_threads, sizeof *run->lanes);
+	for (int i = 0; i < run->params->n_threads; i++)
+		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err))
+			return -1;
+	return buffer_alloc((void **)&run->residuals, (uint64_t)most * longest * plan->model.hidden * sizeof(float),
+			    "the residual streams of a sweep", err);
+}
+
+static void run_release(struct run *run)
+{
+	for (int i = 0; run->lanes && i < run->params->n_threads; i++)
+		forward_lane_free(run->lanes[i], &run->forward);
+	free(run->lanes);
+	free(run->sequences);
+	free(run->nll);
+	free(run->residuals);
+	sightings_free(run->sightings);
+	weights_release(&run->weights);
+	forward_release(&run->forward);
+}
+
+int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
+		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
+		    struct err *err)
+{
+	struct run run = { .plan = plan, .params = params, .progress = progress, .result = result,
+			   .stats = stats };
+	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
+	int rc = -1;
+
+	if (!backend || forward_init(&run.forward, &plan->model, calibrate_is_f32(params), err))
+		goto out;
+	run.sightings = sightings_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
+				      params->histogram);
+	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads, progress->stop, err) ||
+	    calibrate_begin(&run, err) || run_alloc(&run, err))
+		goto out;
+	atomic_store(&progress->total,
+		     (plan->n_tokens - run.n_tokens_before) * (plan->model.n_layers + 1));
+	if (run_sweeps(&run, err) || weights_close(&run.weights, err))
+		goto out;
+	rc = 0;
+out:
+	run_release(&run);
+	return rc;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a calibration decides before it computes: the model, the data, how many passes, and where to go on.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "job/calibrate_internal.h"
+#include "model/tokenizer.h"
+
+#define DEFAULT_SEQ_LEN 512
+#define DEFAULT_PASSES	128
+#define DEFAULT_MEMORY	((uint64_t)1 << 30)
+#define SWEEP_TOKENS	16384 /* more would not be faster, and what is not saved yet is lost with the power */
+#define TOKENIZER_MAX_SIZE ((size_t)256 << 20)
+
+static size_t or_default(int value, size_t otherwise)
+{
+	return value ? (size_t)value : otherwise;
+}
+
+/* The model's tokenizer.json beside its weights; NULL where there is none. */
+static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io, struct tokenizer **tokenizer,
+			  struct err *err)
+{
+	const char *directory = plan->checkpoint.directory;
+	struct buf text = { 0 };
+	struct stat status;
+	char *path;
+	int rc;
+
+	*tokenizer = NULL;
+	if (!directory)
+		return 0;
+	path = xasprintf("%s/tokenizer.json", directory);
+	if (stat(path, &status)) {
+		free(path);
+		return 0;
+	}
+	rc = io_read_file(io, AT_FDCWD, path, TOKENIZER_MAX_SIZE, &text, err) ||
+	      tokenizer_new(tokenizer, &text, path, err)
+		     ? -1
+		     : 0;
+	buf_release(&text);
+	free(path);
+	return rc;
+}
+
+static int open_data(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
+{
+	size_t seq_len = or_default(params->seq_len, DEFAULT_SEQ_LEN);
+	size_t most = or_default(params->passes, DEFAULT_PASSES) * plan->batch;
+	struct tokenizer *tokenizer;
+	int rc;
+
+	if (open_tokenizer(plan, params->io, &tokenizer, err))
+		return -1;
+	rc = dataset_open(&plan->data, params->io, params->data, tokenizer, seq_len, plan->model.vocab_size,
+			  most, err);
+	tokenizer_free(tokenizer);
+	return rc;
+}
+
+static size_t count_modules(const struct model *model)
+{
+	size_t n = 1; /* the head */
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+
+		n += layer->n_experts * N_EXPERT_ROLES;
+		for (int l = 0; l < N_LINEARS; l++)
+			n += layer->linear[l].weight != NULL;
+	}
+	return n;
+}
+
+bool calibrate_is_f32(const struct calibrate_params *params)
+{
+	return params->precision && !strcmp(params->precision, "f32");
+}
+
+static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
+{
+	const struct model *model = &plan->model;
+	uint64_t memory = params->max_memory ? params->max_memory : DEFAULT_MEMORY;
+	uint64_t lanes = forward_lane_size(model, plan->longest) * (uint64_t)params->n_threads;
+	uint64_t a_pass = (uint64_t)plan->longest * model->hidden * sizeof(float) * plan->batch;
+	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
+	uint64_t enough = SWEEP_TOKENS / (plan->longest * plan->batch) + 1;
+
+	if (fit == 0)
+		return err_set(err, ERR_USAGE,
+			       "option '--max-memory': %llu bytes do not hold one pass, which takes %llu: fewer threads (--threads), or shorter sequences (--seq-len) need less",
+			       (unsigned long long)memory, (unsigned long long)(lanes + a_pass));
+	fit = fit < enough ? fit : enough;
+	fit = fit < plan->n_passes ? fit : plan->n_passes;
+	plan->sweep = (size_t)fit * plan->batch;
+	plan->memory_bytes = lanes + fit * a_pass + weights_layer_size(model, calibrate_is_f32(params));
+	return 0;
+}
+
+int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
+{
+	*plan = (struct calibrate_plan){ .batch = or_default(params->batch, 1) };
+	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
+	    model_open(&plan->model, &plan->checkpoint, err) || open_data(plan, params, err)) {
+		calibrate_plan_release(plan);
+		return -1;
+	}
+	plan->n_sequences = plan->data.n;
+	plan->n_passes = (plan->n_sequences + plan->batch - 1) / plan->batch;
+	plan->n_modules = count_modules(&plan->model);
+	for (size_t i = 0; i < plan->n_sequences; i++) {
+		size_t len = plan->data.sequences[i].len;
+
+		plan->n_tokens += len;
+		plan->longest = len > plan->longest ? len : plan->longest;
+	}
+	if (plan_sweep(plan, params, err)) {
+		calibrate_plan_release(plan);
+		return -1;
+	}
+	return 0;
+}
+
+void calibrate_plan_release(struct calibrate_plan *plan)
+{
+	dataset_release(&plan->data);
+	model_release(&plan->model);
+	checkpoint_release(&plan->checkpoint);
+	*plan = (struct calibrate_plan){ 0 };
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The observer that gathers amax, tokens and histograms of a sweep, from the layer that is under way, and makes rows of the
+ * history of them when the sweep is over.
+ */
+#ifndef FP8CONV_JOB_SIGHTINGS_H
+#define FP8CONV_JOB_SIGHTINGS_H
+
+#include "ckpt/amax.h"
+#include "model/forward.h"
+
+struct sightings;
+
+/* For sweeps of up to n_sequences sequences, `batch` of them a pass. */
+struct sightings *sightings_new(const struct forward *forward, size_t n_sequences, size_t batch, int n_lanes,
+				bool histogram);
+void sightings_free(struct sightings *sightings);
+
+/* What the forward pass is given. */
+struct observer sightings_observer(struct sightings *sightings);
+
+/* A layer (NULL: the head) begins, with the matrices that are loaded, for the sequences from `first` on. */
+void sightings_begin(struct sightings *sightings, const struct layer *layer, const struct linear *head, size_t first);
+/* It ends: its rows for n_sequences sequences are kept. */
+void sightings_end(struct sightings *sightings, size_t n_sequences);
+
+/* The sweep is over: all rows kept go into the history.  Or it was broken off: they are dropped. */
+void sightings_commit(struct sightings *sightings, struct amax_stats *stats);
+void sightings_drop(struct sightings *sightings);
+
+#endif

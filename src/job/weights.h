@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Bringing a model's weights into memory, a layer at a time, out of a checkpoint of whatever type: BF16, F16, F32, or FP8 of
+ * any flavour.
+ */
+#ifndef FP8CONV_JOB_WEIGHTS_H
+#define FP8CONV_JOB_WEIGHTS_H
+
+#include <stdatomic.h>
+
+#include "format/recognise.h"
+#include "job/source.h"
+#include "model/forward.h"
+
+struct weights {
+	const struct forward *forward;
+	struct source source;
+	struct recognition recognition;
+	int n_threads;
+	const atomic_int *stop;
+};
+
+/* Everything must outlive it. */
+int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
+		 const struct backend *backend, int n_threads, const atomic_int *stop, struct err *err);
+/* ERR_INPUT if a file was changed since its header was read. */
+int weights_close(struct weights *weights, struct err *err);
+void weights_release(struct weights *weights);
+
+/* Loads all that a layer has; the amax of each matrix, in the type of the checkpoint, goes into linear.amax. */
+int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err);
+void layer_release(struct layer *layer);
+
+/* One matrix; one vector, as fp32. */
+int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err);
+void linear_release(struct linear *linear);
+int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, float **vector, struct err *err);
+
+/* Rows of the embedding, scaled as the model has it: residual (n_tokens, hidden). */
+int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *residual, struct err *err);
+
+/* Bytes that the largest layer takes in memory. */
+uint64_t weights_layer_size(const struct model *model, bool precision_f32);
+
+#endif

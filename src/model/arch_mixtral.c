@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* Mixtral: w1 is the gate, w3 up, w2 down. */
+const struct arch arch_mixtral = {
+	.name = "mixtral",
+	.architectures = { "MixtralForCausalLM" },
+	.linear = { [LINEAR_ROUTER] = "block_sparse_moe.gate" },
+	.expert = {
+		[EXPERT_ROLE_GATE] = "block_sparse_moe.experts.%zu.w1",
+		[EXPERT_ROLE_UP] = "block_sparse_moe.experts.%zu.w3",
+		[EXPERT_ROLE_DOWN] = "block_sparse_moe.experts.%zu.w2",
+	},
+	.norm_top_k = true,
+};

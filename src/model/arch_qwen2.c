@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* Qwen 2 and 2.5: biases of q, k and v; a window in the upper layers, if asked for. */
+const struct arch arch_qwen2 = {
+	.name = "qwen2",
+	.architectures = { "Qwen2ForCausalLM" },
+	.window_by_flag = true,
+};

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* Qwen 3: q and k are normalized head by head. */
+const struct arch arch_qwen3 = {
+	.name = "qwen3",
+	.architectures = { "Qwen3ForCausalLM" },
+	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight", [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.window_by_flag = true,
+};

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* Qwen 3 with experts, in all layers or in some. */
+const struct arch arch_qwen3_moe = {
+	.name = "qwen3_moe",
+	.architectures = { "Qwen3MoeForCausalLM" },
+	.vector = { [VECTOR_NORM_Q] = "self_attn.q_norm.weight", [VECTOR_NORM_K] = "self_attn.k_norm.weight" },
+	.window_by_flag = true,
+};

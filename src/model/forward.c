@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/forward.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/forward_internal.h"
+
+int forward_init(struct forward *forward, const struct model *model, bool precision_f32, struct err *err)
+{
+	*forward = (struct forward){ .model = model, .compute = compute_select(), .round = !precision_f32 };
+	forward->input = precision_f32 ? DT_F32 : gemm_bf16_type();
+	return gemm_open(&forward->gemm, err);
+}
+
+void forward_release(struct forward *forward)
+{
+	gemm_close(forward->gemm);
+	*forward = (struct forward){ 0 };
+}
+
+/* The widest of something over the layers. */
+struct widths {
+	size_t mlp, experts, fused, q, narrow, expanded;
+};
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+static struct widths widths_of(const struct model *model)
+{
+	struct widths widths = { .q = model->n_heads * model->head_dim };
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+
+		widths.mlp = larger(widths.mlp, larger(larger(layer->width, layer->shared_width), layer->expert_width));
+		widths.narrow = larger(widths.narrow, larger(layer->linear[LINEAR_Q_A].n, layer->linear[LINEAR_KV_A].n));
+		widths.expanded = larger(widths.expanded, layer->linear[LINEAR_KV_B].n);
+		widths.experts = larger(widths.experts, layer->n_experts);
+		widths.fused = larger(widths.fused, layer->linear[LINEAR_GATE_UP].n);
+		widths.q = larger(widths.q, layer->linear[LINEAR_QKV].n);
+	}
+	return widths;
+}
+
+/* The arrays of a lane, and their lengths. */
+#define N_ARRAYS 14
+struct lane_array {
+	void **place;
+	size_t n, size;
+};
+
+static void lane_arrays(struct forward_lane *lane, const struct model *model, struct lane_array arrays[N_ARRAYS])
+{
+	struct widths widths = widths_of(model);
+	size_t t = lane->max_tokens, mixed = model->n_heads * model->value_dim;
+	size_t scores = larger(QUERY_BLOCK * t, larger(HEAD_BLOCK * model->vocab_size, (t + 1) * widths.experts));
+	size_t widest = larger(larger(larger(mixed, widths.mlp), model->hidden), widths.narrow);
+	bool experts = widths.experts > 0;
+	const struct lane_array all[N_ARRAYS] = {
+		{ (void **)&lane->normed, t * model->hidden, sizeof(float) },
+		{ (void **)&lane->q, t * widths.q, sizeof(float) },
+		{ (void **)&lane->k, t * model->n_kv_heads * model->head_dim, sizeof(float) },
+		{ (void **)&lane->v, t * model->n_kv_heads * model->value_dim, sizeof(float) },
+		{ (void **)&lane->narrow, t * widths.narrow, sizeof(float) },
+		{ (void **)&lane->expanded, t * widths.expanded, sizeof(float) },
+		{ (void **)&lane->mixed, t * mixed, sizeof(float) },
+		{ (void **)&lane->out, t * model->hidden, sizeof(float) },
+		{ (void **)&lane->gate, t * larger(widths.mlp, widths.fused), sizeof(float) },
+		{ (void **)&lane->up, t * widths.mlp, sizeof(float) },
+		{ (void **)&lane->scores, scores, sizeof(float) },
+		{ (void **)&lane->gathered, experts ? t * model->hidden : 0, sizeof(float) },
+		{ (void **)&lane->expert_out, experts ? t * model->hidden : 0, sizeof(float) },
+		{ (void **)&lane->rounded, t * widest, sizeof(uint16_t) },
+	};
+
+	memcpy(arrays, all, sizeof all);
+}
+
+uint64_t forward_lane_size(const struct model *model, size_t max_tokens)
+{
+	struct forward_lane lane = { .max_tokens = max_tokens };
+	struct lane_array arrays[N_ARRAYS];
+	uint64_t size = 0;
+
+	lane_arrays(&lane, model, arrays);
+	for (int i = 0; i < N_ARRAYS; i++)
+		size += (uint64_t)arrays[i].n * arrays[i].size;
+	return size;
+}
+
+int forward_lane_new(struct forward_lane **result, const struct forward *forward, size_t max_tokens, int number,
+		     struct err *err)
+{
+	const struct model *model = forward->model;
+	struct forward_lane *lane = xcalloc(1, sizeof *lane);
+	struct lane_array arrays[N_ARRAYS];
+
+	*lane = (struct forward_lane){ .number = number, .max_tokens = max_tokens };
+	lane_arrays(lane, model, arrays);
+	for (int i = 0; i < N_ARRAYS; i++) {
+		if (buffer_alloc(arrays[i].place, arrays[i].n * arrays[i].size, "the values of a sequence", err)) {
+			forward_lane_free(lane, forward);
+			return -1;
+		}
+	}
+	lane->chosen = xcalloc(max_tokens * (model->routing.top_k + 1), sizeof *lane->chosen);
+	lane->weights = xcalloc(max_tokens * (model->routing.top_k + 1), sizeof *lane->weights);
+	lane->cosines = xcalloc(max_tokens * model->head_dim, sizeof *lane->cosines);
+	lane->sines = xcalloc(max_tokens * model->head_dim, sizeof *lane->sines);
+	*result = lane;
+	return 0;
+}
+
+void forward_lane_free(struct forward_lane *lane, const struct forward *forward)
+{
+	struct lane_array arrays[N_ARRAYS];
+
+	if (!lane)
+		return;
+	lane_arrays(lane, forward->model, arrays);
+	for (int i = 0; i < N_ARRAYS; i++)
+		free(*arrays[i].place);
+	free(lane->chosen);
+	free(lane->weights);
+	free(lane->cosines);
+	free(lane->sines);
+	gemm_lane_release(forward->gemm, &lane->gemm);
+	free(lane);
+}
+
+int forward_observe(const struct forward *forward, const struct sighting *sighting, struct err *err)
+{
+	for (size_t i = 0; i < forward->n_observers; i++)
+		if (forward->observers[i].see(forward->observers[i].context, sighting, err))
+			return -1;
+	return 0;
+}
+
+int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m, float *y,
+	       struct err *err)
+{
+	const struct compute *compute = forward->compute;
+	const struct linear_ref *ref = linear->ref;
+	struct sighting sighting = { SIGHT_X, ref, layer ? layer->ref : NULL, lane->number, sequence->index, x, m, ref->k };
+	const void *input = x;
+
+	if (m == 0)
+		return 0;
+	if (forward->round)
+		compute->round_bf16_f32(x, m * ref->k, x);
+	if (forward->input == DT_BF16) {
+		compute->round_bf16(x, m * ref->k, lane->rounded);
+		input = lane->rounded;
+	}
+	if (forward_observe(forward, &sighting, err) || gemm_run(linear->weight, &lane->gemm, input, m, y, err))
+		return -1;
+	if (linear->bias)
+		compute->add_row(y, linear->bias, m, ref->n);
+	sighting.what = SIGHT_Y;
+	sighting.values = y;
+	sighting.n_cols = ref->n;
+	return forward_observe(forward, &sighting, err);
+}
+
+/* normed = norm(x), (tokens, hidden). */
+static void norm(const struct forward *forward, const float *x, const float *weight, size_t n_tokens, float *normed)
+{
+	const struct model *model = forward->model;
+
+	forward->compute->rms_norm(x, model->hidden, weight, model->norm_offset, model->norm_eps, n_tokens, model->hidden,
+				   normed, model->hidden);
+}
+
+/* A half of a layer: its input normed, its output in lane->out, normed too where the layer says so, added to the stream. */
+static int half(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		struct sequence *sequence, enum vector_role before, enum vector_role after,
+		int (*run)(const struct forward *, struct forward_lane *, const struct layer *, const struct sequence *,
+			   struct err *),
+		struct err *err)
+{
+	norm(forward, sequence->residual, layer->vector[before], sequence->n_tokens, lane->normed);
+	if (run(forward, lane, layer, sequence, err))
+		return -1;
+	if (layer->vector[after])
+		norm(forward, lane->out, layer->vector[after], sequence->n_tokens, lane->out);
+	forward->compute->add(sequence->residual, lane->out, sequence->n_tokens * forward->model->hidden);
+	return 0;
+}
+
+int forward_layer(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		  struct sequence *sequence, struct err *err)
+{
+	return half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT, forward_attention,
+		    err) ||
+			       half(forward, lane, layer, sequence, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, forward_mlp, err)
+		       ? -1
+		       : 0;
+}
+
+int forward_head(const struct forward *forward, struct forward_lane *lane, const float *weight, const struct linear *head,
+		 struct sequence *sequence, double *nll, float *logits, struct err *err)
+{
+	const struct model *model = forward->model;
+	size_t n = sequence->n_tokens, vocab = model->vocab_size;
+
+	*nll = 0;
+	norm(forward, sequence->residual, weight, n, lane->normed);
+	for (size_t first = 0; first < n; first += HEAD_BLOCK) {
+		size_t m = n - first < HEAD_BLOCK ? n - first : HEAD_BLOCK;
+
+		if (linear_run(forward, lane, NULL, head, sequence, lane->normed + first * model->hidden, m, lane->scores,
+			       err))
+			return -1;
+		for (size_t i = 0; i < m; i++) {
+			float *row = lane->scores + i * vocab;
+
+			if (model->logit_softcap > 0)
+				for (size_t j = 0; j < vocab; j++)
+					row[j] = model->logit_softcap * tanhf(row[j] / model->logit_softcap);
+			if (logits)
+				memcpy(logits + (first + i) * vocab, row, vocab * sizeof *row);
+			if (first + i + 1 < n)
+				*nll += (double)forward->compute->log_sum_exp(row, vocab) -
+					(double)row[sequence->tokens[first + i + 1]];
+		}
+	}
+	return 0;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The other half of a layer: a gated mlp, or experts that tokens are sent to.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/forward_internal.h"
+
+/* Three matrices, gate, up and down: out (n, hidden). */
+static int run_gated(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		     const struct linear *gate, const struct linear *up, const struct linear *down,
+		     const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
+{
+	if (linear_run(forward, lane, layer, gate, sequence, x, m, lane->gate, err) ||
+	    linear_run(forward, lane, layer, up, sequence, x, m, lane->up, err))
+		return -1;
+	forward->compute->gate(forward->model->activation, lane->gate, lane->up, m * down->ref->k, lane->gate);
+	return linear_run(forward, lane, layer, down, sequence, lane->gate, m, out, err);
+}
+
+static int run_dense(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		     const struct sequence *sequence, struct err *err)
+{
+	const struct linear *l = layer->linear;
+	size_t n = sequence->n_tokens, width = layer->ref->width;
+
+	if (!l[LINEAR_GATE_UP].weight)
+		return run_gated(forward, lane, layer, &l[LINEAR_GATE], &l[LINEAR_UP], &l[LINEAR_DOWN], sequence,
+				 lane->normed, n, lane->out, err);
+	if (linear_run(forward, lane, layer, &l[LINEAR_GATE_UP], sequence, lane->normed, n, lane->gate, err))
+		return -1;
+	for (size_t t = 0; t < n; t++) {
+		const float *row = lane->gate + t * 2 * width;
+
+		forward->compute->gate(forward->model->activation, row, row + width, width, lane->gate + t * width);
+	}
+	return linear_run(forward, lane, layer, &l[LINEAR_DOWN], sequence, lane->gate, n, lane->out, err);
+}
+
+/* The n largest of a row, by index; of equal ones the first. */
+static void pick(const float *row, size_t n_row, size_t n, size_t *picked)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t best = SIZE_MAX;
+
+		for (size_t e = 0; e < n_row; e++) {
+			bool taken = false;
+
+			for (size_t j = 0; j < i; j++)
+				taken |= picked[j] == e;
+			if (!taken && (best == SIZE_MAX || row[e] > row[best]))
+				best = e;
+		}
+		picked[i] = best;
+	}
+}
+
+/* Only the experts of the best groups stay, by the sum of the two best of each. */
+static void close_groups(const struct routing *routing, float *row, size_t n_experts)
+{
+	size_t size = n_experts / routing->n_groups;
+
+	for (size_t closed = routing->n_groups; closed > routing->top_groups; closed--) {
+		size_t worst = SIZE_MAX, best[2];
+		float least = INFINITY;
+
+		for (size_t g = 0; g < routing->n_groups; g++) {
+			float sum;
+
+			pick(row + g * size, size, 2, best);
+			sum = row[g * size + best[0]] + row[g * size + best[1]];
+			if (sum > -INFINITY && sum <= least) {
+				least = sum;
+				worst = g;
+			}
+		}
+		for (size_t e = 0; worst != SIZE_MAX && e < size; e++)
+			row[worst * size + e] = -INFINITY;
+	}
+}
+
+/* Which experts a token goes to, and with which weights, from its scores.  spare: n_experts floats. */
+static void choose(const struct routing *routing, const float *bias, const float *row, size_t n_experts, size_t *chosen,
+		   float *weights, float *spare)
+{
+	float sum = 0;
+
+	for (size_t e = 0; e < n_experts; e++)
+		spare[e] = bias ? row[e] + bias[e] : row[e];
+	if (routing->n_groups > 1)
+		close_groups(routing, spare, n_experts);
+	pick(spare, n_experts, routing->top_k, chosen);
+	for (size_t i = 0; i < routing->top_k; i++) {
+		weights[i] = row[chosen[i]];
+		sum += weights[i];
+	}
+	for (size_t i = 0; i < routing->top_k; i++)
+		weights[i] = (routing->norm_top_k ? weights[i] / (sum + 1e-20f) : weights[i]) * routing->scale;
+}
+
+static int route(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		 const struct sequence *sequence, struct err *err)
+{
+	const struct routing *routing = &forward->model->routing;
+	const struct softmax plain = { 0 };
+	size_t n_experts = layer->ref->n_experts;
+
+	if (linear_run(forward, lane, layer, &layer->linear[LINEAR_ROUTER], sequence, lane->normed, sequence->n_tokens,
+		       lane->scores, err))
+		return -1;
+	for (size_t t = 0; t < sequence->n_tokens; t++) {
+		float *row = lane->scores + t * n_experts;
+
+		if (routing->sigmoid)
+			for (size_t e = 0; e < n_experts; e++)
+				row[e] = 1.0f / (1.0f + expf(-row[e]));
+		else
+			forward->compute->softmax(row, n_experts, &plain);
+		choose(routing, layer->vector[VECTOR_ROUTER_BIAS], row, n_experts, lane->chosen + t * routing->top_k,
+		       lane->weights + t * routing->top_k, lane->scores + sequence->n_tokens * n_experts);
+	}
+	return 0;
+}
+
+/* The weight with which a token has chosen the expert, or NULL. */
+static const float *weight_of(const struct forward_lane *lane, size_t top_k, size_t token, size_t expert)
+{
+	for (size_t i = 0; i < top_k; i++)
+		if (lane->chosen[token * top_k + i] == expert)
+			return &lane->weights[token * top_k + i];
+	return NULL;
+}
+
+static int run_expert(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t expert,
+		      const struct sequence *sequence, struct err *err)
+{
+	const struct linear *l = layer->experts[expert];
+	size_t hidden = forward->model->hidden, top_k = forward->model->routing.top_k, m = 0;
+
+	for (size_t t = 0; t < sequence->n_tokens; t++)
+		if (weight_of(lane, top_k, t, expert))
+			memcpy(lane->gathered + m++ * hidden, lane->normed + t * hidden, hidden * sizeof(float));
+	if (m == 0)
+		return 0;
+	if (run_gated(forward, lane, layer, &l[EXPERT_ROLE_GATE], &l[EXPERT_ROLE_UP], &l[EXPERT_ROLE_DOWN], sequence,
+		      lane->gathered, m, lane->expert_out, err))
+		return -1;
+	m = 0;
+	for (size_t t = 0; t < sequence->n_tokens; t++) {
+		const float *weight = weight_of(lane, top_k, t, expert);
+
+		if (weight)
+			forward->compute->add_scaled(lane->out + t * hidden, lane->expert_out + m++ * hidden, *weight,
+						     hidden);
+	}
+	return 0;
+}
+
+/* All tokens through the shared expert, where there is one. */
+static int run_shared(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		      const struct sequence *sequence, struct err *err)
+{
+	const struct linear *l = layer->linear;
+	size_t n = sequence->n_tokens;
+
+	if (!l[LINEAR_SHARED_DOWN].weight)
+		return 0;
+	if (run_gated(forward, lane, layer, &l[LINEAR_SHARED_GATE], &l[LINEAR_SHARED_UP], &l[LINEAR_SHARED_DOWN], sequence,
+		      lane->normed, n, lane->expert_out, err))
+		return -1;
+	forward->compute->add(lane->out, lane->expert_out, n * forward->model->hidden);
+	return 0;
+}
+
+int forward_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		const struct sequence *sequence, struct err *err)
+{
+	if (!layer->ref->n_experts)
+		return run_dense(forward, lane, layer, sequence, err);
+	if (route(forward, lane, layer, sequence, err))
+		return -1;
+	memset(lane->out, 0, sequence->n_tokens * forward->model->hidden * sizeof *lane->out);
+	for (size_t e = 0; e < layer->ref->n_experts; e++)
+		if (run_expert(forward, lane, layer, e, sequence, err))
+			return -1;
+	return run_shared(forward, lane, layer, sequence, err);
+}

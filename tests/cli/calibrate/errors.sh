@@ -1,0 +1,58 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What calibrate refuses, with which words; nothing is written.
+need "$SAMPLES/tiny-llama"
+model=$SAMPLES/tiny-llama
+c=" calibrate: "
+printf 'a word\n' >short.txt
+fails 2 "${c}MODEL is missing (fp8conv calibrate MODEL --data FILE -o S.amax)" calibrate
+fails 2 "${c}option '--data' is missing: *" calibrate "$model" -o s.amax
+fails 2 "${c}option '--output' is missing: *" calibrate "$model" --data short.txt
+fails 2 "${c}option '--precision': 'fp32' is not one of bf16, f32 (did you mean 'f32'?)" \
+	calibrate "$model" --data short.txt -o s.amax --precision fp32
+fails 2 "${c}option '--seq-len': '0' is not a number from 1 to *" calibrate "$model" --data short.txt -o s.amax --seq-len 0
+fails 3 "$c*short.txt*512*" calibrate "$model" --data short.txt -o s.amax
+fails 3 "$c*none.txt*" calibrate "$model" --data none.txt -o s.amax
+fails 3 "${c}*none*" calibrate none --data short.txt -o s.amax
+
+# ids FILE N...: lines of token ids.
+ids() {
+	file=$1
+	shift
+	printf '{"input_ids": [%s]}\n' "$@" >"$file"
+}
+ids ok.jsonl "1, 2, 3, 4"
+ids beyond.jsonl "1, 2, 99999, 4"
+fails 3 "$c*beyond.jsonl*99999*" calibrate "$model" --data beyond.jsonl -o s.amax
+fails 2 "${c}option '--max-memory': 4096 bytes do not hold one pass, which takes *" \
+	calibrate "$model" --data ok.jsonl -o s.amax --max-memory 4K
+
+# changed KEY JSON: the model with another value in its config.json.
+changed() {
+	rm -rf changed
+	cp -r "$model" changed
+	python3 - "$1" "$2" <<-'END'
+		import json, sys
+		config = json.load(open("changed/config.json"))
+		config[sys.argv[1]] = json.loads(sys.argv[2])
+		json.dump(config, open("changed/config.json", "w"))
+	END
+}
+changed architectures '["RwkvForCausalLM"]'
+fails 3 "${c}'architectures' in config.json of 'changed' is 'RwkvForCausalLM', whose forward pass is not known (known: *llama*): *--activations DIR" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed hidden_size 17
+fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, and config.json wants \[*, 17]" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed num_hidden_layers 99
+fails 3 "${c}config.json has 99 layers, and *" calibrate changed --data ok.jsonl -o s.amax
+changed num_attention_heads 0
+fails 3 "${c}*num_attention_heads*" calibrate changed --data ok.jsonl -o s.amax
+changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'
+fails 3 "${c}config.json: rotary embeddings of type 'longrope' are not known (default, linear, llama3, yarn)" \
+	calibrate changed --data ok.jsonl -o s.amax
+changed hidden_act '"relu"'
+fails 3 "${c}config.json: 'hidden_act' is 'relu', which is not known (*)" calibrate changed --data ok.jsonl -o s.amax
+rm -rf changed *.jsonl *.txt
+ls

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# One way through: a plan, a history, what is said of it; the same bytes however it was come by.
+need "$SAMPLES/tiny-llama"
+model=$SAMPLES/tiny-llama
+python3 -c "
+for i in range(400):
+    print('The', i, 'th line of a text that a small model reads, word by word.')" >text.txt
+set -- "$model" --data text.txt --seq-len 64 --progress none
+"$FP8CONV" calibrate "$@" --dry-run --json --passes 3 >plan.json
+json plan.json "j['architecture'] == 'llama'" "j['passes'] == 3" "j['tokens'] == 192" "len(j['input_ids']) == 3" \
+	"all(len(s) == 64 for s in j['input_ids'])" "j['memory_bytes'] > 0"
+[ ! -e s.amax ] || echo "a dry run wrote"
+"$FP8CONV" calibrate "$@" --passes 6 -o s.amax --json >told.json
+json told.json "j['passes'] == 6" "j['tokens'] == 384" "len(j['nll_per_pass']) == 6" "1 < j['perplexity'] < 5000" \
+	"j['uncovered'] == []" "j['tokens_per_second'] > 0"
+"$FP8CONV" inspect s.amax --json >s.json
+json s.json "j['kind'] == 'amax'" "any(s['name'] == 'model.layers.0.mlp.down_proj' for s in j['sites'])"
+
+# The same of one thread, in two goes, and a pass at a time.
+"$FP8CONV" calibrate "$@" --passes 6 -o one.amax --threads 1
+cmp s.amax one.amax
+"$FP8CONV" calibrate "$@" --passes 2 -o two.amax
+"$FP8CONV" calibrate "$@" --passes 6 -o two.amax --resume
+cmp s.amax two.amax
+"$FP8CONV" calibrate "$@" --passes 6 -o two.amax --resume --json >again.json
+json again.json "j['nll_per_pass'] == []" "j['perplexity'] is None" "j['passes'] == 6"
+cmp s.amax two.amax
+
+# An output that is there is not lost by accident, nor mixed with another.
+fails 2 " calibrate: 's.amax' exists: --resume goes on with it, --restart begins anew" calibrate "$@" -o s.amax
+fails 3 " calibrate: 's.amax' holds 6 passes, and 2 are asked for: --restart begins anew" \
+	calibrate "$@" -o s.amax --passes 2 --resume
+fails 3 " calibrate: 's.amax' was made with another precision (bf16, now f32): *" \
+	calibrate "$@" -o s.amax --precision f32 --resume
+sed 's/line/lime/' text.txt >other.txt
+fails 3 " calibrate: 's.amax' holds 6 passes over other data than the first 6 sequences of 'other.txt': *" \
+	calibrate "$model" --data other.txt --seq-len 64 --passes 6 -o s.amax --resume
+"$FP8CONV" calibrate "$@" --passes 1 -o s.amax --restart
+"$FP8CONV" inspect s.amax --json >s.json
+json s.json "all(s['passes'] == 1 for s in j['sites'])"

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""calibrate against transformers: the logits of every architecture, and the amax of every matrix product against what hooks
+see; the same bytes from one thread and two, from one pass and from merged ranks, in one go and resumed."""
+import json
+import math
+import os
+import pathlib
+import subprocess
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM
+from transformers.utils import logging
+
+import tiny_models
+from harness import FP8CONV, finish, real_model, report, run, scratch
+
+FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
+N_SEQUENCES, SEQ_LEN = 4, 70
+
+
+def sequences(vocab_size: int) -> np.ndarray:
+    return np.random.default_rng(7).integers(0, vocab_size, (N_SEQUENCES, SEQ_LEN)).astype(np.int32)
+
+
+def logits_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
+    """The first sequence, in fp32: 1e-4 of the whole."""
+    ids[0].astype(np.uint32).tofile(folder / "ids")
+    done = subprocess.run([FORWARD, folder, "f32", folder / "ids", folder / "logits"], capture_output=True, check=False)
+    if done.returncode:
+        yield done.stderr.decode().strip()
+        return
+    with torch.no_grad():
+        wanted = model(torch.tensor(ids[:1], dtype=torch.long)).logits[0].double().numpy()
+    found = np.fromfile(folder / "logits", np.float32).reshape(wanted.shape).astype(np.float64)
+    if (error := np.linalg.norm(found - wanted) / np.linalg.norm(wanted)) > 1e-4 or not math.isfinite(error):
+        yield f"logits differ by {error:.2e}"
+
+
+class Sites:
+    """The largest |x| and |y| of each module, and how many tokens it saw, sequence by sequence."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.rows: list[dict] = []
+        for name, module in model.named_modules():
+            if isinstance(module, torch.nn.Linear):
+                module.register_forward_hook(lambda m, x, y, name=name: self.add(name, x[0], y))
+            elif type(module).__name__.endswith("Router"):
+                module.register_forward_hook(lambda m, x, y, name=name: self.add(name, x[0], y[0]))
+            elif type(module).__name__.endswith("Experts"):
+                module.register_forward_hook(lambda m, x, y, name=name: self.experts(name, m, *x))
+
+    def add(self, name: str, x: torch.Tensor, y: torch.Tensor) -> None:
+        self.rows[-1][name] = (x.abs().max().item(), y.abs().max().item(), x.reshape(-1, x.shape[-1]).shape[0])
+
+    def experts(self, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor, _: torch.Tensor) -> None:
+        """transformers keeps experts in one tensor: each one's products again, from the same input and choice."""
+        for e in range(module.gate_up_proj.shape[0]):
+            seen = x[(chosen == e).any(-1)]
+            if len(seen) == 0:
+                continue
+            gate, up = torch.nn.functional.linear(seen, module.gate_up_proj[e]).chunk(2, dim=-1)
+            inner = module.act_fn(gate) * up
+            self.add(f"{name}.{e}.gate_proj", seen, gate)
+            self.add(f"{name}.{e}.up_proj", seen, up)
+            self.add(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
+
+
+def checkpoint_name(name: str) -> str:
+    """Mixtral's experts have other names in files."""
+    return name
+
+
+def mixtral_name(name: str) -> str:
+    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    head, _, last = name.rpartition(".")
+    name = f"{head}.{parts[last]}" if ".experts." in name else name
+    return name.replace(".mlp.", ".block_sparse_moe.")
+
+
+def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
+    np.save(folder / "ids.npy", ids)
+    done = run("calibrate", folder, "--data", folder / "ids.npy", "--precision", "f32", "-o", folder / "s.amax",
+               "--quiet", "--seq-len", str(SEQ_LEN))
+    if done.returncode:
+        yield done.stderr.decode().strip()
+        return
+    found = load_file(folder / "s.amax")
+    sites = Sites(model)
+    with torch.no_grad():
+        for row in ids:
+            sites.rows.append({})
+            model(torch.tensor(row[None], dtype=torch.long))
+    spell = mixtral_name if "Mixtral" in type(model).__name__ else checkpoint_name
+    names = {spell(name) for row in sites.rows for name in row}
+    histories = {name.removesuffix(".amax_history") for name in found if name.endswith(".amax_history")}
+    for name in sorted(names ^ histories):
+        if ".experts." not in name or name in names:        # an expert that no token chose has a row of zeros
+            yield f"{name}: {'no history' if name in names else 'a history of no module'}"
+    for p, row in enumerate(sites.rows):
+        for name, (x, y, n) in row.items():
+            history = found[f"{spell(name)}.amax_history"][p]
+            if max(abs(history[0] / x - 1), abs(history[2] / y - 1)) > 1e-3:
+                yield f"{name}, pass {p}: x {history[0]}, y {history[2]}, hooks see {x} and {y}"
+            if found[f"{spell(name)}.tokens"][p] != n:
+                yield f"{name}, pass {p}: {found[f'{spell(name)}.tokens'][p]} tokens, hooks see {n}"
+    for name, parameter in model.named_parameters():
+        site = f"{name.removesuffix('.weight')}.amax_history"
+        if name.endswith(".weight") and site in found and found[site][0][1] != parameter.abs().max().item():
+            yield f"{name}: amax {found[site][0][1]}, not {parameter.abs().max().item()}"
+
+
+def same_bytes(folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
+    def calibrate(out: str, data: np.ndarray, *args: str) -> bytes:
+        np.save(folder / "d.npy", data)
+        done = run("calibrate", folder, "--data", folder / "d.npy", "-o", folder / out, "--quiet", "--histogram",
+                   "--seq-len", str(SEQ_LEN), *args)
+        return (folder / out).read_bytes() if done.returncode == 0 else done.stderr
+
+    whole = calibrate("whole", ids)
+    for threads in ("1", "2", "3"):
+        if calibrate(f"t{threads}", ids, "--threads", threads) != whole:
+            yield f"{threads} threads give other bytes"
+    if calibrate("small", ids, "--max-memory", "4M") != whole:
+        yield "one pass at a time gives other bytes"
+    calibrate("parts", ids[:2])
+    if calibrate("parts", ids, "--resume") != whole:
+        yield "resumed, it gives other bytes"
+    batch = calibrate("batch", ids, "--batch", str(len(ids)))
+    ranks = []
+    for i, row in enumerate(ids):
+        calibrate(f"rank{i}", row[None])
+        ranks.append(folder / f"rank{i}")
+    done = run("merge", "--ranks", *ranks, "-o", folder / "ranks")
+    if done.returncode or (folder / "ranks").read_bytes() != batch:
+        yield f"merged ranks are not one pass of all: {done.stderr.decode().strip()}"
+
+
+def perplexity_problems() -> Iterator[str]:
+    """SmolLM2, the same tokens: four digits."""
+    source = real_model(1)
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
+    ids = np.random.default_rng(3).integers(0, model.config.vocab_size, (2, 200)).astype(np.int32)
+    with scratch() as folder, torch.no_grad():
+        np.save(folder / "ids.npy", ids)
+        done = run("calibrate", source, "--data", folder / "ids.npy", "--precision", "f32", "-o", folder / "s.amax",
+                   "--json", "--quiet", "--seq-len", "200")
+        if done.returncode:
+            yield done.stderr.decode().strip()
+            return
+        nll = [model(torch.tensor(row[None], dtype=torch.long), labels=torch.tensor(row[None], dtype=torch.long)).loss.item()
+               for row in ids]
+        told = json.loads(done.stdout)
+        wanted = math.exp(sum(nll) / len(nll))
+        if abs(told["perplexity"] / wanted - 1) > 5e-5:
+            yield f"perplexity {told['perplexity']}, transformers {wanted}"
+        if not np.allclose(told["nll_per_pass"], nll, rtol=1e-5):
+            yield f"losses {told['nll_per_pass']}, transformers {nll}"
+
+
+def main() -> None:
+    logging.disable_progress_bar()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    for name in tiny_models.MODELS:
+        with scratch() as folder:
+            model = tiny_models.save(name, folder)
+            ids = sequences(model.config.get_text_config().vocab_size)
+            report(f"logits of {name}", logits_problems(model, folder, ids))
+            report(f"amax of {name}", amax_problems(model, folder, ids))
+            if name in ("llama", "mixtral"):
+                report(f"same bytes of {name}", same_bytes(folder, ids))
+    report("perplexity of smollm2", perplexity_problems())
+    finish()
+
+
+main()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models of every architecture that `calibrate` knows, small and random, as transformers writes them."""
+import pathlib
+
+import torch
+import transformers as t
+
+SIZES = {"hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "vocab_size": 300, "max_position_embeddings": 512, "initializer_range": 0.2}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 64}
+YARN = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64}
+EXPERTS = {"num_experts_per_tok": 3, "moe_intermediate_size": 48}
+GROUPS = EXPERTS | {"n_routed_experts": 8, "num_local_experts": 8, "n_shared_experts": 1, "first_k_dense_replace": 1,
+                    "n_group": 4, "topk_group": 2, "norm_topk_prob": True, "routed_scaling_factor": 1.5}
+LATENT = {"num_key_value_heads": 4, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12}
+GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor": 8.0},
+          "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}
+
+# name: the classes of configuration and model, and what differs from SIZES.
+MODELS: dict[str, tuple] = {
+    "llama": (t.LlamaConfig, t.LlamaForCausalLM, {}),
+    "llama, scaled as Llama 3, biases": (t.LlamaConfig, t.LlamaForCausalLM,
+                                         {"rope_parameters": LLAMA3, "attention_bias": True, "mlp_bias": True}),
+    "llama, linear, tied, wide heads": (t.LlamaConfig, t.LlamaForCausalLM,
+                                        {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0},
+                                         "tie_word_embeddings": True, "head_dim": 32}),
+    "llama, yarn": (t.LlamaConfig, t.LlamaForCausalLM, {"rope_parameters": YARN}),
+    "mistral": (t.MistralConfig, t.MistralForCausalLM, {"sliding_window": 20}),
+    "qwen2": (t.Qwen2Config, t.Qwen2ForCausalLM,
+              {"use_sliding_window": True, "sliding_window": 16, "max_window_layers": 1}),
+    "qwen3": (t.Qwen3Config, t.Qwen3ForCausalLM, {"head_dim": 32}),
+    "mixtral": (t.MixtralConfig, t.MixtralForCausalLM,
+                {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": None}),
+    "qwen3_moe": (t.Qwen3MoeConfig, t.Qwen3MoeForCausalLM,
+                  EXPERTS | {"num_experts": 6, "norm_topk_prob": True, "mlp_only_layers": [1], "head_dim": 32}),
+    "qwen3_moe, weights as they are": (t.Qwen3MoeConfig, t.Qwen3MoeForCausalLM,
+                                       EXPERTS | {"num_experts": 6, "norm_topk_prob": False, "head_dim": 16}),
+    "gemma2": (t.Gemma2Config, t.Gemma2ForCausalLM,
+               {"head_dim": 32, "query_pre_attn_scalar": 48, "sliding_window": 20, "attn_logit_softcapping": 5.0,
+                "final_logit_softcapping": 10.0}),
+    "gemma3": (t.Gemma3TextConfig, t.Gemma3ForCausalLM,
+               {"head_dim": 32, "query_pre_attn_scalar": 48, "sliding_window": 20, "num_hidden_layers": 7,
+                "rope_parameters": GEMMA3}),
+    "phi3": (t.Phi3Config, t.Phi3ForCausalLM, {"pad_token_id": 0, "sliding_window": 30}),
+    "glm4_moe": (t.Glm4MoeConfig, t.Glm4MoeForCausalLM,
+                 GROUPS | {"use_qk_norm": True, "attention_bias": True, "head_dim": 32}),
+    "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
+                    GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
+    "deepseek_v3, whole queries": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
+                                   GROUPS | LATENT | {"q_lora_rank": None, "n_group": 1, "topk_group": 1}),
+}
+
+
+def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
+    """Writes the model in bf16 and returns it in fp32: the same values."""
+    config_class, model_class, changes = MODELS[name]
+    torch.manual_seed(len(name))
+    model = model_class(config_class(**SIZES | changes))
+    with torch.no_grad():
+        for key, parameter in [*model.named_parameters(), *model.named_buffers()]:
+            if "norm" in key:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+            if key.endswith("bias"):
+                parameter.copy_(torch.randn_like(parameter) * 0.2)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    return model_class.from_pretrained(folder, dtype=torch.float32).eval()
