@@ -26,7 +26,8 @@ enum amax_kind {
 	AMAX_ATTENTION, /* columns q, k, v, as attention sees them */
 };
 
-/* Columns of a module's history; of an attention's. */
+/* Columns of a module's history (w as the checkpoint holds it, whatever the precision of the pass);
+ * of an attention's. */
 enum { AMAX_X, AMAX_W, AMAX_Y };
 enum { AMAX_Q, AMAX_K, AMAX_V };
 
