@@ -247,7 +247,7 @@ static int find_input_ids(const struct dataset_reader *reader, const struct st_f
 int dataset_read_safetensors(const struct dataset_reader *reader, struct err *err)
 {
 	struct file_identity identity = { 0 };
-	struct id_array array;
+	struct id_array array = { 0 };
 	struct st_file file;
 	int fd, rc;
 

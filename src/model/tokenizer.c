@@ -17,7 +17,7 @@
 #include "model/tokenizer_step.h"
 #include "model/tokenizer_unicode.h"
 
-#define MAX_GROWTH (4 * MAX_STEPS)
+#define MAX_GROWTH 256 /* times: four for each step */
 
 struct tokenizer {
 	struct steps normalizer, pre_tokenizer;

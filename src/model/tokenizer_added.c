@@ -12,14 +12,6 @@
 #include "model/tokenizer_json.h"
 #include "model/tokenizer_unicode.h"
 
-static struct added_token *find_content(const struct added_tokens *added, const char *content,
-					size_t len, const struct vocab *seen)
-{
-	uint32_t at = vocab_find(seen, content, len);
-
-	return at == NO_TOKEN ? NULL : &added->tokens[at];
-}
-
 static int read_token(struct added_token *token, const json_t *json, const char *where,
 		      struct err *err)
 {
@@ -101,9 +93,11 @@ static int make_set(struct added_set *set, const struct added_tokens *added, boo
 /* One that has been there before gets the flags of the last. */
 static void put_token(struct added_tokens *added, struct vocab *seen, struct added_token *token)
 {
-	struct added_token *old = find_content(added, token->content, token->len, seen);
+	uint32_t at = vocab_find(seen, token->content, token->len);
 
-	if (old) {
+	if (at != NO_TOKEN) {
+		struct added_token *old = &added->tokens[at];
+
 		token->id = old->id;
 		free(old->content);
 		*old = *token;
@@ -135,7 +129,7 @@ static int read_tokens(struct added_tokens *added, const json_t *json, const str
 			continue;
 		}
 		token.id = vocab_find(vocab, token.content, token.len);
-		if (token.id == NO_TOKEN && !find_content(added, token.content, token.len, &seen))
+		if (token.id == NO_TOKEN && vocab_find(&seen, token.content, token.len) == NO_TOKEN)
 			token.id = next_id++;
 		put_token(added, &seen, &token);
 	}

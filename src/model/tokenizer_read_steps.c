@@ -397,7 +397,7 @@ static int read_steps(struct steps *steps, const json_t *json, const char *key, 
 
 		if (!type)
 			return -1;
-		if (n_read == 4 * MAX_STEPS)
+		if (n_read / 4 == MAX_STEPS)
 			return err_set(err, ERR_INPUT, "%s has too many members", key);
 		if (!strcmp(type, "Sequence") ? open_sequence(&agenda, &component, members, err)
 					      : read_component(steps, types, &component, type, err))

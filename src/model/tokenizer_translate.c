@@ -34,7 +34,9 @@ static int refuse(const struct translation *t, const char *what)
 
 static char next(const struct translation *t, size_t ahead)
 {
-	return t->at + ahead < t->len ? t->pattern[t->at + ahead] : '\0';
+	if (t->at + ahead >= t->len)
+		return '\0';
+	return t->pattern[t->at + ahead];
 }
 
 /* A set of characters, inside a class or as one of its own. */
@@ -224,7 +226,7 @@ static int add_options(struct translation *t)
 
 	buf_puts(t->out, "(?");
 	for (t->at += 2; next(t, 0) && strchr("im-", next(t, 0)); t->at++)
-		buf_putc(t->out, next(t, 0) == 'm' ? 's' : next(t, 0));
+		buf_puts(t->out, next(t, 0) == 'm' ? "s" : next(t, 0) == 'i' ? "i" : "-");
 	if (next(t, 0) != ':' && (next(t, 0) != ')' || begin))
 		return refuse(t, "this option");
 	buf_putc(t->out, next(t, 0));

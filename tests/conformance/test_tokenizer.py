@@ -57,7 +57,8 @@ def corpus() -> list[bytes]:
 def characters(folder: pathlib.Path, name: str, allowed: int, normalizer=None, pre_tokenizer=None) -> None:
     """Each character between letters, and with an accent where no normalizer reorders it.  A vocabulary of all characters shows the text that comes to the model; that 'aa' is
     one token, and "a1", where pieces end.  The package's tables are older than ours for some components: so many may differ."""
-    known = [c for c in map(chr, range(1, 0x110000)) if not "\ud800" <= c <= "\udfff"]
+    known = [chr(c) for c in (*range(1, 0xd800), *range(0xe000, 0x33000), *range(0x33000, 0x110000, 257), *range(0xe0000, 0xe0200))]
+    known = list(dict.fromkeys(known))                     # what lies above has no characters, but for planes 14 to 16
     vocab = {c: i for i, c in enumerate(known)} | {"aa": len(known), "1a": len(known) + 1}
     tokenizer = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
     if normalizer:

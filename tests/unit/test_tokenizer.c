@@ -64,7 +64,7 @@ static void add_text(struct golden *golden, const char *hex)
 
 static struct tokenizer *load(const char *path)
 {
-	struct tokenizer *tokenizer;
+	struct tokenizer *tokenizer = NULL;
 	struct buf json = { 0 };
 	struct err err = { 0 };
 
