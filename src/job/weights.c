@@ -64,7 +64,7 @@ static int staging_alloc(struct staging *staging, const struct linear_ref *ref, 
 
 	staging->buffers.size = n * sizeof(float);
 	return buffer_alloc(&staging->buffers.matrix, n * sizeof(float), "a weight", err) ||
-			       buffer_alloc(&staging->buffers.raw, n, "the codes of a weight", err) ||
+			       buffer_alloc(&staging->buffers.raw, n * sizeof(float), "a weight as it is stored", err) ||
 			       buffer_alloc((void **)&staging->values, n * sizeof(float), "the values of a weight", err) ||
 			       buffer_alloc((void **)&staging->halves, n * 2, "the values of a weight", err)
 		       ? -1
@@ -75,8 +75,7 @@ static int staging_alloc(struct staging *staging, const struct linear_ref *ref, 
 static int read_matrix(struct weights *weights, const struct linear_ref *ref, const struct staging *staging,
 		       struct matrix *x, struct err *err)
 {
-	struct unit unit = { .source = ref->weight, .rows = ref->n, .cols = ref->k,
-			     .slice = { .row_stride = ref->k, .col_stride = 1 } };
+	struct unit unit = { .source = ref->weight, .rows = ref->n, .cols = ref->k, .slice = ref->slice };
 	const struct region whole = { .n_rows = ref->n, .n_cols = ref->k };
 	const struct source_tee nowhere = { 0 };
 	enum dtype dtype = ref->weight->tensor->dtype;
@@ -89,6 +88,20 @@ static int read_matrix(struct weights *weights, const struct linear_ref *ref, co
 			       ref->weight->tensor->name, dtype_name(dtype));
 	}
 	return source_read(&weights->source, &unit, &whole, &staging->buffers, &nowhere, x, err);
+}
+
+/* Elements [first, first + n) of a tensor. */
+static int load_floats(struct weights *weights, const struct tensor_ref *ref, size_t first, size_t n, float **values,
+		       struct err *err)
+{
+	enum dtype dtype = ref->tensor->dtype;
+
+	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32)
+		return err_set(err, ERR_INPUT, "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
+			       ref->tensor->name, dtype_name(dtype));
+	if (buffer_alloc((void **)values, n * sizeof **values, "a vector", err))
+		return -1;
+	return source_read_floats(&weights->source, ref, false, first, n, *values, err);
 }
 
 int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err)
@@ -119,7 +132,7 @@ int weights_load_linear(struct weights *weights, const struct linear_ref *ref, s
 		data = staging.halves;
 	}
 	if (gemm_weight_new(&linear->weight, forward->gemm, data, forward->input, ref->n, ref->k, err) ||
-	    (ref->bias && weights_load_vector(weights, ref->bias, &linear->bias, err)))
+	    (ref->bias && load_floats(weights, ref->bias, ref->bias_first, ref->n, &linear->bias, err)))
 		goto out;
 	rc = 0;
 out:
@@ -136,15 +149,7 @@ void linear_release(struct linear *linear)
 
 int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, float **vector, struct err *err)
 {
-	const struct st_tensor *tensor = ref->tensor;
-	size_t n = st_n_elements(tensor->shape, tensor->n_dims);
-
-	if (tensor->dtype != DT_BF16 && tensor->dtype != DT_F16 && tensor->dtype != DT_F32)
-		return err_set(err, ERR_INPUT, "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read", tensor->name,
-			       dtype_name(tensor->dtype));
-	if (buffer_alloc((void **)vector, n * sizeof **vector, "a vector", err))
-		return -1;
-	return source_read_floats(&weights->source, ref, false, 0, n, *vector, err);
+	return load_floats(weights, ref, 0, st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
 /* The matrices of a layer in one row, for several threads. */

@@ -43,6 +43,7 @@ static struct widths widths_of(const struct model *model)
 		widths.expanded = larger(widths.expanded, layer->linear[LINEAR_KV_B].n);
 		widths.experts = larger(widths.experts, layer->n_experts);
 		widths.fused = larger(widths.fused, layer->linear[LINEAR_GATE_UP].n);
+		widths.fused = larger(widths.fused, layer->n_experts ? layer->experts[0][EXPERT_ROLE_GATE_UP].n : 0);
 		widths.q = larger(widths.q, layer->linear[LINEAR_QKV].n);
 	}
 	return widths;

@@ -181,7 +181,8 @@ static int attend(const struct forward *forward, struct forward_lane *lane, cons
 	size_t v = model->n_kv_heads * model->value_dim, mixed = model->n_heads * model->value_dim;
 	size_t window = layer->ref->window, group = head / (model->n_heads / model->n_kv_heads);
 	size_t from = window && first + 1 > window ? first + 1 - window : 0, n_keys = first + n - from;
-	const struct softmax how = { .softcap = model->attention_softcap };
+	const float *sinks = layer->vector[VECTOR_SINKS];
+	const struct softmax how = { .softcap = model->attention_softcap, .sink = sinks ? sinks + head : NULL };
 	const struct sgemm scores = { .m = n, .n = n_keys, .k = model->head_dim, .alpha = model->attention_scale,
 				      .a = lane->q + first * q + head * model->head_dim, .lda = q,
 				      .b = lane->k + from * k + group * model->head_dim, .ldb = k, .b_transposed = true,

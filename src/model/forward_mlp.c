@@ -80,6 +80,19 @@ static void close_groups(const struct routing *routing, float *row, size_t n_exp
 	}
 }
 
+/* Scores of the chosen ones alone, to weights that sum up to 1. */
+static void share(float *weights, size_t n)
+{
+	float sum = 0, most = weights[0];
+
+	for (size_t i = 0; i < n; i++) {
+		weights[i] = expf(weights[i] - most);
+		sum += weights[i];
+	}
+	for (size_t i = 0; i < n; i++)
+		weights[i] /= sum;
+}
+
 /* Which experts a token goes to, and with which weights, from its scores.  spare: n_experts floats. */
 static void choose(const struct routing *routing, const float *bias, const float *row, size_t n_experts, size_t *chosen,
 		   float *weights, float *spare)
@@ -95,6 +108,8 @@ static void choose(const struct routing *routing, const float *bias, const float
 		weights[i] = row[chosen[i]];
 		sum += weights[i];
 	}
+	if (routing->choose_first)
+		share(weights, routing->top_k);
 	for (size_t i = 0; i < routing->top_k; i++)
 		weights[i] = (routing->norm_top_k ? weights[i] / (sum + 1e-20f) : weights[i]) * routing->scale;
 }
@@ -115,7 +130,7 @@ static int route(const struct forward *forward, struct forward_lane *lane, const
 		if (routing->sigmoid)
 			for (size_t e = 0; e < n_experts; e++)
 				row[e] = 1.0f / (1.0f + expf(-row[e]));
-		else
+		else if (!routing->choose_first)
 			forward->compute->softmax(row, n_experts, &plain);
 		choose(routing, layer->vector[VECTOR_ROUTER_BIAS], row, n_experts, lane->chosen + t * routing->top_k,
 		       lane->weights + t * routing->top_k, lane->scores + sequence->n_tokens * n_experts);
@@ -132,6 +147,24 @@ static const float *weight_of(const struct forward_lane *lane, size_t top_k, siz
 	return NULL;
 }
 
+/* GPT-OSS: gate and up in turn, clamped; (up + 1) gate sigmoid(1.702 gate). */
+static int run_paired(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		      const struct linear *l, const struct sequence *sequence, size_t m, struct err *err)
+{
+	size_t n = m * l[EXPERT_ROLE_DOWN].ref->k;
+	float clamp = forward->model->clamp;
+
+	if (linear_run(forward, lane, layer, &l[EXPERT_ROLE_GATE_UP], sequence, lane->gathered, m, lane->gate, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		float gate = fminf(lane->gate[2 * i], clamp);
+		float up = fmaxf(fminf(lane->gate[2 * i + 1], clamp), -clamp);
+
+		lane->gate[i] = (up + 1) * gate / (1.0f + expf(-1.702f * gate));
+	}
+	return linear_run(forward, lane, layer, &l[EXPERT_ROLE_DOWN], sequence, lane->gate, m, lane->expert_out, err);
+}
+
 static int run_expert(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t expert,
 		      const struct sequence *sequence, struct err *err)
 {
@@ -143,8 +176,10 @@ static int run_expert(const struct forward *forward, struct forward_lane *lane, 
 			memcpy(lane->gathered + m++ * hidden, lane->normed + t * hidden, hidden * sizeof(float));
 	if (m == 0)
 		return 0;
-	if (run_gated(forward, lane, layer, &l[EXPERT_ROLE_GATE], &l[EXPERT_ROLE_UP], &l[EXPERT_ROLE_DOWN], sequence,
-		      lane->gathered, m, lane->expert_out, err))
+	if (l[EXPERT_ROLE_GATE_UP].weight ? run_paired(forward, lane, layer, l, sequence, m, err)
+					  : run_gated(forward, lane, layer, &l[EXPERT_ROLE_GATE], &l[EXPERT_ROLE_UP],
+						      &l[EXPERT_ROLE_DOWN], sequence, lane->gathered, m, lane->expert_out,
+						      err))
 		return -1;
 	m = 0;
 	for (size_t t = 0; t < sequence->n_tokens; t++) {

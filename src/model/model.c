@@ -141,6 +141,8 @@ static void configure_numbers(struct model *model, const json_t *config)
 	model->routing.top_k = (size_t)fmax(number(config, "num_experts_per_tok", 0), 0);
 	model->routing.norm_top_k = arch->norm_top_k || json_is_true(json_object_get(config, "norm_topk_prob"));
 	model->routing.sigmoid = arch->sigmoid;
+	model->routing.choose_first = arch->choose_first;
+	model->clamp = arch->fused_gate_up ? (float)number(config, "swiglu_limit", 7) : 0;
 	model->routing.n_groups = (size_t)fmax(number(config, "n_group", 0), 0);
 	model->routing.top_groups = (size_t)fmax(number(config, "topk_group", 0), 0);
 	model->routing.scale = (float)number(config, "routed_scaling_factor", 1);

@@ -17,6 +17,7 @@
 #include "backend/compute.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
+#include "model/experts.h"
 #include "model/rope.h"
 
 /* The matrices of a layer. */
@@ -52,17 +53,26 @@ enum vector_role {
 	VECTOR_NORM_Q_A,    /* of the narrow query */
 	VECTOR_NORM_KV_A,   /* of the narrow key and value */
 	VECTOR_ROUTER_BIAS, /* added to an expert's score for the choice alone */
+	VECTOR_SINKS,	    /* of each head: one more score, which has no value */
 	N_VECTORS
 };
 
-enum expert_role { EXPERT_ROLE_GATE, EXPERT_ROLE_UP, EXPERT_ROLE_DOWN, N_EXPERT_ROLES };
+enum expert_role {
+	EXPERT_ROLE_GATE,
+	EXPERT_ROLE_UP,
+	EXPERT_ROLE_DOWN,
+	EXPERT_ROLE_GATE_UP, /* gate and up in turn, row by row */
+	N_EXPERT_ROLES
+};
 
 /* y = x weight^T + bias. */
 struct linear_ref {
 	char *module;			 /* "model.layers.0.self_attn.q_proj"; NULL: there is none */
-	const struct tensor_ref *weight; /* (n, k) */
-	const struct tensor_ref *bias;	 /* (n); NULL: none */
+	const struct tensor_ref *weight; /* (n, k), or a tensor of all experts */
+	const struct tensor_ref *bias;	 /* (n), or of all experts; NULL: none */
 	size_t n, k;
+	struct slice slice; /* where the matrix lies in its tensor */
+	size_t bias_first;  /* and the bias in its own */
 };
 
 struct layer_ref {
@@ -83,6 +93,7 @@ struct routing {
 	size_t top_k;
 	bool norm_top_k; /* the chosen weights are scaled to a sum of 1 */
 	bool sigmoid;	 /* scores are sigmoids, each by itself; else a softmax over all */
+	bool choose_first; /* the softmax is over the chosen ones alone */
 	size_t n_groups; /* 0 or 1: no groups; else only the best groups are chosen from, */
 	size_t top_groups; /* so many, by the sum of their two best */
 	float scale;	   /* of the chosen weights */
@@ -109,6 +120,7 @@ struct model {
 	float attention_softcap; /* c tanh(x / c) of scores, of logits; 0: none */
 	float logit_softcap;
 	enum activation activation;
+	float clamp;		/* of gates, and of ups both ways; GPT-OSS's gates are g sigmoid(1.702 g), its ups u + 1 */
 	struct routing routing;
 	struct rope rope, rope_local; /* of layers without a window, and with one: the same in most models */
 	const struct tensor_ref *embedding; /* (vocab_size, hidden) */
@@ -124,12 +136,15 @@ struct arch {
 	const char *linear[N_LINEARS];	   /* module names; NULL: as in arch_names */
 	const char *vector[N_VECTORS];	   /* tensor names; likewise; one that is named here must be there */
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */
+	const char *fused_gate_up; /* tensors of all experts, (experts, hidden, 2 width), gate and up in turn, */
+	const char *fused_down;	   /* and (experts, width, hidden); their biases have "_bias" behind the name; NULL: not */
 	bool norm_plus_one;		   /* norms multiply by 1 + weight */
 	bool scaled_embedding;		   /* embeddings are multiplied by sqrt(hidden) */
 	bool tied;			   /* the head is the embedding where config.json does not say otherwise */
 	bool query_scalar;		   /* config.json says the scale of q k^T: query_pre_attn_scalar^-1/2 */
 	bool norm_top_k;		   /* whatever config.json says */
 	bool sigmoid;			   /* how experts are scored */
+	bool choose_first;
 	double rotary_factor;		   /* the part of a head that turns, where config.json says none; 0: all */
 	bool window_by_flag;		   /* sliding_window counts only where use_sliding_window says so */
 	size_t window_pattern;		   /* every so many-th layer has none, where layer_types are not said; 0: none */

@@ -43,6 +43,7 @@ static const struct arch arch_names = {
 		[VECTOR_NORM_Q_A] = "self_attn.q_a_layernorm.weight",
 		[VECTOR_NORM_KV_A] = "self_attn.kv_a_layernorm.weight",
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
+		[VECTOR_SINKS] = "self_attn.sinks",
 	},
 	.expert = {
 		[EXPERT_ROLE_GATE] = "mlp.experts.%zu.gate_proj",
@@ -127,6 +128,7 @@ static int find_linear(struct search *search, const char *prefix, const char *mo
 	linear->module = xasprintf("%s%s", prefix, module);
 	linear->n = linear->weight->tensor->shape[0];
 	linear->k = linear->weight->tensor->shape[1];
+	linear->slice = (struct slice){ .row_stride = linear->k, .col_stride = 1 };
 	return 0;
 }
 
@@ -209,6 +211,50 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 						: need_linears(search, prefix, layer, apart, COUNT(apart));
 }
 
+/* A tensor of all experts, each (k, n), and its bias. */
+static int find_fused(struct search *search, const char *prefix, const char *name, size_t n, size_t k,
+		      struct layer_ref *layer, enum expert_role role)
+{
+	const struct tensor_ref *weight = find(search, prefix, name, ""), *bias = find(search, prefix, name, "_bias");
+	const uint64_t shape[] = { layer->n_experts, k, n };
+	const char *last = strrchr(name, '.') + 1;
+	char wanted[80];
+
+	if (!weight)
+		return err_set(search->err, ERR_INPUT, "tensor '%s%s' is missing from '%s', a model of %s", prefix, name,
+			       search->model->checkpoint->path, search->model->arch->name);
+	snprintf(wanted, sizeof wanted, "[%zu, %zu, %zu]", layer->n_experts, k, n);
+	if (weight->tensor->n_dims != 3 || memcmp(weight->tensor->shape, shape, sizeof shape) != 0)
+		return bad_shape(weight, wanted, search->err);
+	snprintf(wanted, sizeof wanted, "[%zu, %zu]", layer->n_experts, n);
+	if (bias && (bias->tensor->n_dims != 2 || bias->tensor->shape[0] != layer->n_experts || bias->tensor->shape[1] != n))
+		return bad_shape(bias, wanted, search->err);
+	for (size_t e = 0; e < layer->n_experts; e++)
+		layer->experts[e][role] = (struct linear_ref){
+			.module = xasprintf("%s%.*s%zu.%s", prefix, (int)(last - name), name, e, last),
+			.weight = weight,
+			.bias = bias,
+			.n = n,
+			.k = k,
+			.slice = { .first = e * n * k, .row_stride = 1, .col_stride = n },
+			.bias_first = e * n,
+		};
+	return 0;
+}
+
+static int find_fused_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct arch *arch = search->model->arch;
+	size_t hidden = search->model->hidden, width = layer->expert_width;
+
+	if (width == 0)
+		return err_set(search->err, ERR_INPUT, "config.json has no 'intermediate_size'");
+	return find_fused(search, prefix, arch->fused_gate_up, 2 * width, hidden, layer, EXPERT_ROLE_GATE_UP) ||
+			       find_fused(search, prefix, arch->fused_down, hidden, width, layer, EXPERT_ROLE_DOWN)
+		       ? -1
+		       : 0;
+}
+
 /* Experts are counted by their names. */
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
@@ -217,8 +263,10 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 
 	layer->experts = xcalloc(n_wanted, sizeof *layer->experts);
 	layer->n_experts = n_wanted;
+	if (model->arch->fused_gate_up)
+		return find_fused_experts(search, prefix, layer);
 	for (size_t e = 0; e < n_wanted; e++) {
-		for (int i = 0; i < N_EXPERT_ROLES; i++) {
+		for (int i = 0; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = name_of(model->arch->expert[i], arch_names.expert[i]);
 			char *module = xasprintf(pattern, e);
 			bool down = i == EXPERT_ROLE_DOWN;
@@ -302,6 +350,8 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return model->latent.kv_rank;
 	case VECTOR_ROUTER_BIAS:
 		return layer->n_experts;
+	case VECTOR_SINKS:
+		return model->n_heads;
 	default:
 		return model->hidden;
 	}
@@ -319,6 +369,7 @@ static bool vector_is_needed(const struct model *model, const struct layer_ref *
 		return layer->n_experts && model->arch->vector[role];
 	case VECTOR_NORM_Q:
 	case VECTOR_NORM_K:
+	case VECTOR_SINKS:
 		return model->arch->vector[role] != NULL;
 	default:
 		return true;
@@ -427,11 +478,14 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 		if (!config->tie_word_embeddings && !model->arch->tied)
 			return missing(&search, "", "lm_head");
 		model->head = (struct linear_ref){ .module = xstrdup("lm_head"), .weight = model->embedding,
-						   .n = model->vocab_size, .k = model->hidden };
+						   .n = model->vocab_size, .k = model->hidden,
+						   .slice = { .row_stride = model->hidden, .col_stride = 1 } };
 	}
 	search.n_found = 0;
-	for (size_t i = 0; i < model->n_layers; i++)
+	for (size_t i = 0; i < model->n_layers; i++) {
+		model->layers[i].expert_width = model->arch->fused_gate_up ? model_config_expert_width(config) : 0;
 		if (find_layer(&search, i))
 			return -1;
+	}
 	return check_leftovers(&search);
 }

@@ -61,6 +61,12 @@ class Sites:
             seen = x[(chosen == e).any(-1)]
             if len(seen) == 0:
                 continue
+            if "GptOss" in type(module).__name__:
+                both = seen @ module.gate_up_proj[e] + module.gate_up_proj_bias[e]
+                inner = module._apply_gate(both)
+                self.add(f"{name}.{e}.gate_up_proj", seen, both)
+                self.add(f"{name}.{e}.down_proj", inner, inner @ module.down_proj[e] + module.down_proj_bias[e])
+                continue
             gate, up = torch.nn.functional.linear(seen, module.gate_up_proj[e]).chunk(2, dim=-1)
             inner = module.act_fn(gate) * up
             self.add(f"{name}.{e}.gate_proj", seen, gate)

@@ -43,6 +43,9 @@ MODELS: dict[str, tuple] = {
                {"head_dim": 32, "query_pre_attn_scalar": 48, "sliding_window": 20, "num_hidden_layers": 7,
                 "rope_parameters": GEMMA3}),
     "phi3": (t.Phi3Config, t.Phi3ForCausalLM, {"pad_token_id": 0, "sliding_window": 30}),
+    "gpt_oss": (t.GptOssConfig, t.GptOssForCausalLM,
+                {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 20, "head_dim": 32,
+                 "rope_parameters": YARN | {"truncate": False}}),
     "glm4_moe": (t.Glm4MoeConfig, t.Glm4MoeForCausalLM,
                  GROUPS | {"use_qk_norm": True, "attention_bias": True, "head_dim": 32}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
@@ -61,7 +64,7 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
         for key, parameter in [*model.named_parameters(), *model.named_buffers()]:
             if "norm" in key:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
-            if key.endswith("bias"):
+            if key.endswith(("bias", "sinks")):
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
     model.to(torch.bfloat16).save_pretrained(folder)
     return model_class.from_pretrained(folder, dtype=torch.float32).eval()

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/model.h"
+
+/* GPT-OSS, its weights in BF16: experts in one tensor, gate and up in turn; each head has a sink. */
+const struct arch arch_gpt_oss = {
+	.name = "gpt_oss",
+	.architectures = { "GptOssForCausalLM" },
+	.linear = { [LINEAR_ROUTER] = "mlp.router" },
+	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
+	.fused_gate_up = "mlp.experts.gate_up_proj",
+	.fused_down = "mlp.experts.down_proj",
+	.choose_first = true,
+};
