@@ -120,7 +120,7 @@ fault: deps
 ## make conformance  other people's packages read what fp8conv wrote (a Python environment of some GB)
 .PHONY: conformance
 conformance: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/tests/conformance/tokenize
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/conformance/tokenize $(BUILD)/tests/conformance/forward
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
 ## make fuzz         SECONDS=60 of libFuzzer for each parser and for the whole path of a conversion (clang)

@@ -72,6 +72,9 @@ void converter_result(const struct converter *converter, struct convert_result *
 int converter_amax(struct converter *converter, const struct band_list *work, size_t first, size_t end,
 		   struct err *err);
 
+/* Has the kernel read what a band is made of, where that lies together. */
+void band_read_ahead(struct converter *converter, const struct band *band);
+
 /* Where a quantized unit has its amax from before: one value, or one for each row. */
 float *unit_known_amax(const struct converter *converter, size_t u);
 

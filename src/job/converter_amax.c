@@ -11,6 +11,9 @@
 #include "base/pool.h"
 #include "job/converter.h"
 
+/* Some MiB, as the disk is read while workers wait for what they wrote. */
+#define BANDS_AHEAD 32
+
 float *unit_known_amax(const struct converter *converter, size_t u)
 {
 	const struct unit *unit = &converter->plan->selection.units[u];
@@ -42,10 +45,23 @@ int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 	return 0;
 }
 
+void band_read_ahead(struct converter *converter, const struct band *band)
+{
+	const struct unit *unit = &converter->plan->selection.units[band->unit];
+	const struct region *region = &band->region;
+	uint64_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+
+	if (unit->slice.col_stride == 1)
+		source_read_ahead(&converter->source, unit->source,
+				  (unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
+				  region->n_rows * unit->slice.row_stride * size);
+}
+
 static int amax_band(void *context, int w, size_t item, struct err *err)
 {
 	struct converter *converter = context;
 	const struct band *band = &converter->list.bands[item];
+	size_t ahead = item + BANDS_AHEAD;
 	const struct source_tee nowhere = { 0 };
 	size_t u = band->unit;
 	const struct unit *unit = &converter->plan->selection.units[u];
@@ -58,6 +74,8 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	uint64_t n_nonfinite = 0;
 	struct matrix x;
 
+	if (converter->writer && writer_is_direct(converter->writer) && ahead < converter->list.n_bands)
+		band_read_ahead(converter, &converter->list.bands[ahead]);
 	if (source_read(&converter->source, unit, &band->region, &converter->workers[w].buffers, &nowhere, &x,
 			err))
 		return -1;

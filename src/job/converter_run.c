@@ -199,16 +199,13 @@ static void read_ahead(struct converter *converter, size_t item)
 		return;
 	for (size_t b = 0; b < converter->runs[item].n_bands; b++) {
 		const struct band *band = &converter->list.bands[converter->runs[item].first_band + b];
-		const struct unit *unit = &plan->selection.units[band->unit];
 		const struct region *region = &band->region;
-		uint64_t size = dtype_bits(unit->source->tensor->dtype) / 8;
 
 		if (plan->outputs[band->output].part == PART_COPY)
-			source_read_ahead(&converter->source, unit->source, region->col, region->n_cols);
-		else if (unit->slice.col_stride == 1)
-			source_read_ahead(&converter->source, unit->source,
-					  (unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
-					  region->n_rows * unit->slice.row_stride * size);
+			source_read_ahead(&converter->source, plan->selection.units[band->unit].source, region->col,
+					  region->n_cols);
+		else
+			band_read_ahead(converter, band);
 	}
 }
 

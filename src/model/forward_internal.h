@@ -8,7 +8,7 @@
 #include "model/forward.h"
 
 #define QUERY_BLOCK 64 /* tokens whose scores are computed at once */
-#define HEAD_BLOCK  64 /* tokens whose logits are */
+#define HEAD_BLOCK  128 /* tokens whose logits are */
 
 struct forward_lane {
 	int number;

@@ -1,8 +1,8 @@
-"""llm-compressor's own path from files to files: model_free_ptq with the scheme FP8_BLOCK.
+"""llm-compressor's own path from files to files: model_free_ptq.
 
-    llmcompressor_ptq.py MODEL OUT          in an environment made from requirements.txt
+    llmcompressor_ptq.py MODEL OUT [SCHEME]          in an environment made from requirements.txt; FP8_BLOCK unless said
 
-It is here to be timed; fp8conv shares nothing with it.
+It is here to be timed, and to make files to verify; fp8conv shares nothing with it.
 """
 import os
 import sys
@@ -11,8 +11,8 @@ from llmcompressor import model_free_ptq
 
 
 def main() -> None:
-    source, target = sys.argv[1:]
-    model_free_ptq(model_stub=source, save_directory=target, scheme="FP8_BLOCK",
+    source, target, scheme = (*sys.argv[1:], "FP8_BLOCK")[:3]
+    model_free_ptq(model_stub=source, save_directory=target, scheme=scheme,
                    ignore=["lm_head", "re:.*embed_tokens"], max_workers=os.cpu_count() or 1, device="cpu")
 
 
