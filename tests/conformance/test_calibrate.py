@@ -18,7 +18,7 @@ import tiny_models
 from harness import FP8CONV, finish, real_model, report, run, scratch
 
 FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
-N_SEQUENCES, SEQ_LEN = 4, 70
+N_SEQUENCES, SEQ_LEN = 4, 150      # more than a block of the head
 
 
 def sequences(vocab_size: int) -> np.ndarray:
