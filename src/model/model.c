@@ -29,7 +29,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 
 	if (!wanted)
 		return err_set(err, ERR_INPUT,
-			       "config.json of '%s' has no 'architectures': which model is it? (--activations DIR needs none)",
+			       "config.json of '%s' has no 'architectures', which says what model it is",
 			       model->checkpoint->path);
 	for (size_t i = 0; archs[i]; i++) {
 		if (arch_serves(archs[i], wanted)) {
@@ -39,7 +39,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
 	}
 	err_set(err, ERR_INPUT,
-		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known (known: %s): give what its modules saw with --activations DIR",
+		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known (known: %s): a history by other means, as in fp8conv-amax(5), serves quantize too",
 		model->checkpoint->path, wanted, known.data);
 	buf_release(&known);
 	return -1;

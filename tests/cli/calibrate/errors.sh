@@ -40,7 +40,7 @@ changed() {
 	END
 }
 changed architectures '["RwkvForCausalLM"]'
-fails 3 "${c}'architectures' in config.json of 'changed' is 'RwkvForCausalLM', whose forward pass is not known (known: *llama*): *--activations DIR" \
+fails 3 "${c}'architectures' in config.json of 'changed' is 'RwkvForCausalLM', whose forward pass is not known (known: *llama*): *fp8conv-amax(5)*" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_size 17
 fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, and config.json wants \[*, 17]" \
