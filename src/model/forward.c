@@ -100,6 +100,7 @@ int forward_lane_new(struct forward_lane **result, const struct forward *forward
 {
 	const struct model *model = forward->model;
 	struct forward_lane *lane = xcalloc(1, sizeof *lane);
+	size_t n_chosen = widths_of(model).experts ? model->routing.top_k : 0;
 	struct lane_array arrays[N_ARRAYS];
 
 	*lane = (struct forward_lane){ .number = number, .max_tokens = max_tokens };
@@ -110,8 +111,8 @@ int forward_lane_new(struct forward_lane **result, const struct forward *forward
 			return -1;
 		}
 	}
-	lane->chosen = xcalloc(max_tokens * (model->routing.top_k + 1), sizeof *lane->chosen);
-	lane->weights = xcalloc(max_tokens * (model->routing.top_k + 1), sizeof *lane->weights);
+	lane->chosen = xcalloc(max_tokens * n_chosen + 1, sizeof *lane->chosen);
+	lane->weights = xcalloc(max_tokens * n_chosen + 1, sizeof *lane->weights);
 	lane->cosines = xcalloc(max_tokens * model->head_dim, sizeof *lane->cosines);
 	lane->sines = xcalloc(max_tokens * model->head_dim, sizeof *lane->sines);
 	*result = lane;

@@ -12,7 +12,8 @@
 #include "base/mem.h"
 #include "model/model_internal.h"
 
-#define DEFAULT_EPS 1e-6
+#define DEFAULT_EPS  1e-6
+#define MAX_HEAD_DIM 65536
 
 static bool arch_serves(const struct arch *arch, const char *architecture)
 {
@@ -60,6 +61,12 @@ static double number(const json_t *config, const char *key, double otherwise)
 	return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
+/* A number that counts something; what cannot is 0, or a billion. */
+static size_t count(const json_t *config, const char *key, size_t otherwise)
+{
+	return (size_t)fmin(fmax(number(config, key, (double)otherwise), 0), 1e9);
+}
+
 static int configure_sizes(struct model *model, const struct model_config *config, struct err *err)
 {
 	static const enum config_size needed[] = { CONFIG_HIDDEN_SIZE, CONFIG_LAYERS, CONFIG_HEADS, CONFIG_VOCAB_SIZE };
@@ -74,6 +81,9 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	model->n_kv_heads = size[CONFIG_KV_HEADS] ? size[CONFIG_KV_HEADS] : model->n_heads;
 	model->head_dim = size[CONFIG_HEAD_DIM] ? size[CONFIG_HEAD_DIM] : model->hidden / model->n_heads;
 	model->value_dim = model->head_dim;
+	if (model->head_dim > MAX_HEAD_DIM)
+		return err_set(err, ERR_INPUT, "config.json: heads of %zu values are more than %d", model->head_dim,
+			       MAX_HEAD_DIM);
 	model->vocab_size = size[CONFIG_VOCAB_SIZE];
 	if (model->n_heads % model->n_kv_heads)
 		return err_set(err, ERR_INPUT, "config.json: %zu heads are no multiple of %zu key and value heads",
@@ -109,9 +119,9 @@ static int configure_activation(struct model *model, const json_t *config, struc
 static void configure_windows(struct model *model, const json_t *config)
 {
 	const json_t *types = json_object_get(config, "layer_types");
-	size_t window = (size_t)fmax(number(config, "sliding_window", 0), 0);
-	size_t first = (size_t)fmax(number(config, "max_window_layers", 0), 0);
-	size_t pattern = (size_t)fmax(number(config, "sliding_window_pattern", (double)model->arch->window_pattern), 0);
+	size_t window = count(config, "sliding_window", 0);
+	size_t first = count(config, "max_window_layers", 0);
+	size_t pattern = count(config, "sliding_window_pattern", model->arch->window_pattern);
 
 	if (model->arch->window_by_flag && !json_is_true(json_object_get(config, "use_sliding_window")))
 		window = 0;
@@ -138,13 +148,13 @@ static void configure_numbers(struct model *model, const json_t *config)
 	model->attention_softcap = (float)number(config, "attn_logit_softcapping", 0);
 	model->logit_softcap = (float)number(config, "final_logit_softcapping", 0);
 	model->embedding_scale = arch->scaled_embedding ? sqrtf((float)model->hidden) : 1;
-	model->routing.top_k = (size_t)fmax(number(config, "num_experts_per_tok", 0), 0);
+	model->routing.top_k = count(config, "num_experts_per_tok", 0);
 	model->routing.norm_top_k = arch->norm_top_k || json_is_true(json_object_get(config, "norm_topk_prob"));
 	model->routing.sigmoid = arch->sigmoid;
 	model->routing.choose_first = arch->choose_first;
 	model->clamp = arch->fused_gate_up ? (float)number(config, "swiglu_limit", 7) : 0;
-	model->routing.n_groups = (size_t)fmax(number(config, "n_group", 0), 0);
-	model->routing.top_groups = (size_t)fmax(number(config, "topk_group", 0), 0);
+	model->routing.n_groups = count(config, "n_group", 0);
+	model->routing.top_groups = count(config, "topk_group", 0);
 	model->routing.scale = (float)number(config, "routed_scaling_factor", 1);
 }
 
@@ -158,10 +168,11 @@ static int configure_latent(struct model *model, const json_t *config, struct er
 		return 0;
 	for (int i = 0; i < 4; i++) {
 		values[i] = number(config, keys[i], 0);
-		if (values[i] < 1 || values[i] > 65536)
-			return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to 65536", keys[i]);
+		if (values[i] < 1 || values[i] > MAX_HEAD_DIM)
+			return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %d", keys[i],
+				       MAX_HEAD_DIM);
 	}
-	model->latent = (struct latent){ .q_rank = (size_t)fmax(number(config, "q_lora_rank", 0), 0),
+	model->latent = (struct latent){ .q_rank = count(config, "q_lora_rank", 0),
 					 .kv_rank = (size_t)values[0],
 					 .still = (size_t)values[1],
 					 .turning = (size_t)values[2] };

@@ -185,7 +185,8 @@ int rope_init(struct rope *rope, const json_t *config, const char *layer_type, s
 	levels_local(&levels, config, layer_type, &theta);
 	type = rope_type(&levels);
 	*rope = (struct rope){ .factor = 1 };
-	rope->n = (size_t)((double)head_dim * number(&levels, "partial_rotary_factor", part));
+	part = number(&levels, "partial_rotary_factor", part);
+	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))
 		return err_set(err, ERR_INPUT,
 			       "config.json: a rotary embedding cannot turn %zu of the %zu values of a head with theta %g",
