@@ -35,6 +35,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	for (size_t i = 0; archs[i]; i++) {
 		if (arch_serves(archs[i], wanted)) {
 			model->arch = archs[i];
+			buf_release(&known);
 			return 0;
 		}
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
