@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "ckpt/amax.h"
 #include "tests/fault/faulty_io.h"
+#include "tests/unit/scratch.h"
 
 #define MOST_CALLS 100
 
@@ -120,11 +121,9 @@ static void reading_fails_or_is_right(void **state)
 
 static int setup(void **state)
 {
-	const char *above = getenv("TMPDIR");
-
 	(void)state;
-	folder = xasprintf("%s/fp8conv-amax-XXXXXX", above ? above : "/tmp");
-	if (!mkdtemp(folder))
+	folder = scratch_new();
+	if (!folder)
 		return -1;
 	path = xasprintf("%s/s.amax", folder);
 	return 0;

@@ -19,11 +19,12 @@
 
 #include "base/mem.h"
 #include "job/dataset.h"
+#include "tests/unit/scratch.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 #define ALL	     SIZE_MAX
 
-static char folder[] = "/tmp/fp8conv-dataset-XXXXXX";
+static char *folder;
 static struct tokenizer *tokenizer; /* one token a letter, "ab" is 10; BOS 8, EOS 9 */
 
 static const char tokenizer_json[] =
@@ -42,7 +43,7 @@ static ssize_t counting_pread(int fd, void *data, size_t n, off_t offset)
 
 static const char *write_file(const char *name, const void *bytes, size_t n)
 {
-	static char path[128];
+	static char path[4096];
 	FILE *file;
 
 	snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -248,64 +249,65 @@ static const char *write_npy(int version, const char *dict, const void *bytes, s
 	return path;
 }
 
+static const char npy_ids[] = "\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0";
+static const struct {
+	int version;
+	const char *dict, *bytes;
+	size_t n, seq_len, max;
+	const char *expected;
+} npy_rows[] = {
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 2, ALL,
+	  "1 2|3 4" },
+	{ 2, "{'descr': '<u4', 'fortran_order': False, 'shape': (2, 2), }\n", npy_ids, 16, 9,
+	  ALL, "1 2|3 4" },
+	{ 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }",
+	  "\7\0\0\0\0\0\0\0", 8, 1, ALL, "7" },
+	{ 1, "{'descr': '<u2', 'fortran_order': False, 'shape': (4, 2), }", npy_ids, 16, 9, 3,
+	  "1 0|2 0|3 0" },
+	{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3,
+	  ALL, "1 2 3" },
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 5, ALL,
+	  "'a.npy' holds 4 tokens, fewer than one sequence (5)" },
+	{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4,
+	  1, ALL,
+	  "'a.npy', element 1: token id -1 is not from 0 to 10, the last of the model" },
+	{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",
+	  "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 1, ALL,
+	  "'a.npy', element 0: token id 9223372036854775807 is not from 0 to 10, the last of the model" },
+	{ 1, "{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", "\xb\0\0\0", 4, 1,
+	  ALL,
+	  "'a.npy', element 0: token id 11 is not from 0 to 10, the last of the model" },
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' is 83 bytes long, too short for its array (87)" },
+	{ 1,
+	  "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+	  npy_ids, 16, 1, ALL,
+	  "'a.npy' is 103 bytes long, too short for its array (18446744073709551615)" },
+	{ 1, "{'descr': '>i4', 'fortran_order': False, 'shape': (4,), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
+	{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
+	{ 1, "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 2), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' is not in C order" },
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' has neither 1 nor 2 dimensions" },
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 1), }", npy_ids, 16, 1,
+	  ALL, "'a.npy' has neither 1 nor 2 dimensions" },
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 0), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' holds no token" },
+	{ 4, "{}", npy_ids, 16, 1, ALL, "'a.npy' is no .npy file of version 1 to 3" },
+};
+
 static void test_npy(void **state)
 {
-	static const char ids[] = "\1\0\0\0\2\0\0\0\3\0\0\0\4\0\0\0";
-	static const struct {
-		int version;
-		const char *dict, *bytes;
-		size_t n, seq_len, max;
-		const char *expected;
-	} rows[] = {
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", ids, 16, 2, ALL,
-		  "1 2|3 4" },
-		{ 2, "{'descr': '<u4', 'fortran_order': False, 'shape': (2, 2), }\n", ids, 16, 9,
-		  ALL, "1 2|3 4" },
-		{ 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }",
-		  "\7\0\0\0\0\0\0\0", 8, 1, ALL, "7" },
-		{ 1, "{'descr': '<u2', 'fortran_order': False, 'shape': (4, 2), }", ids, 16, 9, 3,
-		  "1 0|2 0|3 0" },
-		{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3,
-		  ALL, "1 2 3" },
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", ids, 16, 5, ALL,
-		  "'a.npy' holds 4 tokens, fewer than one sequence (5)" },
-		{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4,
-		  1, ALL,
-		  "'a.npy', element 1: token id -1 is not from 0 to 10, the last of the model" },
-		{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",
-		  "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 1, ALL,
-		  "'a.npy', element 0: token id 9223372036854775807 is not from 0 to 10, the last of the model" },
-		{ 1, "{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", "\xb\0\0\0", 4, 1,
-		  ALL,
-		  "'a.npy', element 0: token id 11 is not from 0 to 10, the last of the model" },
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }", ids, 16, 1, ALL,
-		  "'a.npy' is 83 bytes long, too short for its array (87)" },
-		{ 1,
-		  "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
-		  ids, 16, 1, ALL,
-		  "'a.npy' is 103 bytes long, too short for its array (18446744073709551615)" },
-		{ 1, "{'descr': '>i4', 'fortran_order': False, 'shape': (4,), }", ids, 16, 1, ALL,
-		  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
-		{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }", ids, 16, 1, ALL,
-		  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
-		{ 1, "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 2), }", ids, 16, 1, ALL,
-		  "'a.npy' is not in C order" },
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", ids, 16, 1, ALL,
-		  "'a.npy' has neither 1 nor 2 dimensions" },
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 1), }", ids, 16, 1,
-		  ALL, "'a.npy' has neither 1 nor 2 dimensions" },
-		{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 0), }", ids, 16, 1, ALL,
-		  "'a.npy' holds no token" },
-		{ 4, "{}", ids, 16, 1, ALL, "'a.npy' is no .npy file of version 1 to 3" },
-	};
 	struct buf got = { 0 };
 
 	(void)state;
-	for (size_t i = 0; i < N_ROWS(rows); i++) {
-		read_into(&got, write_npy(rows[i].version, rows[i].dict, rows[i].bytes, rows[i].n),
-			  NULL, rows[i].seq_len, 11, rows[i].max);
-		if (strcmp(got.data, rows[i].expected) != 0)
-			fail_msg("row %zu: '%s', not '%s'", i, got.data, rows[i].expected);
+	for (size_t i = 0; i < N_ROWS(npy_rows); i++) {
+		read_into(&got, write_npy(npy_rows[i].version, npy_rows[i].dict, npy_rows[i].bytes, npy_rows[i].n),
+			  NULL, npy_rows[i].seq_len, 11, npy_rows[i].max);
+		if (strcmp(got.data, npy_rows[i].expected) != 0)
+			fail_msg("row %zu: '%s', not '%s'", i, got.data, npy_rows[i].expected);
 	}
 	read_into(&got, write_file("a.npy", "\x93NUMPY\1\0\xff\xff{}", 12), NULL, 1, 11, ALL);
 	assert_string_equal(
@@ -375,14 +377,16 @@ static int set_up(void **state)
 	buf_puts(&json, tokenizer_json);
 	rc = tokenizer_new(&tokenizer, &json, "t.json", &err);
 	buf_release(&json);
-	return rc || !mkdtemp(folder);
+	folder = scratch_new();
+	return rc || !folder;
 }
 
 static int tear_down(void **state)
 {
 	static const char *const names[] = { "a.txt", "a.jsonl",       "a.csv",
 					     "a.npy", "a.safetensors", "long.txt" };
-	char path[128];
+	char path[4096];
+	int rc;
 
 	(void)state;
 	tokenizer_free(tokenizer);
@@ -390,7 +394,9 @@ static int tear_down(void **state)
 		snprintf(path, sizeof path, "%s/%s", folder, names[i]);
 		unlink(path);
 	}
-	return rmdir(folder);
+	rc = rmdir(folder);
+	free(folder);
+	return rc;
 }
 
 int main(void)
