@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "job/dataset.h"
 
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <openssl/evp.h>
 
 #include "base/mem.h"
 #include "job/dataset_internal.h"
@@ -76,48 +73,6 @@ static int cut(const struct dataset_reader *reader, struct err *err)
 	return 0;
 }
 
-static bool hash_ids(EVP_MD_CTX *context, const uint32_t *ids, size_t n)
-{
-	uint32_t part[1024];
-
-	for (size_t done = 0, m; done < n; done += m) {
-		m = n - done < 1024 ? n - done : 1024;
-		for (size_t i = 0; i < m; i++)
-			part[i] = htole32(ids[done + i]);
-		if (!EVP_DigestUpdate(context, part, m * sizeof *part))
-			return false;
-	}
-	return true;
-}
-
-static bool hash_all(EVP_MD_CTX *context, const struct dataset *data)
-{
-	if (!EVP_DigestInit_ex(context, EVP_sha256(), NULL))
-		return false;
-	for (size_t i = 0; i < data->n; i++) {
-		uint32_t len = (uint32_t)data->sequences[i].len;
-
-		if (!hash_ids(context, &len, 1) ||
-		    !hash_ids(context, data->ids.ids + data->sequences[i].begin, len))
-			return false;
-	}
-	return true;
-}
-
-static int set_fingerprint(struct dataset *data, struct err *err)
-{
-	EVP_MD_CTX *context = EVP_MD_CTX_new();
-	unsigned char digest[32];
-	bool good = context && hash_all(context, data) && EVP_DigestFinal_ex(context, digest, NULL);
-
-	EVP_MD_CTX_free(context);
-	if (!good)
-		return err_set(err, ERR_SYSTEM, "libcrypto cannot compute SHA-256");
-	for (size_t i = 0; i < sizeof digest; i++)
-		snprintf(data->fingerprint + 2 * i, 3, "%02x", digest[i]);
-	return 0;
-}
-
 static const struct {
 	const char *extension;
 	int (*read)(const struct dataset_reader *reader, struct err *err);
@@ -150,8 +105,7 @@ int dataset_open(struct dataset *data, const struct io *io, const char *path,
 					       seq_len, vocab_size, max_sequences };
 
 	*data = (struct dataset){ 0 };
-	if (read_file(&reader, err) || (!data->n && cut(&reader, err)) ||
-	    set_fingerprint(data, err)) {
+	if (read_file(&reader, err) || (!data->n && cut(&reader, err))) {
 		dataset_release(data);
 		return -1;
 	}

@@ -30,8 +30,6 @@ struct dataset {
 	struct token_ids ids; /* of all sequences, one behind the other */
 	struct dataset_sequence *sequences;
 	size_t n; /* at least 1 */
-	/* SHA-256, in hex: of each sequence its length and then its ids, as little-endian u32. */
-	char fingerprint[65];
 };
 
 /* Reads at most max_sequences (SIZE_MAX: all), and no more of the file than they need: of a text
