@@ -64,12 +64,8 @@ static void stats_cells(struct table *table, const struct tensor_stats *stats, b
 		cell(table, terminal ? "%.2f dB" : "%.2f", sqnr);
 }
 
-static void tensor_cells(struct table *table, const struct shown *shown, size_t t)
+static void name_cells(struct table *table, const struct st_tensor *tensor)
 {
-	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
-	const struct tensor_ref *ref = &checkpoint->tensors[t];
-	const struct st_tensor *tensor = ref->tensor;
-	struct scale_words scale;
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, tensor->shape, tensor->n_dims);
@@ -77,10 +73,25 @@ static void tensor_cells(struct table *table, const struct shown *shown, size_t 
 	table_cell(table, dtype_name(tensor->dtype));
 	table_cell(table, shape.data);
 	buf_release(&shape);
-	table_cell_number(table, st_tensor_size(tensor));
-	table_cell(table, checkpoint->shards[ref->shard].name);
+}
+
+/* Where it lies, and with which scale. */
+static void place_cells(struct table *table, const struct shown *shown, const struct tensor_ref *ref)
+{
+	struct scale_words scale;
+
+	table_cell(table, shown->inspection->checkpoint.shards[ref->shard].name);
 	table_cell(table, scale_words_of(shown, ref, &scale) ? scale.name : "");
 	scale_cell(table, shown, ref);
+}
+
+static void tensor_cells(struct table *table, const struct shown *shown, size_t t)
+{
+	const struct tensor_ref *ref = &shown->inspection->checkpoint.tensors[t];
+
+	name_cells(table, ref->tensor);
+	table_cell_number(table, st_tensor_size(ref->tensor));
+	place_cells(table, shown, ref);
 	if (shown->stats)
 		stats_cells(table, &shown->stats[t], false);
 }
@@ -88,26 +99,16 @@ static void tensor_cells(struct table *table, const struct shown *shown, size_t 
 /* For people: what fits a line.  With stats they take the place of sizes and files. */
 static void tensor_cells_terminal(struct table *table, const struct shown *shown, size_t t)
 {
-	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
-	const struct tensor_ref *ref = &checkpoint->tensors[t];
-	const struct st_tensor *tensor = ref->tensor;
-	struct scale_words scale;
-	struct buf shape = { 0 };
+	const struct tensor_ref *ref = &shown->inspection->checkpoint.tensors[t];
 
-	st_shape_format(&shape, tensor->shape, tensor->n_dims);
-	table_cell(table, tensor->name);
-	table_cell(table, dtype_name(tensor->dtype));
-	table_cell(table, shape.data);
-	buf_release(&shape);
+	name_cells(table, ref->tensor);
 	if (shown->stats) {
 		scale_cell(table, shown, ref);
 		stats_cells(table, &shown->stats[t], true);
 		return;
 	}
-	table_cell_size(table, st_tensor_size(tensor));
-	table_cell(table, checkpoint->shards[ref->shard].name);
-	table_cell(table, scale_words_of(shown, ref, &scale) ? scale.name : "");
-	scale_cell(table, shown, ref);
+	table_cell_size(table, st_tensor_size(ref->tensor));
+	place_cells(table, shown, ref);
 }
 
 static void print_head(const struct inspection *inspection)
