@@ -1,32 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """`fp8conv verify`: silent on everything that quantize writes; every way in which an FP8 checkpoint breaks without a word,
-made on purpose, is named; any one bit of a code or a scale is missed by nobody who gives --source; and the arithmetic of
-other people's files, made here by torch, is recognised."""
+made on purpose, is named; any one bit of a code or a scale is missed by nobody who gives --source."""
 import json
 import pathlib
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 from safetensors.torch import load_file, save_file
 
-from cases import RECIPES, Case, pairs, plain, ragged, tuned
+from cases import RECIPES, Case, pairs, plain, ragged
 from checkpoint import INDEX, read_checkpoint
+from damage import Damage, both, config, extra, kinds, one, shards, tensors, text, verify, with_code, with_value
 from harness import SMALL, finish, quantize, real_model, report, run, sample, scratch, silence
 
 FLIPS = 300
 LAYER = "model.layers.0.self_attn."
-Damage = Callable[[pathlib.Path], None]
-
-
-def verify(out: pathlib.Path, *args: str | pathlib.Path) -> tuple[int, dict]:
-    done = run("verify", out, "--json", "--progress", "none", *args)
-    return done.returncode, json.loads(done.stdout) if done.stdout else {"problems": [], "stderr": done.stderr.decode()}
-
-
-def kinds(found: dict) -> set[str]:
-    return {problem["kind"] for problem in found["problems"]}
 
 
 # --- what is right ---
@@ -52,73 +42,6 @@ def accepted(source: pathlib.Path, case: Case) -> Iterator[str]:
 
 
 # --- what is wrong ---
-
-def shards(out: pathlib.Path) -> list[pathlib.Path]:
-    return sorted(out.glob("*.safetensors"))
-
-
-def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Damage:
-    """Changes the tensors of every file, and the index with them."""
-    def damage(out: pathlib.Path) -> None:
-        places, total = {}, 0
-        for path in shards(out):
-            content = load_file(path)
-            change(content)
-            save_file(content, path, metadata={"format": "pt"})
-            places |= {name: path.name for name in content}
-            total += sum(tensor.nbytes for tensor in content.values())
-        if (out / INDEX).exists():
-            index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(places.items()))}
-            (out / INDEX).write_text(json.dumps(index))
-    return damage
-
-
-def one(name: str, change: Callable[[torch.Tensor], torch.Tensor | None]) -> Damage:
-    """Changes one tensor, or takes it away."""
-    def apply(content: dict[str, torch.Tensor]) -> None:
-        if name in content:
-            changed = change(content.pop(name))
-            if changed is not None:
-                content[name] = changed.contiguous()
-    return tensors(apply)
-
-
-def extra(beside: str, name: str, tensor: torch.Tensor) -> Damage:
-    return tensors(lambda content: content.update({name: tensor}) if beside in content else None)
-
-
-def text(file: str, change: Callable[[dict], object]) -> Damage:
-    def damage(out: pathlib.Path) -> None:
-        content = json.loads((out / file).read_text())
-        change(content)
-        (out / file).write_text(json.dumps(content))
-    return damage
-
-
-def config(change: Callable[[dict], object]) -> Damage:
-    return text("config.json", lambda content: change(content["quantization_config"]))
-
-
-def both(*damages: Damage) -> Damage:
-    def damage(out: pathlib.Path) -> None:
-        for each in damages:
-            each(out)
-    return damage
-
-
-def with_value(value: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    def change(tensor: torch.Tensor) -> torch.Tensor:
-        tensor.reshape(-1)[0] = value
-        return tensor
-    return change
-
-
-def with_code(value: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    def change(tensor: torch.Tensor) -> torch.Tensor:
-        tensor.view(torch.uint8).reshape(-1)[7] = value
-        return tensor
-    return change
-
 
 def duplicate(out: pathlib.Path) -> None:
     """A tensor of the first file in the second one too."""
@@ -296,149 +219,6 @@ def flips(source: pathlib.Path, case: Case, n: int, seed: int) -> Iterator[str]:
             yield "it did not come back"
 
 
-# --- other people's arithmetic ---
-
-def blocks(weight: torch.Tensor) -> torch.Tensor:
-    rows, cols = weight.shape
-    padded = torch.zeros(-(-rows // 128) * 128, -(-cols // 128) * 128, dtype=weight.dtype)
-    padded[:rows, :cols] = weight
-    return padded.view(padded.shape[0] // 128, 128, padded.shape[1] // 128, 128)
-
-
-def deepseek(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loop that DeepSeek's repository shows."""
-    tiles = blocks(weight.float())
-    scale = tiles.abs().amax((1, 3), keepdim=True) / 448.0
-    return (tiles / scale).clamp(-448, 448), scale
-
-
-def deepgemm(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    tiles = blocks(weight.float())
-    scale = tiles.abs().amax((1, 3), keepdim=True).clamp(1e-4) / 448.0
-    return tiles * (1.0 / scale), scale
-
-
-def slime(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    tiles = blocks(weight.float())
-    scale = tiles.abs().amax((1, 3), keepdim=True).clamp(1e-12) / 448.0
-    return (tiles / scale).clamp(-448, 448), scale
-
-
-def in_bf16(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    tiles = blocks(weight.to(torch.bfloat16))
-    scale = (tiles.abs().amax((1, 3), keepdim=True).float() / 448.0).to(torch.bfloat16)
-    return (tiles / scale).clamp(-448, 448), scale
-
-
-def quark(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    codes, _ = in_bf16(weight)
-    return codes, blocks(weight.float()).abs().amax((1, 3), keepdim=True) / 448.0
-
-
-def torchao(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    tiles = blocks(weight.float())
-    scale = (tiles.abs().amax((1, 3), keepdim=True) / 448.0).to(torch.bfloat16).float()
-    return (tiles / scale).clamp(-448, 448), scale
-
-
-def unknown(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Right, by nobody's rule: a few percent above amax."""
-    tiles = blocks(weight.float())
-    scale = tiles.abs().amax((1, 3), keepdim=True) / 431.0
-    return tiles / scale, scale
-
-
-def decibel(values: torch.Tensor, back: torch.Tensor) -> float:
-    return float(10 * torch.log10(values.double().square().sum() / (values.double() - back.double()).square().sum()))
-
-
-def torch_costs(weights: dict[str, torch.Tensor], made: Callable) -> dict[str, tuple[float, float]]:
-    """SQNR of somebody's codes and scales, and of TransformerEngine's: 448 / amax, then its reciprocal."""
-    out = {}
-    for name, weight in weights.items():
-        tiles = blocks(weight.float())
-        codes, stored = made(weight)
-        scale = 448.0 / tiles.abs().amax((1, 3), keepdim=True)
-        out[name] = (decibel(tiles, codes.to(torch.float8_e4m3fn).float() * stored.float()),
-                     decibel(tiles, (tiles * scale).to(torch.float8_e4m3fn).float() * (1.0 / scale)))
-    return out
-
-
-FOREIGN = [(deepseek, "deepseek"), (deepgemm, "deepgemm"), (in_bf16, "division in bf16"),
-           (quark, "division in bf16, another scale stored"), (torchao, "scale in bf16"), (unknown, None)]
-
-
-def foreign(source: pathlib.Path, arithmetic: Callable, name: str | None, zero_block: bool = False) -> Iterator[str]:
-    """A checkpoint of fp8conv with the codes and scales of somebody else."""
-    with scratch() as tmp:
-        shutil.copytree(source, tmp / "source")
-        if zero_block:
-            path = tmp / "source" / "model.safetensors"
-            content = load_file(path)
-            content[O][:128, :128] = 0
-            save_file(content, path, metadata={"format": "pt"})
-        yield from silence(quantize(tmp / "source", tmp / "out", "--scale-fmt", "float"))
-        (tmp / "out" / "fp8conv-manifest.json").unlink()
-        weights = {}
-        for path in shards(tmp / "source"):
-            weights |= load_file(path)
-
-        def rewrite(content: dict[str, torch.Tensor]) -> None:
-            for key in [key for key in content if key + "_scale_inv" in content]:
-                rows, cols = content[key].shape
-                codes, scale = arithmetic(weights[key])
-                codes = codes.reshape(codes.shape[0] * 128, -1)[:rows, :cols]
-                content[key] = codes.to(torch.float8_e4m3fn).contiguous()
-                content[key + "_scale_inv"] = scale.reshape(scale.shape[0], -1).contiguous()
-
-        tensors(rewrite)(tmp / "out")
-        status, found = verify(tmp / "out", "--source", tmp / "source")
-        if status or found["arithmetic"] != name:
-            yield f"exit status {status}, arithmetic {found.get('arithmetic')}, {found['problems'][:2]}"
-        worst = min(weight["sqnr_db"] for weight in found["weights"] if weight["sqnr_db"] is not None)
-        if not 30 < worst < 33:
-            yield f"worst SQNR {worst} dB"
-        if not zero_block:
-            yield from cost_problems(found, weights, arithmetic)
-
-
-def cost_problems(found: dict, weights: dict[str, torch.Tensor], arithmetic: Callable) -> Iterator[str]:
-    costs = torch_costs({weight["tensor"]: weights[weight["tensor"]] for weight in found["weights"]}, arithmetic)
-    for weight in found["weights"]:
-        theirs, own = costs[weight["tensor"]]
-        if abs(weight["sqnr_db"] - theirs) > 1e-4 or abs(weight["own_sqnr_db"] - own) > 1e-4:
-            yield f"{weight}, torch {theirs} and {own}"
-    lost = [own - theirs for theirs, own in costs.values()]
-    if abs(found["cost_db"] - sum(lost) / len(lost)) > 1e-4 or abs(found["worst_cost_db"] - max(lost)) > 1e-4:
-        yield f"cost {found['cost_db']}, {found['worst_cost_db']}; torch {sum(lost) / len(lost)}, {max(lost)}"
-
-
-def mx_spare(source: pathlib.Path) -> Iterator[str]:
-    """llm-compressor's MXFP8: a binade to spare where amax is exactly 448 * 2^k."""
-    with scratch() as tmp:
-        shutil.copytree(source, tmp / "source")
-        path = tmp / "source" / "model.safetensors"
-        content = load_file(path)
-        content[O].view(-1)[:4096:32] = 1.75 * 2.0 ** 3
-        save_file(content, path, metadata={"format": "pt"})
-        yield from silence(quantize(tmp / "source", tmp / "out", "--recipe", "mxfp8"))
-        (tmp / "out" / "fp8conv-manifest.json").unlink()
-
-        def rewrite(tensors_: dict[str, torch.Tensor]) -> None:
-            for key in [key for key in tensors_ if key + "_scale_inv" in tensors_]:
-                tiles = content[key].float().view(content[key].shape[0], -1, 32)
-                mantissa, exponent = torch.frexp(tiles.abs().amax(2))
-                code = exponent - 1 - 8 + 127 + (mantissa * 2 >= 1.75)
-                tensors_[key + "_scale_inv"] = code.to(torch.uint8)
-                values = tiles * torch.exp2(127.0 - code.float())[..., None]
-                tensors_[key] = values.reshape(content[key].shape).clamp(-448, 448).to(torch.float8_e4m3fn)
-
-        tensors(rewrite)(tmp / "out")
-        status, found = verify(tmp / "out", "--source", tmp / "source")
-        if status or found["arithmetic"] != "mx round up, a binade to spare":
-            yield f"exit status {status}, arithmetic {found.get('arithmetic')}, {found['problems'][:2]}"
-
-
 # --- several recipes in one checkpoint ---
 
 GROUPS = ("--recipe", "blockwise", "--tensor", r"down_proj\.weight=channelwise", "--tensor", r"o_proj\.weight=mxfp8",
@@ -521,51 +301,6 @@ def wrong_group(source: pathlib.Path) -> Iterator[str]:
             yield f"exit status {status}, {found['problems'][:3]}"
 
 
-# --- inspect --stats ---
-
-def expected_noise(codes: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """By the table of all finite values: the mean square of the distance to the code, over what is nearest to it."""
-    table = torch.arange(256, dtype=torch.uint8).view(dtype).double()
-    ladder = torch.unique(table[torch.isfinite(table)])
-    middle = (ladder[1:] + ladder[:-1]) / 2
-    low = torch.cat([2 * ladder[:1] - middle[:1], middle]) - ladder
-    high = torch.cat([middle, 2 * ladder[-1:] - middle[-1:]]) - ladder
-    noise = (high ** 3 - low ** 3) / (3 * (high - low))
-    return noise[torch.searchsorted(ladder, codes.double())]
-
-
-def stats(source: pathlib.Path, case: Case) -> Iterator[str]:
-    with scratch() as tmp:
-        yield from silence(quantize(source, tmp / "out", *case.arguments()))
-        found = json.loads(run("inspect", tmp / "out", "--stats", "--json").stdout)["tensors"]
-        content: dict[str, torch.Tensor] = {}
-        for path in shards(tmp / "out"):
-            content |= load_file(path)
-        for tensor in found:
-            said, data = tensor["stats"], content[tensor["name"]]
-            if data.dtype in (torch.bfloat16, torch.float16, torch.float32) and not (
-                    abs(said["amax"] - data.abs().max()) <= 1e-8 * said["amax"] and said["nonfinite"] == 0):
-                yield f"{tensor['name']}: {said}"
-            if not tensor["scale"]:
-                continue
-            scale = content[tensor["scale_inv"]]
-            scale = torch.exp2(scale.float() - 127) if scale.dtype == torch.uint8 else scale.float()
-            rows, cols = tensor["scale"]["tile"]
-            grid = scale.reshape(-(-data.shape[0] // rows), -1)
-            spread = grid.repeat_interleave(rows, 0)[:data.shape[0]].repeat_interleave(cols, 1)[:, :data.shape[1]]
-            signal = (data.double() * spread).square()
-            noise = expected_noise(data, data.dtype) * spread.double().square()
-            largest = torch.finfo(data.dtype).max
-            wanted = {"amax": (data.float() * spread).abs().max().item(), "nonfinite": 0,
-                      "scale_least": scale.min().item(), "scale_most": scale.max().item(),
-                      "saturated": int((data.float().abs() == largest).sum())}
-            sqnr = said.pop("expected_sqnr_db")
-            if not all(abs(said[key] - wanted[key]) <= 1e-8 * abs(wanted[key]) for key in wanted):
-                yield f"{tensor['name']}: {said}, torch {wanted}"
-            if abs(sqnr - float(10 * torch.log10(signal.sum() / noise.sum()))) > 1e-4:
-                yield f"{tensor['name']}: {sqnr} dB, torch {10 * torch.log10(signal.sum() / noise.sum())}"
-
-
 def main() -> None:
     for name in SMALL:
         if folder := sample(name):
@@ -586,16 +321,9 @@ def main() -> None:
         report("several config groups: verify, repack", groups(folder))
         report("two config groups become one", one_of_two(folder))
         report("a weight of another config group", wrong_group(folder))
-        for case in (*map(lambda recipe: next(c for c in pairs() if c.recipe == recipe), RECIPES),
-                     tuned(plain("mxfp8", "hf"), "--fp8-format", "e5m2", fp8="e5m2")):
-            report(f"inspect --stats: {case}", stats(folder, case))
         for seed, recipe in enumerate(RECIPES):
             case = next(case for case in pairs() if case.recipe == recipe)
             report(f"{FLIPS} bits, one at a time: {case}", flips(folder, case, FLIPS, seed))
-        for arithmetic, name in FOREIGN:
-            report(f"arithmetic of {arithmetic.__name__}", foreign(folder, arithmetic, name))
-        report("arithmetic of slime", foreign(folder, slime, "deepseek, amax at least 1e-12", zero_block=True))
-        report("arithmetic of llm-compressor's mxfp8", mx_spare(folder))
     finish()
 
 
