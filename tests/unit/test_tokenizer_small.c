@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * model/tokenizer.h with small tokenizers, written here: what each member of the file does, what is
+ * refused, and what a text may not do.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/tokenizer.h"
+#include "tests/unit/token_ids_text.h"
+
+#define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
+
+/* {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, ... "ca": 7} MORE: more closes both. */
+#define MODEL(more) \
+	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\" \":5,\"bc\":6,\"ca\":7}" more
+#define MERGES ",\"merges\":[[\"b\",\"c\"],[\"a\",\"b\"],[\"a\",\"bc\"]]}"
+
+static int make(struct tokenizer **tokenizer, const char *text, struct err *err)
+{
+	struct buf json = { 0 };
+	int rc;
+
+	buf_puts(&json, text);
+	rc = tokenizer_new(tokenizer, &json, "t.json", err);
+	buf_release(&json);
+	return rc;
+}
+
+static const struct {
+	const char *json, *text, *ids;
+} small_rows[] = {
+	{ MODEL(MERGES "}"), "abcab", "4 3" },
+	/* the merge of b and c comes first; without it that of a and b */
+	{ MODEL(",\"merges\":[\"a b\",\"b c\"]}}"), "abc", "3 2" },
+	{ MODEL(",\"merges\":[\"#version: 0.2\",\"b c\",\"a b\"]}}"), "abc", "0 6" },
+	/* of two merges of one pair the last counts */
+	{ MODEL(",\"merges\":[\"a b\",\"b c\",\"a b\"]}}"), "abc", "0 6" },
+	/* a long run, in which merges that were possible no longer are */
+	{ MODEL(",\"merges\":[\"b c\",\"a b\",\"a bc\",\"c a\"]}}"),
+	  "abcabcabcabcabcabcabcabcabcabcabcabcabc", "4 4 4 4 4 4 4 4 4 4 4 4 4" },
+	{ MODEL(",\"merges\":[]}}"), "abc", "0 1 2" },
+	{ MODEL(",\"ignore_merges\":true,\"merges\":[]}}"), "abc", "4" },
+	/* what has no token disappears, and its neighbours meet, unless there is one for it */
+	{ MODEL(MERGES "}"), "axb", "3" },
+	{ MODEL(",\"unk_token\":\"c\"" MERGES "}"), "axxb", "0 2 2 1" },
+	{ MODEL(",\"unk_token\":\"c\",\"fuse_unk\":true" MERGES "}"), "axxb", "0 2 1" },
+	/* a token that is not in the vocabulary has the next id, whatever the file says */
+	{ MODEL(MERGES
+		",\"added_tokens\":[{\"id\":99,\"content\":\"<x>\",\"single_word\":false,"
+		"\"lstrip\":false,\"rstrip\":false,\"normalized\":false,\"special\":true}]}"),
+	  "a<x>b", "0 8 1" },
+	/* one that begins in the white space that the one before it stripped */
+	{ MODEL(MERGES
+		",\"added_tokens\":[{\"id\":8,\"content\":\"<x>\",\"rstrip\":true,"
+		"\"single_word\":false,\"lstrip\":false,\"normalized\":false,\"special\":true},"
+		"{\"id\":9,\"content\":\"  \",\"rstrip\":false,"
+		"\"single_word\":false,\"lstrip\":false,\"normalized\":false,\"special\":true}]}"),
+	  "<x>  a", "8 9 0" },
+	/* truncation and padding are not applied */
+	{ MODEL(MERGES ",\"truncation\":{\"max_length\":1},\"padding\":{\"length\":9}}"),
+	  "aa", "0 0" },
+	/* an old Metaspace */
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"c\","
+		       "\"add_prefix_space\":true}}"),
+	  "a a", "2 0 2 0" },
+	/* delimiters: every behavior, by pieces that no merge crosses */
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		"\"behavior\":\"Removed\",\"invert\":false}}"),
+	  "abbca", "0 2 0" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		"\"behavior\":\"Removed\",\"invert\":true}}"),
+	  "abbca", "1 1" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		"\"behavior\":\"Isolated\",\"invert\":false}}"),
+	  "abbc", "0 1 1 2" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		"\"behavior\":\"MergedWithPrevious\",\"invert\":false}}"),
+	  "abbc", "3 1 2" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		"\"behavior\":\"MergedWithNext\",\"invert\":false}}"),
+	  "abbc", "0 1 6" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		"\"behavior\":\"Contiguous\",\"invert\":false}}"),
+	  "abbc", "0 1 1 2" },
+};
+
+static void test_small(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(small_rows); i++) {
+		struct tokenizer *tokenizer;
+		struct token_ids ids = { 0 };
+		struct buf got = { 0 };
+		struct err err = { 0 };
+
+		if (make(&tokenizer, small_rows[i].json, &err) ||
+		    tokenizer_encode(tokenizer, small_rows[i].text, strlen(small_rows[i].text), true, &ids,
+				     &err))
+			fail_msg("row %zu: %s", i, err.message);
+		list_ids(&got, ids.ids, ids.n);
+		if (strcmp(got.data, small_rows[i].ids) != 0)
+			fail_msg("row %zu: %s, not %s", i, got.data, small_rows[i].ids);
+		buf_release(&got);
+		token_ids_release(&ids);
+		tokenizer_free(tokenizer);
+	}
+}
+
+static const struct {
+	const char *json, *message;
+} refused_rows[] = {
+	{ "", "'t.json': bad JSON at byte 0: expected '{'" },
+	{ "{}", "'t.json': there is no 'model'" },
+	{ "{\"model\":{}}", "'t.json': model: it has no 'vocab'" },
+	{ "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}",
+	  "'t.json': model: it has type 'Unigram', and only 'BPE' is supported" },
+	{ MODEL("}}"), "'t.json': model: it has no 'merges'" },
+	{ MODEL(",\"dropout\":0.1" MERGES "}"),
+	  "'t.json': model: it has a dropout, which makes tokens random" },
+	{ MODEL(",\"end_of_word_suffix\":\"</w>\"" MERGES "}"),
+	  "'t.json': model: it has a 'end_of_word_suffix', which is not supported" },
+	{ MODEL(",\"merges\":[[\"b\",\"x\"]]}}"),
+	  "'t.json': model: merges: merge 0: token 'x' is not in the vocab" },
+	{ MODEL(",\"merges\":[\"a b\",\"c b\"]}}"),
+	  "'t.json': model: merges: merge 1: token 'cb' is not in the vocab" },
+	{ MODEL(",\"merges\":[\"a b c\"]}}"),
+	  "'t.json': model: merges: merge 0, 'a b c', is not two tokens with a space between" },
+	{ MODEL(",\"merges\":[\"a b\",[\"b\",\"c\"]]}}"),
+	  "'t.json': model: merges: merge 1 is neither \"a b\" nor [\"a\", \"b\"] as the others" },
+	{ MODEL(",\"merges\":[[\"b\",\"c\" \"a\"]]}}"),
+	  "'t.json': model: merges: merge 0 is not a pair of strings" },
+	{ MODEL(",\"merges\":[\"a b\" \"b c\"]}}"),
+	  "'t.json': model: merges: there is no comma before merge 1" },
+	{ "{\"model\":{\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}",
+	  "'t.json': model: vocab: token 'a' stands there twice" },
+	{ "{\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}",
+	  "'t.json': model: vocab: token 'a' has an id that is not from 0 to 67108863" },
+	{ MODEL(MERGES ",\"normalizer\":{\"type\":\"Precompiled\"}}"),
+	  "'t.json': normalizer has type 'Precompiled', which is not supported" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
+		"\"add_prefix_space\":false},{\"type\":\"BertPreTokenizer\"}]}}"),
+	  "'t.json': pre_tokenizer[1] has type 'BertPreTokenizer', which is not supported" },
+	{ MODEL(MERGES
+		",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\",\"invert\":false,"
+		"\"pattern\":{\"Regex\":\"a(\"}}}"),
+	  "'t.json': pattern 'a(' of pre_tokenizer: missing closing parenthesis" },
+	{ MODEL(MERGES
+		",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
+		"{\"id\":\"<s>\"}}],\"special_tokens\":{}}}"),
+	  "'t.json': post_processor has no special_tokens for '<s>'" },
+	{ MODEL(MERGES ",\"added_tokens\":[{\"id\":0}]}"),
+	  "'t.json': added_tokens[0] has no 'content' that is a string" },
+	{ MODEL(MERGES ",\"normalizer\":null,\"normalizer\":null}"),
+	  "'t.json': 'normalizer' stands there twice" },
+};
+
+static void test_refused(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(refused_rows); i++) {
+		struct tokenizer *tokenizer;
+		struct err err = { 0 };
+
+		if (!make(&tokenizer, refused_rows[i].json, &err))
+			fail_msg("row %zu is taken", i);
+		assert_null(tokenizer);
+		assert_int_equal(err.kind, ERR_INPUT);
+		assert_string_equal(err.message, refused_rows[i].message);
+	}
+}
+
+/* Steps that double the text at each turn end with an error, not with the memory. */
+static void test_growth(void **state)
+{
+	struct buf json = { 0 };
+	struct tokenizer *tokenizer;
+	struct token_ids ids = { 0 };
+	struct err err = { 0 };
+
+	(void)state;
+	buf_puts(&json, MODEL(MERGES ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["));
+	for (int i = 0; i < 40; i++)
+		buf_printf(
+			&json,
+			"%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
+			i ? "," : "");
+	buf_puts(&json, "]}}");
+	assert_int_equal(make(&tokenizer, json.data, &err), 0);
+	assert_int_equal(tokenizer_encode(tokenizer, "aaaa", 4, true, &ids, &err), -1);
+	assert_string_equal(err.message,
+			    "the steps of the tokenizer make more than 256 times the text of it");
+	token_ids_release(&ids);
+	tokenizer_free(tokenizer);
+	buf_release(&json);
+}
+
+static void test_unknown_character(void **state)
+{
+	struct tokenizer *tokenizer;
+	struct token_ids ids = { 0 };
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(make(&tokenizer, MODEL(",\"unk_token\":\"?\"" MERGES "}"), &err), 0);
+	assert_int_equal(tokenizer_encode(tokenizer, "ab", 2, true, &ids, &err), 0);
+	assert_int_equal(tokenizer_encode(tokenizer, "x", 1, true, &ids, &err), -1);
+	assert_string_equal(err.message,
+			    "character U+0078 has no token, and unk_token '?' is none either");
+	token_ids_release(&ids);
+	tokenizer_free(tokenizer);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_small),
+		cmocka_unit_test(test_refused),
+		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_unknown_character),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
