@@ -126,9 +126,7 @@ static int finish_if_last(struct convert_job *job, struct err *err)
 
 	if (outdir_guard(&job->out, &guard, err))
 		return -1;
-	*err = (struct err){ 0 };
-	manifest = manifest_load(&job->out, err);
-	if (err->kind)
+	if (job_manifest(job, &manifest, err))
 		goto out;
 	for (size_t i = 0; i < job->plan->n_shards; i++) {
 		if (!job_shard_done(job, manifest, i) && !missing++)

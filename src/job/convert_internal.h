@@ -53,6 +53,9 @@ int run_directory(struct convert_job *job, struct err *err);
 /* What the job is, for the manifest. */
 json_t *job_identity(const struct convert_job *job);
 
+/* The manifest of the output directory, a new reference; NULL: there is none.  What err held goes. */
+int job_manifest(const struct convert_job *job, json_t **manifest, struct err *err);
+
 /* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left to do. */
 int job_take_up(struct convert_job *job, bool *finished, struct err *err);
 

@@ -9,6 +9,13 @@
 #include "ckpt/manifest.h"
 #include "job/convert_internal.h"
 
+int job_manifest(const struct convert_job *job, json_t **manifest, struct err *err)
+{
+	*err = (struct err){ 0 };
+	*manifest = manifest_load(&job->out, err);
+	return err->kind ? -1 : 0;
+}
+
 /* The part a shard belongs to, from 1: equal shares of the bytes, in order. */
 static int shard_part(const struct plan *plan, size_t shard, int n_parts)
 {
@@ -193,9 +200,8 @@ static int take_back(struct convert_job *job, size_t i, struct err *err)
 
 	if (outdir_guard(&job->out, &guard, err))
 		return -1;
-	*err = (struct err){ 0 };
-	manifest = manifest_load(&job->out, err);
-	if (!err->kind && !unmake_checkpoint(job, err) && !manifest_reopen(manifest, &job->out, err))
+	if (!job_manifest(job, &manifest, err) && !unmake_checkpoint(job, err) &&
+	    !manifest_reopen(manifest, &job->out, err))
 		rc = outdir_remove(&job->out, job->plan->shards[i].name, err);
 	json_decref(manifest);
 	outdir_unguard(&job->out, guard);
@@ -207,11 +213,8 @@ static int take_back(struct convert_job *job, size_t i, struct err *err)
 int job_check_contents(struct convert_job *job, struct err *err)
 {
 	json_t *manifest;
-	int rc;
+	int rc = job_manifest(job, &manifest, err);
 
-	*err = (struct err){ 0 };
-	manifest = manifest_load(&job->out, err);
-	rc = err->kind ? -1 : 0;
 	for (size_t i = 0; i < job->plan->n_shards && !rc; i++) {
 		bool same = true;
 
@@ -232,17 +235,14 @@ int job_take_up(struct convert_job *job, bool *finished, struct err *err)
 
 	if (outdir_guard(&job->out, &guard, err))
 		return -1;
-	*err = (struct err){ 0 };
-	manifest = manifest_load(&job->out, err);
 	/* What --restart throws away need not be sound, but it must be read: it says which shards are to go. */
-	if (err->kind == ERR_SYSTEM || (err->kind && !job->params->restart))
+	if (job_manifest(job, &manifest, err) && (err->kind == ERR_SYSTEM || !job->params->restart))
 		goto out;
 	if (job->params->restart && forget_job(job, manifest, err))
 		goto out;
 	if (manifest && !job->params->restart) {
-		if (manifest_check(manifest, job->identity, &job->out, err) || resume(job, manifest, finished, err))
-			goto out;
-		rc = 0;
+		if (!manifest_check(manifest, job->identity, &job->out, err))
+			rc = resume(job, manifest, finished, err);
 		goto out;
 	}
 	if (check_vacant(job, err) || job_check_space(job, err))

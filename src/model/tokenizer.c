@@ -169,6 +169,20 @@ static void encoding_free(struct encoding *encoding)
 	free(encoding);
 }
 
+/* The text becomes what the step makes of it, which lies in state.  first: it stands first in the
+ * whole text. */
+static int rewrite(struct encoding *encoding, const struct step *step, struct step_state *state,
+		   const char **text, size_t *len, bool first, struct err *err)
+{
+	state->out.len = 0;
+	if (step->rewrite(step, state, *text, *len, first, &state->out, err) ||
+	    spend(encoding, state->out.len, err))
+		return -1;
+	*text = state->out.data;
+	*len = state->out.len;
+	return 0;
+}
+
 /* A piece that has been through the first n_done steps of the pre-tokenizer. */
 struct piece {
 	struct encoding *encoding;
@@ -194,12 +208,8 @@ static int pre_tokenize(struct encoding *encoding, size_t n_done, const char *te
 
 			return step_split(step, state, text, len, take_piece, &piece, err);
 		}
-		state->out.len = 0;
-		if (step->rewrite(step, state, text, len, first, &state->out, err) ||
-		    spend(encoding, state->out.len, err))
+		if (rewrite(encoding, step, state, &text, &len, first, err))
 			return -1;
-		text = state->out.data;
-		len = state->out.len;
 		if (!len)
 			return 0;
 	}
@@ -241,15 +251,9 @@ static int encode_raw(struct encoding *encoding, const char *text, size_t len, b
 	const struct steps *normalizer = &encoding->tokenizer->normalizer;
 
 	for (size_t i = 0; i < normalizer->n; i++) {
-		struct step_state *state = &encoding->normalizer[i];
-		const struct step *step = &normalizer->step[i];
-
-		state->out.len = 0;
-		if (step->rewrite(step, state, text, len, first, &state->out, err) ||
-		    spend(encoding, state->out.len, err))
+		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &text, &len, first,
+			    err))
 			return -1;
-		text = state->out.data;
-		len = state->out.len;
 		if (!len)
 			return 0;
 	}
