@@ -39,7 +39,7 @@ const struct command command_dequantize = {
 	.summary = "Write an FP8 checkpoint of any flavour in high precision again",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = convert_options,
+	.shared = { { convert_options, 0 } },
 	.argument = &convert_argument,
 	.run = run,
 };

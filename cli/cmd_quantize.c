@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/conversion.h"
 #include "cli/opts.h"
+#include "cli/tuning_options.h"
 #include "job/quantize.h"
 
 struct patterns {
@@ -94,20 +95,6 @@ static const struct option_row options[] = {
 	  "Write the source values of quantized tensors to DIR", option_text,
 	  PLACE(convert.params.preserve) },
 
-	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2",
-	  "The type of the codes (default e4m3)", option_text, PLACE(params.tuning.fp8_format) },
-	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any",
-	  option_text, PLACE(params.tuning.scale_fmt) },
-	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
-	  "Who divides by what, with float scales (default te)", option_text,
-	  PLACE(params.tuning.scale_arith) },
-	{ SECTION_NUMBERS, "mx-scale", 0, "up|floor|even",
-	  "How mxfp8 rounds its exponents (default up)", option_text,
-	  PLACE(params.tuning.mx_scale) },
-	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Raise a smaller amax to X (default 0)",
-	  option_text, PLACE(params.tuning.amax_epsilon) },
-	{ SECTION_NUMBERS, "margin", 0, "N", "Leave N binades unused (default 0)", option_text,
-	  PLACE(params.tuning.margin) },
 	{ SECTION_NUMBERS, "calibration", 0, "FILE",
 	  "The amax history that static scales are made of", option_text, PLACE(params.calibration.path) },
 	{ SECTION_NUMBERS, "amax-algo", 0, STATIC_ALGOS,
@@ -176,7 +163,7 @@ const struct command command_quantize = {
 	.summary = "Write an FP8 checkpoint, each quantized tensor with its own scale",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = convert_options,
+	.shared = { { convert_options, 0 }, { tuning_options, PLACE(params.tuning) } },
 	.argument = &convert_argument,
 	.run = run,
 };

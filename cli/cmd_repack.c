@@ -44,7 +44,7 @@ const struct command command_repack = {
 	.summary = "Write the same codes in another format, lossless or not at all",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = convert_options,
+	.shared = { { convert_options, 0 } },
 	.argument = &convert_argument,
 	.run = run,
 };

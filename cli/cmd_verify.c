@@ -11,6 +11,7 @@
 #include "cli/opts.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
+#include "cli/tuning_options.h"
 #include "job/verify.h"
 
 struct settings {
@@ -44,22 +45,8 @@ static const struct option_row options[] = {
 	  "Compare the SHA-256 of every file with what 'quantize --manifest' recorded", option_flag,
 	  PLACE(params.hashes) },
 	{ SECTION_CHECK, "recipe", 0, "RECIPE",
-	  "With --source: made by this recipe, not by what is recognised", read_recipe,
+	  "With --source: made by this recipe and the numbers given, not by what is recognised", read_recipe,
 	  PLACE(params.recipe) },
-	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2", "With --recipe: the type of the codes",
-	  option_text, PLACE(params.tuning.fp8_format) },
-	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float",
-	  "With --recipe: power-of-two scales, or any", option_text,
-	  PLACE(params.tuning.scale_fmt) },
-	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
-	  "With --recipe: who divides by what", option_text, PLACE(params.tuning.scale_arith) },
-	{ SECTION_NUMBERS, "mx-scale", 0, "up|floor|even",
-	  "With --recipe: how mxfp8 rounds its exponents", option_text,
-	  PLACE(params.tuning.mx_scale) },
-	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "With --recipe: a smaller amax is raised to X",
-	  option_text, PLACE(params.tuning.amax_epsilon) },
-	{ SECTION_NUMBERS, "margin", 0, "N", "With --recipe: N binades are unused", option_text,
-	  PLACE(params.tuning.margin) },
 	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
 	  PLACE(params.n_threads) },
 	{ SECTION_RUN, "max-memory", 0, "SIZE",
@@ -232,6 +219,7 @@ const struct command command_verify = {
 	.summary = "Find what engines would trip over in an FP8 checkpoint",
 	.group = GROUP_LOOK,
 	.options = options,
+	.shared = { { tuning_options, PLACE(params.tuning) } },
 	.argument = &argument,
 	.run = run,
 };

@@ -14,13 +14,15 @@
 /* Headings of `fp8conv --help`, in this order. */
 enum command_group { GROUP_HIDDEN, GROUP_CALIBRATE, GROUP_CONVERT, GROUP_LOOK, GROUP_ABOUT, N_GROUPS };
 
+#define MAX_SHARED 2
+
 struct command {
 	const char *name;
 	const char *args;    /* "MODEL -o OUT": the first word is the argument */
 	const char *summary; /* one line */
 	enum command_group group;
-	const struct option_row *options;	/* its own; NULL: none */
-	const struct option_row *shared;	/* those it has in common with others, after them; NULL: none */
+	const struct option_row *options;	/* its own, of its settings; NULL: none */
+	struct option_table shared[MAX_SHARED];	/* those it has in common with others, after them */
 	const struct option_row *argument;	/* which must be there; NULL: it takes none */
 	bool many;				/* of them may be there */
 
@@ -37,7 +39,7 @@ const struct command *command_find(const char *name); /* NULL: no such command *
 const struct option_row *command_option_next(const struct command *command,
 					 const struct option_row *option);
 
-/* Parses argv into the settings that the rows' offsets are of.  0: go on; 1: --help was asked for
+/* Parses argv into the settings of the command.  0: go on; 1: --help was asked for
  * and is printed; -1: ERR_USAGE. */
 int command_parse(const struct command *command, int argc, char **argv, void *settings,
 		  struct err *err);

@@ -19,7 +19,7 @@ struct convert_settings {
 	bool dry_run, json, quiet, verbose;
 };
 
-/* .shared and .argument of their rows. */
+/* A shared table and .argument of their rows, of a struct convert_settings. */
 extern const struct option_row convert_options[];
 extern const struct option_row convert_argument;
 

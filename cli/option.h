@@ -40,7 +40,13 @@ struct option_row {
 	const char *arg;  /* of the value; "a|b|c" lists all there are; NULL: takes none */
 	const char *doc;
 	option_reader *read;
-	size_t offset;	  /* of place in the settings of the command */
+	size_t offset;	  /* of place in the struct that the table is of */
+};
+
+/* Rows that several commands have, for a struct in the settings of each. */
+struct option_table {
+	const struct option_row *rows; /* NULL: none */
+	size_t offset;		       /* of the struct in the settings */
 };
 
 /* The readers; place is what stands behind each. */

@@ -35,22 +35,44 @@ static const struct option_row common_options[] = {
 	{ 0 },
 };
 
-const struct option_row *command_option_next(const struct command *command, const struct option_row *option)
+/* The tables of the command in their order; one without rows behind the last. */
+static struct option_table option_table(const struct command *command, size_t i)
 {
 	static const struct option_row none[] = { { 0 } };
-	const struct option_row *tables[] = { common_options,
-					  command->options ? command->options : none,
-					  command->shared ? command->shared : none };
-	const struct option_row *end;
+
+	if (i == 0)
+		return (struct option_table){ common_options, 0 };
+	if (i == 1)
+		return (struct option_table){ command->options ? command->options : none, 0 };
+	return i - 2 < MAX_SHARED ? command->shared[i - 2] : (struct option_table){ 0 };
+}
+
+static const struct option_row *rows_end(const struct option_row *rows)
+{
+	while (rows->name)
+		rows++;
+	return rows;
+}
+
+const struct option_row *command_option_next(const struct command *command, const struct option_row *option)
+{
+	struct option_table next;
 
 	option = option ? option + 1 : common_options;
-	for (size_t i = 0; i < 2 && !option->name; i++) {
-		for (end = tables[i]; end->name;)
-			end++;
-		if (end == option)
-			option = tables[i + 1];
-	}
+	for (size_t i = 0; !option->name && (next = option_table(command, i + 1)).rows; i++)
+		if (rows_end(option_table(command, i).rows) == option)
+			option = next.rows;
 	return option->name ? option : NULL;
+}
+
+/* Where the value of one of the command's options goes. */
+static void *option_place(const struct command *command, const struct option_row *option, void *settings)
+{
+	size_t i = 0;
+
+	while (rows_end(option_table(command, i).rows) != rows_end(option))
+		i++;
+	return (char *)settings + option_table(command, i).offset + option->offset;
 }
 
 /* The long options of the command that begin with name; an option of exactly that name is the only
@@ -241,20 +263,26 @@ static const struct option_row *find_row(const struct parse *parse, int key)
 	return key > 0 && key < 128 ? find_short(parse->command, (char)key) : NULL;
 }
 
+static int parse_argument(struct parse *parse, const char *value)
+{
+	const struct option_row *row = parse->command->argument;
+
+	if (!row || (parse->has_argument && !parse->command->many))
+		return argument_unexpected(value, parse->err);
+	parse->has_argument = true;
+	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
+}
+
 static error_t parse_key(int key, char *value, struct argp_state *state)
 {
 	struct parse *parse = state->input;
 	const struct option_row *row = find_row(parse, key);
 
-	if (key == ARGP_KEY_ARG) {
-		row = parse->command->argument;
-		if (!row || (parse->has_argument && !parse->command->many))
-			return argument_unexpected(value, parse->err);
-		parse->has_argument = true;
-	}
+	if (key == ARGP_KEY_ARG)
+		return parse_argument(parse, value);
 	if (!row)
 		return ARGP_ERR_UNKNOWN;
-	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
+	return row->read(row, value, option_place(parse->command, row, parse->settings), parse->err);
 }
 
 static int argument_missing(const struct command *command, struct err *err)
