@@ -4,8 +4,8 @@ import os
 import pathlib
 
 from runs import (
-    Command, INDEX, MANIFEST, Model, begin, check, check_again, check_golden, clear, counted,
-    one_line, run, snapshot
+    Command, INDEX, MANIFEST, Model, begin, check, check_again, check_golden, check_refused, clear, counted, one_line,
+    run, snapshot
 )
 
 
@@ -15,6 +15,16 @@ def manifests(command: Command, model: Model, work: pathlib.Path) -> None:
     out, victim = work / "out", work / "victim"
     run(command, model.folder, out)
     good = (out / MANIFEST).read_text(encoding="utf-8")
+    victim.write_bytes(b"not ours")
+    damaged_manifests(command, model, out, good)
+    manifests_leading_out(command, model, out, victim)
+    manifests_of_others(command, model, out)
+    no_files(command, model, out, victim)
+    clear(out, victim)
+
+
+def damaged_manifests(command: Command, model: Model, out: pathlib.Path, good: str) -> None:
+    """good: this job's own manifest."""
     shards = good[good.index('"shards": ['):good.index('"finished"')]
     bad = [b"", b"\0", b"\xff\xfe garbage", b"[]", b"{}", b"5", b"null", b'"x"', b"{", b'{"shards": {}}', b'{"shards": []}',
            b"[" * 100000, b'{"shards": [], "shards": []}', b'{"shards": ' + b"9" * 5000 + b"}",
@@ -22,55 +32,63 @@ def manifests(command: Command, model: Model, work: pathlib.Path) -> None:
            good.replace(shards, "").encode(), good.encode()[:-20]]
     for data in bad:
         (out / MANIFEST).write_bytes(data)
-        before = snapshot(out)
-        one_line(run(command, model.folder, out), (2, 3), "--restart")
-        check(snapshot(out) == before, f"{data[:40]!r}: a refusal changed something")
+        check_refused(data[:40], command, model.folder, out, statuses=(2, 3), words=("--restart",))
         check_again(command, model.folder, out, model.golden, "--restart")
         counted()
     for text in ('"shards": [], ', '"shards": [5, null, {}, {"name": 7}, {"name": "x"}, []], '):
         (out / MANIFEST).write_text(good.replace(shards, text), encoding="utf-8")
-        result = run(command, model.folder, out)
-        check(result == (0, b"", ""), f"{text}: {result}")
-        check_golden(out, model.golden, manifest=False)
+        check_again(command, model.folder, out, model.golden, manifest=False)
         counted()
-    victim.write_bytes(b"not ours")
+
+
+def plant_shard(out: pathlib.Path, name: str) -> None:
+    """A manifest that lists this shard alone."""
+    (out / MANIFEST).write_text(f'{{"shards": [{{"name": "{name}"}}]}}', encoding="utf-8")
+
+
+def manifests_leading_out(command: Command, model: Model, out: pathlib.Path, victim: pathlib.Path) -> None:
+    """Names of shards that are paths: nothing at their end is removed."""
     for name in ("../victim", "..", ".", "", str(victim), "original"):
-        (out / MANIFEST).write_text(f'{{"shards": [{{"name": "{name}"}}]}}', encoding="utf-8")
+        plant_shard(out, name)
         result = run(command, model.folder, out, "--restart")
         check(result == (0, b"", "") or (result.status in (2, 3, 4) and result.err.count("\n") == 1), f"{name}: {result}")
         check(victim.exists() and victim.read_bytes() == b"not ours", f"--restart followed '{name}' out of the folder")
         clear(out)
         run(command, model.folder, out)
         counted()
-    others = {name: out / name for name in ("notes.txt", "model.bin", "another.safetensors")}
-    for name, path in others.items():                         # of no job, or of another: not for --restart to remove
+
+
+def manifests_of_others(command: Command, model: Model, out: pathlib.Path) -> None:
+    """Files of no job, or of another: not for --restart to remove."""
+    for name in ("notes.txt", "model.bin", "another.safetensors"):
+        path = out / name
         path.write_bytes(b"not ours")
-        (out / MANIFEST).write_text(f'{{"shards": [{{"name": "{name}"}}]}}', encoding="utf-8")
-        before = snapshot(out)
-        result = run(command, model.folder, out, "--restart")
+        plant_shard(out, name)
         if path.suffix == ".safetensors":                     # which would be loaded with ours
-            one_line(result, (2,), name, "another job")
-            check(snapshot(out) == before, f"{name}: a refusal changed something")
+            check_refused(name, command, model.folder, out, "--restart", statuses=(2,), words=(name, "another job"))
+        else:
+            run(command, model.folder, out, "--restart")
         check(path.read_bytes() == b"not ours", f"--restart removed '{name}'")
         path.unlink()
         check_again(command, model.folder, out, model.golden, "--restart")
         counted()
+
+
+def no_files(command: Command, model: Model, out: pathlib.Path, victim: pathlib.Path) -> None:
+    """What is no plain file under the manifest's name."""
     make = {"a link": lambda p: p.symlink_to(victim), "a link to nowhere": lambda p: p.symlink_to("nowhere"),
             "a loop": lambda p: p.symlink_to(p.name), "a FIFO": os.mkfifo, "a folder": os.mkdir,
             "a device": lambda p: p.symlink_to("/dev/zero")}
     for name, place in make.items():
         (out / MANIFEST).unlink()
         place(out / MANIFEST)
-        before = snapshot(out)
-        one_line(run(command, model.folder, out), (3,), MANIFEST)
-        check(snapshot(out) == before and victim.read_bytes() == b"not ours", f"{name}: a refusal changed something")
+        check_refused(name, command, model.folder, out, statuses=(3,), words=(MANIFEST,))
         if name == "a folder":
             one_line(run(command, model.folder, out, "--restart"), (4,), MANIFEST)
             (out / MANIFEST).rmdir()
         check_again(command, model.folder, out, model.golden, "--restart")
         check(victim.read_bytes() == b"not ours", f"{name}: its end was written")
         counted()
-    clear(out, victim)
 
 
 def planted_links(command: Command, model: Model, work: pathlib.Path, few: bool) -> None:

@@ -9,8 +9,7 @@ import typing
 from inputs import cut, replace, rewrite
 from limits import limited
 from runs import (
-    Command, INDEX, MANIFEST, Model, begin, check, check_again, check_golden, clear, counted,
-    one_line, run, snapshot
+    Command, INDEX, MANIFEST, Model, begin, check, check_again, check_golden, check_refused, clear, counted, one_line, run
 )
 
 
@@ -82,9 +81,7 @@ def other_jobs(command: Command, model: Model, work: pathlib.Path) -> None:
         shard = copy / model.shards[0]
         run(command, copy, out)
         change()
-        before = snapshot(out)
-        one_line(run(command, copy, out, *options), (2,), "another job", "--restart")
-        check(snapshot(out) == before, f"{name}: a refusal changed something")
+        check_refused(name, command, copy, out, *options, statuses=(2,), words=("another job", "--restart"))
         check(run(command, copy, out, "--restart", *options) == (0, b"", ""), f"{name}: --restart failed")
         if not options:
             check_golden(out, model.golden, manifest=False)

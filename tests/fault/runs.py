@@ -152,6 +152,14 @@ def check_again(command: Command, source: object, out: pathlib.Path, golden: dic
     check_golden(out, golden, manifest)
 
 
+def check_refused(what: object, command: Command, source: object, out: pathlib.Path, *options: str,
+                  statuses: tuple[int, ...], words: tuple[str, ...]) -> None:
+    """One line that has the words, and nothing in out changes."""
+    before = snapshot(out)
+    one_line(run(command, source, out, *options), statuses, *words)
+    check(snapshot(out) == before, f"{what}: a refusal changed something")
+
+
 def no_partials(folder: pathlib.Path) -> None:
     left = [str(p) for p in folder.rglob(".*")]
     check(not left, f"left behind: {left}")
