@@ -16,26 +16,7 @@
 #include "base/mem.h"
 #include "format/config.h"
 #include "format/format.h"
-
-/* Schemes as the recipes' weight specs give them; recipes themselves are strangers here. */
-enum { STATIC, DYNAMIC, CHANNEL, BLOCK, MX, N_SCHEMES };
-
-static const struct scheme schemes[N_SCHEMES] = {
-	[STATIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
-	[DYNAMIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
-	[CHANNEL] = { GRAIN_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
-	[BLOCK] = { GRAIN_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
-	[MX] = { GRAIN_MX, { 1, 32 }, FP8_E4M3, true, false },
-};
-
-static const struct format *find(const char *name)
-{
-	for (size_t i = 0; formats[i]; i++)
-		if (!strcmp(formats[i]->name, name))
-			return formats[i];
-	fail_msg("no format '%s'", name);
-	return NULL;
-}
+#include "tests/unit/format_schemes.h"
 
 static const char *const kept[] = { "lm_head", "model.layers.0.mlp.gate" };
 static const char *const mlp[] = { "model.layers.0.mlp.experts.0.w1",
@@ -199,7 +180,8 @@ static void test_configs(void **state)
 		struct buf config = { 0 }, file = { 0 };
 		struct err err = { 0 };
 
-		if (format_configure(find(configs[i].format), &quantization, &config, &file, &err))
+		if (format_configure(find_format(configs[i].format), &quantization, &config, &file,
+				     &err))
 			fail_msg("%s", err.message);
 		assert_json(&config, configs[i].config);
 		if (configs[i].file)
@@ -220,7 +202,7 @@ static int configure(const char *format, const struct module_set *sets, size_t n
 	quantization.sets = sets;
 	quantization.n_sets = n_sets;
 	quantization.tool_version = "0.1.0";
-	rc = format_configure(find(format), &quantization, config, &file, err);
+	rc = format_configure(find_format(format), &quantization, config, &file, err);
 	buf_release(&file);
 	return rc;
 }
@@ -396,8 +378,7 @@ static void test_config_dequantized(void **state)
 		struct buf before = { 0 };
 
 		buf_puts(&before, rows[i].before);
-		assert_int_equal(
-			config_set_dequantized(&before, "\"bfloat16\"", &out, &err), 0);
+		assert_int_equal(config_set_dequantized(&before, "\"bfloat16\"", &out, &err), 0);
 		assert_string_equal(out.data, rows[i].after);
 		buf_release(&before);
 		buf_release(&out);
@@ -412,9 +393,12 @@ static void test_config_dequantized(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_configs),	   cmocka_unit_test(test_mixed),
-		cmocka_unit_test(test_same_words), cmocka_unit_test(test_configure_refused),
-		cmocka_unit_test(test_lm_head),	   cmocka_unit_test(test_config_edit),
+		cmocka_unit_test(test_configs),
+		cmocka_unit_test(test_mixed),
+		cmocka_unit_test(test_same_words),
+		cmocka_unit_test(test_configure_refused),
+		cmocka_unit_test(test_lm_head),
+		cmocka_unit_test(test_config_edit),
 		cmocka_unit_test(test_config_dequantized),
 	};
 

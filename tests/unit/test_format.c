@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Formats against fp8conv-formats(7): which flavour loads where (section 1), and the tensors it has (2 to
- * 4).
+ * Formats against fp8conv-formats(7): which flavour loads where (section 1), and the tensors it has
+ * (2 to 4).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,26 +13,7 @@
 #include <string.h>
 
 #include "format/format.h"
-
-/* Schemes as the recipes' weight specs give them; recipes themselves are strangers here. */
-enum { STATIC, DYNAMIC, CHANNEL, BLOCK, MX, N_SCHEMES };
-
-static const struct scheme schemes[N_SCHEMES] = {
-	[STATIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
-	[DYNAMIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
-	[CHANNEL] = { GRAIN_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
-	[BLOCK] = { GRAIN_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
-	[MX] = { GRAIN_MX, { 1, 32 }, FP8_E4M3, true, false },
-};
-
-static const struct format *find(const char *name)
-{
-	for (size_t i = 0; formats[i]; i++)
-		if (!strcmp(formats[i]->name, name))
-			return formats[i];
-	fail_msg("no format '%s'", name);
-	return NULL;
-}
+#include "tests/unit/format_schemes.h"
 
 static void test_scheme_from_qspec(void **state)
 {
@@ -57,8 +38,9 @@ static void test_scheme_from_qspec(void **state)
 	}
 }
 
-/* fp8conv-formats(7): whether it loads without a target, in vllm, sglang, trtllm, transformers.  hf has
- * names of its own for vllm (mxfp8) and transformers (per tensor), so with that target it loads. */
+/* fp8conv-formats(7): whether it loads without a target, in vllm, sglang, trtllm, transformers.  hf
+ * has names of its own for vllm (mxfp8) and transformers (per tensor), so with that target it
+ * loads. */
 static const struct {
 	const char *format;
 	int scheme;
@@ -87,8 +69,9 @@ static void test_loads(void **state)
 	for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
 		for (int engine = ENGINE_ANY; engine < N_ENGINES; engine++) {
 			struct err err = { 0 };
-			int rc = format_check(find(loads[i].format), &schemes[loads[i].scheme],
-					      (enum engine)engine, "a-recipe", &err);
+			int rc = format_check(find_format(loads[i].format),
+					      &schemes[loads[i].scheme], (enum engine)engine,
+					      "a-recipe", &err);
 
 			assert_int_equal(rc, loads[i].loads[engine] == 'y' ? 0 : -1);
 			if (!rc)
@@ -263,7 +246,7 @@ static void test_scales(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const struct format *format = find(rows[i].format);
+		const struct format *format = find_format(rows[i].format);
 		const struct scheme *scheme = &schemes[rows[i].scheme];
 		struct scale_decl decl;
 
@@ -279,7 +262,7 @@ static void test_scales(void **state)
 
 static void test_whole_blocks(void **state)
 {
-	const struct format *modelopt = find("modelopt");
+	const struct format *modelopt = find_format("modelopt");
 	struct scale_decl decl;
 
 	(void)state;
@@ -295,10 +278,10 @@ static void test_kv_scales(void **state)
 	struct scale_decl decl;
 
 	(void)state;
-	assert_null(find("hf")->kv_scale);
-	format_kv_scale(find("compressed-tensors"), "model.layers.0.self_attn", 'k', &decl);
+	assert_null(find_format("hf")->kv_scale);
+	format_kv_scale(find_format("compressed-tensors"), "model.layers.0.self_attn", 'k', &decl);
 	assert_decl(&decl, "model.layers.0.self_attn.k_scale", DT_F32, "[1]");
-	format_kv_scale(find("modelopt"), "model.layers.0.self_attn", 'v', &decl);
+	format_kv_scale(find_format("modelopt"), "model.layers.0.self_attn", 'v', &decl);
 	assert_decl(&decl, "model.layers.0.self_attn.v_proj.v_scale", DT_F32, "[]");
 }
 
