@@ -37,10 +37,15 @@ static bool unit_is_slice(const struct unit *unit)
 	return unit->rows && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
-static const struct st_tensor *output_tensor(const struct plan *plan,
-					     const struct output *output)
+/* The first of the unit's outputs, and how many there are. */
+static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, size_t *n)
 {
-	return &plan->shards[output->shard].tensors[output->index];
+	const struct output_shard *shard = &plan->shards[plan->selection.units[u].source->shard];
+	size_t first = plan->unit_outputs[u];
+
+	for (*n = 0; first + *n < shard->n_tensors && shard->outputs[first + *n].unit == u;)
+		++*n;
+	return shard->tensors + first;
 }
 
 /* Bytes of the source that the unit stands for, and of its outputs. */
@@ -54,35 +59,37 @@ static uint64_t unit_input_size(const struct unit *unit)
 static uint64_t unit_output_size(const struct plan *plan, size_t u)
 {
 	uint64_t size = 0;
+	size_t n;
+	const struct st_tensor *outputs = unit_tensors(plan, u, &n);
 
-	for (size_t i = plan->unit_outputs[u]; i < plan->unit_outputs[u + 1]; i++)
-		size += st_tensor_size(output_tensor(plan, &plan->outputs[i]));
+	for (size_t i = 0; i < n; i++)
+		size += st_tensor_size(&outputs[i]);
 	return size;
 }
 
-static void unit_cells(struct table *table, const struct plan *plan, size_t u)
+/* text: for cells of several parts. */
+static void unit_cells(struct table *table, const struct plan *plan, size_t u, struct buf *text)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct st_tensor *tensor = unit->source->tensor;
 	const uint64_t slice[] = { unit->rows, unit->cols };
-	struct buf text = { 0 };
 
+	table_clear(table);
 	table_cell(table, unit->name);
 	table_cell(table, dtype_name(tensor->dtype));
+	text->len = 0;
 	if (unit_is_slice(unit))
-		st_shape_format(&text, slice, 2);
+		st_shape_format(text, slice, 2);
 	else
-		st_shape_format(&text, tensor->shape, tensor->n_dims);
-	table_cell(table, text.data);
+		st_shape_format(text, tensor->shape, tensor->n_dims);
+	table_cell(table, text->data);
 	table_cell_size(table, unit_input_size(unit));
 	table_cell_size(table, unit_output_size(plan, u));
-	text.len = 0;
+	text->len = 0;
 	if (unit->reason)
-		buf_printf(&text, "kept: %s", unit->reason);
-	else
-		buf_puts(&text, plan->dtype ? plan->dtype : unit->recipe->name);
-	table_cell(table, text.data);
-	buf_release(&text);
+		buf_puts(text, "kept: ");
+	buf_puts(text, unit->reason ? unit->reason : plan->dtype ? plan->dtype : unit->recipe->name);
+	table_cell(table, text->data);
 }
 
 static void print_size(const char *what, uint64_t bytes)
@@ -116,10 +123,10 @@ static void print_totals(const struct plan *plan)
 void plan_print_text(const struct plan *plan, const struct convert_params *params)
 {
 	struct table table = { .columns = "lllrrl" };
-	struct buf path = { 0 };
+	struct buf path = { 0 }, text = { 0 };
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		unit_cells(&table, plan, u);
+		unit_cells(&table, plan, u, &text);
 	buf_puts(&path, params->input);
 	if (params->output)
 		buf_printf(&path, " to %s", params->output);
@@ -129,10 +136,14 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	else
 		printf("recipe    %s\nformat    %s\n", plan->recipe->name, plan->format->name);
 	printf("from      %s\n\n", path.data);
-	table_print(&table, stdout, true);
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		unit_cells(&table, plan, u, &text);
+		table_print(&table, stdout, true);
+	}
 	putchar('\n');
 	print_totals(plan);
 	buf_release(&path);
+	buf_release(&text);
 	table_release(&table);
 }
 
@@ -142,6 +153,8 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	const struct st_tensor *tensor = unit->source->tensor;
 	const uint64_t slice[] = { unit->rows, unit->cols };
 	bool is_slice = unit_is_slice(unit);
+	size_t n;
+	const struct st_tensor *outputs = unit_tensors(plan, u, &n);
 
 	json_out_open(out, NULL, '{');
 	json_out_text(out, "name", unit->name);
@@ -153,8 +166,8 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
 	json_out_text(out, "reason", unit->reason);
 	json_out_open(out, "outputs", '[');
-	for (size_t i = plan->unit_outputs[u]; i < plan->unit_outputs[u + 1]; i++) {
-		const struct st_tensor *output = output_tensor(plan, &plan->outputs[i]);
+	for (size_t i = 0; i < n; i++) {
+		const struct st_tensor *output = &outputs[i];
 
 		json_out_open(out, NULL, '{');
 		json_out_text(out, "name", output->name);

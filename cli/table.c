@@ -94,6 +94,12 @@ void table_print(const struct table *table, FILE *stream, bool aligned)
 	}
 }
 
+void table_clear(struct table *table)
+{
+	table->cells.len = 0;
+	table->n_cells = 0;
+}
+
 void table_release(struct table *table)
 {
 	buf_release(&table->cells);

@@ -207,6 +207,27 @@ out:
 	return rc;
 }
 
+int outdir_put_pieces(const struct outdir *dir, const char *name, outdir_piece_fn *next, void *context,
+		      struct err *err)
+{
+	struct put put = { 0 };
+	struct buf piece = { 0 };
+	int rc = -1;
+
+	if (put_open(&put, dir, name, err))
+		goto out;
+	for (next(context, &piece); piece.len; next(context, &piece)) {
+		if (io_write_full(dir->io, put.fd, piece.data, piece.len, name, err))
+			goto out;
+		piece.len = 0;
+	}
+	rc = put_commit(&put, err);
+out:
+	put_release(&put);
+	buf_release(&piece);
+	return rc;
+}
+
 int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text, struct err *err)
 {
 	return text->len ? outdir_put(dir, name, text->data, text->len, err) : 0;

@@ -32,6 +32,11 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
  * symbolic link. */
 int outdir_put(const struct outdir *dir, const char *name, const void *data, size_t n, struct err *err);
 
+/* The same for a file of any size: next() puts a piece of it into an empty buf, and nothing behind the last. */
+typedef void outdir_piece_fn(void *context, struct buf *piece);
+int outdir_put_pieces(const struct outdir *dir, const char *name, outdir_piece_fn *next, void *context,
+		      struct err *err);
+
 /* The same for a text; an empty one is not written. */
 int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text, struct err *err);
 

@@ -114,7 +114,7 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 
 	if (!unit->rows || !unit->cols)
 		return;
-	band_shape(unit, &plan->specs[u], limits, &n_rows, &n_cols);
+	band_shape(unit, plan->specs[u], limits, &n_rows, &n_cols);
 	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
 		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack : unit->rows - region.row;
 
@@ -127,7 +127,7 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 }
 
 /* Pieces of n elements of `size` bytes that have no rows. */
-static void bands_add_flat(struct band_list *list, const struct plan *plan, uint64_t n, uint64_t size,
+static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint64_t size,
 			   const struct band_limits *limits, size_t output)
 {
 	uint64_t most = limits->target / size;
@@ -135,33 +135,29 @@ static void bands_add_flat(struct band_list *list, const struct plan *plan, uint
 	for (uint64_t at = 0; at < n; at += most) {
 		struct region region = { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most };
 
-		band_add(list, (struct band){ plan->outputs[output].unit, output, region });
+		band_add(list, (struct band){ unit, output, region });
 	}
 }
 
-static const struct st_tensor *output_tensor(const struct plan *plan, const struct output *output)
+uint64_t output_element_size(const struct output_shard *shard, size_t output)
 {
-	return &plan->shards[output->shard].tensors[output->index];
+	return shard->outputs[output].part == PART_COPY ? 1 : dtype_bits(shard->tensors[output].dtype) / 8;
 }
 
-uint64_t output_element_size(const struct plan *plan, const struct output *output)
+static void bands_add_output(struct band_list *list, const struct plan *plan, const struct output_shard *shard,
+			     const struct band_limits *limits, size_t o)
 {
-	return output->part == PART_COPY ? 1 : dtype_bits(output_tensor(plan, output)->dtype) / 8;
-}
-
-static void bands_add_output(struct band_list *list, const struct plan *plan, const struct band_limits *limits,
-			     size_t o)
-{
-	const struct output *output = &plan->outputs[o];
-	const struct st_tensor *tensor = output_tensor(plan, output);
+	const struct output *output = &shard->outputs[o];
+	const struct st_tensor *tensor = &shard->tensors[o];
 
 	switch (output->part) {
 	case PART_COPY:
-		bands_add_flat(list, plan, st_tensor_size(tensor), 1, limits, o);
+		bands_add_flat(list, output->unit, st_tensor_size(tensor), 1, limits, o);
 		break;
 	case PART_VALUE:
 	case PART_RECODED: /* by way of fp32 */
-		bands_add_flat(list, plan, st_n_elements(tensor->shape, tensor->n_dims), sizeof(float), limits, o);
+		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims), sizeof(float), limits,
+			       o);
 		break;
 	case PART_CODES:
 	case PART_VALUES:
@@ -173,17 +169,17 @@ static void bands_add_output(struct band_list *list, const struct plan *plan, co
 }
 
 /* Source bytes of `bytes` of the output's: what there is of both tells how many. */
-static uint64_t source_bytes(const struct plan *plan, const struct output *output, uint64_t bytes)
+static uint64_t source_bytes(const struct output_shard *shard, size_t output, uint64_t bytes)
 {
-	const struct unit *unit = &plan->selection.units[output->unit];
+	const struct output *from = &shard->outputs[output];
 
-	switch (output->part) {
+	switch (from->part) {
 	case PART_COPY:
 		return bytes;
 	case PART_CODES:
-		return bytes * dtype_bits(unit->source->tensor->dtype) / 8;
+		return bytes * dtype_bits(from->source->tensor->dtype) / 8;
 	case PART_VALUES:
-		return bytes / output_element_size(plan, output);
+		return bytes / output_element_size(shard, output);
 	default:
 		return 0;
 	}
@@ -233,25 +229,25 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 	size_t n = 0;
 
 	for (size_t i = 0; i < out->n_tensors; i++) {
-		if (plan->outputs[out->outputs[i]].part != PART_SCALE) /* written with its codes */
-			order[n++] = (struct ordered){ out->tensors[i].begin, out->outputs[i] };
+		if (out->outputs[i].part != PART_SCALE) /* written with its codes */
+			order[n++] = (struct ordered){ out->tensors[i].begin, i };
 	}
 	qsort(order, n, sizeof *order, compare_ordered);
 	for (size_t i = 0; i < n; i++) {
-		const struct output *output = &plan->outputs[order[i].output];
+		const struct output *output = &out->outputs[order[i].output];
 		const struct unit *unit = &plan->selection.units[output->unit];
 		bool flat = output->part != PART_CODES && output->part != PART_VALUES;
-		uint64_t size = output_element_size(plan, output);
+		uint64_t size = output_element_size(out, order[i].output);
 		size_t first = list->n_bands;
 
-		bands_add_output(list, plan, limits, order[i].output);
+		bands_add_output(list, plan, out, limits, order[i].output);
 		for (size_t b = first; b < list->n_bands; b++) {
 			const struct region *region = &list->bands[b].region;
 			uint64_t cols = flat ? region->n_cols : unit->cols;
 			uint64_t bytes = region->n_rows * region->n_cols * size;
 
 			run_extend(list, b, order[i].begin + (region->row * cols + region->col) * size, bytes,
-				   source_bytes(plan, output, bytes), region->n_cols != cols, most);
+				   source_bytes(out, order[i].output, bytes), region->n_cols != cols, most);
 		}
 	}
 	free(order);

@@ -20,7 +20,7 @@ struct band_limits {
 
 struct band {
 	size_t unit;	      /* in selection.units */
-	size_t output;	      /* in plan.outputs; of no meaning where amax is taken */
+	size_t output;	      /* in its shard's; of no meaning where amax is taken */
 	struct region region; /* a copy: bytes, n_rows 1; recoded: elements, n_rows 1 */
 };
 
@@ -48,8 +48,8 @@ uint64_t band_limits_memory(const struct band_limits *limits);
 /* Whether a tile of the unit is larger than any band: its amax must be taken before. */
 bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits);
 
-/* Bytes of one element of the output; 1 for a copy, whose elements do not matter. */
-uint64_t output_element_size(const struct plan *plan, const struct output *output);
+/* Bytes of one element of an output of the shard; 1 for a copy, whose elements do not matter. */
+uint64_t output_element_size(const struct output_shard *shard, size_t output);
 
 /* The bands of converted unit u, added to the list; `output` is put in each. */
 void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,

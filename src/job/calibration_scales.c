@@ -76,7 +76,7 @@ static int siblings_amax(const struct calibration *calibration, const struct uni
 /* The weight's spec with the input's format and tile. */
 static struct qspec input_spec(const struct plan *plan, size_t u)
 {
-	struct qspec spec = plan->specs[u];
+	struct qspec spec = *plan->specs[u];
 
 	spec.format = plan->selection.units[u].recipe->input.format;
 	spec.tile = plan->selection.units[u].recipe->input.tile;
@@ -127,7 +127,7 @@ static int group_weight_amax(const struct calibration *calibration, struct plan 
 		float amax;
 
 		if (calibration_site(calibration, &plan->selection.units[u], &site, err) ||
-		    calibration_amax(calibration, site, AMAX_W, &plan->specs[u], &amax, err))
+		    calibration_amax(calibration, site, AMAX_W, plan->specs[u], &amax, err))
 			return -1;
 		*most = amax > *most ? amax : *most;
 	}

@@ -29,17 +29,6 @@ int shard_open(const struct output_shard *shard, struct writer *writer, const st
 	return rc;
 }
 
-int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir, struct err *err)
-{
-	struct buf text = { 0 };
-	int rc;
-
-	shards_index(shards, n, &text);
-	rc = outdir_put_text(dir, INDEX_NAME, &text, err);
-	buf_release(&text);
-	return rc;
-}
-
 bool same_path(const char *a, const char *b)
 {
 	struct stat x, y;

@@ -63,10 +63,8 @@ enum output_part {
 struct output {
 	size_t unit; /* in selection.units */
 	enum output_part part;
+	float value; /* PART_VALUE */
 	const struct tensor_ref *source; /* its unit's, or a scale of it */
-	size_t shard; /* in plan.shards */
-	size_t index; /* in that shard's tensors */
-	float value;  /* PART_VALUE */
 };
 
 /* What a calibration says of the KV cache of an attention. */
@@ -81,8 +79,8 @@ struct output_shard {
 	const char *name;	   /* same as the input's */
 	const struct st_file *source; /* the input's */
 	size_t n_tensors;
-	struct st_tensor *tensors; /* laid out; by output */
-	size_t *outputs;	   /* in plan.outputs, of each tensor */
+	struct st_tensor *tensors; /* laid out; by unit, codes before scale */
+	struct output *outputs;	   /* what each of them is made of; NULL for preserved sources */
 	uint64_t header_size;	   /* bytes; shard_header() makes them */
 	uint64_t data_size;	   /* bytes behind the header */
 };
@@ -99,15 +97,13 @@ struct plan {
 	struct qspec spec; /* of recipe, tuned */
 	enum engine target;
 	bool kv_cache; /* it has scales of KV caches */
-	size_t n_outputs;
-	struct output *outputs;	    /* by unit; codes before scale */
-	struct arena texts;	    /* names and shapes of outputs, where they are not the source's */
-	size_t *unit_outputs;	    /* unit u owns outputs[unit_outputs[u]] up to outputs[unit_outputs[u + 1]] */
+	struct arena texts;	    /* names and shapes of outputs, and specs, where they are no others' */
+	size_t *unit_outputs;	    /* by unit: its first output in the shard of its source; the others follow it */
 	size_t n_shards;
 	struct output_shard *shards; /* one per source shard */
 	struct output_shard *preserved; /* one per source shard: the sources of what is quantized; NULL if not asked for */
 	size_t *unit_preserved;	    /* by unit: index in the preserved shard's tensors */
-	struct qspec *specs;	    /* by unit; of quantized units */
+	const struct qspec **specs; /* by unit; of quantized units, or just the one above */
 	size_t *group_first;	    /* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
 	size_t *group_next;
 	float *group_amax;	    /* by group, of whole tensors: known from a calibration, else NaN; NULL: none is */
@@ -145,9 +141,6 @@ int convert_run(const struct plan *plan, const struct convert_params *params, st
 
 /* The shard's first bytes, put into an empty buf. */
 void shard_header(const struct output_shard *shard, struct buf *header);
-
-/* model.safetensors.index.json of n shards, put into an empty buf. */
-void shards_index(const struct output_shard *shards, size_t n, struct buf *text);
 
 void plan_release(struct plan *plan);
 

@@ -42,7 +42,7 @@ int check_not_input(const struct plan *plan, const char *directory, const char *
 int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir, const char *name,
 	       struct err *err);
 
-/* The index of n shards, put into dir. */
+/* plan_index.c: the index of n shards, put into dir. */
 int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir, struct err *err);
 
 /* convert_directory.c: the output as a directory, resumed where it was left. */

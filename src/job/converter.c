@@ -169,6 +169,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	struct err ignored; /* the first error is the one to tell */
 	int rc;
 
+	converter->shard = &converter->plan->shards[shard];
 	converter->writer = writer;
 	for (int w = 0; w < converter->n_workers; w++)
 		converter->workers[w].outbox.writer = writer;

@@ -43,6 +43,7 @@ struct converter {
 	bool *group_known;
 	float **unit_amax;	  /* by unit: rows that are longer than a band */
 	bool *nonfinite;	  /* by unit, while looking for what to skip */
+	const struct output_shard *shard; /* that is being made; NULL while looking for what to skip */
 	struct band_list list;	  /* what the pool works on */
 	const struct run *runs;
 	size_t n_runs;

@@ -18,7 +18,7 @@ float *unit_known_amax(const struct converter *converter, size_t u)
 {
 	const struct unit *unit = &converter->plan->selection.units[u];
 
-	if (converter->plan->specs[u].tile.rows == WHOLE)
+	if (converter->plan->specs[u]->tile.rows == WHOLE)
 		return &converter->group_amax[unit->group];
 	return converter->unit_amax[u];
 }
@@ -65,7 +65,7 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	const struct source_tee nowhere = { 0 };
 	size_t u = band->unit;
 	const struct unit *unit = &converter->plan->selection.units[u];
-	const struct qspec *spec = &converter->plan->specs[u];
+	const struct qspec *spec = converter->plan->specs[u];
 	bool whole = spec->tile.rows == WHOLE;
 	struct tile tile = { whole ? WHOLE : 1, WHOLE };
 	size_t n_amax = whole ? 1 : band->region.n_rows;
@@ -102,7 +102,7 @@ static void add_amax_bands(struct converter *converter, size_t u)
 	const struct plan *plan = converter->plan;
 	const struct unit *unit = &plan->selection.units[u];
 
-	if (plan->specs[u].tile.rows != WHOLE) {
+	if (plan->specs[u]->tile.rows != WHOLE) {
 		if (converter->unit_amax[u])
 			return;
 		converter->unit_amax[u] = xcalloc(unit->rows, sizeof **converter->unit_amax);
@@ -127,8 +127,8 @@ int converter_amax(struct converter *converter, const struct band_list *work, si
 			size_t u = band->unit;
 			const struct unit *unit = &converter->plan->selection.units[u];
 
-			if (converter->plan->outputs[band->output].part == PART_CODES &&
-			    unit_needs_amax(unit, &converter->plan->specs[u], &converter->limits))
+			if (converter->shard->outputs[band->output].part == PART_CODES &&
+			    unit_needs_amax(unit, converter->plan->specs[u], &converter->limits))
 				add_amax_bands(converter, u);
 		}
 	}

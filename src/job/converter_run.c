@@ -21,11 +21,10 @@ static int write_scales(struct converter *converter, struct outbox *outbox, cons
 			const struct quant_out *out, struct err *err)
 {
 	const struct plan *plan = converter->plan;
-	const struct output *codes = &plan->outputs[band->output];
-	const struct output *scale = codes + 1;
-	const struct output_shard *shard = &plan->shards[codes->shard];
-	const struct qspec *spec = &plan->specs[codes->unit];
-	const struct unit *unit = &plan->selection.units[codes->unit];
+	const struct output_shard *shard = converter->shard;
+	const struct st_tensor *scale = &shard->tensors[band->output + 1];
+	const struct qspec *spec = plan->specs[band->unit];
+	const struct unit *unit = &plan->selection.units[band->unit];
 	struct tile tile = spec->tile;
 	size_t size = scale_size(spec->scale_type);
 	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
@@ -33,7 +32,7 @@ static int write_scales(struct converter *converter, struct outbox *outbox, cons
 	uint64_t n_cols = tile_count(band->region.n_cols, tile.cols);
 	uint64_t row = tile.rows == WHOLE ? 0 : band->region.row / tile.rows;
 	uint64_t col = tile.cols == WHOLE ? 0 : band->region.col / tile.cols;
-	uint64_t at = shard->header_size + shard->tensors[scale->index].begin + (row * grid_cols + col) * size;
+	uint64_t at = shard->header_size + scale->begin + (row * grid_cols + col) * size;
 
 	/* Only one of the bands that share a tile writes its scale. */
 	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
@@ -80,7 +79,7 @@ static uint64_t sqnr_step(const struct unit *unit)
 static void band_stats(struct converter *converter, size_t u, const struct region *region, const struct matrix *x,
 		       const struct quant_out *out)
 {
-	const struct qspec *spec = &converter->plan->specs[u];
+	const struct qspec *spec = converter->plan->specs[u];
 	uint64_t step = sqnr_step(&converter->plan->selection.units[u]);
 	double signal = 0, noise = 0;
 
@@ -117,7 +116,7 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 {
 	size_t u = band->unit;
 	const struct unit *unit = &converter->plan->selection.units[u];
-	const struct qspec *spec = &converter->plan->specs[u];
+	const struct qspec *spec = converter->plan->specs[u];
 	struct source_tee tee = preserved_tee(converter, u);
 	struct quant_stats stats = { 0 };
 	struct quant_out out = { .codes = codes,
@@ -151,10 +150,9 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 static int write_scattered(struct converter *converter, const struct band *band, const struct run *run,
 			   const char *data, struct err *err)
 {
-	const struct output *output = &converter->plan->outputs[band->output];
-	uint64_t size = output_element_size(converter->plan, output);
-	uint64_t header = converter->plan->shards[output->shard].header_size;
-	uint64_t out_row = converter->plan->selection.units[output->unit].cols * size;
+	uint64_t size = output_element_size(converter->shard, band->output);
+	uint64_t header = converter->shard->header_size;
+	uint64_t out_row = converter->plan->selection.units[band->unit].cols * size;
 	uint64_t row = band->region.n_cols * size;
 
 	for (uint64_t r = 0; r < band->region.n_rows; r++) {
@@ -168,9 +166,8 @@ static int write_scattered(struct converter *converter, const struct band *band,
 static int convert_band(struct converter *converter, struct worker *worker, const struct band *band, void *data,
 			struct err *err)
 {
-	const struct plan *plan = converter->plan;
-	const struct output *output = &plan->outputs[band->output];
-	const struct unit *unit = &plan->selection.units[output->unit];
+	const struct output *output = &converter->shard->outputs[band->output];
+	const struct unit *unit = &converter->plan->selection.units[output->unit];
 	const struct source_tee nowhere = { 0 };
 
 	switch (output->part) {
@@ -179,12 +176,12 @@ static int convert_band(struct converter *converter, struct worker *worker, cons
 					 (size_t)band->region.n_cols, data, err);
 	case PART_VALUES:
 		return source_decode(&converter->source, unit, &band->region, &worker->buffers, &nowhere,
-				     plan->shards[output->shard].tensors[output->index].dtype, data, err);
+				     converter->shard->tensors[band->output].dtype, data, err);
 	case PART_VALUE:
 		memcpy(data, &output->value, sizeof output->value);
 		return 0;
 	case PART_RECODED:
-		return recode_band(&converter->source, plan, band, &worker->buffers, data, err);
+		return recode_band(&converter->source, converter->plan, band, &worker->buffers, data, err);
 	default:
 		return quantize_band(converter, worker, band, data, err);
 	}
@@ -201,7 +198,7 @@ static void read_ahead(struct converter *converter, size_t item)
 		const struct band *band = &converter->list.bands[converter->runs[item].first_band + b];
 		const struct region *region = &band->region;
 
-		if (plan->outputs[band->output].part == PART_COPY)
+		if (converter->shard->outputs[band->output].part == PART_COPY)
 			source_read_ahead(&converter->source, plan->selection.units[band->unit].source, region->col,
 					  region->n_cols);
 		else
@@ -214,8 +211,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	struct converter *converter = context;
 	const struct run *run = &converter->runs[item];
 	const struct band *bands = &converter->list.bands[run->first_band];
-	const struct plan *plan = converter->plan;
-	uint64_t begin = plan->shards[plan->outputs[bands->output].shard].header_size + run->begin;
+	uint64_t begin = converter->shard->header_size + run->begin;
 	struct worker *worker = &converter->workers[w];
 	uint64_t n = run->end - run->begin;
 	char *data = outbox_begin(&worker->outbox, (size_t)n, begin, err);
@@ -230,7 +226,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 		if (convert_band(converter, worker, band, at, err))
 			return -1;
 		at += band->region.n_rows * band->region.n_cols *
-		      output_element_size(plan, &plan->outputs[band->output]);
+		      output_element_size(converter->shard, band->output);
 	}
 	atomic_fetch_add(&converter->progress->done, run->input_bytes);
 	if (run->scattered)

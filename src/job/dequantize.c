@@ -52,12 +52,12 @@ out:
 static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 {
 	plan_begin(plan, false);
-	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
+	plan_specs_begin(plan);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		const struct st_tensor *source = unit->source->tensor;
 
-		plan->unit_outputs[u] = plan->n_outputs;
+		plan_unit_begin(plan, u);
 		if (!unit->source_scale.scale) {
 			plan_keep(plan, u);
 			continue;

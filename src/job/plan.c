@@ -8,9 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/json.h"
 #include "base/mem.h"
-#include "base/sort.h"
 #include "job/stream.h"
 
 /* The manifest and the rounding of files to blocks. */
@@ -63,31 +61,56 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1 : 0;
 }
 
-void shard_add(struct output_shard *shard, size_t output, const struct st_tensor *tensor)
+void plan_specs_begin(struct plan *plan)
+{
+	free(plan->specs);
+	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		plan->specs[u] = &plan->spec;
+}
+
+void plan_spec_set(struct plan *plan, size_t u, const struct qspec *spec)
+{
+	const struct qspec *before = u ? plan->specs[u - 1] : &plan->spec;
+	struct qspec *own;
+
+	if (before != &plan->spec && qspec_equal(before, spec)) {
+		plan->specs[u] = before;
+		return;
+	}
+	own = arena_alloc(&plan->texts, sizeof *own);
+	*own = *spec;
+	plan->specs[u] = own;
+}
+
+void shard_add(struct output_shard *shard, const struct st_tensor *tensor)
 {
 	ARRAY_GROW(shard->tensors, shard->n_tensors);
-	ARRAY_GROW(shard->outputs, shard->n_tensors);
-	shard->outputs[shard->n_tensors] = output;
 	shard->tensors[shard->n_tensors++] = *tensor;
 }
 
-void plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source, char *name,
+/* Most outputs have their source's shape, and share it. */
+static uint64_t *output_shape(struct plan *plan, const struct st_tensor *source, int n_dims, const uint64_t *shape)
+{
+	if (n_dims == source->n_dims && !memcmp(shape, source->shape, (size_t)n_dims * sizeof *shape))
+		return source->shape;
+	return st_shape_copy(&plan->texts, shape, n_dims);
+}
+
+struct output *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source, char *name,
 	      enum dtype dtype, int n_dims, const uint64_t *shape)
 {
-	size_t shard = plan->selection.units[u].source->shard;
+	const struct tensor_ref *own = plan->selection.units[u].source;
+	struct output_shard *shard = &plan->shards[own->shard];
 	struct st_tensor tensor = { .name = name,
 				    .dtype = dtype,
 				    .n_dims = n_dims,
-				    .shape = st_shape_copy(&plan->texts, shape, n_dims) };
-	struct output output = { .unit = u,
-				 .part = part,
-				 .source = source ? source : plan->selection.units[u].source,
-				 .shard = shard,
-				 .index = plan->shards[shard].n_tensors };
+				    .shape = output_shape(plan, own->tensor, n_dims, shape) };
 
-	ARRAY_GROW(plan->outputs, plan->n_outputs);
-	plan->outputs[plan->n_outputs] = output;
-	shard_add(&plan->shards[shard], plan->n_outputs++, &tensor);
+	ARRAY_GROW(shard->outputs, shard->n_tensors);
+	shard->outputs[shard->n_tensors] = (struct output){ .unit = u, .part = part, .source = source ? source : own };
+	shard_add(shard, &tensor);
+	return &shard->outputs[shard->n_tensors - 1];
 }
 
 void plan_keep(struct plan *plan, size_t u)
@@ -104,7 +127,7 @@ void plan_begin(struct plan *plan, bool preserve)
 
 	plan->n_shards = plan->source.n_shards;
 	plan->shards = xcalloc(plan->n_shards, sizeof *plan->shards);
-	plan->unit_outputs = xcalloc(n_units + 1, sizeof *plan->unit_outputs);
+	plan->unit_outputs = xcalloc(n_units, sizeof *plan->unit_outputs);
 	if (preserve) {
 		plan->preserved = xcalloc(plan->n_shards, sizeof *plan->preserved);
 		plan->unit_preserved = xcalloc(n_units, sizeof *plan->unit_preserved);
@@ -116,6 +139,11 @@ void plan_begin(struct plan *plan, bool preserve)
 		if (preserve)
 			plan->preserved[i] = plan->shards[i];
 	}
+}
+
+void plan_unit_begin(struct plan *plan, size_t u)
+{
+	plan->unit_outputs[u] = plan->shards[plan->selection.units[u].source->shard].n_tensors;
 }
 
 /* The source's own metadata, with "format" set, which loaders ask for. */
@@ -154,102 +182,6 @@ void shard_header(const struct output_shard *shard, struct buf *header)
 	free(metadata);
 }
 
-/* Tensors of all shards, by name. */
-struct names {
-	size_t n;
-	struct name {
-		const char *tensor;
-		const char *file;
-	} *list;
-};
-
-static int compare_names(const void *a, const void *b)
-{
-	const struct name *x = a, *y = b;
-
-	return strcmp(x->tensor, y->tensor);
-}
-
-static void names_sort(struct names *names, const struct output_shard *shards, size_t n_shards)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < n_shards; i++)
-		n += shards[i].n_tensors;
-	names->list = xreallocarray(NULL, n, sizeof *names->list);
-	for (size_t i = 0; i < n_shards; i++)
-		for (size_t k = 0; k < shards[i].n_tensors; k++)
-			names->list[names->n++] = (struct name){ shards[i].tensors[k].name, shards[i].name };
-	sort(names->list, n, sizeof *names->list, compare_names);
-}
-
-/* A scale's name may be that of a tensor that was there before. */
-static int names_check(const struct names *names, struct err *err)
-{
-	for (size_t i = 1; i < names->n; i++)
-		if (!strcmp(names->list[i - 1].tensor, names->list[i].tensor))
-			return err_set(err, ERR_INPUT,
-				       "the output would have two tensors '%s': the source has one of that name",
-				       names->list[i].tensor);
-	return 0;
-}
-
-/* As Hugging Face writes it: the sum of tensor bytes, and names in order. */
-static void index_begin(const struct output_shard *shards, size_t n_shards, struct buf *text)
-{
-	uint64_t total = 0;
-
-	for (size_t i = 0; i < n_shards; i++)
-		total += shards[i].data_size;
-	buf_printf(text, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
-		   (unsigned long long)total);
-}
-
-static void index_add(const struct names *names, size_t i, struct buf *text)
-{
-	const struct name *name = &names->list[i];
-
-	buf_puts(text, i ? ",\n    " : "\n    ");
-	json_add_string(text, name->tensor, strlen(name->tensor));
-	buf_puts(text, ": ");
-	json_add_string(text, name->file, strlen(name->file));
-}
-
-static void index_end(const struct names *names, struct buf *text)
-{
-	buf_puts(text, names->n ? "\n  }\n}\n" : "}\n}\n");
-}
-
-void shards_index(const struct output_shard *shards, size_t n, struct buf *text)
-{
-	struct names names = { 0 };
-
-	names_sort(&names, shards, n);
-	index_begin(shards, n, text);
-	for (size_t i = 0; i < names.n; i++)
-		index_add(&names, i, text);
-	index_end(&names, text);
-	free(names.list);
-}
-
-/* Of the same text, without all of it in memory. */
-static uint64_t index_size(const struct names *names, const struct output_shard *shards, size_t n_shards)
-{
-	struct buf text = { 0 };
-	uint64_t size;
-
-	index_begin(shards, n_shards, &text);
-	index_end(names, &text);
-	size = text.len;
-	for (size_t i = 0; i < names->n; i++) {
-		text.len = 0;
-		index_add(names, i, &text);
-		size += text.len;
-	}
-	buf_release(&text);
-	return size;
-}
-
 static int add_auxiliary(struct plan *plan, struct err *err)
 {
 	char **paths;
@@ -286,20 +218,8 @@ static int shards_layout(struct plan *plan, struct err *err)
 
 int plan_layout(struct plan *plan, struct err *err)
 {
-	struct names names = { 0 };
-	int rc = -1;
-
-	plan->unit_outputs[plan->selection.n_units] = plan->n_outputs;
 	plan->input_bytes = plan->source.data_bytes;
-	names_sort(&names, plan->shards, plan->n_shards);
-	if (names_check(&names, err) || shards_layout(plan, err))
-		goto out;
-	if (plan->source.has_index || plan->n_shards > 1)
-		plan->index_size = index_size(&names, plan->shards, plan->n_shards);
-	rc = 0;
-out:
-	free(names.list);
-	return rc;
+	return shards_layout(plan, err) || plan_index(plan, err) ? -1 : 0;
 }
 
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
@@ -325,7 +245,6 @@ void plan_release(struct plan *plan)
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);
 	arena_release(&plan->texts);
-	free(plan->outputs);
 	free(plan->unit_outputs);
 	free(plan->unit_preserved);
 	free(plan->specs);

@@ -83,7 +83,7 @@ static void sets_fill(struct module_sets *sets, struct modules *kept, const stru
 			continue;
 		}
 		i = set_of(sets, unit);
-		sets->sets[i].scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
+		sets->sets[i].scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
 		modules_add(&sets->modules[i], unit->name);
 	}
 	modules_sort(kept);

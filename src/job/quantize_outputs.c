@@ -10,8 +10,9 @@
 
 static void add_value(struct plan *plan, size_t u, struct scale_decl *decl, float value)
 {
-	plan_add(plan, u, PART_VALUE, NULL, arena_take(&plan->texts, decl->name), decl->dtype, decl->n_dims, decl->shape);
-	plan->outputs[plan->n_outputs - 1].value = value;
+	char *name = arena_take(&plan->texts, decl->name);
+
+	plan_add(plan, u, PART_VALUE, NULL, name, decl->dtype, decl->n_dims, decl->shape)->value = value;
 }
 
 /* *at is the first cache scale that has no output yet. */
@@ -29,7 +30,7 @@ static void unit_caches(struct plan *plan, size_t u, size_t *at)
 static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
-	const struct qspec *spec = &plan->specs[u];
+	const struct qspec *spec = plan->specs[u];
 	struct scheme scheme = scheme_from_qspec(spec, unit->static_input);
 	uint64_t shape[2] = { unit->rows, unit->cols };
 	uint64_t n_scales = tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
@@ -61,7 +62,7 @@ static void unit_preserve(struct plan *plan, size_t u)
 	struct output_shard *shard = &plan->preserved[ref->shard];
 
 	if (u == 0 || plan->selection.units[u - 1].source != ref || !plan->selection.units[u - 1].recipe)
-		shard_add(shard, u, ref->tensor);
+		shard_add(shard, ref->tensor);
 	plan->unit_preserved[u] = shard->n_tensors - 1;
 }
 
@@ -73,7 +74,7 @@ int plan_outputs(struct plan *plan, bool preserve, struct err *err)
 		return format_refuse_kv(plan->format, err);
 	plan_begin(plan, preserve);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
-		plan->unit_outputs[u] = plan->n_outputs;
+		plan_unit_begin(plan, u);
 		if (!plan->selection.units[u].recipe)
 			plan_keep(plan, u);
 		else if (unit_quantize(plan, u, err))

@@ -72,12 +72,14 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
 	struct scheme scheme;
+	struct qspec spec;
 
-	if (unit->recipe == plan->recipe)
-		plan->specs[u] = plan->spec;
-	else if (recipe_weight_spec(unit->recipe, &other, &plan->specs[u], err))
-		return -1;
-	scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
+	if (unit->recipe != plan->recipe) {
+		if (recipe_weight_spec(unit->recipe, &other, &spec, err))
+			return -1;
+		plan_spec_set(plan, u, &spec);
+	}
+	scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
 	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
 	return 0;
@@ -85,8 +87,7 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 
 static int plan_specs(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
-	free(plan->specs);
-	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
+	plan_specs_begin(plan);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		if (plan->selection.units[u].recipe && unit_spec(plan, params, u, err))
 			return -1;
@@ -114,7 +115,7 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 
 		if (!unit->recipe)
 			continue;
-		scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
+		scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
 		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
 		if (!refused)
 			continue;
@@ -189,10 +190,11 @@ static int plan_source(struct plan *plan, const struct quantize_params *params, 
 	    plan_specs(plan, params, err) || plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
 		return -1;
 	plan_groups(plan);
-	if (calibration_apply(calibration, plan, err) || plan_outputs(plan, params->convert.preserve != NULL, err))
+	if (calibration_apply(calibration, plan, err) || plan_configuration(plan, err) ||
+	    plan_outputs(plan, params->convert.preserve != NULL, err))
 		return -1;
 	plan->options = quantize_record(plan, params);
-	return plan_configuration(plan, err) || plan_finish(plan, progress, err) ? -1 : 0;
+	return plan_finish(plan, progress, err);
 }
 
 int quantize_plan_make(struct plan *plan, const struct quantize_params *params, struct progress *progress,

@@ -44,6 +44,13 @@ static json_t *rules_json(const struct select_options *select)
 	return list;
 }
 
+static void add_values(struct buf *values, const struct output_shard *shard)
+{
+	for (size_t i = 0; i < shard->n_tensors; i++)
+		if (shard->outputs[i].part == PART_VALUE)
+			buf_add(values, &shard->outputs[i].value, sizeof(float));
+}
+
 /* All that was taken from a calibration: whatever else differs in the file makes no difference.  NULL: nothing was. */
 static json_t *calibration_json(const struct plan *plan, const struct quantize_params *params)
 {
@@ -55,9 +62,8 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 		return json_null();
 	for (size_t group = 0; group < plan->selection.n_groups; group++)
 		buf_add(&values, &plan->group_amax[group], sizeof(float));
-	for (size_t i = 0; i < plan->n_outputs; i++)
-		if (plan->outputs[i].part == PART_VALUE)
-			buf_add(&values, &plan->outputs[i].value, sizeof(float));
+	for (size_t s = 0; s < plan->n_shards; s++)
+		add_values(&values, &plan->shards[s]);
 	SHA256((const unsigned char *)values.data, values.len, digest);
 	for (size_t i = 0; i < 16; i++)
 		snprintf(text + 2 * i, 3, "%02x", digest[i]);

@@ -35,10 +35,10 @@ static int store(const struct output *output, enum dtype dtype, const float *val
 static int spread(struct source *source, const struct plan *plan, const struct band *band,
 		  float *values, char *data, struct err *err)
 {
-	const struct output *output = &plan->outputs[band->output];
-	const struct unit *unit = &plan->selection.units[output->unit];
+	const struct unit *unit = &plan->selection.units[band->unit];
+	const struct output *output = &plan->shards[unit->source->shard].outputs[band->output];
 	const struct weight_scale *from = &unit->source_scale;
-	const struct tile to = plan->specs[output->unit].tile;
+	const struct tile to = plan->specs[band->unit]->tile;
 	uint64_t cols = tile_count(unit->cols, to.cols),
 		 n_blocks = tile_count(unit->cols, from->tile.cols);
 	uint64_t per_block = from->tile.cols / to.cols;
@@ -74,16 +74,17 @@ static bool same_tile(struct tile a, struct tile b)
 int recode_band(struct source *source, const struct plan *plan, const struct band *band,
 		const struct source_buffers *buffers, void *data, struct err *err)
 {
-	const struct output *output = &plan->outputs[band->output];
-	const struct weight_scale *from = &plan->selection.units[output->unit].source_scale;
+	const struct unit *unit = &plan->selection.units[band->unit];
+	const struct output_shard *shard = &plan->shards[unit->source->shard];
+	const struct output *output = &shard->outputs[band->output];
+	const struct weight_scale *from = &unit->source_scale;
 	bool of_weight = output->source == from->scale;
-	const struct st_tensor *to = &plan->shards[output->shard].tensors[output->index];
 	size_t n = (size_t)band->region.n_cols;
 
-	if (of_weight && !same_tile(from->tile, plan->specs[output->unit].tile))
+	if (of_weight && !same_tile(from->tile, plan->specs[band->unit]->tile))
 		return spread(source, plan, band, buffers->matrix, data, err);
 	if (source_read_floats(source, output->source, of_weight && from->inverted,
 			       band->region.col, n, buffers->matrix, err))
 		return -1;
-	return store(output, to->dtype, buffers->matrix, n, data, err);
+	return store(output, shard->tensors[band->output].dtype, buffers->matrix, n, data, err);
 }

@@ -53,15 +53,18 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 	for (size_t u = 0; !rc && u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		const struct st_tensor *scale;
+		struct qspec spec;
 		float value = 0;
 		uint64_t odd;
 
-		if (!is_blocks(unit, &plan->specs[u]))
+		if (!is_blocks(unit, plan->specs[u]))
 			continue;
 		scale = unit->source_scale.scale->tensor;
 		rc = find_odd(&source, unit, chunk, &odd, &value, err);
-		plan->specs[u].pow2 = odd == UINT64_MAX;
-		if (!rc && odd != UINT64_MAX && plan->specs[u].scale_type == SCALE_E8M0)
+		spec = *plan->specs[u];
+		spec.pow2 = odd == UINT64_MAX;
+		plan_spec_set(plan, u, &spec);
+		if (!rc && odd != UINT64_MAX && spec.scale_type == SCALE_E8M0)
 			rc = err_set(
 				err, ERR_USAGE,
 				"scale '%s' in '%s' is %.9g at %llu, which is no power of two from 2^-127 to "

@@ -39,7 +39,7 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct weight_scale *from = &unit->source_scale;
-	const struct qspec *spec = &plan->specs[u];
+	const struct qspec *spec = plan->specs[u];
 	const struct tensor_ref *input = input_scale_beside(&plan->source, unit->name);
 	const struct scheme scheme = scheme_from_qspec(spec, input != NULL);
 	const struct st_tensor *source = unit->source->tensor;
@@ -124,6 +124,7 @@ static int add_cache_scale(struct plan *plan, const struct recognition *recognit
 	free(module);
 	plan->kv_cache = true;
 	plan->n_kept++;
+	plan_unit_begin(plan, selection->n_units - 1);
 	return add_scale(plan, selection->n_units - 1, ref, &decl, false, err);
 }
 
@@ -174,16 +175,14 @@ int repack_outputs(struct plan *plan, const struct recognition *recognition, str
 	plan_begin(plan, false);
 	plan->selection.n_units = n_units;
 	for (size_t u = 0; u < n_units; u++) {
-		plan->unit_outputs[u] = plan->n_outputs;
+		plan_unit_begin(plan, u);
 		if (!plan->selection.units[u].recipe)
 			plan_keep(plan, u);
 		else if (add_weight(plan, u, err))
 			return -1;
 	}
-	for (size_t i = 0; i < recognition->n_scales; i++) {
-		plan->unit_outputs[plan->selection.n_units] = plan->n_outputs;
+	for (size_t i = 0; i < recognition->n_scales; i++)
 		if (add_other_scale(plan, recognition, recognition->scales[i], err))
 			return -1;
-	}
 	return check_cache(plan, recognition, err) ? -1 : plan_layout(plan, err);
 }

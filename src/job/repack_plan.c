@@ -89,13 +89,15 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 	struct unit *unit = &plan->selection.units[u];
 	bool is_static = input_scale_beside(&plan->source, unit->name) != NULL;
 	struct scheme scheme;
+	struct qspec spec;
 
 	if (check_readable(unit, err))
 		return -1;
-	plan->specs[u] = spec_of(unit);
-	if (params->recipe && make_mx(unit, &plan->specs[u], err))
+	spec = spec_of(unit);
+	if (params->recipe && make_mx(unit, &spec, err))
 		return -1;
-	scheme = scheme_from_qspec(&plan->specs[u], is_static);
+	plan_spec_set(plan, u, &spec);
+	scheme = scheme_from_qspec(&spec, is_static);
 	unit->recipe = recipe_find(recipe_name(&scheme), err);
 	unit->static_input = is_static;
 	return unit->recipe ? 0 : -1;
@@ -104,7 +106,7 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 static int check_weight(const struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
-	struct scheme scheme = scheme_from_qspec(&plan->specs[u], unit->static_input);
+	struct scheme scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
 	const char *refused;
 
 	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
@@ -145,7 +147,7 @@ static int choose_format(struct plan *plan, const struct repack_params *params, 
 	struct scheme scheme;
 
 	plan->recipe = plan->selection.units[u].recipe;
-	plan->spec = plan->specs[u];
+	plan->spec = *plan->specs[u];
 	scheme = scheme_from_qspec(&plan->spec, plan->recipe->needs_history);
 	plan->format =
 		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
@@ -156,7 +158,7 @@ static int plan_specs(struct plan *plan, const struct repack_params *params, str
 {
 	struct selection *selection = &plan->selection;
 
-	plan->specs = xcalloc(selection->n_units, sizeof *plan->specs);
+	plan_specs_begin(plan);
 	for (size_t u = 0; u < selection->n_units; u++) {
 		struct unit *unit = &selection->units[u];
 		struct role_facts facts;

@@ -48,6 +48,13 @@ struct qspec {
 	int margin;		/* FMAX * 2^-margin takes the place of FMAX */
 };
 
+NUM_INLINE bool qspec_equal(const struct qspec *a, const struct qspec *b)
+{
+	return a->format == b->format && a->tile.rows == b->tile.rows && a->tile.cols == b->tile.cols &&
+	       a->scale_type == b->scale_type && a->pow2 == b->pow2 && a->arith == b->arith &&
+	       a->mx_rule == b->mx_rule && a->margin == b->margin && a->amax_epsilon == b->amax_epsilon;
+}
+
 /* Tiles along a dimension of n elements: (n + tile - 1) / tile, 1 for WHOLE; 0 where n is 0. */
 NUM_INLINE size_t tile_count(size_t n, size_t tile)
 {
