@@ -8,25 +8,46 @@
 
 #define GAP 2 /* columns between two cells */
 
-/* Characters of UTF-8, each taken as one column. */
-static size_t text_width(const char *text)
-{
-	size_t n = 0;
+#define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-	for (; *text; text++)
-		n += ((unsigned char)*text & 0xc0) != 0x80;
-	return n;
+/* Whether n bytes are printable ASCII, as nearly all of a plan's are: eight at a time.  A difference that begins below zero
+ * has the top bit. */
+static bool is_plain(const char *text, size_t n)
+{
+	uint64_t eight, other = 0;
+
+	for (; n >= sizeof eight; n -= sizeof eight, text += sizeof eight) {
+		memcpy(&eight, text, sizeof eight);
+		other |= eight | (eight - EACH(0x20)) | ((eight ^ EACH(0x7f)) - EACH(1));
+	}
+	for (; n; n--, text++)
+		other |= *text < 0x20 || *text == 0x7f ? 0x80 : 0;
+	return !(other & EACH(0x80));
+}
+
+/* Characters of UTF-8, each taken as one column. */
+static size_t text_width(const char *text, size_t n)
+{
+	size_t width = n;
+
+	if (is_plain(text, n))
+		return n;
+	for (size_t i = 0; i < n; i++)
+		width -= ((unsigned char)text[i] & 0xc0) == 0x80;
+	return width;
 }
 
 /* The cell is the text from `at` on. */
 static void cell_end(struct table *table, size_t at)
 {
 	size_t column = table->n_cells % strlen(table->columns);
-	size_t width;
+	size_t width = table->cells.len - at;
 
 	buf_putc(&table->cells, '\0');
-	text_sanitize(table->cells.data + at);
-	width = text_width(table->cells.data + at);
+	if (!is_plain(table->cells.data + at, width)) {
+		text_sanitize(table->cells.data + at);
+		width = text_width(table->cells.data + at, width);
+	}
 	if (width > table->width[column])
 		table->width[column] = width;
 	table->n_cells++;
@@ -60,7 +81,7 @@ void table_cell_number(struct table *table, uint64_t n)
 static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column,
 			  int *blanks)
 {
-	int pad = (int)(table->width[column] - text_width(cell));
+	int pad = (int)(table->width[column] - text_width(cell, strlen(cell)));
 	bool right = table->columns[column] == 'r';
 
 	if (column == 0)

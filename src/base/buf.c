@@ -20,14 +20,21 @@ void buf_reserve(struct buf *buf, size_t n)
 	buf->cap = cap;
 }
 
+static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748"
+			    "4950515253545556575859606162636465666768697071727374757677787980818283848586878889909192939495969798"
+			    "99";
+
 void buf_u64(struct buf *buf, uint64_t n)
 {
 	char digits[20], *end = digits + sizeof digits, *p = end;
 
-	do {
-		*--p = (char)('0' + n % 10);
-		n /= 10;
-	} while (n);
+	while (n >= 100) {
+		memcpy(p -= 2, pairs + n % 100 * 2, 2);
+		n /= 100;
+	}
+	*--p = (char)('0' + n % 10);
+	if (n >= 10)
+		*--p = (char)('0' + n / 10);
 	buf_add(buf, p, (size_t)(end - p));
 }
 

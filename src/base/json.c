@@ -24,11 +24,13 @@ static unsigned char class_at(const char *p)
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* The top bits of bytes below `limit`, at most 0x80; what is above the lowest of them may be false.
- */
-static uint64_t below(uint64_t bytes, unsigned char limit)
+/* The top bits of bytes that are control characters, quotes or backslashes; what is above the lowest
+ * of them may be false.  A byte below 0x80 gets its top bit where it is less than what is
+ * subtracted. */
+static uint64_t special(uint64_t bytes)
 {
-	return (bytes - EACH(limit)) & ~bytes & EACH(0x80);
+	return ((bytes - EACH(' ')) | ((bytes ^ EACH('"')) - EACH(1)) |
+		((bytes ^ EACH('\\')) - EACH(1))) & ~bytes & EACH(0x80);
 }
 
 size_t json_plain_prefix(struct json_text text)
@@ -40,8 +42,7 @@ size_t json_plain_prefix(struct json_text text)
 	for (; text.len - at >= sizeof eight; at += sizeof eight) {
 		memcpy(&eight, p + at, sizeof eight);
 		eight = le64toh(eight);
-		found = below(eight, ' ') | below(eight ^ EACH('"'), 1) |
-			below(eight ^ EACH('\\'), 1);
+		found = special(eight);
 		if (found)
 			return at + (size_t)__builtin_ctzll(found) / 8;
 	}

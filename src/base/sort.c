@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Natural merge sort (Knuth, The Art of Computer Programming, volume 3, 5.2.4): stretches that
- * ascend are found, and neighbours merged until one is left.
+ * ascend are found, and neighbours merged until one is left.  What lies in its place already is
+ * not moved, as in Python's listsort.txt, so that two stretches that hardly mix cost little.
  */
 #include "base/sort.h"
 
@@ -34,14 +35,13 @@ static size_t *find_runs(const struct order *order, const char *array, size_t n,
 
 /* Where, from begin on, the elements end that stand before `key`: those below it, and if `equal`
  * its equals.  Looked for in doubling steps, so that long stretches cost little. */
-static size_t find_end(const struct order *order, const char *from, size_t begin, size_t end,
-		       const char *key, bool equal)
+static const char *find_end(const struct order *order, const char *begin, const char *end,
+			    const char *key, bool equal)
 {
-	size_t low = 0, high, n = (end - begin) / order->size, step = 1;
+	size_t low = 0, high, n = (size_t)(end - begin) / order->size, step = 1;
 
-	from += begin;
 	while (low + step <= n &&
-	       order->compare(from + (low + step - 1) * order->size, key) < equal) {
+	       order->compare(begin + (low + step - 1) * order->size, key) < equal) {
 		low += step;
 		step *= 2;
 	}
@@ -49,7 +49,7 @@ static size_t find_end(const struct order *order, const char *from, size_t begin
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 
-		if (order->compare(from + middle * order->size, key) < equal)
+		if (order->compare(begin + middle * order->size, key) < equal)
 			low = middle + 1;
 		else
 			high = middle;
@@ -57,62 +57,75 @@ static size_t find_end(const struct order *order, const char *from, size_t begin
 	return begin + low * order->size;
 }
 
-/* from[begin .. middle) and from[middle .. end), each in order, into the same place of `to`. */
-static void merge(const struct order *order, const char *from, size_t begin, size_t middle,
-		  size_t end, char *to)
+/* left[0 .. n_left) and [right .. end), each in order, to `to`, where right lies n_left behind. */
+static void merge(const struct order *order, const char *left, size_t n_left, const char *right,
+		  const char *end, char *to)
 {
-	size_t left = begin, right = middle;
+	const char *left_end = left + n_left, *stop;
 
-	for (bool is_left = true; left < middle && right < end; is_left = !is_left) {
-		size_t at = is_left ? left : right, stop;
-
-		stop = is_left ? find_end(order, from, left, middle, from + right, true)
-			       : find_end(order, from, right, end, from + left, false);
-		memcpy(to + begin, from + at, stop - at);
-		begin += stop - at;
-		*(is_left ? &left : &right) = stop;
+	while (left < left_end && right < end) {
+		stop = find_end(order, right, end, left, false);
+		memmove(to, right, (size_t)(stop - right));
+		to += stop - right;
+		right = stop;
+		if (right == end)
+			break;
+		stop = find_end(order, left, left_end, right, true);
+		memcpy(to, left, (size_t)(stop - left));
+		to += stop - left;
+		left = stop;
 	}
-	memcpy(to + begin, from + left, middle - left);
-	memcpy(to + begin + middle - left, from + right, end - right);
+	memcpy(to, left, (size_t)(left_end - left));
 }
 
-/* Merges neighbours: half as many runs. */
-static size_t merge_runs(const struct order *order, const char *from, size_t *ends, size_t n_runs,
-			 char *to)
+/* Memory for what a merge moves out of the way. */
+struct spare {
+	char *data;
+	size_t size;
+};
+
+/* Merges [begin .. middle) and [middle .. end), each in order.  The ends that stay are left out. */
+static void merge_runs(const struct order *order, char *begin, char *middle, const char *end,
+		       struct spare *spare)
 {
-	size_t begin = 0, n = 0;
+	size_t n;
 
-	for (size_t r = 0; r < n_runs; r += 2) {
-		size_t end = ends[r + 1 < n_runs ? r + 1 : r];
-
-		merge(order, from, begin, ends[r], end, to);
-		ends[n++] = begin = end;
+	begin += find_end(order, begin, middle, middle, true) - begin;
+	n = (size_t)(middle - begin);
+	if (!n)
+		return;
+	end = find_end(order, middle, end, middle - order->size, false);
+	if (n > spare->size) {
+		free(spare->data);
+		spare->data = xmalloc(n);
+		spare->size = n;
 	}
-	return n;
+	memcpy(spare->data, begin, n);
+	merge(order, spare->data, n, middle, end, begin);
 }
 
 void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *))
 {
 	const struct order order = { size, compare };
-	char *from = array, *to = NULL;
+	struct spare spare = { 0 };
 	size_t *ends = NULL;
 	size_t n_runs = 0;
+	char *base = array;
 
 	if (n)
 		ends = find_runs(&order, array, n, &n_runs);
-	if (n_runs > 1)
-		to = xreallocarray(NULL, n, size);
 	while (n_runs > 1) {
-		char *sorted = to;
+		size_t begin = 0, n_merged = 0;
 
-		n_runs = merge_runs(&order, from, ends, n_runs, to);
-		to = from;
-		from = sorted;
+		for (size_t r = 0; r < n_runs; r += 2) {
+			size_t end = ends[r + 1 < n_runs ? r + 1 : r];
+
+			if (r + 1 < n_runs)
+				merge_runs(&order, base + begin, base + ends[r], base + end, &spare);
+			ends[n_merged++] = begin = end;
+		}
+		n_runs = n_merged;
 	}
-	if (from != array) {
-		memcpy(array, from, n * size);
-		to = from;
-	}
-	free(to);
+	free(spare.data);
 	free(ends);
 }

@@ -142,7 +142,7 @@ static int open_shards(struct checkpoint *checkpoint, const struct weight_index 
 	return rc;
 }
 
-/* What the index says of the sum of all tensors, if it says anything. */
+/* What the index says of the sum of all tensors, if it says anything: for a survey, which judges it. */
 static void read_total(struct checkpoint *checkpoint, struct json_text text)
 {
 	struct json_text metadata, total;
@@ -169,7 +169,8 @@ static int open_index(struct checkpoint *checkpoint, const struct io *io, const 
 	if (io_read_file(io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
 	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
 		goto out;
-	read_total(checkpoint, (struct json_text){ text.data, text.len });
+	if (faults)
+		read_total(checkpoint, (struct json_text){ text.data, text.len });
 	buf_release(&text);
 	rc = open_shards(checkpoint, &index, path, n_threads, faults, err);
 out:
@@ -285,12 +286,14 @@ static void list_tensors(struct checkpoint *checkpoint)
 	checkpoint->tensors = ref = xreallocarray(NULL, checkpoint->n_tensors, sizeof *ref);
 	checkpoint->by_name = named = xreallocarray(NULL, checkpoint->n_tensors, sizeof *named);
 	for (size_t i = 0; i < checkpoint->n_shards; i++) {
-		const struct st_file *file = &checkpoint->shards[i].file;
+		struct st_file *file = &checkpoint->shards[i].file;
 
 		for (size_t j = 0; j < file->n_tensors; j++) {
 			*ref++ = (struct tensor_ref){ &file->tensors[j], i };
 			*named++ = (struct tensor_ref){ file->by_name[j], i };
 		}
+		free(file->by_name); /* the checkpoint's says as much */
+		file->by_name = NULL;
 	}
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
 }

@@ -24,7 +24,7 @@ struct tensor_ref {
 
 struct shard {
 	char *name; /* base name, as in the index: "model-00001-of-00002.safetensors" */
-	struct st_file file;
+	struct st_file file; /* without by_name */
 };
 
 struct checkpoint {
@@ -37,7 +37,7 @@ struct checkpoint {
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
 	bool has_index;		    /* it came with model.safetensors.index.json */
-	bool has_total;		    /* which says that the tensors have so many bytes: */
+	bool has_total;		    /* of a survey: the index says that the tensors have so many bytes: */
 	uint64_t index_total;
 	struct buf config;	    /* text of config.json; empty if there is none */
 	uint64_t data_bytes;	    /* of all tensors */

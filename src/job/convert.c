@@ -4,6 +4,7 @@
  */
 #include "job/convert.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -143,6 +144,7 @@ int convert_run(const struct plan *plan, const struct convert_params *params,
 	int rc;
 
 	*result = (struct convert_result){ 0 };
+	malloc_trim(0); /* what planning needed goes back before buffers are filled */
 	if (converter_new(&job.converter, plan, params, progress, err))
 		return -1;
 	rc = run[output_kind(params->output)](&job, err);

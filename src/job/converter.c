@@ -190,11 +190,11 @@ void converter_result(const struct converter *converter, struct convert_result *
 {
 	double worst = INFINITY;
 
+	result->saturated = converter->counts.saturated;
+	result->nonfinite = converter->counts.nonfinite;
 	for (size_t u = 0; u < converter->plan->selection.n_units; u++) {
 		const struct unit_stats *stats = &converter->stats[u];
 
-		result->saturated += stats->counts.saturated;
-		result->nonfinite += stats->counts.nonfinite;
 		if (stats->noise > 0 && stats->signal / stats->noise < worst) {
 			worst = stats->signal / stats->noise;
 			result->worst = converter->plan->selection.units[u].name;

@@ -18,7 +18,6 @@
 
 struct unit_stats {
 	double signal, noise;
-	struct quant_stats counts;
 };
 
 struct worker {
@@ -37,8 +36,9 @@ struct converter {
 	struct source source;
 	int n_workers;
 	struct worker *workers;
-	pthread_mutex_t lock;	  /* of stats and amax */
+	pthread_mutex_t lock;	  /* of stats, counts and amax */
 	struct unit_stats *stats; /* by unit */
+	struct quant_stats counts; /* of all */
 	float *group_amax;	  /* by group: tiles of a whole tensor, shared by what engines fuse */
 	bool *group_known;
 	float **unit_amax;	  /* by unit: rows that are longer than a band */

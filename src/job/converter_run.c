@@ -92,8 +92,8 @@ static void band_stats(struct converter *converter, size_t u, const struct regio
 	pthread_mutex_lock(&converter->lock);
 	converter->stats[u].signal += signal;
 	converter->stats[u].noise += noise;
-	converter->stats[u].counts.saturated += out->stats->saturated;
-	converter->stats[u].counts.nonfinite += out->stats->nonfinite;
+	converter->counts.saturated += out->stats->saturated;
+	converter->counts.nonfinite += out->stats->nonfinite;
 	pthread_mutex_unlock(&converter->lock);
 }
 
