@@ -52,6 +52,8 @@ static int read_dtype(struct reader *reader, struct st_tensor *tensor, struct js
 static int read_shape(struct reader *reader, struct st_tensor *tensor, struct json_text value,
 		      struct err *err)
 {
+	const struct st_file *file = reader->file;
+	const struct st_tensor *before = file->n_tensors ? &file->tensors[file->n_tensors - 1] : NULL;
 	uint64_t shape[ST_MAX_DIMS];
 	int64_t n = json_text_uints(value, shape, ST_MAX_DIMS);
 
@@ -65,7 +67,11 @@ static int read_shape(struct reader *reader, struct st_tensor *tensor, struct js
 			       "tensor '%s' in '%s' has %lld dimensions, more than the limit (%d)",
 			       tensor->name, reader->file->path, (long long)n, ST_MAX_DIMS);
 	tensor->n_dims = (int)n;
-	tensor->shape = st_shape_copy(&reader->file->texts, shape, tensor->n_dims);
+	/* neighbours mostly have one shape, and share it */
+	if (before && n == before->n_dims && !memcmp(shape, before->shape, (size_t)n * sizeof *shape))
+		tensor->shape = before->shape;
+	else
+		tensor->shape = st_shape_copy(&reader->file->texts, shape, tensor->n_dims);
 	return 0;
 }
 

@@ -89,12 +89,20 @@ void shard_add(struct output_shard *shard, const struct st_tensor *tensor)
 	shard->tensors[shard->n_tensors++] = *tensor;
 }
 
-/* Most outputs have their source's shape, and share it. */
-static uint64_t *output_shape(struct plan *plan, const struct st_tensor *source, int n_dims, const uint64_t *shape)
+static bool has_shape(const struct st_tensor *tensor, int n_dims, const uint64_t *shape)
 {
-	if (n_dims == source->n_dims && !memcmp(shape, source->shape, (size_t)n_dims * sizeof *shape))
+	return n_dims == tensor->n_dims && !memcmp(shape, tensor->shape, (size_t)n_dims * sizeof *shape);
+}
+
+/* Codes have the shape of their source and scales mostly that of the last scale, two outputs before: they share it. */
+static uint64_t *output_shape(struct plan *plan, const struct output_shard *shard, const struct st_tensor *source,
+			      int n_dims, const uint64_t *shape)
+{
+	const struct st_tensor *before = shard->n_tensors > 1 ? &shard->tensors[shard->n_tensors - 2] : source;
+
+	if (has_shape(source, n_dims, shape))
 		return source->shape;
-	return st_shape_copy(&plan->texts, shape, n_dims);
+	return has_shape(before, n_dims, shape) ? before->shape : st_shape_copy(&plan->texts, shape, n_dims);
 }
 
 struct output *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source, char *name,
@@ -105,7 +113,7 @@ struct output *plan_add(struct plan *plan, size_t u, enum output_part part, cons
 	struct st_tensor tensor = { .name = name,
 				    .dtype = dtype,
 				    .n_dims = n_dims,
-				    .shape = output_shape(plan, own->tensor, n_dims, shape) };
+				    .shape = output_shape(plan, shard, own->tensor, n_dims, shape) };
 
 	ARRAY_GROW(shard->outputs, shard->n_tensors);
 	shard->outputs[shard->n_tensors] = (struct output){ .unit = u, .part = part, .source = source ? source : own };
