@@ -19,7 +19,8 @@
 #define DEFAULT_MIN_TOKENS 64
 
 struct settings {
-	struct calibrate_params params;
+	struct calibrate_params params; /* completed by run() */
+	struct option_list include, exclude;
 	int min_tokens;
 	int progress; /* enum progress_mode */
 	bool dry_run, json, quiet, verbose;
@@ -46,6 +47,16 @@ static const struct option_row options[] = {
 	{ SECTION_DATA, "batch", 0, "N", "Sequences of a pass (default 1)", option_large, PLACE(params.batch) },
 	{ SECTION_DATA, "min-tokens", 0, "N", "Tell experts that saw fewer tokens (default 64)", option_large,
 	  PLACE(min_tokens) },
+	{ SECTION_NUMBERS, "fp8-forward", 0, NULL, "Multiply in FP8, so that later layers see what they will see in service",
+	  option_flag, PLACE(params.fp8.forward) },
+	{ SECTION_NUMBERS, "recipe", 0, "RECIPE", "Of --fp8-forward (see 'fp8conv recipes'; default blockwise)",
+	  option_recipe, PLACE(params.fp8.recipe) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales of weights and inputs, or any",
+	  option_text, PLACE(params.fp8.scale_fmt) },
+	{ SECTION_TENSORS, "include", 0, "RE", "Multiply only what matches in FP8", option_many, PLACE(include) },
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches in high precision", option_many, PLACE(exclude) },
+	{ SECTION_TENSORS, "ragged", 0, NULL, "Blocks also where a dimension is no multiple of the block", option_flag,
+	  PLACE(params.fp8.select.ragged) },
 	{ SECTION_RUN, "precision", 0, "bf16|f32", "What matrix products take (default bf16)", option_text,
 	  PLACE(params.precision) },
 	{ SECTION_RUN, "resume", 0, NULL, "Go on with the passes that the output holds", option_flag,
@@ -136,6 +147,8 @@ static void print_plan(const struct calibrate_plan *plan)
 	       plan->n_modules);
 	printf("%zu passes, %zu sequences, %llu tokens\n", plan->n_passes, plan->n_sequences,
 	       (unsigned long long)plan->n_tokens);
+	if (plan->fp8.n)
+		printf("%s, %zu matrices in FP8\n", plan->fp8.recipe.name, plan->fp8.n);
 }
 
 static void print_plan_json(const struct calibrate_plan *plan)
@@ -148,6 +161,7 @@ static void print_plan_json(const struct calibrate_plan *plan)
 	json_out_count(&out, "passes", plan->n_passes);
 	json_out_count(&out, "tokens", plan->n_tokens);
 	json_out_count(&out, "memory_bytes", plan->memory_bytes);
+	json_out_count(&out, "fp8_modules", plan->fp8.n);
 	json_out_open(&out, "input_ids", '[');
 	for (size_t i = 0; i < plan->n_sequences; i++) {
 		const uint32_t *tokens = calibrate_plan_tokens(plan, i);
@@ -231,6 +245,16 @@ static void note_uncovered(const struct outcome *outcome)
 			n, outcome->min_tokens);
 }
 
+/* What there is to say of the matrices that are multiplied in FP8. */
+static void note_selection(const struct selection *selection)
+{
+	const char *const notes[] = { selection->advice, selection->unmatched, selection->caution };
+
+	for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
+		if (notes[i])
+			fprintf(stderr, "fp8conv calibrate: note: %s\n", notes[i]);
+}
+
 static int calibrate(const struct settings *settings, const struct calibrate_plan *plan,
 		     struct calibrate_progress *progress, struct err *err)
 {
@@ -265,6 +289,8 @@ static int open_and_calibrate(const struct settings *settings, struct err *err)
 
 	if (calibrate_plan_make(&plan, &settings->params, err))
 		return -1;
+	if (!settings->quiet)
+		note_selection(&plan.fp8.selection);
 	if (settings->dry_run) {
 		(settings->json ? print_plan_json : print_plan)(&plan);
 		calibrate_plan_release(&plan);
@@ -278,21 +304,33 @@ static int open_and_calibrate(const struct settings *settings, struct err *err)
 	return rc;
 }
 
+static int check_and_run(struct settings *settings, struct err *err)
+{
+	struct calibrate_params *params = &settings->params;
+
+	if (!params->data)
+		return err_set(err, ERR_USAGE, "option '--data' is missing: text or token ids to run the model on");
+	if (!params->output && !settings->dry_run)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: where to write the history (-o S.amax), or --dry-run");
+	if (!params->n_threads)
+		params->n_threads = online_cpus();
+	params->fp8.select.include = settings->include.texts;
+	params->fp8.select.n_include = settings->include.n;
+	params->fp8.select.exclude = settings->exclude.texts;
+	params->fp8.select.n_exclude = settings->exclude.n;
+	return open_and_calibrate(settings, err);
+}
+
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { .params = { .io = &io_system }, .min_tokens = DEFAULT_MIN_TOKENS };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
-	if (rc)
-		return rc < 0 ? -1 : 0;
-	if (!settings.params.data)
-		return err_set(err, ERR_USAGE, "option '--data' is missing: text or token ids to run the model on");
-	if (!settings.params.output && !settings.dry_run)
-		return err_set(err, ERR_USAGE,
-			       "option '--output' is missing: where to write the history (-o S.amax), or --dry-run");
-	if (!settings.params.n_threads)
-		settings.params.n_threads = online_cpus();
-	return open_and_calibrate(&settings, err);
+	rc = rc ? rc : check_and_run(&settings, err);
+	free(settings.include.texts);
+	free(settings.exclude.texts);
+	return rc < 0 ? -1 : 0;
 }
 
 const struct command command_calibrate = {

@@ -11,37 +11,15 @@
 #include "cli/tuning_options.h"
 #include "job/quantize.h"
 
-struct patterns {
-	const char **list;
-	size_t n;
-};
-
 /* Zeroed is the start.  Texts belong to argv. */
 struct settings {
 	struct convert_settings convert;
 	struct quantize_params params; /* completed by make_plan() */
-	struct patterns include, exclude;
+	struct option_list include, exclude;
 	struct select_rule *rules;
 	size_t n_rules;
 	int on_nonfinite; /* enum on_nonfinite, whose order the option's values have */
 };
-
-static int read_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
-{
-	*(const char **)place = value;
-	return opt_recipe(option_written(option).text, value, err) ? 0 : -1;
-}
-
-static int read_pattern(const struct option_row *option, const char *value, void *place,
-			struct err *err)
-{
-	struct patterns *patterns = place;
-
-	(void)option, (void)err;
-	ARRAY_GROW(patterns->list, patterns->n);
-	patterns->list[patterns->n++] = value;
-	return 0;
-}
 
 static int read_rule(const struct option_row *option, const char *value, void *place, struct err *err)
 {
@@ -80,7 +58,7 @@ static int read_tokens(const struct option_row *option, const char *value, void 
 
 static const struct option_row options[] = {
 	{ SECTION_MAKE, "recipe", 0, "RECIPE",
-	  "Decides the numbers (see 'fp8conv recipes'; default blockwise)", read_recipe,
+	  "Decides the numbers (see 'fp8conv recipes'; default blockwise)", option_recipe,
 	  PLACE(params.recipe) },
 	{ SECTION_MAKE, "format", 0, "FORMAT",
 	  "Decides names and configuration (see 'fp8conv formats')", option_text,
@@ -109,9 +87,9 @@ static const struct option_row options[] = {
 	  "Tensors with NaN or inf: refuse (default), saturate, or keep the tensor in high precision",
 	  option_choice, PLACE(on_nonfinite) },
 
-	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only what matches", read_pattern,
+	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only what matches", option_many,
 	  PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches", read_pattern, PLACE(exclude) },
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches", option_many, PLACE(exclude) },
 	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
 	  "The recipe of what matches, or RE=skip; the last match wins", read_rule, 0 },
 	{ SECTION_TENSORS, "ragged", 0, NULL,
@@ -129,9 +107,9 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
-	select->include = settings->include.list;
+	select->include = settings->include.texts;
 	select->n_include = settings->include.n;
-	select->exclude = settings->exclude.list;
+	select->exclude = settings->exclude.texts;
 	select->n_exclude = settings->exclude.n;
 	select->rules = settings->rules;
 	select->n_rules = settings->n_rules;
@@ -143,8 +121,8 @@ static void settings_release(struct settings *settings)
 	for (size_t i = 0; i < settings->n_rules; i++)
 		free((char *)settings->rules[i].pattern);
 	free(settings->rules);
-	free(settings->include.list);
-	free(settings->exclude.list);
+	free(settings->include.texts);
+	free(settings->exclude.texts);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)

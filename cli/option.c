@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/opts.h"
 
 #define MAX_COUNT 1024
@@ -61,4 +62,20 @@ int option_large(const struct option_row *option, const char *value, void *place
 int option_bytes(const struct option_row *option, const char *value, void *place, struct err *err)
 {
 	return opt_size(option_written(option).text, value, place, err);
+}
+
+int option_many(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	struct option_list *list = place;
+
+	(void)option, (void)err;
+	ARRAY_GROW(list->texts, list->n);
+	list->texts[list->n++] = value;
+	return 0;
+}
+
+int option_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	*(const char **)place = value;
+	return opt_recipe(option_written(option).text, value, err) ? 0 : -1;
 }

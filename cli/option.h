@@ -55,7 +55,15 @@ option_reader option_choice; /* int: which of "a|b|c", from 0 */
 option_reader option_flag;   /* bool: true */
 option_reader option_count;  /* int: from 1 to 1024 */
 option_reader option_large;  /* int: from 1 to a billion */
+option_reader option_many;   /* struct option_list */
+option_reader option_recipe; /* const char *: the name of a recipe that there is */
 option_reader option_bytes;  /* uint64_t: "4096", "64K", "512M", "2G" (binary), at least 1 */
+
+/* The values of an option that may be given several times, in order; texts belong to argv, the list is the caller's to free. */
+struct option_list {
+	const char **texts;
+	size_t n;
+};
 
 /* "--name" in a buffer of the caller. */
 struct option_spelling {

@@ -13,7 +13,7 @@
 static int run_sequence(void *context, int worker, size_t item, struct err *err)
 {
 	struct run *run = context;
-	struct sequence *sequence = &run->sequences[item];
+	struct sequence *sequence = &run->sequences[item += run->step_first];
 	int rc;
 
 	if (run->layer)
@@ -25,13 +25,38 @@ static int run_sequence(void *context, int worker, size_t item, struct err *err)
 	return rc;
 }
 
-/* All sequences of the sweep through a layer, or the head. */
+/* n sequences of the sweep, in a context of their own: where scales come from a history, it grows at its end. */
+static int run_step(struct run *run, size_t n, struct err *err)
+{
+	const struct context wanted = { .enabled = run->fp8, .calibrating = true, .recipe = &run->plan->fp8.recipe };
+	struct context outer;
+	struct err second = { 0 };
+	int rc;
+
+	if (context_enter(&run->contexts, &wanted, &outer, err))
+		return -1;
+	if (run->fp8 && run->layer)
+		fp8_forward_touch(run->fp8, &run->contexts, run->layer);
+	rc = pool_run(run->params->n_threads, n, run_sequence, run, run->progress->stop, err);
+	if (context_exit(&run->contexts, &outer, rc ? &second : err))
+		return -1;
+	return rc;
+}
+
+/* All sequences of the sweep through a layer, or the head: at once, or, for delayed scaling, pass by pass. */
 static int sweep_step(struct run *run, const struct layer *layer, struct err *err)
 {
+	bool by_pass = run->fp8 && run->plan->fp8.recipe.needs_history;
+	size_t most = by_pass ? run->plan->batch : run->n_sequences;
+
 	run->layer = layer;
 	sightings_begin(run->sightings, layer, &run->head, run->first);
-	if (pool_run(run->params->n_threads, run->n_sequences, run_sequence, run, run->progress->stop, err))
-		return -1;
+	for (run->step_first = 0; run->step_first < run->n_sequences; run->step_first += most) {
+		size_t left = run->n_sequences - run->step_first;
+
+		if (run_step(run, left < most ? left : most, err))
+			return -1;
+	}
 	sightings_end(run->sightings, run->n_sequences);
 	return 0;
 }
@@ -184,8 +209,20 @@ static void run_release(struct run *run)
 	free(run->nll);
 	free(run->residuals);
 	sightings_free(run->sightings);
+	fp8_forward_free(run->fp8);
+	context_stack_release(&run->contexts);
 	weights_release(&run->weights);
 	forward_release(&run->forward);
+}
+
+static void run_fp8(struct run *run, const struct backend *backend)
+{
+	run->contexts.backend = backend;
+	if (!run->params->fp8.forward)
+		return;
+	run->fp8 = fp8_forward_new(&run->plan->fp8, backend, run->params->n_threads);
+	run->forward.filter = fp8_forward_filter(run->fp8);
+	run->weights.fp8 = run->fp8;
 }
 
 int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
@@ -201,8 +238,10 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 		goto out;
 	run.sightings = sightings_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
 				      params->histogram);
-	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads, progress->stop, err) ||
-	    calibrate_begin(&run, err) || run_alloc(&run, err))
+	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads, progress->stop, err))
+		goto out;
+	run_fp8(&run, backend);
+	if (calibrate_begin(&run, err) || run_alloc(&run, err))
 		goto out;
 	atomic_store(&progress->total,
 		     (plan->n_tokens - run.n_tokens_before) * (plan->model.n_layers + 1));

@@ -18,6 +18,7 @@
 #include "base/io.h"
 #include "ckpt/amax.h"
 #include "job/dataset.h"
+#include "job/fp8_choice.h"
 #include "model/model.h"
 
 /* What a running calibration tells whoever watches it. */
@@ -36,6 +37,7 @@ struct calibrate_params {
 	const char *output;    /* the history; NULL with a dry run is allowed */
 	const char *precision; /* "bf16" or "f32"; NULL: bf16 */
 	const char *backend;
+	struct fp8_params fp8;
 	int seq_len, passes, batch; /* 0: 512, 128, 1 */
 	int history_len;	    /* 0: 1024 */
 	bool histogram;
@@ -50,6 +52,7 @@ struct calibrate_plan {
 	struct checkpoint checkpoint;
 	struct model model;
 	struct dataset data;
+	struct fp8_choice fp8;
 	size_t batch;
 	size_t n_sequences; /* that will be run: the first of data */
 	size_t n_passes;    /* of `batch` sequences, the last one maybe fewer */
@@ -57,7 +60,7 @@ struct calibrate_plan {
 	size_t longest;	    /* tokens of the longest sequence */
 	uint64_t n_tokens;
 	size_t sweep;	    /* sequences that go through the model at once: whole passes */
-	uint64_t memory_bytes; /* of these, of what threads work with, and of the largest layer */
+	uint64_t memory_bytes; /* of these, of what threads and FP8 work with, and of the largest layer */
 };
 
 struct calibrate_result {

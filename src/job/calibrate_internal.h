@@ -6,6 +6,7 @@
 #define FP8CONV_JOB_CALIBRATE_INTERNAL_H
 
 #include "job/calibrate.h"
+#include "job/fp8_forward.h"
 #include "job/sightings.h"
 #include "job/weights.h"
 
@@ -20,9 +21,12 @@ struct run {
 	struct weights weights;
 	struct sightings *sightings;
 	struct observer observer;
+	struct context_stack contexts;
+	struct fp8_forward *fp8; /* NULL: in high precision */
 	struct forward_lane **lanes; /* by thread */
 	struct sequence *sequences;  /* of the sweep: [first, first + n_sequences) of the data */
 	size_t first, n_sequences;
+	size_t step_first;	     /* of the step under way, in the sweep */
 	double *nll;	  /* of each */
 	float *residuals; /* of all */
 

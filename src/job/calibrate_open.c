@@ -88,6 +88,8 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	const struct model *model = &plan->model;
 	uint64_t memory = params->max_memory ? params->max_memory : DEFAULT_MEMORY;
 	uint64_t lanes = forward_lane_size(model, plan->longest) * (uint64_t)params->n_threads;
+	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
+	bool is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
 	uint64_t a_pass = (uint64_t)plan->longest * model->hidden * sizeof(float) * plan->batch;
 	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
 	uint64_t enough = SWEEP_TOKENS / (plan->longest * plan->batch) + 1;
@@ -99,15 +101,24 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	fit = fit < enough ? fit : enough;
 	fit = fit < plan->n_passes ? fit : plan->n_passes;
 	plan->sweep = (size_t)fit * plan->batch;
-	plan->memory_bytes = lanes + fit * a_pass + weights_layer_size(model, calibrate_is_f32(params));
+	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, is_f32);
 	return 0;
+}
+
+/* Delayed scaling looks back as far as the file does, and never behind the first pass. */
+static void plan_history(struct calibrate_plan *plan, const struct calibrate_params *params)
+{
+	size_t len = or_default(params->history_len, AMAX_HISTORY_LEN);
+
+	plan->fp8.recipe.amax_history_len = (int)(len < plan->n_passes ? len : plan->n_passes);
 }
 
 int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
 {
 	*plan = (struct calibrate_plan){ .batch = or_default(params->batch, 1) };
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
-	    model_open(&plan->model, &plan->checkpoint, err) || open_data(plan, params, err)) {
+	    model_open(&plan->model, &plan->checkpoint, err) ||
+	    fp8_choice_make(&plan->fp8, &params->fp8, &plan->model, err) || open_data(plan, params, err)) {
 		calibrate_plan_release(plan);
 		return -1;
 	}
@@ -120,6 +131,7 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 		plan->n_tokens += len;
 		plan->longest = len > plan->longest ? len : plan->longest;
 	}
+	plan_history(plan, params);
 	if (plan_sweep(plan, params, err)) {
 		calibrate_plan_release(plan);
 		return -1;
@@ -130,6 +142,7 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 void calibrate_plan_release(struct calibrate_plan *plan)
 {
 	dataset_release(&plan->data);
+	fp8_choice_release(&plan->fp8);
 	model_release(&plan->model);
 	checkpoint_release(&plan->checkpoint);
 	*plan = (struct calibrate_plan){ 0 };

@@ -42,6 +42,21 @@ static int check_data(struct run *run, struct err *err)
 	return rc;
 }
 
+static int resume_fp8(struct run *run, struct err *err)
+{
+	const struct amax_stats *stats = run->stats;
+
+	if (!run->fp8 || !run->plan->fp8.recipe.needs_history)
+		return 0;
+	if (stats->n_passes > stats->history_len)
+		return err_set(err, ERR_INPUT,
+			       "'%s' holds %llu of %llu passes, and delayed scaling needs all to go on: --restart begins anew",
+			       run->params->output, (unsigned long long)stats->history_len,
+			       (unsigned long long)stats->n_passes);
+	fp8_forward_replay(run->fp8, &run->plan->model, stats);
+	return 0;
+}
+
 static int resume(struct run *run, const char *fingerprint, const char *precision, struct err *err)
 {
 	struct amax_stats *stats = run->stats;
@@ -52,28 +67,40 @@ static int resume(struct run *run, const char *fingerprint, const char *precisio
 		return differs(run, "model", stats->model, fingerprint, err);
 	if (strcmp(stats->precision, precision) != 0)
 		return differs(run, "precision", stats->precision, precision, err);
-	if (check_data(run, err))
+	if (check_data(run, err) || resume_fp8(run, err))
 		return -1;
 	run->result->n_resumed = stats->n_passes;
 	return 0;
 }
 
-int calibrate_begin(struct run *run, struct err *err)
+/* An empty history, or the one to go on with. */
+static int begin(struct run *run, const char *precision, bool exists, struct err *err)
 {
 	const struct calibrate_params *params = run->params;
-	const char *precision = params->precision ? params->precision : "bf16";
 	uint64_t history_len = params->history_len ? (uint64_t)params->history_len : AMAX_HISTORY_LEN;
 	char fingerprint[FINGERPRINT_SIZE];
-	struct stat status;
-	bool exists = stat(params->output, &status) == 0;
 
-	if (exists && !params->resume && !params->restart)
-		return err_set(err, ERR_USAGE, "'%s' exists: --resume goes on with it, --restart begins anew",
-			       params->output);
 	if (fingerprint_make(&run->weights.source, fingerprint, err))
 		return -1;
 	if (exists && params->resume)
 		return resume(run, fingerprint, precision, err);
 	amax_stats_init(run->stats, fingerprint, precision, "cpu", history_len);
 	return 0;
+}
+
+int calibrate_begin(struct run *run, struct err *err)
+{
+	const struct calibrate_params *params = run->params;
+	struct stat status;
+	bool exists = stat(params->output, &status) == 0;
+	char *precision;
+	int rc;
+
+	if (exists && !params->resume && !params->restart)
+		return err_set(err, ERR_USAGE, "'%s' exists: --resume goes on with it, --restart begins anew",
+			       params->output);
+	precision = fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
+	rc = begin(run, precision, exists, err);
+	free(precision);
+	return rc;
 }

@@ -104,34 +104,51 @@ static int load_floats(struct weights *weights, const struct tensor_ref *ref, si
 	return source_read_floats(&weights->source, ref, false, first, n, *values, err);
 }
 
+/* The matrix, finite, and its amax. */
+static int read_finite(struct weights *weights, const struct linear_ref *ref, const struct staging *staging,
+		       struct matrix *x, float *amax, struct err *err)
+{
+	const struct tile whole = { WHOLE, WHOLE };
+	uint64_t n_nonfinite = 0;
+
+	*amax = 0;
+	if (read_matrix(weights, ref, staging, x, err))
+		return -1;
+	backend_amax(weights->source.backend, x, whole, amax, 1, &n_nonfinite);
+	if (n_nonfinite)
+		return err_set(err, ERR_INPUT, "tensor '%s' has %llu values that are NaN or infinite",
+			       ref->weight->tensor->name, (unsigned long long)n_nonfinite);
+	return 0;
+}
+
+/* Values in fp32 become what the library multiplies by. */
+static int make_weight(const struct forward *forward, struct linear *linear, const struct staging *staging, struct err *err)
+{
+	size_t n = linear->ref->n * linear->ref->k;
+	const void *data = staging->values;
+
+	if (forward->round && !linear->module)
+		forward->compute->round_bf16_f32(staging->values, n, staging->values);
+	if (linear->input == DT_BF16) {
+		forward->compute->round_bf16(staging->values, n, staging->halves);
+		data = staging->halves;
+	}
+	return gemm_weight_new(&linear->weight, forward->gemm, data, linear->input, linear->ref->n, linear->ref->k, err);
+}
+
 int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
 	const struct forward *forward = weights->forward;
-	const struct tile whole = { WHOLE, WHOLE };
 	struct staging staging = { 0 };
 	struct matrix x;
-	uint64_t n_nonfinite = 0;
-	const void *data;
 	int rc = -1;
 
-	*linear = (struct linear){ .ref = ref };
-	if (staging_alloc(&staging, ref, err) || read_matrix(weights, ref, &staging, &x, err))
+	*linear = (struct linear){ .ref = ref, .input = forward->input };
+	if (staging_alloc(&staging, ref, err) || read_finite(weights, ref, &staging, &x, &linear->amax, err))
 		goto out;
-	backend_amax(weights->source.backend, &x, whole, &linear->amax, 1, &n_nonfinite);
-	if (n_nonfinite) {
-		err_set(err, ERR_INPUT, "tensor '%s' has %llu values that are NaN or infinite", ref->weight->tensor->name,
-			(unsigned long long)n_nonfinite);
-		goto out;
-	}
 	widen(&x, staging.values);
-	data = staging.values;
-	if (forward->round)
-		forward->compute->round_bf16_f32(staging.values, ref->n * ref->k, staging.values);
-	if (forward->input == DT_BF16) {
-		forward->compute->round_bf16(staging.values, ref->n * ref->k, staging.halves);
-		data = staging.halves;
-	}
-	if (gemm_weight_new(&linear->weight, forward->gemm, data, forward->input, ref->n, ref->k, err) ||
+	if ((weights->fp8 && fp8_forward_weight(weights->fp8, linear, &x, staging.values, err)) ||
+	    make_weight(forward, linear, &staging, err) ||
 	    (ref->bias && load_floats(weights, ref->bias, ref->bias_first, ref->n, &linear->bias, err)))
 		goto out;
 	rc = 0;
@@ -176,6 +193,26 @@ static int load_one(void *context, int worker, size_t item, struct err *err)
 	return weights_load_linear(load->weights, load->from[item], load->to[item], err);
 }
 
+/* What shares a scale must all have been seen before the first of it is quantized. */
+static int see_one(void *context, int worker, size_t item, struct err *err)
+{
+	struct layer_load *load = context;
+	const struct linear_ref *ref = load->from[item];
+	struct staging staging = { 0 };
+	struct matrix x;
+	float amax;
+	int rc = 0;
+
+	(void)worker;
+	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
+		return 0;
+	rc = staging_alloc(&staging, ref, err) || read_finite(load->weights, ref, &staging, &x, &amax, err);
+	if (!rc)
+		fp8_forward_see_amax(load->weights->fp8, ref, amax);
+	staging_release(&staging);
+	return rc ? -1 : 0;
+}
+
 int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err)
 {
 	size_t most = N_LINEARS + ref->n_experts * N_EXPERT_ROLES;
@@ -194,6 +231,8 @@ int weights_load_layer(struct weights *weights, const struct layer_ref *ref, str
 	for (int i = 0; i < N_VECTORS && !rc; i++)
 		if (ref->vector[i])
 			rc = weights_load_vector(weights, ref->vector[i], &layer->vector[i], err);
+	if (!rc && weights->fp8)
+		rc = pool_run(weights->n_threads, load.n, see_one, &load, weights->stop, err);
 	if (!rc)
 		rc = pool_run(weights->n_threads, load.n, load_one, &load, weights->stop, err);
 	free(load.from);

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "format/recognise.h"
+#include "job/fp8_forward.h"
 #include "job/source.h"
 #include "model/forward.h"
 
@@ -18,6 +19,7 @@ struct weights {
 	struct recognition recognition;
 	int n_threads;
 	const atomic_int *stop;
+	struct fp8_forward *fp8; /* quantizes what it likes of them; NULL: nothing */
 };
 
 /* Everything must outlive it. */

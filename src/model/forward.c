@@ -151,17 +151,22 @@ int linear_run(const struct forward *forward, struct forward_lane *lane, const s
 	const struct compute *compute = forward->compute;
 	const struct linear_ref *ref = linear->ref;
 	struct sighting sighting = { SIGHT_X, ref, layer ? layer->ref : NULL, lane->number, sequence->index, x, m, ref->k };
-	const void *input = x;
+	const float *values = x;
+	const void *input;
 
 	if (m == 0)
 		return 0;
 	if (forward->round)
 		compute->round_bf16_f32(x, m * ref->k, x);
-	if (forward->input == DT_BF16) {
-		compute->round_bf16(x, m * ref->k, lane->rounded);
+	if (forward_observe(forward, &sighting, err) ||
+	    (linear->module && forward->filter.apply(forward->filter.context, linear, lane->number, x, m, &values, err)))
+		return -1;
+	input = values;
+	if (linear->input == DT_BF16) {
+		compute->round_bf16(values, m * ref->k, lane->rounded);
 		input = lane->rounded;
 	}
-	if (forward_observe(forward, &sighting, err) || gemm_run(linear->weight, &lane->gemm, input, m, y, err))
+	if (gemm_run(linear->weight, &lane->gemm, input, m, y, err))
 		return -1;
 	if (linear->bias)
 		compute->add_row(y, linear->bias, m, ref->n);

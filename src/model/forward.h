@@ -19,6 +19,8 @@ struct linear {
 	struct gemm_weight *weight; /* NULL: the layer has none */
 	float *bias;		    /* NULL: none */
 	float amax;		    /* of the weight, in the type that the checkpoint has it in */
+	enum dtype input;	    /* what the weight is multiplied with: BF16, or F32 */
+	const void *module;	    /* the input filter's own; NULL: the input is multiplied as it is */
 };
 
 struct layer {
@@ -48,6 +50,15 @@ struct observer {
 	int (*see)(void *context, const struct sighting *sighting, struct err *err);
 };
 
+/* Makes of the input of a matrix what is multiplied in its place; observers have seen the input itself.  Called by several
+ * threads, each with its own lane. */
+struct input_filter {
+	void *context;
+	/* *values: (m, k), x's or the filter's own, good until the lane's next call. */
+	int (*apply)(void *context, const struct linear *linear, int lane, const float *x, size_t m, const float **values,
+		     struct err *err);
+};
+
 struct forward {
 	const struct model *model;
 	const struct compute *compute;
@@ -56,6 +67,7 @@ struct forward {
 	enum dtype input;  /* in which type: BF16, or F32 that holds the same values */
 	const struct observer *observers;
 	size_t n_observers;
+	struct input_filter filter; /* of matrices that have a module */
 };
 
 /* What one thread works with. */
