@@ -199,7 +199,7 @@ static int quantize_weight(struct fp8_forward *fp8, struct module *module, float
 	quantizer.scale = quantizer.amax = NULL;
 	if (is_per_tensor(fp8)) {
 		amax = amax_max(amax, fp8->groups[module->unit->group].amax);
-		scale = scaling_from_amax(&quantizer.spec, amax, F32_MAX).factor;
+		scale = scale_from_amax(amax, scale_fmax(&quantizer.spec), F32_MAX, quantizer.spec.pow2);
 		quantizer.scale = &scale;
 	}
 	return emulate(fp8, &quantizer, x, values, err);
