@@ -69,6 +69,7 @@ static int sweep_layers(struct run *run, struct err *err)
 		struct layer layer = { 0 };
 		int rc = weights_load_layer(&run->weights, &model->layers[i], &layer, err) || sweep_step(run, &layer, err);
 
+		run->layer = NULL;
 		layer_release(&layer);
 		if (rc)
 			return -1;

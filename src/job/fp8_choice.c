@@ -25,14 +25,17 @@ static int check_unused(const struct fp8_params *params, struct err *err)
 
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
 		if (options[i].given)
-			return err_set(err, ERR_USAGE, "option '%s' has no use without --fp8-forward", options[i].option);
+			return err_set(err, ERR_USAGE,
+				       "option '%s' has no use without --fp8-forward",
+				       options[i].option);
 	return 0;
 }
 
 /* Engines take the scales of inputs as they take those of weights. */
 static int tune(struct fp8_choice *choice, const struct fp8_params *params, struct err *err)
 {
-	const struct recipe *recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
+	const struct recipe *recipe =
+		recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
 	const struct recipe_tuning tuning = { .scale_fmt = params->scale_fmt };
 
 	if (!recipe)
@@ -46,7 +49,8 @@ static int tune(struct fp8_choice *choice, const struct fp8_params *params, stru
 }
 
 /* By the place in the checkpoint. */
-static int compare(const struct st_tensor *one, uint64_t one_first, const struct st_tensor *other, uint64_t other_first)
+static int compare(const struct st_tensor *one, uint64_t one_first, const struct st_tensor *other,
+		   uint64_t other_first)
 {
 	if (one != other)
 		return (uintptr_t)one < (uintptr_t)other ? -1 : 1;
@@ -55,7 +59,8 @@ static int compare(const struct st_tensor *one, uint64_t one_first, const struct
 
 static int compare_units(const void *one, const void *other)
 {
-	const struct unit *a = *(const struct unit *const *)one, *b = *(const struct unit *const *)other;
+	const struct unit *a = *(const struct unit *const *)one,
+			  *b = *(const struct unit *const *)other;
 
 	return compare(a->source->tensor, a->slice.first, b->source->tensor, b->slice.first);
 }
@@ -67,7 +72,8 @@ size_t fp8_choice_find(const struct fp8_choice *choice, const struct linear_ref 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
 		const struct unit *unit = choice->units[middle];
-		int order = compare(unit->source->tensor, unit->slice.first, ref->weight->tensor, ref->slice.first);
+		int order = compare(unit->source->tensor, unit->slice.first, ref->weight->tensor,
+				    ref->slice.first);
 
 		if (order == 0)
 			return middle;
@@ -80,19 +86,22 @@ size_t fp8_choice_find(const struct fp8_choice *choice, const struct linear_ref 
 }
 
 /* What is quantized as one must be multiplied as one. */
-static int check_matrix(const struct fp8_choice *choice, const struct linear_ref *ref, struct err *err)
+static int check_matrix(const struct fp8_choice *choice, const struct linear_ref *ref,
+			struct err *err)
 {
 	size_t i = ref->weight ? fp8_choice_find(choice, ref) : SIZE_MAX;
 
 	if (i == SIZE_MAX || (choice->units[i]->rows == ref->n && choice->units[i]->cols == ref->k))
 		return 0;
-	return err_set(err, ERR_USAGE,
-		       "'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of (%llu, %llu): --exclude keeps it",
-		       ref->module, ref->n, ref->k, (unsigned long long)choice->units[i]->rows,
-		       (unsigned long long)choice->units[i]->cols);
+	return err_set(
+		err, ERR_USAGE,
+		"'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of (%llu, %llu): --exclude keeps it",
+		ref->module, ref->n, ref->k, (unsigned long long)choice->units[i]->rows,
+		(unsigned long long)choice->units[i]->cols);
 }
 
-static int check_layer(const struct fp8_choice *choice, const struct layer_ref *layer, struct err *err)
+static int check_layer(const struct fp8_choice *choice, const struct layer_ref *layer,
+		       struct err *err)
 {
 	for (int i = 0; i < N_LINEARS; i++)
 		if (check_matrix(choice, &layer->linear[i], err))
@@ -123,8 +132,8 @@ static void list_units(struct fp8_choice *choice)
 	sort(choice->units, choice->n, sizeof *choice->units, compare_units);
 }
 
-int fp8_choice_make(struct fp8_choice *choice, const struct fp8_params *params, const struct model *model,
-		    struct err *err)
+int fp8_choice_make(struct fp8_choice *choice, const struct fp8_params *params,
+		    const struct model *model, struct err *err)
 {
 	struct select_options select = params->select;
 

@@ -47,7 +47,8 @@ static struct quantizer quantizer_of(struct recipe_state *state, int slot)
 	return all[slot];
 }
 
-struct fp8_forward *fp8_forward_new(const struct fp8_choice *choice, const struct backend *backend, int n_lanes)
+struct fp8_forward *fp8_forward_new(const struct fp8_choice *choice, const struct backend *backend,
+				    int n_lanes)
 {
 	struct fp8_forward *fp8 = xcalloc(1, sizeof *fp8);
 
@@ -85,7 +86,8 @@ void fp8_forward_free(struct fp8_forward *fp8)
 uint64_t fp8_forward_size(const struct fp8_choice *choice, size_t max_tokens, int n_lanes)
 {
 	const struct recipe *recipe = &choice->recipe;
-	size_t n_amaxes = recipe->needs_history ? (size_t)recipe->amax_history_len * N_FORWARD_SLOTS : 0;
+	size_t n_amaxes =
+		recipe->needs_history ? (size_t)recipe->amax_history_len * N_FORWARD_SLOTS : 0;
 	uint64_t widest = 0;
 
 	for (size_t i = 0; i < choice->n; i++)
@@ -103,8 +105,8 @@ static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref
 }
 
 /* Quantizes x and puts its values, close together, into values. */
-static int emulate(const struct fp8_forward *fp8, const struct quantizer *quantizer, const struct matrix *x, float *values,
-		   struct err *err)
+static int emulate(const struct fp8_forward *fp8, const struct quantizer *quantizer,
+		   const struct matrix *x, float *values, struct err *err)
 {
 	struct quantized_tensor t;
 	struct quant_stats stats = { 0 };
@@ -131,24 +133,25 @@ static int input_ready(struct quantized_input *input, size_t m, size_t k, struct
 	return 0;
 }
 
-static int apply(void *context, const struct linear *linear, int lane, const float *x, size_t m, const float **values,
-		 struct err *err)
+static int apply(void *context, const struct linear *linear, int lane, const float *x, size_t m,
+		 const float **values, struct err *err)
 {
 	struct fp8_forward *fp8 = context;
 	const struct module *module = linear->module;
 	struct quantized_input *input = &fp8->inputs[lane];
 	struct quantizer quantizer = module->input;
 	const struct matrix matrix = { x, DT_F32, m, linear->ref->k, linear->ref->k };
-	float amax = 0;
+	float *history = quantizer.amax, amax = 0;
 
-	if (quantizer.amax)
+	if (history)
 		quantizer.amax = &amax;
-	if (input_ready(input, m, matrix.cols, err) || emulate(fp8, &quantizer, &matrix, input->values, err))
+	if (input_ready(input, m, matrix.cols, err) ||
+	    emulate(fp8, &quantizer, &matrix, input->values, err))
 		return -1;
 	*values = input->values;
-	if (quantizer.amax) {
+	if (history) {
 		pthread_mutex_lock(&fp8->lock);
-		*module->input.amax = amax_max(*module->input.amax, amax);
+		*history = amax_max(*history, amax);
 		pthread_mutex_unlock(&fp8->lock);
 	}
 	return 0;
@@ -181,17 +184,22 @@ bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *re
 
 void fp8_forward_see_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)
 {
-	struct shared *group = &fp8->groups[module_of(fp8, ref)->unit->group];
+	const struct module *module = module_of(fp8, ref);
+	struct shared *group;
 
+	if (!module)
+		return;
+	group = &fp8->groups[module->unit->group];
 	pthread_mutex_lock(&fp8->lock);
 	group->amax = amax_max(group->amax, amax);
 	group->n_seen++;
 	pthread_mutex_unlock(&fp8->lock);
 }
 
-/* A weight does not change: delayed scaling too takes its scale from itself, as after its first step. */
-static int quantize_weight(struct fp8_forward *fp8, struct module *module, float amax, const struct matrix *x,
-			   float *values, struct err *err)
+/* A weight does not change: delayed scaling too takes its scale from itself, as after its first
+ * step. */
+static int quantize_weight(struct fp8_forward *fp8, struct module *module, float amax,
+			   const struct matrix *x, float *values, struct err *err)
 {
 	struct quantizer quantizer = quantizer_of(&module->state, SLOT_WEIGHT);
 	float scale;
@@ -199,7 +207,8 @@ static int quantize_weight(struct fp8_forward *fp8, struct module *module, float
 	quantizer.scale = quantizer.amax = NULL;
 	if (is_per_tensor(fp8)) {
 		amax = amax_max(amax, fp8->groups[module->unit->group].amax);
-		scale = scale_from_amax(amax, scale_fmax(&quantizer.spec), F32_MAX, quantizer.spec.pow2);
+		scale = scale_from_amax(amax, scale_fmax(&quantizer.spec), F32_MAX,
+					quantizer.spec.pow2);
 		quantizer.scale = &scale;
 	}
 	return emulate(fp8, &quantizer, x, values, err);
@@ -214,14 +223,15 @@ static bool all_bf16(const float *values, size_t n)
 	return (lower & 0xFFFF) == 0;
 }
 
-int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const struct matrix *x, float *values,
-		       struct err *err)
+int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const struct matrix *x,
+		       float *values, struct err *err)
 {
 	struct module *module = module_of(fp8, linear->ref);
 
 	if (!module)
 		return 0;
-	if (!module->unit->source_scale.scale && quantize_weight(fp8, module, linear->amax, x, values, err))
+	if (!module->unit->source_scale.scale &&
+	    quantize_weight(fp8, module, linear->amax, x, values, err))
 		return -1;
 	linear->module = module;
 	if (!fp8_choice_is_bf16(fp8->choice) || !all_bf16(values, x->rows * x->cols))
@@ -229,13 +239,15 @@ int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const str
 	return 0;
 }
 
-static void touch(struct fp8_forward *fp8, struct context_stack *contexts, const struct linear *linear)
+static void touch(struct fp8_forward *fp8, struct context_stack *contexts,
+		  const struct linear *linear)
 {
 	if (linear->module)
 		context_touch(contexts, &module_of(fp8, linear->ref)->state);
 }
 
-void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts, const struct layer *layer)
+void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
+		       const struct layer *layer)
 {
 	for (int i = 0; i < N_LINEARS; i++)
 		touch(fp8, contexts, &layer->linear[i]);
@@ -244,10 +256,12 @@ void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts, 
 			touch(fp8, contexts, &layer->experts[e][i]);
 }
 
-static void replay_one(struct fp8_forward *fp8, const struct linear_ref *ref, const struct amax_stats *stats)
+static void replay_one(struct fp8_forward *fp8, const struct linear_ref *ref,
+		       const struct amax_stats *stats)
 {
 	struct module *module = ref->weight ? module_of(fp8, ref) : NULL;
-	const struct amax_site *site = module ? amax_stats_find(stats, ref->module, AMAX_GEMM) : NULL;
+	const struct amax_site *site =
+		module ? amax_stats_find(stats, ref->module, AMAX_GEMM) : NULL;
 
 	for (size_t p = 0; site && p < site->n_passes; p++) {
 		const float reduced[N_FORWARD_SLOTS] = { [SLOT_INPUT] = site->history[p][AMAX_X] };
@@ -256,7 +270,8 @@ static void replay_one(struct fp8_forward *fp8, const struct linear_ref *ref, co
 	}
 }
 
-void fp8_forward_replay(struct fp8_forward *fp8, const struct model *model, const struct amax_stats *stats)
+void fp8_forward_replay(struct fp8_forward *fp8, const struct model *model,
+			const struct amax_stats *stats)
 {
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];

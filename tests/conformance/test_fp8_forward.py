@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """calibrate --fp8-forward against transformers whose linear layers are told to see FP8: inputs and weights go through numpy
 and ml_dtypes (tests/golden/reference.py) on their way into torch's products."""
+import functools
 import os
 import pathlib
 import subprocess
@@ -77,9 +78,10 @@ class Told:
             if type(module).__name__.endswith("Experts"):
                 for projection in (module.gate_up_proj, module.down_proj):
                     for matrix in projection.data:
-                        halves = [matrix] if w.tile == (WHOLE, WHOLE) or projection is module.down_proj else matrix.chunk(2)
+                        whole = w.tile == (WHOLE, WHOLE) or projection is module.down_proj
+                        halves = [matrix] if whole else matrix.chunk(2)
                         matrix.copy_(torch.cat([values(half, w) for half in halves]))
-                module.forward = lambda x, chosen, weights, name=name, module=module: self.experts(name, module, x, chosen, weights)
+                module.forward = functools.partial(self.experts, name, module)
 
     def enter(self, name: str, x: torch.Tensor) -> torch.Tensor:
         self.rows[-1][name] = (x.abs().max().item(), 0)

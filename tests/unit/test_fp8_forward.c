@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a product in FP8 is given: the values of weights and inputs as each recipe rounds them, told again here in plain
- * floating point.
+ * What a product in FP8 is given: the values of weights and inputs as each recipe rounds them, told
+ * again here in plain floating point.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #define N 128
 #define M 5
 
-#define MODEL                                             \
+#define MODEL                                                  \
 	"model.layers.0.self_attn.q_proj.weight F32 128 256\n" \
 	"model.layers.0.self_attn.k_proj.weight F32 128 256\n" \
 	"model.layers.0.self_attn.v_proj.weight F32 128 256\n" \
@@ -60,8 +60,8 @@ static float scale_of(float amax, enum scales scales)
 }
 
 /* least: an amax that the tiles share with others. */
-static void expect(const float *x, size_t n_rows, size_t tile_rows, size_t tile_cols, enum scales scales, float least,
-		   float *values)
+static void expect(const float *x, size_t n_rows, size_t tile_rows, size_t tile_cols,
+		   enum scales scales, float least, float *values)
 {
 	for (size_t i = 0; i < n_rows * K; i++) {
 		size_t r0 = i / K / tile_rows * tile_rows, c0 = i % K / tile_cols * tile_cols;
@@ -75,7 +75,8 @@ static void expect(const float *x, size_t n_rows, size_t tile_rows, size_t tile_
 	}
 }
 
-/* Of many sizes; none is so near the middle of two codes that another order of operations would matter. */
+/* Of many sizes; none is so near the middle of two codes that another order of operations would
+ * matter. */
 static void fill(float *x, size_t n, uint32_t seed)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -84,11 +85,13 @@ static void fill(float *x, size_t n, uint32_t seed)
 	}
 }
 
-static void same(const float *found, const float *wanted, size_t n, const struct row *row, const char *what)
+static void same(const float *found, const float *wanted, size_t n, const struct row *row,
+		 const char *what)
 {
 	for (size_t i = 0; i < n; i++)
 		if (found[i] != wanted[i])
-			fail_msg("%s: %s %zu is %.9g, not %.9g", row->recipe, what, i, (double)found[i], (double)wanted[i]);
+			fail_msg("%s: %s %zu is %.9g, not %.9g", row->recipe, what, i,
+				 (double)found[i], (double)wanted[i]);
 }
 
 /* A layer of three matrices that engines merge, and a router. */
@@ -106,17 +109,24 @@ static void place(struct fixture *f, enum linear_role role, const char *name)
 {
 	const struct tensor_ref *tensor = checkpoint_find(&f->checkpoint, name);
 
-	f->ref.linear[role] = (struct linear_ref){ .module = tensor->tensor->name, .weight = tensor, .n = tensor->tensor->shape[0],
-						   .k = K, .slice = { 0, K, 1 } };
+	f->ref.linear[role] = (struct linear_ref){ .module = tensor->tensor->name,
+						   .weight = tensor,
+						   .n = tensor->tensor->shape[0],
+						   .k = K,
+						   .slice = { 0, K, 1 } };
 	f->layer.linear[role] = (struct linear){ .ref = &f->ref.linear[role], .input = DT_BF16 };
 }
 
 static void setup(struct fixture *f, const struct row *row)
 {
-	const struct fp8_params params = { .forward = true, .recipe = row->recipe, .scale_fmt = row->scale_fmt };
+	const struct fp8_params params = { .forward = true,
+					   .recipe = row->recipe,
+					   .scale_fmt = row->scale_fmt };
 	struct err err = { 0 };
 
-	*f = (struct fixture){ .x = calloc(N * K, 4), .wanted = calloc(N * K, 4), .found = calloc(N * K, 4) };
+	*f = (struct fixture){ .x = calloc(N * K, 4),
+			       .wanted = calloc(N * K, 4),
+			       .found = calloc(N * K, 4) };
 	memory_checkpoint(&f->checkpoint, NULL, MODEL);
 	place(f, LINEAR_Q, "model.layers.0.self_attn.q_proj.weight");
 	place(f, LINEAR_K, "model.layers.0.self_attn.k_proj.weight");
@@ -162,13 +172,16 @@ static void weights(void **state)
 		setup(&f, row);
 		fill(f.x, N * K, 1);
 		for (int role = LINEAR_Q; role <= LINEAR_V; role++) {
-			assert_int_equal(fp8_forward_wants_amax(f.fp8, &f.ref.linear[role]), shared);
+			assert_int_equal(fp8_forward_wants_amax(f.fp8, &f.ref.linear[role]),
+					 shared);
 			if (shared)
-				fp8_forward_see_amax(f.fp8, &f.ref.linear[role], role == LINEAR_V ? 3 : 1);
+				fp8_forward_see_amax(f.fp8, &f.ref.linear[role],
+						     role == LINEAR_V ? 3 : 1);
 		}
 		load(&f, LINEAR_Q, N, 1);
 		assert_non_null(f.layer.linear[LINEAR_Q].module);
-		assert_int_equal(f.layer.linear[LINEAR_Q].input, row->scales == FLOATS ? DT_F32 : DT_BF16);
+		assert_int_equal(f.layer.linear[LINEAR_Q].input,
+				 row->scales == FLOATS ? DT_F32 : DT_BF16);
 		expect(f.x, N, row->w_rows, row->w_cols, row->scales, shared ? 3 : 0, f.wanted);
 		same(f.found, f.wanted, N * K, row, "weight");
 
@@ -187,7 +200,9 @@ static void filter(struct fixture *f)
 	const float *values;
 	struct err err = { 0 };
 
-	assert_int_equal(filter.apply(filter.context, &f->layer.linear[LINEAR_Q], 0, f->x, M, &values, &err), 0);
+	assert_int_equal(
+		filter.apply(filter.context, &f->layer.linear[LINEAR_Q], 0, f->x, M, &values, &err),
+		0);
 	assert_ptr_not_equal(values, f->x);
 	memcpy(f->found, values, M * K * sizeof *values);
 }
@@ -214,7 +229,8 @@ static void inputs(void **state)
 static void delayed(void **state)
 {
 	static const struct row row = { .recipe = "delayed" };
-	static const float sizes[] = { 700, 20, 3000, 1, 3000 }, scales[] = { 1, 448, 448, 448, 448 },
+	static const float sizes[] = { 700, 20, 3000, 1, 3000 },
+			   scales[] = { 1, 448, 448, 448, 448 },
 			   before[] = { 1, 700, 700, 3000, 3000 };
 	struct context_stack contexts = { 0 };
 	struct fixture f;
@@ -224,7 +240,9 @@ static void delayed(void **state)
 	fill(f.x, N * K, 1);
 	load(&f, LINEAR_Q, N, 1);
 	for (size_t step = 0; step < sizeof sizes / sizeof *sizes; step++) {
-		const struct context wanted = { .enabled = true, .calibrating = true, .recipe = &f.choice.recipe };
+		const struct context wanted = { .enabled = true,
+						.calibrating = true,
+						.recipe = &f.choice.recipe };
 		float scale = scales[step] / before[step];
 		struct context outer;
 		struct err err = { 0 };
