@@ -97,7 +97,8 @@ static const struct linear *linear_of(const struct sightings *sightings, size_t 
 		return NULL;
 	if (site < SITE_EXPERTS)
 		return &sightings->layer->linear[site - SITE_LINEARS];
-	return &sightings->layer->experts[0][site - SITE_EXPERTS];
+	site -= SITE_EXPERTS;
+	return &sightings->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
 }
 
 static int refuse(const struct sighting *sighting, uint64_t n, struct err *err)
