@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "job/fp8_source.h"
+#include "job/matrix_read.h"
 #include "num/float16.h"
 
 int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
@@ -31,65 +31,6 @@ void weights_release(struct weights *weights)
 	recognition_release(&weights->recognition);
 }
 
-static void widen(const struct matrix *x, float *values)
-{
-	size_t n = x->rows * x->cols;
-	const uint16_t *halves = x->data;
-
-	if (x->dtype == DT_F32)
-		memcpy(values, x->data, n * sizeof *values);
-	else
-		for (size_t i = 0; i < n; i++)
-			values[i] = x->dtype == DT_BF16 ? bf16_to_f32(halves[i]) : f16_to_f32(halves[i]);
-}
-
-/* What a matrix needs while it is loaded. */
-struct staging {
-	struct source_buffers buffers;
-	float *values;
-	uint16_t *halves;
-};
-
-static void staging_release(struct staging *staging)
-{
-	free(staging->buffers.matrix);
-	free(staging->buffers.raw);
-	free(staging->values);
-	free(staging->halves);
-}
-
-static int staging_alloc(struct staging *staging, const struct linear_ref *ref, struct err *err)
-{
-	uint64_t n = (uint64_t)ref->n * ref->k;
-
-	staging->buffers.size = n * sizeof(float);
-	return buffer_alloc(&staging->buffers.matrix, n * sizeof(float), "a weight", err) ||
-			       buffer_alloc(&staging->buffers.raw, n * sizeof(float), "a weight as it is stored", err) ||
-			       buffer_alloc((void **)&staging->values, n * sizeof(float), "the values of a weight", err) ||
-			       buffer_alloc((void **)&staging->halves, n * 2, "the values of a weight", err)
-		       ? -1
-		       : 0;
-}
-
-/* The matrix as it stands in the checkpoint; of FP8, its values as fp32. */
-static int read_matrix(struct weights *weights, const struct linear_ref *ref, const struct staging *staging,
-		       struct matrix *x, struct err *err)
-{
-	struct unit unit = { .source = ref->weight, .rows = ref->n, .cols = ref->k, .slice = ref->slice };
-	const struct region whole = { .n_rows = ref->n, .n_cols = ref->k };
-	const struct source_tee nowhere = { 0 };
-	enum dtype dtype = ref->weight->tensor->dtype;
-
-	if (recognition_is_weight(ref->weight)) {
-		if (fp8_source_scale(&weights->recognition, ref->weight, &unit.source_scale, err))
-			return -1;
-	} else if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32) {
-		return err_set(err, ERR_INPUT, "tensor '%s' is %s: weights of BF16, F16, F32 and FP8 can be read",
-			       ref->weight->tensor->name, dtype_name(dtype));
-	}
-	return source_read(&weights->source, &unit, &whole, &staging->buffers, &nowhere, x, err);
-}
-
 /* Elements [first, first + n) of a tensor. */
 static int load_floats(struct weights *weights, const struct tensor_ref *ref, size_t first, size_t n, float **values,
 		       struct err *err)
@@ -104,56 +45,68 @@ static int load_floats(struct weights *weights, const struct tensor_ref *ref, si
 	return source_read_floats(&weights->source, ref, false, first, n, *values, err);
 }
 
-/* The matrix, finite, and its amax. */
-static int read_finite(struct weights *weights, const struct linear_ref *ref, const struct staging *staging,
-		       struct matrix *x, float *amax, struct err *err)
+static struct matrix_reader reader_of(struct weights *weights, bool round)
 {
-	const struct tile whole = { WHOLE, WHOLE };
-	uint64_t n_nonfinite = 0;
-
-	*amax = 0;
-	if (read_matrix(weights, ref, staging, x, err))
-		return -1;
-	backend_amax(weights->source.backend, x, whole, amax, 1, &n_nonfinite);
-	if (n_nonfinite)
-		return err_set(err, ERR_INPUT, "tensor '%s' has %llu values that are NaN or infinite",
-			       ref->weight->tensor->name, (unsigned long long)n_nonfinite);
-	return 0;
+	return (struct matrix_reader){ .source = &weights->source, .recognition = &weights->recognition,
+				       .compute = weights->forward->compute, .round = round };
 }
 
-/* Values in fp32 become what the library multiplies by. */
-static int make_weight(const struct forward *forward, struct linear *linear, const struct staging *staging, struct err *err)
+/* Values in the type that is multiplied. */
+static int load_values(struct weights *weights, const struct linear_ref *ref, struct linear *linear, void **values,
+		       struct err *err)
 {
-	size_t n = linear->ref->n * linear->ref->k;
-	const void *data = staging->values;
+	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
+	uint64_t size = (uint64_t)ref->n * ref->k * dtype_bits(linear->input) / 8;
 
-	if (forward->round && !linear->module)
-		forward->compute->round_bf16_f32(staging->values, n, staging->values);
+	return buffer_alloc(values, size, "the values of a weight", err) ||
+			       matrix_read(&reader, ref, linear->input, *values, &linear->amax, err)
+		       ? -1
+		       : 0;
+}
+
+/* The same of what is quantized, or stands beside it: in fp32 first. */
+static int load_quantized(struct weights *weights, const struct linear_ref *ref, struct linear *linear, void **values,
+			  struct err *err)
+{
+	const struct matrix_reader reader = reader_of(weights, false);
+	const struct compute *compute = weights->forward->compute;
+	size_t n = ref->n * ref->k;
+	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
+
+	if (buffer_alloc(values, n * sizeof(float), "the values of a weight", err) ||
+	    matrix_read(&reader, ref, DT_F32, *values, &linear->amax, err))
+		return -1;
+	x.data = *values;
+	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
+		return -1;
+	if (weights->forward->round && !linear->module)
+		compute->round_bf16_f32(*values, n, *values);
 	if (linear->input == DT_BF16) {
-		forward->compute->round_bf16(staging->values, n, staging->halves);
-		data = staging->halves;
+		void *halves;
+
+		if (buffer_alloc(&halves, n * sizeof(uint16_t), "the values of a weight", err))
+			return -1;
+		compute->round_bf16(*values, n, halves);
+		free(*values);
+		*values = halves;
 	}
-	return gemm_weight_new(&linear->weight, forward->gemm, data, linear->input, linear->ref->n, linear->ref->k, err);
+	return 0;
 }
 
 int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
 	const struct forward *forward = weights->forward;
-	struct staging staging = { 0 };
-	struct matrix x;
+	void *values = NULL;
 	int rc = -1;
 
 	*linear = (struct linear){ .ref = ref, .input = forward->input };
-	if (staging_alloc(&staging, ref, err) || read_finite(weights, ref, &staging, &x, &linear->amax, err))
-		goto out;
-	widen(&x, staging.values);
-	if ((weights->fp8 && fp8_forward_weight(weights->fp8, linear, &x, staging.values, err)) ||
-	    make_weight(forward, linear, &staging, err) ||
+	if ((weights->fp8 ? load_quantized : load_values)(weights, ref, linear, &values, err) ||
+	    gemm_weight_new(&linear->weight, forward->gemm, values, linear->input, ref->n, ref->k, err) ||
 	    (ref->bias && load_floats(weights, ref->bias, ref->bias_first, ref->n, &linear->bias, err)))
 		goto out;
 	rc = 0;
 out:
-	staging_release(&staging);
+	free(values);
 	return rc;
 }
 
@@ -198,19 +151,16 @@ static int see_one(void *context, int worker, size_t item, struct err *err)
 {
 	struct layer_load *load = context;
 	const struct linear_ref *ref = load->from[item];
-	struct staging staging = { 0 };
-	struct matrix x;
+	const struct matrix_reader reader = reader_of(load->weights, false);
 	float amax;
-	int rc = 0;
 
 	(void)worker;
 	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
 		return 0;
-	rc = staging_alloc(&staging, ref, err) || read_finite(load->weights, ref, &staging, &x, &amax, err);
-	if (!rc)
-		fp8_forward_see_amax(load->weights->fp8, ref, amax);
-	staging_release(&staging);
-	return rc ? -1 : 0;
+	if (matrix_read(&reader, ref, DT_F32, NULL, &amax, err))
+		return -1;
+	fp8_forward_see_amax(load->weights->fp8, ref, amax);
+	return 0;
 }
 
 int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err)
@@ -268,26 +218,36 @@ int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_toke
 	return 0;
 }
 
-static uint64_t n_values(const struct linear_ref *ref)
-{
-	return (uint64_t)ref->n * ref->k;
-}
-
-uint64_t weights_layer_size(const struct model *model, bool precision_f32)
+uint64_t weights_linear_size(const struct linear_ref *ref, bool precision_f32)
 {
 	enum dtype dtype = precision_f32 ? DT_F32 : gemm_bf16_type();
-	uint64_t most = n_values(&model->head);
+
+	return (uint64_t)ref->n * ref->k * dtype_bits(dtype) / 8;
+}
+
+static void add_size(const struct linear_ref *ref, bool precision_f32, uint64_t *sum, uint64_t *largest)
+{
+	uint64_t size = weights_linear_size(ref, precision_f32);
+
+	*sum += size;
+	*largest = size > *largest ? size : *largest;
+}
+
+uint64_t weights_layer_size(const struct model *model, bool precision_f32, int n_threads)
+{
+	uint64_t most = 2 * weights_linear_size(&model->head, precision_f32);
 
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
-		uint64_t size = 0;
+		uint64_t size = 0, largest = 0;
 
 		for (int l = 0; l < N_LINEARS; l++)
-			size += n_values(&layer->linear[l]);
+			add_size(&layer->linear[l], precision_f32, &size, &largest);
 		for (size_t e = 0; e < layer->n_experts; e++)
 			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				size += n_values(&layer->experts[e][l]);
+				add_size(&layer->experts[e][l], precision_f32, &size, &largest);
+		size += largest * (uint64_t)n_threads;
 		most = size > most ? size : most;
 	}
-	return most * dtype_bits(dtype) / 8;
+	return most;
 }

@@ -41,7 +41,8 @@ int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, f
 /* Rows of the embedding, scaled as the model has it: residual (n_tokens, hidden). */
 int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *residual, struct err *err);
 
-/* Bytes that the largest layer takes in memory. */
-uint64_t weights_layer_size(const struct model *model, bool precision_f32);
+/* Bytes that a matrix takes in memory; that the largest layer takes, and n_threads matrices of it that are being loaded. */
+uint64_t weights_linear_size(const struct linear_ref *ref, bool precision_f32);
+uint64_t weights_layer_size(const struct model *model, bool precision_f32, int n_threads);
 
 #endif
