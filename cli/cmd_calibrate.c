@@ -14,7 +14,7 @@
 #include "cli/progress.h"
 #include "cli/signals.h"
 #include "cli/units.h"
-#include "job/calibrate.h"
+#include "job/activations.h"
 
 #define DEFAULT_MIN_TOKENS 64
 
@@ -41,6 +41,8 @@ static const struct option_row options[] = {
 	  PLACE(params.histogram) },
 	{ SECTION_DATA, "data", 0, "FILE", "Text (.txt, .jsonl) or token ids (.npy, .safetensors, .jsonl)", option_text,
 	  PLACE(params.data) },
+	{ SECTION_DATA, "activations", 0, "DIR", "Dumped inputs of modules (*.safetensors, one a pass) in place of data",
+	  option_text, PLACE(params.activations) },
 	{ SECTION_DATA, "seq-len", 0, "N", "Tokens of a sequence (default 512)", option_large, PLACE(params.seq_len) },
 	{ SECTION_DATA, "passes", 0, "N", "Passes to run, if the data hold so many (default 128)", option_large,
 	  PLACE(params.passes) },
@@ -175,6 +177,28 @@ static void print_plan_json(const struct calibrate_plan *plan)
 	json_out_end(&out);
 }
 
+static void print_activations(const struct activations_plan *plan)
+{
+	printf("activations, %zu modules\n", plan->n_linears);
+	printf("%zu passes, %llu tokens\n", plan->dumps.n, (unsigned long long)plan->n_all_tokens);
+}
+
+/* The keys of the plan of a forward pass. */
+static void print_activations_json(const struct activations_plan *plan)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "architecture", plan->modules.config.architecture);
+	json_out_count(&out, "modules", plan->n_linears);
+	json_out_count(&out, "passes", plan->dumps.n);
+	json_out_count(&out, "tokens", plan->n_all_tokens);
+	json_out_count(&out, "memory_bytes", plan->memory_bytes);
+	json_out_open(&out, "input_ids", '[');
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
 /* Experts that saw fewer tokens than --min-tokens, all passes together. */
 static bool is_uncovered(const struct amax_site *site, int min_tokens)
 {
@@ -255,14 +279,48 @@ static void note_selection(const struct selection *selection)
 			fprintf(stderr, "fp8conv calibrate: note: %s\n", notes[i]);
 }
 
-static int calibrate(const struct settings *settings, const struct calibrate_plan *plan,
-		     struct calibrate_progress *progress, struct err *err)
+/* What is run: a model over data, or, where its forward pass is not known, its matrices over what others dumped. */
+struct job {
+	struct calibrate_plan plan;
+	struct activations_plan activations;
+};
+
+static int job_open(struct job *job, const struct settings *settings, struct err *err)
+{
+	if (settings->params.activations)
+		return activations_plan_make(&job->activations, &settings->params, err);
+	return calibrate_plan_make(&job->plan, &settings->params, err);
+}
+
+static void job_print(const struct job *job, const struct settings *settings)
+{
+	if (settings->params.activations)
+		(settings->json ? print_activations_json : print_activations)(&job->activations);
+	else
+		(settings->json ? print_plan_json : print_plan)(&job->plan);
+}
+
+static size_t job_steps(const struct job *job, const struct settings *settings)
+{
+	return settings->params.activations ? job->activations.n_linears : job->plan.model.n_layers + 1;
+}
+
+static void job_release(struct job *job)
+{
+	calibrate_plan_release(&job->plan);
+	activations_plan_release(&job->activations);
+}
+
+static int calibrate(const struct settings *settings, const struct job *job, struct calibrate_progress *progress,
+		     struct err *err)
 {
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
 	struct outcome outcome = { .result = &result, .stats = &stats, .min_tokens = settings->min_tokens };
 	double began = units_now();
-	int rc = calibrate_run(plan, &settings->params, progress, &result, &stats, err);
+	int rc = settings->params.activations
+			 ? activations_run(&job->activations, &settings->params, progress, &result, &stats, err)
+			 : calibrate_run(&job->plan, &settings->params, progress, &result, &stats, err);
 
 	outcome.seconds = units_now() - began;
 	if (rc == 0 && settings->json)
@@ -283,48 +341,68 @@ static int open_and_calibrate(const struct settings *settings, struct err *err)
 	struct calibrate_progress progress = { .stop = signals_watch() };
 	struct watched_tokens tokens = { .progress = &progress };
 	const struct watched watched = { &tokens, tokens_text, tokens_json };
-	struct calibrate_plan plan = { 0 };
+	struct job job = { 0 };
 	struct ticker ticker;
 	int rc;
 
-	if (calibrate_plan_make(&plan, &settings->params, err))
+	if (job_open(&job, settings, err))
 		return -1;
 	if (!settings->quiet)
-		note_selection(&plan.fp8.selection);
+		note_selection(&job.plan.fp8.selection);
 	if (settings->dry_run) {
-		(settings->json ? print_plan_json : print_plan)(&plan);
-		calibrate_plan_release(&plan);
+		job_print(&job, settings);
+		job_release(&job);
 		return 0;
 	}
-	atomic_store(&tokens.n_steps, plan.model.n_layers + 1);
+	atomic_store(&tokens.n_steps, job_steps(&job, settings));
 	ticker_start(&ticker, "calibrate", mode, &watched);
-	rc = calibrate(settings, &plan, &progress, err);
+	rc = calibrate(settings, &job, &progress, err);
 	ticker_stop(&ticker);
-	calibrate_plan_release(&plan);
+	job_release(&job);
 	return rc;
+}
+
+/* What makes a history of a pass: data or dumps, and of dumps nothing is cut. */
+static int check_source(const struct calibrate_params *params, struct err *err)
+{
+	const struct fp8_params *fp8 = &params->fp8;
+
+	if (params->data && params->activations)
+		return err_set(err, ERR_USAGE, "options '--data' and '--activations' are both given: a history is made of one");
+	if (!params->data && !params->activations)
+		return err_set(err, ERR_USAGE,
+			       "option '--data' is missing: text or token ids to run the model on (or --activations DIR)");
+	if (params->activations && (params->seq_len || params->batch))
+		return err_set(err, ERR_USAGE, "option '--%s' is for --data: with --activations a pass is a file",
+			       params->seq_len ? "seq-len" : "batch");
+	if (params->activations && (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
+				    fp8->select.n_exclude || fp8->select.ragged))
+		return err_set(err, ERR_USAGE,
+			       "option '--fp8-forward', and those that go with it, are for --data: activations are taken as they were dumped");
+	return 0;
 }
 
 static int check_and_run(struct settings *settings, struct err *err)
 {
 	struct calibrate_params *params = &settings->params;
 
-	if (!params->data)
-		return err_set(err, ERR_USAGE, "option '--data' is missing: text or token ids to run the model on");
+	params->fp8.select.include = settings->include.texts;
+	params->fp8.select.n_include = settings->include.n;
+	params->fp8.select.exclude = settings->exclude.texts;
+	params->fp8.select.n_exclude = settings->exclude.n;
+	if (check_source(params, err))
+		return -1;
 	if (!params->output && !settings->dry_run)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: where to write the history (-o S.amax), or --dry-run");
 	if (!params->n_threads)
 		params->n_threads = online_cpus();
-	params->fp8.select.include = settings->include.texts;
-	params->fp8.select.n_include = settings->include.n;
-	params->fp8.select.exclude = settings->exclude.texts;
-	params->fp8.select.n_exclude = settings->exclude.n;
 	return open_and_calibrate(settings, err);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system }, .min_tokens = DEFAULT_MIN_TOKENS };
+	struct settings settings = { .params = { .io = &io_system, .now = units_now }, .min_tokens = DEFAULT_MIN_TOKENS };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	rc = rc ? rc : check_and_run(&settings, err);
@@ -335,7 +413,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 const struct command command_calibrate = {
 	.name = "calibrate",
-	.args = "MODEL --data FILE -o S.amax",
+	.args = "MODEL --data FILE|--activations DIR -o S.amax",
 	.summary = "Run a model over data, and record the amax history of its matrix products",
 	.group = GROUP_CALIBRATE,
 	.options = options,

@@ -97,13 +97,23 @@ bool amax_is_file(const struct st_file *file);
 int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *path,
 		    struct err *err);
 
+/* Where a history goes: its folder, made if need be and held against every other fp8conv while it is open.  Zeroed is safe to
+ * close. */
+struct amax_place {
+	struct outdir dir;
+	const char *name; /* in it; the caller's */
+};
+
+/* path must outlive it. */
+int amax_place_open(struct amax_place *place, const struct io *io, const char *path, struct err *err);
+void amax_place_close(struct amax_place *place);
+
 /* Writes the file, whole or not at all, over an old one of that name.  The same table gives the
- * same bytes, in whatever order its sites were made.  Locks path against another fp8conv for as
- * long as it takes. */
+ * same bytes, in whatever order its sites were made. */
+int amax_stats_put(const struct amax_stats *stats, const struct amax_place *place, struct err *err);
+
+/* The same to a path that is held for as long as it takes. */
 int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
 		     struct err *err);
-/* The same into a directory that the caller holds already. */
-int amax_stats_put(const struct amax_stats *stats, const struct outdir *dir, const char *name,
-		   struct err *err);
 
 #endif

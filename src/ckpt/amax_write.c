@@ -101,8 +101,7 @@ static int write_tensors(struct writer *writer, const struct listing *listing, u
 	return 0;
 }
 
-int amax_stats_put(const struct amax_stats *stats, const struct outdir *dir, const char *name,
-		   struct err *err)
+int amax_stats_put(const struct amax_stats *stats, const struct amax_place *place, struct err *err)
 {
 	struct st_metadata metadata[MAX_METADATA];
 	size_t n_metadata = metadata_make(metadata, stats);
@@ -116,7 +115,7 @@ int amax_stats_put(const struct amax_stats *stats, const struct outdir *dir, con
 	listing_make(&listing, stats);
 	st_layout(listing.tensors, listing.n, metadata, n_metadata, &header_size, &data_size);
 	st_header(listing.tensors, listing.n, metadata, n_metadata, &header);
-	if (writer_open(&writer, dir, name, &header, header_size + data_size, err) ||
+	if (writer_open(&writer, &place->dir, place->name, &header, header_size + data_size, err) ||
 	    write_tensors(&writer, &listing, header_size, err) || writer_commit(&writer, &crc, err))
 		goto out;
 	rc = 0;
@@ -129,22 +128,35 @@ out:
 	return rc;
 }
 
-int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
-		     struct err *err)
+int amax_place_open(struct amax_place *place, const struct io *io, const char *path, struct err *err)
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
-	char *directory = slash ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
-	char *lock = xasprintf(".%s.lock", name);
-	struct outdir dir = { 0 };
-	int rc = -1;
+	char *directory, *lock;
+	int rc;
 
+	*place = (struct amax_place){ .name = name };
 	if (!*name)
-		err_set(err, ERR_USAGE, "'%s' names no file", path);
-	else if (!outdir_open(&dir, io, directory, lock, false, err))
-		rc = amax_stats_put(stats, &dir, name, err);
-	outdir_close(&dir);
+		return err_set(err, ERR_USAGE, "'%s' names no file", path);
+	directory = slash ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
+	lock = outdir_own_name(name, "lock");
+	rc = outdir_open(&place->dir, io, directory, lock, false, err);
 	free(lock);
 	free(directory);
+	return rc;
+}
+
+void amax_place_close(struct amax_place *place)
+{
+	outdir_close(&place->dir);
+}
+
+int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
+		     struct err *err)
+{
+	struct amax_place place = { 0 };
+	int rc = amax_place_open(&place, io, path, err) || amax_stats_put(stats, &place, err) ? -1 : 0;
+
+	amax_place_close(&place);
 	return rc;
 }

@@ -67,8 +67,11 @@ static int sweep_layers(struct run *run, struct err *err)
 
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct layer layer = { 0 };
-		int rc = weights_load_layer(&run->weights, &model->layers[i], &layer, err) || sweep_step(run, &layer, err);
+		double began = pace_now(&run->pace);
+		int rc = weights_load_layer(&run->weights, &model->layers[i], &layer, err);
 
+		pace_loaded(&run->pace, began);
+		rc = rc || sweep_step(run, &layer, err);
 		run->layer = NULL;
 		layer_release(&layer);
 		if (rc)
@@ -80,9 +83,12 @@ static int sweep_layers(struct run *run, struct err *err)
 static int sweep_head(struct run *run, struct err *err)
 {
 	const struct model *model = &run->plan->model;
+	double began = pace_now(&run->pace);
 	int rc = weights_load_vector(&run->weights, model->norm, &run->norm, err) ||
-		 weights_load_linear(&run->weights, &model->head, &run->head, err) || sweep_step(run, NULL, err);
+		 weights_load_linear(&run->weights, &model->head, &run->head, err);
 
+	pace_loaded(&run->pace, began);
+	rc = rc || sweep_step(run, NULL, err);
 	free(run->norm);
 	run->norm = NULL;
 	linear_release(&run->head);
@@ -153,31 +159,22 @@ static int sweep(struct run *run, struct err *err)
 	sightings_commit(run->sightings, run->stats);
 	calibrate_count_data(run->stats, run->plan, run->first, run->n_sequences);
 	run->stats->n_passes += (run->n_sequences + run->plan->batch - 1) / run->plan->batch;
-	return amax_stats_write(run->stats, run->params->io, run->params->output, err);
-}
-
-static int interrupted(const struct run *run, struct err *err)
-{
-	if (err->kind != ERR_INTERRUPTED)
-		return -1;
-	if (run->stats->n_passes == 0)
-		return err_set(err, ERR_INTERRUPTED, "interrupted before the first passes were done: nothing was written");
-	return err_set(err, ERR_INTERRUPTED,
-		       "interrupted after %llu of %zu passes, which '%s' holds: the same command with --resume goes on",
-		       (unsigned long long)run->stats->n_passes, run->plan->n_passes, run->params->output);
+	return amax_stats_put(run->stats, &run->place, err);
 }
 
 static int run_sweeps(struct run *run, struct err *err)
 {
 	const struct calibrate_plan *plan = run->plan;
+	size_t batch = plan->batch, n = pace_begin(&run->pace, plan->sweep / batch);
 
 	while (run->first < plan->n_sequences) {
 		size_t left = plan->n_sequences - run->first;
 
-		run->n_sequences = left < plan->sweep ? left : plan->sweep;
+		run->n_sequences = left < n * batch ? left : n * batch;
 		if (sweep(run, err))
-			return interrupted(run, err);
+			return -1;
 		run->first += run->n_sequences;
+		n = pace_next(&run->pace, (run->n_sequences + batch - 1) / batch, 1);
 	}
 	return 0;
 }
@@ -216,6 +213,26 @@ static void run_release(struct run *run)
 	forward_release(&run->forward);
 }
 
+/* Passes that give every thread a sequence, and are worth the loading. */
+static size_t first_sweep(const struct calibrate_plan *plan, const struct calibrate_params *params)
+{
+	size_t shared = ((size_t)params->n_threads + plan->batch - 1) / plan->batch;
+	size_t worth = PACE_TOKENS / (plan->longest * plan->batch);
+
+	return shared > worth ? shared : worth;
+}
+
+/* The passes that a file holds are the first ones of the data. */
+static int count_first(void *context, struct amax_stats *wanted, uint64_t n_passes, struct err *err)
+{
+	const struct calibrate_plan *plan = context;
+	size_t n = n_passes * plan->batch;
+
+	(void)err;
+	calibrate_count_data(wanted, plan, 0, n < plan->n_sequences ? n : plan->n_sequences);
+	return 0;
+}
+
 static void run_fp8(struct run *run, const struct backend *backend)
 {
 	run->contexts.backend = backend;
@@ -226,12 +243,31 @@ static void run_fp8(struct run *run, const struct backend *backend)
 	run->weights.fp8 = run->fp8;
 }
 
+/* Delayed scaling goes on where the passes before left it. */
+static int resume_fp8(struct run *run, struct err *err)
+{
+	const struct amax_stats *stats = run->stats;
+
+	if (!run->fp8 || !run->plan->fp8.recipe.needs_history)
+		return 0;
+	if (stats->n_passes > stats->history_len)
+		return err_set(err, ERR_INPUT,
+			       "'%s' holds %llu of %llu passes, and delayed scaling needs all to go on: --restart begins anew",
+			       run->params->output, (unsigned long long)stats->history_len,
+			       (unsigned long long)stats->n_passes);
+	fp8_forward_replay(run->fp8, &run->plan->model, stats);
+	return 0;
+}
+
 int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
 		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
 		    struct err *err)
 {
 	struct run run = { .plan = plan, .params = params, .progress = progress, .result = result,
-			   .stats = stats };
+			   .stats = stats, .pace = { .now = params->now, .first = first_sweep(plan, params) } };
+	const struct beginning beginning = { .params = params, .place = &run.place, .source = &run.weights.source, .backend = "cpu",
+					     .data = params->data, .n_passes = plan->n_passes, .context = (void *)plan,
+					     .count = count_first };
 	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
 	int rc = -1;
 
@@ -242,14 +278,14 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads, progress->stop, err))
 		goto out;
 	run_fp8(&run, backend);
-	if (calibrate_begin(&run, err) || run_alloc(&run, err))
+	if (calibrate_begin(&beginning, stats, err) || resume_fp8(&run, err) || run_alloc(&run, err))
 		goto out;
-	atomic_store(&progress->total,
-		     (plan->n_tokens - run.n_tokens_before) * (plan->model.n_layers + 1));
-	if (run_sweeps(&run, err) || weights_close(&run.weights, err))
-		goto out;
-	rc = 0;
+	result->n_resumed = stats->n_passes;
+	run.first = stats->n_passes * plan->batch;
+	atomic_store(&progress->total, (plan->n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));
+	rc = run_sweeps(&run, err) || weights_close(&run.weights, err) ? calibrate_failed(&beginning, stats, result->n_resumed, err) : 0;
 out:
+	amax_place_close(&run.place);
 	run_release(&run);
 	return rc;
 }

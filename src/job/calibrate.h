@@ -34,6 +34,7 @@ struct calibrate_params {
 	const struct io *io;
 	const char *input;     /* MODEL */
 	const char *data;      /* --data */
+	const char *activations; /* a folder of dumps, in place of data */
 	const char *output;    /* the history; NULL with a dry run is allowed */
 	const char *precision; /* "bf16" or "f32"; NULL: bf16 */
 	const char *backend;
@@ -45,6 +46,7 @@ struct calibrate_params {
 	bool restart; /* replace it */
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB */
+	double (*now)(void); /* seconds, from whenever on: by it a sweep takes about a minute */
 };
 
 /* Everything that is decided before the first product.  Zeroed is an empty one. */
@@ -59,7 +61,7 @@ struct calibrate_plan {
 	size_t n_modules;   /* sites of matrix products */
 	size_t longest;	    /* tokens of the longest sequence */
 	uint64_t n_tokens;
-	size_t sweep;	    /* sequences that go through the model at once: whole passes */
+	size_t sweep;	    /* sequences that may go through the model at once: whole passes */
 	uint64_t memory_bytes; /* of these, of what threads and FP8 work with, and of the largest layer */
 };
 

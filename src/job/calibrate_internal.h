@@ -7,6 +7,7 @@
 
 #include "job/calibrate.h"
 #include "job/fp8_forward.h"
+#include "job/pace.h"
 #include "job/sightings.h"
 #include "job/weights.h"
 
@@ -19,6 +20,8 @@ struct run {
 
 	struct forward forward;
 	struct weights weights;
+	struct pace pace;
+	struct amax_place place;
 	struct sightings *sightings;
 	struct observer observer;
 	struct context_stack contexts;
@@ -36,7 +39,6 @@ struct run {
 
 	double loss;
 	uint64_t n_losses;
-	uint64_t n_tokens_before; /* in the passes that were resumed */
 };
 
 bool calibrate_is_f32(const struct calibrate_params *params);
@@ -44,8 +46,25 @@ bool calibrate_is_f32(const struct calibrate_params *params);
 /* Tells the history of sequences [first, first + n). */
 void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first, size_t n);
 
-/* The history to go on with: an empty one, or, with --resume, that of params->output, whose passes must be the first ones of
- * the same data; run->first is behind them. */
-int calibrate_begin(struct run *run, struct err *err);
+/* What a history begins with. */
+struct beginning {
+	const struct calibrate_params *params;
+	struct amax_place *place; /* of the history; the caller closes it */
+	struct source *source; /* of the model */
+	const char *backend;   /* what computes, for the metadata */
+	const char *data;      /* where the passes come from, for messages */
+	size_t n_passes;       /* that are asked for */
+	void *context;
+	/* Tells `wanted` of the data of the first n_passes passes. */
+	int (*count)(void *context, struct amax_stats *wanted, uint64_t n_passes, struct err *err);
+};
+
+/* Opens the place, and the history to go on with: an empty one, or, with --resume, that of params->output, whose passes must be the first ones of
+ * the same data. */
+int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats, struct err *err);
+
+/* A sweep failed: bad input leaves nothing of a history that was begun now (n_resumed passes were there before); after a signal
+ * the message tells how far it came.  Returns -1. */
+int calibrate_failed(const struct beginning *beginning, const struct amax_stats *stats, size_t n_resumed, struct err *err);
 
 #endif

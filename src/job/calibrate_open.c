@@ -14,7 +14,6 @@
 #define DEFAULT_SEQ_LEN 512
 #define DEFAULT_PASSES	128
 #define DEFAULT_MEMORY	((uint64_t)1 << 30)
-#define SWEEP_TOKENS	16384 /* more would not be faster, and what is not saved yet is lost with the power */
 #define TOKENIZER_MAX_SIZE ((size_t)256 << 20)
 
 static size_t or_default(int value, size_t otherwise)
@@ -92,16 +91,14 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	bool is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
 	uint64_t a_pass = (uint64_t)plan->longest * model->hidden * sizeof(float) * plan->batch;
 	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
-	uint64_t enough = SWEEP_TOKENS / (plan->longest * plan->batch) + 1;
 
 	if (fit == 0)
 		return err_set(err, ERR_USAGE,
 			       "option '--max-memory': %llu bytes do not hold one pass, which takes %llu: fewer threads (--threads), or shorter sequences (--seq-len) need less",
 			       (unsigned long long)memory, (unsigned long long)(lanes + a_pass));
-	fit = fit < enough ? fit : enough;
 	fit = fit < plan->n_passes ? fit : plan->n_passes;
 	plan->sweep = (size_t)fit * plan->batch;
-	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, is_f32);
+	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, is_f32, params->n_threads);
 	return 0;
 }
 

@@ -9,98 +9,96 @@
 #include "job/calibrate_internal.h"
 #include "job/fingerprint.h"
 
-static int differs(const struct run *run, const char *what, const char *there, const char *here, struct err *err)
+static int differs(const struct beginning *beginning, const char *what, const char *there, const char *here,
+		   struct err *err)
 {
 	return err_set(err, ERR_INPUT,
 		       "'%s' was made with another %s (%s, now %s): the same command goes on with it, --restart begins anew",
-		       run->params->output, what, there, here);
+		       beginning->params->output, what, there, here);
 }
 
 /* The passes that the file holds are those that would be run first. */
-static int check_data(struct run *run, struct err *err)
+static int check_data(const struct beginning *beginning, const struct amax_stats *stats, struct err *err)
 {
-	const struct calibrate_plan *plan = run->plan;
-	const struct amax_stats *stats = run->stats;
+	const char *output = beginning->params->output;
 	struct amax_stats wanted;
-	size_t n = stats->n_passes * plan->batch;
-	int rc = 0;
+	int rc;
 
-	if (stats->n_passes > plan->n_passes)
-		return err_set(err, ERR_INPUT, "'%s' holds %llu passes, and %zu are asked for: --restart begins anew",
-			       run->params->output, (unsigned long long)stats->n_passes, plan->n_passes);
-	if (n > plan->n_sequences)
-		n = plan->n_sequences;
+	if (stats->n_passes > beginning->n_passes)
+		return err_set(err, ERR_INPUT, "'%s' holds %llu passes, and %zu are asked for: --restart begins anew", output,
+			       (unsigned long long)stats->n_passes, beginning->n_passes);
 	amax_stats_init(&wanted, stats->model, stats->precision, stats->backend, stats->history_len);
-	calibrate_count_data(&wanted, plan, 0, n);
-	if (memcmp(wanted.data, stats->data, sizeof wanted.data) != 0 || wanted.n_tokens != stats->n_tokens)
+	rc = beginning->count(beginning->context, &wanted, stats->n_passes, err);
+	if (!rc && (memcmp(wanted.data, stats->data, sizeof wanted.data) != 0 || wanted.n_tokens != stats->n_tokens))
 		rc = err_set(err, ERR_INPUT,
-			     "'%s' holds %llu passes over other data than the first %zu sequences of '%s': --restart begins anew",
-			     run->params->output, (unsigned long long)stats->n_passes, n, run->params->data);
-	run->first = n;
-	run->n_tokens_before = wanted.n_tokens;
+			     "'%s' holds %llu passes over other data than the first of '%s': --restart begins anew", output,
+			     (unsigned long long)stats->n_passes, beginning->data);
 	amax_stats_release(&wanted);
 	return rc;
 }
 
-static int resume_fp8(struct run *run, struct err *err)
+static int resume(const struct beginning *beginning, const char *fingerprint, const char *precision,
+		  struct amax_stats *stats, struct err *err)
 {
-	const struct amax_stats *stats = run->stats;
-
-	if (!run->fp8 || !run->plan->fp8.recipe.needs_history)
-		return 0;
-	if (stats->n_passes > stats->history_len)
-		return err_set(err, ERR_INPUT,
-			       "'%s' holds %llu of %llu passes, and delayed scaling needs all to go on: --restart begins anew",
-			       run->params->output, (unsigned long long)stats->history_len,
-			       (unsigned long long)stats->n_passes);
-	fp8_forward_replay(run->fp8, &run->plan->model, stats);
-	return 0;
-}
-
-static int resume(struct run *run, const char *fingerprint, const char *precision, struct err *err)
-{
-	struct amax_stats *stats = run->stats;
-
-	if (amax_stats_read(stats, run->params->io, run->params->output, err))
+	if (amax_stats_read(stats, beginning->params->io, beginning->params->output, err))
 		return -1;
 	if (strcmp(stats->model, fingerprint) != 0)
-		return differs(run, "model", stats->model, fingerprint, err);
+		return differs(beginning, "model", stats->model, fingerprint, err);
 	if (strcmp(stats->precision, precision) != 0)
-		return differs(run, "precision", stats->precision, precision, err);
-	if (check_data(run, err) || resume_fp8(run, err))
-		return -1;
-	run->result->n_resumed = stats->n_passes;
-	return 0;
+		return differs(beginning, "precision", stats->precision, precision, err);
+	if (strcmp(stats->backend, beginning->backend) != 0)
+		return differs(beginning, "backend", stats->backend, beginning->backend, err);
+	return check_data(beginning, stats, err);
 }
 
 /* An empty history, or the one to go on with. */
-static int begin(struct run *run, const char *precision, bool exists, struct err *err)
+static int begin(const struct beginning *beginning, const char *precision, bool exists, struct amax_stats *stats,
+		 struct err *err)
 {
-	const struct calibrate_params *params = run->params;
+	const struct calibrate_params *params = beginning->params;
 	uint64_t history_len = params->history_len ? (uint64_t)params->history_len : AMAX_HISTORY_LEN;
 	char fingerprint[FINGERPRINT_SIZE];
 
-	if (fingerprint_make(&run->weights.source, fingerprint, err))
+	if (fingerprint_make(beginning->source, fingerprint, err))
 		return -1;
 	if (exists && params->resume)
-		return resume(run, fingerprint, precision, err);
-	amax_stats_init(run->stats, fingerprint, precision, "cpu", history_len);
+		return resume(beginning, fingerprint, precision, stats, err);
+	amax_stats_init(stats, fingerprint, precision, beginning->backend, history_len);
 	return 0;
 }
 
-int calibrate_begin(struct run *run, struct err *err)
+int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats, struct err *err)
 {
-	const struct calibrate_params *params = run->params;
+	const struct calibrate_params *params = beginning->params;
 	struct stat status;
-	bool exists = stat(params->output, &status) == 0;
 	char *precision;
+	bool exists;
 	int rc;
 
+	if (amax_place_open(beginning->place, params->io, params->output, err))
+		return -1;
+	exists = stat(params->output, &status) == 0;
 	if (exists && !params->resume && !params->restart)
 		return err_set(err, ERR_USAGE, "'%s' exists: --resume goes on with it, --restart begins anew",
 			       params->output);
 	precision = fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
-	rc = begin(run, precision, exists, err);
+	rc = begin(beginning, precision, exists, stats, err);
 	free(precision);
 	return rc;
+}
+
+int calibrate_failed(const struct beginning *beginning, const struct amax_stats *stats, size_t n_resumed, struct err *err)
+{
+	struct err ignored;
+
+	/* What bad input was found in holds nothing to go on with. */
+	if (err->kind == ERR_INPUT && stats->n_passes && !n_resumed)
+		outdir_remove(&beginning->place->dir, beginning->place->name, &ignored);
+	if (err->kind != ERR_INTERRUPTED)
+		return -1;
+	if (stats->n_passes == 0)
+		return err_set(err, ERR_INTERRUPTED, "interrupted before the first passes were done: nothing was written");
+	return err_set(err, ERR_INTERRUPTED,
+		       "interrupted after %llu of %zu passes, which '%s' holds: the same command with --resume goes on",
+		       (unsigned long long)stats->n_passes, beginning->n_passes, beginning->params->output);
 }

@@ -41,7 +41,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
 	}
 	err_set(err, ERR_INPUT,
-		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known (known: %s): a history by other means, as in fp8conv-amax(5), serves quantize too",
+		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known (known: %s): --activations DIR takes what another program dumped of it",
 		model->checkpoint->path, wanted, known.data);
 	buf_release(&known);
 	return -1;
