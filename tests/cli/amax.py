@@ -24,7 +24,7 @@ import sys
 
 DTYPES = {"F32": ("f", 4), "I64": ("q", 8), "U64": ("Q", 8)}
 BINS = 2048
-GROUPS = [("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj")]
+GROUPS = [("q_proj", "k_proj", "v_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("gate_proj", "up_proj")]
 
 
 def f32(x):

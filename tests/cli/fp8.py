@@ -4,6 +4,8 @@
 fp8.py flavours                 their names
 fp8.py make FLAVOUR DIR         a checkpoint in DIR
 fp8.py check FLAVOUR OUT DTYPE  OUT is that checkpoint in bf16, f16 or f32: every bit, and nothing else
+fp8.py finite FLAVOUR DIR       the same as make, all of it finite
+fp8.py amax FLAVOUR             of that: the matrices by their modules, what they take, and the largest magnitude
 
 Products are exact in double (4 x 24 bits), so that rounding them once to fp32 is fp32's own product.
 """
@@ -98,13 +100,16 @@ def encode(value, dtype):
     return struct.pack("<H", (bits + 0x7FFF + (bits >> 16 & 1)) >> 16)
 
 
+finite = False
+
+
 def scale_values(flavour, n):
     """n scales as (bytes, value): of every size, and with the mantissas that the type holds."""
     dtype, r = FLAVOURS[flavour][3], random.Random(flavour)
     out = []
     for i in range(n):
         if dtype in ("U8", "F8_E8M0"):
-            code = (0, 1, 127, 254)[i] if i < 4 else r.randrange(100, 140)
+            code = (0, 1, 127, 254)[i] if i < 4 and not finite else r.randrange(100, 140)
             out.append((bytes([code]), math.ldexp(1.0, code - 127)))
             continue
         value = r.uniform(0.5, 1) * 2.0 ** r.randrange(-12, 3)
@@ -123,6 +128,8 @@ def parts(flavour):
     """The weight's codes, its scales, and what goes with them: {name: (dtype, shape, data)}."""
     shape, dtype, word, scale_dtype, scale_shape, _, _, more = FLAVOURS[flavour]
     codes = random.Random(flavour + "codes").randbytes(count(shape))
+    if finite:
+        codes = bytes(0 if code & 0x7F > 0x70 else code for code in codes)
     scales = scale_values(flavour, count(scale_shape))
     stem = "experts.gate_up_proj" if flavour.startswith("experts") else "a.weight"
     scale_name = stem + word.removeprefix("weight") if stem != "a.weight" else f"a.{word}"
@@ -147,7 +154,8 @@ def make(flavour, folder):
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
     config = FLAVOURS[flavour][6]
     if config:
-        (folder / "config.json").write_text(json.dumps({"a": 1, "quantization_config": config, "z": 2}, indent=2))
+        more = {"hidden_size": FLAVOURS[flavour][0][-1]} if finite else {}
+        (folder / "config.json").write_text(json.dumps({"a": 1, "quantization_config": config, "z": 2} | more, indent=2))
     if (config or {}).get("quant_method") == "modelopt":
         (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": config["quant_algo"]}}))
 
@@ -185,10 +193,30 @@ def check(flavour, out, dtype):
         print(f"{flavour}: hf_quant_config.json is left")
 
 
+def amaxes(flavour):
+    """Of experts, the upper half of each is its gate."""
+    data, shape = values(flavour, "f32")[1], FLAVOURS[flavour][0]
+    numbers = [abs(v) for v in struct.unpack(f"<{len(data) // 4}f", data)]
+    rows, cols = shape[-2:]
+    for m in range(len(numbers) // (rows * cols)):
+        block = numbers[m * rows * cols:(m + 1) * rows * cols]
+        if len(shape) == 2:
+            print("a", cols, max(block))
+            continue
+        print(f"experts.{m}.gate_up_proj", cols, max(block))
+        if FLAVOURS[flavour][5][0] != 128:                    # whose blocks end there
+            print(f"experts.{m}.gate_proj", cols, max(block[:rows // 2 * cols]))
+            print(f"experts.{m}.up_proj", cols, max(block[rows // 2 * cols:]))
+
+
 def main():
+    global finite
     command, *rest = sys.argv[1:]
+    finite = command in ("finite", "amax")
     if command == "flavours":
         print(*FLAVOURS)
+    elif finite:
+        {"finite": make, "amax": amaxes}[command](*rest)
     else:
         {"make": make, "check": check}[command](*rest)
 

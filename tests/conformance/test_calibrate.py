@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
+import hooks
 import tiny_models
 from harness import FP8CONV, finish, real_model, report, run, scratch
 
@@ -44,46 +45,10 @@ class Sites:
 
     def __init__(self, model: torch.nn.Module) -> None:
         self.rows: list[dict] = []
-        for name, module in model.named_modules():
-            if isinstance(module, torch.nn.Linear):
-                module.register_forward_hook(lambda m, x, y, name=name: self.add(name, x[0], y))
-            elif type(module).__name__.endswith("Router"):
-                module.register_forward_hook(lambda m, x, y, name=name: self.add(name, x[0], y[0]))
-            elif type(module).__name__.endswith("Experts"):
-                module.register_forward_hook(lambda m, x, y, name=name: self.experts(name, m, *x))
+        hooks.watch(model, self.add)
 
     def add(self, name: str, x: torch.Tensor, y: torch.Tensor) -> None:
-        self.rows[-1][name] = (x.abs().max().item(), y.abs().max().item(), x.reshape(-1, x.shape[-1]).shape[0])
-
-    def experts(self, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor, _: torch.Tensor) -> None:
-        """transformers keeps experts in one tensor: each one's products again, from the same input and choice."""
-        for e in range(module.gate_up_proj.shape[0]):
-            seen = x[(chosen == e).any(-1)]
-            if len(seen) == 0:
-                continue
-            if "GptOss" in type(module).__name__:
-                both = seen @ module.gate_up_proj[e] + module.gate_up_proj_bias[e]
-                inner = module._apply_gate(both)
-                self.add(f"{name}.{e}.gate_up_proj", seen, both)
-                self.add(f"{name}.{e}.down_proj", inner, inner @ module.down_proj[e] + module.down_proj_bias[e])
-                continue
-            gate, up = torch.nn.functional.linear(seen, module.gate_up_proj[e]).chunk(2, dim=-1)
-            inner = module.act_fn(gate) * up
-            self.add(f"{name}.{e}.gate_proj", seen, gate)
-            self.add(f"{name}.{e}.up_proj", seen, up)
-            self.add(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
-
-
-def checkpoint_name(name: str) -> str:
-    """Mixtral's experts have other names in files."""
-    return name
-
-
-def mixtral_name(name: str) -> str:
-    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
-    head, _, last = name.rpartition(".")
-    name = f"{head}.{parts[last]}" if ".experts." in name else name
-    return name.replace(".mlp.", ".block_sparse_moe.")
+        self.rows[-1][name] = (x.abs().max().item(), y.abs().max().item(), x.shape[0])
 
 
 def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
@@ -99,19 +64,18 @@ def amax_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray)
         for row in ids:
             sites.rows.append({})
             model(torch.tensor(row[None], dtype=torch.long))
-    spell = mixtral_name if "Mixtral" in type(model).__name__ else checkpoint_name
-    names = {spell(name) for row in sites.rows for name in row}
+    names = {name for row in sites.rows for name in row}
     histories = {name.removesuffix(".amax_history") for name in found if name.endswith(".amax_history")}
     for name in sorted(names ^ histories):
         if ".experts." not in name or name in names:        # an expert that no token chose has a row of zeros
             yield f"{name}: {'no history' if name in names else 'a history of no module'}"
     for p, row in enumerate(sites.rows):
         for name, (x, y, n) in row.items():
-            history = found[f"{spell(name)}.amax_history"][p]
+            history = found[f"{name}.amax_history"][p]
             if max(abs(history[0] / x - 1), abs(history[2] / y - 1)) > 1e-3:
                 yield f"{name}, pass {p}: x {history[0]}, y {history[2]}, hooks see {x} and {y}"
-            if found[f"{spell(name)}.tokens"][p] != n:
-                yield f"{name}, pass {p}: {found[f'{spell(name)}.tokens'][p]} tokens, hooks see {n}"
+            if found[f"{name}.tokens"][p] != n:
+                yield f"{name}, pass {p}: {found[f'{name}.tokens'][p]} tokens, hooks see {n}"
     for name, parameter in model.named_parameters():
         site = f"{name.removesuffix('.weight')}.amax_history"
         if name.endswith(".weight") and site in found and found[site][0][1] != parameter.abs().max().item():

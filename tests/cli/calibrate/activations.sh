@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+# Inputs that another program dumped become a history, also of a model whose forward pass is not known; quantize takes it.
+need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
+dump() { python3 "$CLI/dump.py" "$@"; }
+cp -r "$SAMPLES/tiny-llama" model
+chmod -R u+w model
+sed -i 's/LlamaForCausalLM/RwkvForCausalLM/' model/config.json
+modules=
+for i in 0 1 2 3; do
+	[ $i -lt "$(grep -o 'num_hidden_layers": [0-9]*' model/config.json | grep -o '[0-9]*')" ] || continue
+	for m in self_attn.q_proj self_attn.k_proj self_attn.v_proj mlp.gate_proj mlp.up_proj; do
+		modules="$modules model.layers.$i.$m=128"
+	done
+	modules="$modules model.layers.$i.self_attn.o_proj=256 model.layers.$i.mlp.down_proj=256"
+done
+mkdir dumps
+# More rows than are multiplied at once; another type; names in order.
+dump make dumps/0.safetensors 300 F32 model.layers.0.mlp.down_proj=256 model.layers.1.self_attn.q_proj=128
+dump make dumps/1.safetensors 5 BF16 $modules
+dump make dumps/10.safetensors 7 F16 $modules
+dump make dumps/.hidden.safetensors 7 F16 none=1
+echo >dumps/notes.txt
+set -- model --activations dumps --quiet
+"$FP8CONV" calibrate "$@" --precision f32 -o f.amax
+dump check model f.amax dumps/0.safetensors dumps/1.safetensors dumps/10.safetensors
+"$FP8CONV" calibrate "$@" --dry-run --json >plan.json
+json plan.json "j['architecture'] == 'RwkvForCausalLM'" "j['passes'] == 3" "j['tokens'] == 312" "j['modules'] == 28" \
+	"j['memory_bytes'] > 0" "j['input_ids'] == []"
+"$FP8CONV" calibrate "$@" --histogram -o s.amax --json >told.json
+json told.json "j['passes'] == 3" "j['tokens'] == 312" "j['perplexity'] is None" "j['nll_per_pass'] == []" \
+	"len(j['uncovered']) == 26"
+"$FP8CONV" inspect s.amax --json >s.json
+json s.json "j['metadata']['backend'] == 'activations'" "j['metadata']['seq_len'] == '300'"
+
+# The same bytes of any number of threads, and in two goes.
+"$FP8CONV" calibrate "$@" --histogram -o one.amax --threads 1
+cmp s.amax one.amax
+"$FP8CONV" calibrate "$@" --histogram -o two.amax --passes 2
+"$FP8CONV" calibrate "$@" --histogram -o two.amax --resume
+cmp s.amax two.amax
+"$FP8CONV" calibrate "$@" --histogram -o two.amax --resume
+cmp s.amax two.amax
+dump make dumps/1.safetensors 6 BF16 $modules
+fails 3 " calibrate: 's.amax' holds 3 passes over other data than the first of 'dumps': --restart begins anew" \
+	calibrate "$@" -o s.amax --resume
+
+"$FP8CONV" quantize model -o out --recipe delayed --calibration f.amax 2>notes
+python3 "$CLI/amax.py" scales model f.amax out
+
+# An expert that no token reached is in no dump, and has its row; the same of a tensor of all experts, either way round.
+for kind in per-expert fused fused-transposed; do
+	prefix=model.layers.1.mlp.experts
+	[ $kind != fused-transposed ] || prefix=language_model.model.layers.1.feed_forward.experts
+	rm -rf dumps
+	mkdir dumps
+	dump make dumps/0.safetensors 9 F32 $prefix.1.up_proj=128 $prefix.1.down_proj=128
+	"$FP8CONV" calibrate "$SAMPLES/tiny-moe/$kind" --activations dumps --precision f32 --quiet -o $kind.amax
+	"$FP8CONV" inspect $kind.amax | sed 's/.*experts/experts/' >$kind.table
+	cmp per-expert.table $kind.table
+	[ "$(cut -f 1,3 $kind.table | tr '\n\t' ' =')" = "experts.0.down_proj=0 experts.0.up_proj=0 experts.1.down_proj=9 experts.1.up_proj=9 experts.2.down_proj=0 experts.2.up_proj=0 " ] ||
+		cat $kind.table
+	[ $kind != per-expert ] || dump check "$SAMPLES/tiny-moe/$kind" $kind.amax dumps/0.safetensors
+done

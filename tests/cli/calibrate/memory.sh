@@ -1,0 +1,34 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# A model of 20 layers and twice the address space that the process may have calibrates; --max-memory is kept, and what a dry
+# run tells of memory is what is used.
+limit=573440 # KiB
+python3 "$CLI/layers.py" model 20 56
+size=$(stat -c %s model/model.safetensors)
+[ "$size" -ge $((2 * limit * 1024)) ] || echo "the model has $size bytes, fewer than twice $limit KiB"
+python3 -c "
+import json, random
+random.seed(1)
+for _ in range(2):
+    print(json.dumps({'input_ids': [random.randrange(512) for _ in range(32)]}))" >ids.jsonl
+set -- model --data ids.jsonl --threads 2 --max-memory 32M --quiet
+(ulimit -v $limit && "$FP8CONV" --version) >/dev/null 2>&1 || skip "a sanitizer wants more address space"
+(ulimit -v $limit && "$FP8CONV" calibrate "$@" -o s.amax --json) >told.json
+json told.json "j['passes'] == 2" "500 < j['perplexity'] < 530" "j['peak_memory_bytes'] < $limit << 10"
+"$FP8CONV" calibrate "$@" --dry-run --json >plan.json
+json plan.json "j['memory_bytes'] + (96 << 20) > $(grep -o '"peak_memory_bytes": [0-9]*' told.json | cut -d ' ' -f 2)"
+
+# What sequences may take, whatever there is of them; less than one pass is refused.
+yes '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}' | head -n 4000 >many.jsonl
+for size in 16 64 256; do
+	"$FP8CONV" calibrate model --data many.jsonl --threads 2 --passes 4000 --max-memory ${size}M --dry-run --json >$size.json
+done
+python3 - <<'END'
+import json
+small, middle, large = (json.load(open(f"{n}.json"))["memory_bytes"] >> 20 for n in (16, 64, 256))
+if not (40 <= middle - small <= 48 and 184 <= large - middle <= 192):
+    print(f"MiB planned with 16, 64 and 256 MiB: {small}, {middle}, {large}")
+END
+fails 2 " calibrate: option '--max-memory': 65536 bytes do not hold one pass, which takes *" \
+	calibrate model --data ids.jsonl --max-memory 64K -o none.amax

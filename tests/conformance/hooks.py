@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the matrix products of a transformers model see, under the names that their modules have in the checkpoint."""
+from collections.abc import Callable
+
+import torch
+from transformers.pytorch_utils import Conv1D
+
+See = Callable[[str, torch.Tensor, torch.Tensor], None]
+
+
+def mixtral_name(name: str) -> str:
+    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    head, _, last = name.rpartition(".")
+    name = f"{head}.{parts[last]}" if ".experts." in name else name
+    return name.replace(".mlp.", ".block_sparse_moe.")
+
+
+def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor) -> None:
+    """transformers keeps experts in one tensor: each one's products again, from the same input and choice."""
+    for e in range(module.gate_up_proj.shape[0]):
+        seen = x[(chosen == e).any(-1)]
+        if len(seen) == 0:
+            continue
+        if "GptOss" in type(module).__name__:
+            both = seen @ module.gate_up_proj[e] + module.gate_up_proj_bias[e]
+            inner = module._apply_gate(both)
+            see(f"{name}.{e}.gate_up_proj", seen, both)
+            see(f"{name}.{e}.down_proj", inner, inner @ module.down_proj[e] + module.down_proj_bias[e])
+            continue
+        gate, up = torch.nn.functional.linear(seen, module.gate_up_proj[e]).chunk(2, dim=-1)
+        inner = module.act_fn(gate) * up
+        see(f"{name}.{e}.gate_proj", seen, gate)
+        see(f"{name}.{e}.up_proj", seen, up)
+        see(f"{name}.{e}.down_proj", inner, torch.nn.functional.linear(inner, module.down_proj[e]))
+
+
+def watch(model: torch.nn.Module, see: See) -> None:
+    """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
+    mixtral = "Mixtral" in type(model).__name__
+
+    def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:
+        see(mixtral_name(name) if mixtral else name, x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]))
+
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear | Conv1D):
+            module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y))
+        elif type(module).__name__.endswith("Router"):
+            module.register_forward_hook(lambda m, x, y, name=name: told(name, x[0], y[0]))
+        elif type(module).__name__.endswith("Experts"):
+            module.register_forward_hook(lambda m, x, y, name=name: see_experts(told, name, m, *x[:2]))
