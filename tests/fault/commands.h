@@ -8,6 +8,7 @@
 #include "job/dequantize.h"
 #include "job/quantize.h"
 #include "job/repack.h"
+#include "tests/fault/histories.h"
 #include "tests/fault/tree.h"
 
 /* other: with options that give other bytes. */
@@ -17,6 +18,7 @@ typedef int plan_fn(struct plan *plan, const struct convert_params *params, bool
 struct command {
 	const char *name;
 	plan_fn *plan;
+	history_fn *run; /* in place of plan */
 	bool of_fp8;	/* its input is what `quantize` makes of the samples */
 	bool preserves; /* it has --preserve-high-precision */
 };
@@ -47,10 +49,28 @@ static int plan_repack(struct plan *plan, const struct convert_params *params, b
 	return repack_plan_make(plan, &repack, progress, err);
 }
 
+/* With the history that make_history() made of the input. */
+static int plan_static(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
+		       struct err *err)
+{
+	struct quantize_params quantize = {
+		.convert = *params,
+		.recipe = "delayed",
+		.tuning = { .margin = other ? "1" : NULL },
+		.calibration = { .path = strcmp(params->input, "model") != 0 ? "one.amax" : "model.amax" },
+	};
+
+	return quantize_plan_make(plan, &quantize, progress, err);
+}
+
 static const struct command commands[] = {
 	{ "quantize", plan_quantize, .preserves = true },
 	{ "dequantize", plan_dequantize, .of_fp8 = true },
 	{ "repack", plan_repack, .of_fp8 = true },
+	{ "static", .plan = plan_static },
+	{ "merge", .run = run_merge },
+	{ "calibrate", .run = run_calibrate },
+	{ "activations", .run = run_activations },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -92,7 +112,7 @@ static inline void make_spool(const char *from)
 	buf_release(&data);
 }
 
-static inline void make_inputs(const struct command *command, const char *samples)
+static inline void make_models(const struct command *command, const char *samples)
 {
 	char *model = xasprintf("%s/tiny-moe/per-expert", samples);
 	char *one = xasprintf("%s/tiny-moe/fused", samples);
@@ -106,6 +126,19 @@ static inline void make_inputs(const struct command *command, const char *sample
 	make_spool("one/model.safetensors");
 	free(model);
 	free(one);
+}
+
+static inline void make_inputs(const struct command *command, const char *samples)
+{
+	if (command->run) {
+		make_history_inputs(samples);
+		return;
+	}
+	make_models(command, samples);
+	if (command->plan == plan_static) {
+		make_history("model", "model.amax", 1);
+		make_history("one/model.safetensors", "one.amax", 1);
+	}
 }
 
 #endif

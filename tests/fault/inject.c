@@ -15,20 +15,6 @@
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
 
-/* What lies in the output before the run. */
-enum start { START_EMPTY, START_HALF, START_CUT, START_ROTTEN, START_OTHER };
-
-struct place {
-	const char *name;
-	const char *input, *output;
-	const char *preserve; /* where the command can */
-	bool as_before;	      /* without preserve, this is the place before it */
-	enum start start;
-	bool restart, hashes;
-	int part; /* of 2 */
-	int n_threads;
-};
-
 static const struct place places[] = {
 	{ "directory", "model", "out", .n_threads = 1 },
 	{ "directory and preserved", "model", "out", "kept", true, .n_threads = 1 },
@@ -43,6 +29,14 @@ static const struct place places[] = {
 	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true, .n_threads = 1 },
 	{ "hashes", "model", "out", .hashes = true, .n_threads = 1 },
 	{ "last part", "model", "out", .start = START_HALF, .part = 2, .n_threads = 1 },
+};
+
+/* Of jobs that make a history. */
+static const struct place history_places[] = {
+	{ "history", .output = "out/s.amax", .n_threads = 1 },
+	{ "history, 3 threads", .output = "out/s.amax", .n_threads = 3 },
+	{ "resumed history", .output = "out/s.amax", .start = START_HALF, .n_threads = 1 },
+	{ "history over another", .output = "out/s.amax", .start = START_OTHER, .restart = true, .n_threads = 1 },
 };
 
 static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC",	"EINTR",
@@ -105,9 +99,14 @@ static int run_job(bool other, int part)
 	struct convert_result result;
 	struct plan plan = { 0 };
 
+	now.err = (struct err){ 0 };
+	if (now.command->run) {
+		mkdir("out", 0777);
+		now.rc = now.command->run(&io_faulty, place, other, part > 0, &faulty.stop, &now.err);
+		return now.rc;
+	}
 	if (!strcmp(place->output, "-"))
 		open_streams();
-	now.err = (struct err){ 0 };
 	now.rc = now.command->plan(&plan, &params, other, &progress, &now.err);
 	if (!now.rc)
 		now.rc = convert_run(&plan, &params, &progress, &result, &now.err);
@@ -186,6 +185,11 @@ static void prepare(void)
 		move("kept", "start-kept");
 	}
 	clear();
+	tree_remove("begun");
+	if (now.command->run) {
+		run_well(false, 1);
+		move("out", "begun");
+	}
 	run_well(false, 0);
 	move("out", "golden");
 	move("kept", "golden-kept");
@@ -214,7 +218,8 @@ static void check_left(const char *root, const char *name, void *context)
 			broken("'%s/%s' is left behind", root, name);
 		return;
 	}
-	if (!tree_same_file(root, golden, name) && !tree_same_file(root, start, name))
+	if (!tree_same_file(root, golden, name) && !tree_same_file(root, start, name) &&
+	    !(now.command->run && tree_same_file(root, "begun", name)))
 		broken("'%s/%s' is not whole", root, name);
 }
 
@@ -414,6 +419,11 @@ static bool report(const char *which)
 	return !fclose(file) && total > 0;
 }
 
+static size_t n_places(const struct command *command)
+{
+	return command->run ? sizeof history_places / sizeof *history_places : sizeof places / sizeof *places;
+}
+
 int main(int argc, char **argv)
 {
 	bool enough = argc >= 4 && argc <= 6;
@@ -429,8 +439,8 @@ int main(int argc, char **argv)
 		if (strcmp(which, "") != 0 && strcmp(which, now.command->name) != 0)
 			continue;
 		make_inputs(now.command, samples);
-		for (size_t p = 0; p < sizeof places / sizeof *places; p++) {
-			now.place = &places[p];
+		for (size_t p = 0; p < n_places(now.command); p++) {
+			now.place = now.command->run ? &history_places[p] : &places[p];
 			if (strstr(now.place->name, where) && (now.command->preserves || !now.place->as_before))
 				inject_place(!strcmp(argv[3], "all"), p);
 		}

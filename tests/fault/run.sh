@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Conversions under faults, from inside (inject: every I/O call fails once) and from outside (outside.py: signals, limits, full
-# disks, hostile folders), all commands at a time, for most of it is waiting for the disk.  `short`, for make check, takes a
-# sample, in memory where that is quicker; `long` takes all, on disk.
+# Conversions, and the making of histories for them, under faults, from inside (inject: every I/O call fails once) and from
+# outside (outside.py, histories.py: signals, limits, full disks, hostile folders), all commands at a time, for most of it is
+# waiting for the disk.  `short`, for make check, takes a sample, in memory where that is quicker; `long` takes all, on disk.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 : "${BUILD:=build}"
@@ -33,7 +33,7 @@ await() {
 
 number=all
 [ "$extent" = long ] || number=some
-for command in quantize dequantize repack; do
+for command in quantize dequantize repack static merge calibrate activations; do
 	mkdir "$disk/$command"
 	"$BUILD/tests/fault/inject" "$SAMPLES" "$disk/$command" $number "$command" &
 	running="$running $!"
@@ -43,5 +43,7 @@ for command in quantize dequantize repack; do
 	python3 tests/fault/outside.py "$memory" "$extent" "$command" &
 	running="$running $!"
 done
+python3 tests/fault/histories.py "$memory" "$extent" &
+running="$running $!"
 await
 exit $status

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Jobs that make an amax history, and what they make it of.
+ */
+#ifndef FP8CONV_TESTS_FAULT_HISTORIES_H
+#define FP8CONV_TESTS_FAULT_HISTORIES_H
+
+#include "job/activations.h"
+#include "job/fingerprint.h"
+#include "job/merge.h"
+#include "model/role.h"
+#include "tests/fault/tree.h"
+
+/* What lies in the output before the run. */
+enum start { START_EMPTY, START_HALF, START_CUT, START_ROTTEN, START_OTHER };
+
+/* A job in some circumstances. */
+struct place {
+	const char *name;
+	const char *input, *output;
+	const char *preserve; /* where the command can */
+	bool as_before;	      /* without preserve, this is the place before it */
+	enum start start;
+	bool restart, hashes;
+	int part; /* of 2 */
+	int n_threads;
+};
+
+/* A job that makes one file of a history.  half: the first of its passes alone. */
+typedef int history_fn(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
+		       struct err *err);
+
+#define N_PASSES 3
+#define N_TOKENS 500 /* of a pass: two are a first sweep */
+
+static int run_merge(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
+		     struct err *err)
+{
+	const char *inputs[] = { "a.amax", "b.amax" };
+	const struct merge_params params = { .io = io, .output = place->output, .inputs = inputs, .n_inputs = 2,
+					     .how = other ? AMAX_RANKS : AMAX_APPEND };
+
+	(void)half, (void)stop;
+	return merge_run(&params, err);
+}
+
+static struct calibrate_params history_params(const struct io *io, const struct place *place, bool other, bool half)
+{
+	bool restart = place->restart && !other;
+
+	return (struct calibrate_params){ .io = io, .input = "llama", .output = place->output, .backend = "reference",
+					  .precision = other ? "f32" : "bf16", .passes = half ? N_PASSES - 1 : N_PASSES,
+					  .restart = restart, .resume = !restart, .histogram = true,
+					  .n_threads = place->n_threads };
+}
+
+static int run_calibrate(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
+			 struct err *err)
+{
+	struct calibrate_params params = history_params(io, place, other, half);
+	struct calibrate_progress progress = { .stop = stop };
+	struct calibrate_result result = { 0 };
+	struct amax_stats stats = { 0 };
+	struct calibrate_plan plan;
+	int rc;
+
+	params.data = "ids.jsonl";
+	rc = calibrate_plan_make(&plan, &params, err);
+	if (!rc)
+		rc = calibrate_run(&plan, &params, &progress, &result, &stats, err);
+	free(result.nll);
+	amax_stats_release(&stats);
+	calibrate_plan_release(&plan);
+	return rc;
+}
+
+static int run_activations(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
+			   struct err *err)
+{
+	struct calibrate_params params = history_params(io, place, other, half);
+	struct calibrate_progress progress = { .stop = stop };
+	struct calibrate_result result = { 0 };
+	struct amax_stats stats = { 0 };
+	struct activations_plan plan;
+	int rc;
+
+	params.activations = "dumps";
+	rc = activations_plan_make(&plan, &params, err);
+	if (!rc)
+		rc = activations_run(&plan, &params, &progress, &result, &stats, err);
+	amax_stats_release(&stats);
+	activations_plan_release(&plan);
+	return rc;
+}
+
+/* --- what they are made of --- */
+
+static inline void history_die(const char *path, const struct err *err)
+{
+	fprintf(stderr, "%s: %s\n", path, err->message);
+	exit(2);
+}
+
+/* A history of the matrices of a model: those of fused experts as experts. */
+static inline void fill_history(struct amax_stats *stats, const struct checkpoint *checkpoint, float amax)
+{
+	const float row[3] = { amax, 1, 2 * amax };
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const struct st_tensor *tensor = checkpoint->tensors[i].tensor;
+		const char *dot = strrchr(tensor->name, '.');
+		struct role_facts facts;
+
+		role_of_name(&facts, tensor->name);
+		for (uint64_t e = 0; tensor->n_dims == 3 && e < tensor->shape[0]; e++) {
+			for (enum expert_part part = EXPERT_GATE; part <= EXPERT_DOWN; part++) {
+				char *name = experts_matrix_name(tensor->name, part, e);
+
+				*strrchr(name, '.') = '\0';
+				if ((part == EXPERT_DOWN) == (facts.role == ROLE_EXPERTS_DOWN))
+					amax_site_append(amax_stats_site(stats, name, AMAX_GEMM), row, 1);
+				free(name);
+			}
+		}
+		if (tensor->n_dims == 2 && facts.role == ROLE_LINEAR) {
+			char *name = xstrndup(tensor->name, (size_t)(dot - tensor->name));
+
+			amax_site_append(amax_stats_site(stats, name, AMAX_GEMM), row, 1);
+			free(name);
+		}
+	}
+	stats->n_passes = 1;
+	amax_stats_data(stats, &amax, sizeof amax, 1);
+}
+
+/* As file `to`. */
+static inline void make_history(const char *model, const char *to, float amax)
+{
+	struct checkpoint checkpoint;
+	struct source source;
+	struct amax_stats stats;
+	struct err err = { 0 };
+	char fingerprint[FINGERPRINT_SIZE];
+
+	if (checkpoint_open(&checkpoint, &io_system, model, 1, &err))
+		history_die(model, &err);
+	source_init(&source, &io_system, &checkpoint, NULL, -1);
+	if (fingerprint_make(&source, fingerprint, &err))
+		history_die(model, &err);
+	amax_stats_init(&stats, fingerprint, "bf16", "cpu", AMAX_HISTORY_LEN);
+	fill_history(&stats, &checkpoint, amax);
+	if (amax_stats_write(&stats, &io_system, to, &err))
+		history_die(to, &err);
+	amax_stats_release(&stats);
+	source_release(&source);
+	checkpoint_release(&checkpoint);
+}
+
+/* Sequences of token ids, a line each. */
+static inline void make_ids(void)
+{
+	struct buf text = { 0 };
+
+	for (int p = 0; p < N_PASSES; p++) {
+		for (int t = 0; t < N_TOKENS; t++)
+			buf_printf(&text, "%s%d", t ? ", " : "{\"input_ids\": [", (p * 37 + t * 7) % 1000);
+		buf_puts(&text, "]}\n");
+	}
+	tree_write("ids.jsonl", text.data, text.len);
+	buf_release(&text);
+}
+
+/* The inputs of two matrices, in F32. */
+static inline void make_dump(int pass)
+{
+	static const char *const modules[] = { "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj" };
+	static const int features[] = { 128, 256 };
+	struct buf header = { 0 }, file = { 0 };
+	char *path = xasprintf("dumps/%d.safetensors", pass);
+	int n = 0;
+	uint64_t size;
+
+	for (int m = 0; m < 2; m++) {
+		int begin = n;
+
+		n += 2 * N_TOKENS * features[m];
+		buf_printf(&header, "%s\"%s.input\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}", m ? "," : "{",
+			   modules[m], 2 * N_TOKENS, features[m], 4 * begin, 4 * n);
+	}
+	buf_puts(&header, "}");
+	size = header.len;
+	buf_add(&file, &size, sizeof size);
+	buf_add(&file, header.data, header.len);
+	for (int i = 0; i < n; i++) {
+		float value = (float)((i * 31 + pass) % 61 - 30) / 16;
+
+		buf_add(&file, &value, sizeof value);
+	}
+	tree_write(path, file.data, file.len);
+	buf_release(&header);
+	buf_release(&file);
+	free(path);
+}
+
+static inline void make_history_inputs(const char *samples)
+{
+	char *llama = xasprintf("%s/tiny-llama", samples);
+
+	tree_remove("llama");
+	tree_copy(llama, "llama");
+	make_history("llama", "a.amax", 1);
+	make_history("llama", "b.amax", 2);
+	make_ids();
+	mkdir("dumps", 0777);
+	for (int p = 0; p < N_PASSES; p++)
+		make_dump(p);
+	free(llama);
+}
+
+#endif

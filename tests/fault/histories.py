@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""histories.py FOLDER short|long: jobs that make or use an amax history, killed, interrupted and starved.
+
+Each job is a row of JOBS; after each disturbance what has its final name is whole, and the same job run again gives the bytes
+of a run that nothing disturbed.
+FP8CONV: the program; SAMPLES: sample_checkpoints; SEED: of the random moments.
+"""
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import typing
+
+from limits import limited
+from runs import FP8CONV, HERE, Result, begin, check, clear, counted, end, files, one_line, stop, verdict
+
+N_PASSES, N_TOKENS = 24, 256
+HISTORY = "out/s.amax"
+
+
+class Job(typing.NamedTuple):
+    name: str
+    arguments: list[str]                                      # in the folder that prepare() fills
+    output: str
+
+
+CALIBRATE = ["calibrate", "llama", "--threads", "1", "--progress", "none", "--quiet", "--resume", "-o", HISTORY]
+JOBS = [
+    Job("merge", ["merge", "a.amax", "b.amax", "-o", HISTORY], HISTORY),
+    Job("calibrate", [*CALIBRATE, "--data", "ids.jsonl"], HISTORY),
+    Job("activations", [*CALIBRATE, "--activations", "dumps"], HISTORY),
+    Job("static", ["quantize", "llama", "-o", "out", "--recipe", "delayed", "--calibration", "a.amax"], "out"),
+]
+
+
+def prepare(work: pathlib.Path) -> None:
+    cli = HERE.parent / "cli"
+    work.mkdir()
+    os.chdir(work)
+    shutil.copytree(pathlib.Path(os.environ["SAMPLES"], "tiny-llama"), "llama")
+    for name, seed in (("a", 1), ("b", 2)):
+        subprocess.run([sys.executable, cli / "amax.py", "make", "llama", f"{name}.amax", f"seed={seed}"], check=True)
+    ids = [[(p * 37 + t * 7) % 1000 for t in range(N_TOKENS)] for p in range(N_PASSES)]
+    pathlib.Path("ids.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in ids))
+    os.mkdir("dumps")
+    for i in range(8):
+        subprocess.run([sys.executable, cli / "dump.py", "make", f"dumps/{i}.safetensors", "600", "F32",
+                        "model.layers.0.self_attn.q_proj=128"], check=True)
+
+
+def start(job: Job, **more: typing.Any) -> subprocess.Popen:
+    return subprocess.Popen([FP8CONV, *job.arguments], **{"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE,
+                                                          "stderr": subprocess.PIPE, **more})
+
+
+def run(job: Job, **more: typing.Any) -> Result:
+    return end(start(job, **more))
+
+
+def left(job: Job) -> dict[str, bytes]:
+    return {name: data for name, data in files(pathlib.Path("out")).items() if name != "fp8conv-manifest.json"}
+
+
+def check_whole(job: Job, golden: dict[str, bytes]) -> None:
+    """A history may be of fewer passes; all else is golden."""
+    for name, data in left(job).items():
+        if name.startswith(".") or golden.get(name) == data:
+            continue
+        known = job.output == HISTORY and subprocess.run([FP8CONV, "inspect", HISTORY], capture_output=True).returncode == 0
+        check(known and name == "s.amax", f"{job.name}: '{name}' is not whole")
+
+
+def check_again(job: Job, golden: dict[str, bytes]) -> None:
+    result = run(job)
+    check(result == (0, b"", ""), f"{job.name} run again: {result}")
+    check(left(job) == golden, f"{job.name} run again: {sorted(left(job))} are not the golden ones")
+    clear(pathlib.Path("out"))
+    counted()
+
+
+def disturbed(job: Job, golden: dict[str, bytes], seconds: float, n: int) -> None:
+    begin("kill -9")
+    for _ in range(n):
+        process = start(job)
+        time.sleep(random.uniform(0, seconds))
+        process.kill()
+        end(process)
+        check_whole(job, golden)
+        check_again(job, golden)
+    begin("signals")
+    for i in range(n):
+        number = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)[i % 3]
+        process = start(job)
+        time.sleep(random.uniform(0.1, 1) * seconds)
+        process.send_signal(number)
+        result = end(process)
+        if result.status not in (0, -number):                 # ended in time, or before it could know of signals
+            one_line(result, (128 + number,), "interrupted")
+            check(not [name for name in left(job) if name.startswith(".")], f"{job.name}: left behind: {sorted(left(job))}")
+        check_whole(job, golden)
+        check_again(job, golden)
+
+
+def starved(job: Job, golden: dict[str, bytes]) -> None:
+    begin("RLIMIT_FSIZE")
+    largest = max(map(len, golden.values()))
+    for value in (0, 1, largest // 2, largest - 1):
+        one_line(run(job, preexec_fn=limited(resource.RLIMIT_FSIZE, value)), (4,), "File too large")
+        check_whole(job, golden)
+        check_again(job, golden)
+    begin("RLIMIT_NOFILE")
+    for value in range(3, 12, 2):
+        result = run(job, preexec_fn=limited(resource.RLIMIT_NOFILE, value))
+        if result.status not in (0, 127):                     # 127: the program cannot even be loaded
+            one_line(result, (4,), "Too many open files")
+        check_whole(job, golden)
+        check_again(job, golden)
+
+
+def second_run(job: Job, golden: dict[str, bytes]) -> None:
+    begin("locked output")
+    process = start(job)
+    until = time.monotonic() + 60
+    while not list(pathlib.Path(".").glob("out/.*.lock")) and process.poll() is None and time.monotonic() < until:
+        pass
+    stop(process)
+    if process.poll() is None and list(pathlib.Path(".").glob("out/.*.lock")):
+        one_line(run(job), (2,), "in use by another fp8conv")
+        counted()
+    process.send_signal(signal.SIGCONT)
+    check(end(process).status == 0, f"{job.name}: the first run suffered")
+    check(left(job) == golden, f"{job.name}: the first run suffered")
+    clear(pathlib.Path("out"))
+
+
+def main() -> int:
+    folder, extent = sys.argv[1:]
+    seed = int(os.environ.get("SEED", "1"))
+    random.seed(seed)
+    os.umask(0o022)
+    prepare(pathlib.Path(folder).resolve() / "histories")
+    for job in JOBS:
+        begin("set-up")
+        began = time.monotonic()
+        result = run(job)
+        check(result == (0, b"", ""), f"{job.name} undisturbed: {result}")
+        seconds = time.monotonic() - began
+        golden = left(job)
+        clear(pathlib.Path("out"))
+        disturbed(job, golden, seconds, 4 if extent == "short" else 60)
+        starved(job, golden)
+        second_run(job, golden)
+    return 0 if verdict(f"histories (SEED={seed})") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
