@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dumps of activations without fp8conv, for the cases.
 
-dump.py make FILE TOKENS [DTYPE] MODULE=FEATURES...      values drawn by chance, of the file's name
+dump.py make FILE TOKENS [DTYPE] MODULE=FEATURES...      values drawn by chance, of the file's name,
+                                                         the largest among the last tokens
 dump.py set FILE MODULE.input VALUE                      its third element becomes VALUE
 dump.py check MODEL S.amax FILE...                       prints where the history is not what the dumps and weights say
 dump.py own MODEL S.amax                                 prints where its w is not that of the model's tensors
@@ -50,7 +51,8 @@ def make(path, n_tokens, *rest):
         if not features:
             dtype = module
             continue
-        values = [chance.gauss(0, 1) for _ in range(n_tokens * int(features))]
+        n = n_tokens * int(features)
+        values = [chance.gauss(0, 1) * (1 + 9 * i / n) for i in range(n)]
         tensors[f"{module}.input"] = dtype, [n_tokens, int(features)], pack(dtype, values)
     write(path, tensors)
 

@@ -128,11 +128,12 @@ def second_run(job: Job, golden: dict[str, bytes]) -> None:
     until = time.monotonic() + 60
     while not list(pathlib.Path(".").glob("out/.*.lock")) and process.poll() is None and time.monotonic() < until:
         pass
-    stop(process)
-    if process.poll() is None and list(pathlib.Path(".").glob("out/.*.lock")):
-        one_line(run(job), (2,), "in use by another fp8conv")
-        counted()
-    process.send_signal(signal.SIGCONT)
+    if process.poll() is None:
+        stop(process)
+        if list(pathlib.Path(".").glob("out/.*.lock")):
+            one_line(run(job), (2,), "in use by another fp8conv")
+            counted()
+        process.send_signal(signal.SIGCONT)
     check(end(process).status == 0, f"{job.name}: the first run suffered")
     check(left(job) == golden, f"{job.name}: the first run suffered")
     clear(pathlib.Path("out"))
