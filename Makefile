@@ -25,7 +25,7 @@ DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl
 # Instruction sets: files of their own with flags of their own, chosen at run time.
 ISA = $(if $(findstring cpu/avx2,$*),-mavx2 -mf16c) \
       $(if $(findstring cpu/avx512,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
-      $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi) $(if $(findstring compute,$*),-Wno-psabi)
+      $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi) $(if $(findstring cpu/avx2_compute,$*),-mfma) $(if $(findstring compute,$*),-Wno-psabi)
 
 LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o

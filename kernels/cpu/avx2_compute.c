@@ -10,7 +10,7 @@
 
 static bool avx2_usable(void)
 {
-	return __builtin_cpu_supports("avx2");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
 const struct compute compute_avx2 = COMPUTE_ROW("avx2");

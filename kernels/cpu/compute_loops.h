@@ -2,149 +2,45 @@
  *
  * The functions of backend/compute.h over vectors of 16 floats, compiled once for each set of instructions by the file that
  * includes this one and names them COMPUTE(function).
- *
- * exp: 2^n * p(r) with x = n ln 2 + r, |r| <= ln 2 / 2, ln 2 in two parts (Cody and Waite) and p the Taylor polynomial of
- * degree 7, whose error there is below 2^-26.
  */
 #ifndef FP8CONV_KERNELS_CPU_COMPUTE_LOOPS_H
 #define FP8CONV_KERNELS_CPU_COMPUTE_LOOPS_H
 
-#include <math.h>
-#include <string.h>
-
 #include "backend/compute.h"
-#include "num/float16.h"
+#include "kernels/cpu/attention_loops.h"
+#include "kernels/cpu/lanes.h"
 
-#define LANES 16
-
-typedef float lanes __attribute__((vector_size(64)));
-typedef int32_t lanes_int __attribute__((vector_size(64)));
-typedef uint32_t lanes_bits __attribute__((vector_size(64)));
-typedef uint16_t lanes_half __attribute__((vector_size(32)));
-
-#define LANE_FN static inline __attribute__((always_inline))
-
-LANE_FN lanes lanes_load(const float *x)
+/* The largest of the bits of |x|. */
+LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 {
-	lanes v;
+	lanes_bits most[4] = { { 0 } };
+	uint32_t largest = 0;
+	size_t i = 0;
 
-	memcpy(&v, x, sizeof v);
-	return v;
-}
-
-/* The first n; the others are `rest`. */
-LANE_FN lanes lanes_load_some(const float *x, size_t n, float rest)
-{
-	lanes v;
-
-	for (int i = 0; i < LANES; i++)
-		v[i] = rest;
-	memcpy(&v, x, n * sizeof *x);
-	return v;
-}
-
-LANE_FN void lanes_store(float *x, lanes v)
-{
-	memcpy(x, &v, sizeof v);
-}
-
-LANE_FN lanes lanes_all(float x)
-{
-	lanes v = { 0 };
-
-	return v + x;
-}
-
-LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)
-{
-	return (lanes)((mask & (lanes_int)yes) | (~mask & (lanes_int)no));
-}
-
-LANE_FN float lanes_sum(lanes v)
-{
-	for (int step = LANES / 2; step; step /= 2)
-		for (int i = 0; i < step; i++)
-			v[i] += v[i + step];
-	return v[0];
-}
-
-LANE_FN float lanes_max(lanes v)
-{
-	float most = v[0];
-
-	for (int i = 1; i < LANES; i++)
-		most = v[i] > most ? v[i] : most;
-	return most;
-}
-
-/* exp(x); 0 below -87.3, inf above 88.7, NaN for NaN. */
-LANE_FN lanes lanes_exp(lanes x)
-{
-	lanes_int low = x < -87.3f, high = x > 88.72f;
-	lanes clamped = lanes_choose(low | high, lanes_all(0), x);
-	lanes shifted = clamped * 1.44269504f + 12582912.0f; /* to the nearest integer, in the low bits */
-	lanes n = shifted - 12582912.0f;
-	lanes r = clamped - n * 0.693145752f - n * 1.42860677e-6f;
-	lanes p = lanes_all(1.0f / 5040);
-	lanes_int power = (lanes_int)(lanes_bits)shifted << 23;
-
-	p = p * r + 1.0f / 720;
-	p = p * r + 1.0f / 120;
-	p = p * r + 1.0f / 24;
-	p = p * r + 1.0f / 6;
-	p = p * r + 0.5f;
-	p = p * r + 1.0f;
-	p = p * r + 1.0f;
-	p = (lanes)((lanes_int)p + power);
-	p = lanes_choose(low, lanes_all(0), p);
-	p = lanes_choose(high, lanes_all(INFINITY), p);
-	return lanes_choose(x == x, p, x);
-}
-
-/* 1 - 2 / (exp(2x) + 1). */
-LANE_FN lanes lanes_tanh(lanes x)
-{
-	return 1.0f - 2.0f / (lanes_exp(2.0f * x) + 1.0f);
-}
-
-LANE_FN lanes lanes_round_bf16(lanes x)
-{
-	lanes_bits bits = (lanes_bits)x;
-	lanes_bits rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
-
-	return lanes_choose(x == x, (lanes)rounded, lanes_all(NAN));
-}
-
-/* The 16 values from i on of n, zeros behind the last. */
-LANE_FN lanes lanes_at(const float *x, size_t i, size_t n)
-{
-	return n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, 0);
-}
-
-LANE_FN void lanes_put(float *y, size_t i, size_t n, lanes v)
-{
-	if (n - i >= LANES)
-		lanes_store(y + i, v);
-	else
-		memcpy(y + i, &v, (n - i) * sizeof *y);
+	for (; n - i >= 4 * LANES; i += 4 * LANES)
+		for (size_t j = 0; j < 4; j++)
+			most[j] = lanes_larger_bits((lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, most[j]);
+	for (; i < n; i += LANES)
+		most[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, most[0]);
+	most[0] = lanes_larger_bits(lanes_larger_bits(most[0], most[1]), lanes_larger_bits(most[2], most[3]));
+	for (int l = 0; l < LANES; l++)
+		largest = most[0][l] > largest ? most[0][l] : largest;
+	return largest;
 }
 
 static float COMPUTE(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
 {
-	lanes_bits most = { 0 };
-	lanes_int nonfinite = { 0 };
-	uint32_t largest = 0;
+	uint32_t largest = largest_magnitude(x, n);
 
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes_bits magnitude = (lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF;
-		lanes_int larger = (magnitude > most) & (magnitude <= 0x7F800000);
+	if (largest < F32_INF)
+		return f32_from_bits(largest);
+	largest = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t magnitude = f32_bits(x[i]) & 0x7FFFFFFF;
 
-		most = (lanes_bits)lanes_choose(larger, (lanes)magnitude, (lanes)most);
-		nonfinite -= magnitude >= 0x7F800000;
-	}
-	for (int l = 0; l < LANES; l++) {
-		largest = most[l] > largest ? most[l] : largest;
-		*n_nonfinite += (uint32_t)nonfinite[l];
+		*n_nonfinite += magnitude >= F32_INF;
+		if (magnitude > largest && magnitude <= F32_INF)
+			largest = magnitude;
 	}
 	return f32_from_bits(largest);
 }
@@ -223,48 +119,26 @@ static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float
 	}
 }
 
-static void COMPUTE(softmax)(float *x, size_t n, const struct softmax *how)
+static void COMPUTE(softmax)(float *x, size_t n)
 {
-	lanes most = lanes_all(-INFINITY), sum = { 0 };
-	float highest, total;
+	const struct softmax plain = { .scale = 1 };
+	float total = softmax_row(x, n, &plain);
 
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY);
-
-		if (how->softcap > 0) {
-			v = how->softcap * lanes_tanh(v / how->softcap);
-			lanes_put(x, i, n, v);
-		}
-		if (n - i < LANES)
-			v = lanes_load_some(x + i, n - i, -INFINITY);
-		most = lanes_choose(v > most, v, most);
-	}
-	highest = lanes_max(most);
-	if (how->sink && *how->sink > highest)
-		highest = *how->sink;
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY);
-
-		v = lanes_exp(v - highest);
-		sum += v;
-		lanes_put(x, i, n, v);
-	}
-	total = lanes_sum(sum);
-	if (how->sink)
-		total += lanes_exp(lanes_all(*how->sink - highest))[0];
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(x, i, n, lanes_at(x, i, n) / total);
 }
 
+/* silu() and gelu() of num/activation.h, to the bit. */
 LANE_FN lanes lanes_silu(lanes x)
 {
 	return x / (1.0f + lanes_exp(-x));
 }
 
-/* x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
-LANE_FN lanes lanes_gelu_tanh(lanes x)
+LANE_FN lanes lanes_gelu(lanes x)
 {
-	return 0.5f * x * (1.0f + lanes_tanh(0.797884561f * (x + 0.044715f * x * x * x)));
+	lanes u = x * (0.79788456f + 0.03567741f * x * x);
+
+	return x / (1.0f + lanes_exp(-2.0f * u));
 }
 
 static void COMPUTE(gate)(enum activation activation, const float *gate, const float *up, size_t n, float *y)
@@ -272,7 +146,7 @@ static void COMPUTE(gate)(enum activation activation, const float *gate, const f
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes g = lanes_at(gate, i, n);
 
-		g = activation == ACT_SILU ? lanes_silu(g) : lanes_gelu_tanh(g);
+		g = activation == ACT_SILU ? lanes_silu(g) : lanes_gelu(g);
 		lanes_put(y, i, n, g * lanes_at(up, i, n));
 	}
 }
@@ -285,7 +159,7 @@ static float COMPUTE(log_sum_exp)(const float *x, size_t n)
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes v = n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY);
 
-		most = lanes_choose(v > most, v, most);
+		most = lanes_larger(v, most);
 	}
 	highest = lanes_max(most);
 	for (size_t i = 0; i < n; i += LANES) {
@@ -303,7 +177,8 @@ static float COMPUTE(log_sum_exp)(const float *x, size_t n)
 		.round_bf16 = COMPUTE(round_bf16), .round_bf16_f32 = COMPUTE(round_bf16_f32), .add = COMPUTE(add),  \
 		.add_scaled = COMPUTE(add_scaled), .add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm),      \
 		.rope = COMPUTE(rope), .softmax = COMPUTE(softmax), .gate = COMPUTE(gate),                          \
-		.log_sum_exp = COMPUTE(log_sum_exp),                                                                \
+		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),                     \
+		.attend = COMPUTE(attend),                                                                          \
 	}
 
 #endif

@@ -2,7 +2,7 @@
  *
  * What a transformer computes between its matrix products, in fp32, one thread at a time.  Every set of instructions gives
  * the same bits: sums run in 16 lanes (element i in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart), and no
- * product is contracted with a sum.
+ * product is contracted with a sum, unless said below.
  *
  * Matrices are row-major with rows close together, unless a stride (in elements) is given.
  */
@@ -15,11 +15,44 @@
 
 #include "num/activation.h"
 
-/* Which columns of a row of scores count, and what is done with them before the softmax. */
+/* What is done with scores before their exponentials are taken. */
 struct softmax {
-	float softcap;	   /* c tanh(x / c) first; 0: not */
-	const float *sink; /* one more score, that takes its share of the sum and has no column; NULL: none */
+	float scale;
+	float softcap;	   /* c tanh(x / c) of what is scaled; 0: not */
+	const float *sink; /* one more score, that takes its share of the sum and has no value; NULL: none */
 };
+
+#define ATTENTION_PANEL	  64 /* tokens whose keys lie together */
+#define ATTENTION_QUERIES 64 /* that are asked at once, at most */
+
+/* The causal attention of one head: a query sees its own token and those before it.  The caller allocates. */
+struct attention {
+	size_t n_tokens, head_dim, value_dim;
+	size_t window; /* tokens that a query sees; 0: all */
+	struct softmax softmax;
+	float *keys;   /* (tokens to whole panels, head_dim), packed */
+	float *values; /* (tokens, attention_wide()), packed */
+	float *scores; /* spare: (ATTENTION_QUERIES, attention_stride()) */
+	float *mixed;  /* spare: (ATTENTION_QUERIES, attention_wide()) */
+};
+
+/* value_dim in whole vectors. */
+static inline size_t attention_wide(size_t value_dim)
+{
+	return (value_dim + 15) / 16 * 16;
+}
+
+/* n_tokens in whole panels. */
+static inline size_t attention_whole(size_t n_tokens)
+{
+	return (n_tokens + ATTENTION_PANEL - 1) / ATTENTION_PANEL * ATTENTION_PANEL;
+}
+
+/* Of rows of scores: not a power of two, for the caches' sake. */
+static inline size_t attention_stride(size_t n_tokens)
+{
+	return attention_whole(n_tokens) + 16;
+}
 
 struct compute {
 	const char *name;
@@ -48,13 +81,22 @@ struct compute {
 	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n);
 
 	/* A row of n scores to probabilities. */
-	void (*softmax)(float *x, size_t n, const struct softmax *how);
+	void (*softmax)(float *x, size_t n);
 
 	/* y = activation(gate) * up; y may be either.  ACT_SILU or ACT_GELU. */
 	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n, float *y);
 
 	/* log(sum exp(x)) of n values. */
 	float (*log_sum_exp)(const float *x, size_t n);
+
+	/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have strides. */
+	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride, const float *v,
+			       size_t v_stride);
+
+	/* y (n, value_dim): what queries (n, head_dim) of tokens [first, first + n) get, n <= ATTENTION_QUERIES.  Here
+	 * products are fused with sums: one chain for each, in the order of tokens (of features, for scores). */
+	void (*attend)(const struct attention *attention, const float *q, size_t q_stride, size_t first, size_t n,
+		       float *y, size_t y_stride);
 };
 
 /* The best that this machine can run. */

@@ -50,7 +50,7 @@ static struct widths widths_of(const struct model *model)
 }
 
 /* The arrays of a lane, and their lengths. */
-#define N_ARRAYS 14
+#define N_ARRAYS 17
 struct lane_array {
 	void **place;
 	size_t n, size;
@@ -60,8 +60,9 @@ static void lane_arrays(struct forward_lane *lane, const struct model *model, st
 {
 	struct widths widths = widths_of(model);
 	size_t t = lane->max_tokens, mixed = model->n_heads * model->value_dim;
-	size_t scores = larger(QUERY_BLOCK * t, larger(HEAD_BLOCK * model->vocab_size, (t + 1) * widths.experts));
+	size_t scores = larger(ATTENTION_QUERIES * attention_stride(t), larger(HEAD_BLOCK * model->vocab_size, (t + 1) * widths.experts));
 	size_t widest = larger(larger(larger(mixed, widths.mlp), model->hidden), widths.narrow);
+	size_t wide = attention_wide(model->value_dim);
 	bool experts = widths.experts > 0;
 	const struct lane_array all[N_ARRAYS] = {
 		{ (void **)&lane->normed, t * model->hidden, sizeof(float) },
@@ -74,6 +75,9 @@ static void lane_arrays(struct forward_lane *lane, const struct model *model, st
 		{ (void **)&lane->out, t * model->hidden, sizeof(float) },
 		{ (void **)&lane->gate, t * larger(widths.mlp, widths.fused), sizeof(float) },
 		{ (void **)&lane->up, t * widths.mlp, sizeof(float) },
+		{ (void **)&lane->keys, attention_whole(t) * model->head_dim, sizeof(float) },
+		{ (void **)&lane->values, t * wide, sizeof(float) },
+		{ (void **)&lane->mixing, ATTENTION_QUERIES * wide, sizeof(float) },
 		{ (void **)&lane->scores, scores, sizeof(float) },
 		{ (void **)&lane->gathered, experts ? t * model->hidden : 0, sizeof(float) },
 		{ (void **)&lane->expert_out, experts ? t * model->hidden : 0, sizeof(float) },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one sequence: q, k and v, their norms and rotations, then a block of queries at a time against the keys that
- * they see.
+ * Attention of one sequence: q, k and v, their norms and rotations, then one head of keys after the other, with the
+ * queries that share it.
  */
 #include <string.h>
 
@@ -172,38 +172,31 @@ static int observe(const struct forward *forward, const struct forward_lane *lan
 	return 0;
 }
 
-/* Queries [first, first + n) of one head against keys [from, first + n). */
-static int attend(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t head,
-		  size_t first, size_t n, struct err *err)
+/* All queries of the heads that share one head of keys and values. */
+static void attend(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t group,
+		   size_t n_tokens)
 {
 	const struct model *model = forward->model;
+	const struct compute *compute = forward->compute;
+	const float *sinks = layer->vector[VECTOR_SINKS];
 	size_t q = model->n_heads * model->head_dim, k = model->n_kv_heads * model->head_dim;
 	size_t v = model->n_kv_heads * model->value_dim, mixed = model->n_heads * model->value_dim;
-	size_t window = layer->ref->window, group = head / (model->n_heads / model->n_kv_heads);
-	size_t from = window && first + 1 > window ? first + 1 - window : 0, n_keys = first + n - from;
-	const float *sinks = layer->vector[VECTOR_SINKS];
-	const struct softmax how = { .softcap = model->attention_softcap, .sink = sinks ? sinks + head : NULL };
-	const struct sgemm scores = { .m = n, .n = n_keys, .k = model->head_dim, .alpha = model->attention_scale,
-				      .a = lane->q + first * q + head * model->head_dim, .lda = q,
-				      .b = lane->k + from * k + group * model->head_dim, .ldb = k, .b_transposed = true,
-				      .c = lane->scores, .ldc = n_keys };
-	const struct sgemm mix = { .m = n, .n = model->value_dim, .k = n_keys, .alpha = 1,
-				   .a = lane->scores, .lda = n_keys,
-				   .b = lane->v + from * v + group * model->value_dim, .ldb = v,
-				   .c = lane->mixed + first * mixed + head * model->value_dim, .ldc = mixed };
+	size_t n_heads = model->n_heads / model->n_kv_heads;
+	struct attention attention = { .n_tokens = n_tokens, .head_dim = model->head_dim, .value_dim = model->value_dim,
+				       .window = layer->ref->window, .keys = lane->keys, .values = lane->values,
+				       .scores = lane->scores, .mixed = lane->mixing };
 
-	if (gemm_sgemm(forward->gemm, &scores, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		float *row = lane->scores + i * n_keys;
-		size_t end = first + i + 1 - from;
-		size_t begin = window && first + i + 1 > from + window ? first + i + 1 - from - window : 0;
+	compute->attention_pack(&attention, lane->k + group * model->head_dim, k, lane->v + group * model->value_dim, v);
+	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
+		attention.softmax = (struct softmax){ model->attention_scale, model->attention_softcap,
+						      sinks ? sinks + head : NULL };
+		for (size_t first = 0; first < n_tokens; first += ATTENTION_QUERIES) {
+			size_t n = n_tokens - first < ATTENTION_QUERIES ? n_tokens - first : ATTENTION_QUERIES;
 
-		memset(row, 0, begin * sizeof *row);
-		forward->compute->softmax(row + begin, end - begin, &how);
-		memset(row + end, 0, (n_keys - end) * sizeof *row);
+			compute->attend(&attention, lane->q + first * q + head * model->head_dim, q, first, n,
+					lane->mixed + first * mixed + head * model->value_dim, mixed);
+		}
 	}
-	return gemm_sgemm(forward->gemm, &mix, err);
 }
 
 int forward_attention(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
@@ -220,10 +213,7 @@ int forward_attention(const struct forward *forward, struct forward_lane *lane, 
 	rotate(forward, lane, layer, n);
 	if (observe(forward, lane, layer, sequence, err))
 		return -1;
-	for (size_t head = 0; head < model->n_heads; head++)
-		for (size_t first = 0; first < n; first += QUERY_BLOCK)
-			if (attend(forward, lane, layer, head, first, n - first < QUERY_BLOCK ? n - first : QUERY_BLOCK,
-				   err))
-				return -1;
+	for (size_t group = 0; group < model->n_kv_heads; group++)
+		attend(forward, lane, layer, group, n);
 	return linear_run(forward, lane, layer, &layer->linear[LINEAR_O], sequence, lane->mixed, n, lane->out, err);
 }

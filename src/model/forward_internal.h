@@ -7,8 +7,7 @@
 
 #include "model/forward.h"
 
-#define QUERY_BLOCK 64 /* tokens whose scores are computed at once */
-#define HEAD_BLOCK  128 /* tokens whose logits are */
+#define HEAD_BLOCK 256 /* tokens whose logits are computed at once */
 
 struct forward_lane {
 	int number;
@@ -21,7 +20,9 @@ struct forward_lane {
 	float *mixed;	  /* (tokens, heads * value_dim): what attention gives */
 	float *out;	  /* (tokens, hidden) */
 	float *gate, *up; /* (tokens, widest mlp); gate_up fused: in gate */
-	float *scores;	  /* (QUERY_BLOCK, tokens), (HEAD_BLOCK, vocab_size), (tokens + 1, experts) */
+	float *keys, *values; /* of one head, packed */
+	float *mixing;	  /* (ATTENTION_QUERIES, attention_wide()) */
+	float *scores;	  /* (ATTENTION_QUERIES, attention_stride()), (HEAD_BLOCK, vocab_size), (tokens + 1, experts) */
 	float *gathered, *expert_out; /* (tokens, hidden), of the tokens of one expert */
 	uint16_t *rounded; /* input of a product, bf16: (tokens, widest) */
 	size_t *chosen;	   /* (tokens, top_k) experts, and their weights */

@@ -118,7 +118,6 @@ static int route(const struct forward *forward, struct forward_lane *lane, const
 		 const struct sequence *sequence, struct err *err)
 {
 	const struct routing *routing = &forward->model->routing;
-	const struct softmax plain = { 0 };
 	size_t n_experts = layer->ref->n_experts;
 
 	if (linear_run(forward, lane, layer, &layer->linear[LINEAR_ROUTER], sequence, lane->normed, sequence->n_tokens,
@@ -131,7 +130,7 @@ static int route(const struct forward *forward, struct forward_lane *lane, const
 			for (size_t e = 0; e < n_experts; e++)
 				row[e] = 1.0f / (1.0f + expf(-row[e]));
 		else if (!routing->choose_first)
-			forward->compute->softmax(row, n_experts, &plain);
+			forward->compute->softmax(row, n_experts);
 		choose(routing, layer->vector[VECTOR_ROUTER_BIAS], row, n_experts, lane->chosen + t * routing->top_k,
 		       lane->weights + t * routing->top_k, lane->scores + sequence->n_tokens * n_experts);
 	}
