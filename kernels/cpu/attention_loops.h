@@ -100,31 +100,31 @@ LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 			tile(p, row, col, 1, 1);
 }
 
-/* exp(x - the largest), of x scaled and capped; returns the sum. */
+/* exp(x - the largest), of x scaled and capped; returns the sum.  Behind the last x is room to a whole vector: it becomes
+ * 0. */
 static float softmax_row(float *x, size_t n, const struct softmax *how)
 {
 	lanes most = lanes_all(-INFINITY), sum = { 0 };
 	float highest, total;
 
+	for (size_t i = n; i % LANES; i++)
+		x[i] = -INFINITY;
 	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = how->scale * (n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY));
+		lanes v = how->scale * lanes_load(x + i);
 
 		if (how->softcap > 0)
-			v = how->softcap * lanes_tanh(v / how->softcap);
-		lanes_put(x, i, n, v);
-		if (n - i < LANES)
-			v = lanes_load_some(x + i, n - i, -INFINITY);
+			v = lanes_choose(v > -INFINITY, how->softcap * lanes_tanh(v / how->softcap), v);
+		lanes_store(x + i, v);
 		most = lanes_larger(v, most);
 	}
 	highest = lanes_max(most);
 	if (how->sink && *how->sink > highest)
 		highest = *how->sink;
 	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY);
+		lanes v = lanes_exp(lanes_load(x + i) - highest);
 
-		v = lanes_exp(v - highest);
 		sum += v;
-		lanes_put(x, i, n, v);
+		lanes_store(x + i, v);
 	}
 	total = lanes_sum(sum);
 	if (how->sink)

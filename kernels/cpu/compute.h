@@ -4,6 +4,7 @@
 
 #include "backend/compute.h"
 
+extern const struct compute compute_any;
 extern const struct compute compute_avx2;
 extern const struct compute compute_avx512;
 

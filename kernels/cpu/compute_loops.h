@@ -14,7 +14,6 @@
 LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 {
 	lanes_bits most[4] = { { 0 } };
-	uint32_t largest = 0;
 	size_t i = 0;
 
 	for (; n - i >= 4 * LANES; i += 4 * LANES)
@@ -23,9 +22,7 @@ LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 	for (; i < n; i += LANES)
 		most[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, most[0]);
 	most[0] = lanes_larger_bits(lanes_larger_bits(most[0], most[1]), lanes_larger_bits(most[2], most[3]));
-	for (int l = 0; l < LANES; l++)
-		largest = most[0][l] > largest ? most[0][l] : largest;
-	return largest;
+	return lanes_largest_bits(most[0]);
 }
 
 static float COMPUTE(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
@@ -65,6 +62,21 @@ static void COMPUTE(round_bf16_f32)(const float *x, size_t n, float *y)
 {
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(y, i, n, lanes_round_bf16(lanes_at(x, i, n)));
+}
+
+static float COMPUTE(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
+{
+	lanes_bits most = { 0 };
+	uint32_t largest;
+
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes rounded = lanes_round_bf16(lanes_at(x, i, n));
+
+		lanes_put(x, i, n, rounded);
+		most = lanes_larger_bits((lanes_bits)rounded & 0x7FFFFFFF, most);
+	}
+	largest = lanes_largest_bits(most);
+	return largest < F32_INF ? f32_from_bits(largest) : COMPUTE(amax)(x, n, n_nonfinite);
 }
 
 static void COMPUTE(add)(float *x, const float *y, size_t n)
@@ -119,13 +131,25 @@ static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float
 	}
 }
 
-static void COMPUTE(softmax)(float *x, size_t n)
+static float COMPUTE(log_sum_exp)(const float *x, size_t n)
 {
-	const struct softmax plain = { .scale = 1 };
-	float total = softmax_row(x, n, &plain);
+	lanes most = lanes_all(-INFINITY), sum = { 0 };
+	float highest;
 
 	for (size_t i = 0; i < n; i += LANES)
-		lanes_put(x, i, n, lanes_at(x, i, n) / total);
+		most = lanes_larger(lanes_at_or(x, i, n, -INFINITY), most);
+	highest = lanes_max(most);
+	for (size_t i = 0; i < n; i += LANES)
+		sum += lanes_exp(lanes_at_or(x, i, n, -INFINITY) - highest);
+	return highest + logf(lanes_sum(sum));
+}
+
+static void COMPUTE(softmax)(float *x, size_t n)
+{
+	float all = COMPUTE(log_sum_exp)(x, n);
+
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
 }
 
 /* silu() and gelu() of num/activation.h, to the bit. */
@@ -151,30 +175,11 @@ static void COMPUTE(gate)(enum activation activation, const float *gate, const f
 	}
 }
 
-static float COMPUTE(log_sum_exp)(const float *x, size_t n)
-{
-	lanes most = lanes_all(-INFINITY), sum = { 0 };
-	float highest;
-
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY);
-
-		most = lanes_larger(v, most);
-	}
-	highest = lanes_max(most);
-	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, -INFINITY);
-
-		sum += lanes_exp(v - highest);
-	}
-	return highest + logf(lanes_sum(sum));
-}
-
 /* The row, whose usable() is the file's. */
 #define COMPUTE_ROW(title)                                                                                        \
 	{                                                                                                         \
 		.name = (title), .usable = COMPUTE(usable), .amax = COMPUTE(amax), .histogram = COMPUTE(histogram), \
-		.round_bf16 = COMPUTE(round_bf16), .round_bf16_f32 = COMPUTE(round_bf16_f32), .add = COMPUTE(add),  \
+		.round_bf16 = COMPUTE(round_bf16), .round_bf16_f32 = COMPUTE(round_bf16_f32), .round_amax = COMPUTE(round_amax), .add = COMPUTE(add),  \
 		.add_scaled = COMPUTE(add_scaled), .add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm),      \
 		.rope = COMPUTE(rope), .softmax = COMPUTE(softmax), .gate = COMPUTE(gate),                          \
 		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),                     \

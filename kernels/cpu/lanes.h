@@ -96,6 +96,15 @@ LANE_FN lanes_bits lanes_larger_bits(lanes_bits a, lanes_bits b)
 #endif
 }
 
+LANE_FN uint32_t lanes_largest_bits(lanes_bits v)
+{
+	uint32_t largest = 0;
+
+	for (int i = 0; i < LANES; i++)
+		largest = v[i] > largest ? v[i] : largest;
+	return largest;
+}
+
 /* 2^e, for normal numbers. */
 LANE_FN lanes lanes_pow2(lanes_int e)
 {
@@ -138,10 +147,15 @@ LANE_FN lanes lanes_round_bf16(lanes x)
 	return lanes_choose(x == x, (lanes)rounded, lanes_all(NAN));
 }
 
-/* The 16 values from i on of n, zeros behind the last. */
+/* The 16 values from i on of n, `rest` behind the last. */
+LANE_FN lanes lanes_at_or(const float *x, size_t i, size_t n, float rest)
+{
+	return n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, rest);
+}
+
 LANE_FN lanes lanes_at(const float *x, size_t i, size_t n)
 {
-	return n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, 0);
+	return lanes_at_or(x, i, n, 0);
 }
 
 LANE_FN void lanes_put(float *y, size_t i, size_t n, lanes v)

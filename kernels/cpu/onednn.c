@@ -39,13 +39,12 @@
 	X(primitive_create)               \
 	X(primitive_destroy)              \
 	X(primitive_execute)              \
-	X(reorder_primitive_desc_create)  \
-	X(sgemm)
+	X(reorder_primitive_desc_create)
 
 /* A product of one shape. */
 struct shape {
 	enum dtype dtype;
-	size_t m, n, k;
+	size_t m, n, k, y_stride;
 	dnnl_primitive_desc_t desc;
 	dnnl_primitive_t primitive;
 };
@@ -63,13 +62,20 @@ struct gemm {
 	struct shape **shapes;
 };
 
+/* Rows of a weight. */
+struct part {
+	size_t n;
+	dnnl_memory_desc_t desc;
+	void *data;
+	size_t size;
+};
+
 struct gemm_weight {
 	struct gemm *gemm;
 	enum dtype dtype;
 	size_t n, k;
-	dnnl_memory_desc_t desc;
-	void *data;
-	size_t size;
+	size_t n_parts;
+	struct part *parts;
 };
 
 static int failed(const char *what, dnnl_status_t status, struct err *err)
@@ -206,13 +212,14 @@ static int shape_make(struct gemm *gemm, struct shape *shape, const dnnl_memory_
 	dnnl_dims_t x_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->k };
 	dnnl_dims_t w_dims = { (dnnl_dim_t)shape->k, (dnnl_dim_t)shape->n };
 	dnnl_dims_t y_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->n };
+	dnnl_dims_t y_strides = { (dnnl_dim_t)shape->y_stride, 1 };
 	dnnl_data_type_t type = data_type(shape->dtype);
 	dnnl_memory_desc_t x, w, y;
 	dnnl_matmul_desc_t matmul;
 
 	CALL(gemm, memory_desc_init_by_tag, &x, 2, x_dims, type, dnnl_ab);
 	CALL(gemm, memory_desc_init_by_tag, &w, 2, w_dims, type, dnnl_format_tag_any);
-	CALL(gemm, memory_desc_init_by_tag, &y, 2, y_dims, dnnl_f32, dnnl_ab);
+	CALL(gemm, memory_desc_init_by_strides, &y, 2, y_dims, dnnl_f32, y_strides);
 	CALL(gemm, matmul_desc_init, &matmul, &x, weight ? weight : &w, NULL, &y);
 	CALL(gemm, primitive_desc_create, &shape->desc, &matmul, gemm->attr, gemm->engine, NULL);
 	CALL(gemm, primitive_create, &shape->primitive, shape->desc);
@@ -223,28 +230,29 @@ out:
 	return -1;
 }
 
-static struct shape *shape_find(const struct gemm *gemm, enum dtype dtype, size_t m, size_t n, size_t k)
+static struct shape *shape_find(const struct gemm *gemm, const struct shape *wanted)
 {
 	for (size_t i = 0; i < gemm->n_shapes; i++) {
 		struct shape *shape = gemm->shapes[i];
 
-		if (shape->m == m && shape->n == n && shape->k == k && shape->dtype == dtype)
+		if (shape->m == wanted->m && shape->n == wanted->n && shape->k == wanted->k &&
+		    shape->y_stride == wanted->y_stride && shape->dtype == wanted->dtype)
 			return shape;
 	}
 	return NULL;
 }
 
 /* Weights of one shape have one layout, which every m takes. */
-static struct shape *shape_get(struct gemm *gemm, enum dtype dtype, size_t m, size_t n, size_t k,
-			       const dnnl_memory_desc_t *weight, struct err *err)
+static struct shape *shape_get(struct gemm *gemm, const struct shape *wanted, const dnnl_memory_desc_t *weight,
+			       struct err *err)
 {
 	struct shape *shape;
 
 	pthread_mutex_lock(&gemm->lock);
-	shape = shape_find(gemm, dtype, m, n, k);
+	shape = shape_find(gemm, wanted);
 	if (!shape) {
 		shape = xcalloc(1, sizeof *shape);
-		*shape = (struct shape){ .dtype = dtype, .m = m, .n = n, .k = k };
+		*shape = *wanted;
 		if (shape_make(gemm, shape, weight, err)) {
 			free(shape);
 			shape = NULL;
@@ -275,11 +283,11 @@ static void unbind(struct gemm *gemm, const dnnl_exec_arg_t *arguments, int n)
 			gemm->memory_destroy(arguments[i].memory);
 }
 
-/* From rows as in a checkpoint to the layout of weight->desc. */
-static int reorder(struct gemm_weight *weight, const void *data, struct err *err)
+/* From rows as in a checkpoint to the layout of part->desc. */
+static int reorder(const struct gemm_weight *weight, const struct part *part, const void *data, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	dnnl_dims_t dims = { (dnnl_dim_t)weight->k, (dnnl_dim_t)weight->n };
+	dnnl_dims_t dims = { (dnnl_dim_t)weight->k, (dnnl_dim_t)part->n };
 	dnnl_dims_t strides = { 1, (dnnl_dim_t)weight->k };
 	dnnl_memory_desc_t rows;
 	dnnl_primitive_desc_t desc = NULL;
@@ -290,12 +298,12 @@ static int reorder(struct gemm_weight *weight, const void *data, struct err *err
 	int rc = -1;
 
 	CALL(gemm, memory_desc_init_by_strides, &rows, 2, dims, data_type(weight->dtype), strides);
-	CALL(gemm, reorder_primitive_desc_create, &desc, &rows, gemm->engine, &weight->desc, gemm->engine, gemm->attr);
+	CALL(gemm, reorder_primitive_desc_create, &desc, &rows, gemm->engine, &part->desc, gemm->engine, gemm->attr);
 	CALL(gemm, primitive_create, &primitive, desc);
 	scratch = gemm->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
 	if (lane_ready(gemm, &lane, gemm->memory_desc_get_size(scratch), err) ||
 	    bind(gemm, &arguments[0], DNNL_ARG_SRC, &rows, data, err) ||
-	    bind(gemm, &arguments[1], DNNL_ARG_DST, &weight->desc, weight->data, err) ||
+	    bind(gemm, &arguments[1], DNNL_ARG_DST, &part->desc, part->data, err) ||
 	    bind(gemm, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch, err))
 		goto out;
 	CALL(gemm, primitive_execute, primitive, lane.stream, 3, arguments);
@@ -313,42 +321,76 @@ out:
 /* The rows of x for which the layout of weights is chosen. */
 #define TYPICAL_M 512
 
+/* Weights of more rows lie in parts, whose y for TYPICAL_M rows of x stays in L2. */
+#define MOST_ROWS 16384
+#define PART_ROWS 1024
+
+size_t gemm_most_part_rows(size_t n)
+{
+	return n > MOST_ROWS ? PART_ROWS : n;
+}
+
+static int part_init(struct gemm_weight *weight, struct part *part, const void *data, struct err *err)
+{
+	struct gemm *gemm = weight->gemm;
+	const struct shape wanted = { .dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k,
+				      .y_stride = part->n };
+	const struct shape *shape = shape_get(gemm, &wanted, NULL, err);
+
+	if (!shape)
+		return -1;
+	part->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
+	part->size = gemm->memory_desc_get_size(&part->desc);
+	return buffer_alloc(&part->data, part->size, "a weight", err) || reorder(weight, part, data, err) ? -1 : 0;
+}
+
 int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, const void *data, enum dtype dtype, size_t n,
 		    size_t k, struct err *err)
 {
 	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
-	const struct shape *shape = shape_get(gemm, dtype, TYPICAL_M, n, k, NULL, err);
+	size_t most = gemm_most_part_rows(n);
 
-	*weight = (struct gemm_weight){ .gemm = gemm, .dtype = dtype, .n = n, .k = k };
-	if (!shape)
-		goto fail;
-	weight->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
-	weight->size = gemm->memory_desc_get_size(&weight->desc);
-	if (buffer_alloc(&weight->data, weight->size, "a weight", err) || reorder(weight, data, err))
-		goto fail;
+	*weight = (struct gemm_weight){ .gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most };
+	weight->parts = xcalloc(weight->n_parts, sizeof *weight->parts);
+	for (size_t i = 0; i < weight->n_parts; i++) {
+		const char *rows = (const char *)data + i * most * k * dtype_bits(dtype) / 8;
+
+		weight->parts[i].n = n - i * most < most ? n - i * most : most;
+		if (part_init(weight, &weight->parts[i], rows, err)) {
+			gemm_weight_free(weight);
+			return -1;
+		}
+	}
 	*result = weight;
 	return 0;
-fail:
-	gemm_weight_free(weight);
-	return -1;
 }
 
 void gemm_weight_free(struct gemm_weight *weight)
 {
-	if (weight)
-		free(weight->data);
+	if (!weight)
+		return;
+	for (size_t i = 0; i < weight->n_parts; i++)
+		free(weight->parts[i].data);
+	free(weight->parts);
 	free(weight);
 }
 
 size_t gemm_weight_size(const struct gemm_weight *weight)
 {
-	return weight->size;
+	size_t size = 0;
+
+	for (size_t i = 0; i < weight->n_parts; i++)
+		size += weight->parts[i].size;
+	return size;
 }
 
-int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
+static int run_part(const struct gemm_weight *weight, const struct part *part, struct gemm_lane *lane, const void *x,
+		    size_t m, float *y, size_t y_stride, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	const struct shape *shape = shape_get(gemm, weight->dtype, m, weight->n, weight->k, &weight->desc, err);
+	const struct shape wanted = { .dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k,
+				      .y_stride = y_stride };
+	const struct shape *shape = shape_get(gemm, &wanted, &part->desc, err);
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
 	const dnnl_memory_desc_t *scratch;
 	int rc = -1;
@@ -359,7 +401,7 @@ int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const voi
 	if (lane_ready(gemm, lane, gemm->memory_desc_get_size(scratch), err) ||
 	    bind(gemm, &arguments[0], DNNL_ARG_SRC, gemm->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0), x,
 		 err) ||
-	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &weight->desc, weight->data, err) ||
+	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &part->desc, part->data, err) ||
 	    bind(gemm, &arguments[2], DNNL_ARG_DST, gemm->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0), y,
 		 err) ||
 	    bind(gemm, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch, err))
@@ -371,13 +413,26 @@ out:
 	return rc;
 }
 
-int gemm_sgemm(const struct gemm *gemm, const struct sgemm *p, struct err *err)
+int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
 {
-	dnnl_status_t status;
+	for (size_t i = 0; i < weight->n_parts; y += weight->parts[i++].n)
+		if (run_part(weight, &weight->parts[i], lane, x, m, y, weight->n, err))
+			return -1;
+	return 0;
+}
 
-	if (gemm->omp_set_num_threads)
-		gemm->omp_set_num_threads(1);
-	status = gemm->sgemm('N', p->b_transposed ? 'T' : 'N', (dnnl_dim_t)p->m, (dnnl_dim_t)p->n, (dnnl_dim_t)p->k,
-			     p->alpha, p->a, (dnnl_dim_t)p->lda, p->b, (dnnl_dim_t)p->ldb, 0, p->c, (dnnl_dim_t)p->ldc);
-	return status == dnnl_success ? 0 : failed("sgemm", status, err);
+size_t gemm_parts(const struct gemm_weight *weight)
+{
+	return weight->n_parts;
+}
+
+size_t gemm_part_rows(const struct gemm_weight *weight, size_t part)
+{
+	return weight->parts[part].n;
+}
+
+int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane, const void *x, size_t m, float *y,
+		  struct err *err)
+{
+	return run_part(weight, &weight->parts[part], lane, x, m, y, weight->parts[part].n, err);
 }

@@ -68,6 +68,9 @@ struct compute {
 	void (*round_bf16)(const float *x, size_t n, uint16_t *y);
 	void (*round_bf16_f32)(const float *x, size_t n, float *y);
 
+	/* The latter in place; returns amax() of what x is then. */
+	float (*round_amax)(float *x, size_t n, uint64_t *n_nonfinite);
+
 	void (*add)(float *x, const float *y, size_t n);			   /* x += y */
 	void (*add_scaled)(float *x, const float *y, float factor, size_t n);	   /* x += factor * y */
 	void (*add_row)(float *x, const float *row, size_t n_rows, size_t n_cols); /* each row of x += row */

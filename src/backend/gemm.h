@@ -43,18 +43,12 @@ size_t gemm_weight_size(const struct gemm_weight *weight); /* bytes it holds */
 int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y,
 	     struct err *err);
 
-/* c (m, n) = alpha a (m, k) b, all fp32 with rows of lda, ldb, ldc elements.  b is (k, n), or (n, k) where b_transposed. */
-struct sgemm {
-	size_t m, n, k;
-	float alpha;
-	const float *a;
-	size_t lda;
-	const float *b;
-	size_t ldb;
-	int b_transposed;
-	float *c;
-	size_t ldc;
-};
-int gemm_sgemm(const struct gemm *gemm, const struct sgemm *product, struct err *err);
+/* A weight of many rows lies in parts, which can be multiplied one by one, so that a few columns of a wide y are at hand at
+ * once: y (m, gemm_part_rows()) = x (m, k) times the rows of that part. */
+size_t gemm_parts(const struct gemm_weight *weight);
+size_t gemm_most_part_rows(size_t n); /* of a weight of n rows, at most */
+size_t gemm_part_rows(const struct gemm_weight *weight, size_t part);
+int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane, const void *x, size_t m, float *y,
+		  struct err *err);
 
 #endif

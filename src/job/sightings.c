@@ -101,7 +101,7 @@ static const struct linear *linear_of(const struct sightings *sightings, size_t 
 	return &sightings->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
 }
 
-static int refuse(const struct sighting *sighting, uint64_t n, struct err *err)
+static int refuse(const struct sighting *sighting, struct err *err)
 {
 	static const char *const what[] = { [SIGHT_X] = "input", [SIGHT_Y] = "output", [SIGHT_Q] = "queries",
 					    [SIGHT_K] = "keys", [SIGHT_V] = "values" };
@@ -109,7 +109,7 @@ static int refuse(const struct sighting *sighting, uint64_t n, struct err *err)
 	return err_set(err, ERR_INPUT,
 		       "the forward pass went wrong: the %s of '%s' holds %llu values that are NaN or infinite, in sequence %zu",
 		       what[sighting->what], sighting->linear ? sighting->linear->module : sighting->layer->attention,
-		       (unsigned long long)n, sighting->sequence);
+		       (unsigned long long)sighting->n_nonfinite, sighting->sequence);
 }
 
 static int see(void *context, const struct sighting *sighting, struct err *err)
@@ -121,13 +121,11 @@ static int see(void *context, const struct sighting *sighting, struct err *err)
 	size_t site = site_of(sighting), n = sighting->n_rows * sighting->n_cols;
 	struct sight_row *row =
 		&sightings->rows[site * sightings->most_sequences + sighting->sequence - sightings->first];
-	uint64_t n_nonfinite = 0;
-	float amax = compute->amax(sighting->values, n, &n_nonfinite);
 	float *column = &row->amax[columns[sighting->what]];
 
-	if (n_nonfinite)
-		return refuse(sighting, n_nonfinite, err);
-	*column = amax > *column ? amax : *column;
+	if (sighting->n_nonfinite)
+		return refuse(sighting, err);
+	*column = sighting->amax > *column ? sighting->amax : *column;
 	if (sighting->what == SIGHT_X || sighting->what == SIGHT_Q)
 		row->n_tokens += (int64_t)sighting->n_rows;
 	if (sightings->counts && sighting->linear) {

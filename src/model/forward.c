@@ -60,7 +60,7 @@ static void lane_arrays(struct forward_lane *lane, const struct model *model, st
 {
 	struct widths widths = widths_of(model);
 	size_t t = lane->max_tokens, mixed = model->n_heads * model->value_dim;
-	size_t scores = larger(ATTENTION_QUERIES * attention_stride(t), larger(HEAD_BLOCK * model->vocab_size, (t + 1) * widths.experts));
+	size_t scores = larger(ATTENTION_QUERIES * attention_stride(t), larger(HEAD_BLOCK * gemm_most_part_rows(model->vocab_size), (t + 1) * widths.experts));
 	size_t widest = larger(larger(larger(mixed, widths.mlp), model->hidden), widths.narrow);
 	size_t wide = attention_wide(model->value_dim);
 	bool experts = widths.experts > 0;
@@ -140,7 +140,7 @@ void forward_lane_free(struct forward_lane *lane, const struct forward *forward)
 	free(lane);
 }
 
-int forward_observe(const struct forward *forward, const struct sighting *sighting, struct err *err)
+static int observe(const struct forward *forward, const struct sighting *sighting, struct err *err)
 {
 	for (size_t i = 0; i < forward->n_observers; i++)
 		if (forward->observers[i].see(forward->observers[i].context, sighting, err))
@@ -148,36 +148,81 @@ int forward_observe(const struct forward *forward, const struct sighting *sighti
 	return 0;
 }
 
-int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m, float *y,
-	       struct err *err)
+int forward_show(const struct forward *forward, struct sighting *sighting, struct err *err)
 {
-	const struct compute *compute = forward->compute;
-	const struct linear_ref *ref = linear->ref;
-	struct sighting sighting = { SIGHT_X, ref, layer ? layer->ref : NULL, lane->number, sequence->index, x, m, ref->k };
-	const float *values = x;
+	sighting->n_nonfinite = 0;
+	sighting->amax = forward->compute->amax(sighting->values, sighting->n_rows * sighting->n_cols,
+						&sighting->n_nonfinite);
+	return observe(forward, sighting, err);
+}
+
+/* What is multiplied with a matrix; x: what observers see of it. */
+static int linear_input(const struct forward *forward, struct forward_lane *lane, const struct linear *linear,
+			const struct sighting *x, const void **input, struct err *err)
+{
+	const float *values = x->values;
+
+	if (observe(forward, x, err) ||
+	    (linear->module && forward->filter.apply(forward->filter.context, linear, lane->number, x->values, x->n_rows,
+						     &values, err)))
+		return -1;
+	*input = values;
+	if (linear->input == DT_BF16) {
+		forward->compute->round_bf16(values, x->n_rows * x->n_cols, lane->rounded);
+		*input = lane->rounded;
+	}
+	return 0;
+}
+
+/* n columns of a product, from `first` on. */
+static int linear_output(const struct forward *forward, const struct linear *linear, struct sighting sighting, float *y,
+			 size_t first, size_t n, struct err *err)
+{
+	if (linear->bias)
+		forward->compute->add_row(y, linear->bias + first, sighting.n_rows, n);
+	sighting.what = SIGHT_Y;
+	sighting.values = y;
+	sighting.n_cols = n;
+	return forward_show(forward, &sighting, err);
+}
+
+/* Rounds x, and looks at it. */
+static struct sighting sighting_of(const struct forward *forward, const struct forward_lane *lane,
+				   const struct layer *layer, const struct sequence *sequence, float *x, size_t m, size_t k)
+{
+	struct sighting sighting = { .what = SIGHT_X, .layer = layer ? layer->ref : NULL, .lane = lane->number,
+				     .sequence = sequence->index, .values = x, .n_rows = m, .n_cols = k };
+
+	sighting.amax = forward->round ? forward->compute->round_amax(x, m * k, &sighting.n_nonfinite)
+				       : forward->compute->amax(x, m * k, &sighting.n_nonfinite);
+	return sighting;
+}
+
+int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
+		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,
+		float *const ys[], struct err *err)
+{
+	struct sighting sighting;
 	const void *input;
 
 	if (m == 0)
 		return 0;
-	if (forward->round)
-		compute->round_bf16_f32(x, m * ref->k, x);
-	if (forward_observe(forward, &sighting, err) ||
-	    (linear->module && forward->filter.apply(forward->filter.context, linear, lane->number, x, m, &values, err)))
-		return -1;
-	input = values;
-	if (linear->input == DT_BF16) {
-		compute->round_bf16(values, m * ref->k, lane->rounded);
-		input = lane->rounded;
+	sighting = sighting_of(forward, lane, layer, sequence, x, m, linears[0]->ref->k);
+	for (size_t i = 0; i < n; i++) {
+		sighting.linear = linears[i]->ref;
+		if (linear_input(forward, lane, linears[i], &sighting, &input, err) ||
+		    gemm_run(linears[i]->weight, &lane->gemm, input, m, ys[i], err) ||
+		    linear_output(forward, linears[i], sighting, ys[i], 0, linears[i]->ref->n, err))
+			return -1;
 	}
-	if (gemm_run(linear->weight, &lane->gemm, input, m, y, err))
-		return -1;
-	if (linear->bias)
-		compute->add_row(y, linear->bias, m, ref->n);
-	sighting.what = SIGHT_Y;
-	sighting.values = y;
-	sighting.n_cols = ref->n;
-	return forward_observe(forward, &sighting, err);
+	return 0;
+}
+
+int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m, float *y,
+	       struct err *err)
+{
+	return linears_run(forward, lane, layer, 1, &linear, sequence, x, m, &y, err);
 }
 
 /* normed = norm(x), (tokens, hidden). */
@@ -215,32 +260,84 @@ int forward_layer(const struct forward *forward, struct forward_lane *lane, cons
 		       : 0;
 }
 
+/* log(exp(a) + exp(b)). */
+static double log_add(double a, double b)
+{
+	double most = a > b ? a : b;
+
+	return most + log(exp(a - most) + exp(b - most));
+}
+
+/* Some columns of the logits of a few tokens, after which the labels come. */
+struct logits {
+	const float *values; /* (tokens, n), of columns from col on */
+	size_t n, col;
+	const uint32_t *labels; /* none of the last token of a sequence */
+	size_t n_labels;
+};
+
+/* Takes them into the sum over all columns, log(sum exp), of each token, and the labels' own into *nll. */
+static void logits_add(const struct compute *compute, const struct logits *logits, double *sums, double *nll)
+{
+	for (size_t i = 0; i < logits->n_labels; i++) {
+		const float *row = logits->values + i * logits->n;
+		size_t label = logits->labels[i];
+
+		sums[i] = log_add(sums[i], (double)compute->log_sum_exp(row, logits->n));
+		if (label >= logits->col && label < logits->col + logits->n)
+			*nll -= (double)row[label - logits->col];
+	}
+}
+
+static void cap_logits(float softcap, float *x, size_t n)
+{
+	for (size_t i = 0; softcap > 0 && i < n; i++)
+		x[i] = softcap * tanhf(x[i] / softcap);
+}
+
+/* Tokens [first, first + m), m <= HEAD_BLOCK. */
+static int head_block(const struct forward *forward, struct forward_lane *lane, const struct linear *head,
+		      const struct sequence *sequence, size_t first, size_t m, double *nll, float *logits, struct err *err)
+{
+	const struct model *model = forward->model;
+	struct sighting sighting = sighting_of(forward, lane, NULL, sequence, lane->normed + first * model->hidden, m,
+					       model->hidden);
+	struct logits part = { .values = lane->scores, .labels = sequence->tokens + first + 1,
+			       .n_labels = first + m < sequence->n_tokens ? m : m - 1 };
+	double sums[HEAD_BLOCK];
+	const void *input;
+
+	sighting.linear = head->ref;
+	if (linear_input(forward, lane, head, &sighting, &input, err))
+		return -1;
+	for (size_t i = 0; i < m; i++)
+		sums[i] = -INFINITY;
+	for (size_t p = 0; p < gemm_parts(head->weight); p++, part.col += part.n) {
+		part.n = gemm_part_rows(head->weight, p);
+		if (gemm_run_part(head->weight, p, &lane->gemm, input, m, lane->scores, err) ||
+		    linear_output(forward, head, sighting, lane->scores, part.col, part.n, err))
+			return -1;
+		cap_logits(model->logit_softcap, lane->scores, m * part.n);
+		for (size_t i = 0; logits && i < m; i++)
+			memcpy(logits + (first + i) * model->vocab_size + part.col, lane->scores + i * part.n,
+			       part.n * sizeof *logits);
+		logits_add(forward->compute, &part, sums, nll);
+	}
+	for (size_t i = 0; i < part.n_labels; i++)
+		*nll += sums[i];
+	return 0;
+}
+
 int forward_head(const struct forward *forward, struct forward_lane *lane, const float *weight, const struct linear *head,
 		 struct sequence *sequence, double *nll, float *logits, struct err *err)
 {
-	const struct model *model = forward->model;
-	size_t n = sequence->n_tokens, vocab = model->vocab_size;
+	size_t n = sequence->n_tokens;
 
 	*nll = 0;
 	norm(forward, sequence->residual, weight, n, lane->normed);
-	for (size_t first = 0; first < n; first += HEAD_BLOCK) {
-		size_t m = n - first < HEAD_BLOCK ? n - first : HEAD_BLOCK;
-
-		if (linear_run(forward, lane, NULL, head, sequence, lane->normed + first * model->hidden, m, lane->scores,
-			       err))
+	for (size_t first = 0; first < n; first += HEAD_BLOCK)
+		if (head_block(forward, lane, head, sequence, first, n - first < HEAD_BLOCK ? n - first : HEAD_BLOCK, nll,
+			       logits, err))
 			return -1;
-		for (size_t i = 0; i < m; i++) {
-			float *row = lane->scores + i * vocab;
-
-			if (model->logit_softcap > 0)
-				for (size_t j = 0; j < vocab; j++)
-					row[j] = model->logit_softcap * tanhf(row[j] / model->logit_softcap);
-			if (logits)
-				memcpy(logits + (first + i) * vocab, row, vocab * sizeof *row);
-			if (first + i + 1 < n)
-				*nll += (double)forward->compute->log_sum_exp(row, vocab) -
-					(double)row[sequence->tokens[first + i + 1]];
-		}
-	}
 	return 0;
 }

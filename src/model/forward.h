@@ -41,6 +41,8 @@ struct sighting {
 	size_t sequence;
 	const float *values;
 	size_t n_rows, n_cols;
+	float amax;	      /* of the values, */
+	uint64_t n_nonfinite; /* and how many are NaN or infinite */
 };
 
 /* Told of values as a pass goes by; called by several threads, each with its own lane and sequence. */

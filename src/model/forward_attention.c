@@ -21,15 +21,11 @@ static int make_qkv(const struct forward *forward, struct forward_lane *lane, co
 	size_t n = sequence->n_tokens;
 	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim;
 	const struct linear *l = layer->linear;
+	const struct linear *const three[] = { &l[LINEAR_Q], &l[LINEAR_K], &l[LINEAR_V] };
+	float *const ys[] = { lane->q, lane->k, lane->v };
 
 	if (!l[LINEAR_QKV].weight)
-		return linear_run(forward, lane, layer, &l[LINEAR_Q], sequence, lane->normed, n, lane->q, err) ||
-				       linear_run(forward, lane, layer, &l[LINEAR_K], sequence, lane->normed, n, lane->k,
-						  err) ||
-				       linear_run(forward, lane, layer, &l[LINEAR_V], sequence, lane->normed, n, lane->v,
-						  err)
-			       ? -1
-			       : 0;
+		return linears_run(forward, lane, layer, 3, three, sequence, lane->normed, n, ys, err);
 	if (linear_run(forward, lane, layer, &l[LINEAR_QKV], sequence, lane->normed, n, lane->q, err))
 		return -1;
 	cut_columns(lane->q, n, q + 2 * kv, q, kv, lane->k);
@@ -158,17 +154,23 @@ static int observe(const struct forward *forward, const struct forward_lane *lan
 		   const struct sequence *sequence, struct err *err)
 {
 	const struct model *model = forward->model;
-	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim;
-	const struct sighting sightings[] = {
-		{ SIGHT_Q, NULL, layer->ref, lane->number, sequence->index, lane->q, sequence->n_tokens, q },
-		{ SIGHT_K, NULL, layer->ref, lane->number, sequence->index, lane->k, sequence->n_tokens, kv },
-		{ SIGHT_V, NULL, layer->ref, lane->number, sequence->index, lane->v, sequence->n_tokens,
-		  model->n_kv_heads * model->value_dim },
+	size_t q = model->n_heads * model->head_dim, k = model->n_kv_heads * model->head_dim;
+	const struct {
+		enum sight what;
+		const float *values;
+		size_t n_cols;
+	} seen[] = {
+		{ SIGHT_Q, lane->q, q }, { SIGHT_K, lane->k, k }, { SIGHT_V, lane->v, model->n_kv_heads * model->value_dim },
 	};
 
-	for (size_t i = 0; i < sizeof sightings / sizeof *sightings; i++)
-		if (forward_observe(forward, &sightings[i], err))
+	for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
+		struct sighting sighting = { .what = seen[i].what, .layer = layer->ref, .lane = lane->number,
+					     .sequence = sequence->index, .values = seen[i].values,
+					     .n_rows = sequence->n_tokens, .n_cols = seen[i].n_cols };
+
+		if (forward_show(forward, &sighting, err))
 			return -1;
+	}
 	return 0;
 }
 

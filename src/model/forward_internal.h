@@ -7,7 +7,7 @@
 
 #include "model/forward.h"
 
-#define HEAD_BLOCK 256 /* tokens whose logits are computed at once */
+#define HEAD_BLOCK 512 /* tokens whose logits are computed at once, by parts of the head */
 
 struct forward_lane {
 	int number;
@@ -22,7 +22,7 @@ struct forward_lane {
 	float *gate, *up; /* (tokens, widest mlp); gate_up fused: in gate */
 	float *keys, *values; /* of one head, packed */
 	float *mixing;	  /* (ATTENTION_QUERIES, attention_wide()) */
-	float *scores;	  /* (ATTENTION_QUERIES, attention_stride()), (HEAD_BLOCK, vocab_size), (tokens + 1, experts) */
+	float *scores;	  /* (ATTENTION_QUERIES, attention_stride()), (HEAD_BLOCK, a part of the head), (tokens + 1, experts) */
 	float *gathered, *expert_out; /* (tokens, hidden), of the tokens of one expert */
 	uint16_t *rounded; /* input of a product, bf16: (tokens, widest) */
 	size_t *chosen;	   /* (tokens, top_k) experts, and their weights */
@@ -32,7 +32,10 @@ struct forward_lane {
 	size_t n_angles;
 };
 
-/* y (m, n) = x (m, k) of a matrix, bias added; x is rounded in place.  Observers see both. */
+/* ys[i] (m, n) = x (m, k) of each of n matrices, bias added; x is rounded in place, once.  Observers see x and y of each. */
+int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
+		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,
+		float *const ys[], struct err *err);
 int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m, float *y,
 	       struct err *err);
@@ -42,6 +45,7 @@ int forward_attention(const struct forward *forward, struct forward_lane *lane, 
 int forward_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 		const struct sequence *sequence, struct err *err);
 
-int forward_observe(const struct forward *forward, const struct sighting *sighting, struct err *err);
+/* Takes the amax, and tells observers. */
+int forward_show(const struct forward *forward, struct sighting *sighting, struct err *err);
 
 #endif

@@ -12,8 +12,10 @@ static int run_gated(const struct forward *forward, struct forward_lane *lane, c
 		     const struct linear *gate, const struct linear *up, const struct linear *down,
 		     const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
 {
-	if (linear_run(forward, lane, layer, gate, sequence, x, m, lane->gate, err) ||
-	    linear_run(forward, lane, layer, up, sequence, x, m, lane->up, err))
+	const struct linear *const both[] = { gate, up };
+	float *const ys[] = { lane->gate, lane->up };
+
+	if (linears_run(forward, lane, layer, 2, both, sequence, x, m, ys, err))
 		return -1;
 	forward->compute->gate(forward->model->activation, lane->gate, lane->up, m * down->ref->k, lane->gate);
 	return linear_run(forward, lane, layer, down, sequence, lane->gate, m, out, err);
