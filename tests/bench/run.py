@@ -242,7 +242,7 @@ class Bench:
 
 
     def calibrate(self) -> None:
-        """SmolLM2-135M, 16 sequences of 512 tokens, against oneDNN's own rate on the same products, and transformers."""
+        """SmolLM2-135M, 16 sequences of 512 tokens, against oneDNN's own rate on the same products, and others' passes."""
         found = sorted(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").glob("fp8conv/smollm2-1-*/config.json"))
         if not found:
             self.table.skip("calibrate", "calibrate", "no SmolLM2-135M (make conformance makes it)")
@@ -256,18 +256,32 @@ class Bench:
         if self.options.with_python:
             commands["transformers"] = [Path(self.options.with_python) / "bin" / "python", BENCH / "transformers_forward.py",
                                         model, ids, THREADS]
+        if self.options.llamacpp:
+            commands["llama.cpp"] = self.llamacpp(model, n, length)
         rates: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(self.runs):
             for name, command in commands.items():
                 remove(out)
                 seconds = run(command, self.log).seconds
                 told = self.log.read_text().split()     # those that load a model for seconds tell their own time
-                rates[name].append(n * length / (float(told[-1]) if told else seconds))
+                rates[name].append(json.loads(self.log.read_text())[0]["avg_ts"] if name == "llama.cpp" else
+                                   n * length / (float(told[-1]) if told else seconds))
         self.table.add(Row("calibrate", "calibrate, SmolLM2-135M, bf16", "tok/s", rates["calibrate"],
                            "its products alone, oneDNN", rates["gemm"], ratios(rates["calibrate"], rates["gemm"]), ">= 0.8"))
-        if "transformers" in rates:
-            self.table.add(Row("calibrate", "calibrate, SmolLM2-135M, bf16", "tok/s", rates["calibrate"], "transformers, bf16",
-                               rates["transformers"], ratios(rates["calibrate"], rates["transformers"]), ">= 1"))
+        for peer, note in (("transformers", ""), ("llama.cpp", "which makes the logits of the last token alone")):
+            if peer in rates:
+                self.table.add(Row("calibrate", "calibrate, SmolLM2-135M, bf16", "tok/s", rates["calibrate"], f"{peer}, bf16",
+                                   rates[peer], ratios(rates["calibrate"], rates[peer]), ">= 1", note=note))
+            else:
+                self.table.skip("calibrate", f"calibrate beside {peer}", "not given")
+
+    def llamacpp(self, model: Path, n: int, length: int) -> list[object]:
+        """The command that times llama.cpp on the model, made into a GGUF file."""
+        source, gguf = Path(self.options.llamacpp), self.disk / "model.gguf"
+        python = Path(self.options.with_python) / "bin" / "python"
+        run(["env", f"PYTHONPATH={source / 'gguf-py'}", python, BENCH / "llamacpp_gguf.py", model, gguf], self.log)
+        return ["sh", "-c", '"$@" 2>/dev/null', "sh", source / "build" / "bin" / "llama-bench", "-m", gguf,
+                "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
 SECTIONS = {"kernels": Bench.kernels, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory, "verify": Bench.verify,
@@ -333,6 +347,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--with-python", metavar="VENV", default=conformance_venv(),
                         help="an environment with torch and safetensors (default: that of the conformance tests)")
     parser.add_argument("--llmcompressor", metavar="VENV", help="an environment made from tests/bench/requirements.txt")
+    parser.add_argument("--llamacpp", metavar="DIR", help="llama.cpp's source, with build/bin/llama-bench (needs --with-python)")
     parser.add_argument("--output", metavar="FILE", help="where the results go")
     options = parser.parse_args()
     options.sections = options.only.split(",") if options.only else list(SECTIONS)
