@@ -74,7 +74,7 @@ int converter_amax(struct converter *converter, const struct band_list *work, si
 		   struct err *err);
 
 /* Has the kernel read what a band is made of, where that lies together. */
-void band_read_ahead(struct converter *converter, const struct band *band);
+int band_read_ahead(struct converter *converter, const struct band *band, struct err *err);
 
 /* Where a quantized unit has its amax from before: one value, or one for each row. */
 float *unit_known_amax(const struct converter *converter, size_t u);

@@ -45,16 +45,17 @@ int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 	return 0;
 }
 
-void band_read_ahead(struct converter *converter, const struct band *band)
+int band_read_ahead(struct converter *converter, const struct band *band, struct err *err)
 {
 	const struct unit *unit = &converter->plan->selection.units[band->unit];
 	const struct region *region = &band->region;
 	uint64_t size = dtype_bits(unit->source->tensor->dtype) / 8;
 
-	if (unit->slice.col_stride == 1)
-		source_read_ahead(&converter->source, unit->source,
-				  (unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
-				  region->n_rows * unit->slice.row_stride * size);
+	if (unit->slice.col_stride != 1)
+		return 0;
+	return source_read_ahead(&converter->source, unit->source,
+				 (unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
+				 region->n_rows * unit->slice.row_stride * size, err);
 }
 
 static int amax_band(void *context, int w, size_t item, struct err *err)
@@ -74,8 +75,9 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	uint64_t n_nonfinite = 0;
 	struct matrix x;
 
-	if (converter->writer && writer_is_direct(converter->writer) && ahead < converter->list.n_bands)
-		band_read_ahead(converter, &converter->list.bands[ahead]);
+	if (converter->writer && writer_is_direct(converter->writer) && ahead < converter->list.n_bands &&
+	    band_read_ahead(converter, &converter->list.bands[ahead], err))
+		return -1;
 	if (source_read(&converter->source, unit, &band->region, &converter->workers[w].buffers, &nowhere, &x,
 			err))
 		return -1;

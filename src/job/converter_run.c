@@ -188,22 +188,24 @@ static int convert_band(struct converter *converter, struct worker *worker, cons
 }
 
 /* Workers wait for the disk when they write; what they read next comes from it in the meantime. */
-static void read_ahead(struct converter *converter, size_t item)
+static int read_ahead(struct converter *converter, size_t item, struct err *err)
 {
 	const struct plan *plan = converter->plan;
+	int rc = 0;
 
 	if (item >= converter->n_runs || !writer_is_direct(converter->writer))
-		return;
-	for (size_t b = 0; b < converter->runs[item].n_bands; b++) {
+		return 0;
+	for (size_t b = 0; !rc && b < converter->runs[item].n_bands; b++) {
 		const struct band *band = &converter->list.bands[converter->runs[item].first_band + b];
 		const struct region *region = &band->region;
 
 		if (converter->shard->outputs[band->output].part == PART_COPY)
-			source_read_ahead(&converter->source, plan->selection.units[band->unit].source, region->col,
-					  region->n_cols);
+			rc = source_read_ahead(&converter->source, plan->selection.units[band->unit].source, region->col,
+					       region->n_cols, err);
 		else
-			band_read_ahead(converter, band);
+			rc = band_read_ahead(converter, band, err);
 	}
+	return rc;
 }
 
 int converter_run(void *context, int w, size_t item, struct err *err)
@@ -217,9 +219,8 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	char *data = outbox_begin(&worker->outbox, (size_t)n, begin, err);
 	char *at = data;
 
-	if (!data)
+	if (!data || read_ahead(converter, item + RUNS_AHEAD, err))
 		return -1;
-	read_ahead(converter, item + RUNS_AHEAD);
 	for (size_t b = 0; b < run->n_bands; b++) {
 		const struct band *band = &bands[b];
 

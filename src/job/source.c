@@ -261,14 +261,15 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 	return rc;
 }
 
-void source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n)
+int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n, struct err *err)
 {
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
-	struct err ignored;
 	int fd;
 
-	if (!shard_fd(source, ref->shard, &fd, &ignored))
-		posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n, POSIX_FADV_WILLNEED);
+	if (shard_fd(source, ref->shard, &fd, err))
+		return -1;
+	posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n, POSIX_FADV_WILLNEED);
+	return 0;
 }
 
 void source_drop_cache(struct source *source)

@@ -77,7 +77,7 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 		  struct err *err);
 
 /* Has the kernel read bytes [offset, offset + n) of a tensor, and does not wait for it. */
-void source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n);
+int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n, struct err *err);
 
 /* Tells the kernel that the files open now are not needed again soon. */
 void source_drop_cache(struct source *source);
