@@ -44,7 +44,7 @@
 /* A product of one shape. */
 struct shape {
 	enum dtype dtype;
-	size_t m, n, k, y_stride;
+	size_t m, n, k;
 	dnnl_primitive_desc_t desc;
 	dnnl_primitive_t primitive;
 };
@@ -212,14 +212,13 @@ static int shape_make(struct gemm *gemm, struct shape *shape, const dnnl_memory_
 	dnnl_dims_t x_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->k };
 	dnnl_dims_t w_dims = { (dnnl_dim_t)shape->k, (dnnl_dim_t)shape->n };
 	dnnl_dims_t y_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->n };
-	dnnl_dims_t y_strides = { (dnnl_dim_t)shape->y_stride, 1 };
 	dnnl_data_type_t type = data_type(shape->dtype);
 	dnnl_memory_desc_t x, w, y;
 	dnnl_matmul_desc_t matmul;
 
 	CALL(gemm, memory_desc_init_by_tag, &x, 2, x_dims, type, dnnl_ab);
 	CALL(gemm, memory_desc_init_by_tag, &w, 2, w_dims, type, dnnl_format_tag_any);
-	CALL(gemm, memory_desc_init_by_strides, &y, 2, y_dims, dnnl_f32, y_strides);
+	CALL(gemm, memory_desc_init_by_tag, &y, 2, y_dims, dnnl_f32, dnnl_ab);
 	CALL(gemm, matmul_desc_init, &matmul, &x, weight ? weight : &w, NULL, &y);
 	CALL(gemm, primitive_desc_create, &shape->desc, &matmul, gemm->attr, gemm->engine, NULL);
 	CALL(gemm, primitive_create, &shape->primitive, shape->desc);
@@ -236,7 +235,7 @@ static struct shape *shape_find(const struct gemm *gemm, const struct shape *wan
 		struct shape *shape = gemm->shapes[i];
 
 		if (shape->m == wanted->m && shape->n == wanted->n && shape->k == wanted->k &&
-		    shape->y_stride == wanted->y_stride && shape->dtype == wanted->dtype)
+		    shape->dtype == wanted->dtype)
 			return shape;
 	}
 	return NULL;
@@ -333,8 +332,7 @@ size_t gemm_most_part_rows(size_t n)
 static int part_init(struct gemm_weight *weight, struct part *part, const void *data, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	const struct shape wanted = { .dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k,
-				      .y_stride = part->n };
+	const struct shape wanted = { .dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k };
 	const struct shape *shape = shape_get(gemm, &wanted, NULL, err);
 
 	if (!shape)
@@ -385,11 +383,10 @@ size_t gemm_weight_size(const struct gemm_weight *weight)
 }
 
 static int run_part(const struct gemm_weight *weight, const struct part *part, struct gemm_lane *lane, const void *x,
-		    size_t m, float *y, size_t y_stride, struct err *err)
+		    size_t m, float *y, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	const struct shape wanted = { .dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k,
-				      .y_stride = y_stride };
+	const struct shape wanted = { .dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k };
 	const struct shape *shape = shape_get(gemm, &wanted, &part->desc, err);
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
 	const dnnl_memory_desc_t *scratch;
@@ -413,12 +410,29 @@ out:
 	return rc;
 }
 
+/* A y whose rows lie further apart than they are long is multiplied by the library's reference, hundreds of times slower:
+ * so a part's y is dense, and copied. */
 int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
 {
-	for (size_t i = 0; i < weight->n_parts; y += weight->parts[i++].n)
-		if (run_part(weight, &weight->parts[i], lane, x, m, y, weight->n, err))
-			return -1;
-	return 0;
+	void *buffer;
+	float *dense;
+	int rc = 0;
+
+	if (weight->n_parts == 1)
+		return run_part(weight, &weight->parts[0], lane, x, m, y, err);
+	if (buffer_alloc(&buffer, m * weight->parts[0].n * sizeof *dense, "a matrix product", err))
+		return -1;
+	dense = buffer;
+	for (size_t i = 0; i < weight->n_parts && !rc; i++) {
+		size_t n = weight->parts[i].n;
+
+		rc = run_part(weight, &weight->parts[i], lane, x, m, dense, err);
+		for (size_t row = 0; row < m && !rc; row++)
+			memcpy(y + row * weight->n, dense + row * n, n * sizeof *y);
+		y += n;
+	}
+	free(buffer);
+	return rc;
 }
 
 size_t gemm_parts(const struct gemm_weight *weight)
@@ -434,5 +448,5 @@ size_t gemm_part_rows(const struct gemm_weight *weight, size_t part)
 int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane, const void *x, size_t m, float *y,
 		  struct err *err)
 {
-	return run_part(weight, &weight->parts[part], lane, x, m, y, weight->parts[part].n, err);
+	return run_part(weight, &weight->parts[part], lane, x, m, y, err);
 }
