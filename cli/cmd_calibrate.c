@@ -247,8 +247,10 @@ static void print_summary(const struct outcome *outcome)
 	struct buf text = { 0 };
 
 	units_duration(&text, outcome->seconds);
-	fprintf(stderr, "passes     %llu, %zu of them before\n", (unsigned long long)outcome->stats->n_passes,
-		result->n_resumed);
+	fprintf(stderr, "passes     %llu", (unsigned long long)outcome->stats->n_passes);
+	if (result->n_resumed)
+		fprintf(stderr, ", %zu of them before", result->n_resumed);
+	fputc('\n', stderr);
 	fprintf(stderr, "tokens     %llu, %.0f a second\n", (unsigned long long)outcome->stats->n_tokens,
 		(double)result->n_tokens / outcome->seconds);
 	if (result->n_passes)
