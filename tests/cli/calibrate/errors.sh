@@ -49,6 +49,11 @@ changed num_hidden_layers 99
 fails 3 "${c}config.json has 99 layers, and *" calibrate changed --data ok.jsonl -o s.amax
 changed num_attention_heads 0
 fails 3 "${c}*num_attention_heads*" calibrate changed --data ok.jsonl -o s.amax
+# Their product would wrap around to 0.
+changed num_attention_heads 4611686018427387904
+fails 3 "${c}config.json: 4611686018427387904 heads are more than 65536" calibrate changed --data ok.jsonl -o s.amax
+fails 2 "${c}--include and --exclude: the history cannot keep control characters (*)" \
+	calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf '(\033|mlp)')"
 changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'
 fails 3 "${c}config.json: rotary embeddings of type 'longrope' are not known (default, linear, llama3, yarn)" \
 	calibrate changed --data ok.jsonl -o s.amax
