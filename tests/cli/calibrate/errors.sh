@@ -25,6 +25,8 @@ ids() {
 ids ok.jsonl "1, 2, 3, 4"
 ids beyond.jsonl "1, 2, 99999, 4"
 fails 3 "$c*beyond.jsonl*99999*" calibrate "$model" --data beyond.jsonl -o s.amax
+# A pass is no larger than the data are.
+"$FP8CONV" calibrate "$model" --data ok.jsonl -o s.amax --min-tokens 1 --batch 1000000000 && rm s.amax
 fails 2 "${c}option '--max-memory': 4096 bytes do not hold one pass, which takes *" \
 	calibrate "$model" --data ok.jsonl -o s.amax --max-memory 4K
 
