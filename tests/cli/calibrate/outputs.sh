@@ -4,7 +4,7 @@
 # LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # What lies at the output already: only a history is replaced, and gone on with only where it is the same run's.
-need "$SAMPLES/tiny-llama"
+need "$SAMPLES/tiny-llama" "flock()"
 c=" calibrate: "
 q=model.layers.0.self_attn.q_proj
 mkdir -p there/dumps there/folder
@@ -23,6 +23,12 @@ fails 2 "${c}'there/dumps/0.safetensors' is no amax file, *" \
 	calibrate there/model --activations there/dumps -o there/dumps/0.safetensors --restart
 fails 3 "${c}'there/folder' is not replaced: *" "$@" -o there/folder --restart
 fails 3 "$c*there/ids.jsonl*" "$@" -o there/ids.jsonl --resume
+exec 9>there/.s.amax.lock
+flock 9
+fails 2 "${c}'there/s.amax' is in use by another fp8conv" "$@" -o there/s.amax
+fails 2 " merge: 'there/s.amax' is in use by another fp8conv" merge "$SAMPLES"/amax/tiny-llama-[12].amax -o there/s.amax
+exec 9>&-
+rm there/.s.amax.lock
 snapshot there | diff before -
 
 # edit NAME STATEMENT: a history of two passes as Python changes it (m: metadata, t: tensors).
