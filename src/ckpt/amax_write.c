@@ -138,7 +138,8 @@ int amax_place_open(struct amax_place *place, const struct io *io, const char *p
 	*place = (struct amax_place){ .name = name };
 	if (!*name)
 		return err_set(err, ERR_USAGE, "'%s' names no file", path);
-	directory = slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
+	directory =
+		slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
 	lock = outdir_own_name(name, "lock");
 	rc = outdir_open(&place->dir, io, directory, lock, false, err);
 	if (rc && err->kind == ERR_USAGE) /* the lock is the file's, not the folder's */
