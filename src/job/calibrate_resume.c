@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "job/calibrate_internal.h"
 #include "job/fingerprint.h"
@@ -130,6 +131,14 @@ static int begin(const struct beginning *beginning, const char *precision, bool 
 	return 0;
 }
 
+/* What no reader of safetensors would read. */
+static bool can_be_kept(const char *text)
+{
+	size_t n = strlen(text);
+
+	return text_control(text) == n && json_utf8_prefix((struct json_text){ text, n }) == n;
+}
+
 int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats, struct err *err)
 {
 	const struct calibrate_params *params = beginning->params;
@@ -147,9 +156,9 @@ int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats,
 	if (params->restart && amax_place_check(beginning->place, params->output, err))
 		return -1;
 	precision = fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
-	rc = precision[text_control(precision)]
+	rc = !can_be_kept(precision)
 		     ? err_set(err, ERR_USAGE,
-			       "--include and --exclude: the history cannot keep control characters ('%s')",
+			       "--include and --exclude: the history keeps UTF-8 without control characters, not ('%s')",
 			       precision)
 		     : begin(beginning, precision, exists, stats, err);
 	free(precision);

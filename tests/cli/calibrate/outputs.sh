@@ -52,6 +52,9 @@ edit s.amax "del t['$q.amax_history'], t['$q.tokens']"
 fails 3 "${c}'$q' is not in 's.amax', which holds 2 passes: --restart begins anew" "$@" -o s.amax --resume
 edit s.amax "t['$q.amax_history'] = 'F32', [1, 3], bytes(12); t['$q.tokens'] = 'I64', [1], bytes(8)"
 fails 3 "${c}'$q' in 's.amax' has 1 passes, not 2: --restart begins anew" "$@" -o s.amax --resume
+# Counts that a sum of int64 would not hold.
+edit s.amax "t['$q.tokens'] = 'I64', [2], (2**63 - 1).to_bytes(8, 'little') * 2"
+"$FP8CONV" "$@" --passes 2 -o s.amax --resume
 fails 3 "${c}'two.amax' was made with another --histogram (none, now given): *" "$@" -o two.amax --resume --histogram
 fails 3 "${c}'two.amax' was made with another --amax-history-len (1024, now 3): *" \
 	"$@" -o two.amax --resume --amax-history-len 3
