@@ -202,11 +202,11 @@ static void print_activations_json(const struct activations_plan *plan)
 /* Experts that saw fewer tokens than --min-tokens, all passes together. */
 static bool is_uncovered(const struct amax_site *site, int min_tokens)
 {
-	int64_t n = 0;
+	uint64_t n = 0, least = (uint64_t)min_tokens;
 
-	for (size_t p = 0; p < site->n_passes; p++)
-		n += site->tokens[p];
-	return site->kind == AMAX_GEMM && n < min_tokens;
+	for (size_t p = 0; p < site->n_passes && n < least; p++)
+		n += (uint64_t)site->tokens[p]; /* below 2^63 twice */
+	return site->kind == AMAX_GEMM && n < least;
 }
 
 struct outcome {

@@ -106,13 +106,16 @@ struct amax_place {
 
 /* path must outlive it. */
 int amax_place_open(struct amax_place *place, const struct io *io, const char *path, struct err *err);
+/* Whether the file may be replaced: there is none, or it is an amax file.  ERR_USAGE for another,
+ * so that no model, data or dump is lost to a slip of the hand. */
+int amax_place_check(const struct amax_place *place, const char *path, struct err *err);
 void amax_place_close(struct amax_place *place);
 
 /* Writes the file, whole or not at all, over an old one of that name.  The same table gives the
  * same bytes, in whatever order its sites were made. */
 int amax_stats_put(const struct amax_stats *stats, const struct amax_place *place, struct err *err);
 
-/* The same to a path that is held for as long as it takes. */
+/* The same to a path that is held for as long as it takes, and checked as by amax_place_check(). */
 int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
 		     struct err *err);
 

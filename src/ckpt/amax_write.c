@@ -138,12 +138,39 @@ int amax_place_open(struct amax_place *place, const struct io *io, const char *p
 	*place = (struct amax_place){ .name = name };
 	if (!*name)
 		return err_set(err, ERR_USAGE, "'%s' names no file", path);
-	directory = slash ? xstrndup(path, (size_t)(slash - path) + 1) : xstrdup(".");
+	directory =
+		slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
 	lock = outdir_own_name(name, "lock");
 	rc = outdir_open(&place->dir, io, directory, lock, false, err);
+	if (rc && err->kind == ERR_USAGE) /* the lock is the file's, not the folder's */
+		rc = err_set(err, ERR_USAGE, "'%s' is in use by another fp8conv", path);
 	free(lock);
 	free(directory);
 	return rc;
+}
+
+int amax_place_check(const struct amax_place *place, const char *path, struct err *err)
+{
+	const struct io *io = place->dir.io;
+	struct st_file file = { 0 };
+	struct file_identity identity;
+	bool is_one;
+	int fd, rc;
+
+	if (!outdir_has(&place->dir, place->name))
+		return 0;
+	if (io_open_regular(io, place->dir.fd, place->name, &fd, &identity, err))
+		return err_wrap(err, "'%s' is not replaced", path);
+	rc = st_open_fd(&file, io, fd, path, err);
+	is_one = !rc && amax_is_file(&file);
+	st_release(&file);
+	io->close(fd);
+	if (is_one || (rc && err->kind == ERR_SYSTEM))
+		return rc;
+	return err_set(
+		err, ERR_USAGE,
+		"'%s' is no amax file, and is not replaced: give another output, or remove it",
+		path);
 }
 
 void amax_place_close(struct amax_place *place)
@@ -155,7 +182,10 @@ int amax_stats_write(const struct amax_stats *stats, const struct io *io, const 
 		     struct err *err)
 {
 	struct amax_place place = { 0 };
-	int rc = amax_place_open(&place, io, path, err) || amax_stats_put(stats, &place, err) ? -1 : 0;
+	int rc = amax_place_open(&place, io, path, err) || amax_place_check(&place, path, err) ||
+				 amax_stats_put(stats, &place, err)
+			 ? -1
+			 : 0;
 
 	amax_place_close(&place);
 	return rc;

@@ -288,6 +288,8 @@ static int count_first(void *context, struct amax_stats *wanted, uint64_t n_pass
 {
 	const struct sweep *sweep = context;
 
+	for (size_t i = 0; i < sweep->plan->n_linears; i++)
+		amax_stats_site(wanted, sweep->plan->linears[i].module, AMAX_GEMM);
 	for (uint64_t p = 0; p < n_passes; p++) {
 		struct dump dump;
 		int rc = dump_open(&dump, sweep->params->io, sweep->plan->dumps.items[p], err) ||

@@ -222,6 +222,27 @@ static size_t first_sweep(const struct calibrate_plan *plan, const struct calibr
 	return shared > worth ? shared : worth;
 }
 
+static void want_linear(struct amax_stats *wanted, const struct linear_ref *linear)
+{
+	if (linear->weight)
+		amax_stats_site(wanted, linear->module, AMAX_GEMM);
+}
+
+static void want_sites(struct amax_stats *wanted, const struct model *model)
+{
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+
+		amax_stats_site(wanted, layer->attention, AMAX_ATTENTION);
+		for (int l = 0; l < N_LINEARS; l++)
+			want_linear(wanted, &layer->linear[l]);
+		for (size_t e = 0; e < layer->n_experts; e++)
+			for (int l = 0; l < N_EXPERT_ROLES; l++)
+				want_linear(wanted, &layer->experts[e][l]);
+	}
+	want_linear(wanted, &model->head);
+}
+
 /* The passes that a file holds are the first ones of the data. */
 static int count_first(void *context, struct amax_stats *wanted, uint64_t n_passes, struct err *err)
 {
@@ -229,6 +250,7 @@ static int count_first(void *context, struct amax_stats *wanted, uint64_t n_pass
 	size_t n = n_passes * plan->batch;
 
 	(void)err;
+	want_sites(wanted, &plan->model);
 	calibrate_count_data(wanted, plan, 0, n < plan->n_sequences ? n : plan->n_sequences);
 	return 0;
 }

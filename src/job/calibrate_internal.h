@@ -55,7 +55,7 @@ struct beginning {
 	const char *data;      /* where the passes come from, for messages */
 	size_t n_passes;       /* that are asked for */
 	void *context;
-	/* Tells `wanted` of the data of the first n_passes passes. */
+	/* Tells `wanted` of the data of the first n_passes passes, and of all sites. */
 	int (*count)(void *context, struct amax_stats *wanted, uint64_t n_passes, struct err *err);
 };
 

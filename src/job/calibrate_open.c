@@ -120,6 +120,8 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 		return -1;
 	}
 	plan->n_sequences = plan->data.n;
+	if (plan->batch > plan->n_sequences)
+		plan->batch = plan->n_sequences;
 	plan->n_passes = (plan->n_sequences + plan->batch - 1) / plan->batch;
 	plan->n_modules = count_modules(&plan->model);
 	for (size_t i = 0; i < plan->n_sequences; i++) {

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/json.h"
+#include "base/mem.h"
 #include "job/calibrate_internal.h"
 #include "job/fingerprint.h"
 
@@ -15,6 +17,48 @@ static int differs(const struct beginning *beginning, const char *what, const ch
 	return err_set(err, ERR_INPUT,
 		       "'%s' was made with another %s (%s, now %s): the same command goes on with it, --restart begins anew",
 		       beginning->params->output, what, there, here);
+}
+
+/* A site of the file is one of the model's, has a row for each pass, and counts what is counted
+ * now. */
+static int check_site(const struct beginning *beginning, const struct amax_stats *stats,
+		      const struct amax_site *site, const struct amax_stats *wanted,
+		      struct err *err)
+{
+	uint64_t n = stats->n_passes < stats->history_len ? stats->n_passes : stats->history_len;
+	bool histogram = beginning->params->histogram;
+	const char *output = beginning->params->output;
+
+	if (!amax_stats_find(wanted, site->name, site->kind))
+		return err_set(err, ERR_INPUT,
+			       "'%s' in '%s' is no %s that is seen now: --restart begins anew",
+			       site->name, output,
+			       site->kind == AMAX_GEMM ? "module" : "attention");
+	if (site->n_passes != n)
+		return err_set(err, ERR_INPUT,
+			       "'%s' in '%s' has %zu passes, not %llu: --restart begins anew",
+			       site->name, output, site->n_passes, (unsigned long long)n);
+	if (n && site->kind == AMAX_GEMM && !site->histogram != !histogram)
+		return differs(beginning, "--histogram", histogram ? "none" : "given",
+			       histogram ? "given" : "none", err);
+	return 0;
+}
+
+/* wanted: those that are seen now. */
+static int check_sites(const struct beginning *beginning, const struct amax_stats *stats,
+		       const struct amax_stats *wanted, struct err *err)
+{
+	for (size_t i = 0; i < stats->n_sites; i++)
+		if (check_site(beginning, stats, stats->sites[i], wanted, err))
+			return -1;
+	for (size_t i = 0; stats->n_passes && i < wanted->n_sites; i++)
+		if (!amax_stats_find(stats, wanted->sites[i]->name, wanted->sites[i]->kind))
+			return err_set(
+				err, ERR_INPUT,
+				"'%s' is not in '%s', which holds %llu passes: --restart begins anew",
+				wanted->sites[i]->name, beginning->params->output,
+				(unsigned long long)stats->n_passes);
+	return 0;
 }
 
 /* The passes that the file holds are those that would be run first. */
@@ -33,7 +77,26 @@ static int check_data(const struct beginning *beginning, const struct amax_stats
 		rc = err_set(err, ERR_INPUT,
 			     "'%s' holds %llu passes over other data than the first of '%s': --restart begins anew", output,
 			     (unsigned long long)stats->n_passes, beginning->data);
+	if (!rc)
+		rc = check_sites(beginning, stats, &wanted, err);
 	amax_stats_release(&wanted);
+	return rc;
+}
+
+static uint64_t history_len(const struct calibrate_params *params)
+{
+	return params->history_len ? (uint64_t)params->history_len : AMAX_HISTORY_LEN;
+}
+
+static int history_differs(const struct beginning *beginning, const struct amax_stats *stats,
+			   struct err *err)
+{
+	char *there = xasprintf("%llu", (unsigned long long)stats->history_len);
+	char *here = xasprintf("%llu", (unsigned long long)history_len(beginning->params));
+	int rc = differs(beginning, "--amax-history-len", there, here, err);
+
+	free(there);
+	free(here);
 	return rc;
 }
 
@@ -48,6 +111,8 @@ static int resume(const struct beginning *beginning, const char *fingerprint, co
 		return differs(beginning, "precision", stats->precision, precision, err);
 	if (strcmp(stats->backend, beginning->backend) != 0)
 		return differs(beginning, "backend", stats->backend, beginning->backend, err);
+	if (stats->history_len != history_len(beginning->params))
+		return history_differs(beginning, stats, err);
 	return check_data(beginning, stats, err);
 }
 
@@ -56,15 +121,22 @@ static int begin(const struct beginning *beginning, const char *precision, bool 
 		 struct err *err)
 {
 	const struct calibrate_params *params = beginning->params;
-	uint64_t history_len = params->history_len ? (uint64_t)params->history_len : AMAX_HISTORY_LEN;
 	char fingerprint[FINGERPRINT_SIZE];
 
 	if (fingerprint_make(beginning->source, fingerprint, err))
 		return -1;
 	if (exists && params->resume)
 		return resume(beginning, fingerprint, precision, stats, err);
-	amax_stats_init(stats, fingerprint, precision, beginning->backend, history_len);
+	amax_stats_init(stats, fingerprint, precision, beginning->backend, history_len(params));
 	return 0;
+}
+
+/* What no reader of safetensors would read. */
+static bool can_be_kept(const char *text)
+{
+	size_t n = strlen(text);
+
+	return text_control(text) == n && json_utf8_prefix((struct json_text){ text, n }) == n;
 }
 
 int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats, struct err *err)
@@ -81,8 +153,14 @@ int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats,
 	if (exists && !params->resume && !params->restart)
 		return err_set(err, ERR_USAGE, "'%s' exists: --resume goes on with it, --restart begins anew",
 			       params->output);
+	if (params->restart && amax_place_check(beginning->place, params->output, err))
+		return -1;
 	precision = fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
-	rc = begin(beginning, precision, exists, stats, err);
+	rc = !can_be_kept(precision)
+		     ? err_set(err, ERR_USAGE,
+			       "--include and --exclude: the history keeps UTF-8 without control characters, not ('%s')",
+			       precision)
+		     : begin(beginning, precision, exists, stats, err);
 	free(precision);
 	return rc;
 }

@@ -95,6 +95,8 @@ static bool parse_expert(const char *name, struct expert_name *parsed)
 	parsed->prefix = experts_prefix_len(name);
 	if (!parsed->prefix || !strchr("0123456789", name[parsed->prefix]))
 		return false;
+	if (name[parsed->prefix] == '0' && name[parsed->prefix + 1] != '.')
+		return false;
 	parsed->expert = strtoul(name + parsed->prefix, &end, 10);
 	parsed->part = end + 1;
 	return *end == '.';

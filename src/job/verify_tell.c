@@ -175,7 +175,9 @@ static void judge_range(struct verify *verify, struct checked *weight, float mos
 {
 	struct scan *scan = &weight->scan;
 
-	if (scan->most > 0 && !scan->n_nan && most < verify_low_code(verify, weight_format(weight)) &&
+	bool has_values = scan->most > 0 || weight->amax > 0; /* amax: of its source, where one was given */
+
+	if (has_values && !scan->n_nan && most < verify_low_code(verify, weight_format(weight)) &&
 	    scan->largest > verify_floor_scale(verify)) {
 		scan->n_low = 1;
 		scan->low = scan->most;

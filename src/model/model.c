@@ -14,6 +14,7 @@
 
 #define DEFAULT_EPS  1e-6
 #define MAX_HEAD_DIM 65536
+#define MAX_HEADS    65536
 
 static bool arch_serves(const struct arch *arch, const char *architecture)
 {
@@ -85,6 +86,9 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	if (model->head_dim > MAX_HEAD_DIM)
 		return err_set(err, ERR_INPUT, "config.json: heads of %zu values are more than %d", model->head_dim,
 			       MAX_HEAD_DIM);
+	if (model->n_heads > MAX_HEADS)
+		return err_set(err, ERR_INPUT, "config.json: %zu heads are more than %d",
+			       model->n_heads, MAX_HEADS);
 	model->vocab_size = size[CONFIG_VOCAB_SIZE];
 	if (model->n_heads % model->n_kv_heads)
 		return err_set(err, ERR_INPUT, "config.json: %zu heads are no multiple of %zu key and value heads",

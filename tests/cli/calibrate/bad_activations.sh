@@ -4,7 +4,7 @@
 # LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # What calibrate refuses of dumps, with which words; nothing is written.
-need "$SAMPLES/tiny-llama"
+need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-llama
 c=" calibrate: "
 q=model.layers.0.self_attn.q_proj
@@ -43,6 +43,11 @@ dump make dumps/0.safetensors 0 $q=128
 refused 3 "'dumps/0.safetensors' holds no tokens"
 cp "$model/model.safetensors" dumps/0.safetensors
 refused 3 "tensor '*' in 'dumps/0.safetensors' is not called as dumps call theirs: MODULE.input"
+# An expert has one name.
+model=$SAMPLES/tiny-moe/fused
+dump make dumps/0.safetensors 4 model.layers.0.mlp.experts.01.up_proj=128
+refused 3 "tensor 'model.layers.0.mlp.experts.01.up_proj.input' in 'dumps/0.safetensors': '*fused' has no 'model.layers.0.mlp.experts.01.up_proj.weight'"
+model=$SAMPLES/tiny-llama
 for value in nan inf -inf; do
 	dump make dumps/0.safetensors 4 $q=128
 	dump make dumps/1.safetensors 4 $q=128

@@ -25,6 +25,8 @@ ids() {
 ids ok.jsonl "1, 2, 3, 4"
 ids beyond.jsonl "1, 2, 99999, 4"
 fails 3 "$c*beyond.jsonl*99999*" calibrate "$model" --data beyond.jsonl -o s.amax
+# A pass is no larger than the data are.
+"$FP8CONV" calibrate "$model" --data ok.jsonl -o s.amax --min-tokens 1 --batch 1000000000 && rm s.amax
 fails 2 "${c}option '--max-memory': 4096 bytes do not hold one pass, which takes *" \
 	calibrate "$model" --data ok.jsonl -o s.amax --max-memory 4K
 
@@ -49,6 +51,13 @@ changed num_hidden_layers 99
 fails 3 "${c}config.json has 99 layers, and *" calibrate changed --data ok.jsonl -o s.amax
 changed num_attention_heads 0
 fails 3 "${c}*num_attention_heads*" calibrate changed --data ok.jsonl -o s.amax
+# Their product would wrap around to 0.
+changed num_attention_heads 4611686018427387904
+fails 3 "${c}config.json: 4611686018427387904 heads are more than 65536" calibrate changed --data ok.jsonl -o s.amax
+for byte in '\033' '\377'; do
+	fails 2 "${c}--include and --exclude: the history keeps UTF-8 without control characters, not (*)" \
+		calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf "($byte|mlp)")"
+done
 changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'
 fails 3 "${c}config.json: rotary embeddings of type 'longrope' are not known (default, linear, llama3, yarn)" \
 	calibrate changed --data ok.jsonl -o s.amax

@@ -27,5 +27,14 @@ fails 2 " merge: A.amax is missing (fp8conv merge A.amax B.amax... -o C.amax)" m
 fails 2 " merge: option '--output' is missing: where to write (-o C.amax)" merge a.amax four.amax
 fails 2 " merge: input and output are the same file 'four.amax'" merge a.amax four.amax -o ./four.amax
 fails 2 " merge: './' names no file" merge a.amax four.amax -o ./
+# Only a history is replaced.
+cp model.safetensors kept && printf 'ids' >ids.jsonl && mkdir folder
+fails 2 " merge: 'model.safetensors' is no amax file, and is not replaced: give another output, or remove it" \
+	merge a.amax a.amax -o model.safetensors
+fails 2 " merge: 'ids.jsonl' is no amax file, and is not replaced: *" merge a.amax a.amax -o ids.jsonl
+fails 3 " merge: 'folder' is not replaced: *" merge a.amax a.amax -o folder
+cmp model.safetensors kept
+[ "$(cat ids.jsonl)" = ids ] || echo "ids.jsonl is gone"
+"$FP8CONV" merge a.amax four.amax -o old.amax && "$FP8CONV" merge a.amax a.amax -o old.amax
 [ -e o ] && echo "o was written"
 exit 0

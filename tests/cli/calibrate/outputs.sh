@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+# What lies at the output already: only a history is replaced, and gone on with only where it is the same run's.
+need "$SAMPLES/tiny-llama" "flock()"
+c=" calibrate: "
+q=model.layers.0.self_attn.q_proj
+mkdir -p there/dumps there/folder
+cp -r "$SAMPLES/tiny-llama" there/model
+for i in 1 2 3 4; do
+	printf '{"input_ids": [%d, 2, 3, 4]}\n' $i
+done >there/ids.jsonl
+python3 "$CLI/dump.py" make there/dumps/0.safetensors 4 $q=128
+snapshot there >before
+set -- calibrate there/model --data there/ids.jsonl --min-tokens 1
+for output in model/model.safetensors model/config.json ids.jsonl dumps/0.safetensors; do
+	fails 2 "${c}'there/$output' is no amax file, and is not replaced: give another output, or remove it" \
+		"$@" -o there/$output --restart
+done
+fails 2 "${c}'there/dumps/0.safetensors' is no amax file, *" \
+	calibrate there/model --activations there/dumps -o there/dumps/0.safetensors --restart
+fails 3 "${c}'there/folder' is not replaced: *" "$@" -o there/folder --restart
+fails 3 "$c*there/ids.jsonl*" "$@" -o there/ids.jsonl --resume
+exec 9>there/.s.amax.lock
+flock 9
+fails 2 "${c}'there/s.amax' is in use by another fp8conv" "$@" -o there/s.amax
+fails 2 " merge: 'there/s.amax' is in use by another fp8conv" merge "$SAMPLES"/amax/tiny-llama-[12].amax -o there/s.amax
+exec 9>&-
+rm there/.s.amax.lock
+snapshot there | diff before -
+
+# edit NAME STATEMENT: a history of two passes as Python changes it (m: metadata, t: tensors).
+edit() {
+	PYTHONPATH=$CLI python3 - "$1" "$2" <<-'END'
+		import sys, amax
+		m, t = amax.read("two.amax")
+		site = "model.layers.0.self_attn.q_proj"
+		attention = "model.layers.0.self_attn"
+		exec(sys.argv[2])
+		amax.write(sys.argv[1], m, t)
+	END
+}
+"$FP8CONV" "$@" --passes 2 -o two.amax
+kind() { echo "t['$1.amax_history$3'] = t.pop('$1.amax_history$2')"; }
+edit s.amax "$(kind $q '' _qkv)"
+fails 3 "${c}'$q' in 's.amax' is no attention that is seen now: *" "$@" -o s.amax --resume
+edit s.amax "$(kind model.layers.0.self_attn _qkv '')"
+fails 3 "${c}'model.layers.0.self_attn' in 's.amax' is no module that is seen now: *" "$@" -o s.amax --resume
+edit s.amax "del t['$q.amax_history'], t['$q.tokens']"
+fails 3 "${c}'$q' is not in 's.amax', which holds 2 passes: --restart begins anew" "$@" -o s.amax --resume
+edit s.amax "t['$q.amax_history'] = 'F32', [1, 3], bytes(12); t['$q.tokens'] = 'I64', [1], bytes(8)"
+fails 3 "${c}'$q' in 's.amax' has 1 passes, not 2: --restart begins anew" "$@" -o s.amax --resume
+# Counts that a sum of int64 would not hold.
+edit s.amax "t['$q.tokens'] = 'I64', [2], (2**63 - 1).to_bytes(8, 'little') * 2"
+"$FP8CONV" "$@" --passes 2 -o s.amax --resume
+fails 3 "${c}'two.amax' was made with another --histogram (none, now given): *" "$@" -o two.amax --resume --histogram
+fails 3 "${c}'two.amax' was made with another --amax-history-len (1024, now 3): *" \
+	"$@" -o two.amax --resume --amax-history-len 3
+"$FP8CONV" "$@" -o two.amax --resume && "$FP8CONV" "$@" -o four.amax && cmp two.amax four.amax
+"$FP8CONV" "$@" -o s.amax --restart && cmp s.amax four.amax
