@@ -18,8 +18,8 @@ SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-s
 CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
-LIBS   := -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm -ldl
-DEPS   := gcc make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev zlib1g-dev \
+LIBS    = $(CUDA_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm -ldl
+DEPS   := gcc g++ make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev zlib1g-dev \
 	  libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv $(EXTRA)
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
@@ -28,10 +28,34 @@ ISA = $(if $(findstring cpu/avx2,$*),-mavx2 -mf16c) \
       $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi) $(if $(findstring cpu/avx2_compute,$*),-mfma) $(if $(findstring compute,$*),-Wno-psabi)
 
 LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
-	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o
+	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o $(CUDA_OBJ)
 CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
 UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
 FUZZ    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+# The kernels of the GPU, on the CPU: CUDA's words are those of tests/simt, and each thread is a fiber.
+CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR),-Werror) -fno-exceptions -fno-rtti $(FP) $(HARDEN) \
+	    $(SAN) $(CFLAGS) -pthread
+SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
+	     $(wildcard tests/simt/*.cc) kernels/backends.c)
+SIMT      := $(patsubst %,$(BUILD)/simt/%,test_kernels test_kernels_values test_fused test_golden)
+
+# The same for the GPU, where the toolkit is: CUDA=1 fails without it, CUDA=0 does not look.
+CUDA      ?= auto
+NVCC      ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+WITH_CUDA := $(if $(SANITIZE),,$(if $(filter-out 0,$(CUDA)),$(NVCC)))
+ifeq ($(CUDA)$(WITH_CUDA),1)
+$(error CUDA=1, and there is no nvcc: install the CUDA toolkit, or name it by NVCC=)
+endif
+SM        := 80 89 90a 100 120
+ifneq ($(WITH_CUDA),)
+CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(WITH_CUDA)))
+CUDA_OBJ  := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
+CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -lpthread -lstdc++
+endif
+NVCC_FLAGS = -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/cuda -Ikernels/cuda/nvcc -MMD -MP --threads 2 \
+	     $(foreach sm,$(SM),-gencode arch=compute_$(sm),code=sm_$(sm)) -gencode arch=compute_80,code=compute_80 \
+	     $(if $(WERROR),--Werror all-warnings) -Xcompiler "$(FP) $(HARDEN) -Wall -fno-exceptions"
 
 .PHONY: all
 all: $(BUILD)/fp8conv
@@ -65,6 +89,27 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
 	$(Q)$(C) -fPIE -pie -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
 
+$(BUILD)/%.cu.o: %.cu
+	@mkdir -p $(@D); echo "  NVCC $<"
+	$(Q)$(WITH_CUDA) $(NVCC_FLAGS) -c -o $@ $<
+$(BUILD)/kernels/backends.o: CPPFLAGS += $(if $(WITH_CUDA),-DFP8CONV_CUDA)
+
+$(BUILD)/simt/%.cu.o: %.cu
+	@mkdir -p $(@D); echo "  SIMT $<"
+	$(Q)$(CXX) -x c++ $(CXX_FLAGS) -Itests/simt -c -o $@ $<
+$(BUILD)/simt/%.cc.o: %.cc
+	@mkdir -p $(@D); echo "  SIMT $<"
+	$(Q)$(CXX) $(CXX_FLAGS) -Itests/simt -c -o $@ $<
+$(BUILD)/simt/%.c.o: %.c
+	@mkdir -p $(@D); echo "  SIMT $<"
+	$(Q)$(C) -DFP8CONV_CUDA -c -o $@ $<
+$(BUILD)/simt/test_%: tests/unit/test_%.c $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+	@echo "  SIMT $@"
+	$(Q)$(C) -fPIE -pie -o $@ $< $(SIMT_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka -lstdc++ $(LIBS)
+$(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+	@echo "  SIMT $@"
+	$(Q)$(LINK) -o $@ $^ -lstdc++ $(LIBS)
+
 # A fuzz target has its main() from libFuzzer, or else from replay.c.
 FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint $(if $(findstring fuzzer,$(SANITIZE)),,replay))
 FUZZ_MAIN := $(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer)
@@ -97,7 +142,7 @@ demo: deps
 
 .PHONY: check
 check: deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(FUZZ) $(BUILD)/tests/fault/inject
+	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) $(BUILD)/tests/fault/inject
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")

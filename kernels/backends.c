@@ -4,12 +4,18 @@
  */
 #include "backend/backend.h"
 #include "cpu/cpu.h"
+#ifdef FP8CONV_CUDA
+#include "cuda/cuda.h"
+#endif
 
 const struct backend *const backends[] = {
 	&backend_reference,
 #ifdef __x86_64__
 	&backend_avx2,
 	&backend_avx512,
+#endif
+#ifdef FP8CONV_CUDA
+	&backend_cuda,
 #endif
 	NULL,
 };

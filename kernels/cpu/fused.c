@@ -123,3 +123,13 @@ int cpu_supports(const struct qspec *spec, struct err *err)
 	(void)spec, (void)err;
 	return 0;
 }
+
+int cpu_failed(struct err *err)
+{
+	(void)err;
+	return 0;
+}
+
+void cpu_leave(void)
+{
+}

@@ -20,17 +20,20 @@ struct fused_source {
 void fused_write(const struct fused_source *source, const struct qspec *spec,
 		 const struct fp8_out *out);
 
+int cpu_failed(struct err *err);
+void cpu_leave(void);
 int cpu_supports(const struct qspec *spec, struct err *err);
 void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec,
 			const struct fp8_out *out);
 void cpu_norm(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out);
 void cpu_activate(const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out);
+void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
 void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history);
 
 /* Of a struct backend. */
 #define CPU_FUSED                                                                         \
-	.supports = cpu_supports, .cast_transpose = cpu_cast_transpose, .norm = cpu_norm, \
+	.failed = cpu_failed, .leave = cpu_leave, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, .norm = cpu_norm, \
 	.activate = cpu_activate, .gemm_update = cpu_gemm_update
 
 #endif

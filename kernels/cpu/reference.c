@@ -172,8 +172,7 @@ static void span_error(const struct matrix *x, const struct quant_in *q, struct 
 	}
 }
 
-static void reference_error(const struct matrix *x, const struct quant_in *q, double *signal,
-			    double *noise)
+void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal, double *noise)
 {
 	for (size_t i = 0; i < tile_count(q->rows, q->tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(q->cols, q->tile.cols); j++) {
@@ -199,6 +198,6 @@ const struct backend backend_reference = {
 	.quantize = reference_quantize,
 	.cast = reference_cast,
 	.dequantize = reference_dequantize,
-	.error = reference_error,
+	.error = cpu_error,
 	CPU_FUSED,
 };

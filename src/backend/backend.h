@@ -97,9 +97,17 @@ struct backend {
 	const char *name;    /* "avx512" */
 	const char *summary; /* what it needs, for `version` */
 	int rank;	     /* of the usable ones, `auto` takes the highest */
+	bool gpu;	     /* not a CPU: `cpu` does not mean it, and its functions may fail */
 
 	/* NULL where this machine can run it, else why not ("no AVX-512VBMI"). */
 	const char *(*unusable)(void);
+
+	/* 0, or ERR_SYSTEM with what failed on the calling thread since this was last asked (the call, the device, what it
+	 * said): what was written since then is not to be believed. */
+	int (*failed)(struct err *err);
+
+	/* Frees what the backend keeps for the calling thread. */
+	void (*leave)(void);
 
 	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  NaN is ignored, inf counts
 	 * (numerics: amax).  *n_nonfinite += the NaN and inf seen. */

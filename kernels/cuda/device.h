@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A GPU as its users here see it: memory, copies and a stream for each thread of the host.  device.cu is CUDA's; the tests have
+ * one of a CPU (tests/simt).
+ *
+ * A call that fails is remembered by its lane with its name and the device, and all that come after it do nothing, until
+ * device_lane_failed() is asked.
+ */
+#ifndef FP8CONV_KERNELS_CUDA_DEVICE_H
+#define FP8CONV_KERNELS_CUDA_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What one thread of the host works with. */
+struct device_lane;
+
+/* NULL where there is a GPU that can run the kernels, else why not.  Asked once; any thread. */
+const char *device_missing(void);
+
+/* Compute capability of the calling thread's GPU, 90 for 9.0; 0: there is none. */
+int device_capability(void);
+
+/* That of the calling thread, made on the first call; threads take the GPUs in turn. */
+struct device_lane *device_lane(void);
+
+/* Frees what the calling thread has. */
+void device_lane_close(void);
+
+/* 0, or ERR_SYSTEM with the first call that failed since this was last asked, what it said, and the device. */
+int device_lane_failed(struct device_lane *lane, struct err *err);
+
+/* True: a call has failed, and there is no use in going on. */
+bool device_lane_stopped(const struct device_lane *lane);
+
+void *device_stream(struct device_lane *lane);
+
+/* n bytes of the lane's memory, aligned to 256; NULL where it has stopped.  They are valid until device_begin(). */
+void *device_take(struct device_lane *lane, size_t n);
+
+/* Gives back all that was taken. */
+void device_begin(struct device_lane *lane);
+
+/* n_rows rows of row_size bytes; the distances between rows are in bytes.  In stream order: memory of the host must not change
+ * before device_wait(). */
+void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
+		    size_t row_size, size_t n_rows);
+void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
+		     size_t row_size, size_t n_rows);
+void device_zero(struct device_lane *lane, void *memory, size_t n);
+
+/* After a launch: was it accepted?  kernel: its name. */
+void device_launched(struct device_lane *lane, const char *kernel);
+
+/* Until all is done that the lane was given. */
+void device_wait(struct device_lane *lane);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kernels/cuda/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can be made to fail.
+ */
+#include "kernels/cuda/device.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POISON	 0xA5
+#define MAX_TAKEN 64
+
+struct device_lane {
+	void *taken[MAX_TAKEN];
+	size_t n_taken;
+};
+
+static thread_local struct device_lane lane_here;
+
+const char *device_missing(void)
+{
+	return NULL;
+}
+
+int device_capability(void)
+{
+	return 90;
+}
+
+struct device_lane *device_lane(void)
+{
+	return &lane_here;
+}
+
+void device_begin(struct device_lane *lane)
+{
+	while (lane->n_taken > 0)
+		free(lane->taken[--lane->n_taken]);
+}
+
+void device_lane_close(void)
+{
+	device_begin(&lane_here);
+}
+
+int device_lane_failed(struct device_lane *lane, struct err *err)
+{
+	(void)lane, (void)err;
+	return 0;
+}
+
+bool device_lane_stopped(const struct device_lane *lane)
+{
+	(void)lane;
+	return false;
+}
+
+void *device_stream(struct device_lane *lane)
+{
+	(void)lane;
+	return NULL;
+}
+
+/* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
+void *device_take(struct device_lane *lane, size_t n)
+{
+	void *memory;
+
+	if (lane->n_taken == MAX_TAKEN || posix_memalign(&memory, 256, n ? n : 1))
+		abort();
+	memset(memory, POISON, n);
+	lane->taken[lane->n_taken++] = memory;
+	return memory;
+}
+
+static void copy(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size, size_t n_rows)
+{
+	for (size_t row = 0; row < n_rows; row++)
+		memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride, row_size);
+}
+
+void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
+		    size_t row_size, size_t n_rows)
+{
+	(void)lane;
+	copy(to, to_stride, from, from_stride, row_size, n_rows);
+}
+
+void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
+		     size_t row_size, size_t n_rows)
+{
+	(void)lane;
+	copy(to, to_stride, from, from_stride, row_size, n_rows);
+}
+
+void device_zero(struct device_lane *lane, void *memory, size_t n)
+{
+	(void)lane;
+	memset(memory, 0, n);
+}
+
+void device_launched(struct device_lane *lane, const char *kernel)
+{
+	(void)lane, (void)kernel;
+}
+
+void device_wait(struct device_lane *lane)
+{
+	(void)lane;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * CUDA's words for a CPU: kernels/cuda, compiled by the host's compiler, runs here thread by thread (simt.cc).  No header of CUDA
+ * is needed.
+ */
+#ifndef FP8CONV_TESTS_SIMT_GPU_H
+#define FP8CONV_TESTS_SIMT_GPU_H
+
+#include <functional>
+
+#include "num/float16.h"
+#include "num/fp8.h"
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define GPU_UNROLL
+#define GPU_LOOP
+#define GPU_CALL
+/* One block runs at a time: its memory is static, in a section that is overwritten before each block. */
+#define __shared__ static __attribute__((section("simt_shared")))
+
+struct dim3 {
+	unsigned x, y, z;
+};
+
+struct __attribute__((may_alias)) uint2 {
+	unsigned x, y;
+};
+
+struct __attribute__((may_alias, aligned(16))) uint4 {
+	unsigned x, y, z, w;
+};
+
+struct __attribute__((may_alias, aligned(16))) float4 {
+	float x, y, z, w;
+};
+
+extern dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+#define GPU_ALL_LANES 0xFFFFFFFFu
+
+/* Blocks and their threads run in an order that differs from one launch to the next. */
+void simt_launch(size_t n_blocks, unsigned n_threads, const std::function<void()> &kernel);
+
+#define GPU_LAUNCH(kernel, n_blocks, n_threads, stream, ...) \
+	((void)(stream), simt_launch((n_blocks), (n_threads), [=] { kernel(__VA_ARGS__); }))
+
+void __syncthreads();
+int __syncthreads_or(int predicate);
+
+/* Of the 32 threads of a warp, all of which call it. */
+unsigned __shfl_xor_sync(unsigned mask, unsigned value, int lane_mask);
+
+static inline unsigned atomicMax(unsigned *at, unsigned value)
+{
+	unsigned before = *at;
+
+	*at = value > before ? value : before;
+	return before;
+}
+
+static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long long value)
+{
+	unsigned long long before = *at;
+
+	*at += value;
+	return before;
+}
+
+/* The twins of what kernels/cuda/nvcc/gpu.h has instructions for. */
+static inline uint16_t gpu_fp8x2(enum fp8_format format, float a, float b)
+{
+	return (uint16_t)(fp8_from_f32(format, a) | fp8_from_f32(format, b) << 8);
+}
+
+static inline float gpu_f16_to_f32(uint16_t v)
+{
+	return f16_to_f32(v);
+}
+
+#endif
