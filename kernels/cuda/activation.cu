@@ -5,8 +5,8 @@
 #include "operation.h"
 #include "write.h"
 
-template <typename T> struct activated {
-	elements<T> x, up;
+struct activated {
+	struct elements x, up;
 	enum activation activation;
 	bool gated;
 
@@ -15,34 +15,21 @@ template <typename T> struct activated {
 		float by[GROUP];
 
 		x.load(v, row, col, n);
-		for (int i = 0; i < n; i++)
-			v[i] = activation_apply(activation, v[i]);
+		for (int i = 0; i < GROUP; i++)
+			v[i] = i < n ? activation_apply(activation, v[i]) : 0;
 		if (!gated)
 			return;
 		up.load(by, row, col, n);
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < GROUP; i++)
 			v[i] = v[i] * by[i];
 	}
 };
 
-template <typename T>
-static void activate_elements(struct device_lane *lane, const struct activation_args *args, const struct write_args &a)
-{
-	activated<T> y = { elements_of<T>(&args->x), elements_of<T>(&args->up), args->activation, args->up.data != NULL };
-
-	write_launch(lane, y, a);
-}
-
-/* up, where there is one, is of the type of x. */
 void gpu_activate(struct device_lane *lane, const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out, unsigned long long *counts)
 {
+	struct activated y = { elements_of(&args->x), elements_of(&args->up), args->activation, args->up.data != NULL };
 	struct write_args a = { args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile), *out, NULL, NULL, counts };
 
-	if (args->x.dtype == DT_BF16)
-		activate_elements<bf16>(lane, args, a);
-	else if (args->x.dtype == DT_F16)
-		activate_elements<f16>(lane, args, a);
-	else
-		activate_elements<float>(lane, args, a);
+	write_launch(lane, y, a);
 }

@@ -11,7 +11,6 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/matrix.h"
 #include "num/history.h"
 #include "num/scale_grid.h"
 #include "operation.h"
@@ -277,60 +276,36 @@ static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec
 	fused_end(&fused, spec, out, x->rows, x->cols);
 }
 
-/* x as a matrix of F32 in memory of the host, for what no kernel has the type of: exact.  The caller frees data. */
-static struct matrix widened(const struct matrix *x)
-{
-	struct matrix wide = { NULL, DT_F32, x->rows, x->cols, x->cols };
-	float *to;
-
-	if (!x->data)
-		return wide;
-	to = static_cast<float *>(calloc(x->rows * x->cols + 1, sizeof *to));
-	for (size_t i = 0; to && i < x->rows * x->cols; i++)
-		to[i] = matrix_at(x, i / x->cols, i % x->cols);
-	wide.data = to;
-	return wide;
-}
-
 static void cuda_norm(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out)
 {
 	struct fused fused = { lane_begin(), {}, NULL };
 	struct device_lane *lane = fused.lane;
-	struct matrix gamma = widened(&args->gamma), beta = widened(&args->beta);
 	size_t size = args->x.rows * sizeof(float);
 	struct norm_args there = *args;
 
 	there.x = matrix_in(lane, &args->x);
-	there.gamma = matrix_in(lane, &gamma);
-	there.beta = matrix_in(lane, &beta);
+	there.gamma = matrix_in(lane, &args->gamma);
+	there.beta = matrix_in(lane, &args->beta);
 	there.mu = static_cast<float *>(device_take(lane, size));
 	there.rsigma = static_cast<float *>(device_take(lane, size));
-	if (fused_begin(&fused, spec, out, args->x.rows, args->x.cols)) {
-		gpu_norm(lane, &there, spec, &fused.there, fused.counts);
-		if (args->kind == NORM_LAYER)
-			bytes_out(lane, args->mu, there.mu, size);
-		bytes_out(lane, args->rsigma, there.rsigma, size);
-		fused_end(&fused, spec, out, args->x.rows, args->x.cols);
-	}
-	free(const_cast<void *>(gamma.data));
-	free(const_cast<void *>(beta.data));
+	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
+		return;
+	gpu_norm(lane, &there, spec, &fused.there, fused.counts);
+	if (args->kind == NORM_LAYER)
+		bytes_out(lane, args->mu, there.mu, size);
+	bytes_out(lane, args->rsigma, there.rsigma, size);
+	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
 static void cuda_activate(const struct activation_args *args, const struct qspec *spec, const struct fp8_out *out)
 {
 	struct fused fused = { lane_begin(), {}, NULL };
-	bool mixed = args->up.data && args->up.dtype != args->x.dtype;
-	struct matrix x = mixed ? widened(&args->x) : args->x, up = mixed ? widened(&args->up) : args->up;
-	struct activation_args there = { args->activation, matrix_in(fused.lane, &x), matrix_in(fused.lane, &up) };
+	struct activation_args there = { args->activation, matrix_in(fused.lane, &args->x), matrix_in(fused.lane, &args->up) };
 
-	if (fused_begin(&fused, spec, out, args->x.rows, args->x.cols)) {
-		gpu_activate(fused.lane, &there, spec, &fused.there, fused.counts);
-		fused_end(&fused, spec, out, args->x.rows, args->x.cols);
-	}
-	if (mixed) {
-		free(const_cast<void *>(x.data));
-		free(const_cast<void *>(up.data));
-	}
+	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
+		return;
+	gpu_activate(fused.lane, &there, spec, &fused.there, fused.counts);
+	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
 static int cuda_failed(struct err *err)

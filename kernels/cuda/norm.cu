@@ -37,78 +37,66 @@ static __device__ inline float lanes_sum(float mine)
 	return lanes[0];
 }
 
-template <typename T> static __global__ void norm_rows(elements<T> x, size_t cols, struct moments m)
+static __global__ void norm_rows(struct elements x, size_t cols, struct moments m)
 {
-	const T *row = x.data + (size_t)blockIdx.x * x.stride;
+	size_t row = blockIdx.x;
 	float sum = 0, mu = 0;
 
 	if (m.kind == NORM_LAYER) {
 		for (size_t col = threadIdx.x; col < cols; col += NORM_LANES)
-			sum += widen(row[col]);
+			sum += x.at(row, col);
 		mu = canonical(lanes_sum(sum) / (float)cols);
 		if (threadIdx.x == 0)
-			m.mu[blockIdx.x] = mu;
+			m.mu[row] = mu;
 	}
 	sum = 0;
 	for (size_t col = threadIdx.x; col < cols; col += NORM_LANES) {
-		float deviation = widen(row[col]) - mu;
+		float deviation = x.at(row, col) - mu;
 
 		sum += deviation * deviation;
 	}
 	sum = lanes_sum(sum);
 	if (threadIdx.x == 0)
-		m.rsigma[blockIdx.x] = canonical(norm_rsigma(sum, cols, m.epsilon));
+		m.rsigma[row] = canonical(norm_rsigma(sum, cols, m.epsilon));
 }
 
-template <typename T> struct normed {
-	elements<T> x;
-	elements<float> gamma, beta; /* one row */
+struct normed {
+	struct elements x, gamma, beta; /* gamma and beta: one row */
 	struct moments m;
 	bool zero_centered_gamma, has_beta;
 
 	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
 	{
-		float g[GROUP], b[GROUP];
+		float g[GROUP], b[GROUP], mu, rsigma;
 
 		x.load(v, row, col, n);
 		if (n == 0)
 			return;
+		mu = m.kind == NORM_LAYER ? m.mu[row] : 0;
+		rsigma = m.rsigma[row];
 		gamma.load(g, 0, col, n);
 		if (has_beta)
 			beta.load(b, 0, col, n);
-		for (int i = 0; i < n; i++) {
-			float mu = m.kind == NORM_LAYER ? m.mu[row] : 0;
-
-			v[i] = norm_apply(v[i], mu, m.rsigma[row], zero_centered_gamma ? 1 + g[i] : g[i]);
+		for (int i = 0; i < GROUP; i++) {
+			v[i] = norm_apply(v[i], mu, rsigma, zero_centered_gamma ? 1 + g[i] : g[i]);
 			if (has_beta)
 				v[i] = v[i] + b[i];
+			if (i >= n)
+				v[i] = 0;
 		}
 	}
 };
 
-template <typename T>
-static void norm_elements(struct device_lane *lane, const struct norm_args *args, const struct write_args &a)
-{
-	elements<T> x = elements_of<T>(&args->x);
-	struct moments m = { args->kind, args->epsilon, args->mu, args->rsigma };
-	normed<T> y = { x, elements_of<float>(&args->gamma), elements_of<float>(&args->beta), m, args->zero_centered_gamma,
-			args->beta.data != NULL };
-
-	GPU_LAUNCH(norm_rows<T>, args->x.rows, NORM_LANES, device_stream(lane), x, args->x.cols, m);
-	device_launched(lane, "norm_rows");
-	write_launch(lane, y, a);
-}
-
-/* gamma and beta are of F32. */
 void gpu_norm(struct device_lane *lane, const struct norm_args *args, const struct qspec *spec,
 	      const struct fp8_out *out, unsigned long long *counts)
 {
+	struct elements x = elements_of(&args->x);
+	struct moments m = { args->kind, args->epsilon, args->mu, args->rsigma };
+	struct normed y = { x, elements_of(&args->gamma), elements_of(&args->beta), m, args->zero_centered_gamma,
+			    args->beta.data != NULL };
 	struct write_args a = { args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile), *out, NULL, NULL, counts };
 
-	if (args->x.dtype == DT_BF16)
-		norm_elements<bf16>(lane, args, a);
-	else if (args->x.dtype == DT_F16)
-		norm_elements<f16>(lane, args, a);
-	else
-		norm_elements<float>(lane, args, a);
+	GPU_LAUNCH(norm_rows, args->x.rows, NORM_LANES, device_stream(lane), x, args->x.cols, m);
+	device_launched(lane, "norm_rows");
+	write_launch(lane, y, a);
 }

@@ -47,7 +47,7 @@ static __device__ inline void region_load(struct region *r, const Source &x, siz
 	r->col = blockIdx.x % n_across * REGION + threadIdx.x % ROW_LANES * GROUP;
 	left = r->col < cols ? cols - r->col : 0;
 	r->n_cols = left < GROUP ? (int)left : GROUP;
-GPU_UNROLL
+	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++)
 		x.load(r->v[k], r->row + (size_t)k * ROW_STEP, r->col, region_has(r, k) ? r->n_cols : 0);
 }
@@ -97,14 +97,15 @@ static __device__ inline unsigned block_max(unsigned max)
 	return max;
 }
 
+/* Of the region, as bits: all threads get it.  Once in a kernel. */
 static __device__ inline unsigned region_max(const struct region *r)
 {
 	unsigned max = 0;
 
-GPU_UNROLL
+	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++)
 		max = max_of(max, group_max(r->v[k]));
-	return max;
+	return block_max(max);
 }
 
 /* A count of each thread is added to *total; most are 0. */

@@ -58,30 +58,55 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 		v[i] = all[i];
 }
 
-/* A matrix of T in the memory of the GPU. */
-template <typename T> struct elements {
-	const T *data;
+template <typename T>
+static __device__ inline void load_elements(float v[GROUP], const void *data, size_t at, bool aligned, int n)
+{
+	const T *from = static_cast<const T *>(data) + at;
+
+	if (aligned && n == GROUP) {
+		load_group(v, from);
+		return;
+	}
+	for (int i = 0; i < GROUP; i++)
+		v[i] = i < n ? widen(from[i]) : 0;
+}
+
+/* A matrix in the memory of the GPU.  Its type is looked at when the kernel runs: kernels for each type would be three times as
+ * many. */
+struct elements {
+	const void *data;
+	enum dtype dtype;
 	size_t stride;
 	bool aligned; /* each row begins at a multiple of 16 bytes */
 
 	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */
 	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
 	{
-		const T *from = data + row * stride + col;
+		if (dtype == DT_BF16)
+			load_elements<bf16>(v, data, row * stride + col, aligned, n);
+		else if (dtype == DT_F16)
+			load_elements<f16>(v, data, row * stride + col, aligned, n);
+		else
+			load_elements<float>(v, data, row * stride + col, aligned, n);
+	}
 
-		if (aligned && n == GROUP) {
-			load_group(v, from);
-			return;
-		}
-		for (int i = 0; i < GROUP; i++)
-			v[i] = i < n ? widen(from[i]) : 0;
+	__device__ float at(size_t row, size_t col) const
+	{
+		size_t i = row * stride + col;
+
+		if (dtype == DT_BF16)
+			return widen(static_cast<const bf16 *>(data)[i]);
+		if (dtype == DT_F16)
+			return widen(static_cast<const f16 *>(data)[i]);
+		return static_cast<const float *>(data)[i];
 	}
 };
 
-template <typename T> static elements<T> elements_of(const struct matrix *x)
+static inline struct elements elements_of(const struct matrix *x)
 {
-	return { static_cast<const T *>(x->data), x->stride,
-		 (uintptr_t)x->data % 16 == 0 && x->stride * sizeof(T) % 16 == 0 };
+	size_t size = x->dtype == DT_F32 ? 4 : 2;
+
+	return { x->data, x->dtype, x->stride, (uintptr_t)x->data % 16 == 0 && x->stride * size % 16 == 0 };
 }
 
 #endif
