@@ -129,7 +129,3 @@ int cpu_failed(struct err *err)
 	(void)err;
 	return 0;
 }
-
-void cpu_leave(void)
-{
-}

@@ -21,7 +21,6 @@ void fused_write(const struct fused_source *source, const struct qspec *spec,
 		 const struct fp8_out *out);
 
 int cpu_failed(struct err *err);
-void cpu_leave(void);
 int cpu_supports(const struct qspec *spec, struct err *err);
 void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec,
 			const struct fp8_out *out);
@@ -33,7 +32,7 @@ void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history);
 
 /* Of a struct backend. */
 #define CPU_FUSED                                                                         \
-	.failed = cpu_failed, .leave = cpu_leave, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, .norm = cpu_norm, \
+	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, .norm = cpu_norm, \
 	.activate = cpu_activate, .gemm_update = cpu_gemm_update
 
 #endif

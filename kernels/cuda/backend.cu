@@ -334,7 +334,6 @@ extern "C" const struct backend backend_cuda = {
 	.gpu = true,
 	.unusable = device_missing,
 	.failed = cuda_failed,
-	.leave = device_lane_close,
 	.amax = cuda_amax,
 	.quantize = cuda_quantize,
 	.cast = cuda_cast,

@@ -31,6 +31,8 @@ struct device_lane {
 	const char *failed; /* the call; NULL: none */
 	cudaError_t error;
 	size_t wanted; /* bytes, by device_take() */
+
+	~device_lane(); /* at the end of its thread */
 };
 
 /* The GPUs that can be used. */
@@ -109,16 +111,13 @@ static void blocks_free(struct device_lane *lane)
 		cudaFree(lane->blocks[--lane->n_blocks].memory);
 }
 
-void device_lane_close(void)
+device_lane::~device_lane()
 {
-	struct device_lane *lane = &lane_here;
-
-	if (!lane->open)
+	if (!open)
 		return;
-	cudaStreamSynchronize(lane->stream);
-	blocks_free(lane);
-	cudaStreamDestroy(lane->stream);
-	*lane = {};
+	cudaStreamSynchronize(stream);
+	blocks_free(this);
+	cudaStreamDestroy(stream);
 }
 
 int device_lane_failed(struct device_lane *lane, struct err *err)

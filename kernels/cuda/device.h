@@ -27,11 +27,8 @@ const char *device_missing(void);
 /* Compute capability of the calling thread's GPU, 90 for 9.0; 0: there is none. */
 int device_capability(void);
 
-/* That of the calling thread, made on the first call; threads take the GPUs in turn. */
+/* That of the calling thread, made on the first call and freed at the thread's end; threads take the GPUs in turn. */
 struct device_lane *device_lane(void);
-
-/* Frees what the calling thread has. */
-void device_lane_close(void);
 
 /* 0, or ERR_SYSTEM with the first call that failed since this was last asked, what it said, and the device. */
 int device_lane_failed(struct device_lane *lane, struct err *err);

@@ -106,9 +106,6 @@ struct backend {
 	 * said): what was written since then is not to be believed. */
 	int (*failed)(struct err *err);
 
-	/* Frees what the backend keeps for the calling thread. */
-	void (*leave)(void);
-
 	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  NaN is ignored, inf counts
 	 * (numerics: amax).  *n_nonfinite += the NaN and inf seen. */
 	void (*amax)(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,

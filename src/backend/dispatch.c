@@ -66,6 +66,11 @@ const struct backend *backend_select(const char *name, struct err *err)
 	return backend;
 }
 
+int backend_failed(const struct backend *backend, struct err *err)
+{
+	return backend->failed(err);
+}
+
 static void check_matrix(const struct matrix *x)
 {
 	assert(x->dtype == DT_BF16 || x->dtype == DT_F16 || x->dtype == DT_F32);

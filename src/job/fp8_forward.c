@@ -116,7 +116,7 @@ static int emulate(const struct fp8_forward *fp8, const struct quantizer *quanti
 	quantizer_quantize(quantizer, fp8->backend, x, &t, &stats);
 	quantized_tensor_dequantize(&t, fp8->backend, DT_F32, values, x->cols);
 	quantized_tensor_release(&t);
-	return 0;
+	return backend_failed(fp8->backend, err);
 }
 
 static int input_ready(struct quantized_input *input, size_t m, size_t k, struct err *err)

@@ -141,6 +141,8 @@ int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref
 		if (source_read(reader->source, &layout.unit, &region, &buffers.source, &nowhere, &x, err))
 			goto out;
 		backend_amax(reader->source->backend, &x, whole, &most, 1, &n_nonfinite);
+		if (backend_failed(reader->source->backend, err))
+			goto out;
 		*amax = most > *amax ? most : *amax;
 		if (values)
 			place(reader, &x, layout.by_column ? i : i * ref->k, ref->k, dtype, buffers.line, values);

@@ -209,6 +209,8 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 			&x, err))
 		return -1;
 	backend_amax(verify->backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1, &n_nonfinite);
+	if (backend_failed(verify->backend, err))
+		return -1;
 	pthread_mutex_lock(&verify->lock);
 	weight->amax = fmaxf(weight->amax, amax);
 	pthread_mutex_unlock(&verify->lock);

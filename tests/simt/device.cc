@@ -14,6 +14,8 @@
 struct device_lane {
 	void *taken[MAX_TAKEN];
 	size_t n_taken;
+
+	~device_lane();
 };
 
 static thread_local struct device_lane lane_here;
@@ -39,9 +41,9 @@ void device_begin(struct device_lane *lane)
 		free(lane->taken[--lane->n_taken]);
 }
 
-void device_lane_close(void)
+device_lane::~device_lane()
 {
-	device_begin(&lane_here);
+	device_begin(this);
 }
 
 int device_lane_failed(struct device_lane *lane, struct err *err)
