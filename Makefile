@@ -27,20 +27,7 @@ ISA = $(if $(findstring cpu/avx2,$*),-mavx2 -mf16c) \
       $(if $(findstring cpu/avx512,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
       $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi) $(if $(findstring cpu/avx2_compute,$*),-mfma) $(if $(findstring compute,$*),-Wno-psabi)
 
-LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
-	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o $(CUDA_OBJ)
-CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
-UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
-FUZZ    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-
-# The kernels of the GPU, on the CPU: CUDA's words are those of tests/simt, and each thread is a fiber.
-CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR),-Werror) -fno-exceptions -fno-rtti $(FP) $(HARDEN) \
-	    $(SAN) $(CFLAGS) -pthread
-SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
-	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-SIMT      := $(patsubst %,$(BUILD)/simt/%,test_kernels test_kernels_values test_fused test_golden)
-
-# The same for the GPU, where the toolkit is: CUDA=1 fails without it, CUDA=0 does not look.
+# Kernels for the GPU, where the toolkit is: CUDA=1 fails without it, CUDA=0 does not look.
 CUDA      ?= auto
 NVCC      ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 WITH_CUDA := $(if $(SANITIZE),,$(if $(filter-out 0,$(CUDA)),$(NVCC)))
@@ -56,6 +43,19 @@ endif
 NVCC_FLAGS = -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/cuda -Ikernels/cuda/nvcc -MMD -MP --threads 2 \
 	     $(foreach sm,$(SM),-gencode arch=compute_$(sm),code=sm_$(sm)) -gencode arch=compute_80,code=compute_80 \
 	     $(if $(WERROR),--Werror all-warnings) -Xcompiler "$(FP) $(HARDEN) -Wall -fno-exceptions"
+
+LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
+	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o $(CUDA_OBJ)
+CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
+UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+FUZZ    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+# The same kernels on the CPU: CUDA's words are those of tests/simt, and each thread is a fiber.
+CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR),-Werror) -fno-exceptions -fno-rtti $(FP) $(HARDEN) \
+	    $(SAN) $(CFLAGS) -pthread
+SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
+	     $(wildcard tests/simt/*.cc) kernels/backends.c)
+SIMT      := $(patsubst %,$(BUILD)/simt/%,test_kernels test_kernels_values test_fused test_golden)
 
 .PHONY: all
 all: $(BUILD)/fp8conv
