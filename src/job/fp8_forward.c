@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "num/bits.h"
 #include "num/scale.h"
