@@ -35,11 +35,14 @@ for source in tests/unit/test_*.c; do
 	test=$(basename "$source" .c)
 	suite "unit/$test" "$BUILD/tests/unit/$test"
 done
+for test in "$BUILD"/simt/test_*; do
+	[ "${test##*.}" = d ] || suite "simt/$(basename "$test")" "$test"
+done
 for source in tests/fuzz/fuzz_*.c; do
 	target=$(basename "$source" .c)
 	suite "fuzz/$target" "$BUILD/tests/fuzz/$target" "tests/fuzz/corpus/${target#fuzz_}"
 done
-for runner in tests/layers.sh tests/cli/run.sh tests/fault/run.sh tests/docs/run.sh; do
+for runner in tests/layers.sh tests/cli/run.sh tests/fault/run.sh tests/simt/run.sh tests/docs/run.sh; do
 	suite "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,')" sh "$runner"
 done
 

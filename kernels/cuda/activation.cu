@@ -5,6 +5,11 @@
 #include "operation.h"
 #include "write.h"
 
+static __device__ GPU_CALL float activated_element(enum activation activation, float x)
+{
+	return activation_apply(activation, x);
+}
+
 struct activated {
 	struct elements x, up;
 	enum activation activation;
@@ -16,7 +21,7 @@ struct activated {
 
 		x.load(v, row, col, n);
 		for (int i = 0; i < GROUP; i++)
-			v[i] = i < n ? activation_apply(activation, v[i]) : 0;
+			v[i] = i < n ? activated_element(activation, v[i]) : 0;
 		if (!gated)
 			return;
 		up.load(by, row, col, n);

@@ -330,8 +330,7 @@ static int cuda_supports(const struct qspec *spec, struct err *err)
 extern "C" const struct backend backend_cuda = {
 	.name = "cuda",
 	.summary = "an NVIDIA GPU of compute capability 8.0 or later",
-	.rank = 100,
-	.gpu = true,
+	.rank = 0, /* by name only, as long as its bytes have been seen equal on the CPU but on no device */
 	.unusable = device_missing,
 	.failed = cuda_failed,
 	.amax = cuda_amax,

@@ -58,19 +58,6 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 		v[i] = all[i];
 }
 
-template <typename T>
-static __device__ inline void load_elements(float v[GROUP], const void *data, size_t at, bool aligned, int n)
-{
-	const T *from = static_cast<const T *>(data) + at;
-
-	if (aligned && n == GROUP) {
-		load_group(v, from);
-		return;
-	}
-	for (int i = 0; i < GROUP; i++)
-		v[i] = i < n ? widen(from[i]) : 0;
-}
-
 /* A matrix in the memory of the GPU.  Its type is looked at when the kernel runs: kernels for each type would be three times as
  * many. */
 struct elements {
@@ -82,18 +69,44 @@ struct elements {
 	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */
 	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
 	{
+		size_t i = row * stride + col;
+
+		if (!aligned || n < GROUP) {
+			struct some some = load_some(i, n);
+
+			for (int c = 0; c < GROUP; c++)
+				v[c] = some.v[c];
+			return;
+		}
 		if (dtype == DT_BF16)
-			load_elements<bf16>(v, data, row * stride + col, aligned, n);
+			load_group(v, static_cast<const bf16 *>(data) + i);
 		else if (dtype == DT_F16)
-			load_elements<f16>(v, data, row * stride + col, aligned, n);
+			load_group(v, static_cast<const f16 *>(data) + i);
 		else
-			load_elements<float>(v, data, row * stride + col, aligned, n);
+			load_group(v, static_cast<const float *>(data) + i);
+	}
+
+	/* By value, so that v stays in registers. */
+	struct some {
+		float v[GROUP];
+	};
+
+	__device__ GPU_CALL struct some load_some(size_t i, int n) const
+	{
+		struct some some;
+
+		for (int c = 0; c < GROUP; c++)
+			some.v[c] = c < n ? one(i + c) : 0;
+		return some;
 	}
 
 	__device__ float at(size_t row, size_t col) const
 	{
-		size_t i = row * stride + col;
+		return one(row * stride + col);
+	}
 
+	__device__ float one(size_t i) const
+	{
 		if (dtype == DT_BF16)
 			return widen(static_cast<const bf16 *>(data)[i]);
 		if (dtype == DT_F16)

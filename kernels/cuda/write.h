@@ -61,19 +61,23 @@ static __device__ GPU_CALL struct scaling tile_scaling(const struct write_args *
 	return scaling_from_amax(&a->spec, amax, a->limit);
 }
 
+static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum scale_type type, size_t i, size_t j,
+					      struct scaling s)
+{
+	size_t at = scale_index(&copy->grid, i, j);
+
+	if (type == SCALE_E8M0)
+		static_cast<uint8_t *>(copy->scale_inv)[at] = s.e8m0;
+	else
+		static_cast<float *>(copy->scale_inv)[at] = s.scale_inv;
+}
+
 /* Whoever has the first element of a tile writes its scale_inv. */
 static __device__ inline void scale_inv_write(const struct fp8_copy *copy, const struct qspec *spec, struct tile tile,
 					      size_t row, size_t col, struct scaling s)
 {
-	size_t at;
-
-	if (!tile_begins(row, tile.rows) || !tile_begins(col, tile.cols))
-		return;
-	at = scale_index(&copy->grid, tile_index(row, tile.rows), tile_index(col, tile.cols));
-	if (spec->scale_type == SCALE_E8M0)
-		static_cast<uint8_t *>(copy->scale_inv)[at] = s.e8m0;
-	else
-		static_cast<float *>(copy->scale_inv)[at] = s.scale_inv;
+	if (tile_begins(row, tile.rows) && tile_begins(col, tile.cols))
+		scale_inv_put(copy, spec->scale_type, tile_index(row, tile.rows), tile_index(col, tile.cols), s);
 }
 
 static __device__ inline struct scaling scaling_known(const struct write_args *a, const float *amax, size_t i, size_t j,

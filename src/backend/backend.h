@@ -97,7 +97,6 @@ struct backend {
 	const char *name;    /* "avx512" */
 	const char *summary; /* what it needs, for `version` */
 	int rank;	     /* of the usable ones, `auto` takes the highest */
-	bool gpu;	     /* not a CPU: `cpu` does not mean it, and its functions may fail */
 
 	/* NULL where this machine can run it, else why not ("no AVX-512VBMI"). */
 	const char *(*unusable)(void);

@@ -9,14 +9,12 @@
 
 #define N_NAMES_MAX 32
 
-/* gpu: one may be taken. */
-static const struct backend *backend_best(bool gpu)
+static const struct backend *backend_best(void)
 {
 	const struct backend *best = NULL;
 
 	for (const struct backend *const *b = backends; *b; b++) {
-		if ((*b)->rank > 0 && (gpu || !(*b)->gpu) && !(*b)->unusable() &&
-		    (!best || (*b)->rank > best->rank))
+		if ((*b)->rank > 0 && !(*b)->unusable() && (!best || (*b)->rank > best->rank))
 			best = *b;
 	}
 	return best;
@@ -52,7 +50,7 @@ const struct backend *backend_select(const char *name, struct err *err)
 	const char *why;
 
 	if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
-		return backend_best(!strcmp(name, "auto")); /* the reference runs everywhere: never NULL */
+		return backend_best(); /* the reference runs everywhere: never NULL */
 	backend = backend_find(name);
 	if (!backend) {
 		backend_unknown(name, err);
