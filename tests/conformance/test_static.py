@@ -2,6 +2,7 @@
 """Static scales: an amax history that hooks on transformers' own forward passes made, written by the safetensors package;
 what quantize makes of it is what numpy makes of it, loads in transformers, and talks."""
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from loguru import logger
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
@@ -192,6 +194,20 @@ def merged(history: pathlib.Path, other: pathlib.Path) -> Iterator[str]:
                     yield f"{how}: {name}"
 
 
+def zeroed(folder: pathlib.Path, history: pathlib.Path) -> Iterator[str]:
+    """A history that has a weight's amax too large by 10^30: its codes are all 0, and verify says so."""
+    with scratch() as tmp, safe_open(history, "np") as file:
+        tensors = {name: file.get_tensor(name).copy() for name in file.keys()}
+        name = min(name for name in tensors if name.endswith("down_proj.amax_history"))
+        tensors[name][:, 1] *= F32(1e30)
+        save_file(tensors, tmp / "off.amax", file.metadata())
+        yield from silence(quantize(folder, tmp / "out", "--recipe", "delayed", "--format", "compressed-tensors",
+                                    "--calibration", str(tmp / "off.amax")))
+        done = run("verify", tmp / "out", "--source", folder, "--json")
+        if done.returncode != 1 or [problem["kind"] for problem in json.loads(done.stdout)["problems"]] != ["code-range"]:
+            yield f"verify says {done.stdout.decode()}"
+
+
 def model(name: str, folder: pathlib.Path) -> None:
     lines = TEXT.split(". ")
     with scratch() as tmp:
@@ -203,6 +219,7 @@ def model(name: str, folder: pathlib.Path) -> None:
             for algo in ("max", "most-recent", "percentile=99.99", "percentile=99"):
                 report(f"static {name}: {format} {algo}", static(folder, history, format, algo, 0))
             report(f"static {name}: {format} margin 2", static(folder, history, format, "max", 2))
+        report(f"static {name}: weights of nothing but 0", zeroed(folder, history))
         report(f"static {name}: load", talks(name, folder, history, source, tokenizer))
 
 

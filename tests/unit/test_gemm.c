@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend/gemm.h: products against a plain loop in double, of weights in one part and in several, whose parts together are the
+ * whole to the bit.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "backend/gemm.h"
+
+static float noise(uint32_t *state)
+{
+	*state = *state * 1664525u + 1013904223u;
+	return (float)(int32_t)*state * 0x1p-31f;
+}
+
+static float *noise_new(size_t n, uint32_t seed)
+{
+	float *values = malloc(n * sizeof *values);
+
+	assert_non_null(values);
+	for (size_t i = 0; i < n; i++)
+		values[i] = noise(&seed);
+	return values;
+}
+
+/* Every 97th column: |y - exact| is at most k roundings of products that are at most 1. */
+static void check_product(const float *y, const float *x, const float *w, size_t m, size_t n, size_t k)
+{
+	for (size_t row = 0; row < m; row++) {
+		for (size_t col = row; col < n; col += 97) {
+			double exact = 0;
+
+			for (size_t i = 0; i < k; i++)
+				exact += (double)x[row * k + i] * w[col * k + i];
+			assert_true(fabs(y[row * n + col] - exact) <= (double)k * 0x1p-23);
+		}
+	}
+}
+
+static void check_parts(const struct gemm_weight *weight, struct gemm_lane *lane, const float *y, const float *x, size_t m,
+			size_t n)
+{
+	float *part = malloc(m * gemm_most_part_rows(n) * sizeof *part);
+	size_t first = 0;
+	struct err err;
+
+	assert_non_null(part);
+	for (size_t p = 0; p < gemm_parts(weight); p++) {
+		size_t rows = gemm_part_rows(weight, p);
+
+		assert_int_equal(gemm_run_part(weight, p, lane, x, m, part, &err), 0);
+		for (size_t row = 0; row < m; row++)
+			assert_memory_equal(part + row * rows, y + row * n + first, rows * sizeof *part);
+		first += rows;
+	}
+	assert_int_equal(first, n);
+	free(part);
+}
+
+static void products(void **state)
+{
+	static const struct {
+		size_t m, n, k;
+	} shapes[] = { { 1, 1, 1 }, { 3, 7, 5 }, { 84, 576, 192 }, { 5, 16384, 32 }, { 5, 16385, 32 }, { 84, 20000, 64 } };
+	struct gemm *gemm;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(gemm_open(&gemm, &err), 0);
+	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+		size_t m = shapes[i].m, n = shapes[i].n, k = shapes[i].k;
+		float *x = noise_new(m * k, 1), *w = noise_new(n * k, 2), *y = noise_new(m * n, 3);
+		struct gemm_lane lane = { 0 };
+		struct gemm_weight *weight;
+
+		assert_int_equal(gemm_weight_new(&weight, gemm, w, DT_F32, n, k, &err), 0);
+		assert_int_equal(gemm_run(weight, &lane, x, m, y, &err), 0);
+		check_product(y, x, w, m, n, k);
+		check_parts(weight, &lane, y, x, m, n);
+		gemm_weight_free(weight);
+		gemm_lane_release(gemm, &lane);
+		free(x);
+		free(w);
+		free(y);
+	}
+	gemm_close(gemm);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(products),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
