@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 
 from runs import (
     Command, Model, ONE, SHARDS, SLOW, begin, check, check_golden, check_names, clear, counted, end,
@@ -27,6 +28,20 @@ def replace(path: pathlib.Path) -> None:
     new.replace(path)
 
 
+def stopped_at(command: Command, source: pathlib.Path, out: pathlib.Path, path: pathlib.Path) -> subprocess.Popen:
+    """A run that is stopped while it writes path; on a busy machine one may get past that before it is stopped."""
+    for _ in range(50):
+        process = start(command, source, out, *SLOW)
+        if wait_for(path, process):
+            stop(process)
+            if path.exists():
+                return process
+            process.send_signal(signal.SIGCONT)
+        end(process)
+        clear(out)
+    raise AssertionError(f"'{path}' is never seen while it is written")
+
+
 def changed_input(command: Command, model: Model, work: pathlib.Path) -> None:
     """While it is read: the shard that is being read, and one whose turn comes later."""
     begin("changed input")
@@ -35,11 +50,9 @@ def changed_input(command: Command, model: Model, work: pathlib.Path) -> None:
         for shard in (model.shards[0], model.shards[-1]):
             clear(copy)
             shutil.copytree(model.folder, copy)
-            process = start(command, copy, out, *SLOW)
-            if wait_for(partial(out, model.shards[0]), process):
-                stop(process)
-                change(copy / shard)
-                process.send_signal(signal.SIGCONT)
+            process = stopped_at(command, copy, out, partial(out, model.shards[0]))
+            change(copy / shard)
+            process.send_signal(signal.SIGCONT)
             result = end(process)
             if change is replace and shard == model.shards[0] and result.status == 0:
                 counted()                                     # the old file was open: all of it was read
