@@ -93,6 +93,11 @@ $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(WITH_CUDA) $(NVCC_FLAGS) -c -o $@ $<
 $(BUILD)/kernels/backends.o: CPPFLAGS += $(if $(WITH_CUDA),-DFP8CONV_CUDA)
+# Made anew where a build with CUDA follows one without it, or the other way round.
+BUILT_FOR := $(BUILD)/gen/$(if $(WITH_CUDA),with,without)-cuda
+$(BUILD)/kernels/backends.o: $(BUILT_FOR)
+$(BUILT_FOR):
+	@mkdir -p $(@D); rm -f $(@D)/*-cuda; touch $@
 
 $(BUILD)/simt/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  SIMT $<"
