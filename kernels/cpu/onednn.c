@@ -110,7 +110,6 @@ static int load(struct gemm *gemm, struct err *err)
 	if (missing)
 		return err_set(err, ERR_SYSTEM, "%s has no function %s: version 2.6 or a later one of 2 is needed",
 			       LIBRARY, missing);
-	/* Threads of its own would share a product, and change its last bits with their number. */
 	*(void **)&gemm->omp_set_num_threads = dlsym(gemm->library, "omp_set_num_threads");
 	return 0;
 }
@@ -177,13 +176,19 @@ void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane)
 	*lane = (struct gemm_lane){ 0 };
 }
 
-/* The calling thread is a lane's from now on. */
+/* Whatever the calling thread makes or runs from now on has no threads of its own: the library asks for their number when a
+ * primitive is made, and threads of its own would share a product, change its last bits with their number, and spin on cores
+ * that are the lanes'. */
+static void without_threads(const struct gemm *gemm)
+{
+	if (gemm->omp_set_num_threads)
+		gemm->omp_set_num_threads(1);
+}
+
 static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_size, struct err *err)
 {
 	dnnl_stream_t stream;
 
-	if (gemm->omp_set_num_threads)
-		gemm->omp_set_num_threads(1);
 	if (!lane->stream) {
 		CALL(gemm, stream_create, &stream, gemm->engine, dnnl_stream_default_flags);
 		lane->stream = stream;
@@ -348,6 +353,7 @@ int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, const void *
 	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
 	size_t most = gemm_most_part_rows(n);
 
+	without_threads(gemm);
 	*weight = (struct gemm_weight){ .gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most };
 	weight->parts = xcalloc(weight->n_parts, sizeof *weight->parts);
 	for (size_t i = 0; i < weight->n_parts; i++) {
@@ -387,11 +393,13 @@ static int run_part(const struct gemm_weight *weight, const struct part *part, s
 {
 	struct gemm *gemm = weight->gemm;
 	const struct shape wanted = { .dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k };
-	const struct shape *shape = shape_get(gemm, &wanted, &part->desc, err);
+	const struct shape *shape;
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
 	const dnnl_memory_desc_t *scratch;
 	int rc = -1;
 
+	without_threads(gemm);
+	shape = shape_get(gemm, &wanted, &part->desc, err);
 	if (!shape)
 		return -1;
 	scratch = gemm->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
