@@ -141,21 +141,13 @@ static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, 
 			float *amax, unsigned long long *counts)
 {
 	size_t n = region_count(rows, cols), n_across = tile_count(turned ? rows : cols, tile.cols);
-	void *stream = device_stream(lane);
+	enum granule granule = granule_of(tile);
+	auto kernel = granule == ONE	    ? amax_region<Source, ONE>
+		      : granule == EACH_ROW ? amax_region<Source, EACH_ROW>
+					    : amax_region<Source, ANY>;
 
-	switch (granule_of(tile)) {
-	case ONE:
-		GPU_LAUNCH((amax_region<Source, ONE>), n, THREADS, stream, x, rows, cols, tile, n_across, turned, amax, counts);
-		break;
-	case EACH_ROW:
-		GPU_LAUNCH((amax_region<Source, EACH_ROW>), n, THREADS, stream, x, rows, cols, tile, n_across, turned, amax,
-			   counts);
-		break;
-	default:
-		GPU_LAUNCH((amax_region<Source, ANY>), n, THREADS, stream, x, rows, cols, tile, n_across, turned, amax, counts);
-		break;
-	}
-	device_launched(lane, "amax");
+	GPU_LAUNCH(kernel, n, THREADS, device_stream(lane), x, rows, cols, tile, n_across, turned, amax, counts);
+	device_launched(lane, "amax_region");
 }
 
 #endif

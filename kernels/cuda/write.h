@@ -354,9 +354,13 @@ static const float *amax_of_tiles(struct device_lane *lane, const Source &x, con
 /* Takes the amax of tiles that no region holds, then writes.  a->amax is set where it is known, a->amax_turned is not. */
 template <typename Source> static void write_launch(struct device_lane *lane, const Source &x, struct write_args a)
 {
+	/* In the order of enum granule. */
+	static void (*const kernels[])(Source, struct write_args) = {
+		write_region<Source, ONE>,     write_region<Source, EACH_ROW>, write_region<Source, SQUARE>,
+		write_region<Source, ROW_128>, write_region<Source, ROW_32>,   write_region<Source, ANY>,
+	};
 	enum granule granule = granule_of(a.spec.tile);
 	size_t n = region_count(a.rows, a.cols);
-	void *stream = device_stream(lane);
 
 	if (a.out.scale) {
 		a.amax = a.amax_turned = a.out.scale;
@@ -372,26 +376,7 @@ template <typename Source> static void write_launch(struct device_lane *lane, co
 	}
 	if (device_lane_stopped(lane))
 		return;
-	switch (granule) {
-	case ONE:
-		GPU_LAUNCH((write_region<Source, ONE>), n, THREADS, stream, x, a);
-		break;
-	case EACH_ROW:
-		GPU_LAUNCH((write_region<Source, EACH_ROW>), n, THREADS, stream, x, a);
-		break;
-	case SQUARE:
-		GPU_LAUNCH((write_region<Source, SQUARE>), n, THREADS, stream, x, a);
-		break;
-	case ROW_128:
-		GPU_LAUNCH((write_region<Source, ROW_128>), n, THREADS, stream, x, a);
-		break;
-	case ROW_32:
-		GPU_LAUNCH((write_region<Source, ROW_32>), n, THREADS, stream, x, a);
-		break;
-	case ANY:
-		GPU_LAUNCH((write_region<Source, ANY>), n, THREADS, stream, x, a);
-		break;
-	}
+	GPU_LAUNCH(kernels[granule], n, THREADS, device_stream(lane), x, a);
 	device_launched(lane, "write_region");
 }
 
