@@ -55,7 +55,7 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR)
 	    $(SAN) $(CFLAGS) -pthread
 SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
 	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-SIMT      := $(patsubst %,$(BUILD)/simt/%,test_kernels test_kernels_values test_fused test_golden)
+SIMT      := $(patsubst %,$(BUILD)/simt/%,test_device test_kernels test_kernels_values test_fused test_golden)
 
 .PHONY: all
 all: $(BUILD)/fp8conv
@@ -108,7 +108,8 @@ $(BUILD)/simt/%.cc.o: %.cc
 $(BUILD)/simt/%.c.o: %.c
 	@mkdir -p $(@D); echo "  SIMT $<"
 	$(Q)$(C) -DFP8CONV_CUDA -c -o $@ $<
-$(BUILD)/simt/test_%: tests/unit/test_%.c $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+vpath test_%.c tests/simt tests/unit
+$(BUILD)/simt/test_%: test_%.c $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
 	$(Q)$(C) -fPIE -pie -o $@ $< $(SIMT_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka -lstdc++ $(LIBS)
 $(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a

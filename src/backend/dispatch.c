@@ -64,9 +64,9 @@ const struct backend *backend_select(const char *name, struct err *err)
 	return backend;
 }
 
-int backend_failed(const struct backend *backend, struct err *err)
+int backend_failed(const struct backend *backend, const char *tensor, struct err *err)
 {
-	return backend->failed(err);
+	return backend->failed(err) ? err_wrap(err, "tensor '%s'", tensor) : 0;
 }
 
 static void check_matrix(const struct matrix *x)

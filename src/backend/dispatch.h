@@ -12,8 +12,9 @@
  * backend (the nearest name is in the message), or this machine cannot run it (the reason is). */
 const struct backend *backend_select(const char *name, struct err *err);
 
-/* 0, or what failed on the calling thread since it last asked: then what was written is not to be believed. */
-int backend_failed(const struct backend *backend, struct err *err);
+/* 0, or what failed on the calling thread since it last asked, which was all for one tensor: then what was written is not to
+ * be believed. */
+int backend_failed(const struct backend *backend, const char *tensor, struct err *err);
 
 /* The functions of struct backend.  A wrong argument is a mistake of the caller: an assertion. */
 void backend_amax(const struct backend *backend, const struct matrix *x, struct tile tile, float *amax,

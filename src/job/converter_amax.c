@@ -83,7 +83,7 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 		return -1;
 	memset(amax, 0, n_amax * sizeof *amax);
 	backend_amax(converter->backend, &x, tile, amax, 1, &n_nonfinite);
-	if (backend_failed(converter->backend, err))
+	if (backend_failed(converter->backend, unit->name, err))
 		return -1;
 	if (n_nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
 		return refuse_nonfinite(converter, unit, &band->region, &x, err);

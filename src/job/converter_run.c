@@ -140,7 +140,7 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 	} else {
 		backend_quantize(converter->backend, &x, spec, &out);
 	}
-	if (backend_failed(converter->backend, err))
+	if (backend_failed(converter->backend, unit->name, err))
 		return -1;
 	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
 		return refuse_nonfinite(converter, unit, &band->region, &x, err);

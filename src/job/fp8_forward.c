@@ -105,8 +105,8 @@ static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
 }
 
-/* Quantizes x and puts its values, close together, into values. */
-static int emulate(const struct fp8_forward *fp8, const struct quantizer *quantizer,
+/* Quantizes x, of the module, and puts its values, close together, into values. */
+static int emulate(const struct fp8_forward *fp8, const struct module *module, const struct quantizer *quantizer,
 		   const struct matrix *x, float *values, struct err *err)
 {
 	struct quantized_tensor t;
@@ -117,7 +117,7 @@ static int emulate(const struct fp8_forward *fp8, const struct quantizer *quanti
 	quantizer_quantize(quantizer, fp8->backend, x, &t, &stats);
 	quantized_tensor_dequantize(&t, fp8->backend, DT_F32, values, x->cols);
 	quantized_tensor_release(&t);
-	return backend_failed(fp8->backend, err);
+	return backend_failed(fp8->backend, module->unit->name, err);
 }
 
 static int input_ready(struct quantized_input *input, size_t m, size_t k, struct err *err)
@@ -147,7 +147,7 @@ static int apply(void *context, const struct linear *linear, int lane, const flo
 	if (history)
 		quantizer.amax = &amax;
 	if (input_ready(input, m, matrix.cols, err) ||
-	    emulate(fp8, &quantizer, &matrix, input->values, err))
+	    emulate(fp8, module, &quantizer, &matrix, input->values, err))
 		return -1;
 	*values = input->values;
 	if (history) {
@@ -212,7 +212,7 @@ static int quantize_weight(struct fp8_forward *fp8, struct module *module, float
 					quantizer.spec.pow2);
 		quantizer.scale = &scale;
 	}
-	return emulate(fp8, &quantizer, x, values, err);
+	return emulate(fp8, module, &quantizer, x, values, err);
 }
 
 static bool all_bf16(const float *values, size_t n)

@@ -134,7 +134,7 @@ static int look_at_values(struct job *job, const struct piece *piece, void *buff
 		return -1;
 	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
 		     &found->n_nonfinite);
-	return backend_failed(job->backend, err);
+	return backend_failed(job->backend, ref->tensor->name, err);
 }
 
 /* Codes of one tile, or of the part of it that the piece holds, stride apart. */

@@ -141,7 +141,7 @@ int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref
 		if (source_read(reader->source, &layout.unit, &region, &buffers.source, &nowhere, &x, err))
 			goto out;
 		backend_amax(reader->source->backend, &x, whole, &most, 1, &n_nonfinite);
-		if (backend_failed(reader->source->backend, err))
+		if (backend_failed(reader->source->backend, ref->weight->tensor->name, err))
 			goto out;
 		*amax = most > *amax ? most : *amax;
 		if (values)

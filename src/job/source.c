@@ -219,7 +219,7 @@ static int decode(struct source *source, const struct unit *unit, const struct r
 			       .scale_stride = tile_count(unit->cols, from->tile.cols) };
 	backend_dequantize(source->backend, &q, dtype, values, region->n_cols);
 	free(scales);
-	return backend_failed(source->backend, err);
+	return backend_failed(source->backend, unit->name, err);
 }
 
 int source_decode(struct source *source, const struct unit *unit, const struct region *region,

@@ -239,5 +239,5 @@ int compare_piece(struct verify *verify, struct desk *desk, const struct piece *
 		expect(verify, desk, weight, &x, &trials->list[trials->at]);
 		compare_expected(weight, &piece->region, desk, scales, found);
 	}
-	return backend_failed(verify->backend, err);
+	return backend_failed(verify->backend, weight->unit.name, err);
 }

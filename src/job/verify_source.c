@@ -209,7 +209,7 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 			&x, err))
 		return -1;
 	backend_amax(verify->backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1, &n_nonfinite);
-	if (backend_failed(verify->backend, err))
+	if (backend_failed(verify->backend, weight->unit.name, err))
 		return -1;
 	pthread_mutex_lock(&verify->lock);
 	weight->amax = fmaxf(weight->amax, amax);

@@ -2,7 +2,10 @@
  *
  * kernels/cuda/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can be made to fail.
  */
+extern "C" {
 #include "kernels/cuda/device.h"
+#include "tests/simt/device.h"
+}
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,11 +17,15 @@
 struct device_lane {
 	void *taken[MAX_TAKEN];
 	size_t n_taken;
+	const char *failed; /* the call; NULL: none */
 
 	~device_lane();
 };
 
 static thread_local struct device_lane lane_here;
+
+int simt_capability = 90;
+long simt_calls_left = -1;
 
 const char *device_missing(void)
 {
@@ -27,7 +34,7 @@ const char *device_missing(void)
 
 int device_capability(void)
 {
-	return 90;
+	return simt_capability;
 }
 
 struct device_lane *device_lane(void)
@@ -48,14 +55,27 @@ device_lane::~device_lane()
 
 int device_lane_failed(struct device_lane *lane, struct err *err)
 {
-	(void)lane, (void)err;
-	return 0;
+	const char *call = lane->failed;
+
+	lane->failed = NULL;
+	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: unspecified launch failure", call) : 0;
 }
 
 bool device_lane_stopped(const struct device_lane *lane)
 {
-	(void)lane;
-	return false;
+	return lane->failed != NULL;
+}
+
+/* Whether the call goes well. */
+static bool succeeds(struct device_lane *lane, const char *call)
+{
+	if (lane->failed)
+		return false;
+	if (simt_calls_left == 0)
+		lane->failed = call;
+	if (simt_calls_left > 0)
+		simt_calls_left--;
+	return !lane->failed;
 }
 
 void *device_stream(struct device_lane *lane)
@@ -69,6 +89,8 @@ void *device_take(struct device_lane *lane, size_t n)
 {
 	void *memory;
 
+	if (!succeeds(lane, "device_take"))
+		return NULL;
 	if (lane->n_taken == MAX_TAKEN || posix_memalign(&memory, 256, n ? n : 1))
 		abort();
 	memset(memory, POISON, n);
@@ -85,29 +107,29 @@ static void copy(void *to, size_t to_stride, const void *from, size_t from_strid
 void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
 		    size_t row_size, size_t n_rows)
 {
-	(void)lane;
-	copy(to, to_stride, from, from_stride, row_size, n_rows);
+	if (succeeds(lane, "device_copy_in"))
+		copy(to, to_stride, from, from_stride, row_size, n_rows);
 }
 
 void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
 		     size_t row_size, size_t n_rows)
 {
-	(void)lane;
-	copy(to, to_stride, from, from_stride, row_size, n_rows);
+	if (succeeds(lane, "device_copy_out"))
+		copy(to, to_stride, from, from_stride, row_size, n_rows);
 }
 
 void device_zero(struct device_lane *lane, void *memory, size_t n)
 {
-	(void)lane;
-	memset(memory, 0, n);
+	if (succeeds(lane, "device_zero"))
+		memset(memory, 0, n);
 }
 
 void device_launched(struct device_lane *lane, const char *kernel)
 {
-	(void)lane, (void)kernel;
+	succeeds(lane, kernel);
 }
 
 void device_wait(struct device_lane *lane)
 {
-	(void)lane;
+	succeeds(lane, "device_wait");
 }

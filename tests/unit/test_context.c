@@ -160,9 +160,8 @@ static void refused(void **state)
 	assert_int_equal(context_exit(&stack, &inner, &err), 0);
 	assert_int_equal(context_exit(&stack, &saved, &err), 0);
 	context_stack_release(&stack);
-	for (const struct backend *const *b = backends; *b; b++) /* exact emulation */
-		for (const struct recipe *const *r = recipes; *r; r++)
-			assert_int_equal(backend_supports(*b, &(*r)->weight, &err), 0);
+	for (const struct recipe *const *r = recipes; *r; r++) /* exact emulation */
+		assert_int_equal(backend_supports(backend_select("cpu", &err), &(*r)->weight, &err), 0);
 }
 
 /* Each rank runs the same steps; its amaxes are of its own. */

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a test may say of the GPU that tests/simt/device.cc is.
+ */
+#ifndef FP8CONV_TESTS_SIMT_DEVICE_H
+#define FP8CONV_TESTS_SIMT_DEVICE_H
+
+extern int simt_capability;  /* 90 for 9.0 */
+extern long simt_calls_left; /* that go well, then all fail; -1: no end */
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A GPU that cannot do what is asked of it, or fails: by the device of tests/simt.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
+#include "num/scale_grid.h"
+#include "tests/simt/device.h"
+
+#define ROWS 130
+#define COLS 150
+
+static const struct qspec tensor = { .tile = { WHOLE, WHOLE } };
+static const struct qspec block = { .tile = { 128, 128 }, .pow2 = true };
+static const struct qspec mx = { .tile = { 1, 32 }, .scale_type = SCALE_E8M0 };
+
+static const struct backend *cuda(void)
+{
+	struct err err;
+	const struct backend *backend = backend_select("cuda", &err);
+
+	assert_non_null(backend);
+	return backend;
+}
+
+/* NVIDIA, "cuBLAS", FP8 and block-scaled types: FP8 from 8.9 on, blocks from 9.0 on, MX from 10.0 to 11.x. */
+static void capabilities(void **state)
+{
+	static const struct {
+		int capability;
+		bool tensor, block, mx;
+	} rows[] = { { 80, false, false, false }, { 89, true, false, false }, { 90, true, true, false },
+		     { 100, true, true, true },	  { 103, true, true, true },  { 120, true, true, false } };
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		simt_capability = rows[i].capability;
+		assert_int_equal(!backend_supports(cuda(), &tensor, &err), rows[i].tensor);
+		assert_int_equal(!backend_supports(cuda(), &block, &err), rows[i].block);
+		assert_int_equal(!backend_supports(cuda(), &mx, &err), rows[i].mx);
+	}
+	simt_capability = 86;
+	assert_int_equal(backend_supports(cuda(), &block, &err), -1);
+	assert_int_equal(err.kind, ERR_USAGE);
+	assert_string_equal(err.message, "a GPU of compute capability 8.6 has no matrix product with block scaling, which needs 9.0 "
+					 "or later");
+	simt_capability = 90;
+}
+
+/* Every operation of the row, once. */
+static void run_all(const float *values)
+{
+	static uint8_t codes[ROWS * COLS], turned[ROWS * COLS];
+	static float scales[ROWS * COLS], turned_scales[ROWS * COLS], y[ROWS * COLS], rsigma[ROWS], amax[4];
+	const struct matrix x = { values, DT_F32, ROWS, COLS, COLS }, row = { values, DT_F32, 1, COLS, COLS };
+	struct quant_stats stats = { 0 };
+	const struct quant_out out = { .codes = codes, .stride = COLS, .scale_inv = scales, .scale_stride = 2, .stats = &stats };
+	const struct quant_in in = { .codes = codes, .rows = ROWS, .cols = COLS, .stride = COLS, .tile = { 128, 128 },
+				     .scale_inv = scales, .scale_stride = 2 };
+	const struct fp8_out both = { .rowwise = { codes, COLS, 1, scales, scale_row_major(2, 2) },
+				      .columnwise = { turned, ROWS, 1, turned_scales, scale_row_major(2, 2) },
+				      .stats = &stats };
+	const struct norm_args norm = { .kind = NORM_RMS, .x = x, .gamma = row, .rsigma = rsigma };
+	const struct activation_args act = { .activation = ACT_SILU, .x = x, .up = x };
+	uint64_t n_nonfinite = 0;
+
+	backend_amax(cuda(), &x, block.tile, amax, 2, &n_nonfinite);
+	backend_quantize(cuda(), &x, &block, &out);
+	backend_cast(cuda(), &x, &block, amax, 2, &out);
+	backend_dequantize(cuda(), &in, DT_F32, y, COLS);
+	backend_cast_transpose(cuda(), &x, &block, &both);
+	backend_norm(cuda(), &norm, &block, &both);
+	backend_activate(cuda(), &act, &block, &both);
+}
+
+/* Whatever call fails, those after it do nothing, and the error is told once, of the tensor. */
+static void failures(void **state)
+{
+	float *values = malloc(ROWS * COLS * sizeof *values);
+	struct err err;
+	long n = 0;
+	int rc;
+
+	(void)state;
+	assert_non_null(values);
+	for (size_t i = 0; i < ROWS * COLS; i++)
+		values[i] = (float)i;
+	do {
+		simt_calls_left = n;
+		run_all(values);
+		simt_calls_left = -1;
+		rc = backend_failed(cuda(), "a.weight", &err);
+		if (rc) {
+			assert_int_equal(err.kind, ERR_SYSTEM);
+			assert_int_equal(strncmp(err.message, "tensor 'a.weight': ", 19), 0);
+			assert_non_null(strstr(err.message, " on GPU 0: "));
+		}
+		assert_int_equal(backend_failed(cuda(), "a.weight", &err), 0);
+		n++;
+	} while (rc);
+	assert_true(n > 60); /* seven operations of eight calls and more */
+	free(values);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(capabilities),
+		cmocka_unit_test(failures),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
