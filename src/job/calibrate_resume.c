@@ -15,7 +15,7 @@ static int differs(const struct beginning *beginning, const char *what, const ch
 		   struct err *err)
 {
 	return err_set(err, ERR_INPUT,
-		       "'%s' was made with another %s (%s, now %s): the same command goes on with it, --restart begins anew",
+		       "'%s' was made with another %s (%s, now %s): --resume wants the options of the run that began it, --restart begins anew",
 		       beginning->params->output, what, there, here);
 }
 

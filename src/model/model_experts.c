@@ -19,8 +19,7 @@ static int find_fused(struct search *search, const char *prefix, const char *nam
 	char wanted[80];
 
 	if (!weight)
-		return err_set(search->err, ERR_INPUT, "tensor '%s%s' is missing from '%s', a model of %s", prefix, name,
-			       search->model->checkpoint->path, search->model->arch->name);
+		return search_missing(search, prefix, name, "");
 	snprintf(wanted, sizeof wanted, "[%zu, %zu, %zu]", layer->n_experts, k, n);
 	if (weight->tensor->n_dims != 3 || memcmp(weight->tensor->shape, shape, sizeof shape) != 0)
 		return search_bad_shape(weight, wanted, search->err);
@@ -72,7 +71,7 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 					     down ? layer->expert_width : hidden, &layer->experts[e][i]);
 
 			if (rc == 0 && !layer->experts[e][i].weight)
-				rc = search_missing(search, prefix, module);
+				rc = search_missing(search, prefix, module, ".weight");
 			free(module);
 			if (rc)
 				return -1;

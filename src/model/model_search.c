@@ -133,10 +133,11 @@ int search_linear(struct search *search, const char *prefix, const char *module,
 	return 0;
 }
 
-int search_missing(const struct search *search, const char *prefix, const char *module)
+int search_missing(const struct search *search, const char *prefix, const char *module, const char *suffix)
 {
-	return err_set(search->err, ERR_INPUT, "tensor '%s%s.weight' is missing from '%s', a model of %s", prefix, module,
-		       search->model->checkpoint->path, search->model->arch->name);
+	return err_set(search->err, ERR_INPUT,
+		       "tensor '%s%s%s' is missing from '%s', a model of %s: --activations takes what another program dumps of it",
+		       prefix, module, suffix, search->model->checkpoint->path, search->model->arch->name);
 }
 
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer, const struct wanted *wanted,
@@ -159,6 +160,6 @@ int search_need(const struct search *search, const char *prefix, const struct la
 	for (size_t i = 0; i < n; i++)
 		if (!layer->linear[roles[i]].weight)
 			return search_missing(search, prefix,
-				       search_linear_name(search, roles[i]));
+				       search_linear_name(search, roles[i]), ".weight");
 	return 0;
 }

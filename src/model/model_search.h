@@ -47,7 +47,8 @@ int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct
 
 /* The errors; return -1. */
 int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct err *err);
-int search_missing(const struct search *search, const char *prefix, const char *module);
+/* suffix: ".weight", or none where module is the whole name. */
+int search_missing(const struct search *search, const char *prefix, const char *module, const char *suffix);
 
 /* model_experts.c: the experts of a layer whose router is found. */
 int search_moe(struct search *search, const char *prefix, struct layer_ref *layer);

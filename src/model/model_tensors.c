@@ -135,8 +135,7 @@ static int find_vectors(struct search *search, const char *prefix, struct layer_
 		if (layer->vector[i] && search_check_vector(layer->vector[i], vector_length(model, layer, i), search->err))
 			return -1;
 		if (!layer->vector[i] && vector_is_needed(model, layer, i))
-			return err_set(search->err, ERR_INPUT, "tensor '%s%s' is missing from '%s', a model of %s", prefix,
-				       name, model->checkpoint->path, model->arch->name);
+			return search_missing(search, prefix, name, "");
 	}
 	return 0;
 }
@@ -213,16 +212,16 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 	model->embedding = search_tensor(&search, "", "model.embed_tokens", ".weight");
 	model->norm = search_tensor(&search, "", "model.norm", ".weight");
 	if (!model->embedding)
-		return search_missing(&search, "", "model.embed_tokens");
+		return search_missing(&search, "", "model.embed_tokens", ".weight");
 	if (!model->norm)
-		return search_missing(&search, "", "model.norm");
+		return search_missing(&search, "", "model.norm", ".weight");
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
 	    search_linear(&search, "", "lm_head", model->vocab_size, model->hidden, &model->head))
 		return -1;
 	if (!model->head.weight) {
 		if (!config->tie_word_embeddings && !model->arch->tied)
-			return search_missing(&search, "", "lm_head");
+			return search_missing(&search, "", "lm_head", ".weight");
 		model->head = (struct linear_ref){ .module = xstrdup("lm_head"), .weight = model->embedding,
 						   .n = model->vocab_size, .k = model->hidden,
 						   .slice = { .row_stride = model->hidden, .col_stride = 1 } };
