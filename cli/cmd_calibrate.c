@@ -47,6 +47,8 @@ static const struct option_row options[] = {
 	{ SECTION_DATA, "passes", 0, "N", "Passes to run, if the data hold so many (default 128)", option_large,
 	  PLACE(params.passes) },
 	{ SECTION_DATA, "batch", 0, "N", "Sequences of a pass (default 1)", option_large, PLACE(params.batch) },
+	{ SECTION_DATA, "seed", 0, "N", "Draw the sequences from all of the data, not the first (N from 1)", option_large,
+	  PLACE(params.seed) },
 	{ SECTION_DATA, "min-tokens", 0, "N", "Tell experts that saw fewer tokens (default 64)", option_large,
 	  PLACE(min_tokens) },
 	{ SECTION_NUMBERS, "fp8-forward", 0, NULL, "Multiply in FP8, so that later layers see what they will see in service",
@@ -374,9 +376,11 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 	if (!params->data && !params->activations)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: text or token ids to run the model on (or --activations DIR)");
-	if (params->activations && (params->seq_len || params->batch))
+	if (params->activations && (params->seq_len || params->batch || params->seed))
 		return err_set(err, ERR_USAGE, "option '--%s' is for --data: with --activations a pass is a file",
-			       params->seq_len ? "seq-len" : "batch");
+			       params->seq_len ? "seq-len"
+			       : params->batch ? "batch"
+					       : "seed");
 	if (params->activations && (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
 				    fp8->select.n_exclude || fp8->select.ragged))
 		return err_set(err, ERR_USAGE,

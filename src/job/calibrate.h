@@ -40,6 +40,7 @@ struct calibrate_params {
 	const char *backend;
 	struct fp8_params fp8;
 	int seq_len, passes, batch; /* 0: 512, 128, 1 */
+	int seed; /* of the sequences drawn from all of the data; 0: the first ones */
 	int history_len;	    /* 0: 1024 */
 	bool histogram;
 	bool resume;  /* go on with output's passes */

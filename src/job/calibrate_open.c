@@ -51,7 +51,8 @@ static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io
 static int open_data(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
 {
 	size_t seq_len = or_default(params->seq_len, DEFAULT_SEQ_LEN);
-	size_t most = or_default(params->passes, DEFAULT_PASSES) * plan->batch;
+	size_t wanted = or_default(params->passes, DEFAULT_PASSES) * plan->batch;
+	size_t most = params->seed ? SIZE_MAX : wanted;
 	struct tokenizer *tokenizer;
 	int rc;
 
@@ -59,6 +60,8 @@ static int open_data(struct calibrate_plan *plan, const struct calibrate_params 
 		return -1;
 	rc = dataset_open(&plan->data, params->io, params->data, tokenizer, seq_len, plan->model.vocab_size,
 			  most, err);
+	if (!rc && params->seed)
+		dataset_draw(&plan->data, (uint64_t)params->seed, wanted);
 	tokenizer_free(tokenizer);
 	return rc;
 }

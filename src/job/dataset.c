@@ -112,6 +112,28 @@ int dataset_open(struct dataset *data, const struct io *io, const char *path,
 	return 0;
 }
 
+static uint64_t splitmix64(uint64_t *state)
+{
+	uint64_t z = *state += 0x9E3779B97F4A7C15u;
+
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
+	z = (z ^ z >> 27) * 0x94D049BB133111EBu;
+	return z ^ z >> 31;
+}
+
+void dataset_draw(struct dataset *data, uint64_t seed, size_t n)
+{
+	for (size_t i = data->n - 1; i > 0; i--) {
+		size_t j = splitmix64(&seed) % (i + 1);
+		struct dataset_sequence drawn = data->sequences[j];
+
+		data->sequences[j] = data->sequences[i];
+		data->sequences[i] = drawn;
+	}
+	if (n < data->n)
+		data->n = n;
+}
+
 void dataset_release(struct dataset *data)
 {
 	token_ids_release(&data->ids);

@@ -42,4 +42,9 @@ int dataset_open(struct dataset *data, const struct io *io, const char *path,
 		 size_t max_sequences, struct err *err);
 void dataset_release(struct dataset *data);
 
+/* Shuffles the sequences and keeps the first n of them, n >= 1: always the same ones for a seed (fp8conv-calibrate(1)).
+ * Fisher-Yates from the last one down, with splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+ * generators", 2014). */
+void dataset_draw(struct dataset *data, uint64_t seed, size_t n);
+
 #endif

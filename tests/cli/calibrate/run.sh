@@ -20,6 +20,24 @@ json told.json "j['passes'] == 6" "j['tokens'] == 384" "len(j['nll_per_pass']) =
 "$FP8CONV" inspect s.amax --json >s.json
 json s.json "j['kind'] == 'amax'" "any(s['name'] == 'model.layers.0.mlp.down_proj' for s in j['sites'])"
 
+# Drawn sequences: those that a shuffle told again draws from all of the data.
+for length in 64 512; do
+	"$FP8CONV" calibrate "$@" --seq-len $length --dry-run --json --passes 1000 >all.json
+	"$FP8CONV" calibrate "$@" --seq-len $length --dry-run --json --passes 3 --batch 2 --seed 7 >drawn.json
+	python3 - <<-'EOF'
+	import json
+	sequences, state = json.load(open("all.json"))["input_ids"], 7
+	for i in range(len(sequences) - 1, 0, -1):
+	    state = (state + 0x9E3779B97F4A7C15) % 2**64
+	    z = (state ^ state >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+	    z = (z ^ z >> 27) * 0x94D049BB133111EB % 2**64
+	    j = (z ^ z >> 31) % (i + 1)
+	    sequences[i], sequences[j] = sequences[j], sequences[i]
+	if json.load(open("drawn.json"))["input_ids"] != sequences[:6]:
+	    print("--seed drew others")
+	EOF
+done
+
 # The same of one thread, in two goes, and a pass at a time.
 "$FP8CONV" calibrate "$@" --passes 6 -o one.amax --threads 1
 cmp s.amax one.amax
