@@ -67,29 +67,73 @@ static uint64_t unit_output_size(const struct plan *plan, size_t u)
 	return size;
 }
 
-/* text: for cells of several parts. */
-static void unit_cells(struct table *table, const struct plan *plan, size_t u, struct buf *text)
+/* What a line says of a unit beside its name. */
+struct facts {
+	enum dtype dtype;
+	int n_dims;
+	const uint64_t *shape;
+	uint64_t slice[2];
+	uint64_t input, output; /* bytes */
+	const char *what, *reason;
+};
+
+static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct st_tensor *tensor = unit->source->tensor;
-	const uint64_t slice[] = { unit->rows, unit->cols };
 
+	*facts = (struct facts){ .dtype = tensor->dtype,
+				 .n_dims = tensor->n_dims,
+				 .shape = tensor->shape,
+				 .slice = { unit->rows, unit->cols },
+				 .input = unit_input_size(unit),
+				 .output = unit_output_size(plan, u),
+				 .reason = unit->reason };
+	if (unit_is_slice(unit)) {
+		facts->n_dims = 2;
+		facts->shape = facts->slice;
+	}
+	if (!unit->reason)
+		facts->what = plan->dtype ? plan->dtype : unit->recipe->name;
+}
+
+static bool same_facts(const struct facts *a, const struct facts *b)
+{
+	return a->dtype == b->dtype && a->n_dims == b->n_dims && a->input == b->input && a->output == b->output &&
+	       a->what == b->what && a->reason == b->reason &&
+	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
+}
+
+/* The plan's table, a line at a time.  Lines alike but for the name are made once: a plan may have a million. */
+struct lines {
+	struct table table;
+	struct facts facts[2]; /* of this line and the last one, in turn */
+	struct buf text;       /* for cells of several parts */
+};
+
+static void line_make(struct lines *lines, const struct plan *plan, size_t u)
+{
+	const char *name = plan->selection.units[u].name;
+	struct table *table = &lines->table;
+	struct facts *facts = &lines->facts[u % 2];
+
+	unit_facts(plan, u, facts);
+	if (u && same_facts(facts, &lines->facts[(u - 1) % 2])) {
+		table_rename(table, name);
+		return;
+	}
 	table_clear(table);
-	table_cell(table, unit->name);
-	table_cell(table, dtype_name(tensor->dtype));
-	text->len = 0;
-	if (unit_is_slice(unit))
-		st_shape_format(text, slice, 2);
-	else
-		st_shape_format(text, tensor->shape, tensor->n_dims);
-	table_cell(table, text->data);
-	table_cell_size(table, unit_input_size(unit));
-	table_cell_size(table, unit_output_size(plan, u));
-	text->len = 0;
-	if (unit->reason)
-		buf_puts(text, "kept: ");
-	buf_puts(text, unit->reason ? unit->reason : plan->dtype ? plan->dtype : unit->recipe->name);
-	table_cell(table, text->data);
+	table_cell(table, name);
+	table_cell(table, dtype_name(facts->dtype));
+	lines->text.len = 0;
+	st_shape_format(&lines->text, facts->shape, facts->n_dims);
+	table_cell(table, lines->text.data);
+	table_cell_size(table, facts->input);
+	table_cell_size(table, facts->output);
+	lines->text.len = 0;
+	buf_puts(&lines->text, facts->reason ? "kept: " : "");
+	buf_puts(&lines->text, facts->reason ? facts->reason : facts->what);
+	table_cell(table, lines->text.data);
 }
 
 static void print_size(const char *what, uint64_t bytes)
@@ -122,11 +166,11 @@ static void print_totals(const struct plan *plan)
 
 void plan_print_text(const struct plan *plan, const struct convert_params *params)
 {
-	struct table table = { .columns = "lllrrl" };
-	struct buf path = { 0 }, text = { 0 };
+	struct lines lines = { .table.columns = "lllrrl" };
+	struct buf path = { 0 };
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		unit_cells(&table, plan, u, &text);
+		line_make(&lines, plan, u);
 	buf_puts(&path, params->input);
 	if (params->output)
 		buf_printf(&path, " to %s", params->output);
@@ -137,14 +181,14 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 		printf("recipe    %s\nformat    %s\n", plan->recipe->name, plan->format->name);
 	printf("from      %s\n\n", path.data);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
-		unit_cells(&table, plan, u, &text);
-		table_print(&table, stdout, true);
+		line_make(&lines, plan, u);
+		table_print(&lines.table, stdout, true);
 	}
 	putchar('\n');
 	print_totals(plan);
 	buf_release(&path);
-	buf_release(&text);
-	table_release(&table);
+	buf_release(&lines.text);
+	table_release(&lines.table);
 }
 
 static void unit_json(struct json_out *out, const struct plan *plan, size_t u)

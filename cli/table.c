@@ -37,20 +37,24 @@ static size_t text_width(const char *text, size_t n)
 	return width;
 }
 
+/* A cell of so many bytes. */
+static void cell_made(struct table *table, size_t column, char *cell, size_t n)
+{
+	if (!is_plain(cell, n)) {
+		text_sanitize(cell);
+		n = text_width(cell, n);
+	}
+	if (n > table->width[column])
+		table->width[column] = n;
+}
+
 /* The cell is the text from `at` on. */
 static void cell_end(struct table *table, size_t at)
 {
-	size_t column = table->n_cells % strlen(table->columns);
-	size_t width = table->cells.len - at;
+	size_t n = table->cells.len - at;
 
 	buf_putc(&table->cells, '\0');
-	if (!is_plain(table->cells.data + at, width)) {
-		text_sanitize(table->cells.data + at);
-		width = text_width(table->cells.data + at, width);
-	}
-	if (width > table->width[column])
-		table->width[column] = width;
-	table->n_cells++;
+	cell_made(table, table->n_cells++ % strlen(table->columns), table->cells.data + at, n);
 }
 
 void table_cell(struct table *table, const char *text)
@@ -75,6 +79,17 @@ void table_cell_number(struct table *table, uint64_t n)
 
 	buf_u64(&table->cells, n);
 	cell_end(table, at);
+}
+
+void table_rename(struct table *table, const char *text)
+{
+	size_t n = strlen(text) + 1, old = strlen(table->cells.data) + 1, rest = table->cells.len - old;
+
+	buf_reserve(&table->cells, n);
+	memmove(table->cells.data + n, table->cells.data + old, rest);
+	memcpy(table->cells.data, text, n);
+	table->cells.len = n + rest;
+	cell_made(table, 0, table->cells.data, n - 1);
 }
 
 /* *blanks are those in front of the cell: none are printed behind the last text of a line. */
