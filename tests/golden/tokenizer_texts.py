@@ -9,7 +9,7 @@ DON'T SHOUT, he'S said. I'M here; WE'LL see. x'y O'Neill rock'n'roll ''quoted'' 
 """
 CODE = """def f(x_1: int, *args, **kwargs) -> dict[str, list[int]]:
     \t# tabs and spaces\t\t
-    return {"a": [x_1 ** 2 for _ in range(0x7fff_ffff)], 'b': f"{x_1!r:>10}"}  # TODO
+    return {"a": [x_1 ** 2 for _ in range(0x7fff_ffff)], 'b': f"{x_1!r:>10}"}  # 2 spaces
 
 
 #include <stdio.h>\r\nint main(void)\r\n{\r\n\treturn printf("%s\\n", "\\u00e9") != 0 && !(a||b) ? 1 : ~0;\r\n}\r\n
