@@ -233,9 +233,12 @@ static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_
 	score_rows(a, first, n, totals);
 	for (size_t panel = begin; panel < end; panel += PANEL)
 		mix_panel(a, first, n, panel);
-	for (size_t row = 0; row < n; row++)
+	for (size_t row = 0; row < n; row++) {
+		float share = 1.0f / totals[row];
+
 		for (size_t i = 0; i < a->value_dim; i += LANES)
-			lanes_put(y + row * y_stride, i, a->value_dim, lanes_load(a->mixed + row * wide + i) / totals[row]);
+			lanes_put(y + row * y_stride, i, a->value_dim, share * lanes_load(a->mixed + row * wide + i));
+	}
 }
 
 #endif
