@@ -334,7 +334,7 @@ size_t gemm_most_part_rows(size_t n)
 	return n > MOST_ROWS ? PART_ROWS : n;
 }
 
-static int part_init(struct gemm_weight *weight, struct part *part, const void *data, struct err *err)
+static int part_init(struct gemm_weight *weight, struct part *part, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
 	const struct shape wanted = { .dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k };
@@ -344,11 +344,10 @@ static int part_init(struct gemm_weight *weight, struct part *part, const void *
 		return -1;
 	part->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
 	part->size = gemm->memory_desc_get_size(&part->desc);
-	return buffer_alloc(&part->data, part->size, "a weight", err) || reorder(weight, part, data, err) ? -1 : 0;
+	return buffer_alloc(&part->data, part->size, "a weight", err);
 }
 
-int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, const void *data, enum dtype dtype, size_t n,
-		    size_t k, struct err *err)
+int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n, size_t k, struct err *err)
 {
 	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
 	size_t most = gemm_most_part_rows(n);
@@ -357,16 +356,20 @@ int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, const void *
 	*weight = (struct gemm_weight){ .gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most };
 	weight->parts = xcalloc(weight->n_parts, sizeof *weight->parts);
 	for (size_t i = 0; i < weight->n_parts; i++) {
-		const char *rows = (const char *)data + i * most * k * dtype_bits(dtype) / 8;
-
 		weight->parts[i].n = n - i * most < most ? n - i * most : most;
-		if (part_init(weight, &weight->parts[i], rows, err)) {
+		if (part_init(weight, &weight->parts[i], err)) {
 			gemm_weight_free(weight);
 			return -1;
 		}
 	}
 	*result = weight;
 	return 0;
+}
+
+int gemm_weight_set(struct gemm_weight *weight, size_t part, const void *rows, struct err *err)
+{
+	without_threads(weight->gemm);
+	return reorder(weight, &weight->parts[part], rows, err);
 }
 
 void gemm_weight_free(struct gemm_weight *weight)

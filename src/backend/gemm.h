@@ -32,19 +32,21 @@ void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane);
 /* The type in which bf16 values multiply fastest on this machine: BF16, or F32, which holds the same values. */
 enum dtype gemm_bf16_type(void);
 
-/* Copies a weight (n, k), rows of k elements close together, of BF16 or F32: the type of the x it will be multiplied with.
- * n and k are at least 1. */
-int gemm_weight_new(struct gemm_weight **weight, struct gemm *gemm, const void *data, enum dtype dtype, size_t n,
-		    size_t k, struct err *err);
+/* Room for a weight (n, k) of BF16 or F32: the type of the x it will be multiplied with.  n and k are at least 1.  A weight of
+ * many rows lies in parts, in their order: each must be set before it is multiplied, and any thread may do so. */
+int gemm_weight_new(struct gemm_weight **weight, struct gemm *gemm, enum dtype dtype, size_t n, size_t k, struct err *err);
 void gemm_weight_free(struct gemm_weight *weight);
+
+/* Copies the rows of a part, k elements each, close together. */
+int gemm_weight_set(struct gemm_weight *weight, size_t part, const void *rows, struct err *err);
 size_t gemm_weight_size(const struct gemm_weight *weight); /* bytes it holds */
 
 /* y (m, n) = x (m, k) w^T, accumulated in fp32.  Rows lie close together; y is overwritten. */
 int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y,
 	     struct err *err);
 
-/* A weight of many rows lies in parts, which can be multiplied one by one, so that a few columns of a wide y are at hand at
- * once: y (m, gemm_part_rows()) = x (m, k) times the rows of that part. */
+/* Parts can be multiplied one by one, so that a few columns of a wide y are at hand at once: y (m, gemm_part_rows()) =
+ * x (m, k) times the rows of that part. */
 size_t gemm_parts(const struct gemm_weight *weight);
 size_t gemm_most_part_rows(size_t n); /* of a weight of n rows, at most */
 size_t gemm_part_rows(const struct gemm_weight *weight, size_t part);

@@ -141,12 +141,13 @@ size_t activations_rows(const struct linear_ref *linear)
 
 static uint64_t memory_needed(const struct activations_plan *plan, const struct calibrate_params *params)
 {
+	const struct weights_kind kind = { .is_f32 = calibrate_is_f32(params) };
 	uint64_t most = 0, size;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {
 		const struct linear_ref *linear = &plan->linears[i];
 
-		size = 2 * weights_linear_size(linear, calibrate_is_f32(params)) +
+		size = weights_linear_size(linear, &kind) + weights_piece_size(linear, &kind) +
 		       activations_rows(linear) * (linear->n * sizeof(float) + linear->k * (sizeof(float) + sizeof(uint16_t)));
 		most = size > most ? size : most;
 	}

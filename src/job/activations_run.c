@@ -317,7 +317,8 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 
 	if (!backend || forward_init(&sweep.forward, &sweep.model, calibrate_is_f32(params), err))
 		goto out;
-	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, params->n_threads, progress->stop, err) ||
+	/* A thread for each module, which loads its own weight. */
+	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, 1, progress->stop, err) ||
 	    calibrate_begin(&beginning, stats, err) || workers_new(&sweep, err))
 		goto out;
 	result->n_resumed = stats->n_passes;

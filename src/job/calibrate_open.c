@@ -91,7 +91,10 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	uint64_t memory = params->max_memory ? params->max_memory : DEFAULT_MEMORY;
 	uint64_t lanes = forward_lane_size(model, plan->longest) * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
-	bool is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
+	const struct weights_kind kind = {
+		.is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8)),
+		.quantized = params->fp8.forward,
+	};
 	uint64_t a_pass = (uint64_t)plan->longest * model->hidden * sizeof(float) * plan->batch;
 	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
 
@@ -101,7 +104,7 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 			       (unsigned long long)memory, (unsigned long long)(lanes + a_pass));
 	fit = fit < plan->n_passes ? fit : plan->n_passes;
 	plan->sweep = (size_t)fit * plan->batch;
-	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, is_f32, params->n_threads);
+	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, &kind, params->n_threads);
 	return 0;
 }
 

@@ -83,10 +83,9 @@ static void place(const struct matrix_reader *reader, const struct matrix *x, si
 	}
 }
 
-/* How many rows, or columns, a band has. */
-static uint64_t band_lines(const struct linear_ref *ref, bool by_column)
+/* How many lines of `across` values a band has, of all. */
+static uint64_t band_lines(uint64_t all, uint64_t across)
 {
-	uint64_t all = by_column ? ref->k : ref->n, across = by_column ? ref->n : ref->k;
 	uint64_t lines = BAND_SIZE / sizeof(float) / across / LINES * LINES;
 
 	lines = lines ? lines : LINES;
@@ -114,27 +113,29 @@ static void buffers_release(struct band_buffers *buffers)
 	free(buffers->line);
 }
 
-int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, enum dtype dtype, void *values, float *amax,
-		struct err *err)
+int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first, size_t n, enum dtype dtype,
+		void *values, float *amax, struct err *err)
 {
 	const struct tile whole = { WHOLE, WHOLE };
 	const struct source_tee nowhere = { 0 };
 	struct band_buffers buffers = { 0 };
-	uint64_t lines, all, n_nonfinite = 0;
+	uint64_t lines, all, across, n_nonfinite = 0;
 	struct layout layout;
 	int rc = -1;
 
 	*amax = 0;
 	if (layout_make(&layout, reader, ref, err))
 		return -1;
-	lines = band_lines(ref, layout.by_column);
-	all = layout.by_column ? ref->k : ref->n;
-	if (buffers_alloc(&buffers, lines * (layout.by_column ? ref->n : ref->k), ref->k, unit_needs_raw(&layout.unit), err))
+	all = layout.by_column ? ref->k : n;
+	across = layout.by_column ? n : ref->k;
+	lines = band_lines(all, across);
+	if (buffers_alloc(&buffers, lines * across, ref->k, unit_needs_raw(&layout.unit), err))
 		goto out;
 	for (uint64_t i = 0; i < all; i += lines) {
-		uint64_t n = all - i < lines ? all - i : lines;
-		struct region region = layout.by_column ? (struct region){ .col = i, .n_rows = ref->n, .n_cols = n }
-							: (struct region){ .row = layout.first_row + i, .n_rows = n, .n_cols = ref->k };
+		uint64_t now = all - i < lines ? all - i : lines;
+		uint64_t row = layout.first_row + first;
+		struct region region = layout.by_column ? (struct region){ .row = row, .col = i, .n_rows = n, .n_cols = now }
+							: (struct region){ .row = row + i, .n_rows = now, .n_cols = ref->k };
 		struct matrix x;
 		float most = 0;
 

@@ -18,11 +18,11 @@ struct matrix_reader {
 	bool round; /* to what bf16 holds */
 };
 
-/* The matrix of ref, its rows close together, into values (n, k) of dtype BF16 (round is implied) or F32;
- * values NULL: only its amax is wanted.  *amax: of what the
- * checkpoint holds, decoded where it is FP8, before anything is rounded.  ERR_INPUT, naming the tensor: types that cannot be
- * read, NaN and infinity. */
-int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, enum dtype dtype, void *values, float *amax,
-		struct err *err);
+/* Rows [first, first + n) of the matrix of ref, close together, into values (n, k) of dtype BF16 (round is implied) or F32;
+ * values NULL: only their amax is wanted.  first is a multiple of 128, the most rows that a block of an FP8 source has.
+ * *amax: of what the checkpoint holds, decoded where it is FP8, before anything is rounded.  ERR_INPUT, naming the tensor:
+ * types that cannot be read, NaN and infinity. */
+int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first, size_t n, enum dtype dtype,
+		void *values, float *amax, struct err *err);
 
 #endif

@@ -51,20 +51,7 @@ static struct matrix_reader reader_of(struct weights *weights, bool round)
 				       .compute = weights->forward->compute, .round = round };
 }
 
-/* Values in the type that is multiplied. */
-static int load_values(struct weights *weights, const struct linear_ref *ref, struct linear *linear, void **values,
-		       struct err *err)
-{
-	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
-	uint64_t size = (uint64_t)ref->n * ref->k * dtype_bits(linear->input) / 8;
-
-	return buffer_alloc(values, size, "the values of a weight", err) ||
-			       matrix_read(&reader, ref, linear->input, *values, &linear->amax, err)
-		       ? -1
-		       : 0;
-}
-
-/* The same of what is quantized, or stands beside it: in fp32 first. */
+/* A matrix that is quantized, or stands beside such: in fp32 first, then in the type that is multiplied. */
 static int load_quantized(struct weights *weights, const struct linear_ref *ref, struct linear *linear, void **values,
 			  struct err *err)
 {
@@ -74,7 +61,7 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
 
 	if (buffer_alloc(values, n * sizeof(float), "the values of a weight", err) ||
-	    matrix_read(&reader, ref, DT_F32, *values, &linear->amax, err))
+	    matrix_read(&reader, ref, 0, ref->n, DT_F32, *values, &linear->amax, err))
 		return -1;
 	x.data = *values;
 	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
@@ -93,21 +80,138 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	return 0;
 }
 
-int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err)
-{
-	const struct forward *forward = weights->forward;
-	void *values = NULL;
-	int rc = -1;
+/* Some rows of a matrix, for one thread: a part as it is multiplied; all of them where matrices are quantized. */
+struct piece {
+	const struct linear_ref *from;
+	struct linear *to;
+	size_t part, first, n;
+	float amax;
+};
 
-	*linear = (struct linear){ .ref = ref, .input = forward->input };
-	if ((weights->fp8 ? load_quantized : load_values)(weights, ref, linear, &values, err) ||
-	    gemm_weight_new(&linear->weight, forward->gemm, values, linear->input, ref->n, ref->k, err) ||
-	    (ref->bias && load_floats(weights, ref->bias, ref->bias_first, ref->n, &linear->bias, err)))
-		goto out;
-	rc = 0;
-out:
+/* What is loaded at once, by several threads. */
+struct load {
+	struct weights *weights;
+	size_t n;
+	struct piece *pieces;
+};
+
+static void load_piece_add(struct load *load, const struct piece *piece)
+{
+	ARRAY_GROW(load->pieces, load->n);
+	load->pieces[load->n++] = *piece;
+}
+
+static int load_add(struct load *load, const struct linear_ref *from, struct linear *to, struct err *err)
+{
+	struct weights *weights = load->weights;
+	const struct forward *forward = weights->forward;
+	struct piece piece = { .from = from, .to = to };
+
+	if (!from->weight)
+		return 0;
+	*to = (struct linear){ .ref = from, .input = forward->input };
+	if (from->bias && load_floats(weights, from->bias, from->bias_first, from->n, &to->bias, err))
+		return -1;
+	if (weights->fp8) {
+		piece.n = from->n;
+		load_piece_add(load, &piece);
+		return 0;
+	}
+	if (gemm_weight_new(&to->weight, forward->gemm, to->input, from->n, from->k, err))
+		return -1;
+	for (; piece.part < gemm_parts(to->weight); piece.part++) {
+		piece.n = gemm_part_rows(to->weight, piece.part);
+		load_piece_add(load, &piece);
+		piece.first += piece.n;
+	}
+	return 0;
+}
+
+static int set_part(struct weights *weights, struct piece *piece, void **values, struct err *err)
+{
+	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
+	enum dtype dtype = piece->to->input;
+	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(dtype) / 8;
+
+	return buffer_alloc(values, size, "the values of a weight", err) ||
+			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, *values, &piece->amax, err) ||
+			       gemm_weight_set(piece->to->weight, piece->part, *values, err)
+		       ? -1
+		       : 0;
+}
+
+static int set_quantized(struct weights *weights, struct piece *piece, void **values, struct err *err)
+{
+	const struct linear_ref *from = piece->from;
+	struct linear *to = piece->to;
+	const char *rows;
+
+	if (load_quantized(weights, from, to, values, err) ||
+	    gemm_weight_new(&to->weight, weights->forward->gemm, to->input, from->n, from->k, err))
+		return -1;
+	rows = *values;
+	for (size_t part = 0; part < gemm_parts(to->weight); part++) {
+		if (gemm_weight_set(to->weight, part, rows, err))
+			return -1;
+		rows += gemm_part_rows(to->weight, part) * from->k * dtype_bits(to->input) / 8;
+	}
+	return 0;
+}
+
+static int load_piece(void *context, int worker, size_t item, struct err *err)
+{
+	const struct load *load = context;
+	struct weights *weights = load->weights;
+	void *values = NULL;
+	int rc = (weights->fp8 ? set_quantized : set_part)(weights, &load->pieces[item], &values, err);
+
+	(void)worker;
 	free(values);
 	return rc;
+}
+
+/* What shares a scale must all have been seen before the first of it is quantized. */
+static int see_piece(void *context, int worker, size_t item, struct err *err)
+{
+	const struct load *load = context;
+	const struct linear_ref *ref = load->pieces[item].from;
+	const struct matrix_reader reader = reader_of(load->weights, false);
+	float amax;
+
+	(void)worker;
+	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
+		return 0;
+	if (matrix_read(&reader, ref, 0, ref->n, DT_F32, NULL, &amax, err))
+		return -1;
+	fp8_forward_see_amax(load->weights->fp8, ref, amax);
+	return 0;
+}
+
+/* Ends the load, which failed before if rc is not 0. */
+static int load_run(struct load *load, int rc, struct err *err)
+{
+	const struct weights *weights = load->weights;
+
+	if (!rc && weights->fp8)
+		rc = pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err);
+	if (!rc)
+		rc = pool_run(weights->n_threads, load->n, load_piece, load, weights->stop, err);
+	for (size_t i = 0; i < load->n; i++) {
+		const struct piece *piece = &load->pieces[i];
+
+		if (piece->amax > piece->to->amax)
+			piece->to->amax = piece->amax;
+	}
+	free(load->pieces);
+	return rc;
+}
+
+int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err)
+{
+	struct load load = { .weights = weights };
+
+	*linear = (struct linear){ 0 };
+	return load_run(&load, load_add(&load, ref, linear, err), err);
 }
 
 void linear_release(struct linear *linear)
@@ -122,72 +226,22 @@ int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, f
 	return load_floats(weights, ref, 0, st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
-/* The matrices of a layer in one row, for several threads. */
-struct layer_load {
-	struct weights *weights;
-	size_t n;
-	const struct linear_ref **from;
-	struct linear **to;
-};
-
-static void layer_load_add(struct layer_load *load, const struct linear_ref *from, struct linear *to)
-{
-	if (!from->weight)
-		return;
-	load->from[load->n] = from;
-	load->to[load->n++] = to;
-}
-
-static int load_one(void *context, int worker, size_t item, struct err *err)
-{
-	struct layer_load *load = context;
-
-	(void)worker;
-	return weights_load_linear(load->weights, load->from[item], load->to[item], err);
-}
-
-/* What shares a scale must all have been seen before the first of it is quantized. */
-static int see_one(void *context, int worker, size_t item, struct err *err)
-{
-	struct layer_load *load = context;
-	const struct linear_ref *ref = load->from[item];
-	const struct matrix_reader reader = reader_of(load->weights, false);
-	float amax;
-
-	(void)worker;
-	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
-		return 0;
-	if (matrix_read(&reader, ref, DT_F32, NULL, &amax, err))
-		return -1;
-	fp8_forward_see_amax(load->weights->fp8, ref, amax);
-	return 0;
-}
-
 int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err)
 {
-	size_t most = N_LINEARS + ref->n_experts * N_EXPERT_ROLES;
-	struct layer_load load = { .weights = weights,
-				   .from = xcalloc(most, sizeof *load.from),
-				   .to = xcalloc(most, sizeof *load.to) };
+	struct load load = { .weights = weights };
 	int rc = 0;
 
 	*layer = (struct layer){ .ref = ref };
 	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
-	for (int i = 0; i < N_LINEARS; i++)
-		layer_load_add(&load, &ref->linear[i], &layer->linear[i]);
-	for (size_t e = 0; e < ref->n_experts; e++)
-		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			layer_load_add(&load, &ref->experts[e][i], &layer->experts[e][i]);
 	for (int i = 0; i < N_VECTORS && !rc; i++)
 		if (ref->vector[i])
 			rc = weights_load_vector(weights, ref->vector[i], &layer->vector[i], err);
-	if (!rc && weights->fp8)
-		rc = pool_run(weights->n_threads, load.n, see_one, &load, weights->stop, err);
-	if (!rc)
-		rc = pool_run(weights->n_threads, load.n, load_one, &load, weights->stop, err);
-	free(load.from);
-	free(load.to);
-	return rc;
+	for (int i = 0; i < N_LINEARS && !rc; i++)
+		rc = load_add(&load, &ref->linear[i], &layer->linear[i], err);
+	for (size_t e = 0; e < ref->n_experts && !rc; e++)
+		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
+			rc = load_add(&load, &ref->experts[e][i], &layer->experts[e][i], err);
+	return load_run(&load, rc, err);
 }
 
 void layer_release(struct layer *layer)
@@ -218,34 +272,43 @@ int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_toke
 	return 0;
 }
 
-uint64_t weights_linear_size(const struct linear_ref *ref, bool precision_f32)
+uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
 {
-	enum dtype dtype = precision_f32 ? DT_F32 : gemm_bf16_type();
+	enum dtype dtype = kind->is_f32 ? DT_F32 : gemm_bf16_type();
 
 	return (uint64_t)ref->n * ref->k * dtype_bits(dtype) / 8;
 }
 
-static void add_size(const struct linear_ref *ref, bool precision_f32, uint64_t *sum, uint64_t *largest)
+uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind)
 {
-	uint64_t size = weights_linear_size(ref, precision_f32);
+	uint64_t size = weights_linear_size(ref, kind);
 
-	*sum += size;
-	*largest = size > *largest ? size : *largest;
+	if (kind->quantized)
+		return (uint64_t)ref->n * ref->k * sizeof(float);
+	return ref->n ? size / ref->n * gemm_most_part_rows(ref->n) : 0;
 }
 
-uint64_t weights_layer_size(const struct model *model, bool precision_f32, int n_threads)
+static void add_size(const struct linear_ref *ref, const struct weights_kind *kind, uint64_t *sum, uint64_t *largest)
 {
-	uint64_t most = 2 * weights_linear_size(&model->head, precision_f32);
+	uint64_t piece = weights_piece_size(ref, kind);
+
+	*sum += weights_linear_size(ref, kind);
+	*largest = piece > *largest ? piece : *largest;
+}
+
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads)
+{
+	uint64_t most = weights_linear_size(&model->head, kind) + weights_piece_size(&model->head, kind) * (uint64_t)n_threads;
 
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
 		uint64_t size = 0, largest = 0;
 
 		for (int l = 0; l < N_LINEARS; l++)
-			add_size(&layer->linear[l], precision_f32, &size, &largest);
+			add_size(&layer->linear[l], kind, &size, &largest);
 		for (size_t e = 0; e < layer->n_experts; e++)
 			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				add_size(&layer->experts[e][l], precision_f32, &size, &largest);
+				add_size(&layer->experts[e][l], kind, &size, &largest);
 		size += largest * (uint64_t)n_threads;
 		most = size > most ? size : most;
 	}

@@ -33,7 +33,7 @@ void weights_release(struct weights *weights);
 int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err);
 void layer_release(struct layer *layer);
 
-/* One matrix; one vector, as fp32. */
+/* One matrix, by several threads; one vector, as fp32. */
 int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err);
 void linear_release(struct linear *linear);
 int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, float **vector, struct err *err);
@@ -41,8 +41,16 @@ int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, f
 /* Rows of the embedding, scaled as the model has it: residual (n_tokens, hidden). */
 int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *residual, struct err *err);
 
-/* Bytes that a matrix takes in memory; that the largest layer takes, and n_threads matrices of it that are being loaded. */
-uint64_t weights_linear_size(const struct linear_ref *ref, bool precision_f32);
-uint64_t weights_layer_size(const struct model *model, bool precision_f32, int n_threads);
+/* What decides how much memory weights take. */
+struct weights_kind {
+	bool is_f32;	/* multiplied in fp32 */
+	bool quantized; /* some at least */
+};
+
+/* Bytes that a matrix takes in memory; that a piece of it takes while a thread loads it; that the largest layer, or the head,
+ * takes with a piece for each thread. */
+uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
+uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads);
 
 #endif

@@ -37,6 +37,7 @@ def modelopt(algo):
 # tensors that go with it.  0 rows or columns: all.
 FLAVOURS = {
     "hf-block": ([200, 300], "F8_E4M3", "weight_scale_inv", "F32", [2, 3], (128, 128), BLOCKS, []),
+    "hf-block-tall": ([17000, 16], "F8_E4M3", "weight_scale_inv", "F32", [133, 1], (128, 128), BLOCKS, []),
     "hf-tensor": ([200, 300], "F8_E4M3", "weight_scale", "F32", [1], (0, 0), HF, []),
     "hf-static": ([200, 300], "F8_E5M2", "weight_scale_inv", "F32", [], (0, 0),
                   HF | {"activation_scheme": "static", "weight_block_size": None}, ["a.activation_scale"]),

@@ -63,6 +63,19 @@ static void check_parts(const struct gemm_weight *weight, struct gemm_lane *lane
 	free(part);
 }
 
+static struct gemm_weight *weight_new(struct gemm *gemm, const float *w, size_t n, size_t k)
+{
+	struct gemm_weight *weight;
+	struct err err;
+
+	assert_int_equal(gemm_weight_new(&weight, gemm, DT_F32, n, k, &err), 0);
+	for (size_t part = 0; part < gemm_parts(weight); part++) {
+		assert_int_equal(gemm_weight_set(weight, part, w, &err), 0);
+		w += gemm_part_rows(weight, part) * k;
+	}
+	return weight;
+}
+
 static void products(void **state)
 {
 	static const struct {
@@ -79,7 +92,7 @@ static void products(void **state)
 		struct gemm_lane lane = { 0 };
 		struct gemm_weight *weight;
 
-		assert_int_equal(gemm_weight_new(&weight, gemm, w, DT_F32, n, k, &err), 0);
+		weight = weight_new(gemm, w, n, k);
 		assert_int_equal(gemm_run(weight, &lane, x, m, y, &err), 0);
 		check_product(y, x, w, m, n, k);
 		check_parts(weight, &lane, y, x, m, n);
