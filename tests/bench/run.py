@@ -251,7 +251,8 @@ class Bench:
         ids, out = self.disk / "ids.jsonl", self.disk / "s.amax"
         lines = [json.dumps({"input_ids": [(7919 * (i * length + t)) % 49152 for t in range(length)]}) for i in range(n)]
         ids.write_text("\n".join(lines) + "\n")
-        commands = {"gemm": [self.tools / "gemm", "-t", THREADS, "-n", n * length // 512],
+        gemm = [self.tools / "gemm", "-t", THREADS, "-n", n * length // 512]
+        commands = {"all its products, oneDNN": [*gemm, "-a"], "those of its weights, oneDNN": gemm,
                     "calibrate": [self.fp8conv, "calibrate", model, "--data", ids, "-o", out, "--quiet", "--threads", THREADS]}
         if self.options.with_python:
             commands["transformers"] = [Path(self.options.with_python) / "bin" / "python", BENCH / "transformers_forward.py",
@@ -266,8 +267,9 @@ class Bench:
                 told = self.log.read_text().split()     # those that load a model for seconds tell their own time
                 rates[name].append(json.loads(self.log.read_text())[0]["avg_ts"] if name == "llama.cpp" else
                                    n * length / (float(told[-1]) if told else seconds))
-        self.table.add(Row("calibrate", "calibrate, SmolLM2-135M, bf16", "tok/s", rates["calibrate"],
-                           "its products alone, oneDNN", rates["gemm"], ratios(rates["calibrate"], rates["gemm"]), ">= 0.8"))
+        for products, target in (("all its products, oneDNN", ">= 0.8"), ("those of its weights, oneDNN", "")):
+            self.table.add(Row("calibrate", "calibrate, SmolLM2-135M, bf16", "tok/s", rates["calibrate"], products, rates[products],
+                               ratios(rates["calibrate"], rates[products]), target))
         for peer, note in (("transformers", ""), ("llama.cpp", "which makes the logits of the last token alone")):
             if peer in rates:
                 self.table.add(Row("calibrate", "calibrate, SmolLM2-135M, bf16", "tok/s", rates["calibrate"], f"{peer}, bf16",
