@@ -16,6 +16,11 @@ skip() {
 	exit 77
 }
 
+# Skips the case in a build with sanitizers: they bring their own checks, and take all address space.
+need_unsanitized() {
+	grep -q '__[at]san_init\|__ubsan_handle' "$FP8CONV" && skip "a build with sanitizers"
+}
+
 # fails STATUS MESSAGE ARG...: the program must fail so, with this one line ("fp8conv" left out) and nothing on stdout.
 # MESSAGE may hold shell wildcards.
 fails() {

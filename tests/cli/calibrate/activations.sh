@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # Inputs that another program dumped become a history, also of a model whose forward pass is not known; quantize takes it.
 need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
 dump() { python3 "$CLI/dump.py" "$@"; }

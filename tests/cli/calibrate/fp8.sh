@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # --fp8-forward: what `quantize` would quantize takes FP8; the same bytes however it was come by.
 need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe/per-expert"
 model=$SAMPLES/tiny-llama moe=$SAMPLES/tiny-moe/per-expert

@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # A signal, or a kill, keeps whole passes; the same command with --resume ends with the same bytes.
 need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama

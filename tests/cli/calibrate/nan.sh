@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # What is not a number is found where it arises; nothing is written.
 need "$SAMPLES/tiny-llama"
 printf '{"input_ids": [1, 2, 3, 4, 5]}\n' >ids.jsonl

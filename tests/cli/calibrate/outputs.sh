@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # What lies at the output already: only a history is replaced, and gone on with only where it is the same run's.
 need "$SAMPLES/tiny-llama" "flock()"
 c=" calibrate: "

@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # One way through: a plan, a history, what is said of it; the same bytes however it was come by.
 need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama

@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer cannot look at threads that ran code of a library that was loaded late.
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 # w is the amax of what the checkpoint holds, to the bit: FP8 through its scales in every flavour, F32, F16 and BF16 as they are;
 # of matrices of more bands than one, and of experts in one tensor.
 need "$SAMPLES/tiny-llama"

@@ -3,10 +3,9 @@
 . "$CLI/lib.sh"
 # What the program was built with, read from it: PIE, full RELRO, a stack that is not executable, stack protector, FORTIFY.
 need "readelf()"
+need_unsanitized
 readelf -hlWd "$FP8CONV" >elf
 readelf -sW "$FP8CONV" >symbols
-# Sanitizers bring their own checks, and FORTIFY is off with them.
-grep -q '__[at]san_init\|__ubsan_handle' symbols && skip "a build with sanitizers"
 has() {
 	grep -q -e "$2" "$1" || echo "no $3"
 }
