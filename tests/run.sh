@@ -7,43 +7,52 @@ cd "$(dirname "$0")/.." || exit 2
 SAMPLES=$PWD/sample_checkpoints
 export SAMPLES FP8CONV
 
+# suites: a line for each, its name and its command.
+suites() {
+	for runner in tests/cli/run.sh tests/fault/run.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh; do
+		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
+	done
+	for source in tests/unit/test_*.c; do
+		test=$(basename "$source" .c)
+		echo "unit/$test $BUILD/tests/unit/$test"
+	done
+	for test in "$BUILD"/simt/test_*; do
+		[ "${test##*.}" = d ] || echo "simt/$(basename "$test") $test"
+	done
+	for source in tests/fuzz/fuzz_*.c; do
+		target=$(basename "$source" .c)
+		echo "fuzz/$target $BUILD/tests/fuzz/$target tests/fuzz/corpus/${target#fuzz_}"
+	done
+}
+
+# As many at once as there are processors, the long ones first; of each stays its log, and its exit status.
+logs=$BUILD/tests/logs
+rm -rf "$logs"
+mkdir -p "$logs"
+export logs
+# shellcheck disable=SC2016
+suites | xargs -L 1 -P "$(nproc)" sh -c '
+	log=$logs/$(echo "$0" | tr / _)
+	"$@" >"$log.log" 2>&1 </dev/null
+	echo $? >"$log.status"'
+
 passed=0
 failed=0
 skipped=0
-
-# suite NAME COMMAND...: its exit status decides; lines that begin with SKIPPED are counted.
-suite() {
-	name=$1
-	shift
-	log=$BUILD/tests/$(echo "$name" | tr '/ ' '__').log
-	mkdir -p "$(dirname "$log")"
-	if "$@" >"$log" 2>&1; then
+for name in $(suites | cut -d " " -f 1); do
+	log=$logs/$(echo "$name" | tr / _)
+	if [ "$(cat "$log.status" 2>/dev/null)" = 0 ]; then
 		passed=$((passed + 1))
 	else
 		failed=$((failed + 1))
-		echo "FAILED $name ($log):"
-		tail -n 40 "$log"
+		echo "FAILED $name ($log.log):"
+		tail -n 40 "$log.log"
 	fi
-	found=$(grep -c '^SKIPPED' "$log")
+	found=$(grep -c '^SKIPPED' "$log.log")
 	if [ "$found" -gt 0 ]; then
 		skipped=$((skipped + found))
-		grep '^SKIPPED' "$log"
+		grep '^SKIPPED' "$log.log"
 	fi
-}
-
-for source in tests/unit/test_*.c; do
-	test=$(basename "$source" .c)
-	suite "unit/$test" "$BUILD/tests/unit/$test"
-done
-for test in "$BUILD"/simt/test_*; do
-	[ "${test##*.}" = d ] || suite "simt/$(basename "$test")" "$test"
-done
-for source in tests/fuzz/fuzz_*.c; do
-	target=$(basename "$source" .c)
-	suite "fuzz/$target" "$BUILD/tests/fuzz/$target" "tests/fuzz/corpus/${target#fuzz_}"
-done
-for runner in tests/layers.sh tests/cli/run.sh tests/fault/run.sh tests/simt/run.sh tests/docs/run.sh; do
-	suite "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,')" sh "$runner"
 done
 
 echo "make check: $passed suites passed, $failed failed, $skipped tests skipped"

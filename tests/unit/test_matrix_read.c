@@ -54,17 +54,18 @@ static float kept(float value, enum dtype dtype, bool round)
 	return dtype == DT_BF16 || round ? bf16_to_f32(bf16_from_f32(value)) : value;
 }
 
-static void check(const struct matrix_reader *reader, const struct linear_ref *ref, enum dtype dtype)
+/* Rows [first, first + n). */
+static void check_rows(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first, size_t n, enum dtype dtype)
 {
-	void *values = malloc(ref->n * ref->k * sizeof(float));
+	void *values = malloc(n * ref->k * sizeof(float));
 	float amax, most = 0;
 	struct err err = { 0 };
 
-	assert_int_equal(matrix_read(reader, ref, dtype, values, &amax, &err), 0);
-	for (size_t row = 0; row < ref->n; row++) {
+	assert_int_equal(matrix_read(reader, ref, first, n, dtype, values, &amax, &err), 0);
+	for (size_t row = first; row < first + n; row++) {
 		for (size_t col = 0; col < ref->k; col++) {
 			float wanted = element(ref->slice.first + row * ref->slice.row_stride + col * ref->slice.col_stride);
-			size_t i = row * ref->k + col;
+			size_t i = (row - first) * ref->k + col;
 			float found = dtype == DT_BF16 ? bf16_to_f32(((uint16_t *)values)[i]) : ((float *)values)[i];
 
 			most = wanted > most ? wanted : -wanted > most ? -wanted : most;
@@ -76,6 +77,14 @@ static void check(const struct matrix_reader *reader, const struct linear_ref *r
 	}
 	assert_true(amax == most);
 	free(values);
+}
+
+/* All rows, some in the middle, the last ones. */
+static void check(const struct matrix_reader *reader, const struct linear_ref *ref, enum dtype dtype)
+{
+	check_rows(reader, ref, 0, ref->n, dtype);
+	check_rows(reader, ref, 128, 256, dtype);
+	check_rows(reader, ref, 384, ref->n - 384, dtype);
 }
 
 static void test_bands(void **state)
