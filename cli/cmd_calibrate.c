@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "cli/calibrate_print.h"
 #include "cli/command.h"
 #include "cli/json_out.h"
 #include "cli/opts.h"
@@ -125,14 +126,6 @@ static void tokens_text(const void *context, double seconds, struct buf *text)
 		buf_printf(text, ", perplexity %.3f", sample.perplexity);
 }
 
-static void real_or_null(struct json_out *out, const char *key, bool known, double value)
-{
-	if (known)
-		json_out_real(out, key, value);
-	else
-		json_out_null(out, key);
-}
-
 static void tokens_json(const void *context, double seconds, struct json_out *out)
 {
 	struct tokens_sample sample = tokens_sample_take(context, seconds);
@@ -141,136 +134,8 @@ static void tokens_json(const void *context, double seconds, struct json_out *ou
 	json_out_count(out, "total", (uint64_t)sample.total);
 	json_out_real(out, "seconds", seconds);
 	json_out_real(out, "tokens_per_second", sample.rate);
-	real_or_null(out, "seconds_left", sample.has_left, sample.left);
-	real_or_null(out, "perplexity", sample.has_perplexity, sample.perplexity);
-}
-
-static void print_plan(const struct calibrate_plan *plan)
-{
-	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name, plan->model.n_layers,
-	       plan->n_modules);
-	printf("%zu passes, %zu sequences, %llu tokens\n", plan->n_passes, plan->n_sequences,
-	       (unsigned long long)plan->n_tokens);
-	if (plan->fp8.n)
-		printf("%s, %zu matrices in FP8\n", plan->fp8.recipe.name, plan->fp8.n);
-}
-
-static void print_plan_json(const struct calibrate_plan *plan)
-{
-	struct json_out out = { .stream = stdout };
-
-	json_out_open(&out, NULL, '{');
-	json_out_text(&out, "architecture", plan->model.arch->name);
-	json_out_count(&out, "modules", plan->n_modules);
-	json_out_count(&out, "passes", plan->n_passes);
-	json_out_count(&out, "tokens", plan->n_tokens);
-	json_out_count(&out, "memory_bytes", plan->memory_bytes);
-	json_out_count(&out, "fp8_modules", plan->fp8.n);
-	json_out_open(&out, "input_ids", '[');
-	for (size_t i = 0; i < plan->n_sequences; i++) {
-		const uint32_t *tokens = calibrate_plan_tokens(plan, i);
-
-		json_out_open(&out, NULL, '[');
-		for (size_t t = 0; t < plan->data.sequences[i].len; t++)
-			json_out_count(&out, NULL, tokens[t]);
-		json_out_close(&out, ']');
-	}
-	json_out_close(&out, ']');
-	json_out_end(&out);
-}
-
-static void print_activations(const struct activations_plan *plan)
-{
-	printf("activations, %zu modules\n", plan->n_linears);
-	printf("%zu passes, %llu tokens\n", plan->dumps.n, (unsigned long long)plan->n_all_tokens);
-}
-
-/* The keys of the plan of a forward pass. */
-static void print_activations_json(const struct activations_plan *plan)
-{
-	struct json_out out = { .stream = stdout };
-
-	json_out_open(&out, NULL, '{');
-	json_out_text(&out, "architecture", plan->modules.config.architecture);
-	json_out_count(&out, "modules", plan->n_linears);
-	json_out_count(&out, "passes", plan->dumps.n);
-	json_out_count(&out, "tokens", plan->n_all_tokens);
-	json_out_count(&out, "memory_bytes", plan->memory_bytes);
-	json_out_open(&out, "input_ids", '[');
-	json_out_close(&out, ']');
-	json_out_end(&out);
-}
-
-/* Experts that saw fewer tokens than --min-tokens, all passes together. */
-static bool is_uncovered(const struct amax_site *site, int min_tokens)
-{
-	uint64_t n = 0, least = (uint64_t)min_tokens;
-
-	for (size_t p = 0; p < site->n_passes && n < least; p++)
-		n += (uint64_t)site->tokens[p]; /* below 2^63 twice */
-	return site->kind == AMAX_GEMM && n < least;
-}
-
-struct outcome {
-	const struct calibrate_result *result;
-	const struct amax_stats *stats;
-	int min_tokens;
-	double seconds;
-};
-
-static void print_json(const struct outcome *outcome)
-{
-	const struct calibrate_result *result = outcome->result;
-	const struct amax_stats *stats = outcome->stats;
-	struct json_out out = { .stream = stdout };
-
-	json_out_open(&out, NULL, '{');
-	json_out_count(&out, "passes", stats->n_passes);
-	json_out_count(&out, "tokens", stats->n_tokens);
-	real_or_null(&out, "perplexity", result->n_passes > 0, result->perplexity);
-	json_out_open(&out, "nll_per_pass", '[');
-	for (size_t i = 0; i < result->n_passes; i++)
-		json_out_real(&out, NULL, result->nll[i]);
-	json_out_close(&out, ']');
-	json_out_real(&out, "seconds", outcome->seconds);
-	json_out_real(&out, "tokens_per_second", (double)result->n_tokens / outcome->seconds);
-	json_out_count(&out, "peak_memory_bytes", units_peak_memory());
-	json_out_open(&out, "uncovered", '[');
-	for (size_t i = 0; i < stats->n_sites; i++)
-		if (is_uncovered(stats->sites[i], outcome->min_tokens))
-			json_out_text(&out, NULL, stats->sites[i]->name);
-	json_out_close(&out, ']');
-	json_out_end(&out);
-}
-
-static void print_summary(const struct outcome *outcome)
-{
-	const struct calibrate_result *result = outcome->result;
-	struct buf text = { 0 };
-
-	units_duration(&text, outcome->seconds);
-	fprintf(stderr, "passes     %llu", (unsigned long long)outcome->stats->n_passes);
-	if (result->n_resumed)
-		fprintf(stderr, ", %zu of them before", result->n_resumed);
-	fputc('\n', stderr);
-	fprintf(stderr, "tokens     %llu, %.0f a second\n", (unsigned long long)outcome->stats->n_tokens,
-		(double)result->n_tokens / outcome->seconds);
-	if (result->n_passes)
-		fprintf(stderr, "perplexity %.4f\n", result->perplexity);
-	fprintf(stderr, "time       %s\n", text.data);
-	buf_release(&text);
-}
-
-static void note_uncovered(const struct outcome *outcome)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < outcome->stats->n_sites; i++)
-		n += is_uncovered(outcome->stats->sites[i], outcome->min_tokens);
-	if (n)
-		fprintf(stderr,
-			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens (--json names them): more data, or 'quantize --uncovered'\n",
-			n, outcome->min_tokens);
+	json_out_real(out, "seconds_left", sample.has_left ? sample.left : NAN);
+	json_out_real(out, "perplexity", sample.has_perplexity ? sample.perplexity : NAN);
 }
 
 /* What there is to say of the matrices that are multiplied in FP8. */
@@ -299,9 +164,9 @@ static int job_open(struct job *job, const struct settings *settings, struct err
 static void job_print(const struct job *job, const struct settings *settings)
 {
 	if (settings->params.activations)
-		(settings->json ? print_activations_json : print_activations)(&job->activations);
+		(settings->json ? activations_print_json : activations_print_text)(&job->activations);
 	else
-		(settings->json ? print_plan_json : print_plan)(&job->plan);
+		(settings->json ? calibrate_print_json : calibrate_print_text)(&job->plan);
 }
 
 static size_t job_steps(const struct job *job, const struct settings *settings)
@@ -320,19 +185,19 @@ static int calibrate(const struct settings *settings, const struct job *job, str
 {
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
-	struct outcome outcome = { .result = &result, .stats = &stats, .min_tokens = settings->min_tokens };
+	struct calibrate_report report = { .result = &result, .stats = &stats, .min_tokens = settings->min_tokens };
 	double began = units_now();
 	int rc = settings->params.activations
 			 ? activations_run(&job->activations, &settings->params, progress, &result, &stats, err)
 			 : calibrate_run(&job->plan, &settings->params, progress, &result, &stats, err);
 
-	outcome.seconds = units_now() - began;
+	report.seconds = units_now() - began;
 	if (rc == 0 && settings->json)
-		print_json(&outcome);
+		calibrate_report_json(&report);
 	if (rc == 0 && !settings->quiet) {
-		note_uncovered(&outcome);
+		calibrate_report_uncovered(&report);
 		if (settings->verbose || isatty(STDERR_FILENO))
-			print_summary(&outcome);
+			calibrate_report_text(&report);
 	}
 	free(result.nll);
 	amax_stats_release(&stats);
