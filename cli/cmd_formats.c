@@ -12,12 +12,36 @@
 #include "format/format.h"
 #include "recipe/recipe.h"
 
+static struct scheme scheme_of(const struct recipe *recipe)
+{
+	return scheme_from_qspec(&recipe->weight, recipe->needs_history);
+}
+
 static bool loads(const struct format *format, const struct recipe *recipe, enum engine engine)
 {
-	struct scheme scheme = scheme_from_qspec(&recipe->weight, recipe->needs_history);
+	struct scheme scheme = scheme_of(recipe);
 	struct err err = { 0 };
 
 	return format_check(format, &scheme, engine, recipe->name, &err) == 0;
+}
+
+/* In models without experts only. */
+static bool loads_dense(const struct format *format, const struct recipe *recipe, enum engine engine)
+{
+	struct scheme scheme = scheme_of(recipe);
+
+	return loads(format, recipe, engine) && format_refuses_experts(format, &scheme, engine);
+}
+
+static void engines_json(struct json_out *out, const char *key,
+			 bool (*which)(const struct format *, const struct recipe *, enum engine),
+			 const struct format *format, const struct recipe *recipe)
+{
+	json_out_open(out, key, '[');
+	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
+		if (which(format, recipe, (enum engine)e))
+			json_out_text(out, NULL, engine_name((enum engine)e));
+	json_out_close(out, ']');
 }
 
 static void recipe_json(struct json_out *out, const struct format *format,
@@ -25,11 +49,8 @@ static void recipe_json(struct json_out *out, const struct format *format,
 {
 	json_out_open(out, NULL, '{');
 	json_out_text(out, "recipe", recipe->name);
-	json_out_open(out, "engines", '[');
-	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
-		if (loads(format, recipe, (enum engine)e))
-			json_out_text(out, NULL, engine_name((enum engine)e));
-	json_out_close(out, ']');
+	engines_json(out, "engines", loads, format, recipe);
+	engines_json(out, "dense_only", loads_dense, format, recipe);
 	json_out_close(out, '}');
 }
 
@@ -61,8 +82,8 @@ static void engines_cell(struct table *table, const struct format *format,
 
 	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
 		if (loads(format, recipe, (enum engine)e))
-			buf_printf(&engines, "%s%s", engines.len ? " " : "",
-				   engine_name((enum engine)e));
+			buf_printf(&engines, "%s%s%s", engines.len ? " " : "", engine_name((enum engine)e),
+				   loads_dense(format, recipe, (enum engine)e) ? "(dense)" : "");
 	table_cell(table, engines.len ? engines.data : "");
 	buf_release(&engines);
 }

@@ -65,16 +65,15 @@ static const char *find_expert(const struct module_set *set)
 static int check_experts(const struct format *format, const struct module_set *set,
 			 enum engine target, struct err *err)
 {
-	const struct flavour *flavour = flavour_find(format, &set->scheme, target);
-	const char *expert = flavour->refused_moe[target] ? find_expert(set) : NULL;
+	const char *reason = format_refuses_experts(format, &set->scheme, target);
+	const char *expert = reason ? find_expert(set) : NULL;
 	char words[SCHEME_NAME_SIZE];
 
 	if (!expert)
 		return 0;
 	scheme_name(&set->scheme, words);
 	return err_set(err, ERR_USAGE, "module '%s' as %s in format '%s' does not load in %s: %s",
-		       expert, words, format->name, engine_name(target),
-		       flavour->refused_moe[target]);
+		       expert, words, format->name, engine_name(target), reason);
 }
 
 int format_refuse_kv(const struct format *format, struct err *err)

@@ -108,6 +108,9 @@ const struct format *format_select(const char *name, enum engine target,
 int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
 		 const char *recipe, struct err *err);
 
+/* Why an engine that loads the scheme does not load it in models with experts; NULL: it does. */
+const char *format_refuses_experts(const struct format *format, const struct scheme *scheme, enum engine target);
+
 /* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.
  * The scheme was checked. */
 const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,

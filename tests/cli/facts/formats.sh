@@ -7,5 +7,6 @@
 json j 'list(j) == ["formats"]' \
 	'[f["name"] for f in j["formats"]] == ["compressed-tensors", "hf", "modelopt"]' \
 	'all(list(f) == ["name", "summary", "recipes"] for f in j["formats"])' \
-	'"".join("%s\t%s\t%s\n" % (f["name"], r["recipe"], " ".join(r["engines"])) for f in j["formats"]
+	'"".join("%s\t%s\t%s\n" % (f["name"], r["recipe"], " ".join(
+	         e + "(dense)" * (e in r["dense_only"]) for e in r["engines"])) for f in j["formats"]
 	         for r in f["recipes"]) == open("t").read()'
