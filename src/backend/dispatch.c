@@ -64,6 +64,14 @@ const struct backend *backend_select(const char *name, struct err *err)
 	return backend;
 }
 
+size_t backend_band(const char *name)
+{
+	struct err ignored;
+	const struct backend *backend = backend_select(name, &ignored);
+
+	return backend ? backend->band : 0;
+}
+
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err)
 {
 	return backend->failed(err) ? err_wrap(err, "tensor '%s'", tensor) : 0;

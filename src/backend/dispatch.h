@@ -12,6 +12,9 @@
  * backend (the nearest name is in the message), or this machine cannot run it (the reason is). */
 const struct backend *backend_select(const char *name, struct err *err);
 
+/* The `band` of the backend of that name, as backend_select() reads it; 0 where there is none. */
+size_t backend_band(const char *name);
+
 /* 0, or what failed on the calling thread since it last asked, which was all for one tensor: then what was written is not to
  * be believed. */
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err);

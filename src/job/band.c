@@ -19,9 +19,15 @@
 /* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and the run. */
 #define BAND_LEAST (64 * KIB)
 
-int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err)
+static uint64_t at_most(uint64_t n, uint64_t most)
 {
-	uint64_t most = memory / 4 < 4 * MIB ? memory / 4 : 4 * MIB;
+	return n < most ? n : most;
+}
+
+int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err)
+{
+	uint64_t run = band ? band / 2 : RUN_TARGET;
+	uint64_t most = at_most(memory / 4, band > 4 * MIB ? band : 4 * MIB);
 
 	most &= ~(WRITER_ALIGN - (uint64_t)1);
 	if (most < BAND_LEAST)
@@ -30,10 +36,10 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err
 			       "memory or fewer --threads",
 			       (unsigned long long)memory, 4ull * BAND_LEAST);
 	*limits = (struct band_limits){
-		.target = most < BAND_TARGET ? most : BAND_TARGET,
+		.target = at_most(band ? band : BAND_TARGET, most),
 		.most = most,
-		.run = most < RUN_TARGET ? most : RUN_TARGET,
-		.run_direct = most < RUN_DIRECT ? most : RUN_DIRECT,
+		.run = at_most(run, most),
+		.run_direct = at_most(run > RUN_DIRECT ? run : RUN_DIRECT, most),
 	};
 	return 0;
 }

@@ -12,7 +12,7 @@
 
 /* Sizes in bytes of what one worker holds. */
 struct band_limits {
-	uint64_t target; /* of a band's matrix: what stays in the second-level cache */
+	uint64_t target; /* of a band's matrix: what stays in the second-level cache, or the backend likes */
 	uint64_t most;	 /* of a band's matrix: where a row of tiles is larger than the target */
 	uint64_t run;	 /* of the output of a run of several bands; that of one may be up to `most` */
 	uint64_t run_direct; /* the same where writes go past the page cache */
@@ -39,8 +39,8 @@ struct band_list {
 	struct run *runs;
 };
 
-/* What fits `memory` bytes a worker.  ERR_USAGE if that is too little. */
-int band_limits_fit(struct band_limits *limits, uint64_t memory, struct err *err);
+/* What fits `memory` bytes a worker, for a backend that works best on `band` bytes (0: a CPU).  ERR_USAGE if that is too little. */
+int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err);
 
 /* Bytes one worker needs at most for any unit of the plan. */
 uint64_t band_limits_memory(const struct band_limits *limits);

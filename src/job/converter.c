@@ -20,8 +20,9 @@ int converter_memory(const struct convert_params *params, struct band_limits *li
 {
 	uint64_t most = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
 	uint64_t n = (uint64_t)params->n_threads;
+	uint64_t band = backend_band(params->backend ? params->backend : "auto");
 
-	if (band_limits_fit(limits, most > BASE_MEMORY ? (most - BASE_MEMORY) / n : 0, err))
+	if (band_limits_fit(limits, most > BASE_MEMORY ? (most - BASE_MEMORY) / n : 0, band, err))
 		return -1;
 	*bytes = BASE_MEMORY + n * band_limits_memory(limits);
 	return 0;
