@@ -32,13 +32,18 @@ LANE_FN lanes lanes_load(const float *x)
 	return v;
 }
 
+LANE_FN lanes lanes_all(float x)
+{
+	lanes v = { 0 };
+
+	return x - v;
+}
+
 /* The first n; the others are `rest`. */
 LANE_FN lanes lanes_load_some(const float *x, size_t n, float rest)
 {
-	lanes v;
+	lanes v = lanes_all(rest);
 
-	for (int i = 0; i < LANES; i++)
-		v[i] = rest;
 	memcpy(&v, x, n * sizeof *x);
 	return v;
 }
@@ -46,13 +51,6 @@ LANE_FN lanes lanes_load_some(const float *x, size_t n, float rest)
 LANE_FN void lanes_store(float *x, lanes v)
 {
 	memcpy(x, &v, sizeof v);
-}
-
-LANE_FN lanes lanes_all(float x)
-{
-	lanes v = { 0 };
-
-	return x - v;
 }
 
 LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)

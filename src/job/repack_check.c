@@ -47,6 +47,7 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 {
 	float *chunk = xcalloc(CHUNK, sizeof *chunk);
 	struct source source;
+	struct err ignored;
 	int rc = 0;
 
 	source_init(&source, io, &plan->source, NULL, plan->stream_fd);
@@ -73,7 +74,7 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 				plan->source.shards[unit->source_scale.scale->shard].file.path,
 				(double)value, (unsigned long long)odd);
 	}
-	if (source_close(&source, rc ? &(struct err){ 0 } : err))
+	if (source_close(&source, rc ? &ignored : err))
 		rc = -1;
 	source_release(&source);
 	free(chunk);
