@@ -37,7 +37,7 @@ endif
 SM        := 80 89 90a 100 120
 ifneq ($(WITH_CUDA),)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(WITH_CUDA)))
-CUDA_OBJ  := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
+CUDA_OBJ  := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu kernels/cuda/nvcc/*.cu))
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -lpthread -lstdc++
 endif
 NVCC_FLAGS = -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/cuda -Ikernels/cuda/nvcc -MMD -MP --threads 2 \
@@ -55,7 +55,7 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR)
 	    $(SAN) $(CFLAGS) -pthread
 SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
 	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-SIMT      := $(patsubst %,$(BUILD)/simt/%,test_device test_kernels test_kernels_values test_fused test_golden)
+SIMT      := $(patsubst %,$(BUILD)/simt/%,test_device test_gpu_gemm test_kernels test_kernels_values test_fused test_golden)
 
 .PHONY: all
 all: $(BUILD)/fp8conv
@@ -111,10 +111,10 @@ $(BUILD)/simt/%.c.o: %.c
 vpath test_%.c tests/simt tests/unit
 $(BUILD)/simt/test_%: test_%.c $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
-	$(Q)$(C) -fPIE -pie -o $@ $< $(SIMT_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka -lstdc++ $(LIBS)
+	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $< $(SIMT_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka -lstdc++ $(LIBS)
 $(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
-	$(Q)$(LINK) -o $@ $^ -lstdc++ $(LIBS)
+	$(Q)$(LINK) -rdynamic -o $@ $^ -lstdc++ $(LIBS)
 
 # A fuzz target has its main() from libFuzzer, or else from replay.c.
 FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint $(if $(findstring fuzzer,$(SANITIZE)),,replay))

@@ -10,7 +10,6 @@ extern "C" {
 #include <pthread.h>
 #include <stdio.h>
 
-#define MAX_DEVICES   64
 #define MAX_BLOCKS    16
 #define TAKE_ALIGN    ((size_t)256)
 #define BLOCK_LEAST   ((size_t)1 << 20)
@@ -30,6 +29,7 @@ struct device_lane {
 	size_t n_blocks;
 	const char *failed; /* the call; NULL: none */
 	cudaError_t error;
+	const char *why; /* what it said, where it is none of the runtime's */
 	size_t wanted; /* bytes, by device_take() */
 
 	~device_lane(); /* at the end of its thread */
@@ -38,7 +38,7 @@ struct device_lane {
 /* The GPUs that can be used. */
 struct devices {
 	int n;
-	int number[MAX_DEVICES], capability[MAX_DEVICES];
+	int number[DEVICES_MOST], capability[DEVICES_MOST];
 	char why[256];
 };
 
@@ -58,7 +58,7 @@ static void devices_find(void)
 			 error ? cudaGetErrorString(error) : "no device");
 		return;
 	}
-	for (int i = 0; i < n && devices.n < MAX_DEVICES; i++) {
+	for (int i = 0; i < n && devices.n < DEVICES_MOST; i++) {
 		int major = 0, minor = 0;
 
 		if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) ||
@@ -85,6 +85,15 @@ static void lane_fail(struct device_lane *lane, const char *call, cudaError_t er
 		return;
 	lane->failed = call;
 	lane->error = error;
+	lane->why = NULL;
+}
+
+void device_fail(struct device_lane *lane, const char *call, const char *why)
+{
+	if (lane->failed)
+		return;
+	lane_fail(lane, call, cudaErrorUnknown);
+	lane->why = why;
 }
 
 struct device_lane *device_lane(void)
@@ -98,6 +107,11 @@ struct device_lane *device_lane(void)
 	lane_fail(lane, "cudaSetDevice", cudaSetDevice(devices.number[lane->device]));
 	lane_fail(lane, "cudaStreamCreate", cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
 	return lane;
+}
+
+int device_index(const struct device_lane *lane)
+{
+	return lane->device;
 }
 
 int device_capability(void)
@@ -130,7 +144,7 @@ int device_lane_failed(struct device_lane *lane, struct err *err)
 	lane->failed = NULL;
 	if (lane->error != cudaErrorMemoryAllocation)
 		return err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, devices.number[lane->device],
-			       cudaGetErrorString(lane->error));
+			       lane->why ? lane->why : cudaGetErrorString(lane->error));
 	cudaGetLastError(); /* this error does not stick to the device */
 	cudaMemGetInfo(&free_size, &size);
 	return err_set(err, ERR_SYSTEM,

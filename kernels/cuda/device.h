@@ -18,6 +18,9 @@
 extern "C" {
 #endif
 
+/* No more GPUs are used than this. */
+#define DEVICES_MOST 64
+
 /* What one thread of the host works with. */
 struct device_lane;
 
@@ -35,6 +38,12 @@ int device_lane_failed(struct device_lane *lane, struct err *err);
 
 /* True: a call has failed, and there is no use in going on. */
 bool device_lane_stopped(const struct device_lane *lane);
+
+/* Which of the GPUs that are used the lane works on, from 0 on. */
+int device_index(const struct device_lane *lane);
+
+/* A call of a library on the GPU has failed: its name and what it said, both of which stay. */
+void device_fail(struct device_lane *lane, const char *call, const char *why);
 
 void *device_stream(struct device_lane *lane);
 

@@ -18,6 +18,7 @@ struct device_lane {
 	void *taken[MAX_TAKEN];
 	size_t n_taken;
 	const char *failed; /* the call; NULL: none */
+	const char *why;    /* what it said */
 
 	~device_lane();
 };
@@ -58,7 +59,21 @@ int device_lane_failed(struct device_lane *lane, struct err *err)
 	const char *call = lane->failed;
 
 	lane->failed = NULL;
-	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: unspecified launch failure", call) : 0;
+	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: %s", call, lane->why) : 0;
+}
+
+void device_fail(struct device_lane *lane, const char *call, const char *why)
+{
+	if (lane->failed)
+		return;
+	lane->failed = call;
+	lane->why = why;
+}
+
+int device_index(const struct device_lane *lane)
+{
+	(void)lane;
+	return 0;
 }
 
 bool device_lane_stopped(const struct device_lane *lane)
@@ -72,7 +87,7 @@ static bool succeeds(struct device_lane *lane, const char *call)
 	if (lane->failed)
 		return false;
 	if (simt_calls_left == 0)
-		lane->failed = call;
+		device_fail(lane, call, "unspecified launch failure");
 	if (simt_calls_left > 0)
 		simt_calls_left--;
 	return !lane->failed;

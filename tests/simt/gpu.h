@@ -38,6 +38,9 @@ struct __attribute__((may_alias, aligned(16))) float4 {
 
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+/* The program itself, which has tests/simt/cublaslt.cc. */
+#define GPU_CUBLASLT NULL
+
 #define GPU_ALL_LANES 0xFFFFFFFFu
 
 /* Blocks and their threads run in an order that differs from one launch to the next. */

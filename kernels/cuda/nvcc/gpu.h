@@ -14,6 +14,9 @@
 #define GPU_LAUNCH(kernel, n_blocks, n_threads, stream, ...) \
 	kernel<<<(unsigned)(n_blocks), (n_threads), 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
 
+/* Where cuBLASLt is looked for. */
+#define GPU_CUBLASLT "libcublasLt.so.13", "libcublasLt.so.12"
+
 #define GPU_ALL_LANES 0xFFFFFFFFu
 #define GPU_UNROLL    _Pragma("unroll")
 #define GPU_LOOP      _Pragma("unroll 1")
