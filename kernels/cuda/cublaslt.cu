@@ -34,13 +34,14 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 	size_t version;
 
 	if (!opened)
-		return err_set(err, ERR_SYSTEM,
-			       "cannot load cuBLASLt, which multiplies matrices on a GPU (%s): install the one of CUDA 12 or 13, or "
-			       "name its folder in LD_LIBRARY_PATH",
-			       dlerror());
-#define LT_LOAD(result, name, arguments)                                                      \
+		return err_set(
+			err, ERR_SYSTEM,
+			"cannot load cuBLASLt, which multiplies matrices on a GPU (%s): install the one of CUDA 12 or 13, or "
+			"name its folder in LD_LIBRARY_PATH",
+			dlerror());
+#define LT_LOAD(result, name, arguments)                                                   \
 	lt->name = reinterpret_cast<result(*) arguments>(dlsym(opened, "cublasLt" #name)); \
-	if (!lt->name && !lacks)                                                             \
+	if (!lt->name && !lacks)                                                           \
 		lacks = "cublasLt" #name;
 	LT_FUNCTIONS(LT_LOAD)
 #undef LT_LOAD

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products by cuBLASLt.  To the library, whose matrices are column-major, B is the first operand, transposed, and A the second,
- * as it is: "TN", which is the only form that FP8 has everywhere.  Its m is our n, its n our m.
+ * Matrix products by cuBLASLt.  To the library, whose matrices are column-major, B is the first operand, transposed, and A the
+ * second, as it is: "TN", which is the only form that FP8 has everywhere.  Its m is our n, its n our m.
  *
  * Asking the library how to multiply takes longer than a small product, so what it says is kept for each shape.
  */
@@ -116,7 +116,8 @@ static bool describe_fp8(const struct call *c, const float *amax)
 	int8_t fast = g->fast;
 
 	if (!mode_set(c, LT_DESC_A_SCALE_MODE, g->b.tile) || !mode_set(c, LT_DESC_B_SCALE_MODE, g->a.tile) ||
-	    !pointer_set(c, LT_DESC_A_SCALE_POINTER, g->b.scale_inv) || !pointer_set(c, LT_DESC_B_SCALE_POINTER, g->a.scale_inv) ||
+	    !pointer_set(c, LT_DESC_A_SCALE_POINTER, g->b.scale_inv) ||
+	    !pointer_set(c, LT_DESC_B_SCALE_POINTER, g->a.scale_inv) ||
 	    (fast && !desc_set(c, LT_DESC_FAST_ACCUM, &fast, sizeof fast)))
 		return false;
 	return !is_fp8(g->d.dtype) || (pointer_set(c, LT_DESC_D_SCALE_POINTER, g->d.scale) &&
@@ -138,8 +139,7 @@ static bool describe(struct call *c, const float *amax)
 	       layout_new(c, &c->a, g->b.dtype, g->k, g->n, g->b.stride) &&
 	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride) &&
 	       layout_new(c, &c->c, is_fp8(g->d.dtype) ? DT_BF16 : g->d.dtype, g->n, g->m, g->d.stride) &&
-	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) &&
-	       (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
+	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) && (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
 }
 
 static void call_release(struct call *c)

@@ -35,8 +35,8 @@ struct gpu_operand {
 	const void *scale_inv;
 };
 
-/* (m, n).  Codes (of tile {WHOLE, WHOLE} operands only) are fp8(v * scale), and the scale_inv that belongs to them is written with
- * them. */
+/* (m, n).  Codes (of tile {WHOLE, WHOLE} operands only) are fp8(v * scale), and the scale_inv that belongs to them is written
+ * with them. */
 struct gpu_product {
 	void *data;
 	enum dtype dtype; /* DT_BF16, DT_F32, DT_F8_E4M3, DT_F8_E5M2 */

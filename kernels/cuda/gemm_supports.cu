@@ -109,8 +109,8 @@ static int shape_fits(const struct gpu_gemm *g, const struct scaling *s, struct 
 
 	if (g->m % s->rows || g->n % n || g->k % s->k)
 		return err_set(err, ERR_USAGE,
-			       "a matrix product (%zu, %zu, %zu) with %s: m must be a multiple of %zu, n of %zu, k of %zu", g->m,
-			       g->n, g->k, s->words, s->rows, n, s->k);
+			       "a matrix product (%zu, %zu, %zu) with %s: m must be a multiple of %zu, n of %zu, k of %zu",
+			       g->m, g->n, g->k, s->words, s->rows, n, s->k);
 	if (!all_lie_well(g, s))
 		return err_set(err, ERR_USAGE, "a matrix product with %s: rows and scales must begin at multiples of %zu bytes",
 			       s->words, FP8_ALIGN);
@@ -136,8 +136,8 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 	const struct scaling *s = scaling_of(g);
 
 	if (!types_supported(g))
-		return err_set(err, ERR_USAGE, "there is no matrix product of %s by %s whose result is %s", dtype_name(g->a.dtype),
-			       dtype_name(g->b.dtype), dtype_name(g->d.dtype));
+		return err_set(err, ERR_USAGE, "there is no matrix product of %s by %s whose result is %s",
+			       dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
 	if (g->k == 0)
 		return err_set(err, ERR_USAGE, "a matrix product (%zu, %zu, 0) has nothing to add up", g->m, g->n);
 	if (g->a.dtype == DT_BF16)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt for a CPU: the functions that kernels/cuda calls, by their own names.  It knows only what descriptors say, multiplies in
- * double, and refuses what NVIDIA documents as unsupported: cuBLAS, Tensor Core Usage, Narrow Precision Data Types Usage,
- * cublasLtMatmul().  An algorithm is good for the problem that it was found for, and for no other.
+ * cuBLASLt for a CPU: the functions that kernels/cuda calls, by their own names.  It knows only what descriptors say,
+ * multiplies in double, and refuses what NVIDIA documents as unsupported: cuBLAS, Tensor Core Usage, Narrow Precision Data
+ * Types Usage, cublasLtMatmul().  An algorithm is good for the problem that it was found for, and for no other.
  */
 extern "C" {
 #include "kernels/cuda/cublaslt.h"
@@ -128,7 +128,8 @@ static double scale_at(int mode, const void *scales, size_t i, size_t l, size_t 
 	case LT_SCALE_BLK128x128_32F:
 		return floats[l / 128 + i / 128 * k4];
 	case LT_SCALE_VEC32_UE8M0:
-		return ldexp(1, static_cast<const uint8_t *>(scales)[tile + outer % 32 * 16 + outer / 32 * 4 + inner % 4] - 127);
+		return ldexp(1,
+			     static_cast<const uint8_t *>(scales)[tile + outer % 32 * 16 + outer / 32 * 4 + inner % 4] - 127);
 	default:
 		return floats ? floats[0] : 1;
 	}
@@ -194,8 +195,8 @@ static bool aligned_16(const struct problem *p, const uint32_t alignments[4])
 	const struct layout *layouts[] = { p->a, p->b, p->c, p->d };
 
 	for (int i = 0; i < 4; i++) {
-		if (layouts[i]->rows * type_size(layouts[i]->type) % 16 || layouts[i]->stride * type_size(layouts[i]->type) % 16 ||
-		    alignments[i] < 16)
+		if (layouts[i]->rows * type_size(layouts[i]->type) % 16 ||
+		    layouts[i]->stride * type_size(layouts[i]->type) % 16 || alignments[i] < 16)
 			return false;
 	}
 	return true;
@@ -295,7 +296,7 @@ API size_t cublasLtGetVersion(void)
 
 API const char *cublasLtGetStatusString(int status)
 {
-	return status == BAD_VALUE ? "an unsupported value or parameter was passed to the function"
+	return status == BAD_VALUE     ? "an unsupported value or parameter was passed to the function"
 	       : status == UNSUPPORTED ? "the functionality requested is not supported"
 				       : "the GPU program failed to execute";
 }
@@ -403,8 +404,14 @@ API int cublasLtMatmulPreferenceDestroy(void *preference)
 
 static struct problem problem_of(void *desc, void *a, void *b, void *c, void *d)
 {
-	return { static_cast<struct desc *>(desc), static_cast<struct layout *>(a), static_cast<struct layout *>(b),
-		 static_cast<struct layout *>(c), static_cast<struct layout *>(d), 0, 0, 0 };
+	return { static_cast<struct desc *>(desc),
+		 static_cast<struct layout *>(a),
+		 static_cast<struct layout *>(b),
+		 static_cast<struct layout *>(c),
+		 static_cast<struct layout *>(d),
+		 0,
+		 0,
+		 0 };
 }
 
 /* The workspace grows with the product, as split sums do, up to what is allowed. */

@@ -5,11 +5,11 @@
 #ifndef FP8CONV_TESTS_SIMT_CUBLASLT_H
 #define FP8CONV_TESTS_SIMT_CUBLASLT_H
 
-extern int simt_lt_version;	 /* 120900 for 12.9.0 */
+extern int simt_lt_version;	  /* 120900 for 12.9.0 */
 extern const char *simt_lt_fails; /* the call ("Matmul") that fails with status 13; NULL: none */
-extern int simt_lt_fails_after;	 /* so many of them that go well before */
-extern long simt_lt_asked;	 /* calls of MatmulAlgoGetHeuristic */
-extern long simt_lt_products;	 /* calls of Matmul that went well */
-extern long simt_lt_objects;	 /* descriptors, layouts and preferences that were not destroyed */
+extern int simt_lt_fails_after;	  /* so many of them that go well before */
+extern long simt_lt_asked;	  /* calls of MatmulAlgoGetHeuristic */
+extern long simt_lt_products;	  /* calls of Matmul that went well */
+extern long simt_lt_objects;	  /* descriptors, layouts and preferences that were not destroyed */
 
 #endif

@@ -46,13 +46,11 @@ static_assert(offsetof(struct lt_heuristic, workspace_size) == offsetof(cublasLt
 static_assert(offsetof(struct lt_heuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state), "");
 
 /* Compiled only: a call of each function with the types that are said to be its arguments'. */
-template <typename... Theirs>
-constexpr int arguments(cublasStatus_t (*)(Theirs...))
+template <typename... Theirs> constexpr int arguments(cublasStatus_t (*)(Theirs...))
 {
 	return sizeof...(Theirs);
 }
-template <typename... Ours>
-constexpr int arguments(int (*)(Ours...))
+template <typename... Ours> constexpr int arguments(int (*)(Ours...))
 {
 	return sizeof...(Ours);
 }
