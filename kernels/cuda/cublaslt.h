@@ -50,7 +50,7 @@ enum lt_scale {
 /* cublasLtMatmulPreferenceAttributes_t. */
 enum lt_preference {
 	LT_PREF_MAX_WORKSPACE = 1,   /* uint64_t, bytes */
-	LT_PREF_MIN_ALIGNMENT_A = 5, /* uint32_t, bytes: what all addresses are multiples of, 256 where it is not said */
+	LT_PREF_MIN_ALIGNMENT_A = 5, /* uint32_t, bytes: what the address is a multiple of, 256 where it is not said */
 	LT_PREF_MIN_ALIGNMENT_B = 6,
 	LT_PREF_MIN_ALIGNMENT_C = 7,
 	LT_PREF_MIN_ALIGNMENT_D = 8,

@@ -29,7 +29,7 @@ struct shape_key {
 	size_t m, n, k;
 	enum dtype types[3]; /* of A, B, D */
 	size_t strides[3];
-	uint32_t alignments[3]; /* bytes */
+	uint32_t alignments[3]; /* bytes, of the addresses */
 	struct tile tiles[2];
 	bool fast, has_amax;
 };
@@ -51,7 +51,7 @@ struct call {
 	const struct cublaslt *lt;
 	const struct gpu_gemm *g;
 	void *handle;
-	void *desc, *a, *b, *c, *d; /* of the library: its A is our B */
+	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: where D is FP8 */
 	void *preference;
 };
 
@@ -138,8 +138,14 @@ static bool describe(struct call *c, const float *amax)
 	       desc_set(c, LT_DESC_TRANSA, &transposed, sizeof transposed) &&
 	       layout_new(c, &c->a, g->b.dtype, g->k, g->n, g->b.stride) &&
 	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride) &&
-	       layout_new(c, &c->c, is_fp8(g->d.dtype) ? DT_BF16 : g->d.dtype, g->n, g->m, g->d.stride) &&
+	       (!is_fp8(g->d.dtype) || layout_new(c, &c->c, DT_BF16, g->n, g->m, g->d.stride)) &&
 	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) && (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
+}
+
+/* That of the matrix that beta = 0 keeps out: D itself, which codes cannot be. */
+static void *c_layout(const struct call *c)
+{
+	return c->c ? c->c : c->d;
 }
 
 static void call_release(struct call *c)
@@ -156,9 +162,9 @@ static void call_release(struct call *c)
 		CALL(c, MatmulPreferenceDestroy, c->preference);
 }
 
-static uint32_t alignment_of(const void *data, size_t stride_size)
+static uint32_t alignment_of(const void *data)
 {
-	size_t bits = reinterpret_cast<uintptr_t>(data) | stride_size | ALIGN_MOST;
+	uintptr_t bits = reinterpret_cast<uintptr_t>(data) | ALIGN_MOST;
 
 	return static_cast<uint32_t>(bits & -bits);
 }
@@ -180,7 +186,7 @@ static void key_init(struct shape_key *key, const struct call *c)
 	key->strides[1] = g->b.stride;
 	key->strides[2] = g->d.stride;
 	for (int i = 0; i < 3; i++)
-		key->alignments[i] = alignment_of(data[i], key->strides[i] * (dtype_bits(key->types[i]) / 8));
+		key->alignments[i] = alignment_of(data[i]);
 	if (is_fp8(g->a.dtype)) {
 		key->tiles[0] = g->a.tile;
 		key->tiles[1] = g->b.tile;
@@ -227,7 +233,8 @@ static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 	int n_found = 0;
 
 	if (!CALL(c, MatmulPreferenceCreate, &c->preference) || !prefer(c, key) ||
-	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c->c, c->d, c->preference, 1, &found, &n_found))
+	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c_layout(c), c->d, c->preference, 1, &found,
+		  &n_found))
 		return NULL;
 	if (n_found == 0) {
 		device_fail(c->lane, "cublasLtMatmulAlgoGetHeuristic", "no algorithm for this product");
@@ -309,8 +316,9 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 	shape = shape_get(c);
 	if (!shape || !space_ready(c->lane, space, shape->workspace_size))
 		return false;
-	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero, NULL, c->c, g->d.data, c->d,
-		    &shape->algo, space->workspace, shape->workspace_size, device_stream(c->lane));
+	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero, c->c ? NULL : g->d.data,
+		    c_layout(c), g->d.data, c->d, &shape->algo, space->workspace, shape->workspace_size,
+		    device_stream(c->lane));
 }
 
 void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g)

@@ -463,7 +463,7 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
 	if (!handle || status)
 		return handle ? status : NOT_READY;
 	if (algo.problem != problem_hash(&p) || workspace_size < algo.workspace_size ||
-	    reinterpret_cast<uintptr_t>(workspace) % 256 || (kept != 0 && !c))
+	    reinterpret_cast<uintptr_t>(workspace) % 256 || (!c && (kept != 0 || !is_fp8(p.d->type))))
 		return BAD_VALUE;
 	if (!lies(a, algo.alignments[0]) || !lies(b, algo.alignments[1]) || !lies(c, algo.alignments[2]) ||
 	    !lies(d, algo.alignments[3]))
