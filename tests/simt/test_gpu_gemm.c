@@ -3,7 +3,7 @@
  * Matrix products on the GPU, by the cuBLASLt of tests/simt: every kind against sums in double; what is written after one with
  * codes; what is kept of what the library said.
  */
-#include "tests/simt/gemm_bench.h"
+#include "tests/simt/gemm_setup.h"
 
 #include <pthread.h>
 

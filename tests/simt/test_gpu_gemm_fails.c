@@ -2,7 +2,7 @@
  *
  * Matrix products on the GPU that fail, or that there are not.
  */
-#include "tests/simt/gemm_bench.h"
+#include "tests/simt/gemm_setup.h"
 
 /* Each call of the library fails once, wherever it is made: the lane names it, what was written is not touched by what comes
  * after, nothing is left behind, and the next product goes well. */

@@ -3,8 +3,8 @@
  * Products for the tests of kernels/cuda/gemm.h: operands on both sides, and sums in double that are taken here, from the tile grids
  * of num/scale_grid.h.
  */
-#ifndef FP8CONV_TESTS_SIMT_GEMM_BENCH_H
-#define FP8CONV_TESTS_SIMT_GEMM_BENCH_H
+#ifndef FP8CONV_TESTS_SIMT_GEMM_SETUP_H
+#define FP8CONV_TESTS_SIMT_GEMM_SETUP_H
 
 #include <math.h>
 #include <setjmp.h>
