@@ -5,7 +5,8 @@
 set -u
 cd "$(dirname "$0")/.." || exit 2
 SAMPLES=$PWD/sample_checkpoints
-export SAMPLES FP8CONV
+TSAN_OPTIONS="suppressions=$PWD/tests/tsan.supp ${TSAN_OPTIONS-}"
+export SAMPLES FP8CONV TSAN_OPTIONS
 
 # suites: a line for each, its name and its command.
 suites() {
