@@ -55,7 +55,8 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR)
 	    $(SAN) $(CFLAGS) -pthread
 SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
 	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-SIMT      := $(patsubst %,$(BUILD)/simt/%,test_device test_gpu_gemm test_gpu_gemm_fails test_kernels test_kernels_values test_fused test_golden)
+SIMT      := $(patsubst %,$(BUILD)/simt/%,$(basename $(notdir $(wildcard tests/simt/test_*.c))) test_kernels test_kernels_values \
+	     test_fused test_golden test_delayed)
 
 .PHONY: all
 all: $(BUILD)/fp8conv

@@ -117,6 +117,12 @@ void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history)
 	*history = amax_max(*history, amax);
 }
 
+void cpu_delayed_update(const struct delayed_slots *slots, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		delayed_slots_update(&slots[i]);
+}
+
 /* The codes are multiplied as the fp32 values that they stand for. */
 int cpu_supports(const struct qspec *spec, struct err *err)
 {

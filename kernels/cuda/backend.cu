@@ -344,4 +344,5 @@ extern "C" const struct backend backend_cuda = {
 	.norm = cuda_norm,
 	.activate = cuda_activate,
 	.gemm_update = cpu_gemm_update,
+	.delayed_update = cuda_delayed_update,
 };

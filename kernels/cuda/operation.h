@@ -29,4 +29,7 @@ void gpu_norm(struct device_lane *lane, const struct norm_args *args, const stru
 void gpu_activate(struct device_lane *lane, const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out, unsigned long long *counts);
 
+/* The function of the row: pointers of the host, one launch for all slots. */
+void cuda_delayed_update(const struct delayed_slots *slots, size_t n);
+
 #endif

@@ -18,6 +18,7 @@
 #include "base/err.h"
 #include "num/activation.h"
 #include "num/dtype.h"
+#include "num/history.h"
 #include "num/norm.h"
 #include "num/qspec.h"
 #include "num/scale_grid.h"
@@ -145,6 +146,10 @@ struct backend {
 	/* After a GEMM that multiplied its output by scale, cast it, and took the amax before the scale: *scale_inv = 1 /
 	 * scale (may be unaligned), *history raised to amax (NaN ignored). */
 	void (*gemm_update)(float scale, float amax, float *scale_inv, float *history);
+
+	/* The end of a step of delayed scaling: rolls the histories and makes the scales of all slots of slots[0 .. n-1], by
+	 * delayed_slots_update().  Where it fails, all are as they were. */
+	void (*delayed_update)(const struct delayed_slots *slots, size_t n);
 };
 
 /* Every backend that was built, NULL at the end (kernels/backends.c). */

@@ -235,3 +235,17 @@ void backend_gemm_update(const struct backend *backend, float scale, float amax,
 	assert(scale_inv && history);
 	backend->gemm_update(scale, amax, scale_inv, history);
 }
+
+int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots, size_t n,
+			   struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct delayed_slots *s = &slots[i];
+
+		assert(s->n == 0 || s->len > 0);
+		assert(s->n == 0 || (s->history && s->scale && s->fmax && s->reduced));
+		(void)s;
+	}
+	backend->delayed_update(slots, n);
+	return backend->failed(err) ? err_wrap(err, "the update of amax histories") : 0;
+}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Delayed scaling: what the end of a step does to one slot's amax history and scale.  Source:
- * TransformerEngine, recipe/delayed_scaling.cu, kernel_bulk.  Pure arithmetic: a kernel that gives
- * a slot to a thread block calls the same functions.
+ * TransformerEngine, recipe/delayed_scaling.cu, kernel_bulk.  Pure arithmetic: kernels that give a
+ * slot to many threads (kernels/cuda/delayed.cu) roll it in another order, to the same bytes.
  *
  * A history is h[0 .. len-1], len >= 1.  h[0] is the step being filled, a running max; h[1] is the
  * oldest of those before it, h[len-1] the last.
@@ -41,11 +41,31 @@ NUM_INLINE float history_roll(float *h, size_t stride, size_t len, float reduced
 }
 
 /* The scale of the next step from that amax; an inf, a NaN and 0 keep the one before. */
-NUM_INLINE float delayed_scale(const struct qspec *spec, float amax, float before)
+NUM_INLINE float delayed_scale(float fmax, float amax, float before)
 {
 	if (!(amax > 0) || f32_is_inf(amax))
 		return before;
-	return scale_from_amax(amax, scale_fmax(spec), F32_MAX, false);
+	return scale_from_amax(amax, fmax, F32_MAX, false);
+}
+
+/* Slots that lie side by side, at the end of a step.  There is no scale_inv: the operations that
+ * write codes by the new scale write it with them. */
+struct delayed_slots {
+	size_t len, n;
+	float *history;	      /* (len, n): row 0 is h[0] of each slot */
+	float *scale;	      /* (n): of the step that ends, then of the next one */
+	const float *fmax;    /* (n): scale_fmax() */
+	const float *reduced; /* (n): as in history_roll() */
+	enum amax_algo algo;
+};
+
+NUM_INLINE void delayed_slots_update(const struct delayed_slots *s)
+{
+	for (size_t i = 0; i < s->n; i++) {
+		float amax = history_roll(s->history + i, s->n, s->len, s->reduced[i], s->algo);
+
+		s->scale[i] = delayed_scale(s->fmax[i], amax, s->scale[i]);
+	}
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 
 struct touched {
-	struct recipe_state *state; /* NULL: updated */
+	struct recipe_state *state; /* NULL: reduced */
 	const struct group *group;
 };
 
@@ -55,42 +55,33 @@ void context_touch(struct context_stack *stack, struct recipe_state *state)
 		(struct touched){ state, state->recipe->reduce_amax ? stack->now.group : NULL };
 }
 
-/* h[0] of the states from first on that share its group, one after the other.  Returns how many. */
-static size_t amaxes_gather(const struct context_stack *stack, size_t first, float *amaxes)
-{
-	size_t n = 0;
-
-	for (size_t i = first; i < stack->n_touched; i++) {
-		const struct touched *t = &stack->touched[i];
-
-		if (!t->state || t->group != stack->touched[first].group)
-			continue;
-		memcpy(amaxes + n, t->state->history.amax, t->state->n_slots * sizeof *amaxes);
-		n += t->state->n_slots;
-	}
-	return n;
-}
-
-/* The way back. */
-static void states_update(struct context_stack *stack, size_t first, const float *reduced)
+/* Of the states from first on that share its group: h[0], one after the other, and what is to be
+ * updated.  Returns how many amaxes. */
+static size_t group_gather(struct context_stack *stack, size_t first, float *amaxes,
+			   struct delayed_slots **slots)
 {
 	const struct group *group = stack->touched[first].group;
+	size_t n = 0;
 
 	for (size_t i = first; i < stack->n_touched; i++) {
 		struct touched *t = &stack->touched[i];
 
 		if (!t->state || t->group != group)
 			continue;
-		recipe_state_update(t->state, reduced);
-		reduced += t->state->n_slots;
+		*(*slots)++ = recipe_state_slots(t->state, amaxes + n);
+		memcpy(amaxes + n, t->state->history.amax, t->state->n_slots * sizeof *amaxes);
+		n += t->state->n_slots;
 		t->state = NULL;
 	}
+	return n;
 }
 
-/* One reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(). */
+/* One reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(), and then one
+ * update for all slots. */
 static int reduce_and_update(struct context_stack *stack, struct err *err)
 {
-	size_t n_slots = 0;
+	struct delayed_slots *slots = xcalloc(stack->n_touched, sizeof *slots), *next = slots;
+	size_t n_slots = 0, n_reduced = 0;
 	float *amaxes;
 	int rc = 0;
 
@@ -100,14 +91,19 @@ static int reduce_and_update(struct context_stack *stack, struct err *err)
 	}
 	amaxes = xcalloc(n_slots, sizeof *amaxes);
 	for (size_t i = 0; !rc && i < stack->n_touched; i++) {
+		const struct group *group = stack->touched[i].group;
+		size_t n;
+
 		if (!stack->touched[i].state)
 			continue;
-		n_slots = amaxes_gather(stack, i, amaxes);
-		rc = group_reduce_max(stack->touched[i].group, amaxes, n_slots, err);
-		if (!rc)
-			states_update(stack, i, amaxes);
+		n = group_gather(stack, i, amaxes + n_reduced, &next);
+		rc = group_reduce_max(group, amaxes + n_reduced, n, err);
+		n_reduced += n;
 	}
+	if (!rc && stack->n_touched > 0)
+		rc = backend_delayed_update(stack->backend, slots, stack->n_touched, err);
 	free(amaxes);
+	free(slots);
 	free(stack->touched);
 	stack->touched = NULL;
 	stack->n_touched = 0;

@@ -38,8 +38,8 @@ int context_enter(struct context_stack *stack, const struct context *wanted, str
 
 /* Puts outer back in force.  At the outermost exit h[0] of the touched states is reduced, over the
  * group of their first touch, where the recipe says reduce_amax, and all are updated; every rank of
- * a group must have touched the same in the same order.  A reduction that fails leaves its states
- * as they were. */
+ * a group must have touched the same in the same order.  The backend updates all in one call; where
+ * a reduction or the update fails, the states are as they were. */
 int context_exit(struct context_stack *stack, const struct context *outer, struct err *err);
 
 /* A module with this state runs: the end of the step updates it, if the context is enabled or

@@ -10,6 +10,7 @@ void history_init(struct history *history, size_t len, size_t n_slots)
 	*history = (struct history){ .len = len, .n_slots = n_slots };
 	history->amax = xcalloc(len * n_slots, sizeof *history->amax);
 	history->scale = xcalloc(n_slots, sizeof *history->scale);
+	history->fmax = xcalloc(n_slots, sizeof *history->fmax);
 	for (size_t slot = 0; slot < n_slots; slot++)
 		history->scale[slot] = 1;
 }
@@ -18,14 +19,6 @@ void history_release(struct history *history)
 {
 	free(history->amax);
 	free(history->scale);
+	free(history->fmax);
 	*history = (struct history){ 0 };
-}
-
-void history_update(struct history *history, size_t slot, float reduced, const struct qspec *spec,
-		    enum amax_algo algo)
-{
-	float amax =
-		history_roll(history->amax + slot, history->n_slots, history->len, reduced, algo);
-
-	history->scale[slot] = delayed_scale(spec, amax, history->scale[slot]);
 }

@@ -15,8 +15,11 @@ void recipe_state_init(struct recipe_state *state, const struct recipe *recipe, 
 {
 	*state = (struct recipe_state){ .recipe = recipe, .mode = mode };
 	state->n_slots = n_gemms * (mode == MODE_FORWARD ? N_FORWARD_SLOTS : N_BACKWARD_SLOTS);
-	if (recipe->needs_history)
-		history_init(&state->history, (size_t)recipe->amax_history_len, state->n_slots);
+	if (!recipe->needs_history)
+		return;
+	history_init(&state->history, (size_t)recipe->amax_history_len, state->n_slots);
+	for (size_t slot = 0; slot < state->n_slots; slot++)
+		state->history.fmax[slot] = scale_fmax(slot_spec(state, slot));
 }
 
 void recipe_state_release(struct recipe_state *state)
@@ -40,9 +43,22 @@ void recipe_state_make_quantizers(struct recipe_state *state, struct quantizer *
 		};
 }
 
+struct delayed_slots recipe_state_slots(struct recipe_state *state, const float *reduced)
+{
+	const struct history *history = &state->history;
+
+	return (struct delayed_slots){ .len = history->len,
+				       .n = history->n_slots,
+				       .history = history->amax,
+				       .scale = history->scale,
+				       .fmax = history->fmax,
+				       .reduced = reduced,
+				       .algo = state->recipe->amax_algo };
+}
+
 void recipe_state_update(struct recipe_state *state, const float *reduced)
 {
-	for (size_t slot = 0; slot < state->history.n_slots; slot++)
-		history_update(&state->history, slot, reduced[slot], slot_spec(state, slot),
-			       state->recipe->amax_algo);
+	struct delayed_slots slots = recipe_state_slots(state, reduced);
+
+	delayed_slots_update(&slots);
 }

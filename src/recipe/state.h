@@ -33,8 +33,11 @@ void recipe_state_release(struct recipe_state *state);
 /* quantizers: (n_slots), with both usages and padded scales; they point into the state. */
 void recipe_state_make_quantizers(struct recipe_state *state, struct quantizer *quantizers);
 
-/* The end of a step: the delayed update of every slot.  reduced: (n_slots), the amaxes of this
- * step, as the reduction left them. */
+/* What backend_delayed_update() takes of the state at the end of a step.  reduced: (n_slots), the
+ * amaxes of this step, as the reduction left them; they stay the caller's. */
+struct delayed_slots recipe_state_slots(struct recipe_state *state, const float *reduced);
+
+/* That update of one state, here and now: where steps of the past are gone through again. */
 void recipe_state_update(struct recipe_state *state, const float *reduced);
 
 #endif

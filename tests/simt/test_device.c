@@ -110,11 +110,36 @@ static void failures(void **state)
 	free(values);
 }
 
+/* The update of histories tells by itself; until the last call it needs went well, nothing has changed. */
+static void update_fails(void **state)
+{
+	float history[] = { 7, 9, 0, 0, 0, 0 }, scale[] = { 1, 1 };
+	const float fmax[] = { 448, 448 }, reduced[] = { 7, 14 };
+	const struct delayed_slots slots = { 3, 2, history, scale, fmax, reduced, AMAX_MAX };
+	struct err err;
+	long n = 0;
+	int rc;
+
+	(void)state;
+	do {
+		simt_calls_left = n++;
+		rc = backend_delayed_update(cuda(), &slots, 1, &err);
+		simt_calls_left = -1;
+		assert_true(history[0] == (rc ? 7 : 0) && history[1] == (rc ? 9 : 0));
+		assert_true(history[4] == (rc ? 0 : 7) && history[5] == (rc ? 0 : 14));
+		assert_true(scale[0] == (rc ? 1 : 64) && scale[1] == (rc ? 1 : 32));
+		if (rc)
+			assert_int_equal(strncmp(err.message, "the update of amax histories: ", 30), 0);
+	} while (rc);
+	assert_int_equal(n, 8); /* two pieces of memory, two copies there, a launch, one back, the wait */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(capabilities),
 		cmocka_unit_test(failures),
+		cmocka_unit_test(update_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
