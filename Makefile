@@ -55,8 +55,8 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR)
 	    $(SAN) $(CFLAGS) -pthread
 SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
 	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-SIMT      := $(patsubst %,$(BUILD)/simt/%,$(basename $(notdir $(wildcard tests/simt/test_*.c))) test_kernels test_kernels_values \
-	     test_fused test_golden test_delayed)
+PARITY    := test_kernels test_kernels_values test_fused test_golden test_delayed
+SIMT      := $(patsubst %,$(BUILD)/simt/%,$(basename $(notdir $(wildcard tests/simt/test_*.c))) $(PARITY))
 
 .PHONY: all
 all: $(BUILD)/fp8conv
@@ -93,6 +93,9 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(WITH_CUDA) $(NVCC_FLAGS) -c -o $@ $<
+$(BUILD)/tests/bench/gpu: $(BUILD)/tests/bench/gpu.cu.o $(BUILD)/libfp8conv.a
+	@echo "  LINK $@"
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
 $(BUILD)/kernels/backends.o: CPPFLAGS += $(if $(WITH_CUDA),-DFP8CONV_CUDA)
 # Made anew where a build with CUDA follows one without it, or the other way round.
 BUILT_FOR := $(BUILD)/gen/$(if $(WITH_CUDA),with,without)-cuda
@@ -186,8 +189,15 @@ fuzz: deps
 ## make bench        every figure of the README, as a ratio to a limit measured in the same run
 .PHONY: bench
 bench: deps
-	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c))
+	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c)) \
+		$(if $(WITH_CUDA),$(BUILD)/tests/bench/gpu)
 	@python3 tests/bench/run.py --build $(BUILD) $(BENCH)
+
+## make gpu          on an NVIDIA GPU: parity, compute-sanitizer, files and speed, in 8 minutes (tests/gpu.sh)
+.PHONY: gpu gpu-targets
+gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) $(BUILD)/tests/bench/model $(BUILD)/tests/bench/gpu
+gpu: deps
+	@sh tests/gpu.sh
 
 ## make install      to $(PREFIX) below $(DESTDIR); make uninstall takes it away; make deb makes a Debian package
 COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/fp8conv \

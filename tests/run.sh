@@ -13,6 +13,7 @@ suites() {
 	for runner in tests/cli/run.sh tests/fault/run.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh; do
 		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
 	done
+	echo "gpu env PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
 	for source in tests/unit/test_*.c; do
 		test=$(basename "$source" .c)
 		echo "unit/$test $BUILD/tests/unit/$test"

@@ -27,6 +27,7 @@ struct device_lane {
 	cudaStream_t stream;
 	struct block blocks[MAX_BLOCKS]; /* each at least as large as those before together */
 	size_t n_blocks;
+	size_t least; /* bytes of the first block: what several held together */
 	const char *failed; /* the call; NULL: none */
 	cudaError_t error;
 	const char *why; /* what it said, where it is none of the runtime's */
@@ -165,8 +166,12 @@ void *device_stream(struct device_lane *lane)
 /* What was needed last time in several blocks is one the next time. */
 void device_begin(struct device_lane *lane)
 {
-	if (lane->n_blocks > 1)
+	if (lane->n_blocks > 1) {
+		lane->least = 0;
+		for (size_t i = 0; i < lane->n_blocks; i++)
+			lane->least += lane->blocks[i].size;
 		blocks_free(lane);
+	}
 	for (size_t i = 0; i < lane->n_blocks; i++)
 		lane->blocks[i].used = 0;
 }
@@ -182,6 +187,8 @@ static struct block *block_add(struct device_lane *lane, size_t n)
 	*block = { NULL, total > n ? total : n, 0 };
 	if (block->size < BLOCK_LEAST)
 		block->size = BLOCK_LEAST;
+	if (lane->n_blocks == 0 && block->size < lane->least)
+		block->size = lane->least;
 	if (lane->n_blocks == MAX_BLOCKS)
 		error = cudaErrorMemoryAllocation;
 	else

@@ -48,6 +48,7 @@ class Bench:
         self.table = Table()
         self.size_name = "0.1 GB" if options.quick else "2.5 GB"
         self.models: dict[tuple[Path, str], Path] = {}
+        self.gpu_facts: dict[str, object] = {}  # of the device that was measured
 
     # --- inputs ---
 
@@ -123,6 +124,27 @@ class Bench:
             self.table.add(Row("kernels", f"in memory, {name}", "GB/s", [row[key] for key in spread],
                                "read N, write N/2", [limit[key] for key in spread], row["median"] / limit["median"],
                                f">= {target}" if target else "", note="" if target else "two looks, one limit"))
+
+    def gpu(self) -> None:
+        """The GPU's kernels, against the copy of its own memory."""
+        program = self.tools / "gpu"
+        ran = subprocess.run([program, "--runs", str(max(self.runs, 11))], capture_output=True, text=True
+                             ) if program.exists() else None
+        if not ran or ran.returncode == 77:
+            self.table.skip("gpu", "on a GPU", ran.stderr.strip() if ran else "there is no benchmark 'gpu' (make gpu)")
+            return
+        if ran.returncode:
+            sys.exit(f"run.py: {ran.stderr}")
+        found = json.loads(ran.stdout)
+        rows = found.pop("rows")
+        self.gpu_facts = found
+        rates = {row["name"]: [row["bytes"] / seconds / 1e9 for seconds in row["seconds"]] for row in rows}
+        targets = {"cast": ">= 0.9", "cast-transpose": ">= 0.8", "host to host": ">= 0.8"}
+        for row in rows:
+            name, limit = row["name"], row["limit"]
+            self.table.add(Row("gpu", f"{found['device']}: {name}", "GB/s", rates[name], limit, rates.get(limit, []),
+                               ratios(rates[name], rates[limit]) if limit else None,
+                               targets.get(name.split(",")[0], "") if limit else ""))
 
     def on_tmpfs(self) -> None:
         """Files in memory: the kernel's page work is the limit."""
@@ -286,8 +308,8 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory, "verify": Bench.verify,
-            "start": Bench.start, "calibrate": Bench.calibrate, "peers": Bench.peers}
+SECTIONS = {"kernels": Bench.kernels, "gpu": Bench.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory,
+            "verify": Bench.verify, "start": Bench.start, "calibrate": Bench.calibrate, "peers": Bench.peers}
 
 
 # --- where it ran ---
@@ -370,7 +392,8 @@ def write_results(bench: Bench, before: dict[str, object]) -> None:
     rows = [{key: [round(x, 5) for x in value] if isinstance(value, list) else value
              for key, value in asdict(row).items() if value not in ("", [], None)} for row in bench.table.rows]
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    Path(path).write_text(json.dumps(before | {"rows": rows}, indent=1) + "\n")
+    gpu = {"gpu": bench.gpu_facts} if bench.gpu_facts else {}
+    Path(path).write_text(json.dumps(before | gpu | {"rows": rows}, indent=1) + "\n")
     print(f"written: {os.path.relpath(path)}")
 
 

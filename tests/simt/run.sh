@@ -1,11 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The GPU's kernels, on the CPU, in the whole program: what --backend cuda writes, reads and verifies is byte for byte what
-# --backend cpu does.  $BUILD/simt/fp8conv was linked with tests/simt in the place of CUDA.
+# --backend cpu does.  $BUILD/simt/fp8conv was linked with tests/simt in the place of CUDA; tests/gpu.sh has another PROGRAM,
+# and MORE checkpoints.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 : "${BUILD:=build}"
-program=$BUILD/simt/fp8conv
+program=${PROGRAM:-$BUILD/simt/fp8conv}
+samples="sample_checkpoints/tiny-llama sample_checkpoints/tiny-moe/fused-transposed sample_checkpoints/odd-shapes"
 scratch=$(mktemp -d "$BUILD/simt-XXXXXX") || exit 2
 trap 'rm -rf "$scratch"' EXIT
 status=0
@@ -21,15 +23,14 @@ same() {
 	diff -r "$scratch/cuda" "$scratch/cpu" || { echo "$what: not the same bytes"; status=1; }
 }
 
-for sample in tiny-llama tiny-moe/fused-transposed odd-shapes; do
-	source=sample_checkpoints/$sample
+for source in $samples ${MORE:-}; do
 	for recipe in "blockwise --ragged" "blockwise --ragged --scale-fmt float --scale-arith deepseek" mxfp8 current \
 		"channelwise --format compressed-tensors" "channelwise --format compressed-tensors --fp8-format e5m2 --margin 1"; do
 		# The words of a recipe are options.
 		# shellcheck disable=SC2086
-		same "quantize $sample: $recipe" quantize "$source" --on-nonfinite saturate --recipe $recipe
+		same "quantize $source: $recipe" quantize "$source" --on-nonfinite saturate --recipe $recipe
 		mv "$scratch/cuda" "$scratch/out"
-		same "dequantize $sample: $recipe" dequantize "$scratch/out"
+		same "dequantize $source: $recipe" dequantize "$scratch/out"
 		"$program" verify "$scratch/out" --source "$source" --backend cuda || status=1
 		rm -rf "$scratch/out"
 	done

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The GPU's kernels against the device's own copy, and the conversion of a matrix from host to host against plain copies of the
+ * same bytes by pinned memory.  Prints JSON for run.py: bytes moved, read and written, and the seconds of each run.
+ *
+ *	gpu [--rows N] [--runs N]
+ *
+ * Matrices are (N, 16384): by default 512 MiB of bf16, several times a second-level cache.  Kernels are timed by events in their
+ * stream, what includes the host by the clock.  Every run times each row once, so that what slows the machine slows all.
+ * Exit status 77: there is no GPU.
+ */
+extern "C" {
+#include "backend/dispatch.h"
+}
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "operation.h"
+
+#define COLS	   ((size_t)16384)
+#define HOST_SIZE  ((size_t)256 << 20) /* the matrix that comes from the host */
+#define N_WARM_UP  3
+#define N_RUNS_MAX 101
+
+enum operation { COPY, CAST, CAST_GIVEN, CAST_BOTH, NORM, SWIGLU, DEQUANTIZE, HOST_COPY, HOST_QUANTIZE };
+
+struct row {
+	const char *name;
+	const char *limit; /* the row it is held against, NULL: it is one */
+	enum operation operation;
+	int n_moved; /* bytes for each element, besides scales */
+	struct qspec spec;
+	double seconds[N_RUNS_MAX];
+};
+
+#define TENSOR	  { FP8_E4M3, { WHOLE, WHOLE } }
+#define CHANNEL	  { FP8_E4M3, { 1, WHOLE } }
+#define BLOCK	  { FP8_E4M3, { 128, 128 }, SCALE_F32, true }
+#define BLOCK_ROW { FP8_E4M3, { 1, 128 }, SCALE_F32, true }
+#define MX	  { FP8_E4M3, { 1, 32 }, SCALE_E8M0 }
+
+/* Of bf16: 2 bytes are read, 1 is written; for the amax of what no block holds, and the sums of a norm, 2 more are read. */
+static struct row rows[] = {
+	{ "copy", NULL, COPY, 4, TENSOR },
+	{ "cast, scale given, amax taken", "copy", CAST_GIVEN, 3, TENSOR },
+	{ "cast, tensor (read twice)", "copy", CAST, 5, TENSOR },
+	{ "cast, channel (read twice)", "copy", CAST, 5, CHANNEL },
+	{ "cast, 128x128", "copy", CAST, 3, BLOCK },
+	{ "cast, 1x128", "copy", CAST, 3, BLOCK_ROW },
+	{ "cast, MX", "copy", CAST, 3, MX },
+	{ "cast-transpose, scale given", "copy", CAST_BOTH, 4, TENSOR },
+	{ "cast-transpose, 128x128", "copy", CAST_BOTH, 4, BLOCK },
+	{ "cast-transpose, 1x128", "copy", CAST_BOTH, 4, BLOCK_ROW },
+	{ "cast-transpose, MX", "copy", CAST_BOTH, 4, MX },
+	{ "RMSNorm to FP8, scale given (read twice)", "copy", NORM, 5, TENSOR },
+	{ "SwiGLU to FP8, scale given", "copy", SWIGLU, 5, TENSOR },
+	{ "dequantize, 128x128", "copy", DEQUANTIZE, 3, BLOCK },
+	{ "pinned copies there and back", NULL, HOST_COPY, 3, BLOCK },
+	{ "host to host, 128x128", "pinned copies there and back", HOST_QUANTIZE, 3, BLOCK },
+};
+
+#define N_ROWS (sizeof rows / sizeof *rows)
+
+struct bench {
+	struct device_lane *lane;
+	cudaStream_t stream;
+	cudaEvent_t begin, end;
+	const struct backend *backend;
+	struct matrix x, up; /* of the GPU */
+	struct matrix host;
+	uint8_t *codes[2], *host_codes;
+	void *scales[2], *host_scales;
+	void *y;
+	float *rsigma, *one, *amax;
+	unsigned long long *counts;
+};
+
+static void die(const char *what, const char *why)
+{
+	fprintf(stderr, "gpu: %s: %s\n", what, why);
+	exit(4);
+}
+
+static void check(cudaError_t error, const char *call)
+{
+	if (error)
+		die(call, cudaGetErrorString(error));
+}
+
+/* --- memory --- */
+
+static void *device_new(size_t size)
+{
+	void *memory;
+
+	check(cudaMalloc(&memory, size), "cudaMalloc");
+	check(cudaMemset(memory, 0, size), "cudaMemset");
+	return memory;
+}
+
+static void *pinned_new(size_t size)
+{
+	void *memory;
+
+	check(cudaMallocHost(&memory, size), "cudaMallocHost");
+	memset(memory, 0, size);
+	return memory;
+}
+
+/* Values of about normal distribution, as those of kernels.c: what is multiplied is not all zeros. */
+static void fill(uint16_t *x, size_t n)
+{
+	uint64_t state = 88172645463325252u;
+
+	for (size_t i = 0; i < n; i++) {
+		uint64_t sum;
+
+		state ^= state << 13;
+		state ^= state >> 7;
+		state ^= state << 17;
+		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) + (state >> 48);
+		x[i] = bf16_from_f32(((float)sum - 131070.0f) * 5e-7f);
+	}
+}
+
+/* (n_rows, COLS), the host's values again and again. */
+static struct matrix device_matrix(const struct matrix *host, size_t n_rows)
+{
+	char *memory = static_cast<char *>(device_new(2 * n_rows * COLS));
+
+	for (size_t row = 0; row < n_rows; row += host->rows) {
+		size_t n = n_rows - row < host->rows ? n_rows - row : host->rows;
+
+		check(cudaMemcpy(memory + 2 * row * COLS, host->data, 2 * n * COLS, cudaMemcpyHostToDevice), "cudaMemcpy");
+	}
+	return { memory, DT_BF16, n_rows, COLS, COLS };
+}
+
+static void bench_init(struct bench *b, size_t n_rows)
+{
+	size_t n = n_rows * COLS, n_host = HOST_SIZE / 2;
+	uint16_t *values = static_cast<uint16_t *>(pinned_new(HOST_SIZE));
+	float one = 1;
+
+	b->lane = device_lane();
+	b->stream = static_cast<cudaStream_t>(device_stream(b->lane));
+	check(cudaEventCreate(&b->begin), "cudaEventCreate");
+	check(cudaEventCreate(&b->end), "cudaEventCreate");
+	fill(values, n_host);
+	b->host = { values, DT_BF16, n_host / COLS, COLS, COLS };
+	b->host_codes = static_cast<uint8_t *>(pinned_new(n_host));
+	b->host_scales = pinned_new(n_host / 8);
+	b->x = device_matrix(&b->host, n_rows);
+	b->up = device_matrix(&b->host, n_rows);
+	for (int i = 0; i < 2; i++) {
+		b->codes[i] = static_cast<uint8_t *>(device_new(n));
+		b->scales[i] = device_new(n / 8);
+	}
+	b->y = device_new(2 * n);
+	b->rsigma = static_cast<float *>(device_new(n_rows * sizeof(float)));
+	b->amax = static_cast<float *>(device_new(sizeof(float)));
+	b->one = static_cast<float *>(device_new(sizeof(float)));
+	check(cudaMemcpy(b->one, &one, sizeof one, cudaMemcpyHostToDevice), "cudaMemcpy");
+	b->counts = static_cast<unsigned long long *>(device_new(N_COUNTS * sizeof *b->counts));
+	check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* the stream does not wait for what was set here */
+}
+
+/* --- what is timed --- */
+
+/* The rowwise copy, and with transpose the columnwise one as a GEMM takes it. */
+static struct fp8_out out_of(const struct bench *b, const struct qspec *spec, bool given, bool transpose)
+{
+	enum scale_order order = transpose ? SCALES_GEMM : SCALES_COMPACT;
+	size_t n_rows = b->x.rows;
+	bool in_place = spec->scale_type == SCALE_E8M0; /* MX codes are not transposed */
+	struct fp8_out out = {};
+
+	out.rowwise = { b->codes[0], COLS, 1, b->scales[0], scale_grid_of(spec, n_rows, COLS, false, order) };
+	if (transpose)
+		out.columnwise = { b->codes[1], in_place ? 1 : n_rows, in_place ? COLS : 1, b->scales[1],
+				   scale_grid_of(spec, COLS, n_rows, true, order) };
+	if (given) {
+		out.scale = b->one;
+		out.amax = b->amax;
+	}
+	return out;
+}
+
+static void norm_run(const struct bench *b, const struct qspec *spec)
+{
+	struct fp8_out out = out_of(b, spec, true, false);
+	struct norm_args args = {};
+
+	args.kind = NORM_RMS;
+	args.x = b->x;
+	args.gamma = b->up;
+	args.gamma.rows = 1;
+	args.epsilon = 1e-5f;
+	args.rsigma = b->rsigma;
+	gpu_norm(b->lane, &args, spec, &out, b->counts);
+}
+
+static void swiglu_run(const struct bench *b, const struct qspec *spec)
+{
+	struct fp8_out out = out_of(b, spec, true, false);
+	struct activation_args args = { ACT_SILU, b->x, b->up };
+
+	gpu_activate(b->lane, &args, spec, &out, b->counts);
+}
+
+static void dequantize_run(const struct bench *b, const struct qspec *spec)
+{
+	struct quant_in q = {};
+
+	q.codes = b->codes[0];
+	q.rows = b->x.rows;
+	q.cols = q.stride = COLS;
+	q.format = spec->format;
+	q.tile = spec->tile;
+	q.scale_inv = b->scales[0];
+	q.scale_stride = tile_count(COLS, spec->tile.cols);
+	gpu_dequantize(b->lane, &q, DT_BF16, b->y, COLS);
+}
+
+/* The bytes that host_quantize_run() moves, and nothing else. */
+static void host_copy_run(const struct bench *b)
+{
+	size_t n = b->host.rows * COLS;
+
+	check(cudaMemcpyAsync(b->y, b->host.data, 2 * n, cudaMemcpyHostToDevice, b->stream), "cudaMemcpyAsync");
+	check(cudaMemcpyAsync(b->host_codes, b->codes[0], n, cudaMemcpyDeviceToHost, b->stream), "cudaMemcpyAsync");
+	check(cudaStreamSynchronize(b->stream), "cudaStreamSynchronize");
+}
+
+static void host_quantize_run(const struct bench *b, const struct qspec *spec)
+{
+	struct quant_stats stats = {};
+	struct quant_out out = { b->host_codes, COLS, b->host_scales, tile_count(COLS, spec->tile.cols), &stats, false };
+
+	backend_quantize(b->backend, &b->host, spec, &out);
+}
+
+static void row_run(const struct bench *b, const struct row *row)
+{
+	bool transpose = row->operation == CAST_BOTH, tensor = row->spec.tile.rows == WHOLE;
+	struct fp8_out out = out_of(b, &row->spec, row->operation == CAST_GIVEN || (transpose && tensor), transpose);
+
+	switch (row->operation) {
+	case COPY:
+		check(cudaMemcpyAsync(b->y, b->x.data, 2 * b->x.rows * COLS, cudaMemcpyDeviceToDevice, b->stream),
+		      "cudaMemcpyAsync");
+		break;
+	case CAST:
+	case CAST_GIVEN:
+	case CAST_BOTH:
+		gpu_cast(b->lane, &b->x, &row->spec, NULL, &out, b->counts);
+		break;
+	case NORM:
+		norm_run(b, &row->spec);
+		break;
+	case SWIGLU:
+		swiglu_run(b, &row->spec);
+		break;
+	case DEQUANTIZE:
+		dequantize_run(b, &row->spec);
+		break;
+	case HOST_COPY:
+		host_copy_run(b);
+		break;
+	case HOST_QUANTIZE:
+		host_quantize_run(b, &row->spec);
+		break;
+	}
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static double row_seconds(const struct bench *b, const struct row *row)
+{
+	double begin = now();
+	float ms;
+
+	device_begin(b->lane);
+	if (row->operation >= HOST_COPY) {
+		row_run(b, row);
+		return now() - begin;
+	}
+	check(cudaEventRecord(b->begin, b->stream), "cudaEventRecord");
+	row_run(b, row);
+	check(cudaEventRecord(b->end, b->stream), "cudaEventRecord");
+	check(cudaEventSynchronize(b->end), "cudaEventSynchronize");
+	check(cudaEventElapsedTime(&ms, b->begin, b->end), "cudaEventElapsedTime");
+	return ms * 1e-3;
+}
+
+/* --- what is told --- */
+
+static size_t row_bytes(const struct bench *b, const struct row *row)
+{
+	size_t n_rows = row->operation >= HOST_COPY ? b->host.rows : b->x.rows;
+	size_t n_scales = tile_count(n_rows, row->spec.tile.rows) * tile_count(COLS, row->spec.tile.cols);
+	size_t scales = n_scales * (row->spec.scale_type == SCALE_E8M0 ? 1 : 4);
+
+	if (row->operation == COPY || row->operation == HOST_COPY)
+		scales = 0;
+	return n_rows * COLS * row->n_moved + scales * (row->operation == CAST_BOTH ? 2 : 1);
+}
+
+static void report(const struct bench *b, int n_runs)
+{
+	int device = 0, driver = 0, runtime = 0;
+	struct cudaDeviceProp about;
+
+	check(cudaGetDevice(&device), "cudaGetDevice");
+	check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
+	cudaDriverGetVersion(&driver);
+	cudaRuntimeGetVersion(&runtime);
+	printf("{\"device\": \"%s\", \"capability\": \"%d.%d\", \"l2_mib\": %d, \"memory_gib\": %zu, \"driver\": %d, "
+	       "\"runtime\": %d, \"rows\": [\n",
+	       about.name, about.major, about.minor, about.l2CacheSize >> 20, about.totalGlobalMem >> 30, driver, runtime);
+	for (size_t i = 0; i < N_ROWS; i++) {
+		printf(" {\"name\": \"%s\", \"limit\": \"%s\", \"bytes\": %zu, \"seconds\": [", rows[i].name,
+		       rows[i].limit ? rows[i].limit : "", row_bytes(b, &rows[i]));
+		for (int run = 0; run < n_runs; run++)
+			printf("%s%.9f", run ? ", " : "", rows[i].seconds[run]);
+		printf("]}%s\n", i + 1 < N_ROWS ? "," : "");
+	}
+	printf("]}\n");
+}
+
+int main(int argc, char **argv)
+{
+	size_t n_rows = 16384;
+	long n_runs = 11;
+	struct bench b = {};
+	struct err err;
+
+	for (int i = 1; i + 1 < argc; i += 2) {
+		if (!strcmp(argv[i], "--rows"))
+			n_rows = strtoul(argv[i + 1], NULL, 10);
+		else if (!strcmp(argv[i], "--runs"))
+			n_runs = strtol(argv[i + 1], NULL, 10);
+	}
+	if (argc % 2 == 0 || n_rows < HOST_SIZE / 2 / COLS || n_runs < 1 || n_runs > N_RUNS_MAX) {
+		fprintf(stderr, "usage: gpu [--rows N, at least %zu] [--runs N]\n", HOST_SIZE / 2 / COLS);
+		return 2;
+	}
+	b.backend = backend_select("cuda", &err);
+	if (!b.backend) {
+		fprintf(stderr, "gpu: %s\n", err.message);
+		return 77;
+	}
+	bench_init(&b, n_rows);
+	for (int run = -N_WARM_UP; run < n_runs; run++) {
+		for (size_t i = 0; i < N_ROWS; i++)
+			rows[i].seconds[run < 0 ? 0 : run] = row_seconds(&b, &rows[i]);
+	}
+	if (device_lane_failed(b.lane, &err))
+		die("a kernel", err.message);
+	report(&b, (int)n_runs);
+	return fflush(stdout) ? 4 : 0;
+}

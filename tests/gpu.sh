@@ -1,0 +1,150 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The GPU's kernels on a GPU, in 8 minutes: builds, holds them against the reference, lets compute-sanitizer look at small shapes,
+# converts checkpoints by --backend cuda and compares with --backend cpu, measures, and ends with a table.
+# Where there is no GPU it says SKIPPED and that is all; with FP8CONV_EXPECT_GPU=1 what is skipped has failed.
+#
+#	gpu.sh [parity] [sanitize] [files] [bench]	these steps; all without arguments
+#
+# PROGRAMS: a build folder that is there, nothing is built.  OUT: where logs go.  MODEL: arguments of tests/bench/model.
+set -u
+cd "$(dirname "$0")/.." || exit 2
+: "${OUT:=build/gpu/logs}" "${MODEL:=-l 4 -h 1024 -i 4096}" "${FP8CONV_EXPECT_GPU:=0}"
+programs=${PROGRAMS:-build/gpu}
+steps=" ${*:-parity sanitize files bench} "
+begin=$(date +%s)
+TOTAL=475
+failed=0
+
+# skip WHAT WHY: a line that tests/run.sh counts.
+skip() {
+	echo "SKIPPED $1: $2"
+	[ "$FP8CONV_EXPECT_GPU" != 1 ] || failed=$((failed + 1))
+}
+
+skip_all() {
+	skip gpu "$1"
+	exit $((failed > 0))
+}
+
+of_gpu() {
+	nvidia-smi -i 0 --query-gpu="$1" --format=csv,noheader 2>/dev/null
+}
+
+# step LOG NAME SECONDS COMMAND...: within its own time, and what is left of all; a line of the table.
+step() {
+	log=$OUT/$1.log
+	name=$2
+	limit=$3
+	shift 3
+	since=$(date +%s)
+	left=$((begin + TOTAL - since))
+	[ "$left" -ge "$limit" ] || limit=$left
+	echo "$name: $*" >>"$log"
+	status=124
+	if [ "$limit" -gt 0 ]; then
+		timeout -k 5 "$limit" "$@" >>"$log" 2>&1 </dev/null
+		status=$?
+	fi
+	case $status in
+	0) state=ok ;;
+	124 | 137) state="NO TIME LEFT" ;;
+	*) state="FAILED, exit status $status" ;;
+	esac
+	printf '%-44s %4d s  %s\n' "$name" $(($(date +%s) - since)) "$state" >>"$OUT/table.txt"
+	[ "$status" -ne 0 ] || return 0
+	failed=$((failed + 1))
+	echo "$name: $state ($log):"
+	tail -n 20 "$log"
+	return 1
+}
+
+wanted() {
+	case $steps in *" $1 "*) ;; *) return 1 ;; esac
+}
+
+build() {
+	capability=$(of_gpu compute_cap | tr -d .)
+	[ "$capability" != 90 ] || capability=90a
+	step build build 240 make "-j$(nproc)" BUILD="$programs" CUDA=1 ${capability:+SM="$capability"} gpu-targets
+}
+
+parity() {
+	for test in test_kernels test_kernels_values test_fused test_golden test_delayed; do
+		step parity "parity: $test" 60 "$programs/tests/unit/$test"
+	done
+	if grep 'SKIPPED: backend cuda' "$OUT/parity.log"; then
+		failed=$((failed + 1))
+	fi
+}
+
+# sanitize_with TOOL: fused operations, updates and casts of the smallest matrices.
+sanitize_with() {
+	for test in test_fused test_delayed; do
+		step "$1" "$1: $test" 45 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test"
+	done
+	for recipe in blockwise mxfp8 current channelwise; do
+		format=
+		[ $recipe != channelwise ] || format="--format compressed-tensors"
+		ragged=
+		[ $recipe != blockwise ] || ragged=--ragged
+		# shellcheck disable=SC2086
+		step "$1" "$1: quantize, $recipe" 15 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/fp8conv" quantize \
+			sample_checkpoints/odd-shapes -o "$scratch/$1-$recipe" --backend cuda --threads 1 --quiet \
+			--on-nonfinite saturate --recipe $recipe $format $ragged
+	done
+	step "$1" "$1: dequantize" 15 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/fp8conv" dequantize \
+		"$scratch/$1-blockwise" -o "$scratch/$1-back" --backend cuda --threads 1 --quiet
+}
+
+sanitize() {
+	sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+	for tool in memcheck racecheck; do
+		if [ -n "$sanitizer" ]; then
+			sanitize_with $tool
+		else
+			skip "gpu/$tool" "no compute-sanitizer"
+		fi
+	done
+}
+
+files() {
+	# shellcheck disable=SC2086
+	step files "files: a model" 30 "$programs/tests/bench/model" $MODEL "$scratch/model" || return
+	step files "files: the same bytes as the CPU's" 90 env BUILD="$programs" PROGRAM="$programs/fp8conv" \
+		MORE="$scratch/model" sh tests/simt/run.sh
+}
+
+measure() {
+	if [ ! -x "$programs/tests/bench/gpu" ] || ! command -v python3 >/dev/null; then
+		skip gpu/bench "no python3, or no tests/bench/gpu"
+		return
+	fi
+	result=bench/results/$(of_gpu name | tr '[:upper:] ' '[:lower:]-').json
+	step bench bench 90 python3 tests/bench/run.py --build "$programs" --only gpu --output "$result" || return
+	cp "$result" "$OUT"
+	cat "$OUT/bench.log" >>"$OUT/table.txt"
+}
+
+if [ -z "${PROGRAMS:-}" ] && ! nvidia-smi -L >/dev/null 2>&1; then
+	skip_all "no NVIDIA GPU (nvidia-smi -L)"
+fi
+mkdir -p "$OUT" && rm -f "$OUT"/*.log "$OUT/table.txt" || exit 2
+if [ -z "${PROGRAMS:-}" ] && ! build; then
+	exit 1
+fi
+backend=$("$programs/fp8conv" version | grep '^backend.cuda: ' | tr '\t' ' ')
+case $backend in
+*"cuda: usable"*) ;;
+*) skip_all "${backend:-built without CUDA}" ;;
+esac
+scratch=$(mktemp -d "$programs/gpu-XXXXXX") || exit 2
+trap 'rm -rf "$scratch"' EXIT
+! wanted parity || parity
+! wanted sanitize || sanitize
+! wanted files || files
+! wanted bench || measure
+
+cat "$OUT/table.txt"
+echo "gpu: $failed failed, $(($(date +%s) - begin)) s, logs in $OUT"
+[ "$failed" -eq 0 ]
