@@ -76,8 +76,8 @@ static size_t group_gather(struct context_stack *stack, size_t first, float *ama
 	return n;
 }
 
-/* One reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(), and then one
- * update for all slots. */
+/* One reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(), and then
+ * one update for all slots. */
 static int reduce_and_update(struct context_stack *stack, struct err *err)
 {
 	struct delayed_slots *slots = xcalloc(stack->n_touched, sizeof *slots), *next = slots;

@@ -153,7 +153,8 @@ static const size_t lengths[] = { 1, 2, 31, 255, 256, 257, 1024 };
 #define N_CASES	  (3 * N_LENGTHS)
 #define N_WIDEST  5
 
-/* A pair of equal histories: what the scalar update makes of one, a backend must make of the other. */
+/* A pair of equal histories: what the scalar update makes of one, a backend must make of the other.
+ */
 struct pair {
 	struct history h[2];
 	float reduced[N_WIDEST];
@@ -192,12 +193,12 @@ static void pair_check(const struct backend *backend, const struct pair *p, size
 
 	for (size_t j = 0; j < want->n_slots; j++)
 		if (f32_bits(want->scale[j]) != f32_bits(got->scale[j]))
-			fail_msg("%s: case %zu: slot %zu: scale %08x, not %08x", backend->name, i, j,
-				 f32_bits(got->scale[j]), f32_bits(want->scale[j]));
+			fail_msg("%s: case %zu: slot %zu: scale %08x, not %08x", backend->name, i,
+				 j, f32_bits(got->scale[j]), f32_bits(want->scale[j]));
 	for (size_t j = 0; j < want->len * want->n_slots; j++)
 		if (f32_bits(want->amax[j]) != f32_bits(got->amax[j]))
-			fail_msg("%s: case %zu: h[%zu] of slot %zu: %08x, not %08x", backend->name, i,
-				 j / want->n_slots, j % want->n_slots, f32_bits(got->amax[j]),
+			fail_msg("%s: case %zu: h[%zu] of slot %zu: %08x, not %08x", backend->name,
+				 i, j / want->n_slots, j % want->n_slots, f32_bits(got->amax[j]),
 				 f32_bits(want->amax[j]));
 }
 
@@ -230,7 +231,8 @@ static void any_history(void **state)
 		for (uint64_t seed = 1; seed <= 20 && !(*b)->unusable(); seed++)
 			any_history_of(*b, seed);
 		if (!(*b)->unusable())
-			assert_int_equal(backend_delayed_update(*b, NULL, 0, &(struct err){ 0 }), 0);
+			assert_int_equal(backend_delayed_update(*b, NULL, 0, &(struct err){ 0 }),
+					 0);
 	}
 }
 
