@@ -16,7 +16,7 @@
 /* Where rows are read in the order of memory, the bytes between fetching and casting: into L1, so
  * that a row of PANEL_COLS bf16 is there for its amax, and into L2. */
 #define LINEAR_NEAR 8192
-#define LINEAR_FAR  (2 * LINEAR_NEAR)
+#define LINEAR_FAR  ((ptrdiff_t)2 * LINEAR_NEAR)
 
 static int source_of(enum dtype dtype)
 {

@@ -18,6 +18,7 @@
 
 char *outdir_own_name(const char *name, const char *suffix)
 {
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes err_errno() to return 0 for possible */
 	size_t n = strlen(name);
 
 	if (n + strlen(suffix) + 2 <= NAME_MAX)

@@ -311,6 +311,7 @@ static const char *another_name(const struct verify *verify, enum grain grain)
 
 	for (enum grain before = 0; before < grain; before++)
 		if (some_weight(verify, before) &&
+		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes a NULL from here for a name */
 		    !strcmp(trials[before].list[trials[before].at].arithmetic->name, name))
 			return NULL;
 	return name;
