@@ -4,6 +4,7 @@
  * others copy and compute in the meantime, each in its own stream.
  */
 extern "C" {
+#include "base/mem.h"
 #include "kernels/cpu/fused.h"
 #include "kernels/cuda/cuda.h"
 }
@@ -199,9 +200,9 @@ static struct fp8_copy copy_in(struct device_lane *lane, const struct fp8_copy *
 static void codes_scatter(struct device_lane *lane, const struct fp8_copy *host, const struct fp8_copy *there, size_t rows,
 			  size_t cols)
 {
-	uint8_t *row = static_cast<uint8_t *>(malloc(cols));
+	uint8_t *row = static_cast<uint8_t *>(xcalloc(cols, 1));
 
-	for (size_t i = 0; row && i < rows; i++) {
+	for (size_t i = 0; i < rows; i++) {
 		bytes_out(lane, row, there->codes + i * there->row_stride, cols);
 		device_wait(lane);
 		for (size_t j = 0; j < cols; j++)
