@@ -152,7 +152,8 @@ demo: deps
 
 .PHONY: check
 check: deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) $(BUILD)/tests/fault/inject
+	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) $(BUILD)/tests/fault/inject \
+		$(if $(WITH_CUDA),$(BUILD)/tests/bench/model)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")

@@ -13,7 +13,7 @@ suites() {
 	for runner in tests/cli/run.sh tests/fault/run.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh; do
 		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
 	done
-	echo "gpu env PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
+	echo "gpu env OUT=$BUILD/tests/gpu PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
 	for source in tests/unit/test_*.c; do
 		test=$(basename "$source" .c)
 		echo "unit/$test $BUILD/tests/unit/$test"
@@ -51,7 +51,7 @@ for name in $(suites | cut -d " " -f 1); do
 		tail -n 40 "$log.log"
 	fi
 	found=$(grep -c '^SKIPPED' "$log.log")
-	if [ "$found" -gt 0 ]; then
+	if [ "${found:-0}" -gt 0 ]; then
 		skipped=$((skipped + found))
 		grep '^SKIPPED' "$log.log"
 	fi

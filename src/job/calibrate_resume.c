@@ -75,7 +75,7 @@ static int check_data(const struct beginning *beginning, const struct amax_stats
 	rc = beginning->count(beginning->context, &wanted, stats->n_passes, err);
 	if (!rc && (memcmp(wanted.data, stats->data, sizeof wanted.data) != 0 || wanted.n_tokens != stats->n_tokens))
 		rc = err_set(err, ERR_INPUT,
-			     "'%s' holds %llu passes over other data than the first of '%s': --restart begins anew", output,
+			     "'%s' holds %llu passes over other data than the first of '%s': --resume wants the data and options of the run that began it, --restart begins anew", output,
 			     (unsigned long long)stats->n_passes, beginning->data);
 	if (!rc)
 		rc = check_sites(beginning, stats, &wanted, err);

@@ -40,7 +40,8 @@ static int layout_make(struct layout *layout, const struct matrix_reader *reader
 {
 	enum dtype dtype = ref->weight->tensor->dtype;
 
-	*layout = (struct layout){ .unit = { .source = ref->weight, .rows = ref->n, .cols = ref->k, .slice = ref->slice },
+	*layout = (struct layout){ .unit = { .name = ref->weight->tensor->name, .source = ref->weight, .rows = ref->n,
+					     .cols = ref->k, .slice = ref->slice },
 				   .by_column = ref->slice.col_stride != 1 };
 	if (recognition_is_weight(ref->weight)) {
 		if (fp8_source_scale(reader->recognition, ref->weight, &layout->unit.source_scale, err))
@@ -49,7 +50,9 @@ static int layout_make(struct layout *layout, const struct matrix_reader *reader
 			layout->unit.slice = (struct slice){ .row_stride = ref->k, .col_stride = 1 };
 			return place_in_stack(layout, ref, err);
 		}
-		return 0;
+		return layout->by_column ? err_set(err, ERR_INPUT, "FP8 tensor '%s' is transposed, and cannot be read so: dequantize it first",
+						   ref->weight->tensor->name)
+					 : 0;
 	}
 	if (dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32)
 		return 0;
@@ -113,6 +116,17 @@ static void buffers_release(struct band_buffers *buffers)
 	free(buffers->line);
 }
 
+static int refuse_nonfinite(const struct linear_ref *ref, size_t first, size_t n, uint64_t n_nonfinite, struct err *err)
+{
+	const char *name = ref->weight->tensor->name;
+	unsigned long long found = n_nonfinite;
+
+	if (n == ref->n)
+		return err_set(err, ERR_INPUT, "tensor '%s' has %llu values that are NaN or infinite", name, found);
+	return err_set(err, ERR_INPUT, "rows %zu to %zu of tensor '%s' have %llu values that are NaN or infinite", first,
+		       first + n - 1, name, found);
+}
+
 int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first, size_t n, enum dtype dtype,
 		void *values, float *amax, struct err *err)
 {
@@ -148,10 +162,7 @@ int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref
 		if (values)
 			place(reader, &x, layout.by_column ? i : i * ref->k, ref->k, dtype, buffers.line, values);
 	}
-	rc = 0;
-	if (n_nonfinite)
-		rc = err_set(err, ERR_INPUT, "tensor '%s' has %llu values that are NaN or infinite", ref->weight->tensor->name,
-			     (unsigned long long)n_nonfinite);
+	rc = n_nonfinite ? refuse_nonfinite(ref, first, n, n_nonfinite, err) : 0;
 out:
 	buffers_release(&buffers);
 	return rc;

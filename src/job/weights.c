@@ -288,29 +288,51 @@ uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_k
 	return ref->n ? size / ref->n * gemm_most_part_rows(ref->n) : 0;
 }
 
-static void add_size(const struct linear_ref *ref, const struct weights_kind *kind, uint64_t *sum, uint64_t *largest)
+/* What is loaded at once. */
+struct load_size {
+	uint64_t weights, largest_piece; /* bytes */
+	uint64_t n_pieces;
+};
+
+static void load_size_add(struct load_size *size, const struct linear_ref *ref, const struct weights_kind *kind)
 {
 	uint64_t piece = weights_piece_size(ref, kind);
+	size_t rows = kind->quantized ? ref->n : gemm_most_part_rows(ref->n);
 
-	*sum += weights_linear_size(ref, kind);
-	*largest = piece > *largest ? piece : *largest;
+	if (!ref->n)
+		return;
+	size->weights += weights_linear_size(ref, kind);
+	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
+	size->n_pieces += (ref->n + rows - 1) / rows;
+}
+
+/* A thread has a piece at a time. */
+static uint64_t load_size_most(const struct load_size *size, int n_threads)
+{
+	uint64_t n = size->n_pieces < (uint64_t)n_threads ? size->n_pieces : (uint64_t)n_threads;
+
+	return size->weights + n * size->largest_piece;
 }
 
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads)
 {
-	uint64_t most = weights_linear_size(&model->head, kind) + weights_piece_size(&model->head, kind) * (uint64_t)n_threads;
+	struct load_size head = { 0 };
+	uint64_t most;
 
+	load_size_add(&head, &model->head, kind);
+	most = load_size_most(&head, n_threads);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
-		uint64_t size = 0, largest = 0;
+		struct load_size size = { 0 };
+		uint64_t bytes;
 
 		for (int l = 0; l < N_LINEARS; l++)
-			add_size(&layer->linear[l], kind, &size, &largest);
+			load_size_add(&size, &layer->linear[l], kind);
 		for (size_t e = 0; e < layer->n_experts; e++)
 			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				add_size(&layer->experts[e][l], kind, &size, &largest);
-		size += largest * (uint64_t)n_threads;
-		most = size > most ? size : most;
+				load_size_add(&size, &layer->experts[e][l], kind);
+		bytes = load_size_most(&size, n_threads);
+		most = bytes > most ? bytes : most;
 	}
 	return most;
 }

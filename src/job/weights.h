@@ -48,7 +48,7 @@ struct weights_kind {
 };
 
 /* Bytes that a matrix takes in memory; that a piece of it takes while a thread loads it; that the largest layer, or the head,
- * takes with a piece for each thread. */
+ * takes with a piece for each thread that finds one. */
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads);

@@ -35,3 +35,29 @@ for dtype in f32 f16 bf16; do
 done
 "$FP8CONV" calibrate fp8 --data ids.jsonl -o fp8.amax --quiet
 "$FP8CONV" inspect fp8.amax | cut -f 1,5 | cmp - f32.table
+
+# A weight that lies transposed, as GPT-2 has them: its blocks are not the matrix's.
+mkdir conv1d
+python3 - <<'END'
+import json
+name = "transformer.h.0.mlp.c_fc.weight"
+header = {name: {"dtype": "F8_E4M3", "shape": [128, 256], "data_offsets": [0, 32768]},
+          name + "_scale_inv": {"dtype": "F32", "shape": [1, 2], "data_offsets": [32768, 32776]}}
+text = json.dumps(header).encode()
+open("conv1d/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + bytes([0x38] * 32768) + b"\0\0\x80?" * 2)
+json.dump({"architectures": ["GPT2LMHeadModel"], "quantization_config": {
+    "quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}, open("conv1d/config.json", "w"))
+END
+rm -rf dumps && mkdir dumps
+python3 "$CLI/dump.py" make dumps/0.safetensors 3 transformer.h.0.mlp.c_fc=128
+fails 3 " calibrate: FP8 tensor 'transformer.h.0.mlp.c_fc.weight' is transposed, and cannot be read so: dequantize it first" \
+	calibrate conv1d --activations dumps -o t.amax
+
+# A matrix that is read in parts.
+mkdir tall
+python3 "$CLI/checkpoint.py" make tall/model.safetensors a.weight=F32:17000x16:nan
+echo '{"architectures": ["X"], "hidden_size": 16}' >tall/config.json
+rm -rf dumps && mkdir dumps
+python3 "$CLI/dump.py" make dumps/0.safetensors 3 a=16
+fails 3 " calibrate: rows 0 to 1023 of tensor 'a.weight' have 16384 values that are NaN or infinite" \
+	calibrate tall --activations dumps -o t.amax

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * weights_layer_size(): what a plan tells of the memory of weights, of shapes whose sizes are plain.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "job/weights.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* 64 MiB in fp32, in 128 parts of 1024 rows. */
+static const struct model tall = { .head = { .n = 131072, .k = 128 } };
+
+static void test_parts(void **state)
+{
+	const struct weights_kind kind = { .is_f32 = true };
+
+	(void)state;
+	assert_int_equal(weights_layer_size(&tall, &kind, 1), 64 * MIB + MIB / 2);
+	assert_int_equal(weights_layer_size(&tall, &kind, 16), 72 * MIB);
+	/* There are no more parts than threads that find one. */
+	assert_int_equal(weights_layer_size(&tall, &kind, 1000), 128 * MIB);
+}
+
+/* One thread has all of a matrix that is quantized. */
+static void test_quantized(void **state)
+{
+	const struct weights_kind kind = { .is_f32 = true, .quantized = true };
+
+	(void)state;
+	assert_int_equal(weights_layer_size(&tall, &kind, 1), 128 * MIB);
+	assert_int_equal(weights_layer_size(&tall, &kind, 64), 128 * MIB);
+}
+
+/* A layer is larger than a small head: 6 matrices of 1 MiB and one of 4, and a piece of 4 for each of them at most. */
+static void test_layer(void **state)
+{
+	struct layer_ref layer = { .n_experts = 0 };
+	const struct model model = { .head = { .n = 16, .k = 16 }, .n_layers = 1, .layers = &layer };
+	const struct weights_kind kind = { .is_f32 = true };
+
+	(void)state;
+	for (int i = LINEAR_Q; i < LINEAR_Q + 7; i++)
+		layer.linear[i] = (struct linear_ref){ .n = 512, .k = 512 };
+	layer.linear[LINEAR_Q].k = 2048;
+	assert_int_equal(weights_layer_size(&model, &kind, 2), 10 * MIB + 2 * 4 * MIB);
+	assert_int_equal(weights_layer_size(&model, &kind, 7), 10 * MIB + 7 * 4 * MIB);
+	assert_int_equal(weights_layer_size(&model, &kind, 64), 10 * MIB + 7 * 4 * MIB);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_parts),
+		cmocka_unit_test(test_quantized),
+		cmocka_unit_test(test_layer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
