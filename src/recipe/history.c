@@ -22,3 +22,15 @@ void history_release(struct history *history)
 	free(history->fmax);
 	*history = (struct history){ 0 };
 }
+
+struct delayed_slots history_slots(const struct history *history, const float *reduced,
+				   enum amax_algo algo)
+{
+	return (struct delayed_slots){ .len = history->len,
+				       .n = history->n_slots,
+				       .history = history->amax,
+				       .scale = history->scale,
+				       .fmax = history->fmax,
+				       .reduced = reduced,
+				       .algo = algo };
+}

@@ -45,15 +45,7 @@ void recipe_state_make_quantizers(struct recipe_state *state, struct quantizer *
 
 struct delayed_slots recipe_state_slots(struct recipe_state *state, const float *reduced)
 {
-	const struct history *history = &state->history;
-
-	return (struct delayed_slots){ .len = history->len,
-				       .n = history->n_slots,
-				       .history = history->amax,
-				       .scale = history->scale,
-				       .fmax = history->fmax,
-				       .reduced = reduced,
-				       .algo = state->recipe->amax_algo };
+	return history_slots(&state->history, reduced, state->recipe->amax_algo);
 }
 
 void recipe_state_update(struct recipe_state *state, const float *reduced)

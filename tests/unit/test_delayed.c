@@ -17,18 +17,6 @@ static const int margins[] = { 0, 2 };
 #define N_MARGINS (sizeof margins / sizeof *margins)
 #define N_SLOTS	  (N_MARGINS + 1)
 
-static struct delayed_slots slots_of(const struct history *h, const float *reduced,
-				     enum amax_algo algo)
-{
-	return (struct delayed_slots){ .len = h->len,
-				       .n = h->n_slots,
-				       .history = h->amax,
-				       .scale = h->scale,
-				       .fmax = h->fmax,
-				       .reduced = reduced,
-				       .algo = algo };
-}
-
 static void states_init(struct history *h, size_t len, enum fp8_format format)
 {
 	for (size_t s = 0; s < N_STATES; s++) {
@@ -52,7 +40,7 @@ static void check_step(const struct backend *backend, struct history *h, const s
 			h[s].amax[i] = f32_from_bits(hex(g->fields[0]));
 			reduced[i] = f32_from_bits(hex(g->fields[1]));
 		}
-		slots[s] = slots_of(&h[s], reduced, algos[s]);
+		slots[s] = history_slots(&h[s], reduced, algos[s]);
 	}
 	assert_int_equal(backend_delayed_update(backend, slots, N_STATES, &(struct err){ 0 }), 0);
 	for (size_t i = 0; i < N_STATES * N_MARGINS; i++) {
@@ -135,7 +123,7 @@ static void window(void **state)
 	(void)state;
 	history_init(&h, 4, 1);
 	h.fmax[0] = 448;
-	slots = slots_of(&h, &reduced, AMAX_MAX);
+	slots = history_slots(&h, &reduced, AMAX_MAX);
 	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
 		h.amax[0] = steps[i][0];
 		delayed_slots_update(&slots);
@@ -212,8 +200,8 @@ static void any_history_of(const struct backend *backend, uint64_t seed)
 		struct delayed_slots scalar;
 
 		pair_init(&pairs[i], i, &seed);
-		scalar = slots_of(&pairs[i].h[0], pairs[i].reduced, algo);
-		slots[i] = slots_of(&pairs[i].h[1], pairs[i].reduced, algo);
+		scalar = history_slots(&pairs[i].h[0], pairs[i].reduced, algo);
+		slots[i] = history_slots(&pairs[i].h[1], pairs[i].reduced, algo);
 		delayed_slots_update(&scalar);
 	}
 	assert_int_equal(backend_delayed_update(backend, slots, N_CASES, &(struct err){ 0 }), 0);
