@@ -175,13 +175,40 @@ static void COMPUTE(gate)(enum activation activation, const float *gate, const f
 	}
 }
 
+/* gate and up in turn; those behind the last are 0. */
+LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes *gate, lanes *up)
+{
+	*gate = *up = lanes_all(0);
+	for (size_t j = 0; j < LANES && i + j < n; j++) {
+		(*gate)[j] = fminf(x[2 * (i + j)], clamp);
+		(*up)[j] = fmaxf(fminf(x[2 * (i + j) + 1], clamp), -clamp);
+	}
+}
+
+static void COMPUTE(gate_pairs)(const float *x, float clamp, size_t n, float *y)
+{
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes gate, up;
+
+		lanes_pairs(x, i, n, clamp, &gate, &up);
+		lanes_put(y, i, n, (up + 1.0f) * gate / (1.0f + lanes_exp(-1.702f * gate)));
+	}
+}
+
+static void COMPUTE(softcap)(float *x, float cap, size_t n)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
+}
+
 /* The row, whose usable() is the file's. */
 #define COMPUTE_ROW(title)                                                                                        \
 	{                                                                                                         \
 		.name = (title), .usable = COMPUTE(usable), .amax = COMPUTE(amax), .histogram = COMPUTE(histogram), \
 		.round_bf16 = COMPUTE(round_bf16), .round_bf16_f32 = COMPUTE(round_bf16_f32), .round_amax = COMPUTE(round_amax), .add = COMPUTE(add),  \
 		.add_scaled = COMPUTE(add_scaled), .add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm),      \
-		.rope = COMPUTE(rope), .softmax = COMPUTE(softmax), .gate = COMPUTE(gate),                          \
+		.rope = COMPUTE(rope), .softmax = COMPUTE(softmax), .gate = COMPUTE(gate), \
+		.gate_pairs = COMPUTE(gate_pairs), .softcap = COMPUTE(softcap),                                      \
 		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),                     \
 		.attend = COMPUTE(attend),                                                                          \
 	}

@@ -7,6 +7,7 @@
 #define FP8CONV_KERNELS_CPU_FUSED_H
 
 #include "backend/backend.h"
+#include "kernels/cpu/cpu.h"
 
 /* What an operation puts out before the cast, one element at a time. */
 struct fused_source {
@@ -34,6 +35,7 @@ void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 /* Of a struct backend. */
 #define CPU_FUSED                                                                         \
 	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, .norm = cpu_norm, \
-	.activate = cpu_activate, .gemm_update = cpu_gemm_update, .delayed_update = cpu_delayed_update
+	.activate = cpu_activate, .gemm_update = cpu_gemm_update, .delayed_update = cpu_delayed_update, \
+	.executor = &executor_cpu
 
 #endif

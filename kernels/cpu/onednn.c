@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/gemm.h by oneDNN (C API of 2.x), loaded when it is first asked for: it brings 40 MB of code, which no conversion
+ * kernels/cpu/gemm.h by oneDNN (C API of 2.x), loaded when it is first asked for: it brings 40 MB of code, which no conversion
  * needs.
  */
 #ifdef __x86_64__
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "base/mem.h"
 
 #define LIBRARY "libdnnl.so.2"

@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/executor.h"
 #include "base/err.h"
 #include "num/activation.h"
 #include "num/dtype.h"
@@ -150,6 +151,8 @@ struct backend {
 	/* The end of a step of delayed scaling: rolls the histories and makes the scales of all slots of slots[0 .. n-1], by
 	 * delayed_slots_update().  Where it fails, all are as they were. */
 	void (*delayed_update)(const struct delayed_slots *slots, size_t n);
+
+	const struct executor_ops *executor; /* where forward passes run beside it */
 };
 
 /* Every backend that was built, NULL at the end (kernels/backends.c). */

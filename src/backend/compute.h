@@ -89,6 +89,12 @@ struct compute {
 	/* y = activation(gate) * up; y may be either.  ACT_SILU or ACT_GELU. */
 	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n, float *y);
 
+	/* GPT-OSS: of n pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate); gate is clamped from above before, up
+	 * from both sides. */
+	void (*gate_pairs)(const float *x, float clamp, size_t n, float *y);
+
+	void (*softcap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
+
 	/* log(sum exp(x)) of n values. */
 	float (*log_sum_exp)(const float *x, size_t n);
 

@@ -72,6 +72,14 @@ size_t backend_band(const char *name)
 	return backend ? backend->band : 0;
 }
 
+const struct executor_ops *backend_executor(const char *name)
+{
+	struct err ignored;
+	const struct backend *backend = name ? backend_select(name, &ignored) : NULL;
+
+	return (backend ? backend : backend_best())->executor;
+}
+
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err)
 {
 	return backend->failed(err) ? err_wrap(err, "tensor '%s'", tensor) : 0;

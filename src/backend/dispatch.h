@@ -15,6 +15,9 @@ const struct backend *backend_select(const char *name, struct err *err);
 /* The `band` of the backend of that name, as backend_select() reads it; 0 where there is none. */
 size_t backend_band(const char *name);
 
+/* Where forward passes run beside it, for the sizes that a plan tells; name NULL is "auto", and so is one that does not run. */
+const struct executor_ops *backend_executor(const char *name);
+
 /* 0, or what failed on the calling thread since it last asked, which was all for one tensor: then what was written is not to
  * be believed. */
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "job/activations_internal.h"
@@ -141,7 +142,7 @@ size_t activations_rows(const struct linear_ref *linear)
 
 static uint64_t memory_needed(const struct activations_plan *plan, const struct calibrate_params *params)
 {
-	const struct weights_kind kind = { .is_f32 = calibrate_is_f32(params) };
+	const struct weights_kind kind = { .executor = backend_executor(params->backend), .is_f32 = calibrate_is_f32(params) };
 	uint64_t most = 0, size;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {

@@ -8,15 +8,21 @@
 #include "job/activations_internal.h"
 #include "job/fingerprint.h"
 
+enum { SLOT_X, SLOT_Y, N_SLOTS };
+
 /* What one thread works with. */
 struct worker {
-	struct gemm_lane gemm;
-	float *x, *y;	   /* rows of inputs, of outputs */
+	struct executor_lane *lane;
+	float *host;	   /* rows of inputs as they are read */
+	struct seen host_seen[N_SLOTS];
+	float *x, *y;	   /* the executor's: rows of inputs, of outputs */
 	uint16_t *rounded; /* the inputs in bf16 */
+	struct seen *seen; /* (N_SLOTS), of these rows */
+	uint64_t *counts;  /* (AMAX_BINS, 2), of the module; NULL: no histogram */
 };
 
 /* What a module showed in one pass. */
-struct seen {
+struct shown {
 	float amax[3];
 	int64_t n_tokens;
 };
@@ -36,7 +42,7 @@ struct sweep {
 	struct worker *workers;
 	size_t first, n_passes; /* of the sweep */
 	struct dump *dumps;
-	struct seen *seen;		   /* (modules, n_passes) */
+	struct shown *shown;		   /* (modules, n_passes) */
 	uint64_t (*counts)[AMAX_BINS][2]; /* (modules), with histograms */
 };
 
@@ -46,47 +52,64 @@ static int refuse(const char *what, const struct linear *linear, const char *pat
 		       linear->ref->module, (unsigned long long)n, path);
 }
 
-/* The amax, and the counts, of what has come by. */
-static uint64_t look(const struct sweep *sweep, const float *values, size_t n, float *amax, uint64_t *counts)
+static void count(const struct worker *worker, const float *values, size_t n, int slot)
 {
-	const struct compute *compute = sweep->forward.compute;
-	uint64_t n_nonfinite = 0;
-	float most = compute->amax(values, n, &n_nonfinite);
-
-	*amax = most > *amax ? most : *amax;
-	if (counts)
-		compute->histogram(values, n, counts);
-	return n_nonfinite;
+	if (worker->counts)
+		worker->lane->executor->ops->histogram(worker->lane, values, n, worker->counts + (slot == SLOT_Y));
 }
 
-/* Some rows of an input, and their product. */
-static int see_rows(struct sweep *sweep, struct worker *worker, const struct linear *linear, size_t n_rows, const char *path,
-		    struct seen *seen, uint64_t (*counts)[2], struct err *err)
+/* The inputs, and their product, of n_rows rows. */
+static void multiply(const struct forward *forward, const struct worker *worker, const struct linear *linear, size_t n_rows)
 {
-	const struct forward *forward = &sweep->forward;
+	const struct executor_ops *ops = worker->lane->executor->ops;
 	size_t n = linear->ref->n, k = linear->ref->k;
 	const void *input = worker->x;
-	uint64_t n_nonfinite;
 
+	ops->zero(worker->lane, worker->seen, N_SLOTS * sizeof *worker->seen);
+	ops->put(worker->lane, worker->x, worker->host, n_rows * k * sizeof(float));
 	if (forward->round)
-		forward->compute->round_bf16_f32(worker->x, n_rows * k, worker->x);
+		ops->round_amax(worker->lane, worker->x, n_rows * k, &worker->seen[SLOT_X]);
+	else
+		ops->amax(worker->lane, worker->x, n_rows * k, &worker->seen[SLOT_X]);
+	count(worker, worker->x, n_rows * k, SLOT_X);
 	if (forward->input == DT_BF16) {
-		forward->compute->round_bf16(worker->x, n_rows * k, worker->rounded);
+		ops->round_bf16(worker->lane, worker->x, n_rows * k, worker->rounded);
 		input = worker->rounded;
 	}
-	n_nonfinite = look(sweep, worker->x, n_rows * k, &seen->amax[AMAX_X], counts ? &counts[0][0] : NULL);
-	if (n_nonfinite)
-		return refuse("input", linear, path, n_nonfinite, err);
-	if (gemm_run(linear->weight, &worker->gemm, input, n_rows, worker->y, err))
-		return -1;
+	ops->multiply(worker->lane, &linear->weight, input, n_rows, worker->y);
 	if (linear->bias)
-		forward->compute->add_row(worker->y, linear->bias, n_rows, n);
-	n_nonfinite = look(sweep, worker->y, n_rows * n, &seen->amax[AMAX_Y], counts ? &counts[0][1] : NULL);
-	return n_nonfinite ? refuse("output", linear, path, n_nonfinite, err) : 0;
+		ops->add_row(worker->lane, worker->y, linear->bias, n_rows, n);
+	ops->amax(worker->lane, worker->y, n_rows * n, &worker->seen[SLOT_Y]);
+	count(worker, worker->y, n_rows * n, SLOT_Y);
 }
 
-static int see_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear, size_t pass, struct seen *seen,
-		    uint64_t (*counts)[2], struct err *err)
+/* Some rows of an input, which lie in worker->host, and their product. */
+static int see_rows(const struct sweep *sweep, struct worker *worker, const struct linear *linear, size_t n_rows,
+		    const char *path, struct shown *shown, struct err *err)
+{
+	static const struct {
+		int slot, column;
+		const char *what;
+	} looked[N_SLOTS] = { { SLOT_X, AMAX_X, "input" }, { SLOT_Y, AMAX_Y, "output" } };
+	const struct executor_ops *ops = worker->lane->executor->ops;
+
+	multiply(&sweep->forward, worker, linear, n_rows);
+	ops->fetch(worker->lane, worker->host_seen, worker->seen, sizeof worker->host_seen);
+	if (ops->wait(worker->lane, err))
+		return -1;
+	for (int i = 0; i < N_SLOTS; i++) {
+		const struct seen *seen = &worker->host_seen[looked[i].slot];
+		float *amax = &shown->amax[looked[i].column];
+
+		if (seen->n_nonfinite)
+			return refuse(looked[i].what, linear, path, seen->n_nonfinite, err);
+		*amax = seen->amax > *amax ? seen->amax : *amax;
+	}
+	return 0;
+}
+
+static int see_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear, size_t pass, struct shown *shown,
+		    struct err *err)
 {
 	struct dump *dump = &sweep->dumps[pass];
 	const char *path = sweep->plan->dumps.items[sweep->first + pass];
@@ -94,15 +117,15 @@ static int see_pass(struct sweep *sweep, struct worker *worker, const struct lin
 	size_t n_tokens = input ? (size_t)input->tensor->shape[0] : 0, rows = activations_rows(linear->ref);
 	const atomic_int *stop = sweep->progress->stop;
 
-	*seen = (struct seen){ .amax = { [AMAX_W] = linear->amax }, .n_tokens = (int64_t)n_tokens };
+	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax }, .n_tokens = (int64_t)n_tokens };
 	for (size_t row = 0; row < n_tokens; row += rows) {
 		size_t n = n_tokens - row < rows ? n_tokens - row : rows;
 
 		if (stop && atomic_load(stop))
 			return err_set(err, ERR_INTERRUPTED, "interrupted");
-		if (source_read_floats(&dump->source, input, false, row * linear->ref->k, n * linear->ref->k, worker->x,
-				       err) ||
-		    see_rows(sweep, worker, linear, n, path, seen, counts, err))
+		if (source_read_floats(&dump->source, input, false, row * linear->ref->k, n * linear->ref->k,
+				       worker->host, err) ||
+		    see_rows(sweep, worker, linear, n, path, shown, err))
 			return -1;
 	}
 	atomic_fetch_add(&sweep->progress->done, dump->n_tokens);
@@ -114,14 +137,20 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
 	struct worker *worker = &sweep->workers[number];
-	uint64_t(*counts)[2] = sweep->counts ? sweep->counts[item] : NULL;
+	const struct executor_ops *ops = worker->lane->executor->ops;
 	struct linear linear;
 	double began = pace_now(&sweep->pace);
-	int rc = weights_load_linear(&sweep->weights, &sweep->plan->linears[item], &linear, err);
+	int rc = weights_load_linear(&sweep->weights, worker->lane, &sweep->plan->linears[item], &linear, err);
 
 	pace_loaded(&sweep->pace, began);
+	if (worker->counts)
+		ops->zero(worker->lane, worker->counts, sizeof *sweep->counts);
 	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
-		rc = see_pass(sweep, worker, &linear, p, &sweep->seen[item * sweep->n_passes + p], counts, err);
+		rc = see_pass(sweep, worker, &linear, p, &sweep->shown[item * sweep->n_passes + p], err);
+	if (!rc && worker->counts) {
+		ops->fetch(worker->lane, sweep->counts[item], worker->counts, sizeof *sweep->counts);
+		rc = ops->wait(worker->lane, err);
+	}
 	linear_release(&linear);
 	return rc;
 }
@@ -191,9 +220,9 @@ static void keep_rows(struct sweep *sweep)
 		uint64_t(*sum)[2] = sweep->counts ? amax_site_histogram(site) : NULL;
 
 		for (size_t p = 0; p < sweep->n_passes; p++) {
-			const struct seen *seen = &sweep->seen[i * sweep->n_passes + p];
+			const struct shown *shown = &sweep->shown[i * sweep->n_passes + p];
 
-			amax_site_append(site, seen->amax, seen->n_tokens);
+			amax_site_append(site, shown->amax, shown->n_tokens);
 		}
 		for (size_t b = 0; sum && b < AMAX_BINS; b++)
 			for (int column = 0; column < 2; column++)
@@ -206,7 +235,7 @@ static int sweep_run(struct sweep *sweep, struct err *err)
 	size_t n = sweep->plan->n_linears;
 	int rc = -1;
 
-	sweep->seen = xcalloc(n * sweep->n_passes, sizeof *sweep->seen);
+	sweep->shown = xcalloc(n * sweep->n_passes, sizeof *sweep->shown);
 	if (sweep->params->histogram)
 		sweep->counts = xcalloc(n, sizeof *sweep->counts);
 	if (dumps_open(sweep, err) ||
@@ -219,9 +248,9 @@ static int sweep_run(struct sweep *sweep, struct err *err)
 	rc = amax_stats_put(sweep->stats, &sweep->place, err);
 out:
 	dumps_release(sweep);
-	free(sweep->seen);
+	free(sweep->shown);
 	free(sweep->counts);
-	sweep->seen = NULL;
+	sweep->shown = NULL;
 	sweep->counts = NULL;
 	return rc;
 }
@@ -246,6 +275,25 @@ static int run_sweeps(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
+static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size, size_t y_size, struct err *err)
+{
+	static const char what[] = "some activations";
+	struct executor *executor = sweep->forward.executor;
+	const struct executor_ops *ops = executor->ops;
+
+	return ops->lane_new(&worker->lane, executor, err) ||
+			       buffer_alloc((void **)&worker->host, x_size * sizeof(float), what, err) ||
+			       ops->memory_new(executor, (void **)&worker->x, x_size * sizeof(float), what, err) ||
+			       ops->memory_new(executor, (void **)&worker->rounded, x_size * sizeof(uint16_t), what, err) ||
+			       ops->memory_new(executor, (void **)&worker->y, y_size * sizeof(float),
+					       "the outputs of some activations", err) ||
+			       ops->memory_new(executor, (void **)&worker->seen, N_SLOTS * sizeof *worker->seen, what, err) ||
+			       (sweep->params->histogram &&
+				ops->memory_new(executor, (void **)&worker->counts, sizeof *sweep->counts, what, err))
+		       ? -1
+		       : 0;
+}
+
 static int workers_new(struct sweep *sweep, struct err *err)
 {
 	const struct activations_plan *plan = sweep->plan;
@@ -259,25 +307,27 @@ static int workers_new(struct sweep *sweep, struct err *err)
 		y_size = y > y_size ? y : y_size;
 	}
 	sweep->workers = xcalloc((size_t)sweep->params->n_threads, sizeof *sweep->workers);
-	for (int i = 0; i < sweep->params->n_threads; i++) {
-		struct worker *worker = &sweep->workers[i];
-
-		if (buffer_alloc((void **)&worker->x, x_size * sizeof(float), "some activations", err) ||
-		    buffer_alloc((void **)&worker->rounded, x_size * sizeof(uint16_t), "some activations", err) ||
-		    buffer_alloc((void **)&worker->y, y_size * sizeof(float), "the outputs of some activations", err))
+	for (int i = 0; i < sweep->params->n_threads; i++)
+		if (worker_init(sweep, &sweep->workers[i], x_size, y_size, err))
 			return -1;
-	}
 	return 0;
+}
+
+static void worker_release(struct worker *worker, struct executor *executor)
+{
+	void *memory[] = { worker->x, worker->rounded, worker->y, worker->seen, worker->counts };
+
+	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
+		executor->ops->memory_free(executor, memory[i]);
+	if (worker->lane)
+		executor->ops->lane_free(worker->lane);
+	free(worker->host);
 }
 
 static void sweep_release(struct sweep *sweep)
 {
-	for (int i = 0; sweep->workers && i < sweep->params->n_threads; i++) {
-		gemm_lane_release(sweep->forward.gemm, &sweep->workers[i].gemm);
-		free(sweep->workers[i].x);
-		free(sweep->workers[i].rounded);
-		free(sweep->workers[i].y);
-	}
+	for (int i = 0; sweep->workers && i < sweep->params->n_threads; i++)
+		worker_release(&sweep->workers[i], sweep->forward.executor);
 	free(sweep->workers);
 	weights_release(&sweep->weights);
 	forward_release(&sweep->forward);
@@ -315,7 +365,7 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 					     .context = &sweep, .count = count_first };
 	int rc = -1;
 
-	if (!backend || forward_init(&sweep.forward, &sweep.model, calibrate_is_f32(params), err))
+	if (!backend || forward_init(&sweep.forward, backend->executor, &sweep.model, calibrate_is_f32(params), err))
 		goto out;
 	/* A thread for each module, which loads its own weight. */
 	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, 1, progress->stop, err) ||

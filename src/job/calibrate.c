@@ -43,22 +43,38 @@ static int run_step(struct run *run, size_t n, struct err *err)
 	return rc;
 }
 
-/* All sequences of the sweep through a layer, or the head: at once, or, for delayed scaling, pass by pass. */
-static int sweep_step(struct run *run, const struct layer *layer, struct err *err)
+/* All sequences through the layer under way: at once, or, for delayed scaling, pass by pass. */
+static int run_steps(struct run *run, struct err *err)
 {
 	bool by_pass = run->fp8 && run->plan->fp8.recipe.needs_history;
 	size_t most = by_pass ? run->plan->batch : run->n_sequences;
 
-	run->layer = layer;
-	sightings_begin(run->sightings, layer, &run->head, run->first);
 	for (run->step_first = 0; run->step_first < run->n_sequences; run->step_first += most) {
 		size_t left = run->n_sequences - run->step_first;
 
 		if (run_step(run, left < most ? left : most, err))
 			return -1;
 	}
-	sightings_end(run->sightings, run->n_sequences);
 	return 0;
+}
+
+/* All sequences of the sweep through a layer, or the head, and what was seen of them. */
+static int sweep_step(struct run *run, const struct layer *layer, struct err *err)
+{
+	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
+	const struct executor_ops *ops = lane->executor->ops;
+	size_t size = run->n_sequences * run->n_slots * sizeof *run->seen;
+
+	run->layer = layer;
+	ops->zero(lane, run->seen, size);
+	if (ops->wait(lane, err) || sightings_begin(run->sightings, lane, layer, &run->head, run->first, err) ||
+	    run_steps(run, err))
+		return -1;
+	ops->fetch(lane, run->host_seen, run->seen, size);
+	return ops->wait(lane, err) ||
+			       sightings_end(run->sightings, lane, run->n_sequences, run->host_seen, run->n_slots, err)
+		       ? -1
+		       : 0;
 }
 
 static int sweep_layers(struct run *run, struct err *err)
@@ -68,12 +84,12 @@ static int sweep_layers(struct run *run, struct err *err)
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct layer layer = { 0 };
 		double began = pace_now(&run->pace);
-		int rc = weights_load_layer(&run->weights, &model->layers[i], &layer, err);
+		int rc = weights_load_layer(&run->weights, forward_lane_executor(run->lanes[0]), &model->layers[i], &layer, err);
 
 		pace_loaded(&run->pace, began);
 		rc = rc || sweep_step(run, &layer, err);
 		run->layer = NULL;
-		layer_release(&layer);
+		layer_release(&layer, run->forward.executor);
 		if (rc)
 			return -1;
 	}
@@ -83,13 +99,14 @@ static int sweep_layers(struct run *run, struct err *err)
 static int sweep_head(struct run *run, struct err *err)
 {
 	const struct model *model = &run->plan->model;
+	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
 	double began = pace_now(&run->pace);
-	int rc = weights_load_vector(&run->weights, model->norm, &run->norm, err) ||
-		 weights_load_linear(&run->weights, &model->head, &run->head, err);
+	int rc = weights_load_vector(&run->weights, lane, model->norm, &run->norm, err) ||
+		 weights_load_linear(&run->weights, lane, &model->head, &run->head, err);
 
 	pace_loaded(&run->pace, began);
 	rc = rc || sweep_step(run, NULL, err);
-	free(run->norm);
+	run->forward.executor->ops->memory_free(run->forward.executor, run->norm);
 	run->norm = NULL;
 	linear_release(&run->head);
 	return rc ? -1 : 0;
@@ -99,6 +116,7 @@ static int sweep_head(struct run *run, struct err *err)
 static int sweep_embed(struct run *run, struct err *err)
 {
 	const struct calibrate_plan *plan = run->plan;
+	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
 	float *residual = run->residuals;
 
 	for (size_t i = 0; i < run->n_sequences; i++) {
@@ -107,8 +125,12 @@ static int sweep_embed(struct run *run, struct err *err)
 		*sequence = (struct sequence){ .index = run->first + i,
 					       .n_tokens = plan->data.sequences[run->first + i].len,
 					       .tokens = calibrate_plan_tokens(plan, run->first + i),
-					       .residual = residual };
-		if (weights_embed(&run->weights, sequence->tokens, sequence->n_tokens, residual, err))
+					       .residual = residual, .seen = run->seen + i * run->n_slots };
+		if (weights_embed(&run->weights, sequence->tokens, sequence->n_tokens, run->embedded, err))
+			return -1;
+		lane->executor->ops->put(lane, residual, run->embedded,
+				       sequence->n_tokens * plan->model.hidden * sizeof *residual);
+		if (lane->executor->ops->wait(lane, err))
 			return -1;
 		residual += sequence->n_tokens * plan->model.hidden;
 	}
@@ -183,6 +205,7 @@ static int run_alloc(struct run *run, struct err *err)
 {
 	const struct calibrate_plan *plan = run->plan;
 	const struct observer observer = sightings_observer(run->sightings);
+	const struct executor_ops *ops = run->forward.executor->ops;
 	size_t longest = plan->longest, most = plan->sweep;
 
 	run->observer = observer;
@@ -194,8 +217,18 @@ static int run_alloc(struct run *run, struct err *err)
 	for (int i = 0; i < run->params->n_threads; i++)
 		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err))
 			return -1;
-	return buffer_alloc((void **)&run->residuals, (uint64_t)most * longest * plan->model.hidden * sizeof(float),
-			    "the residual streams of a sweep", err);
+	run->n_slots = forward_slots(&plan->model);
+	run->host_seen = xcalloc(most * run->n_slots, sizeof *run->host_seen);
+	return ops->memory_new(run->forward.executor, (void **)&run->seen, most * run->n_slots * sizeof *run->seen,
+			       "what is seen of sequences", err) ||
+			       ops->memory_new(run->forward.executor, (void **)&run->residuals,
+					       (uint64_t)most * longest * plan->model.hidden * sizeof(float),
+					       "the residual streams of a sweep", err) ||
+			       buffer_alloc((void **)&run->embedded,
+					    (uint64_t)longest * plan->model.hidden * sizeof(float), "an embedded sequence",
+					    err)
+		       ? -1
+		       : 0;
 }
 
 static void run_release(struct run *run)
@@ -205,7 +238,12 @@ static void run_release(struct run *run)
 	free(run->lanes);
 	free(run->sequences);
 	free(run->nll);
-	free(run->residuals);
+	free(run->host_seen);
+	free(run->embedded);
+	if (run->forward.executor) {
+		run->forward.executor->ops->memory_free(run->forward.executor, run->residuals);
+		run->forward.executor->ops->memory_free(run->forward.executor, run->seen);
+	}
 	sightings_free(run->sightings);
 	fp8_forward_free(run->fp8);
 	context_stack_release(&run->contexts);
@@ -293,7 +331,7 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
 	int rc = -1;
 
-	if (!backend || forward_init(&run.forward, &plan->model, calibrate_is_f32(params), err))
+	if (!backend || forward_init(&run.forward, backend->executor, &plan->model, calibrate_is_f32(params), err))
 		goto out;
 	run.sightings = sightings_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
 				      params->histogram);

@@ -31,7 +31,11 @@ struct run {
 	size_t first, n_sequences;
 	size_t step_first;	     /* of the step under way, in the sweep */
 	double *nll;	  /* of each */
-	float *residuals; /* of all */
+	float *residuals; /* of all, the executor's */
+	size_t n_slots;
+	struct seen *seen;	/* (sequences, n_slots), the executor's, */
+	struct seen *host_seen; /* and a copy */
+	float *embedded;	/* (longest, hidden), of the host */
 
 	const struct layer *layer; /* under way; NULL: the head */
 	struct linear head;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "job/calibrate_internal.h"
 #include "model/tokenizer.h"
@@ -89,13 +90,18 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 {
 	const struct model *model = &plan->model;
 	uint64_t memory = params->max_memory ? params->max_memory : DEFAULT_MEMORY;
-	uint64_t lanes = forward_lane_size(model, plan->longest) * (uint64_t)params->n_threads;
+	const struct executor_ops *executor = backend_executor(params->backend);
+	uint64_t lane = forward_lane_size(executor, model, plan->longest, params->fp8.forward);
+	uint64_t lanes = lane * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
 	const struct weights_kind kind = {
+		.executor = executor,
 		.is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8)),
 		.quantized = params->fp8.forward,
 	};
-	uint64_t a_pass = (uint64_t)plan->longest * model->hidden * sizeof(float) * plan->batch;
+	uint64_t a_sequence =
+		plan->longest * model->hidden * sizeof(float) + 2 * forward_slots(model) * sizeof(struct seen);
+	uint64_t a_pass = a_sequence * plan->batch;
 	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
 
 	if (fit == 0)

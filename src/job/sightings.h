@@ -20,9 +20,12 @@ void sightings_free(struct sightings *sightings);
 struct observer sightings_observer(struct sightings *sightings);
 
 /* A layer (NULL: the head) begins, with the matrices that are loaded, for the sequences from `first` on. */
-void sightings_begin(struct sightings *sightings, const struct layer *layer, const struct linear *head, size_t first);
-/* It ends: its rows for n_sequences sequences are kept. */
-void sightings_end(struct sightings *sightings, size_t n_sequences);
+int sightings_begin(struct sightings *sightings, struct executor_lane *lane, const struct layer *layer, const struct linear *head,
+		    size_t first, struct err *err);
+/* It ends: its rows for n_sequences sequences are kept.  seen: what each has seen, n_slots of it, of the host.  ERR_INPUT where
+ * values are NaN or infinite, naming the first of them. */
+int sightings_end(struct sightings *sightings, struct executor_lane *lane, size_t n_sequences, const struct seen *seen,
+		  size_t n_slots, struct err *err);
 
 /* The sweep is over: all rows kept go into the history.  Or it was broken off: they are dropped. */
 void sightings_commit(struct sightings *sightings, struct amax_stats *stats);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/compute.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "job/fp8_source.h"
@@ -31,24 +32,43 @@ void weights_release(struct weights *weights)
 	recognition_release(&weights->recognition);
 }
 
-/* Elements [first, first + n) of a tensor. */
-static int load_floats(struct weights *weights, const struct tensor_ref *ref, size_t first, size_t n, float **values,
+/* Elements [first, first + n) of a tensor, into memory of the host. */
+static int read_floats(struct weights *weights, const struct tensor_ref *ref, size_t first, size_t n, float **values,
 		       struct err *err)
 {
 	enum dtype dtype = ref->tensor->dtype;
 
+	*values = NULL;
 	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32)
 		return err_set(err, ERR_INPUT, "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
 			       ref->tensor->name, dtype_name(dtype));
-	if (buffer_alloc((void **)values, n * sizeof **values, "a vector", err))
-		return -1;
-	return source_read_floats(&weights->source, ref, false, first, n, *values, err);
+	return buffer_alloc((void **)values, n * sizeof **values, "a vector", err) ||
+			       source_read_floats(&weights->source, ref, false, first, n, *values, err)
+		       ? -1
+		       : 0;
+}
+
+/* The same, into the executor's memory. */
+static int load_floats(struct weights *weights, struct executor_lane *lane, const struct tensor_ref *ref, size_t first, size_t n,
+		       float **values, struct err *err)
+{
+	const struct executor_ops *ops = lane->executor->ops;
+	float *floats;
+	int rc = read_floats(weights, ref, first, n, &floats, err) ||
+		 ops->memory_new(lane->executor, (void **)values, n * sizeof **values, "a vector", err);
+
+	if (!rc) {
+		ops->put(lane, *values, floats, n * sizeof **values);
+		rc = ops->wait(lane, err);
+	}
+	free(floats);
+	return rc ? -1 : 0;
 }
 
 static struct matrix_reader reader_of(struct weights *weights, bool round)
 {
 	return (struct matrix_reader){ .source = &weights->source, .recognition = &weights->recognition,
-				       .compute = weights->forward->compute, .round = round };
+				       .compute = compute_select(), .round = round };
 }
 
 /* A matrix that is quantized, or stands beside such: in fp32 first, then in the type that is multiplied. */
@@ -56,7 +76,7 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 			  struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, false);
-	const struct compute *compute = weights->forward->compute;
+	const struct compute *compute = compute_select();
 	size_t n = ref->n * ref->k;
 	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
 
@@ -91,6 +111,7 @@ struct piece {
 /* What is loaded at once, by several threads. */
 struct load {
 	struct weights *weights;
+	struct executor_lane *lane; /* of the thread that began it */
 	size_t n;
 	struct piece *pieces;
 };
@@ -99,6 +120,17 @@ static void load_piece_add(struct load *load, const struct piece *piece)
 {
 	ARRAY_GROW(load->pieces, load->n);
 	load->pieces[load->n++] = *piece;
+}
+
+static int weight_init(struct linear *linear, struct err *err)
+{
+	linear->weight.dtype = linear->input;
+	return linear->weight.executor->ops->weight_init(&linear->weight, err);
+}
+
+static int weight_set(const struct linear *linear, size_t part, const void *rows, struct err *err)
+{
+	return linear->weight.executor->ops->weight_set(&linear->weight, part, rows, err);
 }
 
 static int load_add(struct load *load, const struct linear_ref *from, struct linear *to, struct err *err)
@@ -110,17 +142,18 @@ static int load_add(struct load *load, const struct linear_ref *from, struct lin
 	if (!from->weight)
 		return 0;
 	*to = (struct linear){ .ref = from, .input = forward->input };
-	if (from->bias && load_floats(weights, from->bias, from->bias_first, from->n, &to->bias, err))
+	to->weight = (struct executor_weight){ .executor = forward->executor, .n = from->n, .k = from->k };
+	if (from->bias && load_floats(weights, load->lane, from->bias, from->bias_first, from->n, &to->bias, err))
 		return -1;
 	if (weights->fp8) {
 		piece.n = from->n;
 		load_piece_add(load, &piece);
 		return 0;
 	}
-	if (gemm_weight_new(&to->weight, forward->gemm, to->input, from->n, from->k, err))
+	if (weight_init(to, err))
 		return -1;
-	for (; piece.part < gemm_parts(to->weight); piece.part++) {
-		piece.n = gemm_part_rows(to->weight, piece.part);
+	for (; piece.part < executor_weight_parts(&to->weight); piece.part++) {
+		piece.n = executor_weight_part_rows(&to->weight, piece.part);
 		load_piece_add(load, &piece);
 		piece.first += piece.n;
 	}
@@ -135,7 +168,7 @@ static int set_part(struct weights *weights, struct piece *piece, void **values,
 
 	return buffer_alloc(values, size, "the values of a weight", err) ||
 			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, *values, &piece->amax, err) ||
-			       gemm_weight_set(piece->to->weight, piece->part, *values, err)
+			       weight_set(piece->to, piece->part, *values, err)
 		       ? -1
 		       : 0;
 }
@@ -147,13 +180,13 @@ static int set_quantized(struct weights *weights, struct piece *piece, void **va
 	const char *rows;
 
 	if (load_quantized(weights, from, to, values, err) ||
-	    gemm_weight_new(&to->weight, weights->forward->gemm, to->input, from->n, from->k, err))
+	    weight_init(to, err))
 		return -1;
 	rows = *values;
-	for (size_t part = 0; part < gemm_parts(to->weight); part++) {
-		if (gemm_weight_set(to->weight, part, rows, err))
+	for (size_t part = 0; part < executor_weight_parts(&to->weight); part++) {
+		if (weight_set(to, part, rows, err))
 			return -1;
-		rows += gemm_part_rows(to->weight, part) * from->k * dtype_bits(to->input) / 8;
+		rows += executor_weight_part_rows(&to->weight, part) * from->k * dtype_bits(to->input) / 8;
 	}
 	return 0;
 }
@@ -206,9 +239,10 @@ static int load_run(struct load *load, int rc, struct err *err)
 	return rc;
 }
 
-int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err)
+int weights_load_linear(struct weights *weights, struct executor_lane *lane, const struct linear_ref *ref, struct linear *linear,
+			struct err *err)
 {
-	struct load load = { .weights = weights };
+	struct load load = { .weights = weights, .lane = lane };
 
 	*linear = (struct linear){ 0 };
 	return load_run(&load, load_add(&load, ref, linear, err), err);
@@ -216,26 +250,47 @@ int weights_load_linear(struct weights *weights, const struct linear_ref *ref, s
 
 void linear_release(struct linear *linear)
 {
-	gemm_weight_free(linear->weight);
-	free(linear->bias);
+	struct executor *executor = linear->weight.executor;
+
+	if (linear->weight.data)
+		executor->ops->weight_release(&linear->weight);
+	if (linear->bias)
+		executor->ops->memory_free(executor, linear->bias);
 	*linear = (struct linear){ 0 };
 }
 
-int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, float **vector, struct err *err)
+int weights_load_vector(struct weights *weights, struct executor_lane *lane, const struct tensor_ref *ref, float **vector,
+			struct err *err)
 {
-	return load_floats(weights, ref, 0, st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
+	return load_floats(weights, lane, ref, 0, st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
-int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err)
+static int load_vectors(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
+			struct err *err)
 {
-	struct load load = { .weights = weights };
-	int rc = 0;
+	for (int i = 0; i < N_VECTORS; i++) {
+		const struct tensor_ref *from = ref->vector[i];
+		float **to = &layer->vector[i];
+
+		if (!from)
+			continue;
+		if (i == VECTOR_ROUTER_BIAS
+			    ? read_floats(weights, from, 0, st_n_elements(from->tensor->shape, from->tensor->n_dims), to, err)
+			    : weights_load_vector(weights, lane, from, to, err))
+			return -1;
+	}
+	return 0;
+}
+
+int weights_load_layer(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
+		       struct err *err)
+{
+	struct load load = { .weights = weights, .lane = lane };
+	int rc;
 
 	*layer = (struct layer){ .ref = ref };
 	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
-	for (int i = 0; i < N_VECTORS && !rc; i++)
-		if (ref->vector[i])
-			rc = weights_load_vector(weights, ref->vector[i], &layer->vector[i], err);
+	rc = load_vectors(weights, lane, ref, layer, err);
 	for (int i = 0; i < N_LINEARS && !rc; i++)
 		rc = load_add(&load, &ref->linear[i], &layer->linear[i], err);
 	for (size_t e = 0; e < ref->n_experts && !rc; e++)
@@ -244,12 +299,14 @@ int weights_load_layer(struct weights *weights, const struct layer_ref *ref, str
 	return load_run(&load, rc, err);
 }
 
-void layer_release(struct layer *layer)
+void layer_release(struct layer *layer, struct executor *executor)
 {
 	for (int i = 0; i < N_LINEARS; i++)
 		linear_release(&layer->linear[i]);
+	free(layer->vector[VECTOR_ROUTER_BIAS]);
 	for (int i = 0; i < N_VECTORS; i++)
-		free(layer->vector[i]);
+		if (i != VECTOR_ROUTER_BIAS)
+			executor->ops->memory_free(executor, layer->vector[i]);
 	for (size_t e = 0; layer->ref && e < layer->ref->n_experts; e++)
 		for (int i = 0; i < N_EXPERT_ROLES; i++)
 			linear_release(&layer->experts[e][i]);
@@ -257,24 +314,24 @@ void layer_release(struct layer *layer)
 	*layer = (struct layer){ 0 };
 }
 
-int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *residual, struct err *err)
+int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err)
 {
 	const struct model *model = weights->forward->model;
 	float scale = weights->forward->round ? bf16_to_f32(bf16_from_f32(model->embedding_scale)) : model->embedding_scale;
 
-	for (size_t t = 0; t < n_tokens; t++, residual += model->hidden) {
+	for (size_t t = 0; t < n_tokens; t++, rows += model->hidden) {
 		if (source_read_floats(&weights->source, model->embedding, false, (uint64_t)tokens[t] * model->hidden,
-				       model->hidden, residual, err))
+				       model->hidden, rows, err))
 			return -1;
 		for (size_t i = 0; scale != 1 && i < model->hidden; i++)
-			residual[i] *= scale;
+			rows[i] *= scale;
 	}
 	return 0;
 }
 
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
 {
-	enum dtype dtype = kind->is_f32 ? DT_F32 : gemm_bf16_type();
+	enum dtype dtype = kind->is_f32 ? DT_F32 : kind->executor->bf16_type();
 
 	return (uint64_t)ref->n * ref->k * dtype_bits(dtype) / 8;
 }
@@ -285,7 +342,7 @@ uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_k
 
 	if (kind->quantized)
 		return (uint64_t)ref->n * ref->k * sizeof(float);
-	return ref->n ? size / ref->n * gemm_most_part_rows(ref->n) : 0;
+	return ref->n ? size / ref->n * kind->executor->part_rows(ref->n) : 0;
 }
 
 /* What is loaded at once. */
@@ -297,7 +354,7 @@ struct load_size {
 static void load_size_add(struct load_size *size, const struct linear_ref *ref, const struct weights_kind *kind)
 {
 	uint64_t piece = weights_piece_size(ref, kind);
-	size_t rows = kind->quantized ? ref->n : gemm_most_part_rows(ref->n);
+	size_t rows = kind->quantized ? ref->n : kind->executor->part_rows(ref->n);
 
 	if (!ref->n)
 		return;

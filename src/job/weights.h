@@ -29,20 +29,25 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 int weights_close(struct weights *weights, struct err *err);
 void weights_release(struct weights *weights);
 
-/* Loads all that a layer has; the amax of each matrix, in the type of the checkpoint, goes into linear.amax. */
-int weights_load_layer(struct weights *weights, const struct layer_ref *ref, struct layer *layer, struct err *err);
-void layer_release(struct layer *layer);
+/* Loads all that a layer has, by several threads; the amax of each matrix, in the type of the checkpoint, goes into
+ * linear.amax.  What is released needs not have been loaded whole. */
+int weights_load_layer(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
+		       struct err *err);
+void layer_release(struct layer *layer, struct executor *executor);
 
-/* One matrix, by several threads; one vector, as fp32. */
-int weights_load_linear(struct weights *weights, const struct linear_ref *ref, struct linear *linear, struct err *err);
+/* One matrix, likewise; one vector, as fp32, which is freed as the executor's memory is. */
+int weights_load_linear(struct weights *weights, struct executor_lane *lane, const struct linear_ref *ref, struct linear *linear,
+			struct err *err);
 void linear_release(struct linear *linear);
-int weights_load_vector(struct weights *weights, const struct tensor_ref *ref, float **vector, struct err *err);
+int weights_load_vector(struct weights *weights, struct executor_lane *lane, const struct tensor_ref *ref, float **vector,
+			struct err *err);
 
-/* Rows of the embedding, scaled as the model has it: residual (n_tokens, hidden). */
-int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *residual, struct err *err);
+/* Rows of the embedding, scaled as the model has it, into memory of the host: rows (n_tokens, hidden). */
+int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err);
 
 /* What decides how much memory weights take. */
 struct weights_kind {
+	const struct executor_ops *executor;
 	bool is_f32;	/* multiplied in fp32 */
 	bool quantized; /* some at least */
 };

@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one sequence: q, k and v, their norms and rotations, then one head of keys after the other, with the
- * queries that share it.
+ * Attention of one sequence: q, k and v, their norms and rotations, and what heads make of them.
  */
-#include <string.h>
-
 #include "model/forward_internal.h"
 
-/* Columns [first, first + n) of rows of `wide` values, close together. */
-static void cut_columns(const float *x, size_t n_rows, size_t wide, size_t first, size_t n, float *y)
+/* Rows close together to rows close together, of some columns. */
+static void cut_columns(struct forward_lane *lane, const float *x, size_t n_rows, size_t wide, size_t first, size_t n, float *y)
 {
-	for (size_t r = 0; r < n_rows; r++)
-		memmove(y + r * n, x + r * wide + first, n * sizeof *y);
+	lane->ops->copy(lane->executor, y, n, x + first, wide, 1, n_rows, n);
 }
 
 static int make_qkv(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
@@ -19,66 +15,61 @@ static int make_qkv(const struct forward *forward, struct forward_lane *lane, co
 {
 	const struct model *model = forward->model;
 	size_t n = sequence->n_tokens;
-	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim;
+	size_t q = model->n_heads * model->head_dim, k = model->n_kv_heads * model->head_dim;
+	size_t v = model->n_kv_heads * model->value_dim, wide = q + k + v;
 	const struct linear *l = layer->linear;
 	const struct linear *const three[] = { &l[LINEAR_Q], &l[LINEAR_K], &l[LINEAR_V] };
 	float *const ys[] = { lane->q, lane->k, lane->v };
 
-	if (!l[LINEAR_QKV].weight)
+	if (!l[LINEAR_QKV].weight.data)
 		return linears_run(forward, lane, layer, 3, three, sequence, lane->normed, n, ys, err);
-	if (linear_run(forward, lane, layer, &l[LINEAR_QKV], sequence, lane->normed, n, lane->q, err))
+	if (linear_run(forward, lane, layer, &l[LINEAR_QKV], sequence, lane->normed, n, lane->joined, err))
 		return -1;
-	cut_columns(lane->q, n, q + 2 * kv, q, kv, lane->k);
-	cut_columns(lane->q, n, q + 2 * kv, q + kv, kv, lane->v);
-	cut_columns(lane->q, n, q + 2 * kv, 0, q, lane->q);
+	cut_columns(lane, lane->joined, n, wide, 0, q, lane->q);
+	cut_columns(lane, lane->joined, n, wide, q, k, lane->k);
+	cut_columns(lane, lane->joined, n, wide, q + k, v, lane->v);
 	return 0;
-}
-
-/* Pairs that lie side by side come to lie half a length apart, which is how they are turned.  spare: n / 2 floats. */
-static void part_pairs(float *x, size_t n, float *spare)
-{
-	for (size_t i = 0; i < n / 2; i++) {
-		spare[i] = x[2 * i + 1];
-		x[i] = x[2 * i];
-	}
-	memcpy(x + n / 2, spare, n / 2 * sizeof *x);
-}
-
-/* One row of a norm's input lies in `stride` values. */
-static void norm_narrow(const struct forward *forward, const float *weight, float *x, size_t stride, size_t n_rows,
-			size_t n_cols)
-{
-	forward->compute->rms_norm(x, stride, weight, forward->model->norm_offset, forward->model->norm_eps, n_rows, n_cols,
-				   x, stride);
 }
 
 static int make_latent_q(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 			 const struct sequence *sequence, struct err *err)
 {
+	const struct model *model = forward->model;
 	const struct linear *l = layer->linear;
-	size_t n = sequence->n_tokens, rank = forward->model->latent.q_rank;
+	size_t n = sequence->n_tokens, rank = model->latent.q_rank;
 
 	if (!rank)
 		return linear_run(forward, lane, layer, &l[LINEAR_Q], sequence, lane->normed, n, lane->q, err);
 	if (linear_run(forward, lane, layer, &l[LINEAR_Q_A], sequence, lane->normed, n, lane->narrow, err))
 		return -1;
-	norm_narrow(forward, layer->vector[VECTOR_NORM_Q_A], lane->narrow, rank, n, rank);
+	lane->ops->rms_norm(lane->executor, lane->narrow, rank, layer->vector[VECTOR_NORM_Q_A], model->norm_offset,
+			    model->norm_eps, n, rank, lane->narrow, rank);
 	return linear_run(forward, lane, layer, &l[LINEAR_Q_B], sequence, lane->narrow, n, lane->q, err);
 }
 
-/* Keys of a token: each head's still part, and behind it the turning part that all share. */
-static void join_keys(const struct model *model, const float *turning, const float *expanded, float *k, float *v)
+/* The turning part of each query, whose pairs lie side by side; mixed holds them meanwhile. */
+static void part_queries(const struct model *model, struct forward_lane *lane, size_t n)
 {
 	const struct latent *latent = &model->latent;
+	float *turning = lane->q + latent->still;
 
-	for (size_t h = 0; h < model->n_heads; h++) {
-		memcpy(k, expanded, latent->still * sizeof *k);
-		memcpy(k + latent->still, turning, latent->turning * sizeof *k);
-		memcpy(v, expanded + latent->still, model->value_dim * sizeof *v);
-		k += model->head_dim;
-		v += model->value_dim;
-		expanded += latent->still + model->value_dim;
-	}
+	lane->ops->copy(lane->executor, lane->mixed, latent->turning, turning, model->head_dim, 1, n * model->n_heads,
+			latent->turning);
+	lane->ops->part_pairs(lane->executor, turning, model->head_dim, lane->mixed, latent->turning, n * model->n_heads,
+			      latent->turning);
+}
+
+/* Keys: each head's still part, and behind it the turning part that all heads share; and values. */
+static void join_keys(const struct model *model, struct forward_lane *lane, size_t n)
+{
+	const struct latent *latent = &model->latent;
+	size_t n_rows = n * model->n_heads, wide = latent->still + model->value_dim;
+
+	lane->ops->copy(lane->executor, lane->k, model->head_dim, lane->expanded, wide, 1, n_rows, latent->still);
+	lane->ops->copy(lane->executor, lane->k + latent->still, model->head_dim, lane->turning, latent->turning, model->n_heads,
+			n_rows, latent->turning);
+	lane->ops->copy(lane->executor, lane->v, model->value_dim, lane->expanded + latent->still, wide, 1, n_rows,
+			model->value_dim);
 }
 
 /* Multi-head latent attention (DeepSeek-V2): q, k and v as heads see them. */
@@ -89,116 +80,94 @@ static int make_latent(const struct forward *forward, struct forward_lane *lane,
 	const struct latent *latent = &model->latent;
 	const struct linear *l = layer->linear;
 	size_t n = sequence->n_tokens, wide = latent->kv_rank + latent->turning;
-	size_t q = model->n_heads * model->head_dim, v = model->n_heads * model->value_dim;
 
 	if (make_latent_q(forward, lane, layer, sequence, err) ||
 	    linear_run(forward, lane, layer, &l[LINEAR_KV_A], sequence, lane->normed, n, lane->narrow, err))
 		return -1;
-	norm_narrow(forward, layer->vector[VECTOR_NORM_KV_A], lane->narrow, wide, n, latent->kv_rank);
-	/* mixed holds the turning parts while the others are expanded. */
-	cut_columns(lane->narrow, n, wide, latent->kv_rank, latent->turning, lane->mixed);
-	cut_columns(lane->narrow, n, wide, 0, latent->kv_rank, lane->narrow);
-	if (linear_run(forward, lane, layer, &l[LINEAR_KV_B], sequence, lane->narrow, n, lane->expanded, err))
+	lane->ops->rms_norm(lane->executor, lane->narrow, wide, layer->vector[VECTOR_NORM_KV_A], model->norm_offset,
+			    model->norm_eps, n, latent->kv_rank, lane->latent, latent->kv_rank);
+	lane->ops->part_pairs(lane->executor, lane->turning, latent->turning, lane->narrow + latent->kv_rank, wide, n,
+			      latent->turning);
+	if (linear_run(forward, lane, layer, &l[LINEAR_KV_B], sequence, lane->latent, n, lane->expanded, err))
 		return -1;
-	for (size_t t = 0; t < n; t++) {
-		float *turning = lane->mixed + t * latent->turning;
-
-		part_pairs(turning, latent->turning, lane->scores);
-		for (size_t h = 0; h < model->n_heads; h++)
-			part_pairs(lane->q + t * q + h * model->head_dim + latent->still, latent->turning, lane->scores);
-		join_keys(model, turning, lane->expanded + t * l[LINEAR_KV_B].ref->n, lane->k + t * q,
-			  lane->v + t * v);
-	}
+	part_queries(model, lane, n);
+	join_keys(model, lane, n);
 	return 0;
 }
 
 /* Each head of each token by itself. */
-static void norm_heads(const struct forward *forward, const float *weight, float *x, size_t n)
+static void norm_heads(const struct forward *forward, struct forward_lane *lane, const float *weight, float *x, size_t n)
 {
 	const struct model *model = forward->model;
 
 	if (weight)
-		forward->compute->rms_norm(x, model->head_dim, weight, model->norm_offset, model->norm_eps, n,
-					   model->head_dim, x, model->head_dim);
+		lane->ops->rms_norm(lane->executor, x, model->head_dim, weight, model->norm_offset, model->norm_eps, n,
+				    model->head_dim, x, model->head_dim);
 }
 
 /* Angles stay from layer to layer. */
 static void angles_ready(struct forward_lane *lane, const struct rope *rope, size_t n_tokens)
 {
-	if (lane->rope != rope)
-		lane->n_angles = 0;
+	size_t half = rope->n / 2, size = n_tokens * half * sizeof(float);
+
+	if (lane->rope == rope && lane->n_angles >= n_tokens)
+		return;
 	lane->rope = rope;
-	for (; lane->n_angles < n_tokens; lane->n_angles++)
-		rope_angles(rope, lane->n_angles, lane->cosines + lane->n_angles * (rope->n / 2),
-			    lane->sines + lane->n_angles * (rope->n / 2));
+	lane->n_angles = n_tokens;
+	for (size_t t = 0; t < n_tokens; t++)
+		rope_angles(rope, t, lane->host_cosines + t * half, lane->host_sines + t * half);
+	lane->ops->put(lane->executor, lane->cosines, lane->host_cosines, size);
+	lane->ops->put(lane->executor, lane->sines, lane->host_sines, size);
 }
 
 static void rotate(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n_tokens)
 {
 	const struct model *model = forward->model;
 	const struct rope *rope = layer->ref->rope;
-	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim;
 	size_t still = model->latent.still;
 
 	angles_ready(lane, rope, n_tokens);
-	for (size_t t = 0; t < n_tokens; t++) {
-		const float *cosines = lane->cosines + t * (rope->n / 2), *sines = lane->sines + t * (rope->n / 2);
-
-		forward->compute->rope(lane->q + t * q + still, model->n_heads, model->head_dim, cosines, sines, rope->n);
-		forward->compute->rope(lane->k + t * kv + still, model->n_kv_heads, model->head_dim, cosines, sines,
-				       rope->n);
-	}
+	lane->ops->rope(lane->executor, lane->q + still, model->n_heads * model->head_dim, n_tokens, model->n_heads,
+			model->head_dim, lane->cosines, lane->sines, rope->n);
+	lane->ops->rope(lane->executor, lane->k + still, model->n_kv_heads * model->head_dim, n_tokens, model->n_kv_heads,
+			model->head_dim, lane->cosines, lane->sines, rope->n);
 }
 
-static int observe(const struct forward *forward, const struct forward_lane *lane, const struct layer *layer,
-		   const struct sequence *sequence, struct err *err)
+static void show(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		 const struct sequence *sequence)
 {
 	const struct model *model = forward->model;
-	size_t q = model->n_heads * model->head_dim, k = model->n_kv_heads * model->head_dim;
 	const struct {
 		enum sight what;
 		const float *values;
 		size_t n_cols;
 	} seen[] = {
-		{ SIGHT_Q, lane->q, q }, { SIGHT_K, lane->k, k }, { SIGHT_V, lane->v, model->n_kv_heads * model->value_dim },
+		{ SIGHT_Q, lane->q, model->n_heads * model->head_dim },
+		{ SIGHT_K, lane->k, model->n_kv_heads * model->head_dim },
+		{ SIGHT_V, lane->v, model->n_kv_heads * model->value_dim },
 	};
 
 	for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
-		struct sighting sighting = { .what = seen[i].what, .layer = layer->ref, .lane = lane->number,
-					     .sequence = sequence->index, .values = seen[i].values,
-					     .n_rows = sequence->n_tokens, .n_cols = seen[i].n_cols };
+		const struct sighting sighting = { .what = seen[i].what, .layer = layer->ref, .lane = lane->number,
+						   .executor = lane->executor, .sequence = sequence->index,
+						   .values = seen[i].values, .n_rows = sequence->n_tokens,
+						   .n_cols = seen[i].n_cols, .slot = lane->n_seen++ };
 
-		if (forward_show(forward, &sighting, err))
-			return -1;
+		forward_show(forward, lane, sequence, &sighting);
 	}
-	return 0;
 }
 
-/* All queries of the heads that share one head of keys and values. */
-static void attend(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t group,
-		   size_t n_tokens)
+static void attend(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n_tokens)
 {
 	const struct model *model = forward->model;
-	const struct compute *compute = forward->compute;
-	const float *sinks = layer->vector[VECTOR_SINKS];
-	size_t q = model->n_heads * model->head_dim, k = model->n_kv_heads * model->head_dim;
-	size_t v = model->n_kv_heads * model->value_dim, mixed = model->n_heads * model->value_dim;
-	size_t n_heads = model->n_heads / model->n_kv_heads;
-	struct attention attention = { .n_tokens = n_tokens, .head_dim = model->head_dim, .value_dim = model->value_dim,
-				       .window = layer->ref->window, .keys = lane->keys, .values = lane->values,
-				       .scores = lane->scores, .mixed = lane->mixing };
+	const struct attention_args args = { .n_tokens = n_tokens, .n_heads = model->n_heads, .n_kv_heads = model->n_kv_heads,
+					     .head_dim = model->head_dim, .value_dim = model->value_dim,
+					     .window = layer->ref->window, .scale = model->attention_scale,
+					     .softcap = model->attention_softcap, .sinks = layer->vector[VECTOR_SINKS],
+					     .q = lane->q, .k = lane->k, .v = lane->v, .y = lane->mixed,
+					     .spare = lane->spare };
 
-	compute->attention_pack(&attention, lane->k + group * model->head_dim, k, lane->v + group * model->value_dim, v);
-	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
-		attention.softmax = (struct softmax){ model->attention_scale, model->attention_softcap,
-						      sinks ? sinks + head : NULL };
-		for (size_t first = 0; first < n_tokens; first += ATTENTION_QUERIES) {
-			size_t n = n_tokens - first < ATTENTION_QUERIES ? n_tokens - first : ATTENTION_QUERIES;
-
-			compute->attend(&attention, lane->q + first * q + head * model->head_dim, q, first, n,
-					lane->mixed + first * mixed + head * model->value_dim, mixed);
-		}
-	}
+	lane->ops->attend(lane->executor, &args);
 }
 
 int forward_attention(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
@@ -210,12 +179,10 @@ int forward_attention(const struct forward *forward, struct forward_lane *lane, 
 	if (model->latent.kv_rank ? make_latent(forward, lane, layer, sequence, err)
 				  : make_qkv(forward, lane, layer, sequence, err))
 		return -1;
-	norm_heads(forward, layer->vector[VECTOR_NORM_Q], lane->q, n * model->n_heads);
-	norm_heads(forward, layer->vector[VECTOR_NORM_K], lane->k, n * model->n_kv_heads);
+	norm_heads(forward, lane, layer->vector[VECTOR_NORM_Q], lane->q, n * model->n_heads);
+	norm_heads(forward, lane, layer->vector[VECTOR_NORM_K], lane->k, n * model->n_kv_heads);
 	rotate(forward, lane, layer, n);
-	if (observe(forward, lane, layer, sequence, err))
-		return -1;
-	for (size_t group = 0; group < model->n_kv_heads; group++)
-		attend(forward, lane, layer, group, n);
+	show(forward, lane, layer, sequence);
+	attend(forward, lane, layer, n);
 	return linear_run(forward, lane, layer, &layer->linear[LINEAR_O], sequence, lane->mixed, n, lane->out, err);
 }

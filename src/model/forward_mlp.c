@@ -3,8 +3,8 @@
  * The other half of a layer: a gated mlp, or experts that tokens are sent to.
  */
 #include <math.h>
-#include <string.h>
 
+#include "backend/compute.h"
 #include "model/forward_internal.h"
 
 /* Three matrices, gate, up and down: out (n, hidden). */
@@ -14,10 +14,11 @@ static int run_gated(const struct forward *forward, struct forward_lane *lane, c
 {
 	const struct linear *const both[] = { gate, up };
 	float *const ys[] = { lane->gate, lane->up };
+	size_t width = down->ref->k;
 
 	if (linears_run(forward, lane, layer, 2, both, sequence, x, m, ys, err))
 		return -1;
-	forward->compute->gate(forward->model->activation, lane->gate, lane->up, m * down->ref->k, lane->gate);
+	lane->ops->gate(lane->executor, forward->model->activation, lane->gate, width, lane->up, width, m, width, lane->gate, width);
 	return linear_run(forward, lane, layer, down, sequence, lane->gate, m, out, err);
 }
 
@@ -27,16 +28,13 @@ static int run_dense(const struct forward *forward, struct forward_lane *lane, c
 	const struct linear *l = layer->linear;
 	size_t n = sequence->n_tokens, width = layer->ref->width;
 
-	if (!l[LINEAR_GATE_UP].weight)
+	if (!l[LINEAR_GATE_UP].weight.data)
 		return run_gated(forward, lane, layer, &l[LINEAR_GATE], &l[LINEAR_UP], &l[LINEAR_DOWN], sequence,
 				 lane->normed, n, lane->out, err);
-	if (linear_run(forward, lane, layer, &l[LINEAR_GATE_UP], sequence, lane->normed, n, lane->gate, err))
+	if (linear_run(forward, lane, layer, &l[LINEAR_GATE_UP], sequence, lane->normed, n, lane->joined, err))
 		return -1;
-	for (size_t t = 0; t < n; t++) {
-		const float *row = lane->gate + t * 2 * width;
-
-		forward->compute->gate(forward->model->activation, row, row + width, width, lane->gate + t * width);
-	}
+	lane->ops->gate(lane->executor, forward->model->activation, lane->joined, 2 * width, lane->joined + width, 2 * width, n,
+			width, lane->gate, width);
 	return linear_run(forward, lane, layer, &l[LINEAR_DOWN], sequence, lane->gate, n, lane->out, err);
 }
 
@@ -116,79 +114,101 @@ static void choose(const struct routing *routing, const float *bias, const float
 		weights[i] = (routing->norm_top_k ? weights[i] / (sum + 1e-20f) : weights[i]) * routing->scale;
 }
 
-static int route(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-		 const struct sequence *sequence, struct err *err)
+/* The host's: scores to chosen experts, token by token. */
+static void choose_all(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n_tokens)
 {
+	const struct compute *compute = compute_select();
 	const struct routing *routing = &forward->model->routing;
 	size_t n_experts = layer->ref->n_experts;
 
-	if (linear_run(forward, lane, layer, &layer->linear[LINEAR_ROUTER], sequence, lane->normed, sequence->n_tokens,
-		       lane->scores, err))
-		return -1;
-	for (size_t t = 0; t < sequence->n_tokens; t++) {
-		float *row = lane->scores + t * n_experts;
+	for (size_t t = 0; t < n_tokens; t++) {
+		float *row = lane->host_scores + t * n_experts;
 
 		if (routing->sigmoid)
 			for (size_t e = 0; e < n_experts; e++)
 				row[e] = 1.0f / (1.0f + expf(-row[e]));
 		else if (!routing->choose_first)
-			forward->compute->softmax(row, n_experts);
+			compute->softmax(row, n_experts);
 		choose(routing, layer->vector[VECTOR_ROUTER_BIAS], row, n_experts, lane->chosen + t * routing->top_k,
-		       lane->weights + t * routing->top_k, lane->scores + sequence->n_tokens * n_experts);
+		       lane->weights + t * routing->top_k, lane->host_scores + n_tokens * n_experts);
 	}
+}
+
+/* Tokens by expert: those of expert e, with their weights, follow those of all before it. */
+static void sort_tokens(struct forward_lane *lane, size_t top_k, size_t n_experts, size_t n_tokens)
+{
+	size_t n = 0;
+
+	for (size_t e = 0; e < n_experts; e++)
+		for (size_t i = 0; i < n_tokens * top_k; i++)
+			if (lane->chosen[i] == e) {
+				lane->host_rows[n] = (uint32_t)(i / top_k);
+				lane->host_factors[n++] = lane->weights[i];
+			}
+	lane->ops->put(lane->executor, lane->rows, lane->host_rows, n * sizeof *lane->rows);
+	lane->ops->put(lane->executor, lane->factors, lane->host_factors, n * sizeof *lane->factors);
+}
+
+static int route(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		 const struct sequence *sequence, struct err *err)
+{
+	size_t n = sequence->n_tokens, n_experts = layer->ref->n_experts;
+
+	if (linear_run(forward, lane, layer, &layer->linear[LINEAR_ROUTER], sequence, lane->normed, n, lane->scores, err))
+		return -1;
+	lane->ops->fetch(lane->executor, lane->host_scores, lane->scores, n * n_experts * sizeof(float));
+	if (lane->ops->wait(lane->executor, err))
+		return -1;
+	choose_all(forward, lane, layer, n);
+	sort_tokens(lane, forward->model->routing.top_k, n_experts, n);
 	return 0;
 }
 
-/* The weight with which a token has chosen the expert, or NULL. */
-static const float *weight_of(const struct forward_lane *lane, size_t top_k, size_t token, size_t expert)
-{
-	for (size_t i = 0; i < top_k; i++)
-		if (lane->chosen[token * top_k + i] == expert)
-			return &lane->weights[token * top_k + i];
-	return NULL;
-}
-
-/* GPT-OSS: gate and up in turn, clamped; (up + 1) gate sigmoid(1.702 gate). */
+/* GPT-OSS: gate and up in turn. */
 static int run_paired(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 		      const struct linear *l, const struct sequence *sequence, size_t m, struct err *err)
 {
 	size_t n = m * l[EXPERT_ROLE_DOWN].ref->k;
-	float clamp = forward->model->clamp;
 
-	if (linear_run(forward, lane, layer, &l[EXPERT_ROLE_GATE_UP], sequence, lane->gathered, m, lane->gate, err))
+	if (linear_run(forward, lane, layer, &l[EXPERT_ROLE_GATE_UP], sequence, lane->gathered, m, lane->joined, err))
 		return -1;
-	for (size_t i = 0; i < n; i++) {
-		float gate = fminf(lane->gate[2 * i], clamp);
-		float up = fmaxf(fminf(lane->gate[2 * i + 1], clamp), -clamp);
-
-		lane->gate[i] = (up + 1) * gate / (1.0f + expf(-1.702f * gate));
-	}
+	lane->ops->gate_pairs(lane->executor, lane->joined, forward->model->clamp, n, lane->gate);
 	return linear_run(forward, lane, layer, &l[EXPERT_ROLE_DOWN], sequence, lane->gate, m, lane->expert_out, err);
 }
 
+/* Its tokens are m of lane->rows, from `first` on. */
 static int run_expert(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t expert,
-		      const struct sequence *sequence, struct err *err)
+		      const struct sequence *sequence, size_t first, size_t m, struct err *err)
 {
 	const struct linear *l = layer->experts[expert];
-	size_t hidden = forward->model->hidden, top_k = forward->model->routing.top_k, m = 0;
+	size_t hidden = forward->model->hidden;
 
-	for (size_t t = 0; t < sequence->n_tokens; t++)
-		if (weight_of(lane, top_k, t, expert))
-			memcpy(lane->gathered + m++ * hidden, lane->normed + t * hidden, hidden * sizeof(float));
 	if (m == 0)
 		return 0;
-	if (l[EXPERT_ROLE_GATE_UP].weight ? run_paired(forward, lane, layer, l, sequence, m, err)
-					  : run_gated(forward, lane, layer, &l[EXPERT_ROLE_GATE], &l[EXPERT_ROLE_UP],
-						      &l[EXPERT_ROLE_DOWN], sequence, lane->gathered, m, lane->expert_out,
-						      err))
+	lane->ops->gather(lane->executor, lane->gathered, lane->normed, lane->rows + first, m, hidden);
+	if (l[EXPERT_ROLE_GATE_UP].weight.data
+		    ? run_paired(forward, lane, layer, l, sequence, m, err)
+		    : run_gated(forward, lane, layer, &l[EXPERT_ROLE_GATE], &l[EXPERT_ROLE_UP], &l[EXPERT_ROLE_DOWN],
+				sequence, lane->gathered, m, lane->expert_out, err))
 		return -1;
-	m = 0;
-	for (size_t t = 0; t < sequence->n_tokens; t++) {
-		const float *weight = weight_of(lane, top_k, t, expert);
+	lane->ops->scatter_add(lane->executor, lane->out, lane->expert_out, lane->rows + first, lane->factors + first, m, hidden);
+	return 0;
+}
 
-		if (weight)
-			forward->compute->add_scaled(lane->out + t * hidden, lane->expert_out + m++ * hidden, *weight,
-						     hidden);
+static int run_experts(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		       const struct sequence *sequence, struct err *err)
+{
+	size_t n_chosen = sequence->n_tokens * forward->model->routing.top_k, first = 0;
+
+	lane->ops->zero(lane->executor, lane->out, sequence->n_tokens * forward->model->hidden * sizeof *lane->out);
+	for (size_t e = 0; e < layer->ref->n_experts; e++) {
+		size_t m = 0;
+
+		for (size_t i = 0; i < n_chosen; i++)
+			m += lane->chosen[i] == e;
+		if (run_expert(forward, lane, layer, e, sequence, first, m, err))
+			return -1;
+		first += m;
 	}
 	return 0;
 }
@@ -200,12 +220,12 @@ static int run_shared(const struct forward *forward, struct forward_lane *lane, 
 	const struct linear *l = layer->linear;
 	size_t n = sequence->n_tokens;
 
-	if (!l[LINEAR_SHARED_DOWN].weight)
+	if (!l[LINEAR_SHARED_DOWN].weight.data)
 		return 0;
 	if (run_gated(forward, lane, layer, &l[LINEAR_SHARED_GATE], &l[LINEAR_SHARED_UP], &l[LINEAR_SHARED_DOWN], sequence,
 		      lane->normed, n, lane->expert_out, err))
 		return -1;
-	forward->compute->add(lane->out, lane->expert_out, n * forward->model->hidden);
+	lane->ops->add(lane->executor, lane->out, lane->expert_out, n * forward->model->hidden);
 	return 0;
 }
 
@@ -214,11 +234,8 @@ int forward_mlp(const struct forward *forward, struct forward_lane *lane, const 
 {
 	if (!layer->ref->n_experts)
 		return run_dense(forward, lane, layer, sequence, err);
-	if (route(forward, lane, layer, sequence, err))
-		return -1;
-	memset(lane->out, 0, sequence->n_tokens * forward->model->hidden * sizeof *lane->out);
-	for (size_t e = 0; e < layer->ref->n_experts; e++)
-		if (run_expert(forward, lane, layer, e, sequence, err))
-			return -1;
-	return run_shared(forward, lane, layer, sequence, err);
+	return route(forward, lane, layer, sequence, err) || run_experts(forward, lane, layer, sequence, err) ||
+			       run_shared(forward, lane, layer, sequence, err)
+		       ? -1
+		       : 0;
 }

@@ -14,11 +14,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "backend/compute.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
 #include "model/experts.h"
 #include "model/rope.h"
+#include "num/activation.h"
 
 /* The matrices of a layer. */
 enum linear_role {

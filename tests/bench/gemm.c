@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backend/gemm.h"
+#include "kernels/cpu/gemm.h"
 #include "base/mem.h"
 #include "num/float16.h"
 

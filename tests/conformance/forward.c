@@ -36,6 +36,54 @@ static struct fp8_forward *fp8_ready(struct forward *forward, const struct backe
 	return fp8;
 }
 
+static void *memory_new(struct executor *executor, size_t size)
+{
+	struct err err = { 0 };
+	void *memory;
+
+	check(executor->ops->memory_new(executor, &memory, size, "a sequence", &err), &err);
+	return memory;
+}
+
+static void embed(struct weights *weights, struct executor_lane *lane, const struct sequence *sequence)
+{
+	struct err err = { 0 };
+	size_t size = sequence->n_tokens * weights->forward->model->hidden * sizeof(float);
+	float *rows = malloc(size);
+
+	check(weights_embed(weights, tokens, sequence->n_tokens, rows, &err), &err);
+	lane->executor->ops->put(lane, sequence->residual, rows, size);
+	check(lane->executor->ops->wait(lane, &err), &err);
+	free(rows);
+}
+
+/* Returns the loss. */
+static double run(struct weights *weights, struct forward_lane *lane, struct sequence *sequence, float *logits)
+{
+	const struct forward *forward = weights->forward;
+	const struct model *model = forward->model;
+	struct executor_lane *executor_lane = forward_lane_executor(lane);
+	struct err err = { 0 };
+	struct linear head;
+	float *norm;
+	double nll;
+
+	embed(weights, executor_lane, sequence);
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct layer layer;
+
+		check(weights_load_layer(weights, executor_lane, &model->layers[i], &layer, &err), &err);
+		check(forward_layer(forward, lane, &layer, sequence, &err), &err);
+		layer_release(&layer, forward->executor);
+	}
+	check(weights_load_vector(weights, executor_lane, model->norm, &norm, &err), &err);
+	check(weights_load_linear(weights, executor_lane, &model->head, &head, &err), &err);
+	check(forward_head(forward, lane, norm, &head, sequence, &nll, logits, &err), &err);
+	linear_release(&head);
+	forward->executor->ops->memory_free(forward->executor, norm);
+	return nll;
+}
+
 int main(int argc, char **argv)
 {
 	struct err err = { 0 };
@@ -46,9 +94,7 @@ int main(int argc, char **argv)
 	struct forward_lane *lane;
 	const struct backend *backend;
 	struct sequence sequence = { .tokens = tokens };
-	struct linear head;
-	float *logits, *norm;
-	double nll;
+	float *logits;
 	FILE *file;
 
 	if (argc < 5 || argc > 7)
@@ -58,33 +104,22 @@ int main(int argc, char **argv)
 	fclose(file);
 	check(checkpoint_open(&checkpoint, &io_system, argv[1], 1, &err), &err);
 	check(model_open(&model, &checkpoint, &err), &err);
-	check(forward_init(&forward, &model, !strcmp(argv[2], "f32"), &err), &err);
 	backend = backend_select("auto", &err);
+	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err), &err);
 	check(weights_open(&weights, &forward, &io_system, backend, 2, NULL, &err), &err);
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
 	check(forward_lane_new(&lane, &forward, sequence.n_tokens, 0, &err), &err);
-	sequence.residual = malloc(sequence.n_tokens * model.hidden * sizeof(float));
+	sequence.residual = memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
+	sequence.seen = memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.seen);
 	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));
-	check(weights_embed(&weights, tokens, sequence.n_tokens, sequence.residual, &err), &err);
-	for (size_t i = 0; i < model.n_layers; i++) {
-		struct layer layer;
-
-		check(weights_load_layer(&weights, &model.layers[i], &layer, &err), &err);
-		check(forward_layer(&forward, lane, &layer, &sequence, &err), &err);
-		layer_release(&layer);
-	}
-	check(weights_load_vector(&weights, model.norm, &norm, &err), &err);
-	check(weights_load_linear(&weights, &model.head, &head, &err), &err);
-	check(forward_head(&forward, lane, norm, &head, &sequence, &nll, logits, &err), &err);
+	printf("%.6f\n", run(&weights, lane, &sequence, logits));
 	file = fopen(argv[4], "wb");
 	fwrite(logits, sizeof *logits, sequence.n_tokens * model.vocab_size, file);
 	fclose(file);
-	printf("%.6f\n", nll);
-	linear_release(&head);
-	free(norm);
 	free(logits);
-	free(sequence.residual);
+	forward.executor->ops->memory_free(forward.executor, sequence.residual);
+	forward.executor->ops->memory_free(forward.executor, sequence.seen);
 	forward_lane_free(lane, &forward);
 	fp8_forward_free(weights.fp8);
 	fp8_choice_release(&choice);

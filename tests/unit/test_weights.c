@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "backend/dispatch.h"
 #include "job/weights.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -17,7 +18,7 @@ static const struct model tall = { .head = { .n = 131072, .k = 128 } };
 
 static void test_parts(void **state)
 {
-	const struct weights_kind kind = { .is_f32 = true };
+	const struct weights_kind kind = { .executor = backend_executor(NULL), .is_f32 = true };
 
 	(void)state;
 	assert_int_equal(weights_layer_size(&tall, &kind, 1), 64 * MIB + MIB / 2);
@@ -29,7 +30,7 @@ static void test_parts(void **state)
 /* One thread has all of a matrix that is quantized. */
 static void test_quantized(void **state)
 {
-	const struct weights_kind kind = { .is_f32 = true, .quantized = true };
+	const struct weights_kind kind = { .executor = backend_executor(NULL), .is_f32 = true, .quantized = true };
 
 	(void)state;
 	assert_int_equal(weights_layer_size(&tall, &kind, 1), 128 * MIB);
@@ -41,7 +42,7 @@ static void test_layer(void **state)
 {
 	struct layer_ref layer = { .n_experts = 0 };
 	const struct model model = { .head = { .n = 16, .k = 16 }, .n_layers = 1, .layers = &layer };
-	const struct weights_kind kind = { .is_f32 = true };
+	const struct weights_kind kind = { .executor = backend_executor(NULL), .is_f32 = true };
 
 	(void)state;
 	for (int i = LINEAR_Q; i < LINEAR_Q + 7; i++)

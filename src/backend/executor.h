@@ -2,18 +2,18 @@
  *
  * Where a forward pass runs: memory, matrix products in high precision, and what a transformer computes between them, in fp32.
  *
- * All values lie in the memory of the engine, which may not be the host's.  Work is put into a lane, which does it in order;
- * it is done when engine_ops.wait() says so.  A lane is used by one thread at a time.  What fails is remembered by the lane:
+ * All values lie in the memory of the executor, which may not be the host's.  Work is put into a lane, which does it in order;
+ * it is done when executor_ops.wait() says so.  A lane is used by one thread at a time.  What fails is remembered by the lane:
  * what comes after it has no meaning, and wait() tells.
  *
- * The same input gives the same bits, on any number of lanes.  Every engine gives the same bits, but for the sums of products
+ * The same input gives the same bits, on any number of lanes.  Every executor gives the same bits, but for the sums of products
  * (a library's): sums run in 16 lanes (element i in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart), and no
  * product is contracted with a sum, unless said below.
  *
  * Matrices are row-major with rows close together, unless a stride (in elements) is given.  n of 0 is nothing to do.
  */
-#ifndef FP8CONV_BACKEND_ENGINE_H
-#define FP8CONV_BACKEND_ENGINE_H
+#ifndef FP8CONV_BACKEND_EXECUTOR_H
+#define FP8CONV_BACKEND_EXECUTOR_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,33 +23,33 @@
 #include "num/activation.h"
 #include "num/dtype.h"
 
-struct engine_ops;
+struct executor_ops;
 
-/* Opened; serves all threads.  The engine's own is behind it. */
-struct engine {
-	const struct engine_ops *ops;
+/* Opened; serves all threads.  The executor's own is behind it. */
+struct executor {
+	const struct executor_ops *ops;
 };
 
-/* What one thread works with.  The engine's own is behind it. */
-struct engine_lane {
-	struct engine *engine;
+/* What one thread works with.  The executor's own is behind it. */
+struct executor_lane {
+	struct executor *executor;
 };
 
 /* A weight (n, k) that x (m, k) is multiplied with.  One of many rows lies in parts, in their order. */
-struct engine_weight {
-	struct engine *engine;
+struct executor_weight {
+	struct executor *executor;
 	enum dtype dtype; /* its own, and that of x: BF16 or F32 */
 	size_t n, k;	  /* at least 1 */
 	size_t part_rows; /* of each part but the last */
-	void *data;	  /* the engine's */
+	void *data;	  /* the executor's */
 };
 
-static inline size_t engine_weight_parts(const struct engine_weight *weight)
+static inline size_t executor_weight_parts(const struct executor_weight *weight)
 {
 	return (weight->n + weight->part_rows - 1) / weight->part_rows;
 }
 
-static inline size_t engine_weight_part_rows(const struct engine_weight *weight, size_t part)
+static inline size_t executor_weight_part_rows(const struct executor_weight *weight, size_t part)
 {
 	size_t left = weight->n - part * weight->part_rows;
 
@@ -85,29 +85,29 @@ struct cross_entropy_args {
 	float *picked;		/* (n_rows): written where the label is one of the columns */
 };
 
-struct engine_ops {
+struct executor_ops {
 	const char *name; /* "cpu" */
 
 	/* ERR_SYSTEM with what is missing: a library, a device. */
-	int (*open)(struct engine **engine, struct err *err);
-	void (*close)(struct engine *engine);
+	int (*open)(struct executor **executor, struct err *err);
+	void (*close)(struct executor *executor);
 
-	int (*lane_new)(struct engine_lane **lane, struct engine *engine, struct err *err);
-	void (*lane_free)(struct engine_lane *lane);
+	int (*lane_new)(struct executor_lane **lane, struct executor *executor, struct err *err);
+	void (*lane_free)(struct executor_lane *lane);
 
 	/* 0: all that was put into the lane is done; else what failed since the last time. */
-	int (*wait)(struct engine_lane *lane, struct err *err);
+	int (*wait)(struct executor_lane *lane, struct err *err);
 
 	/* --- memory --- */
 
 	/* what: for the message, with the size wanted. */
-	int (*memory_new)(struct engine *engine, void **memory, uint64_t size, const char *what, struct err *err);
-	void (*memory_free)(struct engine *engine, void *memory);
-	void (*zero)(struct engine_lane *lane, void *memory, size_t size);
+	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what, struct err *err);
+	void (*memory_free)(struct executor *executor, void *memory);
+	void (*zero)(struct executor_lane *lane, void *memory, size_t size);
 
 	/* From the host, and to it: its memory is used until wait(). */
-	void (*put)(struct engine_lane *lane, void *to, const void *from, size_t size);
-	void (*fetch)(struct engine_lane *lane, void *to, const void *from, size_t size);
+	void (*put)(struct executor_lane *lane, void *to, const void *from, size_t size);
+	void (*fetch)(struct executor_lane *lane, void *to, const void *from, size_t size);
 
 	/* --- products --- */
 
@@ -118,82 +118,82 @@ struct engine_ops {
 	size_t (*part_rows)(size_t n);
 
 	/* weight: what is known before data. */
-	int (*weight_init)(struct engine_weight *weight, struct err *err);
-	void (*weight_release)(struct engine_weight *weight);
+	int (*weight_init)(struct executor_weight *weight, struct err *err);
+	void (*weight_release)(struct executor_weight *weight);
 
 	/* Copies the rows of a part, k elements each, of weight->dtype and the host's: once, before the part is multiplied, by any
 	 * thread. */
-	int (*weight_set)(const struct engine_weight *weight, size_t part, const void *rows, struct err *err);
+	int (*weight_set)(const struct executor_weight *weight, size_t part, const void *rows, struct err *err);
 
 	/* y (m, n) = x (m, k) w^T, accumulated in fp32; x of weight->dtype. */
-	void (*multiply)(struct engine_lane *lane, const struct engine_weight *weight, const void *x, size_t m, float *y);
+	void (*multiply)(struct executor_lane *lane, const struct executor_weight *weight, const void *x, size_t m, float *y);
 
-	/* y (m, engine_weight_part_rows()) = x (m, k) times the rows of that part. */
-	void (*multiply_part)(struct engine_lane *lane, const struct engine_weight *weight, size_t part, const void *x, size_t m,
+	/* y (m, executor_weight_part_rows()) = x (m, k) times the rows of that part. */
+	void (*multiply_part)(struct executor_lane *lane, const struct executor_weight *weight, size_t part, const void *x, size_t m,
 			      float *y);
 
 	/* --- looking at values --- */
 
-	void (*amax)(struct engine_lane *lane, const float *x, size_t n, struct seen *seen);
+	void (*amax)(struct executor_lane *lane, const float *x, size_t n, struct seen *seen);
 
 	/* The same of x rounded to bf16, in place. */
-	void (*round_amax)(struct engine_lane *lane, float *x, size_t n, struct seen *seen);
+	void (*round_amax)(struct executor_lane *lane, float *x, size_t n, struct seen *seen);
 
 	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each second one. */
-	void (*histogram)(struct engine_lane *lane, const float *x, size_t n, uint64_t *counts);
+	void (*histogram)(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts);
 
 	/* --- element by element --- */
 
 	/* y = bf16(x), to nearest even. */
-	void (*round_bf16)(struct engine_lane *lane, const float *x, size_t n, uint16_t *y);
+	void (*round_bf16)(struct executor_lane *lane, const float *x, size_t n, uint16_t *y);
 
-	void (*add)(struct engine_lane *lane, float *x, const float *y, size_t n); /* x += y */
+	void (*add)(struct executor_lane *lane, float *x, const float *y, size_t n); /* x += y */
 
 	/* Each row of x += row. */
-	void (*add_row)(struct engine_lane *lane, float *x, const float *row, size_t n_rows, size_t n_cols);
+	void (*add_row)(struct executor_lane *lane, float *x, const float *row, size_t n_rows, size_t n_cols);
 
 	/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up, if their strides are. */
-	void (*gate)(struct engine_lane *lane, enum activation activation, const float *gate, size_t gate_stride, const float *up,
+	void (*gate)(struct executor_lane *lane, enum activation activation, const float *gate, size_t gate_stride, const float *up,
 		     size_t up_stride, size_t n_rows, size_t n_cols, float *y, size_t y_stride);
 
 	/* GPT-OSS: of pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate), clamped before: gate from above, up from
 	 * both sides.  y has n values, x 2 n; they do not overlap. */
-	void (*gate_pairs)(struct engine_lane *lane, const float *x, float clamp, size_t n, float *y);
+	void (*gate_pairs)(struct executor_lane *lane, const float *x, float clamp, size_t n, float *y);
 
 	/* --- rows --- */
 
 	/* y[r] = x[r / repeat], n_cols values.  They do not overlap. */
-	void (*copy)(struct engine_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t repeat,
+	void (*copy)(struct executor_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t repeat,
 		     size_t n_rows, size_t n_cols);
 
 	/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols / 2] = x[2 i + 1].  They do not
 	 * overlap. */
-	void (*part_pairs)(struct engine_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
+	void (*part_pairs)(struct executor_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
 			   size_t n_cols);
 
 	/* y[r] = x[rows[r]]. */
-	void (*gather)(struct engine_lane *lane, float *y, const float *x, const uint32_t *rows, size_t n_rows, size_t n_cols);
+	void (*gather)(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows, size_t n_rows, size_t n_cols);
 
 	/* y[rows[r]] += factors[r] * x[r].  No row comes twice. */
-	void (*scatter_add)(struct engine_lane *lane, float *y, const float *x, const uint32_t *rows, const float *factors,
+	void (*scatter_add)(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows, const float *factors,
 			    size_t n_rows, size_t n_cols);
 
 	/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row; y may be x. */
-	void (*rms_norm)(struct engine_lane *lane, const float *x, size_t x_stride, const float *weight, float offset, float eps,
+	void (*rms_norm)(struct executor_lane *lane, const float *x, size_t x_stride, const float *weight, float offset, float eps,
 			 size_t n_rows, size_t n_cols, float *y, size_t y_stride);
 
 	/* Rotates pairs (i, i + n / 2) of the first n of each head's head_dim values, by angles whose cosines and sines are
 	 * (n_tokens, n / 2).  A token has n_heads heads, and begins x_stride behind the one before. */
-	void (*rope)(struct engine_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads, size_t head_dim,
+	void (*rope)(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads, size_t head_dim,
 		     const float *cosines, const float *sines, size_t n);
 
 	/* Bytes for the sizes in args; pointers are not looked at. */
 	uint64_t (*attend_spare)(const struct attention_args *args);
 
 	/* Scores and their shares of values are one chain of fused multiply-adds each, in the order of features and tokens. */
-	void (*attend)(struct engine_lane *lane, const struct attention_args *args);
+	void (*attend)(struct executor_lane *lane, const struct attention_args *args);
 
-	void (*cross_entropy)(struct engine_lane *lane, const struct cross_entropy_args *args);
+	void (*cross_entropy)(struct executor_lane *lane, const struct cross_entropy_args *args);
 };
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products of matrices in high precision, for the forward passes of a calibration: y = x w^T, as a linear layer does it.
- * The library that does them (oneDNN on the CPU) is found at run time; what does not multiply runs without it.
+ * Products of matrices in high precision, for the executor (executor.c): y = x w^T, as a linear layer does it.  oneDNN, which
+ * does them, is found at run time; what does not multiply runs without it.
  *
  * The same x gives the same y, to the bit, on any number of threads: one product is done by the thread that asks for it.
  */
-#ifndef FP8CONV_BACKEND_GEMM_H
-#define FP8CONV_BACKEND_GEMM_H
+#ifndef FP8CONV_KERNELS_CPU_GEMM_H
+#define FP8CONV_KERNELS_CPU_GEMM_H
 
 #include <stddef.h>
 #include <stdint.h>
