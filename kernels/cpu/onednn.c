@@ -49,6 +49,11 @@ struct shape {
 	dnnl_primitive_t primitive;
 };
 
+struct buffer {
+	void *data;
+	size_t size;
+};
+
 struct gemm {
 	void *library;
 #define FIELD(name) __typeof__(&dnnl_##name) name;
@@ -60,14 +65,15 @@ struct gemm {
 	pthread_mutex_t lock;	    /* of what follows */
 	size_t n_shapes;
 	struct shape **shapes;
+	size_t n_spare; /* of weights that were freed: the next layer's are of the same sizes, and a page that was used costs nothing */
+	struct buffer *spare;
 };
 
 /* Rows of a weight. */
 struct part {
 	size_t n;
 	dnnl_memory_desc_t desc;
-	void *data;
-	size_t size;
+	struct buffer buffer;
 };
 
 struct gemm_weight {
@@ -132,6 +138,45 @@ enum dtype gemm_bf16_type(void)
 	return DT_F32;
 }
 
+/* All at once: the caller has the lock. */
+static void spare_free(struct gemm *gemm)
+{
+	for (size_t i = 0; i < gemm->n_spare; i++)
+		free(gemm->spare[i].data);
+	free(gemm->spare);
+	gemm->spare = NULL;
+	gemm->n_spare = 0;
+}
+
+/* Where none of that size is left, the others are not of the layer to come. */
+static int buffer_take(struct gemm *gemm, struct buffer *buffer, struct err *err)
+{
+	size_t i = 0;
+
+	buffer->data = NULL;
+	pthread_mutex_lock(&gemm->lock);
+	while (i < gemm->n_spare && gemm->spare[i].size != buffer->size)
+		i++;
+	if (i < gemm->n_spare) {
+		*buffer = gemm->spare[i];
+		gemm->spare[i] = gemm->spare[--gemm->n_spare];
+	} else {
+		spare_free(gemm);
+	}
+	pthread_mutex_unlock(&gemm->lock);
+	return buffer->data ? 0 : buffer_alloc(&buffer->data, buffer->size, "a weight", err);
+}
+
+static void buffer_give(struct gemm *gemm, const struct buffer *buffer)
+{
+	if (!buffer->data)
+		return;
+	pthread_mutex_lock(&gemm->lock);
+	ARRAY_GROW(gemm->spare, gemm->n_spare);
+	gemm->spare[gemm->n_spare++] = *buffer;
+	pthread_mutex_unlock(&gemm->lock);
+}
+
 int gemm_open(struct gemm **result, struct err *err)
 {
 	struct gemm *gemm = xcalloc(1, sizeof *gemm);
@@ -159,6 +204,7 @@ void gemm_close(struct gemm *gemm)
 		free(gemm->shapes[i]);
 	}
 	free(gemm->shapes);
+	spare_free(gemm);
 	if (gemm->attr)
 		gemm->primitive_attr_destroy(gemm->attr);
 	if (gemm->engine)
@@ -307,7 +353,7 @@ static int reorder(const struct gemm_weight *weight, const struct part *part, co
 	scratch = gemm->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
 	if (lane_ready(gemm, &lane, gemm->memory_desc_get_size(scratch), err) ||
 	    bind(gemm, &arguments[0], DNNL_ARG_SRC, &rows, data, err) ||
-	    bind(gemm, &arguments[1], DNNL_ARG_DST, &part->desc, part->data, err) ||
+	    bind(gemm, &arguments[1], DNNL_ARG_DST, &part->desc, part->buffer.data, err) ||
 	    bind(gemm, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch, err))
 		goto out;
 	CALL(gemm, primitive_execute, primitive, lane.stream, 3, arguments);
@@ -343,8 +389,8 @@ static int part_init(struct gemm_weight *weight, struct part *part, struct err *
 	if (!shape)
 		return -1;
 	part->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
-	part->size = gemm->memory_desc_get_size(&part->desc);
-	return buffer_alloc(&part->data, part->size, "a weight", err);
+	part->buffer.size = gemm->memory_desc_get_size(&part->desc);
+	return buffer_take(gemm, &part->buffer, err);
 }
 
 int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n, size_t k, struct err *err)
@@ -377,7 +423,7 @@ void gemm_weight_free(struct gemm_weight *weight)
 	if (!weight)
 		return;
 	for (size_t i = 0; i < weight->n_parts; i++)
-		free(weight->parts[i].data);
+		buffer_give(weight->gemm, &weight->parts[i].buffer);
 	free(weight->parts);
 	free(weight);
 }
@@ -387,7 +433,7 @@ size_t gemm_weight_size(const struct gemm_weight *weight)
 	size_t size = 0;
 
 	for (size_t i = 0; i < weight->n_parts; i++)
-		size += weight->parts[i].size;
+		size += weight->parts[i].buffer.size;
 	return size;
 }
 
@@ -409,7 +455,7 @@ static int run_part(const struct gemm_weight *weight, const struct part *part, s
 	if (lane_ready(gemm, lane, gemm->memory_desc_get_size(scratch), err) ||
 	    bind(gemm, &arguments[0], DNNL_ARG_SRC, gemm->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0), x,
 		 err) ||
-	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &part->desc, part->data, err) ||
+	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &part->desc, part->buffer.data, err) ||
 	    bind(gemm, &arguments[2], DNNL_ARG_DST, gemm->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0), y,
 		 err) ||
 	    bind(gemm, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch, err))

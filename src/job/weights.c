@@ -108,12 +108,19 @@ struct piece {
 	float amax;
 };
 
+/* What a thread reads a part into. */
+struct rows {
+	void *values;
+	uint64_t size;
+};
+
 /* What is loaded at once, by several threads. */
 struct load {
 	struct weights *weights;
 	struct executor_lane *lane; /* of the thread that began it */
 	size_t n;
 	struct piece *pieces;
+	struct rows *rows; /* of each thread */
 };
 
 static void load_piece_add(struct load *load, const struct piece *piece)
@@ -160,47 +167,61 @@ static int load_add(struct load *load, const struct linear_ref *from, struct lin
 	return 0;
 }
 
-static int set_part(struct weights *weights, struct piece *piece, void **values, struct err *err)
+static int rows_ready(struct rows *rows, uint64_t size, struct err *err)
+{
+	if (size <= rows->size)
+		return 0;
+	free(rows->values);
+	*rows = (struct rows){ 0 };
+	if (buffer_alloc(&rows->values, size, "the values of a weight", err))
+		return -1;
+	rows->size = size;
+	return 0;
+}
+
+static int set_part(struct weights *weights, struct piece *piece, struct rows *rows, struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
 	enum dtype dtype = piece->to->input;
 	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(dtype) / 8;
 
-	return buffer_alloc(values, size, "the values of a weight", err) ||
-			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, *values, &piece->amax, err) ||
-			       weight_set(piece->to, piece->part, *values, err)
+	return rows_ready(rows, size, err) ||
+			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, rows->values, &piece->amax,
+					   err) ||
+			       weight_set(piece->to, piece->part, rows->values, err)
 		       ? -1
 		       : 0;
 }
 
-static int set_quantized(struct weights *weights, struct piece *piece, void **values, struct err *err)
+static int set_parts(const struct linear *to, const void *values, struct err *err)
 {
-	const struct linear_ref *from = piece->from;
-	struct linear *to = piece->to;
-	const char *rows;
+	const char *rows = values;
 
-	if (load_quantized(weights, from, to, values, err) ||
-	    weight_init(to, err))
-		return -1;
-	rows = *values;
 	for (size_t part = 0; part < executor_weight_parts(&to->weight); part++) {
 		if (weight_set(to, part, rows, err))
 			return -1;
-		rows += executor_weight_part_rows(&to->weight, part) * from->k * dtype_bits(to->input) / 8;
+		rows += executor_weight_part_rows(&to->weight, part) * to->ref->k * dtype_bits(to->input) / 8;
 	}
 	return 0;
+}
+
+static int set_quantized(struct weights *weights, const struct piece *piece, struct err *err)
+{
+	struct linear *to = piece->to;
+	void *values = NULL;
+	int rc = load_quantized(weights, piece->from, to, &values, err) || weight_init(to, err) || set_parts(to, values, err);
+
+	free(values);
+	return rc ? -1 : 0;
 }
 
 static int load_piece(void *context, int worker, size_t item, struct err *err)
 {
 	const struct load *load = context;
 	struct weights *weights = load->weights;
-	void *values = NULL;
-	int rc = (weights->fp8 ? set_quantized : set_part)(weights, &load->pieces[item], &values, err);
+	struct piece *piece = &load->pieces[item];
 
-	(void)worker;
-	free(values);
-	return rc;
+	return weights->fp8 ? set_quantized(weights, piece, err) : set_part(weights, piece, &load->rows[worker], err);
 }
 
 /* What shares a scale must all have been seen before the first of it is quantized. */
@@ -227,6 +248,7 @@ static int load_run(struct load *load, int rc, struct err *err)
 
 	if (!rc && weights->fp8)
 		rc = pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err);
+	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
 	if (!rc)
 		rc = pool_run(weights->n_threads, load->n, load_piece, load, weights->stop, err);
 	for (size_t i = 0; i < load->n; i++) {
@@ -235,6 +257,9 @@ static int load_run(struct load *load, int rc, struct err *err)
 		if (piece->amax > piece->to->amax)
 			piece->to->amax = piece->amax;
 	}
+	for (int i = 0; i < weights->n_threads; i++)
+		free(load->rows[i].values);
+	free(load->rows);
 	free(load->pieces);
 	return rc;
 }
