@@ -122,7 +122,6 @@ static int cpu_weight_init(struct executor_weight *weight, struct err *err)
 {
 	struct gemm_weight *made;
 
-	weight->part_rows = gemm_most_part_rows(weight->n);
 	if (gemm_weight_new(&made, gemm_of(weight->executor), weight->dtype, weight->n, weight->k, err))
 		return -1;
 	weight->data = made;

@@ -40,7 +40,7 @@ struct executor_weight {
 	struct executor *executor;
 	enum dtype dtype; /* its own, and that of x: BF16 or F32 */
 	size_t n, k;	  /* at least 1 */
-	size_t part_rows; /* of each part but the last */
+	size_t part_rows; /* of each part but the last: executor_ops.part_rows() of n */
 	void *data;	  /* the executor's */
 };
 
@@ -117,7 +117,7 @@ struct executor_ops {
 	/* part_rows of a weight of n rows. */
 	size_t (*part_rows)(size_t n);
 
-	/* weight: what is known before data. */
+	/* All but data is known. */
 	int (*weight_init)(struct executor_weight *weight, struct err *err);
 	void (*weight_release)(struct executor_weight *weight);
 

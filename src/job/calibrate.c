@@ -323,12 +323,12 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
 		    struct err *err)
 {
+	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
 	struct run run = { .plan = plan, .params = params, .progress = progress, .result = result,
 			   .stats = stats, .pace = { .now = params->now, .first = first_sweep(plan, params) } };
-	const struct beginning beginning = { .params = params, .place = &run.place, .source = &run.weights.source, .backend = "cpu",
+	const struct beginning beginning = { .params = params, .place = &run.place, .source = &run.weights.source, .backend = backend ? backend->executor->name : NULL,
 					     .data = params->data, .n_passes = plan->n_passes, .context = (void *)plan,
 					     .count = count_first };
-	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
 	int rc = -1;
 
 	if (!backend || forward_init(&run.forward, backend->executor, &plan->model, calibrate_is_f32(params), err))

@@ -149,7 +149,8 @@ static int load_add(struct load *load, const struct linear_ref *from, struct lin
 	if (!from->weight)
 		return 0;
 	*to = (struct linear){ .ref = from, .input = forward->input };
-	to->weight = (struct executor_weight){ .executor = forward->executor, .n = from->n, .k = from->k };
+	to->weight = (struct executor_weight){ .executor = forward->executor, .n = from->n, .k = from->k,
+					       .part_rows = forward->executor->ops->part_rows(from->n) };
 	if (from->bias && load_floats(weights, load->lane, from->bias, from->bias_first, from->n, &to->bias, err))
 		return -1;
 	if (weights->fp8) {
