@@ -7,12 +7,14 @@
 #define FP8CONV_TESTS_SIMT_GPU_H
 
 #include <functional>
+#include <math.h>
 
 #include "num/float16.h"
 #include "num/fp8.h"
 
 #define __global__
 #define __device__
+#define __host__
 #define __forceinline__ inline
 #define GPU_UNROLL
 #define GPU_LOOP
@@ -60,6 +62,14 @@ static inline unsigned atomicMax(unsigned *at, unsigned value)
 	unsigned before = *at;
 
 	*at = value > before ? value : before;
+	return before;
+}
+
+static inline unsigned atomicAdd(unsigned *at, unsigned value)
+{
+	unsigned before = *at;
+
+	*at += value;
 	return before;
 }
 
