@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Causal attention in three kernels: scores, their exponentials, and the mix of values; for as many queries of all heads at once
- * as there is room for scores.
+ * Causal attention in three kernels: scores, their exponentials, and the mix of values; for as many queries of all heads at
+ * once as there is room for scores.
  *
- * A block of either product has 64 x 64 sums, 16 to a thread, and takes 32 features or tokens at a time from shared
+ * A block of either product has 64 x 64 sums, 8 x 4 to a thread, and takes 32 features or tokens at a time from shared
  * memory, four at a time from there.  Rows there are 36 floats apart, so that 8 threads that read 16 bytes each meet all
  * banks.  Each sum is a chain of fused multiply-adds in the order of features or tokens.
  *
@@ -22,9 +22,10 @@
 #define STEP_FOURS     (STEP / 4)
 #define PITCH	       (STEP_FOURS + 1)
 #define TILE_FOURS     (TILE / 4)
-#define ATTEND_THREADS 256 /* 16 x 16 */
+#define ATTEND_THREADS 128 /* 8 x 16 */
 #define SIDE	       16
-#define TOGETHER       4 /* queries of a thread */
+#define TOGETHER       4 /* queries that go through the same tokens */
+#define ROWS	       8 /* queries of a thread: twice four, half a tile apart */
 #define SPARE	       ((size_t)64 << 20)
 
 /* Some queries of all heads. */
@@ -67,6 +68,12 @@ static __device__ inline struct keys keys_of(const struct attention_args *a, siz
 	return { first_key(a, query), end };
 }
 
+/* In a tile: the i-th query of a thread. */
+static __device__ inline unsigned query_at(int i)
+{
+	return threadIdx.x / SIDE * TOGETHER + i / TOGETHER * (TILE / 2) + i % TOGETHER;
+}
+
 /* n_rows rows of a tile, and up to STEP columns, the rest 0. */
 static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride, size_t n_rows, size_t n_cols,
 					bool aligned)
@@ -87,12 +94,12 @@ static __device__ inline float chain(float sum, float4 a, float4 b)
 	return fmaf(a.w, b.w, sum);
 }
 
-/* Four queries that lie together, and each 16th key, so that neighbours read neighbouring rows. */
-static __device__ inline void scores_add(float sum[TOGETHER][4], const float4 (*q)[PITCH], const float4 (*k)[PITCH])
+/* A thread has each 16th key, so that neighbours read neighbouring rows. */
+static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH], const float4 (*k)[PITCH])
 {
-	unsigned row = threadIdx.x / SIDE * TOGETHER, key = threadIdx.x % SIDE;
+	unsigned key = threadIdx.x % SIDE;
 
-	GPU_UNROLL
+	GPU_LOOP /* unrolled, it takes the registers of other blocks */
 	for (int f = 0; f < STEP_FOURS; f++) {
 		float4 right[4];
 
@@ -100,8 +107,8 @@ static __device__ inline void scores_add(float sum[TOGETHER][4], const float4 (*
 		for (int j = 0; j < 4; j++)
 			right[j] = k[key + j * SIDE][f];
 		GPU_UNROLL
-		for (int i = 0; i < TOGETHER; i++) {
-			float4 left = q[row + i][f];
+		for (int i = 0; i < ROWS; i++) {
+			float4 left = q[query_at(i)][f];
 
 			GPU_UNROLL
 			for (int j = 0; j < 4; j++)
@@ -120,8 +127,7 @@ static __global__ void attend_scores(struct chunk c)
 	const float *queries = a->q + (c.first + query) * q_stride + head * a->head_dim;
 	const float *keys = a->k + key * k_stride + c.kv_head(head) * a->head_dim;
 	struct keys seen = keys_of(a, c.first + query, TILE);
-	float sum[TOGETHER][4] = { { 0 } };
-	float *scores;
+	float sum[ROWS][4] = { { 0 } };
 
 	if (key >= seen.end || key + TILE <= seen.begin)
 		return;
@@ -132,12 +138,14 @@ static __global__ void attend_scores(struct chunk c)
 		__syncthreads();
 		scores_add(sum, q, k);
 	}
-	scores = c.row(head, query + threadIdx.x / SIDE * TOGETHER) + key + threadIdx.x % SIDE;
 	GPU_UNROLL
-	for (int i = 0; i < TOGETHER; i++)
+	for (int i = 0; i < ROWS; i++) {
+		float *scores = c.row(head, query + query_at(i)) + key + threadIdx.x % SIDE;
+
 		GPU_UNROLL
 		for (int j = 0; j < 4; j++)
-			scores[i * c.stride + j * SIDE] = sum[i][j];
+			scores[j * SIDE] = sum[i][j];
+	}
 }
 
 static __device__ inline float score(const struct attention_args *a, float product)
@@ -197,23 +205,24 @@ static __device__ inline float4 multiply_add(float a, float4 b, float4 sum)
 	return { fmaf(a, b.x, sum.x), fmaf(a, b.y, sum.y), fmaf(a, b.z, sum.z), fmaf(a, b.w, sum.w) };
 }
 
-/* Shares of tokens [begin, end) of a step in four columns of values. */
-static __device__ inline void values_add(float4 sum[TOGETHER], const float4 (*share)[PITCH], const float4 (*value)[TILE_FOURS],
+/* Shares of tokens [begin, end) of a step in four columns of values, for queries FIRST to FIRST + N of a thread. */
+template <int FIRST, int N>
+static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)[PITCH], const float4 (*value)[TILE_FOURS],
 					 unsigned begin, unsigned end)
 {
-	unsigned row = threadIdx.x / SIDE * TOGETHER, col = threadIdx.x % SIDE;
+	unsigned col = threadIdx.x % SIDE;
 
 	for (unsigned t = begin; t < end;) {
 		if (t % 4 || end - t < 4) {
 			GPU_UNROLL
-			for (int i = 0; i < TOGETHER; i++)
-				sum[i] = multiply_add(reinterpret_cast<const float *>(share[row + i])[t], value[t][col], sum[i]);
+			for (int i = FIRST; i < FIRST + N; i++)
+				sum[i] = multiply_add(reinterpret_cast<const float *>(share[query_at(i)])[t], value[t][col], sum[i]);
 			t++;
 			continue;
 		}
 		GPU_UNROLL
-		for (int i = 0; i < TOGETHER; i++) {
-			float4 left = share[row + i][t / 4];
+		for (int i = FIRST; i < FIRST + N; i++) {
+			float4 left = share[query_at(i)][t / 4];
 
 			sum[i] = multiply_add(left.x, value[t][col], sum[i]);
 			sum[i] = multiply_add(left.y, value[t + 1][col], sum[i]);
@@ -242,32 +251,51 @@ static __device__ inline unsigned in_step(size_t at, size_t first)
 	return at <= first ? 0 : at - first < STEP ? (unsigned)(at - first) : STEP;
 }
 
+/* Four columns of a thread's queries. */
+static __device__ inline void mixed_store(const struct chunk &c, size_t head, size_t query, size_t col, const float4 sum[ROWS])
+{
+	GPU_UNROLL
+	for (int i = 0; i < ROWS; i++) {
+		size_t at = query + query_at(i);
+
+		if (at < c.n) {
+			float factor = 1.0f / c.totals[head * c.room + at];
+			float *y = c.a.y + ((c.first + at) * c.a.n_heads + head) * c.a.value_dim + col;
+
+			fours_store(y, fours_each(sum[i], [factor](float v) { return factor * v; }),
+				    fours_left(col, c.a.value_dim), c.aligned_y);
+		}
+	}
+}
+
 static __global__ void attend_mix(struct chunk c)
 {
 	__shared__ float4 share[TILE][PITCH], value[STEP][TILE_FOURS];
 	const struct attention_args *a = &c.a;
 	size_t n_across = (a->value_dim + TILE - 1) / TILE, tile = blockIdx.x / n_across;
-	size_t col = blockIdx.x % n_across * TILE, query = tile % c.n_query_tiles * TILE, head = tile / c.n_query_tiles;
-	size_t mine = query + threadIdx.x / SIDE * TOGETHER, v_stride = a->n_kv_heads * a->value_dim;
+	size_t query = tile % c.n_query_tiles * TILE, head = tile / c.n_query_tiles;
+	size_t col = blockIdx.x % n_across * TILE, v_stride = a->n_kv_heads * a->value_dim;
 	const float *values = a->v + c.kv_head(head) * a->value_dim + col;
-	struct keys all = keys_of(a, c.first + query, TILE), own = keys_of(a, c.first + mine, TOGETHER);
-	float4 sum[TOGETHER] = { { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 }, { 0, 0, 0, 0 } };
-	size_t in_tile = col + threadIdx.x % SIDE * 4;
+	struct keys all = keys_of(a, c.first + query, TILE);
+	struct keys low = keys_of(a, c.first + query + query_at(0), TOGETHER);
+	struct keys high = keys_of(a, c.first + query + query_at(TOGETHER), TOGETHER);
+	float4 sum[ROWS] = {};
 
 	for (size_t t = all.begin / STEP * STEP; t < all.end; t += STEP) {
+		unsigned begin = in_step(low.begin, t), end = in_step(low.end, t);
+
 		__syncthreads(); /* those before have been read */
 		tile_load(share, c.row(head, query) + t, c.stride, c.n - query, STEP, c.aligned_scores);
 		values_load(value, values + t * v_stride, v_stride, a->n_tokens - t, a->value_dim - col, c.aligned_v);
 		__syncthreads();
-		values_add(sum, share, value, in_step(own.begin, t), in_step(own.end, t));
+		if (begin == in_step(high.begin, t) && end == in_step(high.end, t)) {
+			values_add<0, ROWS>(sum, share, value, begin, end);
+		} else {
+			values_add<0, TOGETHER>(sum, share, value, begin, end);
+			values_add<TOGETHER, TOGETHER>(sum, share, value, in_step(high.begin, t), in_step(high.end, t));
+		}
 	}
-	for (int i = 0; i < TOGETHER && mine + i < c.n; i++) {
-		float factor = 1.0f / c.totals[head * c.room + mine + i];
-		float *y = a->y + ((c.first + mine + i) * a->n_heads + head) * a->value_dim + in_tile;
-
-		fours_store(y, fours_each(sum[i], [factor](float v) { return factor * v; }),
-			    fours_left(in_tile, a->value_dim), c.aligned_y);
-	}
+	mixed_store(c, head, query, col + threadIdx.x % SIDE * 4, sum);
 }
 
 static size_t whole_tiles(size_t n)

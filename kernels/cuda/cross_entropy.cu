@@ -24,7 +24,7 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 		}
 		most = larger(v, most);
 	}
-	most = block_largest(&space, most); /* behind its barriers all are capped */
+	most = block_largest(&space, most); /* behind it all are capped */
 	sum = block_sum(&space, a.n_cols, [x, most](size_t i) { return f32_exp(x[i] - most); });
 	if (threadIdx.x > 0)
 		return;

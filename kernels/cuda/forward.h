@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a forward pass does between its products, on the GPU: what src/backend/engine.h says of the functions of the same name
- * (gpu_see: amax; gpu_copy_rows: copy), with every pointer one of the GPU and aligned to its elements.  They put kernels into the
- * lane's stream and return; a lane that has stopped is left alone.
+ * (gpu_see: amax; gpu_copy_rows: copy), with every pointer one of the GPU and aligned to its elements.  They put kernels into
+ * the lane's stream and return; a lane that has stopped is left alone.
  *
  * seen, counts: raised and added to, by blocks in any order, which is the same in all of them.
  */

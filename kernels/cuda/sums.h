@@ -48,17 +48,15 @@ static __device__ inline float lanes_largest(float most, int width)
 	return most;
 }
 
-/* Over the block.  Before it, and after it, space may be used by anybody. */
+/* Over the block.  What its threads did before is seen by all behind it.  Before block_sum(), once in a kernel. */
 static __device__ inline float block_largest(struct sum_space *space, float most)
 {
 	most = lanes_largest(most, 32);
-	__syncthreads();
 	if (threadIdx.x % 32 == 0)
 		space->of_warp[threadIdx.x / 32] = most;
 	__syncthreads();
 	for (int i = 0; i < SUM_THREADS / 32; i++)
 		most = larger(space->of_warp[i], most);
-	__syncthreads();
 	return most;
 }
 
