@@ -319,11 +319,17 @@ static size_t room_of(const struct attention_args *a)
 	return n < all ? n : all;
 }
 
+/* Not less for more tokens: room for many serves a shorter sequence too. */
 uint64_t gpu_attend_spare(const struct attention_args *args)
 {
+	uint64_t all, some = (uint64_t)TILE * query_size(args);
+
 	if (args->n_tokens == 0 || args->n_heads == 0)
 		return 0;
-	return room_of(args) * query_size(args);
+	all = (uint64_t)whole_tiles(args->n_tokens) * query_size(args);
+	if (some < SPARE)
+		some = SPARE;
+	return some < all ? some : all;
 }
 
 static struct chunk chunk_of(const struct attention_args *a, size_t first, size_t room)

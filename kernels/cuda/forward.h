@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a forward pass does between its products, on the GPU: what src/backend/engine.h says of the functions of the same name
+ * What a forward pass does between its products, on the GPU: what src/backend/executor.h says of the functions of the same name
  * (gpu_see: amax; gpu_copy_rows: copy), with every pointer one of the GPU and aligned to its elements.  They put kernels into
  * the lane's stream and return; a lane that has stopped is left alone.
  *
@@ -9,7 +9,7 @@
 #ifndef FP8CONV_KERNELS_CUDA_FORWARD_H
 #define FP8CONV_KERNELS_CUDA_FORWARD_H
 
-#include "backend/engine.h"
+#include "backend/executor.h"
 #include "device.h"
 
 #ifdef __cplusplus
@@ -47,7 +47,7 @@ void gpu_rope(struct device_lane *lane, float *x, size_t x_stride, size_t n_toke
 
 /* --- attention and loss --- */
 
-/* About 64 MiB, or what 64 queries take, whichever is more. */
+/* 64 MiB at most, or what 64 queries take, if that is more.  Not less for more tokens of the same heads. */
 uint64_t gpu_attend_spare(const struct attention_args *args);
 void gpu_attend(struct device_lane *lane, const struct attention_args *args);
 

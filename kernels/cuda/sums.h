@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in the order of src/backend/engine.h: 16 lanes, then pairwise.  A lane is a thread; what is summed up may be made by more
+ * Sums in the order of src/backend/executor.h: 16 lanes, then pairwise.  A lane is a thread; what is summed up may be made by more
  * of them.
  */
 #ifndef FP8CONV_KERNELS_CUDA_SUMS_H

@@ -137,6 +137,7 @@ static void paired_gates(void **state)
 	for (size_t i = 0; i < N_OF(sizes) * 2; i++) {
 		size_t n = sizes[i / 2];
 		struct values x = values_new(2 * n, i % 2), y = values_new(n, 0);
+		float again[1000];
 
 		gpu_gate_pairs(device_lane(), x.got, 3.5f, n, y.got);
 		for (size_t k = 0; k < n; k++) {
@@ -144,6 +145,8 @@ static void paired_gates(void **state)
 
 			y.wanted[k] = (up + 1) * gate / (1.0f + f32_exp(-1.702f * gate));
 		}
+		cpu->gate_pairs(x.wanted, 3.5f, n, again);
+		assert_memory_equal(again, y.wanted, n * sizeof(float));
 		values_free(x);
 		values_free(y);
 	}
