@@ -103,7 +103,7 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 		HOST(host_log_sums, block * parts * f),
 		HOST(host_picked, block * f),
 	};
-#undef ENGINE
+#undef EXECUTOR
 #undef HOST
 
 	_Static_assert(sizeof all == N_ARRAYS * sizeof *all, "count them");
