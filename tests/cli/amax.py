@@ -8,6 +8,7 @@ amax.py make MODEL FILE [KEY=VALUE]...    a history of MODEL: amax of weights as
     model=HEX precision=bf16              what the metadata says
 amax.py merge append|ranks FILE A B...    what `merge` should write
 amax.py same A B                          prints how the tensors and metadata of two histories differ
+amax.py close A B by=BOUND                   the same for passes that two backends ran: amaxes may differ by BOUND of their size
 amax.py fingerprint MODEL                 of a checkpoint
 amax.py scales MODEL FILE OUT KEY=VALUE...   prints where the scales of the FP8 checkpoint OUT, made of MODEL with the
     history FILE, are not what the formulas say
@@ -189,6 +190,28 @@ def same(one, other):
             print(f"tensor {name} differs in {one} and {other}")
 
 
+def close(one, other, by):
+    """Histograms are left out: a value beside the border of a bin may be counted in the next."""
+    (a, x), (b, y) = read(one), read(other)
+    n = 0
+    for key in sorted((a.keys() | b.keys()) - {"tool", "backend"}):
+        if a.get(key) != b.get(key):
+            print(f"metadata {key}: {a.get(key)} in {one}, {b.get(key)} in {other}")
+    for name in sorted(x.keys() | y.keys()):
+        if name not in x or name not in y or x[name][:2] != y[name][:2]:
+            print(f"tensor {name} is not the same in {one} and {other}")
+        elif x[name][0] == "F32":
+            count = len(x[name][2]) // 4
+            for i, (p, q) in enumerate(zip(*(struct.unpack(f"<{count}f", t[name][2]) for t in (x, y)))):
+                n += 1
+                if not abs(p - q) <= float(by) * max(abs(p), abs(q)):
+                    print(f"{name}: element {i} is {p} in {one}, {q} in {other}")
+        elif not name.endswith(".histogram") and x[name] != y[name]:
+            print(f"tensor {name} differs in {one} and {other}")
+    if not n:
+        print(f"{one} has no amax")
+
+
 def float_of(bits):
     return struct.unpack("<f", struct.pack("<I", bits))[0]
 
@@ -313,7 +336,7 @@ def main():
     elif command == "fingerprint":
         print(fingerprint(*plain))
     else:
-        {"merge": merge, "same": same, "scales": scales}[command](*plain, **keys)
+        {"merge": merge, "same": same, "close": close, "scales": scales}[command](*plain, **keys)
 
 
 if __name__ == "__main__":
