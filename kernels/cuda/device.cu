@@ -3,16 +3,19 @@
  * GPUs by the CUDA runtime, which is linked in and finds the driver when it is first called: without one, there is no GPU.
  */
 extern "C" {
+#include "base/mem.h"
 #include "device.h"
 }
 
 #include <cuda_runtime.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-#define MAX_BLOCKS    16
-#define TAKE_ALIGN    ((size_t)256)
-#define BLOCK_LEAST   ((size_t)1 << 20)
+#define MAX_BLOCKS	 16
+#define TAKE_ALIGN	 ((size_t)256)
+#define MIB		 ((size_t)1 << 20)
+#define BLOCK_LEAST	 MIB
 #define LEAST_CAPABILITY 80
 
 /* Memory that is taken from front to back. */
@@ -32,8 +35,17 @@ struct device_lane {
 	cudaError_t error;
 	const char *why; /* what it said, where it is none of the runtime's */
 	size_t wanted; /* bytes, by device_take() */
+};
 
-	~device_lane(); /* at the end of its thread */
+static void lane_close(struct device_lane *lane);
+
+struct thread_lane {
+	struct device_lane lane;
+
+	~thread_lane()
+	{
+		lane_close(&lane);
+	}
 };
 
 /* The GPUs that can be used. */
@@ -45,8 +57,9 @@ struct devices {
 
 static struct devices devices;
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
-static unsigned n_lanes; /* so far, over all threads */
-static thread_local struct device_lane lane_here;
+static unsigned n_threads; /* so far, that have a lane */
+static thread_local struct thread_lane here;
+static thread_local int device_here = -1; /* the current GPU of this thread; -1: not known */
 
 static void devices_find(void)
 {
@@ -80,9 +93,13 @@ const char *device_missing(void)
 	return devices.n ? NULL : devices.why;
 }
 
+/* The runtime remembers what failed in a thread, where the next launch, of another lane, would find it. */
 static void lane_fail(struct device_lane *lane, const char *call, cudaError_t error)
 {
-	if (error == cudaSuccess || lane->failed)
+	if (error == cudaSuccess)
+		return;
+	cudaGetLastError();
+	if (lane->failed)
 		return;
 	lane->failed = call;
 	lane->error = error;
@@ -97,17 +114,45 @@ void device_fail(struct device_lane *lane, const char *call, const char *why)
 	lane->why = why;
 }
 
+static cudaError_t make_current(int device)
+{
+	cudaError_t error = cudaSuccess;
+
+	if (device != device_here)
+		error = cudaSetDevice(devices.number[device]);
+	device_here = error ? -1 : device;
+	return error;
+}
+
+static void lane_open(struct device_lane *lane, int device)
+{
+	lane->open = true;
+	lane->device = device;
+	lane_fail(lane, "cudaSetDevice", make_current(device));
+	lane_fail(lane, "cudaStreamCreate", cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+}
+
 struct device_lane *device_lane(void)
 {
-	struct device_lane *lane = &lane_here;
+	struct device_lane *lane = &here.lane;
+	unsigned n;
 
 	if (lane->open || device_missing())
 		return lane;
-	lane->open = true;
-	lane->device = (int)(__atomic_fetch_add(&n_lanes, 1, __ATOMIC_RELAXED) % (unsigned)devices.n);
-	lane_fail(lane, "cudaSetDevice", cudaSetDevice(devices.number[lane->device]));
-	lane_fail(lane, "cudaStreamCreate", cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+	n = __atomic_fetch_add(&n_threads, 1, __ATOMIC_RELAXED);
+	lane_open(lane, (int)(n % (unsigned)devices.n));
 	return lane;
+}
+
+struct device_lane *device_lane_new(int device, struct err *err)
+{
+	struct device_lane *lane = static_cast<struct device_lane *>(xcalloc(1, sizeof *lane));
+
+	lane_open(lane, device);
+	if (!device_lane_failed(lane, err))
+		return lane;
+	device_lane_free(lane);
+	return NULL;
 }
 
 int device_index(const struct device_lane *lane)
@@ -126,31 +171,69 @@ static void blocks_free(struct device_lane *lane)
 		cudaFree(lane->blocks[--lane->n_blocks].memory);
 }
 
-device_lane::~device_lane()
+static void lane_close(struct device_lane *lane)
 {
-	if (!open)
+	if (!lane->open)
 		return;
-	cudaStreamSynchronize(stream);
-	blocks_free(this);
-	cudaStreamDestroy(stream);
+	if (lane->stream)
+		cudaStreamSynchronize(lane->stream);
+	blocks_free(lane);
+	if (lane->stream)
+		cudaStreamDestroy(lane->stream);
+	cudaGetLastError();
+}
+
+void device_lane_free(struct device_lane *lane)
+{
+	if (lane)
+		lane_close(lane);
+	free(lane);
+}
+
+static int no_room(int device, const char *what, uint64_t wanted, struct err *err)
+{
+	size_t free_size = 0, size = 0;
+
+	if (!make_current(device))
+		cudaMemGetInfo(&free_size, &size);
+	return err_set(err, ERR_SYSTEM,
+		       "%s on GPU %d: %llu MiB wanted, %zu of %zu MiB free: give less --max-memory or fewer --threads", what,
+		       devices.number[device], (unsigned long long)((wanted + MIB - 1) / MIB), free_size / MIB, size / MIB);
 }
 
 int device_lane_failed(struct device_lane *lane, struct err *err)
 {
 	const char *call = lane->failed;
-	size_t free_size = 0, size = 0;
 
 	if (!call)
 		return 0;
 	lane->failed = NULL;
-	if (lane->error != cudaErrorMemoryAllocation)
-		return err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, devices.number[lane->device],
-			       lane->why ? lane->why : cudaGetErrorString(lane->error));
-	cudaGetLastError(); /* this error does not stick to the device */
-	cudaMemGetInfo(&free_size, &size);
-	return err_set(err, ERR_SYSTEM,
-		       "%s on GPU %d: %zu MiB wanted, %zu of %zu MiB free: give less --max-memory or fewer --threads", call,
-		       devices.number[lane->device], lane->wanted >> 20, free_size >> 20, size >> 20);
+	if (lane->error == cudaErrorMemoryAllocation)
+		return no_room(lane->device, call, lane->wanted, err);
+	return err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, devices.number[lane->device],
+		       lane->why ? lane->why : cudaGetErrorString(lane->error));
+}
+
+int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err)
+{
+	cudaError_t error = make_current(device);
+
+	*memory = NULL;
+	if (!error)
+		error = cudaMalloc(memory, size ? size : 1);
+	if (!error)
+		return 0;
+	cudaGetLastError();
+	if (error == cudaErrorMemoryAllocation)
+		return no_room(device, what, size, err);
+	return err_set(err, ERR_SYSTEM, "cudaMalloc of %s on GPU %d: %s", what, devices.number[device],
+		       cudaGetErrorString(error));
+}
+
+void device_memory_free(void *memory)
+{
+	if (memory && cudaFree(memory))
+		cudaGetLastError();
 }
 
 bool device_lane_stopped(const struct device_lane *lane)
@@ -158,9 +241,15 @@ bool device_lane_stopped(const struct device_lane *lane)
 	return lane->failed != NULL;
 }
 
+static cudaStream_t stream_of(struct device_lane *lane)
+{
+	lane_fail(lane, "cudaSetDevice", make_current(lane->device));
+	return lane->stream;
+}
+
 void *device_stream(struct device_lane *lane)
 {
-	return lane->stream;
+	return stream_of(lane);
 }
 
 /* What was needed last time in several blocks is one the next time. */
@@ -189,9 +278,8 @@ static struct block *block_add(struct device_lane *lane, size_t n)
 		block->size = BLOCK_LEAST;
 	if (lane->n_blocks == 0 && block->size < lane->least)
 		block->size = lane->least;
-	if (lane->n_blocks == MAX_BLOCKS)
-		error = cudaErrorMemoryAllocation;
-	else
+	error = lane->n_blocks == MAX_BLOCKS ? cudaErrorMemoryAllocation : make_current(lane->device);
+	if (!error)
 		error = cudaMalloc(reinterpret_cast<void **>(&block->memory), block->size);
 	lane->wanted = block->size;
 	lane_fail(lane, "cudaMalloc", error);
@@ -224,10 +312,10 @@ static void copy(struct device_lane *lane, void *to, size_t to_stride, const voi
 	if (lane->failed || row_size == 0 || n_rows == 0)
 		return;
 	if (n_rows == 1 || (to_stride == row_size && from_stride == row_size))
-		lane_fail(lane, "cudaMemcpyAsync", cudaMemcpyAsync(to, from, row_size * n_rows, kind, lane->stream));
+		lane_fail(lane, "cudaMemcpyAsync", cudaMemcpyAsync(to, from, row_size * n_rows, kind, stream_of(lane)));
 	else
 		lane_fail(lane, "cudaMemcpy2DAsync",
-			  cudaMemcpy2DAsync(to, to_stride, from, from_stride, row_size, n_rows, kind, lane->stream));
+			  cudaMemcpy2DAsync(to, to_stride, from, from_stride, row_size, n_rows, kind, stream_of(lane)));
 }
 
 void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
@@ -245,7 +333,7 @@ void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const
 void device_zero(struct device_lane *lane, void *memory, size_t n)
 {
 	if (!lane->failed)
-		lane_fail(lane, "cudaMemsetAsync", cudaMemsetAsync(memory, 0, n, lane->stream));
+		lane_fail(lane, "cudaMemsetAsync", cudaMemsetAsync(memory, 0, n, stream_of(lane)));
 }
 
 void device_launched(struct device_lane *lane, const char *kernel)
@@ -255,6 +343,5 @@ void device_launched(struct device_lane *lane, const char *kernel)
 
 void device_wait(struct device_lane *lane)
 {
-	if (!lane->failed)
-		lane_fail(lane, "cudaStreamSynchronize", cudaStreamSynchronize(lane->stream));
+	lane_fail(lane, "cudaStreamSynchronize", cudaStreamSynchronize(stream_of(lane)));
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A GPU as its users here see it: memory, copies and a stream for each thread of the host.  device.cu is CUDA's; the tests have
- * one of a CPU (tests/simt).
+ * GPUs as their users here see them: memory, and lanes, each with a stream and memory of its own.  device.cu is CUDA's; the tests
+ * have one of a CPU (tests/simt).  The GPUs that are used are told apart by an index, from 0 on.
  *
  * A call that fails is remembered by its lane with its name and the device, and all that come after it do nothing, until
  * device_lane_failed() is asked.
@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -21,7 +22,7 @@ extern "C" {
 /* No more GPUs are used than this. */
 #define DEVICES_MOST 64
 
-/* What one thread of the host works with. */
+/* What one thread of the host works with, at a time: any thread, which may work with others in between. */
 struct device_lane;
 
 /* NULL where there is a GPU that can run the kernels, else why not.  Asked once; any thread. */
@@ -33,18 +34,30 @@ int device_capability(void);
 /* That of the calling thread, made on the first call and freed at the thread's end; threads take the GPUs in turn. */
 struct device_lane *device_lane(void);
 
+/* One of nobody's, on that GPU.  NULL: ERR_SYSTEM. */
+struct device_lane *device_lane_new(int device, struct err *err);
+
+/* Waits for what it was given.  NULL: nothing to do. */
+void device_lane_free(struct device_lane *lane);
+
+/* size bytes of that GPU, aligned to 256, for all lanes; size 0 is one byte.  ERR_SYSTEM with the size wanted and what is free;
+ * what: its use.  Not for each operation: device_memory_free() waits for all that the GPU does. */
+int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err);
+void device_memory_free(void *memory); /* NULL: nothing to do */
+
 /* 0, or ERR_SYSTEM with the first call that failed since this was last asked, what it said, and the device. */
 int device_lane_failed(struct device_lane *lane, struct err *err);
 
 /* True: a call has failed, and there is no use in going on. */
 bool device_lane_stopped(const struct device_lane *lane);
 
-/* Which of the GPUs that are used the lane works on, from 0 on. */
+/* The GPU that the lane works on. */
 int device_index(const struct device_lane *lane);
 
 /* A call of a library on the GPU has failed: its name and what it said, both of which stay. */
 void device_fail(struct device_lane *lane, const char *call, const char *why);
 
+/* The lane's, for a launch by the calling thread, whose current GPU becomes that of the lane. */
 void *device_stream(struct device_lane *lane);
 
 /* n bytes of the lane's memory, aligned to 256; NULL where it has stopped.  They are valid until device_begin(). */
@@ -64,7 +77,7 @@ void device_zero(struct device_lane *lane, void *memory, size_t n);
 /* After a launch: was it accepted?  kernel: its name. */
 void device_launched(struct device_lane *lane, const char *kernel);
 
-/* Until all is done that the lane was given. */
+/* Until all is done that the lane was given, also where a call failed after it. */
 void device_wait(struct device_lane *lane);
 
 #ifdef __cplusplus

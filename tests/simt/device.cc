@@ -3,6 +3,7 @@
  * kernels/cuda/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can be made to fail.
  */
 extern "C" {
+#include "base/mem.h"
 #include "kernels/cuda/device.h"
 #include "tests/simt/device.h"
 }
@@ -11,22 +12,31 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
-#define POISON	 0xA5
-#define MAX_TAKEN 64
+#define POISON	    0xA5
+#define MAX_TAKEN   64
+#define MEMORY_MOST ((uint64_t)1 << 40)
 
 struct device_lane {
 	void *taken[MAX_TAKEN];
 	size_t n_taken;
 	const char *failed; /* the call; NULL: none */
 	const char *why;    /* what it said */
-
-	~device_lane();
 };
 
-static thread_local struct device_lane lane_here;
+struct thread_lane {
+	struct device_lane lane;
+
+	~thread_lane()
+	{
+		device_begin(&lane);
+	}
+};
+
+static thread_local struct thread_lane here;
 
 int simt_capability = 90;
 long simt_calls_left = -1;
+long simt_held;
 
 const char *device_missing(void)
 {
@@ -40,18 +50,13 @@ int device_capability(void)
 
 struct device_lane *device_lane(void)
 {
-	return &lane_here;
+	return &here.lane;
 }
 
 void device_begin(struct device_lane *lane)
 {
 	while (lane->n_taken > 0)
 		free(lane->taken[--lane->n_taken]);
-}
-
-device_lane::~device_lane()
-{
-	device_begin(this);
 }
 
 int device_lane_failed(struct device_lane *lane, struct err *err)
@@ -93,24 +98,77 @@ static bool succeeds(struct device_lane *lane, const char *call)
 	return !lane->failed;
 }
 
+struct device_lane *device_lane_new(int device, struct err *err)
+{
+	struct device_lane *lane;
+
+	if (device != 0)
+		abort();
+	lane = static_cast<struct device_lane *>(xcalloc(1, sizeof *lane));
+	if (succeeds(lane, "device_lane_new")) {
+		__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
+		return lane;
+	}
+	device_lane_failed(lane, err);
+	free(lane);
+	return NULL;
+}
+
+void device_lane_free(struct device_lane *lane)
+{
+	if (!lane)
+		return;
+	device_begin(lane);
+	free(lane);
+	__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
+}
+
+/* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
+static void *poisoned(size_t n)
+{
+	void *memory;
+
+	if (posix_memalign(&memory, 256, n ? n : 1))
+		abort();
+	return memset(memory, POISON, n);
+}
+
+int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err)
+{
+	*memory = NULL;
+	if (device != 0)
+		abort();
+	if (simt_calls_left == 0 || size > MEMORY_MOST)
+		return err_set(err, ERR_SYSTEM,
+			       "%s on GPU 0: %llu MiB wanted, 0 of 80 MiB free: give less --max-memory or fewer --threads", what,
+			       (unsigned long long)(size >> 20));
+	if (simt_calls_left > 0)
+		simt_calls_left--;
+	*memory = poisoned(size);
+	__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void device_memory_free(void *memory)
+{
+	free(memory);
+	if (memory)
+		__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
+}
+
 void *device_stream(struct device_lane *lane)
 {
 	(void)lane;
 	return NULL;
 }
 
-/* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
 void *device_take(struct device_lane *lane, size_t n)
 {
-	void *memory;
-
 	if (!succeeds(lane, "device_take"))
 		return NULL;
-	if (lane->n_taken == MAX_TAKEN || posix_memalign(&memory, 256, n ? n : 1))
+	if (lane->n_taken == MAX_TAKEN)
 		abort();
-	memset(memory, POISON, n);
-	lane->taken[lane->n_taken++] = memory;
-	return memory;
+	return lane->taken[lane->n_taken++] = poisoned(n);
 }
 
 static void copy(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size, size_t n_rows)

@@ -7,5 +7,6 @@
 
 extern int simt_capability;  /* 90 for 9.0 */
 extern long simt_calls_left; /* that go well, then all fail; -1: no end */
+extern long simt_held;	     /* lanes and pieces of memory that were made by device_*_new() and not freed */
 
 #endif
