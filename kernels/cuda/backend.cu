@@ -12,6 +12,7 @@ extern "C" {
 #include <stdlib.h>
 #include <string.h>
 
+#include "gemm.h"
 #include "num/history.h"
 #include "num/scale_grid.h"
 #include "operation.h"
@@ -314,18 +315,9 @@ static int cuda_failed(struct err *err)
 	return device_lane_failed(device_lane(), err);
 }
 
-/* Sources: NVIDIA, "cuBLAS", FP8 data types; TransformerEngine, fp8.py. */
 static int cuda_supports(const struct qspec *spec, struct err *err)
 {
-	int has = device_capability();
-	bool mx = spec->scale_type == SCALE_E8M0, blocks = !mx && spec->tile.cols != WHOLE;
-	int needs = mx ? 100 : blocks ? 90 : 89;
-
-	if (has >= needs && !(mx && has >= 120))
-		return 0;
-	return err_set(err, ERR_USAGE, "a GPU of compute capability %d.%d has no matrix product with %s, which needs %d.%d%s",
-		       has / 10, has % 10, mx ? "MX blocks" : blocks ? "block scaling" : "FP8 operands", needs / 10, needs % 10,
-		       mx ? " to 11.x" : " or later");
+	return gpu_gemm_takes(spec, err);
 }
 
 extern "C" const struct backend backend_cuda = {

@@ -17,11 +17,12 @@ extern "C" {
 #include "gpu.h"
 #include "num/history.h"
 
-#define WORKSPACE_MOST ((uint64_t)32 << 20) /* what NVIDIA recommends for Hopper; algorithms ask for what they need of it */
-#define AMAX_SIZE      256		    /* of one float, and its alignment */
-#define ALIGN_MOST     256u		    /* what the library tells apart */
-#define UPDATE_THREADS 32
-#define N_BUCKETS      1024
+#define WORKSPACE_MOST	((uint64_t)32 << 20) /* what NVIDIA recommends for Hopper; algorithms ask for what they need of it */
+#define WORKSPACE_LEAST ((size_t)1 << 16)
+#define AMAX_SIZE	256  /* of one float, and its alignment */
+#define ALIGN_MOST	256u /* what the library tells apart */
+#define UPDATE_THREADS	32
+#define N_BUCKETS	1024
 
 /* All that an answer of the library depends on.  Compared byte by byte, so without padding that was not zeroed. */
 struct shape_key {
@@ -29,7 +30,7 @@ struct shape_key {
 	size_t m, n, k;
 	enum dtype types[3]; /* of A, B, D */
 	size_t strides[3];
-	uint32_t alignments[3]; /* bytes, of the addresses */
+	uint32_t alignments[3]; /* bytes, of the addresses of rows */
 	struct tile tiles[2];
 	bool fast, has_amax;
 };
@@ -50,7 +51,7 @@ struct call {
 	struct device_lane *lane;
 	const struct cublaslt *lt;
 	const struct gpu_gemm *g;
-	void *handle;
+	void *stream, *handle;
 	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: where D is FP8 */
 	void *preference;
 };
@@ -162,9 +163,10 @@ static void call_release(struct call *c)
 		CALL(c, MatmulPreferenceDestroy, c->preference);
 }
 
-static uint32_t alignment_of(const void *data)
+/* Of the address of any row: so the algorithm is the same in whichever row a matrix begins. */
+static uint32_t alignment_of(const void *data, size_t stride, enum dtype dtype)
 {
-	uintptr_t bits = reinterpret_cast<uintptr_t>(data) | ALIGN_MOST;
+	uintptr_t bits = reinterpret_cast<uintptr_t>(data) | stride * dtype_bits(dtype) / 8 | ALIGN_MOST;
 
 	return static_cast<uint32_t>(bits & -bits);
 }
@@ -172,7 +174,6 @@ static uint32_t alignment_of(const void *data)
 static void key_init(struct shape_key *key, const struct call *c)
 {
 	const struct gpu_gemm *g = c->g;
-	const void *data[3] = { g->a.data, g->b.data, g->d.data };
 
 	memset(key, 0, sizeof *key);
 	key->device = device_index(c->lane);
@@ -185,8 +186,9 @@ static void key_init(struct shape_key *key, const struct call *c)
 	key->strides[0] = g->a.stride;
 	key->strides[1] = g->b.stride;
 	key->strides[2] = g->d.stride;
-	for (int i = 0; i < 3; i++)
-		key->alignments[i] = alignment_of(data[i]);
+	key->alignments[0] = alignment_of(g->a.data, g->a.stride, g->a.dtype);
+	key->alignments[1] = alignment_of(g->b.data, g->b.stride, g->b.dtype);
+	key->alignments[2] = alignment_of(g->d.data, g->d.stride, g->d.dtype);
 	if (is_fp8(g->a.dtype)) {
 		key->tiles[0] = g->a.tile;
 		key->tiles[1] = g->b.tile;
@@ -284,13 +286,18 @@ static bool handle_get(struct call *c)
 	return well;
 }
 
+/* Sizes double, so that those that became too small are together no larger than the one in use. */
 static bool space_ready(struct device_lane *lane, struct gpu_gemm_space *space, size_t size)
 {
+	size_t doubled = WORKSPACE_LEAST;
+
 	if (!space->amax)
 		space->amax = static_cast<float *>(device_take(lane, AMAX_SIZE));
 	if (space->size < size) {
-		space->workspace = device_take(lane, size);
-		space->size = space->workspace ? size : 0;
+		while (doubled < size)
+			doubled *= 2;
+		space->workspace = device_take(lane, doubled);
+		space->size = space->workspace ? doubled : 0;
 	}
 	return !device_lane_stopped(lane);
 }
@@ -317,18 +324,20 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 	if (!shape || !space_ready(c->lane, space, shape->workspace_size))
 		return false;
 	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero, c->c ? NULL : g->d.data,
-		    c_layout(c), g->d.data, c->d, &shape->algo, space->workspace, shape->workspace_size,
-		    device_stream(c->lane));
+		    c_layout(c), g->d.data, c->d, &shape->algo, space->workspace, shape->workspace_size, c->stream);
 }
 
 void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g)
 {
-	struct call c = { lane, NULL, g, NULL, NULL, NULL, NULL, NULL, NULL, NULL };
+	struct call c = {};
 	const char *why = NULL;
 	bool well;
 
 	if (g->m == 0 || g->n == 0)
 		return;
+	c.lane = lane;
+	c.g = g;
+	c.stream = device_stream(lane); /* a new handle is tied to the current GPU */
 	c.lt = cublaslt(&why);
 	if (!c.lt) {
 		device_fail(lane, "dlopen", why);
@@ -338,6 +347,6 @@ void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const stru
 	call_release(&c);
 	if (!well || !is_fp8(g->d.dtype))
 		return;
-	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, device_stream(lane), g->d.scale, space->amax, g->d.scale_inv, g->d.history);
+	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, c.stream, g->d.scale, space->amax, g->d.scale_inv, g->d.history);
 	device_launched(lane, "gemm_update");
 }

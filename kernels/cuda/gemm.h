@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products on the GPU, by cuBLASLt: D (m, n) = A (m, k) B (n, k)^T, all row-major and in the memory of the GPU, sums in
- * fp32.  The operands are bf16, or FP8 with scales of these tiles:
+ * fp32.  The operands are both bf16, both fp32 (multiplied as such, never as TF32), or FP8 with scales of these tiles:
  *
  *	A, B                           on                        scale_inv lies as
  *	{WHOLE, WHOLE}, the same       8.9 and later             one float
@@ -29,7 +29,7 @@ extern "C" {
 /* (rows, k). */
 struct gpu_operand {
 	const void *data;
-	enum dtype dtype; /* DT_BF16, DT_F8_E4M3, DT_F8_E5M2 */
+	enum dtype dtype; /* DT_BF16, DT_F32, DT_F8_E4M3, DT_F8_E5M2 */
 	size_t stride;	  /* elements from one row to the next */
 	struct tile tile; /* FP8 */
 	const void *scale_inv;
@@ -39,7 +39,7 @@ struct gpu_operand {
  * with them. */
 struct gpu_product {
 	void *data;
-	enum dtype dtype; /* DT_BF16, DT_F32, DT_F8_E4M3, DT_F8_E5M2 */
+	enum dtype dtype; /* DT_BF16, DT_F32, DT_F8_E4M3, DT_F8_E5M2; of fp32 operands DT_F32 */
 	size_t stride;	  /* elements from one row to the next */
 	const float *scale;
 	float *scale_inv; /* written: 1 / scale */
@@ -61,12 +61,17 @@ struct gpu_gemm_space {
 	float *amax;
 };
 
+/* 0 where the calling thread's GPU and the cuBLASLt that was found have a product with an FP8 operand of this tile and scale,
+ * whatever its shape; else as gpu_gemm_supports(). */
+int gpu_gemm_takes(const struct qspec *spec, struct err *err);
+
 /* 0 where the calling thread's GPU and the cuBLASLt that was found have this product, else ERR_USAGE with what they lack, or
  * ERR_SYSTEM: there is no cuBLASLt.  Pointers are looked at for their alignment only. */
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err);
 
 /* Puts the product into the lane's stream and returns; of m or n 0 there is none.  *g is one that is supported.  What fails is
- * remembered by the lane. */
+ * remembered by the lane.  The same bits come of the same values, shape and strides, in whichever rows of a larger matrix they
+ * lie. */
 void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g);
 
 #ifdef __cplusplus

@@ -22,6 +22,7 @@ struct scaling {
 
 static const struct scaling scalings[] = {
 	{ { WHOLE, WHOLE }, { WHOLE, WHOLE }, "FP8 operands", 89, 1000, 120000, 1, 16 },
+	/* On later GPUs TransformerEngine makes MX blocks of these; the library itself has them on Hopper only. */
 	{ { 1, 128 }, { 128, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
 	{ { 128, 128 }, { 1, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
 	{ { 1, 128 }, { 1, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
@@ -55,6 +56,8 @@ static bool types_supported(const struct gpu_gemm *g)
 
 	if (g->a.dtype == DT_BF16 && g->b.dtype == DT_BF16)
 		return wide;
+	if (g->a.dtype == DT_F32 && g->b.dtype == DT_F32)
+		return g->d.dtype == DT_F32;
 	if (!is_fp8(g->a.dtype) || !is_fp8(g->b.dtype))
 		return false;
 	if (g->a.dtype == DT_F8_E5M2 && g->b.dtype == DT_F8_E5M2)
@@ -131,6 +134,19 @@ static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, s
 	return 0;
 }
 
+/* A channel {1, WHOLE} is an operand with a scale of 1, whose product's rows are then scaled. */
+int gpu_gemm_takes(const struct qspec *spec, struct err *err)
+{
+	for (const struct scaling &s : scalings) {
+		bool mx = s.a.cols == 32;
+
+		if (s.a.cols == spec->tile.cols && mx == (spec->scale_type == SCALE_E8M0))
+			return wants(&s, err) || library_has(&s, err) ? -1 : 0;
+	}
+	return err_set(err, ERR_USAGE, "there is no matrix product of tiles (%zu, %zu) with such scales", spec->tile.rows,
+		       spec->tile.cols);
+}
+
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 {
 	const struct scaling *s = scaling_of(g);
@@ -140,7 +156,7 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 			       dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
 	if (g->k == 0)
 		return err_set(err, ERR_USAGE, "a matrix product (%zu, %zu, 0) has nothing to add up", g->m, g->n);
-	if (g->a.dtype == DT_BF16)
+	if (!is_fp8(g->a.dtype))
 		return library_has(NULL, err);
 	if (!s)
 		return err_set(err, ERR_USAGE, "there is no matrix product of tiles (%zu, %zu) by (%zu, %zu)", g->a.tile.rows,

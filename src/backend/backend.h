@@ -131,7 +131,7 @@ struct backend {
 	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
 
 	/* 0 where a GEMM can take operands of this spec here (exact emulation counts), else ERR_USAGE with what is missing
-	 * ("compute capability 8.6, block scaling needs 9.0"). */
+	 * ("compute capability 8.6, block scaling needs 9.0"), or ERR_SYSTEM: a library. */
 	int (*supports)(const struct qspec *spec, struct err *err);
 
 	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (of the cast: x), which no

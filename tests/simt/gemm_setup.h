@@ -79,6 +79,8 @@ static inline void store(enum dtype dtype, void *data, size_t i, float v)
 		((uint16_t *)data)[i] = bf16_from_f32(v);
 	else if (is_fp8(dtype))
 		((uint8_t *)data)[i] = fp8_from_f32(format_of(dtype), v);
+	else
+		((float *)data)[i] = v;
 }
 
 /* Between -4 and 4, whole numbers where sums are to be exact. */
@@ -323,6 +325,7 @@ static const struct kind kinds[] = {
 	{ DT_F8_E5M2, DT_F8_E4M3, DT_F32, { 1, 128 }, { 1, 128 }, 90, false },
 	{ DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 1, 32 }, { 1, 32 }, 100, false },
 	{ DT_F8_E4M3, DT_F8_E5M2, DT_F32, { 1, 32 }, { 1, 32 }, 103, false },
+	{ DT_F32, DT_F32, DT_F32, { 0 }, { 0 }, 80, false },
 };
 
 #endif

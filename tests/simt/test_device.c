@@ -12,6 +12,7 @@
 
 #include "backend/dispatch.h"
 #include "num/scale_grid.h"
+#include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"
 
 #define ROWS 130
@@ -19,6 +20,7 @@
 
 static const struct qspec tensor = { .tile = { WHOLE, WHOLE } };
 static const struct qspec block = { .tile = { 128, 128 }, .pow2 = true };
+static const struct qspec small = { .tile = { 64, 64 } };
 static const struct qspec mx = { .tile = { 1, 32 }, .scale_type = SCALE_E8M0 };
 
 static const struct backend *cuda(void)
@@ -30,14 +32,14 @@ static const struct backend *cuda(void)
 	return backend;
 }
 
-/* NVIDIA, "cuBLAS", FP8 and block-scaled types: FP8 from 8.9 on, blocks from 9.0 on, MX from 10.0 to 11.x. */
+/* NVIDIA, "cuBLAS", FP8 and block-scaled types: FP8 from 8.9 on, blocks on 9.0, MX from 10.0 to 11.x. */
 static void capabilities(void **state)
 {
 	static const struct {
 		int capability;
 		bool tensor, block, mx;
 	} rows[] = { { 80, false, false, false }, { 89, true, false, false }, { 90, true, true, false },
-		     { 100, true, true, true },	  { 103, true, true, true },  { 120, true, true, false } };
+		     { 100, true, false, true },  { 103, true, false, true }, { 120, true, false, false } };
 	struct err err;
 
 	(void)state;
@@ -50,9 +52,17 @@ static void capabilities(void **state)
 	simt_capability = 86;
 	assert_int_equal(backend_supports(cuda(), &block, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_string_equal(err.message, "a GPU of compute capability 8.6 has no matrix product with block scaling, which needs 9.0 "
-					 "or later");
+	assert_string_equal(err.message, "a GPU of compute capability 8.6 has no matrix product with block scaling, which needs 9.0");
 	simt_capability = 90;
+	simt_lt_version = 120805;
+	assert_int_equal(backend_supports(cuda(), &tensor, &err), 0);
+	assert_int_equal(backend_supports(cuda(), &block, &err), -1);
+	assert_int_equal(err.kind, ERR_USAGE);
+	assert_string_equal(err.message, "cuBLASLt 12.8 has no matrix product with block scaling, which needs 12.9 or later");
+	simt_lt_version = 130000;
+	assert_int_equal(backend_supports(cuda(), &small, &err), -1);
+	assert_int_equal(err.kind, ERR_USAGE);
+	assert_string_equal(err.message, "there is no matrix product of tiles (64, 64) with such scales");
 }
 
 /* Every operation of the row, once. */

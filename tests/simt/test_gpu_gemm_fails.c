@@ -123,6 +123,10 @@ static const struct refusal refused[] = {
 	  "there is no matrix product of F8_E4M3 by F8_E4M3 whose result is F8_E5M2" },
 	{ { DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 128, 128 }, { 128, 128 }, 90, false }, 16, 16, 32, 130000,
 	  "there is no matrix product of tiles (128, 128) by (128, 128)" },
+	{ { DT_F32, DT_F32, DT_BF16, { 0 }, { 0 }, 90, false }, 16, 16, 32, 130000,
+	  "there is no matrix product of F32 by F32 whose result is BF16" },
+	{ { DT_F32, DT_BF16, DT_F32, { 0 }, { 0 }, 90, false }, 16, 16, 32, 130000,
+	  "there is no matrix product of F32 by BF16 whose result is F32" },
 };
 
 /* The library refuses them too, if it is asked all the same; D stays. */
