@@ -338,4 +338,5 @@ extern "C" const struct backend backend_cuda = {
 	.activate = cuda_activate,
 	.gemm_update = cpu_gemm_update,
 	.delayed_update = cuda_delayed_update,
+	.executor = &executor_cuda,
 };

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The row of the GPU.
+ * The rows of the GPU.
  */
 #ifndef FP8CONV_KERNELS_CUDA_H
 #define FP8CONV_KERNELS_CUDA_H
 
 #include "backend/backend.h"
+#include "backend/executor.h"
 
 extern const struct backend backend_cuda;
+extern const struct executor_ops executor_cuda;
 
 #endif

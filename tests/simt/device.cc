@@ -35,12 +35,13 @@ struct thread_lane {
 static thread_local struct thread_lane here;
 
 int simt_capability = 90;
+const char *simt_missing;
 long simt_calls_left = -1;
 long simt_held;
 
 const char *device_missing(void)
 {
-	return NULL;
+	return simt_missing;
 }
 
 int device_capability(void)

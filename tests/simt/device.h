@@ -5,8 +5,9 @@
 #ifndef FP8CONV_TESTS_SIMT_DEVICE_H
 #define FP8CONV_TESTS_SIMT_DEVICE_H
 
-extern int simt_capability;  /* 90 for 9.0 */
-extern long simt_calls_left; /* that go well, then all fail; -1: no end */
-extern long simt_held;	     /* lanes and pieces of memory that were made by device_*_new() and not freed */
+extern const char *simt_missing; /* why there is no GPU; NULL: there is one */
+extern int simt_capability;	 /* 90 for 9.0 */
+extern long simt_calls_left;	 /* that go well, then all fail; -1: no end */
+extern long simt_held;		 /* lanes and pieces of memory that were made by device_*_new() and not freed */
 
 #endif

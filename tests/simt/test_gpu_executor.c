@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The GPU's executor: opening, memory, weights and their products.
+ */
+#include "tests/simt/executor_setup.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- opening --- */
+
+/* In a process of its own, for the library is looked for once. */
+static void library_missing(void **state)
+{
+	pid_t child = fork();
+	struct executor *executor;
+	struct err err;
+	int status;
+
+	(void)state;
+	assert_true(child >= 0);
+	if (child == 0) {
+		simt_lt_version = 111103;
+		_exit(ops->open(&executor, &err) == -1 && err.kind == ERR_SYSTEM &&
+				      !strcmp(err.message, "cuBLASLt is version 11.11: 12.0 or a later one is needed")
+			      ? 0
+			      : 1);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
+static void device_is_missing(void **state)
+{
+	struct executor *executor;
+	struct err err;
+
+	(void)state;
+	simt_missing = "CUDA 13.0: no CUDA-capable device is detected";
+	assert_int_equal(ops->open(&executor, &err), -1);
+	simt_missing = NULL;
+	assert_int_equal(err.kind, ERR_SYSTEM);
+	assert_string_equal(err.message, "there is no GPU to compute on (CUDA 13.0: no CUDA-capable device is detected): "
+					 "--backend cpu needs none");
+}
+
+static void opened(void **state)
+{
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	assert_string_equal(ops->name, "cuda");
+	assert_ptr_equal(b.executor->ops, ops);
+	assert_ptr_equal(b.lane->executor, b.executor);
+	assert_int_equal(ops->bf16_type(), DT_BF16);
+	assert_int_equal(ops->part_rows(1), 1);
+	assert_int_equal(ops->part_rows(16384), 16384);
+	assert_int_equal(ops->part_rows(16385), 8192);
+	bench_release(&b);
+	ops->lane_free(NULL);
+	ops->close(NULL);
+}
+
+/* --- memory --- */
+
+static void memory(void **state)
+{
+	static const char text[] = "0123456789";
+	char back[sizeof text] = { 0 }, *there;
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	there = memory_new(&b, sizeof text);
+	ops->put(b.lane, there, text, sizeof text);
+	ops->zero(b.lane, there + 2, 3);
+	ops->put(b.lane, there + 8, "ab", 2);
+	ops->put(b.lane, there, "zz", 0);
+	ops->fetch(b.lane, back, there, sizeof back);
+	check(&b, ops->wait(b.lane, &b.err));
+	assert_memory_equal(back,
+			    "01\0\0\0"
+			    "567ab",
+			    sizeof text);
+	ops->memory_free(b.executor, there);
+	there = memory_new(&b, 0);
+	ops->memory_free(b.executor, there);
+	ops->memory_free(b.executor, NULL);
+	bench_release(&b);
+}
+
+static void too_large(void **state)
+{
+	struct executor_weight weight = { .dtype = DT_F32, .n = (size_t)1 << 30, .k = 1 << 20 };
+	struct bench b;
+	void *there = &b;
+
+	(void)state;
+	bench_init(&b);
+	assert_int_equal(ops->memory_new(b.executor, &there, (uint64_t)1 << 50, "the hidden states", &b.err), -1);
+	assert_null(there);
+	assert_int_equal(b.err.kind, ERR_SYSTEM);
+	assert_string_equal(b.err.message, "the hidden states on GPU 0: 1073741824 MiB wanted, 0 of 80 MiB free: give less "
+					   "--max-memory or fewer --threads");
+	weight.executor = b.executor;
+	assert_int_equal(ops->weight_init(&weight, &b.err), -1);
+	assert_int_equal(strncmp(b.err.message, "a weight on GPU 0: 4294967296 MiB wanted", 40), 0);
+	ops->weight_release(&weight);
+	bench_release(&b);
+}
+
+/* --- products --- */
+
+static void parts_check(struct bench *b, struct product *p)
+{
+	for (size_t part = 0; part < executor_weight_parts(&p->weight); part++) {
+		size_t n = executor_weight_part_rows(&p->weight, part), size = p->m * n * sizeof *p->y;
+		float *y_there = memory_new(b, size);
+
+		ops->multiply_part(b->lane, &p->weight, part, p->x_there, p->m, y_there);
+		ops->fetch(b->lane, p->y, y_there, size);
+		check(b, ops->wait(b->lane, &b->err));
+		product_check(p, p->y, part * p->weight.part_rows, n);
+		ops->memory_free(b->executor, y_there);
+	}
+}
+
+static void products(void **state)
+{
+	static const struct {
+		enum dtype dtype;
+		size_t m, n, k, part_rows;
+	} rows[] = {
+		{ DT_BF16, 1, 1, 1, 1 },       { DT_F32, 1, 1, 1, 1 },	    { DT_BF16, 1, 17, 33, 17 },
+		{ DT_F32, 1, 17, 33, 5 },      { DT_BF16, 5, 23, 9, 7 },    { DT_F32, 5, 21, 9, 7 },
+		{ DT_BF16, 32, 64, 96, 64 },   { DT_F32, 33, 65, 127, 64 }, { DT_BF16, 31, 130, 64, 64 },
+		{ DT_BF16, 3, 129, 255, 128 },
+	};
+	struct product p;
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		product_init(&b, &p, rows[i].dtype, rows[i].m, rows[i].n, rows[i].k, rows[i].part_rows);
+		whole_check(&b, &p);
+		parts_check(&b, &p);
+		product_release(&b, &p);
+	}
+	bench_release(&b);
+}
+
+/* As many rows as lie in parts. */
+static void wide(void **state)
+{
+	size_t n = 16389;
+	struct product p;
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	product_init(&b, &p, DT_BF16, 2, n, 3, 0);
+	assert_int_equal(executor_weight_parts(&p.weight), 3);
+	whole_check(&b, &p);
+	parts_check(&b, &p);
+	product_release(&b, &p);
+	bench_release(&b);
+}
+
+/* That of a weight serves the next one of its size, and where one of another size comes, it is freed. */
+static void memory_of_weights(void **state)
+{
+	struct product p[3];
+	struct bench b;
+	void *data;
+	long held;
+
+	(void)state;
+	bench_init(&b);
+	product_init(&b, &p[0], DT_BF16, 1, 8, 6, 0);
+	product_init(&b, &p[1], DT_BF16, 1, 8, 4, 0);
+	data = p[0].weight.data;
+	product_release(&b, &p[0]);
+	product_release(&b, &p[1]);
+	held = simt_held;
+	product_init(&b, &p[0], DT_F32, 2, 3, 8, 0); /* 96 bytes, as the first */
+	assert_ptr_equal(p[0].weight.data, data);
+	assert_int_equal(simt_held, held + 2); /* x and y */
+	whole_check(&b, &p[0]);
+	product_init(&b, &p[2], DT_F32, 1, 5, 5, 0);
+	assert_int_equal(simt_held, held + 4); /* x, y, and one for the other */
+	whole_check(&b, &p[2]);
+	product_release(&b, &p[0]);
+	product_release(&b, &p[2]);
+	bench_release(&b);
+}
+
+static void no_rows(void **state)
+{
+	long products_before = simt_lt_products;
+	struct product p;
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	product_init(&b, &p, DT_F32, 1, 3, 5, 3);
+	ops->multiply(b.lane, &p.weight, p.x_there, 0, p.y_there);
+	check(&b, ops->wait(b.lane, &b.err));
+	assert_int_equal(simt_lt_products, products_before);
+	product_release(&b, &p);
+	bench_release(&b);
+}
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(library_missing), /* before any other looks for it */
+		cmocka_unit_test(device_is_missing),
+		cmocka_unit_test(opened),
+		cmocka_unit_test(memory),
+		cmocka_unit_test(too_large),
+		cmocka_unit_test(products),
+		cmocka_unit_test(wide),
+		cmocka_unit_test(memory_of_weights),
+		cmocka_unit_test(no_rows),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

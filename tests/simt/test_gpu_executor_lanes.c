@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The GPU's executor: operations in the order in which a lane was given them, calls that fail, lanes in several threads.
+ */
+#include "tests/simt/executor_setup.h"
+
+#include <pthread.h>
+
+/* --- one lane --- */
+
+#define M 5
+#define N 24
+#define K 40
+
+static const uint32_t picked_rows[] = { 4, 1 };
+
+/* A product, and what is done to it; what was fetched in between is as it was then. */
+struct chain {
+	struct product p;
+	float *row, *more; /* (N) and (M, N), added */
+	void *y, *row_there, *rounded_there, *picked_there, *seen_there, *rows_there;
+	float multiplied[M * N], added[M * N], picked[2 * N];
+	uint16_t rounded[M * N];
+	struct seen seen;
+};
+
+static int chain_try(struct bench *b, struct chain *c)
+{
+	const struct {
+		void **memory;
+		size_t size;
+	} pieces[] = { { &c->y, sizeof c->added },
+		       { &c->row_there, N * sizeof *c->row },
+		       { &c->rounded_there, sizeof c->rounded },
+		       { &c->picked_there, sizeof c->picked },
+		       { &c->seen_there, sizeof c->seen },
+		       { &c->rows_there, sizeof picked_rows } };
+
+	memset(c, 0, sizeof *c);
+	c->row = values_new(N, DT_F32);
+	c->more = values_new(M * N, DT_F32);
+	if (product_try(b, &c->p, DT_BF16, M, N, K, N))
+		return -1;
+	for (size_t i = 0; i < N_ROWS(pieces); i++) {
+		if (ops->memory_new(b->executor, pieces[i].memory, pieces[i].size, "values", &b->err))
+			return -1;
+	}
+	return 0;
+}
+
+static void chain_release(struct bench *b, struct chain *c)
+{
+	void *const pieces[] = { c->y, c->row_there, c->rounded_there, c->picked_there, c->seen_there, c->rows_there };
+
+	for (size_t i = 0; i < N_ROWS(pieces); i++)
+		ops->memory_free(b->executor, pieces[i]);
+	product_release(b, &c->p);
+	free(c->row);
+	free(c->more);
+}
+
+static int chain_run(struct bench *b, struct chain *c)
+{
+	struct executor_lane *lane = b->lane;
+
+	ops->multiply(lane, &c->p.weight, c->p.x_there, M, c->y);
+	ops->fetch(lane, c->multiplied, c->y, sizeof c->multiplied);
+	ops->put(lane, c->row_there, c->row, N * sizeof *c->row);
+	ops->add_row(lane, c->y, c->row_there, M, N);
+	ops->put(lane, c->p.y_there, c->more, sizeof c->added);
+	ops->add(lane, c->y, c->p.y_there, M * N);
+	ops->fetch(lane, c->added, c->y, sizeof c->added);
+	ops->round_bf16(lane, c->y, M * N, c->rounded_there);
+	ops->fetch(lane, c->rounded, c->rounded_there, sizeof c->rounded);
+	ops->put(lane, c->rows_there, picked_rows, sizeof picked_rows);
+	ops->gather(lane, c->picked_there, c->y, c->rows_there, 2, N);
+	ops->fetch(lane, c->picked, c->picked_there, sizeof c->picked);
+	ops->zero(lane, c->seen_there, sizeof c->seen);
+	ops->amax(lane, c->y, M * N, c->seen_there);
+	ops->fetch(lane, &c->seen, c->seen_there, sizeof c->seen);
+	return ops->wait(lane, &b->err);
+}
+
+static void chain_check(const struct chain *c)
+{
+	float amax = 0;
+
+	product_check(&c->p, c->multiplied, 0, N);
+	for (size_t i = 0; i < M * N; i++) {
+		float sum = c->multiplied[i] + c->row[i % N];
+
+		sum += c->more[i];
+		assert_true(c->added[i] == sum);
+		assert_int_equal(c->rounded[i], bf16_from_f32(sum));
+		amax = fmaxf(amax, fabsf(sum));
+	}
+	for (size_t i = 0; i < 2; i++)
+		assert_memory_equal(c->picked + i * N, c->added + picked_rows[i] * N, N * sizeof *c->picked);
+	assert_true(c->seen.amax == amax);
+	assert_int_equal(c->seen.n_nonfinite, 0);
+}
+
+static void chain(void **state)
+{
+	struct chain c;
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	check(&b, chain_try(&b, &c));
+	for (int i = 0; i < 2; i++) {
+		check(&b, chain_run(&b, &c));
+		chain_check(&c);
+	}
+	chain_release(&b, &c);
+	bench_release(&b);
+}
+
+/* --- what fails --- */
+
+/* Whatever fails is told by the call, or by the first wait(); nothing is left behind. */
+static void failures(void **state)
+{
+	long n = 0;
+	int rc;
+
+	(void)state;
+	do {
+		struct chain c = { 0 };
+		struct bench b;
+
+		simt_calls_left = n++;
+		rc = bench_try(&b) || chain_try(&b, &c) || chain_run(&b, &c);
+		simt_calls_left = -1;
+		if (rc) {
+			assert_int_equal(b.err.kind, ERR_SYSTEM);
+			assert_non_null(strstr(b.err.message, " on GPU 0: "));
+		} else {
+			chain_check(&c);
+		}
+		if (b.lane)
+			assert_int_equal(ops->wait(b.lane, &b.err), 0);
+		chain_release(&b, &c);
+		bench_release(&b);
+		assert_true(n < 200);
+	} while (rc);
+	assert_true(n > 30);
+}
+
+/* A weight is set when the call returns: it needs a lane, a copy, a wait. */
+static void set_fails(void **state)
+{
+	const float row[] = { 1, 2, 3 };
+	long n = 0;
+	int rc;
+
+	(void)state;
+	do {
+		struct executor_weight weight = { .dtype = DT_F32, .n = 1, .k = 3 };
+		struct bench b;
+
+		bench_init(&b);
+		weight.executor = b.executor;
+		check(&b, ops->weight_init(&weight, &b.err));
+		simt_calls_left = n++;
+		rc = ops->weight_set(&weight, 0, row, &b.err);
+		simt_calls_left = -1;
+		check(&b, ops->weight_set(&weight, 0, row, &b.err));
+		ops->weight_release(&weight);
+		bench_release(&b);
+	} while (rc);
+	assert_int_equal(n - 1, 3);
+}
+
+/* The lane that failed goes on when it has told. */
+static void product_fails(void **state)
+{
+	struct chain c;
+	struct bench b;
+
+	(void)state;
+	bench_init(&b);
+	check(&b, chain_try(&b, &c));
+	simt_lt_fails = "Matmul";
+	assert_int_equal(chain_run(&b, &c), -1);
+	simt_lt_fails = NULL;
+	assert_string_equal(b.err.message, "cublasLtMatmul on GPU 0: the GPU program failed to execute");
+	check(&b, chain_run(&b, &c));
+	chain_check(&c);
+	chain_release(&b, &c);
+	bench_release(&b);
+}
+
+/* --- threads --- */
+
+#define N_THREADS 3
+
+/* A thread's, for one round: it sets its part of the weight and multiplies all of another, in the lane that it is given. */
+struct task {
+	struct bench b;
+	const struct product *set, *multiplied;
+	size_t part;
+	void *y_there;
+	float *y;
+	int rc;
+};
+
+static void *task_run(void *shared)
+{
+	struct task *t = shared;
+	const struct product *p = t->multiplied;
+	const struct executor_weight *weight = &t->set->weight;
+
+	ops->multiply(t->b.lane, &p->weight, p->x_there, p->m, t->y_there);
+	ops->fetch(t->b.lane, t->y, t->y_there, p->m * p->weight.n * sizeof *t->y);
+	t->rc = ops->weight_set(weight, t->part, t->set->w + t->part * weight->part_rows * weight->k, &t->b.err) ||
+		ops->wait(t->b.lane, &t->b.err);
+	return NULL;
+}
+
+static void round_run(struct task *tasks)
+{
+	pthread_t threads[N_THREADS];
+
+	for (size_t i = 0; i < N_THREADS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, task_run, &tasks[i]), 0);
+	for (size_t i = 0; i < N_THREADS; i++) {
+		assert_int_equal(pthread_join(threads[i], NULL), 0);
+		check(&tasks[i].b, tasks[i].rc);
+	}
+}
+
+/* Lanes go from thread to thread, and the same comes of each. */
+static void threads(void **state)
+{
+	struct task tasks[N_THREADS] = { 0 };
+	struct product p, set;
+	struct bench b;
+	size_t size;
+
+	(void)state;
+	bench_init(&b);
+	product_init(&b, &p, DT_BF16, 9, 31, 65, 31);
+	product_init(&b, &set, DT_F32, 2, 32, 7, 11);
+	size = p.m * p.weight.n * sizeof(float);
+	for (size_t i = 0; i < N_THREADS; i++) {
+		tasks[i] = (struct task){ b, &set, &p, i, memory_new(&b, size), values_new(p.m * p.weight.n, DT_F32), 0 };
+		check(&b, ops->lane_new(&tasks[i].b.lane, b.executor, &b.err));
+	}
+	for (int round = 0; round < 3; round++) {
+		struct executor_lane *first = tasks[0].b.lane;
+
+		round_run(tasks);
+		for (size_t i = 0; i < N_THREADS; i++) {
+			product_check(&p, tasks[i].y, 0, p.weight.n);
+			assert_memory_equal(tasks[i].y, tasks[0].y, size);
+			tasks[i].b.lane = i + 1 < N_THREADS ? tasks[i + 1].b.lane : first;
+		}
+	}
+	whole_check(&b, &set);
+	for (size_t i = 0; i < N_THREADS; i++) {
+		ops->lane_free(tasks[i].b.lane);
+		ops->memory_free(b.executor, tasks[i].y_there);
+		free(tasks[i].y);
+	}
+	product_release(&b, &p);
+	product_release(&b, &set);
+	bench_release(&b);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(chain),
+		cmocka_unit_test(failures),
+		cmocka_unit_test(set_fails),
+		cmocka_unit_test(product_fails),
+		cmocka_unit_test(threads),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
