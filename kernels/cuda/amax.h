@@ -117,7 +117,7 @@ static __device__ inline unsigned region_nonfinite(const struct region *r)
 
 /* turned: of the transpose.  n_across: tiles in a row of it.  counts: NULL, nothing is counted. */
 template <typename Source, enum granule G>
-static __global__ void amax_region(Source x, size_t rows, size_t cols, struct tile tile, size_t n_across, bool turned,
+static __global__ void amax_region(const __grid_constant__ Source x, size_t rows, size_t cols, struct tile tile, size_t n_across, bool turned,
 				   float *amax, unsigned long long *counts)
 {
 	unsigned *bits = reinterpret_cast<unsigned *>(amax);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrices to FP8, and their amax.  A cast moves 3 bytes for an element of bf16: 2 read, 1 written (2 with both copies), and each
- * scale once; tensors and channels, whose amax comes first, are read twice.
+ * scale once.  Where the amax comes first, x is read twice: tensors, rows of more than 32768 elements, and channels with a
+ * columnwise copy, which are read once more.
  */
 #include "operation.h"
 #include "write.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the elements of a region to the codes and scale_inv of the copies that are wanted, in the kernel that read them.
+ * From the elements of a region or a strip to the codes and scale_inv of the copies that are wanted, in the kernel that read them.
  *
  * A copy is quantized along its rows; the columnwise one is that of the transpose.  Its codes are turned round in shared
  * memory, so that both copies are written in whole lines.
@@ -11,6 +11,7 @@
 #include "amax.h"
 #include "num/scale.h"
 #include "num/scale_grid.h"
+#include "strip.h"
 
 struct write_args {
 	size_t rows, cols;
@@ -25,35 +26,45 @@ struct write_args {
 /* Only the copy that is written first counts. */
 struct counts {
 	bool wanted;
-	unsigned n[N_COUNTS];
+	unsigned n; /* of the thread: nonfinite | saturated << 16 */
 };
 
-static __device__ GPU_CALL void count_element(struct counts *counts, enum fp8_format format, float v, float scaled)
+static __device__ GPU_CALL unsigned element_count(enum fp8_format format, float v, float scaled)
 {
 	unsigned magnitude = f32_bits(v) & 0x7FFFFFFF;
+	unsigned saturated = magnitude == F32_INF || (magnitude < F32_INF && fp8_saturates(format, scaled));
 
-	counts->n[0] += magnitude >= F32_INF;
-	counts->n[1] += magnitude == F32_INF || (magnitude < F32_INF && fp8_saturates(format, scaled));
+	return (magnitude >= F32_INF) | saturated << 16;
 }
 
-static __device__ GPU_CALL void counts_add(struct counts *counts, enum fp8_format format, struct scaling s,
-					   const float v[GROUP], int n)
+/* By value, so that they stay in registers. */
+struct group {
+	float v[GROUP];
+};
+
+static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct scaling s, struct group group, int n)
 {
-	for (int i = 0; i < n; i++)
-		count_element(counts, format, v[i], scaling_apply(s, v[i]));
+	unsigned count = 0;
+
+	for (int i = 0; i < GROUP; i++)
+		count += i < n ? element_count(format, group.v[i], scaling_apply(s, group.v[i])) : 0;
+	return count;
 }
 
 /* Products round monotonically: where the largest element is finite and does not saturate, none does. */
 static __device__ inline void count_group(struct counts *counts, enum fp8_format format, struct scaling s,
 					  const float v[GROUP], int n)
 {
+	struct group group;
 	unsigned max = 0;
 
 	for (int i = 0; i < GROUP; i++)
 		max = max_of(max, f32_bits(v[i]) & 0x7FFFFFFF);
 	if (max < F32_INF && !fp8_saturates(format, scaling_apply(s, f32_from_bits(max))))
 		return;
-	counts_add(counts, format, s, v, n);
+	for (int i = 0; i < GROUP; i++)
+		group.v[i] = v[i];
+	counts->n += group_count(format, s, group, n);
 }
 
 static __device__ GPU_CALL struct scaling tile_scaling(const struct write_args *a, float amax)
@@ -113,21 +124,22 @@ static __device__ struct scaling row_scaling(const struct region *r, const struc
 	return whole;
 }
 
-static __device__ inline void group_write(const struct region *r, const struct write_args *a, int k, struct scaling s,
-					  struct counts *counts)
+/* v[0 .. n-1] are the elements (row, col ...). */
+static __device__ inline void group_write(const struct write_args *a, size_t row, size_t col, const float v[GROUP], int n,
+					  struct scaling s, struct counts *counts)
 {
 	const struct fp8_copy *copy = &a->out.rowwise;
-	uint8_t *to = copy->codes + (r->row + (size_t)k * ROW_STEP) * copy->row_stride + r->col * copy->col_stride;
+	uint8_t *to = copy->codes + row * copy->row_stride + col * copy->col_stride;
 	uint16_t pair[GROUP / 2];
 
 	for (int i = 0; i < GROUP / 2; i++)
-		pair[i] = gpu_fp8x2(a->spec.format, scaling_apply(s, r->v[k][2 * i]), scaling_apply(s, r->v[k][2 * i + 1]));
-	count_group(counts, a->spec.format, s, r->v[k], r->n_cols);
-	if (r->n_cols == GROUP && copy->col_stride == 1 && (uintptr_t)to % GROUP == 0) {
+		pair[i] = gpu_fp8x2(a->spec.format, scaling_apply(s, v[2 * i]), scaling_apply(s, v[2 * i + 1]));
+	count_group(counts, a->spec.format, s, v, n);
+	if (n == GROUP && copy->col_stride == 1 && (uintptr_t)to % GROUP == 0) {
 		*reinterpret_cast<uint2 *>(to) = { pair[0] | (unsigned)pair[1] << 16, pair[2] | (unsigned)pair[3] << 16 };
 		return;
 	}
-	for (int i = 0; i < r->n_cols; i++)
+	for (int i = 0; i < n; i++)
 		to[(size_t)i * copy->col_stride] = (uint8_t)(pair[i / 2] >> 8 * (i % 2));
 }
 
@@ -144,7 +156,7 @@ static __device__ inline void element_write(const struct region *r, const struct
 	float scaled = scaling_apply(s, r->v[k][c]);
 
 	if (counts->wanted)
-		count_element(counts, a->spec.format, r->v[k][c], scaled);
+		counts->n += element_count(a->spec.format, r->v[k][c], scaled);
 	copy->codes[row * copy->row_stride + col * copy->col_stride] = (uint8_t)gpu_fp8x2(a->spec.format, scaled, 0);
 	scale_inv_write(copy, &a->spec, tile, row, col, s);
 }
@@ -169,11 +181,12 @@ static __device__ void rowwise_write(const struct region *r, const struct write_
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
 		struct scaling s = row_scaling<G>(r, a, k, whole);
+		size_t row = r->row + (size_t)k * ROW_STEP;
 
 		if (!region_has(r, k) || r->n_cols == 0)
 			continue;
-		group_write(r, a, k, s, counts);
-		scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), r->row + (size_t)k * ROW_STEP, r->col, s);
+		group_write(a, row, r->col, r->v[k], r->n_cols, s, counts);
+		scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), row, r->col, s);
 	}
 }
 
@@ -260,9 +273,9 @@ static __device__ void columns_cast(const struct region *r, const struct write_a
 					r->row + (size_t)k * ROW_STEP, s);
 			if (!counts->wanted)
 				continue;
-			count_element(counts, a->spec.format, r->v[k][c], low);
+			counts->n += element_count(a->spec.format, r->v[k][c], low);
 			if (region_has(r, k + 1))
-				count_element(counts, a->spec.format, r->v[k + 1][c], high);
+				counts->n += element_count(a->spec.format, r->v[k + 1][c], high);
 		}
 	}
 }
@@ -304,11 +317,18 @@ static __device__ void columnwise_write(const struct region *r, const struct wri
 	columns_store(a, codes);
 }
 
-/* --- the kernel --- */
+/* --- the kernels --- */
 
-template <typename Source, enum granule G> static __global__ void write_region(Source x, struct write_args a)
+static __device__ inline void counts_put(const struct write_args *a, const struct counts *counts)
 {
-	struct counts counts = { true, { 0, 0 } };
+	count_add(&a->counts[0], counts->n & 0xFFFF);
+	count_add(&a->counts[1], counts->n >> 16);
+}
+
+template <typename Source, enum granule G>
+static __global__ void write_region(const __grid_constant__ Source x, const __grid_constant__ struct write_args a)
+{
+	struct counts counts = { true, 0 };
 	struct region r;
 	struct scaling whole;
 	unsigned max = 0;
@@ -332,8 +352,34 @@ template <typename Source, enum granule G> static __global__ void write_region(S
 		else
 			columnwise_write<G>(&r, &a, whole, &counts);
 	}
-	for (int i = 0; i < N_COUNTS; i++)
-		count_add(&a.counts[i], counts.n[i]);
+	counts_put(&a, &counts);
+}
+
+/* The rowwise copy, its tiles being strips. */
+template <typename Source>
+static __global__ void __launch_bounds__(STRIP_LANES_MOST)
+	write_strips(const __grid_constant__ Source x, const __grid_constant__ struct strips cut,
+		     const __grid_constant__ struct write_args a)
+{
+	struct counts counts = { true, 0 };
+	unsigned of_block = 0;
+	struct scaling scaling;
+	struct strip s;
+
+	strip_load(&s, x, &cut);
+	scaling = tile_scaling(&a, f32_from_bits(strip_max(&s, cut.lanes, a.out.amax != NULL, &of_block)));
+	if (a.out.amax)
+		amax_raise(a.out.amax, of_block);
+	GPU_UNROLL
+	for (int k = 0; k < STRIP_GROUPS; k++) {
+		int n = strip_has(&s, k);
+
+		if (n)
+			group_write(&a, s.row, s.col + (size_t)k * s.step, s.v[k], n, scaling, &counts);
+	}
+	if (s.left && threadIdx.x % cut.lanes == 0)
+		scale_inv_put(&a.out.rowwise, a.spec.scale_type, s.row, s.j, scaling);
+	counts_put(&a, &counts);
 }
 
 /* amax of each tile of a copy, in memory of the lane; NULL where it has stopped. */
@@ -351,7 +397,20 @@ static const float *amax_of_tiles(struct device_lane *lane, const Source &x, con
 	return amax;
 }
 
-/* Takes the amax of tiles that no region holds, then writes.  a->amax is set where it is known, a->amax_turned is not. */
+/* False: the tiles are no strips, or their amax is known, or a columnwise copy is wanted too, whose tiles are columns. */
+template <typename Source> static bool strips_launch(struct device_lane *lane, const Source &x, const struct write_args *a)
+{
+	struct strips cut = strips_of(a->rows, a->cols, a->spec.tile);
+
+	if (!cut.lanes || a->amax || !a->out.rowwise.codes || a->out.columnwise.codes)
+		return false;
+	GPU_LAUNCH(write_strips<Source>, strips_blocks(&cut), strips_threads(&cut), device_stream(lane), x, cut, *a);
+	device_launched(lane, "write_strips");
+	return true;
+}
+
+/* Takes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is set where it is known,
+ * a->amax_turned is not. */
 template <typename Source> static void write_launch(struct device_lane *lane, const Source &x, struct write_args a)
 {
 	/* In the order of enum granule. */
@@ -366,6 +425,8 @@ template <typename Source> static void write_launch(struct device_lane *lane, co
 		a.amax = a.amax_turned = a.out.scale;
 		a.spec.arith = ARITH_GIVEN;
 	}
+	if ((granule == EACH_ROW || granule == ANY) && strips_launch(lane, x, &a))
+		return;
 	if (granule == ONE || granule == EACH_ROW || granule == ANY) {
 		if (!a.amax && (a.out.rowwise.codes || granule == ONE))
 			a.amax = amax_of_tiles(lane, x, &a, false);

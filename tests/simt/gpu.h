@@ -16,6 +16,8 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __launch_bounds__(n_threads)
+#define __grid_constant__
 #define GPU_UNROLL
 #define GPU_LOOP
 #define GPU_CALL

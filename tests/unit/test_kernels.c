@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parity of every backend with the scalar reference over shapes, tiles, types, formats and contents.
+ * Parity of every backend with the scalar reference over shapes, tiles, types, formats and
+ * contents.
  */
 #include "tests/unit/kernel_parity.h"
 
@@ -66,6 +67,89 @@ static void parity_of_recipes(void **state)
 	}
 }
 
+enum { TO_CAST, TO_NORM, TO_ACTIVATE, N_FUSED };
+
+/* An operation whose output is FP8, the rowwise copy alone. */
+static void run_fused(int operation, const struct backend *backend, const struct matrix *x,
+		      const struct qspec *spec, struct output *o, float *amax, float *rsigma)
+{
+	struct norm_args norm = { .x = *x, .gamma = *x, .epsilon = 1e-5f, .rsigma = rsigma };
+	struct activation_args activation = { ACT_SILU, *x, *x };
+	struct scale_grid grid = scale_row_major(tile_count(x->rows, spec->tile.rows),
+						 tile_count(x->cols, spec->tile.cols));
+	struct fp8_out out = { .rowwise = { o->codes, x->cols, 1, o->scales, grid },
+			       .amax = amax,
+			       .stats = &o->stats };
+
+	norm.gamma.rows = 1;
+	if (operation == TO_CAST)
+		backend_cast_transpose(backend, x, spec, &out);
+	else if (operation == TO_NORM)
+		backend_norm(backend, &norm, spec, &out);
+	else
+		backend_activate(backend, &activation, spec, &out);
+}
+
+static void check_fused(const struct matrix *x, const struct qspec *spec)
+{
+	static const char *const names[] = { "cast_transpose", "norm", "activate" };
+	const struct backend *reference = backend_select("reference", &(struct err){ 0 });
+	float *rsigma = calloc(x->rows, sizeof *rsigma);
+	struct output want, got;
+
+	assert_non_null(rsigma);
+	for (int operation = 0; operation < N_FUSED; operation++) {
+		float want_amax = 0x1p-20f;
+
+		output_init(&want, x, spec, plain);
+		run_fused(operation, reference, x, spec, &want, &want_amax, rsigma);
+		for (const struct backend *const *b = backends; *b; b++) {
+			float amax = 0x1p-20f;
+
+			if ((*b)->unusable())
+				continue;
+			output_init(&got, x, spec, plain);
+			run_fused(operation, *b, x, spec, &got, &amax, rsigma);
+			outputs_equal(names[operation], *b, x, spec, &want, &got, plain);
+			assert_int_equal(f32_bits(amax), f32_bits(want_amax));
+			output_release(&got);
+		}
+		output_release(&want);
+	}
+	free(rsigma);
+}
+
+/* Tiles of one row, at the widths from which on another number of a GPU's threads has one. */
+static void parity_of_rows(void **state)
+{
+	static const struct {
+		size_t rows, cols, tile_cols;
+	} cases[] = {
+		{ 300, 127, WHOLE }, { 300, 128, WHOLE }, { 257, 129, WHOLE }, { 70, 256, WHOLE },
+		{ 70, 257, WHOLE },  { 33, 2048, WHOLE }, { 9, 2049, WHOLE },  { 5, 4096, WHOLE },
+		{ 5, 4097, WHOLE },  { 3, 8193, WHOLE },  { 3, 16384, WHOLE }, { 3, 16385, WHOLE },
+		{ 2, 32768, WHOLE }, { 2, 32769, WHOLE }, { 70, 300, 16 },     { 70, 300, 64 },
+		{ 33, 1000, 200 },   { 9, 5000, 2056 },	  { 9, 5000, 2057 },   { 2, 33000, 32768 },
+		{ 1, 66000, 32776 }, { 3, 2000, 1999 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct tile tile = { 1, cases[i].tile_cols };
+
+		for (size_t kind = 0; kind < 2; kind++) {
+			struct sample s = sample_new(dtypes[(i + kind) % 3], cases[i].rows,
+						     cases[i].cols, kind ? BLOCKS : NORMAL);
+			struct qspec spec =
+				spec_of((i + kind) % N_KINDS, tile, (enum fp8_format)kind);
+
+			check_case(&s, &spec, plain, 1.0f);
+			check_fused(&s.x, &spec);
+			guarded_free(s.data, s.size);
+		}
+	}
+}
+
 static void parity_of_random_cases(void **state)
 {
 	static const float epsilons[] = { 0, 0, 0, 1e-12f, 1.0f };
@@ -113,6 +197,7 @@ int main(void)
 		cmocka_unit_test(names),
 		cmocka_unit_test(parity_of_shapes),
 		cmocka_unit_test(parity_of_recipes),
+		cmocka_unit_test(parity_of_rows),
 		cmocka_unit_test(parity_of_random_cases),
 	};
 
