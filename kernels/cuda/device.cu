@@ -5,6 +5,7 @@
 extern "C" {
 #include "base/mem.h"
 #include "device.h"
+#include "staging.h"
 }
 
 #include <cuda_runtime.h>
@@ -31,6 +32,7 @@ struct device_lane {
 	struct block blocks[MAX_BLOCKS]; /* each at least as large as those before together */
 	size_t n_blocks;
 	size_t least; /* bytes of the first block: what several held together */
+	struct staging *staging; /* NULL: nothing was copied yet */
 	const char *failed; /* the call; NULL: none */
 	cudaError_t error;
 	const char *why; /* what it said, where it is none of the runtime's */
@@ -177,6 +179,7 @@ static void lane_close(struct device_lane *lane)
 		return;
 	if (lane->stream)
 		cudaStreamSynchronize(lane->stream);
+	staging_free(lane->staging);
 	blocks_free(lane);
 	if (lane->stream)
 		cudaStreamDestroy(lane->stream);
@@ -207,6 +210,8 @@ int device_lane_failed(struct device_lane *lane, struct err *err)
 
 	if (!call)
 		return 0;
+	if (lane->staging)
+		staging_settle(lane->staging, lane); /* what is still to come out is forgotten */
 	lane->failed = NULL;
 	if (lane->error == cudaErrorMemoryAllocation)
 		return no_room(lane->device, call, lane->wanted, err);
@@ -306,28 +311,26 @@ void *device_take(struct device_lane *lane, size_t n)
 	return taken;
 }
 
-static void copy(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size,
-		 size_t n_rows, cudaMemcpyKind kind)
+static struct staging *staging_of(struct device_lane *lane)
 {
-	if (lane->failed || row_size == 0 || n_rows == 0)
-		return;
-	if (n_rows == 1 || (to_stride == row_size && from_stride == row_size))
-		lane_fail(lane, "cudaMemcpyAsync", cudaMemcpyAsync(to, from, row_size * n_rows, kind, stream_of(lane)));
-	else
-		lane_fail(lane, "cudaMemcpy2DAsync",
-			  cudaMemcpy2DAsync(to, to_stride, from, from_stride, row_size, n_rows, kind, stream_of(lane)));
+	stream_of(lane);
+	if (!lane->staging)
+		lane->staging = staging_new(lane->device);
+	return lane->staging;
 }
 
 void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
 		    size_t row_size, size_t n_rows)
 {
-	copy(lane, to, to_stride, from, from_stride, row_size, n_rows, cudaMemcpyHostToDevice);
+	if (!lane->failed)
+		staging_in(staging_of(lane), lane, to, to_stride, from, from_stride, row_size, n_rows);
 }
 
 void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
 		     size_t row_size, size_t n_rows)
 {
-	copy(lane, to, to_stride, from, from_stride, row_size, n_rows, cudaMemcpyDeviceToHost);
+	if (!lane->failed)
+		staging_out(staging_of(lane), lane, to, to_stride, from, from_stride, row_size, n_rows);
 }
 
 void device_zero(struct device_lane *lane, void *memory, size_t n)
@@ -343,5 +346,7 @@ void device_launched(struct device_lane *lane, const char *kernel)
 
 void device_wait(struct device_lane *lane)
 {
+	if (lane->staging)
+		staging_settle(lane->staging, lane);
 	lane_fail(lane, "cudaStreamSynchronize", cudaStreamSynchronize(stream_of(lane)));
 }

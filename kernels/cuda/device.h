@@ -67,7 +67,11 @@ void *device_take(struct device_lane *lane, size_t n);
 void device_begin(struct device_lane *lane);
 
 /* n_rows rows of row_size bytes; the distances between rows are in bytes.  In stream order: memory of the host must not change
- * before device_wait(). */
+ * before device_wait(), and what is copied out is there after it.
+ *
+ * A lane's copies go by way of 8 MiB of pinned memory (staging.h), so that the thread moves one piece while another is on the bus.
+ * Copies and kernels of one lane follow each other; those of several run at the same time, so that with a few threads, reading,
+ * copies both ways, casts and writing all overlap. */
 void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
 		    size_t row_size, size_t n_rows);
 void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
