@@ -93,7 +93,7 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(WITH_CUDA) $(NVCC_FLAGS) -c -o $@ $<
-$(BUILD)/tests/bench/gpu: $(BUILD)/tests/bench/gpu.cu.o $(BUILD)/libfp8conv.a
+$(BUILD)/tests/bench/gpu: $(BUILD)/tests/bench/gpu.cu.o $(BUILD)/tests/bench/gpu_bf16.cu.o $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
 	$(Q)$(LINK) -o $@ $^ $(LIBS)
 $(BUILD)/kernels/backends.o: CPPFLAGS += $(if $(WITH_CUDA),-DFP8CONV_CUDA)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's kernels against the device's own copy, and the conversion of a matrix from host to host against plain copies of the
- * same bytes by pinned memory.  Prints JSON for run.py: bytes moved, read and written, and the seconds of each run.
+ * The GPU's kernels against the device's own copy, and the conversion of a matrix from host to host, by several
+ * threads, against plain copies of the same bytes by pinned memory, one after the other.  Prints JSON for run.py: bytes moved,
+ * read and written, and the seconds of each run.
  *
  *	gpu [--rows N] [--runs N]
  *
@@ -14,20 +15,24 @@ extern "C" {
 }
 
 #include <cuda_runtime.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "operation.h"
+#include "gpu_bf16.h"
 
-#define COLS	   ((size_t)16384)
-#define HOST_SIZE  ((size_t)256 << 20) /* the matrix that comes from the host */
-#define N_WARM_UP  3
-#define N_RUNS_MAX 101
+#define COLS	     ((size_t)16384)
+#define HOST_SIZE    ((size_t)256 << 20) /* the matrix that comes from the host */
+#define HOST_BAND    ((size_t)1024)	 /* its rows at once: 32 MiB */
+#define HOST_THREADS 8
+#define HOST_PASSES  16 /* times it is converted in a run: what a thread begins with counts little */
+#define N_WARM_UP    3
+#define N_RUNS_MAX   101
 
-enum operation { COPY, CAST, CAST_GIVEN, CAST_BOTH, NORM, SWIGLU, DEQUANTIZE, HOST_COPY, HOST_QUANTIZE };
+enum operation { COPY, CAST, CAST_GIVEN, CAST_BOTH, NORM, NORM_BF16, SWIGLU, SWIGLU_BF16, DEQUANTIZE, HOST_COPY, HOST_QUANTIZE };
 
 struct row {
 	const char *name;
@@ -44,12 +49,12 @@ struct row {
 #define BLOCK_ROW { FP8_E4M3, { 1, 128 }, SCALE_F32, true }
 #define MX	  { FP8_E4M3, { 1, 32 }, SCALE_E8M0 }
 
-/* Of bf16: 2 bytes are read, 1 is written; for the amax of what no block holds, and the sums of a norm, 2 more are read. */
+/* Of bf16: 2 bytes are read, 1 is written; for the amax of a tensor, and the sums of a norm, 2 more are read. */
 static struct row rows[] = {
 	{ "copy", NULL, COPY, 4, TENSOR },
 	{ "cast, scale given, amax taken", "copy", CAST_GIVEN, 3, TENSOR },
 	{ "cast, tensor (read twice)", "copy", CAST, 5, TENSOR },
-	{ "cast, channel (read twice)", "copy", CAST, 5, CHANNEL },
+	{ "cast, channel", "copy", CAST, 3, CHANNEL },
 	{ "cast, 128x128", "copy", CAST, 3, BLOCK },
 	{ "cast, 1x128", "copy", CAST, 3, BLOCK_ROW },
 	{ "cast, MX", "copy", CAST, 3, MX },
@@ -58,7 +63,9 @@ static struct row rows[] = {
 	{ "cast-transpose, 1x128", "copy", CAST_BOTH, 4, BLOCK_ROW },
 	{ "cast-transpose, MX", "copy", CAST_BOTH, 4, MX },
 	{ "RMSNorm to FP8, scale given (read twice)", "copy", NORM, 5, TENSOR },
+	{ "RMSNorm to bf16 (read twice)", "copy", NORM_BF16, 6, TENSOR },
 	{ "SwiGLU to FP8, scale given", "copy", SWIGLU, 5, TENSOR },
+	{ "SwiGLU to bf16", "copy", SWIGLU_BF16, 6, TENSOR },
 	{ "dequantize, 128x128", "copy", DEQUANTIZE, 3, BLOCK },
 	{ "pinned copies there and back", NULL, HOST_COPY, 3, BLOCK },
 	{ "host to host, 128x128", "pinned copies there and back", HOST_QUANTIZE, 3, BLOCK },
@@ -73,8 +80,10 @@ struct bench {
 	const struct backend *backend;
 	struct matrix x, up; /* of the GPU */
 	struct matrix host;
-	uint8_t *codes[2], *host_codes;
-	void *scales[2], *host_scales;
+	struct matrix paged; /* of the host, not pinned */
+	uint8_t *codes[2], *host_codes, *paged_codes;
+	void *scales[2];
+	float *paged_scales;
 	void *y;
 	float *rsigma, *one, *amax;
 	unsigned long long *counts;
@@ -108,6 +117,16 @@ static void *pinned_new(size_t size)
 	void *memory;
 
 	check(cudaMallocHost(&memory, size), "cudaMallocHost");
+	memset(memory, 0, size);
+	return memory;
+}
+
+static void *paged_new(size_t size)
+{
+	void *memory = malloc(size);
+
+	if (!memory)
+		die("malloc", "no memory");
 	memset(memory, 0, size);
 	return memory;
 }
@@ -154,7 +173,10 @@ static void bench_init(struct bench *b, size_t n_rows)
 	fill(values, n_host);
 	b->host = { values, DT_BF16, n_host / COLS, COLS, COLS };
 	b->host_codes = static_cast<uint8_t *>(pinned_new(n_host));
-	b->host_scales = pinned_new(n_host / 8);
+	b->paged = b->host;
+	b->paged.data = memcpy(paged_new(HOST_SIZE), values, HOST_SIZE);
+	b->paged_codes = static_cast<uint8_t *>(paged_new(n_host));
+	b->paged_scales = static_cast<float *>(paged_new(n_host / 8));
 	b->x = device_matrix(&b->host, n_rows);
 	b->up = device_matrix(&b->host, n_rows);
 	for (int i = 0; i < 2; i++) {
@@ -191,7 +213,7 @@ static struct fp8_out out_of(const struct bench *b, const struct qspec *spec, bo
 	return out;
 }
 
-static void norm_run(const struct bench *b, const struct qspec *spec)
+static void norm_run(const struct bench *b, const struct qspec *spec, bool to_bf16)
 {
 	struct fp8_out out = out_of(b, spec, true, false);
 	struct norm_args args = {};
@@ -202,15 +224,21 @@ static void norm_run(const struct bench *b, const struct qspec *spec)
 	args.gamma.rows = 1;
 	args.epsilon = 1e-5f;
 	args.rsigma = b->rsigma;
-	gpu_norm(b->lane, &args, spec, &out, b->counts);
+	if (to_bf16)
+		bench_norm(b->lane, &args, static_cast<uint16_t *>(b->y));
+	else
+		gpu_norm(b->lane, &args, spec, &out, b->counts);
 }
 
-static void swiglu_run(const struct bench *b, const struct qspec *spec)
+static void swiglu_run(const struct bench *b, const struct qspec *spec, bool to_bf16)
 {
 	struct fp8_out out = out_of(b, spec, true, false);
 	struct activation_args args = { ACT_SILU, b->x, b->up };
 
-	gpu_activate(b->lane, &args, spec, &out, b->counts);
+	if (to_bf16)
+		bench_activate(b->lane, &args, static_cast<uint16_t *>(b->y));
+	else
+		gpu_activate(b->lane, &args, spec, &out, b->counts);
 }
 
 static void dequantize_run(const struct bench *b, const struct qspec *spec)
@@ -237,12 +265,51 @@ static void host_copy_run(const struct bench *b)
 	check(cudaStreamSynchronize(b->stream), "cudaStreamSynchronize");
 }
 
-static void host_quantize_run(const struct bench *b, const struct qspec *spec)
+/* In tiles of 128x128. */
+static void band_quantize(const struct bench *b, size_t row)
 {
+	const struct qspec spec = BLOCK;
+	size_t n_tiles = tile_count(COLS, spec.tile.cols);
+	float *scales = b->paged_scales + row / spec.tile.rows * n_tiles;
+	struct matrix band = b->paged;
 	struct quant_stats stats = {};
-	struct quant_out out = { b->host_codes, COLS, b->host_scales, tile_count(COLS, spec->tile.cols), &stats, false };
+	struct quant_out out = { b->paged_codes + row * COLS, COLS, scales, n_tiles, &stats, false };
+	struct err err;
 
-	backend_quantize(b->backend, &b->host, spec, &out);
+	band.data = static_cast<const uint16_t *>(band.data) + row * COLS;
+	band.rows = HOST_BAND;
+	backend_quantize(b->backend, &band, &spec, &out);
+	if (backend_failed(b->backend, "x", &err))
+		die("a conversion", err.message);
+}
+
+/* What the threads have in common. */
+struct conversion {
+	const struct bench *bench;
+	size_t n_begun; /* bands */
+};
+
+static void *host_worker(void *context)
+{
+	struct conversion *conversion = static_cast<struct conversion *>(context);
+	size_t n_rows = conversion->bench->paged.rows, row;
+
+	while ((row = __atomic_fetch_add(&conversion->n_begun, 1, __ATOMIC_RELAXED) * HOST_BAND) < HOST_PASSES * n_rows)
+		band_quantize(conversion->bench, row % n_rows);
+	return NULL;
+}
+
+static void host_quantize_run(const struct bench *b)
+{
+	struct conversion conversion = { b, 0 };
+	pthread_t threads[HOST_THREADS];
+
+	for (int i = 0; i < HOST_THREADS; i++) {
+		if (pthread_create(&threads[i], NULL, host_worker, &conversion))
+			die("pthread_create", "no thread");
+	}
+	for (int i = 0; i < HOST_THREADS; i++)
+		pthread_join(threads[i], NULL);
 }
 
 static void row_run(const struct bench *b, const struct row *row)
@@ -261,10 +328,12 @@ static void row_run(const struct bench *b, const struct row *row)
 		gpu_cast(b->lane, &b->x, &row->spec, NULL, &out, b->counts);
 		break;
 	case NORM:
-		norm_run(b, &row->spec);
+	case NORM_BF16:
+		norm_run(b, &row->spec, row->operation == NORM_BF16);
 		break;
 	case SWIGLU:
-		swiglu_run(b, &row->spec);
+	case SWIGLU_BF16:
+		swiglu_run(b, &row->spec, row->operation == SWIGLU_BF16);
 		break;
 	case DEQUANTIZE:
 		dequantize_run(b, &row->spec);
@@ -273,7 +342,7 @@ static void row_run(const struct bench *b, const struct row *row)
 		host_copy_run(b);
 		break;
 	case HOST_QUANTIZE:
-		host_quantize_run(b, &row->spec);
+		host_quantize_run(b);
 		break;
 	}
 }
@@ -294,7 +363,7 @@ static double row_seconds(const struct bench *b, const struct row *row)
 	device_begin(b->lane);
 	if (row->operation >= HOST_COPY) {
 		row_run(b, row);
-		return now() - begin;
+		return (now() - begin) / (row->operation == HOST_QUANTIZE ? HOST_PASSES : 1);
 	}
 	check(cudaEventRecord(b->begin, b->stream), "cudaEventRecord");
 	row_run(b, row);

@@ -145,6 +145,11 @@ class Bench:
             self.table.add(Row("gpu", f"{found['device']}: {name}", "GB/s", rates[name], limit, rates.get(limit, []),
                                ratios(rates[name], rates[limit]) if limit else None,
                                targets.get(name.split(",")[0], "") if limit else ""))
+        seconds = {row["name"]: row["seconds"] for row in rows}
+        for name, limit in (("RMSNorm to FP8, scale given (read twice)", "RMSNorm to bf16 (read twice)"),
+                            ("SwiGLU to FP8, scale given", "SwiGLU to bf16")):
+            self.table.add(Row("gpu", f"{found['device']}: {name}", "s", seconds[name], limit, seconds[limit],
+                               ratios(seconds[limit], seconds[name]), ">= 1"))
 
     def on_tmpfs(self) -> None:
         """Files in memory: the kernel's page work is the limit."""
