@@ -82,9 +82,45 @@ static struct device_lane *lane_begin(void)
 	return lane;
 }
 
-static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride, uint64_t *n_nonfinite)
+/* run(lane, first, n) for all rows, a multiple of `step` of them at a time: all at once, or, where the GPU has no room for what
+ * that takes, half as many. */
+template <typename Run> static void by_bands(size_t rows, size_t step, const Run &run)
 {
-	struct device_lane *lane = lane_begin();
+	struct device_lane *lane = device_lane();
+	size_t most = rows;
+
+	for (size_t first = 0; first < rows;) {
+		size_t n = most < rows - first ? most : rows - first;
+
+		device_begin(lane);
+		run(lane, first, n);
+		if (!device_lane_stopped(lane))
+			first += n;
+		else if (n > step && device_lane_retry(lane))
+			most = round_up(n / 2, step);
+		else
+			return;
+	}
+}
+
+static struct matrix matrix_rows(const struct matrix *x, size_t first, size_t n)
+{
+	struct matrix rows = *x;
+
+	rows.data = static_cast<const char *>(x->data) + first * x->stride * dtype_size(x->dtype);
+	rows.rows = n;
+	return rows;
+}
+
+/* Of the tiles that begin at a row. */
+static size_t grid_row(struct tile tile, size_t row)
+{
+	return tile.rows == WHOLE ? 0 : row / tile.rows;
+}
+
+static void amax_band(struct device_lane *lane, const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
+		      uint64_t *n_nonfinite)
+{
 	size_t n_rows = tile_count(x->rows, tile.rows), row_size = tile_count(x->cols, tile.cols) * sizeof *amax;
 	struct quant_stats stats = { 0, 0 };
 	unsigned long long *counts;
@@ -105,11 +141,19 @@ static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, siz
 	*n_nonfinite += stats.nonfinite;
 }
 
-/* amax: as of cast(), or NULL. */
-static void quantize(const struct matrix *x, const struct qspec *spec, const float *amax, size_t amax_stride,
-		     const struct quant_out *out)
+static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride, uint64_t *n_nonfinite)
 {
-	struct device_lane *lane = lane_begin();
+	by_bands(x->rows, tile.rows == WHOLE ? 1 : tile.rows, [&](struct device_lane *lane, size_t first, size_t n) {
+		const struct matrix band = matrix_rows(x, first, n);
+
+		amax_band(lane, &band, tile, amax + grid_row(tile, first) * amax_stride, amax_stride, n_nonfinite);
+	});
+}
+
+/* amax: as of cast(), or NULL. */
+static void quantize_band(struct device_lane *lane, const struct matrix *x, const struct qspec *spec, const float *amax,
+			  size_t amax_stride, const struct quant_out *out)
+{
 	size_t n_rows = tile_count(x->rows, spec->tile.rows), n_cols = tile_count(x->cols, spec->tile.cols);
 	size_t size = scale_size(spec->scale_type);
 	struct fp8_out there = {};
@@ -140,6 +184,24 @@ static void quantize(const struct matrix *x, const struct qspec *spec, const flo
 	counts_out(lane, counts, out->stats);
 }
 
+/* Where the amax is to be found, a band has whole tiles. */
+static void quantize(const struct matrix *x, const struct qspec *spec, const float *amax, size_t amax_stride,
+		     const struct quant_out *out)
+{
+	struct tile tile = spec->tile;
+	size_t step = tile.rows == WHOLE ? (amax ? 1 : x->rows) : tile.rows;
+
+	by_bands(x->rows, step, [&](struct device_lane *lane, size_t first, size_t n) {
+		const struct matrix band = matrix_rows(x, first, n);
+		struct quant_out to = *out;
+		size_t row = grid_row(tile, first);
+
+		to.codes += first * out->stride;
+		to.scale_inv = static_cast<char *>(out->scale_inv) + row * out->scale_stride * scale_size(spec->scale_type);
+		quantize_band(lane, &band, spec, amax ? amax + row * amax_stride : NULL, amax_stride, &to);
+	});
+}
+
 static void cuda_quantize(const struct matrix *x, const struct qspec *spec, const struct quant_out *out)
 {
 	quantize(x, spec, NULL, 0, out);
@@ -151,9 +213,8 @@ static void cuda_cast(const struct matrix *x, const struct qspec *spec, const fl
 	quantize(x, spec, amax, amax_stride, out);
 }
 
-static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
+static void dequantize_band(struct device_lane *lane, const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
 {
-	struct device_lane *lane = lane_begin();
 	size_t n_rows = tile_count(q->rows, q->tile.rows), n_cols = tile_count(q->cols, q->tile.cols);
 	size_t size = scale_size(q->scale_type), y_size = dtype_size(dtype), stride = round_up(q->cols, ROW_ALIGN);
 	struct quant_in there = *q;
@@ -175,6 +236,19 @@ static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y,
 	gpu_dequantize(lane, &there, dtype, values, stride);
 	device_copy_out(lane, y, y_stride * y_size, values, stride * y_size, q->cols * y_size, q->rows);
 	device_wait(lane);
+}
+
+static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
+{
+	by_bands(q->rows, q->tile.rows == WHOLE ? 1 : q->tile.rows, [&](struct device_lane *lane, size_t first, size_t n) {
+		struct quant_in band = *q;
+
+		band.rows = n;
+		band.codes += first * q->stride;
+		band.scale_inv = static_cast<const char *>(q->scale_inv) +
+				 grid_row(q->tile, first) * q->scale_stride * scale_size(q->scale_type);
+		dequantize_band(lane, &band, dtype, static_cast<char *>(y) + first * y_stride * dtype_size(dtype), y_stride);
+	});
 }
 
 /* --- operations whose output is FP8 --- */

@@ -246,6 +246,18 @@ bool device_lane_stopped(const struct device_lane *lane)
 	return lane->failed != NULL;
 }
 
+bool device_lane_retry(struct device_lane *lane)
+{
+	if (!lane->failed || lane->error != cudaErrorMemoryAllocation)
+		return false;
+	if (lane->staging)
+		staging_settle(lane->staging, lane);
+	lane->failed = NULL;
+	lane->least = 0;
+	blocks_free(lane);
+	return true;
+}
+
 static cudaStream_t stream_of(struct device_lane *lane)
 {
 	lane_fail(lane, "cudaSetDevice", make_current(lane->device));

@@ -51,6 +51,9 @@ int device_lane_failed(struct device_lane *lane, struct err *err);
 /* True: a call has failed, and there is no use in going on. */
 bool device_lane_stopped(const struct device_lane *lane);
 
+/* True: it has stopped since memory ran out, which is forgotten, with all that was taken: the lane goes on, and less may fit. */
+bool device_lane_retry(struct device_lane *lane);
+
 /* The GPU that the lane works on. */
 int device_index(const struct device_lane *lane);
 

@@ -18,7 +18,8 @@ extern "C" {
 
 struct device_lane {
 	void *taken[MAX_TAKEN];
-	size_t n_taken;
+	size_t n_taken, size; /* bytes of them */
+	bool full;
 	const char *failed; /* the call; NULL: none */
 	const char *why;    /* what it said */
 };
@@ -37,6 +38,7 @@ static thread_local struct thread_lane here;
 int simt_capability = 90;
 const char *simt_missing;
 long simt_calls_left = -1;
+size_t simt_room = SIZE_MAX;
 long simt_held;
 
 const char *device_missing(void)
@@ -58,6 +60,7 @@ void device_begin(struct device_lane *lane)
 {
 	while (lane->n_taken > 0)
 		free(lane->taken[--lane->n_taken]);
+	lane->size = 0;
 }
 
 int device_lane_failed(struct device_lane *lane, struct err *err)
@@ -65,6 +68,7 @@ int device_lane_failed(struct device_lane *lane, struct err *err)
 	const char *call = lane->failed;
 
 	lane->failed = NULL;
+	lane->full = false;
 	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: %s", call, lane->why) : 0;
 }
 
@@ -85,6 +89,16 @@ int device_index(const struct device_lane *lane)
 bool device_lane_stopped(const struct device_lane *lane)
 {
 	return lane->failed != NULL;
+}
+
+bool device_lane_retry(struct device_lane *lane)
+{
+	if (!lane->failed || !lane->full)
+		return false;
+	lane->failed = NULL;
+	lane->full = false;
+	device_begin(lane);
+	return true;
 }
 
 /* Whether the call goes well. */
@@ -167,8 +181,14 @@ void *device_take(struct device_lane *lane, size_t n)
 {
 	if (!succeeds(lane, "device_take"))
 		return NULL;
+	if (n > simt_room - lane->size) {
+		lane->full = true;
+		device_fail(lane, "device_take", "no room");
+		return NULL;
+	}
 	if (lane->n_taken == MAX_TAKEN)
 		abort();
+	lane->size += n;
 	return lane->taken[lane->n_taken++] = poisoned(n);
 }
 

@@ -5,9 +5,12 @@
 #ifndef FP8CONV_TESTS_SIMT_DEVICE_H
 #define FP8CONV_TESTS_SIMT_DEVICE_H
 
+#include <stddef.h>
+
 extern const char *simt_missing; /* why there is no GPU; NULL: there is one */
 extern int simt_capability;	 /* 90 for 9.0 */
 extern long simt_calls_left;	 /* that go well, then all fail; -1: no end */
+extern size_t simt_room;	 /* bytes that a lane may take at once */
 extern long simt_held;		 /* lanes and pieces of memory that were made by device_*_new() and not freed */
 
 #endif

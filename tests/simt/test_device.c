@@ -2,6 +2,7 @@
  *
  * A GPU that cannot do what is asked of it, or fails: by the device of tests/simt.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,6 +121,62 @@ static void failures(void **state)
 	free(values);
 }
 
+/* What the operations on whole tiles wrote. */
+struct written {
+	uint8_t codes[ROWS * COLS];
+	float scales[ROWS * COLS], amax[ROWS], y[ROWS * COLS];
+	struct quant_stats stats;
+	uint64_t n_nonfinite;
+};
+
+static int write_all(const float *values, struct tile tile, struct written *w, struct err *err)
+{
+	const struct matrix x = { values, DT_F32, ROWS, COLS, COLS };
+	const struct qspec spec = { .tile = tile };
+	size_t across = tile_count(COLS, tile.cols);
+	const struct quant_out out = { .codes = w->codes, .stride = COLS, .scale_inv = w->scales, .scale_stride = across,
+				       .stats = &w->stats };
+	const struct quant_in in = { .codes = w->codes, .rows = ROWS, .cols = COLS, .stride = COLS, .tile = tile,
+				     .scale_inv = w->scales, .scale_stride = across };
+
+	memset(w, 0, sizeof *w);
+	backend_amax(cuda(), &x, tile, w->amax, across, &w->n_nonfinite);
+	if (tile.rows != WHOLE)
+		backend_quantize(cuda(), &x, &spec, &out);
+	backend_cast(cuda(), &x, &spec, w->amax, across, &out);
+	backend_dequantize(cuda(), &in, DT_F32, w->y, COLS);
+	return backend_failed(cuda(), "a.weight", err);
+}
+
+/* A GPU that is too full for a matrix takes it in smaller bands, with the same result, down to a row of tiles. */
+static void smaller_bands(void **state)
+{
+	static const struct tile tiles[] = { { 128, 128 }, { 32, 50 }, { 1, WHOLE }, { WHOLE, WHOLE }, { WHOLE, 7 } };
+	static struct written whole, banded;
+	static float values[ROWS * COLS];
+	struct err err;
+
+	(void)state;
+	for (size_t i = 0; i < ROWS * COLS; i++)
+		values[i] = (float)(i * 7919 % 1000) - (i % 977 ? 0 : INFINITY);
+	for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+		size_t least = tiles[i].rows == 128 ? 128 : 32;
+
+		assert_int_equal(write_all(values, tiles[i], &whole, &err), 0);
+		assert_true(whole.stats.nonfinite > 0 && whole.stats.nonfinite % whole.n_nonfinite == 0);
+		/* Rows on the GPU are a little longer, and some scales lie beside them. */
+		for (size_t rows = 128; rows >= least; rows -= 17) {
+			simt_room = rows * (COLS + 10) * (sizeof(float) + 1) + 1300;
+			assert_int_equal(write_all(values, tiles[i], &banded, &err), 0);
+			assert_memory_equal(&banded, &whole, sizeof whole);
+		}
+		simt_room = COLS;
+		assert_int_equal(write_all(values, tiles[i], &banded, &err), -1);
+		assert_string_equal(err.message, "tensor 'a.weight': device_take on GPU 0: no room");
+		simt_room = SIZE_MAX;
+	}
+}
+
 /* The update of histories tells by itself; until the last call it needs went well, nothing has changed. */
 static void update_fails(void **state)
 {
@@ -149,6 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(capabilities),
 		cmocka_unit_test(failures),
+		cmocka_unit_test(smaller_bands),
 		cmocka_unit_test(update_fails),
 	};
 
