@@ -103,6 +103,46 @@ static void libraries(struct library library[N_LIBRARIES])
 	snprintf(library[5].version, sizeof library[0].version, "%s", zlibVersion());
 }
 
+static void fact(struct table *table, const char *name, const char *value)
+{
+	table_cell(table, name);
+	table_cell(table, value);
+}
+
+/* Executors are told once: several backends share one. */
+static bool is_first_of_executor(size_t i)
+{
+	for (size_t k = 0; k < i; k++)
+		if (backends[k]->executor == backends[i]->executor)
+			return false;
+	return true;
+}
+
+static void executor_json(struct json_out *out, const struct executor_ops *executor)
+{
+	struct err why = { 0 };
+	char library[64];
+	bool usable = !executor->library(library, sizeof library, &why);
+
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "name", executor->name);
+	json_out_text(out, "library", usable ? library : NULL);
+	json_out_bool(out, "usable", usable);
+	json_out_text(out, "reason", usable ? NULL : why.message);
+	json_out_close(out, '}');
+}
+
+static void executor_fact(struct table *table, struct buf *text, const struct executor_ops *executor)
+{
+	struct err why = { 0 };
+	char library[64];
+	bool usable = !executor->library(library, sizeof library, &why);
+
+	text->len = 0;
+	buf_printf(text, "%s: %s%s", executor->name, usable ? "" : "not usable: ", usable ? library : why.message);
+	fact(table, "calibrate", text->data);
+}
+
 static void backend_json(struct json_out *out, const struct backend *backend)
 {
 	const char *why = backend->unusable();
@@ -136,17 +176,16 @@ static void print_json(void)
 	for (size_t i = 0; backends[i]; i++)
 		backend_json(&out, backends[i]);
 	json_out_close(&out, ']');
+	json_out_open(&out, "executors", '[');
+	for (size_t i = 0; backends[i]; i++)
+		if (is_first_of_executor(i))
+			executor_json(&out, backends[i]->executor);
+	json_out_close(&out, ']');
 	json_out_open(&out, "libraries", '{');
 	for (size_t i = 0; i < N_LIBRARIES; i++)
 		json_out_text(&out, library[i].name, library[i].version);
 	json_out_close(&out, '}');
 	json_out_end(&out);
-}
-
-static void fact(struct table *table, const char *name, const char *value)
-{
-	table_cell(table, name);
-	table_cell(table, value);
 }
 
 static void print_table(void)
@@ -175,6 +214,9 @@ static void print_table(void)
 						 : "");
 		fact(&table, "backend", text.data);
 	}
+	for (size_t i = 0; backends[i]; i++)
+		if (is_first_of_executor(i))
+			executor_fact(&table, &text, backends[i]->executor);
 	for (size_t i = 0; i < N_LIBRARIES; i++)
 		fact(&table, library[i].name, library[i].version);
 	table_print(&table, stdout, isatty(STDOUT_FILENO));

@@ -342,6 +342,7 @@ static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_ent
 
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
+	.library = gemm_library,
 	.open = cpu_open,
 	.close = cpu_close,
 	.lane_new = cpu_lane_new,

@@ -24,6 +24,9 @@ struct gemm_lane {
 	size_t scratch_size;
 };
 
+/* "oneDNN 2.6.3", into a text of size bytes; ERR_SYSTEM as for gemm_open(). */
+int gemm_library(char *text, size_t size, struct err *err);
+
 /* ERR_SYSTEM, with the Debian package in the message, where the library is not there. */
 int gemm_open(struct gemm **gemm, struct err *err);
 void gemm_close(struct gemm *gemm);

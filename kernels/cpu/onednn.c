@@ -10,6 +10,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@
 
 /* The functions of the library that are called here, by their names in it. */
 #define FUNCTIONS(X)                      \
+	X(version)                        \
 	X(engine_create)                  \
 	X(engine_destroy)                 \
 	X(stream_create)                  \
@@ -117,6 +119,18 @@ static int load(struct gemm *gemm, struct err *err)
 		return err_set(err, ERR_SYSTEM, "%s has no function %s: version 2.6 or a later one of 2 is needed",
 			       LIBRARY, missing);
 	*(void **)&gemm->omp_set_num_threads = dlsym(gemm->library, "omp_set_num_threads");
+	return 0;
+}
+
+int gemm_library(char *text, size_t size, struct err *err)
+{
+	struct gemm gemm = { 0 };
+	const dnnl_version_t *version;
+
+	if (load(&gemm, err))
+		return -1;
+	version = gemm.version();
+	snprintf(text, size, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
 	return 0;
 }
 

@@ -10,6 +10,7 @@ extern "C" {
 }
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "forward.h"
@@ -161,15 +162,29 @@ static void spare_memory_put(struct cuda_executor *cuda, void *data, uint64_t si
 
 /* --- the executor --- */
 
-static int cuda_open(struct executor **result, struct err *err)
+static int cuda_library(char *text, size_t size, struct err *err)
 {
 	const char *why = device_missing();
-	struct cuda_executor *cuda;
+	const struct cublaslt *lt;
+	size_t version;
 
 	if (why)
 		return err_set(err, ERR_SYSTEM, "there is no GPU to compute on (%s): --backend cpu needs none", why);
-	if (!cublaslt(&why))
+	lt = cublaslt(&why);
+	if (!lt)
 		return err_set(err, ERR_SYSTEM, "%s", why);
+	version = lt->GetVersion();
+	snprintf(text, size, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+	return 0;
+}
+
+static int cuda_open(struct executor **result, struct err *err)
+{
+	struct cuda_executor *cuda;
+	char library[64];
+
+	if (cuda_library(library, sizeof library, err))
+		return -1;
 	cuda = static_cast<struct cuda_executor *>(xcalloc(1, sizeof *cuda));
 	cuda->executor.ops = &executor_cuda;
 	pthread_mutex_init(&cuda->lock, NULL);
@@ -318,6 +333,7 @@ template <typename... Arguments, void (*Operation)(struct device_lane *, Argumen
 
 extern "C" const struct executor_ops executor_cuda = {
 	.name = "cuda",
+	.library = cuda_library,
 	.open = cuda_open,
 	.close = cuda_close,
 	.lane_new = cuda_lane_new,

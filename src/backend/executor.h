@@ -88,6 +88,9 @@ struct cross_entropy_args {
 struct executor_ops {
 	const char *name; /* "cpu" */
 
+	/* What multiplies, with its version: "oneDNN 2.6.3", in a text of size bytes.  ERR_SYSTEM with what is missing. */
+	int (*library)(char *text, size_t size, struct err *err);
+
 	/* ERR_SYSTEM with what is missing: a library, a device. */
 	int (*open)(struct executor **executor, struct err *err);
 	void (*close)(struct executor *executor);

@@ -2,14 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
 "$FP8CONV" version >t
-for fact in fp8conv compiler CUDA 'CPU features' backend jansson libunistring PCRE2; do
+for fact in fp8conv compiler CUDA 'CPU features' backend calibrate jansson libunistring PCRE2; do
 	grep -q "^$fact	." t || echo "nothing about $fact"
 done
 [ "$(sed -n 's/^fp8conv	/fp8conv /p' t)" = "$("$FP8CONV" --version)" ] || cat t
 grep -q '^backend	reference: usable' t || cat t
 [ "$(grep -c "taken by 'auto'" t)" -eq 1 ] || cat t
 "$FP8CONV" version --json >j
-json j 'list(j) == ["version", "compiler", "cuda", "cpu_features", "backend", "backends", "libraries"]' \
+json j 'list(j) == ["version", "compiler", "cuda", "cpu_features", "backend", "backends", "executors", "libraries"]' \
+	'all(list(e) == ["name", "library", "usable", "reason"] for e in j["executors"])' \
+	'[e["name"] for e in j["executors"] if (e["library"] or "").startswith("oneDNN ")] == ["cpu"]' \
 	'all(list(b) == ["name", "summary", "usable", "reason"] for b in j["backends"])' \
 	'all(b["usable"] == (b["reason"] is None) for b in j["backends"])' \
 	'j["backend"] in [b["name"] for b in j["backends"] if b["usable"]]' \
