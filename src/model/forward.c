@@ -51,6 +51,7 @@ struct sighting linear_sighting(const struct forward *forward, struct forward_la
 		lane->ops->round_amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
 	else
 		lane->ops->amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
+	lane->rounded_from = NULL;
 	return sighting;
 }
 
@@ -81,10 +82,13 @@ int linear_input(const struct forward *forward, struct forward_lane *lane, const
 		values = lane->filtered;
 	}
 	*input = values;
-	if (linear->input == DT_BF16) {
-		lane->ops->round_bf16(lane->executor, values, x->n_rows * x->n_cols, lane->rounded);
-		*input = lane->rounded;
-	}
+	if (linear->input != DT_BF16)
+		return 0;
+	*input = lane->rounded;
+	if (lane->rounded_from == values)
+		return 0; /* matrices that share x */
+	lane->ops->round_bf16(lane->executor, values, x->n_rows * x->n_cols, lane->rounded);
+	lane->rounded_from = linear->module ? NULL : values;
 	return 0;
 }
 

@@ -31,7 +31,8 @@ struct forward_lane {
 	float *gathered, *expert_out; /* (tokens, hidden), of the tokens of one expert */
 	uint32_t *rows;	   /* (tokens * top_k): tokens by expert, */
 	float *factors;	   /* and what each is multiplied by */
-	uint16_t *rounded; /* input of a product, bf16: (tokens, widest) */
+	uint16_t *rounded; /* input of a product, bf16: (tokens, widest), */
+	const float *rounded_from; /* and which, since it was looked at; NULL: none */
 	float *filtered;   /* the same, of the filter */
 	float *cosines, *sines; /* (tokens, rope.n / 2), of */
 	const struct rope *rope; /* which */
