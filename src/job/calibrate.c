@@ -58,6 +58,17 @@ static int run_steps(struct run *run, struct err *err)
 	return 0;
 }
 
+/* Waits for what was done with what is seen in the layer under way. */
+static int seen_wait(const struct run *run, struct err *err)
+{
+	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
+
+	return lane->executor->ops->wait(lane, err)
+		       ? err_wrap(err, "what is seen at '%s'",
+				  run->layer ? run->layer->ref->attention : run->head.ref->module)
+		       : 0;
+}
+
 /* All sequences of the sweep through a layer, or the head, and what was seen of them. */
 static int sweep_step(struct run *run, const struct layer *layer, struct err *err)
 {
@@ -67,14 +78,13 @@ static int sweep_step(struct run *run, const struct layer *layer, struct err *er
 
 	run->layer = layer;
 	ops->zero(lane, run->seen, size);
-	if (ops->wait(lane, err) || sightings_begin(run->sightings, lane, layer, &run->head, run->first, err) ||
+	if (seen_wait(run, err) || sightings_begin(run->sightings, lane, layer, &run->head, run->first, err) ||
 	    run_steps(run, err))
 		return -1;
 	ops->fetch(lane, run->host_seen, run->seen, size);
-	return ops->wait(lane, err) ||
-			       sightings_end(run->sightings, lane, run->n_sequences, run->host_seen, run->n_slots, err)
-		       ? -1
-		       : 0;
+	if (seen_wait(run, err))
+		return -1;
+	return sightings_end(run->sightings, lane, run->n_sequences, run->host_seen, run->n_slots, err);
 }
 
 static int sweep_layers(struct run *run, struct err *err)

@@ -132,12 +132,16 @@ static void load_piece_add(struct load *load, const struct piece *piece)
 static int weight_init(struct linear *linear, struct err *err)
 {
 	linear->weight.dtype = linear->input;
-	return linear->weight.executor->ops->weight_init(&linear->weight, err);
+	return linear->weight.executor->ops->weight_init(&linear->weight, err)
+		       ? err_wrap(err, "tensor '%s'", linear->ref->weight->tensor->name)
+		       : 0;
 }
 
 static int weight_set(const struct linear *linear, size_t part, const void *rows, struct err *err)
 {
-	return linear->weight.executor->ops->weight_set(&linear->weight, part, rows, err);
+	return linear->weight.executor->ops->weight_set(&linear->weight, part, rows, err)
+		       ? err_wrap(err, "tensor '%s'", linear->ref->weight->tensor->name)
+		       : 0;
 }
 
 static int load_add(struct load *load, const struct linear_ref *from, struct linear *to, struct err *err)

@@ -163,11 +163,9 @@ int forward_layer(const struct forward *forward, struct forward_lane *lane, cons
 		  struct sequence *sequence, struct err *err)
 {
 	lane->n_seen = 0;
-	return half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT, forward_attention,
-		    err) ||
-			       half(forward, lane, layer, sequence, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, forward_mlp,
-				    err) ||
-			       lane->ops->wait(lane->executor, err)
-		       ? -1
-		       : 0;
+	if (half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT, forward_attention, err) ||
+	    half(forward, lane, layer, sequence, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, forward_mlp, err) ||
+	    lane->ops->wait(lane->executor, err))
+		return err_wrap(err, "the layer of '%s', sequence %zu", layer->ref->attention, sequence->index);
+	return 0;
 }

@@ -119,7 +119,7 @@ int forward_head(const struct forward *forward, struct forward_lane *lane, const
 					     .n_labels = first + m < n ? m : m - 1 };
 
 		if (block_run(forward, lane, &block, nll, err))
-			return -1;
+			return err_wrap(err, "'%s', sequence %zu", head->ref->module, sequence->index);
 	}
 	return 0;
 }

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A calibration on a GPU that fails: whatever call it is, the error names the device, nothing is written, and nothing is left on
+ * it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "job/calibrate.h"
+#include "tests/simt/device.h"
+#include "tests/unit/scratch.h"
+
+static const char *const models[] = { "sample_checkpoints/tiny-llama", "sample_checkpoints/tiny-moe/per-expert" };
+
+/* Two short passes; with fp8, what is multiplied goes by way of the host. */
+static int calibrate(const char *model, bool fp8, const char *data, const char *output, struct err *err)
+{
+	const struct calibrate_params params = { .io = &io_system, .input = model, .data = data, .output = output,
+						 .backend = "cuda", .n_threads = 1, .histogram = true,
+						 .fp8 = { .forward = fp8, .recipe = fp8 ? "current" : NULL } };
+	struct calibrate_progress progress = { 0 };
+	struct calibrate_result result = { 0 };
+	struct calibrate_plan plan;
+	struct amax_stats stats = { 0 };
+	int rc;
+
+	assert_int_equal(calibrate_plan_make(&plan, &params, err), 0);
+	rc = calibrate_run(&plan, &params, &progress, &result, &stats, err);
+	free(result.nll);
+	amax_stats_release(&stats);
+	calibrate_plan_release(&plan);
+	return rc;
+}
+
+/* Each call of the beginning fails in turn; then they get rarer. */
+static void all_fail(const char *model, bool fp8, const char *data, const char *output)
+{
+	struct err err = { 0 };
+	long n = 0, n_failures = 0;
+	int rc;
+
+	do {
+		simt_calls_left = n;
+		rc = calibrate(model, fp8, data, output, &err);
+		simt_calls_left = -1;
+		assert_int_equal(simt_held, 0);
+		assert_int_equal(access(output, F_OK), rc ? -1 : 0);
+		if (rc) {
+			assert_int_equal(err.kind, ERR_SYSTEM);
+			assert_non_null(strstr(err.message, " GPU 0: "));
+			n_failures++;
+		}
+		n += 1 + n / 12;
+	} while (rc);
+	assert_true(n_failures > 50);
+	unlink(output);
+}
+
+static void failures(void **state)
+{
+	char *folder = scratch_new();
+	char *data, *output;
+	FILE *file;
+
+	(void)state;
+	assert_non_null(folder);
+	data = xasprintf("%s/ids.jsonl", folder);
+	output = xasprintf("%s/out.amax", folder);
+	file = fopen(data, "w");
+	assert_non_null(file);
+	fputs("{\"input_ids\": [1, 2, 3, 5, 8, 13, 21]}\n{\"input_ids\": [34, 55]}\n", file);
+	fclose(file);
+	for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+		for (int fp8 = 0; fp8 < 2; fp8++)
+			all_fail(models[i], fp8, data, output);
+	unlink(data);
+	rmdir(folder);
+	free(data);
+	free(output);
+	free(folder);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(failures),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
