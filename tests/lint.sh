@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/.."
 flags='-std=gnu11 -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION=\"lint\"'
 files=$(ls src/*/*.c cli/*.c kernels/*.c kernels/cpu/reference.c kernels/cpu/panel.c \
-	kernels/cpu/fused.c kernels/cpu/norm.c kernels/cpu/activation.c)
+	kernels/cpu/fused.c kernels/cpu/norm.c kernels/cpu/activation.c kernels/cpu/executor.c)
 status=0
 for tool in cppcheck clang-tidy gcc; do
 	command -v $tool >/dev/null || { echo "lint: no $tool: make deps EXTRA=\"clang-tidy cppcheck\""; exit 1; }

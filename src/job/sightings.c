@@ -13,7 +13,7 @@ struct sight_row {
 	int64_t n_tokens;
 };
 
-enum { COUNTS_SIZE = AMAX_BINS * 2 * sizeof(uint64_t) };
+#define COUNTS_SIZE ((size_t)AMAX_BINS * 2 * sizeof(uint64_t))
 
 /* The rows of one site, a pass each, until the sweep is over. */
 struct kept_site {
@@ -25,8 +25,9 @@ struct kept_site {
 	uint64_t (*histogram)[2];
 };
 
-/* Sites of a layer: attention, then its matrices by role, then those of its experts. */
+/* Sites of a layer: attention, then its matrices by role, then those of its experts; and the one outside of layers. */
 enum { SITE_ATTENTION, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
+enum { SITE_HEAD };
 
 struct sightings {
 	const struct forward *forward;
@@ -90,7 +91,7 @@ static size_t site_of(const struct sighting *sighting)
 	const struct layer_ref *layer = sighting->layer;
 
 	if (!layer)
-		return SITE_LINEARS;
+		return SITE_HEAD;
 	if (!sighting->linear)
 		return SITE_ATTENTION;
 	if (sighting->linear >= layer->linear && sighting->linear < layer->linear + N_LINEARS)
@@ -102,7 +103,7 @@ static size_t site_of(const struct sighting *sighting)
 static const struct linear *linear_of(const struct sightings *sightings, size_t site)
 {
 	if (!sightings->layer)
-		return site == SITE_LINEARS ? sightings->head : NULL;
+		return sightings->head;
 	if (site == SITE_ATTENTION)
 		return NULL;
 	if (site < SITE_EXPERTS)
@@ -151,7 +152,7 @@ int sightings_begin(struct sightings *sightings, struct executor_lane *lane, con
 	sightings->first = first;
 	sightings->layer = layer;
 	sightings->head = head;
-	sightings->n_sites = layer ? SITE_EXPERTS + layer->ref->n_experts * N_EXPERT_ROLES : SITE_LINEARS + 1;
+	sightings->n_sites = layer ? SITE_EXPERTS + layer->ref->n_experts * N_EXPERT_ROLES : SITE_HEAD + 1;
 	sightings->rows = xcalloc(sightings->n_sites * sightings->most_sequences, sizeof *sightings->rows);
 	if (!sightings->histogram)
 		return 0;
