@@ -68,7 +68,7 @@ static const struct option_row options[] = {
 	  PLACE(params.resume) },
 	{ SECTION_RUN, "restart", 0, NULL, "Begin anew where the output exists", option_flag, PLACE(params.restart) },
 	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count, PLACE(params.n_threads) },
-	{ SECTION_RUN, "max-memory", 0, "SIZE", "Memory of sequences under way, besides one layer (default 1G)",
+	{ SECTION_RUN, "max-memory", 0, "SIZE", "Memory of sequences under way, besides one layer (default 1G, or what threads need)",
 	  option_bytes, PLACE(params.max_memory) },
 	{ SECTION_RUN, "backend", 0, "BACKEND", "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
 	  PLACE(params.backend) },

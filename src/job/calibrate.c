@@ -122,11 +122,24 @@ static int sweep_head(struct run *run, struct err *err)
 	return rc ? -1 : 0;
 }
 
-/* The first `n` sequences from run->first on. */
+static int embed_sequence(void *context, int worker, size_t item, struct err *err)
+{
+	struct run *run = context;
+	const struct sequence *sequence = &run->sequences[item];
+	struct executor_lane *lane = forward_lane_executor(run->lanes[worker]);
+	float *rows = run->embedded[worker];
+
+	if (weights_embed(&run->weights, sequence->tokens, sequence->n_tokens, rows, err))
+		return -1;
+	lane->executor->ops->put(lane, sequence->residual, rows,
+				 sequence->n_tokens * run->plan->model.hidden * sizeof *rows);
+	return lane->executor->ops->wait(lane, err) ? err_wrap(err, "the embedding of sequence %zu", sequence->index) : 0;
+}
+
+/* run->n_sequences sequences, from run->first on. */
 static int sweep_embed(struct run *run, struct err *err)
 {
 	const struct calibrate_plan *plan = run->plan;
-	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
 	float *residual = run->residuals;
 
 	for (size_t i = 0; i < run->n_sequences; i++) {
@@ -136,15 +149,9 @@ static int sweep_embed(struct run *run, struct err *err)
 					       .n_tokens = plan->data.sequences[run->first + i].len,
 					       .tokens = calibrate_plan_tokens(plan, run->first + i),
 					       .residual = residual, .seen = run->seen + i * run->n_slots };
-		if (weights_embed(&run->weights, sequence->tokens, sequence->n_tokens, run->embedded, err))
-			return -1;
-		lane->executor->ops->put(lane, residual, run->embedded,
-				       sequence->n_tokens * plan->model.hidden * sizeof *residual);
-		if (lane->executor->ops->wait(lane, err))
-			return -1;
 		residual += sequence->n_tokens * plan->model.hidden;
 	}
-	return 0;
+	return pool_run(run->params->n_threads, run->n_sequences, embed_sequence, run, run->progress->stop, err);
 }
 
 /* The mean loss of each pass, and of all. */
@@ -217,6 +224,7 @@ static int run_alloc(struct run *run, struct err *err)
 	const struct observer observer = sightings_observer(run->sightings);
 	const struct executor_ops *ops = run->forward.executor->ops;
 	size_t longest = plan->longest, most = plan->sweep;
+	uint64_t stream_size = (uint64_t)longest * plan->model.hidden * sizeof(float);
 
 	run->observer = observer;
 	run->forward.observers = &run->observer;
@@ -224,19 +232,17 @@ static int run_alloc(struct run *run, struct err *err)
 	run->sequences = xcalloc(most, sizeof *run->sequences);
 	run->nll = xcalloc(most, sizeof *run->nll);
 	run->lanes = xcalloc((size_t)run->params->n_threads, sizeof *run->lanes);
+	run->embedded = xcalloc((size_t)run->params->n_threads, sizeof *run->embedded);
 	for (int i = 0; i < run->params->n_threads; i++)
-		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err))
+		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err) ||
+		    buffer_alloc((void **)&run->embedded[i], stream_size, "an embedded sequence", err))
 			return -1;
 	run->n_slots = forward_slots(&plan->model);
 	run->host_seen = xcalloc(most * run->n_slots, sizeof *run->host_seen);
 	return ops->memory_new(run->forward.executor, (void **)&run->seen, most * run->n_slots * sizeof *run->seen,
 			       "what is seen of sequences", err) ||
-			       ops->memory_new(run->forward.executor, (void **)&run->residuals,
-					       (uint64_t)most * longest * plan->model.hidden * sizeof(float),
-					       "the residual streams of a sweep", err) ||
-			       buffer_alloc((void **)&run->embedded,
-					    (uint64_t)longest * plan->model.hidden * sizeof(float), "an embedded sequence",
-					    err)
+			       ops->memory_new(run->forward.executor, (void **)&run->residuals, most * stream_size,
+					       "the residual streams of a sweep", err)
 		       ? -1
 		       : 0;
 }
@@ -249,6 +255,8 @@ static void run_release(struct run *run)
 	free(run->sequences);
 	free(run->nll);
 	free(run->host_seen);
+	for (int i = 0; run->embedded && i < run->params->n_threads; i++)
+		free(run->embedded[i]);
 	free(run->embedded);
 	if (run->forward.executor) {
 		run->forward.executor->ops->memory_free(run->forward.executor, run->residuals);

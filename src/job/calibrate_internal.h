@@ -35,7 +35,7 @@ struct run {
 	size_t n_slots;
 	struct seen *seen;	/* (sequences, n_slots), the executor's, */
 	struct seen *host_seen; /* and a copy */
-	float *embedded;	/* (longest, hidden), of the host */
+	float **embedded;	/* (longest, hidden), of the host, by thread */
 
 	const struct layer *layer; /* under way; NULL: the head */
 	struct linear head;

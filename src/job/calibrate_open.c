@@ -86,12 +86,20 @@ bool calibrate_is_f32(const struct calibrate_params *params)
 	return params->precision && !strcmp(params->precision, "f32");
 }
 
+/* Enough for a pass, and a sequence for each thread, whatever the threads take. */
+static uint64_t default_memory(uint64_t lanes, uint64_t a_pass, uint64_t for_each_thread)
+{
+	uint64_t least = lanes + (a_pass > for_each_thread ? a_pass : for_each_thread);
+
+	return least > DEFAULT_MEMORY ? least : DEFAULT_MEMORY;
+}
+
 static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
 {
 	const struct model *model = &plan->model;
-	uint64_t memory = params->max_memory ? params->max_memory : DEFAULT_MEMORY;
 	const struct executor_ops *executor = backend_executor(params->backend);
-	uint64_t lane = forward_lane_size(executor, model, plan->longest, params->fp8.forward);
+	uint64_t stream = (uint64_t)plan->longest * model->hidden * sizeof(float);
+	uint64_t lane = forward_lane_size(executor, model, plan->longest, params->fp8.forward) + stream;
 	uint64_t lanes = lane * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
 	const struct weights_kind kind = {
@@ -99,9 +107,10 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 		.is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8)),
 		.quantized = params->fp8.forward,
 	};
-	uint64_t a_sequence =
-		plan->longest * model->hidden * sizeof(float) + 2 * forward_slots(model) * sizeof(struct seen);
+	uint64_t a_sequence = stream + 2 * forward_slots(model) * sizeof(struct seen);
 	uint64_t a_pass = a_sequence * plan->batch;
+	uint64_t memory = params->max_memory ? params->max_memory
+					     : default_memory(lanes, a_pass, a_sequence * (uint64_t)params->n_threads);
 	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
 
 	if (fit == 0)

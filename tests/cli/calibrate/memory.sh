@@ -30,5 +30,11 @@ small, middle, large = (json.load(open(f"{n}.json"))["memory_bytes"] >> 20 for n
 if not (40 <= middle - small <= 48 and 184 <= large - middle <= 192):
     print(f"MiB planned with 16, 64 and 256 MiB: {small}, {middle}, {large}")
 END
+# Many threads need more than the default, which then is what they need; one that is given is not exceeded.
+set -- model --data many.jsonl --threads 1000 --dry-run
+"$FP8CONV" calibrate "$@" --json >threads.json
+json threads.json "j['memory_bytes'] > 1 << 30"
+fails 2 " calibrate: option '--max-memory': 1073741824 bytes do not hold one pass, which takes *" \
+	calibrate "$@" --max-memory 1G
 fails 2 " calibrate: option '--max-memory': 65536 bytes do not hold one pass, which takes *" \
 	calibrate model --data ids.jsonl --max-memory 64K -o none.amax
