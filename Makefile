@@ -93,9 +93,11 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(WITH_CUDA) $(NVCC_FLAGS) -c -o $@ $<
-$(BUILD)/tests/bench/gpu: $(BUILD)/tests/bench/gpu.cu.o $(BUILD)/tests/bench/gpu_bf16.cu.o $(BUILD)/libfp8conv.a
+GPU_BENCH := $(BUILD)/tests/bench/gpu $(BUILD)/tests/bench/gpu_gemm
+$(BUILD)/tests/bench/gpu: $(BUILD)/tests/bench/gpu_bf16.cu.o
+$(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
-	$(Q)$(LINK) -o $@ $^ $(LIBS)
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(BUILD)/libfp8conv.a $(LIBS)
 $(BUILD)/kernels/backends.o: CPPFLAGS += $(if $(WITH_CUDA),-DFP8CONV_CUDA)
 # Made anew where a build with CUDA follows one without it, or the other way round.
 BUILT_FOR := $(BUILD)/gen/$(if $(WITH_CUDA),with,without)-cuda
@@ -191,12 +193,13 @@ fuzz: deps
 .PHONY: bench
 bench: deps
 	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c)) \
-		$(if $(WITH_CUDA),$(BUILD)/tests/bench/gpu)
+		$(if $(WITH_CUDA),$(GPU_BENCH))
 	@python3 tests/bench/run.py --build $(BUILD) $(BENCH)
 
 ## make gpu          on an NVIDIA GPU: parity, compute-sanitizer, files and speed, in 8 minutes (tests/gpu.sh)
 .PHONY: gpu gpu-targets
-gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) $(BUILD)/tests/bench/model $(BUILD)/tests/bench/gpu
+gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) $(patsubst %,$(BUILD)/tests/bench/%,model products copy_half) \
+	     $(GPU_BENCH)
 gpu: deps
 	@sh tests/gpu.sh
 

@@ -10,18 +10,10 @@
  * stream, what includes the host by the clock.  Every run times each row once, so that what slows the machine slows all.
  * Exit status 77: there is no GPU.
  */
-extern "C" {
-#include "backend/dispatch.h"
-}
-
-#include <cuda_runtime.h>
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
+#include "gpu_bench.h"
 #include "gpu_bf16.h"
 
 #define COLS	     ((size_t)16384)
@@ -29,10 +21,11 @@ extern "C" {
 #define HOST_BAND    ((size_t)1024)	 /* its rows at once: 32 MiB */
 #define HOST_THREADS 8
 #define HOST_PASSES  16 /* times it is converted in a run: what a thread begins with counts little */
-#define N_WARM_UP    3
-#define N_RUNS_MAX   101
 
-enum operation { COPY, CAST, CAST_GIVEN, CAST_BOTH, NORM, NORM_BF16, SWIGLU, SWIGLU_BF16, DEQUANTIZE, HOST_COPY, HOST_QUANTIZE };
+enum operation {
+	COPY, CAST, CAST_GIVEN, CAST_BOTH, NORM, NORM_BF16, SWIGLU, SWIGLU_BF16, DEQUANTIZE, /* by events */
+	HOST_IN, HOST_COPY, HOST_QUANTIZE /* by the clock */
+};
 
 struct row {
 	const char *name;
@@ -42,12 +35,6 @@ struct row {
 	struct qspec spec;
 	double seconds[N_RUNS_MAX];
 };
-
-#define TENSOR	  { FP8_E4M3, { WHOLE, WHOLE } }
-#define CHANNEL	  { FP8_E4M3, { 1, WHOLE } }
-#define BLOCK	  { FP8_E4M3, { 128, 128 }, SCALE_F32, true }
-#define BLOCK_ROW { FP8_E4M3, { 1, 128 }, SCALE_F32, true }
-#define MX	  { FP8_E4M3, { 1, 32 }, SCALE_E8M0 }
 
 /* Of bf16: 2 bytes are read, 1 is written; for the amax of a tensor, and the sums of a norm, 2 more are read. */
 static struct row rows[] = {
@@ -67,6 +54,7 @@ static struct row rows[] = {
 	{ "SwiGLU to FP8, scale given", "copy", SWIGLU, 5, TENSOR },
 	{ "SwiGLU to bf16", "copy", SWIGLU_BF16, 6, TENSOR },
 	{ "dequantize, 128x128", "copy", DEQUANTIZE, 3, BLOCK },
+	{ "pinned copy there", NULL, HOST_IN, 2, BLOCK },
 	{ "pinned copies there and back", NULL, HOST_COPY, 3, BLOCK },
 	{ "host to host, 128x128", "pinned copies there and back", HOST_QUANTIZE, 3, BLOCK },
 };
@@ -89,28 +77,7 @@ struct bench {
 	unsigned long long *counts;
 };
 
-static void die(const char *what, const char *why)
-{
-	fprintf(stderr, "gpu: %s: %s\n", what, why);
-	exit(4);
-}
-
-static void check(cudaError_t error, const char *call)
-{
-	if (error)
-		die(call, cudaGetErrorString(error));
-}
-
 /* --- memory --- */
-
-static void *device_new(size_t size)
-{
-	void *memory;
-
-	check(cudaMalloc(&memory, size), "cudaMalloc");
-	check(cudaMemset(memory, 0, size), "cudaMemset");
-	return memory;
-}
 
 static void *pinned_new(size_t size)
 {
@@ -129,22 +96,6 @@ static void *paged_new(size_t size)
 		die("malloc", "no memory");
 	memset(memory, 0, size);
 	return memory;
-}
-
-/* Values of about normal distribution, as those of kernels.c: what is multiplied is not all zeros. */
-static void fill(uint16_t *x, size_t n)
-{
-	uint64_t state = 88172645463325252u;
-
-	for (size_t i = 0; i < n; i++) {
-		uint64_t sum;
-
-		state ^= state << 13;
-		state ^= state >> 7;
-		state ^= state << 17;
-		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) + (state >> 48);
-		x[i] = bf16_from_f32(((float)sum - 131070.0f) * 5e-7f);
-	}
 }
 
 /* (n_rows, COLS), the host's values again and again. */
@@ -255,13 +206,14 @@ static void dequantize_run(const struct bench *b, const struct qspec *spec)
 	gpu_dequantize(b->lane, &q, DT_BF16, b->y, COLS);
 }
 
-/* The bytes that host_quantize_run() moves, and nothing else. */
-static void host_copy_run(const struct bench *b)
+/* The bytes that host_quantize_run() moves, and nothing else; or those of its input alone. */
+static void host_copy_run(const struct bench *b, bool back)
 {
 	size_t n = b->host.rows * COLS;
 
 	check(cudaMemcpyAsync(b->y, b->host.data, 2 * n, cudaMemcpyHostToDevice, b->stream), "cudaMemcpyAsync");
-	check(cudaMemcpyAsync(b->host_codes, b->codes[0], n, cudaMemcpyDeviceToHost, b->stream), "cudaMemcpyAsync");
+	if (back)
+		check(cudaMemcpyAsync(b->host_codes, b->codes[0], n, cudaMemcpyDeviceToHost, b->stream), "cudaMemcpyAsync");
 	check(cudaStreamSynchronize(b->stream), "cudaStreamSynchronize");
 }
 
@@ -338,8 +290,9 @@ static void row_run(const struct bench *b, const struct row *row)
 	case DEQUANTIZE:
 		dequantize_run(b, &row->spec);
 		break;
+	case HOST_IN:
 	case HOST_COPY:
-		host_copy_run(b);
+		host_copy_run(b, row->operation == HOST_COPY);
 		break;
 	case HOST_QUANTIZE:
 		host_quantize_run(b);
@@ -361,7 +314,7 @@ static double row_seconds(const struct bench *b, const struct row *row)
 	float ms;
 
 	device_begin(b->lane);
-	if (row->operation >= HOST_COPY) {
+	if (row->operation >= HOST_IN) {
 		row_run(b, row);
 		return (now() - begin) / (row->operation == HOST_QUANTIZE ? HOST_PASSES : 1);
 	}
@@ -377,11 +330,11 @@ static double row_seconds(const struct bench *b, const struct row *row)
 
 static size_t row_bytes(const struct bench *b, const struct row *row)
 {
-	size_t n_rows = row->operation >= HOST_COPY ? b->host.rows : b->x.rows;
+	size_t n_rows = row->operation >= HOST_IN ? b->host.rows : b->x.rows;
 	size_t n_scales = tile_count(n_rows, row->spec.tile.rows) * tile_count(COLS, row->spec.tile.cols);
 	size_t scales = n_scales * (row->spec.scale_type == SCALE_E8M0 ? 1 : 4);
 
-	if (row->operation == COPY || row->operation == HOST_COPY)
+	if (row->operation == COPY || row->operation == HOST_IN || row->operation == HOST_COPY)
 		scales = 0;
 	return n_rows * COLS * row->n_moved + scales * (row->operation == CAST_BOTH ? 2 : 1);
 }
@@ -399,11 +352,10 @@ static void report(const struct bench *b, int n_runs)
 	       "\"runtime\": %d, \"rows\": [\n",
 	       about.name, about.major, about.minor, about.l2CacheSize >> 20, about.totalGlobalMem >> 30, driver, runtime);
 	for (size_t i = 0; i < N_ROWS; i++) {
-		printf(" {\"name\": \"%s\", \"limit\": \"%s\", \"bytes\": %zu, \"seconds\": [", rows[i].name,
+		printf(" {\"name\": \"%s\", \"limit\": \"%s\", \"bytes\": %zu, \"seconds\": ", rows[i].name,
 		       rows[i].limit ? rows[i].limit : "", row_bytes(b, &rows[i]));
-		for (int run = 0; run < n_runs; run++)
-			printf("%s%.9f", run ? ", " : "", rows[i].seconds[run]);
-		printf("]}%s\n", i + 1 < N_ROWS ? "," : "");
+		print_seconds(rows[i].seconds, n_runs);
+		printf("}%s\n", i + 1 < N_ROWS ? "," : "");
 	}
 	printf("]}\n");
 }
@@ -425,11 +377,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: gpu [--rows N, at least %zu] [--runs N]\n", HOST_SIZE / 2 / COLS);
 		return 2;
 	}
-	b.backend = backend_select("cuda", &err);
-	if (!b.backend) {
-		fprintf(stderr, "gpu: %s\n", err.message);
-		return 77;
-	}
+	b.backend = cuda_or_exit();
 	bench_init(&b, n_rows);
 	for (int run = -N_WARM_UP; run < n_runs; run++) {
 		for (size_t i = 0; i < N_ROWS; i++)
