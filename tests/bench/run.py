@@ -27,6 +27,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import gpu_rows
 from table import Ran, Row, Table, ratios, remove, run, drop_cache
 
 BENCH = Path(__file__).resolve().parent
@@ -124,32 +125,6 @@ class Bench:
             self.table.add(Row("kernels", f"in memory, {name}", "GB/s", [row[key] for key in spread],
                                "read N, write N/2", [limit[key] for key in spread], row["median"] / limit["median"],
                                f">= {target}" if target else "", note="" if target else "two looks, one limit"))
-
-    def gpu(self) -> None:
-        """The GPU's kernels, against the copy of its own memory."""
-        program = self.tools / "gpu"
-        ran = subprocess.run([program, "--runs", str(max(self.runs, 11))], capture_output=True, text=True
-                             ) if program.exists() else None
-        if not ran or ran.returncode == 77:
-            self.table.skip("gpu", "on a GPU", ran.stderr.strip() if ran else "there is no benchmark 'gpu' (make gpu)")
-            return
-        if ran.returncode:
-            sys.exit(f"run.py: {ran.stderr}")
-        found = json.loads(ran.stdout)
-        rows = found.pop("rows")
-        self.gpu_facts = found
-        rates = {row["name"]: [row["bytes"] / seconds / 1e9 for seconds in row["seconds"]] for row in rows}
-        targets = {"cast": ">= 0.9", "cast-transpose": ">= 0.8", "host to host": ">= 0.8"}
-        for row in rows:
-            name, limit = row["name"], row["limit"]
-            self.table.add(Row("gpu", f"{found['device']}: {name}", "GB/s", rates[name], limit, rates.get(limit, []),
-                               ratios(rates[name], rates[limit]) if limit else None,
-                               targets.get(name.split(",")[0], "") if limit else ""))
-        seconds = {row["name"]: row["seconds"] for row in rows}
-        for name, limit in (("RMSNorm to FP8, scale given (read twice)", "RMSNorm to bf16 (read twice)"),
-                            ("SwiGLU to FP8, scale given", "SwiGLU to bf16")):
-            self.table.add(Row("gpu", f"{found['device']}: {name}", "s", seconds[name], limit, seconds[limit],
-                               ratios(seconds[limit], seconds[name]), ">= 1"))
 
     def on_tmpfs(self) -> None:
         """Files in memory: the kernel's page work is the limit."""
@@ -313,7 +288,7 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "gpu": Bench.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory,
+SECTIONS = {"kernels": Bench.kernels, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory,
             "verify": Bench.verify, "start": Bench.start, "calibrate": Bench.calibrate, "peers": Bench.peers}
 
 
