@@ -342,6 +342,7 @@ static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_ent
 
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
+	.tokens_per_load = 1024,
 	.library = gemm_library,
 	.open = cpu_open,
 	.close = cpu_close,

@@ -358,7 +358,7 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 {
 	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
 	struct sweep sweep = { .plan = plan, .params = params, .progress = progress, .result = result, .stats = stats,
-			       .pace = { .now = params->now, .first = 1 + PACE_TOKENS / plan->n_tokens[0] },
+			       .pace = { .now = params->now, .first = 1 + backend_executor(params->backend)->tokens_per_load / plan->n_tokens[0] },
 			       .model = { .checkpoint = &plan->checkpoint } };
 	const struct beginning beginning = { .params = params, .place = &sweep.place, .source = &sweep.weights.source, .backend = "activations",
 					     .data = params->activations, .n_passes = plan->dumps.n,

@@ -273,7 +273,7 @@ static void run_release(struct run *run)
 static size_t first_sweep(const struct calibrate_plan *plan, const struct calibrate_params *params)
 {
 	size_t shared = ((size_t)params->n_threads + plan->batch - 1) / plan->batch;
-	size_t worth = PACE_TOKENS / (plan->longest * plan->batch);
+	size_t worth = backend_executor(params->backend)->tokens_per_load / (plan->longest * plan->batch);
 
 	return shared > worth ? shared : worth;
 }

@@ -8,9 +8,6 @@
 
 #include <stddef.h>
 
-/* Tokens of a first sweep: what multiplies for about as long as weights take to load, be they few or many. */
-#define PACE_TOKENS 1024
-
 struct pace {
 	double (*now)(void); /* seconds; NULL: sweeps are always of `first` passes */
 	size_t first, most;  /* passes: of the first sweep, of any */
