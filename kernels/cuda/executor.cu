@@ -262,7 +262,6 @@ static char *rows_from(const struct executor_weight *weight, size_t row)
 /* All rows close together, whatever the parts. */
 static int cuda_weight_init(struct executor_weight *weight, struct err *err)
 {
-	weight->part_rows = cuda_part_rows(weight->n);
 	weight->data = spare_memory_take(cuda_executor(weight->executor), weight_size(weight));
 	return weight->data ? 0 : device_memory_new(GPU, &weight->data, weight_size(weight), "a weight", err);
 }

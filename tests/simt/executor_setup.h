@@ -134,6 +134,7 @@ static inline int weight_fill(const struct product *p, struct err *err)
 	return rc;
 }
 
+/* part_rows: 0 or, as all lie in one piece, less than there would be. */
 static inline int product_try(struct bench *b, struct product *p, enum dtype dtype, size_t m, size_t n, size_t k,
 			      size_t part_rows)
 {
@@ -142,13 +143,12 @@ static inline int product_try(struct bench *b, struct product *p, enum dtype dty
 	int rc;
 
 	*p = (struct product){ .weight = { .executor = b->executor, .dtype = dtype, .n = n, .k = k }, .m = m };
+	p->weight.part_rows = part_rows ? part_rows : ops->part_rows(n);
 	p->x = values_new(m * k, dtype);
 	p->w = values_new(n * k, dtype);
 	p->y = values_new(m * n, DT_F32);
 	if (ops->weight_init(&p->weight, &b->err))
 		return -1;
-	if (part_rows) /* smaller ones than there would be: all lie in one piece */
-		p->weight.part_rows = part_rows;
 	if (weight_fill(p, &b->err) || ops->memory_new(b->executor, &p->x_there, x_size, "x", &b->err) ||
 	    ops->memory_new(b->executor, &p->y_there, m * n * sizeof(float), "y", &b->err))
 		return -1;

@@ -144,6 +144,7 @@ static void products(void **state)
 	bench_init(&b);
 	for (size_t i = 0; i < N_ROWS(rows); i++) {
 		product_init(&b, &p, rows[i].dtype, rows[i].m, rows[i].n, rows[i].k, rows[i].part_rows);
+		assert_int_equal(p.weight.part_rows, rows[i].part_rows);
 		whole_check(&b, &p);
 		parts_check(&b, &p);
 		product_release(&b, &p);

@@ -156,7 +156,7 @@ static void set_fails(void **state)
 
 	(void)state;
 	do {
-		struct executor_weight weight = { .dtype = DT_F32, .n = 1, .k = 3 };
+		struct executor_weight weight = { .dtype = DT_F32, .n = 1, .k = 3, .part_rows = 1 };
 		struct bench b;
 
 		bench_init(&b);
