@@ -55,7 +55,8 @@ CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR)
 	    $(SAN) $(CFLAGS) -pthread
 SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
 	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-PARITY    := test_kernels test_kernels_values test_fused test_golden test_delayed
+PARITY    := test_kernels test_kernels_values test_fused test_golden test_delayed \
+	     test_executor test_executor_rows test_executor_attention test_executor_products
 SIMT      := $(patsubst %,$(BUILD)/simt/%,$(basename $(notdir $(wildcard tests/simt/test_*.c))) $(PARITY))
 
 .PHONY: all

@@ -70,7 +70,8 @@ build() {
 }
 
 parity() {
-	for test in test_kernels test_kernels_values test_fused test_golden test_delayed; do
+	for test in test_kernels test_kernels_values test_fused test_golden test_delayed \
+		test_executor test_executor_rows test_executor_attention test_executor_products; do
 		step parity "parity: $test" 60 "$programs/tests/unit/$test"
 	done
 	if grep 'SKIPPED: backend cuda' "$OUT/parity.log"; then
@@ -78,10 +79,15 @@ parity() {
 	fi
 }
 
-# sanitize_with TOOL: fused operations, updates and casts of the smallest matrices.
+# sanitize_with TOOL: fused operations, updates, a forward pass's, and casts of the smallest matrices.
 sanitize_with() {
 	for test in test_fused test_delayed; do
 		step "$1" "$1: $test" 45 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test"
+	done
+	products=test_executor_products
+	[ "$1" = memcheck ] || products= # whose kernels are a library's
+	for test in test_executor test_executor_rows test_executor_attention $products; do
+		step "$1" "$1: $test" 30 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test" small
 	done
 	for recipe in blockwise mxfp8 current channelwise; do
 		format=
@@ -111,7 +117,7 @@ sanitize() {
 files() {
 	# shellcheck disable=SC2086
 	step files "files: a model" 30 "$programs/tests/bench/model" $MODEL "$scratch/model" || return
-	step files "files: the same bytes as the CPU's" 90 env BUILD="$programs" PROGRAM="$programs/fp8conv" \
+	step files "files: the same bytes as the CPU's" 120 env BUILD="$programs" PROGRAM="$programs/fp8conv" \
 		MORE="$scratch/model" sh tests/simt/run.sh
 }
 

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend/executor.h: opening, memory, looking at values, and what is done to each, bit for bit against plain loops over num/, on
+ * the executor of every backend.
+ */
+#include "tests/unit/executor_sides.h"
+
+#include "num/float16.h"
+
+/* --- opening --- */
+
+static void opened(void **state)
+{
+	char text[100];
+	struct err err;
+
+	(void)state;
+	EACH_SIDE(s) {
+		assert_ptr_equal(s->executor->ops, s->ops);
+		assert_ptr_equal(s->lane->executor, s->executor);
+		memset(text, '!', sizeof text);
+		assert_int_equal(s->ops->library(text, sizeof text, &err), 0);
+		assert_true(text[0] && memchr(text, 0, sizeof text));
+		print_message("%s: %s\n", s->ops->name, text);
+	}
+}
+
+/* --- memory --- */
+
+static void memory(void **state)
+{
+	char text[] = "0123456789", back[sizeof text];
+
+	(void)state;
+	EACH_SIDE(s) {
+		char *there = data_there(s, text, sizeof text);
+
+		s->ops->zero(s->lane, there + 2, 3);
+		s->ops->put(s->lane, there + 8, "ab", 2);
+		s->ops->fetch(s->lane, back, there + 7, 3);
+		done(s);
+		assert_memory_equal(back, "7ab", 3);
+		data_back(s, there, back, sizeof back);
+		assert_memory_equal(back, "01\0\0\0"
+					  "567ab", sizeof text);
+		s->ops->memory_free(s->executor, memory_there(s, 0));
+		s->ops->memory_free(s->executor, NULL);
+		done(s);
+	}
+}
+
+/* --- looking at values --- */
+
+/* Every kind of number among others, where i says so. */
+static void specials_put(struct values *v, size_t every)
+{
+	static const float special[] = { NAN,	 INFINITY, -INFINITY,	 -NAN,		3.4e38f,
+					 -0.0f, 1e-40f,   -1.4013e-45f, -7.0078125f, 2.01171875f };
+
+	for (size_t i = every; every && i < v->n; i += every)
+		values_put(v, i, special[i / every % N_OF(special)]);
+}
+
+static void see(struct seen *seen, const float *x, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		seen->n_nonfinite += !isfinite(x[i]);
+		seen->amax = fabsf(x[i]) > seen->amax ? fabsf(x[i]) : seen->amax;
+	}
+}
+
+static void seen_back(const struct side *s, const struct seen *wanted, void *there)
+{
+	struct seen got;
+
+	data_back(s, there, &got, sizeof got);
+	assert_int_equal(got.n_nonfinite, wanted->n_nonfinite);
+	assert_int_equal(f32_bits(got.amax), f32_bits(wanted->amax));
+}
+
+/* What was seen before counts too. */
+static void amax_at(const struct values *x, bool round, struct seen before)
+{
+	struct seen wanted = before;
+
+	for (size_t i = 0; round && i < x->n; i++)
+		x->wanted[i] = bf16_to_f32(bf16_from_f32(x->given[i]));
+	see(&wanted, x->wanted, x->n);
+	EACH_SIDE(s) {
+		float *there = values_there(s, x);
+		struct seen *seen = data_there(s, &before, sizeof before);
+
+		if (round)
+			s->ops->round_amax(s->lane, there, x->n, seen);
+		else
+			s->ops->amax(s->lane, there, x->n, seen);
+		seen_back(s, &wanted, seen);
+		values_back(s, x, there, round ? "round_amax" : "amax");
+	}
+}
+
+static void histogram_at(const struct values *x)
+{
+	static uint64_t wanted[4096], before[4096] = { [6] = 3, [2040] = 2 }, got[4096];
+
+	memcpy(wanted, before, sizeof wanted);
+	for (size_t i = 0; i < x->n; i++)
+		wanted[2 * ((f32_bits(x->given[i]) & 0x7FFFFFFF) >> 20)]++;
+	EACH_SIDE(s) {
+		float *there = values_there(s, x);
+		uint64_t *counts = data_there(s, before, sizeof before);
+
+		s->ops->histogram(s->lane, there, x->n, counts);
+		data_back(s, counts, got, sizeof got);
+		assert_memory_equal(got, wanted, sizeof wanted);
+		values_back(s, x, there, "histogram");
+	}
+}
+
+static void look_at(size_t n, size_t shift, size_t every)
+{
+	struct values x = values_new(n, shift);
+
+	specials_put(&x, every);
+	amax_at(&x, false, (struct seen){ .n_nonfinite = 5, .amax = 3.9f });
+	histogram_at(&x);
+	amax_at(&x, true, (struct seen){ 0 });
+	values_free(&x);
+}
+
+static void looking(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(sizes); i++)
+		for (size_t every = 0; every < 4; every++)
+			look_at(sizes[i], i % 2, every);
+	look_at(4095, 0, 0);
+	look_at(4096, 1, 1);
+	look_at(9999, 0, 1009);
+	if (!small)
+		look_at(1024 * 4096 + 5, 0, 100003); /* more than a GPU's blocks take at once */
+}
+
+/* --- element by element --- */
+
+static void rounding(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
+		size_t n = sizes[i / 4], y_shift = i / 2 % 2, y_size = (n + y_shift) * sizeof(uint16_t);
+		struct values x = values_new(n, i % 2);
+		uint16_t y[1001];
+
+		specials_put(&x, 3);
+		EACH_SIDE(s) {
+			float *there = values_there(s, &x);
+			uint16_t *y_there = memory_there(s, y_size);
+
+			s->ops->zero(s->lane, y_there, y_size);
+			s->ops->round_bf16(s->lane, there, n, y_there + y_shift);
+			data_back(s, y_there, y, y_size);
+			assert_int_equal(y_shift ? y[0] : 0, 0);
+			for (size_t k = 0; k < n; k++)
+				assert_int_equal(y[y_shift + k], bf16_from_f32(x.wanted[k]));
+			values_back(s, &x, there, "round_bf16");
+		}
+		values_free(&x);
+	}
+}
+
+/* One after the other: a lane keeps their order. */
+static void adding(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
+		size_t n = sizes[i / 4], n_rows = 1 + i % 5;
+		struct values x = values_new(n * n_rows, i % 2), y = values_new(n * n_rows, i / 2 % 2);
+
+		for (size_t k = 0; k < x.n; k++)
+			x.wanted[k] += y.given[k];
+		for (size_t k = 0; k < x.n; k++)
+			x.wanted[k] += y.given[k % n];
+		EACH_SIDE(s) {
+			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
+
+			s->ops->add(s->lane, x_there, y_there, x.n);
+			s->ops->add_row(s->lane, x_there, y_there, n_rows, n);
+			values_back(s, &x, x_there, "add");
+			values_back(s, &y, y_there, "what was added");
+		}
+		values_free(&x);
+		values_free(&y);
+	}
+}
+
+enum { GATE, UP, Y };
+
+/* into: which of the three is written. */
+static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t shift, size_t more, int into)
+{
+	size_t strides[] = { n + more, n + 4, n + 2 * more };
+	struct values v[] = { values_new(n_rows * strides[GATE], shift), values_new(n_rows * strides[UP], 0),
+			      values_new(n_rows * strides[Y], 0) };
+
+	for (size_t i = 0; i < v[GATE].n; i += 5)
+		values_put(&v[GATE], i, 30 * v[GATE].given[i]);
+	specials_put(&v[GATE], 7);
+	for (size_t i = 0; i < n_rows * n; i++) {
+		size_t row = i / n, col = i % n;
+		float gate = v[GATE].given[row * strides[GATE] + col], up = v[UP].given[row * strides[UP] + col];
+
+		v[into].wanted[row * strides[into] + col] = activation_apply(activation, gate) * up;
+	}
+	EACH_SIDE(s) {
+		float *at[] = { values_there(s, &v[GATE]), values_there(s, &v[UP]), values_there(s, &v[Y]) };
+
+		s->ops->gate(s->lane, activation, at[GATE], strides[GATE], at[UP], strides[UP], n_rows, n, at[into],
+			     strides[into]);
+		for (int i = GATE; i <= Y; i++)
+			values_back(s, &v[i], at[i], "gate");
+	}
+	for (int i = GATE; i <= Y; i++)
+		values_free(&v[i]);
+}
+
+static void gates(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(sizes); i++)
+		for (size_t more = 0; more <= 4; more += 2)
+			for (int into = GATE; into <= Y; into++) {
+				gate_at(ACT_SILU, 3, sizes[i], 0, more, into);
+				gate_at(ACT_GELU, 2, sizes[i], i % 2, more, into);
+			}
+}
+
+static void paired_gates(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(sizes) * 2; i++) {
+		size_t n = sizes[i / 2];
+		struct values x = values_new(2 * n, i % 2), y = values_new(n, 0);
+
+		specials_put(&x, 9);
+		for (size_t k = 0; k < n; k++) {
+			float gate = fminf(x.given[2 * k], 3.5f), up = fmaxf(fminf(x.given[2 * k + 1], 3.5f), -3.5f);
+
+			y.wanted[k] = (up + 1) * gate / (1.0f + f32_exp(-1.702f * gate));
+		}
+		EACH_SIDE(s) {
+			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
+
+			s->ops->gate_pairs(s->lane, x_there, 3.5f, n, y_there);
+			values_back(s, &x, x_there, "pairs");
+			values_back(s, &y, y_there, "gate_pairs");
+		}
+		values_free(&x);
+		values_free(&y);
+	}
+}
+
+/* --- nothing to do --- */
+
+/* All of x, of which nothing is changed: no rows, or no columns. */
+static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_cols)
+{
+	const struct executor_ops *ops = s->ops;
+	size_t n = n_rows * n_cols;
+
+	ops->zero(s->lane, x, n);
+	ops->put(s->lane, x, x, n);
+	ops->amax(s->lane, x, n, (struct seen *)x);
+	ops->round_amax(s->lane, x, n, (struct seen *)x);
+	ops->histogram(s->lane, x, n, (uint64_t *)x);
+	ops->round_bf16(s->lane, x, n, (uint16_t *)x);
+	ops->add(s->lane, x, x + 8, n);
+	ops->add_row(s->lane, x, x + 8, n_rows, n_cols);
+	ops->gate(s->lane, ACT_SILU, x, 4, x + 8, 4, n_rows, n_cols, x + 16, 4);
+	ops->gate_pairs(s->lane, x, 1, n, x + 8);
+	ops->copy(s->lane, x, 4, x + 8, 4, 1, n_rows, n_cols);
+	ops->part_pairs(s->lane, x, 4, x + 8, 4, n_rows, n_cols);
+	ops->gather(s->lane, x, x + 8, (uint32_t *)(x + 16), n_rows, n_cols);
+	ops->scatter_add(s->lane, x, x + 8, (uint32_t *)(x + 16), x + 24, n_rows, n_cols);
+	ops->rms_norm(s->lane, x, 4, x + 8, 0, 0, n_rows, n_cols, x + 16, 4);
+	ops->rope(s->lane, x, 4, n_rows, 1, 4, x + 8, x + 16, n_cols);
+}
+
+static void nothing(void **state)
+{
+	struct values x = values_new(32, 0);
+
+	(void)state;
+	for (size_t i = 0; i < 4; i++)
+		values_put(&x, i, 0); /* seen of no values */
+	EACH_SIDE(s) {
+		float *there = values_there(s, &x);
+
+		run_none(s, there, 0, 4);
+		run_none(s, there, 3, 0);
+		run_none(s, there, 0, 0);
+		values_back(s, &x, there, "no rows");
+	}
+	values_free(&x);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(opened), cmocka_unit_test(memory),	  cmocka_unit_test(looking), cmocka_unit_test(rounding),
+		cmocka_unit_test(adding), cmocka_unit_test(gates),	  cmocka_unit_test(paired_gates),
+		cmocka_unit_test(nothing),
+	};
+
+	sides_begin(argc, argv);
+	return cmocka_run_group_tests(tests, sides_open, sides_close);
+}

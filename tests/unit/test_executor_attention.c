@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend/executor.h: attention, bit for bit against plain loops over num/, on the executor of every backend.
+ */
+#include "tests/unit/executor_sides.h"
+
+struct keys {
+	size_t begin, end;
+};
+
+/* Those that one of the queries [first, last] sees. */
+static struct keys keys_of(const struct attention_args *a, size_t first, size_t last)
+{
+	size_t end = last < a->n_tokens ? last + 1 : a->n_tokens;
+
+	return (struct keys){ a->window && first + 1 > a->window ? first + 1 - a->window : 0, end };
+}
+
+/* Scores of a query, in the order of features; returns the largest, or the sink. */
+static float plain_scores(const struct attention_args *a, size_t head, size_t query, struct keys keys, float *scores)
+{
+	size_t kv_head = head / (a->n_heads / a->n_kv_heads);
+	const float *q = a->q + (query * a->n_heads + head) * a->head_dim;
+	float most = -INFINITY;
+
+	for (size_t t = keys.begin; t < keys.end; t++) {
+		const float *k = a->k + (t * a->n_kv_heads + kv_head) * a->head_dim;
+		float sum = 0;
+
+		for (size_t i = 0; i < a->head_dim; i++)
+			sum = fmaf(q[i], k[i], sum);
+		sum *= a->scale;
+		scores[t] = a->softcap > 0 && sum > -INFINITY ? capped(sum, a->softcap) : sum;
+		most = scores[t] > most ? scores[t] : most;
+	}
+	return a->sinks && a->sinks[head] > most ? a->sinks[head] : most;
+}
+
+/* Four queries go through the keys that one of them sees, with shares of 0 where another one does not: that tells what becomes of an
+ * infinite value, and of the sign of a zero. */
+static void plain_query(const struct attention_args *a, size_t head, size_t query, float *scores, float *y)
+{
+	struct keys own = keys_of(a, query, query), shared = keys_of(a, query - query % 4, query - query % 4 + 3);
+	const float *v = a->v + head / (a->n_heads / a->n_kv_heads) * a->value_dim;
+	float most = plain_scores(a, head, query, own, scores), lanes[16] = { 0 }, total;
+
+	for (size_t t = shared.begin; t < shared.end; t++) {
+		if (t < own.begin || t >= own.end) {
+			scores[t] = 0;
+			continue;
+		}
+		scores[t] = f32_exp(scores[t] - most);
+		lanes[(t - own.begin) % 16] += scores[t];
+	}
+	total = lanes_total(lanes);
+	if (a->sinks)
+		total += f32_exp(a->sinks[head] - most);
+	for (size_t i = 0; i < a->value_dim; i++) {
+		float sum = 0;
+
+		for (size_t t = shared.begin; t < shared.end; t++)
+			sum = fmaf(scores[t], v[t * a->n_kv_heads * a->value_dim + i], sum);
+		y[i] = 1.0f / total * sum;
+	}
+}
+
+/* All of q, k, v, y and sinks. */
+struct setup {
+	struct attention_args args;
+	struct values q, k, v, y, sinks;
+	bool with_sinks;
+};
+
+static struct setup setup_new(const struct attention_args *args, bool sinks, size_t shift)
+{
+	size_t n = args->n_tokens;
+
+	return (struct setup){ .args = *args,
+			       .q = values_new(n * args->n_heads * args->head_dim, shift),
+			       .k = values_new(n * args->n_kv_heads * args->head_dim, shift),
+			       .v = values_new(n * args->n_kv_heads * args->value_dim, shift),
+			       .y = values_new(n * args->n_heads * args->value_dim, shift),
+			       .sinks = values_new(args->n_heads, 0),
+			       .with_sinks = sinks };
+}
+
+static void plain_attention(const struct setup *s)
+{
+	struct attention_args a = s->args;
+	float *scores = some_memory(a.n_tokens * sizeof *scores);
+
+	a.q = s->q.given;
+	a.k = s->k.given;
+	a.v = s->v.given;
+	a.sinks = s->with_sinks ? s->sinks.given : NULL;
+	for (size_t query = 0; query < a.n_tokens; query++)
+		for (size_t head = 0; head < a.n_heads; head++)
+			plain_query(&a, head, query, scores, s->y.wanted + (query * a.n_heads + head) * a.value_dim);
+	free(scores);
+}
+
+/* Of bytes 0xFF, which are NaN: what is read there has been written. */
+static void *spare_there(const struct side *s, const struct attention_args *args)
+{
+	uint64_t size = s->ops->attend_spare(args);
+	void *poison = some_memory(size), *there;
+
+	memset(poison, 0xFF, size);
+	there = data_there(s, poison, size);
+	free(poison);
+	return there;
+}
+
+static void attend_there(const struct side *s, const struct setup *setup)
+{
+	struct attention_args args = setup->args;
+	float *q = values_there(s, &setup->q), *k = values_there(s, &setup->k), *v = values_there(s, &setup->v);
+	float *sinks = values_there(s, &setup->sinks);
+
+	args.q = q;
+	args.k = k;
+	args.v = v;
+	args.y = values_there(s, &setup->y);
+	args.sinks = setup->with_sinks ? sinks : NULL;
+	args.spare = spare_there(s, &args);
+	s->ops->attend(s->lane, &args);
+	values_back(s, &setup->y, args.y, "attend");
+	values_back(s, &setup->q, q, "q");
+	values_back(s, &setup->k, k, "k");
+	values_back(s, &setup->v, v, "v");
+	values_back(s, &setup->sinks, sinks, "sinks");
+	s->ops->memory_free(s->executor, args.spare);
+}
+
+static void attend_everywhere(struct setup *setup)
+{
+	plain_attention(setup);
+	EACH_SIDE(s)
+		attend_there(s, setup);
+	values_free(&setup->q);
+	values_free(&setup->k);
+	values_free(&setup->v);
+	values_free(&setup->y);
+	values_free(&setup->sinks);
+}
+
+static void attention(void **state)
+{
+	static const struct attention_args cases[] = {
+		{ 1, 1, 1, 4, 4, 0, .scale = 0.125f },
+		{ 3, 4, 4, 64, 64, 0, .scale = 0.125f },
+		{ 15, 4, 1, 16, 16, 0, .scale = 0.2f },
+		{ 16, 2, 1, 15, 17, 0, .scale = 0.2f },
+		{ 17, 4, 2, 1, 1, 0, .scale = 1 },
+		{ 63, 1, 1, 33, 65, 0, .scale = 0.125f },
+		{ 64, 1, 1, 64, 64, 0, .scale = 0.125f },
+		{ 65, 2, 2, 64, 128, 0, .scale = 0.125f },
+		{ 67, 1, 1, 12, 80, 99, .scale = 0.125f },
+		{ 90, 4, 2, 32, 32, 9, .scale = 0.125f, .softcap = 2 },
+		{ 99, 2, 1, 64, 32, 0, .scale = 0.125f, .softcap = 3.5f },
+		{ 127, 4, 1, 32, 12, 0, .scale = 0.3f },
+		{ 130, 2, 1, 80, 24, 0, .scale = 0.125f },
+		{ 150, 2, 2, 16, 16, 70, .scale = 0.2f },
+		{ 150, 1, 1, 16, 16, 1, .scale = 0.2f },
+		{ 150, 1, 1, 16, 16, 16, .scale = 0.2f },
+		{ 150, 1, 1, 16, 16, 64, .scale = 0.2f },
+		{ 200, 6, 2, 64, 64, 7, .scale = 0.125f },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(cases) * 3; i++) {
+		struct setup setup = setup_new(&cases[i / 3], i % 3 == 1, i % 3 == 2);
+
+		attend_everywhere(&setup);
+	}
+}
+
+/* Numbers that are none, and keys that nobody is like. */
+static void attention_nonfinite(void **state)
+{
+	const struct attention_args args = { 90, 2, 1, 16, 16, 0, .scale = 1, .softcap = 5 };
+	static const float special[] = { NAN, INFINITY, -INFINITY, 1e30f };
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(special); i++) {
+		struct setup setup = setup_new(&args, i % 2, 0);
+
+		values_put(&setup.k, 37 * 16 + 3, special[i]);
+		values_put(&setup.v, 71 * 16 + 5, special[i]);
+		values_put(&setup.q, 11 * 32 + 7, special[i]);
+		attend_everywhere(&setup);
+	}
+}
+
+/* More queries than an executor takes at once. */
+static void attention_in_parts(void **state)
+{
+	const struct attention_args args = { 4162, 1, 1, 4, 4, 70, .scale = 0.5f };
+	struct setup setup;
+
+	(void)state;
+	if (small)
+		return;
+	setup = setup_new(&args, false, 0);
+	attend_everywhere(&setup);
+}
+
+/* Room for a long sequence is enough for a shorter one. */
+static void attention_spare(void **state)
+{
+	struct attention_args args = { 1, 1, 1, 64, 64, 0, .scale = 1 };
+
+	(void)state;
+	EACH_SIDE(s) {
+		for (args.n_heads = 1; args.n_heads <= 128; args.n_heads *= 2) {
+			uint64_t before = 0;
+
+			for (args.n_tokens = 0; args.n_tokens <= 8192; args.n_tokens += 31) {
+				assert_true(s->ops->attend_spare(&args) >= before);
+				before = s->ops->attend_spare(&args);
+			}
+		}
+	}
+}
+
+static void no_tokens(void **state)
+{
+	struct values x = values_new(16, 0);
+
+	(void)state;
+	EACH_SIDE(s) {
+		float *there = values_there(s, &x);
+		struct attention_args args = { 0, 1, 1, 4, 4, 0, 1, 0, NULL, there, there, there, there, NULL };
+
+		args.spare = spare_there(s, &args);
+		s->ops->attend(s->lane, &args);
+		values_back(s, &x, there, "no tokens");
+		s->ops->memory_free(s->executor, args.spare);
+	}
+	values_free(&x);
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(attention),	   cmocka_unit_test(attention_nonfinite),
+		cmocka_unit_test(attention_in_parts), cmocka_unit_test(attention_spare),
+		cmocka_unit_test(no_tokens),
+	};
+
+	sides_begin(argc, argv);
+	return cmocka_run_group_tests(tests, sides_open, sides_close);
+}
