@@ -9,6 +9,7 @@
 #include "base/pool.h"
 #include "job/fp8_source.h"
 #include "job/matrix_read.h"
+#include "num/bits.h"
 #include "num/float16.h"
 
 int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
@@ -295,6 +296,18 @@ int weights_load_vector(struct weights *weights, struct executor_lane *lane, con
 	return load_floats(weights, lane, ref, 0, st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
+/* What experts are chosen by, of the host.  Where it is NaN an expert is never chosen, and nothing that is seen would tell. */
+static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias, struct err *err)
+{
+	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims), n_nan = 0;
+
+	if (read_floats(weights, ref, 0, n, bias, err))
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		n_nan += f32_is_nan((*bias)[i]);
+	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN", ref->tensor->name, n_nan) : 0;
+}
+
 static int load_vectors(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
 			struct err *err)
 {
@@ -304,9 +317,8 @@ static int load_vectors(struct weights *weights, struct executor_lane *lane, con
 
 		if (!from)
 			continue;
-		if (i == VECTOR_ROUTER_BIAS
-			    ? read_floats(weights, from, 0, st_n_elements(from->tensor->shape, from->tensor->n_dims), to, err)
-			    : weights_load_vector(weights, lane, from, to, err))
+		if (i == VECTOR_ROUTER_BIAS ? load_router_bias(weights, from, to, err)
+					    : weights_load_vector(weights, lane, from, to, err))
 			return -1;
 	}
 	return 0;
