@@ -352,6 +352,12 @@ static int count_first(void *context, struct amax_stats *wanted, uint64_t n_pass
 	return 0;
 }
 
+/* Whose sums a history of dumps holds: another executor than the CPU's is told. */
+static char *backend_text(const struct executor_ops *executor)
+{
+	return executor == backend_executor("cpu") ? xstrdup("activations") : xasprintf("activations+%s", executor->name);
+}
+
 int activations_run(const struct activations_plan *plan, const struct calibrate_params *params,
 		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
 		    struct err *err)
@@ -360,7 +366,8 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 	struct sweep sweep = { .plan = plan, .params = params, .progress = progress, .result = result, .stats = stats,
 			       .pace = { .now = params->now, .first = 1 + backend_executor(params->backend)->tokens_per_load / plan->n_tokens[0] },
 			       .model = { .checkpoint = &plan->checkpoint } };
-	const struct beginning beginning = { .params = params, .place = &sweep.place, .source = &sweep.weights.source, .backend = "activations",
+	char *computed_by = backend ? backend_text(backend->executor) : NULL;
+	const struct beginning beginning = { .params = params, .place = &sweep.place, .source = &sweep.weights.source, .backend = computed_by,
 					     .data = params->activations, .n_passes = plan->dumps.n,
 					     .context = &sweep, .count = count_first };
 	int rc = -1;
@@ -379,5 +386,6 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 out:
 	amax_place_close(&sweep.place);
 	sweep_release(&sweep);
+	free(computed_by);
 	return rc;
 }

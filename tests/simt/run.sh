@@ -58,4 +58,23 @@ for model in sample_checkpoints/tiny-llama ${MORE:-}; do
 	close "$model" 0.02
 done
 close sample_checkpoints/tiny-llama 0.1 --fp8-forward --recipe delayed --ragged
+
+# Products of what another program dumped: the history tells a GPU's, and does not go on with those of a CPU.
+mkdir "$scratch/dumps"
+for i in 0 1; do
+	python3 tests/cli/dump.py make "$scratch/dumps/$i.safetensors" 70 F32 model.layers.0.self_attn.q_proj=128 lm_head=128
+done
+set -- calibrate sample_checkpoints/tiny-llama --activations "$scratch/dumps" --quiet
+for backend in cuda cpu; do
+	"$program" "$@" -o "$scratch/$backend.amax" --backend $backend || status=1
+done
+differences=$(python3 tests/cli/amax.py close "$scratch/cuda.amax" "$scratch/cpu.amax" by=0.02 | sed -n 1,5p)
+[ -z "$differences" ] || { echo "calibrate --activations: $differences"; status=1; }
+for backend in cuda cpu; do
+	[ "$backend" = cuda ] && other=cpu || other=cuda
+	"$program" "$@" -o "$scratch/$backend.amax" --backend $backend --resume || status=1
+	"$program" "$@" -o "$scratch/$backend.amax" --backend $other --resume 2>"$scratch/err" &&
+		{ echo "calibrate --activations: $other goes on with what $backend began"; status=1; }
+	grep -q "was made with another backend" "$scratch/err" || { cat "$scratch/err"; status=1; }
+done
 exit $status
