@@ -149,7 +149,7 @@ static uint64_t memory_needed(const struct activations_plan *plan, const struct 
 		const struct linear_ref *linear = &plan->linears[i];
 
 		size = weights_linear_size(linear, &kind) + weights_piece_size(linear, &kind) +
-		       activations_rows(linear) * (linear->n * sizeof(float) + linear->k * (sizeof(float) + sizeof(uint16_t)));
+		       activations_rows(linear) * (linear->n * sizeof(float) + linear->k * (2 * sizeof(float) + sizeof(uint16_t)));
 		most = size > most ? size : most;
 	}
 	return most * (uint64_t)params->n_threads;

@@ -81,6 +81,21 @@ static size_t count_modules(const struct model *model)
 	return n;
 }
 
+/* Counts of all sites: those of a sweep, of the history, and, by lane, of the layer under way, with a copy of the host. */
+static uint64_t histogram_size(const struct calibrate_plan *plan, int n_threads)
+{
+	const uint64_t a_site = (uint64_t)AMAX_BINS * 2 * sizeof(uint64_t);
+	const struct model *model = &plan->model;
+	uint64_t most = 0;
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		uint64_t n = 1 + N_LINEARS + (uint64_t)model->layers[i].n_experts * N_EXPERT_ROLES;
+
+		most = n > most ? n : most;
+	}
+	return (2 * (uint64_t)plan->n_modules + 2 * (uint64_t)n_threads * most) * a_site;
+}
+
 bool calibrate_is_f32(const struct calibrate_params *params)
 {
 	return params->precision && !strcmp(params->precision, "f32");
@@ -120,6 +135,8 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	fit = fit < plan->n_passes ? fit : plan->n_passes;
 	plan->sweep = (size_t)fit * plan->batch;
 	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, &kind, params->n_threads);
+	if (params->histogram)
+		plan->memory_bytes += histogram_size(plan, params->n_threads);
 	return 0;
 }
 

@@ -38,3 +38,21 @@ fails 2 " calibrate: option '--max-memory': 1073741824 bytes do not hold one pas
 	calibrate "$@" --max-memory 1G
 fails 2 " calibrate: option '--max-memory': 65536 bytes do not hold one pass, which takes *" \
 	calibrate model --data ids.jsonl --max-memory 64K -o none.amax
+
+# Counts of a module are 2048 bins of two values, in a sweep and in the history.
+"$FP8CONV" calibrate "$@" --dry-run --json >plain.json
+"$FP8CONV" calibrate "$@" --histogram --dry-run --json >histogram.json
+python3 - <<'END'
+import json
+plain, histogram = (json.load(open(f"{name}.json")) for name in ("plain", "histogram"))
+if histogram["memory_bytes"] - plain["memory_bytes"] < 2 * histogram["modules"] * 2048 * 2 * 8:
+    print(f"planned with histograms: {histogram['memory_bytes']}, without: {plain['memory_bytes']}")
+END
+
+# Inputs that were dumped are read as fp32, looked at as fp32, and rounded to bf16: 63 rows of 65536 at once.
+mkdir wide dumps
+echo '{}' >wide/config.json
+python3 "$CLI/checkpoint.py" make wide/model.safetensors down_proj.weight=F32:16x65536:1
+python3 "$CLI/dump.py" make dumps/0.safetensors 70 F32 down_proj=65536
+"$FP8CONV" calibrate wide --activations dumps --threads 1 --dry-run --json >wide.json
+json wide.json "j['memory_bytes'] > 63 * 65536 * 10"
