@@ -74,9 +74,11 @@ static size_t count_modules(const struct model *model)
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
 
-		n += layer->n_experts * N_EXPERT_ROLES;
 		for (int l = 0; l < N_LINEARS; l++)
 			n += layer->linear[l].weight != NULL;
+		for (size_t e = 0; e < layer->n_experts; e++)
+			for (int l = 0; l < N_EXPERT_ROLES; l++)
+				n += layer->experts[e][l].weight != NULL;
 	}
 	return n;
 }

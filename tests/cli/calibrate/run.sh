@@ -58,3 +58,13 @@ fails 3 " calibrate: 's.amax' holds 6 passes over other data than the first of '
 "$FP8CONV" calibrate "$@" --passes 1 -o s.amax --restart
 "$FP8CONV" inspect s.amax --json >s.json
 json s.json "all(s['passes'] == 1 for s in j['sites'])"
+
+# The modules that a plan counts are those of the history, experts too.
+moe=$SAMPLES/tiny-moe/per-expert
+need "$moe"
+printf '{"input_ids": [1, 2, 3]}\n' >ids.jsonl
+"$FP8CONV" calibrate "$moe" --data ids.jsonl --dry-run --json >plan.json
+"$FP8CONV" calibrate "$moe" --data ids.jsonl --quiet -o moe.amax
+"$FP8CONV" inspect moe.amax --json >moe.json
+planned=$(python3 -c 'import json; print(json.load(open("plan.json"))["modules"])')
+json moe.json "sum(s['kind'] == 'module' for s in j['sites']) == $planned"
