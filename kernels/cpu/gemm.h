@@ -42,7 +42,6 @@ void gemm_weight_free(struct gemm_weight *weight);
 
 /* Copies the rows of a part, k elements each, close together. */
 int gemm_weight_set(struct gemm_weight *weight, size_t part, const void *rows, struct err *err);
-size_t gemm_weight_size(const struct gemm_weight *weight); /* bytes it holds */
 
 /* y (m, n) = x (m, k) w^T, accumulated in fp32.  Rows lie close together; y is overwritten. */
 int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y,

@@ -442,15 +442,6 @@ void gemm_weight_free(struct gemm_weight *weight)
 	free(weight);
 }
 
-size_t gemm_weight_size(const struct gemm_weight *weight)
-{
-	size_t size = 0;
-
-	for (size_t i = 0; i < weight->n_parts; i++)
-		size += weight->parts[i].buffer.size;
-	return size;
-}
-
 static int run_part(const struct gemm_weight *weight, const struct part *part, struct gemm_lane *lane, const void *x,
 		    size_t m, float *y, struct err *err)
 {
