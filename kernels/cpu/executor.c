@@ -56,7 +56,8 @@ static int cpu_open(struct executor **result, struct err *err)
 
 static void cpu_close(struct executor *executor)
 {
-	gemm_close(gemm_of(executor));
+	if (executor)
+		gemm_close(gemm_of(executor));
 	free(executor);
 }
 
@@ -73,7 +74,8 @@ static int cpu_lane_new(struct executor_lane **result, struct executor *executor
 
 static void cpu_lane_free(struct executor_lane *lane)
 {
-	gemm_lane_release(gemm_of(lane->executor), &cpu_of(lane)->gemm);
+	if (lane)
+		gemm_lane_release(gemm_of(lane->executor), &cpu_of(lane)->gemm);
 	free(lane);
 }
 
@@ -131,6 +133,7 @@ static int cpu_weight_init(struct executor_weight *weight, struct err *err)
 static void cpu_weight_release(struct executor_weight *weight)
 {
 	gemm_weight_free(weight->data);
+	weight->data = NULL;
 }
 
 static int cpu_weight_set(const struct executor_weight *weight, size_t part, const void *rows, struct err *err)

@@ -94,7 +94,7 @@ struct executor_ops {
 
 	/* ERR_SYSTEM with what is missing: a library, a device. */
 	int (*open)(struct executor **executor, struct err *err);
-	void (*close)(struct executor *executor);
+	void (*close)(struct executor *executor); /* here and below, what is given back may be NULL */
 
 	int (*lane_new)(struct executor_lane **lane, struct executor *executor, struct err *err);
 	void (*lane_free)(struct executor_lane *lane);

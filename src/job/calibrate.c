@@ -28,7 +28,8 @@ static int run_sequence(void *context, int worker, size_t item, struct err *err)
 /* n sequences of the sweep, in a context of their own: where scales come from a history, it grows at its end. */
 static int run_step(struct run *run, size_t n, struct err *err)
 {
-	const struct context wanted = { .enabled = run->fp8, .calibrating = true, .recipe = &run->plan->fp8.recipe };
+	const struct context wanted = { .enabled = run->fp8, .calibrating = true, .emulated = true,
+					  .recipe = &run->plan->fp8.recipe };
 	struct context outer;
 	struct err second = { 0 };
 	int rc;

@@ -51,7 +51,7 @@ struct sighting linear_sighting(const struct forward *forward, struct forward_la
 		lane->ops->round_amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
 	else
 		lane->ops->amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
-	lane->rounded_from = NULL;
+	lane->rounded_from = lane->fetched_from = NULL;
 	return sighting;
 }
 
@@ -62,7 +62,9 @@ static int filter(const struct forward *forward, struct forward_lane *lane, cons
 	size_t size = x->n_rows * x->n_cols * sizeof(float);
 	const float *values;
 
-	lane->ops->fetch(lane->executor, lane->host_input, x->values, size);
+	if (lane->fetched_from != x->values)
+		lane->ops->fetch(lane->executor, lane->host_input, x->values, size);
+	lane->fetched_from = x->values;
 	if (lane->ops->wait(lane->executor, err) || forward->filter.apply(forward->filter.context, linear, lane->number,
 									lane->host_input, x->n_rows, &values, err))
 		return -1;

@@ -42,7 +42,8 @@ struct forward_lane {
 	float *picked;	  /* (HEAD_BLOCK) */
 
 	/* The host's. */
-	float *host_input; /* of the filter: (tokens, widest) */
+	float *host_input; /* of the filter: (tokens, widest), */
+	const float *fetched_from; /* and which, as rounded_from says it */
 	float *host_scores; /* (tokens + 1, experts) */
 	size_t *chosen;	   /* (tokens, top_k) experts, and their weights */
 	float *weights;

@@ -16,6 +16,7 @@
 struct context {
 	bool enabled;
 	bool calibrating;
+	bool emulated; /* products are of decoded values, in high precision, which any backend can */
 	const struct recipe *recipe; /* may be NULL where neither is set */
 	const struct group *group;   /* over which amaxes are reduced; NULL: one process */
 };
@@ -31,7 +32,7 @@ struct context_stack {
 
 void context_stack_release(struct context_stack *stack);
 
-/* Puts wanted in force and the one before into *outer.  Where it is enabled and the backend cannot
+/* Puts wanted in force and the one before into *outer.  Where it is enabled, not emulated, and the backend cannot
  * do its recipe, that is the backend's error, and nothing changes. */
 int context_enter(struct context_stack *stack, const struct context *wanted, struct context *outer,
 		  struct err *err);

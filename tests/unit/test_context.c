@@ -141,6 +141,7 @@ static void refused(void **state)
 {
 	const struct context block = { .enabled = true, .recipe = find("blockwise") };
 	const struct context look = { .calibrating = true, .recipe = block.recipe };
+	const struct context emulated = { .enabled = true, .emulated = true, .recipe = block.recipe };
 	const struct context tensor = { .enabled = true, .recipe = find("current") };
 	struct backend old = *backend_select("auto", &(struct err){ 0 });
 	struct context_stack stack = { .backend = &old };
@@ -157,6 +158,8 @@ static void refused(void **state)
 					 "capability 8.9, block scaling needs 9.0");
 	assert_true(stack.depth == 1 && stack.now.recipe == tensor.recipe);
 	assert_int_equal(context_enter(&stack, &look, &inner, &err), 0); /* in high precision */
+	assert_int_equal(context_exit(&stack, &inner, &err), 0);
+	assert_int_equal(context_enter(&stack, &emulated, &inner, &err), 0);
 	assert_int_equal(context_exit(&stack, &inner, &err), 0);
 	assert_int_equal(context_exit(&stack, &saved, &err), 0);
 	context_stack_release(&stack);
@@ -181,7 +184,7 @@ static int rank_steps(void *context, int worker, size_t rank, struct err *err)
 {
 	struct ranks *r = context;
 	struct context_stack stack = stack_new();
-	struct context on = { true, false, &r->reduced, &r->groups[rank] }, saved;
+	struct context on = { .enabled = true, .recipe = &r->reduced, .group = &r->groups[rank] }, saved;
 	struct recipe_state s[2];
 	int rc = 0;
 
@@ -270,7 +273,7 @@ static void reduction_fails(void **state)
 {
 	static const struct group_kind broken = { "broken", broken_reduce };
 	struct group group = { &broken, 0, 2, NULL };
-	struct context on = { true, false, find("delayed"), &group }, saved;
+	struct context on = { .enabled = true, .recipe = find("delayed"), .group = &group }, saved;
 	struct context_stack stack = stack_new();
 	struct recipe_state s;
 	struct err err = { 0 };
@@ -309,7 +312,7 @@ static void one_update(void **state)
 {
 	struct recipe alone = *find("delayed");
 	struct group groups[1];
-	struct context on = { true, false, find("delayed"), groups }, saved;
+	struct context on = { .enabled = true, .recipe = find("delayed"), .group = groups }, saved;
 	struct backend counting = *backend_select("auto", &(struct err){ 0 });
 	struct context_stack stack = { .backend = &counting };
 	struct recipe_state s[3];
