@@ -155,7 +155,7 @@ struct backend {
 	const struct executor_ops *executor; /* where forward passes run beside it */
 };
 
-/* Every backend that was built, NULL at the end (kernels/backends.c). */
+/* Every backend that was built, the reference first, NULL at the end (kernels/backends.c). */
 extern const struct backend *const backends[];
 
 #endif

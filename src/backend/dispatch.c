@@ -9,12 +9,13 @@
 
 #define N_NAMES_MAX 32
 
+/* The reference, which is the first and runs everywhere, or a better one. */
 static const struct backend *backend_best(void)
 {
-	const struct backend *best = NULL;
+	const struct backend *best = backends[0];
 
-	for (const struct backend *const *b = backends; *b; b++) {
-		if ((*b)->rank > 0 && !(*b)->unusable() && (!best || (*b)->rank > best->rank))
+	for (const struct backend *const *b = backends + 1; *b; b++) {
+		if ((*b)->rank > best->rank && !(*b)->unusable())
 			best = *b;
 	}
 	return best;
@@ -50,7 +51,7 @@ const struct backend *backend_select(const char *name, struct err *err)
 	const char *why;
 
 	if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
-		return backend_best(); /* the reference runs everywhere: never NULL */
+		return backend_best();
 	backend = backend_find(name);
 	if (!backend) {
 		backend_unknown(name, err);
@@ -77,7 +78,7 @@ const struct executor_ops *backend_executor(const char *name)
 	struct err ignored;
 	const struct backend *backend = name ? backend_select(name, &ignored) : NULL;
 
-	return (backend ? backend : backends[0])->executor; /* the reference runs everywhere, on the CPU */
+	return (backend ? backend : backend_best())->executor;
 }
 
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err)
