@@ -126,15 +126,8 @@ static int sweep_head(struct run *run, struct err *err)
 static int embed_sequence(void *context, int worker, size_t item, struct err *err)
 {
 	struct run *run = context;
-	const struct sequence *sequence = &run->sequences[item];
-	struct executor_lane *lane = forward_lane_executor(run->lanes[worker]);
-	float *rows = run->embedded[worker];
 
-	if (weights_embed(&run->weights, sequence->tokens, sequence->n_tokens, rows, err))
-		return -1;
-	lane->executor->ops->put(lane, sequence->residual, rows,
-				 sequence->n_tokens * run->plan->model.hidden * sizeof *rows);
-	return lane->executor->ops->wait(lane, err) ? err_wrap(err, "the embedding of sequence %zu", sequence->index) : 0;
+	return embedder_run(&run->embedders[worker], &run->weights, run->lanes[worker], &run->sequences[item], err);
 }
 
 /* run->n_sequences sequences, from run->first on. */
@@ -233,10 +226,10 @@ static int run_alloc(struct run *run, struct err *err)
 	run->sequences = xcalloc(most, sizeof *run->sequences);
 	run->nll = xcalloc(most, sizeof *run->nll);
 	run->lanes = xcalloc((size_t)run->params->n_threads, sizeof *run->lanes);
-	run->embedded = xcalloc((size_t)run->params->n_threads, sizeof *run->embedded);
+	run->embedders = xcalloc((size_t)run->params->n_threads, sizeof *run->embedders);
 	for (int i = 0; i < run->params->n_threads; i++)
 		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err) ||
-		    buffer_alloc((void **)&run->embedded[i], stream_size, "an embedded sequence", err))
+		    embedder_init(&run->embedders[i], &plan->model, longest, err))
 			return -1;
 	run->n_slots = forward_slots(&plan->model);
 	run->host_seen = xcalloc(most * run->n_slots, sizeof *run->host_seen);
@@ -256,9 +249,9 @@ static void run_release(struct run *run)
 	free(run->sequences);
 	free(run->nll);
 	free(run->host_seen);
-	for (int i = 0; run->embedded && i < run->params->n_threads; i++)
-		free(run->embedded[i]);
-	free(run->embedded);
+	for (int i = 0; run->embedders && i < run->params->n_threads; i++)
+		embedder_release(&run->embedders[i]);
+	free(run->embedders);
 	if (run->forward.executor) {
 		run->forward.executor->ops->memory_free(run->forward.executor, run->residuals);
 		run->forward.executor->ops->memory_free(run->forward.executor, run->seen);

@@ -6,6 +6,7 @@
 #define FP8CONV_JOB_CALIBRATE_INTERNAL_H
 
 #include "job/calibrate.h"
+#include "job/embedder.h"
 #include "job/fp8_forward.h"
 #include "job/pace.h"
 #include "job/sightings.h"
@@ -35,7 +36,7 @@ struct run {
 	size_t n_slots;
 	struct seen *seen;	/* (sequences, n_slots), the executor's, */
 	struct seen *host_seen; /* and a copy */
-	float **embedded;	/* (longest, hidden), of the host, by thread */
+	struct embedder *embedders; /* by thread */
 
 	const struct layer *layer; /* under way; NULL: the head */
 	struct linear head;

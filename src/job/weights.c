@@ -357,7 +357,7 @@ void layer_release(struct layer *layer, struct executor *executor)
 	*layer = (struct layer){ 0 };
 }
 
-int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err)
+int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err)
 {
 	const struct model *model = weights->forward->model;
 	float scale = weights->forward->round ? bf16_to_f32(bf16_from_f32(model->embedding_scale)) : model->embedding_scale;

@@ -43,7 +43,7 @@ int weights_load_vector(struct weights *weights, struct executor_lane *lane, con
 			struct err *err);
 
 /* Rows of the embedding, scaled as the model has it, into memory of the host: rows (n_tokens, hidden). */
-int weights_embed(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err);
+int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err);
 
 /* What decides how much memory weights take. */
 struct weights_kind {

@@ -145,6 +145,17 @@ void forward_norm(const struct forward *forward, struct forward_lane *lane, cons
 			    model->hidden, normed, model->hidden);
 }
 
+int forward_embed(const struct forward *forward, struct forward_lane *lane, const float *table, size_t n_rows,
+		  const uint32_t *places, const struct sequence *sequence, struct err *err)
+{
+	size_t n = sequence->n_tokens, hidden = forward->model->hidden;
+
+	lane->ops->put(lane->executor, lane->normed, table, n_rows * hidden * sizeof *table);
+	lane->ops->put(lane->executor, lane->places, places, n * sizeof *places);
+	lane->ops->gather(lane->executor, sequence->residual, lane->normed, lane->places, n, hidden);
+	return lane->ops->wait(lane->executor, err) ? err_wrap(err, "the embedding of sequence %zu", sequence->index) : 0;
+}
+
 /* A half of a layer: its input normed, its output in lane->out, normed too where the layer says so, added to the stream. */
 static int half(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 		struct sequence *sequence, enum vector_role before, enum vector_role after,

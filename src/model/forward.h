@@ -100,6 +100,10 @@ uint64_t forward_lane_size(const struct executor_ops *executor, const struct mod
 /* The executor's, for other work between layers. */
 struct executor_lane *forward_lane_executor(const struct forward_lane *lane);
 
+/* residual = rows of a table of n_rows embeddings, `places` of it: one for each token.  Both are the host's. */
+int forward_embed(const struct forward *forward, struct forward_lane *lane, const float *table, size_t n_rows,
+		  const uint32_t *places, const struct sequence *sequence, struct err *err);
+
 /* residual += what the layer adds to it. */
 int forward_layer(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 		  struct sequence *sequence, struct err *err);

@@ -16,6 +16,7 @@ struct forward_lane {
 	size_t max_tokens;
 	size_t n_seen; /* slots that the layer under way has taken */
 
+	uint32_t *places; /* (tokens): rows of a table of embeddings, which lies in normed */
 	float *normed;	  /* (tokens, hidden) */
 	float *q, *k, *v; /* (tokens, heads * head_dim), (tokens, kv heads * head_dim), (tokens, kv heads * value_dim) */
 	float *joined;	  /* (tokens, widest): q, k and v, or gate and up, as one matrix gives them */

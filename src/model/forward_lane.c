@@ -51,7 +51,7 @@ struct array {
 	bool host;
 };
 
-#define N_ARRAYS 37
+#define N_ARRAYS 38
 
 static void arrays_of(struct forward_lane *lane, const struct executor_ops *executor, const struct model *model, bool filtered,
 		      struct array arrays[N_ARRAYS])
@@ -65,6 +65,7 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 #define EXECUTOR(field, bytes) { (void **)&lane->field, (bytes), false }
 #define HOST(field, bytes)   { (void **)&lane->field, (bytes), true }
 	const struct array all[] = {
+		EXECUTOR(places, t * sizeof(uint32_t)),
 		EXECUTOR(normed, t * model->hidden * f),
 		EXECUTOR(q, t * model->n_heads * model->head_dim * f),
 		EXECUTOR(k, t * model->n_kv_heads * model->head_dim * f),

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
-#include "job/weights.h"
+#include "job/embedder.h"
 
 static uint32_t tokens[1 << 16];
 
@@ -45,16 +45,14 @@ static void *memory_new(struct executor *executor, size_t size)
 	return memory;
 }
 
-static void embed(struct weights *weights, struct executor_lane *lane, const struct sequence *sequence)
+static void embed(struct weights *weights, struct forward_lane *lane, const struct sequence *sequence)
 {
+	struct embedder embedder = { 0 };
 	struct err err = { 0 };
-	size_t size = sequence->n_tokens * weights->forward->model->hidden * sizeof(float);
-	float *rows = malloc(size);
 
-	check(weights_embed(weights, tokens, sequence->n_tokens, rows, &err), &err);
-	lane->executor->ops->put(lane, sequence->residual, rows, size);
-	check(lane->executor->ops->wait(lane, &err), &err);
-	free(rows);
+	check(embedder_init(&embedder, weights->forward->model, sequence->n_tokens, &err), &err);
+	check(embedder_run(&embedder, weights, lane, sequence, &err), &err);
+	embedder_release(&embedder);
 }
 
 /* Returns the loss. */
@@ -68,7 +66,7 @@ static double run(struct weights *weights, struct forward_lane *lane, struct seq
 	float *norm;
 	double nll;
 
-	embed(weights, executor_lane, sequence);
+	embed(weights, lane, sequence);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct layer layer;
 
