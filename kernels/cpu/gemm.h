@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/mem.h"
 #include "num/dtype.h"
 
 struct gemm;	    /* the library, and what it has made for each shape; serves all threads */
@@ -20,8 +21,7 @@ struct gemm_weight; /* one weight, laid out as the library likes it */
 /* What one thread works with.  Zeroed is one that has nothing yet. */
 struct gemm_lane {
 	void *stream;
-	void *scratch;
-	size_t scratch_size;
+	struct buffer scratch;
 };
 
 /* "oneDNN 2.6.3", into a text of size bytes; ERR_SYSTEM as for gemm_open(). */

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "kernels/cpu/gemm.h"
+#include "kernels/cpu/spare.h"
 #include "base/mem.h"
 
 #define LIBRARY "libdnnl.so.2"
@@ -51,11 +52,6 @@ struct shape {
 	dnnl_primitive_t primitive;
 };
 
-struct buffer {
-	void *data;
-	size_t size;
-};
-
 struct gemm {
 	void *library;
 #define FIELD(name) __typeof__(&dnnl_##name) name;
@@ -64,11 +60,10 @@ struct gemm {
 	void (*omp_set_num_threads)(int n);
 	dnnl_engine_t engine;
 	dnnl_primitive_attr_t attr; /* scratch memory is the lane's */
+	struct spare spare;	    /* of weights */
 	pthread_mutex_t lock;	    /* of what follows */
 	size_t n_shapes;
 	struct shape **shapes;
-	size_t n_spare; /* of weights that were freed: the next layer's are of the same sizes, and a page that was used costs nothing */
-	struct buffer *spare;
 };
 
 /* Rows of a weight. */
@@ -152,50 +147,12 @@ enum dtype gemm_bf16_type(void)
 	return DT_F32;
 }
 
-/* All at once: the caller has the lock. */
-static void spare_free(struct gemm *gemm)
-{
-	for (size_t i = 0; i < gemm->n_spare; i++)
-		free(gemm->spare[i].data);
-	free(gemm->spare);
-	gemm->spare = NULL;
-	gemm->n_spare = 0;
-}
-
-/* Where none of that size is left, the others are not of the layer to come. */
-static int buffer_take(struct gemm *gemm, struct buffer *buffer, struct err *err)
-{
-	size_t i = 0;
-
-	buffer->data = NULL;
-	pthread_mutex_lock(&gemm->lock);
-	while (i < gemm->n_spare && gemm->spare[i].size != buffer->size)
-		i++;
-	if (i < gemm->n_spare) {
-		*buffer = gemm->spare[i];
-		gemm->spare[i] = gemm->spare[--gemm->n_spare];
-	} else {
-		spare_free(gemm);
-	}
-	pthread_mutex_unlock(&gemm->lock);
-	return buffer->data ? 0 : buffer_alloc(&buffer->data, buffer->size, "a weight", err);
-}
-
-static void buffer_give(struct gemm *gemm, const struct buffer *buffer)
-{
-	if (!buffer->data)
-		return;
-	pthread_mutex_lock(&gemm->lock);
-	ARRAY_GROW(gemm->spare, gemm->n_spare);
-	gemm->spare[gemm->n_spare++] = *buffer;
-	pthread_mutex_unlock(&gemm->lock);
-}
-
 int gemm_open(struct gemm **result, struct err *err)
 {
 	struct gemm *gemm = xcalloc(1, sizeof *gemm);
 
 	pthread_mutex_init(&gemm->lock, NULL);
+	spare_init(&gemm->spare);
 	if (load(gemm, err))
 		goto out;
 	CALL(gemm, engine_create, &gemm->engine, dnnl_cpu, 0);
@@ -218,7 +175,7 @@ void gemm_close(struct gemm *gemm)
 		free(gemm->shapes[i]);
 	}
 	free(gemm->shapes);
-	spare_free(gemm);
+	spare_release(&gemm->spare);
 	if (gemm->attr)
 		gemm->primitive_attr_destroy(gemm->attr);
 	if (gemm->engine)
@@ -232,7 +189,7 @@ void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane)
 {
 	if (lane->stream)
 		gemm->stream_destroy(lane->stream);
-	free(lane->scratch);
+	buffer_release(&lane->scratch);
 	*lane = (struct gemm_lane){ 0 };
 }
 
@@ -253,15 +210,7 @@ static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_
 		CALL(gemm, stream_create, &stream, gemm->engine, dnnl_stream_default_flags);
 		lane->stream = stream;
 	}
-	if (lane->scratch_size >= scratch_size)
-		return 0;
-	free(lane->scratch);
-	lane->scratch = NULL;
-	lane->scratch_size = 0;
-	if (buffer_alloc(&lane->scratch, scratch_size, "the scratch memory of a matrix product", err))
-		return -1;
-	lane->scratch_size = scratch_size;
-	return 0;
+	return buffer_ensure(&lane->scratch, scratch_size, "the scratch memory of a matrix product", err);
 out:
 	return -1;
 }
@@ -368,7 +317,7 @@ static int reorder(const struct gemm_weight *weight, const struct part *part, co
 	if (lane_ready(gemm, &lane, gemm->memory_desc_get_size(scratch), err) ||
 	    bind(gemm, &arguments[0], DNNL_ARG_SRC, &rows, data, err) ||
 	    bind(gemm, &arguments[1], DNNL_ARG_DST, &part->desc, part->buffer.data, err) ||
-	    bind(gemm, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch, err))
+	    bind(gemm, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch.data, err))
 		goto out;
 	CALL(gemm, primitive_execute, primitive, lane.stream, 3, arguments);
 	rc = 0;
@@ -403,8 +352,7 @@ static int part_init(struct gemm_weight *weight, struct part *part, struct err *
 	if (!shape)
 		return -1;
 	part->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
-	part->buffer.size = gemm->memory_desc_get_size(&part->desc);
-	return buffer_take(gemm, &part->buffer, err);
+	return spare_take(&gemm->spare, &part->buffer, gemm->memory_desc_get_size(&part->desc), "a weight", err);
 }
 
 int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n, size_t k, struct err *err)
@@ -437,7 +385,7 @@ void gemm_weight_free(struct gemm_weight *weight)
 	if (!weight)
 		return;
 	for (size_t i = 0; i < weight->n_parts; i++)
-		buffer_give(weight->gemm, &weight->parts[i].buffer);
+		spare_give(&weight->gemm->spare, &weight->parts[i].buffer);
 	free(weight->parts);
 	free(weight);
 }
@@ -463,7 +411,7 @@ static int run_part(const struct gemm_weight *weight, const struct part *part, s
 	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &part->desc, part->buffer.data, err) ||
 	    bind(gemm, &arguments[2], DNNL_ARG_DST, gemm->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0), y,
 		 err) ||
-	    bind(gemm, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch, err))
+	    bind(gemm, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch.data, err))
 		goto out;
 	CALL(gemm, primitive_execute, shape->primitive, lane->stream, 4, arguments);
 	rc = 0;

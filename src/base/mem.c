@@ -77,3 +77,20 @@ int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err)
 	}
 	return 0;
 }
+
+int buffer_ensure(struct buffer *buffer, uint64_t size, const char *what, struct err *err)
+{
+	if (buffer->data && size <= buffer->size)
+		return 0;
+	buffer_release(buffer);
+	if (buffer_alloc(&buffer->data, size, what, err))
+		return -1;
+	buffer->size = size;
+	return 0;
+}
+
+void buffer_release(struct buffer *buffer)
+{
+	free(buffer->data);
+	*buffer = (struct buffer){ 0 };
+}

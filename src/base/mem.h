@@ -21,6 +21,16 @@ char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* size bytes aligned to 4096, for tensor data; *p is freed with free().  what names its use in the message. */
 int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err);
 
+/* Such memory, and how much; zeroed is none. */
+struct buffer {
+	void *data;
+	uint64_t size;
+};
+
+/* Makes it of size bytes at least, which do not keep what was there; where it fails, it is empty. */
+int buffer_ensure(struct buffer *buffer, uint64_t size, const char *what, struct err *err);
+void buffer_release(struct buffer *buffer);
+
 /* Grows an array of n elements so that one more fits: doubles at powers of two.  array_add(v, n) = element; */
 #define ARRAY_GROW(array, n)                                                                         \
 	do {                                                                                         \

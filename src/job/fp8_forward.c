@@ -21,19 +21,13 @@ struct shared {
 	size_t n_members, n_seen;
 };
 
-/* Of one thread. */
-struct quantized_input {
-	void *values;
-	uint64_t size;
-};
-
 struct fp8_forward {
 	const struct fp8_choice *choice;
 	const struct backend *backend;
 	pthread_mutex_t lock;	/* of amaxes: in groups, and in states */
 	struct module *modules; /* as choice->units */
 	struct shared *groups;
-	struct quantized_input *inputs;
+	struct buffer *inputs; /* values of a quantized input, of each thread */
 	int n_lanes;
 };
 
@@ -76,7 +70,7 @@ void fp8_forward_free(struct fp8_forward *fp8)
 	for (size_t i = 0; i < fp8->choice->n; i++)
 		recipe_state_release(&fp8->modules[i].state);
 	for (int i = 0; i < fp8->n_lanes; i++)
-		free(fp8->inputs[i].values);
+		buffer_release(&fp8->inputs[i]);
 	free(fp8->modules);
 	free(fp8->groups);
 	free(fp8->inputs);
@@ -120,36 +114,22 @@ static int emulate(const struct fp8_forward *fp8, const struct module *module, c
 	return backend_failed(fp8->backend, module->unit->name, err);
 }
 
-static int input_ready(struct quantized_input *input, size_t m, size_t k, struct err *err)
-{
-	uint64_t size = (uint64_t)m * k * sizeof(float);
-
-	if (size <= input->size)
-		return 0;
-	free(input->values);
-	*input = (struct quantized_input){ 0 };
-	if (buffer_alloc(&input->values, size, "the input of a product in FP8", err))
-		return -1;
-	input->size = size;
-	return 0;
-}
-
 static int apply(void *context, const struct linear *linear, int lane, const float *x, size_t m,
 		 const float **values, struct err *err)
 {
 	struct fp8_forward *fp8 = context;
 	const struct module *module = linear->module;
-	struct quantized_input *input = &fp8->inputs[lane];
+	struct buffer *input = &fp8->inputs[lane];
 	struct quantizer quantizer = module->input;
 	const struct matrix matrix = { x, DT_F32, m, linear->ref->k, linear->ref->k };
 	float *history = quantizer.amax, amax = 0;
 
 	if (history)
 		quantizer.amax = &amax;
-	if (input_ready(input, m, matrix.cols, err) ||
-	    emulate(fp8, module, &quantizer, &matrix, input->values, err))
+	if (buffer_ensure(input, (uint64_t)m * matrix.cols * sizeof(float), "the input of a product in FP8", err) ||
+	    emulate(fp8, module, &quantizer, &matrix, input->data, err))
 		return -1;
-	*values = input->values;
+	*values = input->data;
 	if (history) {
 		pthread_mutex_lock(&fp8->lock);
 		*history = amax_max(*history, amax);

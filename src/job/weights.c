@@ -109,19 +109,13 @@ struct piece {
 	float amax;
 };
 
-/* What a thread reads a part into. */
-struct rows {
-	void *values;
-	uint64_t size;
-};
-
 /* What is loaded at once, by several threads. */
 struct load {
 	struct weights *weights;
 	struct executor_lane *lane; /* of the thread that began it */
 	size_t n;
 	struct piece *pieces;
-	struct rows *rows; /* of each thread */
+	struct buffer *rows; /* what each thread reads a part into */
 };
 
 static void load_piece_add(struct load *load, const struct piece *piece)
@@ -173,28 +167,16 @@ static int load_add(struct load *load, const struct linear_ref *from, struct lin
 	return 0;
 }
 
-static int rows_ready(struct rows *rows, uint64_t size, struct err *err)
-{
-	if (size <= rows->size)
-		return 0;
-	free(rows->values);
-	*rows = (struct rows){ 0 };
-	if (buffer_alloc(&rows->values, size, "the values of a weight", err))
-		return -1;
-	rows->size = size;
-	return 0;
-}
-
-static int set_part(struct weights *weights, struct piece *piece, struct rows *rows, struct err *err)
+static int set_part(struct weights *weights, struct piece *piece, struct buffer *rows, struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
 	enum dtype dtype = piece->to->input;
 	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(dtype) / 8;
 
-	return rows_ready(rows, size, err) ||
-			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, rows->values, &piece->amax,
+	return buffer_ensure(rows, size, "the values of a weight", err) ||
+			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, rows->data, &piece->amax,
 					   err) ||
-			       weight_set(piece->to, piece->part, rows->values, err)
+			       weight_set(piece->to, piece->part, rows->data, err)
 		       ? -1
 		       : 0;
 }
@@ -264,7 +246,7 @@ static int load_run(struct load *load, int rc, struct err *err)
 			piece->to->amax = piece->amax;
 	}
 	for (int i = 0; i < weights->n_threads; i++)
-		free(load->rows[i].values);
+		buffer_release(&load->rows[i]);
 	free(load->rows);
 	free(load->pieces);
 	return rc;
