@@ -15,6 +15,7 @@
 #include <pcre2.h>
 
 #include "backend/dispatch.h"
+#include "backend/trial.h"
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/json_out.h"
@@ -194,6 +195,7 @@ static void print_table(void)
 	const struct features features = cpu_features();
 	const struct backend *best = best_backend();
 	struct library library[N_LIBRARIES];
+	struct err differs = { 0 };
 	struct buf text = { 0 };
 
 	libraries(library);
@@ -212,6 +214,8 @@ static void print_table(void)
 			   why			 ? why
 			   : backends[i] == best ? ", taken by 'auto'"
 						 : "");
+		if (!why && backends[i]->executor != backends[0]->executor && backend_trial(backends[i], backends[0], &differs))
+			buf_printf(&text, ", not taken by 'auto': %s", differs.message);
 		fact(&table, "backend", text.data);
 	}
 	for (size_t i = 0; backends[i]; i++)

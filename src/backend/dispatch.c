@@ -4,18 +4,26 @@
 #include <assert.h>
 #include <string.h>
 
+#include "backend/trial.h"
 #include "base/nearest.h"
 #include "num/scale.h"
 
 #define N_NAMES_MAX 32
 
-/* The reference, which is the first and runs everywhere, or a better one. */
-static const struct backend *backend_best(void)
+/* As the reference is, which is the first and runs everywhere. */
+static bool is_of_cpu(const struct backend *backend)
+{
+	return backend->executor == backends[0]->executor;
+}
+
+static const struct backend *backend_best(bool of_cpu)
 {
 	const struct backend *best = backends[0];
+	struct err ignored;
 
 	for (const struct backend *const *b = backends + 1; *b; b++) {
-		if ((*b)->rank > best->rank && !(*b)->unusable())
+		if ((*b)->rank > best->rank && (is_of_cpu(*b) || !of_cpu) && !(*b)->unusable() &&
+		    (is_of_cpu(*b) || !backend_trial(*b, backends[0], &ignored)))
 			best = *b;
 	}
 	return best;
@@ -51,7 +59,7 @@ const struct backend *backend_select(const char *name, struct err *err)
 	const char *why;
 
 	if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
-		return backend_best();
+		return backend_best(!strcmp(name, "cpu"));
 	backend = backend_find(name);
 	if (!backend) {
 		backend_unknown(name, err);
@@ -73,12 +81,22 @@ size_t backend_band(const char *name)
 	return backend ? backend->band : 0;
 }
 
+const struct backend *backend_select_forward(const char *name, struct err *err)
+{
+	const struct backend *backend = backend_select(name, err);
+	struct err ignored;
+
+	if (backend && !strcmp(name, "auto") && !is_of_cpu(backend) && executor_trial(backend->executor, &ignored))
+		return backend_best(true);
+	return backend;
+}
+
 const struct executor_ops *backend_executor(const char *name)
 {
 	struct err ignored;
-	const struct backend *backend = name ? backend_select(name, &ignored) : NULL;
+	const struct backend *backend = backend_select_forward(name ? name : "auto", &ignored);
 
-	return (backend ? backend : backend_best())->executor;
+	return (backend ? backend : backends[0])->executor;
 }
 
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err)

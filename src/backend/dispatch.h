@@ -8,9 +8,13 @@
 #include "backend/backend.h"
 #include "base/err.h"
 
-/* name: "auto" and "cpu" (the best usable one on the CPU), or a backend's own name.  NULL with ERR_USAGE: no such
- * backend (the nearest name is in the message), or this machine cannot run it (the reason is). */
+/* name: "auto" (the best usable one; of a GPU only where it has passed its trial here), "cpu" (the best on the CPU), or a
+ * backend's own name.  NULL with ERR_USAGE: no such backend (the nearest name is in the message), or this machine cannot run
+ * it (the reason is). */
 const struct backend *backend_select(const char *name, struct err *err);
+
+/* The same, to run forward passes beside it: "auto" takes a GPU only where its executor has passed its trial too. */
+const struct backend *backend_select_forward(const char *name, struct err *err);
 
 /* The `band` of the backend of that name, as backend_select() reads it; 0 where there is none. */
 size_t backend_band(const char *name);

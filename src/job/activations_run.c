@@ -362,7 +362,7 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
 		    struct err *err)
 {
-	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
+	const struct backend *backend = backend_select_forward(params->backend ? params->backend : "auto", err);
 	struct sweep sweep = { .plan = plan, .params = params, .progress = progress, .result = result, .stats = stats,
 			       .pace = { .now = params->now, .first = 1 + backend_executor(params->backend)->tokens_per_load / plan->n_tokens[0] },
 			       .model = { .checkpoint = &plan->checkpoint } };

@@ -335,7 +335,7 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
 		    struct err *err)
 {
-	const struct backend *backend = backend_select(params->backend ? params->backend : "auto", err);
+	const struct backend *backend = backend_select_forward(params->backend ? params->backend : "auto", err);
 	struct run run = { .plan = plan, .params = params, .progress = progress, .result = result,
 			   .stats = stats, .pace = { .now = params->now, .first = first_sweep(plan, params) } };
 	const struct beginning beginning = { .params = params, .place = &run.place, .source = &run.weights.source, .backend = backend ? backend->executor->name : NULL,

@@ -38,6 +38,7 @@ static thread_local struct thread_lane here;
 int simt_capability = 90;
 const char *simt_missing;
 long simt_calls_left = -1;
+long simt_copies_left = -1;
 size_t simt_room = SIZE_MAX;
 long simt_held;
 
@@ -208,8 +209,12 @@ void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const 
 void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
 		     size_t row_size, size_t n_rows)
 {
-	if (succeeds(lane, "device_copy_out"))
-		copy(to, to_stride, from, from_stride, row_size, n_rows);
+	if (!succeeds(lane, "device_copy_out"))
+		return;
+	copy(to, to_stride, from, from_stride, row_size, n_rows);
+	if (simt_copies_left >= 0 && simt_copies_left-- == 0)
+		for (size_t i = 0; i < row_size; i++)
+			static_cast<char *>(to)[i] ^= 0x40;
 }
 
 void device_zero(struct device_lane *lane, void *memory, size_t n)

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
+#include "backend/trial.h"
 #include "num/scale_grid.h"
 #include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"
@@ -201,6 +202,73 @@ static void update_fails(void **state)
 	assert_int_equal(n, 8); /* two pieces of memory, two copies there, a launch, one back, the wait */
 }
 
+typedef const struct backend *select_fn(const char *name, struct err *err);
+
+/* Whether "auto" takes the GPU where *left, a count of simt's, is n; its trial leaves nothing behind. */
+static bool takes_cuda(select_fn *select, long *left, long n)
+{
+	struct err err = { 0 };
+	long held = simt_held;
+	const struct backend *backend;
+
+	*left = n;
+	backend = select("auto", &err);
+	*left = -1;
+	assert_int_equal(simt_held, held);
+	assert_int_equal(backend_failed(cuda(), "a.weight", &err), 0);
+	assert_string_equal(err.message, "");
+	return backend == cuda();
+}
+
+/* With no name asked for, a GPU is taken where there is one. */
+static void taken(void **state)
+{
+	struct err err;
+
+	(void)state;
+	assert_true(takes_cuda(backend_select, &simt_calls_left, -1));
+	assert_true(takes_cuda(backend_select_forward, &simt_calls_left, -1));
+	assert_ptr_equal(backend_executor("auto"), cuda()->executor);
+	assert_ptr_equal(backend_select("cpu", &err)->executor, backends[0]->executor);
+	simt_missing = "no CUDA-capable device is detected";
+	assert_ptr_equal(backend_select("auto", &err)->executor, backends[0]->executor);
+	simt_missing = NULL;
+}
+
+/* It is not where any call of its trial fails, or a copy brings something wrong. */
+static void trial_fails(void **state)
+{
+	long calls = 0, copies = 0;
+
+	(void)state;
+	while (!takes_cuda(backend_select, &simt_calls_left, calls))
+		calls += 29;
+	while (!takes_cuda(backend_select, &simt_copies_left, copies))
+		copies += 7;
+	assert_true(calls > 18 * 15 && copies > 18 * 4); /* 18 casts there and back: of so many calls, that bring so much */
+}
+
+/* To run forward passes, it is tried with a product too. */
+static void product_trial_fails(void **state)
+{
+	long calls = 0, copies = 0, held = simt_held;
+	struct err err;
+	int rc;
+
+	(void)state;
+	do {
+		simt_calls_left = calls++;
+		rc = executor_trial(cuda()->executor, &err);
+		simt_calls_left = -1;
+		assert_int_equal(simt_held, held);
+	} while (rc);
+	while (!takes_cuda(backend_select, &simt_copies_left, copies))
+		copies++;
+	assert_false(takes_cuda(backend_select_forward, &simt_copies_left, copies));
+	assert_true(takes_cuda(backend_select_forward, &simt_copies_left, copies + 1));
+	assert_true(calls > 7); /* a lane, three pieces of memory, a weight, a product, what it gave */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -208,6 +276,9 @@ int main(void)
 		cmocka_unit_test(failures),
 		cmocka_unit_test(smaller_bands),
 		cmocka_unit_test(update_fails),
+		cmocka_unit_test(taken),
+		cmocka_unit_test(trial_fails),
+		cmocka_unit_test(product_trial_fails),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
