@@ -140,7 +140,7 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 	const struct executor_ops *ops = worker->lane->executor->ops;
 	struct linear linear;
 	double began = pace_now(&sweep->pace);
-	int rc = weights_load_linear(&sweep->weights, worker->lane, &sweep->plan->linears[item], &linear, err);
+	int rc = weights_load_linear(&sweep->weights, number, worker->lane, &sweep->plan->linears[item], &linear, err);
 
 	pace_loaded(&sweep->pace, began);
 	if (worker->counts)
@@ -374,8 +374,7 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 
 	if (!backend || forward_init(&sweep.forward, backend->executor, &sweep.model, calibrate_is_f32(params), err))
 		goto out;
-	/* A thread for each module, which loads its own weight. */
-	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, 1, progress->stop, err) ||
+	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, params->n_threads, progress->stop, err) ||
 	    calibrate_begin(&beginning, stats, err) || workers_new(&sweep, err))
 		goto out;
 	result->n_resumed = stats->n_passes;

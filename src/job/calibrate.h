@@ -3,8 +3,8 @@
  * Calibration: forward passes of a model over data, and the amax history of every matrix product that they leave behind.
  *
  * A sweep takes some passes through the whole model, layer by layer, each layer loaded once; then its rows are added to the
- * history and the file is saved.  So memory holds one layer and the residual streams of a sweep, and what is saved is
- * always whole passes.
+ * history and the file is saved.  So memory holds one layer and the residual streams of a sweep (and the next layer, where it
+ * takes a small part of the memory that is allowed for those), and what is saved is always whole passes.
  */
 #ifndef FP8CONV_JOB_CALIBRATE_H
 #define FP8CONV_JOB_CALIBRATE_H
@@ -63,7 +63,8 @@ struct calibrate_plan {
 	size_t longest;	    /* tokens of the longest sequence */
 	uint64_t n_tokens;
 	size_t sweep;	    /* sequences that may go through the model at once: whole passes */
-	uint64_t memory_bytes; /* of these, of what threads and FP8 work with, and of the largest layer */
+	bool ahead;	    /* the next layer is loaded beside the passes through one */
+	uint64_t memory_bytes; /* of these, of what threads and FP8 work with, and of the largest layer or two */
 };
 
 struct calibrate_result {

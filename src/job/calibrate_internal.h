@@ -12,6 +12,14 @@
 #include "job/sightings.h"
 #include "job/weights.h"
 
+/* What sequences go through at once: a layer, or at last the head and the norm before it. */
+struct stage {
+	struct layer layer; /* without ref: it is the head */
+	struct linear head;
+	float *norm;
+	struct weights_load load;
+};
+
 struct run {
 	const struct calibrate_plan *plan;
 	const struct calibrate_params *params;
@@ -30,7 +38,7 @@ struct run {
 	struct forward_lane **lanes; /* by thread */
 	struct sequence *sequences;  /* of the sweep: [first, first + n_sequences) of the data */
 	size_t first, n_sequences;
-	size_t step_first;	     /* of the step under way, in the sweep */
+	size_t step_first, n_step;   /* of the step under way, in the sweep */
 	double *nll;	  /* of each */
 	float *residuals; /* of all, the executor's */
 	size_t n_slots;
@@ -38,9 +46,9 @@ struct run {
 	struct seen *host_seen; /* and a copy */
 	struct embedder *embedders; /* by thread */
 
-	const struct layer *layer; /* under way; NULL: the head */
-	struct linear head;
-	float *norm;
+	struct stage stages[2];
+	struct stage *stage; /* under way */
+	struct stage *next;  /* to be loaded beside the sequences of the step; NULL: none */
 
 	double loss;
 	uint64_t n_losses;

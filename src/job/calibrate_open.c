@@ -16,6 +16,7 @@
 #define DEFAULT_PASSES	128
 #define DEFAULT_MEMORY	((uint64_t)1 << 30)
 #define TOKENIZER_MAX_SIZE ((size_t)256 << 20)
+#define AHEAD_SHARE	4 /* a second layer takes at most this part of the memory for sequences */
 
 static size_t or_default(int value, size_t otherwise)
 {
@@ -129,15 +130,22 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	uint64_t a_pass = a_sequence * plan->batch;
 	uint64_t memory = params->max_memory ? params->max_memory
 					     : default_memory(lanes, a_pass, a_sequence * (uint64_t)params->n_threads);
-	uint64_t fit = memory > lanes ? (memory - lanes) / a_pass : 0;
+	uint64_t room = memory > lanes ? memory - lanes : 0, weights = weights_layer_size(model, &kind, params->n_threads, false);
+	uint64_t second = weights_layer_size(model, &kind, params->n_threads, true) - weights, fit;
 
+	plan->ahead = !params->fp8.forward && second <= room / AHEAD_SHARE && room - second >= a_pass;
+	if (plan->ahead) {
+		room -= second;
+		weights += second;
+	}
+	fit = room / a_pass;
 	if (fit == 0)
 		return err_set(err, ERR_USAGE,
 			       "option '--max-memory': %llu bytes do not hold one pass, which takes %llu: fewer threads (--threads), or shorter sequences (--seq-len) need less",
 			       (unsigned long long)memory, (unsigned long long)(lanes + a_pass));
 	fit = fit < plan->n_passes ? fit : plan->n_passes;
 	plan->sweep = (size_t)fit * plan->batch;
-	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights_layer_size(model, &kind, params->n_threads);
+	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights;
 	if (params->histogram)
 		plan->memory_bytes += histogram_size(plan, params->n_threads);
 	return 0;

@@ -18,6 +18,7 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 	const struct checkpoint *checkpoint = forward->model->checkpoint;
 
 	*weights = (struct weights){ .forward = forward, .n_threads = n_threads, .stop = stop };
+	weights->rows = xcalloc((size_t)n_threads, sizeof *weights->rows);
 	source_init(&weights->source, io, checkpoint, backend, -1);
 	return fp8_source_recognise(&weights->recognition, checkpoint, io, err);
 }
@@ -29,6 +30,9 @@ int weights_close(struct weights *weights, struct err *err)
 
 void weights_release(struct weights *weights)
 {
+	for (int i = 0; weights->rows && i < weights->n_threads; i++)
+		buffer_release(&weights->rows[i]);
+	free(weights->rows);
 	source_release(&weights->source);
 	recognition_release(&weights->recognition);
 }
@@ -102,23 +106,14 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 }
 
 /* Some rows of a matrix, for one thread: a part as it is multiplied; all of them where matrices are quantized. */
-struct piece {
+struct weights_piece {
 	const struct linear_ref *from;
 	struct linear *to;
 	size_t part, first, n;
 	float amax;
 };
 
-/* What is loaded at once, by several threads. */
-struct load {
-	struct weights *weights;
-	struct executor_lane *lane; /* of the thread that began it */
-	size_t n;
-	struct piece *pieces;
-	struct buffer *rows; /* what each thread reads a part into */
-};
-
-static void load_piece_add(struct load *load, const struct piece *piece)
+static void piece_add(struct weights_load *load, const struct weights_piece *piece)
 {
 	ARRAY_GROW(load->pieces, load->n);
 	load->pieces[load->n++] = *piece;
@@ -139,11 +134,11 @@ static int weight_set(const struct linear *linear, size_t part, const void *rows
 		       : 0;
 }
 
-static int load_add(struct load *load, const struct linear_ref *from, struct linear *to, struct err *err)
+static int load_add(struct weights_load *load, const struct linear_ref *from, struct linear *to, struct err *err)
 {
 	struct weights *weights = load->weights;
 	const struct forward *forward = weights->forward;
-	struct piece piece = { .from = from, .to = to };
+	struct weights_piece piece = { .from = from, .to = to };
 
 	if (!from->weight)
 		return 0;
@@ -154,20 +149,20 @@ static int load_add(struct load *load, const struct linear_ref *from, struct lin
 		return -1;
 	if (weights->fp8) {
 		piece.n = from->n;
-		load_piece_add(load, &piece);
+		piece_add(load, &piece);
 		return 0;
 	}
 	if (weight_init(to, err))
 		return -1;
 	for (; piece.part < executor_weight_parts(&to->weight); piece.part++) {
 		piece.n = executor_weight_part_rows(&to->weight, piece.part);
-		load_piece_add(load, &piece);
+		piece_add(load, &piece);
 		piece.first += piece.n;
 	}
 	return 0;
 }
 
-static int set_part(struct weights *weights, struct piece *piece, struct buffer *rows, struct err *err)
+static int set_part(struct weights *weights, struct weights_piece *piece, struct buffer *rows, struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
 	enum dtype dtype = piece->to->input;
@@ -193,7 +188,7 @@ static int set_parts(const struct linear *to, const void *values, struct err *er
 	return 0;
 }
 
-static int set_quantized(struct weights *weights, const struct piece *piece, struct err *err)
+static int set_quantized(struct weights *weights, const struct weights_piece *piece, struct err *err)
 {
 	struct linear *to = piece->to;
 	void *values = NULL;
@@ -203,19 +198,10 @@ static int set_quantized(struct weights *weights, const struct piece *piece, str
 	return rc ? -1 : 0;
 }
 
-static int load_piece(void *context, int worker, size_t item, struct err *err)
-{
-	const struct load *load = context;
-	struct weights *weights = load->weights;
-	struct piece *piece = &load->pieces[item];
-
-	return weights->fp8 ? set_quantized(weights, piece, err) : set_part(weights, piece, &load->rows[worker], err);
-}
-
 /* What shares a scale must all have been seen before the first of it is quantized. */
 static int see_piece(void *context, int worker, size_t item, struct err *err)
 {
-	const struct load *load = context;
+	const struct weights_load *load = context;
 	const struct linear_ref *ref = load->pieces[item].from;
 	const struct matrix_reader reader = reader_of(load->weights, false);
 	float amax;
@@ -229,36 +215,55 @@ static int see_piece(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-/* Ends the load, which failed before if rc is not 0. */
-static int load_run(struct load *load, int rc, struct err *err)
+static int see_pieces(struct weights_load *load, struct err *err)
 {
 	const struct weights *weights = load->weights;
 
-	if (!rc && weights->fp8)
-		rc = pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err);
-	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
-	if (!rc)
-		rc = pool_run(weights->n_threads, load->n, load_piece, load, weights->stop, err);
+	return weights->fp8 ? pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err) : 0;
+}
+
+int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err)
+{
+	struct weights *weights = load->weights;
+	struct weights_piece *piece = &load->pieces[i];
+
+	return weights->fp8 ? set_quantized(weights, piece, err) : set_part(weights, piece, &weights->rows[worker], err);
+}
+
+void weights_load_end(struct weights_load *load)
+{
 	for (size_t i = 0; i < load->n; i++) {
-		const struct piece *piece = &load->pieces[i];
+		const struct weights_piece *piece = &load->pieces[i];
 
 		if (piece->amax > piece->to->amax)
 			piece->to->amax = piece->amax;
 	}
-	for (int i = 0; i < weights->n_threads; i++)
-		buffer_release(&load->rows[i]);
-	free(load->rows);
 	free(load->pieces);
+	*load = (struct weights_load){ 0 };
+}
+
+int weights_load_all(struct weights_load *load, int worker, int rc, struct err *err)
+{
+	for (size_t i = 0; i < load->n && !rc; i++)
+		rc = weights_load_piece(load, worker, i, err);
+	weights_load_end(load);
 	return rc;
 }
 
-int weights_load_linear(struct weights *weights, struct executor_lane *lane, const struct linear_ref *ref, struct linear *linear,
-			struct err *err)
+int weights_begin_linear(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
+			 const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
-	struct load load = { .weights = weights, .lane = lane };
-
+	*load = (struct weights_load){ .weights = weights, .lane = lane };
 	*linear = (struct linear){ 0 };
-	return load_run(&load, load_add(&load, ref, linear, err), err);
+	return load_add(load, ref, linear, err) || see_pieces(load, err) ? -1 : 0;
+}
+
+int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane, const struct linear_ref *ref,
+			struct linear *linear, struct err *err)
+{
+	struct weights_load load;
+
+	return weights_load_all(&load, worker, weights_begin_linear(&load, weights, lane, ref, linear, err), err);
 }
 
 void linear_release(struct linear *linear)
@@ -307,21 +312,21 @@ static int load_vectors(struct weights *weights, struct executor_lane *lane, con
 	return 0;
 }
 
-int weights_load_layer(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
-		       struct err *err)
+int weights_begin_layer(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
+			const struct layer_ref *ref, struct layer *layer, struct err *err)
 {
-	struct load load = { .weights = weights, .lane = lane };
 	int rc;
 
+	*load = (struct weights_load){ .weights = weights, .lane = lane };
 	*layer = (struct layer){ .ref = ref };
 	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
 	rc = load_vectors(weights, lane, ref, layer, err);
 	for (int i = 0; i < N_LINEARS && !rc; i++)
-		rc = load_add(&load, &ref->linear[i], &layer->linear[i], err);
+		rc = load_add(load, &ref->linear[i], &layer->linear[i], err);
 	for (size_t e = 0; e < ref->n_experts && !rc; e++)
 		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
-			rc = load_add(&load, &ref->experts[e][i], &layer->experts[e][i], err);
-	return load_run(&load, rc, err);
+			rc = load_add(load, &ref->experts[e][i], &layer->experts[e][i], err);
+	return rc || see_pieces(load, err) ? -1 : 0;
 }
 
 void layer_release(struct layer *layer, struct executor *executor)
@@ -396,25 +401,29 @@ static uint64_t load_size_most(const struct load_size *size, int n_threads)
 	return size->weights + n * size->largest_piece;
 }
 
-uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads)
+static struct load_size layer_load_size(const struct layer_ref *layer, const struct weights_kind *kind)
 {
-	struct load_size head = { 0 };
-	uint64_t most;
+	struct load_size size = { 0 };
+
+	for (int l = 0; l < N_LINEARS; l++)
+		load_size_add(&size, &layer->linear[l], kind);
+	for (size_t e = 0; e < layer->n_experts; e++)
+		for (int l = 0; l < N_EXPERT_ROLES; l++)
+			load_size_add(&size, &layer->experts[e][l], kind);
+	return size;
+}
+
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads, bool ahead)
+{
+	struct load_size size, head = { 0 };
+	uint64_t most = 0, bytes, before = 0;
 
 	load_size_add(&head, &model->head, kind);
-	most = load_size_most(&head, n_threads);
-	for (size_t i = 0; i < model->n_layers; i++) {
-		const struct layer_ref *layer = &model->layers[i];
-		struct load_size size = { 0 };
-		uint64_t bytes;
-
-		for (int l = 0; l < N_LINEARS; l++)
-			load_size_add(&size, &layer->linear[l], kind);
-		for (size_t e = 0; e < layer->n_experts; e++)
-			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				load_size_add(&size, &layer->experts[e][l], kind);
-		bytes = load_size_most(&size, n_threads);
+	for (size_t i = 0; i <= model->n_layers; i++) {
+		size = i < model->n_layers ? layer_load_size(&model->layers[i], kind) : head;
+		bytes = load_size_most(&size, n_threads) + (ahead ? before : 0);
 		most = bytes > most ? bytes : most;
+		before = size.weights;
 	}
 	return most;
 }

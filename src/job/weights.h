@@ -20,6 +20,15 @@ struct weights {
 	int n_threads;
 	const atomic_int *stop;
 	struct fp8_forward *fp8; /* quantizes what it likes of them; NULL: nothing */
+	struct buffer *rows;	 /* by thread: what it reads a piece into */
+};
+
+/* Matrices on their way into memory: n pieces, which any threads load in any order. */
+struct weights_load {
+	struct weights *weights;
+	struct executor_lane *lane; /* of the thread that began it */
+	size_t n;
+	struct weights_piece *pieces;
 };
 
 /* Everything must outlive it. */
@@ -29,15 +38,28 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 int weights_close(struct weights *weights, struct err *err);
 void weights_release(struct weights *weights);
 
-/* Loads all that a layer has, by several threads; the amax of each matrix, in the type of the checkpoint, goes into
- * linear.amax.  What is released needs not have been loaded whole. */
-int weights_load_layer(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
-		       struct err *err);
+/* Makes room for all that a layer has, or for a matrix, and reads the vectors.  Whatever it returns, *load is to be ended, and
+ * the layer or matrix released, which needs not have been loaded whole. */
+int weights_begin_layer(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
+			const struct layer_ref *ref, struct layer *layer, struct err *err);
+int weights_begin_linear(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
+			 const struct linear_ref *ref, struct linear *linear, struct err *err);
+
+/* Piece i < load->n, by thread `worker` of weights->n_threads. */
+int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err);
+
+/* All pieces are loaded, or none will be any more: the amax of each matrix, in the type of the checkpoint, goes into
+ * linear.amax. */
+void weights_load_end(struct weights_load *load);
+
+/* Loads what was begun, unless rc is not 0, by one thread, and ends it.  Returns rc, or -1. */
+int weights_load_all(struct weights_load *load, int worker, int rc, struct err *err);
+
 void layer_release(struct layer *layer, struct executor *executor);
 
-/* One matrix, likewise; one vector, as fp32, which is freed as the executor's memory is. */
-int weights_load_linear(struct weights *weights, struct executor_lane *lane, const struct linear_ref *ref, struct linear *linear,
-			struct err *err);
+/* One matrix, by one thread; one vector, as fp32, which is freed as the executor's memory is. */
+int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane, const struct linear_ref *ref,
+			struct linear *linear, struct err *err);
 void linear_release(struct linear *linear);
 int weights_load_vector(struct weights *weights, struct executor_lane *lane, const struct tensor_ref *ref, float **vector,
 			struct err *err);
@@ -53,9 +75,9 @@ struct weights_kind {
 };
 
 /* Bytes that a matrix takes in memory; that a piece of it takes while a thread loads it; that the largest layer, or the head,
- * takes with a piece for each thread that finds one. */
+ * takes with a piece for each thread that finds one, and ahead: with the layer before it. */
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
-uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads);
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads, bool ahead);
 
 #endif

@@ -68,14 +68,16 @@ static double run(struct weights *weights, struct forward_lane *lane, struct seq
 
 	embed(weights, lane, sequence);
 	for (size_t i = 0; i < model->n_layers; i++) {
+		struct weights_load load;
 		struct layer layer;
+		int rc = weights_begin_layer(&load, weights, executor_lane, &model->layers[i], &layer, &err);
 
-		check(weights_load_layer(weights, executor_lane, &model->layers[i], &layer, &err), &err);
+		check(weights_load_all(&load, 0, rc, &err), &err);
 		check(forward_layer(forward, lane, &layer, sequence, &err), &err);
 		layer_release(&layer, forward->executor);
 	}
 	check(weights_load_vector(weights, executor_lane, model->norm, &norm, &err), &err);
-	check(weights_load_linear(weights, executor_lane, &model->head, &head, &err), &err);
+	check(weights_load_linear(weights, 0, executor_lane, &model->head, &head, &err), &err);
 	check(forward_head(forward, lane, norm, &head, sequence, &nll, logits, &err), &err);
 	linear_release(&head);
 	forward->executor->ops->memory_free(forward->executor, norm);

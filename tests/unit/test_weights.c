@@ -21,10 +21,10 @@ static void test_parts(void **state)
 	const struct weights_kind kind = { .executor = backend_executor(NULL), .is_f32 = true };
 
 	(void)state;
-	assert_int_equal(weights_layer_size(&tall, &kind, 1), 64 * MIB + MIB / 2);
-	assert_int_equal(weights_layer_size(&tall, &kind, 16), 72 * MIB);
+	assert_int_equal(weights_layer_size(&tall, &kind, 1, false), 64 * MIB + MIB / 2);
+	assert_int_equal(weights_layer_size(&tall, &kind, 16, false), 72 * MIB);
 	/* There are no more parts than threads that find one. */
-	assert_int_equal(weights_layer_size(&tall, &kind, 1000), 128 * MIB);
+	assert_int_equal(weights_layer_size(&tall, &kind, 1000, false), 128 * MIB);
 }
 
 /* One thread has all of a matrix that is quantized. */
@@ -33,8 +33,8 @@ static void test_quantized(void **state)
 	const struct weights_kind kind = { .executor = backend_executor(NULL), .is_f32 = true, .quantized = true };
 
 	(void)state;
-	assert_int_equal(weights_layer_size(&tall, &kind, 1), 128 * MIB);
-	assert_int_equal(weights_layer_size(&tall, &kind, 64), 128 * MIB);
+	assert_int_equal(weights_layer_size(&tall, &kind, 1, false), 128 * MIB);
+	assert_int_equal(weights_layer_size(&tall, &kind, 64, false), 128 * MIB);
 }
 
 /* A layer is larger than a small head: 6 matrices of 1 MiB and one of 4, and a piece of 4 for each of them at most. */
@@ -48,9 +48,28 @@ static void test_layer(void **state)
 	for (int i = LINEAR_Q; i < LINEAR_Q + 7; i++)
 		layer.linear[i] = (struct linear_ref){ .n = 512, .k = 512 };
 	layer.linear[LINEAR_Q].k = 2048;
-	assert_int_equal(weights_layer_size(&model, &kind, 2), 10 * MIB + 2 * 4 * MIB);
-	assert_int_equal(weights_layer_size(&model, &kind, 7), 10 * MIB + 7 * 4 * MIB);
-	assert_int_equal(weights_layer_size(&model, &kind, 64), 10 * MIB + 7 * 4 * MIB);
+	assert_int_equal(weights_layer_size(&model, &kind, 2, false), 10 * MIB + 2 * 4 * MIB);
+	assert_int_equal(weights_layer_size(&model, &kind, 7, false), 10 * MIB + 7 * 4 * MIB);
+	assert_int_equal(weights_layer_size(&model, &kind, 64, false), 10 * MIB + 7 * 4 * MIB);
+}
+
+/* Loaded ahead, a layer of 4 MiB and a head of 2 lie beside one of 1 MiB before them, pieces beside them. */
+static void test_ahead(void **state)
+{
+	struct layer_ref layers[3] = { { .n_experts = 0 } };
+	struct model model = { .head = { .n = 1024, .k = 512 }, .n_layers = 2, .layers = layers };
+	const struct weights_kind kind = { .executor = backend_executor(NULL), .is_f32 = true };
+
+	(void)state;
+	layers[0].linear[LINEAR_Q] = layers[2].linear[LINEAR_Q] = (struct linear_ref){ .n = 512, .k = 512 };
+	layers[1].linear[LINEAR_Q] = (struct linear_ref){ .n = 512, .k = 2048 };
+	assert_int_equal(weights_layer_size(&model, &kind, 2, false), (4 + 4) * MIB);
+	assert_int_equal(weights_layer_size(&model, &kind, 2, true), (1 + 4 + 4) * MIB);
+	model.n_layers = 1;
+	assert_int_equal(weights_layer_size(&model, &kind, 2, true), (1 + 2 + 2) * MIB);
+	model.layers = &layers[1];
+	model.n_layers = 2;
+	assert_int_equal(weights_layer_size(&model, &kind, 2, true), (4 + 4) * MIB);
 }
 
 int main(void)
@@ -59,6 +78,7 @@ int main(void)
 		cmocka_unit_test(test_parts),
 		cmocka_unit_test(test_quantized),
 		cmocka_unit_test(test_layer),
+		cmocka_unit_test(test_ahead),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
