@@ -7,35 +7,71 @@
 #include "backend/compute.h"
 #include "model/forward_internal.h"
 
-/* Three matrices, gate, up and down: out (n, hidden). */
-static int run_gated(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-		     const struct linear *gate, const struct linear *up, const struct linear *down,
-		     const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
-{
-	const struct linear *const both[] = { gate, up };
-	float *const ys[] = { lane->gate, lane->up };
-	size_t width = down->ref->k;
+/* The matrices of an mlp: gate and up, or both in one. */
+struct mlp {
+	const struct linear *gate, *up;
+	const struct linear *joined; /* NULL: not */
+	bool in_turn;		     /* joined row by row, as GPT-OSS has it; else one behind the other */
+	const struct linear *down;
+};
 
-	if (linears_run(forward, lane, layer, 2, both, sequence, x, m, ys, err))
-		return -1;
-	lane->ops->gate(lane->executor, forward->model->activation, lane->gate, width, lane->up, width, m, width, lane->gate, width);
-	return linear_run(forward, lane, layer, down, sequence, lane->gate, m, out, err);
+/* m rows of lane->joined to lane->gate. */
+static void gate_joined(const struct forward *forward, struct forward_lane *lane, const struct mlp *mlp, size_t m)
+{
+	const struct executor_ops *ops = lane->ops;
+	size_t width = mlp->down->ref->k;
+
+	if (mlp->in_turn)
+		ops->gate_pairs(lane->executor, lane->joined, forward->model->clamp, m * width, lane->gate);
+	else
+		ops->gate(lane->executor, forward->model->activation, lane->joined, 2 * width, lane->joined + width, 2 * width, m,
+			  width, lane->gate, width);
+}
+
+static int run_rows(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, const struct mlp *mlp,
+		    const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
+{
+	const struct linear *const both[] = { mlp->gate, mlp->up };
+	float *const ys[] = { lane->gate, lane->up };
+	size_t width = mlp->down->ref->k;
+
+	if (mlp->joined) {
+		if (linear_run(forward, lane, layer, mlp->joined, sequence, x, m, lane->joined, err))
+			return -1;
+		gate_joined(forward, lane, mlp, m);
+	} else {
+		if (linears_run(forward, lane, layer, 2, both, sequence, x, m, ys, err))
+			return -1;
+		lane->ops->gate(lane->executor, forward->model->activation, lane->gate, width, lane->up, width, m, width,
+				lane->gate, width);
+	}
+	return linear_run(forward, lane, layer, mlp->down, sequence, lane->gate, m, out, err);
+}
+
+/* x (m, hidden) to out, of the same shape: by so few rows at a time that what lies between the matrices is still in a cache
+ * when it is read again.  What quantizes a matrix wants it whole. */
+static int run_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, const struct mlp *mlp,
+		   const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
+{
+	size_t most = forward->filter.apply ? m : lane->ops->mlp_rows, n_seen = lane->n_seen, hidden = forward->model->hidden;
+
+	for (size_t row = 0; row < m; row += most) {
+		lane->n_seen = n_seen;
+		if (run_rows(forward, lane, layer, mlp, sequence, x + row * hidden, m - row < most ? m - row : most,
+			     out + row * hidden, err))
+			return -1;
+	}
+	return 0;
 }
 
 static int run_dense(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 		     const struct sequence *sequence, struct err *err)
 {
 	const struct linear *l = layer->linear;
-	size_t n = sequence->n_tokens, width = layer->ref->width;
+	const struct mlp mlp = { .gate = &l[LINEAR_GATE], .up = &l[LINEAR_UP],
+				 .joined = l[LINEAR_GATE_UP].weight.data ? &l[LINEAR_GATE_UP] : NULL, .down = &l[LINEAR_DOWN] };
 
-	if (!l[LINEAR_GATE_UP].weight.data)
-		return run_gated(forward, lane, layer, &l[LINEAR_GATE], &l[LINEAR_UP], &l[LINEAR_DOWN], sequence,
-				 lane->normed, n, lane->out, err);
-	if (linear_run(forward, lane, layer, &l[LINEAR_GATE_UP], sequence, lane->normed, n, lane->joined, err))
-		return -1;
-	lane->ops->gate(lane->executor, forward->model->activation, lane->joined, 2 * width, lane->joined + width, 2 * width, n,
-			width, lane->gate, width);
-	return linear_run(forward, lane, layer, &l[LINEAR_DOWN], sequence, lane->gate, n, lane->out, err);
+	return run_mlp(forward, lane, layer, &mlp, sequence, lane->normed, sequence->n_tokens, lane->out, err);
 }
 
 /* The n largest of a row, by index; of equal ones the first. */
@@ -164,32 +200,20 @@ static int route(const struct forward *forward, struct forward_lane *lane, const
 	return 0;
 }
 
-/* GPT-OSS: gate and up in turn. */
-static int run_paired(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-		      const struct linear *l, const struct sequence *sequence, size_t m, struct err *err)
-{
-	size_t n = m * l[EXPERT_ROLE_DOWN].ref->k;
-
-	if (linear_run(forward, lane, layer, &l[EXPERT_ROLE_GATE_UP], sequence, lane->gathered, m, lane->joined, err))
-		return -1;
-	lane->ops->gate_pairs(lane->executor, lane->joined, forward->model->clamp, n, lane->gate);
-	return linear_run(forward, lane, layer, &l[EXPERT_ROLE_DOWN], sequence, lane->gate, m, lane->expert_out, err);
-}
-
 /* Its tokens are m of lane->rows, from `first` on. */
 static int run_expert(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t expert,
 		      const struct sequence *sequence, size_t first, size_t m, struct err *err)
 {
 	const struct linear *l = layer->experts[expert];
+	const struct mlp mlp = { .gate = &l[EXPERT_ROLE_GATE], .up = &l[EXPERT_ROLE_UP],
+				 .joined = l[EXPERT_ROLE_GATE_UP].weight.data ? &l[EXPERT_ROLE_GATE_UP] : NULL, .in_turn = true,
+				 .down = &l[EXPERT_ROLE_DOWN] };
 	size_t hidden = forward->model->hidden;
 
 	if (m == 0)
 		return 0;
 	lane->ops->gather(lane->executor, lane->gathered, lane->normed, lane->rows + first, m, hidden);
-	if (l[EXPERT_ROLE_GATE_UP].weight.data
-		    ? run_paired(forward, lane, layer, l, sequence, m, err)
-		    : run_gated(forward, lane, layer, &l[EXPERT_ROLE_GATE], &l[EXPERT_ROLE_UP], &l[EXPERT_ROLE_DOWN],
-				sequence, lane->gathered, m, lane->expert_out, err))
+	if (run_mlp(forward, lane, layer, &mlp, sequence, lane->gathered, m, lane->expert_out, err))
 		return -1;
 	lane->ops->scatter_add(lane->executor, lane->out, lane->expert_out, lane->rows + first, lane->factors + first, m, hidden);
 	return 0;
@@ -218,12 +242,12 @@ static int run_shared(const struct forward *forward, struct forward_lane *lane, 
 		      const struct sequence *sequence, struct err *err)
 {
 	const struct linear *l = layer->linear;
+	const struct mlp mlp = { .gate = &l[LINEAR_SHARED_GATE], .up = &l[LINEAR_SHARED_UP], .down = &l[LINEAR_SHARED_DOWN] };
 	size_t n = sequence->n_tokens;
 
-	if (!l[LINEAR_SHARED_DOWN].weight.data)
+	if (!mlp.down->weight.data)
 		return 0;
-	if (run_gated(forward, lane, layer, &l[LINEAR_SHARED_GATE], &l[LINEAR_SHARED_UP], &l[LINEAR_SHARED_DOWN], sequence,
-		      lane->normed, n, lane->expert_out, err))
+	if (run_mlp(forward, lane, layer, &mlp, sequence, lane->normed, n, lane->expert_out, err))
 		return -1;
 	lane->ops->add(lane->executor, lane->out, lane->expert_out, n * forward->model->hidden);
 	return 0;
