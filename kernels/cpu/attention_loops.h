@@ -88,13 +88,24 @@ LANE_FN void tile(const struct tiled *p, size_t row, size_t col, size_t rows, si
 			memcpy(c + i * p->c_stride + j * TILE_LANES, &sum[i][j], sizeof sum[i][j]);
 }
 
+/* As many as go into columns [col, n); returns the column behind them. */
+LANE_FN size_t tiles_wide(const struct tiled *p, size_t col, size_t n, size_t vectors)
+{
+	for (; n - col >= vectors * TILE_LANES; col += vectors * TILE_LANES)
+		tile(p, 0, col, TILE_ROWS, vectors);
+	return col;
+}
+
 /* m <= TILE_ROWS rows; n: a multiple of 16. */
 LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 {
 	size_t col = 0;
 
-	for (; m == TILE_ROWS && n - col >= TILE_VECTORS * TILE_LANES; col += TILE_VECTORS * TILE_LANES)
-		tile(p, 0, col, TILE_ROWS, TILE_VECTORS);
+	if (m == TILE_ROWS) {
+		col = tiles_wide(p, col, n, TILE_VECTORS);
+		col = tiles_wide(p, col, n, TILE_VECTORS / 2);
+		col = tiles_wide(p, col, n, 1);
+	}
 	for (; col < n; col += TILE_LANES)
 		for (size_t row = 0; row < m; row++)
 			tile(p, row, col, 1, 1);
@@ -177,13 +188,14 @@ static void score_panel(const struct attention *a, const float *q, size_t q_stri
 
 	for (size_t row = 0; row < n; row += TILE_ROWS) {
 		struct queries queries = queries_at(a, first, n, row);
+		size_t wide = queries.end < panel + PANEL ? attention_wide(queries.end - panel) : PANEL;
 		const struct tiled product = { .a = q + row * q_stride, .a_stride = q_stride,
 					       .b = a->keys + panel * a->head_dim, .b_stride = PANEL,
 					       .c = a->scores + row * stride + panel, .c_stride = stride,
 					       .k = a->head_dim };
 
 		if (panel < queries.end && panel + PANEL > queries.begin)
-			tiles(&product, queries.n, PANEL);
+			tiles(&product, queries.n, wide);
 	}
 }
 
@@ -207,7 +219,7 @@ static void mix_panel(const struct attention *a, size_t first, size_t n, size_t 
 }
 
 /* Scores to exponentials, zeros where a neighbour's keys are not seen; the sums go to totals. */
-static void score_rows(const struct attention *a, size_t first, size_t n, float *totals)
+static void score_rows(const struct attention *a, size_t first, size_t n, float *totals, const float *y, size_t y_stride)
 {
 	size_t stride = attention_stride(a->n_tokens);
 
@@ -216,6 +228,8 @@ static void score_rows(const struct attention *a, size_t first, size_t n, float 
 		size_t begin = first_key(a, first + row), end = first + row + 1;
 		float *scores = a->scores + row * stride;
 
+		for (size_t i = 0; i < a->value_dim; i += LANES)
+			__builtin_prefetch(y + row * y_stride + i, 1);
 		totals[row] = softmax_row(scores + begin, end - begin, &a->softmax);
 		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
 		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
@@ -230,7 +244,7 @@ static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_
 
 	for (size_t panel = begin; panel < end; panel += PANEL)
 		score_panel(a, q, q_stride, first, n, panel);
-	score_rows(a, first, n, totals);
+	score_rows(a, first, n, totals, y, y_stride);
 	for (size_t panel = begin; panel < end; panel += PANEL)
 		mix_panel(a, first, n, panel);
 	for (size_t row = 0; row < n; row++) {

@@ -66,13 +66,18 @@ LANE_FN float lanes_sum(lanes v)
 	return v[0];
 }
 
+/* Of numbers. */
 LANE_FN float lanes_max(lanes v)
 {
+#ifdef __AVX512F__
+	return _mm512_reduce_max_ps((__m512)v);
+#else
 	float most = v[0];
 
 	for (int i = 1; i < LANES; i++)
 		most = v[i] > most ? v[i] : most;
 	return most;
+#endif
 }
 
 /* Where a > b, a; else b, of which NaN in a is a case. */
@@ -82,6 +87,16 @@ LANE_FN lanes lanes_larger(lanes a, lanes b)
 	return (lanes)_mm512_max_ps((__m512)a, (__m512)b);
 #else
 	return lanes_choose(a > b, a, b);
+#endif
+}
+
+/* Where a < b, a; else b. */
+LANE_FN lanes lanes_smaller(lanes a, lanes b)
+{
+#ifdef __AVX512F__
+	return (lanes)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+	return lanes_choose(a < b, a, b);
 #endif
 }
 
@@ -109,14 +124,35 @@ LANE_FN lanes lanes_pow2(lanes_int e)
 	return (lanes)((e + 127) << 23);
 }
 
-/* f32_exp() of each, to the bit: the ends of its range give 0 and inf by themselves, and of how 2^n is parted only the last
- * product depends. */
+/* x 2^n, rounded once, of whole n; in two products, since 2^n may be no normal number. */
+LANE_FN lanes lanes_ldexp(lanes x, lanes n)
+{
+#ifdef __AVX512F__
+	return (lanes)_mm512_scalef_ps((__m512)x, (__m512)n);
+#else
+	lanes_int whole = (lanes_int)(n + 0x1.8p23f) - 0x4B400000, half = whole >> 1;
+
+	return x * lanes_pow2(half) * lanes_pow2(whole - half);
+#endif
+}
+
+/* y, but NaN where x is. */
+LANE_FN lanes lanes_nan_of(lanes x, lanes y)
+{
+	lanes nan = lanes_all(f32_from_bits(F32_NAN));
+
+#ifdef __AVX512F__
+	return (lanes)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_ORD_Q), (__m512)nan, (__m512)y);
+#else
+	return lanes_choose(x == x, y, nan);
+#endif
+}
+
+/* f32_exp() of each, to the bit: the ends of its range give 0 and inf by themselves. */
 LANE_FN lanes lanes_exp(lanes x)
 {
-	lanes clamped = lanes_choose(x > 89.0f, lanes_all(89), lanes_larger(x, lanes_all(-104)));
-	lanes shifted = clamped * 0x1.715476p0f + 0x1.8p23f;
-	lanes n = shifted - 0x1.8p23f;
-	lanes_int whole = (lanes_int)shifted - 0x4B400000, half = whole >> 1;
+	lanes clamped = lanes_smaller(lanes_larger(x, lanes_all(-104)), lanes_all(89));
+	lanes n = clamped * 0x1.715476p0f + 0x1.8p23f - 0x1.8p23f;
 	lanes r = clamped - n * 0x1.62e4p-1f, p;
 
 	r = r - n * 0x1.7f7d1cp-20f;
@@ -126,9 +162,7 @@ LANE_FN lanes lanes_exp(lanes x)
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
 	p = p * (r * r) + r;
-	p = p + 1.0f;
-	p = p * lanes_pow2(half) * lanes_pow2(whole - half);
-	return lanes_choose(x == x, p, lanes_all(f32_from_bits(F32_NAN)));
+	return lanes_nan_of(x, lanes_ldexp(p + 1.0f, n));
 }
 
 /* 1 - 2 / (exp(2x) + 1). */
