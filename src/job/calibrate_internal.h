@@ -56,6 +56,13 @@ struct run {
 
 bool calibrate_is_f32(const struct calibrate_params *params);
 
+/* Passes of the first sweep: they give every thread a sequence, and are worth the loading, or are done in a minute even on a
+ * slow machine. */
+size_t calibrate_first_sweep(const struct calibrate_plan *plan, const struct calibrate_params *params);
+
+/* All passes from run->first on, sweep by sweep; each is in the file when the next begins. */
+int calibrate_sweeps(struct run *run, struct err *err);
+
 /* Tells the history of sequences [first, first + n). */
 void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first, size_t n);
 

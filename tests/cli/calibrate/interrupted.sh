@@ -9,7 +9,8 @@ import random
 random.seed(1)
 for i in range(20000):
     print(random.choice(['a word', 'some more', 'and then', 'the end', 'of it']), i)" >text.txt
-set -- "$model" --data text.txt --seq-len 256 --passes 200 --progress none --threads 1
+# So little memory that what is there is saved often.
+set -- "$model" --data text.txt --seq-len 256 --passes 200 --progress none --threads 1 --max-memory 6M
 "$FP8CONV" calibrate "$@" -o whole.amax
 for signal in TERM INT KILL; do
 	env --default-signal=TERM,INT "$FP8CONV" calibrate "$@" -o s.amax 2>err &

@@ -19,6 +19,19 @@ json told.json "j['passes'] == 2" "500 < j['perplexity'] < 530" "j['peak_memory_
 "$FP8CONV" calibrate "$@" --dry-run --json >plan.json
 json plan.json "j['memory_bytes'] + (96 << 20) > $(grep -o '"peak_memory_bytes": [0-9]*' told.json | cut -d ' ' -f 2)"
 
+# With more memory the next layer is loaded beside the passes through one, and counted: the same bytes.
+set -- model --data ids.jsonl --threads 2 --max-memory 1G --quiet
+"$FP8CONV" calibrate "$@" -o ahead.amax --json >ahead.json
+cmp s.amax ahead.amax
+"$FP8CONV" calibrate "$@" --dry-run --json >both.json
+python3 - <<'END'
+import json
+peaks = [json.load(open(f"{name}.json"))["peak_memory_bytes"] >> 20 for name in ("told", "ahead")]
+plans = [json.load(open(f"{name}.json"))["memory_bytes"] >> 20 for name in ("plan", "both")]
+if not (plans[1] - plans[0] >= 50 and peaks[1] - peaks[0] >= 50 and peaks[1] < plans[1] + 96):
+    print(f"MiB with one layer and with two: {peaks}, planned {plans}")
+END
+
 # What sequences may take, whatever there is of them; less than one pass is refused.
 yes '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]}' | head -n 4000 >many.jsonl
 for size in 16 64 256; do
