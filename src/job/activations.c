@@ -142,7 +142,9 @@ size_t activations_rows(const struct linear_ref *linear)
 
 static uint64_t memory_needed(const struct activations_plan *plan, const struct calibrate_params *params)
 {
-	const struct weights_kind kind = { .executor = backend_executor(params->backend), .is_f32 = calibrate_is_f32(params) };
+	const struct executor_ops *executor = backend_executor(params->backend);
+	const struct weights_kind kind = { .executor = executor,
+					   .dtype = calibrate_is_f32(params) ? DT_F32 : executor->bf16_type() };
 	uint64_t most = 0, size;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {

@@ -121,11 +121,9 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 			embedder_size(model, plan->longest);
 	uint64_t lanes = lane * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
-	const struct weights_kind kind = {
-		.executor = executor,
-		.is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8)),
-		.quantized = params->fp8.forward,
-	};
+	bool is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
+	const struct weights_kind kind = { .executor = executor, .dtype = is_f32 ? DT_F32 : executor->bf16_type(),
+					   .quantized = params->fp8.forward };
 	uint64_t a_sequence = stream + 2 * forward_slots(model) * sizeof(struct seen);
 	uint64_t a_pass = a_sequence * plan->batch;
 	uint64_t memory = params->max_memory ? params->max_memory

@@ -361,9 +361,7 @@ int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, siz
 
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
 {
-	enum dtype dtype = kind->is_f32 ? DT_F32 : kind->executor->bf16_type();
-
-	return (uint64_t)ref->n * ref->k * dtype_bits(dtype) / 8;
+	return (uint64_t)ref->n * ref->k * dtype_bits(kind->dtype) / 8;
 }
 
 uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind)

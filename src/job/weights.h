@@ -70,7 +70,7 @@ int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, siz
 /* What decides how much memory weights take. */
 struct weights_kind {
 	const struct executor_ops *executor;
-	bool is_f32;	/* multiplied in fp32 */
+	enum dtype dtype; /* that is multiplied */
 	bool quantized; /* some at least */
 };
 

@@ -32,7 +32,7 @@ class Job(typing.NamedTuple):
 CALIBRATE = ["calibrate", "llama", "--threads", "1", "--progress", "none", "--quiet", "--resume", "-o", HISTORY]
 JOBS = [
     Job("merge", ["merge", "a.amax", "b.amax", "-o", HISTORY], HISTORY),
-    Job("calibrate", [*CALIBRATE, "--data", "ids.jsonl"], HISTORY),
+    Job("calibrate", [*CALIBRATE, "--data", "ids.jsonl", "--max-memory", "4M"], HISTORY),   # three sweeps
     Job("activations", [*CALIBRATE, "--activations", "dumps"], HISTORY),
     Job("static", ["quantize", "llama", "-o", "out", "--recipe", "delayed", "--calibration", "a.amax"], "out"),
 ]
