@@ -96,7 +96,7 @@ const struct executor_ops *backend_executor(const char *name)
 	struct err ignored;
 	const struct backend *backend = backend_select_forward(name ? name : "auto", &ignored);
 
-	return (backend ? backend : backends[0])->executor;
+	return (backend ? backend : backend_best(true))->executor;
 }
 
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err)

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "num/float16.h"
 
-#define ROWS 130 /* neither whole blocks nor whole vectors */
-#define COLS 300
+#define ROWS ((size_t)130) /* neither whole blocks nor whole vectors */
+#define COLS ((size_t)300)
 #define N    (ROWS * COLS)
 
 static const struct qspec specs[] = {
@@ -86,6 +86,7 @@ static int try_one(const struct backend *backend, const struct backend *referenc
 	if (backend->failed(err))
 		return -1;
 	convert(reference, x, spec, &outcomes[1]);
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c): the bits are what must be equal */
 	if (!memcmp(&outcomes[0], &outcomes[1], sizeof *outcomes))
 		return 0;
 	return err_set(err, ERR_SYSTEM, "its codes of %s in tiles of (%zu, %zu) are not the reference's", dtype_name(x->dtype),
@@ -112,7 +113,9 @@ int backend_trial(const struct backend *backend, const struct backend *reference
 
 /* --- a product --- */
 
-enum { M = 17, OUT = 48, K = 96 };
+#define M   ((size_t)17)
+#define OUT ((size_t)48)
+#define K   ((size_t)96)
 
 /* The operands, and what they give: of the host, in bf16 and fp32. */
 struct product {
@@ -158,7 +161,7 @@ static int product_check(const struct product *p, struct err *err)
 
 		for (size_t k = 0; k < K; k++)
 			wanted += (double)bf16_to_f32(p->x[i / OUT * K + k]) * (double)bf16_to_f32(p->w[i % OUT * K + k]);
-		if (!(fabs((double)p->y[i] - wanted) <= K * K * 0x1p-23))
+		if (!(fabs((double)p->y[i] - wanted) <= (double)(K * K) * 0x1p-23))
 			return err_set(err, ERR_SYSTEM, "a matrix product gave %g, not %g", (double)p->y[i], wanted);
 	}
 	return 0;

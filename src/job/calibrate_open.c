@@ -131,7 +131,7 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	uint64_t room = memory > lanes ? memory - lanes : 0, weights = weights_layer_size(model, &kind, params->n_threads, false);
 	uint64_t second = weights_layer_size(model, &kind, params->n_threads, true) - weights, fit;
 
-	plan->ahead = !params->fp8.forward && second <= room / AHEAD_SHARE && room - second >= a_pass;
+	plan->ahead = !params->fp8.forward && second <= room / AHEAD_SHARE && (room - second) / a_pass > 0;
 	if (plan->ahead) {
 		room -= second;
 		weights += second;
