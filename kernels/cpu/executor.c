@@ -346,7 +346,7 @@ static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_ent
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
 	.tokens_per_load = 1024,
-	.mlp_rows = 128, /* 128 * 3072 values are 1.5 MiB: of L2 that a core has in servers */
+	.rows = 128, /* 128 * 3072 values are 1.5 MiB: of L2 that a core has in servers */
 	.library = gemm_library,
 	.open = cpu_open,
 	.close = cpu_close,

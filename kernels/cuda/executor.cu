@@ -333,7 +333,7 @@ template <typename... Arguments, void (*Operation)(struct device_lane *, Argumen
 extern "C" const struct executor_ops executor_cuda = {
 	.name = "cuda",
 	.tokens_per_load = (size_t)1 << 18, /* at 2 GB/s and 500 TFLOP/s in bf16 */
-	.mlp_rows = SIZE_MAX,
+	.rows = SIZE_MAX,
 	.library = cuda_library,
 	.open = cuda_open,
 	.close = cuda_close,

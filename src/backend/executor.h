@@ -88,7 +88,7 @@ struct cross_entropy_args {
 struct executor_ops {
 	const char *name;	/* "cpu" */
 	size_t tokens_per_load; /* that weights multiply in about the time that they take to load, be they few or many */
-	size_t mlp_rows;	/* that an mlp is best run with at a time */
+	size_t rows;		/* of activations that are best worked on at a time */
 
 	/* What multiplies, with its version: "oneDNN 2.6.3", in a text of size bytes.  ERR_SYSTEM with what is missing. */
 	int (*library)(char *text, size_t size, struct err *err);

@@ -105,26 +105,46 @@ void linear_output(const struct forward *forward, struct forward_lane *lane, con
 	forward_show(forward, lane, sequence, &y);
 }
 
-int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
-		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,
-		float *const ys[], struct err *err)
+static int linears_rows(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
+			const struct linear *const linears[], const struct sequence *sequence, float *x, size_t first, size_t m,
+			float *const ys[], struct err *err)
 {
-	struct sighting sighting;
+	size_t k = linears[0]->ref->k;
+	struct sighting sighting = linear_sighting(forward, lane, layer, sequence, x + first * k, m, k);
 	const void *input;
 
-	if (m == 0)
-		return 0;
-	sighting = linear_sighting(forward, lane, layer, sequence, x, m, linears[0]->ref->k);
 	for (size_t i = 0; i < n; i++) {
-		struct sighting y;
+		float *y = ys[i] + first * linears[i]->ref->n;
+		struct sighting output;
 
 		sighting.linear = linears[i]->ref;
 		if (linear_input(forward, lane, linears[i], &sighting, &input, err))
 			return -1;
-		lane->ops->multiply(lane->executor, &linears[i]->weight, input, m, ys[i]);
-		y = sighting;
-		y.slot = lane->n_seen++;
-		linear_output(forward, lane, linears[i], sequence, y, ys[i], 0, linears[i]->ref->n);
+		lane->ops->multiply(lane->executor, &linears[i]->weight, input, m, y);
+		output = sighting;
+		output.slot = lane->n_seen++;
+		linear_output(forward, lane, linears[i], sequence, output, y, 0, linears[i]->ref->n);
+	}
+	return 0;
+}
+
+size_t forward_rows(const struct forward *forward, const struct forward_lane *lane)
+{
+	return forward->filter.apply ? SIZE_MAX : lane->ops->rows;
+}
+
+int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
+		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,
+		float *const ys[], struct err *err)
+{
+	size_t most = forward_rows(forward, lane), n_seen = lane->n_seen;
+
+	for (size_t row = 0; row < m; row += most) {
+		size_t left = m - row;
+
+		lane->n_seen = n_seen;
+		if (linears_rows(forward, lane, layer, n, linears, sequence, x, row, left < most ? left : most, ys, err))
+			return -1;
 	}
 	return 0;
 }

@@ -55,6 +55,10 @@ struct forward_lane {
 	float *host_log_sums, *host_picked;
 };
 
+/* Rows that matrices are best multiplied with at a time: what lies between one and the next is still in a cache then.  What
+ * quantizes an input wants it whole. */
+size_t forward_rows(const struct forward *forward, const struct forward_lane *lane);
+
 /* ys[i] (m, n) = x (m, k) of each of n matrices, bias added; x is rounded in place, once.  Observers see x and y of each. */
 int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
 		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,

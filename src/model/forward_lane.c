@@ -59,7 +59,7 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 {
 	const struct widths w = widths_of(model);
 	uint64_t t = lane->max_tokens, f = sizeof(float);
-	uint64_t mlp_rows = filtered || executor->mlp_rows > t ? t : executor->mlp_rows;
+	uint64_t rows = filtered || executor->rows > t ? t : executor->rows;
 	uint64_t head_dims = larger(model->value_dim, model->latent.turning);
 	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK, part = executor->part_rows(model->vocab_size);
 	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0, chosen = w.experts ? t * model->routing.top_k : 0;
@@ -72,15 +72,15 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 		EXECUTOR(q, t * model->n_heads * model->head_dim * f),
 		EXECUTOR(k, t * model->n_kv_heads * model->head_dim * f),
 		EXECUTOR(v, t * model->n_kv_heads * model->value_dim * f),
-		EXECUTOR(joined, larger(t * w.qkv, mlp_rows * w.gate_up) * f),
+		EXECUTOR(joined, larger(t * w.qkv, rows * w.gate_up) * f),
 		EXECUTOR(narrow, t * w.narrow * f),
 		EXECUTOR(latent, t * model->latent.kv_rank * f),
 		EXECUTOR(turning, t * model->latent.turning * f),
 		EXECUTOR(expanded, t * w.expanded * f),
 		EXECUTOR(mixed, t * model->n_heads * head_dims * f),
 		EXECUTOR(out, t * model->hidden * f),
-		EXECUTOR(gate, mlp_rows * w.mlp * f),
-		EXECUTOR(up, mlp_rows * w.mlp * f),
+		EXECUTOR(gate, rows * w.mlp * f),
+		EXECUTOR(up, rows * w.mlp * f),
 		EXECUTOR(scores, larger(block * part, t * w.experts) * f),
 		EXECUTOR(spare, spare_size(executor, model, lane->max_tokens)),
 		EXECUTOR(gathered, w.experts ? t * model->hidden * f : 0),

@@ -48,12 +48,11 @@ static int run_rows(const struct forward *forward, struct forward_lane *lane, co
 	return linear_run(forward, lane, layer, mlp->down, sequence, lane->gate, m, out, err);
 }
 
-/* x (m, hidden) to out, of the same shape: by so few rows at a time that what lies between the matrices is still in a cache
- * when it is read again.  What quantizes a matrix wants it whole. */
+/* x (m, hidden) to out, of the same shape. */
 static int run_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, const struct mlp *mlp,
 		   const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
 {
-	size_t most = forward->filter.apply ? m : lane->ops->mlp_rows, n_seen = lane->n_seen, hidden = forward->model->hidden;
+	size_t most = forward_rows(forward, lane), n_seen = lane->n_seen, hidden = forward->model->hidden;
 
 	for (size_t row = 0; row < m; row += most) {
 		lane->n_seen = n_seen;
