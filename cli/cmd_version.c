@@ -189,13 +189,23 @@ static void print_json(void)
 	json_out_end(&out);
 }
 
+/* Why 'auto' leaves a backend that can be used. */
+static void print_trials(struct buf *text, const struct backend *backend)
+{
+	struct err why;
+
+	if (backend_trial(backend, backends[0], &why))
+		buf_printf(text, ", not taken by 'auto': %s", why.message);
+	else if (executor_trial(backend->executor, &why))
+		buf_printf(text, ", but not for forward passes: %s", why.message);
+}
+
 static void print_table(void)
 {
 	struct table table = { .columns = "ll" };
 	const struct features features = cpu_features();
 	const struct backend *best = best_backend();
 	struct library library[N_LIBRARIES];
-	struct err differs = { 0 };
 	struct buf text = { 0 };
 
 	libraries(library);
@@ -214,8 +224,8 @@ static void print_table(void)
 			   why			 ? why
 			   : backends[i] == best ? ", taken by 'auto'"
 						 : "");
-		if (!why && backends[i]->executor != backends[0]->executor && backend_trial(backends[i], backends[0], &differs))
-			buf_printf(&text, ", not taken by 'auto': %s", differs.message);
+		if (!why && backends[i]->executor != backends[0]->executor)
+			print_trials(&text, backends[i]);
 		fact(&table, "backend", text.data);
 	}
 	for (size_t i = 0; backends[i]; i++)

@@ -98,7 +98,7 @@ struct activation_args {
 struct backend {
 	const char *name;    /* "avx512" */
 	const char *summary; /* what it needs, for `version` */
-	int rank;	     /* of the usable ones, `auto` takes the highest */
+	int rank;	     /* of the usable ones, `auto` takes the highest that passes its trial (trial.h) */
 	size_t band;	     /* bytes of a matrix that it works best on at once; 0: what stays in the cache of a CPU */
 
 	/* NULL where this machine can run it, else why not ("no AVX-512VBMI"). */

@@ -142,7 +142,7 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 	double began = pace_now(&sweep->pace);
 	int rc = weights_load_linear(&sweep->weights, number, worker->lane, &sweep->plan->linears[item], &linear, err);
 
-	pace_loaded(&sweep->pace, began);
+	pace_loaded(&sweep->pace, began, 1);
 	if (worker->counts)
 		ops->zero(worker->lane, worker->counts, sizeof *sweep->counts);
 	for (size_t p = 0; !rc && p < sweep->n_passes; p++)

@@ -33,7 +33,7 @@ static int load_piece(struct run *run, int worker, size_t i, struct err *err)
 	double began = pace_now(&run->pace);
 	int rc = weights_load_piece(&run->next->load, worker, i, err);
 
-	pace_loaded(&run->pace, began);
+	pace_loaded(&run->pace, began, 1);
 	return rc;
 }
 
@@ -44,14 +44,6 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 
 	return item < run->n_step ? run_sequence(run, worker, run->step_first + item, err)
 				  : load_piece(run, worker, item - run->n_step, err);
-}
-
-/* The n_step sequences, and what is to be loaded. */
-static int run_items(struct run *run, struct err *err)
-{
-	size_t n_pieces = run->next ? run->next->load.n : 0;
-
-	return pool_run(run->params->n_threads, run->n_step + n_pieces, run_item, run, run->progress->stop, err);
 }
 
 /* The sequences of a step in a context of their own: where scales come from a history, it grows at its end. */
@@ -68,7 +60,8 @@ static int run_step(struct run *run, struct err *err)
 		return -1;
 	if (run->fp8 && layer)
 		fp8_forward_touch(run->fp8, &run->contexts, layer);
-	rc = run_items(run, err);
+	rc = pool_run(run->params->n_threads, run->n_step + (run->next ? run->next->load.n : 0), run_item, run,
+		      run->progress->stop, err);
 	if (context_exit(&run->contexts, &outer, rc ? &second : err))
 		return -1;
 	return rc;
@@ -131,13 +124,14 @@ static int stage_begin(struct run *run, struct stage *stage, size_t i, struct er
 		       : 0;
 }
 
-static int stage_load(struct run *run, struct stage *stage, size_t i, struct err *err)
+/* Begins stage i, and loads it unless that is done `ahead`, beside the sequences of the stage before. */
+static int stage_load(struct run *run, struct stage *stage, size_t i, bool ahead, struct err *err)
 {
-	if (stage_begin(run, stage, i, err))
-		return -1;
-	run->n_step = 0;
-	run->next = stage;
-	return run_items(run, err);
+	double began = pace_now(&run->pace);
+	int rc = stage_begin(run, stage, i, err) || (!ahead && weights_load_pieces(&stage->load, err)) ? -1 : 0;
+
+	pace_loaded(&run->pace, began, run->params->n_threads);
+	return rc;
 }
 
 static void stage_end(const struct run *run, struct stage *stage)
@@ -155,10 +149,10 @@ static int sweep_stage(struct run *run, size_t i, struct err *err)
 	struct stage *stage = &run->stages[i % 2], *next = &run->stages[(i + 1) % 2];
 	bool ahead = run->plan->ahead && i < run->plan->model.n_layers;
 
-	if ((i == 0 || !run->plan->ahead) && stage_load(run, stage, i, err))
+	if ((i == 0 || !run->plan->ahead) && stage_load(run, stage, i, false, err))
 		return -1;
 	weights_load_end(&stage->load);
-	if (ahead && stage_begin(run, next, i + 1, err))
+	if (ahead && stage_load(run, next, i + 1, true, err))
 		return -1;
 	run->stage = stage;
 	run->next = ahead ? next : NULL;
@@ -268,7 +262,7 @@ static double multiplications_of(const struct linear_ref *linears, int n)
 	return sum;
 }
 
-/* Of a token with weights. */
+/* Of a token with weights; attention is little beside them. */
 static double multiplications(const struct model *model)
 {
 	double sum = multiplications_of(&model->head, 1);
@@ -293,7 +287,7 @@ size_t calibrate_first_sweep(const struct calibrate_plan *plan, const struct cal
 	size_t worth = backend_executor(params->backend)->tokens_per_load / pass;
 	double minute = SLOW_MINUTE * (double)threads / (multiplications(&plan->model) * (double)pass);
 	size_t quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;
-	size_t most = shared > worth ? shared : worth;
+	size_t least = shared > worth ? shared : worth;
 
-	return quick > most ? quick : most;
+	return quick > least ? quick : least;
 }

@@ -24,9 +24,9 @@ size_t pace_begin(struct pace *pace, size_t most)
 	return within(pace, pace->first);
 }
 
-void pace_loaded(struct pace *pace, double since)
+void pace_loaded(struct pace *pace, double since, int n_threads)
 {
-	double seconds = pace_now(pace) - since, before = atomic_load(&pace->loading);
+	double seconds = (pace_now(pace) - since) * n_threads, before = atomic_load(&pace->loading);
 
 	while (!atomic_compare_exchange_weak(&pace->loading, &before, before + seconds))
 		;

@@ -18,9 +18,9 @@ struct pace {
 /* The first sweep begins; returns its passes. */
 size_t pace_begin(struct pace *pace, size_t most);
 
-/* For the moment before weights are loaded, and with its result for that after. */
+/* For the moment before weights are loaded, and with its result for that after: n_threads did nothing else meanwhile. */
 double pace_now(const struct pace *pace);
-void pace_loaded(struct pace *pace, double since);
+void pace_loaded(struct pace *pace, double since, int n_threads);
 
 /* A sweep of n passes has ended, whose loading was shared by n_threads; the next begins.  Returns its passes: so many that it
  * takes a minute, or that weights take a quarter of it, whichever is longer. */

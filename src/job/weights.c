@@ -18,7 +18,6 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 	const struct checkpoint *checkpoint = forward->model->checkpoint;
 
 	*weights = (struct weights){ .forward = forward, .n_threads = n_threads, .stop = stop };
-	weights->rows = xcalloc((size_t)n_threads, sizeof *weights->rows);
 	source_init(&weights->source, io, checkpoint, backend, -1);
 	return fp8_source_recognise(&weights->recognition, checkpoint, io, err);
 }
@@ -30,9 +29,6 @@ int weights_close(struct weights *weights, struct err *err)
 
 void weights_release(struct weights *weights)
 {
-	for (int i = 0; weights->rows && i < weights->n_threads; i++)
-		buffer_release(&weights->rows[i]);
-	free(weights->rows);
 	source_release(&weights->source);
 	recognition_release(&weights->recognition);
 }
@@ -112,6 +108,12 @@ struct weights_piece {
 	size_t part, first, n;
 	float amax;
 };
+
+static void load_init(struct weights_load *load, struct weights *weights, struct executor_lane *lane)
+{
+	*load = (struct weights_load){ .weights = weights, .lane = lane };
+	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
+}
 
 static void piece_add(struct weights_load *load, const struct weights_piece *piece)
 {
@@ -227,7 +229,17 @@ int weights_load_piece(struct weights_load *load, int worker, size_t i, struct e
 	struct weights *weights = load->weights;
 	struct weights_piece *piece = &load->pieces[i];
 
-	return weights->fp8 ? set_quantized(weights, piece, err) : set_part(weights, piece, &weights->rows[worker], err);
+	return weights->fp8 ? set_quantized(weights, piece, err) : set_part(weights, piece, &load->rows[worker], err);
+}
+
+static int load_piece(void *context, int worker, size_t item, struct err *err)
+{
+	return weights_load_piece(context, worker, item, err);
+}
+
+int weights_load_pieces(struct weights_load *load, struct err *err)
+{
+	return pool_run(load->weights->n_threads, load->n, load_piece, load, load->weights->stop, err);
 }
 
 void weights_load_end(struct weights_load *load)
@@ -238,6 +250,9 @@ void weights_load_end(struct weights_load *load)
 		if (piece->amax > piece->to->amax)
 			piece->to->amax = piece->amax;
 	}
+	for (int i = 0; load->rows && i < load->weights->n_threads; i++)
+		buffer_release(&load->rows[i]);
+	free(load->rows);
 	free(load->pieces);
 	*load = (struct weights_load){ 0 };
 }
@@ -253,7 +268,7 @@ int weights_load_all(struct weights_load *load, int worker, int rc, struct err *
 int weights_begin_linear(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
 			 const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
-	*load = (struct weights_load){ .weights = weights, .lane = lane };
+	load_init(load, weights, lane);
 	*linear = (struct linear){ 0 };
 	return load_add(load, ref, linear, err) || see_pieces(load, err) ? -1 : 0;
 }
@@ -317,7 +332,7 @@ int weights_begin_layer(struct weights_load *load, struct weights *weights, stru
 {
 	int rc;
 
-	*load = (struct weights_load){ .weights = weights, .lane = lane };
+	load_init(load, weights, lane);
 	*layer = (struct layer){ .ref = ref };
 	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
 	rc = load_vectors(weights, lane, ref, layer, err);
@@ -414,9 +429,10 @@ static struct load_size layer_load_size(const struct layer_ref *layer, const str
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads, bool ahead)
 {
 	struct load_size size, head = { 0 };
-	uint64_t most = 0, bytes, before = 0;
+	uint64_t most = 0, bytes, before;
 
 	load_size_add(&head, &model->head, kind);
+	before = head.weights;
 	for (size_t i = 0; i <= model->n_layers; i++) {
 		size = i < model->n_layers ? layer_load_size(&model->layers[i], kind) : head;
 		bytes = load_size_most(&size, n_threads) + (ahead ? before : 0);

@@ -20,7 +20,6 @@ struct weights {
 	int n_threads;
 	const atomic_int *stop;
 	struct fp8_forward *fp8; /* quantizes what it likes of them; NULL: nothing */
-	struct buffer *rows;	 /* by thread: what it reads a piece into */
 };
 
 /* Matrices on their way into memory: n pieces, which any threads load in any order. */
@@ -29,6 +28,7 @@ struct weights_load {
 	struct executor_lane *lane; /* of the thread that began it */
 	size_t n;
 	struct weights_piece *pieces;
+	struct buffer *rows; /* by thread: what it reads pieces into, until the load is ended */
 };
 
 /* Everything must outlive it. */
@@ -45,8 +45,9 @@ int weights_begin_layer(struct weights_load *load, struct weights *weights, stru
 int weights_begin_linear(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
 			 const struct linear_ref *ref, struct linear *linear, struct err *err);
 
-/* Piece i < load->n, by thread `worker` of weights->n_threads. */
+/* Piece i < load->n, by thread `worker` of weights->n_threads; or all pieces, by all those threads. */
 int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err);
+int weights_load_pieces(struct weights_load *load, struct err *err);
 
 /* All pieces are loaded, or none will be any more: the amax of each matrix, in the type of the checkpoint, goes into
  * linear.amax. */
@@ -75,7 +76,7 @@ struct weights_kind {
 };
 
 /* Bytes that a matrix takes in memory; that a piece of it takes while a thread loads it; that the largest layer, or the head,
- * takes with a piece for each thread that finds one, and ahead: with the layer before it. */
+ * takes with a piece for each thread that finds one, and ahead: with what goes before it, as the head does before the first. */
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads, bool ahead);

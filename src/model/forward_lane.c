@@ -63,7 +63,8 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 	uint64_t head_dims = larger(model->value_dim, model->latent.turning);
 	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK, part = executor->part_rows(model->vocab_size);
 	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0, chosen = w.experts ? t * model->routing.top_k : 0;
-	uint64_t widest = larger(larger(larger(model->n_heads * model->value_dim, w.mlp), model->hidden), w.narrow);
+	uint64_t widest = larger(larger(model->n_heads * model->value_dim, model->hidden), w.narrow);
+	uint64_t input = larger(t * widest, rows * w.mlp); /* of a matrix, at most */
 #define EXECUTOR(field, bytes) { (void **)&lane->field, (bytes), false }
 #define HOST(field, bytes)   { (void **)&lane->field, (bytes), true }
 	const struct array all[] = {
@@ -87,14 +88,14 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 		EXECUTOR(expert_out, w.experts ? t * model->hidden * f : 0),
 		EXECUTOR(rows, chosen * sizeof(uint32_t)),
 		EXECUTOR(factors, chosen * f),
-		EXECUTOR(rounded, t * widest * sizeof(uint16_t)),
-		EXECUTOR(filtered, filtered ? t * widest * f : 0),
+		EXECUTOR(rounded, input * sizeof(uint16_t)),
+		EXECUTOR(filtered, filtered ? input * f : 0),
 		EXECUTOR(cosines, t * model->head_dim * f),
 		EXECUTOR(sines, t * model->head_dim * f),
 		EXECUTOR(labels, block * sizeof(uint32_t)),
 		EXECUTOR(log_sums, block * parts * f),
 		EXECUTOR(picked, block * f),
-		HOST(host_input, filtered ? t * widest * f : 0),
+		HOST(host_input, filtered ? input * f : 0),
 		HOST(host_scores, (t + 1) * w.experts * f),
 		HOST(chosen, chosen * sizeof(size_t)),
 		HOST(weights, chosen * f),

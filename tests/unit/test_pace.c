@@ -18,15 +18,20 @@ static double now(void)
 	return clock_now;
 }
 
-/* A sweep of n passes: seconds of loading (over all threads), and of everything. */
-static size_t sweep(struct pace *pace, size_t n, double loading, double taken, int n_threads)
+/* A sweep of n passes: seconds that n_loading threads loaded, and of everything. */
+static size_t sweep_loading(struct pace *pace, size_t n, double loading, int n_loading, double taken, int n_threads)
 {
 	double began = pace_now(pace), end = clock_now + taken;
 
 	clock_now += loading;
-	pace_loaded(pace, began);
+	pace_loaded(pace, began, n_loading);
 	clock_now = end;
 	return pace_next(pace, n, n_threads);
+}
+
+static size_t sweep(struct pace *pace, size_t n, double loading, double taken, int n_threads)
+{
+	return sweep_loading(pace, n, loading, 1, taken, n_threads);
 }
 
 static void test_minute(void **state)
@@ -40,6 +45,7 @@ static void test_minute(void **state)
 	assert_int_equal(sweep(&pace, 2, 2, 10, 1), 14);
 	/* 8 seconds of 2 threads' time are 4. (60 - 4) / (56 / 14). */
 	assert_int_equal(sweep(&pace, 14, 8, 60, 2), 14);
+	assert_int_equal(sweep_loading(&pace, 14, 4, 2, 60, 2), 14);
 	/* What took longer than the rest before: (60 - 2) / 58. */
 	assert_int_equal(sweep(&pace, 1, 2, 60, 1), 1);
 }
