@@ -168,6 +168,16 @@ static void cpu_multiply_part(struct executor_lane *lane, const struct executor_
 		remember(cpu, gemm_run_part(weight->data, part, &cpu->gemm, x, m, y, &err), &err);
 }
 
+#define NEAR_SIZE ((size_t)5 << 18) /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
+#define LEAST_ROWS 48		    /* for which weights are worth another reading */
+
+static size_t cpu_rows(size_t n)
+{
+	size_t rows = NEAR_SIZE / (n * sizeof(float)) / 16 * 16;
+
+	return rows < LEAST_ROWS ? SIZE_MAX : rows;
+}
+
 /* --- looking at values --- */
 
 static void seen_raise(struct seen *seen, float amax)
@@ -346,7 +356,6 @@ static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_ent
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
 	.tokens_per_load = 1024,
-	.rows = 128, /* 128 * 3072 values are 1.5 MiB: of L2 that a core has in servers */
 	.library = gemm_library,
 	.open = cpu_open,
 	.close = cpu_close,
@@ -360,6 +369,7 @@ const struct executor_ops executor_cpu = {
 	.fetch = cpu_copy_bytes,
 	.bf16_type = gemm_bf16_type,
 	.part_rows = gemm_most_part_rows,
+	.rows = cpu_rows,
 	.weight_init = cpu_weight_init,
 	.weight_release = cpu_weight_release,
 	.weight_set = cpu_weight_set,

@@ -244,6 +244,13 @@ static size_t cuda_part_rows(size_t n)
 	return n > MOST_ROWS ? PART_ROWS : n;
 }
 
+/* All: what lies between products fits into no cache, and few rows leave most of the device idle. */
+static size_t cuda_rows(size_t n)
+{
+	(void)n;
+	return SIZE_MAX;
+}
+
 static size_t row_size(const struct executor_weight *weight)
 {
 	return weight->k * dtype_bits(weight->dtype) / 8;
@@ -333,7 +340,6 @@ template <typename... Arguments, void (*Operation)(struct device_lane *, Argumen
 extern "C" const struct executor_ops executor_cuda = {
 	.name = "cuda",
 	.tokens_per_load = (size_t)1 << 18, /* at 2 GB/s and 500 TFLOP/s in bf16 */
-	.rows = SIZE_MAX,
 	.library = cuda_library,
 	.open = cuda_open,
 	.close = cuda_close,
@@ -347,6 +353,7 @@ extern "C" const struct executor_ops executor_cuda = {
 	.fetch = cuda_fetch,
 	.bf16_type = cuda_bf16_type,
 	.part_rows = cuda_part_rows,
+	.rows = cuda_rows,
 	.weight_init = cuda_weight_init,
 	.weight_release = cuda_weight_release,
 	.weight_set = cuda_weight_set,

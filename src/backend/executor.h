@@ -88,7 +88,6 @@ struct cross_entropy_args {
 struct executor_ops {
 	const char *name;	/* "cpu" */
 	size_t tokens_per_load; /* that weights multiply in about the time that they take to load, be they few or many */
-	size_t rows;		/* of activations that are best worked on at a time */
 
 	/* What multiplies, with its version: "oneDNN 2.6.3", in a text of size bytes.  ERR_SYSTEM with what is missing. */
 	int (*library)(char *text, size_t size, struct err *err);
@@ -121,6 +120,10 @@ struct executor_ops {
 
 	/* part_rows of a weight of n rows. */
 	size_t (*part_rows)(size_t n);
+
+	/* Rows of x that are best taken at a time through matrices which read and write n values for each, so that these are
+	 * still near when they are looked at: at least 1. */
+	size_t (*rows)(size_t n);
 
 	/* All but data is known. */
 	int (*weight_init)(struct executor_weight *weight, struct err *err);

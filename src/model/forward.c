@@ -128,17 +128,20 @@ static int linears_rows(const struct forward *forward, struct forward_lane *lane
 	return 0;
 }
 
-size_t forward_rows(const struct forward *forward, const struct forward_lane *lane)
+size_t forward_rows(const struct forward *forward, const struct forward_lane *lane, size_t n)
 {
-	return forward->filter.apply ? SIZE_MAX : lane->ops->rows;
+	return forward->filter.apply ? SIZE_MAX : lane->ops->rows(n);
 }
 
 int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
 		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,
 		float *const ys[], struct err *err)
 {
-	size_t most = forward_rows(forward, lane), n_seen = lane->n_seen;
+	size_t values = linears[0]->ref->k, n_seen = lane->n_seen, most;
 
+	for (size_t i = 0; i < n; i++)
+		values += linears[i]->ref->n;
+	most = forward_rows(forward, lane, values);
 	for (size_t row = 0; row < m; row += most) {
 		size_t left = m - row;
 

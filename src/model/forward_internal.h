@@ -19,14 +19,14 @@ struct forward_lane {
 	uint32_t *places; /* (tokens): rows of a table of embeddings, which lies in normed */
 	float *normed;	  /* (tokens, hidden) */
 	float *q, *k, *v; /* (tokens, heads * head_dim), (tokens, kv heads * head_dim), (tokens, kv heads * value_dim) */
-	float *joined;	  /* q, k and v of (tokens), or gate and up of (rows of an mlp), as one matrix gives them */
+	float *joined;	  /* (tokens, widest): q, k and v, or gate and up, as one matrix gives them */
 	float *narrow;	  /* (tokens, rank): queries, keys and values of latent attention, squeezed, */
 	float *latent;	  /* (tokens, kv rank): normed, */
 	float *turning;	  /* (tokens, turning): the part of keys that turns, */
 	float *expanded;  /* (tokens, heads * (still + value_dim)): and as they come out */
 	float *mixed;	  /* (tokens, heads * value_dim): what attention gives */
 	float *out;	  /* (tokens, hidden) */
-	float *gate, *up; /* (rows of an mlp at a time, widest mlp) */
+	float *gate, *up; /* (tokens, widest mlp) */
 	float *scores;	  /* (HEAD_BLOCK, a part of the head), (tokens, experts) */
 	void *spare;	  /* of attention */
 	float *gathered, *expert_out; /* (tokens, hidden), of the tokens of one expert */
@@ -55,9 +55,9 @@ struct forward_lane {
 	float *host_log_sums, *host_picked;
 };
 
-/* Rows that matrices are best multiplied with at a time: what lies between one and the next is still in a cache then.  What
- * quantizes an input wants it whole. */
-size_t forward_rows(const struct forward *forward, const struct forward_lane *lane);
+/* Rows that are best taken at a time through matrices that read and write n values for each.  What quantizes an input wants it
+ * whole. */
+size_t forward_rows(const struct forward *forward, const struct forward_lane *lane, size_t n);
 
 /* ys[i] (m, n) = x (m, k) of each of n matrices, bias added; x is rounded in place, once.  Observers see x and y of each. */
 int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,

@@ -10,7 +10,7 @@
 
 /* The widest of something over the layers. */
 struct widths {
-	size_t mlp, experts, qkv, gate_up, narrow, expanded;
+	size_t mlp, experts, joined, narrow, expanded;
 };
 
 static size_t larger(size_t a, size_t b)
@@ -30,9 +30,8 @@ static struct widths widths_of(const struct model *model)
 		widths.narrow = larger(widths.narrow, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
 		widths.expanded = larger(widths.expanded, linear[LINEAR_KV_B].n);
 		widths.experts = larger(widths.experts, layer->n_experts);
-		widths.qkv = larger(widths.qkv, linear[LINEAR_QKV].n);
-		widths.gate_up = larger(widths.gate_up, linear[LINEAR_GATE_UP].n);
-		widths.gate_up = larger(widths.gate_up, layer->n_experts ? layer->experts[0][EXPERT_ROLE_GATE_UP].n : 0);
+		widths.joined = larger(widths.joined, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
+		widths.joined = larger(widths.joined, layer->n_experts ? layer->experts[0][EXPERT_ROLE_GATE_UP].n : 0);
 	}
 	return widths;
 }
@@ -59,12 +58,10 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 {
 	const struct widths w = widths_of(model);
 	uint64_t t = lane->max_tokens, f = sizeof(float);
-	uint64_t rows = filtered || executor->rows > t ? t : executor->rows;
 	uint64_t head_dims = larger(model->value_dim, model->latent.turning);
 	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK, part = executor->part_rows(model->vocab_size);
 	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0, chosen = w.experts ? t * model->routing.top_k : 0;
-	uint64_t widest = larger(larger(model->n_heads * model->value_dim, model->hidden), w.narrow);
-	uint64_t input = larger(t * widest, rows * w.mlp); /* of a matrix, at most */
+	uint64_t widest = larger(larger(larger(model->n_heads * model->value_dim, w.mlp), model->hidden), w.narrow);
 #define EXECUTOR(field, bytes) { (void **)&lane->field, (bytes), false }
 #define HOST(field, bytes)   { (void **)&lane->field, (bytes), true }
 	const struct array all[] = {
@@ -73,29 +70,29 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 		EXECUTOR(q, t * model->n_heads * model->head_dim * f),
 		EXECUTOR(k, t * model->n_kv_heads * model->head_dim * f),
 		EXECUTOR(v, t * model->n_kv_heads * model->value_dim * f),
-		EXECUTOR(joined, larger(t * w.qkv, rows * w.gate_up) * f),
+		EXECUTOR(joined, t * w.joined * f),
 		EXECUTOR(narrow, t * w.narrow * f),
 		EXECUTOR(latent, t * model->latent.kv_rank * f),
 		EXECUTOR(turning, t * model->latent.turning * f),
 		EXECUTOR(expanded, t * w.expanded * f),
 		EXECUTOR(mixed, t * model->n_heads * head_dims * f),
 		EXECUTOR(out, t * model->hidden * f),
-		EXECUTOR(gate, rows * w.mlp * f),
-		EXECUTOR(up, rows * w.mlp * f),
+		EXECUTOR(gate, t * w.mlp * f),
+		EXECUTOR(up, t * w.mlp * f),
 		EXECUTOR(scores, larger(block * part, t * w.experts) * f),
 		EXECUTOR(spare, spare_size(executor, model, lane->max_tokens)),
 		EXECUTOR(gathered, w.experts ? t * model->hidden * f : 0),
 		EXECUTOR(expert_out, w.experts ? t * model->hidden * f : 0),
 		EXECUTOR(rows, chosen * sizeof(uint32_t)),
 		EXECUTOR(factors, chosen * f),
-		EXECUTOR(rounded, input * sizeof(uint16_t)),
-		EXECUTOR(filtered, filtered ? input * f : 0),
+		EXECUTOR(rounded, t * widest * sizeof(uint16_t)),
+		EXECUTOR(filtered, filtered ? t * widest * f : 0),
 		EXECUTOR(cosines, t * model->head_dim * f),
 		EXECUTOR(sines, t * model->head_dim * f),
 		EXECUTOR(labels, block * sizeof(uint32_t)),
 		EXECUTOR(log_sums, block * parts * f),
 		EXECUTOR(picked, block * f),
-		HOST(host_input, filtered ? input * f : 0),
+		HOST(host_input, filtered ? t * widest * f : 0),
 		HOST(host_scores, (t + 1) * w.experts * f),
 		HOST(chosen, chosen * sizeof(size_t)),
 		HOST(weights, chosen * f),

@@ -52,7 +52,8 @@ static int run_rows(const struct forward *forward, struct forward_lane *lane, co
 static int run_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, const struct mlp *mlp,
 		   const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
 {
-	size_t most = forward_rows(forward, lane), n_seen = lane->n_seen, hidden = forward->model->hidden;
+	size_t hidden = forward->model->hidden, n_seen = lane->n_seen;
+	size_t most = forward_rows(forward, lane, 2 * (hidden + mlp->down->ref->k));
 
 	for (size_t row = 0; row < m; row += most) {
 		lane->n_seen = n_seen;
