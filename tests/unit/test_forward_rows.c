@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A forward pass whose matrices take a few rows at a time gives what one gives that takes all: the stream, and what is seen.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
+#include "job/embedder.h"
+#include "job/weights.h"
+
+#define N_TOKENS 50
+#define MOST	 (1 << 16)
+
+static const char *const models[] = { "sample_checkpoints/tiny-llama", "sample_checkpoints/tiny-moe/per-expert" };
+
+static size_t seven(size_t n)
+{
+	(void)n;
+	return 7;
+}
+
+static size_t all(size_t n)
+{
+	(void)n;
+	return SIZE_MAX;
+}
+
+/* What is left of a pass through all layers. */
+struct outcome {
+	size_t n_values, n_seen; /* of a layer */
+	float residual[MOST];
+	struct seen seen[MOST];
+};
+
+static void run_layers(struct weights *weights, struct forward_lane *lane, struct sequence *sequence, struct outcome *outcome)
+{
+	const struct forward *forward = weights->forward;
+	const struct model *model = forward->model;
+	struct embedder embedder = { 0 };
+	struct err err;
+
+	assert_int_equal(embedder_init(&embedder, model, N_TOKENS, &err), 0);
+	assert_int_equal(embedder_run(&embedder, weights, lane, sequence, &err), 0);
+	embedder_release(&embedder);
+	for (size_t i = 0; i < model->n_layers; i++) {
+		struct weights_load load;
+		struct layer layer;
+		int rc = weights_begin_layer(&load, weights, forward_lane_executor(lane), &model->layers[i], &layer, &err);
+
+		sequence->seen = outcome->seen + i * outcome->n_seen;
+		assert_int_equal(weights_load_all(&load, 0, rc, &err), 0);
+		assert_int_equal(forward_layer(forward, lane, &layer, sequence, &err), 0);
+		layer_release(&layer, forward->executor);
+	}
+}
+
+static struct outcome *run(const char *path, size_t (*rows)(size_t n))
+{
+	const struct backend *backend = backend_select("cpu", &(struct err){ 0 });
+	struct executor_ops ops = *backend->executor;
+	struct outcome *outcome = calloc(1, sizeof *outcome);
+	struct sequence sequence = { .n_tokens = N_TOKENS, .residual = outcome->residual };
+	uint32_t tokens[N_TOKENS];
+	struct checkpoint checkpoint;
+	struct forward_lane *lane;
+	struct forward forward;
+	struct weights weights;
+	struct model model;
+	struct err err;
+
+	for (uint32_t i = 0; i < N_TOKENS; i++)
+		tokens[i] = i * i % 251;
+	sequence.tokens = tokens;
+	assert_int_equal(checkpoint_open(&checkpoint, &io_system, path, 1, &err), 0);
+	assert_int_equal(model_open(&model, &checkpoint, &err), 0);
+	assert_int_equal(forward_init(&forward, backend->executor, &model, true, &err), 0);
+	ops.rows = rows;
+	forward.executor->ops = &ops;
+	assert_int_equal(weights_open(&weights, &forward, &io_system, backend, 1, NULL, &err), 0);
+	assert_int_equal(forward_lane_new(&lane, &forward, N_TOKENS, 0, &err), 0);
+	outcome->n_values = N_TOKENS * model.hidden;
+	outcome->n_seen = forward_slots(&model);
+	assert_true(outcome->n_values <= MOST && outcome->n_seen * model.n_layers <= MOST);
+	run_layers(&weights, lane, &sequence, outcome);
+	outcome->n_seen *= model.n_layers;
+	forward_lane_free(lane, &forward);
+	weights_release(&weights);
+	forward_release(&forward);
+	model_release(&model);
+	checkpoint_release(&checkpoint);
+	return outcome;
+}
+
+/* Sums may be added up in another order. */
+static void assert_close(float a, float b)
+{
+	assert_true(fabsf(a - b) <= 1e-5f * (1 + fabsf(b)));
+}
+
+static void same(void **state)
+{
+	size_t n_seen = 0;
+
+	(void)state;
+	for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+		struct outcome *few = run(models[m], seven), *whole = run(models[m], all);
+
+		for (size_t i = 0; i < whole->n_values; i++)
+			assert_close(few->residual[i], whole->residual[i]);
+		for (size_t i = 0; i < whole->n_seen; i++) {
+			assert_close(few->seen[i].amax, whole->seen[i].amax);
+			assert_int_equal(few->seen[i].n_nonfinite, 0);
+			n_seen += whole->seen[i].amax > 0;
+		}
+		free(few);
+		free(whole);
+	}
+	assert_true(n_seen > 2 * 2 * 17); /* two models of two layers at least: x and y of seven matrices, q, k and v */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(same),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
