@@ -224,7 +224,7 @@ static void print_table(void)
 			   why			 ? why
 			   : backends[i] == best ? ", taken by 'auto'"
 						 : "");
-		if (!why && backends[i]->executor != backends[0]->executor)
+		if (!why && !backend_is_of_cpu(backends[i]))
 			print_trials(&text, backends[i]);
 		fact(&table, "backend", text.data);
 	}

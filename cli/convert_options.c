@@ -79,7 +79,7 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 			return err_set(err, ERR_USAGE,
 				       "standard output is a terminal, not for a checkpoint");
 	}
-	if (!backend_select(params->backend ? params->backend : "auto", err))
+	if (params->backend && !backend_select(params->backend, err))
 		return -1;
 	if (!params->n_threads)
 		params->n_threads = online_cpus();

@@ -10,8 +10,7 @@
 
 #define N_NAMES_MAX 32
 
-/* As the reference is, which is the first and runs everywhere. */
-static bool is_of_cpu(const struct backend *backend)
+bool backend_is_of_cpu(const struct backend *backend)
 {
 	return backend->executor == backends[0]->executor;
 }
@@ -22,8 +21,8 @@ static const struct backend *backend_best(bool of_cpu)
 	struct err ignored;
 
 	for (const struct backend *const *b = backends + 1; *b; b++) {
-		if ((*b)->rank > best->rank && (is_of_cpu(*b) || !of_cpu) && !(*b)->unusable() &&
-		    (is_of_cpu(*b) || !backend_trial(*b, backends[0], &ignored)))
+		if ((*b)->rank > best->rank && (backend_is_of_cpu(*b) || !of_cpu) && !(*b)->unusable() &&
+		    (backend_is_of_cpu(*b) || !backend_trial(*b, backends[0], &ignored)))
 			best = *b;
 	}
 	return best;
@@ -86,7 +85,7 @@ const struct backend *backend_select_forward(const char *name, struct err *err)
 	const struct backend *backend = backend_select(name, err);
 	struct err ignored;
 
-	if (backend && !strcmp(name, "auto") && !is_of_cpu(backend) && executor_trial(backend->executor, &ignored))
+	if (backend && !strcmp(name, "auto") && !backend_is_of_cpu(backend) && executor_trial(backend->executor, &ignored))
 		return backend_best(true);
 	return backend;
 }

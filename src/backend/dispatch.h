@@ -16,6 +16,9 @@ const struct backend *backend_select(const char *name, struct err *err);
 /* The same, to run forward passes beside it: "auto" takes a GPU only where its executor has passed its trial too. */
 const struct backend *backend_select_forward(const char *name, struct err *err);
 
+/* As the reference is, which is the first and runs everywhere; what is not goes through a trial. */
+bool backend_is_of_cpu(const struct backend *backend);
+
 /* The `band` of the backend of that name, as backend_select() reads it; 0 where there is none. */
 size_t backend_band(const char *name);
 

@@ -226,12 +226,13 @@ static void taken(void **state)
 	struct err err;
 
 	(void)state;
+	assert_false(backend_is_of_cpu(cuda()));
 	assert_true(takes_cuda(backend_select, &simt_calls_left, -1));
 	assert_true(takes_cuda(backend_select_forward, &simt_calls_left, -1));
 	assert_ptr_equal(backend_executor("auto"), cuda()->executor);
-	assert_ptr_equal(backend_select("cpu", &err)->executor, backends[0]->executor);
+	assert_true(backend_is_of_cpu(backend_select("cpu", &err)));
 	simt_missing = "no CUDA-capable device is detected";
-	assert_ptr_equal(backend_select("auto", &err)->executor, backends[0]->executor);
+	assert_true(backend_is_of_cpu(backend_select("auto", &err)));
 	simt_missing = NULL;
 }
 
