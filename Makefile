@@ -164,6 +164,11 @@ check: deps
 lint:
 	@sh tests/lint.sh
 
+## make format       lay out all C and CUDA sources (clang-format 14, as in Debian 12); tests/style.sh checks
+.PHONY: format
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cc')
+
 ## make prove        the exhaustive proofs: every float, every format, every instruction set (minutes)
 .PHONY: prove
 prove: deps

@@ -47,7 +47,8 @@ static void print_head(struct table *table, const struct amax_stats *stats)
 	static const char *const heading[] = { "module", "passes",	"tokens", "x, q", "w, k",
 					       "y, v",	 "latest x, q", "w, k",	  "y, v" };
 
-	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, %s, %s; data %016llx%016llx\n\n",
+	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, "
+	       "%s, %s; data %016llx%016llx\n\n",
 	       stats->model, (unsigned long long)stats->n_passes,
 	       (unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len,
 	       stats->precision, stats->backend, (unsigned long long)stats->data[0],

@@ -19,8 +19,8 @@ static void print_memory(uint64_t bytes)
 
 void calibrate_print_text(const struct calibrate_plan *plan)
 {
-	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name, plan->model.n_layers,
-	       plan->n_modules);
+	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
+	       plan->model.n_layers, plan->n_modules);
 	printf("%zu passes, %zu sequences, %llu tokens\n", plan->n_passes, plan->n_sequences,
 	       (unsigned long long)plan->n_tokens);
 	if (plan->fp8.n)
@@ -122,7 +122,8 @@ void calibrate_report_text(const struct calibrate_report *report)
 	if (result->n_resumed)
 		fprintf(stderr, ", %zu of them before", result->n_resumed);
 	fputc('\n', stderr);
-	fprintf(stderr, "tokens     %llu, %.0f a second\n", (unsigned long long)report->stats->n_tokens,
+	fprintf(stderr, "tokens     %llu, %.0f a second\n",
+		(unsigned long long)report->stats->n_tokens,
 		(double)result->n_tokens / report->seconds);
 	if (result->n_passes)
 		fprintf(stderr, "perplexity %.4f\n", result->perplexity);
@@ -138,6 +139,7 @@ void calibrate_report_uncovered(const struct calibrate_report *report)
 		n += is_uncovered(report->stats->sites[i], report->min_tokens);
 	if (n)
 		fprintf(stderr,
-			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens (--json names them): more data, or 'quantize --uncovered'\n",
+			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens (--json "
+			"names them): more data, or 'quantize --uncovered'\n",
 			n, report->min_tokens);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What calibrate tells: the plan, of a forward pass or of activations that were dumped, and how it went.
+ * What calibrate tells: the plan, of a forward pass or of activations that were dumped, and how it
+ * went.
  */
 #ifndef FP8CONV_CLI_CALIBRATE_PRINT_H
 #define FP8CONV_CLI_CALIBRATE_PRINT_H

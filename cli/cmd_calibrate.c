@@ -29,60 +29,79 @@ struct settings {
 
 #define PLACE(member) offsetof(struct settings, member)
 
-static const struct option_row argument = { .name = "MODEL",
-					    .arg = "MODEL",
-					    .read = option_text,
-					    .offset = PLACE(params.input) };
+static const struct option_row argument = {
+	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
+};
 
 static const struct option_row options[] = {
-	{ SECTION_MAKE, "output", 'o', "S.amax", "The amax history to write", option_text, PLACE(params.output) },
-	{ SECTION_MAKE, "amax-history-len", 0, "N", "Passes that the history keeps (default 1024)", option_large,
-	  PLACE(params.history_len) },
-	{ SECTION_MAKE, "histogram", 0, NULL, "Count all values of x and y too, for percentiles and mse", option_flag,
+	{ SECTION_MAKE, "output", 'o', "S.amax", "The amax history to write", option_text,
+	  PLACE(params.output) },
+	{ SECTION_MAKE, "amax-history-len", 0, "N", "Passes that the history keeps (default 1024)",
+	  option_large, PLACE(params.history_len) },
+	{ SECTION_MAKE, "histogram", 0, NULL,
+	  "Count all values of x and y too, for percentiles and mse", option_flag,
 	  PLACE(params.histogram) },
-	{ SECTION_DATA, "data", 0, "FILE", "Text (.txt, .jsonl) or token ids (.npy, .safetensors, .jsonl)", option_text,
+	{ SECTION_DATA, "data", 0, "FILE",
+	  "Text (.txt, .jsonl) or token ids (.npy, .safetensors, .jsonl)", option_text,
 	  PLACE(params.data) },
-	{ SECTION_DATA, "activations", 0, "DIR", "Dumped inputs of modules (*.safetensors, one a pass) in place of data",
-	  option_text, PLACE(params.activations) },
-	{ SECTION_DATA, "seq-len", 0, "N", "Tokens of a sequence (default 512)", option_large, PLACE(params.seq_len) },
-	{ SECTION_DATA, "passes", 0, "N", "Passes to run, if the data hold so many (default 128)", option_large,
-	  PLACE(params.passes) },
-	{ SECTION_DATA, "batch", 0, "N", "Sequences of a pass (default 1)", option_large, PLACE(params.batch) },
-	{ SECTION_DATA, "seed", 0, "N", "Draw the sequences from all of the data, not the first (N from 1)", option_large,
+	{ SECTION_DATA, "activations", 0, "DIR",
+	  "Dumped inputs of modules (*.safetensors, one a pass) in place of data", option_text,
+	  PLACE(params.activations) },
+	{ SECTION_DATA, "seq-len", 0, "N", "Tokens of a sequence (default 512)", option_large,
+	  PLACE(params.seq_len) },
+	{ SECTION_DATA, "passes", 0, "N", "Passes to run, if the data hold so many (default 128)",
+	  option_large, PLACE(params.passes) },
+	{ SECTION_DATA, "batch", 0, "N", "Sequences of a pass (default 1)", option_large,
+	  PLACE(params.batch) },
+	{ SECTION_DATA, "seed", 0, "N",
+	  "Draw the sequences from all of the data, not the first (N from 1)", option_large,
 	  PLACE(params.seed) },
-	{ SECTION_DATA, "min-tokens", 0, "N", "Tell experts that saw fewer tokens (default 64)", option_large,
-	  PLACE(min_tokens) },
-	{ SECTION_NUMBERS, "fp8-forward", 0, NULL, "Multiply in FP8, so that later layers see what they will see in service",
-	  option_flag, PLACE(params.fp8.forward) },
-	{ SECTION_NUMBERS, "recipe", 0, "RECIPE", "Of --fp8-forward (see 'fp8conv recipes'; default blockwise)",
-	  option_recipe, PLACE(params.fp8.recipe) },
-	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales of weights and inputs, or any",
-	  option_text, PLACE(params.fp8.scale_fmt) },
-	{ SECTION_TENSORS, "include", 0, "RE", "Multiply only what matches in FP8", option_many, PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches in high precision", option_many, PLACE(exclude) },
-	{ SECTION_TENSORS, "ragged", 0, NULL, "Blocks also where a dimension is no multiple of the block", option_flag,
+	{ SECTION_DATA, "min-tokens", 0, "N", "Tell experts that saw fewer tokens (default 64)",
+	  option_large, PLACE(min_tokens) },
+	{ SECTION_NUMBERS, "fp8-forward", 0, NULL,
+	  "Multiply in FP8, so that later layers see what they will see in service", option_flag,
+	  PLACE(params.fp8.forward) },
+	{ SECTION_NUMBERS, "recipe", 0, "RECIPE",
+	  "Of --fp8-forward (see 'fp8conv recipes'; default blockwise)", option_recipe,
+	  PLACE(params.fp8.recipe) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float",
+	  "Power-of-two scales of weights and inputs, or any", option_text,
+	  PLACE(params.fp8.scale_fmt) },
+	{ SECTION_TENSORS, "include", 0, "RE", "Multiply only what matches in FP8", option_many,
+	  PLACE(include) },
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches in high precision", option_many,
+	  PLACE(exclude) },
+	{ SECTION_TENSORS, "ragged", 0, NULL,
+	  "Blocks also where a dimension is no multiple of the block", option_flag,
 	  PLACE(params.fp8.select.ragged) },
-	{ SECTION_RUN, "precision", 0, "bf16|f32", "What matrix products take (default bf16)", option_text,
-	  PLACE(params.precision) },
-	{ SECTION_RUN, "resume", 0, NULL, "Go on with the passes that the output holds", option_flag,
-	  PLACE(params.resume) },
-	{ SECTION_RUN, "restart", 0, NULL, "Begin anew where the output exists", option_flag, PLACE(params.restart) },
-	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count, PLACE(params.n_threads) },
-	{ SECTION_RUN, "max-memory", 0, "SIZE", "Memory of sequences under way, besides one layer (default 1G, or what threads need)",
+	{ SECTION_RUN, "precision", 0, "bf16|f32", "What matrix products take (default bf16)",
+	  option_text, PLACE(params.precision) },
+	{ SECTION_RUN, "resume", 0, NULL, "Go on with the passes that the output holds",
+	  option_flag, PLACE(params.resume) },
+	{ SECTION_RUN, "restart", 0, NULL, "Begin anew where the output exists", option_flag,
+	  PLACE(params.restart) },
+	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
+	  PLACE(params.n_threads) },
+	{ SECTION_RUN, "max-memory", 0, "SIZE",
+	  "Memory of sequences under way, besides one layer (default 1G, or what threads need)",
 	  option_bytes, PLACE(params.max_memory) },
-	{ SECTION_RUN, "backend", 0, "BACKEND", "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
+	{ SECTION_RUN, "backend", 0, "BACKEND",
+	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
 	  PLACE(params.backend) },
-	{ SECTION_TELL, "dry-run", 0, NULL, "Say what would be run, and write nothing", option_flag, PLACE(dry_run) },
+	{ SECTION_TELL, "dry-run", 0, NULL, "Say what would be run, and write nothing", option_flag,
+	  PLACE(dry_run) },
 	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
-	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)", option_choice,
-	  PLACE(progress) },
-	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no notes, no summary", option_flag, PLACE(quiet) },
-	{ SECTION_TELL, "verbose", 'v', NULL, "The summary at the end, also off a terminal", option_flag,
-	  PLACE(verbose) },
+	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)",
+	  option_choice, PLACE(progress) },
+	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no notes, no summary", option_flag,
+	  PLACE(quiet) },
+	{ SECTION_TELL, "verbose", 'v', NULL, "The summary at the end, also off a terminal",
+	  option_flag, PLACE(verbose) },
 	{ 0 },
 };
 
-/* "1.2 M of 3.4 M tokens, 812 tokens/s, 3 min left, perplexity 17.3": a token counts when it is through all layers. */
+/* "1.2 M of 3.4 M tokens, 812 tokens/s, 3 min left, perplexity 17.3": a token counts when it is
+ * through all layers. */
 struct watched_tokens {
 	const struct calibrate_progress *progress;
 	_Atomic size_t n_steps; /* layers, and the head; 0: not known yet */
@@ -116,7 +135,8 @@ static void tokens_text(const void *context, double seconds, struct buf *text)
 {
 	struct tokens_sample sample = tokens_sample_take(context, seconds);
 
-	buf_printf(text, "%.0f of %.0f tokens, %.0f tokens/s", sample.done, sample.total, sample.rate);
+	buf_printf(text, "%.0f of %.0f tokens, %.0f tokens/s", sample.done, sample.total,
+		   sample.rate);
 	if (sample.has_left) {
 		buf_puts(text, ", ");
 		units_duration(text, sample.left);
@@ -148,7 +168,8 @@ static void note_selection(const struct selection *selection)
 			fprintf(stderr, "fp8conv calibrate: note: %s\n", notes[i]);
 }
 
-/* What is run: a model over data, or, where its forward pass is not known, its matrices over what others dumped. */
+/* What is run: a model over data, or, where its forward pass is not known, its matrices over what
+ * others dumped. */
 struct job {
 	struct calibrate_plan plan;
 	struct activations_plan activations;
@@ -164,14 +185,16 @@ static int job_open(struct job *job, const struct settings *settings, struct err
 static void job_print(const struct job *job, const struct settings *settings)
 {
 	if (settings->params.activations)
-		(settings->json ? activations_print_json : activations_print_text)(&job->activations);
+		(settings->json ? activations_print_json
+				: activations_print_text)(&job->activations);
 	else
 		(settings->json ? calibrate_print_json : calibrate_print_text)(&job->plan);
 }
 
 static size_t job_steps(const struct job *job, const struct settings *settings)
 {
-	return settings->params.activations ? job->activations.n_linears : job->plan.model.n_layers + 1;
+	return settings->params.activations ? job->activations.n_linears
+					    : job->plan.model.n_layers + 1;
 }
 
 static void job_release(struct job *job)
@@ -180,16 +203,20 @@ static void job_release(struct job *job)
 	activations_plan_release(&job->activations);
 }
 
-static int calibrate(const struct settings *settings, const struct job *job, struct calibrate_progress *progress,
-		     struct err *err)
+static int calibrate(const struct settings *settings, const struct job *job,
+		     struct calibrate_progress *progress, struct err *err)
 {
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
-	struct calibrate_report report = { .result = &result, .stats = &stats, .min_tokens = settings->min_tokens };
+	struct calibrate_report report = { .result = &result,
+					   .stats = &stats,
+					   .min_tokens = settings->min_tokens };
 	double began = units_now();
 	int rc = settings->params.activations
-			 ? activations_run(&job->activations, &settings->params, progress, &result, &stats, err)
-			 : calibrate_run(&job->plan, &settings->params, progress, &result, &stats, err);
+			 ? activations_run(&job->activations, &settings->params, progress, &result,
+					   &stats, err)
+			 : calibrate_run(&job->plan, &settings->params, progress, &result, &stats,
+					 err);
 
 	report.seconds = units_now() - began;
 	if (rc == 0 && settings->json)
@@ -206,7 +233,8 @@ static int calibrate(const struct settings *settings, const struct job *job, str
 
 static int open_and_calibrate(const struct settings *settings, struct err *err)
 {
-	enum progress_mode mode = settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	enum progress_mode mode =
+		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
 	struct calibrate_progress progress = { .stop = signals_watch() };
 	struct watched_tokens tokens = { .progress = &progress };
 	const struct watched watched = { &tokens, tokens_text, tokens_json };
@@ -237,19 +265,25 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 	const struct fp8_params *fp8 = &params->fp8;
 
 	if (params->data && params->activations)
-		return err_set(err, ERR_USAGE, "options '--data' and '--activations' are both given: a history is made of one");
+		return err_set(err, ERR_USAGE,
+			       "options '--data' and '--activations' are both given: a history is "
+			       "made of one");
 	if (!params->data && !params->activations)
 		return err_set(err, ERR_USAGE,
-			       "option '--data' is missing: text or token ids to run the model on (or --activations DIR)");
+			       "option '--data' is missing: text or token ids to run the model on "
+			       "(or --activations DIR)");
 	if (params->activations && (params->seq_len || params->batch || params->seed))
-		return err_set(err, ERR_USAGE, "option '--%s' is for --data: with --activations a pass is a file",
+		return err_set(err, ERR_USAGE,
+			       "option '--%s' is for --data: with --activations a pass is a file",
 			       params->seq_len ? "seq-len"
 			       : params->batch ? "batch"
 					       : "seed");
-	if (params->activations && (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
-				    fp8->select.n_exclude || fp8->select.ragged))
+	if (params->activations &&
+	    (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
+	     fp8->select.n_exclude || fp8->select.ragged))
 		return err_set(err, ERR_USAGE,
-			       "option '--fp8-forward', and those that go with it, are for --data: activations are taken as they were dumped");
+			       "option '--fp8-forward', and those that go with it, are for --data: "
+			       "activations are taken as they were dumped");
 	return 0;
 }
 
@@ -265,7 +299,8 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return -1;
 	if (!params->output && !settings->dry_run)
 		return err_set(err, ERR_USAGE,
-			       "option '--output' is missing: where to write the history (-o S.amax), or --dry-run");
+			       "option '--output' is missing: where to write the history (-o "
+			       "S.amax), or --dry-run");
 	if (!params->n_threads)
 		params->n_threads = online_cpus();
 	return open_and_calibrate(settings, err);
@@ -273,7 +308,8 @@ static int check_and_run(struct settings *settings, struct err *err)
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system, .now = units_now }, .min_tokens = DEFAULT_MIN_TOKENS };
+	struct settings settings = { .params = { .io = &io_system, .now = units_now },
+				     .min_tokens = DEFAULT_MIN_TOKENS };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	rc = rc ? rc : check_and_run(&settings, err);

@@ -68,7 +68,8 @@ static void bash_command(const struct command *command)
 
 static void bash_print(void)
 {
-	printf("_fp8conv() {\n\tlocal words=\n\tif [ \"$COMP_CWORD\" -eq 1 ]; then\n\t\twords='help ");
+	printf("_fp8conv() {\n\tlocal words=\n\tif [ \"$COMP_CWORD\" -eq 1 ]; "
+	       "then\n\t\twords='help ");
 	for (size_t i = 0; commands[i]; i++)
 		if (commands[i]->group)
 			printf("%s ", commands[i]->name);
@@ -106,7 +107,8 @@ static void zsh_print(void)
 		put_quoted(commands[i]->summary, true);
 		printf("'\n");
 	}
-	printf("\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command commands\n\t\treturn\n\tfi\n"
+	printf("\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command "
+	       "commands\n\t\treturn\n\tfi\n"
 	       "\tcase $words[2] in\n");
 	for (size_t i = 0; commands[i]; i++) {
 		if (!commands[i]->group)
@@ -155,7 +157,8 @@ static void fish_print(void)
 	buf_release(&values);
 }
 
-static int read_shell(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_shell(const struct option_row *option, const char *value, void *place,
+		      struct err *err)
 {
 	if (opt_choice(option->name, value, option->arg, place, err))
 		return err_set(err, ERR_USAGE, "shell '%s' is not one of %s", value, option->arg);

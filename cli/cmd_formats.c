@@ -26,7 +26,8 @@ static bool loads(const struct format *format, const struct recipe *recipe, enum
 }
 
 /* In models without experts only. */
-static bool loads_dense(const struct format *format, const struct recipe *recipe, enum engine engine)
+static bool loads_dense(const struct format *format, const struct recipe *recipe,
+			enum engine engine)
 {
 	struct scheme scheme = scheme_of(recipe);
 
@@ -82,7 +83,8 @@ static void engines_cell(struct table *table, const struct format *format,
 
 	for (int e = ENGINE_ANY + 1; e < N_ENGINES; e++)
 		if (loads(format, recipe, (enum engine)e))
-			buf_printf(&engines, "%s%s%s", engines.len ? " " : "", engine_name((enum engine)e),
+			buf_printf(&engines, "%s%s%s", engines.len ? " " : "",
+				   engine_name((enum engine)e),
 				   loads_dense(format, recipe, (enum engine)e) ? "(dense)" : "");
 	table_cell(table, engines.len ? engines.data : "");
 	buf_release(&engines);

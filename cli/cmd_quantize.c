@@ -21,7 +21,8 @@ struct settings {
 	int on_nonfinite; /* enum on_nonfinite, whose order the option's values have */
 };
 
-static int read_rule(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_rule(const struct option_row *option, const char *value, void *place,
+		     struct err *err)
 {
 	struct settings *settings = place;
 	struct select_rule rule;
@@ -35,7 +36,8 @@ static int read_rule(const struct option_row *option, const char *value, void *p
 
 #define PLACE(member) offsetof(struct settings, member)
 
-static int read_algo(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_algo(const struct option_row *option, const char *value, void *place,
+		     struct err *err)
 {
 	struct static_choice choice;
 
@@ -43,7 +45,8 @@ static int read_algo(const struct option_row *option, const char *value, void *p
 	return static_choice_read(&choice, option_written(option).text, value, err);
 }
 
-static int read_uncovered(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_uncovered(const struct option_row *option, const char *value, void *place,
+			  struct err *err)
 {
 	struct calibration_params *params = place;
 
@@ -51,11 +54,13 @@ static int read_uncovered(const struct option_row *option, const char *value, vo
 	return option_choice(option, value, &params->uncovered, err);
 }
 
-static int read_tokens(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_tokens(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
 {
 	return opt_number(option_written(option).text, value, 1, INT64_MAX, place, err);
 }
 
+/* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_MAKE, "recipe", 0, "RECIPE",
 	  "Decides the numbers (see 'fp8conv recipes'; default blockwise)", option_recipe,
@@ -67,24 +72,28 @@ static const struct option_row options[] = {
 	  "The engine that is to load it", option_text, PLACE(params.target) },
 	{ SECTION_MAKE, "tp", 0, "N", "Refuse what does not load at tensor-parallel size N",
 	  option_count, PLACE(params.select.tp) },
-	{ SECTION_MAKE, "kv-cache", 0, NULL, "Write scales of the KV cache, from the --calibration", option_flag,
+	{ SECTION_MAKE, "kv-cache", 0, NULL, "Write scales of the KV cache, from the --calibration",
+	  option_flag,
 	  PLACE(params.calibration.kv_cache) },
 	{ SECTION_MAKE, "preserve-high-precision", 0, "DIR",
 	  "Write the source values of quantized tensors to DIR", option_text,
 	  PLACE(convert.params.preserve) },
 
 	{ SECTION_NUMBERS, "calibration", 0, "FILE",
-	  "The amax history that static scales are made of", option_text, PLACE(params.calibration.path) },
+	  "The amax history that static scales are made of", option_text,
+	  PLACE(params.calibration.path) },
 	{ SECTION_NUMBERS, "amax-algo", 0, STATIC_ALGOS,
 	  "Which amax of the history counts (default max; P is a percentage)", read_algo,
 	  PLACE(params.calibration.amax_algo) },
 	{ SECTION_NUMBERS, "uncovered", 0, UNCOVERED_WORDS,
 	  "Modules that too few tokens reached (default error)",
 	  read_uncovered, PLACE(params.calibration) },
-	{ SECTION_NUMBERS, "min-tokens", 0, "N", "So many reached a module well enough (default 1)", read_tokens,
+	{ SECTION_NUMBERS, "min-tokens", 0, "N", "So many reached a module well enough (default 1)",
+	  read_tokens,
 	  PLACE(params.calibration.min_tokens) },
 	{ SECTION_NUMBERS, "on-nonfinite", 0, "error|saturate|skip",
-	  "Tensors with NaN or inf: refuse (default), saturate, or keep the tensor in high precision",
+	  "Tensors with NaN or inf: refuse (default), saturate, or keep the tensor in high "
+	  "precision",
 	  option_choice, PLACE(on_nonfinite) },
 
 	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only what matches", option_many,
@@ -99,6 +108,7 @@ static const struct option_row options[] = {
 	  PLACE(params.select.requantize) },
 	{ 0 },
 };
+/* clang-format on */
 
 static int make_plan(struct plan *plan, void *place, struct progress *progress, struct err *err)
 {

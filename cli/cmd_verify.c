@@ -33,6 +33,7 @@ static const struct option_row argument = {
 	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
 };
 
+/* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_CHECK, "source", 0, "MODEL",
 	  "Compare every code and scale with the model it was made from", option_text,
@@ -45,7 +46,8 @@ static const struct option_row options[] = {
 	  "Compare the SHA-256 of every file with what 'quantize --manifest' recorded", option_flag,
 	  PLACE(params.hashes) },
 	{ SECTION_CHECK, "recipe", 0, "RECIPE",
-	  "With --source: made by this recipe and the numbers given, not by what is recognised", read_recipe,
+	  "With --source: made by this recipe and the numbers given, not by what is recognised",
+	  read_recipe,
 	  PLACE(params.recipe) },
 	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
 	  PLACE(params.n_threads) },
@@ -64,6 +66,7 @@ static const struct option_row options[] = {
 	  PLACE(verbose) },
 	{ 0 },
 };
+/* clang-format on */
 
 static void print_json(const struct verification *verification)
 {
@@ -122,7 +125,8 @@ static void print_arithmetic(const struct verification *verification)
 	       verification->arithmetic ? verification->arithmetic
 					: "unknown, within half a step of each code");
 	if (isfinite(verification->cost))
-		printf("; against fp8conv's own for such scales it costs %.3f dB in the mean, %.3f dB at most",
+		printf("; against fp8conv's own for such scales it costs %.3f dB in the mean, %.3f "
+		       "dB at most",
 		       verification->cost, verification->worst_cost);
 	putchar('\n');
 }
@@ -137,7 +141,8 @@ static void print_checked(const struct verification *verification,
 		       recognition->format, recognition->scale_fmt);
 	else
 		printf("not FP8\n");
-	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, every scale and code\n",
+	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "
+	       "every scale and code\n",
 	       verification->n_tensors, recognition->n_weights);
 	if (!params->source)
 		return;
@@ -191,10 +196,10 @@ static int check_settings(const struct verify_params *params, struct err *err)
 			"--recipe compares with what the codes were made from: add --source MODEL");
 	for (size_t i = 0; i < sizeof numbers / sizeof *numbers && !params->recipe; i++)
 		if (numbers[i])
-			return err_set(
-				err, ERR_USAGE,
-				"'%s' is a number of a recipe that is given: add --recipe and --source",
-				numbers[i]);
+			return err_set(err, ERR_USAGE,
+				       "'%s' is a number of a recipe that is given: add --recipe "
+				       "and --source",
+				       numbers[i]);
 	return 0;
 }
 

@@ -133,14 +133,16 @@ static void executor_json(struct json_out *out, const struct executor_ops *execu
 	json_out_close(out, '}');
 }
 
-static void executor_fact(struct table *table, struct buf *text, const struct executor_ops *executor)
+static void executor_fact(struct table *table, struct buf *text,
+			  const struct executor_ops *executor)
 {
 	struct err why = { 0 };
 	char library[64];
 	bool usable = !executor->library(library, sizeof library, &why);
 
 	text->len = 0;
-	buf_printf(text, "%s: %s%s", executor->name, usable ? "" : "not usable: ", usable ? library : why.message);
+	buf_printf(text, "%s: %s%s", executor->name,
+		   usable ? "" : "not usable: ", usable ? library : why.message);
 	fact(table, "calibrate", text->data);
 }
 

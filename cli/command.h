@@ -12,7 +12,14 @@
 #include "cli/option.h"
 
 /* Headings of `fp8conv --help`, in this order. */
-enum command_group { GROUP_HIDDEN, GROUP_CALIBRATE, GROUP_CONVERT, GROUP_LOOK, GROUP_ABOUT, N_GROUPS };
+enum command_group {
+	GROUP_HIDDEN,
+	GROUP_CALIBRATE,
+	GROUP_CONVERT,
+	GROUP_LOOK,
+	GROUP_ABOUT,
+	N_GROUPS
+};
 
 #define MAX_SHARED 2
 
@@ -22,7 +29,7 @@ struct command {
 	const char *summary; /* one line */
 	enum command_group group;
 	const struct option_row *options;	/* its own, of its settings; NULL: none */
-	struct option_table shared[MAX_SHARED];	/* those it has in common with others, after them */
+	struct option_table shared[MAX_SHARED]; /* those it has in common with others, after them */
 	const struct option_row *argument;	/* which must be there; NULL: it takes none */
 	bool many;				/* of them may be there */
 
@@ -37,7 +44,7 @@ const struct command *command_find(const char *name); /* NULL: no such command *
 /* The rows of the command's options, --help first, the shared ones last: NULL gives the first one,
  * the last one NULL. */
 const struct option_row *command_option_next(const struct command *command,
-					 const struct option_row *option);
+					     const struct option_row *option);
 
 /* Parses argv into the settings of the command.  0: go on; 1: --help was asked for
  * and is printed; -1: ERR_USAGE. */

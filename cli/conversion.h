@@ -10,8 +10,8 @@
 
 /* What one of them is, apart from its row. */
 struct conversion {
-	/* quantize_plan_make() or its like.  settings are the command's own, whose first member, the
-	 * struct convert_settings, is complete but for what only this command knows. */
+	/* quantize_plan_make() or its like.  settings are the command's own, whose first member,
+	 * the struct convert_settings, is complete but for what only this command knows. */
 	int (*make_plan)(struct plan *plan, void *settings, struct progress *progress,
 			 struct err *err);
 	void *settings;

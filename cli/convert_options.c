@@ -11,7 +11,8 @@
 
 #define PLACE(member) offsetof(struct convert_settings, member)
 
-static int read_part(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_part(const struct option_row *option, const char *value, void *place,
+		     struct err *err)
 {
 	struct convert_params *params = place;
 
@@ -19,10 +20,9 @@ static int read_part(const struct option_row *option, const char *value, void *p
 			&params->part_finish, err);
 }
 
-const struct option_row convert_argument = { .name = "MODEL",
-					 .arg = "MODEL",
-					 .read = option_text,
-					 .offset = PLACE(params.input) };
+const struct option_row convert_argument = {
+	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
+};
 
 const struct option_row convert_options[] = {
 	{ SECTION_MAKE, "output", 'o', "OUT", "A directory, one file, or - (standard output)",
@@ -40,9 +40,8 @@ const struct option_row convert_options[] = {
 	{ SECTION_RUN, "part", 0, "I/N",
 	  "Convert part I of N only, or 'finish' when all parts are done", read_part,
 	  PLACE(params) },
-	{ SECTION_RUN, "restart", 0, NULL,
-	  "Start again where OUT holds another or unfinished job", option_flag,
-	  PLACE(params.restart) },
+	{ SECTION_RUN, "restart", 0, NULL, "Start again where OUT holds another or unfinished job",
+	  option_flag, PLACE(params.restart) },
 	{ SECTION_TELL, "dry-run", 0, NULL, "Print the plan and write nothing", option_flag,
 	  PLACE(dry_run) },
 	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
@@ -72,9 +71,9 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
 	if (is_stream(params->output) && !settings->dry_run) {
 		if (settings->json)
-			return err_set(
-				err, ERR_USAGE,
-				"standard output cannot take both the checkpoint (-o -) and --json");
+			return err_set(err, ERR_USAGE,
+				       "standard output cannot take both the checkpoint (-o -) and "
+				       "--json");
 		if (isatty(STDOUT_FILENO))
 			return err_set(err, ERR_USAGE,
 				       "standard output is a terminal, not for a checkpoint");

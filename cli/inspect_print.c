@@ -76,7 +76,8 @@ static void name_cells(struct table *table, const struct st_tensor *tensor)
 }
 
 /* Where it lies, and with which scale. */
-static void place_cells(struct table *table, const struct shown *shown, const struct tensor_ref *ref)
+static void place_cells(struct table *table, const struct shown *shown,
+			const struct tensor_ref *ref)
 {
 	struct scale_words scale;
 

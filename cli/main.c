@@ -61,8 +61,8 @@ static int unknown_command(const char *name, struct err *err)
 
 static void print_usage(void)
 {
-	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting", "Looking",
-							"What there is" };
+	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting",
+							"Looking", "What there is" };
 
 	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n"
 	     "Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.");
@@ -126,10 +126,12 @@ static int end_stdout(void *cookie)
 	return close(STDOUT_FILENO);
 }
 
-/* *failed becomes the errno of the first write that failed; stdio itself keeps only that one did. */
+/* *failed becomes the errno of the first write that failed; stdio itself keeps only that one
+ * did. */
 static void watch_stdout(int *failed)
 {
-	FILE *watched = fopencookie(failed, "w", (cookie_io_functions_t){ .write = write_stdout, .close = end_stdout });
+	FILE *watched = fopencookie(
+		failed, "w", (cookie_io_functions_t){ .write = write_stdout, .close = end_stdout });
 
 	if (!watched)
 		return;
@@ -162,7 +164,8 @@ int main(int argc, char **argv)
 	int failed = 0; /* errno of standard output */
 	int status;
 
-	json_set_alloc_funcs(xmalloc, free); /* an object that lacks a member would be written as it is */
+	json_set_alloc_funcs(xmalloc,
+			     free); /* an object that lacks a member would be written as it is */
 	hold_standard_streams();
 	signals_to_errors();
 	watch_stdout(&failed);

@@ -39,7 +39,8 @@ int option_flag(const struct option_row *option, const char *value, void *place,
 	return 0;
 }
 
-static int read_int(const struct option_row *option, const char *value, uint64_t max, int *n, struct err *err)
+static int read_int(const struct option_row *option, const char *value, uint64_t max, int *n,
+		    struct err *err)
 {
 	uint64_t number;
 

@@ -36,11 +36,11 @@ typedef int option_reader(const struct option_row *option, const char *value, vo
 struct option_row {
 	enum option_section section;
 	const char *name;
-	char letter;	  /* of the short form; 0: none */
-	const char *arg;  /* of the value; "a|b|c" lists all there are; NULL: takes none */
+	char letter;	 /* of the short form; 0: none */
+	const char *arg; /* of the value; "a|b|c" lists all there are; NULL: takes none */
 	const char *doc;
 	option_reader *read;
-	size_t offset;	  /* of place in the struct that the table is of */
+	size_t offset; /* of place in the struct that the table is of */
 };
 
 /* Rows that several commands have, for a struct in the settings of each. */
@@ -50,7 +50,7 @@ struct option_table {
 };
 
 /* The readers; place is what stands behind each. */
-option_reader option_text;   /* const char *: the text itself; one of "a|b|c" where arg lists them */
+option_reader option_text; /* const char *: the text itself; one of "a|b|c" where arg lists them */
 option_reader option_choice; /* int: which of "a|b|c", from 0 */
 option_reader option_flag;   /* bool: true */
 option_reader option_count;  /* int: from 1 to 1024 */
@@ -59,7 +59,8 @@ option_reader option_many;   /* struct option_list */
 option_reader option_recipe; /* const char *: the name of a recipe that there is */
 option_reader option_bytes;  /* uint64_t: "4096", "64K", "512M", "2G" (binary), at least 1 */
 
-/* The values of an option that may be given several times, in order; texts belong to argv, the list is the caller's to free. */
+/* The values of an option that may be given several times, in order; texts belong to argv, the list
+ * is the caller's to free. */
 struct option_list {
 	const char **texts;
 	size_t n;

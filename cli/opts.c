@@ -61,10 +61,10 @@ int opt_size(const char *option, const char *text, uint64_t *bytes, struct err *
 	*bytes = n << shift;
 	return 0;
 bad:
-	return err_set(
-		err, ERR_USAGE,
-		"option '%s': '%s' is not a size (bytes, or with K, M or G behind the number: 512M)",
-		option, text);
+	return err_set(err, ERR_USAGE,
+		       "option '%s': '%s' is not a size (bytes, or with K, M or G behind the "
+		       "number: 512M)",
+		       option, text);
 }
 
 /* The words of "a|b|c", NULL at the end.  One allocation for the array, one for the text. */

@@ -24,7 +24,8 @@ static const char *const sections[N_SECTIONS] = {
 	[SECTION_TELL] = "What is told:",
 };
 
-static int read_help(const struct option_row *option, const char *value, void *place, struct err *err)
+static int read_help(const struct option_row *option, const char *value, void *place,
+		     struct err *err)
 {
 	(void)option, (void)value, (void)place, (void)err;
 	return ECANCELED;
@@ -54,7 +55,8 @@ static const struct option_row *rows_end(const struct option_row *rows)
 	return rows;
 }
 
-const struct option_row *command_option_next(const struct command *command, const struct option_row *option)
+const struct option_row *command_option_next(const struct command *command,
+					     const struct option_row *option)
 {
 	struct option_table next;
 
@@ -66,7 +68,8 @@ const struct option_row *command_option_next(const struct command *command, cons
 }
 
 /* Where the value of one of the command's options goes. */
-static void *option_place(const struct command *command, const struct option_row *option, void *settings)
+static void *option_place(const struct command *command, const struct option_row *option,
+			  void *settings)
 {
 	size_t i = 0;
 
@@ -231,7 +234,8 @@ static void parse_init(struct parse *parse, const struct command *command)
 	bool headed[N_SECTIONS] = { [SECTION_NONE] = true, [SECTION_HELP] = true };
 
 	while ((o = command_option_next(command, o))) {
-		struct argp_option heading = { .doc = sections[o->section], .group = (int)o->section };
+		struct argp_option heading = { .doc = sections[o->section],
+					       .group = (int)o->section };
 		struct argp_option entry = { .name = o->name,
 					     .key = o->letter ? o->letter
 							      : KEY_ROW + (int)parse->n_rows,
@@ -282,7 +286,8 @@ static error_t parse_key(int key, char *value, struct argp_state *state)
 		return parse_argument(parse, value);
 	if (!row)
 		return ARGP_ERR_UNKNOWN;
-	return row->read(row, value, option_place(parse->command, row, parse->settings), parse->err);
+	return row->read(row, value, option_place(parse->command, row, parse->settings),
+			 parse->err);
 }
 
 static int argument_missing(const struct command *command, struct err *err)
@@ -300,7 +305,8 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 
 	parse_init(&parse, command);
 	argp.options = parse.entries;
-	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL, &parse);
+	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL,
+			&parse);
 	parse_release(&parse);
 	if (rc == ECANCELED) {
 		command_help(command);

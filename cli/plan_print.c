@@ -99,12 +99,13 @@ static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
 
 static bool same_facts(const struct facts *a, const struct facts *b)
 {
-	return a->dtype == b->dtype && a->n_dims == b->n_dims && a->input == b->input && a->output == b->output &&
-	       a->what == b->what && a->reason == b->reason &&
+	return a->dtype == b->dtype && a->n_dims == b->n_dims && a->input == b->input &&
+	       a->output == b->output && a->what == b->what && a->reason == b->reason &&
 	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
-/* The plan's table, a line at a time.  Lines alike but for the name are made once: a plan may have a million. */
+/* The plan's table, a line at a time.  Lines alike but for the name are made once: a plan may have
+ * a million. */
 struct lines {
 	struct table table;
 	struct facts facts[2]; /* of this line and the last one, in turn */

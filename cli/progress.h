@@ -19,8 +19,9 @@ enum progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_JSON, PROGRESS_NONE }
 /* What is watched, and how it is told, `seconds` after the beginning. */
 struct watched {
 	const void *context;
-	void (*text)(const void *context, double seconds, struct buf *text);	    /* one line */
-	void (*json)(const void *context, double seconds, struct json_out *out);    /* members of an object */
+	void (*text)(const void *context, double seconds, struct buf *text); /* one line */
+	void (*json)(const void *context, double seconds,
+		     struct json_out *out); /* members of an object */
 };
 
 /* Zeroed is one that does not run. */
@@ -46,7 +47,8 @@ void ticker_start(struct ticker *ticker, const char *command, enum progress_mode
  * nothing. */
 void ticker_stop(struct ticker *ticker);
 
-/* A job that goes through bytes: "1.20 GB of 14.9 GB, 2.31 GB/s, 6 s left, model-00002-of-00004.safetensors". */
+/* A job that goes through bytes: "1.20 GB of 14.9 GB, 2.31 GB/s, 6 s left,
+ * model-00002-of-00004.safetensors". */
 struct watched_bytes {
 	const struct progress *progress;
 	_Atomic(const struct plan *) plan; /* names the shards; NULL until it is known */

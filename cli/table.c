@@ -10,8 +10,8 @@
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* Whether n bytes are printable ASCII, as nearly all of a plan's are: eight at a time.  A difference that begins below zero
- * has the top bit. */
+/* Whether n bytes are printable ASCII, as nearly all of a plan's are: eight at a time.  A
+ * difference that begins below zero has the top bit. */
 static bool is_plain(const char *text, size_t n)
 {
 	uint64_t eight, other = 0;
@@ -83,7 +83,8 @@ void table_cell_number(struct table *table, uint64_t n)
 
 void table_rename(struct table *table, const char *text)
 {
-	size_t n = strlen(text) + 1, old = strlen(table->cells.data) + 1, rest = table->cells.len - old;
+	size_t n = strlen(text) + 1, old = strlen(table->cells.data) + 1,
+	       rest = table->cells.len - old;
 
 	buf_reserve(&table->cells, n);
 	memmove(table->cells.data + n, table->cells.data + old, rest);

@@ -31,7 +31,8 @@ void table_print(const struct table *table, FILE *stream, bool aligned);
 /* Another first cell for the only row, whose others stay. */
 void table_rename(struct table *table, const char *text);
 
-/* Drops the rows and keeps the widths: a table too large to hold is made twice, row by row, and printed the second time. */
+/* Drops the rows and keeps the widths: a table too large to hold is made twice, row by row, and
+ * printed the second time. */
 void table_clear(struct table *table);
 void table_release(struct table *table);
 

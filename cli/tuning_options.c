@@ -5,10 +5,12 @@
 
 #define PLACE(member) offsetof(struct recipe_tuning, member)
 
+/* clang-format off */
 const struct option_row tuning_options[] = {
 	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2", "The type of the codes (default e4m3)",
 	  option_text, PLACE(fp8_format) },
-	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any", option_text,
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any",
+	  option_text,
 	  PLACE(scale_fmt) },
 	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
 	  "Who divides by what, with float scales (default te)", option_text, PLACE(scale_arith) },
@@ -20,3 +22,4 @@ const struct option_row tuning_options[] = {
 	  PLACE(margin) },
 	{ 0 },
 };
+/* clang-format on */

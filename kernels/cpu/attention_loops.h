@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one head (backend/compute.h), compiled once for each set of instructions as compute_loops.h is.
+ * Attention of one head (backend/compute.h), compiled once for each set of instructions as
+ * compute_loops.h is.
  *
- * Both products are made of tiles, whose sums stay in registers.  Each sum is one chain of fused multiply-adds, in the order
- * of the values that are summed up, whatever the size of the tile: every set of instructions gives the same bits.  Tiles
- * take one panel of keys or values after the other, 16 KiB for heads of 64, which stays in L1 for all queries.
+ * Both products are made of tiles, whose sums stay in registers.  Each sum is one chain of fused
+ * multiply-adds, in the order of the values that are summed up, whatever the size of the tile:
+ * every set of instructions gives the same bits.  Tiles take one panel of keys or values after the
+ * other, 16 KiB for heads of 64, which stays in L1 for all queries.
  */
 #ifndef FP8CONV_KERNELS_CPU_ATTENTION_LOOPS_H
 #define FP8CONV_KERNELS_CPU_ATTENTION_LOOPS_H
@@ -69,23 +71,22 @@ LANE_FN void tile(const struct tiled *p, size_t row, size_t col, size_t rows, si
 	tile_vector sum[TILE_ROWS][TILE_VECTORS] = { { { 0 } } }, right[TILE_VECTORS];
 
 	if (p->add) {
-		UNROLL for (size_t i = 0; i < rows; i++)
-			UNROLL for (size_t j = 0; j < vectors; j++)
-				memcpy(&sum[i][j], c + i * p->c_stride + j * TILE_LANES, sizeof sum[i][j]);
+		UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t j = 0; j < vectors; j++)
+			memcpy(&sum[i][j], c + i * p->c_stride + j * TILE_LANES, sizeof sum[i][j]);
 	}
 	for (size_t s = 0; s < p->k; s++, b += p->b_stride) {
 		UNROLL for (size_t j = 0; j < vectors; j++)
 			memcpy(&right[j], b + j * TILE_LANES, sizeof right[j]);
-		UNROLL for (size_t i = 0; i < rows; i++) {
+		UNROLL for (size_t i = 0; i < rows; i++)
+		{
 			tile_vector left = a[i * p->a_stride + s] - (tile_vector){ 0 };
 
-			UNROLL for (size_t j = 0; j < vectors; j++)
-				sum[i][j] = tile_multiply_add(left, right[j], sum[i][j]);
+			UNROLL for (size_t j = 0; j < vectors; j++) sum[i][j] =
+				tile_multiply_add(left, right[j], sum[i][j]);
 		}
 	}
-	UNROLL for (size_t i = 0; i < rows; i++)
-		UNROLL for (size_t j = 0; j < vectors; j++)
-			memcpy(c + i * p->c_stride + j * TILE_LANES, &sum[i][j], sizeof sum[i][j]);
+	UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t j = 0; j < vectors; j++)
+		memcpy(c + i * p->c_stride + j * TILE_LANES, &sum[i][j], sizeof sum[i][j]);
 }
 
 /* As many as go into columns [col, n); returns the column behind them. */
@@ -111,8 +112,8 @@ LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 			tile(p, row, col, 1, 1);
 }
 
-/* exp(x - the largest), of x scaled and capped; returns the sum.  Behind the last x is room to a whole vector: it becomes
- * 0. */
+/* exp(x - the largest), of x scaled and capped; returns the sum.  Behind the last x is room to a
+ * whole vector: it becomes 0. */
 static float softmax_row(float *x, size_t n, const struct softmax *how)
 {
 	lanes most = lanes_all(-INFINITY), sum = { 0 };
@@ -124,7 +125,8 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 		lanes v = how->scale * lanes_load(x + i);
 
 		if (how->softcap > 0)
-			v = lanes_choose(v > -INFINITY, how->softcap * lanes_tanh(v / how->softcap), v);
+			v = lanes_choose(v > -INFINITY, how->softcap * lanes_tanh(v / how->softcap),
+					 v);
 		lanes_store(x + i, v);
 		most = lanes_larger(v, most);
 	}
@@ -143,8 +145,8 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	return total;
 }
 
-static void COMPUTE(attention_pack)(const struct attention *a, const float *k, size_t k_stride, const float *v,
-				    size_t v_stride)
+static void COMPUTE(attention_pack)(const struct attention *a, const float *k, size_t k_stride,
+				    const float *v, size_t v_stride)
 {
 	size_t wide = attention_wide(a->value_dim);
 
@@ -182,16 +184,21 @@ LANE_FN struct queries queries_at(const struct attention *a, size_t first, size_
 }
 
 /* Scores of queries against a panel of keys. */
-static void score_panel(const struct attention *a, const float *q, size_t q_stride, size_t first, size_t n, size_t panel)
+static void score_panel(const struct attention *a, const float *q, size_t q_stride, size_t first,
+			size_t n, size_t panel)
 {
 	size_t stride = attention_stride(a->n_tokens);
 
 	for (size_t row = 0; row < n; row += TILE_ROWS) {
 		struct queries queries = queries_at(a, first, n, row);
-		size_t wide = queries.end < panel + PANEL ? attention_wide(queries.end - panel) : PANEL;
-		const struct tiled product = { .a = q + row * q_stride, .a_stride = q_stride,
-					       .b = a->keys + panel * a->head_dim, .b_stride = PANEL,
-					       .c = a->scores + row * stride + panel, .c_stride = stride,
+		size_t wide =
+			queries.end < panel + PANEL ? attention_wide(queries.end - panel) : PANEL;
+		const struct tiled product = { .a = q + row * q_stride,
+					       .a_stride = q_stride,
+					       .b = a->keys + panel * a->head_dim,
+					       .b_stride = PANEL,
+					       .c = a->scores + row * stride + panel,
+					       .c_stride = stride,
 					       .k = a->head_dim };
 
 		if (panel < queries.end && panel + PANEL > queries.begin)
@@ -208,10 +215,14 @@ static void mix_panel(const struct attention *a, size_t first, size_t n, size_t 
 		struct queries queries = queries_at(a, first, n, row);
 		size_t begin = queries.begin > panel ? queries.begin : panel;
 		size_t end = queries.end < panel + PANEL ? queries.end : panel + PANEL;
-		const struct tiled product = { .a = a->scores + row * stride + begin, .a_stride = stride,
-					       .b = a->values + begin * wide, .b_stride = wide,
-					       .c = a->mixed + row * wide, .c_stride = wide,
-					       .k = end - begin, .add = begin > queries.begin };
+		const struct tiled product = { .a = a->scores + row * stride + begin,
+					       .a_stride = stride,
+					       .b = a->values + begin * wide,
+					       .b_stride = wide,
+					       .c = a->mixed + row * wide,
+					       .c_stride = wide,
+					       .k = end - begin,
+					       .add = begin > queries.begin };
 
 		if (begin < end)
 			tiles(&product, queries.n, wide);
@@ -219,7 +230,8 @@ static void mix_panel(const struct attention *a, size_t first, size_t n, size_t 
 }
 
 /* Scores to exponentials, zeros where a neighbour's keys are not seen; the sums go to totals. */
-static void score_rows(const struct attention *a, size_t first, size_t n, float *totals, const float *y, size_t y_stride)
+static void score_rows(const struct attention *a, size_t first, size_t n, float *totals,
+		       const float *y, size_t y_stride)
 {
 	size_t stride = attention_stride(a->n_tokens);
 
@@ -236,10 +248,11 @@ static void score_rows(const struct attention *a, size_t first, size_t n, float 
 	}
 }
 
-static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_stride, size_t first, size_t n, float *y,
-			    size_t y_stride)
+static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_stride,
+			    size_t first, size_t n, float *y, size_t y_stride)
 {
-	size_t begin = first_key(a, first) / PANEL * PANEL, end = first + n, wide = attention_wide(a->value_dim);
+	size_t begin = first_key(a, first) / PANEL * PANEL, end = first + n,
+	       wide = attention_wide(a->value_dim);
 	float totals[ATTENTION_QUERIES];
 
 	for (size_t panel = begin; panel < end; panel += PANEL)
@@ -251,7 +264,8 @@ static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_
 		float share = 1.0f / totals[row];
 
 		for (size_t i = 0; i < a->value_dim; i += LANES)
-			lanes_put(y + row * y_stride, i, a->value_dim, share * lanes_load(a->mixed + row * wide + i));
+			lanes_put(y + row * y_stride, i, a->value_dim,
+				  share * lanes_load(a->mixed + row * wide + i));
 	}
 }
 

@@ -186,5 +186,5 @@ INLINE void row_error_as(const struct code_row *q, const void *x, int source,
 }
 
 #define DEQUANTIZES avx2_dequantizes
-#define ERRORS      avx2_errors
+#define ERRORS	    avx2_errors
 #include "dequantize_variants.h"

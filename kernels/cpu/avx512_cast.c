@@ -2,12 +2,12 @@
  *
  * Codes, 64 at a time, by integer arithmetic on bf16 bits.  bf16 that is multiplied by a power of
  * two enters as it is, for the product only moves the exponent.  Everything else is multiplied as
- * fp32 and brought to bf16's 8 bits by rounding to odd, which keeps what a second rounding to 4 bits
- * must know: above, below or exactly on a tie (Boldo and Melquiond, "When double rounding is odd",
- * 2005).  A bf16 magnitude is then its exponent and mantissa in a row, and so is a code: a normal
- * number is rounded by one addition and one shift.  Where one of the 64 is subnormal, all take a way
- * of twice the length; less than 2 % of the groups of real weights do.  tests/prove goes through all
- * 2^32 inputs.
+ * fp32 and brought to bf16's 8 bits by rounding to odd, which keeps what a second rounding to 4
+ * bits must know: above, below or exactly on a tie (Boldo and Melquiond, "When double rounding is
+ * odd", 2005).  A bf16 magnitude is then its exponent and mantissa in a row, and so is a code: a
+ * normal number is rounded by one addition and one shift.  Where one of the 64 is subnormal, all
+ * take a way of twice the length; less than 2 % of the groups of real weights do.  tests/prove goes
+ * through all 2^32 inputs.
  *
  * Moves 2 bytes in and 1 out per bf16 value.  CFLAGS: -mavx512f -mavx512bw -mavx512vl -mavx512dq
  */

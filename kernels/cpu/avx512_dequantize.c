@@ -152,5 +152,5 @@ INLINE void row_error_as(const struct code_row *q, const void *x, int source,
 }
 
 #define DEQUANTIZES avx512_dequantizes
-#define ERRORS      avx512_errors
+#define ERRORS	    avx512_errors
 #include "dequantize_variants.h"

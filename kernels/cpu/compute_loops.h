@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of backend/compute.h over vectors of 16 floats, compiled once for each set of instructions by the file that
- * includes this one and names them COMPUTE(function).
+ * The functions of backend/compute.h over vectors of 16 floats, compiled once for each set of
+ * instructions by the file that includes this one and names them COMPUTE(function).
  */
 #ifndef FP8CONV_KERNELS_CPU_COMPUTE_LOOPS_H
 #define FP8CONV_KERNELS_CPU_COMPUTE_LOOPS_H
@@ -18,10 +18,12 @@ LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 
 	for (; n - i >= 4 * LANES; i += 4 * LANES)
 		for (size_t j = 0; j < 4; j++)
-			most[j] = lanes_larger_bits((lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, most[j]);
+			most[j] = lanes_larger_bits(
+				(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, most[j]);
 	for (; i < n; i += LANES)
 		most[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, most[0]);
-	most[0] = lanes_larger_bits(lanes_larger_bits(most[0], most[1]), lanes_larger_bits(most[2], most[3]));
+	most[0] = lanes_larger_bits(lanes_larger_bits(most[0], most[1]),
+				    lanes_larger_bits(most[2], most[3]));
 	return lanes_largest_bits(most[0]);
 }
 
@@ -97,8 +99,8 @@ static void COMPUTE(add_row)(float *x, const float *row, size_t n_rows, size_t n
 		COMPUTE(add)(x + r * n_cols, row, n_cols);
 }
 
-static void COMPUTE(rms_norm)(const float *x, size_t x_stride, const float *weight, float offset, float eps,
-			      size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+static void COMPUTE(rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
+			      float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
 {
 	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride) {
 		lanes squares = { 0 };
@@ -112,11 +114,13 @@ static void COMPUTE(rms_norm)(const float *x, size_t x_stride, const float *weig
 		factor = 1.0f / sqrtf(lanes_sum(squares) / (float)n_cols + eps);
 		for (size_t i = 0; i < n_cols; i += LANES)
 			lanes_put(y, i, n_cols,
-				  lanes_at(x, i, n_cols) * factor * (offset + lanes_at(weight, i, n_cols)));
+				  lanes_at(x, i, n_cols) * factor *
+					  (offset + lanes_at(weight, i, n_cols)));
 	}
 }
 
-static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n)
+static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
+			  const float *sines, size_t n)
 {
 	size_t half = n / 2;
 
@@ -165,7 +169,8 @@ LANE_FN lanes lanes_gelu(lanes x)
 	return x / (1.0f + lanes_exp(-2.0f * u));
 }
 
-static void COMPUTE(gate)(enum activation activation, const float *gate, const float *up, size_t n, float *y)
+static void COMPUTE(gate)(enum activation activation, const float *gate, const float *up, size_t n,
+			  float *y)
 {
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes g = lanes_at(gate, i, n);
@@ -202,15 +207,17 @@ static void COMPUTE(softcap)(float *x, float cap, size_t n)
 }
 
 /* The row, whose usable() is the file's. */
-#define COMPUTE_ROW(title)                                                                                        \
-	{                                                                                                         \
-		.name = (title), .usable = COMPUTE(usable), .amax = COMPUTE(amax), .histogram = COMPUTE(histogram), \
-		.round_bf16 = COMPUTE(round_bf16), .round_bf16_f32 = COMPUTE(round_bf16_f32), .round_amax = COMPUTE(round_amax), .add = COMPUTE(add),  \
-		.add_scaled = COMPUTE(add_scaled), .add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm),      \
-		.rope = COMPUTE(rope), .softmax = COMPUTE(softmax), .gate = COMPUTE(gate), \
-		.gate_pairs = COMPUTE(gate_pairs), .softcap = COMPUTE(softcap),                                      \
-		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),                     \
-		.attend = COMPUTE(attend),                                                                          \
+#define COMPUTE_ROW(title)                                                                         \
+	{                                                                                          \
+		.name = (title), .usable = COMPUTE(usable), .amax = COMPUTE(amax),                 \
+		.histogram = COMPUTE(histogram), .round_bf16 = COMPUTE(round_bf16),                \
+		.round_bf16_f32 = COMPUTE(round_bf16_f32), .round_amax = COMPUTE(round_amax),      \
+		.add = COMPUTE(add), .add_scaled = COMPUTE(add_scaled),                            \
+		.add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm), .rope = COMPUTE(rope), \
+		.softmax = COMPUTE(softmax), .gate = COMPUTE(gate),                                \
+		.gate_pairs = COMPUTE(gate_pairs), .softcap = COMPUTE(softcap),                    \
+		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),    \
+		.attend = COMPUTE(attend),                                                         \
 	}
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the functions of backend/compute.h.  All is done when a
- * function returns.
+ * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the functions of
+ * backend/compute.h.  All is done when a function returns.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -92,7 +92,8 @@ static int cpu_wait(struct executor_lane *lane, struct err *err)
 
 /* --- memory --- */
 
-static int cpu_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what, struct err *err)
+static int cpu_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what,
+			  struct err *err)
 {
 	(void)executor;
 	return buffer_alloc(memory, size, what, err);
@@ -124,7 +125,8 @@ static int cpu_weight_init(struct executor_weight *weight, struct err *err)
 {
 	struct gemm_weight *made;
 
-	if (gemm_weight_new(&made, gemm_of(weight->executor), weight->dtype, weight->n, weight->k, err))
+	if (gemm_weight_new(&made, gemm_of(weight->executor), weight->dtype, weight->n, weight->k,
+			    err))
 		return -1;
 	weight->data = made;
 	return 0;
@@ -136,7 +138,8 @@ static void cpu_weight_release(struct executor_weight *weight)
 	weight->data = NULL;
 }
 
-static int cpu_weight_set(const struct executor_weight *weight, size_t part, const void *rows, struct err *err)
+static int cpu_weight_set(const struct executor_weight *weight, size_t part, const void *rows,
+			  struct err *err)
 {
 	return gemm_weight_set(weight->data, part, rows, err);
 }
@@ -149,7 +152,8 @@ static void remember(struct cpu_lane *cpu, int rc, const struct err *err)
 	cpu->err = *err;
 }
 
-static void cpu_multiply(struct executor_lane *lane, const struct executor_weight *weight, const void *x, size_t m, float *y)
+static void cpu_multiply(struct executor_lane *lane, const struct executor_weight *weight,
+			 const void *x, size_t m, float *y)
 {
 	struct cpu_lane *cpu = cpu_of(lane);
 	struct err err = { 0 };
@@ -158,8 +162,8 @@ static void cpu_multiply(struct executor_lane *lane, const struct executor_weigh
 		remember(cpu, gemm_run(weight->data, &cpu->gemm, x, m, y, &err), &err);
 }
 
-static void cpu_multiply_part(struct executor_lane *lane, const struct executor_weight *weight, size_t part, const void *x, size_t m,
-			      float *y)
+static void cpu_multiply_part(struct executor_lane *lane, const struct executor_weight *weight,
+			      size_t part, const void *x, size_t m, float *y)
 {
 	struct cpu_lane *cpu = cpu_of(lane);
 	struct err err = { 0 };
@@ -168,8 +172,10 @@ static void cpu_multiply_part(struct executor_lane *lane, const struct executor_
 		remember(cpu, gemm_run_part(weight->data, part, &cpu->gemm, x, m, y, &err), &err);
 }
 
-#define NEAR_SIZE ((size_t)5 << 18) /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
-#define LEAST_ROWS 48		    /* for which weights are worth another reading */
+#define NEAR_SIZE  \
+	((size_t)5 \
+	 << 18)	      /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
+#define LEAST_ROWS 48 /* for which weights are worth another reading */
 
 static size_t cpu_rows(size_t n)
 {
@@ -212,35 +218,39 @@ static void cpu_add(struct executor_lane *lane, float *x, const float *y, size_t
 	compute_of(lane)->add(x, y, n);
 }
 
-static void cpu_add_row(struct executor_lane *lane, float *x, const float *row, size_t n_rows, size_t n_cols)
+static void cpu_add_row(struct executor_lane *lane, float *x, const float *row, size_t n_rows,
+			size_t n_cols)
 {
 	compute_of(lane)->add_row(x, row, n_rows, n_cols);
 }
 
-static void cpu_gate(struct executor_lane *lane, enum activation activation, const float *gate, size_t gate_stride,
-		     const float *up, size_t up_stride, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+static void cpu_gate(struct executor_lane *lane, enum activation activation, const float *gate,
+		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
+		     size_t n_cols, float *y, size_t y_stride)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		compute_of(lane)->gate(activation, gate + r * gate_stride, up + r * up_stride, n_cols, y + r * y_stride);
+		compute_of(lane)->gate(activation, gate + r * gate_stride, up + r * up_stride,
+				       n_cols, y + r * y_stride);
 }
 
-static void cpu_gate_pairs(struct executor_lane *lane, const float *x, float clamp, size_t n, float *y)
+static void cpu_gate_pairs(struct executor_lane *lane, const float *x, float clamp, size_t n,
+			   float *y)
 {
 	compute_of(lane)->gate_pairs(x, clamp, n, y);
 }
 
 /* --- rows --- */
 
-static void cpu_copy(struct executor_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t repeat,
-		     size_t n_rows, size_t n_cols)
+static void cpu_copy(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
 {
 	(void)lane;
 	for (size_t r = 0; r < n_rows; r++)
 		memcpy(y + r * y_stride, x + r / repeat * x_stride, n_cols * sizeof *y);
 }
 
-static void cpu_part_pairs(struct executor_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
-			   size_t n_cols)
+static void cpu_part_pairs(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+			   size_t x_stride, size_t n_rows, size_t n_cols)
 {
 	(void)lane;
 	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride)
@@ -250,34 +260,41 @@ static void cpu_part_pairs(struct executor_lane *lane, float *y, size_t y_stride
 		}
 }
 
-static void cpu_gather(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows, size_t n_rows, size_t n_cols)
+static void cpu_gather(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows,
+		       size_t n_rows, size_t n_cols)
 {
 	(void)lane;
 	for (size_t r = 0; r < n_rows; r++)
 		memcpy(y + r * n_cols, x + rows[r] * n_cols, n_cols * sizeof *y);
 }
 
-static void cpu_scatter_add(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows, const float *factors,
-			    size_t n_rows, size_t n_cols)
+static void cpu_scatter_add(struct executor_lane *lane, float *y, const float *x,
+			    const uint32_t *rows, const float *factors, size_t n_rows,
+			    size_t n_cols)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		compute_of(lane)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r], n_cols);
+		compute_of(lane)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r],
+					     n_cols);
 }
 
-static void cpu_rms_norm(struct executor_lane *lane, const float *x, size_t x_stride, const float *weight, float offset, float eps,
-			 size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+static void cpu_rms_norm(struct executor_lane *lane, const float *x, size_t x_stride,
+			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
+			 float *y, size_t y_stride)
 {
 	compute_of(lane)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
 }
 
-static void cpu_rope(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads, size_t head_dim,
-		     const float *cosines, const float *sines, size_t n)
+static void cpu_rope(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens,
+		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
+		     size_t n)
 {
 	for (size_t t = 0; t < n_tokens; t++)
-		compute_of(lane)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2), sines + t * (n / 2), n);
+		compute_of(lane)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
+				       sines + t * (n / 2), n);
 }
 
-/* What attention needs besides: one head's keys and values, packed, scores, and what values are mixed to. */
+/* What attention needs besides: one head's keys and values, packed, scores, and what values are
+ * mixed to. */
 struct spare {
 	size_t keys, values, scores, mixed; /* floats */
 };
@@ -300,22 +317,25 @@ static uint64_t cpu_attend_spare(const struct attention_args *args)
 }
 
 /* All queries of the heads that share one head of keys and values. */
-static void attend_group(const struct compute *compute, const struct attention_args *args, struct attention *attention,
-			 size_t group)
+static void attend_group(const struct compute *compute, const struct attention_args *args,
+			 struct attention *attention, size_t group)
 {
 	size_t q = args->n_heads * args->head_dim, k = args->n_kv_heads * args->head_dim;
 	size_t v = args->n_kv_heads * args->value_dim, y = args->n_heads * args->value_dim;
 	size_t n_heads = args->n_heads / args->n_kv_heads;
 
-	compute->attention_pack(attention, args->k + group * args->head_dim, k, args->v + group * args->value_dim, v);
+	compute->attention_pack(attention, args->k + group * args->head_dim, k,
+				args->v + group * args->value_dim, v);
 	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
-		attention->softmax =
-			(struct softmax){ args->scale, args->softcap, args->sinks ? args->sinks + head : NULL };
+		attention->softmax = (struct softmax){ args->scale, args->softcap,
+						       args->sinks ? args->sinks + head : NULL };
 		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {
-			size_t n = args->n_tokens - first < ATTENTION_QUERIES ? args->n_tokens - first : ATTENTION_QUERIES;
+			size_t n = args->n_tokens - first < ATTENTION_QUERIES
+					   ? args->n_tokens - first
+					   : ATTENTION_QUERIES;
 
-			compute->attend(attention, args->q + first * q + head * args->head_dim, q, first, n,
-					args->y + first * y + head * args->value_dim, y);
+			compute->attend(attention, args->q + first * q + head * args->head_dim, q,
+					first, n, args->y + first * y + head * args->value_dim, y);
 		}
 	}
 }

@@ -33,9 +33,9 @@ void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history);
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 /* Of a struct backend. */
-#define CPU_FUSED                                                                         \
-	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, .norm = cpu_norm, \
-	.activate = cpu_activate, .gemm_update = cpu_gemm_update, .delayed_update = cpu_delayed_update, \
-	.executor = &executor_cpu
+#define CPU_FUSED                                                                             \
+	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, \
+	.norm = cpu_norm, .activate = cpu_activate, .gemm_update = cpu_gemm_update,           \
+	.delayed_update = cpu_delayed_update, .executor = &executor_cpu
 
 #endif

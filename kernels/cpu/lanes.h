@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of 16 floats, whatever the instructions of the file that includes this one, and num/exp.h on them.
+ * Vectors of 16 floats, whatever the instructions of the file that includes this one, and num/exp.h
+ * on them.
  */
 #ifndef FP8CONV_KERNELS_CPU_LANES_H
 #define FP8CONV_KERNELS_CPU_LANES_H
@@ -142,7 +143,8 @@ LANE_FN lanes lanes_nan_of(lanes x, lanes y)
 	lanes nan = lanes_all(f32_from_bits(F32_NAN));
 
 #ifdef __AVX512F__
-	return (lanes)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_ORD_Q), (__m512)nan, (__m512)y);
+	return (lanes)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_ORD_Q),
+					   (__m512)nan, (__m512)y);
 #else
 	return lanes_choose(x == x, y, nan);
 #endif

@@ -31,9 +31,9 @@ struct panel_scales {
 	float factor[PANEL_TILES];
 	float scale_inv[PANEL_TILES];
 	uint8_t e8m0[PANEL_TILES];
-	uint32_t base[PANEL_TILES]; /* CAST_SHIFT: shift_base() twice, in the upper and the lower
-				       half */
-	bool amax_exact;	    /* in: no |x| is larger than the amax given */
+	/* CAST_SHIFT: shift_base() twice, in the upper and the lower half */
+	uint32_t base[PANEL_TILES];
+	bool amax_exact; /* in: no |x| is larger than the amax given */
 };
 
 /* One row of a panel.  If streaming, as many bytes as x has are fetched from three places; x itself

@@ -24,7 +24,8 @@ void spare_release(struct spare *spare)
 	pthread_mutex_destroy(&spare->lock);
 }
 
-int spare_take(struct spare *spare, struct buffer *buffer, uint64_t size, const char *what, struct err *err)
+int spare_take(struct spare *spare, struct buffer *buffer, uint64_t size, const char *what,
+	       struct err *err)
 {
 	size_t i = 0;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of weights that were freed: the next layer's are of the same sizes, and a page that was used costs nothing.
+ * Memory of weights that were freed: the next layer's are of the same sizes, and a page that was
+ * used costs nothing.
  */
 #ifndef FP8CONV_KERNELS_CPU_SPARE_H
 #define FP8CONV_KERNELS_CPU_SPARE_H
@@ -19,9 +20,10 @@ struct spare {
 void spare_init(struct spare *spare);
 void spare_release(struct spare *spare);
 
-/* size bytes, of the spare ones or new.  Where none of that size is left, the others are not of the layer to come, and are
- * freed.  ERR_SYSTEM; what: for the message. */
-int spare_take(struct spare *spare, struct buffer *buffer, uint64_t size, const char *what, struct err *err);
+/* size bytes, of the spare ones or new.  Where none of that size is left, the others are not of the
+ * layer to come, and are freed.  ERR_SYSTEM; what: for the message. */
+int spare_take(struct spare *spare, struct buffer *buffer, uint64_t size, const char *what,
+	       struct err *err);
 
 /* Back; *buffer is empty then, and may have been. */
 void spare_give(struct spare *spare, struct buffer *buffer);

@@ -35,7 +35,8 @@ struct activated {
 
 static inline struct activated activated_of(const struct activation_args *args)
 {
-	return { elements_of(&args->x), elements_of(&args->up), args->activation, args->up.data != NULL };
+	return { elements_of(&args->x), elements_of(&args->up), args->activation,
+		 args->up.data != NULL };
 }
 
 #endif

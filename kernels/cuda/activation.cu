@@ -5,10 +5,11 @@
 #include "activated.h"
 #include "write.h"
 
-void gpu_activate(struct device_lane *lane, const struct activation_args *args, const struct qspec *spec,
-		  const struct fp8_out *out, unsigned long long *counts)
+void gpu_activate(struct device_lane *lane, const struct activation_args *args,
+		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts)
 {
-	struct write_args a = { args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile), *out, NULL, NULL, counts };
+	struct write_args a = { args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile),
+				*out,	      NULL,	    NULL,  counts };
 
 	write_launch(lane, activated_of(args), a);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The amax of tiles of any size, in one read.  A maximum is the same in any order: blocks raise it by atomics, on the bits of
- * numbers that are not negative.
+ * The amax of tiles of any size, in one read.  A maximum is the same in any order: blocks raise it
+ * by atomics, on the bits of numbers that are not negative.
  */
 #ifndef FP8CONV_KERNELS_CUDA_AMAX_H
 #define FP8CONV_KERNELS_CUDA_AMAX_H
@@ -22,8 +22,12 @@ enum granule {
 /* Not for ANY. */
 template <enum granule G> static __device__ inline struct tile granule_tile()
 {
-	struct tile tile = { G == ONE ? WHOLE : G == SQUARE ? REGION : 1,
-			     G == ROW_128 || G == SQUARE ? (size_t)128 : G == ROW_32 ? 32 : WHOLE };
+	struct tile tile = { G == ONE	   ? WHOLE
+			     : G == SQUARE ? REGION
+					   : 1,
+			     G == ROW_128 || G == SQUARE ? (size_t)128
+			     : G == ROW_32		 ? 32
+							 : WHOLE };
 
 	return tile;
 }
@@ -59,8 +63,8 @@ static __device__ inline void amax_raise(float *amax, unsigned bits)
 }
 
 /* Each thread for its own elements. */
-static __device__ inline void amax_raise_any(const struct region *r, struct tile tile, size_t n_across, bool turned,
-					     unsigned *amax)
+static __device__ inline void amax_raise_any(const struct region *r, struct tile tile,
+					     size_t n_across, bool turned, unsigned *amax)
 {
 	GPU_LOOP
 	for (int k = 0; k < N_ROWS; k++) {
@@ -70,7 +74,8 @@ static __device__ inline void amax_raise_any(const struct region *r, struct tile
 			size_t col = turned ? r->row + (size_t)k * ROW_STEP : r->col + c;
 
 			if (region_has(r, k) && c < r->n_cols)
-				atomicMax(&amax[tile_index(row, tile.rows) * n_across + tile_index(col, tile.cols)],
+				atomicMax(&amax[tile_index(row, tile.rows) * n_across +
+						tile_index(col, tile.cols)],
 					  magnitude_bits(r->v[k][c]));
 		}
 	}
@@ -117,8 +122,9 @@ static __device__ inline unsigned region_nonfinite(const struct region *r)
 
 /* turned: of the transpose.  n_across: tiles in a row of it.  counts: NULL, nothing is counted. */
 template <typename Source, enum granule G>
-static __global__ void amax_region(const __grid_constant__ Source x, size_t rows, size_t cols, struct tile tile, size_t n_across, bool turned,
-				   float *amax, unsigned long long *counts)
+static __global__ void amax_region(const __grid_constant__ Source x, size_t rows, size_t cols,
+				   struct tile tile, size_t n_across, bool turned, float *amax,
+				   unsigned long long *counts)
 {
 	unsigned *bits = reinterpret_cast<unsigned *>(amax);
 	struct region r;
@@ -137,8 +143,8 @@ static __global__ void amax_region(const __grid_constant__ Source x, size_t rows
 }
 
 template <typename Source>
-static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, size_t cols, struct tile tile, bool turned,
-			float *amax, unsigned long long *counts)
+static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, size_t cols,
+			struct tile tile, bool turned, float *amax, unsigned long long *counts)
 {
 	size_t n = region_count(rows, cols), n_across = tile_count(turned ? rows : cols, tile.cols);
 	enum granule granule = granule_of(tile);
@@ -146,7 +152,8 @@ static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, 
 		      : granule == EACH_ROW ? amax_region<Source, EACH_ROW>
 					    : amax_region<Source, ANY>;
 
-	GPU_LAUNCH(kernel, n, THREADS, device_stream(lane), x, rows, cols, tile, n_across, turned, amax, counts);
+	GPU_LAUNCH(kernel, n, THREADS, device_stream(lane), x, rows, cols, tile, n_across, turned,
+		   amax, counts);
 	device_launched(lane, "amax_region");
 }
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Causal attention in three kernels: scores, their exponentials, and the mix of values; for as many queries of all heads at
- * once as there is room for scores.
+ * Causal attention in three kernels: scores, their exponentials, and the mix of values; for as many
+ * queries of all heads at once as there is room for scores.
  *
- * A block of either product has 64 x 64 sums, 8 x 4 to a thread, and takes 32 features or tokens at a time from shared
- * memory, four at a time from there.  Rows there are 36 floats apart, so that 8 threads that read 16 bytes each meet all
- * banks.  Each sum is a chain of fused multiply-adds in the order of features or tokens.
+ * A block of either product has 64 x 64 sums, 8 x 4 to a thread, and takes 32 features or tokens at
+ * a time from shared memory, four at a time from there.  Rows there are 36 floats apart, so that 8
+ * threads that read 16 bytes each meet all banks.  Each sum is a chain of fused multiply-adds in
+ * the order of features or tokens.
  *
- * As on the CPU (kernels/cpu/attention_loops.h), four queries go through the same tokens, those that one of them sees, with
- * shares of 0 where another one does not: so even the sign of a zero and what becomes of an inf are the same.
+ * As on the CPU (kernels/cpu/attention_loops.h), four queries go through the same tokens, those
+ * that one of them sees, with shares of 0 where another one does not: so even the sign of a zero
+ * and what becomes of an inf are the same.
  */
 #include <math.h>
 
@@ -31,12 +33,12 @@
 /* Some queries of all heads. */
 struct chunk {
 	struct attention_args a;
-	size_t first, n;	 /* the queries */
-	size_t room;		 /* queries of a head that there is room for: whole tiles */
-	size_t first_tile;	 /* of the keys that they see */
+	size_t first, n;   /* the queries */
+	size_t room;	   /* queries of a head that there is room for: whole tiles */
+	size_t first_tile; /* of the keys that they see */
 	size_t n_key_tiles, n_query_tiles;
-	size_t stride;		 /* of rows of scores: whole tiles */
-	float *scores, *totals;	 /* (n_heads, room, stride), (n_heads, room) */
+	size_t stride;		/* of rows of scores: whole tiles */
+	float *scores, *totals; /* (n_heads, room, stride), (n_heads, room) */
 	bool aligned_qk, aligned_v, aligned_y, aligned_scores;
 
 	__device__ float *row(size_t head, size_t query) const
@@ -75,8 +77,8 @@ static __device__ inline unsigned query_at(int i)
 }
 
 /* n_rows rows of a tile, and up to STEP columns, the rest 0. */
-static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride, size_t n_rows, size_t n_cols,
-					bool aligned)
+static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride,
+					size_t n_rows, size_t n_cols, bool aligned)
 {
 	for (unsigned i = threadIdx.x; i < TILE * STEP_FOURS; i += ATTEND_THREADS) {
 		unsigned row = i / STEP_FOURS, col = i % STEP_FOURS;
@@ -95,12 +97,14 @@ static __device__ inline float chain(float sum, float4 a, float4 b)
 }
 
 /* A thread has each 16th key, so that neighbours read neighbouring rows. */
-static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH], const float4 (*k)[PITCH])
+static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH],
+					 const float4 (*k)[PITCH])
 {
 	unsigned key = threadIdx.x % SIDE;
 
 	GPU_LOOP /* unrolled, it takes the registers of other blocks */
-	for (int f = 0; f < STEP_FOURS; f++) {
+		for (int f = 0; f < STEP_FOURS; f++)
+	{
 		float4 right[4];
 
 		GPU_UNROLL
@@ -121,7 +125,8 @@ static __global__ void attend_scores(struct chunk c)
 {
 	__shared__ float4 q[TILE][PITCH], k[TILE][PITCH];
 	const struct attention_args *a = &c.a;
-	size_t key = (c.first_tile + blockIdx.x % c.n_key_tiles) * TILE, tile = blockIdx.x / c.n_key_tiles;
+	size_t key = (c.first_tile + blockIdx.x % c.n_key_tiles) * TILE,
+	       tile = blockIdx.x / c.n_key_tiles;
 	size_t query = tile % c.n_query_tiles * TILE, head = tile / c.n_query_tiles;
 	size_t q_stride = a->n_heads * a->head_dim, k_stride = a->n_kv_heads * a->head_dim;
 	const float *queries = a->q + (c.first + query) * q_stride + head * a->head_dim;
@@ -156,7 +161,8 @@ static __device__ inline float score(const struct attention_args *a, float produ
 }
 
 /* Scores of a query to exponentials; 16 threads, the lanes of the sum, which they all get. */
-static __device__ inline float softmax_row(const struct attention_args *a, float *x, size_t n, const float *sink)
+static __device__ inline float softmax_row(const struct attention_args *a, float *x, size_t n,
+					   const float *sink)
 {
 	unsigned lane = threadIdx.x % SUM_LANES;
 	float most = -INFINITY, sum = 0;
@@ -189,8 +195,9 @@ static __global__ void attend_softmax(struct chunk c)
 	struct keys own = keys_of(a, c.first + query, 1);
 	struct keys shared = keys_of(a, c.first + query - query % TOGETHER, TOGETHER);
 	float *x = exists ? c.row(head, query) : NULL;
-	float total = softmax_row(a, exists ? x + own.begin : NULL, exists ? own.end - own.begin : 0,
-				  exists && a->sinks ? &a->sinks[head] : NULL);
+	float total =
+		softmax_row(a, exists ? x + own.begin : NULL, exists ? own.end - own.begin : 0,
+			    exists && a->sinks ? &a->sinks[head] : NULL);
 
 	if (!exists)
 		return;
@@ -202,13 +209,16 @@ static __global__ void attend_softmax(struct chunk c)
 
 static __device__ inline float4 multiply_add(float a, float4 b, float4 sum)
 {
-	return { fmaf(a, b.x, sum.x), fmaf(a, b.y, sum.y), fmaf(a, b.z, sum.z), fmaf(a, b.w, sum.w) };
+	return { fmaf(a, b.x, sum.x), fmaf(a, b.y, sum.y), fmaf(a, b.z, sum.z),
+		 fmaf(a, b.w, sum.w) };
 }
 
-/* Shares of tokens [begin, end) of a step in four columns of values, for queries FIRST to FIRST + N of a thread. */
+/* Shares of tokens [begin, end) of a step in four columns of values, for queries FIRST to FIRST + N
+ * of a thread. */
 template <int FIRST, int N>
-static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)[PITCH], const float4 (*value)[TILE_FOURS],
-					 unsigned begin, unsigned end)
+static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)[PITCH],
+					 const float4 (*value)[TILE_FOURS], unsigned begin,
+					 unsigned end)
 {
 	unsigned col = threadIdx.x % SIDE;
 
@@ -216,7 +226,9 @@ static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)
 		if (t % 4 || end - t < 4) {
 			GPU_UNROLL
 			for (int i = FIRST; i < FIRST + N; i++)
-				sum[i] = multiply_add(reinterpret_cast<const float *>(share[query_at(i)])[t], value[t][col], sum[i]);
+				sum[i] = multiply_add(
+					reinterpret_cast<const float *>(share[query_at(i)])[t],
+					value[t][col], sum[i]);
 			t++;
 			continue;
 		}
@@ -234,8 +246,8 @@ static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)
 }
 
 /* STEP rows of values, from a token on, and up to TILE columns. */
-static __device__ inline void values_load(float4 (*to)[TILE_FOURS], const float *from, size_t stride, size_t n_rows,
-					  size_t n_cols, bool aligned)
+static __device__ inline void values_load(float4 (*to)[TILE_FOURS], const float *from,
+					  size_t stride, size_t n_rows, size_t n_cols, bool aligned)
 {
 	for (unsigned i = threadIdx.x; i < STEP * TILE_FOURS; i += ATTEND_THREADS) {
 		unsigned row = i / TILE_FOURS, col = i % TILE_FOURS;
@@ -252,7 +264,8 @@ static __device__ inline unsigned in_step(size_t at, size_t first)
 }
 
 /* Four columns of a thread's queries. */
-static __device__ inline void mixed_store(const struct chunk &c, size_t head, size_t query, size_t col, const float4 sum[ROWS])
+static __device__ inline void mixed_store(const struct chunk &c, size_t head, size_t query,
+					  size_t col, const float4 sum[ROWS])
 {
 	GPU_UNROLL
 	for (int i = 0; i < ROWS; i++) {
@@ -260,7 +273,8 @@ static __device__ inline void mixed_store(const struct chunk &c, size_t head, si
 
 		if (at < c.n) {
 			float factor = 1.0f / c.totals[head * c.room + at];
-			float *y = c.a.y + ((c.first + at) * c.a.n_heads + head) * c.a.value_dim + col;
+			float *y =
+				c.a.y + ((c.first + at) * c.a.n_heads + head) * c.a.value_dim + col;
 
 			fours_store(y, fours_each(sum[i], [factor](float v) { return factor * v; }),
 				    fours_left(col, c.a.value_dim), c.aligned_y);
@@ -285,14 +299,17 @@ static __global__ void attend_mix(struct chunk c)
 		unsigned begin = in_step(low.begin, t), end = in_step(low.end, t);
 
 		__syncthreads(); /* those before have been read */
-		tile_load(share, c.row(head, query) + t, c.stride, c.n - query, STEP, c.aligned_scores);
-		values_load(value, values + t * v_stride, v_stride, a->n_tokens - t, a->value_dim - col, c.aligned_v);
+		tile_load(share, c.row(head, query) + t, c.stride, c.n - query, STEP,
+			  c.aligned_scores);
+		values_load(value, values + t * v_stride, v_stride, a->n_tokens - t,
+			    a->value_dim - col, c.aligned_v);
 		__syncthreads();
 		if (begin == in_step(high.begin, t) && end == in_step(high.end, t)) {
 			values_add<0, ROWS>(sum, share, value, begin, end);
 		} else {
 			values_add<0, TOGETHER>(sum, share, value, begin, end);
-			values_add<TOGETHER, TOGETHER>(sum, share, value, in_step(high.begin, t), in_step(high.end, t));
+			values_add<TOGETHER, TOGETHER>(sum, share, value, in_step(high.begin, t),
+						       in_step(high.end, t));
 		}
 	}
 	mixed_store(c, head, query, col + threadIdx.x % SIDE * 4, sum);
@@ -355,7 +372,8 @@ static struct chunk chunk_of(const struct attention_args *a, size_t first, size_
 
 static void attend_launch(struct device_lane *lane, const struct chunk &c)
 {
-	size_t n_tiles = c.a.n_heads * c.n_query_tiles, rows = c.a.n_heads * c.n, at_once = ATTEND_THREADS / SUM_LANES;
+	size_t n_tiles = c.a.n_heads * c.n_query_tiles, rows = c.a.n_heads * c.n,
+	       at_once = ATTEND_THREADS / SUM_LANES;
 	void *stream = device_stream(lane);
 
 	GPU_LAUNCH(attend_scores, n_tiles * c.n_key_tiles, ATTEND_THREADS, stream, c);
@@ -366,7 +384,8 @@ static void attend_launch(struct device_lane *lane, const struct chunk &c)
 	device_launched(lane, "attend_softmax");
 	if (device_lane_stopped(lane))
 		return;
-	GPU_LAUNCH(attend_mix, n_tiles * ((c.a.value_dim + TILE - 1) / TILE), ATTEND_THREADS, stream, c);
+	GPU_LAUNCH(attend_mix, n_tiles * ((c.a.value_dim + TILE - 1) / TILE), ATTEND_THREADS,
+		   stream, c);
 	device_launched(lane, "attend_mix");
 }
 

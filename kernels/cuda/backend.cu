@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend: matrices of the host go to the GPU, an operation runs there, and what it wrote comes back.  The calling thread waits;
- * others copy and compute in the meantime, each in its own stream.
+ * The backend: matrices of the host go to the GPU, an operation runs there, and what it wrote comes
+ * back.  The calling thread waits; others copy and compute in the meantime, each in its own stream.
  */
 extern "C" {
 #include "base/mem.h"
@@ -17,7 +17,8 @@ extern "C" {
 #include "num/scale_grid.h"
 #include "operation.h"
 
-/* Rows in the memory of the GPU begin at a multiple of so many elements, which is one of 16 bytes for all types. */
+/* Rows in the memory of the GPU begin at a multiple of so many elements, which is one of 16 bytes
+ * for all types. */
 #define ROW_ALIGN 16
 
 static size_t dtype_size(enum dtype dtype)
@@ -35,8 +36,8 @@ static struct matrix matrix_in(struct device_lane *lane, const struct matrix *x)
 		return there;
 	there.stride = round_up(x->cols, ROW_ALIGN);
 	there.data = device_take(lane, x->rows * there.stride * size);
-	device_copy_in(lane, const_cast<void *>(there.data), there.stride * size, x->data, x->stride * size, x->cols * size,
-		       x->rows);
+	device_copy_in(lane, const_cast<void *>(there.data), there.stride * size, x->data,
+		       x->stride * size, x->cols * size, x->rows);
 	return there;
 }
 
@@ -55,14 +56,16 @@ static void bytes_out(struct device_lane *lane, void *to, const void *from, size
 
 static unsigned long long *counts_new(struct device_lane *lane)
 {
-	unsigned long long *counts = static_cast<unsigned long long *>(device_take(lane, N_COUNTS * sizeof *counts));
+	unsigned long long *counts =
+		static_cast<unsigned long long *>(device_take(lane, N_COUNTS * sizeof *counts));
 
 	device_zero(lane, counts, N_COUNTS * sizeof *counts);
 	return counts;
 }
 
 /* The end of an operation: its counts come, and all that was copied out before is there. */
-static void counts_out(struct device_lane *lane, const unsigned long long *there, struct quant_stats *stats)
+static void counts_out(struct device_lane *lane, const unsigned long long *there,
+		       struct quant_stats *stats)
 {
 	unsigned long long counts[N_COUNTS] = { 0 };
 
@@ -82,8 +85,8 @@ static struct device_lane *lane_begin(void)
 	return lane;
 }
 
-/* run(lane, first, n) for all rows, a multiple of `step` of them at a time: all at once, or, where the GPU has no room for what
- * that takes, half as many. */
+/* run(lane, first, n) for all rows, a multiple of `step` of them at a time: all at once, or, where
+ * the GPU has no room for what that takes, half as many. */
 template <typename Run> static void by_bands(size_t rows, size_t step, const Run &run)
 {
 	struct device_lane *lane = device_lane();
@@ -118,10 +121,11 @@ static size_t grid_row(struct tile tile, size_t row)
 	return tile.rows == WHOLE ? 0 : row / tile.rows;
 }
 
-static void amax_band(struct device_lane *lane, const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
-		      uint64_t *n_nonfinite)
+static void amax_band(struct device_lane *lane, const struct matrix *x, struct tile tile,
+		      float *amax, size_t amax_stride, uint64_t *n_nonfinite)
 {
-	size_t n_rows = tile_count(x->rows, tile.rows), row_size = tile_count(x->cols, tile.cols) * sizeof *amax;
+	size_t n_rows = tile_count(x->rows, tile.rows),
+	       row_size = tile_count(x->cols, tile.cols) * sizeof *amax;
 	struct quant_stats stats = { 0, 0 };
 	unsigned long long *counts;
 	struct matrix there;
@@ -141,20 +145,25 @@ static void amax_band(struct device_lane *lane, const struct matrix *x, struct t
 	*n_nonfinite += stats.nonfinite;
 }
 
-static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride, uint64_t *n_nonfinite)
+static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
+		      uint64_t *n_nonfinite)
 {
-	by_bands(x->rows, tile.rows == WHOLE ? 1 : tile.rows, [&](struct device_lane *lane, size_t first, size_t n) {
-		const struct matrix band = matrix_rows(x, first, n);
+	by_bands(x->rows, tile.rows == WHOLE ? 1 : tile.rows,
+		 [&](struct device_lane *lane, size_t first, size_t n) {
+			 const struct matrix band = matrix_rows(x, first, n);
 
-		amax_band(lane, &band, tile, amax + grid_row(tile, first) * amax_stride, amax_stride, n_nonfinite);
-	});
+			 amax_band(lane, &band, tile, amax + grid_row(tile, first) * amax_stride,
+				   amax_stride, n_nonfinite);
+		 });
 }
 
 /* amax: as of cast(), or NULL. */
-static void quantize_band(struct device_lane *lane, const struct matrix *x, const struct qspec *spec, const float *amax,
-			  size_t amax_stride, const struct quant_out *out)
+static void quantize_band(struct device_lane *lane, const struct matrix *x,
+			  const struct qspec *spec, const float *amax, size_t amax_stride,
+			  const struct quant_out *out)
 {
-	size_t n_rows = tile_count(x->rows, spec->tile.rows), n_cols = tile_count(x->cols, spec->tile.cols);
+	size_t n_rows = tile_count(x->rows, spec->tile.rows),
+	       n_cols = tile_count(x->cols, spec->tile.cols);
 	size_t size = scale_size(spec->scale_type);
 	struct fp8_out there = {};
 	unsigned long long *counts;
@@ -166,27 +175,29 @@ static void quantize_band(struct device_lane *lane, const struct matrix *x, cons
 	in = matrix_in(lane, x);
 	there.rowwise.row_stride = round_up(x->cols, ROW_ALIGN);
 	there.rowwise.col_stride = 1;
-	there.rowwise.codes = static_cast<uint8_t *>(device_take(lane, x->rows * there.rowwise.row_stride));
+	there.rowwise.codes =
+		static_cast<uint8_t *>(device_take(lane, x->rows * there.rowwise.row_stride));
 	there.rowwise.scale_inv = device_take(lane, n_rows * n_cols * size);
 	there.rowwise.grid = scale_row_major(n_rows, n_cols);
 	counts = counts_new(lane);
 	if (amax) {
 		known = static_cast<float *>(device_take(lane, n_rows * n_cols * sizeof *known));
-		device_copy_in(lane, known, n_cols * sizeof *known, amax, amax_stride * sizeof *amax, n_cols * sizeof *amax,
-			       n_rows);
+		device_copy_in(lane, known, n_cols * sizeof *known, amax,
+			       amax_stride * sizeof *amax, n_cols * sizeof *amax, n_rows);
 	}
 	if (device_lane_stopped(lane))
 		return;
 	gpu_cast(lane, &in, spec, known, &there, counts);
-	device_copy_out(lane, out->codes, out->stride, there.rowwise.codes, there.rowwise.row_stride, x->cols, x->rows);
-	device_copy_out(lane, out->scale_inv, out->scale_stride * size, there.rowwise.scale_inv, n_cols * size, n_cols * size,
-			n_rows);
+	device_copy_out(lane, out->codes, out->stride, there.rowwise.codes,
+			there.rowwise.row_stride, x->cols, x->rows);
+	device_copy_out(lane, out->scale_inv, out->scale_stride * size, there.rowwise.scale_inv,
+			n_cols * size, n_cols * size, n_rows);
 	counts_out(lane, counts, out->stats);
 }
 
 /* Where the amax is to be found, a band has whole tiles. */
-static void quantize(const struct matrix *x, const struct qspec *spec, const float *amax, size_t amax_stride,
-		     const struct quant_out *out)
+static void quantize(const struct matrix *x, const struct qspec *spec, const float *amax,
+		     size_t amax_stride, const struct quant_out *out)
 {
 	struct tile tile = spec->tile;
 	size_t step = tile.rows == WHOLE ? (amax ? 1 : x->rows) : tile.rows;
@@ -197,26 +208,32 @@ static void quantize(const struct matrix *x, const struct qspec *spec, const flo
 		size_t row = grid_row(tile, first);
 
 		to.codes += first * out->stride;
-		to.scale_inv = static_cast<char *>(out->scale_inv) + row * out->scale_stride * scale_size(spec->scale_type);
-		quantize_band(lane, &band, spec, amax ? amax + row * amax_stride : NULL, amax_stride, &to);
+		to.scale_inv = static_cast<char *>(out->scale_inv) +
+			       row * out->scale_stride * scale_size(spec->scale_type);
+		quantize_band(lane, &band, spec, amax ? amax + row * amax_stride : NULL,
+			      amax_stride, &to);
 	});
 }
 
-static void cuda_quantize(const struct matrix *x, const struct qspec *spec, const struct quant_out *out)
+static void cuda_quantize(const struct matrix *x, const struct qspec *spec,
+			  const struct quant_out *out)
 {
 	quantize(x, spec, NULL, 0, out);
 }
 
-static void cuda_cast(const struct matrix *x, const struct qspec *spec, const float *amax, size_t amax_stride,
-		      const struct quant_out *out)
+static void cuda_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
+		      size_t amax_stride, const struct quant_out *out)
 {
 	quantize(x, spec, amax, amax_stride, out);
 }
 
-static void dequantize_band(struct device_lane *lane, const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
+static void dequantize_band(struct device_lane *lane, const struct quant_in *q, enum dtype dtype,
+			    void *y, size_t y_stride)
 {
-	size_t n_rows = tile_count(q->rows, q->tile.rows), n_cols = tile_count(q->cols, q->tile.cols);
-	size_t size = scale_size(q->scale_type), y_size = dtype_size(dtype), stride = round_up(q->cols, ROW_ALIGN);
+	size_t n_rows = tile_count(q->rows, q->tile.rows),
+	       n_cols = tile_count(q->cols, q->tile.cols);
+	size_t size = scale_size(q->scale_type), y_size = dtype_size(dtype),
+	       stride = round_up(q->cols, ROW_ALIGN);
 	struct quant_in there = *q;
 	void *codes, *scales, *values;
 
@@ -225,7 +242,8 @@ static void dequantize_band(struct device_lane *lane, const struct quant_in *q, 
 	codes = device_take(lane, q->rows * stride);
 	device_copy_in(lane, codes, stride, q->codes, q->stride, q->cols, q->rows);
 	scales = device_take(lane, n_rows * n_cols * size);
-	device_copy_in(lane, scales, n_cols * size, q->scale_inv, q->scale_stride * size, n_cols * size, n_rows);
+	device_copy_in(lane, scales, n_cols * size, q->scale_inv, q->scale_stride * size,
+		       n_cols * size, n_rows);
 	values = device_take(lane, q->rows * stride * y_size);
 	if (device_lane_stopped(lane))
 		return;
@@ -234,29 +252,35 @@ static void dequantize_band(struct device_lane *lane, const struct quant_in *q, 
 	there.scale_inv = scales;
 	there.scale_stride = n_cols;
 	gpu_dequantize(lane, &there, dtype, values, stride);
-	device_copy_out(lane, y, y_stride * y_size, values, stride * y_size, q->cols * y_size, q->rows);
+	device_copy_out(lane, y, y_stride * y_size, values, stride * y_size, q->cols * y_size,
+			q->rows);
 	device_wait(lane);
 }
 
 static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
 {
-	by_bands(q->rows, q->tile.rows == WHOLE ? 1 : q->tile.rows, [&](struct device_lane *lane, size_t first, size_t n) {
-		struct quant_in band = *q;
+	by_bands(q->rows, q->tile.rows == WHOLE ? 1 : q->tile.rows,
+		 [&](struct device_lane *lane, size_t first, size_t n) {
+			 struct quant_in band = *q;
 
-		band.rows = n;
-		band.codes += first * q->stride;
-		band.scale_inv = static_cast<const char *>(q->scale_inv) +
-				 grid_row(q->tile, first) * q->scale_stride * scale_size(q->scale_type);
-		dequantize_band(lane, &band, dtype, static_cast<char *>(y) + first * y_stride * dtype_size(dtype), y_stride);
-	});
+			 band.rows = n;
+			 band.codes += first * q->stride;
+			 band.scale_inv = static_cast<const char *>(q->scale_inv) +
+					  grid_row(q->tile, first) * q->scale_stride *
+						  scale_size(q->scale_type);
+			 dequantize_band(lane, &band, dtype,
+					 static_cast<char *>(y) +
+						 first * y_stride * dtype_size(dtype),
+					 y_stride);
+		 });
 }
 
 /* --- operations whose output is FP8 --- */
 
-/* A copy of (rows, cols) as it is on the GPU: codes that lie together along the same dimension as the host's, and the host's
- * scales, whose padding stays. */
-static struct fp8_copy copy_in(struct device_lane *lane, const struct fp8_copy *host, const struct qspec *spec, size_t rows,
-			       size_t cols)
+/* A copy of (rows, cols) as it is on the GPU: codes that lie together along the same dimension as
+ * the host's, and the host's scales, whose padding stays. */
+static struct fp8_copy copy_in(struct device_lane *lane, const struct fp8_copy *host,
+			       const struct qspec *spec, size_t rows, size_t cols)
 {
 	struct fp8_copy there = *host;
 	bool by_columns = host->col_stride != 1 && host->row_stride == 1;
@@ -267,13 +291,15 @@ static struct fp8_copy copy_in(struct device_lane *lane, const struct fp8_copy *
 	there.col_stride = by_columns ? round_up(rows, ROW_ALIGN) : 1;
 	there.codes = static_cast<uint8_t *>(
 		device_take(lane, by_columns ? cols * there.col_stride : rows * there.row_stride));
-	there.scale_inv = bytes_in(lane, host->scale_inv, host->grid.rows * host->grid.cols * scale_size(spec->scale_type));
+	there.scale_inv =
+		bytes_in(lane, host->scale_inv,
+			 host->grid.rows * host->grid.cols * scale_size(spec->scale_type));
 	return there;
 }
 
 /* Codes that lie together along no dimension: by way of memory of the host. */
-static void codes_scatter(struct device_lane *lane, const struct fp8_copy *host, const struct fp8_copy *there, size_t rows,
-			  size_t cols)
+static void codes_scatter(struct device_lane *lane, const struct fp8_copy *host,
+			  const struct fp8_copy *there, size_t rows, size_t cols)
 {
 	uint8_t *row = static_cast<uint8_t *>(xcalloc(cols, 1));
 
@@ -286,15 +312,18 @@ static void codes_scatter(struct device_lane *lane, const struct fp8_copy *host,
 	free(row);
 }
 
-static void copy_out(struct device_lane *lane, const struct fp8_copy *host, const struct fp8_copy *there,
-		     const struct qspec *spec, size_t rows, size_t cols)
+static void copy_out(struct device_lane *lane, const struct fp8_copy *host,
+		     const struct fp8_copy *there, const struct qspec *spec, size_t rows,
+		     size_t cols)
 {
 	if (!host->codes)
 		return;
 	if (there->row_stride == 1 && host->row_stride == 1)
-		device_copy_out(lane, host->codes, host->col_stride, there->codes, there->col_stride, rows, cols);
+		device_copy_out(lane, host->codes, host->col_stride, there->codes,
+				there->col_stride, rows, cols);
 	else if (host->col_stride == 1)
-		device_copy_out(lane, host->codes, host->row_stride, there->codes, there->row_stride, cols, rows);
+		device_copy_out(lane, host->codes, host->row_stride, there->codes,
+				there->row_stride, cols, rows);
 	else
 		codes_scatter(lane, host, there, rows, cols);
 	bytes_out(lane, host->scale_inv, there->scale_inv,
@@ -308,7 +337,8 @@ struct fused {
 };
 
 /* Of an output of (rows, cols).  False: there is nothing to do, or the lane has stopped. */
-static bool fused_begin(struct fused *fused, const struct qspec *spec, const struct fp8_out *out, size_t rows, size_t cols)
+static bool fused_begin(struct fused *fused, const struct qspec *spec, const struct fp8_out *out,
+			size_t rows, size_t cols)
 {
 	struct device_lane *lane = fused->lane;
 
@@ -318,7 +348,8 @@ static bool fused_begin(struct fused *fused, const struct qspec *spec, const str
 	fused->there.rowwise = copy_in(lane, &out->rowwise, spec, rows, cols);
 	fused->there.columnwise = copy_in(lane, &out->columnwise, spec, cols, rows);
 	if (out->scale)
-		fused->there.scale = static_cast<float *>(bytes_in(lane, out->scale, sizeof *out->scale));
+		fused->there.scale =
+			static_cast<float *>(bytes_in(lane, out->scale, sizeof *out->scale));
 	if (out->amax) {
 		fused->there.amax = static_cast<float *>(device_take(lane, sizeof *out->amax));
 		device_zero(lane, fused->there.amax, sizeof *out->amax);
@@ -327,7 +358,8 @@ static bool fused_begin(struct fused *fused, const struct qspec *spec, const str
 	return !device_lane_stopped(lane);
 }
 
-static void fused_end(struct fused *fused, const struct qspec *spec, const struct fp8_out *out, size_t rows, size_t cols)
+static void fused_end(struct fused *fused, const struct qspec *spec, const struct fp8_out *out,
+		      size_t rows, size_t cols)
 {
 	struct device_lane *lane = fused->lane;
 	float amax = 0;
@@ -341,7 +373,8 @@ static void fused_end(struct fused *fused, const struct qspec *spec, const struc
 		*out->amax = amax_max(*out->amax, amax);
 }
 
-static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec, const struct fp8_out *out)
+static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec,
+				const struct fp8_out *out)
 {
 	struct fused fused = { lane_begin(), {}, NULL };
 	struct matrix in = matrix_in(fused.lane, x);
@@ -352,7 +385,8 @@ static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec
 	fused_end(&fused, spec, out, x->rows, x->cols);
 }
 
-static void cuda_norm(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out)
+static void cuda_norm(const struct norm_args *args, const struct qspec *spec,
+		      const struct fp8_out *out)
 {
 	struct fused fused = { lane_begin(), {}, NULL };
 	struct device_lane *lane = fused.lane;
@@ -373,10 +407,12 @@ static void cuda_norm(const struct norm_args *args, const struct qspec *spec, co
 	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
-static void cuda_activate(const struct activation_args *args, const struct qspec *spec, const struct fp8_out *out)
+static void cuda_activate(const struct activation_args *args, const struct qspec *spec,
+			  const struct fp8_out *out)
 {
 	struct fused fused = { lane_begin(), {}, NULL };
-	struct activation_args there = { args->activation, matrix_in(fused.lane, &args->x), matrix_in(fused.lane, &args->up) };
+	struct activation_args there = { args->activation, matrix_in(fused.lane, &args->x),
+					 matrix_in(fused.lane, &args->up) };
 
 	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
 		return;
@@ -395,10 +431,11 @@ static int cuda_supports(const struct qspec *spec, struct err *err)
 }
 
 extern "C" const struct backend backend_cuda = {
+	/* of which a copy takes some hundred microseconds, many times a launch and a wait */
 	.name = "cuda",
 	.summary = "an NVIDIA GPU of compute capability 8.0 or later",
 	.rank = 10,
-	.band = (size_t)16 << 20, /* of which a copy takes some hundred microseconds, many times a launch and a wait */
+	.band = (size_t)16 << 20,
 	.unusable = device_missing,
 	.failed = cuda_failed,
 	.amax = cuda_amax,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logits to what is lost: a row is the work of a block.  Its exponentials are made by all threads and summed up by 16.
+ * Logits to what is lost: a row is the work of a block.  Its exponentials are made by all threads
+ * and summed up by 16.
  */
 #include <math.h>
 

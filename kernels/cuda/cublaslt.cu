@@ -34,11 +34,11 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 	size_t version;
 
 	if (!opened)
-		return err_set(
-			err, ERR_SYSTEM,
-			"cannot load cuBLASLt, which multiplies matrices on a GPU (%s): install the one of CUDA 12 or 13, or "
-			"name its folder in LD_LIBRARY_PATH",
-			dlerror());
+		return err_set(err, ERR_SYSTEM,
+			       "cannot load cuBLASLt, which multiplies matrices on a GPU (%s): "
+			       "install the one of CUDA 12 or 13, or "
+			       "name its folder in LD_LIBRARY_PATH",
+			       dlerror());
 #define LT_LOAD(result, name, arguments)                                                   \
 	lt->name = reinterpret_cast<result(*) arguments>(dlsym(opened, "cublasLt" #name)); \
 	if (!lt->name && !lacks)                                                           \
@@ -46,11 +46,14 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 	LT_FUNCTIONS(LT_LOAD)
 #undef LT_LOAD
 	if (lacks)
-		return err_set(err, ERR_SYSTEM, "cuBLASLt has no function %s: version 12.0 or a later one is needed", lacks);
+		return err_set(err, ERR_SYSTEM,
+			       "cuBLASLt has no function %s: version 12.0 or a later one is needed",
+			       lacks);
 	version = lt->GetVersion();
 	if (version < LEAST_VERSION)
-		return err_set(err, ERR_SYSTEM, "cuBLASLt is version %zu.%zu: 12.0 or a later one is needed", version / 10000,
-			       version / 100 % 100);
+		return err_set(err, ERR_SYSTEM,
+			       "cuBLASLt is version %zu.%zu: 12.0 or a later one is needed",
+			       version / 10000, version / 100 % 100);
 	return 0;
 }
 

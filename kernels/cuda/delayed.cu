@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a step of delayed scaling (num/history.h), for all slots of a model: one copy there of what they hold, one launch,
- * a block for each slot, and one copy back.
+ * The end of a step of delayed scaling (num/history.h), for all slots of a model: one copy there of
+ * what they hold, one launch, a block for each slot, and one copy back.
  */
 extern "C" {
 #include "base/mem.h"
@@ -23,7 +23,8 @@ struct gpu_slot {
 	enum amax_algo algo;
 };
 
-/* As history_roll(), whose maximum is the same in any order.  h moves forward in place, THREADS elements at a time. */
+/* As history_roll(), whose maximum is the same in any order.  h moves forward in place, THREADS
+ * elements at a time. */
 static __global__ void delayed_update_slots(const struct gpu_slot *slots)
 {
 	const struct gpu_slot s = slots[blockIdx.x];
@@ -40,7 +41,8 @@ static __global__ void delayed_update_slots(const struct gpu_slot *slots)
 		if (i < s.len)
 			s.history[i * s.stride] = i == 0 ? 0 : next;
 	}
-	max = f32_from_bits(block_max(max > 0 ? f32_bits(max) : 0)); /* of a zero the sign does not count */
+	max = f32_from_bits(
+		block_max(max > 0 ? f32_bits(max) : 0)); /* of a zero the sign does not count */
 	if (threadIdx.x == 0)
 		*s.scale = delayed_scale(s.fmax, s.algo == AMAX_MAX ? max : last, *s.scale);
 }
@@ -51,9 +53,10 @@ static size_t n_held(const struct delayed_slots *s)
 	return (s->len + 1) * s->n;
 }
 
-/* Everything that is held, as it lies in one piece; there: where that piece is on the GPU, to which *slot, and those after it,
- * point. */
-static void pack(const struct delayed_slots *states, size_t n, float *here, float *there, struct gpu_slot *slot)
+/* Everything that is held, as it lies in one piece; there: where that piece is on the GPU, to which
+ * *slot, and those after it, point. */
+static void pack(const struct delayed_slots *states, size_t n, float *here, float *there,
+		 struct gpu_slot *slot)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct delayed_slots *s = &states[i];
@@ -64,7 +67,8 @@ static void pack(const struct delayed_slots *states, size_t n, float *here, floa
 		memcpy(here, s->history, n_history * sizeof *here);
 		memcpy(here + n_history, s->scale, s->n * sizeof *here);
 		for (size_t k = 0; k < s->n; k++)
-			*slot++ = { there + k, s->n, s->len, there + n_history + k, s->fmax[k], s->reduced[k], s->algo };
+			*slot++ = { there + k,	s->n,	       s->len, there + n_history + k,
+				    s->fmax[k], s->reduced[k], s->algo };
 		here += n_held(s);
 		there += n_held(s);
 	}
@@ -105,12 +109,14 @@ void cuda_delayed_update(const struct delayed_slots *states, size_t n)
 	if (device_lane_stopped(lane))
 		return;
 	held = static_cast<float *>(xmalloc(size));
-	slots = static_cast<struct gpu_slot *>(xcalloc(n_slots, sizeof *slots)); /* the padding too */
+	slots = static_cast<struct gpu_slot *>(
+		xcalloc(n_slots, sizeof *slots)); /* the padding too */
 	pack(states, n, held, there, slots);
 	device_copy_in(lane, there, size, held, size, size, 1);
 	device_copy_in(lane, slots_there, slots_size, slots, slots_size, slots_size, 1);
 	if (!device_lane_stopped(lane)) { /* no launch with pointers that did not arrive */
-		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream(lane), slots_there);
+		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream(lane),
+			   slots_there);
 		device_launched(lane, "delayed_update_slots");
 	}
 	device_copy_out(lane, held, size, there, size, size, 1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FP8 back to BF16, F16 or F32.  A thread has 8 neighbouring codes: 1 byte read and 2 written for an element of bf16.
+ * FP8 back to BF16, F16 or F32.  A thread has 8 neighbouring codes: 1 byte read and 2 written for
+ * an element of bf16.
  */
 #include "amax.h"
 #include "num/scale.h"
@@ -54,11 +55,13 @@ template <typename T> struct alignas(16) group {
 	T at[GROUP];
 };
 
-template <typename T> static __device__ inline void group_store(T *to, const group<T> *values, int n)
+template <typename T>
+static __device__ inline void group_store(T *to, const group<T> *values, int n)
 {
 	if (n == GROUP && (uintptr_t)to % 16 == 0) {
 		for (unsigned i = 0; i < sizeof *values / sizeof(uint4); i++)
-			reinterpret_cast<uint4 *>(to)[i] = reinterpret_cast<const uint4 *>(values)[i];
+			reinterpret_cast<uint4 *>(to)[i] =
+				reinterpret_cast<const uint4 *>(values)[i];
 		return;
 	}
 	for (int i = 0; i < n; i++)
@@ -91,7 +94,8 @@ template <typename T> static __global__ void dequantize_groups(struct dequantize
 	group_store(static_cast<T *>(a.y) + row * a.y_stride + col, &values, n);
 }
 
-void gpu_dequantize(struct device_lane *lane, const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
+void gpu_dequantize(struct device_lane *lane, const struct quant_in *q, enum dtype dtype, void *y,
+		    size_t y_stride)
 {
 	struct dequantize_args a = { *q, y, y_stride };
 	size_t n = (q->rows * ((q->cols + GROUP - 1) / GROUP) + THREADS - 1) / THREADS;

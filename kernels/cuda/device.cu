@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs by the CUDA runtime, which is linked in and finds the driver when it is first called: without one, there is no GPU.
+ * GPUs by the CUDA runtime, which is linked in and finds the driver when it is first called:
+ * without one, there is no GPU.
  */
 extern "C" {
 #include "base/mem.h"
@@ -31,12 +32,12 @@ struct device_lane {
 	cudaStream_t stream;
 	struct block blocks[MAX_BLOCKS]; /* each at least as large as those before together */
 	size_t n_blocks;
-	size_t least; /* bytes of the first block: what several held together */
+	size_t least;		 /* bytes of the first block: what several held together */
 	struct staging *staging; /* NULL: nothing was copied yet */
-	const char *failed; /* the call; NULL: none */
+	const char *failed;	 /* the call; NULL: none */
 	cudaError_t error;
 	const char *why; /* what it said, where it is none of the runtime's */
-	size_t wanted; /* bytes, by device_take() */
+	size_t wanted;	 /* bytes, by device_take() */
 };
 
 static void lane_close(struct device_lane *lane);
@@ -70,8 +71,8 @@ static void devices_find(void)
 
 	if (error != cudaSuccess || n == 0) {
 		cudaRuntimeGetVersion(&runtime);
-		snprintf(devices.why, sizeof devices.why, "CUDA %d.%d: %s", runtime / 1000, runtime % 1000 / 10,
-			 error ? cudaGetErrorString(error) : "no device");
+		snprintf(devices.why, sizeof devices.why, "CUDA %d.%d: %s", runtime / 1000,
+			 runtime % 1000 / 10, error ? cudaGetErrorString(error) : "no device");
 		return;
 	}
 	for (int i = 0; i < n && devices.n < DEVICES_MOST; i++) {
@@ -81,7 +82,8 @@ static void devices_find(void)
 		    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i))
 			continue;
 		if (10 * major + minor < LEAST_CAPABILITY) {
-			snprintf(devices.why, sizeof devices.why, "compute capability %d.%d, the kernels need 8.0", major, minor);
+			snprintf(devices.why, sizeof devices.why,
+				 "compute capability %d.%d, the kernels need 8.0", major, minor);
 			continue;
 		}
 		devices.capability[devices.n] = 10 * major + minor;
@@ -95,7 +97,8 @@ const char *device_missing(void)
 	return devices.n ? NULL : devices.why;
 }
 
-/* The runtime remembers what failed in a thread, where the next launch, of another lane, would find it. */
+/* The runtime remembers what failed in a thread, where the next launch, of another lane, would find
+ * it. */
 static void lane_fail(struct device_lane *lane, const char *call, cudaError_t error)
 {
 	if (error == cudaSuccess)
@@ -131,7 +134,8 @@ static void lane_open(struct device_lane *lane, int device)
 	lane->open = true;
 	lane->device = device;
 	lane_fail(lane, "cudaSetDevice", make_current(device));
-	lane_fail(lane, "cudaStreamCreate", cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+	lane_fail(lane, "cudaStreamCreate",
+		  cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
 }
 
 struct device_lane *device_lane(void)
@@ -200,8 +204,10 @@ static int no_room(int device, const char *what, uint64_t wanted, struct err *er
 	if (!make_current(device))
 		cudaMemGetInfo(&free_size, &size);
 	return err_set(err, ERR_SYSTEM,
-		       "%s on GPU %d: %llu MiB wanted, %zu of %zu MiB free: give less --max-memory or fewer --threads", what,
-		       devices.number[device], (unsigned long long)((wanted + MIB - 1) / MIB), free_size / MIB, size / MIB);
+		       "%s on GPU %d: %llu MiB wanted, %zu of %zu MiB free: give less --max-memory "
+		       "or fewer --threads",
+		       what, devices.number[device], (unsigned long long)((wanted + MIB - 1) / MIB),
+		       free_size / MIB, size / MIB);
 }
 
 int device_lane_failed(struct device_lane *lane, struct err *err)
@@ -231,8 +237,8 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 	cudaGetLastError();
 	if (error == cudaErrorMemoryAllocation)
 		return no_room(device, what, size, err);
-	return err_set(err, ERR_SYSTEM, "cudaMalloc of %s on GPU %d: %s", what, devices.number[device],
-		       cudaGetErrorString(error));
+	return err_set(err, ERR_SYSTEM, "cudaMalloc of %s on GPU %d: %s", what,
+		       devices.number[device], cudaGetErrorString(error));
 }
 
 void device_memory_free(void *memory)
@@ -295,7 +301,8 @@ static struct block *block_add(struct device_lane *lane, size_t n)
 		block->size = BLOCK_LEAST;
 	if (lane->n_blocks == 0 && block->size < lane->least)
 		block->size = lane->least;
-	error = lane->n_blocks == MAX_BLOCKS ? cudaErrorMemoryAllocation : make_current(lane->device);
+	error = lane->n_blocks == MAX_BLOCKS ? cudaErrorMemoryAllocation
+					     : make_current(lane->device);
 	if (!error)
 		error = cudaMalloc(reinterpret_cast<void **>(&block->memory), block->size);
 	lane->wanted = block->size;
@@ -331,18 +338,20 @@ static struct staging *staging_of(struct device_lane *lane)
 	return lane->staging;
 }
 
-void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
-		    size_t row_size, size_t n_rows)
+void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+		    size_t from_stride, size_t row_size, size_t n_rows)
 {
 	if (!lane->failed)
-		staging_in(staging_of(lane), lane, to, to_stride, from, from_stride, row_size, n_rows);
+		staging_in(staging_of(lane), lane, to, to_stride, from, from_stride, row_size,
+			   n_rows);
 }
 
-void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
-		     size_t row_size, size_t n_rows)
+void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+		     size_t from_stride, size_t row_size, size_t n_rows)
 {
 	if (!lane->failed)
-		staging_out(staging_of(lane), lane, to, to_stride, from, from_stride, row_size, n_rows);
+		staging_out(staging_of(lane), lane, to, to_stride, from, from_stride, row_size,
+			    n_rows);
 }
 
 void device_zero(struct device_lane *lane, void *memory, size_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A forward pass on a GPU: the first of those that can be used.  Between its products run the kernels of forward.h; its
- * products are cuBLASLt's.
+ * A forward pass on a GPU: the first of those that can be used.  Between its products run the
+ * kernels of forward.h; its products are cuBLASLt's.
  */
 extern "C" {
 #include "base/mem.h"
@@ -18,7 +18,8 @@ extern "C" {
 
 #define GPU 0
 
-/* A weight of more rows, as an output layer is, lies in parts, so that a part of its y is at hand at once. */
+/* A weight of more rows, as an output layer is, lies in parts, so that a part of its y is at hand
+ * at once. */
 #define MOST_ROWS 16384
 #define PART_ROWS 8192
 
@@ -38,9 +39,10 @@ struct memory {
 
 struct cuda_executor {
 	struct executor executor;
-	pthread_mutex_t lock;	     /* of what follows */
-	struct cuda_lane *spare;     /* of weight_set(), which is called without one */
-	struct memory *spare_memory; /* the next layer's weights are of the same sizes; to free it would stop all lanes */
+	pthread_mutex_t lock;	 /* of what follows */
+	struct cuda_lane *spare; /* of weight_set(), which is called without one */
+	/* the next layer's weights are of the same sizes; to free it would stop all lanes */
+	struct memory *spare_memory;
 };
 
 static struct cuda_executor *cuda_executor(struct executor *executor)
@@ -128,7 +130,8 @@ static void spare_memory_free(struct cuda_executor *cuda)
 	}
 }
 
-/* NULL: there is none of that size, so the others are not of the layer to come either, and are freed. */
+/* NULL: there is none of that size, so the others are not of the layer to come either, and are
+ * freed. */
 static void *spare_memory_take(struct cuda_executor *cuda, uint64_t size)
 {
 	struct memory **at = &cuda->spare_memory, *memory;
@@ -169,12 +172,14 @@ static int cuda_library(char *text, size_t size, struct err *err)
 	size_t version;
 
 	if (why)
-		return err_set(err, ERR_SYSTEM, "there is no GPU to compute on (%s): --backend cpu needs none", why);
+		return err_set(err, ERR_SYSTEM,
+			       "there is no GPU to compute on (%s): --backend cpu needs none", why);
 	lt = cublaslt(&why);
 	if (!lt)
 		return err_set(err, ERR_SYSTEM, "%s", why);
 	version = lt->GetVersion();
-	snprintf(text, size, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+	snprintf(text, size, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
+		 version % 100);
 	return 0;
 }
 
@@ -210,7 +215,8 @@ static void cuda_close(struct executor *executor)
 
 /* --- memory --- */
 
-static int cuda_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what, struct err *err)
+static int cuda_memory_new(struct executor *executor, void **memory, uint64_t size,
+			   const char *what, struct err *err)
 {
 	(void)executor;
 	return device_memory_new(GPU, memory, size, what, err);
@@ -244,7 +250,8 @@ static size_t cuda_part_rows(size_t n)
 	return n > MOST_ROWS ? PART_ROWS : n;
 }
 
-/* All: what lies between products fits into no cache, and few rows leave most of the device idle. */
+/* All: what lies between products fits into no cache, and few rows leave most of the device
+ * idle. */
 static size_t cuda_rows(size_t n)
 {
 	(void)n;
@@ -270,18 +277,22 @@ static char *rows_from(const struct executor_weight *weight, size_t row)
 static int cuda_weight_init(struct executor_weight *weight, struct err *err)
 {
 	weight->data = spare_memory_take(cuda_executor(weight->executor), weight_size(weight));
-	return weight->data ? 0 : device_memory_new(GPU, &weight->data, weight_size(weight), "a weight", err);
+	return weight->data ? 0
+			    : device_memory_new(GPU, &weight->data, weight_size(weight), "a weight",
+						err);
 }
 
 /* The products by it have been waited for. */
 static void cuda_weight_release(struct executor_weight *weight)
 {
 	if (weight->data)
-		spare_memory_put(cuda_executor(weight->executor), weight->data, weight_size(weight));
+		spare_memory_put(cuda_executor(weight->executor), weight->data,
+				 weight_size(weight));
 	weight->data = NULL;
 }
 
-static int cuda_weight_set(const struct executor_weight *weight, size_t part, const void *rows, struct err *err)
+static int cuda_weight_set(const struct executor_weight *weight, size_t part, const void *rows,
+			   struct err *err)
 {
 	size_t n = executor_weight_part_rows(weight, part);
 	struct executor_lane *lane;
@@ -296,8 +307,8 @@ static int cuda_weight_set(const struct executor_weight *weight, size_t part, co
 }
 
 /* By n rows of the weight from first on. */
-static void multiply(struct executor_lane *lane, const struct executor_weight *weight, size_t first, size_t n, const void *x,
-		     size_t m, float *y)
+static void multiply(struct executor_lane *lane, const struct executor_weight *weight, size_t first,
+		     size_t n, const void *x, size_t m, float *y)
 {
 	struct gpu_gemm g = {};
 
@@ -314,15 +325,17 @@ static void multiply(struct executor_lane *lane, const struct executor_weight *w
 	gpu_gemm(device_of(lane), &cuda_lane(lane)->space, &g);
 }
 
-static void cuda_multiply(struct executor_lane *lane, const struct executor_weight *weight, const void *x, size_t m, float *y)
+static void cuda_multiply(struct executor_lane *lane, const struct executor_weight *weight,
+			  const void *x, size_t m, float *y)
 {
 	multiply(lane, weight, 0, weight->n, x, m, y);
 }
 
-static void cuda_multiply_part(struct executor_lane *lane, const struct executor_weight *weight, size_t part, const void *x,
-			       size_t m, float *y)
+static void cuda_multiply_part(struct executor_lane *lane, const struct executor_weight *weight,
+			       size_t part, const void *x, size_t m, float *y)
 {
-	multiply(lane, weight, part * weight->part_rows, executor_weight_part_rows(weight, part), x, m, y);
+	multiply(lane, weight, part * weight->part_rows, executor_weight_part_rows(weight, part), x,
+		 m, y);
 }
 
 /* --- the row --- */
@@ -330,7 +343,8 @@ static void cuda_multiply_part(struct executor_lane *lane, const struct executor
 /* run() is Operation for a lane of the executor. */
 template <auto Operation> struct on_lane;
 
-template <typename... Arguments, void (*Operation)(struct device_lane *, Arguments...)> struct on_lane<Operation> {
+template <typename... Arguments, void (*Operation)(struct device_lane *, Arguments...)>
+struct on_lane<Operation> {
 	static void run(struct executor_lane *lane, Arguments... arguments)
 	{
 		Operation(device_of(lane), arguments...);

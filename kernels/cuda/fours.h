@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of fp32 at the speed of memory: four neighbouring elements are the work of a thread, in one access of 16 bytes where all
- * rows are aligned to that.
+ * Rows of fp32 at the speed of memory: four neighbouring elements are the work of a thread, in one
+ * access of 16 bytes where all rows are aligned to that.
  */
 #ifndef FP8CONV_KERNELS_CUDA_FOURS_H
 #define FP8CONV_KERNELS_CUDA_FOURS_H
@@ -97,15 +97,15 @@ static __global__ void each_four(Operation operation, size_t n_rows, size_t n_co
 }
 
 template <typename Operation>
-static void fours_launch(struct device_lane *lane, const char *name, const Operation &operation, size_t n_rows, size_t n_cols,
-			 bool aligned)
+static void fours_launch(struct device_lane *lane, const char *name, const Operation &operation,
+			 size_t n_rows, size_t n_cols, bool aligned)
 {
 	size_t n = n_rows * ((n_cols + 3) / 4);
 
 	if (n == 0 || device_lane_stopped(lane))
 		return;
-	GPU_LAUNCH(each_four<Operation>, (n + FOURS_THREADS - 1) / FOURS_THREADS, FOURS_THREADS, device_stream(lane), operation,
-		   n_rows, n_cols, aligned);
+	GPU_LAUNCH(each_four<Operation>, (n + FOURS_THREADS - 1) / FOURS_THREADS, FOURS_THREADS,
+		   device_stream(lane), operation, n_rows, n_cols, aligned);
 	device_launched(lane, name);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products by cuBLASLt.  To the library, whose matrices are column-major, B is the first operand, transposed, and A the
- * second, as it is: "TN", which is the only form that FP8 has everywhere.  Its m is our n, its n our m.
+ * Matrix products by cuBLASLt.  To the library, whose matrices are column-major, B is the first
+ * operand, transposed, and A the second, as it is: "TN", which is the only form that FP8 has
+ * everywhere.  Its m is our n, its n our m.
  *
- * Asking the library how to multiply takes longer than a small product, so what it says is kept for each shape.
+ * Asking the library how to multiply takes longer than a small product, so what it says is kept for
+ * each shape.
  */
 extern "C" {
 #include "base/mem.h"
@@ -17,14 +19,17 @@ extern "C" {
 #include "gpu.h"
 #include "num/history.h"
 
-#define WORKSPACE_MOST	((uint64_t)32 << 20) /* what NVIDIA recommends for Hopper; algorithms ask for what they need of it */
+#define WORKSPACE_MOST \
+	((uint64_t)32  \
+	 << 20) /* what NVIDIA recommends for Hopper; algorithms ask for what they need of it */
 #define WORKSPACE_LEAST ((size_t)1 << 16)
 #define AMAX_SIZE	256  /* of one float, and its alignment */
 #define ALIGN_MOST	256u /* what the library tells apart */
 #define UPDATE_THREADS	32
 #define N_BUCKETS	1024
 
-/* All that an answer of the library depends on.  Compared byte by byte, so without padding that was not zeroed. */
+/* All that an answer of the library depends on.  Compared byte by byte, so without padding that was
+ * not zeroed. */
 struct shape_key {
 	int device;
 	size_t m, n, k;
@@ -116,18 +121,22 @@ static bool describe_fp8(const struct call *c, const float *amax)
 	const struct gpu_gemm *g = c->g;
 	int8_t fast = g->fast;
 
-	if (!mode_set(c, LT_DESC_A_SCALE_MODE, g->b.tile) || !mode_set(c, LT_DESC_B_SCALE_MODE, g->a.tile) ||
+	if (!mode_set(c, LT_DESC_A_SCALE_MODE, g->b.tile) ||
+	    !mode_set(c, LT_DESC_B_SCALE_MODE, g->a.tile) ||
 	    !pointer_set(c, LT_DESC_A_SCALE_POINTER, g->b.scale_inv) ||
 	    !pointer_set(c, LT_DESC_B_SCALE_POINTER, g->a.scale_inv) ||
 	    (fast && !desc_set(c, LT_DESC_FAST_ACCUM, &fast, sizeof fast)))
 		return false;
-	return !is_fp8(g->d.dtype) || (pointer_set(c, LT_DESC_D_SCALE_POINTER, g->d.scale) &&
-				       (!g->d.history || pointer_set(c, LT_DESC_AMAX_D_POINTER, amax)));
+	return !is_fp8(g->d.dtype) ||
+	       (pointer_set(c, LT_DESC_D_SCALE_POINTER, g->d.scale) &&
+		(!g->d.history || pointer_set(c, LT_DESC_AMAX_D_POINTER, amax)));
 }
 
-static bool layout_new(const struct call *c, void **layout, enum dtype dtype, size_t rows, size_t cols, size_t stride)
+static bool layout_new(const struct call *c, void **layout, enum dtype dtype, size_t rows,
+		       size_t cols, size_t stride)
 {
-	return CALL(c, MatrixLayoutCreate, layout, lt_type_of(dtype), rows, cols, static_cast<int64_t>(stride));
+	return CALL(c, MatrixLayoutCreate, layout, lt_type_of(dtype), rows, cols,
+		    static_cast<int64_t>(stride));
 }
 
 static bool describe(struct call *c, const float *amax)
@@ -140,7 +149,8 @@ static bool describe(struct call *c, const float *amax)
 	       layout_new(c, &c->a, g->b.dtype, g->k, g->n, g->b.stride) &&
 	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride) &&
 	       (!is_fp8(g->d.dtype) || layout_new(c, &c->c, DT_BF16, g->n, g->m, g->d.stride)) &&
-	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) && (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
+	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) &&
+	       (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
 }
 
 /* That of the matrix that beta = 0 keeps out: D itself, which codes cannot be. */
@@ -166,7 +176,8 @@ static void call_release(struct call *c)
 /* Of the address of any row: so the algorithm is the same in whichever row a matrix begins. */
 static uint32_t alignment_of(const void *data, size_t stride, enum dtype dtype)
 {
-	uintptr_t bits = reinterpret_cast<uintptr_t>(data) | stride * dtype_bits(dtype) / 8 | ALIGN_MOST;
+	uintptr_t bits =
+		reinterpret_cast<uintptr_t>(data) | stride * dtype_bits(dtype) / 8 | ALIGN_MOST;
 
 	return static_cast<uint32_t>(bits & -bits);
 }
@@ -218,10 +229,12 @@ static bool prefer(const struct call *c, const struct shape_key *key)
 		     { LT_PREF_MIN_ALIGNMENT_C, key->alignments[2] },
 		     { LT_PREF_MIN_ALIGNMENT_D, key->alignments[2] } };
 
-	if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, LT_PREF_MAX_WORKSPACE, &most, sizeof most))
+	if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, LT_PREF_MAX_WORKSPACE, &most,
+		  sizeof most))
 		return false;
 	for (const auto &row : rows) {
-		if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, row.which, &row.alignment, sizeof row.alignment))
+		if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, row.which, &row.alignment,
+			  sizeof row.alignment))
 			return false;
 	}
 	return true;
@@ -235,11 +248,12 @@ static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 	int n_found = 0;
 
 	if (!CALL(c, MatmulPreferenceCreate, &c->preference) || !prefer(c, key) ||
-	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c_layout(c), c->d, c->preference, 1, &found,
-		  &n_found))
+	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c_layout(c), c->d,
+		  c->preference, 1, &found, &n_found))
 		return NULL;
 	if (n_found == 0) {
-		device_fail(c->lane, "cublasLtMatmulAlgoGetHeuristic", "no algorithm for this product");
+		device_fail(c->lane, "cublasLtMatmulAlgoGetHeuristic",
+			    "no algorithm for this product");
 		return NULL;
 	}
 	if (!went_well(c, "cublasLtMatmulAlgoGetHeuristic", found.state))
@@ -303,7 +317,8 @@ static bool space_ready(struct device_lane *lane, struct gpu_gemm_space *space, 
 }
 
 /* The scale_inv of the codes that were just written, from the scale that they were made with. */
-static __global__ void gemm_update(const float *scale, const float *amax, float *scale_inv, float *history)
+static __global__ void gemm_update(const float *scale, const float *amax, float *scale_inv,
+				   float *history)
 {
 	if (threadIdx.x > 0)
 		return;
@@ -323,8 +338,9 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 	shape = shape_get(c);
 	if (!shape || !space_ready(c->lane, space, shape->workspace_size))
 		return false;
-	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero, c->c ? NULL : g->d.data,
-		    c_layout(c), g->d.data, c->d, &shape->algo, space->workspace, shape->workspace_size, c->stream);
+	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero,
+		    c->c ? NULL : g->d.data, c_layout(c), g->d.data, c->d, &shape->algo,
+		    space->workspace, shape->workspace_size, c->stream);
 }
 
 void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g)
@@ -347,6 +363,7 @@ void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const stru
 	call_release(&c);
 	if (!well || !is_fp8(g->d.dtype))
 		return;
-	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, c.stream, g->d.scale, space->amax, g->d.scale_inv, g->d.history);
+	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, c.stream, g->d.scale, space->amax,
+		   g->d.scale_inv, g->d.history);
 	device_launched(lane, "gemm_update");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which products there are.  Sources: NVIDIA, "cuBLAS", tables of cublasLtMatmul(), Tensor Core Usage (FP8 needs its 16 bytes),
- * Narrow Precision Data Types Usage.
+ * Which products there are.  Sources: NVIDIA, "cuBLAS", tables of cublasLtMatmul(), Tensor Core
+ * Usage (FP8 needs its 16 bytes), Narrow Precision Data Types Usage.
  */
 extern "C" {
 #include "cublaslt.h"
@@ -22,7 +22,8 @@ struct scaling {
 
 static const struct scaling scalings[] = {
 	{ { WHOLE, WHOLE }, { WHOLE, WHOLE }, "FP8 operands", 89, 1000, 120000, 1, 16 },
-	/* On later GPUs TransformerEngine makes MX blocks of these; the library itself has them on Hopper only. */
+	/* On later GPUs TransformerEngine makes MX blocks of these; the library itself has them on
+	 * Hopper only. */
 	{ { 1, 128 }, { 128, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
 	{ { 128, 128 }, { 1, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
 	{ { 1, 128 }, { 1, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
@@ -72,7 +73,9 @@ static int wants(const struct scaling *s, struct err *err)
 
 	if (has >= s->capability && has < s->capability_end)
 		return 0;
-	return err_set(err, ERR_USAGE, "a GPU of compute capability %d.%d has no matrix product with %s, which needs %d.%d%s",
+	return err_set(err, ERR_USAGE,
+		       "a GPU of compute capability %d.%d has no matrix product with %s, which "
+		       "needs %d.%d%s",
 		       has / 10, has % 10, s->words, s->capability / 10, s->capability % 10,
 		       blocks		     ? ""
 		       : s->capability == 89 ? " or later"
@@ -88,9 +91,11 @@ static int library_has(const struct scaling *s, struct err *err)
 		return err_set(err, ERR_SYSTEM, "%s", why);
 	if (!s || lt->GetVersion() >= s->version)
 		return 0;
-	return err_set(err, ERR_USAGE, "cuBLASLt %zu.%zu has no matrix product with %s, which needs %zu.%zu or later",
-		       lt->GetVersion() / 10000, lt->GetVersion() / 100 % 100, s->words, s->version / 10000,
-		       s->version / 100 % 100);
+	return err_set(
+		err, ERR_USAGE,
+		"cuBLASLt %zu.%zu has no matrix product with %s, which needs %zu.%zu or later",
+		lt->GetVersion() / 10000, lt->GetVersion() / 100 % 100, s->words,
+		s->version / 10000, s->version / 100 % 100);
 }
 
 static bool lies_well(const void *data, size_t stride_size)
@@ -100,7 +105,8 @@ static bool lies_well(const void *data, size_t stride_size)
 
 static bool all_lie_well(const struct gpu_gemm *g, const struct scaling *s)
 {
-	bool scales = s->a.cols == WHOLE || (lies_well(g->a.scale_inv, 0) && lies_well(g->b.scale_inv, 0));
+	bool scales = s->a.cols == WHOLE ||
+		      (lies_well(g->a.scale_inv, 0) && lies_well(g->b.scale_inv, 0));
 
 	return scales && lies_well(g->a.data, g->a.stride) && lies_well(g->b.data, g->b.stride) &&
 	       lies_well(g->d.data, g->d.stride * dtype_bits(g->d.dtype) / 8);
@@ -112,10 +118,13 @@ static int shape_fits(const struct gpu_gemm *g, const struct scaling *s, struct 
 
 	if (g->m % s->rows || g->n % n || g->k % s->k)
 		return err_set(err, ERR_USAGE,
-			       "a matrix product (%zu, %zu, %zu) with %s: m must be a multiple of %zu, n of %zu, k of %zu",
+			       "a matrix product (%zu, %zu, %zu) with %s: m must be a multiple of "
+			       "%zu, n of %zu, k of %zu",
 			       g->m, g->n, g->k, s->words, s->rows, n, s->k);
 	if (!all_lie_well(g, s))
-		return err_set(err, ERR_USAGE, "a matrix product with %s: rows and scales must begin at multiples of %zu bytes",
+		return err_set(err, ERR_USAGE,
+			       "a matrix product with %s: rows and scales must begin at multiples "
+			       "of %zu bytes",
 			       s->words, FP8_ALIGN);
 	return 0;
 }
@@ -128,7 +137,8 @@ static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, s
 	if (wants(s, err) || library_has(s, err) || shape_fits(g, s, err))
 		return -1;
 	if (blocks && is_fp8(g->d.dtype))
-		return err_set(err, ERR_USAGE, "there is no matrix product with %s whose result is FP8", s->words);
+		return err_set(err, ERR_USAGE,
+			       "there is no matrix product with %s whose result is FP8", s->words);
 	if (blocks && g->fast)
 		return err_set(err, ERR_USAGE, "there is no fast matrix product with %s", s->words);
 	return 0;
@@ -143,8 +153,9 @@ int gpu_gemm_takes(const struct qspec *spec, struct err *err)
 		if (s.a.cols == spec->tile.cols && mx == (spec->scale_type == SCALE_E8M0))
 			return wants(&s, err) || library_has(&s, err) ? -1 : 0;
 	}
-	return err_set(err, ERR_USAGE, "there is no matrix product of tiles (%zu, %zu) with such scales", spec->tile.rows,
-		       spec->tile.cols);
+	return err_set(err, ERR_USAGE,
+		       "there is no matrix product of tiles (%zu, %zu) with such scales",
+		       spec->tile.rows, spec->tile.cols);
 }
 
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
@@ -152,14 +163,17 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 	const struct scaling *s = scaling_of(g);
 
 	if (!types_supported(g))
-		return err_set(err, ERR_USAGE, "there is no matrix product of %s by %s whose result is %s",
-			       dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
+		return err_set(
+			err, ERR_USAGE, "there is no matrix product of %s by %s whose result is %s",
+			dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
 	if (g->k == 0)
-		return err_set(err, ERR_USAGE, "a matrix product (%zu, %zu, 0) has nothing to add up", g->m, g->n);
+		return err_set(err, ERR_USAGE,
+			       "a matrix product (%zu, %zu, 0) has nothing to add up", g->m, g->n);
 	if (!is_fp8(g->a.dtype))
 		return library_has(NULL, err);
 	if (!s)
-		return err_set(err, ERR_USAGE, "there is no matrix product of tiles (%zu, %zu) by (%zu, %zu)", g->a.tile.rows,
-			       g->a.tile.cols, g->b.tile.rows, g->b.tile.cols);
+		return err_set(err, ERR_USAGE,
+			       "there is no matrix product of tiles (%zu, %zu) by (%zu, %zu)",
+			       g->a.tile.rows, g->a.tile.cols, g->b.tile.rows, g->b.tile.cols);
 	return scaling_supports(g, s, err);
 }

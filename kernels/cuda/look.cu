@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looking at values: in one read, with a few blocks for all of them, so that what they found is put together by few atomics.
+ * Looking at values: in one read, with a few blocks for all of them, so that what they found is put
+ * together by few atomics.
  */
 #include "num/amax_bin.h"
 
@@ -50,20 +51,24 @@ struct sight {
 	}
 };
 
-template <bool ROUND> static __global__ void look(float *x, size_t n, bool aligned, struct seen *seen)
+template <bool ROUND>
+static __global__ void look(float *x, size_t n, bool aligned, struct seen *seen)
 {
 	struct sight sight = { 0, 0 };
 	float4 v[LOADS];
 
-	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n; first += (size_t)gridDim.x * CHUNK) {
+	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n;
+	     first += (size_t)gridDim.x * CHUNK) {
 		GPU_UNROLL
 		for (int k = 0; k < LOADS; k++)
-			v[k] = fours_load(x + chunk_at(first, k), fours_left(chunk_at(first, k), n), aligned);
+			v[k] = fours_load(x + chunk_at(first, k), fours_left(chunk_at(first, k), n),
+					  aligned);
 		GPU_UNROLL
 		for (int k = 0; k < LOADS; k++) {
 			if (ROUND) {
 				v[k] = fours_each(v[k], rounded);
-				fours_store(x + chunk_at(first, k), v[k], fours_left(chunk_at(first, k), n), aligned);
+				fours_store(x + chunk_at(first, k), v[k],
+					    fours_left(chunk_at(first, k), n), aligned);
 			}
 			sight.add(v[k].x);
 			sight.add(v[k].y);
@@ -90,8 +95,8 @@ void gpu_see(struct device_lane *lane, const float *x, size_t n, struct seen *se
 {
 	if (n == 0 || device_lane_stopped(lane))
 		return;
-	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream(lane), const_cast<float *>(x), n,
-		   fours_aligned(x, 0), seen);
+	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream(lane), const_cast<float *>(x),
+		   n, fours_aligned(x, 0), seen);
 	device_launched(lane, "look");
 }
 
@@ -99,7 +104,8 @@ void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct seen *s
 {
 	if (n == 0 || device_lane_stopped(lane))
 		return;
-	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream(lane), x, n, fours_aligned(x, 0), seen);
+	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream(lane), x, n,
+		   fours_aligned(x, 0), seen);
 	device_launched(lane, "look");
 }
 
@@ -111,7 +117,8 @@ static __global__ void histogram_count(const float *x, size_t n, unsigned long l
 	for (unsigned i = threadIdx.x; i < AMAX_BINS; i += THREADS)
 		here[i] = 0;
 	__syncthreads();
-	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n; first += (size_t)gridDim.x * CHUNK) {
+	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n;
+	     first += (size_t)gridDim.x * CHUNK) {
 		GPU_UNROLL
 		for (int k = 0; k < LOADS * 4; k++) {
 			size_t i = first + (size_t)k * THREADS + threadIdx.x;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What RMSNorm and LayerNorm make of a matrix (num/norm.h has the order of the sums).  A first kernel leaves mu and rsigma of each
- * row, which the caller wants too; the second reads x again, from the second-level cache where it fits.
+ * What RMSNorm and LayerNorm make of a matrix (num/norm.h has the order of the sums).  A first
+ * kernel leaves mu and rsigma of each row, which the caller wants too; the second reads x again,
+ * from the second-level cache where it fits.
  */
 #ifndef FP8CONV_KERNELS_CUDA_NORMED_H
 #define FP8CONV_KERNELS_CUDA_NORMED_H
@@ -23,7 +24,8 @@ static __device__ inline float canonical(float v)
 	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : v;
 }
 
-/* The lanes of a row are the threads of its block, added up as norm_lanes_sum() does it; all threads get the sum. */
+/* The lanes of a row are the threads of its block, added up as norm_lanes_sum() does it; all
+ * threads get the sum. */
 static __device__ inline float lanes_sum(float mine)
 {
 	__shared__ float lanes[NORM_LANES];
@@ -97,7 +99,8 @@ static inline struct normed normed_of(struct device_lane *lane, const struct nor
 
 	GPU_LAUNCH(norm_rows, args->x.rows, NORM_LANES, device_stream(lane), x, args->x.cols, m);
 	device_launched(lane, "norm_rows");
-	return { x, elements_of(&args->gamma), elements_of(&args->beta), m, args->zero_centered_gamma, args->beta.data != NULL };
+	return { x, elements_of(&args->gamma), elements_of(&args->beta),
+		 m, args->zero_centered_gamma, args->beta.data != NULL };
 }
 
 #endif

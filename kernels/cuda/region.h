@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A region of a matrix, 128 x 128 elements, is the work of a block of 256 threads.  16 neighbouring threads have a row, 8 columns
- * each; a thread has every 16th row, 8 of them.  So a warp reads two rows of 256 bytes (bf16), an amax of 128 or 32
- * columns is found by shuffles, and 64 elements a thread stay in registers from the read to the codes.
+ * A region of a matrix, 128 x 128 elements, is the work of a block of 256 threads.  16 neighbouring
+ * threads have a row, 8 columns each; a thread has every 16th row, 8 of them.  So a warp reads two
+ * rows of 256 bytes (bf16), an amax of 128 or 32 columns is found by shuffles, and 64 elements a
+ * thread stay in registers from the read to the codes.
  */
 #ifndef FP8CONV_KERNELS_CUDA_REGION_H
 #define FP8CONV_KERNELS_CUDA_REGION_H
 
 #include "source.h"
 
-#define REGION	 128
-#define THREADS	 256
-#define ROW_LANES (REGION / GROUP)	  /* threads that share a row */
-#define ROW_STEP (THREADS / ROW_LANES)	  /* from one row of a thread to its next */
-#define N_ROWS	 (REGION / ROW_STEP)	  /* of a thread */
-#define N_WARPS	 (THREADS / 32)
+#define REGION	  128
+#define THREADS	  256
+#define ROW_LANES (REGION / GROUP)	/* threads that share a row */
+#define ROW_STEP  (THREADS / ROW_LANES) /* from one row of a thread to its next */
+#define N_ROWS	  (REGION / ROW_STEP)	/* of a thread */
+#define N_WARPS	  (THREADS / 32)
 
 /* What a thread has of its block's region. */
 struct region {
-	size_t row; /* of its first row; the next are ROW_STEP apart */
-	size_t col; /* of its first column */
-	int n_cols; /* that exist, 0 to GROUP */
+	size_t row;  /* of its first row; the next are ROW_STEP apart */
+	size_t col;  /* of its first column */
+	int n_cols;  /* that exist, 0 to GROUP */
 	size_t rows; /* of the matrix */
 	float v[N_ROWS][GROUP];
 };
@@ -37,7 +38,8 @@ static __device__ inline bool region_has(const struct region *r, int k)
 
 /* Elements that do not exist are 0, which no amax notices. */
 template <typename Source>
-static __device__ inline void region_load(struct region *r, const Source &x, size_t rows, size_t cols)
+static __device__ inline void region_load(struct region *r, const Source &x, size_t rows,
+					  size_t cols)
 {
 	size_t n_across = (cols + REGION - 1) / REGION;
 	size_t left;
@@ -49,7 +51,8 @@ static __device__ inline void region_load(struct region *r, const Source &x, siz
 	r->n_cols = left < GROUP ? (int)left : GROUP;
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++)
-		x.load(r->v[k], r->row + (size_t)k * ROW_STEP, r->col, region_has(r, k) ? r->n_cols : 0);
+		x.load(r->v[k], r->row + (size_t)k * ROW_STEP, r->col,
+		       region_has(r, k) ? r->n_cols : 0);
 }
 
 /* |v| as bits, which order as the values do; 0 for a NaN. */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RMSNorm in fp32.  A short row is the work of 16 threads, which are the lanes of its sum; a long one that of a block, which
- * squares, and lets 16 of its threads sum up.  Rows are read twice, the second time from the caches.
+ * RMSNorm in fp32.  A short row is the work of 16 threads, which are the lanes of its sum; a long
+ * one that of a block, which squares, and lets 16 of its threads sum up.  Rows are read twice, the
+ * second time from the caches.
  */
 #include <math.h>
 
 #include "forward.h"
 #include "sums.h"
 
-#define SHORT	       512			 /* columns */
+#define SHORT	      512			/* columns */
 #define ROWS_OF_SHORT (SUM_THREADS / SUM_LANES) /* of a block */
 
 struct rms_norm {
@@ -59,15 +60,16 @@ static __global__ void rms_norm_long(struct rms_norm norm)
 	norm.put(blockIdx.x, norm.factor(sum), threadIdx.x, SUM_THREADS);
 }
 
-void gpu_rms_norm(struct device_lane *lane, const float *x, size_t x_stride, const float *weight, float offset, float eps,
-		  size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+void gpu_rms_norm(struct device_lane *lane, const float *x, size_t x_stride, const float *weight,
+		  float offset, float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
 {
 	struct rms_norm norm = { x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride };
 
 	if (n_rows == 0 || n_cols == 0 || device_lane_stopped(lane))
 		return;
 	if (n_cols <= SHORT)
-		GPU_LAUNCH(rms_norm_short, (n_rows + ROWS_OF_SHORT - 1) / ROWS_OF_SHORT, SUM_THREADS, device_stream(lane), norm);
+		GPU_LAUNCH(rms_norm_short, (n_rows + ROWS_OF_SHORT - 1) / ROWS_OF_SHORT,
+			   SUM_THREADS, device_stream(lane), norm);
 	else
 		GPU_LAUNCH(rms_norm_long, n_rows, SUM_THREADS, device_stream(lane), norm);
 	device_launched(lane, "rms_norm");

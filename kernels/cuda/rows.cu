@@ -15,12 +15,13 @@ struct copy {
 	{
 		const float *from = x + quotient(at.row, repeat) * x_stride + at.col;
 
-		fours_store(y + at.row * y_stride + at.col, fours_load(from, at.n, at.aligned), at.n, at.aligned);
+		fours_store(y + at.row * y_stride + at.col, fours_load(from, at.n, at.aligned),
+			    at.n, at.aligned);
 	}
 };
 
-void gpu_copy_rows(struct device_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t repeat,
-		   size_t n_rows, size_t n_cols)
+void gpu_copy_rows(struct device_lane *lane, float *y, size_t y_stride, const float *x,
+		   size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
 {
 	fours_launch(lane, "copy", copy{ y, y_stride, x, x_stride, repeat }, n_rows, n_cols,
 		     fours_aligned(y, y_stride) && fours_aligned(x, x_stride));
@@ -45,13 +46,14 @@ struct part_pairs {
 	}
 };
 
-void gpu_part_pairs(struct device_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
-		    size_t n_cols)
+void gpu_part_pairs(struct device_lane *lane, float *y, size_t y_stride, const float *x,
+		    size_t x_stride, size_t n_rows, size_t n_cols)
 {
 	size_t half = n_cols / 2;
 
 	fours_launch(lane, "part_pairs", part_pairs{ y, y_stride, x, x_stride, half }, n_rows, half,
-		     fours_aligned(y, y_stride) && fours_aligned(y, half) && fours_aligned(x, x_stride));
+		     fours_aligned(y, y_stride) && fours_aligned(y, half) &&
+			     fours_aligned(x, x_stride));
 }
 
 struct gather {
@@ -64,11 +66,13 @@ struct gather {
 	{
 		const float *from = x + rows[at.row] * stride + at.col;
 
-		fours_store(y + at.row * stride + at.col, fours_load(from, at.n, at.aligned), at.n, at.aligned);
+		fours_store(y + at.row * stride + at.col, fours_load(from, at.n, at.aligned), at.n,
+			    at.aligned);
 	}
 };
 
-void gpu_gather(struct device_lane *lane, float *y, const float *x, const uint32_t *rows, size_t n_rows, size_t n_cols)
+void gpu_gather(struct device_lane *lane, float *y, const float *x, const uint32_t *rows,
+		size_t n_rows, size_t n_cols)
 {
 	fours_launch(lane, "gather", gather{ y, x, rows, n_cols }, n_rows, n_cols,
 		     fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
@@ -88,16 +92,18 @@ struct scatter_add {
 		float4 before = fours_load(to, at.n, at.aligned);
 		float4 more = fours_load(x + at.row * stride + at.col, at.n, at.aligned);
 
-		fours_store(to, fours_each(before, more, [factor](float a, float b) { return a + factor * b; }), at.n,
-			    at.aligned);
+		fours_store(to,
+			    fours_each(before, more,
+				       [factor](float a, float b) { return a + factor * b; }),
+			    at.n, at.aligned);
 	}
 };
 
-void gpu_scatter_add(struct device_lane *lane, float *y, const float *x, const uint32_t *rows, const float *factors,
-		     size_t n_rows, size_t n_cols)
+void gpu_scatter_add(struct device_lane *lane, float *y, const float *x, const uint32_t *rows,
+		     const float *factors, size_t n_rows, size_t n_cols)
 {
-	fours_launch(lane, "scatter_add", scatter_add{ y, x, rows, factors, n_cols }, n_rows, n_cols,
-		     fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
+	fours_launch(lane, "scatter_add", scatter_add{ y, x, rows, factors, n_cols }, n_rows,
+		     n_cols, fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
 }
 
 /* A row is a head of a token; columns are pairs. */
@@ -111,24 +117,29 @@ struct rope {
 	{
 		size_t token = quotient(at.row, n_heads), head = at.row - token * n_heads;
 		float *first = x + token * x_stride + head * head_dim + at.col;
-		float4 a = fours_load(first, at.n, at.aligned), b = fours_load(first + half, at.n, at.aligned);
+		float4 a = fours_load(first, at.n, at.aligned),
+		       b = fours_load(first + half, at.n, at.aligned);
 		float4 c = fours_load(cosines + token * half + at.col, at.n, at.aligned);
 		float4 s = fours_load(sines + token * half + at.col, at.n, at.aligned);
 
-		fours_store(first, { a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z, a.w * c.w - b.w * s.w },
+		fours_store(first,
+			    { a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z,
+			      a.w * c.w - b.w * s.w },
 			    at.n, at.aligned);
 		fours_store(first + half,
-			    { b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y, b.z * c.z + a.z * s.z, b.w * c.w + a.w * s.w }, at.n,
-			    at.aligned);
+			    { b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y, b.z * c.z + a.z * s.z,
+			      b.w * c.w + a.w * s.w },
+			    at.n, at.aligned);
 	}
 };
 
-void gpu_rope(struct device_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads, size_t head_dim,
-	      const float *cosines, const float *sines, size_t n)
+void gpu_rope(struct device_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads,
+	      size_t head_dim, const float *cosines, const float *sines, size_t n)
 {
 	size_t half = n / 2;
 
-	fours_launch(lane, "rope", rope{ x, x_stride, n_heads, head_dim, cosines, sines, half }, n_tokens * n_heads, half,
-		     fours_aligned(x, x_stride) && fours_aligned(x, head_dim) && fours_aligned(cosines, half) &&
-			     fours_aligned(sines, half));
+	fours_launch(lane, "rope", rope{ x, x_stride, n_heads, head_dim, cosines, sines, half },
+		     n_tokens * n_heads, half,
+		     fours_aligned(x, x_stride) && fours_aligned(x, head_dim) &&
+			     fours_aligned(cosines, half) && fours_aligned(sines, half));
 }

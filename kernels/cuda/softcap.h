@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values that are bent to stay within a limit, softly: c tanh(x / c), in the steps of the CPU (kernels/cpu/lanes.h).
+ * Values that are bent to stay within a limit, softly: c tanh(x / c), in the steps of the CPU
+ * (kernels/cpu/lanes.h).
  */
 #ifndef FP8CONV_KERNELS_CUDA_SOFTCAP_H
 #define FP8CONV_KERNELS_CUDA_SOFTCAP_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operation puts out before the cast, GROUP neighbouring elements of a row at a time: elements of a matrix in memory
- * here; those of a norm or an activation are made of them.
+ * What an operation puts out before the cast, GROUP neighbouring elements of a row at a time:
+ * elements of a matrix in memory here; those of a norm or an activation are made of them.
  */
 #ifndef FP8CONV_KERNELS_CUDA_SOURCE_H
 #define FP8CONV_KERNELS_CUDA_SOURCE_H
@@ -58,8 +58,8 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 		v[i] = all[i];
 }
 
-/* A matrix in the memory of the GPU.  Its type is looked at when the kernel runs: kernels for each type would be three times as
- * many. */
+/* A matrix in the memory of the GPU.  Its type is looked at when the kernel runs: kernels for each
+ * type would be three times as many. */
 struct elements {
 	const void *data;
 	enum dtype dtype;
@@ -119,7 +119,8 @@ static inline struct elements elements_of(const struct matrix *x)
 {
 	size_t size = x->dtype == DT_F32 ? 4 : 2;
 
-	return { x->data, x->dtype, x->stride, (uintptr_t)x->data % 16 == 0 && x->stride * size % 16 == 0 };
+	return { x->data, x->dtype, x->stride,
+		 (uintptr_t)x->data % 16 == 0 && x->stride * size % 16 == 0 };
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two pieces in turn: each waits for its own last copy only.  Pinning is slow and threads end often, so that memory once pinned
- * is kept, as much as lanes have had at one time.
+ * Two pieces in turn: each waits for its own last copy only.  Pinning is slow and threads end
+ * often, so that memory once pinned is kept, as much as lanes have had at one time.
  */
 extern "C" {
 #include "base/mem.h"
@@ -54,7 +54,8 @@ static cudaError_t stage_init(struct stage *stage)
 
 	if (error)
 		return error;
-	return cudaHostAlloc(reinterpret_cast<void **>(&stage->memory), STAGE_SIZE, cudaHostAllocDefault);
+	return cudaHostAlloc(reinterpret_cast<void **>(&stage->memory), STAGE_SIZE,
+			     cudaHostAllocDefault);
 }
 
 static struct staging *spare_take(int device)
@@ -129,9 +130,11 @@ static void copy_rows(struct place to, struct place from, size_t row_size, size_
 /* Until its last copy is done, and what came with it where it belongs. */
 static void stage_settle(struct stage *stage, struct device_lane *lane)
 {
-	check(lane, "cudaEventSynchronize", cudaEventSynchronize(stage->copied)); /* at once where it was never recorded */
+	check(lane, "cudaEventSynchronize",
+	      cudaEventSynchronize(stage->copied)); /* at once where it was never recorded */
 	if (stage->to.at && !device_lane_stopped(lane))
-		copy_rows(stage->to, { stage->memory, stage->row_size }, stage->row_size, stage->n_rows);
+		copy_rows(stage->to, { stage->memory, stage->row_size }, stage->row_size,
+			  stage->n_rows);
 	stage->to.at = NULL;
 }
 
@@ -141,21 +144,23 @@ void staging_settle(struct staging *staging, struct device_lane *lane)
 		stage_settle(&staging->stages[(staging->next + i) % N_STAGES], lane);
 }
 
-static void copy(struct device_lane *lane, struct place to, struct place from, size_t row_size, size_t n_rows,
-		 cudaMemcpyKind kind)
+static void copy(struct device_lane *lane, struct place to, struct place from, size_t row_size,
+		 size_t n_rows, cudaMemcpyKind kind)
 {
 	cudaStream_t stream = static_cast<cudaStream_t>(device_stream(lane));
 
 	if (n_rows == 1 || together(to, from, row_size))
-		check(lane, "cudaMemcpyAsync", cudaMemcpyAsync(to.at, from.at, row_size * n_rows, kind, stream));
+		check(lane, "cudaMemcpyAsync",
+		      cudaMemcpyAsync(to.at, from.at, row_size * n_rows, kind, stream));
 	else
 		check(lane, "cudaMemcpy2DAsync",
-		      cudaMemcpy2DAsync(to.at, to.stride, from.at, from.stride, row_size, n_rows, kind, stream));
+		      cudaMemcpy2DAsync(to.at, to.stride, from.at, from.stride, row_size, n_rows,
+					kind, stream));
 }
 
 /* What fits a stage. */
-static void piece_copy(struct staging *staging, struct device_lane *lane, struct place to, struct place from, size_t row_size,
-		       size_t n_rows, cudaMemcpyKind kind)
+static void piece_copy(struct staging *staging, struct device_lane *lane, struct place to,
+		       struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
 {
 	struct stage *stage = &staging->stages[staging->next];
 	struct place staged = { stage->memory, row_size };
@@ -173,7 +178,8 @@ static void piece_copy(struct staging *staging, struct device_lane *lane, struct
 		stage->row_size = row_size;
 		stage->n_rows = n_rows;
 	}
-	check(lane, "cudaEventRecord", cudaEventRecord(stage->copied, static_cast<cudaStream_t>(device_stream(lane))));
+	check(lane, "cudaEventRecord",
+	      cudaEventRecord(stage->copied, static_cast<cudaStream_t>(device_stream(lane))));
 }
 
 static struct place place_after(struct place place, size_t n_rows, size_t n)
@@ -186,8 +192,8 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static void copy_staged(struct staging *staging, struct device_lane *lane, struct place to, struct place from, size_t row_size,
-			size_t n_rows, cudaMemcpyKind kind)
+static void copy_staged(struct staging *staging, struct device_lane *lane, struct place to,
+			struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
 {
 	size_t width, height;
 
@@ -205,21 +211,24 @@ static void copy_staged(struct staging *staging, struct device_lane *lane, struc
 	height = STAGE_SIZE / width;
 	for (size_t row = 0; row < n_rows; row += height) {
 		for (size_t at = 0; at < row_size; at += width)
-			piece_copy(staging, lane, place_after(to, row, at), place_after(from, row, at),
-				   least(width, row_size - at), least(height, n_rows - row), kind);
+			piece_copy(staging, lane, place_after(to, row, at),
+				   place_after(from, row, at), least(width, row_size - at),
+				   least(height, n_rows - row), kind);
 	}
 }
 
-void staging_in(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride, const void *from,
-		size_t from_stride, size_t row_size, size_t n_rows)
+void staging_in(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride,
+		const void *from, size_t from_stride, size_t row_size, size_t n_rows)
 {
 	copy_staged(staging, lane, { static_cast<char *>(to), to_stride },
-		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size, n_rows, cudaMemcpyHostToDevice);
+		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size,
+		    n_rows, cudaMemcpyHostToDevice);
 }
 
-void staging_out(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride, const void *from,
-		 size_t from_stride, size_t row_size, size_t n_rows)
+void staging_out(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride,
+		 const void *from, size_t from_stride, size_t row_size, size_t n_rows)
 {
 	copy_staged(staging, lane, { static_cast<char *>(to), to_stride },
-		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size, n_rows, cudaMemcpyDeviceToHost);
+		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size,
+		    n_rows, cudaMemcpyDeviceToHost);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A strip is a tile of one row.  Where no region holds it, neighbouring threads do, as many as it takes with 64 elements each in
- * registers from the read to the codes: a power of two of them, from part of a warp to a block of 512.  The groups of a thread are
- * so far apart that those of its neighbours lie between them, and a warp reads and writes whole lines.
+ * A strip is a tile of one row.  Where no region holds it, neighbouring threads do, as many as it
+ * takes with 64 elements each in registers from the read to the codes: a power of two of them, from
+ * part of a warp to a block of 512.  The groups of a thread are so far apart that those of its
+ * neighbours lie between them, and a warp reads and writes whole lines.
  */
 #ifndef FP8CONV_KERNELS_CUDA_STRIP_H
 #define FP8CONV_KERNELS_CUDA_STRIP_H
@@ -13,7 +14,8 @@
 #define STRIP_GROUPS	 8   /* of a thread */
 #define STRIP_LANES	 2   /* threads that have a strip, at least */
 #define STRIP_LANES_MOST 512 /* and at most */
-#define STRIP_MOST	 ((size_t)STRIP_LANES_MOST * STRIP_GROUPS * GROUP) /* elements of a strip, at most: 32768 */
+#define STRIP_MOST \
+	((size_t)STRIP_LANES_MOST * STRIP_GROUPS * GROUP) /* elements of a strip, at most: 32768 */
 
 /* How a matrix is cut. */
 struct strips {
@@ -67,7 +69,8 @@ static __device__ inline int strip_has(const struct strip *s, int k)
 }
 
 /* Elements that do not exist are 0. */
-template <typename Source> static __device__ inline void strip_load(struct strip *s, const Source &x, const struct strips *cut)
+template <typename Source>
+static __device__ inline void strip_load(struct strip *s, const Source &x, const struct strips *cut)
 {
 	size_t strip = (size_t)blockIdx.x * (blockDim.x / cut->lanes) + threadIdx.x / cut->lanes;
 	size_t in_strip = (size_t)(threadIdx.x % cut->lanes) * GROUP, begin, end;
@@ -90,9 +93,10 @@ template <typename Source> static __device__ inline void strip_load(struct strip
 	}
 }
 
-/* The amax of the thread's strip as bits; all threads come here.  *of_block: that of all strips of the block, where it is wanted.
- * Once in a kernel. */
-static __device__ inline unsigned strip_max(const struct strip *s, unsigned lanes, bool wanted, unsigned *of_block)
+/* The amax of the thread's strip as bits; all threads come here.  *of_block: that of all strips of
+ * the block, where it is wanted. Once in a kernel. */
+static __device__ inline unsigned strip_max(const struct strip *s, unsigned lanes, bool wanted,
+					    unsigned *of_block)
 {
 	__shared__ unsigned of_warp[STRIP_LANES_MOST / 32];
 	unsigned max = 0, of_mine, first = threadIdx.x / lanes * lanes / 32;

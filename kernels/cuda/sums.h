@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in the order of src/backend/executor.h: 16 lanes, then pairwise.  A lane is a thread; what is summed up may be made by more
- * of them.
+ * Sums in the order of src/backend/executor.h: 16 lanes, then pairwise.  A lane is a thread; what
+ * is summed up may be made by more of them.
  */
 #ifndef FP8CONV_KERNELS_CUDA_SUMS_H
 #define FP8CONV_KERNELS_CUDA_SUMS_H
@@ -26,7 +26,8 @@ static __device__ inline float shuffle_xor(float v, int lane_mask)
 	return f32_from_bits(__shfl_xor_sync(GPU_ALL_LANES, f32_bits(v), lane_mask));
 }
 
-/* Each 16 neighbouring threads have a sum of their own, and all of them get it: to add a to b is to add b to a. */
+/* Each 16 neighbouring threads have a sum of their own, and all of them get it: to add a to b is to
+ * add b to a. */
 static __device__ inline float lanes_sum(float v)
 {
 	for (int step = SUM_LANES / 2; step > 0; step /= 2)
@@ -48,7 +49,8 @@ static __device__ inline float lanes_largest(float most, int width)
 	return most;
 }
 
-/* Over the block.  What its threads did before is seen by all behind it.  Before block_sum(), once in a kernel. */
+/* Over the block.  What its threads did before is seen by all behind it.  Before block_sum(), once
+ * in a kernel. */
 static __device__ inline float block_largest(struct sum_space *space, float most)
 {
 	most = lanes_largest(most, 32);
@@ -61,7 +63,8 @@ static __device__ inline float block_largest(struct sum_space *space, float most
 }
 
 /* Of f(i), i < n: all threads of the block make values, 16 add them up, all get the sum. */
-template <typename F> static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
+template <typename F>
+static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 {
 	float sum = 0;
 

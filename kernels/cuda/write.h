@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the elements of a region or a strip to the codes and scale_inv of the copies that are wanted, in the kernel that read them.
+ * From the elements of a region or a strip to the codes and scale_inv of the copies that are
+ * wanted, in the kernel that read them.
  *
- * A copy is quantized along its rows; the columnwise one is that of the transpose.  Its codes are turned round in shared
- * memory, so that both copies are written in whole lines.
+ * A copy is quantized along its rows; the columnwise one is that of the transpose.  Its codes are
+ * turned round in shared memory, so that both copies are written in whole lines.
  */
 #ifndef FP8CONV_KERNELS_CUDA_WRITE_H
 #define FP8CONV_KERNELS_CUDA_WRITE_H
@@ -16,9 +17,11 @@
 struct write_args {
 	size_t rows, cols;
 	struct qspec spec;
-	float limit;		 /* scale_limit() */
-	struct fp8_out out;	 /* stats: not looked at */
-	const float *amax;	 /* of each tile of the rowwise copy, or what ARITH_GIVEN has instead; NULL where a region holds its tiles */
+	float limit;	    /* scale_limit() */
+	struct fp8_out out; /* stats: not looked at */
+	/* of each tile of the rowwise copy, or what ARITH_GIVEN has instead; NULL where a region
+	 * holds its tiles */
+	const float *amax;
 	const float *amax_turned; /* of the columnwise copy */
 	unsigned long long *counts;
 };
@@ -32,7 +35,8 @@ struct counts {
 static __device__ GPU_CALL unsigned element_count(enum fp8_format format, float v, float scaled)
 {
 	unsigned magnitude = f32_bits(v) & 0x7FFFFFFF;
-	unsigned saturated = magnitude == F32_INF || (magnitude < F32_INF && fp8_saturates(format, scaled));
+	unsigned saturated =
+		magnitude == F32_INF || (magnitude < F32_INF && fp8_saturates(format, scaled));
 
 	return (magnitude >= F32_INF) | saturated << 16;
 }
@@ -42,18 +46,21 @@ struct group {
 	float v[GROUP];
 };
 
-static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct scaling s, struct group group, int n)
+static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct scaling s,
+						struct group group, int n)
 {
 	unsigned count = 0;
 
 	for (int i = 0; i < GROUP; i++)
-		count += i < n ? element_count(format, group.v[i], scaling_apply(s, group.v[i])) : 0;
+		count +=
+			i < n ? element_count(format, group.v[i], scaling_apply(s, group.v[i])) : 0;
 	return count;
 }
 
-/* Products round monotonically: where the largest element is finite and does not saturate, none does. */
-static __device__ inline void count_group(struct counts *counts, enum fp8_format format, struct scaling s,
-					  const float v[GROUP], int n)
+/* Products round monotonically: where the largest element is finite and does not saturate, none
+ * does. */
+static __device__ inline void count_group(struct counts *counts, enum fp8_format format,
+					  struct scaling s, const float v[GROUP], int n)
 {
 	struct group group;
 	unsigned max = 0;
@@ -72,8 +79,8 @@ static __device__ GPU_CALL struct scaling tile_scaling(const struct write_args *
 	return scaling_from_amax(&a->spec, amax, a->limit);
 }
 
-static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum scale_type type, size_t i, size_t j,
-					      struct scaling s)
+static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum scale_type type,
+					      size_t i, size_t j, struct scaling s)
 {
 	size_t at = scale_index(&copy->grid, i, j);
 
@@ -84,21 +91,24 @@ static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum 
 }
 
 /* Whoever has the first element of a tile writes its scale_inv. */
-static __device__ inline void scale_inv_write(const struct fp8_copy *copy, const struct qspec *spec, struct tile tile,
-					      size_t row, size_t col, struct scaling s)
+static __device__ inline void scale_inv_write(const struct fp8_copy *copy, const struct qspec *spec,
+					      struct tile tile, size_t row, size_t col,
+					      struct scaling s)
 {
 	if (tile_begins(row, tile.rows) && tile_begins(col, tile.cols))
-		scale_inv_put(copy, spec->scale_type, tile_index(row, tile.rows), tile_index(col, tile.cols), s);
+		scale_inv_put(copy, spec->scale_type, tile_index(row, tile.rows),
+			      tile_index(col, tile.cols), s);
 }
 
-static __device__ inline struct scaling scaling_known(const struct write_args *a, const float *amax, size_t i, size_t j,
-						      size_t n_across)
+static __device__ inline struct scaling scaling_known(const struct write_args *a, const float *amax,
+						      size_t i, size_t j, size_t n_across)
 {
 	return tile_scaling(a, amax[i * n_across + j]);
 }
 
 /* That of the region, if it is one tile or part of one.  max: of the region. */
-template <enum granule G> static __device__ struct scaling region_scaling(const struct write_args *a, unsigned max)
+template <enum granule G>
+static __device__ struct scaling region_scaling(const struct write_args *a, unsigned max)
 {
 	struct scaling none = { 1, false, 1, 0 };
 
@@ -113,7 +123,8 @@ template <enum granule G> static __device__ struct scaling region_scaling(const 
 
 /* Of the thread's row k; all threads of the warp come here. */
 template <enum granule G>
-static __device__ struct scaling row_scaling(const struct region *r, const struct write_args *a, int k, struct scaling whole)
+static __device__ struct scaling row_scaling(const struct region *r, const struct write_args *a,
+					     int k, struct scaling whole)
 {
 	if (G == EACH_ROW && region_has(r, k))
 		return scaling_known(a, a->amax, r->row + (size_t)k * ROW_STEP, 0, 1);
@@ -125,18 +136,21 @@ static __device__ struct scaling row_scaling(const struct region *r, const struc
 }
 
 /* v[0 .. n-1] are the elements (row, col ...). */
-static __device__ inline void group_write(const struct write_args *a, size_t row, size_t col, const float v[GROUP], int n,
-					  struct scaling s, struct counts *counts)
+static __device__ inline void group_write(const struct write_args *a, size_t row, size_t col,
+					  const float v[GROUP], int n, struct scaling s,
+					  struct counts *counts)
 {
 	const struct fp8_copy *copy = &a->out.rowwise;
 	uint8_t *to = copy->codes + row * copy->row_stride + col * copy->col_stride;
 	uint16_t pair[GROUP / 2];
 
 	for (int i = 0; i < GROUP / 2; i++)
-		pair[i] = gpu_fp8x2(a->spec.format, scaling_apply(s, v[2 * i]), scaling_apply(s, v[2 * i + 1]));
+		pair[i] = gpu_fp8x2(a->spec.format, scaling_apply(s, v[2 * i]),
+				    scaling_apply(s, v[2 * i + 1]));
 	count_group(counts, a->spec.format, s, v, n);
 	if (n == GROUP && copy->col_stride == 1 && (uintptr_t)to % GROUP == 0) {
-		*reinterpret_cast<uint2 *>(to) = { pair[0] | (unsigned)pair[1] << 16, pair[2] | (unsigned)pair[3] << 16 };
+		*reinterpret_cast<uint2 *>(to) = { pair[0] | (unsigned)pair[1] << 16,
+						   pair[2] | (unsigned)pair[3] << 16 };
 		return;
 	}
 	for (int i = 0; i < n; i++)
@@ -144,25 +158,27 @@ static __device__ inline void group_write(const struct write_args *a, size_t row
 }
 
 /* Tiles that may begin anywhere: each element looks for its own.  turned: the columnwise copy. */
-static __device__ inline void element_write(const struct region *r, const struct write_args *a, int k, int c, bool turned,
-					    struct counts *counts)
+static __device__ inline void element_write(const struct region *r, const struct write_args *a,
+					    int k, int c, bool turned, struct counts *counts)
 {
 	const struct fp8_copy *copy = turned ? &a->out.columnwise : &a->out.rowwise;
 	size_t row = turned ? r->col + c : r->row + (size_t)k * ROW_STEP;
 	size_t col = turned ? r->row + (size_t)k * ROW_STEP : r->col + c;
 	struct tile tile = a->spec.tile;
-	struct scaling s = scaling_known(a, turned ? a->amax_turned : a->amax, tile_index(row, tile.rows),
-					 tile_index(col, tile.cols), tile_count(turned ? a->rows : a->cols, tile.cols));
+	struct scaling s = scaling_known(a, turned ? a->amax_turned : a->amax,
+					 tile_index(row, tile.rows), tile_index(col, tile.cols),
+					 tile_count(turned ? a->rows : a->cols, tile.cols));
 	float scaled = scaling_apply(s, r->v[k][c]);
 
 	if (counts->wanted)
 		counts->n += element_count(a->spec.format, r->v[k][c], scaled);
-	copy->codes[row * copy->row_stride + col * copy->col_stride] = (uint8_t)gpu_fp8x2(a->spec.format, scaled, 0);
+	copy->codes[row * copy->row_stride + col * copy->col_stride] =
+		(uint8_t)gpu_fp8x2(a->spec.format, scaled, 0);
 	scale_inv_write(copy, &a->spec, tile, row, col, s);
 }
 
-static __device__ inline void elements_write(const struct region *r, const struct write_args *a, bool turned,
-					     struct counts *counts)
+static __device__ inline void elements_write(const struct region *r, const struct write_args *a,
+					     bool turned, struct counts *counts)
 {
 	GPU_LOOP
 	for (int k = 0; k < N_ROWS; k++) {
@@ -175,8 +191,8 @@ static __device__ inline void elements_write(const struct region *r, const struc
 }
 
 template <enum granule G>
-static __device__ void rowwise_write(const struct region *r, const struct write_args *a, struct scaling whole,
-				     struct counts *counts)
+static __device__ void rowwise_write(const struct region *r, const struct write_args *a,
+				     struct scaling whole, struct counts *counts)
 {
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
@@ -192,8 +208,9 @@ static __device__ void rowwise_write(const struct region *r, const struct write_
 
 /* --- columnwise --- */
 
-/* Codes on their way: a column of the region is 128 bytes, in pieces of 16 whose order depends on the column, so that neither
- * those who write columns 8 apart nor those who read pieces wait for each other's banks. */
+/* Codes on their way: a column of the region is 128 bytes, in pieces of 16 whose order depends on
+ * the column, so that neither those who write columns 8 apart nor those who read pieces wait for
+ * each other's banks. */
 static __device__ inline unsigned turned_at(unsigned col, unsigned row)
 {
 	return col * REGION + (row / 16 ^ col / GROUP % 8) * 16 + row % 16;
@@ -235,8 +252,9 @@ static __device__ inline void column_maxima(const struct region *r, int tile_row
 
 /* Of rows k and k + 1 of the thread, which are in one tile, and its column c. */
 template <enum granule G>
-static __device__ struct scaling column_scaling(const struct region *r, const struct write_args *a, int k, int c,
-						const unsigned max[MAX_COLUMN_TILES][REGION], struct scaling whole)
+static __device__ struct scaling
+column_scaling(const struct region *r, const struct write_args *a, int k, int c,
+	       const unsigned max[MAX_COLUMN_TILES][REGION], struct scaling whole)
 {
 	unsigned col = threadIdx.x % ROW_LANES * GROUP + c;
 
@@ -252,8 +270,8 @@ static __device__ struct scaling column_scaling(const struct region *r, const st
 /* The codes of the thread, into shared memory, and its scales to their place. */
 template <enum granule G>
 static __device__ void columns_cast(const struct region *r, const struct write_args *a,
-				    const unsigned max[MAX_COLUMN_TILES][REGION], struct scaling whole,
-				    struct counts *counts, uint8_t *turned)
+				    const unsigned max[MAX_COLUMN_TILES][REGION],
+				    struct scaling whole, struct counts *counts, uint8_t *turned)
 {
 	unsigned col = threadIdx.x % ROW_LANES * GROUP, row = threadIdx.x / ROW_LANES;
 
@@ -262,7 +280,8 @@ static __device__ void columns_cast(const struct region *r, const struct write_a
 		GPU_UNROLL
 		for (int k = 0; k < N_ROWS; k += 2) {
 			struct scaling s = column_scaling<G>(r, a, k, c, max, whole);
-			float low = scaling_apply(s, r->v[k][c]), high = scaling_apply(s, r->v[k + 1][c]);
+			float low = scaling_apply(s, r->v[k][c]),
+			      high = scaling_apply(s, r->v[k + 1][c]);
 			uint16_t pair = gpu_fp8x2(a->spec.format, low, high);
 
 			turned[turned_at(col + c, row + k * ROW_STEP)] = (uint8_t)pair;
@@ -304,8 +323,8 @@ static __device__ inline void columns_store(const struct write_args *a, const ui
 }
 
 template <enum granule G>
-static __device__ void columnwise_write(const struct region *r, const struct write_args *a, struct scaling whole,
-					struct counts *counts)
+static __device__ void columnwise_write(const struct region *r, const struct write_args *a,
+					struct scaling whole, struct counts *counts)
 {
 	struct turning *turning = turning_memory();
 	uint8_t *codes = reinterpret_cast<uint8_t *>(turning->codes);
@@ -326,7 +345,8 @@ static __device__ inline void counts_put(const struct write_args *a, const struc
 }
 
 template <typename Source, enum granule G>
-static __global__ void write_region(const __grid_constant__ Source x, const __grid_constant__ struct write_args a)
+static __global__ void write_region(const __grid_constant__ Source x,
+				    const __grid_constant__ struct write_args a)
 {
 	struct counts counts = { true, 0 };
 	struct region r;
@@ -367,7 +387,8 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 	struct strip s;
 
 	strip_load(&s, x, &cut);
-	scaling = tile_scaling(&a, f32_from_bits(strip_max(&s, cut.lanes, a.out.amax != NULL, &of_block)));
+	scaling = tile_scaling(
+		&a, f32_from_bits(strip_max(&s, cut.lanes, a.out.amax != NULL, &of_block)));
 	if (a.out.amax)
 		amax_raise(a.out.amax, of_block);
 	GPU_UNROLL
@@ -375,7 +396,8 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 		int n = strip_has(&s, k);
 
 		if (n)
-			group_write(&a, s.row, s.col + (size_t)k * s.step, s.v[k], n, scaling, &counts);
+			group_write(&a, s.row, s.col + (size_t)k * s.step, s.v[k], n, scaling,
+				    &counts);
 	}
 	if (s.left && threadIdx.x % cut.lanes == 0)
 		scale_inv_put(&a.out.rowwise, a.spec.scale_type, s.row, s.j, scaling);
@@ -384,10 +406,12 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 
 /* amax of each tile of a copy, in memory of the lane; NULL where it has stopped. */
 template <typename Source>
-static const float *amax_of_tiles(struct device_lane *lane, const Source &x, const struct write_args *a, bool turned)
+static const float *amax_of_tiles(struct device_lane *lane, const Source &x,
+				  const struct write_args *a, bool turned)
 {
 	size_t rows = turned ? a->cols : a->rows, cols = turned ? a->rows : a->cols;
-	size_t size = tile_count(rows, a->spec.tile.rows) * tile_count(cols, a->spec.tile.cols) * sizeof(float);
+	size_t size = tile_count(rows, a->spec.tile.rows) * tile_count(cols, a->spec.tile.cols) *
+		      sizeof(float);
 	float *amax = static_cast<float *>(device_take(lane, size));
 
 	if (!amax)
@@ -397,26 +421,31 @@ static const float *amax_of_tiles(struct device_lane *lane, const Source &x, con
 	return amax;
 }
 
-/* False: the tiles are no strips, or their amax is known, or a columnwise copy is wanted too, whose tiles are columns. */
-template <typename Source> static bool strips_launch(struct device_lane *lane, const Source &x, const struct write_args *a)
+/* False: the tiles are no strips, or their amax is known, or a columnwise copy is wanted too, whose
+ * tiles are columns. */
+template <typename Source>
+static bool strips_launch(struct device_lane *lane, const Source &x, const struct write_args *a)
 {
 	struct strips cut = strips_of(a->rows, a->cols, a->spec.tile);
 
 	if (!cut.lanes || a->amax || !a->out.rowwise.codes || a->out.columnwise.codes)
 		return false;
-	GPU_LAUNCH(write_strips<Source>, strips_blocks(&cut), strips_threads(&cut), device_stream(lane), x, cut, *a);
+	GPU_LAUNCH(write_strips<Source>, strips_blocks(&cut), strips_threads(&cut),
+		   device_stream(lane), x, cut, *a);
 	device_launched(lane, "write_strips");
 	return true;
 }
 
-/* Takes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is set where it is known,
- * a->amax_turned is not. */
-template <typename Source> static void write_launch(struct device_lane *lane, const Source &x, struct write_args a)
+/* Takes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is
+ * set where it is known, a->amax_turned is not. */
+template <typename Source>
+static void write_launch(struct device_lane *lane, const Source &x, struct write_args a)
 {
 	/* In the order of enum granule. */
 	static void (*const kernels[])(Source, struct write_args) = {
-		write_region<Source, ONE>,     write_region<Source, EACH_ROW>, write_region<Source, SQUARE>,
-		write_region<Source, ROW_128>, write_region<Source, ROW_32>,   write_region<Source, ANY>,
+		write_region<Source, ONE>,    write_region<Source, EACH_ROW>,
+		write_region<Source, SQUARE>, write_region<Source, ROW_128>,
+		write_region<Source, ROW_32>, write_region<Source, ANY>,
 	};
 	enum granule granule = granule_of(a.spec.tile);
 	size_t n = region_count(a.rows, a.cols);

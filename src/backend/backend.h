@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A backend does arithmetic on matrices in memory.  It hears of tiles, formats and rounding (qspec), never of recipes,
- * tensors or files.  Every backend gives the bytes of the scalar reference (kernels/cpu/reference.c), which is the
- * specification.
+ * A backend does arithmetic on matrices in memory.  It hears of tiles, formats and rounding
+ * (qspec), never of recipes, tensors or files.  Every backend gives the bytes of the scalar
+ * reference (kernels/cpu/reference.c), which is the specification.
  *
- * All functions are required.  They work on the calling thread, allocate nothing that depends on the matrix, and may
- * be called from any number of threads at once.  Matrices are row-major; data need not be aligned to its element.
- * Callers go through dispatch.h, which checks the arguments.
+ * All functions are required.  They work on the calling thread, allocate nothing that depends on
+ * the matrix, and may be called from any number of threads at once.  Matrices are row-major; data
+ * need not be aligned to its element. Callers go through dispatch.h, which checks the arguments.
  */
 #ifndef FP8CONV_BACKEND_BACKEND_H
 #define FP8CONV_BACKEND_BACKEND_H
@@ -24,7 +24,8 @@
 #include "num/qspec.h"
 #include "num/scale_grid.h"
 
-/* A matrix (rows, cols) of BF16, F16 or F32 to read.  stride: elements from one row to the next, >= cols. */
+/* A matrix (rows, cols) of BF16, F16 or F32 to read.  stride: elements from one row to the next, >=
+ * cols. */
 struct matrix {
 	const void *data;
 	enum dtype dtype;
@@ -34,16 +35,18 @@ struct matrix {
 };
 
 struct quant_stats {
-	uint64_t saturated; /* finite values whose scaled magnitude rounds beyond the largest code, and every inf */
+	/* finite values whose scaled magnitude rounds beyond the largest code, and every inf */
+	uint64_t saturated;
 	uint64_t nonfinite; /* NaN and inf in the source */
 };
 
-/* Where codes and their scale_inv go.  The tile grid is (ceil(rows/tile.rows), ceil(cols/tile.cols)). */
+/* Where codes and their scale_inv go.  The tile grid is (ceil(rows/tile.rows),
+ * ceil(cols/tile.cols)). */
 struct quant_out {
-	uint8_t *codes;		   /* (rows, cols) */
-	size_t stride;		   /* codes from one row to the next, >= cols */
-	void *scale_inv;	   /* tile grid: float, or uint8_t for SCALE_E8M0; may be unaligned */
-	size_t scale_stride;	   /* scales from one row of the grid to the next */
+	uint8_t *codes;	     /* (rows, cols) */
+	size_t stride;	     /* codes from one row to the next, >= cols */
+	void *scale_inv;     /* tile grid: float, or uint8_t for SCALE_E8M0; may be unaligned */
+	size_t scale_stride; /* scales from one row of the grid to the next */
 	struct quant_stats *stats; /* added to */
 	bool streaming;		   /* the codes are not read soon: stores may go past the caches */
 };
@@ -59,20 +62,23 @@ struct quant_in {
 	size_t scale_stride;
 };
 
-/* One copy of a matrix in FP8, quantized along its rows; the columnwise copy of (rows, cols) is that of its transpose
- * (cols, rows). */
+/* One copy of a matrix in FP8, quantized along its rows; the columnwise copy of (rows, cols) is
+ * that of its transpose (cols, rows). */
 struct fp8_copy {
-	uint8_t *codes; /* that of (i, j) at i * row_stride + j * col_stride; NULL: this copy is not wanted */
+	/* that of (i, j) at i * row_stride + j * col_stride; NULL: this copy is not wanted */
+	uint8_t *codes;
 	size_t row_stride, col_stride;
 	void *scale_inv; /* of float, or uint8_t for SCALE_E8M0; its padding is left as it is */
 	struct scale_grid grid;
 };
 
-/* What an operation whose output is FP8 writes: codes, together with the scale_inv that belongs to them. */
+/* What an operation whose output is FP8 writes: codes, together with the scale_inv that belongs to
+ * them. */
 struct fp8_out {
 	struct fp8_copy rowwise, columnwise;
-	const float *scale;	   /* delayed scaling: what the output is multiplied by; NULL: each tile has its own */
-	float *amax;		   /* delayed scaling: raised to max |output| (NaN ignored); or NULL */
+	/* delayed scaling: what the output is multiplied by; NULL: each tile has its own */
+	const float *scale;
+	float *amax; /* delayed scaling: raised to max |output| (NaN ignored); or NULL */
 	struct quant_stats *stats; /* added to, once for both copies */
 };
 
@@ -98,58 +104,70 @@ struct activation_args {
 struct backend {
 	const char *name;    /* "avx512" */
 	const char *summary; /* what it needs, for `version` */
-	int rank;	     /* of the usable ones, `auto` takes the highest that passes its trial (trial.h) */
-	size_t band;	     /* bytes of a matrix that it works best on at once; 0: what stays in the cache of a CPU */
+	int rank; /* of the usable ones, `auto` takes the highest that passes its trial (trial.h) */
+	/* bytes of a matrix that it works best on at once; 0: what stays in the cache of a CPU */
+	size_t band;
 
 	/* NULL where this machine can run it, else why not ("no AVX-512VBMI"). */
 	const char *(*unusable)(void);
 
-	/* 0, or ERR_SYSTEM with what failed on the calling thread since this was last asked (the call, the device, what it
-	 * said): what was written since then is not to be believed. */
+	/* 0, or ERR_SYSTEM with what failed on the calling thread since this was last asked (the
+	 * call, the device, what it said): what was written since then is not to be believed. */
 	int (*failed)(struct err *err);
 
-	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  NaN is ignored, inf counts
-	 * (numerics: amax).  *n_nonfinite += the NaN and inf seen. */
+	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  NaN is
+	 * ignored, inf counts (numerics: amax).  *n_nonfinite += the NaN and inf seen. */
 	void (*amax)(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
 		     uint64_t *n_nonfinite);
 
-	/* One pass: amax of each tile, its scale, the codes, and the scale_inv that belongs to them.  x holds whole
-	 * tiles (the last ones ragged). */
-	void (*quantize)(const struct matrix *x, const struct qspec *spec, const struct quant_out *out);
+	/* One pass: amax of each tile, its scale, the codes, and the scale_inv that belongs to
+	 * them.  x holds whole tiles (the last ones ragged). */
+	void (*quantize)(const struct matrix *x, const struct qspec *spec,
+			 const struct quant_out *out);
 
-	/* The same where a tile is larger than x: amax[] (tile grid of x, row stride amax_stride) was taken before,
-	 * over the whole tiles; with ARITH_GIVEN it holds scales.  Writes codes and scale_inv. */
+	/* The same where a tile is larger than x: amax[] (tile grid of x, row stride amax_stride)
+	 * was taken before, over the whole tiles; with ARITH_GIVEN it holds scales.  Writes codes
+	 * and scale_inv. */
 	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out);
 
-	/* y = (T)((float)code * scale_inv), one product and one rounding, y of BF16, F16 or F32.  E8M0: the factor is
-	 * 2^(byte-127), 0xFF is NaN. */
+	/* y = (T)((float)code * scale_inv), one product and one rounding, y of BF16, F16 or F32. 
+	 * E8M0: the factor is 2^(byte-127), 0xFF is NaN. */
 	void (*dequantize)(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride);
 
-	/* *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in double, so that
-	 * 10 log10(signal / noise) is the SQNR in dB.  The last digits may depend on the backend. */
-	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
+	/* *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in
+	 * double, so that 10 log10(signal / noise) is the SQNR in dB.  The last digits may depend
+	 * on the backend. */
+	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal,
+		      double *noise);
 
-	/* 0 where a GEMM can take operands of this spec here (exact emulation counts), else ERR_USAGE with what is missing
-	 * ("compute capability 8.6, block scaling needs 9.0"), or ERR_SYSTEM: a library. */
+	/* 0 where a GEMM can take operands of this spec here (exact emulation counts), else
+	 * ERR_USAGE with what is missing ("compute capability 8.6, block scaling needs 9.0"), or
+	 * ERR_SYSTEM: a library. */
 	int (*supports)(const struct qspec *spec, struct err *err);
 
-	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (of the cast: x), which no
-	 * other rounding touches; its code is fp8(v * scale), with the scale given, or that of its tile from the amax of
-	 * v.  A given scale: scale_inv = 1 / scale.  The scale of a block is bounded by x's type in a cast, else by fp32. */
+	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (of
+	 * the cast: x), which no other rounding touches; its code is fp8(v * scale), with the scale
+	 * given, or that of its tile from the amax of v.  A given scale: scale_inv = 1 / scale. 
+	 * The scale of a block is bounded by x's type in a cast, else by fp32. */
 
-	void (*cast_transpose)(const struct matrix *x, const struct qspec *spec, const struct fp8_out *out);
+	void (*cast_transpose)(const struct matrix *x, const struct qspec *spec,
+			       const struct fp8_out *out);
 
-	void (*norm)(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out);
+	void (*norm)(const struct norm_args *args, const struct qspec *spec,
+		     const struct fp8_out *out);
 
-	void (*activate)(const struct activation_args *args, const struct qspec *spec, const struct fp8_out *out);
+	void (*activate)(const struct activation_args *args, const struct qspec *spec,
+			 const struct fp8_out *out);
 
-	/* After a GEMM that multiplied its output by scale, cast it, and took the amax before the scale: *scale_inv = 1 /
-	 * scale (may be unaligned), *history raised to amax (NaN ignored). */
+	/* After a GEMM that multiplied its output by scale, cast it, and took the amax before the
+	 * scale: *scale_inv = 1 / scale (may be unaligned), *history raised to amax (NaN
+	 * ignored). */
 	void (*gemm_update)(float scale, float amax, float *scale_inv, float *history);
 
-	/* The end of a step of delayed scaling: rolls the histories and makes the scales of all slots of slots[0 .. n-1], by
-	 * delayed_slots_update().  Where it fails, all are as they were. */
+	/* The end of a step of delayed scaling: rolls the histories and makes the scales of all
+	 * slots of slots[0 .. n-1], by delayed_slots_update().  Where it fails, all are as they
+	 * were. */
 	void (*delayed_update)(const struct delayed_slots *slots, size_t n);
 
 	const struct executor_ops *executor; /* where forward passes run beside it */

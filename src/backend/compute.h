@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a transformer computes between its matrix products, in fp32, one thread at a time.  Every set of instructions gives
- * the same bits: sums run in 16 lanes (element i in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart), and no
- * product is contracted with a sum, unless said below.
+ * What a transformer computes between its matrix products, in fp32, one thread at a time.  Every
+ * set of instructions gives the same bits: sums run in 16 lanes (element i in lane i % 16), which
+ * are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum, unless said
+ * below.
  *
  * Matrices are row-major with rows close together, unless a stride (in elements) is given.
  */
@@ -18,14 +19,16 @@
 /* What is done with scores before their exponentials are taken. */
 struct softmax {
 	float scale;
-	float softcap;	   /* c tanh(x / c) of what is scaled; 0: not */
-	const float *sink; /* one more score, that takes its share of the sum and has no value; NULL: none */
+	float softcap; /* c tanh(x / c) of what is scaled; 0: not */
+	/* one more score, that takes its share of the sum and has no value; NULL: none */
+	const float *sink;
 };
 
 #define ATTENTION_PANEL	  64 /* tokens whose keys lie together */
 #define ATTENTION_QUERIES 64 /* that are asked at once, at most */
 
-/* The causal attention of one head: a query sees its own token and those before it.  The caller allocates. */
+/* The causal attention of one head: a query sees its own token and those before it.  The caller
+ * allocates. */
 struct attention {
 	size_t n_tokens, head_dim, value_dim;
 	size_t window; /* tokens that a query sees; 0: all */
@@ -61,7 +64,8 @@ struct compute {
 	/* max |x| of n values; NaN is ignored, inf counts.  *n_nonfinite += NaN and inf. */
 	float (*amax)(const float *x, size_t n, uint64_t *n_nonfinite);
 
-	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each second one. */
+	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
+	 * second one. */
 	void (*histogram)(const float *x, size_t n, uint64_t *counts);
 
 	/* y = bf16(x), to nearest even, as bf16 or as the fp32 of the same value. */
@@ -71,26 +75,31 @@ struct compute {
 	/* The latter in place; returns amax() of what x is then. */
 	float (*round_amax)(float *x, size_t n, uint64_t *n_nonfinite);
 
-	void (*add)(float *x, const float *y, size_t n);			   /* x += y */
-	void (*add_scaled)(float *x, const float *y, float factor, size_t n);	   /* x += factor * y */
-	void (*add_row)(float *x, const float *row, size_t n_rows, size_t n_cols); /* each row of x += row */
+	void (*add)(float *x, const float *y, size_t n);		      /* x += y */
+	void (*add_scaled)(float *x, const float *y, float factor, size_t n); /* x += factor * y */
+	void (*add_row)(float *x, const float *row, size_t n_rows,
+			size_t n_cols); /* each row of x += row */
 
-	/* y = x / sqrt(mean(x^2) + eps) * (offset + weight), row by row; y may be x.  Rows of x and y have strides. */
-	void (*rms_norm)(const float *x, size_t x_stride, const float *weight, float offset, float eps, size_t n_rows,
-			 size_t n_cols, float *y, size_t y_stride);
+	/* y = x / sqrt(mean(x^2) + eps) * (offset + weight), row by row; y may be x.  Rows of x and
+	 * y have strides. */
+	void (*rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
+			 float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride);
 
-	/* Rotates pairs (i, i + n / 2) of the first n of each head's values by the angles whose cosines and sines are
-	 * given (n / 2 of each).  One token: n_heads heads of head_dim values. */
-	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n);
+	/* Rotates pairs (i, i + n / 2) of the first n of each head's values by the angles whose
+	 * cosines and sines are given (n / 2 of each).  One token: n_heads heads of head_dim
+	 * values. */
+	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
+		     const float *sines, size_t n);
 
 	/* A row of n scores to probabilities. */
 	void (*softmax)(float *x, size_t n);
 
 	/* y = activation(gate) * up; y may be either.  ACT_SILU or ACT_GELU. */
-	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n, float *y);
+	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n,
+		     float *y);
 
-	/* GPT-OSS: of n pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate); gate is clamped from above before, up
-	 * from both sides. */
+	/* GPT-OSS: of n pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate); gate is
+	 * clamped from above before, up from both sides. */
 	void (*gate_pairs)(const float *x, float clamp, size_t n, float *y);
 
 	void (*softcap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
@@ -98,14 +107,16 @@ struct compute {
 	/* log(sum exp(x)) of n values. */
 	float (*log_sum_exp)(const float *x, size_t n);
 
-	/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have strides. */
-	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride, const float *v,
-			       size_t v_stride);
+	/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have
+	 * strides. */
+	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride,
+			       const float *v, size_t v_stride);
 
-	/* y (n, value_dim): what queries (n, head_dim) of tokens [first, first + n) get, n <= ATTENTION_QUERIES.  Here
-	 * products are fused with sums: one chain for each, in the order of tokens (of features, for scores). */
-	void (*attend)(const struct attention *attention, const float *q, size_t q_stride, size_t first, size_t n,
-		       float *y, size_t y_stride);
+	/* y (n, value_dim): what queries (n, head_dim) of tokens [first, first + n) get, n <=
+	 * ATTENTION_QUERIES.  Here products are fused with sums: one chain for each, in the order
+	 * of tokens (of features, for scores). */
+	void (*attend)(const struct attention *attention, const float *q, size_t q_stride,
+		       size_t first, size_t n, float *y, size_t y_stride);
 };
 
 /* The best that this machine can run. */

@@ -21,7 +21,8 @@ static const struct backend *backend_best(bool of_cpu)
 	struct err ignored;
 
 	for (const struct backend *const *b = backends + 1; *b; b++) {
-		if ((*b)->rank > best->rank && (backend_is_of_cpu(*b) || !of_cpu) && !(*b)->unusable() &&
+		if ((*b)->rank > best->rank && (backend_is_of_cpu(*b) || !of_cpu) &&
+		    !(*b)->unusable() &&
 		    (backend_is_of_cpu(*b) || !backend_trial(*b, backends[0], &ignored)))
 			best = *b;
 	}
@@ -85,7 +86,8 @@ const struct backend *backend_select_forward(const char *name, struct err *err)
 	const struct backend *backend = backend_select(name, err);
 	struct err ignored;
 
-	if (backend && !strcmp(name, "auto") && !backend_is_of_cpu(backend) && executor_trial(backend->executor, &ignored))
+	if (backend && !strcmp(name, "auto") && !backend_is_of_cpu(backend) &&
+	    executor_trial(backend->executor, &ignored))
 		return backend_best(true);
 	return backend;
 }
@@ -206,9 +208,9 @@ static void check_fp8_out(size_t rows, size_t cols, const struct qspec *spec,
 		const struct scale_grid *grid = &copies[i]->grid;
 
 		assert(!copies[i]->codes || copies[i]->scale_inv || rows == 0 || cols == 0);
-		assert(!copies[i]->codes || grid->rows * grid->cols >=
-						    tile_count(n_rows, spec->tile.rows) *
-							    tile_count(n_cols, spec->tile.cols));
+		assert(!copies[i]->codes ||
+		       grid->rows * grid->cols >= tile_count(n_rows, spec->tile.rows) *
+							  tile_count(n_cols, spec->tile.cols));
 		(void)n_rows, (void)n_cols, (void)grid;
 	}
 	(void)copies;
@@ -262,8 +264,8 @@ void backend_gemm_update(const struct backend *backend, float scale, float amax,
 	backend->gemm_update(scale, amax, scale_inv, history);
 }
 
-int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots, size_t n,
-			   struct err *err)
+int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots,
+			   size_t n, struct err *err)
 {
 	for (size_t i = 0; i < n; i++) {
 		const struct delayed_slots *s = &slots[i];

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a forward pass runs: memory, matrix products in high precision, and what a transformer computes between them, in fp32.
+ * Where a forward pass runs: memory, matrix products in high precision, and what a transformer
+ * computes between them, in fp32.
  *
- * All values lie in the memory of the executor, which may not be the host's.  Work is put into a lane, which does it in order;
- * it is done when executor_ops.wait() says so.  A lane is used by one thread at a time.  What fails is remembered by the lane:
- * what comes after it has no meaning, and wait() tells.
+ * All values lie in the memory of the executor, which may not be the host's.  Work is put into a
+ * lane, which does it in order; it is done when executor_ops.wait() says so.  A lane is used by one
+ * thread at a time.  What fails is remembered by the lane: what comes after it has no meaning, and
+ * wait() tells.
  *
- * The same input gives the same bits, on any number of lanes.  Every executor gives the same bits, but for the sums of products
- * (a library's): sums run in 16 lanes (element i in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart), and no
- * product is contracted with a sum, unless said below.
+ * The same input gives the same bits, on any number of lanes.  Every executor gives the same bits,
+ * but for the sums of products (a library's): sums run in 16 lanes (element i in lane i % 16),
+ * which are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum, unless
+ * said below.
  *
- * Matrices are row-major with rows close together, unless a stride (in elements) is given.  n of 0 is nothing to do.
+ * Matrices are row-major with rows close together, unless a stride (in elements) is given.  n of 0
+ * is nothing to do.
  */
 #ifndef FP8CONV_BACKEND_EXECUTOR_H
 #define FP8CONV_BACKEND_EXECUTOR_H
@@ -35,7 +39,8 @@ struct executor_lane {
 	struct executor *executor;
 };
 
-/* A weight (n, k) that x (m, k) is multiplied with.  One of many rows lies in parts, in their order. */
+/* A weight (n, k) that x (m, k) is multiplied with.  One of many rows lies in parts, in their
+ * order. */
 struct executor_weight {
 	struct executor *executor;
 	enum dtype dtype; /* its own, and that of x: BF16 or F32 */
@@ -56,8 +61,8 @@ static inline size_t executor_weight_part_rows(const struct executor_weight *wei
 	return left < weight->part_rows ? left : weight->part_rows;
 }
 
-/* What has been seen of some values: max |x| (NaN is ignored, inf counts), and how many are NaN or infinite.  Zeroed is that
- * of no values. */
+/* What has been seen of some values: max |x| (NaN is ignored, inf counts), and how many are NaN or
+ * infinite.  Zeroed is that of no values. */
 struct seen {
 	uint64_t n_nonfinite;
 	float amax;
@@ -66,18 +71,23 @@ struct seen {
 
 /* The causal attention of a sequence: a query sees its own token and those before it. */
 struct attention_args {
-	size_t n_tokens, n_heads, n_kv_heads, head_dim, value_dim; /* n_heads: a multiple of n_kv_heads */
-	size_t window;		/* tokens that a query sees; 0: all */
-	float scale, softcap;	/* scores times scale; c tanh(x / c) of that, 0: not */
-	const float *sinks;	/* (n_heads): one more score each, that takes its share of the sum and has no value; or NULL */
-	const float *q, *k, *v; /* (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
-	float *y;		/* (n_tokens, n_heads * value_dim) */
-	void *spare;		/* of attend_spare() bytes */
+	size_t n_tokens, n_heads, n_kv_heads, head_dim,
+		value_dim;    /* n_heads: a multiple of n_kv_heads */
+	size_t window;	      /* tokens that a query sees; 0: all */
+	float scale, softcap; /* scores times scale; c tanh(x / c) of that, 0: not */
+	/* (n_heads): one more score each, that takes its share of the sum and has no value; or
+	 * NULL */
+	const float *sinks;
+	/* v: (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
+	const float *q, *k, *v;
+	float *y;    /* (n_tokens, n_heads * value_dim) */
+	void *spare; /* of attend_spare() bytes */
 };
 
 /* The last step: logits to what is lost. */
 struct cross_entropy_args {
-	float *logits; /* (n_rows, n_cols): columns [first, first + n_cols) of a wider matrix; capped in place */
+	/* (n_rows, n_cols): columns [first, first + n_cols) of a wider matrix; capped in place */
+	float *logits;
 	size_t n_rows, n_cols, first;
 	float softcap;		/* 0: not */
 	const uint32_t *labels; /* (n_rows) */
@@ -86,15 +96,18 @@ struct cross_entropy_args {
 };
 
 struct executor_ops {
-	const char *name;	/* "cpu" */
-	size_t tokens_per_load; /* that weights multiply in about the time that they take to load, be they few or many */
+	const char *name; /* "cpu" */
+	/* that weights multiply in about the time that they take to load, be they few or many */
+	size_t tokens_per_load;
 
-	/* What multiplies, with its version: "oneDNN 2.6.3", in a text of size bytes.  ERR_SYSTEM with what is missing. */
+	/* What multiplies, with its version: "oneDNN 2.6.3", in a text of size bytes.  ERR_SYSTEM
+	 * with what is missing. */
 	int (*library)(char *text, size_t size, struct err *err);
 
 	/* ERR_SYSTEM with what is missing: a library, a device. */
 	int (*open)(struct executor **executor, struct err *err);
-	void (*close)(struct executor *executor); /* here and below, what is given back may be NULL */
+	void (*close)(
+		struct executor *executor); /* here and below, what is given back may be NULL */
 
 	int (*lane_new)(struct executor_lane **lane, struct executor *executor, struct err *err);
 	void (*lane_free)(struct executor_lane *lane);
@@ -105,7 +118,8 @@ struct executor_ops {
 	/* --- memory --- */
 
 	/* what: for the message, with the size wanted. */
-	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what, struct err *err);
+	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what,
+			  struct err *err);
 	void (*memory_free)(struct executor *executor, void *memory);
 	void (*zero)(struct executor_lane *lane, void *memory, size_t size);
 
@@ -115,30 +129,33 @@ struct executor_ops {
 
 	/* --- products --- */
 
-	/* The type in which bf16 values multiply fastest: BF16, or F32, which holds the same values. */
+	/* The type in which bf16 values multiply fastest: BF16, or F32, which holds the same
+	 * values. */
 	enum dtype (*bf16_type)(void);
 
 	/* part_rows of a weight of n rows. */
 	size_t (*part_rows)(size_t n);
 
-	/* Rows of x that are best taken at a time through matrices which read and write n values for each, so that these are
-	 * still near when they are looked at: at least 1. */
+	/* Rows of x that are best taken at a time through matrices which read and write n values
+	 * for each, so that these are still near when they are looked at: at least 1. */
 	size_t (*rows)(size_t n);
 
 	/* All but data is known. */
 	int (*weight_init)(struct executor_weight *weight, struct err *err);
 	void (*weight_release)(struct executor_weight *weight);
 
-	/* Copies the rows of a part, k elements each, of weight->dtype and the host's: once, before the part is multiplied, by any
-	 * thread. */
-	int (*weight_set)(const struct executor_weight *weight, size_t part, const void *rows, struct err *err);
+	/* Copies the rows of a part, k elements each, of weight->dtype and the host's: once, before
+	 * the part is multiplied, by any thread. */
+	int (*weight_set)(const struct executor_weight *weight, size_t part, const void *rows,
+			  struct err *err);
 
 	/* y (m, n) = x (m, k) w^T, accumulated in fp32; x of weight->dtype. */
-	void (*multiply)(struct executor_lane *lane, const struct executor_weight *weight, const void *x, size_t m, float *y);
+	void (*multiply)(struct executor_lane *lane, const struct executor_weight *weight,
+			 const void *x, size_t m, float *y);
 
 	/* y (m, executor_weight_part_rows()) = x (m, k) times the rows of that part. */
-	void (*multiply_part)(struct executor_lane *lane, const struct executor_weight *weight, size_t part, const void *x, size_t m,
-			      float *y);
+	void (*multiply_part)(struct executor_lane *lane, const struct executor_weight *weight,
+			      size_t part, const void *x, size_t m, float *y);
 
 	/* --- looking at values --- */
 
@@ -147,7 +164,8 @@ struct executor_ops {
 	/* The same of x rounded to bf16, in place. */
 	void (*round_amax)(struct executor_lane *lane, float *x, size_t n, struct seen *seen);
 
-	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each second one. */
+	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
+	 * second one. */
 	void (*histogram)(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts);
 
 	/* --- element by element --- */
@@ -158,47 +176,58 @@ struct executor_ops {
 	void (*add)(struct executor_lane *lane, float *x, const float *y, size_t n); /* x += y */
 
 	/* Each row of x += row. */
-	void (*add_row)(struct executor_lane *lane, float *x, const float *row, size_t n_rows, size_t n_cols);
+	void (*add_row)(struct executor_lane *lane, float *x, const float *row, size_t n_rows,
+			size_t n_cols);
 
-	/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up, if their strides are. */
-	void (*gate)(struct executor_lane *lane, enum activation activation, const float *gate, size_t gate_stride, const float *up,
-		     size_t up_stride, size_t n_rows, size_t n_cols, float *y, size_t y_stride);
+	/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up,
+	 * if their strides are. */
+	void (*gate)(struct executor_lane *lane, enum activation activation, const float *gate,
+		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
+		     size_t n_cols, float *y, size_t y_stride);
 
-	/* GPT-OSS: of pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate), clamped before: gate from above, up from
-	 * both sides.  y has n values, x 2 n; they do not overlap. */
-	void (*gate_pairs)(struct executor_lane *lane, const float *x, float clamp, size_t n, float *y);
+	/* GPT-OSS: of pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate), clamped
+	 * before: gate from above, up from both sides.  y has n values, x 2 n; they do not
+	 * overlap. */
+	void (*gate_pairs)(struct executor_lane *lane, const float *x, float clamp, size_t n,
+			   float *y);
 
 	/* --- rows --- */
 
 	/* y[r] = x[r / repeat], n_cols values.  They do not overlap. */
-	void (*copy)(struct executor_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t repeat,
-		     size_t n_rows, size_t n_cols);
+	void (*copy)(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols);
 
-	/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols / 2] = x[2 i + 1].  They do not
-	 * overlap. */
-	void (*part_pairs)(struct executor_lane *lane, float *y, size_t y_stride, const float *x, size_t x_stride, size_t n_rows,
-			   size_t n_cols);
+	/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols
+	 * / 2] = x[2 i + 1].  They do not overlap. */
+	void (*part_pairs)(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+			   size_t x_stride, size_t n_rows, size_t n_cols);
 
 	/* y[r] = x[rows[r]]. */
-	void (*gather)(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows, size_t n_rows, size_t n_cols);
+	void (*gather)(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows,
+		       size_t n_rows, size_t n_cols);
 
 	/* y[rows[r]] += factors[r] * x[r].  No row comes twice. */
-	void (*scatter_add)(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows, const float *factors,
-			    size_t n_rows, size_t n_cols);
+	void (*scatter_add)(struct executor_lane *lane, float *y, const float *x,
+			    const uint32_t *rows, const float *factors, size_t n_rows,
+			    size_t n_cols);
 
 	/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row; y may be x. */
-	void (*rms_norm)(struct executor_lane *lane, const float *x, size_t x_stride, const float *weight, float offset, float eps,
-			 size_t n_rows, size_t n_cols, float *y, size_t y_stride);
+	void (*rms_norm)(struct executor_lane *lane, const float *x, size_t x_stride,
+			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
+			 float *y, size_t y_stride);
 
-	/* Rotates pairs (i, i + n / 2) of the first n of each head's head_dim values, by angles whose cosines and sines are
-	 * (n_tokens, n / 2).  A token has n_heads heads, and begins x_stride behind the one before. */
-	void (*rope)(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads, size_t head_dim,
-		     const float *cosines, const float *sines, size_t n);
+	/* Rotates pairs (i, i + n / 2) of the first n of each head's head_dim values, by angles
+	 * whose cosines and sines are (n_tokens, n / 2).  A token has n_heads heads, and begins
+	 * x_stride behind the one before. */
+	void (*rope)(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens,
+		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
+		     size_t n);
 
 	/* Bytes for the sizes in args; pointers are not looked at. */
 	uint64_t (*attend_spare)(const struct attention_args *args);
 
-	/* Scores and their shares of values are one chain of fused multiply-adds each, in the order of features and tokens. */
+	/* Scores and their shares of values are one chain of fused multiply-adds each, in the order
+	 * of features and tokens. */
 	void (*attend)(struct executor_lane *lane, const struct attention_args *args);
 
 	void (*cross_entropy)(struct executor_lane *lane, const struct cross_entropy_args *args);

@@ -43,7 +43,8 @@ static float any_value(uint32_t *state, size_t i)
 {
 	uint32_t bits = next_random(state);
 
-	return f32_from_bits(i % 997 == 0 ? bits : (bits & 0x807FFFFF) | (110 + (bits >> 23) % 26) << 23);
+	return f32_from_bits(i % 997 == 0 ? bits
+					  : (bits & 0x807FFFFF) | (110 + (bits >> 23) % 26) << 23);
 }
 
 static void fill(void *x, enum dtype dtype)
@@ -61,14 +62,24 @@ static void fill(void *x, enum dtype dtype)
 	}
 }
 
-static void convert(const struct backend *backend, const struct matrix *x, const struct qspec *spec, struct outcome *outcome)
+static void convert(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
+		    struct outcome *outcome)
 {
 	size_t across = tile_count(COLS, spec->tile.cols);
-	const struct quant_out out = { .codes = outcome->codes, .stride = COLS, .scale_inv = outcome->scale_inv,
-				       .scale_stride = across, .stats = &outcome->stats };
-	const struct quant_in in = { .codes = outcome->codes, .rows = ROWS, .cols = COLS, .stride = COLS,
-				     .format = spec->format, .tile = spec->tile, .scale_type = spec->scale_type,
-				     .scale_inv = outcome->scale_inv, .scale_stride = across };
+	const struct quant_out out = { .codes = outcome->codes,
+				       .stride = COLS,
+				       .scale_inv = outcome->scale_inv,
+				       .scale_stride = across,
+				       .stats = &outcome->stats };
+	const struct quant_in in = { .codes = outcome->codes,
+				     .rows = ROWS,
+				     .cols = COLS,
+				     .stride = COLS,
+				     .format = spec->format,
+				     .tile = spec->tile,
+				     .scale_type = spec->scale_type,
+				     .scale_inv = outcome->scale_inv,
+				     .scale_stride = across };
 
 	memset(outcome, 0, sizeof *outcome);
 	backend_amax(backend, x, spec->tile, outcome->amax, across, &outcome->n_nonfinite);
@@ -79,18 +90,21 @@ static void convert(const struct backend *backend, const struct matrix *x, const
 	backend_dequantize(backend, &in, DT_F32, outcome->back, COLS);
 }
 
-static int try_one(const struct backend *backend, const struct backend *reference, const struct matrix *x,
-		   const struct qspec *spec, struct outcome outcomes[2], struct err *err)
+static int try_one(const struct backend *backend, const struct backend *reference,
+		   const struct matrix *x, const struct qspec *spec, struct outcome outcomes[2],
+		   struct err *err)
 {
 	convert(backend, x, spec, &outcomes[0]);
 	if (backend->failed(err))
 		return -1;
 	convert(reference, x, spec, &outcomes[1]);
-	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c): the bits are what must be equal */
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c): the bits
+	 * are what must be equal */
 	if (!memcmp(&outcomes[0], &outcomes[1], sizeof *outcomes))
 		return 0;
-	return err_set(err, ERR_SYSTEM, "its codes of %s in tiles of (%zu, %zu) are not the reference's", dtype_name(x->dtype),
-		       spec->tile.rows, spec->tile.cols);
+	return err_set(err, ERR_SYSTEM,
+		       "its codes of %s in tiles of (%zu, %zu) are not the reference's",
+		       dtype_name(x->dtype), spec->tile.rows, spec->tile.cols);
 }
 
 int backend_trial(const struct backend *backend, const struct backend *reference, struct err *err)
@@ -139,13 +153,14 @@ static void product_fill(struct product *p)
 }
 
 /* In the lane, with memory that the caller frees: x, y. */
-static int product_run(struct executor_lane *lane, const struct executor_weight *weight, void *memory[2], struct product *p,
-		       struct err *err)
+static int product_run(struct executor_lane *lane, const struct executor_weight *weight,
+		       void *memory[2], struct product *p, struct err *err)
 {
 	const struct executor_ops *ops = lane->executor->ops;
 
 	if (ops->memory_new(lane->executor, &memory[0], sizeof p->x, "a trial", err) ||
-	    ops->memory_new(lane->executor, &memory[1], sizeof p->y, "a trial", err) || ops->weight_set(weight, 0, p->w, err))
+	    ops->memory_new(lane->executor, &memory[1], sizeof p->y, "a trial", err) ||
+	    ops->weight_set(weight, 0, p->w, err))
 		return -1;
 	ops->put(lane, memory[0], p->x, sizeof p->x);
 	ops->multiply(lane, weight, memory[0], M, memory[1]);
@@ -160,9 +175,11 @@ static int product_check(const struct product *p, struct err *err)
 		double wanted = 0;
 
 		for (size_t k = 0; k < K; k++)
-			wanted += (double)bf16_to_f32(p->x[i / OUT * K + k]) * (double)bf16_to_f32(p->w[i % OUT * K + k]);
+			wanted += (double)bf16_to_f32(p->x[i / OUT * K + k]) *
+				  (double)bf16_to_f32(p->w[i % OUT * K + k]);
 		if (!(fabs((double)p->y[i] - wanted) <= (double)(K * K) * 0x1p-23))
-			return err_set(err, ERR_SYSTEM, "a matrix product gave %g, not %g", (double)p->y[i], wanted);
+			return err_set(err, ERR_SYSTEM, "a matrix product gave %g, not %g",
+				       (double)p->y[i], wanted);
 	}
 	return 0;
 }
@@ -170,7 +187,11 @@ static int product_check(const struct product *p, struct err *err)
 static int product_try(struct executor *executor, struct product *p, struct err *err)
 {
 	const struct executor_ops *ops = executor->ops;
-	struct executor_weight weight = { .executor = executor, .dtype = DT_BF16, .n = OUT, .k = K, .part_rows = ops->part_rows(OUT) };
+	struct executor_weight weight = { .executor = executor,
+					  .dtype = DT_BF16,
+					  .n = OUT,
+					  .k = K,
+					  .part_rows = ops->part_rows(OUT) };
 	struct executor_lane *lane = NULL;
 	void *memory[2] = { NULL, NULL };
 	int rc = ops->lane_new(&lane, executor, err) || ops->weight_init(&weight, err) ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A growing byte string.  A zeroed struct is an empty one.  data ends in a NUL that len does not count (data is NULL
- * until the first byte).  Growth never fails (mem.h).
+ * A growing byte string.  A zeroed struct is an empty one.  data ends in a NUL that len does not
+ * count (data is NULL until the first byte).  Growth never fails (mem.h).
  */
 #ifndef FP8CONV_BASE_BUF_H
 #define FP8CONV_BASE_BUF_H

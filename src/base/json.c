@@ -24,13 +24,14 @@ static unsigned char class_at(const char *p)
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* The top bits of bytes that are control characters, quotes or backslashes; what is above the lowest
- * of them may be false.  A byte below 0x80 gets its top bit where it is less than what is
+/* The top bits of bytes that are control characters, quotes or backslashes; what is above the
+ * lowest of them may be false.  A byte below 0x80 gets its top bit where it is less than what is
  * subtracted. */
 static uint64_t special(uint64_t bytes)
 {
 	return ((bytes - EACH(' ')) | ((bytes ^ EACH('"')) - EACH(1)) |
-		((bytes ^ EACH('\\')) - EACH(1))) & ~bytes & EACH(0x80);
+		((bytes ^ EACH('\\')) - EACH(1))) &
+	       ~bytes & EACH(0x80);
 }
 
 size_t json_plain_prefix(struct json_text text)

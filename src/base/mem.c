@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The one place that ends the program below cli/: metadata of a few bytes cannot be had, so nothing else can. */
+/* The one place that ends the program below cli/: metadata of a few bytes cannot be had, so nothing
+ * else can. */
 static void out_of_memory(void)
 {
 	fputs("fp8conv: out of memory for metadata\n", stderr);

@@ -121,7 +121,8 @@ void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const
 			size_t end = ends[r + 1 < n_runs ? r + 1 : r];
 
 			if (r + 1 < n_runs)
-				merge_runs(&order, base + begin, base + ends[r], base + end, &spare);
+				merge_runs(&order, base + begin, base + ends[r], base + end,
+					   &spare);
 			ends[n_merged++] = begin = end;
 		}
 		n_runs = n_merged;

@@ -37,11 +37,11 @@ struct amax_site {
 	enum amax_kind kind;
 	uint64_t limit; /* rows kept */
 	size_t n_passes;
-	float (*history)[3];	  /* (n_passes, 3): magnitudes; 0 where nothing came by, infinity
-				     possible, never NaN */
-	int64_t *tokens;	  /* (n_passes): how many reached the module */
-	uint64_t (*histogram)[2]; /* (AMAX_BINS, 2): counts of |x| and of |y|, all passes; NULL: not
-				     asked for */
+	/* (n_passes, 3): magnitudes; 0 where nothing came by, infinity possible, never NaN */
+	float (*history)[3];
+	int64_t *tokens; /* (n_passes): how many reached the module */
+	/* (AMAX_BINS, 2): counts of |x| and of |y|, all passes; NULL: not asked for */
+	uint64_t (*histogram)[2];
 };
 
 struct amax_stats {
@@ -97,15 +97,16 @@ bool amax_is_file(const struct st_file *file);
 int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *path,
 		    struct err *err);
 
-/* Where a history goes: its folder, made if need be and held against every other fp8conv while it is open.  Zeroed is safe to
- * close. */
+/* Where a history goes: its folder, made if need be and held against every other fp8conv while it
+ * is open.  Zeroed is safe to close. */
 struct amax_place {
 	struct outdir dir;
 	const char *name; /* in it; the caller's */
 };
 
 /* path must outlive it. */
-int amax_place_open(struct amax_place *place, const struct io *io, const char *path, struct err *err);
+int amax_place_open(struct amax_place *place, const struct io *io, const char *path,
+		    struct err *err);
 /* Whether the file may be replaced: there is none, or it is an amax file.  ERR_USAGE for another,
  * so that no model, data or dump is lost to a slip of the hand. */
 int amax_place_check(const struct amax_place *place, const char *path, struct err *err);

@@ -149,10 +149,10 @@ static int merge_histogram(const struct merge *merge, struct amax_site *site,
 			if (__builtin_add_overflow(site->histogram[bin][column],
 						   from->histogram[bin][column],
 						   &site->histogram[bin][column]))
-				return err_set(
-					err, ERR_INPUT,
-					"with '%s', the histogram of module '%s' adds up to more than 2^64 - 1",
-					merge->path, site->name);
+				return err_set(err, ERR_INPUT,
+					       "with '%s', the histogram of module '%s' adds up to "
+					       "more than 2^64 - 1",
+					       merge->path, site->name);
 	return 0;
 }
 

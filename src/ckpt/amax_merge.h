@@ -9,8 +9,9 @@
 
 enum amax_merge {
 	AMAX_APPEND, /* the passes of one behind those of the other */
-	AMAX_RANKS, /* the same passes, seen by data-parallel ranks: the maximum of each, the sum of
-		       its tokens */
+	/* the same passes, seen by data-parallel ranks: the maximum of each, the sum of its
+	 * tokens */
+	AMAX_RANKS,
 };
 
 /* Merges from into stats.  Counts, histograms and the fingerprints of the data add up; backends are

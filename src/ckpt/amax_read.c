@@ -191,11 +191,12 @@ static int read_history(const struct reader *reader, const struct st_tensor *ten
 		return err_set(err, ERR_INPUT, "'%s' in '%s' is a module and an attention at once",
 			       name, reader->file->path);
 	if (tensor->shape[0] > site->limit)
-		return err_set(
-			err, ERR_INPUT,
-			"tensor '%s' in '%s' has %llu passes, more than its amax_history_len (%llu)",
-			tensor->name, reader->file->path, (unsigned long long)tensor->shape[0],
-			(unsigned long long)site->limit);
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has %llu passes, more than its "
+			       "amax_history_len (%llu)",
+			       tensor->name, reader->file->path,
+			       (unsigned long long)tensor->shape[0],
+			       (unsigned long long)site->limit);
 	site->n_passes = (size_t)tensor->shape[0];
 	if (read_rows(reader, tensor, site->n_passes, sizeof *site->history, &site->history, err))
 		return -1;

@@ -128,7 +128,8 @@ out:
 	return rc;
 }
 
-int amax_place_open(struct amax_place *place, const struct io *io, const char *path, struct err *err)
+int amax_place_open(struct amax_place *place, const struct io *io, const char *path,
+		    struct err *err)
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
@@ -164,7 +165,8 @@ int amax_place_check(const struct amax_place *place, const char *path, struct er
 	rc = st_open_fd(&file, io, fd, path, err);
 	is_one = !rc && amax_is_file(&file);
 	st_release(&file);
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return 0 for possible */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return 0 for
+	 * possible */
 	io->close(fd);
 	if (is_one || (rc && err->kind == ERR_SYSTEM))
 		return rc;

@@ -142,7 +142,8 @@ static int open_shards(struct checkpoint *checkpoint, const struct weight_index 
 	return rc;
 }
 
-/* What the index says of the sum of all tensors, if it says anything: for a survey, which judges it. */
+/* What the index says of the sum of all tensors, if it says anything: for a survey, which judges
+ * it. */
 static void read_total(struct checkpoint *checkpoint, struct json_text text)
 {
 	struct json_text metadata, total;
@@ -226,7 +227,8 @@ static int open_only_file(struct checkpoint *checkpoint, const struct io *io, st
 			index_name, model_name, directory);
 	} else if (n > 1) {
 		err_set(err, ERR_INPUT,
-			"no %s and no %s in '%s', but %zu other .safetensors files ('%s', '%s'%s): name one",
+			"no %s and no %s in '%s', but %zu other .safetensors files ('%s', '%s'%s): "
+			"name one",
 			index_name, model_name, directory, n, names[0], names[1],
 			n > 2 ? ", ..." : "");
 	} else {

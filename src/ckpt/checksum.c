@@ -13,8 +13,8 @@
 
 typedef void update_fn(void *context, const void *data, size_t n);
 
-static int read_chunks(const struct io *io, int fd, const char *path, const atomic_int *stop, update_fn *update,
-		       void *context, struct err *err)
+static int read_chunks(const struct io *io, int fd, const char *path, const atomic_int *stop,
+		       update_fn *update, void *context, struct err *err)
 {
 	void *chunk = xmalloc(CHUNK);
 	size_t got = CHUNK;
@@ -22,7 +22,8 @@ static int read_chunks(const struct io *io, int fd, const char *path, const atom
 
 	while (!rc && got == CHUNK) {
 		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
+				     atomic_load(stop));
 		else
 			rc = io_read_full(io, fd, chunk, CHUNK, &got, path, err);
 		if (!rc)
@@ -33,8 +34,8 @@ static int read_chunks(const struct io *io, int fd, const char *path, const atom
 }
 
 /* The page cache is for files that are read twice. */
-static int read_all(const struct io *io, int dirfd, const char *path, const atomic_int *stop, update_fn *update,
-		    void *context, uint64_t *size, struct err *err)
+static int read_all(const struct io *io, int dirfd, const char *path, const atomic_int *stop,
+		    update_fn *update, void *context, uint64_t *size, struct err *err)
 {
 	struct file_identity identity;
 	int fd;
@@ -59,8 +60,8 @@ static void crc_update(void *context, const void *data, size_t n)
 	*crc = crc32_gzip_refl(*crc, data, n);
 }
 
-int checksum_crc32(const struct io *io, int dirfd, const char *path, const atomic_int *stop, uint32_t *crc,
-		   struct err *err)
+int checksum_crc32(const struct io *io, int dirfd, const char *path, const atomic_int *stop,
+		   uint32_t *crc, struct err *err)
 {
 	uint64_t size;
 
@@ -73,8 +74,8 @@ static void sha_update(void *context, const void *data, size_t n)
 	EVP_DigestUpdate(context, data, n);
 }
 
-int checksum_sha256(const struct io *io, int dirfd, const char *path, const atomic_int *stop, char hex[SHA256_HEX],
-		    uint64_t *size, struct err *err)
+int checksum_sha256(const struct io *io, int dirfd, const char *path, const atomic_int *stop,
+		    char hex[SHA256_HEX], uint64_t *size, struct err *err)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	unsigned char digest[32];

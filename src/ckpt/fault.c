@@ -5,7 +5,8 @@
 
 #include "base/mem.h"
 
-int fault_add(struct faults *faults, enum fault_kind kind, const char *tensor, const char *file, const struct err *err)
+int fault_add(struct faults *faults, enum fault_kind kind, const char *tensor, const char *file,
+	      const struct err *err)
 {
 	if (!faults || err->kind != ERR_INPUT)
 		return -1;

@@ -67,11 +67,11 @@ static int read_entries(struct weight_index *index, struct json_members *walk, c
 
 	while ((rc = json_members_next(walk, &member, err)) > 0) {
 		if (!json_text_string(member.value, &shard))
-			rc = err_set(
-				err, ERR_INPUT,
-				"weight_map of index '%s' gives no file name for tensor '%s' (byte %zu)",
-				path, member.key,
-				walk->base + (size_t)(member.value.data - walk->text.data));
+			rc = err_set(err, ERR_INPUT,
+				     "weight_map of index '%s' gives no file name for tensor '%s' "
+				     "(byte %zu)",
+				     path, member.key,
+				     walk->base + (size_t)(member.value.data - walk->text.data));
 		else
 			rc = add_entry(index, &member, shard.data, path, err);
 		if (rc)

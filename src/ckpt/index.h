@@ -21,20 +21,22 @@ struct index_entry {
 struct weight_index {
 	size_t n;
 	struct index_entry *entries; /* by shard, then by tensor, bytewise */
-	struct arena texts; /* names of tensors and shards */
+	struct arena texts;	     /* names of tensors and shards */
 };
 
-/* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()).  path is for
- * messages. */
-int index_read(struct weight_index *index, struct json_text text, const char *path, struct err *err);
+/* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()). 
+ * path is for messages. */
+int index_read(struct weight_index *index, struct json_text text, const char *path,
+	       struct err *err);
 void index_release(struct weight_index *index);
 
 /* How many entries, from the first on, name the same shard as entries[first]. */
 size_t index_run(const struct weight_index *index, size_t first);
 
-/* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]; with a list of faults, all
- * differences go there. */
-int index_compare(const struct weight_index *index, size_t first, size_t n, const struct st_file *file,
-		  const char *path, struct faults *faults, struct err *err);
+/* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]; with
+ * a list of faults, all differences go there. */
+int index_compare(const struct weight_index *index, size_t first, size_t n,
+		  const struct st_file *file, const char *path, struct faults *faults,
+		  struct err *err);
 
 #endif

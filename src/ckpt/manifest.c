@@ -18,22 +18,22 @@ static json_t *timestamp(const struct timespec *time)
 	return json_sprintf("%lld.%09ld", (long long)time->tv_sec, time->tv_nsec);
 }
 
-json_t *manifest_job(const char *version, const char *command, json_t *options, const struct checkpoint *source)
+json_t *manifest_job(const char *version, const char *command, json_t *options,
+		     const struct checkpoint *source)
 {
 	json_t *inputs = json_array();
 
 	for (size_t i = 0; i < source->n_shards; i++) {
 		const struct file_identity *id = &source->shards[i].file.identity;
 
-		json_array_append_new(inputs, json_pack("{s:s, s:I, s:o, s:o, s:I}", "name",
-							source->shards[i].name, "size",
-							(json_int_t)id->size, "mtime",
-							timestamp(&id->mtime), "ctime",
-							timestamp(&id->ctime), "inode",
-							(json_int_t)id->inode));
+		json_array_append_new(
+			inputs,
+			json_pack("{s:s, s:I, s:o, s:o, s:I}", "name", source->shards[i].name,
+				  "size", (json_int_t)id->size, "mtime", timestamp(&id->mtime),
+				  "ctime", timestamp(&id->ctime), "inode", (json_int_t)id->inode));
 	}
-	return json_pack("{s:s, s:s, s:s, s:o, s:o}", "tool", "fp8conv", "version", version, "command",
-			 command, "options", options, "inputs", inputs);
+	return json_pack("{s:s, s:s, s:s, s:o, s:o}", "tool", "fp8conv", "version", version,
+			 "command", command, "options", options, "inputs", inputs);
 }
 
 json_t *manifest_load(const struct outdir *dir, struct err *err)
@@ -59,15 +59,15 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 	return manifest;
 }
 
-/* A list of input files as it was when the job began: without the hashes that the end of the job added. */
+/* A list of input files as it was when the job began: without the hashes that the end of the job
+ * added. */
 static json_t *without_hashes(const json_t *inputs)
 {
 	json_t *copy = json_deep_copy(inputs);
 	size_t i;
 	json_t *record;
 
-	json_array_foreach(copy, i, record)
-		json_object_del(record, "sha256");
+	json_array_foreach(copy, i, record) json_object_del(record, "sha256");
 	return copy;
 }
 
@@ -85,12 +85,14 @@ static bool same_member(const char *key, const json_t *was, const json_t *is)
 	return same;
 }
 
-int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir, struct err *err)
+int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
+		   struct err *err)
 {
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)job, key, value) {
+	json_object_foreach((json_t *)job, key, value)
+	{
 		json_t *was = json_object_get(manifest, key);
 		const char *name;
 		json_t *option;
@@ -98,16 +100,22 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 		if (same_member(key, was, value))
 			continue;
 		if (strcmp(key, "options") != 0)
-			return err_set(err, ERR_USAGE,
-				       "'%s' holds the output of another job: %s differs (--restart begins anew)",
-				       dir->path,
-				       strcmp(key, "inputs") ? key : "the input (name, size, times or inode of a file)");
-		json_object_foreach(value, name, option) {
+			return err_set(
+				err, ERR_USAGE,
+				"'%s' holds the output of another job: %s differs (--restart "
+				"begins anew)",
+				dir->path,
+				strcmp(key, "inputs")
+					? key
+					: "the input (name, size, times or inode of a file)");
+		json_object_foreach(value, name, option)
+		{
 			if (!json_equal(json_object_get(was, name), option))
 				break;
 		}
 		return err_set(err, ERR_USAGE,
-			       "'%s' holds the output of another job: option %s differs (--restart begins anew)",
+			       "'%s' holds the output of another job: option %s differs (--restart "
+			       "begins anew)",
 			       dir->path, name ? name : "list");
 	}
 	return 0;
@@ -141,7 +149,8 @@ static const json_t *find_shard(const json_t *manifest, const char *name)
 	size_t i;
 	json_t *shard;
 
-	json_array_foreach(json_object_get(manifest, "shards"), i, shard) {
+	json_array_foreach(json_object_get(manifest, "shards"), i, shard)
+	{
 		const char *found = json_string_value(json_object_get(shard, "name"));
 
 		if (found && !strcmp(found, name))
@@ -206,7 +215,8 @@ static void insert_shard(json_t *shards, json_t *record)
 static void forget_shard(json_t *shards, const char *name)
 {
 	for (size_t i = json_array_size(shards); i-- > 0;) {
-		const char *found = json_string_value(json_object_get(json_array_get(shards, i), "name"));
+		const char *found =
+			json_string_value(json_object_get(json_array_get(shards, i), "name"));
 
 		if (found && !strcmp(found, name))
 			json_array_remove(shards, i);
@@ -244,8 +254,8 @@ out:
 }
 
 /* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
-static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path, const atomic_int *stop,
-		       struct err *err)
+static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path,
+		       const atomic_int *stop, struct err *err)
 {
 	char hex[SHA256_HEX];
 	uint64_t size;
@@ -263,26 +273,29 @@ static int hash_inputs(json_t *manifest, const struct io *io, const struct check
 	size_t i;
 	json_t *record;
 
-	json_array_foreach(json_object_get(manifest, "inputs"), i, record) {
+	json_array_foreach(json_object_get(manifest, "inputs"), i, record)
+	{
 		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, stop, err))
 			return -1;
 	}
 	return 0;
 }
 
-static int hash_output(json_t *list, const struct outdir *dir, const char *name, const atomic_int *stop,
-		       struct err *err)
+static int hash_output(json_t *list, const struct outdir *dir, const char *name,
+		       const atomic_int *stop, struct err *err)
 {
 	json_t *record = json_pack("{s:s}", "name", name);
 
 	if (!record)
-		return err_set(err, ERR_INPUT, "the name of '%s' in '%s' is not UTF-8, which %s cannot record",
+		return err_set(err, ERR_INPUT,
+			       "the name of '%s' in '%s' is not UTF-8, which %s cannot record",
 			       name, dir->path, MANIFEST_NAME);
 	json_array_append_new(list, record);
 	return record_hash(record, dir->io, dir->fd, name, stop, err);
 }
 
-static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic_int *stop, struct err *err)
+static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic_int *stop,
+			struct err *err)
 {
 	struct paths files = { 0 };
 	json_t *list = json_array();
@@ -295,8 +308,8 @@ static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic
 	return rc;
 }
 
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, const atomic_int *stop,
-		    struct err *err)
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes,
+		    const atomic_int *stop, struct err *err)
 {
 	json_t *manifest;
 	int rc = -1;
@@ -307,7 +320,8 @@ int manifest_finish(const struct outdir *dir, const struct checkpoint *source, b
 		return err->kind ? -1
 				 : err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran",
 					   dir->path, MANIFEST_NAME);
-	if (hashes && (hash_inputs(manifest, dir->io, source, stop, err) || hash_outputs(manifest, dir, stop, err)))
+	if (hashes && (hash_inputs(manifest, dir->io, source, stop, err) ||
+		       hash_outputs(manifest, dir, stop, err)))
 		goto out;
 	json_object_set_new(manifest, "finished", json_true());
 	rc = manifest_save(manifest, dir, err);

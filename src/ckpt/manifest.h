@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv-manifest.json in an output directory: which job this is (tool version, options, input files), which of its shards
- * are finished, and at the end that all is.  A rerun does what is missing; another job is refused.
+ * fp8conv-manifest.json in an output directory: which job this is (tool version, options, input
+ * files), which of its shards are finished, and at the end that all is.  A rerun does what is
+ * missing; another job is refused.
  *
  *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
  *       "options": { "recipe": "blockwise", ... },
  *       "inputs": [ { "name", "size", "mtime", "ctime", "inode" [, "sha256"] } ],
- *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"] } ],       finished ones, by name
+ *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"] } ],  finished ones, by name
  *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
@@ -34,22 +35,26 @@ struct shard_record {
 	uint32_t preserved_crc; /* of the shard of what was preserved */
 };
 
-/* The job's identity, a new object: what must be equal for a rerun to go on.  options is an object of what decides the output's
- * bytes; it is consumed. */
-json_t *manifest_job(const char *version, const char *command, json_t *options, const struct checkpoint *source);
+/* The job's identity, a new object: what must be equal for a rerun to go on.  options is an object
+ * of what decides the output's bytes; it is consumed. */
+json_t *manifest_job(const char *version, const char *command, json_t *options,
+		     const struct checkpoint *source);
 
-/* The manifest in dir, a new reference, or NULL: there is none (*err untouched), or it cannot be read (*err set). */
+/* The manifest in dir, a new reference, or NULL: there is none (*err untouched), or it cannot be
+ * read (*err set). */
 json_t *manifest_load(const struct outdir *dir, struct err *err);
 
 /* Whether a manifest is of this job; ERR_USAGE naming what differs. */
-int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir, struct err *err);
+int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
+		   struct err *err);
 
 /* A copy of the job with no shard finished, written to dir. */
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);
 
 bool manifest_has_shard(const json_t *manifest, const char *name);
 
-/* Whether the record of a finished shard has this CRC; member: MANIFEST_CRC or MANIFEST_PRESERVED_CRC. */
+/* Whether the record of a finished shard has this CRC; member: MANIFEST_CRC or
+ * MANIFEST_PRESERVED_CRC. */
 bool manifest_same_crc(const json_t *manifest, const char *name, const char *member, uint32_t crc);
 
 /* Whether all is done; with hashes: they too. */
@@ -61,9 +66,9 @@ int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
 /* Adds a finished shard to the manifest in dir, atomically, also against other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);
 
-/* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256; a signal number in *stop
- * (unless NULL) ends that. */
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes, const atomic_int *stop,
-		    struct err *err);
+/* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256;
+ * a signal number in *stop (unless NULL) ends that. */
+int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes,
+		    const atomic_int *stop, struct err *err);
 
 #endif

@@ -72,7 +72,8 @@ int outbox_add(struct outbox *box, const void *data, size_t n, uint64_t offset, 
 {
 	const char *bytes = data;
 
-	if (bytes < box->memory || bytes >= box->memory + box->size || box->n_pieces == OUTBOX_PIECES)
+	if (bytes < box->memory || bytes >= box->memory + box->size ||
+	    box->n_pieces == OUTBOX_PIECES)
 		return writer_pwrite(box->writer, data, n, offset, err);
 	box->pieces[box->n_pieces++] = (struct outbox_piece){ bytes, n, offset };
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one thread has ready for a file.  The kernel lets one buffered write into a file at a time and has the others spin:
- * a thread that finds another one writing goes on with its work, and writes all it has when its turn comes.  Direct writes
- * do not exclude each other.
+ * What one thread has ready for a file.  The kernel lets one buffered write into a file at a time
+ * and has the others spin: a thread that finds another one writing goes on with its work, and
+ * writes all it has when its turn comes.  Direct writes do not exclude each other.
  */
 #ifndef FP8CONV_CKPT_OUTBOX_H
 #define FP8CONV_CKPT_OUTBOX_H
@@ -24,8 +24,8 @@ struct outbox {
 	} pieces[OUTBOX_PIECES];
 };
 
-/* Memory for n bytes, n + WRITER_ALIGN <= size, which lies in its block as byte `offset` of the file does.  Writes what
- * waits if that is in the way; NULL if this fails. */
+/* Memory for n bytes, n + WRITER_ALIGN <= size, which lies in its block as byte `offset` of the
+ * file does.  Writes what waits if that is in the way; NULL if this fails. */
 void *outbox_begin(struct outbox *box, size_t n, uint64_t offset, struct err *err);
 
 /* Memory for n more bytes beside those of outbox_begin(); NULL if there is none left. */

@@ -18,12 +18,14 @@
 
 char *outdir_own_name(const char *name, const char *suffix)
 {
-	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes err_errno() to return 0 for possible */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes err_errno() to return 0
+	 * for possible */
 	size_t n = strlen(name);
 
 	if (n + strlen(suffix) + 2 <= NAME_MAX)
 		return xasprintf(".%s.%s", name, suffix);
-	return xasprintf(".%.*s~%08x.%s", LONG_NAME_KEPT, name, crc32_gzip_refl(0, (const void *)name, n), suffix);
+	return xasprintf(".%.*s~%08x.%s", LONG_NAME_KEPT, name,
+			 crc32_gzip_refl(0, (const void *)name, n), suffix);
 }
 
 char *partial_name(const char *name)
@@ -31,8 +33,8 @@ char *partial_name(const char *name)
 	return outdir_own_name(name, "partial");
 }
 
-/* The lock file can be unlinked by the holder between our open and our flock: then we hold a file that nobody else
- * will see, and take the next one. */
+/* The lock file can be unlinked by the holder between our open and our flock: then we hold a file
+ * that nobody else will see, and take the next one. */
 static bool same_file(int dirfd, const char *name, int fd)
 {
 	struct stat by_name, by_fd;
@@ -41,10 +43,12 @@ static bool same_file(int dirfd, const char *name, int fd)
 	       by_name.st_dev == by_fd.st_dev && by_name.st_ino == by_fd.st_ino;
 }
 
-static int lock_take(const struct outdir *dir, const char *name, int operation, int *fd, struct err *err)
+static int lock_take(const struct outdir *dir, const char *name, int operation, int *fd,
+		     struct err *err)
 {
 	for (;;) {
-		*fd = io_openat(dir->io, dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+		*fd = io_openat(dir->io, dir->fd, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+				0666);
 		if (*fd < 0)
 			return err_errno(err, "cannot create the lock '%s/%s'", dir->path, name);
 		if (flock(*fd, operation)) {
@@ -53,7 +57,8 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 				continue;
 			}
 			if (errno == EWOULDBLOCK)
-				err_set(err, ERR_USAGE, "'%s' is in use by another fp8conv", dir->path);
+				err_set(err, ERR_USAGE, "'%s' is in use by another fp8conv",
+					dir->path);
 			else
 				err_errno(err, "cannot lock '%s/%s'", dir->path, name);
 			dir->io->close(*fd);
@@ -66,7 +71,8 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 	}
 }
 
-/* A new directory lasts when its name in the one above does.  One that may not be read cannot be flushed either. */
+/* A new directory lasts when its name in the one above does.  One that may not be read cannot be
+ * flushed either. */
 static int sync_above(const struct outdir *dir, struct err *err)
 {
 	int fd = io_openat(dir->io, dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -93,8 +99,8 @@ static int directory_open(struct outdir *dir, struct err *err)
 	return dir->created ? sync_above(dir, err) : 0;
 }
 
-int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock, bool shared,
-		struct err *err)
+int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock,
+		bool shared, struct err *err)
 {
 	*dir = (struct outdir){ .io = io, .path = xstrdup(path), .fd = -1, .lock_fd = -1 };
 	if (directory_open(dir, err) ||
@@ -106,8 +112,10 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 	return 0;
 }
 
-/* Folder `name` of `parent`, created (lastingly) if need be; never through a link.  path: its own, for messages. */
-static int folder_open(const struct outdir *dir, int parent, const char *name, const char *path, struct err *err)
+/* Folder `name` of `parent`, created (lastingly) if need be; never through a link.  path: its own,
+ * for messages. */
+static int folder_open(const struct outdir *dir, int parent, const char *name, const char *path,
+		       struct err *err)
 {
 	const struct io *io = dir->io;
 	bool created = !io->mkdirat(parent, name, 0777);
@@ -116,14 +124,16 @@ static int folder_open(const struct outdir *dir, int parent, const char *name, c
 	if (created && io->fsync(parent))
 		return err_errno(err, "cannot create folder '%s' in '%s'", path, dir->path);
 	if (created || errno == EEXIST)
-		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0);
+		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+			       0);
 	if (fd < 0)
 		err_errno(err, "cannot open or create folder '%s' in '%s'", path, dir->path);
 	return fd;
 }
 
 /* The directory that a relative name lies in, created on the way; *base is its last component. */
-static int parent_open(const struct outdir *dir, const char *name, int *fd, const char **base, struct err *err)
+static int parent_open(const struct outdir *dir, const char *name, int *fd, const char **base,
+		       struct err *err)
 {
 	const char *slash;
 
@@ -162,7 +172,7 @@ static int put_open(struct put *put, const struct outdir *dir, const char *name,
 	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
 		return err_errno(err, "cannot remove what is left of '%s/%s'", dir->path, name);
 	put->fd = io_openat(dir->io, put->parent, put->partial,
-				  O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+			    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (put->fd < 0)
 		return err_errno(err, "cannot create '%s/%s'", dir->path, name);
 	return 0;
@@ -194,7 +204,8 @@ static void put_release(struct put *put)
 	free(put->partial);
 }
 
-int outdir_put(const struct outdir *dir, const char *name, const void *data, size_t n, struct err *err)
+int outdir_put(const struct outdir *dir, const char *name, const void *data, size_t n,
+	       struct err *err)
 {
 	struct put put = { 0 };
 	int rc = -1;
@@ -208,8 +219,8 @@ out:
 	return rc;
 }
 
-int outdir_put_pieces(const struct outdir *dir, const char *name, outdir_piece_fn *next, void *context,
-		      struct err *err)
+int outdir_put_pieces(const struct outdir *dir, const char *name, outdir_piece_fn *next,
+		      void *context, struct err *err)
 {
 	struct put put = { 0 };
 	struct buf piece = { 0 };
@@ -229,13 +240,14 @@ out:
 	return rc;
 }
 
-int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text, struct err *err)
+int outdir_put_text(const struct outdir *dir, const char *name, const struct buf *text,
+		    struct err *err)
 {
 	return text->len ? outdir_put(dir, name, text->data, text->len, err) : 0;
 }
 
-static int copy_bytes(const struct io *io, int from, int to, const char *name, const atomic_int *stop,
-		      struct err *err)
+static int copy_bytes(const struct io *io, int from, int to, const char *name,
+		      const atomic_int *stop, struct err *err)
 {
 	void *chunk = xmalloc(COPY_CHUNK);
 	size_t got = COPY_CHUNK;
@@ -243,7 +255,8 @@ static int copy_bytes(const struct io *io, int from, int to, const char *name, c
 
 	while (!rc && got == COPY_CHUNK) {
 		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
+				     atomic_load(stop));
 		if (!rc)
 			rc = io_read_full(io, from, chunk, COPY_CHUNK, &got, name, err);
 		if (!rc)
@@ -253,8 +266,8 @@ static int copy_bytes(const struct io *io, int from, int to, const char *name, c
 	return rc;
 }
 
-int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name, const atomic_int *stop,
-		struct err *err)
+int outdir_copy(const struct outdir *dir, const char *from_dir, const char *name,
+		const atomic_int *stop, struct err *err)
 {
 	char *from = xasprintf("%s/%s", from_dir, name);
 	struct file_identity identity;
@@ -304,10 +317,11 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 		return err_errno(err, "cannot read the free space of '%s'", dir->path);
 	free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (bytes > free_bytes)
-		return err_set(err, ERR_SYSTEM,
-			       "not enough space in '%s': %llu bytes needed, %llu free, %llu missing",
-			       dir->path, (unsigned long long)bytes, (unsigned long long)free_bytes,
-			       (unsigned long long)(bytes - free_bytes));
+		return err_set(
+			err, ERR_SYSTEM,
+			"not enough space in '%s': %llu bytes needed, %llu free, %llu missing",
+			dir->path, (unsigned long long)bytes, (unsigned long long)free_bytes,
+			(unsigned long long)(bytes - free_bytes));
 	return 0;
 }
 
@@ -327,7 +341,8 @@ void outdir_close(struct outdir *dir)
 {
 	if (!dir->path)
 		return;
-	/* A shared lock may have other holders: they would not see a newcomer if the file went away. */
+	/* A shared lock may have other holders: they would not see a newcomer if the file went
+	 * away. */
 	if (dir->lock_fd >= 0) {
 		if (!flock(dir->lock_fd, LOCK_EX | LOCK_NB))
 			dir->io->unlinkat(dir->fd, dir->lock_name, 0);

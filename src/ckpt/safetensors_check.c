@@ -41,10 +41,10 @@ static int check_names(struct st_file *file, struct err *err)
 		const struct st_tensor *a = file->by_name[i - 1], *b = file->by_name[i];
 
 		if (!strcmp(a->name, b->name))
-			return err_set(
-				err, ERR_INPUT,
-				"tensor '%s' stands twice in '%s', with data at bytes %llu and %llu",
-				a->name, file->path, (ull)a->begin, (ull)b->begin);
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' stands twice in '%s', with data at bytes %llu "
+				       "and %llu",
+				       a->name, file->path, (ull)a->begin, (ull)b->begin);
 	}
 	return 0;
 }
@@ -89,15 +89,16 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 			"tensor '%s' in '%s' ends at byte %llu, past the end of the file (%llu)",
 			tensor->name, file->path, (ull)tensor->end, (ull)data_size);
 	if (before && tensor->begin < before->end)
-		return err_set(
-			err, ERR_INPUT,
-			"tensor '%s' in '%s' begins at byte %llu, before the end of tensor '%s' (%llu)",
-			tensor->name, file->path, (ull)tensor->begin, before->name, (ull)start);
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' begins at byte %llu, before the end of tensor "
+			       "'%s' (%llu)",
+			       tensor->name, file->path, (ull)tensor->begin, before->name,
+			       (ull)start);
 	if (tensor->begin > start)
-		return err_set(
-			err, ERR_INPUT,
-			"tensor '%s' in '%s' begins at byte %llu, behind a hole: the data before it ends at %llu",
-			tensor->name, file->path, (ull)tensor->begin, (ull)start);
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' begins at byte %llu, behind a hole: the data "
+			       "before it ends at %llu",
+			       tensor->name, file->path, (ull)tensor->begin, (ull)start);
 	return 0;
 }
 

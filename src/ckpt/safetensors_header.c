@@ -53,22 +53,24 @@ static int read_shape(struct reader *reader, struct st_tensor *tensor, struct js
 		      struct err *err)
 {
 	const struct st_file *file = reader->file;
-	const struct st_tensor *before = file->n_tensors ? &file->tensors[file->n_tensors - 1] : NULL;
+	const struct st_tensor *before =
+		file->n_tensors ? &file->tensors[file->n_tensors - 1] : NULL;
 	uint64_t shape[ST_MAX_DIMS];
 	int64_t n = json_text_uints(value, shape, ST_MAX_DIMS);
 
 	if (n < 0)
-		return err_set(
-			err, ERR_INPUT,
-			"shape of tensor '%s' in '%s' is not a list of integers from 0 to 2^64-1 (byte %llu)",
-			tensor->name, reader->file->path, offset_of(reader, value));
+		return err_set(err, ERR_INPUT,
+			       "shape of tensor '%s' in '%s' is not a list of integers from 0 to "
+			       "2^64-1 (byte %llu)",
+			       tensor->name, reader->file->path, offset_of(reader, value));
 	if (n > ST_MAX_DIMS)
 		return err_set(err, ERR_INPUT,
 			       "tensor '%s' in '%s' has %lld dimensions, more than the limit (%d)",
 			       tensor->name, reader->file->path, (long long)n, ST_MAX_DIMS);
 	tensor->n_dims = (int)n;
 	/* neighbours mostly have one shape, and share it */
-	if (before && n == before->n_dims && !memcmp(shape, before->shape, (size_t)n * sizeof *shape))
+	if (before && n == before->n_dims &&
+	    !memcmp(shape, before->shape, (size_t)n * sizeof *shape))
 		tensor->shape = before->shape;
 	else
 		tensor->shape = st_shape_copy(&reader->file->texts, shape, tensor->n_dims);
@@ -81,10 +83,10 @@ static int read_offsets(struct reader *reader, struct st_tensor *tensor, struct 
 	uint64_t offsets[2];
 
 	if (json_text_uints(value, offsets, 2) != 2)
-		return err_set(
-			err, ERR_INPUT,
-			"data_offsets of tensor '%s' in '%s' are not two integers from 0 to 2^64-1 (byte %llu)",
-			tensor->name, reader->file->path, offset_of(reader, value));
+		return err_set(err, ERR_INPUT,
+			       "data_offsets of tensor '%s' in '%s' are not two integers from 0 to "
+			       "2^64-1 (byte %llu)",
+			       tensor->name, reader->file->path, offset_of(reader, value));
 	tensor->begin = offsets[0];
 	tensor->end = offsets[1];
 	return 0;

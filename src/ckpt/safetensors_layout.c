@@ -68,7 +68,8 @@ static void add_tensor(struct buf *header, const struct st_tensor *tensor, bool 
 	buf_puts(header, "]}");
 }
 
-/* Type by type: codes and scales, which take turns among the tensors, are mostly in order by themselves. */
+/* Type by type: codes and scales, which take turns among the tensors, are mostly in order by
+ * themselves. */
 static const struct st_tensor **layout_order(const struct st_tensor *tensors, size_t n)
 {
 	const struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);

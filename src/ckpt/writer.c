@@ -24,8 +24,8 @@ static void writer_init(struct writer *writer, const struct io *io, const char *
 				   .turn = PTHREAD_MUTEX_INITIALIZER };
 }
 
-/* A file system in memory has no cache to go past, and reserving its pages takes one thread a third of the time that
- * writing them takes. */
+/* A file system in memory has no cache to go past, and reserving its pages takes one thread a third
+ * of the time that writing them takes. */
 static bool is_in_memory(int fd)
 {
 	struct statfs fs;
@@ -51,31 +51,35 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 	return writer_pwrite(writer, header->data, header->len, 0, err);
 }
 
-/* Whether a file that cannot be opened is none that anybody writes: not there, a link, a FIFO, a folder. */
+/* Whether a file that cannot be opened is none that anybody writes: not there, a link, a FIFO, a
+ * folder. */
 static bool is_no_file(int number)
 {
 	return number == ENOENT || number == ELOOP || number == ENXIO || number == EISDIR;
 }
 
-/* What is left of a dead run is removed; what another run is writing, under whatever lock, or may be writing, is not. */
+/* What is left of a dead run is removed; what another run is writing, under whatever lock, or may
+ * be writing, is not. */
 static int remove_stale(const struct outdir *dir, const char *partial, struct err *err)
 {
-	int fd = io_openat(dir->io, dir->fd, partial, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
+	int fd = io_openat(dir->io, dir->fd, partial,
+			   O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0);
 	bool held;
 	int rc;
 
 	if (fd < 0 && !is_no_file(errno))
 		return err_errno(err, "cannot see who writes '%s/%s'", dir->path, partial);
 	held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-	rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv", dir->path, partial)
+	rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv",
+			    dir->path, partial)
 		  : outdir_remove(dir, partial, err);
 	if (fd >= 0)
 		dir->io->close(fd);
 	return rc;
 }
 
-int writer_open(struct writer *writer, const struct outdir *dir, const char *name, const struct buf *header,
-		uint64_t size, struct err *err)
+int writer_open(struct writer *writer, const struct outdir *dir, const char *name,
+		const struct buf *header, uint64_t size, struct err *err)
 {
 	writer_init(writer, dir->io, name, size);
 	writer->dir = dir;
@@ -86,15 +90,16 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 		return -1;
 	}
 	writer->fd = io_openat(dir->io, dir->fd, writer->partial,
-				     O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+			       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (writer->fd < 0)
 		return err_errno(err, "cannot create '%s/%s'", dir->path, writer->partial);
-	flock(writer->fd, LOCK_EX | LOCK_NB); /* where there are no locks, only the directory's holds */
+	flock(writer->fd,
+	      LOCK_EX | LOCK_NB); /* where there are no locks, only the directory's holds */
 	if (writer_begin(writer, header, err))
 		return -1;
 	if (!is_in_memory(writer->fd))
 		writer->direct_fd = io_openat(dir->io, dir->fd, writer->partial,
-						    O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT, 0);
+					      O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_DIRECT, 0);
 	return 0;
 }
 
@@ -125,7 +130,8 @@ static void piece_add(struct writer *writer, const void *data, size_t n, uint64_
 }
 
 /* Past the page cache where the file system lets us; some say no (EINVAL) only now. */
-static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64_t offset, struct err *err)
+static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64_t offset,
+		       struct err *err)
 {
 	errno = 0;
 	if (!io_pwrite_full(writer->io, writer->direct_fd, data, n, offset, writer->name, err))
@@ -135,9 +141,10 @@ static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64
 	return io_pwrite_full(writer->io, writer->fd, data, n, offset, writer->name, err);
 }
 
-/* Direct I/O takes whole blocks at both ends; what sticks out goes through the page cache.  A block that two callers
- * share is an edge for both, so the two ways never meet in one block. */
-int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset, struct err *err)
+/* Direct I/O takes whole blocks at both ends; what sticks out goes through the page cache.  A block
+ * that two callers share is an edge for both, so the two ways never meet in one block. */
+int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset,
+		  struct err *err)
 {
 	const char *bytes = data;
 	uint64_t head = -offset & (WRITER_ALIGN - 1);
@@ -182,9 +189,10 @@ static int pieces_check(struct writer *writer, uint32_t *crc, struct err *err)
 		at += piece->size;
 	}
 	if (at != writer->size)
-		return err_set(err, ERR_SYSTEM,
-			       "internal error: '%s' was planned with %llu bytes, but written up to %llu",
-			       writer->name, (unsigned long long)writer->size, (unsigned long long)at);
+		return err_set(
+			err, ERR_SYSTEM,
+			"internal error: '%s' was planned with %llu bytes, but written up to %llu",
+			writer->name, (unsigned long long)writer->size, (unsigned long long)at);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One output file of known size, written by any number of threads in any order, which gets its final name only when it is
- * complete: temporary name, space reserved, every byte counted, fsync, rename.
+ * One output file of known size, written by any number of threads in any order, which gets its
+ * final name only when it is complete: temporary name, space reserved, every byte counted, fsync,
+ * rename.
  */
 #ifndef FP8CONV_CKPT_WRITER_H
 #define FP8CONV_CKPT_WRITER_H
@@ -32,27 +33,30 @@ struct writer {
 	int direct_fd; /* the same file, O_DIRECT; -1 where the file system has none */
 	uint64_t size; /* bytes of the finished file */
 	pthread_mutex_t lock;
-	pthread_mutex_t turn; /* of those whose buffered writes would exclude each other: outbox.h */
+	pthread_mutex_t
+		turn;	 /* of those whose buffered writes would exclude each other: outbox.h */
 	size_t n_pieces; /* written so far: they must cover the file exactly */
 	struct writer_piece *pieces;
 };
 
 /* Creates the file, reserves `size` bytes and writes the header. */
-int writer_open(struct writer *writer, const struct outdir *dir, const char *name, const struct buf *header,
-		uint64_t size, struct err *err);
+int writer_open(struct writer *writer, const struct outdir *dir, const char *name,
+		const struct buf *header, uint64_t size, struct err *err);
 
 /* An unlinked file in directory temp_dir, for a stream. */
 int writer_open_anonymous(struct writer *writer, const struct io *io, const char *temp_dir,
 			  const struct buf *header, uint64_t size, struct err *err);
 
-/* n bytes at offset.  No byte may be written twice.  Where data and offset agree modulo WRITER_ALIGN, whole blocks go past the
- * page cache.  Thread-safe. */
-int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset, struct err *err);
+/* n bytes at offset.  No byte may be written twice.  Where data and offset agree modulo
+ * WRITER_ALIGN, whole blocks go past the page cache.  Thread-safe. */
+int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset,
+		  struct err *err);
 
 /* Whether whole blocks go past the page cache. */
 bool writer_is_direct(const struct writer *writer);
 
-/* Checks that every byte was written, fsyncs, renames.  *crc: CRC-32 (zlib's) of the file.  ENOSPC, EIO: the file is gone. */
+/* Checks that every byte was written, fsyncs, renames.  *crc: CRC-32 (zlib's) of the file.  ENOSPC,
+ * EIO: the file is gone. */
 int writer_commit(struct writer *writer, uint32_t *crc, struct err *err);
 
 /* Removes an uncommitted file; safe on a zeroed or committed one. */

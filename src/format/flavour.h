@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A flavour: one way in which a format says one scheme, and which engines read it (fp8conv-formats(7)).
- * Formats are tables of these; nothing that differs between formats in names or shapes is code.
+ * A flavour: one way in which a format says one scheme, and which engines read it
+ * (fp8conv-formats(7)). Formats are tables of these; nothing that differs between formats in names
+ * or shapes is code.
  */
 #ifndef FP8CONV_FORMAT_FLAVOUR_H
 #define FP8CONV_FORMAT_FLAVOUR_H
@@ -20,8 +21,9 @@ enum scale_layout {
 };
 
 struct flavour {
-	const char *method; /* what its configuration calls it: quant_method, quant_algo or format;
-			       NULL ends the table */
+	/* what its configuration calls it: quant_method, quant_algo or format; NULL ends the
+	 * table */
+	const char *method;
 
 	/* Which scheme it says. */
 	enum grain grain;
@@ -55,8 +57,8 @@ const struct flavour *flavour_find(const struct format *format, const struct sch
 				   enum engine target);
 
 /* The scale that the row puts beside weight `name` of (rows, cols). */
-void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows, uint64_t cols,
-		   struct scale_decl *decl);
+void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows,
+		   uint64_t cols, struct scale_decl *decl);
 
 /* Would the row have put this scale beside that weight? */
 bool flavour_wrote(const struct flavour *flavour, struct tile tile, const struct st_tensor *weight,

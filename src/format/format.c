@@ -132,13 +132,14 @@ int format_check(const struct format *format, const struct scheme *scheme, enum 
 	return 0;
 }
 
-const char *format_refuses_experts(const struct format *format, const struct scheme *scheme, enum engine target)
+const char *format_refuses_experts(const struct format *format, const struct scheme *scheme,
+				   enum engine target)
 {
 	return flavour_find(format, scheme, target)->refused_moe[target];
 }
 
-/* The format where the scheme is at home (fp8conv-formats(7)), else the first that takes it; NULL: none
- * does. */
+/* The format where the scheme is at home (fp8conv-formats(7)), else the first that takes it; NULL:
+ * none does. */
 static const struct format *format_default(enum engine target, const struct scheme *scheme,
 					   const char *recipe)
 {

@@ -97,8 +97,8 @@ struct format {
 extern const struct format *const formats[]; /* by name; generated; NULL at the end */
 
 /* The format for a scheme: by name, or (name NULL) what the target loads, or the default of
- * fp8conv-formats(7).  All is checked; recipe is a word for the message.  NULL with ERR_USAGE, which says
- * what would load. */
+ * fp8conv-formats(7).  All is checked; recipe is a word for the message.  NULL with ERR_USAGE,
+ * which says what would load. */
 const struct format *format_select(const char *name, enum engine target,
 				   const struct scheme *scheme, const char *recipe,
 				   struct err *err);
@@ -109,7 +109,8 @@ int format_check(const struct format *format, const struct scheme *scheme, enum 
 		 const char *recipe, struct err *err);
 
 /* Why an engine that loads the scheme does not load it in models with experts; NULL: it does. */
-const char *format_refuses_experts(const struct format *format, const struct scheme *scheme, enum engine target);
+const char *format_refuses_experts(const struct format *format, const struct scheme *scheme,
+				   enum engine target);
 
 /* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.
  * The scheme was checked. */

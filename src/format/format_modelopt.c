@@ -134,8 +134,8 @@ const struct format format_modelopt = {
 	.name = "modelopt",
 	.summary = "ModelOpt's: one quant_algo, hf_quant_config.json",
 	.flavours = flavours,
-	.refused_mixed = { [ENGINE_ANY] =
-				   "it has one quant_algo for all; use --format compressed-tensors" },
+	.refused_mixed = { [ENGINE_ANY] = "it has one quant_algo for all; use --format "
+					  "compressed-tensors" },
 	.kv_scale = "?_proj.?_scale",
 	.kv_dims = 0,
 	.configure = configure,

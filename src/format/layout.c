@@ -46,7 +46,8 @@ static void layout_shape(struct scale_decl *decl, enum scale_layout layout, stru
 	}
 }
 
-/* The first n bytes of a name, and what is put behind them: written by hand, for a model has 100,000 of them. */
+/* The first n bytes of a name, and what is put behind them: written by hand, for a model has
+ * 100,000 of them. */
 static char *joined(const char *name, size_t n, const char *suffix)
 {
 	size_t n_suffix = strlen(suffix) + 1;
@@ -57,8 +58,8 @@ static char *joined(const char *name, size_t n, const char *suffix)
 	return text;
 }
 
-void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows, uint64_t cols,
-		   struct scale_decl *decl)
+void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows,
+		   uint64_t cols, struct scale_decl *decl)
 {
 	*decl = (struct scale_decl){ .dtype = flavour->dtype };
 	decl->name = joined(name, strlen(name), flavour->weight_scale);

@@ -40,7 +40,9 @@ int config_find_quantization(const struct checkpoint *checkpoint, struct json_te
 		return err_wrap(err, "'%s': config.json", checkpoint->path);
 	if (value.len) {
 		*config = json_decode_python(value, err);
-		return *config ? 0 : err_wrap(err, "'%s': config.json: quantization_config", checkpoint->path);
+		return *config ? 0
+			       : err_wrap(err, "'%s': config.json: quantization_config",
+					  checkpoint->path);
 	}
 	if (!hf_quant_config.len)
 		return 0;

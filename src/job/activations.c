@@ -18,7 +18,8 @@ struct gathering {
 };
 
 /* 1: there; 0: the checkpoint lacks it. */
-static int add_module(struct gathering *gathering, const char *module, size_t *number, struct err *err)
+static int add_module(struct gathering *gathering, const char *module, size_t *number,
+		      struct err *err)
 {
 	struct activations_plan *plan = gathering->plan;
 	struct linear_ref linear;
@@ -63,15 +64,18 @@ static int add_siblings(struct gathering *gathering, const char *module, struct 
 	return rc < 0 ? -1 : 0;
 }
 
-int activations_check_input(const struct linear_ref *linear, const struct tensor_ref *input, const char *path, struct err *err)
+int activations_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
+			    const char *path, struct err *err)
 {
 	if (input->tensor->shape[1] == linear->k)
 		return 0;
-	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has %llu features, and '%s' takes %zu", input->tensor->name, path,
-		       (unsigned long long)input->tensor->shape[1], linear->weight->tensor->name, linear->k);
+	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has %llu features, and '%s' takes %zu",
+		       input->tensor->name, path, (unsigned long long)input->tensor->shape[1],
+		       linear->weight->tensor->name, linear->k);
 }
 
-static int gather_input(struct gathering *gathering, const struct tensor_ref *input, const char *path, struct err *err)
+static int gather_input(struct gathering *gathering, const struct tensor_ref *input,
+			const char *path, struct err *err)
 {
 	const struct activations_plan *plan = gathering->plan;
 	char *module = dump_module(input);
@@ -79,17 +83,19 @@ static int gather_input(struct gathering *gathering, const struct tensor_ref *in
 	int rc = add_module(gathering, module, &number, err);
 
 	if (rc == 0)
-		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s': '%s' has no '%s.weight'", input->tensor->name, path,
-			     plan->checkpoint.path, module);
+		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s': '%s' has no '%s.weight'",
+			     input->tensor->name, path, plan->checkpoint.path, module);
 	else if (rc == 1)
-		rc = activations_check_input(&plan->linears[number], input, path, err) || add_siblings(gathering, module, err)
+		rc = activations_check_input(&plan->linears[number], input, path, err) ||
+				     add_siblings(gathering, module, err)
 			     ? -1
 			     : 0;
 	free(module);
 	return rc;
 }
 
-static int gather_dump(struct gathering *gathering, const struct io *io, size_t pass, struct err *err)
+static int gather_dump(struct gathering *gathering, const struct io *io, size_t pass,
+		       struct err *err)
 {
 	struct activations_plan *plan = gathering->plan;
 	struct dump dump;
@@ -98,7 +104,8 @@ static int gather_dump(struct gathering *gathering, const struct io *io, size_t 
 	if (dump_open(&dump, io, plan->dumps.items[pass], err))
 		return -1;
 	for (size_t i = 0; !rc && i < dump.checkpoint.n_tensors; i++)
-		rc = gather_input(gathering, &dump.checkpoint.by_name[i], plan->dumps.items[pass], err);
+		rc = gather_input(gathering, &dump.checkpoint.by_name[i], plan->dumps.items[pass],
+				  err);
 	plan->n_tokens[pass] = dump.n_tokens;
 	plan->n_all_tokens += dump.n_tokens;
 	dump_release(&dump);
@@ -107,10 +114,12 @@ static int gather_dump(struct gathering *gathering, const struct io *io, size_t 
 
 static int compare_modules(const void *a, const void *b)
 {
-	return strcmp(((const struct linear_ref *)a)->module, ((const struct linear_ref *)b)->module);
+	return strcmp(((const struct linear_ref *)a)->module,
+		      ((const struct linear_ref *)b)->module);
 }
 
-static int gather(struct activations_plan *plan, const struct calibrate_params *params, struct err *err)
+static int gather(struct activations_plan *plan, const struct calibrate_params *params,
+		  struct err *err)
 {
 	struct gathering gathering = { .plan = plan };
 	size_t most = params->passes ? (size_t)params->passes : plan->dumps.n;
@@ -140,29 +149,36 @@ size_t activations_rows(const struct linear_ref *linear)
 	return n < MIN_ROWS ? MIN_ROWS : n > MAX_ROWS ? MAX_ROWS : n;
 }
 
-static uint64_t memory_needed(const struct activations_plan *plan, const struct calibrate_params *params)
+static uint64_t memory_needed(const struct activations_plan *plan,
+			      const struct calibrate_params *params)
 {
 	const struct executor_ops *executor = backend_executor(params->backend);
 	const struct weights_kind kind = { .executor = executor,
-					   .dtype = calibrate_is_f32(params) ? DT_F32 : executor->bf16_type() };
+					   .dtype = calibrate_is_f32(params)
+							    ? DT_F32
+							    : executor->bf16_type() };
 	uint64_t most = 0, size;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {
 		const struct linear_ref *linear = &plan->linears[i];
 
 		size = weights_linear_size(linear, &kind) + weights_piece_size(linear, &kind) +
-		       activations_rows(linear) * (linear->n * sizeof(float) + linear->k * (2 * sizeof(float) + sizeof(uint16_t)));
+		       activations_rows(linear) *
+			       (linear->n * sizeof(float) +
+				linear->k * (2 * sizeof(float) + sizeof(uint16_t)));
 		most = size > most ? size : most;
 	}
 	return most * (uint64_t)params->n_threads;
 }
 
-int activations_plan_make(struct activations_plan *plan, const struct calibrate_params *params, struct err *err)
+int activations_plan_make(struct activations_plan *plan, const struct calibrate_params *params,
+			  struct err *err)
 {
 	*plan = (struct activations_plan){ 0 };
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
 	    modules_open(&plan->modules, &plan->checkpoint, err) ||
-	    dumps_list(params->io, params->activations, &plan->dumps, err) || gather(plan, params, err)) {
+	    dumps_list(params->io, params->activations, &plan->dumps, err) ||
+	    gather(plan, params, err)) {
 		activations_plan_release(plan);
 		return -1;
 	}

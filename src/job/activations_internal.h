@@ -10,8 +10,8 @@
 #include "job/dump.h"
 
 /* ERR_INPUT, naming tensor and file, unless the matrix takes so many features. */
-int activations_check_input(const struct linear_ref *linear, const struct tensor_ref *input, const char *path,
-			    struct err *err);
+int activations_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
+			    const char *path, struct err *err);
 
 /* How many rows of inputs are multiplied at once: always the same, for the same bytes. */
 size_t activations_rows(const struct linear_ref *linear);

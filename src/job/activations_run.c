@@ -13,7 +13,7 @@ enum { SLOT_X, SLOT_Y, N_SLOTS };
 /* What one thread works with. */
 struct worker {
 	struct executor_lane *lane;
-	float *host;	   /* rows of inputs as they are read */
+	float *host; /* rows of inputs as they are read */
 	struct seen host_seen[N_SLOTS];
 	float *x, *y;	   /* the executor's: rows of inputs, of outputs */
 	uint16_t *rounded; /* the inputs in bf16 */
@@ -42,24 +42,28 @@ struct sweep {
 	struct worker *workers;
 	size_t first, n_passes; /* of the sweep */
 	struct dump *dumps;
-	struct shown *shown;		   /* (modules, n_passes) */
+	struct shown *shown;		  /* (modules, n_passes) */
 	uint64_t (*counts)[AMAX_BINS][2]; /* (modules), with histograms */
 };
 
-static int refuse(const char *what, const struct linear *linear, const char *path, uint64_t n, struct err *err)
+static int refuse(const char *what, const struct linear *linear, const char *path, uint64_t n,
+		  struct err *err)
 {
-	return err_set(err, ERR_INPUT, "the %s of '%s' holds %llu values that are NaN or infinite, in '%s'", what,
+	return err_set(err, ERR_INPUT,
+		       "the %s of '%s' holds %llu values that are NaN or infinite, in '%s'", what,
 		       linear->ref->module, (unsigned long long)n, path);
 }
 
 static void count(const struct worker *worker, const float *values, size_t n, int slot)
 {
 	if (worker->counts)
-		worker->lane->executor->ops->histogram(worker->lane, values, n, worker->counts + (slot == SLOT_Y));
+		worker->lane->executor->ops->histogram(worker->lane, values, n,
+						       worker->counts + (slot == SLOT_Y));
 }
 
 /* The inputs, and their product, of n_rows rows. */
-static void multiply(const struct forward *forward, const struct worker *worker, const struct linear *linear, size_t n_rows)
+static void multiply(const struct forward *forward, const struct worker *worker,
+		     const struct linear *linear, size_t n_rows)
 {
 	const struct executor_ops *ops = worker->lane->executor->ops;
 	size_t n = linear->ref->n, k = linear->ref->k;
@@ -84,8 +88,8 @@ static void multiply(const struct forward *forward, const struct worker *worker,
 }
 
 /* Some rows of an input, which lie in worker->host, and their product. */
-static int see_rows(const struct sweep *sweep, struct worker *worker, const struct linear *linear, size_t n_rows,
-		    const char *path, struct shown *shown, struct err *err)
+static int see_rows(const struct sweep *sweep, struct worker *worker, const struct linear *linear,
+		    size_t n_rows, const char *path, struct shown *shown, struct err *err)
 {
 	static const struct {
 		int slot, column;
@@ -108,23 +112,25 @@ static int see_rows(const struct sweep *sweep, struct worker *worker, const stru
 	return 0;
 }
 
-static int see_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear, size_t pass, struct shown *shown,
-		    struct err *err)
+static int see_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear,
+		    size_t pass, struct shown *shown, struct err *err)
 {
 	struct dump *dump = &sweep->dumps[pass];
 	const char *path = sweep->plan->dumps.items[sweep->first + pass];
 	const struct tensor_ref *input = dump_find(dump, linear->ref->module);
-	size_t n_tokens = input ? (size_t)input->tensor->shape[0] : 0, rows = activations_rows(linear->ref);
+	size_t n_tokens = input ? (size_t)input->tensor->shape[0] : 0,
+	       rows = activations_rows(linear->ref);
 	const atomic_int *stop = sweep->progress->stop;
 
-	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax }, .n_tokens = (int64_t)n_tokens };
+	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax },
+				 .n_tokens = (int64_t)n_tokens };
 	for (size_t row = 0; row < n_tokens; row += rows) {
 		size_t n = n_tokens - row < rows ? n_tokens - row : rows;
 
 		if (stop && atomic_load(stop))
 			return err_set(err, ERR_INTERRUPTED, "interrupted");
-		if (source_read_floats(&dump->source, input, false, row * linear->ref->k, n * linear->ref->k,
-				       worker->host, err) ||
+		if (source_read_floats(&dump->source, input, false, row * linear->ref->k,
+				       n * linear->ref->k, worker->host, err) ||
 		    see_rows(sweep, worker, linear, n, path, shown, err))
 			return -1;
 	}
@@ -140,15 +146,18 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 	const struct executor_ops *ops = worker->lane->executor->ops;
 	struct linear linear;
 	double began = pace_now(&sweep->pace);
-	int rc = weights_load_linear(&sweep->weights, number, worker->lane, &sweep->plan->linears[item], &linear, err);
+	int rc = weights_load_linear(&sweep->weights, number, worker->lane,
+				     &sweep->plan->linears[item], &linear, err);
 
 	pace_loaded(&sweep->pace, began, 1);
 	if (worker->counts)
 		ops->zero(worker->lane, worker->counts, sizeof *sweep->counts);
 	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
-		rc = see_pass(sweep, worker, &linear, p, &sweep->shown[item * sweep->n_passes + p], err);
+		rc = see_pass(sweep, worker, &linear, p, &sweep->shown[item * sweep->n_passes + p],
+			      err);
 	if (!rc && worker->counts) {
-		ops->fetch(worker->lane, sweep->counts[item], worker->counts, sizeof *sweep->counts);
+		ops->fetch(worker->lane, sweep->counts[item], worker->counts,
+			   sizeof *sweep->counts);
 		rc = ops->wait(worker->lane, err);
 	}
 	linear_release(&linear);
@@ -175,7 +184,8 @@ static int dumps_open(struct sweep *sweep, struct err *err)
 		if (dump_open(&sweep->dumps[p], sweep->params->io, path, err))
 			return -1;
 		for (size_t i = 0; i < plan->n_linears; i++) {
-			const struct tensor_ref *input = dump_find(&sweep->dumps[p], plan->linears[i].module);
+			const struct tensor_ref *input =
+				dump_find(&sweep->dumps[p], plan->linears[i].module);
 
 			if (input && activations_check_input(&plan->linears[i], input, path, err))
 				return -1;
@@ -216,7 +226,8 @@ static int count_sweep(struct sweep *sweep, struct err *err)
 static void keep_rows(struct sweep *sweep)
 {
 	for (size_t i = 0; i < sweep->plan->n_linears; i++) {
-		struct amax_site *site = amax_stats_site(sweep->stats, sweep->plan->linears[i].module, AMAX_GEMM);
+		struct amax_site *site =
+			amax_stats_site(sweep->stats, sweep->plan->linears[i].module, AMAX_GEMM);
 		uint64_t(*sum)[2] = sweep->counts ? amax_site_histogram(site) : NULL;
 
 		for (size_t p = 0; p < sweep->n_passes; p++) {
@@ -275,21 +286,28 @@ static int run_sweeps(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size, size_t y_size, struct err *err)
+static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size, size_t y_size,
+		       struct err *err)
 {
 	static const char what[] = "some activations";
 	struct executor *executor = sweep->forward.executor;
 	const struct executor_ops *ops = executor->ops;
 
 	return ops->lane_new(&worker->lane, executor, err) ||
-			       buffer_alloc((void **)&worker->host, x_size * sizeof(float), what, err) ||
-			       ops->memory_new(executor, (void **)&worker->x, x_size * sizeof(float), what, err) ||
-			       ops->memory_new(executor, (void **)&worker->rounded, x_size * sizeof(uint16_t), what, err) ||
-			       ops->memory_new(executor, (void **)&worker->y, y_size * sizeof(float),
+			       buffer_alloc((void **)&worker->host, x_size * sizeof(float), what,
+					    err) ||
+			       ops->memory_new(executor, (void **)&worker->x,
+					       x_size * sizeof(float), what, err) ||
+			       ops->memory_new(executor, (void **)&worker->rounded,
+					       x_size * sizeof(uint16_t), what, err) ||
+			       ops->memory_new(executor, (void **)&worker->y,
+					       y_size * sizeof(float),
 					       "the outputs of some activations", err) ||
-			       ops->memory_new(executor, (void **)&worker->seen, N_SLOTS * sizeof *worker->seen, what, err) ||
+			       ops->memory_new(executor, (void **)&worker->seen,
+					       N_SLOTS * sizeof *worker->seen, what, err) ||
 			       (sweep->params->histogram &&
-				ops->memory_new(executor, (void **)&worker->counts, sizeof *sweep->counts, what, err))
+				ops->memory_new(executor, (void **)&worker->counts,
+						sizeof *sweep->counts, what, err))
 		       ? -1
 		       : 0;
 }
@@ -355,26 +373,43 @@ static int count_first(void *context, struct amax_stats *wanted, uint64_t n_pass
 /* Whose sums a history of dumps holds: another executor than the CPU's is told. */
 static char *backend_text(const struct executor_ops *executor)
 {
-	return executor == backend_executor("cpu") ? xstrdup("activations") : xasprintf("activations+%s", executor->name);
+	return executor == backend_executor("cpu") ? xstrdup("activations")
+						   : xasprintf("activations+%s", executor->name);
 }
 
 int activations_run(const struct activations_plan *plan, const struct calibrate_params *params,
-		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
-		    struct err *err)
+		    struct calibrate_progress *progress, struct calibrate_result *result,
+		    struct amax_stats *stats, struct err *err)
 {
-	const struct backend *backend = backend_select_forward(params->backend ? params->backend : "auto", err);
-	struct sweep sweep = { .plan = plan, .params = params, .progress = progress, .result = result, .stats = stats,
-			       .pace = { .now = params->now, .first = 1 + backend_executor(params->backend)->tokens_per_load / plan->n_tokens[0] },
-			       .model = { .checkpoint = &plan->checkpoint } };
+	const struct backend *backend =
+		backend_select_forward(params->backend ? params->backend : "auto", err);
+	struct sweep sweep = {
+		.plan = plan,
+		.params = params,
+		.progress = progress,
+		.result = result,
+		.stats = stats,
+		.pace = { .now = params->now,
+			  .first = 1 + backend_executor(params->backend)->tokens_per_load /
+					       plan->n_tokens[0] },
+		.model = { .checkpoint = &plan->checkpoint }
+	};
 	char *computed_by = backend ? backend_text(backend->executor) : NULL;
-	const struct beginning beginning = { .params = params, .place = &sweep.place, .source = &sweep.weights.source, .backend = computed_by,
-					     .data = params->activations, .n_passes = plan->dumps.n,
-					     .context = &sweep, .count = count_first };
+	const struct beginning beginning = { .params = params,
+					     .place = &sweep.place,
+					     .source = &sweep.weights.source,
+					     .backend = computed_by,
+					     .data = params->activations,
+					     .n_passes = plan->dumps.n,
+					     .context = &sweep,
+					     .count = count_first };
 	int rc = -1;
 
-	if (!backend || forward_init(&sweep.forward, backend->executor, &sweep.model, calibrate_is_f32(params), err))
+	if (!backend || forward_init(&sweep.forward, backend->executor, &sweep.model,
+				     calibrate_is_f32(params), err))
 		goto out;
-	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, params->n_threads, progress->stop, err) ||
+	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, params->n_threads,
+			 progress->stop, err) ||
 	    calibrate_begin(&beginning, stats, err) || workers_new(&sweep, err))
 		goto out;
 	result->n_resumed = stats->n_passes;

@@ -8,7 +8,8 @@
 #define KIB ((uint64_t)1024)
 #define MIB (KIB * KIB)
 
-/* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the write. */
+/* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the
+ * write. */
 #define BAND_TARGET (512 * KIB)
 #define RUN_TARGET  (256 * KIB)
 #define RUN_DIRECT  MIB /* a disk that is asked for little at a time is waited for */
@@ -16,7 +17,8 @@
 /* Columns are cut at multiples of this, which every tile narrower than a row divides. */
 #define COLUMN_STEP ((uint64_t)128)
 
-/* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and the run. */
+/* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and
+ * the run. */
 #define BAND_LEAST (64 * KIB)
 
 static uint64_t at_most(uint64_t n, uint64_t most)
@@ -32,7 +34,8 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, 
 	most &= ~(WRITER_ALIGN - (uint64_t)1);
 	if (most < BAND_LEAST)
 		return err_set(err, ERR_USAGE,
-			       "--max-memory leaves %llu bytes for each thread, which needs %llu: give more "
+			       "--max-memory leaves %llu bytes for each thread, which needs %llu: "
+			       "give more "
 			       "memory or fewer --threads",
 			       (unsigned long long)memory, 4ull * BAND_LEAST);
 	*limits = (struct band_limits){
@@ -54,7 +57,8 @@ static uint64_t element_size(const struct unit *unit)
 	return dtype_bits(unit_dtype(unit)) / 8;
 }
 
-/* Rows that must stay together: a tile's, and a source block's where the source has scales of its own. */
+/* Rows that must stay together: a tile's, and a source block's where the source has scales of its
+ * own. */
 static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
 {
 	uint64_t step = spec->tile.rows == WHOLE ? 1 : spec->tile.rows;
@@ -62,7 +66,8 @@ static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
 	return unit->source_scale.scale && step < COLUMN_STEP ? COLUMN_STEP : step;
 }
 
-bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits)
+bool unit_needs_amax(const struct unit *unit, const struct qspec *spec,
+		     const struct band_limits *limits)
 {
 	if (spec->tile.rows == WHOLE)
 		return true;
@@ -71,8 +76,8 @@ bool unit_needs_amax(const struct unit *unit, const struct qspec *spec, const st
 }
 
 /* Rows and columns of the unit's bands. */
-static void band_shape(const struct unit *unit, const struct qspec *spec, const struct band_limits *limits,
-		       uint64_t *n_rows, uint64_t *n_cols)
+static void band_shape(const struct unit *unit, const struct qspec *spec,
+		       const struct band_limits *limits, uint64_t *n_rows, uint64_t *n_cols)
 {
 	uint64_t step = row_step(unit, spec);
 	uint64_t size = element_size(unit);
@@ -89,12 +94,14 @@ static void band_shape(const struct unit *unit, const struct qspec *spec, const 
 			return;
 	}
 	if (step * unit->cols * size <= limits->most) {
-		uint64_t scales = tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
+		uint64_t scales =
+			tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
 
-		/* Of a narrow matrix, the scales may be more than the weights.  An empty one is none of a plan's. */
+		/* Of a narrow matrix, the scales may be more than the weights.  An empty one is
+		 * none of a plan's. */
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
-		fit = limits->target / (step * (unit->cols * size > 32 * scales ? unit->cols * size
-										  : 32 * scales));
+		fit = limits->target /
+		      (step * (unit->cols * size > 32 * scales ? unit->cols * size : 32 * scales));
 		*n_rows = (fit ? fit : 1) * step;
 		*n_cols = unit->cols;
 		return;
@@ -122,11 +129,13 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		return;
 	band_shape(unit, plan->specs[u], limits, &n_rows, &n_cols);
 	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
-		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack : unit->rows - region.row;
+		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack
+					    : unit->rows - region.row;
 
 		region.n_rows = left < n_rows ? left : n_rows;
 		for (region.col = 0; region.col < unit->cols; region.col += n_cols) {
-			region.n_cols = unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
+			region.n_cols =
+				unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
 			band_add(list, (struct band){ u, output, region });
 		}
 	}
@@ -139,7 +148,9 @@ static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint
 	uint64_t most = limits->target / size;
 
 	for (uint64_t at = 0; at < n; at += most) {
-		struct region region = { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most };
+		struct region region = { .col = at,
+					 .n_rows = 1,
+					 .n_cols = n - at < most ? n - at : most };
 
 		band_add(list, (struct band){ unit, output, region });
 	}
@@ -147,11 +158,14 @@ static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint
 
 uint64_t output_element_size(const struct output_shard *shard, size_t output)
 {
-	return shard->outputs[output].part == PART_COPY ? 1 : dtype_bits(shard->tensors[output].dtype) / 8;
+	return shard->outputs[output].part == PART_COPY
+		       ? 1
+		       : dtype_bits(shard->tensors[output].dtype) / 8;
 }
 
-static void bands_add_output(struct band_list *list, const struct plan *plan, const struct output_shard *shard,
-			     const struct band_limits *limits, size_t o)
+static void bands_add_output(struct band_list *list, const struct plan *plan,
+			     const struct output_shard *shard, const struct band_limits *limits,
+			     size_t o)
 {
 	const struct output *output = &shard->outputs[o];
 	const struct st_tensor *tensor = &shard->tensors[o];
@@ -162,8 +176,8 @@ static void bands_add_output(struct band_list *list, const struct plan *plan, co
 		break;
 	case PART_VALUE:
 	case PART_RECODED: /* by way of fp32 */
-		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims), sizeof(float), limits,
-			       o);
+		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims),
+			       sizeof(float), limits, o);
 		break;
 	case PART_CODES:
 	case PART_VALUES:
@@ -192,8 +206,8 @@ static uint64_t source_bytes(const struct output_shard *shard, size_t output, ui
 }
 
 /* Puts a band into the last run, or begins another.  begin: where its first byte goes. */
-static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint64_t size, uint64_t input_bytes,
-		       bool scattered, uint64_t most)
+static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint64_t size,
+		       uint64_t input_bytes, bool scattered, uint64_t most)
 {
 	struct run *last = list->n_runs ? &list->runs[list->n_runs - 1] : NULL;
 
@@ -205,7 +219,8 @@ static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint
 		return;
 	}
 	ARRAY_GROW(list->runs, list->n_runs);
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_runs > 0 without runs for possible */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_runs > 0 without runs for
+	 * possible */
 	list->runs[list->n_runs++] = (struct run){ .first_band = band,
 						   .n_bands = 1,
 						   .begin = begin,
@@ -252,8 +267,10 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 			uint64_t cols = flat ? region->n_cols : unit->cols;
 			uint64_t bytes = region->n_rows * region->n_cols * size;
 
-			run_extend(list, b, order[i].begin + (region->row * cols + region->col) * size, bytes,
-				   source_bytes(out, order[i].output, bytes), region->n_cols != cols, most);
+			run_extend(list, b,
+				   order[i].begin + (region->row * cols + region->col) * size,
+				   bytes, source_bytes(out, order[i].output, bytes),
+				   region->n_cols != cols, most);
 		}
 	}
 	free(order);

@@ -8,7 +8,8 @@
 #include "base/mem.h"
 #include "job/calibrate_internal.h"
 
-void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first, size_t n)
+void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first,
+			  size_t n)
 {
 	for (size_t i = first; i < first + n; i++) {
 		size_t len = plan->data.sequences[i].len;
@@ -38,9 +39,11 @@ static int run_alloc(struct run *run, struct err *err)
 			return -1;
 	run->n_slots = forward_slots(&plan->model);
 	run->host_seen = xcalloc(most * run->n_slots, sizeof *run->host_seen);
-	return ops->memory_new(run->forward.executor, (void **)&run->seen, most * run->n_slots * sizeof *run->seen,
-			       "what is seen of sequences", err) ||
-			       ops->memory_new(run->forward.executor, (void **)&run->residuals, most * stream_size,
+	return ops->memory_new(run->forward.executor, (void **)&run->seen,
+			       most * run->n_slots * sizeof *run->seen, "what is seen of sequences",
+			       err) ||
+			       ops->memory_new(run->forward.executor, (void **)&run->residuals,
+					       most * stream_size,
 					       "the residual streams of a sweep", err)
 		       ? -1
 		       : 0;
@@ -120,7 +123,8 @@ static int resume_fp8(struct run *run, struct err *err)
 		return 0;
 	if (stats->n_passes > stats->history_len)
 		return err_set(err, ERR_INPUT,
-			       "'%s' holds %llu of %llu passes, and delayed scaling needs all to go on: --restart begins anew",
+			       "'%s' holds %llu of %llu passes, and delayed scaling needs all to "
+			       "go on: --restart begins anew",
 			       run->params->output, (unsigned long long)stats->history_len,
 			       (unsigned long long)stats->n_passes);
 	fp8_forward_replay(run->fp8, &run->plan->model, stats);
@@ -128,30 +132,47 @@ static int resume_fp8(struct run *run, struct err *err)
 }
 
 int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
-		    struct calibrate_progress *progress, struct calibrate_result *result, struct amax_stats *stats,
-		    struct err *err)
+		  struct calibrate_progress *progress, struct calibrate_result *result,
+		  struct amax_stats *stats, struct err *err)
 {
-	const struct backend *backend = backend_select_forward(params->backend ? params->backend : "auto", err);
-	struct run run = { .plan = plan, .params = params, .progress = progress, .result = result,
-			   .stats = stats, .pace = { .now = params->now, .first = calibrate_first_sweep(plan, params) } };
-	const struct beginning beginning = { .params = params, .place = &run.place, .source = &run.weights.source, .backend = backend ? backend->executor->name : NULL,
-					     .data = params->data, .n_passes = plan->n_passes, .context = (void *)plan,
+	const struct backend *backend =
+		backend_select_forward(params->backend ? params->backend : "auto", err);
+	struct run run = { .plan = plan,
+			   .params = params,
+			   .progress = progress,
+			   .result = result,
+			   .stats = stats,
+			   .pace = { .now = params->now,
+				     .first = calibrate_first_sweep(plan, params) } };
+	const struct beginning beginning = { .params = params,
+					     .place = &run.place,
+					     .source = &run.weights.source,
+					     .backend = backend ? backend->executor->name : NULL,
+					     .data = params->data,
+					     .n_passes = plan->n_passes,
+					     .context = (void *)plan,
 					     .count = count_first };
 	int rc = -1;
 
-	if (!backend || forward_init(&run.forward, backend->executor, &plan->model, calibrate_is_f32(params), err))
+	if (!backend || forward_init(&run.forward, backend->executor, &plan->model,
+				     calibrate_is_f32(params), err))
 		goto out;
 	run.sightings = sightings_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
 				      params->histogram);
-	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads, progress->stop, err))
+	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads,
+			 progress->stop, err))
 		goto out;
 	run_fp8(&run, backend);
-	if (calibrate_begin(&beginning, stats, err) || resume_fp8(&run, err) || run_alloc(&run, err))
+	if (calibrate_begin(&beginning, stats, err) || resume_fp8(&run, err) ||
+	    run_alloc(&run, err))
 		goto out;
 	result->n_resumed = stats->n_passes;
 	run.first = stats->n_passes * plan->batch;
-	atomic_store(&progress->total, (plan->n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));
-	rc = calibrate_sweeps(&run, err) || weights_close(&run.weights, err) ? calibrate_failed(&beginning, stats, result->n_resumed, err) : 0;
+	atomic_store(&progress->total,
+		     (plan->n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));
+	rc = calibrate_sweeps(&run, err) || weights_close(&run.weights, err)
+		     ? calibrate_failed(&beginning, stats, result->n_resumed, err)
+		     : 0;
 out:
 	amax_place_close(&run.place);
 	run_release(&run);

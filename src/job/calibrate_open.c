@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a calibration decides before it computes: the model, the data, how many passes, and where to go on.
+ * What a calibration decides before it computes: the model, the data, how many passes, and where to
+ * go on.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,11 +13,12 @@
 #include "job/calibrate_internal.h"
 #include "model/tokenizer.h"
 
-#define DEFAULT_SEQ_LEN 512
-#define DEFAULT_PASSES	128
-#define DEFAULT_MEMORY	((uint64_t)1 << 30)
+#define DEFAULT_SEQ_LEN	   512
+#define DEFAULT_PASSES	   128
+#define DEFAULT_MEMORY	   ((uint64_t)1 << 30)
 #define TOKENIZER_MAX_SIZE ((size_t)256 << 20)
-#define AHEAD_SHARE	4 /* a second layer takes at most this part of the memory for sequences */
+/* a second layer takes at most this part of the memory for sequences */
+#define AHEAD_SHARE 4
 
 static size_t or_default(int value, size_t otherwise)
 {
@@ -24,8 +26,8 @@ static size_t or_default(int value, size_t otherwise)
 }
 
 /* The model's tokenizer.json beside its weights; NULL where there is none. */
-static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io, struct tokenizer **tokenizer,
-			  struct err *err)
+static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io,
+			  struct tokenizer **tokenizer, struct err *err)
 {
 	const char *directory = plan->checkpoint.directory;
 	struct buf text = { 0 };
@@ -42,7 +44,7 @@ static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io
 		return 0;
 	}
 	rc = io_read_file(io, AT_FDCWD, path, TOKENIZER_MAX_SIZE, &text, err) ||
-	      tokenizer_new(tokenizer, &text, path, err)
+			     tokenizer_new(tokenizer, &text, path, err)
 		     ? -1
 		     : 0;
 	buf_release(&text);
@@ -50,7 +52,8 @@ static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io
 	return rc;
 }
 
-static int open_data(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
+static int open_data(struct calibrate_plan *plan, const struct calibrate_params *params,
+		     struct err *err)
 {
 	size_t seq_len = or_default(params->seq_len, DEFAULT_SEQ_LEN);
 	size_t wanted = or_default(params->passes, DEFAULT_PASSES) * plan->batch;
@@ -60,8 +63,8 @@ static int open_data(struct calibrate_plan *plan, const struct calibrate_params 
 
 	if (open_tokenizer(plan, params->io, &tokenizer, err))
 		return -1;
-	rc = dataset_open(&plan->data, params->io, params->data, tokenizer, seq_len, plan->model.vocab_size,
-			  most, err);
+	rc = dataset_open(&plan->data, params->io, params->data, tokenizer, seq_len,
+			  plan->model.vocab_size, most, err);
 	if (!rc && params->seed)
 		dataset_draw(&plan->data, (uint64_t)params->seed, wanted);
 	tokenizer_free(tokenizer);
@@ -84,7 +87,8 @@ static size_t count_modules(const struct model *model)
 	return n;
 }
 
-/* Counts of all sites: those of a sweep, of the history, and, by lane, of the layer under way, with a copy of the host. */
+/* Counts of all sites: those of a sweep, of the history, and, by lane, of the layer under way, with
+ * a copy of the host. */
 static uint64_t histogram_size(const struct calibrate_plan *plan, int n_threads)
 {
 	const uint64_t a_site = (uint64_t)AMAX_BINS * 2 * sizeof(uint64_t);
@@ -112,7 +116,8 @@ static uint64_t default_memory(uint64_t lanes, uint64_t a_pass, uint64_t for_eac
 	return least > DEFAULT_MEMORY ? least : DEFAULT_MEMORY;
 }
 
-static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
+static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params *params,
+		      struct err *err)
 {
 	const struct model *model = &plan->model;
 	const struct executor_ops *executor = backend_executor(params->backend);
@@ -121,26 +126,34 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 			embedder_size(model, plan->longest);
 	uint64_t lanes = lane * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
-	bool is_f32 = calibrate_is_f32(params) || (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
-	const struct weights_kind kind = { .executor = executor, .dtype = is_f32 ? DT_F32 : executor->bf16_type(),
+	bool is_f32 = calibrate_is_f32(params) ||
+		      (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
+	const struct weights_kind kind = { .executor = executor,
+					   .dtype = is_f32 ? DT_F32 : executor->bf16_type(),
 					   .quantized = params->fp8.forward };
 	uint64_t a_sequence = stream + 2 * forward_slots(model) * sizeof(struct seen);
 	uint64_t a_pass = a_sequence * plan->batch;
-	uint64_t memory = params->max_memory ? params->max_memory
-					     : default_memory(lanes, a_pass, a_sequence * (uint64_t)params->n_threads);
-	uint64_t room = memory > lanes ? memory - lanes : 0, weights = weights_layer_size(model, &kind, params->n_threads, false);
+	uint64_t memory =
+		params->max_memory
+			? params->max_memory
+			: default_memory(lanes, a_pass, a_sequence * (uint64_t)params->n_threads);
+	uint64_t room = memory > lanes ? memory - lanes : 0,
+		 weights = weights_layer_size(model, &kind, params->n_threads, false);
 	uint64_t second = weights_layer_size(model, &kind, params->n_threads, true) - weights, fit;
 
-	plan->ahead = !params->fp8.forward && second <= room / AHEAD_SHARE && (room - second) / a_pass > 0;
+	plan->ahead = !params->fp8.forward && second <= room / AHEAD_SHARE &&
+		      (room - second) / a_pass > 0;
 	if (plan->ahead) {
 		room -= second;
 		weights += second;
 	}
 	fit = room / a_pass;
 	if (fit == 0)
-		return err_set(err, ERR_USAGE,
-			       "option '--max-memory': %llu bytes do not hold one pass, which takes %llu: fewer threads (--threads), or shorter sequences (--seq-len) need less",
-			       (unsigned long long)memory, (unsigned long long)(lanes + a_pass));
+		return err_set(
+			err, ERR_USAGE,
+			"option '--max-memory': %llu bytes do not hold one pass, which takes %llu: "
+			"fewer threads (--threads), or shorter sequences (--seq-len) need less",
+			(unsigned long long)memory, (unsigned long long)(lanes + a_pass));
 	fit = fit < plan->n_passes ? fit : plan->n_passes;
 	plan->sweep = (size_t)fit * plan->batch;
 	plan->memory_bytes = lanes + fp8 + fit * a_pass + weights;
@@ -157,12 +170,14 @@ static void plan_history(struct calibrate_plan *plan, const struct calibrate_par
 	plan->fp8.recipe.amax_history_len = (int)(len < plan->n_passes ? len : plan->n_passes);
 }
 
-int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_params *params, struct err *err)
+int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_params *params,
+			struct err *err)
 {
 	*plan = (struct calibrate_plan){ .batch = or_default(params->batch, 1) };
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
 	    model_open(&plan->model, &plan->checkpoint, err) ||
-	    fp8_choice_make(&plan->fp8, &params->fp8, &plan->model, err) || open_data(plan, params, err)) {
+	    fp8_choice_make(&plan->fp8, &params->fp8, &plan->model, err) ||
+	    open_data(plan, params, err)) {
 		calibrate_plan_release(plan);
 		return -1;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a calibration begins: with an empty history, or behind the passes that a file holds already.
+ * Where a calibration begins: with an empty history, or behind the passes that a file holds
+ * already.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,12 @@
 #include "job/calibrate_internal.h"
 #include "job/fingerprint.h"
 
-static int differs(const struct beginning *beginning, const char *what, const char *there, const char *here,
-		   struct err *err)
+static int differs(const struct beginning *beginning, const char *what, const char *there,
+		   const char *here, struct err *err)
 {
 	return err_set(err, ERR_INPUT,
-		       "'%s' was made with another %s (%s, now %s): --resume wants the options of the run that began it, --restart begins anew",
+		       "'%s' was made with another %s (%s, now %s): --resume wants the options of "
+		       "the run that began it, --restart begins anew",
 		       beginning->params->output, what, there, here);
 }
 
@@ -53,30 +55,37 @@ static int check_sites(const struct beginning *beginning, const struct amax_stat
 			return -1;
 	for (size_t i = 0; stats->n_passes && i < wanted->n_sites; i++)
 		if (!amax_stats_find(stats, wanted->sites[i]->name, wanted->sites[i]->kind))
-			return err_set(
-				err, ERR_INPUT,
-				"'%s' is not in '%s', which holds %llu passes: --restart begins anew",
-				wanted->sites[i]->name, beginning->params->output,
-				(unsigned long long)stats->n_passes);
+			return err_set(err, ERR_INPUT,
+				       "'%s' is not in '%s', which holds %llu passes: --restart "
+				       "begins anew",
+				       wanted->sites[i]->name, beginning->params->output,
+				       (unsigned long long)stats->n_passes);
 	return 0;
 }
 
 /* The passes that the file holds are those that would be run first. */
-static int check_data(const struct beginning *beginning, const struct amax_stats *stats, struct err *err)
+static int check_data(const struct beginning *beginning, const struct amax_stats *stats,
+		      struct err *err)
 {
 	const char *output = beginning->params->output;
 	struct amax_stats wanted;
 	int rc;
 
 	if (stats->n_passes > beginning->n_passes)
-		return err_set(err, ERR_INPUT, "'%s' holds %llu passes, and %zu are asked for: --restart begins anew", output,
-			       (unsigned long long)stats->n_passes, beginning->n_passes);
-	amax_stats_init(&wanted, stats->model, stats->precision, stats->backend, stats->history_len);
+		return err_set(
+			err, ERR_INPUT,
+			"'%s' holds %llu passes, and %zu are asked for: --restart begins anew",
+			output, (unsigned long long)stats->n_passes, beginning->n_passes);
+	amax_stats_init(&wanted, stats->model, stats->precision, stats->backend,
+			stats->history_len);
 	rc = beginning->count(beginning->context, &wanted, stats->n_passes, err);
-	if (!rc && (memcmp(wanted.data, stats->data, sizeof wanted.data) != 0 || wanted.n_tokens != stats->n_tokens))
+	if (!rc && (memcmp(wanted.data, stats->data, sizeof wanted.data) != 0 ||
+		    wanted.n_tokens != stats->n_tokens))
 		rc = err_set(err, ERR_INPUT,
-			     "'%s' holds %llu passes over other data than the first of '%s': --resume wants the data and options of the run that began it, --restart begins anew", output,
-			     (unsigned long long)stats->n_passes, beginning->data);
+			     "'%s' holds %llu passes over other data than the first of '%s': "
+			     "--resume wants the data and options of the run that began it, "
+			     "--restart begins anew",
+			     output, (unsigned long long)stats->n_passes, beginning->data);
 	if (!rc)
 		rc = check_sites(beginning, stats, &wanted, err);
 	amax_stats_release(&wanted);
@@ -117,8 +126,8 @@ static int resume(const struct beginning *beginning, const char *fingerprint, co
 }
 
 /* An empty history, or the one to go on with. */
-static int begin(const struct beginning *beginning, const char *precision, bool exists, struct amax_stats *stats,
-		 struct err *err)
+static int begin(const struct beginning *beginning, const char *precision, bool exists,
+		 struct amax_stats *stats, struct err *err)
 {
 	const struct calibrate_params *params = beginning->params;
 	char fingerprint[FINGERPRINT_SIZE];
@@ -151,21 +160,24 @@ int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats,
 		return -1;
 	exists = stat(params->output, &status) == 0;
 	if (exists && !params->resume && !params->restart)
-		return err_set(err, ERR_USAGE, "'%s' exists: --resume goes on with it, --restart begins anew",
+		return err_set(err, ERR_USAGE,
+			       "'%s' exists: --resume goes on with it, --restart begins anew",
 			       params->output);
 	if (params->restart && amax_place_check(beginning->place, params->output, err))
 		return -1;
-	precision = fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
-	rc = !can_be_kept(precision)
-		     ? err_set(err, ERR_USAGE,
-			       "--include and --exclude: the history keeps UTF-8 without control characters, not ('%s')",
-			       precision)
-		     : begin(beginning, precision, exists, stats, err);
+	precision =
+		fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
+	rc = !can_be_kept(precision) ? err_set(err, ERR_USAGE,
+					       "--include and --exclude: the history keeps UTF-8 "
+					       "without control characters, not ('%s')",
+					       precision)
+				     : begin(beginning, precision, exists, stats, err);
 	free(precision);
 	return rc;
 }
 
-int calibrate_failed(const struct beginning *beginning, const struct amax_stats *stats, size_t n_resumed, struct err *err)
+int calibrate_failed(const struct beginning *beginning, const struct amax_stats *stats,
+		     size_t n_resumed, struct err *err)
 {
 	struct err ignored;
 
@@ -175,8 +187,12 @@ int calibrate_failed(const struct beginning *beginning, const struct amax_stats 
 	if (err->kind != ERR_INTERRUPTED)
 		return -1;
 	if (stats->n_passes == 0)
-		return err_set(err, ERR_INTERRUPTED, "interrupted before the first passes were done: nothing was written");
+		return err_set(
+			err, ERR_INTERRUPTED,
+			"interrupted before the first passes were done: nothing was written");
 	return err_set(err, ERR_INTERRUPTED,
-		       "interrupted after %llu of %zu passes, which '%s' holds: the same command with --resume goes on",
-		       (unsigned long long)stats->n_passes, beginning->n_passes, beginning->params->output);
+		       "interrupted after %llu of %zu passes, which '%s' holds: the same command "
+		       "with --resume goes on",
+		       (unsigned long long)stats->n_passes, beginning->n_passes,
+		       beginning->params->output);
 }

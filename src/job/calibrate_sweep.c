@@ -22,7 +22,8 @@ static int run_sequence(struct run *run, int worker, size_t i, struct err *err)
 	const struct layer *layer = layer_of(run->stage);
 	struct forward_lane *lane = run->lanes[worker];
 	int rc = layer ? forward_layer(&run->forward, lane, layer, sequence, err)
-		       : forward_head(&run->forward, lane, run->stage->norm, &run->stage->head, sequence, &run->nll[i], NULL, err);
+		       : forward_head(&run->forward, lane, run->stage->norm, &run->stage->head,
+				      sequence, &run->nll[i], NULL, err);
 
 	atomic_fetch_add(&run->progress->done, sequence->n_tokens);
 	return rc;
@@ -46,11 +47,14 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 				  : load_piece(run, worker, item - run->n_step, err);
 }
 
-/* The sequences of a step in a context of their own: where scales come from a history, it grows at its end. */
+/* The sequences of a step in a context of their own: where scales come from a history, it grows at
+ * its end. */
 static int run_step(struct run *run, struct err *err)
 {
-	const struct context wanted = { .enabled = run->fp8, .calibrating = true, .emulated = true,
-					  .recipe = &run->plan->fp8.recipe };
+	const struct context wanted = { .enabled = run->fp8,
+					.calibrating = true,
+					.emulated = true,
+					.recipe = &run->plan->fp8.recipe };
 	const struct layer *layer = layer_of(run->stage);
 	struct context outer;
 	struct err second = { 0 };
@@ -60,8 +64,8 @@ static int run_step(struct run *run, struct err *err)
 		return -1;
 	if (run->fp8 && layer)
 		fp8_forward_touch(run->fp8, &run->contexts, layer);
-	rc = pool_run(run->params->n_threads, run->n_step + (run->next ? run->next->load.n : 0), run_item, run,
-		      run->progress->stop, err);
+	rc = pool_run(run->params->n_threads, run->n_step + (run->next ? run->next->load.n : 0),
+		      run_item, run, run->progress->stop, err);
 	if (context_exit(&run->contexts, &outer, rc ? &second : err))
 		return -1;
 	return rc;
@@ -90,7 +94,8 @@ static int seen_wait(const struct run *run, struct err *err)
 	const struct layer *layer = layer_of(run->stage);
 
 	return lane->executor->ops->wait(lane, err)
-		       ? err_wrap(err, "what is seen at '%s'", layer ? layer->ref->attention : run->stage->head.ref->module)
+		       ? err_wrap(err, "what is seen at '%s'",
+				  layer ? layer->ref->attention : run->stage->head.ref->module)
 		       : 0;
 }
 
@@ -103,12 +108,15 @@ static int stage_run(struct run *run, struct err *err)
 
 	ops->zero(lane, run->seen, size);
 	if (seen_wait(run, err) ||
-	    sightings_begin(run->sightings, lane, layer_of(run->stage), &run->stage->head, run->first, err) || run_steps(run, err))
+	    sightings_begin(run->sightings, lane, layer_of(run->stage), &run->stage->head,
+			    run->first, err) ||
+	    run_steps(run, err))
 		return -1;
 	ops->fetch(lane, run->host_seen, run->seen, size);
 	if (seen_wait(run, err))
 		return -1;
-	return sightings_end(run->sightings, lane, run->n_sequences, run->host_seen, run->n_slots, err);
+	return sightings_end(run->sightings, lane, run->n_sequences, run->host_seen, run->n_slots,
+			     err);
 }
 
 static int stage_begin(struct run *run, struct stage *stage, size_t i, struct err *err)
@@ -117,18 +125,24 @@ static int stage_begin(struct run *run, struct stage *stage, size_t i, struct er
 	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
 
 	if (i < model->n_layers)
-		return weights_begin_layer(&stage->load, &run->weights, lane, &model->layers[i], &stage->layer, err);
+		return weights_begin_layer(&stage->load, &run->weights, lane, &model->layers[i],
+					   &stage->layer, err);
 	return weights_load_vector(&run->weights, lane, model->norm, &stage->norm, err) ||
-			       weights_begin_linear(&stage->load, &run->weights, lane, &model->head, &stage->head, err)
+			       weights_begin_linear(&stage->load, &run->weights, lane, &model->head,
+						    &stage->head, err)
 		       ? -1
 		       : 0;
 }
 
-/* Begins stage i, and loads it unless that is done `ahead`, beside the sequences of the stage before. */
+/* Begins stage i, and loads it unless that is done `ahead`, beside the sequences of the stage
+ * before. */
 static int stage_load(struct run *run, struct stage *stage, size_t i, bool ahead, struct err *err)
 {
 	double began = pace_now(&run->pace);
-	int rc = stage_begin(run, stage, i, err) || (!ahead && weights_load_pieces(&stage->load, err)) ? -1 : 0;
+	int rc = stage_begin(run, stage, i, err) ||
+				 (!ahead && weights_load_pieces(&stage->load, err))
+			 ? -1
+			 : 0;
 
 	pace_loaded(&run->pace, began, run->params->n_threads);
 	return rc;
@@ -143,7 +157,8 @@ static void stage_end(const struct run *run, struct stage *stage)
 	*stage = (struct stage){ 0 };
 }
 
-/* Stage i, which was loaded beside the one before where there is memory for two, as the next is beside this. */
+/* Stage i, which was loaded beside the one before where there is memory for two, as the next is
+ * beside this. */
 static int sweep_stage(struct run *run, size_t i, struct err *err)
 {
 	struct stage *stage = &run->stages[i % 2], *next = &run->stages[(i + 1) % 2];
@@ -177,7 +192,8 @@ static int embed_sequence(void *context, int worker, size_t item, struct err *er
 {
 	struct run *run = context;
 
-	return embedder_run(&run->embedders[worker], &run->weights, run->lanes[worker], &run->sequences[item], err);
+	return embedder_run(&run->embedders[worker], &run->weights, run->lanes[worker],
+			    &run->sequences[item], err);
 }
 
 /* run->n_sequences sequences, from run->first on. */
@@ -189,13 +205,16 @@ static int sweep_embed(struct run *run, struct err *err)
 	for (size_t i = 0; i < run->n_sequences; i++) {
 		struct sequence *sequence = &run->sequences[i];
 
-		*sequence = (struct sequence){ .index = run->first + i,
-					       .n_tokens = plan->data.sequences[run->first + i].len,
-					       .tokens = calibrate_plan_tokens(plan, run->first + i),
-					       .residual = residual, .seen = run->seen + i * run->n_slots };
+		*sequence =
+			(struct sequence){ .index = run->first + i,
+					   .n_tokens = plan->data.sequences[run->first + i].len,
+					   .tokens = calibrate_plan_tokens(plan, run->first + i),
+					   .residual = residual,
+					   .seen = run->seen + i * run->n_slots };
 		residual += sequence->n_tokens * plan->model.hidden;
 	}
-	return pool_run(run->params->n_threads, run->n_sequences, embed_sequence, run, run->progress->stop, err);
+	return pool_run(run->params->n_threads, run->n_sequences, embed_sequence, run,
+			run->progress->stop, err);
 }
 
 /* The mean loss of each pass, and of all. */
@@ -248,7 +267,8 @@ int calibrate_sweeps(struct run *run, struct err *err)
 		if (sweep(run, err))
 			return -1;
 		run->first += run->n_sequences;
-		n = pace_next(&run->pace, (run->n_sequences + batch - 1) / batch, run->params->n_threads);
+		n = pace_next(&run->pace, (run->n_sequences + batch - 1) / batch,
+			      run->params->n_threads);
 	}
 	return 0;
 }
@@ -272,7 +292,8 @@ static double multiplications(const struct model *model)
 
 		sum += multiplications_of(layer->linear, N_LINEARS);
 		if (layer->n_experts)
-			sum += (double)model->routing.top_k * multiplications_of(layer->experts[0], N_EXPERT_ROLES);
+			sum += (double)model->routing.top_k *
+			       multiplications_of(layer->experts[0], N_EXPERT_ROLES);
 	}
 	return sum;
 }
@@ -280,12 +301,14 @@ static double multiplications(const struct model *model)
 /* Those that a thread does in a minute on a slow machine: 15 billion a second. */
 #define SLOW_MINUTE 9e11
 
-size_t calibrate_first_sweep(const struct calibrate_plan *plan, const struct calibrate_params *params)
+size_t calibrate_first_sweep(const struct calibrate_plan *plan,
+			     const struct calibrate_params *params)
 {
 	size_t pass = plan->longest * plan->batch, threads = (size_t)params->n_threads;
 	size_t shared = (threads + plan->batch - 1) / plan->batch;
 	size_t worth = backend_executor(params->backend)->tokens_per_load / pass;
-	double minute = SLOW_MINUTE * (double)threads / (multiplications(&plan->model) * (double)pass);
+	double minute =
+		SLOW_MINUTE * (double)threads / (multiplications(&plan->model) * (double)pass);
 	size_t quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;
 	size_t least = shared > worth ? shared : worth;
 

@@ -36,10 +36,10 @@ int calibration_open(struct calibration *calibration, const struct io *io,
 	    static_choice_read(&calibration->choice, "--amax-algo", params->amax_algo, err))
 		return -1;
 	if (!params->path && params->kv_cache)
-		return err_set(
-			err, ERR_USAGE,
-			"--kv-cache needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' and "
-			"give it with --calibration stats.amax");
+		return err_set(err, ERR_USAGE,
+			       "--kv-cache needs an amax history: run 'fp8conv calibrate MODEL "
+			       "--data FILE -o stats.amax' and "
+			       "give it with --calibration stats.amax");
 	if (!params->path) {
 		const char *option = params->amax_algo	       ? "--amax-algo"
 				     : params->uncovered_given ? "--uncovered"
@@ -51,10 +51,10 @@ int calibration_open(struct calibration *calibration, const struct io *io,
 	if (amax_stats_read(&calibration->stats, io, params->path, err))
 		return -1;
 	if (static_choice_needs_counts(&calibration->choice) && !has_counts(&calibration->stats))
-		return err_set(
-			err, ERR_USAGE,
-			"--amax-algo %s needs histograms, and '%s' has none: calibrate with --histogram",
-			params->amax_algo, params->path);
+		return err_set(err, ERR_USAGE,
+			       "--amax-algo %s needs histograms, and '%s' has none: calibrate with "
+			       "--histogram",
+			       params->amax_algo, params->path);
 	return 0;
 }
 
@@ -122,14 +122,14 @@ static void make_dynamic(struct selection *selection, size_t u)
 static int refuse_uncovered(const struct calibration *calibration, const struct unit *unit,
 			    struct err *err)
 {
-	return err_set(
-		err, ERR_INPUT,
-		"fewer than %llu tokens reached the module of tensor '%s' in '%s': calibrate with more data, or decide with "
-		"--uncovered",
-		(unsigned long long)(calibration->params->min_tokens
-					     ? calibration->params->min_tokens
-					     : 1),
-		unit->name, calibration->params->path);
+	return err_set(err, ERR_INPUT,
+		       "fewer than %llu tokens reached the module of tensor '%s' in '%s': "
+		       "calibrate with more data, or decide with "
+		       "--uncovered",
+		       (unsigned long long)(calibration->params->min_tokens
+						    ? calibration->params->min_tokens
+						    : 1),
+		       unit->name, calibration->params->path);
 }
 
 /* group-max is decided when scales are made: it changes no name. */

@@ -65,10 +65,10 @@ static int check_site(const struct calibration *calibration, const struct plan *
 		return err_set(err, ERR_INPUT, "attention '%s' of '%s' has no tensor in '%s'",
 			       site->name, calibration->params->path, plan->source.path);
 	if (find_projection(plan, site->name, "kv_a_proj") != SIZE_MAX)
-		return err_set(
-			err, ERR_USAGE,
-			"--kv-cache: attention '%s' caches a latent vector, for which formats have no scales",
-			site->name);
+		return err_set(err, ERR_USAGE,
+			       "--kv-cache: attention '%s' caches a latent vector, for which "
+			       "formats have no scales",
+			       site->name);
 	if (!site->n_passes)
 		return err_set(
 			err, ERR_INPUT,

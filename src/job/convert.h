@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A conversion: plan, then execute.  A plan holds every name, type, shape, offset and size before the first byte is written.
- * Each command that writes a checkpoint makes one in its own way (quantize.h, dequantize.h, repack.h); --dry-run prints it;
- * all are executed here, and the execution checks itself against the plan.
+ * A conversion: plan, then execute.  A plan holds every name, type, shape, offset and size before
+ * the first byte is written. Each command that writes a checkpoint makes one in its own way
+ * (quantize.h, dequantize.h, repack.h); --dry-run prints it; all are executed here, and the
+ * execution checks itself against the plan.
  */
 #ifndef FP8CONV_JOB_CONVERT_H
 #define FP8CONV_JOB_CONVERT_H
@@ -47,7 +48,8 @@ struct convert_params {
 	bool hashes; /* --manifest: SHA-256 of every input and output file */
 	int part;    /* I of --part I/N, from 1; 0: everything */
 	int n_parts;
-	bool part_finish; /* --part finish: only index, config and auxiliary files, once every shard is there */
+	/* --part finish: only index, config and auxiliary files, once every shard is there */
+	bool part_finish;
 };
 
 /* What a tensor of the output is made of. */
@@ -63,7 +65,7 @@ enum output_part {
 struct output {
 	size_t unit; /* in selection.units */
 	enum output_part part;
-	float value; /* PART_VALUE */
+	float value;			 /* PART_VALUE */
 	const struct tensor_ref *source; /* its unit's, or a scale of it */
 };
 
@@ -76,7 +78,7 @@ struct cache_scale {
 };
 
 struct output_shard {
-	const char *name;	   /* same as the input's */
+	const char *name;	      /* same as the input's */
 	const struct st_file *source; /* the input's */
 	size_t n_tensors;
 	struct st_tensor *tensors; /* laid out; by unit, codes before scale */
@@ -94,20 +96,24 @@ struct plan {
 	const struct format *format;
 	const struct recipe *recipe; /* NULL, as format: it is dequantized */
 	const char *dtype;	     /* dequantized: to "bf16", "f16" or "f32"; else NULL */
-	struct qspec spec; /* of recipe, tuned */
+	struct qspec spec;	     /* of recipe, tuned */
 	enum engine target;
-	bool kv_cache; /* it has scales of KV caches */
-	struct arena texts;	    /* names and shapes of outputs, and specs, where they are no others' */
-	size_t *unit_outputs;	    /* by unit: its first output in the shard of its source; the others follow it */
+	bool kv_cache;	    /* it has scales of KV caches */
+	struct arena texts; /* names and shapes of outputs, and specs, where they are no others' */
+	/* by unit: its first output in the shard of its source; the others follow it */
+	size_t *unit_outputs;
 	size_t n_shards;
 	struct output_shard *shards; /* one per source shard */
-	struct output_shard *preserved; /* one per source shard: the sources of what is quantized; NULL if not asked for */
+	/* one per source shard: the sources of what is quantized; NULL if not asked for */
+	struct output_shard *preserved;
 	size_t *unit_preserved;	    /* by unit: index in the preserved shard's tensors */
 	const struct qspec **specs; /* by unit; of quantized units, or just the one above */
-	size_t *group_first;	    /* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
+	/* by group: its first unit; the others by group_next[unit], until SIZE_MAX */
+	size_t *group_first;
 	size_t *group_next;
-	float *group_amax;	    /* by group, of whole tensors: known from a calibration, else NaN; NULL: none is */
-	float *input_scale_inv;	    /* by unit, of those with static_input; NULL: there are none */
+	/* by group, of whole tensors: known from a calibration, else NaN; NULL: none is */
+	float *group_amax;
+	float *input_scale_inv; /* by unit, of those with static_input; NULL: there are none */
 	size_t n_caches;
 	struct cache_scale *caches; /* by unit, k before v */
 	int stream_fd;		    /* the spooled input stream, or -1 */
@@ -118,17 +124,19 @@ struct plan {
 	uint64_t memory_bytes;	    /* of buffers */
 	struct buf config;	    /* config.json as it will be written */
 	struct buf hf_quant_config; /* empty where the format has none */
-	uint64_t index_size;	    /* bytes of model.safetensors.index.json; 0 where one file is enough */
+	uint64_t index_size; /* bytes of model.safetensors.index.json; 0 where one file is enough */
 };
 
 struct convert_result {
 	uint64_t saturated;
 	uint64_t nonfinite;
-	const char *worst;   /* tensor with the lowest SQNR, in the plan; NULL if nothing was quantized in this run */
+	/* tensor with the lowest SQNR, in the plan; NULL if nothing was quantized in this run */
+	const char *worst;
 	double worst_sqnr;   /* dB */
 	size_t shards_done;  /* written by this run */
 	size_t shards_found; /* finished before */
-	bool complete;	     /* index and config are there: always, save for a part that was not the last */
+	/* index and config are there: always, save for a part that was not the last */
+	bool complete;
 };
 
 /* What an output path means: "-", a name that ends in .safetensors, or a directory. */
@@ -136,8 +144,8 @@ enum output_kind { OUTPUT_STREAM, OUTPUT_FILE, OUTPUT_DIRECTORY };
 enum output_kind output_kind(const char *output);
 
 /* Executes the plan: all or nothing per file, index and config last. */
-int convert_run(const struct plan *plan, const struct convert_params *params, struct progress *progress,
-		struct convert_result *result, struct err *err);
+int convert_run(const struct plan *plan, const struct convert_params *params,
+		struct progress *progress, struct convert_result *result, struct err *err);
 
 /* The shard's first bytes, put into an empty buf. */
 void shard_header(const struct output_shard *shard, struct buf *header);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A directory as output: one shard after the other under a lock, each recorded when it is whole; then auxiliary files, index
- * and config.json, which make the directory a checkpoint.
+ * A directory as output: one shard after the other under a lock, each recorded when it is whole;
+ * then auxiliary files, index and config.json, which make the directory a checkpoint.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,8 @@ static int convert_shard(struct convert_job *job, size_t i, struct err *err)
 	const struct output_shard *shard = &job->plan->shards[i];
 	const struct output_shard *kept = job->plan->preserved ? &job->plan->preserved[i] : NULL;
 	struct writer writer = { 0 }, preserved = { 0 };
-	struct shard_record record = { shard->name, shard_size(shard), .has_preserved = kept != NULL };
+	struct shard_record record = { shard->name, shard_size(shard),
+				       .has_preserved = kept != NULL };
 	int rc = -1;
 
 	if (shard_open(shard, &writer, &job->out, shard->name, err) ||
@@ -50,10 +51,12 @@ static int check_places(const struct convert_job *job, struct err *err)
 	}
 	if (preserve && (same_path(preserve, out) || !strcmp(preserve, out)))
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision and output are the same directory '%s'", out);
+			       "--preserve-high-precision and output are the same directory '%s'",
+			       out);
 	if (preserve && in && same_path(preserve, in))
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision and input are the same directory '%s'", preserve);
+			       "--preserve-high-precision and input are the same directory '%s'",
+			       preserve);
 	return 0;
 }
 
@@ -62,10 +65,12 @@ static int open_places(struct convert_job *job, struct err *err)
 	const struct convert_params *params = job->params;
 	bool shared = params->part || params->part_finish;
 
-	if (check_places(job, err) || outdir_open(&job->out, params->io, params->output, LOCK_NAME, shared, err))
+	if (check_places(job, err) ||
+	    outdir_open(&job->out, params->io, params->output, LOCK_NAME, shared, err))
 		return -1;
 	if (params->part) {
-		char *lock = xasprintf(".fp8conv.part-%d-of-%d.lock", params->part, params->n_parts);
+		char *lock =
+			xasprintf(".fp8conv.part-%d-of-%d.lock", params->part, params->n_parts);
 		int rc = outdir_open(&job->part_lock, params->io, params->output, lock, false, err);
 
 		free(lock);
@@ -75,9 +80,11 @@ static int open_places(struct convert_job *job, struct err *err)
 	/* Now that it is there, under whatever spelling. */
 	if (params->preserve && same_path(params->preserve, params->output))
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision and output are the same directory '%s'", params->output);
+			       "--preserve-high-precision and output are the same directory '%s'",
+			       params->output);
 	if (params->preserve)
-		return outdir_open(&job->preserve, params->io, params->preserve, LOCK_NAME, shared, err);
+		return outdir_open(&job->preserve, params->io, params->preserve, LOCK_NAME, shared,
+				   err);
 	return 0;
 }
 
@@ -94,7 +101,8 @@ static int copy_auxiliary(struct convert_job *job, struct err *err)
 		return -1;
 	for (size_t i = 0; i < n; i++) {
 		if (!rc)
-			rc = outdir_copy(&job->out, source->directory, paths[i], job->progress->stop, err);
+			rc = outdir_copy(&job->out, source->directory, paths[i],
+					 job->progress->stop, err);
 		free(paths[i]);
 	}
 	free(paths);
@@ -110,13 +118,15 @@ static int finish(struct convert_job *job, struct err *err)
 	    outdir_put_text(&job->out, "hf_quant_config.json", &plan->hf_quant_config, err) ||
 	    (plan->index_size && index_put(plan->shards, plan->n_shards, &job->out, err)) ||
 	    outdir_put_text(&job->out, "config.json", &plan->config, err) ||
-	    manifest_finish(&job->out, &plan->source, job->params->hashes, job->progress->stop, err))
+	    manifest_finish(&job->out, &plan->source, job->params->hashes, job->progress->stop,
+			    err))
 		return -1;
 	job->result->complete = true;
 	return 0;
 }
 
-/* Whoever finds every shard recorded and there writes the end: of several parts, exactly one does. */
+/* Whoever finds every shard recorded and there writes the end: of several parts, exactly one
+ * does. */
 static int finish_if_last(struct convert_job *job, struct err *err)
 {
 	size_t missing = 0, first = 0;
@@ -135,8 +145,10 @@ static int finish_if_last(struct convert_job *job, struct err *err)
 	if (!missing)
 		rc = finish(job, err);
 	else if (job->params->part_finish)
-		rc = err_set(err, ERR_USAGE, "%zu of %zu shards are missing in '%s', the first is '%s': run their parts",
-			     missing, job->plan->n_shards, job->out.path, job->plan->shards[first].name);
+		rc = err_set(
+			err, ERR_USAGE,
+			"%zu of %zu shards are missing in '%s', the first is '%s': run their parts",
+			missing, job->plan->n_shards, job->out.path, job->plan->shards[first].name);
 	else if (!job->params->part)
 		rc = err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran", job->out.path,
 			     job->plan->shards[first].name);
@@ -175,10 +187,12 @@ static void job_release(struct convert_job *job, bool failed)
 {
 	struct err ignored;
 
-	/* A job that failed in its first shard leaves no trace; of a shard that has its name, the record must stay. */
+	/* A job that failed in its first shard leaves no trace; of a shard that has its name, the
+	 * record must stay. */
 	for (size_t i = 0; job->started && i < job->plan->n_shards; i++)
 		job->started = !outdir_has(&job->out, job->plan->shards[i].name) &&
-			       (!job->plan->preserved || !outdir_has(&job->preserve, job->plan->shards[i].name));
+			       (!job->plan->preserved ||
+				!outdir_has(&job->preserve, job->plan->shards[i].name));
 	if (failed && job->started && !job->params->part && job->result->shards_done == 0)
 		outdir_remove(&job->out, MANIFEST_NAME, &ignored);
 	json_decref(job->identity);
@@ -196,12 +210,15 @@ int run_directory(struct convert_job *job, struct err *err)
 
 	if (job->params->restart && (job->params->part || job->params->part_finish))
 		return err_set(err, ERR_USAGE,
-			       "--restart begins the whole job anew, and --part is one of several: remove '%s/%s' first",
+			       "--restart begins the whole job anew, and --part is one of several: "
+			       "remove '%s/%s' first",
 			       job->params->output, MANIFEST_NAME);
 	job->done = xcalloc(plan->n_shards, sizeof *job->done);
 	job->identity = job_identity(job);
-	if (!job->identity || json_array_size(json_object_get(job->identity, "inputs")) != plan->n_shards) {
-		err_set(err, ERR_INPUT, "the name of an input file, '%s', is not UTF-8, which %s cannot record",
+	if (!job->identity ||
+	    json_array_size(json_object_get(job->identity, "inputs")) != plan->n_shards) {
+		err_set(err, ERR_INPUT,
+			"the name of an input file, '%s', is not UTF-8, which %s cannot record",
 			plan->shards[0].name, MANIFEST_NAME);
 		goto out;
 	}
@@ -222,4 +239,3 @@ out:
 	job_release(job, rc != 0);
 	return rc;
 }
-

@@ -35,15 +35,18 @@ uint64_t shard_size(const struct output_shard *shard);
 /* Whether two paths lead to one file or directory that exists. */
 bool same_path(const char *a, const char *b);
 
-/* ERR_USAGE if directory/name (NULL: name is the path) is one of the source's files, by device and inode. */
-int check_not_input(const struct plan *plan, const char *directory, const char *name, struct err *err);
+/* ERR_USAGE if directory/name (NULL: name is the path) is one of the source's files, by device and
+ * inode. */
+int check_not_input(const struct plan *plan, const char *directory, const char *name,
+		    struct err *err);
 
 /* writer_open() with the shard's header, under a name in dir. */
-int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir, const char *name,
-	       struct err *err);
+int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir,
+	       const char *name, struct err *err);
 
 /* plan_index.c: the index of n shards, put into dir. */
-int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir, struct err *err);
+int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
+	      struct err *err);
 
 /* convert_directory.c: the output as a directory, resumed where it was left. */
 int run_directory(struct convert_job *job, struct err *err);
@@ -53,13 +56,16 @@ int run_directory(struct convert_job *job, struct err *err);
 /* What the job is, for the manifest. */
 json_t *job_identity(const struct convert_job *job);
 
-/* The manifest of the output directory, a new reference; NULL: there is none.  What err held goes. */
+/* The manifest of the output directory, a new reference; NULL: there is none.  What err held
+ * goes. */
 int job_manifest(const struct convert_job *job, json_t **manifest, struct err *err);
 
-/* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left to do. */
+/* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left
+ * to do. */
 int job_take_up(struct convert_job *job, bool *finished, struct err *err);
 
-/* Reads the finished shards that are this run's to make: those that are not what was recorded are to be made again. */
+/* Reads the finished shards that are this run's to make: those that are not what was recorded are
+ * to be made again. */
 int job_check_contents(struct convert_job *job, struct err *err);
 
 /* ERR_SYSTEM unless there is space for what this run has to write. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the output directory holds already: nothing, this job unfinished, or something that is not ours to touch.
+ * What the output directory holds already: nothing, this job unfinished, or something that is not
+ * ours to touch.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -37,7 +38,8 @@ bool job_has_shard(const struct convert_job *job, size_t i)
 {
 	if (job->params->part_finish)
 		return false;
-	return !job->params->part || shard_part(job->plan, i, job->params->n_parts) == job->params->part;
+	return !job->params->part ||
+	       shard_part(job->plan, i, job->params->n_parts) == job->params->part;
 }
 
 int job_check_space(struct convert_job *job, struct err *err)
@@ -63,15 +65,19 @@ int job_check_space(struct convert_job *job, struct err *err)
 	return outdir_check_space(&job->out, bytes, err);
 }
 
-/* Takes away the names that make a directory a checkpoint, lastingly, before anything else of it goes. */
+/* Takes away the names that make a directory a checkpoint, lastingly, before anything else of it
+ * goes. */
 static int unmake_checkpoint(struct convert_job *job, struct err *err)
 {
-	if (outdir_remove(&job->out, "config.json", err) || outdir_remove(&job->out, INDEX_NAME, err) ||
+	if (outdir_remove(&job->out, "config.json", err) ||
+	    outdir_remove(&job->out, INDEX_NAME, err) ||
 	    outdir_remove(&job->out, "hf_quant_config.json", err) || outdir_sync(&job->out, err))
 		return -1;
 	if (!job->plan->preserved)
 		return 0;
-	return outdir_remove(&job->preserve, INDEX_NAME, err) || outdir_sync(&job->preserve, err) ? -1 : 0;
+	return outdir_remove(&job->preserve, INDEX_NAME, err) || outdir_sync(&job->preserve, err)
+		       ? -1
+		       : 0;
 }
 
 static bool is_planned(const struct plan *plan, const char *name)
@@ -82,20 +88,22 @@ static bool is_planned(const struct plan *plan, const char *name)
 	return false;
 }
 
-/* A manifest is somebody's word: nothing is removed for it that would not be replaced.  But weights that another job left
- * would be loaded with ours. */
+/* A manifest is somebody's word: nothing is removed for it that would not be replaced.  But weights
+ * that another job left would be loaded with ours. */
 static int check_foreign(const struct convert_job *job, const json_t *manifest, struct err *err)
 {
 	size_t i;
 	json_t *shard;
 
-	json_array_foreach(json_object_get(manifest, "shards"), i, shard) {
+	json_array_foreach(json_object_get(manifest, "shards"), i, shard)
+	{
 		const char *name = json_string_value(json_object_get(shard, "name"));
 
-		if (name && !strchr(name, '/') && output_kind(name) == OUTPUT_FILE && !is_planned(job->plan, name) &&
-		    outdir_has(&job->out, name))
+		if (name && !strchr(name, '/') && output_kind(name) == OUTPUT_FILE &&
+		    !is_planned(job->plan, name) && outdir_has(&job->out, name))
 			return err_set(err, ERR_USAGE,
-				       "'%s' has '%s' of another job, which this one does not write: remove it, or give another output",
+				       "'%s' has '%s' of another job, which this one does not "
+				       "write: remove it, or give another output",
 				       job->out.path, name);
 	}
 	return 0;
@@ -125,14 +133,17 @@ static int check_vacant(const struct convert_job *job, struct err *err)
 		else if (job->plan->preserved && !job->params->restart &&
 			 outdir_has(&job->preserve, job->plan->preserved[i].name))
 			return err_set(err, ERR_USAGE,
-				       "'%s' has a '%s' of another origin: give another folder, or --restart to replace it",
+				       "'%s' has a '%s' of another origin: give another folder, or "
+				       "--restart to replace it",
 				       job->preserve.path, job->plan->preserved[i].name);
 	}
 	if (!taken && outdir_has(&job->out, "config.json"))
 		taken = "config.json";
 	if (!taken || job->params->restart)
 		return 0;
-	return err_set(err, ERR_USAGE, "'%s' has a '%s' of another origin: give another output, or --restart to replace it",
+	return err_set(err, ERR_USAGE,
+		       "'%s' has a '%s' of another origin: give another output, or --restart to "
+		       "replace it",
 		       job->out.path, taken);
 }
 
@@ -167,14 +178,17 @@ static int resume(struct convert_job *job, json_t *manifest, bool *finished, str
 		job->result->shards_found += job->done[i];
 	}
 	if (job->result->shards_found < plan->n_shards)
-		return unmake_checkpoint(job, err) || manifest_reopen(manifest, &job->out, err) ? -1 : 0;
+		return unmake_checkpoint(job, err) || manifest_reopen(manifest, &job->out, err) ? -1
+												: 0;
 	*finished = manifest_finished(manifest, job->params->hashes) &&
-		    text_is_there(job, "config.json", plan->config.len) && text_is_there(job, INDEX_NAME, plan->index_size) &&
+		    text_is_there(job, "config.json", plan->config.len) &&
+		    text_is_there(job, INDEX_NAME, plan->index_size) &&
 		    text_is_there(job, "hf_quant_config.json", plan->hf_quant_config.len);
 	return 0;
 }
 
-static int same_contents(const struct convert_job *job, const json_t *manifest, size_t i, bool *same, struct err *err)
+static int same_contents(const struct convert_job *job, const json_t *manifest, size_t i,
+			 bool *same, struct err *err)
 {
 	const struct output_shard *shard = &job->plan->shards[i];
 	const atomic_int *stop = job->progress->stop;
@@ -185,7 +199,8 @@ static int same_contents(const struct convert_job *job, const json_t *manifest, 
 	*same = manifest_same_crc(manifest, shard->name, MANIFEST_CRC, crc);
 	if (!*same || !job->plan->preserved)
 		return 0;
-	if (checksum_crc32(job->out.io, job->preserve.fd, job->plan->preserved[i].name, stop, &crc, err))
+	if (checksum_crc32(job->out.io, job->preserve.fd, job->plan->preserved[i].name, stop, &crc,
+			   err))
 		return -1;
 	*same = manifest_same_crc(manifest, shard->name, MANIFEST_PRESERVED_CRC, crc);
 	return 0;
@@ -235,7 +250,8 @@ int job_take_up(struct convert_job *job, bool *finished, struct err *err)
 
 	if (outdir_guard(&job->out, &guard, err))
 		return -1;
-	/* What --restart throws away need not be sound, but it must be read: it says which shards are to go. */
+	/* What --restart throws away need not be sound, but it must be read: it says which shards
+	 * are to go. */
 	if (job_manifest(job, &manifest, err) && (err->kind == ERR_SYSTEM || !job->params->restart))
 		goto out;
 	if (job->params->restart && forget_job(job, manifest, err))
@@ -257,5 +273,6 @@ out:
 
 json_t *job_identity(const struct convert_job *job)
 {
-	return manifest_job(FP8CONV_VERSION, job->plan->command, json_incref(job->plan->options), &job->plan->source);
+	return manifest_job(FP8CONV_VERSION, job->plan->command, json_incref(job->plan->options),
+			    &job->plan->source);
 }

@@ -15,8 +15,8 @@
 /* The program itself, its libraries and stacks. */
 #define BASE_MEMORY ((uint64_t)24 << 20)
 
-int converter_memory(const struct convert_params *params, struct band_limits *limits, uint64_t *bytes,
-		     struct err *err)
+int converter_memory(const struct convert_params *params, struct band_limits *limits,
+		     uint64_t *bytes, struct err *err)
 {
 	uint64_t most = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
 	uint64_t n = (uint64_t)params->n_threads;
@@ -42,8 +42,8 @@ static int worker_init(struct worker *worker, const struct band_limits *limits, 
 	return 0;
 }
 
-int converter_new(struct converter **out, const struct plan *plan, const struct convert_params *params,
-		  struct progress *progress, struct err *err)
+int converter_new(struct converter **out, const struct plan *plan,
+		  const struct convert_params *params, struct progress *progress, struct err *err)
 {
 	size_t n_units = plan->selection.n_units;
 	struct converter *converter = xcalloc(1, sizeof *converter);
@@ -57,7 +57,8 @@ int converter_new(struct converter **out, const struct plan *plan, const struct 
 	converter->backend = backend_select(params->backend ? params->backend : "auto", err);
 	if (!converter->backend || converter_memory(params, &converter->limits, &bytes, err))
 		goto fail;
-	source_init(&converter->source, params->io, &plan->source, converter->backend, plan->stream_fd);
+	source_init(&converter->source, params->io, &plan->source, converter->backend,
+		    plan->stream_fd);
 	converter->stats = xcalloc(n_units, sizeof *converter->stats);
 	converter->unit_amax = xcalloc(n_units, sizeof *converter->unit_amax);
 	converter->nonfinite = xcalloc(n_units, sizeof *converter->nonfinite);
@@ -98,7 +99,8 @@ void converter_free(struct converter *converter)
 	free(converter);
 }
 
-/* A source larger than half of the machine's memory would push everything else out of the page cache. */
+/* A source larger than half of the machine's memory would push everything else out of the page
+ * cache. */
 static bool source_is_large(const struct converter *converter)
 {
 	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES);
@@ -107,8 +109,8 @@ static bool source_is_large(const struct converter *converter)
 	return converter->plan->source.data_bytes / 2 > pages / 4 * page;
 }
 
-static int convert_window(struct converter *converter, struct band_list *work, size_t first, size_t end,
-			  struct err *err)
+static int convert_window(struct converter *converter, struct band_list *work, size_t first,
+			  size_t end, struct err *err)
 {
 	int rc;
 
@@ -117,7 +119,8 @@ static int convert_window(struct converter *converter, struct band_list *work, s
 	converter->list = *work;
 	converter->runs = work->runs + first;
 	converter->n_runs = end - first;
-	rc = pool_run(converter->n_workers, end - first, converter_run, converter, converter->progress->stop, err);
+	rc = pool_run(converter->n_workers, end - first, converter_run, converter,
+		      converter->progress->stop, err);
 	for (int w = 0; !rc && w < converter->n_workers; w++)
 		rc = outbox_flush(&converter->workers[w].outbox, err);
 	converter->list = (struct band_list){ 0 };
@@ -152,7 +155,8 @@ static void release_row_amax(struct converter *converter)
 	}
 }
 
-/* Scales that are dropped, or read with their weights, are in no run: the shard is done with all the same. */
+/* Scales that are dropped, or read with their weights, are in no run: the shard is done with all
+ * the same. */
 static void count_rest(struct converter *converter, size_t shard, const struct band_list *work)
 {
 	const struct st_file *file = &converter->plan->source.shards[shard].file;
@@ -163,8 +167,8 @@ static void count_rest(struct converter *converter, size_t shard, const struct b
 	atomic_fetch_add(&converter->progress->done, rest);
 }
 
-int converter_shard(struct converter *converter, size_t shard, struct writer *writer, struct writer *preserved,
-		    struct err *err)
+int converter_shard(struct converter *converter, size_t shard, struct writer *writer,
+		    struct writer *preserved, struct err *err)
 {
 	struct band_list work = { 0 };
 	struct err ignored; /* the first error is the one to tell */
@@ -176,7 +180,8 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 		converter->workers[w].outbox.writer = writer;
 	converter->preserved = preserved;
 	atomic_store(&converter->progress->shard, shard);
-	bands_cut_shard(&work, converter->plan, shard, &converter->limits, writer_is_direct(writer));
+	bands_cut_shard(&work, converter->plan, shard, &converter->limits,
+			writer_is_direct(writer));
 	rc = convert_windows(converter, &work, err);
 	if (!rc)
 		count_rest(converter, shard, &work);

@@ -24,7 +24,7 @@ float *unit_known_amax(const struct converter *converter, size_t u)
 }
 
 int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
-			    const struct region *region, const struct matrix *x, struct err *err)
+		     const struct region *region, const struct matrix *x, struct err *err)
 {
 	const char *file = converter->plan->source.shards[unit->source->shard].file.path;
 
@@ -34,10 +34,13 @@ int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 
 			if (!isfinite(value))
 				return err_set(err, ERR_INPUT,
-					       "tensor '%s' in '%s' is %s at [%llu, %llu]: --on-nonfinite saturate "
+					       "tensor '%s' in '%s' is %s at [%llu, %llu]: "
+					       "--on-nonfinite saturate "
 					       "quantizes it all the same, skip keeps the tensor",
 					       unit->name, file,
-					       isnan(value) ? "nan" : value > 0 ? "inf" : "-inf",
+					       isnan(value) ? "nan"
+					       : value > 0  ? "inf"
+							    : "-inf",
 					       (unsigned long long)(region->row + row),
 					       (unsigned long long)(region->col + col));
 		}
@@ -53,9 +56,10 @@ int band_read_ahead(struct converter *converter, const struct band *band, struct
 
 	if (unit->slice.col_stride != 1)
 		return 0;
-	return source_read_ahead(&converter->source, unit->source,
-				 (unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
-				 region->n_rows * unit->slice.row_stride * size, err);
+	return source_read_ahead(
+		&converter->source, unit->source,
+		(unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
+		region->n_rows * unit->slice.row_stride * size, err);
 }
 
 static int amax_band(void *context, int w, size_t item, struct err *err)
@@ -75,11 +79,12 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	uint64_t n_nonfinite = 0;
 	struct matrix x;
 
-	if (converter->writer && writer_is_direct(converter->writer) && ahead < converter->list.n_bands &&
+	if (converter->writer && writer_is_direct(converter->writer) &&
+	    ahead < converter->list.n_bands &&
 	    band_read_ahead(converter, &converter->list.bands[ahead], err))
 		return -1;
-	if (source_read(&converter->source, unit, &band->region, &converter->workers[w].buffers, &nowhere, &x,
-			err))
+	if (source_read(&converter->source, unit, &band->region, &converter->workers[w].buffers,
+			&nowhere, &x, err))
 		return -1;
 	memset(amax, 0, n_amax * sizeof *amax);
 	backend_amax(converter->backend, &x, tile, amax, 1, &n_nonfinite);
@@ -100,7 +105,8 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	return 0;
 }
 
-/* Adds the bands of what must be looked at before unit u can be cast: itself, or all that shares its scale. */
+/* Adds the bands of what must be looked at before unit u can be cast: itself, or all that shares
+ * its scale. */
 static void add_amax_bands(struct converter *converter, size_t u)
 {
 	const struct plan *plan = converter->plan;
@@ -120,8 +126,8 @@ static void add_amax_bands(struct converter *converter, size_t u)
 		bands_add_unit(&converter->list, plan, m, &converter->limits, SIZE_MAX);
 }
 
-int converter_amax(struct converter *converter, const struct band_list *work, size_t first, size_t end,
-		       struct err *err)
+int converter_amax(struct converter *converter, const struct band_list *work, size_t first,
+		   size_t end, struct err *err)
 {
 	int rc = 0;
 
@@ -143,7 +149,8 @@ int converter_amax(struct converter *converter, const struct band_list *work, si
 	return rc;
 }
 
-int converter_skip_nonfinite(struct converter *converter, struct selection *selection, struct err *err)
+int converter_skip_nonfinite(struct converter *converter, struct selection *selection,
+			     struct err *err)
 {
 	struct err ignored; /* the first error is the one to tell */
 	size_t u = 0;
@@ -155,12 +162,12 @@ int converter_skip_nonfinite(struct converter *converter, struct selection *sele
 
 		for (; u < selection->n_units && selection->units[u].source->shard == shard; u++) {
 			if (selection->units[u].recipe)
-				bands_add_unit(&converter->list, converter->plan, u, &converter->limits,
-					       SIZE_MAX);
+				bands_add_unit(&converter->list, converter->plan, u,
+					       &converter->limits, SIZE_MAX);
 		}
 		if (converter->list.n_bands)
-			rc = pool_run(converter->n_workers, converter->list.n_bands, amax_band, converter,
-				      converter->progress->stop, err);
+			rc = pool_run(converter->n_workers, converter->list.n_bands, amax_band,
+				      converter, converter->progress->stop, err);
 		band_list_release(&converter->list);
 		if (source_close(&converter->source, rc ? &ignored : err))
 			rc = -1;
@@ -171,4 +178,3 @@ int converter_skip_nonfinite(struct converter *converter, struct selection *sele
 	}
 	return rc;
 }
-

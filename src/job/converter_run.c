@@ -8,8 +8,9 @@
 #include "job/converter.h"
 #include "job/recode.h"
 
-/* SQNR is measured on all rows of units up to SQNR_ALL elements, and on evenly spaced ones, about SQNR_SAMPLE elements, of
- * larger units, however they are cut into bands: a hundred thousand elements give it to 0.02 dB. */
+/* SQNR is measured on all rows of units up to SQNR_ALL elements, and on evenly spaced ones, about
+ * SQNR_SAMPLE elements, of larger units, however they are cut into bands: a hundred thousand
+ * elements give it to 0.02 dB. */
 #define SQNR_ALL    ((uint64_t)1 << 20)
 #define SQNR_SAMPLE ((uint64_t)1 << 17)
 
@@ -40,16 +41,18 @@ static int write_scales(struct converter *converter, struct outbox *outbox, cons
 	if (n_cols == grid_cols)
 		return outbox_add(outbox, out->scale_inv, n_rows * n_cols * size, at, err);
 	for (uint64_t r = 0; r < n_rows; r++) {
-		if (writer_pwrite(converter->writer, (const char *)out->scale_inv + r * n_cols * size,
-				  n_cols * size, at + r * grid_cols * size, err))
+		if (writer_pwrite(converter->writer,
+				  (const char *)out->scale_inv + r * n_cols * size, n_cols * size,
+				  at + r * grid_cols * size, err))
 			return -1;
 	}
 	return 0;
 }
 
 /* Rows [row, row + n) of a band. */
-static void rows_error(const struct backend *backend, const struct qspec *spec, const struct matrix *x,
-		       const struct quant_out *out, size_t row, size_t n, double *signal, double *noise)
+static void rows_error(const struct backend *backend, const struct qspec *spec,
+		       const struct matrix *x, const struct quant_out *out, size_t row, size_t n,
+		       double *signal, double *noise)
 {
 	size_t scale = (spec->tile.rows == WHOLE ? 0 : row / spec->tile.rows) * out->scale_stride;
 	struct matrix rows = *x;
@@ -60,7 +63,8 @@ static void rows_error(const struct backend *backend, const struct qspec *spec, 
 			      .format = spec->format,
 			      .tile = spec->tile,
 			      .scale_type = spec->scale_type,
-			      .scale_inv = (char *)out->scale_inv + scale * scale_size(spec->scale_type),
+			      .scale_inv =
+				      (char *)out->scale_inv + scale * scale_size(spec->scale_type),
 			      .scale_stride = out->scale_stride };
 
 	rows.data = (const char *)x->data + row * x->stride * dtype_bits(x->dtype) / 8;
@@ -76,8 +80,8 @@ static uint64_t sqnr_step(const struct unit *unit)
 	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
 }
 
-static void band_stats(struct converter *converter, size_t u, const struct region *region, const struct matrix *x,
-		       const struct quant_out *out)
+static void band_stats(struct converter *converter, size_t u, const struct region *region,
+		       const struct matrix *x, const struct quant_out *out)
 {
 	const struct qspec *spec = converter->plan->specs[u];
 	uint64_t step = sqnr_step(&converter->plan->selection.units[u]);
@@ -111,8 +115,8 @@ static struct source_tee preserved_tee(const struct converter *converter, size_t
 }
 
 /* Reads and quantizes one band; its codes go to `codes`, its scales to the file. */
-static int quantize_band(struct converter *converter, struct worker *worker, const struct band *band,
-			 uint8_t *codes, struct err *err)
+static int quantize_band(struct converter *converter, struct worker *worker,
+			 const struct band *band, uint8_t *codes, struct err *err)
 {
 	size_t u = band->unit;
 	const struct unit *unit = &converter->plan->selection.units[u];
@@ -149,8 +153,8 @@ static int quantize_band(struct converter *converter, struct worker *worker, con
 }
 
 /* Codes or values of part of the columns: row by row. */
-static int write_scattered(struct converter *converter, const struct band *band, const struct run *run,
-			   const char *data, struct err *err)
+static int write_scattered(struct converter *converter, const struct band *band,
+			   const struct run *run, const char *data, struct err *err)
 {
 	uint64_t size = output_element_size(converter->shard, band->output);
 	uint64_t header = converter->shard->header_size;
@@ -158,15 +162,16 @@ static int write_scattered(struct converter *converter, const struct band *band,
 	uint64_t row = band->region.n_cols * size;
 
 	for (uint64_t r = 0; r < band->region.n_rows; r++) {
-		if (writer_pwrite(converter->writer, data + r * row, row, header + run->begin + r * out_row, err))
+		if (writer_pwrite(converter->writer, data + r * row, row,
+				  header + run->begin + r * out_row, err))
 			return -1;
 	}
 	return 0;
 }
 
 /* What becomes of one band, into data. */
-static int convert_band(struct converter *converter, struct worker *worker, const struct band *band, void *data,
-			struct err *err)
+static int convert_band(struct converter *converter, struct worker *worker, const struct band *band,
+			void *data, struct err *err)
 {
 	const struct output *output = &converter->shard->outputs[band->output];
 	const struct unit *unit = &converter->plan->selection.units[output->unit];
@@ -177,13 +182,15 @@ static int convert_band(struct converter *converter, struct worker *worker, cons
 		return source_read_bytes(&converter->source, output->source, band->region.col,
 					 (size_t)band->region.n_cols, data, err);
 	case PART_VALUES:
-		return source_decode(&converter->source, unit, &band->region, &worker->buffers, &nowhere,
-				     converter->shard->tensors[band->output].dtype, data, err);
+		return source_decode(&converter->source, unit, &band->region, &worker->buffers,
+				     &nowhere, converter->shard->tensors[band->output].dtype, data,
+				     err);
 	case PART_VALUE:
 		memcpy(data, &output->value, sizeof output->value);
 		return 0;
 	case PART_RECODED:
-		return recode_band(&converter->source, converter->plan, band, &worker->buffers, data, err);
+		return recode_band(&converter->source, converter->plan, band, &worker->buffers,
+				   data, err);
 	default:
 		return quantize_band(converter, worker, band, data, err);
 	}
@@ -198,12 +205,14 @@ static int read_ahead(struct converter *converter, size_t item, struct err *err)
 	if (item >= converter->n_runs || !writer_is_direct(converter->writer))
 		return 0;
 	for (size_t b = 0; !rc && b < converter->runs[item].n_bands; b++) {
-		const struct band *band = &converter->list.bands[converter->runs[item].first_band + b];
+		const struct band *band =
+			&converter->list.bands[converter->runs[item].first_band + b];
 		const struct region *region = &band->region;
 
 		if (converter->shard->outputs[band->output].part == PART_COPY)
-			rc = source_read_ahead(&converter->source, plan->selection.units[band->unit].source, region->col,
-					       region->n_cols, err);
+			rc = source_read_ahead(&converter->source,
+					       plan->selection.units[band->unit].source,
+					       region->col, region->n_cols, err);
 		else
 			rc = band_read_ahead(converter, band, err);
 	}
@@ -238,4 +247,3 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 		return -1;
 	return outbox_try(&worker->outbox, err);
 }
-

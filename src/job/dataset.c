@@ -39,10 +39,10 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 		return -1;
 	for (size_t i = begin; i < ids->n; i++)
 		if (ids->ids[i] >= reader->vocab_size)
-			return err_set(
-				err, ERR_INPUT,
-				"the tokenizer gives token id %u, which is not from 0 to %zu, the last of the model",
-				ids->ids[i], reader->vocab_size - 1);
+			return err_set(err, ERR_INPUT,
+				       "the tokenizer gives token id %u, which is not from 0 to "
+				       "%zu, the last of the model",
+				       ids->ids[i], reader->vocab_size - 1);
 	return 0;
 }
 

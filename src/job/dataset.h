@@ -2,14 +2,15 @@
  *
  * Calibration data: a file as sequences of token ids.
  *
- * .txt          one document
- * .jsonl        a line each: {"text": "..."} a document; {"messages": [{"role": "...", "content":
- * "..."}, ...]} a document of lines "role: content\n" (content may be a list of {"type": "text",
- * "text": "..."} parts, joined; no chat template is applied); {"input_ids": [...]} one sequence as
- * it is, of any length. Lines of ids and lines of text do not mix; empty lines are passed over.
- * .npy          integers of 1, 2, 4 or 8 bytes, little-endian, C order: 1-D, or 2-D with one
- * sequence a row .safetensors  the tensor input_ids, I32 or I64: 1-D, or 2-D with one sequence a
- * row
+ *  .txt          one document
+ *  .jsonl        a line each: {"text": "..."} a document; {"messages": [{"role": "...",
+ *                "content": "..."}, ...]} a document of lines "role: content\n" (content may be a
+ *                list of {"type": "text", "text": "..."} parts, joined; no chat template is
+ *                applied); {"input_ids": [...]} one sequence as it is, of any length.  Lines of ids
+ *                and lines of text do not mix; empty lines are passed over.
+ *  .npy          integers of 1, 2, 4 or 8 bytes, little-endian, C order: 1-D, or 2-D with one
+ *                sequence a row
+ *  .safetensors  the tensor input_ids, I32 or I64: 1-D, or 2-D with one sequence a row
  *
  * A document has the special tokens that the tokenizer's post-processor puts around it.  Documents,
  * or 1-D ids, are joined and cut into consecutive sequences of seq_len tokens from the start; a
@@ -42,9 +43,9 @@ int dataset_open(struct dataset *data, const struct io *io, const char *path,
 		 size_t max_sequences, struct err *err);
 void dataset_release(struct dataset *data);
 
-/* Shuffles the sequences and keeps the first n of them, n >= 1: always the same ones for a seed (fp8conv-calibrate(1)).
- * Fisher-Yates from the last one down, with splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
- * generators", 2014). */
+/* Shuffles the sequences and keeps the first n of them, n >= 1: always the same ones for a seed
+ * (fp8conv-calibrate(1)). Fisher-Yates from the last one down, with splitmix64 (Steele, Lea and
+ * Flood, "Fast splittable pseudorandom number generators", 2014). */
 void dataset_draw(struct dataset *data, uint64_t seed, size_t n);
 
 #endif

@@ -39,9 +39,12 @@ int dumps_list(const struct io *io, const char *folder, struct paths *paths, str
 		paths->items[paths->n++] = xasprintf("%s/%s", folder, entry->d_name);
 	}
 	if (errno)
-		rc = err_set(err, ERR_SYSTEM, "cannot read folder '%s': %s", folder, strerror(errno));
+		rc = err_set(err, ERR_SYSTEM, "cannot read folder '%s': %s", folder,
+			     strerror(errno));
 	else if (!paths->n)
-		rc = err_set(err, ERR_INPUT, "'%s' holds no dumps: files that end in " EXTENSION ", one a pass", folder);
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' holds no dumps: files that end in " EXTENSION ", one a pass",
+			     folder);
 	else
 		sort(paths->items, paths->n, sizeof *paths->items, compare_paths);
 	closedir(stream);
@@ -53,13 +56,17 @@ static int check_input(const struct st_tensor *tensor, const char *path, struct 
 	struct buf shape = { 0 };
 
 	if (!ends_in(tensor->name, INPUT))
-		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not called as dumps call theirs: MODULE" INPUT,
-			       tensor->name, path);
-	if (tensor->n_dims == 2 && (tensor->dtype == DT_F32 || tensor->dtype == DT_BF16 || tensor->dtype == DT_F16))
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' in '%s' is not called as dumps call theirs: MODULE" INPUT,
+			tensor->name, path);
+	if (tensor->n_dims == 2 &&
+	    (tensor->dtype == DT_F32 || tensor->dtype == DT_BF16 || tensor->dtype == DT_F16))
 		return 0;
 	st_shape_format(&shape, tensor->shape, tensor->n_dims);
-	err_set(err, ERR_INPUT, "tensor '%s' in '%s' is %s %s, not [tokens, features] of F32, BF16 or F16", tensor->name, path,
-		dtype_name(tensor->dtype), shape.data);
+	err_set(err, ERR_INPUT,
+		"tensor '%s' in '%s' is %s %s, not [tokens, features] of F32, BF16 or F16",
+		tensor->name, path, dtype_name(tensor->dtype), shape.data);
 	buf_release(&shape);
 	return -1;
 }
@@ -77,7 +84,8 @@ int dump_open(struct dump *dump, const struct io *io, const char *path, struct e
 			dump_release(dump);
 			return -1;
 		}
-		dump->n_tokens = tensor->shape[0] > dump->n_tokens ? tensor->shape[0] : dump->n_tokens;
+		dump->n_tokens =
+			tensor->shape[0] > dump->n_tokens ? tensor->shape[0] : dump->n_tokens;
 	}
 	if (dump->n_tokens)
 		return 0;

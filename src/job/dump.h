@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pass of a model as somebody's framework dumped it: a safetensors file with a tensor `MODULE.input` [tokens, features] of
- * F32, BF16 or F16 for each module that ran.
+ * One pass of a model as somebody's framework dumped it: a safetensors file with a tensor
+ * `MODULE.input` [tokens, features] of F32, BF16 or F16 for each module that ran.
  */
 #ifndef FP8CONV_JOB_DUMP_H
 #define FP8CONV_JOB_DUMP_H
@@ -16,8 +16,8 @@ struct dump {
 	uint64_t n_tokens; /* of the pass: the most that reached a module */
 };
 
-/* The dumps of a folder, in the bytewise order of their names: regular files, or links to such, that end in .safetensors and
- * do not begin with a dot.  ERR_INPUT: there is none. */
+/* The dumps of a folder, in the bytewise order of their names: regular files, or links to such,
+ * that end in .safetensors and do not begin with a dot.  ERR_INPUT: there is none. */
 int dumps_list(const struct io *io, const char *folder, struct paths *paths, struct err *err);
 
 /* Reads the header.  ERR_INPUT, naming file and tensor, for whatever is not as above. */

@@ -12,13 +12,17 @@ uint64_t embedder_size(const struct model *model, size_t max_tokens)
 	return max_tokens * (model->hidden * sizeof(float) + 2 * sizeof(uint32_t));
 }
 
-int embedder_init(struct embedder *embedder, const struct model *model, size_t max_tokens, struct err *err)
+int embedder_init(struct embedder *embedder, const struct model *model, size_t max_tokens,
+		  struct err *err)
 {
 	static const char what[] = "the embedding of a sequence";
 
-	return buffer_alloc((void **)&embedder->distinct, max_tokens * sizeof(uint32_t), what, err) ||
-			       buffer_alloc((void **)&embedder->places, max_tokens * sizeof(uint32_t), what, err) ||
-			       buffer_alloc((void **)&embedder->rows, max_tokens * model->hidden * sizeof(float), what, err)
+	return buffer_alloc((void **)&embedder->distinct, max_tokens * sizeof(uint32_t), what,
+			    err) ||
+			       buffer_alloc((void **)&embedder->places,
+					    max_tokens * sizeof(uint32_t), what, err) ||
+			       buffer_alloc((void **)&embedder->rows,
+					    max_tokens * model->hidden * sizeof(float), what, err)
 		       ? -1
 		       : 0;
 }
@@ -50,7 +54,8 @@ static size_t find_distinct(struct embedder *embedder, const uint32_t *tokens, s
 		if (n == 0 || distinct[n - 1] != distinct[i])
 			distinct[n++] = distinct[i];
 	for (size_t t = 0; t < n_tokens; t++) {
-		const uint32_t *found = bsearch(&tokens[t], distinct, n, sizeof *distinct, by_token);
+		const uint32_t *found =
+			bsearch(&tokens[t], distinct, n, sizeof *distinct, by_token);
 
 		embedder->places[t] = (uint32_t)(found - distinct);
 	}
@@ -63,7 +68,8 @@ int embedder_run(struct embedder *embedder, struct weights *weights, struct forw
 	size_t n = find_distinct(embedder, sequence->tokens, sequence->n_tokens);
 
 	return weights_read_embeddings(weights, embedder->distinct, n, embedder->rows, err) ||
-			       forward_embed(weights->forward, lane, embedder->rows, n, embedder->places, sequence, err)
+			       forward_embed(weights->forward, lane, embedder->rows, n,
+					     embedder->places, sequence, err)
 		       ? -1
 		       : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The beginning of a pass: the rows of the embedding that a sequence needs are read once each, and gathered by the executor.
+ * The beginning of a pass: the rows of the embedding that a sequence needs are read once each, and
+ * gathered by the executor.
  */
 #ifndef FP8CONV_JOB_EMBEDDER_H
 #define FP8CONV_JOB_EMBEDDER_H
@@ -9,13 +10,16 @@
 
 /* What one thread works with, in the memory of the host.  Zeroed is an empty one. */
 struct embedder {
-	uint32_t *distinct; /* (max_tokens): the tokens of a sequence in ascending order, each once, */
-	float *rows;	    /* (max_tokens, hidden): and theirs */
-	uint32_t *places;   /* (max_tokens): where the row of each token of the sequence is among them */
+	/* (max_tokens): the tokens of a sequence in ascending order, each once, */
+	uint32_t *distinct;
+	float *rows; /* (max_tokens, hidden): and theirs */
+	/* (max_tokens): where the row of each token of the sequence is among them */
+	uint32_t *places;
 };
 
 uint64_t embedder_size(const struct model *model, size_t max_tokens); /* bytes */
-int embedder_init(struct embedder *embedder, const struct model *model, size_t max_tokens, struct err *err);
+int embedder_init(struct embedder *embedder, const struct model *model, size_t max_tokens,
+		  struct err *err);
 void embedder_release(struct embedder *embedder);
 
 /* sequence->residual = the scaled embeddings of its tokens. */

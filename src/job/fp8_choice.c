@@ -93,11 +93,11 @@ static int check_matrix(const struct fp8_choice *choice, const struct linear_ref
 
 	if (i == SIZE_MAX || (choice->units[i]->rows == ref->n && choice->units[i]->cols == ref->k))
 		return 0;
-	return err_set(
-		err, ERR_USAGE,
-		"'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of (%llu, %llu): --exclude keeps it",
-		ref->module, ref->n, ref->k, (unsigned long long)choice->units[i]->rows,
-		(unsigned long long)choice->units[i]->cols);
+	return err_set(err, ERR_USAGE,
+		       "'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of "
+		       "(%llu, %llu): --exclude keeps it",
+		       ref->module, ref->n, ref->k, (unsigned long long)choice->units[i]->rows,
+		       (unsigned long long)choice->units[i]->cols);
 }
 
 static int check_layer(const struct fp8_choice *choice, const struct layer_ref *layer,

@@ -100,8 +100,9 @@ static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref
 }
 
 /* Quantizes x, of the module, and puts its values, close together, into values. */
-static int emulate(const struct fp8_forward *fp8, const struct module *module, const struct quantizer *quantizer,
-		   const struct matrix *x, float *values, struct err *err)
+static int emulate(const struct fp8_forward *fp8, const struct module *module,
+		   const struct quantizer *quantizer, const struct matrix *x, float *values,
+		   struct err *err)
 {
 	struct quantized_tensor t;
 	struct quant_stats stats = { 0 };
@@ -126,7 +127,8 @@ static int apply(void *context, const struct linear *linear, int lane, const flo
 
 	if (history)
 		quantizer.amax = &amax;
-	if (buffer_ensure(input, (uint64_t)m * matrix.cols * sizeof(float), "the input of a product in FP8", err) ||
+	if (buffer_ensure(input, (uint64_t)m * matrix.cols * sizeof(float),
+			  "the input of a product in FP8", err) ||
 	    emulate(fp8, module, &quantizer, &matrix, input->data, err))
 		return -1;
 	*values = input->data;

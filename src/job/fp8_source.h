@@ -15,10 +15,10 @@ bool dtype_is_fp8(enum dtype dtype);
 /* The same, or a type of FP8 that no engine of ours reads (FNUZ). */
 bool dtype_is_any_fp8(enum dtype dtype);
 
-/* The text of hf_quant_config.json beside the checkpoint, ModelOpt's own configuration, which older ones have alone;
- * empty where there is none. */
-int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
-			       struct err *err);
+/* The text of hf_quant_config.json beside the checkpoint, ModelOpt's own configuration, which older
+ * ones have alone; empty where there is none. */
+int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
+			       struct buf *text, struct err *err);
 
 /* recognition_make_with() the checkpoint's hf_quant_config.json, if it has one. */
 int fp8_source_recognise(struct recognition *recognition, const struct checkpoint *checkpoint,

@@ -15,7 +15,8 @@
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct recognition *recognition, struct err *err);
 
-/* Rows, columns and layout of the FP8 weight that unit->source is: the matrices of a 3-D one lie on top of each other. */
+/* Rows, columns and layout of the FP8 weight that unit->source is: the matrices of a 3-D one lie on
+ * top of each other. */
 void fp8_unit_layout(struct unit *unit);
 
 #endif

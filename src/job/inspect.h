@@ -13,17 +13,18 @@
 
 struct inspection {
 	struct checkpoint checkpoint;
-	bool is_amax;	       /* it is no checkpoint, but the history of a calibration: */
+	bool is_amax; /* it is no checkpoint, but the history of a calibration: */
 	struct amax_stats amax;
-	struct recognition recognition; /* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
+	/* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
+	struct recognition recognition;
 	const struct io *io;
 	bool spooled; /* a stream: into */
 	int stream_fd;
 };
 
 /* path: as checkpoint_open(), or "-" for a stream, which is spooled to temp_dir. */
-int inspect_make(struct inspection *inspection, const struct io *io, const char *path, const char *temp_dir,
-		 struct err *err);
+int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
+		 const char *temp_dir, struct err *err);
 void inspect_release(struct inspection *inspection);
 
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The noise that codes let expect.  A code c stands for the values between the middles to its
- *neighbours: d below it, u above.  If values are spread evenly there, the mean of the squared error
- *is
+ * neighbours: d below it, u above.  If values are spread evenly there, the mean of the squared
+ * error is
  *
  *	(integral of e^2 from -d to u) / (d + u) = (u^3 + d^3) / (3 (u + d)),
  *
  * which is step^2 / 12 within a binade, where u = d = step / 2, and step^2 / 16 for a power of two,
- *whose step below is half of that above.  The largest code has nothing above it and takes d for
- *both.  The signal is c^2, and both are times the square of the tile's scale_inv.  A tile of zeros
- *alone is exact.
+ * whose step below is half of that above.  The largest code has nothing above it and takes d for
+ * both.  The signal is c^2, and both are times the square of the tile's scale_inv.  A tile of zeros
+ * alone is exact.
  */
 #include "job/inspect_stats.h"
 

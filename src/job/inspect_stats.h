@@ -10,8 +10,8 @@
 /* Of one tensor.  Zeroed: neither an FP8 weight with a scale nor BF16, F16 or F32. */
 struct tensor_stats {
 	bool known;
-	float amax; /* of the values (of codes: times their scales); NaN is ignored, inf counts; 0
-		       of none */
+	/* of the values (of codes: times their scales); NaN is ignored, inf counts; 0 of none */
+	float amax;
 	uint64_t n_nonfinite; /* values, or codes, that are NaN or inf */
 
 	/* Of FP8 weights. */

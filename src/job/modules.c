@@ -9,8 +9,8 @@
 #include "model/fusion.h"
 #include "model/role.h"
 
-/* GPT-2's modules store [in, out]; others gave the same names to plain linear layers.  An attention's and an MLP's first layer
- * have more outputs than inputs, which tells them apart. */
+/* GPT-2's modules store [in, out]; others gave the same names to plain linear layers.  An
+ * attention's and an MLP's first layer have more outputs than inputs, which tells them apart. */
 static bool is_transposed(const struct checkpoint *checkpoint)
 {
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
@@ -27,7 +27,8 @@ static bool is_transposed(const struct checkpoint *checkpoint)
 
 int modules_open(struct modules *modules, const struct checkpoint *checkpoint, struct err *err)
 {
-	*modules = (struct modules){ .checkpoint = checkpoint, .transposed = is_transposed(checkpoint) };
+	*modules = (struct modules){ .checkpoint = checkpoint,
+				     .transposed = is_transposed(checkpoint) };
 	return model_config_read(&modules->config, &checkpoint->config, err);
 }
 
@@ -37,7 +38,8 @@ void modules_release(struct modules *modules)
 	*modules = (struct modules){ 0 };
 }
 
-static const struct tensor_ref *find(const struct modules *modules, const char *prefix, size_t n, const char *suffix)
+static const struct tensor_ref *find(const struct modules *modules, const char *prefix, size_t n,
+				     const char *suffix)
 {
 	char *name = xasprintf("%.*s%s", (int)n, prefix, suffix);
 	const struct tensor_ref *ref = checkpoint_find(modules->checkpoint, name);
@@ -51,14 +53,15 @@ static int bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, not that of %s", ref->tensor->name, shape.data, wanted);
+	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, not that of %s", ref->tensor->name,
+		shape.data, wanted);
 	buf_release(&shape);
 	return -1;
 }
 
 /* A tensor of one matrix. */
-static int take_matrix(const struct modules *modules, const struct tensor_ref *weight, const struct tensor_ref *bias,
-		       struct linear_ref *linear, struct err *err)
+static int take_matrix(const struct modules *modules, const struct tensor_ref *weight,
+		       const struct tensor_ref *bias, struct linear_ref *linear, struct err *err)
 {
 	const uint64_t *shape = weight->tensor->shape;
 	struct role_facts facts;
@@ -103,7 +106,8 @@ static bool parse_expert(const char *name, struct expert_name *parsed)
 }
 
 /* A tensor of all experts, under either of its names. */
-static const struct tensor_ref *find_fused(const struct modules *modules, const char *name, size_t prefix, const char *part)
+static const struct tensor_ref *find_fused(const struct modules *modules, const char *name,
+					   size_t prefix, const char *part)
 {
 	char *path = xasprintf("%.*s%s", (int)prefix, name, part);
 	const struct tensor_ref *ref = checkpoint_find(modules->checkpoint, path);
@@ -116,7 +120,8 @@ static const struct tensor_ref *find_fused(const struct modules *modules, const 
 
 static struct experts_tensor experts_tensor(const struct tensor_ref *ref)
 {
-	return ref ? (struct experts_tensor){ ref->tensor->name, ref->tensor->shape } : (struct experts_tensor){ 0 };
+	return ref ? (struct experts_tensor){ ref->tensor->name, ref->tensor->shape }
+		   : (struct experts_tensor){ 0 };
 }
 
 /* What an expert multiplies by is a row: the tensor it lies in, and which part of it. */
@@ -131,8 +136,8 @@ static const struct {
 	{ "down_proj", "down_proj", EXPERT_DOWN, false },
 };
 
-static int take_bias(const struct modules *modules, const char *name, size_t prefix, size_t part, uint64_t expert,
-		     struct linear_ref *linear, struct err *err)
+static int take_bias(const struct modules *modules, const char *name, size_t prefix, size_t part,
+		     uint64_t expert, struct linear_ref *linear, struct err *err)
 {
 	char *suffix = xasprintf("%s_bias", expert_parts[part].tensor);
 	const struct tensor_ref *bias = find(modules, name, prefix, suffix);
@@ -143,14 +148,16 @@ static int take_bias(const struct modules *modules, const char *name, size_t pre
 	/* Such experts may hold gate and up in turn. */
 	if (!expert_parts[part].both && expert_parts[part].which != EXPERT_DOWN)
 		return 0;
-	if (bias->tensor->n_dims != 2 || bias->tensor->shape[0] <= expert || bias->tensor->shape[1] != linear->n)
+	if (bias->tensor->n_dims != 2 || bias->tensor->shape[0] <= expert ||
+	    bias->tensor->shape[1] != linear->n)
 		return bad_shape(bias, "the biases of its experts", err);
 	linear->bias = bias;
 	linear->bias_first = expert * linear->n;
 	return 1;
 }
 
-static int find_expert(const struct modules *modules, const char *name, struct linear_ref *linear, struct err *err)
+static int find_expert(const struct modules *modules, const char *name, struct linear_ref *linear,
+		       struct err *err)
 {
 	const size_t n_parts = sizeof expert_parts / sizeof *expert_parts;
 	const struct tensor_ref *gate_up, *down;
@@ -181,7 +188,8 @@ static int find_expert(const struct modules *modules, const char *name, struct l
 		return -1;
 	if (parsed.expert >= layout.n_experts)
 		return 0;
-	experts_matrix(&layout, expert_parts[part].which, parsed.expert, &linear->n, &linear->k, &linear->slice);
+	experts_matrix(&layout, expert_parts[part].which, parsed.expert, &linear->n, &linear->k,
+		       &linear->slice);
 	if (expert_parts[part].both)
 		linear->n *= 2;
 	return take_bias(modules, name, parsed.prefix, part, parsed.expert, linear, err);
@@ -190,12 +198,16 @@ static int find_expert(const struct modules *modules, const char *name, struct l
 /* The head of a tied model is its embedding. */
 static const struct tensor_ref *find_tied(const struct modules *modules, const char *name)
 {
-	static const char *const embeddings[] = { "model.embed_tokens.weight", "model.language_model.embed_tokens.weight",
-						  "language_model.model.embed_tokens.weight", "transformer.wte.weight",
+	static const char *const embeddings[] = { "model.embed_tokens.weight",
+						  "model.language_model.embed_tokens.weight",
+						  "language_model.model.embed_tokens.weight",
+						  "transformer.wte.weight",
 						  "model.decoder.embed_tokens.weight" };
 	const char *last = strrchr(name, '.');
 
-	for (size_t i = 0; !strcmp(last ? last + 1 : name, "lm_head") && i < sizeof embeddings / sizeof *embeddings; i++) {
+	for (size_t i = 0; !strcmp(last ? last + 1 : name, "lm_head") &&
+			   i < sizeof embeddings / sizeof *embeddings;
+	     i++) {
 		const struct tensor_ref *ref = checkpoint_find(modules->checkpoint, embeddings[i]);
 
 		if (ref)
@@ -204,7 +216,8 @@ static const struct tensor_ref *find_tied(const struct modules *modules, const c
 	return NULL;
 }
 
-int modules_find(const struct modules *modules, const char *name, struct linear_ref *linear, struct err *err)
+int modules_find(const struct modules *modules, const char *name, struct linear_ref *linear,
+		 struct err *err)
 {
 	size_t n = strlen(name);
 	const struct tensor_ref *weight = find(modules, name, n, ".weight");

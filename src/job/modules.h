@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The matrices of a checkpoint by the names of their modules, whatever the architecture: what activations that others
- * dumped are multiplied with.
+ * The matrices of a checkpoint by the names of their modules, whatever the architecture: what
+ * activations that others dumped are multiplied with.
  */
 #ifndef FP8CONV_JOB_MODULES_H
 #define FP8CONV_JOB_MODULES_H
@@ -20,9 +20,10 @@ struct modules {
 int modules_open(struct modules *modules, const struct checkpoint *checkpoint, struct err *err);
 void modules_release(struct modules *modules);
 
-/* The matrix of module X, with its bias: X.weight; an expert's part of a tensor that holds all experts; the embedding where X
- * is the head and tied.  1: found, linear->module is to be freed; 0: the checkpoint has none; -1: ERR_INPUT, what it has is no
- * matrix. */
-int modules_find(const struct modules *modules, const char *name, struct linear_ref *linear, struct err *err);
+/* The matrix of module X, with its bias: X.weight; an expert's part of a tensor that holds all
+ * experts; the embedding where X is the head and tied.  1: found, linear->module is to be freed; 0:
+ * the checkpoint has none; -1: ERR_INPUT, what it has is no matrix. */
+int modules_find(const struct modules *modules, const char *name, struct linear_ref *linear,
+		 struct err *err);
 
 #endif

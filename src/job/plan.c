@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all plans have in common: the source, the tensors of every output shard with their places, the indexes, the totals.
+ * What all plans have in common: the source, the tensors of every output shard with their places,
+ * the indexes, the totals.
  */
 #include "job/plan.h"
 
@@ -23,11 +24,12 @@ enum output_kind output_kind(const char *output)
 	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? OUTPUT_FILE : OUTPUT_DIRECTORY;
 }
 
-static int open_source(struct plan *plan, const struct convert_params *params, struct progress *progress,
-		       struct err *err)
+static int open_source(struct plan *plan, const struct convert_params *params,
+		       struct progress *progress, struct err *err)
 {
 	if (strcmp(params->input, "-") != 0)
-		return checkpoint_open(&plan->source, params->io, params->input, params->n_threads, err);
+		return checkpoint_open(&plan->source, params->io, params->input, params->n_threads,
+				       err);
 	if (stream_spool(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
 		return -1;
 	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
@@ -39,7 +41,8 @@ static int open_source(struct plan *plan, const struct convert_params *params, s
 }
 
 /* What the command line asks for, where no file decides. */
-static int check_request(const struct plan *plan, const struct convert_params *params, struct err *err)
+static int check_request(const struct plan *plan, const struct convert_params *params,
+			 struct err *err)
 {
 	if (params->hashes && plan->stream_fd >= 0)
 		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
@@ -49,16 +52,19 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 				       "'%s' has %zu shards: give a directory as output, not '%s'",
 				       params->input, plan->source.n_shards, params->output);
 		if (params->part || params->part_finish || params->hashes)
-			return err_set(err, ERR_USAGE, "--part and --manifest need a directory as output, not '%s'",
+			return err_set(err, ERR_USAGE,
+				       "--part and --manifest need a directory as output, not '%s'",
 				       params->output);
 	}
 	return 0;
 }
 
-int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress, struct err *err)
+int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress,
+	      struct err *err)
 {
 	plan->io = params->io;
-	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1 : 0;
+	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1
+											    : 0;
 }
 
 void plan_specs_begin(struct plan *plan)
@@ -91,32 +97,39 @@ void shard_add(struct output_shard *shard, const struct st_tensor *tensor)
 
 static bool has_shape(const struct st_tensor *tensor, int n_dims, const uint64_t *shape)
 {
-	return n_dims == tensor->n_dims && !memcmp(shape, tensor->shape, (size_t)n_dims * sizeof *shape);
+	return n_dims == tensor->n_dims &&
+	       !memcmp(shape, tensor->shape, (size_t)n_dims * sizeof *shape);
 }
 
-/* Codes have the shape of their source and scales mostly that of the last scale, two outputs before: they share it. */
-static uint64_t *output_shape(struct plan *plan, const struct output_shard *shard, const struct st_tensor *source,
-			      int n_dims, const uint64_t *shape)
+/* Codes have the shape of their source and scales mostly that of the last scale, two outputs
+ * before: they share it. */
+static uint64_t *output_shape(struct plan *plan, const struct output_shard *shard,
+			      const struct st_tensor *source, int n_dims, const uint64_t *shape)
 {
-	const struct st_tensor *before = shard->n_tensors > 1 ? &shard->tensors[shard->n_tensors - 2] : source;
+	const struct st_tensor *before =
+		shard->n_tensors > 1 ? &shard->tensors[shard->n_tensors - 2] : source;
 
 	if (has_shape(source, n_dims, shape))
 		return source->shape;
-	return has_shape(before, n_dims, shape) ? before->shape : st_shape_copy(&plan->texts, shape, n_dims);
+	return has_shape(before, n_dims, shape) ? before->shape
+						: st_shape_copy(&plan->texts, shape, n_dims);
 }
 
-struct output *plan_add(struct plan *plan, size_t u, enum output_part part, const struct tensor_ref *source, char *name,
-	      enum dtype dtype, int n_dims, const uint64_t *shape)
+struct output *plan_add(struct plan *plan, size_t u, enum output_part part,
+			const struct tensor_ref *source, char *name, enum dtype dtype, int n_dims,
+			const uint64_t *shape)
 {
 	const struct tensor_ref *own = plan->selection.units[u].source;
 	struct output_shard *shard = &plan->shards[own->shard];
 	struct st_tensor tensor = { .name = name,
 				    .dtype = dtype,
 				    .n_dims = n_dims,
-				    .shape = output_shape(plan, shard, own->tensor, n_dims, shape) };
+				    .shape =
+					    output_shape(plan, shard, own->tensor, n_dims, shape) };
 
 	ARRAY_GROW(shard->outputs, shard->n_tensors);
-	shard->outputs[shard->n_tensors] = (struct output){ .unit = u, .part = part, .source = source ? source : own };
+	shard->outputs[shard->n_tensors] =
+		(struct output){ .unit = u, .part = part, .source = source ? source : own };
 	shard_add(shard, &tensor);
 	return &shard->outputs[shard->n_tensors - 1];
 }
@@ -125,7 +138,8 @@ void plan_keep(struct plan *plan, size_t u)
 {
 	const struct st_tensor *source = plan->selection.units[u].source->tensor;
 
-	plan_add(plan, u, PART_COPY, NULL, source->name, source->dtype, source->n_dims, source->shape);
+	plan_add(plan, u, PART_COPY, NULL, source->name, source->dtype, source->n_dims,
+		 source->shape);
 	plan->n_kept++;
 }
 
@@ -143,7 +157,8 @@ void plan_begin(struct plan *plan, bool preserve)
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		const struct shard *source = &plan->source.shards[i];
 
-		plan->shards[i] = (struct output_shard){ .name = source->name, .source = &source->file };
+		plan->shards[i] =
+			(struct output_shard){ .name = source->name, .source = &source->file };
 		if (preserve)
 			plan->preserved[i] = plan->shards[i];
 	}
@@ -173,11 +188,14 @@ static int shard_layout(struct output_shard *shard, struct err *err)
 	size_t n;
 	struct st_metadata *metadata = shard_metadata(shard->source, &n);
 
-	st_layout(shard->tensors, shard->n_tensors, metadata, n, &shard->header_size, &shard->data_size);
+	st_layout(shard->tensors, shard->n_tensors, metadata, n, &shard->header_size,
+		  &shard->data_size);
 	free(metadata);
 	if (shard->header_size - 8 > ST_MAX_HEADER)
-		return err_set(err, ERR_INPUT, "the header of output '%s' would have %llu bytes, and readers take %d",
-			       shard->name, (unsigned long long)shard->header_size - 8, ST_MAX_HEADER);
+		return err_set(
+			err, ERR_INPUT,
+			"the header of output '%s' would have %llu bytes, and readers take %d",
+			shard->name, (unsigned long long)shard->header_size - 8, ST_MAX_HEADER);
 	return 0;
 }
 
@@ -232,7 +250,8 @@ int plan_layout(struct plan *plan, struct err *err)
 
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 {
-	plan->disk_bytes += plan->config.len + plan->hf_quant_config.len + plan->index_size + DISK_SLACK;
+	plan->disk_bytes +=
+		plan->config.len + plan->hf_quant_config.len + plan->index_size + DISK_SLACK;
 	if (add_auxiliary(plan, err))
 		return -1;
 	atomic_store(&progress->total, plan->input_bytes);

@@ -61,8 +61,8 @@ static size_t set_of(struct module_sets *sets, const struct unit *unit)
 {
 	size_t i = 0;
 
-	while (i < sets->n &&
-	       (sets->keys[i].recipe != unit->recipe || sets->keys[i].static_input != unit->static_input))
+	while (i < sets->n && (sets->keys[i].recipe != unit->recipe ||
+			       sets->keys[i].static_input != unit->static_input))
 		i++;
 	if (i == sets->n) {
 		sets->keys[i].recipe = unit->recipe;
@@ -122,8 +122,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .tool_version = FP8CONV_VERSION };
 	if (format_configure(plan->format, &quantization, &config, &plan->hf_quant_config, err))
 		goto out;
-	if (config_set_quantization(plan->source.config.len ? &plan->source.config : &empty, config.data,
-				    &plan->config, err)) {
+	if (config_set_quantization(plan->source.config.len ? &plan->source.config : &empty,
+				    config.data, &plan->config, err)) {
 		err_wrap(err, "'%s'", plan->source.path);
 		goto out;
 	}

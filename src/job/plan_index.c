@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.safetensors.index.json as Hugging Face writes it: the sum of tensor bytes, and names in order.  Its text is made
- * piece by piece, for it may be larger than all else of a plan.
+ * model.safetensors.index.json as Hugging Face writes it: the sum of tensor bytes, and names in
+ * order.  Its text is made piece by piece, for it may be larger than all else of a plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(x->tensor, y->tensor);
 }
 
-static void index_text_init(struct index_text *text, const struct output_shard *shards, size_t n_shards)
+static void index_text_init(struct index_text *text, const struct output_shard *shards,
+			    size_t n_shards)
 {
 	struct name *name;
 
@@ -67,8 +68,10 @@ static void next_piece(void *context, struct buf *piece)
 	if (text->ended)
 		return;
 	if (!text->at)
-		buf_printf(piece, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
-			   (unsigned long long)text->total);
+		buf_printf(
+			piece,
+			"{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
+			(unsigned long long)text->total);
 	for (; text->at < text->n && piece->len < PIECE; text->at++)
 		add_name(piece, &text->names[text->at], !text->at);
 	text->ended = text->at == text->n;
@@ -76,7 +79,8 @@ static void next_piece(void *context, struct buf *piece)
 		buf_puts(piece, text->n ? "\n  }\n}\n" : "}\n}\n");
 }
 
-int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir, struct err *err)
+int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
+	      struct err *err)
 {
 	struct index_text text;
 	int rc;
@@ -93,7 +97,8 @@ static int check_names(const struct index_text *text, struct err *err)
 	for (size_t i = 1; i < text->n; i++)
 		if (!strcmp(text->names[i - 1].tensor, text->names[i].tensor))
 			return err_set(err, ERR_INPUT,
-				       "the output would have two tensors '%s': the source has one of that name",
+				       "the output would have two tensors '%s': the source has one "
+				       "of that name",
 				       text->names[i].tensor);
 	return 0;
 }

@@ -42,12 +42,13 @@ enum problem_kind {
 
 struct problem {
 	enum problem_kind kind;
-	char *tensor; /* NULL: none in particular */
-	char *file;   /* NULL: none in particular */
+	char *tensor;  /* NULL: none in particular */
+	char *file;    /* NULL: none in particular */
 	char *message; /* tensor or file, numbers, and what an engine does with it; one line */
 };
 
-/* In the order in which they were found, which no number of threads changes.  A zeroed struct is an empty list. */
+/* In the order in which they were found, which no number of threads changes.  A zeroed struct is an
+ * empty list. */
 struct problems {
 	size_t n;
 	struct problem *list;
@@ -57,8 +58,8 @@ struct problems {
 const char *problem_kind_name(enum problem_kind kind);
 
 /* Adds a problem; what engines make of it is put behind the message. */
-void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor, const char *file,
-		 const char *format, ...) __attribute__((format(printf, 5, 6)));
+void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
+		 const char *file, const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 void problems_release(struct problems *problems);
 

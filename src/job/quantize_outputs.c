@@ -12,7 +12,8 @@ static void add_value(struct plan *plan, size_t u, struct scale_decl *decl, floa
 {
 	char *name = arena_take(&plan->texts, decl->name);
 
-	plan_add(plan, u, PART_VALUE, NULL, name, decl->dtype, decl->n_dims, decl->shape)->value = value;
+	plan_add(plan, u, PART_VALUE, NULL, name, decl->dtype, decl->n_dims, decl->shape)->value =
+		value;
 }
 
 /* *at is the first cache scale that has no output yet. */
@@ -33,14 +34,16 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	const struct qspec *spec = plan->specs[u];
 	struct scheme scheme = scheme_from_qspec(spec, unit->static_input);
 	uint64_t shape[2] = { unit->rows, unit->cols };
-	uint64_t n_scales = tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
+	uint64_t n_scales =
+		tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
-	plan_add(plan, u, PART_CODES, NULL, unit->name, spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2,
-		 shape);
-	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols, &scale);
-	plan_add(plan, u, PART_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype, scale.n_dims,
-		 scale.shape);
+	plan_add(plan, u, PART_CODES, NULL, unit->name,
+		 spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2, shape);
+	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
+		     &scale);
+	plan_add(plan, u, PART_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype,
+		 scale.n_dims, scale.shape);
 	plan->n_converted++;
 	if (unit->static_input) {
 		struct scale_decl input;
@@ -50,7 +53,8 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	}
 	if (st_n_elements(scale.shape, scale.n_dims) != n_scales ||
 	    dtype_bits(scale.dtype) / 8 != scale_size(spec->scale_type))
-		return err_set(err, ERR_USAGE, "format '%s' cannot hold the %llu scales of tensor '%s'",
+		return err_set(err, ERR_USAGE,
+			       "format '%s' cannot hold the %llu scales of tensor '%s'",
 			       plan->format->name, (unsigned long long)n_scales, unit->name);
 	return 0;
 }
@@ -61,7 +65,8 @@ static void unit_preserve(struct plan *plan, size_t u)
 	const struct tensor_ref *ref = plan->selection.units[u].source;
 	struct output_shard *shard = &plan->preserved[ref->shard];
 
-	if (u == 0 || plan->selection.units[u - 1].source != ref || !plan->selection.units[u - 1].recipe)
+	if (u == 0 || plan->selection.units[u - 1].source != ref ||
+	    !plan->selection.units[u - 1].recipe)
 		shard_add(shard, ref->tensor);
 	plan->unit_preserved[u] = shard->n_tensors - 1;
 }

@@ -14,41 +14,47 @@
 
 #define DEFAULT_RECIPE "blockwise"
 
-static int check_history(const struct recipe *recipe, const struct quantize_params *params, struct err *err)
+static int check_history(const struct recipe *recipe, const struct quantize_params *params,
+			 struct err *err)
 {
 	if (!recipe->needs_history || params->calibration.path)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' "
+		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data "
+		       "FILE -o stats.amax' "
 		       "and give it with --calibration stats.amax",
 		       recipe->name);
 }
 
 /* A calibration that nothing would be taken from is a mistake. */
-static int check_use(const struct plan *plan, const struct quantize_params *params, const struct calibration *calibration,
-		     struct err *err)
+static int check_use(const struct plan *plan, const struct quantize_params *params,
+		     const struct calibration *calibration, struct err *err)
 {
-	bool used = params->calibration.kv_cache || calibration_is_static(calibration, plan->recipe);
+	bool used =
+		params->calibration.kv_cache || calibration_is_static(calibration, plan->recipe);
 
 	for (size_t i = 0; i < params->select.n_rules && !used; i++)
-		used = params->select.rules[i].recipe && calibration_is_static(calibration, params->select.rules[i].recipe);
+		used = params->select.rules[i].recipe &&
+		       calibration_is_static(calibration, params->select.rules[i].recipe);
 	if (used || !params->calibration.path)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "--calibration has no use with recipe '%s', whose activations are dynamic: it is for recipes delayed and "
+		       "--calibration has no use with recipe '%s', whose activations are dynamic: "
+		       "it is for recipes delayed and "
 		       "current, and for --kv-cache",
 		       plan->recipe->name);
 }
 
 /* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
-static int plan_request(struct plan *plan, const struct quantize_params *params, const struct calibration *calibration,
-			struct err *err)
+static int plan_request(struct plan *plan, const struct quantize_params *params,
+			const struct calibration *calibration, struct err *err)
 {
 	struct scheme scheme;
 
 	if (params->select.requantize && params->convert.preserve)
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision needs a high-precision source, and --requantize an FP8 one");
+			       "--preserve-high-precision needs a high-precision source, and "
+			       "--requantize an FP8 one");
 	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
 	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
 	    check_history(plan->recipe, params, err) || check_use(plan, params, calibration, err))
@@ -62,12 +68,14 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 	if (engine_find(params->target, &plan->target, err))
 		return -1;
 	scheme = scheme_from_qspec(&plan->spec, calibration_is_static(calibration, plan->recipe));
-	plan->format = format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
+	plan->format =
+		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
 	return plan->format ? 0 : -1;
 }
 
 /* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
-static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u, struct err *err)
+static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
+		     struct err *err)
 {
 	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
 	const struct unit *unit = &plan->selection.units[u];
@@ -116,7 +124,8 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 		if (!unit->recipe)
 			continue;
 		scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
-		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
+		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows,
+					      unit->cols);
 		if (!refused)
 			continue;
 		reason = refused;
@@ -127,8 +136,10 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 	for (size_t u = 0; u < selection->n_units; u++)
 		n_left += selection->units[u].recipe != NULL;
 	if (n_left == 0)
-		return err_set(err, ERR_USAGE, "format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
-			       plan->format->name, params->convert.input, plan->recipe->name, reason);
+		return err_set(
+			err, ERR_USAGE,
+			"format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
+			plan->format->name, params->convert.input, plan->recipe->name, reason);
 	return plan_settle(plan, params, err);
 }
 
@@ -152,8 +163,8 @@ static void plan_groups(struct plan *plan)
 }
 
 /* What is skipped changes names and places: the values must be seen before the plan. */
-static int plan_skip(struct plan *plan, const struct quantize_params *params, struct progress *progress,
-		     struct err *err)
+static int plan_skip(struct plan *plan, const struct quantize_params *params,
+		     struct progress *progress, struct err *err)
 {
 	struct converter *converter;
 	int rc;
@@ -174,20 +185,23 @@ static int plan_cover(struct plan *plan, const struct calibration *calibration, 
 
 	if (!calibration->params->path)
 		return 0;
-	if (calibration_cover(calibration, plan, &kept, plan->selection.advice ? NULL : &plan->selection.advice, err))
+	if (calibration_cover(calibration, plan, &kept,
+			      plan->selection.advice ? NULL : &plan->selection.advice, err))
 		return -1;
 	return kept ? selection_settle(&plan->selection, err) : 0;
 }
 
 /* Everything behind the request, once the source is open. */
-static int plan_source(struct plan *plan, const struct quantize_params *params, const struct calibration *calibration,
-		       struct progress *progress, struct err *err)
+static int plan_source(struct plan *plan, const struct quantize_params *params,
+		       const struct calibration *calibration, struct progress *progress,
+		       struct err *err)
 {
 	struct select_options select = params->select;
 
 	select.recipe = plan->recipe;
-	if (selection_make(&plan->selection, &plan->source, &select, err) || plan_cover(plan, calibration, err) ||
-	    plan_specs(plan, params, err) || plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
+	if (selection_make(&plan->selection, &plan->source, &select, err) ||
+	    plan_cover(plan, calibration, err) || plan_specs(plan, params, err) ||
+	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
 		return -1;
 	plan_groups(plan);
 	if (calibration_apply(calibration, plan, err) || plan_configuration(plan, err) ||
@@ -197,8 +211,8 @@ static int plan_source(struct plan *plan, const struct quantize_params *params, 
 	return plan_finish(plan, progress, err);
 }
 
-int quantize_plan_make(struct plan *plan, const struct quantize_params *params, struct progress *progress,
-		       struct err *err)
+int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
+		       struct progress *progress, struct err *err)
 {
 	const struct convert_params *convert = &params->convert;
 	struct calibration calibration;
@@ -208,7 +222,8 @@ int quantize_plan_make(struct plan *plan, const struct quantize_params *params, 
 	*plan = (struct plan){ .stream_fd = -1, .command = "quantize" };
 	if (calibration_open(&calibration, convert->io, &params->calibration, err) ||
 	    plan_request(plan, params, &calibration, err) ||
-	    converter_memory(convert, &limits, &plan->memory_bytes, err) || plan_open(plan, convert, progress, err) ||
+	    converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    plan_open(plan, convert, progress, err) ||
 	    plan_source(plan, params, &calibration, progress, err))
 		goto out;
 	rc = 0;

@@ -16,9 +16,10 @@ static json_t *spec_json(const struct qspec *spec)
 	static const char *const mx_rules[] = { "up", "floor", "even" };
 
 	return json_pack("{s:s, s:[I, I], s:b, s:s, s:s, s:f, s:i}", "fp8_format",
-			 spec->format == FP8_E5M2 ? "e5m2" : "e4m3", "tile", (json_int_t)spec->tile.rows,
-			 (json_int_t)spec->tile.cols, "pow2", spec->pow2, "scale_arith", ariths[spec->arith],
-			 "mx_scale", mx_rules[spec->mx_rule], "amax_epsilon", (double)spec->amax_epsilon,
+			 spec->format == FP8_E5M2 ? "e5m2" : "e4m3", "tile",
+			 (json_int_t)spec->tile.rows, (json_int_t)spec->tile.cols, "pow2",
+			 spec->pow2, "scale_arith", ariths[spec->arith], "mx_scale",
+			 mx_rules[spec->mx_rule], "amax_epsilon", (double)spec->amax_epsilon,
 			 "margin", spec->margin);
 }
 
@@ -51,7 +52,8 @@ static void add_values(struct buf *values, const struct output_shard *shard)
 			buf_add(values, &shard->outputs[i].value, sizeof(float));
 }
 
-/* All that was taken from a calibration: whatever else differs in the file makes no difference.  NULL: nothing was. */
+/* All that was taken from a calibration: whatever else differs in the file makes no difference. 
+ * NULL: nothing was. */
 static json_t *calibration_json(const struct plan *plan, const struct quantize_params *params)
 {
 	unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -71,19 +73,21 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 	return json_string(text);
 }
 
-/* What decides the output's bytes: by its effect, so that a default given in full is the same job. */
+/* What decides the output's bytes: by its effect, so that a default given in full is the same
+ * job. */
 json_t *quantize_record(const struct plan *plan, const struct quantize_params *params)
 {
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
 	const struct select_options *select = &params->select;
 
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}", "recipe",
-			 plan->recipe->name, "format", plan->format->name, "target",
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}",
+			 "recipe", plan->recipe->name, "format", plan->format->name, "target",
 			 engine_name(plan->target), "scales", spec_json(&plan->spec), "include",
 			 patterns_json(select->include, select->n_include), "exclude",
-			 patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
-			 "ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
+			 patterns_json(select->exclude, select->n_exclude), "tensor",
+			 rules_json(select), "ragged", select->ragged, "requantize",
+			 select->requantize, "on_nonfinite",
 			 nonfinite[params->convert.on_nonfinite], "preserve_high_precision",
-			 params->convert.preserve != NULL, "kv_cache", plan->kv_cache, "calibration",
-			 calibration_json(plan, params));
+			 params->convert.preserve != NULL, "kv_cache", plan->kv_cache,
+			 "calibration", calibration_json(plan, params));
 }

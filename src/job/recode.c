@@ -21,11 +21,11 @@ static int store(const struct output *output, enum dtype dtype, const float *val
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (!scale_exponent(values[i], (uint8_t *)data + i))
-			return err_set(
-				err, ERR_USAGE,
-				"scale '%s' holds %g, which is no power of two from 2^-127 to 2^127: it has no "
-				"E8M0 exponent",
-				output->source->tensor->name, (double)values[i]);
+			return err_set(err, ERR_USAGE,
+				       "scale '%s' holds %g, which is no power of two from 2^-127 "
+				       "to 2^127: it has no "
+				       "E8M0 exponent",
+				       output->source->tensor->name, (double)values[i]);
 	}
 	return 0;
 }
@@ -45,7 +45,8 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 	uint64_t end = band->region.col + band->region.n_cols;
 	uint64_t read_first = UINT64_MAX, read_n = 0;
 
-	/* An empty unit has no bands, and blocks that are spread are wider than what they become. */
+	/* An empty unit has no bands, and blocks that are spread are wider than what they
+	 * become. */
 	for (uint64_t at = band->region.col; at < end;) {
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
 		uint64_t row = at / cols, col = at % cols;

@@ -159,11 +159,11 @@ static int check_cache(const struct plan *plan, const struct recognition *recogn
 
 	if (plan->kv_cache || ((!algo || json_is_null(algo)) && (!scheme || json_is_null(scheme))))
 		return 0;
-	return err_set(
-		err, ERR_USAGE,
-		"the configuration of the source says that its KV cache is quantized, and it has no scales for "
-		"it, which format '%s' needs",
-		plan->format->name);
+	return err_set(err, ERR_USAGE,
+		       "the configuration of the source says that its KV cache is quantized, and "
+		       "it has no scales for "
+		       "it, which format '%s' needs",
+		       plan->format->name);
 }
 
 int repack_outputs(struct plan *plan, const struct recognition *recognition, struct err *err)

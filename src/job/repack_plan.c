@@ -71,11 +71,11 @@ static int check_readable(const struct unit *unit, struct err *err)
 	const struct weight_scale *from = &unit->source_scale;
 
 	if (unit->stack)
-		return err_set(
-			err, ERR_USAGE,
-			"tensor '%s' holds %llu experts, and formats have a tensor for each: 'fp8conv "
-			"dequantize' first, and quantize again",
-			unit->name, (unsigned long long)unit->source->tensor->shape[0]);
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' holds %llu experts, and formats have a tensor for "
+			       "each: 'fp8conv "
+			       "dequantize' first, and quantize again",
+			       unit->name, (unsigned long long)unit->source->tensor->shape[0]);
 	if (from->tile.rows == WHOLE && from->tile.cols != WHOLE)
 		return err_set(err, ERR_USAGE,
 			       "tensor '%s' has a scale for each %zu columns, which no format has",
@@ -209,10 +209,10 @@ static int plan_request(struct plan *plan, const struct repack_params *params, s
 		return err_set(err, ERR_USAGE,
 			       "option '--format' is missing: what to make, or --target");
 	if (params->recipe && strcmp(params->recipe, "mxfp8") != 0)
-		return err_set(
-			err, ERR_USAGE,
-			"codes stay as they are, so that '--recipe %s' cannot be made of them: only mxfp8, of blocks",
-			params->recipe);
+		return err_set(err, ERR_USAGE,
+			       "codes stay as they are, so that '--recipe %s' cannot be made of "
+			       "them: only mxfp8, of blocks",
+			       params->recipe);
 	return engine_find(params->target, &plan->target, err);
 }
 

@@ -20,10 +20,12 @@
 /* One tensor of the output that holds weights: a source tensor, or one expert's part of a fused 3-D
  * one. */
 struct unit {
-	char *name; /* in the output: "model.layers.0.mlp.experts.3.up_proj.weight"; its source's own, or one
-		     * of selection.names */
+	/* in the output: "model.layers.0.mlp.experts.3.up_proj.weight"; its source's own, or one 
+	 * of selection.names */
+	char *name;
 	const struct tensor_ref *source;
-	struct weight_scale source_scale; /* of an FP8 source (--requantize); else its scale is NULL */
+	struct weight_scale
+		source_scale; /* of an FP8 source (--requantize); else its scale is NULL */
 	const struct recipe
 		*recipe;     /* NULL: kept, copied byte for byte under its own name and shape */
 	char *reason;	     /* kept: a phrase such as "router gate"; else NULL */
@@ -31,17 +33,18 @@ struct unit {
 	uint64_t stack;	     /* of several matrices behind each other: the rows of each; else 0 */
 	struct slice slice;  /* converted: where it lies in the source */
 	size_t group;	     /* quantized: units with the same number share a per-tensor scale */
-	size_t next_bonded; /* quantized: the next of those that must be kept if this one is; a ring
-			     */
+	/* quantized: the next of those that must be kept if this one is; a ring */
+	size_t next_bonded;
 	bool static_input; /* quantized: its input has a scale of its own in the file */
-	bool linear; /* a 2-D weight of a linear module, or fused experts: ignore lists name its
-		      * module when kept (the name, without ".weight" where it ends so) */
+	/* a 2-D weight of a linear module, or fused experts: ignore lists name its  module when
+	 * kept (the name, without ".weight" where it ends so) */
+	bool linear;
 };
 
 struct role_facts;
 
-/* Modules that ignore lists name when they are kept; kept experts in one tensor are one, whatever their
- * layout.  facts: of the tensor's name. */
+/* Modules that ignore lists name when they are kept; kept experts in one tensor are one, whatever
+ * their layout.  facts: of the tensor's name. */
 bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts);
 
 struct select_rule {
@@ -56,8 +59,8 @@ struct select_options {
 	size_t n_include;
 	const char *const *exclude; /* patterns; what matches is kept ("excluded") */
 	size_t n_exclude;
-	const struct select_rule *rules; /* --tensor; the last that matches wins, and overrides
-					    lists and roles (not shapes) */
+	/* --tensor; the last that matches wins, and overrides lists and roles (not shapes) */
+	const struct select_rule *rules;
 	size_t n_rules;
 	bool ragged;	 /* blockwise also where a dimension is no multiple of the block */
 	bool requantize; /* an FP8 source is read through its scales */
@@ -74,11 +77,12 @@ struct selection {
 	size_t n_linear_kept;
 	int tp[7]; /* the sizes of 1, 2, 4 .. 64 that load */
 	size_t n_tp;
-	char *advice;  /* one line, where most linear weights had to be kept: the counts, and the
-			* recipe or option that takes them; else NULL */
+	/* one line, where most linear weights had to be kept: the counts, and the  recipe or option
+	 * that takes them; else NULL */
+	char *advice;
 	char *unmatched; /* one line, where patterns match no tensor; else NULL */
-	char *caution; /* one line, where engines' kernels will not take what is quantized; else
-			* NULL */
+	/* one line, where engines' kernels will not take what is quantized; else  NULL */
+	char *caution;
 };
 
 /* checkpoint must outlive the selection.  ERR_USAGE where nothing can be quantized, and where

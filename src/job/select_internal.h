@@ -17,19 +17,19 @@
 struct candidate {
 	const struct tensor_ref *source;
 	const struct weight_scale *source_scale; /* of an FP8 source; else NULL */
-	const struct recipe *recipe;	       /* NULL: kept */
-	char *reason;			       /* kept: why */
+	const struct recipe *recipe;		 /* NULL: kept */
+	char *reason;				 /* kept: why */
 	struct role_facts facts;
-	bool by_shape;	     /* kept because another shape would not be */
-	bool linear;	     /* as in struct unit */
-	bool ends_group;     /* the last of its group, or alone */
-	int position;	     /* in its group */
-	uint64_t rows, cols; /* of the matrix, or of each expert's; set where it is not kept before
-				shapes count */
+	bool by_shape;	 /* kept because another shape would not be */
+	bool linear;	 /* as in struct unit */
+	bool ends_group; /* the last of its group, or alone */
+	int position;	 /* in its group */
+	/* of the matrix, or of each expert's; set where it is not kept before shapes count */
+	uint64_t rows, cols;
 	struct experts_layout *layout; /* of fused experts that are quantized */
 	size_t group, next_in_group;   /* weights that engines merge; NONE: with no other */
-	size_t bond, next_in_bond;     /* what is quantized together or not at all: a group, or the
-					  experts of a layer */
+	/* what is quantized together or not at all: a group, or the experts of a layer */
+	size_t bond, next_in_bond;
 };
 
 struct select {

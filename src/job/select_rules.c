@@ -134,17 +134,19 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 }
 
 /* Notes a pattern that matches no tensor: most often a slip of the pen. */
-static int note_unmatched(const struct checkpoint *checkpoint, const struct pattern *patterns, size_t n,
-			  char **note, struct err *err)
+static int note_unmatched(const struct checkpoint *checkpoint, const struct pattern *patterns,
+			  size_t n, char **note, struct err *err)
 {
 	for (size_t p = 0; p < n && !*note; p++) {
 		bool matches = false;
 
 		for (size_t i = 0; i < checkpoint->n_tensors && !matches; i++)
-			if (pattern_match(&patterns[p], checkpoint->tensors[i].tensor->name, &matches, err))
+			if (pattern_match(&patterns[p], checkpoint->tensors[i].tensor->name,
+					  &matches, err))
 				return -1;
 		if (!matches)
-			*note = xasprintf("%s '%s' matches no tensor", patterns[p].option, patterns[p].text);
+			*note = xasprintf("%s '%s' matches no tensor", patterns[p].option,
+					  patterns[p].text);
 	}
 	return 0;
 }

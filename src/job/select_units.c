@@ -161,8 +161,9 @@ int select_units(struct select *select, struct selection *selection, struct err 
 	if (selection_check(selection, n ? hint : NULL, err))
 		return -1;
 	if (2 * n > n_linear)
-		selection->advice = xasprintf(
-			"%zu of %zu linear weights are kept for their shapes: %s", n, n_linear, hint);
+		selection->advice =
+			xasprintf("%zu of %zu linear weights are kept for their shapes: %s", n,
+				  n_linear, hint);
 	selection->caution = caution_mx(select);
 	return 0;
 }

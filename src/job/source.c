@@ -57,8 +57,8 @@ static int shard_fd(struct source *source, size_t shard, int *fd, struct err *er
 	return rc;
 }
 
-int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset, size_t n, void *data,
-		      struct err *err)
+int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
+		      size_t n, void *data, struct err *err)
 {
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
 	int fd;
@@ -84,8 +84,8 @@ bool unit_needs_raw(const struct unit *unit)
 }
 
 /* n elements that lie together in the file, from element `first` of the tensor. */
-static int read_segment(struct source *source, const struct unit *unit, uint64_t first, uint64_t n, char *data,
-			const struct source_tee *tee, struct err *err)
+static int read_segment(struct source *source, const struct unit *unit, uint64_t first, uint64_t n,
+			char *data, const struct source_tee *tee, struct err *err)
 {
 	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
 
@@ -93,36 +93,39 @@ static int read_segment(struct source *source, const struct unit *unit, uint64_t
 		return -1;
 	if (!tee->writer)
 		return 0;
-	return writer_pwrite(tee->writer, data, (size_t)(n * size), tee->offset + first * size, err);
+	return writer_pwrite(tee->writer, data, (size_t)(n * size), tee->offset + first * size,
+			     err);
 }
 
-/* n_lines runs of line elements, line_stride elements apart in the file, close together in memory. */
-static int read_lines(struct source *source, const struct unit *unit, uint64_t first, uint64_t n_lines,
-		      uint64_t line, uint64_t line_stride, char *data, const struct source_tee *tee,
-		      struct err *err)
+/* n_lines runs of line elements, line_stride elements apart in the file, close together in
+ * memory. */
+static int read_lines(struct source *source, const struct unit *unit, uint64_t first,
+		      uint64_t n_lines, uint64_t line, uint64_t line_stride, char *data,
+		      const struct source_tee *tee, struct err *err)
 {
 	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
 
 	if (line == line_stride)
 		return read_segment(source, unit, first, n_lines * line, data, tee, err);
 	for (uint64_t i = 0; i < n_lines; i++) {
-		if (read_segment(source, unit, first + i * line_stride, line, data + i * line * size, tee,
-				 err))
+		if (read_segment(source, unit, first + i * line_stride, line,
+				 data + i * line * size, tee, err))
 			return -1;
 	}
 	return 0;
 }
 
 /* from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
-#define TRANSPOSE(type, from, to, rows, cols)                                                    \
-	do {                                                                                     \
-		const type *from_ = (from); /* NOLINT(bugprone-macro-parentheses): types take none */ \
-		type *to_ = (to);	    /* NOLINT(bugprone-macro-parentheses) */             \
-		for (uint64_t r0 = 0; r0 < (rows); r0 += 32)                                     \
-			for (uint64_t c0 = 0; c0 < (cols); c0 += 32)                             \
-				for (uint64_t r = r0; r < (rows) && r < r0 + 32; r++)            \
-					for (uint64_t c = c0; c < (cols) && c < c0 + 32; c++)    \
-						to_[r * (cols) + c] = from_[c * (rows) + r];     \
+#define TRANSPOSE(type, from, to, rows, cols)                                                 \
+	do {                                                                                  \
+		const type *from_ =                                                           \
+			(from);	  /* NOLINT(bugprone-macro-parentheses): types take none */   \
+		type *to_ = (to); /* NOLINT(bugprone-macro-parentheses) */                    \
+		for (uint64_t r0 = 0; r0 < (rows); r0 += 32)                                  \
+			for (uint64_t c0 = 0; c0 < (cols); c0 += 32)                          \
+				for (uint64_t r = r0; r < (rows) && r < r0 + 32; r++)         \
+					for (uint64_t c = c0; c < (cols) && c < c0 + 32; c++) \
+						to_[r * (cols) + c] = from_[c * (rows) + r];  \
 	} while (0)
 
 static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, unsigned bits)
@@ -148,8 +151,8 @@ static float element_to_f32(const char *data, enum dtype dtype, size_t i)
 	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted, uint64_t first,
-		       size_t n, float *values, struct err *err)
+int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted,
+		       uint64_t first, size_t n, float *values, struct err *err)
 {
 	enum dtype dtype = ref->tensor->dtype;
 	size_t size = dtype_bits(dtype) / 8;
@@ -165,8 +168,8 @@ int source_read_floats(struct source *source, const struct tensor_ref *ref, bool
 	return 0;
 }
 
-/* Where in its scale tensor the grid of the matrix begins that holds the region: in a stack, each has its own grid, or
- * all share one. */
+/* Where in its scale tensor the grid of the matrix begins that holds the region: in a stack, each
+ * has its own grid, or all share one. */
 static uint64_t grid_begin(const struct unit *unit, const struct region *region, uint64_t grid)
 {
 	const struct st_tensor *scale = unit->source_scale.scale->tensor;
@@ -176,14 +179,15 @@ static uint64_t grid_begin(const struct unit *unit, const struct region *region,
 	return region->row / unit->stack * grid;
 }
 
-int source_scales(struct source *source, const struct unit *unit, const struct region *region, void **scales,
-		  struct err *err)
+int source_scales(struct source *source, const struct unit *unit, const struct region *region,
+		  void **scales, struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
 	uint64_t rows = unit->stack ? unit->stack : unit->rows;
 	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
 	uint64_t row = from->tile.rows == WHOLE ? 0 : region->row % rows / from->tile.rows;
-	uint64_t first = grid_begin(unit, region, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
+	uint64_t first =
+		grid_begin(unit, region, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
 	size_t n = tile_count(region->n_rows, from->tile.rows) * n_cols;
 	int rc;
 
@@ -191,7 +195,8 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 	if (from->scale_type == SCALE_E8M0)
 		rc = source_read_bytes(source, from->scale, first, n, *scales, err);
 	else
-		rc = source_read_floats(source, from->scale, from->inverted, first, n, *scales, err);
+		rc = source_read_floats(source, from->scale, from->inverted, first, n, *scales,
+					err);
 	if (rc)
 		free(*scales);
 	return rc;
@@ -199,7 +204,8 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 
 /* Codes in buffers->raw to values.  Regions begin at tile borders, or hold whole rows. */
 static int decode(struct source *source, const struct unit *unit, const struct region *region,
-		  const struct source_buffers *buffers, enum dtype dtype, void *values, struct err *err)
+		  const struct source_buffers *buffers, enum dtype dtype, void *values,
+		  struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
 	uint64_t col = from->tile.cols == WHOLE ? 0 : region->col / from->tile.cols;
@@ -212,7 +218,8 @@ static int decode(struct source *source, const struct unit *unit, const struct r
 			       .rows = region->n_rows,
 			       .cols = region->n_cols,
 			       .stride = region->n_cols,
-			       .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3,
+			       .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2
+										   : FP8_E4M3,
 			       .tile = from->tile,
 			       .scale_type = from->scale_type,
 			       .scale_inv = (char *)scales + col * scale_size(from->scale_type),
@@ -223,24 +230,25 @@ static int decode(struct source *source, const struct unit *unit, const struct r
 }
 
 int source_decode(struct source *source, const struct unit *unit, const struct region *region,
-		  const struct source_buffers *buffers, const struct source_tee *tee, enum dtype dtype, void *values,
-		  struct err *err)
+		  const struct source_buffers *buffers, const struct source_tee *tee,
+		  enum dtype dtype, void *values, struct err *err)
 {
 	const struct slice *slice = &unit->slice;
 	uint64_t first = slice->first + region->row * slice->row_stride + region->col;
 
-	if (read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride, buffers->raw, tee,
-		       err))
+	if (read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
+		       buffers->raw, tee, err))
 		return -1;
 	return decode(source, unit, region, buffers, dtype, values, err);
 }
 
 int source_read(struct source *source, const struct unit *unit, const struct region *region,
-		const struct source_buffers *buffers, const struct source_tee *tee, struct matrix *x,
-		struct err *err)
+		const struct source_buffers *buffers, const struct source_tee *tee,
+		struct matrix *x, struct err *err)
 {
 	const struct slice *slice = &unit->slice;
-	uint64_t first = slice->first + region->row * slice->row_stride + region->col * slice->col_stride;
+	uint64_t first =
+		slice->first + region->row * slice->row_stride + region->col * slice->col_stride;
 	unsigned bits = dtype_bits(unit->source->tensor->dtype);
 	int rc;
 
@@ -250,10 +258,11 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 			      .cols = region->n_cols,
 			      .stride = region->n_cols };
 	if (dtype_is_fp8(unit->source->tensor->dtype))
-		return source_decode(source, unit, region, buffers, tee, DT_F32, buffers->matrix, err);
+		return source_decode(source, unit, region, buffers, tee, DT_F32, buffers->matrix,
+				     err);
 	if (slice->col_stride == 1)
-		return read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
-				  buffers->matrix, tee, err);
+		return read_lines(source, unit, first, region->n_rows, region->n_cols,
+				  slice->row_stride, buffers->matrix, tee, err);
 	rc = read_lines(source, unit, first, region->n_cols, region->n_rows, slice->col_stride,
 			buffers->raw, tee, err);
 	if (!rc)
@@ -261,14 +270,16 @@ int source_read(struct source *source, const struct unit *unit, const struct reg
 	return rc;
 }
 
-int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset, uint64_t n, struct err *err)
+int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset,
+		      uint64_t n, struct err *err)
 {
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
 	int fd;
 
 	if (shard_fd(source, ref->shard, &fd, err))
 		return -1;
-	posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n, POSIX_FADV_WILLNEED);
+	posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n,
+		      POSIX_FADV_WILLNEED);
 	return 0;
 }
 
@@ -286,7 +297,8 @@ int source_close(struct source *source, struct err *err)
 
 	/* Standard input may be a file that others write. */
 	if (source->stream_fd >= 0)
-		rc = io_check_unchanged(source->stream_fd, &source->checkpoint->shards[0].file.identity,
+		rc = io_check_unchanged(source->stream_fd,
+					&source->checkpoint->shards[0].file.identity,
 					source->checkpoint->shards[0].file.path, err);
 	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
 		const struct st_file *file = &source->checkpoint->shards[i].file;

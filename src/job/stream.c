@@ -20,7 +20,8 @@ static int wait_ready(int fd, short events, const atomic_int *stop, struct err *
 
 	do {
 		if (stop && atomic_load(stop))
-			return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d", atomic_load(stop));
+			return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
+				       atomic_load(stop));
 	} while (poll(&ready, 1, POLL_MS) <= 0);
 	return 0;
 }
@@ -41,22 +42,24 @@ static int copy_all(const struct io *io, int to, const atomic_int *stop, struct 
 		else if (got < 0)
 			rc = err_errno(err, "cannot read standard input");
 		else
-			rc = io_write_full(io, to, chunk, (size_t)got, "the temporary file of standard input",
-					   err);
+			rc = io_write_full(io, to, chunk, (size_t)got,
+					   "the temporary file of standard input", err);
 	}
 	free(chunk);
 	return rc;
 }
 
 /* Standard output may be one that does not wait (O_NONBLOCK, set by whoever shares it). */
-static int send_all(const struct io *io, const char *data, size_t n, const atomic_int *stop, struct err *err)
+static int send_all(const struct io *io, const char *data, size_t n, const atomic_int *stop,
+		    struct err *err)
 {
 	for (size_t at = 0; at < n;) {
 		ssize_t put;
 
 		if (wait_ready(STDOUT_FILENO, POLLOUT, stop, err))
 			return -1;
-		put = io->write(STDOUT_FILENO, data + at, n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK);
+		put = io->write(STDOUT_FILENO, data + at,
+				n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK);
 		if (put < 0 && (errno == EINTR || errno == EAGAIN))
 			continue;
 		if (put == 0)
@@ -68,11 +71,13 @@ static int send_all(const struct io *io, const char *data, size_t n, const atomi
 	return 0;
 }
 
-int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd, struct err *err)
+int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+		 struct err *err)
 {
 	struct stat st;
 
-	if (!fstat(STDIN_FILENO, &st) && S_ISREG(st.st_mode) && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
+	if (!fstat(STDIN_FILENO, &st) && S_ISREG(st.st_mode) &&
+	    lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
 		*fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
 		return *fd < 0 ? err_errno(err, "cannot read standard input") : 0;
 	}

@@ -25,11 +25,13 @@ static void take_faults(struct verification *result, const struct faults *faults
 	for (size_t i = 0; i < faults->n; i++) {
 		const struct fault *fault = &faults->list[i];
 
-		problem_add(&result->problems, kinds[fault->kind], fault->tensor, fault->file, "%s", fault->message);
+		problem_add(&result->problems, kinds[fault->kind], fault->tensor, fault->file, "%s",
+			    fault->message);
 	}
 }
 
-/* A configuration that cannot be read is a problem; then nothing is known of how the tensors are meant. */
+/* A configuration that cannot be read is a problem; then nothing is known of how the tensors are
+ * meant. */
 static int recognise(struct verify *verify, struct err *err)
 {
 	struct verification *result = verify->result;
@@ -39,16 +41,19 @@ static int recognise(struct verify *verify, struct err *err)
 	if (fp8_source_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
 		return -1;
 	if (text.len)
-		verify->hf_quant_config = json_decode_python((struct json_text){ text.data, text.len }, &bad);
+		verify->hf_quant_config =
+			json_decode_python((struct json_text){ text.data, text.len }, &bad);
 	if (bad.kind)
-		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json", "%s", bad.message);
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json",
+			    "%s", bad.message);
 	bad = (struct err){ 0 };
 	if (recognition_make_with(&result->recognition, &result->checkpoint,
 				  (struct json_text){ verify->hf_quant_config ? text.data : NULL,
 						      verify->hf_quant_config ? text.len : 0 },
 				  &bad) ||
 	    model_config_read(&verify->model, &result->checkpoint.config, &bad))
-		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s", bad.message);
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s",
+			    bad.message);
 	buf_release(&text);
 	return 0;
 }
@@ -65,7 +70,8 @@ static int by_sqnr(const void *a, const void *b)
 {
 	const struct weight_report *x = a, *y = b;
 
-	return x->sqnr != y->sqnr ? (x->sqnr > y->sqnr) - (x->sqnr < y->sqnr) : strcmp(x->name, y->name);
+	return x->sqnr != y->sqnr ? (x->sqnr > y->sqnr) - (x->sqnr < y->sqnr)
+				  : strcmp(x->name, y->name);
 }
 
 static double sqnr(double signal, double noise)
@@ -107,8 +113,9 @@ static void make_reports(struct verify *verify)
 		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
 		own_noise = verify_is_own(verify, weight->grain) ? scan->noise : scan->own_noise;
-		result->reports[result->n_reports++] = (struct weight_report){
-			weight->unit.name, sqnr(scan->signal, scan->noise), sqnr(scan->signal, own_noise) };
+		result->reports[result->n_reports++] =
+			(struct weight_report){ weight->unit.name, sqnr(scan->signal, scan->noise),
+						sqnr(scan->signal, own_noise) };
 	}
 	if (result->n_reports)
 		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);
@@ -137,8 +144,8 @@ static int check(struct verify *verify, struct err *err)
 	return 0;
 }
 
-int verify_run(struct verification *verification, const struct verify_params *params, struct progress *progress,
-	       struct err *err)
+int verify_run(struct verification *verification, const struct verify_params *params,
+	       struct progress *progress, struct err *err)
 {
 	struct verify verify = { .params = params,
 				 .result = verification,

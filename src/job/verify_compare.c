@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of a weight against the piece of the source that it was made from: by one arithmetic, to the bit, or within what
- * any may do; and what our own would have lost.
+ * A piece of a weight against the piece of the source that it was made from: by one arithmetic, to
+ * the bit, or within what any may do; and what our own would have lost.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static struct qspec spec_of(const struct checked *weight, const struct arithmeti
 	return spec;
 }
 
-void expect(struct verify *verify, struct desk *desk, const struct checked *weight, const struct matrix *x,
-	    const struct trial *trial)
+void expect(struct verify *verify, struct desk *desk, const struct checked *weight,
+	    const struct matrix *x, const struct trial *trial)
 {
 	const struct arithmetic *arithmetic = trial->arithmetic;
 	struct qspec spec = spec_of(weight, arithmetic);
@@ -39,7 +39,9 @@ void expect(struct verify *verify, struct desk *desk, const struct checked *weig
 				 .scale_inv = desk->expected_scales,
 				 .scale_stride = n_cols,
 				 .stats = &stats };
-	float amax = trial->own_amax || weight->group == SIZE_MAX ? weight->amax : verify->origins->group_amax[weight->group];
+	float amax = trial->own_amax || weight->group == SIZE_MAX
+			     ? weight->amax
+			     : verify->origins->group_amax[weight->group];
 	uint64_t n_nonfinite = 0;
 	float *amaxes = &amax;
 
@@ -66,11 +68,12 @@ static void count_off(uint64_t *n, uint64_t *first, uint64_t at)
 	++*n;
 }
 
-static void compare_codes(const struct checked *weight, const struct region *region, const struct desk *desk,
-			  struct scan *found)
+static void compare_codes(const struct checked *weight, const struct region *region,
+			  const struct desk *desk, struct scan *found)
 {
 	for (uint64_t r = 0; r < region->n_rows; r++) {
-		const uint8_t *here = desk->codes + r * region->n_cols, *there = desk->expected + r * region->n_cols;
+		const uint8_t *here = desk->codes + r * region->n_cols,
+			      *there = desk->expected + r * region->n_cols;
 
 		if (!memcmp(here, there, region->n_cols))
 			continue;
@@ -81,13 +84,14 @@ static void compare_codes(const struct checked *weight, const struct region *reg
 	}
 }
 
-static void compare_scales(const struct checked *weight, const struct region *region, const void *scales,
-			   const char *expected, struct scan *found)
+static void compare_scales(const struct checked *weight, const struct region *region,
+			   const void *scales, const char *expected, struct scan *found)
 {
 	struct tile tile = weight->unit.source_scale.tile;
 	size_t size = scale_size(weight->unit.source_scale.scale_type);
 	uint64_t grid_cols = tile_count(weight->unit.cols, tile.cols);
-	uint64_t n_rows = tile_count(region->n_rows, tile.rows), n_cols = tile_count(region->n_cols, tile.cols);
+	uint64_t n_rows = tile_count(region->n_rows, tile.rows),
+		 n_cols = tile_count(region->n_cols, tile.cols);
 	uint64_t first_row = tile.rows == WHOLE ? 0 : region->row / tile.rows;
 	uint64_t first_col = tile.cols == WHOLE ? 0 : region->col / tile.cols;
 
@@ -97,22 +101,24 @@ static void compare_scales(const struct checked *weight, const struct region *re
 		const char *here = (const char *)scales + (row * grid_cols + first_col) * size;
 
 		for (uint64_t col = 0; col < n_cols; col++)
-			if (memcmp(here + col * size, expected + (row * n_cols + col) * size, size) != 0)
+			if (memcmp(here + col * size, expected + (row * n_cols + col) * size,
+				   size) != 0)
 				count_off(&found->n_scales_off, &found->first_scale_off,
 					  (first_row + row) * grid_cols + first_col + col);
 	}
 }
 
-void compare_expected(const struct checked *weight, const struct region *region, const struct desk *desk,
-		      const void *scales, struct scan *found)
+void compare_expected(const struct checked *weight, const struct region *region,
+		      const struct desk *desk, const void *scales, struct scan *found)
 {
 	compare_codes(weight, region, desk, found);
 	compare_scales(weight, region, scales, desk->expected_scales, found);
 }
 
-/* codes and scales of a piece; scales: those of the piece alone, or whole rows of the grid, from scale_inv on. */
-static struct quant_in quant_in(const struct checked *weight, const struct region *region, const uint8_t *codes,
-				const char *scale_inv, uint64_t scale_stride)
+/* codes and scales of a piece; scales: those of the piece alone, or whole rows of the grid, from
+ * scale_inv on. */
+static struct quant_in quant_in(const struct checked *weight, const struct region *region,
+				const uint8_t *codes, const char *scale_inv, uint64_t scale_stride)
 {
 	return (struct quant_in){ .codes = codes,
 				  .rows = region->n_rows,
@@ -125,37 +131,41 @@ static struct quant_in quant_in(const struct checked *weight, const struct regio
 				  .scale_stride = scale_stride };
 }
 
-static void add_error(const struct verify *verify, const struct checked *weight, const struct region *region,
-		      const struct desk *desk, const struct matrix *x, const void *scales, struct scan *found)
+static void add_error(const struct verify *verify, const struct checked *weight,
+		      const struct region *region, const struct desk *desk, const struct matrix *x,
+		      const void *scales, struct scan *found)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
 	uint64_t first_col = scale->tile.cols == WHOLE ? 0 : region->col / scale->tile.cols;
-	struct quant_in q = quant_in(weight, region, desk->codes,
-				     (const char *)scales + first_col * scale_size(scale->scale_type),
-				     tile_count(weight->unit.cols, scale->tile.cols));
+	struct quant_in q =
+		quant_in(weight, region, desk->codes,
+			 (const char *)scales + first_col * scale_size(scale->scale_type),
+			 tile_count(weight->unit.cols, scale->tile.cols));
 
 	backend_error(verify->backend, x, &q, &found->signal, &found->noise);
 }
 
 /* The error that our own arithmetic would have made of the piece. */
 static void add_own_error(struct verify *verify, struct desk *desk, const struct checked *weight,
-			  const struct region *region, const struct matrix *x, const struct arithmetic *own,
-			  struct scan *found)
+			  const struct region *region, const struct matrix *x,
+			  const struct arithmetic *own, struct scan *found)
 {
 	const struct trial trial = { own, false };
-	struct quant_in q = quant_in(weight, region, desk->expected, desk->expected_scales,
-				     tile_count(region->n_cols, weight->unit.source_scale.tile.cols));
+	struct quant_in q =
+		quant_in(weight, region, desk->expected, desk->expected_scales,
+			 tile_count(region->n_cols, weight->unit.source_scale.tile.cols));
 	double signal = 0;
 
 	expect(verify, desk, weight, x, &trial);
 	backend_error(verify->backend, x, &q, &signal, &found->own_noise);
 }
 
-static float scale_at(const struct checked *weight, const struct region *region, const void *scales, uint64_t row,
-		      uint64_t col)
+static float scale_at(const struct checked *weight, const struct region *region, const void *scales,
+		      uint64_t row, uint64_t col)
 {
 	struct tile tile = weight->unit.source_scale.tile;
-	uint64_t i = (tile.rows == WHOLE ? 0 : row / tile.rows) * tile_count(weight->unit.cols, tile.cols) +
+	uint64_t i = (tile.rows == WHOLE ? 0 : row / tile.rows) *
+			     tile_count(weight->unit.cols, tile.cols) +
 		     (tile.cols == WHOLE ? 0 : (region->col + col) / tile.cols);
 	float scale;
 
@@ -175,8 +185,9 @@ static float half_step(enum fp8_format format, uint8_t code)
 	return (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - fp8_to_f32(format, magnitude)) / 2;
 }
 
-/* Values of codes, and how far from each the source may be: half a step, give or take what the rounding of quotients and
- * scales to bf16 does.  NaN, which nothing is near to, for what is not finite. */
+/* Values of codes, and how far from each the source may be: half a step, give or take what the
+ * rounding of quotients and scales to bf16 does.  NaN, which nothing is near to, for what is not
+ * finite. */
 struct bounds {
 	float value[256], most[256];
 };
@@ -196,8 +207,9 @@ static bool within(const struct bounds *bounds, uint8_t code, float scale, float
 }
 
 /* By no arithmetic that is known. */
-static void compare_bound(const struct checked *weight, const struct region *region, const struct desk *desk,
-			  const struct matrix *x, const void *scales, struct scan *found)
+static void compare_bound(const struct checked *weight, const struct region *region,
+			  const struct desk *desk, const struct matrix *x, const void *scales,
+			  struct scan *found)
 {
 	size_t tile_cols = weight->unit.source_scale.tile.cols;
 	uint64_t n = tile_cols == WHOLE ? region->n_cols : tile_cols;
@@ -214,20 +226,22 @@ static void compare_bound(const struct checked *weight, const struct region *reg
 			for (uint64_t c = col; c < end; c++)
 				if (!within(&bounds, codes[c], scale, matrix_at(x, r, c)))
 					count_off(&found->n_codes_off, &found->first_code_off,
-						  (region->row + r) * weight->unit.cols + region->col + c);
+						  (region->row + r) * weight->unit.cols +
+							  region->col + c);
 		}
 	}
 }
 
-int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece, const void *scales,
-		  struct scan *found, struct err *err)
+int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece,
+		  const void *scales, struct scan *found, struct err *err)
 {
 	const struct checked *weight = &verify->weights[piece->weight];
 	const struct trials *trials = &verify->origins->trials[weight->grain];
 	const struct source_tee nowhere = { 0 };
 	struct matrix x;
 
-	if (source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source, &nowhere, &x, err))
+	if (source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source,
+			&nowhere, &x, err))
 		return -1;
 	if (verify->params->sqnr)
 		add_error(verify, weight, &piece->region, desk, &x, scales, found);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The configuration: the keys that loaders insist on, what it says of the weights, and the list of modules that stay in
- * high precision.
+ * The configuration: the keys that loaders insist on, what it says of the weights, and the list of
+ * modules that stay in high precision.
  */
 #include <fnmatch.h>
 #include <stdlib.h>
@@ -13,7 +13,8 @@
 #include "job/pattern.h"
 #include "job/verify_internal.h"
 
-static void problem(struct verify *verify, enum problem_kind kind, const char *file, const char *message)
+static void problem(struct verify *verify, enum problem_kind kind, const char *file,
+		    const char *message)
 {
 	problem_add(&verify->result->problems, kind, NULL, file, "%s", message);
 }
@@ -29,7 +30,8 @@ static const char *text_of(const json_t *object, const char *key)
 
 static const json_t *skip_list(const json_t *config)
 {
-	static const char *const keys[] = { "ignored_layers", "modules_to_not_convert", "ignore", "exclude_modules" };
+	static const char *const keys[] = { "ignored_layers", "modules_to_not_convert", "ignore",
+					    "exclude_modules" };
 	const json_t *nested = json_object_get(config, "quantization");
 
 	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -68,7 +70,8 @@ bool config_entry_matches(const char *entry, const char *module)
 		return false;
 	if (!strncmp(entry, module, n) && (!module[n] || module[n] == '.'))
 		return true;
-	return !strcmp(module + length - n, entry) && (n == length || module[length - n - 1] == '.');
+	return !strcmp(module + length - n, entry) &&
+	       (n == length || module[length - n - 1] == '.');
 }
 
 bool config_skips(const struct verify *verify, const char *module)
@@ -76,9 +79,10 @@ bool config_skips(const struct verify *verify, const char *module)
 	const json_t *entry;
 	size_t i;
 
-	json_array_foreach(verify->skipped, i, entry)
-		if (json_is_string(entry) && config_entry_matches(json_string_value(entry), module))
-			return true;
+	json_array_foreach(
+		verify->skipped, i,
+		entry) if (json_is_string(entry) &&
+			   config_entry_matches(json_string_value(entry), module)) return true;
 	return false;
 }
 
@@ -115,10 +119,14 @@ static void check_list(struct verify *verify)
 
 		if (!text)
 			problem(verify, PROBLEM_CONFIG_IGNORE, "config.json",
-				"the list of modules that stay in high precision holds something that is no text");
-		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") && !names_something(verify, text))
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL, "config.json",
-				    "the list of modules that stay in high precision names '%s', which the model has not",
+				"the list of modules that stay in high precision holds something "
+				"that is no text");
+		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
+			 !names_something(verify, text))
+			problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
+				    "config.json",
+				    "the list of modules that stay in high precision names '%s', "
+				    "which the model has not",
 				    text);
 	}
 }
@@ -135,13 +143,16 @@ static void check_fp8(struct verify *verify, const json_t *config)
 
 	if (strcmp(activations, "dynamic") && strcmp(activations, "static"))
 		problem(verify, PROBLEM_CONFIG_KEY, "config.json",
-			"quantization_config has no activation_scheme 'dynamic' or 'static': loading is refused");
+			"quantization_config has no activation_scheme 'dynamic' or 'static': "
+			"loading is refused");
 	else if (blocks && strcmp(activations, "dynamic"))
 		problem(verify, PROBLEM_CONFIG_KEY, "config.json",
-			"activation_scheme is 'static', and blocks need 'dynamic': loading is refused");
+			"activation_scheme is 'static', and blocks need 'dynamic': loading is "
+			"refused");
 	if (blocks && (said->rows != scheme->tile.rows || said->cols != scheme->tile.cols))
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-			    "weight_block_size is not the %zu x %zu of the scales: engines take them for other weights",
+			    "weight_block_size is not the %zu x %zu of the scales: engines take "
+			    "them for other weights",
 			    scheme->tile.rows, scheme->tile.cols);
 	if (*fmt && (strstr(fmt, "e5m2") != NULL) != (scheme->fp8_format == FP8_E5M2))
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
@@ -153,18 +164,22 @@ static void check_mxfp8(struct verify *verify, const json_t *config)
 {
 	const json_t *block = json_object_get(config, "weight_block_size");
 
-	if (json_integer_value(json_array_get(block, 0)) != 1 || json_integer_value(json_array_get(block, 1)) != 32)
-		problem(verify, PROBLEM_CONFIG_KEY, "config.json", "weight_block_size of mxfp8 is not [1, 32]");
+	if (json_integer_value(json_array_get(block, 0)) != 1 ||
+	    json_integer_value(json_array_get(block, 1)) != 32)
+		problem(verify, PROBLEM_CONFIG_KEY, "config.json",
+			"weight_block_size of mxfp8 is not [1, 32]");
 	if (strcmp(text_of(config, "activation_scheme"), "dynamic"))
-		problem(verify, PROBLEM_CONFIG_KEY, "config.json", "activation_scheme of mxfp8 is not 'dynamic'");
+		problem(verify, PROBLEM_CONFIG_KEY, "config.json",
+			"activation_scheme of mxfp8 is not 'dynamic'");
 }
 
 /* What QuantizationArgs of compressed-tensors 0.12 and later knows. */
 static bool args_key_known(const char *key)
 {
 	static const char *const known[] = {
-		"num_bits",	 "type",     "symmetric",	"group_size",  "strategy",     "block_structure", "dynamic",
-		"actorder", "observer", "observer_kwargs", "scale_dtype", "zp_dtype",
+		"num_bits",	   "type",     "symmetric", "group_size", "strategy",
+		"block_structure", "dynamic",  "actorder",  "observer",	  "observer_kwargs",
+		"scale_dtype",	   "zp_dtype",
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -178,11 +193,11 @@ static void check_args(struct verify *verify, const char *group, const char *wha
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(args, key, value)
-		if (!args_key_known(key))
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-				    "%s of '%s' has a key '%s', which compressed-tensors does not know: loading is refused",
-				    what, group, key);
+	json_object_foreach(args, key, value) if (!args_key_known(key))
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
+			    "%s of '%s' has a key '%s', which compressed-tensors does not know: "
+			    "loading is refused",
+			    what, group, key);
 }
 
 static void check_strategy(struct verify *verify, const char *group, const json_t *weights)
@@ -198,10 +213,12 @@ static void check_strategy(struct verify *verify, const char *group, const json_
 
 	if (verify->recognition->n_weights && strcmp(strategy, wanted))
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-			    "weights of '%s' have strategy '%s', but the scales are those of '%s'", group, strategy, wanted);
+			    "weights of '%s' have strategy '%s', but the scales are those of '%s'",
+			    group, strategy, wanted);
 	if (!strcmp(wanted, "group") && strcmp(text_of(weights, "scale_dtype"), "torch.uint8"))
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-			    "weights of '%s' have no scale_dtype 'torch.uint8': compressed-tensors takes the scales for numbers",
+			    "weights of '%s' have no scale_dtype 'torch.uint8': compressed-tensors "
+			    "takes the scales for numbers",
 			    group);
 }
 
@@ -219,13 +236,14 @@ static void check_groups(struct verify *verify, const json_t *config)
 		json_t *weights = json_object_get(group, "weights");
 
 		if (!json_array_size(json_object_get(group, "targets")))
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-				    "config group '%s' has no targets", name);
+			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL,
+				    "config.json", "config group '%s' has no targets", name);
 		if (!json_is_object(weights))
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-				    "config group '%s' has no weights", name);
+			problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL,
+				    "config.json", "config group '%s' has no weights", name);
 		check_args(verify, name, "weights", weights);
-		check_args(verify, name, "input_activations", json_object_get(group, "input_activations"));
+		check_args(verify, name, "input_activations",
+			   json_object_get(group, "input_activations"));
 		if (json_is_object(weights) && json_object_size(groups) == 1)
 			check_strategy(verify, name, weights);
 	}
@@ -257,9 +275,10 @@ static void check_twice(struct verify *verify, const json_t *config)
 	if (!other || !config || strcmp(text_of(config, "quant_method"), "modelopt"))
 		return;
 	if (strcasecmp(text_of(config, "quant_algo"), text_of(other, "quant_algo")))
-		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json",
-			    "quant_algo is '%s' here and '%s' in config.json", text_of(other, "quant_algo"),
-			    text_of(config, "quant_algo"));
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL,
+			    "hf_quant_config.json",
+			    "quant_algo is '%s' here and '%s' in config.json",
+			    text_of(other, "quant_algo"), text_of(config, "quant_algo"));
 	if (list && verify->skipped && !same_list(list, verify->skipped))
 		problem(verify, PROBLEM_CONFIG_IGNORE, "hf_quant_config.json",
 			"exclude_modules is not the list of config.json");
@@ -298,7 +317,9 @@ static void check_keys(struct verify *verify, const json_t *config)
 	}
 	if (!verify->recognition->declared)
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
-			    "quant_method is '%s', which says nothing of FP8: engines refuse it, or take codes for weights", method);
+			    "quant_method is '%s', which says nothing of FP8: engines refuse it, "
+			    "or take codes for weights",
+			    method);
 }
 
 /* What the target's loader refuses of the scheme. */
@@ -322,7 +343,8 @@ void verify_config(struct verify *verify)
 	if (!recognition->config) {
 		if (recognition->n_weights)
 			problem(verify, PROBLEM_CONFIG_KEY, "config.json",
-				"there is no quantization_config: engines take FP8 codes for weights");
+				"there is no quantization_config: engines take FP8 codes for "
+				"weights");
 		return;
 	}
 	if (!recognition->declared && !recognition->n_weights)

@@ -90,8 +90,8 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 		record->missing = true;
 		return 0;
 	}
-	return checksum_sha256(io, AT_FDCWD, record->path, records->verify->progress->stop, record->found,
-			       &record->found_size, err);
+	return checksum_sha256(io, AT_FDCWD, record->path, records->verify->progress->stop,
+			       record->found, &record->found_size, err);
 }
 
 static void tell_record(struct verify *verify, const struct recorded *record)

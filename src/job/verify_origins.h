@@ -18,8 +18,9 @@ struct trial {
 struct trials {
 	struct trial list[MAX_TRIALS]; /* those that fit the pieces that were tried equally well */
 	size_t n;		       /* 0: none fits */
-	size_t at, best, next;	       /* in the list: the present one, the best until now, the first that was not used */
-	struct arithmetic own;	       /* what fp8conv itself would have used; no name: it is the same */
+	/* in the list: the present one, the best until now, the first that was not used */
+	size_t at, best, next;
+	struct arithmetic own; /* what fp8conv itself would have used; no name: it is the same */
 };
 
 /* The source, and how the weights came out of it. */
@@ -37,16 +38,17 @@ struct origins {
 	bool *changed; /* by copy */
 };
 
-/* verify_compare.c: codes and scales that the arithmetic makes of x, a piece of the weight, to the desk. */
-void expect(struct verify *verify, struct desk *desk, const struct checked *weight, const struct matrix *x,
-	    const struct trial *trial);
+/* verify_compare.c: codes and scales that the arithmetic makes of x, a piece of the weight, to the
+ * desk. */
+void expect(struct verify *verify, struct desk *desk, const struct checked *weight,
+	    const struct matrix *x, const struct trial *trial);
 
 /* The codes and scales of a piece that are not those expected: added to found. */
-void compare_expected(const struct checked *weight, const struct region *region, const struct desk *desk,
-		      const void *scales, struct scan *found);
+void compare_expected(const struct checked *weight, const struct region *region,
+		      const struct desk *desk, const void *scales, struct scan *found);
 
-/* verify_trials.c: tries all arithmetics that are known on some pieces, or takes the one that was given:
- * origins->trials. */
+/* verify_trials.c: tries all arithmetics that are known on some pieces, or takes the one that was
+ * given: origins->trials. */
 int find_arithmetic(struct verify *verify, const struct pieces *pieces, struct err *err);
 
 #endif

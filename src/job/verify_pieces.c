@@ -63,12 +63,12 @@ static int largest_piece(const struct verify *verify, uint64_t *codes, struct er
 		size = piece_most(&weight->unit, most);
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
-			return err_set(
-				err, ERR_USAGE,
-				"--max-memory leaves %llu bytes for each thread, and a row of tiles of '%s' needs "
-				"%llu: give more memory or fewer --threads",
-				(unsigned long long)memory_each(verify), weight->unit.name,
-				(unsigned long long)(size * code_bytes(verify)));
+			return err_set(err, ERR_USAGE,
+				       "--max-memory leaves %llu bytes for each thread, and a row "
+				       "of tiles of '%s' needs "
+				       "%llu: give more memory or fewer --threads",
+				       (unsigned long long)memory_each(verify), weight->unit.name,
+				       (unsigned long long)(size * code_bytes(verify)));
 	}
 	return 0;
 }

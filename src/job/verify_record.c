@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a manifest of ours, or the user, says of the numbers: options that no table of arithmetics can list, and that explain
- * what would otherwise look wrong.
+ * What a manifest of ours, or the user, says of the numbers: options that no table of arithmetics
+ * can list, and that explain what would otherwise look wrong.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -92,7 +92,8 @@ int verify_record(struct verify *verify, struct err *err)
 	struct err ignored;
 	const json_t *options;
 
-	if (directory && !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
+	if (directory &&
+	    !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
 		verify->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
 	options = json_object_get(verify->manifest, "options");
 	take_record(json_object_get(options, "scales"), recorded_type(options), &verify->recorded);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A checkpoint against the one it was made from: which arithmetic made it, every code and scale by that arithmetic, and
- * byte for byte what was only copied.
+ * A checkpoint against the one it was made from: which arithmetic made it, every code and scale by
+ * that arithmetic, and byte for byte what was only copied.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,12 +18,14 @@
 
 static int compare_names(const void *a, const void *b)
 {
-	return strcmp((*(const struct unit *const *)a)->name, (*(const struct unit *const *)b)->name);
+	return strcmp((*(const struct unit *const *)a)->name,
+		      (*(const struct unit *const *)b)->name);
 }
 
 static bool same_matrix(const struct st_tensor *a, const struct st_tensor *b)
 {
-	return a->n_dims == 2 && b->n_dims == 2 && a->shape[0] == b->shape[0] && a->shape[1] == b->shape[1];
+	return a->n_dims == 2 && b->n_dims == 2 && a->shape[0] == b->shape[0] &&
+	       a->shape[1] == b->shape[1];
 }
 
 static bool is_float(enum dtype dtype)
@@ -31,23 +33,32 @@ static bool is_float(enum dtype dtype)
 	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
 }
 
-/* A tensor of the same name and shape; else what selects experts out of a fused one, or reads an FP8 source. */
-static const struct unit *find_origin(struct origins *origins, size_t w, const struct checked *weight,
-				      const struct unit **by_name)
+/* A tensor of the same name and shape; else what selects experts out of a fused one, or reads an
+ * FP8 source. */
+static const struct unit *find_origin(struct origins *origins, size_t w,
+				      const struct checked *weight, const struct unit **by_name)
 {
 	const struct tensor_ref *ref = checkpoint_find(&origins->checkpoint, weight->unit.name);
 	const struct unit *wanted = &weight->unit;
 	const struct unit **found;
 
-	if (ref && is_float(ref->tensor->dtype) && same_matrix(ref->tensor, wanted->source->tensor)) {
-		origins->direct[w] = (struct unit){ .name = wanted->name, .source = ref, .rows = wanted->rows,
-						    .cols = wanted->cols, .slice = { 0, wanted->cols, 1 } };
+	if (ref && is_float(ref->tensor->dtype) &&
+	    same_matrix(ref->tensor, wanted->source->tensor)) {
+		origins->direct[w] = (struct unit){ .name = wanted->name,
+						    .source = ref,
+						    .rows = wanted->rows,
+						    .cols = wanted->cols,
+						    .slice = { 0, wanted->cols, 1 } };
 		return &origins->direct[w];
 	}
 	if (!origins->selection.n_units)
 		return NULL;
-	found = bsearch(&wanted, by_name, origins->selection.n_units, sizeof *by_name, compare_names);
-	return found && (*found)->recipe && (*found)->rows == wanted->rows && (*found)->cols == wanted->cols ? *found : NULL;
+	found = bsearch(&wanted, by_name, origins->selection.n_units, sizeof *by_name,
+			compare_names);
+	return found && (*found)->recipe && (*found)->rows == wanted->rows &&
+			       (*found)->cols == wanted->cols
+		       ? *found
+		       : NULL;
 }
 
 static void find_origins(struct verify *verify, struct origins *origins)
@@ -64,10 +75,11 @@ static void find_origins(struct verify *verify, struct origins *origins)
 
 		weight->origin = find_origin(origins, w, weight, by_name);
 		if (!weight->origin)
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING, weight->unit.name,
-				    verify_file(verify, weight->unit.source),
-				    "'%s' of %llu x %llu has no counterpart in the source", weight->unit.name,
-				    (unsigned long long)weight->unit.rows, (unsigned long long)weight->unit.cols);
+			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
+				    weight->unit.name, verify_file(verify, weight->unit.source),
+				    "'%s' of %llu x %llu has no counterpart in the source",
+				    weight->unit.name, (unsigned long long)weight->unit.rows,
+				    (unsigned long long)weight->unit.cols);
 	}
 	free(by_name);
 }
@@ -76,7 +88,8 @@ static void find_origins(struct verify *verify, struct origins *origins)
 static void select_all(struct origins *origins)
 {
 	struct err ignored;
-	struct select_options options = { .recipe = recipe_find("channelwise", &ignored), .requantize = true };
+	struct select_options options = { .recipe = recipe_find("channelwise", &ignored),
+					  .requantize = true };
 
 	if (selection_make(&origins->selection, &origins->checkpoint, &options, &ignored))
 		origins->selection = (struct selection){ 0 };
@@ -100,13 +113,16 @@ static void find_copies(struct verify *verify, struct origins *origins)
 	origins->changed = xcalloc(checkpoint->n_tensors, sizeof *origins->changed);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
-		const struct tensor_ref *original = checkpoint_find(&origins->checkpoint, ref->tensor->name);
+		const struct tensor_ref *original =
+			checkpoint_find(&origins->checkpoint, ref->tensor->name);
 
-		if (!original || recognition_is_weight(ref) || recognition_is_scale(verify->recognition, ref))
+		if (!original || recognition_is_weight(ref) ||
+		    recognition_is_scale(verify->recognition, ref))
 			continue;
 		if (!same_type(ref->tensor, original->tensor)) {
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED, ref->tensor->name,
-				    verify_file(verify, ref), "'%s' has another type or shape than in the source",
+			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED,
+				    ref->tensor->name, verify_file(verify, ref),
+				    "'%s' has another type or shape than in the source",
 				    ref->tensor->name);
 			continue;
 		}
@@ -141,13 +157,16 @@ static int compare_copy(void *context, int worker, size_t item, struct err *err)
 static int compare_copies(struct verify *verify, struct origins *origins, struct err *err)
 {
 	find_copies(verify, origins);
-	if (pool_run(verify->params->n_threads, origins->n_copies, compare_copy, verify, verify->progress->stop, err))
+	if (pool_run(verify->params->n_threads, origins->n_copies, compare_copy, verify,
+		     verify->progress->stop, err))
 		return -1;
 	for (size_t i = 0; i < origins->n_copies; i++)
 		if (origins->changed[i])
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED,
-				    origins->copies[i]->tensor->name, verify_file(verify, origins->copies[i]),
-				    "'%s' is not the source's, byte for byte", origins->copies[i]->tensor->name);
+				    origins->copies[i]->tensor->name,
+				    verify_file(verify, origins->copies[i]),
+				    "'%s' is not the source's, byte for byte",
+				    origins->copies[i]->tensor->name);
 	return 0;
 }
 
@@ -178,8 +197,10 @@ static void find_missing(struct verify *verify, struct origins *origins)
 		if (!checkpoint_find(verify->checkpoint, ref->tensor->name) &&
 		    !(fp8 && recognition_is_scale(&recognition, ref)) &&
 		    !bsearch(&ref->tensor, used, n, sizeof *used, compare_addresses))
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING, ref->tensor->name, NULL,
-				    "the source has a tensor '%s', which is not here", ref->tensor->name);
+			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
+				    ref->tensor->name, NULL,
+				    "the source has a tensor '%s', which is not here",
+				    ref->tensor->name);
 	}
 	recognition_release(&recognition);
 	free(used);
@@ -205,8 +226,8 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 
 	if (!weight->origin || weight->unit.source_scale.tile.rows != WHOLE)
 		return 0;
-	if (source_read(&verify->origins->files, weight->origin, &piece->region, &verify->desks[worker].source, &nowhere,
-			&x, err))
+	if (source_read(&verify->origins->files, weight->origin, &piece->region,
+			&verify->desks[worker].source, &nowhere, &x, err))
 		return -1;
 	backend_amax(verify->backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1, &n_nonfinite);
 	if (backend_failed(verify->backend, weight->unit.name, err))
@@ -222,14 +243,16 @@ static int take_amaxes(struct verify *verify, const struct pieces *pieces, struc
 	struct origins *origins = verify->origins;
 	struct amax_job job = { verify, pieces };
 
-	if (pool_run(verify->params->n_threads, pieces->n, take_amax, &job, verify->progress->stop, err))
+	if (pool_run(verify->params->n_threads, pieces->n, take_amax, &job, verify->progress->stop,
+		     err))
 		return -1;
 	origins->group_amax = xcalloc(verify->groups.n, sizeof *origins->group_amax);
 	for (size_t w = 0; w < verify->n_weights; w++) {
 		const struct checked *weight = &verify->weights[w];
 
 		if (weight->group != SIZE_MAX)
-			origins->group_amax[weight->group] = fmaxf(origins->group_amax[weight->group], weight->amax);
+			origins->group_amax[weight->group] =
+				fmaxf(origins->group_amax[weight->group], weight->amax);
 	}
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From what the values of each weight are like to problems: what is wrong by itself, and what is only beside the others.
+ * From what the values of each weight are like to problems: what is wrong by itself, and what is
+ * only beside the others.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,11 +11,12 @@
 #include "num/bits.h"
 #include "num/fp8.h"
 
-/* A largest code below FMAX / 2 shows that no power of two and no float scale was taken from the amax; far below it, that
- * bits are wasted. */
+/* A largest code below FMAX / 2 shows that no power of two and no float scale was taken from the
+ * amax; far below it, that bits are wasted. */
 #define LOW_FACTOR (1.0f / 32)
 
-/* Floors of amax (DeepGEMM's 1e-4) and values that no model has make small codes where all is well. */
+/* Floors of amax (DeepGEMM's 1e-4) and values that no model has make small codes where all is
+ * well. */
 #define FLOOR_SCALE 2.5e-7f
 
 enum fp8_format weight_format(const struct checked *weight)
@@ -33,7 +35,8 @@ float verify_floor_scale(const struct verify *verify)
 {
 	enum fp8_format format = verify->recognition->scheme.fp8_format;
 	float fmax = fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B);
-	float recorded = 2.01f * verify->recorded.spec.amax_epsilon / fmax; /* twice: a power of two above */
+	float recorded =
+		2.01f * verify->recorded.spec.amax_epsilon / fmax; /* twice: a power of two above */
 
 	return recorded > FLOOR_SCALE ? recorded : FLOOR_SCALE;
 }
@@ -50,7 +53,8 @@ static int compare_floats(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What is usual in the model: the median of the largest scales of weights, and whether most of them look inverted. */
+/* What is usual in the model: the median of the largest scales of weights, and whether most of them
+ * look inverted. */
 static void find_usual(struct verify *verify)
 {
 	float *largest = xcalloc(verify->n_weights + 1, sizeof *largest);
@@ -70,17 +74,21 @@ static void find_usual(struct verify *verify)
 	free(largest);
 }
 
-/* Dividing makes scales of thousands where multiplying makes thousandths.  One tensor among others is taken for inverted only
- * if turning its scales round makes them usual; and not where the source shows that they are right. */
+/* Dividing makes scales of thousands where multiplying makes thousandths.  One tensor among others
+ * is taken for inverted only if turning its scales round makes them usual; and not where the source
+ * shows that they are right. */
 static bool is_inverted(const struct verify *verify, const struct checked *weight)
 {
 	const struct scan *scan = &weight->scan;
 
 	if (verify->recognition->inverted)
 		return true;
-	if (!looks_large(scan) || (weight->origin && verify_knows_arithmetic(verify, weight->grain) && !scan->n_scales_off))
+	if (!looks_large(scan) ||
+	    (weight->origin && verify_knows_arithmetic(verify, weight->grain) &&
+	     !scan->n_scales_off))
 		return false;
-	return verify->mostly_large || (1 / scan->smallest < 4 * verify->usual_scale && 4 / scan->smallest > verify->usual_scale);
+	return verify->mostly_large || (1 / scan->smallest < 4 * verify->usual_scale &&
+					4 / scan->smallest > verify->usual_scale);
 }
 
 static void tell_scales(struct verify *verify, const struct checked *weight)
@@ -92,19 +100,23 @@ static void tell_scales(struct verify *verify, const struct checked *weight)
 
 	if (scan->n_bad)
 		problem_add(problems, PROBLEM_SCALE_VALUE, name, file,
-			    "%llu of %llu values of '%s' are zero, negative or not finite, the first is %g at %llu",
-			    (unsigned long long)scan->n_bad, (unsigned long long)scan->n_scales, name, scan->bad,
-			    (unsigned long long)scan->first_bad);
-	if (scan->n_not_pow2 && verify->recognition->scheme.pow2 && weight->grain == verify->recognition->scheme.grain)
+			    "%llu of %llu values of '%s' are zero, negative or not finite, the "
+			    "first is %g at %llu",
+			    (unsigned long long)scan->n_bad, (unsigned long long)scan->n_scales,
+			    name, scan->bad, (unsigned long long)scan->first_bad);
+	if (scan->n_not_pow2 && verify->recognition->scheme.pow2 &&
+	    weight->grain == verify->recognition->scheme.grain)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
-			    "scale_fmt is ue8m0, but %llu of %llu values of '%s' are no powers of two, the first is %g at "
+			    "scale_fmt is ue8m0, but %llu of %llu values of '%s' are no powers of "
+			    "two, the first is %g at "
 			    "%llu",
-			    (unsigned long long)scan->n_not_pow2, (unsigned long long)scan->n_scales, name,
-			    scan->not_pow2, (unsigned long long)scan->first_not_pow2);
+			    (unsigned long long)scan->n_not_pow2,
+			    (unsigned long long)scan->n_scales, name, scan->not_pow2,
+			    (unsigned long long)scan->first_not_pow2);
 	if (is_inverted(verify, weight))
 		problem_add(problems, PROBLEM_SCALE_INVERTED, name, file,
-			    "values of '%s' divide (%g is one): 'fp8conv repack' turns them round", name,
-			    scan->any_scale);
+			    "values of '%s' divide (%g is one): 'fp8conv repack' turns them round",
+			    name, scan->any_scale);
 }
 
 static void tell_codes(struct verify *verify, const struct checked *weight)
@@ -122,25 +134,30 @@ static void tell_codes(struct verify *verify, const struct checked *weight)
 			    (unsigned long long)(scan->first_nan % unit->cols));
 	if (scan->n_low)
 		problem_add(problems, PROBLEM_CODE_RANGE, unit->name, file,
-			    "the largest code of %llu tiles of '%s' is far below the format's, the first is %g at [%llu, %llu]",
+			    "the largest code of %llu tiles of '%s' is far below the format's, the "
+			    "first is %g at [%llu, %llu]",
 			    (unsigned long long)scan->n_low, unit->name, scan->low,
 			    (unsigned long long)(scan->first_low / unit->cols),
 			    (unsigned long long)(scan->first_low % unit->cols));
 	if (scan->n_codes_off)
-		problem_add(problems, PROBLEM_CODE_MISMATCH, unit->name, file,
-			    "%llu codes of '%s' are not those of the source, the first at [%llu, %llu]",
-			    (unsigned long long)scan->n_codes_off, unit->name,
-			    (unsigned long long)(scan->first_code_off / unit->cols),
-			    (unsigned long long)(scan->first_code_off % unit->cols));
+		problem_add(
+			problems, PROBLEM_CODE_MISMATCH, unit->name, file,
+			"%llu codes of '%s' are not those of the source, the first at [%llu, %llu]",
+			(unsigned long long)scan->n_codes_off, unit->name,
+			(unsigned long long)(scan->first_code_off / unit->cols),
+			(unsigned long long)(scan->first_code_off % unit->cols));
 	if (scan->n_scales_off)
-		problem_add(problems, PROBLEM_SCALE_MISMATCH, unit->source_scale.scale->tensor->name,
+		problem_add(problems, PROBLEM_SCALE_MISMATCH,
+			    unit->source_scale.scale->tensor->name,
 			    verify_file(verify, unit->source_scale.scale),
 			    "%llu values of '%s' are not those of the source, the first at %llu",
-			    (unsigned long long)scan->n_scales_off, unit->source_scale.scale->tensor->name,
+			    (unsigned long long)scan->n_scales_off,
+			    unit->source_scale.scale->tensor->name,
 			    (unsigned long long)scan->first_scale_off);
 }
 
-/* Weights that engines merge, each with one scale: the largest code is the group's, and so is the scale. */
+/* Weights that engines merge, each with one scale: the largest code is the group's, and so is the
+ * scale. */
 struct group {
 	float most;
 	const struct checked *first;
@@ -175,7 +192,8 @@ static void judge_range(struct verify *verify, struct checked *weight, float mos
 {
 	struct scan *scan = &weight->scan;
 
-	bool has_values = scan->most > 0 || weight->amax > 0; /* amax: of its source, where one was given */
+	bool has_values =
+		scan->most > 0 || weight->amax > 0; /* amax: of its source, where one was given */
 
 	if (has_values && !scan->n_nan && most < verify_low_code(verify, weight_format(weight)) &&
 	    scan->largest > verify_floor_scale(verify)) {
@@ -190,9 +208,11 @@ static void tell_one_scale(struct verify *verify, struct checked *weight, const 
 
 	judge_range(verify, weight, group ? group->most : scan->most);
 	if (group && scan->any_scale != group->first->scan.any_scale)
-		problem_add(&verify->result->problems, PROBLEM_GROUP_SCALES_DIFFER, weight->unit.name,
-			    verify_file(verify, weight->unit.source), "the scale of '%s' is %.9g, and that of '%s' is %.9g",
-			    weight->unit.name, scan->any_scale, group->first->unit.name, group->first->scan.any_scale);
+		problem_add(&verify->result->problems, PROBLEM_GROUP_SCALES_DIFFER,
+			    weight->unit.name, verify_file(verify, weight->unit.source),
+			    "the scale of '%s' is %.9g, and that of '%s' is %.9g",
+			    weight->unit.name, scan->any_scale, group->first->unit.name,
+			    group->first->scan.any_scale);
 }
 
 void verify_tell(struct verify *verify)
@@ -208,7 +228,8 @@ void verify_tell(struct verify *verify)
 		if (weight->unit.source_scale.scale_type == SCALE_E8M0)
 			judge_range(verify, weight, weight->scan.most);
 		else if (has_one_scale(weight))
-			tell_one_scale(verify, weight, weight->group == SIZE_MAX ? NULL : &groups[weight->group]);
+			tell_one_scale(verify, weight,
+				       weight->group == SIZE_MAX ? NULL : &groups[weight->group]);
 		tell_scales(verify, weight);
 		tell_codes(verify, weight);
 	}

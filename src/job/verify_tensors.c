@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What headers show: each weight with its scales, each scale with its weight, and what engines merge.
+ * What headers show: each weight with its scales, each scale with its weight, and what engines
+ * merge.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,9 +24,11 @@ char *verify_module(const char *weight)
 	return xstrndup(weight, n > 7 && !strcmp(weight + n - 7, ".weight") ? n - 7 : n);
 }
 
-static void report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref, const char *message)
+static void report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref,
+		   const char *message)
 {
-	problem_add(&verify->result->problems, kind, ref->tensor->name, verify_file(verify, ref), "%s", message);
+	problem_add(&verify->result->problems, kind, ref->tensor->name, verify_file(verify, ref),
+		    "%s", message);
 }
 
 /* No engine quantizes these, whatever the configuration says. */
@@ -49,10 +52,10 @@ static bool is_float(enum dtype dtype)
 	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
 }
 
-/* The flavours of the format that have such scales; *shape_fits, *type_fits: one of them has this shape, this type.  False:
- * none has a scale of that name. */
-static bool compare_flavours(const struct verify *verify, const struct checked *weight, const struct scheme *scheme,
-			     bool *shape_fits, bool *type_fits)
+/* The flavours of the format that have such scales; *shape_fits, *type_fits: one of them has this
+ * shape, this type.  False: none has a scale of that name. */
+static bool compare_flavours(const struct verify *verify, const struct checked *weight,
+			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
 {
 	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
 	const char *name = weight->unit.name;
@@ -76,8 +79,8 @@ static bool compare_flavours(const struct verify *verify, const struct checked *
 	return known;
 }
 
-static void check_scale(struct verify *verify, const struct tensor_ref *ref, const struct checked *weight,
-			const struct scheme *scheme)
+static void check_scale(struct verify *verify, const struct tensor_ref *ref,
+			const struct checked *weight, const struct scheme *scheme)
 {
 	const struct tensor_ref *scale = weight->unit.source_scale.scale;
 	struct buf shape = { 0 };
@@ -91,22 +94,28 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref, con
 	buf_puts(&shape, " for a weight of ");
 	st_shape_format(&shape, ref->tensor->shape, 2);
 	if (!compare_flavours(verify, weight, scheme, &shape_fits, &type_fits))
-		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name, verify_file(verify, ref),
-			    "format '%s' keeps the scale of '%s' under another name than '%s'", verify->format->name,
-			    ref->tensor->name, scale->tensor->name);
+		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "format '%s' keeps the scale of '%s' under another name than '%s'",
+			    verify->format->name, ref->tensor->name, scale->tensor->name);
 	else if (!type_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_DTYPE, scale->tensor->name,
-			    verify_file(verify, scale), "scale '%s' is %s, which format '%s' does not have there",
-			    scale->tensor->name, dtype_name(scale->tensor->dtype), verify->format->name);
+			    verify_file(verify, scale),
+			    "scale '%s' is %s, which format '%s' does not have there",
+			    scale->tensor->name, dtype_name(scale->tensor->dtype),
+			    verify->format->name);
 	else if (!shape_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
-			    verify_file(verify, scale), "scale '%s' is %s, not the shape that format '%s' has for %s",
+			    verify_file(verify, scale),
+			    "scale '%s' is %s, not the shape that format '%s' has for %s",
 			    scale->tensor->name, shape.data, verify->format->name, words);
 	buf_release(&shape);
 }
 
-/* The rows of a weight of all experts lie on top of each other, and tiles do not straddle two of them. */
-static bool weight_unit(struct checked *weight, const struct tensor_ref *ref, const struct weight_scale *scale)
+/* The rows of a weight of all experts lie on top of each other, and tiles do not straddle two of
+ * them. */
+static bool weight_unit(struct checked *weight, const struct tensor_ref *ref,
+			const struct weight_scale *scale)
 {
 	const struct st_tensor *tensor = ref->tensor;
 	uint64_t experts = tensor->n_dims == 3 ? tensor->shape[0] : 1;
@@ -140,7 +149,8 @@ static size_t group_number(struct verify *verify, const struct st_tensor *tensor
 }
 
 /* Adds the weight to those whose values are read. */
-static struct checked *add_weight(struct verify *verify, const struct tensor_ref *ref, const struct weight_scale *scale)
+static struct checked *add_weight(struct verify *verify, const struct tensor_ref *ref,
+				  const struct weight_scale *scale)
 {
 	struct checked *weight;
 
@@ -160,10 +170,12 @@ static enum problem_kind unreadable(const struct weight_scale *scale)
 	if (!scale->scale)
 		return PROBLEM_SCALE_MISSING;
 	dtype = scale->scale->tensor->dtype;
-	return is_float(dtype) || dtype == DT_U8 || dtype == DT_F8_E8M0 ? PROBLEM_SCALE_SHAPE : PROBLEM_SCALE_DTYPE;
+	return is_float(dtype) || dtype == DT_U8 || dtype == DT_F8_E8M0 ? PROBLEM_SCALE_SHAPE
+									: PROBLEM_SCALE_DTYPE;
 }
 
-static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module, bool skipped)
+static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module,
+			bool skipped)
 {
 	const struct recognition *recognition = verify->recognition;
 	const struct scheme scheme = verify_scheme(verify, module);
@@ -172,7 +184,8 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 
 	if (skipped)
 		report(verify, PROBLEM_DTYPE_MISMATCH, ref,
-		       "weight is FP8, but no engine quantizes its module, or the configuration says that it is not");
+		       "weight is FP8, but no engine quantizes its module, or the configuration "
+		       "says that it is not");
 	if (recognition_scale(recognition, ref, &scale, &err)) {
 		report(verify, unreadable(&scale), ref, err.message);
 		return;
@@ -181,30 +194,39 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 	if (recognition->declared && scheme.static_input &&
 	    !word_beside(verify->checkpoint, ref->tensor->name, SCALE_OF_INPUT))
 		report(verify, PROBLEM_INPUT_SCALE_MISSING, ref,
-		       "the configuration says that activations have static scales, and there is no input_scale");
+		       "the configuration says that activations have static scales, and there is "
+		       "no input_scale");
 }
 
-/* A weight in high precision where engines expect codes.  Roles that recipes keep are known to engines too, but a list that
- * names some of them should name all: engines and versions differ in what they know. */
-static void check_plain(struct verify *verify, const struct tensor_ref *ref, const struct role_facts *facts)
+/* A weight in high precision where engines expect codes.  Roles that recipes keep are known to
+ * engines too, but a list that names some of them should name all: engines and versions differ in
+ * what they know. */
+static void check_plain(struct verify *verify, const struct tensor_ref *ref,
+			const struct role_facts *facts)
 {
 	const struct st_tensor *tensor = ref->tensor;
 
-	if (!verify->recognition->declared || tensor->n_dims != 2 || !facts->linear || !is_float(tensor->dtype))
+	if (!verify->recognition->declared || tensor->n_dims != 2 || !facts->linear ||
+	    !is_float(tensor->dtype))
 		return;
 	if (facts->role == ROLE_LINEAR)
-		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, tensor->name, verify_file(verify, ref),
-			    "weight '%s' is %s, but the configuration does not leave it out", tensor->name,
-			    dtype_name(tensor->dtype));
+		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, tensor->name,
+			    verify_file(verify, ref),
+			    "weight '%s' is %s, but the configuration does not leave it out",
+			    tensor->name, dtype_name(tensor->dtype));
 	if (verify->skipped)
-		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, tensor->name, verify_file(verify, ref),
-			    "weight '%s' is %s, but its module is not in the list of those that stay so", tensor->name,
-			    dtype_name(tensor->dtype));
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, tensor->name,
+			    verify_file(verify, ref),
+			    "weight '%s' is %s, but its module is not in the list of those that "
+			    "stay so",
+			    tensor->name, dtype_name(tensor->dtype));
 }
 
-static void check_stray(struct verify *verify, const struct tensor_ref *ref, const struct scale_word *word)
+static void check_stray(struct verify *verify, const struct tensor_ref *ref,
+			const struct scale_word *word)
 {
-	const struct tensor_ref *weight = scaled_weight(verify->checkpoint, ref->tensor->name, word);
+	const struct tensor_ref *weight =
+		scaled_weight(verify->checkpoint, ref->tensor->name, word);
 	struct role_facts facts;
 	char *module;
 
@@ -213,17 +235,20 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref, con
 	if (!weight || !recognition_is_weight(weight)) {
 		if (!word->tool)
 			report(verify, PROBLEM_SCALE_STRAY, ref,
-			       weight ? "scale of a weight that is not FP8" : "scale without a weight");
+			       weight ? "scale of a weight that is not FP8"
+				      : "scale without a weight");
 		return;
 	}
 	module = verify_module(weight->tensor->name);
 	role_of_name(&facts, weight->tensor->name);
 	if (never_quantized(facts.role) || config_skips(verify, module))
-		report(verify, PROBLEM_SCALE_STRAY, ref, "scale of a module that engines do not quantize");
+		report(verify, PROBLEM_SCALE_STRAY, ref,
+		       "scale of a module that engines do not quantize");
 	free(module);
 }
 
-/* "X.self_attn.k_scale" wants "X.self_attn.v_scale", "X.k_proj.k_scale" wants "X.v_proj.v_scale". */
+/* "X.self_attn.k_scale" wants "X.self_attn.v_scale", "X.k_proj.k_scale" wants
+ * "X.v_proj.v_scale". */
 static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
 {
 	const char *name = ref->tensor->name;
@@ -231,7 +256,8 @@ static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
 	char *other;
 	char *at;
 
-	if (n < 8 || strcmp(name + n - 6, "_scale") || (name[n - 7] != 'k' && name[n - 7] != 'v') || name[n - 8] != '.')
+	if (n < 8 || strcmp(name + n - 6, "_scale") || (name[n - 7] != 'k' && name[n - 7] != 'v') ||
+	    name[n - 8] != '.')
 		return;
 	other = xstrdup(name);
 	other[n - 7] = name[n - 7] == 'k' ? 'v' : 'k';
@@ -239,8 +265,9 @@ static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
 	if (at && at[-1] == '.' && !strncmp(at + 1, "_proj.", 6) && *at == name[n - 7])
 		*at = other[n - 7];
 	if (!checkpoint_find(verify->checkpoint, other))
-		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_PAIR, name, verify_file(verify, ref),
-			    "'%s' is there, and '%s' is not", name, other);
+		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_PAIR, name,
+			    verify_file(verify, ref), "'%s' is there, and '%s' is not", name,
+			    other);
 	free(other);
 }
 
@@ -296,10 +323,13 @@ static void check_groups(struct verify *verify)
 	}
 	for (size_t i = 0; i < verify->groups.n; i++)
 		if (groups[i].fp8 && groups[i].other)
-			problem_add(&verify->result->problems, PROBLEM_GROUP_PARTIAL, groups[i].other->tensor->name,
-				    verify_file(verify, groups[i].other), "'%s' is %s, and '%s' is %s",
-				    groups[i].other->tensor->name, dtype_name(groups[i].other->tensor->dtype),
-				    groups[i].fp8->tensor->name, dtype_name(groups[i].fp8->tensor->dtype));
+			problem_add(&verify->result->problems, PROBLEM_GROUP_PARTIAL,
+				    groups[i].other->tensor->name,
+				    verify_file(verify, groups[i].other),
+				    "'%s' is %s, and '%s' is %s", groups[i].other->tensor->name,
+				    dtype_name(groups[i].other->tensor->dtype),
+				    groups[i].fp8->tensor->name,
+				    dtype_name(groups[i].fp8->tensor->dtype));
 	free(groups);
 	free(group_of);
 }

@@ -42,14 +42,18 @@ void verify_tp(struct verify *verify)
 				    .cols = unit->cols,
 				    .tile = unit->source_scale.tile,
 				    .expert = facts.expert,
-				    .ends_group = weight->group == SIZE_MAX || weight->position == last[weight->group] };
+				    .ends_group = weight->group == SIZE_MAX ||
+						  weight->position == last[weight->group] };
 		if (!cut_splits(&cut, &verify->model, tp, &dimension))
-			problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
-				    verify_file(verify, unit->source),
-				    "%c %llu of '%s' does not split over %llu device%s in multiples of %zu", dimension,
-				    (unsigned long long)(dimension == 'N' ? unit->rows : unit->cols), unit->name,
-				    (unsigned long long)tp, tp == 1 ? "" : "s",
-				    dimension == 'N' ? cut.tile.rows : cut.tile.cols);
+			problem_add(
+				&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
+				verify_file(verify, unit->source),
+				"%c %llu of '%s' does not split over %llu device%s in multiples of "
+				"%zu",
+				dimension,
+				(unsigned long long)(dimension == 'N' ? unit->rows : unit->cols),
+				unit->name, (unsigned long long)tp, tp == 1 ? "" : "s",
+				dimension == 'N' ? cut.tile.rows : cut.tile.cols);
 	}
 	free(last);
 }

@@ -14,7 +14,7 @@
 #define N_PROBES     16
 #define PROBE_CODES  ((uint64_t)32 << 10)
 #define N_CANDIDATES 32
-#define UNLIKE_MOST                                                                             \
+#define UNLIKE_MOST \
 	0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the \
 		one that was used */
 
@@ -311,7 +311,8 @@ static const char *another_name(const struct verify *verify, enum grain grain)
 
 	for (enum grain before = 0; before < grain; before++)
 		if (some_weight(verify, before) &&
-		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes a NULL from here for a name */
+		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes a NULL from
+		     * here for a name */
 		    !strcmp(trials[before].list[trials[before].at].arithmetic->name, name))
 			return NULL;
 	return name;

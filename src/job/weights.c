@@ -13,7 +13,8 @@
 #include "num/float16.h"
 
 int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
-		 const struct backend *backend, int n_threads, const atomic_int *stop, struct err *err)
+		 const struct backend *backend, int n_threads, const atomic_int *stop,
+		 struct err *err)
 {
 	const struct checkpoint *checkpoint = forward->model->checkpoint;
 
@@ -34,29 +35,33 @@ void weights_release(struct weights *weights)
 }
 
 /* Elements [first, first + n) of a tensor, into memory of the host. */
-static int read_floats(struct weights *weights, const struct tensor_ref *ref, size_t first, size_t n, float **values,
-		       struct err *err)
+static int read_floats(struct weights *weights, const struct tensor_ref *ref, size_t first,
+		       size_t n, float **values, struct err *err)
 {
 	enum dtype dtype = ref->tensor->dtype;
 
 	*values = NULL;
 	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32)
-		return err_set(err, ERR_INPUT, "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
 			       ref->tensor->name, dtype_name(dtype));
 	return buffer_alloc((void **)values, n * sizeof **values, "a vector", err) ||
-			       source_read_floats(&weights->source, ref, false, first, n, *values, err)
+			       source_read_floats(&weights->source, ref, false, first, n, *values,
+						  err)
 		       ? -1
 		       : 0;
 }
 
 /* The same, into the executor's memory. */
-static int load_floats(struct weights *weights, struct executor_lane *lane, const struct tensor_ref *ref, size_t first, size_t n,
-		       float **values, struct err *err)
+static int load_floats(struct weights *weights, struct executor_lane *lane,
+		       const struct tensor_ref *ref, size_t first, size_t n, float **values,
+		       struct err *err)
 {
 	const struct executor_ops *ops = lane->executor->ops;
 	float *floats;
 	int rc = read_floats(weights, ref, first, n, &floats, err) ||
-		 ops->memory_new(lane->executor, (void **)values, n * sizeof **values, "a vector", err);
+		 ops->memory_new(lane->executor, (void **)values, n * sizeof **values, "a vector",
+				 err);
 
 	if (!rc) {
 		ops->put(lane, *values, floats, n * sizeof **values);
@@ -68,13 +73,16 @@ static int load_floats(struct weights *weights, struct executor_lane *lane, cons
 
 static struct matrix_reader reader_of(struct weights *weights, bool round)
 {
-	return (struct matrix_reader){ .source = &weights->source, .recognition = &weights->recognition,
-				       .compute = compute_select(), .round = round };
+	return (struct matrix_reader){ .source = &weights->source,
+				       .recognition = &weights->recognition,
+				       .compute = compute_select(),
+				       .round = round };
 }
 
-/* A matrix that is quantized, or stands beside such: in fp32 first, then in the type that is multiplied. */
-static int load_quantized(struct weights *weights, const struct linear_ref *ref, struct linear *linear, void **values,
-			  struct err *err)
+/* A matrix that is quantized, or stands beside such: in fp32 first, then in the type that is
+ * multiplied. */
+static int load_quantized(struct weights *weights, const struct linear_ref *ref,
+			  struct linear *linear, void **values, struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, false);
 	const struct compute *compute = compute_select();
@@ -101,7 +109,8 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	return 0;
 }
 
-/* Some rows of a matrix, for one thread: a part as it is multiplied; all of them where matrices are quantized. */
+/* Some rows of a matrix, for one thread: a part as it is multiplied; all of them where matrices are
+ * quantized. */
 struct weights_piece {
 	const struct linear_ref *from;
 	struct linear *to;
@@ -109,7 +118,8 @@ struct weights_piece {
 	float amax;
 };
 
-static void load_init(struct weights_load *load, struct weights *weights, struct executor_lane *lane)
+static void load_init(struct weights_load *load, struct weights *weights,
+		      struct executor_lane *lane)
 {
 	*load = (struct weights_load){ .weights = weights, .lane = lane };
 	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
@@ -136,7 +146,8 @@ static int weight_set(const struct linear *linear, size_t part, const void *rows
 		       : 0;
 }
 
-static int load_add(struct weights_load *load, const struct linear_ref *from, struct linear *to, struct err *err)
+static int load_add(struct weights_load *load, const struct linear_ref *from, struct linear *to,
+		    struct err *err)
 {
 	struct weights *weights = load->weights;
 	const struct forward *forward = weights->forward;
@@ -145,9 +156,13 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 	if (!from->weight)
 		return 0;
 	*to = (struct linear){ .ref = from, .input = forward->input };
-	to->weight = (struct executor_weight){ .executor = forward->executor, .n = from->n, .k = from->k,
-					       .part_rows = forward->executor->ops->part_rows(from->n) };
-	if (from->bias && load_floats(weights, load->lane, from->bias, from->bias_first, from->n, &to->bias, err))
+	to->weight =
+		(struct executor_weight){ .executor = forward->executor,
+					  .n = from->n,
+					  .k = from->k,
+					  .part_rows = forward->executor->ops->part_rows(from->n) };
+	if (from->bias &&
+	    load_floats(weights, load->lane, from->bias, from->bias_first, from->n, &to->bias, err))
 		return -1;
 	if (weights->fp8) {
 		piece.n = from->n;
@@ -164,15 +179,16 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 	return 0;
 }
 
-static int set_part(struct weights *weights, struct weights_piece *piece, struct buffer *rows, struct err *err)
+static int set_part(struct weights *weights, struct weights_piece *piece, struct buffer *rows,
+		    struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
 	enum dtype dtype = piece->to->input;
 	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(dtype) / 8;
 
 	return buffer_ensure(rows, size, "the values of a weight", err) ||
-			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype, rows->data, &piece->amax,
-					   err) ||
+			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype,
+					   rows->data, &piece->amax, err) ||
 			       weight_set(piece->to, piece->part, rows->data, err)
 		       ? -1
 		       : 0;
@@ -185,16 +201,19 @@ static int set_parts(const struct linear *to, const void *values, struct err *er
 	for (size_t part = 0; part < executor_weight_parts(&to->weight); part++) {
 		if (weight_set(to, part, rows, err))
 			return -1;
-		rows += executor_weight_part_rows(&to->weight, part) * to->ref->k * dtype_bits(to->input) / 8;
+		rows += executor_weight_part_rows(&to->weight, part) * to->ref->k *
+			dtype_bits(to->input) / 8;
 	}
 	return 0;
 }
 
-static int set_quantized(struct weights *weights, const struct weights_piece *piece, struct err *err)
+static int set_quantized(struct weights *weights, const struct weights_piece *piece,
+			 struct err *err)
 {
 	struct linear *to = piece->to;
 	void *values = NULL;
-	int rc = load_quantized(weights, piece->from, to, &values, err) || weight_init(to, err) || set_parts(to, values, err);
+	int rc = load_quantized(weights, piece->from, to, &values, err) || weight_init(to, err) ||
+		 set_parts(to, values, err);
 
 	free(values);
 	return rc ? -1 : 0;
@@ -221,7 +240,9 @@ static int see_pieces(struct weights_load *load, struct err *err)
 {
 	const struct weights *weights = load->weights;
 
-	return weights->fp8 ? pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err) : 0;
+	return weights->fp8
+		       ? pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err)
+		       : 0;
 }
 
 int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err)
@@ -229,7 +250,8 @@ int weights_load_piece(struct weights_load *load, int worker, size_t i, struct e
 	struct weights *weights = load->weights;
 	struct weights_piece *piece = &load->pieces[i];
 
-	return weights->fp8 ? set_quantized(weights, piece, err) : set_part(weights, piece, &load->rows[worker], err);
+	return weights->fp8 ? set_quantized(weights, piece, err)
+			    : set_part(weights, piece, &load->rows[worker], err);
 }
 
 static int load_piece(void *context, int worker, size_t item, struct err *err)
@@ -239,7 +261,8 @@ static int load_piece(void *context, int worker, size_t item, struct err *err)
 
 int weights_load_pieces(struct weights_load *load, struct err *err)
 {
-	return pool_run(load->weights->n_threads, load->n, load_piece, load, load->weights->stop, err);
+	return pool_run(load->weights->n_threads, load->n, load_piece, load, load->weights->stop,
+			err);
 }
 
 void weights_load_end(struct weights_load *load)
@@ -265,20 +288,22 @@ int weights_load_all(struct weights_load *load, int worker, int rc, struct err *
 	return rc;
 }
 
-int weights_begin_linear(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
-			 const struct linear_ref *ref, struct linear *linear, struct err *err)
+int weights_begin_linear(struct weights_load *load, struct weights *weights,
+			 struct executor_lane *lane, const struct linear_ref *ref,
+			 struct linear *linear, struct err *err)
 {
 	load_init(load, weights, lane);
 	*linear = (struct linear){ 0 };
 	return load_add(load, ref, linear, err) || see_pieces(load, err) ? -1 : 0;
 }
 
-int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane, const struct linear_ref *ref,
-			struct linear *linear, struct err *err)
+int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane,
+			const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
 	struct weights_load load;
 
-	return weights_load_all(&load, worker, weights_begin_linear(&load, weights, lane, ref, linear, err), err);
+	return weights_load_all(&load, worker,
+				weights_begin_linear(&load, weights, lane, ref, linear, err), err);
 }
 
 void linear_release(struct linear *linear)
@@ -292,27 +317,33 @@ void linear_release(struct linear *linear)
 	*linear = (struct linear){ 0 };
 }
 
-int weights_load_vector(struct weights *weights, struct executor_lane *lane, const struct tensor_ref *ref, float **vector,
-			struct err *err)
+int weights_load_vector(struct weights *weights, struct executor_lane *lane,
+			const struct tensor_ref *ref, float **vector, struct err *err)
 {
-	return load_floats(weights, lane, ref, 0, st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
+	return load_floats(weights, lane, ref, 0,
+			   st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
-/* What experts are chosen by, of the host.  Where it is NaN an expert is never chosen, and nothing that is seen would tell. */
-static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias, struct err *err)
+/* What experts are chosen by, of the host.  Where it is NaN an expert is never chosen, and nothing
+ * that is seen would tell. */
+static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias,
+			    struct err *err)
 {
 	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims), n_nan = 0;
 
 	if (read_floats(weights, ref, 0, n, bias, err))
 		return -1;
 	for (size_t i = 0; i < n; i++)
-		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return 0 for possible */
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return
+		 * 0 for possible */
 		n_nan += f32_is_nan((*bias)[i]);
-	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN", ref->tensor->name, n_nan) : 0;
+	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
+			       ref->tensor->name, n_nan)
+		     : 0;
 }
 
-static int load_vectors(struct weights *weights, struct executor_lane *lane, const struct layer_ref *ref, struct layer *layer,
-			struct err *err)
+static int load_vectors(struct weights *weights, struct executor_lane *lane,
+			const struct layer_ref *ref, struct layer *layer, struct err *err)
 {
 	for (int i = 0; i < N_VECTORS; i++) {
 		const struct tensor_ref *from = ref->vector[i];
@@ -327,8 +358,9 @@ static int load_vectors(struct weights *weights, struct executor_lane *lane, con
 	return 0;
 }
 
-int weights_begin_layer(struct weights_load *load, struct weights *weights, struct executor_lane *lane,
-			const struct layer_ref *ref, struct layer *layer, struct err *err)
+int weights_begin_layer(struct weights_load *load, struct weights *weights,
+			struct executor_lane *lane, const struct layer_ref *ref,
+			struct layer *layer, struct err *err)
 {
 	int rc;
 
@@ -359,14 +391,17 @@ void layer_release(struct layer *layer, struct executor *executor)
 	*layer = (struct layer){ 0 };
 }
 
-int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens, float *rows, struct err *err)
+int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens,
+			    float *rows, struct err *err)
 {
 	const struct model *model = weights->forward->model;
-	float scale = weights->forward->round ? bf16_to_f32(bf16_from_f32(model->embedding_scale)) : model->embedding_scale;
+	float scale = weights->forward->round ? bf16_to_f32(bf16_from_f32(model->embedding_scale))
+					      : model->embedding_scale;
 
 	for (size_t t = 0; t < n_tokens; t++, rows += model->hidden) {
-		if (source_read_floats(&weights->source, model->embedding, false, (uint64_t)tokens[t] * model->hidden,
-				       model->hidden, rows, err))
+		if (source_read_floats(&weights->source, model->embedding, false,
+				       (uint64_t)tokens[t] * model->hidden, model->hidden, rows,
+				       err))
 			return -1;
 		for (size_t i = 0; scale != 1 && i < model->hidden; i++)
 			rows[i] *= scale;
@@ -394,7 +429,8 @@ struct load_size {
 	uint64_t n_pieces;
 };
 
-static void load_size_add(struct load_size *size, const struct linear_ref *ref, const struct weights_kind *kind)
+static void load_size_add(struct load_size *size, const struct linear_ref *ref,
+			  const struct weights_kind *kind)
 {
 	uint64_t piece = weights_piece_size(ref, kind);
 	size_t rows = kind->quantized ? ref->n : kind->executor->part_rows(ref->n);
@@ -414,7 +450,8 @@ static uint64_t load_size_most(const struct load_size *size, int n_threads)
 	return size->weights + n * size->largest_piece;
 }
 
-static struct load_size layer_load_size(const struct layer_ref *layer, const struct weights_kind *kind)
+static struct load_size layer_load_size(const struct layer_ref *layer,
+					const struct weights_kind *kind)
 {
 	struct load_size size = { 0 };
 
@@ -426,7 +463,8 @@ static struct load_size layer_load_size(const struct layer_ref *layer, const str
 	return size;
 }
 
-uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind, int n_threads, bool ahead)
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,
+			    int n_threads, bool ahead)
 {
 	struct load_size size, head = { 0 };
 	uint64_t most = 0, bytes, before;

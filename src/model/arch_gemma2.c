@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-/* Gemma 2: norms before and behind each half of a layer, capped scores and logits, every second layer with a window. */
+/* Gemma 2: norms before and behind each half of a layer, capped scores and logits, every second
+ * layer with a window. */
 const struct arch arch_gemma2 = {
 	.name = "gemma2",
 	.architectures = { "Gemma2ForCausalLM" },

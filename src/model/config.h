@@ -36,9 +36,9 @@ struct model_config {
 	char *quant_method;    /* of the quantization_config that the source has */
 	bool has_quantization; /* there is one, and it is not null */
 	bool tie_word_embeddings;
-	uint64_t size[N_CONFIG_SIZES]; /* of the language model; 0 where not said or not a positive
-					  integer */
-	bool bad[N_CONFIG_SIZES];      /* it is said, but not as a positive integer */
+	/* of the language model; 0 where not said or not a positive integer */
+	uint64_t size[N_CONFIG_SIZES];
+	bool bad[N_CONFIG_SIZES]; /* it is said, but not as a positive integer */
 };
 
 /* text: a whole config.json; an empty one leaves everything unsaid.  ERR_INPUT if it is not a JSON

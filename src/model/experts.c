@@ -68,10 +68,10 @@ static int check_hidden(const struct experts_tensor *tensor, bool is_down, enum 
 
 	if (!tensor->name || (pair & orient_by_hidden(shape, is_down, hidden)))
 		return 0;
-	return err_set(
-		err, ERR_INPUT,
-		"experts '%s' [%llu, %llu, %llu] do not fit hidden_size %llu of config.json: " WAY_OUT,
-		tensor->name, (ull)shape[0], (ull)shape[1], (ull)shape[2], (ull)hidden);
+	return err_set(err, ERR_INPUT,
+		       "experts '%s' [%llu, %llu, %llu] do not fit hidden_size %llu of "
+		       "config.json: " WAY_OUT,
+		       tensor->name, (ull)shape[0], (ull)shape[1], (ull)shape[2], (ull)hidden);
 }
 
 static int refuse_ambiguous(const struct experts_tensor *tensor, const struct model_config *config,

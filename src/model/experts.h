@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * All experts of a layer in one 3-D tensor, seen as one matrix per expert and projection
- * (fp8conv-formats(7)): `experts.gate_up_proj` [E, 2I, H], gate first, and `experts.down_proj` [E, H,
- * I]; or both with the last two dimensions swapped.  Which of the two it is follows from sizes, or
- * is an error: never a guess.
+ * (fp8conv-formats(7)): `experts.gate_up_proj` [E, 2I, H], gate first, and `experts.down_proj` [E,
+ * H, I]; or both with the last two dimensions swapped.  Which of the two it is follows from sizes,
+ * or is an error: never a guess.
  */
 #ifndef FP8CONV_MODEL_EXPERTS_H
 #define FP8CONV_MODEL_EXPERTS_H

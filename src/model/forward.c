@@ -3,8 +3,8 @@
 
 #include "model/forward_internal.h"
 
-int forward_init(struct forward *forward, const struct executor_ops *executor, const struct model *model, bool precision_f32,
-		 struct err *err)
+int forward_init(struct forward *forward, const struct executor_ops *executor,
+		 const struct model *model, bool precision_f32, struct err *err)
 {
 	*forward = (struct forward){ .model = model, .round = !precision_f32 };
 	forward->input = precision_f32 ? DT_F32 : executor->bf16_type();
@@ -23,8 +23,10 @@ size_t forward_slots(const struct model *model)
 	size_t n_experts = 0;
 
 	for (size_t i = 0; i < model->n_layers; i++)
-		n_experts = model->layers[i].n_experts > n_experts ? model->layers[i].n_experts : n_experts;
-	return 3 + 2 * (N_LINEARS + n_experts * N_EXPERT_ROLES); /* q, k and v; x and y of each matrix */
+		n_experts = model->layers[i].n_experts > n_experts ? model->layers[i].n_experts
+								   : n_experts;
+	return 3 + 2 * (N_LINEARS +
+			n_experts * N_EXPERT_ROLES); /* q, k and v; x and y of each matrix */
 }
 
 static void tell(const struct forward *forward, const struct sighting *sighting)
@@ -33,19 +35,27 @@ static void tell(const struct forward *forward, const struct sighting *sighting)
 		forward->observers[i].see(forward->observers[i].context, sighting);
 }
 
-void forward_show(const struct forward *forward, struct forward_lane *lane, const struct sequence *sequence,
-		  const struct sighting *sighting)
+void forward_show(const struct forward *forward, struct forward_lane *lane,
+		  const struct sequence *sequence, const struct sighting *sighting)
 {
-	lane->ops->amax(lane->executor, sighting->values, sighting->n_rows * sighting->n_cols, &sequence->seen[sighting->slot]);
+	lane->ops->amax(lane->executor, sighting->values, sighting->n_rows * sighting->n_cols,
+			&sequence->seen[sighting->slot]);
 	tell(forward, sighting);
 }
 
-struct sighting linear_sighting(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-				const struct sequence *sequence, float *x, size_t m, size_t k)
+struct sighting linear_sighting(const struct forward *forward, struct forward_lane *lane,
+				const struct layer *layer, const struct sequence *sequence,
+				float *x, size_t m, size_t k)
 {
-	const struct sighting sighting = { .what = SIGHT_X, .layer = layer ? layer->ref : NULL, .lane = lane->number,
-					   .executor = lane->executor, .sequence = sequence->index, .values = x, .n_rows = m,
-					   .n_cols = k, .slot = lane->n_seen++ };
+	const struct sighting sighting = { .what = SIGHT_X,
+					   .layer = layer ? layer->ref : NULL,
+					   .lane = lane->number,
+					   .executor = lane->executor,
+					   .sequence = sequence->index,
+					   .values = x,
+					   .n_rows = m,
+					   .n_cols = k,
+					   .slot = lane->n_seen++ };
 
 	if (forward->round)
 		lane->ops->round_amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
@@ -56,8 +66,8 @@ struct sighting linear_sighting(const struct forward *forward, struct forward_la
 }
 
 /* values: what the filter makes of x. */
-static int filter(const struct forward *forward, struct forward_lane *lane, const struct linear *linear,
-		  const struct sighting *x, struct err *err)
+static int filter(const struct forward *forward, struct forward_lane *lane,
+		  const struct linear *linear, const struct sighting *x, struct err *err)
 {
 	size_t size = x->n_rows * x->n_cols * sizeof(float);
 	const float *values;
@@ -65,15 +75,17 @@ static int filter(const struct forward *forward, struct forward_lane *lane, cons
 	if (lane->fetched_from != x->values)
 		lane->ops->fetch(lane->executor, lane->host_input, x->values, size);
 	lane->fetched_from = x->values;
-	if (lane->ops->wait(lane->executor, err) || forward->filter.apply(forward->filter.context, linear, lane->number,
-									lane->host_input, x->n_rows, &values, err))
+	if (lane->ops->wait(lane->executor, err) ||
+	    forward->filter.apply(forward->filter.context, linear, lane->number, lane->host_input,
+				  x->n_rows, &values, err))
 		return -1;
 	lane->ops->put(lane->executor, lane->filtered, values, size);
 	return 0;
 }
 
-int linear_input(const struct forward *forward, struct forward_lane *lane, const struct linear *linear,
-		 const struct sighting *x, const void **input, struct err *err)
+int linear_input(const struct forward *forward, struct forward_lane *lane,
+		 const struct linear *linear, const struct sighting *x, const void **input,
+		 struct err *err)
 {
 	const float *values = x->values;
 
@@ -94,8 +106,9 @@ int linear_input(const struct forward *forward, struct forward_lane *lane, const
 	return 0;
 }
 
-void linear_output(const struct forward *forward, struct forward_lane *lane, const struct linear *linear,
-		   const struct sequence *sequence, struct sighting y, float *values, size_t first, size_t n)
+void linear_output(const struct forward *forward, struct forward_lane *lane,
+		   const struct linear *linear, const struct sequence *sequence, struct sighting y,
+		   float *values, size_t first, size_t n)
 {
 	if (linear->bias)
 		lane->ops->add_row(lane->executor, values, linear->bias + first, y.n_rows, n);
@@ -105,12 +118,14 @@ void linear_output(const struct forward *forward, struct forward_lane *lane, con
 	forward_show(forward, lane, sequence, &y);
 }
 
-static int linears_rows(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
-			const struct linear *const linears[], const struct sequence *sequence, float *x, size_t first, size_t m,
+static int linears_rows(const struct forward *forward, struct forward_lane *lane,
+			const struct layer *layer, size_t n, const struct linear *const linears[],
+			const struct sequence *sequence, float *x, size_t first, size_t m,
 			float *const ys[], struct err *err)
 {
 	size_t k = linears[0]->ref->k;
-	struct sighting sighting = linear_sighting(forward, lane, layer, sequence, x + first * k, m, k);
+	struct sighting sighting =
+		linear_sighting(forward, lane, layer, sequence, x + first * k, m, k);
 	const void *input;
 
 	for (size_t i = 0; i < n; i++) {
@@ -123,7 +138,8 @@ static int linears_rows(const struct forward *forward, struct forward_lane *lane
 		lane->ops->multiply(lane->executor, &linears[i]->weight, input, m, y);
 		output = sighting;
 		output.slot = lane->n_seen++;
-		linear_output(forward, lane, linears[i], sequence, output, y, 0, linears[i]->ref->n);
+		linear_output(forward, lane, linears[i], sequence, output, y, 0,
+			      linears[i]->ref->n);
 	}
 	return 0;
 }
@@ -133,9 +149,9 @@ size_t forward_rows(const struct forward *forward, const struct forward_lane *la
 	return forward->filter.apply ? SIZE_MAX : lane->ops->rows(n);
 }
 
-int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer, size_t n,
-		const struct linear *const linears[], const struct sequence *sequence, float *x, size_t m,
-		float *const ys[], struct err *err)
+int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+		size_t n, const struct linear *const linears[], const struct sequence *sequence,
+		float *x, size_t m, float *const ys[], struct err *err)
 {
 	size_t values = linears[0]->ref->k, n_seen = lane->n_seen, most;
 
@@ -146,62 +162,74 @@ int linears_run(const struct forward *forward, struct forward_lane *lane, const 
 		size_t left = m - row;
 
 		lane->n_seen = n_seen;
-		if (linears_rows(forward, lane, layer, n, linears, sequence, x, row, left < most ? left : most, ys, err))
+		if (linears_rows(forward, lane, layer, n, linears, sequence, x, row,
+				 left < most ? left : most, ys, err))
 			return -1;
 	}
 	return 0;
 }
 
 int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m, float *y,
-	       struct err *err)
+	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m,
+	       float *y, struct err *err)
 {
 	return linears_run(forward, lane, layer, 1, &linear, sequence, x, m, &y, err);
 }
 
-void forward_norm(const struct forward *forward, struct forward_lane *lane, const float *x, const float *weight,
-		  size_t n_tokens, float *normed)
+void forward_norm(const struct forward *forward, struct forward_lane *lane, const float *x,
+		  const float *weight, size_t n_tokens, float *normed)
 {
 	const struct model *model = forward->model;
 
-	lane->ops->rms_norm(lane->executor, x, model->hidden, weight, model->norm_offset, model->norm_eps, n_tokens,
-			    model->hidden, normed, model->hidden);
+	lane->ops->rms_norm(lane->executor, x, model->hidden, weight, model->norm_offset,
+			    model->norm_eps, n_tokens, model->hidden, normed, model->hidden);
 }
 
-int forward_embed(const struct forward *forward, struct forward_lane *lane, const float *table, size_t n_rows,
-		  const uint32_t *places, const struct sequence *sequence, struct err *err)
+int forward_embed(const struct forward *forward, struct forward_lane *lane, const float *table,
+		  size_t n_rows, const uint32_t *places, const struct sequence *sequence,
+		  struct err *err)
 {
 	size_t n = sequence->n_tokens, hidden = forward->model->hidden;
 
 	lane->ops->put(lane->executor, lane->normed, table, n_rows * hidden * sizeof *table);
 	lane->ops->put(lane->executor, lane->places, places, n * sizeof *places);
-	lane->ops->gather(lane->executor, sequence->residual, lane->normed, lane->places, n, hidden);
-	return lane->ops->wait(lane->executor, err) ? err_wrap(err, "the embedding of sequence %zu", sequence->index) : 0;
+	lane->ops->gather(lane->executor, sequence->residual, lane->normed, lane->places, n,
+			  hidden);
+	return lane->ops->wait(lane->executor, err)
+		       ? err_wrap(err, "the embedding of sequence %zu", sequence->index)
+		       : 0;
 }
 
-/* A half of a layer: its input normed, its output in lane->out, normed too where the layer says so, added to the stream. */
+/* A half of a layer: its input normed, its output in lane->out, normed too where the layer says so,
+ * added to the stream. */
 static int half(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
 		struct sequence *sequence, enum vector_role before, enum vector_role after,
-		int (*run)(const struct forward *, struct forward_lane *, const struct layer *, const struct sequence *,
-			   struct err *),
+		int (*run)(const struct forward *, struct forward_lane *, const struct layer *,
+			   const struct sequence *, struct err *),
 		struct err *err)
 {
-	forward_norm(forward, lane, sequence->residual, layer->vector[before], sequence->n_tokens, lane->normed);
+	forward_norm(forward, lane, sequence->residual, layer->vector[before], sequence->n_tokens,
+		     lane->normed);
 	if (run(forward, lane, layer, sequence, err))
 		return -1;
 	if (layer->vector[after])
-		forward_norm(forward, lane, lane->out, layer->vector[after], sequence->n_tokens, lane->out);
-	lane->ops->add(lane->executor, sequence->residual, lane->out, sequence->n_tokens * forward->model->hidden);
+		forward_norm(forward, lane, lane->out, layer->vector[after], sequence->n_tokens,
+			     lane->out);
+	lane->ops->add(lane->executor, sequence->residual, lane->out,
+		       sequence->n_tokens * forward->model->hidden);
 	return 0;
 }
 
-int forward_layer(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
-		  struct sequence *sequence, struct err *err)
+int forward_layer(const struct forward *forward, struct forward_lane *lane,
+		  const struct layer *layer, struct sequence *sequence, struct err *err)
 {
 	lane->n_seen = 0;
-	if (half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT, forward_attention, err) ||
-	    half(forward, lane, layer, sequence, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, forward_mlp, err) ||
+	if (half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
+		 forward_attention, err) ||
+	    half(forward, lane, layer, sequence, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, forward_mlp,
+		 err) ||
 	    lane->ops->wait(lane->executor, err))
-		return err_wrap(err, "the layer of '%s', sequence %zu", layer->ref->attention, sequence->index);
+		return err_wrap(err, "the layer of '%s', sequence %zu", layer->ref->attention,
+				sequence->index);
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a pass: the final norm, logits a few tokens and columns at a time, and what is lost by them.
+ * The end of a pass: the final norm, logits a few tokens and columns at a time, and what is lost by
+ * them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -32,12 +33,15 @@ static double log_add(double a, double b)
 static void labels_put(struct forward_lane *lane, const struct block *block)
 {
 	memset(lane->host_labels, 0, block->m * sizeof *lane->host_labels);
-	memcpy(lane->host_labels, block->sequence->tokens + block->first + 1, block->n_labels * sizeof *lane->host_labels);
-	lane->ops->put(lane->executor, lane->labels, lane->host_labels, block->m * sizeof *lane->labels);
+	memcpy(lane->host_labels, block->sequence->tokens + block->first + 1,
+	       block->n_labels * sizeof *lane->host_labels);
+	lane->ops->put(lane->executor, lane->labels, lane->host_labels,
+		       block->m * sizeof *lane->labels);
 }
 
 /* Columns [col, col + n) of the logits, out of lane->scores. */
-static int logits_out(struct forward_lane *lane, const struct block *block, size_t col, size_t n, struct err *err)
+static int logits_out(struct forward_lane *lane, const struct block *block, size_t col, size_t n,
+		      struct err *err)
 {
 	size_t size = block->m * n * sizeof(float), vocab_size = block->head->ref->n;
 	float *part, *to = block->logits + block->first * vocab_size + col;
@@ -55,12 +59,15 @@ static int logits_out(struct forward_lane *lane, const struct block *block, size
 	return 0;
 }
 
-/* *nll += what is lost, out of the sums over each part of the columns and the labels' own logits. */
-static int losses(struct forward_lane *lane, const struct block *block, double *nll, struct err *err)
+/* *nll += what is lost, out of the sums over each part of the columns and the labels' own
+ * logits. */
+static int losses(struct forward_lane *lane, const struct block *block, double *nll,
+		  struct err *err)
 {
 	size_t parts = executor_weight_parts(&block->head->weight), m = block->m;
 
-	lane->ops->fetch(lane->executor, lane->host_log_sums, lane->log_sums, parts * m * sizeof(float));
+	lane->ops->fetch(lane->executor, lane->host_log_sums, lane->log_sums,
+			 parts * m * sizeof(float));
 	lane->ops->fetch(lane->executor, lane->host_picked, lane->picked, m * sizeof(float));
 	if (lane->ops->wait(lane->executor, err))
 		return -1;
@@ -74,8 +81,8 @@ static int losses(struct forward_lane *lane, const struct block *block, double *
 	return 0;
 }
 
-static int block_run(const struct forward *forward, struct forward_lane *lane, const struct block *block, double *nll,
-		     struct err *err)
+static int block_run(const struct forward *forward, struct forward_lane *lane,
+		     const struct block *block, double *nll, struct err *err)
 {
 	const struct executor_weight *weight = &block->head->weight;
 	size_t hidden = forward->model->hidden, col = 0;
@@ -83,16 +90,22 @@ static int block_run(const struct forward *forward, struct forward_lane *lane, c
 	const void *input;
 
 	lane->n_seen = SLOT_X;
-	x = linear_sighting(forward, lane, NULL, block->sequence, lane->normed + block->first * hidden, block->m, hidden);
+	x = linear_sighting(forward, lane, NULL, block->sequence,
+			    lane->normed + block->first * hidden, block->m, hidden);
 	x.linear = block->head->ref;
 	if (linear_input(forward, lane, block->head, &x, &input, err))
 		return -1;
 	labels_put(lane, block);
 	for (size_t p = 0; p < executor_weight_parts(weight); p++) {
 		size_t n = executor_weight_part_rows(weight, p);
-		const struct cross_entropy_args args = { .logits = lane->scores, .n_rows = block->m, .n_cols = n, .first = col,
-							 .softcap = forward->model->logit_softcap, .labels = lane->labels,
-							 .log_sums = lane->log_sums + p * block->m, .picked = lane->picked };
+		const struct cross_entropy_args args = { .logits = lane->scores,
+							 .n_rows = block->m,
+							 .n_cols = n,
+							 .first = col,
+							 .softcap = forward->model->logit_softcap,
+							 .labels = lane->labels,
+							 .log_sums = lane->log_sums + p * block->m,
+							 .picked = lane->picked };
 		struct sighting y = x;
 
 		y.slot = SLOT_Y;
@@ -106,8 +119,9 @@ static int block_run(const struct forward *forward, struct forward_lane *lane, c
 	return losses(lane, block, nll, err);
 }
 
-int forward_head(const struct forward *forward, struct forward_lane *lane, const float *weight, const struct linear *head,
-		 struct sequence *sequence, double *nll, float *logits, struct err *err)
+int forward_head(const struct forward *forward, struct forward_lane *lane, const float *weight,
+		 const struct linear *head, struct sequence *sequence, double *nll, float *logits,
+		 struct err *err)
 {
 	size_t n = sequence->n_tokens;
 
@@ -115,11 +129,16 @@ int forward_head(const struct forward *forward, struct forward_lane *lane, const
 	forward_norm(forward, lane, sequence->residual, weight, n, lane->normed);
 	for (size_t first = 0; first < n; first += HEAD_BLOCK) {
 		size_t m = n - first < HEAD_BLOCK ? n - first : HEAD_BLOCK;
-		const struct block block = { .head = head, .sequence = sequence, .first = first, .m = m, .logits = logits,
+		const struct block block = { .head = head,
+					     .sequence = sequence,
+					     .first = first,
+					     .m = m,
+					     .logits = logits,
 					     .n_labels = first + m < n ? m : m - 1 };
 
 		if (block_run(forward, lane, &block, nll, err))
-			return err_wrap(err, "'%s', sequence %zu", head->ref->module, sequence->index);
+			return err_wrap(err, "'%s', sequence %zu", head->ref->module,
+					sequence->index);
 	}
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a thread of the forward pass holds: one table of arrays makes them, frees them, and adds them up for the plan.
+ * What a thread of the forward pass holds: one table of arrays makes them, frees them, and adds
+ * them up for the plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,20 +27,28 @@ static struct widths widths_of(const struct model *model)
 		const struct layer_ref *layer = &model->layers[i];
 		const struct linear_ref *linear = layer->linear;
 
-		widths.mlp = larger(widths.mlp, larger(larger(layer->width, layer->shared_width), layer->expert_width));
-		widths.narrow = larger(widths.narrow, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
+		widths.mlp = larger(widths.mlp, larger(larger(layer->width, layer->shared_width),
+						       layer->expert_width));
+		widths.narrow =
+			larger(widths.narrow, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
 		widths.expanded = larger(widths.expanded, linear[LINEAR_KV_B].n);
 		widths.experts = larger(widths.experts, layer->n_experts);
-		widths.joined = larger(widths.joined, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
-		widths.joined = larger(widths.joined, layer->n_experts ? layer->experts[0][EXPERT_ROLE_GATE_UP].n : 0);
+		widths.joined = larger(widths.joined,
+				       larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
+		widths.joined =
+			larger(widths.joined,
+			       layer->n_experts ? layer->experts[0][EXPERT_ROLE_GATE_UP].n : 0);
 	}
 	return widths;
 }
 
-static uint64_t spare_size(const struct executor_ops *executor, const struct model *model, size_t max_tokens)
+static uint64_t spare_size(const struct executor_ops *executor, const struct model *model,
+			   size_t max_tokens)
 {
-	const struct attention_args args = { .n_tokens = max_tokens, .n_heads = model->n_heads,
-					     .n_kv_heads = model->n_kv_heads, .head_dim = model->head_dim,
+	const struct attention_args args = { .n_tokens = max_tokens,
+					     .n_heads = model->n_heads,
+					     .n_kv_heads = model->n_kv_heads,
+					     .head_dim = model->head_dim,
 					     .value_dim = model->value_dim };
 
 	return executor->attend_spare(&args);
@@ -53,17 +62,26 @@ struct array {
 
 #define N_ARRAYS 38
 
-static void arrays_of(struct forward_lane *lane, const struct executor_ops *executor, const struct model *model, bool filtered,
-		      struct array arrays[N_ARRAYS])
+static void arrays_of(struct forward_lane *lane, const struct executor_ops *executor,
+		      const struct model *model, bool filtered, struct array arrays[N_ARRAYS])
 {
 	const struct widths w = widths_of(model);
 	uint64_t t = lane->max_tokens, f = sizeof(float);
 	uint64_t head_dims = larger(model->value_dim, model->latent.turning);
-	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK, part = executor->part_rows(model->vocab_size);
-	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0, chosen = w.experts ? t * model->routing.top_k : 0;
-	uint64_t widest = larger(larger(larger(model->n_heads * model->value_dim, w.mlp), model->hidden), w.narrow);
-#define EXECUTOR(field, bytes) { (void **)&lane->field, (bytes), false }
-#define HOST(field, bytes)   { (void **)&lane->field, (bytes), true }
+	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK,
+		 part = executor->part_rows(model->vocab_size);
+	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0,
+		 chosen = w.experts ? t * model->routing.top_k : 0;
+	uint64_t widest = larger(
+		larger(larger(model->n_heads * model->value_dim, w.mlp), model->hidden), w.narrow);
+#define EXECUTOR(field, bytes)                        \
+	{                                             \
+		(void **)&lane->field, (bytes), false \
+	}
+#define HOST(field, bytes)                           \
+	{                                            \
+		(void **)&lane->field, (bytes), true \
+	}
 	const struct array all[] = {
 		EXECUTOR(places, t * sizeof(uint32_t)),
 		EXECUTOR(normed, t * model->hidden * f),
@@ -111,7 +129,8 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 	memcpy(arrays, all, sizeof all);
 }
 
-uint64_t forward_lane_size(const struct executor_ops *executor, const struct model *model, size_t max_tokens, bool filtered)
+uint64_t forward_lane_size(const struct executor_ops *executor, const struct model *model,
+			   size_t max_tokens, bool filtered)
 {
 	struct forward_lane lane = { .max_tokens = max_tokens };
 	struct array arrays[N_ARRAYS];
@@ -129,12 +148,13 @@ static int array_new(const struct array *array, struct executor *executor, struc
 
 	if (array->size == 0)
 		return 0;
-	return array->host ? buffer_alloc(array->place, array->size, what, err)
-			   : executor->ops->memory_new(executor, array->place, array->size, what, err);
+	return array->host
+		       ? buffer_alloc(array->place, array->size, what, err)
+		       : executor->ops->memory_new(executor, array->place, array->size, what, err);
 }
 
-int forward_lane_new(struct forward_lane **result, const struct forward *forward, size_t max_tokens, int number,
-		     struct err *err)
+int forward_lane_new(struct forward_lane **result, const struct forward *forward, size_t max_tokens,
+		     int number, struct err *err)
 {
 	const struct executor_ops *ops = forward->executor->ops;
 	struct forward_lane *lane = xcalloc(1, sizeof *lane);

@@ -30,9 +30,10 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	struct buf known = { 0 };
 
 	if (!wanted)
-		return err_set(err, ERR_INPUT,
-			       "config.json of '%s' has no 'architectures', which says what model it is",
-			       model->checkpoint->path);
+		return err_set(
+			err, ERR_INPUT,
+			"config.json of '%s' has no 'architectures', which says what model it is",
+			model->checkpoint->path);
 	for (size_t i = 0; archs[i]; i++) {
 		if (arch_serves(archs[i], wanted)) {
 			model->arch = archs[i];
@@ -42,7 +43,8 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
 	}
 	err_set(err, ERR_INPUT,
-		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known (known: %s): --activations DIR takes what another program dumped of it",
+		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known "
+		"(known: %s): --activations DIR takes what another program dumped of it",
 		model->checkpoint->path, wanted, known.data);
 	buf_release(&known);
 	return -1;
@@ -71,7 +73,8 @@ static size_t count(const json_t *config, const char *key, size_t otherwise)
 
 static int configure_sizes(struct model *model, const struct model_config *config, struct err *err)
 {
-	static const enum config_size needed[] = { CONFIG_HIDDEN_SIZE, CONFIG_LAYERS, CONFIG_HEADS, CONFIG_VOCAB_SIZE };
+	static const enum config_size needed[] = { CONFIG_HIDDEN_SIZE, CONFIG_LAYERS, CONFIG_HEADS,
+						   CONFIG_VOCAB_SIZE };
 	const uint64_t *size = config->size;
 
 	for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
@@ -81,21 +84,24 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 	model->n_layers = size[CONFIG_LAYERS];
 	model->n_heads = size[CONFIG_HEADS];
 	model->n_kv_heads = size[CONFIG_KV_HEADS] ? size[CONFIG_KV_HEADS] : model->n_heads;
-	model->head_dim = size[CONFIG_HEAD_DIM] ? size[CONFIG_HEAD_DIM] : model->hidden / model->n_heads;
+	model->head_dim =
+		size[CONFIG_HEAD_DIM] ? size[CONFIG_HEAD_DIM] : model->hidden / model->n_heads;
 	model->value_dim = model->head_dim;
 	if (model->head_dim > MAX_HEAD_DIM)
-		return err_set(err, ERR_INPUT, "config.json: heads of %zu values are more than %d", model->head_dim,
-			       MAX_HEAD_DIM);
+		return err_set(err, ERR_INPUT, "config.json: heads of %zu values are more than %d",
+			       model->head_dim, MAX_HEAD_DIM);
 	if (model->n_heads > MAX_HEADS)
 		return err_set(err, ERR_INPUT, "config.json: %zu heads are more than %d",
 			       model->n_heads, MAX_HEADS);
 	model->vocab_size = size[CONFIG_VOCAB_SIZE];
 	if (model->n_heads % model->n_kv_heads)
-		return err_set(err, ERR_INPUT, "config.json: %zu heads are no multiple of %zu key and value heads",
+		return err_set(err, ERR_INPUT,
+			       "config.json: %zu heads are no multiple of %zu key and value heads",
 			       model->n_heads, model->n_kv_heads);
 	if (model->n_layers > model->checkpoint->n_tensors)
-		return err_set(err, ERR_INPUT, "config.json has %zu layers, and '%s' only %zu tensors", model->n_layers,
-			       model->checkpoint->path, model->checkpoint->n_tensors);
+		return err_set(
+			err, ERR_INPUT, "config.json has %zu layers, and '%s' only %zu tensors",
+			model->n_layers, model->checkpoint->path, model->checkpoint->n_tensors);
 	return 0;
 }
 
@@ -104,7 +110,9 @@ static int configure_activation(struct model *model, const json_t *config, struc
 	static const struct {
 		const char *name;
 		enum activation activation;
-	} names[] = { { "silu", ACT_SILU }, { "swish", ACT_SILU }, { "gelu_pytorch_tanh", ACT_GELU } };
+	} names[] = { { "silu", ACT_SILU },
+		      { "swish", ACT_SILU },
+		      { "gelu_pytorch_tanh", ACT_GELU } };
 	const json_t *value = json_object_get(config, "hidden_activation");
 	const char *name;
 
@@ -117,10 +125,14 @@ static int configure_activation(struct model *model, const json_t *config, struc
 		model->activation = names[i].activation;
 		return 0;
 	}
-	return err_set(err, ERR_INPUT, "config.json: 'hidden_act' is '%s', which is not known (silu, gelu_pytorch_tanh)", name);
+	return err_set(
+		err, ERR_INPUT,
+		"config.json: 'hidden_act' is '%s', which is not known (silu, gelu_pytorch_tanh)",
+		name);
 }
 
-/* layer_types say it of each layer; else all have the window, or those from max_window_layers on. */
+/* layer_types say it of each layer; else all have the window, or those from max_window_layers
+ * on. */
 static void configure_windows(struct model *model, const json_t *config)
 {
 	const json_t *types = json_object_get(config, "layer_types");
@@ -128,13 +140,15 @@ static void configure_windows(struct model *model, const json_t *config)
 	size_t first = count(config, "max_window_layers", 0);
 	size_t pattern = count(config, "sliding_window_pattern", model->arch->window_pattern);
 
-	if (model->arch->window_by_flag && !json_is_true(json_object_get(config, "use_sliding_window")))
+	if (model->arch->window_by_flag &&
+	    !json_is_true(json_object_get(config, "use_sliding_window")))
 		window = 0;
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const json_t *type = json_array_get(types, i);
-		bool slides = json_is_string(type) ? !strcmp(json_string_value(type), "sliding_attention")
-			      : pattern	   ? (i + 1) % pattern != 0
-					   : i >= first;
+		bool slides = json_is_string(type)
+				      ? !strcmp(json_string_value(type), "sliding_attention")
+			      : pattern ? (i + 1) % pattern != 0
+					: i >= first;
 
 		model->layers[i].window = slides ? window : 0;
 		model->layers[i].rope = slides && window ? &model->rope_local : &model->rope;
@@ -144,8 +158,9 @@ static void configure_windows(struct model *model, const json_t *config)
 static void configure_numbers(struct model *model, const json_t *config)
 {
 	const struct arch *arch = model->arch;
-	double head = arch->query_scalar ? number(config, "query_pre_attn_scalar", (double)model->head_dim)
-					 : (double)model->head_dim;
+	double head = arch->query_scalar
+			      ? number(config, "query_pre_attn_scalar", (double)model->head_dim)
+			      : (double)model->head_dim;
 
 	model->norm_eps = (float)number(config, "rms_norm_eps", DEFAULT_EPS);
 	model->norm_offset = arch->norm_plus_one ? 1 : 0;
@@ -154,7 +169,8 @@ static void configure_numbers(struct model *model, const json_t *config)
 	model->logit_softcap = (float)number(config, "final_logit_softcapping", 0);
 	model->embedding_scale = arch->scaled_embedding ? sqrtf((float)model->hidden) : 1;
 	model->routing.top_k = count(config, "num_experts_per_tok", 0);
-	model->routing.norm_top_k = arch->norm_top_k || json_is_true(json_object_get(config, "norm_topk_prob"));
+	model->routing.norm_top_k =
+		arch->norm_top_k || json_is_true(json_object_get(config, "norm_topk_prob"));
 	model->routing.sigmoid = arch->sigmoid;
 	model->routing.choose_first = arch->choose_first;
 	model->clamp = arch->fused_gate_up ? (float)number(config, "swiglu_limit", 7) : 0;
@@ -166,7 +182,8 @@ static void configure_numbers(struct model *model, const json_t *config)
 /* Latent attention: a head's q and k are a part that stays and one that turns. */
 static int configure_latent(struct model *model, const json_t *config, struct err *err)
 {
-	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim" };
+	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",
+					    "v_head_dim" };
 	double values[4];
 
 	if (!json_object_get(config, keys[0]))
@@ -174,7 +191,8 @@ static int configure_latent(struct model *model, const json_t *config, struct er
 	for (int i = 0; i < 4; i++) {
 		values[i] = number(config, keys[i], 0);
 		if (values[i] < 1 || values[i] > MAX_HEAD_DIM)
-			return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %d", keys[i],
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' is not a number from 1 to %d", keys[i],
 				       MAX_HEAD_DIM);
 	}
 	model->latent = (struct latent){ .q_rank = count(config, "q_lora_rank", 0),
@@ -193,12 +211,14 @@ static int configure_ropes(struct model *model, const json_t *config, struct err
 	double part = model->arch->rotary_factor > 0 ? model->arch->rotary_factor : 1;
 
 	return rope_init(&model->rope, config, "full_attention", turning, part, err) ||
-			       rope_init(&model->rope_local, config, "sliding_attention", turning, part, err)
+			       rope_init(&model->rope_local, config, "sliding_attention", turning,
+					 part, err)
 		       ? -1
 		       : 0;
 }
 
-static int configure(struct model *model, const struct model_config *config, const json_t *level, struct err *err)
+static int configure(struct model *model, const struct model_config *config, const json_t *level,
+		     struct err *err)
 {
 	if (arch_find(model, config, err) || configure_sizes(model, config, err) ||
 	    configure_activation(model, level, err))
@@ -219,11 +239,15 @@ int model_open(struct model *model, const struct checkpoint *checkpoint, struct 
 
 	*model = (struct model){ .checkpoint = checkpoint };
 	if (checkpoint->config.len == 0)
-		return err_set(err, ERR_INPUT, "'%s' has no config.json, which says what model it is", checkpoint->path);
+		return err_set(err, ERR_INPUT,
+			       "'%s' has no config.json, which says what model it is",
+			       checkpoint->path);
 	if (model_config_read(&config, &checkpoint->config, err))
 		goto out;
-	root = json_decode((struct json_text){ checkpoint->config.data, checkpoint->config.len }, err);
-	if (!root || configure(model, &config, language_level(root), err) || model_find_tensors(model, &config, err))
+	root = json_decode((struct json_text){ checkpoint->config.data, checkpoint->config.len },
+			   err);
+	if (!root || configure(model, &config, language_level(root), err) ||
+	    model_find_tensors(model, &config, err))
 		goto out;
 	rc = 0;
 out:

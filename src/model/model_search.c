@@ -70,7 +70,8 @@ int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, and config.json wants %s", ref->tensor->name, shape.data, wanted);
+	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, and config.json wants %s",
+		ref->tensor->name, shape.data, wanted);
 	buf_release(&shape);
 	return -1;
 }
@@ -92,8 +93,8 @@ int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct
 	const struct st_tensor *tensor = ref->tensor;
 	char wanted[60];
 
-	if (tensor->n_dims == 2 && tensor->shape[0] && tensor->shape[1] && (n == 0 || tensor->shape[0] == n) &&
-	    (k == 0 || tensor->shape[1] == k))
+	if (tensor->n_dims == 2 && tensor->shape[0] && tensor->shape[1] &&
+	    (n == 0 || tensor->shape[0] == n) && (k == 0 || tensor->shape[1] == k))
 		return 0;
 	if (n && k)
 		snprintf(wanted, sizeof wanted, "[%zu, %zu]", n, k);
@@ -103,7 +104,8 @@ int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct
 }
 
 /* The tensor PREFIX MODULE SUFFIX, or NULL. */
-const struct tensor_ref *search_tensor(struct search *search, const char *prefix, const char *module, const char *suffix)
+const struct tensor_ref *search_tensor(struct search *search, const char *prefix,
+				       const char *module, const char *suffix)
 {
 	char *name = xasprintf("%s%s%s", prefix, module, suffix);
 	const struct tensor_ref *ref = checkpoint_find(search->model->checkpoint, name);
@@ -115,16 +117,18 @@ const struct tensor_ref *search_tensor(struct search *search, const char *prefix
 
 /* A matrix (n, k) with its bias; nothing where the layer has none. */
 int search_linear(struct search *search, const char *prefix, const char *module, size_t n, size_t k,
-		       struct linear_ref *linear)
+		  struct linear_ref *linear)
 {
 	linear->weight = search_tensor(search, prefix, module, ".weight");
 	linear->bias = search_tensor(search, prefix, module, ".bias");
 	if (!linear->weight)
-		return linear->bias ? err_set(search->err, ERR_INPUT, "tensor '%s' has no weight beside it",
+		return linear->bias ? err_set(search->err, ERR_INPUT,
+					      "tensor '%s' has no weight beside it",
 					      linear->bias->tensor->name)
 				    : 0;
 	if (search_check_matrix(linear->weight, n, k, search->err) ||
-	    (linear->bias && search_check_vector(linear->bias, linear->weight->tensor->shape[0], search->err)))
+	    (linear->bias &&
+	     search_check_vector(linear->bias, linear->weight->tensor->shape[0], search->err)))
 		return -1;
 	linear->module = xasprintf("%s%s", prefix, module);
 	linear->n = linear->weight->tensor->shape[0];
@@ -133,21 +137,24 @@ int search_linear(struct search *search, const char *prefix, const char *module,
 	return 0;
 }
 
-int search_missing(const struct search *search, const char *prefix, const char *module, const char *suffix)
+int search_missing(const struct search *search, const char *prefix, const char *module,
+		   const char *suffix)
 {
 	return err_set(search->err, ERR_INPUT,
-		       "tensor '%s%s%s' is missing from '%s', a model of %s: --activations takes what another program dumps of it",
-		       prefix, module, suffix, search->model->checkpoint->path, search->model->arch->name);
+		       "tensor '%s%s%s' is missing from '%s', a model of %s: --activations takes "
+		       "what another program dumps of it",
+		       prefix, module, suffix, search->model->checkpoint->path,
+		       search->model->arch->name);
 }
 
-int search_linears(struct search *search, const char *prefix, struct layer_ref *layer, const struct wanted *wanted,
-			size_t n_wanted)
+int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,
+		   const struct wanted *wanted, size_t n_wanted)
 {
 	for (size_t i = 0; i < n_wanted; i++) {
 		enum linear_role role = wanted[i].role;
 
-		if (search_linear(search, prefix, search_linear_name(search, role),
-				wanted[i].n, wanted[i].k, &layer->linear[role]))
+		if (search_linear(search, prefix, search_linear_name(search, role), wanted[i].n,
+				  wanted[i].k, &layer->linear[role]))
 			return -1;
 	}
 	return 0;
@@ -155,11 +162,11 @@ int search_linears(struct search *search, const char *prefix, struct layer_ref *
 
 /* All of them must be there. */
 int search_need(const struct search *search, const char *prefix, const struct layer_ref *layer,
-			const enum linear_role *roles, size_t n)
+		const enum linear_role *roles, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!layer->linear[roles[i]].weight)
-			return search_missing(search, prefix,
-				       search_linear_name(search, roles[i]), ".weight");
+			return search_missing(search, prefix, search_linear_name(search, roles[i]),
+					      ".weight");
 	return 0;
 }

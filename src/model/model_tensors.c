@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors of a model by what they do: found by the names of its architecture, checked against config.json, and none of a
- * layer left over.
+ * The tensors of a model by what they do: found by the names of its architecture, checked against
+ * config.json, and none of a layer left over.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +23,12 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 		{ LINEAR_Q_A, latent->q_rank, model->hidden },
 		{ LINEAR_Q_B, q, latent->q_rank },
 		{ LINEAR_KV_A, latent->kv_rank + latent->turning, model->hidden },
-		{ LINEAR_KV_B, model->n_heads * (latent->still + model->value_dim), latent->kv_rank },
+		{ LINEAR_KV_B, model->n_heads * (latent->still + model->value_dim),
+		  latent->kv_rank },
 		{ LINEAR_O, model->hidden, model->n_heads * model->value_dim },
 	};
-	static const enum linear_role squeezed[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
+	static const enum linear_role squeezed[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
+						     LINEAR_KV_B, LINEAR_O };
 	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
 
 	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
@@ -38,10 +40,12 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 static int find_attention(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim, hidden = model->hidden;
+	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim,
+	       hidden = model->hidden;
 	const struct wanted wanted[] = {
-		{ LINEAR_Q, q, hidden },   { LINEAR_K, kv, hidden }, { LINEAR_V, kv, hidden },
-		{ LINEAR_QKV, q + 2 * kv, hidden }, { LINEAR_O, hidden, q },
+		{ LINEAR_Q, q, hidden },  { LINEAR_K, kv, hidden },
+		{ LINEAR_V, kv, hidden }, { LINEAR_QKV, q + 2 * kv, hidden },
+		{ LINEAR_O, hidden, q },
 	};
 	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
 	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_O };
@@ -50,18 +54,19 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 		return find_latent_attention(search, prefix, layer);
 	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
 		return -1;
-	return layer->linear[LINEAR_QKV].weight ? search_need(search, prefix, layer, fused, COUNT(fused))
-						: search_need(search, prefix, layer, apart, COUNT(apart));
+	return layer->linear[LINEAR_QKV].weight
+		       ? search_need(search, prefix, layer, fused, COUNT(fused))
+		       : search_need(search, prefix, layer, apart, COUNT(apart));
 }
 
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	size_t hidden = search->model->hidden;
 	const struct wanted wanted[] = {
-		{ LINEAR_GATE, 0, hidden },	   { LINEAR_UP, 0, hidden },
-		{ LINEAR_GATE_UP, 0, hidden },	   { LINEAR_DOWN, hidden, 0 },
-		{ LINEAR_ROUTER, 0, hidden },	   { LINEAR_SHARED_GATE, 0, hidden },
-		{ LINEAR_SHARED_UP, 0, hidden },   { LINEAR_SHARED_DOWN, hidden, 0 },
+		{ LINEAR_GATE, 0, hidden },	 { LINEAR_UP, 0, hidden },
+		{ LINEAR_GATE_UP, 0, hidden },	 { LINEAR_DOWN, hidden, 0 },
+		{ LINEAR_ROUTER, 0, hidden },	 { LINEAR_SHARED_GATE, 0, hidden },
+		{ LINEAR_SHARED_UP, 0, hidden }, { LINEAR_SHARED_DOWN, hidden, 0 },
 	};
 	static const enum linear_role fused[] = { LINEAR_GATE_UP, LINEAR_DOWN };
 	static const enum linear_role apart[] = { LINEAR_GATE, LINEAR_UP, LINEAR_DOWN };
@@ -76,9 +81,11 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 		return -1;
 	layer->width = l[LINEAR_DOWN].k;
 	if (l[LINEAR_GATE_UP].weight)
-		return search_check_matrix(l[LINEAR_GATE_UP].weight, 2 * layer->width, hidden, search->err);
+		return search_check_matrix(l[LINEAR_GATE_UP].weight, 2 * layer->width, hidden,
+					   search->err);
 	return search_check_matrix(l[LINEAR_GATE].weight, layer->width, hidden, search->err) ||
-			       search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err)
+			       search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden,
+						   search->err)
 		       ? -1
 		       : 0;
 }
@@ -132,7 +139,9 @@ static int find_vectors(struct search *search, const char *prefix, struct layer_
 		if (!*name)
 			continue;
 		layer->vector[i] = search_tensor(search, prefix, name, "");
-		if (layer->vector[i] && search_check_vector(layer->vector[i], vector_length(model, layer, i), search->err))
+		if (layer->vector[i] &&
+		    search_check_vector(layer->vector[i], vector_length(model, layer, i),
+					search->err))
 			return -1;
 		if (!layer->vector[i] && vector_is_needed(model, layer, i))
 			return search_missing(search, prefix, name, "");
@@ -199,8 +208,9 @@ static int check_leftovers(const struct search *search)
 		layer = strtoul(name + strlen(LAYERS), NULL, 10);
 		if (layer < n_layers && !is_known(&search->model->layers[layer], ref))
 			return err_set(search->err, ERR_INPUT,
-				       "tensor '%s' has no place in a model of %s: its forward pass would be wrong", name,
-				       search->model->arch->name);
+				       "tensor '%s' has no place in a model of %s: its forward "
+				       "pass would be wrong",
+				       name, search->model->arch->name);
 	}
 	return 0; /* layers behind the last one: those that predict further tokens */
 }
@@ -222,13 +232,17 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 	if (!model->head.weight) {
 		if (!config->tie_word_embeddings && !model->arch->tied)
 			return search_missing(&search, "", "lm_head", ".weight");
-		model->head = (struct linear_ref){ .module = xstrdup("lm_head"), .weight = model->embedding,
-						   .n = model->vocab_size, .k = model->hidden,
-						   .slice = { .row_stride = model->hidden, .col_stride = 1 } };
+		model->head = (struct linear_ref){ .module = xstrdup("lm_head"),
+						   .weight = model->embedding,
+						   .n = model->vocab_size,
+						   .k = model->hidden,
+						   .slice = { .row_stride = model->hidden,
+							      .col_stride = 1 } };
 	}
 	search.n_found = 0;
 	for (size_t i = 0; i < model->n_layers; i++) {
-		model->layers[i].expert_width = model->arch->fused_gate_up ? model_config_expert_width(config) : 0;
+		model->layers[i].expert_width =
+			model->arch->fused_gate_up ? model_config_expert_width(config) : 0;
 		if (find_layer(&search, i))
 			return -1;
 	}

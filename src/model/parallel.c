@@ -61,7 +61,8 @@ static bool rows_split(const struct cut *cut, const struct model_config *config,
 	return true;
 }
 
-bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp, char *dimension)
+bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp,
+		char *dimension)
 {
 	*dimension = 'N';
 	if (cut->parallel == PARALLEL_ROW) {

@@ -18,9 +18,9 @@
 enum parallel {
 	PARALLEL_REPLICATED, /* every device has it whole; also what we know nothing of */
 	PARALLEL_COLUMN,     /* out is cut */
-	PARALLEL_QKV, /* out is q, k and v on top of each other */
-	PARALLEL_GATE_UP, /* out is gate and up on top of each other */
-	PARALLEL_ROW,	  /* in is cut */
+	PARALLEL_QKV,	     /* out is q, k and v on top of each other */
+	PARALLEL_GATE_UP,    /* out is gate and up on top of each other */
+	PARALLEL_ROW,	     /* in is cut */
 };
 
 /* Rows of a weight that are cut as one. */
@@ -45,7 +45,8 @@ struct cut {
 };
 
 /* Whether the weight loads on tp devices; *dimension: else 'N' or 'K', whichever does not split. */
-bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp, char *dimension);
+bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp,
+		char *dimension);
 
 /* Whether the part can be cut over tp devices so that each gets whole tiles of tile_rows (WHOLE, or
  * 1: any). */

@@ -21,9 +21,9 @@ struct path {
 	struct segment segments[PATH_MAX_SEGMENTS];
 	bool is_weight; /* the last segment is "weight", and there is a module in front of it */
 	bool is_bias;
-	int owner;   /* the module that has the tensor: the last one with a name; else the last
-			segment */
-	int experts; /* the first segment "experts" that has one behind it, or -1 */
+	/* the module that has the tensor: the last one with a name; else the last segment */
+	int owner;
+	int experts;	      /* the first segment "experts" that has one behind it, or -1 */
 	bool numbered_expert; /* which is followed by a number */
 };
 

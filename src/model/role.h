@@ -44,8 +44,8 @@ enum role {
 struct role_facts {
 	enum role role;
 	enum parallel parallel; /* of linear weights */
-	bool linear; /* the weight of a linear module, if it has two dimensions: also of kept ones
-		      */
+	/* the weight of a linear module, if it has two dimensions: also of kept ones */
+	bool linear;
 	bool expert; /* of one numbered expert: "...experts.3.up_proj.weight" */
 	bool conv1d; /* GPT-2 names its layers so, and stores [in, out] there */
 };

@@ -38,7 +38,8 @@ static int need(const struct levels *levels, const char *key, double *value, str
 	*value = number(levels, key, 0);
 	if (*value > 0)
 		return 0;
-	return err_set(err, ERR_INPUT, "config.json: the rotary embedding needs a number '%s' above 0", key);
+	return err_set(err, ERR_INPUT,
+		       "config.json: the rotary embedding needs a number '%s' above 0", key);
 }
 
 static void levels_find(struct levels *levels, const json_t *config, const char *layer_type)
@@ -62,7 +63,8 @@ static const char *rope_type(const struct levels *levels)
 	return json_is_string(type) ? json_string_value(type) : "default";
 }
 
-static int scale_linear(struct rope *rope, const struct levels *levels, double theta, struct err *err)
+static int scale_linear(struct rope *rope, const struct levels *levels, double theta,
+			struct err *err)
 {
 	double factor;
 
@@ -75,7 +77,8 @@ static int scale_linear(struct rope *rope, const struct levels *levels, double t
 }
 
 /* Llama 3: slow turns are slowed down, fast ones stay, those between are mixed. */
-static int scale_llama3(struct rope *rope, const struct levels *levels, double theta, struct err *err)
+static int scale_llama3(struct rope *rope, const struct levels *levels, double theta,
+			struct err *err)
 {
 	double factor, low, high, length;
 
@@ -92,7 +95,8 @@ static int scale_llama3(struct rope *rope, const struct levels *levels, double t
 		if (wavelength > (float)(length / low))
 			rope->inverse[i] = inverse / (float)factor;
 		else if (wavelength >= (float)(length / high))
-			rope->inverse[i] = (1 - smooth) * inverse / (float)factor + smooth * inverse;
+			rope->inverse[i] =
+				(1 - smooth) * inverse / (float)factor + smooth * inverse;
 	}
 	return 0;
 }
@@ -127,7 +131,8 @@ static int scale_yarn(struct rope *rope, const struct levels *levels, double the
 
 	if (need(levels, "original_max_position_embeddings", &length, err))
 		return -1;
-	factor = number(levels, "factor", number(levels, "max_position_embeddings", length) / length);
+	factor = number(levels, "factor",
+			number(levels, "max_position_embeddings", length) / length);
 	low = yarn_index(number(levels, "beta_fast", 32), (double)rope->n, theta, length);
 	high = yarn_index(number(levels, "beta_slow", 1), (double)rope->n, theta, length);
 	if (!json_is_false(truncate)) {
@@ -158,11 +163,15 @@ static const struct scaling_row {
 	const char *type;
 	int (*scale)(struct rope *rope, const struct levels *levels, double theta, struct err *err);
 } scalings[] = {
-	{ "default", scale_none }, { "linear", scale_linear }, { "llama3", scale_llama3 }, { "yarn", scale_yarn },
+	{ "default", scale_none },
+	{ "linear", scale_linear },
+	{ "llama3", scale_llama3 },
+	{ "yarn", scale_yarn },
 };
 
 /* Gemma 3, as the hub spells it: layers with a window have a theta of their own, and no scaling. */
-static void levels_local(struct levels *levels, const json_t *config, const char *layer_type, double *theta)
+static void levels_local(struct levels *levels, const json_t *config, const char *layer_type,
+			 double *theta)
 {
 	const json_t *local = json_object_get(config, "rope_local_base_freq");
 
@@ -173,8 +182,8 @@ static void levels_local(struct levels *levels, const json_t *config, const char
 	levels->scaling = NULL;
 }
 
-int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim, double part,
-	      struct err *err)
+int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim,
+	      double part, struct err *err)
 {
 	struct levels levels;
 	const char *type;
@@ -189,7 +198,8 @@ int rope_init(struct rope *rope, const json_t *config, const char *layer_type, s
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))
 		return err_set(err, ERR_INPUT,
-			       "config.json: a rotary embedding cannot turn %zu of the %zu values of a head with theta %g",
+			       "config.json: a rotary embedding cannot turn %zu of the %zu values "
+			       "of a head with theta %g",
 			       rope->n, head_dim, theta);
 	rope->inverse = xcalloc(rope->n / 2, sizeof *rope->inverse);
 	for (size_t i = 0; i < rope->n / 2; i++)
@@ -198,7 +208,9 @@ int rope_init(struct rope *rope, const json_t *config, const char *layer_type, s
 		if (!strcmp(type, scalings[i].type))
 			return scalings[i].scale(rope, &levels, theta, err);
 	return err_set(err, ERR_INPUT,
-		       "config.json: rotary embeddings of type '%s' are not known (default, linear, llama3, yarn)", type);
+		       "config.json: rotary embeddings of type '%s' are not known (default, "
+		       "linear, llama3, yarn)",
+		       type);
 }
 
 double rope_score_scale(const json_t *config)

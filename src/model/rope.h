@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rotary position embeddings: the angles by which pairs of values turn with the position, and the scalings that stretch
- * them to longer texts.
+ * Rotary position embeddings: the angles by which pairs of values turn with the position, and the
+ * scalings that stretch them to longer texts.
  *
  * Source: transformers 5.23, modeling_rope_utils.py, whose fp32 steps are followed one by one.
  */
@@ -19,11 +19,13 @@ struct rope {
 	float factor;	/* of cosines and sines */
 };
 
-/* Reads the level of config.json that holds rope_parameters, or rope_theta, rope_scaling and partial_rotary_factor, for
- * heads of head_dim values.  layer_type: "full_attention" or "sliding_attention", where rope_parameters have one object for
- * each; part: of a head's values that turn, where the file says none.  ERR_INPUT for a type that there is none of ("longrope", "dynamic") and for numbers that are missing or wrong. */
-int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim, double part,
-	      struct err *err);
+/* Reads the level of config.json that holds rope_parameters, or rope_theta, rope_scaling and
+ * partial_rotary_factor, for heads of head_dim values.  layer_type: "full_attention" or
+ * "sliding_attention", where rope_parameters have one object for each; part: of a head's values
+ * that turn, where the file says none.  ERR_INPUT for a type that there is none of ("longrope",
+ * "dynamic") and for numbers that are missing or wrong. */
+int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim,
+	      double part, struct err *err);
 void rope_release(struct rope *rope);
 
 /* What YaRN's mscale_all_dim makes of the scale of q k^T; 1 without. */

@@ -187,8 +187,8 @@ static int rewrite(struct encoding *encoding, const struct step *step, struct st
 struct piece {
 	struct encoding *encoding;
 	size_t n_done;
-	const char *start; /* of what the last split cuts, if that stands first in the whole text;
-			      else NULL */
+	/* of what the last split cuts, if that stands first in the whole text; else NULL */
+	const char *start;
 };
 
 static int take_piece(void *context, const char *text, size_t len, struct err *err);
@@ -251,8 +251,8 @@ static int encode_raw(struct encoding *encoding, const char *text, size_t len, b
 	const struct steps *normalizer = &encoding->tokenizer->normalizer;
 
 	for (size_t i = 0; i < normalizer->n; i++) {
-		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &text, &len, first,
-			    err))
+		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &text, &len,
+			    first, err))
 			return -1;
 		if (!len)
 			return 0;

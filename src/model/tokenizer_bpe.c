@@ -215,10 +215,10 @@ int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, s
 			continue; /* as in the package: before an unknown one that waits */
 		} else if (bpe->unk_token) {
 			if (bpe->unk_id == NO_TOKEN)
-				return err_set(
-					err, ERR_INPUT,
-					"character U+%04X has no token, and unk_token '%s' is none either",
-					c, bpe->unk_token);
+				return err_set(err, ERR_INPUT,
+					       "character U+%04X has no token, and unk_token '%s' "
+					       "is none either",
+					       c, bpe->unk_token);
 			if (unknown && !bpe->fuse_unk)
 				add_symbol(bpe, work, bpe->unk_id, out);
 			unknown = true;

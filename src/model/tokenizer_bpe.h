@@ -45,8 +45,8 @@ struct merge {
 
 struct bpe {
 	struct vocab vocab;
-	uint32_t *char_ids; /* [UNICODE_END]: 1 + the id of the token that is this one character, or
-			       0 */
+	/* [UNICODE_END]: 1 + the id of the token that is this one character, or 0 */
+	uint32_t *char_ids;
 	uint32_t byte_ids[256]; /* of "<0x00>"...; NO_TOKEN: none */
 	struct merge *merges;
 	size_t n_merge_slots; /* a power of two */

@@ -52,11 +52,11 @@ step_fn step_normalize; /* to .form */
 step_fn step_lowercase;
 step_fn step_strip;
 step_fn step_strip_marks;
-step_fn step_prepend;	   /* .content */
-step_fn step_prepend_once; /* .content, unless the text begins with it or .only_first rules it out
-			    */
-step_fn step_replace;	   /* what .regex matches by .content */
-step_fn step_bytes;	   /* each byte as GPT-2's character for it */
+step_fn step_prepend; /* .content */
+/* .content, unless the text begins with it or .only_first rules it out */
+step_fn step_prepend_once;
+step_fn step_replace; /* what .regex matches by .content */
+step_fn step_bytes;   /* each byte as GPT-2's character for it */
 
 /* Reads tokenizer.json's "normalizer" or "pre_tokenizer" (NULL or null: none).  ERR_INPUT that
  * names the key and the type; the caller wraps it in the file's name. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The element types of a safetensors file.  Source: safetensors (crate), dtype.rs.  The order of the enumerators is
- * the order in which the reference serialiser lays tensors out: comparing two values sorts a file.
+ * The element types of a safetensors file.  Source: safetensors (crate), dtype.rs.  The order of
+ * the enumerators is the order in which the reference serialiser lays tensors out: comparing two
+ * values sorts a file.
  */
 #ifndef FP8CONV_NUM_DTYPE_H
 #define FP8CONV_NUM_DTYPE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a quantizer does to a matrix, as data: the only thing a backend is told.  A recipe fills it; a backend never
- * hears of recipes.
+ * What a quantizer does to a matrix, as data: the only thing a backend is told.  A recipe fills it;
+ * a backend never hears of recipes.
  */
 #ifndef FP8CONV_NUM_QSPEC_H
 #define FP8CONV_NUM_QSPEC_H
@@ -50,9 +50,10 @@ struct qspec {
 
 NUM_INLINE bool qspec_equal(const struct qspec *a, const struct qspec *b)
 {
-	return a->format == b->format && a->tile.rows == b->tile.rows && a->tile.cols == b->tile.cols &&
-	       a->scale_type == b->scale_type && a->pow2 == b->pow2 && a->arith == b->arith &&
-	       a->mx_rule == b->mx_rule && a->margin == b->margin && a->amax_epsilon == b->amax_epsilon;
+	return a->format == b->format && a->tile.rows == b->tile.rows &&
+	       a->tile.cols == b->tile.cols && a->scale_type == b->scale_type &&
+	       a->pow2 == b->pow2 && a->arith == b->arith && a->mx_rule == b->mx_rule &&
+	       a->margin == b->margin && a->amax_epsilon == b->amax_epsilon;
 }
 
 /* Tiles along a dimension of n elements: (n + tile - 1) / tile, 1 for WHOLE; 0 where n is 0. */

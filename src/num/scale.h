@@ -14,7 +14,8 @@
 #include "num/qspec.h"
 
 #define DEEPGEMM_AMAX_MIN 1e-4f
-#define MARGIN_LIMIT	  32 /* FMAX * 2^-margin stays a normal number, and so does its reciprocal */
+/* FMAX * 2^-margin stays a normal number, and so does its reciprocal */
+#define MARGIN_LIMIT 32
 
 /* What the amax of a tile decides.  code = fp8(x * factor), or fp8(x / factor); x is code *
  * scale_inv. */
@@ -61,7 +62,8 @@ NUM_INLINE float scale_from_amax(float amax, float fmax, float limit, bool pow2)
 	return scale;
 }
 
-/* amax / fmax, within fp32: where that is too small, its smallest number, so that no code divides by zero. */
+/* amax / fmax, within fp32: where that is too small, its smallest number, so that no code divides
+ * by zero. */
 NUM_INLINE float scale_inv_from_amax(float amax, float fmax)
 {
 	float scale_inv = amax / fmax;

@@ -35,7 +35,8 @@ int context_enter(struct context_stack *stack, const struct context *wanted, str
 		  struct err *err)
 {
 	assert(wanted->recipe || !(wanted->enabled || wanted->calibrating));
-	if (wanted->enabled && !wanted->emulated && recipe_supported(wanted->recipe, stack->backend, err))
+	if (wanted->enabled && !wanted->emulated &&
+	    recipe_supported(wanted->recipe, stack->backend, err))
 		return -1;
 	*outer = stack->now;
 	stack->now = *wanted;

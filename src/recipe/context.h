@@ -4,8 +4,9 @@
  * outermost one ends the step, and updates every state that was touched in it, once.
  *
  *	enabled		modules quantize, and their GEMMs take FP8
- *	calibrating	modules compute in high precision, and tell quantizer_calibrate() what they
- *see both		what later modules see has been through FP8
+ *	calibrating	modules compute in high precision, and tell quantizer_calibrate()
+ *			what they see
+ *	both		what later modules see has been through FP8
  */
 #ifndef FP8CONV_RECIPE_CONTEXT_H
 #define FP8CONV_RECIPE_CONTEXT_H
@@ -16,7 +17,8 @@
 struct context {
 	bool enabled;
 	bool calibrating;
-	bool emulated; /* products are of decoded values, in high precision, which any backend can */
+	/* products are of decoded values, in high precision, which any backend can */
+	bool emulated;
 	const struct recipe *recipe; /* may be NULL where neither is set */
 	const struct group *group;   /* over which amaxes are reduced; NULL: one process */
 };
@@ -32,8 +34,8 @@ struct context_stack {
 
 void context_stack_release(struct context_stack *stack);
 
-/* Puts wanted in force and the one before into *outer.  Where it is enabled, not emulated, and the backend cannot
- * do its recipe, that is the backend's error, and nothing changes. */
+/* Puts wanted in force and the one before into *outer.  Where it is enabled, not emulated, and the
+ * backend cannot do its recipe, that is the backend's error, and nothing changes. */
 int context_enter(struct context_stack *stack, const struct context *wanted, struct context *outer,
 		  struct err *err);
 

@@ -23,8 +23,8 @@ struct history {
 void history_init(struct history *history, size_t len, size_t n_slots);
 void history_release(struct history *history);
 
-/* What backend_delayed_update() takes of it at the end of a step.  reduced: (n_slots), the amaxes of
- * this step, as the reduction left them; they stay the caller's. */
+/* What backend_delayed_update() takes of it at the end of a step.  reduced: (n_slots), the amaxes
+ * of this step, as the reduction left them; they stay the caller's. */
 struct delayed_slots history_slots(const struct history *history, const float *reduced,
 				   enum amax_algo algo);
 

@@ -13,11 +13,11 @@
 
 static int bad_choice(const char *option, const char *text, struct err *err)
 {
-	return err_set(
-		err, ERR_USAGE,
-		"option '%s': '%s' is not max, most-recent, mse or percentile=P with P above 0 and up to 100, of at "
-		"most %d decimals",
-		option, text, SHARE_DECIMALS);
+	return err_set(err, ERR_USAGE,
+		       "option '%s': '%s' is not max, most-recent, mse or percentile=P with P "
+		       "above 0 and up to 100, of at "
+		       "most %d decimals",
+		       option, text, SHARE_DECIMALS);
 }
 
 /* "99.9" in millionths.  False: it is none, or out of range. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The I/O limit of a conversion: threads that only read every byte of the .safetensors files of a directory, piece by
- * piece, and write half of each piece at half its offset to files of the same names in another directory.  What a
- * converter does more than this is its own cost.  Prints the seconds between the first open and the last close.
+ * The I/O limit of a conversion: threads that only read every byte of the .safetensors files of a
+ * directory, piece by piece, and write half of each piece at half its offset to files of the same
+ * names in another directory.  What a converter does more than this is its own cost.  Prints the
+ * seconds between the first open and the last close.
  */
 #include <argp.h>
 #include <dirent.h>
@@ -185,7 +186,8 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
-	const struct argp argp = { descriptions, parse, "FROM TO", "Read everything, write half.", NULL, NULL, NULL };
+	const struct argp argp = { descriptions, parse, "FROM TO", "Read everything, write half.",
+				   NULL,	 NULL,	NULL };
 	struct timespec begin, end;
 	pthread_t threads[256];
 	int n = 1;
@@ -202,6 +204,7 @@ int main(int argc, char **argv)
 		pthread_join(threads[i], NULL);
 	close_files();
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.6f\n", (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
+	printf("%.6f\n",
+	       (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
 	return 0;
 }

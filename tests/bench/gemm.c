@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm -t THREADS -n SEQUENCES [-a]: the matrix products of SmolLM2-135M over so many sequences of 512 tokens, layer by layer as
- * a calibration does them, and nothing else; with -a those of attention too.  Prints the seconds: what a forward pass cannot
- * be faster than.
+ * gemm -t THREADS -n SEQUENCES [-a]: the matrix products of SmolLM2-135M over so many sequences of
+ * 512 tokens, layer by layer as a calibration does them, and nothing else; with -a those of
+ * attention too.  Prints the seconds: what a forward pass cannot be faster than.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -23,7 +23,8 @@
 /* (n, k) of a layer's weights, in their order, and of the head. */
 static const struct product {
 	size_t n, k;
-} products[] = { { 576, 576 }, { 192, 576 }, { 192, 576 }, { 576, 576 }, { 1536, 576 }, { 1536, 576 }, { 576, 1536 } },
+} products[] = { { 576, 576 },	{ 192, 576 },  { 192, 576 }, { 576, 576 },
+		 { 1536, 576 }, { 1536, 576 }, { 576, 1536 } },
   head = { 49152, 576 };
 
 #define N_PRODUCTS (sizeof products / sizeof *products)
@@ -129,7 +130,8 @@ static void *multiply(void *argument)
 	for (size_t l = 0; l < N_LAYERS; l++) {
 		for (int s = 0; s < work->n_sequences; s++) {
 			for (size_t p = 0; p < N_PRODUCTS; p++)
-				check(gemm_run(work->layers[l][p], &lane, x, TOKENS, y, &err), &err);
+				check(gemm_run(work->layers[l][p], &lane, x, TOKENS, y, &err),
+				      &err);
 			if (work->attention)
 				attend(work, &lane, x, y);
 		}
@@ -168,7 +170,8 @@ int main(int argc, char **argv)
 	for (int t = 0; t < n_threads; t++)
 		pthread_join(threads[t], NULL);
 	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.4f\n", (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+	printf("%.4f\n",
+	       (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
 	free_weights(&work);
 	gemm_close(work.gemm);
 	return 0;

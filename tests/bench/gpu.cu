@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's kernels against the device's own copy, and the conversion of a matrix from host to host, by several
- * threads, against plain copies of the same bytes by pinned memory, one after the other.  Prints JSON for run.py: bytes moved,
- * read and written, and the seconds of each run.
+ * The GPU's kernels against the device's own copy, and the conversion of a matrix from host to
+ * host, by several threads, against plain copies of the same bytes by pinned memory, one after the
+ * other.  Prints JSON for run.py: bytes moved, read and written, and the seconds of each run.
  *
  *	gpu [--rows N] [--runs N]
  *
- * Matrices are (N, 16384): by default 512 MiB of bf16, several times a second-level cache.  Kernels are timed by events in their
- * stream, what includes the host by the clock.  Every run times each row once, so that what slows the machine slows all.
- * Exit status 77: there is no GPU.
+ * Matrices are (N, 16384): by default 512 MiB of bf16, several times a second-level cache.  Kernels
+ * are timed by events in their stream, what includes the host by the clock.  Every run times each
+ * row once, so that what slows the machine slows all. Exit status 77: there is no GPU.
  */
 #include <pthread.h>
 #include <time.h>
@@ -20,11 +20,22 @@
 #define HOST_SIZE    ((size_t)256 << 20) /* the matrix that comes from the host */
 #define HOST_BAND    ((size_t)1024)	 /* its rows at once: 32 MiB */
 #define HOST_THREADS 8
-#define HOST_PASSES  16 /* times it is converted in a run: what a thread begins with counts little */
+/* times it is converted in a run: what a thread begins with counts little */
+#define HOST_PASSES 16
 
 enum operation {
-	COPY, CAST, CAST_GIVEN, CAST_BOTH, NORM, NORM_BF16, SWIGLU, SWIGLU_BF16, DEQUANTIZE, /* by events */
-	HOST_IN, HOST_COPY, HOST_QUANTIZE /* by the clock */
+	COPY,
+	CAST,
+	CAST_GIVEN,
+	CAST_BOTH,
+	NORM,
+	NORM_BF16,
+	SWIGLU,
+	SWIGLU_BF16,
+	DEQUANTIZE, /* by events */
+	HOST_IN,
+	HOST_COPY,
+	HOST_QUANTIZE /* by the clock */
 };
 
 struct row {
@@ -36,7 +47,8 @@ struct row {
 	double seconds[N_RUNS_MAX];
 };
 
-/* Of bf16: 2 bytes are read, 1 is written; for the amax of a tensor, and the sums of a norm, 2 more are read. */
+/* Of bf16: 2 bytes are read, 1 is written; for the amax of a tensor, and the sums of a norm, 2 more
+ * are read. */
 static struct row rows[] = {
 	{ "copy", NULL, COPY, 4, TENSOR },
 	{ "cast, scale given, amax taken", "copy", CAST_GIVEN, 3, TENSOR },
@@ -106,7 +118,9 @@ static struct matrix device_matrix(const struct matrix *host, size_t n_rows)
 	for (size_t row = 0; row < n_rows; row += host->rows) {
 		size_t n = n_rows - row < host->rows ? n_rows - row : host->rows;
 
-		check(cudaMemcpy(memory + 2 * row * COLS, host->data, 2 * n * COLS, cudaMemcpyHostToDevice), "cudaMemcpy");
+		check(cudaMemcpy(memory + 2 * row * COLS, host->data, 2 * n * COLS,
+				 cudaMemcpyHostToDevice),
+		      "cudaMemcpy");
 	}
 	return { memory, DT_BF16, n_rows, COLS, COLS };
 }
@@ -140,23 +154,26 @@ static void bench_init(struct bench *b, size_t n_rows)
 	b->one = static_cast<float *>(device_new(sizeof(float)));
 	check(cudaMemcpy(b->one, &one, sizeof one, cudaMemcpyHostToDevice), "cudaMemcpy");
 	b->counts = static_cast<unsigned long long *>(device_new(N_COUNTS * sizeof *b->counts));
-	check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* the stream does not wait for what was set here */
+	check(cudaDeviceSynchronize(),
+	      "cudaDeviceSynchronize"); /* the stream does not wait for what was set here */
 }
 
 /* --- what is timed --- */
 
 /* The rowwise copy, and with transpose the columnwise one as a GEMM takes it. */
-static struct fp8_out out_of(const struct bench *b, const struct qspec *spec, bool given, bool transpose)
+static struct fp8_out out_of(const struct bench *b, const struct qspec *spec, bool given,
+			     bool transpose)
 {
 	enum scale_order order = transpose ? SCALES_GEMM : SCALES_COMPACT;
 	size_t n_rows = b->x.rows;
 	bool in_place = spec->scale_type == SCALE_E8M0; /* MX codes are not transposed */
 	struct fp8_out out = {};
 
-	out.rowwise = { b->codes[0], COLS, 1, b->scales[0], scale_grid_of(spec, n_rows, COLS, false, order) };
+	out.rowwise = { b->codes[0], COLS, 1, b->scales[0],
+			scale_grid_of(spec, n_rows, COLS, false, order) };
 	if (transpose)
-		out.columnwise = { b->codes[1], in_place ? 1 : n_rows, in_place ? COLS : 1, b->scales[1],
-				   scale_grid_of(spec, COLS, n_rows, true, order) };
+		out.columnwise = { b->codes[1], in_place ? 1 : n_rows, in_place ? COLS : 1,
+				   b->scales[1], scale_grid_of(spec, COLS, n_rows, true, order) };
 	if (given) {
 		out.scale = b->one;
 		out.amax = b->amax;
@@ -211,9 +228,12 @@ static void host_copy_run(const struct bench *b, bool back)
 {
 	size_t n = b->host.rows * COLS;
 
-	check(cudaMemcpyAsync(b->y, b->host.data, 2 * n, cudaMemcpyHostToDevice, b->stream), "cudaMemcpyAsync");
+	check(cudaMemcpyAsync(b->y, b->host.data, 2 * n, cudaMemcpyHostToDevice, b->stream),
+	      "cudaMemcpyAsync");
 	if (back)
-		check(cudaMemcpyAsync(b->host_codes, b->codes[0], n, cudaMemcpyDeviceToHost, b->stream), "cudaMemcpyAsync");
+		check(cudaMemcpyAsync(b->host_codes, b->codes[0], n, cudaMemcpyDeviceToHost,
+				      b->stream),
+		      "cudaMemcpyAsync");
 	check(cudaStreamSynchronize(b->stream), "cudaStreamSynchronize");
 }
 
@@ -225,7 +245,9 @@ static void band_quantize(const struct bench *b, size_t row)
 	float *scales = b->paged_scales + row / spec.tile.rows * n_tiles;
 	struct matrix band = b->paged;
 	struct quant_stats stats = {};
-	struct quant_out out = { b->paged_codes + row * COLS, COLS, scales, n_tiles, &stats, false };
+	struct quant_out out = {
+		b->paged_codes + row * COLS, COLS, scales, n_tiles, &stats, false
+	};
 	struct err err;
 
 	band.data = static_cast<const uint16_t *>(band.data) + row * COLS;
@@ -246,7 +268,8 @@ static void *host_worker(void *context)
 	struct conversion *conversion = static_cast<struct conversion *>(context);
 	size_t n_rows = conversion->bench->paged.rows, row;
 
-	while ((row = __atomic_fetch_add(&conversion->n_begun, 1, __ATOMIC_RELAXED) * HOST_BAND) < HOST_PASSES * n_rows)
+	while ((row = __atomic_fetch_add(&conversion->n_begun, 1, __ATOMIC_RELAXED) * HOST_BAND) <
+	       HOST_PASSES * n_rows)
 		band_quantize(conversion->bench, row % n_rows);
 	return NULL;
 }
@@ -267,11 +290,13 @@ static void host_quantize_run(const struct bench *b)
 static void row_run(const struct bench *b, const struct row *row)
 {
 	bool transpose = row->operation == CAST_BOTH, tensor = row->spec.tile.rows == WHOLE;
-	struct fp8_out out = out_of(b, &row->spec, row->operation == CAST_GIVEN || (transpose && tensor), transpose);
+	struct fp8_out out = out_of(
+		b, &row->spec, row->operation == CAST_GIVEN || (transpose && tensor), transpose);
 
 	switch (row->operation) {
 	case COPY:
-		check(cudaMemcpyAsync(b->y, b->x.data, 2 * b->x.rows * COLS, cudaMemcpyDeviceToDevice, b->stream),
+		check(cudaMemcpyAsync(b->y, b->x.data, 2 * b->x.rows * COLS,
+				      cudaMemcpyDeviceToDevice, b->stream),
 		      "cudaMemcpyAsync");
 		break;
 	case CAST:
@@ -331,7 +356,8 @@ static double row_seconds(const struct bench *b, const struct row *row)
 static size_t row_bytes(const struct bench *b, const struct row *row)
 {
 	size_t n_rows = row->operation >= HOST_IN ? b->host.rows : b->x.rows;
-	size_t n_scales = tile_count(n_rows, row->spec.tile.rows) * tile_count(COLS, row->spec.tile.cols);
+	size_t n_scales =
+		tile_count(n_rows, row->spec.tile.rows) * tile_count(COLS, row->spec.tile.cols);
 	size_t scales = n_scales * (row->spec.scale_type == SCALE_E8M0 ? 1 : 4);
 
 	if (row->operation == COPY || row->operation == HOST_IN || row->operation == HOST_COPY)
@@ -348,12 +374,14 @@ static void report(const struct bench *b, int n_runs)
 	check(cudaGetDeviceProperties(&about, device), "cudaGetDeviceProperties");
 	cudaDriverGetVersion(&driver);
 	cudaRuntimeGetVersion(&runtime);
-	printf("{\"device\": \"%s\", \"capability\": \"%d.%d\", \"l2_mib\": %d, \"memory_gib\": %zu, \"driver\": %d, "
+	printf("{\"device\": \"%s\", \"capability\": \"%d.%d\", \"l2_mib\": %d, \"memory_gib\": "
+	       "%zu, \"driver\": %d, "
 	       "\"runtime\": %d, \"rows\": [\n",
-	       about.name, about.major, about.minor, about.l2CacheSize >> 20, about.totalGlobalMem >> 30, driver, runtime);
+	       about.name, about.major, about.minor, about.l2CacheSize >> 20,
+	       about.totalGlobalMem >> 30, driver, runtime);
 	for (size_t i = 0; i < N_ROWS; i++) {
-		printf(" {\"name\": \"%s\", \"limit\": \"%s\", \"bytes\": %zu, \"seconds\": ", rows[i].name,
-		       rows[i].limit ? rows[i].limit : "", row_bytes(b, &rows[i]));
+		printf(" {\"name\": \"%s\", \"limit\": \"%s\", \"bytes\": %zu, \"seconds\": ",
+		       rows[i].name, rows[i].limit ? rows[i].limit : "", row_bytes(b, &rows[i]));
 		print_seconds(rows[i].seconds, n_runs);
 		printf("}%s\n", i + 1 < N_ROWS ? "," : "");
 	}
@@ -374,7 +402,8 @@ int main(int argc, char **argv)
 			n_runs = strtol(argv[i + 1], NULL, 10);
 	}
 	if (argc % 2 == 0 || n_rows < HOST_SIZE / 2 / COLS || n_runs < 1 || n_runs > N_RUNS_MAX) {
-		fprintf(stderr, "usage: gpu [--rows N, at least %zu] [--runs N]\n", HOST_SIZE / 2 / COLS);
+		fprintf(stderr, "usage: gpu [--rows N, at least %zu] [--runs N]\n",
+			HOST_SIZE / 2 / COLS);
 		return 2;
 	}
 	b.backend = cuda_or_exit();

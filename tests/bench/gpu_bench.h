@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the benchmarks of the GPU share: casts, calls that must not fail, memory, and values to fill it with.
+ * What the benchmarks of the GPU share: casts, calls that must not fail, memory, and values to fill
+ * it with.
  */
 #ifndef FP8CONV_TESTS_BENCH_GPU_BENCH_H
 #define FP8CONV_TESTS_BENCH_GPU_BENCH_H
@@ -21,11 +22,32 @@ extern "C" {
 #define N_RUNS_MAX 101
 
 /* Of struct qspec. */
-#define TENSOR	  { FP8_E4M3, { WHOLE, WHOLE } }
-#define CHANNEL	  { FP8_E4M3, { 1, WHOLE } }
-#define BLOCK	  { FP8_E4M3, { 128, 128 }, SCALE_F32, true }
-#define BLOCK_ROW { FP8_E4M3, { 1, 128 }, SCALE_F32, true }
-#define MX	  { FP8_E4M3, { 1, 32 }, SCALE_E8M0 }
+#define TENSOR                       \
+	{                            \
+		FP8_E4M3,            \
+		{                    \
+			WHOLE, WHOLE \
+		}                    \
+	}
+#define CHANNEL                  \
+	{                        \
+		FP8_E4M3,        \
+		{                \
+			1, WHOLE \
+		}                \
+	}
+#define BLOCK                                           \
+	{                                               \
+		FP8_E4M3, { 128, 128 }, SCALE_F32, true \
+	}
+#define BLOCK_ROW                                     \
+	{                                             \
+		FP8_E4M3, { 1, 128 }, SCALE_F32, true \
+	}
+#define MX                                      \
+	{                                       \
+		FP8_E4M3, { 1, 32 }, SCALE_E8M0 \
+	}
 
 /* Ends the program. */
 static inline void die(const char *what, const char *why)
@@ -76,7 +98,8 @@ static inline void fill(uint16_t *x, size_t n)
 		state ^= state << 13;
 		state ^= state >> 7;
 		state ^= state << 17;
-		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) + (state >> 48);
+		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) +
+		      (state >> 48);
 		x[i] = bf16_from_f32(((float)sum - 131070.0f) * 5e-7f);
 	}
 }

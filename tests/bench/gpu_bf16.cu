@@ -17,7 +17,8 @@ static __device__ inline unsigned bf16x2(float low, float high)
 }
 
 template <typename Source>
-static __global__ void write_bf16(const __grid_constant__ Source x, size_t rows, size_t cols, uint16_t *y)
+static __global__ void write_bf16(const __grid_constant__ Source x, size_t rows, size_t cols,
+				  uint16_t *y)
 {
 	struct region r;
 
@@ -25,17 +26,20 @@ static __global__ void write_bf16(const __grid_constant__ Source x, size_t rows,
 	GPU_UNROLL
 	for (int k = 0; k < N_ROWS; k++) {
 		const float *v = r.v[k];
-		uint4 packed = { bf16x2(v[0], v[1]), bf16x2(v[2], v[3]), bf16x2(v[4], v[5]), bf16x2(v[6], v[7]) };
+		uint4 packed = { bf16x2(v[0], v[1]), bf16x2(v[2], v[3]), bf16x2(v[4], v[5]),
+				 bf16x2(v[6], v[7]) };
 
 		if (region_has(&r, k) && r.n_cols == GROUP)
-			*reinterpret_cast<uint4 *>(y + (r.row + (size_t)k * ROW_STEP) * cols + r.col) = packed;
+			*reinterpret_cast<uint4 *>(y + (r.row + (size_t)k * ROW_STEP) * cols +
+						   r.col) = packed;
 	}
 }
 
 template <typename Source>
 static void launch(struct device_lane *lane, const Source &x, const struct matrix *of, uint16_t *y)
 {
-	GPU_LAUNCH(write_bf16<Source>, region_count(of->rows, of->cols), THREADS, device_stream(lane), x, of->rows, of->cols, y);
+	GPU_LAUNCH(write_bf16<Source>, region_count(of->rows, of->cols), THREADS,
+		   device_stream(lane), x, of->rows, of->cols, y);
 	device_launched(lane, "write_bf16");
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Norms and activations with the output in bf16, close together: what those with FP8 output are measured against.  The matrices
- * are of whole groups of 8 columns.
+ * Norms and activations with the output in bf16, close together: what those with FP8 output are
+ * measured against.  The matrices are of whole groups of 8 columns.
  */
 #ifndef FP8CONV_TESTS_BENCH_GPU_BF16_H
 #define FP8CONV_TESTS_BENCH_GPU_BF16_H

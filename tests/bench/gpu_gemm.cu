@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on the GPU, FP8 against bf16, and the forward pass of a Linear with delayed scaling in two ways: "fused", its
- * cast writes scale_inv with the codes; "apart", as TransformerEngine once did, a kernel of its own makes it, and it is copied
- * to where the product looks.  Prints JSON for run.py: floating-point operations and the seconds of each run, or why the GPU or
- * the library has no such product.
+ * Matrix products on the GPU, FP8 against bf16, and the forward pass of a Linear with delayed
+ * scaling in two ways: "fused", its cast writes scale_inv with the codes; "apart", as
+ * TransformerEngine once did, a kernel of its own makes it, and it is copied to where the product
+ * looks.  Prints JSON for run.py: floating-point operations and the seconds of each run, or why the
+ * GPU or the library has no such product.
  *
  *	gpu_gemm [--runs N]
  *
- * Timed by events, several products or passes at once, as they come from the host.  Every run times each row once, so that what
- * slows the machine slows all.  Exit status 77: there is no GPU.
+ * Timed by events, several products or passes at once, as they come from the host.  Every run times
+ * each row once, so that what slows the machine slows all.  Exit status 77: there is no GPU.
  */
 #include "gpu_bench.h"
 
@@ -40,9 +41,12 @@ struct row {
 #define CUBE SIDE, SIDE, SIDE
 
 #define SHAPE(m, n, k) "Linear " #m "x" #n "x" #k
-#define FORWARD(m, n, k)                                                           \
-	{ SHAPE(m, n, k) ", apart", NULL, LINEAR_APART, m, n, k, TENSOR, TENSOR }, \
-	{ SHAPE(m, n, k) ", fused", SHAPE(m, n, k) ", apart", LINEAR, m, n, k, TENSOR, TENSOR }
+#define FORWARD(m, n, k)                                                             \
+	{ SHAPE(m, n, k) ", apart", NULL, LINEAR_APART, m, n, k, TENSOR, TENSOR },   \
+	{                                                                            \
+		SHAPE(m, n, k)                                                       \
+		", fused", SHAPE(m, n, k) ", apart", LINEAR, m, n, k, TENSOR, TENSOR \
+	}
 
 static struct row rows[] = {
 	{ "8192^3, bf16", NULL, PRODUCT_BF16, CUBE },
@@ -107,7 +111,8 @@ static void bench_init(struct bench *b)
 	b->reciprocal = static_cast<float *>(device_new(sizeof(float)));
 	b->unused = static_cast<float *>(device_new(sizeof(float)));
 	b->counts = static_cast<unsigned long long *>(device_new(N_COUNTS * sizeof *b->counts));
-	check(cudaDeviceSynchronize(), "cudaDeviceSynchronize"); /* the stream does not wait for what was set here */
+	check(cudaDeviceSynchronize(),
+	      "cudaDeviceSynchronize"); /* the stream does not wait for what was set here */
 }
 
 /* --- what is timed --- */
@@ -118,14 +123,16 @@ static struct matrix values_of(const struct bench *b, size_t n_rows, size_t n_co
 }
 
 /* (n_rows, n_cols) as a product takes it. */
-static void code(const struct bench *b, const struct qspec *spec, size_t n_rows, size_t n_cols, const struct coded *to)
+static void code(const struct bench *b, const struct qspec *spec, size_t n_rows, size_t n_cols,
+		 const struct coded *to)
 {
 	struct matrix values = values_of(b, n_rows, n_cols);
 	struct fp8_out out = {};
 
 	out.rowwise = { to->codes, n_cols, 1, to->scale_inv,
 			scale_grid_of(spec, n_rows, n_cols, false,
-				      spec->scale_type == SCALE_E8M0 ? SCALES_GEMM : SCALES_PADDED) };
+				      spec->scale_type == SCALE_E8M0 ? SCALES_GEMM
+								     : SCALES_PADDED) };
 	gpu_cast(b->lane, &values, spec, NULL, &out, b->counts);
 }
 
@@ -141,8 +148,8 @@ static void code_given(const struct bench *b, const struct row *row, void *scale
 	gpu_cast(b->lane, &x, &row->a, NULL, &out, b->counts);
 }
 
-static struct gpu_operand operand_of(const struct bench *b, const struct row *row, const struct coded *coded,
-				     const struct qspec *spec)
+static struct gpu_operand operand_of(const struct bench *b, const struct row *row,
+				     const struct coded *coded, const struct qspec *spec)
 {
 	if (row->operation == PRODUCT_BF16)
 		return { b->values, DT_BF16, row->k, {}, NULL };
@@ -151,12 +158,14 @@ static struct gpu_operand operand_of(const struct bench *b, const struct row *ro
 
 static struct gpu_gemm gemm_of(const struct bench *b, const struct row *row)
 {
-	struct gpu_gemm g = { row->m, row->n, row->k, operand_of(b, row, &b->a, &row->a), operand_of(b, row, &b->b, &row->b) };
+	struct gpu_gemm g = { row->m, row->n, row->k, operand_of(b, row, &b->a, &row->a),
+			      operand_of(b, row, &b->b, &row->b) };
 
 	g.d.data = b->d;
 	g.d.dtype = DT_BF16;
 	g.d.stride = row->n;
-	g.fast = row->operation != PRODUCT_BF16 && row->operation != PRODUCT; /* as training multiplies forward */
+	g.fast = row->operation != PRODUCT_BF16 &&
+		 row->operation != PRODUCT; /* as training multiplies forward */
 	return g;
 }
 
@@ -176,7 +185,8 @@ static void row_run(struct bench *b, const struct row *row)
 		code_given(b, row, b->unused);
 		GPU_LAUNCH(reciprocal_of, 1, 32, b->stream, b->scale, b->reciprocal);
 		device_launched(b->lane, "reciprocal_of");
-		check(cudaMemcpyAsync(b->a.scale_inv, b->reciprocal, sizeof(float), cudaMemcpyDeviceToDevice, b->stream),
+		check(cudaMemcpyAsync(b->a.scale_inv, b->reciprocal, sizeof(float),
+				      cudaMemcpyDeviceToDevice, b->stream),
 		      "cudaMemcpyAsync");
 	}
 	gpu_gemm(b->lane, &b->space, &g);
@@ -232,8 +242,8 @@ static void report(int n_runs)
 
 	printf("{\"rows\": [");
 	for (const struct row &row : rows) {
-		printf("%s\n {\"name\": \"%s\", \"limit\": \"%s\", \"flop\": %zu, ", comma, row.name,
-		       row.limit ? row.limit : "", 2 * row.m * row.n * row.k);
+		printf("%s\n {\"name\": \"%s\", \"limit\": \"%s\", \"flop\": %zu, ", comma,
+		       row.name, row.limit ? row.limit : "", 2 * row.m * row.n * row.k);
 		comma = ",";
 		if (row.why_not[0]) {
 			printf("\"skipped\": \"%s\"}", row.why_not);

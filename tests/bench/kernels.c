@@ -26,7 +26,7 @@
 #include "num/float16.h"
 
 #define COLS	      4096
-#define CACHE_ROWS    128 /* 1 MiB of bf16 */
+#define CACHE_ROWS    128   /* 1 MiB of bf16 */
 #define AMAX_OF_FILL  0.53f /* no value of fill() is larger */
 #define N_RUNS_MAX    101
 #define N_THREADS_MAX 256
@@ -231,8 +231,8 @@ static void fill(struct bench *b)
 		state ^= state << 17;
 		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) +
 		      (state >> 48);
-		b->x[i] =
-			bf16_from_f32(((float)sum - 131070.0f) * (i % COLS % 509 == 3 ? 4e-6f : 5e-7f));
+		b->x[i] = bf16_from_f32(((float)sum - 131070.0f) *
+					(i % COLS % 509 == 3 ? 4e-6f : 5e-7f));
 	}
 }
 
@@ -274,19 +274,22 @@ static void report(const struct bench *b, int n_runs, bool json)
 	for (size_t i = 0; i < N_ROWS; i++)
 		qsort(rows[i].rate, (size_t)n_runs, sizeof *rows[i].rate, by_value);
 	if (json)
-		printf("{\"backend\": \"%s\", \"threads\": %d, \"bytes\": %zu, \"runs\": %d, \"clock\": \"%s\", "
+		printf("{\"backend\": \"%s\", \"threads\": %d, \"bytes\": %zu, \"runs\": %d, "
+		       "\"clock\": \"%s\", "
 		       "\"rows\": [\n",
 		       b->backend->name, b->n_threads, 2 * b->rows * COLS, n_runs,
 		       b->cpu_time ? "cpu" : "wall");
 	else
-		printf("%s, %d threads, %zu MiB, %d runs; GB/s of bf16 input%s\n%-28s %8s %8s %8s  %s\n",
+		printf("%s, %d threads, %zu MiB, %d runs; GB/s of bf16 input%s\n%-28s %8s %8s %8s  "
+		       "%s\n",
 		       b->backend->name, b->n_threads, b->rows * COLS >> 19, n_runs,
 		       b->cpu_time ? " by the time that threads ran" : "", "", "median", "min",
 		       "max", "of the copy limit");
 	for (size_t i = 0; i < N_ROWS; i++) {
 		double median = rows[i].rate[n_runs / 2];
 
-		printf(json ? "  {\"name\": \"%s\", \"median\": %.3f, \"min\": %.3f, \"max\": %.3f, \"ratio\": %.3f}%s\n"
+		printf(json ? "  {\"name\": \"%s\", \"median\": %.3f, \"min\": %.3f, \"max\": "
+			      "%.3f, \"ratio\": %.3f}%s\n"
 			    : "%-28s %8.2f %8.2f %8.2f  %.2f%s\n",
 		       rows[i].name, median, rows[i].rate[0], rows[i].rate[n_runs - 1],
 		       median / copy_limit(rows[i].in_cache, n_runs),
@@ -318,9 +321,9 @@ int main(int argc, char **argv)
 		else if (!strcmp(argv[i], "--runs") && i + 1 < argc)
 			n_runs = strtol(argv[++i], NULL, 10);
 		else
-			return fprintf(stderr,
-				       "usage: kernels [--json] [--backend NAME] [--mib N] [--threads N] "
-				       "[--runs N] [--cpu-time]\n"),
+			return fprintf(stderr, "usage: kernels [--json] [--backend NAME] [--mib N] "
+					       "[--threads N] "
+					       "[--runs N] [--cpu-time]\n"),
 			       2;
 	}
 	b.backend = backend_select(backend, &err);

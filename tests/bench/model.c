@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes the models that the benchmark converts: checkpoints in Hugging Face layout, of any size, whose values are
- * normal (0.02) with outlier columns and never zero.  The same arguments give the same bytes.
+ * Makes the models that the benchmark converts: checkpoints in Hugging Face layout, of any size,
+ * whose values are normal (0.02) with outlier columns and never zero.  The same arguments give the
+ * same bytes.
  */
 #include <argp.h>
 #include <fcntl.h>
@@ -97,7 +98,8 @@ static uint64_t splitmix64(uint64_t seed, uint64_t n)
 }
 
 /* n values of the tensor from number `first`, a multiple of four. */
-static void fill(const struct model *model, uint64_t seed, uint64_t cols, uint64_t first, uint64_t n, uint16_t *x)
+static void fill(const struct model *model, uint64_t seed, uint64_t cols, uint64_t first,
+		 uint64_t n, uint16_t *x)
 {
 	uint64_t col = first % cols;
 
@@ -110,7 +112,8 @@ static void fill(const struct model *model, uint64_t seed, uint64_t cols, uint64
 	for (uint64_t row = 0; row < n; row += cols - col, col = 0) {
 		uint64_t end = row + cols - col < n ? row + cols - col : n;
 
-		for (uint64_t i = row + (OUTLIER_COL - col % OUTLIER_COL) % OUTLIER_COL; i < end; i += OUTLIER_COL)
+		for (uint64_t i = row + (OUTLIER_COL - col % OUTLIER_COL) % OUTLIER_COL; i < end;
+		     i += OUTLIER_COL)
 			x[i] = (uint16_t)(x[i] + (3 << 7));
 	}
 }
@@ -169,7 +172,8 @@ static void add_expert_matrix(struct model *model, uint64_t i)
 	uint64_t expert = i / 3;
 
 	add(model, EXPERT_SIDE, EXPERT_SIDE,
-	    xasprintf("model.layers.%llu.mlp.experts.%llu.%s.weight", (unsigned long long)(expert / N_EXPERTS),
+	    xasprintf("model.layers.%llu.mlp.experts.%llu.%s.weight",
+		      (unsigned long long)(expert / N_EXPERTS),
 		      (unsigned long long)(expert % N_EXPERTS), names[i % 3]));
 }
 
@@ -208,17 +212,19 @@ static void cut_shards(struct model *model, const struct options *options)
 		struct shard *shard = &model->shards[i];
 
 		shard->first = t;
-		for (; t < model->n_tensors && (bytes * model->n_shards < model->bytes * (i + 1)); t++) {
+		for (; t < model->n_tensors && (bytes * model->n_shards < model->bytes * (i + 1));
+		     t++) {
 			const struct st_tensor *tensor = &model->tensors[t];
 
 			bytes += 2 * st_n_elements(tensor->shape, tensor->n_dims);
 		}
 		shard->n = t - shard->first;
-		st_layout(&model->tensors[shard->first], shard->n, &pt, 1, &header_size, &shard->data_size);
+		st_layout(&model->tensors[shard->first], shard->n, &pt, 1, &header_size,
+			  &shard->data_size);
 		st_header(&model->tensors[shard->first], shard->n, &pt, 1, &shard->header);
 		shard->name = model->n_shards == 1 ? xstrdup("model.safetensors")
-						   : xasprintf("model-%05zu-of-%05zu.safetensors", i + 1,
-							       model->n_shards);
+						   : xasprintf("model-%05zu-of-%05zu.safetensors",
+							       i + 1, model->n_shards);
 	}
 }
 
@@ -247,8 +253,8 @@ static int write_piece(void *context, int thread, size_t item, struct err *err)
 	uint64_t left = st_tensor_size(tensor) - piece->first;
 	size_t size = (size_t)(left < PIECE ? left : PIECE);
 
-	fill(model, splitmix64(1, piece->tensor), tensor->shape[tensor->n_dims - 1], piece->first / 2, size / 2,
-	     model->chunks[thread]);
+	fill(model, splitmix64(1, piece->tensor), tensor->shape[tensor->n_dims - 1],
+	     piece->first / 2, size / 2, model->chunks[thread]);
 	return io_pwrite_full(&io_system, shard->fd, model->chunks[thread], size,
 			      shard->header.len + tensor->begin + piece->first, shard->name, err);
 }
@@ -264,7 +270,8 @@ static int create(const struct options *options, const char *name, int *fd, stru
 	return *fd < 0 ? -1 : 0;
 }
 
-static int write_text(const struct options *options, const char *name, struct buf *text, struct err *err)
+static int write_text(const struct options *options, const char *name, struct buf *text,
+		      struct err *err)
 {
 	int fd;
 	int rc = create(options, name, &fd, err);
@@ -287,20 +294,26 @@ static int write_config(const struct model *model, const struct options *options
 		   moe ? "Qwen3MoeForCausalLM" : "LlamaForCausalLM", moe ? "qwen3_moe" : "llama");
 	if (moe)
 		buf_printf(&text,
-			   "  \"num_experts\": %d,\n  \"num_experts_per_tok\": 8,\n  \"moe_intermediate_size\": %d,\n",
+			   "  \"num_experts\": %d,\n  \"num_experts_per_tok\": 8,\n  "
+			   "\"moe_intermediate_size\": %d,\n",
 			   N_EXPERTS, EXPERT_SIDE);
-	buf_printf(&text,
-		   "  \"hidden_size\": %llu,\n  \"intermediate_size\": %llu,\n  \"num_hidden_layers\": %llu,\n"
-		   "  \"num_attention_heads\": %llu,\n  \"num_key_value_heads\": %llu,\n  \"head_dim\": %llu,\n"
-		   "  \"vocab_size\": %llu,\n  \"max_position_embeddings\": 4096,\n  \"rms_norm_eps\": 1e-05,\n"
-		   "  \"rope_theta\": 500000.0,\n  \"hidden_act\": \"silu\",\n  \"bos_token_id\": 1,\n"
-		   "  \"eos_token_id\": 2,\n  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": \"bfloat16\"\n}\n",
-		   (unsigned long long)(moe ? EXPERT_SIDE : options->hidden),
-		   (unsigned long long)options->intermediate,
-		   (unsigned long long)(moe ? options->tensors / 3 / N_EXPERTS + 1 : options->layers),
-		   (unsigned long long)(options->hidden / head_dim(options)), (unsigned long long)kv_heads(options),
-		   (unsigned long long)head_dim(options), (unsigned long long)options->vocab,
-		   options->untied ? "false" : "true");
+	buf_printf(
+		&text,
+		"  \"hidden_size\": %llu,\n  \"intermediate_size\": %llu,\n  "
+		"\"num_hidden_layers\": %llu,\n"
+		"  \"num_attention_heads\": %llu,\n  \"num_key_value_heads\": %llu,\n  "
+		"\"head_dim\": %llu,\n"
+		"  \"vocab_size\": %llu,\n  \"max_position_embeddings\": 4096,\n  "
+		"\"rms_norm_eps\": 1e-05,\n"
+		"  \"rope_theta\": 500000.0,\n  \"hidden_act\": \"silu\",\n  \"bos_token_id\": 1,\n"
+		"  \"eos_token_id\": 2,\n  \"tie_word_embeddings\": %s,\n  \"torch_dtype\": "
+		"\"bfloat16\"\n}\n",
+		(unsigned long long)(moe ? EXPERT_SIDE : options->hidden),
+		(unsigned long long)options->intermediate,
+		(unsigned long long)(moe ? options->tensors / 3 / N_EXPERTS + 1 : options->layers),
+		(unsigned long long)(options->hidden / head_dim(options)),
+		(unsigned long long)kv_heads(options), (unsigned long long)head_dim(options),
+		(unsigned long long)options->vocab, options->untied ? "false" : "true");
 	return write_text(options, "config.json", &text, err);
 }
 
@@ -316,7 +329,8 @@ static int write_index(const struct model *model, const struct options *options,
 		const struct shard *shard = &model->shards[s];
 
 		for (size_t t = shard->first; t < shard->first + shard->n; t++)
-			buf_printf(&text, "%s\n\"%s\": \"%s\"", t ? "," : "", model->tensors[t].name, shard->name);
+			buf_printf(&text, "%s\n\"%s\": \"%s\"", t ? "," : "",
+				   model->tensors[t].name, shard->name);
 	}
 	buf_puts(&text, "\n}}\n");
 	return write_text(options, "model.safetensors.index.json", &text, err);
@@ -330,7 +344,8 @@ static int write_files(struct model *model, const struct options *options, struc
 		struct shard *shard = &model->shards[i];
 
 		if (create(options, shard->name, &shard->fd, err) ||
-		    io_pwrite_full(&io_system, shard->fd, shard->header.data, shard->header.len, 0, shard->name, err))
+		    io_pwrite_full(&io_system, shard->fd, shard->header.data, shard->header.len, 0,
+				   shard->name, err))
 			return -1;
 		if (ftruncate(shard->fd, (off_t)(shard->header.len + shard->data_size)))
 			return err_errno(err, "cannot write '%s'", shard->name);
@@ -415,8 +430,11 @@ static error_t parse(int key, char *value, struct argp_state *state)
 
 int main(int argc, char **argv)
 {
-	const struct argp argp = { descriptions, parse, "DIR", "Make a model for the benchmark.", NULL, NULL, NULL };
-	struct options options = { .layers = 20, .hidden = 2048, .intermediate = 8192, .vocab = 32000, .shards = 1 };
+	const struct argp argp = { descriptions, parse, "DIR", "Make a model for the benchmark.",
+				   NULL,	 NULL,	NULL };
+	struct options options = {
+		.layers = 20, .hidden = 2048, .intermediate = 8192, .vocab = 32000, .shards = 1
+	};
 	struct model *model = xcalloc(1, sizeof *model);
 	struct err err = { 0 };
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The products of a Llama's weights over sequences of 512 tokens, by the executor that calibrates, and nothing else: what a
- * forward pass cannot be faster than.  The model is the one that `model` makes of the same -l, -h (of 512 at least), -i
- * and -v.  Prints the seconds, without those of the first sequence of each thread.
+ * The products of a Llama's weights over sequences of 512 tokens, by the executor that calibrates,
+ * and nothing else: what a forward pass cannot be faster than.  The model is the one that `model`
+ * makes of the same -l, -h (of 512 at least), -i and -v.  Prints the seconds, without those of the
+ * first sequence of each thread.
  *
- *	products [-b BACKEND] [-t THREADS] [-n SEQUENCES] [-l LAYERS] [-h HIDDEN] [-i INTERMEDIATE] [-v VOCABULARY]
+ *	products [-b BACKEND] [-t THREADS] [-n SEQUENCES]
+ *		 [-l LAYERS] [-h HIDDEN] [-i INTERMEDIATE] [-v VOCABULARY]
  *
- * All layers have one layer's weights, which are of more bytes than caches hold.  Exit status 77: the backend cannot
- * run here.
+ * All layers have one layer's weights, which are of more bytes than caches hold.  Exit status 77:
+ * the backend cannot run here.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -63,9 +65,11 @@ static void *matrix(enum dtype dtype, size_t n)
 static struct executor_weight weight_new(struct executor *executor, size_t n, size_t k)
 {
 	const struct executor_ops *ops = executor->ops;
-	struct executor_weight weight = {
-		.executor = executor, .dtype = ops->bf16_type(), .n = n, .k = k, .part_rows = ops->part_rows(n)
-	};
+	struct executor_weight weight = { .executor = executor,
+					  .dtype = ops->bf16_type(),
+					  .n = n,
+					  .k = k,
+					  .part_rows = ops->part_rows(n) };
 	void *rows = matrix(weight.dtype, weight.part_rows * k);
 	struct err err = { 0 };
 
@@ -81,7 +85,8 @@ static void weights_init(struct work *work)
 	size_t h = work->options->hidden, i = work->options->intermediate;
 	const struct {
 		size_t n, k;
-	} shapes[N_WEIGHTS] = { { h, h }, { h / 4, h }, { h / 4, h }, { h, h }, { i, h }, { i, h }, { h, i } };
+	} shapes[N_WEIGHTS] = { { h, h }, { h / 4, h }, { h / 4, h }, { h, h },
+				{ i, h }, { i, h },	{ h, i } };
 
 	for (size_t w = 0; w < N_WEIGHTS; w++)
 		work->weights[w] = weight_new(work->executor, shapes[w].n, shapes[w].k);
@@ -179,8 +184,9 @@ static int parse(struct options *options, int argc, char **argv)
 	const struct {
 		int letter;
 		size_t *number;
-	} rows[] = { { 't', &options->n_threads }, { 'n', &options->n_sequences },    { 'l', &options->n_layers },
-		     { 'h', &options->hidden },	   { 'i', &options->intermediate }, { 'v', &options->vocabulary } };
+	} rows[] = { { 't', &options->n_threads },    { 'n', &options->n_sequences },
+		     { 'l', &options->n_layers },     { 'h', &options->hidden },
+		     { 'i', &options->intermediate }, { 'v', &options->vocabulary } };
 	int option;
 
 	while ((option = getopt(argc, argv, "b:t:n:l:h:i:v:")) != -1) {
@@ -189,7 +195,8 @@ static int parse(struct options *options, int argc, char **argv)
 		if (option == 'b')
 			options->backend = optarg;
 		for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-			if (option == rows[i].letter && (*rows[i].number = strtoul(optarg, NULL, 10)) == 0)
+			if (option == rows[i].letter &&
+			    (*rows[i].number = strtoul(optarg, NULL, 10)) == 0)
 				return -1;
 		}
 	}
@@ -198,8 +205,13 @@ static int parse(struct options *options, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .backend = "auto", .n_threads = 2, .n_sequences = 16, .n_layers = 16, .hidden = 2048,
-				   .intermediate = 8192, .vocabulary = 128256 };
+	struct options options = { .backend = "auto",
+				   .n_threads = 2,
+				   .n_sequences = 16,
+				   .n_layers = 16,
+				   .hidden = 2048,
+				   .intermediate = 8192,
+				   .vocabulary = 128256 };
 	struct work work = { .options = &options };
 	const struct backend *backend;
 	struct err err = { 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * forward MODEL bf16|f32 IDS OUT [RECIPE [SCALE_FMT]]: the logits of one sequence, for the comparison with transformers; with
- * a recipe, in FP8, blocks ragged.  IDS: uint32 in a file; OUT: float32 (tokens, vocabulary).
+ * forward MODEL bf16|f32 IDS OUT [RECIPE [SCALE_FMT]]: the logits of one sequence, for the
+ * comparison with transformers; with a recipe, in FP8, blocks ragged.  IDS: uint32 in a file; OUT:
+ * float32 (tokens, vocabulary).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +24,12 @@ static void check(int rc, const struct err *err)
 static struct fp8_choice choice;
 
 /* One step: scales that come from a history are 1. */
-static struct fp8_forward *fp8_ready(struct forward *forward, const struct backend *backend, const char *recipe,
-				     const char *scale_fmt)
+static struct fp8_forward *fp8_ready(struct forward *forward, const struct backend *backend,
+				     const char *recipe, const char *scale_fmt)
 {
-	const struct fp8_params params = { .forward = true, .recipe = recipe, .scale_fmt = scale_fmt, .select.ragged = true };
+	const struct fp8_params params = {
+		.forward = true, .recipe = recipe, .scale_fmt = scale_fmt, .select.ragged = true
+	};
 	struct err err = { 0 };
 	struct fp8_forward *fp8;
 
@@ -45,7 +48,8 @@ static void *memory_new(struct executor *executor, size_t size)
 	return memory;
 }
 
-static void embed(struct weights *weights, struct forward_lane *lane, const struct sequence *sequence)
+static void embed(struct weights *weights, struct forward_lane *lane,
+		  const struct sequence *sequence)
 {
 	struct embedder embedder = { 0 };
 	struct err err = { 0 };
@@ -56,7 +60,8 @@ static void embed(struct weights *weights, struct forward_lane *lane, const stru
 }
 
 /* Returns the loss. */
-static double run(struct weights *weights, struct forward_lane *lane, struct sequence *sequence, float *logits)
+static double run(struct weights *weights, struct forward_lane *lane, struct sequence *sequence,
+		  float *logits)
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
@@ -70,7 +75,8 @@ static double run(struct weights *weights, struct forward_lane *lane, struct seq
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;
-		int rc = weights_begin_layer(&load, weights, executor_lane, &model->layers[i], &layer, &err);
+		int rc = weights_begin_layer(&load, weights, executor_lane, &model->layers[i],
+					     &layer, &err);
 
 		check(weights_load_all(&load, 0, rc, &err), &err);
 		check(forward_layer(forward, lane, &layer, sequence, &err), &err);
@@ -113,7 +119,8 @@ int main(int argc, char **argv)
 	check(checkpoint_open(&checkpoint, &io_system, argv[1], 1, &err), &err);
 	check(model_open(&model, &checkpoint, &err), &err);
 	backend = backend_select("auto", &err);
-	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err), &err);
+	check(forward_init(&forward, backend->executor, &model, !strcmp(argv[2], "f32"), &err),
+	      &err);
 	ops = *backend->executor;
 	ops.rows = few_rows;
 	forward.executor->ops = &ops;
@@ -121,7 +128,8 @@ int main(int argc, char **argv)
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
 	check(forward_lane_new(&lane, &forward, sequence.n_tokens, 0, &err), &err);
-	sequence.residual = memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
+	sequence.residual =
+		memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
 	sequence.seen = memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.seen);
 	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));
 	printf("%.6f\n", run(&weights, lane, &sequence, logits));

@@ -12,21 +12,22 @@
 #include "tests/fault/tree.h"
 
 /* other: with options that give other bytes. */
-typedef int plan_fn(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
-		    struct err *err);
+typedef int plan_fn(struct plan *plan, const struct convert_params *params, bool other,
+		    struct progress *progress, struct err *err);
 
 struct command {
 	const char *name;
 	plan_fn *plan;
 	history_fn *run; /* in place of plan */
-	bool of_fp8;	/* its input is what `quantize` makes of the samples */
-	bool preserves; /* it has --preserve-high-precision */
+	bool of_fp8;	 /* its input is what `quantize` makes of the samples */
+	bool preserves;	 /* it has --preserve-high-precision */
 };
 
-static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
-			 struct err *err)
+static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other,
+			 struct progress *progress, struct err *err)
 {
-	struct quantize_params quantize = { .convert = *params, .recipe = other ? "mxfp8" : "blockwise" };
+	struct quantize_params quantize = { .convert = *params,
+					    .recipe = other ? "mxfp8" : "blockwise" };
 
 	return quantize_plan_make(plan, &quantize, progress, err);
 }
@@ -34,13 +35,14 @@ static int plan_quantize(struct plan *plan, const struct convert_params *params,
 static int plan_dequantize(struct plan *plan, const struct convert_params *params, bool other,
 			   struct progress *progress, struct err *err)
 {
-	struct dequantize_params dequantize = { .convert = *params, .dtype = other ? "f32" : "bf16" };
+	struct dequantize_params dequantize = { .convert = *params,
+						.dtype = other ? "f32" : "bf16" };
 
 	return dequantize_plan_make(plan, &dequantize, progress, err);
 }
 
-static int plan_repack(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
-		       struct err *err)
+static int plan_repack(struct plan *plan, const struct convert_params *params, bool other,
+		       struct progress *progress, struct err *err)
 {
 	struct repack_params repack = { .convert = *params,
 					.format = "compressed-tensors",
@@ -50,14 +52,15 @@ static int plan_repack(struct plan *plan, const struct convert_params *params, b
 }
 
 /* With the history that make_history() made of the input. */
-static int plan_static(struct plan *plan, const struct convert_params *params, bool other, struct progress *progress,
-		       struct err *err)
+static int plan_static(struct plan *plan, const struct convert_params *params, bool other,
+		       struct progress *progress, struct err *err)
 {
 	struct quantize_params quantize = {
 		.convert = *params,
 		.recipe = "delayed",
 		.tuning = { .margin = other ? "1" : NULL },
-		.calibration = { .path = strcmp(params->input, "model") != 0 ? "one.amax" : "model.amax" },
+		.calibration = { .path = strcmp(params->input, "model") != 0 ? "one.amax"
+									     : "model.amax" },
 	};
 
 	return quantize_plan_make(plan, &quantize, progress, err);
@@ -78,8 +81,13 @@ static const struct command commands[] = {
 /* The sample, or what `quantize` makes of it, as folder `to`. */
 static inline void make_input(const struct command *command, const char *sample, const char *to)
 {
-	struct convert_params params = { .io = &io_system, .input = sample, .output = to, .temp_dir = ".",
-					 .backend = "reference", .n_threads = 1, .max_memory = 64 << 20 };
+	struct convert_params params = { .io = &io_system,
+					 .input = sample,
+					 .output = to,
+					 .temp_dir = ".",
+					 .backend = "reference",
+					 .n_threads = 1,
+					 .max_memory = 64 << 20 };
 	struct progress progress = { 0 };
 	struct convert_result result;
 	struct plan plan = { 0 };

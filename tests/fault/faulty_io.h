@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An I/O table that fails its N-th call, and that watches the order of those that succeed: what is renamed must have been
- * fsynced since its last byte, and the folders of all earlier renames too.  fsync itself does nothing, for speed.
+ * An I/O table that fails its N-th call, and that watches the order of those that succeed: what is
+ * renamed must have been fsynced since its last byte, and the folders of all earlier renames too. 
+ * fsync itself does nothing, for speed.
  */
 #ifndef FP8CONV_TESTS_FAULTY_IO_H
 #define FP8CONV_TESTS_FAULTY_IO_H
@@ -48,10 +49,20 @@ enum io_fault {
 	N_FAULTS
 };
 
-static const char *const op_names[N_OPS] = {
-	"open",	     "creating open", "close", "close of a written file", "read",   "pwrite", "write", "fallocate",
-	"ftruncate", "fsync",	      "fsync of a folder", "rename",	     "unlink", "mkdir"
-};
+static const char *const op_names[N_OPS] = { "open",
+					     "creating open",
+					     "close",
+					     "close of a written file",
+					     "read",
+					     "pwrite",
+					     "write",
+					     "fallocate",
+					     "ftruncate",
+					     "fsync",
+					     "fsync of a folder",
+					     "rename",
+					     "unlink",
+					     "mkdir" };
 
 #define N_FDS	   1024
 #define N_UNSYNCED 64
@@ -71,8 +82,9 @@ static struct {
 	long n_reads_after; /* that stop was set */
 	char names[N_FDS][256];
 	int flags[N_FDS];
-	char unsynced[N_UNSYNCED][256]; /* files with bytes, "/INODE" of folders with names, that fsync has not seen */
-	char disorder[512];		/* the first rename that came too early; empty: none */
+	/* files with bytes, "/INODE" of folders with names, that fsync has not seen */
+	char unsynced[N_UNSYNCED][256];
+	char disorder[512]; /* the first rename that came too early; empty: none */
 } faulty = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static inline void faulty_arm(enum io_fault fault, enum op only, long at)
@@ -129,10 +141,12 @@ static inline void check_order(const char *to)
 {
 	for (int i = 0; i < N_UNSYNCED && !faulty.disorder[0]; i++) {
 		const char *name = faulty.unsynced[i];
-		bool own = *name == '.' && !strncmp(name + 1, to, strlen(to)) && !strcmp(name + 1 + strlen(to), ".partial");
+		bool own = *name == '.' && !strncmp(name + 1, to, strlen(to)) &&
+			   !strcmp(name + 1 + strlen(to), ".partial");
 
 		if (*name == '/' || own)
-			snprintf(faulty.disorder, sizeof faulty.disorder, "'%s' gets its name before fsync of '%s'", to, name);
+			snprintf(faulty.disorder, sizeof faulty.disorder,
+				 "'%s' gets its name before fsync of '%s'", to, name);
 	}
 }
 
@@ -140,7 +154,8 @@ static inline void check_order(const char *to)
 
 static inline bool op_fails_so(enum op op, enum io_fault fault)
 {
-	bool space = op == PWRITE || op == WRITE || op == FALLOCATE || op == FTRUNCATE || op == CREATE || op == RENAME || op == MKDIR;
+	bool space = op == PWRITE || op == WRITE || op == FALLOCATE || op == FTRUNCATE ||
+		     op == CREATE || op == RENAME || op == MKDIR;
 	bool sync = op == FSYNC || op == FSYNC_FOLDER || op == CLOSE_WRITTEN;
 
 	switch (fault) {
@@ -148,8 +163,8 @@ static inline bool op_fails_so(enum op op, enum io_fault fault)
 	case FAULT_FULL:
 		return space || sync;
 	case FAULT_EINTR:
-		return sync || op == OPEN || op == CREATE || op == CLOSE || op == READ || op == PWRITE || op == WRITE ||
-		       op == FALLOCATE;
+		return sync || op == OPEN || op == CREATE || op == CLOSE || op == READ ||
+		       op == PWRITE || op == WRITE || op == FALLOCATE;
 	case FAULT_SHORT:
 		return op == READ || op == PWRITE || op == WRITE;
 	default:
@@ -168,8 +183,11 @@ static inline bool is_tolerated(enum op op, const char *name, int flags)
 /* 0: go on; 1: move half; -1: fail with errno. */
 static inline int trouble(enum op op, const char *name, int flags)
 {
-	static const int numbers[N_FAULTS] = { [FAULT_EIO] = EIO,     [FAULT_ENOSPC] = ENOSPC, [FAULT_EINTR] = EINTR,
-					       [FAULT_FULL] = ENOSPC, [FAULT_DEAD] = EIO };
+	static const int numbers[N_FAULTS] = { [FAULT_EIO] = EIO,
+					       [FAULT_ENOSPC] = ENOSPC,
+					       [FAULT_EINTR] = EINTR,
+					       [FAULT_FULL] = ENOSPC,
+					       [FAULT_DEAD] = EIO };
 	bool lasting = faulty.fault == FAULT_FULL || faulty.fault == FAULT_DEAD;
 	bool counted = false;
 	int rc = 0;
@@ -307,7 +325,8 @@ static inline int faulty_fsync(int fd)
 	return 0;
 }
 
-static inline int faulty_renameat(int olddirfd, const char *oldpath, int newdirfd, const char *newpath)
+static inline int faulty_renameat(int olddirfd, const char *oldpath, int newdirfd,
+				  const char *newpath)
 {
 	char key[32];
 

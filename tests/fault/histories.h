@@ -27,35 +27,45 @@ struct place {
 };
 
 /* A job that makes one file of a history.  half: the first of its passes alone. */
-typedef int history_fn(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
-		       struct err *err);
+typedef int history_fn(const struct io *io, const struct place *place, bool other, bool half,
+		       const atomic_int *stop, struct err *err);
 
 #define N_PASSES 3
 #define N_TOKENS 500 /* of a pass: two are a first sweep */
 
-static int run_merge(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
-		     struct err *err)
+static int run_merge(const struct io *io, const struct place *place, bool other, bool half,
+		     const atomic_int *stop, struct err *err)
 {
 	const char *inputs[] = { "a.amax", "b.amax" };
-	const struct merge_params params = { .io = io, .output = place->output, .inputs = inputs, .n_inputs = 2,
+	const struct merge_params params = { .io = io,
+					     .output = place->output,
+					     .inputs = inputs,
+					     .n_inputs = 2,
 					     .how = other ? AMAX_RANKS : AMAX_APPEND };
 
 	(void)half, (void)stop;
 	return merge_run(&params, err);
 }
 
-static struct calibrate_params history_params(const struct io *io, const struct place *place, bool other, bool half)
+static struct calibrate_params history_params(const struct io *io, const struct place *place,
+					      bool other, bool half)
 {
 	bool restart = place->restart && !other;
 
-	return (struct calibrate_params){ .io = io, .input = "llama", .output = place->output, .backend = "reference",
-					  .precision = other ? "f32" : "bf16", .passes = half ? N_PASSES - 1 : N_PASSES,
-					  .restart = restart, .resume = !restart, .histogram = true,
+	return (struct calibrate_params){ .io = io,
+					  .input = "llama",
+					  .output = place->output,
+					  .backend = "reference",
+					  .precision = other ? "f32" : "bf16",
+					  .passes = half ? N_PASSES - 1 : N_PASSES,
+					  .restart = restart,
+					  .resume = !restart,
+					  .histogram = true,
 					  .n_threads = place->n_threads };
 }
 
-static int run_calibrate(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
-			 struct err *err)
+static int run_calibrate(const struct io *io, const struct place *place, bool other, bool half,
+			 const atomic_int *stop, struct err *err)
 {
 	struct calibrate_params params = history_params(io, place, other, half);
 	struct calibrate_progress progress = { .stop = stop };
@@ -74,8 +84,8 @@ static int run_calibrate(const struct io *io, const struct place *place, bool ot
 	return rc;
 }
 
-static int run_activations(const struct io *io, const struct place *place, bool other, bool half, const atomic_int *stop,
-			   struct err *err)
+static int run_activations(const struct io *io, const struct place *place, bool other, bool half,
+			   const atomic_int *stop, struct err *err)
 {
 	struct calibrate_params params = history_params(io, place, other, half);
 	struct calibrate_progress progress = { .stop = stop };
@@ -102,7 +112,8 @@ static inline void history_die(const char *path, const struct err *err)
 }
 
 /* A history of the matrices of a model: those of fused experts as experts. */
-static inline void fill_history(struct amax_stats *stats, const struct checkpoint *checkpoint, float amax)
+static inline void fill_history(struct amax_stats *stats, const struct checkpoint *checkpoint,
+				float amax)
 {
 	const float row[3] = { amax, 1, 2 * amax };
 
@@ -118,7 +129,8 @@ static inline void fill_history(struct amax_stats *stats, const struct checkpoin
 
 				*strrchr(name, '.') = '\0';
 				if ((part == EXPERT_DOWN) == (facts.role == ROLE_EXPERTS_DOWN))
-					amax_site_append(amax_stats_site(stats, name, AMAX_GEMM), row, 1);
+					amax_site_append(amax_stats_site(stats, name, AMAX_GEMM),
+							 row, 1);
 				free(name);
 			}
 		}
@@ -163,7 +175,8 @@ static inline void make_ids(void)
 
 	for (int p = 0; p < N_PASSES; p++) {
 		for (int t = 0; t < N_TOKENS; t++)
-			buf_printf(&text, "%s%d", t ? ", " : "{\"input_ids\": [", (p * 37 + t * 7) % 1000);
+			buf_printf(&text, "%s%d", t ? ", " : "{\"input_ids\": [",
+				   (p * 37 + t * 7) % 1000);
 		buf_puts(&text, "]}\n");
 	}
 	tree_write("ids.jsonl", text.data, text.len);
@@ -173,7 +186,8 @@ static inline void make_ids(void)
 /* The inputs of two matrices, in F32. */
 static inline void make_dump(int pass)
 {
-	static const char *const modules[] = { "model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj" };
+	static const char *const modules[] = { "model.layers.0.self_attn.q_proj",
+					       "model.layers.1.mlp.down_proj" };
 	static const int features[] = { 128, 256 };
 	struct buf header = { 0 }, file = { 0 };
 	char *path = xasprintf("dumps/%d.safetensors", pass);
@@ -184,8 +198,10 @@ static inline void make_dump(int pass)
 		int begin = n;
 
 		n += 2 * N_TOKENS * features[m];
-		buf_printf(&header, "%s\"%s.input\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}", m ? "," : "{",
-			   modules[m], 2 * N_TOKENS, features[m], 4 * begin, 4 * n);
+		buf_printf(&header,
+			   "%s\"%s.input\":{\"dtype\":\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%"
+			   "d,%d]}",
+			   m ? "," : "{", modules[m], 2 * N_TOKENS, features[m], 4 * begin, 4 * n);
 	}
 	buf_puts(&header, "}");
 	size = header.len;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * inject SAMPLES FOLDER all|some [COMMAND [PLACE]]: runs jobs whose N-th I/O call fails, for every N until a run passes (some:
- * for one N of a third of the kinds of calls), in an empty FOLDER, and looks each time at what is left: every final name whole,
- * no index or config.json before all shards, a message that names the file and the errno, no descriptor more than before; and
- * the same job run again gives the bytes of a run that nothing disturbed.
+ * inject SAMPLES FOLDER all|some [COMMAND [PLACE]]: runs jobs whose N-th I/O call fails, for every
+ * N until a run passes (some: for one N of a third of the kinds of calls), in an empty FOLDER, and
+ * looks each time at what is left: every final name whole, no index or config.json before all
+ * shards, a message that names the file and the errno, no descriptor more than before; and the same
+ * job run again gives the bytes of a run that nothing disturbed.
  */
 #include "tests/fault/commands.h"
 #include "tests/fault/faulty_io.h"
@@ -15,32 +16,40 @@
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
 
+/* clang-format off */
 static const struct place places[] = {
 	{ "directory", "model", "out", .n_threads = 1 },
 	{ "directory and preserved", "model", "out", "kept", true, .n_threads = 1 },
 	{ "directory, 3 threads", "model", "out", "kept", .n_threads = 3 },
 	{ "file", "one/model.safetensors", "out/x.safetensors", .n_threads = 1 },
-	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", true, .n_threads = 1 },
+	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", true,
+	  .n_threads = 1 },
 	{ "stream", "-", "-", .n_threads = 1 },
 	{ "resumed", "model", "out", .start = START_HALF, .n_threads = 1 },
-	{ "resumed and preserved", "model", "out", "kept", true, .start = START_HALF, .n_threads = 1 },
+	{ "resumed and preserved", "model", "out", "kept", true, .start = START_HALF,
+	  .n_threads = 1 },
 	{ "a shard cut short", "model", "out", .start = START_CUT, .n_threads = 1 },
 	{ "a shard of other bytes", "model", "out", "kept", .start = START_ROTTEN, .n_threads = 1 },
-	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true, .n_threads = 1 },
+	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true,
+	  .n_threads = 1 },
 	{ "hashes", "model", "out", .hashes = true, .n_threads = 1 },
 	{ "last part", "model", "out", .start = START_HALF, .part = 2, .n_threads = 1 },
 };
+/* clang-format on */
 
 /* Of jobs that make a history. */
+/* clang-format off */
 static const struct place history_places[] = {
 	{ "history", .output = "out/s.amax", .n_threads = 1 },
 	{ "history, 3 threads", .output = "out/s.amax", .n_threads = 3 },
 	{ "resumed history", .output = "out/s.amax", .start = START_HALF, .n_threads = 1 },
-	{ "history over another", .output = "out/s.amax", .start = START_OTHER, .restart = true, .n_threads = 1 },
+	{ "history over another", .output = "out/s.amax", .start = START_OTHER, .restart = true,
+	  .n_threads = 1 },
 };
+/* clang-format on */
 
-static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC",	"EINTR",
-						   "short", "full", "dead", "SIGTERM" };
+static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC", "EINTR",
+						   "short", "full", "dead",   "SIGTERM" };
 
 static long n_injected[N_FAULTS];
 static int n_broken;
@@ -52,7 +61,7 @@ static struct {
 	const struct place *place;
 	int rc;
 	struct err err;
-	bool repeated; /* after a failure */
+	bool repeated;	     /* after a failure */
 	long n_calls[N_OPS]; /* of the undisturbed run */
 } now;
 
@@ -63,7 +72,8 @@ __attribute__((format(printf, 1, 2))) static void broken(const char *format, ...
 	if (n_broken++ >= MAX_REPORTS)
 		return;
 	fprintf(stderr, "%s, %s, %s at call %ld (%s '%s'): ", now.command->name, now.place->name,
-		fault_names[faulty.fault], faulty.at, faulty.hit ? op_names[faulty.op] : "none", faulty.subject);
+		fault_names[faulty.fault], faulty.at, faulty.hit ? op_names[faulty.op] : "none",
+		faulty.subject);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
 	va_end(args);
@@ -72,7 +82,8 @@ __attribute__((format(printf, 1, 2))) static void broken(const char *format, ...
 
 /* --- running --- */
 
-/* Standard input that is no file at its beginning, so that it is spooled; standard output that is a file. */
+/* Standard input that is no file at its beginning, so that it is spooled; standard output that is a
+ * file. */
 static void open_streams(void)
 {
 	int in = open("spool", O_RDONLY);
@@ -90,10 +101,18 @@ static int run_job(bool other, int part)
 {
 	const struct place *place = now.place;
 	struct convert_params params = {
-		.io = &io_faulty, .input = place->input, .output = place->output, .temp_dir = "tmp",
-		.preserve = now.command->preserves ? place->preserve : NULL, .backend = "reference", .n_threads = place->n_threads,
-		.max_memory = 64 << 20, .restart = place->restart && !other, .hashes = place->hashes,
-		.part = part, .n_parts = part ? 2 : 0,
+		.io = &io_faulty,
+		.input = place->input,
+		.output = place->output,
+		.temp_dir = "tmp",
+		.preserve = now.command->preserves ? place->preserve : NULL,
+		.backend = "reference",
+		.n_threads = place->n_threads,
+		.max_memory = 64 << 20,
+		.restart = place->restart && !other,
+		.hashes = place->hashes,
+		.part = part,
+		.n_parts = part ? 2 : 0,
 	};
 	struct progress progress = { .stop = &faulty.stop };
 	struct convert_result result;
@@ -102,7 +121,8 @@ static int run_job(bool other, int part)
 	now.err = (struct err){ 0 };
 	if (now.command->run) {
 		mkdir("out", 0777);
-		now.rc = now.command->run(&io_faulty, place, other, part > 0, &faulty.stop, &now.err);
+		now.rc = now.command->run(&io_faulty, place, other, part > 0, &faulty.stop,
+					  &now.err);
 		return now.rc;
 	}
 	if (!strcmp(place->output, "-"))
@@ -151,7 +171,8 @@ static void move(const char *from, const char *to)
 		tree_die("cannot move", from);
 }
 
-/* A finished shard, and a byte of it that is not what was written; the end of the job is missing. */
+/* A finished shard, and a byte of it that is not what was written; the end of the job is
+ * missing. */
 static void rot(const char *shard)
 {
 	struct buf data;
@@ -176,7 +197,8 @@ static void prepare(void)
 		run_well(false, 1);
 	else if (now.place->start != START_EMPTY)
 		run_well(now.place->start == START_OTHER, 0);
-	if (now.place->start == START_CUT && (stat(second, &st) || truncate(second, st.st_size - 1)))
+	if (now.place->start == START_CUT &&
+	    (stat(second, &st) || truncate(second, st.st_size - 1)))
 		tree_die("cannot cut", second);
 	if (now.place->start == START_ROTTEN)
 		rot(second);
@@ -259,10 +281,12 @@ static void check_message(void)
 {
 	char subject[sizeof faulty.subject];
 	char *name = subject + (faulty.subject[0] == '.');
-	bool exact = faulty.fault != FAULT_DEAD && (faulty.fault != FAULT_FULL || now.place->n_threads == 1);
-	const char *text = strerror(faulty.fault == FAULT_EINTR					    ? EINTR
-				    : faulty.fault == FAULT_ENOSPC || faulty.fault == FAULT_FULL ? ENOSPC
-												   : EIO);
+	bool exact = faulty.fault != FAULT_DEAD &&
+		     (faulty.fault != FAULT_FULL || now.place->n_threads == 1);
+	const char *text =
+		strerror(faulty.fault == FAULT_EINTR				      ? EINTR
+			 : faulty.fault == FAULT_ENOSPC || faulty.fault == FAULT_FULL ? ENOSPC
+										      : EIO);
 
 	strcpy(subject, faulty.subject);
 	if (ends_in(name, ".partial"))
@@ -292,8 +316,10 @@ static void check_outcome(void)
 			broken("not tried again: %s", now.err.message);
 		break;
 	case FAULT_STOP:
-		if (!now.rc && !strcmp(now.place->output, "out") && faulty.n_reads_after > READS_AFTER_STOP)
-			broken("went on to the end: %ld reads after the signal", faulty.n_reads_after);
+		if (!now.rc && !strcmp(now.place->output, "out") &&
+		    faulty.n_reads_after > READS_AFTER_STOP)
+			broken("went on to the end: %ld reads after the signal",
+			       faulty.n_reads_after);
 		break;
 	default:
 		if (!now.rc && !faulty.tolerated)
@@ -304,13 +330,15 @@ static void check_outcome(void)
 static void check_golden_file(const char *golden, const char *name, void *context)
 {
 	if (!ends_in(name, "/") && !tree_same_file(golden, context, name))
-		broken("the same job run again: '%s/%s' is not the golden one", (char *)context, name);
+		broken("the same job run again: '%s/%s' is not the golden one", (char *)context,
+		       name);
 }
 
 static void check_known(const char *root, const char *name, void *context)
 {
 	char *path = xasprintf("%s/%s", (char *)context, name);
-	bool excused = !now.repeated && (faulty.op == UNLINK || faulty.fault == FAULT_DEAD) && *name == '.';
+	bool excused = !now.repeated && (faulty.op == UNLINK || faulty.fault == FAULT_DEAD) &&
+		       *name == '.';
 	struct stat st;
 
 	if (stat(path, &st) && !excused)
@@ -390,7 +418,8 @@ static void inject_some(enum io_fault fault, size_t p)
 {
 	for (enum op op = OPEN; op < N_OPS; op++) {
 		if ((op + p + fault) % 3 == 0 && now.n_calls[op] > 0 && op_fails_so(op, fault))
-			inject(fault, op, 1 + (long)(p * 37 + fault * 13 + op * 7) % now.n_calls[op]);
+			inject(fault, op,
+			       1 + (long)(p * 37 + fault * 13 + op * 7) % now.n_calls[op]);
 	}
 }
 
@@ -412,7 +441,8 @@ static bool report(const char *which)
 
 	fprintf(file, "inject%s%s: ", *which ? " " : "", which);
 	for (enum io_fault fault = FAULT_EIO; fault < N_FAULTS; fault++) {
-		fprintf(file, "%s%ld %s", fault > FAULT_EIO ? ", " : "", n_injected[fault], fault_names[fault]);
+		fprintf(file, "%s%ld %s", fault > FAULT_EIO ? ", " : "", n_injected[fault],
+			fault_names[fault]);
 		total += n_injected[fault];
 	}
 	fprintf(file, ": %ld faults, %d promises broken\n", total, n_broken);
@@ -421,7 +451,8 @@ static bool report(const char *which)
 
 static size_t n_places(const struct command *command)
 {
-	return command->run ? sizeof history_places / sizeof *history_places : sizeof places / sizeof *places;
+	return command->run ? sizeof history_places / sizeof *history_places
+			    : sizeof places / sizeof *places;
 }
 
 int main(int argc, char **argv)
@@ -431,7 +462,8 @@ int main(int argc, char **argv)
 	char *samples = enough ? realpath(argv[1], NULL) : NULL;
 
 	if (!samples || chdir(argv[2]))
-		return fputs("usage: inject SAMPLES FOLDER all|some [COMMAND [PLACE]]\n", stderr), 2;
+		return fputs("usage: inject SAMPLES FOLDER all|some [COMMAND [PLACE]]\n", stderr),
+		       2;
 	report_fd = dup(1);
 	mkdir("tmp", 0777);
 	for (size_t c = 0; c < N_COMMANDS; c++) {
@@ -441,7 +473,8 @@ int main(int argc, char **argv)
 		make_inputs(now.command, samples);
 		for (size_t p = 0; p < n_places(now.command); p++) {
 			now.place = now.command->run ? &history_places[p] : &places[p];
-			if (strstr(now.place->name, where) && (now.command->preserves || !now.place->as_before))
+			if (strstr(now.place->name, where) &&
+			    (now.command->preserves || !now.place->as_before))
 				inject_place(!strcmp(argv[3], "all"), p);
 		}
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders of small files, for tests: made, copied, removed and compared.  What fails here ends the program.
+ * Folders of small files, for tests: made, copied, removed and compared.  What fails here ends the
+ * program.
  */
 #ifndef FP8CONV_TESTS_TREE_H
 #define FP8CONV_TESTS_TREE_H
@@ -42,7 +43,8 @@ static inline void tree_write(const char *path, const void *data, size_t n)
 		tree_die("cannot write", path);
 }
 
-static inline int tree_remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
+static inline int tree_remove_one(const char *path, const struct stat *st, int type,
+				  struct FTW *ftw)
 {
 	(void)st, (void)type, (void)ftw;
 	return remove(path);
@@ -58,7 +60,8 @@ static inline void tree_remove(const char *path)
 
 typedef void tree_fn(const char *root, const char *name, void *context);
 
-/* Calls fn for each regular file, named from root on; folders end in a slash and come before what is in them. */
+/* Calls fn for each regular file, named from root on; folders end in a slash and come before what
+ * is in them. */
 static inline void tree_walk(const char *root, const char *below, tree_fn *fn, void *context)
 {
 	char *path = xasprintf("%s/%s", root, below);

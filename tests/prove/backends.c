@@ -30,12 +30,12 @@ static bool casts_equal(const struct backend *backend, const struct matrix *x,
 		uint8_t want = fp8_from_f32(spec->format, scaling_apply(scaling, v));
 
 		if (codes[i] != want)
-			return refuted(
-				found,
-				"%s %08x, amax %08x, %s, arith %d, rows of %zu: code %02x, not %02x",
-				dtype_name(x->dtype), f32_bits(v), f32_bits(amax),
-				spec->format == FP8_E4M3 ? "E4M3" : "E5M2", spec->arith, x->cols,
-				codes[i], want);
+			return refuted(found,
+				       "%s %08x, amax %08x, %s, arith %d, rows of %zu: code %02x, "
+				       "not %02x",
+				       dtype_name(x->dtype), f32_bits(v), f32_bits(amax),
+				       spec->format == FP8_E4M3 ? "E4M3" : "E5M2", spec->arith,
+				       x->cols, codes[i], want);
 	}
 	return true;
 }

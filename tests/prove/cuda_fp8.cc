@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The codes of NVIDIA's own header.  Compiled only where it is found: -I<cuda>/include, C++17, nothing to link.
+ * The codes of NVIDIA's own header.  Compiled only where it is found: -I<cuda>/include, C++17,
+ * nothing to link.
  */
 #include <cuda_fp8.h>
 
@@ -8,7 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
-extern "C" void cuda_fp8_codes(uint32_t first, size_t n, uint8_t *e4m3, uint8_t *e5m2, uint8_t *e8m0);
+extern "C" void cuda_fp8_codes(uint32_t first, size_t n, uint8_t *e4m3, uint8_t *e5m2,
+			       uint8_t *e8m0);
 
 void cuda_fp8_codes(uint32_t first, size_t n, uint8_t *e4m3, uint8_t *e5m2, uint8_t *e8m0)
 {

@@ -3,7 +3,7 @@
  *	prove [NAME]
  *
  * Runs the proofs (all, or those whose name begins with NAME) and prints a line for each.  Exit
- *status 1 where one fails; a proof that cannot be done here is printed as SKIPPED and counted.
+ * status 1 where one fails; a proof that cannot be done here is printed as SKIPPED and counted.
  */
 #include "prove.h"
 

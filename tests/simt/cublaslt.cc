@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt for a CPU: the functions that kernels/cuda calls, by their own names.  It knows only what descriptors say,
- * multiplies in double, and refuses what NVIDIA documents as unsupported: cuBLAS, Tensor Core Usage, Narrow Precision Data
- * Types Usage, cublasLtMatmul().  An algorithm is good for the problem that it was found for, and for no other.
+ * cuBLASLt for a CPU: the functions that kernels/cuda calls, by their own names.  It knows only
+ * what descriptors say, multiplies in double, and refuses what NVIDIA documents as unsupported:
+ * cuBLAS, Tensor Core Usage, Narrow Precision Data Types Usage, cublasLtMatmul().  An algorithm is
+ * good for the problem that it was found for, and for no other.
  */
 extern "C" {
 #include "kernels/cuda/cublaslt.h"
@@ -102,7 +103,8 @@ static double load(int type, const void *data, size_t i)
 	if (type == LT_R_16BF)
 		return bf16_to_f32(static_cast<const uint16_t *>(data)[i]);
 	if (is_fp8(type))
-		return fp8_to_f32(type == LT_R_8F_E4M3 ? FP8_E4M3 : FP8_E5M2, static_cast<const uint8_t *>(data)[i]);
+		return fp8_to_f32(type == LT_R_8F_E4M3 ? FP8_E4M3 : FP8_E5M2,
+				  static_cast<const uint8_t *>(data)[i]);
 	return static_cast<const float *>(data)[i];
 }
 
@@ -111,16 +113,19 @@ static void store(int type, void *data, size_t i, float v, float scale)
 	if (type == LT_R_16BF)
 		static_cast<uint16_t *>(data)[i] = bf16_from_f32(v);
 	else if (is_fp8(type))
-		static_cast<uint8_t *>(data)[i] = fp8_from_f32(type == LT_R_8F_E4M3 ? FP8_E4M3 : FP8_E5M2, v * scale);
+		static_cast<uint8_t *>(data)[i] =
+			fp8_from_f32(type == LT_R_8F_E4M3 ? FP8_E4M3 : FP8_E5M2, v * scale);
 	else
 		static_cast<float *>(data)[i] = v;
 }
 
-/* "Scaling factors layouts" and "1D Block Scaling Factors Layout": of element l along K of row i of M (or column i of N). */
+/* "Scaling factors layouts" and "1D Block Scaling Factors Layout": of element l along K of row i of
+ * M (or column i of N). */
 static double scale_at(int mode, const void *scales, size_t i, size_t l, size_t rows, size_t k)
 {
 	const float *floats = static_cast<const float *>(scales);
-	size_t k4 = ((k + 127) / 128 + 3) / 4 * 4, blocks = ((k + 31) / 32 + 3) / 4 * 4; /* in a row, to 4 */
+	size_t k4 = ((k + 127) / 128 + 3) / 4 * 4,
+	       blocks = ((k + 31) / 32 + 3) / 4 * 4; /* in a row, to 4 */
 	size_t inner = l / 32, outer = i % 128, tile = (inner / 4 * 4 + i / 128 * blocks) * 128;
 
 	switch (mode) {
@@ -130,7 +135,9 @@ static double scale_at(int mode, const void *scales, size_t i, size_t l, size_t 
 		return floats[l / 128 + i / 128 * k4];
 	case LT_SCALE_VEC32_UE8M0:
 		return ldexp(1,
-			     static_cast<const uint8_t *>(scales)[tile + outer % 32 * 16 + outer / 32 * 4 + inner % 4] - 127);
+			     static_cast<const uint8_t *>(
+				     scales)[tile + outer % 32 * 16 + outer / 32 * 4 + inner % 4] -
+				     127);
 	default:
 		return floats ? floats[0] : 1;
 	}
@@ -156,7 +163,8 @@ static bool shapes_agree(struct problem *p)
 		if (l->rows == 0 || l->cols == 0 || l->stride < (int64_t)l->rows)
 			return false;
 	}
-	return b_k == p->k && p->d->rows == p->m && p->d->cols == p->n && p->c->rows == p->m && p->c->cols == p->n;
+	return b_k == p->k && p->d->rows == p->m && p->d->cols == p->n && p->c->rows == p->m &&
+	       p->c->cols == p->n;
 }
 
 static bool types_known(const struct problem *p)
@@ -183,7 +191,8 @@ static bool modes_known(const struct problem *p)
 
 	if (modes[0] == LT_SCALE_SCALAR && modes[1] == LT_SCALE_SCALAR)
 		return simt_capability >= 89;
-	if (p->desc->fast || is_fp8(p->d->type)) /* codes of MX blocks would need a place for their scales */
+	if (p->desc->fast ||
+	    is_fp8(p->d->type)) /* codes of MX blocks would need a place for their scales */
 		return false;
 	if (modes[0] == LT_SCALE_VEC32_UE8M0 && modes[1] == LT_SCALE_VEC32_UE8M0)
 		return simt_capability >= 100 && simt_capability < 120;
@@ -216,10 +225,12 @@ static int judge(struct problem *p, const uint32_t alignments[4])
 	if (!is_fp8(p->d->type) && (desc->d_scale || desc->amax))
 		return BAD_VALUE;
 	for (int i = 0; i < 2; i++) {
-		if (desc->modes[i] && (!desc->scales[i] || reinterpret_cast<uintptr_t>(desc->scales[i]) % 16))
+		if (desc->modes[i] &&
+		    (!desc->scales[i] || reinterpret_cast<uintptr_t>(desc->scales[i]) % 16))
 			return BAD_VALUE;
 	}
-	if (!modes_known(p) || (!tn && (simt_capability < 100 || simt_capability >= 120)) || !aligned_16(p, alignments))
+	if (!modes_known(p) || (!tn && (simt_capability < 100 || simt_capability >= 120)) ||
+	    !aligned_16(p, alignments))
 		return UNSUPPORTED;
 	return SUCCESS;
 }
@@ -257,15 +268,19 @@ static double element(const struct problem *p, const void *a, const void *b, siz
 		size_t at_a = d->transposed[0] ? l + i * p->a->stride : i + l * p->a->stride;
 		size_t at_b = d->transposed[1] ? j + l * p->b->stride : l + j * p->b->stride;
 
-		sum += load(p->a->type, a, at_a) * scale_at(d->modes[0], d->scales[0], i, l, p->m, p->k) *
-		       load(p->b->type, b, at_b) * scale_at(d->modes[1], d->scales[1], j, l, p->n, p->k);
+		sum += load(p->a->type, a, at_a) *
+		       scale_at(d->modes[0], d->scales[0], i, l, p->m, p->k) *
+		       load(p->b->type, b, at_b) *
+		       scale_at(d->modes[1], d->scales[1], j, l, p->n, p->k);
 	}
 	return sum;
 }
 
-static void multiply(const struct problem *p, double alpha, const void *a, const void *b, double beta, const void *c, void *d)
+static void multiply(const struct problem *p, double alpha, const void *a, const void *b,
+		     double beta, const void *c, void *d)
 {
-	float scale = p->desc->d_scale ? *static_cast<const float *>(p->desc->d_scale) : 1, amax = 0;
+	float scale = p->desc->d_scale ? *static_cast<const float *>(p->desc->d_scale) : 1,
+	      amax = 0;
 
 	for (size_t j = 0; j < p->n; j++) {
 		for (size_t i = 0; i < p->m; i++) {
@@ -297,7 +312,7 @@ API size_t cublasLtGetVersion(void)
 
 API const char *cublasLtGetStatusString(int status)
 {
-	return status == BAD_VALUE     ? "an unsupported value or parameter was passed to the function"
+	return status == BAD_VALUE ? "an unsupported value or parameter was passed to the function"
 	       : status == UNSUPPORTED ? "the functionality requested is not supported"
 				       : "the GPU program failed to execute";
 }
@@ -328,7 +343,8 @@ API int cublasLtMatmulDescCreate(void **desc, int compute_type, int scale_type)
 static void *attribute_of(struct desc *desc, int attribute, size_t *size)
 {
 	*size = sizeof(int32_t);
-	if ((attribute == LT_DESC_A_SCALE_MODE || attribute == LT_DESC_B_SCALE_MODE) && simt_lt_version >= 120800)
+	if ((attribute == LT_DESC_A_SCALE_MODE || attribute == LT_DESC_B_SCALE_MODE) &&
+	    simt_lt_version >= 120800)
 		return &desc->modes[attribute - LT_DESC_A_SCALE_MODE];
 	if (attribute == LT_DESC_TRANSA || attribute == LT_DESC_TRANSB)
 		return &desc->transposed[attribute - LT_DESC_TRANSA];
@@ -367,9 +383,11 @@ API int cublasLtMatmulDescDestroy(void *desc)
 	return object_destroy(desc);
 }
 
-API int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t cols, int64_t stride)
+API int cublasLtMatrixLayoutCreate(void **layout, int type, uint64_t rows, uint64_t cols,
+				   int64_t stride)
 {
-	return object_new("MatrixLayoutCreate", layout, (struct layout){ type, rows, cols, stride });
+	return object_new("MatrixLayoutCreate", layout,
+			  (struct layout){ type, rows, cols, stride });
 }
 
 API int cublasLtMatrixLayoutDestroy(void *layout)
@@ -379,11 +397,14 @@ API int cublasLtMatrixLayoutDestroy(void *layout)
 
 API int cublasLtMatmulPreferenceCreate(void **preference)
 {
-	return object_new("MatmulPreferenceCreate", preference,
-			  (struct preference){ 0, { DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN } });
+	return object_new(
+		"MatmulPreferenceCreate", preference,
+		(struct preference){
+			0, { DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN, DEFAULT_ALIGN } });
 }
 
-API int cublasLtMatmulPreferenceSetAttribute(void *object, int attribute, const void *value, size_t size)
+API int cublasLtMatmulPreferenceSetAttribute(void *object, int attribute, const void *value,
+					     size_t size)
 {
 	struct preference *preference = static_cast<struct preference *>(object);
 
@@ -391,7 +412,8 @@ API int cublasLtMatmulPreferenceSetAttribute(void *object, int attribute, const 
 		return FAILED;
 	if (attribute == LT_PREF_MAX_WORKSPACE && size == sizeof preference->workspace)
 		memcpy(&preference->workspace, value, size);
-	else if (attribute >= LT_PREF_MIN_ALIGNMENT_A && attribute <= LT_PREF_MIN_ALIGNMENT_D && size == sizeof(uint32_t))
+	else if (attribute >= LT_PREF_MIN_ALIGNMENT_A && attribute <= LT_PREF_MIN_ALIGNMENT_D &&
+		 size == sizeof(uint32_t))
 		memcpy(&preference->alignments[attribute - LT_PREF_MIN_ALIGNMENT_A], value, size);
 	else
 		return BAD_VALUE;
@@ -416,8 +438,9 @@ static struct problem problem_of(void *desc, void *a, void *b, void *c, void *d)
 }
 
 /* The workspace grows with the product, as split sums do, up to what is allowed. */
-API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference,
-				       int n_wanted, struct lt_heuristic *results, int *n_results)
+API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, void *c, void *d,
+				       void *preference, int n_wanted, struct lt_heuristic *results,
+				       int *n_results)
 {
 	const struct preference *prefers = static_cast<struct preference *>(preference);
 	struct problem p = problem_of(desc, a, b, c, d);
@@ -446,9 +469,10 @@ API int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *
 	return SUCCESS;
 }
 
-API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
-		       void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
-		       const struct lt_algo *chosen, void *workspace, size_t workspace_size, void *stream)
+API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout,
+		       const void *b, void *b_layout, const void *beta, const void *c,
+		       void *c_layout, void *d, void *d_layout, const struct lt_algo *chosen,
+		       void *workspace, size_t workspace_size, void *stream)
 {
 	struct problem p = problem_of(desc, a_layout, b_layout, c_layout, d_layout);
 	float factor = *static_cast<const float *>(alpha), kept = *static_cast<const float *>(beta);
@@ -463,10 +487,11 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
 	if (!handle || status)
 		return handle ? status : NOT_READY;
 	if (algo.problem != problem_hash(&p) || workspace_size < algo.workspace_size ||
-	    reinterpret_cast<uintptr_t>(workspace) % 256 || (!c && (kept != 0 || !is_fp8(p.d->type))))
+	    reinterpret_cast<uintptr_t>(workspace) % 256 ||
+	    (!c && (kept != 0 || !is_fp8(p.d->type))))
 		return BAD_VALUE;
-	if (!lies(a, algo.alignments[0]) || !lies(b, algo.alignments[1]) || !lies(c, algo.alignments[2]) ||
-	    !lies(d, algo.alignments[3]))
+	if (!lies(a, algo.alignments[0]) || !lies(b, algo.alignments[1]) ||
+	    !lies(c, algo.alignments[2]) || !lies(d, algo.alignments[3]))
 		return BAD_VALUE;
 	memset(workspace, 0x5A, workspace_size);
 	multiply(&p, factor, a, b, kept, c, d);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of the CUDA runtime what copies by kernels/cuda/staging.cu need, for a CPU (runtime.cc): as late as may be.
+ * The part of the CUDA runtime that kernels/cuda/staging.cu needs to copy, for a CPU (runtime.cc): as
+ * late as may be.
  */
 #ifndef FP8CONV_TESTS_SIMT_CUDA_RUNTIME_H
 #define FP8CONV_TESTS_SIMT_CUDA_RUNTIME_H
@@ -22,9 +23,11 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size, size_t n_rows,
-			      cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+			    cudaStream_t stream);
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride,
+			      size_t row_size, size_t n_rows, cudaMemcpyKind kind,
+			      cudaStream_t stream);
 cudaError_t cudaGetLastError(void);
 const char *cudaGetErrorString(cudaError_t error);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cuda/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can be made to fail.
+ * kernels/cuda/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can
+ * be made to fail.
  */
 extern "C" {
 #include "base/mem.h"
@@ -156,8 +157,9 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 		abort();
 	if (simt_calls_left == 0 || size > MEMORY_MOST)
 		return err_set(err, ERR_SYSTEM,
-			       "%s on GPU 0: %llu MiB wanted, 0 of 80 MiB free: give less --max-memory or fewer --threads", what,
-			       (unsigned long long)(size >> 20));
+			       "%s on GPU 0: %llu MiB wanted, 0 of 80 MiB free: give less "
+			       "--max-memory or fewer --threads",
+			       what, (unsigned long long)(size >> 20));
 	if (simt_calls_left > 0)
 		simt_calls_left--;
 	*memory = poisoned(size);
@@ -193,21 +195,23 @@ void *device_take(struct device_lane *lane, size_t n)
 	return lane->taken[lane->n_taken++] = poisoned(n);
 }
 
-static void copy(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size, size_t n_rows)
+static void copy(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size,
+		 size_t n_rows)
 {
 	for (size_t row = 0; row < n_rows; row++)
-		memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride, row_size);
+		memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride,
+		       row_size);
 }
 
-void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
-		    size_t row_size, size_t n_rows)
+void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+		    size_t from_stride, size_t row_size, size_t n_rows)
 {
 	if (succeeds(lane, "device_copy_in"))
 		copy(to, to_stride, from, from_stride, row_size, n_rows);
 }
 
-void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from, size_t from_stride,
-		     size_t row_size, size_t n_rows)
+void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+		     size_t from_stride, size_t row_size, size_t n_rows)
 {
 	if (!succeeds(lane, "device_copy_out"))
 		return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's executor for its tests, by its row alone (src/backend/executor.h): one with a lane, and a weight's product with
- * its sums in double.
+ * The GPU's executor for its tests, by its row alone (src/backend/executor.h): one with a lane, and
+ * a weight's product with its sums in double.
  */
 #ifndef FP8CONV_TESTS_SIMT_EXECUTOR_SETUP_H
 #define FP8CONV_TESTS_SIMT_EXECUTOR_SETUP_H
@@ -83,7 +83,9 @@ static inline void check(const struct bench *b, int rc)
 static inline int bench_try(struct bench *b)
 {
 	memset(b, 0, sizeof *b);
-	return ops->open(&b->executor, &b->err) || ops->lane_new(&b->lane, b->executor, &b->err) ? -1 : 0;
+	return ops->open(&b->executor, &b->err) || ops->lane_new(&b->lane, b->executor, &b->err)
+		       ? -1
+		       : 0;
 }
 
 static inline void bench_init(struct bench *b)
@@ -135,21 +137,24 @@ static inline int weight_fill(const struct product *p, struct err *err)
 }
 
 /* part_rows: 0 or, as all lie in one piece, less than there would be. */
-static inline int product_try(struct bench *b, struct product *p, enum dtype dtype, size_t m, size_t n, size_t k,
-			      size_t part_rows)
+static inline int product_try(struct bench *b, struct product *p, enum dtype dtype, size_t m,
+			      size_t n, size_t k, size_t part_rows)
 {
 	size_t x_size = m * k * size_of(dtype);
 	void *x;
 	int rc;
 
-	*p = (struct product){ .weight = { .executor = b->executor, .dtype = dtype, .n = n, .k = k }, .m = m };
+	*p = (struct product){
+		.weight = { .executor = b->executor, .dtype = dtype, .n = n, .k = k }, .m = m
+	};
 	p->weight.part_rows = part_rows ? part_rows : ops->part_rows(n);
 	p->x = values_new(m * k, dtype);
 	p->w = values_new(n * k, dtype);
 	p->y = values_new(m * n, DT_F32);
 	if (ops->weight_init(&p->weight, &b->err))
 		return -1;
-	if (weight_fill(p, &b->err) || ops->memory_new(b->executor, &p->x_there, x_size, "x", &b->err) ||
+	if (weight_fill(p, &b->err) ||
+	    ops->memory_new(b->executor, &p->x_there, x_size, "x", &b->err) ||
 	    ops->memory_new(b->executor, &p->y_there, m * n * sizeof(float), "y", &b->err))
 		return -1;
 	x = as(dtype, p->x, m * k);
@@ -159,8 +164,8 @@ static inline int product_try(struct bench *b, struct product *p, enum dtype dty
 	return rc;
 }
 
-static inline void product_init(struct bench *b, struct product *p, enum dtype dtype, size_t m, size_t n, size_t k,
-				size_t part_rows)
+static inline void product_init(struct bench *b, struct product *p, enum dtype dtype, size_t m,
+				size_t n, size_t k, size_t part_rows)
 {
 	check(b, product_try(b, p, dtype, m, n, k, part_rows));
 }
@@ -176,8 +181,8 @@ static inline void product_release(struct bench *b, struct product *p)
 	free(p->y);
 }
 
-/* y: (m, n), of rows first, first + 1, ... of the weight.  Sums in fp32 are off by k roundings of at most the sum of
- * magnitudes. */
+/* y: (m, n), of rows first, first + 1, ... of the weight.  Sums in fp32 are off by k roundings of
+ * at most the sum of magnitudes. */
 static inline void product_check(const struct product *p, const float *y, size_t first, size_t n)
 {
 	size_t k = p->weight.k;

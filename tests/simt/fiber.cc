@@ -32,7 +32,8 @@ extern "C" void simt_switch(void **from_sp, void *to_sp);
 
 void fiber_make(struct fiber_context *fiber, char *stack, size_t stack_size, void (*entry)(void))
 {
-	/* As if entry() had been called: after its return address, the stack is 8 beyond a multiple of 16. */
+	/* As if entry() had been called: after its return address, the stack is 8 beyond a multiple
+	 * of 16. */
 	uintptr_t top = ((uintptr_t)stack + stack_size) / 16 * 16 - 16;
 	void **sp = reinterpret_cast<void **>(top) - N_KEPT;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two stacks that take turns.  ucontext(3) does it with two system calls a turn, and millions of turns are taken here: so on x86-64
- * it is the ten instructions that it needs.
+ * Two stacks that take turns.  ucontext(3) does it with two system calls a turn, and millions of
+ * turns are taken here: so on x86-64 it is the ten instructions that it needs.
  */
 #ifndef FP8CONV_TESTS_SIMT_FIBER_H
 #define FP8CONV_TESTS_SIMT_FIBER_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products for the tests of kernels/cuda/gemm.h: operands on both sides, and sums in double that are taken here, from the tile grids
- * of num/scale_grid.h.
+ * Products for the tests of kernels/cuda/gemm.h: operands on both sides, and sums in double that
+ * are taken here, from the tile grids of num/scale_grid.h.
  */
 #ifndef FP8CONV_TESTS_SIMT_GEMM_SETUP_H
 #define FP8CONV_TESTS_SIMT_GEMM_SETUP_H
@@ -23,7 +23,7 @@
 #include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"
 
-#define PADDING 16 /* elements between rows, of NaN */
+#define PADDING	      16 /* elements between rows, of NaN */
 #define N_ROWS(table) (sizeof(table) / sizeof *(table))
 
 /* A kind of product. */
@@ -70,7 +70,8 @@ static inline float load(enum dtype dtype, const void *data, size_t i)
 {
 	if (dtype == DT_BF16)
 		return bf16_to_f32(((const uint16_t *)data)[i]);
-	return is_fp8(dtype) ? fp8_to_f32(format_of(dtype), ((const uint8_t *)data)[i]) : ((const float *)data)[i];
+	return is_fp8(dtype) ? fp8_to_f32(format_of(dtype), ((const uint8_t *)data)[i])
+			     : ((const float *)data)[i];
 }
 
 static inline void store(enum dtype dtype, void *data, size_t i, float v)
@@ -102,7 +103,8 @@ static inline void *host_new(size_t size)
 
 static inline void scales_init(struct side *s, bool exact)
 {
-	const struct qspec spec = { .tile = s->tile, .scale_type = s->tile.cols == 32 ? SCALE_E8M0 : SCALE_F32 };
+	const struct qspec spec = { .tile = s->tile,
+				    .scale_type = s->tile.cols == 32 ? SCALE_E8M0 : SCALE_F32 };
 
 	s->grid = scale_grid_of(&spec, s->rows, s->k, false, SCALES_GEMM);
 	s->scales = host_new(s->grid.rows * s->grid.cols * scale_size(spec.scale_type));
@@ -113,14 +115,18 @@ static inline void scales_init(struct side *s, bool exact)
 			if (spec.scale_type == SCALE_E8M0)
 				((uint8_t *)s->scales)[at] = (uint8_t)(120 + random_bits() % 12);
 			else
-				((float *)s->scales)[at] = exact ? 0.25f : 0.01f + (float)(random_bits() % 1000) / 500;
+				((float *)s->scales)[at] =
+					exact ? 0.25f : 0.01f + (float)(random_bits() % 1000) / 500;
 		}
 	}
 }
 
-static inline struct side side_new(size_t rows, size_t k, enum dtype dtype, struct tile tile, bool exact)
+static inline struct side side_new(size_t rows, size_t k, enum dtype dtype, struct tile tile,
+				   bool exact)
 {
-	struct side s = { .rows = rows, .k = k, .stride = k + PADDING, .dtype = dtype, .tile = tile };
+	struct side s = {
+		.rows = rows, .k = k, .stride = k + PADDING, .dtype = dtype, .tile = tile
+	};
 
 	s.data = host_new(rows * s.stride * size_of(dtype));
 	for (size_t i = 0; i < rows; i++) {
@@ -141,7 +147,8 @@ static inline void side_release(struct side *s)
 static inline double side_at(const struct side *s, size_t i, size_t l)
 {
 	double v = load(s->dtype, s->data, i * s->stride + l);
-	size_t row = s->tile.rows == WHOLE ? 0 : i / s->tile.rows, col = s->tile.cols == WHOLE ? 0 : l / s->tile.cols;
+	size_t row = s->tile.rows == WHOLE ? 0 : i / s->tile.rows,
+	       col = s->tile.cols == WHOLE ? 0 : l / s->tile.cols;
 	size_t at;
 
 	if (!is_fp8(s->dtype))
@@ -178,7 +185,8 @@ static inline struct gpu_operand operand_of(const struct side *s)
 
 	o.data = to_device(s->data, s->rows * s->stride * size_of(s->dtype));
 	if (is_fp8(s->dtype))
-		o.scale_inv = to_device(s->scales, s->grid.rows * s->grid.cols * (s->tile.cols == 32 ? 1 : 4));
+		o.scale_inv = to_device(s->scales,
+					s->grid.rows * s->grid.cols * (s->tile.cols == 32 ? 1 : 4));
 	return o;
 }
 
@@ -187,7 +195,8 @@ static inline size_t d_size(const struct bench *t)
 	return t->g.m * t->g.d.stride * size_of(t->g.d.dtype);
 }
 
-static inline void bench_init(struct bench *t, const struct kind *kind, size_t m, size_t n, size_t k)
+static inline void bench_init(struct bench *t, const struct kind *kind, size_t m, size_t n,
+			      size_t k)
 {
 	bool exact = is_fp8(kind->d);
 
@@ -196,7 +205,12 @@ static inline void bench_init(struct bench *t, const struct kind *kind, size_t m
 	*t = (struct bench){ .scale = 0.75f, .scale_inv = -1, .history = 2 };
 	t->a = side_new(m, k, kind->a, kind->a_tile, exact);
 	t->b = side_new(n, k, kind->b, kind->b_tile, exact);
-	t->g = (struct gpu_gemm){ .m = m, .n = n, .k = k, .a = operand_of(&t->a), .b = operand_of(&t->b), .fast = kind->fast };
+	t->g = (struct gpu_gemm){ .m = m,
+				  .n = n,
+				  .k = k,
+				  .a = operand_of(&t->a),
+				  .b = operand_of(&t->b),
+				  .fast = kind->fast };
 	t->g.d.dtype = kind->d;
 	t->g.d.stride = n + PADDING;
 	t->d = host_new(d_size(t));
@@ -257,7 +271,8 @@ static inline double product_at(const struct bench *t, size_t i, size_t j, doubl
 	return sum;
 }
 
-/* Sums in fp32 in any order are off by k roundings of at most the sum of magnitudes; bf16 rounds once more. */
+/* Sums in fp32 in any order are off by k roundings of at most the sum of magnitudes; bf16 rounds
+ * once more. */
 static inline double bound(const struct bench *t, double exact, double magnitude)
 {
 	double sums = ldexp((double)t->g.k * magnitude, -24);
@@ -266,12 +281,14 @@ static inline double bound(const struct bench *t, double exact, double magnitude
 }
 
 /* Codes have no bound: their sums are exact. */
-static inline void element_check(const struct bench *t, size_t i, size_t j, double exact, double magnitude)
+static inline void element_check(const struct bench *t, size_t i, size_t j, double exact,
+				 double magnitude)
 {
 	size_t at = i * t->g.d.stride + j;
 
 	if (is_fp8(t->g.d.dtype)) {
-		uint8_t wanted = fp8_from_f32(format_of(t->g.d.dtype), (float)exact * t->scale), code = ((uint8_t *)t->d)[at];
+		uint8_t wanted = fp8_from_f32(format_of(t->g.d.dtype), (float)exact * t->scale),
+			code = ((uint8_t *)t->d)[at];
 
 		if (code != wanted)
 			fail_msg("(%zu, %zu): code %02x, not %02x", i, j, code, wanted);

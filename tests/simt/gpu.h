@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA's words for a CPU: kernels/cuda, compiled by the host's compiler, runs here thread by thread (simt.cc).  No header of CUDA
- * is needed.
+ * CUDA's words for a CPU: kernels/cuda, compiled by the host's compiler, runs here thread by thread
+ * (simt.cc).  No header of CUDA is needed.
  */
 #ifndef FP8CONV_TESTS_SIMT_GPU_H
 #define FP8CONV_TESTS_SIMT_GPU_H
@@ -21,7 +21,8 @@
 #define GPU_UNROLL
 #define GPU_LOOP
 #define GPU_CALL
-/* One block runs at a time: its memory is static, in a section that is overwritten before each block. */
+/* One block runs at a time: its memory is static, in a section that is overwritten before each
+ * block. */
 #define __shared__ static __attribute__((section("simt_shared")))
 
 struct dim3 {

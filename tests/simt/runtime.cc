@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA runtime's copies for a CPU, all in one stream: each is made when somebody waits for it, not before.  So memory that
- * is used again too early, or looked at before it is there, comes out wrong.
+ * The CUDA runtime's copies for a CPU, all in one stream: each is made when somebody waits for it,
+ * not before.  So memory that is used again too early, or looked at before it is there, comes out
+ * wrong.
  */
 extern "C" {
 #include "tests/simt/runtime.h"
@@ -46,7 +47,8 @@ static void run_until(size_t n)
 		const struct copy *c = &queue[n_done % MAX_QUEUED];
 
 		for (size_t row = 0; row < c->n_rows; row++)
-			memcpy(c->to + row * c->to_stride, c->from + row * c->from_stride, c->row_size);
+			memcpy(c->to + row * c->to_stride, c->from + row * c->from_stride,
+			       c->row_size);
 	}
 }
 
@@ -100,20 +102,25 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 	return succeeds();
 }
 
-cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size, size_t n_rows,
-			      cudaMemcpyKind, cudaStream_t)
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_stride, const void *from, size_t from_stride,
+			      size_t row_size, size_t n_rows, cudaMemcpyKind, cudaStream_t)
 {
 	if (succeeds())
 		return cudaErrorUnknown;
-	if (simt_runtime_copies - n_done == MAX_QUEUED || to_stride < row_size || from_stride < row_size)
+	if (simt_runtime_copies - n_done == MAX_QUEUED || to_stride < row_size ||
+	    from_stride < row_size)
 		abort();
-	queue[simt_runtime_copies++ % MAX_QUEUED] = {
-		static_cast<char *>(to), static_cast<const char *>(from), to_stride, from_stride, row_size, n_rows
-	};
+	queue[simt_runtime_copies++ % MAX_QUEUED] = { static_cast<char *>(to),
+						      static_cast<const char *>(from),
+						      to_stride,
+						      from_stride,
+						      row_size,
+						      n_rows };
 	return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind, cudaStream_t stream)
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, cudaMemcpyKind kind,
+			    cudaStream_t stream)
 {
 	return cudaMemcpy2DAsync(to, n, from, n, n, 1, kind, stream);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A GPU's threads as fibers of one thread.  A fiber runs until it waits: at a barrier for all threads of its block, at a shuffle
- * for those of its warp.  So between two barriers one thread does all of its work before another one begins, and which
- * one is first changes from launch to launch: what a missing barrier would leave to chance comes out wrong.
+ * A GPU's threads as fibers of one thread.  A fiber runs until it waits: at a barrier for all
+ * threads of its block, at a shuffle for those of its warp.  So between two barriers one thread
+ * does all of its work before another one begins, and which one is first changes from launch to
+ * launch: what a missing barrier would leave to chance comes out wrong.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -29,7 +30,8 @@ struct fiber {
 	char *stack;
 	enum state state;
 	unsigned n_brought;
-	unsigned brought[2]; /* to where it waits, and to where it waited before: others may still be looking there */
+	/* to where it waits, and to where it waited before: others may still be looking there */
+	unsigned brought[2];
 };
 
 static struct fiber fibers[MAX_THREADS];
@@ -91,7 +93,8 @@ static size_t in_order(size_t i, size_t n)
 	default:
 		break;
 	}
-	/* 7919 is a prime that divides no count of threads or blocks here, or all would not be met. */
+	/* 7919 is a prime that divides no count of threads or blocks here, or all would not be
+	 * met. */
 	return n % 7919 ? i * 7919 % n : i;
 }
 
@@ -136,7 +139,8 @@ static bool all_done(unsigned n_threads)
 static void block_run(unsigned n_threads)
 {
 	if (__start_simt_shared)
-		memset(__start_simt_shared, POISON, (size_t)(__stop_simt_shared - __start_simt_shared));
+		memset(__start_simt_shared, POISON,
+		       (size_t)(__stop_simt_shared - __start_simt_shared));
 	for (unsigned i = 0; i < n_threads; i++)
 		fiber_start(i);
 	while (!all_done(n_threads)) {

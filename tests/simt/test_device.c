@@ -34,14 +34,16 @@ static const struct backend *cuda(void)
 	return backend;
 }
 
-/* NVIDIA, "cuBLAS", FP8 and block-scaled types: FP8 from 8.9 on, blocks on 9.0, MX from 10.0 to 11.x. */
+/* NVIDIA, "cuBLAS", FP8 and block-scaled types: FP8 from 8.9 on, blocks on 9.0, MX from 10.0 to
+ * 11.x. */
 static void capabilities(void **state)
 {
 	static const struct {
 		int capability;
 		bool tensor, block, mx;
-	} rows[] = { { 80, false, false, false }, { 89, true, false, false }, { 90, true, true, false },
-		     { 100, true, false, true },  { 103, true, false, true }, { 120, true, false, false } };
+	} rows[] = { { 80, false, false, false }, { 89, true, false, false },
+		     { 90, true, true, false },	  { 100, true, false, true },
+		     { 103, true, false, true },  { 120, true, false, false } };
 	struct err err;
 
 	(void)state;
@@ -54,31 +56,46 @@ static void capabilities(void **state)
 	simt_capability = 86;
 	assert_int_equal(backend_supports(cuda(), &block, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_string_equal(err.message, "a GPU of compute capability 8.6 has no matrix product with block scaling, which needs 9.0");
+	assert_string_equal(err.message, "a GPU of compute capability 8.6 has no matrix product "
+					 "with block scaling, which needs 9.0");
 	simt_capability = 90;
 	simt_lt_version = 120805;
 	assert_int_equal(backend_supports(cuda(), &tensor, &err), 0);
 	assert_int_equal(backend_supports(cuda(), &block, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_string_equal(err.message, "cuBLASLt 12.8 has no matrix product with block scaling, which needs 12.9 or later");
+	assert_string_equal(err.message, "cuBLASLt 12.8 has no matrix product with block scaling, "
+					 "which needs 12.9 or later");
 	simt_lt_version = 130000;
 	assert_int_equal(backend_supports(cuda(), &small, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_string_equal(err.message, "there is no matrix product of tiles (64, 64) with such scales");
+	assert_string_equal(err.message,
+			    "there is no matrix product of tiles (64, 64) with such scales");
 }
 
 /* Every operation of the row, once. */
 static void run_all(const float *values)
 {
 	static uint8_t codes[ROWS * COLS], turned[ROWS * COLS];
-	static float scales[ROWS * COLS], turned_scales[ROWS * COLS], y[ROWS * COLS], rsigma[ROWS], amax[4];
-	const struct matrix x = { values, DT_F32, ROWS, COLS, COLS }, row = { values, DT_F32, 1, COLS, COLS };
+	static float scales[ROWS * COLS], turned_scales[ROWS * COLS], y[ROWS * COLS], rsigma[ROWS],
+		amax[4];
+	const struct matrix x = { values, DT_F32, ROWS, COLS, COLS },
+			    row = { values, DT_F32, 1, COLS, COLS };
 	struct quant_stats stats = { 0 };
-	const struct quant_out out = { .codes = codes, .stride = COLS, .scale_inv = scales, .scale_stride = 2, .stats = &stats };
-	const struct quant_in in = { .codes = codes, .rows = ROWS, .cols = COLS, .stride = COLS, .tile = { 128, 128 },
-				     .scale_inv = scales, .scale_stride = 2 };
+	const struct quant_out out = { .codes = codes,
+				       .stride = COLS,
+				       .scale_inv = scales,
+				       .scale_stride = 2,
+				       .stats = &stats };
+	const struct quant_in in = { .codes = codes,
+				     .rows = ROWS,
+				     .cols = COLS,
+				     .stride = COLS,
+				     .tile = { 128, 128 },
+				     .scale_inv = scales,
+				     .scale_stride = 2 };
 	const struct fp8_out both = { .rowwise = { codes, COLS, 1, scales, scale_row_major(2, 2) },
-				      .columnwise = { turned, ROWS, 1, turned_scales, scale_row_major(2, 2) },
+				      .columnwise = { turned, ROWS, 1, turned_scales,
+						      scale_row_major(2, 2) },
 				      .stats = &stats };
 	const struct norm_args norm = { .kind = NORM_RMS, .x = x, .gamma = row, .rsigma = rsigma };
 	const struct activation_args act = { .activation = ACT_SILU, .x = x, .up = x };
@@ -135,10 +152,18 @@ static int write_all(const float *values, struct tile tile, struct written *w, s
 	const struct matrix x = { values, DT_F32, ROWS, COLS, COLS };
 	const struct qspec spec = { .tile = tile };
 	size_t across = tile_count(COLS, tile.cols);
-	const struct quant_out out = { .codes = w->codes, .stride = COLS, .scale_inv = w->scales, .scale_stride = across,
+	const struct quant_out out = { .codes = w->codes,
+				       .stride = COLS,
+				       .scale_inv = w->scales,
+				       .scale_stride = across,
 				       .stats = &w->stats };
-	const struct quant_in in = { .codes = w->codes, .rows = ROWS, .cols = COLS, .stride = COLS, .tile = tile,
-				     .scale_inv = w->scales, .scale_stride = across };
+	const struct quant_in in = { .codes = w->codes,
+				     .rows = ROWS,
+				     .cols = COLS,
+				     .stride = COLS,
+				     .tile = tile,
+				     .scale_inv = w->scales,
+				     .scale_stride = across };
 
 	memset(w, 0, sizeof *w);
 	backend_amax(cuda(), &x, tile, w->amax, across, &w->n_nonfinite);
@@ -149,10 +174,13 @@ static int write_all(const float *values, struct tile tile, struct written *w, s
 	return backend_failed(cuda(), "a.weight", err);
 }
 
-/* A GPU that is too full for a matrix takes it in smaller bands, with the same result, down to a row of tiles. */
+/* A GPU that is too full for a matrix takes it in smaller bands, with the same result, down to a
+ * row of tiles. */
 static void smaller_bands(void **state)
 {
-	static const struct tile tiles[] = { { 128, 128 }, { 32, 50 }, { 1, WHOLE }, { WHOLE, WHOLE }, { WHOLE, 7 } };
+	static const struct tile tiles[] = {
+		{ 128, 128 }, { 32, 50 }, { 1, WHOLE }, { WHOLE, WHOLE }, { WHOLE, 7 }
+	};
 	static struct written whole, banded;
 	static float values[ROWS * COLS];
 	struct err err;
@@ -164,7 +192,8 @@ static void smaller_bands(void **state)
 		size_t least = tiles[i].rows == 128 ? 128 : 32;
 
 		assert_int_equal(write_all(values, tiles[i], &whole, &err), 0);
-		assert_true(whole.stats.nonfinite > 0 && whole.stats.nonfinite % whole.n_nonfinite == 0);
+		assert_true(whole.stats.nonfinite > 0 &&
+			    whole.stats.nonfinite % whole.n_nonfinite == 0);
 		/* Rows on the GPU are a little longer, and some scales lie beside them. */
 		for (size_t rows = 128; rows >= least; rows -= 17) {
 			simt_room = rows * (COLS + 10) * (sizeof(float) + 1) + 1300;
@@ -173,12 +202,14 @@ static void smaller_bands(void **state)
 		}
 		simt_room = COLS;
 		assert_int_equal(write_all(values, tiles[i], &banded, &err), -1);
-		assert_string_equal(err.message, "tensor 'a.weight': device_take on GPU 0: no room");
+		assert_string_equal(err.message,
+				    "tensor 'a.weight': device_take on GPU 0: no room");
 		simt_room = SIZE_MAX;
 	}
 }
 
-/* The update of histories tells by itself; until the last call it needs went well, nothing has changed. */
+/* The update of histories tells by itself; until the last call it needs went well, nothing has
+ * changed. */
 static void update_fails(void **state)
 {
 	float history[] = { 7, 9, 0, 0, 0, 0 }, scale[] = { 1, 1 };
@@ -197,14 +228,17 @@ static void update_fails(void **state)
 		assert_true(history[4] == (rc ? 0 : 7) && history[5] == (rc ? 0 : 14));
 		assert_true(scale[0] == (rc ? 1 : 64) && scale[1] == (rc ? 1 : 32));
 		if (rc)
-			assert_int_equal(strncmp(err.message, "the update of amax histories: ", 30), 0);
+			assert_int_equal(strncmp(err.message, "the update of amax histories: ", 30),
+					 0);
 	} while (rc);
-	assert_int_equal(n, 8); /* two pieces of memory, two copies there, a launch, one back, the wait */
+	assert_int_equal(
+		n, 8); /* two pieces of memory, two copies there, a launch, one back, the wait */
 }
 
 typedef const struct backend *select_fn(const char *name, struct err *err);
 
-/* Whether "auto" takes the GPU where *left, a count of simt's, is n; its trial leaves nothing behind. */
+/* Whether "auto" takes the GPU where *left, a count of simt's, is n; its trial leaves nothing
+ * behind. */
 static bool takes_cuda(select_fn *select, long *left, long n)
 {
 	struct err err = { 0 };
@@ -246,7 +280,10 @@ static void trial_fails(void **state)
 		calls += 29;
 	while (!takes_cuda(backend_select, &simt_copies_left, copies))
 		copies += 7;
-	assert_true(calls > 18 * 15 && copies > 18 * 4); /* 18 casts there and back: of so many calls, that bring so much */
+	assert_true(
+		calls > 18 * 15 &&
+		copies >
+			18 * 4); /* 18 casts there and back: of so many calls, that bring so much */
 }
 
 /* To run forward passes, it is tried with a product too. */
@@ -267,7 +304,8 @@ static void product_trial_fails(void **state)
 		copies++;
 	assert_false(takes_cuda(backend_select_forward, &simt_copies_left, copies));
 	assert_true(takes_cuda(backend_select_forward, &simt_copies_left, copies + 1));
-	assert_true(calls > 7); /* a lane, three pieces of memory, a weight, a product, what it gave */
+	assert_true(calls >
+		    7); /* a lane, three pieces of memory, a weight, a product, what it gave */
 }
 
 int main(void)

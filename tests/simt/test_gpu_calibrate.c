@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A calibration on a GPU that fails: whatever call it is, the error names the device, nothing is written, and nothing is left on
- * it.
+ * A calibration on a GPU that fails: whatever call it is, the error names the device, nothing is
+ * written, and nothing is left on it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,14 +17,22 @@
 #include "tests/simt/device.h"
 #include "tests/unit/scratch.h"
 
-static const char *const models[] = { "sample_checkpoints/tiny-llama", "sample_checkpoints/tiny-moe/per-expert" };
+static const char *const models[] = { "sample_checkpoints/tiny-llama",
+				      "sample_checkpoints/tiny-moe/per-expert" };
 
 /* Two short passes; with fp8, what is multiplied goes by way of the host. */
-static int calibrate(const char *model, bool fp8, const char *data, const char *output, struct err *err)
+static int calibrate(const char *model, bool fp8, const char *data, const char *output,
+		     struct err *err)
 {
-	const struct calibrate_params params = { .io = &io_system, .input = model, .data = data, .output = output,
-						 .backend = "cuda", .n_threads = 1, .histogram = true,
-						 .fp8 = { .forward = fp8, .recipe = fp8 ? "current" : NULL } };
+	const struct calibrate_params params = { .io = &io_system,
+						 .input = model,
+						 .data = data,
+						 .output = output,
+						 .backend = "cuda",
+						 .n_threads = 1,
+						 .histogram = true,
+						 .fp8 = { .forward = fp8,
+							  .recipe = fp8 ? "current" : NULL } };
 	struct calibrate_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct calibrate_plan plan;

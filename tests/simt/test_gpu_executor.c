@@ -22,7 +22,8 @@ static void library_missing(void **state)
 	if (child == 0) {
 		simt_lt_version = 111103;
 		_exit(ops->open(&executor, &err) == -1 && err.kind == ERR_SYSTEM &&
-				      !strcmp(err.message, "cuBLASLt is version 11.11: 12.0 or a later one is needed")
+				      !strcmp(err.message, "cuBLASLt is version 11.11: 12.0 or a "
+							   "later one is needed")
 			      ? 0
 			      : 1);
 	}
@@ -40,8 +41,10 @@ static void device_is_missing(void **state)
 	assert_int_equal(ops->open(&executor, &err), -1);
 	simt_missing = NULL;
 	assert_int_equal(err.kind, ERR_SYSTEM);
-	assert_string_equal(err.message, "there is no GPU to compute on (CUDA 13.0: no CUDA-capable device is detected): "
-					 "--backend cpu needs none");
+	assert_string_equal(
+		err.message,
+		"there is no GPU to compute on (CUDA 13.0: no CUDA-capable device is detected): "
+		"--backend cpu needs none");
 }
 
 static void opened(void **state)
@@ -98,11 +101,15 @@ static void too_large(void **state)
 
 	(void)state;
 	bench_init(&b);
-	assert_int_equal(ops->memory_new(b.executor, &there, (uint64_t)1 << 50, "the hidden states", &b.err), -1);
+	assert_int_equal(
+		ops->memory_new(b.executor, &there, (uint64_t)1 << 50, "the hidden states", &b.err),
+		-1);
 	assert_null(there);
 	assert_int_equal(b.err.kind, ERR_SYSTEM);
-	assert_string_equal(b.err.message, "the hidden states on GPU 0: 1073741824 MiB wanted, 0 of 80 MiB free: give less "
-					   "--max-memory or fewer --threads");
+	assert_string_equal(
+		b.err.message,
+		"the hidden states on GPU 0: 1073741824 MiB wanted, 0 of 80 MiB free: give less "
+		"--max-memory or fewer --threads");
 	weight.executor = b.executor;
 	assert_int_equal(ops->weight_init(&weight, &b.err), -1);
 	assert_int_equal(strncmp(b.err.message, "a weight on GPU 0: 4294967296 MiB wanted", 40), 0);
@@ -115,7 +122,8 @@ static void too_large(void **state)
 static void parts_check(struct bench *b, struct product *p)
 {
 	for (size_t part = 0; part < executor_weight_parts(&p->weight); part++) {
-		size_t n = executor_weight_part_rows(&p->weight, part), size = p->m * n * sizeof *p->y;
+		size_t n = executor_weight_part_rows(&p->weight, part),
+		       size = p->m * n * sizeof *p->y;
 		float *y_there = memory_new(b, size);
 
 		ops->multiply_part(b->lane, &p->weight, part, p->x_there, p->m, y_there);
@@ -132,10 +140,11 @@ static void products(void **state)
 		enum dtype dtype;
 		size_t m, n, k, part_rows;
 	} rows[] = {
-		{ DT_BF16, 1, 1, 1, 1 },       { DT_F32, 1, 1, 1, 1 },	    { DT_BF16, 1, 17, 33, 17 },
-		{ DT_F32, 1, 17, 33, 5 },      { DT_BF16, 5, 23, 9, 7 },    { DT_F32, 5, 21, 9, 7 },
-		{ DT_BF16, 32, 64, 96, 64 },   { DT_F32, 33, 65, 127, 64 }, { DT_BF16, 31, 130, 64, 64 },
-		{ DT_BF16, 3, 129, 255, 128 },
+		{ DT_BF16, 1, 1, 1, 1 },      { DT_F32, 1, 1, 1, 1 },
+		{ DT_BF16, 1, 17, 33, 17 },   { DT_F32, 1, 17, 33, 5 },
+		{ DT_BF16, 5, 23, 9, 7 },     { DT_F32, 5, 21, 9, 7 },
+		{ DT_BF16, 32, 64, 96, 64 },  { DT_F32, 33, 65, 127, 64 },
+		{ DT_BF16, 31, 130, 64, 64 }, { DT_BF16, 3, 129, 255, 128 },
 	};
 	struct product p;
 	struct bench b;
@@ -143,7 +152,8 @@ static void products(void **state)
 	(void)state;
 	bench_init(&b);
 	for (size_t i = 0; i < N_ROWS(rows); i++) {
-		product_init(&b, &p, rows[i].dtype, rows[i].m, rows[i].n, rows[i].k, rows[i].part_rows);
+		product_init(&b, &p, rows[i].dtype, rows[i].m, rows[i].n, rows[i].k,
+			     rows[i].part_rows);
 		assert_int_equal(p.weight.part_rows, rows[i].part_rows);
 		whole_check(&b, &p);
 		parts_check(&b, &p);
@@ -169,7 +179,8 @@ static void wide(void **state)
 	bench_release(&b);
 }
 
-/* That of a weight serves the next one of its size, and where one of another size comes, it is freed. */
+/* That of a weight serves the next one of its size, and where one of another size comes, it is
+ * freed. */
 static void memory_of_weights(void **state)
 {
 	struct product p[3];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's executor: operations in the order in which a lane was given them, calls that fail, lanes in several threads.
+ * The GPU's executor: operations in the order in which a lane was given them, calls that fail,
+ * lanes in several threads.
  */
 #include "tests/simt/executor_setup.h"
 
@@ -42,7 +43,8 @@ static int chain_try(struct bench *b, struct chain *c)
 	if (product_try(b, &c->p, DT_BF16, M, N, K, N))
 		return -1;
 	for (size_t i = 0; i < N_ROWS(pieces); i++) {
-		if (ops->memory_new(b->executor, pieces[i].memory, pieces[i].size, "values", &b->err))
+		if (ops->memory_new(b->executor, pieces[i].memory, pieces[i].size, "values",
+				    &b->err))
 			return -1;
 	}
 	return 0;
@@ -50,7 +52,8 @@ static int chain_try(struct bench *b, struct chain *c)
 
 static void chain_release(struct bench *b, struct chain *c)
 {
-	void *const pieces[] = { c->y, c->row_there, c->rounded_there, c->picked_there, c->seen_there, c->rows_there };
+	void *const pieces[] = { c->y,		c->row_there, c->rounded_there, c->picked_there,
+				 c->seen_there, c->rows_there };
 
 	for (size_t i = 0; i < N_ROWS(pieces); i++)
 		ops->memory_free(b->executor, pieces[i]);
@@ -95,7 +98,8 @@ static void chain_check(const struct chain *c)
 		amax = fmaxf(amax, fabsf(sum));
 	}
 	for (size_t i = 0; i < 2; i++)
-		assert_memory_equal(c->picked + i * N, c->added + picked_rows[i] * N, N * sizeof *c->picked);
+		assert_memory_equal(c->picked + i * N, c->added + picked_rows[i] * N,
+				    N * sizeof *c->picked);
 	assert_true(c->seen.amax == amax);
 	assert_int_equal(c->seen.n_nonfinite, 0);
 }
@@ -184,7 +188,8 @@ static void product_fails(void **state)
 	simt_lt_fails = "Matmul";
 	assert_int_equal(chain_run(&b, &c), -1);
 	simt_lt_fails = NULL;
-	assert_string_equal(b.err.message, "cublasLtMatmul on GPU 0: the GPU program failed to execute");
+	assert_string_equal(b.err.message,
+			    "cublasLtMatmul on GPU 0: the GPU program failed to execute");
 	check(&b, chain_run(&b, &c));
 	chain_check(&c);
 	chain_release(&b, &c);
@@ -195,7 +200,8 @@ static void product_fails(void **state)
 
 #define N_THREADS 3
 
-/* A thread's, for one round: it sets its part of the weight and multiplies all of another, in the lane that it is given. */
+/* A thread's, for one round: it sets its part of the weight and multiplies all of another, in the
+ * lane that it is given. */
 struct task {
 	struct bench b;
 	const struct product *set, *multiplied;
@@ -213,7 +219,8 @@ static void *task_run(void *shared)
 
 	ops->multiply(t->b.lane, &p->weight, p->x_there, p->m, t->y_there);
 	ops->fetch(t->b.lane, t->y, t->y_there, p->m * p->weight.n * sizeof *t->y);
-	t->rc = ops->weight_set(weight, t->part, t->set->w + t->part * weight->part_rows * weight->k, &t->b.err) ||
+	t->rc = ops->weight_set(weight, t->part,
+				t->set->w + t->part * weight->part_rows * weight->k, &t->b.err) ||
 		ops->wait(t->b.lane, &t->b.err);
 	return NULL;
 }
@@ -244,7 +251,10 @@ static void threads(void **state)
 	product_init(&b, &set, DT_F32, 2, 32, 7, 11);
 	size = p.m * p.weight.n * sizeof(float);
 	for (size_t i = 0; i < N_THREADS; i++) {
-		tasks[i] = (struct task){ b, &set, &p, i, memory_new(&b, size), values_new(p.m * p.weight.n, DT_F32), 0 };
+		tasks[i] = (struct task){
+			b, &set, &p, i, memory_new(&b, size), values_new(p.m * p.weight.n, DT_F32),
+			0
+		};
 		check(&b, ops->lane_new(&tasks[i].b.lane, b.executor, &b.err));
 	}
 	for (int round = 0; round < 3; round++) {
@@ -271,10 +281,8 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chain),
-		cmocka_unit_test(failures),
-		cmocka_unit_test(set_fails),
-		cmocka_unit_test(product_fails),
+		cmocka_unit_test(chain),     cmocka_unit_test(failures),
+		cmocka_unit_test(set_fails), cmocka_unit_test(product_fails),
 		cmocka_unit_test(threads),
 	};
 

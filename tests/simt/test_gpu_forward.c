@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cuda/forward.h: what it says beyond src/backend/executor.h.  The values are those of tests/unit/test_executor*.c.
+ * kernels/cuda/forward.h: what it says beyond src/backend/executor.h.  The values are those of
+ * tests/unit/test_executor*.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +15,9 @@
 static void run_all(size_t n)
 {
 	struct device_lane *lane = device_lane();
-	const struct attention_args attention = { .n_tokens = n, .n_heads = 1, .n_kv_heads = 1, .head_dim = 4, .value_dim = 4 };
+	const struct attention_args attention = {
+		.n_tokens = n, .n_heads = 1, .n_kv_heads = 1, .head_dim = 4, .value_dim = 4
+	};
 	const struct cross_entropy_args entropy = { .n_rows = n, .n_cols = 4 };
 
 	gpu_see(lane, NULL, n, NULL);
@@ -52,7 +55,9 @@ static void nothing(void **state)
 /* 64 MiB, or 64 queries if they take more, or all. */
 static void attention_spare(void **state)
 {
-	struct attention_args args = { .n_tokens = 8192, .n_heads = 128, .n_kv_heads = 8, .head_dim = 64, .value_dim = 64 };
+	struct attention_args args = {
+		.n_tokens = 8192, .n_heads = 128, .n_kv_heads = 8, .head_dim = 64, .value_dim = 64
+	};
 
 	(void)state;
 	assert_int_equal(gpu_attend_spare(&args), 64 * 128 * 8193 * 4);

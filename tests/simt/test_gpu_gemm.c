@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on the GPU, by the cuBLASLt of tests/simt: every kind against sums in double; what is written after one with
- * codes; what is kept of what the library said.
+ * Matrix products on the GPU, by the cuBLASLt of tests/simt: every kind against sums in double;
+ * what is written after one with codes; what is kept of what the library said.
  */
 #include "tests/simt/gemm_setup.h"
 
@@ -10,10 +10,13 @@
 #include "backend/dispatch.h"
 #include "num/history.h"
 
-/* Beyond one tile in every dimension, ragged; one row of tokens or four; five scales in a row, which are padded to eight. */
+/* Beyond one tile in every dimension, ragged; one row of tokens or four; five scales in a row,
+ * which are padded to eight. */
 static void products(void **state)
 {
-	static const size_t shapes[][3] = { { 132, 144, 160 }, { 4, 16, 32 }, { 12, 272, 544 }, { 140, 32, 672 } };
+	static const size_t shapes[][3] = {
+		{ 132, 144, 160 }, { 4, 16, 32 }, { 12, 272, 544 }, { 140, 32, 672 }
+	};
 
 	(void)state;
 	for (size_t i = 0; i < N_ROWS(kinds); i++) {
@@ -68,7 +71,8 @@ static uint32_t history_after(struct bench *t, float scale, float history)
 /* To the bits of the row's gemm_update(), the specification. */
 static void update(void **state)
 {
-	static const uint32_t scales[] = { 0x3F800000, 0x3E99999A, 0x7F7FFFFF, 0x00800000, 0x7F000000, 0x43E00000 };
+	static const uint32_t scales[] = { 0x3F800000, 0x3E99999A, 0x7F7FFFFF,
+					   0x00800000, 0x7F000000, 0x43E00000 };
 	static const uint32_t histories[] = { 0, 0x3F800000, 0x7F800000, 0x7FC00000, 0x49742400 };
 	const struct backend *reference = backend_select("reference", NULL);
 	struct bench t;
@@ -82,9 +86,11 @@ static void update(void **state)
 	for (size_t i = 0; i < N_ROWS(scales); i++) {
 		for (size_t j = 0; j < N_ROWS(histories); j++) {
 			float wanted_inv, wanted = f32_from_bits(histories[j]);
-			uint32_t got = history_after(&t, f32_from_bits(scales[i]), f32_from_bits(histories[j]));
+			uint32_t got = history_after(&t, f32_from_bits(scales[i]),
+						     f32_from_bits(histories[j]));
 
-			reference->gemm_update(f32_from_bits(scales[i]), amax, &wanted_inv, &wanted);
+			reference->gemm_update(f32_from_bits(scales[i]), amax, &wanted_inv,
+					       &wanted);
 			assert_int_equal(got, f32_bits(wanted));
 			assert_int_equal(f32_bits(t.scale_inv), f32_bits(wanted_inv));
 			product_check(&t);
@@ -148,7 +154,8 @@ static void kept_by_shape(void **state)
 	bench_release(&t);
 }
 
-/* An algorithm for addresses that are multiples of 256 is no good for others; one for some rows of a matrix is so for all. */
+/* An algorithm for addresses that are multiples of 256 is no good for others; one for some rows of
+ * a matrix is so for all. */
 static void kept_by_alignment(void **state)
 {
 	struct bench t;
@@ -168,7 +175,8 @@ static void kept_by_alignment(void **state)
 	bench_init(&t, &kinds[0], 24, 112, 232); /* rows 496 bytes apart */
 	t.g.m = 22;
 	assert_int_equal(asked(&t), 1);
-	t.g.a.data = (const char *)t.g.a.data + t.a.stride * 2; /* 256 divides the first address, 16 this one */
+	t.g.a.data = (const char *)t.g.a.data +
+		     t.a.stride * 2; /* 256 divides the first address, 16 this one */
 	t.g.d.data = (char *)t.g.d.data + t.g.d.stride * 2;
 	before = simt_lt_asked;
 	if (bench_run(&t, &err))
@@ -212,7 +220,8 @@ static void kept_for_all_threads(void **state)
 	assert_int_equal(simt_lt_asked - before, 1);
 	assert_int_equal(simt_lt_objects, 0);
 	for (int i = 0; i < 4; i++) {
-		device_copy_out(device_lane(), t[i].d, d_size(&t[i]), t[i].g.d.data, d_size(&t[i]), d_size(&t[i]), 1);
+		device_copy_out(device_lane(), t[i].d, d_size(&t[i]), t[i].g.d.data, d_size(&t[i]),
+				d_size(&t[i]), 1);
 		product_check(&t[i]);
 	}
 	bench_release(&t[0]);

@@ -4,13 +4,17 @@
  */
 #include "tests/simt/gemm_setup.h"
 
-/* Each call of the library fails once, wherever it is made: the lane names it, what was written is not touched by what comes
- * after, nothing is left behind, and the next product goes well. */
+/* Each call of the library fails once, wherever it is made: the lane names it, what was written is
+ * not touched by what comes after, nothing is left behind, and the next product goes well. */
 static void failures(void **state)
 {
-	static const char *const names[] = { "MatmulDescCreate",	       "MatmulDescSetAttribute", "MatrixLayoutCreate",
-					     "MatmulPreferenceCreate",	       "MatmulAlgoGetHeuristic",
-					     "MatmulPreferenceSetAttribute", "Matmul" };
+	static const char *const names[] = { "MatmulDescCreate",
+					     "MatmulDescSetAttribute",
+					     "MatrixLayoutCreate",
+					     "MatmulPreferenceCreate",
+					     "MatmulAlgoGetHeuristic",
+					     "MatmulPreferenceSetAttribute",
+					     "Matmul" };
 	size_t m = 1000;
 
 	(void)state;
@@ -21,7 +25,8 @@ static void failures(void **state)
 			struct err err = { 0 };
 			struct bench t;
 
-			bench_init(&t, &kinds[5], ++m, 16, 32); /* a new shape, so that all is called */
+			bench_init(&t, &kinds[5], ++m, 16,
+				   32); /* a new shape, so that all is called */
 			simt_lt_fails = names[i];
 			simt_lt_fails_after = n++;
 			rc = bench_run(&t, &err);
@@ -29,7 +34,8 @@ static void failures(void **state)
 			if (rc) {
 				assert_int_equal(err.kind, ERR_SYSTEM);
 				assert_int_equal(strncmp(err.message, "cublasLt", 8), 0);
-				assert_int_equal(strncmp(err.message + 8, names[i], strlen(names[i])), 0);
+				assert_int_equal(
+					strncmp(err.message + 8, names[i], strlen(names[i])), 0);
 				assert_string_equal(err.message + 8 + strlen(names[i]),
 						    " on GPU 0: the GPU program failed to execute");
 				assert_true(t.scale_inv == -1 && t.history == 2);
@@ -53,7 +59,8 @@ static void no_handle(void **state)
 	simt_lt_fails = "Create";
 	assert_int_equal(bench_run(&t, &err), -1);
 	simt_lt_fails = NULL;
-	assert_string_equal(err.message, "cublasLtCreate on GPU 0: the GPU program failed to execute");
+	assert_string_equal(err.message,
+			    "cublasLtCreate on GPU 0: the GPU program failed to execute");
 	bench_run_well(&t);
 	product_check(&t);
 	bench_release(&t);
@@ -88,44 +95,139 @@ struct refusal {
 	const char *message;
 };
 
-#define BLOCKS DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 1, 128 }, { 128, 128 }
-#define TENSOR DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { WHOLE, WHOLE }, { WHOLE, WHOLE }
-#define MX     DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 1, 32 }, { 1, 32 }
+#define BLOCKS                                       \
+	DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 1, 128 }, \
+	{                                            \
+		128, 128                             \
+	}
+#define TENSOR                                             \
+	DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { WHOLE, WHOLE }, \
+	{                                                  \
+		WHOLE, WHOLE                               \
+	}
+#define MX                                          \
+	DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 1, 32 }, \
+	{                                           \
+		1, 32                               \
+	}
 
 static const struct refusal refused[] = {
-	{ { TENSOR, 86, false }, 16, 16, 32, 130000,
-	  "a GPU of compute capability 8.6 has no matrix product with FP8 operands, which needs 8.9 or later" },
-	{ { BLOCKS, 89, false }, 16, 16, 32, 130000,
-	  "a GPU of compute capability 8.9 has no matrix product with block scaling, which needs 9.0" },
-	{ { BLOCKS, 100, false }, 16, 16, 32, 130000,
-	  "a GPU of compute capability 10.0 has no matrix product with block scaling, which needs 9.0" },
-	{ { MX, 90, false }, 16, 16, 32, 130000,
-	  "a GPU of compute capability 9.0 has no matrix product with MX blocks, which needs 10.0 to 11.x" },
-	{ { MX, 120, false }, 16, 16, 32, 130000,
-	  "a GPU of compute capability 12.0 has no matrix product with MX blocks, which needs 10.0 to 11.x" },
-	{ { BLOCKS, 90, false }, 16, 16, 32, 120805,
+	{ { TENSOR, 86, false },
+	  16,
+	  16,
+	  32,
+	  130000,
+	  "a GPU of compute capability 8.6 has no matrix product with FP8 operands, which needs "
+	  "8.9 or later" },
+	{ { BLOCKS, 89, false },
+	  16,
+	  16,
+	  32,
+	  130000,
+	  "a GPU of compute capability 8.9 has no matrix product with block scaling, which needs "
+	  "9.0" },
+	{ { BLOCKS, 100, false },
+	  16,
+	  16,
+	  32,
+	  130000,
+	  "a GPU of compute capability 10.0 has no matrix product with block scaling, which needs "
+	  "9.0" },
+	{ { MX, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
+	  "a GPU of compute capability 9.0 has no matrix product with MX blocks, which needs 10.0 "
+	  "to 11.x" },
+	{ { MX, 120, false },
+	  16,
+	  16,
+	  32,
+	  130000,
+	  "a GPU of compute capability 12.0 has no matrix product with MX blocks, which needs 10.0 "
+	  "to 11.x" },
+	{ { BLOCKS, 90, false },
+	  16,
+	  16,
+	  32,
+	  120805,
 	  "cuBLASLt 12.8 has no matrix product with block scaling, which needs 12.9 or later" },
-	{ { MX, 100, false }, 16, 16, 32, 120600, "cuBLASLt 12.6 has no matrix product with MX blocks, which needs 12.8 or later" },
-	{ { BLOCKS, 90, false }, 18, 16, 32, 130000,
-	  "a matrix product (18, 16, 32) with block scaling: m must be a multiple of 4, n of 8, k of 16" },
-	{ { TENSOR, 90, false }, 16, 20, 32, 130000,
-	  "a matrix product (16, 20, 32) with FP8 operands: m must be a multiple of 1, n of 8, k of 16" },
-	{ { TENSOR, 90, false }, 16, 16, 40, 130000,
-	  "a matrix product (16, 16, 40) with FP8 operands: m must be a multiple of 1, n of 8, k of 16" },
-	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E4M3, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false }, 16, 24, 32, 130000,
-	  "a matrix product (16, 24, 32) with FP8 operands: m must be a multiple of 1, n of 16, k of 16" },
-	{ { BLOCKS, 90, true }, 16, 16, 32, 130000, "there is no fast matrix product with block scaling" },
-	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E4M3, { 1, 128 }, { 128, 128 }, 90, false }, 16, 16, 32, 130000,
+	{ { MX, 100, false },
+	  16,
+	  16,
+	  32,
+	  120600,
+	  "cuBLASLt 12.6 has no matrix product with MX blocks, which needs 12.8 or later" },
+	{ { BLOCKS, 90, false },
+	  18,
+	  16,
+	  32,
+	  130000,
+	  "a matrix product (18, 16, 32) with block scaling: m must be a multiple of 4, n of 8, k "
+	  "of 16" },
+	{ { TENSOR, 90, false },
+	  16,
+	  20,
+	  32,
+	  130000,
+	  "a matrix product (16, 20, 32) with FP8 operands: m must be a multiple of 1, n of 8, k "
+	  "of 16" },
+	{ { TENSOR, 90, false },
+	  16,
+	  16,
+	  40,
+	  130000,
+	  "a matrix product (16, 16, 40) with FP8 operands: m must be a multiple of 1, n of 8, k "
+	  "of 16" },
+	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E4M3, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false },
+	  16,
+	  24,
+	  32,
+	  130000,
+	  "a matrix product (16, 24, 32) with FP8 operands: m must be a multiple of 1, n of 16, k "
+	  "of 16" },
+	{ { BLOCKS, 90, true },
+	  16,
+	  16,
+	  32,
+	  130000,
+	  "there is no fast matrix product with block scaling" },
+	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E4M3, { 1, 128 }, { 128, 128 }, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
 	  "there is no matrix product with block scaling whose result is FP8" },
-	{ { DT_F8_E5M2, DT_F8_E5M2, DT_BF16, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false }, 16, 16, 32, 130000,
+	{ { DT_F8_E5M2, DT_F8_E5M2, DT_BF16, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
 	  "there is no matrix product of F8_E5M2 by F8_E5M2 whose result is BF16" },
-	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E5M2, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false }, 16, 16, 32, 130000,
+	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E5M2, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
 	  "there is no matrix product of F8_E4M3 by F8_E4M3 whose result is F8_E5M2" },
-	{ { DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 128, 128 }, { 128, 128 }, 90, false }, 16, 16, 32, 130000,
+	{ { DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 128, 128 }, { 128, 128 }, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
 	  "there is no matrix product of tiles (128, 128) by (128, 128)" },
-	{ { DT_F32, DT_F32, DT_BF16, { 0 }, { 0 }, 90, false }, 16, 16, 32, 130000,
+	{ { DT_F32, DT_F32, DT_BF16, { 0 }, { 0 }, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
 	  "there is no matrix product of F32 by F32 whose result is BF16" },
-	{ { DT_F32, DT_BF16, DT_F32, { 0 }, { 0 }, 90, false }, 16, 16, 32, 130000,
+	{ { DT_F32, DT_BF16, DT_F32, { 0 }, { 0 }, 90, false },
+	  16,
+	  16,
+	  32,
+	  130000,
 	  "there is no matrix product of F32 by BF16 whose result is F32" },
 };
 
@@ -161,7 +263,8 @@ static void misaligned(void **state)
 	bench_init(&t, &kinds[2], 16, 16, 32);
 	t.g.a.data = (const char *)t.g.a.data + 8;
 	assert_int_equal(gpu_gemm_supports(&t.g, &err), -1);
-	assert_string_equal(err.message, "a matrix product with FP8 operands: rows and scales must begin at multiples of 16 bytes");
+	assert_string_equal(err.message, "a matrix product with FP8 operands: rows and scales must "
+					 "begin at multiples of 16 bytes");
 	assert_int_equal(bench_run(&t, &err), -1);
 	bench_release(&t);
 	bench_init(&t, &kinds[7], 16, 16, 32);
@@ -176,7 +279,9 @@ static void misaligned(void **state)
 /* No library, one without the functions, and one of CUDA 11. */
 static void loading(void **state)
 {
-	static const char *const none[] = { "libnone.so.1", "libnone.so.2" }, *const other[] = { "libnone.so.1", "libm.so.6" };
+	static const char *const none[] = { "libnone.so.1", "libnone.so.2" }, *const other[] = {
+		"libnone.so.1", "libm.so.6"
+	};
 	static const char *const itself[] = { NULL };
 	struct cublaslt lt;
 	struct err err;
@@ -184,13 +289,21 @@ static void loading(void **state)
 	(void)state;
 	assert_int_equal(cublaslt_load(&lt, none, 2, &err), -1);
 	assert_int_equal(err.kind, ERR_SYSTEM);
-	assert_int_equal(strncmp(err.message, "cannot load cuBLASLt, which multiplies matrices on a GPU (libnone.so.2", 70), 0);
-	assert_non_null(strstr(err.message, "): install the one of CUDA 12 or 13, or name its folder in LD_LIBRARY_PATH"));
+	assert_int_equal(
+		strncmp(err.message,
+			"cannot load cuBLASLt, which multiplies matrices on a GPU (libnone.so.2",
+			70),
+		0);
+	assert_non_null(strstr(
+		err.message,
+		"): install the one of CUDA 12 or 13, or name its folder in LD_LIBRARY_PATH"));
 	assert_int_equal(cublaslt_load(&lt, other, 2, &err), -1);
-	assert_string_equal(err.message, "cuBLASLt has no function cublasLtGetVersion: version 12.0 or a later one is needed");
+	assert_string_equal(err.message, "cuBLASLt has no function cublasLtGetVersion: version "
+					 "12.0 or a later one is needed");
 	simt_lt_version = 111103;
 	assert_int_equal(cublaslt_load(&lt, itself, 1, &err), -1);
-	assert_string_equal(err.message, "cuBLASLt is version 11.11: 12.0 or a later one is needed");
+	assert_string_equal(err.message,
+			    "cuBLASLt is version 11.11: 12.0 or a later one is needed");
 	simt_lt_version = 130000;
 	assert_int_equal(cublaslt_load(&lt, itself, 1, &err), 0);
 	assert_int_equal(lt.GetVersion(), 130000);
@@ -199,12 +312,9 @@ static void loading(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loading),
-		cmocka_unit_test(no_handle),
-		cmocka_unit_test(failures),
-		cmocka_unit_test(device_failures),
-		cmocka_unit_test(refusals),
-		cmocka_unit_test(misaligned),
+		cmocka_unit_test(loading),  cmocka_unit_test(no_handle),
+		cmocka_unit_test(failures), cmocka_unit_test(device_failures),
+		cmocka_unit_test(refusals), cmocka_unit_test(misaligned),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies by way of pinned memory (kernels/cuda/staging.cu), over a runtime that copies as late as it may.
+ * Copies by way of pinned memory (kernels/cuda/staging.cu), over a runtime that copies as late as
+ * it may.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,9 +28,10 @@ static const struct shape shapes[] = {
 	{ 100, 7, 100, 100 },
 	{ 100, 7, 117, 128 },
 	{ STAGE_SIZE, 1, STAGE_SIZE, STAGE_SIZE },
-	{ STAGE_SIZE / 8, 35, STAGE_SIZE / 8, STAGE_SIZE / 8 },		     /* close together: five pieces */
-	{ STAGE_SIZE / 8 + 1, 60, STAGE_SIZE / 8 + 1, STAGE_SIZE / 8 + 16 }, /* seven rows a piece */
-	{ 3 * STAGE_SIZE + 5, 3, 3 * STAGE_SIZE + 9, 3 * STAGE_SIZE + 16 },  /* four pieces a row */
+	{ STAGE_SIZE / 8, 35, STAGE_SIZE / 8, STAGE_SIZE / 8 }, /* close together: five pieces */
+	/* seven rows a piece */
+	{ STAGE_SIZE / 8 + 1, 60, STAGE_SIZE / 8 + 1, STAGE_SIZE / 8 + 16 },
+	{ 3 * STAGE_SIZE + 5, 3, 3 * STAGE_SIZE + 9, 3 * STAGE_SIZE + 16 }, /* four pieces a row */
 	{ 5 * STAGE_SIZE - 1, 1, 7 * STAGE_SIZE, 6 * STAGE_SIZE },
 };
 
@@ -74,7 +76,8 @@ static bool is_right(const unsigned char *host, const struct shape *s)
 static int round_trip(struct staging *staging, const struct shape *s, struct err *err)
 {
 	struct device_lane *lane = device_lane();
-	unsigned char *host = filled(extent(s, s->host_stride), GAP), *back = filled(extent(s, s->host_stride), GAP);
+	unsigned char *host = filled(extent(s, s->host_stride), GAP),
+		      *back = filled(extent(s, s->host_stride), GAP);
 	unsigned char *there = filled(extent(s, s->device_stride), 0);
 	int rc;
 
@@ -82,8 +85,10 @@ static int round_trip(struct staging *staging, const struct shape *s, struct err
 		for (size_t i = 0; i < s->row_size; i++)
 			host[row * s->host_stride + i] = byte_at(row, i);
 	}
-	staging_in(staging, lane, there, s->device_stride, host, s->host_stride, s->row_size, s->n_rows);
-	staging_out(staging, lane, back, s->host_stride, there, s->device_stride, s->row_size, s->n_rows);
+	staging_in(staging, lane, there, s->device_stride, host, s->host_stride, s->row_size,
+		   s->n_rows);
+	staging_out(staging, lane, back, s->host_stride, there, s->device_stride, s->row_size,
+		    s->n_rows);
 	staging_settle(staging, lane);
 	rc = device_lane_failed(lane, err);
 	simt_runtime_finish(); /* as a wait for the stream */
@@ -92,7 +97,8 @@ static int round_trip(struct staging *staging, const struct shape *s, struct err
 	free(back);
 	free(there);
 	simt_runtime_left = -1;
-	staging_settle(staging, lane); /* what has not come by now does not come into memory given back */
+	staging_settle(staging,
+		       lane); /* what has not come by now does not come into memory given back */
 	assert_int_equal(device_lane_failed(lane, &(struct err){ 0 }), 0);
 	return rc;
 }
@@ -140,11 +146,15 @@ static void failures(void **state)
 	long n = 0;
 
 	(void)state;
-	for (simt_runtime_left = n; round_trip(staging, &shapes[4], &err); simt_runtime_left = ++n) {
+	for (simt_runtime_left = n; round_trip(staging, &shapes[4], &err);
+	     simt_runtime_left = ++n) {
 		assert_int_equal(err.kind, ERR_SYSTEM);
 		assert_non_null(strstr(err.message, " on GPU 0: unknown error"));
 	}
-	assert_int_equal(n, 2 * 5 * 3 + 2); /* each piece waits, copies and records; two are settled at the end */
+	assert_int_equal(
+		n,
+		2 * 5 * 3 +
+			2); /* each piece waits, copies and records; two are settled at the end */
 	simt_runtime_left = -1;
 	staging_free(staging);
 }

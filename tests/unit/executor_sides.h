@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executors of this build that this machine can run, each with a lane; and values that go to one of them, and come back to be
- * held, to the bit, against what plain loops made of them.
+ * The executors of this build that this machine can run, each with a lane; and values that go to
+ * one of them, and come back to be held, to the bit, against what plain loops made of them.
  */
 #ifndef FP8CONV_TESTS_EXECUTOR_SIDES_H
 #define FP8CONV_TESTS_EXECUTOR_SIDES_H
@@ -28,14 +28,16 @@ static size_t n_sides;
 
 static inline bool side_known(const struct executor_ops *ops)
 {
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		if (s->ops == ops)
 			return true;
 	}
 	return false;
 }
 
-/* The first is the CPU's, which must be there.  Of another one whose backend runs and which does not open: as of a backend. */
+/* The first is the CPU's, which must be there.  Of another one whose backend runs and which does
+ * not open: as of a backend. */
 static inline int sides_open(void **state)
 {
 	struct err err = { 0 };
@@ -47,7 +49,8 @@ static inline int sides_open(void **state)
 		if ((*b)->unusable() || side_known((*b)->executor))
 			continue;
 		side->ops = (*b)->executor;
-		if (side->ops->open(&side->executor, &err) || side->ops->lane_new(&side->lane, side->executor, &err)) {
+		if (side->ops->open(&side->executor, &err) ||
+		    side->ops->lane_new(&side->lane, side->executor, &err)) {
 			print_message("SKIPPED: backend %s: %s\n", (*b)->name, err.message);
 			if (n_sides == 0)
 				return -1;
@@ -61,7 +64,8 @@ static inline int sides_open(void **state)
 static inline int sides_close(void **state)
 {
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		s->ops->lane_free(s->lane);
 		s->ops->close(s->executor);
 	}
@@ -125,8 +129,8 @@ static inline void data_back(const struct side *s, void *memory, void *data, siz
 
 /* --- values --- */
 
-/* n values, and what shall become of them.  There, they begin `shift` floats (0 or 1) behind the begin of a piece of memory that
- * ends with them. */
+/* n values, and what shall become of them.  There, they begin `shift` floats (0 or 1) behind the
+ * begin of a piece of memory that ends with them. */
 struct values {
 	float *given, *wanted;
 	size_t n, shift;
@@ -143,7 +147,8 @@ static inline float noise(void)
 
 static inline struct values values_new(size_t n, size_t shift)
 {
-	struct values v = { some_memory(n * sizeof(float)), some_memory(n * sizeof(float)), n, shift };
+	struct values v = { some_memory(n * sizeof(float)), some_memory(n * sizeof(float)), n,
+			    shift };
 
 	for (size_t i = 0; i < n; i++)
 		v.given[i] = v.wanted[i] = noise();
@@ -178,7 +183,8 @@ static inline bool same(float a, float b)
 }
 
 /* All of them are as wanted, those too that nobody was to touch; the memory is freed. */
-static inline void values_back(const struct side *s, const struct values *v, float *memory, const char *what)
+static inline void values_back(const struct side *s, const struct values *v, float *memory,
+			       const char *what)
 {
 	float *got = some_memory(v->n * sizeof *got);
 
@@ -187,8 +193,8 @@ static inline void values_back(const struct side *s, const struct values *v, flo
 	s->ops->memory_free(s->executor, memory - v->shift);
 	for (size_t i = 0; i < v->n; i++) {
 		if (!same(got[i], v->wanted[i]))
-			fail_msg("%s, %s: %zu of %zu: %a, not %a", s->ops->name, what, i, v->n, (double)got[i],
-				 (double)v->wanted[i]);
+			fail_msg("%s, %s: %zu of %zu: %a, not %a", s->ops->name, what, i, v->n,
+				 (double)got[i], (double)v->wanted[i]);
 	}
 	free(got);
 }

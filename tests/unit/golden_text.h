@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading the golden vectors of tests/golden, whose README.md has their format: words of lines, and what they mean.
+ * Reading the golden vectors of tests/golden, whose README.md has their format: words of lines, and
+ * what they mean.
  */
 #ifndef FP8CONV_TESTS_GOLDEN_TEXT_H
 #define FP8CONV_TESTS_GOLDEN_TEXT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A backend against the scalar reference, byte for byte.  What may not be written (the space between rows) is compared too.  A
- * difference says where, and both bytes.
+ * A backend against the scalar reference, byte for byte.  What may not be written (the space
+ * between rows) is compared too.  A difference says where, and both bytes.
  */
 #ifndef FP8CONV_TESTS_KERNEL_PARITY_H
 #define FP8CONV_TESTS_KERNEL_PARITY_H
@@ -25,7 +25,7 @@ struct layout {
 };
 
 static inline void output_init(struct output *o, const struct matrix *x, const struct qspec *spec,
-			struct layout l)
+			       struct layout l)
 {
 	size_t grid_rows = tile_count(x->rows, spec->tile.rows),
 	       grid_cols = tile_count(x->cols, spec->tile.cols);
@@ -52,29 +52,31 @@ static inline void output_release(struct output *o)
 
 /* Prints where two outputs differ first.  what: the function.  Returns whether they do. */
 static inline bool differ(const char *what, const struct backend *backend, const struct matrix *x,
-		   const struct qspec *spec, const unsigned char *want, const unsigned char *got,
-		   size_t n, size_t offset, size_t stride)
+			  const struct qspec *spec, const unsigned char *want,
+			  const unsigned char *got, size_t n, size_t offset, size_t stride)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (want[i] == got[i])
 			continue;
-		print_error(
-			"%s of %s: %zux%zu %s (stride %zu), tile %zux%zu, %s, %s%s, arith %d, mx %d, margin %d, "
-			"epsilon %g: at (%zu, %zu) 0x%02x, not 0x%02x\n",
-			what, backend->name, x->rows, x->cols, dtype_name(x->dtype), x->stride,
-			spec->tile.rows, spec->tile.cols,
-			spec->format == FP8_E4M3 ? "E4M3" : "E5M2",
-			spec->scale_type == SCALE_E8M0 ? "E8M0" : "F32", spec->pow2 ? " pow2" : "",
-			spec->arith, spec->mx_rule, spec->margin, (double)spec->amax_epsilon,
-			(i - offset) / stride, (i - offset) % stride, got[i], want[i]);
+		print_error("%s of %s: %zux%zu %s (stride %zu), tile %zux%zu, %s, %s%s, arith %d, "
+			    "mx %d, margin %d, "
+			    "epsilon %g: at (%zu, %zu) 0x%02x, not 0x%02x\n",
+			    what, backend->name, x->rows, x->cols, dtype_name(x->dtype), x->stride,
+			    spec->tile.rows, spec->tile.cols,
+			    spec->format == FP8_E4M3 ? "E4M3" : "E5M2",
+			    spec->scale_type == SCALE_E8M0 ? "E8M0" : "F32",
+			    spec->pow2 ? " pow2" : "", spec->arith, spec->mx_rule, spec->margin,
+			    (double)spec->amax_epsilon, (i - offset) / stride,
+			    (i - offset) % stride, got[i], want[i]);
 		return true;
 	}
 	return false;
 }
 
-static inline void outputs_equal(const char *what, const struct backend *backend, const struct matrix *x,
-			  const struct qspec *spec, const struct output *want,
-			  const struct output *got, struct layout l)
+static inline void outputs_equal(const char *what, const struct backend *backend,
+				 const struct matrix *x, const struct qspec *spec,
+				 const struct output *want, const struct output *got,
+				 struct layout l)
 {
 	bool bad = differ(what, backend, x, spec, want->codes, got->codes, want->codes_size,
 			  l.codes_offset, want->out.stride);
@@ -88,8 +90,8 @@ static inline void outputs_equal(const char *what, const struct backend *backend
 }
 
 /* amax, scaled by factor so that cast() also meets values beyond it. */
-static inline float *amax_of(const struct backend *backend, const struct matrix *x, struct tile tile,
-		      float factor, uint64_t *n_nonfinite)
+static inline float *amax_of(const struct backend *backend, const struct matrix *x,
+			     struct tile tile, float factor, uint64_t *n_nonfinite)
 {
 	size_t n = tile_count(x->rows, tile.rows) * tile_count(x->cols, tile.cols);
 	float *amax = calloc(n + 1, sizeof *amax);
@@ -102,7 +104,7 @@ static inline float *amax_of(const struct backend *backend, const struct matrix 
 }
 
 static inline void check_amax(const struct backend *reference, const struct backend *backend,
-		       const struct sample *s, const struct qspec *spec)
+			      const struct sample *s, const struct qspec *spec)
 {
 	size_t n_cols = tile_count(s->x.cols, spec->tile.cols),
 	       n = tile_count(s->x.rows, spec->tile.rows) * n_cols;
@@ -118,8 +120,8 @@ static inline void check_amax(const struct backend *reference, const struct back
 }
 
 static inline void check_dequantize(const struct backend *reference, const struct backend *backend,
-			     const struct sample *s, const struct qspec *spec,
-			     const struct output *o)
+				    const struct sample *s, const struct qspec *spec,
+				    const struct output *o)
 {
 	struct quant_in q = { o->out.codes,	s->x.rows,	  s->x.cols,
 			      o->out.stride,	spec->format,	  spec->tile,
@@ -148,7 +150,7 @@ static inline void check_dequantize(const struct backend *reference, const struc
 }
 
 static inline void check_case(const struct sample *s, const struct qspec *spec, struct layout l,
-		       float amax_factor)
+			      float amax_factor)
 {
 	const struct backend *reference = backend_select("reference", &(struct err){ 0 });
 	struct output quantized, cast, got;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrices to try kernels on, the same in every run, in memory that ends where the next byte cannot be touched.
+ * Matrices to try kernels on, the same in every run, in memory that ends where the next byte cannot
+ * be touched.
  */
 #ifndef FP8CONV_TESTS_KERNEL_SAMPLE_H
 #define FP8CONV_TESTS_KERNEL_SAMPLE_H
@@ -134,7 +135,8 @@ static inline size_t extent(size_t rows, size_t cols, size_t stride)
 	return rows && cols ? (rows - 1) * stride + cols : 0;
 }
 
-static inline struct sample sample_new(enum dtype dtype, size_t rows, size_t cols, enum content content)
+static inline struct sample sample_new(enum dtype dtype, size_t rows, size_t cols,
+				       enum content content)
 {
 	struct sample s = { .x = { .dtype = dtype, .rows = rows, .cols = cols, .stride = cols } };
 

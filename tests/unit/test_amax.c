@@ -268,8 +268,8 @@ static const struct broken broken[] = {
 	{ "\"amax_history_len\":\"4\"", "\"amax_history_len\":\"0\"",
 	  .message = "is '0', not an integer from 1 to 1048576" },
 	{ "\"amax_history_len\":\"4\"", "\"amax_history_len\":\"1\"",
-	  .message =
-		  "'m.attn.q.amax_history' in '%s' has 2 passes, more than its amax_history_len (1)" },
+	  .message = "'m.attn.q.amax_history' in '%s' has 2 passes, more than its amax_history_len "
+		     "(1)" },
 	{ "\"data\":\"ba", "\"data\":\"Ba",
 	  .message = "'data' of '%s' is 'Ba7816bf8f01cfea414140de5dae2223', not 32" },
 	{ "\"m.down.tokens\"", "\"m.down.tokenz\"",

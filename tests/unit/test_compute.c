@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/compute.h: every set of instructions against num's scalars, or a plain loop in double, and bit for bit against the
- * others.
+ * backend/compute.h: every set of instructions against num's scalars, or a plain loop in double,
+ * and bit for bit against the others.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -56,14 +56,17 @@ static void gates(void **state)
 			for (int a = ACT_SILU; sets[s]->usable() && a <= ACT_GELU; a++) {
 				sets[s]->gate((enum activation)a, x, up, N, y);
 				for (size_t i = 0; i < N; i++)
-					assert_same(y[i], activation_apply((enum activation)a, x[i]) * up[i]);
+					assert_same(y[i],
+						    activation_apply((enum activation)a, x[i]) *
+							    up[i]);
 			}
 	}
 }
 
 static void rounding(void **state)
 {
-	static const float special[] = { NAN, INFINITY, -INFINITY, 3.4e38f, -0.0f, 1e-40f, -7.0078125f, 2.01171875f };
+	static const float special[] = { NAN,	INFINITY, -INFINITY,   3.4e38f,
+					 -0.0f, 1e-40f,	  -7.0078125f, 2.01171875f };
 	enum { N = 137 };
 	float x[N], y[N], z[N];
 	uint32_t seed = 1;
@@ -78,7 +81,8 @@ static void rounding(void **state)
 				x[i] = i % 17 < n_special ? special[i % 17] : noise(&seed);
 			memcpy(z, x, sizeof x);
 			sets[s]->round_bf16_f32(x, N, y);
-			assert_same(sets[s]->round_amax(z, N, &n_nonfinite), sets[s]->amax(y, N, &n_before));
+			assert_same(sets[s]->round_amax(z, N, &n_nonfinite),
+				    sets[s]->amax(y, N, &n_before));
 			for (size_t i = 0; i < N; i++) {
 				float rounded = bf16_to_f32(bf16_from_f32(x[i]));
 
@@ -133,9 +137,11 @@ struct case_data {
 	float y[MOST_TOKENS * MOST_DIM], first[MOST_TOKENS * MOST_DIM];
 };
 
-static void plain_attention(const struct head *head, const struct case_data *data, size_t query, double *y)
+static void plain_attention(const struct head *head, const struct case_data *data, size_t query,
+			    double *y)
 {
-	size_t d = head->head_dim, begin = head->window && query + 1 > head->window ? query + 1 - head->window : 0;
+	size_t d = head->head_dim,
+	       begin = head->window && query + 1 > head->window ? query + 1 - head->window : 0;
 	double total = head->sink != 0 ? exp((double)head->sink) : 0;
 
 	memset(y, 0, head->value_dim * sizeof *y);
@@ -155,20 +161,26 @@ static void plain_attention(const struct head *head, const struct case_data *dat
 		y[i] /= total;
 }
 
-static void run_head(const struct compute *set, const struct head *head, const struct case_data *data, float *y)
+static void run_head(const struct compute *set, const struct head *head,
+		     const struct case_data *data, float *y)
 {
 	size_t wide = attention_wide(head->value_dim);
-	struct attention attention = { .n_tokens = head->n_tokens, .head_dim = head->head_dim, .value_dim = head->value_dim,
+	struct attention attention = { .n_tokens = head->n_tokens,
+				       .head_dim = head->head_dim,
+				       .value_dim = head->value_dim,
 				       .window = head->window,
-				       .softmax = { 0.125f, head->softcap, head->sink != 0 ? &head->sink : NULL } };
+				       .softmax = { 0.125f, head->softcap,
+						    head->sink != 0 ? &head->sink : NULL } };
 
 	attention.keys = malloc(attention_whole(head->n_tokens) * head->head_dim * sizeof(float));
 	attention.values = malloc(head->n_tokens * wide * sizeof(float));
-	attention.scores = malloc(ATTENTION_QUERIES * attention_stride(head->n_tokens) * sizeof(float));
+	attention.scores =
+		malloc(ATTENTION_QUERIES * attention_stride(head->n_tokens) * sizeof(float));
 	attention.mixed = malloc(ATTENTION_QUERIES * wide * sizeof(float));
 	set->attention_pack(&attention, data->k, head->head_dim, data->v, head->value_dim);
 	for (size_t first = 0; first < head->n_tokens; first += ATTENTION_QUERIES) {
-		size_t n = head->n_tokens - first < ATTENTION_QUERIES ? head->n_tokens - first : ATTENTION_QUERIES;
+		size_t n = head->n_tokens - first < ATTENTION_QUERIES ? head->n_tokens - first
+								      : ATTENTION_QUERIES;
 
 		set->attend(&attention, data->q + first * head->head_dim, head->head_dim, first, n,
 			    y + first * head->value_dim, head->value_dim);
@@ -182,10 +194,10 @@ static void run_head(const struct compute *set, const struct head *head, const s
 static void attention(void **state)
 {
 	static const struct head heads[] = {
-		{ 1, 4, 4, 0, 0, 0 },	   { 3, 64, 64, 0, 0, 0 },     { 64, 64, 64, 0, 0, 0 }, { 200, 64, 64, 0, 0, 0 },
-		{ 131, 80, 24, 0, 0, 0 },  { 67, 12, 80, 0, 0, 0 },    { 200, 64, 64, 7, 0, 0 }, { 150, 16, 16, 70, 0, 0 },
-		{ 150, 16, 16, 1, 0, 0 },  { 150, 16, 16, 16, 0, 0 },
-		{ 100, 64, 32, 0, 3.5f, 0 }, { 90, 32, 32, 9, 0, 1.25f },
+		{ 1, 4, 4, 0, 0, 0 },	   { 3, 64, 64, 0, 0, 0 },	{ 64, 64, 64, 0, 0, 0 },
+		{ 200, 64, 64, 0, 0, 0 },  { 131, 80, 24, 0, 0, 0 },	{ 67, 12, 80, 0, 0, 0 },
+		{ 200, 64, 64, 7, 0, 0 },  { 150, 16, 16, 70, 0, 0 },	{ 150, 16, 16, 1, 0, 0 },
+		{ 150, 16, 16, 16, 0, 0 }, { 100, 64, 32, 0, 3.5f, 0 }, { 90, 32, 32, 9, 0, 1.25f },
 	};
 	static struct case_data data;
 	double exact[MOST_DIM];
@@ -211,7 +223,8 @@ static void attention(void **state)
 		for (size_t t = 0; t < head->n_tokens; t++) {
 			plain_attention(head, &data, t, exact);
 			for (size_t i = 0; i < head->value_dim; i++)
-				assert_true(fabs((double)data.first[t * head->value_dim + i] - exact[i]) < 1e-5);
+				assert_true(fabs((double)data.first[t * head->value_dim + i] -
+						 exact[i]) < 1e-5);
 		}
 	}
 }

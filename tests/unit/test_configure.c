@@ -67,32 +67,38 @@ static const struct {
 	const char *file; /* hf_quant_config.json */
 } configs[] = {
 	{ "hf", ENGINE_ANY, BLOCK, false,
-	  "{'quant_method': 'fp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', 'weight_block_size': [128, "
+	  "{'quant_method': 'fp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', "
+	  "'weight_block_size': [128, "
 	  "128], 'scale_fmt': 'ue8m0', 'modules_to_not_convert': " KEPT "}",
 	  NULL },
 	{ "hf", ENGINE_ANY, STATIC, false,
-	  "{'quant_method': 'fp8', 'activation_scheme': 'static', 'fmt': 'e4m3', 'modules_to_not_convert': " KEPT
-	  "}",
+	  "{'quant_method': 'fp8', 'activation_scheme': 'static', 'fmt': 'e4m3', "
+	  "'modules_to_not_convert': " KEPT "}",
 	  NULL },
 	{ "hf", ENGINE_VLLM, DYNAMIC, false,
-	  "{'quant_method': 'fp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', 'modules_to_not_convert': " KEPT
-	  "}",
+	  "{'quant_method': 'fp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', "
+	  "'modules_to_not_convert': " KEPT "}",
 	  NULL },
 	{ "hf", ENGINE_TRANSFORMERS, STATIC, false,
-	  "{'quant_method': 'fp8', 'activation_scheme': 'static', 'fmt': 'e4m3', 'weight_block_size': null, "
+	  "{'quant_method': 'fp8', 'activation_scheme': 'static', 'fmt': 'e4m3', "
+	  "'weight_block_size': null, "
 	  "'modules_to_not_convert': " KEPT "}",
 	  NULL },
 	{ "hf", ENGINE_SGLANG, MX, false,
-	  "{'quant_method': 'mxfp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', 'weight_block_size': [1, 32], "
+	  "{'quant_method': 'mxfp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', "
+	  "'weight_block_size': [1, 32], "
 	  "'scale_fmt': 'ue8m0', 'modules_to_not_convert': " KEPT "}",
 	  NULL },
 	{ "hf", ENGINE_VLLM, MX, false,
-	  "{'quant_method': 'mxfp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', 'weight_block_size': [1, 32], "
+	  "{'quant_method': 'mxfp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', "
+	  "'weight_block_size': [1, 32], "
 	  "'scale_fmt': 'ue8m0', 'ignored_layers': " KEPT "}",
 	  NULL },
 	{ "compressed-tensors", ENGINE_ANY, STATIC, true,
-	  HEAD("0.12.2", "float-quantized", "{'num_bits': 8, 'type': 'float', 'strategy': 'tensor', 'symmetric': true, 'dynamic': false}") "{'group_0': " GROUP(
-		  "['Linear']", TENSOR_WEIGHTS, TENSOR_WEIGHTS) "}}}",
+	  HEAD("0.12.2", "float-quantized",
+	       "{'num_bits': 8, 'type': 'float', 'strategy': 'tensor', 'symmetric': true, "
+	       "'dynamic': false}") "{'group_0': " GROUP("['Linear']", TENSOR_WEIGHTS,
+							 TENSOR_WEIGHTS) "}}}",
 	  NULL },
 	{ "compressed-tensors", ENGINE_ANY, DYNAMIC, false,
 	  HEAD("0.12.2", "float-quantized", "null") "{'group_0': " GROUP(
@@ -116,26 +122,28 @@ static const struct {
 		   "{'dynamic': false, 'num_bits': 8, 'type': 'float'}"),
 	  MODELOPT_FILE("FP8", "'FP8'") },
 	{ "modelopt", ENGINE_TRTLLM, CHANNEL, false,
-	  MODELOPT(
-		  "FP8_PER_CHANNEL_PER_TOKEN",
-		  "'input_activations': {'dynamic': true, 'num_bits': 8, 'type': 'float', 'strategy': 'token'}, "
-		  "'weights': {'dynamic': false, 'num_bits': 8, 'type': 'float', 'strategy': 'channel'}",
-		  "null"),
+	  MODELOPT("FP8_PER_CHANNEL_PER_TOKEN",
+		   "'input_activations': {'dynamic': true, 'num_bits': 8, 'type': 'float', "
+		   "'strategy': 'token'}, "
+		   "'weights': {'dynamic': false, 'num_bits': 8, 'type': 'float', 'strategy': "
+		   "'channel'}",
+		   "null"),
 	  MODELOPT_FILE("FP8_PER_CHANNEL_PER_TOKEN", "null") },
 	{ "modelopt", ENGINE_TRTLLM, BLOCK, false,
-	  MODELOPT(
-		  "fp8_pb_wo",
-		  "'weights': {'dynamic': false, 'num_bits': 8, 'type': 'float', 'strategy': 'block', "
-		  "'block_structure': [128, 128]}",
-		  "null"),
+	  MODELOPT("fp8_pb_wo",
+		   "'weights': {'dynamic': false, 'num_bits': 8, 'type': 'float', 'strategy': "
+		   "'block', "
+		   "'block_structure': [128, 128]}",
+		   "null"),
 	  MODELOPT_FILE("fp8_pb_wo", "null") },
 	{ "modelopt", ENGINE_VLLM, MX, false,
-	  MODELOPT(
-		  "MXFP8",
-		  "'input_activations': {'dynamic': true, 'num_bits': 8, 'type': 'float', 'strategy': 'group', "
-		  "'group_size': 32}, 'weights': {'dynamic': false, 'num_bits': 8, 'type': 'float', "
-		  "'strategy': 'group', 'group_size': 32}",
-		  "null"),
+	  MODELOPT("MXFP8",
+		   "'input_activations': {'dynamic': true, 'num_bits': 8, 'type': 'float', "
+		   "'strategy': 'group', "
+		   "'group_size': 32}, 'weights': {'dynamic': false, 'num_bits': 8, 'type': "
+		   "'float', "
+		   "'strategy': 'group', 'group_size': 32}",
+		   "null"),
 	  MODELOPT_FILE("MXFP8", "null") },
 };
 
@@ -223,20 +231,24 @@ static void test_mixed(void **state)
 	(void)state;
 	trtllm.target = ENGINE_TRTLLM;
 	assert_int_equal(configure("compressed-tensors", sets, 2, rest, &config, &err), 0);
-	assert_json(
-		&config,
-		HEAD("0.12.2", "float-quantized", "null") "{'group_0': " BLOCK_GROUP(
-			"['Linear']") "}, 'group_1': " CHANNEL_GROUP("['model.layers.0.self_attn.k_proj', "
-								     "'model.layers.0.self_attn.q_proj', "
-								     "'model.layers.0.self_attn.qkv_proj']") "}}}");
+	assert_json(&config,
+		    HEAD("0.12.2", "float-quantized", "null") "{'group_0': " BLOCK_GROUP(
+			    "['Linear']") "}, 'group_1': " CHANNEL_GROUP("['model.layers.0.self_"
+									 "attn.k_proj', "
+									 "'model.layers.0.self_"
+									 "attn.q_proj', "
+									 "'model.layers.0.self_"
+									 "attn.qkv_proj']") "}}}");
 	buf_release(&config);
 	assert_int_equal(configure("compressed-tensors", with_mx, 2, rest, &config, &err), 0);
-	assert_json(
-		&config,
-		HEAD("0.15.0", "mixed-precision", "null") "{'group_0': " CHANNEL_GROUP("['Linear']") ", 'format': 'float-quantized'}, 'group_1': " MX_GROUP(
-			"['model.layers.0.mlp.experts.0.w1', "
-			"'model.layers.0.mlp.experts.0.gate_proj', "
-			"'model.layers.0.mlp.up_proj']") "}}}");
+	assert_json(&config, HEAD("0.15.0", "mixed-precision", "null") "{'group_0': " CHANNEL_GROUP(
+				     "['Linear']") ", 'format': 'float-quantized'}, "
+						   "'group_1': " MX_GROUP("['model.layers.0.mlp."
+									  "experts.0.w1', "
+									  "'model.layers.0.mlp."
+									  "experts.0.gate_proj', "
+									  "'model.layers.0.mlp.up_"
+									  "proj']") "}}}");
 	buf_release(&config);
 	assert_int_equal(configure("compressed-tensors", sets, 2, trtllm, &config, &err), -1);
 	assert_non_null(strstr(err.message, "blockwise 128x128 and channelwise"));
@@ -322,15 +334,19 @@ static void test_config_edit(void **state)
 		const char *before, *after;
 	} rows[] = {
 		{ "{\n  \"a\": 1,\n  \"quantization_config\": null,\n  \"z\": [1,2]\n}\n",
-		  "{\n  \"a\": 1,\n  \"quantization_config\": {\n    \"q\": 1\n  },\n  \"z\": [1,2]\n}\n" },
+		  "{\n  \"a\": 1,\n  \"quantization_config\": {\n    \"q\": 1\n  },\n  \"z\": "
+		  "[1,2]\n}\n" },
 		{ "{\n  \"a\": NaN\n}",
 		  "{\n  \"a\": NaN,\n  \"quantization_config\": {\n    \"q\": 1\n  }\n}" },
 		{ "{\"a\": 1}", "{\"a\": 1, \"quantization_config\": {\"q\": 1}}" },
-		{ "{\n  \"text_config\": {\n    \"quantization_config\": {\"x\": 2},\n    \"b\": 3\n  }\n}",
-		  "{\n  \"text_config\": {\n    \"quantization_config\": {\n      \"q\": 1\n    },\n    \"b\": 3\n  "
+		{ "{\n  \"text_config\": {\n    \"quantization_config\": {\"x\": 2},\n    \"b\": "
+		  "3\n  }\n}",
+		  "{\n  \"text_config\": {\n    \"quantization_config\": {\n      \"q\": 1\n    "
+		  "},\n    \"b\": 3\n  "
 		  "}\n}" },
 		/* never in two places */
-		{ "{\"quantization_config\": 0, \"text_config\": {\"b\": 3, \"quantization_config\": {}}}",
+		{ "{\"quantization_config\": 0, \"text_config\": {\"b\": 3, "
+		  "\"quantization_config\": {}}}",
 		  "{\"quantization_config\": {\"q\": 1}, \"text_config\": {\"b\": 3}}" },
 		{ "{\"text_config\": null}",
 		  "{\"text_config\": null, \"quantization_config\": {\"q\": 1}}" },
@@ -361,7 +377,8 @@ static void test_config_dequantized(void **state)
 	} rows[] = {
 		{ "{\n  \"a\": NaN,\n  \"quantization_config\": {\"q\": 1},\n  \"z\": [1,2]\n}\n",
 		  "{\n  \"a\": NaN,\n  \"z\": [1,2]\n}\n" },
-		{ "{\"quantization_config\": 0, \"text_config\": {\"b\": 3, \"quantization_config\": {}}}",
+		{ "{\"quantization_config\": 0, \"text_config\": {\"b\": 3, "
+		  "\"quantization_config\": {}}}",
 		  "{\"text_config\": {\"b\": 3}}" },
 		{ "{\"torch_dtype\": \"bfloat16\" , \"text_config\": null}",
 		  "{\"torch_dtype\": \"bfloat16\" , \"text_config\": null}" },

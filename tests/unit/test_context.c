@@ -141,7 +141,9 @@ static void refused(void **state)
 {
 	const struct context block = { .enabled = true, .recipe = find("blockwise") };
 	const struct context look = { .calibrating = true, .recipe = block.recipe };
-	const struct context emulated = { .enabled = true, .emulated = true, .recipe = block.recipe };
+	const struct context emulated = { .enabled = true,
+					  .emulated = true,
+					  .recipe = block.recipe };
 	const struct context tensor = { .enabled = true, .recipe = find("current") };
 	struct backend old = *backend_select("auto", &(struct err){ 0 });
 	struct context_stack stack = { .backend = &old };
@@ -184,7 +186,8 @@ static int rank_steps(void *context, int worker, size_t rank, struct err *err)
 {
 	struct ranks *r = context;
 	struct context_stack stack = stack_new();
-	struct context on = { .enabled = true, .recipe = &r->reduced, .group = &r->groups[rank] }, saved;
+	struct context on = { .enabled = true, .recipe = &r->reduced, .group = &r->groups[rank] },
+		       saved;
 	struct recipe_state s[2];
 	int rc = 0;
 

@@ -27,9 +27,12 @@ static char *folder;
 static struct tokenizer *tokenizer; /* one token a letter, "ab" is 10; BOS 8, EOS 9 */
 
 static const char tokenizer_json[] =
-	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\":\":3,\" \":4,\"\\n\":5,\"u\":6,\"d\":7,"
-	"\"<s>\":8,\"</s>\":9,\"ab\":10},\"merges\":[\"a b\"]},\"post_processor\":{\"type\":\"TemplateProcessing\","
-	"\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},{\"SpecialToken\":{\"id\":"
+	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\":\":3,\" "
+	"\":4,\"\\n\":5,\"u\":6,\"d\":7,"
+	"\"<s>\":8,\"</s>\":9,\"ab\":10},\"merges\":[\"a "
+	"b\"]},\"post_processor\":{\"type\":\"TemplateProcessing\","
+	"\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}},{\"Sequence\":{\"id\":\"A\"}},{"
+	"\"SpecialToken\":{\"id\":"
 	"\"</s>\"}}],\"special_tokens\":{\"<s>\":{\"ids\":[8]},\"</s>\":{\"ids\":[9]}}}}";
 
 static size_t n_read; /* bytes */
@@ -122,7 +125,8 @@ static void test_text(void **state)
 		{ "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":", 3, 1,
 		  "8 10 9" }, /* not read as far */
 		{ "a.jsonl",
-		  "{\"messages\":[{\"role\":\"u\",\"content\":\"a\"},{\"role\":\"d\",\"content\":null}]}",
+		  "{\"messages\":[{\"role\":\"u\",\"content\":\"a\"},{"
+		  "\"role\":\"d\",\"content\":null}]}",
 		  9, ALL, "8 6 3 4 0 5 7 3 4" },
 		{ "a.jsonl",
 		  "{\"messages\":[{\"role\":\"u\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},"
@@ -174,9 +178,8 @@ static void test_no_tokenizer(void **state)
 	read_into(&got, write_file("a.jsonl", "{\"input_ids\":[1]}", 17), NULL, 1, 11, ALL);
 	assert_string_equal(got.data, "1");
 	read_into(&got, write_file("a.txt", "ab", 2), tokenizer, 1, 9, ALL);
-	assert_string_equal(
-		got.data,
-		"'a.txt': the tokenizer gives token id 10, which is not from 0 to 8, the last of the model");
+	assert_string_equal(got.data, "'a.txt': the tokenizer gives token id 10, which is not from "
+				      "0 to 8, the last of the model");
 	buf_release(&got);
 }
 
@@ -240,29 +243,27 @@ static const struct {
 } npy_rows[] = {
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 2, ALL,
 	  "1 2|3 4" },
-	{ 2, "{'descr': '<u4', 'fortran_order': False, 'shape': (2, 2), }\n", npy_ids, 16, 9,
-	  ALL, "1 2|3 4" },
-	{ 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }",
-	  "\7\0\0\0\0\0\0\0", 8, 1, ALL, "7" },
+	{ 2, "{'descr': '<u4', 'fortran_order': False, 'shape': (2, 2), }\n", npy_ids, 16, 9, ALL,
+	  "1 2|3 4" },
+	{ 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (1,), }", "\7\0\0\0\0\0\0\0", 8, 1,
+	  ALL, "7" },
 	{ 1, "{'descr': '<u2', 'fortran_order': False, 'shape': (4, 2), }", npy_ids, 16, 9, 3,
 	  "1 0|2 0|3 0" },
-	{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3,
-	  ALL, "1 2 3" },
+	{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3, ALL,
+	  "1 2 3" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 5, ALL,
 	  "'a.npy' holds 4 tokens, fewer than one sequence (5)" },
-	{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4,
-	  1, ALL,
+	{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4, 1, ALL,
 	  "'a.npy', element 1: token id -1 is not from 0 to 10, the last of the model" },
 	{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",
 	  "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 1, ALL,
-	  "'a.npy', element 0: token id 9223372036854775807 is not from 0 to 10, the last of the model" },
-	{ 1, "{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", "\xb\0\0\0", 4, 1,
-	  ALL,
+	  "'a.npy', element 0: token id 9223372036854775807 is not from 0 to 10, the last of "
+	  "the model" },
+	{ 1, "{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", "\xb\0\0\0", 4, 1, ALL,
 	  "'a.npy', element 0: token id 11 is not from 0 to 10, the last of the model" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }", npy_ids, 16, 1, ALL,
 	  "'a.npy' is 83 bytes long, too short for its array (87)" },
-	{ 1,
-	  "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",
 	  npy_ids, 16, 1, ALL,
 	  "'a.npy' is 103 bytes long, too short for its array (18446744073709551615)" },
 	{ 1, "{'descr': '>i4', 'fortran_order': False, 'shape': (4,), }", npy_ids, 16, 1, ALL,
@@ -273,8 +274,8 @@ static const struct {
 	  "'a.npy' is not in C order" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", npy_ids, 16, 1, ALL,
 	  "'a.npy' has neither 1 nor 2 dimensions" },
-	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 1), }", npy_ids, 16, 1,
-	  ALL, "'a.npy' has neither 1 nor 2 dimensions" },
+	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 1), }", npy_ids, 16, 1, ALL,
+	  "'a.npy' has neither 1 nor 2 dimensions" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 0), }", npy_ids, 16, 1, ALL,
 	  "'a.npy' holds no token" },
 	{ 4, "{}", npy_ids, 16, 1, ALL, "'a.npy' is no .npy file of version 1 to 3" },
@@ -286,7 +287,9 @@ static void test_npy(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_ROWS(npy_rows); i++) {
-		read_into(&got, write_npy(npy_rows[i].version, npy_rows[i].dict, npy_rows[i].bytes, npy_rows[i].n),
+		read_into(&got,
+			  write_npy(npy_rows[i].version, npy_rows[i].dict, npy_rows[i].bytes,
+				    npy_rows[i].n),
 			  NULL, npy_rows[i].seq_len, 11, npy_rows[i].max);
 		if (strcmp(got.data, npy_rows[i].expected) != 0)
 			fail_msg("row %zu: '%s', not '%s'", i, got.data, npy_rows[i].expected);
@@ -384,9 +387,9 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	  cmocka_unit_test(test_no_tokenizer),
-		cmocka_unit_test(test_long_text),
-		cmocka_unit_test(test_npy),	  cmocka_unit_test(test_safetensors),
+		cmocka_unit_test(test_text),	    cmocka_unit_test(test_no_tokenizer),
+		cmocka_unit_test(test_long_text),   cmocka_unit_test(test_npy),
+		cmocka_unit_test(test_safetensors),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

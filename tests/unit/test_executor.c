@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: opening, memory, looking at values, and what is done to each, bit for bit against plain loops over num/, on
- * the executor of every backend.
+ * backend/executor.h: opening, memory, looking at values, and what is done to each, bit for bit
+ * against plain loops over num/, on the executor of every backend.
  */
 #include "tests/unit/executor_sides.h"
 
@@ -15,7 +15,8 @@ static void opened(void **state)
 	struct err err;
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		assert_ptr_equal(s->executor->ops, s->ops);
 		assert_ptr_equal(s->lane->executor, s->executor);
 		memset(text, '!', sizeof text);
@@ -32,7 +33,8 @@ static void memory(void **state)
 	char text[] = "0123456789", back[sizeof text];
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		char *there = data_there(s, text, sizeof text);
 
 		s->ops->zero(s->lane, there + 2, 3);
@@ -41,8 +43,10 @@ static void memory(void **state)
 		done(s);
 		assert_memory_equal(back, "7ab", 3);
 		data_back(s, there, back, sizeof back);
-		assert_memory_equal(back, "01\0\0\0"
-					  "567ab", sizeof text);
+		assert_memory_equal(back,
+				    "01\0\0\0"
+				    "567ab",
+				    sizeof text);
 		s->ops->memory_free(s->executor, memory_there(s, 0));
 		s->ops->memory_free(s->executor, NULL);
 		done(s);
@@ -54,8 +58,8 @@ static void memory(void **state)
 /* Every kind of number among others, where i says so. */
 static void specials_put(struct values *v, size_t every)
 {
-	static const float special[] = { NAN,	 INFINITY, -INFINITY,	 -NAN,		3.4e38f,
-					 -0.0f, 1e-40f,   -1.4013e-45f, -7.0078125f, 2.01171875f };
+	static const float special[] = { NAN,	INFINITY, -INFINITY,	-NAN,	     3.4e38f,
+					 -0.0f, 1e-40f,	  -1.4013e-45f, -7.0078125f, 2.01171875f };
 
 	for (size_t i = every; every && i < v->n; i += every)
 		values_put(v, i, special[i / every % N_OF(special)]);
@@ -86,7 +90,8 @@ static void amax_at(const struct values *x, bool round, struct seen before)
 	for (size_t i = 0; round && i < x->n; i++)
 		x->wanted[i] = bf16_to_f32(bf16_from_f32(x->given[i]));
 	see(&wanted, x->wanted, x->n);
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		float *there = values_there(s, x);
 		struct seen *seen = data_there(s, &before, sizeof before);
 
@@ -106,7 +111,8 @@ static void histogram_at(const struct values *x)
 	memcpy(wanted, before, sizeof wanted);
 	for (size_t i = 0; i < x->n; i++)
 		wanted[2 * ((f32_bits(x->given[i]) & 0x7FFFFFFF) >> 20)]++;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		float *there = values_there(s, x);
 		uint64_t *counts = data_there(s, before, sizeof before);
 
@@ -147,12 +153,14 @@ static void rounding(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
-		size_t n = sizes[i / 4], y_shift = i / 2 % 2, y_size = (n + y_shift) * sizeof(uint16_t);
+		size_t n = sizes[i / 4], y_shift = i / 2 % 2,
+		       y_size = (n + y_shift) * sizeof(uint16_t);
 		struct values x = values_new(n, i % 2);
 		uint16_t y[1001];
 
 		specials_put(&x, 3);
-		EACH_SIDE(s) {
+		EACH_SIDE(s)
+		{
 			float *there = values_there(s, &x);
 			uint16_t *y_there = memory_there(s, y_size);
 
@@ -174,13 +182,15 @@ static void adding(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
 		size_t n = sizes[i / 4], n_rows = 1 + i % 5;
-		struct values x = values_new(n * n_rows, i % 2), y = values_new(n * n_rows, i / 2 % 2);
+		struct values x = values_new(n * n_rows, i % 2),
+			      y = values_new(n * n_rows, i / 2 % 2);
 
 		for (size_t k = 0; k < x.n; k++)
 			x.wanted[k] += y.given[k];
 		for (size_t k = 0; k < x.n; k++)
 			x.wanted[k] += y.given[k % n];
-		EACH_SIDE(s) {
+		EACH_SIDE(s)
+		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
 			s->ops->add(s->lane, x_there, y_there, x.n);
@@ -196,10 +206,12 @@ static void adding(void **state)
 enum { GATE, UP, Y };
 
 /* into: which of the three is written. */
-static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t shift, size_t more, int into)
+static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t shift, size_t more,
+		    int into)
 {
 	size_t strides[] = { n + more, n + 4, n + 2 * more };
-	struct values v[] = { values_new(n_rows * strides[GATE], shift), values_new(n_rows * strides[UP], 0),
+	struct values v[] = { values_new(n_rows * strides[GATE], shift),
+			      values_new(n_rows * strides[UP], 0),
 			      values_new(n_rows * strides[Y], 0) };
 
 	for (size_t i = 0; i < v[GATE].n; i += 5)
@@ -207,15 +219,18 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 	specials_put(&v[GATE], 7);
 	for (size_t i = 0; i < n_rows * n; i++) {
 		size_t row = i / n, col = i % n;
-		float gate = v[GATE].given[row * strides[GATE] + col], up = v[UP].given[row * strides[UP] + col];
+		float gate = v[GATE].given[row * strides[GATE] + col],
+		      up = v[UP].given[row * strides[UP] + col];
 
 		v[into].wanted[row * strides[into] + col] = activation_apply(activation, gate) * up;
 	}
-	EACH_SIDE(s) {
-		float *at[] = { values_there(s, &v[GATE]), values_there(s, &v[UP]), values_there(s, &v[Y]) };
+	EACH_SIDE(s)
+	{
+		float *at[] = { values_there(s, &v[GATE]), values_there(s, &v[UP]),
+				values_there(s, &v[Y]) };
 
-		s->ops->gate(s->lane, activation, at[GATE], strides[GATE], at[UP], strides[UP], n_rows, n, at[into],
-			     strides[into]);
+		s->ops->gate(s->lane, activation, at[GATE], strides[GATE], at[UP], strides[UP],
+			     n_rows, n, at[into], strides[into]);
 		for (int i = GATE; i <= Y; i++)
 			values_back(s, &v[i], at[i], "gate");
 	}
@@ -243,11 +258,13 @@ static void paired_gates(void **state)
 
 		specials_put(&x, 9);
 		for (size_t k = 0; k < n; k++) {
-			float gate = fminf(x.given[2 * k], 3.5f), up = fmaxf(fminf(x.given[2 * k + 1], 3.5f), -3.5f);
+			float gate = fminf(x.given[2 * k], 3.5f),
+			      up = fmaxf(fminf(x.given[2 * k + 1], 3.5f), -3.5f);
 
 			y.wanted[k] = (up + 1) * gate / (1.0f + f32_exp(-1.702f * gate));
 		}
-		EACH_SIDE(s) {
+		EACH_SIDE(s)
+		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
 			s->ops->gate_pairs(s->lane, x_there, 3.5f, n, y_there);
@@ -292,7 +309,8 @@ static void nothing(void **state)
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
 		values_put(&x, i, 0); /* seen of no values */
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		float *there = values_there(s, &x);
 
 		run_none(s, there, 0, 4);
@@ -306,9 +324,10 @@ static void nothing(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(opened), cmocka_unit_test(memory),	  cmocka_unit_test(looking), cmocka_unit_test(rounding),
-		cmocka_unit_test(adding), cmocka_unit_test(gates),	  cmocka_unit_test(paired_gates),
-		cmocka_unit_test(nothing),
+		cmocka_unit_test(opened),	cmocka_unit_test(memory),
+		cmocka_unit_test(looking),	cmocka_unit_test(rounding),
+		cmocka_unit_test(adding),	cmocka_unit_test(gates),
+		cmocka_unit_test(paired_gates), cmocka_unit_test(nothing),
 	};
 
 	sides_begin(argc, argv);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: attention, bit for bit against plain loops over num/, on the executor of every backend.
+ * backend/executor.h: attention, bit for bit against plain loops over num/, on the executor of
+ * every backend.
  */
 #include "tests/unit/executor_sides.h"
 
@@ -17,7 +18,8 @@ static struct keys keys_of(const struct attention_args *a, size_t first, size_t 
 }
 
 /* Scores of a query, in the order of features; returns the largest, or the sink. */
-static float plain_scores(const struct attention_args *a, size_t head, size_t query, struct keys keys, float *scores)
+static float plain_scores(const struct attention_args *a, size_t head, size_t query,
+			  struct keys keys, float *scores)
 {
 	size_t kv_head = head / (a->n_heads / a->n_kv_heads);
 	const float *q = a->q + (query * a->n_heads + head) * a->head_dim;
@@ -36,11 +38,13 @@ static float plain_scores(const struct attention_args *a, size_t head, size_t qu
 	return a->sinks && a->sinks[head] > most ? a->sinks[head] : most;
 }
 
-/* Four queries go through the keys that one of them sees, with shares of 0 where another one does not: that tells what becomes of an
- * infinite value, and of the sign of a zero. */
-static void plain_query(const struct attention_args *a, size_t head, size_t query, float *scores, float *y)
+/* Four queries go through the keys that one of them sees, with shares of 0 where another one does
+ * not: that tells what becomes of an infinite value, and of the sign of a zero. */
+static void plain_query(const struct attention_args *a, size_t head, size_t query, float *scores,
+			float *y)
 {
-	struct keys own = keys_of(a, query, query), shared = keys_of(a, query - query % 4, query - query % 4 + 3);
+	struct keys own = keys_of(a, query, query),
+		    shared = keys_of(a, query - query % 4, query - query % 4 + 3);
 	const float *v = a->v + head / (a->n_heads / a->n_kv_heads) * a->value_dim;
 	float most = plain_scores(a, head, query, own, scores), lanes[16] = { 0 }, total;
 
@@ -95,7 +99,8 @@ static void plain_attention(const struct setup *s)
 	a.sinks = s->with_sinks ? s->sinks.given : NULL;
 	for (size_t query = 0; query < a.n_tokens; query++)
 		for (size_t head = 0; head < a.n_heads; head++)
-			plain_query(&a, head, query, scores, s->y.wanted + (query * a.n_heads + head) * a.value_dim);
+			plain_query(&a, head, query, scores,
+				    s->y.wanted + (query * a.n_heads + head) * a.value_dim);
 	free(scores);
 }
 
@@ -114,7 +119,8 @@ static void *spare_there(const struct side *s, const struct attention_args *args
 static void attend_there(const struct side *s, const struct setup *setup)
 {
 	struct attention_args args = setup->args;
-	float *q = values_there(s, &setup->q), *k = values_there(s, &setup->k), *v = values_there(s, &setup->v);
+	float *q = values_there(s, &setup->q), *k = values_there(s, &setup->k),
+	      *v = values_there(s, &setup->v);
 	float *sinks = values_there(s, &setup->sinks);
 
 	args.q = q;
@@ -136,7 +142,7 @@ static void attend_everywhere(struct setup *setup)
 {
 	plain_attention(setup);
 	EACH_SIDE(s)
-		attend_there(s, setup);
+	attend_there(s, setup);
 	values_free(&setup->q);
 	values_free(&setup->k);
 	values_free(&setup->v);
@@ -211,7 +217,8 @@ static void attention_spare(void **state)
 	struct attention_args args = { 1, 1, 1, 64, 64, 0, .scale = 1 };
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		for (args.n_heads = 1; args.n_heads <= 128; args.n_heads *= 2) {
 			uint64_t before = 0;
 
@@ -228,9 +235,11 @@ static void no_tokens(void **state)
 	struct values x = values_new(16, 0);
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		float *there = values_there(s, &x);
-		struct attention_args args = { 0, 1, 1, 4, 4, 0, 1, 0, NULL, there, there, there, there, NULL };
+		struct attention_args args = { 0, 1,	1,     4,     4,     0,	    1,
+					       0, NULL, there, there, there, there, NULL };
 
 		args.spare = spare_there(s, &args);
 		s->ops->attend(s->lane, &args);
@@ -243,7 +252,7 @@ static void no_tokens(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(attention),	   cmocka_unit_test(attention_nonfinite),
+		cmocka_unit_test(attention),	      cmocka_unit_test(attention_nonfinite),
 		cmocka_unit_test(attention_in_parts), cmocka_unit_test(attention_spare),
 		cmocka_unit_test(no_tokens),
 	};

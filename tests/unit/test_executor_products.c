@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: products, whole and by parts, against double, on the executor of every backend.
+ * backend/executor.h: products, whole and by parts, against double, on the executor of every
+ * backend.
  */
 #include "tests/unit/executor_sides.h"
 
@@ -43,14 +44,17 @@ static float *operand_new(enum dtype dtype, size_t n)
 /* The last part first: their order is free. */
 static struct executor_weight weight_new(const struct side *s, const struct product *p)
 {
-	struct executor_weight weight = { s->executor, p->dtype, p->n, p->k, s->ops->part_rows(p->n), NULL };
+	struct executor_weight weight = {
+		s->executor, p->dtype, p->n, p->k, s->ops->part_rows(p->n), NULL
+	};
 	struct err err;
 
 	if (s->ops->weight_init(&weight, &err))
 		fail_msg("%s: %s", s->ops->name, err.message);
 	assert_int_equal(weight.part_rows, s->ops->part_rows(p->n));
 	for (size_t part = executor_weight_parts(&weight); part-- > 0;) {
-		void *rows = as(p->dtype, p->w + part * weight.part_rows * p->k, executor_weight_part_rows(&weight, part) * p->k);
+		void *rows = as(p->dtype, p->w + part * weight.part_rows * p->k,
+				executor_weight_part_rows(&weight, part) * p->k);
 
 		if (s->ops->weight_set(&weight, part, rows, &err))
 			fail_msg("%s: %s", s->ops->name, err.message);
@@ -59,9 +63,10 @@ static struct executor_weight weight_new(const struct side *s, const struct prod
 	return weight;
 }
 
-/* y (m, n): rows first, first + 1, ... of w.  A sum of k products in fp32 is off by k steps, of 2^-23 of all magnitudes: a GPU cuts
- * off where others round. */
-static void product_check(const struct side *s, const struct product *p, const float *y, size_t first, size_t n)
+/* y (m, n): rows first, first + 1, ... of w.  A sum of k products in fp32 is off by k steps, of
+ * 2^-23 of all magnitudes: a GPU cuts off where others round. */
+static void product_check(const struct side *s, const struct product *p, const float *y,
+			  size_t first, size_t n)
 {
 	for (size_t i = 0; i < p->m * n; i++) {
 		const float *x = p->x + i / n * p->k, *w = p->w + (first + i % n) * p->k;
@@ -72,17 +77,19 @@ static void product_check(const struct side *s, const struct product *p, const f
 			magnitude += fabs((double)x[l] * (double)w[l]);
 		}
 		if (!(fabs((double)y[i] - sum) <= ldexp((double)p->k * magnitude, -23)))
-			fail_msg("%s: %zux%zux%zu %s: (%zu, %zu): %g, not %g", s->ops->name, p->m, p->n, p->k,
-				 dtype_name(p->dtype), i / n, first + i % n, (double)y[i], sum);
+			fail_msg("%s: %zux%zux%zu %s: (%zu, %zu): %g, not %g", s->ops->name, p->m,
+				 p->n, p->k, dtype_name(p->dtype), i / n, first + i % n,
+				 (double)y[i], sum);
 	}
 }
 
 /* One part's columns, or with part SIZE_MAX all.  Behind the last of y nothing is written. */
-static void product_at(const struct side *s, const struct product *p, const struct executor_weight *weight, size_t part,
-		       const void *x)
+static void product_at(const struct side *s, const struct product *p,
+		       const struct executor_weight *weight, size_t part, const void *x)
 {
 	bool all = part == SIZE_MAX;
-	size_t n = all ? p->n : executor_weight_part_rows(weight, part), first = all ? 0 : part * weight->part_rows;
+	size_t n = all ? p->n : executor_weight_part_rows(weight, part),
+	       first = all ? 0 : part * weight->part_rows;
 	struct values y = values_new(p->m * n + 1, 0);
 	float *there = values_there(s, &y), last = y.given[p->m * n];
 
@@ -99,9 +106,12 @@ static void product_at(const struct side *s, const struct product *p, const stru
 /* x begins a row behind the begin of its memory. */
 static void multiply_at(enum dtype dtype, const struct side *s, size_t m, size_t n, size_t k)
 {
-	struct product p = { dtype, m, n, k, operand_new(dtype, (m + 1) * k), operand_new(dtype, n * k) };
+	struct product p = {
+		dtype, m, n, k, operand_new(dtype, (m + 1) * k), operand_new(dtype, n * k)
+	};
 	struct executor_weight weight = weight_new(s, &p);
-	void *x = as(dtype, p.x, (m + 1) * k), *there = data_there(s, x, (m + 1) * k * size_of(dtype));
+	void *x = as(dtype, p.x, (m + 1) * k),
+	     *there = data_there(s, x, (m + 1) * k * size_of(dtype));
 	float *rows = p.x;
 
 	p.x += k;
@@ -119,11 +129,13 @@ static void products(void **state)
 {
 	static const struct {
 		size_t m, n, k;
-	} shapes[] = { { 1, 1, 1 },	{ 1, 17, 33 },	 { 5, 23, 9 },	   { 3, 7, 5 },	    { 32, 64, 96 },
-		       { 33, 65, 127 }, { 31, 130, 64 }, { 70, 129, 255 }, { 2, 16384, 3 }, { 3, 16389, 8 }, { 5, 33000, 5 } };
+	} shapes[] = { { 1, 1, 1 },	{ 1, 17, 33 },	 { 5, 23, 9 },	  { 3, 7, 5 },
+		       { 32, 64, 96 },	{ 33, 65, 127 }, { 31, 130, 64 }, { 70, 129, 255 },
+		       { 2, 16384, 3 }, { 3, 16389, 8 }, { 5, 33000, 5 } };
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		for (size_t i = 0; i < N_OF(shapes); i++) {
 			if (small && shapes[i].n > 1000)
 				continue;
@@ -137,12 +149,15 @@ static void products(void **state)
 static void two_lanes(void **state)
 {
 	enum { M = 37, N = 150, K = 260 };
-	struct product p = { DT_F32, M, N, K, operand_new(DT_F32, M * K), operand_new(DT_F32, N * K) };
+	struct product p = {
+		DT_F32, M, N, K, operand_new(DT_F32, M * K), operand_new(DT_F32, N * K)
+	};
 	static float one[M * N], other[M * N];
 	struct err err;
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		struct side second = *s;
 		struct executor_weight weight = weight_new(s, &p);
 		float *x = data_there(s, p.x, M * K * sizeof *x), *y = memory_there(s, sizeof one);
@@ -168,7 +183,8 @@ static void no_rows(void **state)
 	struct values y = values_new(3, 0);
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		struct executor_weight weight = weight_new(s, &p);
 		float *there = values_there(s, &y);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: rows that are copied, picked, normed and rotated, and the loss of each, bit for bit against plain loops over
- * num/, on the executor of every backend.
+ * backend/executor.h: rows that are copied, picked, normed and rotated, and the loss of each, bit
+ * for bit against plain loops over num/, on the executor of every backend.
  */
 #include "tests/unit/executor_sides.h"
 
@@ -9,13 +9,16 @@ static void copies(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(sizes) * 6; i++) {
-		size_t n = sizes[i / 6], repeat = 1 + i % 3, n_rows = 7, more = i % 2 ? 3 : 4 * (i % 3);
+		size_t n = sizes[i / 6], repeat = 1 + i % 3, n_rows = 7,
+		       more = i % 2 ? 3 : 4 * (i % 3);
 		struct values x = values_new((n_rows + repeat - 1) / repeat * (n + 4), i % 4 == 3);
 		struct values y = values_new(n_rows * (n + more), 0);
 
 		for (size_t k = 0; k < n_rows * n; k++)
-			y.wanted[k / n * (n + more) + k % n] = x.given[k / n / repeat * (n + 4) + k % n];
-		EACH_SIDE(s) {
+			y.wanted[k / n * (n + more) + k % n] =
+				x.given[k / n / repeat * (n + 4) + k % n];
+		EACH_SIDE(s)
+		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
 			s->ops->copy(s->lane, y_there, n + more, x_there, n + 4, repeat, n_rows, n);
@@ -32,14 +35,17 @@ static void pairs(void **state)
 	(void)state;
 	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
 		size_t n = 2 * sizes[i / 4], n_rows = 3, more = 4 * (i % 2);
-		struct values x = values_new(n_rows * (n + more), i / 2 % 2), y = values_new(n_rows * (n + 4), 0);
+		struct values x = values_new(n_rows * (n + more), i / 2 % 2),
+			      y = values_new(n_rows * (n + 4), 0);
 
 		for (size_t k = 0; k < n_rows * n; k++) {
 			size_t row = k / n, col = k % n;
 
-			y.wanted[row * (n + 4) + col / 2 + col % 2 * (n / 2)] = x.given[row * (n + more) + col];
+			y.wanted[row * (n + 4) + col / 2 + col % 2 * (n / 2)] =
+				x.given[row * (n + more) + col];
 		}
-		EACH_SIDE(s) {
+		EACH_SIDE(s)
+		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
 			s->ops->part_pairs(s->lane, y_there, n + 4, x_there, n + more, n_rows, n);
@@ -66,13 +72,15 @@ static void picked_rows(void **state)
 			y.wanted[k] = x.given[rows[k / n] * n + k % n];
 		for (size_t k = 0; k < 5 * n; k++)
 			x.wanted[rows[k / n] * n + k % n] += factors[k / n] * y.wanted[k];
-		EACH_SIDE(s) {
+		EACH_SIDE(s)
+		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 			uint32_t *rows_there = data_there(s, rows, sizeof rows);
 			float *factors_there = data_there(s, factors, sizeof factors);
 
 			s->ops->gather(s->lane, y_there, x_there, rows_there, 5, n);
-			s->ops->scatter_add(s->lane, x_there, y_there, rows_there, factors_there, 5, n);
+			s->ops->scatter_add(s->lane, x_there, y_there, rows_there, factors_there, 5,
+					    n);
 			values_back(s, &y, y_there, "gather");
 			values_back(s, &x, x_there, "scatter_add");
 			s->ops->memory_free(s->executor, rows_there);
@@ -83,7 +91,8 @@ static void picked_rows(void **state)
 	}
 }
 
-static void plain_norm(const float *x, const float *weight, float offset, float eps, size_t n, float *y)
+static void plain_norm(const float *x, const float *weight, float offset, float eps, size_t n,
+		       float *y)
 {
 	float lanes[16] = { 0 }, factor;
 
@@ -98,17 +107,24 @@ static void plain_norm(const float *x, const float *weight, float offset, float 
 static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 {
 	size_t x_stride = n + more, y_stride = n + 2 * more;
-	struct values x = values_new(n_rows * x_stride, shift), y = values_new(n_rows * y_stride, 0), weight = values_new(n, 0);
+	struct values x = values_new(n_rows * x_stride, shift),
+		      y = values_new(n_rows * y_stride, 0), weight = values_new(n, 0);
 
 	for (size_t r = 0; r < n_rows; r++) {
-		plain_norm(x.given + r * x_stride, weight.given, 1, 1e-5f, n, y.wanted + r * y_stride);
-		plain_norm(x.given + r * x_stride, weight.given, 0, 1e-6f, n, x.wanted + r * x_stride);
+		plain_norm(x.given + r * x_stride, weight.given, 1, 1e-5f, n,
+			   y.wanted + r * y_stride);
+		plain_norm(x.given + r * x_stride, weight.given, 0, 1e-6f, n,
+			   x.wanted + r * x_stride);
 	}
-	EACH_SIDE(s) {
-		float *at = values_there(s, &x), *y_there = values_there(s, &y), *weight_there = values_there(s, &weight);
+	EACH_SIDE(s)
+	{
+		float *at = values_there(s, &x), *y_there = values_there(s, &y),
+		      *weight_there = values_there(s, &weight);
 
-		s->ops->rms_norm(s->lane, at, x_stride, weight_there, 1, 1e-5f, n_rows, n, y_there, y_stride);
-		s->ops->rms_norm(s->lane, at, x_stride, weight_there, 0, 1e-6f, n_rows, n, at, x_stride);
+		s->ops->rms_norm(s->lane, at, x_stride, weight_there, 1, 1e-5f, n_rows, n, y_there,
+				 y_stride);
+		s->ops->rms_norm(s->lane, at, x_stride, weight_there, 0, 1e-6f, n_rows, n, at,
+				 x_stride);
 		values_back(s, &y, y_there, "rms_norm");
 		values_back(s, &x, at, "rms_norm in place");
 		values_back(s, &weight, weight_there, "a weight");
@@ -134,21 +150,24 @@ static void norms(void **state)
 static void rope_at(size_t n, size_t head_dim, size_t n_heads, size_t more, size_t shift)
 {
 	size_t half = n / 2, n_tokens = 5, stride = n_heads * head_dim + more;
-	struct values x = values_new(n_tokens * stride, shift), angles = values_new(n_tokens * n, 0);
+	struct values x = values_new(n_tokens * stride, shift),
+		      angles = values_new(n_tokens * n, 0);
 	const float *cosines = angles.given, *sines = angles.given + n_tokens * half;
 
 	for (size_t i = 0; i < n_tokens * n_heads * half; i++) {
-		size_t token = i / half / n_heads, a = token * stride + i / half % n_heads * head_dim + i % half, b = a + half;
+		size_t token = i / half / n_heads,
+		       a = token * stride + i / half % n_heads * head_dim + i % half, b = a + half;
 		float c = cosines[token * half + i % half], s = sines[token * half + i % half];
 
 		x.wanted[a] = x.given[a] * c - x.given[b] * s;
 		x.wanted[b] = x.given[b] * c + x.given[a] * s;
 	}
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		float *x_there = values_there(s, &x), *angles_there = values_there(s, &angles);
 
-		s->ops->rope(s->lane, x_there, stride, n_tokens, n_heads, head_dim, angles_there, angles_there + n_tokens * half,
-			     n);
+		s->ops->rope(s->lane, x_there, stride, n_tokens, n_heads, head_dim, angles_there,
+			     angles_there + n_tokens * half, n);
 		values_back(s, &x, x_there, "rope");
 		values_back(s, &angles, angles_there, "angles");
 	}
@@ -162,7 +181,8 @@ static void rotations(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_OF(rotating) * 4; i++)
-		rope_at(rotating[i / 4], rotating[i / 4] + (i % 2 ? 0 : 4), 1 + i % 4, i % 3 * 2, i % 2);
+		rope_at(rotating[i / 4], rotating[i / 4] + (i % 2 ? 0 : 4), 1 + i % 4, i % 3 * 2,
+			i % 2);
 }
 
 /* --- loss --- */
@@ -185,7 +205,8 @@ static void plain_cap(const struct values *logits, float softcap)
 {
 	for (size_t i = 0; softcap > 0 && i < logits->n; i++) {
 		logits->wanted[i] = capped(logits->given[i], softcap);
-		assert_true(fabsf(logits->wanted[i] - softcap * tanhf(logits->given[i] / softcap)) < 1e-5f);
+		assert_true(fabsf(logits->wanted[i] - softcap * tanhf(logits->given[i] / softcap)) <
+			    1e-5f);
 	}
 }
 
@@ -195,8 +216,9 @@ static bool within_ulp(float got, float wanted)
 	return got == wanted || nextafterf(got, wanted) == wanted;
 }
 
-static void entropy_there(const struct side *s, const struct cross_entropy_args *args, const struct values *logits,
-			  const struct values *picked, const float *wanted)
+static void entropy_there(const struct side *s, const struct cross_entropy_args *args,
+			  const struct values *logits, const struct values *picked,
+			  const float *wanted)
 {
 	struct cross_entropy_args there = *args;
 	uint32_t *labels = data_there(s, args->labels, ROWS * sizeof *labels);
@@ -210,8 +232,9 @@ static void entropy_there(const struct side *s, const struct cross_entropy_args 
 	data_back(s, there.log_sums, log_sums, sizeof log_sums);
 	for (size_t r = 0; r < ROWS; r++) {
 		if (!within_ulp(log_sums[r], wanted[r]))
-			fail_msg("%s, cross_entropy: %zu columns, row %zu: %a, not %a", s->ops->name, args->n_cols, r,
-				 (double)log_sums[r], (double)wanted[r]);
+			fail_msg("%s, cross_entropy: %zu columns, row %zu: %a, not %a",
+				 s->ops->name, args->n_cols, r, (double)log_sums[r],
+				 (double)wanted[r]);
 	}
 	values_back(s, logits, there.logits, "logits");
 	values_back(s, picked, there.picked, "picked");
@@ -222,9 +245,17 @@ static void entropy_there(const struct side *s, const struct cross_entropy_args 
 static void entropy_at(size_t n_cols, float softcap, size_t first)
 {
 	struct values logits = values_new(ROWS * n_cols, 0), picked = values_new(ROWS, 0);
-	const uint32_t labels[ROWS] = { 0, (uint32_t)first, (uint32_t)(first + n_cols - 1), (uint32_t)(first + n_cols),
-					(uint32_t)(first + n_cols / 2), UINT32_MAX, (uint32_t)first - 1 };
-	const struct cross_entropy_args args = { .n_rows = ROWS, .n_cols = n_cols, .first = first, .softcap = softcap,
+	const uint32_t labels[ROWS] = { 0,
+					(uint32_t)first,
+					(uint32_t)(first + n_cols - 1),
+					(uint32_t)(first + n_cols),
+					(uint32_t)(first + n_cols / 2),
+					UINT32_MAX,
+					(uint32_t)first - 1 };
+	const struct cross_entropy_args args = { .n_rows = ROWS,
+						 .n_cols = n_cols,
+						 .first = first,
+						 .softcap = softcap,
 						 .labels = labels };
 	float wanted[ROWS];
 
@@ -237,7 +268,7 @@ static void entropy_at(size_t n_cols, float softcap, size_t first)
 			picked.wanted[r] = row[labels[r] - first];
 	}
 	EACH_SIDE(s)
-		entropy_there(s, &args, &logits, &picked, wanted);
+	entropy_there(s, &args, &logits, &picked, wanted);
 	values_free(&logits);
 	values_free(&picked);
 }
@@ -247,9 +278,11 @@ static void no_entropy(void **state)
 	struct values x = values_new(16, 0);
 
 	(void)state;
-	EACH_SIDE(s) {
+	EACH_SIDE(s)
+	{
 		float *there = values_there(s, &x);
-		const struct cross_entropy_args args = { there, 0, 4, 0, 2, (uint32_t *)there, there, there };
+		const struct cross_entropy_args args = { there, 0,    4, 0, 2, (uint32_t *)there,
+							 there, there };
 
 		s->ops->cross_entropy(s->lane, &args);
 		values_back(s, &x, there, "no rows");
@@ -271,8 +304,10 @@ static void entropies(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(copies),    cmocka_unit_test(pairs),	  cmocka_unit_test(picked_rows), cmocka_unit_test(norms),
-		cmocka_unit_test(rotations), cmocka_unit_test(entropies), cmocka_unit_test(no_entropy),
+		cmocka_unit_test(copies),      cmocka_unit_test(pairs),
+		cmocka_unit_test(picked_rows), cmocka_unit_test(norms),
+		cmocka_unit_test(rotations),   cmocka_unit_test(entropies),
+		cmocka_unit_test(no_entropy),
 	};
 
 	sides_begin(argc, argv);

@@ -86,10 +86,12 @@ static void test_orientation(void **state)
 {
 	(void)state;
 	for (size_t r = 0; r < sizeof orientations / sizeof *orientations; r++) {
-		struct model_config config = config_of(orientations[r].hidden, orientations[r].moe, orientations[r].dense);
+		struct model_config config = config_of(orientations[r].hidden, orientations[r].moe,
+						       orientations[r].dense);
 		struct experts_layout layout = { 0 };
 		struct err err = { 0 };
-		enum result result = find(&layout, orientations[r].gate_up, orientations[r].down, &config, &err);
+		enum result result =
+			find(&layout, orientations[r].gate_up, orientations[r].down, &config, &err);
 
 		if (result != orientations[r].result)
 			fail_msg("row %zu: %d %s", r, result, err.message);
@@ -116,8 +118,9 @@ static void test_message_names_key(void **state)
 		strstr(err.message, "'hidden_size' in config.json is not a positive integer"));
 }
 
-/* The fused tensor is built from matrices by the words of fp8conv-formats(7), and read back through slices.
- * Element (r, c) of projection p of expert e is the number e * 1000 + p * 100 + r * 10 + c. */
+/* The fused tensor is built from matrices by the words of fp8conv-formats(7), and read back through
+ * slices. Element (r, c) of projection p of expert e is the number e * 1000 + p * 100 + r * 10 +
+ * c. */
 static int element(uint64_t e, enum expert_part p, uint64_t r, uint64_t c)
 {
 	return (int)(e * 1000 + p * 100 + r * 10 + c);

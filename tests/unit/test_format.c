@@ -123,20 +123,24 @@ static void test_select_messages(void **state)
 		const char *message;
 	} rows[] = {
 		{ "hf", ENGINE_ANY, CHANNEL, "channelwise",
-		  "recipe 'channelwise' in format 'hf' loads in no engine: the format has no channelwise "
+		  "recipe 'channelwise' in format 'hf' loads in no engine: the format has no "
+		  "channelwise "
 		  "scheme; use --format compressed-tensors" },
 		{ "compressed-tensors", ENGINE_SGLANG, MX, "mxfp8",
-		  "recipe 'mxfp8' in format 'compressed-tensors' does not load in sglang: its reader of "
+		  "recipe 'mxfp8' in format 'compressed-tensors' does not load in sglang: its "
+		  "reader of "
 		  "compressed-tensors has no MXFP8; use --format hf" },
 		{ "modelopt", ENGINE_ANY, DYNAMIC, "current",
-		  "recipe 'current' in format 'modelopt' loads in no engine: it needs static input scales, "
+		  "recipe 'current' in format 'modelopt' loads in no engine: it needs static input "
+		  "scales, "
 		  "which --calibration gives; use --format compressed-tensors" },
 		{ "modelopts", ENGINE_ANY, STATIC, "delayed",
 		  "unknown format 'modelopts', did you mean 'modelopt'" },
 		{ "gguf-like", ENGINE_ANY, STATIC, "delayed",
 		  "unknown format 'gguf-like', 'fp8conv formats' lists them" },
 		{ NULL, ENGINE_TRTLLM, DYNAMIC, "current",
-		  "recipe 'current' in format 'compressed-tensors' does not load in trtllm: it takes one "
+		  "recipe 'current' in format 'compressed-tensors' does not load in trtllm: it "
+		  "takes one "
 		  "scale per tensor from modelopt only, with --calibration" },
 	};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A forward pass whose matrices take a few rows at a time gives what one gives that takes all: the stream, and what is seen.
+ * A forward pass whose matrices take a few rows at a time gives what one gives that takes all: the
+ * stream, and what is seen.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -17,7 +18,8 @@
 #define N_TOKENS 50
 #define MOST	 (1 << 16)
 
-static const char *const models[] = { "sample_checkpoints/tiny-llama", "sample_checkpoints/tiny-moe/per-expert" };
+static const char *const models[] = { "sample_checkpoints/tiny-llama",
+				      "sample_checkpoints/tiny-moe/per-expert" };
 
 static size_t seven(size_t n)
 {
@@ -38,7 +40,8 @@ struct outcome {
 	struct seen seen[MOST];
 };
 
-static void run_layers(struct weights *weights, struct forward_lane *lane, struct sequence *sequence, struct outcome *outcome)
+static void run_layers(struct weights *weights, struct forward_lane *lane,
+		       struct sequence *sequence, struct outcome *outcome)
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
@@ -51,7 +54,8 @@ static void run_layers(struct weights *weights, struct forward_lane *lane, struc
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;
-		int rc = weights_begin_layer(&load, weights, forward_lane_executor(lane), &model->layers[i], &layer, &err);
+		int rc = weights_begin_layer(&load, weights, forward_lane_executor(lane),
+					     &model->layers[i], &layer, &err);
 
 		sequence->seen = outcome->seen + i * outcome->n_seen;
 		assert_int_equal(weights_load_all(&load, 0, rc, &err), 0);
@@ -121,7 +125,8 @@ static void same(void **state)
 		free(few);
 		free(whole);
 	}
-	assert_true(n_seen > 2 * 2 * 17); /* two models of two layers at least: x and y of seven matrices, q, k and v */
+	/* two models of two layers at least: x and y of seven matrices, q, k and v */
+	assert_true(n_seen > 2 * 2 * 17);
 }
 
 int main(void)

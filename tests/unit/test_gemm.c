@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/gemm.h: products against a plain loop in double, of weights in one part and in several, whose parts together are the
- * whole to the bit.
+ * kernels/cpu/gemm.h: products against a plain loop in double, of weights in one part and in
+ * several, whose parts together are the whole to the bit.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -30,7 +30,8 @@ static float *noise_new(size_t n, uint32_t seed)
 }
 
 /* Every 97th column: |y - exact| is at most k roundings of products that are at most 1. */
-static void check_product(const float *y, const float *x, const float *w, size_t m, size_t n, size_t k)
+static void check_product(const float *y, const float *x, const float *w, size_t m, size_t n,
+			  size_t k)
 {
 	for (size_t row = 0; row < m; row++) {
 		for (size_t col = row; col < n; col += 97) {
@@ -43,8 +44,8 @@ static void check_product(const float *y, const float *x, const float *w, size_t
 	}
 }
 
-static void check_parts(const struct gemm_weight *weight, struct gemm_lane *lane, const float *y, const float *x, size_t m,
-			size_t n)
+static void check_parts(const struct gemm_weight *weight, struct gemm_lane *lane, const float *y,
+			const float *x, size_t m, size_t n)
 {
 	float *part = malloc(m * gemm_most_part_rows(n) * sizeof *part);
 	size_t first = 0;
@@ -56,7 +57,8 @@ static void check_parts(const struct gemm_weight *weight, struct gemm_lane *lane
 
 		assert_int_equal(gemm_run_part(weight, p, lane, x, m, part, &err), 0);
 		for (size_t row = 0; row < m; row++)
-			assert_memory_equal(part + row * rows, y + row * n + first, rows * sizeof *part);
+			assert_memory_equal(part + row * rows, y + row * n + first,
+					    rows * sizeof *part);
 		first += rows;
 	}
 	assert_int_equal(first, n);
@@ -80,7 +82,8 @@ static void products(void **state)
 {
 	static const struct {
 		size_t m, n, k;
-	} shapes[] = { { 1, 1, 1 }, { 3, 7, 5 }, { 84, 576, 192 }, { 5, 16384, 32 }, { 5, 16385, 32 }, { 84, 20000, 64 } };
+	} shapes[] = { { 1, 1, 1 },	 { 3, 7, 5 },	   { 84, 576, 192 },
+		       { 5, 16384, 32 }, { 5, 16385, 32 }, { 84, 20000, 64 } };
 	struct gemm *gemm;
 	struct err err;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The golden vectors of numbers, on every backend: what an independent implementation says of casts, scales and E8M0.  Run from
- * the root.
+ * The golden vectors of numbers, on every backend: what an independent implementation says of
+ * casts, scales and E8M0.  Run from the root.
  */
 #include "tests/unit/golden_text.h"
 
@@ -119,10 +119,10 @@ static void scale_list_check(const struct scale_list *l, const struct text *t)
 		}
 		for (size_t i = 0; i < l->n; i++) {
 			if (f32_bits(got[i]) != f32_bits(l->scale_inv[i]))
-				fail_msg(
-					"%s, the list before line %d: %s: amax %08x: %08x, not %08x",
-					t->name, t->line_no, (*b)->name, f32_bits(l->amax[i]),
-					f32_bits(got[i]), f32_bits(l->scale_inv[i]));
+				fail_msg("%s, the list before line %d: %s: amax %08x: %08x, not "
+					 "%08x",
+					 t->name, t->line_no, (*b)->name, f32_bits(l->amax[i]),
+					 f32_bits(got[i]), f32_bits(l->scale_inv[i]));
 		}
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The golden vectors of matrices, on every backend: what an independent implementation says of whole tensors, whose inputs
- * golden_input.h makes, and of the way back.  Run from the root.
+ * The golden vectors of matrices, on every backend: what an independent implementation says of
+ * whole tensors, whose inputs golden_input.h makes, and of the way back.  Run from the root.
  */
 #include "tests/unit/golden_input.h"
 

@@ -217,8 +217,8 @@ static ssize_t eventful_pread(int fd, void *data, size_t n, off_t offset)
 
 static int scene_open(void **state)
 {
-	static const char header[] =
-		"{\"up_proj.weight\":{\"dtype\":\"F32\",\"shape\":[256,128],\"data_offsets\":[0,131072]}}";
+	static const char header[] = "{\"up_proj.weight\":{\"dtype\":\"F32\",\"shape\":[256,128],"
+				     "\"data_offsets\":[0,131072]}}";
 	const uint64_t n = strlen(header);
 	int fd;
 

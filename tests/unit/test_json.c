@@ -74,7 +74,8 @@ static void test_members(void **state)
 		{ "{\"a\":[\"b\\", "bad JSON at byte 6: a string does not end" },
 		{ "{a:1}", "bad JSON at byte 1: expected a key in quotes" },
 		{ "{\"\\u0000\":1}",
-		  "bad JSON at byte 1: the key has a bad escape, a control character, a NUL or bad UTF-8" },
+		  "bad JSON at byte 1: the key has a bad escape, a control character, a NUL or "
+		  "bad UTF-8" },
 	};
 
 	(void)state;
@@ -329,7 +330,8 @@ static void test_utf8(void **state)
 		assert_int_equal(json_utf8_prefix(text_of(rows[i].text)), rows[i].good);
 }
 
-/* Any byte at any place of texts of any length up to three times eight, another that ends it behind. */
+/* Any byte at any place of texts of any length up to three times eight, another that ends it
+ * behind. */
 static void test_plain_prefix(void **state)
 {
 	char text[25];
@@ -345,7 +347,9 @@ static void test_plain_prefix(void **state)
 				if (at + 2 < n)
 					text[at + 2] = '"';
 				assert_int_equal(json_plain_prefix((struct json_text){ text, n }),
-						 at < n && !plain ? at : at + 2 < n ? at + 2 : n);
+						 at < n && !plain ? at
+						 : at + 2 < n	  ? at + 2
+								  : n);
 			}
 		}
 	}
@@ -400,9 +404,11 @@ static const struct {
 	  "{\"a\": NaN, \"k\" : true , \"b\": 1e999}\n" },
 	{ "{\n  \"a\": 1,\n  \"k\": null,\n  \"b\": 2\n}\n",
 	  "{\n  \"x\": [\n    1,\n    2\n  ],\n  \"y\": {}\n}",
-	  "{\n  \"a\": 1,\n  \"k\": {\n    \"x\": [\n      1,\n      2\n    ],\n    \"y\": {}\n  },\n  \"b\": 2\n}\n" },
+	  "{\n  \"a\": 1,\n  \"k\": {\n    \"x\": [\n      1,\n      2\n    ],\n    \"y\": {}\n "
+	  " },\n  \"b\": 2\n}\n" },
 	{ "{\n    \"k\": null\n}", "{\"x\":[1,\"a, b: {\"]}",
-	  "{\n    \"k\": {\n        \"x\": [\n            1,\n            \"a, b: {\"\n        ]\n    }\n}" },
+	  "{\n    \"k\": {\n        \"x\": [\n            1,\n            \"a, b: {\"\n        "
+	  "]\n    }\n}" },
 	{ "{\n\t\"k\": null\n}", "[1]", "{\n\t\"k\": [\n\t\t1\n\t]\n}" },
 	{ "{\"a\":1,\"k\":2}", "{\n  \"x\": [\n    1,\n    2\n  ]\n}",
 	  "{\"a\":1,\"k\":{\"x\":[1,2]}}" },

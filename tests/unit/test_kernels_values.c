@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parity of every backend with the scalar reference on all values of a kind: scales around what is special, all numbers of 16
- * bits, all codes.
+ * Parity of every backend with the scalar reference on all values of a kind: scales around what is
+ * special, all numbers of 16 bits, all codes.
  */
 #include "tests/unit/kernel_parity.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/outbox.h: what waits while another thread writes, where its memory lies, and that it all arrives.
+ * ckpt/outbox.h: what waits while another thread writes, where its memory lies, and that it all
+ * arrives.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,7 +36,8 @@ static struct post *post_new(void)
 
 	buf_add(&header, "0123456789", 10);
 	memcpy(post->expected, "0123456789", 10);
-	if (writer_open_anonymous(&post->writer, &io_system, scratch_parent(), &header, FILE_SIZE, &post->err))
+	if (writer_open_anonymous(&post->writer, &io_system, scratch_parent(), &header, FILE_SIZE,
+				  &post->err))
 		fail_msg("%s", post->err.message);
 	buf_release(&header);
 	post->box = (struct outbox){ .writer = &post->writer, .size = BOX_SIZE };
@@ -103,7 +105,8 @@ static void waits_while_another_thread_writes(void **state)
 	post_free(post);
 }
 
-/* More than the box holds, in bytes and in pieces, all of it to places that touch: every byte once, or the commit would say so. */
+/* More than the box holds, in bytes and in pieces, all of it to places that touch: every byte once,
+ * or the commit would say so. */
 static void all_of_a_file(void **state)
 {
 	struct post *post = post_new();
@@ -129,7 +132,8 @@ static void memory_beside(void **state)
 {
 	struct post *post = post_new();
 	char elsewhere[100];
-	char *codes = outbox_begin(&post->box, 1001, 10, &post->err), *beside = outbox_take(&post->box, 100);
+	char *codes = outbox_begin(&post->box, 1001, 10, &post->err),
+	     *beside = outbox_take(&post->box, 100);
 
 	(void)state;
 	assert_non_null(codes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many passes a sweep takes: a minute of them, by a clock that the test sets; of a model that loads slowly so many that
- * loading is a quarter.
+ * How many passes a sweep takes: a minute of them, by a clock that the test sets; of a model that
+ * loads slowly so many that loading is a quarter.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,8 @@ static double now(void)
 }
 
 /* A sweep of n passes: seconds that n_loading threads loaded, and of everything. */
-static size_t sweep_loading(struct pace *pace, size_t n, double loading, int n_loading, double taken, int n_threads)
+static size_t sweep_loading(struct pace *pace, size_t n, double loading, int n_loading,
+			    double taken, int n_threads)
 {
 	double began = pace_now(pace), end = clock_now + taken;
 

@@ -60,14 +60,7 @@ static const struct {
 	  SCALE_F32,
 	  false,
 	  false },
-	{ "blockwise",
-	  { 128, 128 },
-	  { 1, 128 },
-	  { 1, 128 },
-	  FP8_E4M3,
-	  SCALE_F32,
-	  true,
-	  false },
+	{ "blockwise", { 128, 128 }, { 1, 128 }, { 1, 128 }, FP8_E4M3, SCALE_F32, true, false },
 	{ "mxfp8", { 1, 32 }, { 1, 32 }, { 1, 32 }, FP8_E4M3, SCALE_E8M0, false, false },
 };
 
@@ -140,10 +133,7 @@ static const struct {
 	int margin;
 } tunings[] = {
 	{ .recipe = "blockwise", .pow2 = true },
-	{ .recipe = "blockwise",
-	  { .fp8_format = "e5m2" },
-	  .format = FP8_E5M2,
-	  .pow2 = true },
+	{ .recipe = "blockwise", { .fp8_format = "e5m2" }, .format = FP8_E5M2, .pow2 = true },
 	{ .recipe = "blockwise", { .fp8_format = "e4m3" }, .pow2 = true },
 	{ .recipe = "blockwise", { .scale_fmt = "ue8m0" }, .pow2 = true },
 	{ .recipe = "blockwise", { .scale_fmt = "float" }, .pow2 = false },
@@ -200,9 +190,7 @@ static const struct {
 	{ "blockwise", { .fp8_format = "e3m4" }, { "--fp8-format", "'e3m4'" } },
 	{ "blockwise", { .fp8_format = "" }, { "--fp8-format", "''" } },
 	{ "blockwise", { .scale_fmt = "UE8M0" }, { "--scale-fmt", "'UE8M0'" } },
-	{ "blockwise",
-	  { .scale_arith = "deepseek" },
-	  { "--scale-arith", "--scale-fmt float" } },
+	{ "blockwise", { .scale_arith = "deepseek" }, { "--scale-arith", "--scale-fmt float" } },
 	{ "blockwise", { .scale_arith = "deepgemm" }, { "--scale-arith", "'blockwise'" } },
 	{ "current",
 	  { .scale_fmt = "ue8m0", .scale_arith = "deepseek" },
@@ -242,8 +230,9 @@ static void test_tuning_refused(void **state)
 		struct err err = { 0 };
 		struct qspec spec;
 
-		assert_int_equal(
-			recipe_weight_spec(find(refusals[i].recipe), &refusals[i].tuning, &spec, &err), -1);
+		assert_int_equal(recipe_weight_spec(find(refusals[i].recipe), &refusals[i].tuning,
+						    &spec, &err),
+				 -1);
 		assert_int_equal(err.kind, ERR_USAGE);
 		for (int k = 0; k < 2; k++)
 			if (!strstr(err.message, refusals[i].names[k]))

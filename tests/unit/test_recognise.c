@@ -78,9 +78,10 @@ static void fake_release(struct checkpoint *checkpoint)
 #define W256 "a.weight F8_E4M3 256 384,"
 #define HF(more) \
 	"{'quantization_config': {'quant_method': 'fp8', 'activation_scheme': 'dynamic'" more "}}"
-#define CT(weights, dynamic)                                                                           \
-	"{'quantization_config': {'quant_method': 'compressed-tensors', 'config_groups': {'group_0': " \
-	"{'weights': {'num_bits': 8, 'type': 'float', " weights                                        \
+#define CT(weights, dynamic)                                                               \
+	"{'quantization_config': {'quant_method': 'compressed-tensors', 'config_groups': " \
+	"{'group_0': "                                                                     \
+	"{'weights': {'num_bits': 8, 'type': 'float', " weights                            \
 	"}, 'input_activations': {'dynamic': " dynamic "}}}}}"
 #define MO(algo) "{'quantization_config': {'quant_method': 'modelopt', 'quant_algo': '" algo "'}}"
 
@@ -128,7 +129,8 @@ static const struct {
 	{ W256 "a.weight_scale U8 256 12", MO("MXFP8"), "modelopt mxfp8 ue8m0 1 x 32 E8M0, 1" },
 	/* nested, and in a file that jansson alone would refuse */
 	{ W256 "a.weight_scale_inv F32 2 3",
-	  "{'x': NaN, 'quantization_config': null, 'text_config': {'quantization_config': {'quant_method': "
+	  "{'x': NaN, 'quantization_config': null, 'text_config': {'quantization_config': "
+	  "{'quant_method': "
 	  "'fp8', 'weight_block_size': [128, 128], 'activation_scheme': 'dynamic'}}}",
 	  "hf blockwise float 128 x 128 F32, 1" },
 	/* by tensors alone */
@@ -177,12 +179,12 @@ static const struct {
 	  "unknown channelwise float whole x 1 F32, 1" },
 	/* a stray scale is one; "scale" without FP8 weight, and a norm, are none; the majority
 	   decides */
-	{ W256
-	  "a.weight_scale F32 256 1,b.weight BF16 4 4,b.weight_scale F32 1,c.scale F32 4,c.weight BF16 4",
+	{ W256 "a.weight_scale F32 256 1,b.weight BF16 4 4,b.weight_scale F32 1,c.scale F32 "
+	       "4,c.weight BF16 4",
 	  NULL, "compressed-tensors channelwise float 1 x whole F32, 2" },
-	{ W256
-	  "a.weight_scale F32 1,b.weight F8_E4M3 256 128,b.weight_scale F32 256 1,c.weight F8_E4M3 256 "
-	  "128,c.weight_scale F32 256 1",
+	{ W256 "a.weight_scale F32 1,b.weight F8_E4M3 256 128,b.weight_scale F32 256 1,c.weight "
+	       "F8_E4M3 256 "
+	       "128,c.weight_scale F32 256 1",
 	  NULL, "compressed-tensors channelwise float whole x whole F32, 3" },
 };
 
@@ -314,7 +316,8 @@ static void test_not_fp8(void **state)
 		{ "a.weight U8 256 192,a.weight_scale F8_E4M3 256 24,a.weight_scale_2 F32",
 		  "{'quantization_config': {'quant_method': 'modelopt', 'quant_algo': 'NVFP4'}}" },
 		{ "a.weight_packed I32 256 48,a.weight_scale BF16 256 3",
-		  "{'quantization_config': {'quant_method': 'compressed-tensors', 'config_groups': {'group_0': "
+		  "{'quantization_config': {'quant_method': 'compressed-tensors', 'config_groups': "
+		  "{'group_0': "
 		  "{'weights': {'num_bits': 4, 'type': 'int'}}}}}" },
 		{ "a.qweight I32 48 256",
 		  "{'quantization_config': {'quant_method': 'gptq', 'bits': 4}}" },
@@ -391,16 +394,16 @@ static void test_no_scale(void **state)
 		const char *tensors, *message;
 	} bad[] = {
 		{ W256 "b.weight_scale F32 1", "FP8 tensor 'a.weight' has no scale beside it" },
-		{ W256 "a.weight_scale F32 7",
-		  "scale 'a.weight_scale' is F32 [7], which fits no tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale F32 5 7",
-		  "scale 'a.weight_scale' is F32 [5, 7], which fits no tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale F32 0 3",
-		  "scale 'a.weight_scale' is F32 [0, 3], which fits no tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale I32 1",
-		  "scale 'a.weight_scale' is I32 [1], which fits no tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale F32 2 3 4",
-		  "scale 'a.weight_scale' is F32 [2, 3, 4], which fits no tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 7", "scale 'a.weight_scale' is F32 [7], which fits no "
+					       "tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 5 7", "scale 'a.weight_scale' is F32 [5, 7], which fits "
+						 "no tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 0 3", "scale 'a.weight_scale' is F32 [0, 3], which fits "
+						 "no tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale I32 1", "scale 'a.weight_scale' is I32 [1], which fits no "
+					       "tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 2 3 4", "scale 'a.weight_scale' is F32 [2, 3, 4], which "
+						   "fits no tiling of [256, 384] of 'a.weight'" },
 	};
 
 	(void)state;

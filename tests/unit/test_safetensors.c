@@ -61,7 +61,8 @@ static void test_accepted(void **state)
 		  2, "e U8 [0] 0-0|d U8 [0, 5] 0-0|a U8 [2] 0-2|f U8 [0] 2-2|" },
 		{ "{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]}}", 8,
 		  "s F64 [] 0-8|" },
-		{ "{\"z\":{\"dtype\":\"U8\",\"shape\":[0,1099511627776,1099511627776],\"data_offsets\":[0,0]}}",
+		{ "{\"z\":{\"dtype\":\"U8\",\"shape\":[0,1099511627776,1099511627776],\"data_"
+		  "offsets\":[0,0]}}",
 		  0, "z U8 [0, 1099511627776, 1099511627776] 0-0|" },
 		/* sub-byte types in whole bytes */
 		{ "{\"f\":{\"dtype\":\"F4\",\"shape\":[2,3],\"data_offsets\":[0,3]}}", 3,
@@ -69,8 +70,11 @@ static void test_accepted(void **state)
 		{ "{\"f\":{\"dtype\":\"F6_E2M3\",\"shape\":[4],\"data_offsets\":[0,3]}}", 3,
 		  "f F6_E2M3 [4] 0-3|" },
 		/* escapes anywhere; fields that are not ours, twice, of any kind */
-		{ "{\"\\u00e9\\/\\\"\":{\"\\u0064type\":\"\\u0046\\u0031\\u0036\",\"shape\":[1],\"data_offsets\":[0,2],"
-		  "\"x\":{\"y\":[1e3,-0,123456789012345678901234567890,null,\"\\u0000\"]},\"x\":1}}",
+		{ "{\"\\u00e9\\/"
+		  "\\\"\":{\"\\u0064type\":\"\\u0046\\u0031\\u0036\",\"shape\":[1],\"data_"
+		  "offsets\":[0,2],"
+		  "\"x\":{\"y\":[1e3,-0,123456789012345678901234567890,null,\"\\u0000\"]},\"x\":1}"
+		  "}",
 		  2, "\xc3\xa9/\" F16 [1] 0-2|" },
 		{ "{\"__metadata\":{\"dtype\":\"BOOL\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
 		  "__metadata BOOL [1] 0-1|" },
@@ -126,11 +130,13 @@ static void test_sizes(void **state)
 		{ 0, 0, "'-' is 0 bytes long, too short for a safetensors file (8)" },
 		{ 2, 9, "header of '-' is 2 bytes long, past the end of the file (9)" },
 		{ SIZE_MAX, 10,
-		  "header of '-' is 18446744073709551615 bytes long, past the end of the file (10)" },
+		  "header of '-' is 18446744073709551615 bytes long, past the end of the file "
+		  "(10)" },
 		{ ST_MAX_HEADER + 1, UINT64_MAX,
 		  "header of '-' is 100000001 bytes long, more than the limit (100000000)" },
 		{ 2, UINT64_MAX,
-		  "the tensors of '-' end at byte 0, before the end of the file (18446744073709551605)" },
+		  "the tensors of '-' end at byte 0, before the end of the file "
+		  "(18446744073709551605)" },
 	};
 
 	(void)state;

@@ -13,14 +13,9 @@
 
 #include "num/scale.h"
 
-#define BLOCK            \
-	{                \
-		128, 128 \
-	}
-#define TENSOR               \
-	{                    \
-		WHOLE, WHOLE \
-	}
+/* clang-format off */
+#define BLOCK { 128, 128 }
+#define TENSOR { WHOLE, WHOLE }
 
 static const struct {
 	struct qspec spec;
@@ -32,11 +27,7 @@ static const struct {
 	{ { .tile = TENSOR }, DT_BF16, 0.0f, 1.0f, 1.0f },
 	{ { .tile = TENSOR }, DT_BF16, INFINITY, 1.0f, 1.0f },
 	{ { .tile = TENSOR }, DT_BF16, NAN, 1.0f, 1.0f },
-	{ { .tile = TENSOR, .format = FP8_E5M2 },
-	  DT_BF16,
-	  1.0f,
-	  57344.0f,
-	  1.0f / 57344.0f },
+	{ { .tile = TENSOR, .format = FP8_E5M2 }, DT_BF16, 1.0f, 57344.0f, 1.0f / 57344.0f },
 	{ { .tile = TENSOR, .margin = 2 }, DT_BF16, 1.0f, 112.0f, 1.0f / 112.0f },
 	{ { .tile = TENSOR, .amax_epsilon = 1.0f }, DT_BF16, 0.0f, 448.0f, 1.0f / 448.0f },
 	/* A margin leaves the scale a normal number. */
@@ -53,35 +44,23 @@ static const struct {
 	{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 1.0f, 256.0f, 1.0f / 256.0f },
 	{ { .tile = BLOCK, .pow2 = true }, DT_BF16, 449.0f, 0.5f, 2.0f },
 	/* The others. */
-	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK },
-	  DT_BF16,
-	  1.0f,
-	  1.0f / 448.0f,
-	  1.0f / 448.0f },
+	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK }, DT_BF16, 1.0f, 1.0f / 448.0f, 1.0f / 448.0f },
 	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK }, DT_BF16, 0.0f, 1.0f, 1.0f },
-	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK },
-	  DT_F32,
-	  0x1p-149f,
-	  0x1p-149f,
-	  0x1p-149f },
-	{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM },
-	  DT_BF16,
-	  0.0f,
-	  1.0f / (1e-4f / 448.0f),
+	{ { .tile = BLOCK, .arith = ARITH_DEEPSEEK }, DT_F32, 0x1p-149f, 0x1p-149f, 0x1p-149f },
+	{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM }, DT_BF16, 0.0f, 1.0f / (1e-4f / 448.0f),
 	  1e-4f / 448.0f },
-	{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM },
-	  DT_BF16,
-	  3.0f,
-	  1.0f / (3.0f / 448.0f),
+	{ { .tile = BLOCK, .arith = ARITH_DEEPGEMM }, DT_BF16, 3.0f, 1.0f / (3.0f / 448.0f),
 	  3.0f / 448.0f },
 };
+/* clang-format on */
 
 static void known_scales(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-		struct scaling s = scaling_from_amax(&known[i].spec, known[i].amax,
-						     scale_limit(known[i].dtype, known[i].spec.tile));
+		struct scaling s =
+			scaling_from_amax(&known[i].spec, known[i].amax,
+					  scale_limit(known[i].dtype, known[i].spec.tile));
 
 		if (f32_bits(s.factor) != f32_bits(known[i].factor) ||
 		    f32_bits(s.scale_inv) != f32_bits(known[i].scale_inv))
@@ -92,8 +71,8 @@ static void known_scales(void **state)
 /* FMAX / amax overflows below this. */
 static void edge_of_overflow(void **state)
 {
-	float edge = 0x1.c00002p-120f; /* the smallest for which 448 / amax is finite,
-					  about 1.31655e-36 */
+	/* the smallest for which 448 / amax is finite, about 1.31655e-36 */
+	float edge = 0x1.c00002p-120f;
 	float limit = scale_limit(DT_F32, (struct tile)TENSOR);
 
 	(void)state;

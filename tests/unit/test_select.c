@@ -123,16 +123,16 @@ static void test_bad_patterns(void **state)
 		      "--include 'a[b': missing terminating ] for character class at character 4");
 	check_refused(MLP, "blockwise", (struct select_options){ .rules = &rule, .n_rules = 1 },
 		      ERR_USAGE, "--tensor '(': missing closing parenthesis at character 2");
-	check_refused(
-		"a.0."
-		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-		".weight BF16 128 128\n",
-		"blockwise",
-		(struct select_options){ .exclude = LIST("(a+)+(a+)+(a+)+(a+)+(a+)+$"),
-					 .n_exclude = 1 },
-		ERR_USAGE,
-		"--exclude '(a+)+(a+)+(a+)+(a+)+(a+)+$' on tensor "
-		"'a.0.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.weight': match limit exceeded");
+	check_refused("a.0."
+		      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		      ".weight BF16 128 128\n",
+		      "blockwise",
+		      (struct select_options){ .exclude = LIST("(a+)+(a+)+(a+)+(a+)+(a+)+$"),
+					       .n_exclude = 1 },
+		      ERR_USAGE,
+		      "--exclude '(a+)+(a+)+(a+)+(a+)+(a+)+$' on tensor "
+		      "'a.0.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.weight': match limit "
+		      "exceeded");
 }
 
 /* GPT-2 stores [in, out]; StarCoder gives the same names to linear layers. */
@@ -182,8 +182,9 @@ static void test_nothing(void **state)
 		      "nothing to quantize: there are no tensors");
 }
 
-#define HF_CONFIG                                                                                   \
-	"{\"quantization_config\": {\"quant_method\": \"fp8\", \"activation_scheme\": \"dynamic\"," \
+#define HF_CONFIG                                                                       \
+	"{\"quantization_config\": {\"quant_method\": \"fp8\", \"activation_scheme\": " \
+	"\"dynamic\","                                                                  \
 	" \"weight_block_size\": [128, 128]}}"
 #define FP8_MODEL                                \
 	"a.0.up_proj.weight F8_E4M3 256 128\n"   \

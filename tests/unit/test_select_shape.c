@@ -82,7 +82,8 @@ static void test_seams_of_few(void **state)
 	check(alone, "blockwise", NO_OPTIONS,
 	      "a.0.q_proj.weight blockwise\na.1.k_proj.weight blockwise\n");
 	check(gate_up, "blockwise", NO_OPTIONS,
-	      "a.0.gate_proj.weight: N 200 is not a multiple of 128, and engines fuse it with up_proj\n"
+	      "a.0.gate_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
+	      "up_proj\n"
 	      "a.0.up_proj.weight: fused with 'a.0.gate_proj.weight', which is kept\n"
 	      "a.0.down_proj.weight blockwise\n");
 	check(gate_up, "blockwise", ragged,
@@ -102,15 +103,15 @@ static void test_seams_inside(void **state)
 	const char *config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2}";
 
 	(void)state;
-	check_config(
-		config,
-		"a.0.gate_up_proj.weight BF16 512 128\na.1.gate_up_proj.weight BF16 400 128\n"
-		"a.0.qkv_proj.weight BF16 512 128\na.1.qkv_proj.weight BF16 1024 128\n",
-		"blockwise", NO_OPTIONS,
-		"a.0.gate_up_proj.weight blockwise\n"
-		"a.1.gate_up_proj.weight: N 400 is fused of parts, and 200 is not a multiple of 128\n"
-		"a.0.qkv_proj.weight blockwise\n"
-		"a.1.qkv_proj.weight blockwise\n");
+	check_config(config,
+		     "a.0.gate_up_proj.weight BF16 512 128\na.1.gate_up_proj.weight BF16 400 128\n"
+		     "a.0.qkv_proj.weight BF16 512 128\na.1.qkv_proj.weight BF16 1024 128\n",
+		     "blockwise", NO_OPTIONS,
+		     "a.0.gate_up_proj.weight blockwise\n"
+		     "a.1.gate_up_proj.weight: N 400 is fused of parts, and 200 is not a multiple "
+		     "of 128\n"
+		     "a.0.qkv_proj.weight blockwise\n"
+		     "a.1.qkv_proj.weight blockwise\n");
 	check_config(
 		config, "a.0.qkv_proj.weight BF16 256 128\na.1.up_proj.weight BF16 256 128\n",
 		"blockwise", NO_OPTIONS,
@@ -152,7 +153,8 @@ static void test_mixed_recipes(void **state)
 		"engines fuse 'a.0.q_proj.weight' (blockwise) with 'a.0.k_proj.weight' (mxfp8), "
 		"which needs one recipe: let --tensor match both");
 	check_refused(
-		"a.experts.0.up_proj.weight BF16 128 128\na.experts.1.up_proj.weight BF16 128 128\n",
+		"a.experts.0.up_proj.weight BF16 128 128\na.experts.1.up_proj.weight BF16 128 "
+		"128\n",
 		"blockwise", (struct select_options){ .rules = rules, .n_rules = 2 }, ERR_USAGE,
 		"engines fuse 'a.experts.0.up_proj.weight' (blockwise) with "
 		"'a.experts.1.up_proj.weight' (mxfp8), which needs one recipe: let --tensor match "

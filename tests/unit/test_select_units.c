@@ -177,7 +177,8 @@ static void test_linear_counts(void **state)
 
 	(void)state;
 	make(&checkpoint, &selection, NULL,
-	     "a.0.q_proj.weight BF16 128 128\na.0.q_proj.bias BF16 128\nlm_head.weight BF16 64 128\n"
+	     "a.0.q_proj.weight BF16 128 128\na.0.q_proj.bias BF16 128\nlm_head.weight BF16 64 "
+	     "128\n"
 	     "visual.0.qkv.weight BF16 64 64\nvisual.0.norm.weight BF16 64\n"
 	     "model.embed_tokens.weight BF16 64 128\na.0.mlp.gate.weight F32 4 128\n"
 	     "b.experts.w1 BF16 2 64 64\na.0.stack_proj.weight BF16 2 64 64\n",

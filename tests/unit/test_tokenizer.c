@@ -162,8 +162,8 @@ static int encode_shared(void *context, int worker, size_t item, struct err *err
 
 static void test_threads(void **state)
 {
-	static const char text[] =
-		"It's 2021: na\xc3\xafve caf\xc3\xa9s <|endoftext|> \xe6\x97\xa5\xe6\x9c\xac\n\n  x";
+	static const char text[] = "It's 2021: na\xc3\xafve caf\xc3\xa9s <|endoftext|> "
+				   "\xe6\x97\xa5\xe6\x9c\xac\n\n  x";
 	struct tokenizer *tokenizer = load(FOLDER "tokenizers/qwen2.json");
 	struct token_ids expected = { 0 };
 	struct shared shared = { tokenizer, text, &expected };

@@ -17,8 +17,9 @@
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 
 /* {"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, ... "ca": 7} MORE: more closes both. */
-#define MODEL(more) \
-	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\" \":5,\"bc\":6,\"ca\":7}" more
+#define MODEL(more)                                                                              \
+	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\"ab\":3,\"abc\":4,\" " \
+	"\":5,\"bc\":6,\"ca\":7}" more
 #define MERGES ",\"merges\":[[\"b\",\"c\"],[\"a\",\"b\"],[\"a\",\"bc\"]]}"
 
 static int make(struct tokenizer **tokenizer, const char *text, struct err *err)
@@ -63,36 +64,30 @@ static const struct {
 		"\"single_word\":false,\"lstrip\":false,\"normalized\":false,\"special\":true}]}"),
 	  "<x>  a", "8 9 0" },
 	/* truncation and padding are not applied */
-	{ MODEL(MERGES ",\"truncation\":{\"max_length\":1},\"padding\":{\"length\":9}}"),
-	  "aa", "0 0" },
+	{ MODEL(MERGES ",\"truncation\":{\"max_length\":1},\"padding\":{\"length\":9}}"), "aa",
+	  "0 0" },
 	/* an old Metaspace */
 	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"c\","
 		       "\"add_prefix_space\":true}}"),
 	  "a a", "2 0 2 0" },
 	/* delimiters: every behavior, by pieces that no merge crosses */
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
-		"\"behavior\":\"Removed\",\"invert\":false}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		       "\"behavior\":\"Removed\",\"invert\":false}}"),
 	  "abbca", "0 2 0" },
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
-		"\"behavior\":\"Removed\",\"invert\":true}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		       "\"behavior\":\"Removed\",\"invert\":true}}"),
 	  "abbca", "1 1" },
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
-		"\"behavior\":\"Isolated\",\"invert\":false}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		       "\"behavior\":\"Isolated\",\"invert\":false}}"),
 	  "abbc", "0 1 1 2" },
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
-		"\"behavior\":\"MergedWithPrevious\",\"invert\":false}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		       "\"behavior\":\"MergedWithPrevious\",\"invert\":false}}"),
 	  "abbc", "3 1 2" },
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
-		"\"behavior\":\"MergedWithNext\",\"invert\":false}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		       "\"behavior\":\"MergedWithNext\",\"invert\":false}}"),
 	  "abbc", "0 1 6" },
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
-		"\"behavior\":\"Contiguous\",\"invert\":false}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"String\":\"b\"},"
+		       "\"behavior\":\"Contiguous\",\"invert\":false}}"),
 	  "abbc", "0 1 1 2" },
 };
 
@@ -106,8 +101,8 @@ static void test_small(void **state)
 		struct err err = { 0 };
 
 		if (make(&tokenizer, small_rows[i].json, &err) ||
-		    tokenizer_encode(tokenizer, small_rows[i].text, strlen(small_rows[i].text), true, &ids,
-				     &err))
+		    tokenizer_encode(tokenizer, small_rows[i].text, strlen(small_rows[i].text),
+				     true, &ids, &err))
 			fail_msg("row %zu: %s", i, err.message);
 		list_ids(&got, ids.ids, ids.n);
 		if (strcmp(got.data, small_rows[i].ids) != 0)
@@ -149,17 +144,17 @@ static const struct {
 	  "'t.json': model: vocab: token 'a' has an id that is not from 0 to 67108863" },
 	{ MODEL(MERGES ",\"normalizer\":{\"type\":\"Precompiled\"}}"),
 	  "'t.json': normalizer has type 'Precompiled', which is not supported" },
-	{ MODEL(MERGES
-		",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
-		"\"add_prefix_space\":false},{\"type\":\"BertPreTokenizer\"}]}}"),
+	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":"
+		       "[{\"type\":\"ByteLevel\","
+		       "\"add_prefix_space\":false},{\"type\":\"BertPreTokenizer\"}]}}"),
 	  "'t.json': pre_tokenizer[1] has type 'BertPreTokenizer', which is not supported" },
 	{ MODEL(MERGES
 		",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\",\"invert\":false,"
 		"\"pattern\":{\"Regex\":\"a(\"}}}"),
 	  "'t.json': pattern 'a(' of pre_tokenizer: missing closing parenthesis" },
-	{ MODEL(MERGES
-		",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
-		"{\"id\":\"<s>\"}}],\"special_tokens\":{}}}"),
+	{ MODEL(MERGES ",\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":"
+		       "[{\"SpecialToken\":"
+		       "{\"id\":\"<s>\"}}],\"special_tokens\":{}}}"),
 	  "'t.json': post_processor has no special_tokens for '<s>'" },
 	{ MODEL(MERGES ",\"added_tokens\":[{\"id\":0}]}"),
 	  "'t.json': added_tokens[0] has no 'content' that is a string" },
@@ -193,10 +188,10 @@ static void test_growth(void **state)
 	(void)state;
 	buf_puts(&json, MODEL(MERGES ",\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":["));
 	for (int i = 0; i < 40; i++)
-		buf_printf(
-			&json,
-			"%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"}",
-			i ? "," : "");
+		buf_printf(&json,
+			   "%s{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":"
+			   "\"aa\"}",
+			   i ? "," : "");
 	buf_puts(&json, "]}}");
 	assert_int_equal(make(&tokenizer, json.data, &err), 0);
 	assert_int_equal(tokenizer_encode(tokenizer, "aaaa", 4, true, &ids, &err), -1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * weights_layer_size(): what a plan tells of the memory of weights, of shapes whose sizes are plain.
+ * weights_layer_size(): what a plan tells of the memory of weights, of shapes whose sizes are
+ * plain.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,18 +31,23 @@ static void test_parts(void **state)
 /* One thread has all of a matrix that is quantized. */
 static void test_quantized(void **state)
 {
-	const struct weights_kind kind = { .executor = backend_executor(NULL), .dtype = DT_F32, .quantized = true };
+	const struct weights_kind kind = { .executor = backend_executor(NULL),
+					   .dtype = DT_F32,
+					   .quantized = true };
 
 	(void)state;
 	assert_int_equal(weights_layer_size(&tall, &kind, 1, false), 128 * MIB);
 	assert_int_equal(weights_layer_size(&tall, &kind, 64, false), 128 * MIB);
 }
 
-/* A layer is larger than a small head: 6 matrices of 1 MiB and one of 4, and a piece of 4 for each of them at most. */
+/* A layer is larger than a small head: 6 matrices of 1 MiB and one of 4, and a piece of 4 for each
+ * of them at most. */
 static void test_layer(void **state)
 {
 	struct layer_ref layer = { .n_experts = 0 };
-	const struct model model = { .head = { .n = 16, .k = 16 }, .n_layers = 1, .layers = &layer };
+	const struct model model = { .head = { .n = 16, .k = 16 },
+				     .n_layers = 1,
+				     .layers = &layer };
 	const struct weights_kind kind = { .executor = backend_executor(NULL), .dtype = DT_F32 };
 
 	(void)state;
@@ -53,8 +59,8 @@ static void test_layer(void **state)
 	assert_int_equal(weights_layer_size(&model, &kind, 64, false), 10 * MIB + 7 * 4 * MIB);
 }
 
-/* Loaded ahead, a layer of 4 MiB and a head of 2 lie beside one of 1 MiB before them, pieces beside them; what the head took is
- * still there when the next sweep begins. */
+/* Loaded ahead, a layer of 4 MiB and a head of 2 lie beside one of 1 MiB before them, pieces beside
+ * them; what the head took is still there when the next sweep begins. */
 static void test_ahead(void **state)
 {
 	struct layer_ref layers[3] = { { .n_experts = 0 } };
@@ -62,7 +68,8 @@ static void test_ahead(void **state)
 	const struct weights_kind kind = { .executor = backend_executor(NULL), .dtype = DT_F32 };
 
 	(void)state;
-	layers[0].linear[LINEAR_Q] = layers[2].linear[LINEAR_Q] = (struct linear_ref){ .n = 512, .k = 512 };
+	layers[0].linear[LINEAR_Q] = layers[2].linear[LINEAR_Q] =
+		(struct linear_ref){ .n = 512, .k = 512 };
 	layers[1].linear[LINEAR_Q] = (struct linear_ref){ .n = 512, .k = 2048 };
 	assert_int_equal(weights_layer_size(&model, &kind, 2, false), (4 + 4) * MIB);
 	assert_int_equal(weights_layer_size(&model, &kind, 2, true), (1 + 4 + 4) * MIB);

@@ -41,9 +41,14 @@ SAME(LT_PREF_MIN_ALIGNMENT_C, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 SAME(LT_PREF_MIN_ALIGNMENT_D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 
 static_assert(sizeof(struct lt_algo) == sizeof(cublasLtMatmulAlgo_t), "lt_algo");
-static_assert(sizeof(struct lt_heuristic) == sizeof(cublasLtMatmulHeuristicResult_t), "lt_heuristic");
-static_assert(offsetof(struct lt_heuristic, workspace_size) == offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize), "");
-static_assert(offsetof(struct lt_heuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state), "");
+static_assert(sizeof(struct lt_heuristic) == sizeof(cublasLtMatmulHeuristicResult_t),
+	      "lt_heuristic");
+static_assert(offsetof(struct lt_heuristic, workspace_size) ==
+		      offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize),
+	      "");
+static_assert(offsetof(struct lt_heuristic, state) ==
+		      offsetof(cublasLtMatmulHeuristicResult_t, state),
+	      "");
 
 /* Compiled only: a call of each function with the types that are said to be its arguments'. */
 template <typename... Theirs> constexpr int arguments(cublasStatus_t (*)(Theirs...))
@@ -54,8 +59,10 @@ template <typename... Ours> constexpr int arguments(int (*)(Ours...))
 {
 	return sizeof...(Ours);
 }
-#define SAME_ARGUMENTS(name) \
-	static_assert(arguments(decltype(cublaslt::name){}) == arguments(decltype(&cublasLt##name){}), #name)
+#define SAME_ARGUMENTS(name)                                          \
+	static_assert(arguments(decltype(cublaslt::name){}) ==        \
+			      arguments(decltype(&cublasLt##name){}), \
+		      #name)
 SAME_ARGUMENTS(Create);
 SAME_ARGUMENTS(MatmulDescCreate);
 SAME_ARGUMENTS(MatmulDescDestroy);

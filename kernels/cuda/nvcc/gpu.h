@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels need beyond C++, as nvcc has it: the CUDA words themselves, a launch, and the instructions that a GPU has and
- * num/ spells out.  tests/simt/gpu.h has the same for a CPU.
+ * What kernels need beyond C++, as nvcc has it: the CUDA words themselves, a launch, and the
+ * instructions that a GPU has and num/ spells out.  tests/simt/gpu.h has the same for a CPU.
  */
 #ifndef FP8CONV_KERNELS_CUDA_GPU_H
 #define FP8CONV_KERNELS_CUDA_GPU_H
@@ -20,7 +20,8 @@
 #define GPU_ALL_LANES 0xFFFFFFFFu
 #define GPU_UNROLL    _Pragma("unroll")
 #define GPU_LOOP      _Pragma("unroll 1")
-#define GPU_CALL      __noinline__ /* what is rare or long: copies of it would fill the instruction cache */
+#define GPU_CALL \
+	__noinline__ /* what is rare or long: copies of it would fill the instruction cache */
 
 #if __CUDA_ARCH__ < 890
 static __device__ GPU_CALL uint16_t fp8x2_portable(enum fp8_format format, float a, float b)
