@@ -23,9 +23,9 @@ DEPS   := gcc g++ make libc6-dev libjansson-dev libpcre2-dev libunistring-dev li
 	  libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv $(EXTRA)
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
-ISA = $(if $(findstring cpu/avx2,$*),-mavx2 -mf16c) \
-      $(if $(findstring cpu/avx512,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
-      $(if $(findstring cpu/avx512vbmi,$*),-mavx512vbmi) $(if $(findstring cpu/avx2_compute,$*),-mfma) $(if $(findstring compute,$*),-Wno-psabi)
+ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
+      $(if $(findstring cpu/avx512/,$*),-mavx512f -mavx512bw -mavx512vl -mavx512dq) \
+      $(if $(filter %/avx2/forward %/avx512/forward %/forward/ops,$*),-Wno-psabi)
 
 # Kernels for the GPU, where the toolkit is: CUDA=1 fails without it, CUDA=0 does not look.
 CUDA      ?= auto
@@ -37,25 +37,25 @@ endif
 SM        := 80 89 90a 100 120
 ifneq ($(WITH_CUDA),)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(realpath $(WITH_CUDA)))
-CUDA_OBJ  := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu kernels/cuda/nvcc/*.cu))
+CUDA_OBJ  := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/gpu/*.cu kernels/gpu/*/*.cu))
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -lrt -lpthread -lstdc++
 endif
-NVCC_FLAGS = -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/cuda -Ikernels/cuda/nvcc -MMD -MP --threads 2 \
+NVCC_FLAGS = -std=c++20 -O3 --fmad=false -Isrc -I. -Ikernels/gpu/cuda -MMD -MP --threads 2 \
 	     $(foreach sm,$(SM),-gencode arch=compute_$(sm),code=sm_$(sm)) -gencode arch=compute_80,code=compute_80 \
 	     $(if $(WERROR),--Werror all-warnings) -Xcompiler "$(FP) $(HARDEN) -Wall -fno-exceptions"
 
-LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*.c)) \
+LIB_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard src/*/*.c kernels/*.c kernels/cpu/*/*.c)) \
 	   $(BUILD)/gen/recipes.o $(BUILD)/gen/formats.o $(BUILD)/gen/archs.o $(CUDA_OBJ)
-CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c)) $(BUILD)/gen/commands.o
+CLI_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard cli/*.c cli/*/*.c)) $(BUILD)/gen/commands.o
 UNIT    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
 FUZZ    := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
 # The same kernels on the CPU: CUDA's words are those of tests/simt, and each thread is a fiber.
-CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Ikernels/cuda -Wall -Wextra $(if $(WERROR),-Werror) -fno-exceptions -fno-rtti $(FP) $(HARDEN) \
+CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) -fno-exceptions -fno-rtti $(FP) $(HARDEN) \
 	    $(SAN) $(CFLAGS) -pthread
-SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out kernels/cuda/device.cu,$(wildcard kernels/cuda/*.cu)) \
+SIMT_OBJ  := $(patsubst %,$(BUILD)/simt/%.o,$(filter-out %/cuda/device.cu %/cublaslt_check.cu,$(wildcard kernels/gpu/*.cu kernels/gpu/*/*.cu)) \
 	     $(wildcard tests/simt/*.cc) kernels/backends.c)
-PARITY    := test_kernels test_kernels_values test_fused test_golden test_delayed \
+PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \
 	     test_executor test_executor_rows test_executor_attention test_executor_products
 SIMT      := $(patsubst %,$(BUILD)/simt/%,$(basename $(notdir $(wildcard tests/simt/test_*.c))) $(PARITY))
 
@@ -87,15 +87,16 @@ $(BUILD)/gen/%s.c:
 	$(Q)sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
 
 # A test, proof or benchmark is one file and the library.
-$(BUILD)/tests/%: tests/%.c $(BUILD)/libfp8conv.a
+ONE_FILE := $(patsubst %.c,$(BUILD)/%,$(filter-out tests/fuzz/% tests/simt/%,$(wildcard tests/*/*.c bench/*.c)))
+$(ONE_FILE): $(BUILD)/%: %.c $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
 	$(Q)$(C) -fPIE -pie -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
 
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D); echo "  NVCC $<"
 	$(Q)$(WITH_CUDA) $(NVCC_FLAGS) -c -o $@ $<
-GPU_BENCH := $(BUILD)/tests/bench/gpu $(BUILD)/tests/bench/gpu_gemm
-$(BUILD)/tests/bench/gpu: $(BUILD)/tests/bench/gpu_bf16.cu.o
+GPU_BENCH := $(BUILD)/bench/gpu $(BUILD)/bench/gpu_gemm
+$(BUILD)/bench/gpu: $(BUILD)/bench/gpu_bf16.cu.o
 $(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
 	@echo "  LINK $@"
 	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(BUILD)/libfp8conv.a $(LIBS)
@@ -156,7 +157,7 @@ demo: deps
 .PHONY: check
 check: deps
 	@$(MAKE) --no-print-directory all $(UNIT) $(SIMT) $(BUILD)/simt/fp8conv $(FUZZ) $(BUILD)/tests/fault/inject \
-		$(if $(WITH_CUDA),$(BUILD)/tests/bench/model)
+		$(if $(WITH_CUDA),$(BUILD)/bench/model)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/run.sh
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
@@ -198,13 +199,13 @@ fuzz: deps
 ## make bench        every figure of the README, as a ratio to a limit measured in the same run
 .PHONY: bench
 bench: deps
-	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/*.c)) \
+	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c)) \
 		$(if $(WITH_CUDA),$(GPU_BENCH))
-	@python3 tests/bench/run.py --build $(BUILD) $(BENCH)
+	@python3 bench/run.py --build $(BUILD) $(BENCH)
 
 ## make gpu          on an NVIDIA GPU: parity, compute-sanitizer, files and speed, in 8 minutes (tests/gpu.sh)
 .PHONY: gpu gpu-targets
-gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) $(patsubst %,$(BUILD)/tests/bench/%,model products copy_half) \
+gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) $(patsubst %,$(BUILD)/bench/%,model products copy_half) \
 	     $(GPU_BENCH)
 gpu: deps
 	@sh tests/gpu.sh

@@ -8,14 +8,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "cli/calibrate_print.h"
+#include "cli/print/calibration.h"
 #include "cli/command.h"
-#include "cli/json_out.h"
-#include "cli/opts.h"
-#include "cli/progress.h"
+#include "cli/print/json.h"
+#include "cli/options/values.h"
+#include "cli/print/progress.h"
 #include "cli/signals.h"
-#include "cli/units.h"
-#include "job/activations.h"
+#include "cli/print/units.h"
+#include "calibrate/dumps.h"
 
 #define DEFAULT_MIN_TOKENS 64
 

@@ -8,7 +8,7 @@
 
 #include "base/buf.h"
 #include "cli/command.h"
-#include "cli/opts.h"
+#include "cli/options/values.h"
 #include "format/format.h"
 #include "recipe/recipe.h"
 

@@ -4,7 +4,7 @@
  */
 #include "cli/command.h"
 #include "cli/conversion.h"
-#include "job/dequantize.h"
+#include "convert/dequantize.h"
 
 struct settings {
 	struct convert_settings convert;

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/amax_print.h"
+#include "cli/print/amax.h"
 #include "cli/command.h"
-#include "cli/inspect_print.h"
-#include "cli/opts.h"
+#include "cli/print/inspection.h"
+#include "cli/options/values.h"
 
 struct settings {
 	const char *path;

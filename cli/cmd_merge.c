@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
-#include "job/merge.h"
+#include "amax/merge_files.h"
 
 /* Zeroed is the start.  Texts belong to argv. */
 struct settings {

@@ -7,9 +7,9 @@
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/conversion.h"
-#include "cli/opts.h"
-#include "cli/tuning_options.h"
-#include "job/quantize.h"
+#include "cli/options/values.h"
+#include "cli/options/recipe.h"
+#include "convert/quantize.h"
 
 /* Zeroed is the start.  Texts belong to argv. */
 struct settings {

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/json_out.h"
-#include "cli/table.h"
+#include "cli/print/json.h"
+#include "cli/print/table.h"
 #include "recipe/recipe.h"
 
 static void print_json(void)

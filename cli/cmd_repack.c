@@ -4,7 +4,7 @@
  */
 #include "cli/command.h"
 #include "cli/conversion.h"
-#include "job/repack.h"
+#include "convert/repack.h"
 
 struct settings {
 	struct convert_settings convert;

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "cli/json_out.h"
-#include "cli/opts.h"
-#include "cli/progress.h"
+#include "cli/print/json.h"
+#include "cli/options/values.h"
+#include "cli/print/progress.h"
 #include "cli/signals.h"
-#include "cli/tuning_options.h"
-#include "job/verify.h"
+#include "cli/options/recipe.h"
+#include "verify/verify.h"
 
 struct settings {
 	struct verify_params params;

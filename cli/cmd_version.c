@@ -15,11 +15,11 @@
 #include <pcre2.h>
 
 #include "backend/dispatch.h"
-#include "backend/trial.h"
+#include "backend/self_test.h"
 #include "base/buf.h"
 #include "cli/command.h"
-#include "cli/json_out.h"
-#include "cli/table.h"
+#include "cli/print/json.h"
+#include "cli/print/table.h"
 
 #define TEXT(x)		#x
 #define DOTTED(a, b, c) TEXT(a) "." TEXT(b) "." TEXT(c)

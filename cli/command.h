@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "cli/option.h"
+#include "cli/options/option.h"
 
 /* Headings of `fp8conv --help`, in this order. */
 enum command_group {

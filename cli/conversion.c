@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "cli/plan_print.h"
-#include "cli/progress.h"
+#include "cli/print/plan.h"
+#include "cli/print/progress.h"
 #include "cli/signals.h"
-#include "cli/units.h"
+#include "cli/print/units.h"
 
 static void note(const char *command, const char *text)
 {

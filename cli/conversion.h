@@ -6,7 +6,7 @@
 #define FP8CONV_CLI_CONVERSION_H
 
 #include "cli/command.h"
-#include "cli/convert_options.h"
+#include "cli/options/conversion.h"
 
 /* What one of them is, apart from its row. */
 struct conversion {

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/words.h"
 #include "cli/command.h"
 #include "cli/signals.h"
 

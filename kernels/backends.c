@@ -3,9 +3,9 @@
  * The backends of this build.  The only file that knows what was built.
  */
 #include "backend/backend.h"
-#include "cpu/cpu.h"
+#include "kernels/cpu/cpu.h"
 #ifdef FP8CONV_CUDA
-#include "cuda/cuda.h"
+#include "kernels/gpu/backend.h"
 #endif
 
 const struct backend *const backends[] = {

@@ -6,7 +6,7 @@
 #
 #	gpu.sh [parity] [sanitize] [files] [bench]	these steps; all without arguments
 #
-# PROGRAMS: a build folder that is there, nothing is built.  OUT: where logs go.  MODEL: arguments of tests/bench/model.
+# PROGRAMS: a build folder that is there, nothing is built.  OUT: where logs go.  MODEL: arguments of bench/model.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 : "${OUT:=build/gpu/logs}" "${MODEL:=-l 4 -h 1024 -i 4096}" "${FP8CONV_EXPECT_GPU:=0}"
@@ -116,18 +116,18 @@ sanitize() {
 
 files() {
 	# shellcheck disable=SC2086
-	step files "files: a model" 30 "$programs/tests/bench/model" $MODEL "$scratch/model" || return
+	step files "files: a model" 30 "$programs/bench/model" $MODEL "$scratch/model" || return
 	step files "files: the same bytes as the CPU's" 120 env BUILD="$programs" PROGRAM="$programs/fp8conv" \
 		MORE="$scratch/model" sh tests/simt/run.sh
 }
 
 measure() {
-	if [ ! -x "$programs/tests/bench/gpu" ] || ! command -v python3 >/dev/null; then
-		skip gpu/bench "no python3, or no tests/bench/gpu"
+	if [ ! -x "$programs/bench/gpu" ] || ! command -v python3 >/dev/null; then
+		skip gpu/bench "no python3, or no bench/gpu"
 		return
 	fi
 	result=bench/results/$(of_gpu name | tr '[:upper:] ' '[:lower:]-').json
-	step bench bench 150 python3 tests/bench/run.py --build "$programs" --only gpu --output "$result" && cp "$result" "$OUT"
+	step bench bench 150 python3 bench/run.py --build "$programs" --only gpu --output "$result" && cp "$result" "$OUT"
 	cat "$OUT/bench.log" >>"$OUT/table.txt"
 }
 

@@ -47,7 +47,7 @@ if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] kernels/*/*.[ch] | grep
 fi
 
 # A scale_inv belongs to the codes: only the operation that writes those, in kernels/, writes one or finds one from an amax.
-# job/arithmetic.c does what other tools did, to compare; recode.c gives the scale of codes that stay as they are another type;
+# verify/arithmetic.c does what other tools did, to compare; recode.c gives the scale of codes that stay as they are another type;
 # recipe/static_amax.c finds those of inputs and caches, whose codes are written when the model runs.
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '
 finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0|given)\(|e8m0_round_up\('

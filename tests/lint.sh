@@ -5,8 +5,8 @@
 set -u
 cd "$(dirname "$0")/.."
 flags='-std=gnu11 -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION=\"lint\"'
-files=$(ls src/*/*.c cli/*.c kernels/*.c kernels/cpu/reference.c kernels/cpu/panel.c \
-	kernels/cpu/fused.c kernels/cpu/norm.c kernels/cpu/activation.c kernels/cpu/executor.c)
+files=$(ls src/*/*.c cli/*.c kernels/*.c kernels/cpu/cast/reference.c kernels/cpu/cast/panel.c \
+	kernels/cpu/cast/cast_transpose.c kernels/cpu/cast/norm.c kernels/cpu/cast/activation.c kernels/cpu/forward/executor.c)
 status=0
 for tool in cppcheck clang-tidy gcc; do
 	command -v $tool >/dev/null || { echo "lint: no $tool: make deps EXTRA=\"clang-tidy cppcheck\""; exit 1; }

@@ -2,7 +2,7 @@
  *
  * A backend does arithmetic on matrices in memory.  It hears of tiles, formats and rounding
  * (qspec), never of recipes, tensors or files.  Every backend gives the bytes of the scalar
- * reference (kernels/cpu/reference.c), which is the specification.
+ * reference (kernels/cpu/cast/reference.c), which is the specification.
  *
  * All functions are required.  They work on the calling thread, allocate nothing that depends on
  * the matrix, and may be called from any number of threads at once.  Matrices are row-major; data
@@ -131,7 +131,7 @@ struct backend {
 	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out);
 
-	/* y = (T)((float)code * scale_inv), one product and one rounding, y of BF16, F16 or F32. 
+	/* y = (T)((float)code * scale_inv), one product and one rounding, y of BF16, F16 or F32.
 	 * E8M0: the factor is 2^(byte-127), 0xFF is NaN. */
 	void (*dequantize)(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride);
 
@@ -148,7 +148,7 @@ struct backend {
 
 	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (of
 	 * the cast: x), which no other rounding touches; its code is fp8(v * scale), with the scale
-	 * given, or that of its tile from the amax of v.  A given scale: scale_inv = 1 / scale. 
+	 * given, or that of its tile from the amax of v.  A given scale: scale_inv = 1 / scale.
 	 * The scale of a block is bounded by x's type in a cast, else by fp32. */
 
 	void (*cast_transpose)(const struct matrix *x, const struct qspec *spec,

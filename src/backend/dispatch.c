@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
-#include "backend/trial.h"
-#include "base/nearest.h"
+#include "backend/self_test.h"
+#include "base/words.h"
 #include "num/scale.h"
 
 #define N_NAMES_MAX 32

@@ -46,7 +46,7 @@ struct json_members {
 /* 1: *member is the next one.  0: the object ended well (nothing but white space behind it).  -1:
  * not an object, bad JSON or nested deeper than JSON_MAX_DEPTH, with the byte offset in the message
  * (ERR_INPUT; the caller wraps it in the file's name).  Member values are balanced but not yet
- * checked: json_decode() does that.  Words that are not JSON (NaN, Infinity) pass as values. 
+ * checked: json_decode() does that.  Words that are not JSON (NaN, Infinity) pass as values.
  * Duplicate keys are the caller's business. */
 int json_members_next(struct json_members *walk, struct json_member *member, struct err *err);
 /* Walks another object, with the memory of a walk that was begun or zeroed. */

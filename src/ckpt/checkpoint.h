@@ -14,7 +14,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/io.h"
-#include "ckpt/fault.h"
+#include "ckpt/defect.h"
 #include "ckpt/safetensors.h"
 
 /* A tensor of the checkpoint: where it lies. */

@@ -10,7 +10,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "ckpt/fault.h"
+#include "ckpt/defect.h"
 #include "ckpt/safetensors.h"
 
 struct index_entry {
@@ -24,7 +24,7 @@ struct weight_index {
 	struct arena texts;	     /* names of tensors and shards */
 };
 
-/* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()). 
+/* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()).
  * path is for messages. */
 int index_read(struct weight_index *index, struct json_text text, const char *path,
 	       struct err *err);

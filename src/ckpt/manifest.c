@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "ckpt/checksum.h"
-#include "ckpt/folder.h"
+#include "ckpt/listing.h"
 
 #define MANIFEST_LIMIT (256 << 20) /* bytes: a million shards */
 

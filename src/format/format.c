@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/nearest.h"
-#include "format/flavour.h"
+#include "base/words.h"
+#include "format/variant.h"
 
 static const char *const engine_names[] = {
 	[ENGINE_ANY] = "any",

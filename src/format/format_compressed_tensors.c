@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/configure.h"
-#include "format/flavour.h"
+#include "format/write_config.h"
+#include "format/variant.h"
 
 #define TRTLLM_STRATEGIES "it reads the strategies channel and block of compressed-tensors only"
 #define TRTLLM_DYNAMIC	  "it takes one scale per tensor from modelopt only, with --calibration"

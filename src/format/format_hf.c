@@ -3,8 +3,8 @@
  * The native FP8 of Hugging Face checkpoints (DeepSeek-V3, Qwen3-FP8): quant_method "fp8" or
  * "mxfp8": fp8conv-formats(7).
  */
-#include "format/configure.h"
-#include "format/flavour.h"
+#include "format/write_config.h"
+#include "format/variant.h"
 
 #define TRTLLM_BLOCKS  "it takes quant_method 'fp8' for 128x128 blocks"
 #define TRTLLM_DYNAMIC "it takes one scale per tensor from modelopt only, with --calibration"

@@ -3,8 +3,8 @@
  * ModelOpt (TensorRT-LLM's home): one quant_algo, in hf_quant_config.json and again in config.json,
  * fp8conv-formats(7).
  */
-#include "format/configure.h"
-#include "format/flavour.h"
+#include "format/write_config.h"
+#include "format/variant.h"
 
 #define NOT_IN_TRANSFORMERS "it does not know quant_method 'modelopt'"
 #define SGLANG_TENSORS	    "it reads per-tensor FP8 of modelopt only"

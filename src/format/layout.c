@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/flavour.h"
+#include "format/variant.h"
 
 static void decl_shape(struct scale_decl *decl, int n_dims, uint64_t a, uint64_t b, uint64_t c,
 		       uint64_t d)

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "model/path.h"
+#include "model/tensor_name.h"
 
 #define WAY_OUT	    "--exclude keeps the experts as they are"
 #define MAX_EXPERTS 65536 /* far above any model; each is a unit of the plan */

@@ -4,7 +4,7 @@
  */
 #include "model/fusion.h"
 
-#include "model/path.h"
+#include "model/tensor_name.h"
 
 static const struct {
 	const char *module;

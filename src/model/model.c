@@ -10,7 +10,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "model/model_internal.h"
+#include "model/steps.h"
 
 #define DEFAULT_EPS  1e-6
 #define MAX_HEAD_DIM 65536

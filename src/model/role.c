@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "model/path.h"
+#include "model/tensor_name.h"
 
 /* pattern: a segment's name, with a star in front or behind for any text there.  "name@" counts
  * outside numbered layers only, "name@parent" somewhere under such a parent only.  The first rule

@@ -2,7 +2,7 @@
  *
  * Delayed scaling: what the end of a step does to one slot's amax history and scale.  Source:
  * TransformerEngine, recipe/delayed_scaling.cu, kernel_bulk.  Pure arithmetic: kernels that give a
- * slot to many threads (kernels/cuda/delayed.cu) roll it in another order, to the same bytes.
+ * slot to many threads (kernels/gpu/cast/delayed.cu) roll it in another order, to the same bytes.
  *
  * A history is h[0 .. len-1], len >= 1.  h[0] is the step being filled, a running max; h[1] is the
  * oldest of those before it, h[len-1] the last.

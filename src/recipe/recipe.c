@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/nearest.h"
+#include "base/words.h"
 
 /* FMAX * 2^-margin must stay a normal number, far from anything a margin is for. */
 #define MARGIN_MAX 32

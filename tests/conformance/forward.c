@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
-#include "job/embedder.h"
+#include "sweep/embed.h"
 
 static uint32_t tokens[1 << 16];
 

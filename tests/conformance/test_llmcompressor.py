@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """llm-compressor's own outputs, made here by its model-free path: verify accepts them, names what they are and the arithmetic
-that made them, to the bit, and what that costs.  LLMCOMPRESSOR is an environment made from tests/bench/requirements.txt (its
+that made them, to the bit, and what that costs.  LLMCOMPRESSOR is an environment made from bench/requirements.txt (its
 torch is another than ours); without it there is nothing to run."""
 import json
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from harness import finish, report, run, sample, scratch, skip
 
-SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "bench" / "llmcompressor_ptq.py"
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "bench" / "llmcompressor_ptq.py"
 
 # scheme: the recipe, and the arithmetic by name.
 SCHEMES = {"FP8_BLOCK": ("blockwise", "division in bf16"), "FP8_DYNAMIC": ("channelwise", "division in bf16"),

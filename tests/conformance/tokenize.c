@@ -11,7 +11,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 static int answer(const struct tokenizer *tokenizer, struct err *err)
 {

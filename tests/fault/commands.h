@@ -5,9 +5,9 @@
 #ifndef FP8CONV_TESTS_FAULT_COMMANDS_H
 #define FP8CONV_TESTS_FAULT_COMMANDS_H
 
-#include "job/dequantize.h"
-#include "job/quantize.h"
-#include "job/repack.h"
+#include "convert/dequantize.h"
+#include "convert/quantize.h"
+#include "convert/repack.h"
 #include "tests/fault/histories.h"
 #include "tests/fault/tree.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An I/O table that fails its N-th call, and that watches the order of those that succeed: what is
- * renamed must have been fsynced since its last byte, and the folders of all earlier renames too. 
+ * renamed must have been fsynced since its last byte, and the folders of all earlier renames too.
  * fsync itself does nothing, for speed.
  */
 #ifndef FP8CONV_TESTS_FAULTY_IO_H

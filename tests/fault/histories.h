@@ -5,9 +5,9 @@
 #ifndef FP8CONV_TESTS_FAULT_HISTORIES_H
 #define FP8CONV_TESTS_FAULT_HISTORIES_H
 
-#include "job/activations.h"
-#include "job/fingerprint.h"
-#include "job/merge.h"
+#include "calibrate/dumps.h"
+#include "source/fingerprint.h"
+#include "amax/merge_files.h"
 #include "model/role.h"
 #include "tests/fault/tree.h"
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ckpt/amax_merge.h"
+#include "amax/merge.h"
 #include "tests/fuzz/fuzz.h"
 
 static void write_input(const char *path, struct json_text header, const uint8_t *data, size_t size)

@@ -5,12 +5,12 @@
  */
 #include <string.h>
 
-#include "format/config.h"
+#include "format/edit_config.h"
 #include "format/format.h"
-#include "format/recognise.h"
+#include "format/detect.h"
 #include "model/config.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/unit/memory_checkpoint.h"
+#include "tests/unit/support/memory_checkpoint.h"
 
 static const char tensors[] = "model.layers.0.mlp.a_proj.weight F8_E4M3 256 384\n"
 			      "model.layers.0.mlp.a_proj.weight_scale_inv F32 2 3\n"

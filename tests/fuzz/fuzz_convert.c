@@ -13,8 +13,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "job/inspect.h"
-#include "job/quantize.h"
+#include "inspect/inspect.h"
+#include "convert/quantize.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { RAGGED = 1, REQUANTIZE = 2, PRESERVE = 4, NONFINITE = 8, E5M2 = 64, TO_FILE = 128 };

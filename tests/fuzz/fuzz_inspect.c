@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "job/inspect.h"
+#include "inspect/inspect.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look(const struct inspection *inspection)

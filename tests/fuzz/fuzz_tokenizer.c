@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "model/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static void encode(const struct tokenizer *tokenizer, const char *text, size_t len)

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "job/verify.h"
+#include "verify/verify.h"
 #include "tests/fuzz/fuzz.h"
 
 static void look(const struct verification *verification)

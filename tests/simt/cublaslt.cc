@@ -6,7 +6,7 @@
  * good for the problem that it was found for, and for no other.
  */
 extern "C" {
-#include "kernels/cuda/cublaslt.h"
+#include "kernels/gpu/cuda/cublaslt.h"
 #include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"
 }

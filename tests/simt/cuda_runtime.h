@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part of the CUDA runtime that kernels/cuda/staging.cu needs to copy, for a CPU (runtime.cc): as
+ * The part of the CUDA runtime that kernels/gpu/cuda/staging.cu needs to copy, for a CPU (runtime.cc): as
  * late as may be.
  */
 #ifndef FP8CONV_TESTS_SIMT_CUDA_RUNTIME_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cuda/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can
+ * kernels/gpu/device.h for a CPU: the memory of the "device" is poisoned when it is taken, and can
  * be made to fail.
  */
 extern "C" {
 #include "base/mem.h"
-#include "kernels/cuda/device.h"
+#include "kernels/gpu/device.h"
 #include "tests/simt/device.h"
 }
 

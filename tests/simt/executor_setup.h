@@ -15,7 +15,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "kernels/cuda/cuda.h"
+#include "kernels/gpu/backend.h"
 #include "num/float16.h"
 #include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products for the tests of kernels/cuda/gemm.h: operands on both sides, and sums in double that
+ * Products for the tests of kernels/gpu/gemm.h: operands on both sides, and sums in double that
  * are taken here, from the tile grids of num/scale_grid.h.
  */
 #ifndef FP8CONV_TESTS_SIMT_GEMM_SETUP_H
@@ -15,8 +15,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "kernels/cuda/cublaslt.h"
-#include "kernels/cuda/gemm.h"
+#include "kernels/gpu/cuda/cublaslt.h"
+#include "kernels/gpu/gemm.h"
 #include "num/float16.h"
 #include "num/fp8.h"
 #include "num/scale_grid.h"

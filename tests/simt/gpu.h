@@ -84,7 +84,7 @@ static inline unsigned long long atomicAdd(unsigned long long *at, unsigned long
 	return before;
 }
 
-/* The twins of what kernels/cuda/nvcc/gpu.h has instructions for. */
+/* The twins of what kernels/gpu/cuda/gpu.h has instructions for. */
 static inline uint16_t gpu_fp8x2(enum fp8_format format, float a, float b)
 {
 	return (uint16_t)(fp8_from_f32(format, a) | fp8_from_f32(format, b) << 8);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "fiber.h"
-#include "gpu.h"
+#include <gpu.h>
 
 #define MAX_THREADS 1024
 #define WARP	    32

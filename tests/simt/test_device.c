@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
-#include "backend/trial.h"
+#include "backend/self_test.h"
 #include "num/scale_grid.h"
 #include "tests/simt/cublaslt.h"
 #include "tests/simt/device.h"

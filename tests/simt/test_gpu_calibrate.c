@@ -13,9 +13,9 @@
 #include <cmocka.h>
 #include <unistd.h>
 
-#include "job/calibrate.h"
+#include "calibrate/calibrate.h"
 #include "tests/simt/device.h"
-#include "tests/unit/scratch.h"
+#include "tests/unit/support/scratch.h"
 
 static const char *const models[] = { "sample_checkpoints/tiny-llama",
 				      "sample_checkpoints/tiny-moe/per-expert" };

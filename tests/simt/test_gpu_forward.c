@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cuda/forward.h: what it says beyond src/backend/executor.h.  The values are those of
+ * kernels/gpu/forward/forward.h: what it says beyond src/backend/executor.h.  The values are those of
  * tests/unit/test_executor*.c.
  */
 #include <setjmp.h>
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "kernels/cuda/forward.h"
+#include "kernels/gpu/forward/forward.h"
 
 /* Of n elements that are nowhere. */
 static void run_all(size_t n)

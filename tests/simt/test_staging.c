@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies by way of pinned memory (kernels/cuda/staging.cu), over a runtime that copies as late as
+ * Copies by way of pinned memory (kernels/gpu/cuda/staging.cu), over a runtime that copies as late as
  * it may.
  */
 #include <setjmp.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/staging.h"
+#include "kernels/gpu/device.h"
+#include "kernels/gpu/cuda/staging.h"
 #include "tests/simt/runtime.h"
 
 #define GAP 0x5A

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/amax.h: the table, its file there and back, and every file that must be refused with its
+ * amax/amax.h: the table, its file there and back, and every file that must be refused with its
  * message.
  */
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "ckpt/amax.h"
+#include "amax/amax.h"
 
 static char path[512]; /* of the file under test */
 

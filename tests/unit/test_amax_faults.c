@@ -14,9 +14,9 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "ckpt/amax.h"
+#include "amax/amax.h"
 #include "tests/fault/faulty_io.h"
-#include "tests/unit/scratch.h"
+#include "support/scratch.h"
 
 #define MOST_CALLS 100
 

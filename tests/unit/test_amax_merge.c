@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/amax_merge.h: what files hardly reach; tests/cli/merge has the rest.
+ * amax/merge.h: what files hardly reach; tests/cli/merge has the rest.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "ckpt/amax_merge.h"
+#include "amax/merge.h"
 
 static void table(struct amax_stats *stats, const char *backend, int64_t n_tokens, uint64_t count)
 {

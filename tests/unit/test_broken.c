@@ -19,7 +19,7 @@
 
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
-#include "tests/unit/scratch.h"
+#include "support/scratch.h"
 
 #define FOLDER "sample_checkpoints/broken"
 

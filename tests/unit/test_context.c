@@ -15,7 +15,7 @@
 
 #include "backend/dispatch.h"
 #include "base/pool.h"
-#include "recipe/context.h"
+#include "quantizer/context.h"
 
 #define N_RANKS 4
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * job/dataset.h: every kind of file, what is cut and dropped, and what is refused.  Files are
+ * dataset/dataset.h: every kind of file, what is cut and dropped, and what is refused.  Files are
  * written here byte by byte.
  */
 #include <setjmp.h>
@@ -17,8 +17,8 @@
 #include <fcntl.h>
 
 #include "base/mem.h"
-#include "job/dataset.h"
-#include "tests/unit/scratch.h"
+#include "dataset/dataset.h"
+#include "support/scratch.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 #define ALL	     SIZE_MAX

@@ -3,11 +3,11 @@
  * Delayed scaling on every backend: step by step the sequences of tests/golden/delayed.txt, and any
  * history at all against the scalar update, all slots in one call.
  */
-#include "tests/unit/golden_text.h"
+#include "support/golden_text.h"
 
 #include <math.h>
 
-#include "recipe/history.h"
+#include "quantizer/history.h"
 
 /* The columns of delayed.txt are the slots of two states; one more is never touched, and must stay
  * so. */

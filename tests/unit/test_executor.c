@@ -3,7 +3,7 @@
  * backend/executor.h: opening, memory, looking at values, and what is done to each, bit for bit
  * against plain loops over num/, on the executor of every backend.
  */
-#include "tests/unit/executor_sides.h"
+#include "support/executor_sides.h"
 
 #include "num/float16.h"
 

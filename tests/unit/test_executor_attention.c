@@ -3,7 +3,7 @@
  * backend/executor.h: attention, bit for bit against plain loops over num/, on the executor of
  * every backend.
  */
-#include "tests/unit/executor_sides.h"
+#include "support/executor_sides.h"
 
 struct keys {
 	size_t begin, end;

@@ -3,7 +3,7 @@
  * backend/executor.h: products, whole and by parts, against double, on the executor of every
  * backend.
  */
-#include "tests/unit/executor_sides.h"
+#include "support/executor_sides.h"
 
 #include "num/float16.h"
 

@@ -3,7 +3,7 @@
  * backend/executor.h: rows that are copied, picked, normed and rotated, and the loss of each, bit
  * for bit against plain loops over num/, on the executor of every backend.
  */
-#include "tests/unit/executor_sides.h"
+#include "support/executor_sides.h"
 
 static void copies(void **state)
 {

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "format/format.h"
-#include "tests/unit/format_schemes.h"
+#include "support/format_schemes.h"
 
 static void test_scheme_from_qspec(void **state)
 {

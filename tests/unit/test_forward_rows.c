@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
-#include "job/embedder.h"
-#include "job/weights.h"
+#include "sweep/embed.h"
+#include "sweep/weights.h"
 
 #define N_TOKENS 50
 #define MOST	 (1 << 16)

@@ -12,8 +12,8 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
-#include "job/fp8_forward.h"
-#include "tests/unit/memory_checkpoint.h"
+#include "sweep/fp8_forward.h"
+#include "support/memory_checkpoint.h"
 
 #define K 256
 #define N 128

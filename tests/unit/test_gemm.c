@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/gemm.h: products against a plain loop in double, of weights in one part and in
+ * kernels/cpu/forward/gemm.h: products against a plain loop in double, of weights in one part and in
  * several, whose parts together are the whole to the bit.
  */
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/forward/gemm.h"
 
 static float noise(uint32_t *state)
 {

@@ -3,7 +3,7 @@
  * The golden vectors of numbers, on every backend: what an independent implementation says of
  * casts, scales and E8M0.  Run from the root.
  */
-#include "tests/unit/golden_text.h"
+#include "support/golden_text.h"
 
 #define N_AMAX_MAX 4096
 

@@ -3,7 +3,7 @@
  * The golden vectors of matrices, on every backend: what an independent implementation says of
  * whole tensors, whose inputs golden_input.h makes, and of the way back.  Run from the root.
  */
-#include "tests/unit/golden_input.h"
+#include "support/golden_input.h"
 
 /* --- tensor.txt --- */
 

@@ -16,11 +16,11 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "format/config.h"
-#include "job/quantize.h"
+#include "format/edit_config.h"
+#include "convert/quantize.h"
 #include "model/config.h"
-#include "tests/unit/scratch.h"
-#include "tests/unit/selection_check.h"
+#include "support/scratch.h"
+#include "support/selection_check.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 

@@ -19,7 +19,7 @@
 
 #include "base/io.h"
 #include "base/mem.h"
-#include "tests/unit/scratch.h"
+#include "support/scratch.h"
 
 /* A device that holds 64 bytes and moves at most 3 of them a call, every other call being
  * interrupted. */

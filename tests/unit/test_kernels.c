@@ -3,7 +3,7 @@
  * Parity of every backend with the scalar reference over shapes, tiles, types, formats and
  * contents.
  */
-#include "tests/unit/kernel_parity.h"
+#include "support/kernel_parity.h"
 
 #define N_RANDOM_CASES 2000
 

@@ -3,8 +3,8 @@
  * Quantizers of every recipe and slot, in every usage: tests/golden/quantizer.txt.  And the places
  * of scales in memory: tests/golden/swizzle.txt.
  */
-#include "tests/unit/golden_input.h"
-#include "tests/unit/golden_slot.h"
+#include "support/golden_input.h"
+#include "support/golden_slot.h"
 
 static void run_quantize(const void *args, const struct backend *backend, const struct quantizer *q,
 			 struct quantized_tensor *t, struct quant_stats *stats)

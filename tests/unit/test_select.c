@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/selection_check.h"
+#include "support/selection_check.h"
 
 static void test_kinds(void **state)
 {

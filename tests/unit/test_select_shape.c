@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/selection_check.h"
+#include "support/selection_check.h"
 
 static const struct select_options ragged = { .ragged = true };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/selection_check.h"
+#include "support/selection_check.h"
 
 /* Sizes are a bit set: 1 | 2 | 4 are the first three. */
 static void test_sizes(void **state)

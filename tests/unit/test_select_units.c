@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "tests/unit/selection_check.h"
+#include "support/selection_check.h"
 
 static void make(struct checkpoint *checkpoint, struct selection *selection, const char *config,
 		 const char *tensors, const char *recipe, bool ragged)

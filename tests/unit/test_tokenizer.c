@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model/tokenizer.h: the golden vectors of tests/golden/tokenizer.txt (by the tokenizers package),
+ * tokenizer/tokenizer.h: the golden vectors of tests/golden/tokenizer.txt (by the tokenizers package),
  * several threads with one tokenizer, and a long text.  Run from the root.
  */
 #include <setjmp.h>
@@ -16,8 +16,8 @@
 
 #include "base/io.h"
 #include "base/pool.h"
-#include "model/tokenizer.h"
-#include "tests/unit/token_ids_text.h"
+#include "tokenizer/tokenizer.h"
+#include "support/token_ids_text.h"
 
 #define FOLDER	  "tests/golden/"
 #define MAX_TEXTS 256

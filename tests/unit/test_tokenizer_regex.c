@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model/tokenizer_regex.h: Oniguruma's patterns by PCRE2, and which are refused.
+ * tokenizer/regex.h: Oniguruma's patterns by PCRE2, and which are refused.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "model/tokenizer_regex.h"
+#include "tokenizer/regex.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 

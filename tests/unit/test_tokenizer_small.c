@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model/tokenizer.h with small tokenizers, written here: what each member of the file does, what is
+ * tokenizer/tokenizer.h with small tokenizers, written here: what each member of the file does, what is
  * refused, and what a text may not do.
  */
 #include <setjmp.h>
@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "model/tokenizer.h"
-#include "tests/unit/token_ids_text.h"
+#include "tokenizer/tokenizer.h"
+#include "support/token_ids_text.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
-#include "job/weights.h"
+#include "sweep/weights.h"
 
 #define MIB ((uint64_t)1 << 20)
 

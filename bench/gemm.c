@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm -t THREADS -n SEQUENCES [-a]: the matrix products of SmolLM2-135M over so many sequences of
+ * 512 tokens, layer by layer as a calibration does them, and nothing else; with -a those of
+ * attention too.  Prints the seconds: what a forward pass cannot be faster than.
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/cpu/forward/gemm.h"
+#include "base/mem.h"
+#include "num/float16.h"
+
+#define TOKENS	 512
+#define N_LAYERS 30
+#define N_HEADS	 9
+#define HEAD_DIM 64
+
+/* (n, k) of a layer's weights, in their order, and of the head. */
+static const struct product {
+	size_t n, k;
+} products[] = { { 576, 576 },	{ 192, 576 },  { 192, 576 }, { 576, 576 },
+		 { 1536, 576 }, { 1536, 576 }, { 576, 1536 } },
+  head = { 49152, 576 };
+
+#define N_PRODUCTS (sizeof products / sizeof *products)
+
+/* Queries are asked by so many at once, of the keys up to theirs. */
+#define QUERIES	 128
+#define N_BLOCKS (TOKENS / QUERIES)
+
+struct work {
+	struct gemm *gemm;
+	enum dtype dtype;
+	struct gemm_weight *layers[N_LAYERS][N_PRODUCTS], *head;
+	struct gemm_weight *keys[N_BLOCKS], *values[N_BLOCKS];
+	bool attention;
+	int n_sequences; /* of this thread */
+};
+
+static void check(int rc, const struct err *err)
+{
+	if (!rc)
+		return;
+	fprintf(stderr, "gemm: %s\n", err->message);
+	exit(1);
+}
+
+/* Small numbers of both signs. */
+static void *matrix(enum dtype dtype, size_t n)
+{
+	float *values = xcalloc(n, sizeof *values);
+	uint16_t *halves = (uint16_t *)values;
+
+	for (size_t i = 0; i < n; i++) {
+		float value = (float)(i % 251) / 251 - 0.5f;
+
+		if (dtype == DT_BF16)
+			halves[i] = bf16_from_f32(value);
+		else
+			values[i] = value;
+	}
+	return values;
+}
+
+static struct gemm_weight *weight(const struct work *work, struct product product)
+{
+	void *data = matrix(work->dtype, product.n * product.k);
+	const char *rows = data;
+	struct gemm_weight *made;
+	struct err err = { 0 };
+
+	check(gemm_weight_new(&made, work->gemm, work->dtype, product.n, product.k, &err), &err);
+	for (size_t part = 0; part < gemm_parts(made); part++) {
+		check(gemm_weight_set(made, part, rows, &err), &err);
+		rows += gemm_part_rows(made, part) * product.k * dtype_bits(work->dtype) / 8;
+	}
+	free(data);
+	return made;
+}
+
+static void make_weights(struct work *work)
+{
+	for (size_t l = 0; l < N_LAYERS; l++)
+		for (size_t p = 0; p < N_PRODUCTS; p++)
+			work->layers[l][p] = weight(work, products[p]);
+	work->head = weight(work, head);
+	for (size_t b = 0; b < N_BLOCKS; b++) {
+		work->keys[b] = weight(work, (struct product){ (b + 1) * QUERIES, HEAD_DIM });
+		work->values[b] = weight(work, (struct product){ HEAD_DIM, (b + 1) * QUERIES });
+	}
+}
+
+static void free_weights(struct work *work)
+{
+	for (size_t l = 0; l < N_LAYERS; l++)
+		for (size_t p = 0; p < N_PRODUCTS; p++)
+			gemm_weight_free(work->layers[l][p]);
+	gemm_weight_free(work->head);
+	for (size_t b = 0; b < N_BLOCKS; b++) {
+		gemm_weight_free(work->keys[b]);
+		gemm_weight_free(work->values[b]);
+	}
+}
+
+static void attend(const struct work *work, struct gemm_lane *lane, const void *x, float *y)
+{
+	struct err err = { 0 };
+
+	for (size_t h = 0; h < N_HEADS; h++) {
+		for (size_t b = 0; b < N_BLOCKS; b++) {
+			check(gemm_run(work->keys[b], lane, x, QUERIES, y, &err), &err);
+			check(gemm_run(work->values[b], lane, x, QUERIES, y, &err), &err);
+		}
+	}
+}
+
+static void *multiply(void *argument)
+{
+	struct work *work = argument;
+	struct gemm_lane lane = { 0 };
+	struct err err = { 0 };
+	void *x = matrix(work->dtype, (size_t)TOKENS * 1536);
+	float *y = xcalloc((size_t)TOKENS * head.n, sizeof *y);
+
+	for (size_t l = 0; l < N_LAYERS; l++) {
+		for (int s = 0; s < work->n_sequences; s++) {
+			for (size_t p = 0; p < N_PRODUCTS; p++)
+				check(gemm_run(work->layers[l][p], &lane, x, TOKENS, y, &err),
+				      &err);
+			if (work->attention)
+				attend(work, &lane, x, y);
+		}
+	}
+	for (int s = 0; s < work->n_sequences; s++)
+		check(gemm_run(work->head, &lane, x, TOKENS, y, &err), &err);
+	gemm_lane_release(work->gemm, &lane);
+	free(x);
+	free(y);
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	struct work work = { .dtype = gemm_bf16_type() };
+	struct work parts[64];
+	pthread_t threads[64];
+	int n_threads = 2, n_sequences = 16, option;
+	struct timespec begin, end;
+	struct err err = { 0 };
+
+	while ((option = getopt(argc, argv, "at:n:")) != -1) {
+		if (option == 'a')
+			work.attention = true;
+		else
+			*(option == 't' ? &n_threads : &n_sequences) = atoi(optarg);
+	}
+	check(gemm_open(&work.gemm, &err), &err);
+	make_weights(&work);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	for (int t = 0; t < n_threads; t++) {
+		parts[t] = work;
+		parts[t].n_sequences = n_sequences / n_threads + (t < n_sequences % n_threads);
+		pthread_create(&threads[t], NULL, multiply, &parts[t]);
+	}
+	for (int t = 0; t < n_threads; t++)
+		pthread_join(threads[t], NULL);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	printf("%.4f\n",
+	       (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+	free_weights(&work);
+	gemm_close(work.gemm);
+	return 0;
+}

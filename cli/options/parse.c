@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * argp parses, and is kept from printing: an error here is one line that names the option and the
+ * nearest right one, where argp's own are two lines and name only the program.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/words.h"
+#include "cli/command.h"
+
+static const char *const sections[N_SECTIONS] = {
+	[SECTION_CHECK] = "What to check:",
+	[SECTION_MAKE] = "What to make:",
+	[SECTION_DATA] = "What to run it on:",
+	[SECTION_NUMBERS] = "Numbers:",
+	[SECTION_TENSORS] = "Which tensors (RE is a PCRE2 pattern on the full name):",
+	[SECTION_RUN] = "Running:",
+	[SECTION_TELL] = "What is told:",
+};
+
+static int read_help(const struct option_row *option, const char *value, void *place,
+		     struct err *err)
+{
+	(void)option, (void)value, (void)place, (void)err;
+	return ECANCELED;
+}
+
+static const struct option_row common_options[] = {
+	{ SECTION_HELP, "help", 'h', NULL, "Print this help and exit", read_help, 0 },
+	{ 0 },
+};
+
+/* The tables of the command in their order; one without rows behind the last. */
+static struct option_table option_table(const struct command *command, size_t i)
+{
+	static const struct option_row none[] = { { 0 } };
+
+	if (i == 0)
+		return (struct option_table){ common_options, 0 };
+	if (i == 1)
+		return (struct option_table){ command->options ? command->options : none, 0 };
+	return i - 2 < MAX_SHARED ? command->shared[i - 2] : (struct option_table){ 0 };
+}
+
+static const struct option_row *rows_end(const struct option_row *rows)
+{
+	while (rows->name)
+		rows++;
+	return rows;
+}
+
+const struct option_row *command_option_next(const struct command *command,
+					     const struct option_row *option)
+{
+	struct option_table next;
+
+	option = option ? option + 1 : common_options;
+	for (size_t i = 0; !option->name && (next = option_table(command, i + 1)).rows; i++)
+		if (rows_end(option_table(command, i).rows) == option)
+			option = next.rows;
+	return option->name ? option : NULL;
+}
+
+/* Where the value of one of the command's options goes. */
+static void *option_place(const struct command *command, const struct option_row *option,
+			  void *settings)
+{
+	size_t i = 0;
+
+	while (rows_end(option_table(command, i).rows) != rows_end(option))
+		i++;
+	return (char *)settings + option_table(command, i).offset + option->offset;
+}
+
+/* The long options of the command that begin with name; an option of exactly that name is the only
+ * one. */
+static size_t find_long(const struct command *command, const char *name, size_t n,
+			const struct option_row *found[2])
+{
+	const struct option_row *o = NULL;
+	size_t n_found = 0;
+
+	while ((o = command_option_next(command, o))) {
+		if (strncmp(o->name, name, n) != 0)
+			continue;
+		if (!o->name[n]) {
+			found[0] = o;
+			return 1;
+		}
+		if (n_found < 2)
+			found[n_found] = o;
+		n_found++;
+	}
+	return n_found;
+}
+
+static const struct option_row *find_short(const struct command *command, char key)
+{
+	const struct option_row *o = NULL;
+
+	while ((o = command_option_next(command, o)) && o->letter != key)
+		;
+	return o;
+}
+
+static int unknown_long(const struct command *command, const char *name, size_t n, struct err *err)
+{
+	const struct option_row *o = NULL;
+	char *wanted = xstrndup(name, n);
+	const char **names = NULL;
+	const char *nearest;
+	size_t n_names = 0;
+
+	while ((o = command_option_next(command, o))) {
+		ARRAY_GROW(names, n_names);
+		names[n_names++] = o->name;
+	}
+	ARRAY_GROW(names, n_names);
+	names[n_names] = NULL;
+	nearest = nearest_name(wanted, names);
+	if (nearest)
+		err_set(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", wanted,
+			nearest);
+	else
+		err_set(err, ERR_USAGE, "unknown option '--%s' (see 'fp8conv %s --help')", wanted,
+			command->name);
+	free(names);
+	free(wanted);
+	return -1;
+}
+
+static int value_missing(const struct option_row *option, const char *written, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "option '%s' needs a value (%s)", written, option->arg);
+}
+
+/* A word "--name" or "--name=value" with `next` behind it (NULL: it is the last).  1: it takes the
+ * next word. */
+static int diagnose_long(const struct command *command, const char *word, const char *next,
+			 struct err *err)
+{
+	const char *name = word + 2;
+	size_t n = strcspn(name, "=");
+	const struct option_row *found[2];
+	size_t n_found = find_long(command, name, n, found);
+	char written[80];
+
+	if (n_found == 0 || n == 0)
+		return unknown_long(command, name, n, err);
+	if (n_found > 1)
+		return err_set(err, ERR_USAGE, "option '--%.*s' is ambiguous: '--%s' or '--%s'%s",
+			       (int)n, name, found[0]->name, found[1]->name,
+			       n_found > 2 ? ", and more" : "");
+	snprintf(written, sizeof written, "--%s", found[0]->name);
+	if (!found[0]->arg && name[n])
+		return err_set(err, ERR_USAGE, "option '%s' takes no value, and '%s' is given",
+			       written, name + n + 1);
+	if (!found[0]->arg || name[n])
+		return 0;
+	return next ? 1 : value_missing(found[0], written, err);
+}
+
+/* A word of short options, "-qo" or "-oOUT". */
+static int diagnose_short(const struct command *command, const char *word, const char *next,
+			  struct err *err)
+{
+	for (const char *key = word + 1; *key; key++) {
+		const struct option_row *option = find_short(command, *key);
+		char written[3] = { '-', *key };
+
+		if (!option)
+			return err_set(err, ERR_USAGE,
+				       "unknown option '-%c' (see 'fp8conv %s --help')", *key,
+				       command->name);
+		if (!option->arg)
+			continue;
+		if (key[1])
+			return 0;
+		return next ? 1 : value_missing(option, written, err);
+	}
+	return 0;
+}
+
+/* Says what getopt stumbled over, which argp does not tell: the words again, in order, up to the
+ * first bad one. */
+static int diagnose(const struct command *command, int argc, char **argv, struct err *err)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+		int taken = 0;
+
+		if (argv[i][0] == '-' && argv[i][1] == '-')
+			taken = diagnose_long(command, argv[i], next, err);
+		else if (argv[i][0] == '-' && argv[i][1])
+			taken = diagnose_short(command, argv[i], next, err);
+		if (taken < 0)
+			return -1;
+		i += taken;
+	}
+	return err_set(err, ERR_USAGE, "the arguments do not fit (see 'fp8conv %s --help')",
+		       command->name);
+}
+
+/* The table that argp takes, made of the command's rows: an option's key is its place in rows,
+ * behind all letters. Its settings and errors are those of one parse. */
+struct parse {
+	const struct command *command;
+	void *settings;
+	struct err *err;
+	bool has_argument;
+	size_t n_rows, n_entries;
+	const struct option_row **rows;
+	struct argp_option *entries;
+};
+
+enum { KEY_ROW = 256 };
+
+static void add_entry(struct parse *parse, const struct argp_option *entry)
+{
+	ARRAY_GROW(parse->entries, parse->n_entries);
+	parse->entries[parse->n_entries++] = *entry;
+}
+
+/* A section is a group of argp, whose heading is an entry of its own. */
+static void parse_init(struct parse *parse, const struct command *command)
+{
+	const struct option_row *o = NULL;
+	bool headed[N_SECTIONS] = { [SECTION_NONE] = true, [SECTION_HELP] = true };
+
+	while ((o = command_option_next(command, o))) {
+		struct argp_option heading = { .doc = sections[o->section],
+					       .group = (int)o->section };
+		struct argp_option entry = { .name = o->name,
+					     .key = o->letter ? o->letter
+							      : KEY_ROW + (int)parse->n_rows,
+					     .arg = o->arg,
+					     .doc = o->doc,
+					     .group = (int)o->section };
+
+		if (!headed[o->section])
+			add_entry(parse, &heading);
+		headed[o->section] = true;
+		add_entry(parse, &entry);
+		ARRAY_GROW(parse->rows, parse->n_rows);
+		parse->rows[parse->n_rows++] = o;
+	}
+	add_entry(parse, &(struct argp_option){ 0 });
+	parse->command = command;
+}
+
+static void parse_release(struct parse *parse)
+{
+	free(parse->rows);
+	free(parse->entries);
+}
+
+static const struct option_row *find_row(const struct parse *parse, int key)
+{
+	if (key >= KEY_ROW && key < KEY_ROW + (int)parse->n_rows)
+		return parse->rows[key - KEY_ROW];
+	return key > 0 && key < 128 ? find_short(parse->command, (char)key) : NULL;
+}
+
+static int parse_argument(struct parse *parse, const char *value)
+{
+	const struct option_row *row = parse->command->argument;
+
+	if (!row || (parse->has_argument && !parse->command->many))
+		return argument_unexpected(value, parse->err);
+	parse->has_argument = true;
+	return row->read(row, value, (char *)parse->settings + row->offset, parse->err);
+}
+
+static error_t parse_key(int key, char *value, struct argp_state *state)
+{
+	struct parse *parse = state->input;
+	const struct option_row *row = find_row(parse, key);
+
+	if (key == ARGP_KEY_ARG)
+		return parse_argument(parse, value);
+	if (!row)
+		return ARGP_ERR_UNKNOWN;
+	return row->read(row, value, option_place(parse->command, row, parse->settings),
+			 parse->err);
+}
+
+static int argument_missing(const struct command *command, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "%s is missing (fp8conv %s %s)", command->argument->name,
+		       command->name, command->args);
+}
+
+int command_parse(const struct command *command, int argc, char **argv, void *settings,
+		  struct err *err)
+{
+	struct parse parse = { .settings = settings, .err = err };
+	struct argp argp = { .parser = parse_key };
+	error_t rc;
+
+	parse_init(&parse, command);
+	argp.options = parse.entries;
+	rc = argp_parse(&argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_HELP | ARGP_NO_EXIT, NULL,
+			&parse);
+	parse_release(&parse);
+	if (rc == ECANCELED) {
+		command_help(command);
+		return 1;
+	}
+	if (rc == ENOMEM)
+		return err_set(err, ERR_SYSTEM, "out of memory for the arguments");
+	if (rc && err->kind == ERR_NONE)
+		return diagnose(command, argc, argv, err);
+	if (rc == 0 && command->argument && !parse.has_argument)
+		return argument_missing(command, err);
+	return rc ? -1 : 0;
+}
+
+void command_help(const struct command *command)
+{
+	struct argp argp = { .args_doc = *command->args ? command->args : NULL,
+			     .doc = command->summary };
+	struct parse parse = { 0 };
+	char name[80];
+
+	parse_init(&parse, command);
+	argp.options = parse.entries;
+	snprintf(name, sizeof name, "fp8conv %s", command->name);
+	setenv("ARGP_HELP_FMT", "no-dup-args-note,opt-doc-col=32,rmargin=99", 1);
+	argp_help(&argp, stdout, ARGP_HELP_LONG | ARGP_HELP_SHORT_USAGE | ARGP_HELP_DOC, name);
+	parse_release(&parse);
+}
+
+const struct option_row facts_options[] = {
+	{ SECTION_NONE, "json", 0, NULL, "Print one JSON object", option_flag, 0 },
+	{ 0 },
+};
+
+int facts_run(const struct command *command, int argc, char **argv, void (*print_text)(void),
+	      void (*print_json)(void), struct err *err)
+{
+	bool json = false;
+	int rc = command_parse(command, argc, argv, &json, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	(json ? print_json : print_text)();
+	return 0;
+}
+
+int argument_unexpected(const char *argument, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "unexpected argument '%s'", argument);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/options/recipe.h"
+
+#include "recipe/recipe.h"
+
+#define PLACE(member) offsetof(struct recipe_tuning, member)
+
+/* clang-format off */
+const struct option_row tuning_options[] = {
+	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2", "The type of the codes (default e4m3)",
+	  option_text, PLACE(fp8_format) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any",
+	  option_text,
+	  PLACE(scale_fmt) },
+	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
+	  "Who divides by what, with float scales (default te)", option_text, PLACE(scale_arith) },
+	{ SECTION_NUMBERS, "mx-scale", 0, "up|floor|even",
+	  "How mxfp8 rounds its exponents (default up)", option_text, PLACE(mx_scale) },
+	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Raise a smaller amax to X (default 0)",
+	  option_text, PLACE(amax_epsilon) },
+	{ SECTION_NUMBERS, "margin", 0, "N", "Leave N binades unused (default 0)", option_text,
+	  PLACE(margin) },
+	{ 0 },
+};
+/* clang-format on */

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/calibration.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "cli/print/json.h"
+#include "cli/print/units.h"
+
+static void print_memory(uint64_t bytes)
+{
+	struct buf text = { 0 };
+
+	units_memory(&text, bytes);
+	printf("%s of memory\n", text.data);
+	buf_release(&text);
+}
+
+void calibrate_print_text(const struct calibrate_plan *plan)
+{
+	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
+	       plan->model.n_layers, plan->n_modules);
+	printf("%zu passes, %zu sequences, %llu tokens\n", plan->n_passes, plan->n_sequences,
+	       (unsigned long long)plan->n_tokens);
+	if (plan->fp8.n)
+		printf("%s, %zu matrices in FP8\n", plan->fp8.recipe.name, plan->fp8.n);
+	print_memory(plan->memory_bytes);
+}
+
+void calibrate_print_json(const struct calibrate_plan *plan)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "architecture", plan->model.arch->name);
+	json_out_count(&out, "modules", plan->n_modules);
+	json_out_count(&out, "passes", plan->n_passes);
+	json_out_count(&out, "tokens", plan->n_tokens);
+	json_out_count(&out, "memory_bytes", plan->memory_bytes);
+	json_out_count(&out, "fp8_modules", plan->fp8.n);
+	json_out_open(&out, "input_ids", '[');
+	for (size_t i = 0; i < plan->n_sequences; i++) {
+		const uint32_t *tokens = calibrate_plan_tokens(plan, i);
+
+		json_out_open(&out, NULL, '[');
+		for (size_t t = 0; t < plan->data.sequences[i].len; t++)
+			json_out_count(&out, NULL, tokens[t]);
+		json_out_close(&out, ']');
+	}
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+void activations_print_text(const struct activations_plan *plan)
+{
+	printf("activations, %zu modules\n", plan->n_linears);
+	printf("%zu passes, %llu tokens\n", plan->dumps.n, (unsigned long long)plan->n_all_tokens);
+	print_memory(plan->memory_bytes);
+}
+
+/* The keys of the plan of a forward pass. */
+void activations_print_json(const struct activations_plan *plan)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "architecture", plan->modules.config.architecture);
+	json_out_count(&out, "modules", plan->n_linears);
+	json_out_count(&out, "passes", plan->dumps.n);
+	json_out_count(&out, "tokens", plan->n_all_tokens);
+	json_out_count(&out, "memory_bytes", plan->memory_bytes);
+	json_out_open(&out, "input_ids", '[');
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+/* Experts that saw fewer tokens than --min-tokens, all passes together. */
+static bool is_uncovered(const struct amax_site *site, int min_tokens)
+{
+	uint64_t n = 0, least = (uint64_t)min_tokens;
+
+	for (size_t p = 0; p < site->n_passes && n < least; p++)
+		n += (uint64_t)site->tokens[p]; /* below 2^63 twice */
+	return site->kind == AMAX_GEMM && n < least;
+}
+
+void calibrate_report_json(const struct calibrate_report *report)
+{
+	const struct calibrate_result *result = report->result;
+	const struct amax_stats *stats = report->stats;
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_count(&out, "passes", stats->n_passes);
+	json_out_count(&out, "tokens", stats->n_tokens);
+	json_out_real(&out, "perplexity", result->n_passes ? result->perplexity : NAN);
+	json_out_open(&out, "nll_per_pass", '[');
+	for (size_t i = 0; i < result->n_passes; i++)
+		json_out_real(&out, NULL, result->nll[i]);
+	json_out_close(&out, ']');
+	json_out_real(&out, "seconds", report->seconds);
+	json_out_real(&out, "tokens_per_second", (double)result->n_tokens / report->seconds);
+	json_out_count(&out, "peak_memory_bytes", units_peak_memory());
+	json_out_open(&out, "uncovered", '[');
+	for (size_t i = 0; i < stats->n_sites; i++)
+		if (is_uncovered(stats->sites[i], report->min_tokens))
+			json_out_text(&out, NULL, stats->sites[i]->name);
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+void calibrate_report_text(const struct calibrate_report *report)
+{
+	const struct calibrate_result *result = report->result;
+	struct buf text = { 0 };
+
+	units_duration(&text, report->seconds);
+	buf_puts(&text, ", peak memory ");
+	units_memory(&text, units_peak_memory());
+	fprintf(stderr, "passes     %llu", (unsigned long long)report->stats->n_passes);
+	if (result->n_resumed)
+		fprintf(stderr, ", %zu of them before", result->n_resumed);
+	fputc('\n', stderr);
+	fprintf(stderr, "tokens     %llu, %.0f a second\n",
+		(unsigned long long)report->stats->n_tokens,
+		(double)result->n_tokens / report->seconds);
+	if (result->n_passes)
+		fprintf(stderr, "perplexity %.4f\n", result->perplexity);
+	fprintf(stderr, "time       %s\n", text.data);
+	buf_release(&text);
+}
+
+void calibrate_report_uncovered(const struct calibrate_report *report)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < report->stats->n_sites; i++)
+		n += is_uncovered(report->stats->sites[i], report->min_tokens);
+	if (n)
+		fprintf(stderr,
+			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens (--json "
+			"names them): more data, or 'quantize --uncovered'\n",
+			n, report->min_tokens);
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What calibrate tells: the plan, of a forward pass or of activations that were dumped, and how it
+ * went.
+ */
+#ifndef FP8CONV_CLI_PRINT_CALIBRATION_H
+#define FP8CONV_CLI_PRINT_CALIBRATION_H
+
+#include "calibrate/dumps.h"
+
+/* --dry-run, on standard output. */
+void calibrate_print_text(const struct calibrate_plan *plan);
+void calibrate_print_json(const struct calibrate_plan *plan);
+void activations_print_text(const struct activations_plan *plan);
+void activations_print_json(const struct activations_plan *plan);
+
+struct calibrate_report {
+	const struct calibrate_result *result;
+	const struct amax_stats *stats;
+	int min_tokens; /* that a module should have seen */
+	double seconds;
+};
+
+/* The closing summary, and a note of modules that saw too few tokens, on standard error. */
+void calibrate_report_text(const struct calibrate_report *report);
+void calibrate_report_uncovered(const struct calibrate_report *report);
+
+/* --json, on standard output. */
+void calibrate_report_json(const struct calibrate_report *report);
+
+#endif

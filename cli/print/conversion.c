@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/plan.h"
+
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "cli/print/plan_words.h"
+#include "cli/print/units.h"
+
+static double bytes_per_second(const struct convert_report *report)
+{
+	return report->seconds > 0 ? (double)report->bytes / report->seconds : 0;
+}
+
+/* "168 blockwise, 24 mxfp8, 81 kept" or "168 bf16, 81 kept" */
+static void by_recipe(const struct plan *plan, struct buf *text)
+{
+	for (size_t r = 0; recipes[r]; r++) {
+		size_t n = 0;
+
+		for (size_t u = 0; u < plan->selection.n_units; u++)
+			n += plan->selection.units[u].recipe == recipes[r];
+		if (n)
+			buf_printf(text, "%s%zu %s", text->len ? ", " : "", n, recipes[r]->name);
+	}
+	if (plan->dtype)
+		buf_printf(text, "%zu %s", plan->n_converted, plan->dtype);
+	buf_printf(text, ", %zu kept", plan->n_kept);
+}
+
+static void sizes(const struct convert_report *report, struct buf *text)
+{
+	units_size(text, report->plan->input_bytes);
+	buf_puts(text, " in, ");
+	units_size(text, report->plan->output_bytes);
+	buf_puts(text, " out");
+}
+
+static void speed(const struct convert_report *report, struct buf *text)
+{
+	units_duration(text, report->seconds);
+	buf_puts(text, ", ");
+	units_size(text, (uint64_t)bytes_per_second(report));
+	buf_puts(text, "/s, peak memory ");
+	units_memory(text, units_peak_memory());
+}
+
+void report_print_text(const struct convert_report *report)
+{
+	const struct convert_result *result = report->result;
+	struct buf text = { 0 };
+
+	by_recipe(report->plan, &text);
+	fprintf(stderr, "tensors    %s\n", text.data);
+	text.len = 0;
+	sizes(report, &text);
+	fprintf(stderr, "size       %s\n", text.data);
+	text.len = 0;
+	speed(report, &text);
+	fprintf(stderr, "time       %s\n", text.data);
+	if (result->shards_found)
+		fprintf(stderr, "files      %zu written, %zu found finished\n", result->shards_done,
+			result->shards_found);
+	text.len = 0;
+	if (result->worst) {
+		buf_puts(&text, result->worst);
+		text_sanitize(text.data);
+		fprintf(stderr, "worst SQNR %.2f dB, %s\n", result->worst_sqnr, text.data);
+	}
+	if (plan_quantizes(report->plan))
+		fprintf(stderr, "saturated  %llu values\n", (unsigned long long)result->saturated);
+	buf_release(&text);
+}
+
+/* What rounding did. */
+static void numbers_json(struct json_out *out, const struct convert_result *result)
+{
+	json_out_count(out, "saturated", result->saturated);
+	json_out_count(out, "nonfinite", result->nonfinite);
+	json_out_open(out, "worst", '{');
+	json_out_text(out, "tensor", result->worst);
+	if (result->worst)
+		json_out_real(out, "sqnr_db", result->worst_sqnr);
+	else
+		json_out_null(out, "sqnr_db");
+	json_out_close(out, '}');
+}
+
+void report_print_json(const struct convert_report *report)
+{
+	const struct plan *plan = report->plan;
+	const struct convert_result *result = report->result;
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	plan_head_json(&out, plan);
+	json_out_open(&out, "tensors", '{');
+	json_out_count(&out, plan_done(plan), plan->n_converted);
+	json_out_count(&out, "kept", plan->n_kept);
+	json_out_close(&out, '}');
+	json_out_count(&out, "input_bytes", plan->input_bytes);
+	json_out_count(&out, "output_bytes", plan->output_bytes);
+	json_out_real(&out, "seconds", report->seconds);
+	json_out_count(&out, "bytes_per_second", (uint64_t)bytes_per_second(report));
+	json_out_count(&out, "peak_memory_bytes", units_peak_memory());
+	if (plan_quantizes(plan))
+		numbers_json(&out, result);
+	json_out_end(&out);
+}

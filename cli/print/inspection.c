@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/inspection.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli/print/table.h"
+#include "cli/print/units.h"
+
+static void cell(struct table *table, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void cell(struct table *table, const char *format, ...)
+{
+	char text[96];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	table_cell(table, text);
+}
+
+/* "multiplies F32 128x128" */
+static void scale_cell(struct table *table, const struct shown *shown, const struct tensor_ref *ref)
+{
+	struct scale_words scale;
+
+	if (scale_words_of(shown, ref, &scale))
+		cell(table, "%s %s %llux%llu", scale.use, scale.dtype,
+		     (unsigned long long)scale.tile[0], (unsigned long long)scale.tile[1]);
+	else
+		table_cell(table, "");
+}
+
+/* amax, least scale, largest scale, saturated codes, SQNR. */
+static void stats_cells(struct table *table, const struct tensor_stats *stats, bool terminal)
+{
+	const int digits = terminal ? 4 : 9;
+	double sqnr = tensor_stats_sqnr(stats);
+
+	if (stats->known)
+		cell(table, "%.*g", digits, stats->amax);
+	else
+		table_cell(table, "");
+	if (!stats->fp8) {
+		for (int i = 0; i < 4; i++)
+			table_cell(table, "");
+		return;
+	}
+	cell(table, "%.*g", digits, stats->scale_least);
+	cell(table, "%.*g", digits, stats->scale_most);
+	if (terminal)
+		cell(table, "%.3f %%",
+		     stats->n_codes ? 100 * (double)stats->n_saturated / (double)stats->n_codes
+				    : 0);
+	else
+		table_cell_number(table, stats->n_saturated);
+	if (isnan(sqnr))
+		table_cell(table, "");
+	else
+		cell(table, terminal ? "%.2f dB" : "%.2f", sqnr);
+}
+
+static void name_cells(struct table *table, const struct st_tensor *tensor)
+{
+	struct buf shape = { 0 };
+
+	st_shape_format(&shape, tensor->shape, tensor->n_dims);
+	table_cell(table, tensor->name);
+	table_cell(table, dtype_name(tensor->dtype));
+	table_cell(table, shape.data);
+	buf_release(&shape);
+}
+
+/* Where it lies, and with which scale. */
+static void place_cells(struct table *table, const struct shown *shown,
+			const struct tensor_ref *ref)
+{
+	struct scale_words scale;
+
+	table_cell(table, shown->inspection->checkpoint.shards[ref->shard].name);
+	table_cell(table, scale_words_of(shown, ref, &scale) ? scale.name : "");
+	scale_cell(table, shown, ref);
+}
+
+static void tensor_cells(struct table *table, const struct shown *shown, size_t t)
+{
+	const struct tensor_ref *ref = &shown->inspection->checkpoint.tensors[t];
+
+	name_cells(table, ref->tensor);
+	table_cell_number(table, st_tensor_size(ref->tensor));
+	place_cells(table, shown, ref);
+	if (shown->stats)
+		stats_cells(table, &shown->stats[t], false);
+}
+
+/* For people: what fits a line.  With stats they take the place of sizes and files. */
+static void tensor_cells_terminal(struct table *table, const struct shown *shown, size_t t)
+{
+	const struct tensor_ref *ref = &shown->inspection->checkpoint.tensors[t];
+
+	name_cells(table, ref->tensor);
+	if (shown->stats) {
+		scale_cell(table, shown, ref);
+		stats_cells(table, &shown->stats[t], true);
+		return;
+	}
+	table_cell_size(table, st_tensor_size(ref->tensor));
+	place_cells(table, shown, ref);
+}
+
+static void print_head(const struct inspection *inspection)
+{
+	const struct checkpoint *checkpoint = &inspection->checkpoint;
+	const struct recognition *recognition = &inspection->recognition;
+	struct buf size = { 0 };
+
+	if (recognition->format)
+		printf("FP8: recipe %s, format %s, scales %s\n", recognition->recipe,
+		       recognition->format, recognition->scale_fmt);
+	else
+		printf("not FP8\n");
+	units_size(&size, checkpoint->data_bytes);
+	printf("%zu tensors, %s, in %zu file%s\n\n", checkpoint->n_tensors, size.data,
+	       checkpoint->n_shards, checkpoint->n_shards == 1 ? "" : "s");
+	buf_release(&size);
+}
+
+static void print_terminal(const struct shown *shown)
+{
+	static const char *const headings[] = { "tensor",  "type",	"shape",
+						"scale",   "amax",	"least scale",
+						"largest", "saturated", "est. SQNR" };
+	struct table table = { .columns = shown->stats ? "llllrrrrr" : "lllrlll" };
+
+	print_head(shown->inspection);
+	for (size_t i = 0; shown->stats && i < sizeof headings / sizeof *headings; i++)
+		table_cell(&table, headings[i]);
+	for (size_t i = 0; i < shown->inspection->checkpoint.n_tensors; i++)
+		tensor_cells_terminal(&table, shown, i);
+	table_print(&table, stdout, true);
+	table_release(&table);
+}
+
+void inspect_print_text(const struct shown *shown)
+{
+	struct table table = { .columns = shown->stats ? "llllllllllll" : "lllllll" };
+
+	if (isatty(STDOUT_FILENO)) {
+		print_terminal(shown);
+		return;
+	}
+	for (size_t i = 0; i < shown->inspection->checkpoint.n_tensors; i++)
+		tensor_cells(&table, shown, i);
+	table_print(&table, stdout, false);
+	table_release(&table);
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/print/amax.h"
+#include "cli/print/inspection.h"
+#include "cli/print/json.h"
+
+bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref,
+		    struct scale_words *words)
+{
+	const uint64_t *shape = ref->tensor->shape + ref->tensor->n_dims - 2;
+	struct weight_scale scale;
+	struct err none = { 0 };
+
+	if (!recognition_is_weight(ref) ||
+	    recognition_scale(&shown->inspection->recognition, ref, &scale, &none))
+		return false;
+	*words = (struct scale_words){
+		.name = scale.scale->tensor->name,
+		.use = scale.inverted ? "divides" : "multiplies",
+		.dtype = scale.scale_type == SCALE_E8M0 ? "E8M0"
+							: dtype_name(scale.scale->tensor->dtype),
+		.tile = { scale.tile.rows == WHOLE ? shape[0] : scale.tile.rows,
+			  scale.tile.cols == WHOLE ? shape[1] : scale.tile.cols },
+	};
+	return true;
+}
+
+/* The metadata of all files: of keys that several have, the first file's. */
+static void metadata_json(struct json_out *out, const struct checkpoint *checkpoint)
+{
+	json_t *seen = json_object();
+
+	json_out_open(out, "metadata", '{');
+	for (size_t s = 0; s < checkpoint->n_shards; s++) {
+		const struct st_file *file = &checkpoint->shards[s].file;
+
+		for (size_t i = 0; i < file->n_metadata; i++) {
+			if (json_object_get(seen, file->metadata[i].key))
+				continue;
+			json_object_set_new(seen, file->metadata[i].key, json_true());
+			json_out_text(out, file->metadata[i].key, file->metadata[i].value);
+		}
+	}
+	json_out_close(out, '}');
+	json_decref(seen);
+}
+
+static void files_json(struct json_out *out, const struct checkpoint *checkpoint)
+{
+	json_out_open(out, "files", '[');
+	for (size_t s = 0; s < checkpoint->n_shards; s++) {
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "name", checkpoint->shards[s].name);
+		json_out_count(out, "bytes", checkpoint->shards[s].file.identity.size);
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+}
+
+static void scale_json(struct json_out *out, const struct scale_words *scale)
+{
+	json_out_open(out, "scale", '{');
+	json_out_text(out, "use", scale->use);
+	json_out_text(out, "dtype", scale->dtype);
+	json_out_counts(out, "tile", scale->tile, 2);
+	json_out_close(out, '}');
+}
+
+static void stats_json(struct json_out *out, const struct tensor_stats *stats)
+{
+	if (!stats->known) {
+		json_out_null(out, "stats");
+		return;
+	}
+	json_out_open(out, "stats", '{');
+	json_out_float(out, "amax", stats->amax);
+	json_out_count(out, "nonfinite", stats->n_nonfinite);
+	if (stats->fp8) {
+		json_out_float(out, "scale_least", stats->scale_least);
+		json_out_float(out, "scale_most", stats->scale_most);
+		json_out_count(out, "saturated", stats->n_saturated);
+		json_out_real(out, "expected_sqnr_db", tensor_stats_sqnr(stats));
+	}
+	json_out_close(out, '}');
+}
+
+static void tensor_json(struct json_out *out, const struct shown *shown, size_t t)
+{
+	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
+	const struct tensor_ref *ref = &checkpoint->tensors[t];
+	const struct st_tensor *tensor = ref->tensor;
+	struct scale_words scale = { 0 };
+	bool scaled = scale_words_of(shown, ref, &scale);
+
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "name", tensor->name);
+	json_out_text(out, "file", checkpoint->shards[ref->shard].name);
+	json_out_text(out, "dtype", dtype_name(tensor->dtype));
+	json_out_counts(out, "shape", tensor->shape, (size_t)tensor->n_dims);
+	json_out_count(out, "bytes", st_tensor_size(tensor));
+	json_out_text(out, "scale_inv", scale.name);
+	if (scaled)
+		scale_json(out, &scale);
+	else
+		json_out_null(out, "scale");
+	if (shown->stats)
+		stats_json(out, &shown->stats[t]);
+	json_out_close(out, '}');
+}
+
+void inspect_print_json(const struct shown *shown)
+{
+	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
+	const struct recognition *recognition = &shown->inspection->recognition;
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");
+	json_out_text(&out, "recipe", recognition->recipe);
+	json_out_text(&out, "format", recognition->format);
+	json_out_text(&out, "scale_fmt", recognition->scale_fmt);
+	files_json(&out, checkpoint);
+	metadata_json(&out, checkpoint);
+	json_out_open(&out, "tensors", '[');
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		tensor_json(&out, shown, i);
+	json_out_close(&out, ']');
+	if (shown->inspection->is_amax)
+		amax_print_json(&out, &shown->inspection->amax);
+	json_out_end(&out);
+}

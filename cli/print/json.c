@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* Decodes one character of UTF-8.  0: it is none (a path of the command line may hold anything). */
+static size_t utf8_decode(const unsigned char *p, uint32_t *c)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	size_t n = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
+
+	if (n < 2) {
+		*c = *p;
+		return n;
+	}
+	*c = *p & (0x7fu >> n);
+	for (size_t i = 1; i < n; i++) {
+		if (p[i] >> 6 != 2)
+			return 0;
+		*c = *c << 6 | (p[i] & 0x3fu);
+	}
+	return *c < least[n] || *c > 0x10ffff || *c >> 11 == 0x1b ? 0 : n;
+}
+
+static void put_string(FILE *stream, const char *text)
+{
+	const unsigned char *p = (const unsigned char *)text;
+
+	fputc('"', stream);
+	while (*p) {
+		uint32_t c;
+		size_t n = utf8_decode(p, &c);
+
+		if (n == 0)
+			c = 0xfffd;
+		if (c == '"' || c == '\\')
+			fprintf(stream, "\\%c", (int)c);
+		else if (c >= 0x20 && c < 0x7f)
+			fputc((int)c, stream);
+		else if (c < 0x10000)
+			fprintf(stream, "\\u%04" PRIx32, c);
+		else
+			fprintf(stream, "\\u%04" PRIx32 "\\u%04" PRIx32,
+				0xd800 + ((c - 0x10000) >> 10), 0xdc00 + (c & 0x3ff));
+		p += n ? n : 1;
+	}
+	fputc('"', stream);
+}
+
+static void begin(struct json_out *out, const char *key)
+{
+	if (out->comma)
+		fputs(", ", out->stream);
+	out->comma = true;
+	if (key) {
+		put_string(out->stream, key);
+		fputs(": ", out->stream);
+	}
+}
+
+void json_out_open(struct json_out *out, const char *key, char bracket)
+{
+	begin(out, key);
+	fputc(bracket, out->stream);
+	out->comma = false;
+}
+
+void json_out_close(struct json_out *out, char bracket)
+{
+	fputc(bracket, out->stream);
+	out->comma = true;
+}
+
+void json_out_text(struct json_out *out, const char *key, const char *text)
+{
+	begin(out, key);
+	if (text)
+		put_string(out->stream, text);
+	else
+		fputs("null", out->stream);
+}
+
+void json_out_count(struct json_out *out, const char *key, uint64_t n)
+{
+	begin(out, key);
+	fprintf(out->stream, "%" PRIu64, n);
+}
+
+void json_out_real(struct json_out *out, const char *key, double value)
+{
+	begin(out, key);
+	if (isfinite(value))
+		fprintf(out->stream, "%.6f", value);
+	else
+		fputs("null", out->stream);
+}
+
+void json_out_float(struct json_out *out, const char *key, float value)
+{
+	begin(out, key);
+	if (isfinite(value))
+		fprintf(out->stream, "%.9g", (double)value);
+	else
+		fputs("null", out->stream);
+}
+
+void json_out_bool(struct json_out *out, const char *key, bool value)
+{
+	begin(out, key);
+	fputs(value ? "true" : "false", out->stream);
+}
+
+void json_out_null(struct json_out *out, const char *key)
+{
+	json_out_text(out, key, NULL);
+}
+
+void json_out_counts(struct json_out *out, const char *key, const uint64_t *n, size_t n_n)
+{
+	json_out_open(out, key, '[');
+	for (size_t i = 0; i < n_n; i++)
+		json_out_count(out, NULL, n[i]);
+	json_out_close(out, ']');
+}
+
+void json_out_end(struct json_out *out)
+{
+	json_out_close(out, '}');
+	fputc('\n', out->stream);
+}

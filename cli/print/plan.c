@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "cli/print/plan_words.h"
+#include "cli/print/table.h"
+#include "cli/print/units.h"
+
+bool plan_quantizes(const struct plan *plan)
+{
+	return !strcmp(plan->command, "quantize");
+}
+
+const char *plan_done(const struct plan *plan)
+{
+	if (plan_quantizes(plan))
+		return "quantized";
+	return plan->dtype ? "dequantized" : "repacked";
+}
+
+void plan_head_json(struct json_out *out, const struct plan *plan)
+{
+	if (plan->dtype) {
+		json_out_text(out, "dtype", plan->dtype);
+		return;
+	}
+	json_out_text(out, "recipe", plan->recipe->name);
+	json_out_text(out, "format", plan->format->name);
+}
+
+/* A unit that is one expert's part of a fused tensor has its own name and shape. */
+static bool unit_is_slice(const struct unit *unit)
+{
+	return unit->rows && strcmp(unit->name, unit->source->tensor->name) != 0;
+}
+
+/* The first of the unit's outputs, and how many there are. */
+static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, size_t *n)
+{
+	const struct output_shard *shard = &plan->shards[plan->selection.units[u].source->shard];
+	size_t first = plan->unit_outputs[u];
+
+	for (*n = 0; first + *n < shard->n_tensors && shard->outputs[first + *n].unit == u;)
+		++*n;
+	return shard->tensors + first;
+}
+
+/* Bytes of the source that the unit stands for, and of its outputs. */
+static uint64_t unit_input_size(const struct unit *unit)
+{
+	if (unit_is_slice(unit))
+		return unit->rows * unit->cols * dtype_bits(unit->source->tensor->dtype) / 8;
+	return st_tensor_size(unit->source->tensor);
+}
+
+static uint64_t unit_output_size(const struct plan *plan, size_t u)
+{
+	uint64_t size = 0;
+	size_t n;
+	const struct st_tensor *outputs = unit_tensors(plan, u, &n);
+
+	for (size_t i = 0; i < n; i++)
+		size += st_tensor_size(&outputs[i]);
+	return size;
+}
+
+/* What a line says of a unit beside its name. */
+struct facts {
+	enum dtype dtype;
+	int n_dims;
+	const uint64_t *shape;
+	uint64_t slice[2];
+	uint64_t input, output; /* bytes */
+	const char *what, *reason;
+};
+
+static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const struct st_tensor *tensor = unit->source->tensor;
+
+	*facts = (struct facts){ .dtype = tensor->dtype,
+				 .n_dims = tensor->n_dims,
+				 .shape = tensor->shape,
+				 .slice = { unit->rows, unit->cols },
+				 .input = unit_input_size(unit),
+				 .output = unit_output_size(plan, u),
+				 .reason = unit->reason };
+	if (unit_is_slice(unit)) {
+		facts->n_dims = 2;
+		facts->shape = facts->slice;
+	}
+	if (!unit->reason)
+		facts->what = plan->dtype ? plan->dtype : unit->recipe->name;
+}
+
+static bool same_facts(const struct facts *a, const struct facts *b)
+{
+	return a->dtype == b->dtype && a->n_dims == b->n_dims && a->input == b->input &&
+	       a->output == b->output && a->what == b->what && a->reason == b->reason &&
+	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
+}
+
+/* The plan's table, a line at a time.  Lines alike but for the name are made once: a plan may have
+ * a million. */
+struct lines {
+	struct table table;
+	struct facts facts[2]; /* of this line and the last one, in turn */
+	struct buf text;       /* for cells of several parts */
+};
+
+static void line_make(struct lines *lines, const struct plan *plan, size_t u)
+{
+	const char *name = plan->selection.units[u].name;
+	struct table *table = &lines->table;
+	struct facts *facts = &lines->facts[u % 2];
+
+	unit_facts(plan, u, facts);
+	if (u && same_facts(facts, &lines->facts[(u - 1) % 2])) {
+		table_rename(table, name);
+		return;
+	}
+	table_clear(table);
+	table_cell(table, name);
+	table_cell(table, dtype_name(facts->dtype));
+	lines->text.len = 0;
+	st_shape_format(&lines->text, facts->shape, facts->n_dims);
+	table_cell(table, lines->text.data);
+	table_cell_size(table, facts->input);
+	table_cell_size(table, facts->output);
+	lines->text.len = 0;
+	buf_puts(&lines->text, facts->reason ? "kept: " : "");
+	buf_puts(&lines->text, facts->reason ? facts->reason : facts->what);
+	table_cell(table, lines->text.data);
+}
+
+static void print_size(const char *what, uint64_t bytes)
+{
+	struct buf text = { 0 };
+
+	units_size(&text, bytes);
+	printf("%-9s %s (%llu bytes)\n", what, text.data, (unsigned long long)bytes);
+	buf_release(&text);
+}
+
+static void print_totals(const struct plan *plan)
+{
+	struct buf text = { 0 };
+
+	printf("tensors   %zu: %zu %s, %zu kept\n", plan->n_converted + plan->n_kept,
+	       plan->n_converted, plan_done(plan), plan->n_kept);
+	print_size("input", plan->input_bytes);
+	print_size("output", plan->output_bytes);
+	print_size("disk", plan->disk_bytes);
+	units_memory(&text, plan->memory_bytes);
+	printf("memory    %s of buffers\n", text.data);
+	text.len = 0;
+	for (size_t i = 0; i < plan->selection.n_tp; i++)
+		buf_printf(&text, " %d", plan->selection.tp[i]);
+	if (plan_quantizes(plan))
+		printf("tp       %s\n", text.len ? text.data : " no size loads");
+	buf_release(&text);
+}
+
+void plan_print_text(const struct plan *plan, const struct convert_params *params)
+{
+	struct lines lines = { .table.columns = "lllrrl" };
+	struct buf path = { 0 };
+
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		line_make(&lines, plan, u);
+	buf_puts(&path, params->input);
+	if (params->output)
+		buf_printf(&path, " to %s", params->output);
+	text_sanitize(path.data);
+	if (plan->dtype)
+		printf("dtype     %s\n", plan->dtype);
+	else
+		printf("recipe    %s\nformat    %s\n", plan->recipe->name, plan->format->name);
+	printf("from      %s\n\n", path.data);
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		line_make(&lines, plan, u);
+		table_print(&lines.table, stdout, true);
+	}
+	putchar('\n');
+	print_totals(plan);
+	buf_release(&path);
+	buf_release(&lines.text);
+	table_release(&lines.table);
+}
+
+static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const struct st_tensor *tensor = unit->source->tensor;
+	const uint64_t slice[] = { unit->rows, unit->cols };
+	bool is_slice = unit_is_slice(unit);
+	size_t n;
+	const struct st_tensor *outputs = unit_tensors(plan, u, &n);
+
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "name", unit->name);
+	json_out_text(out, "file", plan->source.shards[unit->source->shard].name);
+	json_out_text(out, "dtype", dtype_name(tensor->dtype));
+	json_out_counts(out, "shape", is_slice ? slice : tensor->shape,
+			is_slice ? 2 : (size_t)tensor->n_dims);
+	json_out_text(out, "action", unit->reason ? "keep" : plan->command);
+	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
+	json_out_text(out, "reason", unit->reason);
+	json_out_open(out, "outputs", '[');
+	for (size_t i = 0; i < n; i++) {
+		const struct st_tensor *output = &outputs[i];
+
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "name", output->name);
+		json_out_text(out, "dtype", dtype_name(output->dtype));
+		json_out_counts(out, "shape", output->shape, (size_t)output->n_dims);
+		json_out_count(out, "bytes", st_tensor_size(output));
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+	json_out_close(out, '}');
+}
+
+static void totals_json(struct json_out *out, const struct plan *plan)
+{
+	json_out_open(out, "totals", '{');
+	json_out_count(out, "tensors", plan->n_converted + plan->n_kept);
+	json_out_count(out, plan_done(plan), plan->n_converted);
+	json_out_count(out, "kept", plan->n_kept);
+	json_out_count(out, "input_bytes", plan->input_bytes);
+	json_out_count(out, "output_bytes", plan->output_bytes);
+	json_out_count(out, "disk_bytes", plan->disk_bytes);
+	json_out_count(out, "memory_bytes", plan->memory_bytes);
+	json_out_close(out, '}');
+}
+
+void plan_print_json(const struct plan *plan, const struct convert_params *params)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_open(&out, NULL, '{');
+	plan_head_json(&out, plan);
+	json_out_text(&out, "source", params->input);
+	json_out_text(&out, "output", params->output);
+	json_out_open(&out, "tensors", '[');
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		unit_json(&out, plan, u);
+	json_out_close(&out, ']');
+	totals_json(&out, plan);
+	if (plan_quantizes(plan)) {
+		json_out_open(&out, "tp", '[');
+		for (size_t i = 0; i < plan->selection.n_tp; i++)
+			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
+		json_out_close(&out, ']');
+	}
+	json_out_end(&out);
+}

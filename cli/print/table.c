@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/table.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "cli/print/units.h"
+
+#define GAP 2 /* columns between two cells */
+
+#define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
+
+/* Whether n bytes are printable ASCII, as nearly all of a plan's are: eight at a time.  A
+ * difference that begins below zero has the top bit. */
+static bool is_plain(const char *text, size_t n)
+{
+	uint64_t eight, other = 0;
+
+	for (; n >= sizeof eight; n -= sizeof eight, text += sizeof eight) {
+		memcpy(&eight, text, sizeof eight);
+		other |= eight | (eight - EACH(0x20)) | ((eight ^ EACH(0x7f)) - EACH(1));
+	}
+	for (; n; n--, text++)
+		other |= *text < 0x20 || *text == 0x7f ? 0x80 : 0;
+	return !(other & EACH(0x80));
+}
+
+/* Characters of UTF-8, each taken as one column. */
+static size_t text_width(const char *text, size_t n)
+{
+	size_t width = n;
+
+	if (is_plain(text, n))
+		return n;
+	for (size_t i = 0; i < n; i++)
+		width -= ((unsigned char)text[i] & 0xc0) == 0x80;
+	return width;
+}
+
+/* A cell of so many bytes. */
+static void cell_made(struct table *table, size_t column, char *cell, size_t n)
+{
+	if (!is_plain(cell, n)) {
+		text_sanitize(cell);
+		n = text_width(cell, n);
+	}
+	if (n > table->width[column])
+		table->width[column] = n;
+}
+
+/* The cell is the text from `at` on. */
+static void cell_end(struct table *table, size_t at)
+{
+	size_t n = table->cells.len - at;
+
+	buf_putc(&table->cells, '\0');
+	cell_made(table, table->n_cells++ % strlen(table->columns), table->cells.data + at, n);
+}
+
+void table_cell(struct table *table, const char *text)
+{
+	size_t at = table->cells.len;
+
+	buf_puts(&table->cells, text);
+	cell_end(table, at);
+}
+
+void table_cell_size(struct table *table, uint64_t bytes)
+{
+	size_t at = table->cells.len;
+
+	units_size(&table->cells, bytes);
+	cell_end(table, at);
+}
+
+void table_cell_number(struct table *table, uint64_t n)
+{
+	size_t at = table->cells.len;
+
+	buf_u64(&table->cells, n);
+	cell_end(table, at);
+}
+
+void table_rename(struct table *table, const char *text)
+{
+	size_t n = strlen(text) + 1, old = strlen(table->cells.data) + 1,
+	       rest = table->cells.len - old;
+
+	buf_reserve(&table->cells, n);
+	memmove(table->cells.data + n, table->cells.data + old, rest);
+	memcpy(table->cells.data, text, n);
+	table->cells.len = n + rest;
+	cell_made(table, 0, table->cells.data, n - 1);
+}
+
+/* *blanks are those in front of the cell: none are printed behind the last text of a line. */
+static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column,
+			  int *blanks)
+{
+	int pad = (int)(table->width[column] - text_width(cell, strlen(cell)));
+	bool right = table->columns[column] == 'r';
+
+	if (column == 0)
+		*blanks = 0;
+	if (right)
+		*blanks += pad;
+	if (*cell) {
+		for (; *blanks > 0; --*blanks)
+			putc_unlocked(' ', stream);
+		fputs_unlocked(cell, stream);
+	}
+	*blanks += GAP + (right ? 0 : pad);
+}
+
+void table_print(const struct table *table, FILE *stream, bool aligned)
+{
+	size_t n_columns = strlen(table->columns);
+	const char *cell = table->cells.data;
+	int blanks = 0;
+
+	for (size_t i = 0; i < table->n_cells; i++) {
+		size_t column = i % n_columns;
+
+		if (aligned)
+			print_aligned(table, stream, cell, column, &blanks);
+		else if (fputs_unlocked(column ? "\t" : "", stream) != EOF)
+			fputs_unlocked(cell, stream);
+		if (column + 1 == n_columns)
+			putc_unlocked('\n', stream);
+		cell += strlen(cell) + 1;
+	}
+}
+
+void table_clear(struct table *table)
+{
+	table->cells.len = 0;
+	table->n_cells = 0;
+}
+
+void table_release(struct table *table)
+{
+	buf_release(&table->cells);
+	*table = (struct table){ 0 };
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/units.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+/* A value below 2^53 in parts of `parts`, a power of ten: 1.50 is 150 of 100. */
+static void put_decimal(struct buf *buf, double value, uint64_t parts)
+{
+	uint64_t n = (uint64_t)(value * (double)parts + 0.5);
+
+	buf_u64(buf, n / parts);
+	if (parts > 1)
+		buf_putc(buf, '.');
+	for (uint64_t place = parts / 10; place; place /= 10)
+		buf_putc(buf, (char)('0' + n / place % 10));
+}
+
+void units_size(struct buf *buf, uint64_t bytes)
+{
+	static const char *const names[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
+	double value = (double)bytes;
+	size_t i = 0;
+
+	while (value >= 999.5 && i + 1 < sizeof names / sizeof *names) {
+		value /= 1000;
+		i++;
+	}
+	if (i == 0 || value >= 99.95)
+		put_decimal(buf, value, 1);
+	else
+		put_decimal(buf, value, value < 9.995 ? 100 : 10);
+	buf_putc(buf, ' ');
+	buf_puts(buf, names[i]);
+}
+
+void units_memory(struct buf *buf, uint64_t bytes)
+{
+	uint64_t mib = (bytes >> 20) + ((bytes & 0xfffff) != 0);
+
+	buf_printf(buf, "%llu MiB", (unsigned long long)mib);
+}
+
+void units_duration(struct buf *buf, double seconds)
+{
+	unsigned long s = seconds < 1e9 ? (unsigned long)(seconds + 0.5) : 1000000000;
+
+	if (seconds < 9.95)
+		buf_printf(buf, "%.1f s", seconds);
+	else if (s < 60)
+		buf_printf(buf, "%lu s", s);
+	else if (s < 3600)
+		buf_printf(buf, "%lu min %02lu s", s / 60, s % 60);
+	else
+		buf_printf(buf, "%lu h %02lu min", s / 3600, s / 60 % 60);
+}
+
+double units_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+uint64_t units_peak_memory(void)
+{
+	struct rusage usage;
+
+	if (getrusage(RUSAGE_SELF, &usage))
+		return 0;
+	return (uint64_t)usage.ru_maxrss * 1024;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Quantities for people.
+ */
+#ifndef FP8CONV_CLI_PRINT_UNITS_H
+#define FP8CONV_CLI_PRINT_UNITS_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+
+/* "512 B", "1.77 MB": three digits, powers of 1000, as disks and links are measured. */
+void units_size(struct buf *buf, uint64_t bytes);
+
+/* "64 MiB", rounded up: memory, in the units that --max-memory takes. */
+void units_memory(struct buf *buf, uint64_t bytes);
+
+/* "0.4 s", "12 s", "3 min 20 s", "2 h 05 min". */
+void units_duration(struct buf *buf, double seconds);
+
+/* Seconds of a clock that only runs forward. */
+double units_now(void);
+
+/* The most memory that this process has had so far, in bytes. */
+uint64_t units_peak_memory(void);
+
+#endif

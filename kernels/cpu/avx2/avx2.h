@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the AVX2 files share.  They are compiled for that instruction set: include nothing that
+ * defines functions with external linkage.
+ */
+#ifndef FP8CONV_KERNELS_CPU_AVX2_AVX2_H
+#define FP8CONV_KERNELS_CPU_AVX2_AVX2_H
+
+#include <immintrin.h>
+
+#include "kernels/cpu/cast/panel.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+extern row_cast *const avx2_casts[N_CAST_PATHS][N_SOURCES][N_FORMATS];
+extern row_dequantize *const avx2_dequantizes[N_SOURCES][N_FORMATS];
+extern row_error *const avx2_errors[N_SOURCES][N_FORMATS];
+
+INLINE __m256i load256(const void *p)
+{
+	return _mm256_loadu_si256(p);
+}
+
+INLINE size_t source_size(int source)
+{
+	return source == SOURCE_F32 ? 4 : 2;
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The operations whose output is FP8, on any CPU: scalar, and the specification.  All CPU backends
+ * have them.
+ */
+#ifndef FP8CONV_KERNELS_CPU_CAST_CAST_TRANSPOSE_H
+#define FP8CONV_KERNELS_CPU_CAST_CAST_TRANSPOSE_H
+
+#include "backend/backend.h"
+#include "kernels/cpu/cpu.h"
+
+/* What an operation puts out before the cast, one element at a time. */
+struct fused_source {
+	float (*at)(const void *args, size_t row, size_t col);
+	const void *args;
+	size_t rows, cols;
+	enum dtype dtype; /* whose largest value bounds the scale of a block */
+};
+
+/* The codes and the scale_inv of every copy that out wants, and the amax. */
+void fused_write(const struct fused_source *source, const struct qspec *spec,
+		 const struct fp8_out *out);
+
+int cpu_failed(struct err *err);
+int cpu_supports(const struct qspec *spec, struct err *err);
+void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec,
+			const struct fp8_out *out);
+void cpu_norm(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out);
+void cpu_activate(const struct activation_args *args, const struct qspec *spec,
+		  const struct fp8_out *out);
+void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
+void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history);
+void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
+
+/* Of a struct backend. */
+#define CPU_FUSED                                                                             \
+	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, \
+	.norm = cpu_norm, .activate = cpu_activate, .gemm_update = cpu_gemm_update,           \
+	.delayed_update = cpu_delayed_update, .executor = &executor_cpu
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A tile of a matrix, and one element on its way to a code: what the scalar loops share.
+ */
+#ifndef FP8CONV_KERNELS_CPU_CAST_TILE_SPAN_H
+#define FP8CONV_KERNELS_CPU_CAST_TILE_SPAN_H
+
+#include "backend/backend.h"
+#include "num/scale.h"
+
+/* A tile, cut off at the edges of the matrix. */
+struct span {
+	size_t row, row_end;
+	size_t col, col_end;
+};
+
+static inline size_t span_clip(size_t begin, size_t tile, size_t n)
+{
+	return tile == WHOLE || n - begin < tile ? n : begin + tile;
+}
+
+/* The tile at (grid_row, grid_col). */
+static inline struct span tile_span(struct tile tile, size_t rows, size_t cols, size_t grid_row,
+				    size_t grid_col)
+{
+	struct span s = { .row = grid_row * tile.rows, .col = grid_col * tile.cols };
+
+	s.row_end = span_clip(s.row, tile.rows, rows);
+	s.col_end = span_clip(s.col, tile.cols, cols);
+	return s;
+}
+
+/* stats: as struct quant_stats says; NULL: not counted. */
+static inline uint8_t cast_counted(enum fp8_format format, struct scaling scaling, float v,
+				   struct quant_stats *stats)
+{
+	float scaled = scaling_apply(scaling, v);
+	uint32_t magnitude = f32_bits(v) & 0x7FFFFFFF;
+
+	if (stats) {
+		stats->nonfinite += magnitude >= F32_INF;
+		stats->saturated += magnitude == F32_INF ||
+				    (magnitude < F32_INF && fp8_saturates(format, scaled));
+	}
+	return fp8_from_f32(format, scaled);
+}
+
+#endif

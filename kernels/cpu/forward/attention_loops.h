@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Attention of one head (backend/compute.h), compiled once for each set of instructions as
+ * compute_loops.h is.
+ *
+ * Both products are made of tiles, whose sums stay in registers.  Each sum is one chain of fused
+ * multiply-adds, in the order of the values that are summed up, whatever the size of the tile:
+ * every set of instructions gives the same bits.  Tiles take one panel of keys or values after the
+ * other, 16 KiB for heads of 64, which stays in L1 for all queries.
+ */
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
+#define FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
+
+#include "backend/compute.h"
+#include "kernels/cpu/forward/vec16.h"
+
+#define PANEL	  ATTENTION_PANEL
+#define TILE_ROWS 4
+
+/* What the registers hold: 16 sums of 16, or 8 of 8 or 4. */
+#if defined __AVX512F__
+#define TILE_LANES   16
+#define TILE_VECTORS 4
+#elif defined __FMA__
+#define TILE_LANES   8
+#define TILE_VECTORS 2
+#else
+#define TILE_LANES   4
+#define TILE_VECTORS 2
+#endif
+
+/* Sums are in registers only where loops over them are unrolled. */
+#ifdef __clang__
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 4")
+#endif
+
+typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES)));
+
+LANE_FN tile_vector tile_multiply_add(tile_vector a, tile_vector b, tile_vector c)
+{
+#if defined __AVX512F__
+	return (tile_vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined __FMA__
+	return (tile_vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+	for (int i = 0; i < TILE_LANES; i++)
+		c[i] = fmaf(a[i], b[i], c[i]);
+	return c;
+#endif
+}
+
+/* A product of matrices: c (m, n) = a (m, k) b (k, n), or += where `add`.  Rows have strides. */
+struct tiled {
+	const float *a;
+	size_t a_stride;
+	const float *b;
+	size_t b_stride;
+	float *c;
+	size_t c_stride;
+	size_t k;
+	bool add;
+};
+
+/* `rows` rows and `vectors` vectors of columns, from row and col on. */
+LANE_FN void tile(const struct tiled *p, size_t row, size_t col, size_t rows, size_t vectors)
+{
+	const float *a = p->a + row * p->a_stride, *b = p->b + col;
+	float *c = p->c + row * p->c_stride + col;
+	tile_vector sum[TILE_ROWS][TILE_VECTORS] = { { { 0 } } }, right[TILE_VECTORS];
+
+	if (p->add) {
+		UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t j = 0; j < vectors; j++)
+			memcpy(&sum[i][j], c + i * p->c_stride + j * TILE_LANES, sizeof sum[i][j]);
+	}
+	for (size_t s = 0; s < p->k; s++, b += p->b_stride) {
+		UNROLL for (size_t j = 0; j < vectors; j++)
+			memcpy(&right[j], b + j * TILE_LANES, sizeof right[j]);
+		UNROLL for (size_t i = 0; i < rows; i++)
+		{
+			tile_vector left = a[i * p->a_stride + s] - (tile_vector){ 0 };
+
+			UNROLL for (size_t j = 0; j < vectors; j++) sum[i][j] =
+				tile_multiply_add(left, right[j], sum[i][j]);
+		}
+	}
+	UNROLL for (size_t i = 0; i < rows; i++) UNROLL for (size_t j = 0; j < vectors; j++)
+		memcpy(c + i * p->c_stride + j * TILE_LANES, &sum[i][j], sizeof sum[i][j]);
+}
+
+/* As many as go into columns [col, n); returns the column behind them. */
+LANE_FN size_t tiles_wide(const struct tiled *p, size_t col, size_t n, size_t vectors)
+{
+	for (; n - col >= vectors * TILE_LANES; col += vectors * TILE_LANES)
+		tile(p, 0, col, TILE_ROWS, vectors);
+	return col;
+}
+
+/* m <= TILE_ROWS rows; n: a multiple of 16. */
+LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
+{
+	size_t col = 0;
+
+	if (m == TILE_ROWS) {
+		col = tiles_wide(p, col, n, TILE_VECTORS);
+		col = tiles_wide(p, col, n, TILE_VECTORS / 2);
+		col = tiles_wide(p, col, n, 1);
+	}
+	for (; col < n; col += TILE_LANES)
+		for (size_t row = 0; row < m; row++)
+			tile(p, row, col, 1, 1);
+}
+
+/* exp(x - the largest), of x scaled and capped; returns the sum.  Behind the last x is room to a
+ * whole vector: it becomes 0. */
+static float softmax_row(float *x, size_t n, const struct softmax *how)
+{
+	lanes most = lanes_all(-INFINITY), sum = { 0 };
+	float highest, total;
+
+	for (size_t i = n; i % LANES; i++)
+		x[i] = -INFINITY;
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes v = how->scale * lanes_load(x + i);
+
+		if (how->softcap > 0)
+			v = lanes_choose(v > -INFINITY, how->softcap * lanes_tanh(v / how->softcap),
+					 v);
+		lanes_store(x + i, v);
+		most = lanes_larger(v, most);
+	}
+	highest = lanes_max(most);
+	if (how->sink && *how->sink > highest)
+		highest = *how->sink;
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes v = lanes_exp(lanes_load(x + i) - highest);
+
+		sum += v;
+		lanes_store(x + i, v);
+	}
+	total = lanes_sum(sum);
+	if (how->sink)
+		total += lanes_exp(lanes_all(*how->sink - highest))[0];
+	return total;
+}
+
+static void COMPUTE(attention_pack)(const struct attention *a, const float *k, size_t k_stride,
+				    const float *v, size_t v_stride)
+{
+	size_t wide = attention_wide(a->value_dim);
+
+	for (size_t first = 0; first < a->n_tokens; first += PANEL) {
+		size_t n = a->n_tokens - first < PANEL ? a->n_tokens - first : PANEL;
+		float *panel = a->keys + first * a->head_dim;
+
+		memset(panel, 0, PANEL * a->head_dim * sizeof *panel);
+		for (size_t t = 0; t < n; t++)
+			for (size_t d = 0; d < a->head_dim; d++)
+				panel[d * PANEL + t] = k[(first + t) * k_stride + d];
+	}
+	for (size_t t = 0; t < a->n_tokens; t++) {
+		memset(a->values + t * wide, 0, wide * sizeof *a->values);
+		memcpy(a->values + t * wide, v + t * v_stride, a->value_dim * sizeof *v);
+	}
+}
+
+/* The first key that a query sees. */
+LANE_FN size_t first_key(const struct attention *a, size_t query)
+{
+	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+}
+
+/* A few queries that are multiplied at once, and the keys [begin, end) that one of them sees. */
+struct queries {
+	size_t row, n, begin, end;
+};
+
+LANE_FN struct queries queries_at(const struct attention *a, size_t first, size_t n, size_t row)
+{
+	size_t m = n - row < TILE_ROWS ? n - row : TILE_ROWS;
+
+	return (struct queries){ row, m, first_key(a, first + row), first + row + m };
+}
+
+/* Scores of queries against a panel of keys. */
+static void score_panel(const struct attention *a, const float *q, size_t q_stride, size_t first,
+			size_t n, size_t panel)
+{
+	size_t stride = attention_stride(a->n_tokens);
+
+	for (size_t row = 0; row < n; row += TILE_ROWS) {
+		struct queries queries = queries_at(a, first, n, row);
+		size_t wide =
+			queries.end < panel + PANEL ? attention_wide(queries.end - panel) : PANEL;
+		const struct tiled product = { .a = q + row * q_stride,
+					       .a_stride = q_stride,
+					       .b = a->keys + panel * a->head_dim,
+					       .b_stride = PANEL,
+					       .c = a->scores + row * stride + panel,
+					       .c_stride = stride,
+					       .k = a->head_dim };
+
+		if (panel < queries.end && panel + PANEL > queries.begin)
+			tiles(&product, queries.n, wide);
+	}
+}
+
+/* Their shares of a panel of values. */
+static void mix_panel(const struct attention *a, size_t first, size_t n, size_t panel)
+{
+	size_t stride = attention_stride(a->n_tokens), wide = attention_wide(a->value_dim);
+
+	for (size_t row = 0; row < n; row += TILE_ROWS) {
+		struct queries queries = queries_at(a, first, n, row);
+		size_t begin = queries.begin > panel ? queries.begin : panel;
+		size_t end = queries.end < panel + PANEL ? queries.end : panel + PANEL;
+		const struct tiled product = { .a = a->scores + row * stride + begin,
+					       .a_stride = stride,
+					       .b = a->values + begin * wide,
+					       .b_stride = wide,
+					       .c = a->mixed + row * wide,
+					       .c_stride = wide,
+					       .k = end - begin,
+					       .add = begin > queries.begin };
+
+		if (begin < end)
+			tiles(&product, queries.n, wide);
+	}
+}
+
+/* Scores to exponentials, zeros where a neighbour's keys are not seen; the sums go to totals. */
+static void score_rows(const struct attention *a, size_t first, size_t n, float *totals,
+		       const float *y, size_t y_stride)
+{
+	size_t stride = attention_stride(a->n_tokens);
+
+	for (size_t row = 0; row < n; row++) {
+		struct queries queries = queries_at(a, first, n, row - row % TILE_ROWS);
+		size_t begin = first_key(a, first + row), end = first + row + 1;
+		float *scores = a->scores + row * stride;
+
+		for (size_t i = 0; i < a->value_dim; i += LANES)
+			__builtin_prefetch(y + row * y_stride + i, 1);
+		totals[row] = softmax_row(scores + begin, end - begin, &a->softmax);
+		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
+		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
+	}
+}
+
+static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_stride,
+			    size_t first, size_t n, float *y, size_t y_stride)
+{
+	size_t begin = first_key(a, first) / PANEL * PANEL, end = first + n,
+	       wide = attention_wide(a->value_dim);
+	float totals[ATTENTION_QUERIES];
+
+	for (size_t panel = begin; panel < end; panel += PANEL)
+		score_panel(a, q, q_stride, first, n, panel);
+	score_rows(a, first, n, totals, y, y_stride);
+	for (size_t panel = begin; panel < end; panel += PANEL)
+		mix_panel(a, first, n, panel);
+	for (size_t row = 0; row < n; row++) {
+		float share = 1.0f / totals[row];
+
+		for (size_t i = 0; i < a->value_dim; i += LANES)
+			lanes_put(y + row * y_stride, i, a->value_dim,
+				  share * lanes_load(a->mixed + row * wide + i));
+	}
+}
+
+#endif

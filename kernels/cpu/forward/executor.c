@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the functions of
+ * backend/compute.h.  All is done when a function returns.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/compute.h"
+#include "backend/executor.h"
+#include "base/mem.h"
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/forward/gemm.h"
+
+struct cpu_executor {
+	struct executor executor;
+	struct gemm *gemm;
+};
+
+struct cpu_lane {
+	struct executor_lane lane;
+	const struct compute *compute;
+	struct gemm_lane gemm;
+	bool failed;
+	struct err err; /* the first failure */
+};
+
+static struct gemm *gemm_of(const struct executor *executor)
+{
+	return ((const struct cpu_executor *)executor)->gemm;
+}
+
+static struct cpu_lane *cpu_of(struct executor_lane *lane)
+{
+	return (struct cpu_lane *)lane;
+}
+
+static const struct compute *compute_of(struct executor_lane *lane)
+{
+	return cpu_of(lane)->compute;
+}
+
+static int cpu_open(struct executor **result, struct err *err)
+{
+	struct cpu_executor *executor = xcalloc(1, sizeof *executor);
+
+	executor->executor.ops = &executor_cpu;
+	if (gemm_open(&executor->gemm, err)) {
+		free(executor);
+		return -1;
+	}
+	*result = &executor->executor;
+	return 0;
+}
+
+static void cpu_close(struct executor *executor)
+{
+	if (executor)
+		gemm_close(gemm_of(executor));
+	free(executor);
+}
+
+static int cpu_lane_new(struct executor_lane **result, struct executor *executor, struct err *err)
+{
+	struct cpu_lane *lane = xcalloc(1, sizeof *lane);
+
+	(void)err;
+	lane->lane.executor = executor;
+	lane->compute = compute_select();
+	*result = &lane->lane;
+	return 0;
+}
+
+static void cpu_lane_free(struct executor_lane *lane)
+{
+	if (lane)
+		gemm_lane_release(gemm_of(lane->executor), &cpu_of(lane)->gemm);
+	free(lane);
+}
+
+static int cpu_wait(struct executor_lane *lane, struct err *err)
+{
+	struct cpu_lane *cpu = cpu_of(lane);
+
+	if (!cpu->failed)
+		return 0;
+	cpu->failed = false;
+	*err = cpu->err;
+	return -1;
+}
+
+/* --- memory --- */
+
+static int cpu_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what,
+			  struct err *err)
+{
+	(void)executor;
+	return buffer_alloc(memory, size, what, err);
+}
+
+static void cpu_memory_free(struct executor *executor, void *memory)
+{
+	(void)executor;
+	free(memory);
+}
+
+static void cpu_zero(struct executor_lane *lane, void *memory, size_t size)
+{
+	(void)lane;
+	if (size)
+		memset(memory, 0, size);
+}
+
+static void cpu_copy_bytes(struct executor_lane *lane, void *to, const void *from, size_t size)
+{
+	(void)lane;
+	if (size)
+		memcpy(to, from, size);
+}
+
+/* --- products --- */
+
+static int cpu_weight_init(struct executor_weight *weight, struct err *err)
+{
+	struct gemm_weight *made;
+
+	if (gemm_weight_new(&made, gemm_of(weight->executor), weight->dtype, weight->n, weight->k,
+			    err))
+		return -1;
+	weight->data = made;
+	return 0;
+}
+
+static void cpu_weight_release(struct executor_weight *weight)
+{
+	gemm_weight_free(weight->data);
+	weight->data = NULL;
+}
+
+static int cpu_weight_set(const struct executor_weight *weight, size_t part, const void *rows,
+			  struct err *err)
+{
+	return gemm_weight_set(weight->data, part, rows, err);
+}
+
+static void remember(struct cpu_lane *cpu, int rc, const struct err *err)
+{
+	if (!rc || cpu->failed)
+		return;
+	cpu->failed = true;
+	cpu->err = *err;
+}
+
+static void cpu_multiply(struct executor_lane *lane, const struct executor_weight *weight,
+			 const void *x, size_t m, float *y)
+{
+	struct cpu_lane *cpu = cpu_of(lane);
+	struct err err = { 0 };
+
+	if (m)
+		remember(cpu, gemm_run(weight->data, &cpu->gemm, x, m, y, &err), &err);
+}
+
+static void cpu_multiply_part(struct executor_lane *lane, const struct executor_weight *weight,
+			      size_t part, const void *x, size_t m, float *y)
+{
+	struct cpu_lane *cpu = cpu_of(lane);
+	struct err err = { 0 };
+
+	if (m)
+		remember(cpu, gemm_run_part(weight->data, part, &cpu->gemm, x, m, y, &err), &err);
+}
+
+#define NEAR_SIZE  \
+	((size_t)5 \
+	 << 18)	      /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
+#define LEAST_ROWS 48 /* for which weights are worth another reading */
+
+static size_t cpu_rows(size_t n)
+{
+	size_t rows = NEAR_SIZE / (n * sizeof(float)) / 16 * 16;
+
+	return rows < LEAST_ROWS ? SIZE_MAX : rows;
+}
+
+/* --- looking at values --- */
+
+static void seen_raise(struct seen *seen, float amax)
+{
+	seen->amax = amax > seen->amax ? amax : seen->amax;
+}
+
+static void cpu_amax(struct executor_lane *lane, const float *x, size_t n, struct seen *seen)
+{
+	seen_raise(seen, compute_of(lane)->amax(x, n, &seen->n_nonfinite));
+}
+
+static void cpu_round_amax(struct executor_lane *lane, float *x, size_t n, struct seen *seen)
+{
+	seen_raise(seen, compute_of(lane)->round_amax(x, n, &seen->n_nonfinite));
+}
+
+static void cpu_histogram(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts)
+{
+	compute_of(lane)->histogram(x, n, counts);
+}
+
+/* --- element by element --- */
+
+static void cpu_round_bf16(struct executor_lane *lane, const float *x, size_t n, uint16_t *y)
+{
+	compute_of(lane)->round_bf16(x, n, y);
+}
+
+static void cpu_add(struct executor_lane *lane, float *x, const float *y, size_t n)
+{
+	compute_of(lane)->add(x, y, n);
+}
+
+static void cpu_add_row(struct executor_lane *lane, float *x, const float *row, size_t n_rows,
+			size_t n_cols)
+{
+	compute_of(lane)->add_row(x, row, n_rows, n_cols);
+}
+
+static void cpu_gate(struct executor_lane *lane, enum activation activation, const float *gate,
+		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
+		     size_t n_cols, float *y, size_t y_stride)
+{
+	for (size_t r = 0; r < n_rows; r++)
+		compute_of(lane)->gate(activation, gate + r * gate_stride, up + r * up_stride,
+				       n_cols, y + r * y_stride);
+}
+
+static void cpu_gate_pairs(struct executor_lane *lane, const float *x, float clamp, size_t n,
+			   float *y)
+{
+	compute_of(lane)->gate_pairs(x, clamp, n, y);
+}
+
+/* --- rows --- */
+
+static void cpu_copy(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
+{
+	(void)lane;
+	for (size_t r = 0; r < n_rows; r++)
+		memcpy(y + r * y_stride, x + r / repeat * x_stride, n_cols * sizeof *y);
+}
+
+static void cpu_part_pairs(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+			   size_t x_stride, size_t n_rows, size_t n_cols)
+{
+	(void)lane;
+	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride)
+		for (size_t i = 0; i < n_cols / 2; i++) {
+			y[i] = x[2 * i];
+			y[i + n_cols / 2] = x[2 * i + 1];
+		}
+}
+
+static void cpu_gather(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows,
+		       size_t n_rows, size_t n_cols)
+{
+	(void)lane;
+	for (size_t r = 0; r < n_rows; r++)
+		memcpy(y + r * n_cols, x + rows[r] * n_cols, n_cols * sizeof *y);
+}
+
+static void cpu_scatter_add(struct executor_lane *lane, float *y, const float *x,
+			    const uint32_t *rows, const float *factors, size_t n_rows,
+			    size_t n_cols)
+{
+	for (size_t r = 0; r < n_rows; r++)
+		compute_of(lane)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r],
+					     n_cols);
+}
+
+static void cpu_rms_norm(struct executor_lane *lane, const float *x, size_t x_stride,
+			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
+			 float *y, size_t y_stride)
+{
+	compute_of(lane)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
+}
+
+static void cpu_rope(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens,
+		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
+		     size_t n)
+{
+	for (size_t t = 0; t < n_tokens; t++)
+		compute_of(lane)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
+				       sines + t * (n / 2), n);
+}
+
+/* What attention needs besides: one head's keys and values, packed, scores, and what values are
+ * mixed to. */
+struct spare {
+	size_t keys, values, scores, mixed; /* floats */
+};
+
+static struct spare spare_of(const struct attention_args *args)
+{
+	size_t wide = attention_wide(args->value_dim);
+
+	return (struct spare){ .keys = attention_whole(args->n_tokens) * args->head_dim,
+			       .values = args->n_tokens * wide,
+			       .scores = ATTENTION_QUERIES * attention_stride(args->n_tokens),
+			       .mixed = ATTENTION_QUERIES * wide };
+}
+
+static uint64_t cpu_attend_spare(const struct attention_args *args)
+{
+	struct spare spare = spare_of(args);
+
+	return (spare.keys + spare.values + spare.scores + spare.mixed) * sizeof(float);
+}
+
+/* All queries of the heads that share one head of keys and values. */
+static void attend_group(const struct compute *compute, const struct attention_args *args,
+			 struct attention *attention, size_t group)
+{
+	size_t q = args->n_heads * args->head_dim, k = args->n_kv_heads * args->head_dim;
+	size_t v = args->n_kv_heads * args->value_dim, y = args->n_heads * args->value_dim;
+	size_t n_heads = args->n_heads / args->n_kv_heads;
+
+	compute->attention_pack(attention, args->k + group * args->head_dim, k,
+				args->v + group * args->value_dim, v);
+	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
+		attention->softmax = (struct softmax){ args->scale, args->softcap,
+						       args->sinks ? args->sinks + head : NULL };
+		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {
+			size_t n = args->n_tokens - first < ATTENTION_QUERIES
+					   ? args->n_tokens - first
+					   : ATTENTION_QUERIES;
+
+			compute->attend(attention, args->q + first * q + head * args->head_dim, q,
+					first, n, args->y + first * y + head * args->value_dim, y);
+		}
+	}
+}
+
+static void cpu_attend(struct executor_lane *lane, const struct attention_args *args)
+{
+	struct spare spare = spare_of(args);
+	float *keys = args->spare;
+	struct attention attention = { .n_tokens = args->n_tokens,
+				       .head_dim = args->head_dim,
+				       .value_dim = args->value_dim,
+				       .window = args->window,
+				       .keys = keys,
+				       .values = keys + spare.keys,
+				       .scores = keys + spare.keys + spare.values,
+				       .mixed = keys + spare.keys + spare.values + spare.scores };
+
+	for (size_t group = 0; group < args->n_kv_heads; group++)
+		attend_group(compute_of(lane), args, &attention, group);
+}
+
+static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_entropy_args *args)
+{
+	const struct compute *compute = compute_of(lane);
+
+	if (args->softcap > 0)
+		compute->softcap(args->logits, args->softcap, args->n_rows * args->n_cols);
+	for (size_t r = 0; r < args->n_rows; r++) {
+		const float *row = args->logits + r * args->n_cols;
+		size_t label = args->labels[r];
+
+		args->log_sums[r] = compute->log_sum_exp(row, args->n_cols);
+		if (label >= args->first && label - args->first < args->n_cols)
+			args->picked[r] = row[label - args->first];
+	}
+}
+
+const struct executor_ops executor_cpu = {
+	.name = "cpu",
+	.tokens_per_load = 1024,
+	.library = gemm_library,
+	.open = cpu_open,
+	.close = cpu_close,
+	.lane_new = cpu_lane_new,
+	.lane_free = cpu_lane_free,
+	.wait = cpu_wait,
+	.memory_new = cpu_memory_new,
+	.memory_free = cpu_memory_free,
+	.zero = cpu_zero,
+	.put = cpu_copy_bytes,
+	.fetch = cpu_copy_bytes,
+	.bf16_type = gemm_bf16_type,
+	.part_rows = gemm_most_part_rows,
+	.rows = cpu_rows,
+	.weight_init = cpu_weight_init,
+	.weight_release = cpu_weight_release,
+	.weight_set = cpu_weight_set,
+	.multiply = cpu_multiply,
+	.multiply_part = cpu_multiply_part,
+	.amax = cpu_amax,
+	.round_amax = cpu_round_amax,
+	.histogram = cpu_histogram,
+	.round_bf16 = cpu_round_bf16,
+	.add = cpu_add,
+	.add_row = cpu_add_row,
+	.gate = cpu_gate,
+	.gate_pairs = cpu_gate_pairs,
+	.copy = cpu_copy,
+	.part_pairs = cpu_part_pairs,
+	.gather = cpu_gather,
+	.scatter_add = cpu_scatter_add,
+	.rms_norm = cpu_rms_norm,
+	.rope = cpu_rope,
+	.attend_spare = cpu_attend_spare,
+	.attend = cpu_attend,
+	.cross_entropy = cpu_cross_entropy,
+};

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The functions of backend/compute.h over vectors of 16 floats, compiled once for each set of
+ * instructions by the file that includes this one and names them COMPUTE(function).
+ */
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
+#define FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
+
+#include "backend/compute.h"
+#include "kernels/cpu/forward/attention_loops.h"
+#include "kernels/cpu/forward/vec16.h"
+
+/* The largest of the bits of |x|. */
+LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
+{
+	lanes_bits most[4] = { { 0 } };
+	size_t i = 0;
+
+	for (; n - i >= 4 * LANES; i += 4 * LANES)
+		for (size_t j = 0; j < 4; j++)
+			most[j] = lanes_larger_bits(
+				(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, most[j]);
+	for (; i < n; i += LANES)
+		most[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, most[0]);
+	most[0] = lanes_larger_bits(lanes_larger_bits(most[0], most[1]),
+				    lanes_larger_bits(most[2], most[3]));
+	return lanes_largest_bits(most[0]);
+}
+
+static float COMPUTE(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
+{
+	uint32_t largest = largest_magnitude(x, n);
+
+	if (largest < F32_INF)
+		return f32_from_bits(largest);
+	largest = 0;
+	for (size_t i = 0; i < n; i++) {
+		uint32_t magnitude = f32_bits(x[i]) & 0x7FFFFFFF;
+
+		*n_nonfinite += magnitude >= F32_INF;
+		if (magnitude > largest && magnitude <= F32_INF)
+			largest = magnitude;
+	}
+	return f32_from_bits(largest);
+}
+
+static void COMPUTE(histogram)(const float *x, size_t n, uint64_t *counts)
+{
+	for (size_t i = 0; i < n; i++)
+		counts[2 * ((f32_bits(x[i]) & 0x7FFFFFFF) >> 20)]++;
+}
+
+static void COMPUTE(round_bf16)(const float *x, size_t n, uint16_t *y)
+{
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes_bits bits = (lanes_bits)lanes_round_bf16(lanes_at(x, i, n)) >> 16;
+		lanes_half half = __builtin_convertvector(bits, lanes_half);
+
+		memcpy(y + i, &half, (n - i < LANES ? n - i : LANES) * sizeof *y);
+	}
+}
+
+static void COMPUTE(round_bf16_f32)(const float *x, size_t n, float *y)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(y, i, n, lanes_round_bf16(lanes_at(x, i, n)));
+}
+
+static float COMPUTE(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
+{
+	lanes_bits most = { 0 };
+	uint32_t largest;
+
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes rounded = lanes_round_bf16(lanes_at(x, i, n));
+
+		lanes_put(x, i, n, rounded);
+		most = lanes_larger_bits((lanes_bits)rounded & 0x7FFFFFFF, most);
+	}
+	largest = lanes_largest_bits(most);
+	return largest < F32_INF ? f32_from_bits(largest) : COMPUTE(amax)(x, n, n_nonfinite);
+}
+
+static void COMPUTE(add)(float *x, const float *y, size_t n)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, lanes_at(x, i, n) + lanes_at(y, i, n));
+}
+
+static void COMPUTE(add_scaled)(float *x, const float *y, float factor, size_t n)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, lanes_at(x, i, n) + factor * lanes_at(y, i, n));
+}
+
+static void COMPUTE(add_row)(float *x, const float *row, size_t n_rows, size_t n_cols)
+{
+	for (size_t r = 0; r < n_rows; r++)
+		COMPUTE(add)(x + r * n_cols, row, n_cols);
+}
+
+static void COMPUTE(rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
+			      float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+{
+	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride) {
+		lanes squares = { 0 };
+		float factor;
+
+		for (size_t i = 0; i < n_cols; i += LANES) {
+			lanes v = lanes_at(x, i, n_cols);
+
+			squares += v * v;
+		}
+		factor = 1.0f / sqrtf(lanes_sum(squares) / (float)n_cols + eps);
+		for (size_t i = 0; i < n_cols; i += LANES)
+			lanes_put(y, i, n_cols,
+				  lanes_at(x, i, n_cols) * factor *
+					  (offset + lanes_at(weight, i, n_cols)));
+	}
+}
+
+static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
+			  const float *sines, size_t n)
+{
+	size_t half = n / 2;
+
+	for (size_t h = 0; h < n_heads; h++, x += head_dim) {
+		for (size_t i = 0; i < half; i += LANES) {
+			lanes a = lanes_at(x, i, half), b = lanes_at(x + half, i, half);
+			lanes c = lanes_at(cosines, i, half), s = lanes_at(sines, i, half);
+
+			lanes_put(x, i, half, a * c - b * s);
+			lanes_put(x + half, i, half, b * c + a * s);
+		}
+	}
+}
+
+static float COMPUTE(log_sum_exp)(const float *x, size_t n)
+{
+	lanes most = lanes_all(-INFINITY), sum = { 0 };
+	float highest;
+
+	for (size_t i = 0; i < n; i += LANES)
+		most = lanes_larger(lanes_at_or(x, i, n, -INFINITY), most);
+	highest = lanes_max(most);
+	for (size_t i = 0; i < n; i += LANES)
+		sum += lanes_exp(lanes_at_or(x, i, n, -INFINITY) - highest);
+	return highest + logf(lanes_sum(sum));
+}
+
+static void COMPUTE(softmax)(float *x, size_t n)
+{
+	float all = COMPUTE(log_sum_exp)(x, n);
+
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
+}
+
+/* silu() and gelu() of num/activation.h, to the bit. */
+LANE_FN lanes lanes_silu(lanes x)
+{
+	return x / (1.0f + lanes_exp(-x));
+}
+
+LANE_FN lanes lanes_gelu(lanes x)
+{
+	lanes u = x * (0.79788456f + 0.03567741f * x * x);
+
+	return x / (1.0f + lanes_exp(-2.0f * u));
+}
+
+static void COMPUTE(gate)(enum activation activation, const float *gate, const float *up, size_t n,
+			  float *y)
+{
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes g = lanes_at(gate, i, n);
+
+		g = activation == ACT_SILU ? lanes_silu(g) : lanes_gelu(g);
+		lanes_put(y, i, n, g * lanes_at(up, i, n));
+	}
+}
+
+/* gate and up in turn; those behind the last are 0. */
+LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes *gate, lanes *up)
+{
+	*gate = *up = lanes_all(0);
+	for (size_t j = 0; j < LANES && i + j < n; j++) {
+		(*gate)[j] = fminf(x[2 * (i + j)], clamp);
+		(*up)[j] = fmaxf(fminf(x[2 * (i + j) + 1], clamp), -clamp);
+	}
+}
+
+static void COMPUTE(gate_pairs)(const float *x, float clamp, size_t n, float *y)
+{
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes gate, up;
+
+		lanes_pairs(x, i, n, clamp, &gate, &up);
+		lanes_put(y, i, n, (up + 1.0f) * gate / (1.0f + lanes_exp(-1.702f * gate)));
+	}
+}
+
+static void COMPUTE(softcap)(float *x, float cap, size_t n)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
+}
+
+/* The row, whose usable() is the file's. */
+#define COMPUTE_ROW(title)                                                                         \
+	{                                                                                          \
+		.name = (title), .usable = COMPUTE(usable), .amax = COMPUTE(amax),                 \
+		.histogram = COMPUTE(histogram), .round_bf16 = COMPUTE(round_bf16),                \
+		.round_bf16_f32 = COMPUTE(round_bf16_f32), .round_amax = COMPUTE(round_amax),      \
+		.add = COMPUTE(add), .add_scaled = COMPUTE(add_scaled),                            \
+		.add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm), .rope = COMPUTE(rope), \
+		.softmax = COMPUTE(softmax), .gate = COMPUTE(gate),                                \
+		.gate_pairs = COMPUTE(gate_pairs), .softcap = COMPUTE(softcap),                    \
+		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),    \
+		.attend = COMPUTE(attend),                                                         \
+	}
+
+#endif

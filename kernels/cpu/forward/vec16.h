@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Vectors of 16 floats, whatever the instructions of the file that includes this one, and num/exp.h
+ * on them.
+ */
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
+#define FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
+
+#include <math.h>
+#include <string.h>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "num/exp.h"
+#include "num/float16.h"
+
+#define LANES 16
+
+typedef float lanes __attribute__((vector_size(64)));
+typedef int32_t lanes_int __attribute__((vector_size(64)));
+typedef uint32_t lanes_bits __attribute__((vector_size(64)));
+typedef uint16_t lanes_half __attribute__((vector_size(32)));
+
+#define LANE_FN static inline __attribute__((always_inline))
+
+LANE_FN lanes lanes_load(const float *x)
+{
+	lanes v;
+
+	memcpy(&v, x, sizeof v);
+	return v;
+}
+
+LANE_FN lanes lanes_all(float x)
+{
+	lanes v = { 0 };
+
+	return x - v;
+}
+
+/* The first n; the others are `rest`. */
+LANE_FN lanes lanes_load_some(const float *x, size_t n, float rest)
+{
+	lanes v = lanes_all(rest);
+
+	memcpy(&v, x, n * sizeof *x);
+	return v;
+}
+
+LANE_FN void lanes_store(float *x, lanes v)
+{
+	memcpy(x, &v, sizeof v);
+}
+
+LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)
+{
+	return (lanes)((mask & (lanes_int)yes) | (~mask & (lanes_int)no));
+}
+
+LANE_FN float lanes_sum(lanes v)
+{
+	for (int step = LANES / 2; step; step /= 2)
+		for (int i = 0; i < step; i++)
+			v[i] += v[i + step];
+	return v[0];
+}
+
+/* Of numbers. */
+LANE_FN float lanes_max(lanes v)
+{
+#ifdef __AVX512F__
+	return _mm512_reduce_max_ps((__m512)v);
+#else
+	float most = v[0];
+
+	for (int i = 1; i < LANES; i++)
+		most = v[i] > most ? v[i] : most;
+	return most;
+#endif
+}
+
+/* Where a > b, a; else b, of which NaN in a is a case. */
+LANE_FN lanes lanes_larger(lanes a, lanes b)
+{
+#ifdef __AVX512F__
+	return (lanes)_mm512_max_ps((__m512)a, (__m512)b);
+#else
+	return lanes_choose(a > b, a, b);
+#endif
+}
+
+/* Where a < b, a; else b. */
+LANE_FN lanes lanes_smaller(lanes a, lanes b)
+{
+#ifdef __AVX512F__
+	return (lanes)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+	return lanes_choose(a < b, a, b);
+#endif
+}
+
+LANE_FN lanes_bits lanes_larger_bits(lanes_bits a, lanes_bits b)
+{
+#ifdef __AVX512F__
+	return (lanes_bits)_mm512_max_epu32((__m512i)a, (__m512i)b);
+#else
+	return (lanes_bits)lanes_choose(a > b, (lanes)a, (lanes)b);
+#endif
+}
+
+LANE_FN uint32_t lanes_largest_bits(lanes_bits v)
+{
+	uint32_t largest = 0;
+
+	for (int i = 0; i < LANES; i++)
+		largest = v[i] > largest ? v[i] : largest;
+	return largest;
+}
+
+/* 2^e, for normal numbers. */
+LANE_FN lanes lanes_pow2(lanes_int e)
+{
+	return (lanes)((e + 127) << 23);
+}
+
+/* x 2^n, rounded once, of whole n; in two products, since 2^n may be no normal number. */
+LANE_FN lanes lanes_ldexp(lanes x, lanes n)
+{
+#ifdef __AVX512F__
+	return (lanes)_mm512_scalef_ps((__m512)x, (__m512)n);
+#else
+	lanes_int whole = (lanes_int)(n + 0x1.8p23f) - 0x4B400000, half = whole >> 1;
+
+	return x * lanes_pow2(half) * lanes_pow2(whole - half);
+#endif
+}
+
+/* y, but NaN where x is. */
+LANE_FN lanes lanes_nan_of(lanes x, lanes y)
+{
+	lanes nan = lanes_all(f32_from_bits(F32_NAN));
+
+#ifdef __AVX512F__
+	return (lanes)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_ORD_Q),
+					   (__m512)nan, (__m512)y);
+#else
+	return lanes_choose(x == x, y, nan);
+#endif
+}
+
+/* f32_exp() of each, to the bit: the ends of its range give 0 and inf by themselves. */
+LANE_FN lanes lanes_exp(lanes x)
+{
+	lanes clamped = lanes_smaller(lanes_larger(x, lanes_all(-104)), lanes_all(89));
+	lanes n = clamped * 0x1.715476p0f + 0x1.8p23f - 0x1.8p23f;
+	lanes r = clamped - n * 0x1.62e4p-1f, p;
+
+	r = r - n * 0x1.7f7d1cp-20f;
+	p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * (r * r) + r;
+	return lanes_nan_of(x, lanes_ldexp(p + 1.0f, n));
+}
+
+/* 1 - 2 / (exp(2x) + 1). */
+LANE_FN lanes lanes_tanh(lanes x)
+{
+	return 1.0f - 2.0f / (lanes_exp(2.0f * x) + 1.0f);
+}
+
+LANE_FN lanes lanes_round_bf16(lanes x)
+{
+	lanes_bits bits = (lanes_bits)x;
+	lanes_bits rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000;
+
+	return lanes_choose(x == x, (lanes)rounded, lanes_all(NAN));
+}
+
+/* The 16 values from i on of n, `rest` behind the last. */
+LANE_FN lanes lanes_at_or(const float *x, size_t i, size_t n, float rest)
+{
+	return n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, rest);
+}
+
+LANE_FN lanes lanes_at(const float *x, size_t i, size_t n)
+{
+	return lanes_at_or(x, i, n, 0);
+}
+
+LANE_FN void lanes_put(float *y, size_t i, size_t n, lanes v)
+{
+	if (n - i >= LANES)
+		lanes_store(y + i, v);
+	else
+		memcpy(y + i, &v, (n - i) * sizeof *y);
+}
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows of the GPU.
+ */
+#ifndef FP8CONV_KERNELS_GPU_BACKEND_H
+#define FP8CONV_KERNELS_GPU_BACKEND_H
+
+#include "backend/backend.h"
+#include "backend/executor.h"
+
+extern const struct backend backend_cuda;
+extern const struct executor_ops executor_cuda;
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The amax of tiles of any size, in one read.  A maximum is the same in any order: blocks raise it
+ * by atomics, on the bits of numbers that are not negative.
+ */
+#ifndef FP8CONV_KERNELS_GPU_CAST_AMAX_H
+#define FP8CONV_KERNELS_GPU_CAST_AMAX_H
+
+#include "kernels/gpu/cast/cast.h"
+#include "kernels/gpu/cast/block128.h"
+
+/* How tiles and regions lie to each other. */
+enum granule {
+	ONE,	  /* the whole matrix */
+	EACH_ROW, /* a row */
+	SQUARE,	  /* 128 x 128: the region */
+	ROW_128,  /* 1 x 128 */
+	ROW_32,	  /* 1 x 32 */
+	ANY,	  /* another size */
+};
+
+/* Not for ANY. */
+template <enum granule G> static __device__ inline struct tile granule_tile()
+{
+	struct tile tile = { G == ONE	   ? WHOLE
+			     : G == SQUARE ? REGION
+					   : 1,
+			     G == ROW_128 || G == SQUARE ? (size_t)128
+			     : G == ROW_32		 ? 32
+							 : WHOLE };
+
+	return tile;
+}
+
+static inline enum granule granule_of(struct tile tile)
+{
+	if (tile.rows == WHOLE && tile.cols == WHOLE)
+		return ONE;
+	if (tile.rows == 1 && tile.cols == WHOLE)
+		return EACH_ROW;
+	if (tile.rows == REGION && tile.cols == REGION)
+		return SQUARE;
+	if (tile.rows == 1 && (tile.cols == 128 || tile.cols == 32))
+		return tile.cols == 128 ? ROW_128 : ROW_32;
+	return ANY;
+}
+
+static __device__ inline bool tile_begins(size_t at, size_t tile)
+{
+	return tile == WHOLE ? at == 0 : at % tile == 0;
+}
+
+static __device__ inline size_t tile_index(size_t at, size_t tile)
+{
+	return tile == WHOLE ? 0 : at / tile;
+}
+
+/* One thread of the block for all. */
+static __device__ inline void amax_raise(float *amax, unsigned bits)
+{
+	if (threadIdx.x == 0)
+		atomicMax(reinterpret_cast<unsigned *>(amax), bits);
+}
+
+/* Each thread for its own elements. */
+static __device__ inline void amax_raise_any(const struct region *r, struct tile tile,
+					     size_t n_across, bool turned, unsigned *amax)
+{
+	GPU_LOOP
+	for (int k = 0; k < N_ROWS; k++) {
+		GPU_LOOP
+		for (int c = 0; c < GROUP; c++) {
+			size_t row = turned ? r->col + c : r->row + (size_t)k * ROW_STEP;
+			size_t col = turned ? r->row + (size_t)k * ROW_STEP : r->col + c;
+
+			if (region_has(r, k) && c < r->n_cols)
+				atomicMax(&amax[tile_index(row, tile.rows) * n_across +
+						tile_index(col, tile.cols)],
+					  magnitude_bits(r->v[k][c]));
+		}
+	}
+}
+
+static __device__ inline void amax_raise_rows(const struct region *r, unsigned *amax)
+{
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		unsigned max = lanes_max(group_max(r->v[k]), ROW_LANES);
+
+		if (region_has(r, k) && threadIdx.x % ROW_LANES == 0)
+			atomicMax(&amax[r->row + (size_t)k * ROW_STEP], max);
+	}
+}
+
+static __device__ inline void amax_raise_columns(const struct region *r, unsigned *amax)
+{
+	GPU_UNROLL
+	for (int c = 0; c < GROUP; c++) {
+		unsigned max = 0;
+
+		GPU_UNROLL
+		for (int k = 0; k < N_ROWS; k++)
+			max = max_of(max, magnitude_bits(r->v[k][c]));
+		max = max_of(max, __shfl_xor_sync(GPU_ALL_LANES, max, ROW_LANES));
+		if (c < r->n_cols && threadIdx.x % 32 < ROW_LANES)
+			atomicMax(&amax[r->col + c], max);
+	}
+}
+
+static __device__ inline unsigned region_nonfinite(const struct region *r)
+{
+	unsigned n = 0;
+
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++) {
+		GPU_UNROLL
+		for (int c = 0; c < GROUP; c++)
+			n += (f32_bits(r->v[k][c]) & 0x7FFFFFFF) >= F32_INF;
+	}
+	return n;
+}
+
+/* turned: of the transpose.  n_across: tiles in a row of it.  counts: NULL, nothing is counted. */
+template <typename Source, enum granule G>
+static __global__ void amax_region(const __grid_constant__ Source x, size_t rows, size_t cols,
+				   struct tile tile, size_t n_across, bool turned, float *amax,
+				   unsigned long long *counts)
+{
+	unsigned *bits = reinterpret_cast<unsigned *>(amax);
+	struct region r;
+
+	region_load(&r, x, rows, cols);
+	if (G == ONE)
+		amax_raise(amax, region_max(&r));
+	else if (G == ANY)
+		amax_raise_any(&r, tile, n_across, turned, bits);
+	else if (turned)
+		amax_raise_columns(&r, bits);
+	else
+		amax_raise_rows(&r, bits);
+	if (counts)
+		count_add(&counts[0], region_nonfinite(&r));
+}
+
+template <typename Source>
+static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, size_t cols,
+			struct tile tile, bool turned, float *amax, unsigned long long *counts)
+{
+	size_t n = region_count(rows, cols), n_across = tile_count(turned ? rows : cols, tile.cols);
+	enum granule granule = granule_of(tile);
+	auto kernel = granule == ONE	    ? amax_region<Source, ONE>
+		      : granule == EACH_ROW ? amax_region<Source, EACH_ROW>
+					    : amax_region<Source, ANY>;
+
+	GPU_LAUNCH(kernel, n, THREADS, device_stream(lane), x, rows, cols, tile, n_across, turned,
+		   amax, counts);
+	device_launched(lane, "amax_region");
+}
+
+#endif

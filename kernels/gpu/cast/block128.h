@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A region of a matrix, 128 x 128 elements, is the work of a block of 256 threads.  16 neighbouring
+ * threads have a row, 8 columns each; a thread has every 16th row, 8 of them.  So a warp reads two
+ * rows of 256 bytes (bf16), an amax of 128 or 32 columns is found by shuffles, and 64 elements a
+ * thread stay in registers from the read to the codes.
+ */
+#ifndef FP8CONV_KERNELS_GPU_CAST_BLOCK128_H
+#define FP8CONV_KERNELS_GPU_CAST_BLOCK128_H
+
+#include "kernels/gpu/cast/load.h"
+
+#define REGION	  128
+#define THREADS	  256
+#define ROW_LANES (REGION / GROUP)	/* threads that share a row */
+#define ROW_STEP  (THREADS / ROW_LANES) /* from one row of a thread to its next */
+#define N_ROWS	  (REGION / ROW_STEP)	/* of a thread */
+#define N_WARPS	  (THREADS / 32)
+
+/* What a thread has of its block's region. */
+struct region {
+	size_t row;  /* of its first row; the next are ROW_STEP apart */
+	size_t col;  /* of its first column */
+	int n_cols;  /* that exist, 0 to GROUP */
+	size_t rows; /* of the matrix */
+	float v[N_ROWS][GROUP];
+};
+
+static inline size_t region_count(size_t rows, size_t cols)
+{
+	return (rows + REGION - 1) / REGION * ((cols + REGION - 1) / REGION);
+}
+
+static __device__ inline bool region_has(const struct region *r, int k)
+{
+	return r->row + (size_t)k * ROW_STEP < r->rows;
+}
+
+/* Elements that do not exist are 0, which no amax notices. */
+template <typename Source>
+static __device__ inline void region_load(struct region *r, const Source &x, size_t rows,
+					  size_t cols)
+{
+	size_t n_across = (cols + REGION - 1) / REGION;
+	size_t left;
+
+	r->rows = rows;
+	r->row = blockIdx.x / n_across * REGION + threadIdx.x / ROW_LANES;
+	r->col = blockIdx.x % n_across * REGION + threadIdx.x % ROW_LANES * GROUP;
+	left = r->col < cols ? cols - r->col : 0;
+	r->n_cols = left < GROUP ? (int)left : GROUP;
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		x.load(r->v[k], r->row + (size_t)k * ROW_STEP, r->col,
+		       region_has(r, k) ? r->n_cols : 0);
+}
+
+/* |v| as bits, which order as the values do; 0 for a NaN. */
+static __device__ inline unsigned magnitude_bits(float v)
+{
+	unsigned bits = f32_bits(v) & 0x7FFFFFFF;
+
+	return bits > F32_INF ? 0 : bits;
+}
+
+static __device__ inline unsigned max_of(unsigned a, unsigned b)
+{
+	return a > b ? a : b;
+}
+
+static __device__ inline unsigned group_max(const float v[GROUP])
+{
+	unsigned max = 0;
+
+	for (int i = 0; i < GROUP; i++)
+		max = max_of(max, magnitude_bits(v[i]));
+	return max;
+}
+
+/* Over each `width` neighbouring threads, a power of two up to 32: all of them get it. */
+static __device__ inline unsigned lanes_max(unsigned max, int width)
+{
+	for (int step = width / 2; step > 0; step /= 2)
+		max = max_of(max, __shfl_xor_sync(GPU_ALL_LANES, max, step));
+	return max;
+}
+
+/* Over the block: all threads get it.  Once in a kernel. */
+static __device__ inline unsigned block_max(unsigned max)
+{
+	__shared__ unsigned of_warp[N_WARPS];
+
+	max = lanes_max(max, 32);
+	if (threadIdx.x % 32 == 0)
+		of_warp[threadIdx.x / 32] = max;
+	__syncthreads();
+	max = 0;
+	for (int i = 0; i < N_WARPS; i++)
+		max = max_of(max, of_warp[i]);
+	return max;
+}
+
+/* Of the region, as bits: all threads get it.  Once in a kernel. */
+static __device__ inline unsigned region_max(const struct region *r)
+{
+	unsigned max = 0;
+
+	GPU_UNROLL
+	for (int k = 0; k < N_ROWS; k++)
+		max = max_of(max, group_max(r->v[k]));
+	return block_max(max);
+}
+
+/* A count of each thread is added to *total; most are 0. */
+static __device__ inline void count_add(unsigned long long *total, unsigned long long n)
+{
+	if (n)
+		atomicAdd(total, n);
+}
+
+#endif

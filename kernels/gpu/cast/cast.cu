@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrices to FP8, and their amax.  A cast moves 3 bytes for an element of bf16: 2 read, 1 written
+ * (2 with both copies), and each scale once.  Where the amax comes first, x is read twice: tensors,
+ * rows of more than 32768 elements, and channels with a columnwise copy, which are read once more.
+ */
+#include "kernels/gpu/cast/cast.h"
+#include "kernels/gpu/cast/cast_kernels.h"
+
+void gpu_amax(struct device_lane *lane, const struct matrix *x, struct tile tile, bool transposed,
+	      float *amax, unsigned long long *counts)
+{
+	amax_launch(lane, elements_of(x), x->rows, x->cols, tile, transposed, amax, counts);
+}
+
+void gpu_cast(struct device_lane *lane, const struct matrix *x, const struct qspec *spec,
+	      const float *amax, const struct fp8_out *out, unsigned long long *counts)
+{
+	struct write_args a = { x->rows, x->cols, *spec, scale_limit(x->dtype, spec->tile),
+				*out,	 amax,	  NULL,	 counts };
+
+	write_launch(lane, elements_of(x), a);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The end of a step of delayed scaling (num/history.h), for all slots of a model: one copy there of
+ * what they hold, one launch, a block for each slot, and one copy back.
+ */
+extern "C" {
+#include "base/mem.h"
+}
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "num/history.h"
+#include "kernels/gpu/cast/cast.h"
+#include "kernels/gpu/cast/block128.h"
+
+/* One slot; pointers are the GPU's. */
+struct gpu_slot {
+	float *history; /* h[i] at i * stride */
+	size_t stride, len;
+	float *scale;
+	float fmax, reduced;
+	enum amax_algo algo;
+};
+
+/* As history_roll(), whose maximum is the same in any order.  h moves forward in place, THREADS
+ * elements at a time. */
+static __global__ void delayed_update_slots(const struct gpu_slot *slots)
+{
+	const struct gpu_slot s = slots[blockIdx.x];
+	float last = s.reduced != 0 ? s.reduced : s.history[0], max = amax_max(last, 0);
+
+	if (last == 0)
+		return;
+	for (size_t first = 0; first < s.len; first += THREADS) {
+		size_t i = first + threadIdx.x;
+		float next = i + 1 < s.len ? s.history[(i + 1) * s.stride] : last;
+
+		max = amax_max(next, max);
+		__syncthreads(); /* all have read what is written now */
+		if (i < s.len)
+			s.history[i * s.stride] = i == 0 ? 0 : next;
+	}
+	max = f32_from_bits(
+		block_max(max > 0 ? f32_bits(max) : 0)); /* of a zero the sign does not count */
+	if (threadIdx.x == 0)
+		*s.scale = delayed_scale(s.fmax, s.algo == AMAX_MAX ? max : last, *s.scale);
+}
+
+/* What the slots of a state hold: (len, n) of history, then the scales. */
+static size_t n_held(const struct delayed_slots *s)
+{
+	return (s->len + 1) * s->n;
+}
+
+/* Everything that is held, as it lies in one piece; there: where that piece is on the GPU, to which
+ * *slot, and those after it, point. */
+static void pack(const struct delayed_slots *states, size_t n, float *here, float *there,
+		 struct gpu_slot *slot)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct delayed_slots *s = &states[i];
+		size_t n_history = s->len * s->n;
+
+		if (s->n == 0)
+			continue;
+		memcpy(here, s->history, n_history * sizeof *here);
+		memcpy(here + n_history, s->scale, s->n * sizeof *here);
+		for (size_t k = 0; k < s->n; k++)
+			*slot++ = { there + k,	s->n,	       s->len, there + n_history + k,
+				    s->fmax[k], s->reduced[k], s->algo };
+		here += n_held(s);
+		there += n_held(s);
+	}
+}
+
+static void unpack(const struct delayed_slots *states, size_t n, const float *here)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct delayed_slots *s = &states[i];
+		size_t n_history = s->len * s->n;
+
+		if (s->n == 0)
+			continue;
+		memcpy(s->history, here, n_history * sizeof *here);
+		memcpy(s->scale, here + n_history, s->n * sizeof *here);
+		here += n_held(s);
+	}
+}
+
+/* Histories are small beside a model: their memory is metadata's. */
+void cuda_delayed_update(const struct delayed_slots *states, size_t n)
+{
+	struct device_lane *lane = device_lane();
+	size_t n_slots = 0, size = 0, slots_size;
+	struct gpu_slot *slots, *slots_there;
+	float *held, *there;
+
+	for (size_t i = 0; i < n; i++) {
+		n_slots += states[i].n;
+		size += n_held(&states[i]) * sizeof *held;
+	}
+	if (n_slots == 0)
+		return;
+	slots_size = n_slots * sizeof *slots;
+	device_begin(lane);
+	there = static_cast<float *>(device_take(lane, size));
+	slots_there = static_cast<struct gpu_slot *>(device_take(lane, slots_size));
+	if (device_lane_stopped(lane))
+		return;
+	held = static_cast<float *>(xmalloc(size));
+	slots = static_cast<struct gpu_slot *>(
+		xcalloc(n_slots, sizeof *slots)); /* the padding too */
+	pack(states, n, held, there, slots);
+	device_copy_in(lane, there, size, held, size, size, 1);
+	device_copy_in(lane, slots_there, slots_size, slots, slots_size, slots_size, 1);
+	if (!device_lane_stopped(lane)) { /* no launch with pointers that did not arrive */
+		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream(lane),
+			   slots_there);
+		device_launched(lane, "delayed_update_slots");
+	}
+	device_copy_out(lane, held, size, there, size, size, 1);
+	device_wait(lane);
+	if (!device_lane_stopped(lane))
+		unpack(states, n, held);
+	free(held);
+	free(slots);
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What an operation puts out before the cast, GROUP neighbouring elements of a row at a time:
+ * elements of a matrix in memory here; those of a norm or an activation are made of them.
+ */
+#ifndef FP8CONV_KERNELS_GPU_CAST_LOAD_H
+#define FP8CONV_KERNELS_GPU_CAST_LOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "backend/backend.h"
+#include <gpu.h>
+
+#define GROUP 8
+
+/* The types of a matrix's elements. */
+struct bf16 {
+	uint16_t bits;
+};
+
+struct f16 {
+	uint16_t bits;
+};
+
+static __device__ inline float widen(bf16 v)
+{
+	return bf16_to_f32(v.bits);
+}
+
+static __device__ inline float widen(f16 v)
+{
+	return gpu_f16_to_f32(v.bits);
+}
+
+static __device__ inline float widen(float v)
+{
+	return v;
+}
+
+/* GROUP elements that lie at a multiple of 16 bytes. */
+template <typename T> static __device__ inline void load_group(float v[GROUP], const T *from)
+{
+	const uint4 packed = *reinterpret_cast<const uint4 *>(from);
+	const unsigned word[] = { packed.x, packed.y, packed.z, packed.w };
+
+	for (int i = 0; i < GROUP; i++)
+		v[i] = widen(T{ (uint16_t)(word[i / 2] >> 16 * (i % 2)) });
+}
+
+template <> __device__ inline void load_group(float v[GROUP], const float *from)
+{
+	const float4 low = reinterpret_cast<const float4 *>(from)[0];
+	const float4 high = reinterpret_cast<const float4 *>(from)[1];
+	const float all[] = { low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w };
+
+	for (int i = 0; i < GROUP; i++)
+		v[i] = all[i];
+}
+
+/* A matrix in the memory of the GPU.  Its type is looked at when the kernel runs: kernels for each
+ * type would be three times as many. */
+struct elements {
+	const void *data;
+	enum dtype dtype;
+	size_t stride;
+	bool aligned; /* each row begins at a multiple of 16 bytes */
+
+	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */
+	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
+	{
+		size_t i = row * stride + col;
+
+		if (!aligned || n < GROUP) {
+			struct some some = load_some(i, n);
+
+			for (int c = 0; c < GROUP; c++)
+				v[c] = some.v[c];
+			return;
+		}
+		if (dtype == DT_BF16)
+			load_group(v, static_cast<const bf16 *>(data) + i);
+		else if (dtype == DT_F16)
+			load_group(v, static_cast<const f16 *>(data) + i);
+		else
+			load_group(v, static_cast<const float *>(data) + i);
+	}
+
+	/* By value, so that v stays in registers. */
+	struct some {
+		float v[GROUP];
+	};
+
+	__device__ GPU_CALL struct some load_some(size_t i, int n) const
+	{
+		struct some some;
+
+		for (int c = 0; c < GROUP; c++)
+			some.v[c] = c < n ? one(i + c) : 0;
+		return some;
+	}
+
+	__device__ float at(size_t row, size_t col) const
+	{
+		return one(row * stride + col);
+	}
+
+	__device__ float one(size_t i) const
+	{
+		if (dtype == DT_BF16)
+			return widen(static_cast<const bf16 *>(data)[i]);
+		if (dtype == DT_F16)
+			return widen(static_cast<const f16 *>(data)[i]);
+		return static_cast<const float *>(data)[i];
+	}
+};
+
+static inline struct elements elements_of(const struct matrix *x)
+{
+	size_t size = x->dtype == DT_F32 ? 4 : 2;
+
+	return { x->data, x->dtype, x->stride,
+		 (uintptr_t)x->data % 16 == 0 && x->stride * size % 16 == 0 };
+}
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A strip is a tile of one row.  Where no region holds it, neighbouring threads do, as many as it
+ * takes with 64 elements each in registers from the read to the codes: a power of two of them, from
+ * part of a warp to a block of 512.  The groups of a thread are so far apart that those of its
+ * neighbours lie between them, and a warp reads and writes whole lines.
+ */
+#ifndef FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H
+#define FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H
+
+#include "num/qspec.h"
+#include "kernels/gpu/cast/block128.h"
+
+#define STRIP_GROUPS	 8   /* of a thread */
+#define STRIP_LANES	 2   /* threads that have a strip, at least */
+#define STRIP_LANES_MOST 512 /* and at most */
+#define STRIP_MOST \
+	((size_t)STRIP_LANES_MOST * STRIP_GROUPS * GROUP) /* elements of a strip, at most: 32768 */
+
+/* How a matrix is cut. */
+struct strips {
+	size_t rows, cols;
+	size_t width;	 /* of each, but for the last one in a row */
+	size_t n_across; /* in a row */
+	unsigned lanes;	 /* threads that have a strip; 0: the tiles are no strips, or too wide */
+};
+
+/* What a thread has of one. */
+struct strip {
+	size_t row, j; /* which one it is */
+	size_t col;    /* of the thread's first group */
+	size_t left;   /* columns of the strip from there on; 0 for a strip that does not exist */
+	size_t step;   /* from one group to the next, in columns */
+	float v[STRIP_GROUPS][GROUP];
+};
+
+/* Groups begin at multiples of GROUP: a tile is one of them, or there is only one in a row. */
+static inline struct strips strips_of(size_t rows, size_t cols, struct tile tile)
+{
+	bool one = tile.cols == WHOLE || tile.cols >= cols;
+	struct strips cut = { rows, cols, one ? cols : tile.cols, tile_count(cols, tile.cols), 0 };
+
+	if (tile.rows != 1 || cut.width > STRIP_MOST || (!one && cut.width % GROUP))
+		return cut;
+	for (cut.lanes = STRIP_LANES; (size_t)cut.lanes * STRIP_GROUPS * GROUP < cut.width;)
+		cut.lanes *= 2;
+	return cut;
+}
+
+static inline unsigned strips_threads(const struct strips *cut)
+{
+	return cut->lanes > THREADS ? cut->lanes : THREADS;
+}
+
+static inline size_t strips_blocks(const struct strips *cut)
+{
+	size_t of_block = strips_threads(cut) / cut->lanes;
+
+	return (cut->rows * cut->n_across + of_block - 1) / of_block;
+}
+
+/* Elements of the thread's group k that exist. */
+static __device__ inline int strip_has(const struct strip *s, int k)
+{
+	size_t before = (size_t)k * s->step;
+	size_t left = s->left > before ? s->left - before : 0;
+
+	return left < GROUP ? (int)left : GROUP;
+}
+
+/* Elements that do not exist are 0. */
+template <typename Source>
+static __device__ inline void strip_load(struct strip *s, const Source &x, const struct strips *cut)
+{
+	size_t strip = (size_t)blockIdx.x * (blockDim.x / cut->lanes) + threadIdx.x / cut->lanes;
+	size_t in_strip = (size_t)(threadIdx.x % cut->lanes) * GROUP, begin, end;
+
+	s->row = strip / cut->n_across;
+	s->j = strip % cut->n_across;
+	begin = s->j * cut->width;
+	end = begin + cut->width < cut->cols ? begin + cut->width : cut->cols;
+	s->col = begin + in_strip;
+	s->left = s->row < cut->rows && s->col < end ? end - s->col : 0;
+	s->step = (size_t)cut->lanes * GROUP;
+	GPU_UNROLL
+	for (int k = 0; k < STRIP_GROUPS; k++) {
+		int n = strip_has(s, k);
+
+		for (int i = 0; i < GROUP; i++)
+			s->v[k][i] = 0;
+		if (n)
+			x.load(s->v[k], s->row, s->col + (size_t)k * s->step, n);
+	}
+}
+
+/* The amax of the thread's strip as bits; all threads come here.  *of_block: that of all strips of
+ * the block, where it is wanted. Once in a kernel. */
+static __device__ inline unsigned strip_max(const struct strip *s, unsigned lanes, bool wanted,
+					    unsigned *of_block)
+{
+	__shared__ unsigned of_warp[STRIP_LANES_MOST / 32];
+	unsigned max = 0, of_mine, first = threadIdx.x / lanes * lanes / 32;
+
+	GPU_UNROLL
+	for (int k = 0; k < STRIP_GROUPS; k++)
+		max = max_of(max, group_max(s->v[k]));
+	max = lanes_max(max, lanes < 32 ? (int)lanes : 32);
+	if (lanes <= 32 && !wanted)
+		return max;
+	of_mine = lanes_max(max, 32);
+	if (threadIdx.x % 32 == 0)
+		of_warp[threadIdx.x / 32] = of_mine;
+	__syncthreads();
+	for (unsigned warp = 0; warp < blockDim.x / 32; warp++) {
+		*of_block = max_of(*of_block, of_warp[warp]);
+		if (warp - first < lanes / 32)
+			max = max_of(max, of_warp[warp]);
+	}
+	return max;
+}
+
+#endif

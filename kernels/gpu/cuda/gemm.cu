@@ -1,0 +1,369 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Matrix products by cuBLASLt.  To the library, whose matrices are column-major, B is the first
+ * operand, transposed, and A the second, as it is: "TN", which is the only form that FP8 has
+ * everywhere.  Its m is our n, its n our m.
+ *
+ * Asking the library how to multiply takes longer than a small product, so what it says is kept for
+ * each shape.
+ */
+extern "C" {
+#include "base/mem.h"
+#include "kernels/gpu/cuda/cublaslt.h"
+#include "kernels/gpu/gemm.h"
+}
+
+#include <pthread.h>
+#include <string.h>
+
+#include <gpu.h>
+#include "num/history.h"
+
+#define WORKSPACE_MOST \
+	((uint64_t)32  \
+	 << 20) /* what NVIDIA recommends for Hopper; algorithms ask for what they need of it */
+#define WORKSPACE_LEAST ((size_t)1 << 16)
+#define AMAX_SIZE	256  /* of one float, and its alignment */
+#define ALIGN_MOST	256u /* what the library tells apart */
+#define UPDATE_THREADS	32
+#define N_BUCKETS	1024
+
+/* All that an answer of the library depends on.  Compared byte by byte, so without padding that was
+ * not zeroed. */
+struct shape_key {
+	int device;
+	size_t m, n, k;
+	enum dtype types[3]; /* of A, B, D */
+	size_t strides[3];
+	uint32_t alignments[3]; /* bytes, of the addresses of rows */
+	struct tile tiles[2];
+	bool fast, has_amax;
+};
+
+struct shape {
+	struct shape_key key;
+	struct lt_algo algo;
+	size_t workspace_size;
+	struct shape *next;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static void *handles[DEVICES_MOST];
+static struct shape *buckets[N_BUCKETS];
+
+/* One call of gpu_gemm(). */
+struct call {
+	struct device_lane *lane;
+	const struct cublaslt *lt;
+	const struct gpu_gemm *g;
+	void *stream, *handle;
+	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: where D is FP8 */
+	void *preference;
+};
+
+static bool went_well(const struct call *c, const char *name, int status)
+{
+	if (status != LT_SUCCESS)
+		device_fail(c->lane, name, c->lt->GetStatusString(status));
+	return status == LT_SUCCESS;
+}
+
+#define CALL(c, name, ...) went_well((c), "cublasLt" #name, (c)->lt->name(__VA_ARGS__))
+
+static bool is_fp8(enum dtype dtype)
+{
+	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
+}
+
+static int lt_type_of(enum dtype dtype)
+{
+	switch (dtype) {
+	case DT_BF16:
+		return LT_R_16BF;
+	case DT_F8_E4M3:
+		return LT_R_8F_E4M3;
+	case DT_F8_E5M2:
+		return LT_R_8F_E5M2;
+	default:
+		return LT_R_32F;
+	}
+}
+
+static int32_t scale_mode(struct tile tile)
+{
+	if (tile.cols == WHOLE)
+		return LT_SCALE_SCALAR;
+	if (tile.cols == 32)
+		return LT_SCALE_VEC32_UE8M0;
+	return tile.rows == 1 ? LT_SCALE_VEC128_32F : LT_SCALE_BLK128x128_32F;
+}
+
+static bool desc_set(const struct call *c, enum lt_desc attribute, const void *value, size_t size)
+{
+	return CALL(c, MatmulDescSetAttribute, c->desc, attribute, value, size);
+}
+
+static bool pointer_set(const struct call *c, enum lt_desc attribute, const void *pointer)
+{
+	return desc_set(c, attribute, &pointer, sizeof pointer);
+}
+
+/* A library older than 12.8 has no modes but the one that is not said. */
+static bool mode_set(const struct call *c, enum lt_desc attribute, struct tile tile)
+{
+	int32_t mode = scale_mode(tile);
+
+	return mode == LT_SCALE_SCALAR || desc_set(c, attribute, &mode, sizeof mode);
+}
+
+static bool describe_fp8(const struct call *c, const float *amax)
+{
+	const struct gpu_gemm *g = c->g;
+	int8_t fast = g->fast;
+
+	if (!mode_set(c, LT_DESC_A_SCALE_MODE, g->b.tile) ||
+	    !mode_set(c, LT_DESC_B_SCALE_MODE, g->a.tile) ||
+	    !pointer_set(c, LT_DESC_A_SCALE_POINTER, g->b.scale_inv) ||
+	    !pointer_set(c, LT_DESC_B_SCALE_POINTER, g->a.scale_inv) ||
+	    (fast && !desc_set(c, LT_DESC_FAST_ACCUM, &fast, sizeof fast)))
+		return false;
+	return !is_fp8(g->d.dtype) ||
+	       (pointer_set(c, LT_DESC_D_SCALE_POINTER, g->d.scale) &&
+		(!g->d.history || pointer_set(c, LT_DESC_AMAX_D_POINTER, amax)));
+}
+
+static bool layout_new(const struct call *c, void **layout, enum dtype dtype, size_t rows,
+		       size_t cols, size_t stride)
+{
+	return CALL(c, MatrixLayoutCreate, layout, lt_type_of(dtype), rows, cols,
+		    static_cast<int64_t>(stride));
+}
+
+static bool describe(struct call *c, const float *amax)
+{
+	const struct gpu_gemm *g = c->g;
+	int32_t transposed = LT_OP_T;
+
+	return CALL(c, MatmulDescCreate, &c->desc, LT_COMPUTE_32F, LT_R_32F) &&
+	       desc_set(c, LT_DESC_TRANSA, &transposed, sizeof transposed) &&
+	       layout_new(c, &c->a, g->b.dtype, g->k, g->n, g->b.stride) &&
+	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride) &&
+	       (!is_fp8(g->d.dtype) || layout_new(c, &c->c, DT_BF16, g->n, g->m, g->d.stride)) &&
+	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) &&
+	       (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
+}
+
+/* That of the matrix that beta = 0 keeps out: D itself, which codes cannot be. */
+static void *c_layout(const struct call *c)
+{
+	return c->c ? c->c : c->d;
+}
+
+static void call_release(struct call *c)
+{
+	void *layouts[] = { c->a, c->b, c->c, c->d };
+
+	for (void *layout : layouts) {
+		if (layout)
+			CALL(c, MatrixLayoutDestroy, layout);
+	}
+	if (c->desc)
+		CALL(c, MatmulDescDestroy, c->desc);
+	if (c->preference)
+		CALL(c, MatmulPreferenceDestroy, c->preference);
+}
+
+/* Of the address of any row: so the algorithm is the same in whichever row a matrix begins. */
+static uint32_t alignment_of(const void *data, size_t stride, enum dtype dtype)
+{
+	uintptr_t bits =
+		reinterpret_cast<uintptr_t>(data) | stride * dtype_bits(dtype) / 8 | ALIGN_MOST;
+
+	return static_cast<uint32_t>(bits & -bits);
+}
+
+static void key_init(struct shape_key *key, const struct call *c)
+{
+	const struct gpu_gemm *g = c->g;
+
+	memset(key, 0, sizeof *key);
+	key->device = device_index(c->lane);
+	key->m = g->m;
+	key->n = g->n;
+	key->k = g->k;
+	key->types[0] = g->a.dtype;
+	key->types[1] = g->b.dtype;
+	key->types[2] = g->d.dtype;
+	key->strides[0] = g->a.stride;
+	key->strides[1] = g->b.stride;
+	key->strides[2] = g->d.stride;
+	key->alignments[0] = alignment_of(g->a.data, g->a.stride, g->a.dtype);
+	key->alignments[1] = alignment_of(g->b.data, g->b.stride, g->b.dtype);
+	key->alignments[2] = alignment_of(g->d.data, g->d.stride, g->d.dtype);
+	if (is_fp8(g->a.dtype)) {
+		key->tiles[0] = g->a.tile;
+		key->tiles[1] = g->b.tile;
+		key->fast = g->fast;
+	}
+	key->has_amax = is_fp8(g->d.dtype) && g->d.history;
+}
+
+static struct shape **bucket_of(const struct shape_key *key)
+{
+	const unsigned char *bytes = reinterpret_cast<const unsigned char *>(key);
+	uint64_t hash = 0xCBF29CE484222325; /* FNV-1a */
+
+	for (size_t i = 0; i < sizeof *key; i++)
+		hash = (hash ^ bytes[i]) * 0x100000001B3;
+	return &buckets[hash % N_BUCKETS];
+}
+
+static bool prefer(const struct call *c, const struct shape_key *key)
+{
+	const uint64_t most = WORKSPACE_MOST;
+	const struct {
+		enum lt_preference which;
+		uint32_t alignment;
+	} rows[] = { { LT_PREF_MIN_ALIGNMENT_A, key->alignments[1] },
+		     { LT_PREF_MIN_ALIGNMENT_B, key->alignments[0] },
+		     { LT_PREF_MIN_ALIGNMENT_C, key->alignments[2] },
+		     { LT_PREF_MIN_ALIGNMENT_D, key->alignments[2] } };
+
+	if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, LT_PREF_MAX_WORKSPACE, &most,
+		  sizeof most))
+		return false;
+	for (const auto &row : rows) {
+		if (!CALL(c, MatmulPreferenceSetAttribute, c->preference, row.which, &row.alignment,
+			  sizeof row.alignment))
+			return false;
+	}
+	return true;
+}
+
+/* NULL: the lane has failed, and the next product of the shape asks again. */
+static struct shape *shape_ask(struct call *c, const struct shape_key *key)
+{
+	struct lt_heuristic found = {};
+	struct shape *shape;
+	int n_found = 0;
+
+	if (!CALL(c, MatmulPreferenceCreate, &c->preference) || !prefer(c, key) ||
+	    !CALL(c, MatmulAlgoGetHeuristic, c->handle, c->desc, c->a, c->b, c_layout(c), c->d,
+		  c->preference, 1, &found, &n_found))
+		return NULL;
+	if (n_found == 0) {
+		device_fail(c->lane, "cublasLtMatmulAlgoGetHeuristic",
+			    "no algorithm for this product");
+		return NULL;
+	}
+	if (!went_well(c, "cublasLtMatmulAlgoGetHeuristic", found.state))
+		return NULL;
+	shape = static_cast<struct shape *>(xcalloc(1, sizeof *shape));
+	shape->key = *key;
+	shape->algo = found.algo;
+	shape->workspace_size = found.workspace_size;
+	return shape;
+}
+
+/* As it was found before, or is now; it never changes, nor is it freed. */
+static const struct shape *shape_get(struct call *c)
+{
+	struct shape **bucket, *shape;
+	struct shape_key key;
+
+	key_init(&key, c);
+	bucket = bucket_of(&key);
+	pthread_mutex_lock(&lock);
+	for (shape = *bucket; shape && memcmp(&shape->key, &key, sizeof key);)
+		shape = shape->next;
+	if (!shape) {
+		shape = shape_ask(c, &key);
+		if (shape) {
+			shape->next = *bucket;
+			*bucket = shape;
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return shape;
+}
+
+/* The library ties a handle to a GPU, and lets all threads use it. */
+static bool handle_get(struct call *c)
+{
+	void **handle = &handles[device_index(c->lane)];
+	bool well;
+
+	pthread_mutex_lock(&lock);
+	well = *handle || CALL(c, Create, handle);
+	c->handle = *handle;
+	pthread_mutex_unlock(&lock);
+	return well;
+}
+
+/* Sizes double, so that those that became too small are together no larger than the one in use. */
+static bool space_ready(struct device_lane *lane, struct gpu_gemm_space *space, size_t size)
+{
+	size_t doubled = WORKSPACE_LEAST;
+
+	if (!space->amax)
+		space->amax = static_cast<float *>(device_take(lane, AMAX_SIZE));
+	if (space->size < size) {
+		while (doubled < size)
+			doubled *= 2;
+		space->workspace = device_take(lane, doubled);
+		space->size = space->workspace ? doubled : 0;
+	}
+	return !device_lane_stopped(lane);
+}
+
+/* The scale_inv of the codes that were just written, from the scale that they were made with. */
+static __global__ void gemm_update(const float *scale, const float *amax, float *scale_inv,
+				   float *history)
+{
+	if (threadIdx.x > 0)
+		return;
+	*scale_inv = scaling_given(*scale).scale_inv;
+	if (history)
+		*history = amax_max(*history, *amax);
+}
+
+static bool multiply(struct call *c, struct gpu_gemm_space *space)
+{
+	const float one = 1, zero = 0;
+	const struct gpu_gemm *g = c->g;
+	const struct shape *shape;
+
+	if (!describe(c, space->amax))
+		return false;
+	shape = shape_get(c);
+	if (!shape || !space_ready(c->lane, space, shape->workspace_size))
+		return false;
+	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero,
+		    c->c ? NULL : g->d.data, c_layout(c), g->d.data, c->d, &shape->algo,
+		    space->workspace, shape->workspace_size, c->stream);
+}
+
+void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g)
+{
+	struct call c = {};
+	const char *why = NULL;
+	bool well;
+
+	if (g->m == 0 || g->n == 0)
+		return;
+	c.lane = lane;
+	c.g = g;
+	c.stream = device_stream(lane); /* a new handle is tied to the current GPU */
+	c.lt = cublaslt(&why);
+	if (!c.lt) {
+		device_fail(lane, "dlopen", why);
+		return;
+	}
+	well = space_ready(lane, space, 0) && handle_get(&c) && multiply(&c, space);
+	call_release(&c);
+	if (!well || !is_fp8(g->d.dtype))
+		return;
+	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, c.stream, g->d.scale, space->amax,
+		   g->d.scale_inv, g->d.history);
+	device_launched(lane, "gemm_update");
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What kernels need beyond C++, as nvcc has it: the CUDA words themselves, a launch, and the
+ * instructions that a GPU has and num/ spells out.  tests/simt/gpu.h has the same for a CPU.
+ */
+#ifndef FP8CONV_KERNELS_GPU_CUDA_GPU_H
+#define FP8CONV_KERNELS_GPU_CUDA_GPU_H
+
+#include <cuda_runtime.h>
+
+#include "num/float16.h"
+#include "num/fp8.h"
+
+#define GPU_LAUNCH(kernel, n_blocks, n_threads, stream, ...) \
+	kernel<<<(unsigned)(n_blocks), (n_threads), 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
+
+/* Where cuBLASLt is looked for. */
+#define GPU_CUBLASLT "libcublasLt.so.13", "libcublasLt.so.12"
+
+#define GPU_ALL_LANES 0xFFFFFFFFu
+#define GPU_UNROLL    _Pragma("unroll")
+#define GPU_LOOP      _Pragma("unroll 1")
+#define GPU_CALL \
+	__noinline__ /* what is rare or long: copies of it would fill the instruction cache */
+
+#if __CUDA_ARCH__ < 890
+static __device__ GPU_CALL uint16_t fp8x2_portable(enum fp8_format format, float a, float b)
+{
+	return (uint16_t)(fp8_from_f32(format, a) | fp8_from_f32(format, b) << 8);
+}
+#endif
+
+/* cvt.rn.satfinite: a NaN gives 0x7F, as num/fp8.h has it.  low: the code of a. */
+static __device__ inline uint16_t gpu_fp8x2(enum fp8_format format, float a, float b)
+{
+#if __CUDA_ARCH__ >= 890
+	uint16_t codes;
+
+	if (format == FP8_E4M3)
+		asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(b), "f"(a));
+	else
+		asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(b), "f"(a));
+	return codes;
+#else
+	return fp8x2_portable(format, a, b);
+#endif
+}
+
+/* cvt.f32.f16 keeps the payload of a NaN, which nothing here looks at. */
+static __device__ inline float gpu_f16_to_f32(uint16_t v)
+{
+	float wide;
+
+	asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(v));
+	return wide;
+}
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Looking at values: in one read, with a few blocks for all of them, so that what they found is put
+ * together by few atomics.
+ */
+#include "num/amax_bin.h"
+
+#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/cast/block128.h"
+
+#define LOADS	    4 /* of a thread at once */
+#define CHUNK	    (THREADS * LOADS * 4)
+#define MOST_BLOCKS 1024 /* about what a large GPU runs at once */
+
+/* Four of a thread: k of the chunk that begins at first. */
+static __device__ inline size_t chunk_at(size_t first, int k)
+{
+	return first + ((size_t)k * THREADS + threadIdx.x) * 4;
+}
+
+static __device__ inline float rounded(float v)
+{
+	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : bf16_to_f32(bf16_from_f32(v));
+}
+
+/* Over the block: the first thread gets it.  Once in a kernel. */
+static __device__ inline unsigned block_total(unsigned n)
+{
+	__shared__ unsigned of_warp[N_WARPS];
+
+	for (int step = 16; step > 0; step /= 2)
+		n += __shfl_xor_sync(GPU_ALL_LANES, n, step);
+	if (threadIdx.x % 32 == 0)
+		of_warp[threadIdx.x / 32] = n;
+	__syncthreads();
+	n = 0;
+	for (int i = 0; i < N_WARPS; i++)
+		n += of_warp[i];
+	return n;
+}
+
+/* What a thread has seen. */
+struct sight {
+	unsigned most, n_nonfinite;
+
+	__device__ void add(float v)
+	{
+		most = max_of(most, magnitude_bits(v));
+		n_nonfinite += (f32_bits(v) & 0x7FFFFFFF) >= F32_INF;
+	}
+};
+
+template <bool ROUND>
+static __global__ void look(float *x, size_t n, bool aligned, struct seen *seen)
+{
+	struct sight sight = { 0, 0 };
+	float4 v[LOADS];
+
+	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n;
+	     first += (size_t)gridDim.x * CHUNK) {
+		GPU_UNROLL
+		for (int k = 0; k < LOADS; k++)
+			v[k] = fours_load(x + chunk_at(first, k), fours_left(chunk_at(first, k), n),
+					  aligned);
+		GPU_UNROLL
+		for (int k = 0; k < LOADS; k++) {
+			if (ROUND) {
+				v[k] = fours_each(v[k], rounded);
+				fours_store(x + chunk_at(first, k), v[k],
+					    fours_left(chunk_at(first, k), n), aligned);
+			}
+			sight.add(v[k].x);
+			sight.add(v[k].y);
+			sight.add(v[k].z);
+			sight.add(v[k].w);
+		}
+	}
+	sight.most = block_max(sight.most);
+	sight.n_nonfinite = block_total(sight.n_nonfinite);
+	if (threadIdx.x > 0)
+		return;
+	atomicMax(reinterpret_cast<unsigned *>(&seen->amax), sight.most);
+	count_add(reinterpret_cast<unsigned long long *>(&seen->n_nonfinite), sight.n_nonfinite);
+}
+
+static size_t blocks_for(size_t n)
+{
+	size_t n_blocks = (n + CHUNK - 1) / CHUNK;
+
+	return n_blocks < MOST_BLOCKS ? n_blocks : MOST_BLOCKS;
+}
+
+void gpu_see(struct device_lane *lane, const float *x, size_t n, struct seen *seen)
+{
+	if (n == 0 || device_lane_stopped(lane))
+		return;
+	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream(lane), const_cast<float *>(x),
+		   n, fours_aligned(x, 0), seen);
+	device_launched(lane, "look");
+}
+
+void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct seen *seen)
+{
+	if (n == 0 || device_lane_stopped(lane))
+		return;
+	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream(lane), x, n,
+		   fours_aligned(x, 0), seen);
+	device_launched(lane, "look");
+}
+
+/* A block counts in memory of its own: most values are in a few bins. */
+static __global__ void histogram_count(const float *x, size_t n, unsigned long long *counts)
+{
+	__shared__ unsigned here[AMAX_BINS];
+
+	for (unsigned i = threadIdx.x; i < AMAX_BINS; i += THREADS)
+		here[i] = 0;
+	__syncthreads();
+	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n;
+	     first += (size_t)gridDim.x * CHUNK) {
+		GPU_UNROLL
+		for (int k = 0; k < LOADS * 4; k++) {
+			size_t i = first + (size_t)k * THREADS + threadIdx.x;
+
+			if (i < n)
+				atomicAdd(&here[amax_bin(x[i])], 1u);
+		}
+	}
+	__syncthreads();
+	for (unsigned i = threadIdx.x; i < AMAX_BINS; i += THREADS)
+		count_add(&counts[2 * i], here[i]);
+}
+
+void gpu_histogram(struct device_lane *lane, const float *x, size_t n, uint64_t *counts)
+{
+	if (n == 0 || device_lane_stopped(lane))
+		return;
+	GPU_LAUNCH(histogram_count, blocks_for(n), THREADS, device_stream(lane), x, n,
+		   reinterpret_cast<unsigned long long *>(counts));
+	device_launched(lane, "histogram_count");
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Causal attention in three kernels: scores, their exponentials, and the mix of values; for as many
+ * queries of all heads at once as there is room for scores.
+ *
+ * A block of either product has 64 x 64 sums, 8 x 4 to a thread, and takes 32 features or tokens at
+ * a time from shared memory, four at a time from there.  Rows there are 36 floats apart, so that 8
+ * threads that read 16 bytes each meet all banks.  Each sum is a chain of fused multiply-adds in
+ * the order of features or tokens.
+ *
+ * As on the CPU (kernels/cpu/forward/attention_loops.h), four queries go through the same tokens, those
+ * that one of them sees, with shares of 0 where another one does not: so even the sign of a zero
+ * and what becomes of an inf are the same.
+ */
+#include <math.h>
+
+#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/forward/softcap.h"
+#include "kernels/gpu/reduce.h"
+
+#define TILE	       64
+#define STEP	       32
+#define STEP_FOURS     (STEP / 4)
+#define PITCH	       (STEP_FOURS + 1)
+#define TILE_FOURS     (TILE / 4)
+#define ATTEND_THREADS 128 /* 8 x 16 */
+#define SIDE	       16
+#define TOGETHER       4 /* queries that go through the same tokens */
+#define ROWS	       8 /* queries of a thread: twice four, half a tile apart */
+#define SPARE	       ((size_t)64 << 20)
+
+/* Some queries of all heads. */
+struct chunk {
+	struct attention_args a;
+	size_t first, n;   /* the queries */
+	size_t room;	   /* queries of a head that there is room for: whole tiles */
+	size_t first_tile; /* of the keys that they see */
+	size_t n_key_tiles, n_query_tiles;
+	size_t stride;		/* of rows of scores: whole tiles */
+	float *scores, *totals; /* (n_heads, room, stride), (n_heads, room) */
+	bool aligned_qk, aligned_v, aligned_y, aligned_scores;
+
+	__device__ float *row(size_t head, size_t query) const
+	{
+		return scores + (head * room + query) * stride;
+	}
+
+	__device__ size_t kv_head(size_t head) const
+	{
+		return head / (a.n_heads / a.n_kv_heads);
+	}
+};
+
+/* The keys that somebody sees. */
+struct keys {
+	size_t begin, end;
+};
+
+static __host__ __device__ inline size_t first_key(const struct attention_args *a, size_t query)
+{
+	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
+}
+
+/* Of n queries from `query` on, as many of them as exist. */
+static __device__ inline struct keys keys_of(const struct attention_args *a, size_t query, size_t n)
+{
+	size_t end = query + n < a->n_tokens ? query + n : a->n_tokens;
+
+	return { first_key(a, query), end };
+}
+
+/* In a tile: the i-th query of a thread. */
+static __device__ inline unsigned query_at(int i)
+{
+	return threadIdx.x / SIDE * TOGETHER + i / TOGETHER * (TILE / 2) + i % TOGETHER;
+}
+
+/* n_rows rows of a tile, and up to STEP columns, the rest 0. */
+static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride,
+					size_t n_rows, size_t n_cols, bool aligned)
+{
+	for (unsigned i = threadIdx.x; i < TILE * STEP_FOURS; i += ATTEND_THREADS) {
+		unsigned row = i / STEP_FOURS, col = i % STEP_FOURS;
+		int n = row < n_rows ? fours_left(col * 4, n_cols) : 0;
+
+		to[row][col] = fours_load(from + row * stride + col * 4, n, aligned);
+	}
+}
+
+static __device__ inline float chain(float sum, float4 a, float4 b)
+{
+	sum = fmaf(a.x, b.x, sum);
+	sum = fmaf(a.y, b.y, sum);
+	sum = fmaf(a.z, b.z, sum);
+	return fmaf(a.w, b.w, sum);
+}
+
+/* A thread has each 16th key, so that neighbours read neighbouring rows. */
+static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH],
+					 const float4 (*k)[PITCH])
+{
+	unsigned key = threadIdx.x % SIDE;
+
+	GPU_LOOP /* unrolled, it takes the registers of other blocks */
+		for (int f = 0; f < STEP_FOURS; f++)
+	{
+		float4 right[4];
+
+		GPU_UNROLL
+		for (int j = 0; j < 4; j++)
+			right[j] = k[key + j * SIDE][f];
+		GPU_UNROLL
+		for (int i = 0; i < ROWS; i++) {
+			float4 left = q[query_at(i)][f];
+
+			GPU_UNROLL
+			for (int j = 0; j < 4; j++)
+				sum[i][j] = chain(sum[i][j], left, right[j]);
+		}
+	}
+}
+
+static __global__ void attend_scores(struct chunk c)
+{
+	__shared__ float4 q[TILE][PITCH], k[TILE][PITCH];
+	const struct attention_args *a = &c.a;
+	size_t key = (c.first_tile + blockIdx.x % c.n_key_tiles) * TILE,
+	       tile = blockIdx.x / c.n_key_tiles;
+	size_t query = tile % c.n_query_tiles * TILE, head = tile / c.n_query_tiles;
+	size_t q_stride = a->n_heads * a->head_dim, k_stride = a->n_kv_heads * a->head_dim;
+	const float *queries = a->q + (c.first + query) * q_stride + head * a->head_dim;
+	const float *keys = a->k + key * k_stride + c.kv_head(head) * a->head_dim;
+	struct keys seen = keys_of(a, c.first + query, TILE);
+	float sum[ROWS][4] = { { 0 } };
+
+	if (key >= seen.end || key + TILE <= seen.begin)
+		return;
+	for (size_t f = 0; f < a->head_dim; f += STEP) {
+		__syncthreads(); /* those before have been read */
+		tile_load(q, queries + f, q_stride, c.n - query, a->head_dim - f, c.aligned_qk);
+		tile_load(k, keys + f, k_stride, a->n_tokens - key, a->head_dim - f, c.aligned_qk);
+		__syncthreads();
+		scores_add(sum, q, k);
+	}
+	GPU_UNROLL
+	for (int i = 0; i < ROWS; i++) {
+		float *scores = c.row(head, query + query_at(i)) + key + threadIdx.x % SIDE;
+
+		GPU_UNROLL
+		for (int j = 0; j < 4; j++)
+			scores[j * SIDE] = sum[i][j];
+	}
+}
+
+static __device__ inline float score(const struct attention_args *a, float product)
+{
+	float v = a->scale * product;
+
+	return a->softcap > 0 && v > -INFINITY ? softcapped(v, a->softcap) : v;
+}
+
+/* Scores of a query to exponentials; 16 threads, the lanes of the sum, which they all get. */
+static __device__ inline float softmax_row(const struct attention_args *a, float *x, size_t n,
+					   const float *sink)
+{
+	unsigned lane = threadIdx.x % SUM_LANES;
+	float most = -INFINITY, sum = 0;
+
+	for (size_t i = lane; i < n; i += SUM_LANES)
+		most = larger(score(a, x[i]), most);
+	most = lanes_largest(most, SUM_LANES);
+	if (sink)
+		most = larger(*sink, most);
+	for (size_t i = lane; i < n; i += SUM_LANES) {
+		x[i] = f32_exp(score(a, x[i]) - most);
+		sum += x[i];
+	}
+	sum = lanes_sum(sum);
+	return sink ? sum + f32_exp(*sink - most) : sum;
+}
+
+static __device__ inline void zeros(float *x, size_t begin, size_t end)
+{
+	for (size_t i = begin + threadIdx.x % SUM_LANES; i < end; i += SUM_LANES)
+		x[i] = 0;
+}
+
+static __global__ void attend_softmax(struct chunk c)
+{
+	const struct attention_args *a = &c.a;
+	size_t i = (size_t)blockIdx.x * (ATTEND_THREADS / SUM_LANES) + threadIdx.x / SUM_LANES;
+	size_t head = i / c.n, query = i - head * c.n;
+	bool exists = head < a->n_heads;
+	struct keys own = keys_of(a, c.first + query, 1);
+	struct keys shared = keys_of(a, c.first + query - query % TOGETHER, TOGETHER);
+	float *x = exists ? c.row(head, query) : NULL;
+	float total =
+		softmax_row(a, exists ? x + own.begin : NULL, exists ? own.end - own.begin : 0,
+			    exists && a->sinks ? &a->sinks[head] : NULL);
+
+	if (!exists)
+		return;
+	zeros(x, shared.begin, own.begin);
+	zeros(x, own.end, shared.end);
+	if (threadIdx.x % SUM_LANES == 0)
+		c.totals[head * c.room + query] = total;
+}
+
+static __device__ inline float4 multiply_add(float a, float4 b, float4 sum)
+{
+	return { fmaf(a, b.x, sum.x), fmaf(a, b.y, sum.y), fmaf(a, b.z, sum.z),
+		 fmaf(a, b.w, sum.w) };
+}
+
+/* Shares of tokens [begin, end) of a step in four columns of values, for queries FIRST to FIRST + N
+ * of a thread. */
+template <int FIRST, int N>
+static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)[PITCH],
+					 const float4 (*value)[TILE_FOURS], unsigned begin,
+					 unsigned end)
+{
+	unsigned col = threadIdx.x % SIDE;
+
+	for (unsigned t = begin; t < end;) {
+		if (t % 4 || end - t < 4) {
+			GPU_UNROLL
+			for (int i = FIRST; i < FIRST + N; i++)
+				sum[i] = multiply_add(
+					reinterpret_cast<const float *>(share[query_at(i)])[t],
+					value[t][col], sum[i]);
+			t++;
+			continue;
+		}
+		GPU_UNROLL
+		for (int i = FIRST; i < FIRST + N; i++) {
+			float4 left = share[query_at(i)][t / 4];
+
+			sum[i] = multiply_add(left.x, value[t][col], sum[i]);
+			sum[i] = multiply_add(left.y, value[t + 1][col], sum[i]);
+			sum[i] = multiply_add(left.z, value[t + 2][col], sum[i]);
+			sum[i] = multiply_add(left.w, value[t + 3][col], sum[i]);
+		}
+		t += 4;
+	}
+}
+
+/* STEP rows of values, from a token on, and up to TILE columns. */
+static __device__ inline void values_load(float4 (*to)[TILE_FOURS], const float *from,
+					  size_t stride, size_t n_rows, size_t n_cols, bool aligned)
+{
+	for (unsigned i = threadIdx.x; i < STEP * TILE_FOURS; i += ATTEND_THREADS) {
+		unsigned row = i / TILE_FOURS, col = i % TILE_FOURS;
+		int n = row < n_rows ? fours_left(col * 4, n_cols) : 0;
+
+		to[row][col] = fours_load(from + row * stride + col * 4, n, aligned);
+	}
+}
+
+/* at, within the step that begins at `first`. */
+static __device__ inline unsigned in_step(size_t at, size_t first)
+{
+	return at <= first ? 0 : at - first < STEP ? (unsigned)(at - first) : STEP;
+}
+
+/* Four columns of a thread's queries. */
+static __device__ inline void mixed_store(const struct chunk &c, size_t head, size_t query,
+					  size_t col, const float4 sum[ROWS])
+{
+	GPU_UNROLL
+	for (int i = 0; i < ROWS; i++) {
+		size_t at = query + query_at(i);
+
+		if (at < c.n) {
+			float factor = 1.0f / c.totals[head * c.room + at];
+			float *y =
+				c.a.y + ((c.first + at) * c.a.n_heads + head) * c.a.value_dim + col;
+
+			fours_store(y, fours_each(sum[i], [factor](float v) { return factor * v; }),
+				    fours_left(col, c.a.value_dim), c.aligned_y);
+		}
+	}
+}
+
+static __global__ void attend_mix(struct chunk c)
+{
+	__shared__ float4 share[TILE][PITCH], value[STEP][TILE_FOURS];
+	const struct attention_args *a = &c.a;
+	size_t n_across = (a->value_dim + TILE - 1) / TILE, tile = blockIdx.x / n_across;
+	size_t query = tile % c.n_query_tiles * TILE, head = tile / c.n_query_tiles;
+	size_t col = blockIdx.x % n_across * TILE, v_stride = a->n_kv_heads * a->value_dim;
+	const float *values = a->v + c.kv_head(head) * a->value_dim + col;
+	struct keys all = keys_of(a, c.first + query, TILE);
+	struct keys low = keys_of(a, c.first + query + query_at(0), TOGETHER);
+	struct keys high = keys_of(a, c.first + query + query_at(TOGETHER), TOGETHER);
+	float4 sum[ROWS] = {};
+
+	for (size_t t = all.begin / STEP * STEP; t < all.end; t += STEP) {
+		unsigned begin = in_step(low.begin, t), end = in_step(low.end, t);
+
+		__syncthreads(); /* those before have been read */
+		tile_load(share, c.row(head, query) + t, c.stride, c.n - query, STEP,
+			  c.aligned_scores);
+		values_load(value, values + t * v_stride, v_stride, a->n_tokens - t,
+			    a->value_dim - col, c.aligned_v);
+		__syncthreads();
+		if (begin == in_step(high.begin, t) && end == in_step(high.end, t)) {
+			values_add<0, ROWS>(sum, share, value, begin, end);
+		} else {
+			values_add<0, TOGETHER>(sum, share, value, begin, end);
+			values_add<TOGETHER, TOGETHER>(sum, share, value, in_step(high.begin, t),
+						       in_step(high.end, t));
+		}
+	}
+	mixed_store(c, head, query, col + threadIdx.x % SIDE * 4, sum);
+}
+
+static size_t whole_tiles(size_t n)
+{
+	return (n + TILE - 1) / TILE * TILE;
+}
+
+/* What a query takes of the spare memory, in bytes. */
+static size_t query_size(const struct attention_args *a)
+{
+	return a->n_heads * (whole_tiles(a->n_tokens) + 1) * sizeof(float);
+}
+
+/* Queries at once: whole tiles. */
+static size_t room_of(const struct attention_args *a)
+{
+	size_t n = SPARE / query_size(a) / TILE * TILE, all = whole_tiles(a->n_tokens);
+
+	if (n < TILE)
+		n = TILE;
+	return n < all ? n : all;
+}
+
+/* Not less for more tokens: room for many serves a shorter sequence too. */
+uint64_t gpu_attend_spare(const struct attention_args *args)
+{
+	uint64_t all, some = (uint64_t)TILE * query_size(args);
+
+	if (args->n_tokens == 0 || args->n_heads == 0)
+		return 0;
+	all = (uint64_t)whole_tiles(args->n_tokens) * query_size(args);
+	if (some < SPARE)
+		some = SPARE;
+	return some < all ? some : all;
+}
+
+static struct chunk chunk_of(const struct attention_args *a, size_t first, size_t room)
+{
+	struct chunk c = {};
+
+	c.a = *a;
+	c.first = first;
+	c.n = a->n_tokens - first < room ? a->n_tokens - first : room;
+	c.room = room;
+	c.first_tile = first_key(a, first) / TILE;
+	c.n_key_tiles = (first + c.n + TILE - 1) / TILE - c.first_tile;
+	c.n_query_tiles = (c.n + TILE - 1) / TILE;
+	c.stride = whole_tiles(a->n_tokens);
+	c.scores = static_cast<float *>(a->spare);
+	c.totals = c.scores + a->n_heads * room * c.stride;
+	c.aligned_qk = fours_aligned(a->q, a->head_dim) && fours_aligned(a->k, a->head_dim);
+	c.aligned_v = fours_aligned(a->v, a->value_dim);
+	c.aligned_y = fours_aligned(a->y, a->value_dim);
+	c.aligned_scores = fours_aligned(c.scores, c.stride);
+	return c;
+}
+
+static void attend_launch(struct device_lane *lane, const struct chunk &c)
+{
+	size_t n_tiles = c.a.n_heads * c.n_query_tiles, rows = c.a.n_heads * c.n,
+	       at_once = ATTEND_THREADS / SUM_LANES;
+	void *stream = device_stream(lane);
+
+	GPU_LAUNCH(attend_scores, n_tiles * c.n_key_tiles, ATTEND_THREADS, stream, c);
+	device_launched(lane, "attend_scores");
+	if (device_lane_stopped(lane))
+		return;
+	GPU_LAUNCH(attend_softmax, (rows + at_once - 1) / at_once, ATTEND_THREADS, stream, c);
+	device_launched(lane, "attend_softmax");
+	if (device_lane_stopped(lane))
+		return;
+	GPU_LAUNCH(attend_mix, n_tiles * ((c.a.value_dim + TILE - 1) / TILE), ATTEND_THREADS,
+		   stream, c);
+	device_launched(lane, "attend_mix");
+}
+
+void gpu_attend(struct device_lane *lane, const struct attention_args *args)
+{
+	if (args->n_heads == 0 || args->value_dim == 0)
+		return;
+	for (size_t first = 0; first < args->n_tokens && !device_lane_stopped(lane);) {
+		struct chunk c = chunk_of(args, first, room_of(args));
+
+		attend_launch(lane, c);
+		first += c.n;
+	}
+}

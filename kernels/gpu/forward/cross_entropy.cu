@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Logits to what is lost: a row is the work of a block.  Its exponentials are made by all threads
+ * and summed up by 16.
+ */
+#include <math.h>
+
+#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/softcap.h"
+#include "kernels/gpu/reduce.h"
+
+static __global__ void cross_entropy_rows(struct cross_entropy_args a)
+{
+	__shared__ struct sum_space space;
+	size_t row = blockIdx.x, label = a.labels[row];
+	float *x = a.logits + row * a.n_cols;
+	float most = -INFINITY, sum;
+
+	for (size_t i = threadIdx.x; i < a.n_cols; i += SUM_THREADS) {
+		float v = x[i];
+
+		if (a.softcap > 0) {
+			v = softcapped(v, a.softcap);
+			x[i] = v;
+		}
+		most = larger(v, most);
+	}
+	most = block_largest(&space, most); /* behind it all are capped */
+	sum = block_sum(&space, a.n_cols, [x, most](size_t i) { return f32_exp(x[i] - most); });
+	if (threadIdx.x > 0)
+		return;
+	a.log_sums[row] = most + logf(sum);
+	if (label >= a.first && label - a.first < a.n_cols)
+		a.picked[row] = x[label - a.first];
+}
+
+void gpu_cross_entropy(struct device_lane *lane, const struct cross_entropy_args *args)
+{
+	struct cross_entropy_args a = *args;
+
+	if (a.n_rows == 0 || a.n_cols == 0 || device_lane_stopped(lane))
+		return;
+	GPU_LAUNCH(cross_entropy_rows, a.n_rows, SUM_THREADS, device_stream(lane), a);
+	device_launched(lane, "cross_entropy_rows");
+}

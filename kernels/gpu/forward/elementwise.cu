@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What is done to each element by itself: one read, one write, and nothing of memory in between.
+ */
+#include <math.h>
+
+#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/float4_rows.h"
+
+struct round_bf16 {
+	const float *x;
+	uint16_t *y;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float4 v = fours_load(x + at.col, at.n, at.aligned);
+		uint16_t code[] = { bf16_from_f32(v.x), bf16_from_f32(v.y), bf16_from_f32(v.z),
+				    bf16_from_f32(v.w) };
+
+		if (at.aligned && at.n == 4)
+			*reinterpret_cast<uint2 *>(y + at.col) = {
+				code[0] | (unsigned)code[1] << 16, code[2] | (unsigned)code[3] << 16
+			};
+		else
+			for (int i = 0; i < at.n; i++)
+				y[at.col + i] = code[i];
+	}
+};
+
+void gpu_round_bf16(struct device_lane *lane, const float *x, size_t n, uint16_t *y)
+{
+	fours_launch(lane, "round_bf16", round_bf16{ x, y }, 1, n,
+		     fours_aligned(x, 0) && (uintptr_t)y % 8 == 0);
+}
+
+/* Rows of x close together; those of y too, or all of them the same. */
+struct add {
+	float *x;
+	size_t x_stride;
+	const float *y;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float *to = x + at.row * x_stride + at.col;
+		float4 a = fours_load(to, at.n, at.aligned),
+		       b = fours_load(y + at.col, at.n, at.aligned);
+
+		fours_store(to, { a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w }, at.n, at.aligned);
+	}
+};
+
+void gpu_add(struct device_lane *lane, float *x, const float *y, size_t n)
+{
+	fours_launch(lane, "add", add{ x, n, y }, 1, n, fours_aligned(x, 0) && fours_aligned(y, 0));
+}
+
+void gpu_add_row(struct device_lane *lane, float *x, const float *row, size_t n_rows, size_t n_cols)
+{
+	fours_launch(lane, "add", add{ x, n_cols, row }, n_rows, n_cols,
+		     fours_aligned(x, n_cols) && fours_aligned(row, 0));
+}
+
+struct gate {
+	enum activation activation;
+	const float *gate;
+	size_t gate_stride;
+	const float *up;
+	size_t up_stride;
+	float *y;
+	size_t y_stride;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float4 g = fours_load(gate + at.row * gate_stride + at.col, at.n, at.aligned);
+		float4 u = fours_load(up + at.row * up_stride + at.col, at.n, at.aligned);
+		enum activation how = activation;
+
+		fours_store(y + at.row * y_stride + at.col,
+			    fours_each(g, u,
+				       [how](float a, float b) {
+					       return activation_apply(how, a) * b;
+				       }),
+			    at.n, at.aligned);
+	}
+};
+
+void gpu_gate(struct device_lane *lane, enum activation activation, const float *gate,
+	      size_t gate_stride, const float *up, size_t up_stride, size_t n_rows, size_t n_cols,
+	      float *y, size_t y_stride)
+{
+	struct gate operation = { activation, gate, gate_stride, up, up_stride, y, y_stride };
+
+	fours_launch(lane, "gate", operation, n_rows, n_cols,
+		     fours_aligned(gate, gate_stride) && fours_aligned(up, up_stride) &&
+			     fours_aligned(y, y_stride));
+}
+
+struct gate_pairs {
+	const float *x;
+	float clamp;
+	float *y;
+
+	__device__ float one(float gate, float up) const
+	{
+		gate = fminf(gate, clamp);
+		up = fmaxf(fminf(up, clamp), -clamp);
+		return (up + 1) * gate / (1.0f + f32_exp(-1.702f * gate));
+	}
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		const float *from = x + 2 * at.col;
+		float4 a = fours_load(from, fours_left(0, 2 * (size_t)at.n), at.aligned);
+		float4 b = fours_load(from + 4, fours_left(4, 2 * (size_t)at.n), at.aligned);
+
+		fours_store(y + at.col,
+			    { one(a.x, a.y), one(a.z, a.w), one(b.x, b.y), one(b.z, b.w) }, at.n,
+			    at.aligned);
+	}
+};
+
+void gpu_gate_pairs(struct device_lane *lane, const float *x, float clamp, size_t n, float *y)
+{
+	fours_launch(lane, "gate_pairs", gate_pairs{ x, clamp, y }, 1, n,
+		     fours_aligned(x, 0) && fours_aligned(y, 0));
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sums in the order of src/backend/executor.h: 16 lanes, then pairwise.  A lane is a thread; what
+ * is summed up may be made by more of them.
+ */
+#ifndef FP8CONV_KERNELS_GPU_REDUCE_H
+#define FP8CONV_KERNELS_GPU_REDUCE_H
+
+#include <math.h>
+#include <stddef.h>
+
+#include <gpu.h>
+
+#define SUM_LANES   16
+#define SUM_THREADS 256	 /* of a block that sums up */
+#define SUM_CHUNK   2048 /* values at once */
+
+/* Where a block sums up. */
+struct sum_space {
+	float values[SUM_CHUNK];
+	float of_warp[SUM_THREADS / 32];
+};
+
+static __device__ inline float shuffle_xor(float v, int lane_mask)
+{
+	return f32_from_bits(__shfl_xor_sync(GPU_ALL_LANES, f32_bits(v), lane_mask));
+}
+
+/* Each 16 neighbouring threads have a sum of their own, and all of them get it: to add a to b is to
+ * add b to a. */
+static __device__ inline float lanes_sum(float v)
+{
+	for (int step = SUM_LANES / 2; step > 0; step /= 2)
+		v += shuffle_xor(v, step);
+	return v;
+}
+
+/* A NaN as v is never larger. */
+static __device__ inline float larger(float v, float most)
+{
+	return v > most ? v : most;
+}
+
+/* Over `width` neighbouring threads. */
+static __device__ inline float lanes_largest(float most, int width)
+{
+	for (int step = width / 2; step > 0; step /= 2)
+		most = larger(shuffle_xor(most, step), most);
+	return most;
+}
+
+/* Over the block.  What its threads did before is seen by all behind it.  Before block_sum(), once
+ * in a kernel. */
+static __device__ inline float block_largest(struct sum_space *space, float most)
+{
+	most = lanes_largest(most, 32);
+	if (threadIdx.x % 32 == 0)
+		space->of_warp[threadIdx.x / 32] = most;
+	__syncthreads();
+	for (int i = 0; i < SUM_THREADS / 32; i++)
+		most = larger(space->of_warp[i], most);
+	return most;
+}
+
+/* Of f(i), i < n: all threads of the block make values, 16 add them up, all get the sum. */
+template <typename F>
+static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
+{
+	float sum = 0;
+
+	for (size_t first = 0; first < n; first += SUM_CHUNK) {
+		unsigned m = n - first < SUM_CHUNK ? (unsigned)(n - first) : SUM_CHUNK;
+
+		__syncthreads(); /* the values before may still be read */
+		for (unsigned i = threadIdx.x; i < m; i += SUM_THREADS)
+			space->values[i] = f(first + i);
+		__syncthreads();
+		for (unsigned i = threadIdx.x; threadIdx.x < SUM_LANES && i < m; i += SUM_LANES)
+			sum += space->values[i];
+	}
+	sum = lanes_sum(sum);
+	if (threadIdx.x == 0)
+		space->of_warp[0] = sum;
+	__syncthreads();
+	return space->of_warp[0];
+}
+
+#endif

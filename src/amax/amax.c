@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "amax/amax.h"
+
+#include <endian.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+void amax_stats_init(struct amax_stats *stats, const char *model, const char *precision,
+		     const char *backend, uint64_t history_len)
+{
+	*stats = (struct amax_stats){
+		.history_len = history_len,
+		.model = xstrdup(model),
+		.precision = xstrdup(precision),
+		.backend = xstrdup(backend),
+	};
+}
+
+static void site_free(struct amax_site *site)
+{
+	free(site->name);
+	free(site->history);
+	free(site->tokens);
+	free(site->histogram);
+	free(site);
+}
+
+void amax_stats_release(struct amax_stats *stats)
+{
+	for (size_t i = 0; i < stats->n_sites; i++)
+		site_free(stats->sites[i]);
+	free(stats->sites);
+	free(stats->model);
+	free(stats->precision);
+	free(stats->backend);
+	*stats = (struct amax_stats){ 0 };
+}
+
+/* Where a site of that name is, or belongs.  Names mostly come in order: the end is looked at
+ * first. */
+static size_t position(const struct amax_stats *stats, const char *name, bool *found)
+{
+	size_t low = 0, high = stats->n_sites;
+
+	if (high && strcmp(stats->sites[high - 1]->name, name) < 0)
+		low = high;
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+
+		if (strcmp(stats->sites[middle]->name, name) < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	*found = low < stats->n_sites && !strcmp(stats->sites[low]->name, name);
+	return low;
+}
+
+struct amax_site *amax_stats_site(struct amax_stats *stats, const char *name, enum amax_kind kind)
+{
+	struct amax_site *site;
+	bool found;
+	size_t at = position(stats, name, &found);
+
+	if (found)
+		return stats->sites[at]->kind == kind ? stats->sites[at] : NULL;
+	site = xcalloc(1, sizeof *site);
+	*site = (struct amax_site){ .name = xstrdup(name),
+				    .kind = kind,
+				    .limit = stats->history_len };
+	ARRAY_GROW(stats->sites, stats->n_sites);
+	memmove(stats->sites + at + 1, stats->sites + at,
+		(stats->n_sites - at) * sizeof(struct amax_site *));
+	stats->sites[at] = site;
+	stats->n_sites++;
+	return site;
+}
+
+struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *name,
+				  enum amax_kind kind)
+{
+	bool found;
+	size_t at = position(stats, name, &found);
+
+	return found && stats->sites[at]->kind == kind ? stats->sites[at] : NULL;
+}
+
+void amax_data_add(uint64_t sum[2], const uint64_t data[2])
+{
+	sum[0] += data[0] + __builtin_add_overflow(sum[1], data[1], &sum[1]);
+}
+
+void amax_stats_data(struct amax_stats *stats, const void *data, size_t size, uint64_t n_tokens)
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	uint64_t number[2];
+
+	SHA256(data, size, digest);
+	memcpy(number, digest, sizeof number);
+	number[0] = be64toh(number[0]);
+	number[1] = be64toh(number[1]);
+	amax_data_add(stats->data, number);
+	stats->n_tokens += n_tokens;
+	if (n_tokens > stats->seq_len)
+		stats->seq_len = n_tokens;
+}
+
+void amax_site_append(struct amax_site *site, const float amax[3], int64_t n_tokens)
+{
+	if (site->n_passes == site->limit) {
+		site->n_passes--;
+		memmove(site->history, site->history + 1, site->n_passes * sizeof *site->history);
+		memmove(site->tokens, site->tokens + 1, site->n_passes * sizeof *site->tokens);
+	} else {
+		ARRAY_GROW(site->history, site->n_passes);
+		ARRAY_GROW(site->tokens, site->n_passes);
+	}
+	memcpy(site->history[site->n_passes], amax, sizeof *site->history);
+	site->tokens[site->n_passes++] = n_tokens;
+}
+
+uint64_t (*amax_site_histogram(struct amax_site *site))[2]
+{
+	if (!site->histogram)
+		site->histogram = xcalloc(AMAX_BINS, sizeof *site->histogram);
+	return site->histogram;
+}

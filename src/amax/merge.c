@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "amax/merge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+struct merge {
+	const char *path;
+	enum amax_merge how;
+};
+
+static int check_text(const struct merge *merge, const char *what, const char *one,
+		      const char *other, struct err *err)
+{
+	if (!strcmp(one, other))
+		return 0;
+	return err_set(err, ERR_INPUT, "%s of '%s' is '%s', of those before it '%s'", what,
+		       merge->path, other, one);
+}
+
+/* A sum within int64_t, which is also what a file may hold of a uint64_t. */
+static int add_count(const struct merge *merge, const char *what, uint64_t *sum, uint64_t n,
+		     struct err *err)
+{
+	if (__builtin_add_overflow(*sum, n, sum) || *sum > INT64_MAX)
+		return err_set(err, ERR_INPUT, "with '%s', the %s add up to more than 2^63 - 1",
+			       merge->path, what);
+	return 0;
+}
+
+static int refuse_site(const struct merge *merge, const struct amax_site *site, bool here,
+		       struct err *err)
+{
+	return err_set(err, ERR_INPUT, "'%s' %s module '%s', those before it %s", merge->path,
+		       here ? "has" : "has no", site->name, here ? "do not have it" : "have it");
+}
+
+static int check_site(const struct merge *merge, const struct amax_site *one,
+		      const struct amax_site *other, struct err *err)
+{
+	int order = strcmp(one->name, other->name);
+
+	if (order)
+		return refuse_site(merge, order < 0 ? one : other, order > 0, err);
+	if (one->kind != other->kind || !one->histogram != !other->histogram)
+		return err_set(
+			err, ERR_INPUT,
+			"module '%s' has %s in '%s', and none in those before it, or the reverse",
+			one->name, one->kind != other->kind ? "q, k, v" : "a histogram",
+			merge->path);
+	return 0;
+}
+
+static int check_sites(const struct merge *merge, const struct amax_stats *stats,
+		       const struct amax_stats *from, struct err *err)
+{
+	size_t n = stats->n_sites < from->n_sites ? stats->n_sites : from->n_sites;
+
+	for (size_t i = 0; i < n; i++)
+		if (check_site(merge, stats->sites[i], from->sites[i], err))
+			return -1;
+	if (stats->n_sites > n)
+		return refuse_site(merge, stats->sites[n], false, err);
+	return from->n_sites > n ? refuse_site(merge, from->sites[n], true, err) : 0;
+}
+
+/* "cpu+cuda": each once, in the order of their names. */
+static char *unite(const char *one, const char *other)
+{
+	struct buf text = { 0 };
+
+	while (*one || *other) {
+		size_t n_one = strcspn(one, "+"), n_other = strcspn(other, "+");
+		size_t n = n_one < n_other ? n_one : n_other;
+		int order = !*one ? 1 : !*other ? -1 : memcmp(one, other, n);
+		const char *word;
+
+		if (!order)
+			order = (n_one > n_other) - (n_one < n_other);
+		word = order <= 0 ? one : other;
+		buf_printf(&text, "%s%.*s", text.len ? "+" : "",
+			   (int)(order <= 0 ? n_one : n_other), word);
+		if (order <= 0)
+			one += n_one + (one[n_one] == '+');
+		if (order >= 0)
+			other += n_other + (other[n_other] == '+');
+	}
+	return text.data ? text.data : xstrdup("");
+}
+
+static int merge_head(const struct merge *merge, struct amax_stats *stats,
+		      const struct amax_stats *from, struct err *err)
+{
+	char *backend;
+
+	if (check_text(merge, "the model fingerprint", stats->model, from->model, err) ||
+	    check_text(merge, "precision", stats->precision, from->precision, err))
+		return -1;
+	if (merge->how == AMAX_RANKS && stats->n_passes != from->n_passes)
+		return err_set(
+			err, ERR_INPUT,
+			"'%s' has %llu passes, those before it %llu: ranks see the same passes",
+			merge->path, (unsigned long long)from->n_passes,
+			(unsigned long long)stats->n_passes);
+	if (check_sites(merge, stats, from, err) ||
+	    add_count(merge, "tokens", &stats->n_tokens, from->n_tokens, err) ||
+	    (merge->how == AMAX_APPEND &&
+	     add_count(merge, "passes", &stats->n_passes, from->n_passes, err)))
+		return -1;
+	backend = unite(stats->backend, from->backend);
+	free(stats->backend);
+	stats->backend = backend;
+	if (from->seq_len > stats->seq_len)
+		stats->seq_len = from->seq_len;
+	if (from->history_len > stats->history_len)
+		stats->history_len = from->history_len;
+	amax_data_add(stats->data, from->data);
+	return 0;
+}
+
+static int merge_ranks(const struct merge *merge, struct amax_site *site,
+		       const struct amax_site *from, struct err *err)
+{
+	if (site->n_passes != from->n_passes)
+		return err_set(err, ERR_INPUT,
+			       "module '%s' has %zu passes in '%s', but %zu in those before it",
+			       site->name, from->n_passes, merge->path, site->n_passes);
+	for (size_t i = 0; i < site->n_passes; i++) {
+		for (int column = 0; column < 3; column++)
+			if (from->history[i][column] > site->history[i][column])
+				site->history[i][column] = from->history[i][column];
+		if (__builtin_add_overflow(site->tokens[i], from->tokens[i], &site->tokens[i]))
+			return err_set(
+				err, ERR_INPUT,
+				"with '%s', the tokens of module '%s' add up to more than 2^63 - 1",
+				merge->path, site->name);
+	}
+	return 0;
+}
+
+static int merge_histogram(const struct merge *merge, struct amax_site *site,
+			   const struct amax_site *from, struct err *err)
+{
+	for (size_t bin = 0; site->histogram && bin < AMAX_BINS; bin++)
+		for (int column = 0; column < 2; column++)
+			if (__builtin_add_overflow(site->histogram[bin][column],
+						   from->histogram[bin][column],
+						   &site->histogram[bin][column]))
+				return err_set(err, ERR_INPUT,
+					       "with '%s', the histogram of module '%s' adds up to "
+					       "more than 2^64 - 1",
+					       merge->path, site->name);
+	return 0;
+}
+
+int amax_stats_merge(struct amax_stats *stats, const struct amax_stats *from, enum amax_merge how,
+		     const char *path, struct err *err)
+{
+	struct merge merge = { path, how };
+
+	if (merge_head(&merge, stats, from, err))
+		return -1;
+	for (size_t i = 0; i < stats->n_sites; i++) {
+		struct amax_site *site = stats->sites[i];
+		const struct amax_site *other = from->sites[i];
+
+		site->limit = stats->history_len;
+		if (merge_histogram(&merge, site, other, err) ||
+		    (how == AMAX_RANKS && merge_ranks(&merge, site, other, err)))
+			return -1;
+		for (size_t pass = 0; how == AMAX_APPEND && pass < other->n_passes; pass++)
+			amax_site_append(site, other->history[pass], other->tokens[pass]);
+	}
+	return 0;
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading fp8conv-amax(5).  st_open_fd() has held names, offsets and sizes against the file, so
+ * what is allocated here is at most twice its size.
+ */
+#include "amax/tensors.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+struct reader {
+	struct amax_stats *stats;
+	const struct io *io;
+	int fd;
+	const struct st_file *file;
+};
+
+static const char *metadata_value(const struct st_file *file, const char *key)
+{
+	for (size_t i = 0; i < file->n_metadata; i++)
+		if (!strcmp(file->metadata[i].key, key))
+			return file->metadata[i].value;
+	return NULL;
+}
+
+/* A text that must be there; NULL with ERR_INPUT. */
+static const char *metadata_get(const struct st_file *file, const char *key, struct err *err)
+{
+	const char *value = metadata_value(file, key);
+
+	if (value && *value && !st_has_control(value))
+		return value;
+	err_set(err, ERR_INPUT, "metadata '%s' of '%s' is %s", key, file->path,
+		!value	 ? "missing"
+		: *value ? "a text with control characters"
+			 : "empty");
+	return NULL;
+}
+
+static int read_version(const struct st_file *file, struct err *err)
+{
+	const char *version = metadata_value(file, AMAX_VERSION_KEY);
+
+	if (!version)
+		return err_set(err, ERR_INPUT, "'%s' is no amax file: its metadata has no '%s'",
+			       file->path, AMAX_VERSION_KEY);
+	if (strcmp(version, AMAX_VERSION) != 0)
+		return err_set(err, ERR_INPUT, "'%s' is an amax file of version '%s', not %s",
+			       file->path, version, AMAX_VERSION);
+	return 0;
+}
+
+/* A decimal number without sign, blanks or leading zeros. */
+static int read_count(const struct st_file *file, const struct amax_count *count, uint64_t *value,
+		      struct err *err)
+{
+	const char *text = metadata_get(file, count->key, err);
+	size_t n;
+
+	if (!text)
+		return -1;
+	n = strspn(text, "0123456789");
+	*value = n < 20 ? strtoull(text, NULL, 10) : UINT64_MAX;
+	if (text[n] || (*text == '0' && n > 1) || *value < count->min || *value > count->max)
+		return err_set(err, ERR_INPUT,
+			       "metadata '%s' of '%s' is '%s', not an integer from %llu to %llu",
+			       count->key, file->path, text, (unsigned long long)count->min,
+			       (unsigned long long)count->max);
+	return 0;
+}
+
+static int read_data(const struct st_file *file, uint64_t data[2], struct err *err)
+{
+	const char *text = metadata_get(file, "data", err);
+	char half[17] = { 0 };
+
+	if (!text)
+		return -1;
+	if (strlen(text) != 32 || strspn(text, "0123456789abcdef") != 32)
+		return err_set(err, ERR_INPUT,
+			       "metadata 'data' of '%s' is '%s', not 32 hexadecimal digits",
+			       file->path, text);
+	memcpy(half, text, 16);
+	data[0] = strtoull(half, NULL, 16);
+	data[1] = strtoull(text + 16, NULL, 16);
+	return 0;
+}
+
+static int read_metadata(struct amax_stats *stats, const struct st_file *file, struct err *err)
+{
+	char *base = (char *)stats;
+
+	if (read_version(file, err) || read_data(file, stats->data, err))
+		return -1;
+	for (const struct amax_count *count = amax_counts; count->key; count++)
+		if (read_count(file, count, (uint64_t *)(base + count->offset), err))
+			return -1;
+	for (const struct amax_text *row = amax_texts; row->key; row++) {
+		const char *text = metadata_get(file, row->key, err);
+
+		if (!text)
+			return -1;
+		*(char **)(base + row->offset) = xstrdup(text);
+	}
+	return 0;
+}
+
+/* Which part of a site a tensor's name says it is; N_AMAX_PARTS: none. */
+static enum amax_part part_of(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	int i = 0;
+
+	if (!dot || dot == name)
+		return N_AMAX_PARTS;
+	while (i < N_AMAX_PARTS && strcmp(dot, amax_tensors[i].suffix) != 0)
+		i++;
+	return (enum amax_part)i;
+}
+
+static int check_form(const struct st_file *file, const struct st_tensor *tensor,
+		      enum amax_part part, struct err *err)
+{
+	const struct amax_tensor *row = &amax_tensors[part];
+	bool good = tensor->dtype == row->dtype && tensor->n_dims == row->n_dims;
+	struct buf shape = { 0 };
+
+	for (int i = 0; good && i < row->n_dims; i++)
+		good = !row->shape[i] || tensor->shape[i] == row->shape[i];
+	if (good)
+		return 0;
+	st_shape_format(&shape, tensor->shape, tensor->n_dims);
+	err_set(err, ERR_INPUT, "tensor '%s' in '%s' is %s %s, not %s", tensor->name, file->path,
+		dtype_name(tensor->dtype), shape.data, row->text);
+	buf_release(&shape);
+	return -1;
+}
+
+/* Rows of row_size bytes, in memory that ARRAY_GROW() can go on with. */
+static int read_rows(const struct reader *reader, const struct st_tensor *tensor, size_t n_rows,
+		     size_t row_size, void *rows, struct err *err)
+{
+	void **memory = rows;
+	size_t room = 1;
+
+	while (room < n_rows)
+		room *= 2;
+	*memory = xreallocarray(NULL, room, row_size);
+	if (io_pread_full(reader->io, reader->fd, *memory, (size_t)st_tensor_size(tensor),
+			  reader->file->data_start + tensor->begin, reader->file->path, err))
+		return err_wrap(err, "tensor '%s'", tensor->name);
+	return 0;
+}
+
+static int check_magnitude(const struct reader *reader, const struct st_tensor *tensor, float value,
+			   size_t row, int column, struct err *err)
+{
+	if (isnan(value))
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has NaN at [%zu, %d]",
+			       tensor->name, reader->file->path, row, column);
+	if (signbit(value))
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has %g at [%zu, %d], not a magnitude",
+			       tensor->name, reader->file->path, (double)value, row, column);
+	return 0;
+}
+
+static int check_history(const struct reader *reader, const struct st_tensor *tensor,
+			 const struct amax_site *site, struct err *err)
+{
+	for (size_t row = 0; row < site->n_passes; row++)
+		for (int column = 0; column < 3; column++)
+			if (check_magnitude(reader, tensor, site->history[row][column], row, column,
+					    err))
+				return -1;
+	return 0;
+}
+
+static int read_history(const struct reader *reader, const struct st_tensor *tensor,
+			enum amax_part part, char *name, struct err *err)
+{
+	enum amax_kind kind = part == AMAX_PART_QKV ? AMAX_ATTENTION : AMAX_GEMM;
+	struct amax_site *site = amax_stats_site(reader->stats, name, kind);
+
+	if (!site)
+		return err_set(err, ERR_INPUT, "'%s' in '%s' is a module and an attention at once",
+			       name, reader->file->path);
+	if (tensor->shape[0] > site->limit)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has %llu passes, more than its "
+			       "amax_history_len (%llu)",
+			       tensor->name, reader->file->path,
+			       (unsigned long long)tensor->shape[0],
+			       (unsigned long long)site->limit);
+	site->n_passes = (size_t)tensor->shape[0];
+	if (read_rows(reader, tensor, site->n_passes, sizeof *site->history, &site->history, err))
+		return -1;
+	return check_history(reader, tensor, site, err);
+}
+
+static int read_tokens(const struct reader *reader, const struct st_tensor *tensor,
+		       struct amax_site *site, struct err *err)
+{
+	if (tensor->shape[0] != site->n_passes)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' has %llu passes, but the history has %zu",
+			       tensor->name, reader->file->path,
+			       (unsigned long long)tensor->shape[0], site->n_passes);
+	if (read_rows(reader, tensor, site->n_passes, sizeof *site->tokens, &site->tokens, err))
+		return -1;
+	for (size_t i = 0; i < site->n_passes; i++)
+		if (site->tokens[i] < 0)
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' in '%s' has %lld at [%zu], not a count",
+				       tensor->name, reader->file->path, (long long)site->tokens[i],
+				       i);
+	return 0;
+}
+
+/* Tokens or a histogram, of a site whose history was read. */
+static int read_partner(const struct reader *reader, const struct st_tensor *tensor,
+			enum amax_part part, const char *name, struct err *err)
+{
+	struct amax_site *site = amax_stats_find(reader->stats, name, AMAX_GEMM);
+
+	if (!site && part == AMAX_PART_TOKENS)
+		site = amax_stats_find(reader->stats, name, AMAX_ATTENTION);
+	if (!site)
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no history beside it",
+			       tensor->name, reader->file->path);
+	if (part == AMAX_PART_TOKENS)
+		return read_tokens(reader, tensor, site, err);
+	return read_rows(reader, tensor, AMAX_BINS, sizeof *site->histogram, &site->histogram, err);
+}
+
+static int read_tensor(const struct reader *reader, const struct st_tensor *tensor,
+		       enum amax_part part, struct err *err)
+{
+	char *name =
+		xstrndup(tensor->name, strlen(tensor->name) - strlen(amax_tensors[part].suffix));
+	bool history = part == AMAX_PART_HISTORY || part == AMAX_PART_QKV;
+	int rc = history ? read_history(reader, tensor, part, name, err)
+			 : read_partner(reader, tensor, part, name, err);
+
+	free(name);
+	return rc;
+}
+
+/* All histories, or all that belongs to one. */
+static int read_tensors(const struct reader *reader, bool histories, struct err *err)
+{
+	const struct st_file *file = reader->file;
+
+	for (size_t i = 0; i < file->n_tensors; i++) {
+		const struct st_tensor *tensor = file->by_name[i];
+		enum amax_part part = part_of(tensor->name);
+
+		if (part == N_AMAX_PARTS)
+			return err_set(err, ERR_INPUT,
+				       "tensor '%s' in '%s' is none of an amax file", tensor->name,
+				       file->path);
+		if (histories != (part == AMAX_PART_HISTORY || part == AMAX_PART_QKV))
+			continue;
+		if (check_form(file, tensor, part, err) || read_tensor(reader, tensor, part, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int check_partners(const struct reader *reader, struct err *err)
+{
+	for (size_t i = 0; i < reader->stats->n_sites; i++)
+		if (!reader->stats->sites[i]->tokens)
+			return err_set(err, ERR_INPUT, "'%s' in '%s' has a history, but no '%s%s'",
+				       reader->stats->sites[i]->name, reader->file->path,
+				       reader->stats->sites[i]->name,
+				       amax_tensors[AMAX_PART_TOKENS].suffix);
+	return 0;
+}
+
+int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *path,
+		    struct err *err)
+{
+	struct st_file file = { 0 };
+	struct reader reader = { .stats = stats, .io = io, .fd = -1, .file = &file };
+	struct file_identity identity;
+	int rc = -1;
+
+	*stats = (struct amax_stats){ 0 };
+	if (io_open_regular(io, AT_FDCWD, path, &reader.fd, &identity, err))
+		return -1;
+	if (st_open_fd(&file, io, reader.fd, path, err) || read_metadata(stats, &file, err) ||
+	    read_tensors(&reader, true, err) || read_tensors(&reader, false, err) ||
+	    check_partners(&reader, err) ||
+	    io_check_unchanged(reader.fd, &file.identity, path, err))
+		goto out;
+	rc = 0;
+out:
+	if (rc)
+		amax_stats_release(stats);
+	st_release(&file);
+	io->close(reader.fd);
+	return rc;
+}
+
+bool amax_is_file(const struct st_file *file)
+{
+	return metadata_value(file, AMAX_VERSION_KEY) != NULL;
+}

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backend/self_test.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "num/float16.h"
+
+#define ROWS ((size_t)130) /* neither whole blocks nor whole vectors */
+#define COLS ((size_t)300)
+#define N    (ROWS * COLS)
+
+static const struct qspec specs[] = {
+	{ .tile = { 128, 128 }, .pow2 = true },
+	{ .tile = { 128, 128 }, .arith = ARITH_DEEPSEEK },
+	{ .tile = { 1, 128 }, .format = FP8_E5M2 },
+	{ .tile = { 1, WHOLE } },
+	{ .tile = { WHOLE, WHOLE }, .margin = 1 },
+	{ .tile = { 1, 32 }, .scale_type = SCALE_E8M0 },
+};
+
+static const enum dtype dtypes[] = { DT_BF16, DT_F16, DT_F32 };
+
+/* What a backend makes of a matrix. */
+struct outcome {
+	uint8_t codes[N];
+	float scale_inv[N], amax[N], back[N];
+	struct quant_stats stats;
+	uint64_t n_nonfinite;
+};
+
+static uint32_t next_random(uint32_t *state)
+{
+	*state = *state * 1664525 + 1013904223;
+	return *state ^ *state >> 16;
+}
+
+/* Of 26 binades, and here and there any bits: subnormal, infinite, NaN. */
+static float any_value(uint32_t *state, size_t i)
+{
+	uint32_t bits = next_random(state);
+
+	return f32_from_bits(i % 997 == 0 ? bits
+					  : (bits & 0x807FFFFF) | (110 + (bits >> 23) % 26) << 23);
+}
+
+static void fill(void *x, enum dtype dtype)
+{
+	uint32_t state = 1;
+
+	for (size_t i = 0; i < N; i++) {
+		float value = any_value(&state, i);
+		uint16_t half = dtype == DT_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+
+		if (dtype == DT_F32)
+			((float *)x)[i] = value;
+		else
+			((uint16_t *)x)[i] = half;
+	}
+}
+
+static void convert(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
+		    struct outcome *outcome)
+{
+	size_t across = tile_count(COLS, spec->tile.cols);
+	const struct quant_out out = { .codes = outcome->codes,
+				       .stride = COLS,
+				       .scale_inv = outcome->scale_inv,
+				       .scale_stride = across,
+				       .stats = &outcome->stats };
+	const struct quant_in in = { .codes = outcome->codes,
+				     .rows = ROWS,
+				     .cols = COLS,
+				     .stride = COLS,
+				     .format = spec->format,
+				     .tile = spec->tile,
+				     .scale_type = spec->scale_type,
+				     .scale_inv = outcome->scale_inv,
+				     .scale_stride = across };
+
+	memset(outcome, 0, sizeof *outcome);
+	backend_amax(backend, x, spec->tile, outcome->amax, across, &outcome->n_nonfinite);
+	if (spec->tile.rows == WHOLE)
+		backend_cast(backend, x, spec, outcome->amax, across, &out);
+	else
+		backend_quantize(backend, x, spec, &out);
+	backend_dequantize(backend, &in, DT_F32, outcome->back, COLS);
+}
+
+static int try_one(const struct backend *backend, const struct backend *reference,
+		   const struct matrix *x, const struct qspec *spec, struct outcome outcomes[2],
+		   struct err *err)
+{
+	convert(backend, x, spec, &outcomes[0]);
+	if (backend->failed(err))
+		return -1;
+	convert(reference, x, spec, &outcomes[1]);
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c): the bits
+	 * are what must be equal */
+	if (!memcmp(&outcomes[0], &outcomes[1], sizeof *outcomes))
+		return 0;
+	return err_set(err, ERR_SYSTEM,
+		       "its codes of %s in tiles of (%zu, %zu) are not the reference's",
+		       dtype_name(x->dtype), spec->tile.rows, spec->tile.cols);
+}
+
+int backend_trial(const struct backend *backend, const struct backend *reference, struct err *err)
+{
+	struct outcome *outcomes = xcalloc(2, sizeof *outcomes);
+	float *values = xcalloc(N, sizeof *values);
+	int rc = 0;
+
+	for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes && !rc; d++) {
+		const struct matrix x = { values, dtypes[d], ROWS, COLS, COLS };
+
+		fill(values, dtypes[d]);
+		for (size_t s = 0; s < sizeof specs / sizeof *specs && !rc; s++)
+			rc = try_one(backend, reference, &x, &specs[s], outcomes, err);
+	}
+	free(outcomes);
+	free(values);
+	return rc;
+}
+
+/* --- a product --- */
+
+#define M   ((size_t)17)
+#define OUT ((size_t)48)
+#define K   ((size_t)96)
+
+/* The operands, and what they give: of the host, in bf16 and fp32. */
+struct product {
+	uint16_t x[M * K], w[OUT * K];
+	float y[M * OUT];
+};
+
+static float small_value(uint32_t *state)
+{
+	return bf16_to_f32(bf16_from_f32((float)(int32_t)next_random(state) * 0x1p-31f));
+}
+
+static void product_fill(struct product *p)
+{
+	uint32_t state = 1;
+
+	for (size_t i = 0; i < M * K; i++)
+		p->x[i] = bf16_from_f32(small_value(&state));
+	for (size_t i = 0; i < OUT * K; i++)
+		p->w[i] = bf16_from_f32(small_value(&state));
+}
+
+/* In the lane, with memory that the caller frees: x, y. */
+static int product_run(struct executor_lane *lane, const struct executor_weight *weight,
+		       void *memory[2], struct product *p, struct err *err)
+{
+	const struct executor_ops *ops = lane->executor->ops;
+
+	if (ops->memory_new(lane->executor, &memory[0], sizeof p->x, "a trial", err) ||
+	    ops->memory_new(lane->executor, &memory[1], sizeof p->y, "a trial", err) ||
+	    ops->weight_set(weight, 0, p->w, err))
+		return -1;
+	ops->put(lane, memory[0], p->x, sizeof p->x);
+	ops->multiply(lane, weight, memory[0], M, memory[1]);
+	ops->fetch(lane, p->y, memory[1], sizeof p->y);
+	return ops->wait(lane, err);
+}
+
+/* K products of less than 1 each, one rounding of fp32 for each sum. */
+static int product_check(const struct product *p, struct err *err)
+{
+	for (size_t i = 0; i < M * OUT; i++) {
+		double wanted = 0;
+
+		for (size_t k = 0; k < K; k++)
+			wanted += (double)bf16_to_f32(p->x[i / OUT * K + k]) *
+				  (double)bf16_to_f32(p->w[i % OUT * K + k]);
+		if (!(fabs((double)p->y[i] - wanted) <= (double)(K * K) * 0x1p-23))
+			return err_set(err, ERR_SYSTEM, "a matrix product gave %g, not %g",
+				       (double)p->y[i], wanted);
+	}
+	return 0;
+}
+
+static int product_try(struct executor *executor, struct product *p, struct err *err)
+{
+	const struct executor_ops *ops = executor->ops;
+	struct executor_weight weight = { .executor = executor,
+					  .dtype = DT_BF16,
+					  .n = OUT,
+					  .k = K,
+					  .part_rows = ops->part_rows(OUT) };
+	struct executor_lane *lane = NULL;
+	void *memory[2] = { NULL, NULL };
+	int rc = ops->lane_new(&lane, executor, err) || ops->weight_init(&weight, err) ||
+		 product_run(lane, &weight, memory, p, err) || product_check(p, err);
+
+	ops->memory_free(executor, memory[0]);
+	ops->memory_free(executor, memory[1]);
+	ops->weight_release(&weight);
+	ops->lane_free(lane);
+	return rc ? -1 : 0;
+}
+
+int executor_trial(const struct executor_ops *ops, struct err *err)
+{
+	struct product *product = xcalloc(1, sizeof *product);
+	struct executor *executor;
+	int rc = ops->open(&executor, err);
+
+	product_fill(product);
+	if (!rc) {
+		rc = product_try(executor, product, err);
+		ops->close(executor);
+	}
+	free(product);
+	return rc;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Optimal string alignment distance (Damerau-Levenshtein without edits inside a swap), three rows
+ * of the table.
+ */
+#include "base/words.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define LENGTH_MAX 63 /* a longer name is no slip of the fingers */
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+	unsigned least = a < b ? a : b;
+
+	return least < c ? least : c;
+}
+
+static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+	unsigned rows[3][LENGTH_MAX + 1];
+
+	for (size_t j = 0; j <= n_b; j++)
+		rows[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= n_a; i++) {
+		unsigned *row = rows[i % 3], *above = rows[(i + 2) % 3],
+			 *second = rows[(i + 1) % 3];
+
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= n_b; j++) {
+			row[j] = min3(above[j] + 1, row[j - 1] + 1,
+				      above[j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				row[j] = min3(row[j], row[j], second[j - 2] + 1);
+		}
+	}
+	return rows[n_a % 3][n_b];
+}
+
+const char *nearest_name(const char *wanted, const char *const *names)
+{
+	size_t n = strlen(wanted);
+	unsigned best = n / 3 > 2 ? (unsigned)(n / 3) : 2;
+	const char *found = NULL;
+
+	if (n > LENGTH_MAX)
+		return NULL;
+	for (; *names; names++) {
+		size_t n_name = strlen(*names);
+		unsigned d = n_name > LENGTH_MAX ? LENGTH_MAX : distance(wanted, n, *names, n_name);
+
+		/* A name of which nothing is left is not near. */
+		if (d < n && d < n_name && (d < best || (d == best && !found))) {
+			best = d;
+			found = *names;
+		}
+	}
+	return found;
+}

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate/dumps.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "base/sort.h"
+#include "calibrate/dumps_internal.h"
+#include "base/intern.h"
+#include "model/fusion.h"
+
+/* Modules as they turn up: entry i of the map is plan->linears[i] until they are sorted. */
+struct gathering {
+	struct activations_plan *plan;
+	struct keymap names, siblings;
+};
+
+/* 1: there; 0: the checkpoint lacks it. */
+static int add_module(struct gathering *gathering, const char *module, size_t *number,
+		      struct err *err)
+{
+	struct activations_plan *plan = gathering->plan;
+	struct linear_ref linear;
+	int rc;
+
+	*number = keymap_add(&gathering->names, module, strlen(module));
+	if (*number < plan->n_linears)
+		return 1;
+	rc = modules_find(&plan->modules, module, &linear, err);
+	if (rc != 1)
+		return rc;
+	ARRAY_GROW(plan->linears, plan->n_linears);
+	plan->linears[plan->n_linears++] = linear;
+	return 1;
+}
+
+/* An expert that no token reached is in no dump; it has its row all the same. */
+static int add_siblings(struct gathering *gathering, const char *module, struct err *err)
+{
+	size_t prefix = experts_prefix_len(module), before = gathering->siblings.n, number;
+	const char *part = module + prefix + strspn(module + prefix, "0123456789");
+	char *kind;
+	int rc = 1;
+
+	if (!prefix || part == module + prefix)
+		return 0;
+	kind = xasprintf("%.*s%s", (int)prefix, module, part);
+	if (keymap_add(&gathering->siblings, kind, strlen(kind)) == before) {
+		for (size_t e = 0; rc == 1; e++) {
+			char *sibling = xasprintf("%.*s%zu%s", (int)prefix, module, e, part);
+			struct linear_ref linear;
+
+			rc = modules_find(&gathering->plan->modules, sibling, &linear, err);
+			if (rc == 1) {
+				free(linear.module);
+				rc = add_module(gathering, sibling, &number, err);
+			}
+			free(sibling);
+		}
+	}
+	free(kind);
+	return rc < 0 ? -1 : 0;
+}
+
+int activations_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
+			    const char *path, struct err *err)
+{
+	if (input->tensor->shape[1] == linear->k)
+		return 0;
+	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has %llu features, and '%s' takes %zu",
+		       input->tensor->name, path, (unsigned long long)input->tensor->shape[1],
+		       linear->weight->tensor->name, linear->k);
+}
+
+static int gather_input(struct gathering *gathering, const struct tensor_ref *input,
+			const char *path, struct err *err)
+{
+	const struct activations_plan *plan = gathering->plan;
+	char *module = dump_module(input);
+	size_t number;
+	int rc = add_module(gathering, module, &number, err);
+
+	if (rc == 0)
+		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s': '%s' has no '%s.weight'",
+			     input->tensor->name, path, plan->checkpoint.path, module);
+	else if (rc == 1)
+		rc = activations_check_input(&plan->linears[number], input, path, err) ||
+				     add_siblings(gathering, module, err)
+			     ? -1
+			     : 0;
+	free(module);
+	return rc;
+}
+
+static int gather_dump(struct gathering *gathering, const struct io *io, size_t pass,
+		       struct err *err)
+{
+	struct activations_plan *plan = gathering->plan;
+	struct dump dump;
+	int rc = 0;
+
+	if (dump_open(&dump, io, plan->dumps.items[pass], err))
+		return -1;
+	for (size_t i = 0; !rc && i < dump.checkpoint.n_tensors; i++)
+		rc = gather_input(gathering, &dump.checkpoint.by_name[i], plan->dumps.items[pass],
+				  err);
+	plan->n_tokens[pass] = dump.n_tokens;
+	plan->n_all_tokens += dump.n_tokens;
+	dump_release(&dump);
+	return rc;
+}
+
+static int compare_modules(const void *a, const void *b)
+{
+	return strcmp(((const struct linear_ref *)a)->module,
+		      ((const struct linear_ref *)b)->module);
+}
+
+static int gather(struct activations_plan *plan, const struct calibrate_params *params,
+		  struct err *err)
+{
+	struct gathering gathering = { .plan = plan };
+	size_t most = params->passes ? (size_t)params->passes : plan->dumps.n;
+	int rc = 0;
+
+	while (plan->dumps.n > most)
+		free(plan->dumps.items[--plan->dumps.n]);
+	plan->n_tokens = xcalloc(plan->dumps.n, sizeof *plan->n_tokens);
+	for (size_t i = 0; !rc && i < plan->dumps.n; i++)
+		rc = gather_dump(&gathering, params->io, i, err);
+	if (!rc)
+		sort(plan->linears, plan->n_linears, sizeof *plan->linears, compare_modules);
+	keymap_release(&gathering.names);
+	keymap_release(&gathering.siblings);
+	return rc;
+}
+
+/* What is multiplied at once: 16 MiB of values, but rows enough to be worth a product. */
+#define ROWS_SIZE ((size_t)16 << 20)
+#define MIN_ROWS  16
+#define MAX_ROWS  256
+
+size_t activations_rows(const struct linear_ref *linear)
+{
+	size_t n = ROWS_SIZE / sizeof(float) / (linear->n + linear->k);
+
+	return n < MIN_ROWS ? MIN_ROWS : n > MAX_ROWS ? MAX_ROWS : n;
+}
+
+static uint64_t memory_needed(const struct activations_plan *plan,
+			      const struct calibrate_params *params)
+{
+	const struct executor_ops *executor = backend_executor(params->backend);
+	const struct weights_kind kind = { .executor = executor,
+					   .dtype = calibrate_is_f32(params)
+							    ? DT_F32
+							    : executor->bf16_type() };
+	uint64_t most = 0, size;
+
+	for (size_t i = 0; i < plan->n_linears; i++) {
+		const struct linear_ref *linear = &plan->linears[i];
+
+		size = weights_linear_size(linear, &kind) + weights_piece_size(linear, &kind) +
+		       activations_rows(linear) *
+			       (linear->n * sizeof(float) +
+				linear->k * (2 * sizeof(float) + sizeof(uint16_t)));
+		most = size > most ? size : most;
+	}
+	return most * (uint64_t)params->n_threads;
+}
+
+int activations_plan_make(struct activations_plan *plan, const struct calibrate_params *params,
+			  struct err *err)
+{
+	*plan = (struct activations_plan){ 0 };
+	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
+	    modules_open(&plan->modules, &plan->checkpoint, err) ||
+	    dumps_list(params->io, params->activations, &plan->dumps, err) ||
+	    gather(plan, params, err)) {
+		activations_plan_release(plan);
+		return -1;
+	}
+	plan->memory_bytes = memory_needed(plan, params);
+	return 0;
+}
+
+void activations_plan_release(struct activations_plan *plan)
+{
+	for (size_t i = 0; i < plan->n_linears; i++)
+		free(plan->linears[i].module);
+	free(plan->linears);
+	free(plan->n_tokens);
+	paths_release(&plan->dumps);
+	modules_release(&plan->modules);
+	checkpoint_release(&plan->checkpoint);
+	*plan = (struct activations_plan){ 0 };
+}

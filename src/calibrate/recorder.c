@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "calibrate/recorder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* Of one sequence at one site: where to look for what was seen there of x and y, or q, k and v. */
+struct sight_row {
+	bool seen[3];
+	size_t slot[3];
+	int64_t n_tokens;
+};
+
+#define COUNTS_SIZE ((size_t)AMAX_BINS * 2 * sizeof(uint64_t))
+
+/* The rows of one site, a pass each, until the sweep is over. */
+struct kept_site {
+	const char *name;
+	enum amax_kind kind;
+	float (*rows)[3];
+	int64_t *tokens;
+	size_t n_passes;
+	uint64_t (*histogram)[2];
+};
+
+/* Sites of a layer: attention, then its matrices by role, then those of its experts; and the one
+ * outside of layers. */
+enum { SITE_ATTENTION, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
+enum { SITE_HEAD };
+
+struct sightings {
+	const struct forward *forward;
+	size_t most_sequences, batch;
+	int n_lanes;
+	bool histogram;
+
+	const struct layer *layer; /* under way; NULL: the head */
+	const struct linear *head;
+	size_t first; /* sequence */
+	size_t n_sites;
+	struct sight_row *rows; /* (n_sites, most_sequences) */
+	/* (n_lanes, n_sites, AMAX_BINS, 2) of uint64_t, the executor's; NULL: no histogram */
+	void *counts;
+
+	size_t n_kept;
+	struct kept_site *kept;
+};
+
+struct sightings *sightings_new(const struct forward *forward, size_t n_sequences, size_t batch,
+				int n_lanes, bool histogram)
+{
+	struct sightings *sightings = xcalloc(1, sizeof *sightings);
+
+	*sightings = (struct sightings){ .forward = forward,
+					 .most_sequences = n_sequences,
+					 .batch = batch,
+					 .n_lanes = n_lanes,
+					 .histogram = histogram };
+	return sightings;
+}
+
+/* What belongs to the layer under way. */
+static void layer_done(struct sightings *sightings)
+{
+	free(sightings->rows);
+	if (sightings->counts)
+		sightings->forward->executor->ops->memory_free(sightings->forward->executor,
+							       sightings->counts);
+	sightings->rows = NULL;
+	sightings->counts = NULL;
+}
+
+void sightings_drop(struct sightings *sightings)
+{
+	for (size_t i = 0; i < sightings->n_kept; i++) {
+		free(sightings->kept[i].rows);
+		free(sightings->kept[i].tokens);
+		free(sightings->kept[i].histogram);
+	}
+	free(sightings->kept);
+	sightings->kept = NULL;
+	sightings->n_kept = 0;
+	layer_done(sightings);
+}
+
+void sightings_free(struct sightings *sightings)
+{
+	if (sightings)
+		sightings_drop(sightings);
+	free(sightings);
+}
+
+static size_t site_of(const struct sighting *sighting)
+{
+	const struct layer_ref *layer = sighting->layer;
+
+	if (!layer)
+		return SITE_HEAD;
+	if (!sighting->linear)
+		return SITE_ATTENTION;
+	if (sighting->linear >= layer->linear && sighting->linear < layer->linear + N_LINEARS)
+		return SITE_LINEARS + (size_t)(sighting->linear - layer->linear);
+	return SITE_EXPERTS + (size_t)(sighting->linear - layer->experts[0]);
+}
+
+/* The matrix of a site; NULL: attention, or one that the layer has not. */
+static const struct linear *linear_of(const struct sightings *sightings, size_t site)
+{
+	if (!sightings->layer)
+		return sightings->head;
+	if (site == SITE_ATTENTION)
+		return NULL;
+	if (site < SITE_EXPERTS)
+		return &sightings->layer->linear[site - SITE_LINEARS];
+	site -= SITE_EXPERTS;
+	return &sightings->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
+}
+
+static const int columns[] = { [SIGHT_X] = AMAX_X,
+			       [SIGHT_Y] = AMAX_Y,
+			       [SIGHT_Q] = AMAX_Q,
+			       [SIGHT_K] = AMAX_K,
+			       [SIGHT_V] = AMAX_V };
+
+/* Those of a lane at a site. */
+static uint64_t *counts_of(const struct sightings *sightings, size_t lane, size_t site)
+{
+	return (uint64_t *)((char *)sightings->counts +
+			    (lane * sightings->n_sites + site) * COUNTS_SIZE);
+}
+
+static void see(void *context, const struct sighting *sighting)
+{
+	struct sightings *sightings = context;
+	size_t site = site_of(sighting);
+	int column = columns[sighting->what];
+	struct sight_row *row = &sightings->rows[site * sightings->most_sequences +
+						 sighting->sequence - sightings->first];
+
+	row->seen[column] = true;
+	row->slot[column] = sighting->slot;
+	if (sighting->what == SIGHT_X || sighting->what == SIGHT_Q)
+		row->n_tokens += (int64_t)sighting->n_rows;
+	if (sightings->counts && sighting->linear)
+		sighting->executor->executor->ops->histogram(
+			sighting->executor, sighting->values, sighting->n_rows * sighting->n_cols,
+			counts_of(sightings, (size_t)sighting->lane, site) +
+				(sighting->what == SIGHT_Y));
+}
+
+struct observer sightings_observer(struct sightings *sightings)
+{
+	return (struct observer){ sightings, see };
+}
+
+int sightings_begin(struct sightings *sightings, struct executor_lane *lane,
+		    const struct layer *layer, const struct linear *head, size_t first,
+		    struct err *err)
+{
+	const struct executor_ops *ops = lane->executor->ops;
+	size_t size;
+
+	sightings->first = first;
+	sightings->layer = layer;
+	sightings->head = head;
+	sightings->n_sites =
+		layer ? SITE_EXPERTS + layer->ref->n_experts * N_EXPERT_ROLES : SITE_HEAD + 1;
+	sightings->rows =
+		xcalloc(sightings->n_sites * sightings->most_sequences, sizeof *sightings->rows);
+	if (!sightings->histogram)
+		return 0;
+	size = (size_t)sightings->n_lanes * sightings->n_sites * COUNTS_SIZE;
+	if (ops->memory_new(lane->executor, &sightings->counts, size, "the histograms of a layer",
+			    err))
+		return -1;
+	ops->zero(lane, sightings->counts, size);
+	return ops->wait(lane, err);
+}
+
+/* What was seen of a column of a site's row; NULL: nothing. */
+static const struct seen *seen_of(const struct sight_row *row, int column,
+				  const struct seen *of_sequence)
+{
+	return row->seen[column] ? &of_sequence[row->slot[column]] : NULL;
+}
+
+static int refuse(const struct sightings *sightings, size_t site, int column, size_t sequence,
+		  uint64_t n, struct err *err)
+{
+	static const char *const of_linear[] = {
+		[AMAX_X] = "input", [AMAX_W] = "weight", [AMAX_Y] = "output"
+	};
+	static const char *const of_attention[] = {
+		[AMAX_Q] = "queries", [AMAX_K] = "keys", [AMAX_V] = "values"
+	};
+	const struct linear *linear = linear_of(sightings, site);
+
+	return err_set(err, ERR_INPUT,
+		       "the forward pass went wrong: the %s of '%s' holds %llu values that are NaN "
+		       "or infinite, in sequence %zu",
+		       (linear ? of_linear : of_attention)[column],
+		       linear ? linear->ref->module : sightings->layer->ref->attention,
+		       (unsigned long long)n, sightings->first + sequence);
+}
+
+/* All that was seen of a sequence is finite, or the first that is not is named. */
+static int check(const struct sightings *sightings, size_t sequence, const struct seen *of_sequence,
+		 struct err *err)
+{
+	size_t first = SIZE_MAX, at_site = 0;
+	int at_column = 0;
+
+	for (size_t site = 0; site < sightings->n_sites; site++) {
+		const struct sight_row *row =
+			&sightings->rows[site * sightings->most_sequences + sequence];
+
+		for (int column = 0; column < 3; column++) {
+			const struct seen *seen = seen_of(row, column, of_sequence);
+
+			if (seen && seen->n_nonfinite && row->slot[column] < first) {
+				first = row->slot[column];
+				at_site = site;
+				at_column = column;
+			}
+		}
+	}
+	return first == SIZE_MAX ? 0
+				 : refuse(sightings, at_site, at_column, sequence,
+					  of_sequence[first].n_nonfinite, err);
+}
+
+/* Sequences of a pass become one row. */
+static void keep_rows(const struct sightings *sightings, size_t site, float amax_w,
+		      size_t n_sequences, const struct seen *seen, size_t n_slots,
+		      struct kept_site *kept)
+{
+	kept->n_passes = (n_sequences + sightings->batch - 1) / sightings->batch;
+	kept->rows = xcalloc(kept->n_passes, sizeof *kept->rows);
+	kept->tokens = xcalloc(kept->n_passes, sizeof *kept->tokens);
+	for (size_t s = 0; s < n_sequences; s++) {
+		const struct sight_row *row =
+			&sightings->rows[site * sightings->most_sequences + s];
+		float *amax = kept->rows[s / sightings->batch];
+
+		for (int i = 0; i < 3; i++) {
+			const struct seen *of = seen_of(row, i, seen + s * n_slots);
+
+			if (of && of->amax > amax[i])
+				amax[i] = of->amax;
+		}
+		kept->tokens[s / sightings->batch] += row->n_tokens;
+	}
+	for (size_t p = 0; kept->kind == AMAX_GEMM && p < kept->n_passes; p++)
+		kept->rows[p][AMAX_W] = amax_w;
+}
+
+/* counts: of the host, (n_lanes, n_sites). */
+static void keep_counts(const struct sightings *sightings, size_t site,
+			uint64_t (*counts)[AMAX_BINS][2], struct kept_site *kept)
+{
+	kept->histogram = xcalloc(AMAX_BINS, sizeof *kept->histogram);
+	for (size_t lane = 0; lane < (size_t)sightings->n_lanes; lane++)
+		for (size_t b = 0; b < AMAX_BINS; b++)
+			for (int i = 0; i < 2; i++)
+				kept->histogram[b][i] +=
+					counts[lane * sightings->n_sites + site][b][i];
+}
+
+static void keep_site(struct sightings *sightings, size_t site, size_t n_sequences,
+		      const struct seen *seen, size_t n_slots, uint64_t (*counts)[AMAX_BINS][2])
+{
+	const struct linear *linear = linear_of(sightings, site);
+	bool attention = sightings->layer && site == SITE_ATTENTION;
+	struct kept_site kept = { .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
+
+	if (!attention && (!linear || !linear->weight.data))
+		return;
+	kept.name = attention ? sightings->layer->ref->attention : linear->ref->module;
+	keep_rows(sightings, site, attention ? 0 : linear->amax, n_sequences, seen, n_slots, &kept);
+	if (counts && !attention)
+		keep_counts(sightings, site, counts, &kept);
+	ARRAY_GROW(sightings->kept, sightings->n_kept);
+	sightings->kept[sightings->n_kept++] = kept;
+}
+
+/* NULL, and 0, where there are none. */
+static int fetch_counts(const struct sightings *sightings, struct executor_lane *lane,
+			void **counts, struct err *err)
+{
+	size_t size = (size_t)sightings->n_lanes * sightings->n_sites * COUNTS_SIZE;
+
+	*counts = NULL;
+	if (!sightings->counts)
+		return 0;
+	if (buffer_alloc(counts, size, "the histograms of a layer", err))
+		return -1;
+	lane->executor->ops->fetch(lane, *counts, sightings->counts, size);
+	return lane->executor->ops->wait(lane, err);
+}
+
+int sightings_end(struct sightings *sightings, struct executor_lane *lane, size_t n_sequences,
+		  const struct seen *seen, size_t n_slots, struct err *err)
+{
+	void *counts = NULL;
+	int rc = 0;
+
+	for (size_t s = 0; s < n_sequences && !rc; s++)
+		rc = check(sightings, s, seen + s * n_slots, err);
+	rc = rc || fetch_counts(sightings, lane, &counts, err) ? -1 : 0;
+	for (size_t site = 0; site < sightings->n_sites && !rc; site++)
+		keep_site(sightings, site, n_sequences, seen, n_slots, counts);
+	free(counts);
+	layer_done(sightings);
+	return rc;
+}
+
+void sightings_commit(struct sightings *sightings, struct amax_stats *stats)
+{
+	for (size_t i = 0; i < sightings->n_kept; i++) {
+		const struct kept_site *kept = &sightings->kept[i];
+		struct amax_site *site = amax_stats_site(stats, kept->name, kept->kind);
+
+		for (size_t p = 0; p < kept->n_passes; p++)
+			amax_site_append(site, kept->rows[p], kept->tokens[p]);
+		if (kept->histogram) {
+			uint64_t(*counts)[2] = amax_site_histogram(site);
+
+			for (size_t b = 0; b < AMAX_BINS; b++)
+				for (int k = 0; k < 2; k++)
+					counts[b][k] += kept->histogram[b][k];
+		}
+	}
+	sightings_drop(sightings);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What lies in a folder.
+ */
+#ifndef FP8CONV_CKPT_LISTING_H
+#define FP8CONV_CKPT_LISTING_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+#include "base/io.h"
+
+/* Paths below a folder. */
+struct paths {
+	size_t n;
+	char **items;
+};
+
+/* All regular files of the folder that dirfd is and of its subfolders, sorted bytewise; links,
+ * names that begin with a dot and those that are `except` are left out.  path is for messages.
+ * paths must be zeroed before, and released, whatever is returned. */
+int folder_files(const struct io *io, int dirfd, const char *path, const char *except,
+		 struct paths *paths, struct err *err);
+
+void paths_release(struct paths *paths);
+
+#endif

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/bands.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+#define KIB ((uint64_t)1024)
+#define MIB (KIB * KIB)
+
+/* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the
+ * write. */
+#define BAND_TARGET (512 * KIB)
+#define RUN_TARGET  (256 * KIB)
+#define RUN_DIRECT  MIB /* a disk that is asked for little at a time is waited for */
+
+/* Columns are cut at multiples of this, which every tile narrower than a row divides. */
+#define COLUMN_STEP ((uint64_t)128)
+
+/* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and
+ * the run. */
+#define BAND_LEAST (64 * KIB)
+
+static uint64_t at_most(uint64_t n, uint64_t most)
+{
+	return n < most ? n : most;
+}
+
+int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err)
+{
+	uint64_t run = band ? band / 2 : RUN_TARGET;
+	uint64_t most = at_most(memory / 4, band > 4 * MIB ? band : 4 * MIB);
+
+	most &= ~(WRITER_ALIGN - (uint64_t)1);
+	if (most < BAND_LEAST)
+		return err_set(err, ERR_USAGE,
+			       "--max-memory leaves %llu bytes for each thread, which needs %llu: "
+			       "give more "
+			       "memory or fewer --threads",
+			       (unsigned long long)memory, 4ull * BAND_LEAST);
+	*limits = (struct band_limits){
+		.target = at_most(band ? band : BAND_TARGET, most),
+		.most = most,
+		.run = at_most(run, most),
+		.run_direct = at_most(run > RUN_DIRECT ? run : RUN_DIRECT, most),
+	};
+	return 0;
+}
+
+uint64_t band_limits_memory(const struct band_limits *limits)
+{
+	return 3 * limits->most + limits->most / 8 + 2 * (uint64_t)WRITER_ALIGN;
+}
+
+static uint64_t element_size(const struct unit *unit)
+{
+	return dtype_bits(unit_dtype(unit)) / 8;
+}
+
+/* Rows that must stay together: a tile's, and a source block's where the source has scales of its
+ * own. */
+static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
+{
+	uint64_t step = spec->tile.rows == WHOLE ? 1 : spec->tile.rows;
+
+	return unit->source_scale.scale && step < COLUMN_STEP ? COLUMN_STEP : step;
+}
+
+bool unit_needs_amax(const struct unit *unit, const struct qspec *spec,
+		     const struct band_limits *limits)
+{
+	if (spec->tile.rows == WHOLE)
+		return true;
+	return spec->tile.cols == WHOLE &&
+	       row_step(unit, spec) * unit->cols * element_size(unit) > limits->most;
+}
+
+/* Rows and columns of the unit's bands. */
+static void band_shape(const struct unit *unit, const struct qspec *spec,
+		       const struct band_limits *limits, uint64_t *n_rows, uint64_t *n_cols)
+{
+	uint64_t step = row_step(unit, spec);
+	uint64_t size = element_size(unit);
+	uint64_t fit;
+
+	/* A transposed unit is read a column at a time: square bands make those reads long. */
+	if (unit->slice.col_stride != 1) {
+		*n_rows = COLUMN_STEP * 8;
+		while (*n_rows > step && *n_rows * COLUMN_STEP * size > limits->most)
+			*n_rows /= 2;
+		fit = limits->most / (*n_rows * size) / COLUMN_STEP * COLUMN_STEP;
+		*n_cols = fit < unit->cols && spec->tile.cols != WHOLE ? fit : unit->cols;
+		if (*n_rows * *n_cols * size <= limits->most)
+			return;
+	}
+	if (step * unit->cols * size <= limits->most) {
+		uint64_t scales =
+			tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
+
+		/* Of a narrow matrix, the scales may be more than the weights.  An empty one is
+		 * none of a plan's. */
+		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
+		fit = limits->target /
+		      (step * (unit->cols * size > 32 * scales ? unit->cols * size : 32 * scales));
+		*n_rows = (fit ? fit : 1) * step;
+		*n_cols = unit->cols;
+		return;
+	}
+	*n_rows = step;
+	*n_cols = limits->target / (step * size) / COLUMN_STEP * COLUMN_STEP;
+	if (*n_cols == 0)
+		*n_cols = COLUMN_STEP;
+}
+
+static void band_add(struct band_list *list, struct band band)
+{
+	ARRAY_GROW(list->bands, list->n_bands);
+	list->bands[list->n_bands++] = band;
+}
+
+void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
+		    const struct band_limits *limits, size_t output)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	uint64_t n_rows, n_cols;
+	struct region region;
+
+	if (!unit->rows || !unit->cols)
+		return;
+	band_shape(unit, plan->specs[u], limits, &n_rows, &n_cols);
+	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
+		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack
+					    : unit->rows - region.row;
+
+		region.n_rows = left < n_rows ? left : n_rows;
+		for (region.col = 0; region.col < unit->cols; region.col += n_cols) {
+			region.n_cols =
+				unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
+			band_add(list, (struct band){ u, output, region });
+		}
+	}
+}
+
+/* Pieces of n elements of `size` bytes that have no rows. */
+static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint64_t size,
+			   const struct band_limits *limits, size_t output)
+{
+	uint64_t most = limits->target / size;
+
+	for (uint64_t at = 0; at < n; at += most) {
+		struct region region = { .col = at,
+					 .n_rows = 1,
+					 .n_cols = n - at < most ? n - at : most };
+
+		band_add(list, (struct band){ unit, output, region });
+	}
+}
+
+uint64_t output_element_size(const struct output_shard *shard, size_t output)
+{
+	return shard->outputs[output].part == PART_COPY
+		       ? 1
+		       : dtype_bits(shard->tensors[output].dtype) / 8;
+}
+
+static void bands_add_output(struct band_list *list, const struct plan *plan,
+			     const struct output_shard *shard, const struct band_limits *limits,
+			     size_t o)
+{
+	const struct output *output = &shard->outputs[o];
+	const struct st_tensor *tensor = &shard->tensors[o];
+
+	switch (output->part) {
+	case PART_COPY:
+		bands_add_flat(list, output->unit, st_tensor_size(tensor), 1, limits, o);
+		break;
+	case PART_VALUE:
+	case PART_RECODED: /* by way of fp32 */
+		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims),
+			       sizeof(float), limits, o);
+		break;
+	case PART_CODES:
+	case PART_VALUES:
+		bands_add_unit(list, plan, output->unit, limits, o);
+		break;
+	case PART_SCALE:
+		break;
+	}
+}
+
+/* Source bytes of `bytes` of the output's: what there is of both tells how many. */
+static uint64_t source_bytes(const struct output_shard *shard, size_t output, uint64_t bytes)
+{
+	const struct output *from = &shard->outputs[output];
+
+	switch (from->part) {
+	case PART_COPY:
+		return bytes;
+	case PART_CODES:
+		return bytes * dtype_bits(from->source->tensor->dtype) / 8;
+	case PART_VALUES:
+		return bytes / output_element_size(shard, output);
+	default:
+		return 0;
+	}
+}
+
+/* Puts a band into the last run, or begins another.  begin: where its first byte goes. */
+static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint64_t size,
+		       uint64_t input_bytes, bool scattered, uint64_t most)
+{
+	struct run *last = list->n_runs ? &list->runs[list->n_runs - 1] : NULL;
+
+	if (last && !scattered && !last->scattered && last->end == begin &&
+	    last->end - last->begin + size <= most) {
+		last->n_bands++;
+		last->end += size;
+		last->input_bytes += input_bytes;
+		return;
+	}
+	ARRAY_GROW(list->runs, list->n_runs);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_runs > 0 without runs for
+	 * possible */
+	list->runs[list->n_runs++] = (struct run){ .first_band = band,
+						   .n_bands = 1,
+						   .begin = begin,
+						   .end = begin + size,
+						   .input_bytes = input_bytes,
+						   .scattered = scattered };
+}
+
+struct ordered {
+	uint64_t begin;
+	size_t output;
+};
+
+static int compare_ordered(const void *a, const void *b)
+{
+	const struct ordered *x = a, *y = b;
+
+	return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
+		     const struct band_limits *limits, bool direct)
+{
+	uint64_t most = direct ? limits->run_direct : limits->run;
+	const struct output_shard *out = &plan->shards[shard];
+	struct ordered *order = xcalloc(out->n_tensors, sizeof *order);
+	size_t n = 0;
+
+	for (size_t i = 0; i < out->n_tensors; i++) {
+		if (out->outputs[i].part != PART_SCALE) /* written with its codes */
+			order[n++] = (struct ordered){ out->tensors[i].begin, i };
+	}
+	qsort(order, n, sizeof *order, compare_ordered);
+	for (size_t i = 0; i < n; i++) {
+		const struct output *output = &out->outputs[order[i].output];
+		const struct unit *unit = &plan->selection.units[output->unit];
+		bool flat = output->part != PART_CODES && output->part != PART_VALUES;
+		uint64_t size = output_element_size(out, order[i].output);
+		size_t first = list->n_bands;
+
+		bands_add_output(list, plan, out, limits, order[i].output);
+		for (size_t b = first; b < list->n_bands; b++) {
+			const struct region *region = &list->bands[b].region;
+			uint64_t cols = flat ? region->n_cols : unit->cols;
+			uint64_t bytes = region->n_rows * region->n_cols * size;
+
+			run_extend(list, b,
+				   order[i].begin + (region->row * cols + region->col) * size,
+				   bytes, source_bytes(out, order[i].output, bytes),
+				   region->n_cols != cols, most);
+		}
+	}
+	free(order);
+}
+
+void band_list_release(struct band_list *list)
+{
+	free(list->bands);
+	free(list->runs);
+	*list = (struct band_list){ 0 };
+}

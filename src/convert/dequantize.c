@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every FP8 weight becomes one of high precision under its own name; scales and the words about
+ * them go.
+ */
+#include "convert/dequantize.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/edit_config.h"
+#include "convert/pipeline.h"
+#include "select/fp8_units.h"
+#include "convert/plan.h"
+
+static const struct value_type {
+	const char *name;
+	enum dtype dtype;
+	const char *config; /* as config.json spells it */
+} value_types[] = {
+	{ "bf16", DT_BF16, "\"bfloat16\"" },
+	{ "f16", DT_F16, "\"float16\"" },
+	{ "f32", DT_F32, "\"float32\"" },
+};
+
+static const struct value_type *value_type_find(const char *name, struct err *err)
+{
+	for (size_t i = 0; i < sizeof value_types / sizeof *value_types; i++)
+		if (!strcmp(value_types[i].name, name ? name : "bf16"))
+			return &value_types[i];
+	err_set(err, ERR_USAGE, "unknown type '%s': it is bf16, f16 or f32", name);
+	return NULL;
+}
+
+static int plan_units(struct plan *plan, const struct convert_params *params, struct err *err)
+{
+	struct recognition recognition = { 0 };
+	int rc = -1;
+
+	if (fp8_source_recognise(&recognition, &plan->source, params->io, err) ||
+	    fp8_units_make(&plan->selection, &plan->source, &recognition, err))
+		goto out;
+	rc = 0;
+	if (!plan->selection.n_quantized)
+		rc = err_set(err, ERR_USAGE, "nothing to dequantize: no weight of '%s' is FP8",
+			     params->input);
+out:
+	recognition_release(&recognition);
+	return rc;
+}
+
+static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
+{
+	plan_begin(plan, false);
+	plan_specs_begin(plan);
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		const struct unit *unit = &plan->selection.units[u];
+		const struct st_tensor *source = unit->source->tensor;
+
+		plan_unit_begin(plan, u);
+		if (!unit->source_scale.scale) {
+			plan_keep(plan, u);
+			continue;
+		}
+		plan_add(plan, u, PART_VALUES, NULL, unit->name, dtype, source->n_dims,
+			 source->shape);
+		plan->n_converted++;
+	}
+	return plan_layout(plan, err);
+}
+
+static int plan_config(struct plan *plan, const char *dtype, struct err *err)
+{
+	/* Without one in the source, too: it is what tells a directory that is complete. */
+	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
+	const struct buf *config = plan->source.config.len ? &plan->source.config : &empty;
+
+	if (config_set_dequantized(config, dtype, &plan->config, err))
+		return err_wrap(err, "'%s'", plan->source.path);
+	return 0;
+}
+
+int dequantize_plan_make(struct plan *plan, const struct dequantize_params *params,
+			 struct progress *progress, struct err *err)
+{
+	const struct convert_params *convert = &params->convert;
+	const struct value_type *type = value_type_find(params->dtype, err);
+	struct band_limits limits;
+
+	*plan = (struct plan){ .stream_fd = -1, .command = "dequantize" };
+	if (!type || converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    plan_open(plan, convert, progress, err) || plan_units(plan, convert, err))
+		goto fail;
+	plan->dtype = type->name;
+	plan->options = json_pack("{s:s}", "dtype", type->name);
+	if (plan_values(plan, type->dtype, err) || plan_config(plan, type->config, err) ||
+	    plan_finish(plan, progress, err))
+		goto fail;
+	return 0;
+fail:
+	plan_release(plan);
+	return -1;
+}

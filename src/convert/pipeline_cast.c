@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The second look: bands to codes and scales, and both to their places in the file.
+ */
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "convert/pipeline.h"
+#include "convert/rescale.h"
+
+/* SQNR is measured on all rows of units up to SQNR_ALL elements, and on evenly spaced ones, about
+ * SQNR_SAMPLE elements, of larger units, however they are cut into bands: a hundred thousand
+ * elements give it to 0.02 dB. */
+#define SQNR_ALL    ((uint64_t)1 << 20)
+#define SQNR_SAMPLE ((uint64_t)1 << 17)
+
+/* Of a MiB of output each; more is read than the disk has in flight. */
+#define RUNS_AHEAD 8
+
+/* Scales of a band to their place in the file: whole rows of the grid lie together. */
+static int write_scales(struct converter *converter, struct outbox *outbox, const struct band *band,
+			const struct quant_out *out, struct err *err)
+{
+	const struct plan *plan = converter->plan;
+	const struct output_shard *shard = converter->shard;
+	const struct st_tensor *scale = &shard->tensors[band->output + 1];
+	const struct qspec *spec = plan->specs[band->unit];
+	const struct unit *unit = &plan->selection.units[band->unit];
+	struct tile tile = spec->tile;
+	size_t size = scale_size(spec->scale_type);
+	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
+	uint64_t n_rows = tile_count(band->region.n_rows, tile.rows);
+	uint64_t n_cols = tile_count(band->region.n_cols, tile.cols);
+	uint64_t row = tile.rows == WHOLE ? 0 : band->region.row / tile.rows;
+	uint64_t col = tile.cols == WHOLE ? 0 : band->region.col / tile.cols;
+	uint64_t at = shard->header_size + scale->begin + (row * grid_cols + col) * size;
+
+	/* Only one of the bands that share a tile writes its scale. */
+	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
+		return 0;
+	if (n_cols == grid_cols)
+		return outbox_add(outbox, out->scale_inv, n_rows * n_cols * size, at, err);
+	for (uint64_t r = 0; r < n_rows; r++) {
+		if (writer_pwrite(converter->writer,
+				  (const char *)out->scale_inv + r * n_cols * size, n_cols * size,
+				  at + r * grid_cols * size, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* Rows [row, row + n) of a band. */
+static void rows_error(const struct backend *backend, const struct qspec *spec,
+		       const struct matrix *x, const struct quant_out *out, size_t row, size_t n,
+		       double *signal, double *noise)
+{
+	size_t scale = (spec->tile.rows == WHOLE ? 0 : row / spec->tile.rows) * out->scale_stride;
+	struct matrix rows = *x;
+	struct quant_in q = { .codes = out->codes + row * out->stride,
+			      .rows = n,
+			      .cols = x->cols,
+			      .stride = out->stride,
+			      .format = spec->format,
+			      .tile = spec->tile,
+			      .scale_type = spec->scale_type,
+			      .scale_inv =
+				      (char *)out->scale_inv + scale * scale_size(spec->scale_type),
+			      .scale_stride = out->scale_stride };
+
+	rows.data = (const char *)x->data + row * x->stride * dtype_bits(x->dtype) / 8;
+	rows.rows = n;
+	backend_error(backend, &rows, &q, signal, noise);
+}
+
+/* Every so many rows; odd, so that no rhythm of the model's is met. */
+static uint64_t sqnr_step(const struct unit *unit)
+{
+	uint64_t n = unit->rows * unit->cols;
+
+	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
+}
+
+static void band_stats(struct converter *converter, size_t u, const struct region *region,
+		       const struct matrix *x, const struct quant_out *out)
+{
+	const struct qspec *spec = converter->plan->specs[u];
+	uint64_t step = sqnr_step(&converter->plan->selection.units[u]);
+	double signal = 0, noise = 0;
+
+	if (step == 1) {
+		rows_error(converter->backend, spec, x, out, 0, x->rows, &signal, &noise);
+	} else {
+		for (uint64_t row = (step - region->row % step) % step; row < x->rows; row += step)
+			rows_error(converter->backend, spec, x, out, row, 1, &signal, &noise);
+	}
+	pthread_mutex_lock(&converter->lock);
+	converter->stats[u].signal += signal;
+	converter->stats[u].noise += noise;
+	converter->counts.saturated += out->stats->saturated;
+	converter->counts.nonfinite += out->stats->nonfinite;
+	pthread_mutex_unlock(&converter->lock);
+}
+
+static struct source_tee preserved_tee(const struct converter *converter, size_t u)
+{
+	const struct plan *plan = converter->plan;
+	const struct output_shard *shard;
+
+	if (!converter->preserved)
+		return (struct source_tee){ 0 };
+	shard = &plan->preserved[plan->selection.units[u].source->shard];
+	return (struct source_tee){ .writer = converter->preserved,
+				    .offset = shard->header_size +
+					      shard->tensors[plan->unit_preserved[u]].begin };
+}
+
+/* Reads and quantizes one band; its codes go to `codes`, its scales to the file. */
+static int quantize_band(struct converter *converter, struct worker *worker,
+			 const struct band *band, uint8_t *codes, struct err *err)
+{
+	size_t u = band->unit;
+	const struct unit *unit = &converter->plan->selection.units[u];
+	const struct qspec *spec = converter->plan->specs[u];
+	struct source_tee tee = preserved_tee(converter, u);
+	struct quant_stats stats = { 0 };
+	struct quant_out out = { .codes = codes,
+				 .stride = band->region.n_cols,
+				 .scale_stride = tile_count(band->region.n_cols, spec->tile.cols),
+				 .stats = &stats };
+	size_t n_scales = tile_count(band->region.n_rows, spec->tile.rows) * out.scale_stride;
+	struct matrix x;
+
+	out.scale_inv = outbox_take(&worker->outbox, n_scales * scale_size(spec->scale_type));
+	if (!out.scale_inv)
+		out.scale_inv = worker->scales;
+	if (source_read(&converter->source, unit, &band->region, &worker->buffers, &tee, &x, err))
+		return -1;
+	if (unit_needs_amax(unit, spec, &converter->limits)) {
+		const float *amax = unit_known_amax(converter, u);
+
+		if (spec->tile.rows != WHOLE)
+			amax += band->region.row;
+		backend_cast(converter->backend, &x, spec, amax, 1, &out);
+	} else {
+		backend_quantize(converter->backend, &x, spec, &out);
+	}
+	if (backend_failed(converter->backend, unit->name, err))
+		return -1;
+	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
+		return refuse_nonfinite(converter, unit, &band->region, &x, err);
+	band_stats(converter, u, &band->region, &x, &out);
+	return write_scales(converter, &worker->outbox, band, &out, err);
+}
+
+/* Codes or values of part of the columns: row by row. */
+static int write_scattered(struct converter *converter, const struct band *band,
+			   const struct run *run, const char *data, struct err *err)
+{
+	uint64_t size = output_element_size(converter->shard, band->output);
+	uint64_t header = converter->shard->header_size;
+	uint64_t out_row = converter->plan->selection.units[band->unit].cols * size;
+	uint64_t row = band->region.n_cols * size;
+
+	for (uint64_t r = 0; r < band->region.n_rows; r++) {
+		if (writer_pwrite(converter->writer, data + r * row, row,
+				  header + run->begin + r * out_row, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* What becomes of one band, into data. */
+static int convert_band(struct converter *converter, struct worker *worker, const struct band *band,
+			void *data, struct err *err)
+{
+	const struct output *output = &converter->shard->outputs[band->output];
+	const struct unit *unit = &converter->plan->selection.units[output->unit];
+	const struct source_tee nowhere = { 0 };
+
+	switch (output->part) {
+	case PART_COPY:
+		return source_read_bytes(&converter->source, output->source, band->region.col,
+					 (size_t)band->region.n_cols, data, err);
+	case PART_VALUES:
+		return source_decode(&converter->source, unit, &band->region, &worker->buffers,
+				     &nowhere, converter->shard->tensors[band->output].dtype, data,
+				     err);
+	case PART_VALUE:
+		memcpy(data, &output->value, sizeof output->value);
+		return 0;
+	case PART_RECODED:
+		return recode_band(&converter->source, converter->plan, band, &worker->buffers,
+				   data, err);
+	default:
+		return quantize_band(converter, worker, band, data, err);
+	}
+}
+
+/* Workers wait for the disk when they write; what they read next comes from it in the meantime. */
+static int read_ahead(struct converter *converter, size_t item, struct err *err)
+{
+	const struct plan *plan = converter->plan;
+	int rc = 0;
+
+	if (item >= converter->n_runs || !writer_is_direct(converter->writer))
+		return 0;
+	for (size_t b = 0; !rc && b < converter->runs[item].n_bands; b++) {
+		const struct band *band =
+			&converter->list.bands[converter->runs[item].first_band + b];
+		const struct region *region = &band->region;
+
+		if (converter->shard->outputs[band->output].part == PART_COPY)
+			rc = source_read_ahead(&converter->source,
+					       plan->selection.units[band->unit].source,
+					       region->col, region->n_cols, err);
+		else
+			rc = band_read_ahead(converter, band, err);
+	}
+	return rc;
+}
+
+int converter_run(void *context, int w, size_t item, struct err *err)
+{
+	struct converter *converter = context;
+	const struct run *run = &converter->runs[item];
+	const struct band *bands = &converter->list.bands[run->first_band];
+	uint64_t begin = converter->shard->header_size + run->begin;
+	struct worker *worker = &converter->workers[w];
+	uint64_t n = run->end - run->begin;
+	char *data = outbox_begin(&worker->outbox, (size_t)n, begin, err);
+	char *at = data;
+
+	if (!data || read_ahead(converter, item + RUNS_AHEAD, err))
+		return -1;
+	for (size_t b = 0; b < run->n_bands; b++) {
+		const struct band *band = &bands[b];
+
+		if (convert_band(converter, worker, band, at, err))
+			return -1;
+		at += band->region.n_rows * band->region.n_cols *
+		      output_element_size(converter->shard, band->output);
+	}
+	atomic_fetch_add(&converter->progress->done, run->input_bytes);
+	if (run->scattered)
+		return write_scattered(converter, bands, run, data, err);
+	if (outbox_add(&worker->outbox, data, (size_t)n, begin, err))
+		return -1;
+	return outbox_try(&worker->outbox, err);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What all plans have in common: the source, the tensors of every output shard with their places,
+ * the indexes, the totals.
+ */
+#include "convert/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "source/spool.h"
+
+/* The manifest and the rounding of files to blocks. */
+#define DISK_SLACK ((uint64_t)64 << 10)
+
+enum output_kind output_kind(const char *output)
+{
+	size_t n = strlen(output);
+
+	if (!strcmp(output, "-"))
+		return OUTPUT_STREAM;
+	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? OUTPUT_FILE : OUTPUT_DIRECTORY;
+}
+
+static int open_source(struct plan *plan, const struct convert_params *params,
+		       struct progress *progress, struct err *err)
+{
+	if (strcmp(params->input, "-") != 0)
+		return checkpoint_open(&plan->source, params->io, params->input, params->n_threads,
+				       err);
+	if (stream_spool(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
+		return -1;
+	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
+		return -1;
+	/* what has no name of its own is a whole model */
+	free(plan->source.shards[0].name);
+	plan->source.shards[0].name = xstrdup("model.safetensors");
+	return 0;
+}
+
+/* What the command line asks for, where no file decides. */
+static int check_request(const struct plan *plan, const struct convert_params *params,
+			 struct err *err)
+{
+	if (params->hashes && plan->stream_fd >= 0)
+		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
+	if (params->output && output_kind(params->output) != OUTPUT_DIRECTORY) {
+		if (plan->source.n_shards != 1)
+			return err_set(err, ERR_USAGE,
+				       "'%s' has %zu shards: give a directory as output, not '%s'",
+				       params->input, plan->source.n_shards, params->output);
+		if (params->part || params->part_finish || params->hashes)
+			return err_set(err, ERR_USAGE,
+				       "--part and --manifest need a directory as output, not '%s'",
+				       params->output);
+	}
+	return 0;
+}
+
+int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress,
+	      struct err *err)
+{
+	plan->io = params->io;
+	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1
+											    : 0;
+}
+
+void plan_specs_begin(struct plan *plan)
+{
+	free(plan->specs);
+	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		plan->specs[u] = &plan->spec;
+}
+
+void plan_spec_set(struct plan *plan, size_t u, const struct qspec *spec)
+{
+	const struct qspec *before = u ? plan->specs[u - 1] : &plan->spec;
+	struct qspec *own;
+
+	if (before != &plan->spec && qspec_equal(before, spec)) {
+		plan->specs[u] = before;
+		return;
+	}
+	own = arena_alloc(&plan->texts, sizeof *own);
+	*own = *spec;
+	plan->specs[u] = own;
+}
+
+void shard_add(struct output_shard *shard, const struct st_tensor *tensor)
+{
+	ARRAY_GROW(shard->tensors, shard->n_tensors);
+	shard->tensors[shard->n_tensors++] = *tensor;
+}
+
+static bool has_shape(const struct st_tensor *tensor, int n_dims, const uint64_t *shape)
+{
+	return n_dims == tensor->n_dims &&
+	       !memcmp(shape, tensor->shape, (size_t)n_dims * sizeof *shape);
+}
+
+/* Codes have the shape of their source and scales mostly that of the last scale, two outputs
+ * before: they share it. */
+static uint64_t *output_shape(struct plan *plan, const struct output_shard *shard,
+			      const struct st_tensor *source, int n_dims, const uint64_t *shape)
+{
+	const struct st_tensor *before =
+		shard->n_tensors > 1 ? &shard->tensors[shard->n_tensors - 2] : source;
+
+	if (has_shape(source, n_dims, shape))
+		return source->shape;
+	return has_shape(before, n_dims, shape) ? before->shape
+						: st_shape_copy(&plan->texts, shape, n_dims);
+}
+
+struct output *plan_add(struct plan *plan, size_t u, enum output_part part,
+			const struct tensor_ref *source, char *name, enum dtype dtype, int n_dims,
+			const uint64_t *shape)
+{
+	const struct tensor_ref *own = plan->selection.units[u].source;
+	struct output_shard *shard = &plan->shards[own->shard];
+	struct st_tensor tensor = { .name = name,
+				    .dtype = dtype,
+				    .n_dims = n_dims,
+				    .shape =
+					    output_shape(plan, shard, own->tensor, n_dims, shape) };
+
+	ARRAY_GROW(shard->outputs, shard->n_tensors);
+	shard->outputs[shard->n_tensors] =
+		(struct output){ .unit = u, .part = part, .source = source ? source : own };
+	shard_add(shard, &tensor);
+	return &shard->outputs[shard->n_tensors - 1];
+}
+
+void plan_keep(struct plan *plan, size_t u)
+{
+	const struct st_tensor *source = plan->selection.units[u].source->tensor;
+
+	plan_add(plan, u, PART_COPY, NULL, source->name, source->dtype, source->n_dims,
+		 source->shape);
+	plan->n_kept++;
+}
+
+void plan_begin(struct plan *plan, bool preserve)
+{
+	size_t n_units = plan->selection.n_units;
+
+	plan->n_shards = plan->source.n_shards;
+	plan->shards = xcalloc(plan->n_shards, sizeof *plan->shards);
+	plan->unit_outputs = xcalloc(n_units, sizeof *plan->unit_outputs);
+	if (preserve) {
+		plan->preserved = xcalloc(plan->n_shards, sizeof *plan->preserved);
+		plan->unit_preserved = xcalloc(n_units, sizeof *plan->unit_preserved);
+	}
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		const struct shard *source = &plan->source.shards[i];
+
+		plan->shards[i] =
+			(struct output_shard){ .name = source->name, .source = &source->file };
+		if (preserve)
+			plan->preserved[i] = plan->shards[i];
+	}
+}
+
+void plan_unit_begin(struct plan *plan, size_t u)
+{
+	plan->unit_outputs[u] = plan->shards[plan->selection.units[u].source->shard].n_tensors;
+}
+
+/* The source's own metadata, with "format" set, which loaders ask for. */
+static struct st_metadata *shard_metadata(const struct st_file *source, size_t *n)
+{
+	struct st_metadata *metadata = xcalloc(source->n_metadata + 1, sizeof *metadata);
+
+	*n = 0;
+	for (size_t i = 0; i < source->n_metadata; i++) {
+		if (strcmp(source->metadata[i].key, "format") != 0)
+			metadata[(*n)++] = source->metadata[i];
+	}
+	metadata[(*n)++] = (struct st_metadata){ .key = (char *)"format", .value = (char *)"pt" };
+	return metadata;
+}
+
+static int shard_layout(struct output_shard *shard, struct err *err)
+{
+	size_t n;
+	struct st_metadata *metadata = shard_metadata(shard->source, &n);
+
+	st_layout(shard->tensors, shard->n_tensors, metadata, n, &shard->header_size,
+		  &shard->data_size);
+	free(metadata);
+	if (shard->header_size - 8 > ST_MAX_HEADER)
+		return err_set(
+			err, ERR_INPUT,
+			"the header of output '%s' would have %llu bytes, and readers take %d",
+			shard->name, (unsigned long long)shard->header_size - 8, ST_MAX_HEADER);
+	return 0;
+}
+
+void shard_header(const struct output_shard *shard, struct buf *header)
+{
+	size_t n;
+	struct st_metadata *metadata = shard_metadata(shard->source, &n);
+
+	st_header(shard->tensors, shard->n_tensors, metadata, n, header);
+	free(metadata);
+}
+
+static int add_auxiliary(struct plan *plan, struct err *err)
+{
+	char **paths;
+	size_t n;
+
+	if (!plan->source.directory)
+		return 0;
+	if (checkpoint_auxiliary(&plan->source, &paths, &n, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
+		struct stat st;
+
+		if (!stat(path, &st))
+			plan->disk_bytes += (uint64_t)st.st_size;
+		free(path);
+		free(paths[i]);
+	}
+	free(paths);
+	return 0;
+}
+
+static int shards_layout(struct plan *plan, struct err *err)
+{
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		if (shard_layout(&plan->shards[i], err) ||
+		    (plan->preserved && shard_layout(&plan->preserved[i], err)))
+			return -1;
+		plan->output_bytes += plan->shards[i].data_size;
+		plan->disk_bytes += plan->shards[i].header_size + plan->shards[i].data_size;
+	}
+	return 0;
+}
+
+int plan_layout(struct plan *plan, struct err *err)
+{
+	plan->input_bytes = plan->source.data_bytes;
+	return shards_layout(plan, err) || plan_index(plan, err) ? -1 : 0;
+}
+
+int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
+{
+	plan->disk_bytes +=
+		plan->config.len + plan->hf_quant_config.len + plan->index_size + DISK_SLACK;
+	if (add_auxiliary(plan, err))
+		return -1;
+	atomic_store(&progress->total, plan->input_bytes);
+	return 0;
+}
+
+static void shards_release(struct output_shard *shards, size_t n)
+{
+	for (size_t i = 0; shards && i < n; i++) {
+		free(shards[i].tensors);
+		free(shards[i].outputs);
+	}
+	free(shards);
+}
+
+void plan_release(struct plan *plan)
+{
+	shards_release(plan->shards, plan->n_shards);
+	shards_release(plan->preserved, plan->n_shards);
+	arena_release(&plan->texts);
+	free(plan->unit_outputs);
+	free(plan->unit_preserved);
+	free(plan->specs);
+	for (size_t i = 0; i < plan->n_caches; i++)
+		free(plan->caches[i].attention);
+	free(plan->caches);
+	free(plan->group_amax);
+	free(plan->input_scale_inv);
+	free(plan->group_first);
+	free(plan->group_next);
+	json_decref(plan->options);
+	buf_release(&plan->config);
+	buf_release(&plan->hf_quant_config);
+	selection_release(&plan->selection);
+	checkpoint_release(&plan->source);
+	if (plan->stream_fd > 0)
+		plan->io->close(plan->stream_fd);
+	*plan = (struct plan){ .stream_fd = -1 };
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The plan: source, selection, specs, outputs, configuration, in this order.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "convert/pipeline.h"
+#include "convert/quantize_internal.h"
+
+#define DEFAULT_RECIPE "blockwise"
+
+static int check_history(const struct recipe *recipe, const struct quantize_params *params,
+			 struct err *err)
+{
+	if (!recipe->needs_history || params->calibration.path)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data "
+		       "FILE -o stats.amax' "
+		       "and give it with --calibration stats.amax",
+		       recipe->name);
+}
+
+/* A calibration that nothing would be taken from is a mistake. */
+static int check_use(const struct plan *plan, const struct quantize_params *params,
+		     const struct calibration *calibration, struct err *err)
+{
+	bool used =
+		params->calibration.kv_cache || calibration_is_static(calibration, plan->recipe);
+
+	for (size_t i = 0; i < params->select.n_rules && !used; i++)
+		used = params->select.rules[i].recipe &&
+		       calibration_is_static(calibration, params->select.rules[i].recipe);
+	if (used || !params->calibration.path)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "--calibration has no use with recipe '%s', whose activations are dynamic: "
+		       "it is for recipes delayed and "
+		       "current, and for --kv-cache",
+		       plan->recipe->name);
+}
+
+/* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
+static int plan_request(struct plan *plan, const struct quantize_params *params,
+			const struct calibration *calibration, struct err *err)
+{
+	struct scheme scheme;
+
+	if (params->select.requantize && params->convert.preserve)
+		return err_set(err, ERR_USAGE,
+			       "--preserve-high-precision needs a high-precision source, and "
+			       "--requantize an FP8 one");
+	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
+	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
+	    check_history(plan->recipe, params, err) || check_use(plan, params, calibration, err))
+		return -1;
+	for (size_t i = 0; i < params->select.n_rules; i++) {
+		const struct recipe *recipe = params->select.rules[i].recipe;
+
+		if (recipe && check_history(recipe, params, err))
+			return -1;
+	}
+	if (engine_find(params->target, &plan->target, err))
+		return -1;
+	scheme = scheme_from_qspec(&plan->spec, calibration_is_static(calibration, plan->recipe));
+	plan->format =
+		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
+	return plan->format ? 0 : -1;
+}
+
+/* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
+static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
+		     struct err *err)
+{
+	struct recipe_tuning other = { .fp8_format = params->tuning.fp8_format };
+	const struct unit *unit = &plan->selection.units[u];
+	struct scheme scheme;
+	struct qspec spec;
+
+	if (unit->recipe != plan->recipe) {
+		if (recipe_weight_spec(unit->recipe, &other, &spec, err))
+			return -1;
+		plan_spec_set(plan, u, &spec);
+	}
+	scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
+		return err_wrap(err, "tensor '%s'", unit->name);
+	return 0;
+}
+
+static int plan_specs(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	plan_specs_begin(plan);
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		if (plan->selection.units[u].recipe && unit_spec(plan, params, u, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* After selection_keep(): units may have moved. */
+static int plan_settle(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	return selection_settle(&plan->selection, err) || plan_specs(plan, params, err) ? -1 : 0;
+}
+
+/* What the format has no shape for is kept. */
+static int plan_shapes(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	struct selection *selection = &plan->selection;
+	const char *reason = NULL;
+	size_t n_left = 0;
+
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct unit *unit = &selection->units[u];
+		struct scheme scheme;
+		const char *refused;
+
+		if (!unit->recipe)
+			continue;
+		scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows,
+					      unit->cols);
+		if (!refused)
+			continue;
+		reason = refused;
+		selection_keep(selection, u, refused);
+	}
+	if (!reason)
+		return 0;
+	for (size_t u = 0; u < selection->n_units; u++)
+		n_left += selection->units[u].recipe != NULL;
+	if (n_left == 0)
+		return err_set(
+			err, ERR_USAGE,
+			"format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
+			plan->format->name, params->convert.input, plan->recipe->name, reason);
+	return plan_settle(plan, params, err);
+}
+
+/* Lists of the units of each group, in order. */
+static void plan_groups(struct plan *plan)
+{
+	size_t n = plan->selection.n_units;
+
+	plan->group_first = xcalloc(plan->selection.n_groups, sizeof *plan->group_first);
+	plan->group_next = xcalloc(n, sizeof *plan->group_next);
+	for (size_t g = 0; g < plan->selection.n_groups; g++)
+		plan->group_first[g] = SIZE_MAX;
+	for (size_t u = n; u-- > 0;) {
+		size_t group = plan->selection.units[u].group;
+
+		if (!plan->selection.units[u].recipe)
+			continue;
+		plan->group_next[u] = plan->group_first[group];
+		plan->group_first[group] = u;
+	}
+}
+
+/* What is skipped changes names and places: the values must be seen before the plan. */
+static int plan_skip(struct plan *plan, const struct quantize_params *params,
+		     struct progress *progress, struct err *err)
+{
+	struct converter *converter;
+	int rc;
+
+	if (params->convert.on_nonfinite != NONFINITE_SKIP)
+		return 0;
+	if (converter_new(&converter, plan, &params->convert, progress, err))
+		return -1;
+	rc = converter_skip_nonfinite(converter, &plan->selection, err);
+	converter_free(converter);
+	return rc ? rc : plan_settle(plan, params, err);
+}
+
+/* Before specs: what is not covered may be kept, or get another scheme. */
+static int plan_cover(struct plan *plan, const struct calibration *calibration, struct err *err)
+{
+	bool kept;
+
+	if (!calibration->params->path)
+		return 0;
+	if (calibration_cover(calibration, plan, &kept,
+			      plan->selection.advice ? NULL : &plan->selection.advice, err))
+		return -1;
+	return kept ? selection_settle(&plan->selection, err) : 0;
+}
+
+/* Everything behind the request, once the source is open. */
+static int plan_source(struct plan *plan, const struct quantize_params *params,
+		       const struct calibration *calibration, struct progress *progress,
+		       struct err *err)
+{
+	struct select_options select = params->select;
+
+	select.recipe = plan->recipe;
+	if (selection_make(&plan->selection, &plan->source, &select, err) ||
+	    plan_cover(plan, calibration, err) || plan_specs(plan, params, err) ||
+	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
+		return -1;
+	plan_groups(plan);
+	if (calibration_apply(calibration, plan, err) || plan_configuration(plan, err) ||
+	    plan_outputs(plan, params->convert.preserve != NULL, err))
+		return -1;
+	plan->options = quantize_record(plan, params);
+	return plan_finish(plan, progress, err);
+}
+
+int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
+		       struct progress *progress, struct err *err)
+{
+	const struct convert_params *convert = &params->convert;
+	struct calibration calibration;
+	struct band_limits limits;
+	int rc = -1;
+
+	*plan = (struct plan){ .stream_fd = -1, .command = "quantize" };
+	if (calibration_open(&calibration, convert->io, &params->calibration, err) ||
+	    plan_request(plan, params, &calibration, err) ||
+	    converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    plan_open(plan, convert, progress, err) ||
+	    plan_source(plan, params, &calibration, progress, err))
+		goto out;
+	rc = 0;
+out:
+	calibration_release(&calibration);
+	if (rc)
+		plan_release(plan);
+	return rc;
+}

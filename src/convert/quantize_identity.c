@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the manifest says of the job.
+ */
+#include <openssl/sha.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "convert/quantize_internal.h"
+
+/* The numbers of the job's recipe, as they are after tuning. */
+static json_t *spec_json(const struct qspec *spec)
+{
+	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
+	static const char *const mx_rules[] = { "up", "floor", "even" };
+
+	return json_pack("{s:s, s:[I, I], s:b, s:s, s:s, s:f, s:i}", "fp8_format",
+			 spec->format == FP8_E5M2 ? "e5m2" : "e4m3", "tile",
+			 (json_int_t)spec->tile.rows, (json_int_t)spec->tile.cols, "pow2",
+			 spec->pow2, "scale_arith", ariths[spec->arith], "mx_scale",
+			 mx_rules[spec->mx_rule], "amax_epsilon", (double)spec->amax_epsilon,
+			 "margin", spec->margin);
+}
+
+static json_t *patterns_json(const char *const *patterns, size_t n)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_string(patterns[i]));
+	return list;
+}
+
+static json_t *rules_json(const struct select_options *select)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < select->n_rules; i++) {
+		const struct recipe *recipe = select->rules[i].recipe;
+
+		json_array_append_new(list, json_sprintf("%s=%s", select->rules[i].pattern,
+							 recipe ? recipe->name : "skip"));
+	}
+	return list;
+}
+
+static void add_values(struct buf *values, const struct output_shard *shard)
+{
+	for (size_t i = 0; i < shard->n_tensors; i++)
+		if (shard->outputs[i].part == PART_VALUE)
+			buf_add(values, &shard->outputs[i].value, sizeof(float));
+}
+
+/* All that was taken from a calibration: whatever else differs in the file makes no difference.
+ * NULL: nothing was. */
+static json_t *calibration_json(const struct plan *plan, const struct quantize_params *params)
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	struct buf values = { 0 };
+	char text[33];
+
+	if (!params->calibration.path)
+		return json_null();
+	for (size_t group = 0; group < plan->selection.n_groups; group++)
+		buf_add(&values, &plan->group_amax[group], sizeof(float));
+	for (size_t s = 0; s < plan->n_shards; s++)
+		add_values(&values, &plan->shards[s]);
+	SHA256((const unsigned char *)values.data, values.len, digest);
+	for (size_t i = 0; i < 16; i++)
+		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+	buf_release(&values);
+	return json_string(text);
+}
+
+/* What decides the output's bytes: by its effect, so that a default given in full is the same
+ * job. */
+json_t *quantize_record(const struct plan *plan, const struct quantize_params *params)
+{
+	static const char *const nonfinite[] = { "error", "saturate", "skip" };
+	const struct select_options *select = &params->select;
+
+	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}",
+			 "recipe", plan->recipe->name, "format", plan->format->name, "target",
+			 engine_name(plan->target), "scales", spec_json(&plan->spec), "include",
+			 patterns_json(select->include, select->n_include), "exclude",
+			 patterns_json(select->exclude, select->n_exclude), "tensor",
+			 rules_json(select), "ragged", select->ragged, "requantize",
+			 select->requantize, "on_nonfinite",
+			 nonfinite[params->convert.on_nonfinite], "preserve_high_precision",
+			 params->convert.preserve != NULL, "kv_cache", plan->kv_cache,
+			 "calibration", calibration_json(plan, params));
+}

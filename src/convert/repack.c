@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The same codes with other words about them: recipe and spec of each weight are what its scales
+ * show, and the format must be able to say them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/scale_names.h"
+#include "convert/pipeline.h"
+#include "select/fp8_units.h"
+#include "convert/repack_internal.h"
+#include "model/role.h"
+
+static const struct tile mx_tile = { 1, 32 };
+
+/* What its scales show: of blocks, those with E8M0 scales are MX only where they are MX blocks. */
+static struct qspec spec_of(const struct unit *unit)
+{
+	const struct weight_scale *from = &unit->source_scale;
+	bool is_mx = from->scale_type == SCALE_E8M0 && from->tile.rows == mx_tile.rows &&
+		     from->tile.cols == mx_tile.cols;
+
+	return (struct qspec){ .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2
+										   : FP8_E4M3,
+			       .tile = from->tile,
+			       .scale_type = is_mx ? SCALE_E8M0 : SCALE_F32,
+			       .pow2 = from->scale_type == SCALE_E8M0 };
+}
+
+/* Which recipe makes the like. */
+static const char *recipe_name(const struct scheme *scheme)
+{
+	static const char *const names[] = {
+		[GRAIN_TENSOR] = "current",
+		[GRAIN_CHANNEL] = "channelwise",
+		[GRAIN_BLOCK] = "blockwise",
+		[GRAIN_MX] = "mxfp8",
+	};
+
+	return scheme->static_input ? "delayed" : names[scheme->grain];
+}
+
+static int refuse_mx(const struct unit *unit, const char *why, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "tensor '%s' (%llu x %llu) cannot become mxfp8: %s",
+		       unit->name, (unsigned long long)unit->rows, (unsigned long long)unit->cols,
+		       why);
+}
+
+static int make_mx(const struct unit *unit, struct qspec *spec, struct err *err)
+{
+	const struct tile tile = spec->tile;
+
+	if (spec->scale_type == SCALE_E8M0)
+		return 0;
+	if (tile.rows == WHOLE || tile.cols == WHOLE || tile.cols % mx_tile.cols)
+		return refuse_mx(unit,
+				 "only scales of blocks of a multiple of 32 columns can be spread",
+				 err);
+	if (unit->cols % mx_tile.cols)
+		return refuse_mx(unit, "its columns are not a multiple of 32", err);
+	spec->tile = mx_tile;
+	spec->scale_type = SCALE_E8M0;
+	return 0;
+}
+
+static int check_readable(const struct unit *unit, struct err *err)
+{
+	const struct weight_scale *from = &unit->source_scale;
+
+	if (unit->stack)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' holds %llu experts, and formats have a tensor for "
+			       "each: 'fp8conv "
+			       "dequantize' first, and quantize again",
+			       unit->name, (unsigned long long)unit->source->tensor->shape[0]);
+	if (from->tile.rows == WHOLE && from->tile.cols != WHOLE)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' has a scale for each %zu columns, which no format has",
+			       unit->name, from->tile.cols);
+	return 0;
+}
+
+static int weight_spec(struct plan *plan, const struct repack_params *params, size_t u,
+		       struct err *err)
+{
+	struct unit *unit = &plan->selection.units[u];
+	bool is_static = input_scale_beside(&plan->source, unit->name) != NULL;
+	struct scheme scheme;
+	struct qspec spec;
+
+	if (check_readable(unit, err))
+		return -1;
+	spec = spec_of(unit);
+	if (params->recipe && make_mx(unit, &spec, err))
+		return -1;
+	plan_spec_set(plan, u, &spec);
+	scheme = scheme_from_qspec(&spec, is_static);
+	unit->recipe = recipe_find(recipe_name(&scheme), err);
+	unit->static_input = is_static;
+	return unit->recipe ? 0 : -1;
+}
+
+static int check_weight(const struct plan *plan, size_t u, struct err *err)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	struct scheme scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+	const char *refused;
+
+	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
+		return err_wrap(err, "tensor '%s'", unit->name);
+	refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
+	if (!refused)
+		return 0;
+	return err_set(err, ERR_USAGE, "tensor '%s' (%llu x %llu) does not go into format '%s': %s",
+		       unit->name, (unsigned long long)unit->rows, (unsigned long long)unit->cols,
+		       plan->format->name, refused);
+}
+
+/* The first of the weights whose recipe most have. */
+static size_t commonest(const struct plan *plan)
+{
+	size_t most = 0, found = 0;
+
+	for (size_t r = 0; recipes[r]; r++) {
+		size_t n = 0, first = 0;
+
+		for (size_t u = plan->selection.n_units; u-- > 0;) {
+			if (plan->selection.units[u].recipe != recipes[r])
+				continue;
+			n++;
+			first = u;
+		}
+		if (n > most) {
+			most = n;
+			found = first;
+		}
+	}
+	return found;
+}
+
+static int choose_format(struct plan *plan, const struct repack_params *params, struct err *err)
+{
+	size_t u = commonest(plan);
+	struct scheme scheme;
+
+	plan->recipe = plan->selection.units[u].recipe;
+	plan->spec = *plan->specs[u];
+	scheme = scheme_from_qspec(&plan->spec, plan->recipe->needs_history);
+	plan->format =
+		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
+	return plan->format ? 0 : -1;
+}
+
+static int plan_specs(struct plan *plan, const struct repack_params *params, struct err *err)
+{
+	struct selection *selection = &plan->selection;
+
+	plan_specs_begin(plan);
+	for (size_t u = 0; u < selection->n_units; u++) {
+		struct unit *unit = &selection->units[u];
+		struct role_facts facts;
+
+		role_of_name(&facts, unit->name);
+		unit->linear = tensor_is_linear(unit->source->tensor, &facts);
+		if (unit->source_scale.scale && weight_spec(plan, params, u, err))
+			return -1;
+	}
+	if (choose_format(plan, params, err))
+		return -1;
+	for (size_t u = 0; u < selection->n_units; u++)
+		if (selection->units[u].recipe && check_weight(plan, u, err))
+			return -1;
+	return 0;
+}
+
+static int plan_units(struct plan *plan, struct recognition *recognition,
+		      const struct repack_params *params, struct err *err)
+{
+	const struct convert_params *convert = &params->convert;
+
+	if (fp8_source_recognise(recognition, &plan->source, convert->io, err))
+		return -1;
+	/* Without a configuration, what most weights have decides where a shape allows several
+	 * readings. */
+	if (!recognition->declared)
+		recognition->declared_tile = recognition->scheme.tile;
+	if (fp8_units_make(&plan->selection, &plan->source, recognition, err))
+		return -1;
+	if (!plan->selection.n_quantized)
+		return err_set(err, ERR_USAGE, "nothing to repack: no weight of '%s' is FP8",
+			       convert->input);
+	if (recognition->inverted)
+		plan->selection.advice =
+			xstrdup("the scales divide: they are turned round, 1 / scale in fp32");
+	if (plan_specs(plan, params, err) || repack_check_blocks(plan, convert->io, err))
+		return -1;
+	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",
+				  engine_name(plan->target), "from", recognition->format, "recipe",
+				  params->recipe);
+	return repack_outputs(plan, recognition, err);
+}
+
+static int plan_request(struct plan *plan, const struct repack_params *params, struct err *err)
+{
+	if (!params->format && !params->target)
+		return err_set(err, ERR_USAGE,
+			       "option '--format' is missing: what to make, or --target");
+	if (params->recipe && strcmp(params->recipe, "mxfp8") != 0)
+		return err_set(err, ERR_USAGE,
+			       "codes stay as they are, so that '--recipe %s' cannot be made of "
+			       "them: only mxfp8, of blocks",
+			       params->recipe);
+	return engine_find(params->target, &plan->target, err);
+}
+
+int repack_plan_make(struct plan *plan, const struct repack_params *params,
+		     struct progress *progress, struct err *err)
+{
+	const struct convert_params *convert = &params->convert;
+	struct recognition recognition = { 0 };
+	struct band_limits limits;
+	int rc = -1;
+
+	*plan = (struct plan){ .stream_fd = -1, .command = "repack" };
+	if (plan_request(plan, params, err) ||
+	    converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    plan_open(plan, convert, progress, err) ||
+	    plan_units(plan, &recognition, params, err) || plan_configuration(plan, err) ||
+	    plan_finish(plan, progress, err))
+		goto out;
+	rc = 0;
+out:
+	recognition_release(&recognition);
+	if (rc)
+		plan_release(plan);
+	return rc;
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Codes under their own names, scales under the format's.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/scale_names.h"
+#include "convert/repack_internal.h"
+
+static bool is_exponent(enum dtype dtype)
+{
+	return dtype == DT_U8 || dtype == DT_F8_E8M0;
+}
+
+/* One scale tensor under another name and shape, in another type where that differs. */
+static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
+		     struct scale_decl *decl, bool change, struct err *err)
+{
+	const struct st_tensor *from = source->tensor;
+	bool same = from->dtype == decl->dtype ||
+		    (is_exponent(from->dtype) && is_exponent(decl->dtype));
+
+	decl->name = arena_take(&plan->texts, decl->name);
+	plan_add(plan, u, same && !change ? PART_COPY : PART_RECODED, source, decl->name,
+		 decl->dtype, decl->n_dims, decl->shape);
+	if (!change &&
+	    st_n_elements(from->shape, from->n_dims) != st_n_elements(decl->shape, decl->n_dims))
+		return err_set(err, ERR_USAGE,
+			       "scale '%s' has %llu elements, and '%s' in format '%s' %llu",
+			       from->name,
+			       (unsigned long long)st_n_elements(from->shape, from->n_dims),
+			       decl->name, plan->format->name,
+			       (unsigned long long)st_n_elements(decl->shape, decl->n_dims));
+	return 0;
+}
+
+static int add_weight(struct plan *plan, size_t u, struct err *err)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const struct weight_scale *from = &unit->source_scale;
+	const struct qspec *spec = plan->specs[u];
+	const struct tensor_ref *input = input_scale_beside(&plan->source, unit->name);
+	const struct scheme scheme = scheme_from_qspec(spec, input != NULL);
+	const struct st_tensor *source = unit->source->tensor;
+	bool spread = from->tile.rows != spec->tile.rows || from->tile.cols != spec->tile.cols;
+	struct scale_decl decl;
+
+	plan_add(plan, u, PART_COPY, NULL, unit->name, source->dtype, source->n_dims,
+		 source->shape);
+	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
+		     &decl);
+	plan->n_converted++;
+	/* A type of 8 bits that is no exponent does not get here: recognition knows none. */
+	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
+		return -1;
+	if (!input)
+		return 0;
+	format_input_scale(plan->format, &scheme, plan->target, unit->name, &decl);
+	return add_scale(plan, u, input, &decl, false, err);
+}
+
+/* "model.layers.0.self_attn.k_proj.k_scale", or without the projection: the module's length, and
+ * 'k' or 'v'; 0 for another scale. */
+static size_t kv_module(const char *name, char *which)
+{
+	size_t n = strlen(name);
+
+	if (n < 9 ||
+	    (strcmp(name + n - 8, ".k_scale") != 0 && strcmp(name + n - 8, ".v_scale") != 0))
+		return 0;
+	*which = name[n - 7];
+	n -= 8;
+	if (n > 7 && (!strncmp(name + n - 7, ".k_proj", 7) || !strncmp(name + n - 7, ".v_proj", 7)))
+		n -= 7;
+	return n;
+}
+
+/* Of the two of an attention module, the other one. */
+static bool has_partner(const struct recognition *recognition, const char *name, size_t n,
+			char which)
+{
+	char other = which == 'k' ? 'v' : 'k', found;
+
+	for (size_t i = 0; i < recognition->n_scales; i++) {
+		const char *candidate = recognition->scales[i]->tensor->name;
+
+		if (kv_module(candidate, &found) == n && found == other &&
+		    !strncmp(candidate, name, n))
+			return true;
+	}
+	return false;
+}
+
+/* A unit of its own, behind the weights. */
+static int add_cache_scale(struct plan *plan, const struct recognition *recognition,
+			   const struct tensor_ref *ref, struct err *err)
+{
+	const char *name = ref->tensor->name;
+	struct selection *selection = &plan->selection;
+	struct scale_decl decl;
+	char *module, which;
+	size_t n = kv_module(name, &which);
+
+	if (!n)
+		return err_set(err, ERR_USAGE, "scale '%s' has no place in format '%s'", name,
+			       plan->format->name);
+	if (!plan->format->kv_scale)
+		return err_set(err, ERR_USAGE,
+			       "format '%s' has no place for KV cache scales as '%s': use --format "
+			       "compressed-tensors or modelopt",
+			       plan->format->name, name);
+	if (!has_partner(recognition, name, n, which))
+		return err_set(
+			err, ERR_USAGE,
+			"KV cache scale '%s' has no partner for the %s, and engines need both",
+			name, which == 'k' ? "values" : "keys");
+	ARRAY_GROW(selection->units, selection->n_units);
+	selection->units[selection->n_units++] = (struct unit){
+		.name = ref->tensor->name, .source = ref, .reason = xstrdup("KV cache scale")
+	};
+	module = xstrndup(name, n);
+	format_kv_scale(plan->format, module, which, &decl);
+	free(module);
+	plan->kv_cache = true;
+	plan->n_kept++;
+	plan_unit_begin(plan, selection->n_units - 1);
+	return add_scale(plan, selection->n_units - 1, ref, &decl, false, err);
+}
+
+/* Every scale goes somewhere: those of weights went with them. */
+static int add_other_scale(struct plan *plan, const struct recognition *recognition,
+			   const struct tensor_ref *ref, struct err *err)
+{
+	const struct scale_word *word = scale_word_find(ref->tensor->name);
+	const struct tensor_ref *weight;
+
+	if (word->role == SCALE_NOTE)
+		return 0;
+	if (word->role == SCALE_OF_CACHE)
+		return add_cache_scale(plan, recognition, ref, err);
+	weight = scaled_weight(&plan->source, ref->tensor->name, word);
+	if (weight && recognition_is_weight(weight))
+		return 0;
+	return err_set(
+		err, ERR_USAGE,
+		"scale '%s' belongs to no FP8 weight: engines would not know what to do with it",
+		ref->tensor->name);
+}
+
+/* A cache that is FP8 with a scale of 1, which needs no tensor, in a format where it does. */
+static int check_cache(const struct plan *plan, const struct recognition *recognition,
+		       struct err *err)
+{
+	const json_t *config = recognition->config;
+	const json_t *nested = json_object_get(config, "quantization");
+	const json_t *algo = json_object_get(nested ? nested : config, "kv_cache_quant_algo");
+	const json_t *scheme = json_object_get(config, "kv_cache_scheme");
+
+	if (plan->kv_cache || ((!algo || json_is_null(algo)) && (!scheme || json_is_null(scheme))))
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "the configuration of the source says that its KV cache is quantized, and "
+		       "it has no scales for "
+		       "it, which format '%s' needs",
+		       plan->format->name);
+}
+
+int repack_outputs(struct plan *plan, const struct recognition *recognition, struct err *err)
+{
+	size_t n_units = plan->selection.n_units;
+
+	/* Room for the units of cache scales too. */
+	plan->selection.n_units += recognition->n_scales;
+	plan_begin(plan, false);
+	plan->selection.n_units = n_units;
+	for (size_t u = 0; u < n_units; u++) {
+		plan_unit_begin(plan, u);
+		if (!plan->selection.units[u].recipe)
+			plan_keep(plan, u);
+		else if (add_weight(plan, u, err))
+			return -1;
+	}
+	for (size_t i = 0; i < recognition->n_scales; i++)
+		if (add_other_scale(plan, recognition, recognition->scales[i], err))
+			return -1;
+	return check_cache(plan, recognition, err) ? -1 : plan_layout(plan, err);
+}

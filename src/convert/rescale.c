@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "convert/rescale.h"
+
+#include <string.h>
+
+#include "num/e8m0.h"
+
+bool scale_exponent(float value, uint8_t *code)
+{
+	*code = e8m0_round_up(value);
+	return *code != E8M0_NAN && f32_bits(e8m0_to_f32(*code)) == f32_bits(value);
+}
+
+/* n scales in the new type. */
+static int store(const struct output *output, enum dtype dtype, const float *values, size_t n,
+		 void *data, struct err *err)
+{
+	if (dtype == DT_F32) {
+		memcpy(data, values, n * sizeof *values);
+		return 0;
+	}
+	for (size_t i = 0; i < n; i++) {
+		if (!scale_exponent(values[i], (uint8_t *)data + i))
+			return err_set(err, ERR_USAGE,
+				       "scale '%s' holds %g, which is no power of two from 2^-127 "
+				       "to 2^127: it has no "
+				       "E8M0 exponent",
+				       output->source->tensor->name, (double)values[i]);
+	}
+	return 0;
+}
+
+/* A row of blocks lies in as many rows as its tile has; each block of it in several of the new
+ * columns. */
+static int spread(struct source *source, const struct plan *plan, const struct band *band,
+		  float *values, char *data, struct err *err)
+{
+	const struct unit *unit = &plan->selection.units[band->unit];
+	const struct output *output = &plan->shards[unit->source->shard].outputs[band->output];
+	const struct weight_scale *from = &unit->source_scale;
+	const struct tile to = plan->specs[band->unit]->tile;
+	uint64_t cols = tile_count(unit->cols, to.cols),
+		 n_blocks = tile_count(unit->cols, from->tile.cols);
+	uint64_t per_block = from->tile.cols / to.cols;
+	uint64_t end = band->region.col + band->region.n_cols;
+	uint64_t read_first = UINT64_MAX, read_n = 0;
+
+	/* An empty unit has no bands, and blocks that are spread are wider than what they
+	 * become. */
+	for (uint64_t at = band->region.col; at < end;) {
+		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
+		uint64_t row = at / cols, col = at % cols;
+		uint64_t n = cols - col < end - at ? cols - col : end - at;
+		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
+		uint64_t first = row / from->tile.rows * n_blocks + col / per_block;
+		uint64_t n_read = (col + n - 1) / per_block + 1 - col / per_block;
+
+		if ((first != read_first || n_read != read_n) &&
+		    source_read_floats(source, output->source, from->inverted, first,
+				       (size_t)n_read, values, err))
+			return -1;
+		read_first = first;
+		read_n = n_read;
+		for (uint64_t i = 0; i < n; i++, at++, data++) {
+			if (store(output, DT_U8, &values[(col + i) / per_block - col / per_block],
+				  1, data, err))
+				return -1;
+		}
+	}
+	return 0;
+}
+
+static bool same_tile(struct tile a, struct tile b)
+{
+	return a.rows == b.rows && a.cols == b.cols;
+}
+
+int recode_band(struct source *source, const struct plan *plan, const struct band *band,
+		const struct source_buffers *buffers, void *data, struct err *err)
+{
+	const struct unit *unit = &plan->selection.units[band->unit];
+	const struct output_shard *shard = &plan->shards[unit->source->shard];
+	const struct output *output = &shard->outputs[band->output];
+	const struct weight_scale *from = &unit->source_scale;
+	bool of_weight = output->source == from->scale;
+	size_t n = (size_t)band->region.n_cols;
+
+	if (of_weight && !same_tile(from->tile, plan->specs[band->unit]->tile))
+		return spread(source, plan, band, buffers->matrix, data, err);
+	if (source_read_floats(source, output->source, of_weight && from->inverted,
+			       band->region.col, n, buffers->matrix, err))
+		return -1;
+	return store(output, shard->tensors[band->output].dtype, buffers->matrix, n, data, err);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The history, and which modules it covers.
+ */
+#include "convert/static_scales.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "convert/static_scales_internal.h"
+#include "source/fingerprint.h"
+#include "model/fusion.h"
+
+static int refuse_useless(const char *option, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "%s has no use without --calibration", option);
+}
+
+/* Whether all modules have histograms; those without a pass do not count. */
+static bool has_counts(const struct amax_stats *stats)
+{
+	for (size_t i = 0; i < stats->n_sites; i++)
+		if (stats->sites[i]->kind == AMAX_GEMM && stats->sites[i]->n_passes &&
+		    !stats->sites[i]->histogram)
+			return false;
+	return true;
+}
+
+int calibration_open(struct calibration *calibration, const struct io *io,
+		     const struct calibration_params *params, struct err *err)
+{
+	*calibration = (struct calibration){ .params = params };
+	if (params->amax_algo &&
+	    static_choice_read(&calibration->choice, "--amax-algo", params->amax_algo, err))
+		return -1;
+	if (!params->path && params->kv_cache)
+		return err_set(err, ERR_USAGE,
+			       "--kv-cache needs an amax history: run 'fp8conv calibrate MODEL "
+			       "--data FILE -o stats.amax' and "
+			       "give it with --calibration stats.amax");
+	if (!params->path) {
+		const char *option = params->amax_algo	       ? "--amax-algo"
+				     : params->uncovered_given ? "--uncovered"
+				     : params->min_tokens      ? "--min-tokens"
+							       : NULL;
+
+		return option ? refuse_useless(option, err) : 0;
+	}
+	if (amax_stats_read(&calibration->stats, io, params->path, err))
+		return -1;
+	if (static_choice_needs_counts(&calibration->choice) && !has_counts(&calibration->stats))
+		return err_set(err, ERR_USAGE,
+			       "--amax-algo %s needs histograms, and '%s' has none: calibrate with "
+			       "--histogram",
+			       params->amax_algo, params->path);
+	return 0;
+}
+
+void calibration_release(struct calibration *calibration)
+{
+	amax_stats_release(&calibration->stats);
+}
+
+bool calibration_is_static(const struct calibration *calibration, const struct recipe *recipe)
+{
+	return calibration->params->path && recipe->input.tile.rows == WHOLE &&
+	       recipe->input.tile.cols == WHOLE;
+}
+
+char *module_of_weight(const char *weight)
+{
+	static const char suffix[] = ".weight";
+	size_t n = strlen(weight), n_suffix = strlen(suffix);
+
+	if (n > n_suffix && !strcmp(weight + n - n_suffix, suffix))
+		n -= n_suffix;
+	return xstrndup(weight, n);
+}
+
+int calibration_site(const struct calibration *calibration, const struct unit *unit,
+		     const struct amax_site **site, struct err *err)
+{
+	char *module = module_of_weight(unit->name);
+	int rc = 0;
+
+	*site = amax_stats_find(&calibration->stats, module, AMAX_GEMM);
+	if (!*site)
+		rc = err_set(err, ERR_INPUT,
+			     "module '%s' is not in '%s': the calibration did not see it", module,
+			     calibration->params->path);
+	else if (!(*site)->n_passes)
+		rc = err_set(err, ERR_INPUT,
+			     "module '%s' has no pass in '%s': the calibration did not come so far",
+			     module, calibration->params->path);
+	free(module);
+	return rc;
+}
+
+bool calibration_covers(const struct calibration *calibration, const struct amax_site *site)
+{
+	uint64_t least = calibration->params->min_tokens ? calibration->params->min_tokens : 1;
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < site->n_passes && n < least; i++)
+		n += (uint64_t)site->tokens[i]; /* below 2^63 twice */
+	return n >= least;
+}
+
+/* What is not covered, of whatever engines run with it, gets no static scale. */
+static void make_dynamic(struct selection *selection, size_t u)
+{
+	size_t i = u;
+
+	do {
+		selection->units[i].static_input = false;
+		i = selection->units[i].next_bonded;
+	} while (i != u);
+}
+
+static int refuse_uncovered(const struct calibration *calibration, const struct unit *unit,
+			    struct err *err)
+{
+	return err_set(err, ERR_INPUT,
+		       "fewer than %llu tokens reached the module of tensor '%s' in '%s': "
+		       "calibrate with more data, or decide with "
+		       "--uncovered",
+		       (unsigned long long)(calibration->params->min_tokens
+						    ? calibration->params->min_tokens
+						    : 1),
+		       unit->name, calibration->params->path);
+}
+
+/* group-max is decided when scales are made: it changes no name. */
+static int treat_uncovered(const struct calibration *calibration, struct plan *plan, size_t u,
+			   bool *kept, struct err *err)
+{
+	struct unit *unit = &plan->selection.units[u];
+
+	switch ((enum uncovered)calibration->params->uncovered) {
+	case UNCOVERED_SKIP:
+		selection_keep(&plan->selection, u, "too few tokens in the calibration");
+		*kept = true;
+		return 0;
+	case UNCOVERED_DYNAMIC:
+		make_dynamic(&plan->selection, u);
+		return 0;
+	case UNCOVERED_GROUP_MAX:
+		if (experts_prefix_len(unit->name))
+			return 0;
+		break;
+	default:
+		break;
+	}
+	return refuse_uncovered(calibration, unit, err);
+}
+
+static int check_model(const struct calibration *calibration, struct plan *plan, struct err *err)
+{
+	char fingerprint[FINGERPRINT_SIZE];
+	struct source source;
+	int rc;
+
+	source_init(&source, plan->io, &plan->source, NULL, plan->stream_fd);
+	rc = fingerprint_make(&source, fingerprint, err);
+	source_release(&source);
+	if (!rc && strcmp(fingerprint, calibration->stats.model) != 0)
+		rc = err_set(
+			err, ERR_INPUT,
+			"'%s' is of another model: its fingerprint is '%s', that of '%s' is '%s'",
+			calibration->params->path, calibration->stats.model, plan->source.path,
+			fingerprint);
+	return rc;
+}
+
+int calibration_cover(const struct calibration *calibration, struct plan *plan, bool *kept,
+		      char **note, struct err *err)
+{
+	struct selection *selection = &plan->selection;
+	size_t n = 0, n_uncovered = 0;
+
+	*kept = false;
+	if (check_model(calibration, plan, err))
+		return -1;
+	for (size_t u = 0; u < selection->n_units; u++) {
+		struct unit *unit = &selection->units[u];
+
+		unit->static_input =
+			unit->recipe && calibration_is_static(calibration, unit->recipe);
+		n += unit->static_input;
+	}
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct amax_site *site;
+
+		if (!selection->units[u].recipe ||
+		    !calibration_is_static(calibration, selection->units[u].recipe))
+			continue;
+		if (calibration_site(calibration, &selection->units[u], &site, err))
+			return -1;
+		if (calibration_covers(calibration, site))
+			continue;
+		n_uncovered++;
+		if (treat_uncovered(calibration, plan, u, kept, err))
+			return -1;
+	}
+	if (n_uncovered && note)
+		*note = xasprintf(
+			"%zu of %zu modules had too few tokens in '%s': --uncovered decided",
+			n_uncovered, n, calibration->params->path);
+	return 0;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From the history to numbers: amax of weights, scale_inv of inputs and of KV caches.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "convert/static_scales_internal.h"
+#include "model/fusion.h"
+
+static const char *const columns[][3] = {
+	[AMAX_GEMM] = { "x", "w", "y" },
+	[AMAX_ATTENTION] = { "q", "k", "v" },
+};
+
+/* The amax of one column that stands for all passes.  Only of x and y there are histograms. */
+int calibration_amax(const struct calibration *calibration, const struct amax_site *site,
+		     int column, const struct qspec *spec, float *amax, struct err *err)
+{
+	bool counted = site->histogram && column != AMAX_W;
+	struct static_history history = {
+		.amax = &site->history[0][column],
+		.n_passes = site->n_passes,
+		.amax_stride = 3,
+		.counts = counted ? &site->histogram[0][column == AMAX_Y] : NULL,
+		.counts_stride = 2,
+	};
+
+	*amax = static_amax(&calibration->choice, &history, spec);
+	if (isfinite(*amax))
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"amax of %s of module '%s' in '%s' is infinite: it overflowed in the forward pass",
+		columns[site->kind][column], site->name, calibration->params->path);
+}
+
+/* Whether a module is the same part of another expert of the same layer. */
+static bool is_sibling(const char *name, const char *other, size_t prefix)
+{
+	return !strncmp(name, other, prefix) &&
+	       !strcmp(name + prefix + strspn(name + prefix, "0123456789"),
+		       other + prefix + strspn(other + prefix, "0123456789"));
+}
+
+/* The maximum over the experts of the layer that were reached. */
+static int siblings_amax(const struct calibration *calibration, const struct unit *unit,
+			 const struct amax_site *site, const struct qspec *spec, float *amax,
+			 struct err *err)
+{
+	size_t prefix = experts_prefix_len(unit->name), n = 0;
+	float one;
+
+	*amax = 0;
+	for (size_t i = 0; i < calibration->stats.n_sites; i++) {
+		const struct amax_site *other = calibration->stats.sites[i];
+
+		if (other->kind != AMAX_GEMM || !is_sibling(site->name, other->name, prefix) ||
+		    !calibration_covers(calibration, other))
+			continue;
+		if (calibration_amax(calibration, other, AMAX_X, spec, &one, err))
+			return -1;
+		*amax = one > *amax ? one : *amax;
+		n++;
+	}
+	if (n)
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"--uncovered group-max: no expert like '%s' was reached by enough tokens in '%s'",
+		site->name, calibration->params->path);
+}
+
+/* The weight's spec with the input's format and tile. */
+static struct qspec input_spec(const struct plan *plan, size_t u)
+{
+	struct qspec spec = *plan->specs[u];
+
+	spec.format = plan->selection.units[u].recipe->input.format;
+	spec.tile = plan->selection.units[u].recipe->input.tile;
+	return spec;
+}
+
+static int unit_input_amax(const struct calibration *calibration, const struct plan *plan, size_t u,
+			   float *amax, struct err *err)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	struct qspec spec = input_spec(plan, u);
+	const struct amax_site *site;
+
+	if (calibration_site(calibration, unit, &site, err))
+		return -1;
+	if (calibration_covers(calibration, site))
+		return calibration_amax(calibration, site, AMAX_X, &spec, amax, err);
+	return siblings_amax(calibration, unit, site, &spec, amax, err);
+}
+
+/* What engines merge has one scale. */
+static int group_input_scale(const struct calibration *calibration, struct plan *plan, size_t first,
+			     struct err *err)
+{
+	float most = 0, amax;
+
+	for (size_t u = first; u != SIZE_MAX; u = plan->group_next[u]) {
+		if (unit_input_amax(calibration, plan, u, &amax, err))
+			return -1;
+		most = amax > most ? amax : most;
+	}
+	for (size_t u = first; u != SIZE_MAX; u = plan->group_next[u]) {
+		struct qspec spec = input_spec(plan, u);
+
+		plan->input_scale_inv[u] = static_scale_inv(&spec, most);
+	}
+	return 0;
+}
+
+static int group_weight_amax(const struct calibration *calibration, struct plan *plan, size_t group,
+			     struct err *err)
+{
+	float *most = &plan->group_amax[group];
+
+	*most = 0;
+	for (size_t u = plan->group_first[group]; u != SIZE_MAX; u = plan->group_next[u]) {
+		const struct amax_site *site;
+		float amax;
+
+		if (calibration_site(calibration, &plan->selection.units[u], &site, err) ||
+		    calibration_amax(calibration, site, AMAX_W, plan->specs[u], &amax, err))
+			return -1;
+		*most = amax > *most ? amax : *most;
+	}
+	return 0;
+}
+
+static int apply_groups(const struct calibration *calibration, struct plan *plan, struct err *err)
+{
+	for (size_t group = 0; group < plan->selection.n_groups; group++) {
+		size_t first = plan->group_first[group];
+
+		plan->group_amax[group] = NAN;
+		if (first == SIZE_MAX)
+			continue;
+		if (plan->selection.units[first].recipe->needs_history &&
+		    group_weight_amax(calibration, plan, group, err))
+			return -1;
+		if (plan->selection.units[first].static_input &&
+		    group_input_scale(calibration, plan, first, err))
+			return -1;
+	}
+	return 0;
+}
+
+int calibration_apply(const struct calibration *calibration, struct plan *plan, struct err *err)
+{
+	if (!calibration->params->path)
+		return 0;
+	plan->group_amax = xcalloc(plan->selection.n_groups, sizeof *plan->group_amax);
+	plan->input_scale_inv = xcalloc(plan->selection.n_units, sizeof *plan->input_scale_inv);
+	if (apply_groups(calibration, plan, err))
+		return -1;
+	return calibration->params->kv_cache ? calibration_caches(calibration, plan, err) : 0;
+}

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The scales of KV caches: of every attention in the history and of every one in the model, which
+ * must be the same ones.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/sort.h"
+#include "convert/static_scales_internal.h"
+#include "model/fusion.h"
+#include "model/role.h"
+
+/* The length of "A" in "A.k_proj.weight".  0: it is no key projection of a language model. */
+static size_t attention_len(const char *name)
+{
+	struct role_facts facts;
+	struct fusion fusion;
+
+	role_of_name(&facts, name);
+	if (facts.role != ROLE_LINEAR || !fusion_of_name(&fusion, name) || fusion.position != 1 ||
+	    !strchr("qne", fusion.kind) || !fusion.parent_len)
+		return 0;
+	return fusion.parent_len - 1;
+}
+
+static int check_attention(const struct calibration *calibration, const char *name, struct err *err)
+{
+	size_t n = attention_len(name);
+	char *module;
+	int rc = 0;
+
+	if (!n)
+		return 0;
+	module = xstrndup(name, n);
+	if (!amax_stats_find(&calibration->stats, module, AMAX_ATTENTION))
+		rc = err_set(err, ERR_INPUT,
+			     "attention '%s' is not in '%s': the calibration did not see it",
+			     module, calibration->params->path);
+	free(module);
+	return rc;
+}
+
+/* The first unit of an attention whose name goes on with `projection`, or SIZE_MAX. */
+static size_t find_projection(const struct plan *plan, const char *attention,
+			      const char *projection)
+{
+	size_t n = strlen(attention);
+
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		const char *name = plan->selection.units[u].name;
+
+		if (!strncmp(name, attention, n) && name[n] == '.' &&
+		    !strncmp(name + n + 1, projection, strlen(projection)))
+			return u;
+	}
+	return SIZE_MAX;
+}
+
+static int check_site(const struct calibration *calibration, const struct plan *plan,
+		      const struct amax_site *site, struct err *err)
+{
+	if (find_projection(plan, site->name, "") == SIZE_MAX)
+		return err_set(err, ERR_INPUT, "attention '%s' of '%s' has no tensor in '%s'",
+			       site->name, calibration->params->path, plan->source.path);
+	if (find_projection(plan, site->name, "kv_a_proj") != SIZE_MAX)
+		return err_set(err, ERR_USAGE,
+			       "--kv-cache: attention '%s' caches a latent vector, for which "
+			       "formats have no scales",
+			       site->name);
+	if (!site->n_passes)
+		return err_set(
+			err, ERR_INPUT,
+			"attention '%s' has no pass in '%s': the calibration did not come so far",
+			site->name, calibration->params->path);
+	return 0;
+}
+
+/* Beside the projection, where there is one of its own. */
+static int add_cache(const struct calibration *calibration, struct plan *plan,
+		     const struct amax_site *site, char which, struct err *err)
+{
+	const struct qspec spec = { .format = FP8_E4M3,
+				    .tile = { WHOLE, WHOLE },
+				    .margin = plan->spec.margin };
+	size_t unit = find_projection(plan, site->name, which == 'k' ? "k_proj." : "v_proj.");
+	float amax;
+
+	if (unit == SIZE_MAX)
+		unit = find_projection(plan, site->name, "");
+	if (calibration_amax(calibration, site, which == 'k' ? AMAX_K : AMAX_V, &spec, &amax, err))
+		return -1;
+	ARRAY_GROW(plan->caches, plan->n_caches);
+	plan->caches[plan->n_caches++] =
+		(struct cache_scale){ .unit = unit,
+				      .attention = xstrdup(site->name),
+				      .which = which,
+				      .scale_inv = static_scale_inv(&spec, amax) };
+	return 0;
+}
+
+static int compare_caches(const void *a, const void *b)
+{
+	const struct cache_scale *x = a, *y = b;
+
+	if (x->unit != y->unit)
+		return x->unit < y->unit ? -1 : 1;
+	return x->which - y->which;
+}
+
+int calibration_caches(const struct calibration *calibration, struct plan *plan, struct err *err)
+{
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		if (check_attention(calibration, plan->selection.units[u].name, err))
+			return -1;
+	for (size_t i = 0; i < calibration->stats.n_sites; i++) {
+		const struct amax_site *site = calibration->stats.sites[i];
+
+		if (site->kind == AMAX_ATTENTION && (check_site(calibration, plan, site, err) ||
+						     add_cache(calibration, plan, site, 'k', err) ||
+						     add_cache(calibration, plan, site, 'v', err)))
+			return -1;
+	}
+	if (!plan->n_caches)
+		return err_set(err, ERR_INPUT,
+			       "'%s' has no history of an attention, which --kv-cache needs",
+			       calibration->params->path);
+	sort(plan->caches, plan->n_caches, sizeof *plan->caches, compare_caches);
+	plan->kv_cache = true;
+	return 0;
+}

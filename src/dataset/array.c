@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Arrays of integers: .npy, and the tensor input_ids of a safetensors file.
+ *
+ * Source: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+ */
+#include <ctype.h>
+#include <endian.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ckpt/safetensors.h"
+#include "dataset/steps.h"
+
+#define MAX_NPY_HEADER 65536
+#define CHUNK	       65536 /* bytes, a multiple of every item's */
+
+/* Integers in a file, row by row. */
+struct id_array {
+	uint64_t offset; /* of the first, in bytes */
+	uint64_t rows, cols;
+	int n_dims; /* 1: rows is 1 */
+	size_t item_size;
+	bool is_signed;
+};
+
+/* Beyond what fits is beyond every vocabulary too. */
+static int64_t item_at(const struct id_array *array, const unsigned char *p)
+{
+	uint64_t value = 0;
+	unsigned shift = (unsigned)(64 - 8 * array->item_size);
+
+	memcpy(&value, p, array->item_size);
+	value = le64toh(value);
+	if (array->is_signed)
+		return (int64_t)(value << shift) >> shift;
+	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
+}
+
+/* n items from number `first` on. */
+static int add_items(const struct dataset_reader *reader, int fd, const struct id_array *array,
+		     uint64_t first, uint64_t n, struct err *err)
+{
+	unsigned char chunk[CHUNK];
+
+	while (n) {
+		size_t part = CHUNK / array->item_size;
+
+		part = n < part ? (size_t)n : part;
+		if (io_pread_full(reader->io, fd, chunk, part * array->item_size,
+				  array->offset + first * array->item_size, reader->path, err))
+			return -1;
+		for (size_t i = 0; i < part; i++)
+			if (dataset_add_id(reader, item_at(array, chunk + i * array->item_size),
+					   err))
+				return err_wrap(err, "'%s', element %llu", reader->path,
+						(unsigned long long)(first + i));
+		first += part;
+		n -= part;
+	}
+	return 0;
+}
+
+static int read_array(const struct dataset_reader *reader, int fd, const struct id_array *array,
+		      struct err *err)
+{
+	size_t wanted = dataset_wanted(reader);
+
+	if (array->n_dims == 1)
+		return add_items(reader, fd, array, 0, array->cols < wanted ? array->cols : wanted,
+				 err);
+	if (!array->rows || !array->cols)
+		return err_set(err, ERR_INPUT, "'%s' holds no token", reader->path);
+	for (uint64_t row = 0; row < array->rows && row < reader->max_sequences; row++) {
+		size_t begin = reader->data->ids.n;
+
+		if (add_items(reader, fd, array, row * array->cols, array->cols, err))
+			return -1;
+		dataset_add_sequence(reader, begin);
+	}
+	return 0;
+}
+
+/* rows x cols items lie between offset and the end of the file. */
+static int check_size(const struct dataset_reader *reader, const struct id_array *array,
+		      uint64_t file_size, struct err *err)
+{
+	uint64_t n, end;
+
+	if (__builtin_mul_overflow(array->rows, array->cols, &n) ||
+	    __builtin_mul_overflow(n, array->item_size, &n) ||
+	    __builtin_add_overflow(n, array->offset, &end))
+		end = UINT64_MAX;
+	if (end > file_size)
+		return err_set(
+			err, ERR_INPUT, "'%s' is %llu bytes long, too short for its array (%llu)",
+			reader->path, (unsigned long long)file_size, (unsigned long long)end);
+	return 0;
+}
+
+/* The text behind "'key':" in the header, a dict of Python's; NULL if there is none. */
+static const char *value_of(const char *header, const char *key)
+{
+	const char *p = strstr(header, key);
+
+	if (!p)
+		return NULL;
+	for (p += strlen(key); *p == ' '; p++)
+		;
+	if (*p++ != ':')
+		return NULL;
+	while (*p == ' ')
+		p++;
+	return p;
+}
+
+/* "(3, 4)", "(12,)". */
+static bool parse_shape(struct id_array *array, const char *p)
+{
+	uint64_t dims[2];
+	char *end;
+
+	if (!p || *p++ != '(')
+		return false;
+	for (array->n_dims = 0; array->n_dims < 2 && isdigit((unsigned char)*p); array->n_dims++) {
+		dims[array->n_dims] = strtoull(p, &end, 10);
+		for (p = end; *p == ' ' || *p == ','; p++)
+			;
+	}
+	if (*p != ')' || !array->n_dims)
+		return false;
+	array->rows = array->n_dims == 2 ? dims[0] : 1;
+	array->cols = dims[array->n_dims - 1];
+	return true;
+}
+
+/* "'<i4'": little-endian, or of one byte. */
+static bool parse_type(struct id_array *array, const char *p)
+{
+	size_t size;
+
+	if (!p || *p++ != '\'' || (*p != '<' && *p != '|'))
+		return false;
+	size = (size_t)(p[1] && p[2] ? p[2] - '0' : 0);
+	if ((p[1] != 'i' && p[1] != 'u') || (size != 1 && size != 2 && size != 4 && size != 8) ||
+	    p[3] != '\'' || (*p == '|' && size != 1))
+		return false;
+	array->is_signed = p[1] == 'i';
+	array->item_size = size;
+	return true;
+}
+
+static int parse_npy(const struct dataset_reader *reader, struct id_array *array,
+		     const char *header, struct err *err)
+{
+	const char *order = value_of(header, "'fortran_order'");
+
+	if (!parse_type(array, value_of(header, "'descr'")))
+		return err_set(err, ERR_INPUT,
+			       "'%s' holds no little-endian integers of 1, 2, 4 or 8 bytes",
+			       reader->path);
+	if (!order || strncmp(order, "False", 5) != 0)
+		return err_set(err, ERR_INPUT, "'%s' is not in C order", reader->path);
+	if (!parse_shape(array, value_of(header, "'shape'")))
+		return err_set(err, ERR_INPUT, "'%s' has neither 1 nor 2 dimensions", reader->path);
+	return 0;
+}
+
+static int read_npy_header(const struct dataset_reader *reader, int fd, uint64_t file_size,
+			   struct id_array *array, struct err *err)
+{
+	unsigned char start[12] = { 0 };
+	char *header;
+	size_t n;
+	int rc;
+
+	if (file_size >= sizeof start &&
+	    io_pread_full(reader->io, fd, start, sizeof start, 0, reader->path, err))
+		return -1;
+	if (memcmp(start, "\x93NUMPY", 6) != 0 || !start[6] || start[6] > 3)
+		return err_set(err, ERR_INPUT, "'%s' is no .npy file of version 1 to 3",
+			       reader->path);
+	n = start[8] | (size_t)start[9] << 8;
+	if (start[6] > 1)
+		n |= (size_t)start[10] << 16 | (size_t)start[11] << 24;
+	array->offset = (start[6] > 1 ? 12 : 10) + n;
+	if (n > MAX_NPY_HEADER || array->offset > file_size)
+		return err_set(
+			err, ERR_INPUT,
+			"header of '%s' is %zu bytes long, more than the file or the limit (%d)",
+			reader->path, n, MAX_NPY_HEADER);
+	header = xcalloc(n + 1, 1);
+	rc = io_pread_full(reader->io, fd, header, n, array->offset - n, reader->path, err) ||
+			     parse_npy(reader, array, header, err)
+		     ? -1
+		     : check_size(reader, array, file_size, err);
+	free(header);
+	return rc;
+}
+
+int dataset_read_npy(const struct dataset_reader *reader, struct err *err)
+{
+	struct file_identity identity = { 0 };
+	struct id_array array = { 0 };
+	int fd, rc;
+
+	if (io_open_regular(reader->io, AT_FDCWD, reader->path, &fd, &identity, err))
+		return -1;
+	rc = read_npy_header(reader, fd, identity.size, &array, err) ||
+			     read_array(reader, fd, &array, err)
+		     ? -1
+		     : io_check_unchanged(fd, &identity, reader->path, err);
+	reader->io->close(fd);
+	return rc;
+}
+
+static int find_input_ids(const struct dataset_reader *reader, const struct st_file *file,
+			  struct id_array *array, struct err *err)
+{
+	const struct st_tensor *tensor = NULL;
+
+	for (size_t i = 0; i < file->n_tensors; i++)
+		if (!strcmp(file->tensors[i].name, "input_ids"))
+			tensor = &file->tensors[i];
+	if (!tensor)
+		return err_set(err, ERR_INPUT, "'%s' has no tensor 'input_ids'", reader->path);
+	if (tensor->dtype != DT_I32 && tensor->dtype != DT_I64)
+		return err_set(err, ERR_INPUT, "tensor 'input_ids' in '%s' is neither I32 nor I64",
+			       reader->path);
+	if (tensor->n_dims != 1 && tensor->n_dims != 2)
+		return err_set(err, ERR_INPUT,
+			       "tensor 'input_ids' in '%s' has %d dimensions, neither 1 nor 2",
+			       reader->path, tensor->n_dims);
+	*array = (struct id_array){
+		.offset = file->data_start + tensor->begin,
+		.rows = tensor->n_dims == 2 ? tensor->shape[0] : 1,
+		.cols = tensor->shape[tensor->n_dims - 1],
+		.n_dims = tensor->n_dims,
+		.item_size = tensor->dtype == DT_I32 ? 4 : 8,
+		.is_signed = true,
+	};
+	return 0;
+}
+
+int dataset_read_safetensors(const struct dataset_reader *reader, struct err *err)
+{
+	struct file_identity identity = { 0 };
+	struct id_array array = { 0 };
+	struct st_file file;
+	int fd, rc;
+
+	if (io_open_regular(reader->io, AT_FDCWD, reader->path, &fd, &identity, err))
+		return -1;
+	rc = st_open_fd(&file, reader->io, fd, reader->path, err);
+	if (!rc) {
+		rc = find_input_ids(reader, &file, &array, err) ||
+				     read_array(reader, fd, &array, err)
+			     ? -1
+			     : io_check_unchanged(fd, &identity, reader->path, err);
+		st_release(&file);
+	}
+	reader->io->close(fd);
+	return rc;
+}

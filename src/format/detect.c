@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The configuration says what was meant, the tensors what was done: names, tiles and types come
+ * from the tensors, the rest from the configuration, and where there is none, from the first row of
+ * a format that would write such tensors.
+ */
+#include "format/detect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/variant.h"
+#include "format/read_config.h"
+#include "format/scale_names.h"
+
+/* Weights of one grain: how many, and the first with its scale. */
+struct sort {
+	size_t n;
+	const struct tensor_ref *weight;
+	struct weight_scale scale;
+};
+
+bool recognition_is_weight(const struct tensor_ref *tensor)
+{
+	const struct st_tensor *t = tensor->tensor;
+
+	return (t->dtype == DT_F8_E4M3 || t->dtype == DT_F8_E5M2) && t->n_dims >= 2 &&
+	       t->n_dims <= 3 && !scale_word_find(t->name);
+}
+
+enum grain weight_scale_grain(const struct weight_scale *scale)
+{
+	struct tile tile = scale->tile;
+
+	if (scale->scale_type == SCALE_E8M0 && tile.rows == 1 && tile.cols == 32)
+		return GRAIN_MX;
+	if (tile.rows == WHOLE && tile.cols == WHOLE)
+		return GRAIN_TENSOR;
+	if (tile.rows == WHOLE || tile.cols == WHOLE)
+		return GRAIN_CHANNEL;
+	return GRAIN_BLOCK;
+}
+
+int recognition_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+		      struct weight_scale *scale, struct err *err)
+{
+	struct buf shapes = { 0 };
+
+	*scale = (struct weight_scale){
+		.scale = scale_beside(recognition->checkpoint, weight->tensor->name),
+		.inverted = recognition->inverted,
+	};
+	if (!scale->scale)
+		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has no scale beside it",
+			       weight->tensor->name);
+	if (scale_tile(weight->tensor, scale->scale->tensor, recognition->declared_tile,
+		       &scale->tile, &scale->scale_type))
+		return 0;
+	st_shape_format(&shapes, scale->scale->tensor->shape, scale->scale->tensor->n_dims);
+	buf_puts(&shapes, ", which fits no tiling of ");
+	st_shape_format(&shapes, weight->tensor->shape, weight->tensor->n_dims);
+	err_set(err, ERR_INPUT, "scale '%s' is %s %s of '%s'", scale->scale->tensor->name,
+		dtype_name(scale->scale->tensor->dtype), shapes.data, weight->tensor->name);
+	buf_release(&shapes);
+	return -1;
+}
+
+static void sort_weight(const struct recognition *recognition, const struct tensor_ref *weight,
+			struct sort sorts[N_GRAINS])
+{
+	struct weight_scale scale;
+	struct err ignored;
+	struct sort *sort;
+
+	if (recognition_scale(recognition, weight, &scale, &ignored))
+		return;
+	sort = &sorts[weight_scale_grain(&scale)];
+	if (!sort->n++) {
+		sort->weight = weight;
+		sort->scale = scale;
+	}
+}
+
+/* Of a mixed file, the grain of most weights. */
+static const struct sort *sort_most(const struct sort sorts[N_GRAINS])
+{
+	const struct sort *most = NULL;
+
+	for (int i = 0; i < N_GRAINS; i++)
+		if (sorts[i].n && (!most || sorts[i].n > most->n))
+			most = &sorts[i];
+	return most;
+}
+
+/* The format whose row would have written such a scale: a row that is the home of its scheme before
+ * any other. */
+static const char *format_guess(const struct sort *sort, const struct scheme *scheme)
+{
+	const struct st_tensor *scale = sort->scale.scale->tensor;
+	const char *found = NULL;
+
+	for (size_t i = 0; formats[i]; i++) {
+		for (const struct flavour *row = formats[i]->flavours; row->method; row++) {
+			if (row->grain != scheme->grain ||
+			    row->static_input != scheme->static_input || row->refused[ENGINE_ANY] ||
+			    !flavour_wrote(row, scheme->tile, sort->weight->tensor, scale))
+				continue;
+			if (row->preferred)
+				return formats[i]->name;
+			found = found ? found : formats[i]->name;
+		}
+	}
+	return found ? found : "unknown";
+}
+
+/* The tool whose own words stand beside a weight; NULL: they are ours. */
+static const char *tool_beside(const struct checkpoint *checkpoint, const char *name)
+{
+	const struct scale_word *note = word_beside(checkpoint, name, SCALE_NOTE);
+
+	return note ? note->tool : word_beside(checkpoint, name, SCALE_OF_WEIGHT)->tool;
+}
+
+/* What most weights show, over what the configuration says. */
+static void scheme_from_tensors(struct recognition *recognition, const struct declaration *said,
+				const struct sort *most)
+{
+	const struct checkpoint *checkpoint = recognition->checkpoint;
+	const char *name = most->weight->tensor->name;
+	struct scheme *scheme = &recognition->scheme;
+	const char *tool;
+
+	scheme->grain = weight_scale_grain(&most->scale);
+	scheme->tile = most->scale.tile;
+	scheme->fp8_format = most->weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;
+	if (!said->has_input)
+		scheme->static_input = word_beside(checkpoint, name, SCALE_OF_INPUT) != NULL;
+	tool = tool_beside(checkpoint, name);
+	if (tool)
+		recognition->format = tool;
+	else if (!recognition->format)
+		recognition->format = format_guess(most, scheme);
+}
+
+static void name_scheme(struct recognition *recognition, bool known)
+{
+	static const char *const recipes_of[] = {
+		[GRAIN_TENSOR] = "current",
+		[GRAIN_CHANNEL] = "channelwise",
+		[GRAIN_BLOCK] = "blockwise",
+		[GRAIN_MX] = "mxfp8",
+	};
+	const struct scheme *scheme = &recognition->scheme;
+
+	if (!recognition->n_weights && !recognition->declared)
+		return;
+	recognition->recipe = recipes_of[scheme->grain];
+	if (scheme->grain == GRAIN_TENSOR && scheme->static_input)
+		recognition->recipe = "delayed";
+	if (!known)
+		recognition->recipe = recognition->format = "unknown";
+	recognition->scale_fmt = scheme->pow2 ? "ue8m0" : "float";
+}
+
+static bool high_precision(enum dtype dtype)
+{
+	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
+}
+
+/* "scale" alone may be anything, so it takes an FP8 weight beside it; a stray "weight_scale" is one
+ * all the same. */
+static bool is_scale(const struct recognition *recognition, const struct tensor_ref *tensor)
+{
+	const struct scale_word *word = scale_word_find(tensor->tensor->name);
+	const struct tensor_ref *weight;
+
+	if (!word)
+		return false;
+	if (word->role == SCALE_OF_CACHE || word->role == SCALE_NOTE)
+		return true;
+	weight = scaled_weight(recognition->checkpoint, tensor->tensor->name, word);
+	return weight && (recognition_is_weight(weight) ||
+			  (!word->tool && high_precision(weight->tensor->dtype)));
+}
+
+static void list_scales(struct recognition *recognition)
+{
+	const struct checkpoint *checkpoint = recognition->checkpoint;
+
+	if (!recognition->n_weights && !recognition->declared)
+		return;
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		if (!is_scale(recognition, &checkpoint->by_name[i]))
+			continue;
+		ARRAY_GROW(recognition->scales, recognition->n_scales);
+		recognition->scales[recognition->n_scales++] = &checkpoint->by_name[i];
+	}
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	const struct tensor_ref *const *x = a, *const *y = b;
+
+	return strcmp((*x)->tensor->name, (*y)->tensor->name);
+}
+
+bool recognition_is_scale(const struct recognition *recognition, const struct tensor_ref *tensor)
+{
+	return recognition->n_scales && bsearch(&tensor, recognition->scales, recognition->n_scales,
+						sizeof *recognition->scales, compare_names);
+}
+
+int recognition_make_with(struct recognition *recognition, const struct checkpoint *checkpoint,
+			  struct json_text hf_quant_config, struct err *err)
+{
+	struct sort sorts[N_GRAINS] = { 0 };
+	struct declaration said;
+	const struct sort *most;
+
+	*recognition = (struct recognition){ .checkpoint = checkpoint };
+	if (config_find_quantization(checkpoint, hf_quant_config, &recognition->config, err))
+		return -1;
+	said = declaration_read(recognition->config);
+	recognition->format = said.format;
+	recognition->declared = said.declared;
+	recognition->inverted = said.inverted;
+	recognition->scheme = said.scheme;
+	recognition->declared_tile = said.scheme.tile;
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		if (recognition_is_weight(&checkpoint->by_name[i])) {
+			recognition->n_weights++;
+			sort_weight(recognition, &checkpoint->by_name[i], sorts);
+		}
+	}
+	most = sort_most(sorts);
+	if (most)
+		scheme_from_tensors(recognition, &said, most);
+	name_scheme(recognition, most || recognition->declared);
+	list_scales(recognition);
+	return 0;
+}
+
+int recognition_make(struct recognition *recognition, const struct checkpoint *checkpoint,
+		     struct err *err)
+{
+	return recognition_make_with(recognition, checkpoint, (struct json_text){ 0 }, err);
+}
+
+void recognition_release(struct recognition *recognition)
+{
+	free(recognition->scales);
+	json_decref(recognition->config);
+	*recognition = (struct recognition){ 0 };
+}

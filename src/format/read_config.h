@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a "quantization_config" says, in the words that formats share.
+ */
+#ifndef FP8CONV_FORMAT_READ_CONFIG_H
+#define FP8CONV_FORMAT_READ_CONFIG_H
+
+#include <jansson.h>
+
+#include "base/json.h"
+#include "ckpt/checkpoint.h"
+#include "format/format.h"
+
+struct declaration {
+	const char *format; /* NULL: nothing that has to do with FP8 */
+	bool declared;	    /* the scheme below is said */
+	struct scheme scheme;
+	bool has_input; /* scheme.static_input is said */
+	bool scale_fmt; /* "ue8m0" is claimed */
+	bool inverted;	/* weight scales divide */
+};
+
+/* The object "quantization_config" of config.json, at the top or in text_config, else what
+ * hf_quant_config.json says; a new reference in *config, NULL if there is none.  ERR_INPUT. */
+int config_find_quantization(const struct checkpoint *checkpoint, struct json_text hf_quant_config,
+			     json_t **config, struct err *err);
+
+/* config may be NULL. */
+struct declaration declaration_read(const json_t *config);
+
+#endif

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "format/scale_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+/* In the order in which a weight's scale is looked for: "scale" says least, so it comes last. */
+static const struct scale_word words[] = {
+	{ "weight_scale_inv", SCALE_OF_WEIGHT, NULL },
+	{ "weight_scale", SCALE_OF_WEIGHT, NULL },
+	{ "scale_weight", SCALE_OF_WEIGHT, "comfyui" },
+	{ "qscale_weight", SCALE_OF_WEIGHT, "mistral" },
+	{ "scale", SCALE_OF_WEIGHT, "deepseek-v4" },
+	{ "input_scale", SCALE_OF_INPUT, NULL },
+	{ "activation_scale", SCALE_OF_INPUT, NULL },
+	{ "scale_input", SCALE_OF_INPUT, "comfyui" },
+	{ "qscale_act", SCALE_OF_INPUT, "mistral" },
+	{ "k_scale", SCALE_OF_CACHE, NULL },
+	{ "v_scale", SCALE_OF_CACHE, NULL },
+	{ "q_scale", SCALE_OF_CACHE, NULL },
+	{ "prob_scale", SCALE_OF_CACHE, NULL },
+	{ "comfy_quant", SCALE_NOTE, "comfyui" },
+	{ "scaled_fp8", SCALE_NOTE, "comfyui" },
+};
+
+#define N_WORDS (sizeof words / sizeof *words)
+
+/* Experts that are one tensor have no ".weight": theirs are "experts.gate_up_proj_scale_inv". */
+static const char weight[] = "weight";
+
+static size_t stem_length(const char *name)
+{
+	size_t n = strlen(name), n_weight = strlen(weight);
+
+	return n > n_weight && name[n - n_weight - 1] == '.' && !strcmp(name + n - n_weight, weight)
+		       ? n - n_weight
+		       : n;
+}
+
+static char *beside_name(const char *name, const char *word)
+{
+	size_t stem = stem_length(name);
+
+	if (name[stem]) /* it ended in ".weight" */
+		return xasprintf("%.*s%s", (int)stem, name, word);
+	if (!strncmp(word, weight, strlen(weight)))
+		return xasprintf("%s%s", name, word + strlen(weight));
+	return xasprintf("%s_%s", name, word);
+}
+
+static const struct tensor_ref *beside(const struct checkpoint *checkpoint, const char *name,
+				       const char *word)
+{
+	char *wanted = beside_name(name, word);
+	const struct tensor_ref *found = checkpoint_find(checkpoint, wanted);
+
+	free(wanted);
+	return found;
+}
+
+const struct scale_word *word_beside(const struct checkpoint *checkpoint, const char *name,
+				     enum scale_role role)
+{
+	for (size_t i = 0; i < N_WORDS; i++)
+		if (words[i].role == role && beside(checkpoint, name, words[i].word))
+			return &words[i];
+	return NULL;
+}
+
+const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name)
+{
+	const struct scale_word *word = word_beside(checkpoint, name, SCALE_OF_WEIGHT);
+
+	return word ? beside(checkpoint, name, word->word) : NULL;
+}
+
+const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name)
+{
+	const struct scale_word *word = word_beside(checkpoint, name, SCALE_OF_INPUT);
+
+	return word ? beside(checkpoint, name, word->word) : NULL;
+}
+
+/* Where word begins in name: behind a dot, or, without its "weight", behind the name of fused
+ * experts. */
+static size_t word_place(const char *name, const char *word)
+{
+	size_t n = strlen(name), n_word = strlen(word);
+
+	if (n >= n_word && !strcmp(name + n - n_word, word) &&
+	    (n == n_word || name[n - n_word - 1] == '.'))
+		return n - n_word;
+	return n;
+}
+
+/* The same for the scales of fused experts, "experts.gate_up_proj_scale_inv": the length of the
+ * weight's name. */
+static size_t fused_place(const char *name, const struct scale_word *word)
+{
+	const char *tail = word->word;
+	size_t n = strlen(name), n_tail;
+
+	if (word->tool || word->role > SCALE_OF_INPUT)
+		return n;
+	if (word->role == SCALE_OF_WEIGHT)
+		tail += strlen(weight);
+	n_tail = strlen(tail) + (word->role == SCALE_OF_INPUT);
+	if (n <= n_tail || strcmp(name + n - strlen(tail), tail) || name[n - n_tail] != '_')
+		return n;
+	return n - n_tail;
+}
+
+const struct scale_word *scale_word_find(const char *name)
+{
+	for (size_t i = 0; i < N_WORDS; i++)
+		if (name[word_place(name, words[i].word)])
+			return &words[i];
+	for (size_t i = 0; i < N_WORDS; i++)
+		if (name[fused_place(name, &words[i])])
+			return &words[i];
+	return NULL;
+}
+
+const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,
+				       const struct scale_word *word)
+{
+	const struct tensor_ref *found;
+	size_t at = word_place(name, word->word);
+	char *wanted;
+
+	if (name[at])
+		wanted = xasprintf("%.*s%s", (int)at, name, weight);
+	else
+		wanted = xstrndup(name, fused_place(name, word));
+	found = checkpoint_find(checkpoint, wanted);
+	free(wanted);
+	return found;
+}
+
+/* The last two dimensions of a scale, after what adds nothing: the experts' own, and ModelOpt's [N,
+ * 1, K, 1]. n: how many there are, at most 2. */
+struct grid {
+	int n;
+	uint64_t rows, cols;
+};
+
+static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct grid *grid)
+{
+	const uint64_t *shape = scale->shape;
+	int n = scale->n_dims;
+
+	if (n_experts && n && shape[0] == n_experts) {
+		shape++;
+		n--;
+	}
+	*grid = (struct grid){ n, 1, 1 };
+	if (n == 4 && shape[1] == 1 && shape[3] == 1) {
+		*grid = (struct grid){ 2, shape[0], shape[2] };
+	} else if (n == 2) {
+		grid->rows = shape[0];
+		grid->cols = shape[1];
+	} else if (n == 1) {
+		grid->rows = shape[0];
+	}
+	return n <= 2 || grid->n == 2;
+}
+
+/* A list is one of rows: of a single row too, where [1] might be the whole tensor's. */
+static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile tile)
+{
+	return (grid->n == 2 || (grid->n == 1 && tile.rows == 1 && tile.cols == WHOLE)) &&
+	       tile_count(rows, tile.rows) == grid->rows &&
+	       tile_count(cols, tile.cols) == grid->cols;
+}
+
+/* Tilings that are in use, most usual first; what none explains may still divide evenly. */
+static bool tile_guess(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile *tile)
+{
+	static const struct tile usual[] = {
+		{ 128, 128 }, { 1, 32 }, { 1, 128 }, { 64, 64 }, { 32, 32 }
+	};
+
+	for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
+		if (tile_fits(grid, rows, cols, usual[i])) {
+			*tile = usual[i];
+			return true;
+		}
+	}
+	if (!grid->rows || !grid->cols || rows % grid->rows || cols % grid->cols)
+		return false;
+	*tile = (struct tile){ rows / grid->rows, cols / grid->cols };
+	return true;
+}
+
+/* DeepSeek's name, which nobody gives to a channel's scales. */
+static bool is_block_name(const char *name)
+{
+	static const char suffix[] = "_scale_inv";
+	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
+
+	return n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
+}
+
+bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *scale,
+		struct tile hint, struct tile *tile, enum scale_type *type)
+{
+	const int n = weight_tensor->n_dims;
+	const struct tile block = { 128, 128 };
+	uint64_t rows, cols;
+	struct grid grid;
+
+	if (n < 2 || n > 3 || !grid_of(scale, n == 3 ? weight_tensor->shape[0] : 0, &grid))
+		return false;
+	rows = weight_tensor->shape[n - 2];
+	cols = weight_tensor->shape[n - 1];
+	*type = scale->dtype == DT_U8 || scale->dtype == DT_F8_E8M0 ? SCALE_E8M0 : SCALE_F32;
+	if (*type == SCALE_F32 && scale->dtype != DT_F32 && scale->dtype != DT_BF16 &&
+	    scale->dtype != DT_F16)
+		return false;
+	if (hint.rows && tile_fits(&grid, rows, cols, hint))
+		*tile = hint;
+	else if (grid.n == 2 && is_block_name(scale->name) && tile_fits(&grid, rows, cols, block))
+		*tile = block; /* [1, 1] too */
+	else if (grid.rows == 1 && grid.cols == 1)
+		*tile = (struct tile){ WHOLE, WHOLE };
+	else if (grid.rows == rows && grid.cols == 1)
+		*tile = (struct tile){ 1, WHOLE };
+	else if (grid.rows == 1 && grid.cols == cols)
+		*tile = (struct tile){ WHOLE, 1 };
+	else
+		return grid.n == 2 && tile_guess(&grid, rows, cols, tile);
+	return true;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What every format asks before it writes a configuration, and the parts that all configurations
+ * have.
+ */
+#include "format/write_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "format/variant.h"
+
+/* The scheme as far as a configuration can tell. */
+static bool same_words(const struct scheme *a, const struct scheme *b)
+{
+	return a->grain == b->grain && a->tile.rows == b->tile.rows &&
+	       a->tile.cols == b->tile.cols && a->fp8_format == b->fp8_format &&
+	       a->static_input == b->static_input;
+}
+
+bool quantization_mixed(const struct quantization *quantization)
+{
+	for (size_t i = 1; i < quantization->n_sets; i++)
+		if (!same_words(&quantization->sets[0].scheme, &quantization->sets[i].scheme))
+			return true;
+	return false;
+}
+
+bool quantization_pow2(const struct quantization *quantization)
+{
+	for (size_t i = 0; i < quantization->n_sets; i++)
+		if (!quantization->sets[i].scheme.pow2)
+			return false;
+	return true;
+}
+
+static int check_mixed(const struct format *format, const struct quantization *quantization,
+		       struct err *err)
+{
+	const char *reason = format->refused_mixed[ENGINE_ANY];
+	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE] = "";
+
+	if (!quantization_mixed(quantization))
+		return 0;
+	if (!reason)
+		reason = format->refused_mixed[quantization->target];
+	if (!reason)
+		return 0;
+	scheme_name(&quantization->sets[0].scheme, first);
+	for (size_t i = 1; i < quantization->n_sets; i++)
+		if (!same_words(&quantization->sets[0].scheme, &quantization->sets[i].scheme))
+			scheme_name(&quantization->sets[i].scheme, second);
+	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and %s modules: %s", format->name,
+		       first, second, reason);
+}
+
+static const char *find_expert(const struct module_set *set)
+{
+	for (size_t i = 0; i < set->n_modules; i++)
+		if (strstr(set->modules[i], ".experts."))
+			return set->modules[i];
+	return NULL;
+}
+
+static int check_experts(const struct format *format, const struct module_set *set,
+			 enum engine target, struct err *err)
+{
+	const char *reason = format_refuses_experts(format, &set->scheme, target);
+	const char *expert = reason ? find_expert(set) : NULL;
+	char words[SCHEME_NAME_SIZE];
+
+	if (!expert)
+		return 0;
+	scheme_name(&set->scheme, words);
+	return err_set(err, ERR_USAGE, "module '%s' as %s in format '%s' does not load in %s: %s",
+		       expert, words, format->name, engine_name(target), reason);
+}
+
+int format_refuse_kv(const struct format *format, struct err *err)
+{
+	return err_set(err, ERR_USAGE,
+		       "format '%s' has no place for KV cache scales: leave out --kv-cache, or use "
+		       "--format compressed-tensors or modelopt",
+		       format->name);
+}
+
+int format_configure(const struct format *format, const struct quantization *quantization,
+		     struct buf *config, struct buf *hf_quant_config, struct err *err)
+{
+	char words[SCHEME_NAME_SIZE];
+
+	if (!quantization->n_sets)
+		return err_set(err, ERR_USAGE, "no module is left to quantize");
+	for (size_t i = 0; i < quantization->n_sets; i++) {
+		const struct module_set *set = &quantization->sets[i];
+
+		scheme_name(&set->scheme, words);
+		if (format_check(format, &set->scheme, quantization->target, words, err) ||
+		    check_experts(format, set, quantization->target, err))
+			return -1;
+	}
+	if (quantization->kv_cache && !format->kv_scale)
+		return format_refuse_kv(format, err);
+	if (check_mixed(format, quantization, err))
+		return -1;
+	return format->configure(format, quantization, config, hf_quant_config, err);
+}
+
+static bool names_lm_head(const char *module)
+{
+	static const char lm_head[] = "lm_head";
+	size_t n = strlen(module), n_head = strlen(lm_head);
+
+	return n >= n_head && !strcmp(module + n - n_head, lm_head) &&
+	       (n == n_head || module[n - n_head - 1] == '.');
+}
+
+/* Tied models have a module lm_head, which engines would quantize, and no tensor of that name. */
+static bool lm_head_hidden(const struct quantization *quantization)
+{
+	for (size_t i = 0; i < quantization->n_kept; i++)
+		if (names_lm_head(quantization->kept[i]))
+			return false;
+	for (size_t i = 0; i < quantization->n_sets; i++)
+		for (size_t j = 0; j < quantization->sets[i].n_modules; j++)
+			if (names_lm_head(quantization->sets[i].modules[j]))
+				return false;
+	return true;
+}
+
+json_t *kept_json(const struct quantization *quantization)
+{
+	bool hidden = lm_head_hidden(quantization);
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < quantization->n_kept; i++) {
+		if (hidden && strcmp("lm_head", quantization->kept[i]) < 0) {
+			json_array_append_new(list, json_string("lm_head"));
+			hidden = false;
+		}
+		json_array_append_new(list, json_string(quantization->kept[i]));
+	}
+	if (hidden)
+		json_array_append_new(list, json_string("lm_head"));
+	return list;
+}
+
+void json_add(struct buf *buf, json_t *value, size_t indent)
+{
+	char *text = json_dumps(value, JSON_INDENT(indent));
+
+	buf_puts(buf, text);
+	free(text);
+	json_decref(value);
+}

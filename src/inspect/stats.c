@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The noise that codes let expect.  A code c stands for the values between the middles to its
+ * neighbours: d below it, u above.  If values are spread evenly there, the mean of the squared
+ * error is
+ *
+ *	(integral of e^2 from -d to u) / (d + u) = (u^3 + d^3) / (3 (u + d)),
+ *
+ * which is step^2 / 12 within a binade, where u = d = step / 2, and step^2 / 16 for a power of two,
+ * whose step below is half of that above.  The largest code has nothing above it and takes d for
+ * both.  The signal is c^2, and both are times the square of the tile's scale_inv.  A tile of zeros
+ * alone is exact.
+ */
+#include "inspect/stats.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "select/fp8_units.h"
+#include "source/cut.h"
+#include "num/e8m0.h"
+#include "num/fp8.h"
+
+#define PIECE_BYTES ((uint64_t)512 << 10)
+
+/* What a code is expected to add to signal and noise where scale_inv is 1; 0 where it is not
+ * finite. */
+struct code_table {
+	float signal[256], noise[256];
+};
+
+struct job {
+	struct inspection *inspection;
+	const struct backend *backend;
+	struct source files;
+	struct code_table tables[2]; /* by enum fp8_format */
+	struct unit *units;	     /* by tensor; of FP8 weights */
+	struct pieces pieces;	     /* of tensors; those of others than FP8 weights are one row */
+	void **buffers;		     /* by worker */
+	struct tensor_stats *stats;  /* by tensor */
+	pthread_mutex_t lock;	     /* of stats */
+};
+
+static uint8_t largest_code(enum fp8_format format)
+{
+	return format == FP8_E4M3 ? 0x7E : 0x7B;
+}
+
+static void table_make(struct code_table *table, enum fp8_format format)
+{
+	*table = (struct code_table){ .signal = { 0 } };
+	for (int code = 0; code < 256; code++) {
+		uint8_t magnitude = (uint8_t)(code & 0x7F), largest = largest_code(format);
+		float value, above, below;
+
+		if (magnitude > largest)
+			continue;
+		value = fp8_to_f32(format, magnitude);
+		above = magnitude < largest
+				? (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - value) / 2
+				: 0;
+		below = magnitude ? (value - fp8_to_f32(format, (uint8_t)(magnitude - 1))) / 2
+				  : above;
+		above = above > 0 ? above : below;
+		table->signal[code] = value * value;
+		table->noise[code] =
+			(above * above * above + below * below * below) / (3 * (above + below));
+	}
+}
+
+/* --- what there is to read --- */
+
+static bool is_float(enum dtype dtype)
+{
+	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
+}
+
+static void add_flat(struct pieces *pieces, size_t t, uint64_t n, uint64_t most)
+{
+	for (uint64_t at = 0; at < n; at += most) {
+		ARRAY_GROW(pieces->list, pieces->n);
+		pieces->list[pieces->n++] = (struct piece){
+			t, { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most }
+		};
+	}
+}
+
+/* The pieces of all tensors that can be read; *most: the bytes of the largest. */
+static void list_pieces(struct job *job, uint64_t *most)
+{
+	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
+	struct err ignored;
+
+	*most = PIECE_BYTES;
+	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
+		const struct tensor_ref *ref = &checkpoint->tensors[t];
+		const struct st_tensor *tensor = ref->tensor;
+		struct unit *unit = &job->units[t];
+
+		if (is_float(tensor->dtype)) {
+			job->stats[t].known = true;
+			add_flat(&job->pieces, t, st_n_elements(tensor->shape, tensor->n_dims),
+				 PIECE_BYTES / 4);
+		} else if (recognition_is_weight(ref) &&
+			   !recognition_scale(&job->inspection->recognition, ref,
+					      &unit->source_scale, &ignored)) {
+			*unit = (struct unit){ .source = ref,
+					       .name = tensor->name,
+					       .source_scale = unit->source_scale };
+			fp8_unit_layout(unit);
+			job->stats[t].known = job->stats[t].fp8 = true;
+			pieces_add(&job->pieces, unit, t, PIECE_BYTES);
+			if (unit->rows && unit->cols && piece_most(unit, PIECE_BYTES) > *most)
+				*most = piece_most(unit, PIECE_BYTES);
+		}
+	}
+}
+
+/* --- one piece --- */
+
+static int look_at_values(struct job *job, const struct piece *piece, void *buffer,
+			  struct tensor_stats *found, struct err *err)
+{
+	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[piece->weight];
+	size_t size = dtype_bits(ref->tensor->dtype) / 8, n = (size_t)piece->region.n_cols;
+	struct matrix x = { buffer, ref->tensor->dtype, 1, n, n };
+
+	if (source_read_bytes(&job->files, ref, piece->region.col * size, n * size, buffer, err))
+		return -1;
+	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
+		     &found->n_nonfinite);
+	return backend_failed(job->backend, ref->tensor->name, err);
+}
+
+/* Codes of one tile, or of the part of it that the piece holds, stride apart. */
+struct codes {
+	const uint8_t *at;
+	uint64_t n_rows, n_cols, stride;
+	enum fp8_format format;
+};
+
+static void add_tile(const struct code_table *table, const struct codes *codes, float scale,
+		     struct tensor_stats *found)
+{
+	uint8_t largest = largest_code(codes->format), most = 0;
+	double signal = 0, noise = 0;
+
+	for (uint64_t row = 0; row < codes->n_rows; row++) {
+		for (uint64_t col = 0; col < codes->n_cols; col++) {
+			uint8_t code = codes->at[row * codes->stride + col],
+				magnitude = code & 0x7F;
+
+			signal += table->signal[code];
+			noise += table->noise[code];
+			found->n_saturated += magnitude == largest;
+			found->n_nonfinite += magnitude > largest;
+			if (magnitude <= largest && magnitude > most)
+				most = magnitude;
+		}
+	}
+	found->n_codes += codes->n_rows * codes->n_cols;
+	if (!isfinite(scale))
+		return;
+	found->amax = fmaxf(found->amax, fp8_to_f32(codes->format, most) * fabsf(scale));
+	if (!(found->scale_most > 0) || scale > found->scale_most)
+		found->scale_most = scale;
+	if (!(found->scale_least > 0) || scale < found->scale_least)
+		found->scale_least = scale;
+	if (signal > 0) {
+		found->signal += signal * scale * scale;
+		found->noise += noise * scale * scale;
+	}
+}
+
+static float scale_at(const struct unit *unit, const void *scales, uint64_t i)
+{
+	float scale;
+
+	if (unit->source_scale.scale_type == SCALE_E8M0)
+		return e8m0_to_f32(((const uint8_t *)scales)[i]);
+	memcpy(&scale, (const char *)scales + 4 * i, 4);
+	return scale;
+}
+
+static void add_tiles(const struct job *job, const struct piece *piece, const uint8_t *buffer,
+		      const void *scales, struct tensor_stats *found)
+{
+	const struct unit *unit = &job->units[piece->weight];
+	const struct region *region = &piece->region;
+	struct tile tile = unit->source_scale.tile;
+	uint64_t rows = tile.rows == WHOLE ? region->n_rows : tile.rows;
+	uint64_t cols = tile.cols == WHOLE ? region->n_cols : tile.cols;
+	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
+	uint64_t first = tile.cols == WHOLE ? 0 : region->col / tile.cols;
+	struct codes codes = { .stride = region->n_cols };
+
+	codes.format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	for (uint64_t row = 0; row < region->n_rows; row += rows) {
+		for (uint64_t col = 0; col < region->n_cols; col += cols) {
+			codes.at = buffer + row * region->n_cols + col;
+			codes.n_rows = region->n_rows - row < rows ? region->n_rows - row : rows;
+			codes.n_cols = region->n_cols - col < cols ? region->n_cols - col : cols;
+			add_tile(
+				&job->tables[codes.format], &codes,
+				scale_at(unit, scales, row / rows * grid_cols + first + col / cols),
+				found);
+		}
+	}
+}
+
+static int look_at_codes(struct job *job, const struct piece *piece, void *buffer,
+			 struct tensor_stats *found, struct err *err)
+{
+	const struct unit *unit = &job->units[piece->weight];
+	const struct region *region = &piece->region;
+	void *scales;
+
+	for (uint64_t row = 0; row < region->n_rows; row++) {
+		bool whole = region->n_cols == unit->cols;
+
+		if (source_read_bytes(&job->files, unit->source,
+				      (region->row + row) * unit->cols + region->col,
+				      (size_t)(region->n_cols * (whole ? region->n_rows : 1)),
+				      (char *)buffer + row * region->n_cols, err))
+			return -1;
+		if (whole)
+			break;
+	}
+	if (source_scales(&job->files, unit, region, &scales, err))
+		return -1;
+	add_tiles(job, piece, buffer, scales, found);
+	free(scales);
+	return 0;
+}
+
+static void stats_merge(struct tensor_stats *into, const struct tensor_stats *from)
+{
+	into->amax = fmaxf(into->amax, from->amax);
+	into->n_nonfinite += from->n_nonfinite;
+	if (from->scale_least > 0 &&
+	    (!(into->scale_least > 0) || from->scale_least < into->scale_least))
+		into->scale_least = from->scale_least;
+	into->scale_most = fmaxf(into->scale_most, from->scale_most);
+	into->n_codes += from->n_codes;
+	into->n_saturated += from->n_saturated;
+	into->signal += from->signal;
+	into->noise += from->noise;
+}
+
+static int look(void *context, int worker, size_t item, struct err *err)
+{
+	struct job *job = context;
+	const struct piece *piece = &job->pieces.list[item];
+	struct tensor_stats *stats = &job->stats[piece->weight];
+	struct tensor_stats found = { .known = true };
+
+	if ((stats->fp8 ? look_at_codes : look_at_values)(job, piece, job->buffers[worker], &found,
+							  err))
+		return -1;
+	pthread_mutex_lock(&job->lock);
+	stats_merge(stats, &found);
+	pthread_mutex_unlock(&job->lock);
+	return 0;
+}
+
+/* --- all of them --- */
+
+static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err *err)
+{
+	job->buffers = xcalloc((size_t)n_threads, sizeof *job->buffers);
+	for (int i = 0; i < n_threads; i++)
+		if (buffer_alloc(&job->buffers[i], size, "a worker's buffer", err))
+			return -1;
+	return 0;
+}
+
+int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_stats **stats,
+		  struct err *err)
+{
+	const struct checkpoint *checkpoint = &inspection->checkpoint;
+	struct job job = { .inspection = inspection, .lock = PTHREAD_MUTEX_INITIALIZER };
+	uint64_t most;
+	int rc = -1;
+
+	*stats = job.stats = xcalloc(checkpoint->n_tensors, sizeof *job.stats);
+	job.units = xcalloc(checkpoint->n_tensors, sizeof *job.units);
+	job.backend = backend_select("auto", err);
+	source_init(&job.files, checkpoint->io, checkpoint, job.backend, inspection->stream_fd);
+	for (int format = 0; format < 2; format++)
+		table_make(&job.tables[format], (enum fp8_format)format);
+	list_pieces(&job, &most);
+	if (!buffers_new(&job, n_threads, most, err) &&
+	    !pool_run(n_threads, job.pieces.n, look, &job, NULL, err))
+		rc = source_close(&job.files, err);
+	source_release(&job.files);
+	for (int i = 0; i < n_threads; i++)
+		free(job.buffers[i]);
+	free(job.buffers);
+	free(job.pieces.list);
+	free(job.units);
+	return rc;
+}
+
+double tensor_stats_sqnr(const struct tensor_stats *stats)
+{
+	return stats->noise > 0 ? 10 * log10(stats->signal / stats->noise) : NAN;
+}

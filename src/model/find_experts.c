@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The experts of a layer: a matrix each, or one tensor of all.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/search.h"
+
+/* A tensor of all experts, each (k, n), and its bias. */
+static int find_fused(struct search *search, const char *prefix, const char *name, size_t n,
+		      size_t k, struct layer_ref *layer, enum expert_role role)
+{
+	const struct tensor_ref *weight = search_tensor(search, prefix, name, ""),
+				*bias = search_tensor(search, prefix, name, "_bias");
+	const uint64_t shape[] = { layer->n_experts, k, n };
+	const char *last = strrchr(name, '.') + 1;
+	char wanted[80];
+
+	if (!weight)
+		return search_missing(search, prefix, name, "");
+	snprintf(wanted, sizeof wanted, "[%zu, %zu, %zu]", layer->n_experts, k, n);
+	if (weight->tensor->n_dims != 3 || memcmp(weight->tensor->shape, shape, sizeof shape) != 0)
+		return search_bad_shape(weight, wanted, search->err);
+	snprintf(wanted, sizeof wanted, "[%zu, %zu]", layer->n_experts, n);
+	if (bias && (bias->tensor->n_dims != 2 || bias->tensor->shape[0] != layer->n_experts ||
+		     bias->tensor->shape[1] != n))
+		return search_bad_shape(bias, wanted, search->err);
+	for (size_t e = 0; e < layer->n_experts; e++)
+		layer->experts[e][role] = (struct linear_ref){
+			.module = xasprintf("%s%.*s%zu.%s", prefix, (int)(last - name), name, e,
+					    last),
+			.weight = weight,
+			.bias = bias,
+			.n = n,
+			.k = k,
+			.slice = { .first = e * n * k, .row_stride = 1, .col_stride = n },
+			.bias_first = e * n,
+		};
+	return 0;
+}
+
+static int find_fused_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct arch *arch = search->model->arch;
+	size_t hidden = search->model->hidden, width = layer->expert_width;
+
+	if (width == 0)
+		return err_set(search->err, ERR_INPUT, "config.json has no 'intermediate_size'");
+	return find_fused(search, prefix, arch->fused_gate_up, 2 * width, hidden, layer,
+			  EXPERT_ROLE_GATE_UP) ||
+			       find_fused(search, prefix, arch->fused_down, hidden, width, layer,
+					  EXPERT_ROLE_DOWN)
+		       ? -1
+		       : 0;
+}
+
+/* Experts are counted by their names. */
+static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+	size_t n_wanted = layer->linear[LINEAR_ROUTER].n, hidden = model->hidden;
+
+	layer->experts = xcalloc(n_wanted, sizeof *layer->experts);
+	layer->n_experts = n_wanted;
+	if (model->arch->fused_gate_up)
+		return find_fused_experts(search, prefix, layer);
+	for (size_t e = 0; e < n_wanted; e++) {
+		for (int i = 0; i <= EXPERT_ROLE_DOWN; i++) {
+			const char *pattern = search_expert_name(search, (enum expert_role)i);
+			char *module = xasprintf(pattern, e);
+			bool down = i == EXPERT_ROLE_DOWN;
+			int rc = search_linear(
+				search, prefix, module, down ? hidden : layer->expert_width,
+				down ? layer->expert_width : hidden, &layer->experts[e][i]);
+
+			if (rc == 0 && !layer->experts[e][i].weight)
+				rc = search_missing(search, prefix, module, ".weight");
+			free(module);
+			if (rc)
+				return -1;
+			layer->expert_width = layer->experts[0][0].n;
+		}
+	}
+	return 0;
+}
+
+int search_moe(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct routing *routing = &search->model->routing;
+	const struct linear_ref *router = &layer->linear[LINEAR_ROUTER];
+	const struct linear_ref *shared = &layer->linear[LINEAR_SHARED_DOWN];
+	static const enum linear_role whole[] = { LINEAR_SHARED_GATE, LINEAR_SHARED_UP };
+
+	if (routing->top_k == 0 || routing->top_k > router->n)
+		return err_set(search->err, ERR_INPUT,
+			       "config.json: 'num_experts_per_tok' is %zu, and '%s' chooses among "
+			       "%zu experts",
+			       routing->top_k, router->module, router->n);
+	if (routing->n_groups > 1 &&
+	    (router->n % routing->n_groups || routing->top_groups > routing->n_groups ||
+	     routing->top_groups == 0 || router->n / routing->n_groups < 2))
+		return err_set(search->err, ERR_INPUT,
+			       "config.json: %zu of %zu groups cannot be chosen of %zu experts",
+			       routing->top_groups, routing->n_groups, router->n);
+	layer->shared_width = shared->k;
+	if (shared->weight && search_need(search, prefix, layer, whole, COUNT(whole)))
+		return -1;
+	for (size_t i = 0; shared->weight && i < COUNT(whole); i++)
+		if (search_check_matrix(layer->linear[whole[i]].weight, shared->k,
+					search->model->hidden, search->err))
+			return -1;
+	return find_experts(search, prefix, layer);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The tensors of a model by what they do: found by the names of its architecture, checked against
+ * config.json, and none of a layer left over.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "model/steps.h"
+#include "model/search.h"
+
+#define LAYERS "model.layers."
+
+static int find_latent_attention(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+	const struct latent *latent = &model->latent;
+	size_t q = model->n_heads * model->head_dim;
+	const struct wanted wanted[] = {
+		{ LINEAR_Q, q, model->hidden },
+		{ LINEAR_Q_A, latent->q_rank, model->hidden },
+		{ LINEAR_Q_B, q, latent->q_rank },
+		{ LINEAR_KV_A, latent->kv_rank + latent->turning, model->hidden },
+		{ LINEAR_KV_B, model->n_heads * (latent->still + model->value_dim),
+		  latent->kv_rank },
+		{ LINEAR_O, model->hidden, model->n_heads * model->value_dim },
+	};
+	static const enum linear_role squeezed[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
+						     LINEAR_KV_B, LINEAR_O };
+	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
+
+	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
+		return -1;
+	return latent->q_rank ? search_need(search, prefix, layer, squeezed, COUNT(squeezed))
+			      : search_need(search, prefix, layer, plain, COUNT(plain));
+}
+
+static int find_attention(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim,
+	       hidden = model->hidden;
+	const struct wanted wanted[] = {
+		{ LINEAR_Q, q, hidden },  { LINEAR_K, kv, hidden },
+		{ LINEAR_V, kv, hidden }, { LINEAR_QKV, q + 2 * kv, hidden },
+		{ LINEAR_O, hidden, q },
+	};
+	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
+	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_O };
+
+	if (model->latent.kv_rank)
+		return find_latent_attention(search, prefix, layer);
+	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
+		return -1;
+	return layer->linear[LINEAR_QKV].weight
+		       ? search_need(search, prefix, layer, fused, COUNT(fused))
+		       : search_need(search, prefix, layer, apart, COUNT(apart));
+}
+
+static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	size_t hidden = search->model->hidden;
+	const struct wanted wanted[] = {
+		{ LINEAR_GATE, 0, hidden },	 { LINEAR_UP, 0, hidden },
+		{ LINEAR_GATE_UP, 0, hidden },	 { LINEAR_DOWN, hidden, 0 },
+		{ LINEAR_ROUTER, 0, hidden },	 { LINEAR_SHARED_GATE, 0, hidden },
+		{ LINEAR_SHARED_UP, 0, hidden }, { LINEAR_SHARED_DOWN, hidden, 0 },
+	};
+	static const enum linear_role fused[] = { LINEAR_GATE_UP, LINEAR_DOWN };
+	static const enum linear_role apart[] = { LINEAR_GATE, LINEAR_UP, LINEAR_DOWN };
+	struct linear_ref *l = layer->linear;
+
+	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
+		return -1;
+	if (l[LINEAR_ROUTER].weight)
+		return search_moe(search, prefix, layer);
+	if (l[LINEAR_GATE_UP].weight ? search_need(search, prefix, layer, fused, COUNT(fused))
+				     : search_need(search, prefix, layer, apart, COUNT(apart)))
+		return -1;
+	layer->width = l[LINEAR_DOWN].k;
+	if (l[LINEAR_GATE_UP].weight)
+		return search_check_matrix(l[LINEAR_GATE_UP].weight, 2 * layer->width, hidden,
+					   search->err);
+	return search_check_matrix(l[LINEAR_GATE].weight, layer->width, hidden, search->err) ||
+			       search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden,
+						   search->err)
+		       ? -1
+		       : 0;
+}
+
+/* How long the vector must be. */
+static size_t vector_length(const struct model *model, const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_Q:
+	case VECTOR_NORM_K:
+		return model->head_dim;
+	case VECTOR_NORM_Q_A:
+		return model->latent.q_rank;
+	case VECTOR_NORM_KV_A:
+		return model->latent.kv_rank;
+	case VECTOR_ROUTER_BIAS:
+		return layer->n_experts;
+	case VECTOR_SINKS:
+		return model->n_heads;
+	default:
+		return model->hidden;
+	}
+}
+
+/* Whether a layer cannot be without it. */
+static bool vector_is_needed(const struct model *model, const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_Q_A:
+		return model->latent.q_rank > 0;
+	case VECTOR_NORM_KV_A:
+		return model->latent.kv_rank > 0;
+	case VECTOR_ROUTER_BIAS:
+		return layer->n_experts && model->arch->vector[role];
+	case VECTOR_NORM_Q:
+	case VECTOR_NORM_K:
+	case VECTOR_SINKS:
+		return model->arch->vector[role] != NULL;
+	default:
+		return true;
+	}
+}
+
+static int find_vectors(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model *model = search->model;
+
+	for (int i = 0; i < N_VECTORS; i++) {
+		const char *name = search_vector_name(search, (enum vector_role)i);
+
+		if (!*name)
+			continue;
+		layer->vector[i] = search_tensor(search, prefix, name, "");
+		if (layer->vector[i] &&
+		    search_check_vector(layer->vector[i], vector_length(model, layer, i),
+					search->err))
+			return -1;
+		if (!layer->vector[i] && vector_is_needed(model, layer, i))
+			return search_missing(search, prefix, name, "");
+	}
+	return 0;
+}
+
+static int find_layer(struct search *search, size_t i)
+{
+	struct layer_ref *layer = &search->model->layers[i];
+	char *prefix = xasprintf(LAYERS "%zu.", i);
+	int rc;
+
+	layer->attention = xasprintf("%sself_attn", prefix);
+	rc = find_attention(search, prefix, layer) || find_mlp(search, prefix, layer) ||
+			     find_vectors(search, prefix, layer)
+		     ? -1
+		     : 0;
+	free(prefix);
+	return rc;
+}
+
+/* Scales belong to the weights beside them, and angles are computed. */
+static bool is_accessory(const char *name)
+{
+	const char *last = strrchr(name, '.');
+
+	return last && (strstr(last, "scale") || !strcmp(last, ".inv_freq"));
+}
+
+static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref)
+{
+	for (int i = 0; i < N_LINEARS; i++)
+		if (layer->linear[i].weight == ref || layer->linear[i].bias == ref)
+			return true;
+	for (int i = 0; i < N_VECTORS; i++)
+		if (layer->vector[i] == ref)
+			return true;
+	for (size_t e = 0; e < layer->n_experts; e++)
+		for (int i = 0; i < N_EXPERT_ROLES; i++)
+			if (layer->experts[e][i].weight == ref || layer->experts[e][i].bias == ref)
+				return true;
+	return false;
+}
+
+/* A tensor of a layer that has no place in the computation. */
+static int check_leftovers(const struct search *search)
+{
+	const struct checkpoint *checkpoint = search->model->checkpoint;
+	size_t n_layers = search->model->n_layers, n = 0;
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		n += !strncmp(checkpoint->by_name[i].tensor->name, LAYERS, strlen(LAYERS)) &&
+		     !is_accessory(checkpoint->by_name[i].tensor->name);
+	if (n == search->n_found)
+		return 0;
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const struct tensor_ref *ref = &checkpoint->by_name[i];
+		const char *name = ref->tensor->name;
+		unsigned long layer;
+
+		if (strncmp(name, LAYERS, strlen(LAYERS)) != 0 || is_accessory(name))
+			continue;
+		layer = strtoul(name + strlen(LAYERS), NULL, 10);
+		if (layer < n_layers && !is_known(&search->model->layers[layer], ref))
+			return err_set(search->err, ERR_INPUT,
+				       "tensor '%s' has no place in a model of %s: its forward "
+				       "pass would be wrong",
+				       name, search->model->arch->name);
+	}
+	return 0; /* layers behind the last one: those that predict further tokens */
+}
+
+int model_find_tensors(struct model *model, const struct model_config *config, struct err *err)
+{
+	struct search search = { .model = model, .err = err };
+
+	model->embedding = search_tensor(&search, "", "model.embed_tokens", ".weight");
+	model->norm = search_tensor(&search, "", "model.norm", ".weight");
+	if (!model->embedding)
+		return search_missing(&search, "", "model.embed_tokens", ".weight");
+	if (!model->norm)
+		return search_missing(&search, "", "model.norm", ".weight");
+	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
+	    search_check_vector(model->norm, model->hidden, err) ||
+	    search_linear(&search, "", "lm_head", model->vocab_size, model->hidden, &model->head))
+		return -1;
+	if (!model->head.weight) {
+		if (!config->tie_word_embeddings && !model->arch->tied)
+			return search_missing(&search, "", "lm_head", ".weight");
+		model->head = (struct linear_ref){ .module = xstrdup("lm_head"),
+						   .weight = model->embedding,
+						   .n = model->vocab_size,
+						   .k = model->hidden,
+						   .slice = { .row_stride = model->hidden,
+							      .col_stride = 1 } };
+	}
+	search.n_found = 0;
+	for (size_t i = 0; i < model->n_layers; i++) {
+		model->layers[i].expert_width =
+			model->arch->fused_gate_up ? model_config_expert_width(config) : 0;
+		if (find_layer(&search, i))
+			return -1;
+	}
+	return check_leftovers(&search);
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "model/search.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+/* Names of most architectures; a row says where its own differ. */
+static const struct arch arch_names = {
+	.linear = {
+		[LINEAR_Q] = "self_attn.q_proj",
+		[LINEAR_K] = "self_attn.k_proj",
+		[LINEAR_V] = "self_attn.v_proj",
+		[LINEAR_QKV] = "self_attn.qkv_proj",
+		[LINEAR_O] = "self_attn.o_proj",
+		[LINEAR_GATE] = "mlp.gate_proj",
+		[LINEAR_UP] = "mlp.up_proj",
+		[LINEAR_GATE_UP] = "mlp.gate_up_proj",
+		[LINEAR_DOWN] = "mlp.down_proj",
+		[LINEAR_ROUTER] = "mlp.gate",
+		[LINEAR_Q_A] = "self_attn.q_a_proj",
+		[LINEAR_Q_B] = "self_attn.q_b_proj",
+		[LINEAR_KV_A] = "self_attn.kv_a_proj_with_mqa",
+		[LINEAR_KV_B] = "self_attn.kv_b_proj",
+		[LINEAR_SHARED_GATE] = "mlp.shared_experts.gate_proj",
+		[LINEAR_SHARED_UP] = "mlp.shared_experts.up_proj",
+		[LINEAR_SHARED_DOWN] = "mlp.shared_experts.down_proj",
+	},
+	.vector = {
+		[VECTOR_NORM_ATTENTION] = "input_layernorm.weight",
+		[VECTOR_NORM_ATTENTION_OUT] = "",
+		[VECTOR_NORM_MLP] = "post_attention_layernorm.weight",
+		[VECTOR_NORM_MLP_OUT] = "",
+		[VECTOR_NORM_Q] = "self_attn.q_norm.weight",
+		[VECTOR_NORM_K] = "self_attn.k_norm.weight",
+		[VECTOR_NORM_Q_A] = "self_attn.q_a_layernorm.weight",
+		[VECTOR_NORM_KV_A] = "self_attn.kv_a_layernorm.weight",
+		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
+		[VECTOR_SINKS] = "self_attn.sinks",
+	},
+	.expert = {
+		[EXPERT_ROLE_GATE] = "mlp.experts.%zu.gate_proj",
+		[EXPERT_ROLE_UP] = "mlp.experts.%zu.up_proj",
+		[EXPERT_ROLE_DOWN] = "mlp.experts.%zu.down_proj",
+	},
+};
+static const char *name_of(const char *own, const char *common)
+{
+	return own ? own : common ? common : "";
+}
+
+const char *search_linear_name(const struct search *search, enum linear_role role)
+{
+	return name_of(search->model->arch->linear[role], arch_names.linear[role]);
+}
+
+const char *search_vector_name(const struct search *search, enum vector_role role)
+{
+	return name_of(search->model->arch->vector[role], arch_names.vector[role]);
+}
+
+const char *search_expert_name(const struct search *search, enum expert_role role)
+{
+	return name_of(search->model->arch->expert[role], arch_names.expert[role]);
+}
+
+int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct err *err)
+{
+	struct buf shape = { 0 };
+
+	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
+	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, and config.json wants %s",
+		ref->tensor->name, shape.data, wanted);
+	buf_release(&shape);
+	return -1;
+}
+
+/* n 0: any length. */
+int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
+{
+	char wanted[40];
+
+	if (ref->tensor->n_dims == 1 && (n == 0 || ref->tensor->shape[0] == n))
+		return 0;
+	snprintf(wanted, sizeof wanted, "[%zu]", n);
+	return search_bad_shape(ref, wanted, err);
+}
+
+/* n or k 0: any. */
+int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct err *err)
+{
+	const struct st_tensor *tensor = ref->tensor;
+	char wanted[60];
+
+	if (tensor->n_dims == 2 && tensor->shape[0] && tensor->shape[1] &&
+	    (n == 0 || tensor->shape[0] == n) && (k == 0 || tensor->shape[1] == k))
+		return 0;
+	if (n && k)
+		snprintf(wanted, sizeof wanted, "[%zu, %zu]", n, k);
+	else
+		snprintf(wanted, sizeof wanted, n ? "[%zu, any]" : "[any, %zu]", n ? n : k);
+	return search_bad_shape(ref, wanted, err);
+}
+
+/* The tensor PREFIX MODULE SUFFIX, or NULL. */
+const struct tensor_ref *search_tensor(struct search *search, const char *prefix,
+				       const char *module, const char *suffix)
+{
+	char *name = xasprintf("%s%s%s", prefix, module, suffix);
+	const struct tensor_ref *ref = checkpoint_find(search->model->checkpoint, name);
+
+	free(name);
+	search->n_found += ref != NULL;
+	return ref;
+}
+
+/* A matrix (n, k) with its bias; nothing where the layer has none. */
+int search_linear(struct search *search, const char *prefix, const char *module, size_t n, size_t k,
+		  struct linear_ref *linear)
+{
+	linear->weight = search_tensor(search, prefix, module, ".weight");
+	linear->bias = search_tensor(search, prefix, module, ".bias");
+	if (!linear->weight)
+		return linear->bias ? err_set(search->err, ERR_INPUT,
+					      "tensor '%s' has no weight beside it",
+					      linear->bias->tensor->name)
+				    : 0;
+	if (search_check_matrix(linear->weight, n, k, search->err) ||
+	    (linear->bias &&
+	     search_check_vector(linear->bias, linear->weight->tensor->shape[0], search->err)))
+		return -1;
+	linear->module = xasprintf("%s%s", prefix, module);
+	linear->n = linear->weight->tensor->shape[0];
+	linear->k = linear->weight->tensor->shape[1];
+	linear->slice = (struct slice){ .row_stride = linear->k, .col_stride = 1 };
+	return 0;
+}
+
+int search_missing(const struct search *search, const char *prefix, const char *module,
+		   const char *suffix)
+{
+	return err_set(search->err, ERR_INPUT,
+		       "tensor '%s%s%s' is missing from '%s', a model of %s: --activations takes "
+		       "what another program dumps of it",
+		       prefix, module, suffix, search->model->checkpoint->path,
+		       search->model->arch->name);
+}
+
+int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,
+		   const struct wanted *wanted, size_t n_wanted)
+{
+	for (size_t i = 0; i < n_wanted; i++) {
+		enum linear_role role = wanted[i].role;
+
+		if (search_linear(search, prefix, search_linear_name(search, role), wanted[i].n,
+				  wanted[i].k, &layer->linear[role]))
+			return -1;
+	}
+	return 0;
+}
+
+/* All of them must be there. */
+int search_need(const struct search *search, const char *prefix, const struct layer_ref *layer,
+		const enum linear_role *roles, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!layer->linear[roles[i]].weight)
+			return search_missing(search, prefix, search_linear_name(search, roles[i]),
+					      ".weight");
+	return 0;
+}

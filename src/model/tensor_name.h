@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A tensor's name as segments: "model.layers.0.mlp.up_proj.weight".
+ */
+#ifndef FP8CONV_MODEL_TENSOR_NAME_H
+#define FP8CONV_MODEL_TENSOR_NAME_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PATH_MAX_SEGMENTS 32
+
+struct segment {
+	const char *text; /* in the name, without end */
+	size_t n;
+};
+
+/* Of a longer path the segments in the middle are left out. */
+struct path {
+	int n; /* at least 1 */
+	struct segment segments[PATH_MAX_SEGMENTS];
+	bool is_weight; /* the last segment is "weight", and there is a module in front of it */
+	bool is_bias;
+	/* the module that has the tensor: the last one with a name; else the last segment */
+	int owner;
+	int experts;	      /* the first segment "experts" that has one behind it, or -1 */
+	bool numbered_expert; /* which is followed by a number */
+};
+
+void path_split(struct path *path, const char *name);
+
+/* Whether a number stands before segment i: a layer, or an element of a list. */
+bool path_in_layer(const struct path *path, int i);
+
+bool segment_is(const struct segment *segment, const char *text);
+bool segment_ends(const struct segment *segment, const char *text);
+bool segment_is_number(const struct segment *segment);
+
+#endif

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fused experts: both tensors of a layer, in whatever shards, give their layout.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+#include "model/experts.h"
+#include "model/fusion.h"
+
+#define MOST_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
+
+static bool has_sibling(const struct select *select, const char *name, size_t n, const char *suffix)
+{
+	char *sibling = xasprintf("%.*s%s", (int)n, name, suffix);
+	bool found = checkpoint_find(select->checkpoint, sibling) != NULL;
+
+	free(sibling);
+	return found;
+}
+
+/* Interleaved experts come with biases, as others do not: GPT-OSS. */
+static int check_biases(const struct select *select, const struct st_tensor *tensor,
+			struct err *err)
+{
+	size_t n = strlen(tensor->name), n_suffix = strlen(".weight");
+
+	if (n > n_suffix && !strcmp(tensor->name + n - n_suffix, ".weight"))
+		n -= n_suffix;
+	if (!has_sibling(select, tensor->name, n, "_bias") &&
+	    !has_sibling(select, tensor->name, n, ".bias"))
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"experts '%s' have biases, and may hold gate and up interleaved, which cannot "
+		"be split: --exclude keeps them",
+		tensor->name);
+}
+
+/* The two fused tensors of a layer; either may be missing or kept. */
+struct layer {
+	size_t gate_up, down; /* candidates, or NONE */
+};
+
+static int layers_fill(struct layer *layers, size_t n, const struct select *select,
+		       struct keymap *prefixes, struct err *err)
+{
+	for (size_t i = 0; i < n; i++)
+		layers[i] = (struct layer){ NONE, NONE };
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		const char *name = c->source->tensor->name;
+		struct layer *layer;
+		size_t *slot;
+
+		if (!candidate_is_fused(c))
+			continue;
+		layer = &layers[keymap_add(prefixes, name, experts_prefix_len(name))];
+		slot = c->facts.role == ROLE_EXPERTS_GATE_UP ? &layer->gate_up : &layer->down;
+		if (*slot != NONE)
+			return err_set(err, ERR_INPUT, "'%s' and '%s' are the same experts",
+				       select->candidates[*slot].source->tensor->name, name);
+		*slot = i;
+	}
+	return 0;
+}
+
+static void set_layout(struct candidate *c, const struct experts_layout *layout)
+{
+	bool down = c->facts.role == ROLE_EXPERTS_DOWN;
+	struct slice slice;
+
+	c->layout = xmalloc(sizeof *c->layout);
+	*c->layout = *layout;
+	c->facts.parallel = down ? PARALLEL_ROW : PARALLEL_COLUMN;
+	experts_matrix(layout, down ? EXPERT_DOWN : EXPERT_GATE, 0, &c->rows, &c->cols, &slice);
+}
+
+static int layer_resolve(struct select *select, const struct layer *layer, struct err *err)
+{
+	size_t members[2] = { layer->gate_up, layer->down };
+	struct experts_tensor tensors[2] = { { 0 } };
+	struct experts_layout layout;
+
+	for (int m = 0; m < 2; m++) {
+		const struct candidate *c;
+
+		if (members[m] == NONE)
+			continue;
+		c = &select->candidates[members[m]];
+		if (!c->recipe)
+			return 0; /* then the other is kept with it */
+		if (check_biases(select, c->source->tensor, err))
+			return -1;
+		tensors[m] = (struct experts_tensor){ c->source->tensor->name,
+						      c->source->tensor->shape };
+	}
+	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &select->config, err))
+		return -1;
+	for (int m = 0; m < 2; m++)
+		if (members[m] != NONE)
+			set_layout(&select->candidates[members[m]], &layout);
+	return 0;
+}
+
+/* A few bytes of a file can stand for 65,536 experts: what the plan would hold of them is bounded
+ * before it is made. */
+static int check_count(const struct select *select, struct err *err)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (!c->layout)
+			continue;
+		n += candidate_n_units(c);
+		if (n > MOST_MATRICES)
+			return err_set(err, ERR_INPUT,
+				       "experts '%s' and those before them are %llu matrices, more "
+				       "than %d: --exclude keeps them as they are",
+				       c->source->tensor->name, (unsigned long long)n,
+				       MOST_MATRICES);
+	}
+	return 0;
+}
+
+int select_experts(struct select *select, struct err *err)
+{
+	struct keymap prefixes = { 0 };
+	struct layer *layers;
+	size_t n_fused = 0;
+	int rc;
+
+	for (size_t i = 0; i < select->n; i++)
+		n_fused += candidate_is_fused(&select->candidates[i]);
+	if (!n_fused)
+		return 0;
+	layers = xcalloc(n_fused, sizeof *layers);
+	rc = layers_fill(layers, n_fused, select, &prefixes, err);
+	for (size_t i = 0; !rc && i < prefixes.n; i++)
+		rc = layer_resolve(select, &layers[i], err);
+	free(layers);
+	keymap_release(&prefixes);
+	return rc ? rc : check_count(select, err);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "select/fp8_units.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/scale_names.h"
+
+void fp8_unit_layout(struct unit *unit)
+{
+	const struct st_tensor *tensor = unit->source->tensor;
+	const uint64_t *sides = tensor->shape + tensor->n_dims - 2;
+
+	unit->rows = sides[0];
+	unit->cols = sides[1];
+	if (tensor->n_dims == 3) {
+		unit->stack = unit->rows;
+		unit->rows *= tensor->shape[0];
+	}
+	unit->slice = (struct slice){ .row_stride = unit->cols, .col_stride = 1 };
+}
+
+/* Integers that are another scheme's weights: they have a scale, or are called so.  Others were
+ * there before. */
+static bool is_packed(const struct recognition *recognition, const char *name)
+{
+	static const char *const words[] = { "weight_packed", "qweight", "qzeros" };
+	const char *dot = strrchr(name, '.');
+
+	for (size_t i = 0; dot && i < sizeof words / sizeof *words; i++)
+		if (!strcmp(dot + 1, words[i]))
+			return true;
+	return scale_beside(recognition->checkpoint, name) != NULL;
+}
+
+static int add_unit(struct selection *selection, const struct recognition *recognition,
+		    const struct tensor_ref *ref, struct err *err)
+{
+	const struct st_tensor *tensor = ref->tensor;
+	struct unit unit = { .name = tensor->name,
+			     .source = ref,
+			     .next_bonded = selection->n_units };
+	const char *method =
+		json_string_value(json_object_get(recognition->config, "quant_method"));
+
+	if (fp8_source_check_type(tensor, is_packed(recognition, tensor->name), method, err))
+		return -1;
+	if (recognition_is_weight(ref)) {
+		if (fp8_source_scale(recognition, ref, &unit.source_scale, err))
+			return -1;
+		fp8_unit_layout(&unit);
+		selection->n_quantized++;
+	} else if (dtype_is_fp8(tensor->dtype)) {
+		return err_set(err, ERR_INPUT,
+			       "FP8 tensor '%s' has %d dimensions: matrices can be read, and "
+			       "stacks of them",
+			       tensor->name, tensor->n_dims);
+	} else {
+		unit.reason = xasprintf("%s already", dtype_name(tensor->dtype));
+	}
+	ARRAY_GROW(selection->units, selection->n_units);
+	selection->units[selection->n_units++] = unit;
+	return 0;
+}
+
+int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
+		   const struct recognition *recognition, struct err *err)
+{
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const struct tensor_ref *ref = &checkpoint->tensors[i];
+
+		if (!recognition_is_scale(recognition, ref) &&
+		    add_unit(selection, recognition, ref, err))
+			return -1;
+	}
+	return 0;
+}

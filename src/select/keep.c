@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a finished selection must be, and changes to it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+
+static void unit_keep(struct unit *unit, char *reason)
+{
+	unit->recipe = NULL;
+	unit->reason = reason;
+}
+
+void selection_keep(struct selection *selection, size_t i, const char *reason)
+{
+	struct unit *units = selection->units;
+
+	if (!units[i].recipe)
+		return;
+	unit_keep(&units[i], xstrdup(reason));
+	for (size_t u = units[i].next_bonded; u != i; u = units[u].next_bonded)
+		unit_keep(&units[u], xasprintf("fused with '%s', which is kept", units[i].name));
+}
+
+/* A matrix of fused experts has another name than its source. */
+static bool is_kept_slice(const struct unit *unit)
+{
+	return !unit->recipe && strcmp(unit->name, unit->source->tensor->name) != 0;
+}
+
+/* The slices of a source follow each other: the first becomes the whole, the others go.  places[i]:
+ * where unit i is now. */
+static void join_slices(struct selection *selection, size_t *places)
+{
+	struct unit *units = selection->units;
+	const struct tensor_ref *joined = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < selection->n_units; i++) {
+		struct unit *unit = &units[i];
+
+		places[i] = n;
+		if (is_kept_slice(unit)) {
+			if (unit->source == joined) {
+				free(unit->reason);
+				continue;
+			}
+			joined = unit->source;
+			unit->name = joined->tensor->name;
+		}
+		units[n++] = *unit;
+	}
+	selection->n_units = n;
+}
+
+int selection_settle(struct selection *selection, struct err *err)
+{
+	size_t *places = xcalloc(selection->n_units, sizeof *places);
+
+	join_slices(selection, places);
+	for (size_t i = 0; i < selection->n_units; i++) {
+		struct unit *unit = &selection->units[i];
+
+		unit->next_bonded = unit->recipe ? places[unit->next_bonded] : i;
+		if (!unit->recipe) {
+			unit->rows = unit->cols = 0;
+			unit->slice = (struct slice){ 0 };
+			unit->group = 0;
+		}
+	}
+	free(places);
+	return selection_check(selection, NULL, err);
+}
+
+/* The first unit kept for the reason that most linear weights share, or most tensors where none is
+ * linear. */
+static const struct unit *commonest(const struct selection *selection)
+{
+	struct {
+		size_t first, n;
+	} *counts = xcalloc(selection->n_units, sizeof *counts);
+	struct keymap reasons = { 0 };
+	const struct unit *found = NULL;
+	size_t n_most = 0;
+
+	for (size_t i = 0; i < selection->n_units; i++) {
+		const struct unit *unit = &selection->units[i];
+		size_t known = reasons.n, reason;
+
+		if (selection->n_linear && !unit->linear)
+			continue;
+		reason = keymap_add(&reasons, unit->reason, strlen(unit->reason));
+		if (reason == known)
+			counts[reason].first = i;
+		if (++counts[reason].n > n_most) {
+			n_most = counts[reason].n;
+			found = &selection->units[counts[reason].first];
+		}
+	}
+	keymap_release(&reasons);
+	free(counts);
+	return found;
+}
+
+static int refuse_nothing(const struct selection *selection, const char *hint, struct err *err)
+{
+	const struct unit *most = commonest(selection);
+
+	if (!most)
+		return err_set(err, ERR_USAGE, "nothing to quantize: there are no tensors");
+	return err_set(err, ERR_USAGE,
+		       "nothing to quantize: all %zu tensors are kept, %zu of them linear weights, "
+		       "as '%s': %s%s%s",
+		       selection->n_units, selection->n_linear, most->name, most->reason,
+		       hint ? "; " : "", hint ? hint : "");
+}
+
+/* Codes that stay need their scale, whose name and kind belong to the source's format. */
+static int check_kept(const struct unit *unit, struct err *err)
+{
+	enum dtype dtype = unit->source->tensor->dtype;
+
+	if (dtype != DT_F8_E4M3 && dtype != DT_F8_E5M2)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "tensor '%s' is %s and would be kept (%s), but FP8 tensors can only be "
+		       "quantized again: 'fp8conv dequantize' first",
+		       unit->name, dtype_name(dtype), unit->reason);
+}
+
+int selection_check(struct selection *selection, const char *hint, struct err *err)
+{
+	selection->n_quantized = selection->n_linear = selection->n_linear_kept = 0;
+	for (size_t i = 0; i < selection->n_units; i++) {
+		const struct unit *unit = &selection->units[i];
+
+		selection->n_linear += unit->linear;
+		selection->n_quantized += unit->recipe != NULL;
+		if (unit->recipe)
+			continue;
+		selection->n_linear_kept += unit->linear;
+		if (check_kept(unit, err))
+			return -1;
+	}
+	return selection->n_quantized ? 0 : refuse_nothing(selection, hint, err);
+}
+
+void selection_release(struct selection *selection)
+{
+	for (size_t i = 0; i < selection->n_units; i++)
+		free(selection->units[i].reason);
+	free(selection->units);
+	arena_release(&selection->names);
+	free(selection->advice);
+	free(selection->unmatched);
+	free(selection->caution);
+	*selection = (struct selection){ 0 };
+}

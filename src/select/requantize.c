@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Sources that are quantized already: refused, or with --requantize read through their scales.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "source/fp8_source.h"
+#include "select/steps.h"
+
+static bool has_fp8(const struct checkpoint *checkpoint)
+{
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		if (dtype_is_any_fp8(checkpoint->tensors[i].tensor->dtype))
+			return true;
+	return false;
+}
+
+static int find_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+		      struct weight_scale *scale, struct err *err)
+{
+	if (weight->tensor->n_dims != 2)
+		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has %d dimensions, not 2",
+			       weight->tensor->name, weight->tensor->n_dims);
+	if (fp8_source_scale(recognition, weight, scale, err))
+		return -1;
+	if (scale->inverted)
+		return err_set(err, ERR_INPUT,
+			       "scale '%s' divides instead of multiplying: --requantize cannot "
+			       "read it, 'fp8conv dequantize' can",
+			       scale->scale->tensor->name);
+	return 0;
+}
+
+/* Our quantization_config takes the place of the source's, so weights in its format would be read
+ * in ours. */
+static int check_type(const struct select *select, const json_t *quantization,
+		      const struct st_tensor *tensor, struct err *err)
+{
+	const char *method = select->config.quant_method;
+
+	/* Older ModelOpt has its configuration in a file of its own, without a quant_method. */
+	if (quantization && !select->config.has_quantization)
+		method = "modelopt";
+	return fp8_source_check_type(tensor, quantization || select->config.has_quantization,
+				     method, err);
+}
+
+/* Without FP8 there is nothing to recognise, but packed weights of another scheme. */
+static int check_plain(const struct select *select, struct err *err)
+{
+	const struct checkpoint *checkpoint = select->checkpoint;
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		if (check_type(select, NULL, checkpoint->tensors[i].tensor, err))
+			return -1;
+	return 0;
+}
+
+static int check_tensor(const struct select *select, const struct recognition *recognition,
+			size_t i, struct weight_scale *scale, bool *is_scale, struct err *err)
+{
+	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
+	const struct st_tensor *tensor = ref->tensor;
+
+	*is_scale = recognition_is_scale(recognition, ref);
+	if (*is_scale)
+		return 0;
+	if (check_type(select, recognition->config, tensor, err))
+		return -1;
+	if (!dtype_is_fp8(tensor->dtype))
+		return 0;
+	if (!select->options->requantize)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' is %s already: --requantize converts an FP8 source",
+			       tensor->name, dtype_name(tensor->dtype));
+	return find_scale(recognition, ref, scale, err);
+}
+
+int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
+	       struct err *err)
+{
+	const struct checkpoint *checkpoint = select->checkpoint;
+	struct recognition recognition = { 0 };
+	int rc = -1;
+
+	*scales = NULL;
+	*is_scale = NULL;
+	if (!has_fp8(checkpoint))
+		return check_plain(select, err);
+	*scales = xcalloc(checkpoint->n_tensors, sizeof **scales);
+	*is_scale = xcalloc(checkpoint->n_tensors, sizeof **is_scale);
+	if (fp8_source_recognise(&recognition, checkpoint, checkpoint->io, err))
+		goto out;
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		if (check_tensor(select, &recognition, i, &(*scales)[i], &(*is_scale)[i], err))
+			goto out;
+	rc = 0;
+out:
+	recognition_release(&recognition);
+	return rc;
+}

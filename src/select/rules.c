@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor (the
+ * last that matches),
+ * --include and --exclude, its role.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+
+/* Roles of names that differ only in numbers, so that each is found once. */
+struct roles {
+	struct keymap names;
+	struct role_facts *facts;
+	char *key;
+	size_t key_size;
+};
+
+struct patterns {
+	size_t n_rules, n_include, n_exclude;
+	struct pattern *rules, *include, *exclude;
+};
+
+static void roles_release(struct roles *roles)
+{
+	keymap_release(&roles->names);
+	free(roles->facts);
+	free(roles->key);
+}
+
+static bool is_digit(char c)
+{
+	return c >= '0' && c <= '9';
+}
+
+/* The name with one byte, which no name holds, for each segment that is a number, and for three
+ * digits or more: those stand in no rule.  Written by hand, for it is half of what a tensor costs.
+ */
+static size_t roles_key(struct roles *roles, const char *name)
+{
+	size_t n = strlen(name), length = 0, digits;
+	char *key;
+
+	if (n >= roles->key_size)
+		roles->key = xreallocarray(roles->key, roles->key_size = 2 * n + 1, 1);
+	key = roles->key;
+	for (size_t i = 0; i < n; i += digits) {
+		for (; i < n && !is_digit(name[i]); i++)
+			key[length++] = name[i];
+		for (digits = 0; is_digit(name[i + digits]);)
+			digits++;
+		if (digits >= 3 || (digits && (i == 0 || name[i - 1] == '.') &&
+				    (!name[i + digits] || name[i + digits] == '.')))
+			key[length++] = '\1';
+		else
+			for (size_t d = 0; d < digits; d++)
+				key[length++] = name[i + d];
+	}
+	return length;
+}
+
+static const struct role_facts *roles_find(struct roles *roles, const char *name)
+{
+	size_t known = roles->names.n, length, i;
+
+	length = roles_key(roles, name);
+	i = keymap_add(&roles->names, roles->key, length);
+	if (i == known) {
+		ARRAY_GROW(roles->facts, known);
+		role_of_name(&roles->facts[i], name);
+	}
+	return &roles->facts[i];
+}
+
+static int compile(struct pattern **patterns, size_t *n_done, const char *option,
+		   const char *const *texts, size_t n, struct err *err)
+{
+	*patterns = xcalloc(n, sizeof **patterns);
+	for (; *n_done < n; ++*n_done)
+		if (pattern_compile(&(*patterns)[*n_done], option, texts[*n_done], err))
+			return -1;
+	return 0;
+}
+
+static int patterns_compile(struct patterns *patterns, const struct select_options *options,
+			    struct err *err)
+{
+	const char **texts = xcalloc(options->n_rules, sizeof *texts);
+	int rc;
+
+	for (size_t i = 0; i < options->n_rules; i++)
+		texts[i] = options->rules[i].pattern;
+	rc = compile(&patterns->rules, &patterns->n_rules, "--tensor", texts, options->n_rules,
+		     err);
+	free(texts);
+	if (rc || compile(&patterns->include, &patterns->n_include, "--include", options->include,
+			  options->n_include, err))
+		return -1;
+	return compile(&patterns->exclude, &patterns->n_exclude, "--exclude", options->exclude,
+		       options->n_exclude, err);
+}
+
+static void release_all(struct pattern *patterns, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		pattern_release(&patterns[i]);
+	free(patterns);
+}
+
+static void patterns_release(struct patterns *patterns)
+{
+	release_all(patterns->rules, patterns->n_rules);
+	release_all(patterns->include, patterns->n_include);
+	release_all(patterns->exclude, patterns->n_exclude);
+}
+
+/* The last of n patterns that matches, or NONE. */
+static int match_last(const struct pattern *patterns, size_t n, const char *name, size_t *which,
+		      struct err *err)
+{
+	bool matches = false;
+
+	for (*which = NONE; n-- > 0;) {
+		if (pattern_match(&patterns[n], name, &matches, err))
+			return -1;
+		if (matches) {
+			*which = n;
+			return 0;
+		}
+	}
+	return 0;
+}
+
+/* Notes a pattern that matches no tensor: most often a slip of the pen. */
+static int note_unmatched(const struct checkpoint *checkpoint, const struct pattern *patterns,
+			  size_t n, char **note, struct err *err)
+{
+	for (size_t p = 0; p < n && !*note; p++) {
+		bool matches = false;
+
+		for (size_t i = 0; i < checkpoint->n_tensors && !matches; i++)
+			if (pattern_match(&patterns[p], checkpoint->tensors[i].tensor->name,
+					  &matches, err))
+				return -1;
+		if (!matches)
+			*note = xasprintf("%s '%s' matches no tensor", patterns[p].option,
+					  patterns[p].text);
+	}
+	return 0;
+}
+
+static int patterns_note(const struct select *select, const struct patterns *patterns, char **note,
+			 struct err *err)
+{
+	const struct checkpoint *checkpoint = select->checkpoint;
+
+	if (note_unmatched(checkpoint, patterns->rules, patterns->n_rules, note, err) ||
+	    note_unmatched(checkpoint, patterns->include, patterns->n_include, note, err))
+		return -1;
+	return note_unmatched(checkpoint, patterns->exclude, patterns->n_exclude, note, err);
+}
+
+static bool is_float(enum dtype dtype)
+{
+	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
+}
+
+static bool is_fp8(enum dtype dtype)
+{
+	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
+}
+
+static bool is_empty(const struct st_tensor *tensor)
+{
+	for (int i = 0; i < tensor->n_dims; i++)
+		if (tensor->shape[i] == 0)
+			return true;
+	return false;
+}
+
+/* What no option can change.  A role says more to a reader than a number of dimensions. */
+static void keep_impossible(struct candidate *c)
+{
+	const struct st_tensor *tensor = c->source->tensor;
+	bool fused = candidate_is_fused(c);
+	const char *role = role_reason(c->facts.role);
+
+	if (!is_empty(tensor) && (is_float(tensor->dtype) || is_fp8(tensor->dtype)) &&
+	    tensor->n_dims == (fused ? 3 : 2))
+		return;
+	if (role && c->facts.role != ROLE_PARAMETER && !is_empty(tensor))
+		candidate_keep(c, "%s", role);
+	else if (is_empty(tensor))
+		candidate_keep(c, "empty tensor");
+	else if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype))
+		candidate_keep(c, "dtype %s", dtype_name(tensor->dtype));
+	else if (tensor->n_dims == 0)
+		candidate_keep(c, "scalar");
+	else
+		candidate_keep(c, "%d-D tensor", tensor->n_dims);
+}
+
+/* --tensor: sets *decided where a rule speaks.  It overrides a role, but makes no matrix
+ * multiplication of a lookup. */
+static int apply_rules(struct candidate *c, const struct select_options *options,
+		       const struct patterns *patterns, bool *decided, struct err *err)
+{
+	const struct recipe *recipe;
+	size_t rule;
+
+	if (match_last(patterns->rules, patterns->n_rules, c->source->tensor->name, &rule, err))
+		return -1;
+	*decided = rule != NONE;
+	if (!*decided)
+		return 0;
+	recipe = options->rules[rule].recipe;
+	if (!recipe)
+		candidate_keep(c, "skipped by --tensor");
+	else if (c->facts.linear || candidate_is_fused(c))
+		c->recipe = recipe;
+	else
+		candidate_keep(c, "%s", role_reason(c->facts.role));
+	return 0;
+}
+
+static int apply_lists(struct candidate *c, const struct patterns *patterns, struct err *err)
+{
+	const char *name = c->source->tensor->name;
+	size_t which;
+
+	if (patterns->n_include) {
+		if (match_last(patterns->include, patterns->n_include, name, &which, err))
+			return -1;
+		if (which == NONE)
+			candidate_keep(c, "not included");
+	}
+	if (match_last(patterns->exclude, patterns->n_exclude, name, &which, err))
+		return -1;
+	if (which != NONE)
+		candidate_keep(c, "excluded");
+	return 0;
+}
+
+static int decide(struct candidate *c, const struct select_options *options,
+		  const struct patterns *patterns, struct err *err)
+{
+	const char *role = role_reason(c->facts.role);
+	bool decided = false;
+
+	keep_impossible(c);
+	if (!c->recipe)
+		return 0;
+	if (apply_rules(c, options, patterns, &decided, err))
+		return -1;
+	if (decided)
+		return 0;
+	if (apply_lists(c, patterns, err))
+		return -1;
+	if (role)
+		candidate_keep(c, "%s", role);
+	return 0;
+}
+
+bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts)
+{
+	if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype) && tensor->dtype != DT_F64)
+		return false;
+	switch (facts->role) {
+	case ROLE_EXPERTS_GATE_UP:
+	case ROLE_EXPERTS_DOWN:
+	case ROLE_EXPERTS_UNKNOWN:
+		return tensor->n_dims >= 2;
+	default:
+		return facts->linear && tensor->n_dims == 2;
+	}
+}
+
+static void candidate_init(struct candidate *c, const struct select *select, size_t i,
+			   struct roles *roles)
+{
+	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
+
+	*c = (struct candidate){
+		.source = ref,
+		.source_scale = select->scales ? &select->scales[i] : NULL,
+		.recipe = select->options->recipe,
+		.facts = *roles_find(roles, ref->tensor->name),
+		.ends_group = true,
+		.group = NONE,
+		.next_in_group = NONE,
+		.bond = NONE,
+		.next_in_bond = NONE,
+	};
+	if (candidate_is_fused(c) && ref->tensor->n_dims != 3)
+		c->facts.role = ROLE_EXPERTS_UNKNOWN;
+	if (c->facts.role == ROLE_EXPERTS_UNKNOWN && ref->tensor->n_dims < 2)
+		c->facts.role = ROLE_PARAMETER;
+	c->linear = tensor_is_linear(ref->tensor, &c->facts);
+	if (ref->tensor->n_dims == 2) {
+		c->rows = ref->tensor->shape[0];
+		c->cols = ref->tensor->shape[1];
+	}
+}
+
+/* GPT-2's modules store [in, out]; others gave the same names to plain linear layers.  An
+ * attention's and an MLP's first layer have more outputs than inputs, which tells them apart; the
+ * second one's shape would not. */
+static bool is_transposed_model(const struct select *select)
+{
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (c->linear && c->facts.conv1d && c->facts.parallel != PARALLEL_ROW &&
+		    c->rows > c->cols)
+			return false;
+	}
+	return true;
+}
+
+static void keep_transposed(struct select *select)
+{
+	bool transposed = is_transposed_model(select);
+
+	for (size_t i = 0; transposed && i < select->n; i++) {
+		struct candidate *c = &select->candidates[i];
+
+		if (c->recipe && c->facts.conv1d)
+			candidate_keep(c, "transposed weight (Conv1D)");
+	}
+}
+
+int select_gather(struct select *select, char **note, struct err *err)
+{
+	struct patterns patterns = { 0 };
+	struct roles roles = { 0 };
+	bool *is_scale = NULL;
+	int rc = -1;
+
+	if (patterns_compile(&patterns, select->options, err) ||
+	    select_fp8(select, &select->scales, &is_scale, err))
+		goto out;
+	select->candidates = xcalloc(select->checkpoint->n_tensors, sizeof *select->candidates);
+	for (size_t i = 0; i < select->checkpoint->n_tensors; i++) {
+		struct candidate *c = &select->candidates[select->n];
+
+		if (is_scale && is_scale[i])
+			continue;
+		candidate_init(c, select, i, &roles);
+		select->n++;
+		if (decide(c, select->options, &patterns, err))
+			goto out;
+	}
+	keep_transposed(select);
+	rc = patterns_note(select, &patterns, note, err);
+out:
+	patterns_release(&patterns);
+	roles_release(&roles);
+	free(is_scale);
+	return rc;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "select/select.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+
+void candidate_keep(struct candidate *candidate, const char *format, ...)
+{
+	va_list args;
+	int n;
+
+	if (!candidate->recipe)
+		return;
+	candidate->recipe = NULL;
+	va_start(args, format);
+	n = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	candidate->reason = xmalloc((size_t)n + 1);
+	va_start(args, format);
+	vsnprintf(candidate->reason, (size_t)n + 1, format, args);
+	va_end(args);
+}
+
+bool candidate_is_fused(const struct candidate *candidate)
+{
+	enum role role = candidate->facts.role;
+
+	return role == ROLE_EXPERTS_GATE_UP || role == ROLE_EXPERTS_DOWN;
+}
+
+size_t candidate_n_units(const struct candidate *candidate)
+{
+	if (!candidate->recipe || !candidate->layout)
+		return 1;
+	return candidate->layout->n_experts * (candidate->facts.role == ROLE_EXPERTS_DOWN ? 1 : 2);
+}
+
+static void select_release(struct select *select)
+{
+	for (size_t i = 0; i < select->n; i++) {
+		free(select->candidates[i].reason);
+		free(select->candidates[i].layout);
+	}
+	free(select->candidates);
+	free(select->scales);
+	free(select->first_in_group);
+	free(select->first_in_bond);
+	keymap_release(&select->bonds);
+	model_config_release(&select->config);
+}
+
+int selection_make(struct selection *selection, const struct checkpoint *checkpoint,
+		   const struct select_options *options, struct err *err)
+{
+	struct select select = { .checkpoint = checkpoint, .options = options };
+	int rc = -1;
+
+	*selection = (struct selection){ 0 };
+	if (model_config_read(&select.config, &checkpoint->config, err)) {
+		err_wrap(err, "'%s'", checkpoint->path);
+		goto out;
+	}
+	if (select_gather(&select, &selection->unmatched, err) || select_experts(&select, err) ||
+	    select_shapes(&select, err) || select_units(&select, selection, err) ||
+	    select_tp(&select, selection, err))
+		goto out;
+	rc = 0;
+out:
+	select_release(&select);
+	if (rc)
+		selection_release(selection);
+	return rc;
+}

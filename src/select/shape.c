@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What shapes forbid, and who goes with whom.
+ *
+ * A group is what engines merge into one weight (q, k and v).  A tile may not straddle the seam
+ * between two members, so all but the last must have whole tiles of rows.  A bond is what is
+ * quantized together or not at all: a group, or all experts of a layer.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+#include "model/fusion.h"
+#include "model/tensor_name.h"
+
+typedef unsigned long long ull;
+
+static bool is_expert(const struct candidate *c)
+{
+	return c->facts.expert || candidate_is_fused(c);
+}
+
+/* Blocks may be ragged where that is asked for; MX scales are bytes per whole block. */
+static bool may_be_ragged(const struct select *select, const struct candidate *c)
+{
+	return select->options->ragged && c->recipe->weight.scale_type == SCALE_F32;
+}
+
+static bool whole(uint64_t n, size_t tile)
+{
+	return tile == WHOLE || n % tile == 0;
+}
+
+static void keep_ragged(struct candidate *c, char dimension, uint64_t n, size_t tile)
+{
+	candidate_keep(c, "%c %llu is not a multiple of %zu", dimension, (ull)n, tile);
+	c->by_shape = true;
+}
+
+/* Scales follow the columns in every kernel; of experts, kernels cut both dimensions. */
+static void check_tiles(const struct select *select, struct candidate *c)
+{
+	struct tile tile = c->recipe->weight.tile;
+
+	if (may_be_ragged(select, c))
+		return;
+	if (!whole(c->cols, tile.cols))
+		keep_ragged(c, 'K', c->cols, tile.cols);
+	else if (is_expert(c) && !whole(c->rows, tile.rows))
+		keep_ragged(c, 'N', c->rows, tile.rows);
+}
+
+/* Groups and bonds. */
+
+/* What the names of all experts of a layer begin with, and its number. */
+struct layer {
+	const char *name;
+	size_t n; /* bytes; 0: none yet */
+	size_t bond;
+};
+
+static size_t bond_number(struct select *select, struct buf *key, char kind, const char *prefix,
+			  size_t n)
+{
+	key->len = 0;
+	buf_putc(key, kind);
+	buf_add(key, prefix, n);
+	return keymap_add(&select->bonds, key->data, key->len);
+}
+
+/* The bond of an expert: mostly that of the candidate before it, whose layer *layer is then. */
+static size_t experts_number(struct select *select, struct buf *key, const char *name,
+			     struct layer *layer)
+{
+	if (!layer->n || strncmp(name, layer->name, layer->n) != 0) {
+		layer->name = name;
+		layer->n = experts_prefix_len(name);
+		layer->bond = bond_number(select, key, 'E', name, layer->n);
+	}
+	return layer->bond;
+}
+
+static void number_bonds(struct select *select)
+{
+	struct layer layer = { 0 };
+	struct buf key = { 0 };
+
+	for (size_t i = 0; i < select->n; i++) {
+		struct candidate *c = &select->candidates[i];
+		const char *name = c->source->tensor->name;
+		struct fusion fusion;
+
+		if (c->facts.linear && fusion_of_name(&fusion, name)) {
+			c->group = bond_number(select, &key, fusion.kind, name, fusion.parent_len);
+			c->position = fusion.position;
+		}
+		c->bond = c->group;
+		if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN ||
+		    (c->facts.expert && c->facts.linear))
+			c->bond = experts_number(select, &key, name, &layer);
+	}
+	buf_release(&key);
+}
+
+static size_t *new_heads(size_t n)
+{
+	size_t *heads = xmalloc(n * sizeof *heads);
+
+	for (size_t i = 0; i < n; i++)
+		heads[i] = NONE;
+	return heads;
+}
+
+/* Lists in the order of the candidates. */
+static void link_bonds(struct select *select)
+{
+	select->first_in_group = new_heads(select->bonds.n);
+	select->first_in_bond = new_heads(select->bonds.n);
+	for (size_t i = select->n; i-- > 0;) {
+		struct candidate *c = &select->candidates[i];
+
+		if (c->group != NONE) {
+			c->next_in_group = select->first_in_group[c->group];
+			select->first_in_group[c->group] = i;
+		}
+		if (c->bond != NONE) {
+			c->next_in_bond = select->first_in_bond[c->bond];
+			select->first_in_bond[c->bond] = i;
+		}
+	}
+}
+
+/* Seams. */
+
+static struct candidate *member_after(const struct select *select, const struct candidate *c)
+{
+	struct candidate *after = NULL;
+
+	if (c->group == NONE)
+		return NULL;
+	for (size_t i = select->first_in_group[c->group]; i != NONE;
+	     i = select->candidates[i].next_in_group) {
+		struct candidate *other = &select->candidates[i];
+
+		if (other->position > c->position && (!after || other->position < after->position))
+			after = other;
+	}
+	return after;
+}
+
+static struct segment module_name(const struct candidate *c)
+{
+	struct path path;
+
+	path_split(&path, c->source->tensor->name);
+	return path.segments[path.owner];
+}
+
+static void check_seams(const struct select *select, struct candidate *c,
+			const struct candidate *after)
+{
+	size_t tile = c->recipe->weight.tile.rows;
+	struct part parts[MAX_PARTS];
+	int n = parallel_parts(c->facts.parallel, &select->config, c->rows, parts);
+	struct segment name;
+
+	if (may_be_ragged(select, c) || is_expert(c))
+		return;
+	for (int i = 0; i < n - 1; i++) {
+		if (whole(parts[i].rows, tile))
+			continue;
+		candidate_keep(c, "N %llu is fused of parts, and %llu is not a multiple of %zu",
+			       (ull)c->rows, (ull)parts[i].rows, tile);
+		c->by_shape = true;
+		return;
+	}
+	if (!after || whole(parts[n - 1].rows, tile))
+		return;
+	name = module_name(after);
+	candidate_keep(c, "N %llu is not a multiple of %zu, and engines fuse it with %.*s",
+		       (ull)c->rows, tile, (int)name.n, name.text);
+	c->by_shape = true;
+}
+
+/* Bonds: one recipe, or none. */
+
+static int check_one_recipe(const struct select *select, size_t bond, struct err *err)
+{
+	const struct candidate *first = NULL;
+
+	for (size_t i = select->first_in_bond[bond]; i != NONE;
+	     i = select->candidates[i].next_in_bond) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (!c->recipe)
+			continue;
+		if (!first)
+			first = c;
+		if (c->recipe != first->recipe)
+			return err_set(
+				err, ERR_USAGE,
+				"engines fuse '%s' (%s) with '%s' (%s), which needs one recipe: "
+				"let --tensor match both",
+				first->source->tensor->name, first->recipe->name,
+				c->source->tensor->name, c->recipe->name);
+	}
+	return 0;
+}
+
+static const struct candidate *first_kept(const struct select *select, size_t bond)
+{
+	size_t i = select->first_in_bond[bond];
+
+	while (i != NONE && select->candidates[i].recipe)
+		i = select->candidates[i].next_in_bond;
+	return i == NONE ? NULL : &select->candidates[i];
+}
+
+static void keep_all(struct select *select, size_t bond)
+{
+	const struct candidate *kept = first_kept(select, bond);
+
+	if (!kept)
+		return;
+	for (size_t i = select->first_in_bond[bond]; i != NONE;
+	     i = select->candidates[i].next_in_bond) {
+		struct candidate *c = &select->candidates[i];
+
+		if (!c->recipe)
+			continue;
+		if (kept->by_shape && is_expert(kept))
+			candidate_keep(c, "%s", kept->reason);
+		else
+			candidate_keep(c, "fused with '%s', which is kept",
+				       kept->source->tensor->name);
+		c->by_shape = kept->by_shape;
+	}
+}
+
+int select_shapes(struct select *select, struct err *err)
+{
+	number_bonds(select);
+	link_bonds(select);
+	for (size_t b = 0; b < select->bonds.n; b++)
+		if (check_one_recipe(select, b, err))
+			return -1;
+	for (size_t i = 0; i < select->n; i++) {
+		struct candidate *c = &select->candidates[i];
+		const struct candidate *after;
+
+		if (c->recipe)
+			check_tiles(select, c);
+		if (!c->recipe)
+			continue;
+		after = member_after(select, c);
+		c->ends_group = !after;
+		check_seams(select, c, after);
+	}
+	for (size_t b = 0; b < select->bonds.n; b++)
+		keep_all(select, b);
+	return 0;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every cut and every seam must lie between
+ * tiles; the rows of experts must be whole tiles even on one device.
+ */
+#include "base/buf.h"
+#include "select/steps.h"
+
+typedef unsigned long long ull;
+
+/* What does not split: N or K of a tensor. */
+struct obstacle {
+	const struct candidate *candidate;
+	char dimension;
+	uint64_t n;
+	size_t tile;
+};
+
+static bool splits(const struct select *select, const struct candidate *c, uint64_t tp,
+		   struct obstacle *obstacle)
+{
+	const struct cut cut = { .parallel = c->facts.parallel,
+				 .rows = c->rows,
+				 .cols = c->cols,
+				 .tile = c->recipe->weight.tile,
+				 .expert = c->facts.expert || candidate_is_fused(c),
+				 .ends_group = c->ends_group };
+	char dimension;
+
+	if (cut_splits(&cut, &select->config, tp, &dimension))
+		return true;
+	*obstacle = (struct obstacle){
+		.candidate = c,
+		.dimension = dimension,
+		.n = dimension == 'N' ? c->rows : c->cols,
+		.tile = dimension == 'N' ? cut.tile.rows : cut.tile.cols,
+	};
+	return false;
+}
+
+static bool loads(const struct select *select, uint64_t tp, struct obstacle *obstacle)
+{
+	for (size_t i = 0; i < select->n; i++)
+		if (select->candidates[i].recipe &&
+		    !splits(select, &select->candidates[i], tp, obstacle))
+			return false;
+	return true;
+}
+
+static int refuse(const struct selection *selection, int tp, const struct obstacle *obstacle,
+		  struct err *err)
+{
+	const struct candidate *c = obstacle->candidate;
+	struct buf sizes = { 0 };
+
+	for (size_t i = 0; i < selection->n_tp; i++)
+		buf_printf(&sizes, "%s%d", i ? ", " : "sizes that load: ", selection->tp[i]);
+	if (!selection->n_tp)
+		buf_puts(&sizes, "no size loads");
+	if (obstacle->tile > 1)
+		err_set(err, ERR_USAGE,
+			"tensor '%s': %c %llu does not split over --tp %d in multiples of %zu; %s",
+			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,
+			obstacle->tile, sizes.data);
+	else
+		err_set(err, ERR_USAGE, "tensor '%s': %c %llu does not split over --tp %d; %s",
+			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,
+			sizes.data);
+	buf_release(&sizes);
+	return -1;
+}
+
+int select_tp(struct select *select, struct selection *selection, struct err *err)
+{
+	struct obstacle obstacle;
+
+	for (int tp = 1; tp <= 64; tp *= 2)
+		if (loads(select, (uint64_t)tp, &obstacle))
+			selection->tp[selection->n_tp++] = tp;
+	if (select->options->tp <= 0 || loads(select, (uint64_t)select->options->tp, &obstacle))
+		return 0;
+	return refuse(selection, select->options->tp, &obstacle, err);
+}

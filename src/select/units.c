@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Candidates become units, fused experts one per matrix; and what there is to say of the whole.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+#include "model/experts.h"
+
+/* make_units() has made room. */
+static struct unit *add_unit(struct selection *selection, const struct candidate *c)
+{
+	struct unit *unit = &selection->units[selection->n_units++];
+
+	*unit = (struct unit){
+		.name = c->source->tensor->name,
+		.source = c->source,
+		.source_scale = c->source_scale ? *c->source_scale : (struct weight_scale){ 0 },
+		.recipe = c->recipe,
+		.next_bonded = c->bond, /* its number, until close_rings() */
+		.linear = c->linear,
+	};
+	return unit;
+}
+
+static void add_kept(struct selection *selection, struct candidate *c)
+{
+	add_unit(selection, c)->reason = c->reason;
+	c->reason = NULL;
+}
+
+/* number: of the candidate's group among groups that have quantized units; *number is NONE at
+ * first. */
+static void add_quantized(struct selection *selection, const struct candidate *c, size_t *number)
+{
+	struct unit *unit = add_unit(selection, c);
+
+	if (*number == NONE)
+		*number = selection->n_groups++;
+	unit->rows = c->rows;
+	unit->cols = c->cols;
+	unit->slice = (struct slice){ .row_stride = c->cols, .col_stride = 1 };
+	unit->group = *number;
+}
+
+static void add_expert(struct selection *selection, const struct candidate *c,
+		       enum expert_part part, uint64_t expert)
+{
+	struct unit *unit = add_unit(selection, c);
+
+	unit->name = arena_take(&selection->names,
+				experts_matrix_name(c->source->tensor->name, part, expert));
+	experts_matrix(c->layout, part, expert, &unit->rows, &unit->cols, &unit->slice);
+	unit->group = selection->n_groups;
+}
+
+/* An expert's gate and up are a group. */
+static void add_experts(struct selection *selection, const struct candidate *c)
+{
+	for (uint64_t e = 0; e < c->layout->n_experts; e++) {
+		if (c->facts.role == ROLE_EXPERTS_DOWN) {
+			add_expert(selection, c, EXPERT_DOWN, e);
+		} else {
+			add_expert(selection, c, EXPERT_GATE, e);
+			add_expert(selection, c, EXPERT_UP, e);
+		}
+		selection->n_groups++;
+	}
+}
+
+/* From numbers of bonds to rings of units. */
+static void close_rings(struct selection *selection, size_t n_bonds)
+{
+	size_t *first = xmalloc(n_bonds * sizeof *first), *last = xmalloc(n_bonds * sizeof *last);
+
+	for (size_t b = 0; b < n_bonds; b++)
+		first[b] = NONE;
+	for (size_t i = 0; i < selection->n_units; i++) {
+		size_t bond = selection->units[i].next_bonded;
+
+		if (bond == NONE || !selection->units[i].recipe) {
+			selection->units[i].next_bonded = i;
+			continue;
+		}
+		if (first[bond] == NONE)
+			first[bond] = i;
+		else
+			selection->units[last[bond]].next_bonded = i;
+		last[bond] = i;
+		selection->units[i].next_bonded = first[bond];
+	}
+	free(first);
+	free(last);
+}
+
+static void make_units(struct select *select, struct selection *selection)
+{
+	size_t *numbers = xmalloc(select->bonds.n * sizeof *numbers);
+	size_t alone, n = 0;
+
+	for (size_t i = 0; i < select->bonds.n; i++)
+		numbers[i] = NONE;
+	for (size_t i = 0; i < select->n; i++)
+		n += candidate_n_units(&select->candidates[i]);
+	selection->units = xreallocarray(NULL, n, sizeof *selection->units);
+	for (size_t i = 0; i < select->n; i++) {
+		struct candidate *c = &select->candidates[i];
+
+		alone = NONE;
+		if (!c->recipe)
+			add_kept(selection, c);
+		else if (c->layout)
+			add_experts(selection, c);
+		else
+			add_quantized(selection, c, c->group == NONE ? &alone : &numbers[c->group]);
+	}
+	free(numbers);
+	close_rings(selection, select->bonds.n);
+}
+
+/* What takes the weights that shapes keep, beside the recipe that was asked for. */
+static const char *way_out(const struct recipe *recipe)
+{
+	if (recipe->weight.scale_type == SCALE_E8M0)
+		return "--recipe channelwise takes any shape";
+	return "--recipe channelwise takes any shape, --ragged quantizes them in ragged blocks";
+}
+
+/* MXFP8 kernels want as much in both dimensions; the files load without. */
+#define MX_KERNEL_MIN 128
+
+static char *caution_mx(const struct select *select)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		n += c->recipe && c->recipe->weight.scale_type == SCALE_E8M0 &&
+		     (c->rows < MX_KERNEL_MIN || c->cols < MX_KERNEL_MIN);
+	}
+	if (!n)
+		return NULL;
+	return xasprintf(
+		"%zu weights have fewer than %d rows or columns, which engines' MXFP8 kernels "
+		"do not take: --exclude keeps them",
+		n, MX_KERNEL_MIN);
+}
+
+int select_units(struct select *select, struct selection *selection, struct err *err)
+{
+	const char *hint = way_out(select->options->recipe);
+	size_t n = 0, n_linear = 0;
+
+	make_units(select, selection);
+	for (size_t i = 0; i < select->n; i++) {
+		n += select->candidates[i].by_shape;
+		n_linear += select->candidates[i].linear;
+	}
+	if (selection_check(selection, n ? hint : NULL, err))
+		return -1;
+	if (2 * n > n_linear)
+		selection->advice =
+			xasprintf("%zu of %zu linear weights are kept for their shapes: %s", n,
+				  n_linear, hint);
+	selection->caution = caution_mx(select);
+	return 0;
+}

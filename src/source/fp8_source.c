@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/fp8_source.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define HF_QUANT_CONFIG	    "hf_quant_config.json"
+#define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; lists of modules make it long */
+
+/* Bands are cut at multiples of this (convert/bands.c). */
+#define BLOCK_MOST 128
+
+bool dtype_is_fp8(enum dtype dtype)
+{
+	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
+}
+
+static bool is_foreign_fp8(enum dtype dtype)
+{
+	return dtype == DT_F8_E4M3FNUZ || dtype == DT_F8_E5M2FNUZ;
+}
+
+bool dtype_is_any_fp8(enum dtype dtype)
+{
+	return dtype_is_fp8(dtype) || is_foreign_fp8(dtype);
+}
+
+/* ModelOpt's own configuration, which older checkpoints have alone; empty where there is none. */
+int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
+			       struct buf *text, struct err *err)
+{
+	char *path;
+	int rc = 0;
+
+	if (!checkpoint->directory)
+		return 0;
+	path = xasprintf("%s/" HF_QUANT_CONFIG, checkpoint->directory);
+	if (access(path, F_OK) == 0)
+		rc = io_read_file(io, AT_FDCWD, path, HF_QUANT_CONFIG_MAX, text, err);
+	free(path);
+	return rc;
+}
+
+int fp8_source_recognise(struct recognition *recognition, const struct checkpoint *checkpoint,
+			 const struct io *io, struct err *err)
+{
+	struct buf text = { 0 };
+	int rc = fp8_source_hf_quant_config(checkpoint, io, &text, err);
+
+	if (!rc)
+		rc = recognition_make_with(recognition, checkpoint,
+					   (struct json_text){ text.data, text.len }, err);
+	buf_release(&text);
+	return rc;
+}
+
+/* Types that hold several low-precision weights an element, or integers with scales elsewhere. */
+static bool is_packed(const struct st_tensor *tensor)
+{
+	enum dtype dtype = tensor->dtype;
+
+	return tensor->n_dims >= 2 && (dtype == DT_I8 || dtype == DT_U8 || dtype == DT_I32);
+}
+
+int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,
+			  struct err *err)
+{
+	if (is_foreign_fp8(tensor->dtype))
+		return err_set(err, ERR_INPUT, "tensor '%s' is %s, which cannot be read",
+			       tensor->name, dtype_name(tensor->dtype));
+	/* The quantization_config that says how to read it would be gone. */
+	if (is_quantized && is_packed(tensor))
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' is %s in a source that is quantized already (quant_method "
+			"'%s'): only FP8 can be converted again",
+			tensor->name, dtype_name(tensor->dtype), method ? method : "unknown");
+	return 0;
+}
+
+static bool is_readable(size_t side)
+{
+	return side == WHOLE || (side <= BLOCK_MOST && BLOCK_MOST % side == 0);
+}
+
+int fp8_source_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+		     struct weight_scale *scale, struct err *err)
+{
+	if (recognition_scale(recognition, weight, scale, err))
+		return -1;
+	if (is_readable(scale->tile.rows) && is_readable(scale->tile.cols))
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "FP8 tensor '%s' has a scale for each block of %zu x %zu: blocks that can "
+		       "be read divide %d",
+		       weight->tensor->name, scale->tile.rows, scale->tile.cols, BLOCK_MOST);
+}

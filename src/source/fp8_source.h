@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A source that holds FP8: what of it can be read, and through which scales.
+ */
+#ifndef FP8CONV_SOURCE_FP8_SOURCE_H
+#define FP8CONV_SOURCE_FP8_SOURCE_H
+
+#include "base/io.h"
+#include "ckpt/checkpoint.h"
+#include "format/detect.h"
+
+/* E4M3 or E5M2, as they are written here. */
+bool dtype_is_fp8(enum dtype dtype);
+
+/* The same, or a type of FP8 that no engine of ours reads (FNUZ). */
+bool dtype_is_any_fp8(enum dtype dtype);
+
+/* The text of hf_quant_config.json beside the checkpoint, ModelOpt's own configuration, which older
+ * ones have alone; empty where there is none. */
+int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
+			       struct buf *text, struct err *err);
+
+/* recognition_make_with() the checkpoint's hf_quant_config.json, if it has one. */
+int fp8_source_recognise(struct recognition *recognition, const struct checkpoint *checkpoint,
+			 const struct io *io, struct err *err);
+
+/* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and where is_quantized (by
+ * quant_method `method`, or NULL) matrices of packed integers.  Not for scales. */
+int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,
+			  struct err *err);
+
+/* recognition_scale(), with ERR_INPUT also for blocks that no band can be cut at. */
+int fp8_source_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+		     struct weight_scale *scale, struct err *err);
+
+#endif

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/source.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "source/fp8_source.h"
+#include "num/e8m0.h"
+#include "num/float16.h"
+
+void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
+		 const struct backend *backend, int stream_fd)
+{
+	*source = (struct source){ .io = io,
+				   .checkpoint = checkpoint,
+				   .backend = backend,
+				   .stream_fd = stream_fd,
+				   .lock = PTHREAD_MUTEX_INITIALIZER };
+	source->fds = xcalloc(checkpoint->n_shards, sizeof *source->fds);
+	for (size_t i = 0; i < checkpoint->n_shards; i++)
+		source->fds[i] = -1;
+}
+
+static int shard_open(struct source *source, size_t shard, struct err *err)
+{
+	const struct st_file *file = &source->checkpoint->shards[shard].file;
+	struct file_identity identity;
+	int fd;
+
+	if (io_open_regular(source->io, AT_FDCWD, file->path, &fd, &identity, err))
+		return -1;
+	if (!file_identity_equal(&identity, &file->identity)) {
+		source->io->close(fd);
+		return err_set(err, ERR_INPUT, "'%s' changed while it was read", file->path);
+	}
+	posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	source->fds[shard] = fd;
+	return 0;
+}
+
+static int shard_fd(struct source *source, size_t shard, int *fd, struct err *err)
+{
+	int rc = 0;
+
+	if (source->stream_fd >= 0) {
+		*fd = source->stream_fd;
+		return 0;
+	}
+	pthread_mutex_lock(&source->lock);
+	if (source->fds[shard] < 0)
+		rc = shard_open(source, shard, err);
+	*fd = source->fds[shard];
+	pthread_mutex_unlock(&source->lock);
+	return rc;
+}
+
+int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
+		      size_t n, void *data, struct err *err)
+{
+	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
+	int fd;
+
+	if (shard_fd(source, ref->shard, &fd, err))
+		return -1;
+	if (io_pread_full(source->io, fd, data, n, file->data_start + ref->tensor->begin + offset,
+			  file->path, err))
+		return err_wrap(err, "tensor '%s'", ref->tensor->name);
+	return 0;
+}
+
+enum dtype unit_dtype(const struct unit *unit)
+{
+	enum dtype dtype = unit->source->tensor->dtype;
+
+	return dtype_is_fp8(dtype) ? DT_F32 : dtype;
+}
+
+bool unit_needs_raw(const struct unit *unit)
+{
+	return unit->slice.col_stride != 1 || dtype_is_fp8(unit->source->tensor->dtype);
+}
+
+/* n elements that lie together in the file, from element `first` of the tensor. */
+static int read_segment(struct source *source, const struct unit *unit, uint64_t first, uint64_t n,
+			char *data, const struct source_tee *tee, struct err *err)
+{
+	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+
+	if (source_read_bytes(source, unit->source, first * size, (size_t)(n * size), data, err))
+		return -1;
+	if (!tee->writer)
+		return 0;
+	return writer_pwrite(tee->writer, data, (size_t)(n * size), tee->offset + first * size,
+			     err);
+}
+
+/* n_lines runs of line elements, line_stride elements apart in the file, close together in
+ * memory. */
+static int read_lines(struct source *source, const struct unit *unit, uint64_t first,
+		      uint64_t n_lines, uint64_t line, uint64_t line_stride, char *data,
+		      const struct source_tee *tee, struct err *err)
+{
+	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+
+	if (line == line_stride)
+		return read_segment(source, unit, first, n_lines * line, data, tee, err);
+	for (uint64_t i = 0; i < n_lines; i++) {
+		if (read_segment(source, unit, first + i * line_stride, line,
+				 data + i * line * size, tee, err))
+			return -1;
+	}
+	return 0;
+}
+
+/* from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
+#define TRANSPOSE(type, from, to, rows, cols)                                                 \
+	do {                                                                                  \
+		const type *from_ =                                                           \
+			(from);	  /* NOLINT(bugprone-macro-parentheses): types take none */   \
+		type *to_ = (to); /* NOLINT(bugprone-macro-parentheses) */                    \
+		for (uint64_t r0 = 0; r0 < (rows); r0 += 32)                                  \
+			for (uint64_t c0 = 0; c0 < (cols); c0 += 32)                          \
+				for (uint64_t r = r0; r < (rows) && r < r0 + 32; r++)         \
+					for (uint64_t c = c0; c < (cols) && c < c0 + 32; c++) \
+						to_[r * (cols) + c] = from_[c * (rows) + r];  \
+	} while (0)
+
+static void transpose(const void *from, void *to, uint64_t rows, uint64_t cols, unsigned bits)
+{
+	if (bits == 16)
+		TRANSPOSE(uint16_t, from, to, rows, cols);
+	else
+		TRANSPOSE(uint32_t, from, to, rows, cols);
+}
+
+static float element_to_f32(const char *data, enum dtype dtype, size_t i)
+{
+	uint16_t half;
+	float value;
+
+	if (dtype_bits(dtype) == 8)
+		return e8m0_to_f32((uint8_t)data[i]);
+	if (dtype == DT_F32) {
+		memcpy(&value, data + 4 * i, 4);
+		return value;
+	}
+	memcpy(&half, data + 2 * i, 2);
+	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted,
+		       uint64_t first, size_t n, float *values, struct err *err)
+{
+	enum dtype dtype = ref->tensor->dtype;
+	size_t size = dtype_bits(dtype) / 8;
+
+	if (source_read_bytes(source, ref, first * size, n * size, values, err))
+		return -1;
+	/* What is narrower widens in place, from the end. */
+	for (size_t i = n; i-- > 0;) {
+		float value = element_to_f32((const char *)values, dtype, i);
+
+		values[i] = inverted ? 1.0f / value : value;
+	}
+	return 0;
+}
+
+/* Where in its scale tensor the grid of the matrix begins that holds the region: in a stack, each
+ * has its own grid, or all share one. */
+static uint64_t grid_begin(const struct unit *unit, const struct region *region, uint64_t grid)
+{
+	const struct st_tensor *scale = unit->source_scale.scale->tensor;
+
+	if (!unit->stack || st_n_elements(scale->shape, scale->n_dims) == grid)
+		return 0;
+	return region->row / unit->stack * grid;
+}
+
+int source_scales(struct source *source, const struct unit *unit, const struct region *region,
+		  void **scales, struct err *err)
+{
+	const struct weight_scale *from = &unit->source_scale;
+	uint64_t rows = unit->stack ? unit->stack : unit->rows;
+	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
+	uint64_t row = from->tile.rows == WHOLE ? 0 : region->row % rows / from->tile.rows;
+	uint64_t first =
+		grid_begin(unit, region, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
+	size_t n = tile_count(region->n_rows, from->tile.rows) * n_cols;
+	int rc;
+
+	*scales = xmalloc(n * sizeof(float));
+	if (from->scale_type == SCALE_E8M0)
+		rc = source_read_bytes(source, from->scale, first, n, *scales, err);
+	else
+		rc = source_read_floats(source, from->scale, from->inverted, first, n, *scales,
+					err);
+	if (rc)
+		free(*scales);
+	return rc;
+}
+
+/* Codes in buffers->raw to values.  Regions begin at tile borders, or hold whole rows. */
+static int decode(struct source *source, const struct unit *unit, const struct region *region,
+		  const struct source_buffers *buffers, enum dtype dtype, void *values,
+		  struct err *err)
+{
+	const struct weight_scale *from = &unit->source_scale;
+	uint64_t col = from->tile.cols == WHOLE ? 0 : region->col / from->tile.cols;
+	void *scales;
+	struct quant_in q;
+
+	if (source_scales(source, unit, region, &scales, err))
+		return -1;
+	q = (struct quant_in){ .codes = buffers->raw,
+			       .rows = region->n_rows,
+			       .cols = region->n_cols,
+			       .stride = region->n_cols,
+			       .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2
+										   : FP8_E4M3,
+			       .tile = from->tile,
+			       .scale_type = from->scale_type,
+			       .scale_inv = (char *)scales + col * scale_size(from->scale_type),
+			       .scale_stride = tile_count(unit->cols, from->tile.cols) };
+	backend_dequantize(source->backend, &q, dtype, values, region->n_cols);
+	free(scales);
+	return backend_failed(source->backend, unit->name, err);
+}
+
+int source_decode(struct source *source, const struct unit *unit, const struct region *region,
+		  const struct source_buffers *buffers, const struct source_tee *tee,
+		  enum dtype dtype, void *values, struct err *err)
+{
+	const struct slice *slice = &unit->slice;
+	uint64_t first = slice->first + region->row * slice->row_stride + region->col;
+
+	if (read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
+		       buffers->raw, tee, err))
+		return -1;
+	return decode(source, unit, region, buffers, dtype, values, err);
+}
+
+int source_read(struct source *source, const struct unit *unit, const struct region *region,
+		const struct source_buffers *buffers, const struct source_tee *tee,
+		struct matrix *x, struct err *err)
+{
+	const struct slice *slice = &unit->slice;
+	uint64_t first =
+		slice->first + region->row * slice->row_stride + region->col * slice->col_stride;
+	unsigned bits = dtype_bits(unit->source->tensor->dtype);
+	int rc;
+
+	*x = (struct matrix){ .data = buffers->matrix,
+			      .dtype = unit_dtype(unit),
+			      .rows = region->n_rows,
+			      .cols = region->n_cols,
+			      .stride = region->n_cols };
+	if (dtype_is_fp8(unit->source->tensor->dtype))
+		return source_decode(source, unit, region, buffers, tee, DT_F32, buffers->matrix,
+				     err);
+	if (slice->col_stride == 1)
+		return read_lines(source, unit, first, region->n_rows, region->n_cols,
+				  slice->row_stride, buffers->matrix, tee, err);
+	rc = read_lines(source, unit, first, region->n_cols, region->n_rows, slice->col_stride,
+			buffers->raw, tee, err);
+	if (!rc)
+		transpose(buffers->raw, buffers->matrix, region->n_rows, region->n_cols, bits);
+	return rc;
+}
+
+int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset,
+		      uint64_t n, struct err *err)
+{
+	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
+	int fd;
+
+	if (shard_fd(source, ref->shard, &fd, err))
+		return -1;
+	posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n,
+		      POSIX_FADV_WILLNEED);
+	return 0;
+}
+
+void source_drop_cache(struct source *source)
+{
+	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
+		if (source->fds[i] >= 0)
+			posix_fadvise(source->fds[i], 0, 0, POSIX_FADV_DONTNEED);
+	}
+}
+
+int source_close(struct source *source, struct err *err)
+{
+	int rc = 0;
+
+	/* Standard input may be a file that others write. */
+	if (source->stream_fd >= 0)
+		rc = io_check_unchanged(source->stream_fd,
+					&source->checkpoint->shards[0].file.identity,
+					source->checkpoint->shards[0].file.path, err);
+	for (size_t i = 0; i < source->checkpoint->n_shards; i++) {
+		const struct st_file *file = &source->checkpoint->shards[i].file;
+
+		if (source->fds[i] < 0)
+			continue;
+		if (!rc)
+			rc = io_check_unchanged(source->fds[i], &file->identity, file->path, err);
+		source->io->close(source->fds[i]);
+		source->fds[i] = -1;
+	}
+	return rc;
+}
+
+void source_release(struct source *source)
+{
+	struct err ignored;
+
+	if (!source->fds)
+		return;
+	source_close(source, &ignored);
+	pthread_mutex_destroy(&source->lock);
+	free(source->fds);
+	source->fds = NULL;
+}

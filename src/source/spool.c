@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "source/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+
+#define STREAM_CHUNK (1 << 20)
+#define PIPE_CHUNK   (64 << 10) /* what a pipe holds: a larger write would wait inside the kernel */
+#define POLL_MS	     200
+
+/* Waits until fd can be read from or written to, and for a signal at the same time. */
+static int wait_ready(int fd, short events, const atomic_int *stop, struct err *err)
+{
+	struct pollfd ready = { .fd = fd, .events = events };
+
+	do {
+		if (stop && atomic_load(stop))
+			return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
+				       atomic_load(stop));
+	} while (poll(&ready, 1, POLL_MS) <= 0);
+	return 0;
+}
+
+static int copy_all(const struct io *io, int to, const atomic_int *stop, struct err *err)
+{
+	char *chunk = xmalloc(STREAM_CHUNK);
+	ssize_t got = 1;
+	int rc = 0;
+
+	while (!rc && got > 0) {
+		rc = wait_ready(STDIN_FILENO, POLLIN, stop, err);
+		if (rc)
+			break;
+		got = io->read(STDIN_FILENO, chunk, STREAM_CHUNK);
+		if (got < 0 && (errno == EINTR || errno == EAGAIN))
+			got = 1;
+		else if (got < 0)
+			rc = err_errno(err, "cannot read standard input");
+		else
+			rc = io_write_full(io, to, chunk, (size_t)got,
+					   "the temporary file of standard input", err);
+	}
+	free(chunk);
+	return rc;
+}
+
+/* Standard output may be one that does not wait (O_NONBLOCK, set by whoever shares it). */
+static int send_all(const struct io *io, const char *data, size_t n, const atomic_int *stop,
+		    struct err *err)
+{
+	for (size_t at = 0; at < n;) {
+		ssize_t put;
+
+		if (wait_ready(STDOUT_FILENO, POLLOUT, stop, err))
+			return -1;
+		put = io->write(STDOUT_FILENO, data + at,
+				n - at < PIPE_CHUNK ? n - at : PIPE_CHUNK);
+		if (put < 0 && (errno == EINTR || errno == EAGAIN))
+			continue;
+		if (put == 0)
+			errno = EIO;
+		if (put <= 0)
+			return err_errno(err, "cannot write 'standard output'");
+		at += (size_t)put;
+	}
+	return 0;
+}
+
+int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+		 struct err *err)
+{
+	struct stat st;
+
+	if (!fstat(STDIN_FILENO, &st) && S_ISREG(st.st_mode) &&
+	    lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
+		*fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+		return *fd < 0 ? err_errno(err, "cannot read standard input") : 0;
+	}
+	*fd = io_openat(io, AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+	if (*fd < 0)
+		return err_errno(err, "cannot create a temporary file in '%s'", temp_dir);
+	if (copy_all(io, *fd, stop, err)) {
+		io->close(*fd);
+		*fd = -1;
+		return -1;
+	}
+	return 0;
+}
+
+int stream_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop, struct err *err)
+{
+	char *chunk = xmalloc(STREAM_CHUNK);
+	int rc = 0;
+
+	for (uint64_t at = 0; !rc && at < size; at += STREAM_CHUNK) {
+		size_t n = size - at < STREAM_CHUNK ? (size_t)(size - at) : STREAM_CHUNK;
+
+		rc = io_pread_full(io, fd, chunk, n, at, "the temporary output", err);
+		if (!rc)
+			rc = send_all(io, chunk, n, stop, err);
+	}
+	free(chunk);
+	return rc;
+}

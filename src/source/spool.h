@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Standard input and output as files.  The layout of a safetensors file puts the scales (F32)
+ * before the codes, so nothing of the output can be sent before the last of the input was seen:
+ * both sides of a pipe are spooled to unlinked temporary files, and memory stays bounded.
+ */
+#ifndef FP8CONV_SOURCE_SPOOL_H
+#define FP8CONV_SOURCE_SPOOL_H
+
+#include <stdatomic.h>
+
+#include "base/err.h"
+#include "base/io.h"
+
+/* *fd: standard input itself where it is a regular file at its beginning, else an unlinked copy of
+ * it in temp_dir. */
+int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+		 struct err *err);
+
+/* size bytes of fd to standard output. */
+int stream_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop,
+		struct err *err);
+
+#endif

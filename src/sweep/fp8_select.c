@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sweep/fp8_select.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/sort.h"
+
+#define DEFAULT_RECIPE "blockwise"
+
+static int check_unused(const struct fp8_params *params, struct err *err)
+{
+	const struct {
+		const char *option;
+		bool given;
+	} options[] = {
+		{ "--recipe", params->recipe },
+		{ "--scale-fmt", params->scale_fmt },
+		{ "--include", params->select.n_include },
+		{ "--exclude", params->select.n_exclude },
+		{ "--ragged", params->select.ragged },
+	};
+
+	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+		if (options[i].given)
+			return err_set(err, ERR_USAGE,
+				       "option '%s' has no use without --fp8-forward",
+				       options[i].option);
+	return 0;
+}
+
+/* Engines take the scales of inputs as they take those of weights. */
+static int tune(struct fp8_choice *choice, const struct fp8_params *params, struct err *err)
+{
+	const struct recipe *recipe =
+		recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
+	const struct recipe_tuning tuning = { .scale_fmt = params->scale_fmt };
+
+	if (!recipe)
+		return -1;
+	choice->recipe = *recipe;
+	if (recipe_weight_spec(recipe, &tuning, &choice->recipe.weight, err))
+		return -1;
+	if (params->scale_fmt)
+		choice->recipe.input.pow2 = choice->recipe.weight.pow2;
+	return 0;
+}
+
+/* By the place in the checkpoint. */
+static int compare(const struct st_tensor *one, uint64_t one_first, const struct st_tensor *other,
+		   uint64_t other_first)
+{
+	if (one != other)
+		return (uintptr_t)one < (uintptr_t)other ? -1 : 1;
+	return (one_first > other_first) - (one_first < other_first);
+}
+
+static int compare_units(const void *one, const void *other)
+{
+	const struct unit *a = *(const struct unit *const *)one,
+			  *b = *(const struct unit *const *)other;
+
+	return compare(a->source->tensor, a->slice.first, b->source->tensor, b->slice.first);
+}
+
+size_t fp8_choice_find(const struct fp8_choice *choice, const struct linear_ref *ref)
+{
+	size_t low = 0, high = choice->n;
+
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
+		const struct unit *unit = choice->units[middle];
+		int order = compare(unit->source->tensor, unit->slice.first, ref->weight->tensor,
+				    ref->slice.first);
+
+		if (order == 0)
+			return middle;
+		if (order < 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return SIZE_MAX;
+}
+
+/* What is quantized as one must be multiplied as one. */
+static int check_matrix(const struct fp8_choice *choice, const struct linear_ref *ref,
+			struct err *err)
+{
+	size_t i = ref->weight ? fp8_choice_find(choice, ref) : SIZE_MAX;
+
+	if (i == SIZE_MAX || (choice->units[i]->rows == ref->n && choice->units[i]->cols == ref->k))
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of "
+		       "(%llu, %llu): --exclude keeps it",
+		       ref->module, ref->n, ref->k, (unsigned long long)choice->units[i]->rows,
+		       (unsigned long long)choice->units[i]->cols);
+}
+
+static int check_layer(const struct fp8_choice *choice, const struct layer_ref *layer,
+		       struct err *err)
+{
+	for (int i = 0; i < N_LINEARS; i++)
+		if (check_matrix(choice, &layer->linear[i], err))
+			return -1;
+	for (size_t e = 0; e < layer->n_experts; e++)
+		for (int i = 0; i < N_EXPERT_ROLES; i++)
+			if (check_matrix(choice, &layer->experts[e][i], err))
+				return -1;
+	return 0;
+}
+
+static int check_model(const struct fp8_choice *choice, const struct model *model, struct err *err)
+{
+	for (size_t i = 0; i < model->n_layers; i++)
+		if (check_layer(choice, &model->layers[i], err))
+			return -1;
+	return check_matrix(choice, &model->head, err);
+}
+
+static void list_units(struct fp8_choice *choice)
+{
+	const struct selection *selection = &choice->selection;
+
+	choice->units = xcalloc(selection->n_quantized, sizeof *choice->units);
+	for (size_t i = 0; i < selection->n_units; i++)
+		if (selection->units[i].recipe)
+			choice->units[choice->n++] = &selection->units[i];
+	sort(choice->units, choice->n, sizeof *choice->units, compare_units);
+}
+
+int fp8_choice_make(struct fp8_choice *choice, const struct fp8_params *params,
+		    const struct model *model, struct err *err)
+{
+	struct select_options select = params->select;
+
+	*choice = (struct fp8_choice){ 0 };
+	if (tune(choice, params, err))
+		return -1;
+	if (!params->forward)
+		return check_unused(params, err);
+	select.recipe = &choice->recipe;
+	select.requantize = true; /* what is FP8 already stays as it is, but has an input */
+	if (selection_make(&choice->selection, model->checkpoint, &select, err))
+		return -1;
+	list_units(choice);
+	return check_model(choice, model, err);
+}
+
+void fp8_choice_release(struct fp8_choice *choice)
+{
+	free(choice->units);
+	selection_release(&choice->selection);
+	*choice = (struct fp8_choice){ 0 };
+}
+
+bool fp8_choice_is_bf16(const struct fp8_choice *choice)
+{
+	const struct qspec *input = &choice->recipe.input;
+
+	return input->pow2 || input->scale_type == SCALE_E8M0;
+}
+
+char *fp8_params_precision(const struct fp8_params *params, const char *precision)
+{
+	struct buf text = { 0 };
+
+	buf_puts(&text, precision);
+	if (params->forward)
+		buf_printf(&text, ", fp8 %s", params->recipe ? params->recipe : DEFAULT_RECIPE);
+	if (params->scale_fmt)
+		buf_printf(&text, " --scale-fmt %s", params->scale_fmt);
+	if (params->select.ragged)
+		buf_puts(&text, " --ragged");
+	for (size_t i = 0; i < params->select.n_include; i++)
+		buf_printf(&text, " --include '%s'", params->select.include[i]);
+	for (size_t i = 0; i < params->select.n_exclude; i++)
+		buf_printf(&text, " --exclude '%s'", params->select.exclude[i]);
+	return text.data;
+}

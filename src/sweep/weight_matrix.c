@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sweep/weight_matrix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "source/fp8_source.h"
+#include "num/float16.h"
+
+#define BAND_SIZE \
+	((uint64_t)4 << 20) /* bytes as fp32, where a tile of an FP8 source is not larger */
+#define LINES 128	    /* a band has a multiple of so many, as tiles have that can be read */
+
+/* The matrix as the source knows it. */
+struct layout {
+	struct unit unit;
+	uint64_t first_row; /* of the matrix, in a stack */
+	bool by_column;	    /* bands of whole columns: they lie together in the file */
+};
+
+/* A matrix in a stack of FP8 ones, which lies in whole tiles. */
+static int place_in_stack(struct layout *layout, const struct linear_ref *ref, struct err *err)
+{
+	const struct st_tensor *tensor = ref->weight->tensor;
+	uint64_t rows = tensor->shape[1], cols = tensor->shape[2];
+	size_t tile = layout->unit.source_scale.tile.rows;
+
+	layout->first_row = ref->slice.first / cols;
+	if (ref->slice.col_stride != 1 || (tile != WHOLE && layout->first_row % rows % tile))
+		return err_set(err, ERR_INPUT,
+			       "FP8 tensor '%s' holds '%s' in a way that cannot be read: "
+			       "transposed, or in part of a block",
+			       tensor->name, ref->module);
+	layout->unit.rows = tensor->shape[0] * rows;
+	layout->unit.stack = rows;
+	return 0;
+}
+
+static int layout_make(struct layout *layout, const struct matrix_reader *reader,
+		       const struct linear_ref *ref, struct err *err)
+{
+	enum dtype dtype = ref->weight->tensor->dtype;
+
+	*layout = (struct layout){ .unit = { .name = ref->weight->tensor->name,
+					     .source = ref->weight,
+					     .rows = ref->n,
+					     .cols = ref->k,
+					     .slice = ref->slice },
+				   .by_column = ref->slice.col_stride != 1 };
+	if (recognition_is_weight(ref->weight)) {
+		if (fp8_source_scale(reader->recognition, ref->weight, &layout->unit.source_scale,
+				     err))
+			return -1;
+		if (ref->weight->tensor->n_dims == 3) {
+			layout->unit.slice =
+				(struct slice){ .row_stride = ref->k, .col_stride = 1 };
+			return place_in_stack(layout, ref, err);
+		}
+		return layout->by_column ? err_set(err, ERR_INPUT,
+						   "FP8 tensor '%s' is transposed, and cannot be "
+						   "read so: dequantize it first",
+						   ref->weight->tensor->name)
+					 : 0;
+	}
+	if (dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "tensor '%s' is %s: weights of BF16, F16, F32 and FP8 can be read",
+		       ref->weight->tensor->name, dtype_name(dtype));
+}
+
+static void widen(const struct matrix *x, size_t row, float *values)
+{
+	const uint16_t *halves = (const uint16_t *)x->data + row * x->stride;
+
+	if (x->dtype == DT_F32)
+		memcpy(values, (const float *)x->data + row * x->stride, x->cols * sizeof *values);
+	else
+		for (size_t i = 0; i < x->cols; i++)
+			values[i] = x->dtype == DT_BF16 ? bf16_to_f32(halves[i])
+							: f16_to_f32(halves[i]);
+}
+
+/* Rows of a band into their places, from element `first` of the matrix on; line holds one. */
+static void place(const struct matrix_reader *reader, const struct matrix *x, size_t first,
+		  size_t stride, enum dtype dtype, float *line, void *values)
+{
+	for (size_t row = 0; row < x->rows; row++, first += stride) {
+		float *to = dtype == DT_F32 ? (float *)values + first : line;
+
+		widen(x, row, to);
+		if (dtype == DT_BF16)
+			reader->compute->round_bf16(line, x->cols, (uint16_t *)values + first);
+		else if (reader->round)
+			reader->compute->round_bf16_f32(to, x->cols, to);
+	}
+}
+
+/* How many lines of `across` values a band has, of all. */
+static uint64_t band_lines(uint64_t all, uint64_t across)
+{
+	uint64_t lines = BAND_SIZE / sizeof(float) / across / LINES * LINES;
+
+	lines = lines ? lines : LINES;
+	return lines < all ? lines : all;
+}
+
+struct band_buffers {
+	struct source_buffers source;
+	float *line;
+};
+
+static int buffers_alloc(struct band_buffers *buffers, uint64_t n_values, uint64_t cols, bool raw,
+			 struct err *err)
+{
+	buffers->source.size = n_values * sizeof(float);
+	buffers->line = xcalloc(cols, sizeof *buffers->line);
+	if (buffer_alloc(&buffers->source.matrix, buffers->source.size, "part of a weight", err))
+		return -1;
+	return raw ? buffer_alloc(&buffers->source.raw, buffers->source.size,
+				  "part of a weight as it is stored", err)
+		   : 0;
+}
+
+static void buffers_release(struct band_buffers *buffers)
+{
+	free(buffers->source.matrix);
+	free(buffers->source.raw);
+	free(buffers->line);
+}
+
+static int refuse_nonfinite(const struct linear_ref *ref, size_t first, size_t n,
+			    uint64_t n_nonfinite, struct err *err)
+{
+	const char *name = ref->weight->tensor->name;
+	unsigned long long found = n_nonfinite;
+
+	if (n == ref->n)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' has %llu values that are NaN or infinite", name, found);
+	return err_set(err, ERR_INPUT,
+		       "rows %zu to %zu of tensor '%s' have %llu values that are NaN or infinite",
+		       first, first + n - 1, name, found);
+}
+
+int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first,
+		size_t n, enum dtype dtype, void *values, float *amax, struct err *err)
+{
+	const struct tile whole = { WHOLE, WHOLE };
+	const struct source_tee nowhere = { 0 };
+	struct band_buffers buffers = { 0 };
+	uint64_t lines, all, across, n_nonfinite = 0;
+	struct layout layout;
+	int rc = -1;
+
+	*amax = 0;
+	if (layout_make(&layout, reader, ref, err))
+		return -1;
+	all = layout.by_column ? ref->k : n;
+	across = layout.by_column ? n : ref->k;
+	lines = band_lines(all, across);
+	if (buffers_alloc(&buffers, lines * across, ref->k, unit_needs_raw(&layout.unit), err))
+		goto out;
+	for (uint64_t i = 0; i < all; i += lines) {
+		uint64_t now = all - i < lines ? all - i : lines;
+		uint64_t row = layout.first_row + first;
+		struct region region = layout.by_column ? (struct region){ .row = row,
+									   .col = i,
+									   .n_rows = n,
+									   .n_cols = now }
+							: (struct region){ .row = row + i,
+									   .n_rows = now,
+									   .n_cols = ref->k };
+		struct matrix x;
+		float most = 0;
+
+		if (source_read(reader->source, &layout.unit, &region, &buffers.source, &nowhere,
+				&x, err))
+			goto out;
+		backend_amax(reader->source->backend, &x, whole, &most, 1, &n_nonfinite);
+		if (backend_failed(reader->source->backend, ref->weight->tensor->name, err))
+			goto out;
+		*amax = most > *amax ? most : *amax;
+		if (values)
+			place(reader, &x, layout.by_column ? i : i * ref->k, ref->k, dtype,
+			      buffers.line, values);
+	}
+	rc = n_nonfinite ? refuse_nonfinite(ref, first, n, n_nonfinite, err) : 0;
+out:
+	buffers_release(&buffers);
+	return rc;
+}

@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sweep/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/compute.h"
+#include "base/mem.h"
+#include "base/pool.h"
+#include "source/fp8_source.h"
+#include "sweep/weight_matrix.h"
+#include "num/bits.h"
+#include "num/float16.h"
+
+int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
+		 const struct backend *backend, int n_threads, const atomic_int *stop,
+		 struct err *err)
+{
+	const struct checkpoint *checkpoint = forward->model->checkpoint;
+
+	*weights = (struct weights){ .forward = forward, .n_threads = n_threads, .stop = stop };
+	source_init(&weights->source, io, checkpoint, backend, -1);
+	return fp8_source_recognise(&weights->recognition, checkpoint, io, err);
+}
+
+int weights_close(struct weights *weights, struct err *err)
+{
+	return source_close(&weights->source, err);
+}
+
+void weights_release(struct weights *weights)
+{
+	source_release(&weights->source);
+	recognition_release(&weights->recognition);
+}
+
+/* Elements [first, first + n) of a tensor, into memory of the host. */
+static int read_floats(struct weights *weights, const struct tensor_ref *ref, size_t first,
+		       size_t n, float **values, struct err *err)
+{
+	enum dtype dtype = ref->tensor->dtype;
+
+	*values = NULL;
+	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
+			       ref->tensor->name, dtype_name(dtype));
+	return buffer_alloc((void **)values, n * sizeof **values, "a vector", err) ||
+			       source_read_floats(&weights->source, ref, false, first, n, *values,
+						  err)
+		       ? -1
+		       : 0;
+}
+
+/* The same, into the executor's memory. */
+static int load_floats(struct weights *weights, struct executor_lane *lane,
+		       const struct tensor_ref *ref, size_t first, size_t n, float **values,
+		       struct err *err)
+{
+	const struct executor_ops *ops = lane->executor->ops;
+	float *floats;
+	int rc = read_floats(weights, ref, first, n, &floats, err) ||
+		 ops->memory_new(lane->executor, (void **)values, n * sizeof **values, "a vector",
+				 err);
+
+	if (!rc) {
+		ops->put(lane, *values, floats, n * sizeof **values);
+		rc = ops->wait(lane, err);
+	}
+	free(floats);
+	return rc ? -1 : 0;
+}
+
+static struct matrix_reader reader_of(struct weights *weights, bool round)
+{
+	return (struct matrix_reader){ .source = &weights->source,
+				       .recognition = &weights->recognition,
+				       .compute = compute_select(),
+				       .round = round };
+}
+
+/* A matrix that is quantized, or stands beside such: in fp32 first, then in the type that is
+ * multiplied. */
+static int load_quantized(struct weights *weights, const struct linear_ref *ref,
+			  struct linear *linear, void **values, struct err *err)
+{
+	const struct matrix_reader reader = reader_of(weights, false);
+	const struct compute *compute = compute_select();
+	size_t n = ref->n * ref->k;
+	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
+
+	if (buffer_alloc(values, n * sizeof(float), "the values of a weight", err) ||
+	    matrix_read(&reader, ref, 0, ref->n, DT_F32, *values, &linear->amax, err))
+		return -1;
+	x.data = *values;
+	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
+		return -1;
+	if (weights->forward->round && !linear->module)
+		compute->round_bf16_f32(*values, n, *values);
+	if (linear->input == DT_BF16) {
+		void *halves;
+
+		if (buffer_alloc(&halves, n * sizeof(uint16_t), "the values of a weight", err))
+			return -1;
+		compute->round_bf16(*values, n, halves);
+		free(*values);
+		*values = halves;
+	}
+	return 0;
+}
+
+/* Some rows of a matrix, for one thread: a part as it is multiplied; all of them where matrices are
+ * quantized. */
+struct weights_piece {
+	const struct linear_ref *from;
+	struct linear *to;
+	size_t part, first, n;
+	float amax;
+};
+
+static void load_init(struct weights_load *load, struct weights *weights,
+		      struct executor_lane *lane)
+{
+	*load = (struct weights_load){ .weights = weights, .lane = lane };
+	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
+}
+
+static void piece_add(struct weights_load *load, const struct weights_piece *piece)
+{
+	ARRAY_GROW(load->pieces, load->n);
+	load->pieces[load->n++] = *piece;
+}
+
+static int weight_init(struct linear *linear, struct err *err)
+{
+	linear->weight.dtype = linear->input;
+	return linear->weight.executor->ops->weight_init(&linear->weight, err)
+		       ? err_wrap(err, "tensor '%s'", linear->ref->weight->tensor->name)
+		       : 0;
+}
+
+static int weight_set(const struct linear *linear, size_t part, const void *rows, struct err *err)
+{
+	return linear->weight.executor->ops->weight_set(&linear->weight, part, rows, err)
+		       ? err_wrap(err, "tensor '%s'", linear->ref->weight->tensor->name)
+		       : 0;
+}
+
+static int load_add(struct weights_load *load, const struct linear_ref *from, struct linear *to,
+		    struct err *err)
+{
+	struct weights *weights = load->weights;
+	const struct forward *forward = weights->forward;
+	struct weights_piece piece = { .from = from, .to = to };
+
+	if (!from->weight)
+		return 0;
+	*to = (struct linear){ .ref = from, .input = forward->input };
+	to->weight =
+		(struct executor_weight){ .executor = forward->executor,
+					  .n = from->n,
+					  .k = from->k,
+					  .part_rows = forward->executor->ops->part_rows(from->n) };
+	if (from->bias &&
+	    load_floats(weights, load->lane, from->bias, from->bias_first, from->n, &to->bias, err))
+		return -1;
+	if (weights->fp8) {
+		piece.n = from->n;
+		piece_add(load, &piece);
+		return 0;
+	}
+	if (weight_init(to, err))
+		return -1;
+	for (; piece.part < executor_weight_parts(&to->weight); piece.part++) {
+		piece.n = executor_weight_part_rows(&to->weight, piece.part);
+		piece_add(load, &piece);
+		piece.first += piece.n;
+	}
+	return 0;
+}
+
+static int set_part(struct weights *weights, struct weights_piece *piece, struct buffer *rows,
+		    struct err *err)
+{
+	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
+	enum dtype dtype = piece->to->input;
+	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(dtype) / 8;
+
+	return buffer_ensure(rows, size, "the values of a weight", err) ||
+			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype,
+					   rows->data, &piece->amax, err) ||
+			       weight_set(piece->to, piece->part, rows->data, err)
+		       ? -1
+		       : 0;
+}
+
+static int set_parts(const struct linear *to, const void *values, struct err *err)
+{
+	const char *rows = values;
+
+	for (size_t part = 0; part < executor_weight_parts(&to->weight); part++) {
+		if (weight_set(to, part, rows, err))
+			return -1;
+		rows += executor_weight_part_rows(&to->weight, part) * to->ref->k *
+			dtype_bits(to->input) / 8;
+	}
+	return 0;
+}
+
+static int set_quantized(struct weights *weights, const struct weights_piece *piece,
+			 struct err *err)
+{
+	struct linear *to = piece->to;
+	void *values = NULL;
+	int rc = load_quantized(weights, piece->from, to, &values, err) || weight_init(to, err) ||
+		 set_parts(to, values, err);
+
+	free(values);
+	return rc ? -1 : 0;
+}
+
+/* What shares a scale must all have been seen before the first of it is quantized. */
+static int see_piece(void *context, int worker, size_t item, struct err *err)
+{
+	const struct weights_load *load = context;
+	const struct linear_ref *ref = load->pieces[item].from;
+	const struct matrix_reader reader = reader_of(load->weights, false);
+	float amax;
+
+	(void)worker;
+	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
+		return 0;
+	if (matrix_read(&reader, ref, 0, ref->n, DT_F32, NULL, &amax, err))
+		return -1;
+	fp8_forward_see_amax(load->weights->fp8, ref, amax);
+	return 0;
+}
+
+static int see_pieces(struct weights_load *load, struct err *err)
+{
+	const struct weights *weights = load->weights;
+
+	return weights->fp8
+		       ? pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err)
+		       : 0;
+}
+
+int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err)
+{
+	struct weights *weights = load->weights;
+	struct weights_piece *piece = &load->pieces[i];
+
+	return weights->fp8 ? set_quantized(weights, piece, err)
+			    : set_part(weights, piece, &load->rows[worker], err);
+}
+
+static int load_piece(void *context, int worker, size_t item, struct err *err)
+{
+	return weights_load_piece(context, worker, item, err);
+}
+
+int weights_load_pieces(struct weights_load *load, struct err *err)
+{
+	return pool_run(load->weights->n_threads, load->n, load_piece, load, load->weights->stop,
+			err);
+}
+
+void weights_load_end(struct weights_load *load)
+{
+	for (size_t i = 0; i < load->n; i++) {
+		const struct weights_piece *piece = &load->pieces[i];
+
+		if (piece->amax > piece->to->amax)
+			piece->to->amax = piece->amax;
+	}
+	for (int i = 0; load->rows && i < load->weights->n_threads; i++)
+		buffer_release(&load->rows[i]);
+	free(load->rows);
+	free(load->pieces);
+	*load = (struct weights_load){ 0 };
+}
+
+int weights_load_all(struct weights_load *load, int worker, int rc, struct err *err)
+{
+	for (size_t i = 0; i < load->n && !rc; i++)
+		rc = weights_load_piece(load, worker, i, err);
+	weights_load_end(load);
+	return rc;
+}
+
+int weights_begin_linear(struct weights_load *load, struct weights *weights,
+			 struct executor_lane *lane, const struct linear_ref *ref,
+			 struct linear *linear, struct err *err)
+{
+	load_init(load, weights, lane);
+	*linear = (struct linear){ 0 };
+	return load_add(load, ref, linear, err) || see_pieces(load, err) ? -1 : 0;
+}
+
+int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane,
+			const struct linear_ref *ref, struct linear *linear, struct err *err)
+{
+	struct weights_load load;
+
+	return weights_load_all(&load, worker,
+				weights_begin_linear(&load, weights, lane, ref, linear, err), err);
+}
+
+void linear_release(struct linear *linear)
+{
+	struct executor *executor = linear->weight.executor;
+
+	if (linear->weight.data)
+		executor->ops->weight_release(&linear->weight);
+	if (linear->bias)
+		executor->ops->memory_free(executor, linear->bias);
+	*linear = (struct linear){ 0 };
+}
+
+int weights_load_vector(struct weights *weights, struct executor_lane *lane,
+			const struct tensor_ref *ref, float **vector, struct err *err)
+{
+	return load_floats(weights, lane, ref, 0,
+			   st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
+}
+
+/* What experts are chosen by, of the host.  Where it is NaN an expert is never chosen, and nothing
+ * that is seen would tell. */
+static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias,
+			    struct err *err)
+{
+	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims), n_nan = 0;
+
+	if (read_floats(weights, ref, 0, n, bias, err))
+		return -1;
+	for (size_t i = 0; i < n; i++)
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return
+		 * 0 for possible */
+		n_nan += f32_is_nan((*bias)[i]);
+	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
+			       ref->tensor->name, n_nan)
+		     : 0;
+}
+
+static int load_vectors(struct weights *weights, struct executor_lane *lane,
+			const struct layer_ref *ref, struct layer *layer, struct err *err)
+{
+	for (int i = 0; i < N_VECTORS; i++) {
+		const struct tensor_ref *from = ref->vector[i];
+		float **to = &layer->vector[i];
+
+		if (!from)
+			continue;
+		if (i == VECTOR_ROUTER_BIAS ? load_router_bias(weights, from, to, err)
+					    : weights_load_vector(weights, lane, from, to, err))
+			return -1;
+	}
+	return 0;
+}
+
+int weights_begin_layer(struct weights_load *load, struct weights *weights,
+			struct executor_lane *lane, const struct layer_ref *ref,
+			struct layer *layer, struct err *err)
+{
+	int rc;
+
+	load_init(load, weights, lane);
+	*layer = (struct layer){ .ref = ref };
+	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
+	rc = load_vectors(weights, lane, ref, layer, err);
+	for (int i = 0; i < N_LINEARS && !rc; i++)
+		rc = load_add(load, &ref->linear[i], &layer->linear[i], err);
+	for (size_t e = 0; e < ref->n_experts && !rc; e++)
+		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
+			rc = load_add(load, &ref->experts[e][i], &layer->experts[e][i], err);
+	return rc || see_pieces(load, err) ? -1 : 0;
+}
+
+void layer_release(struct layer *layer, struct executor *executor)
+{
+	for (int i = 0; i < N_LINEARS; i++)
+		linear_release(&layer->linear[i]);
+	free(layer->vector[VECTOR_ROUTER_BIAS]);
+	for (int i = 0; i < N_VECTORS; i++)
+		if (i != VECTOR_ROUTER_BIAS)
+			executor->ops->memory_free(executor, layer->vector[i]);
+	for (size_t e = 0; layer->ref && e < layer->ref->n_experts; e++)
+		for (int i = 0; i < N_EXPERT_ROLES; i++)
+			linear_release(&layer->experts[e][i]);
+	free(layer->experts);
+	*layer = (struct layer){ 0 };
+}
+
+int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens,
+			    float *rows, struct err *err)
+{
+	const struct model *model = weights->forward->model;
+	float scale = weights->forward->round ? bf16_to_f32(bf16_from_f32(model->embedding_scale))
+					      : model->embedding_scale;
+
+	for (size_t t = 0; t < n_tokens; t++, rows += model->hidden) {
+		if (source_read_floats(&weights->source, model->embedding, false,
+				       (uint64_t)tokens[t] * model->hidden, model->hidden, rows,
+				       err))
+			return -1;
+		for (size_t i = 0; scale != 1 && i < model->hidden; i++)
+			rows[i] *= scale;
+	}
+	return 0;
+}
+
+uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
+{
+	return (uint64_t)ref->n * ref->k * dtype_bits(kind->dtype) / 8;
+}
+
+uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind)
+{
+	uint64_t size = weights_linear_size(ref, kind);
+
+	if (kind->quantized)
+		return (uint64_t)ref->n * ref->k * sizeof(float);
+	return ref->n ? size / ref->n * kind->executor->part_rows(ref->n) : 0;
+}
+
+/* What is loaded at once. */
+struct load_size {
+	uint64_t weights, largest_piece; /* bytes */
+	uint64_t n_pieces;
+};
+
+static void load_size_add(struct load_size *size, const struct linear_ref *ref,
+			  const struct weights_kind *kind)
+{
+	uint64_t piece = weights_piece_size(ref, kind);
+	size_t rows = kind->quantized ? ref->n : kind->executor->part_rows(ref->n);
+
+	if (!ref->n)
+		return;
+	size->weights += weights_linear_size(ref, kind);
+	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
+	size->n_pieces += (ref->n + rows - 1) / rows;
+}
+
+/* A thread has a piece at a time. */
+static uint64_t load_size_most(const struct load_size *size, int n_threads)
+{
+	uint64_t n = size->n_pieces < (uint64_t)n_threads ? size->n_pieces : (uint64_t)n_threads;
+
+	return size->weights + n * size->largest_piece;
+}
+
+static struct load_size layer_load_size(const struct layer_ref *layer,
+					const struct weights_kind *kind)
+{
+	struct load_size size = { 0 };
+
+	for (int l = 0; l < N_LINEARS; l++)
+		load_size_add(&size, &layer->linear[l], kind);
+	for (size_t e = 0; e < layer->n_experts; e++)
+		for (int l = 0; l < N_EXPERT_ROLES; l++)
+			load_size_add(&size, &layer->experts[e][l], kind);
+	return size;
+}
+
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,
+			    int n_threads, bool ahead)
+{
+	struct load_size size, head = { 0 };
+	uint64_t most = 0, bytes, before;
+
+	load_size_add(&head, &model->head, kind);
+	before = head.weights;
+	for (size_t i = 0; i <= model->n_layers; i++) {
+		size = i < model->n_layers ? layer_load_size(&model->layers[i], kind) : head;
+		bytes = load_size_most(&size, n_threads) + (ahead ? before : 0);
+		most = bytes > most ? bytes : most;
+		before = size.weights;
+	}
+	return most;
+}

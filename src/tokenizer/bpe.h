@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model of a tokenizer.json: byte-pair encoding of words.
+ */
+#ifndef FP8CONV_TOKENIZER_BPE_H
+#define FP8CONV_TOKENIZER_BPE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/json.h"
+#include "tokenizer/tokenizer.h"
+
+#define NO_TOKEN UINT32_MAX
+
+/* Tokens' strings and their ids: a hash table with open addressing. */
+struct vocab {
+	struct buf text; /* all strings, one behind the other */
+	struct vocab_slot {
+		uint64_t head;	   /* the first 8 bytes, with zeros behind: all of most tokens */
+		uint32_t hash, id; /* id NO_TOKEN: free */
+		uint32_t begin, len;
+	} * slots;
+	size_t n_slots; /* a power of two, at least twice n */
+	size_t n;
+	uint32_t max_id;
+};
+
+uint32_t vocab_find(const struct vocab *vocab, const char *text,
+		    size_t len); /* NO_TOKEN: not there */
+/* Asks memory for what vocab_find() of the same text will look at. */
+void vocab_prefetch(const struct vocab *vocab, const char *text, size_t len);
+/* False: it is there already. */
+bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id);
+void vocab_reserve(struct vocab *vocab, size_t n); /* room for n tokens at once */
+void vocab_release(struct vocab *vocab);
+
+/* left, right -> id; of two that are possible the lower rank is done first. */
+struct merge {
+	uint32_t left, right; /* left NO_TOKEN: a free slot */
+	uint32_t rank, id;
+};
+
+struct bpe {
+	struct vocab vocab;
+	/* [UNICODE_END]: 1 + the id of the token that is this one character, or 0 */
+	uint32_t *char_ids;
+	uint32_t byte_ids[256]; /* of "<0x00>"...; NO_TOKEN: none */
+	struct merge *merges;
+	size_t n_merge_slots; /* a power of two */
+	uint64_t *joins;      /* a bit set by the hash of two symbols: some merge may join them */
+	bool all_join;	      /* symbols that are no characters take part in merges */
+	bool ignore_merges, byte_fallback, fuse_unk;
+	uint32_t unk_id;
+	char *unk_token; /* NULL: what has no token disappears */
+};
+
+/* Reads the member "model" of a tokenizer.json.  ERR_INPUT without the file's name; bpe_release()
+ * is the caller's, also on failure. */
+int bpe_read(struct bpe *bpe, struct json_text model, struct err *err);
+void bpe_release(struct bpe *bpe);
+
+/* Whether symbols left and right, side by side in a word, may come to lie in one token. */
+bool bpe_may_join(const struct bpe *bpe, uint32_t left, uint32_t right);
+
+/* The merge of two symbols; NULL if there is none. */
+const struct merge *bpe_merge_of(const struct bpe *bpe, uint32_t left, uint32_t right);
+
+/* Symbols of a word on their way to tokens; one for each thread.  A zeroed struct is an empty one.
+ */
+struct bpe_work {
+	uint32_t *symbols;
+	size_t n, cap;
+	struct bpe_link *links; /* for long runs */
+	struct bpe_step *queue;
+	size_t n_queue, cap_links, cap_queue;
+};
+
+void bpe_work_release(struct bpe_work *work);
+
+/* Appends the tokens of a word (good UTF-8, not empty) to out.  ERR_INPUT where a character has
+ * none.  n log n. */
+int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, size_t len,
+	       struct token_ids *out, struct err *err);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the post-processor puts around the tokens of a text.
+ */
+#ifndef FP8CONV_TOKENIZER_POST_H
+#define FP8CONV_TOKENIZER_POST_H
+
+#include "base/json.h"
+#include "tokenizer/tokenizer.h"
+
+struct post_processor {
+	struct token_ids before, after;
+};
+
+/* Reads "post_processor" (NULL or null: none).  ERR_INPUT with the key. */
+int post_read(struct post_processor *post, const json_t *json, struct err *err);
+void post_release(struct post_processor *post);
+
+#endif

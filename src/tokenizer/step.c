@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What steps do to a text.
+ */
+#include "tokenizer/step.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <unicase.h>
+#include <uninorm.h>
+
+#include "base/mem.h"
+#include "tokenizer/unicode.h"
+
+void steps_release(struct steps *steps)
+{
+	for (size_t i = 0; i < steps->n; i++) {
+		regex_free(steps->step[i].regex);
+		buf_release(&steps->step[i].content);
+	}
+	steps->n = 0;
+}
+
+void step_state_release(struct step_state *state)
+{
+	regex_search_release(&state->search);
+	buf_release(&state->out);
+}
+
+/* ASCII is in every form as it is, and its last character alone may join what follows. */
+static size_t ascii_prefix(const char *p, size_t len)
+{
+	size_t n = 0;
+	uint64_t eight;
+
+	for (; len - n >= sizeof eight; n += sizeof eight) {
+		memcpy(&eight, p + n, sizeof eight);
+		if (eight & 0x8080808080808080u)
+			break;
+	}
+	while (n < len && (unsigned char)p[n] < 0x80)
+		n++;
+	return n;
+}
+
+static int add_normalized(uninorm_t form, const char *text, size_t len, struct buf *out,
+			  struct err *err)
+{
+	uint8_t *result;
+	size_t n;
+
+	result = u8_normalize(form, (const uint8_t *)text, len, NULL, &n);
+	if (!result)
+		return err_errno(err, "cannot normalize %zu bytes of text", len);
+	buf_add(out, result, n);
+	free(result);
+	return 0;
+}
+
+int step_normalize(const struct step *step, struct step_state *state, const char *text, size_t len,
+		   bool first, struct buf *out, struct err *err)
+{
+	const char *end = text + len;
+
+	(void)state;
+	(void)first;
+	while (text < end) {
+		size_t ascii = ascii_prefix(text, (size_t)(end - text));
+		const char *p = text + ascii;
+
+		if (p < end && ascii)
+			ascii--;
+		buf_add(out, text, ascii);
+		text += ascii;
+		while (p < end && (unsigned char)*p >= 0x80)
+			p++;
+		if (p > text && add_normalized(step->form, text, (size_t)(p - text), out, err))
+			return -1;
+		text = p;
+	}
+	return 0;
+}
+
+int step_lowercase(const struct step *step, struct step_state *state, const char *text, size_t len,
+		   bool first, struct buf *out, struct err *err)
+{
+	uint32_t c;
+
+	(void)step;
+	(void)state;
+	(void)first;
+	(void)err;
+	for (const char *end = text + len; text < end;) {
+		text += utf8_decode(text, &c);
+		utf8_add(out, uc_tolower(c));
+		if (c == 0x130) /* the one that becomes two */
+			utf8_add(out, 0x307);
+	}
+	return 0;
+}
+
+int step_strip(const struct step *step, struct step_state *state, const char *text, size_t len,
+	       bool first, struct buf *out, struct err *err)
+{
+	const char *end = text + len;
+	uint32_t c;
+	size_t n;
+
+	(void)state;
+	(void)first;
+	(void)err;
+	while (step->left && text < end && (n = utf8_decode(text, &c), unicode_is_space(c)))
+		text += n;
+	while (step->right && end > text && (n = utf8_decode_back(end, &c), unicode_is_space(c)))
+		end -= n;
+	buf_add(out, text, (size_t)(end - text));
+	return 0;
+}
+
+int step_strip_marks(const struct step *step, struct step_state *state, const char *text,
+		     size_t len, bool first, struct buf *out, struct err *err)
+{
+	uint32_t c;
+	size_t n;
+
+	(void)step;
+	(void)state;
+	(void)first;
+	(void)err;
+	for (const char *end = text + len; text < end; text += n) {
+		n = utf8_decode(text, &c);
+		if (!unicode_is_mark(c))
+			buf_add(out, text, n);
+	}
+	return 0;
+}
+
+int step_prepend(const struct step *step, struct step_state *state, const char *text, size_t len,
+		 bool first, struct buf *out, struct err *err)
+{
+	(void)state;
+	(void)first;
+	(void)err;
+	buf_add(out, step->content.data, step->content.len);
+	buf_add(out, text, len);
+	return 0;
+}
+
+int step_prepend_once(const struct step *step, struct step_state *state, const char *text,
+		      size_t len, bool first, struct buf *out, struct err *err)
+{
+	const struct buf *content = &step->content;
+	bool there = len >= content->len && !memcmp(text, content->data, content->len);
+
+	(void)state;
+	(void)err;
+	if (!there && (first || !step->only_first))
+		buf_add(out, content->data, content->len);
+	buf_add(out, text, len);
+	return 0;
+}
+
+int step_replace(const struct step *step, struct step_state *state, const char *text, size_t len,
+		 bool first, struct buf *out, struct err *err)
+{
+	size_t begin, end, done = 0;
+	int rc;
+
+	(void)first;
+	regex_search_start(&state->search, step->regex, text, len);
+	while ((rc = regex_search_next(&state->search, &begin, &end, err)) > 0) {
+		buf_add(out, text + done, begin - done);
+		buf_add(out, step->content.data, step->content.len);
+		done = end;
+		if (out->len > INT32_MAX)
+			return err_set(err, ERR_INPUT, "a normalizer makes too much of a text");
+	}
+	buf_add(out, text + done, len - done);
+	return rc;
+}
+
+/* The printable bytes of Latin-1 stand for themselves, the others for U+0100 and on, in order.
+ * Source: bytes_to_unicode() of GPT-2's encoder.py. */
+static uint32_t byte_char(unsigned char byte)
+{
+	if ((byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad))
+		return byte;
+	if (byte <= ' ')
+		return 0x100u + byte;
+	return byte == 0xad ? 0x143u : 0x100u + 33 + (byte - 0x7fu);
+}
+
+int step_bytes(const struct step *step, struct step_state *state, const char *text, size_t len,
+	       bool first, struct buf *out, struct err *err)
+{
+	(void)step;
+	(void)state;
+	(void)first;
+	(void)err;
+	for (size_t i = 0; i < len; i++)
+		utf8_add(out, byte_char((unsigned char)text[i]));
+	return 0;
+}
+
+/* A split under way: what was seen and is not given away yet, since it may be merged with what
+ * follows. */
+struct split {
+	const struct step *step;
+	const char *text;
+	piece_fn *piece;
+	void *context;
+	size_t begin, end;
+	bool held;
+	bool held_match; /* the flag of the last stretch */
+};
+
+static int give(struct split *split, size_t begin, size_t end, struct err *err)
+{
+	return begin < end ? split->piece(split->context, split->text + begin, end - begin, err)
+			   : 0;
+}
+
+static int give_held(struct split *split, struct err *err)
+{
+	bool held = split->held;
+
+	split->held = false;
+	return held ? give(split, split->begin, split->end, err) : 0;
+}
+
+static int hold(struct split *split, size_t begin, size_t end, struct err *err)
+{
+	if (give_held(split, err))
+		return -1;
+	split->held = true;
+	split->begin = begin;
+	split->end = end;
+	return 0;
+}
+
+/* The next stretch of the text, which is a match or lies between two. */
+static int add_stretch(struct split *split, size_t begin, size_t end, bool match, struct err *err)
+{
+	bool last_match = split->held_match, merges = false;
+
+	match ^= split->step->invert;
+	split->held_match = match;
+	switch (split->step->behavior) {
+	case REMOVED:
+		return match ? 0 : give(split, begin, end, err);
+	case ISOLATED:
+		return give(split, begin, end, err);
+	case CONTIGUOUS:
+		merges = split->held && match == last_match;
+		break;
+	case MERGED_WITH_PREVIOUS:
+		merges = split->held && match && !last_match;
+		break;
+	case MERGED_WITH_NEXT:
+		merges = split->held && !match && last_match;
+		break;
+	}
+	if (!merges)
+		return hold(split, begin, end, err);
+	split->end = end;
+	return 0;
+}
+
+int step_split(const struct step *step, struct step_state *state, const char *text, size_t len,
+	       piece_fn *piece, void *context, struct err *err)
+{
+	struct split split = { .step = step, .text = text, .piece = piece, .context = context };
+	size_t begin, end, done = 0;
+	int rc;
+
+	regex_search_start(&state->search, step->regex, text, len);
+	while ((rc = regex_search_next(&state->search, &begin, &end, err)) > 0) {
+		if ((begin > done && add_stretch(&split, done, begin, false, err)) ||
+		    add_stretch(&split, begin, end, true, err))
+			return -1;
+		done = end;
+	}
+	if (rc < 0 || (done < len && add_stretch(&split, done, len, false, err)))
+		return -1;
+	return give_held(&split, err);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Normalizers and pre-tokenizers as a list of steps, each of which rewrites a text or splits it.
+ * Sequences are laid flat, and what a component does at once becomes several steps (Metaspace:
+ * replace, prepend, split).
+ */
+#ifndef FP8CONV_TOKENIZER_STEP_H
+#define FP8CONV_TOKENIZER_STEP_H
+
+#include "base/json.h"
+#include "tokenizer/regex.h"
+
+#define MAX_STEPS 64 /* of a tokenizer, normalizers and pre-tokenizers each */
+
+enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
+
+struct step;
+struct step_state;
+
+/* Appends text, which is not empty, as it becomes to out.  first: it stands at the beginning of
+ * what is encoded. */
+typedef int step_fn(const struct step *step, struct step_state *state, const char *text, size_t len,
+		    bool first, struct buf *out, struct err *err);
+
+struct step {
+	step_fn *rewrite; /* NULL: a split */
+	struct regex *regex;
+	struct buf content;	/* what is put before, or instead */
+	enum behavior behavior; /* of a split */
+	bool invert;		/* matches are what lies between delimiters */
+	bool left, right;	/* sides to strip */
+	bool only_first;	/* put before the first piece alone */
+	const void *form;	/* libunistring's uninorm_t */
+};
+
+struct steps {
+	struct step step[MAX_STEPS];
+	size_t n;
+};
+
+/* What one thread needs for one step. */
+struct step_state {
+	struct regex_search search;
+	struct buf out;
+};
+
+void steps_release(struct steps *steps);
+void step_state_release(struct step_state *state);
+
+/* The step functions. */
+step_fn step_normalize; /* to .form */
+step_fn step_lowercase;
+step_fn step_strip;
+step_fn step_strip_marks;
+step_fn step_prepend; /* .content */
+/* .content, unless the text begins with it or .only_first rules it out */
+step_fn step_prepend_once;
+step_fn step_replace; /* what .regex matches by .content */
+step_fn step_bytes;   /* each byte as GPT-2's character for it */
+
+/* Reads tokenizer.json's "normalizer" or "pre_tokenizer" (NULL or null: none).  ERR_INPUT that
+ * names the key and the type; the caller wraps it in the file's name. */
+int steps_read_normalizer(struct steps *steps, const json_t *json, struct err *err);
+int steps_read_pre_tokenizer(struct steps *steps, const json_t *json, struct err *err);
+
+/* Splits text, calling piece for each piece that is not empty, in order. */
+typedef int piece_fn(void *context, const char *text, size_t len, struct err *err);
+int step_split(const struct step *step, struct step_state *state, const char *text, size_t len,
+	       piece_fn *piece, void *context, struct err *err);
+
+#endif

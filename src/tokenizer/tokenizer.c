@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A text on its way to tokens: repaired, cut at added tokens, normalized, cut at normalized added
+ * tokens; each piece through the steps of the pre-tokenizer, one piece at a time and as deep as
+ * there are steps, and then to the model.
+ */
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "tokenizer/added.h"
+#include "tokenizer/bpe.h"
+#include "tokenizer/post.h"
+#include "tokenizer/step.h"
+#include "tokenizer/unicode.h"
+
+#define MAX_GROWTH 256 /* times: four for each step */
+
+struct tokenizer {
+	struct steps normalizer, pre_tokenizer;
+	struct added_tokens added;
+	struct bpe bpe;
+	struct post_processor post;
+};
+
+void token_ids_add(struct token_ids *list, uint32_t id)
+{
+	if (list->n == list->cap) {
+		list->cap = list->cap ? 2 * list->cap : 64;
+		list->ids = xreallocarray(list->ids, list->cap, sizeof *list->ids);
+	}
+	list->ids[list->n++] = id;
+}
+
+void token_ids_release(struct token_ids *list)
+{
+	free(list->ids);
+	*list = (struct token_ids){ 0 };
+}
+
+/* The members of the file: the model as text, the others as values. */
+struct parts {
+	json_t *values;
+	struct json_text model;
+};
+
+static int read_parts(struct parts *parts, const struct buf *json, struct err *err)
+{
+	struct json_members walk = { .text = { json->data, json->len } };
+	struct json_member member;
+	json_t *value;
+	int rc;
+
+	while ((rc = json_members_next(&walk, &member, err)) > 0) {
+		bool is_model = !strcmp(member.key, "model");
+
+		rc = -1;
+		if (json_object_get(parts->values, member.key)) {
+			err_set(err, ERR_INPUT, "'%s' stands there twice", member.key);
+			break;
+		}
+		if (is_model)
+			parts->model = member.value;
+		value = is_model ? json_null() : json_decode(member.value, err);
+		if (!value || json_object_set_new(parts->values, member.key, value))
+			break;
+	}
+	json_members_release(&walk);
+	if (!rc && !parts->model.len)
+		rc = err_set(err, ERR_INPUT, "there is no 'model'");
+	return rc;
+}
+
+static int read_tokenizer(struct tokenizer *tokenizer, const struct parts *parts, struct err *err)
+{
+	const json_t *values = parts->values;
+
+	return bpe_read(&tokenizer->bpe, parts->model, err) ||
+			       steps_read_normalizer(&tokenizer->normalizer,
+						     json_object_get(values, "normalizer"), err) ||
+			       steps_read_pre_tokenizer(&tokenizer->pre_tokenizer,
+							json_object_get(values, "pre_tokenizer"),
+							err) ||
+			       added_read(&tokenizer->added,
+					  json_object_get(values, "added_tokens"),
+					  &tokenizer->bpe.vocab, &tokenizer->normalizer, err) ||
+			       post_read(&tokenizer->post,
+					 json_object_get(values, "post_processor"), err)
+		       ? -1
+		       : 0;
+}
+
+int tokenizer_new(struct tokenizer **tokenizer, const struct buf *json, const char *file,
+		  struct err *err)
+{
+	struct parts parts = { .values = json_object() };
+	int rc;
+
+	*tokenizer = xcalloc(1, sizeof **tokenizer);
+	rc = read_parts(&parts, json, err) || read_tokenizer(*tokenizer, &parts, err) ? -1 : 0;
+	json_decref(parts.values);
+	if (rc) {
+		tokenizer_free(*tokenizer);
+		*tokenizer = NULL;
+		err_wrap(err, "'%s'", file);
+	}
+	return rc;
+}
+
+void tokenizer_free(struct tokenizer *tokenizer)
+{
+	if (!tokenizer)
+		return;
+	steps_release(&tokenizer->normalizer);
+	steps_release(&tokenizer->pre_tokenizer);
+	added_release(&tokenizer->added);
+	bpe_release(&tokenizer->bpe);
+	post_release(&tokenizer->post);
+	free(tokenizer);
+}
+
+static size_t max_id(const struct token_ids *list, size_t max)
+{
+	for (size_t i = 0; i < list->n; i++)
+		max = list->ids[i] > max ? list->ids[i] : max;
+	return max;
+}
+
+size_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
+{
+	size_t max = tokenizer->bpe.vocab.max_id;
+
+	max = tokenizer->added.max_id > max ? tokenizer->added.max_id : max;
+	return max_id(&tokenizer->post.after, max_id(&tokenizer->post.before, max)) + 1;
+}
+
+/* What one call needs of its own. */
+struct encoding {
+	const struct tokenizer *tokenizer;
+	struct step_state normalizer[MAX_STEPS], pre_tokenizer[MAX_STEPS];
+	struct bpe_work work;
+	struct buf repaired;
+	struct token_ids *out;
+	size_t budget; /* bytes that may still be made of the text */
+};
+
+/* Steps that prepend and split by turns could grow a text without end. */
+static int spend(struct encoding *encoding, size_t n, struct err *err)
+{
+	if (n > encoding->budget)
+		return err_set(err, ERR_INPUT,
+			       "the steps of the tokenizer make more than %d times the text of it",
+			       MAX_GROWTH);
+	encoding->budget -= n;
+	return 0;
+}
+
+static void encoding_free(struct encoding *encoding)
+{
+	for (int i = 0; i < MAX_STEPS; i++) {
+		step_state_release(&encoding->normalizer[i]);
+		step_state_release(&encoding->pre_tokenizer[i]);
+	}
+	bpe_work_release(&encoding->work);
+	buf_release(&encoding->repaired);
+	free(encoding);
+}
+
+/* The text becomes what the step makes of it, which lies in state.  first: it stands first in the
+ * whole text. */
+static int rewrite(struct encoding *encoding, const struct step *step, struct step_state *state,
+		   const char **text, size_t *len, bool first, struct err *err)
+{
+	state->out.len = 0;
+	if (step->rewrite(step, state, *text, *len, first, &state->out, err) ||
+	    spend(encoding, state->out.len, err))
+		return -1;
+	*text = state->out.data;
+	*len = state->out.len;
+	return 0;
+}
+
+/* A piece that has been through the first n_done steps of the pre-tokenizer. */
+struct piece {
+	struct encoding *encoding;
+	size_t n_done;
+	/* of what the last split cuts, if that stands first in the whole text; else NULL */
+	const char *start;
+};
+
+static int take_piece(void *context, const char *text, size_t len, struct err *err);
+
+/* Through the other steps and to the model.  As deep as there are splits, at most MAX_STEPS. */
+static int pre_tokenize(struct encoding *encoding, size_t n_done, const char *text, size_t len,
+			bool first, struct err *err)
+{
+	const struct tokenizer *tokenizer = encoding->tokenizer;
+
+	for (; n_done < tokenizer->pre_tokenizer.n; n_done++) {
+		const struct step *step = &tokenizer->pre_tokenizer.step[n_done];
+		struct step_state *state = &encoding->pre_tokenizer[n_done];
+
+		if (!step->rewrite) {
+			struct piece piece = { encoding, n_done + 1, first ? text : NULL };
+
+			return step_split(step, state, text, len, take_piece, &piece, err);
+		}
+		if (rewrite(encoding, step, state, &text, &len, first, err))
+			return -1;
+		if (!len)
+			return 0;
+	}
+	return bpe_encode(&tokenizer->bpe, &encoding->work, text, len, encoding->out, err);
+}
+
+static int take_piece(void *context, const char *text, size_t len, struct err *err)
+{
+	const struct piece *piece = context;
+
+	return spend(piece->encoding, len, err) ? -1
+						: pre_tokenize(piece->encoding, piece->n_done, text,
+							       len, text == piece->start, err);
+}
+
+/* A piece of normalized text, which may hold normalized added tokens. */
+static int encode_normalized(struct encoding *encoding, const char *text, size_t len, bool first,
+			     struct err *err)
+{
+	const struct added_token *token;
+	struct added_search search = { 0 };
+	size_t begin, end, done = 0;
+
+	while ((token = added_find(&encoding->tokenizer->added.normalized, text, len, &search,
+				   &begin, &end))) {
+		if (done < begin &&
+		    pre_tokenize(encoding, 0, text + done, begin - done, first && !done, err))
+			return -1;
+		token_ids_add(encoding->out, token->id);
+		done = end;
+	}
+	return done < len ? pre_tokenize(encoding, 0, text + done, len - done, first && !done, err)
+			  : 0;
+}
+
+static int encode_raw(struct encoding *encoding, const char *text, size_t len, bool first,
+		      struct err *err)
+{
+	const struct steps *normalizer = &encoding->tokenizer->normalizer;
+
+	for (size_t i = 0; i < normalizer->n; i++) {
+		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &text, &len,
+			    first, err))
+			return -1;
+		if (!len)
+			return 0;
+	}
+	return encode_normalized(encoding, text, len, first, err);
+}
+
+static int encode_text(struct encoding *encoding, const char *text, size_t len, struct err *err)
+{
+	const struct added_token *token;
+	struct added_search search = { 0 };
+	size_t begin, end, done = 0;
+
+	if (json_utf8_prefix((struct json_text){ text, len }) != len) {
+		utf8_add_repaired(&encoding->repaired, text, len);
+		text = encoding->repaired.data;
+		len = encoding->repaired.len;
+	}
+	while ((token = added_find(&encoding->tokenizer->added.raw, text, len, &search, &begin,
+				   &end))) {
+		if (done < begin && encode_raw(encoding, text + done, begin - done, !done, err))
+			return -1;
+		token_ids_add(encoding->out, token->id);
+		done = end;
+	}
+	return done < len ? encode_raw(encoding, text + done, len - done, !done, err) : 0;
+}
+
+static void add_all(struct token_ids *out, const struct token_ids *list)
+{
+	for (size_t i = 0; i < list->n; i++)
+		token_ids_add(out, list->ids[i]);
+}
+
+int tokenizer_encode(const struct tokenizer *tokenizer, const char *text, size_t len,
+		     bool add_special_tokens, struct token_ids *out, struct err *err)
+{
+	struct encoding *encoding;
+	int rc;
+
+	if (len > INT32_MAX)
+		return err_set(err, ERR_INPUT, "a text is %zu bytes long, more than the limit (%d)",
+			       len, INT32_MAX);
+	encoding = xcalloc(1, sizeof *encoding);
+	encoding->tokenizer = tokenizer;
+	encoding->out = out;
+	encoding->budget = MAX_GROWTH * (len + 4096);
+	if (add_special_tokens)
+		add_all(out, &tokenizer->post.before);
+	rc = encode_text(encoding, text, len, err);
+	if (!rc && add_special_tokens)
+		add_all(out, &tokenizer->post.after);
+	encoding_free(encoding);
+	return rc;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The files, byte for byte: their SHA-256 against what `quantize --manifest` recorded when it had
+ * written them, and against what it had read.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "ckpt/listing.h"
+#include "ckpt/manifest.h"
+#include "ckpt/checksum.h"
+#include "verify/steps.h"
+#include "verify/origin.h"
+
+/* A file that the manifest records. */
+struct recorded {
+	const char *name;
+	char *path;
+	const char *sha256;
+	uint64_t size; /* bytes, as recorded */
+	bool of_source;
+	bool missing;
+	char found[SHA256_HEX];
+	uint64_t found_size;
+};
+
+struct records {
+	struct verify *verify;
+	struct recorded *list;
+	size_t n;
+};
+
+/* Nothing but a file below the folder is looked at, whatever the manifest says. */
+static bool is_below(const char *name)
+{
+	const char *part = name;
+
+	if (*name == '/')
+		return false;
+	while (part) {
+		if (!strncmp(part, "..", 2) && (part[2] == '/' || !part[2]))
+			return false;
+		part = strchr(part, '/');
+		part = part ? part + 1 : NULL;
+	}
+	return *name;
+}
+
+static int add_records(struct records *records, const json_t *list, const char *directory,
+		       bool of_source, struct err *err)
+{
+	size_t i;
+	json_t *record;
+
+	json_array_foreach(list, i, record)
+	{
+		const char *name = json_string_value(json_object_get(record, "name"));
+		const char *sha256 = json_string_value(json_object_get(record, "sha256"));
+
+		if (!name || !sha256 || !is_below(name))
+			return err_set(
+				err, ERR_INPUT,
+				"'%s/" MANIFEST_NAME
+				"' records no SHA-256 of '%s', or one of no file of its folder",
+				records->verify->checkpoint->directory, name ? name : "a file");
+		ARRAY_GROW(records->list, records->n);
+		records->list[records->n++] = (struct recorded){
+			.name = name,
+			.path = xasprintf("%s/%s", directory, name),
+			.sha256 = sha256,
+			.size = (uint64_t)json_integer_value(json_object_get(record, "size")),
+			.of_source = of_source,
+		};
+	}
+	return 0;
+}
+
+static int hash_record(void *context, int worker, size_t item, struct err *err)
+{
+	struct records *records = context;
+	const struct io *io = records->verify->params->io;
+	struct recorded *record = &records->list[item];
+	struct stat st;
+
+	(void)worker;
+	if (fstatat(AT_FDCWD, record->path, &st, 0) || !S_ISREG(st.st_mode)) {
+		record->missing = true;
+		return 0;
+	}
+	return checksum_sha256(io, AT_FDCWD, record->path, records->verify->progress->stop,
+			       record->found, &record->found_size, err);
+}
+
+static void tell_record(struct verify *verify, const struct recorded *record)
+{
+	struct problems *problems = &verify->result->problems;
+	const char *whose = record->of_source ? "the source's " : "";
+
+	if (record->missing)
+		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
+			    "%s'%s', which the manifest lists, is no file", whose, record->path);
+	else if (record->size != record->found_size)
+		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
+			    "%s'%s' has %llu bytes, and %llu in the manifest", whose, record->path,
+			    (unsigned long long)record->found_size,
+			    (unsigned long long)record->size);
+	else if (strcmp(record->sha256, record->found) != 0)
+		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
+			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose,
+			    record->path, record->found, record->sha256);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Files of the folder that the manifest does not list. */
+static int find_unlisted(const struct records *records, struct err *err)
+{
+	struct verify *verify = records->verify;
+	const struct io *io = verify->params->io;
+	const char *directory = verify->checkpoint->directory;
+	const char **names = xcalloc(records->n + 1, sizeof *names);
+	struct paths files = { 0 };
+	size_t n = 0;
+	int dirfd = io_openat(io, AT_FDCWD, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	int rc = -1;
+
+	if (dirfd < 0) {
+		err_errno(err, "cannot open '%s'", directory);
+		goto out;
+	}
+	for (size_t i = 0; i < records->n; i++)
+		if (!records->list[i].of_source)
+			names[n++] = records->list[i].name;
+	qsort(names, n, sizeof *names, compare_names);
+	rc = folder_files(io, dirfd, directory, MANIFEST_NAME, &files, err);
+	for (size_t i = 0; !rc && i < files.n; i++)
+		if (!bsearch(&files.items[i], names, n, sizeof *names, compare_names))
+			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
+				    files.items[i], "the manifest does not list '%s/%s'", directory,
+				    files.items[i]);
+out:
+	if (dirfd >= 0)
+		io->close(dirfd);
+	paths_release(&files);
+	free(names);
+	return rc;
+}
+
+/* Those of the output, and of the source where it is there to look at. */
+static int list_records(struct records *records, struct err *err)
+{
+	struct verify *verify = records->verify;
+	const char *directory = verify->checkpoint->directory;
+	const json_t *files = json_object_get(verify->manifest, "files");
+	const struct checkpoint *source = verify->origins ? &verify->origins->checkpoint : NULL;
+
+	if (!json_array_size(files))
+		return err_set(
+			err, ERR_INPUT,
+			"'%s' has no " MANIFEST_NAME
+			" with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it",
+			directory ? directory : verify->params->input);
+	if (add_records(records, files, directory, false, err))
+		return -1;
+	if (!source || !source->directory)
+		return 0;
+	return add_records(records, json_object_get(verify->manifest, "inputs"), source->directory,
+			   true, err);
+}
+
+int verify_manifest(struct verify *verify, struct err *err)
+{
+	struct records records = { .verify = verify };
+	int rc = -1;
+
+	if (list_records(&records, err) ||
+	    pool_run(verify->params->n_threads, records.n, hash_record, &records,
+		     verify->progress->stop, err))
+		goto out;
+	for (size_t i = 0; i < records.n; i++)
+		tell_record(verify, &records.list[i]);
+	rc = find_unlisted(&records, err);
+out:
+	for (size_t i = 0; i < records.n; i++)
+		free(records.list[i].path);
+	free(records.list);
+	return rc;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "verify/problem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+/* What engines do, from their loaders: vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers
+ * 5.23.0.  NULL: the message says it. */
+static const struct {
+	const char *name;
+	const char *effect;
+} kinds[N_PROBLEM_KINDS] = {
+	[PROBLEM_SCALE_MISSING] = { "scale-missing",
+				    "vLLM loads the model without a word and computes garbage" },
+	[PROBLEM_SCALE_STRAY] = { "scale-stray", "loading stops at a tensor that no layer has" },
+	[PROBLEM_SCALE_SHAPE] = { "scale-shape", "loading stops at an assertion" },
+	[PROBLEM_SCALE_DTYPE] = { "scale-dtype",
+				  "vLLM copies the numbers and not the bits, SGLang refuses" },
+	[PROBLEM_SCALE_VALUE] = { "scale-value", "the weights it multiplies are wrong" },
+	[PROBLEM_SCALE_NOT_POW2] = { "scale-not-pow2", "DeepGEMM computes with other numbers" },
+	[PROBLEM_SCALE_INVERTED] = { "scale-inverted",
+				     "engines multiply: weights are off by the scale squared" },
+	[PROBLEM_CODE_NAN] = { "code-nan", "every output that it touches is NaN" },
+	[PROBLEM_CODE_RANGE] = { "code-range", "precision is lost for nothing" },
+	[PROBLEM_CODE_MISMATCH] = { "code-mismatch", NULL },
+	[PROBLEM_SCALE_MISMATCH] = { "scale-mismatch", NULL },
+	[PROBLEM_DTYPE_MISMATCH] = { "dtype-mismatch",
+				     "vLLM takes the bytes for what the configuration says" },
+	[PROBLEM_INPUT_SCALE_MISSING] = { "input-scale-missing",
+					  "engines use what the memory held" },
+	[PROBLEM_GROUP_PARTIAL] = { "group-partial", "vLLM and SGLang merge them and refuse" },
+	[PROBLEM_GROUP_SCALES_DIFFER] = { "group-scales-differ",
+					  "engines merge them and quantize again" },
+	[PROBLEM_KV_SCALE_PAIR] = { "kv-scale-pair", "vLLM stops, or takes 1.0" },
+	[PROBLEM_TP_SPLIT] = { "tp-split", "loading is refused" },
+	[PROBLEM_CONFIG_KEY] = { "config-key", NULL },
+	[PROBLEM_CONFIG_IGNORE] = { "config-ignore", NULL },
+	[PROBLEM_INDEX_MISSING] = { "index-missing", NULL },
+	[PROBLEM_INDEX_UNMAPPED] = { "index-unmapped", "engines do not load it" },
+	[PROBLEM_INDEX_TOTAL_SIZE] = { "index-total-size", NULL },
+	[PROBLEM_NAME_DUPLICATE] = { "name-duplicate", "engines take one or the other" },
+	[PROBLEM_TENSOR_MISSING] = { "tensor-missing", NULL },
+	[PROBLEM_TENSOR_CHANGED] = { "tensor-changed", NULL },
+	[PROBLEM_FILE_INVALID] = { "file-invalid", NULL },
+	[PROBLEM_FILE_CHANGED] = { "file-changed", NULL },
+	[PROBLEM_FILE_MISSING] = { "file-missing", NULL },
+	[PROBLEM_FILE_UNLISTED] = { "file-unlisted", NULL },
+};
+
+const char *problem_kind_name(enum problem_kind kind)
+{
+	return kinds[kind].name;
+}
+
+void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
+		 const char *file, const char *format, ...)
+{
+	struct problem problem = { .kind = kind,
+				   .tensor = tensor ? xstrdup(tensor) : NULL,
+				   .file = file ? xstrdup(file) : NULL };
+	char message[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof message, format, args);
+	va_end(args);
+	problem.message = kinds[kind].effect ? xasprintf("%s: %s", message, kinds[kind].effect)
+					     : xstrdup(message);
+	text_sanitize(problem.message);
+	ARRAY_GROW(problems->list, problems->n);
+	problems->list[problems->n++] = problem;
+}
+
+void problems_release(struct problems *problems)
+{
+	for (size_t i = 0; i < problems->n; i++) {
+		free(problems->list[i].tensor);
+		free(problems->list[i].file);
+		free(problems->list[i].message);
+	}
+	free(problems->list);
+	*problems = (struct problems){ 0 };
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What `verify` finds.
+ */
+#ifndef FP8CONV_VERIFY_PROBLEM_H
+#define FP8CONV_VERIFY_PROBLEM_H
+
+#include <stddef.h>
+
+enum problem_kind {
+	PROBLEM_SCALE_MISSING,
+	PROBLEM_SCALE_STRAY,
+	PROBLEM_SCALE_SHAPE,
+	PROBLEM_SCALE_DTYPE,
+	PROBLEM_SCALE_VALUE,
+	PROBLEM_SCALE_NOT_POW2,
+	PROBLEM_SCALE_INVERTED,
+	PROBLEM_CODE_NAN,
+	PROBLEM_CODE_RANGE,
+	PROBLEM_CODE_MISMATCH,
+	PROBLEM_SCALE_MISMATCH,
+	PROBLEM_DTYPE_MISMATCH,
+	PROBLEM_INPUT_SCALE_MISSING,
+	PROBLEM_GROUP_PARTIAL,
+	PROBLEM_GROUP_SCALES_DIFFER,
+	PROBLEM_KV_SCALE_PAIR,
+	PROBLEM_TP_SPLIT,
+	PROBLEM_CONFIG_KEY,
+	PROBLEM_CONFIG_IGNORE,
+	PROBLEM_INDEX_MISSING,
+	PROBLEM_INDEX_UNMAPPED,
+	PROBLEM_INDEX_TOTAL_SIZE,
+	PROBLEM_NAME_DUPLICATE,
+	PROBLEM_TENSOR_MISSING,
+	PROBLEM_TENSOR_CHANGED,
+	PROBLEM_FILE_INVALID,
+	PROBLEM_FILE_CHANGED,
+	PROBLEM_FILE_MISSING,
+	PROBLEM_FILE_UNLISTED,
+	N_PROBLEM_KINDS
+};
+
+struct problem {
+	enum problem_kind kind;
+	char *tensor;  /* NULL: none in particular */
+	char *file;    /* NULL: none in particular */
+	char *message; /* tensor or file, numbers, and what an engine does with it; one line */
+};
+
+/* In the order in which they were found, which no number of threads changes.  A zeroed struct is an
+ * empty list. */
+struct problems {
+	size_t n;
+	struct problem *list;
+};
+
+/* "scale-missing": the word that programs read. */
+const char *problem_kind_name(enum problem_kind kind);
+
+/* Adds a problem; what engines make of it is put behind the message. */
+void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
+		 const char *file, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+void problems_release(struct problems *problems);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a manifest of ours, or the user, says of the numbers: options that no table of arithmetics
+ * can list, and that explain what would otherwise look wrong.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "ckpt/manifest.h"
+#include "verify/steps.h"
+#include "recipe/recipe.h"
+
+#define RECORD_LIMIT ((size_t)256 << 20) /* bytes of a manifest */
+
+static int word_index(const json_t *object, const char *key, const char *const *words, int n)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	for (int i = 0; text && i < n; i++)
+		if (!strcmp(words[i], text))
+			return i;
+	return -1;
+}
+
+static bool same_rule(const struct qspec *a, const struct qspec *b)
+{
+	return a->pow2 == b->pow2 && a->arith == b->arith && a->mx_rule == b->mx_rule;
+}
+
+/* The row of the table that has the rule. */
+static void take_name(struct arithmetic *arithmetic)
+{
+	for (const struct arithmetic *row = arithmetics; row->name && !arithmetic->name; row++)
+		if (!row->quantize && row->scale_type == arithmetic->scale_type &&
+		    same_rule(&row->spec, &arithmetic->spec))
+			arithmetic->name = row->name;
+}
+
+/* Our own files say it themselves: options that no table can list, a margin or an epsilon. */
+static void take_record(const json_t *scales, enum scale_type type, struct arithmetic *recorded)
+{
+	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
+	static const char *const mx_rules[] = { "up", "floor", "even" };
+	int arith = word_index(scales, "scale_arith", ariths, 3);
+	int mx_rule = word_index(scales, "mx_scale", mx_rules, 3);
+
+	if (arith < 0 || mx_rule < 0)
+		return;
+	recorded->spec = (struct qspec){
+		.pow2 = json_is_true(json_object_get(scales, "pow2")),
+		.arith = (enum scale_arith)arith,
+		.mx_rule = (enum mx_rule)mx_rule,
+		.amax_epsilon = (float)json_number_value(json_object_get(scales, "amax_epsilon")),
+		.margin = (int)json_integer_value(json_object_get(scales, "margin")),
+	};
+	recorded->scale_type = type;
+	take_name(recorded);
+}
+
+/* Of the recipe that the job was given; its rules may have others. */
+static enum scale_type recorded_type(const json_t *options)
+{
+	const char *name = json_string_value(json_object_get(options, "recipe"));
+	struct err ignored;
+	const struct recipe *recipe = name ? recipe_find(name, &ignored) : NULL;
+
+	return recipe ? recipe->weight.scale_type : SCALE_F32;
+}
+
+static int take_given(struct verify *verify, struct err *err)
+{
+	const struct recipe *recipe = recipe_find(verify->params->recipe, err);
+	struct arithmetic *given = &verify->given;
+
+	if (!recipe || recipe_weight_spec(recipe, &verify->params->tuning, &given->spec, err))
+		return -1;
+	given->scale_type = given->spec.scale_type;
+	given->pow2 = given->spec.pow2;
+	take_name(given);
+	if (!given->name)
+		given->name = recipe->name;
+	return 0;
+}
+
+int verify_record(struct verify *verify, struct err *err)
+{
+	const char *directory = verify->checkpoint->directory;
+	char *path = xasprintf("%s/" MANIFEST_NAME, directory ? directory : ".");
+	struct buf text = { 0 };
+	struct err ignored;
+	const json_t *options;
+
+	if (directory &&
+	    !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
+		verify->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
+	options = json_object_get(verify->manifest, "options");
+	take_record(json_object_get(options, "scales"), recorded_type(options), &verify->recorded);
+	buf_release(&text);
+	free(path);
+	return verify->params->recipe ? take_given(verify, err) : 0;
+}

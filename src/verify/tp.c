@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensor parallelism: whether tiles survive the cuts that engines make at the size asked for.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "verify/steps.h"
+#include "model/parallel.h"
+
+/* By group: the highest position in it. */
+static int *last_positions(const struct verify *verify)
+{
+	int *last = xcalloc(verify->groups.n, sizeof *last);
+
+	for (size_t i = 0; i < verify->n_weights; i++) {
+		const struct checked *weight = &verify->weights[i];
+
+		if (weight->group != SIZE_MAX && weight->position > last[weight->group])
+			last[weight->group] = weight->position;
+	}
+	return last;
+}
+
+void verify_tp(struct verify *verify)
+{
+	const uint64_t tp = (uint64_t)verify->params->tp;
+	int *last = last_positions(verify);
+
+	for (size_t i = 0; i < verify->n_weights; i++) {
+		const struct checked *weight = &verify->weights[i];
+		const struct unit *unit = &weight->unit;
+		struct role_facts facts;
+		struct cut cut;
+		char dimension;
+
+		role_of_name(&facts, unit->name);
+		if (unit->source->tensor->n_dims != 2)
+			continue;
+		cut = (struct cut){ .parallel = facts.parallel,
+				    .rows = unit->rows,
+				    .cols = unit->cols,
+				    .tile = unit->source_scale.tile,
+				    .expert = facts.expert,
+				    .ends_group = weight->group == SIZE_MAX ||
+						  weight->position == last[weight->group] };
+		if (!cut_splits(&cut, &verify->model, tp, &dimension))
+			problem_add(
+				&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
+				verify_file(verify, unit->source),
+				"%c %llu of '%s' does not split over %llu device%s in multiples of "
+				"%zu",
+				dimension,
+				(unsigned long long)(dimension == 'N' ? unit->rows : unit->cols),
+				unit->name, (unsigned long long)tp, tp == 1 ? "" : "s",
+				dimension == 'N' ? cut.tile.rows : cut.tile.cols);
+	}
+	free(last);
+}

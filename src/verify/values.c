@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One look at every scale and code, in pieces of whole tiles over all threads; what is found is
+ * added up by weight, so that a tensor with a million bad scales is one problem, the same at any
+ * number of threads.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "verify/steps.h"
+
+int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes, struct err *err)
+{
+	const struct unit *unit = &verify->weights[piece->weight].unit;
+	const struct region *region = &piece->region;
+
+	if (region->n_cols == unit->cols)
+		return source_read_bytes(&verify->files, unit->source, region->row * unit->cols,
+					 (size_t)(region->n_rows * region->n_cols), codes, err);
+	for (uint64_t r = 0; r < region->n_rows; r++)
+		if (source_read_bytes(&verify->files, unit->source,
+				      (region->row + r) * unit->cols + region->col,
+				      (size_t)region->n_cols, codes + r * region->n_cols, err))
+			return -1;
+	return 0;
+}
+
+/* What is looked at: all weights, or again those of one grain. */
+struct look {
+	struct verify *verify;
+	struct pieces pieces;
+	bool again;
+	enum grain grain;
+};
+
+static int look(void *context, int worker, size_t item, struct err *err)
+{
+	const struct look *at = context;
+	struct verify *verify = at->verify;
+	const struct piece *piece = &at->pieces.list[item];
+	struct checked *weight = &verify->weights[piece->weight];
+	struct desk *desk = &verify->desks[worker];
+	struct scan found = { 0 };
+	void *scales;
+	int rc = 0;
+
+	if (at->again && weight->grain != at->grain)
+		return 0;
+	if (read_codes(verify, piece, desk->codes, err) ||
+	    source_scales(&verify->files, &weight->unit, &piece->region, &scales, err))
+		return -1;
+	scan_piece(verify, piece, desk->codes, scales, &found);
+	if (weight->origin)
+		rc = compare_piece(verify, desk, piece, scales, &found, err);
+	free(scales);
+	if (rc)
+		return -1;
+	atomic_fetch_add(&verify->progress->done, piece->region.n_rows * piece->region.n_cols);
+	pthread_mutex_lock(&verify->lock);
+	scan_merge(&weight->scan, &found);
+	pthread_mutex_unlock(&verify->lock);
+	return 0;
+}
+
+static uint64_t count_off(const struct verify *verify, enum grain grain)
+{
+	uint64_t n = 0;
+
+	for (size_t w = 0; w < verify->n_weights; w++)
+		if (verify->weights[w].grain == grain)
+			n += verify->weights[w].scan.n_codes_off +
+			     verify->weights[w].scan.n_scales_off;
+	return n;
+}
+
+static int look_at(struct look *at, struct err *err)
+{
+	const struct verify_params *params = at->verify->params;
+
+	return pool_run(params->n_threads, at->pieces.n, look, at, at->verify->progress->stop, err);
+}
+
+/* Looks again by another arithmetic, and keeps what fits better: some differ in one code of
+ * thousands. */
+static int look_again(struct look *at, uint64_t *n_off, struct err *err)
+{
+	struct verify *verify = at->verify;
+	struct scan *before = xcalloc(verify->n_weights, sizeof *before);
+	uint64_t again;
+	int rc = -1;
+
+	for (size_t w = 0; w < verify->n_weights; w++) {
+		before[w] = verify->weights[w].scan;
+		if (verify->weights[w].grain == at->grain)
+			verify->weights[w].scan = (struct scan){ 0 };
+	}
+	verify_next_trial(verify, at->grain);
+	if (look_at(at, err))
+		goto out;
+	again = count_off(verify, at->grain);
+	verify_end_trial(verify, at->grain, again < *n_off);
+	for (size_t w = 0; again >= *n_off && w < verify->n_weights; w++)
+		verify->weights[w].scan = before[w];
+	*n_off = again < *n_off ? again : *n_off;
+	rc = 0;
+out:
+	free(before);
+	return rc;
+}
+
+static int look_at_all(struct verify *verify, const struct pieces *pieces, struct err *err)
+{
+	struct look at = { .verify = verify, .pieces = *pieces };
+
+	if (look_at(&at, err))
+		return -1;
+	at.again = true;
+	for (at.grain = 0; at.grain < N_GRAINS; at.grain++) {
+		uint64_t n_off = count_off(verify, at.grain);
+
+		while (n_off && verify_has_trials(verify, at.grain))
+			if (look_again(&at, &n_off, err))
+				return -1;
+	}
+	return 0;
+}
+
+int verify_values(struct verify *verify, struct err *err)
+{
+	struct pieces pieces = { 0 };
+	int rc = -1;
+
+	pieces_cut(verify, &pieces);
+	if (desks_new(&verify->desks, verify, err) ||
+	    (verify->params->source && verify_origins(verify, &pieces, err)) ||
+	    look_at_all(verify, &pieces, err) || source_close(&verify->files, err) ||
+	    verify_origins_close(verify, err))
+		goto out;
+	verify_tell(verify);
+	rc = 0;
+out:
+	desks_free(verify->desks, verify->params->n_threads);
+	free(pieces.list);
+	return rc;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Opening what can be opened, then one step after the other; each adds what it finds.
+ */
+#include "verify/steps.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "source/fp8_source.h"
+
+static void take_faults(struct verification *result, const struct faults *faults)
+{
+	static const enum problem_kind kinds[] = {
+		[FAULT_FILE_INVALID] = PROBLEM_FILE_INVALID,
+		[FAULT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
+		[FAULT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
+		[FAULT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
+		[FAULT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
+	};
+
+	for (size_t i = 0; i < faults->n; i++) {
+		const struct fault *fault = &faults->list[i];
+
+		problem_add(&result->problems, kinds[fault->kind], fault->tensor, fault->file, "%s",
+			    fault->message);
+	}
+}
+
+/* A configuration that cannot be read is a problem; then nothing is known of how the tensors are
+ * meant. */
+static int recognise(struct verify *verify, struct err *err)
+{
+	struct verification *result = verify->result;
+	struct buf text = { 0 };
+	struct err bad = { 0 };
+
+	if (fp8_source_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
+		return -1;
+	if (text.len)
+		verify->hf_quant_config =
+			json_decode_python((struct json_text){ text.data, text.len }, &bad);
+	if (bad.kind)
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json",
+			    "%s", bad.message);
+	bad = (struct err){ 0 };
+	if (recognition_make_with(&result->recognition, &result->checkpoint,
+				  (struct json_text){ verify->hf_quant_config ? text.data : NULL,
+						      verify->hf_quant_config ? text.len : 0 },
+				  &bad) ||
+	    model_config_read(&verify->model, &result->checkpoint.config, &bad))
+		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s",
+			    bad.message);
+	buf_release(&text);
+	return 0;
+}
+
+static const struct format *find_format(const char *name)
+{
+	for (size_t i = 0; name && formats[i]; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
+	return NULL;
+}
+
+static int by_sqnr(const void *a, const void *b)
+{
+	const struct weight_report *x = a, *y = b;
+
+	return x->sqnr != y->sqnr ? (x->sqnr > y->sqnr) - (x->sqnr < y->sqnr)
+				  : strcmp(x->name, y->name);
+}
+
+static double sqnr(double signal, double noise)
+{
+	return noise > 0 ? 10 * log10(signal / noise) : INFINITY;
+}
+
+/* Over the weights that lost something, either way. */
+static void take_cost(struct verification *result)
+{
+	double sum = 0;
+	size_t n = 0;
+
+	result->cost = result->worst_cost = NAN;
+	for (size_t i = 0; i < result->n_reports; i++) {
+		double cost = result->reports[i].own_sqnr - result->reports[i].sqnr;
+
+		if (!isfinite(cost))
+			continue;
+		sum += cost;
+		n++;
+		result->worst_cost = fmax(result->worst_cost, cost);
+	}
+	if (n)
+		result->cost = sum / (double)n;
+}
+
+static void make_reports(struct verify *verify)
+{
+	struct verification *result = verify->result;
+
+	result->arithmetic = verify_arithmetic_names(verify);
+	result->reports = xcalloc(verify->n_weights, sizeof *result->reports);
+	for (size_t w = 0; w < verify->n_weights; w++) {
+		const struct checked *weight = &verify->weights[w];
+		const struct scan *scan = &weight->scan;
+		double own_noise;
+
+		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
+			continue;
+		own_noise = verify_is_own(verify, weight->grain) ? scan->noise : scan->own_noise;
+		result->reports[result->n_reports++] =
+			(struct weight_report){ weight->unit.name, sqnr(scan->signal, scan->noise),
+						sqnr(scan->signal, own_noise) };
+	}
+	if (result->n_reports)
+		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);
+	take_cost(result);
+}
+
+static uint64_t count_codes(const struct verify *verify)
+{
+	uint64_t n = 0;
+
+	for (size_t w = 0; w < verify->n_weights; w++)
+		n += verify->weights[w].unit.rows * verify->weights[w].unit.cols;
+	return n;
+}
+
+static int check(struct verify *verify, struct err *err)
+{
+	verify_config(verify);
+	verify_tensors(verify);
+	if (verify->params->tp)
+		verify_tp(verify);
+	atomic_store(&verify->progress->total, count_codes(verify));
+	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
+		return -1;
+	make_reports(verify);
+	return 0;
+}
+
+int verify_run(struct verification *verification, const struct verify_params *params,
+	       struct progress *progress, struct err *err)
+{
+	struct verify verify = { .params = params,
+				 .result = verification,
+				 .checkpoint = &verification->checkpoint,
+				 .recognition = &verification->recognition,
+				 .progress = progress,
+				 .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct faults faults = { 0 };
+	int rc = -1;
+
+	*verification = (struct verification){ 0 };
+	verify.backend = backend_select(params->backend ? params->backend : "auto", err);
+	if (!verify.backend || engine_find(params->target, &verify.target, err) ||
+	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &faults, err))
+		goto out;
+	take_faults(verification, &faults);
+	verification->n_tensors = verification->checkpoint.n_tensors;
+	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
+	if (recognise(&verify, err))
+		goto out;
+	if (verify_record(&verify, err))
+		goto out;
+	verify.format = find_format(verification->recognition.format);
+	rc = check(&verify, err);
+out:
+	faults_release(&faults);
+	verify_origins_release(&verify);
+	source_release(&verify.files);
+	model_config_release(&verify.model);
+	json_decref(verify.hf_quant_config);
+	json_decref(verify.manifest);
+	keymap_release(&verify.groups);
+	free(verify.weights);
+	return rc;
+}
+
+void verification_release(struct verification *verification)
+{
+	recognition_release(&verification->recognition);
+	checkpoint_release(&verification->checkpoint);
+	problems_release(&verification->problems);
+	free(verification->arithmetic);
+	free(verification->reports);
+	*verification = (struct verification){ 0 };
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Weights in pieces, and the memory that each worker needs for one of them: --max-memory bounds it.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "verify/steps.h"
+
+#define PIECE_CODES \
+	((uint64_t)512 << 10) /* what is read and made of them stays in a second-level cache */
+#define DEFAULT_MEMORY ((uint64_t)192 << 20)
+#define BUFFER_BYTES \
+	14 /* a code: itself, the one expected, the source twice as fp32, the scale expected */
+
+/* Bytes that a code of a piece may take, where every one has a scale: beside the buffers, scales
+ * that were read and, against a source, amaxes. */
+#define CODE_BYTES	  5
+#define CODE_SOURCE_BYTES (BUFFER_BYTES + 8)
+
+static uint64_t memory_each(const struct verify *verify)
+{
+	uint64_t memory = verify->params->max_memory ? verify->params->max_memory : DEFAULT_MEMORY;
+
+	return memory / (uint64_t)verify->params->n_threads;
+}
+
+static uint64_t code_bytes(const struct verify *verify)
+{
+	return verify->params->source ? CODE_SOURCE_BYTES : CODE_BYTES;
+}
+
+/* Codes of a piece, where no row of tiles is larger. */
+static uint64_t piece_codes(const struct verify *verify)
+{
+	uint64_t fit = memory_each(verify) / code_bytes(verify);
+
+	return fit < PIECE_CODES ? fit : PIECE_CODES;
+}
+
+void pieces_cut(const struct verify *verify, struct pieces *pieces)
+{
+	uint64_t codes = piece_codes(verify);
+
+	for (size_t w = 0; w < verify->n_weights; w++)
+		if (verify->weights[w].scanned)
+			pieces_add(pieces, &verify->weights[w].unit, w, codes);
+}
+
+/* The codes of the largest piece.  ERR_USAGE where one row of tiles is more than a worker may have.
+ */
+static int largest_piece(const struct verify *verify, uint64_t *codes, struct err *err)
+{
+	uint64_t most = piece_codes(verify);
+
+	*codes = most;
+	for (size_t w = 0; w < verify->n_weights; w++) {
+		const struct checked *weight = &verify->weights[w];
+		uint64_t size;
+
+		if (!weight->scanned)
+			continue;
+		size = piece_most(&weight->unit, most);
+		*codes = size > *codes ? size : *codes;
+		if (size * code_bytes(verify) > memory_each(verify))
+			return err_set(err, ERR_USAGE,
+				       "--max-memory leaves %llu bytes for each thread, and a row "
+				       "of tiles of '%s' needs "
+				       "%llu: give more memory or fewer --threads",
+				       (unsigned long long)memory_each(verify), weight->unit.name,
+				       (unsigned long long)(size * code_bytes(verify)));
+	}
+	return 0;
+}
+
+static void desk_cut(struct desk *desk, uint64_t codes)
+{
+	char *at = desk->memory;
+
+	desk->codes = (uint8_t *)at;
+	desk->expected = (uint8_t *)at + codes;
+	desk->source = (struct source_buffers){ at + 2 * codes, at + 6 * codes, 4 * codes };
+	desk->expected_scales = at + 10 * codes;
+}
+
+int desks_new(struct desk **desks, const struct verify *verify, struct err *err)
+{
+	uint64_t codes;
+
+	if (largest_piece(verify, &codes, err))
+		return -1;
+	codes = (codes + 63) & ~(uint64_t)63;
+	*desks = xcalloc((size_t)verify->params->n_threads, sizeof **desks);
+	for (int i = 0; i < verify->params->n_threads; i++) {
+		struct desk *desk = &(*desks)[i];
+
+		if (buffer_alloc(&desk->memory, (verify->params->source ? BUFFER_BYTES : 1) * codes,
+				 "a worker's buffers", err))
+			return -1;
+		if (verify->params->source)
+			desk_cut(desk, codes);
+		else
+			desk->codes = desk->memory;
+	}
+	return 0;
+}
+
+void desks_free(struct desk *desks, int n_workers)
+{
+	for (int i = 0; desks && i < n_workers; i++)
+		free(desks[i].memory);
+	free(desks);
+}

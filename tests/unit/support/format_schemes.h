@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What tests of formats ask about: a format by name, and a scheme of each kind.
+ */
+#ifndef FP8CONV_TESTS_UNIT_SUPPORT_FORMAT_SCHEMES_H
+#define FP8CONV_TESTS_UNIT_SUPPORT_FORMAT_SCHEMES_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "format/format.h"
+
+/* Schemes as the recipes' weight specs give them; recipes themselves are strangers here. */
+enum { STATIC, DYNAMIC, CHANNEL, BLOCK, MX, N_SCHEMES };
+
+static const struct scheme schemes[N_SCHEMES] = {
+	[STATIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
+	[DYNAMIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
+	[CHANNEL] = { GRAIN_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
+	[BLOCK] = { GRAIN_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
+	[MX] = { GRAIN_MX, { 1, 32 }, FP8_E4M3, true, false },
+};
+
+static inline const struct format *find_format(const char *name)
+{
+	for (size_t i = 0; formats[i]; i++)
+		if (!strcmp(formats[i]->name, name))
+			return formats[i];
+	fail_msg("no format '%s'", name);
+	return NULL;
+}
+
+#endif

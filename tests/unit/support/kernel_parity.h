@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A backend against the scalar reference, byte for byte.  What may not be written (the space
+ * between rows) is compared too.  A difference says where, and both bytes.
+ */
+#ifndef FP8CONV_TESTS_UNIT_SUPPORT_KERNEL_PARITY_H
+#define FP8CONV_TESTS_UNIT_SUPPORT_KERNEL_PARITY_H
+
+#include <stdlib.h>
+
+#include "backend/dispatch.h"
+#include "kernel_sample.h"
+#include "skipped.h"
+
+struct output {
+	struct quant_out out;
+	struct quant_stats stats;
+	unsigned char *codes, *scales;
+	size_t codes_size, scales_size;
+};
+
+struct layout {
+	size_t codes_offset, codes_gap, scales_offset, scales_gap;
+	bool streaming;
+};
+
+static inline void output_init(struct output *o, const struct matrix *x, const struct qspec *spec,
+			       struct layout l)
+{
+	size_t grid_rows = tile_count(x->rows, spec->tile.rows),
+	       grid_cols = tile_count(x->cols, spec->tile.cols);
+
+	memset(o, 0, sizeof *o);
+	o->out.stride = x->cols + l.codes_gap;
+	o->out.scale_stride = grid_cols + l.scales_gap;
+	o->codes_size = l.codes_offset + extent(x->rows, x->cols, o->out.stride);
+	o->scales_size = l.scales_offset + extent(grid_rows, grid_cols, o->out.scale_stride) *
+						   scale_size(spec->scale_type);
+	o->codes = guarded_new(o->codes_size, 0xA5);
+	o->scales = guarded_new(o->scales_size, 0xA5);
+	o->out.codes = o->codes + l.codes_offset;
+	o->out.scale_inv = o->scales + l.scales_offset;
+	o->out.stats = &o->stats;
+	o->out.streaming = l.streaming;
+}
+
+static inline void output_release(struct output *o)
+{
+	guarded_free(o->codes, o->codes_size);
+	guarded_free(o->scales, o->scales_size);
+}
+
+/* Prints where two outputs differ first.  what: the function.  Returns whether they do. */
+static inline bool differ(const char *what, const struct backend *backend, const struct matrix *x,
+			  const struct qspec *spec, const unsigned char *want,
+			  const unsigned char *got, size_t n, size_t offset, size_t stride)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (want[i] == got[i])
+			continue;
+		print_error("%s of %s: %zux%zu %s (stride %zu), tile %zux%zu, %s, %s%s, arith %d, "
+			    "mx %d, margin %d, "
+			    "epsilon %g: at (%zu, %zu) 0x%02x, not 0x%02x\n",
+			    what, backend->name, x->rows, x->cols, dtype_name(x->dtype), x->stride,
+			    spec->tile.rows, spec->tile.cols,
+			    spec->format == FP8_E4M3 ? "E4M3" : "E5M2",
+			    spec->scale_type == SCALE_E8M0 ? "E8M0" : "F32",
+			    spec->pow2 ? " pow2" : "", spec->arith, spec->mx_rule, spec->margin,
+			    (double)spec->amax_epsilon, (i - offset) / stride,
+			    (i - offset) % stride, got[i], want[i]);
+		return true;
+	}
+	return false;
+}
+
+static inline void outputs_equal(const char *what, const struct backend *backend,
+				 const struct matrix *x, const struct qspec *spec,
+				 const struct output *want, const struct output *got,
+				 struct layout l)
+{
+	bool bad = differ(what, backend, x, spec, want->codes, got->codes, want->codes_size,
+			  l.codes_offset, want->out.stride);
+
+	bad |= differ("scale_inv", backend, x, spec, want->scales, got->scales, want->scales_size,
+		      l.scales_offset, want->out.scale_stride * scale_size(spec->scale_type));
+	if (bad)
+		fail();
+	assert_int_equal(want->stats.saturated, got->stats.saturated);
+	assert_int_equal(want->stats.nonfinite, got->stats.nonfinite);
+}
+
+/* amax, scaled by factor so that cast() also meets values beyond it. */
+static inline float *amax_of(const struct backend *backend, const struct matrix *x,
+			     struct tile tile, float factor, uint64_t *n_nonfinite)
+{
+	size_t n = tile_count(x->rows, tile.rows) * tile_count(x->cols, tile.cols);
+	float *amax = calloc(n + 1, sizeof *amax);
+
+	assert_non_null(amax);
+	backend_amax(backend, x, tile, amax, tile_count(x->cols, tile.cols), n_nonfinite);
+	for (size_t i = 0; i < n; i++)
+		amax[i] *= factor;
+	return amax;
+}
+
+static inline void check_amax(const struct backend *reference, const struct backend *backend,
+			      const struct sample *s, const struct qspec *spec)
+{
+	size_t n_cols = tile_count(s->x.cols, spec->tile.cols),
+	       n = tile_count(s->x.rows, spec->tile.rows) * n_cols;
+	uint64_t want_count = 3, got_count = 3;
+	float *want = amax_of(reference, &s->x, spec->tile, 1.0f, &want_count);
+	float *got = amax_of(backend, &s->x, spec->tile, 1.0f, &got_count);
+
+	if (differ("amax", backend, &s->x, spec, (void *)want, (void *)got, n * 4, 0, n_cols * 4))
+		fail();
+	assert_int_equal(want_count, got_count);
+	free(want);
+	free(got);
+}
+
+static inline void check_dequantize(const struct backend *reference, const struct backend *backend,
+				    const struct sample *s, const struct qspec *spec,
+				    const struct output *o)
+{
+	struct quant_in q = { o->out.codes,	s->x.rows,	  s->x.cols,
+			      o->out.stride,	spec->format,	  spec->tile,
+			      spec->scale_type, o->out.scale_inv, o->out.scale_stride };
+	size_t stride = s->x.cols + 3;
+	size_t size = 1 + extent(s->x.rows, s->x.cols, stride) * s->element_size;
+	unsigned char *want = guarded_new(size, 0xA5), *got = guarded_new(size, 0xA5);
+	double a[2] = { 1, 1 }, b[2] = { 1, 1 };
+
+	/* The type of the source, from 1 byte on: unaligned. */
+	backend_dequantize(reference, &q, s->x.dtype, want + 1, stride);
+	backend_dequantize(backend, &q, s->x.dtype, got + 1, stride);
+	if (differ("dequantize", backend, &s->x, spec, want, got, size, 1,
+		   stride * s->element_size))
+		fail();
+	backend_error(reference, &s->x, &q, &a[0], &a[1]);
+	backend_error(backend, &s->x, &q, &b[0], &b[1]);
+	for (int i = 0; i < 2; i++) {
+		if (isfinite(a[i]))
+			assert_true(fabs(a[i] - b[i]) <= 1e-9 * a[i]);
+		else
+			assert_true(isnan(a[i]) == isnan(b[i]));
+	}
+	guarded_free(want, size);
+	guarded_free(got, size);
+}
+
+static inline void check_case(const struct sample *s, const struct qspec *spec, struct layout l,
+			      float amax_factor)
+{
+	const struct backend *reference = backend_select("reference", &(struct err){ 0 });
+	struct output quantized, cast, got;
+	uint64_t unused = 0;
+	float *amax = amax_of(reference, &s->x, spec->tile, amax_factor, &unused);
+	size_t amax_stride = tile_count(s->x.cols, spec->tile.cols);
+
+	output_init(&quantized, &s->x, spec, l);
+	output_init(&cast, &s->x, spec, l);
+	backend_quantize(reference, &s->x, spec, &quantized.out);
+	backend_cast(reference, &s->x, spec, amax, amax_stride, &cast.out);
+	for (const struct backend *const *b = backends; *b; b++) {
+		if (*b == reference || (*b)->unusable())
+			continue;
+		check_amax(reference, *b, s, spec);
+		output_init(&got, &s->x, spec, l);
+		backend_quantize(*b, &s->x, spec, &got.out);
+		outputs_equal("quantize", *b, &s->x, spec, &quantized, &got, l);
+		check_dequantize(reference, *b, s, spec, &got);
+		output_release(&got);
+		output_init(&got, &s->x, spec, l);
+		backend_cast(*b, &s->x, spec, amax, amax_stride, &got.out);
+		outputs_equal("cast", *b, &s->x, spec, &cast, &got, l);
+		output_release(&got);
+	}
+	output_release(&quantized);
+	output_release(&cast);
+	free(amax);
+}
+
+/* How scales are made.  The format and the tile come from elsewhere. */
+static const struct qspec kinds[] = {
+	{ .arith = ARITH_TE },
+	{ .arith = ARITH_TE, .pow2 = true },
+	{ .arith = ARITH_DEEPSEEK },
+	{ .arith = ARITH_DEEPGEMM },
+	{ .arith = ARITH_DEEPSEEK, .pow2 = true },
+	{ .arith = ARITH_DEEPGEMM, .pow2 = true },
+	{ .scale_type = SCALE_E8M0, .mx_rule = MX_UP },
+	{ .scale_type = SCALE_E8M0, .mx_rule = MX_FLOOR },
+	{ .scale_type = SCALE_E8M0, .mx_rule = MX_EVEN },
+};
+
+#define N_KINDS (sizeof kinds / sizeof *kinds)
+
+static const struct layout plain = { 0 };
+
+static inline struct qspec spec_of(size_t kind, struct tile tile, enum fp8_format format)
+{
+	struct qspec spec = kinds[kind];
+
+	spec.tile = tile;
+	spec.format = format;
+	return spec;
+}
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A selection as text, one line a unit: "NAME RECIPE" or "NAME: REASON".  Tests write down what
+ * they expect.
+ */
+#ifndef FP8CONV_TESTS_UNIT_SUPPORT_SELECTION_CHECK_H
+#define FP8CONV_TESTS_UNIT_SUPPORT_SELECTION_CHECK_H
+
+#include "base/buf.h"
+#include "select/select.h"
+#include "memory_checkpoint.h"
+
+static inline const struct recipe *recipe_of(const char *name)
+{
+	struct err err = { 0 };
+	const struct recipe *recipe = recipe_find(name, &err);
+
+	if (!recipe)
+		fail_msg("%s", err.message);
+	return recipe;
+}
+
+static inline char *selection_text(const struct selection *selection)
+{
+	struct buf text = { 0 };
+
+	for (size_t i = 0; i < selection->n_units; i++) {
+		const struct unit *unit = &selection->units[i];
+
+		if (unit->recipe)
+			buf_printf(&text, "%s %s\n", unit->name, unit->recipe->name);
+		else
+			buf_printf(&text, "%s: %s\n", unit->name, unit->reason);
+	}
+	return text.data;
+}
+
+static inline void assert_units(const struct selection *selection, const char *expected)
+{
+	char *text = selection_text(selection);
+
+	if (strcmp(text, expected) != 0)
+		fail_msg("\nexpected:\n%s\nselected:\n%s", expected, text);
+	free(text);
+}
+
+/* Units of the tensors, with the options; recipe is the main one. */
+static inline void check_config(const char *config, const char *tensors, const char *recipe,
+				struct select_options options, const char *expected)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+	struct err err = { 0 };
+
+	memory_checkpoint(&checkpoint, config, tensors);
+	options.recipe = recipe_of(recipe);
+	if (selection_make(&selection, &checkpoint, &options, &err))
+		fail_msg("%s", err.message);
+	assert_units(&selection, expected);
+	selection_release(&selection);
+	memory_release(&checkpoint);
+}
+
+static inline void check(const char *tensors, const char *recipe, struct select_options options,
+			 const char *expected)
+{
+	check_config(NULL, tensors, recipe, options, expected);
+}
+
+/* The selection fails with exactly this message. */
+static inline void check_refused_config(const char *config, const char *tensors, const char *recipe,
+					struct select_options options, enum err_kind kind,
+					const char *message)
+{
+	struct checkpoint checkpoint;
+	struct selection selection;
+	struct err err = { 0 };
+
+	memory_checkpoint(&checkpoint, config, tensors);
+	options.recipe = recipe_of(recipe);
+	if (!selection_make(&selection, &checkpoint, &options, &err))
+		fail_msg("not refused: %s", selection_text(&selection));
+	assert_string_equal(err.message, message);
+	assert_int_equal(err.kind, kind);
+	memory_release(&checkpoint);
+}
+
+static inline void check_refused(const char *tensors, const char *recipe,
+				 struct select_options options, enum err_kind kind,
+				 const char *message)
+{
+	check_refused_config(NULL, tensors, recipe, options, kind, message);
+}
+
+#define NO_OPTIONS ((struct select_options){ 0 })
+#define LIST(...)             \
+	(const char *const[]) \
+	{                     \
+		__VA_ARGS__   \
+	}
+
+#endif

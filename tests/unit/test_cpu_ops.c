@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * backend/compute.h: every set of instructions against num's scalars, or a plain loop in double,
+ * and bit for bit against the others.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "kernels/cpu/forward/ops.h"
+#include "num/float16.h"
+
+static const struct compute *const sets[] = {
+	&compute_any,
+#ifdef __x86_64__
+	&compute_avx2,
+	&compute_avx512,
+#endif
+};
+
+#define N_SETS (sizeof sets / sizeof *sets)
+
+/* In [-1, 1], the same each time. */
+static float noise(uint32_t *state)
+{
+	*state = *state * 1664525 + 1013904223;
+	return (float)(int32_t)*state / 2147483648.0f;
+}
+
+static void assert_same(float got, float wanted)
+{
+	if (isnan(wanted))
+		assert_true(isnan(got));
+	else
+		assert_int_equal(f32_bits(got), f32_bits(wanted));
+}
+
+/* silu and gelu, and exp in them, are those of codes. */
+static void gates(void **state)
+{
+	enum { N = 1003 };
+	static float x[N], up[N], y[N];
+
+	(void)state;
+	for (uint32_t start = 0; start < 400; start++) {
+		for (uint32_t i = 0; i < N; i++) {
+			x[i] = f32_from_bits((start * N + i) * 10709);
+			up[i] = i % 2 ? 1 : -0.75f;
+		}
+		for (size_t s = 0; s < N_SETS; s++)
+			for (int a = ACT_SILU; sets[s]->usable() && a <= ACT_GELU; a++) {
+				sets[s]->gate((enum activation)a, x, up, N, y);
+				for (size_t i = 0; i < N; i++)
+					assert_same(y[i],
+						    activation_apply((enum activation)a, x[i]) *
+							    up[i]);
+			}
+	}
+}
+
+static void rounding(void **state)
+{
+	static const float special[] = { NAN,	INFINITY, -INFINITY,   3.4e38f,
+					 -0.0f, 1e-40f,	  -7.0078125f, 2.01171875f };
+	enum { N = 137 };
+	float x[N], y[N], z[N];
+	uint32_t seed = 1;
+
+	(void)state;
+	for (size_t s = 0; s < N_SETS; s++)
+		for (size_t n_special = 0; sets[s]->usable() && n_special <= 8; n_special++) {
+			uint64_t n_nonfinite = 0, n_before = 0, wanted = 0;
+			float amax = 0;
+
+			for (size_t i = 0; i < N; i++)
+				x[i] = i % 17 < n_special ? special[i % 17] : noise(&seed);
+			memcpy(z, x, sizeof x);
+			sets[s]->round_bf16_f32(x, N, y);
+			assert_same(sets[s]->round_amax(z, N, &n_nonfinite),
+				    sets[s]->amax(y, N, &n_before));
+			for (size_t i = 0; i < N; i++) {
+				float rounded = bf16_to_f32(bf16_from_f32(x[i]));
+
+				assert_same(y[i], rounded);
+				assert_same(z[i], rounded);
+				wanted += !isfinite(rounded);
+				amax = fabsf(rounded) > amax ? fabsf(rounded) : amax;
+			}
+			assert_int_equal(n_nonfinite, wanted);
+			assert_int_equal(n_before, wanted);
+			assert_same(sets[s]->amax(y, N, &n_before), amax);
+		}
+}
+
+static void softmaxes(void **state)
+{
+	enum { N = 77 };
+	float x[N], y[N];
+	uint32_t seed = 2;
+
+	(void)state;
+	for (size_t n = 1; n <= N; n++) {
+		double sum = 0;
+
+		for (size_t i = 0; i < n; i++) {
+			x[i] = 20 * noise(&seed);
+			sum += exp((double)x[i]);
+		}
+		for (size_t s = 0; s < N_SETS; s++) {
+			if (!sets[s]->usable())
+				continue;
+			assert_true(fabs((double)sets[s]->log_sum_exp(x, n) - log(sum)) < 1e-5);
+			memcpy(y, x, sizeof x);
+			sets[s]->softmax(y, n);
+			for (size_t i = 0; i < n; i++)
+				assert_true(fabs((double)y[i] - exp((double)x[i]) / sum) < 1e-5);
+		}
+	}
+}
+
+/* One head, as small or as ragged as they come. */
+struct head {
+	size_t n_tokens, head_dim, value_dim, window;
+	float softcap, sink;
+};
+
+#define MOST_TOKENS 200
+#define MOST_DIM    80
+
+struct case_data {
+	float q[MOST_TOKENS * MOST_DIM], k[MOST_TOKENS * MOST_DIM], v[MOST_TOKENS * MOST_DIM];
+	float y[MOST_TOKENS * MOST_DIM], first[MOST_TOKENS * MOST_DIM];
+};
+
+static void plain_attention(const struct head *head, const struct case_data *data, size_t query,
+			    double *y)
+{
+	size_t d = head->head_dim,
+	       begin = head->window && query + 1 > head->window ? query + 1 - head->window : 0;
+	double total = head->sink != 0 ? exp((double)head->sink) : 0;
+
+	memset(y, 0, head->value_dim * sizeof *y);
+	for (size_t t = begin; t <= query; t++) {
+		double score = 0;
+
+		for (size_t i = 0; i < d; i++)
+			score += (double)data->q[query * d + i] * (double)data->k[t * d + i];
+		score *= 0.125;
+		if (head->softcap > 0)
+			score = (double)head->softcap * tanh(score / (double)head->softcap);
+		total += exp(score);
+		for (size_t i = 0; i < head->value_dim; i++)
+			y[i] += exp(score) * (double)data->v[t * head->value_dim + i];
+	}
+	for (size_t i = 0; i < head->value_dim; i++)
+		y[i] /= total;
+}
+
+static void run_head(const struct compute *set, const struct head *head,
+		     const struct case_data *data, float *y)
+{
+	size_t wide = attention_wide(head->value_dim);
+	struct attention attention = { .n_tokens = head->n_tokens,
+				       .head_dim = head->head_dim,
+				       .value_dim = head->value_dim,
+				       .window = head->window,
+				       .softmax = { 0.125f, head->softcap,
+						    head->sink != 0 ? &head->sink : NULL } };
+
+	attention.keys = malloc(attention_whole(head->n_tokens) * head->head_dim * sizeof(float));
+	attention.values = malloc(head->n_tokens * wide * sizeof(float));
+	attention.scores =
+		malloc(ATTENTION_QUERIES * attention_stride(head->n_tokens) * sizeof(float));
+	attention.mixed = malloc(ATTENTION_QUERIES * wide * sizeof(float));
+	set->attention_pack(&attention, data->k, head->head_dim, data->v, head->value_dim);
+	for (size_t first = 0; first < head->n_tokens; first += ATTENTION_QUERIES) {
+		size_t n = head->n_tokens - first < ATTENTION_QUERIES ? head->n_tokens - first
+								      : ATTENTION_QUERIES;
+
+		set->attend(&attention, data->q + first * head->head_dim, head->head_dim, first, n,
+			    y + first * head->value_dim, head->value_dim);
+	}
+	free(attention.keys);
+	free(attention.values);
+	free(attention.scores);
+	free(attention.mixed);
+}
+
+static void attention(void **state)
+{
+	static const struct head heads[] = {
+		{ 1, 4, 4, 0, 0, 0 },	   { 3, 64, 64, 0, 0, 0 },	{ 64, 64, 64, 0, 0, 0 },
+		{ 200, 64, 64, 0, 0, 0 },  { 131, 80, 24, 0, 0, 0 },	{ 67, 12, 80, 0, 0, 0 },
+		{ 200, 64, 64, 7, 0, 0 },  { 150, 16, 16, 70, 0, 0 },	{ 150, 16, 16, 1, 0, 0 },
+		{ 150, 16, 16, 16, 0, 0 }, { 100, 64, 32, 0, 3.5f, 0 }, { 90, 32, 32, 9, 0, 1.25f },
+	};
+	static struct case_data data;
+	double exact[MOST_DIM];
+	uint32_t seed = 3;
+
+	(void)state;
+	for (size_t h = 0; h < sizeof heads / sizeof *heads; h++) {
+		const struct head *head = &heads[h];
+		size_t n = head->n_tokens * head->value_dim;
+
+		for (size_t i = 0; i < MOST_TOKENS * MOST_DIM; i++) {
+			data.q[i] = 3 * noise(&seed);
+			data.k[i] = 3 * noise(&seed);
+			data.v[i] = noise(&seed);
+		}
+		for (size_t s = 0; s < N_SETS; s++) {
+			if (!sets[s]->usable())
+				continue;
+			run_head(sets[s], head, &data, s ? data.y : data.first);
+			if (s)
+				assert_memory_equal(data.y, data.first, n * sizeof(float));
+		}
+		for (size_t t = 0; t < head->n_tokens; t++) {
+			plain_attention(head, &data, t, exact);
+			for (size_t i = 0; i < head->value_dim; i++)
+				assert_true(fabs((double)data.first[t * head->value_dim + i] -
+						 exact[i]) < 1e-5);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gates),
+		cmocka_unit_test(rounding),
+		cmocka_unit_test(softmaxes),
+		cmocka_unit_test(attention),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

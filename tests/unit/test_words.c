@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/words.h"
+
+static void nearest(void **state)
+{
+	static const char *const names[] = { "blockwise",   "mxfp8", "delayed", "current",
+					     "channelwise", "avx2",  "avx512",	NULL };
+	static const struct {
+		const char *wanted, *found;
+	} rows[] = {
+		{ "blockwise", "blockwise" },
+		{ "blokwise", "blockwise" },
+		{ "mxpf8", "mxfp8" },
+		{ "mxfp4", "mxfp8" },
+		{ "chanelwise", "channelwise" },
+		{ "avx51", "avx512" },
+		{ "avx1", "avx2" },
+		{ "banana", NULL },
+		{ "", NULL },
+		{ "x", NULL },
+		{ "wiseblock", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const char *found = nearest_name(rows[i].wanted, names);
+
+		if (rows[i].found)
+			assert_string_equal(found ? found : "(none)", rows[i].found);
+		else
+			assert_null(found);
+	}
+}
+
+/* The table has room for 63 letters; longer names are simply not near. */
+static void long_names(void **state)
+{
+	static const char long_name[] =
+		"0123456789012345678901234567890123456789012345678901234567890123456789";
+	const char *const names[] = { long_name, long_name + 7, NULL };
+
+	(void)state;
+	assert_null(nearest_name(long_name, names));
+	assert_ptr_equal(nearest_name(long_name + 8, names), names[1]);
+	assert_null(nearest_name("short", names));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nearest),
+		cmocka_unit_test(long_names),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
