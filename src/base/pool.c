@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/progress.h"
 
 struct pool {
 	pool_fn *fn;
@@ -46,9 +47,7 @@ static void pool_work(struct pool *pool, int worker)
 
 		if (item >= pool->n_items)
 			return;
-		if (pool->stop && atomic_load(pool->stop)) {
-			err_set(&err, ERR_INTERRUPTED, "interrupted by signal %d",
-				atomic_load(pool->stop));
+		if (progress_stopped(pool->stop, &err)) {
 			pool_fail(pool, SIZE_MAX, &err);
 		} else if (pool->fn(pool->context, worker, item, &err)) {
 			pool_fail(pool, item, &err);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "base/progress.h"
 
 #define CHUNK (1 << 20) /* bytes */
 
@@ -21,10 +22,8 @@ static int read_chunks(const struct io *io, int fd, const char *path, const atom
 	int rc = 0;
 
 	while (!rc && got == CHUNK) {
-		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
-				     atomic_load(stop));
-		else
+		rc = progress_stopped(stop, err);
+		if (!rc)
 			rc = io_read_full(io, fd, chunk, CHUNK, &got, path, err);
 		if (!rc)
 			update(context, chunk, got);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/progress.h"
 
 #define COPY_CHUNK     (1 << 20)
 #define LONG_NAME_KEPT 200 /* bytes of a name that leaves no room for ours around it */
@@ -254,9 +255,7 @@ static int copy_bytes(const struct io *io, int from, int to, const char *name,
 	int rc = 0;
 
 	while (!rc && got == COPY_CHUNK) {
-		if (stop && atomic_load(stop))
-			rc = err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
-				     atomic_load(stop));
+		rc = progress_stopped(stop, err);
 		if (!rc)
 			rc = io_read_full(io, from, chunk, COPY_CHUNK, &got, name, err);
 		if (!rc)

@@ -9,27 +9,19 @@
 #define FP8CONV_CONVERT_CONVERT_H
 
 #include <jansson.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "backend/backend.h"
 #include "base/err.h"
 #include "base/io.h"
+#include "base/progress.h"
 #include "ckpt/checkpoint.h"
 #include "format/format.h"
 #include "select/select.h"
 #include "recipe/recipe.h"
 
 enum on_nonfinite { NONFINITE_ERROR, NONFINITE_SATURATE, NONFINITE_SKIP };
-
-/* What a running job tells whoever watches it, at any moment, from another thread. */
-struct progress {
-	_Atomic uint64_t done;	/* source bytes */
-	_Atomic uint64_t total; /* source bytes; 0 until known */
-	_Atomic size_t shard;	/* index in the plan's shards */
-	const atomic_int *stop; /* not NULL: a signal number there ends the job at the next chunk */
-};
 
 /* What all conversions are asked. */
 struct convert_params {

@@ -42,4 +42,16 @@ unsigned dtype_bits(enum dtype dtype);	  /* per element: 4, 6, 8, 16, 32 or 64 *
 /* Finds the type of a name of n bytes.  False: there is no such type. */
 bool dtype_from_name(enum dtype *dtype, const char *name, size_t n);
 
+/* E4M3 or E5M2, as they are written here. */
+static inline bool dtype_is_fp8(enum dtype dtype)
+{
+	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
+}
+
+/* The same, or a type of FP8 that no engine of ours reads (FNUZ). */
+static inline bool dtype_is_any_fp8(enum dtype dtype)
+{
+	return dtype_is_fp8(dtype) || dtype == DT_F8_E4M3FNUZ || dtype == DT_F8_E5M2FNUZ;
+}
+
 #endif

@@ -13,33 +13,8 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
-#include "format/detect.h"
-#include "model/experts.h"
 #include "recipe/recipe.h"
-
-/* One tensor of the output that holds weights: a source tensor, or one expert's part of a fused 3-D
- * one. */
-struct unit {
-	/* in the output: "model.layers.0.mlp.experts.3.up_proj.weight"; its source's own, or one
-	 * of selection.names */
-	char *name;
-	const struct tensor_ref *source;
-	struct weight_scale
-		source_scale; /* of an FP8 source (--requantize); else its scale is NULL */
-	const struct recipe
-		*recipe;     /* NULL: kept, copied byte for byte under its own name and shape */
-	char *reason;	     /* kept: a phrase such as "router gate"; else NULL */
-	uint64_t rows, cols; /* converted: [out, in] */
-	uint64_t stack;	     /* of several matrices behind each other: the rows of each; else 0 */
-	struct slice slice;  /* converted: where it lies in the source */
-	size_t group;	     /* quantized: units with the same number share a per-tensor scale */
-	/* quantized: the next of those that must be kept if this one is; a ring */
-	size_t next_bonded;
-	bool static_input; /* quantized: its input has a scale of its own in the file */
-	/* a 2-D weight of a linear module, or fused experts: ignore lists name its module when
-	 * kept (the name, without ".weight" where it ends so) */
-	bool linear;
-};
+#include "source/unit.h"
 
 struct role_facts;
 

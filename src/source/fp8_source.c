@@ -13,19 +13,9 @@
 /* Bands are cut at multiples of this (convert/bands.c). */
 #define BLOCK_MOST 128
 
-bool dtype_is_fp8(enum dtype dtype)
-{
-	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
-}
-
 static bool is_foreign_fp8(enum dtype dtype)
 {
 	return dtype == DT_F8_E4M3FNUZ || dtype == DT_F8_E5M2FNUZ;
-}
-
-bool dtype_is_any_fp8(enum dtype dtype)
-{
-	return dtype_is_fp8(dtype) || is_foreign_fp8(dtype);
 }
 
 /* ModelOpt's own configuration, which older checkpoints have alone; empty where there is none. */

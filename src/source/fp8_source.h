@@ -9,12 +9,6 @@
 #include "ckpt/checkpoint.h"
 #include "format/detect.h"
 
-/* E4M3 or E5M2, as they are written here. */
-bool dtype_is_fp8(enum dtype dtype);
-
-/* The same, or a type of FP8 that no engine of ours reads (FNUZ). */
-bool dtype_is_any_fp8(enum dtype dtype);
-
 /* The text of hf_quant_config.json beside the checkpoint, ModelOpt's own configuration, which older
  * ones have alone; empty where there is none. */
 int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,

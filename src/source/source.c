@@ -71,18 +71,6 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 	return 0;
 }
 
-enum dtype unit_dtype(const struct unit *unit)
-{
-	enum dtype dtype = unit->source->tensor->dtype;
-
-	return dtype_is_fp8(dtype) ? DT_F32 : dtype;
-}
-
-bool unit_needs_raw(const struct unit *unit)
-{
-	return unit->slice.col_stride != 1 || dtype_is_fp8(unit->source->tensor->dtype);
-}
-
 /* n elements that lie together in the file, from element `first` of the tensor. */
 static int read_segment(struct source *source, const struct unit *unit, uint64_t first, uint64_t n,
 			char *data, const struct source_tee *tee, struct err *err)

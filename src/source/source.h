@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/writer.h"
-#include "select/select.h"
+#include "source/unit.h"
 
 /* The files of a checkpoint, opened when first needed.  Thread-safe. */
 struct source {
@@ -45,12 +45,6 @@ struct source_tee {
 
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
 		 const struct backend *backend, int stream_fd);
-
-/* The type of the matrices that a unit yields: its tensor's, F32 for an FP8 source. */
-enum dtype unit_dtype(const struct unit *unit);
-
-/* Whether reading the unit needs buffers.raw. */
-bool unit_needs_raw(const struct unit *unit);
 
 /* Reads a region of a quantized unit; *x points into buffers. */
 int source_read(struct source *source, const struct unit *unit, const struct region *region,

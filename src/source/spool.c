@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/progress.h"
 
 #define STREAM_CHUNK (1 << 20)
 #define PIPE_CHUNK   (64 << 10) /* what a pipe holds: a larger write would wait inside the kernel */
@@ -19,9 +20,8 @@ static int wait_ready(int fd, short events, const atomic_int *stop, struct err *
 	struct pollfd ready = { .fd = fd, .events = events };
 
 	do {
-		if (stop && atomic_load(stop))
-			return err_set(err, ERR_INTERRUPTED, "interrupted by signal %d",
-				       atomic_load(stop));
+		if (progress_stopped(stop, err))
+			return -1;
 	} while (poll(&ready, 1, POLL_MS) <= 0);
 	return 0;
 }

@@ -5,6 +5,7 @@
 #ifndef FP8CONV_VERIFY_ORIGIN_H
 #define FP8CONV_VERIFY_ORIGIN_H
 
+#include "select/select.h"
 #include "verify/steps.h"
 
 #define MAX_TRIALS 8

@@ -6,8 +6,10 @@
 #ifndef FP8CONV_VERIFY_VERIFY_H
 #define FP8CONV_VERIFY_VERIFY_H
 
+#include "base/io.h"
+#include "base/progress.h"
 #include "format/detect.h"
-#include "convert/convert.h"
+#include "recipe/recipe.h"
 #include "verify/problem.h"
 
 struct verify_params {

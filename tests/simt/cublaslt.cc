@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt for a CPU: the functions that kernels/cuda calls, by their own names.  It knows only
+ * cuBLASLt for a CPU: the functions that kernels/gpu/cuda calls, by their own names.  It knows only
  * what descriptors say, multiplies in double, and refuses what NVIDIA documents as unsupported:
  * cuBLAS, Tensor Core Usage, Narrow Precision Data Types Usage, cublasLtMatmul().  An algorithm is
  * good for the problem that it was found for, and for no other.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA's words for a CPU: kernels/cuda, compiled by the host's compiler, runs here thread by thread
+ * CUDA's words for a CPU: kernels/gpu, compiled by the host's compiler, runs here thread by thread
  * (simt.cc).  No header of CUDA is needed.
  */
 #ifndef FP8CONV_TESTS_SIMT_GPU_H
