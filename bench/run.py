@@ -41,7 +41,7 @@ class Bench:
         self.options = options
         self.build = Path(options.build).resolve()
         self.fp8conv = self.build / "fp8conv"
-        self.tools = self.build / "tests" / "bench"
+        self.tools = self.build / "bench"
         self.runs = options.runs or (1 if options.quick else 5)
         self.tmpfs = Path(options.tmpfs)
         self.disk = Path(options.dir)
