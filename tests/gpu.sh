@@ -6,7 +6,8 @@
 #
 #	gpu.sh [parity] [sanitize] [files] [bench]	these steps; all without arguments
 #
-# PROGRAMS: a build folder that is there, nothing is built.  OUT: where logs go.  MODEL: arguments of bench/model.
+# PROGRAMS: a build folder that is there, nothing is built.  PARITY: the tests of parity, from the Makefile
+# if not given.  OUT: where logs go.  MODEL: arguments of bench/model.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 : "${OUT:=build/gpu/logs}" "${MODEL:=-l 4 -h 1024 -i 4096}" "${FP8CONV_EXPECT_GPU:=0}"
@@ -70,8 +71,8 @@ build() {
 }
 
 parity() {
-	for test in test_kernels test_kernels_values test_fused test_golden test_delayed \
-		test_executor test_executor_rows test_executor_attention test_executor_products; do
+	[ -n "${PARITY:=$(make -s --no-print-directory print-parity CUDA=0)}" ] || failed=$((failed + 1))
+	for test in $PARITY; do
 		step parity "parity: $test" 60 "$programs/tests/unit/$test"
 	done
 	if grep 'SKIPPED: backend cuda' "$OUT/parity.log"; then

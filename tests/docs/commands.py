@@ -17,6 +17,7 @@ import tempfile
 TOP = pathlib.Path.cwd()
 SAMPLES = TOP / "sample_checkpoints"
 MODEL = SAMPLES / "tiny-llama"
+MAKEFILES = ("Makefile", "tests/tests.mk", "packaging.mk")
 wrong, skipped, ran = [], [], 0
 
 
@@ -80,7 +81,7 @@ def check_setup(line, makefile):
 
 
 def run_readme(readme):
-    makefile = (TOP / "Makefile").read_text()
+    makefile = "".join((TOP / name).read_text() for name in MAKEFILES)
     folder = folder_for_commands()
     (folder / "MODEL").symlink_to(MODEL)
     for line in readme_commands(readme.read_text()):

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+# Tests, proofs and benchmarks.
+UNIT      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
+FUZZ      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+# A test, proof or benchmark is one file and the library.
+$(BUILD)/%: %.c $(BUILD)/libfp8conv.a
+	@mkdir -p $(@D); echo "  CC   $@"
+	$(Q)$(C) -fPIE -pie -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
+
+GPU_BENCH := $(BUILD)/bench/gpu $(BUILD)/bench/gpu_gemm
+$(BUILD)/bench/gpu: $(BUILD)/bench/gpu_bf16.cu.o
+$(GPU_BENCH:=.cu.o) $(BUILD)/bench/gpu_bf16.cu.o: $(BUILT_FOR)
+$(GPU_BENCH): %: %.cu.o $(BUILD)/libfp8conv.a
+	@echo "  LINK $@"
+	$(Q)$(LINK) -o $@ $(filter %.o,$^) $(BUILD)/libfp8conv.a $(LIBS)
+
+# The GPU's kernels on the CPU: CUDA's words are those of tests/simt, and each thread is a fiber.
+CXX_FLAGS = -std=gnu++20 $(CPPFLAGS) -Wall -Wextra $(if $(WERROR),-Werror) \
+	    -fno-exceptions -fno-rtti $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
+SIMT_SRC  := $(filter-out %/cuda/device.cu %/cublaslt_check.cu,$(GPU_SRC)) $(wildcard tests/simt/*.cc)
+SIMT_OBJ  := $(SIMT_SRC:%=$(BUILD)/simt/%.o) $(BUILD)/simt/kernels/backends.c.o
+# The tests that hold a GPU against the reference; tests/gpu.sh runs them on one.
+PARITY    := test_kernels test_kernels_values test_cast_transpose test_golden test_delayed \
+	     test_executor test_executor_rows test_executor_attention test_executor_products
+SIMT      := $(patsubst %,$(BUILD)/simt/%,\
+	     $(basename $(notdir $(wildcard tests/simt/test_*.c))) $(PARITY))
+.PHONY: print-parity
+print-parity:
+	@echo $(PARITY)
+
+$(BUILD)/simt/%.cu.o: %.cu
+	@mkdir -p $(@D); echo "  SIMT $<"
+	$(Q)$(CXX) -x c++ $(CXX_FLAGS) -Itests/simt -c -o $@ $<
+$(BUILD)/simt/%.cc.o: %.cc
+	@mkdir -p $(@D); echo "  SIMT $<"
+	$(Q)$(CXX) $(CXX_FLAGS) -Itests/simt -c -o $@ $<
+$(BUILD)/simt/%.c.o: %.c
+	@mkdir -p $(@D); echo "  SIMT $<"
+	$(Q)$(C) -DFP8CONV_CUDA -c -o $@ $<
+vpath test_%.c tests/simt tests/unit
+$(BUILD)/simt/test_%: test_%.c $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+	@echo "  SIMT $@"
+	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $< $(SIMT_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) \
+		-lcmocka -lstdc++ $(LIBS)
+$(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+	@echo "  SIMT $@"
+	$(Q)$(LINK) -rdynamic -o $@ $^ -lstdc++ $(LIBS)
+
+# A fuzz target has its main() from libFuzzer, or else from replay.c.
+FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint \
+	     $(if $(findstring fuzzer,$(SANITIZE)),,replay))
+FUZZ_MAIN := $(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer)
+$(FUZZ): $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ) $(BUILD)/libfp8conv.a
+	@mkdir -p $(@D); echo "  CC   $@"
+	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $< $(FUZZ_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) $(LIBS)
+
+## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
+.PHONY: lint
+lint:
+	@sh tests/lint.sh
+
+## make format       lay out all C and CUDA sources (clang-format 14, as in Debian 12)
+.PHONY: format
+format:
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu' '*.cc')
+
+## make prove        the exhaustive proofs: every float, format, instruction set (minutes)
+.PHONY: prove
+prove: deps
+	@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) CC="$(CC)" sh tests/prove/run.sh
+
+## make fault        every I/O call fails once, 200 kills, signals, limits, full disks (minutes)
+.PHONY: fault
+fault: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/tests/fault/inject
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) BUILD=$(BUILD) sh tests/fault/run.sh long
+
+## make conformance  other people's packages read what fp8conv wrote (some GB of Python)
+.PHONY: conformance
+conformance: deps
+	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward)
+	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
+
+## make fuzz         SECONDS=60 of libFuzzer for each parser and for a whole conversion (clang)
+SECONDS ?= 60
+.PHONY: fuzz fuzz-targets
+fuzz-targets: $(FUZZ)
+fuzz: deps
+	@$(MAKE) --no-print-directory fuzz-targets CC=clang BUILD=build/fuzz \
+		SANITIZE=fuzzer-no-link,address,undefined
+	@BUILD=build/fuzz SECONDS=$(SECONDS) MERGE=$(MERGE) sh tests/fuzz/run.sh $(TARGETS)
+
+## make bench        every figure of the README, as a ratio to a limit measured in the same run
+.PHONY: bench
+bench: deps
+	@$(MAKE) --no-print-directory all $(patsubst %.c,$(BUILD)/%,$(wildcard bench/*.c)) \
+		$(if $(WITH_CUDA),$(GPU_BENCH))
+	@python3 bench/run.py --build $(BUILD) $(BENCH)
+
+## make gpu          on an NVIDIA GPU: parity, compute-sanitizer, files and speed (8 minutes)
+.PHONY: gpu gpu-targets
+gpu-targets: all $(patsubst %,$(BUILD)/tests/unit/%,$(PARITY)) \
+	     $(patsubst %,$(BUILD)/bench/%,model products copy_half) $(GPU_BENCH)
+gpu: deps
+	@sh tests/gpu.sh
