@@ -82,7 +82,7 @@ parity() {
 
 # sanitize_with TOOL: fused operations, updates, a forward pass's, and casts of the smallest matrices.
 sanitize_with() {
-	for test in test_fused test_delayed; do
+	for test in test_cast_transpose test_delayed; do
 		step "$1" "$1: $test" 45 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test"
 	done
 	products=test_executor_products
