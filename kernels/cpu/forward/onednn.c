@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/forward/gemm.h by oneDNN (C API of 2.x), loaded when it is first asked for: it brings 40 MB of code, which no conversion
- * needs.
+ * gemm.h by oneDNN: a primitive for each shape of a product, and weights in the layout that it
+ * likes.
  */
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
-#include <dlfcn.h>
-#include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -15,34 +13,12 @@
 #include <string.h>
 
 #include "kernels/cpu/forward/gemm.h"
+#include "kernels/cpu/forward/onednn.h"
 #include "kernels/weight_cache.h"
 #include "base/mem.h"
 
-#define LIBRARY "libdnnl.so.2"
-
-/* The functions of the library that are called here, by their names in it. */
-#define FUNCTIONS(X)                      \
-	X(version)                        \
-	X(engine_create)                  \
-	X(engine_destroy)                 \
-	X(stream_create)                  \
-	X(stream_destroy)                 \
-	X(memory_desc_init_by_strides)    \
-	X(memory_desc_init_by_tag)        \
-	X(memory_desc_get_size)           \
-	X(memory_create)                  \
-	X(memory_destroy)                 \
-	X(matmul_desc_init)               \
-	X(primitive_attr_create)          \
-	X(primitive_attr_destroy)         \
-	X(primitive_attr_set_scratchpad_mode) \
-	X(primitive_desc_create)          \
-	X(primitive_desc_destroy)         \
-	X(primitive_desc_query_md)        \
-	X(primitive_create)               \
-	X(primitive_destroy)              \
-	X(primitive_execute)              \
-	X(reorder_primitive_desc_create)
+/* The rows of x for which the layout of weights is chosen. */
+#define TYPICAL_M 512
 
 /* A product of one shape. */
 struct shape {
@@ -53,15 +29,9 @@ struct shape {
 };
 
 struct gemm {
-	void *library;
-#define FIELD(name) __typeof__(&dnnl_##name) name;
-	FUNCTIONS(FIELD)
-#undef FIELD
-	void (*omp_set_num_threads)(int n);
-	dnnl_engine_t engine;
-	dnnl_primitive_attr_t attr; /* scratch memory is the lane's */
-	struct spare spare;	    /* of weights */
-	pthread_mutex_t lock;	    /* of what follows */
+	struct onednn onednn;
+	struct spare spare;   /* of weights */
+	pthread_mutex_t lock; /* of what follows */
 	size_t n_shapes;
 	struct shape **shapes;
 };
@@ -69,7 +39,7 @@ struct gemm {
 /* Rows of a weight. */
 struct part {
 	size_t n;
-	dnnl_memory_desc_t desc;
+	onednn_layout layout; /* the shape's with TYPICAL_M rows of x */
 	struct buffer buffer;
 };
 
@@ -81,56 +51,20 @@ struct gemm_weight {
 	struct part *parts;
 };
 
-static int failed(const char *what, dnnl_status_t status, struct err *err)
-{
-	return err_set(err, ERR_SYSTEM, "oneDNN: %s failed with status %d", what, (int)status);
-}
-
-/* Calls a function of the library; on failure the message names it, and the caller goes to out. */
-#define CALL(gemm, name, ...)                                           \
-	do {                                                            \
-		dnnl_status_t status = (gemm)->name(__VA_ARGS__);       \
-		if (status != dnnl_success) {                           \
-			failed(#name, status, err);                     \
-			goto out;                                       \
-		}                                                       \
-	} while (0)
-
-static int load(struct gemm *gemm, struct err *err)
-{
-	const char *missing = NULL;
-
-	gemm->library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-	if (!gemm->library)
-		return err_set(err, ERR_SYSTEM,
-			       "cannot load oneDNN, which multiplies matrices (%s): install the Debian package libdnnl2",
-			       dlerror());
-#define LOAD(name)                                                              \
-	if (!(*(void **)&gemm->name = dlsym(gemm->library, "dnnl_" #name)))     \
-		missing = "dnnl_" #name;
-	FUNCTIONS(LOAD)
-#undef LOAD
-	if (missing)
-		return err_set(err, ERR_SYSTEM, "%s has no function %s: version 2.6 or a later one of 2 is needed",
-			       LIBRARY, missing);
-	*(void **)&gemm->omp_set_num_threads = dlsym(gemm->library, "omp_set_num_threads");
-	return 0;
-}
-
 int gemm_library(char *text, size_t size, struct err *err)
 {
-	struct gemm gemm = { 0 };
-	const dnnl_version_t *version;
+	struct onednn onednn;
 
-	if (load(&gemm, err))
+	if (onednn_init(&onednn, err))
 		return -1;
-	version = gemm.version();
-	snprintf(text, size, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+	snprintf(text, size, "oneDNN %d.%d.%d", onednn.version->major, onednn.version->minor,
+		 onednn.version->patch);
+	onednn_release(&onednn);
 	return 0;
 }
 
-/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX); Intel's vectors without tiles
- * (VDPBF16PS, half the rate of FMA) are slower in bf16. */
+/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX);
+ * Intel's vectors without tiles (VDPBF16PS, half the rate of FMA) are slower in bf16. */
 #define AMX_BF16    (1u << 22) /* of edx, leaf 7.0 */
 #define AVX512_BF16 (1u << 5)  /* of eax, leaf 7.1 */
 
@@ -153,16 +87,12 @@ int gemm_open(struct gemm **result, struct err *err)
 
 	pthread_mutex_init(&gemm->lock, NULL);
 	spare_init(&gemm->spare);
-	if (load(gemm, err))
-		goto out;
-	CALL(gemm, engine_create, &gemm->engine, dnnl_cpu, 0);
-	CALL(gemm, primitive_attr_create, &gemm->attr);
-	CALL(gemm, primitive_attr_set_scratchpad_mode, gemm->attr, dnnl_scratchpad_mode_user);
+	if (onednn_init(&gemm->onednn, err)) {
+		gemm_close(gemm);
+		return -1;
+	}
 	*result = gemm;
 	return 0;
-out:
-	gemm_close(gemm);
-	return -1;
 }
 
 void gemm_close(struct gemm *gemm)
@@ -170,17 +100,13 @@ void gemm_close(struct gemm *gemm)
 	if (!gemm)
 		return;
 	for (size_t i = 0; i < gemm->n_shapes; i++) {
-		gemm->primitive_destroy(gemm->shapes[i]->primitive);
-		gemm->primitive_desc_destroy(gemm->shapes[i]->desc);
+		gemm->onednn.primitive_destroy(gemm->shapes[i]->primitive);
+		gemm->onednn.primitive_desc_destroy(gemm->shapes[i]->desc);
 		free(gemm->shapes[i]);
 	}
 	free(gemm->shapes);
 	spare_release(&gemm->spare);
-	if (gemm->attr)
-		gemm->primitive_attr_destroy(gemm->attr);
-	if (gemm->engine)
-		gemm->engine_destroy(gemm->engine);
-	/* The library stays loaded: its threads' memory is freed by code of its own when they end. */
+	onednn_release(&gemm->onednn);
 	pthread_mutex_destroy(&gemm->lock);
 	free(gemm);
 }
@@ -188,58 +114,59 @@ void gemm_close(struct gemm *gemm)
 void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane)
 {
 	if (lane->stream)
-		gemm->stream_destroy(lane->stream);
+		gemm->onednn.stream_destroy(lane->stream);
 	buffer_release(&lane->scratch);
 	*lane = (struct gemm_lane){ 0 };
 }
 
-/* Whatever the calling thread makes or runs from now on has no threads of its own: the library asks for their number when a
- * primitive is made, and threads of its own would share a product, change its last bits with their number, and spin on cores
- * that are the lanes'. */
+/* Whatever the calling thread makes or runs from now on has no threads of its own.  The library
+ * asks for their number when a primitive is made; threads of its own would share a product, change
+ * its last bits with their number, and spin on cores that are the lanes'. */
 static void without_threads(const struct gemm *gemm)
 {
-	if (gemm->omp_set_num_threads)
-		gemm->omp_set_num_threads(1);
+	if (gemm->onednn.omp_set_num_threads)
+		gemm->onednn.omp_set_num_threads(1);
 }
 
-static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_size, struct err *err)
+static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_size,
+		      struct err *err)
 {
 	dnnl_stream_t stream;
 
 	if (!lane->stream) {
-		CALL(gemm, stream_create, &stream, gemm->engine, dnnl_stream_default_flags);
+		ONEDNN_CALL(&gemm->onednn, stream_create, &stream, gemm->onednn.engine,
+			    dnnl_stream_default_flags);
 		lane->stream = stream;
 	}
-	return buffer_ensure(&lane->scratch, scratch_size, "the scratch memory of a matrix product", err);
+	return buffer_ensure(&lane->scratch, scratch_size, "the scratch memory of a matrix product",
+			     err);
 out:
 	return -1;
 }
 
-static dnnl_data_type_t data_type(enum dtype dtype)
+static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, size_t k)
 {
-	return dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32;
+	return (struct onednn_product){
+		.dtype = dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32,
+		.m = (dnnl_dim_t)m,
+		.n = (dnnl_dim_t)n,
+		.k = (dnnl_dim_t)k,
+	};
 }
 
 /* weight: as the library likes it where NULL. */
-static int shape_make(struct gemm *gemm, struct shape *shape, const dnnl_memory_desc_t *weight, struct err *err)
+static int shape_make(const struct gemm *gemm, struct shape *shape, onednn_layout weight,
+		      struct err *err)
 {
-	dnnl_dims_t x_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->k };
-	dnnl_dims_t w_dims = { (dnnl_dim_t)shape->k, (dnnl_dim_t)shape->n };
-	dnnl_dims_t y_dims = { (dnnl_dim_t)shape->m, (dnnl_dim_t)shape->n };
-	dnnl_data_type_t type = data_type(shape->dtype);
-	dnnl_memory_desc_t x, w, y;
-	dnnl_matmul_desc_t matmul;
+	const struct onednn_product product =
+		product_of(shape->dtype, shape->m, shape->n, shape->k);
 
-	CALL(gemm, memory_desc_init_by_tag, &x, 2, x_dims, type, dnnl_ab);
-	CALL(gemm, memory_desc_init_by_tag, &w, 2, w_dims, type, dnnl_format_tag_any);
-	CALL(gemm, memory_desc_init_by_tag, &y, 2, y_dims, dnnl_f32, dnnl_ab);
-	CALL(gemm, matmul_desc_init, &matmul, &x, weight ? weight : &w, NULL, &y);
-	CALL(gemm, primitive_desc_create, &shape->desc, &matmul, gemm->attr, gemm->engine, NULL);
-	CALL(gemm, primitive_create, &shape->primitive, shape->desc);
+	if (onednn_describe_product(&shape->desc, &gemm->onednn, &product, weight, err))
+		return -1;
+	ONEDNN_CALL(&gemm->onednn, primitive_create, &shape->primitive, shape->desc);
 	return 0;
 out:
-	if (shape->desc)
-		gemm->primitive_desc_destroy(shape->desc);
+	gemm->onednn.primitive_desc_destroy(shape->desc);
 	return -1;
 }
 
@@ -256,7 +183,7 @@ static struct shape *shape_find(const struct gemm *gemm, const struct shape *wan
 }
 
 /* Weights of one shape have one layout, which every m takes. */
-static struct shape *shape_get(struct gemm *gemm, const struct shape *wanted, const dnnl_memory_desc_t *weight,
+static struct shape *shape_get(struct gemm *gemm, const struct shape *wanted, onednn_layout weight,
 			       struct err *err)
 {
 	struct shape *shape;
@@ -279,60 +206,57 @@ static struct shape *shape_get(struct gemm *gemm, const struct shape *wanted, co
 }
 
 /* A memory object while it is used by one execution. */
-static int bind(struct gemm *gemm, dnnl_exec_arg_t *argument, int which, const dnnl_memory_desc_t *desc, const void *data,
-		struct err *err)
+static int bind(const struct onednn *onednn, dnnl_exec_arg_t *argument, int which,
+		onednn_layout layout, const void *data, struct err *err)
 {
 	argument->arg = which;
-	CALL(gemm, memory_create, &argument->memory, desc, gemm->engine, (void *)data);
+	ONEDNN_CALL(onednn, memory_create, &argument->memory, layout, onednn->engine, (void *)data);
 	return 0;
 out:
 	return -1;
 }
 
-static void unbind(struct gemm *gemm, const dnnl_exec_arg_t *arguments, int n)
+static void unbind(const struct onednn *onednn, const dnnl_exec_arg_t *arguments, int n)
 {
 	for (int i = 0; i < n; i++)
 		if (arguments[i].memory)
-			gemm->memory_destroy(arguments[i].memory);
+			onednn->memory_destroy(arguments[i].memory);
 }
 
-/* From rows as in a checkpoint to the layout of part->desc. */
-static int reorder(const struct gemm_weight *weight, const struct part *part, const void *data, struct err *err)
+/* From rows as in a checkpoint to the layout of the part. */
+static int reorder(const struct gemm_weight *weight, const struct part *part, const void *data,
+		   struct err *err)
 {
-	struct gemm *gemm = weight->gemm;
-	dnnl_dims_t dims = { (dnnl_dim_t)weight->k, (dnnl_dim_t)part->n };
-	dnnl_dims_t strides = { 1, (dnnl_dim_t)weight->k };
-	dnnl_memory_desc_t rows;
+	const struct onednn *onednn = &weight->gemm->onednn;
+	const struct onednn_product product =
+		product_of(weight->dtype, TYPICAL_M, part->n, weight->k);
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_primitive_t primitive = NULL;
 	dnnl_exec_arg_t arguments[3] = { { 0 } };
 	struct gemm_lane lane = { 0 };
-	const dnnl_memory_desc_t *scratch;
+	onednn_layout rows, scratch;
 	int rc = -1;
 
-	CALL(gemm, memory_desc_init_by_strides, &rows, 2, dims, data_type(weight->dtype), strides);
-	CALL(gemm, reorder_primitive_desc_create, &desc, &rows, gemm->engine, &part->desc, gemm->engine, gemm->attr);
-	CALL(gemm, primitive_create, &primitive, desc);
-	scratch = gemm->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-	if (lane_ready(gemm, &lane, gemm->memory_desc_get_size(scratch), err) ||
-	    bind(gemm, &arguments[0], DNNL_ARG_SRC, &rows, data, err) ||
-	    bind(gemm, &arguments[1], DNNL_ARG_DST, &part->desc, part->buffer.data, err) ||
-	    bind(gemm, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch.data, err))
+	if (onednn_describe_reorder(&desc, onednn, &product, part->layout, err))
+		return -1;
+	ONEDNN_CALL(onednn, primitive_create, &primitive, desc);
+	rows = onednn->primitive_desc_query_md(desc, dnnl_query_src_md, 0);
+	scratch = onednn->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+	if (lane_ready(weight->gemm, &lane, onednn->memory_desc_get_size(scratch), err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, rows, data, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_DST, part->layout, part->buffer.data, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch.data, err))
 		goto out;
-	CALL(gemm, primitive_execute, primitive, lane.stream, 3, arguments);
+	ONEDNN_CALL(onednn, primitive_execute, primitive, lane.stream, 3, arguments);
 	rc = 0;
 out:
-	unbind(gemm, arguments, 3);
-	gemm_lane_release(gemm, &lane);
+	unbind(onednn, arguments, 3);
+	gemm_lane_release(weight->gemm, &lane);
 	if (primitive)
-		gemm->primitive_destroy(primitive);
-	if (desc)
-		gemm->primitive_desc_destroy(desc);
+		onednn->primitive_destroy(primitive);
+	onednn->primitive_desc_destroy(desc);
 	return rc;
 }
-
-/* The rows of x for which the layout of weights is chosen. */
-#define TYPICAL_M 512
 
 /* Weights of more rows lie in parts, whose y for TYPICAL_M rows of x stays in L2. */
 #define MOST_ROWS 16384
@@ -346,22 +270,28 @@ size_t gemm_most_part_rows(size_t n)
 static int part_init(struct gemm_weight *weight, struct part *part, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	const struct shape wanted = { .dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k };
+	const struct shape wanted = {
+		.dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k
+	};
 	const struct shape *shape = shape_get(gemm, &wanted, NULL, err);
 
 	if (!shape)
 		return -1;
-	part->desc = *gemm->primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
-	return spare_take(&gemm->spare, &part->buffer, gemm->memory_desc_get_size(&part->desc), "a weight", err);
+	part->layout = gemm->onednn.primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
+	return spare_take(&gemm->spare, &part->buffer,
+			  gemm->onednn.memory_desc_get_size(part->layout), "a weight", err);
 }
 
-int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n, size_t k, struct err *err)
+int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n,
+		    size_t k, struct err *err)
 {
 	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
 	size_t most = gemm_most_part_rows(n);
 
 	without_threads(gemm);
-	*weight = (struct gemm_weight){ .gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most };
+	*weight = (struct gemm_weight){
+		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most
+	};
 	weight->parts = xcalloc(weight->n_parts, sizeof *weight->parts);
 	for (size_t i = 0; i < weight->n_parts; i++) {
 		weight->parts[i].n = n - i * most < most ? n - i * most : most;
@@ -390,39 +320,42 @@ void gemm_weight_free(struct gemm_weight *weight)
 	free(weight);
 }
 
-static int run_part(const struct gemm_weight *weight, const struct part *part, struct gemm_lane *lane, const void *x,
-		    size_t m, float *y, struct err *err)
+static int run_part(const struct gemm_weight *weight, const struct part *part,
+		    struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
 {
-	struct gemm *gemm = weight->gemm;
-	const struct shape wanted = { .dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k };
+	const struct onednn *onednn = &weight->gemm->onednn;
+	const struct shape wanted = {
+		.dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k
+	};
 	const struct shape *shape;
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
-	const dnnl_memory_desc_t *scratch;
+	onednn_layout x_layout, y_layout, scratch;
 	int rc = -1;
 
-	without_threads(gemm);
-	shape = shape_get(gemm, &wanted, &part->desc, err);
+	without_threads(weight->gemm);
+	shape = shape_get(weight->gemm, &wanted, part->layout, err);
 	if (!shape)
 		return -1;
-	scratch = gemm->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
-	if (lane_ready(gemm, lane, gemm->memory_desc_get_size(scratch), err) ||
-	    bind(gemm, &arguments[0], DNNL_ARG_SRC, gemm->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0), x,
-		 err) ||
-	    bind(gemm, &arguments[1], DNNL_ARG_WEIGHTS, &part->desc, part->buffer.data, err) ||
-	    bind(gemm, &arguments[2], DNNL_ARG_DST, gemm->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0), y,
-		 err) ||
-	    bind(gemm, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch.data, err))
+	x_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0);
+	y_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0);
+	scratch = onednn->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
+	if (lane_ready(weight->gemm, lane, onednn->memory_desc_get_size(scratch), err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, x, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, part->layout, part->buffer.data, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, y, err) ||
+	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch.data, err))
 		goto out;
-	CALL(gemm, primitive_execute, shape->primitive, lane->stream, 4, arguments);
+	ONEDNN_CALL(onednn, primitive_execute, shape->primitive, lane->stream, 4, arguments);
 	rc = 0;
 out:
-	unbind(gemm, arguments, 4);
+	unbind(onednn, arguments, 4);
 	return rc;
 }
 
-/* A y whose rows lie further apart than they are long is multiplied by the library's reference, hundreds of times slower:
- * so a part's y is dense, and copied. */
-int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
+/* A y whose rows lie further apart than they are long is multiplied by the library's reference,
+ * hundreds of times slower: so a part's y is dense, and copied. */
+int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m,
+	     float *y, struct err *err)
 {
 	void *buffer;
 	float *dense;
@@ -455,8 +388,8 @@ size_t gemm_part_rows(const struct gemm_weight *weight, size_t part)
 	return weight->parts[part].n;
 }
 
-int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane, const void *x, size_t m, float *y,
-		  struct err *err)
+int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane,
+		  const void *x, size_t m, float *y, struct err *err)
 {
 	return run_part(weight, &weight->parts[part], lane, x, m, y, err);
 }

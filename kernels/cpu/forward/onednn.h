@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * oneDNN as it is found at run time, for onednn.c: it brings 40 MB of code, which no conversion
+ * needs.
+ *
+ * oneDNN 3 and 2 differ in how a layout and a product are described.  The two functions at the end
+ * of this file are that difference: onednn_3.c and onednn_2.c have both of them, and the version of
+ * the header that is compiled with chooses one.  Everything else has one source for both.  The
+ * library that is loaded has the major version of that header; its minor version may be another.
+ */
+#ifndef FP8CONV_KERNELS_CPU_FORWARD_ONEDNN_H
+#define FP8CONV_KERNELS_CPU_FORWARD_ONEDNN_H
+
+#include <oneapi/dnnl/dnnl.h>
+#include <stddef.h>
+
+#include "base/err.h"
+
+/* How the library lays out a matrix, as a primitive descriptor knows it, which owns it. */
+#if DNNL_VERSION_MAJOR == 3
+typedef const_dnnl_memory_desc_t onednn_layout;
+#define ONEDNN_DESCRIBE(X)                 \
+	X(memory_desc_create_with_strides) \
+	X(memory_desc_create_with_tag)     \
+	X(memory_desc_destroy)             \
+	X(matmul_primitive_desc_create)
+#elif DNNL_VERSION_MAJOR == 2
+typedef const dnnl_memory_desc_t *onednn_layout;
+#define ONEDNN_DESCRIBE(X)             \
+	X(memory_desc_init_by_strides) \
+	X(memory_desc_init_by_tag)     \
+	X(matmul_desc_init)            \
+	X(primitive_desc_create)
+#else
+#error "this version of oneDNN is unknown: 2 and 3 are known"
+#endif
+
+/* The functions of the library that are called, by their names in it less "dnnl_". */
+#define ONEDNN_FUNCTIONS(X)                   \
+	X(engine_create)                      \
+	X(engine_destroy)                     \
+	X(stream_create)                      \
+	X(stream_destroy)                     \
+	X(memory_desc_get_size)               \
+	X(memory_create)                      \
+	X(memory_destroy)                     \
+	X(primitive_attr_create)              \
+	X(primitive_attr_destroy)             \
+	X(primitive_attr_set_scratchpad_mode) \
+	X(primitive_desc_destroy)             \
+	X(primitive_desc_query_md)            \
+	X(primitive_create)                   \
+	X(primitive_destroy)                  \
+	X(primitive_execute)                  \
+	X(reorder_primitive_desc_create)      \
+	ONEDNN_DESCRIBE(X)
+
+struct onednn {
+	const dnnl_version_t *version;
+	dnnl_engine_t engine;
+	dnnl_primitive_attr_t attr;	    /* scratch memory is the caller's */
+	void (*omp_set_num_threads)(int n); /* NULL: the library has no threads */
+#define ONEDNN_FIELD(name) __typeof__(&dnnl_##name) name;
+	ONEDNN_FUNCTIONS(ONEDNN_FIELD)
+#undef ONEDNN_FIELD
+};
+
+/* Loads the library.  ERR_SYSTEM where there is none, with the package of this distribution in the
+ * message, and where onednn_check() refuses it.  It stays loaded after release: the memory of its
+ * threads is freed by code of its own when they end. */
+int onednn_init(struct onednn *onednn, struct err *err);
+void onednn_release(struct onednn *onednn);
+
+/* 0, or ERR_SYSTEM: the library that was found by that name has another major version, or threads
+ * that cannot be limited to the calling one. */
+int onednn_check(const dnnl_version_t *version, const char *name, struct err *err);
+
+/* How a user of a distribution (os_release: the text of os-release(5), "" if unknown) gets oneDNN
+ * of a major version: "install the package libdnnl3.6", into a text of size bytes. */
+void onednn_suggest(char *text, size_t size, const char *os_release, int major);
+
+/* Calls a function of the library.  On failure the message names it, and the caller goes to out. */
+#define ONEDNN_CALL(onednn, name, ...)                                                      \
+	do {                                                                                \
+		dnnl_status_t status_ = (onednn)->name(__VA_ARGS__);                        \
+		if (status_ != dnnl_success) {                                              \
+			err_set(err, ERR_SYSTEM, "oneDNN: %s failed with status %d", #name, \
+				(int)status_);                                              \
+			goto out;                                                           \
+		}                                                                           \
+	} while (0)
+
+/* A product y (m, n) = x (m, k) w^T, and its weight w (n, k), which the library sees as a matrix
+ * (k, n). */
+struct onednn_product {
+	dnnl_data_type_t dtype; /* of x and w; y is f32 */
+	dnnl_dim_t m, n, k;
+};
+
+/* The primitive descriptor of a product with rows of x and y close together.  weight: the layout of
+ * w; NULL: as the library likes it. */
+int onednn_describe_product(dnnl_primitive_desc_t *desc, const struct onednn *onednn,
+			    const struct onednn_product *product, onednn_layout weight,
+			    struct err *err);
+
+/* The primitive descriptor of a copy of w, its rows close together, to a layout. */
+int onednn_describe_reorder(dnnl_primitive_desc_t *desc, const struct onednn *onednn,
+			    const struct onednn_product *product, onednn_layout weight,
+			    struct err *err);
+
+#endif
