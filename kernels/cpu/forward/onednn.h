@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * oneDNN as it is found at run time, for onednn.c: it brings 40 MB of code, which no conversion
+ * oneDNN as it is found at run time, for gemm.c: it brings 40 MB of code, which no conversion
  * needs.
  *
  * oneDNN 3 and 2 differ in how a layout and a product are described.  The two functions at the end

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gemm.h by oneDNN: a primitive for each shape of a product, and weights in the layout that it
+ * likes.
+ */
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/forward/gemm.h"
+#include "kernels/cpu/forward/onednn.h"
+#include "kernels/weight_cache.h"
+#include "base/mem.h"
+
+/* The rows of x for which the layout of weights is chosen. */
+#define TYPICAL_M 512
+
+/* A product of one shape. */
+struct shape {
+	enum dtype dtype;
+	size_t m, n, k;
+	dnnl_primitive_desc_t desc;
+	dnnl_primitive_t primitive;
+};
+
+struct gemm {
+	struct onednn onednn;
+	struct spare spare;   /* of weights */
+	pthread_mutex_t lock; /* of what follows */
+	size_t n_shapes;
+	struct shape **shapes;
+};
+
+/* Rows of a weight. */
+struct part {
+	size_t n;
+	onednn_layout layout; /* the shape's with TYPICAL_M rows of x */
+	struct buffer buffer;
+};
+
+struct gemm_weight {
+	struct gemm *gemm;
+	enum dtype dtype;
+	size_t n, k;
+	size_t n_parts;
+	struct part *parts;
+};
+
+int gemm_library(char *text, size_t size, struct err *err)
+{
+	struct onednn onednn;
+
+	if (onednn_init(&onednn, err))
+		return -1;
+	snprintf(text, size, "oneDNN %d.%d.%d", onednn.version->major, onednn.version->minor,
+		 onednn.version->patch);
+	onednn_release(&onednn);
+	return 0;
+}
+
+/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX);
+ * Intel's vectors without tiles (VDPBF16PS, half the rate of FMA) are slower in bf16. */
+#define AMX_BF16    (1u << 22) /* of edx, leaf 7.0 */
+#define AVX512_BF16 (1u << 5)  /* of eax, leaf 7.1 */
+
+enum dtype gemm_bf16_type(void)
+{
+#ifdef __x86_64__
+	unsigned a, b, c, d;
+
+	if (__get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16))
+		return DT_BF16;
+	if (__builtin_cpu_is("amd") && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX512_BF16))
+		return DT_BF16;
+#endif
+	return DT_F32;
+}
+
+int gemm_open(struct gemm **result, struct err *err)
+{
+	struct gemm *gemm = xcalloc(1, sizeof *gemm);
+
+	pthread_mutex_init(&gemm->lock, NULL);
+	spare_init(&gemm->spare);
+	if (onednn_init(&gemm->onednn, err)) {
+		gemm_close(gemm);
+		return -1;
+	}
+	*result = gemm;
+	return 0;
+}
+
+void gemm_close(struct gemm *gemm)
+{
+	if (!gemm)
+		return;
+	for (size_t i = 0; i < gemm->n_shapes; i++) {
+		gemm->onednn.primitive_destroy(gemm->shapes[i]->primitive);
+		gemm->onednn.primitive_desc_destroy(gemm->shapes[i]->desc);
+		free(gemm->shapes[i]);
+	}
+	free(gemm->shapes);
+	spare_release(&gemm->spare);
+	onednn_release(&gemm->onednn);
+	pthread_mutex_destroy(&gemm->lock);
+	free(gemm);
+}
+
+void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane)
+{
+	if (lane->stream)
+		gemm->onednn.stream_destroy(lane->stream);
+	buffer_release(&lane->scratch);
+	*lane = (struct gemm_lane){ 0 };
+}
+
+/* Whatever the calling thread makes or runs from now on has no threads of its own.  The library
+ * asks for their number when a primitive is made; threads of its own would share a product, change
+ * its last bits with their number, and spin on cores that are the lanes'. */
+static void without_threads(const struct gemm *gemm)
+{
+	if (gemm->onednn.omp_set_num_threads)
+		gemm->onednn.omp_set_num_threads(1);
+}
+
+static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_size,
+		      struct err *err)
+{
+	dnnl_stream_t stream;
+
+	if (!lane->stream) {
+		ONEDNN_CALL(&gemm->onednn, stream_create, &stream, gemm->onednn.engine,
+			    dnnl_stream_default_flags);
+		lane->stream = stream;
+	}
+	return buffer_ensure(&lane->scratch, scratch_size, "the scratch memory of a matrix product",
+			     err);
+out:
+	return -1;
+}
+
+static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, size_t k)
+{
+	return (struct onednn_product){
+		.dtype = dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32,
+		.m = (dnnl_dim_t)m,
+		.n = (dnnl_dim_t)n,
+		.k = (dnnl_dim_t)k,
+	};
+}
+
+/* weight: as the library likes it where NULL. */
+static int shape_make(const struct gemm *gemm, struct shape *shape, onednn_layout weight,
+		      struct err *err)
+{
+	const struct onednn_product product =
+		product_of(shape->dtype, shape->m, shape->n, shape->k);
+
+	if (onednn_describe_product(&shape->desc, &gemm->onednn, &product, weight, err))
+		return -1;
+	ONEDNN_CALL(&gemm->onednn, primitive_create, &shape->primitive, shape->desc);
+	return 0;
+out:
+	gemm->onednn.primitive_desc_destroy(shape->desc);
+	return -1;
+}
+
+static struct shape *shape_find(const struct gemm *gemm, const struct shape *wanted)
+{
+	for (size_t i = 0; i < gemm->n_shapes; i++) {
+		struct shape *shape = gemm->shapes[i];
+
+		if (shape->m == wanted->m && shape->n == wanted->n && shape->k == wanted->k &&
+		    shape->dtype == wanted->dtype)
+			return shape;
+	}
+	return NULL;
+}
+
+/* Weights of one shape have one layout, which every m takes. */
+static struct shape *shape_get(struct gemm *gemm, const struct shape *wanted, onednn_layout weight,
+			       struct err *err)
+{
+	struct shape *shape;
+
+	pthread_mutex_lock(&gemm->lock);
+	shape = shape_find(gemm, wanted);
+	if (!shape) {
+		shape = xcalloc(1, sizeof *shape);
+		*shape = *wanted;
+		if (shape_make(gemm, shape, weight, err)) {
+			free(shape);
+			shape = NULL;
+		} else {
+			ARRAY_GROW(gemm->shapes, gemm->n_shapes);
+			gemm->shapes[gemm->n_shapes++] = shape;
+		}
+	}
+	pthread_mutex_unlock(&gemm->lock);
+	return shape;
+}
+
+/* A memory object while it is used by one execution. */
+static int bind(const struct onednn *onednn, dnnl_exec_arg_t *argument, int which,
+		onednn_layout layout, const void *data, struct err *err)
+{
+	argument->arg = which;
+	ONEDNN_CALL(onednn, memory_create, &argument->memory, layout, onednn->engine, (void *)data);
+	return 0;
+out:
+	return -1;
+}
+
+static void unbind(const struct onednn *onednn, const dnnl_exec_arg_t *arguments, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (arguments[i].memory)
+			onednn->memory_destroy(arguments[i].memory);
+}
+
+/* From rows as in a checkpoint to the layout of the part. */
+static int reorder(const struct gemm_weight *weight, const struct part *part, const void *data,
+		   struct err *err)
+{
+	const struct onednn *onednn = &weight->gemm->onednn;
+	const struct onednn_product product =
+		product_of(weight->dtype, TYPICAL_M, part->n, weight->k);
+	dnnl_primitive_desc_t desc = NULL;
+	dnnl_primitive_t primitive = NULL;
+	dnnl_exec_arg_t arguments[3] = { { 0 } };
+	struct gemm_lane lane = { 0 };
+	onednn_layout rows, scratch;
+	int rc = -1;
+
+	if (onednn_describe_reorder(&desc, onednn, &product, part->layout, err))
+		return -1;
+	ONEDNN_CALL(onednn, primitive_create, &primitive, desc);
+	rows = onednn->primitive_desc_query_md(desc, dnnl_query_src_md, 0);
+	scratch = onednn->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+	if (lane_ready(weight->gemm, &lane, onednn->memory_desc_get_size(scratch), err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, rows, data, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_DST, part->layout, part->buffer.data, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch.data, err))
+		goto out;
+	ONEDNN_CALL(onednn, primitive_execute, primitive, lane.stream, 3, arguments);
+	rc = 0;
+out:
+	unbind(onednn, arguments, 3);
+	gemm_lane_release(weight->gemm, &lane);
+	if (primitive)
+		onednn->primitive_destroy(primitive);
+	onednn->primitive_desc_destroy(desc);
+	return rc;
+}
+
+/* Weights of more rows lie in parts, whose y for TYPICAL_M rows of x stays in L2. */
+#define MOST_ROWS 16384
+#define PART_ROWS 1024
+
+size_t gemm_most_part_rows(size_t n)
+{
+	return n > MOST_ROWS ? PART_ROWS : n;
+}
+
+static int part_init(struct gemm_weight *weight, struct part *part, struct err *err)
+{
+	struct gemm *gemm = weight->gemm;
+	const struct shape wanted = {
+		.dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k
+	};
+	const struct shape *shape = shape_get(gemm, &wanted, NULL, err);
+
+	if (!shape)
+		return -1;
+	part->layout = gemm->onednn.primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
+	return spare_take(&gemm->spare, &part->buffer,
+			  gemm->onednn.memory_desc_get_size(part->layout), "a weight", err);
+}
+
+int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n,
+		    size_t k, struct err *err)
+{
+	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
+	size_t most = gemm_most_part_rows(n);
+
+	without_threads(gemm);
+	*weight = (struct gemm_weight){
+		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most
+	};
+	weight->parts = xcalloc(weight->n_parts, sizeof *weight->parts);
+	for (size_t i = 0; i < weight->n_parts; i++) {
+		weight->parts[i].n = n - i * most < most ? n - i * most : most;
+		if (part_init(weight, &weight->parts[i], err)) {
+			gemm_weight_free(weight);
+			return -1;
+		}
+	}
+	*result = weight;
+	return 0;
+}
+
+int gemm_weight_set(struct gemm_weight *weight, size_t part, const void *rows, struct err *err)
+{
+	without_threads(weight->gemm);
+	return reorder(weight, &weight->parts[part], rows, err);
+}
+
+void gemm_weight_free(struct gemm_weight *weight)
+{
+	if (!weight)
+		return;
+	for (size_t i = 0; i < weight->n_parts; i++)
+		spare_give(&weight->gemm->spare, &weight->parts[i].buffer);
+	free(weight->parts);
+	free(weight);
+}
+
+static int run_part(const struct gemm_weight *weight, const struct part *part,
+		    struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
+{
+	const struct onednn *onednn = &weight->gemm->onednn;
+	const struct shape wanted = {
+		.dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k
+	};
+	const struct shape *shape;
+	dnnl_exec_arg_t arguments[4] = { { 0 } };
+	onednn_layout x_layout, y_layout, scratch;
+	int rc = -1;
+
+	without_threads(weight->gemm);
+	shape = shape_get(weight->gemm, &wanted, part->layout, err);
+	if (!shape)
+		return -1;
+	x_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0);
+	y_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0);
+	scratch = onednn->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
+	if (lane_ready(weight->gemm, lane, onednn->memory_desc_get_size(scratch), err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, x, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, part->layout, part->buffer.data, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, y, err) ||
+	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch.data, err))
+		goto out;
+	ONEDNN_CALL(onednn, primitive_execute, shape->primitive, lane->stream, 4, arguments);
+	rc = 0;
+out:
+	unbind(onednn, arguments, 4);
+	return rc;
+}
+
+/* A y whose rows lie further apart than they are long is multiplied by the library's reference,
+ * hundreds of times slower: so a part's y is dense, and copied. */
+int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m,
+	     float *y, struct err *err)
+{
+	void *buffer;
+	float *dense;
+	int rc = 0;
+
+	if (weight->n_parts == 1)
+		return run_part(weight, &weight->parts[0], lane, x, m, y, err);
+	if (buffer_alloc(&buffer, m * weight->parts[0].n * sizeof *dense, "a matrix product", err))
+		return -1;
+	dense = buffer;
+	for (size_t i = 0; i < weight->n_parts && !rc; i++) {
+		size_t n = weight->parts[i].n;
+
+		rc = run_part(weight, &weight->parts[i], lane, x, m, dense, err);
+		for (size_t row = 0; row < m && !rc; row++)
+			memcpy(y + row * weight->n, dense + row * n, n * sizeof *y);
+		y += n;
+	}
+	free(buffer);
+	return rc;
+}
+
+size_t gemm_parts(const struct gemm_weight *weight)
+{
+	return weight->n_parts;
+}
+
+size_t gemm_part_rows(const struct gemm_weight *weight, size_t part)
+{
+	return weight->parts[part].n;
+}
+
+int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane,
+		  const void *x, size_t m, float *y, struct err *err)
+{
+	return run_part(weight, &weight->parts[part], lane, x, m, y, err);
+}
