@@ -6,18 +6,18 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
-#include "amax/merge_files.h"
+#include "amax/merge.h"
 
 /* Zeroed is the start.  Texts belong to argv. */
 struct settings {
-	struct merge_params params;
+	struct amax_merge_params params;
 	bool ranks;
 };
 
 static int read_input(const struct option_row *option, const char *value, void *place,
 		      struct err *err)
 {
-	struct merge_params *params = place;
+	struct amax_merge_params *params = place;
 
 	(void)option, (void)err;
 	ARRAY_GROW(params->inputs, params->n_inputs);
@@ -50,7 +50,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = err_set(err, ERR_USAGE,
 			     "option '--output' is missing: where to write (-o C.amax)");
 	else if (!rc)
-		rc = merge_run(&settings.params, err);
+		rc = amax_merge_files(&settings.params, err);
 	free(settings.params.inputs);
 	return rc < 0 ? -1 : 0;
 }

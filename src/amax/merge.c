@@ -3,16 +3,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
 
-struct merge {
+struct amax_merging {
 	const char *path;
 	enum amax_merge how;
 };
 
-static int check_text(const struct merge *merge, const char *what, const char *one,
+static int check_text(const struct amax_merging *merge, const char *what, const char *one,
 		      const char *other, struct err *err)
 {
 	if (!strcmp(one, other))
@@ -22,7 +23,7 @@ static int check_text(const struct merge *merge, const char *what, const char *o
 }
 
 /* A sum within int64_t, which is also what a file may hold of a uint64_t. */
-static int add_count(const struct merge *merge, const char *what, uint64_t *sum, uint64_t n,
+static int add_count(const struct amax_merging *merge, const char *what, uint64_t *sum, uint64_t n,
 		     struct err *err)
 {
 	if (__builtin_add_overflow(*sum, n, sum) || *sum > INT64_MAX)
@@ -31,14 +32,14 @@ static int add_count(const struct merge *merge, const char *what, uint64_t *sum,
 	return 0;
 }
 
-static int refuse_site(const struct merge *merge, const struct amax_site *site, bool here,
+static int refuse_site(const struct amax_merging *merge, const struct amax_site *site, bool here,
 		       struct err *err)
 {
 	return err_set(err, ERR_INPUT, "'%s' %s module '%s', those before it %s", merge->path,
 		       here ? "has" : "has no", site->name, here ? "do not have it" : "have it");
 }
 
-static int check_site(const struct merge *merge, const struct amax_site *one,
+static int check_site(const struct amax_merging *merge, const struct amax_site *one,
 		      const struct amax_site *other, struct err *err)
 {
 	int order = strcmp(one->name, other->name);
@@ -54,7 +55,7 @@ static int check_site(const struct merge *merge, const struct amax_site *one,
 	return 0;
 }
 
-static int check_sites(const struct merge *merge, const struct amax_stats *stats,
+static int check_sites(const struct amax_merging *merge, const struct amax_stats *stats,
 		       const struct amax_stats *from, struct err *err)
 {
 	size_t n = stats->n_sites < from->n_sites ? stats->n_sites : from->n_sites;
@@ -91,7 +92,7 @@ static char *unite(const char *one, const char *other)
 	return text.data ? text.data : xstrdup("");
 }
 
-static int merge_head(const struct merge *merge, struct amax_stats *stats,
+static int merge_head(const struct amax_merging *merge, struct amax_stats *stats,
 		      const struct amax_stats *from, struct err *err)
 {
 	char *backend;
@@ -121,7 +122,7 @@ static int merge_head(const struct merge *merge, struct amax_stats *stats,
 	return 0;
 }
 
-static int merge_ranks(const struct merge *merge, struct amax_site *site,
+static int merge_ranks(const struct amax_merging *merge, struct amax_site *site,
 		       const struct amax_site *from, struct err *err)
 {
 	if (site->n_passes != from->n_passes)
@@ -141,7 +142,7 @@ static int merge_ranks(const struct merge *merge, struct amax_site *site,
 	return 0;
 }
 
-static int merge_histogram(const struct merge *merge, struct amax_site *site,
+static int merge_histogram(const struct amax_merging *merge, struct amax_site *site,
 			   const struct amax_site *from, struct err *err)
 {
 	for (size_t bin = 0; site->histogram && bin < AMAX_BINS; bin++)
@@ -159,7 +160,7 @@ static int merge_histogram(const struct merge *merge, struct amax_site *site,
 int amax_stats_merge(struct amax_stats *stats, const struct amax_stats *from, enum amax_merge how,
 		     const char *path, struct err *err)
 {
-	struct merge merge = { path, how };
+	struct amax_merging merge = { path, how };
 
 	if (merge_head(&merge, stats, from, err))
 		return -1;
@@ -175,4 +176,50 @@ int amax_stats_merge(struct amax_stats *stats, const struct amax_stats *from, en
 			amax_site_append(site, other->history[pass], other->tokens[pass]);
 	}
 	return 0;
+}
+
+static int check_places(const struct amax_merge_params *params, struct err *err)
+{
+	struct stat input, output;
+
+	if (params->n_inputs < 2)
+		return err_set(err, ERR_USAGE,
+			       "nothing to merge with '%s': name two files, or more",
+			       params->inputs[0]);
+	for (size_t i = 0; i < params->n_inputs && !stat(params->output, &output); i++)
+		if (!stat(params->inputs[i], &input) && input.st_dev == output.st_dev &&
+		    input.st_ino == output.st_ino)
+			return err_set(err, ERR_USAGE, "input and output are the same file '%s'",
+				       params->inputs[i]);
+	return 0;
+}
+
+static int merge_file(struct amax_stats *stats, const struct amax_merge_params *params,
+		      const char *path, struct err *err)
+{
+	struct amax_stats from;
+	int rc;
+
+	if (amax_stats_read(&from, params->io, path, err))
+		return -1;
+	rc = amax_stats_merge(stats, &from, params->how, path, err);
+	amax_stats_release(&from);
+	return rc;
+}
+
+int amax_merge_files(const struct amax_merge_params *params, struct err *err)
+{
+	struct amax_stats stats = { 0 };
+	int rc = -1;
+
+	if (check_places(params, err) ||
+	    amax_stats_read(&stats, params->io, params->inputs[0], err))
+		return -1;
+	for (size_t i = 1; i < params->n_inputs; i++)
+		if (merge_file(&stats, params, params->inputs[i], err))
+			goto out;
+	rc = amax_stats_write(&stats, params->io, params->output, err);
+out:
+	amax_stats_release(&stats);
+	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two histories into one.
+ * Several histories into one.
  */
 #ifndef FP8CONV_AMAX_MERGE_H
 #define FP8CONV_AMAX_MERGE_H
@@ -21,5 +21,18 @@ enum amax_merge {
  * sum has more than 63 bits (64 in a histogram); then stats is to be released. */
 int amax_stats_merge(struct amax_stats *stats, const struct amax_stats *from, enum amax_merge how,
 		     const char *path, struct err *err);
+
+struct amax_merge_params {
+	const struct io *io;
+	const char **inputs; /* paths, at least two */
+	size_t n_inputs;
+	const char *output;
+	enum amax_merge how;
+};
+
+/* Reads the inputs one after the other, holding two at most, and writes the output, whole or not at
+ * all.  ERR_USAGE where the output is one of the inputs, ERR_INPUT where they do not belong
+ * together. */
+int amax_merge_files(const struct amax_merge_params *params, struct err *err);
 
 #endif
