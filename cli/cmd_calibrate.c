@@ -172,13 +172,13 @@ static void note_selection(const struct selection *selection)
  * others dumped. */
 struct job {
 	struct calibrate_plan plan;
-	struct activations_plan activations;
+	struct dumps_plan activations;
 };
 
 static int job_open(struct job *job, const struct settings *settings, struct err *err)
 {
 	if (settings->params.activations)
-		return activations_plan_make(&job->activations, &settings->params, err);
+		return dumps_plan_make(&job->activations, &settings->params, err);
 	return calibrate_plan_make(&job->plan, &settings->params, err);
 }
 
@@ -200,7 +200,7 @@ static size_t job_steps(const struct job *job, const struct settings *settings)
 static void job_release(struct job *job)
 {
 	calibrate_plan_release(&job->plan);
-	activations_plan_release(&job->activations);
+	dumps_plan_release(&job->activations);
 }
 
 static int calibrate(const struct settings *settings, const struct job *job,
@@ -212,11 +212,10 @@ static int calibrate(const struct settings *settings, const struct job *job,
 					   .stats = &stats,
 					   .min_tokens = settings->min_tokens };
 	double began = units_now();
-	int rc = settings->params.activations
-			 ? activations_run(&job->activations, &settings->params, progress, &result,
-					   &stats, err)
-			 : calibrate_run(&job->plan, &settings->params, progress, &result, &stats,
-					 err);
+	int rc = settings->params.activations ? dumps_run(&job->activations, &settings->params,
+							  progress, &result, &stats, err)
+					      : calibrate_run(&job->plan, &settings->params,
+							      progress, &result, &stats, err);
 
 	report.seconds = units_now() - began;
 	if (rc == 0 && settings->json)

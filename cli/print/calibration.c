@@ -52,7 +52,7 @@ void calibrate_print_json(const struct calibrate_plan *plan)
 	json_out_end(&out);
 }
 
-void activations_print_text(const struct activations_plan *plan)
+void activations_print_text(const struct dumps_plan *plan)
 {
 	printf("activations, %zu modules\n", plan->n_linears);
 	printf("%zu passes, %llu tokens\n", plan->dumps.n, (unsigned long long)plan->n_all_tokens);
@@ -60,12 +60,12 @@ void activations_print_text(const struct activations_plan *plan)
 }
 
 /* The keys of the plan of a forward pass. */
-void activations_print_json(const struct activations_plan *plan)
+void activations_print_json(const struct dumps_plan *plan)
 {
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');
-	json_out_text(&out, "architecture", plan->modules.config.architecture);
+	json_out_text(&out, "architecture", plan->lookup.config.architecture);
 	json_out_count(&out, "modules", plan->n_linears);
 	json_out_count(&out, "passes", plan->dumps.n);
 	json_out_count(&out, "tokens", plan->n_all_tokens);

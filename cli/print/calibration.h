@@ -11,8 +11,8 @@
 /* --dry-run, on standard output. */
 void calibrate_print_text(const struct calibrate_plan *plan);
 void calibrate_print_json(const struct calibrate_plan *plan);
-void activations_print_text(const struct activations_plan *plan);
-void activations_print_json(const struct activations_plan *plan);
+void activations_print_text(const struct dumps_plan *plan);
+void activations_print_json(const struct dumps_plan *plan);
 
 struct calibrate_report {
 	const struct calibrate_result *result;

@@ -21,7 +21,7 @@ void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan 
 static int run_alloc(struct run *run, struct err *err)
 {
 	const struct calibrate_plan *plan = run->plan;
-	const struct observer observer = sightings_observer(run->sightings);
+	const struct observer observer = recorder_observer(run->recorder);
 	const struct executor_ops *ops = run->forward.executor->ops;
 	size_t longest = plan->longest, most = plan->sweep;
 	uint64_t stream_size = (uint64_t)longest * plan->model.hidden * sizeof(float);
@@ -32,10 +32,10 @@ static int run_alloc(struct run *run, struct err *err)
 	run->sequences = xcalloc(most, sizeof *run->sequences);
 	run->nll = xcalloc(most, sizeof *run->nll);
 	run->lanes = xcalloc((size_t)run->params->n_threads, sizeof *run->lanes);
-	run->embedders = xcalloc((size_t)run->params->n_threads, sizeof *run->embedders);
+	run->embed = xcalloc((size_t)run->params->n_threads, sizeof *run->embed);
 	for (int i = 0; i < run->params->n_threads; i++)
 		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err) ||
-		    embedder_init(&run->embedders[i], &plan->model, longest, err))
+		    embed_init(&run->embed[i], &plan->model, longest, err))
 			return -1;
 	run->n_slots = forward_slots(&plan->model);
 	run->host_seen = xcalloc(most * run->n_slots, sizeof *run->host_seen);
@@ -57,14 +57,14 @@ static void run_release(struct run *run)
 	free(run->sequences);
 	free(run->nll);
 	free(run->host_seen);
-	for (int i = 0; run->embedders && i < run->params->n_threads; i++)
-		embedder_release(&run->embedders[i]);
-	free(run->embedders);
+	for (int i = 0; run->embed && i < run->params->n_threads; i++)
+		embed_release(&run->embed[i]);
+	free(run->embed);
 	if (run->forward.executor) {
 		run->forward.executor->ops->memory_free(run->forward.executor, run->residuals);
 		run->forward.executor->ops->memory_free(run->forward.executor, run->seen);
 	}
-	sightings_free(run->sightings);
+	recorder_free(run->recorder);
 	fp8_forward_free(run->fp8);
 	context_stack_release(&run->contexts);
 	weights_release(&run->weights);
@@ -142,8 +142,8 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 			   .progress = progress,
 			   .result = result,
 			   .stats = stats,
-			   .pace = { .now = params->now,
-				     .first = calibrate_first_sweep(plan, params) } };
+			   .length = { .now = params->now,
+				       .first = calibrate_first_sweep(plan, params) } };
 	const struct beginning beginning = { .params = params,
 					     .place = &run.place,
 					     .source = &run.weights.source,
@@ -157,8 +157,8 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 	if (!backend || forward_init(&run.forward, backend->executor, &plan->model,
 				     calibrate_is_f32(params), err))
 		goto out;
-	run.sightings = sightings_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
-				      params->histogram);
+	run.recorder = recorder_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
+				    params->histogram);
 	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads,
 			 progress->stop, err))
 		goto out;

@@ -58,7 +58,7 @@ struct calibrate_plan {
 	struct checkpoint checkpoint;
 	struct model model;
 	struct dataset data;
-	struct fp8_choice fp8;
+	struct fp8_selection fp8;
 	size_t batch;
 	size_t n_sequences; /* that will be run: the first of data */
 	size_t n_passes;    /* of `batch` sequences, the last one maybe fewer */

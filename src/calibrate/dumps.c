@@ -7,13 +7,13 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "calibrate/dumps_internal.h"
+#include "calibrate/steps.h"
 #include "base/intern.h"
 #include "model/fusion.h"
 
 /* Modules as they turn up: entry i of the map is plan->linears[i] until they are sorted. */
 struct gathering {
-	struct activations_plan *plan;
+	struct dumps_plan *plan;
 	struct keymap names, siblings;
 };
 
@@ -21,14 +21,14 @@ struct gathering {
 static int add_module(struct gathering *gathering, const char *module, size_t *number,
 		      struct err *err)
 {
-	struct activations_plan *plan = gathering->plan;
+	struct dumps_plan *plan = gathering->plan;
 	struct linear_ref linear;
 	int rc;
 
 	*number = keymap_add(&gathering->names, module, strlen(module));
 	if (*number < plan->n_linears)
 		return 1;
-	rc = modules_find(&plan->modules, module, &linear, err);
+	rc = weight_lookup_find(&plan->lookup, module, &linear, err);
 	if (rc != 1)
 		return rc;
 	ARRAY_GROW(plan->linears, plan->n_linears);
@@ -52,7 +52,7 @@ static int add_siblings(struct gathering *gathering, const char *module, struct 
 			char *sibling = xasprintf("%.*s%zu%s", (int)prefix, module, e, part);
 			struct linear_ref linear;
 
-			rc = modules_find(&gathering->plan->modules, sibling, &linear, err);
+			rc = weight_lookup_find(&gathering->plan->lookup, sibling, &linear, err);
 			if (rc == 1) {
 				free(linear.module);
 				rc = add_module(gathering, sibling, &number, err);
@@ -64,8 +64,8 @@ static int add_siblings(struct gathering *gathering, const char *module, struct 
 	return rc < 0 ? -1 : 0;
 }
 
-int activations_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
-			    const char *path, struct err *err)
+int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
+		      const char *path, struct err *err)
 {
 	if (input->tensor->shape[1] == linear->k)
 		return 0;
@@ -77,7 +77,7 @@ int activations_check_input(const struct linear_ref *linear, const struct tensor
 static int gather_input(struct gathering *gathering, const struct tensor_ref *input,
 			const char *path, struct err *err)
 {
-	const struct activations_plan *plan = gathering->plan;
+	const struct dumps_plan *plan = gathering->plan;
 	char *module = dump_module(input);
 	size_t number;
 	int rc = add_module(gathering, module, &number, err);
@@ -86,7 +86,7 @@ static int gather_input(struct gathering *gathering, const struct tensor_ref *in
 		rc = err_set(err, ERR_INPUT, "tensor '%s' in '%s': '%s' has no '%s.weight'",
 			     input->tensor->name, path, plan->checkpoint.path, module);
 	else if (rc == 1)
-		rc = activations_check_input(&plan->linears[number], input, path, err) ||
+		rc = dumps_check_input(&plan->linears[number], input, path, err) ||
 				     add_siblings(gathering, module, err)
 			     ? -1
 			     : 0;
@@ -97,7 +97,7 @@ static int gather_input(struct gathering *gathering, const struct tensor_ref *in
 static int gather_dump(struct gathering *gathering, const struct io *io, size_t pass,
 		       struct err *err)
 {
-	struct activations_plan *plan = gathering->plan;
+	struct dumps_plan *plan = gathering->plan;
 	struct dump dump;
 	int rc = 0;
 
@@ -118,8 +118,7 @@ static int compare_modules(const void *a, const void *b)
 		      ((const struct linear_ref *)b)->module);
 }
 
-static int gather(struct activations_plan *plan, const struct calibrate_params *params,
-		  struct err *err)
+static int gather(struct dumps_plan *plan, const struct calibrate_params *params, struct err *err)
 {
 	struct gathering gathering = { .plan = plan };
 	size_t most = params->passes ? (size_t)params->passes : plan->dumps.n;
@@ -142,15 +141,14 @@ static int gather(struct activations_plan *plan, const struct calibrate_params *
 #define MIN_ROWS  16
 #define MAX_ROWS  256
 
-size_t activations_rows(const struct linear_ref *linear)
+size_t dumps_block_rows(const struct linear_ref *linear)
 {
 	size_t n = ROWS_SIZE / sizeof(float) / (linear->n + linear->k);
 
 	return n < MIN_ROWS ? MIN_ROWS : n > MAX_ROWS ? MAX_ROWS : n;
 }
 
-static uint64_t memory_needed(const struct activations_plan *plan,
-			      const struct calibrate_params *params)
+static uint64_t memory_needed(const struct dumps_plan *plan, const struct calibrate_params *params)
 {
 	const struct executor_ops *executor = backend_executor(params->backend);
 	const struct weights_kind kind = { .executor = executor,
@@ -163,7 +161,7 @@ static uint64_t memory_needed(const struct activations_plan *plan,
 		const struct linear_ref *linear = &plan->linears[i];
 
 		size = weights_linear_size(linear, &kind) + weights_piece_size(linear, &kind) +
-		       activations_rows(linear) *
+		       dumps_block_rows(linear) *
 			       (linear->n * sizeof(float) +
 				linear->k * (2 * sizeof(float) + sizeof(uint16_t)));
 		most = size > most ? size : most;
@@ -171,29 +169,28 @@ static uint64_t memory_needed(const struct activations_plan *plan,
 	return most * (uint64_t)params->n_threads;
 }
 
-int activations_plan_make(struct activations_plan *plan, const struct calibrate_params *params,
-			  struct err *err)
+int dumps_plan_make(struct dumps_plan *plan, const struct calibrate_params *params, struct err *err)
 {
-	*plan = (struct activations_plan){ 0 };
+	*plan = (struct dumps_plan){ 0 };
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
-	    modules_open(&plan->modules, &plan->checkpoint, err) ||
+	    weight_lookup_open(&plan->lookup, &plan->checkpoint, err) ||
 	    dumps_list(params->io, params->activations, &plan->dumps, err) ||
 	    gather(plan, params, err)) {
-		activations_plan_release(plan);
+		dumps_plan_release(plan);
 		return -1;
 	}
 	plan->memory_bytes = memory_needed(plan, params);
 	return 0;
 }
 
-void activations_plan_release(struct activations_plan *plan)
+void dumps_plan_release(struct dumps_plan *plan)
 {
 	for (size_t i = 0; i < plan->n_linears; i++)
 		free(plan->linears[i].module);
 	free(plan->linears);
 	free(plan->n_tokens);
 	paths_release(&plan->dumps);
-	modules_release(&plan->modules);
+	weight_lookup_release(&plan->lookup);
 	checkpoint_release(&plan->checkpoint);
-	*plan = (struct activations_plan){ 0 };
+	*plan = (struct dumps_plan){ 0 };
 }

@@ -15,9 +15,9 @@
 #include "calibrate/weight_lookup.h"
 
 /* Everything that is decided before the first product.  Zeroed is an empty one. */
-struct activations_plan {
+struct dumps_plan {
 	struct checkpoint checkpoint;
-	struct modules modules;
+	struct weight_lookup lookup;
 	struct paths dumps; /* the passes to run, in the order of their names */
 	uint64_t *n_tokens; /* of each */
 	/* by module, bytewise: all that ran, and experts beside them that did not */
@@ -30,13 +30,13 @@ struct activations_plan {
 /* Opens the checkpoint and reads the headers of all dumps in params->activations.  ERR_INPUT,
  * naming file and tensor: a module that the checkpoint lacks, features that its matrix does not
  * take, no dump. */
-int activations_plan_make(struct activations_plan *plan, const struct calibrate_params *params,
-			  struct err *err);
-void activations_plan_release(struct activations_plan *plan);
+int dumps_plan_make(struct dumps_plan *plan, const struct calibrate_params *params,
+		    struct err *err);
+void dumps_plan_release(struct dumps_plan *plan);
 
 /* As calibrate_run(); no loss is known. */
-int activations_run(const struct activations_plan *plan, const struct calibrate_params *params,
-		    struct calibrate_progress *progress, struct calibrate_result *result,
-		    struct amax_stats *stats, struct err *err);
+int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *params,
+	      struct calibrate_progress *progress, struct calibrate_result *result,
+	      struct amax_stats *stats, struct err *err);
 
 #endif

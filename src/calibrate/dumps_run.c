@@ -5,7 +5,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
-#include "calibrate/dumps_internal.h"
+#include "calibrate/steps.h"
 #include "source/fingerprint.h"
 
 enum { SLOT_X, SLOT_Y, N_SLOTS };
@@ -28,7 +28,7 @@ struct shown {
 };
 
 struct sweep {
-	const struct activations_plan *plan;
+	const struct dumps_plan *plan;
 	const struct calibrate_params *params;
 	struct calibrate_progress *progress;
 	struct calibrate_result *result;
@@ -37,7 +37,7 @@ struct sweep {
 	struct model model; /* the checkpoint alone: nothing else is known */
 	struct forward forward;
 	struct weights weights;
-	struct pace pace;
+	struct sweep_length length;
 	struct amax_place place;
 	struct worker *workers;
 	size_t first, n_passes; /* of the sweep */
@@ -119,7 +119,7 @@ static int see_pass(struct sweep *sweep, struct worker *worker, const struct lin
 	const char *path = sweep->plan->dumps.items[sweep->first + pass];
 	const struct tensor_ref *input = dump_find(dump, linear->ref->module);
 	size_t n_tokens = input ? (size_t)input->tensor->shape[0] : 0,
-	       rows = activations_rows(linear->ref);
+	       rows = dumps_block_rows(linear->ref);
 	const atomic_int *stop = sweep->progress->stop;
 
 	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax },
@@ -145,11 +145,11 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 	struct worker *worker = &sweep->workers[number];
 	const struct executor_ops *ops = worker->lane->executor->ops;
 	struct linear linear;
-	double began = pace_now(&sweep->pace);
+	double began = sweep_length_now(&sweep->length);
 	int rc = weights_load_linear(&sweep->weights, number, worker->lane,
 				     &sweep->plan->linears[item], &linear, err);
 
-	pace_loaded(&sweep->pace, began, 1);
+	sweep_length_loaded(&sweep->length, began, 1);
 	if (worker->counts)
 		ops->zero(worker->lane, worker->counts, sizeof *sweep->counts);
 	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
@@ -175,7 +175,7 @@ static void dumps_release(struct sweep *sweep)
 /* The headers were looked at before: they must be the same still. */
 static int dumps_open(struct sweep *sweep, struct err *err)
 {
-	const struct activations_plan *plan = sweep->plan;
+	const struct dumps_plan *plan = sweep->plan;
 
 	sweep->dumps = xcalloc(sweep->n_passes, sizeof *sweep->dumps);
 	for (size_t p = 0; p < sweep->n_passes; p++) {
@@ -187,7 +187,7 @@ static int dumps_open(struct sweep *sweep, struct err *err)
 			const struct tensor_ref *input =
 				dump_find(&sweep->dumps[p], plan->linears[i].module);
 
-			if (input && activations_check_input(&plan->linears[i], input, path, err))
+			if (input && dumps_check_input(&plan->linears[i], input, path, err))
 				return -1;
 		}
 	}
@@ -270,8 +270,8 @@ out:
 
 static int run_sweeps(struct sweep *sweep, struct err *err)
 {
-	const struct activations_plan *plan = sweep->plan;
-	size_t n = pace_begin(&sweep->pace, MOST_FILES);
+	const struct dumps_plan *plan = sweep->plan;
+	size_t n = sweep_length_begin(&sweep->length, MOST_FILES);
 
 	sweep->first = sweep->stats->n_passes;
 	while (sweep->first < plan->dumps.n) {
@@ -281,7 +281,7 @@ static int run_sweeps(struct sweep *sweep, struct err *err)
 		if (sweep_run(sweep, err))
 			return -1;
 		sweep->first += sweep->n_passes;
-		n = pace_next(&sweep->pace, sweep->n_passes, sweep->params->n_threads);
+		n = sweep_length_next(&sweep->length, sweep->n_passes, sweep->params->n_threads);
 	}
 	return 0;
 }
@@ -314,11 +314,11 @@ static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size
 
 static int workers_new(struct sweep *sweep, struct err *err)
 {
-	const struct activations_plan *plan = sweep->plan;
+	const struct dumps_plan *plan = sweep->plan;
 	size_t x_size = 0, y_size = 0;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {
-		size_t rows = activations_rows(&plan->linears[i]);
+		size_t rows = dumps_block_rows(&plan->linears[i]);
 		size_t x = rows * plan->linears[i].k, y = rows * plan->linears[i].n;
 
 		x_size = x > x_size ? x : x_size;
@@ -377,9 +377,9 @@ static char *backend_text(const struct executor_ops *executor)
 						   : xasprintf("activations+%s", executor->name);
 }
 
-int activations_run(const struct activations_plan *plan, const struct calibrate_params *params,
-		    struct calibrate_progress *progress, struct calibrate_result *result,
-		    struct amax_stats *stats, struct err *err)
+int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *params,
+	      struct calibrate_progress *progress, struct calibrate_result *result,
+	      struct amax_stats *stats, struct err *err)
 {
 	const struct backend *backend =
 		backend_select_forward(params->backend ? params->backend : "auto", err);
@@ -389,9 +389,9 @@ int activations_run(const struct activations_plan *plan, const struct calibrate_
 		.progress = progress,
 		.result = result,
 		.stats = stats,
-		.pace = { .now = params->now,
-			  .first = 1 + backend_executor(params->backend)->tokens_per_load /
-					       plan->n_tokens[0] },
+		.length = { .now = params->now,
+			    .first = 1 + backend_executor(params->backend)->tokens_per_load /
+						 plan->n_tokens[0] },
 		.model = { .checkpoint = &plan->checkpoint }
 	};
 	char *computed_by = backend ? backend_text(backend->executor) : NULL;

@@ -123,11 +123,11 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	const struct executor_ops *executor = backend_executor(params->backend);
 	uint64_t stream = (uint64_t)plan->longest * model->hidden * sizeof(float);
 	uint64_t lane = forward_lane_size(executor, model, plan->longest, params->fp8.forward) +
-			embedder_size(model, plan->longest);
+			embed_size(model, plan->longest);
 	uint64_t lanes = lane * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);
 	bool is_f32 = calibrate_is_f32(params) ||
-		      (params->fp8.forward && !fp8_choice_is_bf16(&plan->fp8));
+		      (params->fp8.forward && !fp8_select_is_bf16(&plan->fp8));
 	const struct weights_kind kind = { .executor = executor,
 					   .dtype = is_f32 ? DT_F32 : executor->bf16_type(),
 					   .quantized = params->fp8.forward };
@@ -176,7 +176,7 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 	*plan = (struct calibrate_plan){ .batch = or_default(params->batch, 1) };
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
 	    model_open(&plan->model, &plan->checkpoint, err) ||
-	    fp8_choice_make(&plan->fp8, &params->fp8, &plan->model, err) ||
+	    fp8_select_make(&plan->fp8, &params->fp8, &plan->model, err) ||
 	    open_data(plan, params, err)) {
 		calibrate_plan_release(plan);
 		return -1;
@@ -203,7 +203,7 @@ int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_para
 void calibrate_plan_release(struct calibrate_plan *plan)
 {
 	dataset_release(&plan->data);
-	fp8_choice_release(&plan->fp8);
+	fp8_select_release(&plan->fp8);
 	model_release(&plan->model);
 	checkpoint_release(&plan->checkpoint);
 	*plan = (struct calibrate_plan){ 0 };

@@ -30,7 +30,7 @@ struct kept_site {
 enum { SITE_ATTENTION, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
 enum { SITE_HEAD };
 
-struct sightings {
+struct recorder {
 	const struct forward *forward;
 	size_t most_sequences, batch;
 	int n_lanes;
@@ -48,48 +48,48 @@ struct sightings {
 	struct kept_site *kept;
 };
 
-struct sightings *sightings_new(const struct forward *forward, size_t n_sequences, size_t batch,
-				int n_lanes, bool histogram)
+struct recorder *recorder_new(const struct forward *forward, size_t n_sequences, size_t batch,
+			      int n_lanes, bool histogram)
 {
-	struct sightings *sightings = xcalloc(1, sizeof *sightings);
+	struct recorder *recorder = xcalloc(1, sizeof *recorder);
 
-	*sightings = (struct sightings){ .forward = forward,
-					 .most_sequences = n_sequences,
-					 .batch = batch,
-					 .n_lanes = n_lanes,
-					 .histogram = histogram };
-	return sightings;
+	*recorder = (struct recorder){ .forward = forward,
+				       .most_sequences = n_sequences,
+				       .batch = batch,
+				       .n_lanes = n_lanes,
+				       .histogram = histogram };
+	return recorder;
 }
 
 /* What belongs to the layer under way. */
-static void layer_done(struct sightings *sightings)
+static void layer_done(struct recorder *recorder)
 {
-	free(sightings->rows);
-	if (sightings->counts)
-		sightings->forward->executor->ops->memory_free(sightings->forward->executor,
-							       sightings->counts);
-	sightings->rows = NULL;
-	sightings->counts = NULL;
+	free(recorder->rows);
+	if (recorder->counts)
+		recorder->forward->executor->ops->memory_free(recorder->forward->executor,
+							      recorder->counts);
+	recorder->rows = NULL;
+	recorder->counts = NULL;
 }
 
-void sightings_drop(struct sightings *sightings)
+void recorder_drop(struct recorder *recorder)
 {
-	for (size_t i = 0; i < sightings->n_kept; i++) {
-		free(sightings->kept[i].rows);
-		free(sightings->kept[i].tokens);
-		free(sightings->kept[i].histogram);
+	for (size_t i = 0; i < recorder->n_kept; i++) {
+		free(recorder->kept[i].rows);
+		free(recorder->kept[i].tokens);
+		free(recorder->kept[i].histogram);
 	}
-	free(sightings->kept);
-	sightings->kept = NULL;
-	sightings->n_kept = 0;
-	layer_done(sightings);
+	free(recorder->kept);
+	recorder->kept = NULL;
+	recorder->n_kept = 0;
+	layer_done(recorder);
 }
 
-void sightings_free(struct sightings *sightings)
+void recorder_free(struct recorder *recorder)
 {
-	if (sightings)
-		sightings_drop(sightings);
-	free(sightings);
+	if (recorder)
+		recorder_drop(recorder);
+	free(recorder);
 }
 
 static size_t site_of(const struct sighting *sighting)
@@ -106,16 +106,16 @@ static size_t site_of(const struct sighting *sighting)
 }
 
 /* The matrix of a site; NULL: attention, or one that the layer has not. */
-static const struct linear *linear_of(const struct sightings *sightings, size_t site)
+static const struct linear *linear_of(const struct recorder *recorder, size_t site)
 {
-	if (!sightings->layer)
-		return sightings->head;
+	if (!recorder->layer)
+		return recorder->head;
 	if (site == SITE_ATTENTION)
 		return NULL;
 	if (site < SITE_EXPERTS)
-		return &sightings->layer->linear[site - SITE_LINEARS];
+		return &recorder->layer->linear[site - SITE_LINEARS];
 	site -= SITE_EXPERTS;
-	return &sightings->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
+	return &recorder->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
 }
 
 static const int columns[] = { [SIGHT_X] = AMAX_X,
@@ -125,57 +125,56 @@ static const int columns[] = { [SIGHT_X] = AMAX_X,
 			       [SIGHT_V] = AMAX_V };
 
 /* Those of a lane at a site. */
-static uint64_t *counts_of(const struct sightings *sightings, size_t lane, size_t site)
+static uint64_t *counts_of(const struct recorder *recorder, size_t lane, size_t site)
 {
-	return (uint64_t *)((char *)sightings->counts +
-			    (lane * sightings->n_sites + site) * COUNTS_SIZE);
+	return (uint64_t *)((char *)recorder->counts +
+			    (lane * recorder->n_sites + site) * COUNTS_SIZE);
 }
 
 static void see(void *context, const struct sighting *sighting)
 {
-	struct sightings *sightings = context;
+	struct recorder *recorder = context;
 	size_t site = site_of(sighting);
 	int column = columns[sighting->what];
-	struct sight_row *row = &sightings->rows[site * sightings->most_sequences +
-						 sighting->sequence - sightings->first];
+	struct sight_row *row = &recorder->rows[site * recorder->most_sequences +
+						sighting->sequence - recorder->first];
 
 	row->seen[column] = true;
 	row->slot[column] = sighting->slot;
 	if (sighting->what == SIGHT_X || sighting->what == SIGHT_Q)
 		row->n_tokens += (int64_t)sighting->n_rows;
-	if (sightings->counts && sighting->linear)
+	if (recorder->counts && sighting->linear)
 		sighting->executor->executor->ops->histogram(
 			sighting->executor, sighting->values, sighting->n_rows * sighting->n_cols,
-			counts_of(sightings, (size_t)sighting->lane, site) +
+			counts_of(recorder, (size_t)sighting->lane, site) +
 				(sighting->what == SIGHT_Y));
 }
 
-struct observer sightings_observer(struct sightings *sightings)
+struct observer recorder_observer(struct recorder *recorder)
 {
-	return (struct observer){ sightings, see };
+	return (struct observer){ recorder, see };
 }
 
-int sightings_begin(struct sightings *sightings, struct executor_lane *lane,
-		    const struct layer *layer, const struct linear *head, size_t first,
-		    struct err *err)
+int recorder_begin(struct recorder *recorder, struct executor_lane *lane, const struct layer *layer,
+		   const struct linear *head, size_t first, struct err *err)
 {
 	const struct executor_ops *ops = lane->executor->ops;
 	size_t size;
 
-	sightings->first = first;
-	sightings->layer = layer;
-	sightings->head = head;
-	sightings->n_sites =
+	recorder->first = first;
+	recorder->layer = layer;
+	recorder->head = head;
+	recorder->n_sites =
 		layer ? SITE_EXPERTS + layer->ref->n_experts * N_EXPERT_ROLES : SITE_HEAD + 1;
-	sightings->rows =
-		xcalloc(sightings->n_sites * sightings->most_sequences, sizeof *sightings->rows);
-	if (!sightings->histogram)
+	recorder->rows =
+		xcalloc(recorder->n_sites * recorder->most_sequences, sizeof *recorder->rows);
+	if (!recorder->histogram)
 		return 0;
-	size = (size_t)sightings->n_lanes * sightings->n_sites * COUNTS_SIZE;
-	if (ops->memory_new(lane->executor, &sightings->counts, size, "the histograms of a layer",
+	size = (size_t)recorder->n_lanes * recorder->n_sites * COUNTS_SIZE;
+	if (ops->memory_new(lane->executor, &recorder->counts, size, "the histograms of a layer",
 			    err))
 		return -1;
-	ops->zero(lane, sightings->counts, size);
+	ops->zero(lane, recorder->counts, size);
 	return ops->wait(lane, err);
 }
 
@@ -186,7 +185,7 @@ static const struct seen *seen_of(const struct sight_row *row, int column,
 	return row->seen[column] ? &of_sequence[row->slot[column]] : NULL;
 }
 
-static int refuse(const struct sightings *sightings, size_t site, int column, size_t sequence,
+static int refuse(const struct recorder *recorder, size_t site, int column, size_t sequence,
 		  uint64_t n, struct err *err)
 {
 	static const char *const of_linear[] = {
@@ -195,26 +194,26 @@ static int refuse(const struct sightings *sightings, size_t site, int column, si
 	static const char *const of_attention[] = {
 		[AMAX_Q] = "queries", [AMAX_K] = "keys", [AMAX_V] = "values"
 	};
-	const struct linear *linear = linear_of(sightings, site);
+	const struct linear *linear = linear_of(recorder, site);
 
 	return err_set(err, ERR_INPUT,
 		       "the forward pass went wrong: the %s of '%s' holds %llu values that are NaN "
 		       "or infinite, in sequence %zu",
 		       (linear ? of_linear : of_attention)[column],
-		       linear ? linear->ref->module : sightings->layer->ref->attention,
-		       (unsigned long long)n, sightings->first + sequence);
+		       linear ? linear->ref->module : recorder->layer->ref->attention,
+		       (unsigned long long)n, recorder->first + sequence);
 }
 
 /* All that was seen of a sequence is finite, or the first that is not is named. */
-static int check(const struct sightings *sightings, size_t sequence, const struct seen *of_sequence,
+static int check(const struct recorder *recorder, size_t sequence, const struct seen *of_sequence,
 		 struct err *err)
 {
 	size_t first = SIZE_MAX, at_site = 0;
 	int at_column = 0;
 
-	for (size_t site = 0; site < sightings->n_sites; site++) {
+	for (size_t site = 0; site < recorder->n_sites; site++) {
 		const struct sight_row *row =
-			&sightings->rows[site * sightings->most_sequences + sequence];
+			&recorder->rows[site * recorder->most_sequences + sequence];
 
 		for (int column = 0; column < 3; column++) {
 			const struct seen *seen = seen_of(row, column, of_sequence);
@@ -227,22 +226,21 @@ static int check(const struct sightings *sightings, size_t sequence, const struc
 		}
 	}
 	return first == SIZE_MAX ? 0
-				 : refuse(sightings, at_site, at_column, sequence,
+				 : refuse(recorder, at_site, at_column, sequence,
 					  of_sequence[first].n_nonfinite, err);
 }
 
 /* Sequences of a pass become one row. */
-static void keep_rows(const struct sightings *sightings, size_t site, float amax_w,
+static void keep_rows(const struct recorder *recorder, size_t site, float amax_w,
 		      size_t n_sequences, const struct seen *seen, size_t n_slots,
 		      struct kept_site *kept)
 {
-	kept->n_passes = (n_sequences + sightings->batch - 1) / sightings->batch;
+	kept->n_passes = (n_sequences + recorder->batch - 1) / recorder->batch;
 	kept->rows = xcalloc(kept->n_passes, sizeof *kept->rows);
 	kept->tokens = xcalloc(kept->n_passes, sizeof *kept->tokens);
 	for (size_t s = 0; s < n_sequences; s++) {
-		const struct sight_row *row =
-			&sightings->rows[site * sightings->most_sequences + s];
-		float *amax = kept->rows[s / sightings->batch];
+		const struct sight_row *row = &recorder->rows[site * recorder->most_sequences + s];
+		float *amax = kept->rows[s / recorder->batch];
 
 		for (int i = 0; i < 3; i++) {
 			const struct seen *of = seen_of(row, i, seen + s * n_slots);
@@ -250,76 +248,76 @@ static void keep_rows(const struct sightings *sightings, size_t site, float amax
 			if (of && of->amax > amax[i])
 				amax[i] = of->amax;
 		}
-		kept->tokens[s / sightings->batch] += row->n_tokens;
+		kept->tokens[s / recorder->batch] += row->n_tokens;
 	}
 	for (size_t p = 0; kept->kind == AMAX_GEMM && p < kept->n_passes; p++)
 		kept->rows[p][AMAX_W] = amax_w;
 }
 
 /* counts: of the host, (n_lanes, n_sites). */
-static void keep_counts(const struct sightings *sightings, size_t site,
+static void keep_counts(const struct recorder *recorder, size_t site,
 			uint64_t (*counts)[AMAX_BINS][2], struct kept_site *kept)
 {
 	kept->histogram = xcalloc(AMAX_BINS, sizeof *kept->histogram);
-	for (size_t lane = 0; lane < (size_t)sightings->n_lanes; lane++)
+	for (size_t lane = 0; lane < (size_t)recorder->n_lanes; lane++)
 		for (size_t b = 0; b < AMAX_BINS; b++)
 			for (int i = 0; i < 2; i++)
 				kept->histogram[b][i] +=
-					counts[lane * sightings->n_sites + site][b][i];
+					counts[lane * recorder->n_sites + site][b][i];
 }
 
-static void keep_site(struct sightings *sightings, size_t site, size_t n_sequences,
+static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences,
 		      const struct seen *seen, size_t n_slots, uint64_t (*counts)[AMAX_BINS][2])
 {
-	const struct linear *linear = linear_of(sightings, site);
-	bool attention = sightings->layer && site == SITE_ATTENTION;
+	const struct linear *linear = linear_of(recorder, site);
+	bool attention = recorder->layer && site == SITE_ATTENTION;
 	struct kept_site kept = { .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
 
 	if (!attention && (!linear || !linear->weight.data))
 		return;
-	kept.name = attention ? sightings->layer->ref->attention : linear->ref->module;
-	keep_rows(sightings, site, attention ? 0 : linear->amax, n_sequences, seen, n_slots, &kept);
+	kept.name = attention ? recorder->layer->ref->attention : linear->ref->module;
+	keep_rows(recorder, site, attention ? 0 : linear->amax, n_sequences, seen, n_slots, &kept);
 	if (counts && !attention)
-		keep_counts(sightings, site, counts, &kept);
-	ARRAY_GROW(sightings->kept, sightings->n_kept);
-	sightings->kept[sightings->n_kept++] = kept;
+		keep_counts(recorder, site, counts, &kept);
+	ARRAY_GROW(recorder->kept, recorder->n_kept);
+	recorder->kept[recorder->n_kept++] = kept;
 }
 
 /* NULL, and 0, where there are none. */
-static int fetch_counts(const struct sightings *sightings, struct executor_lane *lane,
-			void **counts, struct err *err)
+static int fetch_counts(const struct recorder *recorder, struct executor_lane *lane, void **counts,
+			struct err *err)
 {
-	size_t size = (size_t)sightings->n_lanes * sightings->n_sites * COUNTS_SIZE;
+	size_t size = (size_t)recorder->n_lanes * recorder->n_sites * COUNTS_SIZE;
 
 	*counts = NULL;
-	if (!sightings->counts)
+	if (!recorder->counts)
 		return 0;
 	if (buffer_alloc(counts, size, "the histograms of a layer", err))
 		return -1;
-	lane->executor->ops->fetch(lane, *counts, sightings->counts, size);
+	lane->executor->ops->fetch(lane, *counts, recorder->counts, size);
 	return lane->executor->ops->wait(lane, err);
 }
 
-int sightings_end(struct sightings *sightings, struct executor_lane *lane, size_t n_sequences,
-		  const struct seen *seen, size_t n_slots, struct err *err)
+int recorder_end(struct recorder *recorder, struct executor_lane *lane, size_t n_sequences,
+		 const struct seen *seen, size_t n_slots, struct err *err)
 {
 	void *counts = NULL;
 	int rc = 0;
 
 	for (size_t s = 0; s < n_sequences && !rc; s++)
-		rc = check(sightings, s, seen + s * n_slots, err);
-	rc = rc || fetch_counts(sightings, lane, &counts, err) ? -1 : 0;
-	for (size_t site = 0; site < sightings->n_sites && !rc; site++)
-		keep_site(sightings, site, n_sequences, seen, n_slots, counts);
+		rc = check(recorder, s, seen + s * n_slots, err);
+	rc = rc || fetch_counts(recorder, lane, &counts, err) ? -1 : 0;
+	for (size_t site = 0; site < recorder->n_sites && !rc; site++)
+		keep_site(recorder, site, n_sequences, seen, n_slots, counts);
 	free(counts);
-	layer_done(sightings);
+	layer_done(recorder);
 	return rc;
 }
 
-void sightings_commit(struct sightings *sightings, struct amax_stats *stats)
+void recorder_commit(struct recorder *recorder, struct amax_stats *stats)
 {
-	for (size_t i = 0; i < sightings->n_kept; i++) {
-		const struct kept_site *kept = &sightings->kept[i];
+	for (size_t i = 0; i < recorder->n_kept; i++) {
+		const struct kept_site *kept = &recorder->kept[i];
 		struct amax_site *site = amax_stats_site(stats, kept->name, kept->kind);
 
 		for (size_t p = 0; p < kept->n_passes; p++)
@@ -332,5 +330,5 @@ void sightings_commit(struct sightings *sightings, struct amax_stats *stats)
 					counts[b][k] += kept->histogram[b][k];
 		}
 	}
-	sightings_drop(sightings);
+	recorder_drop(recorder);
 }

@@ -9,28 +9,27 @@
 #include "amax/amax.h"
 #include "forward/forward.h"
 
-struct sightings;
+struct recorder;
 
 /* For sweeps of up to n_sequences sequences, `batch` of them a pass. */
-struct sightings *sightings_new(const struct forward *forward, size_t n_sequences, size_t batch,
-				int n_lanes, bool histogram);
-void sightings_free(struct sightings *sightings);
+struct recorder *recorder_new(const struct forward *forward, size_t n_sequences, size_t batch,
+			      int n_lanes, bool histogram);
+void recorder_free(struct recorder *recorder);
 
 /* What the forward pass is given. */
-struct observer sightings_observer(struct sightings *sightings);
+struct observer recorder_observer(struct recorder *recorder);
 
 /* A layer (NULL: the head) begins, with the matrices that are loaded, for the sequences from
  * `first` on. */
-int sightings_begin(struct sightings *sightings, struct executor_lane *lane,
-		    const struct layer *layer, const struct linear *head, size_t first,
-		    struct err *err);
+int recorder_begin(struct recorder *recorder, struct executor_lane *lane, const struct layer *layer,
+		   const struct linear *head, size_t first, struct err *err);
 /* It ends: its rows for n_sequences sequences are kept.  seen: what each has seen, n_slots of it,
  * of the host.  ERR_INPUT where values are NaN or infinite, naming the first of them. */
-int sightings_end(struct sightings *sightings, struct executor_lane *lane, size_t n_sequences,
-		  const struct seen *seen, size_t n_slots, struct err *err);
+int recorder_end(struct recorder *recorder, struct executor_lane *lane, size_t n_sequences,
+		 const struct seen *seen, size_t n_slots, struct err *err);
 
 /* The sweep is over: all rows kept go into the history.  Or it was broken off: they are dropped. */
-void sightings_commit(struct sightings *sightings, struct amax_stats *stats);
-void sightings_drop(struct sightings *sightings);
+void recorder_commit(struct recorder *recorder, struct amax_stats *stats);
+void recorder_drop(struct recorder *recorder);
 
 #endif

@@ -166,7 +166,7 @@ int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats,
 	if (params->restart && amax_place_check(beginning->place, params->output, err))
 		return -1;
 	precision =
-		fp8_params_precision(&params->fp8, params->precision ? params->precision : "bf16");
+		fp8_select_precision(&params->fp8, params->precision ? params->precision : "bf16");
 	rc = !can_be_kept(precision) ? err_set(err, ERR_USAGE,
 					       "--include and --exclude: the history keeps UTF-8 "
 					       "without control characters, not ('%s')",

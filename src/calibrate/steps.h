@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A calibration under way.
+ * What the files of this folder share.  calibrate_run() and dumps_run() call, in this order:
+ * calibrate_begin() (resume.c), their sweeps (sweep.c, dumps_run.c), and calibrate_failed() where
+ * one fails.
  */
 #ifndef FP8CONV_CALIBRATE_STEPS_H
 #define FP8CONV_CALIBRATE_STEPS_H
 
 #include "calibrate/calibrate.h"
+#include "calibrate/dump_file.h"
+#include "calibrate/dumps.h"
 #include "sweep/embed.h"
 #include "sweep/fp8_forward.h"
 #include "sweep/length.h"
@@ -29,9 +33,9 @@ struct run {
 
 	struct forward forward;
 	struct weights weights;
-	struct pace pace;
+	struct sweep_length length;
 	struct amax_place place;
-	struct sightings *sightings;
+	struct recorder *recorder;
 	struct observer observer;
 	struct context_stack contexts;
 	struct fp8_forward *fp8;     /* NULL: in high precision */
@@ -42,9 +46,9 @@ struct run {
 	double *nll;		   /* of each */
 	float *residuals;	   /* of all, the executor's */
 	size_t n_slots;
-	struct seen *seen;	    /* (sequences, n_slots), the executor's, */
-	struct seen *host_seen;	    /* and a copy */
-	struct embedder *embedders; /* by thread */
+	struct seen *seen;	       /* (sequences, n_slots), the executor's, */
+	struct seen *host_seen;	       /* and a copy */
+	struct embed_workspace *embed; /* by thread */
 
 	struct stage stages[2];
 	struct stage *stage; /* under way */
@@ -89,5 +93,12 @@ int calibrate_begin(const struct beginning *beginning, struct amax_stats *stats,
  * there before); after a signal the message tells how far it came.  Returns -1. */
 int calibrate_failed(const struct beginning *beginning, const struct amax_stats *stats,
 		     size_t n_resumed, struct err *err);
+
+/* ERR_INPUT, naming tensor and file, unless the matrix takes as many features as the dump has. */
+int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *input,
+		      const char *path, struct err *err);
+
+/* How many rows of inputs are multiplied at once: always the same, for the same bytes. */
+size_t dumps_block_rows(const struct linear_ref *linear);
 
 #endif

@@ -31,10 +31,10 @@ static int run_sequence(struct run *run, int worker, size_t i, struct err *err)
 
 static int load_piece(struct run *run, int worker, size_t i, struct err *err)
 {
-	double began = pace_now(&run->pace);
+	double began = sweep_length_now(&run->length);
 	int rc = weights_load_piece(&run->next->load, worker, i, err);
 
-	pace_loaded(&run->pace, began, 1);
+	sweep_length_loaded(&run->length, began, 1);
 	return rc;
 }
 
@@ -108,15 +108,15 @@ static int stage_run(struct run *run, struct err *err)
 
 	ops->zero(lane, run->seen, size);
 	if (seen_wait(run, err) ||
-	    sightings_begin(run->sightings, lane, layer_of(run->stage), &run->stage->head,
-			    run->first, err) ||
+	    recorder_begin(run->recorder, lane, layer_of(run->stage), &run->stage->head, run->first,
+			   err) ||
 	    run_steps(run, err))
 		return -1;
 	ops->fetch(lane, run->host_seen, run->seen, size);
 	if (seen_wait(run, err))
 		return -1;
-	return sightings_end(run->sightings, lane, run->n_sequences, run->host_seen, run->n_slots,
-			     err);
+	return recorder_end(run->recorder, lane, run->n_sequences, run->host_seen, run->n_slots,
+			    err);
 }
 
 static int stage_begin(struct run *run, struct stage *stage, size_t i, struct err *err)
@@ -138,13 +138,13 @@ static int stage_begin(struct run *run, struct stage *stage, size_t i, struct er
  * before. */
 static int stage_load(struct run *run, struct stage *stage, size_t i, bool ahead, struct err *err)
 {
-	double began = pace_now(&run->pace);
+	double began = sweep_length_now(&run->length);
 	int rc = stage_begin(run, stage, i, err) ||
 				 (!ahead && weights_load_pieces(&stage->load, err))
 			 ? -1
 			 : 0;
 
-	pace_loaded(&run->pace, began, run->params->n_threads);
+	sweep_length_loaded(&run->length, began, run->params->n_threads);
 	return rc;
 }
 
@@ -192,8 +192,8 @@ static int embed_sequence(void *context, int worker, size_t item, struct err *er
 {
 	struct run *run = context;
 
-	return embedder_run(&run->embedders[worker], &run->weights, run->lanes[worker],
-			    &run->sequences[item], err);
+	return embed_run(&run->embed[worker], &run->weights, run->lanes[worker],
+			 &run->sequences[item], err);
 }
 
 /* run->n_sequences sequences, from run->first on. */
@@ -245,11 +245,11 @@ static void sweep_losses(struct run *run)
 static int sweep(struct run *run, struct err *err)
 {
 	if (sweep_embed(run, err) || sweep_stages(run, err)) {
-		sightings_drop(run->sightings);
+		recorder_drop(run->recorder);
 		return -1;
 	}
 	sweep_losses(run);
-	sightings_commit(run->sightings, run->stats);
+	recorder_commit(run->recorder, run->stats);
 	calibrate_count_data(run->stats, run->plan, run->first, run->n_sequences);
 	run->stats->n_passes += (run->n_sequences + run->plan->batch - 1) / run->plan->batch;
 	return amax_stats_put(run->stats, &run->place, err);
@@ -258,7 +258,7 @@ static int sweep(struct run *run, struct err *err)
 int calibrate_sweeps(struct run *run, struct err *err)
 {
 	const struct calibrate_plan *plan = run->plan;
-	size_t batch = plan->batch, n = pace_begin(&run->pace, plan->sweep / batch);
+	size_t batch = plan->batch, n = sweep_length_begin(&run->length, plan->sweep / batch);
 
 	while (run->first < plan->n_sequences) {
 		size_t left = plan->n_sequences - run->first;
@@ -267,8 +267,8 @@ int calibrate_sweeps(struct run *run, struct err *err)
 		if (sweep(run, err))
 			return -1;
 		run->first += run->n_sequences;
-		n = pace_next(&run->pace, (run->n_sequences + batch - 1) / batch,
-			      run->params->n_threads);
+		n = sweep_length_next(&run->length, (run->n_sequences + batch - 1) / batch,
+				      run->params->n_threads);
 	}
 	return 0;
 }

@@ -25,24 +25,25 @@ static bool is_transposed(const struct checkpoint *checkpoint)
 	return true;
 }
 
-int modules_open(struct modules *modules, const struct checkpoint *checkpoint, struct err *err)
+int weight_lookup_open(struct weight_lookup *lookup, const struct checkpoint *checkpoint,
+		       struct err *err)
 {
-	*modules = (struct modules){ .checkpoint = checkpoint,
-				     .transposed = is_transposed(checkpoint) };
-	return model_config_read(&modules->config, &checkpoint->config, err);
+	*lookup = (struct weight_lookup){ .checkpoint = checkpoint,
+					  .transposed = is_transposed(checkpoint) };
+	return model_config_read(&lookup->config, &checkpoint->config, err);
 }
 
-void modules_release(struct modules *modules)
+void weight_lookup_release(struct weight_lookup *lookup)
 {
-	model_config_release(&modules->config);
-	*modules = (struct modules){ 0 };
+	model_config_release(&lookup->config);
+	*lookup = (struct weight_lookup){ 0 };
 }
 
-static const struct tensor_ref *find(const struct modules *modules, const char *prefix, size_t n,
-				     const char *suffix)
+static const struct tensor_ref *find(const struct weight_lookup *lookup, const char *prefix,
+				     size_t n, const char *suffix)
 {
 	char *name = xasprintf("%.*s%s", (int)n, prefix, suffix);
-	const struct tensor_ref *ref = checkpoint_find(modules->checkpoint, name);
+	const struct tensor_ref *ref = checkpoint_find(lookup->checkpoint, name);
 
 	free(name);
 	return ref;
@@ -60,7 +61,7 @@ static int bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 }
 
 /* A tensor of one matrix. */
-static int take_matrix(const struct modules *modules, const struct tensor_ref *weight,
+static int take_matrix(const struct weight_lookup *lookup, const struct tensor_ref *weight,
 		       const struct tensor_ref *bias, struct linear_ref *linear, struct err *err)
 {
 	const uint64_t *shape = weight->tensor->shape;
@@ -70,7 +71,7 @@ static int take_matrix(const struct modules *modules, const struct tensor_ref *w
 	role_of_name(&facts, weight->tensor->name);
 	if (weight->tensor->n_dims != 2 || !shape[0] || !shape[1])
 		return bad_shape(weight, "a matrix", err);
-	transposed = facts.conv1d && modules->transposed;
+	transposed = facts.conv1d && lookup->transposed;
 	linear->weight = weight;
 	linear->n = shape[transposed];
 	linear->k = shape[!transposed];
@@ -106,14 +107,14 @@ static bool parse_expert(const char *name, struct expert_name *parsed)
 }
 
 /* A tensor of all experts, under either of its names. */
-static const struct tensor_ref *find_fused(const struct modules *modules, const char *name,
+static const struct tensor_ref *find_fused(const struct weight_lookup *lookup, const char *name,
 					   size_t prefix, const char *part)
 {
 	char *path = xasprintf("%.*s%s", (int)prefix, name, part);
-	const struct tensor_ref *ref = checkpoint_find(modules->checkpoint, path);
+	const struct tensor_ref *ref = checkpoint_find(lookup->checkpoint, path);
 
 	if (!ref)
-		ref = find(modules, path, strlen(path), ".weight");
+		ref = find(lookup, path, strlen(path), ".weight");
 	free(path);
 	return ref;
 }
@@ -136,11 +137,11 @@ static const struct {
 	{ "down_proj", "down_proj", EXPERT_DOWN, false },
 };
 
-static int take_bias(const struct modules *modules, const char *name, size_t prefix, size_t part,
-		     uint64_t expert, struct linear_ref *linear, struct err *err)
+static int take_bias(const struct weight_lookup *lookup, const char *name, size_t prefix,
+		     size_t part, uint64_t expert, struct linear_ref *linear, struct err *err)
 {
 	char *suffix = xasprintf("%s_bias", expert_parts[part].tensor);
-	const struct tensor_ref *bias = find(modules, name, prefix, suffix);
+	const struct tensor_ref *bias = find(lookup, name, prefix, suffix);
 
 	free(suffix);
 	if (!bias)
@@ -156,8 +157,8 @@ static int take_bias(const struct modules *modules, const char *name, size_t pre
 	return 1;
 }
 
-static int find_expert(const struct modules *modules, const char *name, struct linear_ref *linear,
-		       struct err *err)
+static int find_expert(const struct weight_lookup *lookup, const char *name,
+		       struct linear_ref *linear, struct err *err)
 {
 	const size_t n_parts = sizeof expert_parts / sizeof *expert_parts;
 	const struct tensor_ref *gate_up, *down;
@@ -170,8 +171,8 @@ static int find_expert(const struct modules *modules, const char *name, struct l
 		return 0;
 	while (part < n_parts && strcmp(expert_parts[part].part, parsed.part) != 0)
 		part++;
-	gate_up = find_fused(modules, name, parsed.prefix, "gate_up_proj");
-	down = find_fused(modules, name, parsed.prefix, "down_proj");
+	gate_up = find_fused(lookup, name, parsed.prefix, "gate_up_proj");
+	down = find_fused(lookup, name, parsed.prefix, "down_proj");
 	if (part == n_parts || (!gate_up && !down))
 		return 0;
 	linear->weight = expert_parts[part].which == EXPERT_DOWN ? down : gate_up;
@@ -184,7 +185,7 @@ static int find_expert(const struct modules *modules, const char *name, struct l
 		if (ref && (ref->tensor->n_dims != 3 || !st_n_elements(ref->tensor->shape, 3)))
 			return bad_shape(ref, "all experts of a layer", err);
 	}
-	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &modules->config, err))
+	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &lookup->config, err))
 		return -1;
 	if (parsed.expert >= layout.n_experts)
 		return 0;
@@ -192,11 +193,11 @@ static int find_expert(const struct modules *modules, const char *name, struct l
 		       &linear->slice);
 	if (expert_parts[part].both)
 		linear->n *= 2;
-	return take_bias(modules, name, parsed.prefix, part, parsed.expert, linear, err);
+	return take_bias(lookup, name, parsed.prefix, part, parsed.expert, linear, err);
 }
 
 /* The head of a tied model is its embedding. */
-static const struct tensor_ref *find_tied(const struct modules *modules, const char *name)
+static const struct tensor_ref *find_tied(const struct weight_lookup *lookup, const char *name)
 {
 	static const char *const embeddings[] = { "model.embed_tokens.weight",
 						  "model.language_model.embed_tokens.weight",
@@ -208,7 +209,7 @@ static const struct tensor_ref *find_tied(const struct modules *modules, const c
 	for (size_t i = 0; !strcmp(last ? last + 1 : name, "lm_head") &&
 			   i < sizeof embeddings / sizeof *embeddings;
 	     i++) {
-		const struct tensor_ref *ref = checkpoint_find(modules->checkpoint, embeddings[i]);
+		const struct tensor_ref *ref = checkpoint_find(lookup->checkpoint, embeddings[i]);
 
 		if (ref)
 			return ref;
@@ -216,18 +217,18 @@ static const struct tensor_ref *find_tied(const struct modules *modules, const c
 	return NULL;
 }
 
-int modules_find(const struct modules *modules, const char *name, struct linear_ref *linear,
-		 struct err *err)
+int weight_lookup_find(const struct weight_lookup *lookup, const char *name,
+		       struct linear_ref *linear, struct err *err)
 {
 	size_t n = strlen(name);
-	const struct tensor_ref *weight = find(modules, name, n, ".weight");
+	const struct tensor_ref *weight = find(lookup, name, n, ".weight");
 	int rc;
 
 	*linear = (struct linear_ref){ 0 };
 	if (!weight)
-		weight = find_tied(modules, name);
-	rc = weight ? take_matrix(modules, weight, find(modules, name, n, ".bias"), linear, err)
-		    : find_expert(modules, name, linear, err);
+		weight = find_tied(lookup, name);
+	rc = weight ? take_matrix(lookup, weight, find(lookup, name, n, ".bias"), linear, err)
+		    : find_expert(lookup, name, linear, err);
 	if (rc == 1)
 		linear->module = xstrdup(name);
 	return rc;

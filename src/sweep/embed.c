@@ -7,32 +7,32 @@
 #include "base/mem.h"
 #include "base/sort.h"
 
-uint64_t embedder_size(const struct model *model, size_t max_tokens)
+uint64_t embed_size(const struct model *model, size_t max_tokens)
 {
 	return max_tokens * (model->hidden * sizeof(float) + 2 * sizeof(uint32_t));
 }
 
-int embedder_init(struct embedder *embedder, const struct model *model, size_t max_tokens,
-		  struct err *err)
+int embed_init(struct embed_workspace *workspace, const struct model *model, size_t max_tokens,
+	       struct err *err)
 {
 	static const char what[] = "the embedding of a sequence";
 
-	return buffer_alloc((void **)&embedder->distinct, max_tokens * sizeof(uint32_t), what,
+	return buffer_alloc((void **)&workspace->distinct, max_tokens * sizeof(uint32_t), what,
 			    err) ||
-			       buffer_alloc((void **)&embedder->places,
+			       buffer_alloc((void **)&workspace->places,
 					    max_tokens * sizeof(uint32_t), what, err) ||
-			       buffer_alloc((void **)&embedder->rows,
+			       buffer_alloc((void **)&workspace->rows,
 					    max_tokens * model->hidden * sizeof(float), what, err)
 		       ? -1
 		       : 0;
 }
 
-void embedder_release(struct embedder *embedder)
+void embed_release(struct embed_workspace *workspace)
 {
-	free(embedder->distinct);
-	free(embedder->places);
-	free(embedder->rows);
-	*embedder = (struct embedder){ 0 };
+	free(workspace->distinct);
+	free(workspace->places);
+	free(workspace->rows);
+	*workspace = (struct embed_workspace){ 0 };
 }
 
 static int by_token(const void *a, const void *b)
@@ -43,9 +43,10 @@ static int by_token(const void *a, const void *b)
 }
 
 /* Returns how many distinct ones there are. */
-static size_t find_distinct(struct embedder *embedder, const uint32_t *tokens, size_t n_tokens)
+static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *tokens,
+			    size_t n_tokens)
 {
-	uint32_t *distinct = embedder->distinct;
+	uint32_t *distinct = workspace->distinct;
 	size_t n = 0;
 
 	memcpy(distinct, tokens, n_tokens * sizeof *tokens);
@@ -57,19 +58,19 @@ static size_t find_distinct(struct embedder *embedder, const uint32_t *tokens, s
 		const uint32_t *found =
 			bsearch(&tokens[t], distinct, n, sizeof *distinct, by_token);
 
-		embedder->places[t] = (uint32_t)(found - distinct);
+		workspace->places[t] = (uint32_t)(found - distinct);
 	}
 	return n;
 }
 
-int embedder_run(struct embedder *embedder, struct weights *weights, struct forward_lane *lane,
-		 const struct sequence *sequence, struct err *err)
+int embed_run(struct embed_workspace *workspace, struct weights *weights, struct forward_lane *lane,
+	      const struct sequence *sequence, struct err *err)
 {
-	size_t n = find_distinct(embedder, sequence->tokens, sequence->n_tokens);
+	size_t n = find_distinct(workspace, sequence->tokens, sequence->n_tokens);
 
-	return weights_read_embeddings(weights, embedder->distinct, n, embedder->rows, err) ||
-			       forward_embed(weights->forward, lane, embedder->rows, n,
-					     embedder->places, sequence, err)
+	return weights_read_embeddings(weights, workspace->distinct, n, workspace->rows, err) ||
+			       forward_embed(weights->forward, lane, workspace->rows, n,
+					     workspace->places, sequence, err)
 		       ? -1
 		       : 0;
 }

@@ -9,7 +9,7 @@
 #include "sweep/weights.h"
 
 /* What one thread works with, in the memory of the host.  Zeroed is an empty one. */
-struct embedder {
+struct embed_workspace {
 	/* (max_tokens): the tokens of a sequence in ascending order, each once, */
 	uint32_t *distinct;
 	float *rows; /* (max_tokens, hidden): and theirs */
@@ -17,13 +17,13 @@ struct embedder {
 	uint32_t *places;
 };
 
-uint64_t embedder_size(const struct model *model, size_t max_tokens); /* bytes */
-int embedder_init(struct embedder *embedder, const struct model *model, size_t max_tokens,
-		  struct err *err);
-void embedder_release(struct embedder *embedder);
+uint64_t embed_size(const struct model *model, size_t max_tokens); /* bytes */
+int embed_init(struct embed_workspace *workspace, const struct model *model, size_t max_tokens,
+	       struct err *err);
+void embed_release(struct embed_workspace *workspace);
 
 /* sequence->residual = the scaled embeddings of its tokens. */
-int embedder_run(struct embedder *embedder, struct weights *weights, struct forward_lane *lane,
-		 const struct sequence *sequence, struct err *err);
+int embed_run(struct embed_workspace *workspace, struct weights *weights, struct forward_lane *lane,
+	      const struct sequence *sequence, struct err *err);
 
 #endif

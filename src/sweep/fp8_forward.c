@@ -22,10 +22,10 @@ struct shared {
 };
 
 struct fp8_forward {
-	const struct fp8_choice *choice;
+	const struct fp8_selection *selected;
 	const struct backend *backend;
 	pthread_mutex_t lock;	/* of amaxes: in groups, and in states */
-	struct module *modules; /* as choice->units */
+	struct module *modules; /* as selected->units */
 	struct shared *groups;
 	struct buffer *inputs; /* values of a quantized input, of each thread */
 	int n_lanes;
@@ -42,21 +42,21 @@ static struct quantizer quantizer_of(struct recipe_state *state, int slot)
 	return all[slot];
 }
 
-struct fp8_forward *fp8_forward_new(const struct fp8_choice *choice, const struct backend *backend,
-				    int n_lanes)
+struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
+				    const struct backend *backend, int n_lanes)
 {
 	struct fp8_forward *fp8 = xcalloc(1, sizeof *fp8);
 
-	*fp8 = (struct fp8_forward){ .choice = choice, .backend = backend, .n_lanes = n_lanes };
+	*fp8 = (struct fp8_forward){ .selected = selected, .backend = backend, .n_lanes = n_lanes };
 	pthread_mutex_init(&fp8->lock, NULL);
-	fp8->modules = xcalloc(choice->n, sizeof *fp8->modules);
-	fp8->groups = xcalloc(choice->selection.n_groups, sizeof *fp8->groups);
+	fp8->modules = xcalloc(selected->n, sizeof *fp8->modules);
+	fp8->groups = xcalloc(selected->selection.n_groups, sizeof *fp8->groups);
 	fp8->inputs = xcalloc((size_t)n_lanes, sizeof *fp8->inputs);
-	for (size_t i = 0; i < choice->n; i++) {
+	for (size_t i = 0; i < selected->n; i++) {
 		struct module *module = &fp8->modules[i];
 
-		module->unit = choice->units[i];
-		recipe_state_init(&module->state, &choice->recipe, MODE_FORWARD, 1);
+		module->unit = selected->units[i];
+		recipe_state_init(&module->state, &selected->recipe, MODE_FORWARD, 1);
 		module->input = quantizer_of(&module->state, SLOT_INPUT);
 		fp8->groups[module->unit->group].n_members++;
 	}
@@ -67,7 +67,7 @@ void fp8_forward_free(struct fp8_forward *fp8)
 {
 	if (!fp8)
 		return;
-	for (size_t i = 0; i < fp8->choice->n; i++)
+	for (size_t i = 0; i < fp8->selected->n; i++)
 		recipe_state_release(&fp8->modules[i].state);
 	for (int i = 0; i < fp8->n_lanes; i++)
 		buffer_release(&fp8->inputs[i]);
@@ -78,23 +78,23 @@ void fp8_forward_free(struct fp8_forward *fp8)
 	free(fp8);
 }
 
-uint64_t fp8_forward_size(const struct fp8_choice *choice, size_t max_tokens, int n_lanes)
+uint64_t fp8_forward_size(const struct fp8_selection *selected, size_t max_tokens, int n_lanes)
 {
-	const struct recipe *recipe = &choice->recipe;
+	const struct recipe *recipe = &selected->recipe;
 	size_t n_amaxes =
 		recipe->needs_history ? (size_t)recipe->amax_history_len * N_FORWARD_SLOTS : 0;
 	uint64_t widest = 0;
 
-	for (size_t i = 0; i < choice->n; i++)
-		widest = choice->units[i]->cols > widest ? choice->units[i]->cols : widest;
-	return choice->n * (sizeof(struct module) + n_amaxes * sizeof(float)) +
+	for (size_t i = 0; i < selected->n; i++)
+		widest = selected->units[i]->cols > widest ? selected->units[i]->cols : widest;
+	return selected->n * (sizeof(struct module) + n_amaxes * sizeof(float)) +
 	       (uint64_t)n_lanes * max_tokens * widest * (sizeof(float) + 1);
 }
 
 /* NULL: it is kept. */
 static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref *ref)
 {
-	size_t i = fp8_choice_find(fp8->choice, ref);
+	size_t i = fp8_select_find(fp8->selected, ref);
 
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
 }
@@ -147,7 +147,7 @@ struct input_filter fp8_forward_filter(struct fp8_forward *fp8)
 
 static bool is_per_tensor(const struct fp8_forward *fp8)
 {
-	return fp8->choice->recipe.weight.tile.rows == WHOLE;
+	return fp8->selected->recipe.weight.tile.rows == WHOLE;
 }
 
 bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *ref)
@@ -165,7 +165,7 @@ bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *re
 	return wanted;
 }
 
-void fp8_forward_see_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)
+void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)
 {
 	const struct module *module = module_of(fp8, ref);
 	struct shared *group;
@@ -217,7 +217,7 @@ int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const str
 	    quantize_weight(fp8, module, linear->amax, x, values, err))
 		return -1;
 	linear->module = module;
-	if (!fp8_choice_is_bf16(fp8->choice) || !all_bf16(values, x->rows * x->cols))
+	if (!fp8_select_is_bf16(fp8->selected) || !all_bf16(values, x->rows * x->cols))
 		linear->input = DT_F32;
 	return 0;
 }

@@ -18,22 +18,22 @@
 
 struct fp8_forward;
 
-/* Both must outlive it.  The recipe of choice says how long histories are. */
-struct fp8_forward *fp8_forward_new(const struct fp8_choice *choice, const struct backend *backend,
-				    int n_lanes);
+/* Both must outlive it.  Its recipe says how long histories are. */
+struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
+				    const struct backend *backend, int n_lanes);
 void fp8_forward_free(struct fp8_forward *fp8);
 
 /* Bytes that it will hold, for n_lanes sequences of up to max_tokens at a time. */
-uint64_t fp8_forward_size(const struct fp8_choice *choice, size_t max_tokens, int n_lanes);
+uint64_t fp8_forward_size(const struct fp8_selection *selected, size_t max_tokens, int n_lanes);
 
 /* What the forward pass is given. */
 struct input_filter fp8_forward_filter(struct fp8_forward *fp8);
 
-/* Weights.  A scale of whole tensors is shared by those that engines merge: fp8_forward_see_amax()
+/* Weights.  A scale of whole tensors is shared by those that engines merge: fp8_forward_set_amax()
  * must have told the amax of each that fp8_forward_wants_amax() before the first is quantized. Both
  * from any thread. */
 bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *ref);
-void fp8_forward_see_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax);
+void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax);
 
 /* Makes linear, whose amax is known, a module where it is to be quantized, and puts the values of
  * the quantized x into values (n, k).  x that was FP8 in the checkpoint is not quantized again. */

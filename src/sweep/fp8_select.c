@@ -32,7 +32,7 @@ static int check_unused(const struct fp8_params *params, struct err *err)
 }
 
 /* Engines take the scales of inputs as they take those of weights. */
-static int tune(struct fp8_choice *choice, const struct fp8_params *params, struct err *err)
+static int tune(struct fp8_selection *selected, const struct fp8_params *params, struct err *err)
 {
 	const struct recipe *recipe =
 		recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
@@ -40,11 +40,11 @@ static int tune(struct fp8_choice *choice, const struct fp8_params *params, stru
 
 	if (!recipe)
 		return -1;
-	choice->recipe = *recipe;
-	if (recipe_weight_spec(recipe, &tuning, &choice->recipe.weight, err))
+	selected->recipe = *recipe;
+	if (recipe_weight_spec(recipe, &tuning, &selected->recipe.weight, err))
 		return -1;
 	if (params->scale_fmt)
-		choice->recipe.input.pow2 = choice->recipe.weight.pow2;
+		selected->recipe.input.pow2 = selected->recipe.weight.pow2;
 	return 0;
 }
 
@@ -65,13 +65,13 @@ static int compare_units(const void *one, const void *other)
 	return compare(a->source->tensor, a->slice.first, b->source->tensor, b->slice.first);
 }
 
-size_t fp8_choice_find(const struct fp8_choice *choice, const struct linear_ref *ref)
+size_t fp8_select_find(const struct fp8_selection *selected, const struct linear_ref *ref)
 {
-	size_t low = 0, high = choice->n;
+	size_t low = 0, high = selected->n;
 
 	while (low < high) {
 		size_t middle = low + (high - low) / 2;
-		const struct unit *unit = choice->units[middle];
+		const struct unit *unit = selected->units[middle];
 		int order = compare(unit->source->tensor, unit->slice.first, ref->weight->tensor,
 				    ref->slice.first);
 
@@ -86,85 +86,87 @@ size_t fp8_choice_find(const struct fp8_choice *choice, const struct linear_ref 
 }
 
 /* What is quantized as one must be multiplied as one. */
-static int check_matrix(const struct fp8_choice *choice, const struct linear_ref *ref,
+static int check_matrix(const struct fp8_selection *selected, const struct linear_ref *ref,
 			struct err *err)
 {
-	size_t i = ref->weight ? fp8_choice_find(choice, ref) : SIZE_MAX;
+	size_t i = ref->weight ? fp8_select_find(selected, ref) : SIZE_MAX;
 
-	if (i == SIZE_MAX || (choice->units[i]->rows == ref->n && choice->units[i]->cols == ref->k))
+	if (i == SIZE_MAX ||
+	    (selected->units[i]->rows == ref->n && selected->units[i]->cols == ref->k))
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of "
 		       "(%llu, %llu): --exclude keeps it",
-		       ref->module, ref->n, ref->k, (unsigned long long)choice->units[i]->rows,
-		       (unsigned long long)choice->units[i]->cols);
+		       ref->module, ref->n, ref->k, (unsigned long long)selected->units[i]->rows,
+		       (unsigned long long)selected->units[i]->cols);
 }
 
-static int check_layer(const struct fp8_choice *choice, const struct layer_ref *layer,
+static int check_layer(const struct fp8_selection *selected, const struct layer_ref *layer,
 		       struct err *err)
 {
 	for (int i = 0; i < N_LINEARS; i++)
-		if (check_matrix(choice, &layer->linear[i], err))
+		if (check_matrix(selected, &layer->linear[i], err))
 			return -1;
 	for (size_t e = 0; e < layer->n_experts; e++)
 		for (int i = 0; i < N_EXPERT_ROLES; i++)
-			if (check_matrix(choice, &layer->experts[e][i], err))
+			if (check_matrix(selected, &layer->experts[e][i], err))
 				return -1;
 	return 0;
 }
 
-static int check_model(const struct fp8_choice *choice, const struct model *model, struct err *err)
+static int check_model(const struct fp8_selection *selected, const struct model *model,
+		       struct err *err)
 {
 	for (size_t i = 0; i < model->n_layers; i++)
-		if (check_layer(choice, &model->layers[i], err))
+		if (check_layer(selected, &model->layers[i], err))
 			return -1;
-	return check_matrix(choice, &model->head, err);
+	return check_matrix(selected, &model->head, err);
 }
 
-static void list_units(struct fp8_choice *choice)
+static void list_units(struct fp8_selection *selected)
 {
-	const struct selection *selection = &choice->selection;
+	const struct selection *selection = &selected->selection;
 
-	choice->units = xcalloc(selection->n_quantized, sizeof *choice->units);
+	selected->units = xcalloc(selection->n_quantized, sizeof *selected->units);
 	for (size_t i = 0; i < selection->n_units; i++)
 		if (selection->units[i].recipe)
-			choice->units[choice->n++] = &selection->units[i];
-	sort(choice->units, choice->n, sizeof *choice->units, compare_units);
+			selected->units[selected->n++] = &selection->units[i];
+	sort(selected->units, selected->n, sizeof *selected->units, compare_units);
 }
 
-int fp8_choice_make(struct fp8_choice *choice, const struct fp8_params *params,
+int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *params,
 		    const struct model *model, struct err *err)
 {
 	struct select_options select = params->select;
 
-	*choice = (struct fp8_choice){ 0 };
-	if (tune(choice, params, err))
+	*selected = (struct fp8_selection){ 0 };
+	if (tune(selected, params, err))
 		return -1;
 	if (!params->forward)
 		return check_unused(params, err);
-	select.recipe = &choice->recipe;
+	select.recipe = &selected->recipe;
 	select.requantize = true; /* what is FP8 already stays as it is, but has an input */
-	if (selection_make(&choice->selection, model->checkpoint, &select, err))
+	if (selection_make(&selected->selection, model->checkpoint, &select, err))
 		return -1;
-	list_units(choice);
-	return check_model(choice, model, err);
+	list_units(selected);
+	return check_model(selected, model, err);
 }
 
-void fp8_choice_release(struct fp8_choice *choice)
+void fp8_select_release(struct fp8_selection *selected)
 {
-	free(choice->units);
-	selection_release(&choice->selection);
-	*choice = (struct fp8_choice){ 0 };
+	free(selected->units);
+	selection_release(&selected->selection);
+	*selected = (struct fp8_selection){ 0 };
 }
 
-bool fp8_choice_is_bf16(const struct fp8_choice *choice)
+bool fp8_select_is_bf16(const struct fp8_selection *selected)
 {
-	const struct qspec *input = &choice->recipe.input;
+	const struct qspec *input = &selected->recipe.input;
 
 	return input->pow2 || input->scale_type == SCALE_E8M0;
 }
 
-char *fp8_params_precision(const struct fp8_params *params, const char *precision)
+char *fp8_select_precision(const struct fp8_params *params, const char *precision)
 {
 	struct buf text = { 0 };
 

@@ -6,45 +6,46 @@
 #define SWEEP_SECONDS 60.0
 #define LOADING_SHARE 0.25 /* of a sweep, at most */
 
-double pace_now(const struct pace *pace)
+double sweep_length_now(const struct sweep_length *length)
 {
-	return pace->now ? pace->now() : 0;
+	return length->now ? length->now() : 0;
 }
 
-static size_t within(const struct pace *pace, size_t n)
+static size_t within(const struct sweep_length *length, size_t n)
 {
-	return n < 1 ? 1 : n < pace->most ? n : pace->most;
+	return n < 1 ? 1 : n < length->most ? n : length->most;
 }
 
-size_t pace_begin(struct pace *pace, size_t most)
+size_t sweep_length_begin(struct sweep_length *length, size_t most)
 {
-	pace->most = most;
-	pace->began = pace_now(pace);
-	atomic_store(&pace->loading, 0);
-	return within(pace, pace->first);
+	length->most = most;
+	length->began = sweep_length_now(length);
+	atomic_store(&length->loading, 0);
+	return within(length, length->first);
 }
 
-void pace_loaded(struct pace *pace, double since, int n_threads)
+void sweep_length_loaded(struct sweep_length *length, double since, int n_threads)
 {
-	double seconds = (pace_now(pace) - since) * n_threads, before = atomic_load(&pace->loading);
+	double seconds = (sweep_length_now(length) - since) * n_threads,
+	       before = atomic_load(&length->loading);
 
-	while (!atomic_compare_exchange_weak(&pace->loading, &before, before + seconds))
+	while (!atomic_compare_exchange_weak(&length->loading, &before, before + seconds))
 		;
 }
 
-size_t pace_next(struct pace *pace, size_t n, int n_threads)
+size_t sweep_length_next(struct sweep_length *length, size_t n, int n_threads)
 {
-	double ended = pace_now(pace), taken = ended - pace->began;
-	double loading = atomic_load(&pace->loading) / n_threads;
+	double ended = sweep_length_now(length), taken = ended - length->began;
+	double loading = atomic_load(&length->loading) / n_threads;
 	double computing = taken > loading ? taken - loading : 0;
 	double wanted = SWEEP_SECONDS - loading, amortized = loading / LOADING_SHARE - loading;
 
-	pace->began = ended;
-	atomic_store(&pace->loading, 0);
-	if (!pace->now)
-		return within(pace, pace->first);
+	length->began = ended;
+	atomic_store(&length->loading, 0);
+	if (!length->now)
+		return within(length, length->first);
 	wanted = wanted > amortized ? wanted : amortized;
-	if (computing * (double)pace->most <= wanted * (double)n)
-		return pace->most;
-	return within(pace, (size_t)(wanted * (double)n / computing));
+	if (computing * (double)length->most <= wanted * (double)n)
+		return length->most;
+	return within(length, (size_t)(wanted * (double)n / computing));
 }

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-struct pace {
+struct sweep_length {
 	double (*now)(void);	/* seconds; NULL: sweeps are always of `first` passes */
 	size_t first, most;	/* passes: of the first sweep, of any */
 	double began;		/* of the sweep under way */
@@ -16,16 +16,16 @@ struct pace {
 };
 
 /* The first sweep begins; returns its passes. */
-size_t pace_begin(struct pace *pace, size_t most);
+size_t sweep_length_begin(struct sweep_length *length, size_t most);
 
 /* For the moment before weights are loaded, and with its result for that after: n_threads did
  * nothing else meanwhile. */
-double pace_now(const struct pace *pace);
-void pace_loaded(struct pace *pace, double since, int n_threads);
+double sweep_length_now(const struct sweep_length *length);
+void sweep_length_loaded(struct sweep_length *length, double since, int n_threads);
 
 /* A sweep of n passes has ended, whose loading was shared by n_threads; the next begins.  Returns
  * its passes: so many that it takes a minute, or that weights take a quarter of it, whichever is
  * longer. */
-size_t pace_next(struct pace *pace, size_t n, int n_threads);
+size_t sweep_length_next(struct sweep_length *length, size_t n, int n_threads);
 
 #endif

@@ -232,7 +232,7 @@ static int see_piece(void *context, int worker, size_t item, struct err *err)
 		return 0;
 	if (matrix_read(&reader, ref, 0, ref->n, DT_F32, NULL, &amax, err))
 		return -1;
-	fp8_forward_see_amax(load->weights->fp8, ref, amax);
+	fp8_forward_set_amax(load->weights->fp8, ref, amax);
 	return 0;
 }
 

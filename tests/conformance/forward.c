@@ -21,7 +21,7 @@ static void check(int rc, const struct err *err)
 	exit(1);
 }
 
-static struct fp8_choice choice;
+static struct fp8_selection choice;
 
 /* One step: scales that come from a history are 1. */
 static struct fp8_forward *fp8_ready(struct forward *forward, const struct backend *backend,
@@ -33,7 +33,7 @@ static struct fp8_forward *fp8_ready(struct forward *forward, const struct backe
 	struct err err = { 0 };
 	struct fp8_forward *fp8;
 
-	check(fp8_choice_make(&choice, &params, forward->model, &err), &err);
+	check(fp8_select_make(&choice, &params, forward->model, &err), &err);
 	fp8 = fp8_forward_new(&choice, backend, 1);
 	forward->filter = fp8_forward_filter(fp8);
 	return fp8;
@@ -51,12 +51,12 @@ static void *memory_new(struct executor *executor, size_t size)
 static void embed(struct weights *weights, struct forward_lane *lane,
 		  const struct sequence *sequence)
 {
-	struct embedder embedder = { 0 };
+	struct embed_workspace workspace = { 0 };
 	struct err err = { 0 };
 
-	check(embedder_init(&embedder, weights->forward->model, sequence->n_tokens, &err), &err);
-	check(embedder_run(&embedder, weights, lane, sequence, &err), &err);
-	embedder_release(&embedder);
+	check(embed_init(&workspace, weights->forward->model, sequence->n_tokens, &err), &err);
+	check(embed_run(&workspace, weights, lane, sequence, &err), &err);
+	embed_release(&workspace);
 }
 
 /* Returns the loss. */
@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 	forward.executor->ops->memory_free(forward.executor, sequence.seen);
 	forward_lane_free(lane, &forward);
 	fp8_forward_free(weights.fp8);
-	fp8_choice_release(&choice);
+	fp8_select_release(&choice);
 	weights_release(&weights);
 	forward_release(&forward);
 	model_release(&model);

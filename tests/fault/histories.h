@@ -7,7 +7,7 @@
 
 #include "calibrate/dumps.h"
 #include "source/fingerprint.h"
-#include "amax/merge_files.h"
+#include "amax/merge.h"
 #include "model/role.h"
 #include "tests/fault/tree.h"
 
@@ -37,14 +37,14 @@ static int run_merge(const struct io *io, const struct place *place, bool other,
 		     const atomic_int *stop, struct err *err)
 {
 	const char *inputs[] = { "a.amax", "b.amax" };
-	const struct merge_params params = { .io = io,
-					     .output = place->output,
-					     .inputs = inputs,
-					     .n_inputs = 2,
-					     .how = other ? AMAX_RANKS : AMAX_APPEND };
+	const struct amax_merge_params params = { .io = io,
+						  .output = place->output,
+						  .inputs = inputs,
+						  .n_inputs = 2,
+						  .how = other ? AMAX_RANKS : AMAX_APPEND };
 
 	(void)half, (void)stop;
-	return merge_run(&params, err);
+	return amax_merge_files(&params, err);
 }
 
 static struct calibrate_params history_params(const struct io *io, const struct place *place,
@@ -91,15 +91,15 @@ static int run_activations(const struct io *io, const struct place *place, bool 
 	struct calibrate_progress progress = { .stop = stop };
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
-	struct activations_plan plan;
+	struct dumps_plan plan;
 	int rc;
 
 	params.activations = "dumps";
-	rc = activations_plan_make(&plan, &params, err);
+	rc = dumps_plan_make(&plan, &params, err);
 	if (!rc)
-		rc = activations_run(&plan, &params, &progress, &result, &stats, err);
+		rc = dumps_run(&plan, &params, &progress, &result, &stats, err);
 	amax_stats_release(&stats);
-	activations_plan_release(&plan);
+	dumps_plan_release(&plan);
 	return rc;
 }
 

@@ -45,12 +45,12 @@ static void run_layers(struct weights *weights, struct forward_lane *lane,
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
-	struct embedder embedder = { 0 };
+	struct embed_workspace workspace = { 0 };
 	struct err err;
 
-	assert_int_equal(embedder_init(&embedder, model, N_TOKENS, &err), 0);
-	assert_int_equal(embedder_run(&embedder, weights, lane, sequence, &err), 0);
-	embedder_release(&embedder);
+	assert_int_equal(embed_init(&workspace, model, N_TOKENS, &err), 0);
+	assert_int_equal(embed_run(&workspace, weights, lane, sequence, &err), 0);
+	embed_release(&workspace);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;

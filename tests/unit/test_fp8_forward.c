@@ -99,7 +99,7 @@ struct fixture {
 	struct checkpoint checkpoint;
 	struct layer_ref ref;
 	struct model model;
-	struct fp8_choice choice;
+	struct fp8_selection choice;
 	struct fp8_forward *fp8;
 	struct layer layer;
 	float *x, *wanted, *found;
@@ -134,7 +134,7 @@ static void setup(struct fixture *f, const struct row *row)
 	place(f, LINEAR_ROUTER, "model.layers.0.mlp.gate.weight");
 	f->layer.ref = &f->ref;
 	f->model = (struct model){ .checkpoint = &f->checkpoint, .n_layers = 1, .layers = &f->ref };
-	if (fp8_choice_make(&f->choice, &params, &f->model, &err))
+	if (fp8_select_make(&f->choice, &params, &f->model, &err))
 		fail_msg("%s", err.message);
 	f->fp8 = fp8_forward_new(&f->choice, backend_select("auto", &err), 1);
 }
@@ -142,7 +142,7 @@ static void setup(struct fixture *f, const struct row *row)
 static void teardown(struct fixture *f)
 {
 	fp8_forward_free(f->fp8);
-	fp8_choice_release(&f->choice);
+	fp8_select_release(&f->choice);
 	memory_release(&f->checkpoint);
 	free(f->x);
 	free(f->wanted);
@@ -175,7 +175,7 @@ static void weights(void **state)
 			assert_int_equal(fp8_forward_wants_amax(f.fp8, &f.ref.linear[role]),
 					 shared);
 			if (shared)
-				fp8_forward_see_amax(f.fp8, &f.ref.linear[role],
+				fp8_forward_set_amax(f.fp8, &f.ref.linear[role],
 						     role == LINEAR_V ? 3 : 1);
 		}
 		load(&f, LINEAR_Q, N, 1);
