@@ -3,7 +3,9 @@
  * The backends of this build.  The only file that knows what was built.
  */
 #include "backend/backend.h"
+#include "backend/host_ops.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/forward/ops.h"
 #ifdef FP8CONV_CUDA
 #include "kernels/gpu/backend.h"
 #endif
@@ -17,5 +19,14 @@ const struct backend *const backends[] = {
 #ifdef FP8CONV_CUDA
 	&backend_cuda,
 #endif
+	NULL,
+};
+
+const struct host_ops *const host_ops[] = {
+#ifdef __x86_64__
+	&cpu_ops_avx512.host,
+	&cpu_ops_avx2.host,
+#endif
+	&cpu_ops_any.host,
 	NULL,
 };

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "backend/host_ops.h"
 #include "backend/self_test.h"
 #include "base/words.h"
 #include "num/scale.h"
@@ -98,6 +99,15 @@ const struct executor_ops *backend_executor(const char *name)
 	const struct backend *backend = backend_select_forward(name ? name : "auto", &ignored);
 
 	return (backend ? backend : backend_best(true))->executor;
+}
+
+const struct host_ops *host_ops_select(void)
+{
+	const struct host_ops *const *row = host_ops;
+
+	while (!(*row)->usable())
+		row++;
+	return *row;
 }
 
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err)

@@ -4,7 +4,7 @@
  */
 #include <math.h>
 
-#include "backend/compute.h"
+#include "backend/host_ops.h"
 #include "forward/pass.h"
 
 /* The matrices of an mlp: gate and up, or both in one. */
@@ -166,7 +166,7 @@ static void choose(const struct routing *routing, const float *bias, const float
 static void choose_all(const struct forward *forward, struct forward_lane *lane,
 		       const struct layer *layer, size_t n_tokens)
 {
-	const struct compute *compute = compute_select();
+	const struct host_ops *host = host_ops_select();
 	const struct routing *routing = &forward->model->routing;
 	size_t n_experts = layer->ref->n_experts;
 
@@ -177,7 +177,7 @@ static void choose_all(const struct forward *forward, struct forward_lane *lane,
 			for (size_t e = 0; e < n_experts; e++)
 				row[e] = 1.0f / (1.0f + expf(-row[e]));
 		else if (!routing->choose_first)
-			compute->softmax(row, n_experts);
+			host->softmax(row, n_experts);
 		choose(routing, layer->vector[VECTOR_ROUTER_BIAS], row, n_experts,
 		       lane->chosen + t * routing->top_k, lane->weights + t * routing->top_k,
 		       lane->host_scores + n_tokens * n_experts);

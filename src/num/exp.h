@@ -2,7 +2,8 @@
  *
  * e^x in fp32, the same bits on every machine: one rounded operation at a time, no libm.  Within
  * 1.1 ulp of the exact value where that is a normal number (tests/unit/test_cast_transpose.c).  The
- * polynomial is that of Cephes' expf().  kernels/cpu/forward/vec16.h has the same steps for vectors.
+ * polynomial is that of Cephes' expf().  kernels/cpu/forward/vec16.h has the same steps for
+ * vectors.
  */
 #ifndef FP8CONV_NUM_EXP_H
 #define FP8CONV_NUM_EXP_H

@@ -92,9 +92,9 @@ static void place(const struct matrix_reader *reader, const struct matrix *x, si
 
 		widen(x, row, to);
 		if (dtype == DT_BF16)
-			reader->compute->round_bf16(line, x->cols, (uint16_t *)values + first);
+			reader->host->round_bf16(line, x->cols, (uint16_t *)values + first);
 		else if (reader->round)
-			reader->compute->round_bf16_f32(to, x->cols, to);
+			reader->host->round_bf16_f32(to, x->cols, to);
 	}
 }
 

@@ -6,7 +6,7 @@
 #ifndef FP8CONV_SWEEP_WEIGHT_MATRIX_H
 #define FP8CONV_SWEEP_WEIGHT_MATRIX_H
 
-#include "backend/compute.h"
+#include "backend/host_ops.h"
 #include "format/detect.h"
 #include "source/source.h"
 #include "model/model.h"
@@ -14,7 +14,7 @@
 struct matrix_reader {
 	struct source *source;
 	const struct recognition *recognition; /* of FP8 sources */
-	const struct compute *compute;
+	const struct host_ops *host;
 	bool round; /* to what bf16 holds */
 };
 

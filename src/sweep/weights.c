@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/compute.h"
+#include "backend/host_ops.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "source/fp8_source.h"
@@ -75,7 +75,7 @@ static struct matrix_reader reader_of(struct weights *weights, bool round)
 {
 	return (struct matrix_reader){ .source = &weights->source,
 				       .recognition = &weights->recognition,
-				       .compute = compute_select(),
+				       .host = host_ops_select(),
 				       .round = round };
 }
 
@@ -85,7 +85,7 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 			  struct linear *linear, void **values, struct err *err)
 {
 	const struct matrix_reader reader = reader_of(weights, false);
-	const struct compute *compute = compute_select();
+	const struct host_ops *host = host_ops_select();
 	size_t n = ref->n * ref->k;
 	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
 
@@ -96,13 +96,13 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
 		return -1;
 	if (weights->forward->round && !linear->module)
-		compute->round_bf16_f32(*values, n, *values);
+		host->round_bf16_f32(*values, n, *values);
 	if (linear->input == DT_BF16) {
 		void *halves;
 
 		if (buffer_alloc(&halves, n * sizeof(uint16_t), "the values of a weight", err))
 			return -1;
-		compute->round_bf16(*values, n, halves);
+		host->round_bf16(*values, n, halves);
 		free(*values);
 		*values = halves;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/compute.h: every set of instructions against num's scalars, or a plain loop in double,
- * and bit for bit against the others.
+ * kernels/cpu/forward/ops.h: every instruction set against num's scalars, or against a plain loop
+ * in double, and bit for bit against the others.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -15,15 +15,24 @@
 #include "kernels/cpu/forward/ops.h"
 #include "num/float16.h"
 
-static const struct compute *const sets[] = {
-	&compute_any,
-#ifdef __x86_64__
-	&compute_avx2,
-	&compute_avx512,
-#endif
-};
+#define N_SETS_MAX 8
 
-#define N_SETS (sizeof sets / sizeof *sets)
+/* The rows that this machine can run. */
+static const struct cpu_ops *sets[N_SETS_MAX];
+static size_t n_sets;
+
+static int find_sets(void **state)
+{
+	(void)state;
+	for (const struct host_ops *const *row = host_ops; *row; row++) {
+		if ((*row)->usable())
+			sets[n_sets++] = cpu_ops_of(*row);
+		else
+			print_message("SKIPPED: instructions %s: this CPU lacks them\n",
+				      (*row)->name);
+	}
+	return 0;
+}
 
 /* In [-1, 1], the same each time. */
 static float noise(uint32_t *state)
@@ -52,8 +61,8 @@ static void gates(void **state)
 			x[i] = f32_from_bits((start * N + i) * 10709);
 			up[i] = i % 2 ? 1 : -0.75f;
 		}
-		for (size_t s = 0; s < N_SETS; s++)
-			for (int a = ACT_SILU; sets[s]->usable() && a <= ACT_GELU; a++) {
+		for (size_t s = 0; s < n_sets; s++)
+			for (int a = ACT_SILU; a <= ACT_GELU; a++) {
 				sets[s]->gate((enum activation)a, x, up, N, y);
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i],
@@ -72,15 +81,15 @@ static void rounding(void **state)
 	uint32_t seed = 1;
 
 	(void)state;
-	for (size_t s = 0; s < N_SETS; s++)
-		for (size_t n_special = 0; sets[s]->usable() && n_special <= 8; n_special++) {
+	for (size_t s = 0; s < n_sets; s++)
+		for (size_t n_special = 0; n_special <= 8; n_special++) {
 			uint64_t n_nonfinite = 0, n_before = 0, wanted = 0;
 			float amax = 0;
 
 			for (size_t i = 0; i < N; i++)
 				x[i] = i % 17 < n_special ? special[i % 17] : noise(&seed);
 			memcpy(z, x, sizeof x);
-			sets[s]->round_bf16_f32(x, N, y);
+			sets[s]->host.round_bf16_f32(x, N, y);
 			assert_same(sets[s]->round_amax(z, N, &n_nonfinite),
 				    sets[s]->amax(y, N, &n_before));
 			for (size_t i = 0; i < N; i++) {
@@ -111,12 +120,10 @@ static void softmaxes(void **state)
 			x[i] = 20 * noise(&seed);
 			sum += exp((double)x[i]);
 		}
-		for (size_t s = 0; s < N_SETS; s++) {
-			if (!sets[s]->usable())
-				continue;
+		for (size_t s = 0; s < n_sets; s++) {
 			assert_true(fabs((double)sets[s]->log_sum_exp(x, n) - log(sum)) < 1e-5);
 			memcpy(y, x, sizeof x);
-			sets[s]->softmax(y, n);
+			sets[s]->host.softmax(y, n);
 			for (size_t i = 0; i < n; i++)
 				assert_true(fabs((double)y[i] - exp((double)x[i]) / sum) < 1e-5);
 		}
@@ -161,7 +168,7 @@ static void plain_attention(const struct head *head, const struct case_data *dat
 		y[i] /= total;
 }
 
-static void run_head(const struct compute *set, const struct head *head,
+static void run_head(const struct cpu_ops *set, const struct head *head,
 		     const struct case_data *data, float *y)
 {
 	size_t wide = attention_wide(head->value_dim);
@@ -213,9 +220,7 @@ static void attention(void **state)
 			data.k[i] = 3 * noise(&seed);
 			data.v[i] = noise(&seed);
 		}
-		for (size_t s = 0; s < N_SETS; s++) {
-			if (!sets[s]->usable())
-				continue;
+		for (size_t s = 0; s < n_sets; s++) {
 			run_head(sets[s], head, &data, s ? data.y : data.first);
 			if (s)
 				assert_memory_equal(data.y, data.first, n * sizeof(float));
@@ -238,5 +243,5 @@ int main(void)
 		cmocka_unit_test(attention),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, find_sets, NULL);
 }

@@ -104,7 +104,7 @@ static void test_bands(void **state)
 	struct err err = { 0 };
 	struct matrix_reader reader = { .source = &source,
 					.recognition = &recognition,
-					.compute = compute_select() };
+					.host = host_ops_select() };
 
 	(void)state;
 	assert_int_equal(checkpoint_open(&checkpoint, &io_system, path, 1, &err), 0);

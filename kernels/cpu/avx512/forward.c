@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/compute.h by AVX-512.
+ * kernels/cpu/forward/ops.h by AVX-512.
  */
 #ifdef __x86_64__
-#define COMPUTE(function) avx512_##function
+#define CPU_OP(function) avx512_##function
 #include "kernels/cpu/forward/ops_loops.h"
-
-#include "kernels/cpu/forward/ops.h"
 
 static bool avx512_usable(void)
 {
@@ -14,5 +12,5 @@ static bool avx512_usable(void)
 	       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
-const struct compute compute_avx512 = COMPUTE_ROW("avx512");
+const struct cpu_ops cpu_ops_avx512 = CPU_OPS_ROW("avx512");
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one head (backend/compute.h), compiled once for each set of instructions as
- * compute_loops.h is.
+ * Attention of one head (ops.h), compiled once for each set of instructions as ops_loops.h is.
  *
  * Both products are made of tiles, whose sums stay in registers.  Each sum is one chain of fused
  * multiply-adds, in the order of the values that are summed up, whatever the size of the tile:
@@ -11,7 +10,7 @@
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
 
-#include "backend/compute.h"
+#include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/vec16.h"
 
 #define PANEL	  ATTENTION_PANEL
@@ -145,8 +144,8 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 	return total;
 }
 
-static void COMPUTE(attention_pack)(const struct attention *a, const float *k, size_t k_stride,
-				    const float *v, size_t v_stride)
+static void CPU_OP(attention_pack)(const struct attention *a, const float *k, size_t k_stride,
+				   const float *v, size_t v_stride)
 {
 	size_t wide = attention_wide(a->value_dim);
 
@@ -248,8 +247,8 @@ static void score_rows(const struct attention *a, size_t first, size_t n, float 
 	}
 }
 
-static void COMPUTE(attend)(const struct attention *a, const float *q, size_t q_stride,
-			    size_t first, size_t n, float *y, size_t y_stride)
+static void CPU_OP(attend)(const struct attention *a, const float *q, size_t q_stride, size_t first,
+			   size_t n, float *y, size_t y_stride)
 {
 	size_t begin = first_key(a, first) / PANEL * PANEL, end = first + n,
 	       wide = attention_wide(a->value_dim);

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the functions of
- * backend/compute.h.  All is done when a function returns.
+ * ops.h.  All is done when a function returns.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/compute.h"
 #include "backend/executor.h"
 #include "base/mem.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/forward/gemm.h"
+#include "kernels/cpu/forward/ops.h"
 
 struct cpu_executor {
 	struct executor executor;
@@ -20,7 +20,7 @@ struct cpu_executor {
 
 struct cpu_lane {
 	struct executor_lane lane;
-	const struct compute *compute;
+	const struct cpu_ops *ops;
 	struct gemm_lane gemm;
 	bool failed;
 	struct err err; /* the first failure */
@@ -36,9 +36,9 @@ static struct cpu_lane *cpu_of(struct executor_lane *lane)
 	return (struct cpu_lane *)lane;
 }
 
-static const struct compute *compute_of(struct executor_lane *lane)
+static const struct cpu_ops *ops_of(struct executor_lane *lane)
 {
-	return cpu_of(lane)->compute;
+	return cpu_of(lane)->ops;
 }
 
 static int cpu_open(struct executor **result, struct err *err)
@@ -67,7 +67,7 @@ static int cpu_lane_new(struct executor_lane **result, struct executor *executor
 
 	(void)err;
 	lane->lane.executor = executor;
-	lane->compute = compute_select();
+	lane->ops = cpu_ops_of(host_ops_select());
 	*result = &lane->lane;
 	return 0;
 }
@@ -193,35 +193,35 @@ static void seen_raise(struct seen *seen, float amax)
 
 static void cpu_amax(struct executor_lane *lane, const float *x, size_t n, struct seen *seen)
 {
-	seen_raise(seen, compute_of(lane)->amax(x, n, &seen->n_nonfinite));
+	seen_raise(seen, ops_of(lane)->amax(x, n, &seen->n_nonfinite));
 }
 
 static void cpu_round_amax(struct executor_lane *lane, float *x, size_t n, struct seen *seen)
 {
-	seen_raise(seen, compute_of(lane)->round_amax(x, n, &seen->n_nonfinite));
+	seen_raise(seen, ops_of(lane)->round_amax(x, n, &seen->n_nonfinite));
 }
 
 static void cpu_histogram(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts)
 {
-	compute_of(lane)->histogram(x, n, counts);
+	ops_of(lane)->histogram(x, n, counts);
 }
 
 /* --- element by element --- */
 
 static void cpu_round_bf16(struct executor_lane *lane, const float *x, size_t n, uint16_t *y)
 {
-	compute_of(lane)->round_bf16(x, n, y);
+	ops_of(lane)->host.round_bf16(x, n, y);
 }
 
 static void cpu_add(struct executor_lane *lane, float *x, const float *y, size_t n)
 {
-	compute_of(lane)->add(x, y, n);
+	ops_of(lane)->add(x, y, n);
 }
 
 static void cpu_add_row(struct executor_lane *lane, float *x, const float *row, size_t n_rows,
 			size_t n_cols)
 {
-	compute_of(lane)->add_row(x, row, n_rows, n_cols);
+	ops_of(lane)->add_row(x, row, n_rows, n_cols);
 }
 
 static void cpu_gate(struct executor_lane *lane, enum activation activation, const float *gate,
@@ -229,14 +229,14 @@ static void cpu_gate(struct executor_lane *lane, enum activation activation, con
 		     size_t n_cols, float *y, size_t y_stride)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		compute_of(lane)->gate(activation, gate + r * gate_stride, up + r * up_stride,
-				       n_cols, y + r * y_stride);
+		ops_of(lane)->gate(activation, gate + r * gate_stride, up + r * up_stride, n_cols,
+				   y + r * y_stride);
 }
 
 static void cpu_gate_pairs(struct executor_lane *lane, const float *x, float clamp, size_t n,
 			   float *y)
 {
-	compute_of(lane)->gate_pairs(x, clamp, n, y);
+	ops_of(lane)->gate_pairs(x, clamp, n, y);
 }
 
 /* --- rows --- */
@@ -273,15 +273,14 @@ static void cpu_scatter_add(struct executor_lane *lane, float *y, const float *x
 			    size_t n_cols)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		compute_of(lane)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r],
-					     n_cols);
+		ops_of(lane)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r], n_cols);
 }
 
 static void cpu_rms_norm(struct executor_lane *lane, const float *x, size_t x_stride,
 			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
 			 float *y, size_t y_stride)
 {
-	compute_of(lane)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
+	ops_of(lane)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
 }
 
 static void cpu_rope(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens,
@@ -289,8 +288,8 @@ static void cpu_rope(struct executor_lane *lane, float *x, size_t x_stride, size
 		     size_t n)
 {
 	for (size_t t = 0; t < n_tokens; t++)
-		compute_of(lane)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
-				       sines + t * (n / 2), n);
+		ops_of(lane)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
+				   sines + t * (n / 2), n);
 }
 
 /* What attention needs besides: one head's keys and values, packed, scores, and what values are
@@ -317,15 +316,15 @@ static uint64_t cpu_attend_spare(const struct attention_args *args)
 }
 
 /* All queries of the heads that share one head of keys and values. */
-static void attend_group(const struct compute *compute, const struct attention_args *args,
+static void attend_group(const struct cpu_ops *ops, const struct attention_args *args,
 			 struct attention *attention, size_t group)
 {
 	size_t q = args->n_heads * args->head_dim, k = args->n_kv_heads * args->head_dim;
 	size_t v = args->n_kv_heads * args->value_dim, y = args->n_heads * args->value_dim;
 	size_t n_heads = args->n_heads / args->n_kv_heads;
 
-	compute->attention_pack(attention, args->k + group * args->head_dim, k,
-				args->v + group * args->value_dim, v);
+	ops->attention_pack(attention, args->k + group * args->head_dim, k,
+			    args->v + group * args->value_dim, v);
 	for (size_t head = group * n_heads; head < (group + 1) * n_heads; head++) {
 		attention->softmax = (struct softmax){ args->scale, args->softcap,
 						       args->sinks ? args->sinks + head : NULL };
@@ -334,8 +333,8 @@ static void attend_group(const struct compute *compute, const struct attention_a
 					   ? args->n_tokens - first
 					   : ATTENTION_QUERIES;
 
-			compute->attend(attention, args->q + first * q + head * args->head_dim, q,
-					first, n, args->y + first * y + head * args->value_dim, y);
+			ops->attend(attention, args->q + first * q + head * args->head_dim, q,
+				    first, n, args->y + first * y + head * args->value_dim, y);
 		}
 	}
 }
@@ -354,20 +353,20 @@ static void cpu_attend(struct executor_lane *lane, const struct attention_args *
 				       .mixed = keys + spare.keys + spare.values + spare.scores };
 
 	for (size_t group = 0; group < args->n_kv_heads; group++)
-		attend_group(compute_of(lane), args, &attention, group);
+		attend_group(ops_of(lane), args, &attention, group);
 }
 
 static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_entropy_args *args)
 {
-	const struct compute *compute = compute_of(lane);
+	const struct cpu_ops *ops = ops_of(lane);
 
 	if (args->softcap > 0)
-		compute->softcap(args->logits, args->softcap, args->n_rows * args->n_cols);
+		ops->softcap(args->logits, args->softcap, args->n_rows * args->n_cols);
 	for (size_t r = 0; r < args->n_rows; r++) {
 		const float *row = args->logits + r * args->n_cols;
 		size_t label = args->labels[r];
 
-		args->log_sums[r] = compute->log_sum_exp(row, args->n_cols);
+		args->log_sums[r] = ops->log_sum_exp(row, args->n_cols);
 		if (label >= args->first && label - args->first < args->n_cols)
 			args->picked[r] = row[label - args->first];
 	}

@@ -1,11 +1,125 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a transformer computes between its matrix products, in fp32, one thread at a time.  Every
+ * set of instructions gives the same bits: sums run in 16 lanes (element i in lane i % 16), which
+ * are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum, unless said
+ * below.
+ *
+ * Matrices are row-major with rows close together, unless a stride (in elements) is given.
+ */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_H
 
-#include "backend/compute.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-extern const struct compute compute_any;
-extern const struct compute compute_avx2;
-extern const struct compute compute_avx512;
+#include "backend/host_ops.h"
+#include "num/activation.h"
+
+/* What is done with scores before their exponentials are taken. */
+struct softmax {
+	float scale;
+	float softcap; /* c tanh(x / c) of what is scaled; 0: not */
+	/* one more score, that takes its share of the sum and has no value; NULL: none */
+	const float *sink;
+};
+
+#define ATTENTION_PANEL	  64 /* tokens whose keys lie together */
+#define ATTENTION_QUERIES 64 /* that are asked at once, at most */
+
+/* The causal attention of one head: a query sees its own token and those before it.  The caller
+ * allocates. */
+struct attention {
+	size_t n_tokens, head_dim, value_dim;
+	size_t window; /* tokens that a query sees; 0: all */
+	struct softmax softmax;
+	float *keys;   /* (tokens to whole panels, head_dim), packed */
+	float *values; /* (tokens, attention_wide()), packed */
+	float *scores; /* spare: (ATTENTION_QUERIES, attention_stride()) */
+	float *mixed;  /* spare: (ATTENTION_QUERIES, attention_wide()) */
+};
+
+/* value_dim in whole vectors. */
+static inline size_t attention_wide(size_t value_dim)
+{
+	return (value_dim + 15) / 16 * 16;
+}
+
+/* n_tokens in whole panels. */
+static inline size_t attention_whole(size_t n_tokens)
+{
+	return (n_tokens + ATTENTION_PANEL - 1) / ATTENTION_PANEL * ATTENTION_PANEL;
+}
+
+/* Of rows of scores: not a power of two, for the caches' sake. */
+static inline size_t attention_stride(size_t n_tokens)
+{
+	return attention_whole(n_tokens) + 16;
+}
+
+struct cpu_ops {
+	struct host_ops host; /* first: cpu_ops_of() */
+
+	/* max |x| of n values; NaN is ignored, inf counts.  *n_nonfinite += NaN and inf. */
+	float (*amax)(const float *x, size_t n, uint64_t *n_nonfinite);
+
+	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
+	 * second one. */
+	void (*histogram)(const float *x, size_t n, uint64_t *counts);
+
+	/* x = bf16(x) in place; returns amax() of the rounded x. */
+	float (*round_amax)(float *x, size_t n, uint64_t *n_nonfinite);
+
+	void (*add)(float *x, const float *y, size_t n);		      /* x += y */
+	void (*add_scaled)(float *x, const float *y, float factor, size_t n); /* x += factor * y */
+	void (*add_row)(float *x, const float *row, size_t n_rows,
+			size_t n_cols); /* each row of x += row */
+
+	/* y = x / sqrt(mean(x^2) + eps) * (offset + weight), row by row; y may be x.  Rows of x and
+	 * y have strides. */
+	void (*rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
+			 float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride);
+
+	/* Rotates pairs (i, i + n / 2) of the first n of each head's values by the angles whose
+	 * cosines and sines are given (n / 2 of each).  One token: n_heads heads of head_dim
+	 * values. */
+	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
+		     const float *sines, size_t n);
+
+	/* y = activation(gate) * up; y may be either.  ACT_SILU or ACT_GELU. */
+	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n,
+		     float *y);
+
+	/* GPT-OSS: of n pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate); gate is
+	 * clamped from above before, up from both sides. */
+	void (*gate_pairs)(const float *x, float clamp, size_t n, float *y);
+
+	void (*softcap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
+
+	/* log(sum exp(x)) of n values. */
+	float (*log_sum_exp)(const float *x, size_t n);
+
+	/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have
+	 * strides. */
+	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride,
+			       const float *v, size_t v_stride);
+
+	/* y (n, value_dim): what queries (n, head_dim) of tokens [first, first + n) get, n <=
+	 * ATTENTION_QUERIES.  Here products are fused with sums: one chain for each, in the order
+	 * of tokens (of features, for scores). */
+	void (*attend)(const struct attention *attention, const float *q, size_t q_stride,
+		       size_t first, size_t n, float *y, size_t y_stride);
+};
+
+extern const struct cpu_ops cpu_ops_any;
+extern const struct cpu_ops cpu_ops_avx2;
+extern const struct cpu_ops cpu_ops_avx512;
+
+/* A row of host_ops[] as the whole of what its instruction set has. */
+static inline const struct cpu_ops *cpu_ops_of(const struct host_ops *host)
+{
+	return (const struct cpu_ops *)host;
+}
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of backend/compute.h over vectors of 16 floats, compiled once for each set of
- * instructions by the file that includes this one and names them COMPUTE(function).
+ * The functions of ops.h over vectors of 16 floats, compiled once for each set of
+ * instructions by the file that includes this one and names them CPU_OP(function).
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
 
-#include "backend/compute.h"
+#include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/attention_loops.h"
 #include "kernels/cpu/forward/vec16.h"
 
@@ -27,7 +27,7 @@ LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 	return lanes_largest_bits(most[0]);
 }
 
-static float COMPUTE(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
+static float CPU_OP(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
 {
 	uint32_t largest = largest_magnitude(x, n);
 
@@ -44,13 +44,13 @@ static float COMPUTE(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
 	return f32_from_bits(largest);
 }
 
-static void COMPUTE(histogram)(const float *x, size_t n, uint64_t *counts)
+static void CPU_OP(histogram)(const float *x, size_t n, uint64_t *counts)
 {
 	for (size_t i = 0; i < n; i++)
 		counts[2 * ((f32_bits(x[i]) & 0x7FFFFFFF) >> 20)]++;
 }
 
-static void COMPUTE(round_bf16)(const float *x, size_t n, uint16_t *y)
+static void CPU_OP(round_bf16)(const float *x, size_t n, uint16_t *y)
 {
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes_bits bits = (lanes_bits)lanes_round_bf16(lanes_at(x, i, n)) >> 16;
@@ -60,13 +60,13 @@ static void COMPUTE(round_bf16)(const float *x, size_t n, uint16_t *y)
 	}
 }
 
-static void COMPUTE(round_bf16_f32)(const float *x, size_t n, float *y)
+static void CPU_OP(round_bf16_f32)(const float *x, size_t n, float *y)
 {
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(y, i, n, lanes_round_bf16(lanes_at(x, i, n)));
 }
 
-static float COMPUTE(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
+static float CPU_OP(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
 {
 	lanes_bits most = { 0 };
 	uint32_t largest;
@@ -78,29 +78,29 @@ static float COMPUTE(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
 		most = lanes_larger_bits((lanes_bits)rounded & 0x7FFFFFFF, most);
 	}
 	largest = lanes_largest_bits(most);
-	return largest < F32_INF ? f32_from_bits(largest) : COMPUTE(amax)(x, n, n_nonfinite);
+	return largest < F32_INF ? f32_from_bits(largest) : CPU_OP(amax)(x, n, n_nonfinite);
 }
 
-static void COMPUTE(add)(float *x, const float *y, size_t n)
+static void CPU_OP(add)(float *x, const float *y, size_t n)
 {
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(x, i, n, lanes_at(x, i, n) + lanes_at(y, i, n));
 }
 
-static void COMPUTE(add_scaled)(float *x, const float *y, float factor, size_t n)
+static void CPU_OP(add_scaled)(float *x, const float *y, float factor, size_t n)
 {
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(x, i, n, lanes_at(x, i, n) + factor * lanes_at(y, i, n));
 }
 
-static void COMPUTE(add_row)(float *x, const float *row, size_t n_rows, size_t n_cols)
+static void CPU_OP(add_row)(float *x, const float *row, size_t n_rows, size_t n_cols)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		COMPUTE(add)(x + r * n_cols, row, n_cols);
+		CPU_OP(add)(x + r * n_cols, row, n_cols);
 }
 
-static void COMPUTE(rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
-			      float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+static void CPU_OP(rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
+			     float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
 {
 	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride) {
 		lanes squares = { 0 };
@@ -119,8 +119,8 @@ static void COMPUTE(rms_norm)(const float *x, size_t x_stride, const float *weig
 	}
 }
 
-static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
-			  const float *sines, size_t n)
+static void CPU_OP(rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
+			 const float *sines, size_t n)
 {
 	size_t half = n / 2;
 
@@ -135,7 +135,7 @@ static void COMPUTE(rope)(float *x, size_t n_heads, size_t head_dim, const float
 	}
 }
 
-static float COMPUTE(log_sum_exp)(const float *x, size_t n)
+static float CPU_OP(log_sum_exp)(const float *x, size_t n)
 {
 	lanes most = lanes_all(-INFINITY), sum = { 0 };
 	float highest;
@@ -148,9 +148,9 @@ static float COMPUTE(log_sum_exp)(const float *x, size_t n)
 	return highest + logf(lanes_sum(sum));
 }
 
-static void COMPUTE(softmax)(float *x, size_t n)
+static void CPU_OP(softmax)(float *x, size_t n)
 {
-	float all = COMPUTE(log_sum_exp)(x, n);
+	float all = CPU_OP(log_sum_exp)(x, n);
 
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
@@ -169,8 +169,8 @@ LANE_FN lanes lanes_gelu(lanes x)
 	return x / (1.0f + lanes_exp(-2.0f * u));
 }
 
-static void COMPUTE(gate)(enum activation activation, const float *gate, const float *up, size_t n,
-			  float *y)
+static void CPU_OP(gate)(enum activation activation, const float *gate, const float *up, size_t n,
+			 float *y)
 {
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes g = lanes_at(gate, i, n);
@@ -190,7 +190,7 @@ LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes 
 	}
 }
 
-static void COMPUTE(gate_pairs)(const float *x, float clamp, size_t n, float *y)
+static void CPU_OP(gate_pairs)(const float *x, float clamp, size_t n, float *y)
 {
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes gate, up;
@@ -200,24 +200,27 @@ static void COMPUTE(gate_pairs)(const float *x, float clamp, size_t n, float *y)
 	}
 }
 
-static void COMPUTE(softcap)(float *x, float cap, size_t n)
+static void CPU_OP(softcap)(float *x, float cap, size_t n)
 {
 	for (size_t i = 0; i < n; i += LANES)
 		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
 }
 
 /* The row, whose usable() is the file's. */
-#define COMPUTE_ROW(title)                                                                         \
-	{                                                                                          \
-		.name = (title), .usable = COMPUTE(usable), .amax = COMPUTE(amax),                 \
-		.histogram = COMPUTE(histogram), .round_bf16 = COMPUTE(round_bf16),                \
-		.round_bf16_f32 = COMPUTE(round_bf16_f32), .round_amax = COMPUTE(round_amax),      \
-		.add = COMPUTE(add), .add_scaled = COMPUTE(add_scaled),                            \
-		.add_row = COMPUTE(add_row), .rms_norm = COMPUTE(rms_norm), .rope = COMPUTE(rope), \
-		.softmax = COMPUTE(softmax), .gate = COMPUTE(gate),                                \
-		.gate_pairs = COMPUTE(gate_pairs), .softcap = COMPUTE(softcap),                    \
-		.log_sum_exp = COMPUTE(log_sum_exp), .attention_pack = COMPUTE(attention_pack),    \
-		.attend = COMPUTE(attend),                                                         \
+#define CPU_OPS_ROW(title)                                                                    \
+	{                                                                                     \
+		.host = { .name = (title),                                                    \
+			  .usable = CPU_OP(usable),                                           \
+			  .round_bf16 = CPU_OP(round_bf16),                                   \
+			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                           \
+			  .softmax = CPU_OP(softmax) },                                       \
+		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                         \
+		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                         \
+		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),                 \
+		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate),     \
+		.gate_pairs = CPU_OP(gate_pairs), .softcap = CPU_OP(softcap),                 \
+		.log_sum_exp = CPU_OP(log_sum_exp), .attention_pack = CPU_OP(attention_pack), \
+		.attend = CPU_OP(attend),                                                     \
 	}
 
 #endif
