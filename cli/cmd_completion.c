@@ -6,32 +6,67 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backend/backend.h"
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/options/values.h"
 #include "format/format.h"
 #include "recipe/recipe.h"
 
-#define SHELLS "bash|zsh|fish"
+#define SHELLS	     "bash|zsh|fish"
+#define HELP_SUMMARY "Print the help of a command"
+#define HELP_DOC     "Print what commands there are"
+#define VERSION_DOC  "Print the version"
 
-/* The values of an option, with a blank behind each; nothing where any text may stand. */
-static void option_values(const struct option_row *option, struct buf *values)
+/* What may follow an option, or an argument. */
+enum value_kind {
+	VALUE_NONE,
+	VALUE_WORDS, /* one of some words */
+	VALUE_PATH,
+	VALUE_TEXT, /* a number, a pattern: nothing to offer */
+};
+
+/* The words of "a|b|c".  "a=P" stands for values that begin with "a=", and that is offered. */
+static void put_choices(struct buf *words, const char *choices)
 {
-	const char *arg = option->arg ? option->arg : "";
+	for (const char *p = choices; *p; p += strspn(p, "|")) {
+		size_t n = strcspn(p, "|");
+		const char *equals = memchr(p, '=', n);
 
-	values->len = 0;
-	buf_puts(values, "");
+		buf_printf(words, "%.*s ", equals ? (int)(equals + 1 - p) : (int)n, p);
+		p += n;
+	}
+}
+
+/* The words are followed by a blank each. */
+static enum value_kind option_values(const struct option_row *option, struct buf *words)
+{
+	static const char *const paths[] = { "DIR", "FILE", "MODEL", "OUT" };
+	const char *arg = option->arg;
+
+	words->len = 0;
+	buf_puts(words, "");
+	if (!arg)
+		return VALUE_NONE;
 	if (!strcmp(arg, "RECIPE"))
 		for (size_t i = 0; recipes[i]; i++)
-			buf_printf(values, "%s ", recipes[i]->name);
+			buf_printf(words, "%s ", recipes[i]->name);
 	else if (!strcmp(arg, "FORMAT"))
 		for (size_t i = 0; formats[i]; i++)
-			buf_printf(values, "%s ", formats[i]->name);
-	else if (strchr(arg, '|'))
-		for (const char *p = arg; *p; p += strspn(p, "|")) {
-			buf_printf(values, "%.*s ", (int)strcspn(p, "|"), p);
-			p += strcspn(p, "|");
-		}
+			buf_printf(words, "%s ", formats[i]->name);
+	else if (!strcmp(arg, "BACKEND")) {
+		buf_puts(words, "auto cpu ");
+		for (size_t i = 0; backends[i]; i++)
+			buf_printf(words, "%s ", backends[i]->name);
+	} else if (!strpbrk(arg, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") || strchr(arg, '|')) {
+		put_choices(words, arg);
+	} else {
+		for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+			if (!strcmp(arg, paths[i]))
+				return VALUE_PATH;
+		return strstr(arg, ".amax") ? VALUE_PATH : VALUE_TEXT;
+	}
+	return VALUE_WORDS;
 }
 
 /* Text inside single quotes of a shell; zsh's _arguments also obeys ':' and brackets. */
@@ -47,59 +82,117 @@ static void put_quoted(const char *text, bool zsh)
 	}
 }
 
-static void bash_command(const struct command *command)
+static void put_command_names(void)
 {
-	const struct option_row *o = NULL;
-	struct buf values = { 0 };
-
-	printf("\t%s)\n\t\tcase $3 in\n", command->name);
-	while ((o = command_option_next(command, o))) {
-		option_values(o, &values);
-		if (!o->arg)
-			continue;
-		printf("\t\t--%s) words='%s' ;;\n", o->name, values.data);
-	}
-	printf("\t\t*) [[ $2 == -* ]] && words='");
-	while ((o = command_option_next(command, o)))
-		printf("--%s ", o->name);
-	printf("' ;;\n\t\tesac ;;\n");
-	buf_release(&values);
-}
-
-static void bash_print(void)
-{
-	printf("_fp8conv() {\n\tlocal words=\n\tif [ \"$COMP_CWORD\" -eq 1 ]; "
-	       "then\n\t\twords='help ");
 	for (size_t i = 0; commands[i]; i++)
 		if (commands[i]->group)
 			printf("%s ", commands[i]->name);
-	printf("'\n\telse\n\tcase ${COMP_WORDS[1]} in\n");
+}
+
+static void bash_option(const struct option_row *option, struct buf *words)
+{
+	enum value_kind kind = option_values(option, words);
+
+	if (kind == VALUE_NONE)
+		return;
+	printf("\t\t--%s", option->name);
+	if (option->letter)
+		printf("|-%c", option->letter);
+	putchar(')');
+	if (kind == VALUE_WORDS)
+		printf(" words='%s'", words->data);
+	else if (kind == VALUE_PATH)
+		printf(" files=yes");
+	printf(" ;;\n");
+}
+
+static void bash_command(const struct command *command)
+{
+	const struct option_row *o = NULL;
+	struct buf words = { 0 };
+
+	printf("\t%s)\n\t\tcase $option in\n", command->name);
+	while ((o = command_option_next(command, o)))
+		bash_option(o, &words);
+	printf("\t\t*)\n\t\t\tif [[ $value == -* ]]; then\n\t\t\t\twords='");
+	while ((o = command_option_next(command, o)))
+		printf("--%s ", o->name);
+	printf("'\n");
+	if (command->argument)
+		printf("\t\t\telse\n\t\t\t\tfiles=yes\n");
+	printf("\t\t\tfi ;;\n\t\tesac ;;\n");
+	buf_release(&words);
+}
+
+/* bash splits words at '=', so that "--recipe=b" comes as three; where COMP_WORDBREAKS has no '=',
+ * as one. */
+static void bash_print(void)
+{
+	printf("_fp8conv() {\n"
+	       "\tlocal value=$2 option=$3 before= words= files= commands='");
+	put_command_names();
+	printf("'\n"
+	       "\tif [[ $option == = ]]; then\n"
+	       "\t\toption=${COMP_WORDS[COMP_CWORD-2]}\n"
+	       "\telif [[ $value == --*=* ]]; then\n"
+	       "\t\toption=${value%%%%=*} before=${value%%%%=*}= value=${value#*=}\n"
+	       "\tfi\n"
+	       "\tcase $COMP_CWORD,${COMP_WORDS[1]} in\n"
+	       "\t1,-*) words='--help --version' ;;\n"
+	       "\t1,*) words=\"help $commands\" ;;\n"
+	       "\t2,help) words=$commands ;;\n"
+	       "\t*)\n"
+	       "\tcase ${COMP_WORDS[1]} in\n");
 	for (size_t i = 0; commands[i]; i++)
 		if (commands[i]->group)
 			bash_command(commands[i]);
-	printf("\tesac\n\tfi\n\tmapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$2\")\n}\n"
+	printf("\tesac\n\tesac\n"
+	       "\tmapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$words\" -- \"$value\")\n"
+	       "\t[[ $files ]] || compopt +o default 2>/dev/null\n"
+	       "\t[[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null\n"
+	       "}\n"
 	       "complete -o default -F _fp8conv fp8conv\n");
 }
 
-static void zsh_option(const struct option_row *option, struct buf *values)
+static void zsh_option(const struct option_row *option, struct buf *words)
 {
-	option_values(option, values);
-	printf(" \\\n\t\t\t'--%s%s[", option->name, option->arg ? "=" : "");
+	enum value_kind kind = option_values(option, words);
+
+	printf(" \\\n\t\t\t'%s--%s%s[", option_repeats(option) ? "*" : "", option->name,
+	       kind == VALUE_NONE ? "" : "=");
 	put_quoted(option->doc, true);
 	putchar(']');
-	if (option->arg && values->len)
-		printf(":value:(%s)", values->data);
-	else if (option->arg)
-		printf(":value:_files");
+	if (kind == VALUE_WORDS)
+		printf(":%s: _fp8conv_words %s", option->name, words->data);
+	else if (kind == VALUE_PATH)
+		printf(":file:_files");
+	else if (kind == VALUE_TEXT)
+		printf(":%s: ", option->arg);
 	putchar('\'');
+}
+
+static void zsh_command(const struct command *command)
+{
+	const struct option_row *o = NULL;
+	struct buf words = { 0 };
+
+	printf("\t%s)\n\t\t_arguments", command->name);
+	while ((o = command_option_next(command, o)))
+		zsh_option(o, &words);
+	printf("%s ;;\n", command->argument ? " \\\n\t\t\t'*:file:_files'" : "");
+	buf_release(&words);
 }
 
 static void zsh_print(void)
 {
-	const struct option_row *o = NULL;
-	struct buf values = { 0 };
-
-	printf("#compdef fp8conv\n_fp8conv() {\n\tlocal -a commands=(\n");
+	printf("#compdef fp8conv\n"
+	       "_fp8conv_words() {\n"
+	       "\tlocal word\n"
+	       "\tfor word; do\n"
+	       "\t\tif [[ $word == *= ]]; then compadd -S '' -- $word; else compadd -- $word; fi\n"
+	       "\tdone\n"
+	       "}\n"
+	       "_fp8conv() {\n\tlocal -a commands=(\n");
 	for (size_t i = 0; commands[i]; i++) {
 		if (!commands[i]->group)
 			continue;
@@ -107,54 +200,85 @@ static void zsh_print(void)
 		put_quoted(commands[i]->summary, true);
 		printf("'\n");
 	}
-	printf("\t)\n\tif (( CURRENT == 2 )); then\n\t\t_describe command "
-	       "commands\n\t\treturn\n\tfi\n"
-	       "\tcase $words[2] in\n");
-	for (size_t i = 0; commands[i]; i++) {
-		if (!commands[i]->group)
-			continue;
-		printf("\t%s)\n\t\t_arguments", commands[i]->name);
-		while ((o = command_option_next(commands[i], o)))
-			zsh_option(o, &values);
-		printf(" \\\n\t\t\t'*:file:_files' ;;\n");
-	}
+	printf("\t)\n"
+	       "\tlocal -a about=('--help:" HELP_DOC "' '--version:" VERSION_DOC "')\n"
+	       "\tlocal -a help=('help:" HELP_SUMMARY "')\n"
+	       "\tif (( CURRENT == 2 )); then\n"
+	       "\t\tif [[ $PREFIX == -* ]]; then _describe -o option about\n"
+	       "\t\telse _describe command help -- commands; fi\n"
+	       "\t\treturn\n"
+	       "\tfi\n"
+	       "\tshift words\n"
+	       "\t(( CURRENT-- ))\n"
+	       "\tcase $words[1] in\n"
+	       "\thelp) (( CURRENT == 2 )) && _describe command commands ;;\n");
+	for (size_t i = 0; commands[i]; i++)
+		if (commands[i]->group)
+			zsh_command(commands[i]);
 	printf("\tesac\n}\n_fp8conv \"$@\"\n");
-	buf_release(&values);
+}
+
+/* The words of an option that are recipes, each with its summary. */
+static void fish_recipes(void)
+{
+	printf(" -x -a '");
+	for (size_t i = 0; recipes[i]; i++) {
+		printf("%s\\t\"", recipes[i]->name);
+		put_quoted(recipes[i]->summary, false);
+		printf("\" ");
+	}
+	putchar('\'');
 }
 
 static void fish_option(const struct command *command, const struct option_row *option,
-			struct buf *values)
+			struct buf *words)
 {
-	option_values(option, values);
+	enum value_kind kind = option_values(option, words);
+
 	printf("complete -c fp8conv -n '__fish_seen_subcommand_from %s' -l %s", command->name,
 	       option->name);
 	if (option->letter)
 		printf(" -s %c", option->letter);
-	if (option->arg && values->len)
-		printf(" -x -a '%s'", values->data);
-	else if (option->arg)
+	if (kind == VALUE_WORDS && !strcmp(option->arg, "RECIPE"))
+		fish_recipes();
+	else if (kind == VALUE_WORDS)
+		printf(" -x -a '%s'", words->data);
+	else if (kind == VALUE_PATH)
 		printf(" -r");
+	else if (kind == VALUE_TEXT)
+		printf(" -x");
 	printf(" -d '");
 	put_quoted(option->doc, false);
 	printf("'\n");
 }
 
-static void fish_print(void)
+static void fish_command(const struct command *command)
 {
 	const struct option_row *o = NULL;
-	struct buf values = { 0 };
+	struct buf words = { 0 };
 
-	for (size_t i = 0; commands[i]; i++) {
-		if (!commands[i]->group)
-			continue;
-		printf("complete -c fp8conv -f -n __fish_use_subcommand -a %s -d '",
-		       commands[i]->name);
-		put_quoted(commands[i]->summary, false);
-		printf("'\n");
-		while ((o = command_option_next(commands[i], o)))
-			fish_option(commands[i], o, &values);
-	}
-	buf_release(&values);
+	printf("complete -c fp8conv -f -n __fish_use_subcommand -a %s -d '", command->name);
+	put_quoted(command->summary, false);
+	printf("'\n");
+	if (!command->argument)
+		printf("complete -c fp8conv -f -n '__fish_seen_subcommand_from %s'\n",
+		       command->name);
+	while ((o = command_option_next(command, o)))
+		fish_option(command, o, &words);
+	buf_release(&words);
+}
+
+static void fish_print(void)
+{
+	printf("complete -c fp8conv -f -n __fish_use_subcommand -l help -s h -d '" HELP_DOC "'\n"
+	       "complete -c fp8conv -f -n __fish_use_subcommand -l version -d '" VERSION_DOC "'\n"
+	       "complete -c fp8conv -f -n __fish_use_subcommand -a help -d '" HELP_SUMMARY "'\n"
+	       "complete -c fp8conv -f -n '__fish_seen_subcommand_from help' -a '");
+	put_command_names();
+	printf("'\n");
+	for (size_t i = 0; commands[i]; i++)
+		if (commands[i]->group)
+			fish_command(commands[i]);
 }
 
 static int read_shell(const struct option_row *option, const char *value, void *place,

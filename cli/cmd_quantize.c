@@ -16,23 +16,9 @@ struct settings {
 	struct convert_settings convert;
 	struct quantize_params params; /* completed by make_plan() */
 	struct option_list include, exclude;
-	struct select_rule *rules;
-	size_t n_rules;
+	struct option_rules rules;
 	int on_nonfinite; /* enum on_nonfinite, whose order the option's values have */
 };
-
-static int read_rule(const struct option_row *option, const char *value, void *place,
-		     struct err *err)
-{
-	struct settings *settings = place;
-	struct select_rule rule;
-
-	if (opt_rule(option_written(option).text, value, &rule, err))
-		return -1;
-	ARRAY_GROW(settings->rules, settings->n_rules);
-	settings->rules[settings->n_rules++] = rule;
-	return 0;
-}
 
 #define PLACE(member) offsetof(struct settings, member)
 
@@ -100,7 +86,8 @@ static const struct option_row options[] = {
 	  PLACE(include) },
 	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches", option_many, PLACE(exclude) },
 	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
-	  "The recipe of what matches, or RE=skip; the last match wins", read_rule, 0 },
+	  "The recipe of what matches, or RE=skip; the last match wins", option_rules,
+	  PLACE(rules) },
 	{ SECTION_TENSORS, "ragged", 0, NULL,
 	  "Blocks also where a dimension is no multiple of the block", option_flag,
 	  PLACE(params.select.ragged) },
@@ -121,16 +108,16 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	select->n_include = settings->include.n;
 	select->exclude = settings->exclude.texts;
 	select->n_exclude = settings->exclude.n;
-	select->rules = settings->rules;
-	select->n_rules = settings->n_rules;
+	select->rules = settings->rules.rules;
+	select->n_rules = settings->rules.n;
 	return quantize_plan_make(plan, &settings->params, progress, err);
 }
 
 static void settings_release(struct settings *settings)
 {
-	for (size_t i = 0; i < settings->n_rules; i++)
-		free((char *)settings->rules[i].pattern);
-	free(settings->rules);
+	for (size_t i = 0; i < settings->rules.n; i++)
+		free((char *)settings->rules.rules[i].pattern);
+	free(settings->rules.rules);
 	free(settings->include.texts);
 	free(settings->exclude.texts);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/option.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -73,6 +72,23 @@ int option_many(const struct option_row *option, const char *value, void *place,
 	ARRAY_GROW(list->texts, list->n);
 	list->texts[list->n++] = value;
 	return 0;
+}
+
+int option_rules(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	struct option_rules *list = place;
+	struct select_rule rule;
+
+	if (opt_rule(option_written(option).text, value, &rule, err))
+		return -1;
+	ARRAY_GROW(list->rules, list->n);
+	list->rules[list->n++] = rule;
+	return 0;
+}
+
+bool option_repeats(const struct option_row *option)
+{
+	return option->read == option_many || option->read == option_rules;
 }
 
 int option_recipe(const struct option_row *option, const char *value, void *place, struct err *err)

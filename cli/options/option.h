@@ -7,6 +7,7 @@
 #ifndef FP8CONV_CLI_OPTIONS_OPTION_H
 #define FP8CONV_CLI_OPTIONS_OPTION_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -26,6 +27,7 @@ enum option_section {
 };
 
 struct option_row;
+struct select_rule;
 
 /* Reads value (argv's; NULL where the option takes none) into place.  option as the user knows it,
  * "--threads", is option_written(). 0, or -1: ERR_USAGE. */
@@ -56,6 +58,7 @@ option_reader option_flag;   /* bool: true */
 option_reader option_count;  /* int: from 1 to 1024 */
 option_reader option_large;  /* int: from 1 to a billion */
 option_reader option_many;   /* struct option_list */
+option_reader option_rules;  /* struct option_rules, of RE=RECIPE or RE=skip */
 option_reader option_recipe; /* const char *: the name of a recipe that there is */
 option_reader option_bytes;  /* uint64_t: "4096", "64K", "512M", "2G" (binary), at least 1 */
 
@@ -65,6 +68,15 @@ struct option_list {
 	const char **texts;
 	size_t n;
 };
+
+/* The same of rules; their patterns are the caller's to free, too. */
+struct option_rules {
+	struct select_rule *rules;
+	size_t n;
+};
+
+/* Whether the option may be given several times. */
+bool option_repeats(const struct option_row *option);
 
 /* "--name" in a buffer of the caller. */
 struct option_spelling {

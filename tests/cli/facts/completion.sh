@@ -11,14 +11,9 @@ for shell in bash zsh fish; do
 done
 fails 2 " completion: shell 'tcsh' is not one of bash|zsh|fish" completion tcsh
 fails 2 " completion: SHELL is missing (fp8conv completion bash|zsh|fish)" completion
+# Where '=' is no word break of bash, the option comes with its value.
 bash -c '
 . ./c.bash
-COMP_WORDS=(fp8conv quantize --recipe bl) COMP_CWORD=3
-_fp8conv fp8conv bl --recipe
-echo "${COMPREPLY[*]}"
-COMP_WORDS=(fp8conv quantize --requ) COMP_CWORD=2
-_fp8conv fp8conv --requ quantize
-echo "${COMPREPLY[*]}"
-COMP_WORDS=(fp8conv ins) COMP_CWORD=1
-_fp8conv fp8conv ins fp8conv
+COMP_WORDS=(fp8conv quantize --recipe=bl) COMP_CWORD=2
+_fp8conv fp8conv --recipe=bl quantize
 echo "${COMPREPLY[*]}"'
