@@ -63,7 +63,7 @@ static inline size_t executor_weight_part_rows(const struct executor_weight *wei
 
 /* What has been seen of some values: max |x| (NaN is ignored, inf counts), and how many are NaN or
  * infinite.  Zeroed is that of no values. */
-struct seen {
+struct value_stats {
 	uint64_t n_nonfinite;
 	float amax;
 	uint32_t padding;
@@ -159,10 +159,12 @@ struct executor_ops {
 
 	/* --- looking at values --- */
 
-	void (*amax)(struct executor_lane *lane, const float *x, size_t n, struct seen *seen);
+	void (*amax)(struct executor_lane *lane, const float *x, size_t n,
+		     struct value_stats *stats);
 
 	/* The same of x rounded to bf16, in place. */
-	void (*round_amax)(struct executor_lane *lane, float *x, size_t n, struct seen *seen);
+	void (*round_amax)(struct executor_lane *lane, float *x, size_t n,
+			   struct value_stats *stats);
 
 	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
 	 * second one. */

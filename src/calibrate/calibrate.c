@@ -38,10 +38,10 @@ static int run_alloc(struct run *run, struct err *err)
 		    embed_init(&run->embed[i], &plan->model, longest, err))
 			return -1;
 	run->n_slots = forward_slots(&plan->model);
-	run->host_seen = xcalloc(most * run->n_slots, sizeof *run->host_seen);
-	return ops->memory_new(run->forward.executor, (void **)&run->seen,
-			       most * run->n_slots * sizeof *run->seen, "what is seen of sequences",
-			       err) ||
+	run->host_value_stats = xcalloc(most * run->n_slots, sizeof *run->host_value_stats);
+	return ops->memory_new(run->forward.executor, (void **)&run->value_stats,
+			       most * run->n_slots * sizeof *run->value_stats,
+			       "the value stats of sequences", err) ||
 			       ops->memory_new(run->forward.executor, (void **)&run->residuals,
 					       most * stream_size,
 					       "the residual streams of a sweep", err)
@@ -56,13 +56,13 @@ static void run_release(struct run *run)
 	free(run->lanes);
 	free(run->sequences);
 	free(run->nll);
-	free(run->host_seen);
+	free(run->host_value_stats);
 	for (int i = 0; run->embed && i < run->params->n_threads; i++)
 		embed_release(&run->embed[i]);
 	free(run->embed);
 	if (run->forward.executor) {
 		run->forward.executor->ops->memory_free(run->forward.executor, run->residuals);
-		run->forward.executor->ops->memory_free(run->forward.executor, run->seen);
+		run->forward.executor->ops->memory_free(run->forward.executor, run->value_stats);
 	}
 	recorder_free(run->recorder);
 	fp8_forward_free(run->fp8);

@@ -14,11 +14,11 @@ enum { SLOT_X, SLOT_Y, N_SLOTS };
 struct worker {
 	struct executor_lane *lane;
 	float *host; /* rows of inputs as they are read */
-	struct seen host_seen[N_SLOTS];
-	float *x, *y;	   /* the executor's: rows of inputs, of outputs */
-	uint16_t *rounded; /* the inputs in bf16 */
-	struct seen *seen; /* (N_SLOTS), of these rows */
-	uint64_t *counts;  /* (AMAX_BINS, 2), of the module; NULL: no histogram */
+	struct value_stats host_stats[N_SLOTS];
+	float *x, *y;		   /* the executor's: rows of inputs, of outputs */
+	uint16_t *rounded;	   /* the inputs in bf16 */
+	struct value_stats *stats; /* (N_SLOTS), of these rows */
+	uint64_t *counts;	   /* (AMAX_BINS, 2), of the module; NULL: no histogram */
 };
 
 /* What a module showed in one pass. */
@@ -69,12 +69,12 @@ static void multiply(const struct forward *forward, const struct worker *worker,
 	size_t n = linear->ref->n, k = linear->ref->k;
 	const void *input = worker->x;
 
-	ops->zero(worker->lane, worker->seen, N_SLOTS * sizeof *worker->seen);
+	ops->zero(worker->lane, worker->stats, N_SLOTS * sizeof *worker->stats);
 	ops->put(worker->lane, worker->x, worker->host, n_rows * k * sizeof(float));
 	if (forward->round)
-		ops->round_amax(worker->lane, worker->x, n_rows * k, &worker->seen[SLOT_X]);
+		ops->round_amax(worker->lane, worker->x, n_rows * k, &worker->stats[SLOT_X]);
 	else
-		ops->amax(worker->lane, worker->x, n_rows * k, &worker->seen[SLOT_X]);
+		ops->amax(worker->lane, worker->x, n_rows * k, &worker->stats[SLOT_X]);
 	count(worker, worker->x, n_rows * k, SLOT_X);
 	if (forward->input == DT_BF16) {
 		ops->round_bf16(worker->lane, worker->x, n_rows * k, worker->rounded);
@@ -83,13 +83,13 @@ static void multiply(const struct forward *forward, const struct worker *worker,
 	ops->multiply(worker->lane, &linear->weight, input, n_rows, worker->y);
 	if (linear->bias)
 		ops->add_row(worker->lane, worker->y, linear->bias, n_rows, n);
-	ops->amax(worker->lane, worker->y, n_rows * n, &worker->seen[SLOT_Y]);
+	ops->amax(worker->lane, worker->y, n_rows * n, &worker->stats[SLOT_Y]);
 	count(worker, worker->y, n_rows * n, SLOT_Y);
 }
 
 /* Some rows of an input, which lie in worker->host, and their product. */
-static int see_rows(const struct sweep *sweep, struct worker *worker, const struct linear *linear,
-		    size_t n_rows, const char *path, struct shown *shown, struct err *err)
+static int dumps_rows(const struct sweep *sweep, struct worker *worker, const struct linear *linear,
+		      size_t n_rows, const char *path, struct shown *shown, struct err *err)
 {
 	static const struct {
 		int slot, column;
@@ -98,22 +98,22 @@ static int see_rows(const struct sweep *sweep, struct worker *worker, const stru
 	const struct executor_ops *ops = worker->lane->executor->ops;
 
 	multiply(&sweep->forward, worker, linear, n_rows);
-	ops->fetch(worker->lane, worker->host_seen, worker->seen, sizeof worker->host_seen);
+	ops->fetch(worker->lane, worker->host_stats, worker->stats, sizeof worker->host_stats);
 	if (ops->wait(worker->lane, err))
 		return -1;
 	for (int i = 0; i < N_SLOTS; i++) {
-		const struct seen *seen = &worker->host_seen[looked[i].slot];
+		const struct value_stats *stats = &worker->host_stats[looked[i].slot];
 		float *amax = &shown->amax[looked[i].column];
 
-		if (seen->n_nonfinite)
-			return refuse(looked[i].what, linear, path, seen->n_nonfinite, err);
-		*amax = seen->amax > *amax ? seen->amax : *amax;
+		if (stats->n_nonfinite)
+			return refuse(looked[i].what, linear, path, stats->n_nonfinite, err);
+		*amax = stats->amax > *amax ? stats->amax : *amax;
 	}
 	return 0;
 }
 
-static int see_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear,
-		    size_t pass, struct shown *shown, struct err *err)
+static int dumps_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear,
+		      size_t pass, struct shown *shown, struct err *err)
 {
 	struct dump *dump = &sweep->dumps[pass];
 	const char *path = sweep->plan->dumps.items[sweep->first + pass];
@@ -131,7 +131,7 @@ static int see_pass(struct sweep *sweep, struct worker *worker, const struct lin
 			return err_set(err, ERR_INTERRUPTED, "interrupted");
 		if (source_read_floats(&dump->source, input, false, row * linear->ref->k,
 				       n * linear->ref->k, worker->host, err) ||
-		    see_rows(sweep, worker, linear, n, path, shown, err))
+		    dumps_rows(sweep, worker, linear, n, path, shown, err))
 			return -1;
 	}
 	atomic_fetch_add(&sweep->progress->done, dump->n_tokens);
@@ -153,8 +153,8 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 	if (worker->counts)
 		ops->zero(worker->lane, worker->counts, sizeof *sweep->counts);
 	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
-		rc = see_pass(sweep, worker, &linear, p, &sweep->shown[item * sweep->n_passes + p],
-			      err);
+		rc = dumps_pass(sweep, worker, &linear, p,
+				&sweep->shown[item * sweep->n_passes + p], err);
 	if (!rc && worker->counts) {
 		ops->fetch(worker->lane, sweep->counts[item], worker->counts,
 			   sizeof *sweep->counts);
@@ -303,8 +303,8 @@ static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size
 			       ops->memory_new(executor, (void **)&worker->y,
 					       y_size * sizeof(float),
 					       "the outputs of some activations", err) ||
-			       ops->memory_new(executor, (void **)&worker->seen,
-					       N_SLOTS * sizeof *worker->seen, what, err) ||
+			       ops->memory_new(executor, (void **)&worker->stats,
+					       N_SLOTS * sizeof *worker->stats, what, err) ||
 			       (sweep->params->histogram &&
 				ops->memory_new(executor, (void **)&worker->counts,
 						sizeof *sweep->counts, what, err))
@@ -333,7 +333,7 @@ static int workers_new(struct sweep *sweep, struct err *err)
 
 static void worker_release(struct worker *worker, struct executor *executor)
 {
-	void *memory[] = { worker->x, worker->rounded, worker->y, worker->seen, worker->counts };
+	void *memory[] = { worker->x, worker->rounded, worker->y, worker->stats, worker->counts };
 
 	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
 		executor->ops->memory_free(executor, memory[i]);

@@ -131,7 +131,7 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	const struct weights_kind kind = { .executor = executor,
 					   .dtype = is_f32 ? DT_F32 : executor->bf16_type(),
 					   .quantized = params->fp8.forward };
-	uint64_t a_sequence = stream + 2 * forward_slots(model) * sizeof(struct seen);
+	uint64_t a_sequence = stream + 2 * forward_slots(model) * sizeof(struct value_stats);
 	uint64_t a_pass = a_sequence * plan->batch;
 	uint64_t memory =
 		params->max_memory

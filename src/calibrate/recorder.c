@@ -6,9 +6,9 @@
 
 #include "base/mem.h"
 
-/* Of one sequence at one site: where to look for what was seen there of x and y, or q, k and v. */
-struct sight_row {
-	bool seen[3];
+/* Of one sequence at one site: the slots of the value stats of x and y, or q, k and v. */
+struct recorder_row {
+	bool observed[3];
 	size_t slot[3];
 	int64_t n_tokens;
 };
@@ -40,7 +40,7 @@ struct recorder {
 	const struct linear *head;
 	size_t first; /* sequence */
 	size_t n_sites;
-	struct sight_row *rows; /* (n_sites, most_sequences) */
+	struct recorder_row *rows; /* (n_sites, most_sequences) */
 	/* (n_lanes, n_sites, AMAX_BINS, 2) of uint64_t, the executor's; NULL: no histogram */
 	void *counts;
 
@@ -92,17 +92,17 @@ void recorder_free(struct recorder *recorder)
 	free(recorder);
 }
 
-static size_t site_of(const struct sighting *sighting)
+static size_t site_of(const struct observation *observation)
 {
-	const struct layer_ref *layer = sighting->layer;
+	const struct layer_ref *layer = observation->layer;
 
 	if (!layer)
 		return SITE_HEAD;
-	if (!sighting->linear)
+	if (!observation->linear)
 		return SITE_ATTENTION;
-	if (sighting->linear >= layer->linear && sighting->linear < layer->linear + N_LINEARS)
-		return SITE_LINEARS + (size_t)(sighting->linear - layer->linear);
-	return SITE_EXPERTS + (size_t)(sighting->linear - layer->experts[0]);
+	if (observation->linear >= layer->linear && observation->linear < layer->linear + N_LINEARS)
+		return SITE_LINEARS + (size_t)(observation->linear - layer->linear);
+	return SITE_EXPERTS + (size_t)(observation->linear - layer->experts[0]);
 }
 
 /* The matrix of a site; NULL: attention, or one that the layer has not. */
@@ -118,11 +118,11 @@ static const struct linear *linear_of(const struct recorder *recorder, size_t si
 	return &recorder->layer->experts[site / N_EXPERT_ROLES][site % N_EXPERT_ROLES];
 }
 
-static const int columns[] = { [SIGHT_X] = AMAX_X,
-			       [SIGHT_Y] = AMAX_Y,
-			       [SIGHT_Q] = AMAX_Q,
-			       [SIGHT_K] = AMAX_K,
-			       [SIGHT_V] = AMAX_V };
+static const int columns[] = { [OBSERVED_X] = AMAX_X,
+			       [OBSERVED_Y] = AMAX_Y,
+			       [OBSERVED_Q] = AMAX_Q,
+			       [OBSERVED_K] = AMAX_K,
+			       [OBSERVED_V] = AMAX_V };
 
 /* Those of a lane at a site. */
 static uint64_t *counts_of(const struct recorder *recorder, size_t lane, size_t site)
@@ -131,28 +131,29 @@ static uint64_t *counts_of(const struct recorder *recorder, size_t lane, size_t 
 			    (lane * recorder->n_sites + site) * COUNTS_SIZE);
 }
 
-static void see(void *context, const struct sighting *sighting)
+static void recorder_observe(void *context, const struct observation *observation)
 {
 	struct recorder *recorder = context;
-	size_t site = site_of(sighting);
-	int column = columns[sighting->what];
-	struct sight_row *row = &recorder->rows[site * recorder->most_sequences +
-						sighting->sequence - recorder->first];
+	size_t site = site_of(observation);
+	int column = columns[observation->what];
+	struct recorder_row *row = &recorder->rows[site * recorder->most_sequences +
+						   observation->sequence - recorder->first];
 
-	row->seen[column] = true;
-	row->slot[column] = sighting->slot;
-	if (sighting->what == SIGHT_X || sighting->what == SIGHT_Q)
-		row->n_tokens += (int64_t)sighting->n_rows;
-	if (recorder->counts && sighting->linear)
-		sighting->executor->executor->ops->histogram(
-			sighting->executor, sighting->values, sighting->n_rows * sighting->n_cols,
-			counts_of(recorder, (size_t)sighting->lane, site) +
-				(sighting->what == SIGHT_Y));
+	row->observed[column] = true;
+	row->slot[column] = observation->slot;
+	if (observation->what == OBSERVED_X || observation->what == OBSERVED_Q)
+		row->n_tokens += (int64_t)observation->n_rows;
+	if (recorder->counts && observation->linear)
+		observation->executor->executor->ops->histogram(
+			observation->executor, observation->values,
+			observation->n_rows * observation->n_cols,
+			counts_of(recorder, (size_t)observation->lane, site) +
+				(observation->what == OBSERVED_Y));
 }
 
 struct observer recorder_observer(struct recorder *recorder)
 {
-	return (struct observer){ recorder, see };
+	return (struct observer){ recorder, recorder_observe };
 }
 
 int recorder_begin(struct recorder *recorder, struct executor_lane *lane, const struct layer *layer,
@@ -178,11 +179,11 @@ int recorder_begin(struct recorder *recorder, struct executor_lane *lane, const 
 	return ops->wait(lane, err);
 }
 
-/* What was seen of a column of a site's row; NULL: nothing. */
-static const struct seen *seen_of(const struct sight_row *row, int column,
-				  const struct seen *of_sequence)
+/* The value stats of a column of a site's row; NULL: nothing was observed. */
+static const struct value_stats *stats_of(const struct recorder_row *row, int column,
+					  const struct value_stats *stats)
 {
-	return row->seen[column] ? &of_sequence[row->slot[column]] : NULL;
+	return row->observed[column] ? &stats[row->slot[column]] : NULL;
 }
 
 static int refuse(const struct recorder *recorder, size_t site, int column, size_t sequence,
@@ -204,21 +205,21 @@ static int refuse(const struct recorder *recorder, size_t site, int column, size
 		       (unsigned long long)n, recorder->first + sequence);
 }
 
-/* All that was seen of a sequence is finite, or the first that is not is named. */
-static int check(const struct recorder *recorder, size_t sequence, const struct seen *of_sequence,
+/* All observed values of a sequence are finite, or the error names the first that are not. */
+static int check(const struct recorder *recorder, size_t sequence, const struct value_stats *stats,
 		 struct err *err)
 {
 	size_t first = SIZE_MAX, at_site = 0;
 	int at_column = 0;
 
 	for (size_t site = 0; site < recorder->n_sites; site++) {
-		const struct sight_row *row =
+		const struct recorder_row *row =
 			&recorder->rows[site * recorder->most_sequences + sequence];
 
 		for (int column = 0; column < 3; column++) {
-			const struct seen *seen = seen_of(row, column, of_sequence);
+			const struct value_stats *value = stats_of(row, column, stats);
 
-			if (seen && seen->n_nonfinite && row->slot[column] < first) {
+			if (value && value->n_nonfinite && row->slot[column] < first) {
 				first = row->slot[column];
 				at_site = site;
 				at_column = column;
@@ -227,23 +228,24 @@ static int check(const struct recorder *recorder, size_t sequence, const struct 
 	}
 	return first == SIZE_MAX ? 0
 				 : refuse(recorder, at_site, at_column, sequence,
-					  of_sequence[first].n_nonfinite, err);
+					  stats[first].n_nonfinite, err);
 }
 
 /* Sequences of a pass become one row. */
 static void keep_rows(const struct recorder *recorder, size_t site, float amax_w,
-		      size_t n_sequences, const struct seen *seen, size_t n_slots,
+		      size_t n_sequences, const struct value_stats *stats, size_t n_slots,
 		      struct kept_site *kept)
 {
 	kept->n_passes = (n_sequences + recorder->batch - 1) / recorder->batch;
 	kept->rows = xcalloc(kept->n_passes, sizeof *kept->rows);
 	kept->tokens = xcalloc(kept->n_passes, sizeof *kept->tokens);
 	for (size_t s = 0; s < n_sequences; s++) {
-		const struct sight_row *row = &recorder->rows[site * recorder->most_sequences + s];
+		const struct recorder_row *row =
+			&recorder->rows[site * recorder->most_sequences + s];
 		float *amax = kept->rows[s / recorder->batch];
 
 		for (int i = 0; i < 3; i++) {
-			const struct seen *of = seen_of(row, i, seen + s * n_slots);
+			const struct value_stats *of = stats_of(row, i, stats + s * n_slots);
 
 			if (of && of->amax > amax[i])
 				amax[i] = of->amax;
@@ -267,7 +269,8 @@ static void keep_counts(const struct recorder *recorder, size_t site,
 }
 
 static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences,
-		      const struct seen *seen, size_t n_slots, uint64_t (*counts)[AMAX_BINS][2])
+		      const struct value_stats *stats, size_t n_slots,
+		      uint64_t (*counts)[AMAX_BINS][2])
 {
 	const struct linear *linear = linear_of(recorder, site);
 	bool attention = recorder->layer && site == SITE_ATTENTION;
@@ -276,7 +279,7 @@ static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences
 	if (!attention && (!linear || !linear->weight.data))
 		return;
 	kept.name = attention ? recorder->layer->ref->attention : linear->ref->module;
-	keep_rows(recorder, site, attention ? 0 : linear->amax, n_sequences, seen, n_slots, &kept);
+	keep_rows(recorder, site, attention ? 0 : linear->amax, n_sequences, stats, n_slots, &kept);
 	if (counts && !attention)
 		keep_counts(recorder, site, counts, &kept);
 	ARRAY_GROW(recorder->kept, recorder->n_kept);
@@ -299,16 +302,16 @@ static int fetch_counts(const struct recorder *recorder, struct executor_lane *l
 }
 
 int recorder_end(struct recorder *recorder, struct executor_lane *lane, size_t n_sequences,
-		 const struct seen *seen, size_t n_slots, struct err *err)
+		 const struct value_stats *stats, size_t n_slots, struct err *err)
 {
 	void *counts = NULL;
 	int rc = 0;
 
 	for (size_t s = 0; s < n_sequences && !rc; s++)
-		rc = check(recorder, s, seen + s * n_slots, err);
+		rc = check(recorder, s, stats + s * n_slots, err);
 	rc = rc || fetch_counts(recorder, lane, &counts, err) ? -1 : 0;
 	for (size_t site = 0; site < recorder->n_sites && !rc; site++)
-		keep_site(recorder, site, n_sequences, seen, n_slots, counts);
+		keep_site(recorder, site, n_sequences, stats, n_slots, counts);
 	free(counts);
 	layer_done(recorder);
 	return rc;

@@ -46,9 +46,9 @@ struct run {
 	double *nll;		   /* of each */
 	float *residuals;	   /* of all, the executor's */
 	size_t n_slots;
-	struct seen *seen;	       /* (sequences, n_slots), the executor's, */
-	struct seen *host_seen;	       /* and a copy */
-	struct embed_workspace *embed; /* by thread */
+	struct value_stats *value_stats;      /* (sequences, n_slots), the executor's, */
+	struct value_stats *host_value_stats; /* and a copy */
+	struct embed_workspace *embed;	      /* by thread */
 
 	struct stage stages[2];
 	struct stage *stage; /* under way */

@@ -87,36 +87,36 @@ static int run_steps(struct run *run, struct err *err)
 	return 0;
 }
 
-/* Waits for what was done with what is seen in the stage under way. */
-static int seen_wait(const struct run *run, struct err *err)
+/* Waits for work on the value stats of the stage under way. */
+static int stats_wait(const struct run *run, struct err *err)
 {
 	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
 	const struct layer *layer = layer_of(run->stage);
 
 	return lane->executor->ops->wait(lane, err)
-		       ? err_wrap(err, "what is seen at '%s'",
+		       ? err_wrap(err, "the value stats of '%s'",
 				  layer ? layer->ref->attention : run->stage->head.ref->module)
 		       : 0;
 }
 
-/* All sequences of the sweep through the stage under way, and what was seen of them. */
+/* All sequences of the sweep through the stage under way, and their value stats. */
 static int stage_run(struct run *run, struct err *err)
 {
 	struct executor_lane *lane = forward_lane_executor(run->lanes[0]);
 	const struct executor_ops *ops = lane->executor->ops;
-	size_t size = run->n_sequences * run->n_slots * sizeof *run->seen;
+	size_t size = run->n_sequences * run->n_slots * sizeof *run->value_stats;
 
-	ops->zero(lane, run->seen, size);
-	if (seen_wait(run, err) ||
+	ops->zero(lane, run->value_stats, size);
+	if (stats_wait(run, err) ||
 	    recorder_begin(run->recorder, lane, layer_of(run->stage), &run->stage->head, run->first,
 			   err) ||
 	    run_steps(run, err))
 		return -1;
-	ops->fetch(lane, run->host_seen, run->seen, size);
-	if (seen_wait(run, err))
+	ops->fetch(lane, run->host_value_stats, run->value_stats, size);
+	if (stats_wait(run, err))
 		return -1;
-	return recorder_end(run->recorder, lane, run->n_sequences, run->host_seen, run->n_slots,
-			    err);
+	return recorder_end(run->recorder, lane, run->n_sequences, run->host_value_stats,
+			    run->n_slots, err);
 }
 
 static int stage_begin(struct run *run, struct stage *stage, size_t i, struct err *err)
@@ -210,7 +210,7 @@ static int sweep_embed(struct run *run, struct err *err)
 					   .n_tokens = plan->data.sequences[run->first + i].len,
 					   .tokens = calibrate_plan_tokens(plan, run->first + i),
 					   .residual = residual,
-					   .seen = run->seen + i * run->n_slots };
+					   .stats = run->value_stats + i * run->n_slots };
 		residual += sequence->n_tokens * plan->model.hidden;
 	}
 	return pool_run(run->params->n_threads, run->n_sequences, embed_sequence, run,

@@ -152,27 +152,27 @@ static void show(const struct forward *forward, struct forward_lane *lane,
 {
 	const struct model *model = forward->model;
 	const struct {
-		enum sight what;
+		enum observed what;
 		const float *values;
 		size_t n_cols;
-	} seen[] = {
-		{ SIGHT_Q, lane->q, model->n_heads * model->head_dim },
-		{ SIGHT_K, lane->k, model->n_kv_heads * model->head_dim },
-		{ SIGHT_V, lane->v, model->n_kv_heads * model->value_dim },
+	} values[] = {
+		{ OBSERVED_Q, lane->q, model->n_heads * model->head_dim },
+		{ OBSERVED_K, lane->k, model->n_kv_heads * model->head_dim },
+		{ OBSERVED_V, lane->v, model->n_kv_heads * model->value_dim },
 	};
 
-	for (size_t i = 0; i < sizeof seen / sizeof *seen; i++) {
-		const struct sighting sighting = { .what = seen[i].what,
-						   .layer = layer->ref,
-						   .lane = lane->number,
-						   .executor = lane->executor,
-						   .sequence = sequence->index,
-						   .values = seen[i].values,
-						   .n_rows = sequence->n_tokens,
-						   .n_cols = seen[i].n_cols,
-						   .slot = lane->n_seen++ };
+	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+		const struct observation observation = { .what = values[i].what,
+							 .layer = layer->ref,
+							 .lane = lane->number,
+							 .executor = lane->executor,
+							 .sequence = sequence->index,
+							 .values = values[i].values,
+							 .n_rows = sequence->n_tokens,
+							 .n_cols = values[i].n_cols,
+							 .slot = lane->n_slots_used++ };
 
-		forward_show(forward, lane, sequence, &sighting);
+		pass_observe(forward, lane, sequence, &observation);
 	}
 }
 

@@ -29,45 +29,46 @@ size_t forward_slots(const struct model *model)
 			n_experts * N_EXPERT_ROLES); /* q, k and v; x and y of each matrix */
 }
 
-static void tell(const struct forward *forward, const struct sighting *sighting)
+static void tell(const struct forward *forward, const struct observation *observation)
 {
 	for (size_t i = 0; i < forward->n_observers; i++)
-		forward->observers[i].see(forward->observers[i].context, sighting);
+		forward->observers[i].observe(forward->observers[i].context, observation);
 }
 
-void forward_show(const struct forward *forward, struct forward_lane *lane,
-		  const struct sequence *sequence, const struct sighting *sighting)
+void pass_observe(const struct forward *forward, struct forward_lane *lane,
+		  const struct sequence *sequence, const struct observation *observation)
 {
-	lane->ops->amax(lane->executor, sighting->values, sighting->n_rows * sighting->n_cols,
-			&sequence->seen[sighting->slot]);
-	tell(forward, sighting);
+	lane->ops->amax(lane->executor, observation->values,
+			observation->n_rows * observation->n_cols,
+			&sequence->stats[observation->slot]);
+	tell(forward, observation);
 }
 
-struct sighting linear_sighting(const struct forward *forward, struct forward_lane *lane,
-				const struct layer *layer, const struct sequence *sequence,
-				float *x, size_t m, size_t k)
+struct observation linear_observation(const struct forward *forward, struct forward_lane *lane,
+				      const struct layer *layer, const struct sequence *sequence,
+				      float *x, size_t m, size_t k)
 {
-	const struct sighting sighting = { .what = SIGHT_X,
-					   .layer = layer ? layer->ref : NULL,
-					   .lane = lane->number,
-					   .executor = lane->executor,
-					   .sequence = sequence->index,
-					   .values = x,
-					   .n_rows = m,
-					   .n_cols = k,
-					   .slot = lane->n_seen++ };
+	const struct observation observation = { .what = OBSERVED_X,
+						 .layer = layer ? layer->ref : NULL,
+						 .lane = lane->number,
+						 .executor = lane->executor,
+						 .sequence = sequence->index,
+						 .values = x,
+						 .n_rows = m,
+						 .n_cols = k,
+						 .slot = lane->n_slots_used++ };
 
 	if (forward->round)
-		lane->ops->round_amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
+		lane->ops->round_amax(lane->executor, x, m * k, &sequence->stats[observation.slot]);
 	else
-		lane->ops->amax(lane->executor, x, m * k, &sequence->seen[sighting.slot]);
+		lane->ops->amax(lane->executor, x, m * k, &sequence->stats[observation.slot]);
 	lane->rounded_from = lane->fetched_from = NULL;
-	return sighting;
+	return observation;
 }
 
 /* values: what the filter makes of x. */
 static int filter(const struct forward *forward, struct forward_lane *lane,
-		  const struct linear *linear, const struct sighting *x, struct err *err)
+		  const struct linear *linear, const struct observation *x, struct err *err)
 {
 	size_t size = x->n_rows * x->n_cols * sizeof(float);
 	const float *values;
@@ -84,7 +85,7 @@ static int filter(const struct forward *forward, struct forward_lane *lane,
 }
 
 int linear_input(const struct forward *forward, struct forward_lane *lane,
-		 const struct linear *linear, const struct sighting *x, const void **input,
+		 const struct linear *linear, const struct observation *x, const void **input,
 		 struct err *err)
 {
 	const float *values = x->values;
@@ -107,15 +108,15 @@ int linear_input(const struct forward *forward, struct forward_lane *lane,
 }
 
 void linear_output(const struct forward *forward, struct forward_lane *lane,
-		   const struct linear *linear, const struct sequence *sequence, struct sighting y,
-		   float *values, size_t first, size_t n)
+		   const struct linear *linear, const struct sequence *sequence,
+		   struct observation y, float *values, size_t first, size_t n)
 {
 	if (linear->bias)
 		lane->ops->add_row(lane->executor, values, linear->bias + first, y.n_rows, n);
-	y.what = SIGHT_Y;
+	y.what = OBSERVED_Y;
 	y.values = values;
 	y.n_cols = n;
-	forward_show(forward, lane, sequence, &y);
+	pass_observe(forward, lane, sequence, &y);
 }
 
 static int linears_rows(const struct forward *forward, struct forward_lane *lane,
@@ -124,20 +125,20 @@ static int linears_rows(const struct forward *forward, struct forward_lane *lane
 			float *const ys[], struct err *err)
 {
 	size_t k = linears[0]->ref->k;
-	struct sighting sighting =
-		linear_sighting(forward, lane, layer, sequence, x + first * k, m, k);
+	struct observation observation =
+		linear_observation(forward, lane, layer, sequence, x + first * k, m, k);
 	const void *input;
 
 	for (size_t i = 0; i < n; i++) {
 		float *y = ys[i] + first * linears[i]->ref->n;
-		struct sighting output;
+		struct observation output;
 
-		sighting.linear = linears[i]->ref;
-		if (linear_input(forward, lane, linears[i], &sighting, &input, err))
+		observation.linear = linears[i]->ref;
+		if (linear_input(forward, lane, linears[i], &observation, &input, err))
 			return -1;
 		lane->ops->multiply(lane->executor, &linears[i]->weight, input, m, y);
-		output = sighting;
-		output.slot = lane->n_seen++;
+		output = observation;
+		output.slot = lane->n_slots_used++;
 		linear_output(forward, lane, linears[i], sequence, output, y, 0,
 			      linears[i]->ref->n);
 	}
@@ -153,7 +154,7 @@ int linears_run(const struct forward *forward, struct forward_lane *lane, const 
 		size_t n, const struct linear *const linears[], const struct sequence *sequence,
 		float *x, size_t m, float *const ys[], struct err *err)
 {
-	size_t values = linears[0]->ref->k, n_seen = lane->n_seen, most;
+	size_t values = linears[0]->ref->k, n_slots_used = lane->n_slots_used, most;
 
 	for (size_t i = 0; i < n; i++)
 		values += linears[i]->ref->n;
@@ -161,7 +162,7 @@ int linears_run(const struct forward *forward, struct forward_lane *lane, const 
 	for (size_t row = 0; row < m; row += most) {
 		size_t left = m - row;
 
-		lane->n_seen = n_seen;
+		lane->n_slots_used = n_slots_used;
 		if (linears_rows(forward, lane, layer, n, linears, sequence, x, row,
 				 left < most ? left : most, ys, err))
 			return -1;
@@ -223,7 +224,7 @@ static int half(const struct forward *forward, struct forward_lane *lane, const 
 int forward_layer(const struct forward *forward, struct forward_lane *lane,
 		  const struct layer *layer, struct sequence *sequence, struct err *err)
 {
-	lane->n_seen = 0;
+	lane->n_slots_used = 0;
 	if (half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
 		 forward_attention, err) ||
 	    half(forward, lane, layer, sequence, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, forward_mlp,

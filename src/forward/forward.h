@@ -33,10 +33,10 @@ struct layer {
 
 /* What can be seen at a matrix (x, y), and in attention (as it sees them: q and k after their
  * rotation). */
-enum sight { SIGHT_X, SIGHT_Y, SIGHT_Q, SIGHT_K, SIGHT_V };
+enum observed { OBSERVED_X, OBSERVED_Y, OBSERVED_Q, OBSERVED_K, OBSERVED_V };
 
-struct sighting {
-	enum sight what;
+struct observation {
+	enum observed what;
 	const struct linear_ref *linear; /* NULL in attention */
 	const struct layer_ref *layer;	 /* NULL: outside of layers */
 	int lane;
@@ -53,7 +53,7 @@ struct sighting {
  * sequence. */
 struct observer {
 	void *context;
-	void (*see)(void *context, const struct sighting *sighting);
+	void (*observe)(void *context, const struct observation *observation);
 };
 
 /* Makes of the input of a matrix what is multiplied in its place; observers have seen the input
@@ -86,7 +86,7 @@ struct sequence {
 	const uint32_t *tokens; /* of the host */
 	float *residual;	/* (n_tokens, hidden) */
 	/* (forward_slots()): raised as the layer under way goes by, in the order of computation */
-	struct seen *seen;
+	struct value_stats *stats;
 };
 
 /* Opens the executor; the caller releases.  precision_f32: nothing is rounded. */

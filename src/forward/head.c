@@ -86,12 +86,12 @@ static int block_run(const struct forward *forward, struct forward_lane *lane,
 {
 	const struct executor_weight *weight = &block->head->weight;
 	size_t hidden = forward->model->hidden, col = 0;
-	struct sighting x;
+	struct observation x;
 	const void *input;
 
-	lane->n_seen = SLOT_X;
-	x = linear_sighting(forward, lane, NULL, block->sequence,
-			    lane->normed + block->first * hidden, block->m, hidden);
+	lane->n_slots_used = SLOT_X;
+	x = linear_observation(forward, lane, NULL, block->sequence,
+			       lane->normed + block->first * hidden, block->m, hidden);
 	x.linear = block->head->ref;
 	if (linear_input(forward, lane, block->head, &x, &input, err))
 		return -1;
@@ -106,7 +106,7 @@ static int block_run(const struct forward *forward, struct forward_lane *lane,
 							 .labels = lane->labels,
 							 .log_sums = lane->log_sums + p * block->m,
 							 .picked = lane->picked };
-		struct sighting y = x;
+		struct observation y = x;
 
 		y.slot = SLOT_Y;
 		lane->ops->multiply_part(lane->executor, weight, p, input, block->m, lane->scores);

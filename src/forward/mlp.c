@@ -58,11 +58,11 @@ static int run_mlp(const struct forward *forward, struct forward_lane *lane,
 		   const struct layer *layer, const struct mlp *mlp,
 		   const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
 {
-	size_t hidden = forward->model->hidden, n_seen = lane->n_seen;
+	size_t hidden = forward->model->hidden, n_slots_used = lane->n_slots_used;
 	size_t most = forward_rows(forward, lane, 2 * (hidden + mlp->down->ref->k));
 
 	for (size_t row = 0; row < m; row += most) {
-		lane->n_seen = n_seen;
+		lane->n_slots_used = n_slots_used;
 		if (run_rows(forward, lane, layer, mlp, sequence, x + row * hidden,
 			     m - row < most ? m - row : most, out + row * hidden, err))
 			return -1;

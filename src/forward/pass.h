@@ -14,7 +14,7 @@ struct forward_lane {
 	const struct executor_ops *ops;
 	int number;
 	size_t max_tokens;
-	size_t n_seen; /* slots that the layer under way has taken */
+	size_t n_slots_used; /* slots that the layer under way has taken */
 
 	uint32_t *places; /* (tokens): rows of a table of embeddings, which lies in normed */
 	float *normed;	  /* (tokens, hidden) */
@@ -70,20 +70,20 @@ int linear_run(const struct forward *forward, struct forward_lane *lane, const s
 	       float *y, struct err *err);
 
 /* The parts of that: x rounded and looked at, of a matrix of k columns; ... */
-struct sighting linear_sighting(const struct forward *forward, struct forward_lane *lane,
-				const struct layer *layer, const struct sequence *sequence,
-				float *x, size_t m, size_t k);
+struct observation linear_observation(const struct forward *forward, struct forward_lane *lane,
+				      const struct layer *layer, const struct sequence *sequence,
+				      float *x, size_t m, size_t k);
 
 /* ... what is multiplied, after observers have seen x; ... */
 int linear_input(const struct forward *forward, struct forward_lane *lane,
-		 const struct linear *linear, const struct sighting *x, const void **input,
+		 const struct linear *linear, const struct observation *x, const void **input,
 		 struct err *err);
 
 /* ... and n columns of the product, from `first` on, which get their bias and are looked at: in the
- * sighting's slot. */
+ * observation's slot. */
 void linear_output(const struct forward *forward, struct forward_lane *lane,
-		   const struct linear *linear, const struct sequence *sequence, struct sighting y,
-		   float *values, size_t first, size_t n);
+		   const struct linear *linear, const struct sequence *sequence,
+		   struct observation y, float *values, size_t first, size_t n);
 
 int forward_attention(const struct forward *forward, struct forward_lane *lane,
 		      const struct layer *layer, const struct sequence *sequence, struct err *err);
@@ -94,8 +94,8 @@ int forward_mlp(const struct forward *forward, struct forward_lane *lane, const 
 void forward_norm(const struct forward *forward, struct forward_lane *lane, const float *x,
 		  const float *weight, size_t n_tokens, float *normed);
 
-/* Takes the amax into the sighting's slot, and tells observers. */
-void forward_show(const struct forward *forward, struct forward_lane *lane,
-		  const struct sequence *sequence, const struct sighting *sighting);
+/* Takes the amax into the observation's slot, and tells observers. */
+void pass_observe(const struct forward *forward, struct forward_lane *lane,
+		  const struct sequence *sequence, const struct observation *observation);
 
 #endif

@@ -18,7 +18,7 @@ struct module {
 /* Weights with one scale. */
 struct shared {
 	float amax;
-	size_t n_members, n_seen;
+	size_t n_members, n_known;
 };
 
 struct fp8_forward {
@@ -160,7 +160,7 @@ bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *re
 		return false;
 	group = &fp8->groups[module->unit->group];
 	pthread_mutex_lock(&fp8->lock);
-	wanted = group->n_members > 1 && group->n_seen < group->n_members;
+	wanted = group->n_members > 1 && group->n_known < group->n_members;
 	pthread_mutex_unlock(&fp8->lock);
 	return wanted;
 }
@@ -175,7 +175,7 @@ void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref,
 	group = &fp8->groups[module->unit->group];
 	pthread_mutex_lock(&fp8->lock);
 	group->amax = amax_max(group->amax, amax);
-	group->n_seen++;
+	group->n_known++;
 	pthread_mutex_unlock(&fp8->lock);
 }
 

@@ -130,7 +130,8 @@ int main(int argc, char **argv)
 	check(forward_lane_new(&lane, &forward, sequence.n_tokens, 0, &err), &err);
 	sequence.residual =
 		memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
-	sequence.seen = memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.seen);
+	sequence.stats =
+		memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.stats);
 	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));
 	printf("%.6f\n", run(&weights, lane, &sequence, logits));
 	file = fopen(argv[4], "wb");
@@ -138,7 +139,7 @@ int main(int argc, char **argv)
 	fclose(file);
 	free(logits);
 	forward.executor->ops->memory_free(forward.executor, sequence.residual);
-	forward.executor->ops->memory_free(forward.executor, sequence.seen);
+	forward.executor->ops->memory_free(forward.executor, sequence.stats);
 	forward_lane_free(lane, &forward);
 	fp8_forward_free(weights.fp8);
 	fp8_select_release(&choice);

@@ -19,10 +19,10 @@ static const uint32_t picked_rows[] = { 4, 1 };
 struct chain {
 	struct product p;
 	float *row, *more; /* (N) and (M, N), added */
-	void *y, *row_there, *rounded_there, *picked_there, *seen_there, *rows_there;
+	void *y, *row_there, *rounded_there, *picked_there, *stats_there, *rows_there;
 	float multiplied[M * N], added[M * N], picked[2 * N];
 	uint16_t rounded[M * N];
-	struct seen seen;
+	struct value_stats stats;
 };
 
 static int chain_try(struct bench *b, struct chain *c)
@@ -34,7 +34,7 @@ static int chain_try(struct bench *b, struct chain *c)
 		       { &c->row_there, N * sizeof *c->row },
 		       { &c->rounded_there, sizeof c->rounded },
 		       { &c->picked_there, sizeof c->picked },
-		       { &c->seen_there, sizeof c->seen },
+		       { &c->stats_there, sizeof c->stats },
 		       { &c->rows_there, sizeof picked_rows } };
 
 	memset(c, 0, sizeof *c);
@@ -52,8 +52,8 @@ static int chain_try(struct bench *b, struct chain *c)
 
 static void chain_release(struct bench *b, struct chain *c)
 {
-	void *const pieces[] = { c->y,		c->row_there, c->rounded_there, c->picked_there,
-				 c->seen_there, c->rows_there };
+	void *const pieces[] = { c->y,		 c->row_there, c->rounded_there, c->picked_there,
+				 c->stats_there, c->rows_there };
 
 	for (size_t i = 0; i < N_ROWS(pieces); i++)
 		ops->memory_free(b->executor, pieces[i]);
@@ -78,9 +78,9 @@ static int chain_run(struct bench *b, struct chain *c)
 	ops->put(lane, c->rows_there, picked_rows, sizeof picked_rows);
 	ops->gather(lane, c->picked_there, c->y, c->rows_there, 2, N);
 	ops->fetch(lane, c->picked, c->picked_there, sizeof c->picked);
-	ops->zero(lane, c->seen_there, sizeof c->seen);
-	ops->amax(lane, c->y, M * N, c->seen_there);
-	ops->fetch(lane, &c->seen, c->seen_there, sizeof c->seen);
+	ops->zero(lane, c->stats_there, sizeof c->stats);
+	ops->amax(lane, c->y, M * N, c->stats_there);
+	ops->fetch(lane, &c->stats, c->stats_there, sizeof c->stats);
 	return ops->wait(lane, &b->err);
 }
 
@@ -100,8 +100,8 @@ static void chain_check(const struct chain *c)
 	for (size_t i = 0; i < 2; i++)
 		assert_memory_equal(c->picked + i * N, c->added + picked_rows[i] * N,
 				    N * sizeof *c->picked);
-	assert_true(c->seen.amax == amax);
-	assert_int_equal(c->seen.n_nonfinite, 0);
+	assert_true(c->stats.amax == amax);
+	assert_int_equal(c->stats.n_nonfinite, 0);
 }
 
 static void chain(void **state)

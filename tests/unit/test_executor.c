@@ -65,41 +65,41 @@ static void specials_put(struct values *v, size_t every)
 		values_put(v, i, special[i / every % N_OF(special)]);
 }
 
-static void see(struct seen *seen, const float *x, size_t n)
+static void stats_raise(struct value_stats *stats, const float *x, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		seen->n_nonfinite += !isfinite(x[i]);
-		seen->amax = fabsf(x[i]) > seen->amax ? fabsf(x[i]) : seen->amax;
+		stats->n_nonfinite += !isfinite(x[i]);
+		stats->amax = fabsf(x[i]) > stats->amax ? fabsf(x[i]) : stats->amax;
 	}
 }
 
-static void seen_back(const struct side *s, const struct seen *wanted, void *there)
+static void stats_back(const struct side *s, const struct value_stats *wanted, void *there)
 {
-	struct seen got;
+	struct value_stats got;
 
 	data_back(s, there, &got, sizeof got);
 	assert_int_equal(got.n_nonfinite, wanted->n_nonfinite);
 	assert_int_equal(f32_bits(got.amax), f32_bits(wanted->amax));
 }
 
-/* What was seen before counts too. */
-static void amax_at(const struct values *x, bool round, struct seen before)
+/* Stats of earlier values count too. */
+static void amax_at(const struct values *x, bool round, struct value_stats before)
 {
-	struct seen wanted = before;
+	struct value_stats wanted = before;
 
 	for (size_t i = 0; round && i < x->n; i++)
 		x->wanted[i] = bf16_to_f32(bf16_from_f32(x->given[i]));
-	see(&wanted, x->wanted, x->n);
+	stats_raise(&wanted, x->wanted, x->n);
 	EACH_SIDE(s)
 	{
 		float *there = values_there(s, x);
-		struct seen *seen = data_there(s, &before, sizeof before);
+		struct value_stats *stats = data_there(s, &before, sizeof before);
 
 		if (round)
-			s->ops->round_amax(s->lane, there, x->n, seen);
+			s->ops->round_amax(s->lane, there, x->n, stats);
 		else
-			s->ops->amax(s->lane, there, x->n, seen);
-		seen_back(s, &wanted, seen);
+			s->ops->amax(s->lane, there, x->n, stats);
+		stats_back(s, &wanted, stats);
 		values_back(s, x, there, round ? "round_amax" : "amax");
 	}
 }
@@ -128,9 +128,9 @@ static void look_at(size_t n, size_t shift, size_t every)
 	struct values x = values_new(n, shift);
 
 	specials_put(&x, every);
-	amax_at(&x, false, (struct seen){ .n_nonfinite = 5, .amax = 3.9f });
+	amax_at(&x, false, (struct value_stats){ .n_nonfinite = 5, .amax = 3.9f });
 	histogram_at(&x);
-	amax_at(&x, true, (struct seen){ 0 });
+	amax_at(&x, true, (struct value_stats){ 0 });
 	values_free(&x);
 }
 
@@ -286,8 +286,8 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 
 	ops->zero(s->lane, x, n);
 	ops->put(s->lane, x, x, n);
-	ops->amax(s->lane, x, n, (struct seen *)x);
-	ops->round_amax(s->lane, x, n, (struct seen *)x);
+	ops->amax(s->lane, x, n, (struct value_stats *)x);
+	ops->round_amax(s->lane, x, n, (struct value_stats *)x);
 	ops->histogram(s->lane, x, n, (uint64_t *)x);
 	ops->round_bf16(s->lane, x, n, (uint16_t *)x);
 	ops->add(s->lane, x, x + 8, n);
@@ -308,7 +308,7 @@ static void nothing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
-		values_put(&x, i, 0); /* seen of no values */
+		values_put(&x, i, 0); /* stats of no values */
 	EACH_SIDE(s)
 	{
 		float *there = values_there(s, &x);

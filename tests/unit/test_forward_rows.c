@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A forward pass whose matrices take a few rows at a time gives what one gives that takes all: the
- * stream, and what is seen.
+ * stream, and the value stats.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -35,9 +35,9 @@ static size_t all(size_t n)
 
 /* What is left of a pass through all layers. */
 struct outcome {
-	size_t n_values, n_seen; /* of a layer */
+	size_t n_values, n_slots; /* of a layer */
 	float residual[MOST];
-	struct seen seen[MOST];
+	struct value_stats stats[MOST];
 };
 
 static void run_layers(struct weights *weights, struct forward_lane *lane,
@@ -57,7 +57,7 @@ static void run_layers(struct weights *weights, struct forward_lane *lane,
 		int rc = weights_begin_layer(&load, weights, forward_lane_executor(lane),
 					     &model->layers[i], &layer, &err);
 
-		sequence->seen = outcome->seen + i * outcome->n_seen;
+		sequence->stats = outcome->stats + i * outcome->n_slots;
 		assert_int_equal(weights_load_all(&load, 0, rc, &err), 0);
 		assert_int_equal(forward_layer(forward, lane, &layer, sequence, &err), 0);
 		layer_release(&layer, forward->executor);
@@ -89,10 +89,10 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	assert_int_equal(weights_open(&weights, &forward, &io_system, backend, 1, NULL, &err), 0);
 	assert_int_equal(forward_lane_new(&lane, &forward, N_TOKENS, 0, &err), 0);
 	outcome->n_values = N_TOKENS * model.hidden;
-	outcome->n_seen = forward_slots(&model);
-	assert_true(outcome->n_values <= MOST && outcome->n_seen * model.n_layers <= MOST);
+	outcome->n_slots = forward_slots(&model);
+	assert_true(outcome->n_values <= MOST && outcome->n_slots * model.n_layers <= MOST);
 	run_layers(&weights, lane, &sequence, outcome);
-	outcome->n_seen *= model.n_layers;
+	outcome->n_slots *= model.n_layers;
 	forward_lane_free(lane, &forward);
 	weights_release(&weights);
 	forward_release(&forward);
@@ -109,7 +109,7 @@ static void assert_close(float a, float b)
 
 static void same(void **state)
 {
-	size_t n_seen = 0;
+	size_t n_observed = 0;
 
 	(void)state;
 	for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
@@ -117,16 +117,16 @@ static void same(void **state)
 
 		for (size_t i = 0; i < whole->n_values; i++)
 			assert_close(few->residual[i], whole->residual[i]);
-		for (size_t i = 0; i < whole->n_seen; i++) {
-			assert_close(few->seen[i].amax, whole->seen[i].amax);
-			assert_int_equal(few->seen[i].n_nonfinite, 0);
-			n_seen += whole->seen[i].amax > 0;
+		for (size_t i = 0; i < whole->n_slots; i++) {
+			assert_close(few->stats[i].amax, whole->stats[i].amax);
+			assert_int_equal(few->stats[i].n_nonfinite, 0);
+			n_observed += whole->stats[i].amax > 0;
 		}
 		free(few);
 		free(whole);
 	}
 	/* two models of two layers at least: x and y of seven matrices, q, k and v */
-	assert_true(n_seen > 2 * 2 * 17);
+	assert_true(n_observed > 2 * 2 * 17);
 }
 
 int main(void)

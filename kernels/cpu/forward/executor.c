@@ -186,19 +186,21 @@ static size_t cpu_rows(size_t n)
 
 /* --- looking at values --- */
 
-static void seen_raise(struct seen *seen, float amax)
+static void stats_raise(struct value_stats *stats, float amax)
 {
-	seen->amax = amax > seen->amax ? amax : seen->amax;
+	stats->amax = amax > stats->amax ? amax : stats->amax;
 }
 
-static void cpu_amax(struct executor_lane *lane, const float *x, size_t n, struct seen *seen)
+static void cpu_amax(struct executor_lane *lane, const float *x, size_t n,
+		     struct value_stats *stats)
 {
-	seen_raise(seen, ops_of(lane)->amax(x, n, &seen->n_nonfinite));
+	stats_raise(stats, ops_of(lane)->amax(x, n, &stats->n_nonfinite));
 }
 
-static void cpu_round_amax(struct executor_lane *lane, float *x, size_t n, struct seen *seen)
+static void cpu_round_amax(struct executor_lane *lane, float *x, size_t n,
+			   struct value_stats *stats)
 {
-	seen_raise(seen, ops_of(lane)->round_amax(x, n, &seen->n_nonfinite));
+	stats_raise(stats, ops_of(lane)->round_amax(x, n, &stats->n_nonfinite));
 }
 
 static void cpu_histogram(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts)

@@ -52,7 +52,7 @@ struct sight {
 };
 
 template <bool ROUND>
-static __global__ void look(float *x, size_t n, bool aligned, struct seen *seen)
+static __global__ void look(float *x, size_t n, bool aligned, struct value_stats *stats)
 {
 	struct sight sight = { 0, 0 };
 	float4 v[LOADS];
@@ -80,8 +80,8 @@ static __global__ void look(float *x, size_t n, bool aligned, struct seen *seen)
 	sight.n_nonfinite = block_total(sight.n_nonfinite);
 	if (threadIdx.x > 0)
 		return;
-	atomicMax(reinterpret_cast<unsigned *>(&seen->amax), sight.most);
-	count_add(reinterpret_cast<unsigned long long *>(&seen->n_nonfinite), sight.n_nonfinite);
+	atomicMax(reinterpret_cast<unsigned *>(&stats->amax), sight.most);
+	count_add(reinterpret_cast<unsigned long long *>(&stats->n_nonfinite), sight.n_nonfinite);
 }
 
 static size_t blocks_for(size_t n)
@@ -91,21 +91,21 @@ static size_t blocks_for(size_t n)
 	return n_blocks < MOST_BLOCKS ? n_blocks : MOST_BLOCKS;
 }
 
-void gpu_see(struct device_lane *lane, const float *x, size_t n, struct seen *seen)
+void gpu_amax(struct device_lane *lane, const float *x, size_t n, struct value_stats *stats)
 {
 	if (n == 0 || device_lane_stopped(lane))
 		return;
 	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream(lane), const_cast<float *>(x),
-		   n, fours_aligned(x, 0), seen);
+		   n, fours_aligned(x, 0), stats);
 	device_launched(lane, "look");
 }
 
-void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct seen *seen)
+void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct value_stats *stats)
 {
 	if (n == 0 || device_lane_stopped(lane))
 		return;
 	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream(lane), x, n,
-		   fours_aligned(x, 0), seen);
+		   fours_aligned(x, 0), stats);
 	device_launched(lane, "look");
 }
 

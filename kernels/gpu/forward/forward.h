@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What a forward pass does between its products, on the GPU: what src/backend/executor.h says of
- * the functions of the same name (gpu_see: amax; gpu_copy_rows: copy), with every pointer one of
+ * the functions of the same name (gpu_amax: amax; gpu_copy_rows: copy), with every pointer one of
  * the GPU and aligned to its elements.  They put kernels into the lane's stream and return; a lane
  * that has stopped is left alone.
  *
- * seen, counts: raised and added to, by blocks in any order, which is the same in all of them.
+ * stats, counts: raised and added to, by blocks in any order, which is the same in all of them.
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_FORWARD_H
 #define FP8CONV_KERNELS_GPU_FORWARD_FORWARD_H
@@ -19,8 +19,8 @@ extern "C" {
 
 /* --- looking at values --- */
 
-void gpu_see(struct device_lane *lane, const float *x, size_t n, struct seen *seen);
-void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct seen *seen);
+void gpu_amax(struct device_lane *lane, const float *x, size_t n, struct value_stats *stats);
+void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct value_stats *stats);
 void gpu_histogram(struct device_lane *lane, const float *x, size_t n, uint64_t *counts);
 
 /* --- element by element --- */
