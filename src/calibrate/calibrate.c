@@ -27,8 +27,7 @@ static int run_alloc(struct run *run, struct err *err)
 	uint64_t stream_size = (uint64_t)longest * plan->model.hidden * sizeof(float);
 
 	run->observer = observer;
-	run->forward.observers = &run->observer;
-	run->forward.n_observers = 1;
+	run->forward.observer = &run->observer;
 	run->sequences = xcalloc(most, sizeof *run->sequences);
 	run->nll = xcalloc(most, sizeof *run->nll);
 	run->lanes = xcalloc((size_t)run->params->n_threads, sizeof *run->lanes);

@@ -29,10 +29,10 @@ size_t forward_slots(const struct model *model)
 			n_experts * N_EXPERT_ROLES); /* q, k and v; x and y of each matrix */
 }
 
-static void tell(const struct forward *forward, const struct observation *observation)
+static void observer_call(const struct forward *forward, const struct observation *observation)
 {
-	for (size_t i = 0; i < forward->n_observers; i++)
-		forward->observers[i].observe(forward->observers[i].context, observation);
+	if (forward->observer)
+		forward->observer->observe(forward->observer->context, observation);
 }
 
 void pass_observe(const struct forward *forward, struct forward_lane *lane,
@@ -41,7 +41,7 @@ void pass_observe(const struct forward *forward, struct forward_lane *lane,
 	lane->ops->amax(lane->executor, observation->values,
 			observation->n_rows * observation->n_cols,
 			&sequence->stats[observation->slot]);
-	tell(forward, observation);
+	observer_call(forward, observation);
 }
 
 struct observation linear_observation(const struct forward *forward, struct forward_lane *lane,
@@ -90,7 +90,7 @@ int linear_input(const struct forward *forward, struct forward_lane *lane,
 {
 	const float *values = x->values;
 
-	tell(forward, x);
+	observer_call(forward, x);
 	if (linear->module) {
 		if (filter(forward, lane, linear, x, err))
 			return -1;

@@ -71,9 +71,8 @@ struct forward {
 	struct executor *executor;
 	bool round;	  /* products take bf16 */
 	enum dtype input; /* in which type: BF16, or F32 that holds the same values */
-	const struct observer *observers;
-	size_t n_observers;
-	struct input_filter filter; /* of matrices that have a module */
+	const struct observer *observer; /* NULL: none */
+	struct input_filter filter;	 /* of matrices that have a module */
 };
 
 /* What one thread works with. */
