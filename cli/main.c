@@ -50,7 +50,7 @@ static int unknown_command(const char *name, struct err *err)
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	nearest = nearest_name(name, names);
+	nearest = words_nearest(name, names);
 	if (nearest)
 		err_set(err, ERR_USAGE, "unknown command '%s' (did you mean '%s'?)", name, nearest);
 	else

@@ -123,7 +123,7 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	}
 	ARRAY_GROW(names, n_names);
 	names[n_names] = NULL;
-	nearest = nearest_name(wanted, names);
+	nearest = words_nearest(wanted, names);
 	if (nearest)
 		err_set(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", wanted,
 			nearest);

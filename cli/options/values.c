@@ -91,7 +91,7 @@ static const char **choices_split(const char *choices, char **text)
 static int choice_refuse(const char *option, const char *text, const char *const *names,
 			 struct err *err)
 {
-	const char *nearest = nearest_name(text, names);
+	const char *nearest = words_nearest(text, names);
 	struct buf list = { 0 };
 
 	for (size_t i = 0; names[i]; i++)

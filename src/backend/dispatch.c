@@ -47,7 +47,7 @@ static void backend_unknown(const char *name, struct err *err)
 
 	for (const struct backend *const *b = backends; *b && n < N_NAMES_MAX; b++)
 		names[n++] = (*b)->name;
-	near = nearest_name(name, names);
+	near = words_nearest(name, names);
 	if (near)
 		err_set(err, ERR_USAGE, "no backend '%s': did you mean '%s'?", name, near);
 	else

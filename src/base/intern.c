@@ -29,46 +29,46 @@ static uint64_t hash_of(const void *key, size_t len)
 	return mix(mix(hash, word), 0);
 }
 
-static void grow(struct keymap *map)
+static void grow(struct intern *intern)
 {
-	map->n_slots = map->n_slots ? 4 * map->n_slots : 64;
-	free(map->slots);
-	map->slots = xcalloc(map->n_slots, sizeof *map->slots);
-	for (size_t i = 0; i < map->n; i++) {
-		size_t slot = map->entries[i].hash & (map->n_slots - 1);
+	intern->n_slots = intern->n_slots ? 4 * intern->n_slots : 64;
+	free(intern->slots);
+	intern->slots = xcalloc(intern->n_slots, sizeof *intern->slots);
+	for (size_t i = 0; i < intern->n; i++) {
+		size_t slot = intern->entries[i].hash & (intern->n_slots - 1);
 
-		while (map->slots[slot])
-			slot = (slot + 1) & (map->n_slots - 1);
-		map->slots[slot] = i + 1;
+		while (intern->slots[slot])
+			slot = (slot + 1) & (intern->n_slots - 1);
+		intern->slots[slot] = i + 1;
 	}
 }
 
-size_t keymap_add(struct keymap *map, const void *key, size_t len)
+size_t intern_add(struct intern *intern, const void *key, size_t len)
 {
 	uint64_t hash = hash_of(key, len);
 	size_t slot;
 
-	if (2 * map->n >= map->n_slots)
-		grow(map);
-	for (slot = hash & (map->n_slots - 1); map->slots[slot];
-	     slot = (slot + 1) & (map->n_slots - 1)) {
-		const struct keymap_entry *entry = &map->entries[map->slots[slot] - 1];
+	if (2 * intern->n >= intern->n_slots)
+		grow(intern);
+	for (slot = hash & (intern->n_slots - 1); intern->slots[slot];
+	     slot = (slot + 1) & (intern->n_slots - 1)) {
+		const struct intern_entry *entry = &intern->entries[intern->slots[slot] - 1];
 
 		if (entry->hash == hash && entry->len == len &&
-		    !memcmp(map->keys.data + entry->offset, key, len))
-			return map->slots[slot] - 1;
+		    !memcmp(intern->keys.data + entry->offset, key, len))
+			return intern->slots[slot] - 1;
 	}
-	ARRAY_GROW(map->entries, map->n);
-	map->entries[map->n] = (struct keymap_entry){ hash, map->keys.len, len };
-	buf_add(&map->keys, key, len);
-	map->slots[slot] = ++map->n;
-	return map->n - 1;
+	ARRAY_GROW(intern->entries, intern->n);
+	intern->entries[intern->n] = (struct intern_entry){ hash, intern->keys.len, len };
+	buf_add(&intern->keys, key, len);
+	intern->slots[slot] = ++intern->n;
+	return intern->n - 1;
 }
 
-void keymap_release(struct keymap *map)
+void intern_release(struct intern *intern)
 {
-	free(map->entries);
-	free(map->slots);
-	buf_release(&map->keys);
-	*map = (struct keymap){ 0 };
+	free(intern->entries);
+	free(intern->slots);
+	buf_release(&intern->keys);
+	*intern = (struct intern){ 0 };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Byte strings as numbers: equal strings get equal ones, from 0 on in the order of their first
- * appearance.  A zeroed struct is an empty map.
+ * appearance.  A zeroed struct is empty.
  */
 #ifndef FP8CONV_BASE_INTERN_H
 #define FP8CONV_BASE_INTERN_H
@@ -11,22 +11,22 @@
 
 #include "base/buf.h"
 
-struct keymap_entry {
+struct intern_entry {
 	uint64_t hash;
 	size_t offset; /* in keys */
 	size_t len;
 };
 
-struct keymap {
+struct intern {
 	size_t n;
-	struct keymap_entry *entries; /* by number */
+	struct intern_entry *entries; /* by number */
 	struct buf keys;	      /* one behind the other */
 	size_t n_slots;		      /* a power of two, above 2 * n; 0 at first */
 	size_t *slots;		      /* number + 1, or 0 */
 };
 
-/* The number of a string; it was not there before if that is the old map->n. */
-size_t keymap_add(struct keymap *map, const void *key, size_t len);
-void keymap_release(struct keymap *map);
+/* The number of a string; it was not there before if that is the old intern->n. */
+size_t intern_add(struct intern *intern, const void *key, size_t len);
+void intern_release(struct intern *intern);
 
 #endif

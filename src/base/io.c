@@ -89,8 +89,8 @@ int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_
 	return fd;
 }
 
-DIR *io_open_folder(const struct io *io, int dirfd, const char *path, const char *name,
-		    struct err *err)
+DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
+		       struct err *err)
 {
 	int fd = io_openat(io, dirfd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	DIR *stream = fd < 0 ? NULL : fdopendir(fd);

@@ -61,8 +61,8 @@ int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 		    struct file_identity *identity, struct err *err);
 
 /* Opens a folder to list; closedir() it.  NULL on failure. */
-DIR *io_open_folder(const struct io *io, int dirfd, const char *path, const char *name,
-		    struct err *err);
+DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
+		       struct err *err);
 
 /* Reads exactly n bytes at offset; the end of the file before that is ERR_INPUT ("truncated"). */
 int io_pread_full(const struct io *io, int fd, void *data, size_t n, uint64_t offset,

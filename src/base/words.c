@@ -38,7 +38,7 @@ static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b)
 	return rows[n_a % 3][n_b];
 }
 
-const char *nearest_name(const char *wanted, const char *const *names)
+const char *words_nearest(const char *wanted, const char *const *names)
 {
 	size_t n = strlen(wanted);
 	unsigned best = n / 3 > 2 ? (unsigned)(n / 3) : 2;

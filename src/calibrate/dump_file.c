@@ -26,7 +26,7 @@ static int compare_paths(const void *a, const void *b)
 
 int dumps_list(const struct io *io, const char *folder, struct paths *paths, struct err *err)
 {
-	DIR *stream = io_open_folder(io, AT_FDCWD, folder, folder, err);
+	DIR *stream = io_open_directory(io, AT_FDCWD, folder, folder, err);
 	const struct dirent *entry;
 	int rc = 0;
 

@@ -14,7 +14,7 @@
 /* Modules as they turn up: entry i of the map is plan->linears[i] until they are sorted. */
 struct gathering {
 	struct dumps_plan *plan;
-	struct keymap names, siblings;
+	struct intern names, siblings;
 };
 
 /* 1: there; 0: the checkpoint lacks it. */
@@ -25,7 +25,7 @@ static int add_module(struct gathering *gathering, const char *module, size_t *n
 	struct linear_ref linear;
 	int rc;
 
-	*number = keymap_add(&gathering->names, module, strlen(module));
+	*number = intern_add(&gathering->names, module, strlen(module));
 	if (*number < plan->n_linears)
 		return 1;
 	rc = weight_lookup_find(&plan->lookup, module, &linear, err);
@@ -47,7 +47,7 @@ static int add_siblings(struct gathering *gathering, const char *module, struct 
 	if (!prefix || part == module + prefix)
 		return 0;
 	kind = xasprintf("%.*s%s", (int)prefix, module, part);
-	if (keymap_add(&gathering->siblings, kind, strlen(kind)) == before) {
+	if (intern_add(&gathering->siblings, kind, strlen(kind)) == before) {
 		for (size_t e = 0; rc == 1; e++) {
 			char *sibling = xasprintf("%.*s%zu%s", (int)prefix, module, e, part);
 			struct linear_ref linear;
@@ -131,8 +131,8 @@ static int gather(struct dumps_plan *plan, const struct calibrate_params *params
 		rc = gather_dump(&gathering, params->io, i, err);
 	if (!rc)
 		sort(plan->linears, plan->n_linears, sizeof *plan->linears, compare_modules);
-	keymap_release(&gathering.names);
-	keymap_release(&gathering.siblings);
+	intern_release(&gathering.names);
+	intern_release(&gathering.siblings);
 	return rc;
 }
 

@@ -101,7 +101,7 @@ static int read_folder(const struct checkpoint *checkpoint, const char *folder, 
 	int rc = -1;
 	DIR *dir;
 
-	dir = io_open_folder(checkpoint->io, AT_FDCWD, full, full, err);
+	dir = io_open_directory(checkpoint->io, AT_FDCWD, full, full, err);
 	if (!dir)
 		goto out;
 	while ((errno = 0, entry = readdir(dir))) {

@@ -189,7 +189,7 @@ static int compare_strings(const void *a, const void *b)
 static int list_safetensors(const struct io *io, const char *directory, char ***names, size_t *n,
 			    struct err *err)
 {
-	DIR *dir = io_open_folder(io, AT_FDCWD, directory, directory, err);
+	DIR *dir = io_open_directory(io, AT_FDCWD, directory, directory, err);
 	const struct dirent *entry;
 
 	if (!dir)

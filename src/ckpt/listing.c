@@ -39,8 +39,8 @@ struct walk {
 /* One folder's regular files and folders, as paths below the top; folder: "" or "original/". */
 static int list_folder(struct walk *walk, const char *folder, struct err *err)
 {
-	DIR *stream = io_open_folder(walk->io, walk->dirfd, *folder ? folder : ".",
-				     *folder ? folder : walk->path, err);
+	DIR *stream = io_open_directory(walk->io, walk->dirfd, *folder ? folder : ".",
+					*folder ? folder : walk->path, err);
 	const struct dirent *entry;
 	struct stat st;
 	int rc = 0;

@@ -39,7 +39,7 @@ int engine_find(const char *name, enum engine *engine, struct err *err)
 			return 0;
 		}
 	}
-	near = nearest_name(name, engine_names + ENGINE_VLLM);
+	near = words_nearest(name, engine_names + ENGINE_VLLM);
 	if (near)
 		return err_set(err, ERR_USAGE, "unknown target '%s', did you mean '%s'", name,
 			       near);
@@ -192,7 +192,7 @@ static const struct format *format_by_name(const char *name, struct err *err)
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	near = found ? NULL : nearest_name(name, names);
+	near = found ? NULL : words_nearest(name, names);
 	if (near)
 		err_set(err, ERR_USAGE, "unknown format '%s', did you mean '%s'", name, near);
 	else if (!found)

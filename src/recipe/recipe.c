@@ -33,7 +33,7 @@ const struct recipe *recipe_find(const char *name, struct err *err)
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	near = nearest_name(name, names);
+	near = words_nearest(name, names);
 	if (near)
 		err_set(err, ERR_USAGE, "unknown recipe '%s', did you mean '%s'", name, near);
 	else

@@ -45,7 +45,7 @@ struct layer {
 };
 
 static int layers_fill(struct layer *layers, size_t n, const struct select *select,
-		       struct keymap *prefixes, struct err *err)
+		       struct intern *prefixes, struct err *err)
 {
 	for (size_t i = 0; i < n; i++)
 		layers[i] = (struct layer){ NONE, NONE };
@@ -57,7 +57,7 @@ static int layers_fill(struct layer *layers, size_t n, const struct select *sele
 
 		if (!candidate_is_fused(c))
 			continue;
-		layer = &layers[keymap_add(prefixes, name, experts_prefix_len(name))];
+		layer = &layers[intern_add(prefixes, name, experts_prefix_len(name))];
 		slot = c->facts.role == ROLE_EXPERTS_GATE_UP ? &layer->gate_up : &layer->down;
 		if (*slot != NONE)
 			return err_set(err, ERR_INPUT, "'%s' and '%s' are the same experts",
@@ -129,7 +129,7 @@ static int check_count(const struct select *select, struct err *err)
 
 int select_experts(struct select *select, struct err *err)
 {
-	struct keymap prefixes = { 0 };
+	struct intern prefixes = { 0 };
 	struct layer *layers;
 	size_t n_fused = 0;
 	int rc;
@@ -143,6 +143,6 @@ int select_experts(struct select *select, struct err *err)
 	for (size_t i = 0; !rc && i < prefixes.n; i++)
 		rc = layer_resolve(select, &layers[i], err);
 	free(layers);
-	keymap_release(&prefixes);
+	intern_release(&prefixes);
 	return rc ? rc : check_count(select, err);
 }

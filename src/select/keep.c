@@ -82,7 +82,7 @@ static const struct unit *commonest(const struct selection *selection)
 	struct {
 		size_t first, n;
 	} *counts = xcalloc(selection->n_units, sizeof *counts);
-	struct keymap reasons = { 0 };
+	struct intern reasons = { 0 };
 	const struct unit *found = NULL;
 	size_t n_most = 0;
 
@@ -92,7 +92,7 @@ static const struct unit *commonest(const struct selection *selection)
 
 		if (selection->n_linear && !unit->linear)
 			continue;
-		reason = keymap_add(&reasons, unit->reason, strlen(unit->reason));
+		reason = intern_add(&reasons, unit->reason, strlen(unit->reason));
 		if (reason == known)
 			counts[reason].first = i;
 		if (++counts[reason].n > n_most) {
@@ -100,7 +100,7 @@ static const struct unit *commonest(const struct selection *selection)
 			found = &selection->units[counts[reason].first];
 		}
 	}
-	keymap_release(&reasons);
+	intern_release(&reasons);
 	free(counts);
 	return found;
 }

@@ -12,7 +12,7 @@
 
 /* Roles of names that differ only in numbers, so that each is found once. */
 struct roles {
-	struct keymap names;
+	struct intern names;
 	struct role_facts *facts;
 	char *key;
 	size_t key_size;
@@ -25,7 +25,7 @@ struct patterns {
 
 static void roles_release(struct roles *roles)
 {
-	keymap_release(&roles->names);
+	intern_release(&roles->names);
 	free(roles->facts);
 	free(roles->key);
 }
@@ -66,7 +66,7 @@ static const struct role_facts *roles_find(struct roles *roles, const char *name
 	size_t known = roles->names.n, length, i;
 
 	length = roles_key(roles, name);
-	i = keymap_add(&roles->names, roles->key, length);
+	i = intern_add(&roles->names, roles->key, length);
 	if (i == known) {
 		ARRAY_GROW(roles->facts, known);
 		role_of_name(&roles->facts[i], name);

@@ -49,7 +49,7 @@ static void select_release(struct select *select)
 	free(select->scales);
 	free(select->first_in_group);
 	free(select->first_in_bond);
-	keymap_release(&select->bonds);
+	intern_release(&select->bonds);
 	model_config_release(&select->config);
 }
 

@@ -66,7 +66,7 @@ static size_t bond_number(struct select *select, struct buf *key, char kind, con
 	key->len = 0;
 	buf_putc(key, kind);
 	buf_add(key, prefix, n);
-	return keymap_add(&select->bonds, key->data, key->len);
+	return intern_add(&select->bonds, key->data, key->len);
 }
 
 /* The bond of an expert: mostly that of the candidate before it, whose layer *layer is then. */

@@ -39,7 +39,7 @@ struct select {
 	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
 	size_t n;
 	struct candidate *candidates; /* in the order of the checkpoint's tensors */
-	struct keymap bonds;	      /* numbers of groups and bonds */
+	struct intern bonds;	      /* numbers of groups and bonds */
 	size_t *first_in_group;	      /* by number; NONE: it is no group */
 	size_t *first_in_bond;
 };

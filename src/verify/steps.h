@@ -83,7 +83,7 @@ struct verify {
 	const json_t *skipped;
 	struct checked *weights; /* in the order of names */
 	size_t n_weights;
-	struct keymap groups;
+	struct intern groups;
 	struct source files;	 /* of the checkpoint */
 	struct origins *origins; /* of --source; NULL: none */
 	pthread_mutex_t lock;	 /* of scans */

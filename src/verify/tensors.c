@@ -143,7 +143,7 @@ static size_t group_number(struct verify *verify, const struct st_tensor *tensor
 	*position = fusion.position;
 	buf_putc(&key, fusion.kind);
 	buf_add(&key, tensor->name, fusion.parent_len);
-	number = keymap_add(&verify->groups, key.data, key.len);
+	number = intern_add(&verify->groups, key.data, key.len);
 	buf_release(&key);
 	return number;
 }

@@ -177,7 +177,7 @@ out:
 	model_config_release(&verify.model);
 	json_decref(verify.hf_quant_config);
 	json_decref(verify.manifest);
-	keymap_release(&verify.groups);
+	intern_release(&verify.groups);
 	free(verify.weights);
 	return rc;
 }

@@ -30,7 +30,7 @@ static void nearest(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const char *found = nearest_name(rows[i].wanted, names);
+		const char *found = words_nearest(rows[i].wanted, names);
 
 		if (rows[i].found)
 			assert_string_equal(found ? found : "(none)", rows[i].found);
@@ -47,9 +47,9 @@ static void long_names(void **state)
 	const char *const names[] = { long_name, long_name + 7, NULL };
 
 	(void)state;
-	assert_null(nearest_name(long_name, names));
-	assert_ptr_equal(nearest_name(long_name + 8, names), names[1]);
-	assert_null(nearest_name("short", names));
+	assert_null(words_nearest(long_name, names));
+	assert_ptr_equal(words_nearest(long_name + 8, names), names[1]);
+	assert_null(words_nearest("short", names));
 }
 
 int main(void)
