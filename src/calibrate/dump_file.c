@@ -24,7 +24,7 @@ static int compare_paths(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int dumps_list(const struct io *io, const char *folder, struct paths *paths, struct err *err)
+int dumps_list(const struct io *io, const char *folder, struct listing *paths, struct err *err)
 {
 	DIR *stream = io_open_directory(io, AT_FDCWD, folder, folder, err);
 	const struct dirent *entry;

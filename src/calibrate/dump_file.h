@@ -18,7 +18,7 @@ struct dump {
 
 /* The dumps of a folder, in the bytewise order of their names: regular files, or links to such,
  * that end in .safetensors and do not begin with a dot.  ERR_INPUT: there is none. */
-int dumps_list(const struct io *io, const char *folder, struct paths *paths, struct err *err);
+int dumps_list(const struct io *io, const char *folder, struct listing *paths, struct err *err);
 
 /* Reads the header.  ERR_INPUT, naming file and tensor, for whatever is not as above. */
 int dump_open(struct dump *dump, const struct io *io, const char *path, struct err *err);

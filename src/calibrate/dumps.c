@@ -189,7 +189,7 @@ void dumps_plan_release(struct dumps_plan *plan)
 		free(plan->linears[i].module);
 	free(plan->linears);
 	free(plan->n_tokens);
-	paths_release(&plan->dumps);
+	listing_release(&plan->dumps);
 	weight_lookup_release(&plan->lookup);
 	checkpoint_release(&plan->checkpoint);
 	*plan = (struct dumps_plan){ 0 };

@@ -18,7 +18,7 @@
 struct dumps_plan {
 	struct checkpoint checkpoint;
 	struct weight_lookup lookup;
-	struct paths dumps; /* the passes to run, in the order of their names */
+	struct listing dumps; /* the passes to run, in the order of their names */
 	uint64_t *n_tokens; /* of each */
 	/* by module, bytewise: all that ran, and experts beside them that did not */
 	struct linear_ref *linears;

@@ -69,7 +69,7 @@ static int open_file(struct checkpoint *checkpoint, const struct io *io, const c
 
 struct opened {
 	size_t first, n;     /* entries of the index */
-	struct st_file file; /* empty, without a path: a fault */
+	struct st_file file; /* empty, without a path: a defect */
 };
 
 /* The shards of an index, while they are opened. */
@@ -77,7 +77,7 @@ struct opening {
 	const struct checkpoint *checkpoint;
 	const struct weight_index *index;
 	const char *index_path;
-	struct faults *faults;
+	struct defects *defects;
 	size_t n;
 	struct opened *shards;
 };
@@ -107,29 +107,29 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 	if (!exists(path)) {
 		err_set(err, ERR_INPUT, "no file '%s', where index '%s' has tensor '%s'", path,
 			opening->index_path, entry->tensor);
-		rc = fault_add(opening->faults, FAULT_INDEX_MISSING, entry->tensor, entry->shard,
-			       err);
+		rc = defect_add(opening->defects, DEFECT_INDEX_MISSING, entry->tensor, entry->shard,
+				err);
 	} else if (st_open(&opened->file, checkpoint->io, path, err)) {
-		rc = fault_add(opening->faults, FAULT_FILE_INVALID, NULL, entry->shard, err);
+		rc = defect_add(opening->defects, DEFECT_FILE_INVALID, NULL, entry->shard, err);
 	} else {
 		rc = index_compare(opening->index, opened->first, opened->n, &opened->file,
-				   opening->index_path, opening->faults, err);
+				   opening->index_path, opening->defects, err);
 	}
 	free(path);
 	return rc;
 }
 
-/* Faults are listed in the order of the shards, by one thread. */
+/* Defects are listed in the order of the shards, by one thread. */
 static int open_shards(struct checkpoint *checkpoint, const struct weight_index *index,
-		       const char *path, int n_threads, struct faults *faults, struct err *err)
+		       const char *path, int n_threads, struct defects *defects, struct err *err)
 {
 	struct opening opening = {
-		.checkpoint = checkpoint, .index = index, .index_path = path, .faults = faults
+		.checkpoint = checkpoint, .index = index, .index_path = path, .defects = defects
 	};
 	int rc;
 
 	list_shards(&opening);
-	rc = pool_run(faults ? 1 : n_threads, opening.n, open_shard, &opening, NULL, err);
+	rc = pool_run(defects ? 1 : n_threads, opening.n, open_shard, &opening, NULL, err);
 	for (size_t i = 0; i < opening.n; i++) {
 		struct opened *opened = &opening.shards[i];
 
@@ -160,7 +160,7 @@ static void read_total(struct checkpoint *checkpoint, struct json_text text)
 }
 
 static int open_index(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		      int n_threads, struct faults *faults, struct err *err)
+		      int n_threads, struct defects *defects, struct err *err)
 {
 	struct weight_index index = { 0 };
 	struct buf text = { 0 };
@@ -170,10 +170,10 @@ static int open_index(struct checkpoint *checkpoint, const struct io *io, const 
 	if (io_read_file(io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
 	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
 		goto out;
-	if (faults)
+	if (defects)
 		read_total(checkpoint, (struct json_text){ text.data, text.len });
 	buf_release(&text);
-	rc = open_shards(checkpoint, &index, path, n_threads, faults, err);
+	rc = open_shards(checkpoint, &index, path, n_threads, defects, err);
 out:
 	index_release(&index);
 	buf_release(&text);
@@ -244,14 +244,14 @@ out:
 }
 
 static int open_directory(struct checkpoint *checkpoint, const struct io *io, int n_threads,
-			  struct faults *faults, struct err *err)
+			  struct defects *defects, struct err *err)
 {
 	char *index = join(checkpoint->directory, index_name);
 	char *model = join(checkpoint->directory, model_name);
 	int rc;
 
 	if (exists(index))
-		rc = open_index(checkpoint, io, index, n_threads, faults, err);
+		rc = open_index(checkpoint, io, index, n_threads, defects, err);
 	else if (exists(model))
 		rc = open_file(checkpoint, io, model, err);
 	else
@@ -301,7 +301,7 @@ static void list_tensors(struct checkpoint *checkpoint)
 }
 
 static int same_names(const struct checkpoint *checkpoint, const struct tensor_ref *ref,
-		      struct faults *faults, struct err *err)
+		      struct defects *defects, struct err *err)
 {
 	const struct shard *one = &checkpoint->shards[ref[0].shard];
 	const struct shard *other = &checkpoint->shards[ref[1].shard];
@@ -309,17 +309,17 @@ static int same_names(const struct checkpoint *checkpoint, const struct tensor_r
 
 	err_set(err, ERR_INPUT, "tensor '%s' is in '%s' and in '%s'", name, one->file.path,
 		other->file.path);
-	return fault_add(faults, FAULT_NAME_DUPLICATE, name, other->name, err);
+	return defect_add(defects, DEFECT_NAME_DUPLICATE, name, other->name, err);
 }
 
 /* Over the shards: no name twice, and a total that fits. */
-static int check_tensors(struct checkpoint *checkpoint, struct faults *faults, struct err *err)
+static int check_tensors(struct checkpoint *checkpoint, struct defects *defects, struct err *err)
 {
 	const struct tensor_ref *ref = checkpoint->by_name;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		if (i && !strcmp(ref[i - 1].tensor->name, ref[i].tensor->name) &&
-		    same_names(checkpoint, &ref[i - 1], faults, err))
+		    same_names(checkpoint, &ref[i - 1], defects, err))
 			return -1;
 		if (__builtin_add_overflow(checkpoint->data_bytes, st_tensor_size(ref[i].tensor),
 					   &checkpoint->data_bytes))
@@ -330,10 +330,10 @@ static int check_tensors(struct checkpoint *checkpoint, struct faults *faults, s
 	return 0;
 }
 
-static int finish(struct checkpoint *checkpoint, struct faults *faults, struct err *err)
+static int finish(struct checkpoint *checkpoint, struct defects *defects, struct err *err)
 {
 	list_tensors(checkpoint);
-	return check_tensors(checkpoint, faults, err);
+	return check_tensors(checkpoint, defects, err);
 }
 
 /* path up to its last slash; trailing slashes of a directory are dropped. */
@@ -347,7 +347,7 @@ static char *directory_of(const char *path, bool is_directory)
 }
 
 static int open_any(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		    int n_threads, struct faults *faults, struct err *err)
+		    int n_threads, struct defects *defects, struct err *err)
 {
 	struct stat st;
 	int rc;
@@ -357,17 +357,17 @@ static int open_any(struct checkpoint *checkpoint, const struct io *io, const ch
 		rc = err_errno(err, "cannot open '%s'", path);
 	} else if (S_ISDIR(st.st_mode)) {
 		checkpoint->directory = directory_of(path, true);
-		rc = open_directory(checkpoint, io, n_threads, faults, err);
+		rc = open_directory(checkpoint, io, n_threads, defects, err);
 	} else if (ends_in(path, ".json")) {
 		checkpoint->directory = directory_of(path, false);
-		rc = open_index(checkpoint, io, path, n_threads, faults, err);
+		rc = open_index(checkpoint, io, path, n_threads, defects, err);
 	} else {
 		rc = open_file(checkpoint, io, path, err);
 	}
 	if (!rc && checkpoint->directory)
 		rc = read_config(checkpoint, io, err);
 	if (!rc)
-		rc = finish(checkpoint, faults, err);
+		rc = finish(checkpoint, defects, err);
 	if (rc)
 		checkpoint_release(checkpoint);
 	return rc;
@@ -380,31 +380,31 @@ int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const ch
 }
 
 /* Whether all that the index names is there, so that its total can be judged. */
-static bool is_whole(const struct faults *faults)
+static bool is_whole(const struct defects *defects)
 {
-	for (size_t i = 0; i < faults->n; i++)
-		if (faults->list[i].kind == FAULT_FILE_INVALID ||
-		    faults->list[i].kind == FAULT_INDEX_MISSING)
+	for (size_t i = 0; i < defects->n; i++)
+		if (defects->list[i].kind == DEFECT_FILE_INVALID ||
+		    defects->list[i].kind == DEFECT_INDEX_MISSING)
 			return false;
 	return true;
 }
 
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		      struct faults *faults, struct err *err)
+		      struct defects *defects, struct err *err)
 {
-	if (open_any(checkpoint, io, path, 1, faults, err))
+	if (open_any(checkpoint, io, path, 1, defects, err))
 		return -1;
 	if (!checkpoint->n_shards) {
 		checkpoint_release(checkpoint);
-		return err_set(err, ERR_INPUT, "%s", faults->list[0].message);
+		return err_set(err, ERR_INPUT, "%s", defects->list[0].message);
 	}
-	if (is_whole(faults) && checkpoint->has_total &&
+	if (is_whole(defects) && checkpoint->has_total &&
 	    checkpoint->index_total != checkpoint->data_bytes) {
 		err_set(err, ERR_INPUT,
 			"total_size in the index is %llu, but the tensors have %llu bytes",
 			(unsigned long long)checkpoint->index_total,
 			(unsigned long long)checkpoint->data_bytes);
-		fault_add(faults, FAULT_INDEX_TOTAL, NULL, index_name, err);
+		defect_add(defects, DEFECT_INDEX_TOTAL, NULL, index_name, err);
 	}
 	return 0;
 }

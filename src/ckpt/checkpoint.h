@@ -58,10 +58,10 @@ int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const ch
 		    int n_threads, struct err *err);
 
 /* The same for whoever wants to know all that is wrong: shards that cannot be read are left out,
- * and tensors of one name are all there; faults lists them, and what the index says falsely,
+ * and tensors of one name are all there; defects lists them, and what the index says falsely,
  * total_size included.  ERR_INPUT where nothing can be read. */
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		      struct faults *faults, struct err *err);
+		      struct defects *defects, struct err *err);
 
 /* A checkpoint of the one file that fd is (a spooled stream); name is for messages. */
 int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,

@@ -5,13 +5,13 @@
 
 #include "base/mem.h"
 
-int fault_add(struct faults *faults, enum fault_kind kind, const char *tensor, const char *file,
-	      const struct err *err)
+int defect_add(struct defects *defects, enum defect_kind kind, const char *tensor, const char *file,
+	       const struct err *err)
 {
-	if (!faults || err->kind != ERR_INPUT)
+	if (!defects || err->kind != ERR_INPUT)
 		return -1;
-	ARRAY_GROW(faults->list, faults->n);
-	faults->list[faults->n++] = (struct fault){
+	ARRAY_GROW(defects->list, defects->n);
+	defects->list[defects->n++] = (struct defect){
 		.kind = kind,
 		.tensor = tensor ? xstrdup(tensor) : NULL,
 		.file = xstrdup(file),
@@ -20,13 +20,13 @@ int fault_add(struct faults *faults, enum fault_kind kind, const char *tensor, c
 	return 0;
 }
 
-void faults_release(struct faults *faults)
+void defects_release(struct defects *defects)
 {
-	for (size_t i = 0; i < faults->n; i++) {
-		free(faults->list[i].tensor);
-		free(faults->list[i].file);
-		free(faults->list[i].message);
+	for (size_t i = 0; i < defects->n; i++) {
+		free(defects->list[i].tensor);
+		free(defects->list[i].file);
+		free(defects->list[i].message);
 	}
-	free(faults->list);
-	*faults = (struct faults){ 0 };
+	free(defects->list);
+	*defects = (struct defects){ 0 };
 }

@@ -10,31 +10,31 @@
 
 #include "base/err.h"
 
-enum fault_kind {
-	FAULT_FILE_INVALID,   /* no safetensors file, or none at all */
-	FAULT_INDEX_MISSING,  /* the index says that a file has a tensor, which it has not */
-	FAULT_INDEX_UNMAPPED, /* a file has a tensor that the index does not say it has */
-	FAULT_INDEX_TOTAL,    /* total_size */
-	FAULT_NAME_DUPLICATE, /* one name twice */
+enum defect_kind {
+	DEFECT_FILE_INVALID,   /* no safetensors file, or none at all */
+	DEFECT_INDEX_MISSING,  /* the index says that a file has a tensor, which it has not */
+	DEFECT_INDEX_UNMAPPED, /* a file has a tensor that the index does not say it has */
+	DEFECT_INDEX_TOTAL,    /* total_size */
+	DEFECT_NAME_DUPLICATE, /* one name twice */
 };
 
-struct fault {
-	enum fault_kind kind;
+struct defect {
+	enum defect_kind kind;
 	char *tensor; /* NULL: none in particular */
 	char *file;
 	char *message;
 };
 
-struct faults {
+struct defects {
 	size_t n;
-	struct fault *list;
+	struct defect *list;
 };
 
 /* Adds what err says (ERR_INPUT) to the list and returns 0; -1 where there is no list, or err is of
  * another kind. */
-int fault_add(struct faults *faults, enum fault_kind kind, const char *tensor, const char *file,
-	      const struct err *err);
+int defect_add(struct defects *defects, enum defect_kind kind, const char *tensor, const char *file,
+	       const struct err *err);
 
-void faults_release(struct faults *faults);
+void defects_release(struct defects *defects);
 
 #endif

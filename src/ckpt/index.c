@@ -151,22 +151,22 @@ static int stray(const struct weight_index *index, const char *tensor, const cha
 
 /* Entry i names what the file has not. */
 static int absent(const struct index_entry *entry, size_t i, const char *file, const char *path,
-		  struct faults *faults, struct err *err)
+		  struct defects *defects, struct err *err)
 {
 	const char *tensor = entry[i].tensor;
 
 	if (i && !strcmp(tensor, entry[i - 1].tensor)) {
 		err_set(err, ERR_INPUT, "tensor '%s' stands twice in the weight_map of index '%s'",
 			tensor, path);
-		return fault_add(faults, FAULT_NAME_DUPLICATE, tensor, entry[i].shard, err);
+		return defect_add(defects, DEFECT_NAME_DUPLICATE, tensor, entry[i].shard, err);
 	}
 	err_set(err, ERR_INPUT, "tensor '%s' is not in '%s', where index '%s' says it is", tensor,
 		file, path);
-	return fault_add(faults, FAULT_INDEX_MISSING, tensor, entry[i].shard, err);
+	return defect_add(defects, DEFECT_INDEX_MISSING, tensor, entry[i].shard, err);
 }
 
 int index_compare(const struct weight_index *index, size_t first, size_t n,
-		  const struct st_file *file, const char *path, struct faults *faults,
+		  const struct st_file *file, const char *path, struct defects *defects,
 		  struct err *err)
 {
 	const struct index_entry *entry = index->entries + first;
@@ -176,11 +176,11 @@ int index_compare(const struct weight_index *index, size_t first, size_t n,
 		const char *tensor = j < file->n_tensors ? file->by_name[j]->name : NULL;
 		int order = !tensor ? -1 : i == n ? 1 : strcmp(entry[i].tensor, tensor);
 
-		if (order < 0 && absent(entry, i, file->path, path, faults, err))
+		if (order < 0 && absent(entry, i, file->path, path, defects, err))
 			return -1;
 		if (order > 0 &&
 		    (stray(index, tensor, file->path, path, err),
-		     fault_add(faults, FAULT_INDEX_UNMAPPED, tensor, entry->shard, err)))
+		     defect_add(defects, DEFECT_INDEX_UNMAPPED, tensor, entry->shard, err)))
 			return -1;
 		i += order <= 0;
 		j += order >= 0;

@@ -34,9 +34,9 @@ void index_release(struct weight_index *index);
 size_t index_run(const struct weight_index *index, size_t first);
 
 /* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]; with
- * a list of faults, all differences go there. */
+ * a list of defects, all differences go there. */
 int index_compare(const struct weight_index *index, size_t first, size_t n,
-		  const struct st_file *file, const char *path, struct faults *faults,
+		  const struct st_file *file, const char *path, struct defects *defects,
 		  struct err *err);
 
 #endif

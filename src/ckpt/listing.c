@@ -15,28 +15,28 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void paths_add(struct paths *paths, char *path)
+static void listing_add(struct listing *listing, char *path)
 {
-	ARRAY_GROW(paths->items, paths->n);
-	paths->items[paths->n++] = path;
+	ARRAY_GROW(listing->items, listing->n);
+	listing->items[listing->n++] = path;
 }
 
-void paths_release(struct paths *paths)
+void listing_release(struct listing *listing)
 {
-	for (size_t i = 0; i < paths->n; i++)
-		free(paths->items[i]);
-	free(paths->items);
+	for (size_t i = 0; i < listing->n; i++)
+		free(listing->items[i]);
+	free(listing->items);
 }
 
 struct walk {
 	const struct io *io;
 	int dirfd;
 	const char *path, *except;
-	struct paths *files;
-	struct paths folders; /* that are still to be read */
+	struct listing *files;
+	struct listing folders; /* that are still to be read */
 };
 
-/* One folder's regular files and folders, as paths below the top; folder: "" or "original/". */
+/* One folder's regular files and folders, as listing below the top; folder: "" or "original/". */
 static int list_folder(struct walk *walk, const char *folder, struct err *err)
 {
 	DIR *stream = io_open_directory(walk->io, walk->dirfd, *folder ? folder : ".",
@@ -55,9 +55,9 @@ static int list_folder(struct walk *walk, const char *folder, struct err *err)
 		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
 			break;
 		if (S_ISREG(st.st_mode))
-			paths_add(walk->files, xasprintf("%s%s", folder, name));
+			listing_add(walk->files, xasprintf("%s%s", folder, name));
 		else if (S_ISDIR(st.st_mode))
-			paths_add(&walk->folders, xasprintf("%s%s/", folder, name));
+			listing_add(&walk->folders, xasprintf("%s%s/", folder, name));
 	}
 	if (errno)
 		rc = err_errno(err, "cannot list '%s/%s'", walk->path, folder);
@@ -65,23 +65,23 @@ static int list_folder(struct walk *walk, const char *folder, struct err *err)
 	return rc;
 }
 
-int folder_files(const struct io *io, int dirfd, const char *path, const char *except,
-		 struct paths *paths, struct err *err)
+int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
+		  struct listing *listing, struct err *err)
 {
 	struct walk walk = {
-		.io = io, .dirfd = dirfd, .path = path, .except = except, .files = paths
+		.io = io, .dirfd = dirfd, .path = path, .except = except, .files = listing
 	};
 	int rc = 0;
 
-	paths_add(&walk.folders, xstrdup(""));
+	listing_add(&walk.folders, xstrdup(""));
 	while (walk.folders.n && !rc) {
 		char *folder = walk.folders.items[--walk.folders.n];
 
 		rc = list_folder(&walk, folder, err);
 		free(folder);
 	}
-	paths_release(&walk.folders);
-	if (paths->n)
-		qsort(paths->items, paths->n, sizeof *paths->items, compare_names);
+	listing_release(&walk.folders);
+	if (listing->n)
+		qsort(listing->items, listing->n, sizeof *listing->items, compare_names);
 	return rc;
 }

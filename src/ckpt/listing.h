@@ -11,17 +11,17 @@
 #include "base/io.h"
 
 /* Paths below a folder. */
-struct paths {
+struct listing {
 	size_t n;
 	char **items;
 };
 
 /* All regular files of the folder that dirfd is and of its subfolders, sorted bytewise; links,
  * names that begin with a dot and those that are `except` are left out.  path is for messages.
- * paths must be zeroed before, and released, whatever is returned. */
-int folder_files(const struct io *io, int dirfd, const char *path, const char *except,
-		 struct paths *paths, struct err *err);
+ * listing must be zeroed before, and released, whatever is returned. */
+int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
+		  struct listing *listing, struct err *err);
 
-void paths_release(struct paths *paths);
+void listing_release(struct listing *listing);
 
 #endif

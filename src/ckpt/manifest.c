@@ -212,7 +212,7 @@ static void insert_shard(json_t *shards, json_t *record)
 }
 
 /* What was said of a file that is written anew. */
-static void forget_shard(json_t *shards, const char *name)
+static void manifest_drop_shard(json_t *shards, const char *name)
 {
 	for (size_t i = json_array_size(shards); i-- > 0;) {
 		const char *found =
@@ -240,7 +240,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 				MANIFEST_NAME);
 		goto out;
 	}
-	forget_shard(json_object_get(manifest, "shards"), shard->name);
+	manifest_drop_shard(json_object_get(manifest, "shards"), shard->name);
 	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
 	if (shard->has_preserved)
@@ -297,13 +297,13 @@ static int hash_output(json_t *list, const struct outdir *dir, const char *name,
 static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic_int *stop,
 			struct err *err)
 {
-	struct paths files = { 0 };
+	struct listing files = { 0 };
 	json_t *list = json_array();
-	int rc = folder_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
+	int rc = listing_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
 
 	for (size_t i = 0; i < files.n && !rc; i++)
 		rc = hash_output(list, dir, files.items[i], stop, err);
-	paths_release(&files);
+	listing_release(&files);
 	json_object_set_new(manifest, "files", list);
 	return rc;
 }

@@ -29,7 +29,7 @@ char *outdir_own_name(const char *name, const char *suffix)
 			 crc32_gzip_refl(0, (const void *)name, n), suffix);
 }
 
-char *partial_name(const char *name)
+char *outdir_partial_name(const char *name)
 {
 	return outdir_own_name(name, "partial");
 }
@@ -169,7 +169,7 @@ static int put_open(struct put *put, const struct outdir *dir, const char *name,
 	*put = (struct put){ .dir = dir, .name = name, .parent = -1, .fd = -1 };
 	if (parent_open(dir, name, &put->parent, &put->base, err))
 		return -1;
-	put->partial = partial_name(put->base);
+	put->partial = outdir_partial_name(put->base);
 	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
 		return err_errno(err, "cannot remove what is left of '%s/%s'", dir->path, name);
 	put->fd = io_openat(dir->io, put->parent, put->partial,

@@ -70,7 +70,7 @@ void outdir_unguard(const struct outdir *dir, int guard);
 char *outdir_own_name(const char *name, const char *suffix);
 
 /* ".NAME.partial", in the same way. */
-char *partial_name(const char *name);
+char *outdir_partial_name(const char *name);
 
 /* Gives the lock back and, where it was created by us and is empty, removes the directory. */
 void outdir_close(struct outdir *dir);

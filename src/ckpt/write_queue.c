@@ -1,80 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/write_queue.h"
 
-#define OUTBOX_ALIGN 64 /* bytes: what outbox_take() gives is good for any type */
+#define WRITE_QUEUE_ALIGN 64 /* bytes: what write_queue_take() gives is good for any type */
 
-static int write_pieces(struct outbox *box, struct err *err)
+static int write_pieces(struct write_queue *queue, struct err *err)
 {
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < box->n_pieces; i++) {
-		const struct outbox_piece *piece = &box->pieces[i];
+	for (size_t i = 0; !rc && i < queue->n_pieces; i++) {
+		const struct write_queue_piece *piece = &queue->pieces[i];
 
-		rc = writer_pwrite(box->writer, piece->data, piece->n, piece->offset, err);
+		rc = writer_pwrite(queue->writer, piece->data, piece->n, piece->offset, err);
 	}
-	box->n_pieces = 0;
-	box->used = 0;
+	queue->n_pieces = 0;
+	queue->used = 0;
 	return rc;
 }
 
-static int write_in_turn(struct outbox *box, bool wait, struct err *err)
+static int write_in_turn(struct write_queue *queue, bool wait, struct err *err)
 {
 	int rc;
 
-	if (box->n_pieces == 0)
+	if (queue->n_pieces == 0)
 		return 0;
-	if (writer_is_direct(box->writer))
-		return write_pieces(box, err);
+	if (writer_is_direct(queue->writer))
+		return write_pieces(queue, err);
 	if (wait)
-		pthread_mutex_lock(&box->writer->turn);
-	else if (pthread_mutex_trylock(&box->writer->turn))
+		pthread_mutex_lock(&queue->writer->turn);
+	else if (pthread_mutex_trylock(&queue->writer->turn))
 		return 0;
-	rc = write_pieces(box, err);
-	pthread_mutex_unlock(&box->writer->turn);
+	rc = write_pieces(queue, err);
+	pthread_mutex_unlock(&queue->writer->turn);
 	return rc;
 }
 
-int outbox_try(struct outbox *box, struct err *err)
+int write_queue_try(struct write_queue *queue, struct err *err)
 {
-	return write_in_turn(box, false, err);
+	return write_in_turn(queue, false, err);
 }
 
-int outbox_flush(struct outbox *box, struct err *err)
+int write_queue_flush(struct write_queue *queue, struct err *err)
 {
-	return write_in_turn(box, true, err);
+	return write_in_turn(queue, true, err);
 }
 
-void *outbox_begin(struct outbox *box, size_t n, uint64_t offset, struct err *err)
+void *write_queue_begin(struct write_queue *queue, size_t n, uint64_t offset, struct err *err)
 {
 	size_t phase = offset % WRITER_ALIGN;
-	size_t at = (box->used + WRITER_ALIGN - 1) / WRITER_ALIGN * WRITER_ALIGN + phase;
+	size_t at = (queue->used + WRITER_ALIGN - 1) / WRITER_ALIGN * WRITER_ALIGN + phase;
 
-	if (at + n > box->size || box->n_pieces > OUTBOX_PIECES / 2) {
-		if (outbox_flush(box, err))
+	if (at + n > queue->size || queue->n_pieces > WRITE_QUEUE_PIECES / 2) {
+		if (write_queue_flush(queue, err))
 			return NULL;
 		at = phase;
 	}
-	box->used = at + n;
-	return box->memory + at;
+	queue->used = at + n;
+	return queue->memory + at;
 }
 
-void *outbox_take(struct outbox *box, size_t n)
+void *write_queue_take(struct write_queue *queue, size_t n)
 {
-	size_t at = (box->used + OUTBOX_ALIGN - 1) / OUTBOX_ALIGN * OUTBOX_ALIGN;
+	size_t at = (queue->used + WRITE_QUEUE_ALIGN - 1) / WRITE_QUEUE_ALIGN * WRITE_QUEUE_ALIGN;
 
-	if (at > box->size || n > box->size - at)
+	if (at > queue->size || n > queue->size - at)
 		return NULL;
-	box->used = at + n;
-	return box->memory + at;
+	queue->used = at + n;
+	return queue->memory + at;
 }
 
-int outbox_add(struct outbox *box, const void *data, size_t n, uint64_t offset, struct err *err)
+int write_queue_add(struct write_queue *queue, const void *data, size_t n, uint64_t offset,
+		    struct err *err)
 {
 	const char *bytes = data;
 
-	if (bytes < box->memory || bytes >= box->memory + box->size ||
-	    box->n_pieces == OUTBOX_PIECES)
-		return writer_pwrite(box->writer, data, n, offset, err);
-	box->pieces[box->n_pieces++] = (struct outbox_piece){ bytes, n, offset };
+	if (bytes < queue->memory || bytes >= queue->memory + queue->size ||
+	    queue->n_pieces == WRITE_QUEUE_PIECES)
+		return writer_pwrite(queue->writer, data, n, offset, err);
+	queue->pieces[queue->n_pieces++] = (struct write_queue_piece){ bytes, n, offset };
 	return 0;
 }

@@ -9,35 +9,36 @@
 
 #include "ckpt/writer.h"
 
-#define OUTBOX_PIECES 64
+#define WRITE_QUEUE_PIECES 64
 
-struct outbox {
+struct write_queue {
 	struct writer *writer; /* the caller sets it for each file, while nothing waits */
 	char *memory;	       /* aligned to WRITER_ALIGN */
 	size_t size;
 	size_t used;
 	size_t n_pieces; /* that wait */
-	struct outbox_piece {
+	struct write_queue_piece {
 		const char *data;
 		size_t n;
 		uint64_t offset;
-	} pieces[OUTBOX_PIECES];
+	} pieces[WRITE_QUEUE_PIECES];
 };
 
 /* Memory for n bytes, n + WRITER_ALIGN <= size, which lies in its block as byte `offset` of the
  * file does.  Writes what waits if that is in the way; NULL if this fails. */
-void *outbox_begin(struct outbox *box, size_t n, uint64_t offset, struct err *err);
+void *write_queue_begin(struct write_queue *queue, size_t n, uint64_t offset, struct err *err);
 
-/* Memory for n more bytes beside those of outbox_begin(); NULL if there is none left. */
-void *outbox_take(struct outbox *box, size_t n);
+/* Memory for n more bytes beside those of write_queue_begin(); NULL if there is none left. */
+void *write_queue_take(struct write_queue *queue, size_t n);
 
-/* n bytes for offset: they wait if they lie in the box, and are written at once if not. */
-int outbox_add(struct outbox *box, const void *data, size_t n, uint64_t offset, struct err *err);
+/* n bytes for offset: they wait if they lie in the queue, and are written at once if not. */
+int write_queue_add(struct write_queue *queue, const void *data, size_t n, uint64_t offset,
+		    struct err *err);
 
 /* Writes what waits, unless another thread is writing. */
-int outbox_try(struct outbox *box, struct err *err);
+int write_queue_try(struct write_queue *queue, struct err *err);
 
 /* Writes what waits. */
-int outbox_flush(struct outbox *box, struct err *err);
+int write_queue_flush(struct write_queue *queue, struct err *err);
 
 #endif

@@ -83,7 +83,7 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 {
 	writer_init(writer, dir->io, name, size);
 	writer->dir = dir;
-	writer->partial = partial_name(name);
+	writer->partial = outdir_partial_name(name);
 	if (remove_stale(dir, writer->partial, err)) {
 		free(writer->partial); /* not ours to remove */
 		writer->partial = NULL;

@@ -34,7 +34,7 @@ struct writer {
 	uint64_t size; /* bytes of the finished file */
 	pthread_mutex_t lock;
 	pthread_mutex_t
-		turn;	 /* of those whose buffered writes would exclude each other: outbox.h */
+		turn; /* of those whose buffered writes would exclude each other: write_queue.h */
 	size_t n_pieces; /* written so far: they must cover the file exactly */
 	struct writer_piece *pieces;
 };

@@ -35,8 +35,8 @@ static int worker_init(struct worker *worker, const struct band_limits *limits, 
 	if (buffer_alloc(&worker->memory, band_limits_memory(limits), "a worker's buffers", err))
 		return -1;
 	at = worker->memory;
-	worker->outbox = (struct outbox){ .memory = at, .size = limits->most + WRITER_ALIGN };
-	at += worker->outbox.size;
+	worker->queue = (struct write_queue){ .memory = at, .size = limits->most + WRITER_ALIGN };
+	at += worker->queue.size;
 	worker->buffers = (struct source_buffers){ at, at + limits->most, limits->most };
 	worker->scales = at + 2 * limits->most;
 	return 0;
@@ -122,7 +122,7 @@ static int convert_window(struct converter *converter, struct band_list *work, s
 	rc = pool_run(converter->n_workers, end - first, converter_run, converter,
 		      converter->progress->stop, err);
 	for (int w = 0; !rc && w < converter->n_workers; w++)
-		rc = outbox_flush(&converter->workers[w].outbox, err);
+		rc = write_queue_flush(&converter->workers[w].queue, err);
 	converter->list = (struct band_list){ 0 };
 	if (source_is_large(converter))
 		source_drop_cache(&converter->source);
@@ -177,7 +177,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	converter->shard = &converter->plan->shards[shard];
 	converter->writer = writer;
 	for (int w = 0; w < converter->n_workers; w++)
-		converter->workers[w].outbox.writer = writer;
+		converter->workers[w].queue.writer = writer;
 	converter->preserved = preserved;
 	atomic_store(&converter->progress->shard, shard);
 	bands_cut_shard(&work, converter->plan, shard, &converter->limits,

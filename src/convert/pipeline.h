@@ -24,7 +24,7 @@ struct unit_stats {
 struct worker {
 	void *memory;
 	struct source_buffers buffers;
-	struct outbox outbox; /* codes, and scales where they fit */
+	struct write_queue queue; /* codes, and scales where they fit */
 	void *scales;
 };
 

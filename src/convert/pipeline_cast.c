@@ -18,8 +18,8 @@
 #define RUNS_AHEAD 8
 
 /* Scales of a band to their place in the file: whole rows of the grid lie together. */
-static int write_scales(struct converter *converter, struct outbox *outbox, const struct band *band,
-			const struct quant_out *out, struct err *err)
+static int write_scales(struct converter *converter, struct write_queue *queue,
+			const struct band *band, const struct quant_out *out, struct err *err)
 {
 	const struct plan *plan = converter->plan;
 	const struct output_shard *shard = converter->shard;
@@ -39,7 +39,7 @@ static int write_scales(struct converter *converter, struct outbox *outbox, cons
 	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
 		return 0;
 	if (n_cols == grid_cols)
-		return outbox_add(outbox, out->scale_inv, n_rows * n_cols * size, at, err);
+		return write_queue_add(queue, out->scale_inv, n_rows * n_cols * size, at, err);
 	for (uint64_t r = 0; r < n_rows; r++) {
 		if (writer_pwrite(converter->writer,
 				  (const char *)out->scale_inv + r * n_cols * size, n_cols * size,
@@ -130,7 +130,7 @@ static int quantize_band(struct converter *converter, struct worker *worker,
 	size_t n_scales = tile_count(band->region.n_rows, spec->tile.rows) * out.scale_stride;
 	struct matrix x;
 
-	out.scale_inv = outbox_take(&worker->outbox, n_scales * scale_size(spec->scale_type));
+	out.scale_inv = write_queue_take(&worker->queue, n_scales * scale_size(spec->scale_type));
 	if (!out.scale_inv)
 		out.scale_inv = worker->scales;
 	if (source_read(&converter->source, unit, &band->region, &worker->buffers, &tee, &x, err))
@@ -149,7 +149,7 @@ static int quantize_band(struct converter *converter, struct worker *worker,
 	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
 		return refuse_nonfinite(converter, unit, &band->region, &x, err);
 	band_stats(converter, u, &band->region, &x, &out);
-	return write_scales(converter, &worker->outbox, band, &out, err);
+	return write_scales(converter, &worker->queue, band, &out, err);
 }
 
 /* Codes or values of part of the columns: row by row. */
@@ -227,7 +227,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	uint64_t begin = converter->shard->header_size + run->begin;
 	struct worker *worker = &converter->workers[w];
 	uint64_t n = run->end - run->begin;
-	char *data = outbox_begin(&worker->outbox, (size_t)n, begin, err);
+	char *data = write_queue_begin(&worker->queue, (size_t)n, begin, err);
 	char *at = data;
 
 	if (!data || read_ahead(converter, item + RUNS_AHEAD, err))
@@ -243,7 +243,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 	atomic_fetch_add(&converter->progress->done, run->input_bytes);
 	if (run->scattered)
 		return write_scattered(converter, bands, run, data, err);
-	if (outbox_add(&worker->outbox, data, (size_t)n, begin, err))
+	if (write_queue_add(&worker->queue, data, (size_t)n, begin, err))
 		return -1;
-	return outbox_try(&worker->outbox, err);
+	return write_queue_try(&worker->queue, err);
 }

@@ -125,7 +125,7 @@ static int find_unlisted(const struct records *records, struct err *err)
 	const struct io *io = verify->params->io;
 	const char *directory = verify->checkpoint->directory;
 	const char **names = xcalloc(records->n + 1, sizeof *names);
-	struct paths files = { 0 };
+	struct listing files = { 0 };
 	size_t n = 0;
 	int dirfd = io_openat(io, AT_FDCWD, directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	int rc = -1;
@@ -138,7 +138,7 @@ static int find_unlisted(const struct records *records, struct err *err)
 		if (!records->list[i].of_source)
 			names[n++] = records->list[i].name;
 	qsort(names, n, sizeof *names, compare_names);
-	rc = folder_files(io, dirfd, directory, MANIFEST_NAME, &files, err);
+	rc = listing_files(io, dirfd, directory, MANIFEST_NAME, &files, err);
 	for (size_t i = 0; !rc && i < files.n; i++)
 		if (!bsearch(&files.items[i], names, n, sizeof *names, compare_names))
 			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
@@ -147,7 +147,7 @@ static int find_unlisted(const struct records *records, struct err *err)
 out:
 	if (dirfd >= 0)
 		io->close(dirfd);
-	paths_release(&files);
+	listing_release(&files);
 	free(names);
 	return rc;
 }

@@ -12,18 +12,18 @@
 #include "base/mem.h"
 #include "source/fp8_source.h"
 
-static void take_faults(struct verification *result, const struct faults *faults)
+static void take_faults(struct verification *result, const struct defects *defects)
 {
 	static const enum problem_kind kinds[] = {
-		[FAULT_FILE_INVALID] = PROBLEM_FILE_INVALID,
-		[FAULT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
-		[FAULT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
-		[FAULT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
-		[FAULT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
+		[DEFECT_FILE_INVALID] = PROBLEM_FILE_INVALID,
+		[DEFECT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
+		[DEFECT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
+		[DEFECT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
+		[DEFECT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
 	};
 
-	for (size_t i = 0; i < faults->n; i++) {
-		const struct fault *fault = &faults->list[i];
+	for (size_t i = 0; i < defects->n; i++) {
+		const struct defect *fault = &defects->list[i];
 
 		problem_add(&result->problems, kinds[fault->kind], fault->tensor, fault->file, "%s",
 			    fault->message);
@@ -153,15 +153,15 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 				 .recognition = &verification->recognition,
 				 .progress = progress,
 				 .lock = PTHREAD_MUTEX_INITIALIZER };
-	struct faults faults = { 0 };
+	struct defects defects = { 0 };
 	int rc = -1;
 
 	*verification = (struct verification){ 0 };
 	verify.backend = backend_select(params->backend ? params->backend : "auto", err);
 	if (!verify.backend || engine_find(params->target, &verify.target, err) ||
-	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &faults, err))
+	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &defects, err))
 		goto out;
-	take_faults(verification, &faults);
+	take_faults(verification, &defects);
 	verification->n_tensors = verification->checkpoint.n_tensors;
 	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
 	if (recognise(&verify, err))
@@ -171,7 +171,7 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	verify.format = find_format(verification->recognition.format);
 	rc = check(&verify, err);
 out:
-	faults_release(&faults);
+	defects_release(&defects);
 	verify_origins_release(&verify);
 	source_release(&verify.files);
 	model_config_release(&verify.model);

@@ -18,12 +18,12 @@
 #include "ckpt/write_queue.h"
 #include "support/scratch.h"
 
-#define FILE_SIZE ((size_t)1 << 20)
-#define BOX_SIZE  (64 * 1024)
+#define FILE_SIZE  ((size_t)1 << 20)
+#define QUEUE_SIZE (64 * 1024)
 
 struct post {
 	struct writer writer;
-	struct outbox box;
+	struct write_queue queue;
 	struct err err;
 	unsigned char expected[FILE_SIZE];
 };
@@ -40,28 +40,28 @@ static struct post *post_new(void)
 				  &post->err))
 		fail_msg("%s", post->err.message);
 	buf_release(&header);
-	post->box = (struct outbox){ .writer = &post->writer, .size = BOX_SIZE };
-	assert_int_equal(posix_memalign((void **)&post->box.memory, WRITER_ALIGN, BOX_SIZE), 0);
+	post->queue = (struct write_queue){ .writer = &post->writer, .size = QUEUE_SIZE };
+	assert_int_equal(posix_memalign((void **)&post->queue.memory, WRITER_ALIGN, QUEUE_SIZE), 0);
 	return post;
 }
 
 static void post_free(struct post *post)
 {
 	writer_release(&post->writer);
-	free(post->box.memory);
+	free(post->queue.memory);
 	free(post);
 }
 
-/* n bytes of a value for offset, into the box. */
+/* n bytes of a value for offset, into the queue. */
 static void post_add(struct post *post, unsigned char value, size_t n, uint64_t offset)
 {
-	void *data = outbox_begin(&post->box, n, offset, &post->err);
+	void *data = write_queue_begin(&post->queue, n, offset, &post->err);
 
 	assert_non_null(data);
 	assert_int_equal((uintptr_t)data % WRITER_ALIGN, offset % WRITER_ALIGN);
 	memset(data, value, n);
 	memset(post->expected + offset, value, n);
-	assert_int_equal(outbox_add(&post->box, data, n, offset, &post->err), 0);
+	assert_int_equal(write_queue_add(&post->queue, data, n, offset, &post->err), 0);
 }
 
 static void assert_written(const struct post *post, size_t n)
@@ -79,8 +79,8 @@ static void writes_at_once_when_nobody_writes(void **state)
 
 	(void)state;
 	post_add(post, 1, 5000, 10);
-	assert_int_equal(outbox_try(&post->box, &post->err), 0);
-	assert_int_equal(post->box.n_pieces, 0);
+	assert_int_equal(write_queue_try(&post->queue, &post->err), 0);
+	assert_int_equal(post->queue.n_pieces, 0);
 	assert_written(post, 5010);
 	post_free(post);
 }
@@ -93,19 +93,19 @@ static void waits_while_another_thread_writes(void **state)
 	(void)state;
 	pthread_mutex_lock(&post->writer.turn);
 	post_add(post, 1, 5000, 10);
-	assert_int_equal(outbox_try(&post->box, &post->err), 0);
+	assert_int_equal(write_queue_try(&post->queue, &post->err), 0);
 	post_add(post, 2, 3000, 5010);
-	assert_int_equal(outbox_try(&post->box, &post->err), 0);
-	assert_int_equal(post->box.n_pieces, 2);
+	assert_int_equal(write_queue_try(&post->queue, &post->err), 0);
+	assert_int_equal(post->queue.n_pieces, 2);
 	assert_int_equal(pread(post->writer.fd, &byte, 1, 10), 1);
 	assert_int_equal(byte, 0);
 	pthread_mutex_unlock(&post->writer.turn);
-	assert_int_equal(outbox_flush(&post->box, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, &post->err), 0);
 	assert_written(post, 8010);
 	post_free(post);
 }
 
-/* More than the box holds, in bytes and in pieces, all of it to places that touch: every byte once,
+/* More than the queue holds, in bytes and in pieces, all of it to places that touch: every byte once,
  * or the commit would say so. */
 static void all_of_a_file(void **state)
 {
@@ -115,13 +115,13 @@ static void all_of_a_file(void **state)
 
 	(void)state;
 	for (size_t i = 0; at < FILE_SIZE; i++) {
-		size_t n = 1 + i * 7919 % (i < 200 ? 3000 : BOX_SIZE - WRITER_ALIGN);
+		size_t n = 1 + i * 7919 % (i < 200 ? 3000 : QUEUE_SIZE - WRITER_ALIGN);
 
 		n = n < FILE_SIZE - at ? n : FILE_SIZE - at;
 		post_add(post, (unsigned char)i, n, at);
 		at += n;
 	}
-	assert_int_equal(outbox_flush(&post->box, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, &post->err), 0);
 	assert_written(post, FILE_SIZE);
 	assert_int_equal(writer_commit(&post->writer, &crc, &post->err), 0);
 	post_free(post);
@@ -132,26 +132,26 @@ static void memory_beside(void **state)
 {
 	struct post *post = post_new();
 	char elsewhere[100];
-	char *codes = outbox_begin(&post->box, 1001, 10, &post->err),
-	     *beside = outbox_take(&post->box, 100);
+	char *codes = write_queue_begin(&post->queue, 1001, 10, &post->err),
+	     *beside = write_queue_take(&post->queue, 100);
 
 	(void)state;
 	assert_non_null(codes);
 	assert_non_null(beside);
 	assert_true(beside >= codes + 1001);
 	assert_int_equal((uintptr_t)beside % _Alignof(max_align_t), 0);
-	assert_null(outbox_take(&post->box, BOX_SIZE));
+	assert_null(write_queue_take(&post->queue, QUEUE_SIZE));
 	memset(codes, 3, 1001);
 	memset(beside, 4, 100);
 	memset(elsewhere, 5, 100);
 	memset(post->expected + 10, 3, 1001);
 	memset(post->expected + 1011, 4, 100);
 	memset(post->expected + 1111, 5, 100);
-	assert_int_equal(outbox_add(&post->box, beside, 100, 1011, &post->err), 0);
-	assert_int_equal(outbox_add(&post->box, elsewhere, 100, 1111, &post->err), 0);
-	assert_int_equal(outbox_add(&post->box, codes, 1001, 10, &post->err), 0);
+	assert_int_equal(write_queue_add(&post->queue, beside, 100, 1011, &post->err), 0);
+	assert_int_equal(write_queue_add(&post->queue, elsewhere, 100, 1111, &post->err), 0);
+	assert_int_equal(write_queue_add(&post->queue, codes, 1001, 10, &post->err), 0);
 	memset(elsewhere, 0, 100);
-	assert_int_equal(outbox_flush(&post->box, &post->err), 0);
+	assert_int_equal(write_queue_flush(&post->queue, &post->err), 0);
 	assert_written(post, 1211);
 	post_free(post);
 }
