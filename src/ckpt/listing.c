@@ -36,7 +36,7 @@ struct walk {
 	struct listing folders; /* that are still to be read */
 };
 
-/* One folder's regular files and folders, as listing below the top; folder: "" or "original/". */
+/* One folder's regular files and directories, as paths below the top; folder: "" or "original/". */
 static int list_folder(struct walk *walk, const char *folder, struct err *err)
 {
 	DIR *stream = io_open_directory(walk->io, walk->dirfd, *folder ? folder : ".",

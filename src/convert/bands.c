@@ -123,20 +123,20 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 {
 	const struct unit *unit = &plan->selection.units[u];
 	uint64_t n_rows, n_cols;
-	struct region region;
+	struct rect rect;
 
 	if (!unit->rows || !unit->cols)
 		return;
 	band_shape(unit, plan->specs[u], limits, &n_rows, &n_cols);
-	for (region.row = 0; region.row < unit->rows; region.row += region.n_rows) {
-		uint64_t left = unit->stack ? unit->stack - region.row % unit->stack
-					    : unit->rows - region.row;
+	for (rect.row = 0; rect.row < unit->rows; rect.row += rect.n_rows) {
+		uint64_t left =
+			unit->stack ? unit->stack - rect.row % unit->stack : unit->rows - rect.row;
 
-		region.n_rows = left < n_rows ? left : n_rows;
-		for (region.col = 0; region.col < unit->cols; region.col += n_cols) {
-			region.n_cols =
-				unit->cols - region.col < n_cols ? unit->cols - region.col : n_cols;
-			band_add(list, (struct band){ u, output, region });
+		rect.n_rows = left < n_rows ? left : n_rows;
+		for (rect.col = 0; rect.col < unit->cols; rect.col += n_cols) {
+			rect.n_cols =
+				unit->cols - rect.col < n_cols ? unit->cols - rect.col : n_cols;
+			band_add(list, (struct band){ u, output, rect });
 		}
 	}
 }
@@ -148,11 +148,11 @@ static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint
 	uint64_t most = limits->target / size;
 
 	for (uint64_t at = 0; at < n; at += most) {
-		struct region region = { .col = at,
-					 .n_rows = 1,
-					 .n_cols = n - at < most ? n - at : most };
+		struct rect rect = { .col = at,
+				     .n_rows = 1,
+				     .n_cols = n - at < most ? n - at : most };
 
-		band_add(list, (struct band){ unit, output, region });
+		band_add(list, (struct band){ unit, output, rect });
 	}
 }
 
@@ -263,14 +263,13 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 
 		bands_add_output(list, plan, out, limits, order[i].output);
 		for (size_t b = first; b < list->n_bands; b++) {
-			const struct region *region = &list->bands[b].region;
-			uint64_t cols = flat ? region->n_cols : unit->cols;
-			uint64_t bytes = region->n_rows * region->n_cols * size;
+			const struct rect *rect = &list->bands[b].rect;
+			uint64_t cols = flat ? rect->n_cols : unit->cols;
+			uint64_t bytes = rect->n_rows * rect->n_cols * size;
 
-			run_extend(list, b,
-				   order[i].begin + (region->row * cols + region->col) * size,
+			run_extend(list, b, order[i].begin + (rect->row * cols + rect->col) * size,
 				   bytes, source_bytes(out, order[i].output, bytes),
-				   region->n_cols != cols, most);
+				   rect->n_cols != cols, most);
 		}
 	}
 	free(order);

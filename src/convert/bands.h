@@ -20,9 +20,9 @@ struct band_limits {
 };
 
 struct band {
-	size_t unit;	      /* in selection.units */
-	size_t output;	      /* in its shard's; of no meaning where amax is taken */
-	struct region region; /* a copy: bytes, n_rows 1; recoded: elements, n_rows 1 */
+	size_t unit;	  /* in selection.units */
+	size_t output;	  /* in its shard's; of no meaning where amax is taken */
+	struct rect rect; /* a copy: bytes, n_rows 1; recoded: elements, n_rows 1 */
 };
 
 struct run {

@@ -37,7 +37,7 @@ static int plan_units(struct plan *plan, const struct convert_params *params, st
 	struct recognition recognition = { 0 };
 	int rc = -1;
 
-	if (fp8_source_recognise(&recognition, &plan->source, params->io, err) ||
+	if (fp8_source_detect(&recognition, &plan->source, params->io, err) ||
 	    fp8_units_make(&plan->selection, &plan->source, &recognition, err))
 		goto out;
 	rc = 0;

@@ -81,9 +81,9 @@ int band_read_ahead(struct converter *converter, const struct band *band, struct
 /* Where a quantized unit has its amax from before: one value, or one for each row. */
 float *unit_known_amax(const struct converter *converter, size_t u);
 
-/* The refusal of a region with NaN or inf: names the first such value.  Returns -1. */
+/* The refusal of a rect with NaN or inf: names the first such value.  Returns -1. */
 int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
-		     const struct region *region, const struct matrix *x, struct err *err);
+		     const struct rect *rect, const struct matrix *x, struct err *err);
 
 /* Keeps what has non-finite values (--on-nonfinite skip). */
 int converter_skip_nonfinite(struct converter *converter, struct selection *selection,

@@ -24,7 +24,7 @@ float *unit_known_amax(const struct converter *converter, size_t u)
 }
 
 int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
-		     const struct region *region, const struct matrix *x, struct err *err)
+		     const struct rect *rect, const struct matrix *x, struct err *err)
 {
 	const char *file = converter->plan->source.shards[unit->source->shard].file.path;
 
@@ -41,8 +41,8 @@ int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 					       isnan(value) ? "nan"
 					       : value > 0  ? "inf"
 							    : "-inf",
-					       (unsigned long long)(region->row + row),
-					       (unsigned long long)(region->col + col));
+					       (unsigned long long)(rect->row + row),
+					       (unsigned long long)(rect->col + col));
 		}
 	}
 	return 0;
@@ -51,15 +51,15 @@ int refuse_nonfinite(const struct converter *converter, const struct unit *unit,
 int band_read_ahead(struct converter *converter, const struct band *band, struct err *err)
 {
 	const struct unit *unit = &converter->plan->selection.units[band->unit];
-	const struct region *region = &band->region;
+	const struct rect *rect = &band->rect;
 	uint64_t size = dtype_bits(unit->source->tensor->dtype) / 8;
 
 	if (unit->slice.col_stride != 1)
 		return 0;
 	return source_read_ahead(
 		&converter->source, unit->source,
-		(unit->slice.first + region->row * unit->slice.row_stride + region->col) * size,
-		region->n_rows * unit->slice.row_stride * size, err);
+		(unit->slice.first + rect->row * unit->slice.row_stride + rect->col) * size,
+		rect->n_rows * unit->slice.row_stride * size, err);
 }
 
 static int amax_band(void *context, int w, size_t item, struct err *err)
@@ -73,7 +73,7 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	const struct qspec *spec = converter->plan->specs[u];
 	bool whole = spec->tile.rows == WHOLE;
 	struct tile tile = { whole ? WHOLE : 1, WHOLE };
-	size_t n_amax = whole ? 1 : band->region.n_rows;
+	size_t n_amax = whole ? 1 : band->rect.n_rows;
 	float *amax = converter->workers[w].scales;
 	float *known = unit_known_amax(converter, u);
 	uint64_t n_nonfinite = 0;
@@ -83,7 +83,7 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	    ahead < converter->list.n_bands &&
 	    band_read_ahead(converter, &converter->list.bands[ahead], err))
 		return -1;
-	if (source_read(&converter->source, unit, &band->region, &converter->workers[w].buffers,
+	if (source_read(&converter->source, unit, &band->rect, &converter->workers[w].buffers,
 			&nowhere, &x, err))
 		return -1;
 	memset(amax, 0, n_amax * sizeof *amax);
@@ -91,12 +91,12 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	if (backend_failed(converter->backend, unit->name, err))
 		return -1;
 	if (n_nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
-		return refuse_nonfinite(converter, unit, &band->region, &x, err);
+		return refuse_nonfinite(converter, unit, &band->rect, &x, err);
 	pthread_mutex_lock(&converter->lock);
 	if (n_nonfinite)
 		converter->nonfinite[u] = true;
 	for (size_t i = 0; known && i < n_amax; i++) {
-		float *value = &known[whole ? 0 : band->region.row + i];
+		float *value = &known[whole ? 0 : band->rect.row + i];
 
 		if (amax[i] > *value)
 			*value = amax[i];

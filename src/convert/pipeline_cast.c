@@ -29,14 +29,14 @@ static int write_scales(struct converter *converter, struct write_queue *queue,
 	struct tile tile = spec->tile;
 	size_t size = scale_size(spec->scale_type);
 	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
-	uint64_t n_rows = tile_count(band->region.n_rows, tile.rows);
-	uint64_t n_cols = tile_count(band->region.n_cols, tile.cols);
-	uint64_t row = tile.rows == WHOLE ? 0 : band->region.row / tile.rows;
-	uint64_t col = tile.cols == WHOLE ? 0 : band->region.col / tile.cols;
+	uint64_t n_rows = tile_count(band->rect.n_rows, tile.rows);
+	uint64_t n_cols = tile_count(band->rect.n_cols, tile.cols);
+	uint64_t row = tile.rows == WHOLE ? 0 : band->rect.row / tile.rows;
+	uint64_t col = tile.cols == WHOLE ? 0 : band->rect.col / tile.cols;
 	uint64_t at = shard->header_size + scale->begin + (row * grid_cols + col) * size;
 
 	/* Only one of the bands that share a tile writes its scale. */
-	if ((tile.rows == WHOLE && band->region.row) || (tile.cols == WHOLE && band->region.col))
+	if ((tile.rows == WHOLE && band->rect.row) || (tile.cols == WHOLE && band->rect.col))
 		return 0;
 	if (n_cols == grid_cols)
 		return write_queue_add(queue, out->scale_inv, n_rows * n_cols * size, at, err);
@@ -80,7 +80,7 @@ static uint64_t sqnr_step(const struct unit *unit)
 	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
 }
 
-static void band_stats(struct converter *converter, size_t u, const struct region *region,
+static void band_stats(struct converter *converter, size_t u, const struct rect *rect,
 		       const struct matrix *x, const struct quant_out *out)
 {
 	const struct qspec *spec = converter->plan->specs[u];
@@ -90,7 +90,7 @@ static void band_stats(struct converter *converter, size_t u, const struct regio
 	if (step == 1) {
 		rows_error(converter->backend, spec, x, out, 0, x->rows, &signal, &noise);
 	} else {
-		for (uint64_t row = (step - region->row % step) % step; row < x->rows; row += step)
+		for (uint64_t row = (step - rect->row % step) % step; row < x->rows; row += step)
 			rows_error(converter->backend, spec, x, out, row, 1, &signal, &noise);
 	}
 	pthread_mutex_lock(&converter->lock);
@@ -124,22 +124,22 @@ static int quantize_band(struct converter *converter, struct worker *worker,
 	struct source_tee tee = preserved_tee(converter, u);
 	struct quant_stats stats = { 0 };
 	struct quant_out out = { .codes = codes,
-				 .stride = band->region.n_cols,
-				 .scale_stride = tile_count(band->region.n_cols, spec->tile.cols),
+				 .stride = band->rect.n_cols,
+				 .scale_stride = tile_count(band->rect.n_cols, spec->tile.cols),
 				 .stats = &stats };
-	size_t n_scales = tile_count(band->region.n_rows, spec->tile.rows) * out.scale_stride;
+	size_t n_scales = tile_count(band->rect.n_rows, spec->tile.rows) * out.scale_stride;
 	struct matrix x;
 
 	out.scale_inv = write_queue_take(&worker->queue, n_scales * scale_size(spec->scale_type));
 	if (!out.scale_inv)
 		out.scale_inv = worker->scales;
-	if (source_read(&converter->source, unit, &band->region, &worker->buffers, &tee, &x, err))
+	if (source_read(&converter->source, unit, &band->rect, &worker->buffers, &tee, &x, err))
 		return -1;
 	if (unit_needs_amax(unit, spec, &converter->limits)) {
 		const float *amax = unit_known_amax(converter, u);
 
 		if (spec->tile.rows != WHOLE)
-			amax += band->region.row;
+			amax += band->rect.row;
 		backend_cast(converter->backend, &x, spec, amax, 1, &out);
 	} else {
 		backend_quantize(converter->backend, &x, spec, &out);
@@ -147,8 +147,8 @@ static int quantize_band(struct converter *converter, struct worker *worker,
 	if (backend_failed(converter->backend, unit->name, err))
 		return -1;
 	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
-		return refuse_nonfinite(converter, unit, &band->region, &x, err);
-	band_stats(converter, u, &band->region, &x, &out);
+		return refuse_nonfinite(converter, unit, &band->rect, &x, err);
+	band_stats(converter, u, &band->rect, &x, &out);
 	return write_scales(converter, &worker->queue, band, &out, err);
 }
 
@@ -159,9 +159,9 @@ static int write_scattered(struct converter *converter, const struct band *band,
 	uint64_t size = output_element_size(converter->shard, band->output);
 	uint64_t header = converter->shard->header_size;
 	uint64_t out_row = converter->plan->selection.units[band->unit].cols * size;
-	uint64_t row = band->region.n_cols * size;
+	uint64_t row = band->rect.n_cols * size;
 
-	for (uint64_t r = 0; r < band->region.n_rows; r++) {
+	for (uint64_t r = 0; r < band->rect.n_rows; r++) {
 		if (writer_pwrite(converter->writer, data + r * row, row,
 				  header + run->begin + r * out_row, err))
 			return -1;
@@ -179,10 +179,10 @@ static int convert_band(struct converter *converter, struct worker *worker, cons
 
 	switch (output->part) {
 	case PART_COPY:
-		return source_read_bytes(&converter->source, output->source, band->region.col,
-					 (size_t)band->region.n_cols, data, err);
+		return source_read_bytes(&converter->source, output->source, band->rect.col,
+					 (size_t)band->rect.n_cols, data, err);
 	case PART_VALUES:
-		return source_decode(&converter->source, unit, &band->region, &worker->buffers,
+		return source_decode(&converter->source, unit, &band->rect, &worker->buffers,
 				     &nowhere, converter->shard->tensors[band->output].dtype, data,
 				     err);
 	case PART_VALUE:
@@ -207,12 +207,12 @@ static int read_ahead(struct converter *converter, size_t item, struct err *err)
 	for (size_t b = 0; !rc && b < converter->runs[item].n_bands; b++) {
 		const struct band *band =
 			&converter->list.bands[converter->runs[item].first_band + b];
-		const struct region *region = &band->region;
+		const struct rect *rect = &band->rect;
 
 		if (converter->shard->outputs[band->output].part == PART_COPY)
 			rc = source_read_ahead(&converter->source,
-					       plan->selection.units[band->unit].source,
-					       region->col, region->n_cols, err);
+					       plan->selection.units[band->unit].source, rect->col,
+					       rect->n_cols, err);
 		else
 			rc = band_read_ahead(converter, band, err);
 	}
@@ -237,7 +237,7 @@ int converter_run(void *context, int w, size_t item, struct err *err)
 
 		if (convert_band(converter, worker, band, at, err))
 			return -1;
-		at += band->region.n_rows * band->region.n_cols *
+		at += band->rect.n_rows * band->rect.n_cols *
 		      output_element_size(converter->shard, band->output);
 	}
 	atomic_fetch_add(&converter->progress->done, run->input_bytes);

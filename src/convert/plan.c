@@ -30,7 +30,7 @@ static int open_source(struct plan *plan, const struct convert_params *params,
 	if (strcmp(params->input, "-") != 0)
 		return checkpoint_open(&plan->source, params->io, params->input, params->n_threads,
 				       err);
-	if (stream_spool(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
+	if (spool_read(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
 		return -1;
 	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
 		return -1;

@@ -181,7 +181,7 @@ static int plan_units(struct plan *plan, struct recognition *recognition,
 {
 	const struct convert_params *convert = &params->convert;
 
-	if (fp8_source_recognise(recognition, &plan->source, convert->io, err))
+	if (fp8_source_detect(recognition, &plan->source, convert->io, err))
 		return -1;
 	/* Without a configuration, what most weights have decides where a shape allows several
 	 * readings. */

@@ -42,12 +42,12 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 	uint64_t cols = tile_count(unit->cols, to.cols),
 		 n_blocks = tile_count(unit->cols, from->tile.cols);
 	uint64_t per_block = from->tile.cols / to.cols;
-	uint64_t end = band->region.col + band->region.n_cols;
+	uint64_t end = band->rect.col + band->rect.n_cols;
 	uint64_t read_first = UINT64_MAX, read_n = 0;
 
 	/* An empty unit has no bands, and blocks that are spread are wider than what they
 	 * become. */
-	for (uint64_t at = band->region.col; at < end;) {
+	for (uint64_t at = band->rect.col; at < end;) {
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
 		uint64_t row = at / cols, col = at % cols;
 		uint64_t n = cols - col < end - at ? cols - col : end - at;
@@ -83,12 +83,12 @@ int recode_band(struct source *source, const struct plan *plan, const struct ban
 	const struct output *output = &shard->outputs[band->output];
 	const struct weight_scale *from = &unit->source_scale;
 	bool of_weight = output->source == from->scale;
-	size_t n = (size_t)band->region.n_cols;
+	size_t n = (size_t)band->rect.n_cols;
 
 	if (of_weight && !same_tile(from->tile, plan->specs[band->unit]->tile))
 		return spread(source, plan, band, buffers->matrix, data, err);
-	if (source_read_floats(source, output->source, of_weight && from->inverted,
-			       band->region.col, n, buffers->matrix, err))
+	if (source_read_floats(source, output->source, of_weight && from->inverted, band->rect.col,
+			       n, buffers->matrix, err))
 		return -1;
 	return store(output, shard->tensors[band->output].dtype, buffers->matrix, n, data, err);
 }

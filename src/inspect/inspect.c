@@ -11,7 +11,7 @@ static int open_path(struct inspection *inspection, const struct io *io, const c
 {
 	if (strcmp(path, "-") != 0)
 		return checkpoint_open(&inspection->checkpoint, io, path, 1, err);
-	if (stream_spool(io, temp_dir, NULL, &inspection->stream_fd, err))
+	if (spool_read(io, temp_dir, NULL, &inspection->stream_fd, err))
 		return -1;
 	inspection->spooled = true;
 	return checkpoint_open_fd(&inspection->checkpoint, io, inspection->stream_fd, "-", err);
@@ -28,7 +28,7 @@ int inspect_make(struct inspection *inspection, const struct io *io, const char 
 	if (inspection->is_amax &&
 	    amax_stats_read(&inspection->amax, io, inspection->checkpoint.shards[0].file.path, err))
 		return -1;
-	return fp8_source_recognise(&inspection->recognition, &inspection->checkpoint, io, err);
+	return fp8_source_detect(&inspection->recognition, &inspection->checkpoint, io, err);
 }
 
 void inspect_release(struct inspection *inspection)

@@ -26,7 +26,7 @@
 #include "num/e8m0.h"
 #include "num/fp8.h"
 
-#define PIECE_BYTES ((uint64_t)512 << 10)
+#define CUT_BYTES ((uint64_t)512 << 10)
 
 /* What a code is expected to add to signal and noise where scale_inv is 1; 0 where it is not
  * finite. */
@@ -40,7 +40,7 @@ struct job {
 	struct source files;
 	struct code_table tables[2]; /* by enum fp8_format */
 	struct unit *units;	     /* by tensor; of FP8 weights */
-	struct pieces pieces;	     /* of tensors; those of others than FP8 weights are one row */
+	struct cuts cuts;	     /* of tensors; those of others than FP8 weights are one row */
 	void **buffers;		     /* by worker */
 	struct tensor_stats *stats;  /* by tensor */
 	pthread_mutex_t lock;	     /* of stats */
@@ -80,23 +80,23 @@ static bool is_float(enum dtype dtype)
 	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
 }
 
-static void add_flat(struct pieces *pieces, size_t t, uint64_t n, uint64_t most)
+static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t most)
 {
 	for (uint64_t at = 0; at < n; at += most) {
-		ARRAY_GROW(pieces->list, pieces->n);
-		pieces->list[pieces->n++] = (struct piece){
+		ARRAY_GROW(cuts->list, cuts->n);
+		cuts->list[cuts->n++] = (struct cut){
 			t, { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most }
 		};
 	}
 }
 
-/* The pieces of all tensors that can be read; *most: the bytes of the largest. */
-static void list_pieces(struct job *job, uint64_t *most)
+/* The cuts of all tensors that can be read; *most: the bytes of the largest. */
+static void list_cuts(struct job *job, uint64_t *most)
 {
 	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
 	struct err ignored;
 
-	*most = PIECE_BYTES;
+	*most = CUT_BYTES;
 	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
 		const struct tensor_ref *ref = &checkpoint->tensors[t];
 		const struct st_tensor *tensor = ref->tensor;
@@ -104,8 +104,8 @@ static void list_pieces(struct job *job, uint64_t *most)
 
 		if (is_float(tensor->dtype)) {
 			job->stats[t].known = true;
-			add_flat(&job->pieces, t, st_n_elements(tensor->shape, tensor->n_dims),
-				 PIECE_BYTES / 4);
+			add_flat(&job->cuts, t, st_n_elements(tensor->shape, tensor->n_dims),
+				 CUT_BYTES / 4);
 		} else if (recognition_is_weight(ref) &&
 			   !recognition_scale(&job->inspection->recognition, ref,
 					      &unit->source_scale, &ignored)) {
@@ -114,30 +114,30 @@ static void list_pieces(struct job *job, uint64_t *most)
 					       .source_scale = unit->source_scale };
 			fp8_unit_layout(unit);
 			job->stats[t].known = job->stats[t].fp8 = true;
-			pieces_add(&job->pieces, unit, t, PIECE_BYTES);
-			if (unit->rows && unit->cols && piece_most(unit, PIECE_BYTES) > *most)
-				*most = piece_most(unit, PIECE_BYTES);
+			cut_unit(&job->cuts, unit, t, CUT_BYTES);
+			if (unit->rows && unit->cols && cut_max_codes(unit, CUT_BYTES) > *most)
+				*most = cut_max_codes(unit, CUT_BYTES);
 		}
 	}
 }
 
-/* --- one piece --- */
+/* --- one cut --- */
 
-static int look_at_values(struct job *job, const struct piece *piece, void *buffer,
+static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
 			  struct tensor_stats *found, struct err *err)
 {
-	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[piece->weight];
-	size_t size = dtype_bits(ref->tensor->dtype) / 8, n = (size_t)piece->region.n_cols;
+	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[cut->weight];
+	size_t size = dtype_bits(ref->tensor->dtype) / 8, n = (size_t)cut->rect.n_cols;
 	struct matrix x = { buffer, ref->tensor->dtype, 1, n, n };
 
-	if (source_read_bytes(&job->files, ref, piece->region.col * size, n * size, buffer, err))
+	if (source_read_bytes(&job->files, ref, cut->rect.col * size, n * size, buffer, err))
 		return -1;
 	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
 		     &found->n_nonfinite);
 	return backend_failed(job->backend, ref->tensor->name, err);
 }
 
-/* Codes of one tile, or of the part of it that the piece holds, stride apart. */
+/* Codes of one tile, or of the part of it that the cut holds, stride apart. */
 struct codes {
 	const uint8_t *at;
 	uint64_t n_rows, n_cols, stride;
@@ -187,24 +187,24 @@ static float scale_at(const struct unit *unit, const void *scales, uint64_t i)
 	return scale;
 }
 
-static void add_tiles(const struct job *job, const struct piece *piece, const uint8_t *buffer,
+static void add_tiles(const struct job *job, const struct cut *cut, const uint8_t *buffer,
 		      const void *scales, struct tensor_stats *found)
 {
-	const struct unit *unit = &job->units[piece->weight];
-	const struct region *region = &piece->region;
+	const struct unit *unit = &job->units[cut->weight];
+	const struct rect *rect = &cut->rect;
 	struct tile tile = unit->source_scale.tile;
-	uint64_t rows = tile.rows == WHOLE ? region->n_rows : tile.rows;
-	uint64_t cols = tile.cols == WHOLE ? region->n_cols : tile.cols;
+	uint64_t rows = tile.rows == WHOLE ? rect->n_rows : tile.rows;
+	uint64_t cols = tile.cols == WHOLE ? rect->n_cols : tile.cols;
 	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
-	uint64_t first = tile.cols == WHOLE ? 0 : region->col / tile.cols;
-	struct codes codes = { .stride = region->n_cols };
+	uint64_t first = tile.cols == WHOLE ? 0 : rect->col / tile.cols;
+	struct codes codes = { .stride = rect->n_cols };
 
 	codes.format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
-	for (uint64_t row = 0; row < region->n_rows; row += rows) {
-		for (uint64_t col = 0; col < region->n_cols; col += cols) {
-			codes.at = buffer + row * region->n_cols + col;
-			codes.n_rows = region->n_rows - row < rows ? region->n_rows - row : rows;
-			codes.n_cols = region->n_cols - col < cols ? region->n_cols - col : cols;
+	for (uint64_t row = 0; row < rect->n_rows; row += rows) {
+		for (uint64_t col = 0; col < rect->n_cols; col += cols) {
+			codes.at = buffer + row * rect->n_cols + col;
+			codes.n_rows = rect->n_rows - row < rows ? rect->n_rows - row : rows;
+			codes.n_cols = rect->n_cols - col < cols ? rect->n_cols - col : cols;
 			add_tile(
 				&job->tables[codes.format], &codes,
 				scale_at(unit, scales, row / rows * grid_cols + first + col / cols),
@@ -213,27 +213,27 @@ static void add_tiles(const struct job *job, const struct piece *piece, const ui
 	}
 }
 
-static int look_at_codes(struct job *job, const struct piece *piece, void *buffer,
+static int look_at_codes(struct job *job, const struct cut *cut, void *buffer,
 			 struct tensor_stats *found, struct err *err)
 {
-	const struct unit *unit = &job->units[piece->weight];
-	const struct region *region = &piece->region;
+	const struct unit *unit = &job->units[cut->weight];
+	const struct rect *rect = &cut->rect;
 	void *scales;
 
-	for (uint64_t row = 0; row < region->n_rows; row++) {
-		bool whole = region->n_cols == unit->cols;
+	for (uint64_t row = 0; row < rect->n_rows; row++) {
+		bool whole = rect->n_cols == unit->cols;
 
 		if (source_read_bytes(&job->files, unit->source,
-				      (region->row + row) * unit->cols + region->col,
-				      (size_t)(region->n_cols * (whole ? region->n_rows : 1)),
-				      (char *)buffer + row * region->n_cols, err))
+				      (rect->row + row) * unit->cols + rect->col,
+				      (size_t)(rect->n_cols * (whole ? rect->n_rows : 1)),
+				      (char *)buffer + row * rect->n_cols, err))
 			return -1;
 		if (whole)
 			break;
 	}
-	if (source_scales(&job->files, unit, region, &scales, err))
+	if (source_scales(&job->files, unit, rect, &scales, err))
 		return -1;
-	add_tiles(job, piece, buffer, scales, found);
+	add_tiles(job, cut, buffer, scales, found);
 	free(scales);
 	return 0;
 }
@@ -255,11 +255,11 @@ static void stats_merge(struct tensor_stats *into, const struct tensor_stats *fr
 static int look(void *context, int worker, size_t item, struct err *err)
 {
 	struct job *job = context;
-	const struct piece *piece = &job->pieces.list[item];
-	struct tensor_stats *stats = &job->stats[piece->weight];
+	const struct cut *cut = &job->cuts.list[item];
+	struct tensor_stats *stats = &job->stats[cut->weight];
 	struct tensor_stats found = { .known = true };
 
-	if ((stats->fp8 ? look_at_codes : look_at_values)(job, piece, job->buffers[worker], &found,
+	if ((stats->fp8 ? look_at_codes : look_at_values)(job, cut, job->buffers[worker], &found,
 							  err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
@@ -293,15 +293,15 @@ int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_st
 	source_init(&job.files, checkpoint->io, checkpoint, job.backend, inspection->stream_fd);
 	for (int format = 0; format < 2; format++)
 		table_make(&job.tables[format], (enum fp8_format)format);
-	list_pieces(&job, &most);
+	list_cuts(&job, &most);
 	if (!buffers_new(&job, n_threads, most, err) &&
-	    !pool_run(n_threads, job.pieces.n, look, &job, NULL, err))
+	    !pool_run(n_threads, job.cuts.n, look, &job, NULL, err))
 		rc = source_close(&job.files, err);
 	source_release(&job.files);
 	for (int i = 0; i < n_threads; i++)
 		free(job.buffers[i]);
 	free(job.buffers);
-	free(job.pieces.list);
+	free(job.cuts.list);
 	free(job.units);
 	return rc;
 }

@@ -48,26 +48,27 @@ bool columns_split(uint64_t n, uint64_t tp, size_t tile_cols)
 	return n % tp == 0 && whole_tiles(n / tp, tile_cols);
 }
 
-static bool rows_split(const struct cut *cut, const struct model_config *config, uint64_t tp)
+static bool rows_split(const struct tp_split *split, const struct model_config *config, uint64_t tp)
 {
 	struct part parts[MAX_PARTS];
-	int n = parallel_parts(cut->parallel, config, cut->rows, parts);
+	int n = parallel_parts(split->parallel, config, split->rows, parts);
 	/* On one device the last part may be ragged: nothing follows it. */
-	int n_checked = n - (tp == 1 && cut->ends_group && !cut->expert);
+	int n_checked = n - (tp == 1 && split->ends_group && !split->expert);
 
 	for (int i = 0; i < n_checked; i++)
-		if (!part_splits(&parts[i], tp, cut->tile.rows))
+		if (!part_splits(&parts[i], tp, split->tile.rows))
 			return false;
 	return true;
 }
 
-bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp,
-		char *dimension)
+bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
+		   char *dimension)
 {
 	*dimension = 'N';
-	if (cut->parallel == PARALLEL_ROW) {
+	if (split->parallel == PARALLEL_ROW) {
 		*dimension = 'K';
-		return (tp == 1 && !cut->expert) || columns_split(cut->cols, tp, cut->tile.cols);
+		return (tp == 1 && !split->expert) ||
+		       columns_split(split->cols, tp, split->tile.cols);
 	}
-	return rows_split(cut, config, cut->parallel == PARALLEL_REPLICATED ? 1 : tp);
+	return rows_split(split, config, split->parallel == PARALLEL_REPLICATED ? 1 : tp);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How engines cut a linear weight over devices (tensor parallelism) and glue weights together, and
- * what of that quantization tiles survive: a tile must not straddle a cut, nor a seam between glued
+ * How engines split a linear weight over devices (tensor parallelism) and glue weights together, and
+ * what of that quantization tiles survive: a tile must not straddle a split, nor a seam between glued
  * weights.
  *
  * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear.
@@ -17,13 +17,13 @@
 
 enum parallel {
 	PARALLEL_REPLICATED, /* every device has it whole; also what we know nothing of */
-	PARALLEL_COLUMN,     /* out is cut */
+	PARALLEL_COLUMN,     /* out is split */
 	PARALLEL_QKV,	     /* out is q, k and v on top of each other */
 	PARALLEL_GATE_UP,    /* out is gate and up on top of each other */
-	PARALLEL_ROW,	     /* in is cut */
+	PARALLEL_ROW,	     /* in is split */
 };
 
-/* Rows of a weight that are cut as one. */
+/* Rows of a weight that are split as one. */
 struct part {
 	uint64_t rows;
 };
@@ -36,7 +36,7 @@ int parallel_parts(enum parallel parallel, const struct model_config *config, ui
 		   struct part parts[MAX_PARTS]);
 
 /* A weight as tensor parallelism sees it. */
-struct cut {
+struct tp_split {
 	enum parallel parallel;
 	uint64_t rows, cols;
 	struct tile tile;
@@ -45,10 +45,10 @@ struct cut {
 };
 
 /* Whether the weight loads on tp devices; *dimension: else 'N' or 'K', whichever does not split. */
-bool cut_splits(const struct cut *cut, const struct model_config *config, uint64_t tp,
-		char *dimension);
+bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
+		   char *dimension);
 
-/* Whether the part can be cut over tp devices so that each gets whole tiles of tile_rows (WHOLE, or
+/* Whether the part can be split over tp devices so that each gets whole tiles of tile_rows (WHOLE, or
  * 1: any). */
 bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows);
 

@@ -90,7 +90,7 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 		return check_plain(select, err);
 	*scales = xcalloc(checkpoint->n_tensors, sizeof **scales);
 	*is_scale = xcalloc(checkpoint->n_tensors, sizeof **is_scale);
-	if (fp8_source_recognise(&recognition, checkpoint, checkpoint->io, err))
+	if (fp8_source_detect(&recognition, checkpoint, checkpoint->io, err))
 		goto out;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		if (check_tensor(select, &recognition, i, &(*scales)[i], &(*is_scale)[i], err))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every cut and every seam must lie between
+ * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every split and every seam must lie between
  * tiles; the rows of experts must be whole tiles even on one device.
  */
 #include "base/buf.h"
@@ -19,21 +19,21 @@ struct obstacle {
 static bool splits(const struct select *select, const struct candidate *c, uint64_t tp,
 		   struct obstacle *obstacle)
 {
-	const struct cut cut = { .parallel = c->facts.parallel,
-				 .rows = c->rows,
-				 .cols = c->cols,
-				 .tile = c->recipe->weight.tile,
-				 .expert = c->facts.expert || candidate_is_fused(c),
-				 .ends_group = c->ends_group };
+	const struct tp_split split = { .parallel = c->facts.parallel,
+					.rows = c->rows,
+					.cols = c->cols,
+					.tile = c->recipe->weight.tile,
+					.expert = c->facts.expert || candidate_is_fused(c),
+					.ends_group = c->ends_group };
 	char dimension;
 
-	if (cut_splits(&cut, &select->config, tp, &dimension))
+	if (tp_split_fits(&split, &select->config, tp, &dimension))
 		return true;
 	*obstacle = (struct obstacle){
 		.candidate = c,
 		.dimension = dimension,
 		.n = dimension == 'N' ? c->rows : c->cols,
-		.tile = dimension == 'N' ? cut.tile.rows : cut.tile.cols,
+		.tile = dimension == 'N' ? split.tile.rows : split.tile.cols,
 	};
 	return false;
 }

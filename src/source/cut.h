@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cutting FP8 weights to read: pieces of whole tiles, small enough to stay in a cache.
+ * Cutting FP8 weights to read: cuts of whole tiles, small enough to stay in a cache.
  */
 #ifndef FP8CONV_SOURCE_CUT_H
 #define FP8CONV_SOURCE_CUT_H
@@ -8,21 +8,21 @@
 #include "source/source.h"
 
 /* A rectangle of whole tiles of one weight of a list. */
-struct piece {
+struct cut {
 	size_t weight;
-	struct region region; /* not empty, and in one matrix of a stack */
+	struct rect rect; /* not empty, and in one matrix of a stack */
 };
 
-struct pieces {
+struct cuts {
 	size_t n;
-	struct piece *list;
+	struct cut *list;
 };
 
-/* The most codes that a piece of the unit has, where it may have `codes`: more if one tile, or a
+/* The most codes that a cut of the unit has, where it may have `codes`: more if one tile, or a
  * row of those that are as long as the matrix, is larger. */
-uint64_t piece_most(const struct unit *unit, uint64_t codes);
+uint64_t cut_max_codes(const struct unit *unit, uint64_t codes);
 
-/* Adds the pieces of an FP8 unit, row by row.  Its source_scale has tile and all. */
-void pieces_add(struct pieces *pieces, const struct unit *unit, size_t weight, uint64_t codes);
+/* Adds the cuts of an FP8 unit, row by row.  Its source_scale has tile and all. */
+void cut_unit(struct cuts *cuts, const struct unit *unit, size_t weight, uint64_t codes);
 
 #endif

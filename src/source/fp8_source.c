@@ -34,8 +34,8 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 	return rc;
 }
 
-int fp8_source_recognise(struct recognition *recognition, const struct checkpoint *checkpoint,
-			 const struct io *io, struct err *err)
+int fp8_source_detect(struct recognition *recognition, const struct checkpoint *checkpoint,
+		      const struct io *io, struct err *err)
 {
 	struct buf text = { 0 };
 	int rc = fp8_source_hf_quant_config(checkpoint, io, &text, err);

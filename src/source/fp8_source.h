@@ -15,8 +15,8 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 			       struct buf *text, struct err *err);
 
 /* recognition_make_with() the checkpoint's hf_quant_config.json, if it has one. */
-int fp8_source_recognise(struct recognition *recognition, const struct checkpoint *checkpoint,
-			 const struct io *io, struct err *err);
+int fp8_source_detect(struct recognition *recognition, const struct checkpoint *checkpoint,
+		      const struct io *io, struct err *err);
 
 /* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and where is_quantized (by
  * quant_method `method`, or NULL) matrices of packed integers.  Not for scales. */

@@ -24,7 +24,7 @@ void source_init(struct source *source, const struct io *io, const struct checkp
 		source->fds[i] = -1;
 }
 
-static int shard_open(struct source *source, size_t shard, struct err *err)
+static int source_open_shard(struct source *source, size_t shard, struct err *err)
 {
 	const struct st_file *file = &source->checkpoint->shards[shard].file;
 	struct file_identity identity;
@@ -41,7 +41,7 @@ static int shard_open(struct source *source, size_t shard, struct err *err)
 	return 0;
 }
 
-static int shard_fd(struct source *source, size_t shard, int *fd, struct err *err)
+static int source_shard_fd(struct source *source, size_t shard, int *fd, struct err *err)
 {
 	int rc = 0;
 
@@ -51,7 +51,7 @@ static int shard_fd(struct source *source, size_t shard, int *fd, struct err *er
 	}
 	pthread_mutex_lock(&source->lock);
 	if (source->fds[shard] < 0)
-		rc = shard_open(source, shard, err);
+		rc = source_open_shard(source, shard, err);
 	*fd = source->fds[shard];
 	pthread_mutex_unlock(&source->lock);
 	return rc;
@@ -63,7 +63,7 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
 	int fd;
 
-	if (shard_fd(source, ref->shard, &fd, err))
+	if (source_shard_fd(source, ref->shard, &fd, err))
 		return -1;
 	if (io_pread_full(source->io, fd, data, n, file->data_start + ref->tensor->begin + offset,
 			  file->path, err))
@@ -156,27 +156,27 @@ int source_read_floats(struct source *source, const struct tensor_ref *ref, bool
 	return 0;
 }
 
-/* Where in its scale tensor the grid of the matrix begins that holds the region: in a stack, each
+/* Where in its scale tensor the grid of the matrix begins that holds the rect: in a stack, each
  * has its own grid, or all share one. */
-static uint64_t grid_begin(const struct unit *unit, const struct region *region, uint64_t grid)
+static uint64_t grid_begin(const struct unit *unit, const struct rect *rect, uint64_t grid)
 {
 	const struct st_tensor *scale = unit->source_scale.scale->tensor;
 
 	if (!unit->stack || st_n_elements(scale->shape, scale->n_dims) == grid)
 		return 0;
-	return region->row / unit->stack * grid;
+	return rect->row / unit->stack * grid;
 }
 
-int source_scales(struct source *source, const struct unit *unit, const struct region *region,
+int source_scales(struct source *source, const struct unit *unit, const struct rect *rect,
 		  void **scales, struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
 	uint64_t rows = unit->stack ? unit->stack : unit->rows;
 	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
-	uint64_t row = from->tile.rows == WHOLE ? 0 : region->row % rows / from->tile.rows;
+	uint64_t row = from->tile.rows == WHOLE ? 0 : rect->row % rows / from->tile.rows;
 	uint64_t first =
-		grid_begin(unit, region, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
-	size_t n = tile_count(region->n_rows, from->tile.rows) * n_cols;
+		grid_begin(unit, rect, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
+	size_t n = tile_count(rect->n_rows, from->tile.rows) * n_cols;
 	int rc;
 
 	*scales = xmalloc(n * sizeof(float));
@@ -191,70 +191,70 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 }
 
 /* Codes in buffers->raw to values.  Regions begin at tile borders, or hold whole rows. */
-static int decode(struct source *source, const struct unit *unit, const struct region *region,
+static int decode(struct source *source, const struct unit *unit, const struct rect *rect,
 		  const struct source_buffers *buffers, enum dtype dtype, void *values,
 		  struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
-	uint64_t col = from->tile.cols == WHOLE ? 0 : region->col / from->tile.cols;
+	uint64_t col = from->tile.cols == WHOLE ? 0 : rect->col / from->tile.cols;
 	void *scales;
 	struct quant_in q;
 
-	if (source_scales(source, unit, region, &scales, err))
+	if (source_scales(source, unit, rect, &scales, err))
 		return -1;
 	q = (struct quant_in){ .codes = buffers->raw,
-			       .rows = region->n_rows,
-			       .cols = region->n_cols,
-			       .stride = region->n_cols,
+			       .rows = rect->n_rows,
+			       .cols = rect->n_cols,
+			       .stride = rect->n_cols,
 			       .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2
 										   : FP8_E4M3,
 			       .tile = from->tile,
 			       .scale_type = from->scale_type,
 			       .scale_inv = (char *)scales + col * scale_size(from->scale_type),
 			       .scale_stride = tile_count(unit->cols, from->tile.cols) };
-	backend_dequantize(source->backend, &q, dtype, values, region->n_cols);
+	backend_dequantize(source->backend, &q, dtype, values, rect->n_cols);
 	free(scales);
 	return backend_failed(source->backend, unit->name, err);
 }
 
-int source_decode(struct source *source, const struct unit *unit, const struct region *region,
+int source_decode(struct source *source, const struct unit *unit, const struct rect *rect,
 		  const struct source_buffers *buffers, const struct source_tee *tee,
 		  enum dtype dtype, void *values, struct err *err)
 {
 	const struct slice *slice = &unit->slice;
-	uint64_t first = slice->first + region->row * slice->row_stride + region->col;
+	uint64_t first = slice->first + rect->row * slice->row_stride + rect->col;
 
-	if (read_lines(source, unit, first, region->n_rows, region->n_cols, slice->row_stride,
+	if (read_lines(source, unit, first, rect->n_rows, rect->n_cols, slice->row_stride,
 		       buffers->raw, tee, err))
 		return -1;
-	return decode(source, unit, region, buffers, dtype, values, err);
+	return decode(source, unit, rect, buffers, dtype, values, err);
 }
 
-int source_read(struct source *source, const struct unit *unit, const struct region *region,
+int source_read(struct source *source, const struct unit *unit, const struct rect *rect,
 		const struct source_buffers *buffers, const struct source_tee *tee,
 		struct matrix *x, struct err *err)
 {
 	const struct slice *slice = &unit->slice;
 	uint64_t first =
-		slice->first + region->row * slice->row_stride + region->col * slice->col_stride;
+		slice->first + rect->row * slice->row_stride + rect->col * slice->col_stride;
 	unsigned bits = dtype_bits(unit->source->tensor->dtype);
 	int rc;
 
 	*x = (struct matrix){ .data = buffers->matrix,
 			      .dtype = unit_dtype(unit),
-			      .rows = region->n_rows,
-			      .cols = region->n_cols,
-			      .stride = region->n_cols };
+			      .rows = rect->n_rows,
+			      .cols = rect->n_cols,
+			      .stride = rect->n_cols };
 	if (dtype_is_fp8(unit->source->tensor->dtype))
-		return source_decode(source, unit, region, buffers, tee, DT_F32, buffers->matrix,
+		return source_decode(source, unit, rect, buffers, tee, DT_F32, buffers->matrix,
 				     err);
 	if (slice->col_stride == 1)
-		return read_lines(source, unit, first, region->n_rows, region->n_cols,
+		return read_lines(source, unit, first, rect->n_rows, rect->n_cols,
 				  slice->row_stride, buffers->matrix, tee, err);
-	rc = read_lines(source, unit, first, region->n_cols, region->n_rows, slice->col_stride,
+	rc = read_lines(source, unit, first, rect->n_cols, rect->n_rows, slice->col_stride,
 			buffers->raw, tee, err);
 	if (!rc)
-		transpose(buffers->raw, buffers->matrix, region->n_rows, region->n_cols, bits);
+		transpose(buffers->raw, buffers->matrix, rect->n_rows, rect->n_cols, bits);
 	return rc;
 }
 
@@ -264,7 +264,7 @@ int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint6
 	const struct st_file *file = &source->checkpoint->shards[ref->shard].file;
 	int fd;
 
-	if (shard_fd(source, ref->shard, &fd, err))
+	if (source_shard_fd(source, ref->shard, &fd, err))
 		return -1;
 	posix_fadvise(fd, (off_t)(file->data_start + ref->tensor->begin + offset), (off_t)n,
 		      POSIX_FADV_WILLNEED);

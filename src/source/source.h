@@ -24,14 +24,14 @@ struct source {
 };
 
 /* A rectangle of a unit. */
-struct region {
+struct rect {
 	uint64_t row, col;
 	uint64_t n_rows, n_cols;
 };
 
 /* Memory of one worker. */
 struct source_buffers {
-	void *matrix; /* the region as rows */
+	void *matrix; /* the rect as rows */
 	/* what was read, where that is not yet the matrix; may be NULL if no unit needs it */
 	void *raw;
 	uint64_t size; /* of each */
@@ -46,15 +46,15 @@ struct source_tee {
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
 		 const struct backend *backend, int stream_fd);
 
-/* Reads a region of a quantized unit; *x points into buffers. */
-int source_read(struct source *source, const struct unit *unit, const struct region *region,
+/* Reads a rect of a quantized unit; *x points into buffers. */
+int source_read(struct source *source, const struct unit *unit, const struct rect *rect,
 		const struct source_buffers *buffers, const struct source_tee *tee,
 		struct matrix *x, struct err *err);
 
-/* Reads a region of an FP8 unit and puts (T)((float)code * scale_inv) of its codes, one product and
- * one rounding, close together into values; dtype T is F32, BF16 or F16.  The region begins at a
+/* Reads a rect of an FP8 unit and puts (T)((float)code * scale_inv) of its codes, one product and
+ * one rounding, close together into values; dtype T is F32, BF16 or F16.  The rect begins at a
  * tile border of each dimension that it does not hold whole, and lies in one matrix of a stack. */
-int source_decode(struct source *source, const struct unit *unit, const struct region *region,
+int source_decode(struct source *source, const struct unit *unit, const struct rect *rect,
 		  const struct source_buffers *buffers, const struct source_tee *tee,
 		  enum dtype dtype, void *values, struct err *err);
 
@@ -67,9 +67,9 @@ int source_read_floats(struct source *source, const struct tensor_ref *ref, bool
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,
 		      size_t n, void *data, struct err *err);
 
-/* The scales of an FP8 unit that a region needs, in whole rows of the grid: as fp32, or as the E8M0
+/* The scales of an FP8 unit that a rect needs, in whole rows of the grid: as fp32, or as the E8M0
  * bytes they are.  The caller frees. */
-int source_scales(struct source *source, const struct unit *unit, const struct region *region,
+int source_scales(struct source *source, const struct unit *unit, const struct rect *rect,
 		  void **scales, struct err *err);
 
 /* Has the kernel read bytes [offset, offset + n) of a tensor, and does not wait for it. */

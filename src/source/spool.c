@@ -71,8 +71,8 @@ static int send_all(const struct io *io, const char *data, size_t n, const atomi
 	return 0;
 }
 
-int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
-		 struct err *err)
+int spool_read(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+	       struct err *err)
 {
 	struct stat st;
 
@@ -92,7 +92,7 @@ int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *st
 	return 0;
 }
 
-int stream_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop, struct err *err)
+int spool_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop, struct err *err)
 {
 	char *chunk = xmalloc(STREAM_CHUNK);
 	int rc = 0;

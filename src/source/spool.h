@@ -14,11 +14,10 @@
 
 /* *fd: standard input itself where it is a regular file at its beginning, else an unlinked copy of
  * it in temp_dir. */
-int stream_spool(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
-		 struct err *err);
+int spool_read(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+	       struct err *err);
 
 /* size bytes of fd to standard output. */
-int stream_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop,
-		struct err *err);
+int spool_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop, struct err *err);
 
 #endif

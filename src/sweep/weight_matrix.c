@@ -166,18 +166,15 @@ int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref
 	for (uint64_t i = 0; i < all; i += lines) {
 		uint64_t now = all - i < lines ? all - i : lines;
 		uint64_t row = layout.first_row + first;
-		struct region region = layout.by_column ? (struct region){ .row = row,
-									   .col = i,
-									   .n_rows = n,
-									   .n_cols = now }
-							: (struct region){ .row = row + i,
-									   .n_rows = now,
-									   .n_cols = ref->k };
+		struct rect rect =
+			layout.by_column
+				? (struct rect){ .row = row, .col = i, .n_rows = n, .n_cols = now }
+				: (struct rect){ .row = row + i, .n_rows = now, .n_cols = ref->k };
 		struct matrix x;
 		float most = 0;
 
-		if (source_read(reader->source, &layout.unit, &region, &buffers.source, &nowhere,
-				&x, err))
+		if (source_read(reader->source, &layout.unit, &rect, &buffers.source, &nowhere, &x,
+				err))
 			goto out;
 		backend_amax(reader->source->backend, &x, whole, &most, 1, &n_nonfinite);
 		if (backend_failed(reader->source->backend, ref->weight->tensor->name, err))

@@ -20,7 +20,7 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 
 	*weights = (struct weights){ .forward = forward, .n_threads = n_threads, .stop = stop };
 	source_init(&weights->source, io, checkpoint, backend, -1);
-	return fp8_source_recognise(&weights->recognition, checkpoint, io, err);
+	return fp8_source_detect(&weights->recognition, checkpoint, io, err);
 }
 
 int weights_close(struct weights *weights, struct err *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A piece of a weight against the piece of the source that it was made from: by one arithmetic, to
+ * A cut of a weight against the cut of the source that it was made from: by one arithmetic, to
  * the bit, or within what any may do; and what our own would have lost.
  */
 #include <math.h>
@@ -68,34 +68,34 @@ static void count_off(uint64_t *n, uint64_t *first, uint64_t at)
 	++*n;
 }
 
-static void compare_codes(const struct checked *weight, const struct region *region,
+static void compare_codes(const struct checked *weight, const struct rect *rect,
 			  const struct desk *desk, struct scan *found)
 {
-	for (uint64_t r = 0; r < region->n_rows; r++) {
-		const uint8_t *here = desk->codes + r * region->n_cols,
-			      *there = desk->expected + r * region->n_cols;
+	for (uint64_t r = 0; r < rect->n_rows; r++) {
+		const uint8_t *here = desk->codes + r * rect->n_cols,
+			      *there = desk->expected + r * rect->n_cols;
 
-		if (!memcmp(here, there, region->n_cols))
+		if (!memcmp(here, there, rect->n_cols))
 			continue;
-		for (uint64_t c = 0; c < region->n_cols; c++)
+		for (uint64_t c = 0; c < rect->n_cols; c++)
 			if (here[c] != there[c])
 				count_off(&found->n_codes_off, &found->first_code_off,
-					  (region->row + r) * weight->unit.cols + region->col + c);
+					  (rect->row + r) * weight->unit.cols + rect->col + c);
 	}
 }
 
-static void compare_scales(const struct checked *weight, const struct region *region,
+static void compare_scales(const struct checked *weight, const struct rect *rect,
 			   const void *scales, const char *expected, struct scan *found)
 {
 	struct tile tile = weight->unit.source_scale.tile;
 	size_t size = scale_size(weight->unit.source_scale.scale_type);
 	uint64_t grid_cols = tile_count(weight->unit.cols, tile.cols);
-	uint64_t n_rows = tile_count(region->n_rows, tile.rows),
-		 n_cols = tile_count(region->n_cols, tile.cols);
-	uint64_t first_row = tile.rows == WHOLE ? 0 : region->row / tile.rows;
-	uint64_t first_col = tile.cols == WHOLE ? 0 : region->col / tile.cols;
+	uint64_t n_rows = tile_count(rect->n_rows, tile.rows),
+		 n_cols = tile_count(rect->n_cols, tile.cols);
+	uint64_t first_row = tile.rows == WHOLE ? 0 : rect->row / tile.rows;
+	uint64_t first_col = tile.cols == WHOLE ? 0 : rect->col / tile.cols;
 
-	if (tile.rows == WHOLE && region->row)
+	if (tile.rows == WHOLE && rect->row)
 		return;
 	for (uint64_t row = 0; row < n_rows; row++) {
 		const char *here = (const char *)scales + (row * grid_cols + first_col) * size;
@@ -108,22 +108,22 @@ static void compare_scales(const struct checked *weight, const struct region *re
 	}
 }
 
-void compare_expected(const struct checked *weight, const struct region *region,
+void compare_expected(const struct checked *weight, const struct rect *rect,
 		      const struct desk *desk, const void *scales, struct scan *found)
 {
-	compare_codes(weight, region, desk, found);
-	compare_scales(weight, region, scales, desk->expected_scales, found);
+	compare_codes(weight, rect, desk, found);
+	compare_scales(weight, rect, scales, desk->expected_scales, found);
 }
 
-/* codes and scales of a piece; scales: those of the piece alone, or whole rows of the grid, from
+/* codes and scales of a cut; scales: those of the cut alone, or whole rows of the grid, from
  * scale_inv on. */
-static struct quant_in quant_in(const struct checked *weight, const struct region *region,
+static struct quant_in quant_in(const struct checked *weight, const struct rect *rect,
 				const uint8_t *codes, const char *scale_inv, uint64_t scale_stride)
 {
 	return (struct quant_in){ .codes = codes,
-				  .rows = region->n_rows,
-				  .cols = region->n_cols,
-				  .stride = region->n_cols,
+				  .rows = rect->n_rows,
+				  .cols = rect->n_cols,
+				  .stride = rect->n_cols,
 				  .format = weight_format(weight),
 				  .tile = weight->unit.source_scale.tile,
 				  .scale_type = weight->unit.source_scale.scale_type,
@@ -132,41 +132,40 @@ static struct quant_in quant_in(const struct checked *weight, const struct regio
 }
 
 static void add_error(const struct verify *verify, const struct checked *weight,
-		      const struct region *region, const struct desk *desk, const struct matrix *x,
+		      const struct rect *rect, const struct desk *desk, const struct matrix *x,
 		      const void *scales, struct scan *found)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
-	uint64_t first_col = scale->tile.cols == WHOLE ? 0 : region->col / scale->tile.cols;
+	uint64_t first_col = scale->tile.cols == WHOLE ? 0 : rect->col / scale->tile.cols;
 	struct quant_in q =
-		quant_in(weight, region, desk->codes,
+		quant_in(weight, rect, desk->codes,
 			 (const char *)scales + first_col * scale_size(scale->scale_type),
 			 tile_count(weight->unit.cols, scale->tile.cols));
 
 	backend_error(verify->backend, x, &q, &found->signal, &found->noise);
 }
 
-/* The error that our own arithmetic would have made of the piece. */
+/* The error that our own arithmetic would have made of the cut. */
 static void add_own_error(struct verify *verify, struct desk *desk, const struct checked *weight,
-			  const struct region *region, const struct matrix *x,
+			  const struct rect *rect, const struct matrix *x,
 			  const struct arithmetic *own, struct scan *found)
 {
 	const struct trial trial = { own, false };
-	struct quant_in q =
-		quant_in(weight, region, desk->expected, desk->expected_scales,
-			 tile_count(region->n_cols, weight->unit.source_scale.tile.cols));
+	struct quant_in q = quant_in(weight, rect, desk->expected, desk->expected_scales,
+				     tile_count(rect->n_cols, weight->unit.source_scale.tile.cols));
 	double signal = 0;
 
 	expect(verify, desk, weight, x, &trial);
 	backend_error(verify->backend, x, &q, &signal, &found->own_noise);
 }
 
-static float scale_at(const struct checked *weight, const struct region *region, const void *scales,
+static float scale_at(const struct checked *weight, const struct rect *rect, const void *scales,
 		      uint64_t row, uint64_t col)
 {
 	struct tile tile = weight->unit.source_scale.tile;
 	uint64_t i = (tile.rows == WHOLE ? 0 : row / tile.rows) *
 			     tile_count(weight->unit.cols, tile.cols) +
-		     (tile.cols == WHOLE ? 0 : (region->col + col) / tile.cols);
+		     (tile.cols == WHOLE ? 0 : (rect->col + col) / tile.cols);
 	float scale;
 
 	if (weight->unit.source_scale.scale_type == SCALE_E8M0)
@@ -207,51 +206,51 @@ static bool within(const struct bounds *bounds, uint8_t code, float scale, float
 }
 
 /* By no arithmetic that is known. */
-static void compare_bound(const struct checked *weight, const struct region *region,
+static void compare_bound(const struct checked *weight, const struct rect *rect,
 			  const struct desk *desk, const struct matrix *x, const void *scales,
 			  struct scan *found)
 {
 	size_t tile_cols = weight->unit.source_scale.tile.cols;
-	uint64_t n = tile_cols == WHOLE ? region->n_cols : tile_cols;
+	uint64_t n = tile_cols == WHOLE ? rect->n_cols : tile_cols;
 	struct bounds bounds;
 
 	bounds_make(&bounds, weight_format(weight));
-	for (uint64_t r = 0; r < region->n_rows; r++) {
-		const uint8_t *codes = desk->codes + r * region->n_cols;
+	for (uint64_t r = 0; r < rect->n_rows; r++) {
+		const uint8_t *codes = desk->codes + r * rect->n_cols;
 
-		for (uint64_t col = 0; col < region->n_cols; col += n) {
-			float scale = scale_at(weight, region, scales, r, col);
-			uint64_t end = region->n_cols - col < n ? region->n_cols : col + n;
+		for (uint64_t col = 0; col < rect->n_cols; col += n) {
+			float scale = scale_at(weight, rect, scales, r, col);
+			uint64_t end = rect->n_cols - col < n ? rect->n_cols : col + n;
 
 			for (uint64_t c = col; c < end; c++)
 				if (!within(&bounds, codes[c], scale, matrix_at(x, r, c)))
 					count_off(&found->n_codes_off, &found->first_code_off,
-						  (region->row + r) * weight->unit.cols +
-							  region->col + c);
+						  (rect->row + r) * weight->unit.cols + rect->col +
+							  c);
 		}
 	}
 }
 
-int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece,
+int compare_piece(struct verify *verify, struct desk *desk, const struct cut *cut,
 		  const void *scales, struct scan *found, struct err *err)
 {
-	const struct checked *weight = &verify->weights[piece->weight];
+	const struct checked *weight = &verify->weights[cut->weight];
 	const struct trials *trials = &verify->origins->trials[weight->grain];
 	const struct source_tee nowhere = { 0 };
 	struct matrix x;
 
-	if (source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source,
+	if (source_read(&verify->origins->files, weight->origin, &cut->rect, &desk->source,
 			&nowhere, &x, err))
 		return -1;
 	if (verify->params->sqnr)
-		add_error(verify, weight, &piece->region, desk, &x, scales, found);
+		add_error(verify, weight, &cut->rect, desk, &x, scales, found);
 	if (verify->params->sqnr && trials->own.name)
-		add_own_error(verify, desk, weight, &piece->region, &x, &trials->own, found);
+		add_own_error(verify, desk, weight, &cut->rect, &x, &trials->own, found);
 	if (!trials->n) {
-		compare_bound(weight, &piece->region, desk, &x, scales, found);
+		compare_bound(weight, &cut->rect, desk, &x, scales, found);
 	} else if (!weight->unlike) {
 		expect(verify, desk, weight, &x, &trials->list[trials->at]);
-		compare_expected(weight, &piece->region, desk, scales, found);
+		compare_expected(weight, &cut->rect, desk, scales, found);
 	}
 	return backend_failed(verify->backend, weight->unit.name, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which arithmetic made the weights: all that are known are tried on pieces of some, those of each
+ * Which arithmetic made the weights: all that are known are tried on cuts of some, those of each
  * grain by themselves, for a checkpoint may have several recipes.
  */
 #include <stdio.h>
@@ -19,13 +19,13 @@
 		one that was used */
 
 /* What is tried: all arithmetics, some by the amax of groups and by that of each weight, on a few
- * pieces. */
+ * cuts. */
 struct probing {
 	struct verify *verify;
 	struct trial candidates[N_CANDIDATES];
 	size_t n_candidates;
-	struct piece pieces[N_GRAINS * N_PROBES];
-	size_t n_pieces;
+	struct cut cuts[N_GRAINS * N_PROBES];
+	size_t n_cuts;
 	uint64_t n_off[N_GRAINS]
 		      [N_CANDIDATES]; /* codes and scales that the candidate makes otherwise */
 	uint64_t n_codes[N_GRAINS];
@@ -48,23 +48,23 @@ static uint64_t least(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The first tiles of a piece: enough to tell one arithmetic from another. */
-static struct piece first_tiles(const struct verify *verify, const struct piece *piece)
+/* The first tiles of a cut: enough to tell one arithmetic from another. */
+static struct cut first_tiles(const struct verify *verify, const struct cut *cut)
 {
-	struct tile tile = verify->weights[piece->weight].unit.source_scale.tile;
+	struct tile tile = verify->weights[cut->weight].unit.source_scale.tile;
 	uint64_t row_step = tile.rows == WHOLE ? 1 : tile.rows;
-	struct piece part = *piece;
+	struct cut part = *cut;
 
 	if (tile.cols != WHOLE)
-		part.region.n_cols = least(piece->region.n_cols,
-					   (PROBE_CODES / row_step / tile.cols + 1) * tile.cols);
-	part.region.n_rows = least(piece->region.n_rows,
-				   (PROBE_CODES / part.region.n_cols / row_step + 1) * row_step);
+		part.rect.n_cols = least(cut->rect.n_cols,
+					 (PROBE_CODES / row_step / tile.cols + 1) * tile.cols);
+	part.rect.n_rows =
+		least(cut->rect.n_rows, (PROBE_CODES / part.rect.n_cols / row_step + 1) * row_step);
 	return part;
 }
 
-/* The first pieces of some weights of the grain, evenly spaced. */
-static void list_pieces(struct probing *probing, enum grain grain, const struct pieces *pieces)
+/* The first cuts of some weights of the grain, evenly spaced. */
+static void list_cuts(struct probing *probing, enum grain grain, const struct cuts *cuts)
 {
 	const struct verify *verify = probing->verify;
 	size_t n_weights = 0, seen = 0, n = 0;
@@ -72,15 +72,14 @@ static void list_pieces(struct probing *probing, enum grain grain, const struct 
 	for (size_t w = 0; w < verify->n_weights; w++)
 		n_weights += verify->weights[w].scanned && verify->weights[w].origin &&
 			     verify->weights[w].grain == grain;
-	for (size_t i = 0; i < pieces->n && n < N_PROBES; i++) {
-		const struct piece *piece = &pieces->list[i];
-		const struct checked *weight = &verify->weights[piece->weight];
+	for (size_t i = 0; i < cuts->n && n < N_PROBES; i++) {
+		const struct cut *cut = &cuts->list[i];
+		const struct checked *weight = &verify->weights[cut->weight];
 
-		if (piece->region.row || piece->region.col || !weight->origin ||
-		    weight->grain != grain)
+		if (cut->rect.row || cut->rect.col || !weight->origin || weight->grain != grain)
 			continue;
 		if (seen++ * N_PROBES >= n * n_weights) {
-			probing->pieces[probing->n_pieces++] = first_tiles(verify, piece);
+			probing->cuts[probing->n_cuts++] = first_tiles(verify, cut);
 			n++;
 		}
 	}
@@ -100,17 +99,17 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	struct probing *probing = context;
 	struct verify *verify = probing->verify;
 	const struct source_tee nowhere = { 0 };
-	const struct piece *piece = &probing->pieces[item];
-	const struct checked *weight = &verify->weights[piece->weight];
+	const struct cut *cut = &probing->cuts[item];
+	const struct checked *weight = &verify->weights[cut->weight];
 	struct desk *desk = &verify->desks[worker];
 	uint64_t n_off[N_CANDIDATES] = { 0 };
 	struct matrix x;
 	void *scales;
 
-	if (read_codes(verify, piece, desk->codes, err) ||
-	    source_read(&verify->origins->files, weight->origin, &piece->region, &desk->source,
+	if (read_codes(verify, cut, desk->codes, err) ||
+	    source_read(&verify->origins->files, weight->origin, &cut->rect, &desk->source,
 			&nowhere, &x, err) ||
-	    source_scales(&verify->files, &weight->unit, &piece->region, &scales, err))
+	    source_scales(&verify->files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
 	for (size_t i = 0; i < probing->n_candidates; i++) {
 		struct scan found = { 0 };
@@ -118,14 +117,14 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 		if (!fits(weight, &probing->candidates[i]))
 			continue;
 		expect(verify, desk, weight, &x, &probing->candidates[i]);
-		compare_expected(weight, &piece->region, desk, scales, &found);
+		compare_expected(weight, &cut->rect, desk, scales, &found);
 		n_off[i] = found.n_codes_off + found.n_scales_off;
 	}
 	free(scales);
 	pthread_mutex_lock(&verify->lock);
 	for (size_t i = 0; i < probing->n_candidates; i++)
 		probing->n_off[weight->grain][i] += n_off[i];
-	probing->n_codes[weight->grain] += piece->region.n_rows * piece->region.n_cols;
+	probing->n_codes[weight->grain] += cut->rect.n_rows * cut->rect.n_cols;
 	pthread_mutex_unlock(&verify->lock);
 	return 0;
 }
@@ -181,7 +180,7 @@ static void find_own(const struct verify *verify, enum grain grain, struct trial
 	}
 }
 
-static int try_all(struct verify *verify, const struct pieces *pieces, struct err *err)
+static int try_all(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
 	struct probing *probing = xcalloc(1, sizeof *probing);
 	int rc;
@@ -189,8 +188,8 @@ static int try_all(struct verify *verify, const struct pieces *pieces, struct er
 	probing->verify = verify;
 	list_candidates(probing);
 	for (enum grain grain = 0; grain < N_GRAINS; grain++)
-		list_pieces(probing, grain, pieces);
-	rc = pool_run(verify->params->n_threads, probing->n_pieces, probe, probing,
+		list_cuts(probing, grain, cuts);
+	rc = pool_run(verify->params->n_threads, probing->n_cuts, probe, probing,
 		      verify->progress->stop, err);
 	for (enum grain grain = 0; !rc && grain < N_GRAINS; grain++)
 		choose(probing, grain, &verify->origins->trials[grain]);
@@ -254,11 +253,11 @@ static void take_given(struct verify *verify)
 	}
 }
 
-int find_arithmetic(struct verify *verify, const struct pieces *pieces, struct err *err)
+int find_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
 	if (verify->given.name)
 		take_given(verify);
-	else if (try_all(verify, pieces, err))
+	else if (try_all(verify, cuts, err))
 		return -1;
 	for (enum grain grain = 0; grain < N_GRAINS; grain++) {
 		verify->origins->trials[grain].next = 1;

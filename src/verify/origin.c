@@ -210,15 +210,15 @@ static void find_missing(struct verify *verify, struct origins *origins)
 
 struct amax_job {
 	struct verify *verify;
-	const struct pieces *pieces;
+	const struct cuts *cuts;
 };
 
 static int take_amax(void *context, int worker, size_t item, struct err *err)
 {
 	const struct amax_job *job = context;
 	struct verify *verify = job->verify;
-	const struct piece *piece = &job->pieces->list[item];
-	struct checked *weight = &verify->weights[piece->weight];
+	const struct cut *cut = &job->cuts->list[item];
+	struct checked *weight = &verify->weights[cut->weight];
 	const struct source_tee nowhere = { 0 };
 	uint64_t n_nonfinite = 0;
 	struct matrix x;
@@ -226,7 +226,7 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 
 	if (!weight->origin || weight->unit.source_scale.tile.rows != WHOLE)
 		return 0;
-	if (source_read(&verify->origins->files, weight->origin, &piece->region,
+	if (source_read(&verify->origins->files, weight->origin, &cut->rect,
 			&verify->desks[worker].source, &nowhere, &x, err))
 		return -1;
 	backend_amax(verify->backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1, &n_nonfinite);
@@ -238,12 +238,12 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-static int take_amaxes(struct verify *verify, const struct pieces *pieces, struct err *err)
+static int take_amaxes(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
 	struct origins *origins = verify->origins;
-	struct amax_job job = { verify, pieces };
+	struct amax_job job = { verify, cuts };
 
-	if (pool_run(verify->params->n_threads, pieces->n, take_amax, &job, verify->progress->stop,
+	if (pool_run(verify->params->n_threads, cuts->n, take_amax, &job, verify->progress->stop,
 		     err))
 		return -1;
 	origins->group_amax = xcalloc(verify->groups.n, sizeof *origins->group_amax);
@@ -257,7 +257,7 @@ static int take_amaxes(struct verify *verify, const struct pieces *pieces, struc
 	return 0;
 }
 
-int verify_origins(struct verify *verify, const struct pieces *pieces, struct err *err)
+int verify_origins(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
 	struct origins *origins = verify->origins = xcalloc(1, sizeof *origins);
 
@@ -268,9 +268,9 @@ int verify_origins(struct verify *verify, const struct pieces *pieces, struct er
 	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);
 	find_origins(verify, origins);
 	find_missing(verify, origins);
-	if (compare_copies(verify, origins, err) || take_amaxes(verify, pieces, err))
+	if (compare_copies(verify, origins, err) || take_amaxes(verify, cuts, err))
 		return -1;
-	return find_arithmetic(verify, pieces, err);
+	return find_arithmetic(verify, cuts, err);
 }
 
 int verify_origins_close(struct verify *verify, struct err *err)

@@ -17,7 +17,7 @@ struct trial {
 
 /* How weights of one grain came out of the source. */
 struct trials {
-	struct trial list[MAX_TRIALS]; /* those that fit the pieces that were tried equally well */
+	struct trial list[MAX_TRIALS]; /* those that fit the cuts that were tried equally well */
 	size_t n;		       /* 0: none fits */
 	/* in the list: the present one, the best until now, the first that was not used */
 	size_t at, best, next;
@@ -39,17 +39,17 @@ struct origins {
 	bool *changed; /* by copy */
 };
 
-/* verify_compare.c: codes and scales that the arithmetic makes of x, a piece of the weight, to the
+/* verify_compare.c: codes and scales that the arithmetic makes of x, a cut of the weight, to the
  * desk. */
 void expect(struct verify *verify, struct desk *desk, const struct checked *weight,
 	    const struct matrix *x, const struct trial *trial);
 
-/* The codes and scales of a piece that are not those expected: added to found. */
-void compare_expected(const struct checked *weight, const struct region *region,
+/* The codes and scales of a cut that are not those expected: added to found. */
+void compare_expected(const struct checked *weight, const struct rect *rect,
 		      const struct desk *desk, const void *scales, struct scan *found);
 
-/* verify_trials.c: tries all arithmetics that are known on some pieces, or takes the one that was
+/* verify_trials.c: tries all arithmetics that are known on some cuts, or takes the one that was
  * given: origins->trials. */
-int find_arithmetic(struct verify *verify, const struct pieces *pieces, struct err *err);
+int find_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *err);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the scales and codes of a piece show by themselves.
+ * What the scales and codes of a cut show by themselves.
  */
 #include <math.h>
 #include <string.h>
@@ -72,15 +72,15 @@ static bool not_finite(enum fp8_format format, uint8_t code)
 	return format == FP8_E4M3 ? (code & 0x7F) == 0x7F : (code & 0x7F) >= 0x7C;
 }
 
-/* What the piece's place and grid are. */
+/* What the cut's place and grid are. */
 struct view {
 	const struct checked *weight;
-	const struct region *region;
+	const struct rect *rect;
 	enum fp8_format format;
 	uint64_t tile_rows, tile_cols; /* that are judged together */
 	bool judged; /* by tile; else what has one scale, or may have another's, is by the tensor */
 	float low, floor;   /* codes below `low` are, where the scale is above `floor` */
-	const void *scales; /* from the first row of the region's grid on, in whole rows */
+	const void *scales; /* from the first row of the rect's grid on, in whole rows */
 	uint64_t grid_cols, first_col;
 };
 
@@ -98,28 +98,27 @@ static float scale_at(const struct view *view, uint64_t row, uint64_t col)
 static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
 		     struct scan *found)
 {
-	const struct region *region = view->region;
+	const struct rect *rect = view->rect;
 
 	for (uint64_t r = row; r < row + n_rows; r++)
-		for (uint64_t c = 0; c < region->n_cols; c++)
-			if (not_finite(view->format, codes[r * region->n_cols + c]))
+		for (uint64_t c = 0; c < rect->n_cols; c++)
+			if (not_finite(view->format, codes[r * rect->n_cols + c]))
 				note_first(&found->n_nan, &found->first_nan,
-					   (region->row + r) * view->weight->unit.cols +
-						   region->col + c);
+					   (rect->row + r) * view->weight->unit.cols + rect->col +
+						   c);
 }
 
 /* One row of tiles. */
 static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
 		       struct scan *found)
 {
-	const struct region *region = view->region;
+	const struct rect *rect = view->rect;
 	bool nan = false;
 
-	for (uint64_t col = 0, t = 0; col < region->n_cols; col += view->tile_cols, t++) {
-		uint64_t n = region->n_cols - col < view->tile_cols ? region->n_cols - col
-								    : view->tile_cols;
-		uint8_t max =
-			codes_max(codes + row * region->n_cols + col, n_rows, n, region->n_cols);
+	for (uint64_t col = 0, t = 0; col < rect->n_cols; col += view->tile_cols, t++) {
+		uint64_t n =
+			rect->n_cols - col < view->tile_cols ? rect->n_cols - col : view->tile_cols;
+		uint8_t max = codes_max(codes + row * rect->n_cols + col, n_rows, n, rect->n_cols);
 		float most;
 
 		if (not_finite(view->format, max)) {
@@ -130,8 +129,7 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		found->most = most > found->most ? most : found->most;
 		if (view->judged && max && most < view->low &&
 		    scale_at(view, row / view->tile_rows, t) > view->floor) {
-			uint64_t at =
-				(region->row + row) * view->weight->unit.cols + region->col + col;
+			uint64_t at = (rect->row + row) * view->weight->unit.cols + rect->col + col;
 
 			if (!found->n_low || at < found->first_low)
 				found->low = most;
@@ -145,11 +143,11 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 static void scan_scales(const struct view *view, struct scan *found)
 {
 	struct tile tile = view->weight->unit.source_scale.tile;
-	uint64_t n_rows = tile_count(view->region->n_rows, tile.rows);
-	uint64_t n_cols = tile_count(view->region->n_cols, tile.cols);
-	uint64_t first = tile.rows == WHOLE ? 0 : view->region->row / tile.rows;
+	uint64_t n_rows = tile_count(view->rect->n_rows, tile.rows);
+	uint64_t n_cols = tile_count(view->rect->n_cols, tile.cols);
+	uint64_t first = tile.rows == WHOLE ? 0 : view->rect->row / tile.rows;
 
-	if (tile.rows == WHOLE && view->region->row) /* seen before */
+	if (tile.rows == WHOLE && view->rect->row) /* seen before */
 		return;
 	for (uint64_t row = 0; row < n_rows; row++)
 		for (uint64_t col = 0; col < n_cols; col++)
@@ -157,26 +155,26 @@ static void scan_scales(const struct view *view, struct scan *found)
 				   (first + row) * view->grid_cols + view->first_col + col);
 }
 
-void scan_piece(const struct verify *verify, const struct piece *piece, const uint8_t *codes,
+void scan_piece(const struct verify *verify, const struct cut *cut, const uint8_t *codes,
 		const void *scales, struct scan *found)
 {
-	const struct checked *weight = &verify->weights[piece->weight];
-	const struct region *region = &piece->region;
+	const struct checked *weight = &verify->weights[cut->weight];
+	const struct rect *rect = &cut->rect;
 	struct tile tile = weight->unit.source_scale.tile;
-	struct view view = { .weight = weight, .region = region, .scales = scales };
+	struct view view = { .weight = weight, .rect = rect, .scales = scales };
 
 	view.format = weight_format(weight);
 	/* MX blocks may have the scale of the 128 x 128 block that they were part of. */
 	view.judged = tile.rows != WHOLE && weight->unit.source_scale.scale_type != SCALE_E8M0;
-	view.tile_rows = view.judged ? tile.rows : region->n_rows;
-	view.tile_cols = view.judged && tile.cols != WHOLE ? tile.cols : region->n_cols;
+	view.tile_rows = view.judged ? tile.rows : rect->n_rows;
+	view.tile_cols = view.judged && tile.cols != WHOLE ? tile.cols : rect->n_cols;
 	view.low = verify_low_code(verify, view.format);
 	view.floor = verify_floor_scale(verify);
 	view.grid_cols = tile_count(weight->unit.cols, tile.cols);
-	view.first_col = tile.cols == WHOLE ? 0 : region->col / tile.cols;
+	view.first_col = tile.cols == WHOLE ? 0 : rect->col / tile.cols;
 	scan_scales(&view, found);
-	for (uint64_t row = 0; row < region->n_rows; row += view.tile_rows) {
-		uint64_t left = region->n_rows - row;
+	for (uint64_t row = 0; row < rect->n_rows; row += view.tile_rows) {
+		uint64_t left = rect->n_rows - row;
 
 		scan_tiles(&view, codes, row, left < view.tile_rows ? left : view.tile_rows, found);
 	}

@@ -55,7 +55,7 @@ struct checked {
 	float amax;		   /* of the source, where one scale is a whole tensor's */
 };
 
-/* One worker's memory for a piece, whose weight is an index in verify.weights. */
+/* One worker's memory for a cut, whose weight is an index in verify.weights. */
 struct desk {
 	void *memory;
 	uint8_t *codes, *expected;
@@ -126,14 +126,14 @@ void verify_tensors(struct verify *verify);
 /* verify_tp.c: whether weights can be cut as --tp asks. */
 void verify_tp(struct verify *verify);
 
-/* verify_pieces.c: all pieces of the weights, in their order; ERR_USAGE where --max-memory is too
+/* verify_pieces.c: all cuts of the weights, in their order; ERR_USAGE where --max-memory is too
  * little for them. */
-void pieces_cut(const struct verify *verify, struct pieces *pieces);
+void verify_cut(const struct verify *verify, struct cuts *cuts);
 int desks_new(struct desk **desks, const struct verify *verify, struct err *err);
 void desks_free(struct desk *desks, int n_workers);
 
 /* verify_scan.c: what scales and codes show by themselves; found: added to. */
-void scan_piece(const struct verify *verify, const struct piece *piece, const uint8_t *codes,
+void scan_piece(const struct verify *verify, const struct cut *cut, const uint8_t *codes,
 		const void *scales, struct scan *found);
 void scan_merge(struct scan *into, const struct scan *from);
 
@@ -143,8 +143,8 @@ uint8_t codes_max(const uint8_t *codes, uint64_t n_rows, uint64_t n_cols, uint64
 /* verify_values.c: every scale and code; against the source where there is one. */
 int verify_values(struct verify *verify, struct err *err);
 
-/* The codes of a piece. */
-int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes, struct err *err);
+/* The codes of a cut. */
+int read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes, struct err *err);
 
 /* verify_tell.c: problems out of what was found. */
 void verify_tell(struct verify *verify);
@@ -157,7 +157,7 @@ float verify_floor_scale(const struct verify *verify);
 
 /* verify_source.c: finds what each weight was made from, which arithmetic made it, and compares
  * what was only copied. */
-int verify_origins(struct verify *verify, const struct pieces *pieces, struct err *err);
+int verify_origins(struct verify *verify, const struct cuts *cuts, struct err *err);
 
 /* Whether there is another arithmetic that fitted what was tried of such weights just as well; goes
  * on to it, and then to the best one: it is, or that of before. */
@@ -179,8 +179,8 @@ char *verify_arithmetic_names(const struct verify *verify);
 int verify_origins_close(struct verify *verify, struct err *err);
 void verify_origins_release(struct verify *verify);
 
-/* verify_compare.c: compares a piece, whose codes and scales were read; found: added to. */
-int compare_piece(struct verify *verify, struct desk *desk, const struct piece *piece,
+/* verify_compare.c: compares a cut, whose codes and scales were read; found: added to. */
+int compare_piece(struct verify *verify, struct desk *desk, const struct cut *cut,
 		  const void *scales, struct scan *found, struct err *err);
 
 #endif

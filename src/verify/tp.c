@@ -31,20 +31,20 @@ void verify_tp(struct verify *verify)
 		const struct checked *weight = &verify->weights[i];
 		const struct unit *unit = &weight->unit;
 		struct role_facts facts;
-		struct cut cut;
+		struct tp_split split;
 		char dimension;
 
 		role_of_name(&facts, unit->name);
 		if (unit->source->tensor->n_dims != 2)
 			continue;
-		cut = (struct cut){ .parallel = facts.parallel,
-				    .rows = unit->rows,
-				    .cols = unit->cols,
-				    .tile = unit->source_scale.tile,
-				    .expert = facts.expert,
-				    .ends_group = weight->group == SIZE_MAX ||
-						  weight->position == last[weight->group] };
-		if (!cut_splits(&cut, &verify->model, tp, &dimension))
+		split = (struct tp_split){ .parallel = facts.parallel,
+					   .rows = unit->rows,
+					   .cols = unit->cols,
+					   .tile = unit->source_scale.tile,
+					   .expert = facts.expert,
+					   .ends_group = weight->group == SIZE_MAX ||
+							 weight->position == last[weight->group] };
+		if (!tp_split_fits(&split, &verify->model, tp, &dimension))
 			problem_add(
 				&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
 				verify_file(verify, unit->source),
@@ -53,7 +53,7 @@ void verify_tp(struct verify *verify)
 				dimension,
 				(unsigned long long)(dimension == 'N' ? unit->rows : unit->cols),
 				unit->name, (unsigned long long)tp, tp == 1 ? "" : "s",
-				dimension == 'N' ? cut.tile.rows : cut.tile.cols);
+				dimension == 'N' ? split.tile.rows : split.tile.cols);
 	}
 	free(last);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One look at every scale and code, in pieces of whole tiles over all threads; what is found is
+ * One look at every scale and code, in cuts of whole tiles over all threads; what is found is
  * added up by weight, so that a tensor with a million bad scales is one problem, the same at any
  * number of threads.
  */
@@ -10,18 +10,18 @@
 #include "base/pool.h"
 #include "verify/steps.h"
 
-int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes, struct err *err)
+int read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes, struct err *err)
 {
-	const struct unit *unit = &verify->weights[piece->weight].unit;
-	const struct region *region = &piece->region;
+	const struct unit *unit = &verify->weights[cut->weight].unit;
+	const struct rect *rect = &cut->rect;
 
-	if (region->n_cols == unit->cols)
-		return source_read_bytes(&verify->files, unit->source, region->row * unit->cols,
-					 (size_t)(region->n_rows * region->n_cols), codes, err);
-	for (uint64_t r = 0; r < region->n_rows; r++)
+	if (rect->n_cols == unit->cols)
+		return source_read_bytes(&verify->files, unit->source, rect->row * unit->cols,
+					 (size_t)(rect->n_rows * rect->n_cols), codes, err);
+	for (uint64_t r = 0; r < rect->n_rows; r++)
 		if (source_read_bytes(&verify->files, unit->source,
-				      (region->row + r) * unit->cols + region->col,
-				      (size_t)region->n_cols, codes + r * region->n_cols, err))
+				      (rect->row + r) * unit->cols + rect->col,
+				      (size_t)rect->n_cols, codes + r * rect->n_cols, err))
 			return -1;
 	return 0;
 }
@@ -29,7 +29,7 @@ int read_codes(struct verify *verify, const struct piece *piece, uint8_t *codes,
 /* What is looked at: all weights, or again those of one grain. */
 struct look {
 	struct verify *verify;
-	struct pieces pieces;
+	struct cuts cuts;
 	bool again;
 	enum grain grain;
 };
@@ -38,8 +38,8 @@ static int look(void *context, int worker, size_t item, struct err *err)
 {
 	const struct look *at = context;
 	struct verify *verify = at->verify;
-	const struct piece *piece = &at->pieces.list[item];
-	struct checked *weight = &verify->weights[piece->weight];
+	const struct cut *cut = &at->cuts.list[item];
+	struct checked *weight = &verify->weights[cut->weight];
 	struct desk *desk = &verify->desks[worker];
 	struct scan found = { 0 };
 	void *scales;
@@ -47,16 +47,16 @@ static int look(void *context, int worker, size_t item, struct err *err)
 
 	if (at->again && weight->grain != at->grain)
 		return 0;
-	if (read_codes(verify, piece, desk->codes, err) ||
-	    source_scales(&verify->files, &weight->unit, &piece->region, &scales, err))
+	if (read_codes(verify, cut, desk->codes, err) ||
+	    source_scales(&verify->files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
-	scan_piece(verify, piece, desk->codes, scales, &found);
+	scan_piece(verify, cut, desk->codes, scales, &found);
 	if (weight->origin)
-		rc = compare_piece(verify, desk, piece, scales, &found, err);
+		rc = compare_piece(verify, desk, cut, scales, &found, err);
 	free(scales);
 	if (rc)
 		return -1;
-	atomic_fetch_add(&verify->progress->done, piece->region.n_rows * piece->region.n_cols);
+	atomic_fetch_add(&verify->progress->done, cut->rect.n_rows * cut->rect.n_cols);
 	pthread_mutex_lock(&verify->lock);
 	scan_merge(&weight->scan, &found);
 	pthread_mutex_unlock(&verify->lock);
@@ -78,7 +78,7 @@ static int look_at(struct look *at, struct err *err)
 {
 	const struct verify_params *params = at->verify->params;
 
-	return pool_run(params->n_threads, at->pieces.n, look, at, at->verify->progress->stop, err);
+	return pool_run(params->n_threads, at->cuts.n, look, at, at->verify->progress->stop, err);
 }
 
 /* Looks again by another arithmetic, and keeps what fits better: some differ in one code of
@@ -109,9 +109,9 @@ out:
 	return rc;
 }
 
-static int look_at_all(struct verify *verify, const struct pieces *pieces, struct err *err)
+static int look_at_all(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
-	struct look at = { .verify = verify, .pieces = *pieces };
+	struct look at = { .verify = verify, .cuts = *cuts };
 
 	if (look_at(&at, err))
 		return -1;
@@ -128,19 +128,19 @@ static int look_at_all(struct verify *verify, const struct pieces *pieces, struc
 
 int verify_values(struct verify *verify, struct err *err)
 {
-	struct pieces pieces = { 0 };
+	struct cuts cuts = { 0 };
 	int rc = -1;
 
-	pieces_cut(verify, &pieces);
+	verify_cut(verify, &cuts);
 	if (desks_new(&verify->desks, verify, err) ||
-	    (verify->params->source && verify_origins(verify, &pieces, err)) ||
-	    look_at_all(verify, &pieces, err) || source_close(&verify->files, err) ||
+	    (verify->params->source && verify_origins(verify, &cuts, err)) ||
+	    look_at_all(verify, &cuts, err) || source_close(&verify->files, err) ||
 	    verify_origins_close(verify, err))
 		goto out;
 	verify_tell(verify);
 	rc = 0;
 out:
 	desks_free(verify->desks, verify->params->n_threads);
-	free(pieces.list);
+	free(cuts.list);
 	return rc;
 }

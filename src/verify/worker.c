@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights in pieces, and the memory that each worker needs for one of them: --max-memory bounds it.
+ * Weights in cuts, and the memory that each worker needs for one of them: --max-memory bounds it.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@
 #define BUFFER_BYTES \
 	14 /* a code: itself, the one expected, the source twice as fp32, the scale expected */
 
-/* Bytes that a code of a piece may take, where every one has a scale: beside the buffers, scales
+/* Bytes that a code of a cut may take, where every one has a scale: beside the buffers, scales
  * that were read and, against a source, amaxes. */
 #define CODE_BYTES	  5
 #define CODE_SOURCE_BYTES (BUFFER_BYTES + 8)
@@ -30,7 +30,7 @@ static uint64_t code_bytes(const struct verify *verify)
 	return verify->params->source ? CODE_SOURCE_BYTES : CODE_BYTES;
 }
 
-/* Codes of a piece, where no row of tiles is larger. */
+/* Codes of a cut, where no row of tiles is larger. */
 static uint64_t piece_codes(const struct verify *verify)
 {
 	uint64_t fit = memory_each(verify) / code_bytes(verify);
@@ -38,16 +38,16 @@ static uint64_t piece_codes(const struct verify *verify)
 	return fit < PIECE_CODES ? fit : PIECE_CODES;
 }
 
-void pieces_cut(const struct verify *verify, struct pieces *pieces)
+void verify_cut(const struct verify *verify, struct cuts *cuts)
 {
 	uint64_t codes = piece_codes(verify);
 
 	for (size_t w = 0; w < verify->n_weights; w++)
 		if (verify->weights[w].scanned)
-			pieces_add(pieces, &verify->weights[w].unit, w, codes);
+			cut_unit(cuts, &verify->weights[w].unit, w, codes);
 }
 
-/* The codes of the largest piece.  ERR_USAGE where one row of tiles is more than a worker may have.
+/* The codes of the largest cut.  ERR_USAGE where one row of tiles is more than a worker may have.
  */
 static int largest_piece(const struct verify *verify, uint64_t *codes, struct err *err)
 {
@@ -60,7 +60,7 @@ static int largest_piece(const struct verify *verify, uint64_t *codes, struct er
 
 		if (!weight->scanned)
 			continue;
-		size = piece_most(&weight->unit, most);
+		size = cut_max_codes(&weight->unit, most);
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
 			return err_set(err, ERR_USAGE,
