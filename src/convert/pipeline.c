@@ -62,9 +62,11 @@ int converter_new(struct converter **out, const struct plan *plan,
 	converter->stats = xcalloc(n_units, sizeof *converter->stats);
 	converter->unit_amax = xcalloc(n_units, sizeof *converter->unit_amax);
 	converter->nonfinite = xcalloc(n_units, sizeof *converter->nonfinite);
-	converter->group_amax = xcalloc(plan->selection.n_groups, sizeof *converter->group_amax);
-	converter->group_known = xcalloc(plan->selection.n_groups, sizeof *converter->group_known);
-	for (size_t g = 0; plan->group_amax && g < plan->selection.n_groups; g++) {
+	converter->group_amax =
+		xcalloc(plan->selection.n_scale_groups, sizeof *converter->group_amax);
+	converter->group_known =
+		xcalloc(plan->selection.n_scale_groups, sizeof *converter->group_known);
+	for (size_t g = 0; plan->group_amax && g < plan->selection.n_scale_groups; g++) {
 		converter->group_known[g] = !isnan(plan->group_amax[g]);
 		if (converter->group_known[g])
 			converter->group_amax[g] = plan->group_amax[g];

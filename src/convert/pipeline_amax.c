@@ -19,7 +19,7 @@ float *unit_known_amax(const struct converter *converter, size_t u)
 	const struct unit *unit = &converter->plan->selection.units[u];
 
 	if (converter->plan->specs[u]->tile.rows == WHOLE)
-		return &converter->group_amax[unit->group];
+		return &converter->group_amax[unit->scale_group];
 	return converter->unit_amax[u];
 }
 
@@ -119,10 +119,11 @@ static void add_amax_bands(struct converter *converter, size_t u)
 		bands_add_unit(&converter->list, plan, u, &converter->limits, SIZE_MAX);
 		return;
 	}
-	if (converter->group_known[unit->group])
+	if (converter->group_known[unit->scale_group])
 		return;
-	converter->group_known[unit->group] = true;
-	for (size_t m = plan->group_first[unit->group]; m != SIZE_MAX; m = plan->group_next[m])
+	converter->group_known[unit->scale_group] = true;
+	for (size_t m = plan->group_first[unit->scale_group]; m != SIZE_MAX;
+	     m = plan->group_next[m])
 		bands_add_unit(&converter->list, plan, m, &converter->limits, SIZE_MAX);
 }
 

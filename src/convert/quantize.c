@@ -148,12 +148,12 @@ static void plan_groups(struct plan *plan)
 {
 	size_t n = plan->selection.n_units;
 
-	plan->group_first = xcalloc(plan->selection.n_groups, sizeof *plan->group_first);
+	plan->group_first = xcalloc(plan->selection.n_scale_groups, sizeof *plan->group_first);
 	plan->group_next = xcalloc(n, sizeof *plan->group_next);
-	for (size_t g = 0; g < plan->selection.n_groups; g++)
+	for (size_t g = 0; g < plan->selection.n_scale_groups; g++)
 		plan->group_first[g] = SIZE_MAX;
 	for (size_t u = n; u-- > 0;) {
-		size_t group = plan->selection.units[u].group;
+		size_t group = plan->selection.units[u].scale_group;
 
 		if (!plan->selection.units[u].recipe)
 			continue;

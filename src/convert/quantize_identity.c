@@ -62,7 +62,7 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 
 	if (!params->calibration.path)
 		return json_null();
-	for (size_t group = 0; group < plan->selection.n_groups; group++)
+	for (size_t group = 0; group < plan->selection.n_scale_groups; group++)
 		buf_add(&values, &plan->group_amax[group], sizeof(float));
 	for (size_t s = 0; s < plan->n_shards; s++)
 		add_values(&values, &plan->shards[s]);

@@ -115,7 +115,7 @@ static void make_dynamic(struct selection *selection, size_t u)
 
 	do {
 		selection->units[i].static_input = false;
-		i = selection->units[i].next_bonded;
+		i = selection->units[i].next_joint;
 	} while (i != u);
 }
 

@@ -136,7 +136,7 @@ static int group_weight_amax(const struct calibration *calibration, struct plan 
 
 static int apply_groups(const struct calibration *calibration, struct plan *plan, struct err *err)
 {
-	for (size_t group = 0; group < plan->selection.n_groups; group++) {
+	for (size_t group = 0; group < plan->selection.n_scale_groups; group++) {
 		size_t first = plan->group_first[group];
 
 		plan->group_amax[group] = NAN;
@@ -156,7 +156,7 @@ int calibration_apply(const struct calibration *calibration, struct plan *plan, 
 {
 	if (!calibration->params->path)
 		return 0;
-	plan->group_amax = xcalloc(plan->selection.n_groups, sizeof *plan->group_amax);
+	plan->group_amax = xcalloc(plan->selection.n_scale_groups, sizeof *plan->group_amax);
 	plan->input_scale_inv = xcalloc(plan->selection.n_units, sizeof *plan->input_scale_inv);
 	if (apply_groups(calibration, plan, err))
 		return -1;

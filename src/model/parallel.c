@@ -53,7 +53,7 @@ static bool rows_split(const struct tp_split *split, const struct model_config *
 	struct part parts[MAX_PARTS];
 	int n = parallel_parts(split->parallel, config, split->rows, parts);
 	/* On one device the last part may be ragged: nothing follows it. */
-	int n_checked = n - (tp == 1 && split->ends_group && !split->expert);
+	int n_checked = n - (tp == 1 && split->ends_fused_set && !split->expert);
 
 	for (int i = 0; i < n_checked; i++)
 		if (!part_splits(&parts[i], tp, split->tile.rows))

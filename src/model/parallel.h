@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How engines split a linear weight over devices (tensor parallelism) and glue weights together, and
- * what of that quantization tiles survive: a tile must not straddle a split, nor a seam between glued
- * weights.
+ * How engines split a linear weight over devices (tensor parallelism) and glue weights together,
+ * and what of that quantization tiles survive: a tile must not straddle a split, nor a seam
+ * between glued weights.
  *
  * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear.
  */
@@ -40,16 +40,16 @@ struct tp_split {
 	enum parallel parallel;
 	uint64_t rows, cols;
 	struct tile tile;
-	bool expert;	 /* its rows must be whole tiles even on one device */
-	bool ends_group; /* nothing is glued below it: on one device its last tile may be ragged */
+	bool expert;	     /* its rows must be whole tiles even on one device */
+	bool ends_fused_set; /* nothing is glued below it: one device takes a ragged last tile */
 };
 
 /* Whether the weight loads on tp devices; *dimension: else 'N' or 'K', whichever does not split. */
 bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
 		   char *dimension);
 
-/* Whether the part can be split over tp devices so that each gets whole tiles of tile_rows (WHOLE, or
- * 1: any). */
+/* Whether the part can be split over tp devices so that each gets whole tiles of tile_rows
+ * (WHOLE, or 1: any). */
 bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows);
 
 /* Whether n columns can be, in whole tiles of tile_cols. */

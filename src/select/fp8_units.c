@@ -39,7 +39,7 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 	const struct st_tensor *tensor = ref->tensor;
 	struct unit unit = { .name = tensor->name,
 			     .source = ref,
-			     .next_bonded = selection->n_units };
+			     .next_joint = selection->n_units };
 	const char *method =
 		json_string_value(json_object_get(recognition->config, "quant_method"));
 

@@ -21,7 +21,7 @@ void selection_keep(struct selection *selection, size_t i, const char *reason)
 	if (!units[i].recipe)
 		return;
 	unit_keep(&units[i], xstrdup(reason));
-	for (size_t u = units[i].next_bonded; u != i; u = units[u].next_bonded)
+	for (size_t u = units[i].next_joint; u != i; u = units[u].next_joint)
 		unit_keep(&units[u], xasprintf("fused with '%s', which is kept", units[i].name));
 }
 
@@ -64,11 +64,11 @@ int selection_settle(struct selection *selection, struct err *err)
 	for (size_t i = 0; i < selection->n_units; i++) {
 		struct unit *unit = &selection->units[i];
 
-		unit->next_bonded = unit->recipe ? places[unit->next_bonded] : i;
+		unit->next_joint = unit->recipe ? places[unit->next_joint] : i;
 		if (!unit->recipe) {
 			unit->rows = unit->cols = 0;
 			unit->slice = (struct slice){ 0 };
-			unit->group = 0;
+			unit->scale_group = 0;
 		}
 	}
 	free(places);
@@ -105,7 +105,7 @@ static const struct unit *commonest(const struct selection *selection)
 	return found;
 }
 
-static int refuse_nothing(const struct selection *selection, const char *hint, struct err *err)
+static int refuse_empty(const struct selection *selection, const char *hint, struct err *err)
 {
 	const struct unit *most = commonest(selection);
 
@@ -145,7 +145,7 @@ int selection_check(struct selection *selection, const char *hint, struct err *e
 		if (check_kept(unit, err))
 			return -1;
 	}
-	return selection->n_quantized ? 0 : refuse_nothing(selection, hint, err);
+	return selection->n_quantized ? 0 : refuse_empty(selection, hint, err);
 }
 
 void selection_release(struct selection *selection)

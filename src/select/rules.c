@@ -287,11 +287,11 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		.source_scale = select->scales ? &select->scales[i] : NULL,
 		.recipe = select->options->recipe,
 		.facts = *roles_find(roles, ref->tensor->name),
-		.ends_group = true,
-		.group = NONE,
-		.next_in_group = NONE,
-		.bond = NONE,
-		.next_in_bond = NONE,
+		.ends_fused_set = true,
+		.fused_set = NONE,
+		.next_in_fused_set = NONE,
+		.joint_set = NONE,
+		.next_in_joint_set = NONE,
 	};
 	if (candidate_is_fused(c) && ref->tensor->n_dims != 3)
 		c->facts.role = ROLE_EXPERTS_UNKNOWN;

@@ -47,9 +47,9 @@ static void select_release(struct select *select)
 	}
 	free(select->candidates);
 	free(select->scales);
-	free(select->first_in_group);
-	free(select->first_in_bond);
-	intern_release(&select->bonds);
+	free(select->first_in_fused_set);
+	free(select->first_in_joint_set);
+	intern_release(&select->sets);
 	model_config_release(&select->config);
 }
 

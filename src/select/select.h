@@ -47,7 +47,7 @@ struct selection {
 	struct unit *units; /* by source shard, then source offset, then expert, gate before up */
 	struct arena names; /* of matrices of fused experts */
 	size_t n_quantized;
-	size_t n_groups;
+	size_t n_scale_groups;
 	size_t n_linear; /* linear weights, and of them: */
 	size_t n_linear_kept;
 	int tp[7]; /* the sizes of 1, 2, 4 .. 64 that load */

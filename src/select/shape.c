@@ -2,9 +2,9 @@
  *
  * What shapes forbid, and who goes with whom.
  *
- * A group is what engines merge into one weight (q, k and v).  A tile may not straddle the seam
- * between two members, so all but the last must have whole tiles of rows.  A bond is what is
- * quantized together or not at all: a group, or all experts of a layer.
+ * A fused set is what engines merge into one weight (q, k and v).  A tile may not straddle the seam
+ * between two members, so all but the last must have whole tiles of rows.  A joint set is what is
+ * quantized together or not at all: a fused set, or all experts of a layer.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,37 +51,38 @@ static void check_tiles(const struct select *select, struct candidate *c)
 		keep_ragged(c, 'N', c->rows, tile.rows);
 }
 
-/* Groups and bonds. */
+/* Fused and joint sets. */
 
 /* What the names of all experts of a layer begin with, and its number. */
 struct layer {
 	const char *name;
 	size_t n; /* bytes; 0: none yet */
-	size_t bond;
+	size_t joint_set;
 };
 
-static size_t bond_number(struct select *select, struct buf *key, char kind, const char *prefix,
-			  size_t n)
+static size_t set_number(struct select *select, struct buf *key, char kind, const char *prefix,
+			 size_t n)
 {
 	key->len = 0;
 	buf_putc(key, kind);
 	buf_add(key, prefix, n);
-	return intern_add(&select->bonds, key->data, key->len);
+	return intern_add(&select->sets, key->data, key->len);
 }
 
-/* The bond of an expert: mostly that of the candidate before it, whose layer *layer is then. */
+/* The joint set of an expert: mostly that of the candidate before it, whose layer *layer is
+ * then. */
 static size_t experts_number(struct select *select, struct buf *key, const char *name,
 			     struct layer *layer)
 {
 	if (!layer->n || strncmp(name, layer->name, layer->n) != 0) {
 		layer->name = name;
 		layer->n = experts_prefix_len(name);
-		layer->bond = bond_number(select, key, 'E', name, layer->n);
+		layer->joint_set = set_number(select, key, 'E', name, layer->n);
 	}
-	return layer->bond;
+	return layer->joint_set;
 }
 
-static void number_bonds(struct select *select)
+static void number_sets(struct select *select)
 {
 	struct layer layer = { 0 };
 	struct buf key = { 0 };
@@ -92,13 +93,14 @@ static void number_bonds(struct select *select)
 		struct fusion fusion;
 
 		if (c->facts.linear && fusion_of_name(&fusion, name)) {
-			c->group = bond_number(select, &key, fusion.kind, name, fusion.parent_len);
+			c->fused_set =
+				set_number(select, &key, fusion.kind, name, fusion.parent_len);
 			c->position = fusion.position;
 		}
-		c->bond = c->group;
+		c->joint_set = c->fused_set;
 		if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN ||
 		    (c->facts.expert && c->facts.linear))
-			c->bond = experts_number(select, &key, name, &layer);
+			c->joint_set = experts_number(select, &key, name, &layer);
 	}
 	buf_release(&key);
 }
@@ -113,20 +115,20 @@ static size_t *new_heads(size_t n)
 }
 
 /* Lists in the order of the candidates. */
-static void link_bonds(struct select *select)
+static void link_sets(struct select *select)
 {
-	select->first_in_group = new_heads(select->bonds.n);
-	select->first_in_bond = new_heads(select->bonds.n);
+	select->first_in_fused_set = new_heads(select->sets.n);
+	select->first_in_joint_set = new_heads(select->sets.n);
 	for (size_t i = select->n; i-- > 0;) {
 		struct candidate *c = &select->candidates[i];
 
-		if (c->group != NONE) {
-			c->next_in_group = select->first_in_group[c->group];
-			select->first_in_group[c->group] = i;
+		if (c->fused_set != NONE) {
+			c->next_in_fused_set = select->first_in_fused_set[c->fused_set];
+			select->first_in_fused_set[c->fused_set] = i;
 		}
-		if (c->bond != NONE) {
-			c->next_in_bond = select->first_in_bond[c->bond];
-			select->first_in_bond[c->bond] = i;
+		if (c->joint_set != NONE) {
+			c->next_in_joint_set = select->first_in_joint_set[c->joint_set];
+			select->first_in_joint_set[c->joint_set] = i;
 		}
 	}
 }
@@ -137,10 +139,10 @@ static struct candidate *member_after(const struct select *select, const struct 
 {
 	struct candidate *after = NULL;
 
-	if (c->group == NONE)
+	if (c->fused_set == NONE)
 		return NULL;
-	for (size_t i = select->first_in_group[c->group]; i != NONE;
-	     i = select->candidates[i].next_in_group) {
+	for (size_t i = select->first_in_fused_set[c->fused_set]; i != NONE;
+	     i = select->candidates[i].next_in_fused_set) {
 		struct candidate *other = &select->candidates[i];
 
 		if (other->position > c->position && (!after || other->position < after->position))
@@ -185,12 +187,12 @@ static void check_seams(const struct select *select, struct candidate *c,
 
 /* Bonds: one recipe, or none. */
 
-static int check_one_recipe(const struct select *select, size_t bond, struct err *err)
+static int check_one_recipe(const struct select *select, size_t joint_set, struct err *err)
 {
 	const struct candidate *first = NULL;
 
-	for (size_t i = select->first_in_bond[bond]; i != NONE;
-	     i = select->candidates[i].next_in_bond) {
+	for (size_t i = select->first_in_joint_set[joint_set]; i != NONE;
+	     i = select->candidates[i].next_in_joint_set) {
 		const struct candidate *c = &select->candidates[i];
 
 		if (!c->recipe)
@@ -208,23 +210,23 @@ static int check_one_recipe(const struct select *select, size_t bond, struct err
 	return 0;
 }
 
-static const struct candidate *first_kept(const struct select *select, size_t bond)
+static const struct candidate *first_kept(const struct select *select, size_t joint_set)
 {
-	size_t i = select->first_in_bond[bond];
+	size_t i = select->first_in_joint_set[joint_set];
 
 	while (i != NONE && select->candidates[i].recipe)
-		i = select->candidates[i].next_in_bond;
+		i = select->candidates[i].next_in_joint_set;
 	return i == NONE ? NULL : &select->candidates[i];
 }
 
-static void keep_all(struct select *select, size_t bond)
+static void keep_all(struct select *select, size_t joint_set)
 {
-	const struct candidate *kept = first_kept(select, bond);
+	const struct candidate *kept = first_kept(select, joint_set);
 
 	if (!kept)
 		return;
-	for (size_t i = select->first_in_bond[bond]; i != NONE;
-	     i = select->candidates[i].next_in_bond) {
+	for (size_t i = select->first_in_joint_set[joint_set]; i != NONE;
+	     i = select->candidates[i].next_in_joint_set) {
 		struct candidate *c = &select->candidates[i];
 
 		if (!c->recipe)
@@ -240,9 +242,9 @@ static void keep_all(struct select *select, size_t bond)
 
 int select_shapes(struct select *select, struct err *err)
 {
-	number_bonds(select);
-	link_bonds(select);
-	for (size_t b = 0; b < select->bonds.n; b++)
+	number_sets(select);
+	link_sets(select);
+	for (size_t b = 0; b < select->sets.n; b++)
 		if (check_one_recipe(select, b, err))
 			return -1;
 	for (size_t i = 0; i < select->n; i++) {
@@ -254,10 +256,10 @@ int select_shapes(struct select *select, struct err *err)
 		if (!c->recipe)
 			continue;
 		after = member_after(select, c);
-		c->ends_group = !after;
+		c->ends_fused_set = !after;
 		check_seams(select, c, after);
 	}
-	for (size_t b = 0; b < select->bonds.n; b++)
+	for (size_t b = 0; b < select->sets.n; b++)
 		keep_all(select, b);
 	return 0;
 }

@@ -20,16 +20,16 @@ struct candidate {
 	const struct recipe *recipe;		 /* NULL: kept */
 	char *reason;				 /* kept: why */
 	struct role_facts facts;
-	bool by_shape;	 /* kept because another shape would not be */
-	bool linear;	 /* as in struct unit */
-	bool ends_group; /* the last of its group, or alone */
-	int position;	 /* in its group */
+	bool by_shape;	     /* kept because another shape would not be */
+	bool linear;	     /* as in struct unit */
+	bool ends_fused_set; /* the last of its fused set, or alone */
+	int position;	     /* in its fused set */
 	/* of the matrix, or of each expert's; set where it is not kept before shapes count */
 	uint64_t rows, cols;
-	struct experts_layout *layout; /* of fused experts that are quantized */
-	size_t group, next_in_group;   /* weights that engines merge; NONE: with no other */
-	/* what is quantized together or not at all: a group, or the experts of a layer */
-	size_t bond, next_in_bond;
+	struct experts_layout *layout;	     /* of fused experts that are quantized */
+	size_t fused_set, next_in_fused_set; /* weights that engines merge; NONE: with no other */
+	/* what is quantized together or not at all: a fused set, or the experts of a layer */
+	size_t joint_set, next_in_joint_set;
 };
 
 struct select {
@@ -39,9 +39,9 @@ struct select {
 	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
 	size_t n;
 	struct candidate *candidates; /* in the order of the checkpoint's tensors */
-	struct intern bonds;	      /* numbers of groups and bonds */
-	size_t *first_in_group;	      /* by number; NONE: it is no group */
-	size_t *first_in_bond;
+	struct intern sets;	      /* numbers of fused and joint sets */
+	size_t *first_in_fused_set;   /* by number; NONE: it is no fused set */
+	size_t *first_in_joint_set;
 };
 
 /* Keeps a candidate that is not kept yet.  format is for the reason. */
@@ -67,7 +67,7 @@ int select_gather(struct select *select, char **note, struct err *err);
 /* select_experts.c: finds the layouts of fused experts. */
 int select_experts(struct select *select, struct err *err);
 
-/* select_shape.c: groups and bonds, and what shapes forbid.  ERR_USAGE where rules part what
+/* select_shape.c: fused and joint sets, and what shapes forbid.  ERR_USAGE where rules part what
  * engines merge. */
 int select_shapes(struct select *select, struct err *err);
 

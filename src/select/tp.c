@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every split and every seam must lie between
- * tiles; the rows of experts must be whole tiles even on one device.
+ * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every split and every seam must lie
+ * between tiles; the rows of experts must be whole tiles even on one device.
  */
 #include "base/buf.h"
 #include "select/steps.h"
@@ -24,7 +24,7 @@ static bool splits(const struct select *select, const struct candidate *c, uint6
 					.cols = c->cols,
 					.tile = c->recipe->weight.tile,
 					.expert = c->facts.expert || candidate_is_fused(c),
-					.ends_group = c->ends_group };
+					.ends_fused_set = c->ends_fused_set };
 	char dimension;
 
 	if (tp_split_fits(&split, &select->config, tp, &dimension))

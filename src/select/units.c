@@ -18,7 +18,7 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 		.source = c->source,
 		.source_scale = c->source_scale ? *c->source_scale : (struct weight_scale){ 0 },
 		.recipe = c->recipe,
-		.next_bonded = c->bond, /* its number, until close_rings() */
+		.next_joint = c->joint_set, /* its number, until close_rings() */
 		.linear = c->linear,
 	};
 	return unit;
@@ -30,18 +30,18 @@ static void add_kept(struct selection *selection, struct candidate *c)
 	c->reason = NULL;
 }
 
-/* number: of the candidate's group among groups that have quantized units; *number is NONE at
- * first. */
+/* number: of the candidate's fused set among fused sets that have quantized units; *number is
+ * NONE at first. */
 static void add_quantized(struct selection *selection, const struct candidate *c, size_t *number)
 {
 	struct unit *unit = add_unit(selection, c);
 
 	if (*number == NONE)
-		*number = selection->n_groups++;
+		*number = selection->n_scale_groups++;
 	unit->rows = c->rows;
 	unit->cols = c->cols;
 	unit->slice = (struct slice){ .row_stride = c->cols, .col_stride = 1 };
-	unit->group = *number;
+	unit->scale_group = *number;
 }
 
 static void add_expert(struct selection *selection, const struct candidate *c,
@@ -52,10 +52,10 @@ static void add_expert(struct selection *selection, const struct candidate *c,
 	unit->name = arena_take(&selection->names,
 				experts_matrix_name(c->source->tensor->name, part, expert));
 	experts_matrix(c->layout, part, expert, &unit->rows, &unit->cols, &unit->slice);
-	unit->group = selection->n_groups;
+	unit->scale_group = selection->n_scale_groups;
 }
 
-/* An expert's gate and up are a group. */
+/* An expert's gate and up are a fused set. */
 static void add_experts(struct selection *selection, const struct candidate *c)
 {
 	for (uint64_t e = 0; e < c->layout->n_experts; e++) {
@@ -65,30 +65,30 @@ static void add_experts(struct selection *selection, const struct candidate *c)
 			add_expert(selection, c, EXPERT_GATE, e);
 			add_expert(selection, c, EXPERT_UP, e);
 		}
-		selection->n_groups++;
+		selection->n_scale_groups++;
 	}
 }
 
-/* From numbers of bonds to rings of units. */
-static void close_rings(struct selection *selection, size_t n_bonds)
+/* From numbers of sets to rings of units. */
+static void close_rings(struct selection *selection, size_t n_sets)
 {
-	size_t *first = xmalloc(n_bonds * sizeof *first), *last = xmalloc(n_bonds * sizeof *last);
+	size_t *first = xmalloc(n_sets * sizeof *first), *last = xmalloc(n_sets * sizeof *last);
 
-	for (size_t b = 0; b < n_bonds; b++)
+	for (size_t b = 0; b < n_sets; b++)
 		first[b] = NONE;
 	for (size_t i = 0; i < selection->n_units; i++) {
-		size_t bond = selection->units[i].next_bonded;
+		size_t joint_set = selection->units[i].next_joint;
 
-		if (bond == NONE || !selection->units[i].recipe) {
-			selection->units[i].next_bonded = i;
+		if (joint_set == NONE || !selection->units[i].recipe) {
+			selection->units[i].next_joint = i;
 			continue;
 		}
-		if (first[bond] == NONE)
-			first[bond] = i;
+		if (first[joint_set] == NONE)
+			first[joint_set] = i;
 		else
-			selection->units[last[bond]].next_bonded = i;
-		last[bond] = i;
-		selection->units[i].next_bonded = first[bond];
+			selection->units[last[joint_set]].next_joint = i;
+		last[joint_set] = i;
+		selection->units[i].next_joint = first[joint_set];
 	}
 	free(first);
 	free(last);
@@ -96,10 +96,10 @@ static void close_rings(struct selection *selection, size_t n_bonds)
 
 static void make_units(struct select *select, struct selection *selection)
 {
-	size_t *numbers = xmalloc(select->bonds.n * sizeof *numbers);
+	size_t *numbers = xmalloc(select->sets.n * sizeof *numbers);
 	size_t alone, n = 0;
 
-	for (size_t i = 0; i < select->bonds.n; i++)
+	for (size_t i = 0; i < select->sets.n; i++)
 		numbers[i] = NONE;
 	for (size_t i = 0; i < select->n; i++)
 		n += candidate_n_units(&select->candidates[i]);
@@ -113,14 +113,15 @@ static void make_units(struct select *select, struct selection *selection)
 		else if (c->layout)
 			add_experts(selection, c);
 		else
-			add_quantized(selection, c, c->group == NONE ? &alone : &numbers[c->group]);
+			add_quantized(selection, c,
+				      c->fused_set == NONE ? &alone : &numbers[c->fused_set]);
 	}
 	free(numbers);
-	close_rings(selection, select->bonds.n);
+	close_rings(selection, select->sets.n);
 }
 
 /* What takes the weights that shapes keep, beside the recipe that was asked for. */
-static const char *way_out(const struct recipe *recipe)
+static const char *suggestion(const struct recipe *recipe)
 {
 	if (recipe->weight.scale_type == SCALE_E8M0)
 		return "--recipe channelwise takes any shape";
@@ -130,7 +131,7 @@ static const char *way_out(const struct recipe *recipe)
 /* MXFP8 kernels want as much in both dimensions; the files load without. */
 #define MX_KERNEL_MIN 128
 
-static char *caution_mx(const struct select *select)
+static char *note_mx(const struct select *select)
 {
 	size_t n = 0;
 
@@ -150,7 +151,7 @@ static char *caution_mx(const struct select *select)
 
 int select_units(struct select *select, struct selection *selection, struct err *err)
 {
-	const char *hint = way_out(select->options->recipe);
+	const char *hint = suggestion(select->options->recipe);
 	size_t n = 0, n_linear = 0;
 
 	make_units(select, selection);
@@ -164,6 +165,6 @@ int select_units(struct select *select, struct selection *selection, struct err 
 		selection->advice =
 			xasprintf("%zu of %zu linear weights are kept for their shapes: %s", n,
 				  n_linear, hint);
-	selection->caution = caution_mx(select);
+	selection->caution = note_mx(select);
 	return 0;
 }

@@ -30,9 +30,9 @@ struct unit {
 	uint64_t rows, cols; /* converted: [out, in] */
 	uint64_t stack;	     /* of several matrices behind each other: the rows of each; else 0 */
 	struct slice slice;  /* converted: where it lies in the source */
-	size_t group;	     /* quantized: units with the same number share a per-tensor scale */
+	size_t scale_group;  /* quantized: units with the same number share a per-tensor scale */
 	/* quantized: the next of those that must be kept if this one is; a ring */
-	size_t next_bonded;
+	size_t next_joint;
 	bool static_input; /* quantized: its input has a scale of its own in the file */
 	/* a 2-D weight of a linear module, or fused experts: ignore lists name its module when
 	 * kept (the name, without ".weight" where it ends so) */

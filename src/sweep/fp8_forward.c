@@ -50,7 +50,7 @@ struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
 	*fp8 = (struct fp8_forward){ .selected = selected, .backend = backend, .n_lanes = n_lanes };
 	pthread_mutex_init(&fp8->lock, NULL);
 	fp8->modules = xcalloc(selected->n, sizeof *fp8->modules);
-	fp8->groups = xcalloc(selected->selection.n_groups, sizeof *fp8->groups);
+	fp8->groups = xcalloc(selected->selection.n_scale_groups, sizeof *fp8->groups);
 	fp8->inputs = xcalloc((size_t)n_lanes, sizeof *fp8->inputs);
 	for (size_t i = 0; i < selected->n; i++) {
 		struct module *module = &fp8->modules[i];
@@ -58,7 +58,7 @@ struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
 		module->unit = selected->units[i];
 		recipe_state_init(&module->state, &selected->recipe, MODE_FORWARD, 1);
 		module->input = quantizer_of(&module->state, SLOT_INPUT);
-		fp8->groups[module->unit->group].n_members++;
+		fp8->groups[module->unit->scale_group].n_members++;
 	}
 	return fp8;
 }
@@ -158,7 +158,7 @@ bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *re
 
 	if (!module || !is_per_tensor(fp8) || module->unit->source_scale.scale)
 		return false;
-	group = &fp8->groups[module->unit->group];
+	group = &fp8->groups[module->unit->scale_group];
 	pthread_mutex_lock(&fp8->lock);
 	wanted = group->n_members > 1 && group->n_known < group->n_members;
 	pthread_mutex_unlock(&fp8->lock);
@@ -172,7 +172,7 @@ void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref,
 
 	if (!module)
 		return;
-	group = &fp8->groups[module->unit->group];
+	group = &fp8->groups[module->unit->scale_group];
 	pthread_mutex_lock(&fp8->lock);
 	group->amax = amax_max(group->amax, amax);
 	group->n_known++;
@@ -189,7 +189,7 @@ static int quantize_weight(struct fp8_forward *fp8, struct module *module, float
 
 	quantizer.scale = quantizer.amax = NULL;
 	if (is_per_tensor(fp8)) {
-		amax = amax_max(amax, fp8->groups[module->unit->group].amax);
+		amax = amax_max(amax, fp8->groups[module->unit->scale_group].amax);
 		scale = scale_from_amax(amax, scale_fmax(&quantizer.spec), F32_MAX,
 					quantizer.spec.pow2);
 		quantizer.scale = &scale;

@@ -42,8 +42,9 @@ void verify_tp(struct verify *verify)
 					   .cols = unit->cols,
 					   .tile = unit->source_scale.tile,
 					   .expert = facts.expert,
-					   .ends_group = weight->group == SIZE_MAX ||
-							 weight->position == last[weight->group] };
+					   .ends_fused_set =
+						   weight->group == SIZE_MAX ||
+						   weight->position == last[weight->group] };
 		if (!tp_split_fits(&split, &verify->model, tp, &dimension))
 			problem_add(
 				&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,

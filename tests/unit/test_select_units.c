@@ -65,10 +65,10 @@ static void test_fused_experts(void **state)
 		assert_int_equal(unit->slice.first, rows[i].first);
 		assert_int_equal(unit->slice.row_stride, rows[i].row_stride);
 		assert_int_equal(unit->slice.col_stride, rows[i].col_stride);
-		assert_int_equal(unit->group, rows[i].group);
+		assert_int_equal(unit->scale_group, rows[i].group);
 		assert_true(unit->linear);
 	}
-	assert_int_equal(selection.n_groups, 7);
+	assert_int_equal(selection.n_scale_groups, 7);
 	assert_int_equal(selection.n_quantized, 10);
 	assert_int_equal(selection.n_linear, 10);
 	assert_int_equal(selection.n_linear_kept, 0);
@@ -216,7 +216,7 @@ static void test_keep(void **state)
 	assert_int_equal(selection.n_quantized, 1);
 	assert_int_equal(selection.n_linear, 5);
 	assert_int_equal(selection.n_linear_kept, 4);
-	assert_int_equal(selection.units[4].next_bonded, 4);
+	assert_int_equal(selection.units[4].next_joint, 4);
 	selection_keep(&selection, 4, "last");
 	assert_int_equal(selection_settle(&selection, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ckpt/write_queue.h: what waits while another thread writes, where its memory lies, and that it all
- * arrives.
+ * ckpt/write_queue.h: what waits while another thread writes, where its memory lies, and that it
+ * all arrives.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -105,8 +105,8 @@ static void waits_while_another_thread_writes(void **state)
 	post_free(post);
 }
 
-/* More than the queue holds, in bytes and in pieces, all of it to places that touch: every byte once,
- * or the commit would say so. */
+/* More than the queue holds, in bytes and in pieces, all of it to places that touch: every byte
+ * once, or the commit would say so. */
 static void all_of_a_file(void **state)
 {
 	struct post *post = post_new();
