@@ -55,13 +55,11 @@ static int convert(const struct conversion *conversion, const char *command, str
 
 	ticker_start(&ticker, command, mode, &watched);
 	rc = conversion->make_plan(&plan, conversion->settings, &progress, err);
-	if (rc == 0 && !settings->dry_run) {
-		atomic_store(&bytes.plan, &plan);
+	if (rc == 0 && !settings->dry_run)
 		rc = convert_run(&plan, &settings->params, &progress, &result, err);
-	}
 	ticker_stop(&ticker);
 	report.seconds = units_now() - began;
-	report.bytes = atomic_load(&progress.done);
+	report.bytes = result.bytes;
 	if (rc == 0)
 		tell(command, settings, &report);
 	plan_release(&plan);

@@ -51,7 +51,6 @@ void ticker_stop(struct ticker *ticker);
  * model-00002-of-00004.safetensors". */
 struct watched_bytes {
 	const struct progress *progress;
-	_Atomic(const struct plan *) plan; /* names the shards; NULL until it is known */
 };
 struct watched watch_bytes(const struct watched_bytes *bytes);
 

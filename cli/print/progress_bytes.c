@@ -13,8 +13,6 @@ struct sample {
 static struct sample sample_take(const struct watched_bytes *bytes, double seconds)
 {
 	const struct progress *progress = bytes->progress;
-	const struct plan *plan = atomic_load(&bytes->plan);
-	size_t shard = atomic_load(&progress->shard);
 	struct sample sample = {
 		.done = atomic_load(&progress->done),
 		.total = atomic_load(&progress->total),
@@ -23,8 +21,7 @@ static struct sample sample_take(const struct watched_bytes *bytes, double secon
 
 	if (seconds > 0)
 		sample.rate = (double)sample.done / seconds;
-	if (plan && shard < plan->n_shards)
-		sample.shard = plan->shards[shard].name;
+	sample.shard = atomic_load(&progress->name);
 	return sample;
 }
 

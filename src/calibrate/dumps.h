@@ -19,7 +19,7 @@ struct dumps_plan {
 	struct checkpoint checkpoint;
 	struct weight_lookup lookup;
 	struct listing dumps; /* the passes to run, in the order of their names */
-	uint64_t *n_tokens; /* of each */
+	uint64_t *n_tokens;   /* of each */
 	/* by module, bytewise: all that ran, and experts beside them that did not */
 	struct linear_ref *linears;
 	size_t n_linears;

@@ -111,10 +111,13 @@ bool writer_is_direct(const struct writer *writer)
 int writer_open_anonymous(struct writer *writer, const struct io *io, const char *temp_dir,
 			  const struct buf *header, uint64_t size, struct err *err)
 {
-	writer_init(writer, io, "-", size);
+	char *name = xasprintf("%s/(temporary output in TMPDIR)", temp_dir);
+
+	writer_init(writer, io, name, size);
+	free(name);
 	writer->fd = io_openat(io, AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	if (writer->fd < 0)
-		return err_errno(err, "cannot create a temporary file in '%s'", temp_dir);
+		return err_errno(err, "cannot create a temporary file in '%s' (TMPDIR)", temp_dir);
 	return writer_begin(writer, header, err);
 }
 

@@ -131,7 +131,7 @@ static int run_stream(struct convert_job *job, struct err *err)
 				  shard_size(shard), err) ||
 	    converter_shard(job->converter, 0, &writer, NULL, err) ||
 	    writer_commit(&writer, &crc, err) ||
-	    spool_send(job->params->io, writer.fd, shard_size(shard), job->progress->stop, err))
+	    spool_send(job->params->io, writer.fd, shard_size(shard), job->progress, err))
 		goto out;
 	job->result->shards_done = 1;
 	job->result->complete = true;

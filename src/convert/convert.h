@@ -125,6 +125,7 @@ struct convert_result {
 	/* tensor with the lowest SQNR, in the plan; NULL if nothing was quantized in this run */
 	const char *worst;
 	double worst_sqnr;   /* dB */
+	uint64_t bytes;	     /* of the source, that this run went through */
 	size_t shards_done;  /* written by this run */
 	size_t shards_found; /* finished before */
 	/* index and config are there: always, save for a part that was not the last */

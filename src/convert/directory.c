@@ -171,7 +171,7 @@ static void count_work(const struct convert_job *job)
 		if (!job->done[i] && job_has_shard(job, i))
 			bytes += file->identity.size - file->data_start;
 	}
-	atomic_store(&job->progress->total, bytes);
+	progress_begin(job->progress, PROGRESS_WORK, bytes);
 }
 
 static int convert_shards(struct convert_job *job, struct err *err)

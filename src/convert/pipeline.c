@@ -164,6 +164,7 @@ static void count_rest(struct converter *converter, size_t shard, const struct b
 	const struct st_file *file = &converter->plan->source.shards[shard].file;
 	uint64_t rest = file->identity.size - file->data_start;
 
+	converter->bytes += rest;
 	for (size_t r = 0; r < work->n_runs; r++)
 		rest -= work->runs[r].input_bytes < rest ? work->runs[r].input_bytes : rest;
 	atomic_fetch_add(&converter->progress->done, rest);
@@ -181,7 +182,7 @@ int converter_shard(struct converter *converter, size_t shard, struct writer *wr
 	for (int w = 0; w < converter->n_workers; w++)
 		converter->workers[w].queue.writer = writer;
 	converter->preserved = preserved;
-	atomic_store(&converter->progress->shard, shard);
+	atomic_store(&converter->progress->name, converter->shard->name);
 	bands_cut_shard(&work, converter->plan, shard, &converter->limits,
 			writer_is_direct(writer));
 	rc = convert_windows(converter, &work, err);
@@ -198,6 +199,7 @@ void converter_result(const struct converter *converter, struct convert_result *
 {
 	double worst = INFINITY;
 
+	result->bytes = converter->bytes;
 	result->saturated = converter->counts.saturated;
 	result->nonfinite = converter->counts.nonfinite;
 	for (size_t u = 0; u < converter->plan->selection.n_units; u++) {

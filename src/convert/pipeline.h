@@ -40,6 +40,7 @@ struct converter {
 	pthread_mutex_t lock;	   /* of stats, counts and amax */
 	struct unit_stats *stats;  /* by unit */
 	struct quant_stats counts; /* of all */
+	uint64_t bytes;		   /* of the source, in shards that are done */
 	float *group_amax; /* by group: tiles of a whole tensor, shared by what engines fuse */
 	bool *group_known;
 	float **unit_amax; /* by unit: rows that are longer than a band */

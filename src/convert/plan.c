@@ -30,7 +30,7 @@ static int open_source(struct plan *plan, const struct convert_params *params,
 	if (strcmp(params->input, "-") != 0)
 		return checkpoint_open(&plan->source, params->io, params->input, params->n_threads,
 				       err);
-	if (spool_read(params->io, params->temp_dir, progress->stop, &plan->stream_fd, err))
+	if (spool_read(params->io, params->temp_dir, progress, &plan->stream_fd, err))
 		return -1;
 	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
 		return -1;
@@ -254,7 +254,7 @@ int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 		plan->config.len + plan->hf_quant_config.len + plan->index_size + DISK_SLACK;
 	if (add_auxiliary(plan, err))
 		return -1;
-	atomic_store(&progress->total, plan->input_bytes);
+	progress_begin(progress, PROGRESS_WORK, plan->input_bytes);
 	return 0;
 }
 

@@ -9,9 +9,11 @@
 static int open_path(struct inspection *inspection, const struct io *io, const char *path,
 		     const char *temp_dir, struct err *err)
 {
+	struct progress unwatched = { 0 };
+
 	if (strcmp(path, "-") != 0)
 		return checkpoint_open(&inspection->checkpoint, io, path, 1, err);
-	if (spool_read(io, temp_dir, NULL, &inspection->stream_fd, err))
+	if (spool_read(io, temp_dir, &unwatched, &inspection->stream_fd, err))
 		return -1;
 	inspection->spooled = true;
 	return checkpoint_open_fd(&inspection->checkpoint, io, inspection->stream_fd, "-", err);

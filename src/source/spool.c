@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "base/progress.h"
 
 #define STREAM_CHUNK (1 << 20)
 #define PIPE_CHUNK   (64 << 10) /* what a pipe holds: a larger write would wait inside the kernel */
@@ -26,24 +25,27 @@ static int wait_ready(int fd, short events, const atomic_int *stop, struct err *
 	return 0;
 }
 
-static int copy_all(const struct io *io, int to, const atomic_int *stop, struct err *err)
+/* to: of the copy. */
+static int copy_all(const struct io *io, int to, const char *name, struct progress *progress,
+		    struct err *err)
 {
 	char *chunk = xmalloc(STREAM_CHUNK);
 	ssize_t got = 1;
 	int rc = 0;
 
-	while (!rc && got > 0) {
-		rc = wait_ready(STDIN_FILENO, POLLIN, stop, err);
+	while (!rc && got != 0) {
+		rc = wait_ready(STDIN_FILENO, POLLIN, progress->stop, err);
 		if (rc)
 			break;
 		got = io->read(STDIN_FILENO, chunk, STREAM_CHUNK);
 		if (got < 0 && (errno == EINTR || errno == EAGAIN))
-			got = 1;
-		else if (got < 0)
+			continue;
+		if (got < 0)
 			rc = err_errno(err, "cannot read standard input");
 		else
-			rc = io_write_full(io, to, chunk, (size_t)got,
-					   "the temporary file of standard input", err);
+			rc = io_write_full(io, to, chunk, (size_t)got, name, err);
+		if (!rc)
+			atomic_fetch_add(&progress->done, (uint64_t)got);
 	}
 	free(chunk);
 	return rc;
@@ -71,10 +73,12 @@ static int send_all(const struct io *io, const char *data, size_t n, const atomi
 	return 0;
 }
 
-int spool_read(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+int spool_read(const struct io *io, const char *temp_dir, struct progress *progress, int *fd,
 	       struct err *err)
 {
 	struct stat st;
+	char *name;
+	int rc;
 
 	if (!fstat(STDIN_FILENO, &st) && S_ISREG(st.st_mode) &&
 	    lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) {
@@ -83,26 +87,33 @@ int spool_read(const struct io *io, const char *temp_dir, const atomic_int *stop
 	}
 	*fd = io_openat(io, AT_FDCWD, temp_dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
 	if (*fd < 0)
-		return err_errno(err, "cannot create a temporary file in '%s'", temp_dir);
-	if (copy_all(io, *fd, stop, err)) {
+		return err_errno(err, "cannot create a temporary file in '%s' (TMPDIR)", temp_dir);
+	progress_begin(progress, PROGRESS_SPOOL, 0);
+	name = xasprintf("%s/(copy of standard input in TMPDIR)", temp_dir);
+	rc = copy_all(io, *fd, name, progress, err);
+	free(name);
+	if (rc) {
 		io->close(*fd);
 		*fd = -1;
-		return -1;
 	}
-	return 0;
+	return rc;
 }
 
-int spool_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop, struct err *err)
+int spool_send(const struct io *io, int fd, uint64_t size, struct progress *progress,
+	       struct err *err)
 {
 	char *chunk = xmalloc(STREAM_CHUNK);
 	int rc = 0;
 
+	progress_begin(progress, PROGRESS_SEND, size);
 	for (uint64_t at = 0; !rc && at < size; at += STREAM_CHUNK) {
 		size_t n = size - at < STREAM_CHUNK ? (size_t)(size - at) : STREAM_CHUNK;
 
 		rc = io_pread_full(io, fd, chunk, n, at, "the temporary output", err);
 		if (!rc)
-			rc = send_all(io, chunk, n, stop, err);
+			rc = send_all(io, chunk, n, progress->stop, err);
+		if (!rc)
+			atomic_fetch_add(&progress->done, n);
 	}
 	free(chunk);
 	return rc;

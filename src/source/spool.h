@@ -7,17 +7,17 @@
 #ifndef FP8CONV_SOURCE_SPOOL_H
 #define FP8CONV_SOURCE_SPOOL_H
 
-#include <stdatomic.h>
-
 #include "base/err.h"
 #include "base/io.h"
+#include "base/progress.h"
 
 /* *fd: standard input itself where it is a regular file at its beginning, else an unlinked copy of
- * it in temp_dir. */
-int spool_read(const struct io *io, const char *temp_dir, const atomic_int *stop, int *fd,
+ * it in temp_dir (PROGRESS_SPOOL). */
+int spool_read(const struct io *io, const char *temp_dir, struct progress *progress, int *fd,
 	       struct err *err);
 
-/* size bytes of fd to standard output. */
-int spool_send(const struct io *io, int fd, uint64_t size, const atomic_int *stop, struct err *err);
+/* Copies size bytes of fd to standard output (PROGRESS_SEND). */
+int spool_send(const struct io *io, int fd, uint64_t size, struct progress *progress,
+	       struct err *err);
 
 #endif
