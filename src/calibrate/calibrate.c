@@ -30,10 +30,10 @@ static int run_alloc(struct run *run, struct err *err)
 	run->forward.observer = &run->observer;
 	run->sequences = xcalloc(most, sizeof *run->sequences);
 	run->nll = xcalloc(most, sizeof *run->nll);
-	run->lanes = xcalloc((size_t)run->params->n_threads, sizeof *run->lanes);
+	run->workspaces = xcalloc((size_t)run->params->n_threads, sizeof *run->workspaces);
 	run->embed = xcalloc((size_t)run->params->n_threads, sizeof *run->embed);
 	for (int i = 0; i < run->params->n_threads; i++)
-		if (forward_lane_new(&run->lanes[i], &run->forward, longest, i, err) ||
+		if (workspace_new(&run->workspaces[i], &run->forward, longest, i, err) ||
 		    embed_init(&run->embed[i], &plan->model, longest, err))
 			return -1;
 	run->n_slots = forward_slots(&plan->model);
@@ -50,9 +50,9 @@ static int run_alloc(struct run *run, struct err *err)
 
 static void run_release(struct run *run)
 {
-	for (int i = 0; run->lanes && i < run->params->n_threads; i++)
-		forward_lane_free(run->lanes[i], &run->forward);
-	free(run->lanes);
+	for (int i = 0; run->workspaces && i < run->params->n_threads; i++)
+		workspace_free(run->workspaces[i], &run->forward);
+	free(run->workspaces);
 	free(run->sequences);
 	free(run->nll);
 	free(run->host_value_stats);

@@ -122,7 +122,7 @@ static int plan_sweep(struct calibrate_plan *plan, const struct calibrate_params
 	const struct model *model = &plan->model;
 	const struct executor_ops *executor = backend_executor(params->backend);
 	uint64_t stream = (uint64_t)plan->longest * model->hidden * sizeof(float);
-	uint64_t lane = forward_lane_size(executor, model, plan->longest, params->fp8.forward) +
+	uint64_t lane = workspace_size(executor, model, plan->longest, params->fp8.forward) +
 			embed_size(model, plan->longest);
 	uint64_t lanes = lane * (uint64_t)params->n_threads;
 	uint64_t fp8 = fp8_forward_size(&plan->fp8, plan->longest, params->n_threads);

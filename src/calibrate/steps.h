@@ -38,9 +38,9 @@ struct run {
 	struct recorder *recorder;
 	struct observer observer;
 	struct context_stack contexts;
-	struct fp8_forward *fp8;     /* NULL: in high precision */
-	struct forward_lane **lanes; /* by thread */
-	struct sequence *sequences;  /* of the sweep: [first, first + n_sequences) of the data */
+	struct fp8_forward *fp8;       /* NULL: in high precision */
+	struct workspace **workspaces; /* by thread */
+	struct sequence *sequences;    /* of the sweep: [first, first + n_sequences) of the data */
 	size_t first, n_sequences;
 	size_t step_first, n_step; /* of the step under way, in the sweep */
 	double *nll;		   /* of each */

@@ -5,13 +5,13 @@
 #include "forward/pass.h"
 
 /* Rows close together to rows close together, of some columns. */
-static void cut_columns(struct forward_lane *lane, const float *x, size_t n_rows, size_t wide,
+static void cut_columns(struct workspace *lane, const float *x, size_t n_rows, size_t wide,
 			size_t first, size_t n, float *y)
 {
 	lane->ops->copy(lane->executor, y, n, x + first, wide, 1, n_rows, n);
 }
 
-static int make_qkv(const struct forward *forward, struct forward_lane *lane,
+static int make_qkv(const struct forward *forward, struct workspace *lane,
 		    const struct layer *layer, const struct sequence *sequence, struct err *err)
 {
 	const struct model *model = forward->model;
@@ -34,13 +34,13 @@ static int make_qkv(const struct forward *forward, struct forward_lane *lane,
 	return 0;
 }
 
-static int make_latent_q(const struct forward *forward, struct forward_lane *lane,
+static int make_latent_q(const struct forward *forward, struct workspace *lane,
 			 const struct layer *layer, const struct sequence *sequence,
 			 struct err *err)
 {
 	const struct model *model = forward->model;
 	const struct linear *l = layer->linear;
-	size_t n = sequence->n_tokens, rank = model->latent.q_rank;
+	size_t n = sequence->n_tokens, rank = model->latent.q_lora_rank;
 
 	if (!rank)
 		return linear_run(forward, lane, layer, &l[LINEAR_Q], sequence, lane->normed, n,
@@ -55,49 +55,49 @@ static int make_latent_q(const struct forward *forward, struct forward_lane *lan
 }
 
 /* The turning part of each query, whose pairs lie side by side; mixed holds them meanwhile. */
-static void part_queries(const struct model *model, struct forward_lane *lane, size_t n)
+static void part_queries(const struct model *model, struct workspace *lane, size_t n)
 {
 	const struct latent *latent = &model->latent;
-	float *turning = lane->q + latent->still;
+	float *turning = lane->q + latent->nope_dim;
 
-	lane->ops->copy(lane->executor, lane->mixed, latent->turning, turning, model->head_dim, 1,
-			n * model->n_heads, latent->turning);
+	lane->ops->copy(lane->executor, lane->mixed, latent->rope_dim, turning, model->head_dim, 1,
+			n * model->n_heads, latent->rope_dim);
 	lane->ops->part_pairs(lane->executor, turning, model->head_dim, lane->mixed,
-			      latent->turning, n * model->n_heads, latent->turning);
+			      latent->rope_dim, n * model->n_heads, latent->rope_dim);
 }
 
-/* Keys: each head's still part, and behind it the turning part that all heads share; and values. */
-static void join_keys(const struct model *model, struct forward_lane *lane, size_t n)
+/* Keys: each head's nope_dim part, and behind it the turning part that all heads share; and values. */
+static void join_keys(const struct model *model, struct workspace *lane, size_t n)
 {
 	const struct latent *latent = &model->latent;
-	size_t n_rows = n * model->n_heads, wide = latent->still + model->value_dim;
+	size_t n_rows = n * model->n_heads, wide = latent->nope_dim + model->value_dim;
 
 	lane->ops->copy(lane->executor, lane->k, model->head_dim, lane->expanded, wide, 1, n_rows,
-			latent->still);
-	lane->ops->copy(lane->executor, lane->k + latent->still, model->head_dim, lane->turning,
-			latent->turning, model->n_heads, n_rows, latent->turning);
-	lane->ops->copy(lane->executor, lane->v, model->value_dim, lane->expanded + latent->still,
-			wide, 1, n_rows, model->value_dim);
+			latent->nope_dim);
+	lane->ops->copy(lane->executor, lane->k + latent->nope_dim, model->head_dim, lane->turning,
+			latent->rope_dim, model->n_heads, n_rows, latent->rope_dim);
+	lane->ops->copy(lane->executor, lane->v, model->value_dim,
+			lane->expanded + latent->nope_dim, wide, 1, n_rows, model->value_dim);
 }
 
 /* Multi-head latent attention (DeepSeek-V2): q, k and v as heads see them. */
-static int make_latent(const struct forward *forward, struct forward_lane *lane,
+static int make_latent(const struct forward *forward, struct workspace *lane,
 		       const struct layer *layer, const struct sequence *sequence, struct err *err)
 {
 	const struct model *model = forward->model;
 	const struct latent *latent = &model->latent;
 	const struct linear *l = layer->linear;
-	size_t n = sequence->n_tokens, wide = latent->kv_rank + latent->turning;
+	size_t n = sequence->n_tokens, wide = latent->kv_lora_rank + latent->rope_dim;
 
 	if (make_latent_q(forward, lane, layer, sequence, err) ||
 	    linear_run(forward, lane, layer, &l[LINEAR_KV_A], sequence, lane->normed, n,
 		       lane->narrow, err))
 		return -1;
 	lane->ops->rms_norm(lane->executor, lane->narrow, wide, layer->vector[VECTOR_NORM_KV_A],
-			    model->norm_offset, model->norm_eps, n, latent->kv_rank, lane->latent,
-			    latent->kv_rank);
-	lane->ops->part_pairs(lane->executor, lane->turning, latent->turning,
-			      lane->narrow + latent->kv_rank, wide, n, latent->turning);
+			    model->norm_offset, model->norm_eps, n, latent->kv_lora_rank,
+			    lane->latent, latent->kv_lora_rank);
+	lane->ops->part_pairs(lane->executor, lane->turning, latent->rope_dim,
+			      lane->narrow + latent->kv_lora_rank, wide, n, latent->rope_dim);
 	if (linear_run(forward, lane, layer, &l[LINEAR_KV_B], sequence, lane->latent, n,
 		       lane->expanded, err))
 		return -1;
@@ -107,8 +107,8 @@ static int make_latent(const struct forward *forward, struct forward_lane *lane,
 }
 
 /* Each head of each token by itself. */
-static void norm_heads(const struct forward *forward, struct forward_lane *lane,
-		       const float *weight, float *x, size_t n)
+static void norm_heads(const struct forward *forward, struct workspace *lane, const float *weight,
+		       float *x, size_t n)
 {
 	const struct model *model = forward->model;
 
@@ -118,7 +118,7 @@ static void norm_heads(const struct forward *forward, struct forward_lane *lane,
 }
 
 /* Angles stay from layer to layer. */
-static void angles_ready(struct forward_lane *lane, const struct rope *rope, size_t n_tokens)
+static void angles_ready(struct workspace *lane, const struct rope *rope, size_t n_tokens)
 {
 	size_t half = rope->n / 2, size = n_tokens * half * sizeof(float);
 
@@ -132,23 +132,24 @@ static void angles_ready(struct forward_lane *lane, const struct rope *rope, siz
 	lane->ops->put(lane->executor, lane->sines, lane->host_sines, size);
 }
 
-static void rotate(const struct forward *forward, struct forward_lane *lane,
-		   const struct layer *layer, size_t n_tokens)
+static void rotate(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		   size_t n_tokens)
 {
 	const struct model *model = forward->model;
 	const struct rope *rope = layer->ref->rope;
-	size_t still = model->latent.still;
+	size_t nope_dim = model->latent.nope_dim;
 
 	angles_ready(lane, rope, n_tokens);
-	lane->ops->rope(lane->executor, lane->q + still, model->n_heads * model->head_dim, n_tokens,
-			model->n_heads, model->head_dim, lane->cosines, lane->sines, rope->n);
-	lane->ops->rope(lane->executor, lane->k + still, model->n_kv_heads * model->head_dim,
+	lane->ops->rope(lane->executor, lane->q + nope_dim, model->n_heads * model->head_dim,
+			n_tokens, model->n_heads, model->head_dim, lane->cosines, lane->sines,
+			rope->n);
+	lane->ops->rope(lane->executor, lane->k + nope_dim, model->n_kv_heads * model->head_dim,
 			n_tokens, model->n_kv_heads, model->head_dim, lane->cosines, lane->sines,
 			rope->n);
 }
 
-static void show(const struct forward *forward, struct forward_lane *lane,
-		 const struct layer *layer, const struct sequence *sequence)
+static void show(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		 const struct sequence *sequence)
 {
 	const struct model *model = forward->model;
 	const struct {
@@ -176,8 +177,8 @@ static void show(const struct forward *forward, struct forward_lane *lane,
 	}
 }
 
-static void attend(const struct forward *forward, struct forward_lane *lane,
-		   const struct layer *layer, size_t n_tokens)
+static void attend(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		   size_t n_tokens)
 {
 	const struct model *model = forward->model;
 	const struct attention_args args = { .n_tokens = n_tokens,
@@ -198,14 +199,14 @@ static void attend(const struct forward *forward, struct forward_lane *lane,
 	lane->ops->attend(lane->executor, &args);
 }
 
-int forward_attention(const struct forward *forward, struct forward_lane *lane,
+int forward_attention(const struct forward *forward, struct workspace *lane,
 		      const struct layer *layer, const struct sequence *sequence, struct err *err)
 {
 	const struct model *model = forward->model;
 	size_t n = sequence->n_tokens;
 
-	if (model->latent.kv_rank ? make_latent(forward, lane, layer, sequence, err)
-				  : make_qkv(forward, lane, layer, sequence, err))
+	if (model->latent.kv_lora_rank ? make_latent(forward, lane, layer, sequence, err)
+				       : make_qkv(forward, lane, layer, sequence, err))
 		return -1;
 	norm_heads(forward, lane, layer->vector[VECTOR_NORM_Q], lane->q, n * model->n_heads);
 	norm_heads(forward, lane, layer->vector[VECTOR_NORM_K], lane->k, n * model->n_kv_heads);

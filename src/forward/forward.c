@@ -35,7 +35,7 @@ static void observer_call(const struct forward *forward, const struct observatio
 		forward->observer->observe(forward->observer->context, observation);
 }
 
-void pass_observe(const struct forward *forward, struct forward_lane *lane,
+void pass_observe(const struct forward *forward, struct workspace *lane,
 		  const struct sequence *sequence, const struct observation *observation)
 {
 	lane->ops->amax(lane->executor, observation->values,
@@ -44,7 +44,7 @@ void pass_observe(const struct forward *forward, struct forward_lane *lane,
 	observer_call(forward, observation);
 }
 
-struct observation linear_observation(const struct forward *forward, struct forward_lane *lane,
+struct observation linear_observation(const struct forward *forward, struct workspace *lane,
 				      const struct layer *layer, const struct sequence *sequence,
 				      float *x, size_t m, size_t k)
 {
@@ -67,7 +67,7 @@ struct observation linear_observation(const struct forward *forward, struct forw
 }
 
 /* values: what the filter makes of x. */
-static int filter(const struct forward *forward, struct forward_lane *lane,
+static int filter(const struct forward *forward, struct workspace *lane,
 		  const struct linear *linear, const struct observation *x, struct err *err)
 {
 	size_t size = x->n_rows * x->n_cols * sizeof(float);
@@ -84,9 +84,8 @@ static int filter(const struct forward *forward, struct forward_lane *lane,
 	return 0;
 }
 
-int linear_input(const struct forward *forward, struct forward_lane *lane,
-		 const struct linear *linear, const struct observation *x, const void **input,
-		 struct err *err)
+int linear_input(const struct forward *forward, struct workspace *lane, const struct linear *linear,
+		 const struct observation *x, const void **input, struct err *err)
 {
 	const float *values = x->values;
 
@@ -107,7 +106,7 @@ int linear_input(const struct forward *forward, struct forward_lane *lane,
 	return 0;
 }
 
-void linear_output(const struct forward *forward, struct forward_lane *lane,
+void linear_output(const struct forward *forward, struct workspace *lane,
 		   const struct linear *linear, const struct sequence *sequence,
 		   struct observation y, float *values, size_t first, size_t n)
 {
@@ -119,7 +118,7 @@ void linear_output(const struct forward *forward, struct forward_lane *lane,
 	pass_observe(forward, lane, sequence, &y);
 }
 
-static int linears_rows(const struct forward *forward, struct forward_lane *lane,
+static int linears_rows(const struct forward *forward, struct workspace *lane,
 			const struct layer *layer, size_t n, const struct linear *const linears[],
 			const struct sequence *sequence, float *x, size_t first, size_t m,
 			float *const ys[], struct err *err)
@@ -145,12 +144,12 @@ static int linears_rows(const struct forward *forward, struct forward_lane *lane
 	return 0;
 }
 
-size_t forward_rows(const struct forward *forward, const struct forward_lane *lane, size_t n)
+size_t forward_rows(const struct forward *forward, const struct workspace *lane, size_t n)
 {
 	return forward->filter.apply ? SIZE_MAX : lane->ops->rows(n);
 }
 
-int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+int linears_run(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 		size_t n, const struct linear *const linears[], const struct sequence *sequence,
 		float *x, size_t m, float *const ys[], struct err *err)
 {
@@ -170,14 +169,14 @@ int linears_run(const struct forward *forward, struct forward_lane *lane, const 
 	return 0;
 }
 
-int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+int linear_run(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m,
 	       float *y, struct err *err)
 {
 	return linears_run(forward, lane, layer, 1, &linear, sequence, x, m, &y, err);
 }
 
-void forward_norm(const struct forward *forward, struct forward_lane *lane, const float *x,
+void forward_norm(const struct forward *forward, struct workspace *lane, const float *x,
 		  const float *weight, size_t n_tokens, float *normed)
 {
 	const struct model *model = forward->model;
@@ -186,7 +185,7 @@ void forward_norm(const struct forward *forward, struct forward_lane *lane, cons
 			    model->norm_eps, n_tokens, model->hidden, normed, model->hidden);
 }
 
-int forward_embed(const struct forward *forward, struct forward_lane *lane, const float *table,
+int forward_embed(const struct forward *forward, struct workspace *lane, const float *table,
 		  size_t n_rows, const uint32_t *places, const struct sequence *sequence,
 		  struct err *err)
 {
@@ -203,9 +202,9 @@ int forward_embed(const struct forward *forward, struct forward_lane *lane, cons
 
 /* A half of a layer: its input normed, its output in lane->out, normed too where the layer says so,
  * added to the stream. */
-static int half(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+static int half(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 		struct sequence *sequence, enum vector_role before, enum vector_role after,
-		int (*run)(const struct forward *, struct forward_lane *, const struct layer *,
+		int (*run)(const struct forward *, struct workspace *, const struct layer *,
 			   const struct sequence *, struct err *),
 		struct err *err)
 {
@@ -221,8 +220,8 @@ static int half(const struct forward *forward, struct forward_lane *lane, const 
 	return 0;
 }
 
-int forward_layer(const struct forward *forward, struct forward_lane *lane,
-		  const struct layer *layer, struct sequence *sequence, struct err *err)
+int forward_layer(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		  struct sequence *sequence, struct err *err)
 {
 	lane->n_slots_used = 0;
 	if (half(forward, lane, layer, sequence, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,

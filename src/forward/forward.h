@@ -76,7 +76,7 @@ struct forward {
 };
 
 /* What one thread works with. */
-struct forward_lane;
+struct workspace;
 
 /* One sequence on its way. */
 struct sequence {
@@ -97,30 +97,30 @@ void forward_release(struct forward *forward);
 size_t forward_slots(const struct model *model);
 
 /* Memory for sequences of up to max_tokens.  number: told to observers.  The filter is known. */
-int forward_lane_new(struct forward_lane **lane, const struct forward *forward, size_t max_tokens,
-		     int number, struct err *err);
-void forward_lane_free(struct forward_lane *lane, const struct forward *forward);
+int workspace_new(struct workspace **lane, const struct forward *forward, size_t max_tokens,
+		  int number, struct err *err);
+void workspace_free(struct workspace *lane, const struct forward *forward);
 
 /* Bytes it will hold, about; filtered: there is an input filter. */
-uint64_t forward_lane_size(const struct executor_ops *executor, const struct model *model,
-			   size_t max_tokens, bool filtered);
+uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
+			size_t max_tokens, bool filtered);
 
 /* The executor's, for other work between layers. */
-struct executor_lane *forward_lane_executor(const struct forward_lane *lane);
+struct executor_lane *workspace_stream(const struct workspace *lane);
 
 /* residual = rows of a table of n_rows embeddings, `places` of it: one for each token.  Both are
  * the host's. */
-int forward_embed(const struct forward *forward, struct forward_lane *lane, const float *table,
+int forward_embed(const struct forward *forward, struct workspace *lane, const float *table,
 		  size_t n_rows, const uint32_t *places, const struct sequence *sequence,
 		  struct err *err);
 
 /* residual += what the layer adds to it. */
-int forward_layer(const struct forward *forward, struct forward_lane *lane,
-		  const struct layer *layer, struct sequence *sequence, struct err *err);
+int forward_layer(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		  struct sequence *sequence, struct err *err);
 
 /* *nll: the sum over all tokens but the first of -log p(token | those before it), by the final norm
  * and head.  logits, of the host, if not NULL: (n_tokens, vocab_size). */
-int forward_head(const struct forward *forward, struct forward_lane *lane, const float *norm,
+int forward_head(const struct forward *forward, struct workspace *lane, const float *norm,
 		 const struct linear *head, struct sequence *sequence, double *nll, float *logits,
 		 struct err *err);
 

@@ -30,7 +30,7 @@ static double log_add(double a, double b)
 }
 
 /* Each token is followed by its label; the last one by any. */
-static void labels_put(struct forward_lane *lane, const struct block *block)
+static void labels_put(struct workspace *lane, const struct block *block)
 {
 	memset(lane->host_labels, 0, block->m * sizeof *lane->host_labels);
 	memcpy(lane->host_labels, block->sequence->tokens + block->first + 1,
@@ -40,7 +40,7 @@ static void labels_put(struct forward_lane *lane, const struct block *block)
 }
 
 /* Columns [col, col + n) of the logits, out of lane->scores. */
-static int logits_out(struct forward_lane *lane, const struct block *block, size_t col, size_t n,
+static int logits_out(struct workspace *lane, const struct block *block, size_t col, size_t n,
 		      struct err *err)
 {
 	size_t size = block->m * n * sizeof(float), vocab_size = block->head->ref->n;
@@ -61,8 +61,7 @@ static int logits_out(struct forward_lane *lane, const struct block *block, size
 
 /* *nll += what is lost, out of the sums over each part of the columns and the labels' own
  * logits. */
-static int losses(struct forward_lane *lane, const struct block *block, double *nll,
-		  struct err *err)
+static int losses(struct workspace *lane, const struct block *block, double *nll, struct err *err)
 {
 	size_t parts = executor_weight_parts(&block->head->weight), m = block->m;
 
@@ -81,7 +80,7 @@ static int losses(struct forward_lane *lane, const struct block *block, double *
 	return 0;
 }
 
-static int block_run(const struct forward *forward, struct forward_lane *lane,
+static int block_run(const struct forward *forward, struct workspace *lane,
 		     const struct block *block, double *nll, struct err *err)
 {
 	const struct executor_weight *weight = &block->head->weight;
@@ -119,7 +118,7 @@ static int block_run(const struct forward *forward, struct forward_lane *lane,
 	return losses(lane, block, nll, err);
 }
 
-int forward_head(const struct forward *forward, struct forward_lane *lane, const float *weight,
+int forward_head(const struct forward *forward, struct workspace *lane, const float *weight,
 		 const struct linear *head, struct sequence *sequence, double *nll, float *logits,
 		 struct err *err)
 {

@@ -16,7 +16,7 @@ struct mlp {
 };
 
 /* m rows of lane->joined to lane->gate. */
-static void gate_joined(const struct forward *forward, struct forward_lane *lane,
+static void gate_joined(const struct forward *forward, struct workspace *lane,
 			const struct mlp *mlp, size_t m)
 {
 	const struct executor_ops *ops = lane->ops;
@@ -30,7 +30,7 @@ static void gate_joined(const struct forward *forward, struct forward_lane *lane
 			  lane->joined + width, 2 * width, m, width, lane->gate, width);
 }
 
-static int run_rows(const struct forward *forward, struct forward_lane *lane,
+static int run_rows(const struct forward *forward, struct workspace *lane,
 		    const struct layer *layer, const struct mlp *mlp,
 		    const struct sequence *sequence, float *x, size_t m, float *out,
 		    struct err *err)
@@ -54,9 +54,9 @@ static int run_rows(const struct forward *forward, struct forward_lane *lane,
 }
 
 /* x (m, hidden) to out, of the same shape. */
-static int run_mlp(const struct forward *forward, struct forward_lane *lane,
-		   const struct layer *layer, const struct mlp *mlp,
-		   const struct sequence *sequence, float *x, size_t m, float *out, struct err *err)
+static int run_mlp(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		   const struct mlp *mlp, const struct sequence *sequence, float *x, size_t m,
+		   float *out, struct err *err)
 {
 	size_t hidden = forward->model->hidden, n_slots_used = lane->n_slots_used;
 	size_t most = forward_rows(forward, lane, 2 * (hidden + mlp->down->ref->k));
@@ -70,7 +70,7 @@ static int run_mlp(const struct forward *forward, struct forward_lane *lane,
 	return 0;
 }
 
-static int run_dense(const struct forward *forward, struct forward_lane *lane,
+static int run_dense(const struct forward *forward, struct workspace *lane,
 		     const struct layer *layer, const struct sequence *sequence, struct err *err)
 {
 	const struct linear *l = layer->linear;
@@ -163,7 +163,7 @@ static void choose(const struct routing *routing, const float *bias, const float
 }
 
 /* The host's: scores to chosen experts, token by token. */
-static void choose_all(const struct forward *forward, struct forward_lane *lane,
+static void choose_all(const struct forward *forward, struct workspace *lane,
 		       const struct layer *layer, size_t n_tokens)
 {
 	const struct host_ops *host = host_ops_select();
@@ -185,7 +185,7 @@ static void choose_all(const struct forward *forward, struct forward_lane *lane,
 }
 
 /* Tokens by expert: those of expert e, with their weights, follow those of all before it. */
-static void sort_tokens(struct forward_lane *lane, size_t top_k, size_t n_experts, size_t n_tokens)
+static void sort_tokens(struct workspace *lane, size_t top_k, size_t n_experts, size_t n_tokens)
 {
 	size_t n = 0;
 
@@ -200,8 +200,8 @@ static void sort_tokens(struct forward_lane *lane, size_t top_k, size_t n_expert
 		       n * sizeof *lane->factors);
 }
 
-static int route(const struct forward *forward, struct forward_lane *lane,
-		 const struct layer *layer, const struct sequence *sequence, struct err *err)
+static int route(const struct forward *forward, struct workspace *lane, const struct layer *layer,
+		 const struct sequence *sequence, struct err *err)
 {
 	size_t n = sequence->n_tokens, n_experts = layer->ref->n_experts;
 
@@ -218,7 +218,7 @@ static int route(const struct forward *forward, struct forward_lane *lane,
 }
 
 /* Its tokens are m of lane->rows, from `first` on. */
-static int run_expert(const struct forward *forward, struct forward_lane *lane,
+static int run_expert(const struct forward *forward, struct workspace *lane,
 		      const struct layer *layer, size_t expert, const struct sequence *sequence,
 		      size_t first, size_t m, struct err *err)
 {
@@ -243,7 +243,7 @@ static int run_expert(const struct forward *forward, struct forward_lane *lane,
 	return 0;
 }
 
-static int run_experts(const struct forward *forward, struct forward_lane *lane,
+static int run_experts(const struct forward *forward, struct workspace *lane,
 		       const struct layer *layer, const struct sequence *sequence, struct err *err)
 {
 	size_t n_chosen = sequence->n_tokens * forward->model->routing.top_k, first = 0;
@@ -263,7 +263,7 @@ static int run_experts(const struct forward *forward, struct forward_lane *lane,
 }
 
 /* All tokens through the shared expert, where there is one. */
-static int run_shared(const struct forward *forward, struct forward_lane *lane,
+static int run_shared(const struct forward *forward, struct workspace *lane,
 		      const struct layer *layer, const struct sequence *sequence, struct err *err)
 {
 	const struct linear *l = layer->linear;
@@ -280,7 +280,7 @@ static int run_shared(const struct forward *forward, struct forward_lane *lane,
 	return 0;
 }
 
-int forward_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+int forward_mlp(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 		const struct sequence *sequence, struct err *err)
 {
 	if (!layer->ref->n_experts)

@@ -9,7 +9,7 @@
 
 #define HEAD_BLOCK 512 /* tokens whose logits are computed at once, by parts of the head */
 
-struct forward_lane {
+struct workspace {
 	struct executor_lane *executor;
 	const struct executor_ops *ops;
 	int number;
@@ -24,7 +24,7 @@ struct forward_lane {
 	float *narrow; /* (tokens, rank): queries, keys and values of latent attention, squeezed, */
 	float *latent; /* (tokens, kv rank): normed, */
 	float *turning;	  /* (tokens, turning): the part of keys that turns, */
-	float *expanded;  /* (tokens, heads * (still + value_dim)): and as they come out */
+	float *expanded;  /* (tokens, heads * (nope_dim + value_dim)): and as they come out */
 	float *mixed;	  /* (tokens, heads * value_dim): what attention gives */
 	float *out;	  /* (tokens, hidden) */
 	float *gate, *up; /* (tokens, widest mlp) */
@@ -58,44 +58,43 @@ struct forward_lane {
 
 /* Rows that are best taken at a time through matrices that read and write n values for each.  What
  * quantizes an input wants it whole. */
-size_t forward_rows(const struct forward *forward, const struct forward_lane *lane, size_t n);
+size_t forward_rows(const struct forward *forward, const struct workspace *lane, size_t n);
 
 /* ys[i] (m, n) = x (m, k) of each of n matrices, bias added; x is rounded in place, once.
  * Observers see x and y of each. */
-int linears_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+int linears_run(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 		size_t n, const struct linear *const linears[], const struct sequence *sequence,
 		float *x, size_t m, float *const ys[], struct err *err);
-int linear_run(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+int linear_run(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 	       const struct linear *linear, const struct sequence *sequence, float *x, size_t m,
 	       float *y, struct err *err);
 
 /* The parts of that: x rounded and looked at, of a matrix of k columns; ... */
-struct observation linear_observation(const struct forward *forward, struct forward_lane *lane,
+struct observation linear_observation(const struct forward *forward, struct workspace *lane,
 				      const struct layer *layer, const struct sequence *sequence,
 				      float *x, size_t m, size_t k);
 
 /* ... what is multiplied, after observers have seen x; ... */
-int linear_input(const struct forward *forward, struct forward_lane *lane,
-		 const struct linear *linear, const struct observation *x, const void **input,
-		 struct err *err);
+int linear_input(const struct forward *forward, struct workspace *lane, const struct linear *linear,
+		 const struct observation *x, const void **input, struct err *err);
 
 /* ... and n columns of the product, from `first` on, which get their bias and are looked at: in the
  * observation's slot. */
-void linear_output(const struct forward *forward, struct forward_lane *lane,
+void linear_output(const struct forward *forward, struct workspace *lane,
 		   const struct linear *linear, const struct sequence *sequence,
 		   struct observation y, float *values, size_t first, size_t n);
 
-int forward_attention(const struct forward *forward, struct forward_lane *lane,
+int forward_attention(const struct forward *forward, struct workspace *lane,
 		      const struct layer *layer, const struct sequence *sequence, struct err *err);
-int forward_mlp(const struct forward *forward, struct forward_lane *lane, const struct layer *layer,
+int forward_mlp(const struct forward *forward, struct workspace *lane, const struct layer *layer,
 		const struct sequence *sequence, struct err *err);
 
 /* normed = norm(x), (tokens, hidden). */
-void forward_norm(const struct forward *forward, struct forward_lane *lane, const float *x,
+void forward_norm(const struct forward *forward, struct workspace *lane, const float *x,
 		  const float *weight, size_t n_tokens, float *normed);
 
 /* Takes the amax into the observation's slot, and tells observers. */
-void pass_observe(const struct forward *forward, struct forward_lane *lane,
+void pass_observe(const struct forward *forward, struct workspace *lane,
 		  const struct sequence *sequence, const struct observation *observation);
 
 #endif

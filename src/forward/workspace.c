@@ -62,12 +62,12 @@ struct array {
 
 #define N_ARRAYS 38
 
-static void arrays_of(struct forward_lane *lane, const struct executor_ops *executor,
+static void arrays_of(struct workspace *lane, const struct executor_ops *executor,
 		      const struct model *model, bool filtered, struct array arrays[N_ARRAYS])
 {
 	const struct widths w = widths_of(model);
 	uint64_t t = lane->max_tokens, f = sizeof(float);
-	uint64_t head_dims = larger(model->value_dim, model->latent.turning);
+	uint64_t head_dims = larger(model->value_dim, model->latent.rope_dim);
 	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK,
 		 part = executor->part_rows(model->vocab_size);
 	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0,
@@ -90,8 +90,8 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 		EXECUTOR(v, t * model->n_kv_heads * model->value_dim * f),
 		EXECUTOR(joined, t * w.joined * f),
 		EXECUTOR(narrow, t * w.narrow * f),
-		EXECUTOR(latent, t * model->latent.kv_rank * f),
-		EXECUTOR(turning, t * model->latent.turning * f),
+		EXECUTOR(latent, t * model->latent.kv_lora_rank * f),
+		EXECUTOR(turning, t * model->latent.rope_dim * f),
 		EXECUTOR(expanded, t * w.expanded * f),
 		EXECUTOR(mixed, t * model->n_heads * head_dims * f),
 		EXECUTOR(out, t * model->hidden * f),
@@ -129,10 +129,10 @@ static void arrays_of(struct forward_lane *lane, const struct executor_ops *exec
 	memcpy(arrays, all, sizeof all);
 }
 
-uint64_t forward_lane_size(const struct executor_ops *executor, const struct model *model,
-			   size_t max_tokens, bool filtered)
+uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
+			size_t max_tokens, bool filtered)
 {
-	struct forward_lane lane = { .max_tokens = max_tokens };
+	struct workspace lane = { .max_tokens = max_tokens };
 	struct array arrays[N_ARRAYS];
 	uint64_t size = 0;
 
@@ -153,14 +153,14 @@ static int array_new(const struct array *array, struct executor *executor, struc
 		       : executor->ops->memory_new(executor, array->place, array->size, what, err);
 }
 
-int forward_lane_new(struct forward_lane **result, const struct forward *forward, size_t max_tokens,
-		     int number, struct err *err)
+int workspace_new(struct workspace **result, const struct forward *forward, size_t max_tokens,
+		  int number, struct err *err)
 {
 	const struct executor_ops *ops = forward->executor->ops;
-	struct forward_lane *lane = xcalloc(1, sizeof *lane);
+	struct workspace *lane = xcalloc(1, sizeof *lane);
 	struct array arrays[N_ARRAYS];
 
-	*lane = (struct forward_lane){ .ops = ops, .number = number, .max_tokens = max_tokens };
+	*lane = (struct workspace){ .ops = ops, .number = number, .max_tokens = max_tokens };
 	if (ops->lane_new(&lane->executor, forward->executor, err)) {
 		free(lane);
 		return -1;
@@ -168,7 +168,7 @@ int forward_lane_new(struct forward_lane **result, const struct forward *forward
 	arrays_of(lane, ops, forward->model, forward->filter.apply != NULL, arrays);
 	for (int i = 0; i < N_ARRAYS; i++) {
 		if (array_new(&arrays[i], forward->executor, err)) {
-			forward_lane_free(lane, forward);
+			workspace_free(lane, forward);
 			return -1;
 		}
 	}
@@ -176,7 +176,7 @@ int forward_lane_new(struct forward_lane **result, const struct forward *forward
 	return 0;
 }
 
-void forward_lane_free(struct forward_lane *lane, const struct forward *forward)
+void workspace_free(struct workspace *lane, const struct forward *forward)
 {
 	struct array arrays[N_ARRAYS];
 
@@ -193,7 +193,7 @@ void forward_lane_free(struct forward_lane *lane, const struct forward *forward)
 	free(lane);
 }
 
-struct executor_lane *forward_lane_executor(const struct forward_lane *lane)
+struct executor_lane *workspace_stream(const struct workspace *lane)
 {
 	return lane->executor;
 }

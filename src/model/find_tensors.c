@@ -20,11 +20,11 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 	size_t q = model->n_heads * model->head_dim;
 	const struct wanted wanted[] = {
 		{ LINEAR_Q, q, model->hidden },
-		{ LINEAR_Q_A, latent->q_rank, model->hidden },
-		{ LINEAR_Q_B, q, latent->q_rank },
-		{ LINEAR_KV_A, latent->kv_rank + latent->turning, model->hidden },
-		{ LINEAR_KV_B, model->n_heads * (latent->still + model->value_dim),
-		  latent->kv_rank },
+		{ LINEAR_Q_A, latent->q_lora_rank, model->hidden },
+		{ LINEAR_Q_B, q, latent->q_lora_rank },
+		{ LINEAR_KV_A, latent->kv_lora_rank + latent->rope_dim, model->hidden },
+		{ LINEAR_KV_B, model->n_heads * (latent->nope_dim + model->value_dim),
+		  latent->kv_lora_rank },
 		{ LINEAR_O, model->hidden, model->n_heads * model->value_dim },
 	};
 	static const enum linear_role squeezed[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
@@ -33,8 +33,8 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 
 	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
 		return -1;
-	return latent->q_rank ? search_need(search, prefix, layer, squeezed, COUNT(squeezed))
-			      : search_need(search, prefix, layer, plain, COUNT(plain));
+	return latent->q_lora_rank ? search_need(search, prefix, layer, squeezed, COUNT(squeezed))
+				   : search_need(search, prefix, layer, plain, COUNT(plain));
 }
 
 static int find_attention(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -50,7 +50,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
 	static const enum linear_role apart[] = { LINEAR_Q, LINEAR_K, LINEAR_V, LINEAR_O };
 
-	if (model->latent.kv_rank)
+	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
 	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
 		return -1;
@@ -98,9 +98,9 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	case VECTOR_NORM_K:
 		return model->head_dim;
 	case VECTOR_NORM_Q_A:
-		return model->latent.q_rank;
+		return model->latent.q_lora_rank;
 	case VECTOR_NORM_KV_A:
-		return model->latent.kv_rank;
+		return model->latent.kv_lora_rank;
 	case VECTOR_ROUTER_BIAS:
 		return layer->n_experts;
 	case VECTOR_SINKS:
@@ -115,9 +115,9 @@ static bool vector_is_needed(const struct model *model, const struct layer_ref *
 {
 	switch (role) {
 	case VECTOR_NORM_Q_A:
-		return model->latent.q_rank > 0;
+		return model->latent.q_lora_rank > 0;
 	case VECTOR_NORM_KV_A:
-		return model->latent.kv_rank > 0;
+		return model->latent.kv_lora_rank > 0;
 	case VECTOR_ROUTER_BIAS:
 		return layer->n_experts && model->arch->vector[role];
 	case VECTOR_NORM_Q:

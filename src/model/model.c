@@ -195,11 +195,11 @@ static int configure_latent(struct model *model, const json_t *config, struct er
 				       "config.json: '%s' is not a number from 1 to %d", keys[i],
 				       MAX_HEAD_DIM);
 	}
-	model->latent = (struct latent){ .q_rank = count(config, "q_lora_rank", 0),
-					 .kv_rank = (size_t)values[0],
-					 .still = (size_t)values[1],
-					 .turning = (size_t)values[2] };
-	model->head_dim = model->latent.still + model->latent.turning;
+	model->latent = (struct latent){ .q_lora_rank = count(config, "q_lora_rank", 0),
+					 .kv_lora_rank = (size_t)values[0],
+					 .nope_dim = (size_t)values[1],
+					 .rope_dim = (size_t)values[2] };
+	model->head_dim = model->latent.nope_dim + model->latent.rope_dim;
 	model->value_dim = (size_t)values[3];
 	model->n_kv_heads = model->n_heads;
 	return 0;
@@ -207,11 +207,11 @@ static int configure_latent(struct model *model, const json_t *config, struct er
 
 static int configure_ropes(struct model *model, const json_t *config, struct err *err)
 {
-	size_t turning = model->latent.kv_rank ? model->latent.turning : model->head_dim;
+	size_t rope_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
 	double part = model->arch->rotary_factor > 0 ? model->arch->rotary_factor : 1;
 
-	return rope_init(&model->rope, config, "full_attention", turning, part, err) ||
-			       rope_init(&model->rope_local, config, "sliding_attention", turning,
+	return rope_init(&model->rope, config, "full_attention", rope_dim, part, err) ||
+			       rope_init(&model->rope_local, config, "sliding_attention", rope_dim,
 					 part, err)
 		       ? -1
 		       : 0;

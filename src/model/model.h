@@ -103,10 +103,10 @@ struct routing {
 /* Latent attention (MLA): sizes of a head's parts, and of what queries, keys and values are
  * squeezed through. */
 struct latent {
-	size_t q_rank;	/* 0: queries are not squeezed */
-	size_t kv_rank; /* 0: no latent attention */
+	size_t q_lora_rank;  /* 0: queries are not squeezed */
+	size_t kv_lora_rank; /* 0: no latent attention */
 	/* values of a head of q and k: those before, and those that turn, interleaved */
-	size_t still, turning;
+	size_t nope_dim, rope_dim;
 };
 
 struct model {

@@ -63,7 +63,7 @@ static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *t
 	return n;
 }
 
-int embed_run(struct embed_workspace *workspace, struct weights *weights, struct forward_lane *lane,
+int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err)
 {
 	size_t n = find_distinct(workspace, sequence->tokens, sequence->n_tokens);

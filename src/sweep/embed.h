@@ -23,7 +23,7 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 void embed_release(struct embed_workspace *workspace);
 
 /* sequence->residual = the scaled embeddings of its tokens. */
-int embed_run(struct embed_workspace *workspace, struct weights *weights, struct forward_lane *lane,
+int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err);
 
 #endif

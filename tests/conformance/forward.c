@@ -48,8 +48,7 @@ static void *memory_new(struct executor *executor, size_t size)
 	return memory;
 }
 
-static void embed(struct weights *weights, struct forward_lane *lane,
-		  const struct sequence *sequence)
+static void embed(struct weights *weights, struct workspace *lane, const struct sequence *sequence)
 {
 	struct embed_workspace workspace = { 0 };
 	struct err err = { 0 };
@@ -60,12 +59,12 @@ static void embed(struct weights *weights, struct forward_lane *lane,
 }
 
 /* Returns the loss. */
-static double run(struct weights *weights, struct forward_lane *lane, struct sequence *sequence,
+static double run(struct weights *weights, struct workspace *lane, struct sequence *sequence,
 		  float *logits)
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
-	struct executor_lane *executor_lane = forward_lane_executor(lane);
+	struct executor_lane *executor_lane = workspace_stream(lane);
 	struct err err = { 0 };
 	struct linear head;
 	float *norm;
@@ -105,7 +104,7 @@ int main(int argc, char **argv)
 	struct model model;
 	struct forward forward;
 	struct weights weights;
-	struct forward_lane *lane;
+	struct workspace *lane;
 	const struct backend *backend;
 	struct sequence sequence = { .tokens = tokens };
 	float *logits;
@@ -127,7 +126,7 @@ int main(int argc, char **argv)
 	check(weights_open(&weights, &forward, &io_system, backend, 2, NULL, &err), &err);
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
-	check(forward_lane_new(&lane, &forward, sequence.n_tokens, 0, &err), &err);
+	check(workspace_new(&lane, &forward, sequence.n_tokens, 0, &err), &err);
 	sequence.residual =
 		memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
 	sequence.stats =
@@ -140,7 +139,7 @@ int main(int argc, char **argv)
 	free(logits);
 	forward.executor->ops->memory_free(forward.executor, sequence.residual);
 	forward.executor->ops->memory_free(forward.executor, sequence.stats);
-	forward_lane_free(lane, &forward);
+	workspace_free(lane, &forward);
 	fp8_forward_free(weights.fp8);
 	fp8_select_release(&choice);
 	weights_release(&weights);

@@ -40,8 +40,8 @@ struct outcome {
 	struct value_stats stats[MOST];
 };
 
-static void run_layers(struct weights *weights, struct forward_lane *lane,
-		       struct sequence *sequence, struct outcome *outcome)
+static void run_layers(struct weights *weights, struct workspace *lane, struct sequence *sequence,
+		       struct outcome *outcome)
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
@@ -54,7 +54,7 @@ static void run_layers(struct weights *weights, struct forward_lane *lane,
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;
-		int rc = weights_begin_layer(&load, weights, forward_lane_executor(lane),
+		int rc = weights_begin_layer(&load, weights, workspace_stream(lane),
 					     &model->layers[i], &layer, &err);
 
 		sequence->stats = outcome->stats + i * outcome->n_slots;
@@ -72,7 +72,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	struct sequence sequence = { .n_tokens = N_TOKENS, .residual = outcome->residual };
 	uint32_t tokens[N_TOKENS];
 	struct checkpoint checkpoint;
-	struct forward_lane *lane;
+	struct workspace *lane;
 	struct forward forward;
 	struct weights weights;
 	struct model model;
@@ -87,13 +87,13 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	ops.rows = rows;
 	forward.executor->ops = &ops;
 	assert_int_equal(weights_open(&weights, &forward, &io_system, backend, 1, NULL, &err), 0);
-	assert_int_equal(forward_lane_new(&lane, &forward, N_TOKENS, 0, &err), 0);
+	assert_int_equal(workspace_new(&lane, &forward, N_TOKENS, 0, &err), 0);
 	outcome->n_values = N_TOKENS * model.hidden;
 	outcome->n_slots = forward_slots(&model);
 	assert_true(outcome->n_values <= MOST && outcome->n_slots * model.n_layers <= MOST);
 	run_layers(&weights, lane, &sequence, outcome);
 	outcome->n_slots *= model.n_layers;
-	forward_lane_free(lane, &forward);
+	workspace_free(lane, &forward);
 	weights_release(&weights);
 	forward_release(&forward);
 	model_release(&model);
