@@ -5,13 +5,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "cli/print/calibration.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
+#include "cli/options/run.h"
 #include "cli/options/values.h"
+#include "cli/process.h"
 #include "cli/print/progress.h"
 #include "cli/signals.h"
 #include "cli/print/units.h"
@@ -22,9 +23,9 @@
 struct settings {
 	struct calibrate_params params; /* completed by run() */
 	struct option_list include, exclude;
+	struct run_settings run;
 	int min_tokens;
-	int progress; /* enum progress_mode */
-	bool dry_run, json, quiet, verbose;
+	bool dry_run;
 };
 
 #define PLACE(member) offsetof(struct settings, member)
@@ -34,11 +35,11 @@ static const struct option_row argument = {
 };
 
 static const struct option_row options[] = {
-	{ SECTION_MAKE, "output", 'o', "S.amax", "The amax history to write", option_text,
+	{ SECTION_OUTPUT, "output", 'o', "S.amax", "The amax history to write", option_text,
 	  PLACE(params.output) },
-	{ SECTION_MAKE, "amax-history-len", 0, "N", "Passes that the history keeps (default 1024)",
-	  option_large, PLACE(params.history_len) },
-	{ SECTION_MAKE, "histogram", 0, NULL,
+	{ SECTION_OUTPUT, "amax-history-len", 0, "N",
+	  "Passes that the history keeps (default 1024)", option_large, PLACE(params.history_len) },
+	{ SECTION_OUTPUT, "histogram", 0, NULL,
 	  "Count all values of x and y too, for percentiles and mse", option_flag,
 	  PLACE(params.histogram) },
 	{ SECTION_DATA, "data", 0, "FILE",
@@ -67,36 +68,24 @@ static const struct option_row options[] = {
 	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float",
 	  "Power-of-two scales of weights and inputs, or any", option_text,
 	  PLACE(params.fp8.scale_fmt) },
-	{ SECTION_TENSORS, "include", 0, "RE", "Multiply only what matches in FP8", option_many,
+	{ SECTION_TENSORS, "include", 0, "RE", "Multiply only what matches in FP8", option_append,
 	  PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches in high precision", option_many,
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches in high precision", option_append,
 	  PLACE(exclude) },
 	{ SECTION_TENSORS, "ragged", 0, NULL,
 	  "Blocks also where a dimension is no multiple of the block", option_flag,
 	  PLACE(params.fp8.select.ragged) },
-	{ SECTION_RUN, "precision", 0, "bf16|f32", "What matrix products take (default bf16)",
+	{ SECTION_RUNNING, "precision", 0, "bf16|f32", "What matrix products take (default bf16)",
 	  option_text, PLACE(params.precision) },
-	{ SECTION_RUN, "resume", 0, NULL, "Go on with the passes that the output holds",
+	{ SECTION_RUNNING, "resume", 0, NULL, "Go on with the passes that the output holds",
 	  option_flag, PLACE(params.resume) },
-	{ SECTION_RUN, "restart", 0, NULL, "Begin anew where the output exists", option_flag,
+	{ SECTION_RUNNING, "restart", 0, NULL, "Begin anew where the output exists", option_flag,
 	  PLACE(params.restart) },
-	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
-	  PLACE(params.n_threads) },
-	{ SECTION_RUN, "max-memory", 0, "SIZE",
-	  "Memory of sequences under way, besides one layer (default 1G, or what threads need)",
-	  option_bytes, PLACE(params.max_memory) },
-	{ SECTION_RUN, "backend", 0, "BACKEND",
-	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
-	  PLACE(params.backend) },
-	{ SECTION_TELL, "dry-run", 0, NULL, "Say what would be run, and write nothing", option_flag,
+	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
+	  "Memory for sequences in flight, beside one layer (default 1G)", option_size,
+	  PLACE(run.max_memory) },
+	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
-	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
-	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)",
-	  option_choice, PLACE(progress) },
-	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no notes, no summary", option_flag,
-	  PLACE(quiet) },
-	{ SECTION_TELL, "verbose", 'v', NULL, "The summary at the end, also off a terminal",
-	  option_flag, PLACE(verbose) },
 	{ 0 },
 };
 
@@ -185,10 +174,10 @@ static int job_open(struct job *job, const struct settings *settings, struct err
 static void job_print(const struct job *job, const struct settings *settings)
 {
 	if (settings->params.activations)
-		(settings->json ? activations_print_json
-				: activations_print_text)(&job->activations);
+		(settings->run.json ? activations_print_json
+				    : activations_print_text)(&job->activations);
 	else
-		(settings->json ? calibrate_print_json : calibrate_print_text)(&job->plan);
+		(settings->run.json ? calibrate_print_json : calibrate_print_text)(&job->plan);
 }
 
 static size_t job_steps(const struct job *job, const struct settings *settings)
@@ -211,18 +200,18 @@ static int calibrate(const struct settings *settings, const struct job *job,
 	struct calibrate_report report = { .result = &result,
 					   .stats = &stats,
 					   .min_tokens = settings->min_tokens };
-	double began = units_now();
+	double began = process_now();
 	int rc = settings->params.activations ? dumps_run(&job->activations, &settings->params,
 							  progress, &result, &stats, err)
 					      : calibrate_run(&job->plan, &settings->params,
 							      progress, &result, &stats, err);
 
-	report.seconds = units_now() - began;
-	if (rc == 0 && settings->json)
+	report.seconds = process_now() - began;
+	if (rc == 0 && settings->run.json)
 		calibrate_report_json(&report);
-	if (rc == 0 && !settings->quiet) {
+	if (rc == 0 && !settings->run.quiet) {
 		calibrate_report_uncovered(&report);
-		if (settings->verbose || isatty(STDERR_FILENO))
+		if (settings->run.verbose || isatty(STDERR_FILENO))
 			calibrate_report_text(&report);
 	}
 	free(result.nll);
@@ -232,8 +221,7 @@ static int calibrate(const struct settings *settings, const struct job *job,
 
 static int open_and_calibrate(const struct settings *settings, struct err *err)
 {
-	enum progress_mode mode =
-		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	enum progress_mode mode = run_progress_mode(&settings->run);
 	struct calibrate_progress progress = { .stop = signals_watch() };
 	struct watched_tokens tokens = { .progress = &progress };
 	const struct watched watched = { &tokens, tokens_text, tokens_json };
@@ -243,7 +231,7 @@ static int open_and_calibrate(const struct settings *settings, struct err *err)
 
 	if (job_open(&job, settings, err))
 		return -1;
-	if (!settings->quiet)
+	if (!settings->run.quiet)
 		note_selection(&job.plan.fp8.selection);
 	if (settings->dry_run) {
 		job_print(&job, settings);
@@ -300,14 +288,15 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: where to write the history (-o "
 			       "S.amax), or --dry-run");
-	if (!params->n_threads)
-		params->n_threads = online_cpus();
+	params->backend = settings->run.backend;
+	params->max_memory = settings->run.max_memory;
+	params->n_threads = run_threads(&settings->run);
 	return open_and_calibrate(settings, err);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { .params = { .io = &io_system, .now = units_now },
+	struct settings settings = { .params = { .io = &io_system, .now = process_now },
 				     .min_tokens = DEFAULT_MIN_TOKENS };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
@@ -323,6 +312,7 @@ const struct command command_calibrate = {
 	.summary = "Run a model over data, and record the amax history of its matrix products",
 	.group = GROUP_CALIBRATE,
 	.options = options,
+	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
 	.argument = &argument,
 	.run = run,
 };

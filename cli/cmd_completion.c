@@ -284,7 +284,7 @@ static void fish_print(void)
 static int read_shell(const struct option_row *option, const char *value, void *place,
 		      struct err *err)
 {
-	if (opt_choice(option->name, value, option->arg, place, err))
+	if (option_choice(option, value, place, err))
 		return err_set(err, ERR_USAGE, "shell '%s' is not one of %s", value, option->arg);
 	return 0;
 }

@@ -4,6 +4,7 @@
  */
 #include "cli/command.h"
 #include "cli/conversion.h"
+#include "cli/options/values.h"
 #include "convert/dequantize.h"
 
 struct settings {
@@ -12,7 +13,7 @@ struct settings {
 };
 
 static const struct option_row options[] = {
-	{ SECTION_MAKE, "dtype", 0, "bf16|f16|f32", "The type of the values (default bf16)",
+	{ SECTION_OUTPUT, "dtype", 0, "bf16|f16|f32", "The type of the values (default bf16)",
 	  option_text, offsetof(struct settings, params.dtype) },
 	{ 0 },
 };
@@ -39,7 +40,7 @@ const struct command command_dequantize = {
 	.summary = "Write an FP8 checkpoint of any flavour in high precision again",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = { { convert_options, 0 } },
+	.shared = { CONVERT_SHARED },
 	.argument = &convert_argument,
 	.run = run,
 };

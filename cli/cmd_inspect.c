@@ -8,11 +8,14 @@
 #include "cli/print/amax.h"
 #include "cli/command.h"
 #include "cli/print/inspection.h"
+#include "cli/options/run.h"
 #include "cli/options/values.h"
+#include "cli/process.h"
 
 struct settings {
 	const char *path;
-	bool json, stats;
+	struct run_settings run;
+	bool stats;
 };
 
 static const struct option_row argument = { .name = "MODEL",
@@ -24,8 +27,6 @@ static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,
 	  "Read all values: amax, range of scales, saturated codes, the SQNR that codes let expect",
 	  option_flag, offsetof(struct settings, stats) },
-	{ SECTION_NONE, "json", 0, NULL, "Print one JSON object", option_flag,
-	  offsetof(struct settings, json) },
 	{ 0 },
 };
 
@@ -38,10 +39,10 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	rc = inspect_make(&inspection, &io_system, settings.path, opt_temp_dir(), err);
+	rc = inspect_make(&inspection, &io_system, settings.path, process_temp_dir(), err);
 	if (rc == 0 && settings.stats)
-		rc = inspect_stats(&inspection, online_cpus(), &stats, err);
-	if (rc == 0 && settings.json)
+		rc = inspect_stats(&inspection, process_cpus(), &stats, err);
+	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
 	else if (rc == 0 && inspection.is_amax)
 		amax_print_text(&inspection.amax, isatty(STDOUT_FILENO));
@@ -58,6 +59,7 @@ const struct command command_inspect = {
 	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
 	.group = GROUP_LOOK,
 	.options = options,
+	.shared = { { report_options, offsetof(struct settings, run) } },
 	.argument = &argument,
 	.run = run,
 };

@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/options/values.h"
 #include "amax/merge.h"
 
 /* Zeroed is the start.  Texts belong to argv. */

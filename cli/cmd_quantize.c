@@ -3,6 +3,7 @@
  * fp8conv quantize.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/command.h"
@@ -27,8 +28,9 @@ static int read_algo(const struct option_row *option, const char *value, void *p
 {
 	struct static_choice choice;
 
+	(void)option;
 	*(const char **)place = value;
-	return static_choice_read(&choice, option_written(option).text, value, err);
+	return static_choice_read(&choice, "--amax-algo", value, err);
 }
 
 static int read_uncovered(const struct option_row *option, const char *value, void *place,
@@ -43,25 +45,25 @@ static int read_uncovered(const struct option_row *option, const char *value, vo
 static int read_tokens(const struct option_row *option, const char *value, void *place,
 		       struct err *err)
 {
-	return opt_number(option_written(option).text, value, 1, INT64_MAX, place, err);
+	return option_number(option, value, 1, INT64_MAX, place, err);
 }
 
 /* clang-format off */
 static const struct option_row options[] = {
-	{ SECTION_MAKE, "recipe", 0, "RECIPE",
+	{ SECTION_OUTPUT, "recipe", 0, "RECIPE",
 	  "Decides the numbers (see 'fp8conv recipes'; default blockwise)", option_recipe,
 	  PLACE(params.recipe) },
-	{ SECTION_MAKE, "format", 0, "FORMAT",
+	{ SECTION_OUTPUT, "format", 0, "FORMAT",
 	  "Decides names and configuration (see 'fp8conv formats')", option_text,
 	  PLACE(params.format) },
-	{ SECTION_MAKE, "target", 0, "vllm|sglang|trtllm|transformers",
+	{ SECTION_OUTPUT, "target", 0, "vllm|sglang|trtllm|transformers",
 	  "The engine that is to load it", option_text, PLACE(params.target) },
-	{ SECTION_MAKE, "tp", 0, "N", "Refuse what does not load at tensor-parallel size N",
+	{ SECTION_OUTPUT, "tp", 0, "N", "Refuse what does not load at tensor-parallel size N",
 	  option_count, PLACE(params.select.tp) },
-	{ SECTION_MAKE, "kv-cache", 0, NULL, "Write scales of the KV cache, from the --calibration",
+	{ SECTION_OUTPUT, "kv-cache", 0, NULL, "Write scales of the KV cache, from the --calibration",
 	  option_flag,
 	  PLACE(params.calibration.kv_cache) },
-	{ SECTION_MAKE, "preserve-high-precision", 0, "DIR",
+	{ SECTION_OUTPUT, "preserve-high-precision", 0, "DIR",
 	  "Write the source values of quantized tensors to DIR", option_text,
 	  PLACE(convert.params.preserve) },
 
@@ -74,19 +76,19 @@ static const struct option_row options[] = {
 	{ SECTION_NUMBERS, "uncovered", 0, UNCOVERED_WORDS,
 	  "Modules that too few tokens reached (default error)",
 	  read_uncovered, PLACE(params.calibration) },
-	{ SECTION_NUMBERS, "min-tokens", 0, "N", "So many reached a module well enough (default 1)",
-	  read_tokens,
+	{ SECTION_NUMBERS, "min-tokens", 0, "N",
+	  "Fewest tokens for a module to count as covered (default 1)", read_tokens,
 	  PLACE(params.calibration.min_tokens) },
 	{ SECTION_NUMBERS, "on-nonfinite", 0, "error|saturate|skip",
 	  "Tensors with NaN or inf: refuse (default), saturate, or keep the tensor in high "
 	  "precision",
 	  option_choice, PLACE(on_nonfinite) },
 
-	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only what matches", option_many,
+	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only what matches", option_append,
 	  PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches", option_many, PLACE(exclude) },
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches", option_append, PLACE(exclude) },
 	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
-	  "The recipe of what matches, or RE=skip; the last match wins", option_rules,
+	  "The recipe of what matches, or RE=skip; the last match wins", option_append_rule,
 	  PLACE(rules) },
 	{ SECTION_TENSORS, "ragged", 0, NULL,
 	  "Blocks also where a dimension is no multiple of the block", option_flag,
@@ -138,7 +140,7 @@ const struct command command_quantize = {
 	.summary = "Write an FP8 checkpoint, each quantized tensor with its own scale",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = { { convert_options, 0 }, { tuning_options, PLACE(params.tuning) } },
+	.shared = { CONVERT_SHARED, { tuning_options, PLACE(params.tuning) } },
 	.argument = &convert_argument,
 	.run = run,
 };

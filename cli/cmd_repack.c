@@ -4,6 +4,7 @@
  */
 #include "cli/command.h"
 #include "cli/conversion.h"
+#include "cli/options/values.h"
 #include "convert/repack.h"
 
 struct settings {
@@ -12,12 +13,12 @@ struct settings {
 };
 
 static const struct option_row options[] = {
-	{ SECTION_MAKE, "format", 0, "FORMAT",
+	{ SECTION_OUTPUT, "format", 0, "FORMAT",
 	  "What to make of it (see 'fp8conv formats'; default by --target)", option_text,
 	  offsetof(struct settings, params.format) },
-	{ SECTION_MAKE, "target", 0, "vllm|sglang|trtllm|transformers",
+	{ SECTION_OUTPUT, "target", 0, "vllm|sglang|trtllm|transformers",
 	  "The engine that is to load it", option_text, offsetof(struct settings, params.target) },
-	{ SECTION_MAKE, "recipe", 0, "mxfp8", "Spread power-of-two scales of blocks to MX blocks",
+	{ SECTION_OUTPUT, "recipe", 0, "mxfp8", "Spread power-of-two scales of blocks to MX blocks",
 	  option_text, offsetof(struct settings, params.recipe) },
 	{ 0 },
 };
@@ -44,7 +45,7 @@ const struct command command_repack = {
 	.summary = "Write the same codes in another format, lossless or not at all",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = { { convert_options, 0 } },
+	.shared = { CONVERT_SHARED },
 	.argument = &convert_argument,
 	.run = run,
 };

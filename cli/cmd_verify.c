@@ -8,6 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/print/json.h"
+#include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/progress.h"
 #include "cli/signals.h"
@@ -16,16 +17,8 @@
 
 struct settings {
 	struct verify_params params;
-	int progress;
-	bool json, quiet, verbose;
+	struct run_settings run;
 };
-
-static int read_recipe(const struct option_row *option, const char *value, void *place,
-		       struct err *err)
-{
-	*(const char **)place = value;
-	return opt_recipe(option_written(option).text, value, err) ? 0 : -1;
-}
 
 #define PLACE(member) offsetof(struct settings, member)
 
@@ -35,35 +28,22 @@ static const struct option_row argument = {
 
 /* clang-format off */
 static const struct option_row options[] = {
-	{ SECTION_CHECK, "source", 0, "MODEL",
+	{ SECTION_CHECKS, "source", 0, "MODEL",
 	  "Compare every code and scale with the model it was made from", option_text,
 	  PLACE(params.source) },
-	{ SECTION_CHECK, "target", 0, "vllm|sglang|trtllm|transformers",
+	{ SECTION_CHECKS, "target", 0, "vllm|sglang|trtllm|transformers",
 	  "The rules of this engine too", option_text, PLACE(params.target) },
-	{ SECTION_CHECK, "tp", 0, "N", "Whether it loads at tensor-parallel size N", option_count,
+	{ SECTION_CHECKS, "tp", 0, "N", "Whether it loads at tensor-parallel size N", option_count,
 	  PLACE(params.tp) },
-	{ SECTION_CHECK, "manifest", 0, NULL,
+	{ SECTION_CHECKS, "manifest", 0, NULL,
 	  "Compare the SHA-256 of every file with what 'quantize --manifest' recorded", option_flag,
 	  PLACE(params.hashes) },
-	{ SECTION_CHECK, "recipe", 0, "RECIPE",
+	{ SECTION_CHECKS, "recipe", 0, "RECIPE",
 	  "With --source: made by this recipe and the numbers given, not by what is recognised",
-	  read_recipe,
-	  PLACE(params.recipe) },
-	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
-	  PLACE(params.n_threads) },
-	{ SECTION_RUN, "max-memory", 0, "SIZE",
-	  "Memory of buffers: bytes, or with K, M, G (default 192M)", option_bytes,
-	  PLACE(params.max_memory) },
-	{ SECTION_RUN, "backend", 0, "BACKEND",
-	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
-	  PLACE(params.backend) },
-	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
-	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)",
-	  option_choice, PLACE(progress) },
-	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no summary", option_flag, PLACE(quiet) },
-	{ SECTION_TELL, "verbose", 'v', NULL,
+	  option_recipe, PLACE(params.recipe) },
+	{ SECTION_REPORTING, "verbose", 'v', NULL,
 	  "What was checked, and with --source the SQNR of each weight, worst first", option_flag,
-	  PLACE(verbose) },
+	  PLACE(run.verbose) },
 	{ 0 },
 };
 /* clang-format on */
@@ -158,8 +138,7 @@ static void print_checked(const struct verification *verification,
 
 static int verify(const struct settings *settings, struct err *err)
 {
-	enum progress_mode mode =
-		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	enum progress_mode mode = run_progress_mode(&settings->run);
 	struct progress progress = { .stop = signals_watch() };
 	struct verification verification;
 	struct watched_bytes bytes = { .progress = &progress };
@@ -172,11 +151,11 @@ static int verify(const struct settings *settings, struct err *err)
 	ticker_stop(&ticker);
 	if (rc == 0) {
 		rc = verification.problems.n > 0;
-		if (settings->json)
+		if (settings->run.json)
 			print_json(&verification);
 		else
 			print_problems(&verification);
-		if (settings->verbose && !settings->json)
+		if (settings->run.verbose && !settings->run.json)
 			print_checked(&verification, &settings->params);
 	}
 	verification_release(&verification);
@@ -210,11 +189,12 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	settings.params.sqnr = settings.json || settings.verbose;
+	settings.params.sqnr = settings.run.json || settings.run.verbose;
 	if (check_settings(&settings.params, err))
 		return -1;
-	if (!settings.params.n_threads)
-		settings.params.n_threads = online_cpus();
+	settings.params.backend = settings.run.backend;
+	settings.params.max_memory = settings.run.max_memory;
+	settings.params.n_threads = run_threads(&settings.run);
 	return verify(&settings, err);
 }
 
@@ -224,7 +204,9 @@ const struct command command_verify = {
 	.summary = "Find what engines would trip over in an FP8 checkpoint",
 	.group = GROUP_LOOK,
 	.options = options,
-	.shared = { { tuning_options, PLACE(params.tuning) } },
+	.shared = { { report_options, PLACE(run) },
+		    { run_options, PLACE(run) },
+		    { tuning_options, PLACE(params.tuning) } },
 	.argument = &argument,
 	.run = run,
 };

@@ -21,7 +21,7 @@ enum command_group {
 	N_GROUPS
 };
 
-#define MAX_SHARED 2
+#define MAX_SHARED 4
 
 struct command {
 	const char *name;
@@ -29,7 +29,8 @@ struct command {
 	const char *summary; /* one line */
 	enum command_group group;
 	const struct option_row *options;	/* its own, of its settings; NULL: none */
-	struct option_table shared[MAX_SHARED]; /* those it has in common with others, after them */
+	struct option_table shared[MAX_SHARED]; /* those it has in common with others, after
+						 * them; its own row replaces one of that name */
 	const struct option_row *argument;	/* which must be there; NULL: it takes none */
 	bool many;				/* of them may be there */
 

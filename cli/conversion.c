@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "cli/print/conversion.h"
 #include "cli/print/plan.h"
 #include "cli/print/progress.h"
+#include "cli/process.h"
 #include "cli/signals.h"
-#include "cli/print/units.h"
 
 static void note(const char *command, const char *text)
 {
@@ -17,40 +18,39 @@ static void note(const char *command, const char *text)
 
 /* All that is told comes after success: an error is one line, and nothing on standard output. */
 static void tell(const char *command, const struct convert_settings *settings,
-		 const struct convert_report *report)
+		 const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
 
-	if (settings->dry_run && settings->json)
+	if (settings->dry_run && settings->run.json)
 		plan_print_json(plan, &settings->params);
 	else if (settings->dry_run)
 		plan_print_text(plan, &settings->params);
-	else if (settings->json)
-		report_print_json(report);
-	if (settings->quiet)
+	else if (settings->run.json)
+		conversion_print_json(report);
+	if (settings->run.quiet)
 		return;
 	note(command, plan->selection.advice);
 	note(command, plan->selection.unmatched);
-	if (settings->verbose || settings->dry_run)
+	if (settings->run.verbose || settings->dry_run)
 		note(command, plan->selection.caution);
-	if (!settings->dry_run && (settings->verbose || isatty(STDERR_FILENO)))
-		report_print_text(report);
+	if (!settings->dry_run && (settings->run.verbose || isatty(STDERR_FILENO)))
+		conversion_print_text(report);
 }
 
 /* Plans and executes under the eyes of a ticker. */
 static int convert(const struct conversion *conversion, const char *command, struct err *err)
 {
 	const struct convert_settings *settings = conversion->settings;
-	enum progress_mode mode =
-		settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+	enum progress_mode mode = run_progress_mode(&settings->run);
 	struct progress progress = { .stop = signals_watch() };
 	struct plan plan = { 0 };
 	struct convert_result result = { 0 };
-	struct convert_report report = { .plan = &plan, .result = &result };
+	struct conversion_report report = { .plan = &plan, .result = &result };
 	struct watched_bytes bytes = { .progress = &progress };
 	struct watched watched = watch_bytes(&bytes);
 	struct ticker ticker;
-	double began = units_now();
+	double began = process_now();
 	int rc;
 
 	ticker_start(&ticker, command, mode, &watched);
@@ -58,7 +58,7 @@ static int convert(const struct conversion *conversion, const char *command, str
 	if (rc == 0 && !settings->dry_run)
 		rc = convert_run(&plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
-	report.seconds = units_now() - began;
+	report.seconds = process_now() - began;
 	report.bytes = result.bytes;
 	if (rc == 0)
 		tell(command, settings, &report);
@@ -73,8 +73,7 @@ int conversion_run(const struct conversion *conversion, const struct command *co
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	return convert_settings_finish(conversion->settings, err) ||
-			       convert(conversion, command->name, err)
-		       ? -1
-		       : 0;
+	if (convert_settings_finish(conversion->settings, err))
+		return -1;
+	return convert(conversion, command->name, err);
 }

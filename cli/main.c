@@ -62,7 +62,7 @@ static int unknown_command(const char *name, struct err *err)
 static void print_usage(void)
 {
 	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting",
-							"Looking", "What there is" };
+							"Inspecting", "Information" };
 
 	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n"
 	     "Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.");

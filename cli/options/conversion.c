@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/conversion.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend/dispatch.h"
 #include "cli/options/values.h"
-#include "cli/print/progress.h"
+#include "cli/process.h"
 
 #define PLACE(member) offsetof(struct convert_settings, member)
 
@@ -16,43 +15,30 @@ static int read_part(const struct option_row *option, const char *value, void *p
 {
 	struct convert_params *params = place;
 
-	return opt_part(option_written(option).text, value, &params->part, &params->n_parts,
-			&params->part_finish, err);
+	return option_part(option, value, &params->part, &params->n_parts, &params->part_finish,
+			   err);
 }
 
 const struct option_row convert_argument = {
 	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
 };
 
+/* clang-format off */
 const struct option_row convert_options[] = {
-	{ SECTION_MAKE, "output", 'o', "OUT", "A directory, one file, or - (standard output)",
-	  option_text, PLACE(params.output) },
-	{ SECTION_MAKE, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
+	{ SECTION_OUTPUT, "output", 'o', "OUT",
+	  "Output: a directory, a .safetensors file, or - for stdout", option_text,
+	  PLACE(params.output) },
+	{ SECTION_OUTPUT, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
 	  option_flag, PLACE(params.hashes) },
-	{ SECTION_RUN, "threads", 0, "N", "Default: one for each CPU", option_count,
-	  PLACE(params.n_threads) },
-	{ SECTION_RUN, "max-memory", 0, "SIZE",
-	  "Memory of buffers: bytes, or with K, M, G (default 192M)", option_bytes,
-	  PLACE(params.max_memory) },
-	{ SECTION_RUN, "backend", 0, "BACKEND",
-	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
-	  PLACE(params.backend) },
-	{ SECTION_RUN, "part", 0, "I/N",
-	  "Convert part I of N only, or 'finish' when all parts are done", read_part,
-	  PLACE(params) },
-	{ SECTION_RUN, "restart", 0, NULL, "Start again where OUT holds another or unfinished job",
+	{ SECTION_RUNNING, "restart", 0, NULL, "Discard an unfinished or different job in OUT",
 	  option_flag, PLACE(params.restart) },
-	{ SECTION_TELL, "dry-run", 0, NULL, "Print the plan and write nothing", option_flag,
+	{ SECTION_RUNNING, "part", 0, "I/N",
+	  "Convert part I of N, or 'finish' after all parts", read_part, PLACE(params) },
+	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
-	{ SECTION_TELL, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
-	{ SECTION_TELL, "progress", 0, PROGRESS_MODES, "Progress on standard error (default auto)",
-	  option_choice, PLACE(progress) },
-	{ SECTION_TELL, "quiet", 'q', NULL, "No progress, no notes, no summary", option_flag,
-	  PLACE(quiet) },
-	{ SECTION_TELL, "verbose", 'v', NULL, "The summary at the end, also off a terminal",
-	  option_flag, PLACE(verbose) },
 	{ 0 },
 };
+/* clang-format on */
 
 static bool is_stream(const char *path)
 {
@@ -70,7 +56,7 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 	if (is_stream(params->input) && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
 	if (is_stream(params->output) && !settings->dry_run) {
-		if (settings->json)
+		if (settings->run.json)
 			return err_set(err, ERR_USAGE,
 				       "standard output cannot take both the checkpoint (-o -) and "
 				       "--json");
@@ -78,11 +64,12 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 			return err_set(err, ERR_USAGE,
 				       "standard output is a terminal, not for a checkpoint");
 	}
+	params->backend = settings->run.backend;
 	if (params->backend && !backend_select(params->backend, err))
 		return -1;
-	if (!params->n_threads)
-		params->n_threads = online_cpus();
+	params->n_threads = run_threads(&settings->run);
+	params->max_memory = settings->run.max_memory;
 	params->io = &io_system;
-	params->temp_dir = opt_temp_dir();
+	params->temp_dir = process_temp_dir();
 	return 0;
 }

@@ -8,20 +8,27 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "cli/options/option.h"
+#include "cli/options/run.h"
 #include "convert/convert.h"
 
 /* Zeroed is the start.  Texts belong to argv.  The first member of the settings of each such
  * command. */
 struct convert_settings {
 	struct convert_params params;
-	int progress; /* enum progress_mode, whose order the option's values have */
-	bool dry_run, json, quiet, verbose;
+	struct run_settings run;
+	bool dry_run;
 };
 
-/* A shared table and .argument of their rows, of a struct convert_settings. */
-extern const struct option_row convert_options[];
+/* .argument of their rows, and a shared table, of a struct convert_settings.  CONVERT_SHARED is
+ * that table with those of its .run, for settings that begin with it. */
 extern const struct option_row convert_argument;
+extern const struct option_row convert_options[];
+#define CONVERT_RUN offsetof(struct convert_settings, run)
+#define CONVERT_SHARED                                           \
+	{ convert_options, 0 }, { report_options, CONVERT_RUN }, \
+	{                                                        \
+		run_options, CONVERT_RUN                         \
+	}
 
 /* What only the whole command line shows; fills in defaults.  ERR_USAGE. */
 int convert_settings_finish(struct convert_settings *settings, struct err *err);

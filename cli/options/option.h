@@ -7,7 +7,6 @@
 #ifndef FP8CONV_CLI_OPTIONS_OPTION_H
 #define FP8CONV_CLI_OPTIONS_OPTION_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/err.h"
@@ -15,22 +14,22 @@
 /* Headings of `fp8conv CMD --help`, in this order. */
 enum option_section {
 	SECTION_NONE,
-	SECTION_CHECK,
-	SECTION_MAKE,
+	SECTION_ALIAS, /* another name of the option in the row before */
+	SECTION_OUTPUT,
+	SECTION_CHECKS,
 	SECTION_DATA,
 	SECTION_NUMBERS,
 	SECTION_TENSORS,
-	SECTION_RUN,
-	SECTION_TELL,
+	SECTION_RUNNING,
+	SECTION_REPORTING,
 	SECTION_HELP, /* without a heading, as the first */
 	N_SECTIONS
 };
 
 struct option_row;
-struct select_rule;
 
-/* Reads value (argv's; NULL where the option takes none) into place.  option as the user knows it,
- * "--threads", is option_written(). 0, or -1: ERR_USAGE. */
+/* Reads value (argv's; NULL where the option takes none) into place (values.h).  0, or -1:
+ * ERR_USAGE, which names the option as the user writes it: "option '--threads'". */
 typedef int option_reader(const struct option_row *option, const char *value, void *place,
 			  struct err *err);
 
@@ -50,38 +49,5 @@ struct option_table {
 	const struct option_row *rows; /* NULL: none */
 	size_t offset;		       /* of the struct in the settings */
 };
-
-/* The readers; place is what stands behind each. */
-option_reader option_text; /* const char *: the text itself; one of "a|b|c" where arg lists them */
-option_reader option_choice; /* int: which of "a|b|c", from 0 */
-option_reader option_flag;   /* bool: true */
-option_reader option_count;  /* int: from 1 to 1024 */
-option_reader option_large;  /* int: from 1 to a billion */
-option_reader option_many;   /* struct option_list */
-option_reader option_rules;  /* struct option_rules, of RE=RECIPE or RE=skip */
-option_reader option_recipe; /* const char *: the name of a recipe that there is */
-option_reader option_bytes;  /* uint64_t: "4096", "64K", "512M", "2G" (binary), at least 1 */
-
-/* The values of an option that may be given several times, in order; texts belong to argv, the list
- * is the caller's to free. */
-struct option_list {
-	const char **texts;
-	size_t n;
-};
-
-/* The same of rules; their patterns are the caller's to free, too. */
-struct option_rules {
-	struct select_rule *rules;
-	size_t n;
-};
-
-/* Whether the option may be given several times. */
-bool option_repeats(const struct option_row *option);
-
-/* "--name" in a buffer of the caller. */
-struct option_spelling {
-	char text[40];
-};
-struct option_spelling option_written(const struct option_row *option);
 
 #endif

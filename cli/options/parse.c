@@ -13,15 +13,16 @@
 #include "base/mem.h"
 #include "base/words.h"
 #include "cli/command.h"
+#include "cli/options/values.h"
 
 static const char *const sections[N_SECTIONS] = {
-	[SECTION_CHECK] = "What to check:",
-	[SECTION_MAKE] = "What to make:",
-	[SECTION_DATA] = "What to run it on:",
+	[SECTION_CHECKS] = "Checks:",
+	[SECTION_OUTPUT] = "Output:",
+	[SECTION_DATA] = "Data:",
 	[SECTION_NUMBERS] = "Numbers:",
 	[SECTION_TENSORS] = "Which tensors (RE is a PCRE2 pattern on the full name):",
-	[SECTION_RUN] = "Running:",
-	[SECTION_TELL] = "What is told:",
+	[SECTION_RUNNING] = "Running:",
+	[SECTION_REPORTING] = "Reporting:",
 };
 
 static int read_help(const struct option_row *option, const char *value, void *place,
@@ -55,15 +56,29 @@ static const struct option_row *rows_end(const struct option_row *rows)
 	return rows;
 }
 
+/* A shared row, where the command has one of that name among its own. */
+static bool is_replaced(const struct command *command, const struct option_row *option)
+{
+	const struct option_row *own = command->options;
+
+	if (!own || rows_end(own) == rows_end(option))
+		return false;
+	while (own->name && strcmp(own->name, option->name) != 0)
+		own++;
+	return own->name != NULL;
+}
+
 const struct option_row *command_option_next(const struct command *command,
 					     const struct option_row *option)
 {
 	struct option_table next;
 
-	option = option ? option + 1 : common_options;
-	for (size_t i = 0; !option->name && (next = option_table(command, i + 1)).rows; i++)
-		if (rows_end(option_table(command, i).rows) == option)
-			option = next.rows;
+	do {
+		option = option ? option + 1 : common_options;
+		for (size_t i = 0; !option->name && (next = option_table(command, i + 1)).rows; i++)
+			if (rows_end(option_table(command, i).rows) == option)
+				option = next.rows;
+	} while (option->name && is_replaced(command, option));
 	return option->name ? option : NULL;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/recipe.h"
 
+#include "cli/options/values.h"
 #include "recipe/recipe.h"
 
 #define PLACE(member) offsetof(struct recipe_tuning, member)

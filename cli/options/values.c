@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/values.h"
 
-#include <sched.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <strings.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/words.h"
+#include "select/select.h"
 
+#define MAX_COUNT 1024
+#define MAX_LARGE 1000000000
 #define MAX_PARTS 1000000
 
-/* Reads digits; *end is behind them.  False: none, or more than 64 bits. */
+/* Reads digits; *end is after them.  False: none, or more than 64 bits. */
 static bool digits(const char *text, uint64_t *value, const char **end)
 {
 	uint64_t n = 0;
@@ -29,42 +32,67 @@ static bool digits(const char *text, uint64_t *value, const char **end)
 	return p > text;
 }
 
-int opt_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *value,
-	       struct err *err)
+int option_number(const struct option_row *option, const char *text, uint64_t min, uint64_t max,
+		  uint64_t *value, struct err *err)
 {
 	const char *end;
 
 	if (!digits(text, value, &end) || *end || *value < min || *value > max)
 		return err_set(err, ERR_USAGE,
-			       "option '%s': '%s' is not a number from %llu to %llu", option, text,
-			       (unsigned long long)min, (unsigned long long)max);
+			       "option '--%s': '%s' is not a number from %" PRIu64 " to %" PRIu64,
+			       option->name, text, min, max);
 	return 0;
 }
 
-int opt_size(const char *option, const char *text, uint64_t *bytes, struct err *err)
+static int read_int(const struct option_row *option, const char *value, uint64_t max, int *n,
+		    struct err *err)
 {
-	static const char suffixes[] = "KMG";
-	const char *end, *suffix;
-	uint64_t n;
-	unsigned shift = 0;
+	uint64_t number;
 
-	if (!digits(text, &n, &end))
-		goto bad;
-	if (*end) {
-		suffix = strchr(suffixes, *end & ~0x20);
-		if (!suffix || !*suffix || end[1])
-			goto bad;
-		shift = 10 * (unsigned)(suffix - suffixes + 1);
-	}
-	if (n == 0 || n > UINT64_MAX >> shift)
-		goto bad;
-	*bytes = n << shift;
+	if (option_number(option, value, 1, max, &number, err))
+		return -1;
+	*n = (int)number;
 	return 0;
-bad:
-	return err_set(err, ERR_USAGE,
-		       "option '%s': '%s' is not a size (bytes, or with K, M or G behind the "
-		       "number: 512M)",
-		       option, text);
+}
+
+int option_count(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return read_int(option, value, MAX_COUNT, place, err);
+}
+
+int option_large(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	return read_int(option, value, MAX_LARGE, place, err);
+}
+
+/* The power of two that "K", "KB" or "KiB" multiplies by; -1: unknown. */
+static int unit_shift(const char *unit)
+{
+	static const char letters[] = "KMG";
+	const char *letter = *unit ? strchr(letters, *unit & ~0x20) : NULL;
+
+	if (!*unit)
+		return 0;
+	if (!letter || !*letter)
+		return -1;
+	if (unit[1] && strcasecmp(unit + 1, "b") != 0 && strcasecmp(unit + 1, "ib") != 0)
+		return -1;
+	return 10 * (int)(letter - letters + 1);
+}
+
+int option_size(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	const char *end;
+	uint64_t n;
+	int shift = digits(value, &n, &end) ? unit_shift(end) : -1;
+
+	if (shift < 0 || n == 0 || n > UINT64_MAX >> shift)
+		return err_set(err, ERR_USAGE,
+			       "option '--%s': '%s' is not a size (bytes, or a number with K, M or "
+			       "G: 512M)",
+			       option->name, value);
+	*(uint64_t *)place = n << shift;
+	return 0;
 }
 
 /* The words of "a|b|c", NULL at the end.  One allocation for the array, one for the text. */
@@ -88,8 +116,8 @@ static const char **choices_split(const char *choices, char **text)
 	return names;
 }
 
-static int choice_refuse(const char *option, const char *text, const char *const *names,
-			 struct err *err)
+static int choice_refuse(const struct option_row *option, const char *text,
+			 const char *const *names, struct err *err)
 {
 	const char *nearest = words_nearest(text, names);
 	struct buf list = { 0 };
@@ -97,63 +125,95 @@ static int choice_refuse(const char *option, const char *text, const char *const
 	for (size_t i = 0; names[i]; i++)
 		buf_printf(&list, "%s%s", i ? ", " : "", names[i]);
 	if (nearest)
-		err_set(err, ERR_USAGE, "option '%s': '%s' is not one of %s (did you mean '%s'?)",
-			option, text, list.data, nearest);
-	else
-		err_set(err, ERR_USAGE, "option '%s': '%s' is not one of %s", option, text,
-			list.data);
+		buf_printf(&list, " (did you mean '%s'?)", nearest);
+	err_set(err, ERR_USAGE, "option '--%s': '%s' is not one of %s", option->name, text,
+		list.data);
 	buf_release(&list);
 	return -1;
 }
 
-int opt_choice(const char *option, const char *text, const char *choices, int *index,
-	       struct err *err)
+int option_choice(const struct option_row *option, const char *value, void *place, struct err *err)
 {
 	char *storage;
-	const char **names = choices_split(choices, &storage);
+	const char **names = choices_split(option->arg, &storage);
 	int rc = -1;
 
 	for (int i = 0; names[i] && rc; i++) {
-		if (strcmp(names[i], text) != 0)
+		if (strcmp(names[i], value) != 0)
 			continue;
-		*index = i;
+		*(int *)place = i;
 		rc = 0;
 	}
 	if (rc)
-		choice_refuse(option, text, names, err);
+		choice_refuse(option, value, names, err);
 	free(names);
 	free(storage);
 	return rc;
 }
 
-const struct recipe *opt_recipe(const char *option, const char *name, struct err *err)
+int option_text(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	const struct recipe *recipe = recipe_find(name, err);
+	int index;
 
-	if (!recipe)
-		err_wrap(err, "option '%s'", option);
-	return recipe;
+	*(const char **)place = value;
+	return strchr(option->arg, '|') ? option_choice(option, value, &index, err) : 0;
 }
 
-int opt_rule(const char *option, const char *text, struct select_rule *rule, struct err *err)
+int option_flag(const struct option_row *option, const char *value, void *place, struct err *err)
 {
-	const char *equals = strrchr(text, '=');
-
-	if (!equals || equals == text || !equals[1])
-		return err_set(err, ERR_USAGE, "option '%s': '%s' is not RE=RECIPE or RE=skip",
-			       option, text);
-	rule->recipe = NULL;
-	if (strcmp(equals + 1, "skip") != 0) {
-		rule->recipe = opt_recipe(option, equals + 1, err);
-		if (!rule->recipe)
-			return -1;
-	}
-	rule->pattern = xstrndup(text, (size_t)(equals - text));
+	(void)option, (void)value, (void)err;
+	*(bool *)place = true;
 	return 0;
 }
 
-int opt_part(const char *option, const char *text, int *part, int *n_parts, bool *finish,
-	     struct err *err)
+int option_append(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	struct option_list *list = place;
+
+	(void)option, (void)err;
+	ARRAY_GROW(list->texts, list->n);
+	list->texts[list->n++] = value;
+	return 0;
+}
+
+int option_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
+{
+	*(const char **)place = value;
+	if (!recipe_find(value, err))
+		return err_wrap(err, "option '--%s'", option->name);
+	return 0;
+}
+
+/* Split at the last '='. */
+int option_append_rule(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
+{
+	struct option_rules *list = place;
+	const char *equals = strrchr(value, '=');
+	struct select_rule rule = { 0 };
+	const char *recipe;
+
+	if (!equals || equals == value || !equals[1])
+		return err_set(err, ERR_USAGE, "option '--%s': '%s' is not RE=RECIPE or RE=skip",
+			       option->name, value);
+	if (strcmp(equals + 1, "skip") != 0) {
+		if (option_recipe(option, equals + 1, &recipe, err))
+			return -1;
+		rule.recipe = recipe_find(recipe, err);
+	}
+	rule.pattern = xstrndup(value, (size_t)(equals - value));
+	ARRAY_GROW(list->rules, list->n);
+	list->rules[list->n++] = rule;
+	return 0;
+}
+
+bool option_repeats(const struct option_row *option)
+{
+	return option->read == option_append || option->read == option_append_rule;
+}
+
+int option_part(const struct option_row *option, const char *text, int *part, int *n_parts,
+		bool *finish, struct err *err)
 {
 	const char *end;
 	uint64_t i, n;
@@ -164,27 +224,9 @@ int opt_part(const char *option, const char *text, int *part, int *n_parts, bool
 	if (!digits(text, &i, &end) || *end != '/' || !digits(end + 1, &n, &end) || *end || i < 1 ||
 	    i > n || n > MAX_PARTS)
 		return err_set(err, ERR_USAGE,
-			       "option '%s': '%s' is not I/N with I from 1 to N, or 'finish'",
-			       option, text);
+			       "option '--%s': '%s' is not I/N with I from 1 to N, or 'finish'",
+			       option->name, text);
 	*part = (int)i;
 	*n_parts = (int)n;
 	return 0;
-}
-
-const char *opt_temp_dir(void)
-{
-	const char *dir = getenv("TMPDIR");
-
-	return dir && *dir ? dir : "/tmp";
-}
-
-int online_cpus(void)
-{
-	cpu_set_t set;
-	long n;
-
-	if (sched_getaffinity(0, sizeof set, &set) == 0)
-		return CPU_COUNT(&set);
-	n = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than a cpu_set_t holds */
-	return n < 1 ? 1 : n > 1024 ? 1024 : (int)n;
 }

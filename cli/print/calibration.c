@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "cli/print/json.h"
 #include "cli/print/units.h"
+#include "cli/process.h"
 
 static void print_memory(uint64_t bytes)
 {
@@ -101,7 +102,7 @@ void calibrate_report_json(const struct calibrate_report *report)
 	json_out_close(&out, ']');
 	json_out_real(&out, "seconds", report->seconds);
 	json_out_real(&out, "tokens_per_second", (double)result->n_tokens / report->seconds);
-	json_out_count(&out, "peak_memory_bytes", units_peak_memory());
+	json_out_count(&out, "peak_memory_bytes", process_peak_memory());
 	json_out_open(&out, "uncovered", '[');
 	for (size_t i = 0; i < stats->n_sites; i++)
 		if (is_uncovered(stats->sites[i], report->min_tokens))
@@ -117,7 +118,7 @@ void calibrate_report_text(const struct calibrate_report *report)
 
 	units_duration(&text, report->seconds);
 	buf_puts(&text, ", peak memory ");
-	units_memory(&text, units_peak_memory());
+	units_memory(&text, process_peak_memory());
 	fprintf(stderr, "passes     %llu", (unsigned long long)report->stats->n_passes);
 	if (result->n_resumed)
 		fprintf(stderr, ", %zu of them before", result->n_resumed);

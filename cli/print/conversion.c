@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/print/plan.h"
+#include "cli/print/conversion.h"
 
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "cli/print/plan_words.h"
+#include "cli/print/plan.h"
 #include "cli/print/units.h"
+#include "cli/process.h"
 
-static double bytes_per_second(const struct convert_report *report)
+static double bytes_per_second(const struct conversion_report *report)
 {
 	return report->seconds > 0 ? (double)report->bytes / report->seconds : 0;
 }
@@ -28,7 +29,7 @@ static void by_recipe(const struct plan *plan, struct buf *text)
 	buf_printf(text, ", %zu kept", plan->n_kept);
 }
 
-static void sizes(const struct convert_report *report, struct buf *text)
+static void sizes(const struct conversion_report *report, struct buf *text)
 {
 	units_size(text, report->plan->input_bytes);
 	buf_puts(text, " in, ");
@@ -36,16 +37,16 @@ static void sizes(const struct convert_report *report, struct buf *text)
 	buf_puts(text, " out");
 }
 
-static void speed(const struct convert_report *report, struct buf *text)
+static void speed(const struct conversion_report *report, struct buf *text)
 {
 	units_duration(text, report->seconds);
 	buf_puts(text, ", ");
 	units_size(text, (uint64_t)bytes_per_second(report));
 	buf_puts(text, "/s, peak memory ");
-	units_memory(text, units_peak_memory());
+	units_memory(text, process_peak_memory());
 }
 
-void report_print_text(const struct convert_report *report)
+void conversion_print_text(const struct conversion_report *report)
 {
 	const struct convert_result *result = report->result;
 	struct buf text = { 0 };
@@ -86,7 +87,7 @@ static void numbers_json(struct json_out *out, const struct convert_result *resu
 	json_out_close(out, '}');
 }
 
-void report_print_json(const struct convert_report *report)
+void conversion_print_json(const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
 	const struct convert_result *result = report->result;
@@ -102,7 +103,7 @@ void report_print_json(const struct convert_report *report)
 	json_out_count(&out, "output_bytes", plan->output_bytes);
 	json_out_real(&out, "seconds", report->seconds);
 	json_out_count(&out, "bytes_per_second", (uint64_t)bytes_per_second(report));
-	json_out_count(&out, "peak_memory_bytes", units_peak_memory());
+	json_out_count(&out, "peak_memory_bytes", process_peak_memory());
 	if (plan_quantizes(plan))
 		numbers_json(&out, result);
 	json_out_end(&out);

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "cli/print/plan_words.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 

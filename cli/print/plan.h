@@ -1,27 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What commands tell that write a checkpoint: the plan, and how it went.
+ * The plan of a command that writes a checkpoint, and the words that its report shares.
  */
 #ifndef FP8CONV_CLI_PRINT_PLAN_H
 #define FP8CONV_CLI_PRINT_PLAN_H
 
+#include <stdbool.h>
+
+#include "cli/print/json.h"
 #include "convert/convert.h"
 
 /* --dry-run, on standard output. */
 void plan_print_text(const struct plan *plan, const struct convert_params *params);
 void plan_print_json(const struct plan *plan, const struct convert_params *params);
 
-struct convert_report {
-	const struct plan *plan;
-	const struct convert_result *result;
-	double seconds;
-	uint64_t bytes; /* of the source, that this run went through */
-};
+/* Whether numbers are rounded to codes; else codes are kept or become values. */
+bool plan_quantizes(const struct plan *plan);
 
-/* The closing summary, on standard error. */
-void report_print_text(const struct convert_report *report);
+/* What was done to tensors: "quantized". */
+const char *plan_done(const struct plan *plan);
 
-/* --json, on standard output. */
-void report_print_json(const struct convert_report *report);
+/* What is made: recipe and format, or the type of values. */
+void plan_head_json(struct json_out *out, const struct plan *plan);
 
 #endif

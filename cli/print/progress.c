@@ -7,7 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/print/units.h"
+#include "cli/process.h"
 
 /* Seconds from one word to the next. */
 static double period(enum progress_mode mode)
@@ -30,7 +30,7 @@ static void draw_bar(const struct buf *text)
 static void tick(struct ticker *ticker)
 {
 	const struct watched *watched = &ticker->watched;
-	double seconds = units_now() - ticker->began;
+	double seconds = process_now() - ticker->began;
 	struct json_out out = { .stream = stderr };
 	struct buf text = { 0 };
 
@@ -81,7 +81,7 @@ void ticker_start(struct ticker *ticker, const char *command, enum progress_mode
 	if (mode == PROGRESS_AUTO && isatty(STDERR_FILENO))
 		mode = PROGRESS_BAR;
 	*ticker = (struct ticker){
-		.command = command, .mode = mode, .watched = *watched, .began = units_now()
+		.command = command, .mode = mode, .watched = *watched, .began = process_now()
 	};
 	if (mode == PROGRESS_NONE || pthread_condattr_init(&attributes))
 		return;

@@ -29,7 +29,7 @@ struct ticker {
 	const char *command;
 	enum progress_mode mode;
 	struct watched watched;
-	double began; /* units_now() */
+	double began; /* process_now() */
 	bool running;
 	bool drawn; /* a bar stands on the terminal */
 	pthread_t thread;

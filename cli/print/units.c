@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/units.h"
 
-#include <sys/resource.h>
-#include <time.h>
-
 /* A value below 2^53 in parts of `parts`, a power of ten: 1.50 is 150 of 100. */
 static void put_decimal(struct buf *buf, double value, uint64_t parts)
 {
@@ -53,21 +50,4 @@ void units_duration(struct buf *buf, double seconds)
 		buf_printf(buf, "%lu min %02lu s", s / 60, s % 60);
 	else
 		buf_printf(buf, "%lu h %02lu min", s / 3600, s / 60 % 60);
-}
-
-double units_now(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-uint64_t units_peak_memory(void)
-{
-	struct rusage usage;
-
-	if (getrusage(RUSAGE_SELF, &usage))
-		return 0;
-	return (uint64_t)usage.ru_maxrss * 1024;
 }

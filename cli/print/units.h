@@ -18,10 +18,4 @@ void units_memory(struct buf *buf, uint64_t bytes);
 /* "0.4 s", "12 s", "3 min 20 s", "2 h 05 min". */
 void units_duration(struct buf *buf, double seconds);
 
-/* Seconds of a clock that only runs forward. */
-double units_now(void);
-
-/* The most memory that this process has had so far, in bytes. */
-uint64_t units_peak_memory(void);
-
 #endif

@@ -11,8 +11,8 @@ for bad in 0 1025 -1 +1 1.0 1e1 0x10 ' 1' '1 ' 1x '' one 99999999999999999999 18
 	value --threads "$bad" "$threads"
 	value --tp "$bad" "$threads"
 done
-size='not a size (bytes, or with K, M or G behind the number: 512M)'
-for bad in 0 0K -1 1T 1KB 1KiB 1.5G M '' ' 1M' '1 M' 1MM 17179869184G 18446744073709551616 99999999999999999999999; do
+size='not a size (bytes, or a number with K, M or G: 512M)'
+for bad in 0 0K 0KB -1 1T 1TB 1B 1iB 1Ki 1KBB 1kib2 1.5G M '' ' 1M' '1 M' 1MM 17179869184G 18446744073709551616 99999999999999999999999; do
 	value --max-memory "$bad" "$size"
 done
 value --target vlm "not one of vllm, sglang, trtllm, transformers (did you mean 'vllm'?)"
@@ -34,3 +34,12 @@ for bad in 0/2 3/2 1/0 1 1/ /2 1/2/3 -1/2 1/2x 1/1000001 end '' 'finish '; do
 	value --part "$bad" "not I/N with I from 1 to N, or 'finish'"
 done
 [ -z "$(ls)" ] || ls
+# Sizes are binary, however they are written.
+need "$SAMPLES/tiny-llama"
+plan() {
+	"$FP8CONV" quantize "$SAMPLES/tiny-llama" --dry-run --json --threads 1 --max-memory "$1"
+}
+plan 29360128 >bytes
+plan 28672K | cmp - bytes
+for size in 28M 28m 28MB 28mb 28MiB 28mib; do plan $size | cmp - bytes; done
+! plan 28000000 | cmp -s - bytes || echo "--max-memory 28000000 has the plan of 28M"

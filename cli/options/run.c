@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/options/run.h"
+
+#include "cli/options/values.h"
+#include "cli/process.h"
+
+#define PLACE(member) offsetof(struct run_settings, member)
+
+/* clang-format off */
+const struct option_row report_options[] = {
+	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
+	{ SECTION_REPORTING, "progress", 0, PROGRESS_MODES,
+	  "Progress on standard error (default auto)", option_choice, PLACE(progress) },
+	{ SECTION_REPORTING, "quiet", 'q', NULL, "Suppress progress, notes and summary",
+	  option_flag, PLACE(quiet) },
+	{ 0 },
+};
+
+const struct option_row run_options[] = {
+	{ SECTION_RUNNING, "threads", 0, "N", "Number of threads (default one per CPU)",
+	  option_count, PLACE(n_threads) },
+	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
+	  "Memory for buffers, with K, M or G (default 192M)", option_size, PLACE(max_memory) },
+	{ SECTION_RUNNING, "backend", 0, "BACKEND",
+	  "auto (default), cpu, or one that 'fp8conv version' lists", option_text,
+	  PLACE(backend) },
+	{ SECTION_REPORTING, "verbose", 'v', NULL,
+	  "Print the summary even when stderr is not a terminal", option_flag, PLACE(verbose) },
+	{ 0 },
+};
+/* clang-format on */
+
+int run_threads(const struct run_settings *settings)
+{
+	return settings->n_threads ? settings->n_threads : process_cpus();
+}
+
+enum progress_mode run_progress_mode(const struct run_settings *settings)
+{
+	return settings->quiet ? PROGRESS_NONE : (enum progress_mode)settings->progress;
+}

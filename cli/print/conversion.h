@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How a command that wrote a checkpoint went.
+ */
+#ifndef FP8CONV_CLI_PRINT_CONVERSION_H
+#define FP8CONV_CLI_PRINT_CONVERSION_H
+
+#include "convert/convert.h"
+
+struct conversion_report {
+	const struct plan *plan;
+	const struct convert_result *result;
+	double seconds;
+	uint64_t bytes; /* of the source, that this run went through */
+};
+
+/* The closing summary, on standard error. */
+void conversion_print_text(const struct conversion_report *report);
+
+/* --json, on standard output. */
+void conversion_print_json(const struct conversion_report *report);
+
+#endif
