@@ -3,7 +3,6 @@
  * fp8conv quantize.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
 #include "cli/command.h"
