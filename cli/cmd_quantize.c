@@ -35,7 +35,7 @@ static int read_algo(const struct option_row *option, const char *value, void *p
 static int read_uncovered(const struct option_row *option, const char *value, void *place,
 			  struct err *err)
 {
-	struct calibration_params *params = place;
+	struct static_scales_params *params = place;
 
 	params->uncovered_given = true;
 	return option_choice(option, value, &params->uncovered, err);

@@ -10,46 +10,46 @@
 
 /* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the
  * write. */
-#define BAND_TARGET (512 * KIB)
-#define RUN_TARGET  (256 * KIB)
-#define RUN_DIRECT  MIB /* a disk that is asked for little at a time is waited for */
+#define BAND_TARGET   (512 * KIB)
+#define EXTENT_TARGET (256 * KIB)
+#define EXTENT_DIRECT MIB /* a disk that is asked for little at a time is waited for */
 
 /* Columns are cut at multiples of this, which every tile narrower than a row divides. */
 #define COLUMN_STEP ((uint64_t)128)
 
 /* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and
- * the run. */
-#define BAND_LEAST (64 * KIB)
+ * the extent. */
+#define BAND_MIN (64 * KIB)
 
-static uint64_t at_most(uint64_t n, uint64_t most)
+static uint64_t smaller(uint64_t n, uint64_t max)
 {
-	return n < most ? n : most;
+	return n < max ? n : max;
 }
 
 int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err)
 {
-	uint64_t run = band ? band / 2 : RUN_TARGET;
-	uint64_t most = at_most(memory / 4, band > 4 * MIB ? band : 4 * MIB);
+	uint64_t extent = band ? band / 2 : EXTENT_TARGET;
+	uint64_t max = smaller(memory / 4, band > 4 * MIB ? band : 4 * MIB);
 
-	most &= ~(WRITER_ALIGN - (uint64_t)1);
-	if (most < BAND_LEAST)
+	max &= ~(WRITER_ALIGN - (uint64_t)1);
+	if (max < BAND_MIN)
 		return err_set(err, ERR_USAGE,
 			       "--max-memory leaves %llu bytes for each thread, which needs %llu: "
 			       "give more "
 			       "memory or fewer --threads",
-			       (unsigned long long)memory, 4ull * BAND_LEAST);
+			       (unsigned long long)memory, 4ull * BAND_MIN);
 	*limits = (struct band_limits){
-		.target = at_most(band ? band : BAND_TARGET, most),
-		.most = most,
-		.run = at_most(run, most),
-		.run_direct = at_most(run > RUN_DIRECT ? run : RUN_DIRECT, most),
+		.target = smaller(band ? band : BAND_TARGET, max),
+		.max = max,
+		.extent = smaller(extent, max),
+		.extent_direct = smaller(extent > EXTENT_DIRECT ? extent : EXTENT_DIRECT, max),
 	};
 	return 0;
 }
 
 uint64_t band_limits_memory(const struct band_limits *limits)
 {
-	return 3 * limits->most + limits->most / 8 + 2 * (uint64_t)WRITER_ALIGN;
+	return 3 * limits->max + limits->max / 8 + 2 * (uint64_t)WRITER_ALIGN;
 }
 
 static uint64_t element_size(const struct unit *unit)
@@ -72,7 +72,7 @@ bool unit_needs_amax(const struct unit *unit, const struct qspec *spec,
 	if (spec->tile.rows == WHOLE)
 		return true;
 	return spec->tile.cols == WHOLE &&
-	       row_step(unit, spec) * unit->cols * element_size(unit) > limits->most;
+	       row_step(unit, spec) * unit->cols * element_size(unit) > limits->max;
 }
 
 /* Rows and columns of the unit's bands. */
@@ -86,14 +86,14 @@ static void band_shape(const struct unit *unit, const struct qspec *spec,
 	/* A transposed unit is read a column at a time: square bands make those reads long. */
 	if (unit->slice.col_stride != 1) {
 		*n_rows = COLUMN_STEP * 8;
-		while (*n_rows > step && *n_rows * COLUMN_STEP * size > limits->most)
+		while (*n_rows > step && *n_rows * COLUMN_STEP * size > limits->max)
 			*n_rows /= 2;
-		fit = limits->most / (*n_rows * size) / COLUMN_STEP * COLUMN_STEP;
+		fit = limits->max / (*n_rows * size) / COLUMN_STEP * COLUMN_STEP;
 		*n_cols = fit < unit->cols && spec->tile.cols != WHOLE ? fit : unit->cols;
-		if (*n_rows * *n_cols * size <= limits->most)
+		if (*n_rows * *n_cols * size <= limits->max)
 			return;
 	}
-	if (step * unit->cols * size <= limits->most) {
+	if (step * unit->cols * size <= limits->max) {
 		uint64_t scales =
 			tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
 
@@ -145,12 +145,12 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint64_t size,
 			   const struct band_limits *limits, size_t output)
 {
-	uint64_t most = limits->target / size;
+	uint64_t max = limits->target / size;
 
-	for (uint64_t at = 0; at < n; at += most) {
+	for (uint64_t at = 0; at < n; at += max) {
 		struct rect rect = { .col = at,
 				     .n_rows = 1,
-				     .n_cols = n - at < most ? n - at : most };
+				     .n_cols = n - at < max ? n - at : max };
 
 		band_add(list, (struct band){ unit, output, rect });
 	}
@@ -158,7 +158,7 @@ static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint
 
 uint64_t output_element_size(const struct output_shard *shard, size_t output)
 {
-	return shard->outputs[output].part == PART_COPY
+	return shard->outputs[output].kind == OUTPUT_COPY
 		       ? 1
 		       : dtype_bits(shard->tensors[output].dtype) / 8;
 }
@@ -170,20 +170,20 @@ static void bands_add_output(struct band_list *list, const struct plan *plan,
 	const struct output *output = &shard->outputs[o];
 	const struct st_tensor *tensor = &shard->tensors[o];
 
-	switch (output->part) {
-	case PART_COPY:
+	switch (output->kind) {
+	case OUTPUT_COPY:
 		bands_add_flat(list, output->unit, st_tensor_size(tensor), 1, limits, o);
 		break;
-	case PART_VALUE:
-	case PART_RECODED: /* by way of fp32 */
+	case OUTPUT_VALUE:
+	case OUTPUT_RESCALED: /* by way of fp32 */
 		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims),
 			       sizeof(float), limits, o);
 		break;
-	case PART_CODES:
-	case PART_VALUES:
+	case OUTPUT_CODES:
+	case OUTPUT_VALUES:
 		bands_add_unit(list, plan, output->unit, limits, o);
 		break;
-	case PART_SCALE:
+	case OUTPUT_SCALE:
 		break;
 	}
 }
@@ -193,40 +193,40 @@ static uint64_t source_bytes(const struct output_shard *shard, size_t output, ui
 {
 	const struct output *from = &shard->outputs[output];
 
-	switch (from->part) {
-	case PART_COPY:
+	switch (from->kind) {
+	case OUTPUT_COPY:
 		return bytes;
-	case PART_CODES:
+	case OUTPUT_CODES:
 		return bytes * dtype_bits(from->source->tensor->dtype) / 8;
-	case PART_VALUES:
+	case OUTPUT_VALUES:
 		return bytes / output_element_size(shard, output);
 	default:
 		return 0;
 	}
 }
 
-/* Puts a band into the last run, or begins another.  begin: where its first byte goes. */
-static void run_extend(struct band_list *list, size_t band, uint64_t begin, uint64_t size,
-		       uint64_t input_bytes, bool scattered, uint64_t most)
+/* Puts a band into the last extent, or begins another.  begin: where its first byte goes. */
+static void extents_add(struct band_list *list, size_t band, uint64_t begin, uint64_t size,
+			uint64_t input_bytes, bool scattered, uint64_t max)
 {
-	struct run *last = list->n_runs ? &list->runs[list->n_runs - 1] : NULL;
+	struct extent *last = list->n_extents ? &list->extents[list->n_extents - 1] : NULL;
 
 	if (last && !scattered && !last->scattered && last->end == begin &&
-	    last->end - last->begin + size <= most) {
+	    last->end - last->begin + size <= max) {
 		last->n_bands++;
 		last->end += size;
 		last->input_bytes += input_bytes;
 		return;
 	}
-	ARRAY_GROW(list->runs, list->n_runs);
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_runs > 0 without runs for
-	 * possible */
-	list->runs[list->n_runs++] = (struct run){ .first_band = band,
-						   .n_bands = 1,
-						   .begin = begin,
-						   .end = begin + size,
-						   .input_bytes = input_bytes,
-						   .scattered = scattered };
+	ARRAY_GROW(list->extents, list->n_extents);
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_extents > 0 without
+	 * extents for possible */
+	list->extents[list->n_extents++] = (struct extent){ .first_band = band,
+							    .n_bands = 1,
+							    .begin = begin,
+							    .end = begin + size,
+							    .input_bytes = input_bytes,
+							    .scattered = scattered };
 }
 
 struct ordered {
@@ -244,20 +244,20 @@ static int compare_ordered(const void *a, const void *b)
 void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
 		     const struct band_limits *limits, bool direct)
 {
-	uint64_t most = direct ? limits->run_direct : limits->run;
+	uint64_t max = direct ? limits->extent_direct : limits->extent;
 	const struct output_shard *out = &plan->shards[shard];
 	struct ordered *order = xcalloc(out->n_tensors, sizeof *order);
 	size_t n = 0;
 
 	for (size_t i = 0; i < out->n_tensors; i++) {
-		if (out->outputs[i].part != PART_SCALE) /* written with its codes */
+		if (out->outputs[i].kind != OUTPUT_SCALE) /* written with its codes */
 			order[n++] = (struct ordered){ out->tensors[i].begin, i };
 	}
 	qsort(order, n, sizeof *order, compare_ordered);
 	for (size_t i = 0; i < n; i++) {
 		const struct output *output = &out->outputs[order[i].output];
 		const struct unit *unit = &plan->selection.units[output->unit];
-		bool flat = output->part != PART_CODES && output->part != PART_VALUES;
+		bool flat = output->kind != OUTPUT_CODES && output->kind != OUTPUT_VALUES;
 		uint64_t size = output_element_size(out, order[i].output);
 		size_t first = list->n_bands;
 
@@ -267,9 +267,9 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 			uint64_t cols = flat ? rect->n_cols : unit->cols;
 			uint64_t bytes = rect->n_rows * rect->n_cols * size;
 
-			run_extend(list, b, order[i].begin + (rect->row * cols + rect->col) * size,
-				   bytes, source_bytes(out, order[i].output, bytes),
-				   rect->n_cols != cols, most);
+			extents_add(list, b, order[i].begin + (rect->row * cols + rect->col) * size,
+				    bytes, source_bytes(out, order[i].output, bytes),
+				    rect->n_cols != cols, max);
 		}
 	}
 	free(order);
@@ -278,6 +278,6 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 void band_list_release(struct band_list *list)
 {
 	free(list->bands);
-	free(list->runs);
+	free(list->extents);
 	*list = (struct band_list){ 0 };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Cutting a job into pieces that fit a worker's memory and stay in its cache: a band is a rectangle
- * of one unit made of whole tiles wherever a tile fits; a run is a row of bands whose codes lie
+ * of one unit made of whole tiles wherever a tile fits; a extent is a row of bands whose codes lie
  * together in the output file and are written at once, across tensor borders.
  */
 #ifndef FP8CONV_CONVERT_BANDS_H
@@ -14,9 +14,10 @@
 struct band_limits {
 	/* of a band's matrix: what stays in the second-level cache, or the backend likes */
 	uint64_t target;
-	uint64_t most; /* of a band's matrix: where a row of tiles is larger than the target */
-	uint64_t run; /* of the output of a run of several bands; that of one may be up to `most` */
-	uint64_t run_direct; /* the same where writes go past the page cache */
+	uint64_t max; /* of a band's matrix: where a row of tiles is larger than the target */
+	uint64_t
+		extent; /* of the output of a extent of several bands; that of one may be up to `max` */
+	uint64_t extent_direct; /* the same where writes go past the page cache */
 };
 
 struct band {
@@ -25,7 +26,7 @@ struct band {
 	struct rect rect; /* a copy: bytes, n_rows 1; recoded: elements, n_rows 1 */
 };
 
-struct run {
+struct extent {
 	size_t first_band;
 	size_t n_bands;
 	uint64_t begin,
@@ -37,15 +38,15 @@ struct run {
 struct band_list {
 	size_t n_bands;
 	struct band *bands;
-	size_t n_runs;
-	struct run *runs;
+	size_t n_extents;
+	struct extent *extents;
 };
 
 /* What fits `memory` bytes a worker, for a backend that works best on `band` bytes (0: a CPU).
  * ERR_USAGE if that is too little. */
 int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, struct err *err);
 
-/* Bytes one worker needs at most for any unit of the plan. */
+/* Bytes one worker needs at max for any unit of the plan. */
 uint64_t band_limits_memory(const struct band_limits *limits);
 
 /* Whether a tile of the unit is larger than any band: its amax must be taken before. */
@@ -59,8 +60,8 @@ uint64_t output_element_size(const struct output_shard *shard, size_t output);
 void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		    const struct band_limits *limits, size_t output);
 
-/* All bands and runs of an output shard, in the order of the output file.  direct: writes go past
- * the page cache. */
+/* All bands and extents of an output shard, in the order of the output file.  direct: writes go
+ * past the page cache. */
 void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t shard,
 		     const struct band_limits *limits, bool direct);
 

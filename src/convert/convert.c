@@ -13,32 +13,32 @@
 #include "convert/convert_internal.h"
 #include "source/spool.h"
 
-uint64_t shard_size(const struct output_shard *shard)
+uint64_t output_shard_size(const struct output_shard *shard)
 {
 	return shard->header_size + shard->data_size;
 }
 
-int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir,
-	       const char *name, struct err *err)
+int output_shard_open(const struct output_shard *shard, struct writer *writer,
+		      const struct outdir *dir, const char *name, struct err *err)
 {
 	struct buf header = { 0 };
 	int rc;
 
-	shard_header(shard, &header);
-	rc = writer_open(writer, dir, name, &header, shard_size(shard), err);
+	output_shard_header(shard, &header);
+	rc = writer_open(writer, dir, name, &header, output_shard_size(shard), err);
 	buf_release(&header);
 	return rc;
 }
 
-bool same_path(const char *a, const char *b)
+bool directory_same_path(const char *a, const char *b)
 {
 	struct stat x, y;
 
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-int check_not_input(const struct plan *plan, const char *directory, const char *name,
-		    struct err *err)
+int output_check_not_input(const struct plan *plan, const char *directory, const char *name,
+			   struct err *err)
 {
 	char *path = directory ? xasprintf("%s/%s", directory, name) : xstrdup(name);
 	struct stat st;
@@ -56,85 +56,87 @@ int check_not_input(const struct plan *plan, const char *directory, const char *
 }
 
 /* The file, and what is preserved, are neither each other's nor the input's. */
-static int check_file_places(const struct convert_job *job, const char *directory, const char *name,
-			     struct err *err)
+static int check_file_places(const struct execution *execution, const char *directory,
+			     const char *name, struct err *err)
 {
-	const struct output_shard *kept = job->plan->preserved;
-	const char *preserve = job->params->preserve;
+	const struct output_shard *kept = execution->plan->preserved;
+	const char *preserve = execution->params->preserve;
 
-	if (check_not_input(job->plan, NULL, job->params->output, err))
+	if (output_check_not_input(execution->plan, NULL, execution->params->output, err))
 		return -1;
 	if (!kept)
 		return 0;
-	if (!strcmp(kept->name, name) && same_path(preserve, directory))
+	if (!strcmp(kept->name, name) && directory_same_path(preserve, directory))
 		return err_set(err, ERR_USAGE,
 			       "--preserve-high-precision would write '%s', which is the output",
-			       job->params->output);
-	return check_not_input(job->plan, preserve, kept->name, err);
+			       execution->params->output);
+	return output_check_not_input(execution->plan, preserve, kept->name, err);
 }
 
-static int run_file(struct convert_job *job, struct err *err)
+static int file_run(struct execution *execution, struct err *err)
 {
-	const struct output_shard *shard = &job->plan->shards[0];
-	const struct output_shard *kept = job->plan->preserved;
-	const char *slash = strrchr(job->params->output, '/');
-	const char *name = slash ? slash + 1 : job->params->output;
-	char *directory =
-		slash ? xstrndup(job->params->output, (size_t)(slash - job->params->output) + 1)
-		      : xstrdup(".");
+	const struct output_shard *shard = &execution->plan->shards[0];
+	const struct output_shard *kept = execution->plan->preserved;
+	const char *slash = strrchr(execution->params->output, '/');
+	const char *name = slash ? slash + 1 : execution->params->output;
+	char *directory = slash ? xstrndup(execution->params->output,
+					   (size_t)(slash - execution->params->output) + 1)
+				: xstrdup(".");
 	char *lock = outdir_own_name(name, "lock");
 	struct writer writer = { 0 }, preserved = { 0 };
 	uint32_t crc;
 	int rc = -1;
 
-	if (outdir_open(&job->out, job->params->io, directory, lock, false, err) ||
-	    check_file_places(job, directory, name, err) ||
-	    outdir_check_space(&job->out, shard_size(shard), err) ||
-	    shard_open(shard, &writer, &job->out, name, err))
+	if (outdir_open(&execution->out, execution->params->io, directory, lock, false, err) ||
+	    check_file_places(execution, directory, name, err) ||
+	    outdir_check_space(&execution->out, output_shard_size(shard), err) ||
+	    output_shard_open(shard, &writer, &execution->out, name, err))
 		goto out;
-	if (kept && (outdir_open(&job->preserve, job->params->io, job->params->preserve, LOCK_NAME,
-				 false, err) ||
-		     shard_open(kept, &preserved, &job->preserve, kept->name, err)))
+	if (kept && (outdir_open(&execution->preserve, execution->params->io,
+				 execution->params->preserve, LOCK_NAME, false, err) ||
+		     output_shard_open(kept, &preserved, &execution->preserve, kept->name, err)))
 		goto out;
-	if (converter_shard(job->converter, 0, &writer, kept ? &preserved : NULL, err) ||
-	    (kept && (writer_commit(&preserved, &crc, err) ||
-		      index_put(kept, job->plan->n_shards, &job->preserve, err))) ||
+	if (pipeline_shard(execution->pipeline, 0, &writer, kept ? &preserved : NULL, err) ||
+	    (kept &&
+	     (writer_commit(&preserved, &crc, err) ||
+	      output_index_put(kept, execution->plan->n_shards, &execution->preserve, err))) ||
 	    writer_commit(&writer, &crc, err))
 		goto out;
-	job->result->shards_done = 1;
-	job->result->complete = true;
+	execution->result->shards_done = 1;
+	execution->result->complete = true;
 	rc = 0;
 out:
 	writer_release(&preserved);
 	writer_release(&writer);
-	outdir_close(&job->preserve);
-	outdir_close(&job->out);
+	outdir_close(&execution->preserve);
+	outdir_close(&execution->out);
 	free(lock);
 	free(directory);
 	return rc;
 }
 
-static int run_stream(struct convert_job *job, struct err *err)
+static int stream_run(struct execution *execution, struct err *err)
 {
-	const struct output_shard *shard = &job->plan->shards[0];
+	const struct output_shard *shard = &execution->plan->shards[0];
 	struct writer writer = { 0 };
 	struct buf header = { 0 };
 	uint32_t crc;
 	int rc = -1;
 
-	if (job->params->preserve)
+	if (execution->params->preserve)
 		return err_set(
 			err, ERR_USAGE,
 			"--preserve-high-precision needs a directory or file as output, not '-'");
-	shard_header(shard, &header);
-	if (writer_open_anonymous(&writer, job->params->io, job->params->temp_dir, &header,
-				  shard_size(shard), err) ||
-	    converter_shard(job->converter, 0, &writer, NULL, err) ||
+	output_shard_header(shard, &header);
+	if (writer_open_anonymous(&writer, execution->params->io, execution->params->temp_dir,
+				  &header, output_shard_size(shard), err) ||
+	    pipeline_shard(execution->pipeline, 0, &writer, NULL, err) ||
 	    writer_commit(&writer, &crc, err) ||
-	    spool_send(job->params->io, writer.fd, shard_size(shard), job->progress, err))
+	    spool_send(execution->params->io, writer.fd, output_shard_size(shard),
+		       execution->progress, err))
 		goto out;
-	job->result->shards_done = 1;
-	job->result->complete = true;
+	execution->result->shards_done = 1;
+	execution->result->complete = true;
 	rc = 0;
 out:
 	writer_release(&writer);
@@ -145,22 +147,22 @@ out:
 int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err)
 {
-	static int (*const run[])(struct convert_job *, struct err *) = {
-		[OUTPUT_STREAM] = run_stream,
-		[OUTPUT_FILE] = run_file,
-		[OUTPUT_DIRECTORY] = run_directory,
+	static int (*const run[])(struct execution *, struct err *) = {
+		[DESTINATION_STREAM] = stream_run,
+		[DESTINATION_FILE] = file_run,
+		[DESTINATION_DIRECTORY] = directory_run,
 	};
-	struct convert_job job = {
+	struct execution execution = {
 		.plan = plan, .params = params, .progress = progress, .result = result
 	};
 	int rc;
 
 	*result = (struct convert_result){ 0 };
 	malloc_trim(0); /* what planning needed goes back before buffers are filled */
-	if (converter_new(&job.converter, plan, params, progress, err))
+	if (pipeline_new(&execution.pipeline, plan, params, progress, err))
 		return -1;
-	rc = run[output_kind(params->output)](&job, err);
-	converter_result(job.converter, result);
-	converter_free(job.converter);
+	rc = run[destination_of(params->output)](&execution, err);
+	pipeline_result(execution.pipeline, result);
+	pipeline_free(execution.pipeline);
 	return rc;
 }

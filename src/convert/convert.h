@@ -45,19 +45,19 @@ struct convert_params {
 };
 
 /* What a tensor of the output is made of. */
-enum output_part {
-	PART_COPY,    /* the bytes of its source */
-	PART_CODES,   /* its unit, quantized */
-	PART_SCALE,   /* written with the codes, which stand before it */
-	PART_VALUES,  /* its unit, whose source is FP8, as values */
-	PART_VALUE,   /* one fp32 that the plan knows */
-	PART_RECODED, /* scales in another type or for other tiles (recode.h) */
+enum output_kind {
+	OUTPUT_COPY,	 /* the bytes of its source */
+	OUTPUT_CODES,	 /* its unit, quantized */
+	OUTPUT_SCALE,	 /* written with the codes, which stand before it */
+	OUTPUT_VALUES,	 /* its unit, whose source is FP8, as values */
+	OUTPUT_VALUE,	 /* one fp32 that the plan knows */
+	OUTPUT_RESCALED, /* scales in another type or for other tiles (recode.h) */
 };
 
 struct output {
 	size_t unit; /* in selection.units */
-	enum output_part part;
-	float value;			 /* PART_VALUE */
+	enum output_kind kind;
+	float value;			 /* OUTPUT_VALUE */
 	const struct tensor_ref *source; /* its unit's, or a scale of it */
 };
 
@@ -75,7 +75,7 @@ struct output_shard {
 	size_t n_tensors;
 	struct st_tensor *tensors; /* laid out; by unit, codes before scale */
 	struct output *outputs;	   /* what each of them is made of; NULL for preserved sources */
-	uint64_t header_size;	   /* bytes; shard_header() makes them */
+	uint64_t header_size;	   /* bytes; output_shard_header() makes them */
 	uint64_t data_size;	   /* bytes behind the header */
 };
 
@@ -133,15 +133,15 @@ struct convert_result {
 };
 
 /* What an output path means: "-", a name that ends in .safetensors, or a directory. */
-enum output_kind { OUTPUT_STREAM, OUTPUT_FILE, OUTPUT_DIRECTORY };
-enum output_kind output_kind(const char *output);
+enum destination { DESTINATION_STREAM, DESTINATION_FILE, DESTINATION_DIRECTORY };
+enum destination destination_of(const char *output);
 
 /* Executes the plan: all or nothing per file, index and config last. */
 int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err);
 
 /* The shard's first bytes, put into an empty buf. */
-void shard_header(const struct output_shard *shard, struct buf *header);
+void output_shard_header(const struct output_shard *shard, struct buf *header);
 
 void plan_release(struct plan *plan);
 

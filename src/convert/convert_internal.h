@@ -15,12 +15,12 @@
 #define INDEX_NAME "model.safetensors.index.json"
 
 /* convert_run() while it runs. */
-struct convert_job {
+struct execution {
 	const struct plan *plan;
 	const struct convert_params *params;
 	struct progress *progress;
 	struct convert_result *result;
-	struct converter *converter;
+	struct pipeline *pipeline;
 	struct outdir out;
 	struct outdir part_lock; /* --part: the same directory, a lock of the part's own */
 	struct outdir preserve;
@@ -30,51 +30,51 @@ struct convert_job {
 };
 
 /* Bytes of the file. */
-uint64_t shard_size(const struct output_shard *shard);
+uint64_t output_shard_size(const struct output_shard *shard);
 
 /* Whether two paths lead to one file or directory that exists. */
-bool same_path(const char *a, const char *b);
+bool directory_same_path(const char *a, const char *b);
 
 /* ERR_USAGE if directory/name (NULL: name is the path) is one of the source's files, by device and
  * inode. */
-int check_not_input(const struct plan *plan, const char *directory, const char *name,
-		    struct err *err);
+int output_check_not_input(const struct plan *plan, const char *directory, const char *name,
+			   struct err *err);
 
 /* writer_open() with the shard's header, under a name in dir. */
-int shard_open(const struct output_shard *shard, struct writer *writer, const struct outdir *dir,
-	       const char *name, struct err *err);
+int output_shard_open(const struct output_shard *shard, struct writer *writer,
+		      const struct outdir *dir, const char *name, struct err *err);
 
 /* plan_index.c: the index of n shards, put into dir. */
-int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
-	      struct err *err);
+int output_index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
+		     struct err *err);
 
 /* convert_directory.c: the output as a directory, resumed where it was left. */
-int run_directory(struct convert_job *job, struct err *err);
+int directory_run(struct execution *execution, struct err *err);
 
-/* convert_resume.c: the manifest against this job. */
+/* convert_resume.c: the manifest against this execution. */
 
 /* What the job is, for the manifest. */
-json_t *job_identity(const struct convert_job *job);
+json_t *resume_identity(const struct execution *execution);
 
 /* The manifest of the output directory, a new reference; NULL: there is none.  What err held
  * goes. */
-int job_manifest(const struct convert_job *job, json_t **manifest, struct err *err);
+int resume_manifest(const struct execution *execution, json_t **manifest, struct err *err);
 
 /* Takes up the job that the output directory holds, or begins it.  *finished: there is nothing left
  * to do. */
-int job_take_up(struct convert_job *job, bool *finished, struct err *err);
+int resume_take(struct execution *execution, bool *finished, struct err *err);
 
 /* Reads the finished shards that are this run's to make: those that are not what was recorded are
  * to be made again. */
-int job_check_contents(struct convert_job *job, struct err *err);
+int resume_check_contents(struct execution *execution, struct err *err);
 
 /* ERR_SYSTEM unless there is space for what this run has to write. */
-int job_check_space(struct convert_job *job, struct err *err);
+int resume_check_space(struct execution *execution, struct err *err);
 
 /* Whether shard i is finished: recorded, and its files are there. */
-bool job_shard_done(const struct convert_job *job, const json_t *manifest, size_t i);
+bool resume_shard_done(const struct execution *execution, const json_t *manifest, size_t i);
 
 /* Whether this run is to make shard i: --part I/N. */
-bool job_has_shard(const struct convert_job *job, size_t i);
+bool resume_has_shard(const struct execution *execution, size_t i);
 
 #endif

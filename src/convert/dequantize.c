@@ -62,7 +62,7 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 			plan_keep(plan, u);
 			continue;
 		}
-		plan_add(plan, u, PART_VALUES, NULL, unit->name, dtype, source->n_dims,
+		plan_add(plan, u, OUTPUT_VALUES, NULL, unit->name, dtype, source->n_dims,
 			 source->shape);
 		plan->n_converted++;
 	}
@@ -88,7 +88,7 @@ int dequantize_plan_make(struct plan *plan, const struct dequantize_params *para
 	struct band_limits limits;
 
 	*plan = (struct plan){ .stream_fd = -1, .command = "dequantize" };
-	if (!type || converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	if (!type || pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) || plan_units(plan, convert, err))
 		goto fail;
 	plan->dtype = type->name;

@@ -15,14 +15,14 @@
 #define SQNR_SAMPLE ((uint64_t)1 << 17)
 
 /* Of a MiB of output each; more is read than the disk has in flight. */
-#define RUNS_AHEAD 8
+#define EXTENTS_AHEAD 8
 
 /* Scales of a band to their place in the file: whole rows of the grid lie together. */
-static int write_scales(struct converter *converter, struct write_queue *queue,
+static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 			const struct band *band, const struct quant_out *out, struct err *err)
 {
-	const struct plan *plan = converter->plan;
-	const struct output_shard *shard = converter->shard;
+	const struct plan *plan = pipeline->plan;
+	const struct output_shard *shard = pipeline->shard;
 	const struct st_tensor *scale = &shard->tensors[band->output + 1];
 	const struct qspec *spec = plan->specs[band->unit];
 	const struct unit *unit = &plan->selection.units[band->unit];
@@ -41,7 +41,7 @@ static int write_scales(struct converter *converter, struct write_queue *queue,
 	if (n_cols == grid_cols)
 		return write_queue_add(queue, out->scale_inv, n_rows * n_cols * size, at, err);
 	for (uint64_t r = 0; r < n_rows; r++) {
-		if (writer_pwrite(converter->writer,
+		if (writer_pwrite(pipeline->writer,
 				  (const char *)out->scale_inv + r * n_cols * size, n_cols * size,
 				  at + r * grid_cols * size, err))
 			return -1;
@@ -80,48 +80,48 @@ static uint64_t sqnr_step(const struct unit *unit)
 	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
 }
 
-static void band_stats(struct converter *converter, size_t u, const struct rect *rect,
+static void band_stats(struct pipeline *pipeline, size_t u, const struct rect *rect,
 		       const struct matrix *x, const struct quant_out *out)
 {
-	const struct qspec *spec = converter->plan->specs[u];
-	uint64_t step = sqnr_step(&converter->plan->selection.units[u]);
+	const struct qspec *spec = pipeline->plan->specs[u];
+	uint64_t step = sqnr_step(&pipeline->plan->selection.units[u]);
 	double signal = 0, noise = 0;
 
 	if (step == 1) {
-		rows_error(converter->backend, spec, x, out, 0, x->rows, &signal, &noise);
+		rows_error(pipeline->backend, spec, x, out, 0, x->rows, &signal, &noise);
 	} else {
 		for (uint64_t row = (step - rect->row % step) % step; row < x->rows; row += step)
-			rows_error(converter->backend, spec, x, out, row, 1, &signal, &noise);
+			rows_error(pipeline->backend, spec, x, out, row, 1, &signal, &noise);
 	}
-	pthread_mutex_lock(&converter->lock);
-	converter->stats[u].signal += signal;
-	converter->stats[u].noise += noise;
-	converter->counts.saturated += out->stats->saturated;
-	converter->counts.nonfinite += out->stats->nonfinite;
-	pthread_mutex_unlock(&converter->lock);
+	pthread_mutex_lock(&pipeline->lock);
+	pipeline->stats[u].signal += signal;
+	pipeline->stats[u].noise += noise;
+	pipeline->counts.saturated += out->stats->saturated;
+	pipeline->counts.nonfinite += out->stats->nonfinite;
+	pthread_mutex_unlock(&pipeline->lock);
 }
 
-static struct source_tee preserved_tee(const struct converter *converter, size_t u)
+static struct source_tee preserved_tee(const struct pipeline *pipeline, size_t u)
 {
-	const struct plan *plan = converter->plan;
+	const struct plan *plan = pipeline->plan;
 	const struct output_shard *shard;
 
-	if (!converter->preserved)
+	if (!pipeline->preserved)
 		return (struct source_tee){ 0 };
 	shard = &plan->preserved[plan->selection.units[u].source->shard];
-	return (struct source_tee){ .writer = converter->preserved,
+	return (struct source_tee){ .writer = pipeline->preserved,
 				    .offset = shard->header_size +
 					      shard->tensors[plan->unit_preserved[u]].begin };
 }
 
 /* Reads and quantizes one band; its codes go to `codes`, its scales to the file. */
-static int quantize_band(struct converter *converter, struct worker *worker,
+static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *worker,
 			 const struct band *band, uint8_t *codes, struct err *err)
 {
 	size_t u = band->unit;
-	const struct unit *unit = &converter->plan->selection.units[u];
-	const struct qspec *spec = converter->plan->specs[u];
-	struct source_tee tee = preserved_tee(converter, u);
+	const struct unit *unit = &pipeline->plan->selection.units[u];
+	const struct qspec *spec = pipeline->plan->specs[u];
+	struct source_tee tee = preserved_tee(pipeline, u);
 	struct quant_stats stats = { 0 };
 	struct quant_out out = { .codes = codes,
 				 .stride = band->rect.n_cols,
@@ -133,116 +133,116 @@ static int quantize_band(struct converter *converter, struct worker *worker,
 	out.scale_inv = write_queue_take(&worker->queue, n_scales * scale_size(spec->scale_type));
 	if (!out.scale_inv)
 		out.scale_inv = worker->scales;
-	if (source_read(&converter->source, unit, &band->rect, &worker->buffers, &tee, &x, err))
+	if (source_read(&pipeline->source, unit, &band->rect, &worker->buffers, &tee, &x, err))
 		return -1;
-	if (unit_needs_amax(unit, spec, &converter->limits)) {
-		const float *amax = unit_known_amax(converter, u);
+	if (unit_needs_amax(unit, spec, &pipeline->limits)) {
+		const float *amax = pipeline_known_amax(pipeline, u);
 
 		if (spec->tile.rows != WHOLE)
 			amax += band->rect.row;
-		backend_cast(converter->backend, &x, spec, amax, 1, &out);
+		backend_cast(pipeline->backend, &x, spec, amax, 1, &out);
 	} else {
-		backend_quantize(converter->backend, &x, spec, &out);
+		backend_quantize(pipeline->backend, &x, spec, &out);
 	}
-	if (backend_failed(converter->backend, unit->name, err))
+	if (backend_failed(pipeline->backend, unit->name, err))
 		return -1;
-	if (stats.nonfinite && converter->params->on_nonfinite == NONFINITE_ERROR)
-		return refuse_nonfinite(converter, unit, &band->rect, &x, err);
-	band_stats(converter, u, &band->rect, &x, &out);
-	return write_scales(converter, &worker->queue, band, &out, err);
+	if (stats.nonfinite && pipeline->params->on_nonfinite == NONFINITE_ERROR)
+		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &x, err);
+	band_stats(pipeline, u, &band->rect, &x, &out);
+	return write_scales(pipeline, &worker->queue, band, &out, err);
 }
 
 /* Codes or values of part of the columns: row by row. */
-static int write_scattered(struct converter *converter, const struct band *band,
-			   const struct run *run, const char *data, struct err *err)
+static int write_scattered(struct pipeline *pipeline, const struct band *band,
+			   const struct extent *extent, const char *data, struct err *err)
 {
-	uint64_t size = output_element_size(converter->shard, band->output);
-	uint64_t header = converter->shard->header_size;
-	uint64_t out_row = converter->plan->selection.units[band->unit].cols * size;
+	uint64_t size = output_element_size(pipeline->shard, band->output);
+	uint64_t header = pipeline->shard->header_size;
+	uint64_t out_row = pipeline->plan->selection.units[band->unit].cols * size;
 	uint64_t row = band->rect.n_cols * size;
 
 	for (uint64_t r = 0; r < band->rect.n_rows; r++) {
-		if (writer_pwrite(converter->writer, data + r * row, row,
-				  header + run->begin + r * out_row, err))
+		if (writer_pwrite(pipeline->writer, data + r * row, row,
+				  header + extent->begin + r * out_row, err))
 			return -1;
 	}
 	return 0;
 }
 
 /* What becomes of one band, into data. */
-static int convert_band(struct converter *converter, struct worker *worker, const struct band *band,
-			void *data, struct err *err)
+static int convert_band(struct pipeline *pipeline, struct pipeline_worker *worker,
+			const struct band *band, void *data, struct err *err)
 {
-	const struct output *output = &converter->shard->outputs[band->output];
-	const struct unit *unit = &converter->plan->selection.units[output->unit];
+	const struct output *output = &pipeline->shard->outputs[band->output];
+	const struct unit *unit = &pipeline->plan->selection.units[output->unit];
 	const struct source_tee nowhere = { 0 };
 
-	switch (output->part) {
-	case PART_COPY:
-		return source_read_bytes(&converter->source, output->source, band->rect.col,
+	switch (output->kind) {
+	case OUTPUT_COPY:
+		return source_read_bytes(&pipeline->source, output->source, band->rect.col,
 					 (size_t)band->rect.n_cols, data, err);
-	case PART_VALUES:
-		return source_decode(&converter->source, unit, &band->rect, &worker->buffers,
-				     &nowhere, converter->shard->tensors[band->output].dtype, data,
+	case OUTPUT_VALUES:
+		return source_decode(&pipeline->source, unit, &band->rect, &worker->buffers,
+				     &nowhere, pipeline->shard->tensors[band->output].dtype, data,
 				     err);
-	case PART_VALUE:
+	case OUTPUT_VALUE:
 		memcpy(data, &output->value, sizeof output->value);
 		return 0;
-	case PART_RECODED:
-		return recode_band(&converter->source, converter->plan, band, &worker->buffers,
-				   data, err);
+	case OUTPUT_RESCALED:
+		return rescale_band(&pipeline->source, pipeline->plan, band, &worker->buffers, data,
+				    err);
 	default:
-		return quantize_band(converter, worker, band, data, err);
+		return quantize_band(pipeline, worker, band, data, err);
 	}
 }
 
 /* Workers wait for the disk when they write; what they read next comes from it in the meantime. */
-static int read_ahead(struct converter *converter, size_t item, struct err *err)
+static int read_ahead(struct pipeline *pipeline, size_t item, struct err *err)
 {
-	const struct plan *plan = converter->plan;
+	const struct plan *plan = pipeline->plan;
 	int rc = 0;
 
-	if (item >= converter->n_runs || !writer_is_direct(converter->writer))
+	if (item >= pipeline->n_extents || !writer_is_direct(pipeline->writer))
 		return 0;
-	for (size_t b = 0; !rc && b < converter->runs[item].n_bands; b++) {
+	for (size_t b = 0; !rc && b < pipeline->extents[item].n_bands; b++) {
 		const struct band *band =
-			&converter->list.bands[converter->runs[item].first_band + b];
+			&pipeline->list.bands[pipeline->extents[item].first_band + b];
 		const struct rect *rect = &band->rect;
 
-		if (converter->shard->outputs[band->output].part == PART_COPY)
-			rc = source_read_ahead(&converter->source,
+		if (pipeline->shard->outputs[band->output].kind == OUTPUT_COPY)
+			rc = source_read_ahead(&pipeline->source,
 					       plan->selection.units[band->unit].source, rect->col,
 					       rect->n_cols, err);
 		else
-			rc = band_read_ahead(converter, band, err);
+			rc = band_read_ahead(pipeline, band, err);
 	}
 	return rc;
 }
 
-int converter_run(void *context, int w, size_t item, struct err *err)
+int pipeline_cast(void *context, int w, size_t item, struct err *err)
 {
-	struct converter *converter = context;
-	const struct run *run = &converter->runs[item];
-	const struct band *bands = &converter->list.bands[run->first_band];
-	uint64_t begin = converter->shard->header_size + run->begin;
-	struct worker *worker = &converter->workers[w];
-	uint64_t n = run->end - run->begin;
+	struct pipeline *pipeline = context;
+	const struct extent *extent = &pipeline->extents[item];
+	const struct band *bands = &pipeline->list.bands[extent->first_band];
+	uint64_t begin = pipeline->shard->header_size + extent->begin;
+	struct pipeline_worker *worker = &pipeline->workers[w];
+	uint64_t n = extent->end - extent->begin;
 	char *data = write_queue_begin(&worker->queue, (size_t)n, begin, err);
 	char *at = data;
 
-	if (!data || read_ahead(converter, item + RUNS_AHEAD, err))
+	if (!data || read_ahead(pipeline, item + EXTENTS_AHEAD, err))
 		return -1;
-	for (size_t b = 0; b < run->n_bands; b++) {
+	for (size_t b = 0; b < extent->n_bands; b++) {
 		const struct band *band = &bands[b];
 
-		if (convert_band(converter, worker, band, at, err))
+		if (convert_band(pipeline, worker, band, at, err))
 			return -1;
 		at += band->rect.n_rows * band->rect.n_cols *
-		      output_element_size(converter->shard, band->output);
+		      output_element_size(pipeline->shard, band->output);
 	}
-	atomic_fetch_add(&converter->progress->done, run->input_bytes);
-	if (run->scattered)
-		return write_scattered(converter, bands, run, data, err);
+	atomic_fetch_add(&pipeline->progress->done, extent->input_bytes);
+	if (extent->scattered)
+		return write_scattered(pipeline, bands, extent, data, err);
 	if (write_queue_add(&worker->queue, data, (size_t)n, begin, err))
 		return -1;
 	return write_queue_try(&worker->queue, err);

@@ -15,13 +15,14 @@
 /* The manifest and the rounding of files to blocks. */
 #define DISK_SLACK ((uint64_t)64 << 10)
 
-enum output_kind output_kind(const char *output)
+enum destination destination_of(const char *output)
 {
 	size_t n = strlen(output);
 
 	if (!strcmp(output, "-"))
-		return OUTPUT_STREAM;
-	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? OUTPUT_FILE : OUTPUT_DIRECTORY;
+		return DESTINATION_STREAM;
+	return n > 12 && !strcmp(output + n - 12, ".safetensors") ? DESTINATION_FILE
+								  : DESTINATION_DIRECTORY;
 }
 
 static int open_source(struct plan *plan, const struct convert_params *params,
@@ -46,7 +47,7 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 {
 	if (params->hashes && plan->stream_fd >= 0)
 		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
-	if (params->output && output_kind(params->output) != OUTPUT_DIRECTORY) {
+	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY) {
 		if (plan->source.n_shards != 1)
 			return err_set(err, ERR_USAGE,
 				       "'%s' has %zu shards: give a directory as output, not '%s'",
@@ -89,7 +90,7 @@ void plan_spec_set(struct plan *plan, size_t u, const struct qspec *spec)
 	plan->specs[u] = own;
 }
 
-void shard_add(struct output_shard *shard, const struct st_tensor *tensor)
+void output_shard_add(struct output_shard *shard, const struct st_tensor *tensor)
 {
 	ARRAY_GROW(shard->tensors, shard->n_tensors);
 	shard->tensors[shard->n_tensors++] = *tensor;
@@ -115,7 +116,7 @@ static uint64_t *output_shape(struct plan *plan, const struct output_shard *shar
 						: st_shape_copy(&plan->texts, shape, n_dims);
 }
 
-struct output *plan_add(struct plan *plan, size_t u, enum output_part part,
+struct output *plan_add(struct plan *plan, size_t u, enum output_kind kind,
 			const struct tensor_ref *source, char *name, enum dtype dtype, int n_dims,
 			const uint64_t *shape)
 {
@@ -129,8 +130,8 @@ struct output *plan_add(struct plan *plan, size_t u, enum output_part part,
 
 	ARRAY_GROW(shard->outputs, shard->n_tensors);
 	shard->outputs[shard->n_tensors] =
-		(struct output){ .unit = u, .part = part, .source = source ? source : own };
-	shard_add(shard, &tensor);
+		(struct output){ .unit = u, .kind = kind, .source = source ? source : own };
+	output_shard_add(shard, &tensor);
 	return &shard->outputs[shard->n_tensors - 1];
 }
 
@@ -138,7 +139,7 @@ void plan_keep(struct plan *plan, size_t u)
 {
 	const struct st_tensor *source = plan->selection.units[u].source->tensor;
 
-	plan_add(plan, u, PART_COPY, NULL, source->name, source->dtype, source->n_dims,
+	plan_add(plan, u, OUTPUT_COPY, NULL, source->name, source->dtype, source->n_dims,
 		 source->shape);
 	plan->n_kept++;
 }
@@ -199,7 +200,7 @@ static int shard_layout(struct output_shard *shard, struct err *err)
 	return 0;
 }
 
-void shard_header(const struct output_shard *shard, struct buf *header)
+void output_shard_header(const struct output_shard *shard, struct buf *header)
 {
 	size_t n;
 	struct st_metadata *metadata = shard_metadata(shard->source, &n);

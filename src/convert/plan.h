@@ -27,7 +27,7 @@ void plan_unit_begin(struct plan *plan, size_t u);
 /* One more output of unit u, in the shard of the unit's source.  source: what it is made of, where
  * that is not the unit's; else NULL.  name must outlive the plan, the shape is copied.  Returns the
  * output, until the next is added. */
-struct output *plan_add(struct plan *plan, size_t u, enum output_part part,
+struct output *plan_add(struct plan *plan, size_t u, enum output_kind kind,
 			const struct tensor_ref *source, char *name, enum dtype dtype, int n_dims,
 			const uint64_t *shape);
 
@@ -35,7 +35,7 @@ struct output *plan_add(struct plan *plan, size_t u, enum output_part part,
 void plan_keep(struct plan *plan, size_t u);
 
 /* One more tensor of a shard, its name and shape to outlive the plan. */
-void shard_add(struct output_shard *shard, const struct st_tensor *tensor);
+void output_shard_add(struct output_shard *shard, const struct st_tensor *tensor);
 
 /* Places, headers, indexes and byte counts.  ERR_INPUT: two outputs of one name. */
 int plan_layout(struct plan *plan, struct err *err);

@@ -79,8 +79,8 @@ static void next_piece(void *context, struct buf *piece)
 		buf_puts(piece, text->n ? "\n  }\n}\n" : "}\n}\n");
 }
 
-int index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
-	      struct err *err)
+int output_index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
+		     struct err *err)
 {
 	struct index_text text;
 	int rc;

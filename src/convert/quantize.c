@@ -28,14 +28,13 @@ static int check_history(const struct recipe *recipe, const struct quantize_para
 
 /* A calibration that nothing would be taken from is a mistake. */
 static int check_use(const struct plan *plan, const struct quantize_params *params,
-		     const struct calibration *calibration, struct err *err)
+		     const struct static_scales *scales, struct err *err)
 {
-	bool used =
-		params->calibration.kv_cache || calibration_is_static(calibration, plan->recipe);
+	bool used = params->calibration.kv_cache || static_scales_is_static(scales, plan->recipe);
 
 	for (size_t i = 0; i < params->select.n_rules && !used; i++)
 		used = params->select.rules[i].recipe &&
-		       calibration_is_static(calibration, params->select.rules[i].recipe);
+		       static_scales_is_static(scales, params->select.rules[i].recipe);
 	if (used || !params->calibration.path)
 		return 0;
 	return err_set(err, ERR_USAGE,
@@ -47,7 +46,7 @@ static int check_use(const struct plan *plan, const struct quantize_params *para
 
 /* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
 static int plan_request(struct plan *plan, const struct quantize_params *params,
-			const struct calibration *calibration, struct err *err)
+			const struct static_scales *scales, struct err *err)
 {
 	struct scheme scheme;
 
@@ -57,7 +56,7 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 			       "--requantize an FP8 one");
 	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
 	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
-	    check_history(plan->recipe, params, err) || check_use(plan, params, calibration, err))
+	    check_history(plan->recipe, params, err) || check_use(plan, params, scales, err))
 		return -1;
 	for (size_t i = 0; i < params->select.n_rules; i++) {
 		const struct recipe *recipe = params->select.rules[i].recipe;
@@ -67,7 +66,7 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 	}
 	if (engine_find(params->target, &plan->target, err))
 		return -1;
-	scheme = scheme_from_qspec(&plan->spec, calibration_is_static(calibration, plan->recipe));
+	scheme = scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
 	plan->format =
 		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
 	return plan->format ? 0 : -1;
@@ -166,48 +165,48 @@ static void plan_groups(struct plan *plan)
 static int plan_skip(struct plan *plan, const struct quantize_params *params,
 		     struct progress *progress, struct err *err)
 {
-	struct converter *converter;
+	struct pipeline *pipeline;
 	int rc;
 
 	if (params->convert.on_nonfinite != NONFINITE_SKIP)
 		return 0;
-	if (converter_new(&converter, plan, &params->convert, progress, err))
+	if (pipeline_new(&pipeline, plan, &params->convert, progress, err))
 		return -1;
-	rc = converter_skip_nonfinite(converter, &plan->selection, err);
-	converter_free(converter);
+	rc = pipeline_skip_nonfinite(pipeline, &plan->selection, err);
+	pipeline_free(pipeline);
 	return rc ? rc : plan_settle(plan, params, err);
 }
 
 /* Before specs: what is not covered may be kept, or get another scheme. */
-static int plan_cover(struct plan *plan, const struct calibration *calibration, struct err *err)
+static int plan_cover(struct plan *plan, const struct static_scales *scales, struct err *err)
 {
 	bool kept;
 
-	if (!calibration->params->path)
+	if (!scales->params->path)
 		return 0;
-	if (calibration_cover(calibration, plan, &kept,
-			      plan->selection.advice ? NULL : &plan->selection.advice, err))
+	if (static_scales_cover(scales, plan, &kept,
+				plan->selection.advice ? NULL : &plan->selection.advice, err))
 		return -1;
 	return kept ? selection_settle(&plan->selection, err) : 0;
 }
 
 /* Everything behind the request, once the source is open. */
 static int plan_source(struct plan *plan, const struct quantize_params *params,
-		       const struct calibration *calibration, struct progress *progress,
+		       const struct static_scales *scales, struct progress *progress,
 		       struct err *err)
 {
 	struct select_options select = params->select;
 
 	select.recipe = plan->recipe;
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
-	    plan_cover(plan, calibration, err) || plan_specs(plan, params, err) ||
+	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
 		return -1;
 	plan_groups(plan);
-	if (calibration_apply(calibration, plan, err) || plan_configuration(plan, err) ||
-	    plan_outputs(plan, params->convert.preserve != NULL, err))
+	if (static_scales_apply(scales, plan, err) || plan_configuration(plan, err) ||
+	    quantize_outputs(plan, params->convert.preserve != NULL, err))
 		return -1;
-	plan->options = quantize_record(plan, params);
+	plan->options = quantize_identity(plan, params);
 	return plan_finish(plan, progress, err);
 }
 
@@ -215,20 +214,20 @@ int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
 		       struct progress *progress, struct err *err)
 {
 	const struct convert_params *convert = &params->convert;
-	struct calibration calibration;
+	struct static_scales scales;
 	struct band_limits limits;
 	int rc = -1;
 
 	*plan = (struct plan){ .stream_fd = -1, .command = "quantize" };
-	if (calibration_open(&calibration, convert->io, &params->calibration, err) ||
-	    plan_request(plan, params, &calibration, err) ||
-	    converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	if (static_scales_open(&scales, convert->io, &params->calibration, err) ||
+	    plan_request(plan, params, &scales, err) ||
+	    pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) ||
-	    plan_source(plan, params, &calibration, progress, err))
+	    plan_source(plan, params, &scales, progress, err))
 		goto out;
 	rc = 0;
 out:
-	calibration_release(&calibration);
+	static_scales_release(&scales);
 	if (rc)
 		plan_release(plan);
 	return rc;

@@ -14,7 +14,7 @@ struct quantize_params {
 	const char *format;
 	const char *target;
 	struct recipe_tuning tuning;
-	struct calibration_params calibration;
+	struct static_scales_params calibration;
 	struct select_options
 		select; /* recipe, rules' recipes and tp included; .recipe is filled by the job */
 };

@@ -48,7 +48,7 @@ static json_t *rules_json(const struct select_options *select)
 static void add_values(struct buf *values, const struct output_shard *shard)
 {
 	for (size_t i = 0; i < shard->n_tensors; i++)
-		if (shard->outputs[i].part == PART_VALUE)
+		if (shard->outputs[i].kind == OUTPUT_VALUE)
 			buf_add(values, &shard->outputs[i].value, sizeof(float));
 }
 
@@ -75,7 +75,7 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 
 /* What decides the output's bytes: by its effect, so that a default given in full is the same
  * job. */
-json_t *quantize_record(const struct plan *plan, const struct quantize_params *params)
+json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params)
 {
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
 	const struct select_options *select = &params->select;

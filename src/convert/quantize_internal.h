@@ -9,9 +9,9 @@
 #include "convert/quantize.h"
 
 /* quantize_outputs.c: outputs, shards, layouts and totals, from the selection and its specs. */
-int plan_outputs(struct plan *plan, bool preserve, struct err *err);
+int quantize_outputs(struct plan *plan, bool preserve, struct err *err);
 
-/* quantize_record.c: all that decides the output's bytes, for the manifest. */
-json_t *quantize_record(const struct plan *plan, const struct quantize_params *params);
+/* quantize_identity.c: all that decides the output's bytes, for the manifest. */
+json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params);
 
 #endif

@@ -12,7 +12,7 @@ static void add_value(struct plan *plan, size_t u, struct scale_decl *decl, floa
 {
 	char *name = arena_take(&plan->texts, decl->name);
 
-	plan_add(plan, u, PART_VALUE, NULL, name, decl->dtype, decl->n_dims, decl->shape)->value =
+	plan_add(plan, u, OUTPUT_VALUE, NULL, name, decl->dtype, decl->n_dims, decl->shape)->value =
 		value;
 }
 
@@ -38,11 +38,11 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 		tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
-	plan_add(plan, u, PART_CODES, NULL, unit->name,
+	plan_add(plan, u, OUTPUT_CODES, NULL, unit->name,
 		 spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2, shape);
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &scale);
-	plan_add(plan, u, PART_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype,
+	plan_add(plan, u, OUTPUT_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype,
 		 scale.n_dims, scale.shape);
 	plan->n_converted++;
 	if (unit->static_input) {
@@ -67,11 +67,11 @@ static void unit_preserve(struct plan *plan, size_t u)
 
 	if (u == 0 || plan->selection.units[u - 1].source != ref ||
 	    !plan->selection.units[u - 1].recipe)
-		shard_add(shard, ref->tensor);
+		output_shard_add(shard, ref->tensor);
 	plan->unit_preserved[u] = shard->n_tensors - 1;
 }
 
-int plan_outputs(struct plan *plan, bool preserve, struct err *err)
+int quantize_outputs(struct plan *plan, bool preserve, struct err *err)
 {
 	size_t cache = 0;
 

@@ -226,7 +226,7 @@ int repack_plan_make(struct plan *plan, const struct repack_params *params,
 
 	*plan = (struct plan){ .stream_fd = -1, .command = "repack" };
 	if (plan_request(plan, params, err) ||
-	    converter_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) ||
 	    plan_units(plan, &recognition, params, err) || plan_configuration(plan, err) ||
 	    plan_finish(plan, progress, err))

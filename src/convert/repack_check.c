@@ -27,7 +27,7 @@ static int find_odd(struct source *source, const struct unit *unit, float *chunk
 				       err))
 			return -1;
 		for (size_t i = 0; i < n_chunk; i++) {
-			if (scale_exponent(chunk[i], &code))
+			if (rescale_exponent(chunk[i], &code))
 				continue;
 			*odd = at + i;
 			*value = chunk[i];

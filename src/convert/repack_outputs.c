@@ -22,7 +22,7 @@ static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *sourc
 		    (is_exponent(from->dtype) && is_exponent(decl->dtype));
 
 	decl->name = arena_take(&plan->texts, decl->name);
-	plan_add(plan, u, same && !change ? PART_COPY : PART_RECODED, source, decl->name,
+	plan_add(plan, u, same && !change ? OUTPUT_COPY : OUTPUT_RESCALED, source, decl->name,
 		 decl->dtype, decl->n_dims, decl->shape);
 	if (!change &&
 	    st_n_elements(from->shape, from->n_dims) != st_n_elements(decl->shape, decl->n_dims))
@@ -46,7 +46,7 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	bool spread = from->tile.rows != spec->tile.rows || from->tile.cols != spec->tile.cols;
 	struct scale_decl decl;
 
-	plan_add(plan, u, PART_COPY, NULL, unit->name, source->dtype, source->n_dims,
+	plan_add(plan, u, OUTPUT_COPY, NULL, unit->name, source->dtype, source->n_dims,
 		 source->shape);
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &decl);

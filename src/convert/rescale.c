@@ -5,7 +5,7 @@
 
 #include "num/e8m0.h"
 
-bool scale_exponent(float value, uint8_t *code)
+bool rescale_exponent(float value, uint8_t *code)
 {
 	*code = e8m0_round_up(value);
 	return *code != E8M0_NAN && f32_bits(e8m0_to_f32(*code)) == f32_bits(value);
@@ -20,7 +20,7 @@ static int store(const struct output *output, enum dtype dtype, const float *val
 		return 0;
 	}
 	for (size_t i = 0; i < n; i++) {
-		if (!scale_exponent(values[i], (uint8_t *)data + i))
+		if (!rescale_exponent(values[i], (uint8_t *)data + i))
 			return err_set(err, ERR_USAGE,
 				       "scale '%s' holds %g, which is no power of two from 2^-127 "
 				       "to 2^127: it has no "
@@ -75,8 +75,8 @@ static bool same_tile(struct tile a, struct tile b)
 	return a.rows == b.rows && a.cols == b.cols;
 }
 
-int recode_band(struct source *source, const struct plan *plan, const struct band *band,
-		const struct source_buffers *buffers, void *data, struct err *err)
+int rescale_band(struct source *source, const struct plan *plan, const struct band *band,
+		 const struct source_buffers *buffers, void *data, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[band->unit];
 	const struct output_shard *shard = &plan->shards[unit->source->shard];

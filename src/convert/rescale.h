@@ -10,11 +10,11 @@
 #include "convert/bands.h"
 
 /* The exponent byte of a scale_inv, code with 2^(code - 127) == value.  False: it has none. */
-bool scale_exponent(float value, uint8_t *code);
+bool rescale_exponent(float value, uint8_t *code);
 
-/* Makes the elements of a PART_RECODED band, close together in data, from its output's source.
+/* Makes the elements of a OUTPUT_RESCALED band, close together in data, from its output's source.
  * ERR_USAGE for a scale that the new type cannot hold. */
-int recode_band(struct source *source, const struct plan *plan, const struct band *band,
-		const struct source_buffers *buffers, void *data, struct err *err);
+int rescale_band(struct source *source, const struct plan *plan, const struct band *band,
+		 const struct source_buffers *buffers, void *data, struct err *err);
 
 #endif

@@ -28,12 +28,12 @@ static bool has_counts(const struct amax_stats *stats)
 	return true;
 }
 
-int calibration_open(struct calibration *calibration, const struct io *io,
-		     const struct calibration_params *params, struct err *err)
+int static_scales_open(struct static_scales *scales, const struct io *io,
+		       const struct static_scales_params *params, struct err *err)
 {
-	*calibration = (struct calibration){ .params = params };
+	*scales = (struct static_scales){ .params = params };
 	if (params->amax_algo &&
-	    static_choice_read(&calibration->choice, "--amax-algo", params->amax_algo, err))
+	    static_choice_read(&scales->choice, "--amax-algo", params->amax_algo, err))
 		return -1;
 	if (!params->path && params->kv_cache)
 		return err_set(err, ERR_USAGE,
@@ -48,9 +48,9 @@ int calibration_open(struct calibration *calibration, const struct io *io,
 
 		return option ? refuse_useless(option, err) : 0;
 	}
-	if (amax_stats_read(&calibration->stats, io, params->path, err))
+	if (amax_stats_read(&scales->stats, io, params->path, err))
 		return -1;
-	if (static_choice_needs_counts(&calibration->choice) && !has_counts(&calibration->stats))
+	if (static_choice_needs_counts(&scales->choice) && !has_counts(&scales->stats))
 		return err_set(err, ERR_USAGE,
 			       "--amax-algo %s needs histograms, and '%s' has none: calibrate with "
 			       "--histogram",
@@ -58,14 +58,14 @@ int calibration_open(struct calibration *calibration, const struct io *io,
 	return 0;
 }
 
-void calibration_release(struct calibration *calibration)
+void static_scales_release(struct static_scales *scales)
 {
-	amax_stats_release(&calibration->stats);
+	amax_stats_release(&scales->stats);
 }
 
-bool calibration_is_static(const struct calibration *calibration, const struct recipe *recipe)
+bool static_scales_is_static(const struct static_scales *scales, const struct recipe *recipe)
 {
-	return calibration->params->path && recipe->input.tile.rows == WHOLE &&
+	return scales->params->path && recipe->input.tile.rows == WHOLE &&
 	       recipe->input.tile.cols == WHOLE;
 }
 
@@ -79,28 +79,28 @@ char *module_of_weight(const char *weight)
 	return xstrndup(weight, n);
 }
 
-int calibration_site(const struct calibration *calibration, const struct unit *unit,
-		     const struct amax_site **site, struct err *err)
+int static_scales_site(const struct static_scales *scales, const struct unit *unit,
+		       const struct amax_site **site, struct err *err)
 {
 	char *module = module_of_weight(unit->name);
 	int rc = 0;
 
-	*site = amax_stats_find(&calibration->stats, module, AMAX_GEMM);
+	*site = amax_stats_find(&scales->stats, module, AMAX_GEMM);
 	if (!*site)
 		rc = err_set(err, ERR_INPUT,
 			     "module '%s' is not in '%s': the calibration did not see it", module,
-			     calibration->params->path);
+			     scales->params->path);
 	else if (!(*site)->n_passes)
 		rc = err_set(err, ERR_INPUT,
 			     "module '%s' has no pass in '%s': the calibration did not come so far",
-			     module, calibration->params->path);
+			     module, scales->params->path);
 	free(module);
 	return rc;
 }
 
-bool calibration_covers(const struct calibration *calibration, const struct amax_site *site)
+bool static_scales_covers(const struct static_scales *scales, const struct amax_site *site)
 {
-	uint64_t least = calibration->params->min_tokens ? calibration->params->min_tokens : 1;
+	uint64_t least = scales->params->min_tokens ? scales->params->min_tokens : 1;
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < site->n_passes && n < least; i++)
@@ -119,26 +119,25 @@ static void make_dynamic(struct selection *selection, size_t u)
 	} while (i != u);
 }
 
-static int refuse_uncovered(const struct calibration *calibration, const struct unit *unit,
+static int refuse_uncovered(const struct static_scales *scales, const struct unit *unit,
 			    struct err *err)
 {
-	return err_set(err, ERR_INPUT,
-		       "fewer than %llu tokens reached the module of tensor '%s' in '%s': "
-		       "calibrate with more data, or decide with "
-		       "--uncovered",
-		       (unsigned long long)(calibration->params->min_tokens
-						    ? calibration->params->min_tokens
-						    : 1),
-		       unit->name, calibration->params->path);
+	return err_set(
+		err, ERR_INPUT,
+		"fewer than %llu tokens reached the module of tensor '%s' in '%s': "
+		"calibrate with more data, or decide with "
+		"--uncovered",
+		(unsigned long long)(scales->params->min_tokens ? scales->params->min_tokens : 1),
+		unit->name, scales->params->path);
 }
 
 /* group-max is decided when scales are made: it changes no name. */
-static int treat_uncovered(const struct calibration *calibration, struct plan *plan, size_t u,
+static int treat_uncovered(const struct static_scales *scales, struct plan *plan, size_t u,
 			   bool *kept, struct err *err)
 {
 	struct unit *unit = &plan->selection.units[u];
 
-	switch ((enum uncovered)calibration->params->uncovered) {
+	switch ((enum uncovered)scales->params->uncovered) {
 	case UNCOVERED_SKIP:
 		selection_keep(&plan->selection, u, "too few tokens in the calibration");
 		*kept = true;
@@ -153,10 +152,10 @@ static int treat_uncovered(const struct calibration *calibration, struct plan *p
 	default:
 		break;
 	}
-	return refuse_uncovered(calibration, unit, err);
+	return refuse_uncovered(scales, unit, err);
 }
 
-static int check_model(const struct calibration *calibration, struct plan *plan, struct err *err)
+static int check_model(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
 	char fingerprint[FINGERPRINT_SIZE];
 	struct source source;
@@ -165,48 +164,46 @@ static int check_model(const struct calibration *calibration, struct plan *plan,
 	source_init(&source, plan->io, &plan->source, NULL, plan->stream_fd);
 	rc = fingerprint_make(&source, fingerprint, err);
 	source_release(&source);
-	if (!rc && strcmp(fingerprint, calibration->stats.model) != 0)
+	if (!rc && strcmp(fingerprint, scales->stats.model) != 0)
 		rc = err_set(
 			err, ERR_INPUT,
 			"'%s' is of another model: its fingerprint is '%s', that of '%s' is '%s'",
-			calibration->params->path, calibration->stats.model, plan->source.path,
-			fingerprint);
+			scales->params->path, scales->stats.model, plan->source.path, fingerprint);
 	return rc;
 }
 
-int calibration_cover(const struct calibration *calibration, struct plan *plan, bool *kept,
-		      char **note, struct err *err)
+int static_scales_cover(const struct static_scales *scales, struct plan *plan, bool *kept,
+			char **note, struct err *err)
 {
 	struct selection *selection = &plan->selection;
 	size_t n = 0, n_uncovered = 0;
 
 	*kept = false;
-	if (check_model(calibration, plan, err))
+	if (check_model(scales, plan, err))
 		return -1;
 	for (size_t u = 0; u < selection->n_units; u++) {
 		struct unit *unit = &selection->units[u];
 
-		unit->static_input =
-			unit->recipe && calibration_is_static(calibration, unit->recipe);
+		unit->static_input = unit->recipe && static_scales_is_static(scales, unit->recipe);
 		n += unit->static_input;
 	}
 	for (size_t u = 0; u < selection->n_units; u++) {
 		const struct amax_site *site;
 
 		if (!selection->units[u].recipe ||
-		    !calibration_is_static(calibration, selection->units[u].recipe))
+		    !static_scales_is_static(scales, selection->units[u].recipe))
 			continue;
-		if (calibration_site(calibration, &selection->units[u], &site, err))
+		if (static_scales_site(scales, &selection->units[u], &site, err))
 			return -1;
-		if (calibration_covers(calibration, site))
+		if (static_scales_covers(scales, site))
 			continue;
 		n_uncovered++;
-		if (treat_uncovered(calibration, plan, u, kept, err))
+		if (treat_uncovered(scales, plan, u, kept, err))
 			return -1;
 	}
 	if (n_uncovered && note)
 		*note = xasprintf(
 			"%zu of %zu modules had too few tokens in '%s': --uncovered decided",
-			n_uncovered, n, calibration->params->path);
+			n_uncovered, n, scales->params->path);
 	return 0;
 }

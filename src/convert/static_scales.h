@@ -20,7 +20,7 @@ enum uncovered {
 
 #define UNCOVERED_WORDS "error|group-max|dynamic|skip"
 
-struct calibration_params {
+struct static_scales_params {
 	const char *path;      /* NULL: there is none */
 	const char *amax_algo; /* of STATIC_ALGOS; NULL: max */
 	int uncovered;	       /* enum uncovered */
@@ -29,30 +29,30 @@ struct calibration_params {
 	bool kv_cache;
 };
 
-struct calibration {
-	const struct calibration_params *params;
+struct static_scales {
+	const struct static_scales_params *params;
 	struct static_choice choice;
 	struct amax_stats stats;
 };
 
 /* Reads the history.  ERR_USAGE for options that have no use without one, or without histograms. */
-int calibration_open(struct calibration *calibration, const struct io *io,
-		     const struct calibration_params *params, struct err *err);
-void calibration_release(struct calibration *calibration);
+int static_scales_open(struct static_scales *scales, const struct io *io,
+		       const struct static_scales_params *params, struct err *err);
+void static_scales_release(struct static_scales *scales);
 
 /* Whether a unit of this recipe gets a static input scale. */
-bool calibration_is_static(const struct calibration *calibration, const struct recipe *recipe);
+bool static_scales_is_static(const struct static_scales *scales, const struct recipe *recipe);
 
 /* Decides for each unit of plan.selection whether its input scale is static (unit.static_input),
  * keeps what is to be skipped, and says in *note (unless NULL; to be freed; else left alone) how
  * many were not covered.  ERR_INPUT: a history of another model, one that lacks a module, a module
  * that was not covered.  True in *kept: units were kept, and selection_settle() must follow. */
-int calibration_cover(const struct calibration *calibration, struct plan *plan, bool *kept,
-		      char **note, struct err *err);
+int static_scales_cover(const struct static_scales *scales, struct plan *plan, bool *kept,
+			char **note, struct err *err);
 
 /* Fills plan.group_amax (weights of recipes that take it from the history), plan.input_scale_inv
  * and plan.caches, for units, groups and specs as they are now.  ERR_INPUT: an infinite amax; an
  * attention that is in the history or in the model only. */
-int calibration_apply(const struct calibration *calibration, struct plan *plan, struct err *err);
+int static_scales_apply(const struct static_scales *scales, struct plan *plan, struct err *err);
 
 #endif

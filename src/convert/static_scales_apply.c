@@ -16,8 +16,8 @@ static const char *const columns[][3] = {
 };
 
 /* The amax of one column that stands for all passes.  Only of x and y there are histograms. */
-int calibration_amax(const struct calibration *calibration, const struct amax_site *site,
-		     int column, const struct qspec *spec, float *amax, struct err *err)
+int static_scales_amax(const struct static_scales *scales, const struct amax_site *site, int column,
+		       const struct qspec *spec, float *amax, struct err *err)
 {
 	bool counted = site->histogram && column != AMAX_W;
 	struct static_history history = {
@@ -28,13 +28,13 @@ int calibration_amax(const struct calibration *calibration, const struct amax_si
 		.counts_stride = 2,
 	};
 
-	*amax = static_amax(&calibration->choice, &history, spec);
+	*amax = static_amax(&scales->choice, &history, spec);
 	if (isfinite(*amax))
 		return 0;
 	return err_set(
 		err, ERR_INPUT,
 		"amax of %s of module '%s' in '%s' is infinite: it overflowed in the forward pass",
-		columns[site->kind][column], site->name, calibration->params->path);
+		columns[site->kind][column], site->name, scales->params->path);
 }
 
 /* Whether a module is the same part of another expert of the same layer. */
@@ -46,7 +46,7 @@ static bool is_sibling(const char *name, const char *other, size_t prefix)
 }
 
 /* The maximum over the experts of the layer that were reached. */
-static int siblings_amax(const struct calibration *calibration, const struct unit *unit,
+static int siblings_amax(const struct static_scales *scales, const struct unit *unit,
 			 const struct amax_site *site, const struct qspec *spec, float *amax,
 			 struct err *err)
 {
@@ -54,13 +54,13 @@ static int siblings_amax(const struct calibration *calibration, const struct uni
 	float one;
 
 	*amax = 0;
-	for (size_t i = 0; i < calibration->stats.n_sites; i++) {
-		const struct amax_site *other = calibration->stats.sites[i];
+	for (size_t i = 0; i < scales->stats.n_sites; i++) {
+		const struct amax_site *other = scales->stats.sites[i];
 
 		if (other->kind != AMAX_GEMM || !is_sibling(site->name, other->name, prefix) ||
-		    !calibration_covers(calibration, other))
+		    !static_scales_covers(scales, other))
 			continue;
-		if (calibration_amax(calibration, other, AMAX_X, spec, &one, err))
+		if (static_scales_amax(scales, other, AMAX_X, spec, &one, err))
 			return -1;
 		*amax = one > *amax ? one : *amax;
 		n++;
@@ -70,7 +70,7 @@ static int siblings_amax(const struct calibration *calibration, const struct uni
 	return err_set(
 		err, ERR_INPUT,
 		"--uncovered group-max: no expert like '%s' was reached by enough tokens in '%s'",
-		site->name, calibration->params->path);
+		site->name, scales->params->path);
 }
 
 /* The weight's spec with the input's format and tile. */
@@ -83,28 +83,28 @@ static struct qspec input_spec(const struct plan *plan, size_t u)
 	return spec;
 }
 
-static int unit_input_amax(const struct calibration *calibration, const struct plan *plan, size_t u,
+static int unit_input_amax(const struct static_scales *scales, const struct plan *plan, size_t u,
 			   float *amax, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	struct qspec spec = input_spec(plan, u);
 	const struct amax_site *site;
 
-	if (calibration_site(calibration, unit, &site, err))
+	if (static_scales_site(scales, unit, &site, err))
 		return -1;
-	if (calibration_covers(calibration, site))
-		return calibration_amax(calibration, site, AMAX_X, &spec, amax, err);
-	return siblings_amax(calibration, unit, site, &spec, amax, err);
+	if (static_scales_covers(scales, site))
+		return static_scales_amax(scales, site, AMAX_X, &spec, amax, err);
+	return siblings_amax(scales, unit, site, &spec, amax, err);
 }
 
 /* What engines merge has one scale. */
-static int group_input_scale(const struct calibration *calibration, struct plan *plan, size_t first,
+static int group_input_scale(const struct static_scales *scales, struct plan *plan, size_t first,
 			     struct err *err)
 {
 	float most = 0, amax;
 
 	for (size_t u = first; u != SIZE_MAX; u = plan->group_next[u]) {
-		if (unit_input_amax(calibration, plan, u, &amax, err))
+		if (unit_input_amax(scales, plan, u, &amax, err))
 			return -1;
 		most = amax > most ? amax : most;
 	}
@@ -116,7 +116,7 @@ static int group_input_scale(const struct calibration *calibration, struct plan 
 	return 0;
 }
 
-static int group_weight_amax(const struct calibration *calibration, struct plan *plan, size_t group,
+static int group_weight_amax(const struct static_scales *scales, struct plan *plan, size_t group,
 			     struct err *err)
 {
 	float *most = &plan->group_amax[group];
@@ -126,15 +126,15 @@ static int group_weight_amax(const struct calibration *calibration, struct plan 
 		const struct amax_site *site;
 		float amax;
 
-		if (calibration_site(calibration, &plan->selection.units[u], &site, err) ||
-		    calibration_amax(calibration, site, AMAX_W, plan->specs[u], &amax, err))
+		if (static_scales_site(scales, &plan->selection.units[u], &site, err) ||
+		    static_scales_amax(scales, site, AMAX_W, plan->specs[u], &amax, err))
 			return -1;
 		*most = amax > *most ? amax : *most;
 	}
 	return 0;
 }
 
-static int apply_groups(const struct calibration *calibration, struct plan *plan, struct err *err)
+static int apply_groups(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
 	for (size_t group = 0; group < plan->selection.n_scale_groups; group++) {
 		size_t first = plan->group_first[group];
@@ -143,22 +143,22 @@ static int apply_groups(const struct calibration *calibration, struct plan *plan
 		if (first == SIZE_MAX)
 			continue;
 		if (plan->selection.units[first].recipe->needs_history &&
-		    group_weight_amax(calibration, plan, group, err))
+		    group_weight_amax(scales, plan, group, err))
 			return -1;
 		if (plan->selection.units[first].static_input &&
-		    group_input_scale(calibration, plan, first, err))
+		    group_input_scale(scales, plan, first, err))
 			return -1;
 	}
 	return 0;
 }
 
-int calibration_apply(const struct calibration *calibration, struct plan *plan, struct err *err)
+int static_scales_apply(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
-	if (!calibration->params->path)
+	if (!scales->params->path)
 		return 0;
 	plan->group_amax = xcalloc(plan->selection.n_scale_groups, sizeof *plan->group_amax);
 	plan->input_scale_inv = xcalloc(plan->selection.n_units, sizeof *plan->input_scale_inv);
-	if (apply_groups(calibration, plan, err))
+	if (apply_groups(scales, plan, err))
 		return -1;
-	return calibration->params->kv_cache ? calibration_caches(calibration, plan, err) : 0;
+	return scales->params->kv_cache ? static_scales_kv(scales, plan, err) : 0;
 }

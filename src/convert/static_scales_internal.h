@@ -11,17 +11,17 @@
 char *module_of_weight(const char *weight);
 
 /* The site of a unit's module.  ERR_INPUT naming it if there is none, or one without passes. */
-int calibration_site(const struct calibration *calibration, const struct unit *unit,
-		     const struct amax_site **site, struct err *err);
+int static_scales_site(const struct static_scales *scales, const struct unit *unit,
+		       const struct amax_site **site, struct err *err);
 
 /* The amax of one column that stands for all passes.  ERR_INPUT: it is infinite. */
-int calibration_amax(const struct calibration *calibration, const struct amax_site *site,
-		     int column, const struct qspec *spec, float *amax, struct err *err);
+int static_scales_amax(const struct static_scales *scales, const struct amax_site *site, int column,
+		       const struct qspec *spec, float *amax, struct err *err);
 
-/* calibration_caches.c: plan.caches, by unit. */
-int calibration_caches(const struct calibration *calibration, struct plan *plan, struct err *err);
+/* static_scales_kv.c: plan.caches, by unit. */
+int static_scales_kv(const struct static_scales *scales, struct plan *plan, struct err *err);
 
 /* Whether enough tokens reached it. */
-bool calibration_covers(const struct calibration *calibration, const struct amax_site *site);
+bool static_scales_covers(const struct static_scales *scales, const struct amax_site *site);
 
 #endif

@@ -25,7 +25,7 @@ static size_t attention_len(const char *name)
 	return fusion.parent_len - 1;
 }
 
-static int check_attention(const struct calibration *calibration, const char *name, struct err *err)
+static int check_attention(const struct static_scales *scales, const char *name, struct err *err)
 {
 	size_t n = attention_len(name);
 	char *module;
@@ -34,10 +34,10 @@ static int check_attention(const struct calibration *calibration, const char *na
 	if (!n)
 		return 0;
 	module = xstrndup(name, n);
-	if (!amax_stats_find(&calibration->stats, module, AMAX_ATTENTION))
+	if (!amax_stats_find(&scales->stats, module, AMAX_ATTENTION))
 		rc = err_set(err, ERR_INPUT,
 			     "attention '%s' is not in '%s': the calibration did not see it",
-			     module, calibration->params->path);
+			     module, scales->params->path);
 	free(module);
 	return rc;
 }
@@ -58,12 +58,12 @@ static size_t find_projection(const struct plan *plan, const char *attention,
 	return SIZE_MAX;
 }
 
-static int check_site(const struct calibration *calibration, const struct plan *plan,
+static int check_site(const struct static_scales *scales, const struct plan *plan,
 		      const struct amax_site *site, struct err *err)
 {
 	if (find_projection(plan, site->name, "") == SIZE_MAX)
 		return err_set(err, ERR_INPUT, "attention '%s' of '%s' has no tensor in '%s'",
-			       site->name, calibration->params->path, plan->source.path);
+			       site->name, scales->params->path, plan->source.path);
 	if (find_projection(plan, site->name, "kv_a_proj") != SIZE_MAX)
 		return err_set(err, ERR_USAGE,
 			       "--kv-cache: attention '%s' caches a latent vector, for which "
@@ -73,12 +73,12 @@ static int check_site(const struct calibration *calibration, const struct plan *
 		return err_set(
 			err, ERR_INPUT,
 			"attention '%s' has no pass in '%s': the calibration did not come so far",
-			site->name, calibration->params->path);
+			site->name, scales->params->path);
 	return 0;
 }
 
 /* Beside the projection, where there is one of its own. */
-static int add_cache(const struct calibration *calibration, struct plan *plan,
+static int add_cache(const struct static_scales *scales, struct plan *plan,
 		     const struct amax_site *site, char which, struct err *err)
 {
 	const struct qspec spec = { .format = FP8_E4M3,
@@ -89,7 +89,7 @@ static int add_cache(const struct calibration *calibration, struct plan *plan,
 
 	if (unit == SIZE_MAX)
 		unit = find_projection(plan, site->name, "");
-	if (calibration_amax(calibration, site, which == 'k' ? AMAX_K : AMAX_V, &spec, &amax, err))
+	if (static_scales_amax(scales, site, which == 'k' ? AMAX_K : AMAX_V, &spec, &amax, err))
 		return -1;
 	ARRAY_GROW(plan->caches, plan->n_caches);
 	plan->caches[plan->n_caches++] =
@@ -109,23 +109,23 @@ static int compare_caches(const void *a, const void *b)
 	return x->which - y->which;
 }
 
-int calibration_caches(const struct calibration *calibration, struct plan *plan, struct err *err)
+int static_scales_kv(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		if (check_attention(calibration, plan->selection.units[u].name, err))
+		if (check_attention(scales, plan->selection.units[u].name, err))
 			return -1;
-	for (size_t i = 0; i < calibration->stats.n_sites; i++) {
-		const struct amax_site *site = calibration->stats.sites[i];
+	for (size_t i = 0; i < scales->stats.n_sites; i++) {
+		const struct amax_site *site = scales->stats.sites[i];
 
-		if (site->kind == AMAX_ATTENTION && (check_site(calibration, plan, site, err) ||
-						     add_cache(calibration, plan, site, 'k', err) ||
-						     add_cache(calibration, plan, site, 'v', err)))
+		if (site->kind == AMAX_ATTENTION && (check_site(scales, plan, site, err) ||
+						     add_cache(scales, plan, site, 'k', err) ||
+						     add_cache(scales, plan, site, 'v', err)))
 			return -1;
 	}
 	if (!plan->n_caches)
 		return err_set(err, ERR_INPUT,
 			       "'%s' has no history of an attention, which --kv-cache needs",
-			       calibration->params->path);
+			       scales->params->path);
 	sort(plan->caches, plan->n_caches, sizeof *plan->caches, compare_caches);
 	plan->kv_cache = true;
 	return 0;
