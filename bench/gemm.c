@@ -75,9 +75,10 @@ static struct gemm_weight *weight(const struct work *work, struct product produc
 	struct err err = { 0 };
 
 	check(gemm_weight_new(&made, work->gemm, work->dtype, product.n, product.k, &err), &err);
-	for (size_t part = 0; part < gemm_parts(made); part++) {
-		check(gemm_weight_set(made, part, rows, &err), &err);
-		rows += gemm_part_rows(made, part) * product.k * dtype_bits(work->dtype) / 8;
+	for (size_t panel = 0; panel < gemm_weight_panels(made); panel++) {
+		check(gemm_weight_set(made, panel, rows, &err), &err);
+		rows += gemm_weight_panel_rows(made, panel) * product.k * dtype_bits(work->dtype) /
+			8;
 	}
 	free(data);
 	return made;
@@ -107,14 +108,14 @@ static void free_weights(struct work *work)
 	}
 }
 
-static void attend(const struct work *work, struct gemm_lane *lane, const void *x, float *y)
+static void attend(const struct work *work, struct gemm_stream *stream, const void *x, float *y)
 {
 	struct err err = { 0 };
 
 	for (size_t h = 0; h < N_HEADS; h++) {
 		for (size_t b = 0; b < N_BLOCKS; b++) {
-			check(gemm_run(work->keys[b], lane, x, QUERIES, y, &err), &err);
-			check(gemm_run(work->values[b], lane, x, QUERIES, y, &err), &err);
+			check(gemm_run(work->keys[b], stream, x, QUERIES, y, &err), &err);
+			check(gemm_run(work->values[b], stream, x, QUERIES, y, &err), &err);
 		}
 	}
 }
@@ -122,7 +123,7 @@ static void attend(const struct work *work, struct gemm_lane *lane, const void *
 static void *multiply(void *argument)
 {
 	struct work *work = argument;
-	struct gemm_lane lane = { 0 };
+	struct gemm_stream stream = { 0 };
 	struct err err = { 0 };
 	void *x = matrix(work->dtype, (size_t)TOKENS * 1536);
 	float *y = xcalloc((size_t)TOKENS * head.n, sizeof *y);
@@ -130,15 +131,15 @@ static void *multiply(void *argument)
 	for (size_t l = 0; l < N_LAYERS; l++) {
 		for (int s = 0; s < work->n_sequences; s++) {
 			for (size_t p = 0; p < N_PRODUCTS; p++)
-				check(gemm_run(work->layers[l][p], &lane, x, TOKENS, y, &err),
+				check(gemm_run(work->layers[l][p], &stream, x, TOKENS, y, &err),
 				      &err);
 			if (work->attention)
-				attend(work, &lane, x, y);
+				attend(work, &stream, x, y);
 		}
 	}
 	for (int s = 0; s < work->n_sequences; s++)
-		check(gemm_run(work->head, &lane, x, TOKENS, y, &err), &err);
-	gemm_lane_release(work->gemm, &lane);
+		check(gemm_run(work->head, &stream, x, TOKENS, y, &err), &err);
+	gemm_stream_release(work->gemm, &stream);
 	free(x);
 	free(y);
 	return NULL;
@@ -147,7 +148,7 @@ static void *multiply(void *argument)
 int main(int argc, char **argv)
 {
 	struct work work = { .dtype = gemm_bf16_type() };
-	struct work parts[64];
+	struct work panels[64];
 	pthread_t threads[64];
 	int n_threads = 2, n_sequences = 16, option;
 	struct timespec begin, end;
@@ -163,9 +164,9 @@ int main(int argc, char **argv)
 	make_weights(&work);
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (int t = 0; t < n_threads; t++) {
-		parts[t] = work;
-		parts[t].n_sequences = n_sequences / n_threads + (t < n_sequences % n_threads);
-		pthread_create(&threads[t], NULL, multiply, &parts[t]);
+		panels[t] = work;
+		panels[t].n_sequences = n_sequences / n_threads + (t < n_sequences % n_threads);
+		pthread_create(&threads[t], NULL, multiply, &panels[t]);
 	}
 	for (int t = 0; t < n_threads; t++)
 		pthread_join(threads[t], NULL);

@@ -74,8 +74,8 @@ static struct row rows[] = {
 #define N_ROWS (sizeof rows / sizeof *rows)
 
 struct bench {
-	struct device_lane *lane;
-	cudaStream_t stream;
+	struct device_stream *stream;
+	cudaStream_t native;
 	cudaEvent_t begin, end;
 	const struct backend *backend;
 	struct matrix x, up; /* of the GPU */
@@ -131,8 +131,8 @@ static void bench_init(struct bench *b, size_t n_rows)
 	uint16_t *values = static_cast<uint16_t *>(pinned_new(HOST_SIZE));
 	float one = 1;
 
-	b->lane = device_lane();
-	b->stream = static_cast<cudaStream_t>(device_stream(b->lane));
+	b->stream = device_stream_here();
+	b->native = static_cast<cudaStream_t>(device_stream_native(b->stream));
 	check(cudaEventCreate(&b->begin), "cudaEventCreate");
 	check(cudaEventCreate(&b->end), "cudaEventCreate");
 	fill(values, n_host);
@@ -193,9 +193,9 @@ static void norm_run(const struct bench *b, const struct qspec *spec, bool to_bf
 	args.epsilon = 1e-5f;
 	args.rsigma = b->rsigma;
 	if (to_bf16)
-		bench_norm(b->lane, &args, static_cast<uint16_t *>(b->y));
+		bench_norm(b->stream, &args, static_cast<uint16_t *>(b->y));
 	else
-		gpu_norm(b->lane, &args, spec, &out, b->counts);
+		gpu_norm(b->stream, &args, spec, &out, b->counts);
 }
 
 static void swiglu_run(const struct bench *b, const struct qspec *spec, bool to_bf16)
@@ -204,9 +204,9 @@ static void swiglu_run(const struct bench *b, const struct qspec *spec, bool to_
 	struct activation_args args = { ACT_SILU, b->x, b->up };
 
 	if (to_bf16)
-		bench_activate(b->lane, &args, static_cast<uint16_t *>(b->y));
+		bench_activate(b->stream, &args, static_cast<uint16_t *>(b->y));
 	else
-		gpu_activate(b->lane, &args, spec, &out, b->counts);
+		gpu_activate(b->stream, &args, spec, &out, b->counts);
 }
 
 static void dequantize_run(const struct bench *b, const struct qspec *spec)
@@ -220,7 +220,7 @@ static void dequantize_run(const struct bench *b, const struct qspec *spec)
 	q.tile = spec->tile;
 	q.scale_inv = b->scales[0];
 	q.scale_stride = tile_count(COLS, spec->tile.cols);
-	gpu_dequantize(b->lane, &q, DT_BF16, b->y, COLS);
+	gpu_dequantize(b->stream, &q, DT_BF16, b->y, COLS);
 }
 
 /* The bytes that host_quantize_run() moves, and nothing else; or those of its input alone. */
@@ -228,13 +228,13 @@ static void host_copy_run(const struct bench *b, bool back)
 {
 	size_t n = b->host.rows * COLS;
 
-	check(cudaMemcpyAsync(b->y, b->host.data, 2 * n, cudaMemcpyHostToDevice, b->stream),
+	check(cudaMemcpyAsync(b->y, b->host.data, 2 * n, cudaMemcpyHostToDevice, b->native),
 	      "cudaMemcpyAsync");
 	if (back)
 		check(cudaMemcpyAsync(b->host_codes, b->codes[0], n, cudaMemcpyDeviceToHost,
-				      b->stream),
+				      b->native),
 		      "cudaMemcpyAsync");
-	check(cudaStreamSynchronize(b->stream), "cudaStreamSynchronize");
+	check(cudaStreamSynchronize(b->native), "cudaStreamSynchronize");
 }
 
 /* In tiles of 128x128. */
@@ -296,13 +296,13 @@ static void row_run(const struct bench *b, const struct row *row)
 	switch (row->operation) {
 	case COPY:
 		check(cudaMemcpyAsync(b->y, b->x.data, 2 * b->x.rows * COLS,
-				      cudaMemcpyDeviceToDevice, b->stream),
+				      cudaMemcpyDeviceToDevice, b->native),
 		      "cudaMemcpyAsync");
 		break;
 	case CAST:
 	case CAST_GIVEN:
 	case CAST_BOTH:
-		gpu_cast(b->lane, &b->x, &row->spec, NULL, &out, b->counts);
+		gpu_cast(b->stream, &b->x, &row->spec, NULL, &out, b->counts);
 		break;
 	case NORM:
 	case NORM_BF16:
@@ -338,14 +338,14 @@ static double row_seconds(const struct bench *b, const struct row *row)
 	double begin = now();
 	float ms;
 
-	device_begin(b->lane);
+	device_begin(b->stream);
 	if (row->operation >= HOST_IN) {
 		row_run(b, row);
 		return (now() - begin) / (row->operation == HOST_QUANTIZE ? HOST_PASSES : 1);
 	}
-	check(cudaEventRecord(b->begin, b->stream), "cudaEventRecord");
+	check(cudaEventRecord(b->begin, b->native), "cudaEventRecord");
 	row_run(b, row);
-	check(cudaEventRecord(b->end, b->stream), "cudaEventRecord");
+	check(cudaEventRecord(b->end, b->native), "cudaEventRecord");
 	check(cudaEventSynchronize(b->end), "cudaEventSynchronize");
 	check(cudaEventElapsedTime(&ms, b->begin, b->end), "cudaEventElapsedTime");
 	return ms * 1e-3;
@@ -412,7 +412,7 @@ int main(int argc, char **argv)
 		for (size_t i = 0; i < N_ROWS; i++)
 			rows[i].seconds[run < 0 ? 0 : run] = row_seconds(&b, &rows[i]);
 	}
-	if (device_lane_failed(b.lane, &err))
+	if (device_stream_failed(b.stream, &err))
 		die("a kernel", err.message);
 	report(&b, (int)n_runs);
 	return fflush(stdout) ? 4 : 0;

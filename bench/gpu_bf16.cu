@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernels of kernels/gpu/cast/norm.cu and activation.cu with another end: bf16 in the place of FP8.
+ * The kernels of kernels/gpu/cast/norm.cu and activation.cu with another end: bf16 in the place of
+ * FP8.
  */
 #include "gpu_bf16.h"
 
@@ -36,19 +37,20 @@ static __global__ void write_bf16(const __grid_constant__ Source x, size_t rows,
 }
 
 template <typename Source>
-static void launch(struct device_lane *lane, const Source &x, const struct matrix *of, uint16_t *y)
+static void launch(struct device_stream *stream, const Source &x, const struct matrix *of,
+		   uint16_t *y)
 {
 	GPU_LAUNCH(write_bf16<Source>, region_count(of->rows, of->cols), THREADS,
-		   device_stream(lane), x, of->rows, of->cols, y);
-	device_launched(lane, "write_bf16");
+		   device_stream_native(stream), x, of->rows, of->cols, y);
+	device_launched(stream, "write_bf16");
 }
 
-void bench_norm(struct device_lane *lane, const struct norm_args *args, uint16_t *y)
+void bench_norm(struct device_stream *stream, const struct norm_args *args, uint16_t *y)
 {
-	launch(lane, normed_of(lane, args), &args->x, y);
+	launch(stream, normed_of(stream, args), &args->x, y);
 }
 
-void bench_activate(struct device_lane *lane, const struct activation_args *args, uint16_t *y)
+void bench_activate(struct device_stream *stream, const struct activation_args *args, uint16_t *y)
 {
-	launch(lane, activated_of(args), &args->x, y);
+	launch(stream, activated_of(args), &args->x, y);
 }

@@ -8,7 +8,7 @@
 
 #include "kernels/gpu/cast/cast.h"
 
-void bench_norm(struct device_lane *lane, const struct norm_args *args, uint16_t *y);
-void bench_activate(struct device_lane *lane, const struct activation_args *args, uint16_t *y);
+void bench_norm(struct device_stream *stream, const struct norm_args *args, uint16_t *y);
+void bench_activate(struct device_stream *stream, const struct activation_args *args, uint16_t *y);
 
 #endif

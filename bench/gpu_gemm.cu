@@ -68,8 +68,8 @@ struct coded {
 };
 
 struct bench {
-	struct device_lane *lane;
-	cudaStream_t stream;
+	struct device_stream *stream;
+	cudaStream_t native;
 	cudaEvent_t begin, end;
 	struct gpu_gemm_space space;
 	uint16_t *values; /* SIDE * SIDE, of bf16 */
@@ -95,8 +95,8 @@ static void bench_init(struct bench *b)
 	if (!values)
 		die("malloc", "no memory");
 	fill(values, n);
-	b->lane = device_lane();
-	b->stream = static_cast<cudaStream_t>(device_stream(b->lane));
+	b->stream = device_stream_here();
+	b->native = static_cast<cudaStream_t>(device_stream_native(b->stream));
 	check(cudaEventCreate(&b->begin), "cudaEventCreate");
 	check(cudaEventCreate(&b->end), "cudaEventCreate");
 	b->values = static_cast<uint16_t *>(device_new(size));
@@ -133,7 +133,7 @@ static void code(const struct bench *b, const struct qspec *spec, size_t n_rows,
 			scale_grid_of(spec, n_rows, n_cols, false,
 				      spec->scale_type == SCALE_E8M0 ? SCALES_GEMM
 								     : SCALES_PADDED) };
-	gpu_cast(b->lane, &values, spec, NULL, &out, b->counts);
+	gpu_cast(b->stream, &values, spec, NULL, &out, b->counts);
 }
 
 /* The input of a Linear, its scale given. */
@@ -145,7 +145,7 @@ static void code_given(const struct bench *b, const struct row *row, void *scale
 	out.rowwise = { b->a.codes, row->k, 1, scale_inv, scale_row_major(1, 1) };
 	out.scale = b->scale;
 	out.amax = b->amax;
-	gpu_cast(b->lane, &x, &row->a, NULL, &out, b->counts);
+	gpu_cast(b->stream, &x, &row->a, NULL, &out, b->counts);
 }
 
 static struct gpu_operand operand_of(const struct bench *b, const struct row *row,
@@ -183,19 +183,19 @@ static void row_run(struct bench *b, const struct row *row)
 		code_given(b, row, b->a.scale_inv);
 	} else if (row->operation == LINEAR_APART) {
 		code_given(b, row, b->unused);
-		GPU_LAUNCH(reciprocal_of, 1, 32, b->stream, b->scale, b->reciprocal);
-		device_launched(b->lane, "reciprocal_of");
+		GPU_LAUNCH(reciprocal_of, 1, 32, b->native, b->scale, b->reciprocal);
+		device_launched(b->stream, "reciprocal_of");
 		check(cudaMemcpyAsync(b->a.scale_inv, b->reciprocal, sizeof(float),
-				      cudaMemcpyDeviceToDevice, b->stream),
+				      cudaMemcpyDeviceToDevice, b->native),
 		      "cudaMemcpyAsync");
 	}
-	gpu_gemm(b->lane, &b->space, &g);
+	gpu_gemm(b->stream, &b->space, &g);
 }
 
 /* What is there before: weights, and the operands of a product. */
 static void row_prepare(struct bench *b, const struct row *row)
 {
-	device_begin(b->lane);
+	device_begin(b->stream);
 	b->space = {};
 	if (row->operation == PRODUCT_BF16)
 		return;
@@ -212,13 +212,13 @@ static double row_seconds(struct bench *b, const struct row *row)
 
 	row_prepare(b, row);
 	row_run(b, row); /* takes its memory */
-	check(cudaEventRecord(b->begin, b->stream), "cudaEventRecord");
+	check(cudaEventRecord(b->begin, b->native), "cudaEventRecord");
 	for (int i = 0; i < n; i++)
 		row_run(b, row);
-	check(cudaEventRecord(b->end, b->stream), "cudaEventRecord");
+	check(cudaEventRecord(b->end, b->native), "cudaEventRecord");
 	check(cudaEventSynchronize(b->end), "cudaEventSynchronize");
 	check(cudaEventElapsedTime(&ms, b->begin, b->end), "cudaEventElapsedTime");
-	if (device_lane_failed(b->lane, &err))
+	if (device_stream_failed(b->stream, &err))
 		die(row->name, err.message);
 	return ms * 1e-3 / n;
 }

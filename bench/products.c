@@ -69,13 +69,13 @@ static struct executor_weight weight_new(struct executor *executor, size_t n, si
 					  .dtype = ops->bf16_type(),
 					  .n = n,
 					  .k = k,
-					  .part_rows = ops->part_rows(n) };
-	void *rows = matrix(weight.dtype, weight.part_rows * k);
+					  .panel_rows = ops->panel_rows(n) };
+	void *rows = matrix(weight.dtype, weight.panel_rows * k);
 	struct err err = { 0 };
 
 	check(ops->weight_init(&weight, &err), &err);
-	for (size_t part = 0; part < executor_weight_parts(&weight); part++)
-		check(ops->weight_set(&weight, part, rows, &err), &err);
+	for (size_t panel = 0; panel < executor_weight_panels(&weight); panel++)
+		check(ops->weight_set(&weight, panel, rows, &err), &err);
 	free(rows);
 	return weight;
 }
@@ -103,15 +103,16 @@ static void weights_release(struct work *work)
 }
 
 /* A sequence through the whole model. */
-static void multiply(const struct work *work, struct executor_lane *lane, const void *x, float *y)
+static void multiply(const struct work *work, struct executor_stream *stream, const void *x,
+		     float *y)
 {
 	const struct executor_ops *ops = work->executor->ops;
 
 	for (size_t layer = 0; layer < work->options->n_layers; layer++)
 		for (size_t w = 0; w < N_WEIGHTS; w++)
-			ops->multiply(lane, &work->weights[w], x, TOKENS, y);
-	for (size_t part = 0; part < executor_weight_parts(&work->head); part++)
-		ops->multiply_part(lane, &work->head, part, x, TOKENS, y);
+			ops->multiply(stream, &work->weights[w], x, TOKENS, y);
+	for (size_t panel = 0; panel < executor_weight_panels(&work->head); panel++)
+		ops->multiply_panel(stream, &work->head, panel, x, TOKENS, y);
 }
 
 static size_t widest(const struct work *work)
@@ -119,7 +120,7 @@ static size_t widest(const struct work *work)
 	const struct options *o = work->options;
 	size_t most = o->hidden > o->intermediate ? o->hidden : o->intermediate;
 
-	return most > work->head.part_rows ? most : work->head.part_rows;
+	return most > work->head.panel_rows ? most : work->head.panel_rows;
 }
 
 static void *run(void *argument)
@@ -128,25 +129,25 @@ static void *run(void *argument)
 	const struct executor_ops *ops = work->executor->ops;
 	enum dtype dtype = work->weights[0].dtype;
 	size_t n = TOKENS * widest(work), size = n * dtype_bits(dtype) / 8;
-	struct executor_lane *lane;
+	struct executor_stream *stream;
 	void *values = matrix(dtype, n), *x, *y;
 	struct err err = { 0 };
 
-	check(ops->lane_new(&lane, work->executor, &err), &err);
+	check(ops->stream_new(&stream, work->executor, &err), &err);
 	check(ops->memory_new(work->executor, &x, size, "inputs", &err), &err);
 	check(ops->memory_new(work->executor, &y, n * sizeof(float), "outputs", &err), &err);
-	ops->put(lane, x, values, size);
-	multiply(work, lane, x, y);
-	check(ops->wait(lane, &err), &err);
+	ops->put(stream, x, values, size);
+	multiply(work, stream, x, y);
+	check(ops->wait(stream, &err), &err);
 	pthread_barrier_wait(&work->ready);
 	while (work->n_begun++ < work->options->n_sequences) {
-		multiply(work, lane, x, y);
-		check(ops->wait(lane, &err), &err);
+		multiply(work, stream, x, y);
+		check(ops->wait(stream, &err), &err);
 	}
 	pthread_barrier_wait(&work->ready);
 	ops->memory_free(work->executor, x);
 	ops->memory_free(work->executor, y);
-	ops->lane_free(lane);
+	ops->stream_free(stream);
 	free(values);
 	return NULL;
 }

@@ -27,7 +27,7 @@ static size_t dtype_size(enum dtype dtype)
 }
 
 /* A copy of x, rows aligned; data NULL stays NULL. */
-static struct matrix matrix_in(struct device_lane *lane, const struct matrix *x)
+static struct matrix matrix_in(struct device_stream *stream, const struct matrix *x)
 {
 	struct matrix there = *x;
 	size_t size = dtype_size(x->dtype);
@@ -35,71 +35,71 @@ static struct matrix matrix_in(struct device_lane *lane, const struct matrix *x)
 	if (!x->data)
 		return there;
 	there.stride = round_up(x->cols, ROW_ALIGN);
-	there.data = device_take(lane, x->rows * there.stride * size);
-	device_copy_in(lane, const_cast<void *>(there.data), there.stride * size, x->data,
+	there.data = device_take(stream, x->rows * there.stride * size);
+	device_copy_in(stream, const_cast<void *>(there.data), there.stride * size, x->data,
 		       x->stride * size, x->cols * size, x->rows);
 	return there;
 }
 
-static void *bytes_in(struct device_lane *lane, const void *from, size_t n)
+static void *bytes_in(struct device_stream *stream, const void *from, size_t n)
 {
-	void *there = device_take(lane, n);
+	void *there = device_take(stream, n);
 
-	device_copy_in(lane, there, n, from, n, n, 1);
+	device_copy_in(stream, there, n, from, n, n, 1);
 	return there;
 }
 
-static void bytes_out(struct device_lane *lane, void *to, const void *from, size_t n)
+static void bytes_out(struct device_stream *stream, void *to, const void *from, size_t n)
 {
-	device_copy_out(lane, to, n, from, n, n, 1);
+	device_copy_out(stream, to, n, from, n, n, 1);
 }
 
-static unsigned long long *counts_new(struct device_lane *lane)
+static unsigned long long *counts_new(struct device_stream *stream)
 {
 	unsigned long long *counts =
-		static_cast<unsigned long long *>(device_take(lane, N_COUNTS * sizeof *counts));
+		static_cast<unsigned long long *>(device_take(stream, N_COUNTS * sizeof *counts));
 
-	device_zero(lane, counts, N_COUNTS * sizeof *counts);
+	device_zero(stream, counts, N_COUNTS * sizeof *counts);
 	return counts;
 }
 
 /* The end of an operation: its counts come, and all that was copied out before is there. */
-static void counts_out(struct device_lane *lane, const unsigned long long *there,
+static void counts_out(struct device_stream *stream, const unsigned long long *there,
 		       struct quant_stats *stats)
 {
 	unsigned long long counts[N_COUNTS] = { 0 };
 
-	bytes_out(lane, counts, there, sizeof counts);
-	device_wait(lane);
-	if (device_lane_stopped(lane))
+	bytes_out(stream, counts, there, sizeof counts);
+	device_wait(stream);
+	if (device_stream_stopped(stream))
 		return;
 	stats->nonfinite += counts[0];
 	stats->saturated += counts[1];
 }
 
-static struct device_lane *lane_begin(void)
+static struct device_stream *stream_begin(void)
 {
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 
-	device_begin(lane);
-	return lane;
+	device_begin(stream);
+	return stream;
 }
 
-/* run(lane, first, n) for all rows, a multiple of `step` of them at a time: all at once, or, where
- * the GPU has no room for what that takes, half as many. */
+/* run(stream, first, n) for all rows, a multiple of `step` of them at a time: all at once, or,
+ * where the GPU has no room for what that takes, half as many. */
 template <typename Run> static void by_bands(size_t rows, size_t step, const Run &run)
 {
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 	size_t most = rows;
 
 	for (size_t first = 0; first < rows;) {
 		size_t n = most < rows - first ? most : rows - first;
 
-		device_begin(lane);
-		run(lane, first, n);
-		if (!device_lane_stopped(lane))
+		device_begin(stream);
+		run(stream, first, n);
+		if (!device_stream_stopped(stream))
 			first += n;
-		else if (n > step && device_lane_retry(lane))
+		else if (n > step && device_stream_retry(stream))
 			most = round_up(n / 2, step);
 		else
 			return;
@@ -121,7 +121,7 @@ static size_t grid_row(struct tile tile, size_t row)
 	return tile.rows == WHOLE ? 0 : row / tile.rows;
 }
 
-static void amax_band(struct device_lane *lane, const struct matrix *x, struct tile tile,
+static void amax_band(struct device_stream *stream, const struct matrix *x, struct tile tile,
 		      float *amax, size_t amax_stride, uint64_t *n_nonfinite)
 {
 	size_t n_rows = tile_count(x->rows, tile.rows),
@@ -133,15 +133,16 @@ static void amax_band(struct device_lane *lane, const struct matrix *x, struct t
 
 	if (n_rows == 0 || row_size == 0)
 		return;
-	there = matrix_in(lane, x);
-	found = static_cast<float *>(device_take(lane, n_rows * row_size));
-	counts = counts_new(lane);
-	device_copy_in(lane, found, row_size, amax, amax_stride * sizeof *amax, row_size, n_rows);
-	if (device_lane_stopped(lane))
+	there = matrix_in(stream, x);
+	found = static_cast<float *>(device_take(stream, n_rows * row_size));
+	counts = counts_new(stream);
+	device_copy_in(stream, found, row_size, amax, amax_stride * sizeof *amax, row_size, n_rows);
+	if (device_stream_stopped(stream))
 		return;
-	gpu_amax(lane, &there, tile, false, found, counts);
-	device_copy_out(lane, amax, amax_stride * sizeof *amax, found, row_size, row_size, n_rows);
-	counts_out(lane, counts, &stats);
+	gpu_amax(stream, &there, tile, false, found, counts);
+	device_copy_out(stream, amax, amax_stride * sizeof *amax, found, row_size, row_size,
+			n_rows);
+	counts_out(stream, counts, &stats);
 	*n_nonfinite += stats.nonfinite;
 }
 
@@ -149,16 +150,16 @@ static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, siz
 		      uint64_t *n_nonfinite)
 {
 	by_bands(x->rows, tile.rows == WHOLE ? 1 : tile.rows,
-		 [&](struct device_lane *lane, size_t first, size_t n) {
+		 [&](struct device_stream *stream, size_t first, size_t n) {
 			 const struct matrix band = matrix_rows(x, first, n);
 
-			 amax_band(lane, &band, tile, amax + grid_row(tile, first) * amax_stride,
+			 amax_band(stream, &band, tile, amax + grid_row(tile, first) * amax_stride,
 				   amax_stride, n_nonfinite);
 		 });
 }
 
 /* amax: as of cast(), or NULL. */
-static void quantize_band(struct device_lane *lane, const struct matrix *x,
+static void quantize_band(struct device_stream *stream, const struct matrix *x,
 			  const struct qspec *spec, const float *amax, size_t amax_stride,
 			  const struct quant_out *out)
 {
@@ -172,27 +173,27 @@ static void quantize_band(struct device_lane *lane, const struct matrix *x,
 
 	if (n_rows == 0 || n_cols == 0)
 		return;
-	in = matrix_in(lane, x);
+	in = matrix_in(stream, x);
 	there.rowwise.row_stride = round_up(x->cols, ROW_ALIGN);
 	there.rowwise.col_stride = 1;
 	there.rowwise.codes =
-		static_cast<uint8_t *>(device_take(lane, x->rows * there.rowwise.row_stride));
-	there.rowwise.scale_inv = device_take(lane, n_rows * n_cols * size);
+		static_cast<uint8_t *>(device_take(stream, x->rows * there.rowwise.row_stride));
+	there.rowwise.scale_inv = device_take(stream, n_rows * n_cols * size);
 	there.rowwise.grid = scale_row_major(n_rows, n_cols);
-	counts = counts_new(lane);
+	counts = counts_new(stream);
 	if (amax) {
-		known = static_cast<float *>(device_take(lane, n_rows * n_cols * sizeof *known));
-		device_copy_in(lane, known, n_cols * sizeof *known, amax,
+		known = static_cast<float *>(device_take(stream, n_rows * n_cols * sizeof *known));
+		device_copy_in(stream, known, n_cols * sizeof *known, amax,
 			       amax_stride * sizeof *amax, n_cols * sizeof *amax, n_rows);
 	}
-	if (device_lane_stopped(lane))
+	if (device_stream_stopped(stream))
 		return;
-	gpu_cast(lane, &in, spec, known, &there, counts);
-	device_copy_out(lane, out->codes, out->stride, there.rowwise.codes,
+	gpu_cast(stream, &in, spec, known, &there, counts);
+	device_copy_out(stream, out->codes, out->stride, there.rowwise.codes,
 			there.rowwise.row_stride, x->cols, x->rows);
-	device_copy_out(lane, out->scale_inv, out->scale_stride * size, there.rowwise.scale_inv,
+	device_copy_out(stream, out->scale_inv, out->scale_stride * size, there.rowwise.scale_inv,
 			n_cols * size, n_cols * size, n_rows);
-	counts_out(lane, counts, out->stats);
+	counts_out(stream, counts, out->stats);
 }
 
 /* Where the amax is to be found, a band has whole tiles. */
@@ -202,7 +203,7 @@ static void quantize(const struct matrix *x, const struct qspec *spec, const flo
 	struct tile tile = spec->tile;
 	size_t step = tile.rows == WHOLE ? (amax ? 1 : x->rows) : tile.rows;
 
-	by_bands(x->rows, step, [&](struct device_lane *lane, size_t first, size_t n) {
+	by_bands(x->rows, step, [&](struct device_stream *stream, size_t first, size_t n) {
 		const struct matrix band = matrix_rows(x, first, n);
 		struct quant_out to = *out;
 		size_t row = grid_row(tile, first);
@@ -210,7 +211,7 @@ static void quantize(const struct matrix *x, const struct qspec *spec, const flo
 		to.codes += first * out->stride;
 		to.scale_inv = static_cast<char *>(out->scale_inv) +
 			       row * out->scale_stride * scale_size(spec->scale_type);
-		quantize_band(lane, &band, spec, amax ? amax + row * amax_stride : NULL,
+		quantize_band(stream, &band, spec, amax ? amax + row * amax_stride : NULL,
 			      amax_stride, &to);
 	});
 }
@@ -227,8 +228,8 @@ static void cuda_cast(const struct matrix *x, const struct qspec *spec, const fl
 	quantize(x, spec, amax, amax_stride, out);
 }
 
-static void dequantize_band(struct device_lane *lane, const struct quant_in *q, enum dtype dtype,
-			    void *y, size_t y_stride)
+static void dequantize_band(struct device_stream *stream, const struct quant_in *q,
+			    enum dtype dtype, void *y, size_t y_stride)
 {
 	size_t n_rows = tile_count(q->rows, q->tile.rows),
 	       n_cols = tile_count(q->cols, q->tile.cols);
@@ -239,28 +240,28 @@ static void dequantize_band(struct device_lane *lane, const struct quant_in *q, 
 
 	if (n_rows == 0 || n_cols == 0)
 		return;
-	codes = device_take(lane, q->rows * stride);
-	device_copy_in(lane, codes, stride, q->codes, q->stride, q->cols, q->rows);
-	scales = device_take(lane, n_rows * n_cols * size);
-	device_copy_in(lane, scales, n_cols * size, q->scale_inv, q->scale_stride * size,
+	codes = device_take(stream, q->rows * stride);
+	device_copy_in(stream, codes, stride, q->codes, q->stride, q->cols, q->rows);
+	scales = device_take(stream, n_rows * n_cols * size);
+	device_copy_in(stream, scales, n_cols * size, q->scale_inv, q->scale_stride * size,
 		       n_cols * size, n_rows);
-	values = device_take(lane, q->rows * stride * y_size);
-	if (device_lane_stopped(lane))
+	values = device_take(stream, q->rows * stride * y_size);
+	if (device_stream_stopped(stream))
 		return;
 	there.codes = static_cast<uint8_t *>(codes);
 	there.stride = stride;
 	there.scale_inv = scales;
 	there.scale_stride = n_cols;
-	gpu_dequantize(lane, &there, dtype, values, stride);
-	device_copy_out(lane, y, y_stride * y_size, values, stride * y_size, q->cols * y_size,
+	gpu_dequantize(stream, &there, dtype, values, stride);
+	device_copy_out(stream, y, y_stride * y_size, values, stride * y_size, q->cols * y_size,
 			q->rows);
-	device_wait(lane);
+	device_wait(stream);
 }
 
 static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
 {
 	by_bands(q->rows, q->tile.rows == WHOLE ? 1 : q->tile.rows,
-		 [&](struct device_lane *lane, size_t first, size_t n) {
+		 [&](struct device_stream *stream, size_t first, size_t n) {
 			 struct quant_in band = *q;
 
 			 band.rows = n;
@@ -268,7 +269,7 @@ static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y,
 			 band.scale_inv = static_cast<const char *>(q->scale_inv) +
 					  grid_row(q->tile, first) * q->scale_stride *
 						  scale_size(q->scale_type);
-			 dequantize_band(lane, &band, dtype,
+			 dequantize_band(stream, &band, dtype,
 					 static_cast<char *>(y) +
 						 first * y_stride * dtype_size(dtype),
 					 y_stride);
@@ -279,7 +280,7 @@ static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y,
 
 /* A copy of (rows, cols) as it is on the GPU: codes that lie together along the same dimension as
  * the host's, and the host's scales, whose padding stays. */
-static struct fp8_copy copy_in(struct device_lane *lane, const struct fp8_copy *host,
+static struct fp8_copy copy_in(struct device_stream *stream, const struct fp8_copy *host,
 			       const struct qspec *spec, size_t rows, size_t cols)
 {
 	struct fp8_copy there = *host;
@@ -289,86 +290,86 @@ static struct fp8_copy copy_in(struct device_lane *lane, const struct fp8_copy *
 		return there;
 	there.row_stride = by_columns ? 1 : round_up(cols, ROW_ALIGN);
 	there.col_stride = by_columns ? round_up(rows, ROW_ALIGN) : 1;
-	there.codes = static_cast<uint8_t *>(
-		device_take(lane, by_columns ? cols * there.col_stride : rows * there.row_stride));
+	there.codes = static_cast<uint8_t *>(device_take(
+		stream, by_columns ? cols * there.col_stride : rows * there.row_stride));
 	there.scale_inv =
-		bytes_in(lane, host->scale_inv,
+		bytes_in(stream, host->scale_inv,
 			 host->grid.rows * host->grid.cols * scale_size(spec->scale_type));
 	return there;
 }
 
 /* Codes that lie together along no dimension: by way of memory of the host. */
-static void codes_scatter(struct device_lane *lane, const struct fp8_copy *host,
+static void codes_scatter(struct device_stream *stream, const struct fp8_copy *host,
 			  const struct fp8_copy *there, size_t rows, size_t cols)
 {
 	uint8_t *row = static_cast<uint8_t *>(xcalloc(cols, 1));
 
 	for (size_t i = 0; i < rows; i++) {
-		bytes_out(lane, row, there->codes + i * there->row_stride, cols);
-		device_wait(lane);
+		bytes_out(stream, row, there->codes + i * there->row_stride, cols);
+		device_wait(stream);
 		for (size_t j = 0; j < cols; j++)
 			host->codes[i * host->row_stride + j * host->col_stride] = row[j];
 	}
 	free(row);
 }
 
-static void copy_out(struct device_lane *lane, const struct fp8_copy *host,
+static void copy_out(struct device_stream *stream, const struct fp8_copy *host,
 		     const struct fp8_copy *there, const struct qspec *spec, size_t rows,
 		     size_t cols)
 {
 	if (!host->codes)
 		return;
 	if (there->row_stride == 1 && host->row_stride == 1)
-		device_copy_out(lane, host->codes, host->col_stride, there->codes,
+		device_copy_out(stream, host->codes, host->col_stride, there->codes,
 				there->col_stride, rows, cols);
 	else if (host->col_stride == 1)
-		device_copy_out(lane, host->codes, host->row_stride, there->codes,
+		device_copy_out(stream, host->codes, host->row_stride, there->codes,
 				there->row_stride, cols, rows);
 	else
-		codes_scatter(lane, host, there, rows, cols);
-	bytes_out(lane, host->scale_inv, there->scale_inv,
+		codes_scatter(stream, host, there, rows, cols);
+	bytes_out(stream, host->scale_inv, there->scale_inv,
 		  host->grid.rows * host->grid.cols * scale_size(spec->scale_type));
 }
 
 struct fused {
-	struct device_lane *lane;
+	struct device_stream *stream;
 	struct fp8_out there;
 	unsigned long long *counts;
 };
 
-/* Of an output of (rows, cols).  False: there is nothing to do, or the lane has stopped. */
+/* Of an output of (rows, cols).  False: there is nothing to do, or the stream has stopped. */
 static bool fused_begin(struct fused *fused, const struct qspec *spec, const struct fp8_out *out,
 			size_t rows, size_t cols)
 {
-	struct device_lane *lane = fused->lane;
+	struct device_stream *stream = fused->stream;
 
 	if (rows == 0 || cols == 0)
 		return false;
 	fused->there = *out;
-	fused->there.rowwise = copy_in(lane, &out->rowwise, spec, rows, cols);
-	fused->there.columnwise = copy_in(lane, &out->columnwise, spec, cols, rows);
+	fused->there.rowwise = copy_in(stream, &out->rowwise, spec, rows, cols);
+	fused->there.columnwise = copy_in(stream, &out->columnwise, spec, cols, rows);
 	if (out->scale)
 		fused->there.scale =
-			static_cast<float *>(bytes_in(lane, out->scale, sizeof *out->scale));
+			static_cast<float *>(bytes_in(stream, out->scale, sizeof *out->scale));
 	if (out->amax) {
-		fused->there.amax = static_cast<float *>(device_take(lane, sizeof *out->amax));
-		device_zero(lane, fused->there.amax, sizeof *out->amax);
+		fused->there.amax = static_cast<float *>(device_take(stream, sizeof *out->amax));
+		device_zero(stream, fused->there.amax, sizeof *out->amax);
 	}
-	fused->counts = counts_new(lane);
-	return !device_lane_stopped(lane);
+	fused->counts = counts_new(stream);
+	return !device_stream_stopped(stream);
 }
 
 static void fused_end(struct fused *fused, const struct qspec *spec, const struct fp8_out *out,
 		      size_t rows, size_t cols)
 {
-	struct device_lane *lane = fused->lane;
+	struct device_stream *stream = fused->stream;
 	float amax = 0;
 
-	copy_out(lane, &out->rowwise, &fused->there.rowwise, spec, rows, cols);
-	copy_out(lane, &out->columnwise, &fused->there.columnwise, spec, cols, rows);
+	copy_out(stream, &out->rowwise, &fused->there.rowwise, spec, rows, cols);
+	copy_out(stream, &out->columnwise, &fused->there.columnwise, spec, cols, rows);
 	if (out->amax)
-		bytes_out(lane, &amax, fused->there.amax, sizeof amax);
-	counts_out(lane, fused->counts, out->stats);
+		bytes_out(stream, &amax, fused->there.amax, sizeof amax);
+	counts_out(stream, fused->counts, out->stats);
 	if (out->amax)
 		*out->amax = amax_max(*out->amax, amax);
 }
@@ -376,53 +377,53 @@ static void fused_end(struct fused *fused, const struct qspec *spec, const struc
 static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec,
 				const struct fp8_out *out)
 {
-	struct fused fused = { lane_begin(), {}, NULL };
-	struct matrix in = matrix_in(fused.lane, x);
+	struct fused fused = { stream_begin(), {}, NULL };
+	struct matrix in = matrix_in(fused.stream, x);
 
 	if (!fused_begin(&fused, spec, out, x->rows, x->cols))
 		return;
-	gpu_cast(fused.lane, &in, spec, NULL, &fused.there, fused.counts);
+	gpu_cast(fused.stream, &in, spec, NULL, &fused.there, fused.counts);
 	fused_end(&fused, spec, out, x->rows, x->cols);
 }
 
 static void cuda_norm(const struct norm_args *args, const struct qspec *spec,
 		      const struct fp8_out *out)
 {
-	struct fused fused = { lane_begin(), {}, NULL };
-	struct device_lane *lane = fused.lane;
+	struct fused fused = { stream_begin(), {}, NULL };
+	struct device_stream *stream = fused.stream;
 	size_t size = args->x.rows * sizeof(float);
 	struct norm_args there = *args;
 
-	there.x = matrix_in(lane, &args->x);
-	there.gamma = matrix_in(lane, &args->gamma);
-	there.beta = matrix_in(lane, &args->beta);
-	there.mu = static_cast<float *>(device_take(lane, size));
-	there.rsigma = static_cast<float *>(device_take(lane, size));
+	there.x = matrix_in(stream, &args->x);
+	there.gamma = matrix_in(stream, &args->gamma);
+	there.beta = matrix_in(stream, &args->beta);
+	there.mu = static_cast<float *>(device_take(stream, size));
+	there.rsigma = static_cast<float *>(device_take(stream, size));
 	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
 		return;
-	gpu_norm(lane, &there, spec, &fused.there, fused.counts);
+	gpu_norm(stream, &there, spec, &fused.there, fused.counts);
 	if (args->kind == NORM_LAYER)
-		bytes_out(lane, args->mu, there.mu, size);
-	bytes_out(lane, args->rsigma, there.rsigma, size);
+		bytes_out(stream, args->mu, there.mu, size);
+	bytes_out(stream, args->rsigma, there.rsigma, size);
 	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
 static void cuda_activate(const struct activation_args *args, const struct qspec *spec,
 			  const struct fp8_out *out)
 {
-	struct fused fused = { lane_begin(), {}, NULL };
-	struct activation_args there = { args->activation, matrix_in(fused.lane, &args->x),
-					 matrix_in(fused.lane, &args->up) };
+	struct fused fused = { stream_begin(), {}, NULL };
+	struct activation_args there = { args->activation, matrix_in(fused.stream, &args->x),
+					 matrix_in(fused.stream, &args->up) };
 
 	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
 		return;
-	gpu_activate(fused.lane, &there, spec, &fused.there, fused.counts);
+	gpu_activate(fused.stream, &there, spec, &fused.there, fused.counts);
 	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
 static int cuda_failed(struct err *err)
 {
-	return device_lane_failed(device_lane(), err);
+	return device_stream_failed(device_stream_here(), err);
 }
 
 static int cuda_supports(const struct qspec *spec, struct err *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as their users here see them: memory, and lanes, each with a stream and memory of its own.
+ * GPUs as their users here see them: memory, and streams, each with memory of its own.
  * device.cu is CUDA's; the tests have one of a CPU (tests/simt).  The GPUs that are used are told
  * apart by an index, from 0 on.
  *
- * A call that fails is remembered by its lane with its name and the device, and all that come after
- * it do nothing, until device_lane_failed() is asked.
+ * A call that fails is remembered by its stream with its name and the device, and all that come
+ * after it do nothing, until device_stream_failed() is asked.
  */
 #ifndef FP8CONV_KERNELS_GPU_DEVICE_H
 #define FP8CONV_KERNELS_GPU_DEVICE_H
@@ -25,7 +25,7 @@ extern "C" {
 
 /* What one thread of the host works with, at a time: any thread, which may work with others in
  * between. */
-struct device_lane;
+struct device_stream;
 
 /* NULL where there is a GPU that can run the kernels, else why not.  Asked once; any thread. */
 const char *device_missing(void);
@@ -35,15 +35,15 @@ int device_capability(void);
 
 /* That of the calling thread, made on the first call and freed at the thread's end; threads take
  * the GPUs in turn. */
-struct device_lane *device_lane(void);
+struct device_stream *device_stream_here(void);
 
 /* One of nobody's, on that GPU.  NULL: ERR_SYSTEM. */
-struct device_lane *device_lane_new(int device, struct err *err);
+struct device_stream *device_stream_new(int device, struct err *err);
 
 /* Waits for what it was given.  NULL: nothing to do. */
-void device_lane_free(struct device_lane *lane);
+void device_stream_free(struct device_stream *stream);
 
-/* size bytes of that GPU, aligned to 256, for all lanes; size 0 is one byte.  ERR_SYSTEM with the
+/* size bytes of that GPU, aligned to 256, for all streams; size 0 is one byte.  ERR_SYSTEM with the
  * size wanted and what is free; what: its use.  Not for each operation: device_memory_free() waits
  * for all that the GPU does. */
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err);
@@ -51,49 +51,49 @@ void device_memory_free(void *memory); /* NULL: nothing to do */
 
 /* 0, or ERR_SYSTEM with the first call that failed since this was last asked, what it said, and the
  * device. */
-int device_lane_failed(struct device_lane *lane, struct err *err);
+int device_stream_failed(struct device_stream *stream, struct err *err);
 
 /* True: a call has failed, and there is no use in going on. */
-bool device_lane_stopped(const struct device_lane *lane);
+bool device_stream_stopped(const struct device_stream *stream);
 
-/* True: it has stopped since memory ran out, which is forgotten, with all that was taken: the lane
- * goes on, and less may fit. */
-bool device_lane_retry(struct device_lane *lane);
+/* True: it has stopped since memory ran out, which is forgotten, with all that was taken: the
+ * stream goes on, and less may fit. */
+bool device_stream_retry(struct device_stream *stream);
 
-/* The GPU that the lane works on. */
-int device_index(const struct device_lane *lane);
+/* The GPU that the stream works on. */
+int device_index(const struct device_stream *stream);
 
 /* A call of a library on the GPU has failed: its name and what it said, both of which stay. */
-void device_fail(struct device_lane *lane, const char *call, const char *why);
+void device_fail(struct device_stream *stream, const char *call, const char *why);
 
-/* The lane's, for a launch by the calling thread, whose current GPU becomes that of the lane. */
-void *device_stream(struct device_lane *lane);
+/* What a launch by the calling thread takes; its current GPU becomes that of the stream. */
+void *device_stream_native(struct device_stream *stream);
 
-/* n bytes of the lane's memory, aligned to 256; NULL where it has stopped.  They are valid until
+/* n bytes of the stream's memory, aligned to 256; NULL where it has stopped.  They are valid until
  * device_begin(). */
-void *device_take(struct device_lane *lane, size_t n);
+void *device_take(struct device_stream *stream, size_t n);
 
 /* Gives back all that was taken. */
-void device_begin(struct device_lane *lane);
+void device_begin(struct device_stream *stream);
 
 /* n_rows rows of row_size bytes; the distances between rows are in bytes.  In stream order: memory
  * of the host must not change before device_wait(), and what is copied out is there after it.
  *
- * A lane's copies go by way of 8 MiB of pinned memory (staging.h), so that the thread moves one
- * piece while another is on the bus. Copies and kernels of one lane follow each other; those of
+ * A stream's copies go by way of 8 MiB of pinned memory (staging.h), so that the thread moves one
+ * piece while another is on the bus. Copies and kernels of one stream follow each other; those of
  * several run at the same time, so that with a few threads, reading, copies both ways, casts and
  * writing all overlap. */
-void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		    size_t from_stride, size_t row_size, size_t n_rows);
-void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		     size_t from_stride, size_t row_size, size_t n_rows);
-void device_zero(struct device_lane *lane, void *memory, size_t n);
+void device_zero(struct device_stream *stream, void *memory, size_t n);
 
 /* After a launch: was it accepted?  kernel: its name. */
-void device_launched(struct device_lane *lane, const char *kernel);
+void device_launched(struct device_stream *stream, const char *kernel);
 
-/* Until all is done that the lane was given, also where a call failed after it. */
-void device_wait(struct device_lane *lane);
+/* Until all is done that the stream was given, also where a call failed after it. */
+void device_wait(struct device_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -18,16 +18,16 @@ extern "C" {
 
 #define GPU 0
 
-/* A weight of more rows, as an output layer is, lies in parts, so that a part of its y is at hand
+/* A weight of more rows, as an output layer is, lies in panels, so that a panel of its y is at hand
  * at once. */
-#define MOST_ROWS 16384
-#define PART_ROWS 8192
+#define MOST_ROWS  16384
+#define PANEL_ROWS 8192
 
-struct cuda_lane {
-	struct executor_lane lane;
-	struct device_lane *device;
+struct gpu_stream {
+	struct executor_stream stream;
+	struct device_stream *device;
 	struct gpu_gemm_space space;
-	struct cuda_lane *next; /* where it is spare */
+	struct gpu_stream *next; /* where it is spare */
 };
 
 /* That of a weight that was released. */
@@ -39,9 +39,9 @@ struct memory {
 
 struct cuda_executor {
 	struct executor executor;
-	pthread_mutex_t lock;	 /* of what follows */
-	struct cuda_lane *spare; /* of weight_set(), which is called without one */
-	/* the next layer's weights are of the same sizes; to free it would stop all lanes */
+	pthread_mutex_t lock;	  /* of what follows */
+	struct gpu_stream *spare; /* of weight_set(), which is called without one */
+	/* the next layer's weights are of the same sizes; to free it would stop all streams */
 	struct memory *spare_memory;
 };
 
@@ -50,50 +50,51 @@ static struct cuda_executor *cuda_executor(struct executor *executor)
 	return reinterpret_cast<struct cuda_executor *>(executor);
 }
 
-static struct cuda_lane *cuda_lane(struct executor_lane *lane)
+static struct gpu_stream *gpu_stream(struct executor_stream *stream)
 {
-	return reinterpret_cast<struct cuda_lane *>(lane);
+	return reinterpret_cast<struct gpu_stream *>(stream);
 }
 
-static struct device_lane *device_of(struct executor_lane *lane)
+static struct device_stream *device_of(struct executor_stream *stream)
 {
-	return cuda_lane(lane)->device;
+	return gpu_stream(stream)->device;
 }
 
-/* --- lanes --- */
+/* --- streams --- */
 
-static int cuda_lane_new(struct executor_lane **result, struct executor *executor, struct err *err)
+static int gpu_stream_new(struct executor_stream **result, struct executor *executor,
+			  struct err *err)
 {
-	struct device_lane *device = device_lane_new(GPU, err);
-	struct cuda_lane *lane;
+	struct device_stream *device = device_stream_new(GPU, err);
+	struct gpu_stream *stream;
 
 	if (!device)
 		return -1;
-	lane = static_cast<struct cuda_lane *>(xcalloc(1, sizeof *lane));
-	lane->lane.executor = executor;
-	lane->device = device;
-	*result = &lane->lane;
+	stream = static_cast<struct gpu_stream *>(xcalloc(1, sizeof *stream));
+	stream->stream.executor = executor;
+	stream->device = device;
+	*result = &stream->stream;
 	return 0;
 }
 
-static void cuda_lane_free(struct executor_lane *lane)
+static void gpu_stream_free(struct executor_stream *stream)
 {
-	if (!lane)
+	if (!stream)
 		return;
-	device_lane_free(device_of(lane));
-	free(cuda_lane(lane));
+	device_stream_free(device_of(stream));
+	free(gpu_stream(stream));
 }
 
-static int cuda_wait(struct executor_lane *lane, struct err *err)
+static int cuda_wait(struct executor_stream *stream, struct err *err)
 {
-	device_wait(device_of(lane));
-	return device_lane_failed(device_of(lane), err);
+	device_wait(device_of(stream));
+	return device_stream_failed(device_of(stream), err);
 }
 
-static int spare_take(struct executor_lane **lane, struct executor *executor, struct err *err)
+static int spare_take(struct executor_stream **stream, struct executor *executor, struct err *err)
 {
 	struct cuda_executor *cuda = cuda_executor(executor);
-	struct cuda_lane *spare;
+	struct gpu_stream *spare;
 
 	pthread_mutex_lock(&cuda->lock);
 	spare = cuda->spare;
@@ -101,18 +102,18 @@ static int spare_take(struct executor_lane **lane, struct executor *executor, st
 		cuda->spare = spare->next;
 	pthread_mutex_unlock(&cuda->lock);
 	if (!spare)
-		return cuda_lane_new(lane, executor, err);
-	*lane = &spare->lane;
+		return gpu_stream_new(stream, executor, err);
+	*stream = &spare->stream;
 	return 0;
 }
 
-static void spare_put(struct executor_lane *lane)
+static void spare_put(struct executor_stream *stream)
 {
-	struct cuda_executor *cuda = cuda_executor(lane->executor);
+	struct cuda_executor *cuda = cuda_executor(stream->executor);
 
 	pthread_mutex_lock(&cuda->lock);
-	cuda_lane(lane)->next = cuda->spare;
-	cuda->spare = cuda_lane(lane);
+	gpu_stream(stream)->next = cuda->spare;
+	cuda->spare = gpu_stream(stream);
 	pthread_mutex_unlock(&cuda->lock);
 }
 
@@ -200,13 +201,13 @@ static int cuda_open(struct executor **result, struct err *err)
 static void cuda_close(struct executor *executor)
 {
 	struct cuda_executor *cuda = cuda_executor(executor);
-	struct cuda_lane *lane, *next;
+	struct gpu_stream *stream, *next;
 
 	if (!cuda)
 		return;
-	for (lane = cuda->spare; lane; lane = next) {
-		next = lane->next;
-		cuda_lane_free(&lane->lane);
+	for (stream = cuda->spare; stream; stream = next) {
+		next = stream->next;
+		gpu_stream_free(&stream->stream);
 	}
 	spare_memory_free(cuda);
 	pthread_mutex_destroy(&cuda->lock);
@@ -228,14 +229,14 @@ static void cuda_memory_free(struct executor *executor, void *memory)
 	device_memory_free(memory);
 }
 
-static void cuda_put(struct executor_lane *lane, void *to, const void *from, size_t size)
+static void cuda_put(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
-	device_copy_in(device_of(lane), to, size, from, size, size, 1);
+	device_copy_in(device_of(stream), to, size, from, size, size, 1);
 }
 
-static void cuda_fetch(struct executor_lane *lane, void *to, const void *from, size_t size)
+static void cuda_fetch(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
-	device_copy_out(device_of(lane), to, size, from, size, size, 1);
+	device_copy_out(device_of(stream), to, size, from, size, size, 1);
 }
 
 /* --- products --- */
@@ -245,9 +246,9 @@ static enum dtype cuda_bf16_type(void)
 	return DT_BF16;
 }
 
-static size_t cuda_part_rows(size_t n)
+static size_t cuda_panel_rows(size_t n)
 {
-	return n > MOST_ROWS ? PART_ROWS : n;
+	return n > MOST_ROWS ? PANEL_ROWS : n;
 }
 
 /* All: what lies between products fits into no cache, and few rows leave most of the device
@@ -273,7 +274,7 @@ static char *rows_from(const struct executor_weight *weight, size_t row)
 	return static_cast<char *>(weight->data) + row * row_size(weight);
 }
 
-/* All rows close together, whatever the parts. */
+/* All rows close together, whatever the panels. */
 static int cuda_weight_init(struct executor_weight *weight, struct err *err)
 {
 	weight->data = spare_memory_take(cuda_executor(weight->executor), weight_size(weight));
@@ -291,24 +292,24 @@ static void cuda_weight_release(struct executor_weight *weight)
 	weight->data = NULL;
 }
 
-static int cuda_weight_set(const struct executor_weight *weight, size_t part, const void *rows,
+static int cuda_weight_set(const struct executor_weight *weight, size_t panel, const void *rows,
 			   struct err *err)
 {
-	size_t n = executor_weight_part_rows(weight, part);
-	struct executor_lane *lane;
+	size_t n = executor_weight_panel_rows(weight, panel);
+	struct executor_stream *stream;
 	int rc;
 
-	if (spare_take(&lane, weight->executor, err))
+	if (spare_take(&stream, weight->executor, err))
 		return -1;
-	cuda_put(lane, rows_from(weight, part * weight->part_rows), rows, n * row_size(weight));
-	rc = cuda_wait(lane, err);
-	spare_put(lane);
+	cuda_put(stream, rows_from(weight, panel * weight->panel_rows), rows, n * row_size(weight));
+	rc = cuda_wait(stream, err);
+	spare_put(stream);
 	return rc;
 }
 
 /* By n rows of the weight from first on. */
-static void multiply(struct executor_lane *lane, const struct executor_weight *weight, size_t first,
-		     size_t n, const void *x, size_t m, float *y)
+static void multiply(struct executor_stream *stream, const struct executor_weight *weight,
+		     size_t first, size_t n, const void *x, size_t m, float *y)
 {
 	struct gpu_gemm g = {};
 
@@ -322,32 +323,33 @@ static void multiply(struct executor_lane *lane, const struct executor_weight *w
 	g.d.data = y;
 	g.d.dtype = DT_F32;
 	g.d.stride = n;
-	gpu_gemm(device_of(lane), &cuda_lane(lane)->space, &g);
+	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
-static void cuda_multiply(struct executor_lane *lane, const struct executor_weight *weight,
+static void cuda_multiply(struct executor_stream *stream, const struct executor_weight *weight,
 			  const void *x, size_t m, float *y)
 {
-	multiply(lane, weight, 0, weight->n, x, m, y);
+	multiply(stream, weight, 0, weight->n, x, m, y);
 }
 
-static void cuda_multiply_part(struct executor_lane *lane, const struct executor_weight *weight,
-			       size_t part, const void *x, size_t m, float *y)
+static void cuda_multiply_panel(struct executor_stream *stream,
+				const struct executor_weight *weight, size_t panel, const void *x,
+				size_t m, float *y)
 {
-	multiply(lane, weight, part * weight->part_rows, executor_weight_part_rows(weight, part), x,
-		 m, y);
+	multiply(stream, weight, panel * weight->panel_rows,
+		 executor_weight_panel_rows(weight, panel), x, m, y);
 }
 
 /* --- the row --- */
 
-/* run() is Operation for a lane of the executor. */
-template <auto Operation> struct on_lane;
+/* run() is Operation for a stream of the executor. */
+template <auto Operation> struct on_stream;
 
-template <typename... Arguments, void (*Operation)(struct device_lane *, Arguments...)>
-struct on_lane<Operation> {
-	static void run(struct executor_lane *lane, Arguments... arguments)
+template <typename... Arguments, void (*Operation)(struct device_stream *, Arguments...)>
+struct on_stream<Operation> {
+	static void run(struct executor_stream *stream, Arguments... arguments)
 	{
-		Operation(device_of(lane), arguments...);
+		Operation(device_of(stream), arguments...);
 	}
 };
 
@@ -357,37 +359,37 @@ extern "C" const struct executor_ops executor_cuda = {
 	.library = cuda_library,
 	.open = cuda_open,
 	.close = cuda_close,
-	.lane_new = cuda_lane_new,
-	.lane_free = cuda_lane_free,
+	.stream_new = gpu_stream_new,
+	.stream_free = gpu_stream_free,
 	.wait = cuda_wait,
 	.memory_new = cuda_memory_new,
 	.memory_free = cuda_memory_free,
-	.zero = on_lane<device_zero>::run,
+	.zero = on_stream<device_zero>::run,
 	.put = cuda_put,
 	.fetch = cuda_fetch,
 	.bf16_type = cuda_bf16_type,
-	.part_rows = cuda_part_rows,
+	.panel_rows = cuda_panel_rows,
 	.rows = cuda_rows,
 	.weight_init = cuda_weight_init,
 	.weight_release = cuda_weight_release,
 	.weight_set = cuda_weight_set,
 	.multiply = cuda_multiply,
-	.multiply_part = cuda_multiply_part,
-	.amax = on_lane<gpu_amax>::run,
-	.round_amax = on_lane<gpu_round_amax>::run,
-	.histogram = on_lane<gpu_histogram>::run,
-	.round_bf16 = on_lane<gpu_round_bf16>::run,
-	.add = on_lane<gpu_add>::run,
-	.add_row = on_lane<gpu_add_row>::run,
-	.gate = on_lane<gpu_gate>::run,
-	.gate_pairs = on_lane<gpu_gate_pairs>::run,
-	.copy = on_lane<gpu_copy_rows>::run,
-	.part_pairs = on_lane<gpu_part_pairs>::run,
-	.gather = on_lane<gpu_gather>::run,
-	.scatter_add = on_lane<gpu_scatter_add>::run,
-	.rms_norm = on_lane<gpu_rms_norm>::run,
-	.rope = on_lane<gpu_rope>::run,
-	.attend_spare = gpu_attend_spare,
-	.attend = on_lane<gpu_attend>::run,
-	.cross_entropy = on_lane<gpu_cross_entropy>::run,
+	.multiply_panel = cuda_multiply_panel,
+	.amax = on_stream<gpu_amax>::run,
+	.round_amax = on_stream<gpu_round_amax>::run,
+	.histogram = on_stream<gpu_histogram>::run,
+	.round_bf16 = on_stream<gpu_round_bf16>::run,
+	.add = on_stream<gpu_add>::run,
+	.add_row = on_stream<gpu_add_row>::run,
+	.gate = on_stream<gpu_gate>::run,
+	.gate_interleaved = on_stream<gpu_gate_interleaved>::run,
+	.copy = on_stream<gpu_copy_rows>::run,
+	.deinterleave = on_stream<gpu_deinterleave>::run,
+	.gather = on_stream<gpu_gather>::run,
+	.scatter_add = on_stream<gpu_scatter_add>::run,
+	.rms_norm = on_stream<gpu_rms_norm>::run,
+	.rope = on_stream<gpu_rope>::run,
+	.attention_scratch = gpu_attention_scratch,
+	.attend = on_stream<gpu_attend>::run,
+	.cross_entropy = on_stream<gpu_cross_entropy>::run,
 };

@@ -56,7 +56,7 @@ struct gpu_gemm {
 	bool fast;
 };
 
-/* What products of one lane use one after the other, taken from it as needed: zeroed at first and
+/* What products of one stream use one after the other, taken from it as needed: zeroed at first and
  * after device_begin(). */
 struct gpu_gemm_space {
 	void *workspace;
@@ -73,10 +73,10 @@ int gpu_gemm_takes(const struct qspec *spec, struct err *err);
  * their alignment only. */
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err);
 
-/* Puts the product into the lane's stream and returns; of m or n 0 there is none.  *g is one that
- * is supported.  What fails is remembered by the lane.  The same bits come of the same values,
+/* Puts the product into the stream and returns; of m or n 0 there is none.  *g is one that
+ * is supported.  What fails is remembered by the stream.  The same bits come of the same values,
  * shape and strides, in whichever rows of a larger matrix they lie. */
-void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g);
+void gpu_gemm(struct device_stream *stream, struct gpu_gemm_space *space, const struct gpu_gemm *g);
 
 #ifdef __cplusplus
 }

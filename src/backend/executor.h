@@ -4,14 +4,14 @@
  * computes between them, in fp32.
  *
  * All values lie in the memory of the executor, which may not be the host's.  Work is put into a
- * lane, which does it in order; it is done when executor_ops.wait() says so.  A lane is used by one
- * thread at a time.  What fails is remembered by the lane: what comes after it has no meaning, and
- * wait() tells.
+ * stream, which does it in order; it is done when executor_ops.wait() says so.  A stream is used by
+ * one thread at a time.  What fails is remembered by the stream: what comes after it has no
+ * meaning, and wait() tells.
  *
- * The same input gives the same bits, on any number of lanes.  Every executor gives the same bits,
- * but for the sums of products (a library's): sums run in 16 lanes (element i in lane i % 16),
- * which are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum, unless
- * said below.
+ * The same input gives the same bits, on any number of streams.  Every executor gives the same
+ * bits, but for the sums of products (a library's): sums run in 16 lanes (element i in lane i %
+ * 16), which are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum,
+ * unless said below.
  *
  * Matrices are row-major with rows close together, unless a stride (in elements) is given.  n of 0
  * is nothing to do.
@@ -35,30 +35,30 @@ struct executor {
 };
 
 /* What one thread works with.  The executor's own is behind it. */
-struct executor_lane {
+struct executor_stream {
 	struct executor *executor;
 };
 
-/* A weight (n, k) that x (m, k) is multiplied with.  One of many rows lies in parts, in their
+/* A weight (n, k) that x (m, k) is multiplied with.  One of many rows lies in panels, in their
  * order. */
 struct executor_weight {
 	struct executor *executor;
-	enum dtype dtype; /* its own, and that of x: BF16 or F32 */
-	size_t n, k;	  /* at least 1 */
-	size_t part_rows; /* of each part but the last: executor_ops.part_rows() of n */
-	void *data;	  /* the executor's */
+	enum dtype dtype;  /* its own, and that of x: BF16 or F32 */
+	size_t n, k;	   /* at least 1 */
+	size_t panel_rows; /* of each panel but the last: executor_ops.panel_rows() of n */
+	void *data;	   /* the executor's */
 };
 
-static inline size_t executor_weight_parts(const struct executor_weight *weight)
+static inline size_t executor_weight_panels(const struct executor_weight *weight)
 {
-	return (weight->n + weight->part_rows - 1) / weight->part_rows;
+	return (weight->n + weight->panel_rows - 1) / weight->panel_rows;
 }
 
-static inline size_t executor_weight_part_rows(const struct executor_weight *weight, size_t part)
+static inline size_t executor_weight_panel_rows(const struct executor_weight *weight, size_t panel)
 {
-	size_t left = weight->n - part * weight->part_rows;
+	size_t left = weight->n - panel * weight->panel_rows;
 
-	return left < weight->part_rows ? left : weight->part_rows;
+	return left < weight->panel_rows ? left : weight->panel_rows;
 }
 
 /* What has been seen of some values: max |x| (NaN is ignored, inf counts), and how many are NaN or
@@ -81,7 +81,7 @@ struct attention_args {
 	/* v: (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
 	const float *q, *k, *v;
 	float *y;    /* (n_tokens, n_heads * value_dim) */
-	void *spare; /* of attend_spare() bytes */
+	void *spare; /* of attention_scratch() bytes */
 };
 
 /* The last step: logits to what is lost. */
@@ -109,11 +109,12 @@ struct executor_ops {
 	void (*close)(
 		struct executor *executor); /* here and below, what is given back may be NULL */
 
-	int (*lane_new)(struct executor_lane **lane, struct executor *executor, struct err *err);
-	void (*lane_free)(struct executor_lane *lane);
+	int (*stream_new)(struct executor_stream **stream, struct executor *executor,
+			  struct err *err);
+	void (*stream_free)(struct executor_stream *stream);
 
-	/* 0: all that was put into the lane is done; else what failed since the last time. */
-	int (*wait)(struct executor_lane *lane, struct err *err);
+	/* 0: all that was put into the stream is done; else what failed since the last time. */
+	int (*wait)(struct executor_stream *stream, struct err *err);
 
 	/* --- memory --- */
 
@@ -121,11 +122,11 @@ struct executor_ops {
 	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what,
 			  struct err *err);
 	void (*memory_free)(struct executor *executor, void *memory);
-	void (*zero)(struct executor_lane *lane, void *memory, size_t size);
+	void (*zero)(struct executor_stream *stream, void *memory, size_t size);
 
 	/* From the host, and to it: its memory is used until wait(). */
-	void (*put)(struct executor_lane *lane, void *to, const void *from, size_t size);
-	void (*fetch)(struct executor_lane *lane, void *to, const void *from, size_t size);
+	void (*put)(struct executor_stream *stream, void *to, const void *from, size_t size);
+	void (*fetch)(struct executor_stream *stream, void *to, const void *from, size_t size);
 
 	/* --- products --- */
 
@@ -133,8 +134,8 @@ struct executor_ops {
 	 * values. */
 	enum dtype (*bf16_type)(void);
 
-	/* part_rows of a weight of n rows. */
-	size_t (*part_rows)(size_t n);
+	/* panel_rows of a weight of n rows. */
+	size_t (*panel_rows)(size_t n);
 
 	/* Rows of x that are best taken at a time through matrices which read and write n values
 	 * for each, so that these are still near when they are looked at: at least 1. */
@@ -144,95 +145,98 @@ struct executor_ops {
 	int (*weight_init)(struct executor_weight *weight, struct err *err);
 	void (*weight_release)(struct executor_weight *weight);
 
-	/* Copies the rows of a part, k elements each, of weight->dtype and the host's: once, before
-	 * the part is multiplied, by any thread. */
-	int (*weight_set)(const struct executor_weight *weight, size_t part, const void *rows,
+	/* Copies the rows of a panel, k elements each, of weight->dtype and the host's: once,
+	 * before the panel is multiplied, by any thread. */
+	int (*weight_set)(const struct executor_weight *weight, size_t panel, const void *rows,
 			  struct err *err);
 
 	/* y (m, n) = x (m, k) w^T, accumulated in fp32; x of weight->dtype. */
-	void (*multiply)(struct executor_lane *lane, const struct executor_weight *weight,
+	void (*multiply)(struct executor_stream *stream, const struct executor_weight *weight,
 			 const void *x, size_t m, float *y);
 
-	/* y (m, executor_weight_part_rows()) = x (m, k) times the rows of that part. */
-	void (*multiply_part)(struct executor_lane *lane, const struct executor_weight *weight,
-			      size_t part, const void *x, size_t m, float *y);
+	/* y (m, executor_weight_panel_rows()) = x (m, k) times the rows of that panel. */
+	void (*multiply_panel)(struct executor_stream *stream, const struct executor_weight *weight,
+			       size_t panel, const void *x, size_t m, float *y);
 
 	/* --- looking at values --- */
 
-	void (*amax)(struct executor_lane *lane, const float *x, size_t n,
+	void (*amax)(struct executor_stream *stream, const float *x, size_t n,
 		     struct value_stats *stats);
 
 	/* The same of x rounded to bf16, in place. */
-	void (*round_amax)(struct executor_lane *lane, float *x, size_t n,
+	void (*round_amax)(struct executor_stream *stream, float *x, size_t n,
 			   struct value_stats *stats);
 
 	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
 	 * second one. */
-	void (*histogram)(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts);
+	void (*histogram)(struct executor_stream *stream, const float *x, size_t n,
+			  uint64_t *counts);
 
 	/* --- element by element --- */
 
 	/* y = bf16(x), to nearest even. */
-	void (*round_bf16)(struct executor_lane *lane, const float *x, size_t n, uint16_t *y);
+	void (*round_bf16)(struct executor_stream *stream, const float *x, size_t n, uint16_t *y);
 
-	void (*add)(struct executor_lane *lane, float *x, const float *y, size_t n); /* x += y */
+	void (*add)(struct executor_stream *stream, float *x, const float *y,
+		    size_t n); /* x += y */
 
 	/* Each row of x += row. */
-	void (*add_row)(struct executor_lane *lane, float *x, const float *row, size_t n_rows,
+	void (*add_row)(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
 			size_t n_cols);
 
 	/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up,
 	 * if their strides are. */
-	void (*gate)(struct executor_lane *lane, enum activation activation, const float *gate,
+	void (*gate)(struct executor_stream *stream, enum activation activation, const float *gate,
 		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
 		     size_t n_cols, float *y, size_t y_stride);
 
 	/* GPT-OSS: of pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate), clamped
 	 * before: gate from above, up from both sides.  y has n values, x 2 n; they do not
 	 * overlap. */
-	void (*gate_pairs)(struct executor_lane *lane, const float *x, float clamp, size_t n,
-			   float *y);
+	void (*gate_interleaved)(struct executor_stream *stream, const float *x, float clamp,
+				 size_t n, float *y);
 
 	/* --- rows --- */
 
 	/* y[r] = x[r / repeat], n_cols values.  They do not overlap. */
-	void (*copy)(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+	void (*copy)(struct executor_stream *stream, float *y, size_t y_stride, const float *x,
 		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols);
 
 	/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols
 	 * / 2] = x[2 i + 1].  They do not overlap. */
-	void (*part_pairs)(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
-			   size_t x_stride, size_t n_rows, size_t n_cols);
+	void (*deinterleave)(struct executor_stream *stream, float *y, size_t y_stride,
+			     const float *x, size_t x_stride, size_t n_rows, size_t n_cols);
 
 	/* y[r] = x[rows[r]]. */
-	void (*gather)(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows,
-		       size_t n_rows, size_t n_cols);
+	void (*gather)(struct executor_stream *stream, float *y, const float *x,
+		       const uint32_t *rows, size_t n_rows, size_t n_cols);
 
 	/* y[rows[r]] += factors[r] * x[r].  No row comes twice. */
-	void (*scatter_add)(struct executor_lane *lane, float *y, const float *x,
+	void (*scatter_add)(struct executor_stream *stream, float *y, const float *x,
 			    const uint32_t *rows, const float *factors, size_t n_rows,
 			    size_t n_cols);
 
 	/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row; y may be x. */
-	void (*rms_norm)(struct executor_lane *lane, const float *x, size_t x_stride,
+	void (*rms_norm)(struct executor_stream *stream, const float *x, size_t x_stride,
 			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
 			 float *y, size_t y_stride);
 
 	/* Rotates pairs (i, i + n / 2) of the first n of each head's head_dim values, by angles
 	 * whose cosines and sines are (n_tokens, n / 2).  A token has n_heads heads, and begins
 	 * x_stride behind the one before. */
-	void (*rope)(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens,
+	void (*rope)(struct executor_stream *stream, float *x, size_t x_stride, size_t n_tokens,
 		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
 		     size_t n);
 
 	/* Bytes for the sizes in args; pointers are not looked at. */
-	uint64_t (*attend_spare)(const struct attention_args *args);
+	uint64_t (*attention_scratch)(const struct attention_args *args);
 
 	/* Scores and their shares of values are one chain of fused multiply-adds each, in the order
 	 * of features and tokens. */
-	void (*attend)(struct executor_lane *lane, const struct attention_args *args);
+	void (*attend)(struct executor_stream *stream, const struct attention_args *args);
 
-	void (*cross_entropy)(struct executor_lane *lane, const struct cross_entropy_args *args);
+	void (*cross_entropy)(struct executor_stream *stream,
+			      const struct cross_entropy_args *args);
 };
 
 #endif

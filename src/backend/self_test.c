@@ -152,20 +152,20 @@ static void product_fill(struct product *p)
 		p->w[i] = bf16_from_f32(small_value(&state));
 }
 
-/* In the lane, with memory that the caller frees: x, y. */
-static int product_run(struct executor_lane *lane, const struct executor_weight *weight,
+/* In the stream, with memory that the caller frees: x, y. */
+static int product_run(struct executor_stream *stream, const struct executor_weight *weight,
 		       void *memory[2], struct product *p, struct err *err)
 {
-	const struct executor_ops *ops = lane->executor->ops;
+	const struct executor_ops *ops = stream->executor->ops;
 
-	if (ops->memory_new(lane->executor, &memory[0], sizeof p->x, "a trial", err) ||
-	    ops->memory_new(lane->executor, &memory[1], sizeof p->y, "a trial", err) ||
+	if (ops->memory_new(stream->executor, &memory[0], sizeof p->x, "a trial", err) ||
+	    ops->memory_new(stream->executor, &memory[1], sizeof p->y, "a trial", err) ||
 	    ops->weight_set(weight, 0, p->w, err))
 		return -1;
-	ops->put(lane, memory[0], p->x, sizeof p->x);
-	ops->multiply(lane, weight, memory[0], M, memory[1]);
-	ops->fetch(lane, p->y, memory[1], sizeof p->y);
-	return ops->wait(lane, err);
+	ops->put(stream, memory[0], p->x, sizeof p->x);
+	ops->multiply(stream, weight, memory[0], M, memory[1]);
+	ops->fetch(stream, p->y, memory[1], sizeof p->y);
+	return ops->wait(stream, err);
 }
 
 /* K products of less than 1 each, one rounding of fp32 for each sum. */
@@ -191,16 +191,16 @@ static int product_try(struct executor *executor, struct product *p, struct err 
 					  .dtype = DT_BF16,
 					  .n = OUT,
 					  .k = K,
-					  .part_rows = ops->part_rows(OUT) };
-	struct executor_lane *lane = NULL;
+					  .panel_rows = ops->panel_rows(OUT) };
+	struct executor_stream *stream = NULL;
 	void *memory[2] = { NULL, NULL };
-	int rc = ops->lane_new(&lane, executor, err) || ops->weight_init(&weight, err) ||
-		 product_run(lane, &weight, memory, p, err) || product_check(p, err);
+	int rc = ops->stream_new(&stream, executor, err) || ops->weight_init(&weight, err) ||
+		 product_run(stream, &weight, memory, p, err) || product_check(p, err);
 
 	ops->memory_free(executor, memory[0]);
 	ops->memory_free(executor, memory[1]);
 	ops->weight_release(&weight);
-	ops->lane_free(lane);
+	ops->stream_free(stream);
 	return rc ? -1 : 0;
 }
 

@@ -12,7 +12,7 @@ enum { SLOT_X, SLOT_Y, N_SLOTS };
 
 /* What one thread works with. */
 struct worker {
-	struct executor_lane *lane;
+	struct executor_stream *stream;
 	float *host; /* rows of inputs as they are read */
 	struct value_stats host_stats[N_SLOTS];
 	float *x, *y;		   /* the executor's: rows of inputs, of outputs */
@@ -57,33 +57,33 @@ static int refuse(const char *what, const struct linear *linear, const char *pat
 static void count(const struct worker *worker, const float *values, size_t n, int slot)
 {
 	if (worker->counts)
-		worker->lane->executor->ops->histogram(worker->lane, values, n,
-						       worker->counts + (slot == SLOT_Y));
+		worker->stream->executor->ops->histogram(worker->stream, values, n,
+							 worker->counts + (slot == SLOT_Y));
 }
 
 /* The inputs, and their product, of n_rows rows. */
 static void multiply(const struct forward *forward, const struct worker *worker,
 		     const struct linear *linear, size_t n_rows)
 {
-	const struct executor_ops *ops = worker->lane->executor->ops;
+	const struct executor_ops *ops = worker->stream->executor->ops;
 	size_t n = linear->ref->n, k = linear->ref->k;
 	const void *input = worker->x;
 
-	ops->zero(worker->lane, worker->stats, N_SLOTS * sizeof *worker->stats);
-	ops->put(worker->lane, worker->x, worker->host, n_rows * k * sizeof(float));
+	ops->zero(worker->stream, worker->stats, N_SLOTS * sizeof *worker->stats);
+	ops->put(worker->stream, worker->x, worker->host, n_rows * k * sizeof(float));
 	if (forward->round)
-		ops->round_amax(worker->lane, worker->x, n_rows * k, &worker->stats[SLOT_X]);
+		ops->round_amax(worker->stream, worker->x, n_rows * k, &worker->stats[SLOT_X]);
 	else
-		ops->amax(worker->lane, worker->x, n_rows * k, &worker->stats[SLOT_X]);
+		ops->amax(worker->stream, worker->x, n_rows * k, &worker->stats[SLOT_X]);
 	count(worker, worker->x, n_rows * k, SLOT_X);
 	if (forward->input == DT_BF16) {
-		ops->round_bf16(worker->lane, worker->x, n_rows * k, worker->rounded);
+		ops->round_bf16(worker->stream, worker->x, n_rows * k, worker->rounded);
 		input = worker->rounded;
 	}
-	ops->multiply(worker->lane, &linear->weight, input, n_rows, worker->y);
+	ops->multiply(worker->stream, &linear->weight, input, n_rows, worker->y);
 	if (linear->bias)
-		ops->add_row(worker->lane, worker->y, linear->bias, n_rows, n);
-	ops->amax(worker->lane, worker->y, n_rows * n, &worker->stats[SLOT_Y]);
+		ops->add_row(worker->stream, worker->y, linear->bias, n_rows, n);
+	ops->amax(worker->stream, worker->y, n_rows * n, &worker->stats[SLOT_Y]);
 	count(worker, worker->y, n_rows * n, SLOT_Y);
 }
 
@@ -95,11 +95,11 @@ static int dumps_rows(const struct sweep *sweep, struct worker *worker, const st
 		int slot, column;
 		const char *what;
 	} looked[N_SLOTS] = { { SLOT_X, AMAX_X, "input" }, { SLOT_Y, AMAX_Y, "output" } };
-	const struct executor_ops *ops = worker->lane->executor->ops;
+	const struct executor_ops *ops = worker->stream->executor->ops;
 
 	multiply(&sweep->forward, worker, linear, n_rows);
-	ops->fetch(worker->lane, worker->host_stats, worker->stats, sizeof worker->host_stats);
-	if (ops->wait(worker->lane, err))
+	ops->fetch(worker->stream, worker->host_stats, worker->stats, sizeof worker->host_stats);
+	if (ops->wait(worker->stream, err))
 		return -1;
 	for (int i = 0; i < N_SLOTS; i++) {
 		const struct value_stats *stats = &worker->host_stats[looked[i].slot];
@@ -143,22 +143,22 @@ static int see_module(void *context, int number, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
 	struct worker *worker = &sweep->workers[number];
-	const struct executor_ops *ops = worker->lane->executor->ops;
+	const struct executor_ops *ops = worker->stream->executor->ops;
 	struct linear linear;
 	double began = sweep_length_now(&sweep->length);
-	int rc = weights_load_linear(&sweep->weights, number, worker->lane,
+	int rc = weights_load_linear(&sweep->weights, number, worker->stream,
 				     &sweep->plan->linears[item], &linear, err);
 
 	sweep_length_loaded(&sweep->length, began, 1);
 	if (worker->counts)
-		ops->zero(worker->lane, worker->counts, sizeof *sweep->counts);
+		ops->zero(worker->stream, worker->counts, sizeof *sweep->counts);
 	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
 		rc = dumps_pass(sweep, worker, &linear, p,
 				&sweep->shown[item * sweep->n_passes + p], err);
 	if (!rc && worker->counts) {
-		ops->fetch(worker->lane, sweep->counts[item], worker->counts,
+		ops->fetch(worker->stream, sweep->counts[item], worker->counts,
 			   sizeof *sweep->counts);
-		rc = ops->wait(worker->lane, err);
+		rc = ops->wait(worker->stream, err);
 	}
 	linear_release(&linear);
 	return rc;
@@ -293,7 +293,7 @@ static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size
 	struct executor *executor = sweep->forward.executor;
 	const struct executor_ops *ops = executor->ops;
 
-	return ops->lane_new(&worker->lane, executor, err) ||
+	return ops->stream_new(&worker->stream, executor, err) ||
 			       buffer_alloc((void **)&worker->host, x_size * sizeof(float), what,
 					    err) ||
 			       ops->memory_new(executor, (void **)&worker->x,
@@ -337,8 +337,8 @@ static void worker_release(struct worker *worker, struct executor *executor)
 
 	for (size_t i = 0; i < sizeof memory / sizeof *memory; i++)
 		executor->ops->memory_free(executor, memory[i]);
-	if (worker->lane)
-		executor->ops->lane_free(worker->lane);
+	if (worker->stream)
+		executor->ops->stream_free(worker->stream);
 	free(worker->host);
 }
 

@@ -156,8 +156,9 @@ struct observer recorder_observer(struct recorder *recorder)
 	return (struct observer){ recorder, recorder_observe };
 }
 
-int recorder_begin(struct recorder *recorder, struct executor_lane *lane, const struct layer *layer,
-		   const struct linear *head, size_t first, struct err *err)
+int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
+		   const struct layer *layer, const struct linear *head, size_t first,
+		   struct err *err)
 {
 	const struct executor_ops *ops = lane->executor->ops;
 	size_t size;
@@ -287,8 +288,8 @@ static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences
 }
 
 /* NULL, and 0, where there are none. */
-static int fetch_counts(const struct recorder *recorder, struct executor_lane *lane, void **counts,
-			struct err *err)
+static int fetch_counts(const struct recorder *recorder, struct executor_stream *lane,
+			void **counts, struct err *err)
 {
 	size_t size = (size_t)recorder->n_lanes * recorder->n_sites * COUNTS_SIZE;
 
@@ -301,7 +302,7 @@ static int fetch_counts(const struct recorder *recorder, struct executor_lane *l
 	return lane->executor->ops->wait(lane, err);
 }
 
-int recorder_end(struct recorder *recorder, struct executor_lane *lane, size_t n_sequences,
+int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
 		 const struct value_stats *stats, size_t n_slots, struct err *err)
 {
 	void *counts = NULL;

@@ -21,11 +21,12 @@ struct observer recorder_observer(struct recorder *recorder);
 
 /* A layer (NULL: the head) begins, with the matrices that are loaded, for the sequences from
  * `first` on. */
-int recorder_begin(struct recorder *recorder, struct executor_lane *lane, const struct layer *layer,
-		   const struct linear *head, size_t first, struct err *err);
+int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
+		   const struct layer *layer, const struct linear *head, size_t first,
+		   struct err *err);
 /* It ends: its rows for n_sequences sequences are kept.  stats: those of each, n_slots of them,
  * of the host.  ERR_INPUT where values are NaN or infinite, naming the first of them. */
-int recorder_end(struct recorder *recorder, struct executor_lane *lane, size_t n_sequences,
+int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
 		 const struct value_stats *stats, size_t n_slots, struct err *err);
 
 /* The sweep is over: all rows kept go into the history.  Or it was broken off: they are dropped. */

@@ -90,7 +90,7 @@ static int run_steps(struct run *run, struct err *err)
 /* Waits for work on the value stats of the stage under way. */
 static int stats_wait(const struct run *run, struct err *err)
 {
-	struct executor_lane *lane = workspace_stream(run->workspaces[0]);
+	struct executor_stream *lane = workspace_stream(run->workspaces[0]);
 	const struct layer *layer = layer_of(run->stage);
 
 	return lane->executor->ops->wait(lane, err)
@@ -102,7 +102,7 @@ static int stats_wait(const struct run *run, struct err *err)
 /* All sequences of the sweep through the stage under way, and their value stats. */
 static int stage_run(struct run *run, struct err *err)
 {
-	struct executor_lane *lane = workspace_stream(run->workspaces[0]);
+	struct executor_stream *lane = workspace_stream(run->workspaces[0]);
 	const struct executor_ops *ops = lane->executor->ops;
 	size_t size = run->n_sequences * run->n_slots * sizeof *run->value_stats;
 
@@ -122,7 +122,7 @@ static int stage_run(struct run *run, struct err *err)
 static int stage_begin(struct run *run, struct stage *stage, size_t i, struct err *err)
 {
 	const struct model *model = &run->plan->model;
-	struct executor_lane *lane = workspace_stream(run->workspaces[0]);
+	struct executor_stream *lane = workspace_stream(run->workspaces[0]);
 
 	if (i < model->n_layers)
 		return weights_begin_layer(&stage->load, &run->weights, lane, &model->layers[i],

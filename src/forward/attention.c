@@ -62,8 +62,8 @@ static void part_queries(const struct model *model, struct workspace *lane, size
 
 	lane->ops->copy(lane->executor, lane->mixed, latent->rope_dim, turning, model->head_dim, 1,
 			n * model->n_heads, latent->rope_dim);
-	lane->ops->part_pairs(lane->executor, turning, model->head_dim, lane->mixed,
-			      latent->rope_dim, n * model->n_heads, latent->rope_dim);
+	lane->ops->deinterleave(lane->executor, turning, model->head_dim, lane->mixed,
+				latent->rope_dim, n * model->n_heads, latent->rope_dim);
 }
 
 /* Keys: each head's nope_dim part, and behind it the turning part that all heads share; and values. */
@@ -96,8 +96,8 @@ static int make_latent(const struct forward *forward, struct workspace *lane,
 	lane->ops->rms_norm(lane->executor, lane->narrow, wide, layer->vector[VECTOR_NORM_KV_A],
 			    model->norm_offset, model->norm_eps, n, latent->kv_lora_rank,
 			    lane->latent, latent->kv_lora_rank);
-	lane->ops->part_pairs(lane->executor, lane->turning, latent->rope_dim,
-			      lane->narrow + latent->kv_lora_rank, wide, n, latent->rope_dim);
+	lane->ops->deinterleave(lane->executor, lane->turning, latent->rope_dim,
+				lane->narrow + latent->kv_lora_rank, wide, n, latent->rope_dim);
 	if (linear_run(forward, lane, layer, &l[LINEAR_KV_B], sequence, lane->latent, n,
 		       lane->expanded, err))
 		return -1;

@@ -40,7 +40,7 @@ struct observation {
 	const struct linear_ref *linear; /* NULL in attention */
 	const struct layer_ref *layer;	 /* NULL: outside of layers */
 	int lane;
-	struct executor_lane *executor; /* of the lane: an observer may put work into it */
+	struct executor_stream *executor; /* of the lane: an observer may put work into it */
 	size_t sequence;
 	const float *values; /* (n_rows, n_cols), a row a token */
 	size_t n_rows, n_cols;
@@ -106,7 +106,7 @@ uint64_t workspace_size(const struct executor_ops *executor, const struct model 
 			size_t max_tokens, bool filtered);
 
 /* The executor's, for other work between layers. */
-struct executor_lane *workspace_stream(const struct workspace *lane);
+struct executor_stream *workspace_stream(const struct workspace *lane);
 
 /* residual = rows of a table of n_rows embeddings, `places` of it: one for each token.  Both are
  * the host's. */

@@ -63,7 +63,7 @@ static int logits_out(struct workspace *lane, const struct block *block, size_t 
  * logits. */
 static int losses(struct workspace *lane, const struct block *block, double *nll, struct err *err)
 {
-	size_t parts = executor_weight_parts(&block->head->weight), m = block->m;
+	size_t parts = executor_weight_panels(&block->head->weight), m = block->m;
 
 	lane->ops->fetch(lane->executor, lane->host_log_sums, lane->log_sums,
 			 parts * m * sizeof(float));
@@ -95,8 +95,8 @@ static int block_run(const struct forward *forward, struct workspace *lane,
 	if (linear_input(forward, lane, block->head, &x, &input, err))
 		return -1;
 	labels_put(lane, block);
-	for (size_t p = 0; p < executor_weight_parts(weight); p++) {
-		size_t n = executor_weight_part_rows(weight, p);
+	for (size_t p = 0; p < executor_weight_panels(weight); p++) {
+		size_t n = executor_weight_panel_rows(weight, p);
 		const struct cross_entropy_args args = { .logits = lane->scores,
 							 .n_rows = block->m,
 							 .n_cols = n,
@@ -108,7 +108,7 @@ static int block_run(const struct forward *forward, struct workspace *lane,
 		struct observation y = x;
 
 		y.slot = SLOT_Y;
-		lane->ops->multiply_part(lane->executor, weight, p, input, block->m, lane->scores);
+		lane->ops->multiply_panel(lane->executor, weight, p, input, block->m, lane->scores);
 		linear_output(forward, lane, block->head, block->sequence, y, lane->scores, col, n);
 		lane->ops->cross_entropy(lane->executor, &args);
 		if (block->logits && logits_out(lane, block, col, n, err))

@@ -23,8 +23,8 @@ static void gate_joined(const struct forward *forward, struct workspace *lane,
 	size_t width = mlp->down->ref->k;
 
 	if (mlp->in_turn)
-		ops->gate_pairs(lane->executor, lane->joined, forward->model->clamp, m * width,
-				lane->gate);
+		ops->gate_interleaved(lane->executor, lane->joined, forward->model->clamp,
+				      m * width, lane->gate);
 	else
 		ops->gate(lane->executor, forward->model->activation, lane->joined, 2 * width,
 			  lane->joined + width, 2 * width, m, width, lane->gate, width);

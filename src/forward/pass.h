@@ -10,7 +10,7 @@
 #define HEAD_BLOCK 512 /* tokens whose logits are computed at once, by parts of the head */
 
 struct workspace {
-	struct executor_lane *executor;
+	struct executor_stream *executor;
 	const struct executor_ops *ops;
 	int number;
 	size_t max_tokens;

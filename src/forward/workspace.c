@@ -51,7 +51,7 @@ static uint64_t spare_size(const struct executor_ops *executor, const struct mod
 					     .head_dim = model->head_dim,
 					     .value_dim = model->value_dim };
 
-	return executor->attend_spare(&args);
+	return executor->attention_scratch(&args);
 }
 
 struct array {
@@ -69,7 +69,7 @@ static void arrays_of(struct workspace *lane, const struct executor_ops *executo
 	uint64_t t = lane->max_tokens, f = sizeof(float);
 	uint64_t head_dims = larger(model->value_dim, model->latent.rope_dim);
 	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK,
-		 part = executor->part_rows(model->vocab_size);
+		 part = executor->panel_rows(model->vocab_size);
 	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0,
 		 chosen = w.experts ? t * model->routing.top_k : 0;
 	uint64_t widest = larger(
@@ -161,7 +161,7 @@ int workspace_new(struct workspace **result, const struct forward *forward, size
 	struct array arrays[N_ARRAYS];
 
 	*lane = (struct workspace){ .ops = ops, .number = number, .max_tokens = max_tokens };
-	if (ops->lane_new(&lane->executor, forward->executor, err)) {
+	if (ops->stream_new(&lane->executor, forward->executor, err)) {
 		free(lane);
 		return -1;
 	}
@@ -189,11 +189,11 @@ void workspace_free(struct workspace *lane, const struct forward *forward)
 		else
 			lane->ops->memory_free(forward->executor, *arrays[i].place);
 	}
-	lane->ops->lane_free(lane->executor);
+	lane->ops->stream_free(lane->executor);
 	free(lane);
 }
 
-struct executor_lane *workspace_stream(const struct workspace *lane)
+struct executor_stream *workspace_stream(const struct workspace *lane)
 {
 	return lane->executor;
 }

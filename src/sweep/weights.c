@@ -53,19 +53,19 @@ static int read_floats(struct weights *weights, const struct tensor_ref *ref, si
 }
 
 /* The same, into the executor's memory. */
-static int load_floats(struct weights *weights, struct executor_lane *lane,
+static int load_floats(struct weights *weights, struct executor_stream *stream,
 		       const struct tensor_ref *ref, size_t first, size_t n, float **values,
 		       struct err *err)
 {
-	const struct executor_ops *ops = lane->executor->ops;
+	const struct executor_ops *ops = stream->executor->ops;
 	float *floats;
 	int rc = read_floats(weights, ref, first, n, &floats, err) ||
-		 ops->memory_new(lane->executor, (void **)values, n * sizeof **values, "a vector",
+		 ops->memory_new(stream->executor, (void **)values, n * sizeof **values, "a vector",
 				 err);
 
 	if (!rc) {
-		ops->put(lane, *values, floats, n * sizeof **values);
-		rc = ops->wait(lane, err);
+		ops->put(stream, *values, floats, n * sizeof **values);
+		rc = ops->wait(stream, err);
 	}
 	free(floats);
 	return rc ? -1 : 0;
@@ -119,9 +119,9 @@ struct weights_piece {
 };
 
 static void load_init(struct weights_load *load, struct weights *weights,
-		      struct executor_lane *lane)
+		      struct executor_stream *stream)
 {
-	*load = (struct weights_load){ .weights = weights, .lane = lane };
+	*load = (struct weights_load){ .weights = weights, .stream = stream };
 	load->rows = xcalloc((size_t)weights->n_threads, sizeof *load->rows);
 }
 
@@ -156,13 +156,13 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 	if (!from->weight)
 		return 0;
 	*to = (struct linear){ .ref = from, .input = forward->input };
-	to->weight =
-		(struct executor_weight){ .executor = forward->executor,
-					  .n = from->n,
-					  .k = from->k,
-					  .part_rows = forward->executor->ops->part_rows(from->n) };
-	if (from->bias &&
-	    load_floats(weights, load->lane, from->bias, from->bias_first, from->n, &to->bias, err))
+	to->weight = (struct executor_weight){ .executor = forward->executor,
+					       .n = from->n,
+					       .k = from->k,
+					       .panel_rows = forward->executor->ops->panel_rows(
+						       from->n) };
+	if (from->bias && load_floats(weights, load->stream, from->bias, from->bias_first, from->n,
+				      &to->bias, err))
 		return -1;
 	if (weights->fp8) {
 		piece.n = from->n;
@@ -171,8 +171,8 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 	}
 	if (weight_init(to, err))
 		return -1;
-	for (; piece.part < executor_weight_parts(&to->weight); piece.part++) {
-		piece.n = executor_weight_part_rows(&to->weight, piece.part);
+	for (; piece.part < executor_weight_panels(&to->weight); piece.part++) {
+		piece.n = executor_weight_panel_rows(&to->weight, piece.part);
 		piece_add(load, &piece);
 		piece.first += piece.n;
 	}
@@ -198,10 +198,10 @@ static int set_parts(const struct linear *to, const void *values, struct err *er
 {
 	const char *rows = values;
 
-	for (size_t part = 0; part < executor_weight_parts(&to->weight); part++) {
+	for (size_t part = 0; part < executor_weight_panels(&to->weight); part++) {
 		if (weight_set(to, part, rows, err))
 			return -1;
-		rows += executor_weight_part_rows(&to->weight, part) * to->ref->k *
+		rows += executor_weight_panel_rows(&to->weight, part) * to->ref->k *
 			dtype_bits(to->input) / 8;
 	}
 	return 0;
@@ -289,21 +289,21 @@ int weights_load_all(struct weights_load *load, int worker, int rc, struct err *
 }
 
 int weights_begin_linear(struct weights_load *load, struct weights *weights,
-			 struct executor_lane *lane, const struct linear_ref *ref,
+			 struct executor_stream *stream, const struct linear_ref *ref,
 			 struct linear *linear, struct err *err)
 {
-	load_init(load, weights, lane);
+	load_init(load, weights, stream);
 	*linear = (struct linear){ 0 };
 	return load_add(load, ref, linear, err) || see_pieces(load, err) ? -1 : 0;
 }
 
-int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane,
+int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
 			const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
 	struct weights_load load;
 
-	return weights_load_all(&load, worker,
-				weights_begin_linear(&load, weights, lane, ref, linear, err), err);
+	return weights_load_all(
+		&load, worker, weights_begin_linear(&load, weights, stream, ref, linear, err), err);
 }
 
 void linear_release(struct linear *linear)
@@ -317,10 +317,10 @@ void linear_release(struct linear *linear)
 	*linear = (struct linear){ 0 };
 }
 
-int weights_load_vector(struct weights *weights, struct executor_lane *lane,
+int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 			const struct tensor_ref *ref, float **vector, struct err *err)
 {
-	return load_floats(weights, lane, ref, 0,
+	return load_floats(weights, stream, ref, 0,
 			   st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
@@ -342,7 +342,7 @@ static int load_router_bias(struct weights *weights, const struct tensor_ref *re
 		     : 0;
 }
 
-static int load_vectors(struct weights *weights, struct executor_lane *lane,
+static int load_vectors(struct weights *weights, struct executor_stream *stream,
 			const struct layer_ref *ref, struct layer *layer, struct err *err)
 {
 	for (int i = 0; i < N_VECTORS; i++) {
@@ -352,22 +352,22 @@ static int load_vectors(struct weights *weights, struct executor_lane *lane,
 		if (!from)
 			continue;
 		if (i == VECTOR_ROUTER_BIAS ? load_router_bias(weights, from, to, err)
-					    : weights_load_vector(weights, lane, from, to, err))
+					    : weights_load_vector(weights, stream, from, to, err))
 			return -1;
 	}
 	return 0;
 }
 
 int weights_begin_layer(struct weights_load *load, struct weights *weights,
-			struct executor_lane *lane, const struct layer_ref *ref,
+			struct executor_stream *stream, const struct layer_ref *ref,
 			struct layer *layer, struct err *err)
 {
 	int rc;
 
-	load_init(load, weights, lane);
+	load_init(load, weights, stream);
 	*layer = (struct layer){ .ref = ref };
 	layer->experts = xcalloc(ref->n_experts + 1, sizeof *layer->experts);
-	rc = load_vectors(weights, lane, ref, layer, err);
+	rc = load_vectors(weights, stream, ref, layer, err);
 	for (int i = 0; i < N_LINEARS && !rc; i++)
 		rc = load_add(load, &ref->linear[i], &layer->linear[i], err);
 	for (size_t e = 0; e < ref->n_experts && !rc; e++)
@@ -420,7 +420,7 @@ uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_k
 
 	if (kind->quantized)
 		return (uint64_t)ref->n * ref->k * sizeof(float);
-	return ref->n ? size / ref->n * kind->executor->part_rows(ref->n) : 0;
+	return ref->n ? size / ref->n * kind->executor->panel_rows(ref->n) : 0;
 }
 
 /* What is loaded at once. */
@@ -433,7 +433,7 @@ static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 			  const struct weights_kind *kind)
 {
 	uint64_t piece = weights_piece_size(ref, kind);
-	size_t rows = kind->quantized ? ref->n : kind->executor->part_rows(ref->n);
+	size_t rows = kind->quantized ? ref->n : kind->executor->panel_rows(ref->n);
 
 	if (!ref->n)
 		return;

@@ -25,7 +25,7 @@ struct weights {
 /* Matrices on their way into memory: n pieces, which any threads load in any order. */
 struct weights_load {
 	struct weights *weights;
-	struct executor_lane *lane; /* of the thread that began it */
+	struct executor_stream *stream; /* of the thread that began it */
 	size_t n;
 	struct weights_piece *pieces;
 	struct buffer *rows; /* by thread: what it reads pieces into, until the load is ended */
@@ -43,10 +43,10 @@ void weights_release(struct weights *weights);
  * returns, *load is to be ended, and the layer or matrix released, which needs not have been loaded
  * whole. */
 int weights_begin_layer(struct weights_load *load, struct weights *weights,
-			struct executor_lane *lane, const struct layer_ref *ref,
+			struct executor_stream *stream, const struct layer_ref *ref,
 			struct layer *layer, struct err *err);
 int weights_begin_linear(struct weights_load *load, struct weights *weights,
-			 struct executor_lane *lane, const struct linear_ref *ref,
+			 struct executor_stream *stream, const struct linear_ref *ref,
 			 struct linear *linear, struct err *err);
 
 /* Piece i < load->n, by thread `worker` of weights->n_threads; or all pieces, by all those
@@ -64,10 +64,10 @@ int weights_load_all(struct weights_load *load, int worker, int rc, struct err *
 void layer_release(struct layer *layer, struct executor *executor);
 
 /* One matrix, by one thread; one vector, as fp32, which is freed as the executor's memory is. */
-int weights_load_linear(struct weights *weights, int worker, struct executor_lane *lane,
+int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
 			const struct linear_ref *ref, struct linear *linear, struct err *err);
 void linear_release(struct linear *linear);
-int weights_load_vector(struct weights *weights, struct executor_lane *lane,
+int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 			const struct tensor_ref *ref, float **vector, struct err *err);
 
 /* Rows of the embedding, scaled as the model has it, into memory of the host: rows (n_tokens,

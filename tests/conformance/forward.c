@@ -64,7 +64,7 @@ static double run(struct weights *weights, struct workspace *lane, struct sequen
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
-	struct executor_lane *executor_lane = workspace_stream(lane);
+	struct executor_stream *executor_stream = workspace_stream(lane);
 	struct err err = { 0 };
 	struct linear head;
 	float *norm;
@@ -74,15 +74,15 @@ static double run(struct weights *weights, struct workspace *lane, struct sequen
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;
-		int rc = weights_begin_layer(&load, weights, executor_lane, &model->layers[i],
+		int rc = weights_begin_layer(&load, weights, executor_stream, &model->layers[i],
 					     &layer, &err);
 
 		check(weights_load_all(&load, 0, rc, &err), &err);
 		check(forward_layer(forward, lane, &layer, sequence, &err), &err);
 		layer_release(&layer, forward->executor);
 	}
-	check(weights_load_vector(weights, executor_lane, model->norm, &norm, &err), &err);
-	check(weights_load_linear(weights, 0, executor_lane, &model->head, &head, &err), &err);
+	check(weights_load_vector(weights, executor_stream, model->norm, &norm, &err), &err);
+	check(weights_load_linear(weights, 0, executor_stream, &model->head, &head, &err), &err);
 	check(forward_head(forward, lane, norm, &head, sequence, &nll, logits, &err), &err);
 	linear_release(&head);
 	forward->executor->ops->memory_free(forward->executor, norm);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part of the CUDA runtime that kernels/gpu/cuda/staging.cu needs to copy, for a CPU (runtime.cc): as
- * late as may be.
+ * The part of the CUDA runtime that kernels/gpu/cuda/staging.cu needs to copy, for a CPU
+ * (runtime.cc): as late as may be.
  */
 #ifndef FP8CONV_TESTS_SIMT_CUDA_RUNTIME_H
 #define FP8CONV_TESTS_SIMT_CUDA_RUNTIME_H

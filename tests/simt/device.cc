@@ -17,7 +17,7 @@ extern "C" {
 #define MAX_TAKEN   64
 #define MEMORY_MOST ((uint64_t)1 << 40)
 
-struct device_lane {
+struct device_stream {
 	void *taken[MAX_TAKEN];
 	size_t n_taken, size; /* bytes of them */
 	bool full;
@@ -25,16 +25,16 @@ struct device_lane {
 	const char *why;    /* what it said */
 };
 
-struct thread_lane {
-	struct device_lane lane;
+struct thread_stream {
+	struct device_stream stream;
 
-	~thread_lane()
+	~thread_stream()
 	{
-		device_begin(&lane);
+		device_begin(&stream);
 	}
 };
 
-static thread_local struct thread_lane here;
+static thread_local struct thread_stream here;
 
 int simt_capability = 90;
 const char *simt_missing;
@@ -53,90 +53,90 @@ int device_capability(void)
 	return simt_capability;
 }
 
-struct device_lane *device_lane(void)
+struct device_stream *device_stream_here(void)
 {
-	return &here.lane;
+	return &here.stream;
 }
 
-void device_begin(struct device_lane *lane)
+void device_begin(struct device_stream *stream)
 {
-	while (lane->n_taken > 0)
-		free(lane->taken[--lane->n_taken]);
-	lane->size = 0;
+	while (stream->n_taken > 0)
+		free(stream->taken[--stream->n_taken]);
+	stream->size = 0;
 }
 
-int device_lane_failed(struct device_lane *lane, struct err *err)
+int device_stream_failed(struct device_stream *stream, struct err *err)
 {
-	const char *call = lane->failed;
+	const char *call = stream->failed;
 
-	lane->failed = NULL;
-	lane->full = false;
-	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: %s", call, lane->why) : 0;
+	stream->failed = NULL;
+	stream->full = false;
+	return call ? err_set(err, ERR_SYSTEM, "%s on GPU 0: %s", call, stream->why) : 0;
 }
 
-void device_fail(struct device_lane *lane, const char *call, const char *why)
+void device_fail(struct device_stream *stream, const char *call, const char *why)
 {
-	if (lane->failed)
+	if (stream->failed)
 		return;
-	lane->failed = call;
-	lane->why = why;
+	stream->failed = call;
+	stream->why = why;
 }
 
-int device_index(const struct device_lane *lane)
+int device_index(const struct device_stream *stream)
 {
-	(void)lane;
+	(void)stream;
 	return 0;
 }
 
-bool device_lane_stopped(const struct device_lane *lane)
+bool device_stream_stopped(const struct device_stream *stream)
 {
-	return lane->failed != NULL;
+	return stream->failed != NULL;
 }
 
-bool device_lane_retry(struct device_lane *lane)
+bool device_stream_retry(struct device_stream *stream)
 {
-	if (!lane->failed || !lane->full)
+	if (!stream->failed || !stream->full)
 		return false;
-	lane->failed = NULL;
-	lane->full = false;
-	device_begin(lane);
+	stream->failed = NULL;
+	stream->full = false;
+	device_begin(stream);
 	return true;
 }
 
 /* Whether the call goes well. */
-static bool succeeds(struct device_lane *lane, const char *call)
+static bool succeeds(struct device_stream *stream, const char *call)
 {
-	if (lane->failed)
+	if (stream->failed)
 		return false;
 	if (simt_calls_left == 0)
-		device_fail(lane, call, "unspecified launch failure");
+		device_fail(stream, call, "unspecified launch failure");
 	if (simt_calls_left > 0)
 		simt_calls_left--;
-	return !lane->failed;
+	return !stream->failed;
 }
 
-struct device_lane *device_lane_new(int device, struct err *err)
+struct device_stream *device_stream_new(int device, struct err *err)
 {
-	struct device_lane *lane;
+	struct device_stream *stream;
 
 	if (device != 0)
 		abort();
-	lane = static_cast<struct device_lane *>(xcalloc(1, sizeof *lane));
-	if (succeeds(lane, "device_lane_new")) {
+	stream = static_cast<struct device_stream *>(xcalloc(1, sizeof *stream));
+	if (succeeds(stream, "device_stream_new")) {
 		__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
-		return lane;
+		return stream;
 	}
-	device_lane_failed(lane, err);
-	free(lane);
+	device_stream_failed(stream, err);
+	free(stream);
 	return NULL;
 }
 
-void device_lane_free(struct device_lane *lane)
+void device_stream_free(struct device_stream *stream)
 {
-	if (!lane)
+	if (!stream)
 		return;
-	device_begin(lane);
-	free(lane);
+	device_begin(stream);
+	free(stream);
 	__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 }
 
@@ -174,25 +174,25 @@ void device_memory_free(void *memory)
 		__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 }
 
-void *device_stream(struct device_lane *lane)
+void *device_stream_native(struct device_stream *stream)
 {
-	(void)lane;
+	(void)stream;
 	return NULL;
 }
 
-void *device_take(struct device_lane *lane, size_t n)
+void *device_take(struct device_stream *stream, size_t n)
 {
-	if (!succeeds(lane, "device_take"))
+	if (!succeeds(stream, "device_take"))
 		return NULL;
-	if (n > simt_room - lane->size) {
-		lane->full = true;
-		device_fail(lane, "device_take", "no room");
+	if (n > simt_room - stream->size) {
+		stream->full = true;
+		device_fail(stream, "device_take", "no room");
 		return NULL;
 	}
-	if (lane->n_taken == MAX_TAKEN)
+	if (stream->n_taken == MAX_TAKEN)
 		abort();
-	lane->size += n;
-	return lane->taken[lane->n_taken++] = poisoned(n);
+	stream->size += n;
+	return stream->taken[stream->n_taken++] = poisoned(n);
 }
 
 static void copy(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size,
@@ -203,17 +203,17 @@ static void copy(void *to, size_t to_stride, const void *from, size_t from_strid
 		       row_size);
 }
 
-void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		    size_t from_stride, size_t row_size, size_t n_rows)
 {
-	if (succeeds(lane, "device_copy_in"))
+	if (succeeds(stream, "device_copy_in"))
 		copy(to, to_stride, from, from_stride, row_size, n_rows);
 }
 
-void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		     size_t from_stride, size_t row_size, size_t n_rows)
 {
-	if (!succeeds(lane, "device_copy_out"))
+	if (!succeeds(stream, "device_copy_out"))
 		return;
 	copy(to, to_stride, from, from_stride, row_size, n_rows);
 	if (simt_copies_left >= 0 && simt_copies_left-- == 0)
@@ -221,18 +221,18 @@ void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const
 			static_cast<char *>(to)[i] ^= 0x40;
 }
 
-void device_zero(struct device_lane *lane, void *memory, size_t n)
+void device_zero(struct device_stream *stream, void *memory, size_t n)
 {
-	if (succeeds(lane, "device_zero"))
+	if (succeeds(stream, "device_zero"))
 		memset(memory, 0, n);
 }
 
-void device_launched(struct device_lane *lane, const char *kernel)
+void device_launched(struct device_stream *stream, const char *kernel)
 {
-	succeeds(lane, kernel);
+	succeeds(stream, kernel);
 }
 
-void device_wait(struct device_lane *lane)
+void device_wait(struct device_stream *stream)
 {
-	succeeds(lane, "device_wait");
+	succeeds(stream, "device_wait");
 }

@@ -12,8 +12,8 @@ extern int simt_capability;	 /* 90 for 9.0 */
 extern long simt_calls_left;	 /* that go well, then all fail; -1: no end */
 /* to the host that go well, then the first row of the next is wrong; -1: none is */
 extern long simt_copies_left;
-extern size_t simt_room; /* bytes that a lane may take at once */
+extern size_t simt_room; /* bytes that a stream may take at once */
 extern long
-	simt_held; /* lanes and pieces of memory that were made by device_*_new() and not freed */
+	simt_held; /* streams and pieces of memory that were made by device_*_new() and not freed */
 
 #endif

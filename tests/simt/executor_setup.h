@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's executor for its tests, by its row alone (src/backend/executor.h): one with a lane, and
- * a weight's product with its sums in double.
+ * The GPU's executor for its tests, by its row alone (src/backend/executor.h): one with a stream,
+ * and a weight's product with its sums in double.
  */
 #ifndef FP8CONV_TESTS_SIMT_EXECUTOR_SETUP_H
 #define FP8CONV_TESTS_SIMT_EXECUTOR_SETUP_H
@@ -66,10 +66,10 @@ static inline void *as(enum dtype dtype, const float *values, size_t n)
 	return memory;
 }
 
-/* An executor, one lane of it, and what they are asked for. */
+/* An executor, one stream of it, and what they are asked for. */
 struct bench {
 	struct executor *executor;
-	struct executor_lane *lane;
+	struct executor_stream *stream;
 	struct err err;
 };
 
@@ -83,7 +83,7 @@ static inline void check(const struct bench *b, int rc)
 static inline int bench_try(struct bench *b)
 {
 	memset(b, 0, sizeof *b);
-	return ops->open(&b->executor, &b->err) || ops->lane_new(&b->lane, b->executor, &b->err)
+	return ops->open(&b->executor, &b->err) || ops->stream_new(&b->stream, b->executor, &b->err)
 		       ? -1
 		       : 0;
 }
@@ -95,7 +95,7 @@ static inline void bench_init(struct bench *b)
 
 static inline void bench_release(struct bench *b)
 {
-	ops->lane_free(b->lane);
+	ops->stream_free(b->stream);
 	ops->close(b->executor);
 	assert_int_equal(simt_held, 0);
 	assert_int_equal(simt_lt_objects, 0);
@@ -126,9 +126,9 @@ static inline int weight_fill(const struct product *p, struct err *err)
 	const struct executor_weight *weight = &p->weight;
 	int rc = 0;
 
-	for (size_t part = executor_weight_parts(weight); part-- > 0 && !rc;) {
-		void *rows = as(weight->dtype, p->w + part * weight->part_rows * weight->k,
-				executor_weight_part_rows(weight, part) * weight->k);
+	for (size_t part = executor_weight_panels(weight); part-- > 0 && !rc;) {
+		void *rows = as(weight->dtype, p->w + part * weight->panel_rows * weight->k,
+				executor_weight_panel_rows(weight, part) * weight->k);
 
 		rc = ops->weight_set(weight, part, rows, err);
 		free(rows);
@@ -136,9 +136,9 @@ static inline int weight_fill(const struct product *p, struct err *err)
 	return rc;
 }
 
-/* part_rows: 0 or, as all lie in one piece, less than there would be. */
+/* panel_rows: 0 or, as all lie in one piece, less than there would be. */
 static inline int product_try(struct bench *b, struct product *p, enum dtype dtype, size_t m,
-			      size_t n, size_t k, size_t part_rows)
+			      size_t n, size_t k, size_t panel_rows)
 {
 	size_t x_size = m * k * size_of(dtype);
 	void *x;
@@ -147,7 +147,7 @@ static inline int product_try(struct bench *b, struct product *p, enum dtype dty
 	*p = (struct product){
 		.weight = { .executor = b->executor, .dtype = dtype, .n = n, .k = k }, .m = m
 	};
-	p->weight.part_rows = part_rows ? part_rows : ops->part_rows(n);
+	p->weight.panel_rows = panel_rows ? panel_rows : ops->panel_rows(n);
 	p->x = values_new(m * k, dtype);
 	p->w = values_new(n * k, dtype);
 	p->y = values_new(m * n, DT_F32);
@@ -158,16 +158,16 @@ static inline int product_try(struct bench *b, struct product *p, enum dtype dty
 	    ops->memory_new(b->executor, &p->y_there, m * n * sizeof(float), "y", &b->err))
 		return -1;
 	x = as(dtype, p->x, m * k);
-	ops->put(b->lane, p->x_there, x, x_size);
-	rc = ops->wait(b->lane, &b->err);
+	ops->put(b->stream, p->x_there, x, x_size);
+	rc = ops->wait(b->stream, &b->err);
 	free(x);
 	return rc;
 }
 
 static inline void product_init(struct bench *b, struct product *p, enum dtype dtype, size_t m,
-				size_t n, size_t k, size_t part_rows)
+				size_t n, size_t k, size_t panel_rows)
 {
-	check(b, product_try(b, p, dtype, m, n, k, part_rows));
+	check(b, product_try(b, p, dtype, m, n, k, panel_rows));
 }
 
 static inline void product_release(struct bench *b, struct product *p)
@@ -207,9 +207,9 @@ static inline void whole_check(struct bench *b, struct product *p)
 {
 	size_t n = p->weight.n;
 
-	ops->multiply(b->lane, &p->weight, p->x_there, p->m, p->y_there);
-	ops->fetch(b->lane, p->y, p->y_there, p->m * n * sizeof *p->y);
-	check(b, ops->wait(b->lane, &b->err));
+	ops->multiply(b->stream, &p->weight, p->x_there, p->m, p->y_there);
+	ops->fetch(b->stream, p->y, p->y_there, p->m * n * sizeof *p->y);
+	check(b, ops->wait(b->stream, &b->err));
 	product_check(p, p->y, 0, n);
 }
 

@@ -172,10 +172,10 @@ struct bench {
 
 static inline void *to_device(const void *host, size_t size)
 {
-	struct device_lane *lane = device_lane();
-	void *there = device_take(lane, size);
+	struct device_stream *stream = device_stream_here();
+	void *there = device_take(stream, size);
 
-	device_copy_in(lane, there, size, host, size, size, 1);
+	device_copy_in(stream, there, size, host, size, size, 1);
 	return there;
 }
 
@@ -201,7 +201,7 @@ static inline void bench_init(struct bench *t, const struct kind *kind, size_t m
 	bool exact = is_fp8(kind->d);
 
 	simt_capability = kind->capability;
-	device_begin(device_lane());
+	device_begin(device_stream_here());
 	*t = (struct bench){ .scale = 0.75f, .scale_inv = -1, .history = 2 };
 	t->a = side_new(m, k, kind->a, kind->a_tile, exact);
 	t->b = side_new(n, k, kind->b, kind->b_tile, exact);
@@ -230,20 +230,20 @@ static inline void bench_release(struct bench *t)
 	simt_capability = 90;
 }
 
-/* 0, or what the lane says. */
+/* 0, or what the stream says. */
 static inline int bench_run(struct bench *t, struct err *err)
 {
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 
-	gpu_gemm(lane, &t->space, &t->g);
-	device_copy_out(lane, t->d, d_size(t), t->g.d.data, d_size(t), d_size(t), 1);
+	gpu_gemm(stream, &t->space, &t->g);
+	device_copy_out(stream, t->d, d_size(t), t->g.d.data, d_size(t), d_size(t), 1);
 	if (t->g.d.scale_inv)
-		device_copy_out(lane, &t->scale_inv, 4, t->g.d.scale_inv, 4, 4, 1);
+		device_copy_out(stream, &t->scale_inv, 4, t->g.d.scale_inv, 4, 4, 1);
 	if (t->g.d.history)
-		device_copy_out(lane, &t->history, 4, t->g.d.history, 4, 4, 1);
-	device_wait(lane);
+		device_copy_out(stream, &t->history, 4, t->g.d.history, 4, 4, 1);
+	device_wait(stream);
 	assert_int_equal(simt_lt_objects, 0);
-	return device_lane_failed(lane, err);
+	return device_stream_failed(stream, err);
 }
 
 static inline void bench_run_well(struct bench *t)

@@ -305,7 +305,7 @@ static void product_trial_fails(void **state)
 	assert_false(takes_cuda(backend_select_forward, &simt_copies_left, copies));
 	assert_true(takes_cuda(backend_select_forward, &simt_copies_left, copies + 1));
 	assert_true(calls >
-		    7); /* a lane, three pieces of memory, a weight, a product, what it gave */
+		    7); /* a stream, three pieces of memory, a weight, a product, what it gave */
 }
 
 int main(void)

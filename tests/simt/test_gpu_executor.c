@@ -55,13 +55,13 @@ static void opened(void **state)
 	bench_init(&b);
 	assert_string_equal(ops->name, "cuda");
 	assert_ptr_equal(b.executor->ops, ops);
-	assert_ptr_equal(b.lane->executor, b.executor);
+	assert_ptr_equal(b.stream->executor, b.executor);
 	assert_int_equal(ops->bf16_type(), DT_BF16);
-	assert_int_equal(ops->part_rows(1), 1);
-	assert_int_equal(ops->part_rows(16384), 16384);
-	assert_int_equal(ops->part_rows(16385), 8192);
+	assert_int_equal(ops->panel_rows(1), 1);
+	assert_int_equal(ops->panel_rows(16384), 16384);
+	assert_int_equal(ops->panel_rows(16385), 8192);
 	bench_release(&b);
-	ops->lane_free(NULL);
+	ops->stream_free(NULL);
 	ops->close(NULL);
 }
 
@@ -76,12 +76,12 @@ static void memory(void **state)
 	(void)state;
 	bench_init(&b);
 	there = memory_new(&b, sizeof text);
-	ops->put(b.lane, there, text, sizeof text);
-	ops->zero(b.lane, there + 2, 3);
-	ops->put(b.lane, there + 8, "ab", 2);
-	ops->put(b.lane, there, "zz", 0);
-	ops->fetch(b.lane, back, there, sizeof back);
-	check(&b, ops->wait(b.lane, &b.err));
+	ops->put(b.stream, there, text, sizeof text);
+	ops->zero(b.stream, there + 2, 3);
+	ops->put(b.stream, there + 8, "ab", 2);
+	ops->put(b.stream, there, "zz", 0);
+	ops->fetch(b.stream, back, there, sizeof back);
+	check(&b, ops->wait(b.stream, &b.err));
 	assert_memory_equal(back,
 			    "01\0\0\0"
 			    "567ab",
@@ -121,15 +121,15 @@ static void too_large(void **state)
 
 static void parts_check(struct bench *b, struct product *p)
 {
-	for (size_t part = 0; part < executor_weight_parts(&p->weight); part++) {
-		size_t n = executor_weight_part_rows(&p->weight, part),
+	for (size_t part = 0; part < executor_weight_panels(&p->weight); part++) {
+		size_t n = executor_weight_panel_rows(&p->weight, part),
 		       size = p->m * n * sizeof *p->y;
 		float *y_there = memory_new(b, size);
 
-		ops->multiply_part(b->lane, &p->weight, part, p->x_there, p->m, y_there);
-		ops->fetch(b->lane, p->y, y_there, size);
-		check(b, ops->wait(b->lane, &b->err));
-		product_check(p, p->y, part * p->weight.part_rows, n);
+		ops->multiply_panel(b->stream, &p->weight, part, p->x_there, p->m, y_there);
+		ops->fetch(b->stream, p->y, y_there, size);
+		check(b, ops->wait(b->stream, &b->err));
+		product_check(p, p->y, part * p->weight.panel_rows, n);
 		ops->memory_free(b->executor, y_there);
 	}
 }
@@ -138,7 +138,7 @@ static void products(void **state)
 {
 	static const struct {
 		enum dtype dtype;
-		size_t m, n, k, part_rows;
+		size_t m, n, k, panel_rows;
 	} rows[] = {
 		{ DT_BF16, 1, 1, 1, 1 },      { DT_F32, 1, 1, 1, 1 },
 		{ DT_BF16, 1, 17, 33, 17 },   { DT_F32, 1, 17, 33, 5 },
@@ -153,8 +153,8 @@ static void products(void **state)
 	bench_init(&b);
 	for (size_t i = 0; i < N_ROWS(rows); i++) {
 		product_init(&b, &p, rows[i].dtype, rows[i].m, rows[i].n, rows[i].k,
-			     rows[i].part_rows);
-		assert_int_equal(p.weight.part_rows, rows[i].part_rows);
+			     rows[i].panel_rows);
+		assert_int_equal(p.weight.panel_rows, rows[i].panel_rows);
 		whole_check(&b, &p);
 		parts_check(&b, &p);
 		product_release(&b, &p);
@@ -172,7 +172,7 @@ static void wide(void **state)
 	(void)state;
 	bench_init(&b);
 	product_init(&b, &p, DT_BF16, 2, n, 3, 0);
-	assert_int_equal(executor_weight_parts(&p.weight), 3);
+	assert_int_equal(executor_weight_panels(&p.weight), 3);
 	whole_check(&b, &p);
 	parts_check(&b, &p);
 	product_release(&b, &p);
@@ -217,8 +217,8 @@ static void no_rows(void **state)
 	(void)state;
 	bench_init(&b);
 	product_init(&b, &p, DT_F32, 1, 3, 5, 3);
-	ops->multiply(b.lane, &p.weight, p.x_there, 0, p.y_there);
-	check(&b, ops->wait(b.lane, &b.err));
+	ops->multiply(b.stream, &p.weight, p.x_there, 0, p.y_there);
+	check(&b, ops->wait(b.stream, &b.err));
 	assert_int_equal(simt_lt_products, products_before);
 	product_release(&b, &p);
 	bench_release(&b);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/gpu/forward/forward.h: what it says beyond src/backend/executor.h.  The values are those of
- * tests/unit/test_executor*.c.
+ * kernels/gpu/forward/forward.h: what it says beyond src/backend/executor.h.  The values are those
+ * of tests/unit/test_executor*.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,41 +14,41 @@
 /* Of n elements that are nowhere. */
 static void run_all(size_t n)
 {
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 	const struct attention_args attention = {
 		.n_tokens = n, .n_heads = 1, .n_kv_heads = 1, .head_dim = 4, .value_dim = 4
 	};
 	const struct cross_entropy_args entropy = { .n_rows = n, .n_cols = 4 };
 
-	gpu_amax(lane, NULL, n, NULL);
-	gpu_round_amax(lane, NULL, n, NULL);
-	gpu_histogram(lane, NULL, n, NULL);
-	gpu_round_bf16(lane, NULL, n, NULL);
-	gpu_add(lane, NULL, NULL, n);
-	gpu_add_row(lane, NULL, NULL, n, 4);
-	gpu_gate(lane, ACT_SILU, NULL, 4, NULL, 4, n, 4, NULL, 4);
-	gpu_gate_pairs(lane, NULL, 1, n, NULL);
-	gpu_copy_rows(lane, NULL, 4, NULL, 4, 1, n, 4);
-	gpu_part_pairs(lane, NULL, 4, NULL, 4, n, 4);
-	gpu_gather(lane, NULL, NULL, NULL, n, 4);
-	gpu_scatter_add(lane, NULL, NULL, NULL, NULL, n, 4);
-	gpu_rms_norm(lane, NULL, 4, NULL, 0, 0, n, 4, NULL, 4);
-	gpu_rope(lane, NULL, 4, n, 1, 4, NULL, NULL, 4);
-	gpu_attend(lane, &attention);
-	gpu_cross_entropy(lane, &entropy);
+	gpu_amax(stream, NULL, n, NULL);
+	gpu_round_amax(stream, NULL, n, NULL);
+	gpu_histogram(stream, NULL, n, NULL);
+	gpu_round_bf16(stream, NULL, n, NULL);
+	gpu_add(stream, NULL, NULL, n);
+	gpu_add_row(stream, NULL, NULL, n, 4);
+	gpu_gate(stream, ACT_SILU, NULL, 4, NULL, 4, n, 4, NULL, 4);
+	gpu_gate_interleaved(stream, NULL, 1, n, NULL);
+	gpu_copy_rows(stream, NULL, 4, NULL, 4, 1, n, 4);
+	gpu_deinterleave(stream, NULL, 4, NULL, 4, n, 4);
+	gpu_gather(stream, NULL, NULL, NULL, n, 4);
+	gpu_scatter_add(stream, NULL, NULL, NULL, NULL, n, 4);
+	gpu_rms_norm(stream, NULL, 4, NULL, 0, 0, n, 4, NULL, 4);
+	gpu_rope(stream, NULL, 4, n, 1, 4, NULL, NULL, 4);
+	gpu_attend(stream, &attention);
+	gpu_cross_entropy(stream, &entropy);
 }
 
-/* Where there is nothing to do no kernel is put into the lane, and where the lane has stopped. */
+/* No kernel is launched where there is nothing to do, or where the stream has stopped. */
 static void nothing(void **state)
 {
 	struct err err;
 
 	(void)state;
 	run_all(0);
-	assert_int_equal(device_lane_failed(device_lane(), &err), 0);
-	device_fail(device_lane(), "a call", "it failed");
+	assert_int_equal(device_stream_failed(device_stream_here(), &err), 0);
+	device_fail(device_stream_here(), "a call", "it failed");
 	run_all(4);
-	assert_int_equal(device_lane_failed(device_lane(), &err), -1);
+	assert_int_equal(device_stream_failed(device_stream_here(), &err), -1);
 	assert_string_equal(err.message, "a call on GPU 0: it failed");
 }
 
@@ -60,14 +60,14 @@ static void attention_spare(void **state)
 	};
 
 	(void)state;
-	assert_int_equal(gpu_attend_spare(&args), 64 * 128 * 8193 * 4);
+	assert_int_equal(gpu_attention_scratch(&args), 64 * 128 * 8193 * 4);
 	args.n_tokens = 5;
-	assert_int_equal(gpu_attend_spare(&args), 64 * 128 * 65 * 4);
+	assert_int_equal(gpu_attention_scratch(&args), 64 * 128 * 65 * 4);
 	args.n_tokens = 0;
-	assert_int_equal(gpu_attend_spare(&args), 0);
+	assert_int_equal(gpu_attention_scratch(&args), 0);
 	args.n_tokens = 4162; /* of one head: 4032 queries, then 130 */
 	args.n_heads = 1;
-	assert_int_equal(gpu_attend_spare(&args), 64 << 20);
+	assert_int_equal(gpu_attention_scratch(&args), 64 << 20);
 }
 
 int main(void)

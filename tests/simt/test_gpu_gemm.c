@@ -62,8 +62,8 @@ static uint32_t history_after(struct bench *t, float scale, float history)
 {
 	t->scale = scale;
 	t->history = history;
-	device_copy_in(device_lane(), (void *)t->g.d.scale, 4, &t->scale, 4, 4, 1);
-	device_copy_in(device_lane(), t->g.d.history, 4, &t->history, 4, 4, 1);
+	device_copy_in(device_stream_here(), (void *)t->g.d.scale, 4, &t->scale, 4, 4, 1);
+	device_copy_in(device_stream_here(), t->g.d.history, 4, &t->history, 4, 4, 1);
 	bench_run_well(t);
 	return f32_bits(t->history);
 }
@@ -191,10 +191,10 @@ static void *multiply_here(void *shared)
 	struct gpu_gemm_space space = { 0 };
 
 	for (int i = 0; i < 3; i++) {
-		gpu_gemm(device_lane(), &space, &t->g);
-		device_wait(device_lane());
+		gpu_gemm(device_stream_here(), &space, &t->g);
+		device_wait(device_stream_here());
 	}
-	return device_lane_failed(device_lane(), &(struct err){ 0 }) ? shared : NULL;
+	return device_stream_failed(device_stream_here(), &(struct err){ 0 }) ? shared : NULL;
 }
 
 /* Threads that come at once to a new shape: one of them asks. */
@@ -220,8 +220,8 @@ static void kept_for_all_threads(void **state)
 	assert_int_equal(simt_lt_asked - before, 1);
 	assert_int_equal(simt_lt_objects, 0);
 	for (int i = 0; i < 4; i++) {
-		device_copy_out(device_lane(), t[i].d, d_size(&t[i]), t[i].g.d.data, d_size(&t[i]),
-				d_size(&t[i]), 1);
+		device_copy_out(device_stream_here(), t[i].d, d_size(&t[i]), t[i].g.d.data,
+				d_size(&t[i]), d_size(&t[i]), 1);
 		product_check(&t[i]);
 	}
 	bench_release(&t[0]);

@@ -4,8 +4,8 @@
  */
 #include "tests/simt/gemm_setup.h"
 
-/* Each call of the library fails once, wherever it is made: the lane names it, what was written is
- * not touched by what comes after, nothing is left behind, and the next product goes well. */
+/* Each call of the library fails once, wherever it is made: the stream names it, what was written
+ * is not touched by what comes after, nothing is left behind, and the next product goes well. */
 static void failures(void **state)
 {
 	static const char *const names[] = { "MatmulDescCreate",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies by way of pinned memory (kernels/gpu/cuda/staging.cu), over a runtime that copies as late as
- * it may.
+ * Copies by way of pinned memory (kernels/gpu/cuda/staging.cu), over a runtime that copies as late
+ * as it may.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,7 +75,7 @@ static bool is_right(const unsigned char *host, const struct shape *s)
 /* There and back.  0, and all is there, or -1: a call has failed. */
 static int round_trip(struct staging *staging, const struct shape *s, struct err *err)
 {
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 	unsigned char *host = filled(extent(s, s->host_stride), GAP),
 		      *back = filled(extent(s, s->host_stride), GAP);
 	unsigned char *there = filled(extent(s, s->device_stride), 0);
@@ -85,12 +85,12 @@ static int round_trip(struct staging *staging, const struct shape *s, struct err
 		for (size_t i = 0; i < s->row_size; i++)
 			host[row * s->host_stride + i] = byte_at(row, i);
 	}
-	staging_in(staging, lane, there, s->device_stride, host, s->host_stride, s->row_size,
+	staging_in(staging, stream, there, s->device_stride, host, s->host_stride, s->row_size,
 		   s->n_rows);
-	staging_out(staging, lane, back, s->host_stride, there, s->device_stride, s->row_size,
+	staging_out(staging, stream, back, s->host_stride, there, s->device_stride, s->row_size,
 		    s->n_rows);
-	staging_settle(staging, lane);
-	rc = device_lane_failed(lane, err);
+	staging_settle(staging, stream);
+	rc = device_stream_failed(stream, err);
 	simt_runtime_finish(); /* as a wait for the stream */
 	assert_true(rc || is_right(back, s));
 	free(host);
@@ -98,8 +98,8 @@ static int round_trip(struct staging *staging, const struct shape *s, struct err
 	free(there);
 	simt_runtime_left = -1;
 	staging_settle(staging,
-		       lane); /* what has not come by now does not come into memory given back */
-	assert_int_equal(device_lane_failed(lane, &(struct err){ 0 }), 0);
+		       stream); /* what has not come by now does not come into memory given back */
+	assert_int_equal(device_stream_failed(stream, &(struct err){ 0 }), 0);
 	return rc;
 }
 
@@ -118,19 +118,19 @@ static void there_and_back(void **state)
 static void overlap(void **state)
 {
 	size_t n = 16 * STAGE_SIZE, idle, copies;
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 	struct staging *staging = staging_new(0);
 	unsigned char *host = filled(n, 1), *there = filled(n, 0);
 
 	(void)state;
 	copies = simt_runtime_copies;
 	idle = simt_runtime_idle;
-	staging_in(staging, lane, there, n, host, n, n, 1);
+	staging_in(staging, stream, there, n, host, n, n, 1);
 	assert_int_equal(simt_runtime_copies, copies + 16);
 	memset(host, 2, n); /* has been read */
-	staging_out(staging, lane, host, n, there, n, n, 1);
+	staging_out(staging, stream, host, n, there, n, n, 1);
 	assert_int_equal(simt_runtime_idle, idle);
-	staging_settle(staging, lane);
+	staging_settle(staging, stream);
 	assert_int_equal(simt_runtime_idle, idle + 1);
 	for (size_t i = 0; i < n; i++)
 		assert_int_equal(host[i], 1);

@@ -18,7 +18,7 @@ static void opened(void **state)
 	EACH_SIDE(s)
 	{
 		assert_ptr_equal(s->executor->ops, s->ops);
-		assert_ptr_equal(s->lane->executor, s->executor);
+		assert_ptr_equal(s->stream->executor, s->executor);
 		memset(text, '!', sizeof text);
 		assert_int_equal(s->ops->library(text, sizeof text, &err), 0);
 		assert_true(text[0] && memchr(text, 0, sizeof text));
@@ -37,9 +37,9 @@ static void memory(void **state)
 	{
 		char *there = data_there(s, text, sizeof text);
 
-		s->ops->zero(s->lane, there + 2, 3);
-		s->ops->put(s->lane, there + 8, "ab", 2);
-		s->ops->fetch(s->lane, back, there + 7, 3);
+		s->ops->zero(s->stream, there + 2, 3);
+		s->ops->put(s->stream, there + 8, "ab", 2);
+		s->ops->fetch(s->stream, back, there + 7, 3);
 		done(s);
 		assert_memory_equal(back, "7ab", 3);
 		data_back(s, there, back, sizeof back);
@@ -96,9 +96,9 @@ static void amax_at(const struct values *x, bool round, struct value_stats befor
 		struct value_stats *stats = data_there(s, &before, sizeof before);
 
 		if (round)
-			s->ops->round_amax(s->lane, there, x->n, stats);
+			s->ops->round_amax(s->stream, there, x->n, stats);
 		else
-			s->ops->amax(s->lane, there, x->n, stats);
+			s->ops->amax(s->stream, there, x->n, stats);
 		stats_back(s, &wanted, stats);
 		values_back(s, x, there, round ? "round_amax" : "amax");
 	}
@@ -116,7 +116,7 @@ static void histogram_at(const struct values *x)
 		float *there = values_there(s, x);
 		uint64_t *counts = data_there(s, before, sizeof before);
 
-		s->ops->histogram(s->lane, there, x->n, counts);
+		s->ops->histogram(s->stream, there, x->n, counts);
 		data_back(s, counts, got, sizeof got);
 		assert_memory_equal(got, wanted, sizeof wanted);
 		values_back(s, x, there, "histogram");
@@ -164,8 +164,8 @@ static void rounding(void **state)
 			float *there = values_there(s, &x);
 			uint16_t *y_there = memory_there(s, y_size);
 
-			s->ops->zero(s->lane, y_there, y_size);
-			s->ops->round_bf16(s->lane, there, n, y_there + y_shift);
+			s->ops->zero(s->stream, y_there, y_size);
+			s->ops->round_bf16(s->stream, there, n, y_there + y_shift);
 			data_back(s, y_there, y, y_size);
 			assert_int_equal(y_shift ? y[0] : 0, 0);
 			for (size_t k = 0; k < n; k++)
@@ -176,7 +176,7 @@ static void rounding(void **state)
 	}
 }
 
-/* One after the other: a lane keeps their order. */
+/* One after the other: a stream keeps their order. */
 static void adding(void **state)
 {
 	(void)state;
@@ -193,8 +193,8 @@ static void adding(void **state)
 		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
-			s->ops->add(s->lane, x_there, y_there, x.n);
-			s->ops->add_row(s->lane, x_there, y_there, n_rows, n);
+			s->ops->add(s->stream, x_there, y_there, x.n);
+			s->ops->add_row(s->stream, x_there, y_there, n_rows, n);
 			values_back(s, &x, x_there, "add");
 			values_back(s, &y, y_there, "what was added");
 		}
@@ -229,7 +229,7 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 		float *at[] = { values_there(s, &v[GATE]), values_there(s, &v[UP]),
 				values_there(s, &v[Y]) };
 
-		s->ops->gate(s->lane, activation, at[GATE], strides[GATE], at[UP], strides[UP],
+		s->ops->gate(s->stream, activation, at[GATE], strides[GATE], at[UP], strides[UP],
 			     n_rows, n, at[into], strides[into]);
 		for (int i = GATE; i <= Y; i++)
 			values_back(s, &v[i], at[i], "gate");
@@ -267,9 +267,9 @@ static void paired_gates(void **state)
 		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
-			s->ops->gate_pairs(s->lane, x_there, 3.5f, n, y_there);
+			s->ops->gate_interleaved(s->stream, x_there, 3.5f, n, y_there);
 			values_back(s, &x, x_there, "pairs");
-			values_back(s, &y, y_there, "gate_pairs");
+			values_back(s, &y, y_there, "gate_interleaved");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -284,22 +284,22 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 	const struct executor_ops *ops = s->ops;
 	size_t n = n_rows * n_cols;
 
-	ops->zero(s->lane, x, n);
-	ops->put(s->lane, x, x, n);
-	ops->amax(s->lane, x, n, (struct value_stats *)x);
-	ops->round_amax(s->lane, x, n, (struct value_stats *)x);
-	ops->histogram(s->lane, x, n, (uint64_t *)x);
-	ops->round_bf16(s->lane, x, n, (uint16_t *)x);
-	ops->add(s->lane, x, x + 8, n);
-	ops->add_row(s->lane, x, x + 8, n_rows, n_cols);
-	ops->gate(s->lane, ACT_SILU, x, 4, x + 8, 4, n_rows, n_cols, x + 16, 4);
-	ops->gate_pairs(s->lane, x, 1, n, x + 8);
-	ops->copy(s->lane, x, 4, x + 8, 4, 1, n_rows, n_cols);
-	ops->part_pairs(s->lane, x, 4, x + 8, 4, n_rows, n_cols);
-	ops->gather(s->lane, x, x + 8, (uint32_t *)(x + 16), n_rows, n_cols);
-	ops->scatter_add(s->lane, x, x + 8, (uint32_t *)(x + 16), x + 24, n_rows, n_cols);
-	ops->rms_norm(s->lane, x, 4, x + 8, 0, 0, n_rows, n_cols, x + 16, 4);
-	ops->rope(s->lane, x, 4, n_rows, 1, 4, x + 8, x + 16, n_cols);
+	ops->zero(s->stream, x, n);
+	ops->put(s->stream, x, x, n);
+	ops->amax(s->stream, x, n, (struct value_stats *)x);
+	ops->round_amax(s->stream, x, n, (struct value_stats *)x);
+	ops->histogram(s->stream, x, n, (uint64_t *)x);
+	ops->round_bf16(s->stream, x, n, (uint16_t *)x);
+	ops->add(s->stream, x, x + 8, n);
+	ops->add_row(s->stream, x, x + 8, n_rows, n_cols);
+	ops->gate(s->stream, ACT_SILU, x, 4, x + 8, 4, n_rows, n_cols, x + 16, 4);
+	ops->gate_interleaved(s->stream, x, 1, n, x + 8);
+	ops->copy(s->stream, x, 4, x + 8, 4, 1, n_rows, n_cols);
+	ops->deinterleave(s->stream, x, 4, x + 8, 4, n_rows, n_cols);
+	ops->gather(s->stream, x, x + 8, (uint32_t *)(x + 16), n_rows, n_cols);
+	ops->scatter_add(s->stream, x, x + 8, (uint32_t *)(x + 16), x + 24, n_rows, n_cols);
+	ops->rms_norm(s->stream, x, 4, x + 8, 0, 0, n_rows, n_cols, x + 16, 4);
+	ops->rope(s->stream, x, 4, n_rows, 1, 4, x + 8, x + 16, n_cols);
 }
 
 static void nothing(void **state)

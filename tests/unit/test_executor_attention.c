@@ -107,7 +107,7 @@ static void plain_attention(const struct setup *s)
 /* Of bytes 0xFF, which are NaN: what is read there has been written. */
 static void *spare_there(const struct side *s, const struct attention_args *args)
 {
-	uint64_t size = s->ops->attend_spare(args);
+	uint64_t size = s->ops->attention_scratch(args);
 	void *poison = some_memory(size), *there;
 
 	memset(poison, 0xFF, size);
@@ -129,7 +129,7 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	args.y = values_there(s, &setup->y);
 	args.sinks = setup->with_sinks ? sinks : NULL;
 	args.spare = spare_there(s, &args);
-	s->ops->attend(s->lane, &args);
+	s->ops->attend(s->stream, &args);
 	values_back(s, &setup->y, args.y, "attend");
 	values_back(s, &setup->q, q, "q");
 	values_back(s, &setup->k, k, "k");
@@ -223,8 +223,8 @@ static void attention_spare(void **state)
 			uint64_t before = 0;
 
 			for (args.n_tokens = 0; args.n_tokens <= 8192; args.n_tokens += 31) {
-				assert_true(s->ops->attend_spare(&args) >= before);
-				before = s->ops->attend_spare(&args);
+				assert_true(s->ops->attention_scratch(&args) >= before);
+				before = s->ops->attention_scratch(&args);
 			}
 		}
 	}
@@ -242,7 +242,7 @@ static void no_tokens(void **state)
 					       0, NULL, there, there, there, there, NULL };
 
 		args.spare = spare_there(s, &args);
-		s->ops->attend(s->lane, &args);
+		s->ops->attend(s->stream, &args);
 		values_back(s, &x, there, "no tokens");
 		s->ops->memory_free(s->executor, args.spare);
 	}

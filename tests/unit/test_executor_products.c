@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * backend/executor.h: products, whole and by parts, against double, on the executor of every
+ * backend/executor.h: products, whole and by panels, against double, on the executor of every
  * backend.
  */
 #include "support/executor_sides.h"
@@ -41,22 +41,22 @@ static float *operand_new(enum dtype dtype, size_t n)
 	return values;
 }
 
-/* The last part first: their order is free. */
+/* The last panel first: their order is free. */
 static struct executor_weight weight_new(const struct side *s, const struct product *p)
 {
 	struct executor_weight weight = {
-		s->executor, p->dtype, p->n, p->k, s->ops->part_rows(p->n), NULL
+		s->executor, p->dtype, p->n, p->k, s->ops->panel_rows(p->n), NULL
 	};
 	struct err err;
 
 	if (s->ops->weight_init(&weight, &err))
 		fail_msg("%s: %s", s->ops->name, err.message);
-	assert_int_equal(weight.part_rows, s->ops->part_rows(p->n));
-	for (size_t part = executor_weight_parts(&weight); part-- > 0;) {
-		void *rows = as(p->dtype, p->w + part * weight.part_rows * p->k,
-				executor_weight_part_rows(&weight, part) * p->k);
+	assert_int_equal(weight.panel_rows, s->ops->panel_rows(p->n));
+	for (size_t panel = executor_weight_panels(&weight); panel-- > 0;) {
+		void *rows = as(p->dtype, p->w + panel * weight.panel_rows * p->k,
+				executor_weight_panel_rows(&weight, panel) * p->k);
 
-		if (s->ops->weight_set(&weight, part, rows, &err))
+		if (s->ops->weight_set(&weight, panel, rows, &err))
 			fail_msg("%s: %s", s->ops->name, err.message);
 		free(rows);
 	}
@@ -83,20 +83,20 @@ static void product_check(const struct side *s, const struct product *p, const f
 	}
 }
 
-/* One part's columns, or with part SIZE_MAX all.  Behind the last of y nothing is written. */
+/* One panel's columns, or with panel SIZE_MAX all.  Behind the last of y nothing is written. */
 static void product_at(const struct side *s, const struct product *p,
-		       const struct executor_weight *weight, size_t part, const void *x)
+		       const struct executor_weight *weight, size_t panel, const void *x)
 {
-	bool all = part == SIZE_MAX;
-	size_t n = all ? p->n : executor_weight_part_rows(weight, part),
-	       first = all ? 0 : part * weight->part_rows;
+	bool all = panel == SIZE_MAX;
+	size_t n = all ? p->n : executor_weight_panel_rows(weight, panel),
+	       first = all ? 0 : panel * weight->panel_rows;
 	struct values y = values_new(p->m * n + 1, 0);
 	float *there = values_there(s, &y), last = y.given[p->m * n];
 
 	if (all)
-		s->ops->multiply(s->lane, weight, x, p->m, there);
+		s->ops->multiply(s->stream, weight, x, p->m, there);
 	else
-		s->ops->multiply_part(s->lane, weight, part, x, p->m, there);
+		s->ops->multiply_panel(s->stream, weight, panel, x, p->m, there);
 	data_back(s, there, y.given, y.n * sizeof *there);
 	assert_true(same(y.given[p->m * n], last));
 	product_check(s, p, y.given, first, n);
@@ -116,8 +116,8 @@ static void multiply_at(enum dtype dtype, const struct side *s, size_t m, size_t
 
 	p.x += k;
 	product_at(s, &p, &weight, SIZE_MAX, (char *)there + k * size_of(dtype));
-	for (size_t part = 0; part < executor_weight_parts(&weight); part++)
-		product_at(s, &p, &weight, part, (char *)there + k * size_of(dtype));
+	for (size_t panel = 0; panel < executor_weight_panels(&weight); panel++)
+		product_at(s, &p, &weight, panel, (char *)there + k * size_of(dtype));
 	s->ops->memory_free(s->executor, there);
 	s->ops->weight_release(&weight);
 	free(x);
@@ -145,7 +145,7 @@ static void products(void **state)
 	}
 }
 
-/* The same bits in another lane, at the same time. */
+/* The same bits in another stream, at the same time. */
 static void two_lanes(void **state)
 {
 	enum { M = 37, N = 150, K = 260 };
@@ -163,13 +163,13 @@ static void two_lanes(void **state)
 		float *x = data_there(s, p.x, M * K * sizeof *x), *y = memory_there(s, sizeof one);
 		float *y_other = memory_there(s, sizeof other);
 
-		assert_int_equal(s->ops->lane_new(&second.lane, s->executor, &err), 0);
-		s->ops->multiply(s->lane, &weight, x, M, y);
-		s->ops->multiply(second.lane, &weight, x, M, y_other);
+		assert_int_equal(s->ops->stream_new(&second.stream, s->executor, &err), 0);
+		s->ops->multiply(s->stream, &weight, x, M, y);
+		s->ops->multiply(second.stream, &weight, x, M, y_other);
 		data_back(s, y, one, sizeof one);
 		data_back(&second, y_other, other, sizeof other);
 		assert_memory_equal(one, other, sizeof one);
-		s->ops->lane_free(second.lane);
+		s->ops->stream_free(second.stream);
 		s->ops->memory_free(s->executor, x);
 		s->ops->weight_release(&weight);
 	}
@@ -188,8 +188,8 @@ static void no_rows(void **state)
 		struct executor_weight weight = weight_new(s, &p);
 		float *there = values_there(s, &y);
 
-		s->ops->multiply(s->lane, &weight, there, 0, there);
-		s->ops->multiply_part(s->lane, &weight, 0, there, 0, there);
+		s->ops->multiply(s->stream, &weight, there, 0, there);
+		s->ops->multiply_panel(s->stream, &weight, 0, there, 0, there);
 		values_back(s, &y, there, "no rows");
 		s->ops->weight_release(&weight);
 	}

@@ -21,7 +21,8 @@ static void copies(void **state)
 		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
-			s->ops->copy(s->lane, y_there, n + more, x_there, n + 4, repeat, n_rows, n);
+			s->ops->copy(s->stream, y_there, n + more, x_there, n + 4, repeat, n_rows,
+				     n);
 			values_back(s, &x, x_there, "what was copied");
 			values_back(s, &y, y_there, "copy");
 		}
@@ -48,9 +49,10 @@ static void pairs(void **state)
 		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
-			s->ops->part_pairs(s->lane, y_there, n + 4, x_there, n + more, n_rows, n);
+			s->ops->deinterleave(s->stream, y_there, n + 4, x_there, n + more, n_rows,
+					     n);
 			values_back(s, &x, x_there, "what was parted");
-			values_back(s, &y, y_there, "part_pairs");
+			values_back(s, &y, y_there, "deinterleave");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -78,9 +80,9 @@ static void picked_rows(void **state)
 			uint32_t *rows_there = data_there(s, rows, sizeof rows);
 			float *factors_there = data_there(s, factors, sizeof factors);
 
-			s->ops->gather(s->lane, y_there, x_there, rows_there, 5, n);
-			s->ops->scatter_add(s->lane, x_there, y_there, rows_there, factors_there, 5,
-					    n);
+			s->ops->gather(s->stream, y_there, x_there, rows_there, 5, n);
+			s->ops->scatter_add(s->stream, x_there, y_there, rows_there, factors_there,
+					    5, n);
 			values_back(s, &y, y_there, "gather");
 			values_back(s, &x, x_there, "scatter_add");
 			s->ops->memory_free(s->executor, rows_there);
@@ -121,9 +123,9 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 		float *at = values_there(s, &x), *y_there = values_there(s, &y),
 		      *weight_there = values_there(s, &weight);
 
-		s->ops->rms_norm(s->lane, at, x_stride, weight_there, 1, 1e-5f, n_rows, n, y_there,
-				 y_stride);
-		s->ops->rms_norm(s->lane, at, x_stride, weight_there, 0, 1e-6f, n_rows, n, at,
+		s->ops->rms_norm(s->stream, at, x_stride, weight_there, 1, 1e-5f, n_rows, n,
+				 y_there, y_stride);
+		s->ops->rms_norm(s->stream, at, x_stride, weight_there, 0, 1e-6f, n_rows, n, at,
 				 x_stride);
 		values_back(s, &y, y_there, "rms_norm");
 		values_back(s, &x, at, "rms_norm in place");
@@ -166,7 +168,7 @@ static void rope_at(size_t n, size_t head_dim, size_t n_heads, size_t more, size
 	{
 		float *x_there = values_there(s, &x), *angles_there = values_there(s, &angles);
 
-		s->ops->rope(s->lane, x_there, stride, n_tokens, n_heads, head_dim, angles_there,
+		s->ops->rope(s->stream, x_there, stride, n_tokens, n_heads, head_dim, angles_there,
 			     angles_there + n_tokens * half, n);
 		values_back(s, &x, x_there, "rope");
 		values_back(s, &angles, angles_there, "angles");
@@ -228,7 +230,7 @@ static void entropy_there(const struct side *s, const struct cross_entropy_args 
 	there.labels = labels;
 	there.log_sums = memory_there(s, sizeof log_sums);
 	there.picked = values_there(s, picked);
-	s->ops->cross_entropy(s->lane, &there);
+	s->ops->cross_entropy(s->stream, &there);
 	data_back(s, there.log_sums, log_sums, sizeof log_sums);
 	for (size_t r = 0; r < ROWS; r++) {
 		if (!within_ulp(log_sums[r], wanted[r]))
@@ -284,7 +286,7 @@ static void no_entropy(void **state)
 		const struct cross_entropy_args args = { there, 0,    4, 0, 2, (uint32_t *)there,
 							 there, there };
 
-		s->ops->cross_entropy(s->lane, &args);
+		s->ops->cross_entropy(s->stream, &args);
 		values_back(s, &x, there, "no rows");
 	}
 	values_free(&x);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kernels/cpu/forward/gemm.h: products against a plain loop in double, of weights in one part and in
- * several, whose parts together are the whole to the bit.
+ * kernels/cpu/forward/gemm.h: products against a plain loop in double, of weights in one panel and
+ * in several, whose panels together are the whole to the bit.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -44,25 +44,25 @@ static void check_product(const float *y, const float *x, const float *w, size_t
 	}
 }
 
-static void check_parts(const struct gemm_weight *weight, struct gemm_lane *lane, const float *y,
-			const float *x, size_t m, size_t n)
+static void check_parts(const struct gemm_weight *weight, struct gemm_stream *stream,
+			const float *y, const float *x, size_t m, size_t n)
 {
-	float *part = malloc(m * gemm_most_part_rows(n) * sizeof *part);
+	float *panel = malloc(m * gemm_panel_rows(n) * sizeof *panel);
 	size_t first = 0;
 	struct err err;
 
-	assert_non_null(part);
-	for (size_t p = 0; p < gemm_parts(weight); p++) {
-		size_t rows = gemm_part_rows(weight, p);
+	assert_non_null(panel);
+	for (size_t p = 0; p < gemm_weight_panels(weight); p++) {
+		size_t rows = gemm_weight_panel_rows(weight, p);
 
-		assert_int_equal(gemm_run_part(weight, p, lane, x, m, part, &err), 0);
+		assert_int_equal(gemm_run_panel(weight, p, stream, x, m, panel, &err), 0);
 		for (size_t row = 0; row < m; row++)
-			assert_memory_equal(part + row * rows, y + row * n + first,
-					    rows * sizeof *part);
+			assert_memory_equal(panel + row * rows, y + row * n + first,
+					    rows * sizeof *panel);
 		first += rows;
 	}
 	assert_int_equal(first, n);
-	free(part);
+	free(panel);
 }
 
 static struct gemm_weight *weight_new(struct gemm *gemm, const float *w, size_t n, size_t k)
@@ -71,9 +71,9 @@ static struct gemm_weight *weight_new(struct gemm *gemm, const float *w, size_t 
 	struct err err;
 
 	assert_int_equal(gemm_weight_new(&weight, gemm, DT_F32, n, k, &err), 0);
-	for (size_t part = 0; part < gemm_parts(weight); part++) {
-		assert_int_equal(gemm_weight_set(weight, part, w, &err), 0);
-		w += gemm_part_rows(weight, part) * k;
+	for (size_t panel = 0; panel < gemm_weight_panels(weight); panel++) {
+		assert_int_equal(gemm_weight_set(weight, panel, w, &err), 0);
+		w += gemm_weight_panel_rows(weight, panel) * k;
 	}
 	return weight;
 }
@@ -92,15 +92,15 @@ static void products(void **state)
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
 		size_t m = shapes[i].m, n = shapes[i].n, k = shapes[i].k;
 		float *x = noise_new(m * k, 1), *w = noise_new(n * k, 2), *y = noise_new(m * n, 3);
-		struct gemm_lane lane = { 0 };
+		struct gemm_stream stream = { 0 };
 		struct gemm_weight *weight;
 
 		weight = weight_new(gemm, w, n, k);
-		assert_int_equal(gemm_run(weight, &lane, x, m, y, &err), 0);
+		assert_int_equal(gemm_run(weight, &stream, x, m, y, &err), 0);
 		check_product(y, x, w, m, n, k);
-		check_parts(weight, &lane, y, x, m, n);
+		check_parts(weight, &stream, y, x, m, n);
 		gemm_weight_free(weight);
-		gemm_lane_release(gemm, &lane);
+		gemm_stream_release(gemm, &stream);
 		free(x);
 		free(w);
 		free(y);

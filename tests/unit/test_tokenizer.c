@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer/tokenizer.h: the golden vectors of tests/golden/tokenizer.txt (by the tokenizers package),
- * several threads with one tokenizer, and a long text.  Run from the root.
+ * tokenizer/tokenizer.h: the golden vectors of tests/golden/tokenizer.txt (by the tokenizers
+ * package), several threads with one tokenizer, and a long text.  Run from the root.
  */
 #include <setjmp.h>
 #include <stdarg.h>

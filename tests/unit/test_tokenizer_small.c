@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tokenizer/tokenizer.h with small tokenizers, written here: what each member of the file does, what is
- * refused, and what a text may not do.
+ * tokenizer/tokenizer.h with small tokenizers, written here: what each member of the file does,
+ * what is refused, and what a text may not do.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -18,10 +18,10 @@ struct cpu_executor {
 	struct gemm *gemm;
 };
 
-struct cpu_lane {
-	struct executor_lane lane;
+struct cpu_stream {
+	struct executor_stream stream;
 	const struct cpu_ops *ops;
-	struct gemm_lane gemm;
+	struct gemm_stream gemm;
 	bool failed;
 	struct err err; /* the first failure */
 };
@@ -31,14 +31,14 @@ static struct gemm *gemm_of(const struct executor *executor)
 	return ((const struct cpu_executor *)executor)->gemm;
 }
 
-static struct cpu_lane *cpu_of(struct executor_lane *lane)
+static struct cpu_stream *cpu_of(struct executor_stream *stream)
 {
-	return (struct cpu_lane *)lane;
+	return (struct cpu_stream *)stream;
 }
 
-static const struct cpu_ops *ops_of(struct executor_lane *lane)
+static const struct cpu_ops *ops_of(struct executor_stream *stream)
 {
-	return cpu_of(lane)->ops;
+	return cpu_of(stream)->ops;
 }
 
 static int cpu_open(struct executor **result, struct err *err)
@@ -61,27 +61,28 @@ static void cpu_close(struct executor *executor)
 	free(executor);
 }
 
-static int cpu_lane_new(struct executor_lane **result, struct executor *executor, struct err *err)
+static int cpu_stream_new(struct executor_stream **result, struct executor *executor,
+			  struct err *err)
 {
-	struct cpu_lane *lane = xcalloc(1, sizeof *lane);
+	struct cpu_stream *stream = xcalloc(1, sizeof *stream);
 
 	(void)err;
-	lane->lane.executor = executor;
-	lane->ops = cpu_ops_of(host_ops_select());
-	*result = &lane->lane;
+	stream->stream.executor = executor;
+	stream->ops = cpu_ops_of(host_ops_select());
+	*result = &stream->stream;
 	return 0;
 }
 
-static void cpu_lane_free(struct executor_lane *lane)
+static void cpu_stream_free(struct executor_stream *stream)
 {
-	if (lane)
-		gemm_lane_release(gemm_of(lane->executor), &cpu_of(lane)->gemm);
-	free(lane);
+	if (stream)
+		gemm_stream_release(gemm_of(stream->executor), &cpu_of(stream)->gemm);
+	free(stream);
 }
 
-static int cpu_wait(struct executor_lane *lane, struct err *err)
+static int cpu_wait(struct executor_stream *stream, struct err *err)
 {
-	struct cpu_lane *cpu = cpu_of(lane);
+	struct cpu_stream *cpu = cpu_of(stream);
 
 	if (!cpu->failed)
 		return 0;
@@ -105,16 +106,16 @@ static void cpu_memory_free(struct executor *executor, void *memory)
 	free(memory);
 }
 
-static void cpu_zero(struct executor_lane *lane, void *memory, size_t size)
+static void cpu_zero(struct executor_stream *stream, void *memory, size_t size)
 {
-	(void)lane;
+	(void)stream;
 	if (size)
 		memset(memory, 0, size);
 }
 
-static void cpu_copy_bytes(struct executor_lane *lane, void *to, const void *from, size_t size)
+static void cpu_copy_bytes(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
-	(void)lane;
+	(void)stream;
 	if (size)
 		memcpy(to, from, size);
 }
@@ -138,13 +139,13 @@ static void cpu_weight_release(struct executor_weight *weight)
 	weight->data = NULL;
 }
 
-static int cpu_weight_set(const struct executor_weight *weight, size_t part, const void *rows,
+static int cpu_weight_set(const struct executor_weight *weight, size_t panel, const void *rows,
 			  struct err *err)
 {
-	return gemm_weight_set(weight->data, part, rows, err);
+	return gemm_weight_set(weight->data, panel, rows, err);
 }
 
-static void remember(struct cpu_lane *cpu, int rc, const struct err *err)
+static void remember(struct cpu_stream *cpu, int rc, const struct err *err)
 {
 	if (!rc || cpu->failed)
 		return;
@@ -152,24 +153,24 @@ static void remember(struct cpu_lane *cpu, int rc, const struct err *err)
 	cpu->err = *err;
 }
 
-static void cpu_multiply(struct executor_lane *lane, const struct executor_weight *weight,
+static void cpu_multiply(struct executor_stream *stream, const struct executor_weight *weight,
 			 const void *x, size_t m, float *y)
 {
-	struct cpu_lane *cpu = cpu_of(lane);
+	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
 
 	if (m)
 		remember(cpu, gemm_run(weight->data, &cpu->gemm, x, m, y, &err), &err);
 }
 
-static void cpu_multiply_part(struct executor_lane *lane, const struct executor_weight *weight,
-			      size_t part, const void *x, size_t m, float *y)
+static void cpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
+			       size_t panel, const void *x, size_t m, float *y)
 {
-	struct cpu_lane *cpu = cpu_of(lane);
+	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
 
 	if (m)
-		remember(cpu, gemm_run_part(weight->data, part, &cpu->gemm, x, m, y, &err), &err);
+		remember(cpu, gemm_run_panel(weight->data, panel, &cpu->gemm, x, m, y, &err), &err);
 }
 
 #define NEAR_SIZE  \
@@ -191,70 +192,71 @@ static void stats_raise(struct value_stats *stats, float amax)
 	stats->amax = amax > stats->amax ? amax : stats->amax;
 }
 
-static void cpu_amax(struct executor_lane *lane, const float *x, size_t n,
+static void cpu_amax(struct executor_stream *stream, const float *x, size_t n,
 		     struct value_stats *stats)
 {
-	stats_raise(stats, ops_of(lane)->amax(x, n, &stats->n_nonfinite));
+	stats_raise(stats, ops_of(stream)->amax(x, n, &stats->n_nonfinite));
 }
 
-static void cpu_round_amax(struct executor_lane *lane, float *x, size_t n,
+static void cpu_round_amax(struct executor_stream *stream, float *x, size_t n,
 			   struct value_stats *stats)
 {
-	stats_raise(stats, ops_of(lane)->round_amax(x, n, &stats->n_nonfinite));
+	stats_raise(stats, ops_of(stream)->round_amax(x, n, &stats->n_nonfinite));
 }
 
-static void cpu_histogram(struct executor_lane *lane, const float *x, size_t n, uint64_t *counts)
+static void cpu_histogram(struct executor_stream *stream, const float *x, size_t n,
+			  uint64_t *counts)
 {
-	ops_of(lane)->histogram(x, n, counts);
+	ops_of(stream)->histogram(x, n, counts);
 }
 
 /* --- element by element --- */
 
-static void cpu_round_bf16(struct executor_lane *lane, const float *x, size_t n, uint16_t *y)
+static void cpu_round_bf16(struct executor_stream *stream, const float *x, size_t n, uint16_t *y)
 {
-	ops_of(lane)->host.round_bf16(x, n, y);
+	ops_of(stream)->host.round_bf16(x, n, y);
 }
 
-static void cpu_add(struct executor_lane *lane, float *x, const float *y, size_t n)
+static void cpu_add(struct executor_stream *stream, float *x, const float *y, size_t n)
 {
-	ops_of(lane)->add(x, y, n);
+	ops_of(stream)->add(x, y, n);
 }
 
-static void cpu_add_row(struct executor_lane *lane, float *x, const float *row, size_t n_rows,
+static void cpu_add_row(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
 			size_t n_cols)
 {
-	ops_of(lane)->add_row(x, row, n_rows, n_cols);
+	ops_of(stream)->add_row(x, row, n_rows, n_cols);
 }
 
-static void cpu_gate(struct executor_lane *lane, enum activation activation, const float *gate,
+static void cpu_gate(struct executor_stream *stream, enum activation activation, const float *gate,
 		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
 		     size_t n_cols, float *y, size_t y_stride)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		ops_of(lane)->gate(activation, gate + r * gate_stride, up + r * up_stride, n_cols,
-				   y + r * y_stride);
+		ops_of(stream)->gate(activation, gate + r * gate_stride, up + r * up_stride, n_cols,
+				     y + r * y_stride);
 }
 
-static void cpu_gate_pairs(struct executor_lane *lane, const float *x, float clamp, size_t n,
-			   float *y)
+static void cpu_gate_interleaved(struct executor_stream *stream, const float *x, float clamp,
+				 size_t n, float *y)
 {
-	ops_of(lane)->gate_pairs(x, clamp, n, y);
+	ops_of(stream)->gate_interleaved(x, clamp, n, y);
 }
 
 /* --- rows --- */
 
-static void cpu_copy(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
+static void cpu_copy(struct executor_stream *stream, float *y, size_t y_stride, const float *x,
 		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
 {
-	(void)lane;
+	(void)stream;
 	for (size_t r = 0; r < n_rows; r++)
 		memcpy(y + r * y_stride, x + r / repeat * x_stride, n_cols * sizeof *y);
 }
 
-static void cpu_part_pairs(struct executor_lane *lane, float *y, size_t y_stride, const float *x,
-			   size_t x_stride, size_t n_rows, size_t n_cols)
+static void cpu_deinterleave(struct executor_stream *stream, float *y, size_t y_stride,
+			     const float *x, size_t x_stride, size_t n_rows, size_t n_cols)
 {
-	(void)lane;
+	(void)stream;
 	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride)
 		for (size_t i = 0; i < n_cols / 2; i++) {
 			y[i] = x[2 * i];
@@ -262,36 +264,37 @@ static void cpu_part_pairs(struct executor_lane *lane, float *y, size_t y_stride
 		}
 }
 
-static void cpu_gather(struct executor_lane *lane, float *y, const float *x, const uint32_t *rows,
-		       size_t n_rows, size_t n_cols)
+static void cpu_gather(struct executor_stream *stream, float *y, const float *x,
+		       const uint32_t *rows, size_t n_rows, size_t n_cols)
 {
-	(void)lane;
+	(void)stream;
 	for (size_t r = 0; r < n_rows; r++)
 		memcpy(y + r * n_cols, x + rows[r] * n_cols, n_cols * sizeof *y);
 }
 
-static void cpu_scatter_add(struct executor_lane *lane, float *y, const float *x,
+static void cpu_scatter_add(struct executor_stream *stream, float *y, const float *x,
 			    const uint32_t *rows, const float *factors, size_t n_rows,
 			    size_t n_cols)
 {
 	for (size_t r = 0; r < n_rows; r++)
-		ops_of(lane)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r], n_cols);
+		ops_of(stream)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r],
+					   n_cols);
 }
 
-static void cpu_rms_norm(struct executor_lane *lane, const float *x, size_t x_stride,
+static void cpu_rms_norm(struct executor_stream *stream, const float *x, size_t x_stride,
 			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
 			 float *y, size_t y_stride)
 {
-	ops_of(lane)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
+	ops_of(stream)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
 }
 
-static void cpu_rope(struct executor_lane *lane, float *x, size_t x_stride, size_t n_tokens,
+static void cpu_rope(struct executor_stream *stream, float *x, size_t x_stride, size_t n_tokens,
 		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
 		     size_t n)
 {
 	for (size_t t = 0; t < n_tokens; t++)
-		ops_of(lane)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
-				   sines + t * (n / 2), n);
+		ops_of(stream)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
+				     sines + t * (n / 2), n);
 }
 
 /* What attention needs besides: one head's keys and values, packed, scores, and what values are
@@ -310,7 +313,7 @@ static struct spare spare_of(const struct attention_args *args)
 			       .mixed = ATTENTION_QUERIES * wide };
 }
 
-static uint64_t cpu_attend_spare(const struct attention_args *args)
+static uint64_t cpu_attention_scratch(const struct attention_args *args)
 {
 	struct spare spare = spare_of(args);
 
@@ -341,7 +344,7 @@ static void attend_group(const struct cpu_ops *ops, const struct attention_args 
 	}
 }
 
-static void cpu_attend(struct executor_lane *lane, const struct attention_args *args)
+static void cpu_attend(struct executor_stream *stream, const struct attention_args *args)
 {
 	struct spare spare = spare_of(args);
 	float *keys = args->spare;
@@ -355,12 +358,12 @@ static void cpu_attend(struct executor_lane *lane, const struct attention_args *
 				       .mixed = keys + spare.keys + spare.values + spare.scores };
 
 	for (size_t group = 0; group < args->n_kv_heads; group++)
-		attend_group(ops_of(lane), args, &attention, group);
+		attend_group(ops_of(stream), args, &attention, group);
 }
 
-static void cpu_cross_entropy(struct executor_lane *lane, const struct cross_entropy_args *args)
+static void cpu_cross_entropy(struct executor_stream *stream, const struct cross_entropy_args *args)
 {
-	const struct cpu_ops *ops = ops_of(lane);
+	const struct cpu_ops *ops = ops_of(stream);
 
 	if (args->softcap > 0)
 		ops->softcap(args->logits, args->softcap, args->n_rows * args->n_cols);
@@ -380,8 +383,8 @@ const struct executor_ops executor_cpu = {
 	.library = gemm_library,
 	.open = cpu_open,
 	.close = cpu_close,
-	.lane_new = cpu_lane_new,
-	.lane_free = cpu_lane_free,
+	.stream_new = cpu_stream_new,
+	.stream_free = cpu_stream_free,
 	.wait = cpu_wait,
 	.memory_new = cpu_memory_new,
 	.memory_free = cpu_memory_free,
@@ -389,13 +392,13 @@ const struct executor_ops executor_cpu = {
 	.put = cpu_copy_bytes,
 	.fetch = cpu_copy_bytes,
 	.bf16_type = gemm_bf16_type,
-	.part_rows = gemm_most_part_rows,
+	.panel_rows = gemm_panel_rows,
 	.rows = cpu_rows,
 	.weight_init = cpu_weight_init,
 	.weight_release = cpu_weight_release,
 	.weight_set = cpu_weight_set,
 	.multiply = cpu_multiply,
-	.multiply_part = cpu_multiply_part,
+	.multiply_panel = cpu_multiply_panel,
 	.amax = cpu_amax,
 	.round_amax = cpu_round_amax,
 	.histogram = cpu_histogram,
@@ -403,14 +406,14 @@ const struct executor_ops executor_cpu = {
 	.add = cpu_add,
 	.add_row = cpu_add_row,
 	.gate = cpu_gate,
-	.gate_pairs = cpu_gate_pairs,
+	.gate_interleaved = cpu_gate_interleaved,
 	.copy = cpu_copy,
-	.part_pairs = cpu_part_pairs,
+	.deinterleave = cpu_deinterleave,
 	.gather = cpu_gather,
 	.scatter_add = cpu_scatter_add,
 	.rms_norm = cpu_rms_norm,
 	.rope = cpu_rope,
-	.attend_spare = cpu_attend_spare,
+	.attention_scratch = cpu_attention_scratch,
 	.attend = cpu_attend,
 	.cross_entropy = cpu_cross_entropy,
 };

@@ -37,7 +37,7 @@ struct gemm {
 };
 
 /* Rows of a weight. */
-struct part {
+struct panel {
 	size_t n;
 	onednn_layout layout; /* the shape's with TYPICAL_M rows of x */
 	struct buffer buffer;
@@ -47,8 +47,8 @@ struct gemm_weight {
 	struct gemm *gemm;
 	enum dtype dtype;
 	size_t n, k;
-	size_t n_parts;
-	struct part *parts;
+	size_t n_panels;
+	struct panel *panels;
 };
 
 int gemm_library(char *text, size_t size, struct err *err)
@@ -111,35 +111,35 @@ void gemm_close(struct gemm *gemm)
 	free(gemm);
 }
 
-void gemm_lane_release(struct gemm *gemm, struct gemm_lane *lane)
+void gemm_stream_release(struct gemm *gemm, struct gemm_stream *stream)
 {
-	if (lane->stream)
-		gemm->onednn.stream_destroy(lane->stream);
-	buffer_release(&lane->scratch);
-	*lane = (struct gemm_lane){ 0 };
+	if (stream->native)
+		gemm->onednn.stream_destroy(stream->native);
+	buffer_release(&stream->scratch);
+	*stream = (struct gemm_stream){ 0 };
 }
 
 /* Whatever the calling thread makes or runs from now on has no threads of its own.  The library
  * asks for their number when a primitive is made; threads of its own would share a product, change
- * its last bits with their number, and spin on cores that are the lanes'. */
+ * its last bits with their number, and spin on cores that are the streams'. */
 static void without_threads(const struct gemm *gemm)
 {
 	if (gemm->onednn.omp_set_num_threads)
 		gemm->onednn.omp_set_num_threads(1);
 }
 
-static int lane_ready(struct gemm *gemm, struct gemm_lane *lane, size_t scratch_size,
-		      struct err *err)
+static int stream_ready(struct gemm *gemm, struct gemm_stream *stream, size_t scratch_size,
+			struct err *err)
 {
-	dnnl_stream_t stream;
+	dnnl_stream_t native;
 
-	if (!lane->stream) {
-		ONEDNN_CALL(&gemm->onednn, stream_create, &stream, gemm->onednn.engine,
+	if (!stream->native) {
+		ONEDNN_CALL(&gemm->onednn, stream_create, &native, gemm->onednn.engine,
 			    dnnl_stream_default_flags);
-		lane->stream = stream;
+		stream->native = native;
 	}
-	return buffer_ensure(&lane->scratch, scratch_size, "the scratch memory of a matrix product",
-			     err);
+	return buffer_ensure(&stream->scratch, scratch_size,
+			     "the scratch memory of a matrix product", err);
 out:
 	return -1;
 }
@@ -223,79 +223,79 @@ static void unbind(const struct onednn *onednn, const dnnl_exec_arg_t *arguments
 			onednn->memory_destroy(arguments[i].memory);
 }
 
-/* From rows as in a checkpoint to the layout of the part. */
-static int reorder(const struct gemm_weight *weight, const struct part *part, const void *data,
+/* From rows as in a checkpoint to the layout of the panel. */
+static int reorder(const struct gemm_weight *weight, const struct panel *panel, const void *data,
 		   struct err *err)
 {
 	const struct onednn *onednn = &weight->gemm->onednn;
 	const struct onednn_product product =
-		product_of(weight->dtype, TYPICAL_M, part->n, weight->k);
+		product_of(weight->dtype, TYPICAL_M, panel->n, weight->k);
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_primitive_t primitive = NULL;
 	dnnl_exec_arg_t arguments[3] = { { 0 } };
-	struct gemm_lane lane = { 0 };
+	struct gemm_stream stream = { 0 };
 	onednn_layout rows, scratch;
 	int rc = -1;
 
-	if (onednn_describe_reorder(&desc, onednn, &product, part->layout, err))
+	if (onednn_describe_reorder(&desc, onednn, &product, panel->layout, err))
 		return -1;
 	ONEDNN_CALL(onednn, primitive_create, &primitive, desc);
 	rows = onednn->primitive_desc_query_md(desc, dnnl_query_src_md, 0);
 	scratch = onednn->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
-	if (lane_ready(weight->gemm, &lane, onednn->memory_desc_get_size(scratch), err) ||
+	if (stream_ready(weight->gemm, &stream, onednn->memory_desc_get_size(scratch), err) ||
 	    bind(onednn, &arguments[0], DNNL_ARG_SRC, rows, data, err) ||
-	    bind(onednn, &arguments[1], DNNL_ARG_DST, part->layout, part->buffer.data, err) ||
-	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, lane.scratch.data, err))
+	    bind(onednn, &arguments[1], DNNL_ARG_DST, panel->layout, panel->buffer.data, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, stream.scratch.data, err))
 		goto out;
-	ONEDNN_CALL(onednn, primitive_execute, primitive, lane.stream, 3, arguments);
+	ONEDNN_CALL(onednn, primitive_execute, primitive, stream.native, 3, arguments);
 	rc = 0;
 out:
 	unbind(onednn, arguments, 3);
-	gemm_lane_release(weight->gemm, &lane);
+	gemm_stream_release(weight->gemm, &stream);
 	if (primitive)
 		onednn->primitive_destroy(primitive);
 	onednn->primitive_desc_destroy(desc);
 	return rc;
 }
 
-/* Weights of more rows lie in parts, whose y for TYPICAL_M rows of x stays in L2. */
-#define MOST_ROWS 16384
-#define PART_ROWS 1024
+/* Weights of more rows lie in panels, whose y for TYPICAL_M rows of x stays in L2. */
+#define MOST_ROWS  16384
+#define PANEL_ROWS 1024
 
-size_t gemm_most_part_rows(size_t n)
+size_t gemm_panel_rows(size_t n)
 {
-	return n > MOST_ROWS ? PART_ROWS : n;
+	return n > MOST_ROWS ? PANEL_ROWS : n;
 }
 
-static int part_init(struct gemm_weight *weight, struct part *part, struct err *err)
+static int panel_init(struct gemm_weight *weight, struct panel *panel, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
 	const struct shape wanted = {
-		.dtype = weight->dtype, .m = TYPICAL_M, .n = part->n, .k = weight->k
+		.dtype = weight->dtype, .m = TYPICAL_M, .n = panel->n, .k = weight->k
 	};
 	const struct shape *shape = shape_get(gemm, &wanted, NULL, err);
 
 	if (!shape)
 		return -1;
-	part->layout = gemm->onednn.primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
-	return spare_take(&gemm->spare, &part->buffer,
-			  gemm->onednn.memory_desc_get_size(part->layout), "a weight", err);
+	panel->layout = gemm->onednn.primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
+	return spare_take(&gemm->spare, &panel->buffer,
+			  gemm->onednn.memory_desc_get_size(panel->layout), "a weight", err);
 }
 
 int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n,
 		    size_t k, struct err *err)
 {
 	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
-	size_t most = gemm_most_part_rows(n);
+	size_t most = gemm_panel_rows(n);
 
 	without_threads(gemm);
 	*weight = (struct gemm_weight){
-		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_parts = (n + most - 1) / most
+		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_panels = (n + most - 1) / most
 	};
-	weight->parts = xcalloc(weight->n_parts, sizeof *weight->parts);
-	for (size_t i = 0; i < weight->n_parts; i++) {
-		weight->parts[i].n = n - i * most < most ? n - i * most : most;
-		if (part_init(weight, &weight->parts[i], err)) {
+	weight->panels = xcalloc(weight->n_panels, sizeof *weight->panels);
+	for (size_t i = 0; i < weight->n_panels; i++) {
+		weight->panels[i].n = n - i * most < most ? n - i * most : most;
+		if (panel_init(weight, &weight->panels[i], err)) {
 			gemm_weight_free(weight);
 			return -1;
 		}
@@ -304,28 +304,28 @@ int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype d
 	return 0;
 }
 
-int gemm_weight_set(struct gemm_weight *weight, size_t part, const void *rows, struct err *err)
+int gemm_weight_set(struct gemm_weight *weight, size_t panel, const void *rows, struct err *err)
 {
 	without_threads(weight->gemm);
-	return reorder(weight, &weight->parts[part], rows, err);
+	return reorder(weight, &weight->panels[panel], rows, err);
 }
 
 void gemm_weight_free(struct gemm_weight *weight)
 {
 	if (!weight)
 		return;
-	for (size_t i = 0; i < weight->n_parts; i++)
-		spare_give(&weight->gemm->spare, &weight->parts[i].buffer);
-	free(weight->parts);
+	for (size_t i = 0; i < weight->n_panels; i++)
+		spare_give(&weight->gemm->spare, &weight->panels[i].buffer);
+	free(weight->panels);
 	free(weight);
 }
 
-static int run_part(const struct gemm_weight *weight, const struct part *part,
-		    struct gemm_lane *lane, const void *x, size_t m, float *y, struct err *err)
+static int run_panel(const struct gemm_weight *weight, const struct panel *panel,
+		     struct gemm_stream *stream, const void *x, size_t m, float *y, struct err *err)
 {
 	const struct onednn *onednn = &weight->gemm->onednn;
 	const struct shape wanted = {
-		.dtype = weight->dtype, .m = m, .n = part->n, .k = weight->k
+		.dtype = weight->dtype, .m = m, .n = panel->n, .k = weight->k
 	};
 	const struct shape *shape;
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
@@ -333,19 +333,19 @@ static int run_part(const struct gemm_weight *weight, const struct part *part,
 	int rc = -1;
 
 	without_threads(weight->gemm);
-	shape = shape_get(weight->gemm, &wanted, part->layout, err);
+	shape = shape_get(weight->gemm, &wanted, panel->layout, err);
 	if (!shape)
 		return -1;
 	x_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0);
 	y_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0);
 	scratch = onednn->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
-	if (lane_ready(weight->gemm, lane, onednn->memory_desc_get_size(scratch), err) ||
+	if (stream_ready(weight->gemm, stream, onednn->memory_desc_get_size(scratch), err) ||
 	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, x, err) ||
-	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, part->layout, part->buffer.data, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, panel->layout, panel->buffer.data, err) ||
 	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, y, err) ||
-	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, lane->scratch.data, err))
+	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, stream->scratch.data, err))
 		goto out;
-	ONEDNN_CALL(onednn, primitive_execute, shape->primitive, lane->stream, 4, arguments);
+	ONEDNN_CALL(onednn, primitive_execute, shape->primitive, stream->native, 4, arguments);
 	rc = 0;
 out:
 	unbind(onednn, arguments, 4);
@@ -353,23 +353,23 @@ out:
 }
 
 /* A y whose rows lie further apart than they are long is multiplied by the library's reference,
- * hundreds of times slower: so a part's y is dense, and copied. */
-int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const void *x, size_t m,
+ * hundreds of times slower: so a panel's y is dense, and copied. */
+int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream, const void *x, size_t m,
 	     float *y, struct err *err)
 {
 	void *buffer;
 	float *dense;
 	int rc = 0;
 
-	if (weight->n_parts == 1)
-		return run_part(weight, &weight->parts[0], lane, x, m, y, err);
-	if (buffer_alloc(&buffer, m * weight->parts[0].n * sizeof *dense, "a matrix product", err))
+	if (weight->n_panels == 1)
+		return run_panel(weight, &weight->panels[0], stream, x, m, y, err);
+	if (buffer_alloc(&buffer, m * weight->panels[0].n * sizeof *dense, "a matrix product", err))
 		return -1;
 	dense = buffer;
-	for (size_t i = 0; i < weight->n_parts && !rc; i++) {
-		size_t n = weight->parts[i].n;
+	for (size_t i = 0; i < weight->n_panels && !rc; i++) {
+		size_t n = weight->panels[i].n;
 
-		rc = run_part(weight, &weight->parts[i], lane, x, m, dense, err);
+		rc = run_panel(weight, &weight->panels[i], stream, x, m, dense, err);
 		for (size_t row = 0; row < m && !rc; row++)
 			memcpy(y + row * weight->n, dense + row * n, n * sizeof *y);
 		y += n;
@@ -378,18 +378,18 @@ int gemm_run(const struct gemm_weight *weight, struct gemm_lane *lane, const voi
 	return rc;
 }
 
-size_t gemm_parts(const struct gemm_weight *weight)
+size_t gemm_weight_panels(const struct gemm_weight *weight)
 {
-	return weight->n_parts;
+	return weight->n_panels;
 }
 
-size_t gemm_part_rows(const struct gemm_weight *weight, size_t part)
+size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel)
 {
-	return weight->parts[part].n;
+	return weight->panels[panel].n;
 }
 
-int gemm_run_part(const struct gemm_weight *weight, size_t part, struct gemm_lane *lane,
-		  const void *x, size_t m, float *y, struct err *err)
+int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
+		   const void *x, size_t m, float *y, struct err *err)
 {
-	return run_part(weight, &weight->parts[part], lane, x, m, y, err);
+	return run_panel(weight, &weight->panels[panel], stream, x, m, y, err);
 }

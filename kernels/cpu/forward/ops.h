@@ -93,7 +93,7 @@ struct cpu_ops {
 
 	/* GPT-OSS: of n pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate); gate is
 	 * clamped from above before, up from both sides. */
-	void (*gate_pairs)(const float *x, float clamp, size_t n, float *y);
+	void (*gate_interleaved)(const float *x, float clamp, size_t n, float *y);
 
 	void (*softcap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
 

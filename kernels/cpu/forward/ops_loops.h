@@ -190,7 +190,7 @@ LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes 
 	}
 }
 
-static void CPU_OP(gate_pairs)(const float *x, float clamp, size_t n, float *y)
+static void CPU_OP(gate_interleaved)(const float *x, float clamp, size_t n, float *y)
 {
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes gate, up;
@@ -218,7 +218,7 @@ static void CPU_OP(softcap)(float *x, float cap, size_t n)
 		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                         \
 		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),                 \
 		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate),     \
-		.gate_pairs = CPU_OP(gate_pairs), .softcap = CPU_OP(softcap),                 \
+		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap),     \
 		.log_sum_exp = CPU_OP(log_sum_exp), .attention_pack = CPU_OP(attention_pack), \
 		.attend = CPU_OP(attend),                                                     \
 	}

@@ -143,7 +143,7 @@ static __global__ void amax_region(const __grid_constant__ Source x, size_t rows
 }
 
 template <typename Source>
-static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, size_t cols,
+static void amax_launch(struct device_stream *stream, const Source &x, size_t rows, size_t cols,
 			struct tile tile, bool turned, float *amax, unsigned long long *counts)
 {
 	size_t n = region_count(rows, cols), n_across = tile_count(turned ? rows : cols, tile.cols);
@@ -152,9 +152,9 @@ static void amax_launch(struct device_lane *lane, const Source &x, size_t rows, 
 		      : granule == EACH_ROW ? amax_region<Source, EACH_ROW>
 					    : amax_region<Source, ANY>;
 
-	GPU_LAUNCH(kernel, n, THREADS, device_stream(lane), x, rows, cols, tile, n_across, turned,
-		   amax, counts);
-	device_launched(lane, "amax_region");
+	GPU_LAUNCH(kernel, n, THREADS, device_stream_native(stream), x, rows, cols, tile, n_across,
+		   turned, amax, counts);
+	device_launched(stream, "amax_region");
 }
 
 #endif

@@ -7,17 +7,17 @@
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/cast_kernels.h"
 
-void gpu_amax(struct device_lane *lane, const struct matrix *x, struct tile tile, bool transposed,
-	      float *amax, unsigned long long *counts)
+void gpu_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
+	      bool transposed, float *amax, unsigned long long *counts)
 {
-	amax_launch(lane, elements_of(x), x->rows, x->cols, tile, transposed, amax, counts);
+	amax_launch(stream, elements_of(x), x->rows, x->cols, tile, transposed, amax, counts);
 }
 
-void gpu_cast(struct device_lane *lane, const struct matrix *x, const struct qspec *spec,
+void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct qspec *spec,
 	      const float *amax, const struct fp8_out *out, unsigned long long *counts)
 {
 	struct write_args a = { x->rows, x->cols, *spec, scale_limit(x->dtype, spec->tile),
 				*out,	 amax,	  NULL,	 counts };
 
-	write_launch(lane, elements_of(x), a);
+	write_launch(stream, elements_of(x), a);
 }

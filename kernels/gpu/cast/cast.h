@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The operations on matrices in the memory of the GPU: what src/backend/backend.h says of the
- * functions of the same name, with every pointer one of the GPU.  They put kernels into the lane's
- * stream and return.  Scales are aligned to their size; scratch memory is taken from the lane.
+ * functions of the same name, with every pointer one of the GPU.  They put kernels into the
+ * stream's stream and return.  Scales are aligned to their size; scratch memory is taken from the
+ * stream.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_CAST_H
 #define FP8CONV_KERNELS_GPU_CAST_CAST_H
@@ -14,21 +15,21 @@
 #define N_COUNTS 2
 
 /* amax[]: raised, as a matrix close together; transposed: of x's transpose. */
-void gpu_amax(struct device_lane *lane, const struct matrix *x, struct tile tile, bool transposed,
-	      float *amax, unsigned long long *counts);
+void gpu_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
+	      bool transposed, float *amax, unsigned long long *counts);
 
 /* amax: of each tile of the rowwise copy, where it is known; else NULL.  out->stats is not looked
  * at. */
-void gpu_cast(struct device_lane *lane, const struct matrix *x, const struct qspec *spec,
+void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct qspec *spec,
 	      const float *amax, const struct fp8_out *out, unsigned long long *counts);
 
-void gpu_dequantize(struct device_lane *lane, const struct quant_in *q, enum dtype dtype, void *y,
-		    size_t y_stride);
+void gpu_dequantize(struct device_stream *stream, const struct quant_in *q, enum dtype dtype,
+		    void *y, size_t y_stride);
 
-void gpu_norm(struct device_lane *lane, const struct norm_args *args, const struct qspec *spec,
+void gpu_norm(struct device_stream *stream, const struct norm_args *args, const struct qspec *spec,
 	      const struct fp8_out *out, unsigned long long *counts);
 
-void gpu_activate(struct device_lane *lane, const struct activation_args *args,
+void gpu_activate(struct device_stream *stream, const struct activation_args *args,
 		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts);
 
 /* The function of the row: pointers of the host, one launch for all slots. */

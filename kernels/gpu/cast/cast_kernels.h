@@ -404,42 +404,42 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 	counts_put(&a, &counts);
 }
 
-/* amax of each tile of a copy, in memory of the lane; NULL where it has stopped. */
+/* amax of each tile of a copy, in memory of the stream; NULL where it has stopped. */
 template <typename Source>
-static const float *amax_of_tiles(struct device_lane *lane, const Source &x,
+static const float *amax_of_tiles(struct device_stream *stream, const Source &x,
 				  const struct write_args *a, bool turned)
 {
 	size_t rows = turned ? a->cols : a->rows, cols = turned ? a->rows : a->cols;
 	size_t size = tile_count(rows, a->spec.tile.rows) * tile_count(cols, a->spec.tile.cols) *
 		      sizeof(float);
-	float *amax = static_cast<float *>(device_take(lane, size));
+	float *amax = static_cast<float *>(device_take(stream, size));
 
 	if (!amax)
 		return NULL;
-	device_zero(lane, amax, size);
-	amax_launch(lane, x, a->rows, a->cols, a->spec.tile, turned, amax, NULL);
+	device_zero(stream, amax, size);
+	amax_launch(stream, x, a->rows, a->cols, a->spec.tile, turned, amax, NULL);
 	return amax;
 }
 
 /* False: the tiles are no strips, or their amax is known, or a columnwise copy is wanted too, whose
  * tiles are columns. */
 template <typename Source>
-static bool strips_launch(struct device_lane *lane, const Source &x, const struct write_args *a)
+static bool strips_launch(struct device_stream *stream, const Source &x, const struct write_args *a)
 {
 	struct strips cut = strips_of(a->rows, a->cols, a->spec.tile);
 
 	if (!cut.lanes || a->amax || !a->out.rowwise.codes || a->out.columnwise.codes)
 		return false;
 	GPU_LAUNCH(write_strips<Source>, strips_blocks(&cut), strips_threads(&cut),
-		   device_stream(lane), x, cut, *a);
-	device_launched(lane, "write_strips");
+		   device_stream_native(stream), x, cut, *a);
+	device_launched(stream, "write_strips");
 	return true;
 }
 
 /* Takes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is
  * set where it is known, a->amax_turned is not. */
 template <typename Source>
-static void write_launch(struct device_lane *lane, const Source &x, struct write_args a)
+static void write_launch(struct device_stream *stream, const Source &x, struct write_args a)
 {
 	/* In the order of enum granule. */
 	static void (*const kernels[])(Source, struct write_args) = {
@@ -454,20 +454,20 @@ static void write_launch(struct device_lane *lane, const Source &x, struct write
 		a.amax = a.amax_turned = a.out.scale;
 		a.spec.arith = ARITH_GIVEN;
 	}
-	if ((granule == EACH_ROW || granule == ANY) && strips_launch(lane, x, &a))
+	if ((granule == EACH_ROW || granule == ANY) && strips_launch(stream, x, &a))
 		return;
 	if (granule == ONE || granule == EACH_ROW || granule == ANY) {
 		if (!a.amax && (a.out.rowwise.codes || granule == ONE))
-			a.amax = amax_of_tiles(lane, x, &a, false);
+			a.amax = amax_of_tiles(stream, x, &a, false);
 		if (!a.amax_turned && a.out.columnwise.codes && granule != ONE)
-			a.amax_turned = amax_of_tiles(lane, x, &a, true);
+			a.amax_turned = amax_of_tiles(stream, x, &a, true);
 	} else if (a.amax) {
 		granule = ANY; /* the regions need not find them */
 	}
-	if (device_lane_stopped(lane))
+	if (device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(kernels[granule], n, THREADS, device_stream(lane), x, a);
-	device_launched(lane, "write_region");
+	GPU_LAUNCH(kernels[granule], n, THREADS, device_stream_native(stream), x, a);
+	device_launched(stream, "write_region");
 }
 
 #endif

@@ -91,7 +91,7 @@ static void unpack(const struct delayed_slots *states, size_t n, const float *he
 /* Histories are small beside a model: their memory is metadata's. */
 void cuda_delayed_update(const struct delayed_slots *states, size_t n)
 {
-	struct device_lane *lane = device_lane();
+	struct device_stream *stream = device_stream_here();
 	size_t n_slots = 0, size = 0, slots_size;
 	struct gpu_slot *slots, *slots_there;
 	float *held, *there;
@@ -103,25 +103,25 @@ void cuda_delayed_update(const struct delayed_slots *states, size_t n)
 	if (n_slots == 0)
 		return;
 	slots_size = n_slots * sizeof *slots;
-	device_begin(lane);
-	there = static_cast<float *>(device_take(lane, size));
-	slots_there = static_cast<struct gpu_slot *>(device_take(lane, slots_size));
-	if (device_lane_stopped(lane))
+	device_begin(stream);
+	there = static_cast<float *>(device_take(stream, size));
+	slots_there = static_cast<struct gpu_slot *>(device_take(stream, slots_size));
+	if (device_stream_stopped(stream))
 		return;
 	held = static_cast<float *>(xmalloc(size));
 	slots = static_cast<struct gpu_slot *>(
 		xcalloc(n_slots, sizeof *slots)); /* the padding too */
 	pack(states, n, held, there, slots);
-	device_copy_in(lane, there, size, held, size, size, 1);
-	device_copy_in(lane, slots_there, slots_size, slots, slots_size, slots_size, 1);
-	if (!device_lane_stopped(lane)) { /* no launch with pointers that did not arrive */
-		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream(lane),
+	device_copy_in(stream, there, size, held, size, size, 1);
+	device_copy_in(stream, slots_there, slots_size, slots, slots_size, slots_size, 1);
+	if (!device_stream_stopped(stream)) { /* no launch with pointers that did not arrive */
+		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream_native(stream),
 			   slots_there);
-		device_launched(lane, "delayed_update_slots");
+		device_launched(stream, "delayed_update_slots");
 	}
-	device_copy_out(lane, held, size, there, size, size, 1);
-	device_wait(lane);
-	if (!device_lane_stopped(lane))
+	device_copy_out(stream, held, size, there, size, size, 1);
+	device_wait(stream);
+	if (!device_stream_stopped(stream))
 		unpack(states, n, held);
 	free(held);
 	free(slots);

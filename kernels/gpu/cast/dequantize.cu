@@ -94,18 +94,18 @@ template <typename T> static __global__ void dequantize_groups(struct dequantize
 	group_store(static_cast<T *>(a.y) + row * a.y_stride + col, &values, n);
 }
 
-void gpu_dequantize(struct device_lane *lane, const struct quant_in *q, enum dtype dtype, void *y,
-		    size_t y_stride)
+void gpu_dequantize(struct device_stream *stream, const struct quant_in *q, enum dtype dtype,
+		    void *y, size_t y_stride)
 {
 	struct dequantize_args a = { *q, y, y_stride };
 	size_t n = (q->rows * ((q->cols + GROUP - 1) / GROUP) + THREADS - 1) / THREADS;
-	void *stream = device_stream(lane);
+	void *native = device_stream_native(stream);
 
 	if (dtype == DT_BF16)
-		GPU_LAUNCH(dequantize_groups<bf16>, n, THREADS, stream, a);
+		GPU_LAUNCH(dequantize_groups<bf16>, n, THREADS, native, a);
 	else if (dtype == DT_F16)
-		GPU_LAUNCH(dequantize_groups<f16>, n, THREADS, stream, a);
+		GPU_LAUNCH(dequantize_groups<f16>, n, THREADS, native, a);
 	else
-		GPU_LAUNCH(dequantize_groups<float>, n, THREADS, stream, a);
-	device_launched(lane, "dequantize_groups");
+		GPU_LAUNCH(dequantize_groups<float>, n, THREADS, native, a);
+	device_launched(stream, "dequantize_groups");
 }

@@ -6,11 +6,11 @@
 #include "kernels/gpu/cast/norm_source.h"
 #include "kernels/gpu/cast/cast_kernels.h"
 
-void gpu_norm(struct device_lane *lane, const struct norm_args *args, const struct qspec *spec,
+void gpu_norm(struct device_stream *stream, const struct norm_args *args, const struct qspec *spec,
 	      const struct fp8_out *out, unsigned long long *counts)
 {
 	struct write_args a = { args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile),
 				*out,	      NULL,	    NULL,  counts };
 
-	write_launch(lane, normed_of(lane, args), a);
+	write_launch(stream, normed_of(stream, args), a);
 }

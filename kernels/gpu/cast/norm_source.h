@@ -92,13 +92,14 @@ struct normed {
 };
 
 /* Leaves mu and rsigma of each row where args says. */
-static inline struct normed normed_of(struct device_lane *lane, const struct norm_args *args)
+static inline struct normed normed_of(struct device_stream *stream, const struct norm_args *args)
 {
 	struct elements x = elements_of(&args->x);
 	struct moments m = { args->kind, args->epsilon, args->mu, args->rsigma };
 
-	GPU_LAUNCH(norm_rows, args->x.rows, NORM_LANES, device_stream(lane), x, args->x.cols, m);
-	device_launched(lane, "norm_rows");
+	GPU_LAUNCH(norm_rows, args->x.rows, NORM_LANES, device_stream_native(stream), x,
+		   args->x.cols, m);
+	device_launched(stream, "norm_rows");
 	return { x, elements_of(&args->gamma), elements_of(&args->beta),
 		 m, args->zero_centered_gamma, args->beta.data != NULL };
 }

@@ -26,10 +26,10 @@ struct block {
 	size_t size, used;
 };
 
-struct device_lane {
+struct device_stream {
 	bool open;
 	int device;
-	cudaStream_t stream;
+	cudaStream_t native;
 	struct block blocks[MAX_BLOCKS]; /* each at least as large as those before together */
 	size_t n_blocks;
 	size_t least;		 /* bytes of the first block: what several held together */
@@ -40,14 +40,14 @@ struct device_lane {
 	size_t wanted;	 /* bytes, by device_take() */
 };
 
-static void lane_close(struct device_lane *lane);
+static void stream_close(struct device_stream *stream);
 
-struct thread_lane {
-	struct device_lane lane;
+struct thread_stream {
+	struct device_stream stream;
 
-	~thread_lane()
+	~thread_stream()
 	{
-		lane_close(&lane);
+		stream_close(&stream);
 	}
 };
 
@@ -60,8 +60,8 @@ struct devices {
 
 static struct devices devices;
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
-static unsigned n_threads; /* so far, that have a lane */
-static thread_local struct thread_lane here;
+static unsigned n_threads; /* so far, that have a stream */
+static thread_local struct thread_stream here;
 static thread_local int device_here = -1; /* the current GPU of this thread; -1: not known */
 
 static void devices_find(void)
@@ -97,26 +97,26 @@ const char *device_missing(void)
 	return devices.n ? NULL : devices.why;
 }
 
-/* The runtime remembers what failed in a thread, where the next launch, of another lane, would find
- * it. */
-static void lane_fail(struct device_lane *lane, const char *call, cudaError_t error)
+/* The runtime remembers what failed in a thread, where the next launch, of another stream, would
+ * find it. */
+static void stream_fail(struct device_stream *stream, const char *call, cudaError_t error)
 {
 	if (error == cudaSuccess)
 		return;
 	cudaGetLastError();
-	if (lane->failed)
+	if (stream->failed)
 		return;
-	lane->failed = call;
-	lane->error = error;
-	lane->why = NULL;
+	stream->failed = call;
+	stream->error = error;
+	stream->why = NULL;
 }
 
-void device_fail(struct device_lane *lane, const char *call, const char *why)
+void device_fail(struct device_stream *stream, const char *call, const char *why)
 {
-	if (lane->failed)
+	if (stream->failed)
 		return;
-	lane_fail(lane, call, cudaErrorUnknown);
-	lane->why = why;
+	stream_fail(stream, call, cudaErrorUnknown);
+	stream->why = why;
 }
 
 static cudaError_t make_current(int device)
@@ -129,72 +129,73 @@ static cudaError_t make_current(int device)
 	return error;
 }
 
-static void lane_open(struct device_lane *lane, int device)
+static void stream_open(struct device_stream *stream, int device)
 {
-	lane->open = true;
-	lane->device = device;
-	lane_fail(lane, "cudaSetDevice", make_current(device));
-	lane_fail(lane, "cudaStreamCreate",
-		  cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+	stream->open = true;
+	stream->device = device;
+	stream_fail(stream, "cudaSetDevice", make_current(device));
+	stream_fail(stream, "cudaStreamCreate",
+		    cudaStreamCreateWithFlags(&stream->native, cudaStreamNonBlocking));
 }
 
-struct device_lane *device_lane(void)
+struct device_stream *device_stream_here(void)
 {
-	struct device_lane *lane = &here.lane;
+	struct device_stream *stream = &here.stream;
 	unsigned n;
 
-	if (lane->open || device_missing())
-		return lane;
+	if (stream->open || device_missing())
+		return stream;
 	n = __atomic_fetch_add(&n_threads, 1, __ATOMIC_RELAXED);
-	lane_open(lane, (int)(n % (unsigned)devices.n));
-	return lane;
+	stream_open(stream, (int)(n % (unsigned)devices.n));
+	return stream;
 }
 
-struct device_lane *device_lane_new(int device, struct err *err)
+struct device_stream *device_stream_new(int device, struct err *err)
 {
-	struct device_lane *lane = static_cast<struct device_lane *>(xcalloc(1, sizeof *lane));
+	struct device_stream *stream =
+		static_cast<struct device_stream *>(xcalloc(1, sizeof *stream));
 
-	lane_open(lane, device);
-	if (!device_lane_failed(lane, err))
-		return lane;
-	device_lane_free(lane);
+	stream_open(stream, device);
+	if (!device_stream_failed(stream, err))
+		return stream;
+	device_stream_free(stream);
 	return NULL;
 }
 
-int device_index(const struct device_lane *lane)
+int device_index(const struct device_stream *stream)
 {
-	return lane->device;
+	return stream->device;
 }
 
 int device_capability(void)
 {
-	return device_missing() ? 0 : devices.capability[device_lane()->device];
+	return device_missing() ? 0 : devices.capability[device_stream_here()->device];
 }
 
-static void blocks_free(struct device_lane *lane)
+static void blocks_free(struct device_stream *stream)
 {
-	while (lane->n_blocks > 0)
-		cudaFree(lane->blocks[--lane->n_blocks].memory);
+	while (stream->n_blocks > 0)
+		cudaFree(stream->blocks[--stream->n_blocks].memory);
 }
 
-static void lane_close(struct device_lane *lane)
+static void stream_close(struct device_stream *stream)
 {
-	if (!lane->open)
+	if (!stream->open)
 		return;
-	if (lane->stream)
-		cudaStreamSynchronize(lane->stream);
-	staging_free(lane->staging);
-	blocks_free(lane);
-	if (lane->stream)
-		cudaStreamDestroy(lane->stream);
+	if (stream->native)
+		cudaStreamSynchronize(stream->native);
+	staging_free(stream->staging);
+	blocks_free(stream);
+	if (stream->native)
+		cudaStreamDestroy(stream->native);
 	cudaGetLastError();
 }
 
-void device_lane_free(struct device_lane *lane)
+void device_stream_free(struct device_stream *stream)
 {
-	if (lane)
-		lane_close(lane);
-	free(lane);
+	if (stream)
+		stream_close(stream);
+	free(stream);
 }
 
 static int no_room(int device, const char *what, uint64_t wanted, struct err *err)
@@ -210,19 +211,20 @@ static int no_room(int device, const char *what, uint64_t wanted, struct err *er
 		       free_size / MIB, size / MIB);
 }
 
-int device_lane_failed(struct device_lane *lane, struct err *err)
+int device_stream_failed(struct device_stream *stream, struct err *err)
 {
-	const char *call = lane->failed;
+	const char *call = stream->failed;
 
 	if (!call)
 		return 0;
-	if (lane->staging)
-		staging_settle(lane->staging, lane); /* what is still to come out is forgotten */
-	lane->failed = NULL;
-	if (lane->error == cudaErrorMemoryAllocation)
-		return no_room(lane->device, call, lane->wanted, err);
-	return err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, devices.number[lane->device],
-		       lane->why ? lane->why : cudaGetErrorString(lane->error));
+	if (stream->staging)
+		staging_settle(stream->staging,
+			       stream); /* what is still to come out is forgotten */
+	stream->failed = NULL;
+	if (stream->error == cudaErrorMemoryAllocation)
+		return no_room(stream->device, call, stream->wanted, err);
+	return err_set(err, ERR_SYSTEM, "%s on GPU %d: %s", call, devices.number[stream->device],
+		       stream->why ? stream->why : cudaGetErrorString(stream->error));
 }
 
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err)
@@ -247,82 +249,82 @@ void device_memory_free(void *memory)
 		cudaGetLastError();
 }
 
-bool device_lane_stopped(const struct device_lane *lane)
+bool device_stream_stopped(const struct device_stream *stream)
 {
-	return lane->failed != NULL;
+	return stream->failed != NULL;
 }
 
-bool device_lane_retry(struct device_lane *lane)
+bool device_stream_retry(struct device_stream *stream)
 {
-	if (!lane->failed || lane->error != cudaErrorMemoryAllocation)
+	if (!stream->failed || stream->error != cudaErrorMemoryAllocation)
 		return false;
-	if (lane->staging)
-		staging_settle(lane->staging, lane);
-	lane->failed = NULL;
-	lane->least = 0;
-	blocks_free(lane);
+	if (stream->staging)
+		staging_settle(stream->staging, stream);
+	stream->failed = NULL;
+	stream->least = 0;
+	blocks_free(stream);
 	return true;
 }
 
-static cudaStream_t stream_of(struct device_lane *lane)
+static cudaStream_t stream_of(struct device_stream *stream)
 {
-	lane_fail(lane, "cudaSetDevice", make_current(lane->device));
-	return lane->stream;
+	stream_fail(stream, "cudaSetDevice", make_current(stream->device));
+	return stream->native;
 }
 
-void *device_stream(struct device_lane *lane)
+void *device_stream_native(struct device_stream *stream)
 {
-	return stream_of(lane);
+	return stream_of(stream);
 }
 
 /* What was needed last time in several blocks is one the next time. */
-void device_begin(struct device_lane *lane)
+void device_begin(struct device_stream *stream)
 {
-	if (lane->n_blocks > 1) {
-		lane->least = 0;
-		for (size_t i = 0; i < lane->n_blocks; i++)
-			lane->least += lane->blocks[i].size;
-		blocks_free(lane);
+	if (stream->n_blocks > 1) {
+		stream->least = 0;
+		for (size_t i = 0; i < stream->n_blocks; i++)
+			stream->least += stream->blocks[i].size;
+		blocks_free(stream);
 	}
-	for (size_t i = 0; i < lane->n_blocks; i++)
-		lane->blocks[i].used = 0;
+	for (size_t i = 0; i < stream->n_blocks; i++)
+		stream->blocks[i].used = 0;
 }
 
-static struct block *block_add(struct device_lane *lane, size_t n)
+static struct block *block_add(struct device_stream *stream, size_t n)
 {
-	struct block *block = &lane->blocks[lane->n_blocks];
+	struct block *block = &stream->blocks[stream->n_blocks];
 	size_t total = 0;
 	cudaError_t error;
 
-	for (size_t i = 0; i < lane->n_blocks; i++)
-		total += lane->blocks[i].size;
+	for (size_t i = 0; i < stream->n_blocks; i++)
+		total += stream->blocks[i].size;
 	*block = { NULL, total > n ? total : n, 0 };
 	if (block->size < BLOCK_LEAST)
 		block->size = BLOCK_LEAST;
-	if (lane->n_blocks == 0 && block->size < lane->least)
-		block->size = lane->least;
-	error = lane->n_blocks == MAX_BLOCKS ? cudaErrorMemoryAllocation
-					     : make_current(lane->device);
+	if (stream->n_blocks == 0 && block->size < stream->least)
+		block->size = stream->least;
+	error = stream->n_blocks == MAX_BLOCKS ? cudaErrorMemoryAllocation
+					       : make_current(stream->device);
 	if (!error)
 		error = cudaMalloc(reinterpret_cast<void **>(&block->memory), block->size);
-	lane->wanted = block->size;
-	lane_fail(lane, "cudaMalloc", error);
+	stream->wanted = block->size;
+	stream_fail(stream, "cudaMalloc", error);
 	if (error)
 		return NULL;
-	lane->n_blocks++;
+	stream->n_blocks++;
 	return block;
 }
 
-void *device_take(struct device_lane *lane, size_t n)
+void *device_take(struct device_stream *stream, size_t n)
 {
-	struct block *block = lane->n_blocks ? &lane->blocks[lane->n_blocks - 1] : NULL;
+	struct block *block = stream->n_blocks ? &stream->blocks[stream->n_blocks - 1] : NULL;
 	char *taken;
 
-	if (lane->failed)
+	if (stream->failed)
 		return NULL;
 	n = (n + TAKE_ALIGN - 1) / TAKE_ALIGN * TAKE_ALIGN;
 	if (!block || block->size - block->used < n)
-		block = block_add(lane, n);
+		block = block_add(stream, n);
 	if (!block)
 		return NULL;
 	taken = block->memory + block->used;
@@ -330,44 +332,45 @@ void *device_take(struct device_lane *lane, size_t n)
 	return taken;
 }
 
-static struct staging *staging_of(struct device_lane *lane)
+static struct staging *staging_of(struct device_stream *stream)
 {
-	stream_of(lane);
-	if (!lane->staging)
-		lane->staging = staging_new(lane->device);
-	return lane->staging;
+	stream_of(stream);
+	if (!stream->staging)
+		stream->staging = staging_new(stream->device);
+	return stream->staging;
 }
 
-void device_copy_in(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		    size_t from_stride, size_t row_size, size_t n_rows)
 {
-	if (!lane->failed)
-		staging_in(staging_of(lane), lane, to, to_stride, from, from_stride, row_size,
+	if (!stream->failed)
+		staging_in(staging_of(stream), stream, to, to_stride, from, from_stride, row_size,
 			   n_rows);
 }
 
-void device_copy_out(struct device_lane *lane, void *to, size_t to_stride, const void *from,
+void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		     size_t from_stride, size_t row_size, size_t n_rows)
 {
-	if (!lane->failed)
-		staging_out(staging_of(lane), lane, to, to_stride, from, from_stride, row_size,
+	if (!stream->failed)
+		staging_out(staging_of(stream), stream, to, to_stride, from, from_stride, row_size,
 			    n_rows);
 }
 
-void device_zero(struct device_lane *lane, void *memory, size_t n)
+void device_zero(struct device_stream *stream, void *memory, size_t n)
 {
-	if (!lane->failed)
-		lane_fail(lane, "cudaMemsetAsync", cudaMemsetAsync(memory, 0, n, stream_of(lane)));
+	if (!stream->failed)
+		stream_fail(stream, "cudaMemsetAsync",
+			    cudaMemsetAsync(memory, 0, n, stream_of(stream)));
 }
 
-void device_launched(struct device_lane *lane, const char *kernel)
+void device_launched(struct device_stream *stream, const char *kernel)
 {
-	lane_fail(lane, kernel, cudaGetLastError());
+	stream_fail(stream, kernel, cudaGetLastError());
 }
 
-void device_wait(struct device_lane *lane)
+void device_wait(struct device_stream *stream)
 {
-	if (lane->staging)
-		staging_settle(lane->staging, lane);
-	lane_fail(lane, "cudaStreamSynchronize", cudaStreamSynchronize(stream_of(lane)));
+	if (stream->staging)
+		staging_settle(stream->staging, stream);
+	stream_fail(stream, "cudaStreamSynchronize", cudaStreamSynchronize(stream_of(stream)));
 }

@@ -53,10 +53,10 @@ static struct shape *buckets[N_BUCKETS];
 
 /* One call of gpu_gemm(). */
 struct call {
-	struct device_lane *lane;
+	struct device_stream *stream;
 	const struct cublaslt *lt;
 	const struct gpu_gemm *g;
-	void *stream, *handle;
+	void *native, *handle;
 	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: where D is FP8 */
 	void *preference;
 };
@@ -64,7 +64,7 @@ struct call {
 static bool went_well(const struct call *c, const char *name, int status)
 {
 	if (status != LT_SUCCESS)
-		device_fail(c->lane, name, c->lt->GetStatusString(status));
+		device_fail(c->stream, name, c->lt->GetStatusString(status));
 	return status == LT_SUCCESS;
 }
 
@@ -187,7 +187,7 @@ static void key_init(struct shape_key *key, const struct call *c)
 	const struct gpu_gemm *g = c->g;
 
 	memset(key, 0, sizeof *key);
-	key->device = device_index(c->lane);
+	key->device = device_index(c->stream);
 	key->m = g->m;
 	key->n = g->n;
 	key->k = g->k;
@@ -240,7 +240,7 @@ static bool prefer(const struct call *c, const struct shape_key *key)
 	return true;
 }
 
-/* NULL: the lane has failed, and the next product of the shape asks again. */
+/* NULL: the stream has failed, and the next product of the shape asks again. */
 static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 {
 	struct lt_heuristic found = {};
@@ -252,7 +252,7 @@ static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 		  c->preference, 1, &found, &n_found))
 		return NULL;
 	if (n_found == 0) {
-		device_fail(c->lane, "cublasLtMatmulAlgoGetHeuristic",
+		device_fail(c->stream, "cublasLtMatmulAlgoGetHeuristic",
 			    "no algorithm for this product");
 		return NULL;
 	}
@@ -290,7 +290,7 @@ static const struct shape *shape_get(struct call *c)
 /* The library ties a handle to a GPU, and lets all threads use it. */
 static bool handle_get(struct call *c)
 {
-	void **handle = &handles[device_index(c->lane)];
+	void **handle = &handles[device_index(c->stream)];
 	bool well;
 
 	pthread_mutex_lock(&lock);
@@ -301,19 +301,19 @@ static bool handle_get(struct call *c)
 }
 
 /* Sizes double, so that those that became too small are together no larger than the one in use. */
-static bool space_ready(struct device_lane *lane, struct gpu_gemm_space *space, size_t size)
+static bool space_ready(struct device_stream *stream, struct gpu_gemm_space *space, size_t size)
 {
 	size_t doubled = WORKSPACE_LEAST;
 
 	if (!space->amax)
-		space->amax = static_cast<float *>(device_take(lane, AMAX_SIZE));
+		space->amax = static_cast<float *>(device_take(stream, AMAX_SIZE));
 	if (space->size < size) {
 		while (doubled < size)
 			doubled *= 2;
-		space->workspace = device_take(lane, doubled);
+		space->workspace = device_take(stream, doubled);
 		space->size = space->workspace ? doubled : 0;
 	}
-	return !device_lane_stopped(lane);
+	return !device_stream_stopped(stream);
 }
 
 /* The scale_inv of the codes that were just written, from the scale that they were made with. */
@@ -336,14 +336,14 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 	if (!describe(c, space->amax))
 		return false;
 	shape = shape_get(c);
-	if (!shape || !space_ready(c->lane, space, shape->workspace_size))
+	if (!shape || !space_ready(c->stream, space, shape->workspace_size))
 		return false;
 	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero,
 		    c->c ? NULL : g->d.data, c_layout(c), g->d.data, c->d, &shape->algo,
-		    space->workspace, shape->workspace_size, c->stream);
+		    space->workspace, shape->workspace_size, c->native);
 }
 
-void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const struct gpu_gemm *g)
+void gpu_gemm(struct device_stream *stream, struct gpu_gemm_space *space, const struct gpu_gemm *g)
 {
 	struct call c = {};
 	const char *why = NULL;
@@ -351,19 +351,19 @@ void gpu_gemm(struct device_lane *lane, struct gpu_gemm_space *space, const stru
 
 	if (g->m == 0 || g->n == 0)
 		return;
-	c.lane = lane;
+	c.stream = stream;
 	c.g = g;
-	c.stream = device_stream(lane); /* a new handle is tied to the current GPU */
+	c.native = device_stream_native(stream); /* a new handle is tied to the current GPU */
 	c.lt = cublaslt(&why);
 	if (!c.lt) {
-		device_fail(lane, "dlopen", why);
+		device_fail(stream, "dlopen", why);
 		return;
 	}
-	well = space_ready(lane, space, 0) && handle_get(&c) && multiply(&c, space);
+	well = space_ready(stream, space, 0) && handle_get(&c) && multiply(&c, space);
 	call_release(&c);
 	if (!well || !is_fp8(g->d.dtype))
 		return;
-	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, c.stream, g->d.scale, space->amax,
+	GPU_LAUNCH(gemm_update, 1, UPDATE_THREADS, c.native, g->d.scale, space->amax,
 		   g->d.scale_inv, g->d.history);
-	device_launched(lane, "gemm_update");
+	device_launched(stream, "gemm_update");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Two pieces in turn: each waits for its own last copy only.  Pinning is slow and threads end
- * often, so that memory once pinned is kept, as much as lanes have had at one time.
+ * often, so that memory once pinned is kept, as much as streams have had at one time.
  */
 extern "C" {
 #include "base/mem.h"
@@ -103,13 +103,13 @@ void staging_free(struct staging *staging)
 	pthread_mutex_unlock(&spare_mutex);
 }
 
-/* Without effect on a lane that has stopped. */
-static void check(struct device_lane *lane, const char *call, cudaError_t error)
+/* Without effect on a stream that has stopped. */
+static void check(struct device_stream *stream, const char *call, cudaError_t error)
 {
 	if (!error)
 		return;
 	cudaGetLastError();
-	device_fail(lane, call, cudaGetErrorString(error));
+	device_fail(stream, call, cudaGetErrorString(error));
 }
 
 static bool together(struct place a, struct place b, size_t row_size)
@@ -128,58 +128,59 @@ static void copy_rows(struct place to, struct place from, size_t row_size, size_
 }
 
 /* Until its last copy is done, and what came with it where it belongs. */
-static void stage_settle(struct stage *stage, struct device_lane *lane)
+static void stage_settle(struct stage *stage, struct device_stream *stream)
 {
-	check(lane, "cudaEventSynchronize",
+	check(stream, "cudaEventSynchronize",
 	      cudaEventSynchronize(stage->copied)); /* at once where it was never recorded */
-	if (stage->to.at && !device_lane_stopped(lane))
+	if (stage->to.at && !device_stream_stopped(stream))
 		copy_rows(stage->to, { stage->memory, stage->row_size }, stage->row_size,
 			  stage->n_rows);
 	stage->to.at = NULL;
 }
 
-void staging_settle(struct staging *staging, struct device_lane *lane)
+void staging_settle(struct staging *staging, struct device_stream *stream)
 {
 	for (unsigned i = 0; staging->pinned && i < N_STAGES; i++)
-		stage_settle(&staging->stages[(staging->next + i) % N_STAGES], lane);
+		stage_settle(&staging->stages[(staging->next + i) % N_STAGES], stream);
 }
 
-static void copy(struct device_lane *lane, struct place to, struct place from, size_t row_size,
+static void copy(struct device_stream *stream, struct place to, struct place from, size_t row_size,
 		 size_t n_rows, cudaMemcpyKind kind)
 {
-	cudaStream_t stream = static_cast<cudaStream_t>(device_stream(lane));
+	cudaStream_t native = static_cast<cudaStream_t>(device_stream_native(stream));
 
 	if (n_rows == 1 || together(to, from, row_size))
-		check(lane, "cudaMemcpyAsync",
-		      cudaMemcpyAsync(to.at, from.at, row_size * n_rows, kind, stream));
+		check(stream, "cudaMemcpyAsync",
+		      cudaMemcpyAsync(to.at, from.at, row_size * n_rows, kind, native));
 	else
-		check(lane, "cudaMemcpy2DAsync",
+		check(stream, "cudaMemcpy2DAsync",
 		      cudaMemcpy2DAsync(to.at, to.stride, from.at, from.stride, row_size, n_rows,
-					kind, stream));
+					kind, native));
 }
 
 /* What fits a stage. */
-static void piece_copy(struct staging *staging, struct device_lane *lane, struct place to,
+static void piece_copy(struct staging *staging, struct device_stream *stream, struct place to,
 		       struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
 {
 	struct stage *stage = &staging->stages[staging->next];
 	struct place staged = { stage->memory, row_size };
 
 	staging->next = (staging->next + 1) % N_STAGES;
-	stage_settle(stage, lane);
-	if (device_lane_stopped(lane))
+	stage_settle(stage, stream);
+	if (device_stream_stopped(stream))
 		return;
 	if (kind == cudaMemcpyHostToDevice) {
 		copy_rows(staged, from, row_size, n_rows);
-		copy(lane, to, staged, row_size, n_rows, kind);
+		copy(stream, to, staged, row_size, n_rows, kind);
 	} else {
-		copy(lane, staged, from, row_size, n_rows, kind);
+		copy(stream, staged, from, row_size, n_rows, kind);
 		stage->to = to;
 		stage->row_size = row_size;
 		stage->n_rows = n_rows;
 	}
-	check(lane, "cudaEventRecord",
-	      cudaEventRecord(stage->copied, static_cast<cudaStream_t>(device_stream(lane))));
+	check(stream, "cudaEventRecord",
+	      cudaEventRecord(stage->copied,
+			      static_cast<cudaStream_t>(device_stream_native(stream))));
 }
 
 static struct place place_after(struct place place, size_t n_rows, size_t n)
@@ -192,43 +193,43 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static void copy_staged(struct staging *staging, struct device_lane *lane, struct place to,
+static void copy_staged(struct staging *staging, struct device_stream *stream, struct place to,
 			struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
 {
 	size_t width, height;
 
-	if (row_size == 0 || n_rows == 0 || device_lane_stopped(lane))
+	if (row_size == 0 || n_rows == 0 || device_stream_stopped(stream))
 		return;
 	if (together(to, from, row_size)) {
 		row_size *= n_rows;
 		n_rows = 1;
 	}
 	if (!staging->pinned) {
-		copy(lane, to, from, row_size, n_rows, kind);
+		copy(stream, to, from, row_size, n_rows, kind);
 		return;
 	}
 	width = least(row_size, STAGE_SIZE);
 	height = STAGE_SIZE / width;
 	for (size_t row = 0; row < n_rows; row += height) {
 		for (size_t at = 0; at < row_size; at += width)
-			piece_copy(staging, lane, place_after(to, row, at),
+			piece_copy(staging, stream, place_after(to, row, at),
 				   place_after(from, row, at), least(width, row_size - at),
 				   least(height, n_rows - row), kind);
 	}
 }
 
-void staging_in(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride,
+void staging_in(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
 		const void *from, size_t from_stride, size_t row_size, size_t n_rows)
 {
-	copy_staged(staging, lane, { static_cast<char *>(to), to_stride },
+	copy_staged(staging, stream, { static_cast<char *>(to), to_stride },
 		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size,
 		    n_rows, cudaMemcpyHostToDevice);
 }
 
-void staging_out(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride,
+void staging_out(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
 		 const void *from, size_t from_stride, size_t row_size, size_t n_rows)
 {
-	copy_staged(staging, lane, { static_cast<char *>(to), to_stride },
+	copy_staged(staging, stream, { static_cast<char *>(to), to_stride },
 		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size,
 		    n_rows, cudaMemcpyDeviceToHost);
 }

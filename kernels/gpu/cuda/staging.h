@@ -16,26 +16,26 @@ extern "C" {
 
 #define STAGE_SIZE ((size_t)4 << 20) /* bytes of a piece */
 
-struct device_lane;
+struct device_stream;
 
-/* That of one lane. */
+/* That of one stream. */
 struct staging;
 
 /* For the GPU of this index, the thread's current one.  Where no memory can be pinned, the copies
  * are the runtime's. */
 struct staging *staging_new(int device);
 
-/* The next staging_new() has its memory.  The lane's stream has been waited for. */
+/* The next staging_new() has its memory.  The stream has been waited for. */
 void staging_free(struct staging *staging);
 
 /* As device_copy_in() and device_copy_out(). */
-void staging_in(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride,
+void staging_in(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
 		const void *from, size_t from_stride, size_t row_size, size_t n_rows);
-void staging_out(struct staging *staging, struct device_lane *lane, void *to, size_t to_stride,
+void staging_out(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
 		 const void *from, size_t from_stride, size_t row_size, size_t n_rows);
 
-/* Until all that was copied out is there.  Of a lane that has stopped nothing more comes. */
-void staging_settle(struct staging *staging, struct device_lane *lane);
+/* Until all that was copied out is there.  Of a stream that has stopped nothing more comes. */
+void staging_settle(struct staging *staging, struct device_stream *stream);
 
 #ifdef __cplusplus
 }

@@ -91,22 +91,22 @@ static size_t blocks_for(size_t n)
 	return n_blocks < MOST_BLOCKS ? n_blocks : MOST_BLOCKS;
 }
 
-void gpu_amax(struct device_lane *lane, const float *x, size_t n, struct value_stats *stats)
+void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats)
 {
-	if (n == 0 || device_lane_stopped(lane))
+	if (n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream(lane), const_cast<float *>(x),
-		   n, fours_aligned(x, 0), stats);
-	device_launched(lane, "look");
+	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream_native(stream),
+		   const_cast<float *>(x), n, fours_aligned(x, 0), stats);
+	device_launched(stream, "look");
 }
 
-void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct value_stats *stats)
+void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct value_stats *stats)
 {
-	if (n == 0 || device_lane_stopped(lane))
+	if (n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream(lane), x, n,
+	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream_native(stream), x, n,
 		   fours_aligned(x, 0), stats);
-	device_launched(lane, "look");
+	device_launched(stream, "look");
 }
 
 /* A block counts in memory of its own: most values are in a few bins. */
@@ -132,11 +132,11 @@ static __global__ void histogram_count(const float *x, size_t n, unsigned long l
 		count_add(&counts[2 * i], here[i]);
 }
 
-void gpu_histogram(struct device_lane *lane, const float *x, size_t n, uint64_t *counts)
+void gpu_histogram(struct device_stream *stream, const float *x, size_t n, uint64_t *counts)
 {
-	if (n == 0 || device_lane_stopped(lane))
+	if (n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(histogram_count, blocks_for(n), THREADS, device_stream(lane), x, n,
+	GPU_LAUNCH(histogram_count, blocks_for(n), THREADS, device_stream_native(stream), x, n,
 		   reinterpret_cast<unsigned long long *>(counts));
-	device_launched(lane, "histogram_count");
+	device_launched(stream, "histogram_count");
 }

@@ -8,9 +8,9 @@
  * threads that read 16 bytes each meet all banks.  Each sum is a chain of fused multiply-adds in
  * the order of features or tokens.
  *
- * As on the CPU (kernels/cpu/forward/attention_loops.h), four queries go through the same tokens, those
- * that one of them sees, with shares of 0 where another one does not: so even the sign of a zero
- * and what becomes of an inf are the same.
+ * As on the CPU (kernels/cpu/forward/attention_loops.h), four queries go through the same tokens,
+ * those that one of them sees, with shares of 0 where another one does not: so even the sign of a
+ * zero and what becomes of an inf are the same.
  */
 #include <math.h>
 
@@ -164,15 +164,15 @@ static __device__ inline float score(const struct attention_args *a, float produ
 static __device__ inline float softmax_row(const struct attention_args *a, float *x, size_t n,
 					   const float *sink)
 {
-	unsigned lane = threadIdx.x % SUM_LANES;
+	unsigned stream = threadIdx.x % SUM_LANES;
 	float most = -INFINITY, sum = 0;
 
-	for (size_t i = lane; i < n; i += SUM_LANES)
+	for (size_t i = stream; i < n; i += SUM_LANES)
 		most = larger(score(a, x[i]), most);
 	most = lanes_largest(most, SUM_LANES);
 	if (sink)
 		most = larger(*sink, most);
-	for (size_t i = lane; i < n; i += SUM_LANES) {
+	for (size_t i = stream; i < n; i += SUM_LANES) {
 		x[i] = f32_exp(score(a, x[i]) - most);
 		sum += x[i];
 	}
@@ -337,7 +337,7 @@ static size_t room_of(const struct attention_args *a)
 }
 
 /* Not less for more tokens: room for many serves a shorter sequence too. */
-uint64_t gpu_attend_spare(const struct attention_args *args)
+uint64_t gpu_attention_scratch(const struct attention_args *args)
 {
 	uint64_t all, some = (uint64_t)TILE * query_size(args);
 
@@ -370,33 +370,33 @@ static struct chunk chunk_of(const struct attention_args *a, size_t first, size_
 	return c;
 }
 
-static void attend_launch(struct device_lane *lane, const struct chunk &c)
+static void attend_launch(struct device_stream *stream, const struct chunk &c)
 {
 	size_t n_tiles = c.a.n_heads * c.n_query_tiles, rows = c.a.n_heads * c.n,
 	       at_once = ATTEND_THREADS / SUM_LANES;
-	void *stream = device_stream(lane);
+	void *native = device_stream_native(stream);
 
-	GPU_LAUNCH(attend_scores, n_tiles * c.n_key_tiles, ATTEND_THREADS, stream, c);
-	device_launched(lane, "attend_scores");
-	if (device_lane_stopped(lane))
+	GPU_LAUNCH(attend_scores, n_tiles * c.n_key_tiles, ATTEND_THREADS, native, c);
+	device_launched(stream, "attend_scores");
+	if (device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(attend_softmax, (rows + at_once - 1) / at_once, ATTEND_THREADS, stream, c);
-	device_launched(lane, "attend_softmax");
-	if (device_lane_stopped(lane))
+	GPU_LAUNCH(attend_softmax, (rows + at_once - 1) / at_once, ATTEND_THREADS, native, c);
+	device_launched(stream, "attend_softmax");
+	if (device_stream_stopped(stream))
 		return;
 	GPU_LAUNCH(attend_mix, n_tiles * ((c.a.value_dim + TILE - 1) / TILE), ATTEND_THREADS,
-		   stream, c);
-	device_launched(lane, "attend_mix");
+		   native, c);
+	device_launched(stream, "attend_mix");
 }
 
-void gpu_attend(struct device_lane *lane, const struct attention_args *args)
+void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 {
 	if (args->n_heads == 0 || args->value_dim == 0)
 		return;
-	for (size_t first = 0; first < args->n_tokens && !device_lane_stopped(lane);) {
+	for (size_t first = 0; first < args->n_tokens && !device_stream_stopped(stream);) {
 		struct chunk c = chunk_of(args, first, room_of(args));
 
-		attend_launch(lane, c);
+		attend_launch(stream, c);
 		first += c.n;
 	}
 }

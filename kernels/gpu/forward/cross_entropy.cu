@@ -34,12 +34,12 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 		a.picked[row] = x[label - a.first];
 }
 
-void gpu_cross_entropy(struct device_lane *lane, const struct cross_entropy_args *args)
+void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args)
 {
 	struct cross_entropy_args a = *args;
 
-	if (a.n_rows == 0 || a.n_cols == 0 || device_lane_stopped(lane))
+	if (a.n_rows == 0 || a.n_cols == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(cross_entropy_rows, a.n_rows, SUM_THREADS, device_stream(lane), a);
-	device_launched(lane, "cross_entropy_rows");
+	GPU_LAUNCH(cross_entropy_rows, a.n_rows, SUM_THREADS, device_stream_native(stream), a);
+	device_launched(stream, "cross_entropy_rows");
 }

@@ -27,9 +27,9 @@ struct round_bf16 {
 	}
 };
 
-void gpu_round_bf16(struct device_lane *lane, const float *x, size_t n, uint16_t *y)
+void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint16_t *y)
 {
-	fours_launch(lane, "round_bf16", round_bf16{ x, y }, 1, n,
+	fours_launch(stream, "round_bf16", round_bf16{ x, y }, 1, n,
 		     fours_aligned(x, 0) && (uintptr_t)y % 8 == 0);
 }
 
@@ -49,14 +49,16 @@ struct add {
 	}
 };
 
-void gpu_add(struct device_lane *lane, float *x, const float *y, size_t n)
+void gpu_add(struct device_stream *stream, float *x, const float *y, size_t n)
 {
-	fours_launch(lane, "add", add{ x, n, y }, 1, n, fours_aligned(x, 0) && fours_aligned(y, 0));
+	fours_launch(stream, "add", add{ x, n, y }, 1, n,
+		     fours_aligned(x, 0) && fours_aligned(y, 0));
 }
 
-void gpu_add_row(struct device_lane *lane, float *x, const float *row, size_t n_rows, size_t n_cols)
+void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
+		 size_t n_cols)
 {
-	fours_launch(lane, "add", add{ x, n_cols, row }, n_rows, n_cols,
+	fours_launch(stream, "add", add{ x, n_cols, row }, n_rows, n_cols,
 		     fours_aligned(x, n_cols) && fours_aligned(row, 0));
 }
 
@@ -84,18 +86,18 @@ struct gate {
 	}
 };
 
-void gpu_gate(struct device_lane *lane, enum activation activation, const float *gate,
+void gpu_gate(struct device_stream *stream, enum activation activation, const float *gate,
 	      size_t gate_stride, const float *up, size_t up_stride, size_t n_rows, size_t n_cols,
 	      float *y, size_t y_stride)
 {
 	struct gate operation = { activation, gate, gate_stride, up, up_stride, y, y_stride };
 
-	fours_launch(lane, "gate", operation, n_rows, n_cols,
+	fours_launch(stream, "gate", operation, n_rows, n_cols,
 		     fours_aligned(gate, gate_stride) && fours_aligned(up, up_stride) &&
 			     fours_aligned(y, y_stride));
 }
 
-struct gate_pairs {
+struct gate_interleaved {
 	const float *x;
 	float clamp;
 	float *y;
@@ -119,8 +121,9 @@ struct gate_pairs {
 	}
 };
 
-void gpu_gate_pairs(struct device_lane *lane, const float *x, float clamp, size_t n, float *y)
+void gpu_gate_interleaved(struct device_stream *stream, const float *x, float clamp, size_t n,
+			  float *y)
 {
-	fours_launch(lane, "gate_pairs", gate_pairs{ x, clamp, y }, 1, n,
+	fours_launch(stream, "gate_interleaved", gate_interleaved{ x, clamp, y }, 1, n,
 		     fours_aligned(x, 0) && fours_aligned(y, 0));
 }

@@ -97,16 +97,16 @@ static __global__ void each_four(Operation operation, size_t n_rows, size_t n_co
 }
 
 template <typename Operation>
-static void fours_launch(struct device_lane *lane, const char *name, const Operation &operation,
+static void fours_launch(struct device_stream *stream, const char *name, const Operation &operation,
 			 size_t n_rows, size_t n_cols, bool aligned)
 {
 	size_t n = n_rows * ((n_cols + 3) / 4);
 
-	if (n == 0 || device_lane_stopped(lane))
+	if (n == 0 || device_stream_stopped(stream))
 		return;
 	GPU_LAUNCH(each_four<Operation>, (n + FOURS_THREADS - 1) / FOURS_THREADS, FOURS_THREADS,
-		   device_stream(lane), operation, n_rows, n_cols, aligned);
-	device_launched(lane, name);
+		   device_stream_native(stream), operation, n_rows, n_cols, aligned);
+	device_launched(stream, name);
 }
 
 #endif

@@ -2,7 +2,7 @@
  *
  * What a forward pass does between its products, on the GPU: what src/backend/executor.h says of
  * the functions of the same name (gpu_amax: amax; gpu_copy_rows: copy), with every pointer one of
- * the GPU and aligned to its elements.  They put kernels into the lane's stream and return; a lane
+ * the GPU and aligned to its elements.  They put kernels into the stream and return; a stream
  * that has stopped is left alone.
  *
  * stats, counts: raised and added to, by blocks in any order, which is the same in all of them.
@@ -19,46 +19,48 @@ extern "C" {
 
 /* --- looking at values --- */
 
-void gpu_amax(struct device_lane *lane, const float *x, size_t n, struct value_stats *stats);
-void gpu_round_amax(struct device_lane *lane, float *x, size_t n, struct value_stats *stats);
-void gpu_histogram(struct device_lane *lane, const float *x, size_t n, uint64_t *counts);
+void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats);
+void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct value_stats *stats);
+void gpu_histogram(struct device_stream *stream, const float *x, size_t n, uint64_t *counts);
 
 /* --- element by element --- */
 
-void gpu_round_bf16(struct device_lane *lane, const float *x, size_t n, uint16_t *y);
-void gpu_add(struct device_lane *lane, float *x, const float *y, size_t n);
-void gpu_add_row(struct device_lane *lane, float *x, const float *row, size_t n_rows,
+void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint16_t *y);
+void gpu_add(struct device_stream *stream, float *x, const float *y, size_t n);
+void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
 		 size_t n_cols);
-void gpu_gate(struct device_lane *lane, enum activation activation, const float *gate,
+void gpu_gate(struct device_stream *stream, enum activation activation, const float *gate,
 	      size_t gate_stride, const float *up, size_t up_stride, size_t n_rows, size_t n_cols,
 	      float *y, size_t y_stride);
-void gpu_gate_pairs(struct device_lane *lane, const float *x, float clamp, size_t n, float *y);
+void gpu_gate_interleaved(struct device_stream *stream, const float *x, float clamp, size_t n,
+			  float *y);
 
 /* --- rows --- */
 
-void gpu_copy_rows(struct device_lane *lane, float *y, size_t y_stride, const float *x,
+void gpu_copy_rows(struct device_stream *stream, float *y, size_t y_stride, const float *x,
 		   size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols);
-void gpu_part_pairs(struct device_lane *lane, float *y, size_t y_stride, const float *x,
-		    size_t x_stride, size_t n_rows, size_t n_cols);
-void gpu_gather(struct device_lane *lane, float *y, const float *x, const uint32_t *rows,
+void gpu_deinterleave(struct device_stream *stream, float *y, size_t y_stride, const float *x,
+		      size_t x_stride, size_t n_rows, size_t n_cols);
+void gpu_gather(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
 		size_t n_rows, size_t n_cols);
-void gpu_scatter_add(struct device_lane *lane, float *y, const float *x, const uint32_t *rows,
+void gpu_scatter_add(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
 		     const float *factors, size_t n_rows, size_t n_cols);
-void gpu_rms_norm(struct device_lane *lane, const float *x, size_t x_stride, const float *weight,
-		  float offset, float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride);
-void gpu_rope(struct device_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads,
-	      size_t head_dim, const float *cosines, const float *sines, size_t n);
+void gpu_rms_norm(struct device_stream *stream, const float *x, size_t x_stride,
+		  const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
+		  float *y, size_t y_stride);
+void gpu_rope(struct device_stream *stream, float *x, size_t x_stride, size_t n_tokens,
+	      size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n);
 
 /* --- attention and loss --- */
 
 /* 64 MiB at most, or what 64 queries take, if that is more.  Not less for more tokens of the same
  * heads. */
-uint64_t gpu_attend_spare(const struct attention_args *args);
-void gpu_attend(struct device_lane *lane, const struct attention_args *args);
+uint64_t gpu_attention_scratch(const struct attention_args *args);
+void gpu_attend(struct device_stream *stream, const struct attention_args *args);
 
 /* The logarithm is CUDA's logf(), within 1 ulp of the exact one, as libm's is, but not always the
  * same of the two. */
-void gpu_cross_entropy(struct device_lane *lane, const struct cross_entropy_args *args);
+void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args);
 
 #ifdef __cplusplus
 }

@@ -60,17 +60,18 @@ static __global__ void rms_norm_long(struct rms_norm norm)
 	norm.put(blockIdx.x, norm.factor(sum), threadIdx.x, SUM_THREADS);
 }
 
-void gpu_rms_norm(struct device_lane *lane, const float *x, size_t x_stride, const float *weight,
-		  float offset, float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+void gpu_rms_norm(struct device_stream *stream, const float *x, size_t x_stride,
+		  const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
+		  float *y, size_t y_stride)
 {
 	struct rms_norm norm = { x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride };
 
-	if (n_rows == 0 || n_cols == 0 || device_lane_stopped(lane))
+	if (n_rows == 0 || n_cols == 0 || device_stream_stopped(stream))
 		return;
 	if (n_cols <= SHORT)
 		GPU_LAUNCH(rms_norm_short, (n_rows + ROWS_OF_SHORT - 1) / ROWS_OF_SHORT,
-			   SUM_THREADS, device_stream(lane), norm);
+			   SUM_THREADS, device_stream_native(stream), norm);
 	else
-		GPU_LAUNCH(rms_norm_long, n_rows, SUM_THREADS, device_stream(lane), norm);
-	device_launched(lane, "rms_norm");
+		GPU_LAUNCH(rms_norm_long, n_rows, SUM_THREADS, device_stream_native(stream), norm);
+	device_launched(stream, "rms_norm");
 }

@@ -20,15 +20,15 @@ struct copy {
 	}
 };
 
-void gpu_copy_rows(struct device_lane *lane, float *y, size_t y_stride, const float *x,
+void gpu_copy_rows(struct device_stream *stream, float *y, size_t y_stride, const float *x,
 		   size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
 {
-	fours_launch(lane, "copy", copy{ y, y_stride, x, x_stride, repeat }, n_rows, n_cols,
+	fours_launch(stream, "copy", copy{ y, y_stride, x, x_stride, repeat }, n_rows, n_cols,
 		     fours_aligned(y, y_stride) && fours_aligned(x, x_stride));
 }
 
 /* Columns are pairs. */
-struct part_pairs {
+struct deinterleave {
 	float *y;
 	size_t y_stride;
 	const float *x;
@@ -46,12 +46,13 @@ struct part_pairs {
 	}
 };
 
-void gpu_part_pairs(struct device_lane *lane, float *y, size_t y_stride, const float *x,
-		    size_t x_stride, size_t n_rows, size_t n_cols)
+void gpu_deinterleave(struct device_stream *stream, float *y, size_t y_stride, const float *x,
+		      size_t x_stride, size_t n_rows, size_t n_cols)
 {
 	size_t half = n_cols / 2;
 
-	fours_launch(lane, "part_pairs", part_pairs{ y, y_stride, x, x_stride, half }, n_rows, half,
+	fours_launch(stream, "deinterleave", deinterleave{ y, y_stride, x, x_stride, half }, n_rows,
+		     half,
 		     fours_aligned(y, y_stride) && fours_aligned(y, half) &&
 			     fours_aligned(x, x_stride));
 }
@@ -71,10 +72,10 @@ struct gather {
 	}
 };
 
-void gpu_gather(struct device_lane *lane, float *y, const float *x, const uint32_t *rows,
+void gpu_gather(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
 		size_t n_rows, size_t n_cols)
 {
-	fours_launch(lane, "gather", gather{ y, x, rows, n_cols }, n_rows, n_cols,
+	fours_launch(stream, "gather", gather{ y, x, rows, n_cols }, n_rows, n_cols,
 		     fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
 }
 
@@ -99,10 +100,10 @@ struct scatter_add {
 	}
 };
 
-void gpu_scatter_add(struct device_lane *lane, float *y, const float *x, const uint32_t *rows,
+void gpu_scatter_add(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
 		     const float *factors, size_t n_rows, size_t n_cols)
 {
-	fours_launch(lane, "scatter_add", scatter_add{ y, x, rows, factors, n_cols }, n_rows,
+	fours_launch(stream, "scatter_add", scatter_add{ y, x, rows, factors, n_cols }, n_rows,
 		     n_cols, fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
 }
 
@@ -133,12 +134,12 @@ struct rope {
 	}
 };
 
-void gpu_rope(struct device_lane *lane, float *x, size_t x_stride, size_t n_tokens, size_t n_heads,
-	      size_t head_dim, const float *cosines, const float *sines, size_t n)
+void gpu_rope(struct device_stream *stream, float *x, size_t x_stride, size_t n_tokens,
+	      size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n)
 {
 	size_t half = n / 2;
 
-	fours_launch(lane, "rope", rope{ x, x_stride, n_heads, head_dim, cosines, sines, half },
+	fours_launch(stream, "rope", rope{ x, x_stride, n_heads, head_dim, cosines, sines, half },
 		     n_tokens * n_heads, half,
 		     fours_aligned(x, x_stride) && fours_aligned(x, head_dim) &&
 			     fours_aligned(cosines, half) && fours_aligned(sines, half));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The executors of this build that this machine can run, each with a lane; and values that go to
+ * The executors of this build that this machine can run, each with a stream; and values that go to
  * one of them, and come back to be held, to the bit, against what plain loops made of them.
  */
 #ifndef FP8CONV_TESTS_UNIT_SUPPORT_EXECUTOR_SIDES_H
@@ -18,7 +18,7 @@
 struct side {
 	const struct executor_ops *ops;
 	struct executor *executor;
-	struct executor_lane *lane;
+	struct executor_stream *stream;
 };
 
 static struct side sides[8];
@@ -50,7 +50,7 @@ static inline int sides_open(void **state)
 			continue;
 		side->ops = (*b)->executor;
 		if (side->ops->open(&side->executor, &err) ||
-		    side->ops->lane_new(&side->lane, side->executor, &err)) {
+		    side->ops->stream_new(&side->stream, side->executor, &err)) {
 			print_message("SKIPPED: backend %s: %s\n", (*b)->name, err.message);
 			if (n_sides == 0)
 				return -1;
@@ -66,7 +66,7 @@ static inline int sides_close(void **state)
 	(void)state;
 	EACH_SIDE(s)
 	{
-		s->ops->lane_free(s->lane);
+		s->ops->stream_free(s->stream);
 		s->ops->close(s->executor);
 	}
 	return 0;
@@ -105,7 +105,7 @@ static inline void done(const struct side *s)
 {
 	struct err err;
 
-	if (s->ops->wait(s->lane, &err))
+	if (s->ops->wait(s->stream, &err))
 		fail_msg("%s: %s", s->ops->name, err.message);
 }
 
@@ -114,7 +114,7 @@ static inline void *data_there(const struct side *s, const void *data, size_t si
 {
 	void *memory = memory_there(s, size);
 
-	s->ops->put(s->lane, memory, data, size);
+	s->ops->put(s->stream, memory, data, size);
 	done(s);
 	return memory;
 }
@@ -122,7 +122,7 @@ static inline void *data_there(const struct side *s, const void *data, size_t si
 /* What has become of it; it is freed. */
 static inline void data_back(const struct side *s, void *memory, void *data, size_t size)
 {
-	s->ops->fetch(s->lane, data, memory, size);
+	s->ops->fetch(s->stream, data, memory, size);
 	done(s);
 	s->ops->memory_free(s->executor, memory);
 }
@@ -171,7 +171,7 @@ static inline float *values_there(const struct side *s, const struct values *v)
 {
 	float *memory = memory_there(s, (v->n + v->shift) * sizeof *memory);
 
-	s->ops->put(s->lane, memory + v->shift, v->given, v->n * sizeof *memory);
+	s->ops->put(s->stream, memory + v->shift, v->given, v->n * sizeof *memory);
 	done(s);
 	return memory + v->shift;
 }
@@ -188,7 +188,7 @@ static inline void values_back(const struct side *s, const struct values *v, flo
 {
 	float *got = some_memory(v->n * sizeof *got);
 
-	s->ops->fetch(s->lane, got, memory, v->n * sizeof *got);
+	s->ops->fetch(s->stream, got, memory, v->n * sizeof *got);
 	done(s);
 	s->ops->memory_free(s->executor, memory - v->shift);
 	for (size_t i = 0; i < v->n; i++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's executor: operations in the order in which a lane was given them, calls that fail,
- * lanes in several threads.
+ * The GPU's executor: operations in the order in which a stream was given them, calls that fail,
+ * streams in several threads.
  */
 #include "tests/simt/executor_setup.h"
 
 #include <pthread.h>
 
-/* --- one lane --- */
+/* --- one stream --- */
 
 #define M 5
 #define N 24
@@ -64,24 +64,24 @@ static void chain_release(struct bench *b, struct chain *c)
 
 static int chain_run(struct bench *b, struct chain *c)
 {
-	struct executor_lane *lane = b->lane;
+	struct executor_stream *stream = b->stream;
 
-	ops->multiply(lane, &c->p.weight, c->p.x_there, M, c->y);
-	ops->fetch(lane, c->multiplied, c->y, sizeof c->multiplied);
-	ops->put(lane, c->row_there, c->row, N * sizeof *c->row);
-	ops->add_row(lane, c->y, c->row_there, M, N);
-	ops->put(lane, c->p.y_there, c->more, sizeof c->added);
-	ops->add(lane, c->y, c->p.y_there, M * N);
-	ops->fetch(lane, c->added, c->y, sizeof c->added);
-	ops->round_bf16(lane, c->y, M * N, c->rounded_there);
-	ops->fetch(lane, c->rounded, c->rounded_there, sizeof c->rounded);
-	ops->put(lane, c->rows_there, picked_rows, sizeof picked_rows);
-	ops->gather(lane, c->picked_there, c->y, c->rows_there, 2, N);
-	ops->fetch(lane, c->picked, c->picked_there, sizeof c->picked);
-	ops->zero(lane, c->stats_there, sizeof c->stats);
-	ops->amax(lane, c->y, M * N, c->stats_there);
-	ops->fetch(lane, &c->stats, c->stats_there, sizeof c->stats);
-	return ops->wait(lane, &b->err);
+	ops->multiply(stream, &c->p.weight, c->p.x_there, M, c->y);
+	ops->fetch(stream, c->multiplied, c->y, sizeof c->multiplied);
+	ops->put(stream, c->row_there, c->row, N * sizeof *c->row);
+	ops->add_row(stream, c->y, c->row_there, M, N);
+	ops->put(stream, c->p.y_there, c->more, sizeof c->added);
+	ops->add(stream, c->y, c->p.y_there, M * N);
+	ops->fetch(stream, c->added, c->y, sizeof c->added);
+	ops->round_bf16(stream, c->y, M * N, c->rounded_there);
+	ops->fetch(stream, c->rounded, c->rounded_there, sizeof c->rounded);
+	ops->put(stream, c->rows_there, picked_rows, sizeof picked_rows);
+	ops->gather(stream, c->picked_there, c->y, c->rows_there, 2, N);
+	ops->fetch(stream, c->picked, c->picked_there, sizeof c->picked);
+	ops->zero(stream, c->stats_there, sizeof c->stats);
+	ops->amax(stream, c->y, M * N, c->stats_there);
+	ops->fetch(stream, &c->stats, c->stats_there, sizeof c->stats);
+	return ops->wait(stream, &b->err);
 }
 
 static void chain_check(const struct chain *c)
@@ -142,8 +142,8 @@ static void failures(void **state)
 		} else {
 			chain_check(&c);
 		}
-		if (b.lane)
-			assert_int_equal(ops->wait(b.lane, &b.err), 0);
+		if (b.stream)
+			assert_int_equal(ops->wait(b.stream, &b.err), 0);
 		chain_release(&b, &c);
 		bench_release(&b);
 		assert_true(n < 200);
@@ -151,7 +151,7 @@ static void failures(void **state)
 	assert_true(n > 30);
 }
 
-/* A weight is set when the call returns: it needs a lane, a copy, a wait. */
+/* A weight is set when the call returns: it needs a stream, a copy, a wait. */
 static void set_fails(void **state)
 {
 	const float row[] = { 1, 2, 3 };
@@ -160,7 +160,9 @@ static void set_fails(void **state)
 
 	(void)state;
 	do {
-		struct executor_weight weight = { .dtype = DT_F32, .n = 1, .k = 3, .part_rows = 1 };
+		struct executor_weight weight = {
+			.dtype = DT_F32, .n = 1, .k = 3, .panel_rows = 1
+		};
 		struct bench b;
 
 		bench_init(&b);
@@ -176,7 +178,7 @@ static void set_fails(void **state)
 	assert_int_equal(n - 1, 3);
 }
 
-/* The lane that failed goes on when it has told. */
+/* The stream that failed goes on when it has told. */
 static void product_fails(void **state)
 {
 	struct chain c;
@@ -201,7 +203,7 @@ static void product_fails(void **state)
 #define N_THREADS 3
 
 /* A thread's, for one round: it sets its part of the weight and multiplies all of another, in the
- * lane that it is given. */
+ * stream that it is given. */
 struct task {
 	struct bench b;
 	const struct product *set, *multiplied;
@@ -217,11 +219,11 @@ static void *task_run(void *shared)
 	const struct product *p = t->multiplied;
 	const struct executor_weight *weight = &t->set->weight;
 
-	ops->multiply(t->b.lane, &p->weight, p->x_there, p->m, t->y_there);
-	ops->fetch(t->b.lane, t->y, t->y_there, p->m * p->weight.n * sizeof *t->y);
+	ops->multiply(t->b.stream, &p->weight, p->x_there, p->m, t->y_there);
+	ops->fetch(t->b.stream, t->y, t->y_there, p->m * p->weight.n * sizeof *t->y);
 	t->rc = ops->weight_set(weight, t->part,
-				t->set->w + t->part * weight->part_rows * weight->k, &t->b.err) ||
-		ops->wait(t->b.lane, &t->b.err);
+				t->set->w + t->part * weight->panel_rows * weight->k, &t->b.err) ||
+		ops->wait(t->b.stream, &t->b.err);
 	return NULL;
 }
 
@@ -255,21 +257,21 @@ static void threads(void **state)
 			b, &set, &p, i, memory_new(&b, size), values_new(p.m * p.weight.n, DT_F32),
 			0
 		};
-		check(&b, ops->lane_new(&tasks[i].b.lane, b.executor, &b.err));
+		check(&b, ops->stream_new(&tasks[i].b.stream, b.executor, &b.err));
 	}
 	for (int round = 0; round < 3; round++) {
-		struct executor_lane *first = tasks[0].b.lane;
+		struct executor_stream *first = tasks[0].b.stream;
 
 		round_run(tasks);
 		for (size_t i = 0; i < N_THREADS; i++) {
 			product_check(&p, tasks[i].y, 0, p.weight.n);
 			assert_memory_equal(tasks[i].y, tasks[0].y, size);
-			tasks[i].b.lane = i + 1 < N_THREADS ? tasks[i + 1].b.lane : first;
+			tasks[i].b.stream = i + 1 < N_THREADS ? tasks[i + 1].b.stream : first;
 		}
 	}
 	whole_check(&b, &set);
 	for (size_t i = 0; i < N_THREADS; i++) {
-		ops->lane_free(tasks[i].b.lane);
+		ops->stream_free(tasks[i].b.stream);
 		ops->memory_free(b.executor, tasks[i].y_there);
 		free(tasks[i].y);
 	}
