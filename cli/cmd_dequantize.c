@@ -37,7 +37,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_dequantize = {
 	.name = "dequantize",
 	.args = "MODEL -o OUT",
-	.summary = "Write an FP8 checkpoint of any flavour in high precision again",
+	.summary = "Convert an FP8 checkpoint back to BF16, F16 or F32",
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { CONVERT_SHARED },

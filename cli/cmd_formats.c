@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv formats: which flavours there are, and which engine loads which recipe in them.  The
+ * fp8conv formats: which variants there are, and which engine loads which recipe in them.  The
  * answer is asked from the rows that quantize asks, so it cannot differ from what quantize does.
  */
 #include <stdio.h>

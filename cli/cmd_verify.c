@@ -39,7 +39,7 @@ static const struct option_row options[] = {
 	  "Compare the SHA-256 of every file with what 'quantize --manifest' recorded", option_flag,
 	  PLACE(params.hashes) },
 	{ SECTION_CHECKS, "recipe", 0, "RECIPE",
-	  "With --source: made by this recipe and the numbers given, not by what is recognised",
+	  "With --source: made by this recipe and the numbers given, not by what is detected",
 	  option_recipe, PLACE(params.recipe) },
 	{ SECTION_REPORTING, "verbose", 'v', NULL,
 	  "What was checked, and with --source the SQNR of each weight, worst first", option_flag,
@@ -55,9 +55,9 @@ static void print_json(const struct verification *verification)
 	json_out_open(&out, NULL, '{');
 	json_out_bool(&out, "ok", verification->problems.n == 0);
 	json_out_count(&out, "tensors", verification->n_tensors);
-	json_out_text(&out, "recipe", verification->recognition.recipe);
-	json_out_text(&out, "format", verification->recognition.format);
-	json_out_text(&out, "scale_fmt", verification->recognition.scale_fmt);
+	json_out_text(&out, "recipe", verification->detection.recipe);
+	json_out_text(&out, "format", verification->detection.format);
+	json_out_text(&out, "scale_fmt", verification->detection.scale_fmt);
 	json_out_text(&out, "arithmetic", verification->arithmetic);
 	json_out_real(&out, "cost_db", verification->cost);
 	json_out_real(&out, "worst_cost_db", verification->worst_cost);
@@ -114,16 +114,16 @@ static void print_arithmetic(const struct verification *verification)
 static void print_checked(const struct verification *verification,
 			  const struct verify_params *params)
 {
-	const struct recognition *recognition = &verification->recognition;
+	const struct detection *detection = &verification->detection;
 
-	if (recognition->format)
-		printf("recipe %s, format %s, scales %s\n", recognition->recipe,
-		       recognition->format, recognition->scale_fmt);
+	if (detection->format)
+		printf("recipe %s, format %s, scales %s\n", detection->recipe, detection->format,
+		       detection->scale_fmt);
 	else
 		printf("not FP8\n");
 	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "
 	       "every scale and code\n",
-	       verification->n_tensors, recognition->n_weights);
+	       verification->n_tensors, detection->n_weights);
 	if (!params->source)
 		return;
 	print_arithmetic(verification);

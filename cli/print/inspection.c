@@ -26,9 +26,9 @@ static void cell(struct table *table, const char *format, ...)
 /* "multiplies F32 128x128" */
 static void scale_cell(struct table *table, const struct shown *shown, const struct tensor_ref *ref)
 {
-	struct scale_words scale;
+	struct scale_names scale;
 
-	if (scale_words_of(shown, ref, &scale))
+	if (scale_names_of(shown, ref, &scale))
 		cell(table, "%s %s %llux%llu", scale.use, scale.dtype,
 		     (unsigned long long)scale.tile[0], (unsigned long long)scale.tile[1]);
 	else
@@ -79,10 +79,10 @@ static void name_cells(struct table *table, const struct st_tensor *tensor)
 static void place_cells(struct table *table, const struct shown *shown,
 			const struct tensor_ref *ref)
 {
-	struct scale_words scale;
+	struct scale_names scale;
 
 	table_cell(table, shown->inspection->checkpoint.shards[ref->shard].name);
-	table_cell(table, scale_words_of(shown, ref, &scale) ? scale.name : "");
+	table_cell(table, scale_names_of(shown, ref, &scale) ? scale.name : "");
 	scale_cell(table, shown, ref);
 }
 
@@ -115,12 +115,12 @@ static void tensor_cells_terminal(struct table *table, const struct shown *shown
 static void print_head(const struct inspection *inspection)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
-	const struct recognition *recognition = &inspection->recognition;
+	const struct detection *detection = &inspection->detection;
 	struct buf size = { 0 };
 
-	if (recognition->format)
-		printf("FP8: recipe %s, format %s, scales %s\n", recognition->recipe,
-		       recognition->format, recognition->scale_fmt);
+	if (detection->format)
+		printf("FP8: recipe %s, format %s, scales %s\n", detection->recipe,
+		       detection->format, detection->scale_fmt);
 	else
 		printf("not FP8\n");
 	units_size(&size, checkpoint->data_bytes);

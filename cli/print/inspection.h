@@ -15,7 +15,7 @@ struct shown {
 };
 
 /* How an FP8 weight's scale works. */
-struct scale_words {
+struct scale_names {
 	const char *name;  /* of its tensor */
 	const char *use;   /* "multiplies" or "divides" */
 	const char *dtype; /* "F32"; "E8M0" for exponents, whatever the file calls them */
@@ -23,8 +23,8 @@ struct scale_words {
 };
 
 /* False: the tensor is no FP8 weight, or its scale is missing. */
-bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref,
-		    struct scale_words *words);
+bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
+		    struct scale_names *words);
 
 /* One object; one table: aligned on a terminal, tab-separated in a pipe. */
 void inspect_print_json(const struct shown *shown);

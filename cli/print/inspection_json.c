@@ -6,17 +6,17 @@
 #include "cli/print/inspection.h"
 #include "cli/print/json.h"
 
-bool scale_words_of(const struct shown *shown, const struct tensor_ref *ref,
-		    struct scale_words *words)
+bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
+		    struct scale_names *words)
 {
 	const uint64_t *shape = ref->tensor->shape + ref->tensor->n_dims - 2;
 	struct weight_scale scale;
 	struct err none = { 0 };
 
-	if (!recognition_is_weight(ref) ||
-	    recognition_scale(&shown->inspection->recognition, ref, &scale, &none))
+	if (!detection_is_weight(ref) ||
+	    detection_scale(&shown->inspection->detection, ref, &scale, &none))
 		return false;
-	*words = (struct scale_words){
+	*words = (struct scale_names){
 		.name = scale.scale->tensor->name,
 		.use = scale.inverted ? "divides" : "multiplies",
 		.dtype = scale.scale_type == SCALE_E8M0 ? "E8M0"
@@ -59,7 +59,7 @@ static void files_json(struct json_out *out, const struct checkpoint *checkpoint
 	json_out_close(out, ']');
 }
 
-static void scale_json(struct json_out *out, const struct scale_words *scale)
+static void scale_json(struct json_out *out, const struct scale_names *scale)
 {
 	json_out_open(out, "scale", '{');
 	json_out_text(out, "use", scale->use);
@@ -91,8 +91,8 @@ static void tensor_json(struct json_out *out, const struct shown *shown, size_t 
 	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
 	const struct tensor_ref *ref = &checkpoint->tensors[t];
 	const struct st_tensor *tensor = ref->tensor;
-	struct scale_words scale = { 0 };
-	bool scaled = scale_words_of(shown, ref, &scale);
+	struct scale_names scale = { 0 };
+	bool scaled = scale_names_of(shown, ref, &scale);
 
 	json_out_open(out, NULL, '{');
 	json_out_text(out, "name", tensor->name);
@@ -113,14 +113,14 @@ static void tensor_json(struct json_out *out, const struct shown *shown, size_t 
 void inspect_print_json(const struct shown *shown)
 {
 	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
-	const struct recognition *recognition = &shown->inspection->recognition;
+	const struct detection *detection = &shown->inspection->detection;
 	struct json_out out = { .stream = stdout };
 
 	json_out_open(&out, NULL, '{');
 	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");
-	json_out_text(&out, "recipe", recognition->recipe);
-	json_out_text(&out, "format", recognition->format);
-	json_out_text(&out, "scale_fmt", recognition->scale_fmt);
+	json_out_text(&out, "recipe", detection->recipe);
+	json_out_text(&out, "format", detection->format);
+	json_out_text(&out, "scale_fmt", detection->scale_fmt);
 	files_json(&out, checkpoint);
 	metadata_json(&out, checkpoint);
 	json_out_open(&out, "tensors", '[');

@@ -253,7 +253,7 @@ void json_members_release(struct json_members *walk)
 	buf_release(&walk->key);
 }
 
-void json_add_string(struct buf *buf, const char *text, size_t n)
+void config_add_json_string(struct buf *buf, const char *text, size_t n)
 {
 	static const char escapes[32] = {
 		['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't'

@@ -111,6 +111,6 @@ int json_token(struct json_text text, size_t *at, struct json_text *token);
 /* Appends a JSON string literal with the escapes of serde_json (the reference serialiser): \" \\ \b
  * \f \n \r \t,
  * \u00XX below 0x20, all else as it is. */
-void json_add_string(struct buf *buf, const char *text, size_t n);
+void config_add_json_string(struct buf *buf, const char *text, size_t n);
 
 #endif

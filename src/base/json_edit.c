@@ -196,7 +196,7 @@ static void add_value(struct buf *out, struct json_text value, const struct styl
 static void add_member(struct buf *out, const char *key, const char *value,
 		       const struct style *style)
 {
-	json_add_string(out, key, strlen(key));
+	config_add_json_string(out, key, strlen(key));
 	add(out, style->colon);
 	add_value(out, literal(value), style);
 }

@@ -40,9 +40,9 @@ static void add_metadata(struct buf *header, const struct st_metadata *metadata,
 	for (size_t i = 0; i < n; i++) {
 		if (i)
 			buf_putc(header, ',');
-		json_add_string(header, sorted[i].key, strlen(sorted[i].key));
+		config_add_json_string(header, sorted[i].key, strlen(sorted[i].key));
 		buf_putc(header, ':');
-		json_add_string(header, sorted[i].value, strlen(sorted[i].value));
+		config_add_json_string(header, sorted[i].value, strlen(sorted[i].value));
 	}
 	buf_putc(header, '}');
 	free(sorted);
@@ -52,7 +52,7 @@ static void add_tensor(struct buf *header, const struct st_tensor *tensor, bool 
 {
 	if (comma)
 		buf_putc(header, ',');
-	json_add_string(header, tensor->name, strlen(tensor->name));
+	config_add_json_string(header, tensor->name, strlen(tensor->name));
 	buf_puts(header, ":{\"dtype\":\"");
 	buf_puts(header, dtype_name(tensor->dtype));
 	buf_puts(header, "\",\"shape\":[");

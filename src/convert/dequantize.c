@@ -34,18 +34,18 @@ static const struct value_type *value_type_find(const char *name, struct err *er
 
 static int plan_units(struct plan *plan, const struct convert_params *params, struct err *err)
 {
-	struct recognition recognition = { 0 };
+	struct detection detection = { 0 };
 	int rc = -1;
 
-	if (fp8_source_detect(&recognition, &plan->source, params->io, err) ||
-	    fp8_units_make(&plan->selection, &plan->source, &recognition, err))
+	if (fp8_source_detect(&detection, &plan->source, params->io, err) ||
+	    fp8_units_make(&plan->selection, &plan->source, &detection, err))
 		goto out;
 	rc = 0;
 	if (!plan->selection.n_quantized)
 		rc = err_set(err, ERR_USAGE, "nothing to dequantize: no weight of '%s' is FP8",
 			     params->input);
 out:
-	recognition_release(&recognition);
+	detection_release(&detection);
 	return rc;
 }
 

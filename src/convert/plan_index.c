@@ -55,9 +55,9 @@ static void index_text_init(struct index_text *text, const struct output_shard *
 static void add_name(struct buf *piece, const struct name *name, bool first)
 {
 	buf_puts(piece, first ? "\n    " : ",\n    ");
-	json_add_string(piece, name->tensor, strlen(name->tensor));
+	config_add_json_string(piece, name->tensor, strlen(name->tensor));
 	buf_puts(piece, ": ");
-	json_add_string(piece, name->file, strlen(name->file));
+	config_add_json_string(piece, name->file, strlen(name->file));
 }
 
 /* An outdir_piece_fn. */

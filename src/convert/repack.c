@@ -176,31 +176,31 @@ static int plan_specs(struct plan *plan, const struct repack_params *params, str
 	return 0;
 }
 
-static int plan_units(struct plan *plan, struct recognition *recognition,
+static int plan_units(struct plan *plan, struct detection *detection,
 		      const struct repack_params *params, struct err *err)
 {
 	const struct convert_params *convert = &params->convert;
 
-	if (fp8_source_detect(recognition, &plan->source, convert->io, err))
+	if (fp8_source_detect(detection, &plan->source, convert->io, err))
 		return -1;
 	/* Without a configuration, what most weights have decides where a shape allows several
 	 * readings. */
-	if (!recognition->declared)
-		recognition->declared_tile = recognition->scheme.tile;
-	if (fp8_units_make(&plan->selection, &plan->source, recognition, err))
+	if (!detection->declared)
+		detection->declared_tile = detection->scheme.tile;
+	if (fp8_units_make(&plan->selection, &plan->source, detection, err))
 		return -1;
 	if (!plan->selection.n_quantized)
 		return err_set(err, ERR_USAGE, "nothing to repack: no weight of '%s' is FP8",
 			       convert->input);
-	if (recognition->inverted)
+	if (detection->inverted)
 		plan->selection.advice =
 			xstrdup("the scales divide: they are turned round, 1 / scale in fp32");
 	if (plan_specs(plan, params, err) || repack_check_blocks(plan, convert->io, err))
 		return -1;
 	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",
-				  engine_name(plan->target), "from", recognition->format, "recipe",
+				  engine_name(plan->target), "from", detection->format, "recipe",
 				  params->recipe);
-	return repack_outputs(plan, recognition, err);
+	return repack_outputs(plan, detection, err);
 }
 
 static int plan_request(struct plan *plan, const struct repack_params *params, struct err *err)
@@ -220,20 +220,19 @@ int repack_plan_make(struct plan *plan, const struct repack_params *params,
 		     struct progress *progress, struct err *err)
 {
 	const struct convert_params *convert = &params->convert;
-	struct recognition recognition = { 0 };
+	struct detection detection = { 0 };
 	struct band_limits limits;
 	int rc = -1;
 
 	*plan = (struct plan){ .stream_fd = -1, .command = "repack" };
 	if (plan_request(plan, params, err) ||
 	    pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
-	    plan_open(plan, convert, progress, err) ||
-	    plan_units(plan, &recognition, params, err) || plan_configuration(plan, err) ||
-	    plan_finish(plan, progress, err))
+	    plan_open(plan, convert, progress, err) || plan_units(plan, &detection, params, err) ||
+	    plan_configuration(plan, err) || plan_finish(plan, progress, err))
 		goto out;
 	rc = 0;
 out:
-	recognition_release(&recognition);
+	detection_release(&detection);
 	if (rc)
 		plan_release(plan);
 	return rc;

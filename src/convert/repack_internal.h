@@ -13,6 +13,6 @@
 int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err);
 
 /* repack_outputs.c: outputs, shards, layouts and totals of units that have recipe and spec. */
-int repack_outputs(struct plan *plan, const struct recognition *recognition, struct err *err);
+int repack_outputs(struct plan *plan, const struct detection *detection, struct err *err);
 
 #endif

@@ -51,7 +51,7 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &decl);
 	plan->n_converted++;
-	/* A type of 8 bits that is no exponent does not get here: recognition knows none. */
+	/* A type of 8 bits that is no exponent does not get here: detection knows none. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
 		return -1;
 	if (!input)
@@ -77,13 +77,12 @@ static size_t kv_module(const char *name, char *which)
 }
 
 /* Of the two of an attention module, the other one. */
-static bool has_partner(const struct recognition *recognition, const char *name, size_t n,
-			char which)
+static bool has_partner(const struct detection *detection, const char *name, size_t n, char which)
 {
 	char other = which == 'k' ? 'v' : 'k', found;
 
-	for (size_t i = 0; i < recognition->n_scales; i++) {
-		const char *candidate = recognition->scales[i]->tensor->name;
+	for (size_t i = 0; i < detection->n_scales; i++) {
+		const char *candidate = detection->scales[i]->tensor->name;
 
 		if (kv_module(candidate, &found) == n && found == other &&
 		    !strncmp(candidate, name, n))
@@ -93,7 +92,7 @@ static bool has_partner(const struct recognition *recognition, const char *name,
 }
 
 /* A unit of its own, behind the weights. */
-static int add_cache_scale(struct plan *plan, const struct recognition *recognition,
+static int add_cache_scale(struct plan *plan, const struct detection *detection,
 			   const struct tensor_ref *ref, struct err *err)
 {
 	const char *name = ref->tensor->name;
@@ -110,7 +109,7 @@ static int add_cache_scale(struct plan *plan, const struct recognition *recognit
 			       "format '%s' has no place for KV cache scales as '%s': use --format "
 			       "compressed-tensors or modelopt",
 			       plan->format->name, name);
-	if (!has_partner(recognition, name, n, which))
+	if (!has_partner(detection, name, n, which))
 		return err_set(
 			err, ERR_USAGE,
 			"KV cache scale '%s' has no partner for the %s, and engines need both",
@@ -129,18 +128,18 @@ static int add_cache_scale(struct plan *plan, const struct recognition *recognit
 }
 
 /* Every scale goes somewhere: those of weights went with them. */
-static int add_other_scale(struct plan *plan, const struct recognition *recognition,
+static int add_other_scale(struct plan *plan, const struct detection *detection,
 			   const struct tensor_ref *ref, struct err *err)
 {
-	const struct scale_word *word = scale_word_find(ref->tensor->name);
+	const struct scale_name *word = scale_name_find(ref->tensor->name);
 	const struct tensor_ref *weight;
 
 	if (word->role == SCALE_NOTE)
 		return 0;
 	if (word->role == SCALE_OF_CACHE)
-		return add_cache_scale(plan, recognition, ref, err);
+		return add_cache_scale(plan, detection, ref, err);
 	weight = scaled_weight(&plan->source, ref->tensor->name, word);
-	if (weight && recognition_is_weight(weight))
+	if (weight && detection_is_weight(weight))
 		return 0;
 	return err_set(
 		err, ERR_USAGE,
@@ -149,10 +148,9 @@ static int add_other_scale(struct plan *plan, const struct recognition *recognit
 }
 
 /* A cache that is FP8 with a scale of 1, which needs no tensor, in a format where it does. */
-static int check_cache(const struct plan *plan, const struct recognition *recognition,
-		       struct err *err)
+static int check_cache(const struct plan *plan, const struct detection *detection, struct err *err)
 {
-	const json_t *config = recognition->config;
+	const json_t *config = detection->config;
 	const json_t *nested = json_object_get(config, "quantization");
 	const json_t *algo = json_object_get(nested ? nested : config, "kv_cache_quant_algo");
 	const json_t *scheme = json_object_get(config, "kv_cache_scheme");
@@ -166,12 +164,12 @@ static int check_cache(const struct plan *plan, const struct recognition *recogn
 		       plan->format->name);
 }
 
-int repack_outputs(struct plan *plan, const struct recognition *recognition, struct err *err)
+int repack_outputs(struct plan *plan, const struct detection *detection, struct err *err)
 {
 	size_t n_units = plan->selection.n_units;
 
 	/* Room for the units of cache scales too. */
-	plan->selection.n_units += recognition->n_scales;
+	plan->selection.n_units += detection->n_scales;
 	plan_begin(plan, false);
 	plan->selection.n_units = n_units;
 	for (size_t u = 0; u < n_units; u++) {
@@ -181,8 +179,8 @@ int repack_outputs(struct plan *plan, const struct recognition *recognition, str
 		else if (add_weight(plan, u, err))
 			return -1;
 	}
-	for (size_t i = 0; i < recognition->n_scales; i++)
-		if (add_other_scale(plan, recognition, recognition->scales[i], err))
+	for (size_t i = 0; i < detection->n_scales; i++)
+		if (add_other_scale(plan, detection, detection->scales[i], err))
 			return -1;
-	return check_cache(plan, recognition, err) ? -1 : plan_layout(plan, err);
+	return check_cache(plan, detection, err) ? -1 : plan_layout(plan, err);
 }

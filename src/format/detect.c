@@ -21,12 +21,12 @@ struct sort {
 	struct weight_scale scale;
 };
 
-bool recognition_is_weight(const struct tensor_ref *tensor)
+bool detection_is_weight(const struct tensor_ref *tensor)
 {
 	const struct st_tensor *t = tensor->tensor;
 
 	return (t->dtype == DT_F8_E4M3 || t->dtype == DT_F8_E5M2) && t->n_dims >= 2 &&
-	       t->n_dims <= 3 && !scale_word_find(t->name);
+	       t->n_dims <= 3 && !scale_name_find(t->name);
 }
 
 enum grain weight_scale_grain(const struct weight_scale *scale)
@@ -42,20 +42,20 @@ enum grain weight_scale_grain(const struct weight_scale *scale)
 	return GRAIN_BLOCK;
 }
 
-int recognition_scale(const struct recognition *recognition, const struct tensor_ref *weight,
-		      struct weight_scale *scale, struct err *err)
+int detection_scale(const struct detection *detection, const struct tensor_ref *weight,
+		    struct weight_scale *scale, struct err *err)
 {
 	struct buf shapes = { 0 };
 
 	*scale = (struct weight_scale){
-		.scale = scale_beside(recognition->checkpoint, weight->tensor->name),
-		.inverted = recognition->inverted,
+		.scale = scale_beside(detection->checkpoint, weight->tensor->name),
+		.inverted = detection->inverted,
 	};
 	if (!scale->scale)
 		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has no scale beside it",
 			       weight->tensor->name);
-	if (scale_tile(weight->tensor, scale->scale->tensor, recognition->declared_tile,
-		       &scale->tile, &scale->scale_type))
+	if (scale_tile(weight->tensor, scale->scale->tensor, detection->declared_tile, &scale->tile,
+		       &scale->scale_type))
 		return 0;
 	st_shape_format(&shapes, scale->scale->tensor->shape, scale->scale->tensor->n_dims);
 	buf_puts(&shapes, ", which fits no tiling of ");
@@ -66,14 +66,14 @@ int recognition_scale(const struct recognition *recognition, const struct tensor
 	return -1;
 }
 
-static void sort_weight(const struct recognition *recognition, const struct tensor_ref *weight,
+static void sort_weight(const struct detection *detection, const struct tensor_ref *weight,
 			struct sort sorts[N_GRAINS])
 {
 	struct weight_scale scale;
 	struct err ignored;
 	struct sort *sort;
 
-	if (recognition_scale(recognition, weight, &scale, &ignored))
+	if (detection_scale(detection, weight, &scale, &ignored))
 		return;
 	sort = &sorts[weight_scale_grain(&scale)];
 	if (!sort->n++) {
@@ -101,10 +101,10 @@ static const char *format_guess(const struct sort *sort, const struct scheme *sc
 	const char *found = NULL;
 
 	for (size_t i = 0; formats[i]; i++) {
-		for (const struct flavour *row = formats[i]->flavours; row->method; row++) {
+		for (const struct variant *row = formats[i]->variants; row->method; row++) {
 			if (row->grain != scheme->grain ||
 			    row->static_input != scheme->static_input || row->refused[ENGINE_ANY] ||
-			    !flavour_wrote(row, scheme->tile, sort->weight->tensor, scale))
+			    !variant_wrote(row, scheme->tile, sort->weight->tensor, scale))
 				continue;
 			if (row->preferred)
 				return formats[i]->name;
@@ -117,18 +117,18 @@ static const char *format_guess(const struct sort *sort, const struct scheme *sc
 /* The tool whose own words stand beside a weight; NULL: they are ours. */
 static const char *tool_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct scale_word *note = word_beside(checkpoint, name, SCALE_NOTE);
+	const struct scale_name *note = scale_name_beside(checkpoint, name, SCALE_NOTE);
 
-	return note ? note->tool : word_beside(checkpoint, name, SCALE_OF_WEIGHT)->tool;
+	return note ? note->tool : scale_name_beside(checkpoint, name, SCALE_OF_WEIGHT)->tool;
 }
 
 /* What most weights show, over what the configuration says. */
-static void scheme_from_tensors(struct recognition *recognition, const struct declaration *said,
+static void scheme_from_tensors(struct detection *detection, const struct declaration *said,
 				const struct sort *most)
 {
-	const struct checkpoint *checkpoint = recognition->checkpoint;
+	const struct checkpoint *checkpoint = detection->checkpoint;
 	const char *name = most->weight->tensor->name;
-	struct scheme *scheme = &recognition->scheme;
+	struct scheme *scheme = &detection->scheme;
 	const char *tool;
 
 	scheme->grain = weight_scale_grain(&most->scale);
@@ -136,15 +136,15 @@ static void scheme_from_tensors(struct recognition *recognition, const struct de
 	scheme->fp8_format = most->weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
 	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;
 	if (!said->has_input)
-		scheme->static_input = word_beside(checkpoint, name, SCALE_OF_INPUT) != NULL;
+		scheme->static_input = scale_name_beside(checkpoint, name, SCALE_OF_INPUT) != NULL;
 	tool = tool_beside(checkpoint, name);
 	if (tool)
-		recognition->format = tool;
-	else if (!recognition->format)
-		recognition->format = format_guess(most, scheme);
+		detection->format = tool;
+	else if (!detection->format)
+		detection->format = format_guess(most, scheme);
 }
 
-static void name_scheme(struct recognition *recognition, bool known)
+static void name_scheme(struct detection *detection, bool known)
 {
 	static const char *const recipes_of[] = {
 		[GRAIN_TENSOR] = "current",
@@ -152,16 +152,16 @@ static void name_scheme(struct recognition *recognition, bool known)
 		[GRAIN_BLOCK] = "blockwise",
 		[GRAIN_MX] = "mxfp8",
 	};
-	const struct scheme *scheme = &recognition->scheme;
+	const struct scheme *scheme = &detection->scheme;
 
-	if (!recognition->n_weights && !recognition->declared)
+	if (!detection->n_weights && !detection->declared)
 		return;
-	recognition->recipe = recipes_of[scheme->grain];
+	detection->recipe = recipes_of[scheme->grain];
 	if (scheme->grain == GRAIN_TENSOR && scheme->static_input)
-		recognition->recipe = "delayed";
+		detection->recipe = "delayed";
 	if (!known)
-		recognition->recipe = recognition->format = "unknown";
-	recognition->scale_fmt = scheme->pow2 ? "ue8m0" : "float";
+		detection->recipe = detection->format = "unknown";
+	detection->scale_fmt = scheme->pow2 ? "ue8m0" : "float";
 }
 
 static bool high_precision(enum dtype dtype)
@@ -171,31 +171,31 @@ static bool high_precision(enum dtype dtype)
 
 /* "scale" alone may be anything, so it takes an FP8 weight beside it; a stray "weight_scale" is one
  * all the same. */
-static bool is_scale(const struct recognition *recognition, const struct tensor_ref *tensor)
+static bool is_scale(const struct detection *detection, const struct tensor_ref *tensor)
 {
-	const struct scale_word *word = scale_word_find(tensor->tensor->name);
+	const struct scale_name *word = scale_name_find(tensor->tensor->name);
 	const struct tensor_ref *weight;
 
 	if (!word)
 		return false;
 	if (word->role == SCALE_OF_CACHE || word->role == SCALE_NOTE)
 		return true;
-	weight = scaled_weight(recognition->checkpoint, tensor->tensor->name, word);
-	return weight && (recognition_is_weight(weight) ||
+	weight = scaled_weight(detection->checkpoint, tensor->tensor->name, word);
+	return weight && (detection_is_weight(weight) ||
 			  (!word->tool && high_precision(weight->tensor->dtype)));
 }
 
-static void list_scales(struct recognition *recognition)
+static void list_scales(struct detection *detection)
 {
-	const struct checkpoint *checkpoint = recognition->checkpoint;
+	const struct checkpoint *checkpoint = detection->checkpoint;
 
-	if (!recognition->n_weights && !recognition->declared)
+	if (!detection->n_weights && !detection->declared)
 		return;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		if (!is_scale(recognition, &checkpoint->by_name[i]))
+		if (!is_scale(detection, &checkpoint->by_name[i]))
 			continue;
-		ARRAY_GROW(recognition->scales, recognition->n_scales);
-		recognition->scales[recognition->n_scales++] = &checkpoint->by_name[i];
+		ARRAY_GROW(detection->scales, detection->n_scales);
+		detection->scales[detection->n_scales++] = &checkpoint->by_name[i];
 	}
 }
 
@@ -206,51 +206,51 @@ static int compare_names(const void *a, const void *b)
 	return strcmp((*x)->tensor->name, (*y)->tensor->name);
 }
 
-bool recognition_is_scale(const struct recognition *recognition, const struct tensor_ref *tensor)
+bool detection_is_scale(const struct detection *detection, const struct tensor_ref *tensor)
 {
-	return recognition->n_scales && bsearch(&tensor, recognition->scales, recognition->n_scales,
-						sizeof *recognition->scales, compare_names);
+	return detection->n_scales && bsearch(&tensor, detection->scales, detection->n_scales,
+					      sizeof *detection->scales, compare_names);
 }
 
-int recognition_make_with(struct recognition *recognition, const struct checkpoint *checkpoint,
-			  struct json_text hf_quant_config, struct err *err)
+int detection_make_with(struct detection *detection, const struct checkpoint *checkpoint,
+			struct json_text hf_quant_config, struct err *err)
 {
 	struct sort sorts[N_GRAINS] = { 0 };
 	struct declaration said;
 	const struct sort *most;
 
-	*recognition = (struct recognition){ .checkpoint = checkpoint };
-	if (config_find_quantization(checkpoint, hf_quant_config, &recognition->config, err))
+	*detection = (struct detection){ .checkpoint = checkpoint };
+	if (config_find_quantization(checkpoint, hf_quant_config, &detection->config, err))
 		return -1;
-	said = declaration_read(recognition->config);
-	recognition->format = said.format;
-	recognition->declared = said.declared;
-	recognition->inverted = said.inverted;
-	recognition->scheme = said.scheme;
-	recognition->declared_tile = said.scheme.tile;
+	said = config_read_declaration(detection->config);
+	detection->format = said.format;
+	detection->declared = said.declared;
+	detection->inverted = said.inverted;
+	detection->scheme = said.scheme;
+	detection->declared_tile = said.scheme.tile;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		if (recognition_is_weight(&checkpoint->by_name[i])) {
-			recognition->n_weights++;
-			sort_weight(recognition, &checkpoint->by_name[i], sorts);
+		if (detection_is_weight(&checkpoint->by_name[i])) {
+			detection->n_weights++;
+			sort_weight(detection, &checkpoint->by_name[i], sorts);
 		}
 	}
 	most = sort_most(sorts);
 	if (most)
-		scheme_from_tensors(recognition, &said, most);
-	name_scheme(recognition, most || recognition->declared);
-	list_scales(recognition);
+		scheme_from_tensors(detection, &said, most);
+	name_scheme(detection, most || detection->declared);
+	list_scales(detection);
 	return 0;
 }
 
-int recognition_make(struct recognition *recognition, const struct checkpoint *checkpoint,
-		     struct err *err)
+int detection_make(struct detection *detection, const struct checkpoint *checkpoint,
+		   struct err *err)
 {
-	return recognition_make_with(recognition, checkpoint, (struct json_text){ 0 }, err);
+	return detection_make_with(detection, checkpoint, (struct json_text){ 0 }, err);
 }
 
-void recognition_release(struct recognition *recognition)
+void detection_release(struct detection *detection)
 {
-	free(recognition->scales);
-	json_decref(recognition->config);
-	*recognition = (struct recognition){ 0 };
+	free(detection->scales);
+	json_decref(detection->config);
+	*detection = (struct detection){ 0 };
 }

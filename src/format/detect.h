@@ -29,7 +29,7 @@ struct weight_scale {
 enum grain weight_scale_grain(const struct weight_scale *scale);
 
 /* A zeroed struct is an empty one. */
-struct recognition {
+struct detection {
 	const char *format;    /* "hf", ..., another tool's name or "unknown"; NULL: not FP8 */
 	const char *recipe;    /* that makes the like: "blockwise" ..., "unknown"; NULL: not FP8 */
 	const char *scale_fmt; /* "ue8m0" or "float"; NULL: not FP8 */
@@ -48,26 +48,26 @@ struct recognition {
 	const struct checkpoint *checkpoint;
 };
 
-/* checkpoint must outlive the recognition.  ERR_INPUT: a configuration that is no good JSON. */
-int recognition_make(struct recognition *recognition, const struct checkpoint *checkpoint,
-		     struct err *err);
+/* checkpoint must outlive the detection.  ERR_INPUT: a configuration that is no good JSON. */
+int detection_make(struct detection *detection, const struct checkpoint *checkpoint,
+		   struct err *err);
 
 /* The same for a model whose configuration is in hf_quant_config.json alone (older ModelOpt): the
  * text of that file; data NULL if there is none.  config.json wins. */
-int recognition_make_with(struct recognition *recognition, const struct checkpoint *checkpoint,
-			  struct json_text hf_quant_config, struct err *err);
+int detection_make_with(struct detection *detection, const struct checkpoint *checkpoint,
+			struct json_text hf_quant_config, struct err *err);
 
 /* The scale of an FP8 weight.  ERR_INPUT, naming both, where it has none, or one whose shape or
  * type fits no tiling. */
-int recognition_scale(const struct recognition *recognition, const struct tensor_ref *weight,
-		      struct weight_scale *scale, struct err *err);
+int detection_scale(const struct detection *detection, const struct tensor_ref *weight,
+		    struct weight_scale *scale, struct err *err);
 
-/* Is it one of recognition.scales? */
-bool recognition_is_scale(const struct recognition *recognition, const struct tensor_ref *tensor);
+/* Is it one of detection.scales? */
+bool detection_is_scale(const struct detection *detection, const struct tensor_ref *tensor);
 
 /* Is it a matrix of FP8 codes (and no scale in FP8, as NVFP4 has)? */
-bool recognition_is_weight(const struct tensor_ref *tensor);
+bool detection_is_weight(const struct tensor_ref *tensor);
 
-void recognition_release(struct recognition *recognition);
+void detection_release(struct detection *detection);
 
 #endif

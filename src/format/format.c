@@ -84,12 +84,12 @@ void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE])
 		snprintf(name, SCHEME_NAME_SIZE, "%s", word);
 }
 
-const struct flavour *flavour_find(const struct format *format, const struct scheme *scheme,
+const struct variant *variant_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target)
 {
-	const struct flavour *found = NULL;
+	const struct variant *found = NULL;
 
-	for (const struct flavour *row = format->flavours; row->method; row++) {
+	for (const struct variant *row = format->variants; row->method; row++) {
 		if (row->grain != scheme->grain || row->static_input != scheme->static_input)
 			continue;
 		if (row->tile.rows &&
@@ -106,7 +106,7 @@ const struct flavour *flavour_find(const struct format *format, const struct sch
 int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
 		 const char *recipe, struct err *err)
 {
-	const struct flavour *flavour = flavour_find(format, scheme, target);
+	const struct variant *variant = variant_find(format, scheme, target);
 	char words[SCHEME_NAME_SIZE];
 
 	if (target != ENGINE_ANY && scheme->fp8_format == FP8_E5M2)
@@ -115,7 +115,7 @@ int format_check(const struct format *format, const struct scheme *scheme, enum 
 			"recipe '%s' with E5M2 weights does not load in %s, whose kernels read "
 			"E4M3 weights: leave out --fp8-format e5m2",
 			recipe, engine_name(target));
-	if (!flavour) {
+	if (!variant) {
 		scheme_name(scheme, words);
 		return err_set(
 			err, ERR_USAGE,
@@ -123,19 +123,19 @@ int format_check(const struct format *format, const struct scheme *scheme, enum 
 			"scheme",
 			recipe, format->name, words);
 	}
-	if (flavour->refused[ENGINE_ANY])
+	if (variant->refused[ENGINE_ANY])
 		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' loads in no engine: %s",
-			       recipe, format->name, flavour->refused[ENGINE_ANY]);
-	if (flavour->refused[target])
+			       recipe, format->name, variant->refused[ENGINE_ANY]);
+	if (variant->refused[target])
 		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' does not load in %s: %s",
-			       recipe, format->name, engine_name(target), flavour->refused[target]);
+			       recipe, format->name, engine_name(target), variant->refused[target]);
 	return 0;
 }
 
 const char *format_refuses_experts(const struct format *format, const struct scheme *scheme,
 				   enum engine target)
 {
-	return flavour_find(format, scheme, target)->refused_moe[target];
+	return variant_find(format, scheme, target)->refused_moe[target];
 }
 
 /* The format where the scheme is at home (fp8conv-formats(7)), else the first that takes it; NULL:
@@ -148,11 +148,11 @@ static const struct format *format_default(enum engine target, const struct sche
 
 	for (size_t i = 0; formats[i]; i++) {
 		const struct format *format = formats[i];
-		const struct flavour *flavour = flavour_find(format, scheme, target);
+		const struct variant *variant = variant_find(format, scheme, target);
 
-		if (!flavour || format_check(format, scheme, target, recipe, &ignored))
+		if (!variant || format_check(format, scheme, target, recipe, &ignored))
 			continue;
-		if (flavour->preferred)
+		if (variant->preferred)
 			return format;
 		found = found ? found : format;
 	}
@@ -167,9 +167,9 @@ static int refuse_all(enum engine target, const struct scheme *scheme, const cha
 	size_t i = 0;
 
 	do {
-		const struct flavour *flavour = flavour_find(formats[i], scheme, target);
+		const struct variant *variant = variant_find(formats[i], scheme, target);
 
-		if (flavour && flavour->preferred) {
+		if (variant && variant->preferred) {
 			home = formats[i];
 			break;
 		}

@@ -2,7 +2,7 @@
  *
  * A format decides names, shapes, types and configuration of a quantized checkpoint.  It never sees
  * a weight and never decides a number.  One file format_<name>.c with one row each, listed by the
- * build; what a format can say is a table of flavours (flavour.h).  recognise.h reads the same
+ * build; what a format can say is a table of variants (variant.h).  detect.h reads the same
  * tables backwards.
  *
  * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0;
@@ -73,12 +73,12 @@ struct quantization {
 	const char *tool_version;
 };
 
-struct flavour;
+struct variant;
 
 struct format {
 	const char *name; /* "compressed-tensors" */
 	const char *summary;
-	const struct flavour *flavours; /* what it can say; ends in an empty row */
+	const struct variant *variants; /* what it can say; ends in an empty row */
 
 	/* Why one file may not hold sets of different schemes; [ENGINE_ANY] for all engines, NULL:
 	 * it may. */
@@ -89,7 +89,7 @@ struct format {
 	const char *kv_scale;
 	int kv_dims;
 
-	/* Behind format_configure(), which has checked what follows from the flavours. */
+	/* Behind format_configure(), which has checked what follows from the variants. */
 	int (*configure)(const struct format *format, const struct quantization *quantization,
 			 struct buf *config, struct buf *hf_quant_config, struct err *err);
 };

@@ -12,7 +12,7 @@
 #define TRTLLM_STRATEGIES "it reads the strategies channel and block of compressed-tensors only"
 #define TRTLLM_DYNAMIC	  "it takes one scale per tensor from modelopt only, with --calibration"
 
-static const struct flavour flavours[] = {
+static const struct variant variants[] = {
 	{
 		.method = "float-quantized",
 		.grain = GRAIN_TENSOR,
@@ -146,18 +146,18 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 	return args;
 }
 
-static json_t *group_json(const struct module_set *set, const struct flavour *flavour,
+static json_t *group_json(const struct module_set *set, const struct variant *variant,
 			  bool is_default, bool name_format)
 {
 	json_t *group = json_object();
 
 	json_object_set_new(group, "targets", targets_json(set, is_default));
-	json_object_set_new(group, "weights", args_json(&set->scheme, flavour->weights, false));
+	json_object_set_new(group, "weights", args_json(&set->scheme, variant->weights, false));
 	json_object_set_new(group, "input_activations",
-			    args_json(&set->scheme, flavour->inputs, !set->scheme.static_input));
+			    args_json(&set->scheme, variant->inputs, !set->scheme.static_input));
 	json_object_set_new(group, "output_activations", json_null());
 	if (name_format)
-		json_object_set_new(group, "format", json_string(flavour->method));
+		json_object_set_new(group, "format", json_string(variant->method));
 	return group;
 }
 
@@ -171,32 +171,32 @@ static json_t *groups_json(const struct format *format, const struct quantizatio
 
 	for (size_t i = 0; i < (mixed ? quantization->n_sets : 1); i++) {
 		const struct module_set *set = &quantization->sets[i];
-		const struct flavour *flavour =
-			flavour_find(format, &set->scheme, quantization->target);
+		const struct variant *variant =
+			variant_find(format, &set->scheme, quantization->target);
 
 		snprintf(name, sizeof name, "group_%zu", i);
-		json_object_set_new(groups, name, group_json(set, flavour, i == 0, name_formats));
+		json_object_set_new(groups, name, group_json(set, variant, i == 0, name_formats));
 	}
 	return groups;
 }
 
-/* The flavour whose words stand for the whole file.  *formats_differ: there is none for the word
+/* The variant whose words stand for the whole file.  *formats_differ: there is none for the word
  * "format". */
-static const struct flavour *head_flavour(const struct format *format,
+static const struct variant *head_variant(const struct format *format,
 					  const struct quantization *quantization,
 					  bool *formats_differ)
 {
-	const struct flavour *newest =
-		flavour_find(format, &quantization->sets[0].scheme, quantization->target);
+	const struct variant *newest =
+		variant_find(format, &quantization->sets[0].scheme, quantization->target);
 
 	*formats_differ = false;
 	for (size_t i = 1; i < quantization->n_sets; i++) {
-		const struct flavour *flavour =
-			flavour_find(format, &quantization->sets[i].scheme, quantization->target);
+		const struct variant *variant =
+			variant_find(format, &quantization->sets[i].scheme, quantization->target);
 
-		*formats_differ |= strcmp(newest->method, flavour->method) != 0;
-		if (strcmp(newest->version, flavour->version) < 0)
-			newest = flavour;
+		*formats_differ |= strcmp(newest->method, variant->method) != 0;
+		if (strcmp(newest->version, variant->version) < 0)
+			newest = variant;
 	}
 	return newest;
 }
@@ -213,7 +213,7 @@ static int configure(const struct format *format, const struct quantization *qua
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
 	bool differ;
-	const struct flavour *head = head_flavour(format, quantization, &differ);
+	const struct variant *head = head_variant(format, quantization, &differ);
 	bool name_formats = differ || quantization->sets[0].scheme.grain == GRAIN_MX;
 	json_t *object;
 
@@ -223,17 +223,17 @@ static int configure(const struct format *format, const struct quantization *qua
 			   head->version, "format", differ ? "mixed-precision" : head->method,
 			   "quantization_status", "compressed", "global_compression_ratio");
 	json_object_set_new(object, "kv_cache_scheme", kv_cache_json(quantization->kv_cache));
-	json_object_set_new(object, "ignore", kept_json(quantization));
+	json_object_set_new(object, "ignore", config_kept_json(quantization));
 	json_object_set_new(object, "config_groups",
 			    groups_json(format, quantization, name_formats));
-	json_add(config, object, 2);
+	config_add_json(config, object, 2);
 	return 0;
 }
 
 const struct format format_compressed_tensors = {
 	.name = "compressed-tensors",
 	.summary = "llm-compressor's: config groups, weight_scale",
-	.flavours = flavours,
+	.variants = variants,
 	.refused_mixed = { [ENGINE_TRTLLM] = "it reads the first config group only" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,

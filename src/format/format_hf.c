@@ -11,7 +11,7 @@
 
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
  * turns off; vLLM reads MXFP8 as ModelOpt wrote it first. */
-static const struct flavour flavours[] = {
+static const struct variant variants[] = {
 	{
 		.method = "fp8",
 		.grain = GRAIN_BLOCK,
@@ -90,34 +90,34 @@ static int configure(const struct format *format, const struct quantization *qua
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
 	const struct scheme *scheme = &quantization->sets[0].scheme;
-	const struct flavour *flavour = flavour_find(format, scheme, quantization->target);
+	const struct variant *variant = variant_find(format, scheme, quantization->target);
 	bool blocks = scheme->grain == GRAIN_BLOCK || scheme->grain == GRAIN_MX;
 	json_t *object;
 
 	(void)hf_quant_config;
 	(void)err;
-	object = json_pack("{s:s, s:s, s:s}", "quant_method", flavour->method, "activation_scheme",
+	object = json_pack("{s:s, s:s, s:s}", "quant_method", variant->method, "activation_scheme",
 			   scheme->static_input ? "static" : "dynamic", "fmt",
 			   scheme->fp8_format == FP8_E5M2 ? "e5m2" : "e4m3");
 	if (blocks)
 		json_object_set_new(
 			object, "weight_block_size",
 			json_pack("[i, i]", (int)scheme->tile.rows, (int)scheme->tile.cols));
-	else if (flavour->null_block_size)
+	else if (variant->null_block_size)
 		json_object_set_new(object, "weight_block_size", json_null());
 	/* Claimed only where it is true.  transformers takes the bytes of MXFP8 for exponents only
 	 * if it stands there. */
 	if (blocks && quantization_pow2(quantization))
 		json_object_set_new(object, "scale_fmt", json_string("ue8m0"));
-	json_object_set_new(object, flavour->kept_key, kept_json(quantization));
-	json_add(config, object, 2);
+	json_object_set_new(object, variant->kept_key, config_kept_json(quantization));
+	config_add_json(config, object, 2);
 	return 0;
 }
 
 const struct format format_hf = {
 	.name = "hf",
 	.summary = "Hugging Face's own: quant_method fp8 or mxfp8, weight_scale_inv",
-	.flavours = flavours,
+	.variants = variants,
 	.refused_mixed = { [ENGINE_ANY] = "its configuration has one scheme for all; use "
 					  "--format compressed-tensors" },
 	.configure = configure,

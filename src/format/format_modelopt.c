@@ -10,7 +10,7 @@
 #define SGLANG_TENSORS	    "it reads per-tensor FP8 of modelopt only"
 #define VLLM_DENSE	    "it reads this quant_algo in dense layers only"
 
-static const struct flavour flavours[] = {
+static const struct variant variants[] = {
 	{
 		.method = "FP8",
 		.grain = GRAIN_TENSOR,
@@ -86,14 +86,14 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 	return args;
 }
 
-static json_t *group_json(const struct scheme *scheme, const struct flavour *flavour)
+static json_t *group_json(const struct scheme *scheme, const struct variant *variant)
 {
 	json_t *group = json_object();
 
-	if (flavour->inputs || scheme->static_input)
+	if (variant->inputs || scheme->static_input)
 		json_object_set_new(group, "input_activations",
-				    args_json(scheme, flavour->inputs, !scheme->static_input));
-	json_object_set_new(group, "weights", args_json(scheme, flavour->weights, false));
+				    args_json(scheme, variant->inputs, !scheme->static_input));
+	json_object_set_new(group, "weights", args_json(scheme, variant->weights, false));
 	json_object_set_new(group, "targets", json_pack("[s]", "Linear"));
 	return group;
 }
@@ -107,33 +107,34 @@ static int configure(const struct format *format, const struct quantization *qua
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
 	const struct scheme *scheme = &quantization->sets[0].scheme;
-	const struct flavour *flavour = flavour_find(format, scheme, quantization->target);
-	json_t *kept = kept_json(quantization);
+	const struct variant *variant = variant_find(format, scheme, quantization->target);
+	json_t *kept = config_kept_json(quantization);
 	json_t *kv_cache = json_null();
 
 	(void)err;
-	json_add(hf_quant_config,
-		 json_pack("{s:o, s:{s:s, s:s?, s:O}}", "producer", producer_json(quantization),
-			   "quantization", "quant_algo", flavour->method, "kv_cache_quant_algo",
-			   quantization->kv_cache ? "FP8" : NULL, "exclude_modules", kept),
-		 4);
+	config_add_json(hf_quant_config,
+			json_pack("{s:o, s:{s:s, s:s?, s:O}}", "producer",
+				  producer_json(quantization), "quantization", "quant_algo",
+				  variant->method, "kv_cache_quant_algo",
+				  quantization->kv_cache ? "FP8" : NULL, "exclude_modules", kept),
+			4);
 	buf_putc(hf_quant_config, '\n');
 	if (quantization->kv_cache)
 		kv_cache =
 			json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", 8, "type", "float");
-	json_add(config,
-		 json_pack("{s:s, s:s, s:o, s:{s:o}, s:o, s:o}", "quant_method", "modelopt",
-			   "quant_algo", flavour->method, "ignore", kept, "config_groups",
-			   "group_0", group_json(scheme, flavour), "kv_cache_scheme", kv_cache,
-			   "producer", producer_json(quantization)),
-		 2);
+	config_add_json(config,
+			json_pack("{s:s, s:s, s:o, s:{s:o}, s:o, s:o}", "quant_method", "modelopt",
+				  "quant_algo", variant->method, "ignore", kept, "config_groups",
+				  "group_0", group_json(scheme, variant), "kv_cache_scheme",
+				  kv_cache, "producer", producer_json(quantization)),
+			2);
 	return 0;
 }
 
 const struct format format_modelopt = {
 	.name = "modelopt",
 	.summary = "ModelOpt's: one quant_algo, hf_quant_config.json",
-	.flavours = flavours,
+	.variants = variants,
 	.refused_mixed = { [ENGINE_ANY] = "it has one quant_algo for all; use --format "
 					  "compressed-tensors" },
 	.kv_scale = "?_proj.?_scale",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names and shapes of the tensors that a format puts beside a weight: what the flavour's row says,
+ * Names and shapes of the tensors that a format puts beside a weight: what the variant's row says,
  * for one weight.
  */
 #include <stdlib.h>
@@ -58,32 +58,32 @@ static char *joined(const char *name, size_t n, const char *suffix)
 	return text;
 }
 
-void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows,
+void variant_scale(const struct variant *variant, struct tile tile, const char *name, uint64_t rows,
 		   uint64_t cols, struct scale_decl *decl)
 {
-	*decl = (struct scale_decl){ .dtype = flavour->dtype };
-	decl->name = joined(name, strlen(name), flavour->weight_scale);
-	layout_shape(decl, flavour->layout, tile, rows, cols);
+	*decl = (struct scale_decl){ .dtype = variant->dtype };
+	decl->name = joined(name, strlen(name), variant->weight_scale);
+	layout_shape(decl, variant->layout, tile, rows, cols);
 }
 
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
 		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl)
 {
-	flavour_scale(flavour_find(format, scheme, target), scheme->tile, name, rows, cols, decl);
+	variant_scale(variant_find(format, scheme, target), scheme->tile, name, rows, cols, decl);
 }
 
 void format_input_scale(const struct format *format, const struct scheme *scheme,
 			enum engine target, const char *name, struct scale_decl *decl)
 {
 	static const char weight[] = "weight";
-	const struct flavour *flavour = flavour_find(format, scheme, target);
+	const struct variant *variant = variant_find(format, scheme, target);
 	size_t stem = strlen(name);
 
 	if (stem >= strlen(weight) && !strcmp(name + stem - strlen(weight), weight))
 		stem -= strlen(weight);
 	*decl = (struct scale_decl){ .dtype = DT_F32 };
-	decl->name = joined(name, stem, flavour->input_scale);
-	layout_shape(decl, flavour->layout, scheme->tile, 1, 1);
+	decl->name = joined(name, stem, variant->input_scale);
+	layout_shape(decl, variant->layout, scheme->tile, 1, 1);
 }
 
 void format_kv_scale(const struct format *format, const char *attention, char which,
@@ -99,24 +99,24 @@ void format_kv_scale(const struct format *format, const char *attention, char wh
 const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
 				enum engine target, uint64_t rows, uint64_t cols)
 {
-	const struct flavour *flavour = flavour_find(format, scheme, target);
+	const struct variant *variant = variant_find(format, scheme, target);
 
-	if (flavour->layout == LAYOUT_GRID_4D &&
+	if (variant->layout == LAYOUT_GRID_4D &&
 	    (rows % scheme->tile.rows || cols % scheme->tile.cols))
 		return "the format has whole blocks only";
 	return NULL;
 }
 
-bool flavour_wrote(const struct flavour *flavour, struct tile tile, const struct st_tensor *weight,
+bool variant_wrote(const struct variant *variant, struct tile tile, const struct st_tensor *weight,
 		   const struct st_tensor *scale)
 {
 	struct scale_decl decl = { 0 };
 	size_t n = strlen(weight->name);
 
-	if (weight->n_dims != 2 || scale->dtype != flavour->dtype ||
-	    strncmp(scale->name, weight->name, n) || strcmp(scale->name + n, flavour->weight_scale))
+	if (weight->n_dims != 2 || scale->dtype != variant->dtype ||
+	    strncmp(scale->name, weight->name, n) || strcmp(scale->name + n, variant->weight_scale))
 		return false;
-	layout_shape(&decl, flavour->layout, tile, weight->shape[0], weight->shape[1]);
+	layout_shape(&decl, variant->layout, tile, weight->shape[0], weight->shape[1]);
 	if (scale->n_dims != decl.n_dims)
 		return false;
 	for (int i = 0; i < decl.n_dims; i++)

@@ -191,7 +191,7 @@ static void read_modelopt(const json_t *config, struct declaration *said)
 	}
 }
 
-struct declaration declaration_read(const json_t *config)
+struct declaration config_read_declaration(const json_t *config)
 {
 	static const struct {
 		const char *quant_method;

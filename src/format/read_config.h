@@ -26,6 +26,6 @@ int config_find_quantization(const struct checkpoint *checkpoint, struct json_te
 			     json_t **config, struct err *err);
 
 /* config may be NULL. */
-struct declaration declaration_read(const json_t *config);
+struct declaration config_read_declaration(const json_t *config);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 
 /* In the order in which a weight's scale is looked for: "scale" says least, so it comes last. */
-static const struct scale_word words[] = {
+static const struct scale_name words[] = {
 	{ "weight_scale_inv", SCALE_OF_WEIGHT, NULL },
 	{ "weight_scale", SCALE_OF_WEIGHT, NULL },
 	{ "scale_weight", SCALE_OF_WEIGHT, "comfyui" },
@@ -60,8 +60,8 @@ static const struct tensor_ref *beside(const struct checkpoint *checkpoint, cons
 	return found;
 }
 
-const struct scale_word *word_beside(const struct checkpoint *checkpoint, const char *name,
-				     enum scale_role role)
+const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
+					   enum scale_role role)
 {
 	for (size_t i = 0; i < N_WORDS; i++)
 		if (words[i].role == role && beside(checkpoint, name, words[i].word))
@@ -71,14 +71,14 @@ const struct scale_word *word_beside(const struct checkpoint *checkpoint, const 
 
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct scale_word *word = word_beside(checkpoint, name, SCALE_OF_WEIGHT);
+	const struct scale_name *word = scale_name_beside(checkpoint, name, SCALE_OF_WEIGHT);
 
 	return word ? beside(checkpoint, name, word->word) : NULL;
 }
 
 const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct scale_word *word = word_beside(checkpoint, name, SCALE_OF_INPUT);
+	const struct scale_name *word = scale_name_beside(checkpoint, name, SCALE_OF_INPUT);
 
 	return word ? beside(checkpoint, name, word->word) : NULL;
 }
@@ -97,7 +97,7 @@ static size_t word_place(const char *name, const char *word)
 
 /* The same for the scales of fused experts, "experts.gate_up_proj_scale_inv": the length of the
  * weight's name. */
-static size_t fused_place(const char *name, const struct scale_word *word)
+static size_t fused_place(const char *name, const struct scale_name *word)
 {
 	const char *tail = word->word;
 	size_t n = strlen(name), n_tail;
@@ -112,7 +112,7 @@ static size_t fused_place(const char *name, const struct scale_word *word)
 	return n - n_tail;
 }
 
-const struct scale_word *scale_word_find(const char *name)
+const struct scale_name *scale_name_find(const char *name)
 {
 	for (size_t i = 0; i < N_WORDS; i++)
 		if (name[word_place(name, words[i].word)])
@@ -124,7 +124,7 @@ const struct scale_word *scale_word_find(const char *name)
 }
 
 const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,
-				       const struct scale_word *word)
+				       const struct scale_name *word)
 {
 	const struct tensor_ref *found;
 	size_t at = word_place(name, word->word);

@@ -16,19 +16,19 @@ enum scale_role {
 };
 
 /* The last part of a tensor's name, as in "X.weight_scale". */
-struct scale_word {
+struct scale_name {
 	const char *word;
 	enum scale_role role;
 	const char *tool; /* the one tool that writes it; NULL: our formats do */
 };
 
 /* NULL: the name is none of a scale. */
-const struct scale_word *scale_word_find(const char *name);
+const struct scale_name *scale_name_find(const char *name);
 
 /* The first word of that role under which a tensor stands beside weight `name`; NULL if there is
  * none. */
-const struct scale_word *word_beside(const struct checkpoint *checkpoint, const char *name,
-				     enum scale_role role);
+const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
+					   enum scale_role role);
 
 /* The weight scale that stands beside weight `name`; NULL if there is none. */
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name);
@@ -39,7 +39,7 @@ const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint,
 /* The weight that a scale of that name and word would belong to; NULL if the checkpoint has none.
  */
 const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,
-				       const struct scale_word *word);
+				       const struct scale_name *word);
 
 /* The tile that a scale of this shape and type belongs to, in a weight of that shape (2 dimensions,
  * or 3 with experts first).  hint is tried first; {0, 0} is none.  False: it fits no tiling. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A flavour: one way in which a format says one scheme, and which engines read it
+ * A variant: one way in which a format says one scheme, and which engines read it
  * (fp8conv-formats(7)). Formats are tables of these; nothing that differs between formats in names
  * or shapes is code.
  */
@@ -20,7 +20,7 @@ enum scale_layout {
 	LAYOUT_GRID_4D, /* [out / tile.rows, 1, in / tile.cols, 1]: whole tiles only */
 };
 
-struct flavour {
+struct variant {
 	/* what its configuration calls it: quant_method, quant_algo or format; NULL ends the
 	 * table */
 	const char *method;
@@ -51,17 +51,17 @@ struct flavour {
 	bool null_block_size; /* "weight_block_size": null must stand there */
 };
 
-/* The flavour that says the scheme: the target's own spelling if there is one.  NULL: the format
+/* The variant that says the scheme: the target's own spelling if there is one.  NULL: the format
  * has none. */
-const struct flavour *flavour_find(const struct format *format, const struct scheme *scheme,
+const struct variant *variant_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
 
 /* The scale that the row puts beside weight `name` of (rows, cols). */
-void flavour_scale(const struct flavour *flavour, struct tile tile, const char *name, uint64_t rows,
+void variant_scale(const struct variant *variant, struct tile tile, const char *name, uint64_t rows,
 		   uint64_t cols, struct scale_decl *decl);
 
 /* Would the row have put this scale beside that weight? */
-bool flavour_wrote(const struct flavour *flavour, struct tile tile, const struct st_tensor *weight,
+bool variant_wrote(const struct variant *variant, struct tile tile, const struct st_tensor *weight,
 		   const struct st_tensor *scale);
 
 #endif

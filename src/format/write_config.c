@@ -128,7 +128,7 @@ static bool lm_head_hidden(const struct quantization *quantization)
 	return true;
 }
 
-json_t *kept_json(const struct quantization *quantization)
+json_t *config_kept_json(const struct quantization *quantization)
 {
 	bool hidden = lm_head_hidden(quantization);
 	json_t *list = json_array();
@@ -145,7 +145,7 @@ json_t *kept_json(const struct quantization *quantization)
 	return list;
 }
 
-void json_add(struct buf *buf, json_t *value, size_t indent)
+void config_add_json(struct buf *buf, json_t *value, size_t indent)
 {
 	char *text = json_dumps(value, JSON_INDENT(indent));
 

@@ -18,9 +18,9 @@ bool quantization_pow2(const struct quantization *quantization);
 
 /* The modules left alone, with lm_head among them where a tied model has no tensor of that name.  A
  * new reference. */
-json_t *kept_json(const struct quantization *quantization);
+json_t *config_kept_json(const struct quantization *quantization);
 
 /* Appends the text of value, which it releases. */
-void json_add(struct buf *buf, json_t *value, size_t indent);
+void config_add_json(struct buf *buf, json_t *value, size_t indent);
 
 #endif

@@ -30,13 +30,13 @@ int inspect_make(struct inspection *inspection, const struct io *io, const char 
 	if (inspection->is_amax &&
 	    amax_stats_read(&inspection->amax, io, inspection->checkpoint.shards[0].file.path, err))
 		return -1;
-	return fp8_source_detect(&inspection->recognition, &inspection->checkpoint, io, err);
+	return fp8_source_detect(&inspection->detection, &inspection->checkpoint, io, err);
 }
 
 void inspect_release(struct inspection *inspection)
 {
 	amax_stats_release(&inspection->amax);
-	recognition_release(&inspection->recognition);
+	detection_release(&inspection->detection);
 	if (inspection->spooled)
 		inspection->io->close(inspection->stream_fd);
 	checkpoint_release(&inspection->checkpoint);

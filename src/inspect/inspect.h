@@ -15,8 +15,8 @@ struct inspection {
 	struct checkpoint checkpoint;
 	bool is_amax; /* it is no checkpoint, but the history of a calibration: */
 	struct amax_stats amax;
-	/* recipe, format and scale_fmt recognised; the scale of each FP8 weight */
-	struct recognition recognition;
+	/* recipe, format and scale_fmt detected; the scale of each FP8 weight */
+	struct detection detection;
 	const struct io *io;
 	bool spooled; /* a stream: into */
 	int stream_fd;

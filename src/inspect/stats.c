@@ -106,9 +106,9 @@ static void list_cuts(struct job *job, uint64_t *most)
 			job->stats[t].known = true;
 			add_flat(&job->cuts, t, st_n_elements(tensor->shape, tensor->n_dims),
 				 CUT_BYTES / 4);
-		} else if (recognition_is_weight(ref) &&
-			   !recognition_scale(&job->inspection->recognition, ref,
-					      &unit->source_scale, &ignored)) {
+		} else if (detection_is_weight(ref) &&
+			   !detection_scale(&job->inspection->detection, ref, &unit->source_scale,
+					    &ignored)) {
 			*unit = (struct unit){ .source = ref,
 					       .name = tensor->name,
 					       .source_scale = unit->source_scale };

@@ -22,7 +22,7 @@ void fp8_unit_layout(struct unit *unit)
 
 /* Integers that are another scheme's weights: they have a scale, or are called so.  Others were
  * there before. */
-static bool is_packed(const struct recognition *recognition, const char *name)
+static bool is_packed(const struct detection *detection, const char *name)
 {
 	static const char *const words[] = { "weight_packed", "qweight", "qzeros" };
 	const char *dot = strrchr(name, '.');
@@ -30,23 +30,22 @@ static bool is_packed(const struct recognition *recognition, const char *name)
 	for (size_t i = 0; dot && i < sizeof words / sizeof *words; i++)
 		if (!strcmp(dot + 1, words[i]))
 			return true;
-	return scale_beside(recognition->checkpoint, name) != NULL;
+	return scale_beside(detection->checkpoint, name) != NULL;
 }
 
-static int add_unit(struct selection *selection, const struct recognition *recognition,
+static int add_unit(struct selection *selection, const struct detection *detection,
 		    const struct tensor_ref *ref, struct err *err)
 {
 	const struct st_tensor *tensor = ref->tensor;
 	struct unit unit = { .name = tensor->name,
 			     .source = ref,
 			     .next_joint = selection->n_units };
-	const char *method =
-		json_string_value(json_object_get(recognition->config, "quant_method"));
+	const char *method = json_string_value(json_object_get(detection->config, "quant_method"));
 
-	if (fp8_source_check_type(tensor, is_packed(recognition, tensor->name), method, err))
+	if (fp8_source_check_type(tensor, is_packed(detection, tensor->name), method, err))
 		return -1;
-	if (recognition_is_weight(ref)) {
-		if (fp8_source_scale(recognition, ref, &unit.source_scale, err))
+	if (detection_is_weight(ref)) {
+		if (fp8_source_scale(detection, ref, &unit.source_scale, err))
 			return -1;
 		fp8_unit_layout(&unit);
 		selection->n_quantized++;
@@ -64,13 +63,12 @@ static int add_unit(struct selection *selection, const struct recognition *recog
 }
 
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
-		   const struct recognition *recognition, struct err *err)
+		   const struct detection *detection, struct err *err)
 {
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->tensors[i];
 
-		if (!recognition_is_scale(recognition, ref) &&
-		    add_unit(selection, recognition, ref, err))
+		if (!detection_is_scale(detection, ref) && add_unit(selection, detection, ref, err))
 			return -1;
 	}
 	return 0;

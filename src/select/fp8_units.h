@@ -13,7 +13,7 @@
  * rows and cols (a stack of experts: of all of them, and `stack`), what is kept a reason.  Counts
  * weights in selection.n_quantized.  ERR_INPUT for what cannot be read. */
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
-		   const struct recognition *recognition, struct err *err);
+		   const struct detection *detection, struct err *err);
 
 /* Rows, columns and layout of the FP8 weight that unit->source is: the matrices of a 3-D one lie on
  * top of each other. */

@@ -16,13 +16,13 @@ static bool has_fp8(const struct checkpoint *checkpoint)
 	return false;
 }
 
-static int find_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+static int find_scale(const struct detection *detection, const struct tensor_ref *weight,
 		      struct weight_scale *scale, struct err *err)
 {
 	if (weight->tensor->n_dims != 2)
 		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has %d dimensions, not 2",
 			       weight->tensor->name, weight->tensor->n_dims);
-	if (fp8_source_scale(recognition, weight, scale, err))
+	if (fp8_source_scale(detection, weight, scale, err))
 		return -1;
 	if (scale->inverted)
 		return err_set(err, ERR_INPUT,
@@ -46,7 +46,7 @@ static int check_type(const struct select *select, const json_t *quantization,
 				     method, err);
 }
 
-/* Without FP8 there is nothing to recognise, but packed weights of another scheme. */
+/* Without FP8 there is nothing to detect, but packed weights of another scheme. */
 static int check_plain(const struct select *select, struct err *err)
 {
 	const struct checkpoint *checkpoint = select->checkpoint;
@@ -57,16 +57,16 @@ static int check_plain(const struct select *select, struct err *err)
 	return 0;
 }
 
-static int check_tensor(const struct select *select, const struct recognition *recognition,
-			size_t i, struct weight_scale *scale, bool *is_scale, struct err *err)
+static int check_tensor(const struct select *select, const struct detection *detection, size_t i,
+			struct weight_scale *scale, bool *is_scale, struct err *err)
 {
 	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
 	const struct st_tensor *tensor = ref->tensor;
 
-	*is_scale = recognition_is_scale(recognition, ref);
+	*is_scale = detection_is_scale(detection, ref);
 	if (*is_scale)
 		return 0;
-	if (check_type(select, recognition->config, tensor, err))
+	if (check_type(select, detection->config, tensor, err))
 		return -1;
 	if (!dtype_is_fp8(tensor->dtype))
 		return 0;
@@ -74,14 +74,14 @@ static int check_tensor(const struct select *select, const struct recognition *r
 		return err_set(err, ERR_USAGE,
 			       "tensor '%s' is %s already: --requantize converts an FP8 source",
 			       tensor->name, dtype_name(tensor->dtype));
-	return find_scale(recognition, ref, scale, err);
+	return find_scale(detection, ref, scale, err);
 }
 
 int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err)
 {
 	const struct checkpoint *checkpoint = select->checkpoint;
-	struct recognition recognition = { 0 };
+	struct detection detection = { 0 };
 	int rc = -1;
 
 	*scales = NULL;
@@ -90,13 +90,13 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 		return check_plain(select, err);
 	*scales = xcalloc(checkpoint->n_tensors, sizeof **scales);
 	*is_scale = xcalloc(checkpoint->n_tensors, sizeof **is_scale);
-	if (fp8_source_detect(&recognition, checkpoint, checkpoint->io, err))
+	if (fp8_source_detect(&detection, checkpoint, checkpoint->io, err))
 		goto out;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		if (check_tensor(select, &recognition, i, &(*scales)[i], &(*is_scale)[i], err))
+		if (check_tensor(select, &detection, i, &(*scales)[i], &(*is_scale)[i], err))
 			goto out;
 	rc = 0;
 out:
-	recognition_release(&recognition);
+	detection_release(&detection);
 	return rc;
 }

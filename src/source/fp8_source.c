@@ -34,15 +34,15 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 	return rc;
 }
 
-int fp8_source_detect(struct recognition *recognition, const struct checkpoint *checkpoint,
+int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,
 		      const struct io *io, struct err *err)
 {
 	struct buf text = { 0 };
 	int rc = fp8_source_hf_quant_config(checkpoint, io, &text, err);
 
 	if (!rc)
-		rc = recognition_make_with(recognition, checkpoint,
-					   (struct json_text){ text.data, text.len }, err);
+		rc = detection_make_with(detection, checkpoint,
+					 (struct json_text){ text.data, text.len }, err);
 	buf_release(&text);
 	return rc;
 }
@@ -76,10 +76,10 @@ static bool is_readable(size_t side)
 	return side == WHOLE || (side <= BLOCK_MOST && BLOCK_MOST % side == 0);
 }
 
-int fp8_source_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+int fp8_source_scale(const struct detection *detection, const struct tensor_ref *weight,
 		     struct weight_scale *scale, struct err *err)
 {
-	if (recognition_scale(recognition, weight, scale, err))
+	if (detection_scale(detection, weight, scale, err))
 		return -1;
 	if (is_readable(scale->tile.rows) && is_readable(scale->tile.cols))
 		return 0;

@@ -14,8 +14,8 @@
 int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
 			       struct buf *text, struct err *err);
 
-/* recognition_make_with() the checkpoint's hf_quant_config.json, if it has one. */
-int fp8_source_detect(struct recognition *recognition, const struct checkpoint *checkpoint,
+/* detection_make_with() the checkpoint's hf_quant_config.json, if it has one. */
+int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,
 		      const struct io *io, struct err *err);
 
 /* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and where is_quantized (by
@@ -23,8 +23,8 @@ int fp8_source_detect(struct recognition *recognition, const struct checkpoint *
 int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,
 			  struct err *err);
 
-/* recognition_scale(), with ERR_INPUT also for blocks that no band can be cut at. */
-int fp8_source_scale(const struct recognition *recognition, const struct tensor_ref *weight,
+/* detection_scale(), with ERR_INPUT also for blocks that no band can be cut at. */
+int fp8_source_scale(const struct detection *detection, const struct tensor_ref *weight,
 		     struct weight_scale *scale, struct err *err);
 
 #endif

@@ -49,8 +49,8 @@ static int layout_make(struct layout *layout, const struct matrix_reader *reader
 					     .cols = ref->k,
 					     .slice = ref->slice },
 				   .by_column = ref->slice.col_stride != 1 };
-	if (recognition_is_weight(ref->weight)) {
-		if (fp8_source_scale(reader->recognition, ref->weight, &layout->unit.source_scale,
+	if (detection_is_weight(ref->weight)) {
+		if (fp8_source_scale(reader->detection, ref->weight, &layout->unit.source_scale,
 				     err))
 			return -1;
 		if (ref->weight->tensor->n_dims == 3) {

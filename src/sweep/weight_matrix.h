@@ -13,7 +13,7 @@
 
 struct matrix_reader {
 	struct source *source;
-	const struct recognition *recognition; /* of FP8 sources */
+	const struct detection *detection; /* of FP8 sources */
 	const struct host_ops *host;
 	bool round; /* to what bf16 holds */
 };

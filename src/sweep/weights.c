@@ -20,7 +20,7 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 
 	*weights = (struct weights){ .forward = forward, .n_threads = n_threads, .stop = stop };
 	source_init(&weights->source, io, checkpoint, backend, -1);
-	return fp8_source_detect(&weights->recognition, checkpoint, io, err);
+	return fp8_source_detect(&weights->detection, checkpoint, io, err);
 }
 
 int weights_close(struct weights *weights, struct err *err)
@@ -31,7 +31,7 @@ int weights_close(struct weights *weights, struct err *err)
 void weights_release(struct weights *weights)
 {
 	source_release(&weights->source);
-	recognition_release(&weights->recognition);
+	detection_release(&weights->detection);
 }
 
 /* Elements [first, first + n) of a tensor, into memory of the host. */
@@ -74,7 +74,7 @@ static int load_floats(struct weights *weights, struct executor_stream *stream,
 static struct matrix_reader reader_of(struct weights *weights, bool round)
 {
 	return (struct matrix_reader){ .source = &weights->source,
-				       .recognition = &weights->recognition,
+				       .detection = &weights->detection,
 				       .host = host_ops_select(),
 				       .round = round };
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Bringing a model's weights into memory, a layer at a time, out of a checkpoint of whatever type:
- * BF16, F16, F32, or FP8 of any flavour.
+ * BF16, F16, F32, or FP8 of any variant.
  */
 #ifndef FP8CONV_SWEEP_WEIGHTS_H
 #define FP8CONV_SWEEP_WEIGHTS_H
@@ -16,7 +16,7 @@
 struct weights {
 	const struct forward *forward;
 	struct source source;
-	struct recognition recognition;
+	struct detection detection;
 	int n_threads;
 	const atomic_int *stop;
 	struct fp8_forward *fp8; /* quantizes what it likes of them; NULL: nothing */

@@ -135,10 +135,10 @@ static void check_list(struct verify *verify)
 
 static void check_fp8(struct verify *verify, const json_t *config)
 {
-	const struct scheme *scheme = &verify->recognition->scheme;
+	const struct scheme *scheme = &verify->detection->scheme;
 	const char *activations = text_of(config, "activation_scheme");
 	const char *fmt = text_of(config, "fmt");
-	const struct tile *said = &verify->recognition->declared_tile;
+	const struct tile *said = &verify->detection->declared_tile;
 	bool blocks = scheme->grain == GRAIN_BLOCK;
 
 	if (strcmp(activations, "dynamic") && strcmp(activations, "static"))
@@ -209,9 +209,9 @@ static void check_strategy(struct verify *verify, const char *group, const json_
 		[GRAIN_MX] = "group",
 	};
 	const char *strategy = text_of(weights, "strategy");
-	const char *wanted = strategies[verify->recognition->scheme.grain];
+	const char *wanted = strategies[verify->detection->scheme.grain];
 
-	if (verify->recognition->n_weights && strcmp(strategy, wanted))
+	if (verify->detection->n_weights && strcmp(strategy, wanted))
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
 			    "weights of '%s' have strategy '%s', but the scales are those of '%s'",
 			    group, strategy, wanted);
@@ -315,7 +315,7 @@ static void check_keys(struct verify *verify, const json_t *config)
 			return;
 		}
 	}
-	if (!verify->recognition->declared)
+	if (!verify->detection->declared)
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
 			    "quant_method is '%s', which says nothing of FP8: engines refuse it, "
 			    "or take codes for weights",
@@ -328,28 +328,28 @@ static void check_target(struct verify *verify)
 	struct err err = { 0 };
 
 	if (verify->target != ENGINE_ANY && verify->format &&
-	    format_check(verify->format, &verify->recognition->scheme, verify->target,
-			 verify->recognition->recipe, &err))
+	    format_check(verify->format, &verify->detection->scheme, verify->target,
+			 verify->detection->recipe, &err))
 		problem(verify, PROBLEM_CONFIG_KEY, "config.json", err.message);
 }
 
 void verify_config(struct verify *verify)
 {
-	const struct recognition *recognition = verify->recognition;
+	const struct detection *detection = verify->detection;
 
-	verify->skipped = skip_list(recognition->config);
+	verify->skipped = skip_list(detection->config);
 	if (!verify->checkpoint->directory)
 		return;
-	if (!recognition->config) {
-		if (recognition->n_weights)
+	if (!detection->config) {
+		if (detection->n_weights)
 			problem(verify, PROBLEM_CONFIG_KEY, "config.json",
 				"there is no quantization_config: engines take FP8 codes for "
 				"weights");
 		return;
 	}
-	if (!recognition->declared && !recognition->n_weights)
+	if (!detection->declared && !detection->n_weights)
 		return;
-	check_keys(verify, recognition->config);
+	check_keys(verify, detection->config);
 	check_target(verify);
 	if (verify->skipped)
 		check_list(verify);

@@ -33,7 +33,7 @@ float verify_low_code(const struct verify *verify, enum fp8_format format)
 
 float verify_floor_scale(const struct verify *verify)
 {
-	enum fp8_format format = verify->recognition->scheme.fp8_format;
+	enum fp8_format format = verify->detection->scheme.fp8_format;
 	float fmax = fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B);
 	float recorded =
 		2.01f * verify->recorded.spec.amax_epsilon / fmax; /* twice: a power of two above */
@@ -81,7 +81,7 @@ static bool is_inverted(const struct verify *verify, const struct checked *weigh
 {
 	const struct scan *scan = &weight->scan;
 
-	if (verify->recognition->inverted)
+	if (verify->detection->inverted)
 		return true;
 	if (!looks_large(scan) ||
 	    (weight->origin && verify_knows_arithmetic(verify, weight->grain) &&
@@ -104,8 +104,8 @@ static void tell_scales(struct verify *verify, const struct checked *weight)
 			    "first is %g at %llu",
 			    (unsigned long long)scan->n_bad, (unsigned long long)scan->n_scales,
 			    name, scan->bad, (unsigned long long)scan->first_bad);
-	if (scan->n_not_pow2 && verify->recognition->scheme.pow2 &&
-	    weight->grain == verify->recognition->scheme.grain)
+	if (scan->n_not_pow2 && verify->detection->scheme.pow2 &&
+	    weight->grain == verify->detection->scheme.grain)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
 			    "scale_fmt is ue8m0, but %llu of %llu values of '%s' are no powers of "
 			    "two, the first is %g at "

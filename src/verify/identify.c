@@ -165,8 +165,7 @@ static void find_own(const struct verify *verify, enum grain grain, struct trial
 {
 	const struct checked *weight = some_weight(verify, grain);
 	const struct arithmetic *used = trials->n ? trials->list[trials->at].arithmetic : NULL;
-	bool pow2 =
-		used ? used->spec.pow2 : grain == GRAIN_BLOCK && verify->recognition->scheme.pow2;
+	bool pow2 = used ? used->spec.pow2 : grain == GRAIN_BLOCK && verify->detection->scheme.pow2;
 
 	for (const struct arithmetic *row = arithmetics; weight && row->name; row++) {
 		if (row->quantize || row->scale_type != weight->unit.source_scale.scale_type ||

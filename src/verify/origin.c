@@ -116,8 +116,8 @@ static void find_copies(struct verify *verify, struct origins *origins)
 		const struct tensor_ref *original =
 			checkpoint_find(&origins->checkpoint, ref->tensor->name);
 
-		if (!original || recognition_is_weight(ref) ||
-		    recognition_is_scale(verify->recognition, ref))
+		if (!original || detection_is_weight(ref) ||
+		    detection_is_scale(verify->detection, ref))
 			continue;
 		if (!same_type(ref->tensor, original->tensor)) {
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED,
@@ -182,9 +182,9 @@ static void find_missing(struct verify *verify, struct origins *origins)
 {
 	const struct checkpoint *source = &origins->checkpoint;
 	const struct st_tensor **used = xcalloc(verify->n_weights + 1, sizeof *used);
-	struct recognition recognition = { 0 };
+	struct detection detection = { 0 };
 	struct err ignored;
-	bool fp8 = recognition_make(&recognition, source, &ignored) == 0;
+	bool fp8 = detection_make(&detection, source, &ignored) == 0;
 	size_t n = 0;
 
 	for (size_t w = 0; w < verify->n_weights; w++)
@@ -195,14 +195,14 @@ static void find_missing(struct verify *verify, struct origins *origins)
 		const struct tensor_ref *ref = &source->tensors[i];
 
 		if (!checkpoint_find(verify->checkpoint, ref->tensor->name) &&
-		    !(fp8 && recognition_is_scale(&recognition, ref)) &&
+		    !(fp8 && detection_is_scale(&detection, ref)) &&
 		    !bsearch(&ref->tensor, used, n, sizeof *used, compare_addresses))
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
 				    ref->tensor->name, NULL,
 				    "the source has a tensor '%s', which is not here",
 				    ref->tensor->name);
 	}
-	recognition_release(&recognition);
+	detection_release(&detection);
 	free(used);
 }
 

@@ -69,11 +69,11 @@ struct verify {
 	const struct verify_params *params;
 	struct verification *result;
 	const struct checkpoint *checkpoint;
-	const struct recognition *recognition;
+	const struct detection *detection;
 	struct progress *progress;
 	const struct backend *backend;
 	enum engine target;
-	const struct format *format; /* of the recognised name; NULL: another tool's, or none */
+	const struct format *format; /* of the detected name; NULL: another tool's, or none */
 	struct model_config model;
 	json_t *hf_quant_config;    /* NULL: there is none */
 	json_t *manifest;	    /* of ours; NULL: there is none */
@@ -117,7 +117,7 @@ bool config_skips(const struct verify *verify, const char *module);
 bool config_entry_matches(const char *entry, const char *module);
 
 /* verify_groups.c: what the configuration says of a module's weight; where it has not several
- * groups, what is recognised. */
+ * groups, what is detected. */
 struct scheme verify_scheme(const struct verify *verify, const char *module);
 
 /* verify_tensors.c: names, types and shapes; fills verify->weights. */

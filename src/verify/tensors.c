@@ -52,9 +52,9 @@ static bool is_float(enum dtype dtype)
 	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
 }
 
-/* The flavours of the format that have such scales; *shape_fits, *type_fits: one of them has this
+/* The variants of the format that have such scales; *shape_fits, *type_fits: one of them has this
  * shape, this type.  False: none has a scale of that name. */
-static bool compare_flavours(const struct verify *verify, const struct checked *weight,
+static bool compare_variants(const struct verify *verify, const struct checked *weight,
 			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
 {
 	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
@@ -62,7 +62,7 @@ static bool compare_flavours(const struct verify *verify, const struct checked *
 	bool known = false;
 
 	*shape_fits = *type_fits = false;
-	for (const struct flavour *row = verify->format->flavours; row->method; row++) {
+	for (const struct variant *row = verify->format->variants; row->method; row++) {
 		struct scale_decl decl;
 		bool same_type;
 
@@ -70,7 +70,7 @@ static bool compare_flavours(const struct verify *verify, const struct checked *
 		    strcmp(scale->name + strlen(name), row->weight_scale))
 			continue;
 		known = true;
-		flavour_scale(row, scheme->tile, name, weight->unit.rows, weight->unit.cols, &decl);
+		variant_scale(row, scheme->tile, name, weight->unit.rows, weight->unit.cols, &decl);
 		same_type = row->dtype == DT_U8 ? scale->dtype == DT_U8 : is_float(scale->dtype);
 		*type_fits |= same_type;
 		*shape_fits |= same_shape(scale, &decl);
@@ -93,7 +93,7 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
 	st_shape_format(&shape, ref->tensor->shape, 2);
-	if (!compare_flavours(verify, weight, scheme, &shape_fits, &type_fits))
+	if (!compare_variants(verify, weight, scheme, &shape_fits, &type_fits))
 		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
 			    verify_file(verify, ref),
 			    "format '%s' keeps the scale of '%s' under another name than '%s'",
@@ -177,7 +177,7 @@ static enum problem_kind unreadable(const struct weight_scale *scale)
 static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module,
 			bool skipped)
 {
-	const struct recognition *recognition = verify->recognition;
+	const struct detection *detection = verify->detection;
 	const struct scheme scheme = verify_scheme(verify, module);
 	struct weight_scale scale;
 	struct err err;
@@ -186,13 +186,13 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 		report(verify, PROBLEM_DTYPE_MISMATCH, ref,
 		       "weight is FP8, but no engine quantizes its module, or the configuration "
 		       "says that it is not");
-	if (recognition_scale(recognition, ref, &scale, &err)) {
+	if (detection_scale(detection, ref, &scale, &err)) {
 		report(verify, unreadable(&scale), ref, err.message);
 		return;
 	}
 	check_scale(verify, ref, add_weight(verify, ref, &scale), &scheme);
-	if (recognition->declared && scheme.static_input &&
-	    !word_beside(verify->checkpoint, ref->tensor->name, SCALE_OF_INPUT))
+	if (detection->declared && scheme.static_input &&
+	    !scale_name_beside(verify->checkpoint, ref->tensor->name, SCALE_OF_INPUT))
 		report(verify, PROBLEM_INPUT_SCALE_MISSING, ref,
 		       "the configuration says that activations have static scales, and there is "
 		       "no input_scale");
@@ -206,7 +206,7 @@ static void check_plain(struct verify *verify, const struct tensor_ref *ref,
 {
 	const struct st_tensor *tensor = ref->tensor;
 
-	if (!verify->recognition->declared || tensor->n_dims != 2 || !facts->linear ||
+	if (!verify->detection->declared || tensor->n_dims != 2 || !facts->linear ||
 	    !is_float(tensor->dtype))
 		return;
 	if (facts->role == ROLE_LINEAR)
@@ -223,7 +223,7 @@ static void check_plain(struct verify *verify, const struct tensor_ref *ref,
 }
 
 static void check_stray(struct verify *verify, const struct tensor_ref *ref,
-			const struct scale_word *word)
+			const struct scale_name *word)
 {
 	const struct tensor_ref *weight =
 		scaled_weight(verify->checkpoint, ref->tensor->name, word);
@@ -232,7 +232,7 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 
 	if (word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT)
 		return;
-	if (!weight || !recognition_is_weight(weight)) {
+	if (!weight || !detection_is_weight(weight)) {
 		if (!word->tool)
 			report(verify, PROBLEM_SCALE_STRAY, ref,
 			       weight ? "scale of a weight that is not FP8"
@@ -274,7 +274,7 @@ static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
 static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 {
 	const char *name = ref->tensor->name;
-	const struct scale_word *word = scale_word_find(name);
+	const struct scale_name *word = scale_name_find(name);
 	struct role_facts facts;
 	char *module;
 	bool skipped;
@@ -287,7 +287,7 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 	role_of_name(&facts, name);
 	module = verify_module(name);
 	skipped = config_skips(verify, module);
-	if (recognition_is_weight(ref))
+	if (detection_is_weight(ref))
 		check_codes(verify, ref, module, skipped || never_quantized(facts.role));
 	else if (!skipped)
 		check_plain(verify, ref, &facts);
@@ -316,7 +316,7 @@ static void check_groups(struct verify *verify)
 		if (group_of[i] == SIZE_MAX)
 			continue;
 		group = &groups[group_of[i]];
-		if (recognition_is_weight(ref))
+		if (detection_is_weight(ref))
 			group->fp8 = ref;
 		else if (is_float(ref->tensor->dtype) && !group->other)
 			group->other = ref;

@@ -32,7 +32,7 @@ static void take_faults(struct verification *result, const struct defects *defec
 
 /* A configuration that cannot be read is a problem; then nothing is known of how the tensors are
  * meant. */
-static int recognise(struct verify *verify, struct err *err)
+static int detect(struct verify *verify, struct err *err)
 {
 	struct verification *result = verify->result;
 	struct buf text = { 0 };
@@ -47,10 +47,10 @@ static int recognise(struct verify *verify, struct err *err)
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json",
 			    "%s", bad.message);
 	bad = (struct err){ 0 };
-	if (recognition_make_with(&result->recognition, &result->checkpoint,
-				  (struct json_text){ verify->hf_quant_config ? text.data : NULL,
-						      verify->hf_quant_config ? text.len : 0 },
-				  &bad) ||
+	if (detection_make_with(&result->detection, &result->checkpoint,
+				(struct json_text){ verify->hf_quant_config ? text.data : NULL,
+						    verify->hf_quant_config ? text.len : 0 },
+				&bad) ||
 	    model_config_read(&verify->model, &result->checkpoint.config, &bad))
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s",
 			    bad.message);
@@ -150,7 +150,7 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	struct verify verify = { .params = params,
 				 .result = verification,
 				 .checkpoint = &verification->checkpoint,
-				 .recognition = &verification->recognition,
+				 .detection = &verification->detection,
 				 .progress = progress,
 				 .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct defects defects = { 0 };
@@ -164,11 +164,11 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	take_faults(verification, &defects);
 	verification->n_tensors = verification->checkpoint.n_tensors;
 	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
-	if (recognise(&verify, err))
+	if (detect(&verify, err))
 		goto out;
 	if (verify_record(&verify, err))
 		goto out;
-	verify.format = find_format(verification->recognition.format);
+	verify.format = find_format(verification->detection.format);
 	rc = check(&verify, err);
 out:
 	defects_release(&defects);
@@ -184,7 +184,7 @@ out:
 
 void verification_release(struct verification *verification)
 {
-	recognition_release(&verification->recognition);
+	detection_release(&verification->detection);
 	checkpoint_release(&verification->checkpoint);
 	problems_release(&verification->problems);
 	free(verification->arithmetic);

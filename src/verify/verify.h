@@ -20,7 +20,7 @@ struct verify_params {
 	int tp;		    /* a tensor-parallel size that must load; 0: none in particular */
 	bool hashes;	    /* SHA-256 of every file, against the manifest */
 	const char
-		*recipe; /* with source: what it must have been made by; NULL: what is recognised */
+		*recipe; /* with source: what it must have been made by; NULL: what is detected */
 	struct recipe_tuning tuning; /* with recipe: its numbers */
 	bool sqnr; /* with source: how much was lost is wanted, which is a third more work */
 	const char *backend;
@@ -38,7 +38,7 @@ struct weight_report {
 /* Zeroed is an empty one. */
 struct verification {
 	struct checkpoint checkpoint;
-	struct recognition recognition; /* recipe and format, as they were recognised */
+	struct detection detection; /* recipe and format, as they were detected */
 	struct problems problems;
 	size_t n_tensors; /* that were checked */
 	/* what makes the codes and scales out of the source, to the bit, "a + b" where recipes are

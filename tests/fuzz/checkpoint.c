@@ -91,8 +91,8 @@ static void index_add(struct written *written, const struct shard *shard, const 
 {
 	for (size_t i = 0; i < shard->n_tensors; i++) {
 		buf_puts(&written->index, written->index.len ? "," : "{\"weight_map\":{");
-		json_add_string(&written->index, shard->tensors[i].name,
-				strlen(shard->tensors[i].name));
+		config_add_json_string(&written->index, shard->tensors[i].name,
+				       strlen(shard->tensors[i].name));
 		buf_printf(&written->index, ":\"%s\"", file);
 	}
 }

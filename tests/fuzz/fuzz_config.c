@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * config.json and hf_quant_config.json (the input, a NUL byte between them): read, recognised with
+ * config.json and hf_quant_config.json (the input, a NUL byte between them): read, detected with
  * tensors of many schemes, and edited.
  */
 #include <string.h>
@@ -41,22 +41,22 @@ static void check_edit(const struct buf *config, bool good)
 	buf_release(&edited);
 }
 
-static void recognise(const struct checkpoint *checkpoint, struct json_text hf_quant_config)
+static void detect(const struct checkpoint *checkpoint, struct json_text hf_quant_config)
 {
-	struct recognition recognition;
+	struct detection detection;
 	struct weight_scale scale;
 	struct err err;
 
-	if (recognition_make_with(&recognition, checkpoint, hf_quant_config, &err)) {
+	if (detection_make_with(&detection, checkpoint, hf_quant_config, &err)) {
 		fuzz_check_error(&err);
 		return;
 	}
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		if (recognition_is_weight(&checkpoint->tensors[i]) &&
-		    recognition_scale(&recognition, &checkpoint->tensors[i], &scale, &err))
+		if (detection_is_weight(&checkpoint->tensors[i]) &&
+		    detection_scale(&detection, &checkpoint->tensors[i], &scale, &err))
 			fuzz_check_error(&err);
 	}
-	recognition_release(&recognition);
+	detection_release(&detection);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -78,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	else
 		fuzz_check_error(&err);
 	check_edit(&checkpoint.config, good);
-	recognise(&checkpoint, hf_quant_config);
+	detect(&checkpoint, hf_quant_config);
 	memory_release(&checkpoint);
 	return 0;
 }

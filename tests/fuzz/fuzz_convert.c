@@ -78,12 +78,12 @@ static void check_output(const char *path)
 	struct err err;
 
 	FUZZ_CHECK(!inspect_make(&inspection, &fuzz_io, path, path, &err));
-	FUZZ_CHECK(inspection.recognition.n_weights > 0);
+	FUZZ_CHECK(inspection.detection.n_weights > 0);
 	for (size_t i = 0; i < inspection.checkpoint.n_tensors; i++) {
 		const struct tensor_ref *ref = &inspection.checkpoint.tensors[i];
 
-		if (recognition_is_weight(ref))
-			FUZZ_CHECK(!recognition_scale(&inspection.recognition, ref, &scale, &err));
+		if (detection_is_weight(ref))
+			FUZZ_CHECK(!detection_scale(&inspection.detection, ref, &scale, &err));
 	}
 	inspect_release(&inspection);
 }

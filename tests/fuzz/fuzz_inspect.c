@@ -18,9 +18,9 @@ static void look(const struct inspection *inspection)
 		const struct tensor_ref *ref = &checkpoint->tensors[i];
 
 		FUZZ_CHECK(checkpoint_find(checkpoint, ref->tensor->name)->tensor == ref->tensor);
-		if (!recognition_is_weight(ref))
+		if (!detection_is_weight(ref))
 			continue;
-		if (recognition_scale(&inspection->recognition, ref, &scale, &err))
+		if (detection_scale(&inspection->detection, ref, &scale, &err))
 			fuzz_check_error(&err);
 		else
 			FUZZ_CHECK(scale.scale);

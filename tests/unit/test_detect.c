@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recognition: every flavour that our formats write and those of other tools, with and without a
+ * Recognition: every variant that our formats write and those of other tools, with and without a
  * configuration.
  */
 #include <setjmp.h>
@@ -197,23 +197,22 @@ static void add_side(struct buf *buf, size_t side)
 }
 
 /* The same as text. */
-static void found_format(struct buf *buf, const struct recognition *recognition,
+static void found_format(struct buf *buf, const struct detection *detection,
 			 const struct weight_scale *scale)
 {
-	buf_printf(buf, "%s %s %s ", recognition->format, recognition->recipe,
-		   recognition->scale_fmt);
+	buf_printf(buf, "%s %s %s ", detection->format, detection->recipe, detection->scale_fmt);
 	add_side(buf, scale->tile.rows);
 	buf_puts(buf, " x ");
 	add_side(buf, scale->tile.cols);
 	buf_printf(buf, " %s%s, %zu", scale->scale_type == SCALE_E8M0 ? "E8M0" : "F32",
-		   scale->inverted ? " inverted" : "", recognition->n_scales);
+		   scale->inverted ? " inverted" : "", detection->n_scales);
 }
 
-static void test_flavours(void **state)
+static void test_variants(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		struct recognition recognition;
+		struct detection detection;
 		struct checkpoint checkpoint;
 		struct weight_scale scale;
 		struct buf found = { 0 };
@@ -222,21 +221,21 @@ static void test_flavours(void **state)
 
 		checkpoint_fake(&checkpoint, rows[i].tensors, rows[i].config);
 		weight = checkpoint_find(&checkpoint, "a.weight");
-		if (recognition_make(&recognition, &checkpoint, &err) ||
-		    recognition_scale(&recognition, weight, &scale, &err))
+		if (detection_make(&detection, &checkpoint, &err) ||
+		    detection_scale(&detection, weight, &scale, &err))
 			fail_msg("row %zu: %s", i, err.message);
-		found_format(&found, &recognition, &scale);
+		found_format(&found, &detection, &scale);
 		assert_string_equal(found.data, rows[i].found);
-		assert_int_equal(recognition.inverted, scale.inverted);
-		assert_true(recognition_is_scale(&recognition, scale.scale));
-		assert_false(recognition_is_scale(&recognition, weight));
+		assert_int_equal(detection.inverted, scale.inverted);
+		assert_true(detection_is_scale(&detection, scale.scale));
+		assert_false(detection_is_scale(&detection, weight));
 		buf_release(&found);
-		recognition_release(&recognition);
+		detection_release(&detection);
 		fake_release(&checkpoint);
 	}
 }
 
-/* Everything that a format writes is recognised as what it was. */
+/* Everything that a format writes is detected as what it was. */
 static void round_trip(const struct format *format, enum engine target, const struct scheme *scheme,
 		       const char *recipe)
 {
@@ -246,7 +245,7 @@ static void round_trip(const struct format *format, enum engine target, const st
 		.sets = &set, .n_sets = 1, .target = target, .tool_version = "0"
 	};
 	struct buf config = { 0 }, file = { 0 }, tensors = { 0 };
-	struct recognition recognition;
+	struct detection detection;
 	struct checkpoint checkpoint;
 	struct weight_scale scale;
 	struct scale_decl decl;
@@ -260,20 +259,20 @@ static void round_trip(const struct format *format, enum engine target, const st
 	for (int i = 0; i < decl.n_dims; i++)
 		buf_printf(&tensors, " %llu", (unsigned long long)decl.shape[i]);
 	checkpoint_fake(&checkpoint, tensors.data, config.data);
-	assert_int_equal(recognition_make(&recognition, &checkpoint, &err), 0);
-	assert_string_equal(recognition.format, format->name);
-	assert_string_equal(recognition.recipe, recipe);
-	assert_int_equal(recognition.scheme.static_input, scheme->static_input);
-	assert_int_equal(recognition_scale(&recognition, checkpoint_find(&checkpoint, "a.weight"),
-					   &scale, &err),
-			 0);
+	assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+	assert_string_equal(detection.format, format->name);
+	assert_string_equal(detection.recipe, recipe);
+	assert_int_equal(detection.scheme.static_input, scheme->static_input);
+	assert_int_equal(
+		detection_scale(&detection, checkpoint_find(&checkpoint, "a.weight"), &scale, &err),
+		0);
 	assert_int_equal(scale.tile.rows, scheme->tile.rows);
 	assert_int_equal(scale.tile.cols, scheme->tile.cols);
 	free(decl.name);
 	buf_release(&tensors);
 	buf_release(&file);
 	buf_release(&config);
-	recognition_release(&recognition);
+	detection_release(&detection);
 	fake_release(&checkpoint);
 }
 
@@ -326,19 +325,19 @@ static void test_not_fp8(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++) {
-		struct recognition recognition;
+		struct detection detection;
 		struct checkpoint checkpoint;
 		struct err err = { 0 };
 
 		checkpoint_fake(&checkpoint, plain[i].tensors, plain[i].config);
-		assert_int_equal(recognition_make(&recognition, &checkpoint, &err), 0);
-		assert_null(recognition.format);
-		assert_null(recognition.recipe);
-		assert_null(recognition.scale_fmt);
-		assert_int_equal(recognition.n_weights, 0);
-		assert_int_equal(recognition.n_scales, 0);
-		assert_false(recognition.declared);
-		recognition_release(&recognition);
+		assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+		assert_null(detection.format);
+		assert_null(detection.recipe);
+		assert_null(detection.scale_fmt);
+		assert_int_equal(detection.n_weights, 0);
+		assert_int_equal(detection.n_scales, 0);
+		assert_false(detection.declared);
+		detection_release(&detection);
 		fake_release(&checkpoint);
 	}
 }
@@ -347,23 +346,23 @@ static void test_not_fp8(void **state)
  * against them. */
 static void test_declared_only(void **state)
 {
-	struct recognition recognition;
+	struct detection detection;
 	struct checkpoint checkpoint;
 	struct err err = { 0 };
 
 	(void)state;
 	checkpoint_fake(&checkpoint, "a.weight BF16 256 384,a.weight_scale_inv F32 2 3",
 			HF(", 'weight_block_size': [128, 128], 'scale_fmt': 'ue8m0'"));
-	assert_int_equal(recognition_make(&recognition, &checkpoint, &err), 0);
-	assert_true(recognition.declared);
-	assert_int_equal(recognition.n_weights, 0);
-	assert_string_equal(recognition.format, "hf");
-	assert_string_equal(recognition.recipe, "blockwise");
-	assert_string_equal(recognition.scale_fmt, "ue8m0");
-	assert_int_equal(recognition.n_scales, 1);
-	assert_string_equal(json_string_value(json_object_get(recognition.config, "quant_method")),
+	assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+	assert_true(detection.declared);
+	assert_int_equal(detection.n_weights, 0);
+	assert_string_equal(detection.format, "hf");
+	assert_string_equal(detection.recipe, "blockwise");
+	assert_string_equal(detection.scale_fmt, "ue8m0");
+	assert_int_equal(detection.n_scales, 1);
+	assert_string_equal(json_string_value(json_object_get(detection.config, "quant_method")),
 			    "fp8");
-	recognition_release(&recognition);
+	detection_release(&detection);
 	fake_release(&checkpoint);
 }
 
@@ -372,18 +371,18 @@ static void test_hf_quant_config(void **state)
 	static const char text[] =
 		"{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": "
 		"\"FP8\", \"exclude_modules\": [\"lm_head\"]}}";
-	struct recognition recognition;
+	struct detection detection;
 	struct checkpoint checkpoint;
 	struct err err = { 0 };
 
 	(void)state;
 	checkpoint_fake(&checkpoint, W256 "a.weight_scale F32 1", "{}");
-	assert_int_equal(recognition_make_with(&recognition, &checkpoint,
-					       (struct json_text){ text, strlen(text) }, &err),
+	assert_int_equal(detection_make_with(&detection, &checkpoint,
+					     (struct json_text){ text, strlen(text) }, &err),
 			 0);
-	assert_string_equal(recognition.format, "modelopt");
-	assert_string_equal(recognition.recipe, "delayed");
-	recognition_release(&recognition);
+	assert_string_equal(detection.format, "modelopt");
+	assert_string_equal(detection.recipe, "delayed");
+	detection_release(&detection);
 	fake_release(&checkpoint);
 }
 
@@ -408,22 +407,22 @@ static void test_no_scale(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		struct recognition recognition;
+		struct detection detection;
 		struct checkpoint checkpoint;
 		struct weight_scale scale;
 		struct err err = { 0 };
 
 		checkpoint_fake(&checkpoint, bad[i].tensors, NULL);
-		assert_int_equal(recognition_make(&recognition, &checkpoint, &err), 0);
-		assert_string_equal(recognition.format, "unknown");
-		assert_string_equal(recognition.recipe, "unknown");
-		assert_int_equal(recognition_scale(&recognition,
-						   checkpoint_find(&checkpoint, "a.weight"), &scale,
-						   &err),
+		assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
+		assert_string_equal(detection.format, "unknown");
+		assert_string_equal(detection.recipe, "unknown");
+		assert_int_equal(detection_scale(&detection,
+						 checkpoint_find(&checkpoint, "a.weight"), &scale,
+						 &err),
 				 -1);
 		assert_int_equal(err.kind, ERR_INPUT);
 		assert_string_equal(err.message, bad[i].message);
-		recognition_release(&recognition);
+		detection_release(&detection);
 		fake_release(&checkpoint);
 	}
 }
@@ -439,16 +438,16 @@ static void test_bad_config(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		struct recognition recognition;
+		struct detection detection;
 		struct checkpoint checkpoint;
 		struct err err = { 0 };
 
 		checkpoint_fake(&checkpoint, W256, bad[i]);
 		checkpoint.path = (char *)"model";
-		assert_int_equal(recognition_make(&recognition, &checkpoint, &err), -1);
+		assert_int_equal(detection_make(&detection, &checkpoint, &err), -1);
 		assert_int_equal(err.kind, ERR_INPUT);
 		assert_ptr_equal(strstr(err.message, "'model': config.json"), err.message);
-		recognition_release(&recognition);
+		detection_release(&detection);
 		fake_release(&checkpoint);
 	}
 }
@@ -456,7 +455,7 @@ static void test_bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_flavours),	cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_variants),	cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_not_fp8),		cmocka_unit_test(test_declared_only),
 		cmocka_unit_test(test_hf_quant_config), cmocka_unit_test(test_no_scale),
 		cmocka_unit_test(test_bad_config),

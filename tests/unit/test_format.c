@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Formats against fp8conv-formats(7): which flavour loads where (section 1), and the tensors it has
+ * Formats against fp8conv-formats(7): which variant loads where (section 1), and the tensors it has
  * (2 to 4).
  */
 #include <setjmp.h>

@@ -44,7 +44,7 @@ static void try_config(const char *text)
 	const struct select_options options = { .recipe = recipe_of("channelwise"),
 						.requantize = true };
 	struct checkpoint checkpoint;
-	struct recognition recognition = { 0 };
+	struct detection detection = { 0 };
 	struct selection selection = { 0 };
 	struct model_config config = { 0 };
 	struct buf edited = { 0 };
@@ -59,10 +59,10 @@ static void try_config(const char *text)
 				 0);
 		model_config_release(&config);
 	}
-	rc = recognition_make(&recognition, &checkpoint, &err);
+	rc = detection_make(&detection, &checkpoint, &err);
 	expect_told(rc, &err);
 	if (!rc)
-		recognition_release(&recognition);
+		detection_release(&detection);
 	rc = selection_make(&selection, &checkpoint, &options, &err);
 	expect_told(rc, &err);
 	if (!rc)

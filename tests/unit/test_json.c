@@ -361,7 +361,7 @@ static void test_add_string(void **state)
 	struct buf out = { 0 };
 
 	(void)state;
-	json_add_string(&out, text, strlen(text));
+	config_add_json_string(&out, text, strlen(text));
 	assert_string_equal(out.data, "\"a\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\x7f\xc3\xa9\"");
 	buf_release(&out);
 }

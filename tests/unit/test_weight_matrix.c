@@ -100,10 +100,10 @@ static void test_bands(void **state)
 	char *path = make_file();
 	struct checkpoint checkpoint;
 	struct source source;
-	struct recognition recognition = { 0 };
+	struct detection detection = { 0 };
 	struct err err = { 0 };
 	struct matrix_reader reader = { .source = &source,
-					.recognition = &recognition,
+					.detection = &detection,
 					.host = host_ops_select() };
 
 	(void)state;
