@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# fp8conv: `make help` lists what a user types.  tests/tests.mk has the tests, packaging.mk what is
-# installed and packed.
+# fp8conv: `make help` lists what a user types.  tests/tests.mk has the tests,
+# packaging/packaging.mk what is installed and packed.
 VERSION  := 0.1.0
 BUILD    ?= build
 CFLAGS   ?= -O2 -g
@@ -100,7 +100,7 @@ $(BUILD)/%.cu.o: %.cu
 
 .PHONY: help
 help:
-	@sed -n 's/^## //p' Makefile tests/tests.mk packaging.mk
+	@sed -n 's/^## //p' Makefile tests/tests.mk packaging/packaging.mk
 
 ## make              build build/fp8conv
 ## make demo         install what is missing, build, quantize a small model and show the result
@@ -129,5 +129,5 @@ check: deps
 clean:
 	rm -rf $(BUILD)
 
-include tests/tests.mk packaging.mk
+include tests/tests.mk packaging/packaging.mk
 -include $(shell find $(BUILD) -name '*.d' -type f 2>/dev/null)

@@ -17,7 +17,7 @@ import tempfile
 TOP = pathlib.Path.cwd()
 SAMPLES = TOP / "sample_checkpoints"
 MODEL = SAMPLES / "tiny-llama"
-MAKEFILES = ("Makefile", "tests/tests.mk", "packaging.mk")
+MAKEFILES = ("Makefile", "tests/tests.mk", "packaging/packaging.mk")
 wrong, skipped, ran = [], [], 0
 
 

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# What is installed, and packed to be installed or run elsewhere.
+PREFIX   ?= /usr/local
+MAN_DIR  ?= $(PREFIX)/share/man
+BASH_DIR ?= $(PREFIX)/share/bash-completion/completions
+ZSH_DIR  ?= $(PREFIX)/share/zsh/site-functions
+# fish does not look below /usr/local, unless XDG_DATA_DIRS names it.
+FISH_DIR ?= $(if $(filter /usr/local,$(PREFIX)),/etc/fish/completions,$(PREFIX)/share/fish/vendor_completions.d)
+
+## make install      to $(PREFIX) below $(DESTDIR); make uninstall takes it away
+.PHONY: install uninstall
+install: all
+	install -D -m 755 $(BUILD)/fp8conv $(DESTDIR)$(PREFIX)/bin/fp8conv
+	set -e; for page in man/*.[157]; do \
+		install -D -m 644 $$page $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
+	mkdir -p $(DESTDIR)$(BASH_DIR) $(DESTDIR)$(ZSH_DIR) $(DESTDIR)$(FISH_DIR)
+	$(BUILD)/fp8conv completion bash > $(DESTDIR)$(BASH_DIR)/fp8conv
+	$(BUILD)/fp8conv completion zsh > $(DESTDIR)$(ZSH_DIR)/_fp8conv
+	$(BUILD)/fp8conv completion fish > $(DESTDIR)$(FISH_DIR)/fp8conv.fish
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/fp8conv $(DESTDIR)$(BASH_DIR)/fp8conv \
+		$(DESTDIR)$(ZSH_DIR)/_fp8conv $(DESTDIR)$(FISH_DIR)/fp8conv.fish
+	for page in man/*.[157]; do rm -f $(DESTDIR)$(MAN_DIR)/man$${page##*.}/$${page##*/}; done
+
+## make deb          a Debian package for this distribution (needs dpkg-dev)
+.PHONY: deb
+deb: all
+	@sh packaging/deb.sh tools
+	@rm -rf $(BUILD)/deb
+	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/deb PREFIX=/usr \
+		ZSH_DIR=/usr/share/zsh/vendor-completions $(if $(V),,>/dev/null)
+	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) sh packaging/deb.sh
