@@ -22,8 +22,8 @@ void calibrate_print_text(const struct calibrate_plan *plan)
 {
 	printf("architecture %s, %zu layers, %zu modules\n", plan->model.arch->name,
 	       plan->model.n_layers, plan->n_modules);
-	printf("%zu passes, %zu sequences, %llu tokens\n", plan->n_passes, plan->n_sequences,
-	       (unsigned long long)plan->n_tokens);
+	printf("%zu passes, %zu sequences, %llu tokens\n", plan->sweep.n_passes, plan->data.n,
+	       (unsigned long long)plan->sweep.n_tokens);
 	if (plan->fp8.n)
 		printf("%s, %zu matrices in FP8\n", plan->fp8.recipe.name, plan->fp8.n);
 	print_memory(plan->memory_bytes);
@@ -36,13 +36,13 @@ void calibrate_print_json(const struct calibrate_plan *plan)
 	json_out_open(&out, NULL, '{');
 	json_out_text(&out, "architecture", plan->model.arch->name);
 	json_out_count(&out, "modules", plan->n_modules);
-	json_out_count(&out, "passes", plan->n_passes);
-	json_out_count(&out, "tokens", plan->n_tokens);
+	json_out_count(&out, "passes", plan->sweep.n_passes);
+	json_out_count(&out, "tokens", plan->sweep.n_tokens);
 	json_out_count(&out, "memory_bytes", plan->memory_bytes);
 	json_out_count(&out, "fp8_modules", plan->fp8.n);
 	json_out_open(&out, "input_ids", '[');
-	for (size_t i = 0; i < plan->n_sequences; i++) {
-		const uint32_t *tokens = calibrate_plan_tokens(plan, i);
+	for (size_t i = 0; i < plan->data.n; i++) {
+		const uint32_t *tokens = sweep_plan_tokens(&plan->sweep, i);
 
 		json_out_open(&out, NULL, '[');
 		for (size_t t = 0; t < plan->data.sequences[i].len; t++)

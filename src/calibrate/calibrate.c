@@ -1,132 +1,196 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate/calibrate.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
+#include "calibrate/recorder.h"
 #include "calibrate/steps.h"
+#include "sweep/sweep.h"
 
-void calibrate_count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first,
-			  size_t n)
+/* A calibration under way. */
+struct calibration {
+	const struct calibrate_plan *plan;
+	struct calibrate_progress *progress;
+	struct calibrate_result *result;
+	struct amax_stats *stats;
+
+	struct history_file file;
+	struct sweep sweep;
+	struct recorder *recorder;
+	double loss; /* of the tokens run now */
+	uint64_t n_losses;
+};
+
+static int stage_begins(void *context, const struct sweep *sweep, struct err *err)
+{
+	struct calibration *calibration = context;
+
+	return recorder_begin(calibration->recorder, sweep_stream(sweep), sweep_layer(sweep),
+			      &sweep->stage->head, sweep->first, err);
+}
+
+static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
+{
+	struct calibration *calibration = context;
+
+	return recorder_end(calibration->recorder, sweep_stream(sweep), sweep->n_sequences,
+			    sweep->memory.fetched, sweep->n_slots, err);
+}
+
+/* The mean loss of each pass, and of all. */
+static void count_losses(struct calibration *calibration, const struct sweep *sweep)
+{
+	struct calibrate_result *result = calibration->result;
+	const struct sweep_memory *memory = &sweep->memory;
+	size_t batch = sweep->plan->params.batch;
+
+	for (size_t s = 0; s < sweep->n_sequences; s += batch) {
+		double nll = 0;
+		uint64_t n = 0;
+
+		for (size_t i = s; i < s + batch && i < sweep->n_sequences; i++) {
+			nll += memory->nll[i];
+			n += memory->sequences[i].n_tokens - 1;
+			result->n_tokens += memory->sequences[i].n_tokens;
+		}
+		calibration->loss += nll;
+		calibration->n_losses += n;
+		ARRAY_GROW(result->nll, result->n_passes);
+		result->nll[result->n_passes++] = n ? nll / (double)n : 0;
+	}
+	result->perplexity = exp(calibration->loss /
+				 (double)(calibration->n_losses ? calibration->n_losses : 1));
+	atomic_store(&calibration->progress->loss, calibration->loss);
+	atomic_store(&calibration->progress->tokens, calibration->n_losses);
+}
+
+/* Tells the history of sequences [first, first + n). */
+static void count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first,
+		       size_t n)
 {
 	for (size_t i = first; i < first + n; i++) {
 		size_t len = plan->data.sequences[i].len;
 
-		amax_stats_data(stats, calibrate_plan_tokens(plan, i), len * sizeof(uint32_t), len);
+		amax_stats_data(stats, sweep_plan_tokens(&plan->sweep, i), len * sizeof(uint32_t),
+				len);
 	}
 }
 
-static int run_alloc(struct run *run, struct err *err)
+static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
 {
-	const struct calibrate_plan *plan = run->plan;
-	const struct observer observer = recorder_observer(run->recorder);
-	const struct executor_ops *ops = run->forward.executor->ops;
-	size_t longest = plan->longest, most = plan->sweep;
-	uint64_t stream_size = (uint64_t)longest * plan->model.hidden * sizeof(float);
+	struct calibration *calibration = context;
+	struct amax_stats *stats = calibration->stats;
+	size_t batch = sweep->plan->params.batch;
 
-	run->observer = observer;
-	run->forward.observer = &run->observer;
-	run->sequences = xcalloc(most, sizeof *run->sequences);
-	run->nll = xcalloc(most, sizeof *run->nll);
-	run->workspaces = xcalloc((size_t)run->params->n_threads, sizeof *run->workspaces);
-	run->embed = xcalloc((size_t)run->params->n_threads, sizeof *run->embed);
-	for (int i = 0; i < run->params->n_threads; i++)
-		if (workspace_new(&run->workspaces[i], &run->forward, longest, i, err) ||
-		    embed_init(&run->embed[i], &plan->model, longest, err))
-			return -1;
-	run->n_slots = forward_slots(&plan->model);
-	run->host_value_stats = xcalloc(most * run->n_slots, sizeof *run->host_value_stats);
-	return ops->memory_new(run->forward.executor, (void **)&run->value_stats,
-			       most * run->n_slots * sizeof *run->value_stats,
-			       "the value stats of sequences", err) ||
-			       ops->memory_new(run->forward.executor, (void **)&run->residuals,
-					       most * stream_size,
-					       "the residual streams of a sweep", err)
-		       ? -1
-		       : 0;
+	count_losses(calibration, sweep);
+	recorder_commit(calibration->recorder, stats);
+	count_data(stats, calibration->plan, sweep->first, sweep->n_sequences);
+	stats->n_passes += (sweep->n_sequences + batch - 1) / batch;
+	return amax_stats_put(stats, &calibration->file.place, err);
 }
 
-static void run_release(struct run *run)
-{
-	for (int i = 0; run->workspaces && i < run->params->n_threads; i++)
-		workspace_free(run->workspaces[i], &run->forward);
-	free(run->workspaces);
-	free(run->sequences);
-	free(run->nll);
-	free(run->host_value_stats);
-	for (int i = 0; run->embed && i < run->params->n_threads; i++)
-		embed_release(&run->embed[i]);
-	free(run->embed);
-	if (run->forward.executor) {
-		run->forward.executor->ops->memory_free(run->forward.executor, run->residuals);
-		run->forward.executor->ops->memory_free(run->forward.executor, run->value_stats);
-	}
-	recorder_free(run->recorder);
-	fp8_forward_free(run->fp8);
-	context_stack_release(&run->contexts);
-	weights_release(&run->weights);
-	forward_release(&run->forward);
-}
-
-static void want_linear(struct amax_stats *wanted, const struct linear_ref *linear)
-{
-	if (linear->weight)
-		amax_stats_site(wanted, linear->module, AMAX_GEMM);
-}
-
-static void want_sites(struct amax_stats *wanted, const struct model *model)
+/* Calls visit for every matrix of the model that has a weight. */
+static void each_linear(const struct model *model,
+			void (*visit)(void *context, const struct linear_ref *linear),
+			void *context)
 {
 	for (size_t i = 0; i < model->n_layers; i++) {
 		const struct layer_ref *layer = &model->layers[i];
 
-		amax_stats_site(wanted, layer->attention, AMAX_ATTENTION);
 		for (int l = 0; l < N_LINEARS; l++)
-			want_linear(wanted, &layer->linear[l]);
+			if (layer->linear[l].weight)
+				visit(context, &layer->linear[l]);
 		for (size_t e = 0; e < layer->n_experts; e++)
 			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				want_linear(wanted, &layer->experts[e][l]);
+				if (layer->experts[e][l].weight)
+					visit(context, &layer->experts[e][l]);
 	}
-	want_linear(wanted, &model->head);
+	visit(context, &model->head);
 }
 
-/* The passes that a file holds are the first ones of the data. */
-static int count_first(void *context, struct amax_stats *wanted, uint64_t n_passes, struct err *err)
+static void expect_linear(void *context, const struct linear_ref *linear)
 {
-	const struct calibrate_plan *plan = context;
-	size_t n = n_passes * plan->batch;
-
-	(void)err;
-	want_sites(wanted, &plan->model);
-	calibrate_count_data(wanted, plan, 0, n < plan->n_sequences ? n : plan->n_sequences);
-	return 0;
+	amax_stats_site(context, linear->module, AMAX_GEMM);
 }
 
-static void run_fp8(struct run *run, const struct backend *backend)
+static int check_resumed(const struct calibration *calibration, struct err *err)
 {
-	run->contexts.backend = backend;
-	if (!run->params->fp8.forward)
-		return;
-	run->fp8 = fp8_forward_new(&run->plan->fp8, backend, run->params->n_threads);
-	run->forward.filter = fp8_forward_filter(run->fp8);
-	run->weights.fp8 = run->fp8;
+	const struct calibrate_plan *plan = calibration->plan;
+	const struct amax_stats *stats = calibration->stats;
+	size_t n = stats->n_passes * plan->sweep.params.batch;
+	struct amax_stats expected;
+	int rc;
+
+	amax_stats_init(&expected, stats->model, stats->precision, stats->backend,
+			stats->history_len);
+	each_linear(&plan->model, expect_linear, &expected);
+	for (size_t i = 0; i < plan->model.n_layers; i++)
+		amax_stats_site(&expected, plan->model.layers[i].attention, AMAX_ATTENTION);
+	count_data(&expected, plan, 0, n < plan->data.n ? n : plan->data.n);
+	rc = resume_check(&calibration->file, stats, &expected, err);
+	amax_stats_release(&expected);
+	return rc;
+}
+
+static void replay(void *context, const struct linear_ref *linear)
+{
+	const struct calibration *calibration = context;
+	const struct amax_site *site =
+		amax_stats_find(calibration->stats, linear->module, AMAX_GEMM);
+
+	for (size_t p = 0; site && p < site->n_passes; p++)
+		fp8_forward_update(calibration->sweep.fp8, linear, site->history[p][AMAX_X]);
 }
 
 /* Delayed scaling goes on where the passes before left it. */
-static int resume_fp8(struct run *run, struct err *err)
+static int resume_fp8(struct calibration *calibration, struct err *err)
 {
-	const struct amax_stats *stats = run->stats;
+	const struct calibrate_plan *plan = calibration->plan;
+	const struct amax_stats *stats = calibration->stats;
 
-	if (!run->fp8 || !run->plan->fp8.recipe.needs_history)
+	if (!calibration->sweep.fp8 || !plan->fp8.recipe.needs_history)
 		return 0;
 	if (stats->n_passes > stats->history_len)
 		return err_set(err, ERR_INPUT,
-			       "'%s' holds %llu of %llu passes, and delayed scaling needs all to "
-			       "go on: --restart begins anew",
-			       run->params->output, (unsigned long long)stats->history_len,
-			       (unsigned long long)stats->n_passes);
-	fp8_forward_replay(run->fp8, &run->plan->model, stats);
+			       "'%s' holds %" PRIu64 " of %" PRIu64
+			       " passes, and delayed scaling needs all to go on: use --restart to "
+			       "start over",
+			       calibration->file.params->output, stats->history_len,
+			       stats->n_passes);
+	each_linear(&plan->model, replay, calibration);
+	return 0;
+}
+
+static int run(struct calibration *calibration, const struct backend *backend, struct err *err)
+{
+	const struct sweep_params *params = &calibration->plan->sweep.params;
+	const struct amax_stats *stats = calibration->stats;
+	struct sweep *sweep = &calibration->sweep;
+	struct calibrate_progress *progress = calibration->progress;
+	struct sweep_events events = { calibration, .stage_begins = stage_begins,
+				       .stage_ends = stage_ends, .sweep_ends = sweep_ends };
+
+	if (sweep_open(sweep, &calibration->plan->sweep, backend, progress->stop, &progress->done,
+		       err) ||
+	    resume_open(&calibration->file, &sweep->weights.source, backend->executor->name,
+			calibration->stats, err) ||
+	    check_resumed(calibration, err) || resume_fp8(calibration, err))
+		return -1;
+	calibration->result->n_resumed = stats->n_passes;
+	calibration->recorder =
+		recorder_new(&sweep->forward, sweep->plan->max_sequences, params->batch,
+			     params->n_threads, calibration->file.params->histogram);
+	events.observer = recorder_observer(calibration->recorder);
+	atomic_store(&progress->total, (calibration->plan->sweep.n_tokens - stats->n_tokens) *
+					       (params->model->n_layers + 1));
+	if (sweep_run(sweep, stats->n_passes * params->batch, &events, err) ||
+	    sweep_close(sweep, err))
+		return resume_failed(&calibration->file, stats, calibration->result->n_resumed,
+				     err);
 	return 0;
 }
 
@@ -136,44 +200,20 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 {
 	const struct backend *backend =
 		backend_select_forward(params->backend ? params->backend : "auto", err);
-	struct run run = { .plan = plan,
-			   .params = params,
-			   .progress = progress,
-			   .result = result,
-			   .stats = stats,
-			   .length = { .now = params->now,
-				       .first = calibrate_first_sweep(plan, params) } };
-	const struct beginning beginning = { .params = params,
-					     .place = &run.place,
-					     .source = &run.weights.source,
-					     .backend = backend ? backend->executor->name : NULL,
-					     .data = params->data,
-					     .n_passes = plan->n_passes,
-					     .context = (void *)plan,
-					     .count = count_first };
-	int rc = -1;
+	struct calibration calibration = {
+		.plan = plan,
+		.progress = progress,
+		.result = result,
+		.stats = stats,
+		.file = { .params = params, .data = params->data, .n_passes = plan->sweep.n_passes }
+	};
+	int rc;
 
-	if (!backend || forward_init(&run.forward, backend->executor, &plan->model,
-				     calibrate_is_f32(params), err))
-		goto out;
-	run.recorder = recorder_new(&run.forward, plan->sweep, plan->batch, params->n_threads,
-				    params->histogram);
-	if (weights_open(&run.weights, &run.forward, params->io, backend, params->n_threads,
-			 progress->stop, err))
-		goto out;
-	run_fp8(&run, backend);
-	if (calibrate_begin(&beginning, stats, err) || resume_fp8(&run, err) ||
-	    run_alloc(&run, err))
-		goto out;
-	result->n_resumed = stats->n_passes;
-	run.first = stats->n_passes * plan->batch;
-	atomic_store(&progress->total,
-		     (plan->n_tokens - stats->n_tokens) * (plan->model.n_layers + 1));
-	rc = calibrate_sweeps(&run, err) || weights_close(&run.weights, err)
-		     ? calibrate_failed(&beginning, stats, result->n_resumed, err)
-		     : 0;
-out:
-	amax_place_close(&run.place);
-	run_release(&run);
+	if (!backend)
+		return -1;
+	rc = run(&calibration, backend, err);
+	recorder_free(calibration.recorder);
+	amax_place_close(&calibration.file.place);
+	sweep_release(&calibration.sweep);
 	return rc;
 }

@@ -3,10 +3,8 @@
  * Calibration: forward passes of a model over data, and the amax history of every matrix product
  * that they leave behind.
  *
- * A sweep takes some passes through the whole model, layer by layer, each layer loaded once; then
- * its rows are added to the history and the file is saved.  So memory holds one layer and the
- * residual streams of a sweep (and the next layer, where it takes a small part of the memory that
- * is allowed for those), and what is saved is always whole passes.
+ * After each sweep (sweep/sweep.h) its rows are added to the history and the file is saved: what is
+ * saved is always whole passes.
  */
 #ifndef FP8CONV_CALIBRATE_CALIBRATE_H
 #define FP8CONV_CALIBRATE_CALIBRATE_H
@@ -20,8 +18,8 @@
 #include "base/io.h"
 #include "amax/amax.h"
 #include "dataset/dataset.h"
-#include "sweep/fp8_select.h"
 #include "model/model.h"
+#include "sweep/plan.h"
 
 /* What a running calibration tells whoever watches it. */
 struct calibrate_progress {
@@ -53,22 +51,16 @@ struct calibrate_params {
 	double (*now)(void); /* seconds, from whenever on: by it a sweep takes about a minute */
 };
 
-/* Everything that is decided before the first product.  Zeroed is an empty one. */
+/* Everything that is decided before the first product.  Zeroed is an empty one.  It stays where it
+ * was made: its parts point at each other. */
 struct calibrate_plan {
 	struct checkpoint checkpoint;
 	struct model model;
 	struct dataset data;
 	struct fp8_selection fp8;
-	size_t batch;
-	size_t n_sequences; /* that will be run: the first of data */
-	size_t n_passes;    /* of `batch` sequences, the last one maybe fewer */
-	size_t n_modules;   /* sites of matrix products */
-	size_t longest;	    /* tokens of the longest sequence */
-	uint64_t n_tokens;
-	size_t sweep; /* sequences that may go through the model at once: whole passes */
-	bool ahead;   /* the next layer is loaded beside the passes through one */
-	/* of these, of what threads and FP8 work with, and of the largest layer or two */
-	uint64_t memory_bytes;
+	struct sweep_plan sweep;
+	size_t n_modules;      /* matrices that have a history */
+	uint64_t memory_bytes; /* of the sweep, and of histograms */
 };
 
 struct calibrate_result {
@@ -78,13 +70,6 @@ struct calibrate_result {
 	uint64_t n_tokens; /* run now */
 	double perplexity; /* over all tokens run now */
 };
-
-/* The tokens of a sequence of the data. */
-static inline const uint32_t *calibrate_plan_tokens(const struct calibrate_plan *plan,
-						    size_t sequence)
-{
-	return plan->data.ids.ids + plan->data.sequences[sequence].begin;
-}
 
 /* Opens the model and the data.  ERR_INPUT, ERR_USAGE. */
 int calibrate_plan_make(struct calibrate_plan *plan, const struct calibrate_params *params,

@@ -10,6 +10,7 @@
 #include "calibrate/steps.h"
 #include "base/intern.h"
 #include "model/fusion.h"
+#include "sweep/weights.h"
 
 /* Modules as they turn up: entry i of the map is plan->linears[i] until they are sorted. */
 struct gathering {

@@ -7,13 +7,16 @@
 #include "base/pool.h"
 #include "calibrate/steps.h"
 #include "source/fingerprint.h"
+#include "sweep/length.h"
+#include "sweep/weights.h"
 
 enum { SLOT_X, SLOT_Y, N_SLOTS };
 
 /* What one thread works with. */
-struct worker {
+struct dumps_worker {
 	struct executor_stream *stream;
-	float *host; /* rows of inputs as they are read */
+	const char *path; /* of the dump under way */
+	float *host;	  /* rows of inputs as they are read */
 	struct value_stats host_stats[N_SLOTS];
 	float *x, *y;		   /* the executor's: rows of inputs, of outputs */
 	uint16_t *rounded;	   /* the inputs in bf16 */
@@ -27,7 +30,7 @@ struct shown {
 	int64_t n_tokens;
 };
 
-struct sweep {
+struct dumps_run {
 	const struct dumps_plan *plan;
 	const struct calibrate_params *params;
 	struct calibrate_progress *progress;
@@ -38,8 +41,8 @@ struct sweep {
 	struct forward forward;
 	struct weights weights;
 	struct sweep_length length;
-	struct amax_place place;
-	struct worker *workers;
+	struct history_file file;
+	struct dumps_worker *workers;
 	size_t first, n_passes; /* of the sweep */
 	struct dump *dumps;
 	struct shown *shown;		  /* (modules, n_passes) */
@@ -54,7 +57,7 @@ static int refuse(const char *what, const struct linear *linear, const char *pat
 		       linear->ref->module, (unsigned long long)n, path);
 }
 
-static void count(const struct worker *worker, const float *values, size_t n, int slot)
+static void count(const struct dumps_worker *worker, const float *values, size_t n, int slot)
 {
 	if (worker->counts)
 		worker->stream->executor->ops->histogram(worker->stream, values, n,
@@ -62,7 +65,7 @@ static void count(const struct worker *worker, const float *values, size_t n, in
 }
 
 /* The inputs, and their product, of n_rows rows. */
-static void multiply(const struct forward *forward, const struct worker *worker,
+static void multiply(const struct forward *forward, const struct dumps_worker *worker,
 		     const struct linear *linear, size_t n_rows)
 {
 	const struct executor_ops *ops = worker->stream->executor->ops;
@@ -88,8 +91,9 @@ static void multiply(const struct forward *forward, const struct worker *worker,
 }
 
 /* Some rows of an input, which lie in worker->host, and their product. */
-static int dumps_rows(const struct sweep *sweep, struct worker *worker, const struct linear *linear,
-		      size_t n_rows, const char *path, struct shown *shown, struct err *err)
+static int run_rows(const struct dumps_run *run, struct dumps_worker *worker,
+		    const struct linear *linear, size_t n_rows, struct shown *shown,
+		    struct err *err)
 {
 	static const struct {
 		int slot, column;
@@ -97,7 +101,7 @@ static int dumps_rows(const struct sweep *sweep, struct worker *worker, const st
 	} looked[N_SLOTS] = { { SLOT_X, AMAX_X, "input" }, { SLOT_Y, AMAX_Y, "output" } };
 	const struct executor_ops *ops = worker->stream->executor->ops;
 
-	multiply(&sweep->forward, worker, linear, n_rows);
+	multiply(&run->forward, worker, linear, n_rows);
 	ops->fetch(worker->stream, worker->host_stats, worker->stats, sizeof worker->host_stats);
 	if (ops->wait(worker->stream, err))
 		return -1;
@@ -106,22 +110,23 @@ static int dumps_rows(const struct sweep *sweep, struct worker *worker, const st
 		float *amax = &shown->amax[looked[i].column];
 
 		if (stats->n_nonfinite)
-			return refuse(looked[i].what, linear, path, stats->n_nonfinite, err);
+			return refuse(looked[i].what, linear, worker->path, stats->n_nonfinite,
+				      err);
 		*amax = stats->amax > *amax ? stats->amax : *amax;
 	}
 	return 0;
 }
 
-static int dumps_pass(struct sweep *sweep, struct worker *worker, const struct linear *linear,
-		      size_t pass, struct shown *shown, struct err *err)
+static int run_pass(struct dumps_run *run, struct dumps_worker *worker, const struct linear *linear,
+		    size_t pass, struct shown *shown, struct err *err)
 {
-	struct dump *dump = &sweep->dumps[pass];
-	const char *path = sweep->plan->dumps.items[sweep->first + pass];
+	struct dump *dump = &run->dumps[pass];
 	const struct tensor_ref *input = dump_find(dump, linear->ref->module);
 	size_t n_tokens = input ? (size_t)input->tensor->shape[0] : 0,
 	       rows = dumps_block_rows(linear->ref);
-	const atomic_int *stop = sweep->progress->stop;
+	const atomic_int *stop = run->progress->stop;
 
+	worker->path = run->plan->dumps.items[run->first + pass];
 	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax },
 				 .n_tokens = (int64_t)n_tokens };
 	for (size_t row = 0; row < n_tokens; row += rows) {
@@ -131,61 +136,59 @@ static int dumps_pass(struct sweep *sweep, struct worker *worker, const struct l
 			return err_set(err, ERR_INTERRUPTED, "interrupted");
 		if (source_read_floats(&dump->source, input, false, row * linear->ref->k,
 				       n * linear->ref->k, worker->host, err) ||
-		    dumps_rows(sweep, worker, linear, n, path, shown, err))
+		    run_rows(run, worker, linear, n, shown, err))
 			return -1;
 	}
-	atomic_fetch_add(&sweep->progress->done, dump->n_tokens);
+	atomic_fetch_add(&run->progress->done, dump->n_tokens);
 	return 0;
 }
 
 /* One module, all passes of the sweep. */
-static int see_module(void *context, int number, size_t item, struct err *err)
+static int run_module(void *context, int number, size_t item, struct err *err)
 {
-	struct sweep *sweep = context;
-	struct worker *worker = &sweep->workers[number];
+	struct dumps_run *run = context;
+	struct dumps_worker *worker = &run->workers[number];
 	const struct executor_ops *ops = worker->stream->executor->ops;
 	struct linear linear;
-	double began = sweep_length_now(&sweep->length);
-	int rc = weights_load_linear(&sweep->weights, number, worker->stream,
-				     &sweep->plan->linears[item], &linear, err);
+	double began = sweep_length_now(&run->length);
+	int rc = weights_load_linear(&run->weights, number, worker->stream,
+				     &run->plan->linears[item], &linear, err);
 
-	sweep_length_loaded(&sweep->length, began, 1);
+	sweep_length_loaded(&run->length, began, 1);
 	if (worker->counts)
-		ops->zero(worker->stream, worker->counts, sizeof *sweep->counts);
-	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
-		rc = dumps_pass(sweep, worker, &linear, p,
-				&sweep->shown[item * sweep->n_passes + p], err);
+		ops->zero(worker->stream, worker->counts, sizeof *run->counts);
+	for (size_t p = 0; !rc && p < run->n_passes; p++)
+		rc = run_pass(run, worker, &linear, p, &run->shown[item * run->n_passes + p], err);
 	if (!rc && worker->counts) {
-		ops->fetch(worker->stream, sweep->counts[item], worker->counts,
-			   sizeof *sweep->counts);
+		ops->fetch(worker->stream, run->counts[item], worker->counts, sizeof *run->counts);
 		rc = ops->wait(worker->stream, err);
 	}
 	linear_release(&linear);
 	return rc;
 }
 
-static void dumps_release(struct sweep *sweep)
+static void dumps_release(struct dumps_run *run)
 {
-	for (size_t p = 0; sweep->dumps && p < sweep->n_passes; p++)
-		dump_release(&sweep->dumps[p]);
-	free(sweep->dumps);
-	sweep->dumps = NULL;
+	for (size_t p = 0; run->dumps && p < run->n_passes; p++)
+		dump_release(&run->dumps[p]);
+	free(run->dumps);
+	run->dumps = NULL;
 }
 
 /* The headers were looked at before: they must be the same still. */
-static int dumps_open(struct sweep *sweep, struct err *err)
+static int dumps_open(struct dumps_run *run, struct err *err)
 {
-	const struct dumps_plan *plan = sweep->plan;
+	const struct dumps_plan *plan = run->plan;
 
-	sweep->dumps = xcalloc(sweep->n_passes, sizeof *sweep->dumps);
-	for (size_t p = 0; p < sweep->n_passes; p++) {
-		const char *path = plan->dumps.items[sweep->first + p];
+	run->dumps = xcalloc(run->n_passes, sizeof *run->dumps);
+	for (size_t p = 0; p < run->n_passes; p++) {
+		const char *path = plan->dumps.items[run->first + p];
 
-		if (dump_open(&sweep->dumps[p], sweep->params->io, path, err))
+		if (dump_open(&run->dumps[p], run->params->io, path, err))
 			return -1;
 		for (size_t i = 0; i < plan->n_linears; i++) {
 			const struct tensor_ref *input =
-				dump_find(&sweep->dumps[p], plan->linears[i].module);
+				dump_find(&run->dumps[p], plan->linears[i].module);
 
 			if (input && dumps_check_input(&plan->linears[i], input, path, err))
 				return -1;
@@ -194,12 +197,12 @@ static int dumps_open(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-static int dumps_close(struct sweep *sweep, struct err *err)
+static int dumps_close(struct dumps_run *run, struct err *err)
 {
 	int rc = 0;
 
-	for (size_t p = 0; !rc && p < sweep->n_passes; p++)
-		rc = dump_close(&sweep->dumps[p], err);
+	for (size_t p = 0; !rc && p < run->n_passes; p++)
+		rc = dump_close(&run->dumps[p], err);
 	return rc;
 }
 
@@ -214,83 +217,83 @@ static int count_dump(struct amax_stats *stats, struct dump *dump, struct err *e
 	return 0;
 }
 
-static int count_sweep(struct sweep *sweep, struct err *err)
+static int count_sweep(struct dumps_run *run, struct err *err)
 {
-	for (size_t p = 0; p < sweep->n_passes; p++)
-		if (count_dump(sweep->stats, &sweep->dumps[p], err))
+	for (size_t p = 0; p < run->n_passes; p++)
+		if (count_dump(run->stats, &run->dumps[p], err))
 			return -1;
-	sweep->stats->n_passes += sweep->n_passes;
+	run->stats->n_passes += run->n_passes;
 	return 0;
 }
 
-static void keep_rows(struct sweep *sweep)
+static void keep_rows(struct dumps_run *run)
 {
-	for (size_t i = 0; i < sweep->plan->n_linears; i++) {
+	for (size_t i = 0; i < run->plan->n_linears; i++) {
 		struct amax_site *site =
-			amax_stats_site(sweep->stats, sweep->plan->linears[i].module, AMAX_GEMM);
-		uint64_t(*sum)[2] = sweep->counts ? amax_site_histogram(site) : NULL;
+			amax_stats_site(run->stats, run->plan->linears[i].module, AMAX_GEMM);
+		uint64_t(*sum)[2] = run->counts ? amax_site_histogram(site) : NULL;
 
-		for (size_t p = 0; p < sweep->n_passes; p++) {
-			const struct shown *shown = &sweep->shown[i * sweep->n_passes + p];
+		for (size_t p = 0; p < run->n_passes; p++) {
+			const struct shown *shown = &run->shown[i * run->n_passes + p];
 
 			amax_site_append(site, shown->amax, shown->n_tokens);
 		}
 		for (size_t b = 0; sum && b < AMAX_BINS; b++)
 			for (int column = 0; column < 2; column++)
-				sum[b][column] += sweep->counts[i][b][column];
+				sum[b][column] += run->counts[i][b][column];
 	}
 }
 
-static int sweep_run(struct sweep *sweep, struct err *err)
+static int run_sweep(struct dumps_run *run, struct err *err)
 {
-	size_t n = sweep->plan->n_linears;
+	size_t n = run->plan->n_linears;
 	int rc = -1;
 
-	sweep->shown = xcalloc(n * sweep->n_passes, sizeof *sweep->shown);
-	if (sweep->params->histogram)
-		sweep->counts = xcalloc(n, sizeof *sweep->counts);
-	if (dumps_open(sweep, err) ||
-	    pool_run(sweep->params->n_threads, n, see_module, sweep, sweep->progress->stop, err) ||
-	    count_sweep(sweep, err) || dumps_close(sweep, err))
+	run->shown = xcalloc(n * run->n_passes, sizeof *run->shown);
+	if (run->params->histogram)
+		run->counts = xcalloc(n, sizeof *run->counts);
+	if (dumps_open(run, err) ||
+	    pool_run(run->params->n_threads, n, run_module, run, run->progress->stop, err) ||
+	    count_sweep(run, err) || dumps_close(run, err))
 		goto out;
-	for (size_t p = 0; p < sweep->n_passes; p++)
-		sweep->result->n_tokens += sweep->dumps[p].n_tokens;
-	keep_rows(sweep);
-	rc = amax_stats_put(sweep->stats, &sweep->place, err);
+	for (size_t p = 0; p < run->n_passes; p++)
+		run->result->n_tokens += run->dumps[p].n_tokens;
+	keep_rows(run);
+	rc = amax_stats_put(run->stats, &run->file.place, err);
 out:
-	dumps_release(sweep);
-	free(sweep->shown);
-	free(sweep->counts);
-	sweep->shown = NULL;
-	sweep->counts = NULL;
+	dumps_release(run);
+	free(run->shown);
+	free(run->counts);
+	run->shown = NULL;
+	run->counts = NULL;
 	return rc;
 }
 
 #define MOST_FILES 64 /* that are open at once */
 
-static int run_sweeps(struct sweep *sweep, struct err *err)
+static int run_sweeps(struct dumps_run *run, struct err *err)
 {
-	const struct dumps_plan *plan = sweep->plan;
-	size_t n = sweep_length_begin(&sweep->length, MOST_FILES);
+	const struct dumps_plan *plan = run->plan;
+	size_t n = sweep_length_begin(&run->length, MOST_FILES);
 
-	sweep->first = sweep->stats->n_passes;
-	while (sweep->first < plan->dumps.n) {
-		size_t left = plan->dumps.n - sweep->first;
+	run->first = run->stats->n_passes;
+	while (run->first < plan->dumps.n) {
+		size_t left = plan->dumps.n - run->first;
 
-		sweep->n_passes = left < n ? left : n;
-		if (sweep_run(sweep, err))
+		run->n_passes = left < n ? left : n;
+		if (run_sweep(run, err))
 			return -1;
-		sweep->first += sweep->n_passes;
-		n = sweep_length_next(&sweep->length, sweep->n_passes, sweep->params->n_threads);
+		run->first += run->n_passes;
+		n = sweep_length_next(&run->length, run->n_passes, run->params->n_threads);
 	}
 	return 0;
 }
 
-static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size, size_t y_size,
-		       struct err *err)
+static int worker_init(struct dumps_run *run, struct dumps_worker *worker, size_t x_size,
+		       size_t y_size, struct err *err)
 {
 	static const char what[] = "some activations";
-	struct executor *executor = sweep->forward.executor;
+	struct executor *executor = run->forward.executor;
 	const struct executor_ops *ops = executor->ops;
 
 	return ops->stream_new(&worker->stream, executor, err) ||
@@ -305,16 +308,16 @@ static int worker_init(struct sweep *sweep, struct worker *worker, size_t x_size
 					       "the outputs of some activations", err) ||
 			       ops->memory_new(executor, (void **)&worker->stats,
 					       N_SLOTS * sizeof *worker->stats, what, err) ||
-			       (sweep->params->histogram &&
+			       (run->params->histogram &&
 				ops->memory_new(executor, (void **)&worker->counts,
-						sizeof *sweep->counts, what, err))
+						sizeof *run->counts, what, err))
 		       ? -1
 		       : 0;
 }
 
-static int workers_new(struct sweep *sweep, struct err *err)
+static int workers_new(struct dumps_run *run, struct err *err)
 {
-	const struct dumps_plan *plan = sweep->plan;
+	const struct dumps_plan *plan = run->plan;
 	size_t x_size = 0, y_size = 0;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {
@@ -324,14 +327,14 @@ static int workers_new(struct sweep *sweep, struct err *err)
 		x_size = x > x_size ? x : x_size;
 		y_size = y > y_size ? y : y_size;
 	}
-	sweep->workers = xcalloc((size_t)sweep->params->n_threads, sizeof *sweep->workers);
-	for (int i = 0; i < sweep->params->n_threads; i++)
-		if (worker_init(sweep, &sweep->workers[i], x_size, y_size, err))
+	run->workers = xcalloc((size_t)run->params->n_threads, sizeof *run->workers);
+	for (int i = 0; i < run->params->n_threads; i++)
+		if (worker_init(run, &run->workers[i], x_size, y_size, err))
 			return -1;
 	return 0;
 }
 
-static void worker_release(struct worker *worker, struct executor *executor)
+static void worker_release(struct dumps_worker *worker, struct executor *executor)
 {
 	void *memory[] = { worker->x, worker->rounded, worker->y, worker->stats, worker->counts };
 
@@ -342,39 +345,67 @@ static void worker_release(struct worker *worker, struct executor *executor)
 	free(worker->host);
 }
 
-static void sweep_release(struct sweep *sweep)
+static void dumps_run_release(struct dumps_run *run)
 {
-	for (int i = 0; sweep->workers && i < sweep->params->n_threads; i++)
-		worker_release(&sweep->workers[i], sweep->forward.executor);
-	free(sweep->workers);
-	weights_release(&sweep->weights);
-	forward_release(&sweep->forward);
+	for (int i = 0; run->workers && i < run->params->n_threads; i++)
+		worker_release(&run->workers[i], run->forward.executor);
+	free(run->workers);
+	weights_release(&run->weights);
+	forward_release(&run->forward);
 }
 
-/* The passes that a file holds are of the first dumps. */
-static int count_first(void *context, struct amax_stats *wanted, uint64_t n_passes, struct err *err)
+/* The passes that the file holds are those of the first dumps. */
+static int check_resumed(const struct dumps_run *run, struct err *err)
 {
-	const struct sweep *sweep = context;
+	const struct amax_stats *stats = run->stats;
+	struct amax_stats expected;
+	int rc = 0;
 
-	for (size_t i = 0; i < sweep->plan->n_linears; i++)
-		amax_stats_site(wanted, sweep->plan->linears[i].module, AMAX_GEMM);
-	for (uint64_t p = 0; p < n_passes; p++) {
+	amax_stats_init(&expected, stats->model, stats->precision, stats->backend,
+			stats->history_len);
+	for (size_t i = 0; i < run->plan->n_linears; i++)
+		amax_stats_site(&expected, run->plan->linears[i].module, AMAX_GEMM);
+	for (uint64_t p = 0; p < stats->n_passes && !rc; p++) {
 		struct dump dump;
-		int rc = dump_open(&dump, sweep->params->io, sweep->plan->dumps.items[p], err) ||
-			 count_dump(wanted, &dump, err);
 
+		rc = dump_open(&dump, run->params->io, run->plan->dumps.items[p], err);
+		if (!rc)
+			rc = count_dump(&expected, &dump, err);
 		dump_release(&dump);
-		if (rc)
-			return -1;
 	}
-	return 0;
+	if (!rc)
+		rc = resume_check(&run->file, stats, &expected, err);
+	amax_stats_release(&expected);
+	return rc;
 }
 
-/* Whose sums a history of dumps holds: another executor than the CPU's is told. */
+/* Whose sums a history of dumps holds: an executor other than the CPU's is named. */
 static char *backend_text(const struct executor_ops *executor)
 {
 	return executor == backend_executor("cpu") ? xstrdup("activations")
 						   : xasprintf("activations+%s", executor->name);
+}
+
+static int run_all(struct dumps_run *run, const struct backend *backend, const char *computed_by,
+		   struct err *err)
+{
+	const struct dumps_plan *plan = run->plan;
+	const struct calibrate_params *params = run->params;
+	const struct amax_stats *stats = run->stats;
+
+	if (forward_init(&run->forward, backend->executor, &run->model, calibrate_is_f32(params),
+			 err) ||
+	    weights_open(&run->weights, &run->forward, params->io, backend, params->n_threads,
+			 run->progress->stop, err) ||
+	    resume_open(&run->file, &run->weights.source, computed_by, run->stats, err) ||
+	    check_resumed(run, err) || workers_new(run, err))
+		return -1;
+	run->result->n_resumed = stats->n_passes;
+	atomic_store(&run->progress->total,
+		     (plan->n_all_tokens - stats->n_tokens) * plan->n_linears);
+	if (run_sweeps(run, err) || weights_close(&run->weights, err))
+		return resume_failed(&run->file, stats, run->result->n_resumed, err);
+	return 0;
 }
 
 int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *params,
@@ -383,43 +414,26 @@ int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *para
 {
 	const struct backend *backend =
 		backend_select_forward(params->backend ? params->backend : "auto", err);
-	struct sweep sweep = {
+	size_t worth = backend_executor(params->backend)->tokens_per_load / plan->n_tokens[0];
+	struct dumps_run run = {
 		.plan = plan,
 		.params = params,
 		.progress = progress,
 		.result = result,
 		.stats = stats,
-		.length = { .now = params->now,
-			    .first = 1 + backend_executor(params->backend)->tokens_per_load /
-						 plan->n_tokens[0] },
-		.model = { .checkpoint = &plan->checkpoint }
+		.length = { .now = params->now, .first = 1 + worth },
+		.model = { .checkpoint = &plan->checkpoint },
+		.file = { .params = params, .data = params->activations, .n_passes = plan->dumps.n }
 	};
-	char *computed_by = backend ? backend_text(backend->executor) : NULL;
-	const struct beginning beginning = { .params = params,
-					     .place = &sweep.place,
-					     .source = &sweep.weights.source,
-					     .backend = computed_by,
-					     .data = params->activations,
-					     .n_passes = plan->dumps.n,
-					     .context = &sweep,
-					     .count = count_first };
-	int rc = -1;
+	char *computed_by;
+	int rc;
 
-	if (!backend || forward_init(&sweep.forward, backend->executor, &sweep.model,
-				     calibrate_is_f32(params), err))
-		goto out;
-	if (weights_open(&sweep.weights, &sweep.forward, params->io, backend, params->n_threads,
-			 progress->stop, err) ||
-	    calibrate_begin(&beginning, stats, err) || workers_new(&sweep, err))
-		goto out;
-	result->n_resumed = stats->n_passes;
-	atomic_store(&progress->total, (plan->n_all_tokens - stats->n_tokens) * plan->n_linears);
-	rc = run_sweeps(&sweep, err) || weights_close(&sweep.weights, err)
-		     ? calibrate_failed(&beginning, stats, result->n_resumed, err)
-		     : 0;
-out:
-	amax_place_close(&sweep.place);
-	sweep_release(&sweep);
+	if (!backend)
+		return -1;
+	computed_by = backend_text(backend->executor);
+	rc = run_all(&run, backend, computed_by, err);
+	amax_place_close(&run.file.place);
+	dumps_run_release(&run);
 	free(computed_by);
 	return rc;
 }

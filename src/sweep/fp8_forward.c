@@ -239,30 +239,11 @@ void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
 			touch(fp8, contexts, &layer->experts[e][i]);
 }
 
-static void replay_one(struct fp8_forward *fp8, const struct linear_ref *ref,
-		       const struct amax_stats *stats)
+void fp8_forward_update(struct fp8_forward *fp8, const struct linear_ref *ref, float amax_x)
 {
-	struct module *module = ref->weight ? module_of(fp8, ref) : NULL;
-	const struct amax_site *site =
-		module ? amax_stats_find(stats, ref->module, AMAX_GEMM) : NULL;
+	const float reduced[N_FORWARD_SLOTS] = { [SLOT_INPUT] = amax_x };
+	struct module *module = module_of(fp8, ref);
 
-	for (size_t p = 0; site && p < site->n_passes; p++) {
-		const float reduced[N_FORWARD_SLOTS] = { [SLOT_INPUT] = site->history[p][AMAX_X] };
-
+	if (module)
 		recipe_state_update(&module->state, reduced);
-	}
-}
-
-void fp8_forward_replay(struct fp8_forward *fp8, const struct model *model,
-			const struct amax_stats *stats)
-{
-	for (size_t i = 0; i < model->n_layers; i++) {
-		const struct layer_ref *layer = &model->layers[i];
-
-		for (int l = 0; l < N_LINEARS; l++)
-			replay_one(fp8, &layer->linear[l], stats);
-		for (size_t e = 0; e < layer->n_experts; e++)
-			for (int l = 0; l < N_EXPERT_ROLES; l++)
-				replay_one(fp8, &layer->experts[e][l], stats);
-	}
 }

@@ -11,7 +11,6 @@
 #define FP8CONV_SWEEP_FP8_FORWARD_H
 
 #include "backend/backend.h"
-#include "amax/amax.h"
 #include "sweep/fp8_select.h"
 #include "forward/forward.h"
 #include "quantizer/context.h"
@@ -44,8 +43,7 @@ int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const str
 void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
 		       const struct layer *layer);
 
-/* The states as they are behind the passes of a history, none of which may have left it. */
-void fp8_forward_replay(struct fp8_forward *fp8, const struct model *model,
-			const struct amax_stats *stats);
+/* The state of the matrix after one more pass, whose input had that amax. */
+void fp8_forward_update(struct fp8_forward *fp8, const struct linear_ref *ref, float amax_x);
 
 #endif

@@ -27,7 +27,7 @@ ids beyond.jsonl "1, 2, 99999, 4"
 fails 3 "$c*beyond.jsonl*99999*" calibrate "$model" --data beyond.jsonl -o s.amax
 # A pass is no larger than the data are.
 "$FP8CONV" calibrate "$model" --data ok.jsonl -o s.amax --min-tokens 1 --batch 1000000000 && rm s.amax
-fails 2 "${c}option '--max-memory': 4096 bytes do not hold one pass, which takes *" \
+fails 2 "${c}option '--max-memory': 4096 bytes cannot hold one pass (*" \
 	calibrate "$model" --data ok.jsonl -o s.amax --max-memory 4K
 
 # changed KEY JSON: the model with another value in its config.json.

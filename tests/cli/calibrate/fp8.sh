@@ -100,7 +100,7 @@ fails 2 "${c}--scale-fmt has no use in recipe 'mxfp8', *" "$@" --fp8-forward --r
 fails 2 "${c}*--exclude*" "$@" --fp8-forward --exclude '('
 fails 2 "${c}nothing to quantize: *" "$@" --fp8-forward --exclude proj
 calibrate "$model" no.amax --fp8-forward --recipe delayed --amax-history-len 2
-fails 3 "${c}'no.amax' holds 2 of 4 passes, and delayed scaling needs all to go on: --restart begins anew" \
+fails 3 "${c}'no.amax' holds 2 of 4 passes, and delayed scaling needs all to go on: use --restart to start over" \
 	"$@" --fp8-forward --recipe delayed --amax-history-len 2 --resume
 
 # Rows that no block divides.

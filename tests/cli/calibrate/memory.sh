@@ -47,9 +47,9 @@ END
 set -- model --data many.jsonl --threads 1000 --dry-run
 "$FP8CONV" calibrate "$@" --json >threads.json
 json threads.json "j['memory_bytes'] > 1 << 30"
-fails 2 " calibrate: option '--max-memory': 1073741824 bytes do not hold one pass, which takes *" \
+fails 2 " calibrate: option '--max-memory': 1073741824 bytes cannot hold one pass (*" \
 	calibrate "$@" --max-memory 1G
-fails 2 " calibrate: option '--max-memory': 65536 bytes do not hold one pass, which takes *" \
+fails 2 " calibrate: option '--max-memory': 65536 bytes cannot hold one pass (*" \
 	calibrate model --data ids.jsonl --max-memory 64K -o none.amax
 
 # Counts of a module are 2048 bins of two values, in a sweep and in the history.

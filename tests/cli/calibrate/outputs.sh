@@ -43,13 +43,13 @@ edit() {
 "$FP8CONV" "$@" --passes 2 -o two.amax
 kind() { echo "t['$1.amax_history$3'] = t.pop('$1.amax_history$2')"; }
 edit s.amax "$(kind $q '' _qkv)"
-fails 3 "${c}'$q' in 's.amax' is no attention that is seen now: *" "$@" -o s.amax --resume
+fails 3 "${c}'$q' in 's.amax' is not an attention of this model: use --restart to start over" "$@" -o s.amax --resume
 edit s.amax "$(kind model.layers.0.self_attn _qkv '')"
-fails 3 "${c}'model.layers.0.self_attn' in 's.amax' is no module that is seen now: *" "$@" -o s.amax --resume
+fails 3 "${c}'model.layers.0.self_attn' in 's.amax' is not a module of this model: use --restart to start over" "$@" -o s.amax --resume
 edit s.amax "del t['$q.amax_history'], t['$q.tokens']"
-fails 3 "${c}'$q' is not in 's.amax', which holds 2 passes: --restart begins anew" "$@" -o s.amax --resume
+fails 3 "${c}'$q' is not in 's.amax', which holds 2 passes: use --restart to start over" "$@" -o s.amax --resume
 edit s.amax "t['$q.amax_history'] = 'F32', [1, 3], bytes(12); t['$q.tokens'] = 'I64', [1], bytes(8)"
-fails 3 "${c}'$q' in 's.amax' has 1 passes, not 2: --restart begins anew" "$@" -o s.amax --resume
+fails 3 "${c}'$q' in 's.amax' has 1 passes, not 2: use --restart to start over" "$@" -o s.amax --resume
 # Counts that a sum of int64 would not hold.
 edit s.amax "t['$q.tokens'] = 'I64', [2], (2**63 - 1).to_bytes(8, 'little') * 2"
 "$FP8CONV" "$@" --passes 2 -o s.amax --resume

@@ -47,8 +47,8 @@ json again.json "j['nll_per_pass'] == []" "j['perplexity'] is None" "j['passes']
 cmp s.amax two.amax
 
 # An output that is there is not lost by accident, nor mixed with another.
-fails 2 " calibrate: 's.amax' exists: --resume goes on with it, --restart begins anew" calibrate "$@" -o s.amax
-fails 3 " calibrate: 's.amax' holds 6 passes, and 2 are asked for: --restart begins anew" \
+fails 2 " calibrate: 's.amax' exists: --resume continues it, --restart starts over" calibrate "$@" -o s.amax
+fails 3 " calibrate: 's.amax' holds 6 passes, but only 2 are requested: use --restart to start over" \
 	calibrate "$@" -o s.amax --passes 2 --resume
 fails 3 " calibrate: 's.amax' was made with another precision (bf16, now f32): *" \
 	calibrate "$@" -o s.amax --precision f32 --resume

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sweep/plan.h"
+
+#include <inttypes.h>
+
+#include "forward/forward.h"
+#include "sweep/embed.h"
+#include "sweep/fp8_forward.h"
+#include "sweep/weights.h"
+
+#define DEFAULT_MEMORY ((uint64_t)1 << 30)
+/* a second layer takes at most this part of the memory for sequences */
+#define AHEAD_SHARE 4
+
+static double multiplications_of(const struct linear_ref *linears, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++)
+		sum += (double)linears[i].n * (double)linears[i].k;
+	return sum;
+}
+
+/* Of a token with weights; attention is little beside them. */
+static double multiplications(const struct model *model)
+{
+	double sum = multiplications_of(&model->head, 1);
+
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+
+		sum += multiplications_of(layer->linear, N_LINEARS);
+		if (layer->n_experts)
+			sum += (double)model->routing.top_k *
+			       multiplications_of(layer->experts[0], N_EXPERT_ROLES);
+	}
+	return sum;
+}
+
+/* Multiplications that a thread does in a minute on a slow machine: 15 billion a second. */
+#define SLOW_MINUTE 9e11
+
+/* Passes of the first sweep: they give every thread a sequence and are worth the loading of the
+ * weights, or they are done in a minute even on a slow machine. */
+static size_t first_passes(const struct sweep_plan *plan)
+{
+	const struct sweep_params *params = &plan->params;
+	size_t pass = plan->longest * params->batch, threads = (size_t)params->n_threads;
+	size_t shared = (threads + params->batch - 1) / params->batch;
+	size_t worth = params->executor->tokens_per_load / pass;
+	double minute =
+		SLOW_MINUTE * (double)threads / (multiplications(params->model) * (double)pass);
+	size_t quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;
+	size_t min = shared > worth ? shared : worth;
+
+	return quick > min ? quick : min;
+}
+
+/* What memory is needed for, in bytes. */
+struct needs {
+	uint64_t threads;  /* workspaces of all threads */
+	uint64_t sequence; /* its residual stream and value stats */
+	uint64_t weights;  /* of the largest layer, */
+	uint64_t second;   /* and of the next beside it */
+};
+
+static void needs_find(struct needs *needs, const struct sweep_plan *plan)
+{
+	const struct sweep_params *params = &plan->params;
+	const struct model *model = params->model;
+	bool is_f32 = params->is_f32 || (params->fp8 && !fp8_select_is_bf16(params->fp8));
+	const struct weights_kind kind = { .executor = params->executor,
+					   .dtype = is_f32 ? DT_F32 : params->executor->bf16_type(),
+					   .quantized = params->fp8 };
+
+	needs->threads = (workspace_size(params->executor, model, plan->longest, params->fp8) +
+			  embed_size(model, plan->longest)) *
+			 (uint64_t)params->n_threads;
+	needs->sequence = (uint64_t)plan->longest * model->hidden * sizeof(float) +
+			  2 * forward_slots(model) * sizeof(struct value_stats);
+	needs->weights = weights_layer_size(model, &kind, params->n_threads, false);
+	needs->second = weights_layer_size(model, &kind, params->n_threads, true) - needs->weights;
+}
+
+/* Unless it is given: enough for a pass, and for a sequence of each thread. */
+static uint64_t memory_of(const struct sweep_params *params, const struct needs *needs)
+{
+	size_t threads = (size_t)params->n_threads;
+	size_t n = params->batch > threads ? params->batch : threads;
+	uint64_t min = needs->threads + n * needs->sequence;
+
+	if (params->max_memory)
+		return params->max_memory;
+	return min > DEFAULT_MEMORY ? min : DEFAULT_MEMORY;
+}
+
+static int fit_passes(struct sweep_plan *plan, struct err *err)
+{
+	const struct sweep_params *params = &plan->params;
+	struct needs needs;
+	uint64_t memory, room, pass, n;
+
+	needs_find(&needs, plan);
+	memory = memory_of(params, &needs);
+	room = memory > needs.threads ? memory - needs.threads : 0;
+	pass = needs.sequence * params->batch;
+	plan->ahead = !params->fp8 && needs.second <= room / AHEAD_SHARE &&
+		      (room - needs.second) / pass > 0;
+	if (plan->ahead)
+		room -= needs.second;
+	n = room / pass;
+	if (n == 0)
+		return err_set(err, ERR_USAGE,
+			       "option '--max-memory': %" PRIu64
+			       " bytes cannot hold one pass (%" PRIu64
+			       "): reduce --threads or --seq-len",
+			       memory, needs.threads + pass);
+	n = n < plan->n_passes ? n : plan->n_passes;
+	plan->max_sequences = (size_t)n * params->batch;
+	plan->memory_bytes = needs.threads + n * pass + needs.weights;
+	if (plan->ahead)
+		plan->memory_bytes += needs.second;
+	if (params->fp8)
+		plan->memory_bytes +=
+			fp8_forward_size(params->fp8, plan->longest, params->n_threads);
+	return 0;
+}
+
+int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, struct err *err)
+{
+	const struct dataset *data = params->data;
+
+	*plan = (struct sweep_plan){ .params = *params };
+	if (params->batch > data->n)
+		plan->params.batch = data->n;
+	plan->n_passes = (data->n + plan->params.batch - 1) / plan->params.batch;
+	for (size_t i = 0; i < data->n; i++) {
+		size_t len = data->sequences[i].len;
+
+		plan->n_tokens += len;
+		plan->longest = len > plan->longest ? len : plan->longest;
+	}
+	plan->first_passes = first_passes(plan);
+	return fit_passes(plan, err);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * How the sequences of a data set go through a model: how many at once, whether the next layer is
+ * loaded meanwhile, and the memory that takes.
+ */
+#ifndef FP8CONV_SWEEP_PLAN_H
+#define FP8CONV_SWEEP_PLAN_H
+
+#include "backend/executor.h"
+#include "dataset/dataset.h"
+#include "model/model.h"
+#include "sweep/fp8_select.h"
+
+/* What is asked for.  All that is pointed to must outlive the plan. */
+struct sweep_params {
+	const struct io *io;
+	const struct model *model;
+	const struct dataset *data;
+	const struct fp8_selection *fp8; /* NULL: products in high precision */
+	const struct executor_ops *executor;
+	bool is_f32;	     /* products take fp32, not bf16 */
+	size_t batch;	     /* sequences of a pass */
+	int n_threads;	     /* >= 1 */
+	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB, or what the threads need */
+	double (*now)(void); /* seconds, for the length of sweeps; NULL: always the first length */
+};
+
+struct sweep_plan {
+	struct sweep_params params;
+	size_t n_passes; /* the last one may have fewer sequences */
+	size_t longest;	 /* tokens of the longest sequence */
+	uint64_t n_tokens;
+	size_t max_sequences; /* that go through the model at once: whole passes */
+	size_t first_passes;  /* of the first sweep */
+	bool ahead;	      /* the next layer is loaded beside the passes through one */
+	/* of the sequences, of what threads and FP8 work with, and of the largest layer or two */
+	uint64_t memory_bytes;
+};
+
+/* ERR_USAGE where the memory does not hold one pass. */
+int sweep_plan_make(struct sweep_plan *plan, const struct sweep_params *params, struct err *err);
+
+/* The tokens of a sequence of the data. */
+static inline const uint32_t *sweep_plan_tokens(const struct sweep_plan *plan, size_t sequence)
+{
+	const struct dataset *data = plan->params.data;
+
+	return data->ids.ids + data->sequences[sequence].begin;
+}
+
+#endif
