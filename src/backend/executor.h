@@ -69,6 +69,68 @@ struct value_stats {
 	uint32_t padding;
 };
 
+/* Rows that begin `stride` elements apart. */
+struct rows_in {
+	const float *data;
+	size_t stride;
+};
+
+struct rows_out {
+	float *data;
+	size_t stride;
+};
+
+/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up, if
+ * their strides are equal. */
+struct gate_args {
+	enum activation activation;
+	struct rows_in gate, up;
+	size_t n_rows, n_cols;
+	struct rows_out y;
+};
+
+/* y[r] = x[r / repeat].  They do not overlap. */
+struct copy_args {
+	struct rows_out y;
+	struct rows_in x;
+	size_t repeat, n_rows, n_cols;
+};
+
+/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols / 2] =
+ * x[2 i + 1].  They do not overlap. */
+struct deinterleave_args {
+	struct rows_out y;
+	struct rows_in x;
+	size_t n_rows, n_cols;
+};
+
+/* y[rows[r]] += factors[r] * x[r].  No row comes twice. */
+struct scatter_add_args {
+	float *y;
+	const float *x;
+	const uint32_t *rows;
+	const float *factors;
+	size_t n_rows, n_cols;
+};
+
+/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row; y may be x. */
+struct rms_norm_args {
+	struct rows_in x;
+	const float *weight; /* (n_cols) */
+	float offset, eps;
+	size_t n_rows, n_cols;
+	struct rows_out y;
+};
+
+/* Rotates pairs (i, i + rope_dim / 2) of the first rope_dim of each head's head_dim values, in
+ * place. */
+struct rope_args {
+	struct rows_out x; /* a token, of n_heads heads, in a row */
+	size_t n_tokens, n_heads, head_dim;
+	const float *cosines, *sines; /* (n_tokens, rope_dim / 2), of the angles */
+	size_t rope_dim;
+};
+
 /* The causal attention of a sequence: a query sees its own token and those before it. */
 struct attention_args {
 	size_t n_tokens, n_heads, n_kv_heads, head_dim,
@@ -80,8 +142,8 @@ struct attention_args {
 	const float *sinks;
 	/* v: (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
 	const float *q, *k, *v;
-	float *y;    /* (n_tokens, n_heads * value_dim) */
-	void *spare; /* of attention_scratch() bytes */
+	float *y;      /* (n_tokens, n_heads * value_dim) */
+	void *scratch; /* of attention_scratch() bytes */
 };
 
 /* The last step: logits to what is lost. */
@@ -92,7 +154,7 @@ struct cross_entropy_args {
 	float softcap;		/* 0: not */
 	const uint32_t *labels; /* (n_rows) */
 	float *log_sums;	/* (n_rows): written, log(sum exp) of each row */
-	float *picked;		/* (n_rows): written where the label is one of the columns */
+	float *label_logits;	/* (n_rows): written where the label is one of the columns */
 };
 
 struct executor_ops {
@@ -184,11 +246,7 @@ struct executor_ops {
 	void (*add_row)(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
 			size_t n_cols);
 
-	/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up,
-	 * if their strides are. */
-	void (*gate)(struct executor_stream *stream, enum activation activation, const float *gate,
-		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
-		     size_t n_cols, float *y, size_t y_stride);
+	void (*gate)(struct executor_stream *stream, const struct gate_args *args);
 
 	/* GPT-OSS: of pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate), clamped
 	 * before: gate from above, up from both sides.  y has n values, x 2 n; they do not
@@ -198,35 +256,18 @@ struct executor_ops {
 
 	/* --- rows --- */
 
-	/* y[r] = x[r / repeat], n_cols values.  They do not overlap. */
-	void (*copy)(struct executor_stream *stream, float *y, size_t y_stride, const float *x,
-		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols);
+	void (*copy)(struct executor_stream *stream, const struct copy_args *args);
 
-	/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols
-	 * / 2] = x[2 i + 1].  They do not overlap. */
-	void (*deinterleave)(struct executor_stream *stream, float *y, size_t y_stride,
-			     const float *x, size_t x_stride, size_t n_rows, size_t n_cols);
+	void (*deinterleave)(struct executor_stream *stream, const struct deinterleave_args *args);
 
 	/* y[r] = x[rows[r]]. */
 	void (*gather)(struct executor_stream *stream, float *y, const float *x,
 		       const uint32_t *rows, size_t n_rows, size_t n_cols);
 
-	/* y[rows[r]] += factors[r] * x[r].  No row comes twice. */
-	void (*scatter_add)(struct executor_stream *stream, float *y, const float *x,
-			    const uint32_t *rows, const float *factors, size_t n_rows,
-			    size_t n_cols);
+	void (*scatter_add)(struct executor_stream *stream, const struct scatter_add_args *args);
 
-	/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row; y may be x. */
-	void (*rms_norm)(struct executor_stream *stream, const float *x, size_t x_stride,
-			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
-			 float *y, size_t y_stride);
-
-	/* Rotates pairs (i, i + n / 2) of the first n of each head's head_dim values, by angles
-	 * whose cosines and sines are (n_tokens, n / 2).  A token has n_heads heads, and begins
-	 * x_stride behind the one before. */
-	void (*rope)(struct executor_stream *stream, float *x, size_t x_stride, size_t n_tokens,
-		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
-		     size_t n);
+	void (*rms_norm)(struct executor_stream *stream, const struct rms_norm_args *args);
+	void (*rope)(struct executor_stream *stream, const struct rope_args *args);
 
 	/* Bytes for the sizes in args; pointers are not looked at. */
 	uint64_t (*attention_scratch)(const struct attention_args *args);

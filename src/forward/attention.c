@@ -8,7 +8,11 @@
 static void cut_columns(struct workspace *lane, const float *x, size_t n_rows, size_t wide,
 			size_t first, size_t n, float *y)
 {
-	lane->ops->copy(lane->executor, y, n, x + first, wide, 1, n_rows, n);
+	lane->ops->copy(lane->executor, &(const struct copy_args){ .y = { y, n },
+								   .x = { x + first, wide },
+								   .repeat = 1,
+								   .n_rows = n_rows,
+								   .n_cols = n });
 }
 
 static int make_qkv(const struct forward *forward, struct workspace *lane,
@@ -48,8 +52,14 @@ static int make_latent_q(const struct forward *forward, struct workspace *lane,
 	if (linear_run(forward, lane, layer, &l[LINEAR_Q_A], sequence, lane->normed, n,
 		       lane->narrow, err))
 		return -1;
-	lane->ops->rms_norm(lane->executor, lane->narrow, rank, layer->vector[VECTOR_NORM_Q_A],
-			    model->norm_offset, model->norm_eps, n, rank, lane->narrow, rank);
+	lane->ops->rms_norm(lane->executor,
+			    &(const struct rms_norm_args){ .x = { lane->narrow, rank },
+							   .weight = layer->vector[VECTOR_NORM_Q_A],
+							   .offset = model->norm_offset,
+							   .eps = model->norm_eps,
+							   .n_rows = n,
+							   .n_cols = rank,
+							   .y = { lane->narrow, rank } });
 	return linear_run(forward, lane, layer, &l[LINEAR_Q_B], sequence, lane->narrow, n, lane->q,
 			  err);
 }
@@ -60,10 +70,17 @@ static void part_queries(const struct model *model, struct workspace *lane, size
 	const struct latent *latent = &model->latent;
 	float *turning = lane->q + latent->nope_dim;
 
-	lane->ops->copy(lane->executor, lane->mixed, latent->rope_dim, turning, model->head_dim, 1,
-			n * model->n_heads, latent->rope_dim);
-	lane->ops->deinterleave(lane->executor, turning, model->head_dim, lane->mixed,
-				latent->rope_dim, n * model->n_heads, latent->rope_dim);
+	lane->ops->copy(lane->executor,
+			&(const struct copy_args){ .y = { lane->mixed, latent->rope_dim },
+						   .x = { turning, model->head_dim },
+						   .repeat = 1,
+						   .n_rows = n * model->n_heads,
+						   .n_cols = latent->rope_dim });
+	lane->ops->deinterleave(lane->executor, &(const struct deinterleave_args){
+							.y = { turning, model->head_dim },
+							.x = { lane->mixed, latent->rope_dim },
+							.n_rows = n * model->n_heads,
+							.n_cols = latent->rope_dim });
 }
 
 /* Keys: each head's nope_dim part, and behind it the turning part that all heads share; and values. */
@@ -72,12 +89,25 @@ static void join_keys(const struct model *model, struct workspace *lane, size_t 
 	const struct latent *latent = &model->latent;
 	size_t n_rows = n * model->n_heads, wide = latent->nope_dim + model->value_dim;
 
-	lane->ops->copy(lane->executor, lane->k, model->head_dim, lane->expanded, wide, 1, n_rows,
-			latent->nope_dim);
-	lane->ops->copy(lane->executor, lane->k + latent->nope_dim, model->head_dim, lane->turning,
-			latent->rope_dim, model->n_heads, n_rows, latent->rope_dim);
-	lane->ops->copy(lane->executor, lane->v, model->value_dim,
-			lane->expanded + latent->nope_dim, wide, 1, n_rows, model->value_dim);
+	lane->ops->copy(lane->executor,
+			&(const struct copy_args){ .y = { lane->k, model->head_dim },
+						   .x = { lane->expanded, wide },
+						   .repeat = 1,
+						   .n_rows = n_rows,
+						   .n_cols = latent->nope_dim });
+	lane->ops->copy(
+		lane->executor,
+		&(const struct copy_args){ .y = { lane->k + latent->nope_dim, model->head_dim },
+					   .x = { lane->turning, latent->rope_dim },
+					   .repeat = model->n_heads,
+					   .n_rows = n_rows,
+					   .n_cols = latent->rope_dim });
+	lane->ops->copy(lane->executor,
+			&(const struct copy_args){ .y = { lane->v, model->value_dim },
+						   .x = { lane->expanded + latent->nope_dim, wide },
+						   .repeat = 1,
+						   .n_rows = n_rows,
+						   .n_cols = model->value_dim });
 }
 
 /* Multi-head latent attention (DeepSeek-V2): q, k and v as heads see them. */
@@ -93,11 +123,20 @@ static int make_latent(const struct forward *forward, struct workspace *lane,
 	    linear_run(forward, lane, layer, &l[LINEAR_KV_A], sequence, lane->normed, n,
 		       lane->narrow, err))
 		return -1;
-	lane->ops->rms_norm(lane->executor, lane->narrow, wide, layer->vector[VECTOR_NORM_KV_A],
-			    model->norm_offset, model->norm_eps, n, latent->kv_lora_rank,
-			    lane->latent, latent->kv_lora_rank);
-	lane->ops->deinterleave(lane->executor, lane->turning, latent->rope_dim,
-				lane->narrow + latent->kv_lora_rank, wide, n, latent->rope_dim);
+	lane->ops->rms_norm(lane->executor, &(const struct rms_norm_args){
+						    .x = { lane->narrow, wide },
+						    .weight = layer->vector[VECTOR_NORM_KV_A],
+						    .offset = model->norm_offset,
+						    .eps = model->norm_eps,
+						    .n_rows = n,
+						    .n_cols = latent->kv_lora_rank,
+						    .y = { lane->latent, latent->kv_lora_rank } });
+	lane->ops->deinterleave(lane->executor,
+				&(const struct deinterleave_args){
+					.y = { lane->turning, latent->rope_dim },
+					.x = { lane->narrow + latent->kv_lora_rank, wide },
+					.n_rows = n,
+					.n_cols = latent->rope_dim });
 	if (linear_run(forward, lane, layer, &l[LINEAR_KV_B], sequence, lane->latent, n,
 		       lane->expanded, err))
 		return -1;
@@ -113,8 +152,14 @@ static void norm_heads(const struct forward *forward, struct workspace *lane, co
 	const struct model *model = forward->model;
 
 	if (weight)
-		lane->ops->rms_norm(lane->executor, x, model->head_dim, weight, model->norm_offset,
-				    model->norm_eps, n, model->head_dim, x, model->head_dim);
+		lane->ops->rms_norm(lane->executor,
+				    &(const struct rms_norm_args){ .x = { x, model->head_dim },
+								   .weight = weight,
+								   .offset = model->norm_offset,
+								   .eps = model->norm_eps,
+								   .n_rows = n,
+								   .n_cols = model->head_dim,
+								   .y = { x, model->head_dim } });
 }
 
 /* Angles stay from layer to layer. */
@@ -140,12 +185,24 @@ static void rotate(const struct forward *forward, struct workspace *lane, const 
 	size_t nope_dim = model->latent.nope_dim;
 
 	angles_ready(lane, rope, n_tokens);
-	lane->ops->rope(lane->executor, lane->q + nope_dim, model->n_heads * model->head_dim,
-			n_tokens, model->n_heads, model->head_dim, lane->cosines, lane->sines,
-			rope->n);
-	lane->ops->rope(lane->executor, lane->k + nope_dim, model->n_kv_heads * model->head_dim,
-			n_tokens, model->n_kv_heads, model->head_dim, lane->cosines, lane->sines,
-			rope->n);
+	lane->ops->rope(lane->executor,
+			&(const struct rope_args){
+				.x = { lane->q + nope_dim, model->n_heads * model->head_dim },
+				.n_tokens = n_tokens,
+				.n_heads = model->n_heads,
+				.head_dim = model->head_dim,
+				.cosines = lane->cosines,
+				.sines = lane->sines,
+				.rope_dim = rope->n });
+	lane->ops->rope(lane->executor,
+			&(const struct rope_args){
+				.x = { lane->k + nope_dim, model->n_kv_heads * model->head_dim },
+				.n_tokens = n_tokens,
+				.n_heads = model->n_kv_heads,
+				.head_dim = model->head_dim,
+				.cosines = lane->cosines,
+				.sines = lane->sines,
+				.rope_dim = rope->n });
 }
 
 static void show(const struct forward *forward, struct workspace *lane, const struct layer *layer,
@@ -194,7 +251,7 @@ static void attend(const struct forward *forward, struct workspace *lane, const 
 					     .k = lane->k,
 					     .v = lane->v,
 					     .y = lane->mixed,
-					     .spare = lane->spare };
+					     .scratch = lane->spare };
 
 	lane->ops->attend(lane->executor, &args);
 }

@@ -181,8 +181,14 @@ void forward_norm(const struct forward *forward, struct workspace *lane, const f
 {
 	const struct model *model = forward->model;
 
-	lane->ops->rms_norm(lane->executor, x, model->hidden, weight, model->norm_offset,
-			    model->norm_eps, n_tokens, model->hidden, normed, model->hidden);
+	lane->ops->rms_norm(lane->executor,
+			    &(const struct rms_norm_args){ .x = { x, model->hidden },
+							   .weight = weight,
+							   .offset = model->norm_offset,
+							   .eps = model->norm_eps,
+							   .n_rows = n_tokens,
+							   .n_cols = model->hidden,
+							   .y = { normed, model->hidden } });
 }
 
 int forward_embed(const struct forward *forward, struct workspace *lane, const float *table,

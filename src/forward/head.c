@@ -104,7 +104,7 @@ static int block_run(const struct forward *forward, struct workspace *lane,
 							 .softcap = forward->model->logit_softcap,
 							 .labels = lane->labels,
 							 .log_sums = lane->log_sums + p * block->m,
-							 .picked = lane->picked };
+							 .label_logits = lane->picked };
 		struct observation y = x;
 
 		y.slot = SLOT_Y;

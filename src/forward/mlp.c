@@ -26,8 +26,13 @@ static void gate_joined(const struct forward *forward, struct workspace *lane,
 		ops->gate_interleaved(lane->executor, lane->joined, forward->model->clamp,
 				      m * width, lane->gate);
 	else
-		ops->gate(lane->executor, forward->model->activation, lane->joined, 2 * width,
-			  lane->joined + width, 2 * width, m, width, lane->gate, width);
+		ops->gate(lane->executor,
+			  &(const struct gate_args){ .activation = forward->model->activation,
+						     .gate = { lane->joined, 2 * width },
+						     .up = { lane->joined + width, 2 * width },
+						     .n_rows = m,
+						     .n_cols = width,
+						     .y = { lane->gate, width } });
 }
 
 static int run_rows(const struct forward *forward, struct workspace *lane,
@@ -47,8 +52,13 @@ static int run_rows(const struct forward *forward, struct workspace *lane,
 	} else {
 		if (linears_run(forward, lane, layer, 2, both, sequence, x, m, ys, err))
 			return -1;
-		lane->ops->gate(lane->executor, forward->model->activation, lane->gate, width,
-				lane->up, width, m, width, lane->gate, width);
+		lane->ops->gate(lane->executor,
+				&(const struct gate_args){ .activation = forward->model->activation,
+							   .gate = { lane->gate, width },
+							   .up = { lane->up, width },
+							   .n_rows = m,
+							   .n_cols = width,
+							   .y = { lane->gate, width } });
 	}
 	return linear_run(forward, lane, layer, mlp->down, sequence, lane->gate, m, out, err);
 }
@@ -238,8 +248,13 @@ static int run_expert(const struct forward *forward, struct workspace *lane,
 			  hidden);
 	if (run_mlp(forward, lane, layer, &mlp, sequence, lane->gathered, m, lane->expert_out, err))
 		return -1;
-	lane->ops->scatter_add(lane->executor, lane->out, lane->expert_out, lane->rows + first,
-			       lane->factors + first, m, hidden);
+	lane->ops->scatter_add(lane->executor,
+			       &(const struct scatter_add_args){ .y = lane->out,
+								 .x = lane->expert_out,
+								 .rows = lane->rows + first,
+								 .factors = lane->factors + first,
+								 .n_rows = m,
+								 .n_cols = hidden });
 	return 0;
 }
 

@@ -26,14 +26,34 @@ static void run_all(size_t n)
 	gpu_round_bf16(stream, NULL, n, NULL);
 	gpu_add(stream, NULL, NULL, n);
 	gpu_add_row(stream, NULL, NULL, n, 4);
-	gpu_gate(stream, ACT_SILU, NULL, 4, NULL, 4, n, 4, NULL, 4);
+	gpu_gate(stream, &(const struct gate_args){ .activation = ACT_SILU,
+						    .gate = { NULL, 4 },
+						    .up = { NULL, 4 },
+						    .n_rows = n,
+						    .n_cols = 4,
+						    .y = { NULL, 4 } });
 	gpu_gate_interleaved(stream, NULL, 1, n, NULL);
-	gpu_copy_rows(stream, NULL, 4, NULL, 4, 1, n, 4);
-	gpu_deinterleave(stream, NULL, 4, NULL, 4, n, 4);
+	gpu_copy_rows(stream, &(const struct copy_args){ .y = { NULL, 4 },
+							 .x = { NULL, 4 },
+							 .repeat = 1,
+							 .n_rows = n,
+							 .n_cols = 4 });
+	gpu_deinterleave(stream,
+			 &(const struct deinterleave_args){
+				 .y = { NULL, 4 }, .x = { NULL, 4 }, .n_rows = n, .n_cols = 4 });
 	gpu_gather(stream, NULL, NULL, NULL, n, 4);
-	gpu_scatter_add(stream, NULL, NULL, NULL, NULL, n, 4);
-	gpu_rms_norm(stream, NULL, 4, NULL, 0, 0, n, 4, NULL, 4);
-	gpu_rope(stream, NULL, 4, n, 1, 4, NULL, NULL, 4);
+	gpu_scatter_add(stream, &(const struct scatter_add_args){ .n_rows = n, .n_cols = 4 });
+	gpu_rms_norm(stream, &(const struct rms_norm_args){ .x = { NULL, 4 },
+							    .offset = 0,
+							    .eps = 0,
+							    .n_rows = n,
+							    .n_cols = 4,
+							    .y = { NULL, 4 } });
+	gpu_rope(stream, &(const struct rope_args){ .x = { NULL, 4 },
+						    .n_tokens = n,
+						    .n_heads = 1,
+						    .head_dim = 4,
+						    .rope_dim = 4 });
 	gpu_attend(stream, &attention);
 	gpu_cross_entropy(stream, &entropy);
 }

@@ -171,7 +171,7 @@ static void plain_attention(const struct head *head, const struct case_data *dat
 static void run_head(const struct cpu_ops *set, const struct head *head,
 		     const struct case_data *data, float *y)
 {
-	size_t wide = attention_wide(head->value_dim);
+	size_t wide = attention_value_stride(head->value_dim);
 	struct attention attention = { .n_tokens = head->n_tokens,
 				       .head_dim = head->head_dim,
 				       .value_dim = head->value_dim,
@@ -179,23 +179,27 @@ static void run_head(const struct cpu_ops *set, const struct head *head,
 				       .softmax = { 0.125f, head->softcap,
 						    head->sink != 0 ? &head->sink : NULL } };
 
-	attention.keys = malloc(attention_whole(head->n_tokens) * head->head_dim * sizeof(float));
+	attention.keys = malloc(attention_padded(head->n_tokens) * head->head_dim * sizeof(float));
 	attention.values = malloc(head->n_tokens * wide * sizeof(float));
 	attention.scores =
-		malloc(ATTENTION_QUERIES * attention_stride(head->n_tokens) * sizeof(float));
-	attention.mixed = malloc(ATTENTION_QUERIES * wide * sizeof(float));
+		malloc(ATTENTION_QUERIES * attention_score_stride(head->n_tokens) * sizeof(float));
+	attention.attn_out = malloc(ATTENTION_QUERIES * wide * sizeof(float));
 	set->attention_pack(&attention, data->k, head->head_dim, data->v, head->value_dim);
 	for (size_t first = 0; first < head->n_tokens; first += ATTENTION_QUERIES) {
-		size_t n = head->n_tokens - first < ATTENTION_QUERIES ? head->n_tokens - first
-								      : ATTENTION_QUERIES;
+		const struct query_block block = {
+			.first = first,
+			.n = head->n_tokens - first < ATTENTION_QUERIES ? head->n_tokens - first
+									: ATTENTION_QUERIES,
+			.q = { data->q + first * head->head_dim, head->head_dim },
+			.y = { y + first * head->value_dim, head->value_dim },
+		};
 
-		set->attend(&attention, data->q + first * head->head_dim, head->head_dim, first, n,
-			    y + first * head->value_dim, head->value_dim);
+		set->attend(&attention, &block);
 	}
 	free(attention.keys);
 	free(attention.values);
 	free(attention.scores);
-	free(attention.mixed);
+	free(attention.attn_out);
 }
 
 static void attention(void **state)

@@ -229,8 +229,13 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 		float *at[] = { values_there(s, &v[GATE]), values_there(s, &v[UP]),
 				values_there(s, &v[Y]) };
 
-		s->ops->gate(s->stream, activation, at[GATE], strides[GATE], at[UP], strides[UP],
-			     n_rows, n, at[into], strides[into]);
+		s->ops->gate(s->stream,
+			     &(const struct gate_args){ .activation = activation,
+							.gate = { at[GATE], strides[GATE] },
+							.up = { at[UP], strides[UP] },
+							.n_rows = n_rows,
+							.n_cols = n,
+							.y = { at[into], strides[into] } });
 		for (int i = GATE; i <= Y; i++)
 			values_back(s, &v[i], at[i], "gate");
 	}
@@ -292,14 +297,43 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 	ops->round_bf16(s->stream, x, n, (uint16_t *)x);
 	ops->add(s->stream, x, x + 8, n);
 	ops->add_row(s->stream, x, x + 8, n_rows, n_cols);
-	ops->gate(s->stream, ACT_SILU, x, 4, x + 8, 4, n_rows, n_cols, x + 16, 4);
+	ops->gate(s->stream, &(const struct gate_args){ .activation = ACT_SILU,
+							.gate = { x, 4 },
+							.up = { x + 8, 4 },
+							.n_rows = n_rows,
+							.n_cols = n_cols,
+							.y = { x + 16, 4 } });
 	ops->gate_interleaved(s->stream, x, 1, n, x + 8);
-	ops->copy(s->stream, x, 4, x + 8, 4, 1, n_rows, n_cols);
-	ops->deinterleave(s->stream, x, 4, x + 8, 4, n_rows, n_cols);
+	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
+							.x = { x + 8, 4 },
+							.repeat = 1,
+							.n_rows = n_rows,
+							.n_cols = n_cols });
+	ops->deinterleave(s->stream, &(const struct deinterleave_args){ .y = { x, 4 },
+									.x = { x + 8, 4 },
+									.n_rows = n_rows,
+									.n_cols = n_cols });
 	ops->gather(s->stream, x, x + 8, (uint32_t *)(x + 16), n_rows, n_cols);
-	ops->scatter_add(s->stream, x, x + 8, (uint32_t *)(x + 16), x + 24, n_rows, n_cols);
-	ops->rms_norm(s->stream, x, 4, x + 8, 0, 0, n_rows, n_cols, x + 16, 4);
-	ops->rope(s->stream, x, 4, n_rows, 1, 4, x + 8, x + 16, n_cols);
+	ops->scatter_add(s->stream, &(const struct scatter_add_args){ .y = x,
+								      .x = x + 8,
+								      .rows = (uint32_t *)(x + 16),
+								      .factors = x + 24,
+								      .n_rows = n_rows,
+								      .n_cols = n_cols });
+	ops->rms_norm(s->stream, &(const struct rms_norm_args){ .x = { x, 4 },
+								.weight = x + 8,
+								.offset = 0,
+								.eps = 0,
+								.n_rows = n_rows,
+								.n_cols = n_cols,
+								.y = { x + 16, 4 } });
+	ops->rope(s->stream, &(const struct rope_args){ .x = { x, 4 },
+							.n_tokens = n_rows,
+							.n_heads = 1,
+							.head_dim = 4,
+							.cosines = x + 8,
+							.sines = x + 16,
+							.rope_dim = n_cols });
 }
 
 static void nothing(void **state)

@@ -105,7 +105,7 @@ static void plain_attention(const struct setup *s)
 }
 
 /* Of bytes 0xFF, which are NaN: what is read there has been written. */
-static void *spare_there(const struct side *s, const struct attention_args *args)
+static void *scratch_there(const struct side *s, const struct attention_args *args)
 {
 	uint64_t size = s->ops->attention_scratch(args);
 	void *poison = some_memory(size), *there;
@@ -128,14 +128,14 @@ static void attend_there(const struct side *s, const struct setup *setup)
 	args.v = v;
 	args.y = values_there(s, &setup->y);
 	args.sinks = setup->with_sinks ? sinks : NULL;
-	args.spare = spare_there(s, &args);
+	args.scratch = scratch_there(s, &args);
 	s->ops->attend(s->stream, &args);
 	values_back(s, &setup->y, args.y, "attend");
 	values_back(s, &setup->q, q, "q");
 	values_back(s, &setup->k, k, "k");
 	values_back(s, &setup->v, v, "v");
 	values_back(s, &setup->sinks, sinks, "sinks");
-	s->ops->memory_free(s->executor, args.spare);
+	s->ops->memory_free(s->executor, args.scratch);
 }
 
 static void attend_everywhere(struct setup *setup)
@@ -241,10 +241,10 @@ static void no_tokens(void **state)
 		struct attention_args args = { 0, 1,	1,     4,     4,     0,	    1,
 					       0, NULL, there, there, there, there, NULL };
 
-		args.spare = spare_there(s, &args);
+		args.scratch = scratch_there(s, &args);
 		s->ops->attend(s->stream, &args);
 		values_back(s, &x, there, "no tokens");
-		s->ops->memory_free(s->executor, args.spare);
+		s->ops->memory_free(s->executor, args.scratch);
 	}
 	values_free(&x);
 }

@@ -21,8 +21,12 @@ static void copies(void **state)
 		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
-			s->ops->copy(s->stream, y_there, n + more, x_there, n + 4, repeat, n_rows,
-				     n);
+			s->ops->copy(s->stream,
+				     &(const struct copy_args){ .y = { y_there, n + more },
+								.x = { x_there, n + 4 },
+								.repeat = repeat,
+								.n_rows = n_rows,
+								.n_cols = n });
 			values_back(s, &x, x_there, "what was copied");
 			values_back(s, &y, y_there, "copy");
 		}
@@ -49,8 +53,11 @@ static void pairs(void **state)
 		{
 			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
 
-			s->ops->deinterleave(s->stream, y_there, n + 4, x_there, n + more, n_rows,
-					     n);
+			s->ops->deinterleave(s->stream, &(const struct deinterleave_args){
+								.y = { y_there, n + 4 },
+								.x = { x_there, n + more },
+								.n_rows = n_rows,
+								.n_cols = n });
 			values_back(s, &x, x_there, "what was parted");
 			values_back(s, &y, y_there, "deinterleave");
 		}
@@ -81,8 +88,13 @@ static void picked_rows(void **state)
 			float *factors_there = data_there(s, factors, sizeof factors);
 
 			s->ops->gather(s->stream, y_there, x_there, rows_there, 5, n);
-			s->ops->scatter_add(s->stream, x_there, y_there, rows_there, factors_there,
-					    5, n);
+			s->ops->scatter_add(s->stream, &(const struct scatter_add_args){
+							       .y = x_there,
+							       .x = y_there,
+							       .rows = rows_there,
+							       .factors = factors_there,
+							       .n_rows = 5,
+							       .n_cols = n });
 			values_back(s, &y, y_there, "gather");
 			values_back(s, &x, x_there, "scatter_add");
 			s->ops->memory_free(s->executor, rows_there);
@@ -123,10 +135,21 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 		float *at = values_there(s, &x), *y_there = values_there(s, &y),
 		      *weight_there = values_there(s, &weight);
 
-		s->ops->rms_norm(s->stream, at, x_stride, weight_there, 1, 1e-5f, n_rows, n,
-				 y_there, y_stride);
-		s->ops->rms_norm(s->stream, at, x_stride, weight_there, 0, 1e-6f, n_rows, n, at,
-				 x_stride);
+		s->ops->rms_norm(s->stream,
+				 &(const struct rms_norm_args){ .x = { at, x_stride },
+								.weight = weight_there,
+								.offset = 1,
+								.eps = 1e-5f,
+								.n_rows = n_rows,
+								.n_cols = n,
+								.y = { y_there, y_stride } });
+		s->ops->rms_norm(s->stream, &(const struct rms_norm_args){ .x = { at, x_stride },
+									   .weight = weight_there,
+									   .offset = 0,
+									   .eps = 1e-6f,
+									   .n_rows = n_rows,
+									   .n_cols = n,
+									   .y = { at, x_stride } });
 		values_back(s, &y, y_there, "rms_norm");
 		values_back(s, &x, at, "rms_norm in place");
 		values_back(s, &weight, weight_there, "a weight");
@@ -168,8 +191,14 @@ static void rope_at(size_t n, size_t head_dim, size_t n_heads, size_t more, size
 	{
 		float *x_there = values_there(s, &x), *angles_there = values_there(s, &angles);
 
-		s->ops->rope(s->stream, x_there, stride, n_tokens, n_heads, head_dim, angles_there,
-			     angles_there + n_tokens * half, n);
+		s->ops->rope(s->stream,
+			     &(const struct rope_args){ .x = { x_there, stride },
+							.n_tokens = n_tokens,
+							.n_heads = n_heads,
+							.head_dim = head_dim,
+							.cosines = angles_there,
+							.sines = angles_there + n_tokens * half,
+							.rope_dim = n });
 		values_back(s, &x, x_there, "rope");
 		values_back(s, &angles, angles_there, "angles");
 	}
@@ -229,7 +258,7 @@ static void entropy_there(const struct side *s, const struct cross_entropy_args 
 	there.logits = values_there(s, logits);
 	there.labels = labels;
 	there.log_sums = memory_there(s, sizeof log_sums);
-	there.picked = values_there(s, picked);
+	there.label_logits = values_there(s, picked);
 	s->ops->cross_entropy(s->stream, &there);
 	data_back(s, there.log_sums, log_sums, sizeof log_sums);
 	for (size_t r = 0; r < ROWS; r++) {
@@ -239,7 +268,7 @@ static void entropy_there(const struct side *s, const struct cross_entropy_args 
 				 (double)wanted[r]);
 	}
 	values_back(s, logits, there.logits, "logits");
-	values_back(s, picked, there.picked, "picked");
+	values_back(s, picked, there.label_logits, "picked");
 	s->ops->memory_free(s->executor, labels);
 }
 

@@ -147,7 +147,7 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 static void CPU_OP(attention_pack)(const struct attention *a, const float *k, size_t k_stride,
 				   const float *v, size_t v_stride)
 {
-	size_t wide = attention_wide(a->value_dim);
+	size_t stride = attention_value_stride(a->value_dim);
 
 	for (size_t first = 0; first < a->n_tokens; first += PANEL) {
 		size_t n = a->n_tokens - first < PANEL ? a->n_tokens - first : PANEL;
@@ -159,8 +159,8 @@ static void CPU_OP(attention_pack)(const struct attention *a, const float *k, si
 				panel[d * PANEL + t] = k[(first + t) * k_stride + d];
 	}
 	for (size_t t = 0; t < a->n_tokens; t++) {
-		memset(a->values + t * wide, 0, wide * sizeof *a->values);
-		memcpy(a->values + t * wide, v + t * v_stride, a->value_dim * sizeof *v);
+		memset(a->values + t * stride, 0, stride * sizeof *a->values);
+		memcpy(a->values + t * stride, v + t * v_stride, a->value_dim * sizeof *v);
 	}
 }
 
@@ -183,17 +183,17 @@ LANE_FN struct queries queries_at(const struct attention *a, size_t first, size_
 }
 
 /* Scores of queries against a panel of keys. */
-static void score_panel(const struct attention *a, const float *q, size_t q_stride, size_t first,
-			size_t n, size_t panel)
+static void score_panel(const struct attention *a, const struct query_block *b, size_t panel)
 {
-	size_t stride = attention_stride(a->n_tokens);
+	size_t stride = attention_score_stride(a->n_tokens);
 
-	for (size_t row = 0; row < n; row += TILE_ROWS) {
-		struct queries queries = queries_at(a, first, n, row);
-		size_t wide =
-			queries.end < panel + PANEL ? attention_wide(queries.end - panel) : PANEL;
-		const struct tiled product = { .a = q + row * q_stride,
-					       .a_stride = q_stride,
+	for (size_t row = 0; row < b->n; row += TILE_ROWS) {
+		struct queries queries = queries_at(a, b->first, b->n, row);
+		size_t n_cols = queries.end < panel + PANEL
+					? attention_value_stride(queries.end - panel)
+					: PANEL;
+		const struct tiled product = { .a = b->q.data + row * b->q.stride,
+					       .a_stride = b->q.stride,
 					       .b = a->keys + panel * a->head_dim,
 					       .b_stride = PANEL,
 					       .c = a->scores + row * stride + panel,
@@ -201,70 +201,70 @@ static void score_panel(const struct attention *a, const float *q, size_t q_stri
 					       .k = a->head_dim };
 
 		if (panel < queries.end && panel + PANEL > queries.begin)
-			tiles(&product, queries.n, wide);
+			tiles(&product, queries.n, n_cols);
 	}
 }
 
-/* Their shares of a panel of values. */
-static void mix_panel(const struct attention *a, size_t first, size_t n, size_t panel)
+/* Adds the products of their scores and a panel of values. */
+static void value_panel(const struct attention *a, const struct query_block *b, size_t panel)
 {
-	size_t stride = attention_stride(a->n_tokens), wide = attention_wide(a->value_dim);
+	size_t stride = attention_score_stride(a->n_tokens);
+	size_t value_stride = attention_value_stride(a->value_dim);
 
-	for (size_t row = 0; row < n; row += TILE_ROWS) {
-		struct queries queries = queries_at(a, first, n, row);
+	for (size_t row = 0; row < b->n; row += TILE_ROWS) {
+		struct queries queries = queries_at(a, b->first, b->n, row);
 		size_t begin = queries.begin > panel ? queries.begin : panel;
 		size_t end = queries.end < panel + PANEL ? queries.end : panel + PANEL;
 		const struct tiled product = { .a = a->scores + row * stride + begin,
 					       .a_stride = stride,
-					       .b = a->values + begin * wide,
-					       .b_stride = wide,
-					       .c = a->mixed + row * wide,
-					       .c_stride = wide,
+					       .b = a->values + begin * value_stride,
+					       .b_stride = value_stride,
+					       .c = a->attn_out + row * value_stride,
+					       .c_stride = value_stride,
 					       .k = end - begin,
 					       .add = begin > queries.begin };
 
 		if (begin < end)
-			tiles(&product, queries.n, wide);
+			tiles(&product, queries.n, value_stride);
 	}
 }
 
-/* Scores to exponentials, zeros where a neighbour's keys are not seen; the sums go to totals. */
-static void score_rows(const struct attention *a, size_t first, size_t n, float *totals,
-		       const float *y, size_t y_stride)
+/* Scores to exponentials, zeros where only another row of the tile sees the key; the sums go to
+ * totals. */
+static void softmax_rows(const struct attention *a, const struct query_block *b, float *totals)
 {
-	size_t stride = attention_stride(a->n_tokens);
+	size_t stride = attention_score_stride(a->n_tokens);
 
-	for (size_t row = 0; row < n; row++) {
-		struct queries queries = queries_at(a, first, n, row - row % TILE_ROWS);
-		size_t begin = first_key(a, first + row), end = first + row + 1;
+	for (size_t row = 0; row < b->n; row++) {
+		struct queries queries = queries_at(a, b->first, b->n, row - row % TILE_ROWS);
+		size_t begin = first_key(a, b->first + row), end = b->first + row + 1;
 		float *scores = a->scores + row * stride;
 
 		for (size_t i = 0; i < a->value_dim; i += LANES)
-			__builtin_prefetch(y + row * y_stride + i, 1);
+			__builtin_prefetch(b->y.data + row * b->y.stride + i, 1);
 		totals[row] = softmax_row(scores + begin, end - begin, &a->softmax);
 		memset(scores + queries.begin, 0, (begin - queries.begin) * sizeof *scores);
 		memset(scores + end, 0, (queries.end - end) * sizeof *scores);
 	}
 }
 
-static void CPU_OP(attend)(const struct attention *a, const float *q, size_t q_stride, size_t first,
-			   size_t n, float *y, size_t y_stride)
+static void CPU_OP(attend)(const struct attention *a, const struct query_block *b)
 {
-	size_t begin = first_key(a, first) / PANEL * PANEL, end = first + n,
-	       wide = attention_wide(a->value_dim);
+	size_t begin = first_key(a, b->first) / PANEL * PANEL, end = b->first + b->n;
+	size_t value_stride = attention_value_stride(a->value_dim);
 	float totals[ATTENTION_QUERIES];
 
 	for (size_t panel = begin; panel < end; panel += PANEL)
-		score_panel(a, q, q_stride, first, n, panel);
-	score_rows(a, first, n, totals, y, y_stride);
+		score_panel(a, b, panel);
+	softmax_rows(a, b, totals);
 	for (size_t panel = begin; panel < end; panel += PANEL)
-		mix_panel(a, first, n, panel);
-	for (size_t row = 0; row < n; row++) {
-		float share = 1.0f / totals[row];
+		value_panel(a, b, panel);
+	for (size_t row = 0; row < b->n; row++) {
+		float factor = 1.0f / totals[row];
 
 		for (size_t i = 0; i < a->value_dim; i += LANES)
-			lanes_put(y + row * y_stride, i, a->value_dim,
-				  share * lanes_load(a->mixed + row * wide + i));
+			lanes_put(b->y.data + row * b->y.stride, i, a->value_dim,
+				  factor * lanes_load(a->attn_out + row * value_stride + i));
 	}
 }
 

@@ -228,13 +228,12 @@ static void cpu_add_row(struct executor_stream *stream, float *x, const float *r
 	ops_of(stream)->add_row(x, row, n_rows, n_cols);
 }
 
-static void cpu_gate(struct executor_stream *stream, enum activation activation, const float *gate,
-		     size_t gate_stride, const float *up, size_t up_stride, size_t n_rows,
-		     size_t n_cols, float *y, size_t y_stride)
+static void cpu_gate(struct executor_stream *stream, const struct gate_args *a)
 {
-	for (size_t r = 0; r < n_rows; r++)
-		ops_of(stream)->gate(activation, gate + r * gate_stride, up + r * up_stride, n_cols,
-				     y + r * y_stride);
+	for (size_t r = 0; r < a->n_rows; r++)
+		ops_of(stream)->gate(a->activation, a->gate.data + r * a->gate.stride,
+				     a->up.data + r * a->up.stride, a->n_cols,
+				     a->y.data + r * a->y.stride);
 }
 
 static void cpu_gate_interleaved(struct executor_stream *stream, const float *x, float clamp,
@@ -245,23 +244,28 @@ static void cpu_gate_interleaved(struct executor_stream *stream, const float *x,
 
 /* --- rows --- */
 
-static void cpu_copy(struct executor_stream *stream, float *y, size_t y_stride, const float *x,
-		     size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
+static void cpu_copy(struct executor_stream *stream, const struct copy_args *a)
 {
 	(void)stream;
-	for (size_t r = 0; r < n_rows; r++)
-		memcpy(y + r * y_stride, x + r / repeat * x_stride, n_cols * sizeof *y);
+	for (size_t r = 0; r < a->n_rows; r++)
+		memcpy(a->y.data + r * a->y.stride, a->x.data + r / a->repeat * a->x.stride,
+		       a->n_cols * sizeof(float));
 }
 
-static void cpu_deinterleave(struct executor_stream *stream, float *y, size_t y_stride,
-			     const float *x, size_t x_stride, size_t n_rows, size_t n_cols)
+static void cpu_deinterleave(struct executor_stream *stream, const struct deinterleave_args *a)
 {
+	size_t half = a->n_cols / 2;
+
 	(void)stream;
-	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride)
-		for (size_t i = 0; i < n_cols / 2; i++) {
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *x = a->x.data + r * a->x.stride;
+		float *y = a->y.data + r * a->y.stride;
+
+		for (size_t i = 0; i < half; i++) {
 			y[i] = x[2 * i];
-			y[i + n_cols / 2] = x[2 * i + 1];
+			y[i + half] = x[2 * i + 1];
 		}
+	}
 }
 
 static void cpu_gather(struct executor_stream *stream, float *y, const float *x,
@@ -272,52 +276,50 @@ static void cpu_gather(struct executor_stream *stream, float *y, const float *x,
 		memcpy(y + r * n_cols, x + rows[r] * n_cols, n_cols * sizeof *y);
 }
 
-static void cpu_scatter_add(struct executor_stream *stream, float *y, const float *x,
-			    const uint32_t *rows, const float *factors, size_t n_rows,
-			    size_t n_cols)
+static void cpu_scatter_add(struct executor_stream *stream, const struct scatter_add_args *a)
 {
-	for (size_t r = 0; r < n_rows; r++)
-		ops_of(stream)->add_scaled(y + rows[r] * n_cols, x + r * n_cols, factors[r],
-					   n_cols);
+	for (size_t r = 0; r < a->n_rows; r++)
+		ops_of(stream)->add_scaled(a->y + a->rows[r] * a->n_cols, a->x + r * a->n_cols,
+					   a->factors[r], a->n_cols);
 }
 
-static void cpu_rms_norm(struct executor_stream *stream, const float *x, size_t x_stride,
-			 const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
-			 float *y, size_t y_stride)
+static void cpu_rms_norm(struct executor_stream *stream, const struct rms_norm_args *args)
 {
-	ops_of(stream)->rms_norm(x, x_stride, weight, offset, eps, n_rows, n_cols, y, y_stride);
+	ops_of(stream)->rms_norm(args);
 }
 
-static void cpu_rope(struct executor_stream *stream, float *x, size_t x_stride, size_t n_tokens,
-		     size_t n_heads, size_t head_dim, const float *cosines, const float *sines,
-		     size_t n)
+static void cpu_rope(struct executor_stream *stream, const struct rope_args *a)
 {
-	for (size_t t = 0; t < n_tokens; t++)
-		ops_of(stream)->rope(x + t * x_stride, n_heads, head_dim, cosines + t * (n / 2),
-				     sines + t * (n / 2), n);
+	size_t half = a->rope_dim / 2;
+
+	for (size_t t = 0; t < a->n_tokens; t++)
+		ops_of(stream)->rope(a->x.data + t * a->x.stride, a->n_heads, a->head_dim,
+				     a->cosines + t * half, a->sines + t * half, a->rope_dim);
 }
 
-/* What attention needs besides: one head's keys and values, packed, scores, and what values are
- * mixed to. */
-struct spare {
-	size_t keys, values, scores, mixed; /* floats */
+/* What attention needs besides, in floats: one head's keys and values, packed, scores of a block of
+ * queries, and their sums of values. */
+struct attention_scratch {
+	size_t keys, values, scores, attn_out;
 };
 
-static struct spare spare_of(const struct attention_args *args)
+static struct attention_scratch attention_scratch_of(const struct attention_args *args)
 {
-	size_t wide = attention_wide(args->value_dim);
+	size_t wide = attention_value_stride(args->value_dim);
 
-	return (struct spare){ .keys = attention_whole(args->n_tokens) * args->head_dim,
-			       .values = args->n_tokens * wide,
-			       .scores = ATTENTION_QUERIES * attention_stride(args->n_tokens),
-			       .mixed = ATTENTION_QUERIES * wide };
+	return (struct attention_scratch){
+		.keys = attention_padded(args->n_tokens) * args->head_dim,
+		.values = args->n_tokens * wide,
+		.scores = ATTENTION_QUERIES * attention_score_stride(args->n_tokens),
+		.attn_out = ATTENTION_QUERIES * wide
+	};
 }
 
 static uint64_t cpu_attention_scratch(const struct attention_args *args)
 {
-	struct spare spare = spare_of(args);
+	struct attention_scratch scratch = attention_scratch_of(args);
 
-	return (spare.keys + spare.values + spare.scores + spare.mixed) * sizeof(float);
+	return (scratch.keys + scratch.values + scratch.scores + scratch.attn_out) * sizeof(float);
 }
 
 /* All queries of the heads that share one head of keys and values. */
@@ -334,28 +336,33 @@ static void attend_group(const struct cpu_ops *ops, const struct attention_args 
 		attention->softmax = (struct softmax){ args->scale, args->softcap,
 						       args->sinks ? args->sinks + head : NULL };
 		for (size_t first = 0; first < args->n_tokens; first += ATTENTION_QUERIES) {
-			size_t n = args->n_tokens - first < ATTENTION_QUERIES
-					   ? args->n_tokens - first
-					   : ATTENTION_QUERIES;
+			const struct query_block block = {
+				.first = first,
+				.n = args->n_tokens - first < ATTENTION_QUERIES
+					     ? args->n_tokens - first
+					     : ATTENTION_QUERIES,
+				.q = { args->q + first * q + head * args->head_dim, q },
+				.y = { args->y + first * y + head * args->value_dim, y },
+			};
 
-			ops->attend(attention, args->q + first * q + head * args->head_dim, q,
-				    first, n, args->y + first * y + head * args->value_dim, y);
+			ops->attend(attention, &block);
 		}
 	}
 }
 
 static void cpu_attend(struct executor_stream *stream, const struct attention_args *args)
 {
-	struct spare spare = spare_of(args);
-	float *keys = args->spare;
+	struct attention_scratch scratch = attention_scratch_of(args);
+	float *keys = args->scratch;
 	struct attention attention = { .n_tokens = args->n_tokens,
 				       .head_dim = args->head_dim,
 				       .value_dim = args->value_dim,
 				       .window = args->window,
 				       .keys = keys,
-				       .values = keys + spare.keys,
-				       .scores = keys + spare.keys + spare.values,
-				       .mixed = keys + spare.keys + spare.values + spare.scores };
+				       .values = keys + scratch.keys,
+				       .scores = keys + scratch.keys + scratch.values,
+				       .attn_out = keys + scratch.keys + scratch.values +
+						   scratch.scores };
 
 	for (size_t group = 0; group < args->n_kv_heads; group++)
 		attend_group(ops_of(stream), args, &attention, group);
@@ -373,7 +380,7 @@ static void cpu_cross_entropy(struct executor_stream *stream, const struct cross
 
 		args->log_sums[r] = ops->log_sum_exp(row, args->n_cols);
 		if (label >= args->first && label - args->first < args->n_cols)
-			args->picked[r] = row[label - args->first];
+			args->label_logits[r] = row[label - args->first];
 	}
 }
 

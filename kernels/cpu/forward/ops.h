@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/executor.h"
 #include "backend/host_ops.h"
 #include "num/activation.h"
 
@@ -34,29 +35,36 @@ struct attention {
 	size_t n_tokens, head_dim, value_dim;
 	size_t window; /* tokens that a query sees; 0: all */
 	struct softmax softmax;
-	float *keys;   /* (tokens to whole panels, head_dim), packed */
-	float *values; /* (tokens, attention_wide()), packed */
-	float *scores; /* spare: (ATTENTION_QUERIES, attention_stride()) */
-	float *mixed;  /* spare: (ATTENTION_QUERIES, attention_wide()) */
+	float *keys;	 /* (tokens to whole panels, head_dim), packed */
+	float *values;	 /* (tokens, attention_value_stride()), packed */
+	float *scores;	 /* scratch: (ATTENTION_QUERIES, attention_score_stride()) */
+	float *attn_out; /* scratch: (ATTENTION_QUERIES, attention_value_stride()) */
 };
 
 /* value_dim in whole vectors. */
-static inline size_t attention_wide(size_t value_dim)
+static inline size_t attention_value_stride(size_t value_dim)
 {
 	return (value_dim + 15) / 16 * 16;
 }
 
 /* n_tokens in whole panels. */
-static inline size_t attention_whole(size_t n_tokens)
+static inline size_t attention_padded(size_t n_tokens)
 {
 	return (n_tokens + ATTENTION_PANEL - 1) / ATTENTION_PANEL * ATTENTION_PANEL;
 }
 
 /* Of rows of scores: not a power of two, for the caches' sake. */
-static inline size_t attention_stride(size_t n_tokens)
+static inline size_t attention_score_stride(size_t n_tokens)
 {
-	return attention_whole(n_tokens) + 16;
+	return attention_padded(n_tokens) + 16;
 }
+
+/* The queries of tokens [first, first + n), n <= ATTENTION_QUERIES, and what they get. */
+struct query_block {
+	size_t first, n;
+	struct rows_in q;  /* (n, head_dim) */
+	struct rows_out y; /* (n, value_dim) */
+};
 
 struct cpu_ops {
 	struct host_ops host; /* first: cpu_ops_of() */
@@ -76,14 +84,9 @@ struct cpu_ops {
 	void (*add_row)(float *x, const float *row, size_t n_rows,
 			size_t n_cols); /* each row of x += row */
 
-	/* y = x / sqrt(mean(x^2) + eps) * (offset + weight), row by row; y may be x.  Rows of x and
-	 * y have strides. */
-	void (*rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
-			 float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride);
+	void (*rms_norm)(const struct rms_norm_args *args);
 
-	/* Rotates pairs (i, i + n / 2) of the first n of each head's values by the angles whose
-	 * cosines and sines are given (n / 2 of each).  One token: n_heads heads of head_dim
-	 * values. */
+	/* rope_args of one token: n is its rope_dim, and n / 2 angles are given. */
 	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
 		     const float *sines, size_t n);
 
@@ -105,11 +108,9 @@ struct cpu_ops {
 	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride,
 			       const float *v, size_t v_stride);
 
-	/* y (n, value_dim): what queries (n, head_dim) of tokens [first, first + n) get, n <=
-	 * ATTENTION_QUERIES.  Here products are fused with sums: one chain for each, in the order
-	 * of tokens (of features, for scores). */
-	void (*attend)(const struct attention *attention, const float *q, size_t q_stride,
-		       size_t first, size_t n, float *y, size_t y_stride);
+	/* Here products are fused with sums: one chain for each, in the order of tokens (of
+	 * features, for scores). */
+	void (*attend)(const struct attention *attention, const struct query_block *block);
 };
 
 extern const struct cpu_ops cpu_ops_any;

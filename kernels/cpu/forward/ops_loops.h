@@ -99,23 +99,24 @@ static void CPU_OP(add_row)(float *x, const float *row, size_t n_rows, size_t n_
 		CPU_OP(add)(x + r * n_cols, row, n_cols);
 }
 
-static void CPU_OP(rms_norm)(const float *x, size_t x_stride, const float *weight, float offset,
-			     float eps, size_t n_rows, size_t n_cols, float *y, size_t y_stride)
+static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
 {
-	for (size_t r = 0; r < n_rows; r++, x += x_stride, y += y_stride) {
+	for (size_t r = 0; r < a->n_rows; r++) {
+		const float *x = a->x.data + r * a->x.stride;
+		float *y = a->y.data + r * a->y.stride;
 		lanes squares = { 0 };
 		float factor;
 
-		for (size_t i = 0; i < n_cols; i += LANES) {
-			lanes v = lanes_at(x, i, n_cols);
+		for (size_t i = 0; i < a->n_cols; i += LANES) {
+			lanes v = lanes_at(x, i, a->n_cols);
 
 			squares += v * v;
 		}
-		factor = 1.0f / sqrtf(lanes_sum(squares) / (float)n_cols + eps);
-		for (size_t i = 0; i < n_cols; i += LANES)
-			lanes_put(y, i, n_cols,
-				  lanes_at(x, i, n_cols) * factor *
-					  (offset + lanes_at(weight, i, n_cols)));
+		factor = 1.0f / sqrtf(lanes_sum(squares) / (float)a->n_cols + a->eps);
+		for (size_t i = 0; i < a->n_cols; i += LANES)
+			lanes_put(y, i, a->n_cols,
+				  lanes_at(x, i, a->n_cols) * factor *
+					  (a->offset + lanes_at(a->weight, i, a->n_cols)));
 	}
 }
 

@@ -361,7 +361,7 @@ static struct chunk chunk_of(const struct attention_args *a, size_t first, size_
 	c.n_key_tiles = (first + c.n + TILE - 1) / TILE - c.first_tile;
 	c.n_query_tiles = (c.n + TILE - 1) / TILE;
 	c.stride = whole_tiles(a->n_tokens);
-	c.scores = static_cast<float *>(a->spare);
+	c.scores = static_cast<float *>(a->scratch);
 	c.totals = c.scores + a->n_heads * room * c.stride;
 	c.aligned_qk = fours_aligned(a->q, a->head_dim) && fours_aligned(a->k, a->head_dim);
 	c.aligned_v = fours_aligned(a->v, a->value_dim);

@@ -31,7 +31,7 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 		return;
 	a.log_sums[row] = most + logf(sum);
 	if (label >= a.first && label - a.first < a.n_cols)
-		a.picked[row] = x[label - a.first];
+		a.label_logits[row] = x[label - a.first];
 }
 
 void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args)

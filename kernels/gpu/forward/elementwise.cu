@@ -63,38 +63,28 @@ void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_
 }
 
 struct gate {
-	enum activation activation;
-	const float *gate;
-	size_t gate_stride;
-	const float *up;
-	size_t up_stride;
-	float *y;
-	size_t y_stride;
+	struct gate_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		float4 g = fours_load(gate + at.row * gate_stride + at.col, at.n, at.aligned);
-		float4 u = fours_load(up + at.row * up_stride + at.col, at.n, at.aligned);
-		enum activation how = activation;
+		float4 g =
+			fours_load(a.gate.data + at.row * a.gate.stride + at.col, at.n, at.aligned);
+		float4 u = fours_load(a.up.data + at.row * a.up.stride + at.col, at.n, at.aligned);
+		enum activation activation = a.activation;
 
-		fours_store(y + at.row * y_stride + at.col,
+		fours_store(a.y.data + at.row * a.y.stride + at.col,
 			    fours_each(g, u,
-				       [how](float a, float b) {
-					       return activation_apply(how, a) * b;
+				       [activation](float v, float w) {
+					       return activation_apply(activation, v) * w;
 				       }),
 			    at.n, at.aligned);
 	}
 };
 
-void gpu_gate(struct device_stream *stream, enum activation activation, const float *gate,
-	      size_t gate_stride, const float *up, size_t up_stride, size_t n_rows, size_t n_cols,
-	      float *y, size_t y_stride)
+void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 {
-	struct gate operation = { activation, gate, gate_stride, up, up_stride, y, y_stride };
-
-	fours_launch(stream, "gate", operation, n_rows, n_cols,
-		     fours_aligned(gate, gate_stride) && fours_aligned(up, up_stride) &&
-			     fours_aligned(y, y_stride));
+	fours_launch(stream, "gate", gate{ *args }, args->n_rows, args->n_cols,
+		     rows_aligned(args->gate) && rows_aligned(args->up) && rows_aligned(args->y));
 }
 
 struct gate_interleaved {

@@ -27,6 +27,12 @@ static inline bool fours_aligned(const float *p, size_t stride)
 	return ((uintptr_t)p | stride * sizeof *p) % 16 == 0;
 }
 
+/* The same of rows_in and rows_out. */
+template <typename Rows> static inline bool rows_aligned(const Rows &rows)
+{
+	return fours_aligned(rows.data, rows.stride);
+}
+
 /* How many of 4 elements from i on are among n. */
 static __device__ inline int fours_left(size_t i, size_t n)
 {

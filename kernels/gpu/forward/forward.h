@@ -29,27 +29,19 @@ void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint
 void gpu_add(struct device_stream *stream, float *x, const float *y, size_t n);
 void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
 		 size_t n_cols);
-void gpu_gate(struct device_stream *stream, enum activation activation, const float *gate,
-	      size_t gate_stride, const float *up, size_t up_stride, size_t n_rows, size_t n_cols,
-	      float *y, size_t y_stride);
+void gpu_gate(struct device_stream *stream, const struct gate_args *args);
 void gpu_gate_interleaved(struct device_stream *stream, const float *x, float clamp, size_t n,
 			  float *y);
 
 /* --- rows --- */
 
-void gpu_copy_rows(struct device_stream *stream, float *y, size_t y_stride, const float *x,
-		   size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols);
-void gpu_deinterleave(struct device_stream *stream, float *y, size_t y_stride, const float *x,
-		      size_t x_stride, size_t n_rows, size_t n_cols);
+void gpu_copy_rows(struct device_stream *stream, const struct copy_args *args);
+void gpu_deinterleave(struct device_stream *stream, const struct deinterleave_args *args);
 void gpu_gather(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
 		size_t n_rows, size_t n_cols);
-void gpu_scatter_add(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
-		     const float *factors, size_t n_rows, size_t n_cols);
-void gpu_rms_norm(struct device_stream *stream, const float *x, size_t x_stride,
-		  const float *weight, float offset, float eps, size_t n_rows, size_t n_cols,
-		  float *y, size_t y_stride);
-void gpu_rope(struct device_stream *stream, float *x, size_t x_stride, size_t n_tokens,
-	      size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n);
+void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args *args);
+void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args);
+void gpu_rope(struct device_stream *stream, const struct rope_args *args);
 
 /* --- attention and loss --- */
 

@@ -6,55 +6,46 @@
 #include "kernels/gpu/forward/float4_rows.h"
 
 struct copy {
-	float *y;
-	size_t y_stride;
-	const float *x;
-	size_t x_stride, repeat;
+	struct copy_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		const float *from = x + quotient(at.row, repeat) * x_stride + at.col;
+		const float *from = a.x.data + quotient(at.row, a.repeat) * a.x.stride + at.col;
 
-		fours_store(y + at.row * y_stride + at.col, fours_load(from, at.n, at.aligned),
-			    at.n, at.aligned);
+		fours_store(a.y.data + at.row * a.y.stride + at.col,
+			    fours_load(from, at.n, at.aligned), at.n, at.aligned);
 	}
 };
 
-void gpu_copy_rows(struct device_stream *stream, float *y, size_t y_stride, const float *x,
-		   size_t x_stride, size_t repeat, size_t n_rows, size_t n_cols)
+void gpu_copy_rows(struct device_stream *stream, const struct copy_args *args)
 {
-	fours_launch(stream, "copy", copy{ y, y_stride, x, x_stride, repeat }, n_rows, n_cols,
-		     fours_aligned(y, y_stride) && fours_aligned(x, x_stride));
+	fours_launch(stream, "copy", copy{ *args }, args->n_rows, args->n_cols,
+		     rows_aligned(args->y) && rows_aligned(args->x));
 }
 
 /* Columns are pairs. */
 struct deinterleave {
-	float *y;
-	size_t y_stride;
-	const float *x;
-	size_t x_stride, half;
+	struct deinterleave_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		const float *from = x + at.row * x_stride + 2 * at.col;
-		float *to = y + at.row * y_stride + at.col;
-		float4 a = fours_load(from, fours_left(0, 2 * (size_t)at.n), at.aligned);
-		float4 b = fours_load(from + 4, fours_left(4, 2 * (size_t)at.n), at.aligned);
+		const float *from = a.x.data + at.row * a.x.stride + 2 * at.col;
+		float *to = a.y.data + at.row * a.y.stride + at.col;
+		float4 low = fours_load(from, fours_left(0, 2 * (size_t)at.n), at.aligned);
+		float4 high = fours_load(from + 4, fours_left(4, 2 * (size_t)at.n), at.aligned);
 
-		fours_store(to, { a.x, a.z, b.x, b.z }, at.n, at.aligned);
-		fours_store(to + half, { a.y, a.w, b.y, b.w }, at.n, at.aligned);
+		fours_store(to, { low.x, low.z, high.x, high.z }, at.n, at.aligned);
+		fours_store(to + a.n_cols / 2, { low.y, low.w, high.y, high.w }, at.n, at.aligned);
 	}
 };
 
-void gpu_deinterleave(struct device_stream *stream, float *y, size_t y_stride, const float *x,
-		      size_t x_stride, size_t n_rows, size_t n_cols)
+void gpu_deinterleave(struct device_stream *stream, const struct deinterleave_args *args)
 {
-	size_t half = n_cols / 2;
+	size_t half = args->n_cols / 2;
 
-	fours_launch(stream, "deinterleave", deinterleave{ y, y_stride, x, x_stride, half }, n_rows,
-		     half,
-		     fours_aligned(y, y_stride) && fours_aligned(y, half) &&
-			     fours_aligned(x, x_stride));
+	fours_launch(stream, "deinterleave", deinterleave{ *args }, args->n_rows, half,
+		     rows_aligned(args->y) && fours_aligned(args->y.data, half) &&
+			     rows_aligned(args->x));
 }
 
 struct gather {
@@ -80,67 +71,59 @@ void gpu_gather(struct device_stream *stream, float *y, const float *x, const ui
 }
 
 struct scatter_add {
-	float *y;
-	const float *x;
-	const uint32_t *rows;
-	const float *factors;
-	size_t stride;
+	struct scatter_add_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		float *to = y + rows[at.row] * stride + at.col;
-		float factor = factors[at.row];
+		float *to = a.y + a.rows[at.row] * a.n_cols + at.col;
+		float factor = a.factors[at.row];
 		float4 before = fours_load(to, at.n, at.aligned);
-		float4 more = fours_load(x + at.row * stride + at.col, at.n, at.aligned);
+		float4 more = fours_load(a.x + at.row * a.n_cols + at.col, at.n, at.aligned);
 
 		fours_store(to,
 			    fours_each(before, more,
-				       [factor](float a, float b) { return a + factor * b; }),
+				       [factor](float v, float w) { return v + factor * w; }),
 			    at.n, at.aligned);
 	}
 };
 
-void gpu_scatter_add(struct device_stream *stream, float *y, const float *x, const uint32_t *rows,
-		     const float *factors, size_t n_rows, size_t n_cols)
+void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args *args)
 {
-	fours_launch(stream, "scatter_add", scatter_add{ y, x, rows, factors, n_cols }, n_rows,
-		     n_cols, fours_aligned(y, n_cols) && fours_aligned(x, n_cols));
+	fours_launch(stream, "scatter_add", scatter_add{ *args }, args->n_rows, args->n_cols,
+		     fours_aligned(args->y, args->n_cols) && fours_aligned(args->x, args->n_cols));
 }
 
 /* A row is a head of a token; columns are pairs. */
 struct rope {
-	float *x;
-	size_t x_stride, n_heads, head_dim;
-	const float *cosines, *sines;
-	size_t half;
+	struct rope_args a;
 
 	__device__ void operator()(const struct fours &at) const
 	{
-		size_t token = quotient(at.row, n_heads), head = at.row - token * n_heads;
-		float *first = x + token * x_stride + head * head_dim + at.col;
-		float4 a = fours_load(first, at.n, at.aligned),
-		       b = fours_load(first + half, at.n, at.aligned);
-		float4 c = fours_load(cosines + token * half + at.col, at.n, at.aligned);
-		float4 s = fours_load(sines + token * half + at.col, at.n, at.aligned);
+		size_t token = quotient(at.row, a.n_heads), head = at.row - token * a.n_heads;
+		size_t half = a.rope_dim / 2;
+		float *x = a.x.data + token * a.x.stride + head * a.head_dim + at.col;
+		float4 u = fours_load(x, at.n, at.aligned);
+		float4 v = fours_load(x + half, at.n, at.aligned);
+		float4 c = fours_load(a.cosines + token * half + at.col, at.n, at.aligned);
+		float4 s = fours_load(a.sines + token * half + at.col, at.n, at.aligned);
 
-		fours_store(first,
-			    { a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z,
-			      a.w * c.w - b.w * s.w },
+		fours_store(x,
+			    { u.x * c.x - v.x * s.x, u.y * c.y - v.y * s.y, u.z * c.z - v.z * s.z,
+			      u.w * c.w - v.w * s.w },
 			    at.n, at.aligned);
-		fours_store(first + half,
-			    { b.x * c.x + a.x * s.x, b.y * c.y + a.y * s.y, b.z * c.z + a.z * s.z,
-			      b.w * c.w + a.w * s.w },
+		fours_store(x + half,
+			    { v.x * c.x + u.x * s.x, v.y * c.y + u.y * s.y, v.z * c.z + u.z * s.z,
+			      v.w * c.w + u.w * s.w },
 			    at.n, at.aligned);
 	}
 };
 
-void gpu_rope(struct device_stream *stream, float *x, size_t x_stride, size_t n_tokens,
-	      size_t n_heads, size_t head_dim, const float *cosines, const float *sines, size_t n)
+void gpu_rope(struct device_stream *stream, const struct rope_args *args)
 {
-	size_t half = n / 2;
+	size_t half = args->rope_dim / 2;
 
-	fours_launch(stream, "rope", rope{ x, x_stride, n_heads, head_dim, cosines, sines, half },
-		     n_tokens * n_heads, half,
-		     fours_aligned(x, x_stride) && fours_aligned(x, head_dim) &&
-			     fours_aligned(cosines, half) && fours_aligned(sines, half));
+	fours_launch(stream, "rope", rope{ *args }, args->n_tokens * args->n_heads, half,
+		     rows_aligned(args->x) && fours_aligned(args->x.data, args->head_dim) &&
+			     fours_aligned(args->cosines, half) &&
+			     fours_aligned(args->sines, half));
 }
