@@ -46,7 +46,8 @@ def folder_for_commands():
 
 
 def page_commands(page):
-    for line in page.read_text().splitlines():
+    """Lines that begin with "$ "; one that ends with a backslash goes on in the next."""
+    for line in page.read_text().replace("\\e\n", "").splitlines():
         if line.startswith("$ "):
             yield line[2:].replace("\\-", "-").replace("\\e", "\\").replace("\\(aq", "'")
 
