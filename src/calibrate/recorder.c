@@ -144,10 +144,10 @@ static void recorder_observe(void *context, const struct observation *observatio
 	if (observation->what == OBSERVED_X || observation->what == OBSERVED_Q)
 		row->n_tokens += (int64_t)observation->n_rows;
 	if (recorder->counts && observation->linear)
-		observation->executor->executor->ops->histogram(
-			observation->executor, observation->values,
+		observation->stream->executor->ops->histogram(
+			observation->stream, observation->values,
 			observation->n_rows * observation->n_cols,
-			counts_of(recorder, (size_t)observation->lane, site) +
+			counts_of(recorder, (size_t)observation->worker, site) +
 				(observation->what == OBSERVED_Y));
 }
 

@@ -1,275 +1,249 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one sequence: q, k and v, their norms and rotations, and what heads make of them.
+ * Attention of one sequence: q, k and v, their norms and rotations, the scores, the output matrix.
  */
 #include "forward/pass.h"
 
-/* Rows close together to rows close together, of some columns. */
-static void cut_columns(struct workspace *lane, const float *x, size_t n_rows, size_t wide,
-			size_t first, size_t n, float *y)
+/* y[r] = x[r / repeat], n_cols values. */
+static void copy_rows(struct workspace *w, struct rows_out y, struct rows_in x, size_t repeat,
+		      size_t n_rows, size_t n_cols)
 {
-	lane->ops->copy(lane->executor, &(const struct copy_args){ .y = { y, n },
-								   .x = { x + first, wide },
-								   .repeat = 1,
-								   .n_rows = n_rows,
-								   .n_cols = n });
+	const struct copy_args args = { y, x, repeat, n_rows, n_cols };
+
+	w->ops->copy(w->stream, &args);
 }
 
-static int make_qkv(const struct forward *forward, struct workspace *lane,
-		    const struct layer *layer, const struct sequence *sequence, struct err *err)
+/* q, k and v out of one matrix lie side by side. */
+static void split_qkv(const struct pass *pass, size_t q, size_t k, size_t v)
 {
-	const struct model *model = forward->model;
-	size_t n = sequence->n_tokens;
-	size_t q = model->n_heads * model->head_dim, k = model->n_kv_heads * model->head_dim;
-	size_t v = model->n_kv_heads * model->value_dim, wide = q + k + v;
-	const struct linear *l = layer->linear;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t n = pass->sequence->n_tokens, stride = q + k + v;
+	float *qkv = w->fused_out;
+
+	copy_rows(w, (struct rows_out){ a->q, q }, (struct rows_in){ qkv, stride }, 1, n, q);
+	copy_rows(w, (struct rows_out){ a->k, k }, (struct rows_in){ qkv + q, stride }, 1, n, k);
+	copy_rows(w, (struct rows_out){ a->v, v }, (struct rows_in){ qkv + q + k, stride }, 1, n,
+		  v);
+}
+
+static int project_qkv(const struct pass *pass, struct err *err)
+{
+	const struct model *model = pass->forward->model;
+	const struct linear *l = pass->layer->linear;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
 	const struct linear *const three[] = { &l[LINEAR_Q], &l[LINEAR_K], &l[LINEAR_V] };
-	float *const ys[] = { lane->q, lane->k, lane->v };
+	float *const ys[] = { a->q, a->k, a->v };
+	const struct products products = {
+		.linears = three, .n = 3, .x = w->normed, .m = pass->sequence->n_tokens, .ys = ys
+	};
 
 	if (!l[LINEAR_QKV].weight.data)
-		return linears_run(forward, lane, layer, 3, three, sequence, lane->normed, n, ys,
-				   err);
-	if (linear_run(forward, lane, layer, &l[LINEAR_QKV], sequence, lane->normed, n,
-		       lane->joined, err))
+		return pass_products(pass, &products, err);
+	if (pass_linear(pass, &l[LINEAR_QKV], w->normed, products.m, w->fused_out, err))
 		return -1;
-	cut_columns(lane, lane->joined, n, wide, 0, q, lane->q);
-	cut_columns(lane, lane->joined, n, wide, q, k, lane->k);
-	cut_columns(lane, lane->joined, n, wide, q + k, v, lane->v);
+	split_qkv(pass, model->n_heads * model->head_dim, model->n_kv_heads * model->head_dim,
+		  model->n_kv_heads * model->value_dim);
 	return 0;
 }
 
-static int make_latent_q(const struct forward *forward, struct workspace *lane,
-			 const struct layer *layer, const struct sequence *sequence,
-			 struct err *err)
+/* Queries of latent attention, through q_lora_rank values where the model has them. */
+static int project_latent_q(const struct pass *pass, struct err *err)
 {
-	const struct model *model = forward->model;
-	const struct linear *l = layer->linear;
-	size_t n = sequence->n_tokens, rank = model->latent.q_lora_rank;
+	const struct linear *l = pass->layer->linear;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t n = pass->sequence->n_tokens, rank = pass->forward->model->latent.q_lora_rank;
 
 	if (!rank)
-		return linear_run(forward, lane, layer, &l[LINEAR_Q], sequence, lane->normed, n,
-				  lane->q, err);
-	if (linear_run(forward, lane, layer, &l[LINEAR_Q_A], sequence, lane->normed, n,
-		       lane->narrow, err))
+		return pass_linear(pass, &l[LINEAR_Q], w->normed, n, a->q, err);
+	if (pass_linear(pass, &l[LINEAR_Q_A], w->normed, n, a->lora, err))
 		return -1;
-	lane->ops->rms_norm(lane->executor,
-			    &(const struct rms_norm_args){ .x = { lane->narrow, rank },
-							   .weight = layer->vector[VECTOR_NORM_Q_A],
-							   .offset = model->norm_offset,
-							   .eps = model->norm_eps,
-							   .n_rows = n,
-							   .n_cols = rank,
-							   .y = { lane->narrow, rank } });
-	return linear_run(forward, lane, layer, &l[LINEAR_Q_B], sequence, lane->narrow, n, lane->q,
-			  err);
+	pass_norm(pass, (struct rows_in){ a->lora, rank }, pass->layer->vector[VECTOR_NORM_Q_A],
+		  (struct rows_out){ a->lora, rank }, n, rank);
+	return pass_linear(pass, &l[LINEAR_Q_B], a->lora, n, a->q, err);
 }
 
-/* The turning part of each query, whose pairs lie side by side; mixed holds them meanwhile. */
-static void part_queries(const struct model *model, struct workspace *lane, size_t n)
+/* The rope_dim values of each query: pairs that lie side by side come to lie half a length apart.
+ * attn_out, which is not used yet, holds them meanwhile. */
+static void deinterleave_q(const struct pass *pass)
 {
-	const struct latent *latent = &model->latent;
-	float *turning = lane->q + latent->nope_dim;
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	size_t n_rows = pass->sequence->n_tokens * model->n_heads;
+	size_t rope_dim = model->latent.rope_dim;
+	float *q_rope = w->attention.q + model->latent.nope_dim, *copy = w->attention.attn_out;
+	const struct deinterleave_args args = { .y = { q_rope, model->head_dim },
+						.x = { copy, rope_dim },
+						.n_rows = n_rows,
+						.n_cols = rope_dim };
 
-	lane->ops->copy(lane->executor,
-			&(const struct copy_args){ .y = { lane->mixed, latent->rope_dim },
-						   .x = { turning, model->head_dim },
-						   .repeat = 1,
-						   .n_rows = n * model->n_heads,
-						   .n_cols = latent->rope_dim });
-	lane->ops->deinterleave(lane->executor, &(const struct deinterleave_args){
-							.y = { turning, model->head_dim },
-							.x = { lane->mixed, latent->rope_dim },
-							.n_rows = n * model->n_heads,
-							.n_cols = latent->rope_dim });
+	copy_rows(w, (struct rows_out){ copy, rope_dim },
+		  (struct rows_in){ q_rope, model->head_dim }, 1, n_rows, rope_dim);
+	w->ops->deinterleave(w->stream, &args);
 }
 
-/* Keys: each head's nope_dim part, and behind it the turning part that all heads share; and values. */
-static void join_keys(const struct model *model, struct workspace *lane, size_t n)
+/* Keys: the nope_dim values of each head, and behind them the rope_dim values that all heads share.
+ * Values: what is left of kv_expanded. */
+static void join_kv(const struct pass *pass)
 {
-	const struct latent *latent = &model->latent;
-	size_t n_rows = n * model->n_heads, wide = latent->nope_dim + model->value_dim;
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t nope_dim = model->latent.nope_dim, rope_dim = model->latent.rope_dim;
+	size_t n_rows = pass->sequence->n_tokens * model->n_heads;
+	size_t stride = nope_dim + model->value_dim;
 
-	lane->ops->copy(lane->executor,
-			&(const struct copy_args){ .y = { lane->k, model->head_dim },
-						   .x = { lane->expanded, wide },
-						   .repeat = 1,
-						   .n_rows = n_rows,
-						   .n_cols = latent->nope_dim });
-	lane->ops->copy(
-		lane->executor,
-		&(const struct copy_args){ .y = { lane->k + latent->nope_dim, model->head_dim },
-					   .x = { lane->turning, latent->rope_dim },
-					   .repeat = model->n_heads,
-					   .n_rows = n_rows,
-					   .n_cols = latent->rope_dim });
-	lane->ops->copy(lane->executor,
-			&(const struct copy_args){ .y = { lane->v, model->value_dim },
-						   .x = { lane->expanded + latent->nope_dim, wide },
-						   .repeat = 1,
-						   .n_rows = n_rows,
-						   .n_cols = model->value_dim });
+	copy_rows(w, (struct rows_out){ a->k, model->head_dim },
+		  (struct rows_in){ a->kv_expanded, stride }, 1, n_rows, nope_dim);
+	copy_rows(w, (struct rows_out){ a->k + nope_dim, model->head_dim },
+		  (struct rows_in){ a->k_rope, rope_dim }, model->n_heads, n_rows, rope_dim);
+	copy_rows(w, (struct rows_out){ a->v, model->value_dim },
+		  (struct rows_in){ a->kv_expanded + nope_dim, stride }, 1, n_rows,
+		  model->value_dim);
 }
 
-/* Multi-head latent attention (DeepSeek-V2): q, k and v as heads see them. */
-static int make_latent(const struct forward *forward, struct workspace *lane,
-		       const struct layer *layer, const struct sequence *sequence, struct err *err)
+/* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): q, k and v of every head. */
+static int project_latent(const struct pass *pass, struct err *err)
 {
-	const struct model *model = forward->model;
-	const struct latent *latent = &model->latent;
-	const struct linear *l = layer->linear;
-	size_t n = sequence->n_tokens, wide = latent->kv_lora_rank + latent->rope_dim;
+	const struct latent *latent = &pass->forward->model->latent;
+	const struct linear *l = pass->layer->linear;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t n = pass->sequence->n_tokens, rank = latent->kv_lora_rank;
+	size_t stride = rank + latent->rope_dim;
+	const struct deinterleave_args k_rope = { .y = { a->k_rope, latent->rope_dim },
+						  .x = { a->lora + rank, stride },
+						  .n_rows = n,
+						  .n_cols = latent->rope_dim };
 
-	if (make_latent_q(forward, lane, layer, sequence, err) ||
-	    linear_run(forward, lane, layer, &l[LINEAR_KV_A], sequence, lane->normed, n,
-		       lane->narrow, err))
+	if (project_latent_q(pass, err) ||
+	    pass_linear(pass, &l[LINEAR_KV_A], w->normed, n, a->lora, err))
 		return -1;
-	lane->ops->rms_norm(lane->executor, &(const struct rms_norm_args){
-						    .x = { lane->narrow, wide },
-						    .weight = layer->vector[VECTOR_NORM_KV_A],
-						    .offset = model->norm_offset,
-						    .eps = model->norm_eps,
-						    .n_rows = n,
-						    .n_cols = latent->kv_lora_rank,
-						    .y = { lane->latent, latent->kv_lora_rank } });
-	lane->ops->deinterleave(lane->executor,
-				&(const struct deinterleave_args){
-					.y = { lane->turning, latent->rope_dim },
-					.x = { lane->narrow + latent->kv_lora_rank, wide },
-					.n_rows = n,
-					.n_cols = latent->rope_dim });
-	if (linear_run(forward, lane, layer, &l[LINEAR_KV_B], sequence, lane->latent, n,
-		       lane->expanded, err))
+	pass_norm(pass, (struct rows_in){ a->lora, stride }, pass->layer->vector[VECTOR_NORM_KV_A],
+		  (struct rows_out){ a->kv_latent, rank }, n, rank);
+	w->ops->deinterleave(w->stream, &k_rope);
+	if (pass_linear(pass, &l[LINEAR_KV_B], a->kv_latent, n, a->kv_expanded, err))
 		return -1;
-	part_queries(model, lane, n);
-	join_keys(model, lane, n);
+	deinterleave_q(pass);
+	join_kv(pass);
 	return 0;
 }
 
-/* Each head of each token by itself. */
-static void norm_heads(const struct forward *forward, struct workspace *lane, const float *weight,
-		       float *x, size_t n)
+/* Each head of each token by itself; nothing where the layer has no such norm. */
+static void norm_heads(const struct pass *pass, enum vector_role role, float *x, size_t n_heads)
 {
-	const struct model *model = forward->model;
+	size_t head_dim = pass->forward->model->head_dim;
+	const float *weight = pass->layer->vector[role];
 
 	if (weight)
-		lane->ops->rms_norm(lane->executor,
-				    &(const struct rms_norm_args){ .x = { x, model->head_dim },
-								   .weight = weight,
-								   .offset = model->norm_offset,
-								   .eps = model->norm_eps,
-								   .n_rows = n,
-								   .n_cols = model->head_dim,
-								   .y = { x, model->head_dim } });
+		pass_norm(pass, (struct rows_in){ x, head_dim }, weight,
+			  (struct rows_out){ x, head_dim }, pass->sequence->n_tokens * n_heads,
+			  head_dim);
 }
 
-/* Angles stay from layer to layer. */
-static void angles_ready(struct workspace *lane, const struct rope *rope, size_t n_tokens)
+/* Angles depend on the rope and on positions: computed again only where one of them changes. */
+static void angles_put(struct workspace *w, const struct rope *rope, size_t n_tokens)
 {
-	size_t half = rope->n / 2, size = n_tokens * half * sizeof(float);
+	struct attention_arrays *a = &w->attention;
+	size_t n = rope->n / 2, size = n_tokens * n * sizeof(float);
 
-	if (lane->rope == rope && lane->n_angles >= n_tokens)
+	if (a->rope == rope && a->n_angles >= n_tokens)
 		return;
-	lane->rope = rope;
-	lane->n_angles = n_tokens;
+	a->rope = rope;
+	a->n_angles = n_tokens;
 	for (size_t t = 0; t < n_tokens; t++)
-		rope_angles(rope, t, lane->host_cosines + t * half, lane->host_sines + t * half);
-	lane->ops->put(lane->executor, lane->cosines, lane->host_cosines, size);
-	lane->ops->put(lane->executor, lane->sines, lane->host_sines, size);
+		rope_angles(rope, t, w->host.cosines + t * n, w->host.sines + t * n);
+	w->ops->put(w->stream, a->cosines, w->host.cosines, size);
+	w->ops->put(w->stream, a->sines, w->host.sines, size);
 }
 
-static void rotate(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		   size_t n_tokens)
+/* x (tokens, n_heads * head_dim), in place. */
+static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
 {
-	const struct model *model = forward->model;
-	const struct rope *rope = layer->ref->rope;
-	size_t nope_dim = model->latent.nope_dim;
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	const struct rope_args args = {
+		.x = { x + model->latent.nope_dim, n_heads * model->head_dim },
+		.n_tokens = pass->sequence->n_tokens,
+		.n_heads = n_heads,
+		.head_dim = model->head_dim,
+		.cosines = w->attention.cosines,
+		.sines = w->attention.sines,
+		.rope_dim = pass->layer->ref->rope->n,
+	};
 
-	angles_ready(lane, rope, n_tokens);
-	lane->ops->rope(lane->executor,
-			&(const struct rope_args){
-				.x = { lane->q + nope_dim, model->n_heads * model->head_dim },
-				.n_tokens = n_tokens,
-				.n_heads = model->n_heads,
-				.head_dim = model->head_dim,
-				.cosines = lane->cosines,
-				.sines = lane->sines,
-				.rope_dim = rope->n });
-	lane->ops->rope(lane->executor,
-			&(const struct rope_args){
-				.x = { lane->k + nope_dim, model->n_kv_heads * model->head_dim },
-				.n_tokens = n_tokens,
-				.n_heads = model->n_kv_heads,
-				.head_dim = model->head_dim,
-				.cosines = lane->cosines,
-				.sines = lane->sines,
-				.rope_dim = rope->n });
+	w->ops->rope(w->stream, &args);
 }
 
-static void show(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		 const struct sequence *sequence)
+static void observe_qkv(const struct pass *pass)
 {
-	const struct model *model = forward->model;
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
 	const struct {
 		enum observed what;
 		const float *values;
 		size_t n_cols;
 	} values[] = {
-		{ OBSERVED_Q, lane->q, model->n_heads * model->head_dim },
-		{ OBSERVED_K, lane->k, model->n_kv_heads * model->head_dim },
-		{ OBSERVED_V, lane->v, model->n_kv_heads * model->value_dim },
+		{ OBSERVED_Q, w->attention.q, model->n_heads * model->head_dim },
+		{ OBSERVED_K, w->attention.k, model->n_kv_heads * model->head_dim },
+		{ OBSERVED_V, w->attention.v, model->n_kv_heads * model->value_dim },
 	};
 
 	for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
 		const struct observation observation = { .what = values[i].what,
-							 .layer = layer->ref,
-							 .lane = lane->number,
-							 .executor = lane->executor,
-							 .sequence = sequence->index,
+							 .layer = pass->layer->ref,
+							 .worker = w->number,
+							 .stream = w->stream,
+							 .sequence = pass->sequence->index,
 							 .values = values[i].values,
-							 .n_rows = sequence->n_tokens,
+							 .n_rows = pass->sequence->n_tokens,
 							 .n_cols = values[i].n_cols,
-							 .slot = lane->n_slots_used++ };
+							 .slot = w->n_slots_used++ };
 
-		pass_observe(forward, lane, sequence, &observation);
+		pass_observe(pass, &observation);
 	}
 }
 
-static void attend(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		   size_t n_tokens)
+static void attend(const struct pass *pass)
 {
-	const struct model *model = forward->model;
-	const struct attention_args args = { .n_tokens = n_tokens,
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	const struct attention_arrays *a = &w->attention;
+	const struct attention_args args = { .n_tokens = pass->sequence->n_tokens,
 					     .n_heads = model->n_heads,
 					     .n_kv_heads = model->n_kv_heads,
 					     .head_dim = model->head_dim,
 					     .value_dim = model->value_dim,
-					     .window = layer->ref->window,
+					     .window = pass->layer->ref->window,
 					     .scale = model->attention_scale,
 					     .softcap = model->attention_softcap,
-					     .sinks = layer->vector[VECTOR_SINKS],
-					     .q = lane->q,
-					     .k = lane->k,
-					     .v = lane->v,
-					     .y = lane->mixed,
-					     .scratch = lane->spare };
+					     .sinks = pass->layer->vector[VECTOR_SINKS],
+					     .q = a->q,
+					     .k = a->k,
+					     .v = a->v,
+					     .y = a->attn_out,
+					     .scratch = a->scratch };
 
-	lane->ops->attend(lane->executor, &args);
+	w->ops->attend(w->stream, &args);
 }
 
-int forward_attention(const struct forward *forward, struct workspace *lane,
-		      const struct layer *layer, const struct sequence *sequence, struct err *err)
+int attention_run(const struct pass *pass, struct err *err)
 {
-	const struct model *model = forward->model;
-	size_t n = sequence->n_tokens;
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	struct attention_arrays *a = &w->attention;
+	size_t n = pass->sequence->n_tokens;
 
-	if (model->latent.kv_lora_rank ? make_latent(forward, lane, layer, sequence, err)
-				       : make_qkv(forward, lane, layer, sequence, err))
+	if (model->latent.kv_lora_rank ? project_latent(pass, err) : project_qkv(pass, err))
 		return -1;
-	norm_heads(forward, lane, layer->vector[VECTOR_NORM_Q], lane->q, n * model->n_heads);
-	norm_heads(forward, lane, layer->vector[VECTOR_NORM_K], lane->k, n * model->n_kv_heads);
-	rotate(forward, lane, layer, n);
-	show(forward, lane, layer, sequence);
-	attend(forward, lane, layer, n);
-	return linear_run(forward, lane, layer, &layer->linear[LINEAR_O], sequence, lane->mixed, n,
-			  lane->out, err);
+	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
+	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
+	angles_put(w, pass->layer->ref->rope, n);
+	rotate_heads(pass, a->q, model->n_heads);
+	rotate_heads(pass, a->k, model->n_kv_heads);
+	observe_qkv(pass);
+	attend(pass);
+	return pass_linear(pass, &pass->layer->linear[LINEAR_O], a->attn_out, n, w->out, err);
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The forward pass of a model, layer by layer: whoever calls brings one layer's weights at a time
- * and pushes every sequence through it.  One sequence is the work of one lane, so the result does
- * not depend on how many there are.
+ * The forward pass of a model, layer by layer: the caller loads the weights of one layer at a time
+ * and pushes every sequence through it.  One thread computes a sequence, with a workspace of its
+ * own, so the result does not depend on the number of threads.
  *
- * The residual stream, norms, attention and softmax are fp32; what enters a matrix product is
- * rounded to bf16 first, unless asked not to be.  Products accumulate in fp32.  Values are in the
- * executor's memory, unless they are said to be the host's.
+ * The residual stream, norms, attention and softmax are fp32; the inputs of matrix products are
+ * rounded to bf16 first, unless the caller asks for fp32.  Products accumulate in fp32.  Arrays lie
+ * in the executor's memory, unless they are said to be the host's.
+ *
+ * forward_init(), workspace_new() for each thread; then for each sequence forward_embed(),
+ * forward_layer() for every layer in order, forward_head().
  */
 #ifndef FP8CONV_FORWARD_FORWARD_H
 #define FP8CONV_FORWARD_FORWARD_H
@@ -18,7 +21,7 @@
 struct linear {
 	const struct linear_ref *ref;
 	struct executor_weight weight; /* data NULL: the layer has none */
-	float *bias;		       /* NULL: none */
+	float *bias;		       /* (n); NULL: none */
 	float amax;	    /* of the weight, in the type that the checkpoint has it in */
 	enum dtype input;   /* what the weight is multiplied with: BF16, or F32 */
 	const void *module; /* the input filter's own; NULL: the input is multiplied as it is */
@@ -27,43 +30,54 @@ struct linear {
 struct layer {
 	const struct layer_ref *ref;
 	struct linear linear[N_LINEARS];
-	float *vector[N_VECTORS]; /* that of the router is the host's, where experts are chosen */
+	float *vector[N_VECTORS]; /* VECTOR_ROUTER_BIAS is the host's, where experts are chosen */
 	struct linear (*experts)[N_EXPERT_ROLES];
 };
 
-/* What can be seen at a matrix (x, y), and in attention (as it sees them: q and k after their
- * rotation). */
+struct head {
+	const float *norm; /* (hidden): the final norm */
+	const struct linear *linear;
+};
+
+/* The values of a matrix (input and output), or of attention: q and k after their rotation. */
 enum observed { OBSERVED_X, OBSERVED_Y, OBSERVED_Q, OBSERVED_K, OBSERVED_V };
 
 struct observation {
 	enum observed what;
 	const struct linear_ref *linear; /* NULL in attention */
-	const struct layer_ref *layer;	 /* NULL: outside of layers */
-	int lane;
-	struct executor_stream *executor; /* of the lane: an observer may put work into it */
+	const struct layer_ref *layer;	 /* NULL: the head */
+	int worker;			 /* number of the workspace */
+	struct executor_stream *stream;	 /* of the workspace: an observer may put work into it */
 	size_t sequence;
 	const float *values; /* (n_rows, n_cols), a row a token */
 	size_t n_rows, n_cols;
-	/* of the sequence's `seen`, which these values go into: they may share it, and come in
-	 * several pieces */
+	/* index in the sequence's stats.  Values that come in several pieces share a slot. */
 	size_t slot;
 };
 
-/* Told of values as a pass goes by; called by several threads, each with its own lane and
- * sequence. */
+/* Called with values as a pass goes by, by several threads, each with a worker and sequence of its
+ * own. */
 struct observer {
 	void *context;
 	void (*observe)(void *context, const struct observation *observation);
 };
 
-/* Makes of the input of a matrix what is multiplied in its place; observers have seen the input
- * itself.  Called by several threads, each with its own lane. */
+/* The input of a matrix, for a filter. */
+struct filter_input {
+	const struct linear *linear;
+	int worker;
+	const float *x; /* (m, k), the host's */
+	size_t m;
+};
+
+/* Computes the values that are multiplied in place of an input; observers are called with the input
+ * itself.  Called by several threads, each with a worker of its own. */
 struct input_filter {
-	void *context;
-	/* *values: (m, k), x's or the filter's own, good until the lane's next call; both are the
-	 * host's. */
-	int (*apply)(void *context, const struct linear *linear, int lane, const float *x, size_t m,
-		     const float **values, struct err *err);
+	void *context; /* apply NULL: no filter */
+	/* *values: (m, k) of the host: x, or memory of the filter that is valid until the next call
+	 * of this worker. */
+	int (*apply)(void *context, const struct filter_input *input, const float **values,
+		     struct err *err);
 };
 
 struct forward {
@@ -75,17 +89,24 @@ struct forward {
 	struct input_filter filter;	 /* of matrices that have a module */
 };
 
-/* What one thread works with. */
+struct sequence {
+	size_t index; /* for observers and messages */
+	size_t n_tokens;
+	const uint32_t *tokens; /* (n_tokens), the host's */
+	float *residual;	/* (n_tokens, hidden) */
+	/* (forward_slots()): raised by forward_layer() and forward_head(), in the order of
+	 * computation */
+	struct value_stats *stats;
+};
+
 struct workspace;
 
-/* One sequence on its way. */
-struct sequence {
-	size_t index; /* for observers */
-	size_t n_tokens;
-	const uint32_t *tokens; /* of the host */
-	float *residual;	/* (n_tokens, hidden) */
-	/* (forward_slots()): raised as the layer under way goes by, in the order of computation */
-	struct value_stats *stats;
+/* One sequence in one layer: the arguments of every step of the forward pass. */
+struct pass {
+	const struct forward *forward; /* model, executor, what products take */
+	struct workspace *workspace;   /* of this thread */
+	const struct layer *layer;     /* loaded; NULL: embedding or head */
+	const struct sequence *sequence;
 };
 
 /* Opens the executor; the caller releases.  precision_f32: nothing is rounded. */
@@ -93,35 +114,20 @@ int forward_init(struct forward *forward, const struct executor_ops *executor,
 		 const struct model *model, bool precision_f32, struct err *err);
 void forward_release(struct forward *forward);
 
-/* Slots that a layer, or the head, needs at most. */
+/* The largest number of slots that a layer, or the head, needs. */
 size_t forward_slots(const struct model *model);
 
-/* Memory for sequences of up to max_tokens.  number: told to observers.  The filter is known. */
-int workspace_new(struct workspace **lane, const struct forward *forward, size_t max_tokens,
-		  int number, struct err *err);
-void workspace_free(struct workspace *lane, const struct forward *forward);
+/* residual[t] = table[token_rows[t]].  table: (n_rows, hidden), at most as many rows as the
+ * sequence has tokens; token_rows: (n_tokens).  Both are the host's. */
+int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
+		  const uint32_t *token_rows, struct err *err);
 
-/* Bytes it will hold, about; filtered: there is an input filter. */
-uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
-			size_t max_tokens, bool filtered);
+/* residual += attention, then residual += mlp. */
+int forward_layer(const struct pass *pass, struct err *err);
 
-/* The executor's, for other work between layers. */
-struct executor_stream *workspace_stream(const struct workspace *lane);
-
-/* residual = rows of a table of n_rows embeddings, `places` of it: one for each token.  Both are
- * the host's. */
-int forward_embed(const struct forward *forward, struct workspace *lane, const float *table,
-		  size_t n_rows, const uint32_t *places, const struct sequence *sequence,
-		  struct err *err);
-
-/* residual += what the layer adds to it. */
-int forward_layer(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		  struct sequence *sequence, struct err *err);
-
-/* *nll: the sum over all tokens but the first of -log p(token | those before it), by the final norm
- * and head.  logits, of the host, if not NULL: (n_tokens, vocab_size). */
-int forward_head(const struct forward *forward, struct workspace *lane, const float *norm,
-		 const struct linear *head, struct sequence *sequence, double *nll, float *logits,
+/* *nll: the sum over all tokens but the first of -log p(token | the tokens before it), by the final
+ * norm and the head.  logits: (n_tokens, vocab_size) of the host, or NULL. */
+int forward_head(const struct pass *pass, const struct head *head, double *nll, float *logits,
 		 struct err *err);
 
 #endif

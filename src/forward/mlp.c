@@ -1,308 +1,178 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other half of a layer: a gated mlp, or experts that tokens are sent to.
+ * The second step of a layer: one gated mlp, or the experts that the router chose for each token
+ * and the expert that all tokens share.
  */
-#include <math.h>
-
-#include "backend/host_ops.h"
 #include "forward/pass.h"
 
 /* The matrices of an mlp: gate and up, or both in one. */
 struct mlp {
 	const struct linear *gate, *up;
-	const struct linear *joined; /* NULL: not */
-	bool in_turn; /* joined row by row, as GPT-OSS has it; else one behind the other */
+	const struct linear *fused; /* gate and up; NULL: two matrices */
+	bool interleaved;	    /* fused row by row, as in GPT-OSS; else up below gate */
 	const struct linear *down;
 };
 
-/* m rows of lane->joined to lane->gate. */
-static void gate_joined(const struct forward *forward, struct workspace *lane,
-			const struct mlp *mlp, size_t m)
+/* mlp.gate (m, width) = activation(gate) * up; gate and up are rows of `stride` elements. */
+static void gate_rows(const struct pass *pass, const float *gate, const float *up, size_t stride,
+		      size_t m, size_t width)
 {
-	const struct executor_ops *ops = lane->ops;
-	size_t width = mlp->down->ref->k;
+	struct workspace *w = pass->workspace;
+	const struct gate_args args = { .activation = pass->forward->model->activation,
+					.gate = { gate, stride },
+					.up = { up, stride },
+					.n_rows = m,
+					.n_cols = width,
+					.y = { w->mlp.gate, width } };
 
-	if (mlp->in_turn)
-		ops->gate_interleaved(lane->executor, lane->joined, forward->model->clamp,
-				      m * width, lane->gate);
-	else
-		ops->gate(lane->executor,
-			  &(const struct gate_args){ .activation = forward->model->activation,
-						     .gate = { lane->joined, 2 * width },
-						     .up = { lane->joined + width, 2 * width },
-						     .n_rows = m,
-						     .n_cols = width,
-						     .y = { lane->gate, width } });
+	w->ops->gate(w->stream, &args);
 }
 
-static int run_rows(const struct forward *forward, struct workspace *lane,
-		    const struct layer *layer, const struct mlp *mlp,
-		    const struct sequence *sequence, float *x, size_t m, float *out,
+/* workspace->fused_out (m, 2 width) to mlp.gate (m, width). */
+static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
+{
+	struct workspace *w = pass->workspace;
+	size_t width = mlp->down->ref->k;
+
+	if (mlp->interleaved)
+		w->ops->gate_interleaved(w->stream, w->fused_out, pass->forward->model->clamp,
+					 m * width, w->mlp.gate);
+	else
+		gate_rows(pass, w->fused_out, w->fused_out + width, 2 * width, m, width);
+}
+
+/* x (m, hidden) to mlp.gate (m, width) by two matrices. */
+static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, size_t m,
+		   struct err *err)
+{
+	struct workspace *w = pass->workspace;
+	const struct linear *const both[] = { mlp->gate, mlp->up };
+	float *const ys[] = { w->mlp.gate, w->mlp.up };
+	const struct products products = { .linears = both, .n = 2, .x = x, .m = m, .ys = ys };
+	size_t width = mlp->down->ref->k;
+
+	if (pass_products(pass, &products, err))
+		return -1;
+	gate_rows(pass, w->mlp.gate, w->mlp.up, width, m, width);
+	return 0;
+}
+
+static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
 		    struct err *err)
 {
-	const struct linear *const both[] = { mlp->gate, mlp->up };
-	float *const ys[] = { lane->gate, lane->up };
-	size_t width = mlp->down->ref->k;
+	struct workspace *w = pass->workspace;
 
-	if (mlp->joined) {
-		if (linear_run(forward, lane, layer, mlp->joined, sequence, x, m, lane->joined,
-			       err))
+	if (mlp->fused) {
+		if (pass_linear(pass, mlp->fused, x, m, w->fused_out, err))
 			return -1;
-		gate_joined(forward, lane, mlp, m);
-	} else {
-		if (linears_run(forward, lane, layer, 2, both, sequence, x, m, ys, err))
-			return -1;
-		lane->ops->gate(lane->executor,
-				&(const struct gate_args){ .activation = forward->model->activation,
-							   .gate = { lane->gate, width },
-							   .up = { lane->up, width },
-							   .n_rows = m,
-							   .n_cols = width,
-							   .y = { lane->gate, width } });
+		gate_fused(pass, mlp, m);
+	} else if (gate_up(pass, mlp, x, m, err)) {
+		return -1;
 	}
-	return linear_run(forward, lane, layer, mlp->down, sequence, lane->gate, m, out, err);
+	return pass_linear(pass, mlp->down, w->mlp.gate, m, out, err);
 }
 
-/* x (m, hidden) to out, of the same shape. */
-static int run_mlp(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		   const struct mlp *mlp, const struct sequence *sequence, float *x, size_t m,
-		   float *out, struct err *err)
+/* x (m, hidden) to out (m, hidden), a few rows at a time, so that the values between the matrices
+ * stay in a cache. */
+static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
+	       struct err *err)
 {
-	size_t hidden = forward->model->hidden, n_slots_used = lane->n_slots_used;
-	size_t most = forward_rows(forward, lane, 2 * (hidden + mlp->down->ref->k));
+	size_t hidden = pass->forward->model->hidden, first_slot = pass->workspace->n_slots_used;
+	size_t max_rows = pass_rows(pass, 2 * (hidden + mlp->down->ref->k));
 
-	for (size_t row = 0; row < m; row += most) {
-		lane->n_slots_used = n_slots_used;
-		if (run_rows(forward, lane, layer, mlp, sequence, x + row * hidden,
-			     m - row < most ? m - row : most, out + row * hidden, err))
+	for (size_t row = 0; row < m; row += max_rows) {
+		pass->workspace->n_slots_used = first_slot;
+		if (run_rows(pass, mlp, x + row * hidden, m - row < max_rows ? m - row : max_rows,
+			     out + row * hidden, err))
 			return -1;
 	}
 	return 0;
 }
 
-static int run_dense(const struct forward *forward, struct workspace *lane,
-		     const struct layer *layer, const struct sequence *sequence, struct err *err)
+static int run_dense(const struct pass *pass, struct err *err)
 {
-	const struct linear *l = layer->linear;
+	const struct linear *l = pass->layer->linear;
+	const struct linear *fused = &l[LINEAR_GATE_UP];
 	const struct mlp mlp = { .gate = &l[LINEAR_GATE],
 				 .up = &l[LINEAR_UP],
-				 .joined =
-					 l[LINEAR_GATE_UP].weight.data ? &l[LINEAR_GATE_UP] : NULL,
+				 .fused = fused->weight.data ? fused : NULL,
 				 .down = &l[LINEAR_DOWN] };
+	struct workspace *w = pass->workspace;
 
-	return run_mlp(forward, lane, layer, &mlp, sequence, lane->normed, sequence->n_tokens,
-		       lane->out, err);
+	return run(pass, &mlp, w->normed, pass->sequence->n_tokens, w->out, err);
 }
 
-/* The n largest of a row, by index; of equal ones the first. */
-static void pick(const float *row, size_t n_row, size_t n, size_t *picked)
+/* Its tokens: m of router.rows, from `first` on.  out += their outputs, weighted. */
+static int run_expert(const struct pass *pass, size_t expert, size_t first, size_t m,
+		      struct err *err)
 {
-	for (size_t i = 0; i < n; i++) {
-		size_t best = SIZE_MAX;
-
-		for (size_t e = 0; e < n_row; e++) {
-			bool taken = false;
-
-			for (size_t j = 0; j < i; j++)
-				taken |= picked[j] == e;
-			if (!taken && (best == SIZE_MAX || row[e] > row[best]))
-				best = e;
-		}
-		picked[i] = best;
-	}
-}
-
-/* Only the experts of the best groups stay, by the sum of the two best of each. */
-static void close_groups(const struct routing *routing, float *row, size_t n_experts)
-{
-	size_t size = n_experts / routing->n_groups;
-
-	for (size_t closed = routing->n_groups; closed > routing->top_groups; closed--) {
-		size_t worst = SIZE_MAX, best[2];
-		float least = INFINITY;
-
-		for (size_t g = 0; g < routing->n_groups; g++) {
-			float sum;
-
-			pick(row + g * size, size, 2, best);
-			sum = row[g * size + best[0]] + row[g * size + best[1]];
-			if (sum > -INFINITY && sum <= least) {
-				least = sum;
-				worst = g;
-			}
-		}
-		for (size_t e = 0; worst != SIZE_MAX && e < size; e++)
-			row[worst * size + e] = -INFINITY;
-	}
-}
-
-/* Scores of the chosen ones alone, to weights that sum up to 1. */
-static void share(float *weights, size_t n)
-{
-	float sum = 0, most = weights[0];
-
-	for (size_t i = 0; i < n; i++) {
-		weights[i] = expf(weights[i] - most);
-		sum += weights[i];
-	}
-	for (size_t i = 0; i < n; i++)
-		weights[i] /= sum;
-}
-
-/* Which experts a token goes to, and with which weights, from its scores.  spare: n_experts
- * floats. */
-static void choose(const struct routing *routing, const float *bias, const float *row,
-		   size_t n_experts, size_t *chosen, float *weights, float *spare)
-{
-	float sum = 0;
-
-	for (size_t e = 0; e < n_experts; e++)
-		spare[e] = bias ? row[e] + bias[e] : row[e];
-	if (routing->n_groups > 1)
-		close_groups(routing, spare, n_experts);
-	pick(spare, n_experts, routing->top_k, chosen);
-	for (size_t i = 0; i < routing->top_k; i++) {
-		weights[i] = row[chosen[i]];
-		sum += weights[i];
-	}
-	if (routing->choose_first)
-		share(weights, routing->top_k);
-	for (size_t i = 0; i < routing->top_k; i++)
-		weights[i] = (routing->norm_top_k ? weights[i] / (sum + 1e-20f) : weights[i]) *
-			     routing->scale;
-}
-
-/* The host's: scores to chosen experts, token by token. */
-static void choose_all(const struct forward *forward, struct workspace *lane,
-		       const struct layer *layer, size_t n_tokens)
-{
-	const struct host_ops *host = host_ops_select();
-	const struct routing *routing = &forward->model->routing;
-	size_t n_experts = layer->ref->n_experts;
-
-	for (size_t t = 0; t < n_tokens; t++) {
-		float *row = lane->host_scores + t * n_experts;
-
-		if (routing->sigmoid)
-			for (size_t e = 0; e < n_experts; e++)
-				row[e] = 1.0f / (1.0f + expf(-row[e]));
-		else if (!routing->choose_first)
-			host->softmax(row, n_experts);
-		choose(routing, layer->vector[VECTOR_ROUTER_BIAS], row, n_experts,
-		       lane->chosen + t * routing->top_k, lane->weights + t * routing->top_k,
-		       lane->host_scores + n_tokens * n_experts);
-	}
-}
-
-/* Tokens by expert: those of expert e, with their weights, follow those of all before it. */
-static void sort_tokens(struct workspace *lane, size_t top_k, size_t n_experts, size_t n_tokens)
-{
-	size_t n = 0;
-
-	for (size_t e = 0; e < n_experts; e++)
-		for (size_t i = 0; i < n_tokens * top_k; i++)
-			if (lane->chosen[i] == e) {
-				lane->host_rows[n] = (uint32_t)(i / top_k);
-				lane->host_factors[n++] = lane->weights[i];
-			}
-	lane->ops->put(lane->executor, lane->rows, lane->host_rows, n * sizeof *lane->rows);
-	lane->ops->put(lane->executor, lane->factors, lane->host_factors,
-		       n * sizeof *lane->factors);
-}
-
-static int route(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		 const struct sequence *sequence, struct err *err)
-{
-	size_t n = sequence->n_tokens, n_experts = layer->ref->n_experts;
-
-	if (linear_run(forward, lane, layer, &layer->linear[LINEAR_ROUTER], sequence, lane->normed,
-		       n, lane->scores, err))
-		return -1;
-	lane->ops->fetch(lane->executor, lane->host_scores, lane->scores,
-			 n * n_experts * sizeof(float));
-	if (lane->ops->wait(lane->executor, err))
-		return -1;
-	choose_all(forward, lane, layer, n);
-	sort_tokens(lane, forward->model->routing.top_k, n_experts, n);
-	return 0;
-}
-
-/* Its tokens are m of lane->rows, from `first` on. */
-static int run_expert(const struct forward *forward, struct workspace *lane,
-		      const struct layer *layer, size_t expert, const struct sequence *sequence,
-		      size_t first, size_t m, struct err *err)
-{
-	const struct linear *l = layer->experts[expert];
+	const struct linear *l = pass->layer->experts[expert];
+	const struct linear *fused = &l[EXPERT_ROLE_GATE_UP];
 	const struct mlp mlp = { .gate = &l[EXPERT_ROLE_GATE],
 				 .up = &l[EXPERT_ROLE_UP],
-				 .joined = l[EXPERT_ROLE_GATE_UP].weight.data
-						   ? &l[EXPERT_ROLE_GATE_UP]
-						   : NULL,
-				 .in_turn = true,
+				 .fused = fused->weight.data ? fused : NULL,
+				 .interleaved = true,
 				 .down = &l[EXPERT_ROLE_DOWN] };
-	size_t hidden = forward->model->hidden;
+	size_t hidden = pass->forward->model->hidden;
+	struct workspace *w = pass->workspace;
+	const struct scatter_add_args add = { .y = w->out,
+					      .x = w->mlp.expert_out,
+					      .rows = w->router.rows + first,
+					      .factors = w->router.factors + first,
+					      .n_rows = m,
+					      .n_cols = hidden };
 
 	if (m == 0)
 		return 0;
-	lane->ops->gather(lane->executor, lane->gathered, lane->normed, lane->rows + first, m,
-			  hidden);
-	if (run_mlp(forward, lane, layer, &mlp, sequence, lane->gathered, m, lane->expert_out, err))
+	w->ops->gather(w->stream, w->mlp.expert_in, w->normed, add.rows, m, hidden);
+	if (run(pass, &mlp, w->mlp.expert_in, m, w->mlp.expert_out, err))
 		return -1;
-	lane->ops->scatter_add(lane->executor,
-			       &(const struct scatter_add_args){ .y = lane->out,
-								 .x = lane->expert_out,
-								 .rows = lane->rows + first,
-								 .factors = lane->factors + first,
-								 .n_rows = m,
-								 .n_cols = hidden });
+	w->ops->scatter_add(w->stream, &add);
 	return 0;
 }
 
-static int run_experts(const struct forward *forward, struct workspace *lane,
-		       const struct layer *layer, const struct sequence *sequence, struct err *err)
+static int run_experts(const struct pass *pass, struct err *err)
 {
-	size_t n_chosen = sequence->n_tokens * forward->model->routing.top_k, first = 0;
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	size_t n_tokens = pass->sequence->n_tokens, first = 0;
 
-	lane->ops->zero(lane->executor, lane->out,
-			sequence->n_tokens * forward->model->hidden * sizeof *lane->out);
-	for (size_t e = 0; e < layer->ref->n_experts; e++) {
+	w->ops->zero(w->stream, w->out, n_tokens * model->hidden * sizeof *w->out);
+	for (size_t e = 0; e < pass->layer->ref->n_experts; e++) {
 		size_t m = 0;
 
-		for (size_t i = 0; i < n_chosen; i++)
-			m += lane->chosen[i] == e;
-		if (run_expert(forward, lane, layer, e, sequence, first, m, err))
+		for (size_t i = 0; i < n_tokens * model->routing.top_k; i++)
+			m += w->host.chosen[i] == e;
+		if (run_expert(pass, e, first, m, err))
 			return -1;
 		first += m;
 	}
 	return 0;
 }
 
-/* All tokens through the shared expert, where there is one. */
-static int run_shared(const struct forward *forward, struct workspace *lane,
-		      const struct layer *layer, const struct sequence *sequence, struct err *err)
+/* out += the shared expert, where the layer has one. */
+static int run_shared(const struct pass *pass, struct err *err)
 {
-	const struct linear *l = layer->linear;
+	const struct linear *l = pass->layer->linear;
 	const struct mlp mlp = { .gate = &l[LINEAR_SHARED_GATE],
 				 .up = &l[LINEAR_SHARED_UP],
 				 .down = &l[LINEAR_SHARED_DOWN] };
-	size_t n = sequence->n_tokens;
+	struct workspace *w = pass->workspace;
+	size_t n = pass->sequence->n_tokens;
 
 	if (!mlp.down->weight.data)
 		return 0;
-	if (run_mlp(forward, lane, layer, &mlp, sequence, lane->normed, n, lane->expert_out, err))
+	if (run(pass, &mlp, w->normed, n, w->mlp.expert_out, err))
 		return -1;
-	lane->ops->add(lane->executor, lane->out, lane->expert_out, n * forward->model->hidden);
+	w->ops->add(w->stream, w->out, w->mlp.expert_out, n * pass->forward->model->hidden);
 	return 0;
 }
 
-int forward_mlp(const struct forward *forward, struct workspace *lane, const struct layer *layer,
-		const struct sequence *sequence, struct err *err)
+int mlp_run(const struct pass *pass, struct err *err)
 {
-	if (!layer->ref->n_experts)
-		return run_dense(forward, lane, layer, sequence, err);
-	return route(forward, lane, layer, sequence, err) ||
-			       run_experts(forward, lane, layer, sequence, err) ||
-			       run_shared(forward, lane, layer, sequence, err)
-		       ? -1
-		       : 0;
+	if (!pass->layer->ref->n_experts)
+		return run_dense(pass, err);
+	if (router_run(pass, err) || run_experts(pass, err))
+		return -1;
+	return run_shared(pass, err);
 }

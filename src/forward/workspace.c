@@ -1,199 +1,238 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a thread of the forward pass holds: one table of arrays makes them, frees them, and adds
- * them up for the plan.
+ * Each group of arrays has a function that lists them with their sizes.  The list allocates them,
+ * frees them, and adds them up for the plan.
  */
+#include "forward/workspace.h"
+
+#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mem.h"
-#include "forward/pass.h"
 
-/* The widest of something over the layers. */
-struct widths {
-	size_t mlp, experts, joined, narrow, expanded;
+/* Numbers of elements that arrays are made of; of what differs between layers the largest. */
+struct dims {
+	uint64_t tokens, hidden;
+	uint64_t mlp, fused, lora, expanded, experts; /* a token */
+	uint64_t input;				      /* a token, of the widest matrix */
+	uint64_t chosen;			      /* experts, of all tokens */
+	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
+	uint64_t filtered;			      /* values of a filter; 0: there is none */
 };
 
-static size_t larger(size_t a, size_t b)
+static uint64_t larger(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
 
-static struct widths widths_of(const struct model *model)
+static void dims_of_layer(struct dims *d, const struct layer_ref *layer)
 {
-	struct widths widths = { 0 };
+	const struct linear_ref *linear = layer->linear;
 
-	for (size_t i = 0; i < model->n_layers; i++) {
-		const struct layer_ref *layer = &model->layers[i];
-		const struct linear_ref *linear = layer->linear;
-
-		widths.mlp = larger(widths.mlp, larger(larger(layer->width, layer->shared_width),
-						       layer->expert_width));
-		widths.narrow =
-			larger(widths.narrow, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
-		widths.expanded = larger(widths.expanded, linear[LINEAR_KV_B].n);
-		widths.experts = larger(widths.experts, layer->n_experts);
-		widths.joined = larger(widths.joined,
-				       larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
-		widths.joined =
-			larger(widths.joined,
-			       layer->n_experts ? layer->experts[0][EXPERT_ROLE_GATE_UP].n : 0);
-	}
-	return widths;
+	d->mlp = larger(d->mlp,
+			larger(larger(layer->width, layer->shared_width), layer->expert_width));
+	d->lora = larger(d->lora, larger(linear[LINEAR_Q_A].n, linear[LINEAR_KV_A].n));
+	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
+	d->experts = larger(d->experts, layer->n_experts);
+	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
+	if (layer->n_experts)
+		d->fused = larger(d->fused, layer->experts[0][EXPERT_ROLE_GATE_UP].n);
 }
 
-static uint64_t spare_size(const struct executor_ops *executor, const struct model *model,
-			   size_t max_tokens)
+static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
+			   size_t max_tokens, bool filtered)
 {
-	const struct attention_args args = { .n_tokens = max_tokens,
+	struct dims d = { .tokens = max_tokens, .hidden = model->hidden };
+
+	for (size_t i = 0; i < model->n_layers; i++)
+		dims_of_layer(&d, &model->layers[i]);
+	d.input =
+		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
+	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
+	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
+	d.panel = ops->panel_rows(model->vocab_size);
+	d.n_panels = d.panel ? (model->vocab_size + d.panel - 1) / d.panel : 0;
+	d.filtered = filtered ? d.tokens * d.input : 0;
+	return d;
+}
+
+/* place: the address of the pointer. */
+static void array_add(struct array_list *list, void *place, uint64_t size, bool host)
+{
+	assert(list->n < MAX_ARRAYS);
+	list->array[list->n].place = place;
+	list->array[list->n].size = size;
+	list->array[list->n++].host = host;
+}
+
+static void add(struct array_list *list, void *place, uint64_t size)
+{
+	array_add(list, place, size, false);
+}
+
+static void add_host(struct array_list *list, void *place, uint64_t size)
+{
+	array_add(list, place, size, true);
+}
+
+static void common_arrays(struct workspace *w, const struct dims *d)
+{
+	struct array_list *list = &w->arrays;
+
+	add(list, &w->normed, d->tokens * d->hidden * sizeof *w->normed);
+	add(list, &w->out, d->tokens * d->hidden * sizeof *w->out);
+	add(list, &w->fused_out, d->tokens * d->fused * sizeof *w->fused_out);
+	add(list, &w->scores,
+	    larger(d->block * d->panel, d->tokens * d->experts) * sizeof *w->scores);
+	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
+	add(list, &w->input.rounded, d->tokens * d->input * sizeof *w->input.rounded);
+	add(list, &w->input.filtered, d->filtered * sizeof *w->input.filtered);
+}
+
+static void attention_arrays(struct workspace *w, const struct dims *d, const struct model *model)
+{
+	const struct attention_args args = { .n_tokens = d->tokens,
 					     .n_heads = model->n_heads,
 					     .n_kv_heads = model->n_kv_heads,
 					     .head_dim = model->head_dim,
 					     .value_dim = model->value_dim };
+	const struct latent *latent = &model->latent;
+	struct attention_arrays *a = &w->attention;
+	struct array_list *list = &w->arrays;
+	uint64_t row = d->tokens * sizeof(float);
 
-	return executor->attention_scratch(&args);
+	add(list, &a->q, row * model->n_heads * model->head_dim);
+	add(list, &a->k, row * model->n_kv_heads * model->head_dim);
+	add(list, &a->v, row * model->n_kv_heads * model->value_dim);
+	add(list, &a->lora, row * d->lora);
+	add(list, &a->kv_latent, row * latent->kv_lora_rank);
+	add(list, &a->k_rope, row * latent->rope_dim);
+	add(list, &a->kv_expanded, row * d->expanded);
+	/* the rope_dim values of queries lie here before */
+	add(list, &a->attn_out, row * model->n_heads * larger(model->value_dim, latent->rope_dim));
+	add(list, &a->scratch, w->ops->attention_scratch(&args));
+	add(list, &a->cosines, row * model->head_dim);
+	add(list, &a->sines, row * model->head_dim);
 }
 
-struct array {
-	void **place;
-	uint64_t size; /* bytes */
-	bool host;
-};
-
-#define N_ARRAYS 38
-
-static void arrays_of(struct workspace *lane, const struct executor_ops *executor,
-		      const struct model *model, bool filtered, struct array arrays[N_ARRAYS])
+static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
-	const struct widths w = widths_of(model);
-	uint64_t t = lane->max_tokens, f = sizeof(float);
-	uint64_t head_dims = larger(model->value_dim, model->latent.rope_dim);
-	uint64_t block = t < HEAD_BLOCK ? t : HEAD_BLOCK,
-		 part = executor->panel_rows(model->vocab_size);
-	uint64_t parts = part ? (model->vocab_size + part - 1) / part : 0,
-		 chosen = w.experts ? t * model->routing.top_k : 0;
-	uint64_t widest = larger(
-		larger(larger(model->n_heads * model->value_dim, w.mlp), model->hidden), w.narrow);
-#define EXECUTOR(field, bytes)                        \
-	{                                             \
-		(void **)&lane->field, (bytes), false \
-	}
-#define HOST(field, bytes)                           \
-	{                                            \
-		(void **)&lane->field, (bytes), true \
-	}
-	const struct array all[] = {
-		EXECUTOR(places, t * sizeof(uint32_t)),
-		EXECUTOR(normed, t * model->hidden * f),
-		EXECUTOR(q, t * model->n_heads * model->head_dim * f),
-		EXECUTOR(k, t * model->n_kv_heads * model->head_dim * f),
-		EXECUTOR(v, t * model->n_kv_heads * model->value_dim * f),
-		EXECUTOR(joined, t * w.joined * f),
-		EXECUTOR(narrow, t * w.narrow * f),
-		EXECUTOR(latent, t * model->latent.kv_lora_rank * f),
-		EXECUTOR(turning, t * model->latent.rope_dim * f),
-		EXECUTOR(expanded, t * w.expanded * f),
-		EXECUTOR(mixed, t * model->n_heads * head_dims * f),
-		EXECUTOR(out, t * model->hidden * f),
-		EXECUTOR(gate, t * w.mlp * f),
-		EXECUTOR(up, t * w.mlp * f),
-		EXECUTOR(scores, larger(block * part, t * w.experts) * f),
-		EXECUTOR(spare, spare_size(executor, model, lane->max_tokens)),
-		EXECUTOR(gathered, w.experts ? t * model->hidden * f : 0),
-		EXECUTOR(expert_out, w.experts ? t * model->hidden * f : 0),
-		EXECUTOR(rows, chosen * sizeof(uint32_t)),
-		EXECUTOR(factors, chosen * f),
-		EXECUTOR(rounded, t * widest * sizeof(uint16_t)),
-		EXECUTOR(filtered, filtered ? t * widest * f : 0),
-		EXECUTOR(cosines, t * model->head_dim * f),
-		EXECUTOR(sines, t * model->head_dim * f),
-		EXECUTOR(labels, block * sizeof(uint32_t)),
-		EXECUTOR(log_sums, block * parts * f),
-		EXECUTOR(picked, block * f),
-		HOST(host_input, filtered ? t * widest * f : 0),
-		HOST(host_scores, (t + 1) * w.experts * f),
-		HOST(chosen, chosen * sizeof(size_t)),
-		HOST(weights, chosen * f),
-		HOST(host_rows, chosen * sizeof(uint32_t)),
-		HOST(host_factors, chosen * f),
-		HOST(host_cosines, t * model->head_dim * f),
-		HOST(host_sines, t * model->head_dim * f),
-		HOST(host_labels, block * sizeof(uint32_t)),
-		HOST(host_log_sums, block * parts * f),
-		HOST(host_picked, block * f),
-	};
-#undef EXECUTOR
-#undef HOST
+	uint64_t expert = d->experts ? d->tokens * d->hidden * sizeof(float) : 0;
 
-	_Static_assert(sizeof all == N_ARRAYS * sizeof *all, "count them");
-	memcpy(arrays, all, sizeof all);
+	add(&w->arrays, &w->mlp.gate, d->tokens * d->mlp * sizeof *w->mlp.gate);
+	add(&w->arrays, &w->mlp.up, d->tokens * d->mlp * sizeof *w->mlp.up);
+	add(&w->arrays, &w->mlp.expert_in, expert);
+	add(&w->arrays, &w->mlp.expert_out, expert);
+	add(&w->arrays, &w->router.rows, d->chosen * sizeof *w->router.rows);
+	add(&w->arrays, &w->router.factors, d->chosen * sizeof *w->router.factors);
+}
+
+static void head_arrays(struct workspace *w, const struct dims *d)
+{
+	struct head_arrays *h = &w->head;
+
+	add(&w->arrays, &h->labels, d->block * sizeof *h->labels);
+	add(&w->arrays, &h->log_sums, d->block * d->n_panels * sizeof *h->log_sums);
+	add(&w->arrays, &h->label_logits, d->block * sizeof *h->label_logits);
+}
+
+static void host_arrays(struct workspace *w, const struct dims *d, const struct model *model)
+{
+	struct host_arrays *h = &w->host;
+	struct array_list *list = &w->arrays;
+	uint64_t angles = d->tokens * model->head_dim;
+
+	add_host(list, &h->input, d->filtered * sizeof *h->input);
+	add_host(list, &h->scores, (d->tokens + 1) * d->experts * sizeof *h->scores);
+	add_host(list, &h->chosen, d->chosen * sizeof *h->chosen);
+	add_host(list, &h->weights, d->chosen * sizeof *h->weights);
+	add_host(list, &h->rows, d->chosen * sizeof *h->rows);
+	add_host(list, &h->factors, d->chosen * sizeof *h->factors);
+	add_host(list, &h->cosines, angles * sizeof *h->cosines);
+	add_host(list, &h->sines, angles * sizeof *h->sines);
+	add_host(list, &h->labels, d->block * sizeof *h->labels);
+	add_host(list, &h->log_sums, d->block * d->n_panels * sizeof *h->log_sums);
+	add_host(list, &h->label_logits, d->block * sizeof *h->label_logits);
+}
+
+/* w->ops and w->max_tokens are set. */
+static void list_arrays(struct workspace *w, const struct model *model, bool filtered)
+{
+	const struct dims d = dims_of(w->ops, model, w->max_tokens, filtered);
+
+	common_arrays(w, &d);
+	attention_arrays(w, &d, model);
+	mlp_arrays(w, &d);
+	head_arrays(w, &d);
+	host_arrays(w, &d, model);
 }
 
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
 			size_t max_tokens, bool filtered)
 {
-	struct workspace lane = { .max_tokens = max_tokens };
-	struct array arrays[N_ARRAYS];
+	struct workspace workspace = { .ops = executor, .max_tokens = max_tokens };
 	uint64_t size = 0;
 
-	arrays_of(&lane, executor, model, filtered, arrays);
-	for (int i = 0; i < N_ARRAYS; i++)
-		size += arrays[i].size;
+	list_arrays(&workspace, model, filtered);
+	for (size_t i = 0; i < workspace.arrays.n; i++)
+		size += workspace.arrays.array[i].size;
 	return size;
 }
 
-static int array_new(const struct array *array, struct executor *executor, struct err *err)
+static int allocate(struct workspace *workspace, struct err *err)
 {
 	static const char what[] = "the values of a sequence";
+	struct executor *executor = workspace->stream->executor;
+	const struct array_list *list = &workspace->arrays;
 
-	if (array->size == 0)
-		return 0;
-	return array->host
-		       ? buffer_alloc(array->place, array->size, what, err)
-		       : executor->ops->memory_new(executor, array->place, array->size, what, err);
+	for (size_t i = 0; i < list->n; i++) {
+		void **place = list->array[i].place;
+		uint64_t size = list->array[i].size;
+		int rc = 0;
+
+		if (size)
+			rc = list->array[i].host
+				     ? buffer_alloc(place, size, what, err)
+				     : workspace->ops->memory_new(executor, place, size, what, err);
+		if (rc)
+			return -1;
+	}
+	return 0;
 }
 
 int workspace_new(struct workspace **result, const struct forward *forward, size_t max_tokens,
 		  int number, struct err *err)
 {
-	const struct executor_ops *ops = forward->executor->ops;
-	struct workspace *lane = xcalloc(1, sizeof *lane);
-	struct array arrays[N_ARRAYS];
+	struct workspace *workspace = xcalloc(1, sizeof *workspace);
 
-	*lane = (struct workspace){ .ops = ops, .number = number, .max_tokens = max_tokens };
-	if (ops->stream_new(&lane->executor, forward->executor, err)) {
-		free(lane);
+	workspace->ops = forward->executor->ops;
+	workspace->number = number;
+	workspace->max_tokens = max_tokens;
+	if (workspace->ops->stream_new(&workspace->stream, forward->executor, err)) {
+		free(workspace);
 		return -1;
 	}
-	arrays_of(lane, ops, forward->model, forward->filter.apply != NULL, arrays);
-	for (int i = 0; i < N_ARRAYS; i++) {
-		if (array_new(&arrays[i], forward->executor, err)) {
-			workspace_free(lane, forward);
-			return -1;
-		}
+	list_arrays(workspace, forward->model, forward->filter.apply != NULL);
+	if (allocate(workspace, err)) {
+		workspace_free(workspace);
+		return -1;
 	}
-	*result = lane;
+	*result = workspace;
 	return 0;
 }
 
-void workspace_free(struct workspace *lane, const struct forward *forward)
+void workspace_free(struct workspace *workspace)
 {
-	struct array arrays[N_ARRAYS];
-
-	if (!lane)
+	if (!workspace)
 		return;
-	arrays_of(lane, lane->ops, forward->model, false, arrays);
-	for (int i = 0; i < N_ARRAYS; i++) {
-		if (arrays[i].host)
-			free(*arrays[i].place);
-		else
-			lane->ops->memory_free(forward->executor, *arrays[i].place);
-	}
-	lane->ops->stream_free(lane->executor);
-	free(lane);
-}
+	for (size_t i = 0; i < workspace->arrays.n; i++) {
+		void *memory = *workspace->arrays.array[i].place;
 
-struct executor_stream *workspace_stream(const struct workspace *lane)
-{
-	return lane->executor;
+		if (workspace->arrays.array[i].host)
+			free(memory);
+		else
+			workspace->ops->memory_free(workspace->stream->executor, memory);
+	}
+	workspace->ops->stream_free(workspace->stream);
+	free(workspace);
 }

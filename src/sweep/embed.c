@@ -19,7 +19,7 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 
 	return buffer_alloc((void **)&workspace->distinct, max_tokens * sizeof(uint32_t), what,
 			    err) ||
-			       buffer_alloc((void **)&workspace->places,
+			       buffer_alloc((void **)&workspace->token_rows,
 					    max_tokens * sizeof(uint32_t), what, err) ||
 			       buffer_alloc((void **)&workspace->rows,
 					    max_tokens * model->hidden * sizeof(float), what, err)
@@ -30,7 +30,7 @@ int embed_init(struct embed_workspace *workspace, const struct model *model, siz
 void embed_release(struct embed_workspace *workspace)
 {
 	free(workspace->distinct);
-	free(workspace->places);
+	free(workspace->token_rows);
 	free(workspace->rows);
 	*workspace = (struct embed_workspace){ 0 };
 }
@@ -58,7 +58,7 @@ static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *t
 		const uint32_t *found =
 			bsearch(&tokens[t], distinct, n, sizeof *distinct, by_token);
 
-		workspace->places[t] = (uint32_t)(found - distinct);
+		workspace->token_rows[t] = (uint32_t)(found - distinct);
 	}
 	return n;
 }
@@ -66,11 +66,10 @@ static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *t
 int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err)
 {
+	const struct pass pass = { weights->forward, lane, NULL, sequence };
 	size_t n = find_distinct(workspace, sequence->tokens, sequence->n_tokens);
 
-	return weights_read_embeddings(weights, workspace->distinct, n, workspace->rows, err) ||
-			       forward_embed(weights->forward, lane, workspace->rows, n,
-					     workspace->places, sequence, err)
-		       ? -1
-		       : 0;
+	if (weights_read_embeddings(weights, workspace->distinct, n, workspace->rows, err))
+		return -1;
+	return forward_embed(&pass, workspace->rows, n, workspace->token_rows, err);
 }

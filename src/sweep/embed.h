@@ -14,7 +14,7 @@ struct embed_workspace {
 	uint32_t *distinct;
 	float *rows; /* (max_tokens, hidden): and theirs */
 	/* (max_tokens): where the row of each token of the sequence is among them */
-	uint32_t *places;
+	uint32_t *token_rows;
 };
 
 uint64_t embed_size(const struct model *model, size_t max_tokens); /* bytes */

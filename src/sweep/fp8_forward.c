@@ -115,19 +115,20 @@ static int emulate(const struct fp8_forward *fp8, const struct module *module,
 	return backend_failed(fp8->backend, module->unit->name, err);
 }
 
-static int apply(void *context, const struct linear *linear, int lane, const float *x, size_t m,
-		 const float **values, struct err *err)
+static int apply(void *context, const struct filter_input *from, const float **values,
+		 struct err *err)
 {
 	struct fp8_forward *fp8 = context;
-	const struct module *module = linear->module;
-	struct buffer *input = &fp8->inputs[lane];
+	const struct module *module = from->linear->module;
+	size_t k = from->linear->ref->k;
+	struct buffer *input = &fp8->inputs[from->worker];
 	struct quantizer quantizer = module->input;
-	const struct matrix matrix = { x, DT_F32, m, linear->ref->k, linear->ref->k };
+	const struct matrix matrix = { from->x, DT_F32, from->m, k, k };
 	float *history = quantizer.amax, amax = 0;
 
 	if (history)
 		quantizer.amax = &amax;
-	if (buffer_ensure(input, (uint64_t)m * matrix.cols * sizeof(float),
+	if (buffer_ensure(input, (uint64_t)from->m * k * sizeof(float),
 			  "the input of a product in FP8", err) ||
 	    emulate(fp8, module, &quantizer, &matrix, input->data, err))
 		return -1;

@@ -3,7 +3,7 @@
 
 #include <inttypes.h>
 
-#include "forward/forward.h"
+#include "forward/workspace.h"
 #include "sweep/embed.h"
 #include "sweep/fp8_forward.h"
 #include "sweep/weights.h"

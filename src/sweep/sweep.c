@@ -41,7 +41,7 @@ static void memory_release(struct sweep *sweep)
 	struct executor *executor = sweep->forward.executor;
 
 	for (int i = 0; memory->workspaces && i < sweep->plan->params.n_threads; i++)
-		workspace_free(memory->workspaces[i], &sweep->forward);
+		workspace_free(memory->workspaces[i]);
 	for (int i = 0; memory->embeds && i < sweep->plan->params.n_threads; i++)
 		embed_release(&memory->embeds[i]);
 	free(memory->workspaces);
@@ -94,15 +94,13 @@ void sweep_release(struct sweep *sweep)
 
 static int run_sequence(struct sweep *sweep, int worker, size_t i, struct err *err)
 {
-	struct sequence *sequence = &sweep->memory.sequences[i];
-	struct workspace *workspace = sweep->memory.workspaces[worker];
-	const struct layer *layer = sweep_layer(sweep);
-	int rc = layer ? forward_layer(&sweep->forward, workspace, layer, sequence, err)
-		       : forward_head(&sweep->forward, workspace, sweep->stage->norm,
-				      &sweep->stage->head, sequence, &sweep->memory.nll[i], NULL,
-				      err);
+	const struct pass pass = { &sweep->forward, sweep->memory.workspaces[worker],
+				   sweep_layer(sweep), &sweep->memory.sequences[i] };
+	const struct head head = { sweep->stage->norm, &sweep->stage->head };
+	int rc = pass.layer ? forward_layer(&pass, err)
+			    : forward_head(&pass, &head, &sweep->memory.nll[i], NULL, err);
 
-	atomic_fetch_add(sweep->done, sequence->n_tokens);
+	atomic_fetch_add(sweep->done, pass.sequence->n_tokens);
 	return rc;
 }
 

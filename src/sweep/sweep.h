@@ -17,6 +17,7 @@
 
 #include "sweep/embed.h"
 #include "sweep/length.h"
+#include "forward/workspace.h"
 #include "sweep/plan.h"
 
 /* What sequences go through at once: a layer, or at last the norm and the head. */
@@ -93,7 +94,7 @@ static inline const struct layer *sweep_layer(const struct sweep *sweep)
 /* For other work between the sequences of a stage. */
 static inline struct executor_stream *sweep_stream(const struct sweep *sweep)
 {
-	return workspace_stream(sweep->memory.workspaces[0]);
+	return sweep->memory.workspaces[0]->stream;
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
+#include "forward/workspace.h"
 #include "sweep/embed.h"
 
 static uint32_t tokens[1 << 16];
@@ -48,42 +49,45 @@ static void *memory_new(struct executor *executor, size_t size)
 	return memory;
 }
 
-static void embed(struct weights *weights, struct workspace *lane, const struct sequence *sequence)
+static void embed(struct weights *weights, struct workspace *workspace,
+		  const struct sequence *sequence)
 {
-	struct embed_workspace workspace = { 0 };
+	struct embed_workspace arrays = { 0 };
 	struct err err = { 0 };
 
-	check(embed_init(&workspace, weights->forward->model, sequence->n_tokens, &err), &err);
-	check(embed_run(&workspace, weights, lane, sequence, &err), &err);
-	embed_release(&workspace);
+	check(embed_init(&arrays, weights->forward->model, sequence->n_tokens, &err), &err);
+	check(embed_run(&arrays, weights, workspace, sequence, &err), &err);
+	embed_release(&arrays);
 }
 
 /* Returns the loss. */
-static double run(struct weights *weights, struct workspace *lane, struct sequence *sequence,
+static double run(struct weights *weights, struct workspace *workspace, struct sequence *sequence,
 		  float *logits)
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
-	struct executor_stream *executor_stream = workspace_stream(lane);
+	struct executor_stream *stream = workspace->stream;
 	struct err err = { 0 };
+	const struct pass last = { forward, workspace, NULL, sequence };
 	struct linear head;
 	float *norm;
 	double nll;
 
-	embed(weights, lane, sequence);
+	embed(weights, workspace, sequence);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;
-		int rc = weights_begin_layer(&load, weights, executor_stream, &model->layers[i],
-					     &layer, &err);
+		const struct pass pass = { forward, workspace, &layer, sequence };
+		int rc = weights_begin_layer(&load, weights, stream, &model->layers[i], &layer,
+					     &err);
 
 		check(weights_load_all(&load, 0, rc, &err), &err);
-		check(forward_layer(forward, lane, &layer, sequence, &err), &err);
+		check(forward_layer(&pass, &err), &err);
 		layer_release(&layer, forward->executor);
 	}
-	check(weights_load_vector(weights, executor_stream, model->norm, &norm, &err), &err);
-	check(weights_load_linear(weights, 0, executor_stream, &model->head, &head, &err), &err);
-	check(forward_head(forward, lane, norm, &head, sequence, &nll, logits, &err), &err);
+	check(weights_load_vector(weights, stream, model->norm, &norm, &err), &err);
+	check(weights_load_linear(weights, 0, stream, &model->head, &head, &err), &err);
+	check(forward_head(&last, &(struct head){ norm, &head }, &nll, logits, &err), &err);
 	linear_release(&head);
 	forward->executor->ops->memory_free(forward->executor, norm);
 	return nll;
@@ -104,7 +108,7 @@ int main(int argc, char **argv)
 	struct model model;
 	struct forward forward;
 	struct weights weights;
-	struct workspace *lane;
+	struct workspace *workspace;
 	const struct backend *backend;
 	struct sequence sequence = { .tokens = tokens };
 	float *logits;
@@ -126,20 +130,20 @@ int main(int argc, char **argv)
 	check(weights_open(&weights, &forward, &io_system, backend, 2, NULL, &err), &err);
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
-	check(workspace_new(&lane, &forward, sequence.n_tokens, 0, &err), &err);
+	check(workspace_new(&workspace, &forward, sequence.n_tokens, 0, &err), &err);
 	sequence.residual =
 		memory_new(forward.executor, sequence.n_tokens * model.hidden * sizeof(float));
 	sequence.stats =
 		memory_new(forward.executor, forward_slots(&model) * sizeof *sequence.stats);
 	logits = malloc(sequence.n_tokens * model.vocab_size * sizeof(float));
-	printf("%.6f\n", run(&weights, lane, &sequence, logits));
+	printf("%.6f\n", run(&weights, workspace, &sequence, logits));
 	file = fopen(argv[4], "wb");
 	fwrite(logits, sizeof *logits, sequence.n_tokens * model.vocab_size, file);
 	fclose(file);
 	free(logits);
 	forward.executor->ops->memory_free(forward.executor, sequence.residual);
 	forward.executor->ops->memory_free(forward.executor, sequence.stats);
-	workspace_free(lane, &forward);
+	workspace_free(workspace);
 	fp8_forward_free(weights.fp8);
 	fp8_select_release(&choice);
 	weights_release(&weights);

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
+#include "forward/workspace.h"
 #include "sweep/embed.h"
 #include "sweep/weights.h"
 
@@ -40,26 +41,27 @@ struct outcome {
 	struct value_stats stats[MOST];
 };
 
-static void run_layers(struct weights *weights, struct workspace *lane, struct sequence *sequence,
-		       struct outcome *outcome)
+static void run_layers(struct weights *weights, struct workspace *workspace,
+		       struct sequence *sequence, struct outcome *outcome)
 {
 	const struct forward *forward = weights->forward;
 	const struct model *model = forward->model;
-	struct embed_workspace workspace = { 0 };
+	struct embed_workspace embed = { 0 };
 	struct err err;
 
-	assert_int_equal(embed_init(&workspace, model, N_TOKENS, &err), 0);
-	assert_int_equal(embed_run(&workspace, weights, lane, sequence, &err), 0);
-	embed_release(&workspace);
+	assert_int_equal(embed_init(&embed, model, N_TOKENS, &err), 0);
+	assert_int_equal(embed_run(&embed, weights, workspace, sequence, &err), 0);
+	embed_release(&embed);
 	for (size_t i = 0; i < model->n_layers; i++) {
 		struct weights_load load;
 		struct layer layer;
-		int rc = weights_begin_layer(&load, weights, workspace_stream(lane),
-					     &model->layers[i], &layer, &err);
+		const struct pass pass = { forward, workspace, &layer, sequence };
+		int rc = weights_begin_layer(&load, weights, workspace->stream, &model->layers[i],
+					     &layer, &err);
 
 		sequence->stats = outcome->stats + i * outcome->n_slots;
 		assert_int_equal(weights_load_all(&load, 0, rc, &err), 0);
-		assert_int_equal(forward_layer(forward, lane, &layer, sequence, &err), 0);
+		assert_int_equal(forward_layer(&pass, &err), 0);
 		layer_release(&layer, forward->executor);
 	}
 }
@@ -72,7 +74,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	struct sequence sequence = { .n_tokens = N_TOKENS, .residual = outcome->residual };
 	uint32_t tokens[N_TOKENS];
 	struct checkpoint checkpoint;
-	struct workspace *lane;
+	struct workspace *workspace;
 	struct forward forward;
 	struct weights weights;
 	struct model model;
@@ -87,13 +89,13 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	ops.rows = rows;
 	forward.executor->ops = &ops;
 	assert_int_equal(weights_open(&weights, &forward, &io_system, backend, 1, NULL, &err), 0);
-	assert_int_equal(workspace_new(&lane, &forward, N_TOKENS, 0, &err), 0);
+	assert_int_equal(workspace_new(&workspace, &forward, N_TOKENS, 0, &err), 0);
 	outcome->n_values = N_TOKENS * model.hidden;
 	outcome->n_slots = forward_slots(&model);
 	assert_true(outcome->n_values <= MOST && outcome->n_slots * model.n_layers <= MOST);
-	run_layers(&weights, lane, &sequence, outcome);
+	run_layers(&weights, workspace, &sequence, outcome);
 	outcome->n_slots *= model.n_layers;
-	workspace_free(lane, &forward);
+	workspace_free(workspace);
 	weights_release(&weights);
 	forward_release(&forward);
 	model_release(&model);

@@ -197,12 +197,11 @@ static void weights(void **state)
 static void filter(struct fixture *f)
 {
 	const struct input_filter filter = fp8_forward_filter(f->fp8);
+	const struct filter_input input = { &f->layer.linear[LINEAR_Q], 0, f->x, M };
 	const float *values;
 	struct err err = { 0 };
 
-	assert_int_equal(
-		filter.apply(filter.context, &f->layer.linear[LINEAR_Q], 0, f->x, M, &values, &err),
-		0);
+	assert_int_equal(filter.apply(filter.context, &input, &values, &err), 0);
 	assert_ptr_not_equal(values, f->x);
 	memcpy(f->found, values, M * K * sizeof *values);
 }

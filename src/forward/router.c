@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Which experts a token goes to, and with which weights: a product on the executor, the choice on
+ * the host.
+ */
+#include <math.h>
+
+#include "backend/host_ops.h"
+#include "forward/pass.h"
+
+/* The indices of the k largest of n scores; of equal ones the first. */
+static void top_k(const float *scores, size_t n, size_t k, size_t *chosen)
+{
+	for (size_t i = 0; i < k; i++) {
+		size_t best = SIZE_MAX;
+
+		for (size_t e = 0; e < n; e++) {
+			bool taken = false;
+
+			for (size_t j = 0; j < i; j++)
+				taken |= chosen[j] == e;
+			if (!taken && (best == SIZE_MAX || scores[e] > scores[best]))
+				best = e;
+		}
+		chosen[i] = best;
+	}
+}
+
+/* -inf for the experts outside of the best top_groups groups.  The score of a group is the sum of
+ * its two best experts. */
+static void mask_groups(const struct routing *routing, float *scores, size_t n_experts)
+{
+	size_t size = n_experts / routing->n_groups;
+
+	for (size_t n_open = routing->n_groups; n_open > routing->top_groups; n_open--) {
+		size_t worst = SIZE_MAX, best[2];
+		float min = INFINITY;
+
+		for (size_t g = 0; g < routing->n_groups; g++) {
+			const float *group = scores + g * size;
+			float sum;
+
+			top_k(group, size, 2, best);
+			sum = group[best[0]] + group[best[1]];
+			if (sum > -INFINITY && sum <= min) {
+				min = sum;
+				worst = g;
+			}
+		}
+		for (size_t e = 0; worst != SIZE_MAX && e < size; e++)
+			scores[worst * size + e] = -INFINITY;
+	}
+}
+
+/* The softmax over the chosen scores alone. */
+static void softmax_chosen(float *weights, size_t n)
+{
+	float sum = 0, max = weights[0];
+
+	for (size_t i = 0; i < n; i++) {
+		weights[i] = expf(weights[i] - max);
+		sum += weights[i];
+	}
+	for (size_t i = 0; i < n; i++)
+		weights[i] /= sum;
+}
+
+/* Token t, whose scores are final: its experts and their weights.  The bias counts for the choice
+ * alone. */
+static void route(const struct pass *pass, size_t t)
+{
+	const struct routing *routing = &pass->forward->model->routing;
+	const float *bias = pass->layer->vector[VECTOR_ROUTER_BIAS];
+	struct host_arrays *host = &pass->workspace->host;
+	size_t n_experts = pass->layer->ref->n_experts;
+	const float *scores = host->scores + t * n_experts;
+	float *biased = host->scores + pass->sequence->n_tokens * n_experts;
+	size_t *chosen = host->chosen + t * routing->top_k;
+	float *weights = host->weights + t * routing->top_k, sum = 0;
+
+	for (size_t e = 0; e < n_experts; e++)
+		biased[e] = bias ? scores[e] + bias[e] : scores[e];
+	if (routing->n_groups > 1)
+		mask_groups(routing, biased, n_experts);
+	top_k(biased, n_experts, routing->top_k, chosen);
+	for (size_t i = 0; i < routing->top_k; i++) {
+		weights[i] = scores[chosen[i]];
+		sum += weights[i];
+	}
+	if (routing->choose_first)
+		softmax_chosen(weights, routing->top_k);
+	for (size_t i = 0; i < routing->top_k; i++)
+		weights[i] = (routing->norm_top_k ? weights[i] / (sum + 1e-20f) : weights[i]) *
+			     routing->scale;
+}
+
+static void route_all(const struct pass *pass)
+{
+	const struct host_ops *host = host_ops_select();
+	const struct routing *routing = &pass->forward->model->routing;
+	size_t n_experts = pass->layer->ref->n_experts;
+
+	for (size_t t = 0; t < pass->sequence->n_tokens; t++) {
+		float *scores = pass->workspace->host.scores + t * n_experts;
+
+		if (routing->sigmoid)
+			for (size_t e = 0; e < n_experts; e++)
+				scores[e] = 1.0f / (1.0f + expf(-scores[e]));
+		else if (!routing->choose_first)
+			host->softmax(scores, n_experts);
+		route(pass, t);
+	}
+}
+
+/* Tokens by expert: the tokens of expert e, with their weights, follow those of all experts before
+ * it. */
+static void sort_tokens(const struct pass *pass)
+{
+	size_t k = pass->forward->model->routing.top_k, n = 0;
+	struct workspace *w = pass->workspace;
+	struct host_arrays *host = &w->host;
+
+	for (size_t e = 0; e < pass->layer->ref->n_experts; e++)
+		for (size_t i = 0; i < pass->sequence->n_tokens * k; i++)
+			if (host->chosen[i] == e) {
+				host->rows[n] = (uint32_t)(i / k);
+				host->factors[n++] = host->weights[i];
+			}
+	w->ops->put(w->stream, w->router.rows, host->rows, n * sizeof *host->rows);
+	w->ops->put(w->stream, w->router.factors, host->factors, n * sizeof *host->factors);
+}
+
+int router_run(const struct pass *pass, struct err *err)
+{
+	size_t n = pass->sequence->n_tokens;
+	struct workspace *w = pass->workspace;
+
+	if (pass_linear(pass, &pass->layer->linear[LINEAR_ROUTER], w->normed, n, w->scores, err))
+		return -1;
+	w->ops->fetch(w->stream, w->host.scores, w->scores,
+		      n * pass->layer->ref->n_experts * sizeof(float));
+	if (w->ops->wait(w->stream, err))
+		return -1;
+	route_all(pass);
+	sort_tokens(pass);
+	return 0;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory of one thread in the forward pass: arrays for one sequence in one layer, in groups by
+ * the step that uses them.
+ *
+ * tokens stands for max_tokens.  Where layers differ, an array has room for the widest.
+ */
+#ifndef FP8CONV_FORWARD_WORKSPACE_H
+#define FP8CONV_FORWARD_WORKSPACE_H
+
+#include "forward/forward.h"
+
+#define HEAD_BLOCK 512 /* tokens whose logits are computed at once, a panel of the head at a time */
+
+/* The input of a product, rounded and filtered: kept while several matrices share it. */
+struct input_arrays {
+	uint16_t *rounded;	   /* (tokens, widest input), bf16, */
+	const float *rounded_from; /* of these values; NULL: of none */
+	float *filtered;	   /* (tokens, widest input), what the filter made */
+};
+
+struct attention_arrays {
+	float *q;	    /* (tokens, heads * head_dim) */
+	float *k;	    /* (tokens, kv heads * head_dim) */
+	float *v;	    /* (tokens, kv heads * value_dim) */
+	float *lora;	    /* (tokens, q_lora_rank), or (tokens, kv_lora_rank + rope_dim) */
+	float *kv_latent;   /* (tokens, kv_lora_rank), normed */
+	float *k_rope;	    /* (tokens, rope_dim), shared by all heads */
+	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
+	float *attn_out;    /* (tokens, heads * value_dim) */
+	void *scratch;	    /* of executor_ops.attend() */
+	float *cosines;	    /* (tokens, rope->n / 2), */
+	float *sines;
+	const struct rope *rope; /* of this rope, */
+	size_t n_angles;	 /* so many rows: they stay from layer to layer */
+};
+
+struct mlp_arrays {
+	float *gate, *up;  /* (tokens, width) */
+	float *expert_in;  /* (tokens, hidden): tokens of one expert */
+	float *expert_out; /* (tokens, hidden) */
+};
+
+/* Tokens sorted by expert. */
+struct router_arrays {
+	uint32_t *rows; /* (tokens * top_k): tokens */
+	float *factors; /* (tokens * top_k): weights of their expert */
+};
+
+struct head_arrays {
+	uint32_t *labels;    /* (HEAD_BLOCK) */
+	float *log_sums;     /* (panels of the head, HEAD_BLOCK) */
+	float *label_logits; /* (HEAD_BLOCK) */
+};
+
+struct host_arrays {
+	float *input;		   /* (tokens, widest input), for the filter, */
+	const float *fetched_from; /* a copy of these values; NULL: of none */
+	float *scores;		   /* (tokens + 1, experts); the last row is scratch */
+	size_t *chosen;		   /* (tokens, top_k): experts, */
+	float *weights;		   /* and their weights */
+	uint32_t *rows;		   /* the rest: copies of the executor's */
+	float *factors;
+	float *cosines, *sines;
+	uint32_t *labels;
+	float *log_sums, *label_logits;
+};
+
+#define MAX_ARRAYS 48
+
+/* Every array of a workspace. */
+struct array_list {
+	struct {
+		void **place;
+		uint64_t size; /* bytes */
+		bool host;
+	} array[MAX_ARRAYS];
+	size_t n;
+};
+
+struct workspace {
+	struct executor_stream *stream;
+	const struct executor_ops *ops;
+	int number; /* for observers and filters */
+	size_t max_tokens;
+	size_t n_slots_used; /* of the sequence's stats, in this layer */
+
+	float *normed;	      /* (tokens, hidden) */
+	float *out;	      /* (tokens, hidden): of attention or mlp */
+	float *fused_out;     /* (tokens, width): q, k and v, or gate and up, of one matrix */
+	float *scores;	      /* (tokens, experts), or (HEAD_BLOCK, a panel of the head) */
+	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which lies in normed */
+
+	struct input_arrays input;
+	struct attention_arrays attention;
+	struct mlp_arrays mlp;
+	struct router_arrays router;
+	struct head_arrays head;
+	struct host_arrays host;
+
+	struct array_list arrays;
+};
+
+/* Memory for sequences of up to max_tokens.  number: for observers and filters.  The filter must be
+ * set before.  ERR_SYSTEM with the size wanted. */
+int workspace_new(struct workspace **workspace, const struct forward *forward, size_t max_tokens,
+		  int number, struct err *err);
+void workspace_free(struct workspace *workspace); /* NULL: nothing */
+
+/* Bytes of the arrays; filtered: there is an input filter. */
+uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
+			size_t max_tokens, bool filtered);
+
+#endif
