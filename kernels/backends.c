@@ -17,7 +17,7 @@ const struct backend *const backends[] = {
 	&backend_avx512,
 #endif
 #ifdef FP8CONV_CUDA
-	&backend_cuda,
+	&backend_gpu,
 #endif
 	NULL,
 };

@@ -3,53 +3,54 @@
 
 #include <stdlib.h>
 
-void spare_init(struct spare *spare)
+#include "base/mem.h"
+
+void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator)
 {
-	*spare = (struct spare){ .n = 0 };
-	pthread_mutex_init(&spare->lock, NULL);
+	*cache = (struct weight_cache){ .allocator = allocator };
+	pthread_mutex_init(&cache->lock, NULL);
 }
 
-static void free_all(struct spare *spare)
+/* The caller has the lock. */
+static void free_all(struct weight_cache *cache)
 {
-	for (size_t i = 0; i < spare->n; i++)
-		buffer_release(&spare->buffers[i]);
-	free(spare->buffers);
-	spare->buffers = NULL;
-	spare->n = 0;
+	for (size_t i = 0; i < cache->n; i++)
+		cache->allocator->free(cache->weights[i].memory);
+	free(cache->weights);
+	cache->weights = NULL;
+	cache->n = 0;
 }
 
-void spare_release(struct spare *spare)
+void weight_cache_release(struct weight_cache *cache)
 {
-	free_all(spare);
-	pthread_mutex_destroy(&spare->lock);
+	free_all(cache);
+	pthread_mutex_destroy(&cache->lock);
 }
 
-int spare_take(struct spare *spare, struct buffer *buffer, uint64_t size, const char *what,
-	       struct err *err)
+int weight_cache_take(struct weight_cache *cache, void **memory, uint64_t size, struct err *err)
 {
 	size_t i = 0;
 
-	*buffer = (struct buffer){ 0 };
-	pthread_mutex_lock(&spare->lock);
-	while (i < spare->n && spare->buffers[i].size != size)
+	*memory = NULL;
+	pthread_mutex_lock(&cache->lock);
+	while (i < cache->n && cache->weights[i].size != size)
 		i++;
-	if (i < spare->n) {
-		*buffer = spare->buffers[i];
-		spare->buffers[i] = spare->buffers[--spare->n];
+	if (i < cache->n) {
+		*memory = cache->weights[i].memory;
+		cache->weights[i] = cache->weights[--cache->n];
 	} else {
-		free_all(spare);
+		free_all(cache);
 	}
-	pthread_mutex_unlock(&spare->lock);
-	return buffer_ensure(buffer, size, what, err);
+	pthread_mutex_unlock(&cache->lock);
+	return *memory ? 0 : cache->allocator->alloc(memory, size, "a weight", err);
 }
 
-void spare_give(struct spare *spare, struct buffer *buffer)
+void weight_cache_give(struct weight_cache *cache, void *memory, uint64_t size)
 {
-	if (!buffer->data)
+	if (!memory)
 		return;
-	pthread_mutex_lock(&spare->lock);
-	ARRAY_GROW(spare->buffers, spare->n);
-	spare->buffers[spare->n++] = *buffer;
-	pthread_mutex_unlock(&spare->lock);
-	*buffer = (struct buffer){ 0 };
+	pthread_mutex_lock(&cache->lock);
+	ARRAY_GROW(cache->weights, cache->n);
+	cache->weights[cache->n++] = (struct cached_weight){ memory, size };
+	pthread_mutex_unlock(&cache->lock);
 }

@@ -1,31 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of weights that were freed: the next layer's are of the same sizes, and a page that was
- * used costs nothing.
+ * Memory of weights that were released.  The weights of the next layer have the same sizes: on a
+ * CPU a page that was touched before costs nothing, and on a GPU to free memory would stop all
+ * streams.  Serves all threads.
  */
 #ifndef FP8CONV_KERNELS_WEIGHT_CACHE_H
 #define FP8CONV_KERNELS_WEIGHT_CACHE_H
 
 #include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
 
-#include "base/mem.h"
+#include "base/err.h"
 
-/* Serves all threads. */
-struct spare {
-	pthread_mutex_t lock; /* of what follows */
-	size_t n;
-	struct buffer *buffers;
+/* Where the memory comes from.  alloc: ERR_SYSTEM with `what` and the size in the message; free:
+ * of NULL too. */
+struct weight_allocator {
+	int (*alloc)(void **memory, uint64_t size, const char *what, struct err *err);
+	void (*free)(void *memory);
 };
 
-void spare_init(struct spare *spare);
-void spare_release(struct spare *spare);
+struct cached_weight {
+	void *memory;
+	uint64_t size;
+};
 
-/* size bytes, of the spare ones or new.  Where none of that size is left, the others are not of the
- * layer to come, and are freed.  ERR_SYSTEM; what: for the message. */
-int spare_take(struct spare *spare, struct buffer *buffer, uint64_t size, const char *what,
-	       struct err *err);
+struct weight_cache {
+	const struct weight_allocator *allocator;
+	pthread_mutex_t lock; /* of what follows */
+	size_t n;
+	struct cached_weight *weights;
+};
 
-/* Back; *buffer is empty then, and may have been. */
-void spare_give(struct spare *spare, struct buffer *buffer);
+void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator);
+void weight_cache_release(struct weight_cache *cache);
+
+/* Memory of exactly size bytes, from the cache or new.  Where the cache has none of that size, all
+ * it has is freed first: it is not of the layer to come. */
+int weight_cache_take(struct weight_cache *cache, void **memory, uint64_t size, struct err *err);
+
+/* Keeps memory of that size for the next weight; memory may be NULL. */
+void weight_cache_give(struct weight_cache *cache, void *memory, uint64_t size);
 
 #endif

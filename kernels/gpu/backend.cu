@@ -5,12 +5,13 @@
  */
 extern "C" {
 #include "base/mem.h"
-#include "kernels/cpu/cast/cast_transpose.h"
 #include "kernels/gpu/backend.h"
 }
 
 #include <stdlib.h>
 #include <string.h>
+
+#include <gpu.h>
 
 #include "kernels/gpu/gemm.h"
 #include "num/history.h"
@@ -139,15 +140,15 @@ static void amax_band(struct device_stream *stream, const struct matrix *x, stru
 	device_copy_in(stream, found, row_size, amax, amax_stride * sizeof *amax, row_size, n_rows);
 	if (device_stream_stopped(stream))
 		return;
-	gpu_amax(stream, &there, tile, false, found, counts);
+	gpu_tile_amax(stream, &there, tile, false, found, counts);
 	device_copy_out(stream, amax, amax_stride * sizeof *amax, found, row_size, row_size,
 			n_rows);
 	counts_out(stream, counts, &stats);
 	*n_nonfinite += stats.nonfinite;
 }
 
-static void cuda_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
-		      uint64_t *n_nonfinite)
+static void run_amax(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
+		     uint64_t *n_nonfinite)
 {
 	by_bands(x->rows, tile.rows == WHOLE ? 1 : tile.rows,
 		 [&](struct device_stream *stream, size_t first, size_t n) {
@@ -216,14 +217,14 @@ static void quantize(const struct matrix *x, const struct qspec *spec, const flo
 	});
 }
 
-static void cuda_quantize(const struct matrix *x, const struct qspec *spec,
-			  const struct quant_out *out)
+static void run_quantize(const struct matrix *x, const struct qspec *spec,
+			 const struct quant_out *out)
 {
 	quantize(x, spec, NULL, 0, out);
 }
 
-static void cuda_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
-		      size_t amax_stride, const struct quant_out *out)
+static void run_cast(const struct matrix *x, const struct qspec *spec, const float *amax,
+		     size_t amax_stride, const struct quant_out *out)
 {
 	quantize(x, spec, amax, amax_stride, out);
 }
@@ -258,7 +259,7 @@ static void dequantize_band(struct device_stream *stream, const struct quant_in 
 	device_wait(stream);
 }
 
-static void cuda_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
+static void run_dequantize(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride)
 {
 	by_bands(q->rows, q->tile.rows == WHOLE ? 1 : q->tile.rows,
 		 [&](struct device_stream *stream, size_t first, size_t n) {
@@ -374,8 +375,8 @@ static void fused_end(struct fused *fused, const struct qspec *spec, const struc
 		*out->amax = amax_max(*out->amax, amax);
 }
 
-static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec,
-				const struct fp8_out *out)
+static void run_cast_transpose(const struct matrix *x, const struct qspec *spec,
+			       const struct fp8_out *out)
 {
 	struct fused fused = { stream_begin(), {}, NULL };
 	struct matrix in = matrix_in(fused.stream, x);
@@ -386,8 +387,8 @@ static void cuda_cast_transpose(const struct matrix *x, const struct qspec *spec
 	fused_end(&fused, spec, out, x->rows, x->cols);
 }
 
-static void cuda_norm(const struct norm_args *args, const struct qspec *spec,
-		      const struct fp8_out *out)
+static void run_norm(const struct norm_args *args, const struct qspec *spec,
+		     const struct fp8_out *out)
 {
 	struct fused fused = { stream_begin(), {}, NULL };
 	struct device_stream *stream = fused.stream;
@@ -408,8 +409,8 @@ static void cuda_norm(const struct norm_args *args, const struct qspec *spec,
 	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
-static void cuda_activate(const struct activation_args *args, const struct qspec *spec,
-			  const struct fp8_out *out)
+static void run_activate(const struct activation_args *args, const struct qspec *spec,
+			 const struct fp8_out *out)
 {
 	struct fused fused = { stream_begin(), {}, NULL };
 	struct activation_args there = { args->activation, matrix_in(fused.stream, &args->x),
@@ -421,34 +422,28 @@ static void cuda_activate(const struct activation_args *args, const struct qspec
 	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
 }
 
-static int cuda_failed(struct err *err)
+static int stream_failed(struct err *err)
 {
 	return device_stream_failed(device_stream_here(), err);
 }
 
-static int cuda_supports(const struct qspec *spec, struct err *err)
-{
-	return gpu_gemm_takes(spec, err);
-}
-
-extern "C" const struct backend backend_cuda = {
+extern "C" const struct backend backend_gpu = {
 	/* of which a copy takes some hundred microseconds, many times a launch and a wait */
-	.name = "cuda",
-	.summary = "an NVIDIA GPU of compute capability 8.0 or later",
+	.name = GPU_NAME,
+	.summary = GPU_SUMMARY,
 	.rank = 10,
 	.band = (size_t)16 << 20,
 	.unusable = device_missing,
-	.failed = cuda_failed,
-	.amax = cuda_amax,
-	.quantize = cuda_quantize,
-	.cast = cuda_cast,
-	.dequantize = cuda_dequantize,
-	.error = cpu_error,
-	.supports = cuda_supports,
-	.cast_transpose = cuda_cast_transpose,
-	.norm = cuda_norm,
-	.activate = cuda_activate,
-	.gemm_update = cpu_gemm_update,
-	.delayed_update = cuda_delayed_update,
-	.executor = &executor_cuda,
+	.failed = stream_failed,
+	.amax = run_amax,
+	.quantize = run_quantize,
+	.cast = run_cast,
+	.dequantize = run_dequantize,
+	.error = NULL,
+	.supports = gpu_gemm_takes,
+	.cast_transpose = run_cast_transpose,
+	.norm = run_norm,
+	.activate = run_activate,
+	.delayed_update = gpu_delayed_update,
+	.executor = &executor_gpu,
 };

@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "backend/executor.h"
 
-extern const struct backend backend_cuda;
-extern const struct executor_ops executor_cuda;
+extern const struct backend backend_gpu;
+extern const struct executor_ops executor_gpu;
 
 #endif

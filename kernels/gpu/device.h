@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as their users here see them: memory, and streams, each with memory of its own.
- * device.cu is CUDA's; the tests have one of a CPU (tests/simt).  The GPUs that are used are told
- * apart by an index, from 0 on.
+ * GPUs as their users here see them: memory, and streams, each with memory of its own. Each GPU
+ * runtime has its own device.cu; the tests have one of a CPU (tests/simt).  The GPUs that are used
+ * are told apart by an index, from 0 on.
  *
  * A call that fails is remembered by its stream with its name and the device, and all that come
  * after it do nothing, until device_stream_failed() is asked.

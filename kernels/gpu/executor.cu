@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A forward pass on a GPU: the first of those that can be used.  Between its products run the
- * kernels of forward.h; its products are cuBLASLt's.
+ * A forward pass on a GPU: the first of those that can be used.  Its products are those of gemm.h,
+ * and between them run the kernels of forward.h.
  */
 extern "C" {
 #include "base/mem.h"
-#include "kernels/gpu/cuda/cublaslt.h"
 #include "kernels/gpu/backend.h"
+#include "kernels/weight_cache.h"
 }
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
+
+#include <gpu.h>
 
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/gemm.h"
@@ -27,27 +28,19 @@ struct gpu_stream {
 	struct executor_stream stream;
 	struct device_stream *device;
 	struct gpu_gemm_space space;
-	struct gpu_stream *next; /* where it is spare */
+	struct gpu_stream *next; /* where it is idle */
 };
 
-/* That of a weight that was released. */
-struct memory {
-	void *data;
-	uint64_t size;
-	struct memory *next;
-};
-
-struct cuda_executor {
+struct gpu_executor {
 	struct executor executor;
-	pthread_mutex_t lock;	  /* of what follows */
-	struct gpu_stream *spare; /* of weight_set(), which is called without one */
-	/* the next layer's weights are of the same sizes; to free it would stop all streams */
-	struct memory *spare_memory;
+	struct weight_cache weights; /* to free memory would stop all streams */
+	pthread_mutex_t lock;	     /* of what follows */
+	struct gpu_stream *idle;     /* of weight_set(), which is called without one */
 };
 
-static struct cuda_executor *cuda_executor(struct executor *executor)
+static struct gpu_executor *gpu_executor(struct executor *executor)
 {
-	return reinterpret_cast<struct cuda_executor *>(executor);
+	return reinterpret_cast<struct gpu_executor *>(executor);
 }
 
 static struct gpu_stream *gpu_stream(struct executor_stream *stream)
@@ -85,175 +78,129 @@ static void gpu_stream_free(struct executor_stream *stream)
 	free(gpu_stream(stream));
 }
 
-static int cuda_wait(struct executor_stream *stream, struct err *err)
+static int gpu_wait(struct executor_stream *stream, struct err *err)
 {
 	device_wait(device_of(stream));
 	return device_stream_failed(device_of(stream), err);
 }
 
-static int spare_take(struct executor_stream **stream, struct executor *executor, struct err *err)
+static int idle_take(struct executor_stream **stream, struct executor *executor, struct err *err)
 {
-	struct cuda_executor *cuda = cuda_executor(executor);
-	struct gpu_stream *spare;
+	struct gpu_executor *gpu = gpu_executor(executor);
+	struct gpu_stream *idle;
 
-	pthread_mutex_lock(&cuda->lock);
-	spare = cuda->spare;
-	if (spare)
-		cuda->spare = spare->next;
-	pthread_mutex_unlock(&cuda->lock);
-	if (!spare)
+	pthread_mutex_lock(&gpu->lock);
+	idle = gpu->idle;
+	if (idle)
+		gpu->idle = idle->next;
+	pthread_mutex_unlock(&gpu->lock);
+	if (!idle)
 		return gpu_stream_new(stream, executor, err);
-	*stream = &spare->stream;
+	*stream = &idle->stream;
 	return 0;
 }
 
-static void spare_put(struct executor_stream *stream)
+static void idle_put(struct executor_stream *stream)
 {
-	struct cuda_executor *cuda = cuda_executor(stream->executor);
+	struct gpu_executor *gpu = gpu_executor(stream->executor);
 
-	pthread_mutex_lock(&cuda->lock);
-	gpu_stream(stream)->next = cuda->spare;
-	cuda->spare = gpu_stream(stream);
-	pthread_mutex_unlock(&cuda->lock);
+	pthread_mutex_lock(&gpu->lock);
+	gpu_stream(stream)->next = gpu->idle;
+	gpu->idle = gpu_stream(stream);
+	pthread_mutex_unlock(&gpu->lock);
 }
 
-/* --- spare memory --- */
+/* --- memory of weights --- */
 
-/* All of it; the caller has the lock. */
-static void spare_memory_free(struct cuda_executor *cuda)
+static int memory_alloc(void **memory, uint64_t size, const char *what, struct err *err)
 {
-	struct memory *memory;
-
-	while ((memory = cuda->spare_memory) != NULL) {
-		cuda->spare_memory = memory->next;
-		device_memory_free(memory->data);
-		free(memory);
-	}
+	return device_memory_new(GPU, memory, size, what, err);
 }
 
-/* NULL: there is none of that size, so the others are not of the layer to come either, and are
- * freed. */
-static void *spare_memory_take(struct cuda_executor *cuda, uint64_t size)
-{
-	struct memory **at = &cuda->spare_memory, *memory;
-	void *data = NULL;
-
-	pthread_mutex_lock(&cuda->lock);
-	while (*at && (*at)->size != size)
-		at = &(*at)->next;
-	memory = *at;
-	if (memory) {
-		*at = memory->next;
-		data = memory->data;
-		free(memory);
-	} else {
-		spare_memory_free(cuda);
-	}
-	pthread_mutex_unlock(&cuda->lock);
-	return data;
-}
-
-static void spare_memory_put(struct cuda_executor *cuda, void *data, uint64_t size)
-{
-	struct memory *memory = static_cast<struct memory *>(xcalloc(1, sizeof *memory));
-
-	*memory = { data, size, NULL };
-	pthread_mutex_lock(&cuda->lock);
-	memory->next = cuda->spare_memory;
-	cuda->spare_memory = memory;
-	pthread_mutex_unlock(&cuda->lock);
-}
+static const struct weight_allocator allocator = { memory_alloc, device_memory_free };
 
 /* --- the executor --- */
 
-static int cuda_library(char *text, size_t size, struct err *err)
+static int gpu_library(char *text, size_t size, struct err *err)
 {
 	const char *why = device_missing();
-	const struct cublaslt *lt;
-	size_t version;
 
 	if (why)
-		return err_set(err, ERR_SYSTEM,
-			       "there is no GPU to compute on (%s): --backend cpu needs none", why);
-	lt = cublaslt(&why);
-	if (!lt)
-		return err_set(err, ERR_SYSTEM, "%s", why);
-	version = lt->GetVersion();
-	snprintf(text, size, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
-		 version % 100);
-	return 0;
+		return err_set(err, ERR_SYSTEM, "no usable GPU (%s): use --backend cpu", why);
+	return gpu_gemm_library(text, size, err);
 }
 
-static int cuda_open(struct executor **result, struct err *err)
+static int gpu_open(struct executor **result, struct err *err)
 {
-	struct cuda_executor *cuda;
+	struct gpu_executor *gpu;
 	char library[64];
 
-	if (cuda_library(library, sizeof library, err))
+	if (gpu_library(library, sizeof library, err))
 		return -1;
-	cuda = static_cast<struct cuda_executor *>(xcalloc(1, sizeof *cuda));
-	cuda->executor.ops = &executor_cuda;
-	pthread_mutex_init(&cuda->lock, NULL);
-	*result = &cuda->executor;
+	gpu = static_cast<struct gpu_executor *>(xcalloc(1, sizeof *gpu));
+	gpu->executor.ops = &executor_gpu;
+	weight_cache_init(&gpu->weights, &allocator);
+	pthread_mutex_init(&gpu->lock, NULL);
+	*result = &gpu->executor;
 	return 0;
 }
 
-static void cuda_close(struct executor *executor)
+static void gpu_close(struct executor *executor)
 {
-	struct cuda_executor *cuda = cuda_executor(executor);
+	struct gpu_executor *gpu = gpu_executor(executor);
 	struct gpu_stream *stream, *next;
 
-	if (!cuda)
+	if (!gpu)
 		return;
-	for (stream = cuda->spare; stream; stream = next) {
+	for (stream = gpu->idle; stream; stream = next) {
 		next = stream->next;
 		gpu_stream_free(&stream->stream);
 	}
-	spare_memory_free(cuda);
-	pthread_mutex_destroy(&cuda->lock);
-	free(cuda);
+	weight_cache_release(&gpu->weights);
+	pthread_mutex_destroy(&gpu->lock);
+	free(gpu);
 }
 
 /* --- memory --- */
 
-static int cuda_memory_new(struct executor *executor, void **memory, uint64_t size,
-			   const char *what, struct err *err)
+static int gpu_memory_new(struct executor *executor, void **memory, uint64_t size, const char *what,
+			  struct err *err)
 {
 	(void)executor;
 	return device_memory_new(GPU, memory, size, what, err);
 }
 
-static void cuda_memory_free(struct executor *executor, void *memory)
+static void gpu_memory_free(struct executor *executor, void *memory)
 {
 	(void)executor;
 	device_memory_free(memory);
 }
 
-static void cuda_put(struct executor_stream *stream, void *to, const void *from, size_t size)
+static void gpu_put(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
 	device_copy_in(device_of(stream), to, size, from, size, size, 1);
 }
 
-static void cuda_fetch(struct executor_stream *stream, void *to, const void *from, size_t size)
+static void gpu_fetch(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
 	device_copy_out(device_of(stream), to, size, from, size, size, 1);
 }
 
 /* --- products --- */
 
-static enum dtype cuda_bf16_type(void)
+static enum dtype gpu_bf16_type(void)
 {
 	return DT_BF16;
 }
 
-static size_t cuda_panel_rows(size_t n)
+static size_t gpu_panel_rows(size_t n)
 {
 	return n > MOST_ROWS ? PANEL_ROWS : n;
 }
 
 /* All: what lies between products fits into no cache, and few rows leave most of the device
  * idle. */
-static size_t cuda_rows(size_t n)
+static size_t gpu_rows(size_t n)
 {
 	(void)n;
 	return SIZE_MAX;
@@ -275,35 +222,32 @@ static char *rows_from(const struct executor_weight *weight, size_t row)
 }
 
 /* All rows close together, whatever the panels. */
-static int cuda_weight_init(struct executor_weight *weight, struct err *err)
+static int gpu_weight_init(struct executor_weight *weight, struct err *err)
 {
-	weight->data = spare_memory_take(cuda_executor(weight->executor), weight_size(weight));
-	return weight->data ? 0
-			    : device_memory_new(GPU, &weight->data, weight_size(weight), "a weight",
-						err);
+	return weight_cache_take(&gpu_executor(weight->executor)->weights, &weight->data,
+				 weight_size(weight), err);
 }
 
 /* The products by it have been waited for. */
-static void cuda_weight_release(struct executor_weight *weight)
+static void gpu_weight_release(struct executor_weight *weight)
 {
-	if (weight->data)
-		spare_memory_put(cuda_executor(weight->executor), weight->data,
-				 weight_size(weight));
+	weight_cache_give(&gpu_executor(weight->executor)->weights, weight->data,
+			  weight_size(weight));
 	weight->data = NULL;
 }
 
-static int cuda_weight_set(const struct executor_weight *weight, size_t panel, const void *rows,
-			   struct err *err)
+static int gpu_weight_set(const struct executor_weight *weight, size_t panel, const void *rows,
+			  struct err *err)
 {
 	size_t n = executor_weight_panel_rows(weight, panel);
 	struct executor_stream *stream;
 	int rc;
 
-	if (spare_take(&stream, weight->executor, err))
+	if (idle_take(&stream, weight->executor, err))
 		return -1;
-	cuda_put(stream, rows_from(weight, panel * weight->panel_rows), rows, n * row_size(weight));
-	rc = cuda_wait(stream, err);
-	spare_put(stream);
+	gpu_put(stream, rows_from(weight, panel * weight->panel_rows), rows, n * row_size(weight));
+	rc = gpu_wait(stream, err);
+	idle_put(stream);
 	return rc;
 }
 
@@ -326,15 +270,14 @@ static void multiply(struct executor_stream *stream, const struct executor_weigh
 	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
-static void cuda_multiply(struct executor_stream *stream, const struct executor_weight *weight,
-			  const void *x, size_t m, float *y)
+static void gpu_multiply(struct executor_stream *stream, const struct executor_weight *weight,
+			 const void *x, size_t m, float *y)
 {
 	multiply(stream, weight, 0, weight->n, x, m, y);
 }
 
-static void cuda_multiply_panel(struct executor_stream *stream,
-				const struct executor_weight *weight, size_t panel, const void *x,
-				size_t m, float *y)
+static void gpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
+			       size_t panel, const void *x, size_t m, float *y)
 {
 	multiply(stream, weight, panel * weight->panel_rows,
 		 executor_weight_panel_rows(weight, panel), x, m, y);
@@ -353,28 +296,28 @@ struct on_stream<Operation> {
 	}
 };
 
-extern "C" const struct executor_ops executor_cuda = {
-	.name = "cuda",
+extern "C" const struct executor_ops executor_gpu = {
+	.name = GPU_NAME,
 	.tokens_per_load = (size_t)1 << 18, /* at 2 GB/s and 500 TFLOP/s in bf16 */
-	.library = cuda_library,
-	.open = cuda_open,
-	.close = cuda_close,
+	.library = gpu_library,
+	.open = gpu_open,
+	.close = gpu_close,
 	.stream_new = gpu_stream_new,
 	.stream_free = gpu_stream_free,
-	.wait = cuda_wait,
-	.memory_new = cuda_memory_new,
-	.memory_free = cuda_memory_free,
+	.wait = gpu_wait,
+	.memory_new = gpu_memory_new,
+	.memory_free = gpu_memory_free,
 	.zero = on_stream<device_zero>::run,
-	.put = cuda_put,
-	.fetch = cuda_fetch,
-	.bf16_type = cuda_bf16_type,
-	.panel_rows = cuda_panel_rows,
-	.rows = cuda_rows,
-	.weight_init = cuda_weight_init,
-	.weight_release = cuda_weight_release,
-	.weight_set = cuda_weight_set,
-	.multiply = cuda_multiply,
-	.multiply_panel = cuda_multiply_panel,
+	.put = gpu_put,
+	.fetch = gpu_fetch,
+	.bf16_type = gpu_bf16_type,
+	.panel_rows = gpu_panel_rows,
+	.rows = gpu_rows,
+	.weight_init = gpu_weight_init,
+	.weight_release = gpu_weight_release,
+	.weight_set = gpu_weight_set,
+	.multiply = gpu_multiply,
+	.multiply_panel = gpu_multiply_panel,
 	.amax = on_stream<gpu_amax>::run,
 	.round_amax = on_stream<gpu_round_amax>::run,
 	.histogram = on_stream<gpu_histogram>::run,

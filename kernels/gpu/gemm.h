@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products on the GPU, by cuBLASLt: D (m, n) = A (m, k) B (n, k)^T, all row-major and in the
- * memory of the GPU, sums in fp32.  The operands are both bf16, both fp32 (multiplied as such,
- * never as TF32), or FP8 with scales of these tiles:
+ * Matrix products on the GPU, by a library found at run time: D (m, n) = A (m, k) B (n, k)^T, all
+ * row-major and in the memory of the GPU, sums in fp32.  The operands are both bf16, both fp32
+ * (multiplied as such), or FP8 with scales of these tiles, where the GPU and the library have them:
  *
- *	A, B                           on                        scale_inv lies as
- *	{WHOLE, WHOLE}, the same       8.9 and later             one float
- *	{1, 128} or {128, 128}, not    9.0, cuBLASLt >= 12.9     SCALES_PADDED of num/scale_grid.h
+ *	A, B                           scale_inv lies as
+ *	{WHOLE, WHOLE}, the same       one float
+ *	{1, 128} or {128, 128}, not    SCALES_PADDED of num/scale_grid.h
  *	both {128, 128}
- *	{1, 32}, the same              10.0 to 11.x, >= 12.8     SCALES_GEMM
- *
- * Sources: NVIDIA, "cuBLAS", Narrow Precision Data Types Usage, and cublasLtMatmul().
+ *	{1, 32}, the same              SCALES_GEMM
  */
 #ifndef FP8CONV_KERNELS_GPU_GEMM_H
 #define FP8CONV_KERNELS_GPU_GEMM_H
@@ -64,12 +62,16 @@ struct gpu_gemm_space {
 	float *amax;
 };
 
-/* 0 where the calling thread's GPU and the cuBLASLt that was found have a product with an FP8
+/* The name of the library and its version, in a text of size bytes.  ERR_SYSTEM with what
+ * is missing. */
+int gpu_gemm_library(char *text, size_t size, struct err *err);
+
+/* 0 where the calling thread's GPU and the library that was found have a product with an FP8
  * operand of this tile and scale, whatever its shape; else as gpu_gemm_supports(). */
 int gpu_gemm_takes(const struct qspec *spec, struct err *err);
 
-/* 0 where the calling thread's GPU and the cuBLASLt that was found have this product, else
- * ERR_USAGE with what they lack, or ERR_SYSTEM: there is no cuBLASLt.  Pointers are looked at for
+/* 0 where the calling thread's GPU and the library that was found have this product, else
+ * ERR_USAGE with what they lack, or ERR_SYSTEM: there is no library.  Pointers are looked at for
  * their alignment only. */
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in the order of src/backend/executor.h: 16 lanes, then pairwise.  A lane is a thread; what
- * is summed up may be made by more of them.
+ * Reductions over the threads of a warp or a block: sums in the order of src/backend/executor.h (16
+ * lanes, then pairwise; a lane is a thread, the values may be made by more of them), maxima of
+ * values and of magnitudes, and counts.
  */
 #ifndef FP8CONV_KERNELS_GPU_REDUCE_H
 #define FP8CONV_KERNELS_GPU_REDUCE_H
@@ -11,14 +12,15 @@
 
 #include <gpu.h>
 
-#define SUM_LANES   16
-#define SUM_THREADS 256	 /* of a block that sums up */
-#define SUM_CHUNK   2048 /* values at once */
+#define THREADS	  256 /* of a block, unless said */
+#define N_WARPS	  (THREADS / 32)
+#define SUM_LANES 16
+#define SUM_CHUNK 2048 /* values at once */
 
 /* Where a block sums up. */
 struct sum_space {
 	float values[SUM_CHUNK];
-	float of_warp[SUM_THREADS / 32];
+	float of_warp[N_WARPS];
 };
 
 static __device__ inline float shuffle_xor(float v, int lane_mask)
@@ -57,7 +59,7 @@ static __device__ inline float block_largest(struct sum_space *space, float most
 	if (threadIdx.x % 32 == 0)
 		space->of_warp[threadIdx.x / 32] = most;
 	__syncthreads();
-	for (int i = 0; i < SUM_THREADS / 32; i++)
+	for (int i = 0; i < N_WARPS; i++)
 		most = larger(space->of_warp[i], most);
 	return most;
 }
@@ -72,7 +74,7 @@ static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 		unsigned m = n - first < SUM_CHUNK ? (unsigned)(n - first) : SUM_CHUNK;
 
 		__syncthreads(); /* the values before may still be read */
-		for (unsigned i = threadIdx.x; i < m; i += SUM_THREADS)
+		for (unsigned i = threadIdx.x; i < m; i += THREADS)
 			space->values[i] = f(first + i);
 		__syncthreads();
 		for (unsigned i = threadIdx.x; threadIdx.x < SUM_LANES && i < m; i += SUM_LANES)
@@ -83,6 +85,49 @@ static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 		space->of_warp[0] = sum;
 	__syncthreads();
 	return space->of_warp[0];
+}
+
+/* |v| as bits, which order as the values do; 0 for a NaN. */
+static __device__ inline unsigned magnitude_bits(float v)
+{
+	unsigned bits = f32_bits(v) & 0x7FFFFFFF;
+
+	return bits > F32_INF ? 0 : bits;
+}
+
+static __device__ inline unsigned max_of(unsigned a, unsigned b)
+{
+	return a > b ? a : b;
+}
+
+/* Over each `width` neighbouring threads, a power of two up to 32: all of them get it. */
+static __device__ inline unsigned lanes_max(unsigned max, int width)
+{
+	for (int step = width / 2; step > 0; step /= 2)
+		max = max_of(max, __shfl_xor_sync(GPU_ALL_LANES, max, step));
+	return max;
+}
+
+/* Over the block: all threads get it.  Once in a kernel. */
+static __device__ inline unsigned block_max(unsigned max)
+{
+	__shared__ unsigned of_warp[N_WARPS];
+
+	max = lanes_max(max, 32);
+	if (threadIdx.x % 32 == 0)
+		of_warp[threadIdx.x / 32] = max;
+	__syncthreads();
+	max = 0;
+	for (int i = 0; i < N_WARPS; i++)
+		max = max_of(max, of_warp[i]);
+	return max;
+}
+
+/* A count of each thread is added to *total; most are 0. */
+static __device__ inline void count_add(unsigned long long *total, unsigned long long n)
+{
+	if (n)
+		atomicAdd(total, n);
 }
 
 #endif

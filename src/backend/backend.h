@@ -4,9 +4,10 @@
  * (qspec), never of recipes, tensors or files.  Every backend gives the bytes of the scalar
  * reference (kernels/cpu/cast/reference.c), which is the specification.
  *
- * All functions are required.  They work on the calling thread, allocate nothing that depends on
- * the matrix, and may be called from any number of threads at once.  Matrices are row-major; data
- * need not be aligned to its element. Callers go through dispatch.h, which checks the arguments.
+ * All functions but error() are required.  They work on the calling thread, allocate nothing that
+ * depends on the matrix, and may be called from any number of threads at once.  Matrices are
+ * row-major; data need not be aligned to its element. Callers go through dispatch.h, which checks
+ * the arguments.
  */
 #ifndef FP8CONV_BACKEND_BACKEND_H
 #define FP8CONV_BACKEND_BACKEND_H
@@ -135,7 +136,8 @@ struct backend {
 	 * E8M0: the factor is 2^(byte-127), 0xFF is NaN. */
 	void (*dequantize)(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride);
 
-	/* *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in
+	/* NULL for a backend that leaves it to the CPU's (backend_error() asks the reference).
+	 * *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in
 	 * double, so that 10 log10(signal / noise) is the SQNR in dB.  The last digits may depend
 	 * on the backend. */
 	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal,
@@ -159,11 +161,6 @@ struct backend {
 
 	void (*activate)(const struct activation_args *args, const struct qspec *spec,
 			 const struct fp8_out *out);
-
-	/* After a GEMM that multiplied its output by scale, cast it, and took the amax before the
-	 * scale: *scale_inv = 1 / scale (may be unaligned), *history raised to amax (NaN
-	 * ignored). */
-	void (*gemm_update)(float scale, float amax, float *scale_inv, float *history);
 
 	/* The end of a step of delayed scaling: rolls the histories and makes the scales of all
 	 * slots of slots[0 .. n-1], by delayed_slots_update().  Where it fails, all are as they

@@ -193,7 +193,7 @@ void backend_error(const struct backend *backend, const struct matrix *x, const 
 	check_matrix(x);
 	check_in(q);
 	assert(x->rows == q->rows && x->cols == q->cols);
-	backend->error(x, q, signal, noise);
+	(backend->error ? backend : backends[0])->error(x, q, signal, noise);
 }
 
 int backend_supports(const struct backend *backend, const struct qspec *spec, struct err *err)
@@ -265,13 +265,6 @@ void backend_activate(const struct backend *backend, const struct activation_arg
 	}
 	check_fp8_out(args->x.rows, args->x.cols, spec, out);
 	backend->activate(args, spec, out);
-}
-
-void backend_gemm_update(const struct backend *backend, float scale, float amax, float *scale_inv,
-			 float *history)
-{
-	assert(scale_inv && history);
-	backend->gemm_update(scale, amax, scale_inv, history);
 }
 
 int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots,

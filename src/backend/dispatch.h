@@ -49,8 +49,6 @@ void backend_norm(const struct backend *backend, const struct norm_args *args,
 		  const struct qspec *spec, const struct fp8_out *out);
 void backend_activate(const struct backend *backend, const struct activation_args *args,
 		      const struct qspec *spec, const struct fp8_out *out);
-void backend_gemm_update(const struct backend *backend, float scale, float amax, float *scale_inv,
-			 float *history);
 
 /* 0, or what failed: then histories and scales are as they were. */
 int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots,

@@ -48,6 +48,16 @@ NUM_INLINE float delayed_scale(float fmax, float amax, float before)
 	return scale_from_amax(amax, fmax, F32_MAX, false);
 }
 
+/* After a GEMM that multiplied its output by scale, cast it, and took the amax before the scale:
+ * the scale_inv of the codes that were just written, and the history (or NULL) raised to amax (NaN
+ * ignored). */
+NUM_INLINE void history_gemm_update(float scale, float amax, float *scale_inv, float *history)
+{
+	*scale_inv = scaling_given(scale).scale_inv;
+	if (history)
+		*history = amax_max(*history, amax);
+}
+
 /* Slots that lie side by side, at the end of a step.  There is no scale_inv: the operations that
  * write codes by the new scale write it with them. */
 struct delayed_slots {

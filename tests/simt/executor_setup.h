@@ -22,7 +22,7 @@
 
 #define N_ROWS(table) (sizeof(table) / sizeof *(table))
 
-static const struct executor_ops *const ops = &executor_cuda;
+static const struct executor_ops *const ops = &executor_gpu;
 
 static uint32_t random_state = 1;
 

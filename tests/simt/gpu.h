@@ -43,6 +43,9 @@ struct __attribute__((may_alias, aligned(16))) float4 {
 
 extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 
+#define GPU_NAME    "cuda"
+#define GPU_SUMMARY "an NVIDIA GPU of compute capability 8.0 or later"
+
 /* The program itself, which has tests/simt/cublaslt.cc. */
 #define GPU_CUBLASLT NULL
 

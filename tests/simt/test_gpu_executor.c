@@ -43,8 +43,7 @@ static void device_is_missing(void **state)
 	assert_int_equal(err.kind, ERR_SYSTEM);
 	assert_string_equal(
 		err.message,
-		"there is no GPU to compute on (CUDA 13.0: no CUDA-capable device is detected): "
-		"--backend cpu needs none");
+		"no usable GPU (CUDA 13.0: no CUDA-capable device is detected): use --backend cpu");
 }
 
 static void opened(void **state)

@@ -198,14 +198,12 @@ static void after_gemm(void **state)
 	};
 
 	(void)state;
-	for (const struct backend *const *b = backends; *b; b++) {
-		for (size_t i = 0; i < sizeof cases / sizeof *cases && !(*b)->unusable(); i++) {
-			float scale_inv = 0, amax = cases[i].before;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		float scale_inv = 0, amax = cases[i].before;
 
-			backend_gemm_update(*b, cases[i].scale, cases[i].amax, &scale_inv, &amax);
-			assert_int_equal(f32_bits(scale_inv), f32_bits(cases[i].scale_inv));
-			assert_true(amax == cases[i].after);
-		}
+		history_gemm_update(cases[i].scale, cases[i].amax, &scale_inv, &amax);
+		assert_int_equal(f32_bits(scale_inv), f32_bits(cases[i].scale_inv));
+		assert_true(amax == cases[i].after);
 	}
 }
 

@@ -109,14 +109,6 @@ void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec, const 
 	fused_write(&source, spec, out);
 }
 
-void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history)
-{
-	struct scaling scaling = scaling_given(scale);
-
-	memcpy(scale_inv, &scaling.scale_inv, sizeof *scale_inv);
-	*history = amax_max(*history, amax);
-}
-
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

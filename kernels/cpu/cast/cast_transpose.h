@@ -29,13 +29,12 @@ void cpu_norm(const struct norm_args *args, const struct qspec *spec, const stru
 void cpu_activate(const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out);
 void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
-void cpu_gemm_update(float scale, float amax, float *scale_inv, float *history);
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 /* Of a struct backend. */
 #define CPU_FUSED                                                                             \
 	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, \
-	.norm = cpu_norm, .activate = cpu_activate, .gemm_update = cpu_gemm_update,           \
-	.delayed_update = cpu_delayed_update, .executor = &executor_cpu
+	.norm = cpu_norm, .activate = cpu_activate, .delayed_update = cpu_delayed_update,     \
+	.executor = &executor_cpu
 
 #endif

@@ -30,7 +30,7 @@ struct shape {
 
 struct gemm {
 	struct onednn onednn;
-	struct spare spare;   /* of weights */
+	struct weight_cache weights;
 	pthread_mutex_t lock; /* of what follows */
 	size_t n_shapes;
 	struct shape **shapes;
@@ -40,7 +40,8 @@ struct gemm {
 struct panel {
 	size_t n;
 	onednn_layout layout; /* the shape's with TYPICAL_M rows of x */
-	struct buffer buffer;
+	void *memory;
+	uint64_t size;
 };
 
 struct gemm_weight {
@@ -81,12 +82,14 @@ enum dtype gemm_bf16_type(void)
 	return DT_F32;
 }
 
+static const struct weight_allocator allocator = { buffer_alloc, free };
+
 int gemm_open(struct gemm **result, struct err *err)
 {
 	struct gemm *gemm = xcalloc(1, sizeof *gemm);
 
 	pthread_mutex_init(&gemm->lock, NULL);
-	spare_init(&gemm->spare);
+	weight_cache_init(&gemm->weights, &allocator);
 	if (onednn_init(&gemm->onednn, err)) {
 		gemm_close(gemm);
 		return -1;
@@ -105,7 +108,7 @@ void gemm_close(struct gemm *gemm)
 		free(gemm->shapes[i]);
 	}
 	free(gemm->shapes);
-	spare_release(&gemm->spare);
+	weight_cache_release(&gemm->weights);
 	onednn_release(&gemm->onednn);
 	pthread_mutex_destroy(&gemm->lock);
 	free(gemm);
@@ -244,7 +247,7 @@ static int reorder(const struct gemm_weight *weight, const struct panel *panel, 
 	scratch = onednn->primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
 	if (stream_ready(weight->gemm, &stream, onednn->memory_desc_get_size(scratch), err) ||
 	    bind(onednn, &arguments[0], DNNL_ARG_SRC, rows, data, err) ||
-	    bind(onednn, &arguments[1], DNNL_ARG_DST, panel->layout, panel->buffer.data, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_DST, panel->layout, panel->memory, err) ||
 	    bind(onednn, &arguments[2], DNNL_ARG_SCRATCHPAD, scratch, stream.scratch.data, err))
 		goto out;
 	ONEDNN_CALL(onednn, primitive_execute, primitive, stream.native, 3, arguments);
@@ -278,8 +281,8 @@ static int panel_init(struct gemm_weight *weight, struct panel *panel, struct er
 	if (!shape)
 		return -1;
 	panel->layout = gemm->onednn.primitive_desc_query_md(shape->desc, dnnl_query_weights_md, 0);
-	return spare_take(&gemm->spare, &panel->buffer,
-			  gemm->onednn.memory_desc_get_size(panel->layout), "a weight", err);
+	panel->size = gemm->onednn.memory_desc_get_size(panel->layout);
+	return weight_cache_take(&gemm->weights, &panel->memory, panel->size, err);
 }
 
 int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype dtype, size_t n,
@@ -315,7 +318,8 @@ void gemm_weight_free(struct gemm_weight *weight)
 	if (!weight)
 		return;
 	for (size_t i = 0; i < weight->n_panels; i++)
-		spare_give(&weight->gemm->spare, &weight->panels[i].buffer);
+		weight_cache_give(&weight->gemm->weights, weight->panels[i].memory,
+				  weight->panels[i].size);
 	free(weight->panels);
 	free(weight);
 }
@@ -341,7 +345,7 @@ static int run_panel(const struct gemm_weight *weight, const struct panel *panel
 	scratch = onednn->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
 	if (stream_ready(weight->gemm, stream, onednn->memory_desc_get_size(scratch), err) ||
 	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, x, err) ||
-	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, panel->layout, panel->buffer.data, err) ||
+	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, panel->layout, panel->memory, err) ||
 	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, y, err) ||
 	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, stream->scratch.data, err))
 		goto out;

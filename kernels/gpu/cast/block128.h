@@ -9,13 +9,12 @@
 #define FP8CONV_KERNELS_GPU_CAST_BLOCK128_H
 
 #include "kernels/gpu/cast/load.h"
+#include "kernels/gpu/reduce.h"
 
 #define REGION	  128
-#define THREADS	  256
 #define ROW_LANES (REGION / GROUP)	/* threads that share a row */
 #define ROW_STEP  (THREADS / ROW_LANES) /* from one row of a thread to its next */
 #define N_ROWS	  (REGION / ROW_STEP)	/* of a thread */
-#define N_WARPS	  (THREADS / 32)
 
 /* What a thread has of its block's region. */
 struct region {
@@ -55,48 +54,12 @@ static __device__ inline void region_load(struct region *r, const Source &x, siz
 		       region_has(r, k) ? r->n_cols : 0);
 }
 
-/* |v| as bits, which order as the values do; 0 for a NaN. */
-static __device__ inline unsigned magnitude_bits(float v)
-{
-	unsigned bits = f32_bits(v) & 0x7FFFFFFF;
-
-	return bits > F32_INF ? 0 : bits;
-}
-
-static __device__ inline unsigned max_of(unsigned a, unsigned b)
-{
-	return a > b ? a : b;
-}
-
 static __device__ inline unsigned group_max(const float v[GROUP])
 {
 	unsigned max = 0;
 
 	for (int i = 0; i < GROUP; i++)
 		max = max_of(max, magnitude_bits(v[i]));
-	return max;
-}
-
-/* Over each `width` neighbouring threads, a power of two up to 32: all of them get it. */
-static __device__ inline unsigned lanes_max(unsigned max, int width)
-{
-	for (int step = width / 2; step > 0; step /= 2)
-		max = max_of(max, __shfl_xor_sync(GPU_ALL_LANES, max, step));
-	return max;
-}
-
-/* Over the block: all threads get it.  Once in a kernel. */
-static __device__ inline unsigned block_max(unsigned max)
-{
-	__shared__ unsigned of_warp[N_WARPS];
-
-	max = lanes_max(max, 32);
-	if (threadIdx.x % 32 == 0)
-		of_warp[threadIdx.x / 32] = max;
-	__syncthreads();
-	max = 0;
-	for (int i = 0; i < N_WARPS; i++)
-		max = max_of(max, of_warp[i]);
 	return max;
 }
 
@@ -109,13 +72,6 @@ static __device__ inline unsigned region_max(const struct region *r)
 	for (int k = 0; k < N_ROWS; k++)
 		max = max_of(max, group_max(r->v[k]));
 	return block_max(max);
-}
-
-/* A count of each thread is added to *total; most are 0. */
-static __device__ inline void count_add(unsigned long long *total, unsigned long long n)
-{
-	if (n)
-		atomicAdd(total, n);
 }
 
 #endif

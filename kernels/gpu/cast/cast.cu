@@ -7,8 +7,8 @@
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/cast_kernels.h"
 
-void gpu_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
-	      bool transposed, float *amax, unsigned long long *counts)
+void gpu_tile_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
+		   bool transposed, float *amax, unsigned long long *counts)
 {
 	amax_launch(stream, elements_of(x), x->rows, x->cols, tile, transposed, amax, counts);
 }

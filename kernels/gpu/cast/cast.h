@@ -15,8 +15,8 @@
 #define N_COUNTS 2
 
 /* amax[]: raised, as a matrix close together; transposed: of x's transpose. */
-void gpu_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
-	      bool transposed, float *amax, unsigned long long *counts);
+void gpu_tile_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
+		   bool transposed, float *amax, unsigned long long *counts);
 
 /* amax: of each tile of the rowwise copy, where it is known; else NULL.  out->stats is not looked
  * at. */
@@ -33,6 +33,6 @@ void gpu_activate(struct device_stream *stream, const struct activation_args *ar
 		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts);
 
 /* The function of the row: pointers of the host, one launch for all slots. */
-void cuda_delayed_update(const struct delayed_slots *slots, size_t n);
+void gpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 #endif

@@ -89,7 +89,7 @@ static void unpack(const struct delayed_slots *states, size_t n, const float *he
 }
 
 /* Histories are small beside a model: their memory is metadata's. */
-void cuda_delayed_update(const struct delayed_slots *states, size_t n)
+void gpu_delayed_update(const struct delayed_slots *states, size_t n)
 {
 	struct device_stream *stream = device_stream_here();
 	size_t n_slots = 0, size = 0, slots_size;

@@ -26,7 +26,7 @@ static __device__ inline float canonical(float v)
 
 /* The lanes of a row are the threads of its block, added up as norm_lanes_sum() does it; all
  * threads get the sum. */
-static __device__ inline float lanes_sum(float mine)
+static __device__ inline float row_sum(float mine)
 {
 	__shared__ float lanes[NORM_LANES];
 
@@ -49,7 +49,7 @@ static __global__ void norm_rows(struct elements x, size_t cols, struct moments 
 	if (m.kind == NORM_LAYER) {
 		for (size_t col = threadIdx.x; col < cols; col += NORM_LANES)
 			sum += x.at(row, col);
-		mu = canonical(lanes_sum(sum) / (float)cols);
+		mu = canonical(row_sum(sum) / (float)cols);
 		if (threadIdx.x == 0)
 			m.mu[row] = mu;
 	}
@@ -59,7 +59,7 @@ static __global__ void norm_rows(struct elements x, size_t cols, struct moments 
 
 		sum += deviation * deviation;
 	}
-	sum = lanes_sum(sum);
+	sum = row_sum(sum);
 	if (threadIdx.x == 0)
 		m.rsigma[row] = canonical(norm_rsigma(sum, cols, m.epsilon));
 }

@@ -14,6 +14,7 @@ extern "C" {
 }
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <gpu.h>
@@ -316,15 +317,12 @@ static bool space_ready(struct device_stream *stream, struct gpu_gemm_space *spa
 	return !device_stream_stopped(stream);
 }
 
-/* The scale_inv of the codes that were just written, from the scale that they were made with. */
+/* The end of a product whose output is FP8. */
 static __global__ void gemm_update(const float *scale, const float *amax, float *scale_inv,
 				   float *history)
 {
-	if (threadIdx.x > 0)
-		return;
-	*scale_inv = scaling_given(*scale).scale_inv;
-	if (history)
-		*history = amax_max(*history, *amax);
+	if (threadIdx.x == 0)
+		history_gemm_update(*scale, history ? *amax : 0, scale_inv, history);
 }
 
 static bool multiply(struct call *c, struct gpu_gemm_space *space)
@@ -341,6 +339,20 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero,
 		    c->c ? NULL : g->d.data, c_layout(c), g->d.data, c->d, &shape->algo,
 		    space->workspace, shape->workspace_size, c->native);
+}
+
+int gpu_gemm_library(char *text, size_t size, struct err *err)
+{
+	const char *why = NULL;
+	const struct cublaslt *lt = cublaslt(&why);
+	size_t version;
+
+	if (!lt)
+		return err_set(err, ERR_SYSTEM, "%s", why);
+	version = lt->GetVersion();
+	snprintf(text, size, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
+		 version % 100);
+	return 0;
 }
 
 void gpu_gemm(struct device_stream *stream, struct gpu_gemm_space *space, const struct gpu_gemm *g)

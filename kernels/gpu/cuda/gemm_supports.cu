@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which products there are.  Sources: NVIDIA, "cuBLAS", tables of cublasLtMatmul(), Tensor Core
- * Usage (FP8 needs its 16 bytes), Narrow Precision Data Types Usage.
+ * Usage (FP8 needs its 16 bytes), Narrow Precision Data Types Usage.  fp32 is never multiplied as
+ * TF32.
  */
 extern "C" {
 #include "kernels/gpu/cuda/cublaslt.h"

@@ -14,6 +14,10 @@
 #define GPU_LAUNCH(kernel, n_blocks, n_threads, stream, ...) \
 	kernel<<<(unsigned)(n_blocks), (n_threads), 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
 
+/* Of the rows of the GPU (kernels/gpu/backend.h). */
+#define GPU_NAME    "cuda"
+#define GPU_SUMMARY "an NVIDIA GPU of compute capability 8.0 or later"
+
 /* Where cuBLASLt is looked for. */
 #define GPU_CUBLASLT "libcublasLt.so.13", "libcublasLt.so.12"
 

@@ -34,11 +34,11 @@ struct staging {
 	unsigned next; /* the one whose turn it is */
 	bool pinned;
 	int device;
-	struct staging *other; /* another one that is spare */
+	struct staging *other; /* another idle one */
 };
 
-static struct staging *spare[DEVICES_MOST];
-static pthread_mutex_t spare_mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct staging *idle[DEVICES_MOST];
+static pthread_mutex_t idle_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void stage_release(struct stage *stage)
 {
@@ -58,21 +58,21 @@ static cudaError_t stage_init(struct stage *stage)
 			     cudaHostAllocDefault);
 }
 
-static struct staging *spare_take(int device)
+static struct staging *idle_take(int device)
 {
 	struct staging *staging;
 
-	pthread_mutex_lock(&spare_mutex);
-	staging = spare[device];
+	pthread_mutex_lock(&idle_lock);
+	staging = idle[device];
 	if (staging)
-		spare[device] = staging->other;
-	pthread_mutex_unlock(&spare_mutex);
+		idle[device] = staging->other;
+	pthread_mutex_unlock(&idle_lock);
 	return staging;
 }
 
 struct staging *staging_new(int device)
 {
-	struct staging *staging = spare_take(device);
+	struct staging *staging = idle_take(device);
 
 	if (staging)
 		return staging;
@@ -97,10 +97,10 @@ void staging_free(struct staging *staging)
 	}
 	for (int i = 0; i < N_STAGES; i++)
 		staging->stages[i].to.at = NULL;
-	pthread_mutex_lock(&spare_mutex);
-	staging->other = spare[staging->device];
-	spare[staging->device] = staging;
-	pthread_mutex_unlock(&spare_mutex);
+	pthread_mutex_lock(&idle_lock);
+	staging->other = idle[staging->device];
+	idle[staging->device] = staging;
+	pthread_mutex_unlock(&idle_lock);
 }
 
 /* Without effect on a stream that has stopped. */

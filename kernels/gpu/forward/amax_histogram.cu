@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looking at values: in one read, with a few blocks for all of them, so that what they found is put
- * together by few atomics.
+ * Amax, number of non-finite values and histogram of an array, in one read: 4 bytes an element, and
+ * 4 more written where it is rounded on the way.  A few blocks take all of it, so that few atomics
+ * put their results together.
  */
-#include "num/amax_bin.h"
-
-#include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/float4_rows.h"
-#include "kernels/gpu/cast/block128.h"
+#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/reduce.h"
+#include "num/amax_bin.h"
 
 #define LOADS	    4 /* of a thread at once */
 #define CHUNK	    (THREADS * LOADS * 4)
@@ -40,21 +40,21 @@ static __device__ inline unsigned block_total(unsigned n)
 	return n;
 }
 
-/* What a thread has seen. */
-struct sight {
-	unsigned most, n_nonfinite;
+/* Of the values of a thread. */
+struct magnitudes {
+	unsigned max, n_nonfinite;
 
 	__device__ void add(float v)
 	{
-		most = max_of(most, magnitude_bits(v));
+		max = max_of(max, magnitude_bits(v));
 		n_nonfinite += (f32_bits(v) & 0x7FFFFFFF) >= F32_INF;
 	}
 };
 
 template <bool ROUND>
-static __global__ void look(float *x, size_t n, bool aligned, struct value_stats *stats)
+static __global__ void amax_values(float *x, size_t n, bool aligned, struct value_stats *stats)
 {
-	struct sight sight = { 0, 0 };
+	struct magnitudes found = { 0, 0 };
 	float4 v[LOADS];
 
 	for (size_t first = (size_t)blockIdx.x * CHUNK; first < n;
@@ -70,18 +70,18 @@ static __global__ void look(float *x, size_t n, bool aligned, struct value_stats
 				fours_store(x + chunk_at(first, k), v[k],
 					    fours_left(chunk_at(first, k), n), aligned);
 			}
-			sight.add(v[k].x);
-			sight.add(v[k].y);
-			sight.add(v[k].z);
-			sight.add(v[k].w);
+			found.add(v[k].x);
+			found.add(v[k].y);
+			found.add(v[k].z);
+			found.add(v[k].w);
 		}
 	}
-	sight.most = block_max(sight.most);
-	sight.n_nonfinite = block_total(sight.n_nonfinite);
+	found.max = block_max(found.max);
+	found.n_nonfinite = block_total(found.n_nonfinite);
 	if (threadIdx.x > 0)
 		return;
-	atomicMax(reinterpret_cast<unsigned *>(&stats->amax), sight.most);
-	count_add(reinterpret_cast<unsigned long long *>(&stats->n_nonfinite), sight.n_nonfinite);
+	atomicMax(reinterpret_cast<unsigned *>(&stats->amax), found.max);
+	count_add(reinterpret_cast<unsigned long long *>(&stats->n_nonfinite), found.n_nonfinite);
 }
 
 static size_t blocks_for(size_t n)
@@ -95,18 +95,18 @@ void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct val
 {
 	if (n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(look<false>, blocks_for(n), THREADS, device_stream_native(stream),
+	GPU_LAUNCH(amax_values<false>, blocks_for(n), THREADS, device_stream_native(stream),
 		   const_cast<float *>(x), n, fours_aligned(x, 0), stats);
-	device_launched(stream, "look");
+	device_launched(stream, "amax_values");
 }
 
 void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct value_stats *stats)
 {
 	if (n == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(look<true>, blocks_for(n), THREADS, device_stream_native(stream), x, n,
+	GPU_LAUNCH(amax_values<true>, blocks_for(n), THREADS, device_stream_native(stream), x, n,
 		   fours_aligned(x, 0), stats);
-	device_launched(stream, "look");
+	device_launched(stream, "amax_values");
 }
 
 /* A block counts in memory of its own: most values are in a few bins. */

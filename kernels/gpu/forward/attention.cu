@@ -320,7 +320,7 @@ static size_t whole_tiles(size_t n)
 	return (n + TILE - 1) / TILE * TILE;
 }
 
-/* What a query takes of the spare memory, in bytes. */
+/* What a query takes of the scratch memory, in bytes. */
 static size_t query_size(const struct attention_args *a)
 {
 	return a->n_heads * (whole_tiles(a->n_tokens) + 1) * sizeof(float);

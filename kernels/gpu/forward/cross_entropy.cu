@@ -16,7 +16,7 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 	float *x = a.logits + row * a.n_cols;
 	float most = -INFINITY, sum;
 
-	for (size_t i = threadIdx.x; i < a.n_cols; i += SUM_THREADS) {
+	for (size_t i = threadIdx.x; i < a.n_cols; i += THREADS) {
 		float v = x[i];
 
 		if (a.softcap > 0) {
@@ -40,6 +40,6 @@ void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_
 
 	if (a.n_rows == 0 || a.n_cols == 0 || device_stream_stopped(stream))
 		return;
-	GPU_LAUNCH(cross_entropy_rows, a.n_rows, SUM_THREADS, device_stream_native(stream), a);
+	GPU_LAUNCH(cross_entropy_rows, a.n_rows, THREADS, device_stream_native(stream), a);
 	device_launched(stream, "cross_entropy_rows");
 }

@@ -50,8 +50,8 @@ void gpu_rope(struct device_stream *stream, const struct rope_args *args);
 uint64_t gpu_attention_scratch(const struct attention_args *args);
 void gpu_attend(struct device_stream *stream, const struct attention_args *args);
 
-/* The logarithm is CUDA's logf(), within 1 ulp of the exact one, as libm's is, but not always the
- * same of the two. */
+/* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is, but not always
+ * the same of the two. */
 void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args);
 
 #ifdef __cplusplus

@@ -9,8 +9,8 @@
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/reduce.h"
 
-#define SHORT	      512			/* columns */
-#define ROWS_OF_SHORT (SUM_THREADS / SUM_LANES) /* of a block */
+#define SHORT	      512		    /* columns */
+#define ROWS_OF_SHORT (THREADS / SUM_LANES) /* of a block */
 
 static __device__ inline float factor_of(const struct rms_norm_args &a, float squares)
 {
@@ -48,7 +48,7 @@ static __global__ void rms_norm_long(struct rms_norm_args a)
 	const float *x = a.x.data + blockIdx.x * a.x.stride;
 	float sum = block_sum(&space, a.n_cols, [x](size_t i) { return x[i] * x[i]; });
 
-	row_put(a, blockIdx.x, factor_of(a, sum), threadIdx.x, SUM_THREADS);
+	row_put(a, blockIdx.x, factor_of(a, sum), threadIdx.x, THREADS);
 }
 
 void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args)
@@ -57,9 +57,9 @@ void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args
 		return;
 	if (args->n_cols <= SHORT)
 		GPU_LAUNCH(rms_norm_short, (args->n_rows + ROWS_OF_SHORT - 1) / ROWS_OF_SHORT,
-			   SUM_THREADS, device_stream_native(stream), *args);
+			   THREADS, device_stream_native(stream), *args);
 	else
-		GPU_LAUNCH(rms_norm_long, args->n_rows, SUM_THREADS, device_stream_native(stream),
+		GPU_LAUNCH(rms_norm_long, args->n_rows, THREADS, device_stream_native(stream),
 			   *args);
 	device_launched(stream, "rms_norm");
 }
