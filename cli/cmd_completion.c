@@ -51,10 +51,11 @@ static enum value_kind option_values(const struct option_row *option, struct buf
 	if (!strcmp(arg, "RECIPE"))
 		for (size_t i = 0; recipes[i]; i++)
 			buf_printf(words, "%s ", recipes[i]->name);
-	else if (!strcmp(arg, "FORMAT"))
+	else if (!strcmp(arg, "FORMAT")) {
 		for (size_t i = 0; formats[i]; i++)
-			buf_printf(words, "%s ", formats[i]->name);
-	else if (!strcmp(arg, "BACKEND")) {
+			if (formats[i]->configure)
+				buf_printf(words, "%s ", formats[i]->name);
+	} else if (!strcmp(arg, "BACKEND")) {
 		buf_puts(words, "auto cpu ");
 		for (size_t i = 0; backends[i]; i++)
 			buf_printf(words, "%s ", backends[i]->name);

@@ -22,7 +22,7 @@ static bool loads(const struct format *format, const struct recipe *recipe, enum
 	struct scheme scheme = scheme_of(recipe);
 	struct err err = { 0 };
 
-	return format_check(format, &scheme, engine, recipe->name, &err) == 0;
+	return engine_check(engine, format, &scheme, recipe->name, &err) == 0;
 }
 
 /* In models without experts only. */
@@ -31,7 +31,7 @@ static bool loads_dense(const struct format *format, const struct recipe *recipe
 {
 	struct scheme scheme = scheme_of(recipe);
 
-	return loads(format, recipe, engine) && format_refuses_experts(format, &scheme, engine);
+	return loads(format, recipe, engine) && engine_refuses_experts(engine, format, &scheme);
 }
 
 static void engines_json(struct json_out *out, const char *key,
@@ -62,6 +62,8 @@ static void print_json(void)
 	json_out_open(&out, NULL, '{');
 	json_out_open(&out, "formats", '[');
 	for (size_t f = 0; formats[f]; f++) {
+		if (!formats[f]->configure)
+			continue;
 		json_out_open(&out, NULL, '{');
 		json_out_text(&out, "name", formats[f]->name);
 		json_out_text(&out, "summary", formats[f]->summary);

@@ -10,6 +10,7 @@
 #include "cli/options/values.h"
 #include "cli/options/recipe.h"
 #include "convert/quantize.h"
+#include "format/engine.h"
 
 /* Zeroed is the start.  Texts belong to argv. */
 struct settings {
@@ -55,7 +56,7 @@ static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
 	  "Decides names and configuration (see 'fp8conv formats')", option_text,
 	  PLACE(params.format) },
-	{ SECTION_OUTPUT, "target", 0, "vllm|sglang|trtllm|transformers",
+	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS,
 	  "The engine that is to load it", option_text, PLACE(params.target) },
 	{ SECTION_OUTPUT, "tp", 0, "N", "Refuse what does not load at tensor-parallel size N",
 	  option_count, PLACE(params.select.tp) },

@@ -6,6 +6,7 @@
 #include "cli/conversion.h"
 #include "cli/options/values.h"
 #include "convert/repack.h"
+#include "format/engine.h"
 
 struct settings {
 	struct convert_settings convert;
@@ -16,8 +17,8 @@ static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
 	  "What to make of it (see 'fp8conv formats'; default by --target)", option_text,
 	  offsetof(struct settings, params.format) },
-	{ SECTION_OUTPUT, "target", 0, "vllm|sglang|trtllm|transformers",
-	  "The engine that is to load it", option_text, offsetof(struct settings, params.target) },
+	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS, "The engine that is to load it", option_text,
+	  offsetof(struct settings, params.target) },
 	{ SECTION_OUTPUT, "recipe", 0, "mxfp8", "Spread power-of-two scales of blocks to MX blocks",
 	  option_text, offsetof(struct settings, params.recipe) },
 	{ 0 },

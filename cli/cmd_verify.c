@@ -14,6 +14,7 @@
 #include "cli/signals.h"
 #include "cli/options/recipe.h"
 #include "verify/verify.h"
+#include "format/engine.h"
 
 struct settings {
 	struct verify_params params;
@@ -31,7 +32,7 @@ static const struct option_row options[] = {
 	{ SECTION_CHECKS, "source", 0, "MODEL",
 	  "Compare every code and scale with the model it was made from", option_text,
 	  PLACE(params.source) },
-	{ SECTION_CHECKS, "target", 0, "vllm|sglang|trtllm|transformers",
+	{ SECTION_CHECKS, "target", 0, ENGINE_WORDS,
 	  "The rules of this engine too", option_text, PLACE(params.target) },
 	{ SECTION_CHECKS, "tp", 0, "N", "Whether it loads at tensor-parallel size N", option_count,
 	  PLACE(params.tp) },

@@ -87,7 +87,7 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 		plan_spec_set(plan, u, &spec);
 	}
 	scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
-	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
+	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
 	return 0;
 }

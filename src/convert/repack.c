@@ -109,7 +109,7 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 	struct scheme scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
 	const char *refused;
 
-	if (format_check(plan->format, &scheme, plan->target, unit->recipe->name, err))
+	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
 	refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
 	if (!refused)

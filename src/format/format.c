@@ -12,41 +12,6 @@
 #include "base/words.h"
 #include "format/variant.h"
 
-static const char *const engine_names[] = {
-	[ENGINE_ANY] = "any",
-	[ENGINE_VLLM] = "vllm",
-	[ENGINE_SGLANG] = "sglang",
-	[ENGINE_TRTLLM] = "trtllm",
-	[ENGINE_TRANSFORMERS] = "transformers",
-	[N_ENGINES] = NULL,
-};
-
-const char *engine_name(enum engine engine)
-{
-	return engine_names[engine];
-}
-
-int engine_find(const char *name, enum engine *engine, struct err *err)
-{
-	const char *near;
-
-	*engine = ENGINE_ANY;
-	if (!name)
-		return 0;
-	for (int i = ENGINE_VLLM; i < N_ENGINES; i++) {
-		if (!strcmp(engine_names[i], name)) {
-			*engine = (enum engine)i;
-			return 0;
-		}
-	}
-	near = words_nearest(name, engine_names + ENGINE_VLLM);
-	if (near)
-		return err_set(err, ERR_USAGE, "unknown target '%s', did you mean '%s'", name,
-			       near);
-	return err_set(err, ERR_USAGE,
-		       "unknown target '%s': it is vllm, sglang, trtllm or transformers", name);
-}
-
 struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input)
 {
 	struct scheme scheme = {
@@ -103,41 +68,6 @@ const struct variant *variant_find(const struct format *format, const struct sch
 	return found;
 }
 
-int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
-		 const char *recipe, struct err *err)
-{
-	const struct variant *variant = variant_find(format, scheme, target);
-	char words[SCHEME_NAME_SIZE];
-
-	if (target != ENGINE_ANY && scheme->fp8_format == FP8_E5M2)
-		return err_set(
-			err, ERR_USAGE,
-			"recipe '%s' with E5M2 weights does not load in %s, whose kernels read "
-			"E4M3 weights: leave out --fp8-format e5m2",
-			recipe, engine_name(target));
-	if (!variant) {
-		scheme_name(scheme, words);
-		return err_set(
-			err, ERR_USAGE,
-			"recipe '%s' in format '%s' loads in no engine: the format has no %s "
-			"scheme",
-			recipe, format->name, words);
-	}
-	if (variant->refused[ENGINE_ANY])
-		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' loads in no engine: %s",
-			       recipe, format->name, variant->refused[ENGINE_ANY]);
-	if (variant->refused[target])
-		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' does not load in %s: %s",
-			       recipe, format->name, engine_name(target), variant->refused[target]);
-	return 0;
-}
-
-const char *format_refuses_experts(const struct format *format, const struct scheme *scheme,
-				   enum engine target)
-{
-	return variant_find(format, scheme, target)->refused_moe[target];
-}
-
 /* The format where the scheme is at home (fp8conv-formats(7)), else the first that takes it; NULL:
  * none does. */
 static const struct format *format_default(enum engine target, const struct scheme *scheme,
@@ -150,7 +80,7 @@ static const struct format *format_default(enum engine target, const struct sche
 		const struct format *format = formats[i];
 		const struct variant *variant = variant_find(format, scheme, target);
 
-		if (!variant || format_check(format, scheme, target, recipe, &ignored))
+		if (!variant || engine_check(target, format, scheme, recipe, &ignored))
 			continue;
 		if (variant->preferred)
 			return format;
@@ -174,7 +104,7 @@ static int refuse_all(enum engine target, const struct scheme *scheme, const cha
 			break;
 		}
 	} while (formats[++i]);
-	return format_check(home, scheme, target, recipe, err);
+	return engine_check(target, home, scheme, recipe, err);
 }
 
 static const struct format *format_by_name(const char *name, struct err *err)
@@ -184,11 +114,13 @@ static const struct format *format_by_name(const char *name, struct err *err)
 	const char *near;
 	size_t n = 0;
 
-	for (; formats[n] && !found; n++) {
+	for (size_t i = 0; formats[i] && !found; i++) {
+		if (!formats[i]->configure)
+			continue;
 		ARRAY_GROW(names, n);
-		names[n] = formats[n]->name;
-		if (!strcmp(names[n], name))
-			found = formats[n];
+		names[n++] = formats[i]->name;
+		if (!strcmp(formats[i]->name, name))
+			found = formats[i];
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
@@ -210,7 +142,7 @@ const struct format *format_select(const char *name, enum engine target,
 
 	if (!name && !other)
 		refuse_all(target, scheme, recipe, err);
-	if (!format || !format_check(format, scheme, target, recipe, err))
+	if (!format || !engine_check(target, format, scheme, recipe, err))
 		return format;
 	if (other) {
 		message = xstrdup(err->message);

@@ -15,8 +15,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <jansson.h>
+
 #include "base/buf.h"
 #include "base/err.h"
+#include "format/engine.h"
 #include "num/dtype.h"
 #include "num/qspec.h"
 
@@ -38,15 +41,6 @@ struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input);
  * messages. */
 #define SCHEME_NAME_SIZE 64
 void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE]);
-
-enum engine {
-	ENGINE_ANY,
-	ENGINE_VLLM,
-	ENGINE_SGLANG,
-	ENGINE_TRTLLM,
-	ENGINE_TRANSFORMERS,
-	N_ENGINES
-};
 
 /* A tensor that a format puts beside a weight. */
 struct scale_decl {
@@ -74,10 +68,13 @@ struct quantization {
 };
 
 struct variant;
+struct declaration;
+struct config_check;
 
 struct format {
 	const char *name; /* "compressed-tensors" */
 	const char *summary;
+	const char *const *methods;	/* its words of quant_method; NULL at the end */
 	const struct variant *variants; /* what it can say; ends in an empty row */
 
 	/* Why one file may not hold sets of different schemes; [ENGINE_ANY] for all engines, NULL:
@@ -89,9 +86,16 @@ struct format {
 	const char *kv_scale;
 	int kv_dims;
 
-	/* Behind format_configure(), which has checked what follows from the variants. */
+	/* Writes the configuration.  Called by format_configure(), which has checked what follows
+	 * from the variants.  NULL: the format is only read. */
 	int (*configure)(const struct format *format, const struct quantization *quantization,
 			 struct buf *config, struct buf *hf_quant_config, struct err *err);
+
+	/* Reads a configuration with one of its methods (read_config.h). */
+	void (*read)(const json_t *config, struct declaration *said);
+
+	/* Reports what loaders refuse or misread in one (check_config.h); NULL: nothing. */
+	void (*check)(const struct config_check *check);
 };
 
 extern const struct format *const formats[]; /* by name; generated; NULL at the end */
@@ -102,15 +106,6 @@ extern const struct format *const formats[]; /* by name; generated; NULL at the 
 const struct format *format_select(const char *name, enum engine target,
 				   const struct scheme *scheme, const char *recipe,
 				   struct err *err);
-
-/* ERR_USAGE, naming recipe, format and engine, unless the format can say the scheme and, with a
- * target, that engine loads it.  Called at plan time. */
-int format_check(const struct format *format, const struct scheme *scheme, enum engine target,
-		 const char *recipe, struct err *err);
-
-/* Why an engine that loads the scheme does not load it in models with experts; NULL: it does. */
-const char *format_refuses_experts(const struct format *format, const struct scheme *scheme,
-				   enum engine target);
 
 /* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.
  * The scheme was checked. */
@@ -138,9 +133,5 @@ int format_refuse_kv(const struct format *format, struct err *err);
  * target cannot have it: sets of different schemes, experts, KV cache scales. */
 int format_configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err);
-
-/* "vllm" and so on; NULL is ENGINE_ANY.  ERR_USAGE with the nearest name. */
-int engine_find(const char *name, enum engine *engine, struct err *err);
-const char *engine_name(enum engine engine); /* "any" for ENGINE_ANY */
 
 #endif

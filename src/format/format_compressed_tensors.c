@@ -6,11 +6,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "format/check_config.h"
+#include "format/read_config.h"
 #include "format/write_config.h"
 #include "format/variant.h"
 
 #define TRTLLM_STRATEGIES "it reads the strategies channel and block of compressed-tensors only"
 #define TRTLLM_DYNAMIC	  "it takes one scale per tensor from modelopt only, with --calibration"
+
+static const char *const methods[] = { "compressed-tensors", NULL };
 
 static const struct variant variants[] = {
 	{
@@ -230,12 +234,142 @@ static int configure(const struct format *format, const struct quantization *qua
 	return 0;
 }
 
+/* --- read backwards --- */
+
+/* The first group that quantizes weights to FP8; "group_0" comes first in what anybody writes. */
+static const json_t *fp8_group(const json_t *config)
+{
+	json_t *groups = json_object_get(config, "config_groups");
+	json_t *group;
+	const char *key;
+
+	json_object_foreach(groups, key, group)
+	{
+		const json_t *weights = json_object_get(group, "weights");
+
+		if (json_integer_value(json_object_get(weights, "num_bits")) == 8 &&
+		    !strcmp(config_text(weights, "type"), "float"))
+			return group;
+	}
+	return NULL;
+}
+
+static void read_config(const json_t *config, struct declaration *said)
+{
+	const json_t *group = fp8_group(config);
+	const json_t *weights = json_object_get(group, "weights");
+	const json_t *inputs = json_object_get(group, "input_activations");
+	const char *strategy = config_text(weights, "strategy");
+	struct scheme *scheme = &said->scheme;
+
+	if (!group)
+		return;
+	said->declared = said->has_input = true;
+	scheme->static_input = json_is_false(json_object_get(inputs, "dynamic"));
+	if (!strcmp(strategy, "channel")) {
+		scheme->grain = GRAIN_CHANNEL;
+		scheme->tile = (struct tile){ 1, WHOLE };
+	} else if (!strcmp(strategy, "block") &&
+		   config_tile(json_object_get(weights, "block_structure"), &scheme->tile)) {
+		scheme->grain = GRAIN_BLOCK;
+	} else if (!strcmp(strategy, "group")) {
+		said->scale_fmt = true;
+		scheme->grain = GRAIN_MX;
+		scheme->tile.rows = 1;
+		scheme->tile.cols =
+			(size_t)json_integer_value(json_object_get(weights, "group_size"));
+	}
+}
+
+/* What QuantizationArgs of compressed-tensors 0.12 and later knows. */
+static bool args_key_known(const char *key)
+{
+	static const char *const known[] = {
+		"num_bits",	   "type",     "symmetric", "group_size", "strategy",
+		"block_structure", "dynamic",  "actorder",  "observer",	  "observer_kwargs",
+		"scale_dtype",	   "zp_dtype",
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+		if (!strcmp(known[i], key))
+			return true;
+	return false;
+}
+
+static void check_args(const struct config_check *check, const char *group, const char *what,
+		       json_t *args)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach(args, key, value) if (!args_key_known(key))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "%s of '%s' has a key '%s', which compressed-tensors does not know: "
+			      "loading is refused",
+			      what, group, key);
+}
+
+static void check_strategy(const struct config_check *check, const char *group,
+			   const json_t *weights)
+{
+	static const char *const strategies[] = {
+		[GRAIN_TENSOR] = "tensor",
+		[GRAIN_CHANNEL] = "channel",
+		[GRAIN_BLOCK] = "block",
+		[GRAIN_MX] = "group",
+	};
+	const char *strategy = config_text(weights, "strategy");
+	const char *wanted = strategies[check->detection->scheme.grain];
+
+	if (check->detection->n_weights && strcmp(strategy, wanted))
+		config_report(
+			check, CONFIG_KEYS, "config.json",
+			"weights of '%s' have strategy '%s', but the scales are those of '%s'",
+			group, strategy, wanted);
+	if (!strcmp(wanted, "group") && strcmp(config_text(weights, "scale_dtype"), "torch.uint8"))
+		config_report(
+			check, CONFIG_KEYS, "config.json",
+			"weights of '%s' have no scale_dtype 'torch.uint8': compressed-tensors "
+			"takes the scales for numbers",
+			group);
+}
+
+static void check_config(const struct config_check *check)
+{
+	json_t *groups = json_object_get(check->detection->config, "config_groups");
+	const char *name;
+	json_t *group;
+
+	if (!json_object_size(groups))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "quantization_config has no config_groups: nothing is read as FP8");
+	json_object_foreach(groups, name, group)
+	{
+		json_t *weights = json_object_get(group, "weights");
+
+		if (!json_array_size(json_object_get(group, "targets")))
+			config_report(check, CONFIG_KEYS, "config.json",
+				      "config group '%s' has no targets", name);
+		if (!json_is_object(weights))
+			config_report(check, CONFIG_KEYS, "config.json",
+				      "config group '%s' has no weights", name);
+		check_args(check, name, "weights", weights);
+		check_args(check, name, "input_activations",
+			   json_object_get(group, "input_activations"));
+		if (json_is_object(weights) && json_object_size(groups) == 1)
+			check_strategy(check, name, weights);
+	}
+}
+
 const struct format format_compressed_tensors = {
 	.name = "compressed-tensors",
 	.summary = "llm-compressor's: config groups, weight_scale",
 	.variants = variants,
+	.methods = methods,
 	.refused_mixed = { [ENGINE_TRTLLM] = "it reads the first config group only" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,
 	.configure = configure,
+	.read = read_config,
+	.check = check_config,
 };

@@ -3,6 +3,11 @@
  * The native FP8 of Hugging Face checkpoints (DeepSeek-V3, Qwen3-FP8): quant_method "fp8" or
  * "mxfp8": fp8conv-formats(7).
  */
+#include <string.h>
+#include <strings.h>
+
+#include "format/check_config.h"
+#include "format/read_config.h"
 #include "format/write_config.h"
 #include "format/variant.h"
 
@@ -11,6 +16,8 @@
 
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
  * turns off; vLLM reads MXFP8 as ModelOpt wrote it first. */
+static const char *const methods[] = { "fp8", "mxfp8", NULL };
+
 static const struct variant variants[] = {
 	{
 		.method = "fp8",
@@ -114,11 +121,125 @@ static int configure(const struct format *format, const struct quantization *qua
 	return 0;
 }
 
+/* --- read backwards --- */
+
+/* GPTQModel writes FP8 under the same quant_method, and scales that divide under the same names. */
+static bool made_by_gptqmodel(const json_t *config)
+{
+	const json_t *quantizers = json_object_get(json_object_get(config, "meta"), "quantizer");
+	const json_t *quantizer;
+	size_t i;
+
+	if (!strcmp(config_text(config, "weight_scale_semantics"), "inverse"))
+		return true;
+	json_array_foreach(
+		quantizers, i,
+		quantizer) if (!strncasecmp(json_is_string(quantizer) ? json_string_value(quantizer)
+								      : "",
+					    "gptqmodel", strlen("gptqmodel"))) return true;
+	return false;
+}
+
+static void read_fp8(const json_t *config, struct declaration *said)
+{
+	struct scheme *scheme = &said->scheme;
+	const char *activations = config_text(config, "activation_scheme");
+
+	said->declared = true;
+	said->has_input = *activations;
+	scheme->static_input = !strcmp(activations, "static");
+	scheme->grain = config_tile(json_object_get(config, "weight_block_size"), &scheme->tile)
+				? GRAIN_BLOCK
+				: GRAIN_TENSOR;
+	if (strstr(config_text(config, "fmt"), "e5m2"))
+		scheme->fp8_format = FP8_E5M2;
+	said->scale_fmt = !strcmp(config_text(config, "scale_fmt"), "ue8m0");
+	if (made_by_gptqmodel(config)) {
+		said->format = "gptqmodel";
+		said->inverted = true;
+		said->has_input = false;
+	}
+}
+
+static void read_mxfp8(struct declaration *said)
+{
+	said->declared = said->has_input = said->scale_fmt = true;
+	said->scheme.grain = GRAIN_MX;
+	said->scheme.tile = (struct tile){ 1, 32 };
+}
+
+static bool is_mxfp8(const json_t *config)
+{
+	return !strcmp(config_text(config, "quant_method"), "mxfp8");
+}
+
+static void read_config(const json_t *config, struct declaration *said)
+{
+	if (is_mxfp8(config))
+		read_mxfp8(said);
+	else
+		read_fp8(config, said);
+}
+
+static void check_fp8(const struct config_check *check, const json_t *config)
+{
+	const struct scheme *scheme = &check->detection->scheme;
+	const char *activations = config_text(config, "activation_scheme");
+	const char *fmt = config_text(config, "fmt");
+	const struct tile *said = &check->detection->declared_tile;
+	bool blocks = scheme->grain == GRAIN_BLOCK;
+
+	if (strcmp(activations, "dynamic") && strcmp(activations, "static"))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "quantization_config has no activation_scheme 'dynamic' or 'static': "
+			      "loading is refused");
+	else if (blocks && strcmp(activations, "dynamic"))
+		config_report(
+			check, CONFIG_KEYS, "config.json",
+			"activation_scheme is 'static', and blocks need 'dynamic': loading is "
+			"refused");
+	if (blocks && (said->rows != scheme->tile.rows || said->cols != scheme->tile.cols))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "weight_block_size is not the %zu x %zu of the scales: engines take "
+			      "them for other weights",
+			      scheme->tile.rows, scheme->tile.cols);
+	if (*fmt && (strstr(fmt, "e5m2") != NULL) != (scheme->fp8_format == FP8_E5M2))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "fmt is '%s', but the weights are %s", fmt,
+			      scheme->fp8_format == FP8_E5M2 ? "E5M2" : "E4M3");
+}
+
+static void check_mxfp8(const struct config_check *check, const json_t *config)
+{
+	const json_t *block = json_object_get(config, "weight_block_size");
+
+	if (json_integer_value(json_array_get(block, 0)) != 1 ||
+	    json_integer_value(json_array_get(block, 1)) != 32)
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "weight_block_size of mxfp8 is not [1, 32]");
+	if (strcmp(config_text(config, "activation_scheme"), "dynamic"))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "activation_scheme of mxfp8 is not 'dynamic'");
+}
+
+static void check_config(const struct config_check *check)
+{
+	const json_t *config = check->detection->config;
+
+	if (is_mxfp8(config))
+		check_mxfp8(check, config);
+	else
+		check_fp8(check, config);
+}
+
 const struct format format_hf = {
 	.name = "hf",
 	.summary = "Hugging Face's own: quant_method fp8 or mxfp8, weight_scale_inv",
 	.variants = variants,
+	.methods = methods,
 	.refused_mixed = { [ENGINE_ANY] = "its configuration has one scheme for all; use "
 					  "--format compressed-tensors" },
 	.configure = configure,
+	.read = read_config,
+	.check = check_config,
 };

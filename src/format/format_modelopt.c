@@ -3,12 +3,19 @@
  * ModelOpt (TensorRT-LLM's home): one quant_algo, in hf_quant_config.json and again in config.json,
  * fp8conv-formats(7).
  */
+#include <string.h>
+#include <strings.h>
+
+#include "format/check_config.h"
+#include "format/read_config.h"
 #include "format/write_config.h"
 #include "format/variant.h"
 
 #define NOT_IN_TRANSFORMERS "it does not know quant_method 'modelopt'"
 #define SGLANG_TENSORS	    "it reads per-tensor FP8 of modelopt only"
 #define VLLM_DENSE	    "it reads this quant_algo in dense layers only"
+
+static const char *const methods[] = { "modelopt", "modelopt_mxfp8", NULL };
 
 static const struct variant variants[] = {
 	{
@@ -131,13 +138,95 @@ static int configure(const struct format *format, const struct quantization *qua
 	return 0;
 }
 
+/* --- read backwards --- */
+
+/* Flat in config.json, under "quantization" in hf_quant_config.json. */
+static void read_config(const json_t *config, struct declaration *said)
+{
+	static const struct {
+		const char *algo;
+		struct scheme scheme;
+	} algos[] = {
+		{ "FP8", { .grain = GRAIN_TENSOR, .static_input = true } },
+		{ "FP8_PER_CHANNEL_PER_TOKEN", { .grain = GRAIN_CHANNEL, .tile = { 1, WHOLE } } },
+		{ "FP8_PB_WO", { .grain = GRAIN_BLOCK, .tile = { 128, 128 } } },
+		{ "FP8_BLOCK_SCALES", { .grain = GRAIN_BLOCK, .tile = { 128, 128 } } },
+		{ "MXFP8", { .grain = GRAIN_MX, .tile = { 1, 32 } } },
+	};
+	const json_t *nested = json_object_get(config, "quantization");
+	const char *algo = config_text(nested ? nested : config, "quant_algo");
+
+	for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
+		if (strcasecmp(algos[i].algo, algo))
+			continue;
+		said->declared = said->has_input = true;
+		said->scheme = algos[i].scheme;
+		said->scale_fmt = said->scheme.grain == GRAIN_MX;
+	}
+}
+
+static bool same_list(const json_t *a, const json_t *b)
+{
+	size_t n = json_array_size(a);
+
+	if (n != json_array_size(b))
+		return false;
+	for (size_t i = 0; i < n; i++) {
+		bool found = false;
+
+		for (size_t k = 0; k < n && !found; k++)
+			found = json_equal(json_array_get(a, i), json_array_get(b, k));
+		if (!found)
+			return false;
+	}
+	return true;
+}
+
+/* Engines read one or the other. */
+static void check_twice(const struct config_check *check, const json_t *config)
+{
+	const json_t *other = json_object_get(check->hf_quant_config, "quantization");
+	const json_t *list = json_object_get(other, "exclude_modules");
+
+	if (!other || !config || strcmp(config_text(config, "quant_method"), "modelopt"))
+		return;
+	if (strcasecmp(config_text(config, "quant_algo"), config_text(other, "quant_algo")))
+		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
+			      "quant_algo is '%s' here and '%s' in config.json",
+			      config_text(other, "quant_algo"), config_text(config, "quant_algo"));
+	if (list && check->kept && !same_list(list, check->kept))
+		config_report(check, CONFIG_KEPT, "hf_quant_config.json",
+			      "exclude_modules is not the list of config.json");
+}
+
+static void check_config(const struct config_check *check)
+{
+	const json_t *config = check->detection->config;
+	const json_t *nested = json_object_get(config, "quantization");
+	const char *algo = config_text(nested ? nested : config, "quant_algo");
+
+	if (!*algo)
+		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",
+			      "quantization_config has no quant_algo: loading is refused");
+	else if (!check->detection->declared &&
+		 !strcmp(config_quant_method(config), "modelopt_mxfp8"))
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "quant_algo is '%s', which is not FP8: engines refuse it, or take "
+			      "codes for weights",
+			      algo);
+	check_twice(check, config);
+}
+
 const struct format format_modelopt = {
 	.name = "modelopt",
 	.summary = "ModelOpt's: one quant_algo, hf_quant_config.json",
 	.variants = variants,
+	.methods = methods,
 	.refused_mixed = { [ENGINE_ANY] = "it has one quant_algo for all; use --format "
 					  "compressed-tensors" },
 	.kv_scale = "?_proj.?_scale",
 	.kv_dims = 0,
 	.configure = configure,
+	.read = read_config,
+	.check = check_config,
 };

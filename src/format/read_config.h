@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a "quantization_config" says, in the words that formats share.
+ * What a "quantization_config" says, in the words that formats share.  The keys of each format are
+ * read by the format's own row (format.h).
  */
 #ifndef FP8CONV_FORMAT_READ_CONFIG_H
 #define FP8CONV_FORMAT_READ_CONFIG_H
@@ -25,7 +26,23 @@ struct declaration {
 int config_find_quantization(const struct checkpoint *checkpoint, struct json_text hf_quant_config,
 			     json_t **config, struct err *err);
 
+/* Its quant_method; "" if it has none.  A configuration without quant_method, but with an object
+ * "quantization", is that of hf_quant_config.json: "modelopt".  config may be NULL. */
+const char *config_quant_method(const json_t *config);
+
+/* The row that reads and checks such a configuration; NULL: none does. */
+const struct format *config_format(const json_t *config);
+
 /* config may be NULL. */
 struct declaration config_read_declaration(const json_t *config);
+
+/* --- for the readers and checkers of formats --- */
+
+/* The string under a key, "" if there is none. */
+const char *config_text(const json_t *object, const char *key);
+
+/* Reads [rows, cols], two positive integers.  False, and tile is as it was: it is not such a list.
+ */
+bool config_tile(const json_t *list, struct tile *tile);
 
 #endif

@@ -37,14 +37,10 @@ bool quantization_pow2(const struct quantization *quantization)
 static int check_mixed(const struct format *format, const struct quantization *quantization,
 		       struct err *err)
 {
-	const char *reason = format->refused_mixed[ENGINE_ANY];
+	const char *reason = engine_refuses_mixed(quantization->target, format);
 	char first[SCHEME_NAME_SIZE], second[SCHEME_NAME_SIZE] = "";
 
-	if (!quantization_mixed(quantization))
-		return 0;
-	if (!reason)
-		reason = format->refused_mixed[quantization->target];
-	if (!reason)
+	if (!reason || !quantization_mixed(quantization))
 		return 0;
 	scheme_name(&quantization->sets[0].scheme, first);
 	for (size_t i = 1; i < quantization->n_sets; i++)
@@ -65,7 +61,7 @@ static const char *find_expert(const struct module_set *set)
 static int check_experts(const struct format *format, const struct module_set *set,
 			 enum engine target, struct err *err)
 {
-	const char *reason = format_refuses_experts(format, &set->scheme, target);
+	const char *reason = engine_refuses_experts(target, format, &set->scheme);
 	const char *expert = reason ? find_expert(set) : NULL;
 	char words[SCHEME_NAME_SIZE];
 
@@ -95,7 +91,7 @@ int format_configure(const struct format *format, const struct quantization *qua
 		const struct module_set *set = &quantization->sets[i];
 
 		scheme_name(&set->scheme, words);
-		if (format_check(format, &set->scheme, quantization->target, words, err) ||
+		if (engine_check(quantization->target, format, &set->scheme, words, err) ||
 		    check_experts(format, set, quantization->target, err))
 			return -1;
 	}

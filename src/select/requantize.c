@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "format/read_config.h"
 #include "source/fp8_source.h"
 #include "select/steps.h"
 
@@ -39,9 +40,8 @@ static int check_type(const struct select *select, const json_t *quantization,
 {
 	const char *method = select->config.quant_method;
 
-	/* Older ModelOpt has its configuration in a file of its own, without a quant_method. */
 	if (quantization && !select->config.has_quantization)
-		method = "modelopt";
+		method = config_quant_method(quantization);
 	return fp8_source_check_type(tensor, quantization || select->config.has_quantization,
 				     method, err);
 }

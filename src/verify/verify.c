@@ -61,7 +61,7 @@ static int detect(struct verify *verify, struct err *err)
 static const struct format *find_format(const char *name)
 {
 	for (size_t i = 0; name && formats[i]; i++)
-		if (!strcmp(formats[i]->name, name))
+		if (formats[i]->configure && !strcmp(formats[i]->name, name))
 			return formats[i];
 	return NULL;
 }

@@ -295,7 +295,7 @@ static void test_round_trip(void **state)
 	for (size_t f = 0; formats[f]; f++)
 		for (int e = ENGINE_ANY; e < N_ENGINES; e++)
 			for (size_t w = 0; w < sizeof written / sizeof *written; w++)
-				if (!format_check(formats[f], &written[w].scheme, (enum engine)e,
+				if (!engine_check((enum engine)e, formats[f], &written[w].scheme,
 						  "", &err)) {
 					round_trip(formats[f], (enum engine)e, &written[w].scheme,
 						   written[w].recipe);

@@ -69,9 +69,8 @@ static void test_loads(void **state)
 	for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
 		for (int engine = ENGINE_ANY; engine < N_ENGINES; engine++) {
 			struct err err = { 0 };
-			int rc = format_check(find_format(loads[i].format),
-					      &schemes[loads[i].scheme], (enum engine)engine,
-					      "a-recipe", &err);
+			int rc = engine_check((enum engine)engine, find_format(loads[i].format),
+					      &schemes[loads[i].scheme], "a-recipe", &err);
 
 			assert_int_equal(rc, loads[i].loads[engine] == 'y' ? 0 : -1);
 			if (!rc)
@@ -162,10 +161,12 @@ static void test_e5m2(void **state)
 	(void)state;
 	scheme.fp8_format = FP8_E5M2;
 	for (size_t i = 0; formats[i]; i++) {
-		assert_int_equal(format_check(formats[i], &scheme, ENGINE_ANY, "r", &err), 0);
+		if (!formats[i]->configure)
+			continue;
+		assert_int_equal(engine_check(ENGINE_ANY, formats[i], &scheme, "r", &err), 0);
 		for (int engine = ENGINE_VLLM; engine < N_ENGINES; engine++)
 			assert_int_equal(
-				format_check(formats[i], &scheme, (enum engine)engine, "r", &err),
+				engine_check((enum engine)engine, formats[i], &scheme, "r", &err),
 				-1);
 	}
 	assert_non_null(strstr(err.message, "E5M2"));
@@ -187,6 +188,52 @@ static void test_engines(void **state)
 	assert_int_equal(engine_find("any", &engine, &err), -1);
 	assert_int_equal(engine_find("vlm", &engine, &err), -1);
 	assert_string_equal(err.message, "unknown target 'vlm', did you mean 'vllm'");
+}
+
+static void engine_words_are_the_names_in_order(void **state)
+{
+	struct buf words = { 0 };
+
+	(void)state;
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++)
+		buf_printf(&words, "%s%s", words.len ? "|" : "", engine_name((enum engine)i));
+	assert_string_equal(words.data, ENGINE_WORDS);
+	buf_release(&words);
+}
+
+/* vLLM: abs() > 1e-5, of FP32 values; so the limit itself still loads. */
+static void input_scales_of_experts_may_differ_by_the_limit(void **state)
+{
+	static const struct {
+		float w1, w3;
+		bool refused;
+	} rows[] = {
+		{ 0.5f, 0.5f, false },
+		{ 0, 0x1.4f8b58p-17f, false }, /* FP32 nearest to 1e-5 */
+		{ 0, 0x1.4f8b5ap-17f, true },  /* the next one */
+		{ 0x1.4f8b5ap-17f, 0, true },
+		{ 0.5f, 0.500009f, false },
+		{ 0.5f, 0.500011f, true },
+		{ 0.500011f, 0.5f, true },
+		{ 1e-6f, 9e-6f, false }, /* absolute: nine times as large */
+		{ 300.0f, 300.0001f, true },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+		assert_int_equal(engine_refuses_input_scales(rows[i].w1, rows[i].w3),
+				 rows[i].refused);
+}
+
+static void a_format_that_is_only_read_is_not_written(void **state)
+{
+	const struct format *fbgemm = find_format("fbgemm");
+	struct err err = { 0 };
+
+	(void)state;
+	assert_null(fbgemm->configure);
+	assert_null(format_select("fbgemm", ENGINE_ANY, &schemes[CHANNEL], "r", &err));
+	assert_non_null(strstr(err.message, "unknown format 'fbgemm'"));
 }
 
 static void assert_decl(struct scale_decl *decl, const char *name, enum dtype dtype,
@@ -298,6 +345,9 @@ int main(void)
 		cmocka_unit_test(test_select_messages),
 		cmocka_unit_test(test_e5m2),
 		cmocka_unit_test(test_engines),
+		cmocka_unit_test(engine_words_are_the_names_in_order),
+		cmocka_unit_test(input_scales_of_experts_may_differ_by_the_limit),
+		cmocka_unit_test(a_format_that_is_only_read_is_not_written),
 		cmocka_unit_test(test_scales),
 		cmocka_unit_test(test_whole_blocks),
 		cmocka_unit_test(test_kv_scales),

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "format/engine.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/words.h"
+#include "format/variant.h"
+
+static const char *const engine_names[] = {
+	[ENGINE_ANY] = "any",
+	[ENGINE_VLLM] = "vllm",
+	[ENGINE_SGLANG] = "sglang",
+	[ENGINE_TRTLLM] = "trtllm",
+	[ENGINE_TRANSFORMERS] = "transformers",
+	[N_ENGINES] = NULL,
+};
+
+const char *engine_name(enum engine engine)
+{
+	return engine_names[engine];
+}
+
+int engine_find(const char *name, enum engine *engine, struct err *err)
+{
+	const char *near;
+
+	*engine = ENGINE_ANY;
+	if (!name)
+		return 0;
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++) {
+		if (!strcmp(engine_names[i], name)) {
+			*engine = (enum engine)i;
+			return 0;
+		}
+	}
+	near = words_nearest(name, engine_names + ENGINE_VLLM);
+	if (near)
+		return err_set(err, ERR_USAGE, "unknown target '%s', did you mean '%s'", name,
+			       near);
+	return err_set(err, ERR_USAGE,
+		       "unknown target '%s': it is vllm, sglang, trtllm or transformers", name);
+}
+
+int engine_check(enum engine target, const struct format *format, const struct scheme *scheme,
+		 const char *recipe, struct err *err)
+{
+	const struct variant *variant = variant_find(format, scheme, target);
+	char words[SCHEME_NAME_SIZE];
+
+	if (target != ENGINE_ANY && scheme->fp8_format == FP8_E5M2)
+		return err_set(err, ERR_USAGE,
+			       "recipe '%s' with E5M2 weights does not load in %s, whose kernels "
+			       "read E4M3 weights: leave out --fp8-format e5m2",
+			       recipe, engine_name(target));
+	if (!variant) {
+		scheme_name(scheme, words);
+		return err_set(err, ERR_USAGE,
+			       "recipe '%s' in format '%s' loads in no engine: the format has no "
+			       "%s scheme",
+			       recipe, format->name, words);
+	}
+	if (variant->refused[ENGINE_ANY])
+		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' loads in no engine: %s",
+			       recipe, format->name, variant->refused[ENGINE_ANY]);
+	if (variant->refused[target])
+		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' does not load in %s: %s",
+			       recipe, format->name, engine_name(target), variant->refused[target]);
+	return 0;
+}
+
+const char *engine_refuses_experts(enum engine target, const struct format *format,
+				   const struct scheme *scheme)
+{
+	return variant_find(format, scheme, target)->refused_moe[target];
+}
+
+const char *engine_refuses_mixed(enum engine target, const struct format *format)
+{
+	const char *reason = format->refused_mixed[ENGINE_ANY];
+
+	return reason ? reason : format->refused_mixed[target];
+}
+
+bool engine_refuses_input_scales(float w1, float w3)
+{
+	return fabsf(w1 - w3) > ENGINE_INPUT_SCALE_LIMIT;
+}
