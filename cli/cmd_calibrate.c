@@ -89,64 +89,6 @@ static const struct option_row options[] = {
 	{ 0 },
 };
 
-/* "1.2 M of 3.4 M tokens, 812 tokens/s, 3 min left, perplexity 17.3": a token counts when it is
- * through all layers. */
-struct watched_tokens {
-	const struct calibrate_progress *progress;
-	_Atomic size_t n_steps; /* layers, and the head; 0: not known yet */
-};
-
-struct tokens_sample {
-	double done, total, rate, left, perplexity;
-	bool has_left, has_perplexity;
-};
-
-static struct tokens_sample tokens_sample_take(const struct watched_tokens *watched, double seconds)
-{
-	const struct calibrate_progress *progress = watched->progress;
-	size_t n_steps = atomic_load(&watched->n_steps);
-	uint64_t n_losses = atomic_load(&progress->tokens);
-	struct tokens_sample sample = { 0 };
-
-	if (n_steps) {
-		sample.done = (double)atomic_load(&progress->done) / (double)n_steps;
-		sample.total = (double)atomic_load(&progress->total) / (double)n_steps;
-	}
-	sample.rate = seconds > 0 ? sample.done / seconds : 0;
-	sample.has_left = seconds_left(sample.done, sample.total, seconds, &sample.left);
-	sample.has_perplexity = n_losses > 0;
-	if (n_losses)
-		sample.perplexity = exp(atomic_load(&progress->loss) / (double)n_losses);
-	return sample;
-}
-
-static void tokens_text(const void *context, double seconds, struct buf *text)
-{
-	struct tokens_sample sample = tokens_sample_take(context, seconds);
-
-	buf_printf(text, "%.0f of %.0f tokens, %.0f tokens/s", sample.done, sample.total,
-		   sample.rate);
-	if (sample.has_left) {
-		buf_puts(text, ", ");
-		units_duration(text, sample.left);
-		buf_puts(text, " left");
-	}
-	if (sample.has_perplexity)
-		buf_printf(text, ", perplexity %.3f", sample.perplexity);
-}
-
-static void tokens_json(const void *context, double seconds, struct json_out *out)
-{
-	struct tokens_sample sample = tokens_sample_take(context, seconds);
-
-	json_out_count(out, "done", (uint64_t)sample.done);
-	json_out_count(out, "total", (uint64_t)sample.total);
-	json_out_real(out, "seconds", seconds);
-	json_out_real(out, "tokens_per_second", sample.rate);
-	json_out_real(out, "seconds_left", sample.has_left ? sample.left : NAN);
-	json_out_real(out, "perplexity", sample.has_perplexity ? sample.perplexity : NAN);
-}
-
 /* What there is to say of the matrices that are multiplied in FP8. */
 static void note_selection(const struct selection *selection)
 {
@@ -180,7 +122,7 @@ static void job_print(const struct job *job, const struct settings *settings)
 		(settings->run.json ? calibrate_print_json : calibrate_print_text)(&job->plan);
 }
 
-static size_t job_steps(const struct job *job, const struct settings *settings)
+static size_t job_stages(const struct job *job, const struct settings *settings)
 {
 	return settings->params.activations ? job->activations.n_linears
 					    : job->plan.model.n_layers + 1;
@@ -192,56 +134,59 @@ static void job_release(struct job *job)
 	dumps_plan_release(&job->activations);
 }
 
-static int calibrate(const struct settings *settings, const struct job *job,
-		     struct calibrate_progress *progress, struct err *err)
+/* Results and notes, all after the bar is cleared. */
+static void report(const struct settings *settings, const struct calibrate_report *report)
 {
+	if (settings->run.json)
+		calibrate_report_json(report);
+	if (settings->run.quiet)
+		return;
+	calibrate_report_uncovered(report);
+	if (settings->run.verbose || isatty(STDERR_FILENO))
+		calibrate_report_text(report);
+}
+
+static int job_run(const struct job *job, const struct settings *settings, struct err *err)
+{
+	struct calibrate_progress progress = { .stop = signals_watch() };
+	const struct watched_tokens tokens = { &progress, job_stages(job, settings) };
+	const struct watched watched = watch_tokens(&tokens);
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
-	struct calibrate_report report = { .result = &result,
-					   .stats = &stats,
-					   .min_tokens = settings->min_tokens };
+	struct ticker ticker;
 	double began = process_now();
-	int rc = settings->params.activations ? dumps_run(&job->activations, &settings->params,
-							  progress, &result, &stats, err)
-					      : calibrate_run(&job->plan, &settings->params,
-							      progress, &result, &stats, err);
+	int rc;
 
-	report.seconds = process_now() - began;
-	if (rc == 0 && settings->run.json)
-		calibrate_report_json(&report);
-	if (rc == 0 && !settings->run.quiet) {
-		calibrate_report_uncovered(&report);
-		if (settings->run.verbose || isatty(STDERR_FILENO))
-			calibrate_report_text(&report);
-	}
+	ticker_start(&ticker, "calibrate", run_progress_mode(&settings->run), &watched);
+	if (settings->params.activations)
+		rc = dumps_run(&job->activations, &settings->params, &progress, &result, &stats,
+			       err);
+	else
+		rc = calibrate_run(&job->plan, &settings->params, &progress, &result, &stats, err);
+	ticker_stop(&ticker);
+	if (rc == 0)
+		report(settings, &(struct calibrate_report){ .result = &result,
+							     .stats = &stats,
+							     .min_tokens = settings->min_tokens,
+							     .seconds = process_now() - began });
 	free(result.nll);
 	amax_stats_release(&stats);
 	return rc;
 }
 
-static int open_and_calibrate(const struct settings *settings, struct err *err)
+static int open_and_run(const struct settings *settings, struct err *err)
 {
-	enum progress_mode mode = run_progress_mode(&settings->run);
-	struct calibrate_progress progress = { .stop = signals_watch() };
-	struct watched_tokens tokens = { .progress = &progress };
-	const struct watched watched = { &tokens, tokens_text, tokens_json };
 	struct job job = { 0 };
-	struct ticker ticker;
-	int rc;
+	int rc = 0;
 
 	if (job_open(&job, settings, err))
 		return -1;
 	if (!settings->run.quiet)
 		note_selection(&job.plan.fp8.selection);
-	if (settings->dry_run) {
+	if (settings->dry_run)
 		job_print(&job, settings);
-		job_release(&job);
-		return 0;
-	}
-	atomic_store(&tokens.n_steps, job_steps(&job, settings));
-	ticker_start(&ticker, "calibrate", mode, &watched);
-	rc = calibrate(settings, &job, &progress, err);
-	ticker_stop(&ticker);
+	else
+		rc = job_run(&job, settings, err);
 	job_release(&job);
 	return rc;
 }
@@ -291,7 +236,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 	params->backend = settings->run.backend;
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_threads(&settings->run);
-	return open_and_calibrate(settings, err);
+	return open_and_run(settings, err);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)

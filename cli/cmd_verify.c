@@ -142,8 +142,7 @@ static int verify(const struct settings *settings, struct err *err)
 	enum progress_mode mode = run_progress_mode(&settings->run);
 	struct progress progress = { .stop = signals_watch() };
 	struct verification verification;
-	struct watched_bytes bytes = { .progress = &progress };
-	struct watched watched = watch_bytes(&bytes);
+	struct watched watched = watch_bytes(&progress);
 	struct ticker ticker;
 	int rc;
 

@@ -47,8 +47,7 @@ static int convert(const struct conversion *conversion, const char *command, str
 	struct plan plan = { 0 };
 	struct convert_result result = { 0 };
 	struct conversion_report report = { .plan = &plan, .result = &result };
-	struct watched_bytes bytes = { .progress = &progress };
-	struct watched watched = watch_bytes(&bytes);
+	struct watched watched = watch_bytes(&progress);
 	struct ticker ticker;
 	double began = process_now();
 	int rc;

@@ -7,13 +7,17 @@
 
 /* A handler has no other way to reach the program. */
 static atomic_int caught;
+static atomic_bool line_drawn;
 
 static void on_signal(int number)
 {
 	int none = 0;
 
-	if (!atomic_compare_exchange_strong(&caught, &none, number))
+	if (atomic_compare_exchange_strong(&caught, &none, number))
+		return;
+	if (atomic_load(&line_drawn) && write(STDERR_FILENO, "\r\033[K", 4) < 0)
 		_exit(128 + number);
+	_exit(128 + number);
 }
 
 void signals_to_errors(void)
@@ -38,4 +42,9 @@ const atomic_int *signals_watch(void)
 int signals_caught(void)
 {
 	return atomic_load(&caught);
+}
+
+bool signals_clear_line(bool drawn)
+{
+	return atomic_exchange(&line_drawn, drawn);
 }

@@ -6,6 +6,7 @@
 #define FP8CONV_CLI_SIGNALS_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 /* SIGPIPE and SIGXFSZ become errors of the write that meets them.  For the start of main(). */
 void signals_to_errors(void);
@@ -17,5 +18,9 @@ const atomic_int *signals_watch(void);
 
 /* The number of the signal that came; 0: none. */
 int signals_caught(void);
+
+/* Says whether a line stands on the terminal that a signal which ends the process at once has to
+ * clear; returns what held before. */
+bool signals_clear_line(bool drawn);
 
 #endif

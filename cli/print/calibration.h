@@ -7,6 +7,7 @@
 #define FP8CONV_CLI_PRINT_CALIBRATION_H
 
 #include "calibrate/dumps.h"
+#include "cli/print/progress.h"
 
 /* --dry-run, on standard output. */
 void calibrate_print_text(const struct calibrate_plan *plan);
@@ -27,5 +28,12 @@ void calibrate_report_uncovered(const struct calibrate_report *report);
 
 /* --json, on standard output. */
 void calibrate_report_json(const struct calibrate_report *report);
+
+/* A running calibration, for a ticker. */
+struct watched_tokens {
+	const struct calibrate_progress *progress;
+	size_t n_stages; /* layers, and the head */
+};
+struct watched watch_tokens(const struct watched_tokens *tokens);
 
 #endif

@@ -73,6 +73,12 @@ void json_out_close(struct json_out *out, char bracket)
 	out->comma = true;
 }
 
+void json_out_begin(struct json_out *out)
+{
+	json_out_open(out, NULL, '{');
+	json_out_count(out, "schema", JSON_SCHEMA);
+}
+
 void json_out_text(struct json_out *out, const char *key, const char *text)
 {
 	begin(out, key);

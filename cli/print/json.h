@@ -10,11 +10,16 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* { .stream = stdout } is the start. */
+/* { .stream = stdout } is the start, json_out_begin() what follows. */
 struct json_out {
 	FILE *stream;
 	bool comma; /* something stands in front at this level */
 };
+
+/* The beginning of an object of its own: '{' and "schema", whose number grows when a key changes
+ * its name, type or meaning. */
+#define JSON_SCHEMA 1
+void json_out_begin(struct json_out *out);
 
 /* key is NULL in an array and outside of everything.  bracket: '{', '['; json_out_close() takes
  * '}', ']'. */

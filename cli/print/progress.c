@@ -2,66 +2,122 @@
 #include "cli/print/progress.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/process.h"
+#include "cli/signals.h"
 
-/* Seconds from one word to the next. */
-static double period(enum progress_mode mode)
+#define CLEAR	"\r\033[K"
+#define COLUMNS 80
+
+/* Seconds from one report to the next. */
+static double period(const struct ticker *ticker)
 {
-	return mode == PROGRESS_BAR ? 0.2 : mode == PROGRESS_JSON ? 1 : 5;
+	if (ticker->mode == PROGRESS_JSON)
+		return 1;
+	return ticker->lines ? 5 : 0.2;
 }
 
-/* A line that wraps could not be cleared: it is cut to the terminal's width. */
-static void draw_bar(const struct buf *text)
+/* A step is what was done since the sample before; a much longer one holds a pause. */
+static void rate_add(struct rate *rate, const struct sample *sample, double now, double step)
+{
+	double passed = now - rate->last;
+	size_t newest;
+
+	if (rate->n && rate->phase != sample->phase)
+		rate->n = 0;
+	if (!rate->n) {
+		rate->phase = sample->phase;
+		rate->ring[0].working = rate->working;
+		rate->ring[0].done = 0;
+		rate->n = 1;
+	}
+	rate->working += passed > 4 * step ? step : passed;
+	rate->last = now;
+	newest = (rate->n - 1) % RATE_SAMPLES;
+	if (rate->n > 1 && rate->working - rate->ring[newest].working < 1)
+		return;
+	newest = rate->n++ % RATE_SAMPLES;
+	rate->ring[newest].working = rate->working;
+	rate->ring[newest].done = sample->done;
+}
+
+static struct pace rate_pace(const struct rate *rate, const struct sample *sample)
+{
+	size_t oldest = rate->n > RATE_SAMPLES ? rate->n % RATE_SAMPLES : 0;
+	double seconds = rate->working - rate->ring[oldest].working;
+	double done = sample->done - rate->ring[oldest].done;
+	struct pace pace = { .rate = NAN, .left = NAN };
+
+	if (seconds > 0)
+		pace.rate = done / seconds;
+	if (pace.rate > 0 && sample->total > 0)
+		pace.left = (sample->total - sample->done) / pace.rate;
+	return pace;
+}
+
+/* The last column stays empty: a line that wraps could not be cleared. */
+static size_t bar_width(void)
 {
 	struct winsize size = { 0 };
-	int width = 79;
 
 	if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
-		width = size.ws_col - 1;
-	fprintf(stderr, "\r\033[K%.*s", width, text->data);
-	fflush(stderr);
+		return size.ws_col - 1;
+	return COLUMNS - 1;
 }
 
 static void tick(struct ticker *ticker)
 {
 	const struct watched *watched = &ticker->watched;
-	double seconds = process_now() - ticker->began;
 	struct json_out out = { .stream = stderr };
 	struct buf text = { 0 };
+	struct sample sample = { 0 };
+	struct pace pace;
+	double now = process_now();
 
+	watched->sample(watched->context, &sample);
+	rate_add(&ticker->rate, &sample, now, period(ticker));
+	pace = rate_pace(&ticker->rate, &sample);
+	pace.seconds = now - ticker->began;
 	if (ticker->mode == PROGRESS_JSON) {
-		json_out_open(&out, NULL, '{');
-		watched->json(watched->context, seconds, &out);
+		json_out_begin(&out);
+		watched->json(watched->context, &sample, &pace, &out);
 		json_out_end(&out);
 		return;
 	}
-	watched->text(watched->context, seconds, &text);
-	text_sanitize(text.data);
-	if (ticker->mode == PROGRESS_BAR) {
-		draw_bar(&text);
-		ticker->drawn = true;
-	} else {
+	if (!sample.doing && sample.total <= 0)
+		return; /* it is planned: nothing is done yet */
+	text_sanitize(sample.detail);
+	if (ticker->lines) {
+		progress_line(&text, &sample, &pace);
 		fprintf(stderr, "fp8conv %s: %s\n", ticker->command, text.data);
+	} else {
+		progress_bar(&text, &sample, &pace, bar_width());
+		signals_clear_line(true);
+		fprintf(stderr, CLEAR "%s", text.data);
+		fflush(stderr);
 	}
 	buf_release(&text);
 }
 
+/* The next report is a period from now, not from the one before: after a stop (Ctrl-Z) there is
+ * one, not all that were missed. */
 static void *ticker_main(void *argument)
 {
 	struct ticker *ticker = argument;
-	double next = ticker->began;
 
 	pthread_mutex_lock(&ticker->lock);
 	while (!ticker->end) {
+		double next = process_now() + period(ticker);
 		struct timespec until;
 		int rc = 0;
 
-		next += period(ticker->mode);
 		until.tv_sec = (time_t)next;
 		until.tv_nsec = (long)((next - (double)until.tv_sec) * 1e9);
 		while (!ticker->end && rc != ETIMEDOUT)
@@ -73,16 +129,26 @@ static void *ticker_main(void *argument)
 	return NULL;
 }
 
+/* Whether a line on standard error can be drawn again. */
+static bool can_redraw(void)
+{
+	const char *term = getenv("TERM");
+
+	return isatty(STDERR_FILENO) && term && *term && strcmp(term, "dumb") != 0;
+}
+
 void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
 		  const struct watched *watched)
 {
 	pthread_condattr_t attributes;
+	double now = process_now();
 
-	if (mode == PROGRESS_AUTO && isatty(STDERR_FILENO))
-		mode = PROGRESS_BAR;
-	*ticker = (struct ticker){
-		.command = command, .mode = mode, .watched = *watched, .began = process_now()
-	};
+	*ticker = (struct ticker){ .command = command,
+				   .mode = mode,
+				   .watched = *watched,
+				   .began = now,
+				   .rate = { .last = now },
+				   .lines = mode == PROGRESS_AUTO && !can_redraw() };
 	if (mode == PROGRESS_NONE || pthread_condattr_init(&attributes))
 		return;
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
@@ -108,18 +174,10 @@ void ticker_stop(struct ticker *ticker)
 	ticker->running = false;
 	if (ticker->mode == PROGRESS_JSON)
 		tick(ticker);
-	if (ticker->drawn) {
-		fputs("\r\033[K", stderr);
+	if (signals_clear_line(false)) {
+		fputs(CLEAR, stderr);
 		fflush(stderr);
 	}
 	pthread_cond_destroy(&ticker->wake);
 	pthread_mutex_destroy(&ticker->lock);
-}
-
-bool seconds_left(double done, double total, double seconds, double *left)
-{
-	if (done <= 0 || seconds <= 0 || done > total)
-		return false;
-	*left = (total - done) * seconds / done;
-	return true;
 }

@@ -1,74 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/buf.h"
-#include "cli/print/progress.h"
-#include "cli/print/units.h"
+#include <math.h>
+#include <stdio.h>
 
-/* What is said, taken at one moment. */
-struct sample {
-	uint64_t done, total;
-	double seconds, rate;
-	const char *shard; /* NULL: not known */
+#include "cli/print/progress.h"
+
+static const struct {
+	const char *doing; /* for people; NULL: what the command is asked for */
+	const char *name;  /* in JSON */
+} phases[] = {
+	[PROGRESS_WORK] = { NULL, "work" },
+	[PROGRESS_SPOOL] = { "reading standard input", "spool" },
+	[PROGRESS_CHECK] = { "checking", "check" },
+	[PROGRESS_HASH] = { "hashing", "hash" },
+	[PROGRESS_SEND] = { "writing standard output", "send" },
 };
 
-static struct sample sample_take(const struct watched_bytes *bytes, double seconds)
+static void bytes_sample(const void *context, struct sample *sample)
 {
-	const struct progress *progress = bytes->progress;
-	struct sample sample = {
-		.done = atomic_load(&progress->done),
-		.total = atomic_load(&progress->total),
-		.seconds = seconds,
-	};
+	const struct progress *progress = context;
+	const char *name = atomic_load(&progress->name);
 
-	if (seconds > 0)
-		sample.rate = (double)sample.done / seconds;
-	sample.shard = atomic_load(&progress->name);
-	return sample;
+	sample->phase = (int)atomic_load(&progress->phase);
+	sample->done = (double)atomic_load(&progress->done);
+	sample->total = (double)atomic_load(&progress->total);
+	if (sample->total > 0 && sample->done > sample->total)
+		sample->done = sample->total;
+	sample->doing = phases[sample->phase].doing;
+	snprintf(sample->detail, sizeof sample->detail, "%s", name ? name : "");
 }
 
-static bool sample_left(const struct sample *sample, double *left)
+static void bytes_json(const void *context, const struct sample *sample, const struct pace *pace,
+		       struct json_out *out)
 {
-	return seconds_left((double)sample->done, (double)sample->total, sample->seconds, left);
+	(void)context;
+	json_out_count(out, "done", (uint64_t)sample->done);
+	json_out_count(out, "total", (uint64_t)sample->total);
+	json_out_real(out, "seconds", pace->seconds);
+	json_out_count(out, "bytes_per_second", isfinite(pace->rate) ? (uint64_t)pace->rate : 0);
+	json_out_real(out, "seconds_left", pace->left);
+	json_out_text(out, "shard", *sample->detail ? sample->detail : NULL);
+	json_out_text(out, "phase", phases[sample->phase].name);
 }
 
-static void bytes_text(const void *context, double seconds, struct buf *text)
+struct watched watch_bytes(const struct progress *progress)
 {
-	struct sample sample = sample_take(context, seconds);
-	double left;
-
-	units_size(text, sample.done);
-	if (sample.total) {
-		buf_puts(text, " of ");
-		units_size(text, sample.total);
-	}
-	buf_puts(text, ", ");
-	units_size(text, (uint64_t)sample.rate);
-	buf_puts(text, "/s");
-	if (sample_left(&sample, &left)) {
-		buf_puts(text, ", ");
-		units_duration(text, left);
-		buf_puts(text, " left");
-	}
-	if (sample.shard)
-		buf_printf(text, ", %s", sample.shard);
-}
-
-static void bytes_json(const void *context, double seconds, struct json_out *out)
-{
-	struct sample sample = sample_take(context, seconds);
-	double left;
-
-	json_out_count(out, "done", sample.done);
-	json_out_count(out, "total", sample.total);
-	json_out_real(out, "seconds", sample.seconds);
-	json_out_count(out, "bytes_per_second", (uint64_t)sample.rate);
-	if (sample_left(&sample, &left))
-		json_out_real(out, "seconds_left", left);
-	else
-		json_out_null(out, "seconds_left");
-	json_out_text(out, "shard", sample.shard);
-}
-
-struct watched watch_bytes(const struct watched_bytes *bytes)
-{
-	return (struct watched){ bytes, bytes_text, bytes_json };
+	return (struct watched){ progress, bytes_sample, bytes_json };
 }

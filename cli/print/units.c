@@ -13,22 +13,44 @@ static void put_decimal(struct buf *buf, double value, uint64_t parts)
 		buf_putc(buf, (char)('0' + n / place % 10));
 }
 
-void units_size(struct buf *buf, uint64_t bytes)
+/* The unit in which a size has at most three digits before the point, and parts of it that show. */
+struct scale {
+	const char *name;
+	double unit;
+	uint64_t parts;
+};
+
+static struct scale scale_of(uint64_t bytes)
 {
 	static const char *const names[] = { "B", "kB", "MB", "GB", "TB", "PB", "EB" };
-	double value = (double)bytes;
+	struct scale scale = { .unit = 1 };
 	size_t i = 0;
+	double value;
 
-	while (value >= 999.5 && i + 1 < sizeof names / sizeof *names) {
-		value /= 1000;
-		i++;
-	}
-	if (i == 0 || value >= 99.95)
-		put_decimal(buf, value, 1);
-	else
-		put_decimal(buf, value, value < 9.995 ? 100 : 10);
+	for (; (double)bytes / scale.unit >= 999.5 && i + 1 < sizeof names / sizeof *names; i++)
+		scale.unit *= 1000;
+	value = (double)bytes / scale.unit;
+	scale.name = names[i];
+	scale.parts = i == 0 || value >= 99.95 ? 1 : value < 9.995 ? 100 : 10;
+	return scale;
+}
+
+void units_size(struct buf *buf, uint64_t bytes)
+{
+	struct scale scale = scale_of(bytes);
+
+	put_decimal(buf, (double)bytes / scale.unit, scale.parts);
 	buf_putc(buf, ' ');
-	buf_puts(buf, names[i]);
+	buf_puts(buf, scale.name);
+}
+
+void units_size_of(struct buf *buf, uint64_t bytes, uint64_t total)
+{
+	struct scale scale = scale_of(total);
+
+	put_decimal(buf, (double)bytes / scale.unit, scale.parts);
+	buf_putc(buf, '/');
+	units_size(buf, total);
 }
 
 void units_memory(struct buf *buf, uint64_t bytes)
@@ -50,4 +72,14 @@ void units_duration(struct buf *buf, double seconds)
 		buf_printf(buf, "%lu min %02lu s", s / 60, s % 60);
 	else
 		buf_printf(buf, "%lu h %02lu min", s / 3600, s / 60 % 60);
+}
+
+void units_clock(struct buf *buf, double seconds)
+{
+	unsigned long s = seconds < 3.6e6 ? (unsigned long)(seconds + 0.5) : 3600000;
+
+	if (s < 3600)
+		buf_printf(buf, "%lu:%02lu", s / 60, s % 60);
+	else
+		buf_printf(buf, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
 }
