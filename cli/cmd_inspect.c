@@ -3,6 +3,7 @@
  * fp8conv inspect: what a checkpoint holds.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/print/amax.h"
@@ -10,7 +11,9 @@
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
+#include "cli/print/progress.h"
 #include "cli/process.h"
+#include "cli/signals.h"
 
 struct settings {
 	const char *path;
@@ -30,6 +33,24 @@ static const struct option_row options[] = {
 	{ 0 },
 };
 
+/* Reads what was asked for, under the eyes of a ticker. */
+static int inspect(const struct settings *settings, struct inspection *inspection,
+		   struct tensor_stats **stats, struct err *err)
+{
+	struct progress progress = { .stop = signals_watch() };
+	struct watched watched = watch_bytes(&progress);
+	struct ticker ticker;
+	int rc;
+
+	ticker_start(&ticker, "inspect", run_progress_mode(&settings->run), &watched);
+	rc = inspect_make(inspection, &io_system, settings->path, process_temp_dir(), &progress,
+			  err);
+	if (rc == 0 && settings->stats)
+		rc = inspect_stats(inspection, process_cpus(), &progress, stats, err);
+	ticker_stop(&ticker);
+	return rc;
+}
+
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { 0 };
@@ -39,9 +60,9 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 
 	if (rc)
 		return rc < 0 ? -1 : 0;
-	rc = inspect_make(&inspection, &io_system, settings.path, process_temp_dir(), err);
-	if (rc == 0 && settings.stats)
-		rc = inspect_stats(&inspection, process_cpus(), &stats, err);
+	if (!strcmp(settings.path, "-") && isatty(STDIN_FILENO))
+		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
+	rc = inspect(&settings, &inspection, &stats, err);
 	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
 	else if (rc == 0 && inspection.is_amax)

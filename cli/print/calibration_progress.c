@@ -7,35 +7,62 @@
 
 #include "cli/print/calibration.h"
 
+/* NAN until a loss is known: at the end of the first sweep. */
+static double perplexity(const struct calibrate_progress *progress)
+{
+	uint64_t n = atomic_load(&progress->tokens);
+
+	return n ? exp(atomic_load(&progress->loss) / (double)n) : NAN;
+}
+
+/* "sweep 1/2 layer 19/30 perplexity 17.312" */
+static void put_place(char *text, size_t size, const struct watched_tokens *watched)
+{
+	const struct calibrate_progress *progress = watched->progress;
+	size_t layer = atomic_load(&progress->layer), n_layers = watched->n_stages - 1;
+	struct buf place = { 0 };
+
+	if (layer)
+		buf_printf(&place, "sweep %zu/%zu ", atomic_load(&progress->sweep),
+			   atomic_load(&progress->n_sweeps));
+	if (layer > n_layers)
+		buf_puts(&place, "output head ");
+	else if (layer)
+		buf_printf(&place, "layer %zu/%zu ", layer, n_layers);
+	if (isfinite(perplexity(progress)))
+		buf_printf(&place, "perplexity %.3f ", perplexity(progress));
+	if (place.len)
+		snprintf(text, size, "%.*s", (int)place.len - 1, place.data);
+	buf_release(&place);
+}
+
 static void tokens_sample(const void *context, struct sample *sample)
 {
 	const struct watched_tokens *watched = context;
-	const struct calibrate_progress *progress = watched->progress;
 	double n_stages = (double)watched->n_stages;
-	double loss = atomic_load(&progress->loss);
-	uint64_t n_losses = atomic_load(&progress->tokens);
 
 	sample->unit = "tokens";
-	sample->done = floor((double)atomic_load(&progress->done) / n_stages);
-	sample->total = (double)atomic_load(&progress->total) / n_stages;
-	if (n_losses)
-		snprintf(sample->detail, sizeof sample->detail, "perplexity %.3f",
-			 exp(loss / (double)n_losses));
+	sample->done = floor((double)atomic_load(&watched->progress->done) / n_stages);
+	sample->total = (double)atomic_load(&watched->progress->total) / n_stages;
+	put_place(sample->detail, sizeof sample->detail, watched);
 }
 
 static void tokens_json(const void *context, const struct sample *sample, const struct pace *pace,
 			struct json_out *out)
 {
 	const struct watched_tokens *watched = context;
-	double loss = atomic_load(&watched->progress->loss);
-	uint64_t n_losses = atomic_load(&watched->progress->tokens);
+	const struct calibrate_progress *progress = watched->progress;
 
 	json_out_count(out, "done", (uint64_t)sample->done);
 	json_out_count(out, "total", (uint64_t)sample->total);
 	json_out_real(out, "seconds", pace->seconds);
 	json_out_real(out, "tokens_per_second", isfinite(pace->rate) ? pace->rate : 0);
 	json_out_real(out, "seconds_left", pace->left);
-	json_out_real(out, "perplexity", n_losses ? exp(loss / (double)n_losses) : NAN);
+	json_out_real(out, "perplexity", perplexity(progress));
+	json_out_count(out, "sweep", atomic_load(&progress->sweep));
+	json_out_count(out, "sweeps", atomic_load(&progress->n_sweeps));
+	json_out_count(out, "layer", atomic_load(&progress->layer));
+	json_out_count(out, "layers", watched->n_stages - 1);
 }
 
 struct watched watch_tokens(const struct watched_tokens *tokens)

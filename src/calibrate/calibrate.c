@@ -25,10 +25,26 @@ struct calibration {
 	uint64_t n_losses;
 };
 
+static void show_stage(struct calibration *calibration, const struct sweep *sweep)
+{
+	const struct layer *layer = sweep_layer(sweep);
+	const struct model *model = &calibration->plan->model;
+	struct calibrate_progress *progress = calibration->progress;
+	size_t index = layer ? (size_t)(layer->ref - model->layers) : model->n_layers;
+	size_t left = sweep->plan->params.data->n - sweep->first;
+	size_t n = (left + sweep->n_sequences - 1) / sweep->n_sequences;
+
+	if (index == 0)
+		atomic_fetch_add(&progress->sweep, 1);
+	atomic_store(&progress->n_sweeps, atomic_load(&progress->sweep) + n - 1);
+	atomic_store(&progress->layer, index + 1);
+}
+
 static int stage_begins(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct calibration *calibration = context;
 
+	show_stage(calibration, sweep);
 	return recorder_begin(calibration->recorder, sweep_stream(sweep), sweep_layer(sweep),
 			      &sweep->stage->head, sweep->first, err);
 }

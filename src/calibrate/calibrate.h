@@ -27,6 +27,9 @@ struct calibrate_progress {
 	_Atomic uint64_t total;	 /* 0 until known */
 	_Atomic uint64_t tokens; /* whose loss is known */
 	_Atomic double loss;	 /* the sum of theirs */
+	_Atomic size_t layer;	 /* under way, from 1; one more: the head; 0: none */
+	_Atomic size_t sweep;	 /* under way, from 1 */
+	_Atomic size_t n_sweeps; /* as far as the length of this one tells */
 	const atomic_int
 		*stop; /* not NULL: a signal number there ends the job after what is under way */
 };

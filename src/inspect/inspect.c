@@ -7,23 +7,21 @@
 #include "source/spool.h"
 
 static int open_path(struct inspection *inspection, const struct io *io, const char *path,
-		     const char *temp_dir, struct err *err)
+		     const char *temp_dir, struct progress *progress, struct err *err)
 {
-	struct progress unwatched = { 0 };
-
 	if (strcmp(path, "-") != 0)
 		return checkpoint_open(&inspection->checkpoint, io, path, 1, err);
-	if (spool_read(io, temp_dir, &unwatched, &inspection->stream_fd, err))
+	if (spool_read(io, temp_dir, progress, &inspection->stream_fd, err))
 		return -1;
 	inspection->spooled = true;
 	return checkpoint_open_fd(&inspection->checkpoint, io, inspection->stream_fd, "-", err);
 }
 
 int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
-		 const char *temp_dir, struct err *err)
+		 const char *temp_dir, struct progress *progress, struct err *err)
 {
 	*inspection = (struct inspection){ .io = io, .stream_fd = -1 };
-	if (open_path(inspection, io, path, temp_dir, err))
+	if (open_path(inspection, io, path, temp_dir, progress, err))
 		return -1;
 	inspection->is_amax = strcmp(path, "-") != 0 && inspection->checkpoint.n_shards == 1 &&
 			      amax_is_file(&inspection->checkpoint.shards[0].file);

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
+#include "base/progress.h"
 #include "amax/amax.h"
 #include "ckpt/checkpoint.h"
 #include "format/detect.h"
@@ -22,9 +23,10 @@ struct inspection {
 	int stream_fd;
 };
 
-/* path: as checkpoint_open(), or "-" for a stream, which is spooled to temp_dir. */
+/* path: as checkpoint_open(), or "-" for a stream, which is spooled to temp_dir.  ERR_INTERRUPTED
+ * where a signal stops that. */
 int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
-		 const char *temp_dir, struct err *err);
+		 const char *temp_dir, struct progress *progress, struct err *err);
 void inspect_release(struct inspection *inspection);
 
 #endif

@@ -36,6 +36,7 @@ struct code_table {
 
 struct job {
 	struct inspection *inspection;
+	struct progress *progress;
 	const struct backend *backend;
 	struct source files;
 	struct code_table tables[2]; /* by enum fp8_format */
@@ -119,6 +120,22 @@ static void list_cuts(struct job *job, uint64_t *most)
 				*most = cut_max_codes(unit, CUT_BYTES);
 		}
 	}
+}
+
+static uint64_t cut_size(const struct job *job, const struct cut *cut)
+{
+	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[cut->weight];
+
+	return cut->rect.n_rows * cut->rect.n_cols * dtype_bits(ref->tensor->dtype) / 8;
+}
+
+static uint64_t cuts_size(const struct job *job)
+{
+	uint64_t size = 0;
+
+	for (size_t i = 0; i < job->cuts.n; i++)
+		size += cut_size(job, &job->cuts.list[i]);
+	return size;
 }
 
 /* --- one cut --- */
@@ -258,13 +275,17 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	const struct cut *cut = &job->cuts.list[item];
 	struct tensor_stats *stats = &job->stats[cut->weight];
 	struct tensor_stats found = { .known = true };
+	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
 
+	atomic_store(&job->progress->name,
+		     checkpoint->shards[checkpoint->tensors[cut->weight].shard].name);
 	if ((stats->fp8 ? look_at_codes : look_at_values)(job, cut, job->buffers[worker], &found,
 							  err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
 	stats_merge(stats, &found);
 	pthread_mutex_unlock(&job->lock);
+	atomic_fetch_add(&job->progress->done, cut_size(job, cut));
 	return 0;
 }
 
@@ -279,11 +300,13 @@ static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err
 	return 0;
 }
 
-int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_stats **stats,
-		  struct err *err)
+int inspect_stats(struct inspection *inspection, int n_threads, struct progress *progress,
+		  struct tensor_stats **stats, struct err *err)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
-	struct job job = { .inspection = inspection, .lock = PTHREAD_MUTEX_INITIALIZER };
+	struct job job = { .inspection = inspection,
+			   .progress = progress,
+			   .lock = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t most;
 	int rc = -1;
 
@@ -294,8 +317,9 @@ int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_st
 	for (int format = 0; format < 2; format++)
 		table_make(&job.tables[format], (enum fp8_format)format);
 	list_cuts(&job, &most);
+	progress_begin(progress, PROGRESS_WORK, cuts_size(&job));
 	if (!buffers_new(&job, n_threads, most, err) &&
-	    !pool_run(n_threads, job.cuts.n, look, &job, NULL, err))
+	    !pool_run(n_threads, job.cuts.n, look, &job, progress->stop, err))
 		rc = source_close(&job.files, err);
 	source_release(&job.files);
 	for (int i = 0; i < n_threads; i++)

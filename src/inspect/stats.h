@@ -26,8 +26,8 @@ struct tensor_stats {
 
 /* *stats: one for each of checkpoint.tensors, to be freed by the caller.  ERR_INPUT where a file is
  * cut short or changed. */
-int inspect_stats(struct inspection *inspection, int n_threads, struct tensor_stats **stats,
-		  struct err *err);
+int inspect_stats(struct inspection *inspection, int n_threads, struct progress *progress,
+		  struct tensor_stats **stats, struct err *err);
 
 /* dB; NAN of what is no FP8 weight, or holds zeros alone. */
 double tensor_stats_sqnr(const struct tensor_stats *stats);

@@ -75,9 +75,10 @@ static void check_output(const char *path)
 {
 	struct inspection inspection = { 0 };
 	struct weight_scale scale;
+	struct progress progress = { 0 };
 	struct err err;
 
-	FUZZ_CHECK(!inspect_make(&inspection, &fuzz_io, path, path, &err));
+	FUZZ_CHECK(!inspect_make(&inspection, &fuzz_io, path, path, &progress, &err));
 	FUZZ_CHECK(inspection.detection.n_weights > 0);
 	for (size_t i = 0; i < inspection.checkpoint.n_tensors; i++) {
 		const struct tensor_ref *ref = &inspection.checkpoint.tensors[i];

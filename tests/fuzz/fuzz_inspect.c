@@ -32,13 +32,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	const char *folder = fuzz_folder();
 	struct fuzz_checkpoint checkpoint = { 0 };
 	struct inspection inspection = { 0 };
+	struct progress progress = { 0 };
 	struct err err = { 0 };
 
 	checkpoint.config = fuzz_part(&data, &size);
 	checkpoint.hf_quant_config = fuzz_part(&data, &size);
 	checkpoint.tensors = fuzz_part(&data, &size);
 	fuzz_checkpoint_write(folder, &checkpoint);
-	if (inspect_make(&inspection, &fuzz_io, folder, folder, &err))
+	if (inspect_make(&inspection, &fuzz_io, folder, folder, &progress, &err))
 		fuzz_check_error(&err);
 	else
 		look(&inspection);

@@ -5,7 +5,7 @@ need "$SAMPLES/tiny-moe"
 in=$SAMPLES/tiny-moe/per-expert
 # A job of a moment: one object, the last.
 "$FP8CONV" quantize "$in" -o a --progress json 2>j
-json j 'list(j) == ["done", "total", "seconds", "bytes_per_second", "seconds_left", "shard"]' \
+json j 'list(j) == ["schema", "done", "total", "seconds", "bytes_per_second", "seconds_left", "shard", "phase"]' \
 	'j["done"] == j["total"] == 920576' 'j["shard"] == "model-00002-of-00002.safetensors"'
 # A second and a half of waiting for a stream: one more.
 (
