@@ -19,8 +19,6 @@ CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
 LIBS   = $(CUDA_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm -ldl
-DEPS   := gcc g++ make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev \
-	  libisal-dev zlib1g-dev libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv $(EXTRA)
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \
@@ -105,17 +103,11 @@ help:
 ## make              build build/fp8conv
 ## make demo         install what is missing, build, quantize a small model and show the result
 ## make check        the same set-up, then the tests
-## make deps         install the Debian packages that building and testing need
+## make deps         install what building and testing need (Debian, Ubuntu), or name it (elsewhere)
 ## make clean        remove build/
 .PHONY: deps demo check clean
 deps:
-	@missing=; for p in $(DEPS); do dpkg -s $$p >/dev/null 2>&1 || missing="$$missing $$p"; done; \
-	if [ -n "$$missing" ]; then \
-		echo "make deps: installing$$missing"; \
-		sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-		$$sudo apt-get update -q && \
-		DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -q -y --no-install-recommends $$missing; \
-	fi
+	@CC="$(CC)" sh deps.sh $(EXTRA)
 
 demo: deps
 	@$(MAKE) --no-print-directory all
