@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# distro.sh bookworm|trixie [quick]: the program on a fresh Debian, as a new user has it.  As root.
+#
+# A chroot is made by debootstrap from the mirror that this machine's apt uses; in it a user with sudo
+# gets a clean clone of HEAD and types `make demo && make check`.  quick: the demo, the unit tests, the
+# command-line tests, and a calibration whose result other commands read.
+#
+# FP8CONV_CHROOTS keeps the base of each release and the packages that were downloaded; without it
+# that is ${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots, where the chroot lies too while this runs.
+# All mounts are in a namespace of their own, so none outlives this script.
+set -eu
+cd "$(dirname "$0")/.."
+
+fail() {
+	echo "distro.sh: $*" >&2
+	exit 2
+}
+
+release=${1-}
+what=${2-all}
+case $release:$what in
+bookworm:all | bookworm:quick | trixie:all | trixie:quick) ;;
+*) fail "usage: tests/distro.sh bookworm|trixie [quick]" ;;
+esac
+[ "$(id -u)" = 0 ] || fail "a chroot needs root: run 'sudo sh tests/distro.sh $*'"
+for command in debootstrap unshare git; do
+	command -v $command >/dev/null || fail "no $command: install the package that has it"
+done
+
+cache=${FP8CONV_CHROOTS:-${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv/chroots}
+mkdir -p "$cache/$release-packages"
+work=$(mktemp -d "$cache/work-XXXXXX")
+child=
+stop() {
+	[ -z "$child" ] || kill -KILL "$child" 2>/dev/null || :
+	wait
+	rm -rf --one-file-system "$work"
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+# contained COMMAND...: its mounts and processes end with it, and it with this script.
+contained() {
+	unshare --mount --pid --fork --kill-child "$@" </dev/null &
+	child=$!
+	status=0
+	wait "$child" || status=$?
+	child=
+	return "$status"
+}
+
+# The mirror of Debian itself, not of its security updates, in sources of either format.
+mirror=$(apt-get indextargets --format "\$(SITE) \$(RELEASE) \$(COMPONENT)" "Created-By: Packages" |
+	awk '$2 !~ /-/ && $3 == "main" { print $1; exit }')
+[ "$mirror" ] || fail "apt's sources have no mirror of Debian"
+eval "$(apt-config shell http_proxy Acquire::http::Proxy)"
+[ -z "${http_proxy-}" ] || export http_proxy
+
+# The base: what README.md asks for, git and make, and a user who may use sudo.
+base=$cache/$release.tar
+if ! [ -e "$base" ]; then
+	echo "distro.sh: making $base"
+	contained debootstrap --variant=minbase --include=ca-certificates,git,make,sudo \
+		"$release" "$work/base" "$mirror" >"$work/log" 2>&1 || {
+		tail -n 20 "$work/log" >&2
+		fail "debootstrap failed"
+	}
+	chroot "$work/base" useradd --create-home --shell /bin/sh user
+	echo 'user ALL=(ALL) NOPASSWD: ALL' >"$work/base/etc/sudoers.d/user"
+	tar -C "$work/base" --one-file-system -cf "$work/base.tar" .
+	mv "$work/base.tar" "$base.$$"
+	mv "$base.$$" "$base"
+	rm -rf "$work/base"
+fi
+
+root=$work/root
+mkdir "$root"
+tar -C "$root" -xf "$base"
+cp /etc/resolv.conf "$root/etc/resolv.conf"
+echo "deb $mirror $release main" >"$root/etc/apt/sources.list"
+# How this machine reaches the mirror.
+apt-config dump Acquire |
+	grep -E '^Acquire::(http|https|Check-Date|Check-Valid-Until|Max-FutureTime|Force|Retries)' \
+		>"$root/etc/apt/apt.conf.d/99host" || :
+for file in /usr/local/share/ca-certificates/*.crt; do
+	[ ! -e "$file" ] || cp "$file" "$root/usr/local/share/ca-certificates/"
+done
+chroot "$root" update-ca-certificates >/dev/null 2>&1
+
+git clone -q --no-hardlinks . "$root/home/user/fp8conv"
+chroot "$root" chown -R user: /home/user/fp8conv
+
+all='make demo && make check'
+# shellcheck disable=SC2016
+quick='make demo
+make $(ls tests/unit/test_*.c | sed "s,\(.*\)\.c,build/\1,")
+export SAMPLES=$PWD/sample_checkpoints FP8CONV=$PWD/build/fp8conv
+for test in tests/unit/test_*.c; do build/${test%.c}; done
+sh tests/cli/run.sh
+cd build
+$FP8CONV calibrate $SAMPLES/tiny-llama --data ../README.md --seq-len 64 --min-tokens 1 -o s.amax
+$FP8CONV merge s.amax -o merged.amax
+$FP8CONV inspect merged.amax
+$FP8CONV quantize $SAMPLES/tiny-llama -o fp8 --recipe delayed --calibration merged.amax
+$FP8CONV verify fp8'
+commands=$all
+[ "$what" = all ] || commands=$quick
+
+echo "distro.sh: $release ($what), $(git rev-parse --short HEAD)"
+# /dev: pseudo-terminals, /dev/full and shared memory of the tests; /proc: theirs and the program's.
+# shellcheck disable=SC2016
+contained sh -ec '
+	mount --rbind /dev "$1/dev"
+	mount -t proc proc "$1/proc"
+	mount --bind "$2" "$1/var/cache/apt/archives"
+	chroot "$1" su -l user -c "export MAKEFLAGS=-j$(nproc); set -e; cd fp8conv; $3"
+' sh "$root" "$cache/$release-packages" "$commands" || {
+	echo "distro.sh: $release ($what) failed with status $status" >&2
+	exit "$status"
+}
+echo "distro.sh: $release ($what) passed"
