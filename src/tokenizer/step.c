@@ -44,6 +44,20 @@ static size_t ascii_prefix(const char *p, size_t len)
 	return n;
 }
 
+/* The length of text up to the first character that is ASCII or newer than Unicode 14. */
+static size_t normal_prefix(const char *text, size_t len)
+{
+	size_t n = 0, size;
+	uint32_t c;
+
+	for (; n < len && (unsigned char)text[n] >= 0x80; n += size) {
+		size = utf8_decode(text + n, &c);
+		if (unicode_is_newer(c))
+			break;
+	}
+	return n;
+}
+
 static int add_normalized(uninorm_t form, const char *text, size_t len, struct buf *out,
 			  struct err *err)
 {
@@ -73,11 +87,14 @@ int step_normalize(const struct step *step, struct step_state *state, const char
 			ascii--;
 		buf_add(out, text, ascii);
 		text += ascii;
-		while (p < end && (unsigned char)*p >= 0x80)
-			p++;
+		p += normal_prefix(p, (size_t)(end - p));
 		if (p > text && add_normalized(step->form, text, (size_t)(p - text), out, err))
 			return -1;
 		text = p;
+		if (p < end && (unsigned char)*p >= 0x80) { /* newer: nothing joins it */
+			text += utf8_size(*p);
+			buf_add(out, p, (size_t)(text - p));
+		}
 	}
 	return 0;
 }

@@ -107,6 +107,11 @@ const char *unicode_known(const char *text, size_t len, struct buf *copy)
 	return copy->data;
 }
 
+bool unicode_is_newer(uint32_t c)
+{
+	return known_char(c) != c;
+}
+
 bool unicode_is_space(uint32_t c)
 {
 	return (c >= 9 && c <= 13) || c == ' ' ||

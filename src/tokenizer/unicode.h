@@ -72,6 +72,10 @@ struct unicode_newer {
 extern const struct unicode_newer unicode_newer[];
 extern const size_t n_unicode_newer;
 
+/* Newer than Unicode 14: in no form of tokenizers does it become another, whatever libunistring
+ * knows of it. */
+bool unicode_is_newer(uint32_t c);
+
 bool unicode_is_space(uint32_t c); /* White_Space */
 bool unicode_is_word(uint32_t c);  /* Alphabetic, a mark, a decimal digit, connecting or joining */
 bool unicode_is_mark(uint32_t c);
