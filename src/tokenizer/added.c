@@ -16,13 +16,13 @@ static int read_token(struct added_token *token, const json_t *json, const char 
 		      struct err *err)
 {
 	uint32_t id;
-	const char *content = member_string(json, where, "content", &token->len, err);
+	const char *content = json_member_string(json, where, "content", &token->len, err);
 
-	if (!content || token_id_of(json_object_get(json, "id"), where, &id, err) ||
-	    member_bool(json, where, "single_word", -1, &token->single_word, err) ||
-	    member_bool(json, where, "lstrip", -1, &token->lstrip, err) ||
-	    member_bool(json, where, "rstrip", -1, &token->rstrip, err) ||
-	    member_bool(json, where, "normalized", -1, &token->normalized, err))
+	if (!content || json_token_id(json_object_get(json, "id"), where, &id, err) ||
+	    json_member_bool(json, where, "single_word", -1, &token->single_word, err) ||
+	    json_member_bool(json, where, "lstrip", -1, &token->lstrip, err) ||
+	    json_member_bool(json, where, "rstrip", -1, &token->rstrip, err) ||
+	    json_member_bool(json, where, "normalized", -1, &token->normalized, err))
 		return -1;
 	if (token->len > MAX_ADDED_LENGTH)
 		return err_set(err, ERR_INPUT, "%s is %zu bytes long, more than the limit (%d)",
@@ -40,9 +40,10 @@ static int set_pattern(struct added_token *token, const struct steps *normalizer
 	buf_add(&text, token->content, token->len);
 	for (size_t i = 0; token->normalized && !rc && i < normalizer->n && text.len; i++) {
 		const struct step *step = &normalizer->step[i];
+		const struct text_range range = { text.data, text.len, .first = true };
 
 		next.len = 0;
-		rc = step->rewrite(step, state, text.data, text.len, true, &next, err);
+		rc = step->rewrite(step, state, &range, &next, err);
 		struct buf swap = text;
 		text = next;
 		next = swap;

@@ -11,7 +11,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/token_ids.h"
 
 #define NO_TOKEN UINT32_MAX
 

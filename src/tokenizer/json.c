@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/json.h"
 
-const char *member_string(const json_t *object, const char *where, const char *key, size_t *len,
-			  struct err *err)
+const char *json_member_string(const json_t *object, const char *where, const char *key,
+			       size_t *len, struct err *err)
 {
 	const json_t *value = json_object_get(object, key);
 
@@ -15,8 +15,8 @@ const char *member_string(const json_t *object, const char *where, const char *k
 	return json_string_value(value);
 }
 
-int member_bool(const json_t *object, const char *where, const char *key, int fallback, bool *value,
-		struct err *err)
+int json_member_bool(const json_t *object, const char *where, const char *key, int fallback,
+		     bool *value, struct err *err)
 {
 	const json_t *json = json_object_get(object, key);
 
@@ -29,8 +29,8 @@ int member_bool(const json_t *object, const char *where, const char *key, int fa
 	return 0;
 }
 
-const json_t *member_array(const json_t *object, const char *where, const char *key,
-			   struct err *err)
+const json_t *json_member_array(const json_t *object, const char *where, const char *key,
+				struct err *err)
 {
 	const json_t *value = json_object_get(object, key);
 
@@ -40,7 +40,7 @@ const json_t *member_array(const json_t *object, const char *where, const char *
 	return NULL;
 }
 
-int token_id_of(const json_t *json, const char *where, uint32_t *id, struct err *err)
+int json_token_id(const json_t *json, const char *where, uint32_t *id, struct err *err)
 {
 	json_int_t value = json_integer_value(json);
 

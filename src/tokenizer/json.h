@@ -11,20 +11,20 @@
 #include "base/json.h"
 
 /* The string member key; len may be NULL where a length is of no use.  NULL with ERR_INPUT. */
-const char *member_string(const json_t *object, const char *where, const char *key, size_t *len,
-			  struct err *err);
+const char *json_member_string(const json_t *object, const char *where, const char *key,
+			       size_t *len, struct err *err);
 
 /* The boolean member key, fallback if there is none or null; with no fallback (-1) it must be
  * there. */
-int member_bool(const json_t *object, const char *where, const char *key, int fallback, bool *value,
-		struct err *err);
+int json_member_bool(const json_t *object, const char *where, const char *key, int fallback,
+		     bool *value, struct err *err);
 
 /* The array member key; NULL with ERR_INPUT. */
-const json_t *member_array(const json_t *object, const char *where, const char *key,
-			   struct err *err);
+const json_t *json_member_array(const json_t *object, const char *where, const char *key,
+				struct err *err);
 
 /* A token id from 0 to MAX_TOKEN_ID. */
 #define MAX_TOKEN_ID ((1 << 26) - 1)
-int token_id_of(const json_t *json, const char *where, uint32_t *id, struct err *err);
+int json_token_id(const json_t *json, const char *where, uint32_t *id, struct err *err);
 
 #endif

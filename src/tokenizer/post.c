@@ -14,7 +14,7 @@ static int add_id(struct token_ids *list, const json_t *id, const char *where, s
 	if (list->n == MAX_SPECIAL)
 		return err_set(err, ERR_INPUT, "%s has more than %d special tokens", where,
 			       MAX_SPECIAL);
-	if (token_id_of(id, where, &value, err))
+	if (json_token_id(id, where, &value, err))
 		return -1;
 	token_ids_add(list, value);
 	return 0;
@@ -24,7 +24,7 @@ static int add_id(struct token_ids *list, const json_t *id, const char *where, s
 static int add_special(struct token_ids *list, const json_t *processor, const json_t *special,
 		       const char *where, struct err *err)
 {
-	const char *name = member_string(special, where, "id", NULL, err);
+	const char *name = json_member_string(special, where, "id", NULL, err);
 	const json_t *token, *ids;
 
 	if (!name)
@@ -42,7 +42,7 @@ static int add_special(struct token_ids *list, const json_t *processor, const js
 static int read_template(struct post_processor *post, const json_t *json, const char *where,
 			 struct err *err)
 {
-	const json_t *single = member_array(json, where, "single", err);
+	const json_t *single = json_member_array(json, where, "single", err);
 	bool seen = false;
 
 	if (!single)
@@ -83,7 +83,7 @@ static int read_pair(struct post_processor *post, const json_t *json, const char
 static int read_one(struct post_processor *post, const json_t *json, const char *where,
 		    int *n_around, struct err *err)
 {
-	const char *type = member_string(json, where, "type", NULL, err);
+	const char *type = json_member_string(json, where, "type", NULL, err);
 
 	if (!type)
 		return -1;
@@ -108,7 +108,7 @@ int post_read(struct post_processor *post, const json_t *json, struct err *err)
 		return 0;
 	if (!json_is_string(type) || strcmp(json_string_value(type), "Sequence") != 0)
 		return read_one(post, json, "post_processor", &n_around, err);
-	list = member_array(json, "post_processor", "processors", err);
+	list = json_member_array(json, "post_processor", "processors", err);
 	if (!list)
 		return -1;
 	for (size_t i = 0; i < json_array_size(list); i++) {

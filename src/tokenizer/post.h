@@ -6,7 +6,7 @@
 #define FP8CONV_TOKENIZER_POST_H
 
 #include "base/json.h"
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/token_ids.h"
 
 struct post_processor {
 	struct token_ids before, after;

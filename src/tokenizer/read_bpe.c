@@ -328,9 +328,9 @@ static int read_flags(struct bpe *bpe, const json_t *members, struct err *err)
 	const json_t *unk = json_object_get(members, "unk_token");
 
 	if (refuse_unknown(members, err) ||
-	    member_bool(members, "it", "fuse_unk", false, &bpe->fuse_unk, err) ||
-	    member_bool(members, "it", "byte_fallback", false, &bpe->byte_fallback, err) ||
-	    member_bool(members, "it", "ignore_merges", false, &bpe->ignore_merges, err))
+	    json_member_bool(members, "it", "fuse_unk", false, &bpe->fuse_unk, err) ||
+	    json_member_bool(members, "it", "byte_fallback", false, &bpe->byte_fallback, err) ||
+	    json_member_bool(members, "it", "ignore_merges", false, &bpe->ignore_merges, err))
 		return -1;
 	if (json_is_string(unk))
 		bpe->unk_token = xstrdup(json_string_value(unk));

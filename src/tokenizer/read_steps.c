@@ -77,7 +77,7 @@ static int read_behavior(const struct component *component, const char *fallback
 	const char *name = fallback;
 
 	if (!fallback || json_object_get(component->json, "behavior"))
-		name = member_string(component->json, component->where, "behavior", NULL, err);
+		name = json_member_string(component->json, component->where, "behavior", NULL, err);
 	if (!name)
 		return -1;
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -160,9 +160,10 @@ static int read_strip(struct steps *steps, const struct component *component, co
 	struct step *step = new_step(steps, step_strip, "", 0);
 
 	(void)argument;
-	return member_bool(component->json, component->where, "strip_left", -1, &step->left, err) ||
-			       member_bool(component->json, component->where, "strip_right", -1,
-					   &step->right, err)
+	return json_member_bool(component->json, component->where, "strip_left", -1, &step->left,
+				err) ||
+			       json_member_bool(component->json, component->where, "strip_right",
+						-1, &step->right, err)
 		       ? -1
 		       : 0;
 }
@@ -171,7 +172,8 @@ static int read_prepend(struct steps *steps, const struct component *component,
 			const void *argument, struct err *err)
 {
 	size_t len;
-	const char *text = member_string(component->json, component->where, "prepend", &len, err);
+	const char *text =
+		json_member_string(component->json, component->where, "prepend", &len, err);
 
 	(void)argument;
 	if (!text)
@@ -184,7 +186,8 @@ static int read_replace(struct steps *steps, const struct component *component,
 			const void *argument, struct err *err)
 {
 	size_t len;
-	const char *text = member_string(component->json, component->where, "content", &len, err);
+	const char *text =
+		json_member_string(component->json, component->where, "content", &len, err);
 
 	(void)argument;
 	if (!text)
@@ -199,7 +202,7 @@ static int read_split(struct steps *steps, const struct component *component, co
 
 	(void)argument;
 	if (read_behavior(component, NULL, &step->behavior, err) ||
-	    member_bool(component->json, component->where, "invert", -1, &step->invert, err))
+	    json_member_bool(component->json, component->where, "invert", -1, &step->invert, err))
 		return -1;
 	return read_pattern(step, component, err);
 }
@@ -210,8 +213,9 @@ static int read_byte_level(struct steps *steps, const struct component *componen
 	bool prefix, use_regex;
 
 	(void)argument;
-	if (member_bool(component->json, component->where, "add_prefix_space", -1, &prefix, err) ||
-	    member_bool(component->json, component->where, "use_regex", true, &use_regex, err))
+	if (json_member_bool(component->json, component->where, "add_prefix_space", -1, &prefix,
+			     err) ||
+	    json_member_bool(component->json, component->where, "use_regex", true, &use_regex, err))
 		return -1;
 	if (prefix)
 		new_step(steps, step_prepend_once, " ", 1);
@@ -227,8 +231,8 @@ static int read_digits(struct steps *steps, const struct component *component, c
 	bool individual;
 
 	(void)argument;
-	if (member_bool(component->json, component->where, "individual_digits", -1, &individual,
-			err))
+	if (json_member_bool(component->json, component->where, "individual_digits", -1,
+			     &individual, err))
 		return -1;
 	return add_split(steps, component, "\\p{N}", individual ? ISOLATED : CONTIGUOUS, err);
 }
@@ -267,11 +271,12 @@ static int read_scheme(const struct component *component, const char **scheme, s
 	bool prefix;
 
 	*scheme = "always";
-	if (member_bool(component->json, component->where, "add_prefix_space", true, &prefix, err))
+	if (json_member_bool(component->json, component->where, "add_prefix_space", true, &prefix,
+			     err))
 		return -1;
 	if (json_object_get(component->json, "prepend_scheme"))
-		*scheme = member_string(component->json, component->where, "prepend_scheme", NULL,
-					err);
+		*scheme = json_member_string(component->json, component->where, "prepend_scheme",
+					     NULL, err);
 	else if (!prefix)
 		*scheme = "never";
 	if (!*scheme)
@@ -297,9 +302,10 @@ static int read_metaspace(struct steps *steps, const struct component *component
 	int rc = 0;
 
 	(void)argument;
-	replacement = member_string(component->json, component->where, "replacement", &len, err);
+	replacement =
+		json_member_string(component->json, component->where, "replacement", &len, err);
 	if (!replacement || read_scheme(component, &scheme, err) ||
-	    member_bool(component->json, component->where, "split", true, &split, err))
+	    json_member_bool(component->json, component->where, "split", true, &split, err))
 		return -1;
 	if (!len || utf8_size(replacement[0]) != len)
 		return err_set(err, ERR_INPUT, "%s has a replacement that is not one character",
@@ -365,7 +371,7 @@ struct agenda {
 static int open_sequence(struct agenda *agenda, const struct component *sequence,
 			 const char *members, struct err *err)
 {
-	const json_t *list = member_array(sequence->json, sequence->where, members, err);
+	const json_t *list = json_member_array(sequence->json, sequence->where, members, err);
 	size_t n = json_array_size(list);
 
 	if (!list)
@@ -393,7 +399,7 @@ static int read_steps(struct steps *steps, const json_t *json, const char *key, 
 	for (size_t n_read = 0; agenda.n; n_read++) {
 		struct component component = agenda.component[--agenda.n];
 		const char *type =
-			member_string(component.json, component.where, "type", NULL, err);
+			json_member_string(component.json, component.where, "type", NULL, err);
 
 		if (!type)
 			return -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What steps do to a text.
+ * The steps themselves.
  */
 #include "tokenizer/step.h"
 
@@ -28,7 +28,8 @@ void step_state_release(struct step_state *state)
 	buf_release(&state->out);
 }
 
-/* ASCII is in every form as it is, and its last character alone may join what follows. */
+/* The number of ASCII bytes at p.  Normalization leaves ASCII as it is; only its last character may
+ * combine with the text behind it. */
 static size_t ascii_prefix(const char *p, size_t len)
 {
 	size_t n = 0;
@@ -72,13 +73,12 @@ static int add_normalized(uninorm_t form, const char *text, size_t len, struct b
 	return 0;
 }
 
-int step_normalize(const struct step *step, struct step_state *state, const char *text, size_t len,
-		   bool first, struct buf *out, struct err *err)
+int step_normalize(const struct step *step, struct step_state *state,
+		   const struct text_range *range, struct buf *out, struct err *err)
 {
-	const char *end = text + len;
+	const char *text = range->text, *end = text + range->len;
 
 	(void)state;
-	(void)first;
 	while (text < end) {
 		size_t ascii = ascii_prefix(text, (size_t)(end - text));
 		const char *p = text + ascii;
@@ -99,16 +99,15 @@ int step_normalize(const struct step *step, struct step_state *state, const char
 	return 0;
 }
 
-int step_lowercase(const struct step *step, struct step_state *state, const char *text, size_t len,
-		   bool first, struct buf *out, struct err *err)
+int step_lowercase(const struct step *step, struct step_state *state,
+		   const struct text_range *range, struct buf *out, struct err *err)
 {
 	uint32_t c;
 
 	(void)step;
 	(void)state;
-	(void)first;
 	(void)err;
-	for (const char *end = text + len; text < end;) {
+	for (const char *text = range->text, *end = text + range->len; text < end;) {
 		text += utf8_decode(text, &c);
 		utf8_add(out, uc_tolower(c));
 		if (c == 0x130) /* the one that becomes two */
@@ -117,15 +116,14 @@ int step_lowercase(const struct step *step, struct step_state *state, const char
 	return 0;
 }
 
-int step_strip(const struct step *step, struct step_state *state, const char *text, size_t len,
-	       bool first, struct buf *out, struct err *err)
+int step_strip(const struct step *step, struct step_state *state, const struct text_range *range,
+	       struct buf *out, struct err *err)
 {
-	const char *end = text + len;
+	const char *text = range->text, *end = text + range->len;
 	uint32_t c;
 	size_t n;
 
 	(void)state;
-	(void)first;
 	(void)err;
 	while (step->left && text < end && (n = utf8_decode(text, &c), unicode_is_space(c)))
 		text += n;
@@ -135,17 +133,16 @@ int step_strip(const struct step *step, struct step_state *state, const char *te
 	return 0;
 }
 
-int step_strip_marks(const struct step *step, struct step_state *state, const char *text,
-		     size_t len, bool first, struct buf *out, struct err *err)
+int step_strip_marks(const struct step *step, struct step_state *state,
+		     const struct text_range *range, struct buf *out, struct err *err)
 {
 	uint32_t c;
 	size_t n;
 
 	(void)step;
 	(void)state;
-	(void)first;
 	(void)err;
-	for (const char *end = text + len; text < end; text += n) {
+	for (const char *text = range->text, *end = text + range->len; text < end; text += n) {
 		n = utf8_decode(text, &c);
 		if (!unicode_is_mark(c))
 			buf_add(out, text, n);
@@ -153,47 +150,46 @@ int step_strip_marks(const struct step *step, struct step_state *state, const ch
 	return 0;
 }
 
-int step_prepend(const struct step *step, struct step_state *state, const char *text, size_t len,
-		 bool first, struct buf *out, struct err *err)
+int step_prepend(const struct step *step, struct step_state *state, const struct text_range *range,
+		 struct buf *out, struct err *err)
 {
 	(void)state;
-	(void)first;
 	(void)err;
 	buf_add(out, step->content.data, step->content.len);
-	buf_add(out, text, len);
+	buf_add(out, range->text, range->len);
 	return 0;
 }
 
-int step_prepend_once(const struct step *step, struct step_state *state, const char *text,
-		      size_t len, bool first, struct buf *out, struct err *err)
+int step_prepend_once(const struct step *step, struct step_state *state,
+		      const struct text_range *range, struct buf *out, struct err *err)
 {
 	const struct buf *content = &step->content;
-	bool there = len >= content->len && !memcmp(text, content->data, content->len);
+	bool there =
+		range->len >= content->len && !memcmp(range->text, content->data, content->len);
 
 	(void)state;
 	(void)err;
-	if (!there && (first || !step->only_first))
+	if (!there && (range->first || !step->only_first))
 		buf_add(out, content->data, content->len);
-	buf_add(out, text, len);
+	buf_add(out, range->text, range->len);
 	return 0;
 }
 
-int step_replace(const struct step *step, struct step_state *state, const char *text, size_t len,
-		 bool first, struct buf *out, struct err *err)
+int step_replace(const struct step *step, struct step_state *state, const struct text_range *range,
+		 struct buf *out, struct err *err)
 {
 	size_t begin, end, done = 0;
 	int rc;
 
-	(void)first;
-	regex_search_start(&state->search, step->regex, text, len);
+	regex_search_start(&state->search, step->regex, range->text, range->len);
 	while ((rc = regex_search_next(&state->search, &begin, &end, err)) > 0) {
-		buf_add(out, text + done, begin - done);
+		buf_add(out, range->text + done, begin - done);
 		buf_add(out, step->content.data, step->content.len);
 		done = end;
 		if (out->len > INT32_MAX)
 			return err_set(err, ERR_INPUT, "a normalizer makes too much of a text");
 	}
-	buf_add(out, text + done, len - done);
+	buf_add(out, range->text + done, range->len - done);
 	return rc;
 }
 
@@ -208,25 +204,22 @@ static uint32_t byte_char(unsigned char byte)
 	return byte == 0xad ? 0x143u : 0x100u + 33 + (byte - 0x7fu);
 }
 
-int step_bytes(const struct step *step, struct step_state *state, const char *text, size_t len,
-	       bool first, struct buf *out, struct err *err)
+int step_bytes(const struct step *step, struct step_state *state, const struct text_range *range,
+	       struct buf *out, struct err *err)
 {
 	(void)step;
 	(void)state;
-	(void)first;
 	(void)err;
-	for (size_t i = 0; i < len; i++)
-		utf8_add(out, byte_char((unsigned char)text[i]));
+	for (size_t i = 0; i < range->len; i++)
+		utf8_add(out, byte_char((unsigned char)range->text[i]));
 	return 0;
 }
 
-/* A split under way: what was seen and is not given away yet, since it may be merged with what
- * follows. */
+/* A split in progress.  The last stretch is held back: the next one may be merged with it. */
 struct split {
 	const struct step *step;
 	const char *text;
-	piece_fn *piece;
-	void *context;
+	const struct piece_taker *taker;
 	size_t begin, end;
 	bool held;
 	bool held_match; /* the flag of the last stretch */
@@ -234,8 +227,9 @@ struct split {
 
 static int give(struct split *split, size_t begin, size_t end, struct err *err)
 {
-	return begin < end ? split->piece(split->context, split->text + begin, end - begin, err)
-			   : 0;
+	if (begin == end)
+		return 0;
+	return split->taker->take(split->taker->context, split->text + begin, end - begin, err);
 }
 
 static int give_held(struct split *split, struct err *err)
@@ -256,7 +250,7 @@ static int hold(struct split *split, size_t begin, size_t end, struct err *err)
 	return 0;
 }
 
-/* The next stretch of the text, which is a match or lies between two. */
+/* The next stretch of the text: a match, or the text between two matches. */
 static int add_stretch(struct split *split, size_t begin, size_t end, bool match, struct err *err)
 {
 	bool last_match = split->held_match, merges = false;
@@ -284,21 +278,21 @@ static int add_stretch(struct split *split, size_t begin, size_t end, bool match
 	return 0;
 }
 
-int step_split(const struct step *step, struct step_state *state, const char *text, size_t len,
-	       piece_fn *piece, void *context, struct err *err)
+int step_split(const struct step *step, struct step_state *state, const struct text_range *range,
+	       const struct piece_taker *taker, struct err *err)
 {
-	struct split split = { .step = step, .text = text, .piece = piece, .context = context };
+	struct split split = { .step = step, .text = range->text, .taker = taker };
 	size_t begin, end, done = 0;
 	int rc;
 
-	regex_search_start(&state->search, step->regex, text, len);
+	regex_search_start(&state->search, step->regex, range->text, range->len);
 	while ((rc = regex_search_next(&state->search, &begin, &end, err)) > 0) {
 		if ((begin > done && add_stretch(&split, done, begin, false, err)) ||
 		    add_stretch(&split, begin, end, true, err))
 			return -1;
 		done = end;
 	}
-	if (rc < 0 || (done < len && add_stretch(&split, done, len, false, err)))
+	if (rc < 0 || (done < range->len && add_stretch(&split, done, range->len, false, err)))
 		return -1;
 	return give_held(&split, err);
 }

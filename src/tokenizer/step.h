@@ -17,10 +17,16 @@ enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTI
 struct step;
 struct step_state;
 
-/* Appends text, which is not empty, as it becomes to out.  first: it stands at the beginning of
- * what is encoded. */
-typedef int step_fn(const struct step *step, struct step_state *state, const char *text, size_t len,
-		    bool first, struct buf *out, struct err *err);
+/* A part of a text, good UTF-8. */
+struct text_range {
+	const char *text;
+	size_t len;
+	bool first; /* it stands at the beginning of what is encoded */
+};
+
+/* Appends to out what the step makes of a range, which is not empty. */
+typedef int step_fn(const struct step *step, struct step_state *state,
+		    const struct text_range *range, struct buf *out, struct err *err);
 
 struct step {
 	step_fn *rewrite; /* NULL: a split */
@@ -63,9 +69,14 @@ step_fn step_bytes;   /* each byte as GPT-2's character for it */
 int steps_read_normalizer(struct steps *steps, const json_t *json, struct err *err);
 int steps_read_pre_tokenizer(struct steps *steps, const json_t *json, struct err *err);
 
-/* Splits text, calling piece for each piece that is not empty, in order. */
-typedef int piece_fn(void *context, const char *text, size_t len, struct err *err);
-int step_split(const struct step *step, struct step_state *state, const char *text, size_t len,
-	       piece_fn *piece, void *context, struct err *err);
+/* Takes the pieces of a text that are not empty, in order. */
+struct piece_taker {
+	int (*take)(void *context, const char *text, size_t len, struct err *err);
+	void *context;
+};
+
+/* Splits the range; its member `first` does not matter. */
+int step_split(const struct step *step, struct step_state *state, const struct text_range *range,
+	       const struct piece_taker *taker, struct err *err);
 
 #endif

@@ -26,21 +26,6 @@ struct tokenizer {
 	struct post_processor post;
 };
 
-void token_ids_add(struct token_ids *list, uint32_t id)
-{
-	if (list->n == list->cap) {
-		list->cap = list->cap ? 2 * list->cap : 64;
-		list->ids = xreallocarray(list->ids, list->cap, sizeof *list->ids);
-	}
-	list->ids[list->n++] = id;
-}
-
-void token_ids_release(struct token_ids *list)
-{
-	free(list->ids);
-	*list = (struct token_ids){ 0 };
-}
-
 /* The members of the file: the model as text, the others as values. */
 struct parts {
 	json_t *values;
@@ -78,19 +63,15 @@ static int read_tokenizer(struct tokenizer *tokenizer, const struct parts *parts
 {
 	const json_t *values = parts->values;
 
-	return bpe_read(&tokenizer->bpe, parts->model, err) ||
-			       steps_read_normalizer(&tokenizer->normalizer,
-						     json_object_get(values, "normalizer"), err) ||
-			       steps_read_pre_tokenizer(&tokenizer->pre_tokenizer,
-							json_object_get(values, "pre_tokenizer"),
-							err) ||
-			       added_read(&tokenizer->added,
-					  json_object_get(values, "added_tokens"),
-					  &tokenizer->bpe.vocab, &tokenizer->normalizer, err) ||
-			       post_read(&tokenizer->post,
-					 json_object_get(values, "post_processor"), err)
-		       ? -1
-		       : 0;
+	if (bpe_read(&tokenizer->bpe, parts->model, err) ||
+	    steps_read_normalizer(&tokenizer->normalizer, json_object_get(values, "normalizer"),
+				  err) ||
+	    steps_read_pre_tokenizer(&tokenizer->pre_tokenizer,
+				     json_object_get(values, "pre_tokenizer"), err) ||
+	    added_read(&tokenizer->added, json_object_get(values, "added_tokens"),
+		       &tokenizer->bpe.vocab, &tokenizer->normalizer, err))
+		return -1;
+	return post_read(&tokenizer->post, json_object_get(values, "post_processor"), err);
 }
 
 int tokenizer_new(struct tokenizer **tokenizer, const struct buf *json, const char *file,
@@ -169,17 +150,16 @@ static void encoding_free(struct encoding *encoding)
 	free(encoding);
 }
 
-/* The text becomes what the step makes of it, which lies in state.  first: it stands first in the
- * whole text. */
+/* *range becomes the output of the step, which lies in state. */
 static int rewrite(struct encoding *encoding, const struct step *step, struct step_state *state,
-		   const char **text, size_t *len, bool first, struct err *err)
+		   struct text_range *range, struct err *err)
 {
 	state->out.len = 0;
-	if (step->rewrite(step, state, *text, *len, first, &state->out, err) ||
+	if (step->rewrite(step, state, range, &state->out, err) ||
 	    spend(encoding, state->out.len, err))
 		return -1;
-	*text = state->out.data;
-	*len = state->out.len;
+	range->text = state->out.data;
+	range->len = state->out.len;
 	return 0;
 }
 
@@ -187,15 +167,16 @@ static int rewrite(struct encoding *encoding, const struct step *step, struct st
 struct piece {
 	struct encoding *encoding;
 	size_t n_done;
-	/* of what the last split cuts, if that stands first in the whole text; else NULL */
+	/* of the range that was split, if it stands first in the whole text; else NULL */
 	const char *start;
 };
 
 static int take_piece(void *context, const char *text, size_t len, struct err *err);
 
-/* Through the other steps and to the model.  As deep as there are splits, at most MAX_STEPS. */
-static int pre_tokenize(struct encoding *encoding, size_t n_done, const char *text, size_t len,
-			bool first, struct err *err)
+/* Runs the other steps and the model.  Recursion is as deep as there are splits: at most MAX_STEPS.
+ */
+static int pre_tokenize(struct encoding *encoding, size_t n_done, struct text_range range,
+			struct err *err)
 {
 	const struct tokenizer *tokenizer = encoding->tokenizer;
 
@@ -204,81 +185,91 @@ static int pre_tokenize(struct encoding *encoding, size_t n_done, const char *te
 		struct step_state *state = &encoding->pre_tokenizer[n_done];
 
 		if (!step->rewrite) {
-			struct piece piece = { encoding, n_done + 1, first ? text : NULL };
+			struct piece piece = { encoding, n_done + 1,
+					       range.first ? range.text : NULL };
+			const struct piece_taker taker = { take_piece, &piece };
 
-			return step_split(step, state, text, len, take_piece, &piece, err);
+			return step_split(step, state, &range, &taker, err);
 		}
-		if (rewrite(encoding, step, state, &text, &len, first, err))
+		if (rewrite(encoding, step, state, &range, err))
 			return -1;
-		if (!len)
+		if (!range.len)
 			return 0;
 	}
-	return bpe_encode(&tokenizer->bpe, &encoding->work, text, len, encoding->out, err);
+	return bpe_encode(&tokenizer->bpe, &encoding->work, range.text, range.len, encoding->out,
+			  err);
 }
 
 static int take_piece(void *context, const char *text, size_t len, struct err *err)
 {
 	const struct piece *piece = context;
+	const struct text_range range = { text, len, .first = text == piece->start };
 
-	return spend(piece->encoding, len, err) ? -1
-						: pre_tokenize(piece->encoding, piece->n_done, text,
-							       len, text == piece->start, err);
+	if (spend(piece->encoding, len, err))
+		return -1;
+	return pre_tokenize(piece->encoding, piece->n_done, range, err);
 }
 
-/* A piece of normalized text, which may hold normalized added tokens. */
-static int encode_normalized(struct encoding *encoding, const char *text, size_t len, bool first,
-			     struct err *err)
+/* The part [begin, end) of a range. */
+static struct text_range part_of(struct text_range range, size_t begin, size_t end)
 {
+	return (struct text_range){ range.text + begin, end - begin, range.first && !begin };
+}
+
+/* A range of normalized text, which may hold normalized added tokens. */
+static int encode_normalized(struct encoding *encoding, struct text_range range, struct err *err)
+{
+	const struct added_set *set = &encoding->tokenizer->added.normalized;
 	const struct added_token *token;
 	struct added_search search = { 0 };
 	size_t begin, end, done = 0;
 
-	while ((token = added_find(&encoding->tokenizer->added.normalized, text, len, &search,
-				   &begin, &end))) {
-		if (done < begin &&
-		    pre_tokenize(encoding, 0, text + done, begin - done, first && !done, err))
+	while ((token = added_find(set, range.text, range.len, &search, &begin, &end))) {
+		if (done < begin && pre_tokenize(encoding, 0, part_of(range, done, begin), err))
 			return -1;
 		token_ids_add(encoding->out, token->id);
 		done = end;
 	}
-	return done < len ? pre_tokenize(encoding, 0, text + done, len - done, first && !done, err)
-			  : 0;
+	if (done == range.len)
+		return 0;
+	return pre_tokenize(encoding, 0, part_of(range, done, range.len), err);
 }
 
-static int encode_raw(struct encoding *encoding, const char *text, size_t len, bool first,
-		      struct err *err)
+static int encode_raw(struct encoding *encoding, struct text_range range, struct err *err)
 {
 	const struct steps *normalizer = &encoding->tokenizer->normalizer;
 
 	for (size_t i = 0; i < normalizer->n; i++) {
-		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &text, &len,
-			    first, err))
+		if (rewrite(encoding, &normalizer->step[i], &encoding->normalizer[i], &range, err))
 			return -1;
-		if (!len)
+		if (!range.len)
 			return 0;
 	}
-	return encode_normalized(encoding, text, len, first, err);
+	return encode_normalized(encoding, range, err);
 }
 
 static int encode_text(struct encoding *encoding, const char *text, size_t len, struct err *err)
 {
+	const struct added_set *set = &encoding->tokenizer->added.raw;
 	const struct added_token *token;
 	struct added_search search = { 0 };
+	struct text_range range = { text, len, .first = true };
 	size_t begin, end, done = 0;
 
 	if (json_utf8_prefix((struct json_text){ text, len }) != len) {
 		utf8_add_repaired(&encoding->repaired, text, len);
-		text = encoding->repaired.data;
-		len = encoding->repaired.len;
+		range.text = encoding->repaired.data;
+		range.len = encoding->repaired.len;
 	}
-	while ((token = added_find(&encoding->tokenizer->added.raw, text, len, &search, &begin,
-				   &end))) {
-		if (done < begin && encode_raw(encoding, text + done, begin - done, !done, err))
+	while ((token = added_find(set, range.text, range.len, &search, &begin, &end))) {
+		if (done < begin && encode_raw(encoding, part_of(range, done, begin), err))
 			return -1;
 		token_ids_add(encoding->out, token->id);
 		done = end;
 	}
-	return done < len ? encode_raw(encoding, text + done, len - done, !done, err) : 0;
+	if (done == range.len)
+		return 0;
+	return encode_raw(encoding, part_of(range, done, range.len), err);
 }
 
 static void add_all(struct token_ids *out, const struct token_ids *list)

@@ -17,17 +17,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-
-/* A growing list of token ids.  A zeroed struct is an empty one; growth never fails (base/mem.h).
- */
-struct token_ids {
-	uint32_t *ids;
-	size_t n;
-	size_t cap;
-};
-
-void token_ids_add(struct token_ids *list, uint32_t id);
-void token_ids_release(struct token_ids *list);
+#include "tokenizer/token_ids.h"
 
 struct tokenizer;
 
