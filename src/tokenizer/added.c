@@ -50,7 +50,7 @@ static int set_pattern(struct added_token *token, const struct steps *normalizer
 		regex_search_release(&state->search);
 	}
 	if (!rc && !text.len)
-		rc = err_set(err, ERR_INPUT, "added token '%s' is empty once it is normalized",
+		rc = err_set(err, ERR_INPUT, "added token '%s' is empty after normalization",
 			     token->content);
 	token->pattern = xmalloc(text.len + 1);
 	memcpy(token->pattern, text.len ? text.data : "", text.len);
@@ -84,10 +84,9 @@ static int make_set(struct added_set *set, const struct added_tokens *added, boo
 	sort(set->tokens, set->n, sizeof *set->tokens, compare);
 	for (size_t i = 1; i < set->n; i++)
 		if (!compare(&set->tokens[i - 1], &set->tokens[i]))
-			return err_set(
-				err, ERR_INPUT,
-				"added tokens '%s' and '%s' are the same once they are normalized",
-				set->tokens[i - 1]->content, set->tokens[i]->content);
+			return err_set(err, ERR_INPUT,
+				       "added tokens '%s' and '%s' are equal after normalization",
+				       set->tokens[i - 1]->content, set->tokens[i]->content);
 	return 0;
 }
 

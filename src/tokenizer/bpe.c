@@ -217,7 +217,7 @@ int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, s
 			if (bpe->unk_id == NO_TOKEN)
 				return err_set(err, ERR_INPUT,
 					       "character U+%04X has no token, and unk_token '%s' "
-					       "is none either",
+					       "is not a token either",
 					       c, bpe->unk_token);
 			if (unknown && !bpe->fuse_unk)
 				add_symbol(bpe, work, bpe->unk_id, out);

@@ -61,8 +61,8 @@ static int read_template(struct post_processor *post, const json_t *json, const 
 			seen = true;
 		} else {
 			return err_set(err, ERR_INPUT,
-				       "single[%zu] of %s is no special token and not the text", i,
-				       where);
+				       "single[%zu] of %s is neither a special token nor the text",
+				       i, where);
 		}
 	}
 	return seen ? 0 : err_set(err, ERR_INPUT, "%s leaves out the text", where);
@@ -90,12 +90,12 @@ static int read_one(struct post_processor *post, const json_t *json, const char 
 	if (!strcmp(type, "ByteLevel")) /* offsets only */
 		return 0;
 	if ((*n_around)++)
-		return err_set(err, ERR_INPUT, "%s is a second one that adds tokens", where);
+		return err_set(err, ERR_INPUT, "%s: only one post-processor may add tokens", where);
 	if (!strcmp(type, "TemplateProcessing"))
 		return read_template(post, json, where, err);
 	if (!strcmp(type, "RobertaProcessing") || !strcmp(type, "BertProcessing"))
 		return read_pair(post, json, where, err);
-	return err_set(err, ERR_INPUT, "%s has type '%s', which is not supported", where, type);
+	return err_set(err, ERR_INPUT, "%s has unsupported type '%s'", where, type);
 }
 
 int post_read(struct post_processor *post, const json_t *json, struct err *err)

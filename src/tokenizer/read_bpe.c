@@ -92,7 +92,7 @@ static int read_vocab(struct bpe *bpe, struct json_text text, struct err *err)
 				     "token '%s' has an id that is not from 0 to %d", member.key,
 				     MAX_TOKEN_ID);
 		else if (!vocab_add(&bpe->vocab, member.key, member.key_len, (uint32_t)id))
-			rc = err_set(err, ERR_INPUT, "token '%s' stands there twice", member.key);
+			rc = err_set(err, ERR_INPUT, "duplicate token '%s'", member.key);
 		if (rc < 0)
 			break;
 	}
@@ -206,7 +206,7 @@ static int read_spaced(struct bpe *bpe, struct merge_queue *queue, struct json_t
 	const char *space;
 
 	if (!json_text_string(token, &text->both))
-		return err_set(err, ERR_INPUT, "merge %zu is not a good string", queue->n_read);
+		return err_set(err, ERR_INPUT, "merge %zu is not a valid string", queue->n_read);
 	if (!strncmp(text->both.data, "#version", 8))
 		return 0;
 	space = strchr(text->both.data, ' ');
@@ -256,7 +256,7 @@ static int read_merge_list(struct bpe *bpe, struct merge_queue *queue, struct js
 			return -1;
 		kind = json_token(json, &at, &token);
 		if (kind != ',' && kind != ']')
-			return err_set(err, ERR_INPUT, "there is no comma before merge %zu",
+			return err_set(err, ERR_INPUT, "missing comma before merge %zu",
 				       queue->n_read);
 		more = kind == ',';
 	}
@@ -312,14 +312,13 @@ static int refuse_unknown(const json_t *members, struct err *err)
 	const json_t *type = json_object_get(members, "type");
 
 	if (type && (!json_is_string(type) || strcmp(json_string_value(type), "BPE") != 0))
-		return err_set(err, ERR_INPUT, "it has type '%s', and only 'BPE' is supported",
+		return err_set(err, ERR_INPUT, "type '%s' is not supported (supported: BPE)",
 			       json_is_string(type) ? json_string_value(type) : "?");
 	if (json_number_value(json_object_get(members, "dropout")) != 0)
-		return err_set(err, ERR_INPUT, "it has a dropout, which makes tokens random");
+		return err_set(err, ERR_INPUT, "dropout is not supported");
 	for (size_t i = 0; i < sizeof affixes / sizeof *affixes; i++)
 		if (json_string_length(json_object_get(members, affixes[i])))
-			return err_set(err, ERR_INPUT, "it has a '%s', which is not supported",
-				       affixes[i]);
+			return err_set(err, ERR_INPUT, "'%s' is not supported", affixes[i]);
 	return 0;
 }
 
@@ -353,7 +352,7 @@ static int read_members(struct json_text model, json_t *members, struct json_tex
 
 		rc = -1;
 		if (json_object_get(members, member.key)) {
-			err_set(err, ERR_INPUT, "it has '%s' twice", member.key);
+			err_set(err, ERR_INPUT, "duplicate member '%s'", member.key);
 			break;
 		}
 		if (large)
@@ -375,7 +374,7 @@ int bpe_read(struct bpe *bpe, struct json_text model, struct err *err)
 	if (read_members(model, members, &vocab, &merges, err) || read_flags(bpe, members, err))
 		goto out;
 	if (!vocab.len || !merges.len) {
-		err_set(err, ERR_INPUT, "it has no '%s'", vocab.len ? "merges" : "vocab");
+		err_set(err, ERR_INPUT, "missing member '%s'", vocab.len ? "merges" : "vocab");
 		goto out;
 	}
 	if (read_vocab(bpe, vocab, err))

@@ -45,7 +45,7 @@ static int room_for(const struct steps *steps, size_t n, const struct component 
 {
 	if (steps->n + n <= MAX_STEPS)
 		return 0;
-	return err_set(err, ERR_INPUT, "%s comes after more than %d steps", component->where,
+	return err_set(err, ERR_INPUT, "%s exceeds the limit of %d steps", component->where,
 		       MAX_STEPS - 4);
 }
 
@@ -86,8 +86,7 @@ static int read_behavior(const struct component *component, const char *fallback
 			return 0;
 		}
 	}
-	return err_set(err, ERR_INPUT, "%s has behavior '%s', which is not known", component->where,
-		       name);
+	return err_set(err, ERR_INPUT, "%s has unknown behavior '%s'", component->where, name);
 }
 
 /* "pattern": {"String": ...} or {"Regex": ...}. */
@@ -283,7 +282,7 @@ static int read_scheme(const struct component *component, const char **scheme, s
 		return -1;
 	if (strcmp(*scheme, "always") != 0 && strcmp(*scheme, "first") != 0 &&
 	    strcmp(*scheme, "never") != 0)
-		return err_set(err, ERR_INPUT, "%s has prepend_scheme '%s', which is not known",
+		return err_set(err, ERR_INPUT, "%s has unknown prepend_scheme '%s'",
 			       component->where, *scheme);
 	if (!prefix && strcmp(*scheme, "never") != 0)
 		return err_set(err, ERR_INPUT,
@@ -308,7 +307,7 @@ static int read_metaspace(struct steps *steps, const struct component *component
 	    json_member_bool(component->json, component->where, "split", true, &split, err))
 		return -1;
 	if (!len || utf8_size(replacement[0]) != len)
-		return err_set(err, ERR_INPUT, "%s has a replacement that is not one character",
+		return err_set(err, ERR_INPUT, "%s has a 'replacement' that is not one character",
 			       component->where);
 	buf_puts(&pattern, " ");
 	rc = regex_new(&new_step(steps, step_replace, replacement, len)->regex, &pattern, err);
@@ -357,8 +356,7 @@ static int read_component(struct steps *steps, const struct component_type *type
 				       ? -1
 				       : types->read(steps, component, types->argument, err);
 	}
-	return err_set(err, ERR_INPUT, "%s has type '%s', which is not supported", component->where,
-		       type);
+	return err_set(err, ERR_INPUT, "%s has unsupported type '%s'", component->where, type);
 }
 
 /* Components that are still to be read, the next one last: a Sequence is replaced by its members.

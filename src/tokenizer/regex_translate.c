@@ -29,7 +29,7 @@ struct translation {
 
 static int refuse(const struct translation *t, const char *what)
 {
-	return err_set(t->err, ERR_INPUT, "%s is not supported (byte %zu)", what, t->at);
+	return err_set(t->err, ERR_INPUT, "unsupported %s (byte %zu)", what, t->at);
 }
 
 static char next(const struct translation *t, size_t ahead)
@@ -48,7 +48,7 @@ static void add_set(struct translation *t, const char *set)
 static int add_negated(struct translation *t, const char *set)
 {
 	if (t->in_class)
-		return refuse(t, "a negated set in a class");
+		return refuse(t, "negated set in a class");
 	buf_printf(t->out, "[^%s]", set);
 	return 0;
 }
@@ -68,7 +68,7 @@ static int add_code(struct translation *t, char letter)
 	}
 	if (!n || (letter == 'u' && n != 4) || (braces && next(t, 0) != '}') || c >= UNICODE_END ||
 	    (letter == 'x' && !braces && c >= 0x80))
-		return refuse(t, "this escape of a character");
+		return refuse(t, "character escape");
 	t->at += braces;
 	buf_printf(t->out, "\\x{%x}", c);
 	return 0;
@@ -99,7 +99,7 @@ static int read_property(struct translation *t, bool negated)
 	size_t n = 0;
 
 	if (next(t, 0) != '{')
-		return refuse(t, "a property without braces");
+		return refuse(t, "property without braces");
 	t->at++;
 	if (next(t, 0) == '^') {
 		negated = !negated;
@@ -107,12 +107,12 @@ static int read_property(struct translation *t, bool negated)
 	}
 	for (; isalpha((unsigned char)next(t, 0)) || strchr("_- ", next(t, 0)); t->at++) {
 		if (!next(t, 0) || n == sizeof name - 1)
-			return refuse(t, "this property");
+			return refuse(t, "property");
 		if (isalpha((unsigned char)next(t, 0)))
 			name[n++] = (char)tolower((unsigned char)next(t, 0));
 	}
 	if (!n || next(t, 0) != '}')
-		return refuse(t, "this property");
+		return refuse(t, "property");
 	t->at++;
 	name[n] = '\0';
 	add_property(t, name, negated);
@@ -157,7 +157,7 @@ static int add_letter_escape(struct translation *t, char letter)
 		break;
 	}
 	if (t->in_class || !strchr("AzZbB", letter))
-		return refuse(t, "this escape");
+		return refuse(t, "escape");
 	if (letter == 'b')
 		buf_puts(t->out, "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
 	else if (letter == 'B')
@@ -172,9 +172,9 @@ static int add_escape(struct translation *t)
 	char c = next(t, 1);
 
 	if (t->at + 2 > t->len)
-		return refuse(t, "a backslash at the end");
+		return refuse(t, "backslash at the end");
 	if (isdigit((unsigned char)c))
-		return refuse(t, "a reference back or an octal number");
+		return refuse(t, "backreference or octal number");
 	t->at += 2;
 	if (isalpha((unsigned char)c))
 		return add_letter_escape(t, c);
@@ -211,7 +211,7 @@ static int add_interval(struct translation *t)
 		return 0;
 	}
 	if (next(t, n) == '+' || (fixed && next(t, n) == '?'))
-		return refuse(t, "a sign behind an interval");
+		return refuse(t, "sign after an interval");
 	buf_puts(t->out, next(t, 1) == ',' ? "{0" : "{");
 	buf_add(t->out, t->pattern + t->at + 1, n - 1);
 	t->at += n;
@@ -228,7 +228,7 @@ static int add_options(struct translation *t)
 	for (t->at += 2; next(t, 0) && strchr("im-", next(t, 0)); t->at++)
 		buf_puts(t->out, next(t, 0) == 'm' ? "s" : next(t, 0) == 'i' ? "i" : "-");
 	if (next(t, 0) != ':' && (next(t, 0) != ')' || begin))
-		return refuse(t, "this option");
+		return refuse(t, "option");
 	buf_putc(t->out, next(t, 0));
 	t->at++;
 	return 0;
@@ -239,7 +239,7 @@ static int add_group(struct translation *t)
 	static const char *const known[] = { "(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!" };
 
 	if (next(t, 1) == '*')
-		return refuse(t, "a verb");
+		return refuse(t, "verb");
 	if (next(t, 1) != '?') {
 		buf_putc(t->out, '(');
 		t->at++;
@@ -267,16 +267,16 @@ static int open_class(struct translation *t)
 		t->at++;
 	}
 	if (next(t, 0) == ']')
-		return refuse(t, "a class that begins with ']'");
+		return refuse(t, "class that begins with ']'");
 	return 0;
 }
 
 static int add_in_class(struct translation *t, char c)
 {
 	if (c == '[')
-		return refuse(t, "a class in a class");
+		return refuse(t, "class in a class");
 	if (c == '&' && next(t, 1) == '&')
-		return refuse(t, "an intersection of classes");
+		return refuse(t, "intersection of classes");
 	if (c == ']')
 		t->in_class = false;
 	buf_putc(t->out, c);
@@ -308,8 +308,8 @@ int regex_translate(const char *pattern, size_t len, struct buf *out, struct err
 	struct translation t = { .pattern = pattern, .len = len, .out = out, .err = err };
 
 	if (len > REGEX_MAX_PATTERN)
-		return err_set(err, ERR_INPUT, "it is %zu bytes long, more than the limit (%d)",
-			       len, REGEX_MAX_PATTERN);
+		return err_set(err, ERR_INPUT, "%zu bytes exceed the limit of %d", len,
+			       REGEX_MAX_PATTERN);
 	buf_puts(out, "");
 	while (t.at < len)
 		if (add_one(&t))

@@ -187,7 +187,8 @@ int step_replace(const struct step *step, struct step_state *state, const struct
 		buf_add(out, step->content.data, step->content.len);
 		done = end;
 		if (out->len > INT32_MAX)
-			return err_set(err, ERR_INPUT, "a normalizer makes too much of a text");
+			return err_set(err, ERR_INPUT,
+				       "a normalizer produces more than 2 GiB from a text");
 	}
 	buf_add(out, range->text + done, range->len - done);
 	return rc;

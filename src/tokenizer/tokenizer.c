@@ -44,7 +44,7 @@ static int read_parts(struct parts *parts, const struct buf *json, struct err *e
 
 		rc = -1;
 		if (json_object_get(parts->values, member.key)) {
-			err_set(err, ERR_INPUT, "'%s' stands there twice", member.key);
+			err_set(err, ERR_INPUT, "duplicate member '%s'", member.key);
 			break;
 		}
 		if (is_model)
@@ -55,7 +55,7 @@ static int read_parts(struct parts *parts, const struct buf *json, struct err *e
 	}
 	json_members_release(&walk);
 	if (!rc && !parts->model.len)
-		rc = err_set(err, ERR_INPUT, "there is no 'model'");
+		rc = err_set(err, ERR_INPUT, "missing member 'model'");
 	return rc;
 }
 
@@ -133,7 +133,7 @@ static int spend(struct encoding *encoding, size_t n, struct err *err)
 {
 	if (n > encoding->budget)
 		return err_set(err, ERR_INPUT,
-			       "the steps of the tokenizer make more than %d times the text of it",
+			       "the steps of the tokenizer produce more than %d times the text",
 			       MAX_GROWTH);
 	encoding->budget -= n;
 	return 0;

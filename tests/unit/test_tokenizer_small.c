@@ -117,15 +117,14 @@ static const struct {
 	const char *json, *message;
 } refused_rows[] = {
 	{ "", "'t.json': bad JSON at byte 0: expected '{'" },
-	{ "{}", "'t.json': there is no 'model'" },
-	{ "{\"model\":{}}", "'t.json': model: it has no 'vocab'" },
+	{ "{}", "'t.json': missing member 'model'" },
+	{ "{\"model\":{}}", "'t.json': model: missing member 'vocab'" },
 	{ "{\"model\":{\"type\":\"Unigram\",\"vocab\":[]}}",
-	  "'t.json': model: it has type 'Unigram', and only 'BPE' is supported" },
-	{ MODEL("}}"), "'t.json': model: it has no 'merges'" },
-	{ MODEL(",\"dropout\":0.1" MERGES "}"),
-	  "'t.json': model: it has a dropout, which makes tokens random" },
+	  "'t.json': model: type 'Unigram' is not supported (supported: BPE)" },
+	{ MODEL("}}"), "'t.json': model: missing member 'merges'" },
+	{ MODEL(",\"dropout\":0.1" MERGES "}"), "'t.json': model: dropout is not supported" },
 	{ MODEL(",\"end_of_word_suffix\":\"</w>\"" MERGES "}"),
-	  "'t.json': model: it has a 'end_of_word_suffix', which is not supported" },
+	  "'t.json': model: 'end_of_word_suffix' is not supported" },
 	{ MODEL(",\"merges\":[[\"b\",\"x\"]]}}"),
 	  "'t.json': model: merges: merge 0: token 'x' is not in the vocab" },
 	{ MODEL(",\"merges\":[\"a b\",\"c b\"]}}"),
@@ -137,17 +136,17 @@ static const struct {
 	{ MODEL(",\"merges\":[[\"b\",\"c\" \"a\"]]}}"),
 	  "'t.json': model: merges: merge 0 is not a pair of strings" },
 	{ MODEL(",\"merges\":[\"a b\" \"b c\"]}}"),
-	  "'t.json': model: merges: there is no comma before merge 1" },
+	  "'t.json': model: merges: missing comma before merge 1" },
 	{ "{\"model\":{\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}",
-	  "'t.json': model: vocab: token 'a' stands there twice" },
+	  "'t.json': model: vocab: duplicate token 'a'" },
 	{ "{\"model\":{\"vocab\":{\"a\":-1},\"merges\":[]}}",
 	  "'t.json': model: vocab: token 'a' has an id that is not from 0 to 67108863" },
 	{ MODEL(MERGES ",\"normalizer\":{\"type\":\"Precompiled\"}}"),
-	  "'t.json': normalizer has type 'Precompiled', which is not supported" },
+	  "'t.json': normalizer has unsupported type 'Precompiled'" },
 	{ MODEL(MERGES ",\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":"
 		       "[{\"type\":\"ByteLevel\","
 		       "\"add_prefix_space\":false},{\"type\":\"BertPreTokenizer\"}]}}"),
-	  "'t.json': pre_tokenizer[1] has type 'BertPreTokenizer', which is not supported" },
+	  "'t.json': pre_tokenizer[1] has unsupported type 'BertPreTokenizer'" },
 	{ MODEL(MERGES
 		",\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\":\"Removed\",\"invert\":false,"
 		"\"pattern\":{\"Regex\":\"a(\"}}}"),
@@ -159,7 +158,7 @@ static const struct {
 	{ MODEL(MERGES ",\"added_tokens\":[{\"id\":0}]}"),
 	  "'t.json': added_tokens[0] has no 'content' that is a string" },
 	{ MODEL(MERGES ",\"normalizer\":null,\"normalizer\":null}"),
-	  "'t.json': 'normalizer' stands there twice" },
+	  "'t.json': duplicate member 'normalizer'" },
 };
 
 static void test_refused(void **state)
@@ -196,7 +195,7 @@ static void test_growth(void **state)
 	assert_int_equal(make(&tokenizer, json.data, &err), 0);
 	assert_int_equal(tokenizer_encode(tokenizer, "aaaa", 4, true, &ids, &err), -1);
 	assert_string_equal(err.message,
-			    "the steps of the tokenizer make more than 256 times the text of it");
+			    "the steps of the tokenizer produce more than 256 times the text");
 	token_ids_release(&ids);
 	tokenizer_free(tokenizer);
 	buf_release(&json);
@@ -212,8 +211,9 @@ static void test_unknown_character(void **state)
 	assert_int_equal(make(&tokenizer, MODEL(",\"unk_token\":\"?\"" MERGES "}"), &err), 0);
 	assert_int_equal(tokenizer_encode(tokenizer, "ab", 2, true, &ids, &err), 0);
 	assert_int_equal(tokenizer_encode(tokenizer, "x", 1, true, &ids, &err), -1);
-	assert_string_equal(err.message,
-			    "character U+0078 has no token, and unk_token '?' is none either");
+	assert_string_equal(
+		err.message,
+		"character U+0078 has no token, and unk_token '?' is not a token either");
 	token_ids_release(&ids);
 	tokenizer_free(tokenizer);
 }
