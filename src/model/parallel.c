@@ -6,7 +6,8 @@ static bool whole_tiles(uint64_t n, size_t tile)
 	return tile == WHOLE || n % tile == 0;
 }
 
-static int qkv_parts(const struct model_config *config, uint64_t rows, struct part parts[MAX_PARTS])
+static int qkv_sections(const struct model_config *config, uint64_t rows,
+			struct section sections[MAX_SECTIONS])
 {
 	uint64_t q = config->size[CONFIG_HEADS], kv = config->size[CONFIG_KV_HEADS];
 	uint64_t head;
@@ -15,48 +16,44 @@ static int qkv_parts(const struct model_config *config, uint64_t rows, struct pa
 	if (q == 0 || kv == 0 || q > UINT32_MAX || kv > UINT32_MAX || rows % (q + 2 * kv))
 		return 0;
 	head = rows / (q + 2 * kv);
-	parts[0] = (struct part){ .rows = q * head };
-	parts[1] = parts[2] = (struct part){ .rows = kv * head };
+	sections[0] = (struct section){ .rows = q * head };
+	sections[1] = sections[2] = (struct section){ .rows = kv * head };
 	return 3;
 }
 
-int parallel_parts(enum parallel parallel, const struct model_config *config, uint64_t rows,
-		   struct part parts[MAX_PARTS])
+int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
+		      struct section sections[MAX_SECTIONS])
 {
 	int n = 0;
 
 	if (parallel == PARALLEL_QKV)
-		n = qkv_parts(config, rows, parts);
+		n = qkv_sections(config, rows, sections);
 	if (parallel == PARALLEL_GATE_UP && rows % 2 == 0) {
-		parts[0] = parts[1] = (struct part){ .rows = rows / 2 };
+		sections[0] = sections[1] = (struct section){ .rows = rows / 2 };
 		n = 2;
 	}
 	if (n == 0) {
-		parts[0] = (struct part){ .rows = rows };
+		sections[0] = (struct section){ .rows = rows };
 		n = 1;
 	}
 	return n;
 }
 
-bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows)
+/* Whether n rows or columns can be split over tp devices so that each gets whole tiles. */
+static bool fits(uint64_t n, uint64_t tp, size_t tile)
 {
-	return columns_split(part->rows, tp, tile_rows);
+	return n % tp == 0 && whole_tiles(n / tp, tile);
 }
 
-bool columns_split(uint64_t n, uint64_t tp, size_t tile_cols)
+static bool rows_fit(const struct tp_split *split, const struct model_config *config, uint64_t tp)
 {
-	return n % tp == 0 && whole_tiles(n / tp, tile_cols);
-}
-
-static bool rows_split(const struct tp_split *split, const struct model_config *config, uint64_t tp)
-{
-	struct part parts[MAX_PARTS];
-	int n = parallel_parts(split->parallel, config, split->rows, parts);
-	/* On one device the last part may be ragged: nothing follows it. */
+	struct section sections[MAX_SECTIONS];
+	int n = parallel_sections(split->parallel, config, split->rows, sections);
+	/* On one device the last section may end in a partial tile: nothing follows it. */
 	int n_checked = n - (tp == 1 && split->ends_fused_set && !split->expert);
 
 	for (int i = 0; i < n_checked; i++)
-		if (!part_splits(&parts[i], tp, split->tile.rows))
+		if (!fits(sections[i].rows, tp, split->tile.rows))
 			return false;
 	return true;
 }
@@ -67,8 +64,7 @@ bool tp_split_fits(const struct tp_split *split, const struct model_config *conf
 	*dimension = 'N';
 	if (split->parallel == PARALLEL_ROW) {
 		*dimension = 'K';
-		return (tp == 1 && !split->expert) ||
-		       columns_split(split->cols, tp, split->tile.cols);
+		return (tp == 1 && !split->expert) || fits(split->cols, tp, split->tile.cols);
 	}
-	return rows_split(split, config, split->parallel == PARALLEL_REPLICATED ? 1 : tp);
+	return rows_fit(split, config, split->parallel == PARALLEL_REPLICATED ? 1 : tp);
 }

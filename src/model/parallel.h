@@ -23,17 +23,17 @@ enum parallel {
 	PARALLEL_ROW,	     /* in is split */
 };
 
-/* Rows of a weight that are split as one. */
-struct part {
+/* Rows of a weight that are split as one: all of them, or those of q, k, v, gate or up. */
+struct section {
 	uint64_t rows;
 };
 
-#define MAX_PARTS 3
+#define MAX_SECTIONS 3
 
-/* The parts of a weight's out dimension; returns how many.  Fused q, k, v count as one part where
- * config does not say the numbers of heads. */
-int parallel_parts(enum parallel parallel, const struct model_config *config, uint64_t rows,
-		   struct part parts[MAX_PARTS]);
+/* The sections of a weight's out dimension; returns how many.  Fused q, k, v are one section where
+ * config does not have the numbers of heads. */
+int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
+		      struct section sections[MAX_SECTIONS]);
 
 /* A weight as tensor parallelism sees it. */
 struct tp_split {
@@ -47,12 +47,5 @@ struct tp_split {
 /* Whether the weight loads on tp devices; *dimension: else 'N' or 'K', whichever does not split. */
 bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
 		   char *dimension);
-
-/* Whether the part can be split over tp devices so that each gets whole tiles of tile_rows
- * (WHOLE, or 1: any). */
-bool part_splits(const struct part *part, uint64_t tp, size_t tile_rows);
-
-/* Whether n columns can be, in whole tiles of tile_cols. */
-bool columns_split(uint64_t n, uint64_t tp, size_t tile_cols);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "select/steps.h"
+#include "model/experts.h"
 #include "model/fusion.h"
 #include "model/tensor_name.h"
 
@@ -163,21 +164,21 @@ static void check_seams(const struct select *select, struct candidate *c,
 			const struct candidate *after)
 {
 	size_t tile = c->recipe->weight.tile.rows;
-	struct part parts[MAX_PARTS];
-	int n = parallel_parts(c->facts.parallel, &select->config, c->rows, parts);
+	struct section sections[MAX_SECTIONS];
+	int n = parallel_sections(c->facts.parallel, &select->config, c->rows, sections);
 	struct segment name;
 
 	if (may_be_ragged(select, c) || is_expert(c))
 		return;
 	for (int i = 0; i < n - 1; i++) {
-		if (whole(parts[i].rows, tile))
+		if (whole(sections[i].rows, tile))
 			continue;
 		candidate_keep(c, "N %llu is fused of parts, and %llu is not a multiple of %zu",
-			       (ull)c->rows, (ull)parts[i].rows, tile);
+			       (ull)c->rows, (ull)sections[i].rows, tile);
 		c->by_shape = true;
 		return;
 	}
-	if (!after || whole(parts[n - 1].rows, tile))
+	if (!after || whole(sections[n - 1].rows, tile))
 		return;
 	name = module_name(after);
 	candidate_keep(c, "N %llu is not a multiple of %zu, and engines fuse it with %.*s",
