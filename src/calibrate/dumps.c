@@ -9,7 +9,7 @@
 #include "base/sort.h"
 #include "calibrate/steps.h"
 #include "base/intern.h"
-#include "model/fusion.h"
+#include "model/experts.h"
 #include "sweep/weights.h"
 
 /* Modules as they turn up: entry i of the map is plan->linears[i] until they are sorted. */

@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "model/fusion.h"
+#include "model/experts.h"
 #include "model/role.h"
 
 /* GPT-2's modules store [in, out]; others gave the same names to plain linear layers.  An

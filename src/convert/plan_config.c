@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "format/edit_config.h"
+#include "model/tensor_name.h"
 #include "convert/plan.h"
 
 /* Sorted module paths. */
@@ -21,12 +22,8 @@ struct modules {
 /* "X.weight" names module X. */
 static void modules_add(struct modules *modules, const char *weight)
 {
-	size_t n = strlen(weight);
-
-	if (n > 7 && !strcmp(weight + n - 7, ".weight"))
-		n -= 7;
 	ARRAY_GROW(modules->names, modules->n);
-	modules->names[modules->n++] = arena_text(&modules->texts, weight, n);
+	modules->names[modules->n++] = arena_text(&modules->texts, weight, module_len(weight));
 }
 
 static int compare_texts(const void *a, const void *b)

@@ -11,7 +11,8 @@
 #include "base/mem.h"
 #include "convert/static_scales_internal.h"
 #include "source/fingerprint.h"
-#include "model/fusion.h"
+#include "model/experts.h"
+#include "model/tensor_name.h"
 
 static int refuse_useless(const char *option, struct err *err)
 {
@@ -71,12 +72,7 @@ bool static_scales_is_static(const struct static_scales *scales, const struct re
 
 char *module_of_weight(const char *weight)
 {
-	static const char suffix[] = ".weight";
-	size_t n = strlen(weight), n_suffix = strlen(suffix);
-
-	if (n > n_suffix && !strcmp(weight + n - n_suffix, suffix))
-		n -= n_suffix;
-	return xstrndup(weight, n);
+	return xstrndup(weight, module_len(weight));
 }
 
 int static_scales_site(const struct static_scales *scales, const struct unit *unit,

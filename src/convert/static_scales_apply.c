@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "convert/static_scales_internal.h"
-#include "model/fusion.h"
+#include "model/experts.h"
 
 static const char *const columns[][3] = {
 	[AMAX_GEMM] = { "x", "w", "y" },

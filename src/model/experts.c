@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/experts.h"
 
-#include <string.h>
+#include <inttypes.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
 #include "model/tensor_name.h"
 
-#define WAY_OUT	    "--exclude keeps the experts as they are"
+#define SUGGESTION  "option '--exclude' keeps the experts unchanged"
 #define MAX_EXPERTS 65536 /* far above any model; each is a unit of the plan */
-
-typedef unsigned long long ull;
 
 /* What can be said of the last two dimensions of a tensor. */
 enum orientation { NEITHER = 0, PLAIN = 1, TRANSPOSED = 2, EITHER = 3 };
@@ -49,48 +48,57 @@ static enum orientation orient_by_width(const uint64_t *shape, bool is_down, uin
 			    shape[2] % 2 == 0 && shape[2] / 2 == width);
 }
 
+/* "[8, 1024, 512]" */
+struct shape_text {
+	char text[72];
+};
+
+static struct shape_text shape_text(const struct experts_tensor *tensor)
+{
+	const uint64_t *shape = tensor->shape;
+	struct shape_text text;
+
+	snprintf(text.text, sizeof text.text, "[%" PRIu64 ", %" PRIu64 ", %" PRIu64 "]", shape[0],
+		 shape[1], shape[2]);
+	return text;
+}
+
 static int check_pair(const struct experts_tensor *a, const struct experts_tensor *b,
 		      struct err *err)
 {
 	if (a->shape[0] == b->shape[0] && orient_pair(a->shape, b->shape) != NEITHER)
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "experts '%s' [%llu, %llu, %llu] and '%s' [%llu, %llu, %llu] do not fit "
-		       "each other: " WAY_OUT,
-		       a->name, (ull)a->shape[0], (ull)a->shape[1], (ull)a->shape[2], b->name,
-		       (ull)b->shape[0], (ull)b->shape[1], (ull)b->shape[2]);
+		       "experts '%s' %s and '%s' %s do not fit each other: " SUGGESTION, a->name,
+		       shape_text(a).text, b->name, shape_text(b).text);
 }
 
 static int check_hidden(const struct experts_tensor *tensor, bool is_down, enum orientation pair,
 			uint64_t hidden, struct err *err)
 {
-	const uint64_t *shape = tensor->shape;
-
-	if (!tensor->name || (pair & orient_by_hidden(shape, is_down, hidden)))
+	if (!tensor->name || (pair & orient_by_hidden(tensor->shape, is_down, hidden)))
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "experts '%s' [%llu, %llu, %llu] do not fit hidden_size %llu of "
-		       "config.json: " WAY_OUT,
-		       tensor->name, (ull)shape[0], (ull)shape[1], (ull)shape[2], (ull)hidden);
+		       "experts '%s' %s do not fit hidden_size %" PRIu64
+		       " of config.json: " SUGGESTION,
+		       tensor->name, shape_text(tensor).text, hidden);
 }
 
 static int refuse_ambiguous(const struct experts_tensor *tensor, const struct model_config *config,
 			    struct err *err)
 {
 	if (model_config_need(config, CONFIG_HIDDEN_SIZE, err))
-		return err_wrap(err, "experts '%s' can be read in two ways (" WAY_OUT ")",
+		return err_wrap(err, "the layout of experts '%s' is ambiguous (" SUGGESTION ")",
 				tensor->name);
-	return err_set(
-		err, ERR_INPUT, "experts '%s' [%llu, %llu, %llu] can be read in two ways: " WAY_OUT,
-		tensor->name, (ull)tensor->shape[0], (ull)tensor->shape[1], (ull)tensor->shape[2]);
+	return err_set(err, ERR_INPUT, "the layout of experts '%s' %s is ambiguous: " SUGGESTION,
+		       tensor->name, shape_text(tensor).text);
 }
 
 static int refuse_odd(const struct experts_tensor *tensor, struct err *err)
 {
 	return err_set(err, ERR_INPUT,
-		       "experts '%s' [%llu, %llu, %llu] do not divide into gate and up: " WAY_OUT,
-		       tensor->name, (ull)tensor->shape[0], (ull)tensor->shape[1],
-		       (ull)tensor->shape[2]);
+		       "experts '%s' %s do not divide into gate and up: " SUGGESTION, tensor->name,
+		       shape_text(tensor).text);
 }
 
 static enum orientation orient_alone(const struct experts_tensor *tensor, bool is_down,
@@ -114,8 +122,9 @@ int experts_layout_find(struct experts_layout *layout, const struct experts_tens
 	uint64_t out, in;
 
 	if (any->shape[0] > MAX_EXPERTS)
-		return err_set(err, ERR_INPUT, "'%s' has %llu experts, more than %d: " WAY_OUT,
-			       any->name, (ull)any->shape[0], MAX_EXPERTS);
+		return err_set(err, ERR_INPUT,
+			       "'%s' has %" PRIu64 " experts, more than %d: " SUGGESTION, any->name,
+			       any->shape[0], MAX_EXPERTS);
 	if (gate_up->name && down->name) {
 		if (check_pair(gate_up, down, err))
 			return -1;
@@ -162,6 +171,16 @@ char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expe
 	struct path path;
 
 	path_split(&path, name);
-	return xasprintf("%.*s%llu.%s.weight", (int)(path.segments[path.owner].text - name), name,
-			 (ull)expert, projections[part]);
+	return xasprintf("%.*s%" PRIu64 ".%s.weight", (int)(path.segments[path.owner].text - name),
+			 name, expert, projections[part]);
+}
+
+size_t experts_prefix_len(const char *name)
+{
+	struct path path;
+
+	path_split(&path, name);
+	if (path.experts < 0)
+		return 0;
+	return (size_t)(path.segments[path.experts + 1].text - name);
 }

@@ -50,4 +50,8 @@ void experts_matrix(const struct experts_layout *layout, enum expert_part part, 
  * behind it. */
 char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert);
 
+/* The length of the part of an expert's name that all experts of its layer share:
+ * "model.layers.0.mlp.experts.".  0 for other names. */
+size_t experts_prefix_len(const char *name);
+
 #endif

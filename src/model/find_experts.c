@@ -7,12 +7,21 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "model/search.h"
+#include "model/steps.h"
 
-/* A tensor of all experts, each (k, n), and its bias. */
-static int find_fused(struct search *search, const char *prefix, const char *name, size_t n,
-		      size_t k, struct layer_ref *layer, enum expert_role role)
+/* A tensor of all experts: (experts, k, n). */
+struct wanted_fused {
+	enum expert_role role;
+	const char *name;
+	size_t n, k;
+};
+
+/* The tensor, and its bias (experts, n). */
+static int find_fused(struct search *search, const char *prefix, struct layer_ref *layer,
+		      const struct wanted_fused *fused)
 {
+	const char *name = fused->name;
+	size_t n = fused->n, k = fused->k;
 	const struct tensor_ref *weight = search_tensor(search, prefix, name, ""),
 				*bias = search_tensor(search, prefix, name, "_bias");
 	const uint64_t shape[] = { layer->n_experts, k, n };
@@ -29,7 +38,7 @@ static int find_fused(struct search *search, const char *prefix, const char *nam
 		     bias->tensor->shape[1] != n))
 		return search_bad_shape(bias, wanted, search->err);
 	for (size_t e = 0; e < layer->n_experts; e++)
-		layer->experts[e][role] = (struct linear_ref){
+		layer->experts[e][fused->role] = (struct linear_ref){
 			.module = xasprintf("%s%.*s%zu.%s", prefix, (int)(last - name), name, e,
 					    last),
 			.weight = weight,
@@ -49,12 +58,13 @@ static int find_fused_experts(struct search *search, const char *prefix, struct 
 
 	if (width == 0)
 		return err_set(search->err, ERR_INPUT, "config.json has no 'intermediate_size'");
-	return find_fused(search, prefix, arch->fused_gate_up, 2 * width, hidden, layer,
-			  EXPERT_ROLE_GATE_UP) ||
-			       find_fused(search, prefix, arch->fused_down, hidden, width, layer,
-					  EXPERT_ROLE_DOWN)
-		       ? -1
-		       : 0;
+	if (find_fused(search, prefix, layer,
+		       &(struct wanted_fused){ EXPERT_ROLE_GATE_UP, arch->fused_gate_up, 2 * width,
+					       hidden }))
+		return -1;
+	return find_fused(
+		search, prefix, layer,
+		&(struct wanted_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
 }
 
 /* Experts are counted by their names. */
@@ -87,7 +97,7 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 	return 0;
 }
 
-int search_moe(struct search *search, const char *prefix, struct layer_ref *layer)
+int search_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct routing *routing = &search->model->routing;
 	const struct linear_ref *router = &layer->linear[LINEAR_ROUTER];

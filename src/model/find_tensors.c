@@ -9,7 +9,6 @@
 
 #include "base/mem.h"
 #include "model/steps.h"
-#include "model/search.h"
 
 #define LAYERS "model.layers."
 
@@ -75,7 +74,7 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
 		return -1;
 	if (l[LINEAR_ROUTER].weight)
-		return search_moe(search, prefix, layer);
+		return search_experts(search, prefix, layer);
 	if (l[LINEAR_GATE_UP].weight ? search_need(search, prefix, layer, fused, COUNT(fused))
 				     : search_need(search, prefix, layer, apart, COUNT(apart)))
 		return -1;
@@ -83,11 +82,9 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	if (l[LINEAR_GATE_UP].weight)
 		return search_check_matrix(l[LINEAR_GATE_UP].weight, 2 * layer->width, hidden,
 					   search->err);
-	return search_check_matrix(l[LINEAR_GATE].weight, layer->width, hidden, search->err) ||
-			       search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden,
-						   search->err)
-		       ? -1
-		       : 0;
+	if (search_check_matrix(l[LINEAR_GATE].weight, layer->width, hidden, search->err))
+		return -1;
+	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
 
 /* How long the vector must be. */
@@ -153,13 +150,11 @@ static int find_layer(struct search *search, size_t i)
 {
 	struct layer_ref *layer = &search->model->layers[i];
 	char *prefix = xasprintf(LAYERS "%zu.", i);
-	int rc;
+	int rc = -1;
 
 	layer->attention = xasprintf("%sself_attn", prefix);
-	rc = find_attention(search, prefix, layer) || find_mlp(search, prefix, layer) ||
-			     find_vectors(search, prefix, layer)
-		     ? -1
-		     : 0;
+	if (!find_attention(search, prefix, layer) && !find_mlp(search, prefix, layer))
+		rc = find_vectors(search, prefix, layer);
 	free(prefix);
 	return rc;
 }

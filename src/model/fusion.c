@@ -42,13 +42,3 @@ bool fusion_of_name(struct fusion *fusion, const char *name)
 		}
 	return false;
 }
-
-size_t experts_prefix_len(const char *name)
-{
-	struct path path;
-
-	path_split(&path, name);
-	if (path.experts < 0)
-		return 0;
-	return (size_t)(path.segments[path.experts + 1].text - name);
-}

@@ -20,8 +20,4 @@ struct fusion {
 /* False: the weight of that name is not merged with others. */
 bool fusion_of_name(struct fusion *fusion, const char *name);
 
-/* The length of the part of an expert's name that all experts of its layer share:
- * "model.layers.0.mlp.experts.".  0 for other names. */
-size_t experts_prefix_len(const char *name);
-
 #endif

@@ -210,11 +210,9 @@ static int configure_ropes(struct model *model, const json_t *config, struct err
 	size_t rope_dim = model->latent.kv_lora_rank ? model->latent.rope_dim : model->head_dim;
 	double part = model->arch->rotary_factor > 0 ? model->arch->rotary_factor : 1;
 
-	return rope_init(&model->rope, config, "full_attention", rope_dim, part, err) ||
-			       rope_init(&model->rope_local, config, "sliding_attention", rope_dim,
-					 part, err)
-		       ? -1
-		       : 0;
+	if (rope_init(&model->rope, config, "full_attention", rope_dim, part, err))
+		return -1;
+	return rope_init(&model->rope_local, config, "sliding_attention", rope_dim, part, err);
 }
 
 static int configure(struct model *model, const struct model_config *config, const json_t *level,
@@ -258,7 +256,7 @@ out:
 	return rc;
 }
 
-static void layer_release(struct layer_ref *layer)
+static void layer_ref_release(struct layer_ref *layer)
 {
 	free(layer->attention);
 	for (int i = 0; i < N_LINEARS; i++)
@@ -272,7 +270,7 @@ static void layer_release(struct layer_ref *layer)
 void model_release(struct model *model)
 {
 	for (size_t i = 0; model->layers && i < model->n_layers; i++)
-		layer_release(&model->layers[i]);
+		layer_ref_release(&model->layers[i]);
 	free(model->layers);
 	free(model->head.module);
 	rope_release(&model->rope);

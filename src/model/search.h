@@ -53,7 +53,4 @@ int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 int search_missing(const struct search *search, const char *prefix, const char *module,
 		   const char *suffix);
 
-/* model_experts.c: the experts of a layer whose router is found. */
-int search_moe(struct search *search, const char *prefix, struct layer_ref *layer);
-
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two halves of model_open(): config.json, then tensors.
+ * The second half of model_open(), after config.json: tensors.
  */
 #ifndef FP8CONV_MODEL_STEPS_H
 #define FP8CONV_MODEL_STEPS_H
 
 #include "model/config.h"
-#include "model/model.h"
+#include "model/search.h"
 
-/* Fills in everything but tensors; allocates model->layers, with their windows. */
-int model_configure(struct model *model, const struct model_config *config, struct err *err);
-
-/* Finds the tensors. */
+/* Finds every tensor by the names of the architecture, and checks its shape. */
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err);
+
+/* The experts of a layer whose router is found. */
+int search_experts(struct search *search, const char *prefix, struct layer_ref *layer);
 
 #endif

@@ -75,3 +75,11 @@ bool path_in_layer(const struct path *path, int i)
 			return true;
 	return false;
 }
+
+size_t module_len(const char *name)
+{
+	static const char suffix[] = ".weight";
+	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
+
+	return n > n_suffix && !strcmp(name + n - n_suffix, suffix) ? n - n_suffix : n;
+}

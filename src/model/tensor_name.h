@@ -32,6 +32,9 @@ void path_split(struct path *path, const char *name);
 /* Whether a number stands before segment i: a layer, or an element of a list. */
 bool path_in_layer(const struct path *path, int i);
 
+/* The length of the module that owns a weight: the name without ".weight" where it ends so. */
+size_t module_len(const char *name);
+
 bool segment_is(const struct segment *segment, const char *text);
 bool segment_ends(const struct segment *segment, const char *text);
 bool segment_is_number(const struct segment *segment);

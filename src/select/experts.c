@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "select/steps.h"
 #include "model/experts.h"
-#include "model/fusion.h"
+#include "model/tensor_name.h"
 
 #define MOST_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
 
@@ -25,10 +25,8 @@ static bool has_sibling(const struct select *select, const char *name, size_t n,
 static int check_biases(const struct select *select, const struct st_tensor *tensor,
 			struct err *err)
 {
-	size_t n = strlen(tensor->name), n_suffix = strlen(".weight");
+	size_t n = module_len(tensor->name);
 
-	if (n > n_suffix && !strcmp(tensor->name + n - n_suffix, ".weight"))
-		n -= n_suffix;
 	if (!has_sibling(select, tensor->name, n, "_bias") &&
 	    !has_sibling(select, tensor->name, n, ".bias"))
 		return 0;

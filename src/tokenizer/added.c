@@ -150,10 +150,9 @@ int added_read(struct added_tokens *added, const json_t *json, const struct voca
 	for (size_t i = 0; !rc && i < added->n; i++)
 		rc = set_pattern(&added->tokens[i], normalizer, &state, err);
 	step_state_release(&state);
-	return rc || make_set(&added->raw, added, false, err) ||
-			       make_set(&added->normalized, added, true, err)
-		       ? -1
-		       : 0;
+	if (rc || make_set(&added->raw, added, false, err))
+		return -1;
+	return make_set(&added->normalized, added, true, err);
 }
 
 void added_release(struct added_tokens *added)

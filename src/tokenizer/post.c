@@ -72,11 +72,11 @@ static int read_template(struct post_processor *post, const json_t *json, const 
 static int read_pair(struct post_processor *post, const json_t *json, const char *where,
 		     struct err *err)
 {
-	return add_id(&post->before, json_array_get(json_object_get(json, "cls"), 1), where, err) ||
-			       add_id(&post->after, json_array_get(json_object_get(json, "sep"), 1),
-				      where, err)
-		       ? -1
-		       : 0;
+	const json_t *cls = json_object_get(json, "cls"), *sep = json_object_get(json, "sep");
+
+	if (add_id(&post->before, json_array_get(cls, 1), where, err))
+		return -1;
+	return add_id(&post->after, json_array_get(sep, 1), where, err);
 }
 
 /* *n_around counts those that put something around, of which the package takes one. */

@@ -159,12 +159,10 @@ static int read_strip(struct steps *steps, const struct component *component, co
 	struct step *step = new_step(steps, step_strip, "", 0);
 
 	(void)argument;
-	return json_member_bool(component->json, component->where, "strip_left", -1, &step->left,
-				err) ||
-			       json_member_bool(component->json, component->where, "strip_right",
-						-1, &step->right, err)
-		       ? -1
-		       : 0;
+	if (json_member_bool(component->json, component->where, "strip_left", -1, &step->left, err))
+		return -1;
+	return json_member_bool(component->json, component->where, "strip_right", -1, &step->right,
+				err);
 }
 
 static int read_prepend(struct steps *steps, const struct component *component,
@@ -351,10 +349,11 @@ static int read_component(struct steps *steps, const struct component_type *type
 			  const struct component *component, const char *type, struct err *err)
 {
 	for (; types->name; types++) {
-		if (!strcmp(type, types->name))
-			return room_for(steps, 3, component, err)
-				       ? -1
-				       : types->read(steps, component, types->argument, err);
+		if (strcmp(type, types->name) != 0)
+			continue;
+		if (room_for(steps, 3, component, err))
+			return -1;
+		return types->read(steps, component, types->argument, err);
 	}
 	return err_set(err, ERR_INPUT, "%s has unsupported type '%s'", component->where, type);
 }

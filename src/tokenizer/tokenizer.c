@@ -78,10 +78,11 @@ int tokenizer_new(struct tokenizer **tokenizer, const struct buf *json, const ch
 		  struct err *err)
 {
 	struct parts parts = { .values = json_object() };
-	int rc;
+	int rc = -1;
 
 	*tokenizer = xcalloc(1, sizeof **tokenizer);
-	rc = read_parts(&parts, json, err) || read_tokenizer(*tokenizer, &parts, err) ? -1 : 0;
+	if (!read_parts(&parts, json, err))
+		rc = read_tokenizer(*tokenizer, &parts, err);
 	json_decref(parts.values);
 	if (rc) {
 		tokenizer_free(*tokenizer);

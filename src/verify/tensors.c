@@ -11,6 +11,7 @@
 #include "format/scale_names.h"
 #include "verify/steps.h"
 #include "model/fusion.h"
+#include "model/tensor_name.h"
 
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
 {
@@ -19,9 +20,7 @@ const char *verify_file(const struct verify *verify, const struct tensor_ref *re
 
 char *verify_module(const char *weight)
 {
-	size_t n = strlen(weight);
-
-	return xstrndup(weight, n > 7 && !strcmp(weight + n - 7, ".weight") ? n - 7 : n);
+	return xstrndup(weight, module_len(weight));
 }
 
 static void report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref,

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <string.h>
 
+#include "model/experts.h"
 #include "model/fusion.h"
 #include "model/role.h"
 

@@ -122,8 +122,8 @@ static void test_kept_experts(void **state)
 	      "a.o_proj.weight blockwise\n");
 	check_refused_config(
 		"{\"hidden_size\": 256}", square, "blockwise", NO_OPTIONS, ERR_INPUT,
-		"experts 'a.experts.gate_up_proj' [2, 256, 256] can be read in two ways: "
-		"--exclude keeps the experts as they are");
+		"the layout of experts 'a.experts.gate_up_proj' [2, 256, 256] is ambiguous: "
+		"option '--exclude' keeps the experts unchanged");
 	check_refused_config(
 		"{\"hidden_size\": 256}",
 		"a.experts.down_proj BF16 2 128 256\n"
