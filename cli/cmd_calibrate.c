@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "backend/dispatch.h"
 #include "cli/print/calibration.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
@@ -222,6 +223,7 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 static int check_and_run(struct settings *settings, struct err *err)
 {
 	struct calibrate_params *params = &settings->params;
+	struct err refused;
 
 	params->fp8.select.include = settings->include.texts;
 	params->fp8.select.n_include = settings->include.n;
@@ -233,7 +235,13 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: where to write the history (-o "
 			       "S.amax), or --dry-run");
-	params->backend = settings->run.backend;
+	params->backend = backend_select_forward(settings->run.backend, &refused, err);
+	if (!params->backend)
+		return -1;
+	if (refused.kind != ERR_NONE && !settings->run.quiet)
+		fprintf(stderr,
+			"fp8conv calibrate: note: a GPU failed its self-test and is not used: %s\n",
+			refused.message);
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_threads(&settings->run);
 	return open_and_run(settings, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "backend/dispatch.h"
 #include "cli/print/amax.h"
 #include "cli/command.h"
 #include "cli/print/inspection.h"
@@ -46,7 +47,8 @@ static int inspect(const struct settings *settings, struct inspection *inspectio
 	rc = inspect_make(inspection, &io_system, settings->path, process_temp_dir(), &progress,
 			  err);
 	if (rc == 0 && settings->stats)
-		rc = inspect_stats(inspection, process_cpus(), &progress, stats, err);
+		rc = inspect_stats(inspection, backend_select(NULL, err), process_cpus(), &progress,
+				   stats, err);
 	ticker_stop(&ticker);
 	return rc;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "backend/dispatch.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
 #include "cli/options/run.h"
@@ -192,7 +193,9 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.sqnr = settings.run.json || settings.run.verbose;
 	if (check_settings(&settings.params, err))
 		return -1;
-	settings.params.backend = settings.run.backend;
+	settings.params.backend = backend_select(settings.run.backend, err);
+	if (!settings.params.backend)
+		return -1;
 	settings.params.max_memory = settings.run.max_memory;
 	settings.params.n_threads = run_threads(&settings.run);
 	return verify(&settings, err);

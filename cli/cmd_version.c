@@ -15,7 +15,6 @@
 #include <pcre2.h>
 
 #include "backend/dispatch.h"
-#include "backend/self_test.h"
 #include "base/buf.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
@@ -60,20 +59,12 @@ static struct features cpu_features(void)
 	return features;
 }
 
-static const struct backend *cuda_backend(void)
+static bool built_with_cuda(void)
 {
 	for (size_t i = 0; backends[i]; i++)
-		if (!strcmp(backends[i]->name, "cuda"))
-			return backends[i];
-	return NULL;
-}
-
-/* NULL: there is none that can run. */
-static const struct backend *best_backend(void)
-{
-	struct err none = { 0 };
-
-	return backend_select("auto", &none);
+		if (backends[i]->on_device)
+			return true;
+	return false;
 }
 
 struct library {
@@ -162,19 +153,19 @@ static void print_json(void)
 {
 	struct json_out out = { .stream = stdout };
 	const struct features features = cpu_features();
-	const struct backend *best = best_backend();
+	const struct backend *best = backend_select(NULL, NULL);
 	struct library library[N_LIBRARIES];
 
 	libraries(library);
 	json_out_open(&out, NULL, '{');
 	json_out_text(&out, "version", FP8CONV_VERSION);
 	json_out_text(&out, "compiler", COMPILER);
-	json_out_bool(&out, "cuda", cuda_backend() != NULL);
+	json_out_bool(&out, "cuda", built_with_cuda());
 	json_out_open(&out, "cpu_features", '[');
 	for (size_t i = 0; i < features.n; i++)
 		json_out_text(&out, NULL, features.name[i]);
 	json_out_close(&out, ']');
-	json_out_text(&out, "backend", best ? best->name : NULL);
+	json_out_text(&out, "backend", best->name);
 	json_out_open(&out, "backends", '[');
 	for (size_t i = 0; backends[i]; i++)
 		backend_json(&out, backends[i]);
@@ -191,29 +182,25 @@ static void print_json(void)
 	json_out_end(&out);
 }
 
-/* Why 'auto' leaves a backend that can be used. */
-static void print_trials(struct buf *text, const struct backend *backend)
+static const char *taken_by(const struct backend *backend, const struct backend *best)
 {
-	struct err why;
-
-	if (backend_trial(backend, backends[0], &why))
-		buf_printf(text, ", not taken by 'auto': %s", why.message);
-	else if (executor_trial(backend->executor, &why))
-		buf_printf(text, ", but not for forward passes: %s", why.message);
+	if (backend->on_device)
+		return ", taken by 'calibrate' if it passes its self-test";
+	return backend == best ? ", taken by 'auto'" : "";
 }
 
 static void print_table(void)
 {
 	struct table table = { .columns = "ll" };
 	const struct features features = cpu_features();
-	const struct backend *best = best_backend();
+	const struct backend *best = backend_select(NULL, NULL);
 	struct library library[N_LIBRARIES];
 	struct buf text = { 0 };
 
 	libraries(library);
 	fact(&table, "fp8conv", FP8CONV_VERSION);
 	fact(&table, "compiler", COMPILER);
-	fact(&table, "CUDA", cuda_backend() ? "built" : "not built");
+	fact(&table, "CUDA", built_with_cuda() ? "built" : "not built");
 	buf_puts(&text, "");
 	for (size_t i = 0; i < features.n; i++)
 		buf_printf(&text, "%s%s", i ? " " : "", features.name[i]);
@@ -223,11 +210,7 @@ static void print_table(void)
 
 		text.len = 0;
 		buf_printf(&text, "%s: %s%s", backends[i]->name, why ? "not usable: " : "usable",
-			   why			 ? why
-			   : backends[i] == best ? ", taken by 'auto'"
-						 : "");
-		if (!why && !backend_is_of_cpu(backends[i]))
-			print_trials(&text, backends[i]);
+			   why ? why : taken_by(backends[i], best));
 		fact(&table, "backend", text.data);
 	}
 	for (size_t i = 0; backends[i]; i++)

@@ -64,8 +64,8 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 			return err_set(err, ERR_USAGE,
 				       "standard output is a terminal, not for a checkpoint");
 	}
-	params->backend = settings->run.backend;
-	if (params->backend && !backend_select(params->backend, err))
+	params->backend = backend_select(settings->run.backend, err);
+	if (!params->backend)
 		return -1;
 	params->n_threads = run_threads(&settings->run);
 	params->max_memory = settings->run.max_memory;

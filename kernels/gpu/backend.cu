@@ -432,6 +432,7 @@ extern "C" const struct backend backend_gpu = {
 	.name = GPU_NAME,
 	.summary = GPU_SUMMARY,
 	.rank = 10,
+	.on_device = true,
 	.band = (size_t)16 << 20,
 	.unusable = device_missing,
 	.failed = stream_failed,

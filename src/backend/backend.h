@@ -105,7 +105,8 @@ struct activation_args {
 struct backend {
 	const char *name;    /* "avx512" */
 	const char *summary; /* what it needs, for `version` */
-	int rank; /* of the usable ones, `auto` takes the highest that passes its trial (trial.h) */
+	int rank;	     /* of the usable ones on the CPU, `auto` takes the highest */
+	bool on_device;	     /* not the CPU: only forward passes take it unasked (self_test.h) */
 	/* bytes of a matrix that it works best on at once; 0: what stays in the cache of a CPU */
 	size_t band;
 

@@ -11,23 +11,21 @@
 
 #define N_NAMES_MAX 32
 
-bool backend_is_of_cpu(const struct backend *backend)
+static const struct backend *backend_best(bool on_device)
 {
-	return backend->executor == backends[0]->executor;
-}
+	const struct backend *best = NULL;
 
-static const struct backend *backend_best(bool of_cpu)
-{
-	const struct backend *best = backends[0];
-	struct err ignored;
-
-	for (const struct backend *const *b = backends + 1; *b; b++) {
-		if ((*b)->rank > best->rank && (backend_is_of_cpu(*b) || !of_cpu) &&
-		    !(*b)->unusable() &&
-		    (backend_is_of_cpu(*b) || !backend_trial(*b, backends[0], &ignored)))
+	for (const struct backend *const *b = backends; *b; b++) {
+		if ((*b)->on_device == on_device && (!best || (*b)->rank > best->rank) &&
+		    !(*b)->unusable())
 			best = *b;
 	}
 	return best;
+}
+
+static bool is_auto(const char *name)
+{
+	return !name || !strcmp(name, "auto");
 }
 
 static const struct backend *backend_find(const char *name)
@@ -59,8 +57,8 @@ const struct backend *backend_select(const char *name, struct err *err)
 	const struct backend *backend;
 	const char *why;
 
-	if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
-		return backend_best(!strcmp(name, "cpu"));
+	if (is_auto(name) || !strcmp(name, "cpu"))
+		return backend_best(false);
 	backend = backend_find(name);
 	if (!backend) {
 		backend_unknown(name, err);
@@ -74,31 +72,17 @@ const struct backend *backend_select(const char *name, struct err *err)
 	return backend;
 }
 
-size_t backend_band(const char *name)
+const struct backend *backend_select_forward(const char *name, struct err *refused, struct err *err)
 {
-	struct err ignored;
-	const struct backend *backend = backend_select(name, &ignored);
+	const struct backend *device = is_auto(name) ? backend_best(true) : NULL;
 
-	return backend ? backend->band : 0;
-}
-
-const struct backend *backend_select_forward(const char *name, struct err *err)
-{
-	const struct backend *backend = backend_select(name, err);
-	struct err ignored;
-
-	if (backend && !strcmp(name, "auto") && !backend_is_of_cpu(backend) &&
-	    executor_trial(backend->executor, &ignored))
-		return backend_best(true);
-	return backend;
-}
-
-const struct executor_ops *backend_executor(const char *name)
-{
-	struct err ignored;
-	const struct backend *backend = backend_select_forward(name ? name : "auto", &ignored);
-
-	return (backend ? backend : backend_best(true))->executor;
+	*refused = (struct err){ 0 };
+	if (!device)
+		return backend_select(name, err);
+	if (!self_test_codes(device, backends[0], refused) &&
+	    !self_test_product(device->executor, refused))
+		return device;
+	return backend_best(false);
 }
 
 const struct host_ops *host_ops_select(void)

@@ -8,24 +8,16 @@
 #include "backend/backend.h"
 #include "base/err.h"
 
-/* name: "auto" (the best usable one; of a GPU only where it has passed its trial here), "cpu" (the
- * best on the CPU), or a backend's own name.  NULL with ERR_USAGE: no such backend (the nearest
- * name is in the message), or this machine cannot run it (the reason is). */
+/* name: "auto" (or NULL) and "cpu" are the best one on the CPU; else a backend's own name.  NULL
+ * with ERR_USAGE: no such backend (the nearest name is in the message), or this machine cannot run
+ * it (the reason is). */
 const struct backend *backend_select(const char *name, struct err *err);
 
-/* The same, to run forward passes beside it: "auto" takes a GPU only where its executor has passed
- * its trial too. */
-const struct backend *backend_select_forward(const char *name, struct err *err);
-
-/* As the reference is, which is the first and runs everywhere; what is not goes through a trial. */
-bool backend_is_of_cpu(const struct backend *backend);
-
-/* The `band` of the backend of that name, as backend_select() reads it; 0 where there is none. */
-size_t backend_band(const char *name);
-
-/* Where forward passes run beside it, for the sizes that a plan tells; name NULL is "auto", and so
- * is one that does not run. */
-const struct executor_ops *backend_executor(const char *name);
+/* The same to run forward passes beside it: "auto" takes a device that this machine has and that
+ * passes its self-test.  The test takes a moment, so a program asks once.  *refused: ERR_SYSTEM
+ * with what failed in that test, else ERR_NONE. */
+const struct backend *backend_select_forward(const char *name, struct err *refused,
+					     struct err *err);
 
 /* 0, or what failed on the calling thread since it last asked, which was all for one tensor: then
  * what was written is not to be believed. */

@@ -103,11 +103,11 @@ static int try_one(const struct backend *backend, const struct backend *referenc
 	if (!memcmp(&outcomes[0], &outcomes[1], sizeof *outcomes))
 		return 0;
 	return err_set(err, ERR_SYSTEM,
-		       "its codes of %s in tiles of (%zu, %zu) are not the reference's",
+		       "its codes of %s in tiles of (%zu, %zu) differ from the reference's",
 		       dtype_name(x->dtype), spec->tile.rows, spec->tile.cols);
 }
 
-int backend_trial(const struct backend *backend, const struct backend *reference, struct err *err)
+int self_test_codes(const struct backend *backend, const struct backend *reference, struct err *err)
 {
 	struct outcome *outcomes = xcalloc(2, sizeof *outcomes);
 	float *values = xcalloc(N, sizeof *values);
@@ -158,8 +158,8 @@ static int product_run(struct executor_stream *stream, const struct executor_wei
 {
 	const struct executor_ops *ops = stream->executor->ops;
 
-	if (ops->memory_new(stream->executor, &memory[0], sizeof p->x, "a trial", err) ||
-	    ops->memory_new(stream->executor, &memory[1], sizeof p->y, "a trial", err) ||
+	if (ops->memory_new(stream->executor, &memory[0], sizeof p->x, "x of the self-test", err) ||
+	    ops->memory_new(stream->executor, &memory[1], sizeof p->y, "y of the self-test", err) ||
 	    ops->weight_set(weight, 0, p->w, err))
 		return -1;
 	ops->put(stream, memory[0], p->x, sizeof p->x);
@@ -172,14 +172,14 @@ static int product_run(struct executor_stream *stream, const struct executor_wei
 static int product_check(const struct product *p, struct err *err)
 {
 	for (size_t i = 0; i < M * OUT; i++) {
-		double wanted = 0;
+		double expected = 0;
 
 		for (size_t k = 0; k < K; k++)
-			wanted += (double)bf16_to_f32(p->x[i / OUT * K + k]) *
-				  (double)bf16_to_f32(p->w[i % OUT * K + k]);
-		if (!(fabs((double)p->y[i] - wanted) <= (double)(K * K) * 0x1p-23))
-			return err_set(err, ERR_SYSTEM, "a matrix product gave %g, not %g",
-				       (double)p->y[i], wanted);
+			expected += (double)bf16_to_f32(p->x[i / OUT * K + k]) *
+				    (double)bf16_to_f32(p->w[i % OUT * K + k]);
+		if (!(fabs((double)p->y[i] - expected) <= (double)(K * K) * 0x1p-23))
+			return err_set(err, ERR_SYSTEM, "a matrix product gave %g, expected %g",
+				       (double)p->y[i], expected);
 	}
 	return 0;
 }
@@ -204,7 +204,7 @@ static int product_try(struct executor *executor, struct product *p, struct err 
 	return rc ? -1 : 0;
 }
 
-int executor_trial(const struct executor_ops *ops, struct err *err)
+int self_test_product(const struct executor_ops *ops, struct err *err)
 {
 	struct product *product = xcalloc(1, sizeof *product);
 	struct executor *executor;

@@ -214,8 +214,6 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 		  struct calibrate_progress *progress, struct calibrate_result *result,
 		  struct amax_stats *stats, struct err *err)
 {
-	const struct backend *backend =
-		backend_select_forward(params->backend ? params->backend : "auto", err);
 	struct calibration calibration = {
 		.plan = plan,
 		.progress = progress,
@@ -225,9 +223,7 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 	};
 	int rc;
 
-	if (!backend)
-		return -1;
-	rc = run(&calibration, backend, err);
+	rc = run(&calibration, params->backend, err);
 	recorder_free(calibration.recorder);
 	amax_place_close(&calibration.file.place);
 	sweep_release(&calibration.sweep);

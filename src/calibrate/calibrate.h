@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "base/err.h"
 #include "base/io.h"
 #include "amax/amax.h"
@@ -41,7 +42,7 @@ struct calibrate_params {
 	const char *activations; /* a folder of dumps, in place of data */
 	const char *output;	 /* the history; NULL with a dry run is allowed */
 	const char *precision;	 /* "bf16" or "f32"; NULL: bf16 */
-	const char *backend;
+	const struct backend *backend;
 	struct fp8_params fp8;
 	int seq_len, passes, batch; /* 0: 512, 128, 1 */
 	int seed;	 /* of the sequences drawn from all of the data; 0: the first ones */

@@ -151,7 +151,7 @@ size_t dumps_block_rows(const struct linear_ref *linear)
 
 static uint64_t memory_needed(const struct dumps_plan *plan, const struct calibrate_params *params)
 {
-	const struct executor_ops *executor = backend_executor(params->backend);
+	const struct executor_ops *executor = params->backend->executor;
 	const struct weights_kind kind = { .executor = executor,
 					   .dtype = calibrate_is_f32(params)
 							    ? DT_F32

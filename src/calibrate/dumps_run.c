@@ -380,10 +380,10 @@ static int check_resumed(const struct dumps_run *run, struct err *err)
 }
 
 /* Whose sums a history of dumps holds: an executor other than the CPU's is named. */
-static char *backend_text(const struct executor_ops *executor)
+static char *backend_text(const struct backend *backend)
 {
-	return executor == backend_executor("cpu") ? xstrdup("activations")
-						   : xasprintf("activations+%s", executor->name);
+	return backend->on_device ? xasprintf("activations+%s", backend->executor->name)
+				  : xstrdup("activations");
 }
 
 static int run_all(struct dumps_run *run, const struct backend *backend, const char *computed_by,
@@ -412,9 +412,7 @@ int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *para
 	      struct calibrate_progress *progress, struct calibrate_result *result,
 	      struct amax_stats *stats, struct err *err)
 {
-	const struct backend *backend =
-		backend_select_forward(params->backend ? params->backend : "auto", err);
-	size_t worth = backend_executor(params->backend)->tokens_per_load / plan->n_tokens[0];
+	size_t worth = params->backend->executor->tokens_per_load / plan->n_tokens[0];
 	struct dumps_run run = {
 		.plan = plan,
 		.params = params,
@@ -428,10 +426,8 @@ int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *para
 	char *computed_by;
 	int rc;
 
-	if (!backend)
-		return -1;
-	computed_by = backend_text(backend->executor);
-	rc = run_all(&run, backend, computed_by, err);
+	computed_by = backend_text(params->backend);
+	rc = run_all(&run, params->backend, computed_by, err);
 	amax_place_close(&run.file.place);
 	dumps_run_release(&run);
 	free(computed_by);

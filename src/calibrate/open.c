@@ -122,7 +122,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 		.model = &plan->model,
 		.data = &plan->data,
 		.fp8 = params->fp8.forward ? &plan->fp8 : NULL,
-		.executor = backend_executor(params->backend),
+		.executor = params->backend->executor,
 		.is_f32 = calibrate_is_f32(params),
 		.batch = or_default(params->batch, 1),
 		.n_threads = params->n_threads,

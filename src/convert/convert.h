@@ -32,7 +32,7 @@ struct convert_params {
 	const char *preserve; /* --preserve-high-precision DIR, or NULL */
 	enum on_nonfinite on_nonfinite;
 
-	const char *backend; /* "auto" */
+	const struct backend *backend;
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes for buffers; 0 is the default, 192 MiB */
 

@@ -20,9 +20,9 @@ int pipeline_memory(const struct convert_params *params, struct band_limits *lim
 {
 	uint64_t max = params->max_memory ? params->max_memory : DEFAULT_MAX_MEMORY;
 	uint64_t n = (uint64_t)params->n_threads;
-	uint64_t band = backend_band(params->backend ? params->backend : "auto");
 
-	if (band_limits_fit(limits, max > BASE_MEMORY ? (max - BASE_MEMORY) / n : 0, band, err))
+	if (band_limits_fit(limits, max > BASE_MEMORY ? (max - BASE_MEMORY) / n : 0,
+			    params->backend->band, err))
 		return -1;
 	*bytes = BASE_MEMORY + n * band_limits_memory(limits);
 	return 0;
@@ -55,8 +55,8 @@ int pipeline_new(struct pipeline **out, const struct plan *plan,
 	pipeline->params = params;
 	pipeline->progress = progress;
 	pthread_mutex_init(&pipeline->lock, NULL);
-	pipeline->backend = backend_select(params->backend ? params->backend : "auto", err);
-	if (!pipeline->backend || pipeline_memory(params, &pipeline->limits, &bytes, err))
+	pipeline->backend = params->backend;
+	if (pipeline_memory(params, &pipeline->limits, &bytes, err))
 		goto fail;
 	source_init(&pipeline->source, params->io, &plan->source, pipeline->backend,
 		    plan->stream_fd);

@@ -300,19 +300,19 @@ static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err
 	return 0;
 }
 
-int inspect_stats(struct inspection *inspection, int n_threads, struct progress *progress,
-		  struct tensor_stats **stats, struct err *err)
+int inspect_stats(struct inspection *inspection, const struct backend *backend, int n_threads,
+		  struct progress *progress, struct tensor_stats **stats, struct err *err)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
 	struct job job = { .inspection = inspection,
 			   .progress = progress,
+			   .backend = backend,
 			   .lock = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t most;
 	int rc = -1;
 
 	*stats = job.stats = xcalloc(checkpoint->n_tensors, sizeof *job.stats);
 	job.units = xcalloc(checkpoint->n_tensors, sizeof *job.units);
-	job.backend = backend_select("auto", err);
 	source_init(&job.files, checkpoint->io, checkpoint, job.backend, inspection->stream_fd);
 	for (int format = 0; format < 2; format++)
 		table_make(&job.tables[format], (enum fp8_format)format);

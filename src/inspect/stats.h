@@ -5,6 +5,7 @@
 #ifndef FP8CONV_INSPECT_STATS_H
 #define FP8CONV_INSPECT_STATS_H
 
+#include "backend/backend.h"
 #include "inspect/inspect.h"
 
 /* Of one tensor.  Zeroed: neither an FP8 weight with a scale nor BF16, F16 or F32. */
@@ -26,8 +27,8 @@ struct tensor_stats {
 
 /* *stats: one for each of checkpoint.tensors, to be freed by the caller.  ERR_INPUT where a file is
  * cut short or changed. */
-int inspect_stats(struct inspection *inspection, int n_threads, struct progress *progress,
-		  struct tensor_stats **stats, struct err *err);
+int inspect_stats(struct inspection *inspection, const struct backend *backend, int n_threads,
+		  struct progress *progress, struct tensor_stats **stats, struct err *err);
 
 /* dB; NAN of what is no FP8 weight, or holds zeros alone. */
 double tensor_stats_sqnr(const struct tensor_stats *stats);

@@ -151,14 +151,14 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 				 .result = verification,
 				 .checkpoint = &verification->checkpoint,
 				 .detection = &verification->detection,
+				 .backend = params->backend,
 				 .progress = progress,
 				 .lock = PTHREAD_MUTEX_INITIALIZER };
 	struct defects defects = { 0 };
 	int rc = -1;
 
 	*verification = (struct verification){ 0 };
-	verify.backend = backend_select(params->backend ? params->backend : "auto", err);
-	if (!verify.backend || engine_find(params->target, &verify.target, err) ||
+	if (engine_find(params->target, &verify.target, err) ||
 	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &defects, err))
 		goto out;
 	take_faults(verification, &defects);

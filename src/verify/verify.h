@@ -6,6 +6,7 @@
 #ifndef FP8CONV_VERIFY_VERIFY_H
 #define FP8CONV_VERIFY_VERIFY_H
 
+#include "backend/backend.h"
 #include "base/io.h"
 #include "base/progress.h"
 #include "format/detect.h"
@@ -23,7 +24,7 @@ struct verify_params {
 		*recipe; /* with source: what it must have been made by; NULL: what is detected */
 	struct recipe_tuning tuning; /* with recipe: its numbers */
 	bool sqnr; /* with source: how much was lost is wanted, which is a third more work */
-	const char *backend;
+	const struct backend *backend;
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes of buffers; 0 is the default, 192 MiB */
 };

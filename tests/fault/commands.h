@@ -85,7 +85,7 @@ static inline void make_input(const struct command *command, const char *sample,
 					 .input = sample,
 					 .output = to,
 					 .temp_dir = ".",
-					 .backend = "reference",
+					 .backend = backends[0],
 					 .n_threads = 1,
 					 .max_memory = 64 << 20 };
 	struct progress progress = { 0 };

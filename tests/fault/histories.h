@@ -5,6 +5,7 @@
 #ifndef FP8CONV_TESTS_FAULT_HISTORIES_H
 #define FP8CONV_TESTS_FAULT_HISTORIES_H
 
+#include "backend/backend.h"
 #include "calibrate/dumps.h"
 #include "source/fingerprint.h"
 #include "amax/merge.h"
@@ -55,7 +56,7 @@ static struct calibrate_params history_params(const struct io *io, const struct 
 	return (struct calibrate_params){ .io = io,
 					  .input = "llama",
 					  .output = place->output,
-					  .backend = "reference",
+					  .backend = backends[0],
 					  .precision = other ? "f32" : "bf16",
 					  .passes = half ? N_PASSES - 1 : N_PASSES,
 					  .restart = restart,

@@ -106,7 +106,7 @@ static int run_job(bool other, int part)
 		.output = place->output,
 		.temp_dir = "tmp",
 		.preserve = now.command->preserves ? place->preserve : NULL,
-		.backend = "reference",
+		.backend = backends[0],
 		.n_threads = place->n_threads,
 		.max_memory = 64 << 20,
 		.restart = place->restart && !other,

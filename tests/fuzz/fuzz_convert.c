@@ -141,7 +141,7 @@ static void to_directory(struct quantize_params *params, const char *folder)
 		FUZZ_CHECK(!run(params)); /* finished: found so */
 		params->convert.output = other;
 		params->convert.preserve = NULL;
-		params->convert.backend = "reference";
+		params->convert.backend = backends[0];
 		params->convert.max_memory = 64u << 20;
 		FUZZ_CHECK(!run(params));
 		check_same(out, other);

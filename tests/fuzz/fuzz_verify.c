@@ -30,7 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct progress progress = { 0 };
 	struct err err = { 0 };
 	char *source_folder = NULL;
-	struct verify_params params = { .io = &fuzz_io, .input = folder, .n_threads = 1 };
+	struct verify_params params = {
+		.io = &fuzz_io, .input = folder, .backend = backends[0], .n_threads = 1
+	};
 
 	checkpoint.config = fuzz_part(&data, &size);
 	checkpoint.hf_quant_config = fuzz_part(&data, &size);

@@ -10,6 +10,7 @@ extern "C" {
 }
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,6 +141,18 @@ void device_stream_free(struct device_stream *stream)
 	__atomic_sub_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 }
 
+/* Appends a line to the file that SIMT_LOG names: whether and for what the device is used. */
+static void log_use(const char *what)
+{
+	const char *path = getenv("SIMT_LOG");
+	FILE *file = path ? fopen(path, "a") : NULL;
+
+	if (!file)
+		return;
+	fprintf(file, "%s\n", what);
+	fclose(file);
+}
+
 /* Exactly as large as was asked for, so that a sanitizer sees what goes beyond. */
 static void *poisoned(size_t n)
 {
@@ -162,6 +175,7 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 			       what, (unsigned long long)(size >> 20));
 	if (simt_calls_left > 0)
 		simt_calls_left--;
+	log_use(what);
 	*memory = poisoned(size);
 	__atomic_add_fetch(&simt_held, 1, __ATOMIC_RELAXED);
 	return 0;
@@ -191,6 +205,7 @@ void *device_take(struct device_stream *stream, size_t n)
 	}
 	if (stream->n_taken == MAX_TAKEN)
 		abort();
+	log_use("a stream's memory");
 	stream->size += n;
 	return stream->taken[stream->n_taken++] = poisoned(n);
 }

@@ -61,6 +61,22 @@ close sample_checkpoints/tiny-llama 0.1 --fp8-forward --recipe delayed --ragged
 # Emulated, as on a CPU: no GPU of 9.0 multiplies MX blocks.
 close sample_checkpoints/tiny-llama 0.1 --fp8-forward --recipe mxfp8
 
+# A backend that is not named: 'calibrate' takes the GPU after one self-test, everything else leaves it alone.
+# (SIMT_LOG is of tests/simt.)
+if [ -z "${PROGRAM:-}" ]; then
+	log=$scratch/log
+	SIMT_LOG=$log "$program" calibrate sample_checkpoints/tiny-llama --data "$scratch/ids.jsonl" -o "$scratch/auto.amax" --quiet || status=1
+	[ "$(grep -c '^x of the self-test$' "$log")" = 1 ] || { echo "calibrate: not one self-test"; sort "$log" | uniq -c; status=1; }
+	grep -q '^a weight$' "$log" || { echo "calibrate: not on the GPU"; status=1; }
+	rm -f "$log" "$scratch/auto.amax"
+	SIMT_LOG=$log "$program" quantize sample_checkpoints/tiny-llama -o "$scratch/out" --quiet || status=1
+	SIMT_LOG=$log "$program" verify "$scratch/out" >"$scratch/ignored" || status=1
+	SIMT_LOG=$log "$program" inspect "$scratch/out" --stats >"$scratch/ignored" || status=1
+	SIMT_LOG=$log "$program" version >"$scratch/ignored" || status=1
+	[ ! -e "$log" ] || { echo "the GPU is used by a command that takes the CPU"; sort "$log" | uniq -c; status=1; }
+	rm -rf "$scratch/out"
+fi
+
 # Products of what another program dumped: the history tells a GPU's, and does not go on with those of a CPU.
 mkdir "$scratch/dumps"
 for i in 0 1; do

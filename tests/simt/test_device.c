@@ -235,50 +235,53 @@ static void update_fails(void **state)
 		n, 8); /* two pieces of memory, two copies there, a launch, one back, the wait */
 }
 
-typedef const struct backend *select_fn(const char *name, struct err *err);
-
-/* Whether "auto" takes the GPU where *left, a count of simt's, is n; its trial leaves nothing
- * behind. */
-static bool takes_cuda(select_fn *select, long *left, long n)
+/* Whether "auto" takes the GPU for forward passes where *left, a count of simt's, is n.  Its
+ * self-test leaves nothing behind. */
+static bool takes_gpu(long *left, long n)
 {
-	struct err err = { 0 };
+	struct err err = { 0 }, refused = { 0 };
 	long held = simt_held;
 	const struct backend *backend;
 
 	*left = n;
-	backend = select("auto", &err);
+	backend = backend_select_forward("auto", &refused, &err);
 	*left = -1;
 	assert_int_equal(simt_held, held);
 	assert_int_equal(backend_failed(cuda(), "a.weight", &err), 0);
 	assert_string_equal(err.message, "");
+	assert_int_equal(refused.kind, backend == cuda() ? ERR_NONE : ERR_SYSTEM);
+	assert_true(backend == cuda() || !backend->on_device);
 	return backend == cuda();
 }
 
-/* With no name asked for, a GPU is taken where there is one. */
-static void taken(void **state)
+/* With no name asked for, forward passes take a GPU where there is one, and nothing else does. */
+static void auto_takes_a_gpu_for_forward_passes_alone(void **state)
 {
-	struct err err;
+	struct err err = { 0 }, refused = { 0 };
 
 	(void)state;
-	assert_false(backend_is_of_cpu(cuda()));
-	assert_true(takes_cuda(backend_select, &simt_calls_left, -1));
-	assert_true(takes_cuda(backend_select_forward, &simt_calls_left, -1));
-	assert_ptr_equal(backend_executor("auto"), cuda()->executor);
-	assert_true(backend_is_of_cpu(backend_select("cpu", &err)));
+	assert_true(cuda()->on_device);
+	assert_true(takes_gpu(&simt_calls_left, -1));
+	assert_false(backend_select("auto", &err)->on_device);
+	assert_false(backend_select(NULL, &err)->on_device);
+	assert_false(backend_select("cpu", &err)->on_device);
+	assert_false(backend_select_forward("cpu", &refused, &err)->on_device);
+	assert_ptr_equal(backend_select_forward("cuda", &refused, &err), cuda());
 	simt_missing = "no CUDA-capable device is detected";
-	assert_true(backend_is_of_cpu(backend_select("auto", &err)));
+	assert_false(backend_select_forward("auto", &refused, &err)->on_device);
 	simt_missing = NULL;
+	assert_int_equal(refused.kind, ERR_NONE);
 }
 
-/* It is not where any call of its trial fails, or a copy brings something wrong. */
-static void trial_fails(void **state)
+/* It is refused where any call of its self-test fails, or a copy brings something wrong. */
+static void a_failed_self_test_refuses_the_gpu(void **state)
 {
 	long calls = 0, copies = 0;
 
 	(void)state;
-	while (!takes_cuda(backend_select, &simt_calls_left, calls))
+	while (!takes_gpu(&simt_calls_left, calls))
 		calls += 29;
-	while (!takes_cuda(backend_select, &simt_copies_left, copies))
+	while (!takes_gpu(&simt_copies_left, copies))
 		copies += 7;
 	assert_true(
 		calls > 18 * 15 &&
@@ -286,8 +289,19 @@ static void trial_fails(void **state)
 			18 * 4); /* 18 casts there and back: of so many calls, that bring so much */
 }
 
-/* To run forward passes, it is tried with a product too. */
-static void product_trial_fails(void **state)
+static bool codes_pass(long copies)
+{
+	struct err err;
+	bool pass;
+
+	simt_copies_left = copies;
+	pass = !self_test_codes(cuda(), backends[0], &err);
+	simt_copies_left = -1;
+	return pass;
+}
+
+/* The self-test has a product too, behind the codes. */
+static void a_wrong_product_refuses_the_gpu(void **state)
 {
 	long calls = 0, copies = 0, held = simt_held;
 	struct err err;
@@ -296,14 +310,14 @@ static void product_trial_fails(void **state)
 	(void)state;
 	do {
 		simt_calls_left = calls++;
-		rc = executor_trial(cuda()->executor, &err);
+		rc = self_test_product(cuda()->executor, &err);
 		simt_calls_left = -1;
 		assert_int_equal(simt_held, held);
 	} while (rc);
-	while (!takes_cuda(backend_select, &simt_copies_left, copies))
+	while (!codes_pass(copies))
 		copies++;
-	assert_false(takes_cuda(backend_select_forward, &simt_copies_left, copies));
-	assert_true(takes_cuda(backend_select_forward, &simt_copies_left, copies + 1));
+	assert_false(takes_gpu(&simt_copies_left, copies));
+	assert_true(takes_gpu(&simt_copies_left, copies + 1));
 	assert_true(calls >
 		    7); /* a stream, three pieces of memory, a weight, a product, what it gave */
 }
@@ -315,9 +329,9 @@ int main(void)
 		cmocka_unit_test(failures),
 		cmocka_unit_test(smaller_bands),
 		cmocka_unit_test(update_fails),
-		cmocka_unit_test(taken),
-		cmocka_unit_test(trial_fails),
-		cmocka_unit_test(product_trial_fails),
+		cmocka_unit_test(auto_takes_a_gpu_for_forward_passes_alone),
+		cmocka_unit_test(a_failed_self_test_refuses_the_gpu),
+		cmocka_unit_test(a_wrong_product_refuses_the_gpu),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 #include <unistd.h>
 
+#include "backend/dispatch.h"
 #include "calibrate/calibrate.h"
 #include "tests/simt/device.h"
 #include "tests/unit/support/scratch.h"
@@ -28,7 +29,7 @@ static int calibrate(const char *model, bool fp8, const char *data, const char *
 						 .input = model,
 						 .data = data,
 						 .output = output,
-						 .backend = "cuda",
+						 .backend = backend_select("cuda", err),
 						 .n_threads = 1,
 						 .histogram = true,
 						 .fp8 = { .forward = fp8,

@@ -256,6 +256,7 @@ static bool convert_during(int n_reads, void (*event)(void), const char *words)
 							     .input = scene.in,
 							     .output = scene.out,
 							     .temp_dir = scene.folder,
+							     .backend = backends[0],
 							     .n_threads = 1 } };
 	struct progress progress = { 0 };
 	struct convert_result result;

@@ -183,7 +183,8 @@ static void names(void **state)
 
 	(void)state;
 	assert_non_null(backend_select("auto", &err));
-	assert_true(backend_is_of_cpu(backend_select("cpu", &err)));
+	assert_false(backend_select("cpu", &err)->on_device);
+	assert_ptr_equal(backend_select(NULL, &err), backend_select("auto", &err));
 	assert_null(backend_select("refrence", &err));
 	assert_int_equal(err.kind, ERR_USAGE);
 	assert_string_equal(err.message, "no backend 'refrence': did you mean 'reference'?");

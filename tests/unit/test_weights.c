@@ -19,7 +19,7 @@ static const struct model tall = { .head = { .n = 131072, .k = 128 } };
 
 static void test_parts(void **state)
 {
-	const struct weights_kind kind = { .executor = backend_executor(NULL), .dtype = DT_F32 };
+	const struct weights_kind kind = { .executor = backends[0]->executor, .dtype = DT_F32 };
 
 	(void)state;
 	assert_int_equal(weights_layer_size(&tall, &kind, 1, false), 64 * MIB + MIB / 2);
@@ -31,7 +31,7 @@ static void test_parts(void **state)
 /* One thread has all of a matrix that is quantized. */
 static void test_quantized(void **state)
 {
-	const struct weights_kind kind = { .executor = backend_executor(NULL),
+	const struct weights_kind kind = { .executor = backends[0]->executor,
 					   .dtype = DT_F32,
 					   .quantized = true };
 
@@ -48,7 +48,7 @@ static void test_layer(void **state)
 	const struct model model = { .head = { .n = 16, .k = 16 },
 				     .n_layers = 1,
 				     .layers = &layer };
-	const struct weights_kind kind = { .executor = backend_executor(NULL), .dtype = DT_F32 };
+	const struct weights_kind kind = { .executor = backends[0]->executor, .dtype = DT_F32 };
 
 	(void)state;
 	for (int i = LINEAR_Q; i < LINEAR_Q + 7; i++)
@@ -65,7 +65,7 @@ static void test_ahead(void **state)
 {
 	struct layer_ref layers[3] = { { .n_experts = 0 } };
 	struct model model = { .head = { .n = 1024, .k = 512 }, .n_layers = 2, .layers = layers };
-	const struct weights_kind kind = { .executor = backend_executor(NULL), .dtype = DT_F32 };
+	const struct weights_kind kind = { .executor = backends[0]->executor, .dtype = DT_F32 };
 
 	(void)state;
 	layers[0].linear[LINEAR_Q] = layers[2].linear[LINEAR_Q] =
