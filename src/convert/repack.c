@@ -33,13 +33,13 @@ static struct qspec spec_of(const struct unit *unit)
 static const char *recipe_name(const struct scheme *scheme)
 {
 	static const char *const names[] = {
-		[GRAIN_TENSOR] = "current",
-		[GRAIN_CHANNEL] = "channelwise",
-		[GRAIN_BLOCK] = "blockwise",
-		[GRAIN_MX] = "mxfp8",
+		[GRANULARITY_TENSOR] = "current",
+		[GRANULARITY_CHANNEL] = "channelwise",
+		[GRANULARITY_BLOCK] = "blockwise",
+		[GRANULARITY_MX] = "mxfp8",
 	};
 
-	return scheme->static_input ? "delayed" : names[scheme->grain];
+	return scheme->static_input ? "delayed" : names[scheme->granularity];
 }
 
 static int refuse_mx(const struct unit *unit, const char *why, struct err *err)

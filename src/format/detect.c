@@ -14,7 +14,7 @@
 #include "format/read_config.h"
 #include "format/scale_names.h"
 
-/* Weights of one grain: how many, and the first with its scale. */
+/* Weights of one granularity: how many, and the first with its scale. */
 struct sort {
 	size_t n;
 	const struct tensor_ref *weight;
@@ -29,17 +29,17 @@ bool detection_is_weight(const struct tensor_ref *tensor)
 	       t->n_dims <= 3 && !scale_name_find(t->name);
 }
 
-enum grain weight_scale_grain(const struct weight_scale *scale)
+enum granularity weight_scale_granularity(const struct weight_scale *scale)
 {
 	struct tile tile = scale->tile;
 
 	if (scale->scale_type == SCALE_E8M0 && tile.rows == 1 && tile.cols == 32)
-		return GRAIN_MX;
+		return GRANULARITY_MX;
 	if (tile.rows == WHOLE && tile.cols == WHOLE)
-		return GRAIN_TENSOR;
+		return GRANULARITY_TENSOR;
 	if (tile.rows == WHOLE || tile.cols == WHOLE)
-		return GRAIN_CHANNEL;
-	return GRAIN_BLOCK;
+		return GRANULARITY_CHANNEL;
+	return GRANULARITY_BLOCK;
 }
 
 int detection_scale(const struct detection *detection, const struct tensor_ref *weight,
@@ -67,7 +67,7 @@ int detection_scale(const struct detection *detection, const struct tensor_ref *
 }
 
 static void sort_weight(const struct detection *detection, const struct tensor_ref *weight,
-			struct sort sorts[N_GRAINS])
+			struct sort sorts[N_GRANULARITIES])
 {
 	struct weight_scale scale;
 	struct err ignored;
@@ -75,19 +75,19 @@ static void sort_weight(const struct detection *detection, const struct tensor_r
 
 	if (detection_scale(detection, weight, &scale, &ignored))
 		return;
-	sort = &sorts[weight_scale_grain(&scale)];
+	sort = &sorts[weight_scale_granularity(&scale)];
 	if (!sort->n++) {
 		sort->weight = weight;
 		sort->scale = scale;
 	}
 }
 
-/* Of a mixed file, the grain of most weights. */
-static const struct sort *sort_most(const struct sort sorts[N_GRAINS])
+/* Of a mixed file, the granularity of most weights. */
+static const struct sort *sort_most(const struct sort sorts[N_GRANULARITIES])
 {
 	const struct sort *most = NULL;
 
-	for (int i = 0; i < N_GRAINS; i++)
+	for (int i = 0; i < N_GRANULARITIES; i++)
 		if (sorts[i].n && (!most || sorts[i].n > most->n))
 			most = &sorts[i];
 	return most;
@@ -102,7 +102,7 @@ static const char *format_guess(const struct sort *sort, const struct scheme *sc
 
 	for (size_t i = 0; formats[i]; i++) {
 		for (const struct variant *row = formats[i]->variants; row->method; row++) {
-			if (row->grain != scheme->grain ||
+			if (row->granularity != scheme->granularity ||
 			    row->static_input != scheme->static_input || row->refused[ENGINE_ANY] ||
 			    !variant_wrote(row, scheme->tile, sort->weight->tensor, scale))
 				continue;
@@ -131,7 +131,7 @@ static void scheme_from_tensors(struct detection *detection, const struct declar
 	struct scheme *scheme = &detection->scheme;
 	const char *tool;
 
-	scheme->grain = weight_scale_grain(&most->scale);
+	scheme->granularity = weight_scale_granularity(&most->scale);
 	scheme->tile = most->scale.tile;
 	scheme->fp8_format = most->weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
 	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;
@@ -147,17 +147,17 @@ static void scheme_from_tensors(struct detection *detection, const struct declar
 static void name_scheme(struct detection *detection, bool known)
 {
 	static const char *const recipes_of[] = {
-		[GRAIN_TENSOR] = "current",
-		[GRAIN_CHANNEL] = "channelwise",
-		[GRAIN_BLOCK] = "blockwise",
-		[GRAIN_MX] = "mxfp8",
+		[GRANULARITY_TENSOR] = "current",
+		[GRANULARITY_CHANNEL] = "channelwise",
+		[GRANULARITY_BLOCK] = "blockwise",
+		[GRANULARITY_MX] = "mxfp8",
 	};
 	const struct scheme *scheme = &detection->scheme;
 
 	if (!detection->n_weights && !detection->declared)
 		return;
-	detection->recipe = recipes_of[scheme->grain];
-	if (scheme->grain == GRAIN_TENSOR && scheme->static_input)
+	detection->recipe = recipes_of[scheme->granularity];
+	if (scheme->granularity == GRANULARITY_TENSOR && scheme->static_input)
 		detection->recipe = "delayed";
 	if (!known)
 		detection->recipe = detection->format = "unknown";
@@ -215,7 +215,7 @@ bool detection_is_scale(const struct detection *detection, const struct tensor_r
 int detection_make_with(struct detection *detection, const struct checkpoint *checkpoint,
 			struct json_text hf_quant_config, struct err *err)
 {
-	struct sort sorts[N_GRAINS] = { 0 };
+	struct sort sorts[N_GRANULARITIES] = { 0 };
 	struct declaration said;
 	const struct sort *most;
 

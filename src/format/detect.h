@@ -23,10 +23,10 @@ struct weight_scale {
 	bool inverted;		    /* it divides: GPTQModel's 448 / amax */
 };
 
-#define N_GRAINS (GRAIN_MX + 1)
+#define N_GRANULARITIES (GRANULARITY_MX + 1)
 
 /* Whose tiles and type a scale has. */
-enum grain weight_scale_grain(const struct weight_scale *scale);
+enum granularity weight_scale_granularity(const struct weight_scale *scale);
 
 /* A zeroed struct is an empty one. */
 struct detection {

@@ -15,7 +15,7 @@
 struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input)
 {
 	struct scheme scheme = {
-		.grain = GRAIN_BLOCK,
+		.granularity = GRANULARITY_BLOCK,
 		.tile = weight->tile,
 		.fp8_format = weight->format,
 		.pow2 = weight->pow2 || weight->scale_type == SCALE_E8M0,
@@ -23,26 +23,27 @@ struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input)
 	};
 
 	if (weight->scale_type == SCALE_E8M0)
-		scheme.grain = GRAIN_MX;
+		scheme.granularity = GRANULARITY_MX;
 	else if (weight->tile.cols == WHOLE)
-		scheme.grain = weight->tile.rows == WHOLE ? GRAIN_TENSOR : GRAIN_CHANNEL;
+		scheme.granularity =
+			weight->tile.rows == WHOLE ? GRANULARITY_TENSOR : GRANULARITY_CHANNEL;
 	return scheme;
 }
 
 void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE])
 {
 	static const char *const names[] = {
-		[GRAIN_TENSOR] = "per-tensor",
-		[GRAIN_CHANNEL] = "channelwise",
-		[GRAIN_BLOCK] = "blockwise",
-		[GRAIN_MX] = "mxfp8",
+		[GRANULARITY_TENSOR] = "per-tensor",
+		[GRANULARITY_CHANNEL] = "channelwise",
+		[GRANULARITY_BLOCK] = "blockwise",
+		[GRANULARITY_MX] = "mxfp8",
 	};
-	const char *word = names[scheme->grain];
+	const char *word = names[scheme->granularity];
 
-	if (scheme->grain == GRAIN_TENSOR)
+	if (scheme->granularity == GRANULARITY_TENSOR)
 		snprintf(name, SCHEME_NAME_SIZE, "%s %s", word,
 			 scheme->static_input ? "static" : "dynamic");
-	else if (scheme->grain == GRAIN_BLOCK)
+	else if (scheme->granularity == GRANULARITY_BLOCK)
 		snprintf(name, SCHEME_NAME_SIZE, "%s %zux%zu", word, scheme->tile.rows,
 			 scheme->tile.cols);
 	else
@@ -55,7 +56,8 @@ const struct variant *variant_find(const struct format *format, const struct sch
 	const struct variant *found = NULL;
 
 	for (const struct variant *row = format->variants; row->method; row++) {
-		if (row->grain != scheme->grain || row->static_input != scheme->static_input)
+		if (row->granularity != scheme->granularity ||
+		    row->static_input != scheme->static_input)
 			continue;
 		if (row->tile.rows &&
 		    (row->tile.rows != scheme->tile.rows || row->tile.cols != scheme->tile.cols))

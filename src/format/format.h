@@ -24,11 +24,11 @@
 #include "num/qspec.h"
 
 /* What a scale_inv of a weight belongs to. */
-enum grain { GRAIN_TENSOR, GRAIN_CHANNEL, GRAIN_BLOCK, GRAIN_MX };
+enum granularity { GRANULARITY_TENSOR, GRANULARITY_CHANNEL, GRANULARITY_BLOCK, GRANULARITY_MX };
 
 /* What is true of a set of quantized modules, in the words that formats share. */
 struct scheme {
-	enum grain grain;
+	enum granularity granularity;
 	struct tile tile; /* of the weight */
 	enum fp8_format fp8_format;
 	bool pow2;	   /* all scales are powers of two: "ue8m0" */

@@ -19,7 +19,7 @@ static const char *const methods[] = { "compressed-tensors", NULL };
 static const struct variant variants[] = {
 	{
 		.method = "float-quantized",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.preferred = true,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_ONE,
@@ -31,7 +31,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "float-quantized",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.static_input = true,
 		.preferred = true,
 		.weight_scale = "_scale",
@@ -45,7 +45,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "float-quantized",
-		.grain = GRAIN_CHANNEL,
+		.granularity = GRANULARITY_CHANNEL,
 		.preferred = true,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_OUT_ONE,
@@ -56,7 +56,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "float-quantized",
-		.grain = GRAIN_BLOCK,
+		.granularity = GRANULARITY_BLOCK,
 		.tile = { 128, 128 },
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
@@ -67,7 +67,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "mxfp8-quantized",
-		.grain = GRAIN_MX,
+		.granularity = GRANULARITY_MX,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_U8,
@@ -143,7 +143,7 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 						      : json_pack("[i, i]", (int)scheme->tile.rows,
 								  (int)scheme->tile.cols));
 	json_object_set_new(args, "actorder", json_null());
-	if (scheme->grain == GRAIN_MX)
+	if (scheme->granularity == GRANULARITY_MX)
 		json_object_set_new(args, "scale_dtype", json_string("torch.uint8"));
 	json_object_set_new(args, "observer", dynamic ? json_null() : json_string("minmax"));
 	json_object_set_new(args, "observer_kwargs", json_object());
@@ -218,7 +218,7 @@ static int configure(const struct format *format, const struct quantization *qua
 {
 	bool differ;
 	const struct variant *head = head_variant(format, quantization, &differ);
-	bool name_formats = differ || quantization->sets[0].scheme.grain == GRAIN_MX;
+	bool name_formats = differ || quantization->sets[0].scheme.granularity == GRANULARITY_MX;
 	json_t *object;
 
 	(void)hf_quant_config;
@@ -267,14 +267,14 @@ static void read_config(const json_t *config, struct declaration *said)
 	said->declared = said->has_input = true;
 	scheme->static_input = json_is_false(json_object_get(inputs, "dynamic"));
 	if (!strcmp(strategy, "channel")) {
-		scheme->grain = GRAIN_CHANNEL;
+		scheme->granularity = GRANULARITY_CHANNEL;
 		scheme->tile = (struct tile){ 1, WHOLE };
 	} else if (!strcmp(strategy, "block") &&
 		   config_tile(json_object_get(weights, "block_structure"), &scheme->tile)) {
-		scheme->grain = GRAIN_BLOCK;
+		scheme->granularity = GRANULARITY_BLOCK;
 	} else if (!strcmp(strategy, "group")) {
 		said->scale_fmt = true;
-		scheme->grain = GRAIN_MX;
+		scheme->granularity = GRANULARITY_MX;
 		scheme->tile.rows = 1;
 		scheme->tile.cols =
 			(size_t)json_integer_value(json_object_get(weights, "group_size"));
@@ -313,13 +313,13 @@ static void check_strategy(const struct config_check *check, const char *group,
 			   const json_t *weights)
 {
 	static const char *const strategies[] = {
-		[GRAIN_TENSOR] = "tensor",
-		[GRAIN_CHANNEL] = "channel",
-		[GRAIN_BLOCK] = "block",
-		[GRAIN_MX] = "group",
+		[GRANULARITY_TENSOR] = "tensor",
+		[GRANULARITY_CHANNEL] = "channel",
+		[GRANULARITY_BLOCK] = "block",
+		[GRANULARITY_MX] = "group",
 	};
 	const char *strategy = config_text(weights, "strategy");
-	const char *wanted = strategies[check->detection->scheme.grain];
+	const char *wanted = strategies[check->detection->scheme.granularity];
 
 	if (check->detection->n_weights && strcmp(strategy, wanted))
 		config_report(

@@ -13,7 +13,7 @@ static void read_config(const json_t *config, struct declaration *said)
 {
 	(void)config;
 	said->declared = said->has_input = true;
-	said->scheme.grain = GRAIN_CHANNEL;
+	said->scheme.granularity = GRANULARITY_CHANNEL;
 	said->scheme.tile = (struct tile){ 1, WHOLE };
 }
 

@@ -21,7 +21,7 @@ static const char *const methods[] = { "fp8", "mxfp8", NULL };
 static const struct variant variants[] = {
 	{
 		.method = "fp8",
-		.grain = GRAIN_BLOCK,
+		.granularity = GRANULARITY_BLOCK,
 		.tile = { 128, 128 },
 		.preferred = true,
 		.weight_scale = "_scale_inv",
@@ -31,7 +31,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "fp8",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_ONE,
 		.dtype = DT_F32,
@@ -40,7 +40,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "fp8",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.static_input = true,
 		.weight_scale = "_scale",
 		.input_scale = "input_scale",
@@ -51,7 +51,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "fp8",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.only_for = ENGINE_TRANSFORMERS,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_SCALAR,
@@ -61,7 +61,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "fp8",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.static_input = true,
 		.only_for = ENGINE_TRANSFORMERS,
 		.weight_scale = "_scale_inv",
@@ -73,7 +73,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "mxfp8",
-		.grain = GRAIN_MX,
+		.granularity = GRANULARITY_MX,
 		.preferred = true,
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_GRID,
@@ -82,7 +82,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "mxfp8",
-		.grain = GRAIN_MX,
+		.granularity = GRANULARITY_MX,
 		.only_for = ENGINE_VLLM,
 		.preferred = true,
 		.weight_scale = "_scale",
@@ -98,7 +98,8 @@ static int configure(const struct format *format, const struct quantization *qua
 {
 	const struct scheme *scheme = &quantization->sets[0].scheme;
 	const struct variant *variant = variant_find(format, scheme, quantization->target);
-	bool blocks = scheme->grain == GRAIN_BLOCK || scheme->grain == GRAIN_MX;
+	bool blocks =
+		scheme->granularity == GRANULARITY_BLOCK || scheme->granularity == GRANULARITY_MX;
 	json_t *object;
 
 	(void)hf_quant_config;
@@ -148,9 +149,10 @@ static void read_fp8(const json_t *config, struct declaration *said)
 	said->declared = true;
 	said->has_input = *activations;
 	scheme->static_input = !strcmp(activations, "static");
-	scheme->grain = config_tile(json_object_get(config, "weight_block_size"), &scheme->tile)
-				? GRAIN_BLOCK
-				: GRAIN_TENSOR;
+	scheme->granularity =
+		config_tile(json_object_get(config, "weight_block_size"), &scheme->tile)
+			? GRANULARITY_BLOCK
+			: GRANULARITY_TENSOR;
 	if (strstr(config_text(config, "fmt"), "e5m2"))
 		scheme->fp8_format = FP8_E5M2;
 	said->scale_fmt = !strcmp(config_text(config, "scale_fmt"), "ue8m0");
@@ -164,7 +166,7 @@ static void read_fp8(const json_t *config, struct declaration *said)
 static void read_mxfp8(struct declaration *said)
 {
 	said->declared = said->has_input = said->scale_fmt = true;
-	said->scheme.grain = GRAIN_MX;
+	said->scheme.granularity = GRANULARITY_MX;
 	said->scheme.tile = (struct tile){ 1, 32 };
 }
 
@@ -187,7 +189,7 @@ static void check_fp8(const struct config_check *check, const json_t *config)
 	const char *activations = config_text(config, "activation_scheme");
 	const char *fmt = config_text(config, "fmt");
 	const struct tile *said = &check->detection->declared_tile;
-	bool blocks = scheme->grain == GRAIN_BLOCK;
+	bool blocks = scheme->granularity == GRANULARITY_BLOCK;
 
 	if (strcmp(activations, "dynamic") && strcmp(activations, "static"))
 		config_report(check, CONFIG_KEYS, "config.json",

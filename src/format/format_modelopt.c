@@ -20,7 +20,7 @@ static const char *const methods[] = { "modelopt", "modelopt_mxfp8", NULL };
 static const struct variant variants[] = {
 	{
 		.method = "FP8",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.static_input = true,
 		.weight_scale = "_scale",
 		.input_scale = "input_scale",
@@ -30,7 +30,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "FP8",
-		.grain = GRAIN_TENSOR,
+		.granularity = GRANULARITY_TENSOR,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_SCALAR,
 		.dtype = DT_F32,
@@ -39,7 +39,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "FP8_PER_CHANNEL_PER_TOKEN",
-		.grain = GRAIN_CHANNEL,
+		.granularity = GRANULARITY_CHANNEL,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_OUT,
 		.dtype = DT_F32,
@@ -52,7 +52,7 @@ static const struct variant variants[] = {
 	{
 		/* In small letters: TensorRT-LLM knows this spelling alone, vLLM any. */
 		.method = "fp8_pb_wo",
-		.grain = GRAIN_BLOCK,
+		.granularity = GRANULARITY_BLOCK,
 		.tile = { 128, 128 },
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID_4D,
@@ -64,7 +64,7 @@ static const struct variant variants[] = {
 	},
 	{
 		.method = "MXFP8",
-		.grain = GRAIN_MX,
+		.granularity = GRANULARITY_MX,
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_U8,
@@ -83,10 +83,10 @@ static json_t *args_json(const struct scheme *scheme, const char *strategy, bool
 
 	if (strategy)
 		json_object_set_new(args, "strategy", json_string(strategy));
-	if (scheme->grain == GRAIN_MX)
+	if (scheme->granularity == GRANULARITY_MX)
 		json_object_set_new(args, "group_size",
 				    json_integer((json_int_t)scheme->tile.cols));
-	if (scheme->grain == GRAIN_BLOCK)
+	if (scheme->granularity == GRANULARITY_BLOCK)
 		json_object_set_new(
 			args, "block_structure",
 			json_pack("[i, i]", (int)scheme->tile.rows, (int)scheme->tile.cols));
@@ -147,11 +147,12 @@ static void read_config(const json_t *config, struct declaration *said)
 		const char *algo;
 		struct scheme scheme;
 	} algos[] = {
-		{ "FP8", { .grain = GRAIN_TENSOR, .static_input = true } },
-		{ "FP8_PER_CHANNEL_PER_TOKEN", { .grain = GRAIN_CHANNEL, .tile = { 1, WHOLE } } },
-		{ "FP8_PB_WO", { .grain = GRAIN_BLOCK, .tile = { 128, 128 } } },
-		{ "FP8_BLOCK_SCALES", { .grain = GRAIN_BLOCK, .tile = { 128, 128 } } },
-		{ "MXFP8", { .grain = GRAIN_MX, .tile = { 1, 32 } } },
+		{ "FP8", { .granularity = GRANULARITY_TENSOR, .static_input = true } },
+		{ "FP8_PER_CHANNEL_PER_TOKEN",
+		  { .granularity = GRANULARITY_CHANNEL, .tile = { 1, WHOLE } } },
+		{ "FP8_PB_WO", { .granularity = GRANULARITY_BLOCK, .tile = { 128, 128 } } },
+		{ "FP8_BLOCK_SCALES", { .granularity = GRANULARITY_BLOCK, .tile = { 128, 128 } } },
+		{ "MXFP8", { .granularity = GRANULARITY_MX, .tile = { 1, 32 } } },
 	};
 	const json_t *nested = json_object_get(config, "quantization");
 	const char *algo = config_text(nested ? nested : config, "quant_algo");
@@ -161,7 +162,7 @@ static void read_config(const json_t *config, struct declaration *said)
 			continue;
 		said->declared = said->has_input = true;
 		said->scheme = algos[i].scheme;
-		said->scale_fmt = said->scheme.grain == GRAIN_MX;
+		said->scale_fmt = said->scheme.granularity == GRANULARITY_MX;
 	}
 }
 

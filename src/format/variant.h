@@ -26,7 +26,7 @@ struct variant {
 	const char *method;
 
 	/* Which scheme it says. */
-	enum grain grain;
+	enum granularity granularity;
 	bool static_input;
 	struct tile tile; /* the only one it has, or {0, 0}: any */
 	enum engine

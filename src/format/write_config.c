@@ -13,7 +13,7 @@
 /* The scheme as far as a configuration can tell. */
 static bool same_words(const struct scheme *a, const struct scheme *b)
 {
-	return a->grain == b->grain && a->tile.rows == b->tile.rows &&
+	return a->granularity == b->granularity && a->tile.rows == b->tile.rows &&
 	       a->tile.cols == b->tile.cols && a->fp8_format == b->fp8_format &&
 	       a->static_input == b->static_input;
 }

@@ -235,7 +235,7 @@ int compare_piece(struct verify *verify, struct desk *desk, const struct cut *cu
 		  const void *scales, struct scan *found, struct err *err)
 {
 	const struct checked *weight = &verify->weights[cut->weight];
-	const struct trials *trials = &verify->origins->trials[weight->grain];
+	const struct trials *trials = &verify->origins->trials[weight->granularity];
 	const struct source_tee nowhere = { 0 };
 	struct matrix x;
 

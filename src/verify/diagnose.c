@@ -84,7 +84,7 @@ static bool is_inverted(const struct verify *verify, const struct checked *weigh
 	if (verify->detection->inverted)
 		return true;
 	if (!looks_large(scan) ||
-	    (weight->origin && verify_knows_arithmetic(verify, weight->grain) &&
+	    (weight->origin && verify_knows_arithmetic(verify, weight->granularity) &&
 	     !scan->n_scales_off))
 		return false;
 	return verify->mostly_large || (1 / scan->smallest < 4 * verify->usual_scale &&
@@ -105,7 +105,7 @@ static void tell_scales(struct verify *verify, const struct checked *weight)
 			    (unsigned long long)scan->n_bad, (unsigned long long)scan->n_scales,
 			    name, scan->bad, (unsigned long long)scan->first_bad);
 	if (scan->n_not_pow2 && verify->detection->scheme.pow2 &&
-	    weight->grain == verify->detection->scheme.grain)
+	    weight->granularity == verify->detection->scheme.granularity)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
 			    "scale_fmt is ue8m0, but %llu of %llu values of '%s' are no powers of "
 			    "two, the first is %g at "

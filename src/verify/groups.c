@@ -37,18 +37,18 @@ static const json_t *group_of(json_t *groups, const char *module)
 	return NULL;
 }
 
-/* The grain and tile of a strategy; others leave the scheme as it is. */
+/* The granularity and tile of a strategy; others leave the scheme as it is. */
 static void take_strategy(const json_t *weights, struct scheme *scheme)
 {
 	static const struct {
 		const char *strategy;
-		enum grain grain;
+		enum granularity granularity;
 		struct tile tile;
 	} strategies[] = {
-		{ "tensor", GRAIN_TENSOR, { WHOLE, WHOLE } },
-		{ "channel", GRAIN_CHANNEL, { 1, WHOLE } },
-		{ "block", GRAIN_BLOCK, { 128, 128 } },
-		{ "group", GRAIN_MX, { 1, 32 } },
+		{ "tensor", GRANULARITY_TENSOR, { WHOLE, WHOLE } },
+		{ "channel", GRANULARITY_CHANNEL, { 1, WHOLE } },
+		{ "block", GRANULARITY_BLOCK, { 128, 128 } },
+		{ "group", GRANULARITY_MX, { 1, 32 } },
 	};
 	const char *strategy = json_string_value(json_object_get(weights, "strategy"));
 	const json_t *block = json_object_get(weights, "block_structure");
@@ -56,9 +56,9 @@ static void take_strategy(const json_t *weights, struct scheme *scheme)
 	for (size_t i = 0; strategy && i < sizeof strategies / sizeof *strategies; i++) {
 		if (strcmp(strategies[i].strategy, strategy) != 0)
 			continue;
-		scheme->grain = strategies[i].grain;
+		scheme->granularity = strategies[i].granularity;
 		scheme->tile = strategies[i].tile;
-		if (scheme->grain == GRAIN_BLOCK && json_array_size(block) == 2) {
+		if (scheme->granularity == GRANULARITY_BLOCK && json_array_size(block) == 2) {
 			scheme->tile.rows = (size_t)json_integer_value(json_array_get(block, 0));
 			scheme->tile.cols = (size_t)json_integer_value(json_array_get(block, 1));
 		}

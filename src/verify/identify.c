@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which arithmetic made the weights: all that are known are tried on cuts of some, those of each
- * grain by themselves, for a checkpoint may have several recipes.
+ * granularity by themselves, for a checkpoint may have several recipes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,11 +24,11 @@ struct probing {
 	struct verify *verify;
 	struct trial candidates[N_CANDIDATES];
 	size_t n_candidates;
-	struct cut cuts[N_GRAINS * N_PROBES];
+	struct cut cuts[N_GRANULARITIES * N_PROBES];
 	size_t n_cuts;
-	uint64_t n_off[N_GRAINS]
+	uint64_t n_off[N_GRANULARITIES]
 		      [N_CANDIDATES]; /* codes and scales that the candidate makes otherwise */
-	uint64_t n_codes[N_GRAINS];
+	uint64_t n_codes[N_GRANULARITIES];
 };
 
 /* What the manifest says is likeliest. */
@@ -63,20 +63,22 @@ static struct cut first_tiles(const struct verify *verify, const struct cut *cut
 	return part;
 }
 
-/* The first cuts of some weights of the grain, evenly spaced. */
-static void list_cuts(struct probing *probing, enum grain grain, const struct cuts *cuts)
+/* The first cuts of some weights of the granularity, evenly spaced. */
+static void list_cuts(struct probing *probing, enum granularity granularity,
+		      const struct cuts *cuts)
 {
 	const struct verify *verify = probing->verify;
 	size_t n_weights = 0, seen = 0, n = 0;
 
 	for (size_t w = 0; w < verify->n_weights; w++)
 		n_weights += verify->weights[w].scanned && verify->weights[w].origin &&
-			     verify->weights[w].grain == grain;
+			     verify->weights[w].granularity == granularity;
 	for (size_t i = 0; i < cuts->n && n < N_PROBES; i++) {
 		const struct cut *cut = &cuts->list[i];
 		const struct checked *weight = &verify->weights[cut->weight];
 
-		if (cut->rect.row || cut->rect.col || !weight->origin || weight->grain != grain)
+		if (cut->rect.row || cut->rect.col || !weight->origin ||
+		    weight->granularity != granularity)
 			continue;
 		if (seen++ * N_PROBES >= n * n_weights) {
 			probing->cuts[probing->n_cuts++] = first_tiles(verify, cut);
@@ -123,30 +125,31 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	free(scales);
 	pthread_mutex_lock(&verify->lock);
 	for (size_t i = 0; i < probing->n_candidates; i++)
-		probing->n_off[weight->grain][i] += n_off[i];
-	probing->n_codes[weight->grain] += cut->rect.n_rows * cut->rect.n_cols;
+		probing->n_off[weight->granularity][i] += n_off[i];
+	probing->n_codes[weight->granularity] += cut->rect.n_rows * cut->rect.n_cols;
 	pthread_mutex_unlock(&verify->lock);
 	return 0;
 }
 
-/* A weight of the grain, in whose terms its trials are; NULL: there is none. */
-static const struct checked *some_weight(const struct verify *verify, enum grain grain)
+/* A weight of the granularity, in whose terms its trials are; NULL: there is none. */
+static const struct checked *some_weight(const struct verify *verify, enum granularity granularity)
 {
 	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].grain == grain && verify->weights[w].scanned &&
+		if (verify->weights[w].granularity == granularity && verify->weights[w].scanned &&
 		    verify->weights[w].origin)
 			return &verify->weights[w];
 	return NULL;
 }
 
 /* Keeps those that fit best. */
-static void choose(struct probing *probing, enum grain grain, struct trials *trials)
+static void choose(struct probing *probing, enum granularity granularity, struct trials *trials)
 {
-	const struct checked *weight = some_weight(probing->verify, grain);
+	const struct checked *weight = some_weight(probing->verify, granularity);
 	double lowest = UNLIKE_MOST;
 
 	for (size_t i = 0; weight && i < probing->n_candidates; i++) {
-		double share = (double)probing->n_off[grain][i] / (double)probing->n_codes[grain];
+		double share = (double)probing->n_off[granularity][i] /
+			       (double)probing->n_codes[granularity];
 
 		if (!fits(weight, &probing->candidates[i]))
 			continue;
@@ -161,11 +164,13 @@ static void choose(struct probing *probing, enum grain grain, struct trials *tri
 
 /* What `quantize` makes of such weights where nothing is asked for: powers of two where these are.
  */
-static void find_own(const struct verify *verify, enum grain grain, struct trials *trials)
+static void find_own(const struct verify *verify, enum granularity granularity,
+		     struct trials *trials)
 {
-	const struct checked *weight = some_weight(verify, grain);
+	const struct checked *weight = some_weight(verify, granularity);
 	const struct arithmetic *used = trials->n ? trials->list[trials->at].arithmetic : NULL;
-	bool pow2 = used ? used->spec.pow2 : grain == GRAIN_BLOCK && verify->detection->scheme.pow2;
+	bool pow2 = used ? used->spec.pow2
+			 : granularity == GRANULARITY_BLOCK && verify->detection->scheme.pow2;
 
 	for (const struct arithmetic *row = arithmetics; weight && row->name; row++) {
 		if (row->quantize || row->scale_type != weight->unit.source_scale.scale_type ||
@@ -186,12 +191,12 @@ static int try_all(struct verify *verify, const struct cuts *cuts, struct err *e
 
 	probing->verify = verify;
 	list_candidates(probing);
-	for (enum grain grain = 0; grain < N_GRAINS; grain++)
-		list_cuts(probing, grain, cuts);
+	for (enum granularity granularity = 0; granularity < N_GRANULARITIES; granularity++)
+		list_cuts(probing, granularity, cuts);
 	rc = pool_run(verify->params->n_threads, probing->n_cuts, probe, probing,
 		      verify->progress->stop, err);
-	for (enum grain grain = 0; !rc && grain < N_GRAINS; grain++)
-		choose(probing, grain, &verify->origins->trials[grain]);
+	for (enum granularity granularity = 0; !rc && granularity < N_GRANULARITIES; granularity++)
+		choose(probing, granularity, &verify->origins->trials[granularity]);
 	free(probing);
 	return rc;
 }
@@ -243,8 +248,8 @@ static void take_given(struct verify *verify)
 		if (weight->unlike && weight->origin)
 			tell_unlike(verify, weight);
 	}
-	for (enum grain grain = 0; grain < N_GRAINS; grain++) {
-		struct trials *trials = &verify->origins->trials[grain];
+	for (enum granularity granularity = 0; granularity < N_GRANULARITIES; granularity++) {
+		struct trials *trials = &verify->origins->trials[granularity];
 
 		trials->list[trials->n++] = (struct trial){ &verify->given, false };
 		if (spec->tile.rows == WHOLE)
@@ -258,56 +263,56 @@ int find_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *
 		take_given(verify);
 	else if (try_all(verify, cuts, err))
 		return -1;
-	for (enum grain grain = 0; grain < N_GRAINS; grain++) {
-		verify->origins->trials[grain].next = 1;
-		find_own(verify, grain, &verify->origins->trials[grain]);
+	for (enum granularity granularity = 0; granularity < N_GRANULARITIES; granularity++) {
+		verify->origins->trials[granularity].next = 1;
+		find_own(verify, granularity, &verify->origins->trials[granularity]);
 	}
 	return 0;
 }
 
 /* --- one after the other --- */
 
-bool verify_has_trials(const struct verify *verify, enum grain grain)
+bool verify_has_trials(const struct verify *verify, enum granularity granularity)
 {
 	return verify->origins &&
-	       verify->origins->trials[grain].next < verify->origins->trials[grain].n;
+	       verify->origins->trials[granularity].next < verify->origins->trials[granularity].n;
 }
 
-void verify_next_trial(struct verify *verify, enum grain grain)
+void verify_next_trial(struct verify *verify, enum granularity granularity)
 {
-	struct trials *trials = &verify->origins->trials[grain];
+	struct trials *trials = &verify->origins->trials[granularity];
 
 	trials->at = trials->next++;
-	find_own(verify, grain, trials);
+	find_own(verify, granularity, trials);
 }
 
-void verify_end_trial(struct verify *verify, enum grain grain, bool better)
+void verify_end_trial(struct verify *verify, enum granularity granularity, bool better)
 {
-	struct trials *trials = &verify->origins->trials[grain];
+	struct trials *trials = &verify->origins->trials[granularity];
 
 	if (better)
 		trials->best = trials->at;
 	trials->at = trials->best;
-	find_own(verify, grain, trials);
+	find_own(verify, granularity, trials);
 }
 
-bool verify_is_own(const struct verify *verify, enum grain grain)
+bool verify_is_own(const struct verify *verify, enum granularity granularity)
 {
-	return verify->origins && !verify->origins->trials[grain].own.name;
+	return verify->origins && !verify->origins->trials[granularity].own.name;
 }
 
-bool verify_knows_arithmetic(const struct verify *verify, enum grain grain)
+bool verify_knows_arithmetic(const struct verify *verify, enum granularity granularity)
 {
-	return verify->origins && verify->origins->trials[grain].n > 0;
+	return verify->origins && verify->origins->trials[granularity].n > 0;
 }
 
-/* The name of what made weights of that grain, unless it made those of one before. */
-static const char *another_name(const struct verify *verify, enum grain grain)
+/* The name of what made weights of that granularity, unless it made those of one before. */
+static const char *another_name(const struct verify *verify, enum granularity granularity)
 {
 	const struct trials *trials = verify->origins->trials;
-	const char *name = trials[grain].list[trials[grain].at].arithmetic->name;
+	const char *name = trials[granularity].list[trials[granularity].at].arithmetic->name;
 
-	for (enum grain before = 0; before < grain; before++)
+	for (enum granularity before = 0; before < granularity; before++)
 		if (some_weight(verify, before) &&
 		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes a NULL from
 		     * here for a name */
@@ -320,16 +325,17 @@ char *verify_arithmetic_names(const struct verify *verify)
 {
 	struct buf names = { 0 };
 
-	for (enum grain grain = 0; verify->origins && grain < N_GRAINS; grain++) {
+	for (enum granularity granularity = 0; verify->origins && granularity < N_GRANULARITIES;
+	     granularity++) {
 		const char *name;
 
-		if (!some_weight(verify, grain))
+		if (!some_weight(verify, granularity))
 			continue;
-		if (!verify_knows_arithmetic(verify, grain)) {
+		if (!verify_knows_arithmetic(verify, granularity)) {
 			buf_release(&names);
 			return NULL;
 		}
-		name = another_name(verify, grain);
+		name = another_name(verify, granularity);
 		if (name)
 			buf_printf(&names, "%s%s", names.len ? " + " : "", name);
 	}

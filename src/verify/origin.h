@@ -15,7 +15,7 @@ struct trial {
 	bool own_amax; /* one scale per tensor, which merged ones do not share */
 };
 
-/* How weights of one grain came out of the source. */
+/* How weights of one granularity came out of the source. */
 struct trials {
 	struct trial list[MAX_TRIALS]; /* those that fit the cuts that were tried equally well */
 	size_t n;		       /* 0: none fits */
@@ -31,7 +31,7 @@ struct origins {
 	struct source files;
 	struct unit *direct; /* by weight: those that have a tensor of their own */
 	float *group_amax;   /* by group */
-	struct trials trials[N_GRAINS];
+	struct trials trials[N_GRANULARITIES];
 
 	const struct tensor_ref **copies; /* what is compared byte for byte, and with what */
 	const struct tensor_ref **originals;

@@ -45,10 +45,10 @@ struct checked {
 	/* how source_read_bytes() and source_scales() read it: rows of all experts on top of each
 	 * other */
 	struct unit unit;
-	enum grain grain; /* of its scale */
-	size_t group;	  /* of those that engines merge; SIZE_MAX: alone */
-	int position;	  /* among them, from 0 */
-	bool scanned;	  /* its scale has a shape that says what belongs to what */
+	enum granularity granularity; /* of its scale */
+	size_t group;		      /* of those that engines merge; SIZE_MAX: alone */
+	int position;		      /* among them, from 0 */
+	bool scanned;		      /* its scale has a shape that says what belongs to what */
 	struct scan scan;
 	const struct unit *origin; /* in the source; NULL: not compared */
 	bool unlike;		   /* the recipe that was given makes no such codes or scales */
@@ -161,15 +161,15 @@ int verify_origins(struct verify *verify, const struct cuts *cuts, struct err *e
 
 /* Whether there is another arithmetic that fitted what was tried of such weights just as well; goes
  * on to it, and then to the best one: it is, or that of before. */
-bool verify_has_trials(const struct verify *verify, enum grain grain);
-void verify_next_trial(struct verify *verify, enum grain grain);
-void verify_end_trial(struct verify *verify, enum grain grain, bool better);
+bool verify_has_trials(const struct verify *verify, enum granularity granularity);
+void verify_next_trial(struct verify *verify, enum granularity granularity);
+void verify_end_trial(struct verify *verify, enum granularity granularity, bool better);
 
-/* Whether what made weights of that grain is what fp8conv itself would have used. */
-bool verify_is_own(const struct verify *verify, enum grain grain);
+/* Whether what made weights of that granularity is what fp8conv itself would have used. */
+bool verify_is_own(const struct verify *verify, enum granularity granularity);
 
-/* Whether an arithmetic is known that makes weights of that grain. */
-bool verify_knows_arithmetic(const struct verify *verify, enum grain grain);
+/* Whether an arithmetic is known that makes weights of that granularity. */
+bool verify_knows_arithmetic(const struct verify *verify, enum granularity granularity);
 
 /* The names of all that made weights, to be freed; NULL: some weights were made by none that is
  * known. */

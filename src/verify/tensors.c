@@ -65,7 +65,8 @@ static bool compare_variants(const struct verify *verify, const struct checked *
 		struct scale_decl decl;
 		bool same_type;
 
-		if (row->grain != scheme->grain || strncmp(scale->name, name, strlen(name)) ||
+		if (row->granularity != scheme->granularity ||
+		    strncmp(scale->name, name, strlen(name)) ||
 		    strcmp(scale->name + strlen(name), row->weight_scale))
 			continue;
 		known = true;
@@ -155,7 +156,7 @@ static struct checked *add_weight(struct verify *verify, const struct tensor_ref
 
 	ARRAY_GROW(verify->weights, verify->n_weights);
 	weight = &verify->weights[verify->n_weights++];
-	*weight = (struct checked){ .grain = weight_scale_grain(scale) };
+	*weight = (struct checked){ .granularity = weight_scale_granularity(scale) };
 	weight->group = group_number(verify, ref->tensor, &weight->position);
 	weight->scanned = weight_unit(weight, ref, scale) && ref->tensor->end > ref->tensor->begin;
 	return weight;

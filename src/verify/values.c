@@ -26,12 +26,12 @@ int read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes, str
 	return 0;
 }
 
-/* What is looked at: all weights, or again those of one grain. */
+/* What is looked at: all weights, or again those of one granularity. */
 struct look {
 	struct verify *verify;
 	struct cuts cuts;
 	bool again;
-	enum grain grain;
+	enum granularity granularity;
 };
 
 static int look(void *context, int worker, size_t item, struct err *err)
@@ -45,7 +45,7 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	void *scales;
 	int rc = 0;
 
-	if (at->again && weight->grain != at->grain)
+	if (at->again && weight->granularity != at->granularity)
 		return 0;
 	if (read_codes(verify, cut, desk->codes, err) ||
 	    source_scales(&verify->files, &weight->unit, &cut->rect, &scales, err))
@@ -63,12 +63,12 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-static uint64_t count_off(const struct verify *verify, enum grain grain)
+static uint64_t count_off(const struct verify *verify, enum granularity granularity)
 {
 	uint64_t n = 0;
 
 	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].grain == grain)
+		if (verify->weights[w].granularity == granularity)
 			n += verify->weights[w].scan.n_codes_off +
 			     verify->weights[w].scan.n_scales_off;
 	return n;
@@ -92,14 +92,14 @@ static int look_again(struct look *at, uint64_t *n_off, struct err *err)
 
 	for (size_t w = 0; w < verify->n_weights; w++) {
 		before[w] = verify->weights[w].scan;
-		if (verify->weights[w].grain == at->grain)
+		if (verify->weights[w].granularity == at->granularity)
 			verify->weights[w].scan = (struct scan){ 0 };
 	}
-	verify_next_trial(verify, at->grain);
+	verify_next_trial(verify, at->granularity);
 	if (look_at(at, err))
 		goto out;
-	again = count_off(verify, at->grain);
-	verify_end_trial(verify, at->grain, again < *n_off);
+	again = count_off(verify, at->granularity);
+	verify_end_trial(verify, at->granularity, again < *n_off);
 	for (size_t w = 0; again >= *n_off && w < verify->n_weights; w++)
 		verify->weights[w].scan = before[w];
 	*n_off = again < *n_off ? again : *n_off;
@@ -116,10 +116,10 @@ static int look_at_all(struct verify *verify, const struct cuts *cuts, struct er
 	if (look_at(&at, err))
 		return -1;
 	at.again = true;
-	for (at.grain = 0; at.grain < N_GRAINS; at.grain++) {
-		uint64_t n_off = count_off(verify, at.grain);
+	for (at.granularity = 0; at.granularity < N_GRANULARITIES; at.granularity++) {
+		uint64_t n_off = count_off(verify, at.granularity);
 
-		while (n_off && verify_has_trials(verify, at.grain))
+		while (n_off && verify_has_trials(verify, at.granularity))
 			if (look_again(&at, &n_off, err))
 				return -1;
 	}

@@ -112,7 +112,8 @@ static void make_reports(struct verify *verify)
 
 		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
-		own_noise = verify_is_own(verify, weight->grain) ? scan->noise : scan->own_noise;
+		own_noise =
+			verify_is_own(verify, weight->granularity) ? scan->noise : scan->own_noise;
 		result->reports[result->n_reports++] =
 			(struct weight_report){ weight->unit.name, sqnr(scan->signal, scan->noise),
 						sqnr(scan->signal, own_noise) };

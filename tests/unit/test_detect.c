@@ -282,11 +282,11 @@ static void test_round_trip(void **state)
 		const char *recipe;
 		struct scheme scheme;
 	} written[] = {
-		{ "delayed", { .grain = GRAIN_TENSOR, .static_input = true } },
-		{ "current", { .grain = GRAIN_TENSOR } },
-		{ "channelwise", { .grain = GRAIN_CHANNEL, .tile = { 1, WHOLE } } },
-		{ "blockwise", { GRAIN_BLOCK, { 128, 128 }, .pow2 = true } },
-		{ "mxfp8", { GRAIN_MX, { 1, 32 }, .pow2 = true } },
+		{ "delayed", { .granularity = GRANULARITY_TENSOR, .static_input = true } },
+		{ "current", { .granularity = GRANULARITY_TENSOR } },
+		{ "channelwise", { .granularity = GRANULARITY_CHANNEL, .tile = { 1, WHOLE } } },
+		{ "blockwise", { GRANULARITY_BLOCK, { 128, 128 }, .pow2 = true } },
+		{ "mxfp8", { GRANULARITY_MX, { 1, 32 }, .pow2 = true } },
 	};
 	struct err err;
 	size_t n = 0;

@@ -29,7 +29,7 @@ static void test_scheme_from_qspec(void **state)
 	for (int i = 0; i < N_SCHEMES; i++) {
 		struct scheme scheme = scheme_from_qspec(&specs[i], i == STATIC);
 
-		assert_int_equal(scheme.grain, schemes[i].grain);
+		assert_int_equal(scheme.granularity, schemes[i].granularity);
 		assert_int_equal(scheme.tile.rows, schemes[i].tile.rows);
 		assert_int_equal(scheme.tile.cols, schemes[i].tile.cols);
 		assert_int_equal(scheme.fp8_format, schemes[i].fp8_format);

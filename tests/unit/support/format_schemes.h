@@ -19,11 +19,11 @@
 enum { STATIC, DYNAMIC, CHANNEL, BLOCK, MX, N_SCHEMES };
 
 static const struct scheme schemes[N_SCHEMES] = {
-	[STATIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
-	[DYNAMIC] = { GRAIN_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
-	[CHANNEL] = { GRAIN_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
-	[BLOCK] = { GRAIN_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
-	[MX] = { GRAIN_MX, { 1, 32 }, FP8_E4M3, true, false },
+	[STATIC] = { GRANULARITY_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
+	[DYNAMIC] = { GRANULARITY_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
+	[CHANNEL] = { GRANULARITY_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
+	[BLOCK] = { GRANULARITY_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
+	[MX] = { GRANULARITY_MX, { 1, 32 }, FP8_E4M3, true, false },
 };
 
 static inline const struct format *find_format(const char *name)
