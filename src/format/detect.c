@@ -164,11 +164,6 @@ static void name_scheme(struct detection *detection, bool known)
 	detection->scale_fmt = scheme->pow2 ? "ue8m0" : "float";
 }
 
-static bool high_precision(enum dtype dtype)
-{
-	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
-}
-
 /* "scale" alone may be anything, so it takes an FP8 weight beside it; a stray "weight_scale" is one
  * all the same. */
 static bool is_scale(const struct detection *detection, const struct tensor_ref *tensor)
@@ -182,7 +177,7 @@ static bool is_scale(const struct detection *detection, const struct tensor_ref 
 		return true;
 	weight = scaled_weight(detection->checkpoint, tensor->tensor->name, word);
 	return weight && (detection_is_weight(weight) ||
-			  (!word->tool && high_precision(weight->tensor->dtype)));
+			  (!word->tool && dtype_is_float(weight->tensor->dtype)));
 }
 
 static void list_scales(struct detection *detection)

@@ -76,11 +76,6 @@ static void table_make(struct code_table *table, enum fp8_format format)
 
 /* --- what there is to read --- */
 
-static bool is_float(enum dtype dtype)
-{
-	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
-}
-
 static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t most)
 {
 	for (uint64_t at = 0; at < n; at += most) {
@@ -103,7 +98,7 @@ static void list_cuts(struct job *job, uint64_t *most)
 		const struct st_tensor *tensor = ref->tensor;
 		struct unit *unit = &job->units[t];
 
-		if (is_float(tensor->dtype)) {
+		if (dtype_is_float(tensor->dtype)) {
 			job->stats[t].known = true;
 			add_flat(&job->cuts, t, st_n_elements(tensor->shape, tensor->n_dims),
 				 CUT_BYTES / 4);

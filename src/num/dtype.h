@@ -42,6 +42,12 @@ unsigned dtype_bits(enum dtype dtype);	  /* per element: 4, 6, 8, 16, 32 or 64 *
 /* Finds the type of a name of n bytes.  False: there is no such type. */
 bool dtype_from_name(enum dtype *dtype, const char *name, size_t n);
 
+/* Is it F32, BF16 or F16? */
+static inline bool dtype_is_float(enum dtype dtype)
+{
+	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
+}
+
 /* E4M3 or E5M2, as they are written here. */
 static inline bool dtype_is_fp8(enum dtype dtype)
 {

@@ -162,11 +162,6 @@ static int patterns_note(const struct select *select, const struct patterns *pat
 	return note_unmatched(checkpoint, patterns->exclude, patterns->n_exclude, note, err);
 }
 
-static bool is_float(enum dtype dtype)
-{
-	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
-}
-
 static bool is_fp8(enum dtype dtype)
 {
 	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
@@ -187,14 +182,14 @@ static void keep_impossible(struct candidate *c)
 	bool fused = candidate_is_fused(c);
 	const char *role = role_reason(c->facts.role);
 
-	if (!is_empty(tensor) && (is_float(tensor->dtype) || is_fp8(tensor->dtype)) &&
+	if (!is_empty(tensor) && (dtype_is_float(tensor->dtype) || is_fp8(tensor->dtype)) &&
 	    tensor->n_dims == (fused ? 3 : 2))
 		return;
 	if (role && c->facts.role != ROLE_PARAMETER && !is_empty(tensor))
 		candidate_keep(c, "%s", role);
 	else if (is_empty(tensor))
 		candidate_keep(c, "empty tensor");
-	else if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype))
+	else if (!dtype_is_float(tensor->dtype) && !is_fp8(tensor->dtype))
 		candidate_keep(c, "dtype %s", dtype_name(tensor->dtype));
 	else if (tensor->n_dims == 0)
 		candidate_keep(c, "scalar");
@@ -265,7 +260,7 @@ static int decide(struct candidate *c, const struct select_options *options,
 
 bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts)
 {
-	if (!is_float(tensor->dtype) && !is_fp8(tensor->dtype) && tensor->dtype != DT_F64)
+	if (!dtype_is_float(tensor->dtype) && !is_fp8(tensor->dtype) && tensor->dtype != DT_F64)
 		return false;
 	switch (facts->role) {
 	case ROLE_EXPERTS_GATE_UP:
