@@ -72,7 +72,7 @@ bool config_skips(const struct verify *verify, const char *module)
 	size_t i;
 
 	json_array_foreach(
-		verify->skipped, i,
+		verify->opened.kept, i,
 		entry) if (json_is_string(entry) &&
 			   config_entry_matches(json_string_value(entry), module)) return true;
 	return false;
@@ -80,7 +80,7 @@ bool config_skips(const struct verify *verify, const char *module)
 
 static bool names_something(const struct verify *verify, const char *entry)
 {
-	const struct checkpoint *checkpoint = verify->checkpoint;
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 
 	char *weight = xasprintf("%s.weight", entry);
 	bool found = checkpoint_find(checkpoint, weight) || checkpoint_find(checkpoint, entry);
@@ -105,20 +105,20 @@ static void check_list(struct verify *verify)
 	const json_t *entry;
 	size_t i;
 
-	json_array_foreach(verify->skipped, i, entry)
+	json_array_foreach(verify->opened.kept, i, entry)
 	{
 		const char *text = json_string_value(entry);
 
 		if (!text)
 			problem(verify, PROBLEM_CONFIG_IGNORE, "config.json",
-				"the list of modules that stay in high precision holds something "
-				"that is no text");
+				"the list of modules that stay in high precision holds an "
+				"entry that is not a string");
 		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
 			 !names_something(verify, text))
 			problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
 				    "config.json",
-				    "the list of modules that stay in high precision names '%s', "
-				    "which the model has not",
+				    "the list of modules that stay in high precision lists '%s', "
+				    "which is not in the model",
 				    text);
 	}
 }
@@ -136,18 +136,18 @@ static void check_target(struct verify *verify)
 {
 	struct err err = { 0 };
 
-	if (verify->target != ENGINE_ANY && verify->format &&
-	    engine_check(verify->target, verify->format, &verify->detection->scheme,
-			 verify->detection->recipe, &err))
+	if (verify->opened.target != ENGINE_ANY && verify->opened.format &&
+	    engine_check(verify->opened.target, verify->opened.format,
+			 &verify->opened.detection->scheme, verify->opened.detection->recipe, &err))
 		problem(verify, PROBLEM_CONFIG_KEY, "config.json", err.message);
 }
 
 void verify_config(struct verify *verify)
 {
-	const struct detection *detection = verify->detection;
+	const struct detection *detection = verify->opened.detection;
 
-	verify->skipped = skip_list(detection->config);
-	if (!verify->checkpoint->directory)
+	verify->opened.kept = skip_list(detection->config);
+	if (!verify->opened.checkpoint->directory)
 		return;
 	if (!detection->config) {
 		if (detection->n_weights)
@@ -159,11 +159,11 @@ void verify_config(struct verify *verify)
 	if (!detection->declared && !detection->n_weights)
 		return;
 	config_check_keys(&(struct config_check){ .detection = detection,
-						  .hf_quant_config = verify->hf_quant_config,
-						  .kept = verify->skipped,
+						  .hf_quant_config = verify->opened.hf_quant_config,
+						  .kept = verify->opened.kept,
 						  .report = report,
 						  .context = verify });
 	check_target(verify);
-	if (verify->skipped)
+	if (verify->opened.kept)
 		check_list(verify);
 }

@@ -3,13 +3,15 @@
  * From what the values of each weight are like to problems: what is wrong by itself, and what is
  * only beside the others.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "verify/steps.h"
 #include "num/bits.h"
 #include "num/fp8.h"
+#include "verify/identify.h"
+#include "verify/steps.h"
 
 /* A largest code below FMAX / 2 shows that no power of two and no float scale was taken from the
  * amax; far below it, that bits are wasted. */
@@ -19,24 +21,24 @@
  * well. */
 #define FLOOR_SCALE 2.5e-7f
 
-enum fp8_format weight_format(const struct checked *weight)
+enum fp8_format verify_weight_format(const struct verify_weight *weight)
 {
 	return weight->unit.source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
 }
 
 /* With a margin, codes are as much smaller as it says. */
-float verify_low_code(const struct verify *verify, enum fp8_format format)
+float diagnose_low_code(const struct verify *verify, enum fp8_format format)
 {
 	return LOW_FACTOR * fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B) *
-	       f32_pow2(-verify->recorded.spec.margin);
+	       f32_pow2(-verify->opened.recorded.spec.margin);
 }
 
-float verify_floor_scale(const struct verify *verify)
+float diagnose_floor_scale(const struct verify *verify)
 {
-	enum fp8_format format = verify->detection->scheme.fp8_format;
+	enum fp8_format format = verify->opened.detection->scheme.fp8_format;
 	float fmax = fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B);
-	float recorded =
-		2.01f * verify->recorded.spec.amax_epsilon / fmax; /* twice: a power of two above */
+	float recorded = 2.01f * verify->opened.recorded.spec.amax_epsilon /
+			 fmax; /* twice: a power of two above */
 
 	return recorded > FLOOR_SCALE ? recorded : FLOOR_SCALE;
 }
@@ -53,15 +55,20 @@ static int compare_floats(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What is usual in the model: the median of the largest scales of weights, and whether most of them
- * look inverted. */
-static void find_usual(struct verify *verify)
+/* What is usual in the model. */
+struct usual {
+	float scale;	   /* the median of the weights' largest ones */
+	bool mostly_large; /* most weights have scales that look inverted */
+};
+
+static struct usual find_usual(const struct verify *verify)
 {
-	float *largest = xcalloc(verify->n_weights + 1, sizeof *largest);
+	float *largest = xcalloc(verify->weights.n + 1, sizeof *largest);
+	struct usual usual;
 	size_t n = 0, n_large = 0;
 
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		const struct scan *scan = &verify->weights[w].scan;
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct scan *scan = &verify->weights.list[w].scan;
 
 		if (!scan->n_scales)
 			continue;
@@ -69,169 +76,166 @@ static void find_usual(struct verify *verify)
 		n_large += looks_large(scan);
 	}
 	qsort(largest, n, sizeof *largest, compare_floats);
-	verify->usual_scale = largest[n / 2];
-	verify->mostly_large = 2 * n_large > n;
+	usual = (struct usual){ largest[n / 2], 2 * n_large > n };
 	free(largest);
+	return usual;
 }
 
 /* Dividing makes scales of thousands where multiplying makes thousandths.  One tensor among others
- * is taken for inverted only if turning its scales round makes them usual; and not where the source
+ * is taken for inverted only if inverting its scales makes them usual; and not where the source
  * shows that they are right. */
-static bool is_inverted(const struct verify *verify, const struct checked *weight)
+static bool is_inverted(const struct verify *verify, const struct verify_weight *weight,
+			const struct usual *usual)
 {
 	const struct scan *scan = &weight->scan;
 
-	if (verify->detection->inverted)
+	if (verify->opened.detection->inverted)
 		return true;
 	if (!looks_large(scan) ||
-	    (weight->origin && verify_knows_arithmetic(verify, weight->granularity) &&
-	     !scan->n_scales_off))
+	    (weight->origin && identify_is_known(verify, weight->granularity) &&
+	     !scan->scales_off.n))
 		return false;
-	return verify->mostly_large || (1 / scan->smallest < 4 * verify->usual_scale &&
-					4 / scan->smallest > verify->usual_scale);
+	return usual->mostly_large ||
+	       (1 / scan->smallest < 4 * usual->scale && 4 / scan->smallest > usual->scale);
 }
 
-static void tell_scales(struct verify *verify, const struct checked *weight)
+static void report_scales(struct verify *verify, const struct verify_weight *weight,
+			  const struct usual *usual)
 {
 	const struct scan *scan = &weight->scan;
 	const struct tensor_ref *ref = weight->unit.source_scale.scale;
 	const char *name = ref->tensor->name, *file = verify_file(verify, ref);
 	struct problems *problems = &verify->result->problems;
 
-	if (scan->n_bad)
+	if (scan->bad.n)
 		problem_add(problems, PROBLEM_SCALE_VALUE, name, file,
-			    "%llu of %llu values of '%s' are zero, negative or not finite, the "
-			    "first is %g at %llu",
-			    (unsigned long long)scan->n_bad, (unsigned long long)scan->n_scales,
-			    name, scan->bad, (unsigned long long)scan->first_bad);
-	if (scan->n_not_pow2 && verify->detection->scheme.pow2 &&
-	    weight->granularity == verify->detection->scheme.granularity)
+			    "%" PRIu64 " of %" PRIu64 " values of '%s' are zero, negative or not "
+			    "finite, the first is %g at %" PRIu64,
+			    scan->bad.n, scan->n_scales, name, scan->bad.value, scan->bad.first);
+	if (scan->not_pow2.n && verify->opened.detection->scheme.pow2 &&
+	    weight->granularity == verify->opened.detection->scheme.granularity)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
-			    "scale_fmt is ue8m0, but %llu of %llu values of '%s' are no powers of "
-			    "two, the first is %g at "
-			    "%llu",
-			    (unsigned long long)scan->n_not_pow2,
-			    (unsigned long long)scan->n_scales, name, scan->not_pow2,
-			    (unsigned long long)scan->first_not_pow2);
-	if (is_inverted(verify, weight))
+			    "scale_fmt is ue8m0, but %" PRIu64 " of %" PRIu64 " values of '%s' are "
+			    "not powers of two, the first is %g at %" PRIu64,
+			    scan->not_pow2.n, scan->n_scales, name, scan->not_pow2.value,
+			    scan->not_pow2.first);
+	if (is_inverted(verify, weight, usual))
 		problem_add(problems, PROBLEM_SCALE_INVERTED, name, file,
-			    "values of '%s' divide (%g is one): 'fp8conv repack' turns them round",
-			    name, scan->any_scale);
+			    "'%s' holds divisors (%g is one): 'fp8conv repack' inverts them", name,
+			    scan->any_scale);
 }
 
-static void tell_codes(struct verify *verify, const struct checked *weight)
+static void report_codes(struct verify *verify, const struct verify_weight *weight)
 {
 	const struct scan *scan = &weight->scan;
 	const struct unit *unit = &weight->unit;
 	const char *file = verify_file(verify, unit->source);
 	struct problems *problems = &verify->result->problems;
 
-	if (scan->n_nan)
+	if (scan->nan.n)
 		problem_add(problems, PROBLEM_CODE_NAN, unit->name, file,
-			    "%llu codes of '%s' are not finite, the first at [%llu, %llu]",
-			    (unsigned long long)scan->n_nan, unit->name,
-			    (unsigned long long)(scan->first_nan / unit->cols),
-			    (unsigned long long)(scan->first_nan % unit->cols));
-	if (scan->n_low)
+			    "%" PRIu64 " codes of '%s' are not finite, the first at [%" PRIu64
+			    ", %" PRIu64 "]",
+			    scan->nan.n, unit->name, scan->nan.first / unit->cols,
+			    scan->nan.first % unit->cols);
+	if (scan->low.n)
 		problem_add(problems, PROBLEM_CODE_RANGE, unit->name, file,
-			    "the largest code of %llu tiles of '%s' is far below the format's, the "
-			    "first is %g at [%llu, %llu]",
-			    (unsigned long long)scan->n_low, unit->name, scan->low,
-			    (unsigned long long)(scan->first_low / unit->cols),
-			    (unsigned long long)(scan->first_low % unit->cols));
-	if (scan->n_codes_off)
-		problem_add(
-			problems, PROBLEM_CODE_MISMATCH, unit->name, file,
-			"%llu codes of '%s' are not those of the source, the first at [%llu, %llu]",
-			(unsigned long long)scan->n_codes_off, unit->name,
-			(unsigned long long)(scan->first_code_off / unit->cols),
-			(unsigned long long)(scan->first_code_off % unit->cols));
-	if (scan->n_scales_off)
+			    "the largest code of %" PRIu64 " tiles of '%s' is far below the "
+			    "format's, the first is %g at [%" PRIu64 ", %" PRIu64 "]",
+			    scan->low.n, unit->name, scan->low.value, scan->low.first / unit->cols,
+			    scan->low.first % unit->cols);
+	if (scan->codes_off.n)
+		problem_add(problems, PROBLEM_CODE_MISMATCH, unit->name, file,
+			    "%" PRIu64 " codes of '%s' differ from the source, the first at "
+			    "[%" PRIu64 ", %" PRIu64 "]",
+			    scan->codes_off.n, unit->name, scan->codes_off.first / unit->cols,
+			    scan->codes_off.first % unit->cols);
+	if (scan->scales_off.n)
 		problem_add(problems, PROBLEM_SCALE_MISMATCH,
 			    unit->source_scale.scale->tensor->name,
 			    verify_file(verify, unit->source_scale.scale),
-			    "%llu values of '%s' are not those of the source, the first at %llu",
-			    (unsigned long long)scan->n_scales_off,
-			    unit->source_scale.scale->tensor->name,
-			    (unsigned long long)scan->first_scale_off);
+			    "%" PRIu64 " values of '%s' differ from the source, the first at "
+			    "%" PRIu64,
+			    scan->scales_off.n, unit->source_scale.scale->tensor->name,
+			    scan->scales_off.first);
 }
 
-/* Weights that engines merge, each with one scale: the largest code is the group's, and so is the
+/* Weights that engines merge, each with one scale: the largest code is the set's, and so is the
  * scale. */
-struct group {
-	float most;
-	const struct checked *first;
+struct fused {
+	float max;
+	const struct verify_weight *first;
 };
 
-static bool has_one_scale(const struct checked *weight)
+static bool has_one_scale(const struct verify_weight *weight)
 {
 	const struct tile tile = weight->unit.source_scale.tile;
 
-	return weight->scanned && tile.rows == WHOLE && tile.cols == WHOLE && !weight->scan.n_nan;
+	return weight->scanned && tile.rows == WHOLE && tile.cols == WHOLE && !weight->scan.nan.n;
 }
 
-static struct group *gather_groups(const struct verify *verify)
+static struct fused *gather_fused(const struct verify *verify)
 {
-	struct group *groups = xcalloc(verify->groups.n, sizeof *groups);
+	struct fused *sets = xcalloc(verify->weights.fused_sets.n, sizeof *sets);
 
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		const struct checked *weight = &verify->weights[w];
-		struct group *group;
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
+		struct fused *set;
 
-		if (weight->group == SIZE_MAX || !has_one_scale(weight))
+		if (weight->fused_set == SIZE_MAX || !has_one_scale(weight))
 			continue;
-		group = &groups[weight->group];
-		group->most = fmaxf(group->most, weight->scan.most);
-		group->first = group->first ? group->first : weight;
+		set = &sets[weight->fused_set];
+		set->max = fmaxf(set->max, weight->scan.max);
+		set->first = set->first ? set->first : weight;
 	}
-	return groups;
+	return sets;
 }
 
-/* most: the largest code of all that share the scale. */
-static void judge_range(struct verify *verify, struct checked *weight, float most)
+/* max: the largest code of all that share the scale. */
+static void judge_range(const struct verify *verify, struct verify_weight *weight, float max)
 {
 	struct scan *scan = &weight->scan;
+	/* amax: of its source, where one was given */
+	bool has_values = scan->max > 0 || weight->amax > 0;
 
-	bool has_values =
-		scan->most > 0 || weight->amax > 0; /* amax: of its source, where one was given */
-
-	if (has_values && !scan->n_nan && most < verify_low_code(verify, weight_format(weight)) &&
-	    scan->largest > verify_floor_scale(verify)) {
-		scan->n_low = 1;
-		scan->low = scan->most;
-	}
+	if (has_values && !scan->nan.n &&
+	    max < diagnose_low_code(verify, verify_weight_format(weight)) &&
+	    scan->largest > diagnose_floor_scale(verify))
+		scan->low = (struct finding){ .n = 1, .value = scan->max };
 }
 
-static void tell_one_scale(struct verify *verify, struct checked *weight, const struct group *group)
+static void report_one_scale(struct verify *verify, struct verify_weight *weight,
+			     const struct fused *set)
 {
 	const struct scan *scan = &weight->scan;
 
-	judge_range(verify, weight, group ? group->most : scan->most);
-	if (group && scan->any_scale != group->first->scan.any_scale)
+	judge_range(verify, weight, set ? set->max : scan->max);
+	if (set && scan->any_scale != set->first->scan.any_scale)
 		problem_add(&verify->result->problems, PROBLEM_GROUP_SCALES_DIFFER,
 			    weight->unit.name, verify_file(verify, weight->unit.source),
 			    "the scale of '%s' is %.9g, and that of '%s' is %.9g",
-			    weight->unit.name, scan->any_scale, group->first->unit.name,
-			    group->first->scan.any_scale);
+			    weight->unit.name, scan->any_scale, set->first->unit.name,
+			    set->first->scan.any_scale);
 }
 
-void verify_tell(struct verify *verify)
+void diagnose(struct verify *verify)
 {
-	struct group *groups = gather_groups(verify);
+	struct fused *sets = gather_fused(verify);
+	const struct usual usual = find_usual(verify);
 
-	find_usual(verify);
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		struct checked *weight = &verify->weights[w];
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		struct verify_weight *weight = &verify->weights.list[w];
 
 		if (!weight->scanned)
 			continue;
 		if (weight->unit.source_scale.scale_type == SCALE_E8M0)
-			judge_range(verify, weight, weight->scan.most);
+			judge_range(verify, weight, weight->scan.max);
 		else if (has_one_scale(weight))
-			tell_one_scale(verify, weight,
-				       weight->group == SIZE_MAX ? NULL : &groups[weight->group]);
-		tell_scales(verify, weight);
-		tell_codes(verify, weight);
+			report_one_scale(verify, weight,
+					 weight->fused_set == SIZE_MAX ? NULL
+								       : &sets[weight->fused_set]);
+		report_scales(verify, weight, &usual);
+		report_codes(verify, weight);
 	}
-	free(groups);
+	free(sets);
 }

@@ -67,8 +67,8 @@ static void take_strategy(const json_t *weights, struct scheme *scheme)
 
 struct scheme verify_scheme(const struct verify *verify, const char *module)
 {
-	json_t *groups = json_object_get(verify->detection->config, "config_groups");
-	struct scheme scheme = verify->detection->scheme;
+	json_t *groups = json_object_get(verify->opened.detection->config, "config_groups");
+	struct scheme scheme = verify->opened.detection->scheme;
 	const json_t *group;
 
 	if (json_object_size(groups) < 2)

@@ -9,12 +9,13 @@
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "verify/compare.h"
 #include "verify/origin.h"
 
 #define N_PROBES     16
 #define PROBE_CODES  ((uint64_t)32 << 10)
 #define N_CANDIDATES 32
-#define UNLIKE_MOST \
+#define UNLIKE_MAX \
 	0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the \
 		one that was used */
 
@@ -22,7 +23,7 @@
  * cuts. */
 struct probing {
 	struct verify *verify;
-	struct trial candidates[N_CANDIDATES];
+	struct candidate candidates[N_CANDIDATES];
 	size_t n_candidates;
 	struct cut cuts[N_GRANULARITIES * N_PROBES];
 	size_t n_cuts;
@@ -34,16 +35,17 @@ struct probing {
 /* What the manifest says is likeliest. */
 static void list_candidates(struct probing *probing)
 {
-	const struct arithmetic *recorded = &probing->verify->recorded;
+	const struct arithmetic *recorded = &probing->verify->opened.recorded;
 
 	for (const struct arithmetic *row = recorded->name ? recorded : arithmetics; row->name;
 	     row = row == recorded ? arithmetics : row + 1) {
 		for (int own = 0; own < 2 && probing->n_candidates < N_CANDIDATES; own++)
-			probing->candidates[probing->n_candidates++] = (struct trial){ row, own };
+			probing->candidates[probing->n_candidates++] =
+				(struct candidate){ row, own };
 	}
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -51,15 +53,15 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* The first tiles of a cut: enough to tell one arithmetic from another. */
 static struct cut first_tiles(const struct verify *verify, const struct cut *cut)
 {
-	struct tile tile = verify->weights[cut->weight].unit.source_scale.tile;
+	struct tile tile = verify->weights.list[cut->weight].unit.source_scale.tile;
 	uint64_t row_step = tile.rows == WHOLE ? 1 : tile.rows;
 	struct cut part = *cut;
 
 	if (tile.cols != WHOLE)
-		part.rect.n_cols = least(cut->rect.n_cols,
+		part.rect.n_cols = min64(cut->rect.n_cols,
 					 (PROBE_CODES / row_step / tile.cols + 1) * tile.cols);
 	part.rect.n_rows =
-		least(cut->rect.n_rows, (PROBE_CODES / part.rect.n_cols / row_step + 1) * row_step);
+		min64(cut->rect.n_rows, (PROBE_CODES / part.rect.n_cols / row_step + 1) * row_step);
 	return part;
 }
 
@@ -68,19 +70,19 @@ static void list_cuts(struct probing *probing, enum granularity granularity,
 		      const struct cuts *cuts)
 {
 	const struct verify *verify = probing->verify;
-	size_t n_weights = 0, seen = 0, n = 0;
+	size_t n_weights = 0, n_first = 0, n = 0;
 
-	for (size_t w = 0; w < verify->n_weights; w++)
-		n_weights += verify->weights[w].scanned && verify->weights[w].origin &&
-			     verify->weights[w].granularity == granularity;
+	for (size_t w = 0; w < verify->weights.n; w++)
+		n_weights += verify->weights.list[w].scanned && verify->weights.list[w].origin &&
+			     verify->weights.list[w].granularity == granularity;
 	for (size_t i = 0; i < cuts->n && n < N_PROBES; i++) {
 		const struct cut *cut = &cuts->list[i];
-		const struct checked *weight = &verify->weights[cut->weight];
+		const struct verify_weight *weight = &verify->weights.list[cut->weight];
 
 		if (cut->rect.row || cut->rect.col || !weight->origin ||
 		    weight->granularity != granularity)
 			continue;
-		if (seen++ * N_PROBES >= n * n_weights) {
+		if (n_first++ * N_PROBES >= n * n_weights) {
 			probing->cuts[probing->n_cuts++] = first_tiles(verify, cut);
 			n++;
 		}
@@ -88,12 +90,12 @@ static void list_cuts(struct probing *probing, enum granularity granularity,
 }
 
 /* Its own amax makes a difference only where groups share one. */
-static bool fits(const struct checked *weight, const struct trial *trial)
+static bool fits(const struct verify_weight *weight, const struct candidate *candidate)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
 
-	return scale->scale_type == trial->arithmetic->scale_type &&
-	       !(trial->own_amax && scale->tile.rows != WHOLE);
+	return scale->scale_type == candidate->arithmetic->scale_type &&
+	       !(candidate->own_amax && scale->tile.rows != WHOLE);
 }
 
 static int probe(void *context, int worker, size_t item, struct err *err)
@@ -102,50 +104,54 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	struct verify *verify = probing->verify;
 	const struct source_tee nowhere = { 0 };
 	const struct cut *cut = &probing->cuts[item];
-	const struct checked *weight = &verify->weights[cut->weight];
-	struct desk *desk = &verify->desks[worker];
+	const struct verify_weight *weight = &verify->weights.list[cut->weight];
+	struct comparison comparison = { .weight = weight,
+					 .rect = &cut->rect,
+					 .worker = &verify->run.workers[worker] };
 	uint64_t n_off[N_CANDIDATES] = { 0 };
-	struct matrix x;
 	void *scales;
 
-	if (read_codes(verify, cut, desk->codes, err) ||
-	    source_read(&verify->origins->files, weight->origin, &cut->rect, &desk->source,
-			&nowhere, &x, err) ||
-	    source_scales(&verify->files, &weight->unit, &cut->rect, &scales, err))
+	if (values_read_codes(verify, cut, comparison.worker->codes, err) ||
+	    source_read(&verify->run.origin->files, weight->origin, &cut->rect,
+			&comparison.worker->source, &nowhere, &comparison.x, err) ||
+	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
+	comparison.scales = scales;
 	for (size_t i = 0; i < probing->n_candidates; i++) {
 		struct scan found = { 0 };
 
 		if (!fits(weight, &probing->candidates[i]))
 			continue;
-		expect(verify, desk, weight, &x, &probing->candidates[i]);
-		compare_expected(weight, &cut->rect, desk, scales, &found);
-		n_off[i] = found.n_codes_off + found.n_scales_off;
+		compare_expect(verify, &comparison, &probing->candidates[i]);
+		compare_expected(&comparison, &found);
+		n_off[i] = found.codes_off.n + found.scales_off.n;
 	}
 	free(scales);
-	pthread_mutex_lock(&verify->lock);
+	pthread_mutex_lock(&verify->run.lock);
 	for (size_t i = 0; i < probing->n_candidates; i++)
 		probing->n_off[weight->granularity][i] += n_off[i];
 	probing->n_codes[weight->granularity] += cut->rect.n_rows * cut->rect.n_cols;
-	pthread_mutex_unlock(&verify->lock);
+	pthread_mutex_unlock(&verify->run.lock);
 	return 0;
 }
 
-/* A weight of the granularity, in whose terms its trials are; NULL: there is none. */
-static const struct checked *some_weight(const struct verify *verify, enum granularity granularity)
+/* A weight of the granularity, in whose terms its candidates are; NULL: there is none. */
+static const struct verify_weight *some_weight(const struct verify *verify,
+					       enum granularity granularity)
 {
-	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].granularity == granularity && verify->weights[w].scanned &&
-		    verify->weights[w].origin)
-			return &verify->weights[w];
+	for (size_t w = 0; w < verify->weights.n; w++)
+		if (verify->weights.list[w].granularity == granularity &&
+		    verify->weights.list[w].scanned && verify->weights.list[w].origin)
+			return &verify->weights.list[w];
 	return NULL;
 }
 
 /* Keeps those that fit best. */
-static void choose(struct probing *probing, enum granularity granularity, struct trials *trials)
+static void choose(struct probing *probing, enum granularity granularity,
+		   struct candidates *candidates)
 {
-	const struct checked *weight = some_weight(probing->verify, granularity);
-	double lowest = UNLIKE_MOST;
+	const struct verify_weight *weight = some_weight(probing->verify, granularity);
+	double lowest = UNLIKE_MAX;
 
 	for (size_t i = 0; weight && i < probing->n_candidates; i++) {
 		double share = (double)probing->n_off[granularity][i] /
@@ -154,10 +160,10 @@ static void choose(struct probing *probing, enum granularity granularity, struct
 		if (!fits(weight, &probing->candidates[i]))
 			continue;
 		if (share < lowest)
-			trials->n = 0;
-		if (share <= lowest && share < UNLIKE_MOST && trials->n < MAX_TRIALS) {
+			candidates->n = 0;
+		if (share <= lowest && share < UNLIKE_MAX && candidates->n < CANDIDATES_MAX) {
 			lowest = share;
-			trials->list[trials->n++] = probing->candidates[i];
+			candidates->list[candidates->n++] = probing->candidates[i];
 		}
 	}
 }
@@ -165,21 +171,23 @@ static void choose(struct probing *probing, enum granularity granularity, struct
 /* What `quantize` makes of such weights where nothing is asked for: powers of two where these are.
  */
 static void find_own(const struct verify *verify, enum granularity granularity,
-		     struct trials *trials)
+		     struct candidates *candidates)
 {
-	const struct checked *weight = some_weight(verify, granularity);
-	const struct arithmetic *used = trials->n ? trials->list[trials->at].arithmetic : NULL;
-	bool pow2 = used ? used->spec.pow2
-			 : granularity == GRANULARITY_BLOCK && verify->detection->scheme.pow2;
+	const struct verify_weight *weight = some_weight(verify, granularity);
+	const struct arithmetic *used =
+		candidates->n ? candidates->list[candidates->at].arithmetic : NULL;
+	bool pow2 =
+		used ? used->spec.pow2
+		     : granularity == GRANULARITY_BLOCK && verify->opened.detection->scheme.pow2;
 
 	for (const struct arithmetic *row = arithmetics; weight && row->name; row++) {
 		if (row->quantize || row->scale_type != weight->unit.source_scale.scale_type ||
 		    row->spec.pow2 != pow2)
 			continue;
-		trials->own = *row;
+		candidates->own = *row;
 		/* The same, or with an epsilon or margin that was asked for. */
 		if (used && !used->quantize && !strcmp(used->name, row->name) && !used->spec.margin)
-			trials->own.name = NULL;
+			candidates->own.name = NULL;
 		return;
 	}
 }
@@ -196,7 +204,7 @@ static int try_all(struct verify *verify, const struct cuts *cuts, struct err *e
 	rc = pool_run(verify->params->n_threads, probing->n_cuts, probe, probing,
 		      verify->progress->stop, err);
 	for (enum granularity granularity = 0; !rc && granularity < N_GRANULARITIES; granularity++)
-		choose(probing, granularity, &verify->origins->trials[granularity]);
+		choose(probing, granularity, &verify->run.origin->candidates[granularity]);
 	free(probing);
 	return rc;
 }
@@ -212,13 +220,13 @@ static const char *side(size_t tile, char text[24])
 }
 
 /* A weight that the recipe does not make: of other tiles, or another type. */
-static void tell_unlike(struct verify *verify, const struct checked *weight)
+static void report_unlike(struct verify *verify, const struct verify_weight *weight)
 {
-	const struct qspec *spec = &verify->given.spec;
+	const struct qspec *spec = &verify->opened.given.spec;
 	const struct weight_scale *scale = &weight->unit.source_scale;
 	char rows[24], cols[24], given_rows[24], given_cols[24];
 
-	if (weight_format(weight) != spec->format)
+	if (verify_weight_format(weight) != spec->format)
 		problem_add(&verify->result->problems, PROBLEM_CODE_MISMATCH, weight->unit.name,
 			    verify_file(verify, weight->unit.source),
 			    "'%s' is %s, which recipe '%s' as given does not make",
@@ -235,103 +243,104 @@ static void tell_unlike(struct verify *verify, const struct checked *weight)
 
 static void take_given(struct verify *verify)
 {
-	const struct qspec *spec = &verify->given.spec;
+	const struct qspec *spec = &verify->opened.given.spec;
 
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		struct checked *weight = &verify->weights[w];
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		struct verify_weight *weight = &verify->weights.list[w];
 		const struct weight_scale *scale = &weight->unit.source_scale;
 
-		weight->unlike = weight_format(weight) != spec->format ||
+		weight->unlike = verify_weight_format(weight) != spec->format ||
 				 scale->scale_type != spec->scale_type ||
 				 scale->tile.rows != spec->tile.rows ||
 				 scale->tile.cols != spec->tile.cols;
 		if (weight->unlike && weight->origin)
-			tell_unlike(verify, weight);
+			report_unlike(verify, weight);
 	}
 	for (enum granularity granularity = 0; granularity < N_GRANULARITIES; granularity++) {
-		struct trials *trials = &verify->origins->trials[granularity];
+		struct candidates *candidates = &verify->run.origin->candidates[granularity];
 
-		trials->list[trials->n++] = (struct trial){ &verify->given, false };
+		candidates->list[candidates->n++] =
+			(struct candidate){ &verify->opened.given, false };
 		if (spec->tile.rows == WHOLE)
-			trials->list[trials->n++] = (struct trial){ &verify->given, true };
+			candidates->list[candidates->n++] =
+				(struct candidate){ &verify->opened.given, true };
 	}
 }
 
-int find_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *err)
+int identify_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
-	if (verify->given.name)
+	if (verify->opened.given.name)
 		take_given(verify);
 	else if (try_all(verify, cuts, err))
 		return -1;
 	for (enum granularity granularity = 0; granularity < N_GRANULARITIES; granularity++) {
-		verify->origins->trials[granularity].next = 1;
-		find_own(verify, granularity, &verify->origins->trials[granularity]);
+		verify->run.origin->candidates[granularity].next = 1;
+		find_own(verify, granularity, &verify->run.origin->candidates[granularity]);
 	}
 	return 0;
 }
 
 /* --- one after the other --- */
 
-bool verify_has_trials(const struct verify *verify, enum granularity granularity)
+bool candidates_next(struct verify *verify, enum granularity granularity)
 {
-	return verify->origins &&
-	       verify->origins->trials[granularity].next < verify->origins->trials[granularity].n;
+	struct candidates *candidates =
+		verify->run.origin ? &verify->run.origin->candidates[granularity] : NULL;
+
+	if (!candidates || candidates->next >= candidates->n)
+		return false;
+	candidates->at = candidates->next++;
+	find_own(verify, granularity, candidates);
+	return true;
 }
 
-void verify_next_trial(struct verify *verify, enum granularity granularity)
+void candidates_end(struct verify *verify, enum granularity granularity, bool better)
 {
-	struct trials *trials = &verify->origins->trials[granularity];
-
-	trials->at = trials->next++;
-	find_own(verify, granularity, trials);
-}
-
-void verify_end_trial(struct verify *verify, enum granularity granularity, bool better)
-{
-	struct trials *trials = &verify->origins->trials[granularity];
+	struct candidates *candidates = &verify->run.origin->candidates[granularity];
 
 	if (better)
-		trials->best = trials->at;
-	trials->at = trials->best;
-	find_own(verify, granularity, trials);
+		candidates->best = candidates->at;
+	candidates->at = candidates->best;
+	find_own(verify, granularity, candidates);
 }
 
-bool verify_is_own(const struct verify *verify, enum granularity granularity)
+bool identify_is_own(const struct verify *verify, enum granularity granularity)
 {
-	return verify->origins && !verify->origins->trials[granularity].own.name;
+	return verify->run.origin && !verify->run.origin->candidates[granularity].own.name;
 }
 
-bool verify_knows_arithmetic(const struct verify *verify, enum granularity granularity)
+bool identify_is_known(const struct verify *verify, enum granularity granularity)
 {
-	return verify->origins && verify->origins->trials[granularity].n > 0;
+	return verify->run.origin && verify->run.origin->candidates[granularity].n > 0;
 }
 
 /* The name of what made weights of that granularity, unless it made those of one before. */
 static const char *another_name(const struct verify *verify, enum granularity granularity)
 {
-	const struct trials *trials = verify->origins->trials;
-	const char *name = trials[granularity].list[trials[granularity].at].arithmetic->name;
+	const struct candidates *candidates = verify->run.origin->candidates;
+	const char *name =
+		candidates[granularity].list[candidates[granularity].at].arithmetic->name;
 
 	for (enum granularity before = 0; before < granularity; before++)
 		if (some_weight(verify, before) &&
 		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes a NULL from
 		     * here for a name */
-		    !strcmp(trials[before].list[trials[before].at].arithmetic->name, name))
+		    !strcmp(candidates[before].list[candidates[before].at].arithmetic->name, name))
 			return NULL;
 	return name;
 }
 
-char *verify_arithmetic_names(const struct verify *verify)
+char *identify_names(const struct verify *verify)
 {
 	struct buf names = { 0 };
 
-	for (enum granularity granularity = 0; verify->origins && granularity < N_GRANULARITIES;
+	for (enum granularity granularity = 0; verify->run.origin && granularity < N_GRANULARITIES;
 	     granularity++) {
 		const char *name;
 
 		if (!some_weight(verify, granularity))
 			continue;
-		if (!verify_knows_arithmetic(verify, granularity)) {
+		if (!identify_is_known(verify, granularity)) {
 			buf_release(&names);
 			return NULL;
 		}

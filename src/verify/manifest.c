@@ -65,7 +65,8 @@ static int add_records(struct records *records, const json_t *list, const char *
 				err, ERR_INPUT,
 				"'%s/" MANIFEST_NAME
 				"' records no SHA-256 of '%s', or one of no file of its folder",
-				records->verify->checkpoint->directory, name ? name : "a file");
+				records->verify->opened.checkpoint->directory,
+				name ? name : "a file");
 		ARRAY_GROW(records->list, records->n);
 		records->list[records->n++] = (struct recorded){
 			.name = name,
@@ -123,7 +124,7 @@ static int find_unlisted(const struct records *records, struct err *err)
 {
 	struct verify *verify = records->verify;
 	const struct io *io = verify->params->io;
-	const char *directory = verify->checkpoint->directory;
+	const char *directory = verify->opened.checkpoint->directory;
 	const char **names = xcalloc(records->n + 1, sizeof *names);
 	struct listing files = { 0 };
 	size_t n = 0;
@@ -156,9 +157,10 @@ out:
 static int list_records(struct records *records, struct err *err)
 {
 	struct verify *verify = records->verify;
-	const char *directory = verify->checkpoint->directory;
-	const json_t *files = json_object_get(verify->manifest, "files");
-	const struct checkpoint *source = verify->origins ? &verify->origins->checkpoint : NULL;
+	const char *directory = verify->opened.checkpoint->directory;
+	const json_t *files = json_object_get(verify->opened.manifest, "files");
+	const struct checkpoint *source =
+		verify->run.origin ? &verify->run.origin->checkpoint : NULL;
 
 	if (!json_array_size(files))
 		return err_set(
@@ -170,8 +172,8 @@ static int list_records(struct records *records, struct err *err)
 		return -1;
 	if (!source || !source->directory)
 		return 0;
-	return add_records(records, json_object_get(verify->manifest, "inputs"), source->directory,
-			   true, err);
+	return add_records(records, json_object_get(verify->opened.manifest, "inputs"),
+			   source->directory, true, err);
 }
 
 int verify_manifest(struct verify *verify, struct err *err)

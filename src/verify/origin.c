@@ -3,6 +3,7 @@
  * A checkpoint against the one it was made from: which arithmetic made it, every code and scale by
  * that arithmetic, and byte for byte what was only copied.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,10 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "verify/origin.h"
+#include "verify/steps.h"
+#include "verify/worker.h"
 
-#define COPY_PIECE ((uint64_t)1 << 20) /* bytes */
+#define COPY_BYTES ((uint64_t)1 << 20) /* that are compared at a time */
 
 /* --- what came from where --- */
 
@@ -28,32 +31,28 @@ static bool same_matrix(const struct st_tensor *a, const struct st_tensor *b)
 	       a->shape[1] == b->shape[1];
 }
 
-static bool is_float(enum dtype dtype)
-{
-	return dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32;
-}
-
 /* A tensor of the same name and shape; else what selects experts out of a fused one, or reads an
  * FP8 source. */
-static const struct unit *find_origin(struct origins *origins, size_t w,
-				      const struct checked *weight, const struct unit **by_name)
+static const struct unit *find_origin(struct origin *origin, size_t w,
+				      const struct verify_weight *weight,
+				      const struct unit **by_name)
 {
-	const struct tensor_ref *ref = checkpoint_find(&origins->checkpoint, weight->unit.name);
+	const struct tensor_ref *ref = checkpoint_find(&origin->checkpoint, weight->unit.name);
 	const struct unit *wanted = &weight->unit;
 	const struct unit **found;
 
-	if (ref && is_float(ref->tensor->dtype) &&
+	if (ref && dtype_is_float(ref->tensor->dtype) &&
 	    same_matrix(ref->tensor, wanted->source->tensor)) {
-		origins->direct[w] = (struct unit){ .name = wanted->name,
-						    .source = ref,
-						    .rows = wanted->rows,
-						    .cols = wanted->cols,
-						    .slice = { 0, wanted->cols, 1 } };
-		return &origins->direct[w];
+		origin->direct[w] = (struct unit){ .name = wanted->name,
+						   .source = ref,
+						   .rows = wanted->rows,
+						   .cols = wanted->cols,
+						   .slice = { 0, wanted->cols, 1 } };
+		return &origin->direct[w];
 	}
-	if (!origins->selection.n_units)
+	if (!origin->selection.n_units)
 		return NULL;
-	found = bsearch(&wanted, by_name, origins->selection.n_units, sizeof *by_name,
+	found = bsearch(&wanted, by_name, origin->selection.n_units, sizeof *by_name,
 			compare_names);
 	return found && (*found)->recipe && (*found)->rows == wanted->rows &&
 			       (*found)->cols == wanted->cols
@@ -61,38 +60,38 @@ static const struct unit *find_origin(struct origins *origins, size_t w,
 		       : NULL;
 }
 
-static void find_origins(struct verify *verify, struct origins *origins)
+static void list_origins(struct verify *verify, struct origin *origin)
 {
-	const struct unit **by_name = xcalloc(origins->selection.n_units, sizeof *by_name);
+	const struct unit **by_name = xcalloc(origin->selection.n_units, sizeof *by_name);
 
-	for (size_t u = 0; u < origins->selection.n_units; u++)
-		by_name[u] = &origins->selection.units[u];
-	if (origins->selection.n_units)
-		qsort(by_name, origins->selection.n_units, sizeof *by_name, compare_names);
-	origins->direct = xcalloc(verify->n_weights, sizeof *origins->direct);
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		struct checked *weight = &verify->weights[w];
+	for (size_t u = 0; u < origin->selection.n_units; u++)
+		by_name[u] = &origin->selection.units[u];
+	if (origin->selection.n_units)
+		qsort(by_name, origin->selection.n_units, sizeof *by_name, compare_names);
+	origin->direct = xcalloc(verify->weights.n, sizeof *origin->direct);
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		struct verify_weight *weight = &verify->weights.list[w];
 
-		weight->origin = find_origin(origins, w, weight, by_name);
+		weight->origin = find_origin(origin, w, weight, by_name);
 		if (!weight->origin)
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
 				    weight->unit.name, verify_file(verify, weight->unit.source),
-				    "'%s' of %llu x %llu has no counterpart in the source",
-				    weight->unit.name, (unsigned long long)weight->unit.rows,
-				    (unsigned long long)weight->unit.cols);
+				    "'%s' (%" PRIu64 " x %" PRIu64
+				    ") has no counterpart in the source",
+				    weight->unit.name, weight->unit.rows, weight->unit.cols);
 	}
 	free(by_name);
 }
 
 /* All linear weights of the source, as the recipe that takes any shape sees them. */
-static void select_all(struct origins *origins)
+static void select_all(struct origin *origin)
 {
 	struct err ignored;
 	struct select_options options = { .recipe = recipe_find("channelwise", &ignored),
 					  .requantize = true };
 
-	if (selection_make(&origins->selection, &origins->checkpoint, &options, &ignored))
-		origins->selection = (struct selection){ 0 };
+	if (selection_make(&origin->selection, &origin->checkpoint, &options, &ignored))
+		origin->selection = (struct selection){ 0 };
 }
 
 /* --- what was only copied --- */
@@ -104,69 +103,94 @@ static bool same_type(const struct st_tensor *a, const struct st_tensor *b)
 	return !a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape);
 }
 
-static void find_copies(struct verify *verify, struct origins *origins)
+static void report_type(struct verify *verify, const struct tensor_ref *ref,
+			const struct st_tensor *original)
 {
-	const struct checkpoint *checkpoint = verify->checkpoint;
+	struct buf shape = { 0 }, original_shape = { 0 };
 
-	origins->copies = xcalloc(checkpoint->n_tensors, sizeof *origins->copies);
-	origins->originals = xcalloc(checkpoint->n_tensors, sizeof *origins->originals);
-	origins->changed = xcalloc(checkpoint->n_tensors, sizeof *origins->changed);
+	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
+	st_shape_format(&original_shape, original->shape, original->n_dims);
+	problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED, ref->tensor->name,
+		    verify_file(verify, ref), "'%s' is %s %s, but %s %s in the source",
+		    ref->tensor->name, dtype_name(ref->tensor->dtype), shape.data,
+		    dtype_name(original->dtype), original_shape.data);
+	buf_release(&shape);
+	buf_release(&original_shape);
+}
+
+static void find_copies(struct verify *verify, struct origin *origin)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+
+	origin->copies = xcalloc(checkpoint->n_tensors, sizeof *origin->copies);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
 		const struct tensor_ref *original =
-			checkpoint_find(&origins->checkpoint, ref->tensor->name);
+			checkpoint_find(&origin->checkpoint, ref->tensor->name);
 
 		if (!original || detection_is_weight(ref) ||
-		    detection_is_scale(verify->detection, ref))
+		    detection_is_scale(verify->opened.detection, ref))
 			continue;
 		if (!same_type(ref->tensor, original->tensor)) {
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED,
-				    ref->tensor->name, verify_file(verify, ref),
-				    "'%s' has another type or shape than in the source",
-				    ref->tensor->name);
+			report_type(verify, ref, original->tensor);
 			continue;
 		}
-		origins->copies[origins->n_copies] = ref;
-		origins->originals[origins->n_copies++] = original;
+		origin->copies[origin->n_copies++] =
+			(struct copy){ .ref = ref, .original = original };
 	}
+}
+
+static size_t first_difference(const char *a, const char *b, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n && a[i] == b[i])
+		i++;
+	return i;
 }
 
 static int compare_copy(void *context, int worker, size_t item, struct err *err)
 {
 	struct verify *verify = context;
-	struct origins *origins = verify->origins;
-	const struct source_buffers *buffers = &verify->desks[worker].source;
-	char *here = buffers->matrix, *there = buffers->raw;
-	uint64_t size = st_tensor_size(origins->copies[item]->tensor);
-	uint64_t step = buffers->size < COPY_PIECE ? buffers->size : COPY_PIECE;
+	struct origin *origin = verify->run.origin;
+	struct copy *copy = &origin->copies[item];
+	const struct source_buffers *buffers = &verify->run.workers[worker].source;
+	char *data = buffers->matrix, *expected = buffers->raw;
+	uint64_t size = st_tensor_size(copy->ref->tensor);
+	uint64_t step = buffers->size < COPY_BYTES ? buffers->size : COPY_BYTES;
 
 	for (uint64_t at = 0; at < size; at += step) {
 		size_t n = (size_t)(size - at < step ? size - at : step);
 
-		if (source_read_bytes(&verify->files, origins->copies[item], at, n, here, err) ||
-		    source_read_bytes(&origins->files, origins->originals[item], at, n, there, err))
+		if (source_read_bytes(&verify->run.files, copy->ref, at, n, data, err) ||
+		    source_read_bytes(&origin->files, copy->original, at, n, expected, err))
 			return -1;
-		if (memcmp(here, there, n) != 0) {
-			origins->changed[item] = true;
+		if (memcmp(data, expected, n) != 0) {
+			copy->changed = true;
+			copy->first_changed = at + first_difference(data, expected, n);
 			return 0;
 		}
 	}
 	return 0;
 }
 
-static int compare_copies(struct verify *verify, struct origins *origins, struct err *err)
+static int compare_copies(struct verify *verify, struct origin *origin, struct err *err)
 {
-	find_copies(verify, origins);
-	if (pool_run(verify->params->n_threads, origins->n_copies, compare_copy, verify,
+	find_copies(verify, origin);
+	if (pool_run(verify->params->n_threads, origin->n_copies, compare_copy, verify,
 		     verify->progress->stop, err))
 		return -1;
-	for (size_t i = 0; i < origins->n_copies; i++)
-		if (origins->changed[i])
+	for (size_t i = 0; i < origin->n_copies; i++) {
+		const struct copy *copy = &origin->copies[i];
+
+		if (copy->changed)
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_CHANGED,
-				    origins->copies[i]->tensor->name,
-				    verify_file(verify, origins->copies[i]),
-				    "'%s' is not the source's, byte for byte",
-				    origins->copies[i]->tensor->name);
+				    copy->ref->tensor->name, verify_file(verify, copy->ref),
+				    "'%s' differs from the source, first at byte %" PRIu64
+				    " of %" PRIu64,
+				    copy->ref->tensor->name, copy->first_changed,
+				    st_tensor_size(copy->ref->tensor));
+	}
 	return 0;
 }
 
@@ -178,29 +202,29 @@ static int compare_addresses(const void *a, const void *b)
 }
 
 /* What the source has, and the checkpoint has neither under its name nor cut into experts. */
-static void find_missing(struct verify *verify, struct origins *origins)
+static void find_missing(struct verify *verify, struct origin *origin)
 {
-	const struct checkpoint *source = &origins->checkpoint;
-	const struct st_tensor **used = xcalloc(verify->n_weights + 1, sizeof *used);
+	const struct checkpoint *source = &origin->checkpoint;
+	const struct st_tensor **used = xcalloc(verify->weights.n + 1, sizeof *used);
 	struct detection detection = { 0 };
 	struct err ignored;
 	bool fp8 = detection_make(&detection, source, &ignored) == 0;
 	size_t n = 0;
 
-	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].origin)
-			used[n++] = verify->weights[w].origin->source->tensor;
+	for (size_t w = 0; w < verify->weights.n; w++)
+		if (verify->weights.list[w].origin)
+			used[n++] = verify->weights.list[w].origin->source->tensor;
 	qsort(used, n, sizeof *used, compare_addresses);
 	for (size_t i = 0; i < source->n_tensors; i++) {
 		const struct tensor_ref *ref = &source->tensors[i];
 
-		if (!checkpoint_find(verify->checkpoint, ref->tensor->name) &&
+		if (!checkpoint_find(verify->opened.checkpoint, ref->tensor->name) &&
 		    !(fp8 && detection_is_scale(&detection, ref)) &&
 		    !bsearch(&ref->tensor, used, n, sizeof *used, compare_addresses))
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
 				    ref->tensor->name, NULL,
-				    "the source has a tensor '%s', which is not here",
-				    ref->tensor->name);
+				    "'%s', which is in '%s' of the source, is missing",
+				    ref->tensor->name, source->shards[ref->shard].name);
 	}
 	detection_release(&detection);
 	free(used);
@@ -218,7 +242,7 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 	const struct amax_job *job = context;
 	struct verify *verify = job->verify;
 	const struct cut *cut = &job->cuts->list[item];
-	struct checked *weight = &verify->weights[cut->weight];
+	struct verify_weight *weight = &verify->weights.list[cut->weight];
 	const struct source_tee nowhere = { 0 };
 	uint64_t n_nonfinite = 0;
 	struct matrix x;
@@ -226,72 +250,72 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 
 	if (!weight->origin || weight->unit.source_scale.tile.rows != WHOLE)
 		return 0;
-	if (source_read(&verify->origins->files, weight->origin, &cut->rect,
-			&verify->desks[worker].source, &nowhere, &x, err))
+	if (source_read(&verify->run.origin->files, weight->origin, &cut->rect,
+			&verify->run.workers[worker].source, &nowhere, &x, err))
 		return -1;
-	backend_amax(verify->backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1, &n_nonfinite);
-	if (backend_failed(verify->backend, weight->unit.name, err))
+	backend_amax(verify->run.backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1,
+		     &n_nonfinite);
+	if (backend_failed(verify->run.backend, weight->unit.name, err))
 		return -1;
-	pthread_mutex_lock(&verify->lock);
+	pthread_mutex_lock(&verify->run.lock);
 	weight->amax = fmaxf(weight->amax, amax);
-	pthread_mutex_unlock(&verify->lock);
+	pthread_mutex_unlock(&verify->run.lock);
 	return 0;
 }
 
 static int take_amaxes(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
-	struct origins *origins = verify->origins;
+	struct origin *origin = verify->run.origin;
 	struct amax_job job = { verify, cuts };
 
 	if (pool_run(verify->params->n_threads, cuts->n, take_amax, &job, verify->progress->stop,
 		     err))
 		return -1;
-	origins->group_amax = xcalloc(verify->groups.n, sizeof *origins->group_amax);
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		const struct checked *weight = &verify->weights[w];
+	origin->fused_amax = xcalloc(verify->weights.fused_sets.n, sizeof *origin->fused_amax);
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
 
-		if (weight->group != SIZE_MAX)
-			origins->group_amax[weight->group] =
-				fmaxf(origins->group_amax[weight->group], weight->amax);
+		if (weight->fused_set != SIZE_MAX)
+			origin->fused_amax[weight->fused_set] =
+				fmaxf(origin->fused_amax[weight->fused_set], weight->amax);
 	}
 	return 0;
 }
 
-int verify_origins(struct verify *verify, const struct cuts *cuts, struct err *err)
+int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
-	struct origins *origins = verify->origins = xcalloc(1, sizeof *origins);
+	struct origin *origin = verify->run.origin = xcalloc(1, sizeof *origin);
 
-	if (checkpoint_open(&origins->checkpoint, verify->params->io, verify->params->source,
+	if (checkpoint_open(&origin->checkpoint, verify->params->io, verify->params->source,
 			    verify->params->n_threads, err))
 		return -1;
-	select_all(origins);
-	source_init(&origins->files, verify->params->io, &origins->checkpoint, verify->backend, -1);
-	find_origins(verify, origins);
-	find_missing(verify, origins);
-	if (compare_copies(verify, origins, err) || take_amaxes(verify, cuts, err))
+	select_all(origin);
+	source_init(&origin->files, verify->params->io, &origin->checkpoint, verify->run.backend,
+		    -1);
+	list_origins(verify, origin);
+	find_missing(verify, origin);
+	if (compare_copies(verify, origin, err) || take_amaxes(verify, cuts, err))
 		return -1;
-	return find_arithmetic(verify, cuts, err);
+	return identify_arithmetic(verify, cuts, err);
 }
 
-int verify_origins_close(struct verify *verify, struct err *err)
+int origin_close(struct verify *verify, struct err *err)
 {
-	return verify->origins ? source_close(&verify->origins->files, err) : 0;
+	return verify->run.origin ? source_close(&verify->run.origin->files, err) : 0;
 }
 
-void verify_origins_release(struct verify *verify)
+void origin_release(struct verify *verify)
 {
-	struct origins *origins = verify->origins;
+	struct origin *origin = verify->run.origin;
 
-	if (!origins)
+	if (!origin)
 		return;
-	source_release(&origins->files);
-	selection_release(&origins->selection);
-	checkpoint_release(&origins->checkpoint);
-	free(origins->direct);
-	free(origins->group_amax);
-	free(origins->copies);
-	free(origins->originals);
-	free(origins->changed);
-	free(origins);
-	verify->origins = NULL;
+	source_release(&origin->files);
+	selection_release(&origin->selection);
+	checkpoint_release(&origin->checkpoint);
+	free(origin->direct);
+	free(origin->fused_amax);
+	free(origin->copies);
+	free(origin);
+	verify->run.origin = NULL;
 }

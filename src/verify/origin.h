@@ -1,55 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What verify_source.c and verify_compare.c share.
+ * The source that the checkpoint was made from: what each weight came from, and what was only
+ * copied.
  */
 #ifndef FP8CONV_VERIFY_ORIGIN_H
 #define FP8CONV_VERIFY_ORIGIN_H
 
 #include "select/select.h"
-#include "verify/steps.h"
+#include "source/cut.h"
+#include "verify/identify.h"
 
-#define MAX_TRIALS 8
+struct verify;
 
-struct trial {
-	const struct arithmetic *arithmetic;
-	bool own_amax; /* one scale per tensor, which merged ones do not share */
+/* A tensor that was only copied. */
+struct copy {
+	const struct tensor_ref *ref, *original;
+	bool changed;
+	uint64_t first_changed; /* byte */
 };
 
-/* How weights of one granularity came out of the source. */
-struct trials {
-	struct trial list[MAX_TRIALS]; /* those that fit the cuts that were tried equally well */
-	size_t n;		       /* 0: none fits */
-	/* in the list: the present one, the best until now, the first that was not used */
-	size_t at, best, next;
-	struct arithmetic own; /* what fp8conv itself would have used; no name: it is the same */
-};
-
-/* The source, and how the weights came out of it. */
-struct origins {
+struct origin {
 	struct checkpoint checkpoint;
 	struct selection selection; /* empty where nothing in the source can be quantized */
 	struct source files;
 	struct unit *direct; /* by weight: those that have a tensor of their own */
-	float *group_amax;   /* by group */
-	struct trials trials[N_GRANULARITIES];
-
-	const struct tensor_ref **copies; /* what is compared byte for byte, and with what */
-	const struct tensor_ref **originals;
+	float *fused_amax;   /* by fused set */
+	struct candidates candidates[N_GRANULARITIES];
+	struct copy *copies;
 	size_t n_copies;
-	bool *changed; /* by copy */
 };
 
-/* verify_compare.c: codes and scales that the arithmetic makes of x, a cut of the weight, to the
- * desk. */
-void expect(struct verify *verify, struct desk *desk, const struct checked *weight,
-	    const struct matrix *x, const struct trial *trial);
+/* Opens the source, finds what each weight was made from and which arithmetic made it, and compares
+ * what was only copied.  Sets verify->run.origin, also where it fails. */
+int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err);
 
-/* The codes and scales of a cut that are not those expected: added to found. */
-void compare_expected(const struct checked *weight, const struct rect *rect,
-		      const struct desk *desk, const void *scales, struct scan *found);
-
-/* verify_trials.c: tries all arithmetics that are known on some cuts, or takes the one that was
- * given: origins->trials. */
-int find_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *err);
+/* ERR_INPUT if the source was changed meanwhile. */
+int origin_close(struct verify *verify, struct err *err);
+void origin_release(struct verify *verify);
 
 #endif

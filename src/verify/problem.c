@@ -15,17 +15,17 @@ static const struct {
 	const char *effect;
 } kinds[N_PROBLEM_KINDS] = {
 	[PROBLEM_SCALE_MISSING] = { "scale-missing",
-				    "vLLM loads the model without a word and computes garbage" },
+				    "vLLM loads the model silently and computes garbage" },
 	[PROBLEM_SCALE_STRAY] = { "scale-stray", "loading stops at a tensor that no layer has" },
 	[PROBLEM_SCALE_SHAPE] = { "scale-shape", "loading stops at an assertion" },
 	[PROBLEM_SCALE_DTYPE] = { "scale-dtype",
 				  "vLLM copies the numbers and not the bits, SGLang refuses" },
-	[PROBLEM_SCALE_VALUE] = { "scale-value", "the weights it multiplies are wrong" },
+	[PROBLEM_SCALE_VALUE] = { "scale-value", "the weights become wrong" },
 	[PROBLEM_SCALE_NOT_POW2] = { "scale-not-pow2", "DeepGEMM computes with other numbers" },
 	[PROBLEM_SCALE_INVERTED] = { "scale-inverted",
 				     "engines multiply: weights are off by the scale squared" },
 	[PROBLEM_CODE_NAN] = { "code-nan", "every output that it touches is NaN" },
-	[PROBLEM_CODE_RANGE] = { "code-range", "precision is lost for nothing" },
+	[PROBLEM_CODE_RANGE] = { "code-range", "precision is wasted" },
 	[PROBLEM_CODE_MISMATCH] = { "code-mismatch", NULL },
 	[PROBLEM_SCALE_MISMATCH] = { "scale-mismatch", NULL },
 	[PROBLEM_DTYPE_MISMATCH] = { "dtype-mismatch",
@@ -35,6 +35,8 @@ static const struct {
 	[PROBLEM_GROUP_PARTIAL] = { "group-partial", "vLLM and SGLang merge them and refuse" },
 	[PROBLEM_GROUP_SCALES_DIFFER] = { "group-scales-differ",
 					  "engines merge them and quantize again" },
+	[PROBLEM_GROUP_INPUTS_DIFFER] = { "group-scales-differ",
+					  "vLLM and SGLang refuse a difference above 1e-05" },
 	[PROBLEM_KV_SCALE_PAIR] = { "kv-scale-pair", "vLLM stops, or takes 1.0" },
 	[PROBLEM_TP_SPLIT] = { "tp-split", "loading is refused" },
 	[PROBLEM_CONFIG_KEY] = { "config-key", NULL },
@@ -49,6 +51,14 @@ static const struct {
 	[PROBLEM_FILE_CHANGED] = { "file-changed", NULL },
 	[PROBLEM_FILE_MISSING] = { "file-missing", NULL },
 	[PROBLEM_FILE_UNLISTED] = { "file-unlisted", NULL },
+};
+
+static const enum problem_kind of_defect[] = {
+	[DEFECT_FILE_INVALID] = PROBLEM_FILE_INVALID,
+	[DEFECT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
+	[DEFECT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
+	[DEFECT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
+	[DEFECT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
 };
 
 const char *problem_kind_name(enum problem_kind kind)
@@ -73,6 +83,16 @@ void problem_add(struct problems *problems, enum problem_kind kind, const char *
 	text_sanitize(problem.message);
 	ARRAY_GROW(problems->list, problems->n);
 	problems->list[problems->n++] = problem;
+}
+
+void problems_add_defects(struct problems *problems, const struct defects *defects)
+{
+	for (size_t i = 0; i < defects->n; i++) {
+		const struct defect *defect = &defects->list[i];
+
+		problem_add(problems, of_defect[defect->kind], defect->tensor, defect->file, "%s",
+			    defect->message);
+	}
 }
 
 void problems_release(struct problems *problems)

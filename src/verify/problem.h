@@ -7,6 +7,8 @@
 
 #include <stddef.h>
 
+#include "ckpt/defect.h"
+
 enum problem_kind {
 	PROBLEM_SCALE_MISSING,
 	PROBLEM_SCALE_STRAY,
@@ -23,6 +25,7 @@ enum problem_kind {
 	PROBLEM_INPUT_SCALE_MISSING,
 	PROBLEM_GROUP_PARTIAL,
 	PROBLEM_GROUP_SCALES_DIFFER,
+	PROBLEM_GROUP_INPUTS_DIFFER, /* reads as the one above */
 	PROBLEM_KV_SCALE_PAIR,
 	PROBLEM_TP_SPLIT,
 	PROBLEM_CONFIG_KEY,
@@ -57,9 +60,12 @@ struct problems {
 /* "scale-missing": the word that programs read. */
 const char *problem_kind_name(enum problem_kind kind);
 
-/* Adds a problem; what engines make of it is put behind the message. */
+/* Adds a problem; the effect that its kind has in engines is appended to the message. */
 void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
 		 const char *file, const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* Adds a problem for each defect of the container. */
+void problems_add_defects(struct problems *problems, const struct defects *defects);
 
 void problems_release(struct problems *problems);
 

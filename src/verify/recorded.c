@@ -72,7 +72,7 @@ static enum scale_type recorded_type(const json_t *options)
 static int take_given(struct verify *verify, struct err *err)
 {
 	const struct recipe *recipe = recipe_find(verify->params->recipe, err);
-	struct arithmetic *given = &verify->given;
+	struct arithmetic *given = &verify->opened.given;
 
 	if (!recipe || recipe_weight_spec(recipe, &verify->params->tuning, &given->spec, err))
 		return -1;
@@ -84,9 +84,9 @@ static int take_given(struct verify *verify, struct err *err)
 	return 0;
 }
 
-int verify_record(struct verify *verify, struct err *err)
+int recorded_read(struct verify *verify, struct err *err)
 {
-	const char *directory = verify->checkpoint->directory;
+	const char *directory = verify->opened.checkpoint->directory;
 	char *path = xasprintf("%s/" MANIFEST_NAME, directory ? directory : ".");
 	struct buf text = { 0 };
 	struct err ignored;
@@ -94,9 +94,11 @@ int verify_record(struct verify *verify, struct err *err)
 
 	if (directory &&
 	    !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
-		verify->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
-	options = json_object_get(verify->manifest, "options");
-	take_record(json_object_get(options, "scales"), recorded_type(options), &verify->recorded);
+		verify->opened.manifest =
+			json_decode((struct json_text){ text.data, text.len }, &ignored);
+	options = json_object_get(verify->opened.manifest, "options");
+	take_record(json_object_get(options, "scales"), recorded_type(options),
+		    &verify->opened.recorded);
 	buf_release(&text);
 	free(path);
 	return verify->params->recipe ? take_given(verify, err) : 0;

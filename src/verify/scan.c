@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "verify/scan.h"
 #include "verify/steps.h"
 #include "num/bits.h"
 #include "num/e8m0.h"
@@ -14,14 +15,25 @@
 
 /* scale_inv is amax / FMAX; of weights below 1e4, and above 1e-6, FMAX / amax lies between these,
  * and amax / FMAX does not. */
-#define INVERTED_LEAST 32.0f
-#define INVERTED_MOST  1e9f
+#define INVERTED_MIN 32.0f
+#define INVERTED_MAX 1e9f
 
-static void note_first(uint64_t *n, uint64_t *first, uint64_t at)
+void finding_add(struct finding *finding, uint64_t at, float value)
 {
-	if (!*n || at < *first)
-		*first = at;
-	++*n;
+	if (!finding->n || at < finding->first) {
+		finding->first = at;
+		finding->value = value;
+	}
+	finding->n++;
+}
+
+void finding_merge(struct finding *into, const struct finding *from)
+{
+	if (from->n && (!into->n || from->first < into->first)) {
+		into->first = from->first;
+		into->value = from->value;
+	}
+	into->n += from->n;
 }
 
 static void scan_scale(struct scan *found, float scale, uint64_t at)
@@ -29,24 +41,20 @@ static void scan_scale(struct scan *found, float scale, uint64_t at)
 	found->n_scales++;
 	found->any_scale = scale;
 	if (!(scale > 0) || !isfinite(scale)) {
-		if (!found->n_bad || at < found->first_bad)
-			found->bad = scale;
-		note_first(&found->n_bad, &found->first_bad, at);
+		finding_add(&found->bad, at, scale);
 		return;
 	}
-	found->n_large += scale > INVERTED_LEAST && scale < INVERTED_MOST;
+	found->n_large += scale > INVERTED_MIN && scale < INVERTED_MAX;
 	found->largest = scale > found->largest ? scale : found->largest;
 	found->smallest = found->smallest == 0 || scale < found->smallest ? scale : found->smallest;
-	if (!f32_is_pow2(scale)) {
-		if (!found->n_not_pow2 || at < found->first_not_pow2)
-			found->not_pow2 = scale;
-		note_first(&found->n_not_pow2, &found->first_not_pow2, at);
-	}
+	if (!f32_is_pow2(scale))
+		finding_add(&found->not_pow2, at, scale);
 }
 
-uint8_t codes_max(const uint8_t *codes, uint64_t n_rows, uint64_t n_cols, uint64_t stride)
+/* The largest magnitude of codes (n_rows, n_cols), stride apart. */
+static uint8_t codes_max(const uint8_t *codes, uint64_t n_rows, uint64_t n_cols, uint64_t stride)
 {
-	uint8_t most[LANES] = { 0 };
+	uint8_t largest[LANES] = { 0 };
 	uint8_t max = 0;
 
 	for (uint64_t row = 0; row < n_rows; row++) {
@@ -56,14 +64,14 @@ uint8_t codes_max(const uint8_t *codes, uint64_t n_rows, uint64_t n_cols, uint64
 			for (int k = 0; k < LANES; k++) {
 				uint8_t magnitude = at[k] & 0x7F;
 
-				most[k] = magnitude > most[k] ? magnitude : most[k];
+				largest[k] = magnitude > largest[k] ? magnitude : largest[k];
 			}
 		}
 		for (; at < end; at++)
 			max = (*at & 0x7F) > max ? *at & 0x7F : max;
 	}
 	for (int k = 0; k < LANES; k++)
-		max = most[k] > max ? most[k] : max;
+		max = largest[k] > max ? largest[k] : max;
 	return max;
 }
 
@@ -74,7 +82,7 @@ static bool not_finite(enum fp8_format format, uint8_t code)
 
 /* What the cut's place and grid are. */
 struct view {
-	const struct checked *weight;
+	const struct verify_weight *weight;
 	const struct rect *rect;
 	enum fp8_format format;
 	uint64_t tile_rows, tile_cols; /* that are judged together */
@@ -103,9 +111,10 @@ static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row
 	for (uint64_t r = row; r < row + n_rows; r++)
 		for (uint64_t c = 0; c < rect->n_cols; c++)
 			if (not_finite(view->format, codes[r * rect->n_cols + c]))
-				note_first(&found->n_nan, &found->first_nan,
-					   (rect->row + r) * view->weight->unit.cols + rect->col +
-						   c);
+				finding_add(&found->nan,
+					    (rect->row + r) * view->weight->unit.cols + rect->col +
+						    c,
+					    NAN);
 }
 
 /* One row of tiles. */
@@ -119,22 +128,19 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		uint64_t n =
 			rect->n_cols - col < view->tile_cols ? rect->n_cols - col : view->tile_cols;
 		uint8_t max = codes_max(codes + row * rect->n_cols + col, n_rows, n, rect->n_cols);
-		float most;
+		float value;
 
 		if (not_finite(view->format, max)) {
 			nan = true;
 			continue;
 		}
-		most = fp8_to_f32(view->format, max);
-		found->most = most > found->most ? most : found->most;
-		if (view->judged && max && most < view->low &&
-		    scale_at(view, row / view->tile_rows, t) > view->floor) {
-			uint64_t at = (rect->row + row) * view->weight->unit.cols + rect->col + col;
-
-			if (!found->n_low || at < found->first_low)
-				found->low = most;
-			note_first(&found->n_low, &found->first_low, at);
-		}
+		value = fp8_to_f32(view->format, max);
+		found->max = value > found->max ? value : found->max;
+		if (view->judged && max && value < view->low &&
+		    scale_at(view, row / view->tile_rows, t) > view->floor)
+			finding_add(&found->low,
+				    (rect->row + row) * view->weight->unit.cols + rect->col + col,
+				    value);
 	}
 	if (nan)
 		scan_nan(view, codes, row, n_rows, found);
@@ -147,7 +153,7 @@ static void scan_scales(const struct view *view, struct scan *found)
 	uint64_t n_cols = tile_count(view->rect->n_cols, tile.cols);
 	uint64_t first = tile.rows == WHOLE ? 0 : view->rect->row / tile.rows;
 
-	if (tile.rows == WHOLE && view->rect->row) /* seen before */
+	if (tile.rows == WHOLE && view->rect->row) /* the first cut had them */
 		return;
 	for (uint64_t row = 0; row < n_rows; row++)
 		for (uint64_t col = 0; col < n_cols; col++)
@@ -155,21 +161,21 @@ static void scan_scales(const struct view *view, struct scan *found)
 				   (first + row) * view->grid_cols + view->first_col + col);
 }
 
-void scan_piece(const struct verify *verify, const struct cut *cut, const uint8_t *codes,
-		const void *scales, struct scan *found)
+void scan_cut(const struct verify *verify, const struct cut *cut, const uint8_t *codes,
+	      const void *scales, struct scan *found)
 {
-	const struct checked *weight = &verify->weights[cut->weight];
+	const struct verify_weight *weight = &verify->weights.list[cut->weight];
 	const struct rect *rect = &cut->rect;
 	struct tile tile = weight->unit.source_scale.tile;
 	struct view view = { .weight = weight, .rect = rect, .scales = scales };
 
-	view.format = weight_format(weight);
+	view.format = verify_weight_format(weight);
 	/* MX blocks may have the scale of the 128 x 128 block that they were part of. */
 	view.judged = tile.rows != WHOLE && weight->unit.source_scale.scale_type != SCALE_E8M0;
 	view.tile_rows = view.judged ? tile.rows : rect->n_rows;
 	view.tile_cols = view.judged && tile.cols != WHOLE ? tile.cols : rect->n_cols;
-	view.low = verify_low_code(verify, view.format);
-	view.floor = verify_floor_scale(verify);
+	view.low = diagnose_low_code(verify, view.format);
+	view.floor = diagnose_floor_scale(verify);
 	view.grid_cols = tile_count(weight->unit.cols, tile.cols);
 	view.first_col = tile.cols == WHOLE ? 0 : rect->col / tile.cols;
 	scan_scales(&view, found);
@@ -180,29 +186,20 @@ void scan_piece(const struct verify *verify, const struct cut *cut, const uint8_
 	}
 }
 
-#define MERGE(into, from, count, first, value)                                            \
-	do {                                                                              \
-		if ((from)->count && (!(into)->count || (from)->first < (into)->first)) { \
-			(into)->first = (from)->first;                                    \
-			(into)->value = (from)->value;                                    \
-		}                                                                         \
-		(into)->count += (from)->count;                                           \
-	} while (0)
-
 void scan_merge(struct scan *into, const struct scan *from)
 {
-	MERGE(into, from, n_bad, first_bad, bad);
-	MERGE(into, from, n_not_pow2, first_not_pow2, not_pow2);
-	MERGE(into, from, n_nan, first_nan, first_nan);
-	MERGE(into, from, n_low, first_low, low);
-	MERGE(into, from, n_codes_off, first_code_off, first_code_off);
-	MERGE(into, from, n_scales_off, first_scale_off, first_scale_off);
+	finding_merge(&into->bad, &from->bad);
+	finding_merge(&into->not_pow2, &from->not_pow2);
+	finding_merge(&into->nan, &from->nan);
+	finding_merge(&into->low, &from->low);
+	finding_merge(&into->codes_off, &from->codes_off);
+	finding_merge(&into->scales_off, &from->scales_off);
 	into->n_scales += from->n_scales;
 	into->n_large += from->n_large;
 	into->largest = from->largest > into->largest ? from->largest : into->largest;
 	if (into->smallest == 0 || (from->smallest > 0 && from->smallest < into->smallest))
 		into->smallest = from->smallest;
-	into->most = from->most > into->most ? from->most : into->most;
+	into->max = from->max > into->max ? from->max : into->max;
 	if (from->n_scales)
 		into->any_scale = from->any_scale;
 	into->signal += from->signal;

@@ -15,19 +15,12 @@
 
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
 {
-	return verify->checkpoint->shards[ref->shard].name;
+	return verify->opened.checkpoint->shards[ref->shard].name;
 }
 
 char *verify_module(const char *weight)
 {
 	return xstrndup(weight, module_len(weight));
-}
-
-static void report(struct verify *verify, enum problem_kind kind, const struct tensor_ref *ref,
-		   const char *message)
-{
-	problem_add(&verify->result->problems, kind, ref->tensor->name, verify_file(verify, ref),
-		    "%s", message);
 }
 
 /* No engine quantizes these, whatever the configuration says. */
@@ -46,14 +39,9 @@ static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *
 	return true;
 }
 
-static bool is_float(enum dtype dtype)
-{
-	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
-}
-
 /* The variants of the format that have such scales; *shape_fits, *type_fits: one of them has this
  * shape, this type.  False: none has a scale of that name. */
-static bool compare_variants(const struct verify *verify, const struct checked *weight,
+static bool compare_variants(const struct verify *verify, const struct verify_weight *weight,
 			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
 {
 	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
@@ -61,7 +49,7 @@ static bool compare_variants(const struct verify *verify, const struct checked *
 	bool known = false;
 
 	*shape_fits = *type_fits = false;
-	for (const struct variant *row = verify->format->variants; row->method; row++) {
+	for (const struct variant *row = verify->opened.format->variants; row->method; row++) {
 		struct scale_decl decl;
 		bool same_type;
 
@@ -71,7 +59,8 @@ static bool compare_variants(const struct verify *verify, const struct checked *
 			continue;
 		known = true;
 		variant_scale(row, scheme->tile, name, weight->unit.rows, weight->unit.cols, &decl);
-		same_type = row->dtype == DT_U8 ? scale->dtype == DT_U8 : is_float(scale->dtype);
+		same_type =
+			row->dtype == DT_U8 ? scale->dtype == DT_U8 : dtype_is_float(scale->dtype);
 		*type_fits |= same_type;
 		*shape_fits |= same_shape(scale, &decl);
 		free(decl.name);
@@ -80,7 +69,7 @@ static bool compare_variants(const struct verify *verify, const struct checked *
 }
 
 static void check_scale(struct verify *verify, const struct tensor_ref *ref,
-			const struct checked *weight, const struct scheme *scheme)
+			const struct verify_weight *weight, const struct scheme *scheme)
 {
 	const struct tensor_ref *scale = weight->unit.source_scale.scale;
 	struct buf shape = { 0 };
@@ -88,7 +77,7 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	bool shape_fits, type_fits;
 
 	scheme_name(scheme, words);
-	if (!verify->format || ref->tensor->n_dims != 2)
+	if (!verify->opened.format || ref->tensor->n_dims != 2)
 		return;
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
@@ -96,25 +85,25 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	if (!compare_variants(verify, weight, scheme, &shape_fits, &type_fits))
 		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
 			    verify_file(verify, ref),
-			    "format '%s' keeps the scale of '%s' under another name than '%s'",
-			    verify->format->name, ref->tensor->name, scale->tensor->name);
+			    "format '%s' expects another name for the scale of '%s' than '%s'",
+			    verify->opened.format->name, ref->tensor->name, scale->tensor->name);
 	else if (!type_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_DTYPE, scale->tensor->name,
 			    verify_file(verify, scale),
 			    "scale '%s' is %s, which format '%s' does not have there",
 			    scale->tensor->name, dtype_name(scale->tensor->dtype),
-			    verify->format->name);
+			    verify->opened.format->name);
 	else if (!shape_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
 			    verify_file(verify, scale),
 			    "scale '%s' is %s, not the shape that format '%s' has for %s",
-			    scale->tensor->name, shape.data, verify->format->name, words);
+			    scale->tensor->name, shape.data, verify->opened.format->name, words);
 	buf_release(&shape);
 }
 
 /* The rows of a weight of all experts lie on top of each other, and tiles do not straddle two of
  * them. */
-static bool weight_unit(struct checked *weight, const struct tensor_ref *ref,
+static bool weight_unit(struct verify_weight *weight, const struct tensor_ref *ref,
 			const struct weight_scale *scale)
 {
 	const struct st_tensor *tensor = ref->tensor;
@@ -131,8 +120,8 @@ static bool weight_unit(struct checked *weight, const struct tensor_ref *ref,
 	return experts == 1 || (scale->tile.rows != WHOLE && rows % scale->tile.rows == 0);
 }
 
-/* Of what engines merge; SIZE_MAX: it is not merged. */
-static size_t group_number(struct verify *verify, const struct st_tensor *tensor, int *position)
+/* The number of the set that engines merge it into; SIZE_MAX: they do not. */
+static size_t fused_set_number(struct verify *verify, const struct st_tensor *tensor, int *position)
 {
 	struct fusion fusion;
 	struct buf key = { 0 };
@@ -143,21 +132,21 @@ static size_t group_number(struct verify *verify, const struct st_tensor *tensor
 	*position = fusion.position;
 	buf_putc(&key, fusion.kind);
 	buf_add(&key, tensor->name, fusion.parent_len);
-	number = intern_add(&verify->groups, key.data, key.len);
+	number = intern_add(&verify->weights.fused_sets, key.data, key.len);
 	buf_release(&key);
 	return number;
 }
 
 /* Adds the weight to those whose values are read. */
-static struct checked *add_weight(struct verify *verify, const struct tensor_ref *ref,
-				  const struct weight_scale *scale)
+static struct verify_weight *add_weight(struct verify *verify, const struct tensor_ref *ref,
+					const struct weight_scale *scale)
 {
-	struct checked *weight;
+	struct verify_weight *weight;
 
-	ARRAY_GROW(verify->weights, verify->n_weights);
-	weight = &verify->weights[verify->n_weights++];
-	*weight = (struct checked){ .granularity = weight_scale_granularity(scale) };
-	weight->group = group_number(verify, ref->tensor, &weight->position);
+	ARRAY_GROW(verify->weights.list, verify->weights.n);
+	weight = &verify->weights.list[verify->weights.n++];
+	*weight = (struct verify_weight){ .granularity = weight_scale_granularity(scale) };
+	weight->fused_set = fused_set_number(verify, ref->tensor, &weight->fused_position);
 	weight->scanned = weight_unit(weight, ref, scale) && ref->tensor->end > ref->tensor->begin;
 	return weight;
 }
@@ -170,32 +159,37 @@ static enum problem_kind unreadable(const struct weight_scale *scale)
 	if (!scale->scale)
 		return PROBLEM_SCALE_MISSING;
 	dtype = scale->scale->tensor->dtype;
-	return is_float(dtype) || dtype == DT_U8 || dtype == DT_F8_E8M0 ? PROBLEM_SCALE_SHAPE
-									: PROBLEM_SCALE_DTYPE;
+	return dtype_is_float(dtype) || dtype == DT_U8 || dtype == DT_F8_E8M0 ? PROBLEM_SCALE_SHAPE
+									      : PROBLEM_SCALE_DTYPE;
 }
 
 static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module,
 			bool skipped)
 {
-	const struct detection *detection = verify->detection;
+	const struct detection *detection = verify->opened.detection;
 	const struct scheme scheme = verify_scheme(verify, module);
 	struct weight_scale scale;
 	struct err err;
 
 	if (skipped)
-		report(verify, PROBLEM_DTYPE_MISMATCH, ref,
-		       "weight is FP8, but no engine quantizes its module, or the configuration "
-		       "says that it is not");
+		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "weight '%s' is %s, but no engine quantizes its module, or the "
+			    "configuration says that it is not quantized",
+			    ref->tensor->name, dtype_name(ref->tensor->dtype));
 	if (detection_scale(detection, ref, &scale, &err)) {
-		report(verify, unreadable(&scale), ref, err.message);
+		problem_add(&verify->result->problems, unreadable(&scale), ref->tensor->name,
+			    verify_file(verify, ref), "%s", err.message);
 		return;
 	}
 	check_scale(verify, ref, add_weight(verify, ref, &scale), &scheme);
 	if (detection->declared && scheme.static_input &&
-	    !scale_name_beside(verify->checkpoint, ref->tensor->name, SCALE_OF_INPUT))
-		report(verify, PROBLEM_INPUT_SCALE_MISSING, ref,
-		       "the configuration says that activations have static scales, and there is "
-		       "no input_scale");
+	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
+		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_MISSING,
+			    ref->tensor->name, verify_file(verify, ref),
+			    "weight '%s' has no input_scale, and the configuration says that "
+			    "activations have static scales",
+			    ref->tensor->name);
 }
 
 /* A weight in high precision where engines expect codes.  Roles that recipes keep are known to
@@ -206,44 +200,58 @@ static void check_plain(struct verify *verify, const struct tensor_ref *ref,
 {
 	const struct st_tensor *tensor = ref->tensor;
 
-	if (!verify->detection->declared || tensor->n_dims != 2 || !facts->linear ||
-	    !is_float(tensor->dtype))
+	if (!verify->opened.detection->declared || tensor->n_dims != 2 || !facts->linear ||
+	    !dtype_is_float(tensor->dtype))
 		return;
 	if (facts->role == ROLE_LINEAR)
 		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, tensor->name,
 			    verify_file(verify, ref),
-			    "weight '%s' is %s, but the configuration does not leave it out",
+			    "weight '%s' is %s, but the configuration does not exclude it",
 			    tensor->name, dtype_name(tensor->dtype));
-	if (verify->skipped)
+	if (verify->opened.kept)
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, tensor->name,
 			    verify_file(verify, ref),
-			    "weight '%s' is %s, but its module is not in the list of those that "
-			    "stay so",
+			    "weight '%s' is %s, but its module is not in the list of modules "
+			    "that stay in high precision",
 			    tensor->name, dtype_name(tensor->dtype));
+}
+
+static void report_stray(struct verify *verify, const struct tensor_ref *ref,
+			 const struct tensor_ref *weight, const char *why)
+{
+	struct buf shape = { 0 };
+
+	st_shape_format(&shape, weight->tensor->shape, weight->tensor->n_dims);
+	problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY, ref->tensor->name,
+		    verify_file(verify, ref), "scale '%s' belongs to '%s' (%s %s), %s",
+		    ref->tensor->name, weight->tensor->name, dtype_name(weight->tensor->dtype),
+		    shape.data, why);
+	buf_release(&shape);
 }
 
 static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 			const struct scale_name *word)
 {
 	const struct tensor_ref *weight =
-		scaled_weight(verify->checkpoint, ref->tensor->name, word);
+		scaled_weight(verify->opened.checkpoint, ref->tensor->name, word);
 	struct role_facts facts;
 	char *module;
 
 	if (word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT)
 		return;
 	if (!weight || !detection_is_weight(weight)) {
-		if (!word->tool)
-			report(verify, PROBLEM_SCALE_STRAY, ref,
-			       weight ? "scale of a weight that is not FP8"
-				      : "scale without a weight");
+		if (!word->tool && weight)
+			report_stray(verify, ref, weight, "which is not FP8");
+		else if (!word->tool)
+			problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY,
+				    ref->tensor->name, verify_file(verify, ref),
+				    "scale '%s' belongs to no weight", ref->tensor->name);
 		return;
 	}
 	module = verify_module(weight->tensor->name);
 	role_of_name(&facts, weight->tensor->name);
 	if (never_quantized(facts.role) || config_skips(verify, module))
-		report(verify, PROBLEM_SCALE_STRAY, ref,
-		       "scale of a module that engines do not quantize");
+		report_stray(verify, ref, weight, "whose module engines do not quantize");
 	free(module);
 }
 
@@ -264,9 +272,9 @@ static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
 	at = n >= 15 ? other + n - 14 : NULL;
 	if (at && at[-1] == '.' && !strncmp(at + 1, "_proj.", 6) && *at == name[n - 7])
 		*at = other[n - 7];
-	if (!checkpoint_find(verify->checkpoint, other))
+	if (!checkpoint_find(verify->opened.checkpoint, other))
 		problem_add(&verify->result->problems, PROBLEM_KV_SCALE_PAIR, name,
-			    verify_file(verify, ref), "'%s' is there, and '%s' is not", name,
+			    verify_file(verify, ref), "'%s' exists, but '%s' does not", name,
 			    other);
 	free(other);
 }
@@ -294,51 +302,50 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 	free(module);
 }
 
-/* What of a group is FP8, and the first member that is not. */
+/* The last member of a fused set that is FP8, and the first that is not. */
 struct members {
 	const struct tensor_ref *fp8, *other;
 };
 
-static void check_groups(struct verify *verify)
+static void check_fused_sets(struct verify *verify)
 {
-	const struct checkpoint *checkpoint = verify->checkpoint;
-	size_t *group_of = xcalloc(checkpoint->n_tensors, sizeof *group_of);
-	struct members *groups;
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	size_t *set_of = xcalloc(checkpoint->n_tensors, sizeof *set_of);
+	struct members *sets;
 	int position;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		group_of[i] = group_number(verify, checkpoint->by_name[i].tensor, &position);
-	groups = xcalloc(verify->groups.n, sizeof *groups);
+		set_of[i] = fused_set_number(verify, checkpoint->by_name[i].tensor, &position);
+	sets = xcalloc(verify->weights.fused_sets.n, sizeof *sets);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
-		struct members *group;
+		struct members *set;
 
-		if (group_of[i] == SIZE_MAX)
+		if (set_of[i] == SIZE_MAX)
 			continue;
-		group = &groups[group_of[i]];
+		set = &sets[set_of[i]];
 		if (detection_is_weight(ref))
-			group->fp8 = ref;
-		else if (is_float(ref->tensor->dtype) && !group->other)
-			group->other = ref;
+			set->fp8 = ref;
+		else if (dtype_is_float(ref->tensor->dtype) && !set->other)
+			set->other = ref;
 	}
-	for (size_t i = 0; i < verify->groups.n; i++)
-		if (groups[i].fp8 && groups[i].other)
+	for (size_t i = 0; i < verify->weights.fused_sets.n; i++)
+		if (sets[i].fp8 && sets[i].other)
 			problem_add(&verify->result->problems, PROBLEM_GROUP_PARTIAL,
-				    groups[i].other->tensor->name,
-				    verify_file(verify, groups[i].other),
-				    "'%s' is %s, and '%s' is %s", groups[i].other->tensor->name,
-				    dtype_name(groups[i].other->tensor->dtype),
-				    groups[i].fp8->tensor->name,
-				    dtype_name(groups[i].fp8->tensor->dtype));
-	free(groups);
-	free(group_of);
+				    sets[i].other->tensor->name, verify_file(verify, sets[i].other),
+				    "'%s' is %s, and '%s' is %s", sets[i].other->tensor->name,
+				    dtype_name(sets[i].other->tensor->dtype),
+				    sets[i].fp8->tensor->name,
+				    dtype_name(sets[i].fp8->tensor->dtype));
+	free(sets);
+	free(set_of);
 }
 
 void verify_tensors(struct verify *verify)
 {
-	const struct checkpoint *checkpoint = verify->checkpoint;
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		check_tensor(verify, &checkpoint->by_name[i]);
-	check_groups(verify);
+	check_fused_sets(verify);
 }

@@ -11,13 +11,14 @@
 /* By group: the highest position in it. */
 static int *last_positions(const struct verify *verify)
 {
-	int *last = xcalloc(verify->groups.n, sizeof *last);
+	int *last = xcalloc(verify->weights.fused_sets.n, sizeof *last);
 
-	for (size_t i = 0; i < verify->n_weights; i++) {
-		const struct checked *weight = &verify->weights[i];
+	for (size_t i = 0; i < verify->weights.n; i++) {
+		const struct verify_weight *weight = &verify->weights.list[i];
 
-		if (weight->group != SIZE_MAX && weight->position > last[weight->group])
-			last[weight->group] = weight->position;
+		if (weight->fused_set != SIZE_MAX &&
+		    weight->fused_position > last[weight->fused_set])
+			last[weight->fused_set] = weight->fused_position;
 	}
 	return last;
 }
@@ -27,8 +28,8 @@ void verify_tp(struct verify *verify)
 	const uint64_t tp = (uint64_t)verify->params->tp;
 	int *last = last_positions(verify);
 
-	for (size_t i = 0; i < verify->n_weights; i++) {
-		const struct checked *weight = &verify->weights[i];
+	for (size_t i = 0; i < verify->weights.n; i++) {
+		const struct verify_weight *weight = &verify->weights.list[i];
 		const struct unit *unit = &weight->unit;
 		struct role_facts facts;
 		struct tp_split split;
@@ -42,10 +43,10 @@ void verify_tp(struct verify *verify)
 					   .cols = unit->cols,
 					   .tile = unit->source_scale.tile,
 					   .expert = facts.expert,
-					   .ends_fused_set =
-						   weight->group == SIZE_MAX ||
-						   weight->position == last[weight->group] };
-		if (!tp_split_fits(&split, &verify->model, tp, &dimension))
+					   .ends_fused_set = weight->fused_set == SIZE_MAX ||
+							     weight->fused_position ==
+								     last[weight->fused_set] };
+		if (!tp_split_fits(&split, &verify->opened.model, tp, &dimension))
 			problem_add(
 				&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
 				verify_file(verify, unit->source),

@@ -1,129 +1,159 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One look at every scale and code, in cuts of whole tiles over all threads; what is found is
- * added up by weight, so that a tensor with a million bad scales is one problem, the same at any
- * number of threads.
+ * Reads every scale and code, in cuts of whole tiles over all threads.  What is found is added up
+ * by weight, so that a tensor with a million bad scales is one problem, the same at any number of
+ * threads.
  */
 #include <stdlib.h>
 
 #include "base/mem.h"
 #include "base/pool.h"
+#include "verify/compare.h"
+#include "verify/identify.h"
+#include "verify/origin.h"
 #include "verify/steps.h"
+#include "verify/worker.h"
 
-int read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes, struct err *err)
+int values_read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes, struct err *err)
 {
-	const struct unit *unit = &verify->weights[cut->weight].unit;
+	const struct unit *unit = &verify->weights.list[cut->weight].unit;
 	const struct rect *rect = &cut->rect;
 
 	if (rect->n_cols == unit->cols)
-		return source_read_bytes(&verify->files, unit->source, rect->row * unit->cols,
+		return source_read_bytes(&verify->run.files, unit->source, rect->row * unit->cols,
 					 (size_t)(rect->n_rows * rect->n_cols), codes, err);
 	for (uint64_t r = 0; r < rect->n_rows; r++)
-		if (source_read_bytes(&verify->files, unit->source,
+		if (source_read_bytes(&verify->run.files, unit->source,
 				      (rect->row + r) * unit->cols + rect->col,
 				      (size_t)rect->n_cols, codes + r * rect->n_cols, err))
 			return -1;
 	return 0;
 }
 
-/* What is looked at: all weights, or again those of one granularity. */
-struct look {
+/* One reading: of all weights, or again of those of one granularity. */
+struct reading {
 	struct verify *verify;
-	struct cuts cuts;
+	const struct cuts *cuts;
 	bool again;
 	enum granularity granularity;
 };
 
-static int look(void *context, int worker, size_t item, struct err *err)
+static int read_cut(void *context, int worker, size_t item, struct err *err)
 {
-	const struct look *at = context;
-	struct verify *verify = at->verify;
-	const struct cut *cut = &at->cuts.list[item];
-	struct checked *weight = &verify->weights[cut->weight];
-	struct desk *desk = &verify->desks[worker];
+	const struct reading *reading = context;
+	struct verify *verify = reading->verify;
+	const struct cut *cut = &reading->cuts->list[item];
+	struct verify_weight *weight = &verify->weights.list[cut->weight];
+	struct verify_worker *memory = &verify->run.workers[worker];
 	struct scan found = { 0 };
 	void *scales;
 	int rc = 0;
 
-	if (at->again && weight->granularity != at->granularity)
+	if (reading->again && weight->granularity != reading->granularity)
 		return 0;
-	if (read_codes(verify, cut, desk->codes, err) ||
-	    source_scales(&verify->files, &weight->unit, &cut->rect, &scales, err))
+	if (values_read_codes(verify, cut, memory->codes, err) ||
+	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
-	scan_piece(verify, cut, desk->codes, scales, &found);
+	scan_cut(verify, cut, memory->codes, scales, &found);
 	if (weight->origin)
-		rc = compare_piece(verify, desk, cut, scales, &found, err);
+		rc = compare_cut(verify, memory, cut, scales, &found, err);
 	free(scales);
 	if (rc)
 		return -1;
 	atomic_fetch_add(&verify->progress->done, cut->rect.n_rows * cut->rect.n_cols);
-	pthread_mutex_lock(&verify->lock);
+	pthread_mutex_lock(&verify->run.lock);
 	scan_merge(&weight->scan, &found);
-	pthread_mutex_unlock(&verify->lock);
+	pthread_mutex_unlock(&verify->run.lock);
 	return 0;
 }
 
-static uint64_t count_off(const struct verify *verify, enum granularity granularity)
+static int read_all(struct reading *reading, struct err *err)
+{
+	const struct verify *verify = reading->verify;
+
+	return pool_run(verify->params->n_threads, reading->cuts->n, read_cut, reading,
+			verify->progress->stop, err);
+}
+
+static uint64_t mismatches_of(const struct verify *verify, enum granularity granularity)
 {
 	uint64_t n = 0;
 
-	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].granularity == granularity)
-			n += verify->weights[w].scan.n_codes_off +
-			     verify->weights[w].scan.n_scales_off;
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
+
+		if (weight->granularity == granularity)
+			n += weight->scan.codes_off.n + weight->scan.scales_off.n;
+	}
 	return n;
 }
 
-static int look_at(struct look *at, struct err *err)
+static uint64_t codes_of(const struct reading *reading)
 {
-	const struct verify_params *params = at->verify->params;
+	uint64_t n = 0;
 
-	return pool_run(params->n_threads, at->cuts.n, look, at, at->verify->progress->stop, err);
+	for (size_t i = 0; i < reading->cuts->n; i++) {
+		const struct cut *cut = &reading->cuts->list[i];
+
+		if (reading->verify->weights.list[cut->weight].granularity == reading->granularity)
+			n += cut->rect.n_rows * cut->rect.n_cols;
+	}
+	return n;
 }
 
-/* Looks again by another arithmetic, and keeps what fits better: some differ in one code of
+/* Reads again by the next candidate, and keeps what fits better: some differ in one code of
  * thousands. */
-static int look_again(struct look *at, uint64_t *n_off, struct err *err)
+static int read_again(struct reading *reading, uint64_t *n_off, struct err *err)
 {
-	struct verify *verify = at->verify;
-	struct scan *before = xcalloc(verify->n_weights, sizeof *before);
-	uint64_t again;
+	struct verify *verify = reading->verify;
+	struct scan *before = xcalloc(verify->weights.n, sizeof *before);
+	uint64_t n_again;
 	int rc = -1;
 
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		before[w] = verify->weights[w].scan;
-		if (verify->weights[w].granularity == at->granularity)
-			verify->weights[w].scan = (struct scan){ 0 };
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		before[w] = verify->weights.list[w].scan;
+		if (verify->weights.list[w].granularity == reading->granularity)
+			verify->weights.list[w].scan = (struct scan){ 0 };
 	}
-	verify_next_trial(verify, at->granularity);
-	if (look_at(at, err))
+	atomic_fetch_add(&verify->progress->total, codes_of(reading));
+	if (read_all(reading, err))
 		goto out;
-	again = count_off(verify, at->granularity);
-	verify_end_trial(verify, at->granularity, again < *n_off);
-	for (size_t w = 0; again >= *n_off && w < verify->n_weights; w++)
-		verify->weights[w].scan = before[w];
-	*n_off = again < *n_off ? again : *n_off;
+	n_again = mismatches_of(verify, reading->granularity);
+	candidates_end(verify, reading->granularity, n_again < *n_off);
+	for (size_t w = 0; n_again >= *n_off && w < verify->weights.n; w++)
+		verify->weights.list[w].scan = before[w];
+	*n_off = n_again < *n_off ? n_again : *n_off;
 	rc = 0;
 out:
 	free(before);
 	return rc;
 }
 
-static int look_at_all(struct verify *verify, const struct cuts *cuts, struct err *err)
+static int read_values(struct verify *verify, const struct cuts *cuts, struct err *err)
 {
-	struct look at = { .verify = verify, .cuts = *cuts };
+	struct reading reading = { .verify = verify, .cuts = cuts };
 
-	if (look_at(&at, err))
+	if (read_all(&reading, err))
 		return -1;
-	at.again = true;
-	for (at.granularity = 0; at.granularity < N_GRANULARITIES; at.granularity++) {
-		uint64_t n_off = count_off(verify, at.granularity);
+	reading.again = true;
+	for (reading.granularity = 0; reading.granularity < N_GRANULARITIES;
+	     reading.granularity++) {
+		uint64_t n_off = mismatches_of(verify, reading.granularity);
 
-		while (n_off && verify_has_trials(verify, at.granularity))
-			if (look_again(&at, &n_off, err))
+		while (n_off && candidates_next(verify, reading.granularity))
+			if (read_again(&reading, &n_off, err))
 				return -1;
 	}
 	return 0;
+}
+
+static uint64_t count_codes(const struct cuts *cuts)
+{
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < cuts->n; i++)
+		n += cuts->list[i].rect.n_rows * cuts->list[i].rect.n_cols;
+	return n;
 }
 
 int verify_values(struct verify *verify, struct err *err)
@@ -132,15 +162,16 @@ int verify_values(struct verify *verify, struct err *err)
 	int rc = -1;
 
 	verify_cut(verify, &cuts);
-	if (desks_new(&verify->desks, verify, err) ||
-	    (verify->params->source && verify_origins(verify, &cuts, err)) ||
-	    look_at_all(verify, &cuts, err) || source_close(&verify->files, err) ||
-	    verify_origins_close(verify, err))
+	progress_begin(verify->progress, PROGRESS_WORK, count_codes(&cuts));
+	if (verify_workers_new(&verify->run.workers, verify, err) ||
+	    (verify->params->source && origin_find(verify, &cuts, err)) ||
+	    read_values(verify, &cuts, err) || verify_inputs(verify, err) ||
+	    source_close(&verify->run.files, err) || origin_close(verify, err))
 		goto out;
-	verify_tell(verify);
+	diagnose(verify);
 	rc = 0;
 out:
-	desks_free(verify->desks, verify->params->n_threads);
+	verify_workers_free(verify->run.workers, verify->params->n_threads);
 	free(cuts.list);
 	return rc;
 }

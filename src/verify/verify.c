@@ -1,34 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening what can be opened, then one step after the other; each adds what it finds.
+ * Opens what can be opened, then runs one step after the other; each adds what it finds.
  */
-#include "verify/steps.h"
+#include "verify/verify.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "source/fp8_source.h"
-
-static void take_faults(struct verification *result, const struct defects *defects)
-{
-	static const enum problem_kind kinds[] = {
-		[DEFECT_FILE_INVALID] = PROBLEM_FILE_INVALID,
-		[DEFECT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
-		[DEFECT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
-		[DEFECT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
-		[DEFECT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
-	};
-
-	for (size_t i = 0; i < defects->n; i++) {
-		const struct defect *fault = &defects->list[i];
-
-		problem_add(&result->problems, kinds[fault->kind], fault->tensor, fault->file, "%s",
-			    fault->message);
-	}
-}
+#include "verify/identify.h"
+#include "verify/origin.h"
+#include "verify/steps.h"
 
 /* A configuration that cannot be read is a problem; then nothing is known of how the tensors are
  * meant. */
@@ -41,17 +25,18 @@ static int detect(struct verify *verify, struct err *err)
 	if (fp8_source_hf_quant_config(&result->checkpoint, verify->params->io, &text, err))
 		return -1;
 	if (text.len)
-		verify->hf_quant_config =
+		verify->opened.hf_quant_config =
 			json_decode_python((struct json_text){ text.data, text.len }, &bad);
 	if (bad.kind)
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "hf_quant_config.json",
 			    "%s", bad.message);
 	bad = (struct err){ 0 };
-	if (detection_make_with(&result->detection, &result->checkpoint,
-				(struct json_text){ verify->hf_quant_config ? text.data : NULL,
-						    verify->hf_quant_config ? text.len : 0 },
-				&bad) ||
-	    model_config_read(&verify->model, &result->checkpoint.config, &bad))
+	if (detection_make_with(
+		    &result->detection, &result->checkpoint,
+		    (struct json_text){ verify->opened.hf_quant_config ? text.data : NULL,
+					verify->opened.hf_quant_config ? text.len : 0 },
+		    &bad) ||
+	    model_config_read(&verify->opened.model, &result->checkpoint.config, &bad))
 		problem_add(&result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json", "%s",
 			    bad.message);
 	buf_release(&text);
@@ -80,7 +65,7 @@ static double sqnr(double signal, double noise)
 }
 
 /* Over the weights that lost something, either way. */
-static void take_cost(struct verification *result)
+static void sum_costs(struct verification *result)
 {
 	double sum = 0;
 	size_t n = 0;
@@ -99,37 +84,28 @@ static void take_cost(struct verification *result)
 		result->cost = sum / (double)n;
 }
 
-static void make_reports(struct verify *verify)
+static void list_reports(struct verify *verify)
 {
 	struct verification *result = verify->result;
 
-	result->arithmetic = verify_arithmetic_names(verify);
-	result->reports = xcalloc(verify->n_weights, sizeof *result->reports);
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		const struct checked *weight = &verify->weights[w];
+	result->arithmetic = identify_names(verify);
+	result->reports = xcalloc(verify->weights.n, sizeof *result->reports);
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
 		const struct scan *scan = &weight->scan;
 		double own_noise;
 
 		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
-		own_noise =
-			verify_is_own(verify, weight->granularity) ? scan->noise : scan->own_noise;
+		own_noise = identify_is_own(verify, weight->granularity) ? scan->noise
+									 : scan->own_noise;
 		result->reports[result->n_reports++] =
 			(struct weight_report){ weight->unit.name, sqnr(scan->signal, scan->noise),
 						sqnr(scan->signal, own_noise) };
 	}
 	if (result->n_reports)
 		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);
-	take_cost(result);
-}
-
-static uint64_t count_codes(const struct verify *verify)
-{
-	uint64_t n = 0;
-
-	for (size_t w = 0; w < verify->n_weights; w++)
-		n += verify->weights[w].unit.rows * verify->weights[w].unit.cols;
-	return n;
+	sum_costs(result);
 }
 
 static int check(struct verify *verify, struct err *err)
@@ -138,10 +114,9 @@ static int check(struct verify *verify, struct err *err)
 	verify_tensors(verify);
 	if (verify->params->tp)
 		verify_tp(verify);
-	atomic_store(&verify->progress->total, count_codes(verify));
 	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
 		return -1;
-	make_reports(verify);
+	list_reports(verify);
 	return 0;
 }
 
@@ -150,36 +125,35 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 {
 	struct verify verify = { .params = params,
 				 .result = verification,
-				 .checkpoint = &verification->checkpoint,
-				 .detection = &verification->detection,
-				 .backend = params->backend,
 				 .progress = progress,
-				 .lock = PTHREAD_MUTEX_INITIALIZER };
+				 .opened.checkpoint = &verification->checkpoint,
+				 .opened.detection = &verification->detection,
+				 .run.backend = params->backend,
+				 .run.lock = PTHREAD_MUTEX_INITIALIZER };
 	struct defects defects = { 0 };
 	int rc = -1;
 
 	*verification = (struct verification){ 0 };
-	if (engine_find(params->target, &verify.target, err) ||
+	if (engine_find(params->target, &verify.opened.target, err) ||
 	    checkpoint_survey(&verification->checkpoint, params->io, params->input, &defects, err))
 		goto out;
-	take_faults(verification, &defects);
+	problems_add_defects(&verification->problems, &defects);
 	verification->n_tensors = verification->checkpoint.n_tensors;
-	source_init(&verify.files, params->io, &verification->checkpoint, verify.backend, -1);
-	if (detect(&verify, err))
+	source_init(&verify.run.files, params->io, &verification->checkpoint, verify.run.backend,
+		    -1);
+	if (detect(&verify, err) || recorded_read(&verify, err))
 		goto out;
-	if (verify_record(&verify, err))
-		goto out;
-	verify.format = find_format(verification->detection.format);
+	verify.opened.format = find_format(verification->detection.format);
 	rc = check(&verify, err);
 out:
 	defects_release(&defects);
-	verify_origins_release(&verify);
-	source_release(&verify.files);
-	model_config_release(&verify.model);
-	json_decref(verify.hf_quant_config);
-	json_decref(verify.manifest);
-	intern_release(&verify.groups);
-	free(verify.weights);
+	origin_release(&verify);
+	source_release(&verify.run.files);
+	model_config_release(&verify.opened.model);
+	json_decref(verify.opened.hf_quant_config);
+	json_decref(verify.opened.manifest);
+	intern_release(&verify.weights.fused_sets);
+	free(verify.weights.list);
 	return rc;
 }
 

@@ -6,8 +6,9 @@
 
 #include "base/mem.h"
 #include "verify/steps.h"
+#include "verify/worker.h"
 
-#define PIECE_CODES \
+#define CUT_CODES \
 	((uint64_t)512 << 10) /* what is read and made of them stays in a second-level cache */
 #define DEFAULT_MEMORY ((uint64_t)192 << 20)
 #define BUFFER_BYTES \
@@ -31,31 +32,31 @@ static uint64_t code_bytes(const struct verify *verify)
 }
 
 /* Codes of a cut, where no row of tiles is larger. */
-static uint64_t piece_codes(const struct verify *verify)
+static uint64_t cut_codes(const struct verify *verify)
 {
 	uint64_t fit = memory_each(verify) / code_bytes(verify);
 
-	return fit < PIECE_CODES ? fit : PIECE_CODES;
+	return fit < CUT_CODES ? fit : CUT_CODES;
 }
 
 void verify_cut(const struct verify *verify, struct cuts *cuts)
 {
-	uint64_t codes = piece_codes(verify);
+	uint64_t codes = cut_codes(verify);
 
-	for (size_t w = 0; w < verify->n_weights; w++)
-		if (verify->weights[w].scanned)
-			cut_unit(cuts, &verify->weights[w].unit, w, codes);
+	for (size_t w = 0; w < verify->weights.n; w++)
+		if (verify->weights.list[w].scanned)
+			cut_unit(cuts, &verify->weights.list[w].unit, w, codes);
 }
 
 /* The codes of the largest cut.  ERR_USAGE where one row of tiles is more than a worker may have.
  */
-static int largest_piece(const struct verify *verify, uint64_t *codes, struct err *err)
+static int largest_cut(const struct verify *verify, uint64_t *codes, struct err *err)
 {
-	uint64_t most = piece_codes(verify);
+	uint64_t most = cut_codes(verify);
 
 	*codes = most;
-	for (size_t w = 0; w < verify->n_weights; w++) {
-		const struct checked *weight = &verify->weights[w];
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
 		uint64_t size;
 
 		if (!weight->scanned)
@@ -73,41 +74,42 @@ static int largest_piece(const struct verify *verify, uint64_t *codes, struct er
 	return 0;
 }
 
-static void desk_cut(struct desk *desk, uint64_t codes)
+static void worker_layout(struct verify_worker *worker, uint64_t codes)
 {
-	char *at = desk->memory;
+	char *at = worker->memory;
 
-	desk->codes = (uint8_t *)at;
-	desk->expected = (uint8_t *)at + codes;
-	desk->source = (struct source_buffers){ at + 2 * codes, at + 6 * codes, 4 * codes };
-	desk->expected_scales = at + 10 * codes;
+	worker->codes = (uint8_t *)at;
+	worker->expected = (uint8_t *)at + codes;
+	worker->source = (struct source_buffers){ at + 2 * codes, at + 6 * codes, 4 * codes };
+	worker->expected_scales = at + 10 * codes;
 }
 
-int desks_new(struct desk **desks, const struct verify *verify, struct err *err)
+int verify_workers_new(struct verify_worker **workers, const struct verify *verify, struct err *err)
 {
 	uint64_t codes;
 
-	if (largest_piece(verify, &codes, err))
+	if (largest_cut(verify, &codes, err))
 		return -1;
 	codes = (codes + 63) & ~(uint64_t)63;
-	*desks = xcalloc((size_t)verify->params->n_threads, sizeof **desks);
+	*workers = xcalloc((size_t)verify->params->n_threads, sizeof **workers);
 	for (int i = 0; i < verify->params->n_threads; i++) {
-		struct desk *desk = &(*desks)[i];
+		struct verify_worker *worker = &(*workers)[i];
 
-		if (buffer_alloc(&desk->memory, (verify->params->source ? BUFFER_BYTES : 1) * codes,
+		if (buffer_alloc(&worker->memory,
+				 (verify->params->source ? BUFFER_BYTES : 1) * codes,
 				 "a worker's buffers", err))
 			return -1;
 		if (verify->params->source)
-			desk_cut(desk, codes);
+			worker_layout(worker, codes);
 		else
-			desk->codes = desk->memory;
+			worker->codes = worker->memory;
 	}
 	return 0;
 }
 
-void desks_free(struct desk *desks, int n_workers)
+void verify_workers_free(struct verify_worker *workers, int n_workers)
 {
-	for (int i = 0; desks && i < n_workers; i++)
-		free(desks[i].memory);
-	free(desks);
+	for (int i = 0; workers && i < n_workers; i++)
+		free(workers[i].memory);
+	free(workers);
 }
