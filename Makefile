@@ -18,7 +18,7 @@ SAN    := $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -fno-s
 CPPFLAGS += -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION='"$(VERSION)"' -MMD -MP
 C      = $(CC) -std=gnu11 $(CPPFLAGS) $(WARN) $(FP) $(HARDEN) $(SAN) $(CFLAGS) -pthread
 LINK   = $(CC) -pie -Wl,-z,relro,-z,now,-z,noexecstack $(SAN) $(LDFLAGS) -pthread
-LIBS   = $(CUDA_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lm -ldl
+LIBS   = $(CUDA_LIBS) -ljansson -lpcre2-8 -lunistring -lcrypto -lisal -lz -lzstd -lm -ldl
 
 # Instruction sets: files of their own with flags of their own, chosen at run time.
 ISA = $(if $(findstring cpu/avx2/,$*),-mavx2 -mf16c) $(if $(findstring cpu/avx2/forward,$*),-mfma) \

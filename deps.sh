@@ -9,7 +9,7 @@
 set -eu
 CC=${CC:-cc}
 PACKAGES="gcc g++ make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev
-	zlib1g-dev libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv"
+	zlib1g-dev libzstd-dev libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv"
 
 # library NAME FLAGS HEADER...: prints a line where a program with the last header does not build.
 library() {
@@ -34,6 +34,7 @@ missing() {
 	library OpenSSL -lcrypto openssl/evp.h
 	library ISA-L -lisal isa-l/crc.h
 	library zlib -lz zlib.h
+	library libzstd -lzstd zstd.h
 	library cmocka -lcmocka stdarg.h stddef.h stdint.h setjmp.h cmocka.h
 	library "oneDNN 2 or 3" "" oneapi/dnnl/dnnl.h # it is loaded at run time
 }

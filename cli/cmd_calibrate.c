@@ -23,7 +23,7 @@
 
 struct settings {
 	struct calibrate_params params; /* completed by run() */
-	struct option_list include, exclude;
+	struct option_list data, include, exclude;
 	struct run_settings run;
 	int min_tokens;
 	bool dry_run;
@@ -44,8 +44,9 @@ static const struct option_row options[] = {
 	  "Count all values of x and y too, for percentiles and mse", option_flag,
 	  PLACE(params.histogram) },
 	{ SECTION_DATA, "data", 0, "FILE",
-	  "Text (.txt, .jsonl) or token ids (.npy, .safetensors, .jsonl)", option_text,
-	  PLACE(params.data) },
+	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
+	  "such files, or -; may be repeated",
+	  option_append, PLACE(data) },
 	{ SECTION_DATA, "activations", 0, "DIR",
 	  "Dumped inputs of modules (*.safetensors, one a pass) in place of data", option_text,
 	  PLACE(params.activations) },
@@ -100,6 +101,21 @@ static void note_selection(const struct selection *selection)
 			fprintf(stderr, "fp8conv calibrate: note: %s\n", notes[i]);
 }
 
+/* What the user may not expect of the data. */
+static void note_data(const struct calibrate_plan *plan, const struct calibrate_params *params)
+{
+	size_t n_passes = plan->sweep.n_passes, asked = (size_t)params->passes;
+
+	if (params->n_data && n_passes < asked)
+		fprintf(stderr,
+			"fp8conv calibrate: note: the data are enough for %zu of %zu passes\n",
+			n_passes, asked);
+	if (plan->data.n_chats)
+		fprintf(stderr,
+			"fp8conv calibrate: note: the model's chat template was not applied to "
+			"messages: see \"Chat templates\" in fp8conv-calibrate(1)\n");
+}
+
 /* What is run: a model over data, or, where its forward pass is not known, its matrices over what
  * others dumped. */
 struct job {
@@ -149,7 +165,7 @@ static void report(const struct settings *settings, const struct calibrate_repor
 
 static int job_run(const struct job *job, const struct settings *settings, struct err *err)
 {
-	struct calibrate_progress progress = { .stop = signals_watch() };
+	struct calibrate_progress progress = { 0 };
 	const struct watched_tokens tokens = { &progress, job_stages(job, settings) };
 	const struct watched watched = watch_tokens(&tokens);
 	struct calibrate_result result = { 0 };
@@ -182,8 +198,10 @@ static int open_and_run(const struct settings *settings, struct err *err)
 
 	if (job_open(&job, settings, err))
 		return -1;
-	if (!settings->run.quiet)
+	if (!settings->run.quiet) {
 		note_selection(&job.plan.fp8.selection);
+		note_data(&job.plan, &settings->params);
+	}
 	if (settings->dry_run)
 		job_print(&job, settings);
 	else
@@ -225,6 +243,9 @@ static int check_and_run(struct settings *settings, struct err *err)
 	struct calibrate_params *params = &settings->params;
 	struct err refused;
 
+	params->data = settings->data.texts;
+	params->n_data = settings->data.n;
+	params->stop = signals_watch();
 	params->fp8.select.include = settings->include.texts;
 	params->fp8.select.n_include = settings->include.n;
 	params->fp8.select.exclude = settings->exclude.texts;
@@ -254,6 +275,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	rc = rc ? rc : check_and_run(&settings, err);
+	free(settings.data.texts);
 	free(settings.include.texts);
 	free(settings.exclude.texts);
 	return rc < 0 ? -1 : 0;

@@ -57,6 +57,9 @@ void json_members_release(struct json_members *walk);
  * "-0" as an integer are refused.  A new reference, NULL with ERR_INPUT. */
 json_t *json_decode(struct json_text text, struct err *err);
 
+/* The same where strings may hold "\u0000": their length is json_string_length(). */
+json_t *json_decode_nul(struct json_text text, struct err *err);
+
 /* The same for files that Python wrote: NaN, Infinity and -Infinity are read as null. */
 json_t *json_decode_python(struct json_text text, struct err *err);
 

@@ -26,7 +26,8 @@ static json_t *decode(struct json_text text, size_t flags, struct err *err)
 	return json;
 }
 
-json_t *json_decode(struct json_text text, struct err *err)
+/* What both json_decode() and json_decode_nul() refuse. */
+static json_t *decode_strict(struct json_text text, size_t flags, struct err *err)
 {
 	struct json_text token;
 	size_t at = 0;
@@ -42,7 +43,17 @@ json_t *json_decode(struct json_text text, struct err *err)
 			return NULL;
 		}
 	}
-	return decode(text, JSON_REJECT_DUPLICATES, err);
+	return decode(text, JSON_REJECT_DUPLICATES | flags, err);
+}
+
+json_t *json_decode(struct json_text text, struct err *err)
+{
+	return decode_strict(text, 0, err);
+}
+
+json_t *json_decode_nul(struct json_text text, struct err *err)
+{
+	return decode_strict(text, JSON_ALLOW_NUL, err);
 }
 
 static bool is_python_word(struct json_text token)

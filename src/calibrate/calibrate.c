@@ -186,20 +186,20 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 	const struct sweep_params *params = &calibration->plan->sweep.params;
 	const struct amax_stats *stats = calibration->stats;
 	struct sweep *sweep = &calibration->sweep;
+	const struct calibrate_params *asked = calibration->file.params;
 	struct calibrate_progress *progress = calibration->progress;
 	struct sweep_events events = { calibration, .stage_begins = stage_begins,
 				       .stage_ends = stage_ends, .sweep_ends = sweep_ends };
 
-	if (sweep_open(sweep, &calibration->plan->sweep, backend, progress->stop, &progress->done,
+	if (sweep_open(sweep, &calibration->plan->sweep, backend, asked->stop, &progress->done,
 		       err) ||
 	    resume_open(&calibration->file, &sweep->weights.source, backend->executor->name,
 			calibration->stats, err) ||
 	    check_resumed(calibration, err) || resume_fp8(calibration, err))
 		return -1;
 	calibration->result->n_resumed = stats->n_passes;
-	calibration->recorder =
-		recorder_new(&sweep->forward, sweep->plan->max_sequences, params->batch,
-			     params->n_threads, calibration->file.params->histogram);
+	calibration->recorder = recorder_new(&sweep->forward, sweep->plan->max_sequences,
+					     params->batch, params->n_threads, asked->histogram);
 	events.observer = recorder_observer(calibration->recorder);
 	atomic_store(&progress->total, (calibration->plan->sweep.n_tokens - stats->n_tokens) *
 					       (params->model->n_layers + 1));
@@ -214,13 +214,14 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 		  struct calibrate_progress *progress, struct calibrate_result *result,
 		  struct amax_stats *stats, struct err *err)
 {
-	struct calibration calibration = {
-		.plan = plan,
-		.progress = progress,
-		.result = result,
-		.stats = stats,
-		.file = { .params = params, .data = params->data, .n_passes = plan->sweep.n_passes }
-	};
+	struct calibration calibration = { .plan = plan,
+					   .progress = progress,
+					   .result = result,
+					   .stats = stats,
+					   .file = { .params = params,
+						     .data = params->n_data == 1 ? params->data[0]
+										 : "--data",
+						     .n_passes = plan->sweep.n_passes } };
 	int rc;
 
 	rc = run(&calibration, params->backend, err);

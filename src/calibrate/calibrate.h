@@ -31,14 +31,13 @@ struct calibrate_progress {
 	_Atomic size_t layer;	 /* under way, from 1; one more: the head; 0: none */
 	_Atomic size_t sweep;	 /* under way, from 1 */
 	_Atomic size_t n_sweeps; /* as far as the length of this one tells */
-	const atomic_int
-		*stop; /* not NULL: a signal number there ends the job after what is under way */
 };
 
 struct calibrate_params {
 	const struct io *io;
 	const char *input;	 /* MODEL */
-	const char *data;	 /* --data */
+	const char *const *data; /* --data: files, directories, "-" */
+	size_t n_data;
 	const char *activations; /* a folder of dumps, in place of data */
 	const char *output;	 /* the history; NULL with a dry run is allowed */
 	const char *precision;	 /* "bf16" or "f32"; NULL: bf16 */
@@ -48,11 +47,12 @@ struct calibrate_params {
 	int seed;	 /* of the sequences drawn from all of the data; 0: the first ones */
 	int history_len; /* 0: 1024 */
 	bool histogram;
-	bool resume;	     /* go on with output's passes */
-	bool restart;	     /* replace it */
-	int n_threads;	     /* >= 1 */
-	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB */
-	double (*now)(void); /* seconds, from whenever on: by it a sweep takes about a minute */
+	bool resume;		/* go on with output's passes */
+	bool restart;		/* replace it */
+	int n_threads;		/* >= 1 */
+	uint64_t max_memory;	/* bytes, besides one layer; 0: 1 GiB */
+	const atomic_int *stop; /* not NULL: a signal number there ends the job at the next step */
+	double (*now)(void);	/* seconds, from whenever on: by it a sweep takes about a minute */
 };
 
 /* Everything that is decided before the first product.  Zeroed is an empty one.  It stays where it

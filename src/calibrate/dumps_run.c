@@ -124,7 +124,7 @@ static int run_pass(struct dumps_run *run, struct dumps_worker *worker, const st
 	const struct tensor_ref *input = dump_find(dump, linear->ref->module);
 	size_t n_tokens = input ? (size_t)input->tensor->shape[0] : 0,
 	       rows = dumps_block_rows(linear->ref);
-	const atomic_int *stop = run->progress->stop;
+	const atomic_int *stop = run->params->stop;
 
 	worker->path = run->plan->dumps.items[run->first + pass];
 	*shown = (struct shown){ .amax = { [AMAX_W] = linear->amax },
@@ -253,7 +253,7 @@ static int run_sweep(struct dumps_run *run, struct err *err)
 	if (run->params->histogram)
 		run->counts = xcalloc(n, sizeof *run->counts);
 	if (dumps_open(run, err) ||
-	    pool_run(run->params->n_threads, n, run_module, run, run->progress->stop, err) ||
+	    pool_run(run->params->n_threads, n, run_module, run, run->params->stop, err) ||
 	    count_sweep(run, err) || dumps_close(run, err))
 		goto out;
 	for (size_t p = 0; p < run->n_passes; p++)
@@ -396,7 +396,7 @@ static int run_all(struct dumps_run *run, const struct backend *backend, const c
 	if (forward_init(&run->forward, backend->executor, &run->model, calibrate_is_f32(params),
 			 err) ||
 	    weights_open(&run->weights, &run->forward, params->io, backend, params->n_threads,
-			 run->progress->stop, err) ||
+			 run->params->stop, err) ||
 	    resume_open(&run->file, &run->weights.source, computed_by, run->stats, err) ||
 	    check_resumed(run, err) || workers_new(run, err))
 		return -1;

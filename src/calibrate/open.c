@@ -51,16 +51,23 @@ static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io
 static int open_data(struct calibrate_plan *plan, const struct calibrate_params *params,
 		     struct err *err)
 {
-	size_t seq_len = or_default(params->seq_len, DEFAULT_SEQ_LEN);
 	size_t n = or_default(params->passes, DEFAULT_PASSES) * or_default(params->batch, 1);
-	size_t max = params->seed ? SIZE_MAX : n;
+	struct dataset_params data = {
+		.io = params->io,
+		.paths = params->data,
+		.n_paths = params->n_data,
+		.seq_len = or_default(params->seq_len, DEFAULT_SEQ_LEN),
+		.vocab_size = plan->model.vocab_size,
+		.max_sequences = params->seed ? SIZE_MAX : n,
+		.stop = params->stop,
+	};
 	struct tokenizer *tokenizer;
 	int rc;
 
 	if (open_tokenizer(plan, params->io, &tokenizer, err))
 		return -1;
-	rc = dataset_open(&plan->data, params->io, params->data, tokenizer, seq_len,
-			  plan->model.vocab_size, max, err);
+	data.tokenizer = tokenizer;
+	rc = dataset_open(&plan->data, &data, err);
 	if (!rc && params->seed)
 		dataset_draw(&plan->data, (uint64_t)params->seed, n);
 	tokenizer_free(tokenizer);

@@ -49,7 +49,7 @@ static int add_items(const struct dataset_reader *reader, int fd, const struct i
 		size_t part = CHUNK / array->item_size;
 
 		part = n < part ? (size_t)n : part;
-		if (io_pread_full(reader->io, fd, chunk, part * array->item_size,
+		if (io_pread_full(reader->params->io, fd, chunk, part * array->item_size,
 				  array->offset + first * array->item_size, reader->path, err))
 			return -1;
 		for (size_t i = 0; i < part; i++)
@@ -66,14 +66,16 @@ static int add_items(const struct dataset_reader *reader, int fd, const struct i
 static int read_array(const struct dataset_reader *reader, int fd, const struct id_array *array,
 		      struct err *err)
 {
-	size_t wanted = dataset_wanted(reader);
+	size_t n = dataset_wanted(reader) - reader->data->ids.n;
 
+	if (array->n_dims == 1 ? dataset_begin_document(reader, err)
+			       : dataset_begin_sequence(reader, err))
+		return err_wrap(err, "'%s'", reader->path);
 	if (array->n_dims == 1)
-		return add_items(reader, fd, array, 0, array->cols < wanted ? array->cols : wanted,
-				 err);
+		return add_items(reader, fd, array, 0, array->cols < n ? array->cols : n, err);
 	if (!array->rows || !array->cols)
-		return err_set(err, ERR_INPUT, "'%s' holds no token", reader->path);
-	for (uint64_t row = 0; row < array->rows && row < reader->max_sequences; row++) {
+		return err_set(err, ERR_INPUT, "'%s' contains no tokens", reader->path);
+	for (uint64_t row = 0; row < array->rows && !dataset_has_enough(reader); row++) {
 		size_t begin = reader->data->ids.n;
 
 		if (add_items(reader, fd, array, row * array->cols, array->cols, err))
@@ -159,7 +161,7 @@ static int parse_npy(const struct dataset_reader *reader, struct id_array *array
 
 	if (!parse_type(array, value_of(header, "'descr'")))
 		return err_set(err, ERR_INPUT,
-			       "'%s' holds no little-endian integers of 1, 2, 4 or 8 bytes",
+			       "'%s' does not contain little-endian integers of 1, 2, 4 or 8 bytes",
 			       reader->path);
 	if (!order || strncmp(order, "False", 5) != 0)
 		return err_set(err, ERR_INPUT, "'%s' is not in C order", reader->path);
@@ -177,10 +179,10 @@ static int read_npy_header(const struct dataset_reader *reader, int fd, uint64_t
 	int rc;
 
 	if (file_size >= sizeof start &&
-	    io_pread_full(reader->io, fd, start, sizeof start, 0, reader->path, err))
+	    io_pread_full(reader->params->io, fd, start, sizeof start, 0, reader->path, err))
 		return -1;
 	if (memcmp(start, "\x93NUMPY", 6) != 0 || !start[6] || start[6] > 3)
-		return err_set(err, ERR_INPUT, "'%s' is no .npy file of version 1 to 3",
+		return err_set(err, ERR_INPUT, "'%s' is not a .npy file of version 1 to 3",
 			       reader->path);
 	n = start[8] | (size_t)start[9] << 8;
 	if (start[6] > 1)
@@ -192,28 +194,24 @@ static int read_npy_header(const struct dataset_reader *reader, int fd, uint64_t
 			"header of '%s' is %zu bytes long, more than the file or the limit (%d)",
 			reader->path, n, MAX_NPY_HEADER);
 	header = xcalloc(n + 1, 1);
-	rc = io_pread_full(reader->io, fd, header, n, array->offset - n, reader->path, err) ||
-			     parse_npy(reader, array, header, err)
-		     ? -1
-		     : check_size(reader, array, file_size, err);
+	rc = io_pread_full(reader->params->io, fd, header, n, array->offset - n, reader->path, err);
+	if (!rc)
+		rc = parse_npy(reader, array, header, err);
+	if (!rc)
+		rc = check_size(reader, array, file_size, err);
 	free(header);
 	return rc;
 }
 
-int dataset_read_npy(const struct dataset_reader *reader, struct err *err)
+int dataset_read_npy(const struct dataset_reader *reader, int fd, struct err *err)
 {
 	struct file_identity identity = { 0 };
 	struct id_array array = { 0 };
-	int fd, rc;
 
-	if (io_open_regular(reader->io, AT_FDCWD, reader->path, &fd, &identity, err))
+	if (io_identity(fd, &identity, reader->path, err) ||
+	    read_npy_header(reader, fd, identity.size, &array, err))
 		return -1;
-	rc = read_npy_header(reader, fd, identity.size, &array, err) ||
-			     read_array(reader, fd, &array, err)
-		     ? -1
-		     : io_check_unchanged(fd, &identity, reader->path, err);
-	reader->io->close(fd);
-	return rc;
+	return read_array(reader, fd, &array, err);
 }
 
 static int find_input_ids(const struct dataset_reader *reader, const struct st_file *file,
@@ -244,23 +242,17 @@ static int find_input_ids(const struct dataset_reader *reader, const struct st_f
 	return 0;
 }
 
-int dataset_read_safetensors(const struct dataset_reader *reader, struct err *err)
+int dataset_read_safetensors(const struct dataset_reader *reader, int fd, struct err *err)
 {
-	struct file_identity identity = { 0 };
 	struct id_array array = { 0 };
 	struct st_file file;
-	int fd, rc;
+	int rc;
 
-	if (io_open_regular(reader->io, AT_FDCWD, reader->path, &fd, &identity, err))
+	if (st_open_fd(&file, reader->params->io, fd, reader->path, err))
 		return -1;
-	rc = st_open_fd(&file, reader->io, fd, reader->path, err);
-	if (!rc) {
-		rc = find_input_ids(reader, &file, &array, err) ||
-				     read_array(reader, fd, &array, err)
-			     ? -1
-			     : io_check_unchanged(fd, &identity, reader->path, err);
-		st_release(&file);
-	}
-	reader->io->close(fd);
+	rc = find_input_ids(reader, &file, &array, err);
+	if (!rc)
+		rc = read_array(reader, fd, &array, err);
+	st_release(&file);
 	return rc;
 }

@@ -1,48 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dataset/dataset.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "dataset/steps.h"
 
+#define MAX_TOKENS ((size_t)1 << 28)
+#define MAX_ARRAY  ((size_t)256 << 20) /* bytes of a compressed one */
+#define CHUNK	   ((size_t)1 << 20)
+
 size_t dataset_wanted(const struct dataset_reader *reader)
 {
+	const struct dataset_params *params = reader->params;
 	size_t n;
 
-	return __builtin_mul_overflow(reader->seq_len, reader->max_sequences, &n) ? SIZE_MAX : n;
+	return __builtin_mul_overflow(params->seq_len, params->max_sequences, &n) ? SIZE_MAX : n;
+}
+
+bool dataset_has_enough(const struct dataset_reader *reader)
+{
+	const struct dataset *data = reader->data;
+
+	return data->n ? data->n >= reader->params->max_sequences
+		       : data->ids.n >= dataset_wanted(reader);
+}
+
+static int check_count(const struct dataset *data, struct err *err)
+{
+	if (data->ids.n <= MAX_TOKENS)
+		return 0;
+	return err_set(err, ERR_INPUT, "more than %zu tokens: give a part of the data", MAX_TOKENS);
 }
 
 int dataset_add_id(const struct dataset_reader *reader, int64_t id, struct err *err)
 {
-	if (id < 0 || (uint64_t)id >= reader->vocab_size)
+	size_t vocab_size = reader->params->vocab_size;
+
+	if (id < 0 || (uint64_t)id >= vocab_size)
 		return err_set(err, ERR_INPUT,
 			       "token id %lld is not from 0 to %zu, the last of the model",
-			       (long long)id, reader->vocab_size - 1);
+			       (long long)id, vocab_size - 1);
 	token_ids_add(&reader->data->ids, (uint32_t)id);
-	return 0;
+	return check_count(reader->data, err);
 }
 
 int dataset_add_text(const struct dataset_reader *reader, const char *text, size_t len,
 		     struct err *err)
 {
+	const struct dataset_params *params = reader->params;
 	struct token_ids *ids = &reader->data->ids;
 	size_t begin = ids->n;
 
-	if (!reader->tokenizer)
-		return err_set(
-			err, ERR_INPUT,
-			"it holds text, and the model has no tokenizer.json; give token ids (.npy, "
-			".safetensors, or .jsonl with 'input_ids')");
-	if (tokenizer_encode(reader->tokenizer, text, len, true, ids, err))
+	if (!params->tokenizer)
+		return err_set(err, ERR_INPUT,
+			       "text needs a tokenizer.json beside the model; token ids (.npy, "
+			       ".safetensors, or 'input_ids' in .jsonl) do not");
+	if (tokenizer_encode(params->tokenizer, text, len, true, ids, err))
 		return -1;
 	for (size_t i = begin; i < ids->n; i++)
-		if (ids->ids[i] >= reader->vocab_size)
+		if (ids->ids[i] >= params->vocab_size)
 			return err_set(err, ERR_INPUT,
 				       "the tokenizer gives token id %u, which is not from 0 to "
 				       "%zu, the last of the model",
-				       ids->ids[i], reader->vocab_size - 1);
+				       ids->ids[i], params->vocab_size - 1);
+	return check_count(reader->data, err);
+}
+
+int dataset_begin_document(const struct dataset_reader *reader, struct err *err)
+{
+	if (reader->data->n)
+		return err_set(err, ERR_INPUT,
+			       "text cannot follow sequences of token ids ('input_ids')");
+	return 0;
+}
+
+int dataset_begin_sequence(const struct dataset_reader *reader, struct err *err)
+{
+	if (reader->data->ids.n && !reader->data->n)
+		return err_set(err, ERR_INPUT,
+			       "sequences of token ids ('input_ids') cannot follow text");
 	return 0;
 }
 
@@ -55,61 +96,164 @@ void dataset_add_sequence(const struct dataset_reader *reader, size_t begin)
 }
 
 /* Joined documents into sequences. */
-static int cut(const struct dataset_reader *reader, struct err *err)
+static int cut(struct dataset *data, const struct dataset_params *params,
+	       const struct listing *files, struct err *err)
 {
-	struct dataset *data = reader->data;
-	size_t n = data->ids.n / reader->seq_len;
+	size_t seq_len = params->seq_len, n = data->ids.n / seq_len;
 
-	if (!n)
+	if (!n && files->n == 1)
 		return err_set(err, ERR_INPUT,
-			       "'%s' holds %zu tokens, fewer than one sequence (%zu)", reader->path,
-			       data->ids.n, reader->seq_len);
-	data->n = n < reader->max_sequences ? n : reader->max_sequences;
+			       "'%s' contains %zu tokens, fewer than one sequence (%zu)",
+			       files->items[0], data->ids.n, seq_len);
+	if (!n)
+		return err_set(
+			err, ERR_INPUT,
+			"the %zu data files contain %zu tokens, fewer than one sequence (%zu)",
+			files->n, data->ids.n, seq_len);
+	data->n = n < params->max_sequences ? n : params->max_sequences;
 	data->sequences = xcalloc(data->n, sizeof *data->sequences);
 	for (size_t i = 0; i < data->n; i++)
-		data->sequences[i] =
-			(struct dataset_sequence){ i * reader->seq_len, reader->seq_len };
-	data->ids.n = data->n * reader->seq_len;
+		data->sequences[i] = (struct dataset_sequence){ i * seq_len, seq_len };
+	data->ids.n = data->n * seq_len;
 	return 0;
 }
 
-static const struct {
-	const char *extension;
-	int (*read)(const struct dataset_reader *reader, struct err *err);
-} types[] = {
-	{ ".txt", dataset_read_txt },
-	{ ".jsonl", dataset_read_jsonl },
-	{ ".npy", dataset_read_npy },
-	{ ".safetensors", dataset_read_safetensors },
-};
-
-static int read_file(const struct dataset_reader *reader, struct err *err)
+/* The first byte at i or after that is no white space; 0: none. */
+static char first_char(const struct stream *stream, size_t *i)
 {
-	size_t len = strlen(reader->path);
-
-	for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-		size_t n = strlen(types[i].extension);
-
-		if (len > n && !strcmp(reader->path + len - n, types[i].extension))
-			return types[i].read(reader, err);
-	}
-	return err_set(err, ERR_INPUT, "'%s' is no .txt, .jsonl, .npy or .safetensors file",
-		       reader->path);
+	while (*i < stream->text.len && strchr(" \t\r\n", stream->text.data[*i]))
+		++*i;
+	return *i < stream->text.len ? stream->text.data[(*i)++] : 0;
 }
 
-int dataset_open(struct dataset *data, const struct io *io, const char *path,
-		 const struct tokenizer *tokenizer, size_t seq_len, size_t vocab_size,
-		 size_t max_sequences, struct err *err)
+#define DETECT_SIZE 4096
+
+/* What a stream holds whose name does not tell. */
+static const char *detect(struct stream *stream, struct err *err)
 {
-	const struct dataset_reader reader = { data,	io,	    path,	  tokenizer,
-					       seq_len, vocab_size, max_sequences };
+	size_t i = stream->begin;
+	char first, second;
+
+	if (stream_fill(stream, DETECT_SIZE, err))
+		return NULL;
+	first = first_char(stream, &i);
+	second = first_char(stream, &i);
+	if (first == '[' && second && strchr("{]", second))
+		return ".json";
+	return first == '{' && second && strchr("\"}", second) ? ".jsonl" : ".txt";
+}
+
+/* An array of objects, unless it is lines of them. */
+static int read_json(const struct dataset_reader *reader, struct stream *stream, struct err *err)
+{
+	size_t i = stream->begin;
+
+	if (stream_fill(stream, DETECT_SIZE, err))
+		return -1;
+	return first_char(stream, &i) == '[' ? dataset_read_elements(reader, stream, err)
+					     : dataset_read_lines(reader, stream, err);
+}
+
+static int read_array(const struct dataset_reader *reader, const char *extension, int fd,
+		      struct err *err)
+{
+	return !strcmp(extension, ".npy") ? dataset_read_npy(reader, fd, err)
+					  : dataset_read_safetensors(reader, fd, err);
+}
+
+/* An array is read by offset: a compressed one, or one from a pipe, from a copy in memory. */
+static int copy_array(const struct dataset_reader *reader, struct stream *stream, int fd,
+		      struct err *err)
+{
+	const struct io *io = reader->params->io;
+	uint64_t size = 0;
+
+	for (;;) {
+		size_t n = stream->text.len - stream->begin;
+
+		size += n;
+		if (size > MAX_ARRAY)
+			return err_set(err, ERR_INPUT,
+				       "'%s' is larger than the limit for a compressed array (%zu "
+				       "bytes): decompress it first",
+				       reader->path, MAX_ARRAY);
+		if (io_write_full(io, fd, stream->text.data + stream->begin, n, reader->path, err))
+			return -1;
+		stream->begin = stream->text.len;
+		if (stream->ended)
+			return 0;
+		stream_forget(stream);
+		if (stream_fill(stream, CHUNK, err))
+			return -1;
+	}
+}
+
+static int read_copied_array(const struct dataset_reader *reader, const char *extension,
+			     struct stream *stream, struct err *err)
+{
+	int fd = memfd_create("fp8conv-data", MFD_CLOEXEC), rc;
+
+	if (fd < 0)
+		return err_errno(err, "cannot make room in memory for '%s'", reader->path);
+	rc = copy_array(reader, stream, fd, err);
+	if (!rc)
+		rc = read_array(reader, extension, fd, err);
+	reader->params->io->close(fd);
+	return rc;
+}
+
+static int read_stream(const struct dataset_reader *reader, const char *extension,
+		       struct stream *stream, struct err *err)
+{
+	if (!extension && stream->is_file && !stream->unpacker)
+		return err_set(err, ERR_INPUT,
+			       "'%s' is not a .txt, .jsonl, .json, .npy or .safetensors file (also "
+			       ".gz or .zst)",
+			       reader->path);
+	if (!extension)
+		extension = detect(stream, err);
+	if (!extension)
+		return -1;
+	if (!strcmp(extension, ".txt"))
+		return dataset_read_text(reader, stream, err);
+	if (!strcmp(extension, ".jsonl"))
+		return dataset_read_lines(reader, stream, err);
+	if (!strcmp(extension, ".json"))
+		return read_json(reader, stream, err);
+	return stream->is_file && !stream->unpacker
+		       ? read_array(reader, extension, stream->fd, err)
+		       : read_copied_array(reader, extension, stream, err);
+}
+
+static int read_file(struct dataset_reader *reader, const char *path, struct err *err)
+{
+	const struct dataset_params *params = reader->params;
+	struct stream stream;
+
+	reader->path = path;
+	if (stream_open(&stream, params->io, path, params->stop, err))
+		return -1;
+	reader->path = stream.name;
+	return stream_close(&stream, read_stream(reader, dataset_extension(path), &stream, err),
+			    err);
+}
+
+int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err)
+{
+	struct dataset_reader reader = { .data = data, .params = params };
+	struct listing files = { 0 };
+	int rc;
 
 	*data = (struct dataset){ 0 };
-	if (read_file(&reader, err) || (!data->n && cut(&reader, err))) {
+	rc = dataset_list(params, &files, err);
+	for (size_t i = 0; !rc && i < files.n && !(i && dataset_has_enough(&reader)); i++)
+		rc = read_file(&reader, files.items[i], err);
+	if (!rc && !data->n)
+		rc = cut(data, params, &files, err);
+	listing_release(&files);
+	if (rc)
 		dataset_release(data);
-		return -1;
-	}
-	return 0;
+	return rc;
 }
 
 static uint64_t splitmix64(uint64_t *state)

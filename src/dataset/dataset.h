@@ -1,23 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Calibration data: a file as sequences of token ids.
+ * Calibration data: files as sequences of token ids.
  *
  *  .txt          one document
- *  .jsonl        a line each: {"text": "..."} a document; {"messages": [{"role": "...",
- *                "content": "..."}, ...]} a document of lines "role: content\n" (content may be a
- *                list of {"type": "text", "text": "..."} parts, joined; no chat template is
- *                applied); {"input_ids": [...]} one sequence as it is, of any length.  Lines of ids
- *                and lines of text do not mix; empty lines are passed over.
+ *  .jsonl        an object on each line (below); empty lines are skipped
+ *  .json         an array of such objects, or the same as .jsonl
  *  .npy          integers of 1, 2, 4 or 8 bytes, little-endian, C order: 1-D, or 2-D with one
  *                sequence a row
  *  .safetensors  the tensor input_ids, I32 or I64: 1-D, or 2-D with one sequence a row
  *
- * A document has the special tokens that the tokenizer's post-processor puts around it.  Documents,
- * or 1-D ids, are joined and cut into consecutive sequences of seq_len tokens from the start; a
- * last short one is dropped.
+ * Any of them compressed by gzip or zstd (.gz, .zst).  A directory stands for its files with these
+ * names, in the byte order of the names.  "-" is standard input; there, and in pipes, the content
+ * tells text, lines of JSON and an array of JSON apart.
+ *
+ * An object: {"text": "..."} is a document; so are {"prompt": "...", "completion": "..."}, joined;
+ * {"messages": [{"role": "...", "content": "..."}, ...]} is a document of lines "role: content\n"
+ * (content may be a list of {"type": "text", "text": "..."} parts, joined; no chat template is
+ * applied), and {"conversations": [{"from": "...", "value": "..."}, ...]} is the same, with human
+ * for user and gpt for assistant; {"input_ids": [...]} is one sequence as it is, of any length.
+ *
+ * Text is UTF-8; a byte order mark at its start is skipped.  A document has the special tokens that
+ * the tokenizer's post-processor puts around it.  Documents, and 1-D ids, are joined over all files
+ * and cut into consecutive sequences of seq_len tokens from the start; a last short one is dropped.
+ * They do not mix with sequences of ids.
  */
 #ifndef FP8CONV_DATASET_DATASET_H
 #define FP8CONV_DATASET_DATASET_H
+
+#include <stdatomic.h>
 
 #include "base/io.h"
 #include "tokenizer/tokenizer.h"
@@ -28,19 +38,29 @@ struct dataset_sequence {
 };
 
 struct dataset {
-	struct token_ids ids; /* of all sequences, one behind the other */
+	struct token_ids ids; /* of all sequences, one after the other */
 	struct dataset_sequence *sequences;
-	size_t n; /* at least 1 */
+	size_t n;	/* at least 1 */
+	size_t n_chats; /* documents that were made of messages, without a chat template */
 };
 
-/* Reads at most max_sequences (SIZE_MAX: all), and no more of the file than they need: of a text
- * about 64 bytes a token.  tokenizer may be NULL, then text is ERR_INPUT.  seq_len is at least 1.
- * ERR_INPUT with the file and the line or element: data shorter than one sequence, ids that are not
- * below vocab_size, lines or headers that are not as above, another extension.  On failure data is
- * empty again. */
-int dataset_open(struct dataset *data, const struct io *io, const char *path,
-		 const struct tokenizer *tokenizer, size_t seq_len, size_t vocab_size,
-		 size_t max_sequences, struct err *err);
+struct dataset_params {
+	const struct io *io;
+	const char *const *paths; /* files, directories, "-"; in this order */
+	size_t n_paths;
+	const struct tokenizer *tokenizer; /* NULL: text is ERR_INPUT */
+	size_t seq_len;			   /* >= 1 */
+	size_t vocab_size;
+	size_t max_sequences;	/* SIZE_MAX: all */
+	const atomic_int *stop; /* not NULL: a signal number there ends the reading of a pipe */
+};
+
+/* Reads at most max_sequences, and no more of the files than they need: of a text about 64 bytes a
+ * token.  Memory: the ids (at most 2^28), and a document at a time: of JSON at most 64 MiB, of
+ * compressed or piped text at most 256 MiB.  ERR_INPUT with the file and the line, element or byte:
+ * data shorter than one sequence, ids that are not below vocab_size, bytes that are not UTF-8,
+ * whatever is not as above.  On failure data is empty. */
+int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err);
 void dataset_release(struct dataset *data);
 
 /* Shuffles the sequences and keeps the first n of them, n >= 1: always the same ones for a seed

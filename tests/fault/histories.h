@@ -68,14 +68,17 @@ static struct calibrate_params history_params(const struct io *io, const struct 
 static int run_calibrate(const struct io *io, const struct place *place, bool other, bool half,
 			 const atomic_int *stop, struct err *err)
 {
+	static const char *const data[] = { "ids.jsonl" };
 	struct calibrate_params params = history_params(io, place, other, half);
-	struct calibrate_progress progress = { .stop = stop };
+	struct calibrate_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
 	struct calibrate_plan plan;
 	int rc;
 
-	params.data = "ids.jsonl";
+	params.data = data;
+	params.n_data = 1;
+	params.stop = stop;
 	rc = calibrate_plan_make(&plan, &params, err);
 	if (!rc)
 		rc = calibrate_run(&plan, &params, &progress, &result, &stats, err);
@@ -89,13 +92,14 @@ static int run_activations(const struct io *io, const struct place *place, bool 
 			   const atomic_int *stop, struct err *err)
 {
 	struct calibrate_params params = history_params(io, place, other, half);
-	struct calibrate_progress progress = { .stop = stop };
+	struct calibrate_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
 	struct dumps_plan plan;
 	int rc;
 
 	params.activations = "dumps";
+	params.stop = stop;
 	rc = dumps_plan_make(&plan, &params, err);
 	if (!rc)
 		rc = dumps_run(&plan, &params, &progress, &result, &stats, err);

@@ -27,7 +27,8 @@ static int calibrate(const char *model, bool fp8, const char *data, const char *
 {
 	const struct calibrate_params params = { .io = &io_system,
 						 .input = model,
-						 .data = data,
+						 .data = &data,
+						 .n_data = 1,
 						 .output = output,
 						 .backend = backend_select("cuda", err),
 						 .n_threads = 1,

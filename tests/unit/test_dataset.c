@@ -61,6 +61,13 @@ static void read_into(struct buf *out, const char *path, const struct tokenizer 
 		      size_t vocab_size, size_t max)
 {
 	struct io io = io_system;
+	const struct dataset_params params = { .io = &io,
+					       .paths = &path,
+					       .n_paths = 1,
+					       .tokenizer = t,
+					       .seq_len = seq_len,
+					       .vocab_size = vocab_size,
+					       .max_sequences = max };
 	struct dataset data;
 	struct err err = { 0 };
 
@@ -68,7 +75,7 @@ static void read_into(struct buf *out, const char *path, const struct tokenizer 
 	n_read = 0;
 	out->len = 0;
 	buf_puts(out, "");
-	if (dataset_open(&data, &io, path, t, seq_len, vocab_size, max, &err)) {
+	if (dataset_open(&data, &params, &err)) {
 		const char *at = strstr(err.message, folder);
 
 		assert_int_equal(err.kind, ERR_INPUT);
@@ -91,6 +98,8 @@ static void read_into(struct buf *out, const char *path, const struct tokenizer 
 	}
 	dataset_release(&data);
 }
+
+#define NO_KEY "no 'text', 'messages', 'conversations', 'prompt' with 'completion', or 'input_ids'"
 
 struct text_row {
 	const char *name, *text;
@@ -118,8 +127,9 @@ static void test_text(void **state)
 		{ "a.txt", "abcab", 2, ALL, "8 10|2 10" }, /* 8 10 2 10 9: the last is dropped */
 		{ "a.txt", "abcab", 5, ALL, "8 10 2 10 9" },
 		{ "a.txt", "abcab", 1, 3, "8|10|2" },
-		{ "a.txt", "abcab", 6, ALL, "'a.txt' holds 5 tokens, fewer than one sequence (6)" },
-		{ "a.txt", "", 3, ALL, "'a.txt' holds 2 tokens, fewer than one sequence (3)" },
+		{ "a.txt", "abcab", 6, ALL,
+		  "'a.txt' contains 5 tokens, fewer than one sequence (6)" },
+		{ "a.txt", "", 3, ALL, "'a.txt' contains 2 tokens, fewer than one sequence (3)" },
 		{ "a.jsonl", "{\"text\":\"ab\"}\n\n{\"text\":\"c\"}", 3, ALL, "8 10 9|8 2 9" },
 		{ "a.jsonl", "{\"text\":\"ab\"}\r\n{\"text\":\"c\"}\n", 4, ALL, "8 10 9 8" },
 		{ "a.jsonl", "{\"text\":\"ab\"}\n{\"text\":", 3, 1,
@@ -140,25 +150,26 @@ static void test_text(void **state)
 		{ "a.jsonl", "\n{\"input_ids\":[-1]}", 2, ALL,
 		  "'a.jsonl', line 2: token id -1 is not from 0 to 10, the last of the model" },
 		{ "a.jsonl", "{\"input_ids\":[1.5]}", 2, ALL,
-		  "'a.jsonl', line 1: element 0 of 'input_ids' is no integer" },
+		  "'a.jsonl', line 1: element 0 of 'input_ids' is not an integer" },
 		{ "a.jsonl", "{\"input_ids\":[]}", 2, ALL,
 		  "'a.jsonl', line 1: 'input_ids' is not a list with an id in it" },
 		{ "a.jsonl", "{\"input_ids\":[1]}\n{\"text\":\"a\"}", 2, ALL,
-		  "'a.jsonl', line 2: it has text where lines before it have 'input_ids'" },
+		  "'a.jsonl', line 2: text cannot follow sequences of token ids ('input_ids')" },
 		{ "a.jsonl", "{\"text\":\"a\"}\n{\"input_ids\":[1]}", 9, ALL,
-		  "'a.jsonl', line 2: it has 'input_ids' where lines before it have text" },
-		{ "a.jsonl", "{\"prompt\":\"a\"}", 2, ALL,
-		  "'a.jsonl', line 1: it has no 'text', 'messages' or 'input_ids'" },
+		  "'a.jsonl', line 2: sequences of token ids ('input_ids') cannot follow text" },
+		{ "a.jsonl", "{\"prompt\":\"a\"}", 2, ALL, "'a.jsonl', line 1: " NO_KEY },
 		{ "a.jsonl", "{\"text\":\"a\"}\n{\"text\":", 9, ALL,
 		  "'a.jsonl', line 2: bad JSON at byte 8: it ends too early" },
-		{ "a.jsonl", "[1]", 2, ALL,
-		  "'a.jsonl', line 1: it has no 'text', 'messages' or 'input_ids'" },
+		{ "a.jsonl", "[1]", 2, ALL, "'a.jsonl', line 1: " NO_KEY },
 		{ "a.jsonl", "{\"messages\":[{\"content\":\"a\"}]}", 2, ALL,
 		  "'a.jsonl', line 1: message 0 has no 'role'" },
 		{ "a.jsonl", "{\"messages\":[{\"role\":\"u\",\"content\":[{\"type\":\"image\"}]}]}",
-		  2, ALL, "'a.jsonl', line 1: a part of a message is no text" },
-		{ "a.jsonl", "", 2, ALL, "'a.jsonl' holds 0 tokens, fewer than one sequence (2)" },
-		{ "a.csv", "1,2", 2, ALL, "'a.csv' is no .txt, .jsonl, .npy or .safetensors file" },
+		  2, ALL, "'a.jsonl', line 1: message part is not text" },
+		{ "a.jsonl", "", 2, ALL,
+		  "'a.jsonl' contains 0 tokens, fewer than one sequence (2)" },
+		{ "a.csv", "1,2", 2, ALL,
+		  "'a.csv' is not a .txt, .jsonl, .json, .npy or .safetensors file (also .gz or "
+		  ".zst)" },
 	};
 
 	(void)state;
@@ -172,9 +183,8 @@ static void test_no_tokenizer(void **state)
 	(void)state;
 	read_into(&got, write_file("a.txt", "ab", 2), NULL, 1, 11, ALL);
 	assert_string_equal(
-		got.data,
-		"'a.txt': it holds text, and the model has no tokenizer.json; give token ids "
-		"(.npy, .safetensors, or .jsonl with 'input_ids')");
+		got.data, "'a.txt': text needs a tokenizer.json beside the model; token ids (.npy, "
+			  ".safetensors, or 'input_ids' in .jsonl) do not");
 	read_into(&got, write_file("a.jsonl", "{\"input_ids\":[1]}", 17), NULL, 1, 11, ALL);
 	assert_string_equal(got.data, "1");
 	read_into(&got, write_file("a.txt", "ab", 2), tokenizer, 1, 9, ALL);
@@ -201,7 +211,7 @@ static void test_long_text(void **state)
 	assert_int_equal(strncmp(got.data, "8 2 10 5 10 5 2 10 5", 20), 0);
 	read_into(&got, path, tokenizer, 833336, 11, 1);
 	assert_string_equal(got.data,
-			    "'long.txt' holds 833335 tokens, fewer than one sequence (833336)");
+			    "'long.txt' contains 833335 tokens, fewer than one sequence (833336)");
 	text.len = 0;
 	for (int i = 0; i < 600000; i++)
 		buf_putc(&text, 'x'); /* no token: more is read than there should be need for */
@@ -252,7 +262,7 @@ static const struct {
 	{ 1, "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }", "\1\2\3", 3, 3, ALL,
 	  "1 2 3" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 5, ALL,
-	  "'a.npy' holds 4 tokens, fewer than one sequence (5)" },
+	  "'a.npy' contains 4 tokens, fewer than one sequence (5)" },
 	{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4, 1, ALL,
 	  "'a.npy', element 1: token id -1 is not from 0 to 10, the last of the model" },
 	{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",
@@ -267,9 +277,9 @@ static const struct {
 	  npy_ids, 16, 1, ALL,
 	  "'a.npy' is 103 bytes long, too short for its array (18446744073709551615)" },
 	{ 1, "{'descr': '>i4', 'fortran_order': False, 'shape': (4,), }", npy_ids, 16, 1, ALL,
-	  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
+	  "'a.npy' does not contain little-endian integers of 1, 2, 4 or 8 bytes" },
 	{ 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4,), }", npy_ids, 16, 1, ALL,
-	  "'a.npy' holds no little-endian integers of 1, 2, 4 or 8 bytes" },
+	  "'a.npy' does not contain little-endian integers of 1, 2, 4 or 8 bytes" },
 	{ 1, "{'descr': '<i4', 'fortran_order': True, 'shape': (2, 2), }", npy_ids, 16, 1, ALL,
 	  "'a.npy' is not in C order" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", npy_ids, 16, 1, ALL,
@@ -277,8 +287,8 @@ static const struct {
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2, 1), }", npy_ids, 16, 1, ALL,
 	  "'a.npy' has neither 1 nor 2 dimensions" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 0), }", npy_ids, 16, 1, ALL,
-	  "'a.npy' holds no token" },
-	{ 4, "{}", npy_ids, 16, 1, ALL, "'a.npy' is no .npy file of version 1 to 3" },
+	  "'a.npy' contains no tokens" },
+	{ 4, "{}", npy_ids, 16, 1, ALL, "'a.npy' is not a .npy file of version 1 to 3" },
 };
 
 static void test_npy(void **state)
@@ -299,7 +309,7 @@ static void test_npy(void **state)
 		got.data,
 		"header of 'a.npy' is 65535 bytes long, more than the file or the limit (65536)");
 	read_into(&got, write_file("a.npy", "", 0), NULL, 1, 11, ALL);
-	assert_string_equal(got.data, "'a.npy' is no .npy file of version 1 to 3");
+	assert_string_equal(got.data, "'a.npy' is not a .npy file of version 1 to 3");
 	buf_release(&got);
 }
 

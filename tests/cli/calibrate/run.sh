@@ -20,7 +20,7 @@ json s.json "j['kind'] == 'amax'" "any(s['name'] == 'model.layers.0.mlp.down_pro
 
 # Drawn sequences: those that a shuffle told again draws from all of the data.
 for length in 64 512; do
-	"$FP8CONV" calibrate "$@" --seq-len $length --dry-run --json --passes 1000 >all.json
+	"$FP8CONV" calibrate "$@" --seq-len $length --dry-run --json --passes 1000 --quiet >all.json
 	"$FP8CONV" calibrate "$@" --seq-len $length --dry-run --json --passes 3 --batch 2 --seed 7 >drawn.json
 	python3 - <<-'EOF'
 	import json

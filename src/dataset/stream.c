@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dataset/stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "base/progress.h"
+#include "dataset/unpack.h"
+
+#define RAW_SIZE ((size_t)64 << 10)
+#define POLL_MS	 200
+
+static int open_input(struct stream *stream, const char *path, struct err *err)
+{
+	struct stat status;
+
+	if (!strcmp(path, "-")) {
+		stream->name = "standard input";
+		stream->fd = STDIN_FILENO;
+		if (isatty(STDIN_FILENO))
+			return err_set(err, ERR_USAGE, "standard input is a terminal, not data");
+		return 0;
+	}
+	/* A FIFO that nobody writes to would hang here; stream_wait() does not. */
+	stream->fd = io_openat(stream->io, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
+	if (stream->fd < 0)
+		return err_errno(err, "cannot open '%s'", path);
+	if (fstat(stream->fd, &status))
+		return err_errno(err, "cannot open '%s'", path);
+	stream->is_file = S_ISREG(status.st_mode);
+	if (stream->is_file)
+		return io_identity(stream->fd, &stream->identity, path, err);
+	if (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode))
+		return 0;
+	return err_set(err, ERR_INPUT, "'%s' is neither a regular file nor a pipe", path);
+}
+
+/* Waits until a pipe can be read, and for a signal at the same time. */
+static int stream_wait(const struct stream *stream, struct err *err)
+{
+	struct pollfd ready = { .fd = stream->fd, .events = POLLIN };
+
+	do {
+		if (progress_stopped(stream->stop, err))
+			return -1;
+	} while (poll(&ready, 1, POLL_MS) <= 0);
+	return 0;
+}
+
+static int read_pipe(struct stream *stream, struct err *err)
+{
+	ssize_t got;
+
+	do {
+		if (stream_wait(stream, err))
+			return -1;
+		got = stream->io->read(stream->fd, stream->raw, RAW_SIZE);
+	} while (got < 0 && (errno == EINTR || errno == EAGAIN));
+	if (got < 0)
+		return err_errno(err, "cannot read '%s'", stream->name);
+	stream->raw_end = (size_t)got;
+	stream->raw_ended = got == 0;
+	return 0;
+}
+
+/* More bytes as the file has them; all before are used. */
+static int read_raw(struct stream *stream, struct err *err)
+{
+	uint64_t left = stream->identity.size - stream->raw_at;
+	size_t n = left < RAW_SIZE ? (size_t)left : RAW_SIZE;
+
+	stream->raw_begin = stream->raw_end = 0;
+	if (!stream->is_file)
+		return read_pipe(stream, err);
+	if (progress_stopped(stream->stop, err) ||
+	    io_pread_full(stream->io, stream->fd, stream->raw, n, stream->raw_at, stream->name,
+			  err))
+		return -1;
+	stream->raw_end = n;
+	stream->raw_at += n;
+	stream->raw_ended = stream->raw_at == stream->identity.size;
+	return 0;
+}
+
+static int unpack(struct stream *stream, struct unpack_buffers *buffers, struct err *err)
+{
+	buffers->in = stream->raw + stream->raw_begin;
+	buffers->n_in = stream->raw_end - stream->raw_begin;
+	buffers->in_done = 0;
+	buffers->last = stream->raw_ended;
+	if (unpacker_run(stream->unpacker, buffers, stream->name, &stream->ended, err))
+		return -1;
+	stream->raw_begin += buffers->in_done;
+	return 0;
+}
+
+int stream_fill(struct stream *stream, uint64_t n, struct err *err)
+{
+	unsigned char chunk[16 << 10];
+
+	while (n && !stream->ended) {
+		size_t part = n < sizeof chunk ? (size_t)n : sizeof chunk, got;
+
+		if (stream->raw_begin == stream->raw_end && !stream->raw_ended &&
+		    read_raw(stream, err))
+			return -1;
+		if (stream->unpacker) {
+			struct unpack_buffers buffers = { .out = chunk, .n_out = part };
+
+			if (unpack(stream, &buffers, err))
+				return -1;
+			got = buffers.out_done;
+			buf_add(&stream->text, chunk, got);
+		} else {
+			size_t left = stream->raw_end - stream->raw_begin;
+
+			got = n < left ? (size_t)n : left;
+			buf_add(&stream->text, stream->raw + stream->raw_begin, got);
+			stream->raw_begin += got;
+			stream->ended = stream->raw_ended && stream->raw_begin == stream->raw_end;
+		}
+		n -= got;
+	}
+	return 0;
+}
+
+void stream_forget(struct stream *stream)
+{
+	size_t len = stream->text.len - stream->begin;
+
+	memmove(stream->text.data, stream->text.data + stream->begin, len);
+	stream->text.len = len;
+	stream->offset += stream->begin;
+	stream->begin = 0;
+}
+
+static int begin(struct stream *stream, struct err *err)
+{
+	static const char mark[] = "\xEF\xBB\xBF";
+	const size_t n = sizeof mark - 1;
+
+	stream->raw = xmalloc(RAW_SIZE);
+	buf_puts(&stream->text, "");
+	if (read_raw(stream, err) ||
+	    unpacker_new(&stream->unpacker, stream->raw, stream->raw_end, err) ||
+	    stream_fill(stream, n, err))
+		return -1;
+	if (stream->text.len == n && !memcmp(stream->text.data, mark, n))
+		stream->begin = n;
+	return 0;
+}
+
+int stream_open(struct stream *stream, const struct io *io, const char *path,
+		const atomic_int *stop, struct err *err)
+{
+	*stream = (struct stream){ .io = io, .name = path, .stop = stop, .fd = -1 };
+	if (open_input(stream, path, err) || begin(stream, err))
+		return stream_close(stream, -1, err);
+	return 0;
+}
+
+int stream_close(struct stream *stream, int rc, struct err *err)
+{
+	if (!rc && stream->is_file)
+		rc = io_check_unchanged(stream->fd, &stream->identity, stream->name, err);
+	if (stream->fd > STDIN_FILENO)
+		stream->io->close(stream->fd);
+	unpacker_free(stream->unpacker);
+	free(stream->raw);
+	buf_release(&stream->text);
+	return rc;
+}

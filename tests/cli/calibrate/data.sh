@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Where data come from: several --data, directories, pipes, compressed files; what is noted of them.  Token ids are those of the
+# tokenizers package (0.22) for "a\0b", "one two", "three four".
+need "$SAMPLES/tiny-llama"
+model=$SAMPLES/tiny-llama
+one="921 779"
+three="783 763 278 496"
+
+# ids EXPECTED ARG...: the joined ids of the plan, and silence.
+ids() {
+	expected=$1
+	shift
+	"$FP8CONV" calibrate "$model" "$@" --seq-len 1 --passes 8 --dry-run --json --quiet >plan.json 2>err
+	found=$(python3 -c 'import json; print(*(i for s in json.load(open("plan.json"))["input_ids"] for i in s))')
+	[ "$found" = "$expected" ] || echo "$*: $found, not $expected"
+	cat err
+}
+
+mkdir dir
+printf 'one two' >dir/b.txt
+printf 'three four' | gzip >dir/a.txt.gz
+printf '[{"text": "a\\u0000b"}]' >nul.json
+printf '\357\273\277one two' >bom.txt
+ids "$one" --data dir/b.txt
+ids "$one" --data bom.txt
+ids "$three" --data dir/a.txt.gz
+ids "$three $one" --data dir
+ids "$one $three" --data dir/b.txt --data dir/a.txt.gz
+ids "65 189 66" --data nul.json
+ids "65 189 66" --data - <nul.json
+printf 'one two' | ids "$one" --data -
+ids "$three $one" --data - --data dir/b.txt <dir/a.txt.gz
+printf '{"text": "one two"}\n{"text": "three four"}\n' | ids "$one $three" --data -
+mkfifo pipe
+printf 'one two' >pipe &
+ids "$one" --data pipe
+wait
+printf 'one two' | ids "$one" --data /dev/stdin
+
+# A history of data from a pipe goes on with the same data.
+"$FP8CONV" calibrate "$model" --data dir/b.txt --data dir/a.txt.gz --seq-len 1 --passes 4 -o files.amax --quiet
+set -- calibrate "$model" --data - --data dir/a.txt.gz --seq-len 1 -o pipe.amax --quiet
+printf 'one two' | "$FP8CONV" "$@" --passes 2
+printf 'one two' | "$FP8CONV" "$@" --passes 4 --resume
+cmp files.amax pipe.amax
+
+# Notes, unless --quiet.
+note="fp8conv calibrate: note:"
+"$FP8CONV" calibrate "$model" --data dir/b.txt --seq-len 1 --passes 9 --dry-run >out 2>err
+echo "$note the data are enough for 2 of 9 passes" | cmp - err
+printf '{"messages": [{"role": "user", "content": "a"}]}' >chat.jsonl
+"$FP8CONV" calibrate "$model" --data chat.jsonl --seq-len 1 --dry-run >out 2>err
+echo "$note the model's chat template was not applied to messages: see \"Chat templates\" in fp8conv-calibrate(1)" | cmp - err
+"$FP8CONV" calibrate "$model" --data chat.jsonl --seq-len 1 --passes 100 --dry-run --quiet >out
+
+# What is refused.
+c=" calibrate: "
+fails 2 "${c}standard input ('-') is given twice" calibrate "$model" --data - --data - --dry-run
+printf 'one\377' >bad.txt
+fails 3 "${c}'bad.txt' is not UTF-8: byte 3" calibrate "$model" --data bad.txt --dry-run
+head -c 20 dir/a.txt.gz >cut.gz
+fails 3 "${c}'cut.gz' is truncated: its compressed data do not end" calibrate "$model" --data cut.gz --dry-run
