@@ -99,9 +99,13 @@ make $(ls tests/unit/test_*.c | sed "s,\(.*\)\.c,build/\1,")
 export SAMPLES=$PWD/sample_checkpoints FP8CONV=$PWD/build/fp8conv
 for test in tests/unit/test_*.c; do build/${test%.c}; done
 sh tests/cli/run.sh
+cp README.md build/a.txt
+cp CONTRIBUTING.md build/b.txt
 cd build
-$FP8CONV calibrate $SAMPLES/tiny-llama --data ../README.md --seq-len 64 --min-tokens 1 -o s.amax
-$FP8CONV merge s.amax -o merged.amax
+for name in a b; do
+	$FP8CONV calibrate $SAMPLES/tiny-llama --data $name.txt --seq-len 64 --min-tokens 1 -o $name.amax
+done
+$FP8CONV merge a.amax b.amax -o merged.amax
 $FP8CONV inspect merged.amax
 $FP8CONV quantize $SAMPLES/tiny-llama -o fp8 --recipe delayed --calibration merged.amax
 $FP8CONV verify fp8'
