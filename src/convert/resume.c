@@ -105,11 +105,10 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 
 		if (name && !strchr(name, '/') && destination_of(name) == DESTINATION_FILE &&
 		    !is_planned(execution->plan, name) && outdir_has(&execution->out, name))
-			return err_set(
-				err, ERR_USAGE,
-				"'%s' has '%s' of another execution, which this one does not "
-				"write: remove it, or give another output",
-				execution->out.path, name);
+			return err_set(err, ERR_USAGE,
+				       "'%s' has '%s' of another job, which this one does not "
+				       "write: remove it, or give another output",
+				       execution->out.path, name);
 	}
 	return 0;
 }
