@@ -126,8 +126,8 @@ static void settings_release(struct settings *settings)
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { 0 };
-	int rc = conversion_run(&(struct conversion){ make_plan, &settings }, command, argc, argv,
-				err);
+	int rc = conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
+				argv, err);
 
 	settings_release(&settings);
 	return rc;

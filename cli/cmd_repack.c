@@ -36,8 +36,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 {
 	struct settings settings = { 0 };
 
-	return conversion_run(&(struct conversion){ make_plan, &settings }, command, argc, argv,
-			      err);
+	return conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
+			      argv, err);
 }
 
 const struct command command_repack = {

@@ -39,7 +39,7 @@ static void tell(const char *command, const struct convert_settings *settings,
 }
 
 /* Plans and executes under the eyes of a ticker. */
-static int convert(const struct conversion *conversion, const char *command, struct err *err)
+static int convert(const struct convert_command *conversion, const char *command, struct err *err)
 {
 	const struct convert_settings *settings = conversion->settings;
 	enum progress_mode mode = run_progress_mode(&settings->run);
@@ -65,8 +65,8 @@ static int convert(const struct conversion *conversion, const char *command, str
 	return rc;
 }
 
-int conversion_run(const struct conversion *conversion, const struct command *command, int argc,
-		   char **argv, struct err *err)
+int conversion_run(const struct convert_command *conversion, const struct command *command,
+		   int argc, char **argv, struct err *err)
 {
 	int rc = command_parse(command, argc, argv, conversion->settings, err);
 

@@ -9,7 +9,7 @@
 #include "cli/options/conversion.h"
 
 /* What one of them is, apart from its row. */
-struct conversion {
+struct convert_command {
 	/* quantize_plan_make() or its like.  settings are the command's own, whose first member,
 	 * the struct convert_settings, is complete but for what only this command knows. */
 	int (*make_plan)(struct plan *plan, void *settings, struct progress *progress,
@@ -18,7 +18,7 @@ struct conversion {
 };
 
 /* Parses, plans, and executes unless --dry-run is given.  As .run of a command. */
-int conversion_run(const struct conversion *conversion, const struct command *command, int argc,
-		   char **argv, struct err *err);
+int conversion_run(const struct convert_command *conversion, const struct command *command,
+		   int argc, char **argv, struct err *err);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/conversion.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -25,15 +26,15 @@ static void by_recipe(const struct plan *plan, struct buf *text)
 			buf_printf(text, "%s%zu %s", text->len ? ", " : "", n, recipes[r]->name);
 	}
 	if (plan->dtype)
-		buf_printf(text, "%zu %s", plan->n_converted, plan->dtype);
-	buf_printf(text, ", %zu kept", plan->n_kept);
+		buf_printf(text, "%zu %s", plan->totals.n_converted, plan->dtype);
+	buf_printf(text, ", %zu kept", plan->totals.n_kept);
 }
 
 static void sizes(const struct conversion_report *report, struct buf *text)
 {
-	units_size(text, report->plan->input_bytes);
+	units_size(text, report->plan->totals.input_bytes);
 	buf_puts(text, " in, ");
-	units_size(text, report->plan->output_bytes);
+	units_size(text, report->plan->totals.output_bytes);
 	buf_puts(text, " out");
 }
 
@@ -63,25 +64,32 @@ void conversion_print_text(const struct conversion_report *report)
 		fprintf(stderr, "files      %zu written, %zu found finished\n", result->shards_done,
 			result->shards_found);
 	text.len = 0;
-	if (result->worst) {
-		buf_puts(&text, result->worst);
+	if (result->figures.worst) {
+		buf_puts(&text, result->figures.worst);
 		text_sanitize(text.data);
-		fprintf(stderr, "worst SQNR %.2f dB, %s\n", result->worst_sqnr, text.data);
+		fprintf(stderr, "worst SQNR %.2f dB, %s\n", result->figures.worst_sqnr, text.data);
 	}
-	if (plan_quantizes(report->plan))
-		fprintf(stderr, "saturated  %llu values\n", (unsigned long long)result->saturated);
+	if (result->has_figures)
+		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
 	buf_release(&text);
 }
 
 /* What rounding did. */
 static void numbers_json(struct json_out *out, const struct convert_result *result)
 {
-	json_out_count(out, "saturated", result->saturated);
-	json_out_count(out, "nonfinite", result->nonfinite);
+	const struct figures *figures = &result->figures;
+
+	if (result->has_figures) {
+		json_out_count(out, "saturated", figures->saturated);
+		json_out_count(out, "nonfinite", figures->nonfinite);
+	} else {
+		json_out_null(out, "saturated");
+		json_out_null(out, "nonfinite");
+	}
 	json_out_open(out, "worst", '{');
-	json_out_text(out, "tensor", result->worst);
-	if (result->worst)
-		json_out_real(out, "sqnr_db", result->worst_sqnr);
+	json_out_text(out, "tensor", figures->worst);
+	if (figures->worst)
+		json_out_real(out, "sqnr_db", figures->worst_sqnr);
 	else
 		json_out_null(out, "sqnr_db");
 	json_out_close(out, '}');
@@ -96,11 +104,11 @@ void conversion_print_json(const struct conversion_report *report)
 	json_out_open(&out, NULL, '{');
 	plan_head_json(&out, plan);
 	json_out_open(&out, "tensors", '{');
-	json_out_count(&out, plan_done(plan), plan->n_converted);
-	json_out_count(&out, "kept", plan->n_kept);
+	json_out_count(&out, plan_done(plan), plan->totals.n_converted);
+	json_out_count(&out, "kept", plan->totals.n_kept);
 	json_out_close(&out, '}');
-	json_out_count(&out, "input_bytes", plan->input_bytes);
-	json_out_count(&out, "output_bytes", plan->output_bytes);
+	json_out_count(&out, "input_bytes", plan->totals.input_bytes);
+	json_out_count(&out, "output_bytes", plan->totals.output_bytes);
 	json_out_real(&out, "seconds", report->seconds);
 	json_out_count(&out, "bytes_per_second", (uint64_t)bytes_per_second(report));
 	json_out_count(&out, "peak_memory_bytes", process_peak_memory());

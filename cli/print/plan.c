@@ -10,7 +10,7 @@
 
 bool plan_quantizes(const struct plan *plan)
 {
-	return !strcmp(plan->command, "quantize");
+	return plan->conversion == CONVERT_QUANTIZE;
 }
 
 const char *plan_done(const struct plan *plan)
@@ -40,7 +40,7 @@ static bool unit_is_slice(const struct unit *unit)
 static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, size_t *n)
 {
 	const struct output_shard *shard = &plan->shards[plan->selection.units[u].source->shard];
-	size_t first = plan->unit_outputs[u];
+	size_t first = plan->units[u].first_output;
 
 	for (*n = 0; first + *n < shard->n_tensors && shard->outputs[first + *n].unit == u;)
 		++*n;
@@ -149,12 +149,12 @@ static void print_totals(const struct plan *plan)
 {
 	struct buf text = { 0 };
 
-	printf("tensors   %zu: %zu %s, %zu kept\n", plan->n_converted + plan->n_kept,
-	       plan->n_converted, plan_done(plan), plan->n_kept);
-	print_size("input", plan->input_bytes);
-	print_size("output", plan->output_bytes);
-	print_size("disk", plan->disk_bytes);
-	units_memory(&text, plan->memory_bytes);
+	printf("tensors   %zu: %zu %s, %zu kept\n", plan->totals.n_converted + plan->totals.n_kept,
+	       plan->totals.n_converted, plan_done(plan), plan->totals.n_kept);
+	print_size("input", plan->totals.input_bytes);
+	print_size("output", plan->totals.output_bytes);
+	print_size("disk", plan->totals.disk_bytes);
+	units_memory(&text, plan->totals.memory_bytes);
 	printf("memory    %s of buffers\n", text.data);
 	text.len = 0;
 	for (size_t i = 0; i < plan->selection.n_tp; i++)
@@ -206,7 +206,7 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	json_out_text(out, "dtype", dtype_name(tensor->dtype));
 	json_out_counts(out, "shape", is_slice ? slice : tensor->shape,
 			is_slice ? 2 : (size_t)tensor->n_dims);
-	json_out_text(out, "action", unit->reason ? "keep" : plan->command);
+	json_out_text(out, "action", unit->reason ? "keep" : plan_command(plan));
 	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
 	json_out_text(out, "reason", unit->reason);
 	json_out_open(out, "outputs", '[');
@@ -227,13 +227,13 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 static void totals_json(struct json_out *out, const struct plan *plan)
 {
 	json_out_open(out, "totals", '{');
-	json_out_count(out, "tensors", plan->n_converted + plan->n_kept);
-	json_out_count(out, plan_done(plan), plan->n_converted);
-	json_out_count(out, "kept", plan->n_kept);
-	json_out_count(out, "input_bytes", plan->input_bytes);
-	json_out_count(out, "output_bytes", plan->output_bytes);
-	json_out_count(out, "disk_bytes", plan->disk_bytes);
-	json_out_count(out, "memory_bytes", plan->memory_bytes);
+	json_out_count(out, "tensors", plan->totals.n_converted + plan->totals.n_kept);
+	json_out_count(out, plan_done(plan), plan->totals.n_converted);
+	json_out_count(out, "kept", plan->totals.n_kept);
+	json_out_count(out, "input_bytes", plan->totals.input_bytes);
+	json_out_count(out, "output_bytes", plan->totals.output_bytes);
+	json_out_count(out, "disk_bytes", plan->totals.disk_bytes);
+	json_out_count(out, "memory_bytes", plan->totals.memory_bytes);
 	json_out_close(out, '}');
 }
 

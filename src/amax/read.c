@@ -151,8 +151,9 @@ static int read_rows(const struct reader *reader, const struct st_tensor *tensor
 	while (room < n_rows)
 		room *= 2;
 	*memory = xreallocarray(NULL, room, row_size);
-	if (io_pread_full(reader->io, reader->fd, *memory, (size_t)st_tensor_size(tensor),
-			  reader->file->data_start + tensor->begin, reader->file->path, err))
+	if (io_pread_full(&(struct file){ reader->io, reader->fd, reader->file->path }, *memory,
+			  (size_t)st_tensor_size(tensor), reader->file->data_start + tensor->begin,
+			  err))
 		return err_wrap(err, "tensor '%s'", tensor->name);
 	return 0;
 }

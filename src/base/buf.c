@@ -65,3 +65,14 @@ void buf_release(struct buf *buf)
 	free(buf->data);
 	*buf = (struct buf){ 0 };
 }
+
+void text_hex(char *text, const unsigned char *bytes, size_t n)
+{
+	static const char digits[] = "0123456789abcdef";
+
+	for (size_t i = 0; i < n; i++) {
+		*text++ = digits[bytes[i] >> 4];
+		*text++ = digits[bytes[i] & 15];
+	}
+	*text = '\0';
+}

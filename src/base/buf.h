@@ -43,4 +43,7 @@ void buf_u64(struct buf *buf, uint64_t n); /* decimal digits; plans print millio
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buf_release(struct buf *buf);
 
+/* The n bytes as 2 n hexadecimal digits in small letters, and a NUL. */
+void text_hex(char *text, const unsigned char *bytes, size_t n);
+
 #endif

@@ -131,26 +131,25 @@ int io_check_unchanged(int fd, const struct file_identity *identity, const char 
 	return 0;
 }
 
-int io_pread_full(const struct io *io, int fd, void *data, size_t n, uint64_t offset,
-		  const char *name, struct err *err)
+int io_pread_full(const struct file *file, void *data, size_t n, uint64_t offset, struct err *err)
 {
 	char *p = data;
 
 	if (offset > INT64_MAX || n > INT64_MAX - offset)
-		return err_set(err, ERR_INPUT, "'%s' has no byte %llu", name,
+		return err_set(err, ERR_INPUT, "'%s' has no byte %llu", file->name,
 			       (unsigned long long)offset);
 	while (n) {
-		ssize_t got = io->pread(fd, p, n, (off_t)offset);
+		ssize_t got = file->io->pread(file->fd, p, n, (off_t)offset);
 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return err_errno(err, "cannot read '%s' at byte %llu", name,
+			return err_errno(err, "cannot read '%s' at byte %llu", file->name,
 					 (unsigned long long)offset);
 		if (!got)
 			return err_set(err, ERR_INPUT,
 				       "'%s' is truncated: it ends at byte %llu, %zu bytes early",
-				       name, (unsigned long long)offset, n);
+				       file->name, (unsigned long long)offset, n);
 		p += got;
 		n -= (size_t)got;
 		offset += (uint64_t)got;
@@ -158,20 +157,20 @@ int io_pread_full(const struct io *io, int fd, void *data, size_t n, uint64_t of
 	return 0;
 }
 
-int io_pwrite_full(const struct io *io, int fd, const void *data, size_t n, uint64_t offset,
-		   const char *name, struct err *err)
+int io_pwrite_full(const struct file *file, const void *data, size_t n, uint64_t offset,
+		   struct err *err)
 {
 	const char *p = data;
 
 	while (n) {
-		ssize_t put = io->pwrite(fd, p, n, (off_t)offset);
+		ssize_t put = file->io->pwrite(file->fd, p, n, (off_t)offset);
 
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put <= 0) {
 			if (!put)
 				errno = EIO; /* no progress and no reason: never loop on it */
-			return err_errno(err, "cannot write '%s' at byte %llu", name,
+			return err_errno(err, "cannot write '%s' at byte %llu", file->name,
 					 (unsigned long long)offset);
 		}
 		p += put;
@@ -181,20 +180,19 @@ int io_pwrite_full(const struct io *io, int fd, const void *data, size_t n, uint
 	return 0;
 }
 
-int io_write_full(const struct io *io, int fd, const void *data, size_t n, const char *name,
-		  struct err *err)
+int io_write_full(const struct file *file, const void *data, size_t n, struct err *err)
 {
 	const char *p = data;
 
 	while (n) {
-		ssize_t put = io->write(fd, p, n);
+		ssize_t put = file->io->write(file->fd, p, n);
 
 		if (put < 0 && errno == EINTR)
 			continue;
 		if (put <= 0) {
 			if (!put)
 				errno = EIO;
-			return err_errno(err, "cannot write '%s'", name);
+			return err_errno(err, "cannot write '%s'", file->name);
 		}
 		p += put;
 		n -= (size_t)put;
@@ -202,17 +200,16 @@ int io_write_full(const struct io *io, int fd, const void *data, size_t n, const
 	return 0;
 }
 
-int io_read_full(const struct io *io, int fd, void *data, size_t n, size_t *got, const char *name,
-		 struct err *err)
+int io_read_full(const struct file *file, void *data, size_t n, size_t *got, struct err *err)
 {
 	*got = 0;
 	while (*got < n) {
-		ssize_t more = io->read(fd, (char *)data + *got, n - *got);
+		ssize_t more = file->io->read(file->fd, (char *)data + *got, n - *got);
 
 		if (more < 0 && errno == EINTR)
 			continue;
 		if (more < 0)
-			return err_errno(err, "cannot read '%s'", name);
+			return err_errno(err, "cannot read '%s'", file->name);
 		if (!more)
 			break;
 		*got += (size_t)more;
@@ -223,11 +220,11 @@ int io_read_full(const struct io *io, int fd, void *data, size_t n, size_t *got,
 int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit, struct buf *buf,
 		 struct err *err)
 {
+	struct file file = { .io = io, .name = path };
 	struct file_identity identity = { 0 };
 	int rc = -1;
-	int fd;
 
-	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
+	if (io_open_regular(io, dirfd, path, &file.fd, &identity, err))
 		return -1;
 	if (identity.size > limit) {
 		err_set(err, ERR_INPUT, "'%s' is %llu bytes long, more than the limit (%zu)", path,
@@ -239,13 +236,13 @@ int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit,
 	buf->cap = buf->len + 1;
 	buf->data = xmalloc(buf->cap);
 	buf->data[buf->len] = '\0';
-	if (io_pread_full(io, fd, buf->data, buf->len, 0, path, err) ||
-	    io_check_unchanged(fd, &identity, path, err))
+	if (io_pread_full(&file, buf->data, buf->len, 0, err) ||
+	    io_check_unchanged(file.fd, &identity, path, err))
 		goto out;
 	rc = 0;
 out:
 	if (rc)
 		buf_release(buf);
-	io->close(fd);
+	io->close(file.fd);
 	return rc;
 }

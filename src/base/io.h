@@ -64,17 +64,21 @@ int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
 		       struct err *err);
 
+/* An open file.  The name is for messages. */
+struct file {
+	const struct io *io;
+	int fd;
+	const char *name;
+};
+
 /* Reads exactly n bytes at offset; the end of the file before that is ERR_INPUT ("truncated"). */
-int io_pread_full(const struct io *io, int fd, void *data, size_t n, uint64_t offset,
-		  const char *name, struct err *err);
-int io_pwrite_full(const struct io *io, int fd, const void *data, size_t n, uint64_t offset,
-		   const char *name, struct err *err);
-int io_write_full(const struct io *io, int fd, const void *data, size_t n, const char *name,
-		  struct err *err);
+int io_pread_full(const struct file *file, void *data, size_t n, uint64_t offset, struct err *err);
+int io_pwrite_full(const struct file *file, const void *data, size_t n, uint64_t offset,
+		   struct err *err);
+int io_write_full(const struct file *file, const void *data, size_t n, struct err *err);
 
 /* Reads up to n bytes from a stream, fewer only at its end; *got says how many. */
-int io_read_full(const struct io *io, int fd, void *data, size_t n, size_t *got, const char *name,
-		 struct err *err);
+int io_read_full(const struct file *file, void *data, size_t n, size_t *got, struct err *err);
 
 /* A whole small file into buf; larger than limit bytes is ERR_INPUT. */
 int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit, struct buf *buf,

@@ -131,11 +131,13 @@ static int run_pass(struct dumps_run *run, struct dumps_worker *worker, const st
 				 .n_tokens = (int64_t)n_tokens };
 	for (size_t row = 0; row < n_tokens; row += rows) {
 		size_t n = n_tokens - row < rows ? n_tokens - row : rows;
+		struct floats_request request = { .ref = input,
+						  .first = row * linear->ref->k,
+						  .n = n * linear->ref->k };
 
 		if (stop && atomic_load(stop))
 			return err_set(err, ERR_INTERRUPTED, "interrupted");
-		if (source_read_floats(&dump->source, input, false, row * linear->ref->k,
-				       n * linear->ref->k, worker->host, err) ||
+		if (source_read_floats(&dump->source, &request, worker->host, err) ||
 		    run_rows(run, worker, linear, n, shown, err))
 			return -1;
 	}

@@ -49,7 +49,7 @@ static bool matches(const char *name, const char *const *patterns, size_t n)
  * pickles, which run code where they are loaded and are never passed on. */
 static bool is_left_out(const char *name, bool at_top)
 {
-	static const char *const ours[] = { "config.json", "hf_quant_config.json", "fp8conv*" };
+	static const char *const ours[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME, "fp8conv*" };
 	static const char *const weights[] = {
 		"*.safetensors", "*.index.json", "*.bin",    "*.pth",	 "*.pt",
 		"*.ckpt",	 "*.gguf",	 "*.h5",     "*.ot",	 "*.msgpack",

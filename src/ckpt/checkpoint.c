@@ -20,9 +20,6 @@
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
 
-static const char index_name[] = "model.safetensors.index.json";
-static const char model_name[] = "model.safetensors";
-
 static bool ends_in(const char *text, const char *suffix)
 {
 	size_t n = strlen(text), n_suffix = strlen(suffix);
@@ -224,12 +221,12 @@ static int open_only_file(struct checkpoint *checkpoint, const struct io *io, st
 		goto out;
 	if (!n) {
 		err_set(err, ERR_INPUT, "no %s, no %s and no other .safetensors file in '%s'",
-			index_name, model_name, directory);
+			INDEX_NAME, MODEL_NAME, directory);
 	} else if (n > 1) {
 		err_set(err, ERR_INPUT,
 			"no %s and no %s in '%s', but %zu other .safetensors files ('%s', '%s'%s): "
 			"name one",
-			index_name, model_name, directory, n, names[0], names[1],
+			INDEX_NAME, MODEL_NAME, directory, n, names[0], names[1],
 			n > 2 ? ", ..." : "");
 	} else {
 		path = join(directory, names[0]);
@@ -246,8 +243,8 @@ out:
 static int open_directory(struct checkpoint *checkpoint, const struct io *io, int n_threads,
 			  struct defects *defects, struct err *err)
 {
-	char *index = join(checkpoint->directory, index_name);
-	char *model = join(checkpoint->directory, model_name);
+	char *index = join(checkpoint->directory, INDEX_NAME);
+	char *model = join(checkpoint->directory, MODEL_NAME);
 	int rc;
 
 	if (exists(index))
@@ -263,7 +260,7 @@ static int open_directory(struct checkpoint *checkpoint, const struct io *io, in
 
 static int read_config(struct checkpoint *checkpoint, const struct io *io, struct err *err)
 {
-	char *path = join(checkpoint->directory, "config.json");
+	char *path = join(checkpoint->directory, CONFIG_NAME);
 	int rc = 0;
 
 	if (exists(path))
@@ -404,7 +401,7 @@ int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const 
 			"total_size in the index is %llu, but the tensors have %llu bytes",
 			(unsigned long long)checkpoint->index_total,
 			(unsigned long long)checkpoint->data_bytes);
-		defect_add(defects, DEFECT_INDEX_TOTAL, NULL, index_name, err);
+		defect_add(defects, DEFECT_INDEX_TOTAL, NULL, INDEX_NAME, err);
 	}
 	return 0;
 }

@@ -17,6 +17,12 @@
 #include "ckpt/defect.h"
 #include "ckpt/safetensors.h"
 
+/* Names of a checkpoint's files. */
+#define INDEX_NAME	     "model.safetensors.index.json"
+#define MODEL_NAME	     "model.safetensors"
+#define CONFIG_NAME	     "config.json"
+#define HF_QUANT_CONFIG_NAME "hf_quant_config.json" /* of ModelOpt */
+
 /* A tensor of the checkpoint: where it lies. */
 struct tensor_ref {
 	const struct st_tensor *tensor;

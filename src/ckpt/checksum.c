@@ -4,51 +4,49 @@
 #include <fcntl.h>
 #include <isa-l/crc.h>
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/progress.h"
 
 #define CHUNK (1 << 20) /* bytes */
 
-typedef void update_fn(void *context, const void *data, size_t n);
+/* What becomes of the bytes. */
+struct sink {
+	void (*update)(void *context, const void *data, size_t n);
+	void *context;
+};
 
-static int read_chunks(const struct io *io, int fd, const char *path, const atomic_int *stop,
-		       update_fn *update, void *context, struct err *err)
+static int read_chunks(const struct file *file, const struct sink *sink, struct progress *progress,
+		       struct err *err)
 {
 	void *chunk = xmalloc(CHUNK);
 	size_t got = CHUNK;
 	int rc = 0;
 
 	while (!rc && got == CHUNK) {
-		rc = progress_stopped(stop, err);
+		rc = progress_stopped(progress->stop, err);
 		if (!rc)
-			rc = io_read_full(io, fd, chunk, CHUNK, &got, path, err);
-		if (!rc)
-			update(context, chunk, got);
+			rc = io_read_full(file, chunk, CHUNK, &got, err);
+		if (rc)
+			break;
+		sink->update(sink->context, chunk, got);
+		atomic_fetch_add(&progress->done, got);
 	}
 	free(chunk);
 	return rc;
 }
 
 /* The page cache is for files that are read twice. */
-static int read_all(const struct io *io, int dirfd, const char *path, const atomic_int *stop,
-		    update_fn *update, void *context, uint64_t *size, struct err *err)
+static int read_all(const struct file *file, const struct file_identity *identity,
+		    const struct sink *sink, struct progress *progress, struct err *err)
 {
-	struct file_identity identity;
-	int fd;
 	int rc;
 
-	if (io_open_regular(io, dirfd, path, &fd, &identity, err))
-		return -1;
-	posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
-	rc = read_chunks(io, fd, path, stop, update, context, err);
+	posix_fadvise(file->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+	rc = read_chunks(file, sink, progress, err);
 	if (!rc)
-		rc = io_check_unchanged(fd, &identity, path, err);
-	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-	io->close(fd);
-	*size = identity.size;
+		rc = io_check_unchanged(file->fd, identity, file->name, err);
+	posix_fadvise(file->fd, 0, 0, POSIX_FADV_DONTNEED);
 	return rc;
 }
 
@@ -59,13 +57,20 @@ static void crc_update(void *context, const void *data, size_t n)
 	*crc = crc32_gzip_refl(*crc, data, n);
 }
 
-int checksum_crc32(const struct io *io, int dirfd, const char *path, const atomic_int *stop,
+int checksum_crc32(const struct io *io, int dirfd, const char *path, struct progress *progress,
 		   uint32_t *crc, struct err *err)
 {
-	uint64_t size;
+	struct file file = { .io = io, .name = path };
+	struct sink sink = { crc_update, crc };
+	struct file_identity identity;
+	int rc;
 
 	*crc = 0;
-	return read_all(io, dirfd, path, stop, crc_update, crc, &size, err);
+	if (io_open_regular(io, dirfd, path, &file.fd, &identity, err))
+		return -1;
+	rc = read_all(&file, &identity, &sink, progress, err);
+	io->close(file.fd);
+	return rc;
 }
 
 static void sha_update(void *context, const void *data, size_t n)
@@ -73,21 +78,37 @@ static void sha_update(void *context, const void *data, size_t n)
 	EVP_DigestUpdate(context, data, n);
 }
 
-int checksum_sha256(const struct io *io, int dirfd, const char *path, const atomic_int *stop,
-		    char hex[SHA256_HEX], uint64_t *size, struct err *err)
+static int sha256_read(const struct file *file, const struct file_identity *identity,
+		       struct progress *progress, struct sha256 *sha256, struct err *err)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	struct sink sink = { sha_update, context };
 	unsigned char digest[32];
 	int rc;
 
 	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
 		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
 	else
-		rc = read_all(io, dirfd, path, stop, sha_update, context, size, err);
-	if (!rc)
+		rc = read_all(file, identity, &sink, progress, err);
+	if (!rc) {
 		EVP_DigestFinal_ex(context, digest, NULL);
-	for (size_t i = 0; !rc && i < sizeof digest; i++)
-		snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+		text_hex(sha256->hex, digest, sizeof digest);
+		sha256->size = identity->size;
+	}
 	EVP_MD_CTX_free(context);
+	return rc;
+}
+
+int checksum_sha256(const struct io *io, int dirfd, const char *path, struct progress *progress,
+		    struct sha256 *sha256, struct err *err)
+{
+	struct file file = { .io = io, .name = path };
+	struct file_identity identity;
+	int rc;
+
+	if (io_open_regular(io, dirfd, path, &file.fd, &identity, err))
+		return -1;
+	rc = sha256_read(&file, &identity, progress, sha256, err);
+	io->close(file.fd);
 	return rc;
 }

@@ -46,12 +46,13 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 	if (!io_read_file(dir->io, dir->fd, MANIFEST_NAME, MANIFEST_LIMIT, &text, err)) {
 		manifest = json_decode((struct json_text){ text.data, text.len }, err);
 		if (!manifest)
-			err_wrap(err, "cannot read '%s/%s' (--restart begins anew)", dir->path,
-				 MANIFEST_NAME);
+			err_wrap(err, "cannot read '%s/%s' (use --restart to start over)",
+				 dir->path, MANIFEST_NAME);
 		else if (!json_is_array(json_object_get(manifest, "shards"))) {
 			json_decref(manifest);
 			manifest = NULL;
-			err_set(err, ERR_INPUT, "'%s/%s' is not a manifest (--restart begins anew)",
+			err_set(err, ERR_INPUT,
+				"'%s/%s' is not a manifest (use --restart to start over)",
 				dir->path, MANIFEST_NAME);
 		}
 	}
@@ -102,8 +103,8 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 		if (strcmp(key, "options") != 0)
 			return err_set(
 				err, ERR_USAGE,
-				"'%s' holds the output of another job: %s differs (--restart "
-				"begins anew)",
+				"'%s' holds the output of another job: %s differs (use --restart "
+				"to start over)",
 				dir->path,
 				strcmp(key, "inputs")
 					? key
@@ -223,28 +224,87 @@ static void manifest_drop_shard(json_t *shards, const char *name)
 	}
 }
 
+/* The manifest of a job that runs. */
+static int manifest_reload(const struct outdir *dir, json_t **manifest, struct err *err)
+{
+	*err = (struct err){ 0 };
+	*manifest = manifest_load(dir, err);
+	if (*manifest)
+		return 0;
+	if (!err->kind)
+		err_set(err, ERR_SYSTEM, "'%s/%s' was removed while the job was running", dir->path,
+			MANIFEST_NAME);
+	return -1;
+}
+
+/* sqnr_db is a text, as times are: of a number, the last digits would depend on the threads. */
+static void set_figures(json_t *record, const struct figures *figures)
+{
+	json_object_set_new(record, "saturated", json_integer((json_int_t)figures->saturated));
+	json_object_set_new(record, "nonfinite", json_integer((json_int_t)figures->nonfinite));
+	json_object_set_new(record, "worst",
+			    figures->worst
+				    ? json_pack("{s:s, s:o}", "tensor", figures->worst, "sqnr_db",
+						json_sprintf("%.6f", figures->worst_sqnr))
+				    : json_null());
+}
+
+static bool read_worst(const json_t *worst, struct figures *figures)
+{
+	const char *tensor = json_string_value(json_object_get(worst, "tensor"));
+	const char *sqnr = json_string_value(json_object_get(worst, "sqnr_db"));
+
+	if (json_is_null(worst))
+		return true;
+	if (!tensor || !sqnr)
+		return false;
+	figures->worst = tensor;
+	figures->worst_sqnr = strtod(sqnr, NULL);
+	return true;
+}
+
+bool manifest_figures(const json_t *manifest, const char *name, struct figures *figures)
+{
+	const json_t *record = find_shard(manifest, name);
+	const json_t *saturated = json_object_get(record, "saturated");
+	const json_t *nonfinite = json_object_get(record, "nonfinite");
+
+	*figures = (struct figures){ 0 };
+	if (!json_is_integer(saturated) || !json_is_integer(nonfinite))
+		return false;
+	figures->saturated = (uint64_t)json_integer_value(saturated);
+	figures->nonfinite = (uint64_t)json_integer_value(nonfinite);
+	return read_worst(json_object_get(record, "worst"), figures);
+}
+
+void figures_add(struct figures *sum, const struct figures *figures)
+{
+	sum->saturated += figures->saturated;
+	sum->nonfinite += figures->nonfinite;
+	if (!figures->worst || (sum->worst && sum->worst_sqnr <= figures->worst_sqnr))
+		return;
+	sum->worst = figures->worst;
+	sum->worst_sqnr = figures->worst_sqnr;
+}
+
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err)
 {
-	json_t *manifest;
+	json_t *manifest = NULL;
 	json_t *record;
 	int guard;
 	int rc = -1;
 
 	if (outdir_guard(dir, &guard, err))
 		return -1;
-	*err = (struct err){ 0 };
-	manifest = manifest_load(dir, err);
-	if (!manifest) {
-		if (!err->kind)
-			err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran", dir->path,
-				MANIFEST_NAME);
+	if (manifest_reload(dir, &manifest, err))
 		goto out;
-	}
 	manifest_drop_shard(json_object_get(manifest, "shards"), shard->name);
 	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
 	if (shard->has_preserved)
 		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
+	if (shard->figures)
+		set_figures(record, shard->figures);
 	insert_shard(json_object_get(manifest, "shards"), record);
 	rc = manifest_save(manifest, dir, err);
 out:
@@ -255,34 +315,35 @@ out:
 
 /* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
 static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path,
-		       const atomic_int *stop, struct err *err)
+		       struct progress *progress, struct err *err)
 {
-	char hex[SHA256_HEX];
-	uint64_t size;
+	struct sha256 sha256;
 
-	if (checksum_sha256(io, dirfd, path, stop, hex, &size, err))
+	if (checksum_sha256(io, dirfd, path, progress, &sha256, err))
 		return -1;
-	json_object_set_new(record, "size", json_integer((json_int_t)size));
-	json_object_set_new(record, "sha256", json_string(hex));
+	json_object_set_new(record, "size", json_integer((json_int_t)sha256.size));
+	json_object_set_new(record, "sha256", json_string(sha256.hex));
 	return 0;
 }
 
 static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source,
-		       const atomic_int *stop, struct err *err)
+		       struct progress *progress, struct err *err)
 {
 	size_t i;
 	json_t *record;
 
 	json_array_foreach(json_object_get(manifest, "inputs"), i, record)
 	{
-		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, stop, err))
+		atomic_store(&progress->name, source->shards[i].name);
+		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, progress, err))
 			return -1;
 	}
+	atomic_store(&progress->name, NULL);
 	return 0;
 }
 
 static int hash_output(json_t *list, const struct outdir *dir, const char *name,
-		       const atomic_int *stop, struct err *err)
+		       struct progress *progress, struct err *err)
 {
 	json_t *record = json_pack("{s:s}", "name", name);
 
@@ -291,37 +352,60 @@ static int hash_output(json_t *list, const struct outdir *dir, const char *name,
 			       "the name of '%s' in '%s' is not UTF-8, which %s cannot record",
 			       name, dir->path, MANIFEST_NAME);
 	json_array_append_new(list, record);
-	return record_hash(record, dir->io, dir->fd, name, stop, err);
+	return record_hash(record, dir->io, dir->fd, name, progress, err);
 }
 
-static int hash_outputs(json_t *manifest, const struct outdir *dir, const atomic_int *stop,
-			struct err *err)
+static int hash_outputs(json_t *manifest, const struct outdir *dir, const struct listing *files,
+			struct progress *progress, struct err *err)
 {
-	struct listing files = { 0 };
 	json_t *list = json_array();
-	int rc = listing_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
+	int rc = 0;
 
-	for (size_t i = 0; i < files.n && !rc; i++)
-		rc = hash_output(list, dir, files.items[i], stop, err);
-	listing_release(&files);
+	for (size_t i = 0; i < files->n && !rc; i++)
+		rc = hash_output(list, dir, files->items[i], progress, err);
 	json_object_set_new(manifest, "files", list);
 	return rc;
 }
 
+static uint64_t bytes_to_hash(const struct outdir *dir, const struct listing *files,
+			      const struct checkpoint *source)
+{
+	uint64_t bytes = 0;
+	struct stat st;
+
+	for (size_t i = 0; i < source->n_shards; i++)
+		bytes += source->shards[i].file.identity.size;
+	for (size_t i = 0; i < files->n; i++)
+		if (!fstatat(dir->fd, files->items[i], &st, AT_SYMLINK_NOFOLLOW))
+			bytes += (uint64_t)st.st_size;
+	return bytes;
+}
+
+static int hash_all(json_t *manifest, const struct outdir *dir, const struct checkpoint *source,
+		    struct progress *progress, struct err *err)
+{
+	struct listing files = { 0 };
+	int rc = listing_files(dir->io, dir->fd, dir->path, MANIFEST_NAME, &files, err);
+
+	if (!rc) {
+		progress_begin(progress, PROGRESS_HASH, bytes_to_hash(dir, &files, source));
+		rc = hash_inputs(manifest, dir->io, source, progress, err);
+	}
+	if (!rc)
+		rc = hash_outputs(manifest, dir, &files, progress, err);
+	listing_release(&files);
+	return rc;
+}
+
 int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes,
-		    const atomic_int *stop, struct err *err)
+		    struct progress *progress, struct err *err)
 {
 	json_t *manifest;
 	int rc = -1;
 
-	*err = (struct err){ 0 };
-	manifest = manifest_load(dir, err);
-	if (!manifest)
-		return err->kind ? -1
-				 : err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran",
-					   dir->path, MANIFEST_NAME);
-	if (hashes && (hash_inputs(manifest, dir->io, source, stop, err) ||
-		       hash_outputs(manifest, dir, stop, err)))
+	if (manifest_reload(dir, &manifest, err))
+		return -1;
+	if (hashes && hash_all(manifest, dir, source, progress, err))
 		goto out;
 	json_object_set_new(manifest, "finished", json_true());
 	rc = manifest_save(manifest, dir, err);

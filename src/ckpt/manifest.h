@@ -7,18 +7,20 @@
  *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
  *       "options": { "recipe": "blockwise", ... },
  *       "inputs": [ { "name", "size", "mtime", "ctime", "inode" [, "sha256"] } ],
- *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"] } ],  finished ones, by name
+ *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"]
+ *                     [, "saturated", "nonfinite", "worst": { "tensor", "sqnr_db" }] } ],
+ *                 finished ones, by name; what rounding did where the job rounds
  *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
 #define FP8CONV_CKPT_MANIFEST_H
 
 #include <jansson.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/progress.h"
 #include "ckpt/checkpoint.h"
 #include "ckpt/outdir.h"
 
@@ -26,13 +28,22 @@
 #define MANIFEST_CRC	       "crc32"
 #define MANIFEST_PRESERVED_CRC "preserved_crc32"
 
+/* What rounding did to the weights of a shard, or of several. */
+struct figures {
+	uint64_t saturated; /* values */
+	uint64_t nonfinite;
+	const char *worst; /* tensor of the lowest SQNR, its owner's; NULL: nothing was rounded */
+	double worst_sqnr; /* dB */
+};
+
 /* A finished shard. */
 struct shard_record {
 	const char *name;
 	uint64_t size; /* bytes */
 	uint32_t crc;  /* CRC-32, zlib's */
 	bool has_preserved;
-	uint32_t preserved_crc; /* of the shard of what was preserved */
+	uint32_t preserved_crc;	       /* of the shard of what was preserved */
+	const struct figures *figures; /* NULL: nothing is rounded in this job */
 };
 
 /* The job's identity, a new object: what must be equal for a rerun to go on.  options is an object
@@ -57,6 +68,12 @@ bool manifest_has_shard(const json_t *manifest, const char *name);
  * MANIFEST_PRESERVED_CRC. */
 bool manifest_same_crc(const json_t *manifest, const char *name, const char *member, uint32_t crc);
 
+/* The figures of a finished shard, whose worst is the manifest's; false: its record has none. */
+bool manifest_figures(const json_t *manifest, const char *name, struct figures *figures);
+
+/* Adds those of another shard to a sum. */
+void figures_add(struct figures *sum, const struct figures *figures);
+
 /* Whether all is done; with hashes: they too. */
 bool manifest_finished(const json_t *manifest, bool hashes);
 
@@ -67,8 +84,8 @@ int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);
 
 /* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256;
- * a signal number in *stop (unless NULL) ends that. */
+ * progress counts them (PROGRESS_HASH) and may end that. */
 int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes,
-		    const atomic_int *stop, struct err *err);
+		    struct progress *progress, struct err *err);
 
 #endif

@@ -211,7 +211,8 @@ int outdir_put(const struct outdir *dir, const char *name, const void *data, siz
 	struct put put = { 0 };
 	int rc = -1;
 
-	if (put_open(&put, dir, name, err) || io_write_full(dir->io, put.fd, data, n, name, err) ||
+	if (put_open(&put, dir, name, err) ||
+	    io_write_full(&(struct file){ dir->io, put.fd, name }, data, n, err) ||
 	    put_commit(&put, err))
 		goto out;
 	rc = 0;
@@ -230,7 +231,8 @@ int outdir_put_pieces(const struct outdir *dir, const char *name, outdir_piece_f
 	if (put_open(&put, dir, name, err))
 		goto out;
 	for (next(context, &piece); piece.len; next(context, &piece)) {
-		if (io_write_full(dir->io, put.fd, piece.data, piece.len, name, err))
+		if (io_write_full(&(struct file){ dir->io, put.fd, name }, piece.data, piece.len,
+				  err))
 			goto out;
 		piece.len = 0;
 	}
@@ -257,9 +259,10 @@ static int copy_bytes(const struct io *io, int from, int to, const char *name,
 	while (!rc && got == COPY_CHUNK) {
 		rc = progress_stopped(stop, err);
 		if (!rc)
-			rc = io_read_full(io, from, chunk, COPY_CHUNK, &got, name, err);
+			rc = io_read_full(&(struct file){ io, from, name }, chunk, COPY_CHUNK, &got,
+					  err);
 		if (!rc)
-			rc = io_write_full(io, to, chunk, got, name, err);
+			rc = io_write_full(&(struct file){ io, to, name }, chunk, got, err);
 	}
 	free(chunk);
 	return rc;

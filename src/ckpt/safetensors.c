@@ -60,12 +60,12 @@ static int read_header(struct st_file *file, const struct io *io, int fd, struct
 	int rc = -1;
 
 	if (check_header_size(file->path, 0, file_size, err) ||
-	    io_pread_full(io, fd, &n, sizeof n, 0, file->path, err))
+	    io_pread_full(&(struct file){ io, fd, file->path }, &n, sizeof n, 0, err))
 		return -1;
 	n = le64toh(n);
 	if (check_header_size(file->path, n, file_size, err) ||
 	    buffer_alloc(&header, n, "a safetensors header", err) ||
-	    io_pread_full(io, fd, header, (size_t)n, 8, file->path, err) ||
+	    io_pread_full(&(struct file){ io, fd, file->path }, header, (size_t)n, 8, err) ||
 	    st_parse_header(file, header, (size_t)n, file_size, err))
 		goto out;
 	rc = io_check_unchanged(fd, &file->identity, file->path, err);

@@ -136,12 +136,15 @@ static void piece_add(struct writer *writer, const void *data, size_t n, uint64_
 static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64_t offset,
 		       struct err *err)
 {
+	struct file direct = { writer->io, writer->direct_fd, writer->name };
+	struct file file = { writer->io, writer->fd, writer->name };
+
 	errno = 0;
-	if (!io_pwrite_full(writer->io, writer->direct_fd, data, n, offset, writer->name, err))
+	if (!io_pwrite_full(&direct, data, n, offset, err))
 		return 0;
 	if (errno != EINVAL)
 		return -1;
-	return io_pwrite_full(writer->io, writer->fd, data, n, offset, writer->name, err);
+	return io_pwrite_full(&file, data, n, offset, err);
 }
 
 /* Direct I/O takes whole blocks at both ends; what sticks out goes through the page cache.  A block
@@ -149,6 +152,7 @@ static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64
 int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset,
 		  struct err *err)
 {
+	struct file file = { writer->io, writer->fd, writer->name };
 	const char *bytes = data;
 	uint64_t head = -offset & (WRITER_ALIGN - 1);
 	uint64_t body;
@@ -161,12 +165,12 @@ int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t of
 	body = (n - head) & ~(uint64_t)(WRITER_ALIGN - 1);
 	if (!writer_is_direct(writer) || body == 0 ||
 	    ((uintptr_t)(bytes + head) & (WRITER_ALIGN - 1)) != 0)
-		return io_pwrite_full(writer->io, writer->fd, data, n, offset, writer->name, err);
-	if (io_pwrite_full(writer->io, writer->fd, bytes, head, offset, writer->name, err) ||
+		return io_pwrite_full(&file, data, n, offset, err);
+	if (io_pwrite_full(&file, bytes, head, offset, err) ||
 	    body_pwrite(writer, bytes + head, body, offset + head, err))
 		return -1;
-	return io_pwrite_full(writer->io, writer->fd, bytes + head + body, n - head - body,
-			      offset + head + body, writer->name, err);
+	return io_pwrite_full(&file, bytes + head + body, n - head - body, offset + head + body,
+			      err);
 }
 
 static int compare_pieces(const void *a, const void *b)

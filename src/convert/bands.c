@@ -127,7 +127,7 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 
 	if (!unit->rows || !unit->cols)
 		return;
-	band_shape(unit, plan->specs[u], limits, &n_rows, &n_cols);
+	band_shape(unit, plan->units[u].spec, limits, &n_rows, &n_cols);
 	for (rect.row = 0; rect.row < unit->rows; rect.row += rect.n_rows) {
 		uint64_t left =
 			unit->stack ? unit->stack - rect.row % unit->stack : unit->rows - rect.row;

@@ -14,9 +14,8 @@
 struct band_limits {
 	/* of a band's matrix: what stays in the second-level cache, or the backend likes */
 	uint64_t target;
-	uint64_t max; /* of a band's matrix: where a row of tiles is larger than the target */
-	uint64_t
-		extent; /* of the output of a extent of several bands; that of one may be up to `max` */
+	uint64_t max;	 /* of a band's matrix: where a row of tiles is larger than the target */
+	uint64_t extent; /* of the output of an extent of several bands; one band may have `max` */
 	uint64_t extent_direct; /* the same where writes go past the page cache */
 };
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
-#include "convert/convert_internal.h"
+#include "convert/steps.h"
 #include "source/spool.h"
 
 uint64_t output_shard_size(const struct output_shard *shard)
@@ -35,6 +35,28 @@ bool directory_same_path(const char *a, const char *b)
 	struct stat x, y;
 
 	return !stat(a, &x) && !stat(b, &y) && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+int execution_shard(struct execution *execution, size_t i, struct writer *writer,
+		    struct writer *preserved, struct err *err)
+{
+	const struct st_file *source = &execution->plan->source.shards[i].file;
+
+	if (pipeline_shard(execution->pipeline, i, writer, preserved, err))
+		return -1;
+	execution->result->bytes += source->identity.size - source->data_start;
+	return 0;
+}
+
+/* The one shard of a file or stream is done. */
+static void execution_complete(struct execution *execution)
+{
+	struct convert_result *result = execution->result;
+
+	pipeline_figures(execution->pipeline, 0, &result->figures);
+	result->has_figures = true;
+	result->shards_done = 1;
+	result->complete = true;
 }
 
 int output_check_not_input(const struct plan *plan, const char *directory, const char *name,
@@ -96,14 +118,13 @@ static int file_run(struct execution *execution, struct err *err)
 				 execution->params->preserve, LOCK_NAME, false, err) ||
 		     output_shard_open(kept, &preserved, &execution->preserve, kept->name, err)))
 		goto out;
-	if (pipeline_shard(execution->pipeline, 0, &writer, kept ? &preserved : NULL, err) ||
+	if (execution_shard(execution, 0, &writer, kept ? &preserved : NULL, err) ||
 	    (kept &&
 	     (writer_commit(&preserved, &crc, err) ||
 	      output_index_put(kept, execution->plan->n_shards, &execution->preserve, err))) ||
 	    writer_commit(&writer, &crc, err))
 		goto out;
-	execution->result->shards_done = 1;
-	execution->result->complete = true;
+	execution_complete(execution);
 	rc = 0;
 out:
 	writer_release(&preserved);
@@ -130,13 +151,12 @@ static int stream_run(struct execution *execution, struct err *err)
 	output_shard_header(shard, &header);
 	if (writer_open_anonymous(&writer, execution->params->io, execution->params->temp_dir,
 				  &header, output_shard_size(shard), err) ||
-	    pipeline_shard(execution->pipeline, 0, &writer, NULL, err) ||
+	    execution_shard(execution, 0, &writer, NULL, err) ||
 	    writer_commit(&writer, &crc, err) ||
 	    spool_send(execution->params->io, writer.fd, output_shard_size(shard),
 		       execution->progress, err))
 		goto out;
-	execution->result->shards_done = 1;
-	execution->result->complete = true;
+	execution_complete(execution);
 	rc = 0;
 out:
 	writer_release(&writer);
@@ -162,7 +182,6 @@ int convert_run(const struct plan *plan, const struct convert_params *params,
 	if (pipeline_new(&execution.pipeline, plan, params, progress, err))
 		return -1;
 	rc = run[destination_of(params->output)](&execution, err);
-	pipeline_result(execution.pipeline, result);
 	pipeline_free(execution.pipeline);
 	return rc;
 }

@@ -51,8 +51,8 @@ out:
 
 static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 {
-	plan_begin(plan, false);
 	plan_specs_begin(plan);
+	plan_begin(plan, plan->selection.n_units, false);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		const struct st_tensor *source = unit->source->tensor;
@@ -62,9 +62,13 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 			plan_keep(plan, u);
 			continue;
 		}
-		plan_add(plan, u, OUTPUT_VALUES, NULL, unit->name, dtype, source->n_dims,
-			 source->shape);
-		plan->n_converted++;
+		plan_add(plan, u,
+			 &(struct output_decl){ .kind = OUTPUT_VALUES,
+						.name = unit->name,
+						.dtype = dtype,
+						.n_dims = source->n_dims,
+						.shape = source->shape });
+		plan->totals.n_converted++;
 	}
 	return plan_layout(plan, err);
 }
@@ -75,7 +79,7 @@ static int plan_config(struct plan *plan, const char *dtype, struct err *err)
 	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
 	const struct buf *config = plan->source.config.len ? &plan->source.config : &empty;
 
-	if (config_set_dequantized(config, dtype, &plan->config, err))
+	if (config_set_dequantized(config, dtype, &plan->files.config, err))
 		return err_wrap(err, "'%s'", plan->source.path);
 	return 0;
 }
@@ -87,8 +91,8 @@ int dequantize_plan_make(struct plan *plan, const struct dequantize_params *para
 	const struct value_type *type = value_type_find(params->dtype, err);
 	struct band_limits limits;
 
-	*plan = (struct plan){ .stream_fd = -1, .command = "dequantize" };
-	if (!type || pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
+	*plan = (struct plan){ .stream_fd = -1, .conversion = CONVERT_DEQUANTIZE };
+	if (!type || pipeline_memory(convert, &limits, &plan->totals.memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) || plan_units(plan, convert, err))
 		goto fail;
 	plan->dtype = type->name;

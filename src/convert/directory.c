@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "ckpt/manifest.h"
-#include "convert/convert_internal.h"
+#include "convert/steps.h"
 
 static int convert_shard(struct execution *execution, size_t i, struct err *err)
 {
@@ -18,14 +18,20 @@ static int convert_shard(struct execution *execution, size_t i, struct err *err)
 	struct writer writer = { 0 }, preserved = { 0 };
 	struct shard_record record = { shard->name, output_shard_size(shard),
 				       .has_preserved = kept != NULL };
+	struct figures figures = { 0 };
 	int rc = -1;
 
 	if (output_shard_open(shard, &writer, &execution->out, shard->name, err) ||
 	    (kept && output_shard_open(kept, &preserved, &execution->preserve, kept->name, err)) ||
-	    pipeline_shard(execution->pipeline, i, &writer, kept ? &preserved : NULL, err) ||
+	    execution_shard(execution, i, &writer, kept ? &preserved : NULL, err) ||
 	    (kept && writer_commit(&preserved, &record.preserved_crc, err)) ||
-	    writer_commit(&writer, &record.crc, err) ||
-	    manifest_add_shard(&execution->out, &record, err))
+	    writer_commit(&writer, &record.crc, err))
+		goto out;
+	if (execution->plan->conversion == CONVERT_QUANTIZE) {
+		pipeline_figures(execution->pipeline, i, &figures);
+		record.figures = &figures;
+	}
+	if (manifest_add_shard(&execution->out, &record, err))
 		goto out;
 	execution->done[i] = true;
 	execution->result->shards_done++;
@@ -119,12 +125,13 @@ static int finish(struct execution *execution, struct err *err)
 	if (copy_auxiliary(execution, err) ||
 	    (plan->preserved &&
 	     output_index_put(plan->preserved, plan->n_shards, &execution->preserve, err)) ||
-	    outdir_put_text(&execution->out, "hf_quant_config.json", &plan->hf_quant_config, err) ||
-	    (plan->index_size &&
+	    outdir_put_text(&execution->out, HF_QUANT_CONFIG_NAME, &plan->files.hf_quant_config,
+			    err) ||
+	    (plan->files.index_size &&
 	     output_index_put(plan->shards, plan->n_shards, &execution->out, err)) ||
-	    outdir_put_text(&execution->out, "config.json", &plan->config, err) ||
+	    outdir_put_text(&execution->out, CONFIG_NAME, &plan->files.config, err) ||
 	    manifest_finish(&execution->out, &plan->source, execution->params->hashes,
-			    execution->progress->stop, err))
+			    execution->progress, err))
 		return -1;
 	execution->result->complete = true;
 	return 0;
@@ -156,7 +163,7 @@ static int finish_if_last(struct execution *execution, struct err *err)
 			missing, execution->plan->n_shards, execution->out.path,
 			execution->plan->shards[first].name);
 	else if (!execution->params->part)
-		rc = err_set(err, ERR_SYSTEM, "'%s/%s' went away while the job ran",
+		rc = err_set(err, ERR_SYSTEM, "'%s/%s' was removed while the job was running",
 			     execution->out.path, execution->plan->shards[first].name);
 	else
 		rc = 0;
@@ -211,42 +218,53 @@ static void directory_release(struct execution *execution, bool failed)
 	outdir_close(&execution->out);
 }
 
+/* Everything, once the directory is locked. */
+static int directory_work(struct execution *execution, struct err *err)
+{
+	bool finished = false;
+
+	if (resume_take(execution, &finished, err))
+		return -1;
+	if (finished) {
+		execution->result->complete = true;
+		return resume_figures(execution, err);
+	}
+	if (resume_check_contents(execution, err))
+		return -1;
+	count_work(execution);
+	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
+	    finish_if_last(execution, err))
+		return -1;
+	return resume_figures(execution, err);
+}
+
+/* What a signal leaves, for whoever sent it. */
+static void tell_interrupted(const struct execution *execution, struct err *err)
+{
+	size_t n_done = execution->result->shards_found + execution->result->shards_done;
+
+	if (err->kind == ERR_INTERRUPTED && n_done)
+		err_set(err, ERR_INTERRUPTED,
+			"interrupted: %zu of %zu files are finished; the same command continues",
+			n_done, execution->plan->n_shards);
+}
+
 int directory_run(struct execution *execution, struct err *err)
 {
-	const struct plan *plan = execution->plan;
-	bool finished = false;
 	int rc = -1;
 
 	if (execution->params->restart &&
 	    (execution->params->part || execution->params->part_finish))
 		return err_set(err, ERR_USAGE,
-			       "--restart begins the whole job anew, and --part is one of several: "
-			       "remove '%s/%s' first",
+			       "option '--restart' applies to the whole job, and --part is one of "
+			       "several: remove '%s/%s' first",
 			       execution->params->output, MANIFEST_NAME);
-	execution->done = xcalloc(plan->n_shards, sizeof *execution->done);
-	execution->identity = resume_identity(execution);
-	if (!execution->identity ||
-	    json_array_size(json_object_get(execution->identity, "inputs")) != plan->n_shards) {
-		err_set(err, ERR_INPUT,
-			"the name of an input file, '%s', is not UTF-8, which %s cannot record",
-			plan->shards[0].name, MANIFEST_NAME);
-		goto out;
-	}
-	if (open_places(execution, err) || resume_take(execution, &finished, err))
-		goto out;
-	if (finished) {
-		execution->result->complete = true;
-		rc = 0;
-		goto out;
-	}
-	if (resume_check_contents(execution, err))
-		goto out;
-	count_work(execution);
-	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
-	    finish_if_last(execution, err))
-		goto out;
-	rc = 0;
-out:
+	execution->done = xcalloc(execution->plan->n_shards, sizeof *execution->done);
+	execution->identity = resume_identity(execution, err);
+	if (execution->identity && !open_places(execution, err))
+		rc = directory_work(execution, err);
+	if (rc)
+		tell_interrupted(execution, err);
 	directory_release(execution, rc != 0);
 	return rc;
 }

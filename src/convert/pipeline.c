@@ -43,6 +43,20 @@ static int worker_init(struct pipeline_worker *worker, const struct band_limits 
 	return 0;
 }
 
+static void known_amax_init(struct known_amax *amax, const struct plan *plan)
+{
+	size_t n_groups = plan->selection.n_scale_groups;
+
+	amax->units = xcalloc(plan->selection.n_units, sizeof *amax->units);
+	amax->groups = xcalloc(n_groups, sizeof *amax->groups);
+	amax->has_group = xcalloc(n_groups, sizeof *amax->has_group);
+	for (size_t g = 0; plan->groups && g < n_groups; g++) {
+		amax->has_group[g] = !isnan(plan->groups[g].amax);
+		if (amax->has_group[g])
+			amax->groups[g] = plan->groups[g].amax;
+	}
+}
+
 int pipeline_new(struct pipeline **out, const struct plan *plan,
 		 const struct convert_params *params, struct progress *progress, struct err *err)
 {
@@ -60,18 +74,8 @@ int pipeline_new(struct pipeline **out, const struct plan *plan,
 		goto fail;
 	source_init(&pipeline->source, params->io, &plan->source, pipeline->backend,
 		    plan->stream_fd);
-	pipeline->stats = xcalloc(n_units, sizeof *pipeline->stats);
-	pipeline->unit_amax = xcalloc(n_units, sizeof *pipeline->unit_amax);
-	pipeline->nonfinite = xcalloc(n_units, sizeof *pipeline->nonfinite);
-	pipeline->group_amax =
-		xcalloc(plan->selection.n_scale_groups, sizeof *pipeline->group_amax);
-	pipeline->group_known =
-		xcalloc(plan->selection.n_scale_groups, sizeof *pipeline->group_known);
-	for (size_t g = 0; plan->group_amax && g < plan->selection.n_scale_groups; g++) {
-		pipeline->group_known[g] = !isnan(plan->group_amax[g]);
-		if (pipeline->group_known[g])
-			pipeline->group_amax[g] = plan->group_amax[g];
-	}
+	pipeline->errors = xcalloc(n_units, sizeof *pipeline->errors);
+	known_amax_init(&pipeline->amax, plan);
 	pipeline->workers = xcalloc((size_t)params->n_threads, sizeof *pipeline->workers);
 	for (; pipeline->n_workers < params->n_threads; pipeline->n_workers++) {
 		if (worker_init(&pipeline->workers[pipeline->n_workers], &pipeline->limits, err))
@@ -91,14 +95,12 @@ void pipeline_free(struct pipeline *pipeline)
 	for (int i = 0; i < pipeline->n_workers; i++)
 		free(pipeline->workers[i].memory);
 	source_release(&pipeline->source);
-	band_list_release(&pipeline->list);
 	pthread_mutex_destroy(&pipeline->lock);
 	free(pipeline->workers);
-	free(pipeline->stats);
-	free(pipeline->unit_amax);
-	free(pipeline->nonfinite);
-	free(pipeline->group_amax);
-	free(pipeline->group_known);
+	free(pipeline->errors);
+	free(pipeline->amax.units);
+	free(pipeline->amax.groups);
+	free(pipeline->amax.has_group);
 	free(pipeline);
 }
 
@@ -112,103 +114,105 @@ static bool source_is_large(const struct pipeline *pipeline)
 	return pipeline->plan->source.data_bytes / 2 > pages / 4 * page;
 }
 
-static int convert_window(struct pipeline *pipeline, struct band_list *work, size_t first,
+static int convert_window(struct pipeline *pipeline, const struct band_list *list, size_t first,
 			  size_t end, struct err *err)
 {
 	int rc;
 
-	if (pipeline_amax(pipeline, work, first, end, err))
+	if (pipeline_amax(pipeline, list, first, end, err))
 		return -1;
-	pipeline->list = *work;
-	pipeline->extents = work->extents + first;
-	pipeline->n_extents = end - first;
+	pipeline->work.all = list;
+	pipeline->work.extents = list->extents + first;
+	pipeline->work.n_extents = end - first;
 	rc = pool_run(pipeline->n_workers, end - first, pipeline_cast, pipeline,
 		      pipeline->progress->stop, err);
 	for (int w = 0; !rc && w < pipeline->n_workers; w++)
 		rc = write_queue_flush(&pipeline->workers[w].queue, err);
-	pipeline->list = (struct band_list){ 0 };
 	if (source_is_large(pipeline))
 		source_drop_cache(&pipeline->source);
 	return rc;
 }
 
-static int convert_windows(struct pipeline *pipeline, struct band_list *work, struct err *err)
+static int convert_windows(struct pipeline *pipeline, const struct band_list *list, struct err *err)
 {
 	size_t first = 0;
 
-	while (first < work->n_extents) {
+	while (first < list->n_extents) {
 		uint64_t bytes = 0;
 		size_t end = first;
 
-		while (end < work->n_extents && bytes < WINDOW_BYTES)
-			bytes += work->extents[end++].input_bytes;
-		if (convert_window(pipeline, work, first, end, err))
+		while (end < list->n_extents && bytes < WINDOW_BYTES)
+			bytes += list->extents[end++].input_bytes;
+		if (convert_window(pipeline, list, first, end, err))
 			return -1;
 		first = end;
 	}
 	return 0;
 }
 
-/* Row amax is of use in its own shard only. */
+/* The amax of rows is of use in its own shard only. */
 static void release_row_amax(struct pipeline *pipeline)
 {
 	for (size_t u = 0; u < pipeline->plan->selection.n_units; u++) {
-		free(pipeline->unit_amax[u]);
-		pipeline->unit_amax[u] = NULL;
+		free(pipeline->amax.units[u]);
+		pipeline->amax.units[u] = NULL;
 	}
 }
 
-/* Scales that are dropped, or read with their weights, are in no extent: the shard is done with all
- * the same. */
-static void count_rest(struct pipeline *pipeline, size_t shard, const struct band_list *work)
+/* Scales that are dropped, or read with their weights, are in no extent: the shard is done all the
+ * same. */
+static void count_rest(struct pipeline *pipeline, size_t shard, const struct band_list *list)
 {
 	const struct st_file *file = &pipeline->plan->source.shards[shard].file;
 	uint64_t rest = file->identity.size - file->data_start;
 
-	pipeline->bytes += rest;
-	for (size_t r = 0; r < work->n_extents; r++)
-		rest -= work->extents[r].input_bytes < rest ? work->extents[r].input_bytes : rest;
+	for (size_t e = 0; e < list->n_extents; e++)
+		rest -= list->extents[e].input_bytes < rest ? list->extents[e].input_bytes : rest;
 	atomic_fetch_add(&pipeline->progress->done, rest);
 }
 
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err)
 {
-	struct band_list work = { 0 };
+	struct band_list list = { 0 };
 	struct err ignored; /* the first error is the one to tell */
 	int rc;
 
-	pipeline->shard = &pipeline->plan->shards[shard];
-	pipeline->writer = writer;
+	pipeline->work = (struct shard_work){ .shard = &pipeline->plan->shards[shard],
+					      .writer = writer,
+					      .preserved = preserved };
+	pipeline->counts = (struct quant_stats){ 0 };
 	for (int w = 0; w < pipeline->n_workers; w++)
 		pipeline->workers[w].queue.writer = writer;
-	pipeline->preserved = preserved;
-	atomic_store(&pipeline->progress->name, pipeline->shard->name);
-	bands_cut_shard(&work, pipeline->plan, shard, &pipeline->limits, writer_is_direct(writer));
-	rc = convert_windows(pipeline, &work, err);
+	atomic_store(&pipeline->progress->name, pipeline->work.shard->name);
+	bands_cut_shard(&list, pipeline->plan, shard, &pipeline->limits, writer_is_direct(writer));
+	rc = convert_windows(pipeline, &list, err);
 	if (!rc)
-		count_rest(pipeline, shard, &work);
-	band_list_release(&work);
+		count_rest(pipeline, shard, &list);
+	band_list_release(&list);
 	release_row_amax(pipeline);
 	if (source_close(&pipeline->source, rc ? &ignored : err))
 		rc = -1;
 	return rc;
 }
 
-void pipeline_result(const struct pipeline *pipeline, struct convert_result *result)
+void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figures *figures)
 {
+	const struct selection *selection = &pipeline->plan->selection;
+	const char *name = NULL;
 	double worst = INFINITY;
 
-	result->bytes = pipeline->bytes;
-	result->saturated = pipeline->counts.saturated;
-	result->nonfinite = pipeline->counts.nonfinite;
-	for (size_t u = 0; u < pipeline->plan->selection.n_units; u++) {
-		const struct unit_stats *stats = &pipeline->stats[u];
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct unit_error *error = &pipeline->errors[u];
 
-		if (stats->noise > 0 && stats->signal / stats->noise < worst) {
-			worst = stats->signal / stats->noise;
-			result->worst = pipeline->plan->selection.units[u].name;
-			result->worst_sqnr = 10 * log10(worst);
-		}
+		if (selection->units[u].source->shard != shard || error->noise <= 0 ||
+		    error->signal / error->noise >= worst)
+			continue;
+		worst = error->signal / error->noise;
+		name = selection->units[u].name;
 	}
+	*figures = (struct figures){ .saturated = pipeline->counts.saturated,
+				     .nonfinite = pipeline->counts.nonfinite,
+				     .worst = name,
+				     .worst_sqnr = name ? 10 * log10(worst) : 0 };
 }

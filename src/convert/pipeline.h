@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of a conversion.  Windows of extents; each extent a few bands that are read,
- * converted while they are in the cache, and written at once.  Where a tile is larger than a
- * band, the amax of a window's units is taken first; the second look then comes from the page
- * cache.  No byte depends on the order in which workers come by.
+ * The data of a conversion.  A shard is converted in windows of extents, and an extent in bands: a
+ * band is read, converted while it is in the cache, and an extent is written at once.  Where a tile
+ * is larger than a band, the amax pass takes the amax of a window's units first; the cast pass then
+ * reads them from the page cache.  No byte depends on the order in which workers finish.
+ *
+ *     pipeline_new()
+ *     pipeline_shard()   for each shard; pipeline_figures() after it
+ *     pipeline_free()
  */
 #ifndef FP8CONV_CONVERT_PIPELINE_H
 #define FP8CONV_CONVERT_PIPELINE_H
@@ -17,7 +21,7 @@
 
 #define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
 
-struct unit_stats {
+struct unit_error {
 	double signal, noise;
 };
 
@@ -26,6 +30,23 @@ struct pipeline_worker {
 	struct source_buffers buffers;
 	struct write_queue queue; /* codes, and scales where they fit */
 	void *scales;
+};
+
+/* The shard that is being made, and the extents that the pool works on. */
+struct shard_work {
+	const struct output_shard *shard;
+	struct writer *writer;
+	struct writer *preserved;    /* NULL: not asked for */
+	const struct band_list *all; /* of the shard */
+	const struct extent *extents;
+	size_t n_extents;
+};
+
+/* The amax of tiles that are larger than a band. */
+struct known_amax {
+	float *groups; /* by scale group: tiles of a whole tensor */
+	bool *has_group;
+	float **units; /* by unit: rows that are longer than a band; NULL: not known */
 };
 
 struct pipeline {
@@ -37,21 +58,11 @@ struct pipeline {
 	struct source source;
 	int n_workers;
 	struct pipeline_worker *workers;
-	pthread_mutex_t lock;	   /* of stats, counts and amax */
-	struct unit_stats *stats;  /* by unit */
-	struct quant_stats counts; /* of all */
-	uint64_t bytes;		   /* of the source, in shards that are done */
-	float *group_amax; /* by group: tiles of a whole tensor, shared by what engines fuse */
-	bool *group_known;
-	float **unit_amax; /* by unit: rows that are longer than a band */
-	bool *nonfinite;   /* by unit, while looking for what to skip */
-	const struct output_shard
-		*shard;	       /* that is being made; NULL while looking for what to skip */
-	struct band_list list; /* what the pool works on */
-	const struct extent *extents;
-	size_t n_extents;
-	struct writer *writer;
-	struct writer *preserved;
+	struct shard_work work;
+	pthread_mutex_t lock;	   /* of the rest */
+	struct unit_error *errors; /* by unit */
+	struct quant_stats counts; /* of the shard */
+	struct known_amax amax;
 };
 
 /* Bytes of buffers for these parameters: what the plan prints, what pipeline_new() takes. */
@@ -67,13 +78,13 @@ void pipeline_free(struct pipeline *pipeline);
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err);
 
-/* Saturated and non-finite values so far, and the worst SQNR. */
-void pipeline_result(const struct pipeline *pipeline, struct convert_result *result);
+/* What rounding did to the units of the shard that was made last. */
+void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figures *figures);
 
-/* pipeline_amax.c: the first look. */
+/* pipeline_amax.c: the amax pass. */
 
-/* Takes the amax that extents [first, end) of the work need and that is not known yet. */
-int pipeline_amax(struct pipeline *pipeline, const struct band_list *work, size_t first, size_t end,
+/* Takes the amax that extents [first, end) of the list need and that is not known yet. */
+int pipeline_amax(struct pipeline *pipeline, const struct band_list *list, size_t first, size_t end,
 		  struct err *err);
 
 /* Has the kernel read what a band is made of, where that lies together. */
@@ -86,12 +97,12 @@ float *pipeline_known_amax(const struct pipeline *pipeline, size_t u);
 int pipeline_refuse_nonfinite(const struct pipeline *pipeline, const struct unit *unit,
 			      const struct rect *rect, const struct matrix *x, struct err *err);
 
-/* Keeps what has non-finite values (--on-nonfinite skip). */
+/* Keeps units that have non-finite values (--on-nonfinite skip). */
 int pipeline_skip_nonfinite(struct pipeline *pipeline, struct selection *selection,
 			    struct err *err);
 
-/* pipeline_cast.c: the second look, a pool_fn: extent `item` of pipeline->extents to codes and
- * scales in the file. */
+/* pipeline_cast.c: the cast pass, a pool_fn: extent `item` of pipeline->work to codes and scales in
+ * the file. */
 int pipeline_cast(void *context, int worker, size_t item, struct err *err);
 
 #endif

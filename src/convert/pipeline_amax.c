@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first look: amax of what does not fit a band, and of what may hold non-finite values.
+ * The amax pass: the amax of tiles that do not fit a band; and the search for units with non-finite
+ * values.
  */
 #include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backend/dispatch.h"
@@ -18,9 +21,9 @@ float *pipeline_known_amax(const struct pipeline *pipeline, size_t u)
 {
 	const struct unit *unit = &pipeline->plan->selection.units[u];
 
-	if (pipeline->plan->specs[u]->tile.rows == WHOLE)
-		return &pipeline->group_amax[unit->scale_group];
-	return pipeline->unit_amax[u];
+	if (pipeline->plan->units[u].spec->tile.rows == WHOLE)
+		return &pipeline->amax.groups[unit->scale_group];
+	return pipeline->amax.units[u];
 }
 
 int pipeline_refuse_nonfinite(const struct pipeline *pipeline, const struct unit *unit,
@@ -62,40 +65,55 @@ int band_read_ahead(struct pipeline *pipeline, const struct band *band, struct e
 		rect->n_rows * unit->slice.row_stride * size, err);
 }
 
-static int amax_band(void *context, int w, size_t item, struct err *err)
+/* Bands of units whose amax is taken before any of them is cast. */
+struct amax_pass {
+	struct pipeline *pipeline;
+	struct band_list list;
+};
+
+/* Reads a band and puts its amax, for each of n tiles (n 1: of the whole band, else of each row),
+ * into the worker's memory. */
+static int band_amax(struct pipeline *pipeline, int w, const struct band *band, struct matrix *x,
+		     uint64_t *n_nonfinite, struct err *err)
 {
-	struct pipeline *pipeline = context;
-	const struct band *band = &pipeline->list.bands[item];
-	size_t ahead = item + BANDS_AHEAD;
-	const struct source_tee nowhere = { 0 };
-	size_t u = band->unit;
-	const struct unit *unit = &pipeline->plan->selection.units[u];
-	const struct qspec *spec = pipeline->plan->specs[u];
-	bool whole = spec->tile.rows == WHOLE;
+	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
+	bool whole = pipeline->plan->units[band->unit].spec->tile.rows == WHOLE;
 	struct tile tile = { whole ? WHOLE : 1, WHOLE };
-	size_t n_amax = whole ? 1 : band->rect.n_rows;
+	struct source_request request = { .unit = unit,
+					  .rect = band->rect,
+					  .buffers = pipeline->workers[w].buffers };
 	float *amax = pipeline->workers[w].scales;
-	float *known = pipeline_known_amax(pipeline, u);
-	uint64_t n_nonfinite = 0;
+
+	if (source_read(&pipeline->source, &request, x, err))
+		return -1;
+	memset(amax, 0, (whole ? 1 : band->rect.n_rows) * sizeof *amax);
+	*n_nonfinite = 0;
+	backend_amax(pipeline->backend, x, tile, amax, 1, n_nonfinite);
+	return backend_failed(pipeline->backend, unit->name, err);
+}
+
+static int amax_item(void *context, int w, size_t item, struct err *err)
+{
+	const struct amax_pass *pass = context;
+	struct pipeline *pipeline = pass->pipeline;
+	const struct band *band = &pass->list.bands[item];
+	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
+	bool whole = pipeline->plan->units[band->unit].spec->tile.rows == WHOLE;
+	float *known = pipeline_known_amax(pipeline, band->unit);
+	const float *amax = pipeline->workers[w].scales;
+	size_t ahead = item + BANDS_AHEAD;
+	uint64_t n_nonfinite;
 	struct matrix x;
 
-	if (pipeline->writer && writer_is_direct(pipeline->writer) &&
-	    ahead < pipeline->list.n_bands &&
-	    band_read_ahead(pipeline, &pipeline->list.bands[ahead], err))
+	if (writer_is_direct(pipeline->work.writer) && ahead < pass->list.n_bands &&
+	    band_read_ahead(pipeline, &pass->list.bands[ahead], err))
 		return -1;
-	if (source_read(&pipeline->source, unit, &band->rect, &pipeline->workers[w].buffers,
-			&nowhere, &x, err))
-		return -1;
-	memset(amax, 0, n_amax * sizeof *amax);
-	backend_amax(pipeline->backend, &x, tile, amax, 1, &n_nonfinite);
-	if (backend_failed(pipeline->backend, unit->name, err))
+	if (band_amax(pipeline, w, band, &x, &n_nonfinite, err))
 		return -1;
 	if (n_nonfinite && pipeline->params->on_nonfinite == NONFINITE_ERROR)
 		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &x, err);
 	pthread_mutex_lock(&pipeline->lock);
-	if (n_nonfinite)
-		pipeline->nonfinite[u] = true;
-	for (size_t i = 0; known && i < n_amax; i++) {
+	for (size_t i = 0; i < (whole ? 1 : band->rect.n_rows); i++) {
 		float *value = &known[whole ? 0 : band->rect.row + i];
 
 		if (amax[i] > *value)
@@ -105,76 +123,106 @@ static int amax_band(void *context, int w, size_t item, struct err *err)
 	return 0;
 }
 
-/* Adds the bands of what must be looked at before unit u can be cast: itself, or all that shares
- * its scale. */
-static void add_amax_bands(struct pipeline *pipeline, size_t u)
+/* Adds the bands that must be read before unit u can be cast: its own, or those of all units that
+ * share its scale. */
+static void add_amax_bands(struct amax_pass *pass, size_t u)
 {
+	struct pipeline *pipeline = pass->pipeline;
 	const struct plan *plan = pipeline->plan;
 	const struct unit *unit = &plan->selection.units[u];
+	struct known_amax *known = &pipeline->amax;
 
-	if (plan->specs[u]->tile.rows != WHOLE) {
-		if (pipeline->unit_amax[u])
+	if (plan->units[u].spec->tile.rows != WHOLE) {
+		if (known->units[u])
 			return;
-		pipeline->unit_amax[u] = xcalloc(unit->rows, sizeof **pipeline->unit_amax);
-		bands_add_unit(&pipeline->list, plan, u, &pipeline->limits, SIZE_MAX);
+		known->units[u] = xcalloc(unit->rows, sizeof **known->units);
+		bands_add_unit(&pass->list, plan, u, &pipeline->limits, SIZE_MAX);
 		return;
 	}
-	if (pipeline->group_known[unit->scale_group])
+	if (known->has_group[unit->scale_group])
 		return;
-	pipeline->group_known[unit->scale_group] = true;
-	for (size_t m = plan->group_first[unit->scale_group]; m != SIZE_MAX;
-	     m = plan->group_next[m])
-		bands_add_unit(&pipeline->list, plan, m, &pipeline->limits, SIZE_MAX);
+	known->has_group[unit->scale_group] = true;
+	for (size_t m = plan->groups[unit->scale_group].first; m != SIZE_MAX;
+	     m = plan->units[m].next_in_group)
+		bands_add_unit(&pass->list, plan, m, &pipeline->limits, SIZE_MAX);
 }
 
-int pipeline_amax(struct pipeline *pipeline, const struct band_list *work, size_t first, size_t end,
+int pipeline_amax(struct pipeline *pipeline, const struct band_list *list, size_t first, size_t end,
 		  struct err *err)
 {
+	struct amax_pass pass = { .pipeline = pipeline };
 	int rc = 0;
 
-	for (size_t r = first; r < end; r++) {
-		for (size_t b = 0; b < work->extents[r].n_bands; b++) {
-			const struct band *band = &work->bands[work->extents[r].first_band + b];
+	for (size_t e = first; e < end; e++) {
+		for (size_t b = 0; b < list->extents[e].n_bands; b++) {
+			const struct band *band = &list->bands[list->extents[e].first_band + b];
 			size_t u = band->unit;
-			const struct unit *unit = &pipeline->plan->selection.units[u];
 
-			if (pipeline->shard->outputs[band->output].kind == OUTPUT_CODES &&
-			    unit_needs_amax(unit, pipeline->plan->specs[u], &pipeline->limits))
-				add_amax_bands(pipeline, u);
+			if (pipeline->work.shard->outputs[band->output].kind == OUTPUT_CODES &&
+			    unit_needs_amax(&pipeline->plan->selection.units[u],
+					    pipeline->plan->units[u].spec, &pipeline->limits))
+				add_amax_bands(&pass, u);
 		}
 	}
-	if (pipeline->list.n_bands)
-		rc = pool_run(pipeline->n_workers, pipeline->list.n_bands, amax_band, pipeline,
+	if (pass.list.n_bands)
+		rc = pool_run(pipeline->n_workers, pass.list.n_bands, amax_item, &pass,
 			      pipeline->progress->stop, err);
-	band_list_release(&pipeline->list);
+	band_list_release(&pass.list);
 	return rc;
 }
 
-int pipeline_skip_nonfinite(struct pipeline *pipeline, struct selection *selection, struct err *err)
+/* The search for units to skip, a shard at a time. */
+struct skip_scan {
+	struct pipeline *pipeline;
+	struct band_list list;
+	atomic_bool *nonfinite; /* by unit */
+};
+
+static int skip_item(void *context, int w, size_t item, struct err *err)
 {
+	const struct skip_scan *scan = context;
+	const struct band *band = &scan->list.bands[item];
+	uint64_t n_nonfinite;
+	struct matrix x;
+
+	if (band_amax(scan->pipeline, w, band, &x, &n_nonfinite, err))
+		return -1;
+	if (n_nonfinite)
+		atomic_store(&scan->nonfinite[band->unit], true);
+	return 0;
+}
+
+static int skip_scan_shard(struct skip_scan *scan, size_t shard, struct err *err)
+{
+	struct pipeline *pipeline = scan->pipeline;
+	const struct selection *selection = &pipeline->plan->selection;
 	struct err ignored; /* the first error is the one to tell */
-	size_t u = 0;
 	int rc = 0;
 
-	/* Shard by shard: a checkpoint may have more than a process may open. */
-	while (!rc && u < selection->n_units) {
-		size_t shard = selection->units[u].source->shard;
+	for (size_t u = 0; u < selection->n_units; u++)
+		if (selection->units[u].recipe && selection->units[u].source->shard == shard)
+			bands_add_unit(&scan->list, pipeline->plan, u, &pipeline->limits, SIZE_MAX);
+	if (scan->list.n_bands)
+		rc = pool_run(pipeline->n_workers, scan->list.n_bands, skip_item, scan,
+			      pipeline->progress->stop, err);
+	band_list_release(&scan->list);
+	if (source_close(&pipeline->source, rc ? &ignored : err))
+		rc = -1;
+	return rc;
+}
 
-		for (; u < selection->n_units && selection->units[u].source->shard == shard; u++) {
-			if (selection->units[u].recipe)
-				bands_add_unit(&pipeline->list, pipeline->plan, u,
-					       &pipeline->limits, SIZE_MAX);
-		}
-		if (pipeline->list.n_bands)
-			rc = pool_run(pipeline->n_workers, pipeline->list.n_bands, amax_band,
-				      pipeline, pipeline->progress->stop, err);
-		band_list_release(&pipeline->list);
-		if (source_close(&pipeline->source, rc ? &ignored : err))
-			rc = -1;
-	}
-	for (u = 0; !rc && u < selection->n_units; u++) {
-		if (pipeline->nonfinite[u] && selection->units[u].recipe)
+/* Shard by shard: a checkpoint may have more than a process may open. */
+int pipeline_skip_nonfinite(struct pipeline *pipeline, struct selection *selection, struct err *err)
+{
+	struct skip_scan scan = { .pipeline = pipeline };
+	int rc = 0;
+
+	scan.nonfinite = xcalloc(selection->n_units, sizeof *scan.nonfinite);
+	for (size_t i = 0; !rc && i < pipeline->plan->source.n_shards; i++)
+		rc = skip_scan_shard(&scan, i, err);
+	for (size_t u = 0; !rc && u < selection->n_units; u++)
+		if (scan.nonfinite[u] && selection->units[u].recipe)
 			selection_keep(selection, u, "non-finite values");
-	}
+	free(scan.nonfinite);
 	return rc;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second look: bands to codes and scales, and both to their places in the file.
+ * The cast pass: bands to codes and scales, and both to their places in the file.
  */
 #include <string.h>
 
@@ -22,9 +22,9 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 			const struct band *band, const struct quant_out *out, struct err *err)
 {
 	const struct plan *plan = pipeline->plan;
-	const struct output_shard *shard = pipeline->shard;
+	const struct output_shard *shard = pipeline->work.shard;
 	const struct st_tensor *scale = &shard->tensors[band->output + 1];
-	const struct qspec *spec = plan->specs[band->unit];
+	const struct qspec *spec = plan->units[band->unit].spec;
 	const struct unit *unit = &plan->selection.units[band->unit];
 	struct tile tile = spec->tile;
 	size_t size = scale_size(spec->scale_type);
@@ -41,7 +41,7 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 	if (n_cols == grid_cols)
 		return write_queue_add(queue, out->scale_inv, n_rows * n_cols * size, at, err);
 	for (uint64_t r = 0; r < n_rows; r++) {
-		if (writer_pwrite(pipeline->writer,
+		if (writer_pwrite(pipeline->work.writer,
 				  (const char *)out->scale_inv + r * n_cols * size, n_cols * size,
 				  at + r * grid_cols * size, err))
 			return -1;
@@ -49,16 +49,24 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 	return 0;
 }
 
-/* Rows [row, row + n) of a band. */
-static void rows_error(const struct backend *backend, const struct qspec *spec,
-		       const struct matrix *x, const struct quant_out *out, size_t row, size_t n,
-		       double *signal, double *noise)
+/* A band, and what became of it. */
+struct rounded {
+	const struct qspec *spec;
+	const struct matrix *x;
+	const struct quant_out *out;
+};
+
+/* Adds rows [row, row + n) of the band. */
+static void rows_error(const struct backend *backend, const struct rounded *rounded, size_t row,
+		       size_t n, struct unit_error *error)
 {
+	const struct qspec *spec = rounded->spec;
+	const struct quant_out *out = rounded->out;
 	size_t scale = (spec->tile.rows == WHOLE ? 0 : row / spec->tile.rows) * out->scale_stride;
-	struct matrix rows = *x;
+	struct matrix rows = *rounded->x;
 	struct quant_in q = { .codes = out->codes + row * out->stride,
 			      .rows = n,
-			      .cols = x->cols,
+			      .cols = rows.cols,
 			      .stride = out->stride,
 			      .format = spec->format,
 			      .tile = spec->tile,
@@ -67,9 +75,9 @@ static void rows_error(const struct backend *backend, const struct qspec *spec,
 				      (char *)out->scale_inv + scale * scale_size(spec->scale_type),
 			      .scale_stride = out->scale_stride };
 
-	rows.data = (const char *)x->data + row * x->stride * dtype_bits(x->dtype) / 8;
+	rows.data = (const char *)rows.data + row * rows.stride * dtype_bits(rows.dtype) / 8;
 	rows.rows = n;
-	backend_error(backend, &rows, &q, signal, noise);
+	backend_error(backend, &rows, &q, &error->signal, &error->noise);
 }
 
 /* Every so many rows; odd, so that no rhythm of the model's is met. */
@@ -80,24 +88,25 @@ static uint64_t sqnr_step(const struct unit *unit)
 	return n <= SQNR_ALL ? 1 : n / SQNR_SAMPLE | 1;
 }
 
-static void band_stats(struct pipeline *pipeline, size_t u, const struct rect *rect,
-		       const struct matrix *x, const struct quant_out *out)
+static void band_stats(struct pipeline *pipeline, const struct band *band,
+		       const struct rounded *rounded)
 {
-	const struct qspec *spec = pipeline->plan->specs[u];
-	uint64_t step = sqnr_step(&pipeline->plan->selection.units[u]);
-	double signal = 0, noise = 0;
+	uint64_t step = sqnr_step(&pipeline->plan->selection.units[band->unit]);
+	size_t n_rows = rounded->x->rows;
+	struct unit_error error = { 0 };
 
 	if (step == 1) {
-		rows_error(pipeline->backend, spec, x, out, 0, x->rows, &signal, &noise);
+		rows_error(pipeline->backend, rounded, 0, n_rows, &error);
 	} else {
-		for (uint64_t row = (step - rect->row % step) % step; row < x->rows; row += step)
-			rows_error(pipeline->backend, spec, x, out, row, 1, &signal, &noise);
+		for (uint64_t row = (step - band->rect.row % step) % step; row < n_rows;
+		     row += step)
+			rows_error(pipeline->backend, rounded, row, 1, &error);
 	}
 	pthread_mutex_lock(&pipeline->lock);
-	pipeline->stats[u].signal += signal;
-	pipeline->stats[u].noise += noise;
-	pipeline->counts.saturated += out->stats->saturated;
-	pipeline->counts.nonfinite += out->stats->nonfinite;
+	pipeline->errors[band->unit].signal += error.signal;
+	pipeline->errors[band->unit].noise += error.noise;
+	pipeline->counts.saturated += rounded->out->stats->saturated;
+	pipeline->counts.nonfinite += rounded->out->stats->nonfinite;
 	pthread_mutex_unlock(&pipeline->lock);
 }
 
@@ -106,12 +115,12 @@ static struct source_tee preserved_tee(const struct pipeline *pipeline, size_t u
 	const struct plan *plan = pipeline->plan;
 	const struct output_shard *shard;
 
-	if (!pipeline->preserved)
+	if (!pipeline->work.preserved)
 		return (struct source_tee){ 0 };
 	shard = &plan->preserved[plan->selection.units[u].source->shard];
-	return (struct source_tee){ .writer = pipeline->preserved,
+	return (struct source_tee){ .writer = pipeline->work.preserved,
 				    .offset = shard->header_size +
-					      shard->tensors[plan->unit_preserved[u]].begin };
+					      shard->tensors[plan->units[u].preserved].begin };
 }
 
 /* Reads and quantizes one band; its codes go to `codes`, its scales to the file. */
@@ -120,8 +129,11 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 {
 	size_t u = band->unit;
 	const struct unit *unit = &pipeline->plan->selection.units[u];
-	const struct qspec *spec = pipeline->plan->specs[u];
-	struct source_tee tee = preserved_tee(pipeline, u);
+	const struct qspec *spec = pipeline->plan->units[u].spec;
+	struct source_request request = { .unit = unit,
+					  .rect = band->rect,
+					  .buffers = worker->buffers,
+					  .tee = preserved_tee(pipeline, u) };
 	struct quant_stats stats = { 0 };
 	struct quant_out out = { .codes = codes,
 				 .stride = band->rect.n_cols,
@@ -133,7 +145,7 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 	out.scale_inv = write_queue_take(&worker->queue, n_scales * scale_size(spec->scale_type));
 	if (!out.scale_inv)
 		out.scale_inv = worker->scales;
-	if (source_read(&pipeline->source, unit, &band->rect, &worker->buffers, &tee, &x, err))
+	if (source_read(&pipeline->source, &request, &x, err))
 		return -1;
 	if (unit_needs_amax(unit, spec, &pipeline->limits)) {
 		const float *amax = pipeline_known_amax(pipeline, u);
@@ -148,7 +160,7 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 		return -1;
 	if (stats.nonfinite && pipeline->params->on_nonfinite == NONFINITE_ERROR)
 		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &x, err);
-	band_stats(pipeline, u, &band->rect, &x, &out);
+	band_stats(pipeline, band, &(struct rounded){ spec, &x, &out });
 	return write_scales(pipeline, &worker->queue, band, &out, err);
 }
 
@@ -156,13 +168,13 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 static int write_scattered(struct pipeline *pipeline, const struct band *band,
 			   const struct extent *extent, const char *data, struct err *err)
 {
-	uint64_t size = output_element_size(pipeline->shard, band->output);
-	uint64_t header = pipeline->shard->header_size;
+	uint64_t size = output_element_size(pipeline->work.shard, band->output);
+	uint64_t header = pipeline->work.shard->header_size;
 	uint64_t out_row = pipeline->plan->selection.units[band->unit].cols * size;
 	uint64_t row = band->rect.n_cols * size;
 
 	for (uint64_t r = 0; r < band->rect.n_rows; r++) {
-		if (writer_pwrite(pipeline->writer, data + r * row, row,
+		if (writer_pwrite(pipeline->work.writer, data + r * row, row,
 				  header + extent->begin + r * out_row, err))
 			return -1;
 	}
@@ -173,27 +185,30 @@ static int write_scattered(struct pipeline *pipeline, const struct band *band,
 static int convert_band(struct pipeline *pipeline, struct pipeline_worker *worker,
 			const struct band *band, void *data, struct err *err)
 {
-	const struct output *output = &pipeline->shard->outputs[band->output];
+	const struct output *output = &pipeline->work.shard->outputs[band->output];
 	const struct unit *unit = &pipeline->plan->selection.units[output->unit];
-	const struct source_tee nowhere = { 0 };
+	const struct source_request request = { .unit = unit,
+						.rect = band->rect,
+						.buffers = worker->buffers };
 
 	switch (output->kind) {
 	case OUTPUT_COPY:
 		return source_read_bytes(&pipeline->source, output->source, band->rect.col,
 					 (size_t)band->rect.n_cols, data, err);
 	case OUTPUT_VALUES:
-		return source_decode(&pipeline->source, unit, &band->rect, &worker->buffers,
-				     &nowhere, pipeline->shard->tensors[band->output].dtype, data,
-				     err);
+		return source_decode(&pipeline->source, &request,
+				     pipeline->work.shard->tensors[band->output].dtype, data, err);
 	case OUTPUT_VALUE:
 		memcpy(data, &output->value, sizeof output->value);
 		return 0;
 	case OUTPUT_RESCALED:
 		return rescale_band(&pipeline->source, pipeline->plan, band, &worker->buffers, data,
 				    err);
-	default:
-		return quantize_band(pipeline, worker, band, data, err);
+	case OUTPUT_CODES:
+	case OUTPUT_SCALE: /* has no bands */
+		break;
 	}
+	return quantize_band(pipeline, worker, band, data, err);
 }
 
 /* Workers wait for the disk when they write; what they read next comes from it in the meantime. */
@@ -202,14 +217,14 @@ static int read_ahead(struct pipeline *pipeline, size_t item, struct err *err)
 	const struct plan *plan = pipeline->plan;
 	int rc = 0;
 
-	if (item >= pipeline->n_extents || !writer_is_direct(pipeline->writer))
+	if (item >= pipeline->work.n_extents || !writer_is_direct(pipeline->work.writer))
 		return 0;
-	for (size_t b = 0; !rc && b < pipeline->extents[item].n_bands; b++) {
+	for (size_t b = 0; !rc && b < pipeline->work.extents[item].n_bands; b++) {
 		const struct band *band =
-			&pipeline->list.bands[pipeline->extents[item].first_band + b];
+			&pipeline->work.all->bands[pipeline->work.extents[item].first_band + b];
 		const struct rect *rect = &band->rect;
 
-		if (pipeline->shard->outputs[band->output].kind == OUTPUT_COPY)
+		if (pipeline->work.shard->outputs[band->output].kind == OUTPUT_COPY)
 			rc = source_read_ahead(&pipeline->source,
 					       plan->selection.units[band->unit].source, rect->col,
 					       rect->n_cols, err);
@@ -222,9 +237,9 @@ static int read_ahead(struct pipeline *pipeline, size_t item, struct err *err)
 int pipeline_cast(void *context, int w, size_t item, struct err *err)
 {
 	struct pipeline *pipeline = context;
-	const struct extent *extent = &pipeline->extents[item];
-	const struct band *bands = &pipeline->list.bands[extent->first_band];
-	uint64_t begin = pipeline->shard->header_size + extent->begin;
+	const struct extent *extent = &pipeline->work.extents[item];
+	const struct band *bands = &pipeline->work.all->bands[extent->first_band];
+	uint64_t begin = pipeline->work.shard->header_size + extent->begin;
 	struct pipeline_worker *worker = &pipeline->workers[w];
 	uint64_t n = extent->end - extent->begin;
 	char *data = write_queue_begin(&worker->queue, (size_t)n, begin, err);
@@ -238,7 +253,7 @@ int pipeline_cast(void *context, int w, size_t item, struct err *err)
 		if (convert_band(pipeline, worker, band, at, err))
 			return -1;
 		at += band->rect.n_rows * band->rect.n_cols *
-		      output_element_size(pipeline->shard, band->output);
+		      output_element_size(pipeline->work.shard, band->output);
 	}
 	atomic_fetch_add(&pipeline->progress->done, extent->input_bytes);
 	if (extent->scattered)

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "base/mem.h"
+#include "convert/steps.h"
 #include "source/spool.h"
 
 /* The manifest and the rounding of files to blocks. */
@@ -33,8 +34,11 @@ static int open_source(struct plan *plan, const struct convert_params *params,
 				       err);
 	if (spool_read(params->io, params->temp_dir, progress, &plan->stream_fd, err))
 		return -1;
-	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err))
+	if (checkpoint_open_fd(&plan->source, params->io, plan->stream_fd, "-", err)) {
+		params->io->close(plan->stream_fd);
+		plan->stream_fd = -1;
 		return -1;
+	}
 	/* what has no name of its own is a whole model */
 	free(plan->source.shards[0].name);
 	plan->source.shards[0].name = xstrdup("model.safetensors");
@@ -63,31 +67,31 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress,
 	      struct err *err)
 {
-	plan->io = params->io;
-	return open_source(plan, params, progress, err) || check_request(plan, params, err) ? -1
-											    : 0;
+	if (open_source(plan, params, progress, err) || check_request(plan, params, err))
+		return -1;
+	return 0;
 }
 
 void plan_specs_begin(struct plan *plan)
 {
-	free(plan->specs);
-	plan->specs = xcalloc(plan->selection.n_units, sizeof *plan->specs);
+	free(plan->units);
+	plan->units = xcalloc(plan->selection.n_units, sizeof *plan->units);
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		plan->specs[u] = &plan->spec;
+		plan->units[u].spec = &plan->spec;
 }
 
 void plan_spec_set(struct plan *plan, size_t u, const struct qspec *spec)
 {
-	const struct qspec *before = u ? plan->specs[u - 1] : &plan->spec;
+	const struct qspec *before = u ? plan->units[u - 1].spec : &plan->spec;
 	struct qspec *own;
 
 	if (before != &plan->spec && qspec_equal(before, spec)) {
-		plan->specs[u] = before;
+		plan->units[u].spec = before;
 		return;
 	}
 	own = arena_alloc(&plan->texts, sizeof *own);
 	*own = *spec;
-	plan->specs[u] = own;
+	plan->units[u].spec = own;
 }
 
 void output_shard_add(struct output_shard *shard, const struct st_tensor *tensor)
@@ -105,56 +109,76 @@ static bool has_shape(const struct st_tensor *tensor, int n_dims, const uint64_t
 /* Codes have the shape of their source and scales mostly that of the last scale, two outputs
  * before: they share it. */
 static uint64_t *output_shape(struct plan *plan, const struct output_shard *shard,
-			      const struct st_tensor *source, int n_dims, const uint64_t *shape)
+			      const struct st_tensor *source, const struct output_decl *decl)
 {
 	const struct st_tensor *before =
 		shard->n_tensors > 1 ? &shard->tensors[shard->n_tensors - 2] : source;
 
-	if (has_shape(source, n_dims, shape))
+	if (has_shape(source, decl->n_dims, decl->shape))
 		return source->shape;
-	return has_shape(before, n_dims, shape) ? before->shape
-						: st_shape_copy(&plan->texts, shape, n_dims);
+	if (has_shape(before, decl->n_dims, decl->shape))
+		return before->shape;
+	return st_shape_copy(&plan->texts, decl->shape, decl->n_dims);
 }
 
-struct output *plan_add(struct plan *plan, size_t u, enum output_kind kind,
-			const struct tensor_ref *source, char *name, enum dtype dtype, int n_dims,
-			const uint64_t *shape)
+struct output *plan_add(struct plan *plan, size_t u, const struct output_decl *decl)
 {
 	const struct tensor_ref *own = plan->selection.units[u].source;
 	struct output_shard *shard = &plan->shards[own->shard];
-	struct st_tensor tensor = { .name = name,
-				    .dtype = dtype,
-				    .n_dims = n_dims,
-				    .shape =
-					    output_shape(plan, shard, own->tensor, n_dims, shape) };
+	struct st_tensor tensor = { .name = decl->name,
+				    .dtype = decl->dtype,
+				    .n_dims = decl->n_dims,
+				    .shape = output_shape(plan, shard, own->tensor, decl) };
 
 	ARRAY_GROW(shard->outputs, shard->n_tensors);
-	shard->outputs[shard->n_tensors] =
-		(struct output){ .unit = u, .kind = kind, .source = source ? source : own };
+	shard->outputs[shard->n_tensors] = (struct output){
+		.unit = u, .kind = decl->kind, .source = decl->source ? decl->source : own
+	};
 	output_shard_add(shard, &tensor);
 	return &shard->outputs[shard->n_tensors - 1];
+}
+
+struct output *plan_add_scale(struct plan *plan, size_t u, enum output_kind kind,
+			      const struct tensor_ref *source, struct scale_decl *decl)
+{
+	decl->name = arena_take(&plan->texts, decl->name);
+	return plan_add(plan, u,
+			&(struct output_decl){ .kind = kind,
+					       .source = source,
+					       .name = decl->name,
+					       .dtype = decl->dtype,
+					       .n_dims = decl->n_dims,
+					       .shape = decl->shape });
 }
 
 void plan_keep(struct plan *plan, size_t u)
 {
 	const struct st_tensor *source = plan->selection.units[u].source->tensor;
 
-	plan_add(plan, u, OUTPUT_COPY, NULL, source->name, source->dtype, source->n_dims,
-		 source->shape);
-	plan->n_kept++;
+	plan_add(plan, u,
+		 &(struct output_decl){ .kind = OUTPUT_COPY,
+					.name = source->name,
+					.dtype = source->dtype,
+					.n_dims = source->n_dims,
+					.shape = source->shape });
+	plan->totals.n_kept++;
 }
 
-void plan_begin(struct plan *plan, bool preserve)
+/* Room for more units than the selection has now: repack adds those of KV-cache scales. */
+static void units_grow(struct plan *plan, size_t n_units)
 {
-	size_t n_units = plan->selection.n_units;
+	plan->units = xreallocarray(plan->units, n_units, sizeof *plan->units);
+	for (size_t u = plan->selection.n_units; u < n_units; u++)
+		plan->units[u] = (struct plan_unit){ .spec = &plan->spec };
+}
 
+void plan_begin(struct plan *plan, size_t n_units, bool preserve)
+{
+	units_grow(plan, n_units);
 	plan->n_shards = plan->source.n_shards;
 	plan->shards = xcalloc(plan->n_shards, sizeof *plan->shards);
-	plan->unit_outputs = xcalloc(n_units, sizeof *plan->unit_outputs);
-	if (preserve) {
+	if (preserve)
 		plan->preserved = xcalloc(plan->n_shards, sizeof *plan->preserved);
-		plan->unit_preserved = xcalloc(n_units, sizeof *plan->unit_preserved);
-	}
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		const struct shard *source = &plan->source.shards[i];
 
@@ -167,7 +191,8 @@ void plan_begin(struct plan *plan, bool preserve)
 
 void plan_unit_begin(struct plan *plan, size_t u)
 {
-	plan->unit_outputs[u] = plan->shards[plan->selection.units[u].source->shard].n_tensors;
+	plan->units[u].first_output =
+		plan->shards[plan->selection.units[u].source->shard].n_tensors;
 }
 
 /* The source's own metadata, with "format" set, which loaders ask for. */
@@ -223,7 +248,7 @@ static int add_auxiliary(struct plan *plan, struct err *err)
 		struct stat st;
 
 		if (!stat(path, &st))
-			plan->disk_bytes += (uint64_t)st.st_size;
+			plan->totals.disk_bytes += (uint64_t)st.st_size;
 		free(path);
 		free(paths[i]);
 	}
@@ -237,25 +262,27 @@ static int shards_layout(struct plan *plan, struct err *err)
 		if (shard_layout(&plan->shards[i], err) ||
 		    (plan->preserved && shard_layout(&plan->preserved[i], err)))
 			return -1;
-		plan->output_bytes += plan->shards[i].data_size;
-		plan->disk_bytes += plan->shards[i].header_size + plan->shards[i].data_size;
+		plan->totals.output_bytes += plan->shards[i].data_size;
+		plan->totals.disk_bytes += plan->shards[i].header_size + plan->shards[i].data_size;
 	}
 	return 0;
 }
 
 int plan_layout(struct plan *plan, struct err *err)
 {
-	plan->input_bytes = plan->source.data_bytes;
-	return shards_layout(plan, err) || plan_index(plan, err) ? -1 : 0;
+	plan->totals.input_bytes = plan->source.data_bytes;
+	if (shards_layout(plan, err) || plan_index(plan, err))
+		return -1;
+	return 0;
 }
 
 int plan_finish(struct plan *plan, struct progress *progress, struct err *err)
 {
-	plan->disk_bytes +=
-		plan->config.len + plan->hf_quant_config.len + plan->index_size + DISK_SLACK;
+	plan->totals.disk_bytes += plan->files.config.len + plan->files.hf_quant_config.len +
+				   plan->files.index_size + DISK_SLACK;
 	if (add_auxiliary(plan, err))
 		return -1;
-	progress_begin(progress, PROGRESS_WORK, plan->input_bytes);
+	progress_begin(progress, PROGRESS_WORK, plan->totals.input_bytes);
 	return 0;
 }
 
@@ -268,27 +295,31 @@ static void shards_release(struct output_shard *shards, size_t n)
 	free(shards);
 }
 
+const char *plan_command(const struct plan *plan)
+{
+	static const char *const commands[] = { [CONVERT_QUANTIZE] = "quantize",
+						[CONVERT_DEQUANTIZE] = "dequantize",
+						[CONVERT_REPACK] = "repack" };
+
+	return commands[plan->conversion];
+}
+
 void plan_release(struct plan *plan)
 {
+	if (plan->stream_fd >= 0)
+		plan->source.io->close(plan->stream_fd);
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);
 	arena_release(&plan->texts);
-	free(plan->unit_outputs);
-	free(plan->unit_preserved);
-	free(plan->specs);
-	for (size_t i = 0; i < plan->n_caches; i++)
-		free(plan->caches[i].attention);
-	free(plan->caches);
-	free(plan->group_amax);
-	free(plan->input_scale_inv);
-	free(plan->group_first);
-	free(plan->group_next);
+	for (size_t i = 0; i < plan->caches.n; i++)
+		free(plan->caches.list[i].attention);
+	free(plan->caches.list);
+	free(plan->units);
+	free(plan->groups);
 	json_decref(plan->options);
-	buf_release(&plan->config);
-	buf_release(&plan->hf_quant_config);
+	buf_release(&plan->files.config);
+	buf_release(&plan->files.hf_quant_config);
 	selection_release(&plan->selection);
 	checkpoint_release(&plan->source);
-	if (plan->stream_fd > 0)
-		plan->io->close(plan->stream_fd);
 	*plan = (struct plan){ .stream_fd = -1 };
 }

@@ -80,7 +80,7 @@ static void sets_fill(struct module_sets *sets, struct modules *kept, const stru
 			continue;
 		}
 		i = set_of(sets, unit);
-		sets->sets[i].scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+		sets->sets[i].scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 		modules_add(&sets->modules[i], unit->name);
 	}
 	modules_sort(kept);
@@ -117,10 +117,11 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .kv_cache = plan->kv_cache,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION };
-	if (format_configure(plan->format, &quantization, &config, &plan->hf_quant_config, err))
+	if (format_configure(plan->format, &quantization, &config, &plan->files.hf_quant_config,
+			     err))
 		goto out;
 	if (config_set_quantization(plan->source.config.len ? &plan->source.config : &empty,
-				    config.data, &plan->config, err)) {
+				    config.data, &plan->files.config, err)) {
 		err_wrap(err, "'%s'", plan->source.path);
 		goto out;
 	}

@@ -9,8 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "convert/convert_internal.h"
-#include "convert/plan.h"
+#include "convert/steps.h"
 
 #define PIECE ((size_t)256 << 10) /* bytes */
 
@@ -115,7 +114,7 @@ int plan_index(struct plan *plan, struct err *err)
 		while (!text.ended) {
 			piece.len = 0;
 			next_piece(&text, &piece);
-			plan->index_size += piece.len;
+			plan->files.index_size += piece.len;
 		}
 	}
 	buf_release(&piece);

@@ -2,15 +2,13 @@
  *
  * The plan: source, selection, specs, outputs, configuration, in this order.
  */
-#include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "convert/pipeline.h"
-#include "convert/quantize_internal.h"
+#include "convert/steps.h"
 
 #define DEFAULT_RECIPE "blockwise"
 
@@ -86,7 +84,7 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 			return -1;
 		plan_spec_set(plan, u, &spec);
 	}
-	scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+	scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
 	return 0;
@@ -105,7 +103,9 @@ static int plan_specs(struct plan *plan, const struct quantize_params *params, s
 /* After selection_keep(): units may have moved. */
 static int plan_settle(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
-	return selection_settle(&plan->selection, err) || plan_specs(plan, params, err) ? -1 : 0;
+	if (selection_settle(&plan->selection, err) || plan_specs(plan, params, err))
+		return -1;
+	return 0;
 }
 
 /* What the format has no shape for is kept. */
@@ -122,7 +122,7 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 
 		if (!unit->recipe)
 			continue;
-		scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+		scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows,
 					      unit->cols);
 		if (!refused)
@@ -142,22 +142,19 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 	return plan_settle(plan, params, err);
 }
 
-/* Lists of the units of each group, in order. */
+/* Lists of the units of each scale group, in order. */
 static void plan_groups(struct plan *plan)
 {
-	size_t n = plan->selection.n_units;
-
-	plan->group_first = xcalloc(plan->selection.n_scale_groups, sizeof *plan->group_first);
-	plan->group_next = xcalloc(n, sizeof *plan->group_next);
+	plan->groups = xcalloc(plan->selection.n_scale_groups, sizeof *plan->groups);
 	for (size_t g = 0; g < plan->selection.n_scale_groups; g++)
-		plan->group_first[g] = SIZE_MAX;
-	for (size_t u = n; u-- > 0;) {
-		size_t group = plan->selection.units[u].scale_group;
+		plan->groups[g] = (struct plan_group){ .first = SIZE_MAX, .amax = NAN };
+	for (size_t u = plan->selection.n_units; u-- > 0;) {
+		struct plan_group *group = &plan->groups[plan->selection.units[u].scale_group];
 
 		if (!plan->selection.units[u].recipe)
 			continue;
-		plan->group_next[u] = plan->group_first[group];
-		plan->group_first[group] = u;
+		plan->units[u].next_in_group = group->first;
+		group->first = u;
 	}
 }
 
@@ -218,10 +215,10 @@ int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
 	struct band_limits limits;
 	int rc = -1;
 
-	*plan = (struct plan){ .stream_fd = -1, .command = "quantize" };
+	*plan = (struct plan){ .stream_fd = -1, .conversion = CONVERT_QUANTIZE };
 	if (static_scales_open(&scales, convert->io, &params->calibration, err) ||
 	    plan_request(plan, params, &scales, err) ||
-	    pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    pipeline_memory(convert, &limits, &plan->totals.memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) ||
 	    plan_source(plan, params, &scales, progress, err))
 		goto out;

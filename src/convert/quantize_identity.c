@@ -3,11 +3,10 @@
  * What the manifest says of the job.
  */
 #include <openssl/sha.h>
-#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "convert/quantize_internal.h"
+#include "convert/steps.h"
 
 /* The numbers of the job's recipe, as they are after tuning. */
 static json_t *spec_json(const struct qspec *spec)
@@ -63,12 +62,11 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 	if (!params->calibration.path)
 		return json_null();
 	for (size_t group = 0; group < plan->selection.n_scale_groups; group++)
-		buf_add(&values, &plan->group_amax[group], sizeof(float));
+		buf_add(&values, &plan->groups[group].amax, sizeof(float));
 	for (size_t s = 0; s < plan->n_shards; s++)
 		add_values(&values, &plan->shards[s]);
 	SHA256((const unsigned char *)values.data, values.len, digest);
-	for (size_t i = 0; i < 16; i++)
-		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+	text_hex(text, digest, sizeof text / 2);
 	buf_release(&values);
 	return json_string(text);
 }

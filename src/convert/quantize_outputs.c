@@ -6,50 +6,46 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "convert/quantize_internal.h"
-
-static void add_value(struct plan *plan, size_t u, struct scale_decl *decl, float value)
-{
-	char *name = arena_take(&plan->texts, decl->name);
-
-	plan_add(plan, u, OUTPUT_VALUE, NULL, name, decl->dtype, decl->n_dims, decl->shape)->value =
-		value;
-}
+#include "convert/steps.h"
 
 /* *at is the first cache scale that has no output yet. */
 static void unit_caches(struct plan *plan, size_t u, size_t *at)
 {
-	for (; *at < plan->n_caches && plan->caches[*at].unit == u; ++*at) {
-		const struct cache_scale *cache = &plan->caches[*at];
+	for (; *at < plan->caches.n && plan->caches.list[*at].unit == u; ++*at) {
+		const struct cache_scale *cache = &plan->caches.list[*at];
 		struct scale_decl decl;
 
 		format_kv_scale(plan->format, cache->attention, cache->which, &decl);
-		add_value(plan, u, &decl, cache->scale_inv);
+		plan_add_scale(plan, u, OUTPUT_VALUE, NULL, &decl)->value = cache->scale_inv;
 	}
 }
 
 static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
-	const struct qspec *spec = plan->specs[u];
+	const struct qspec *spec = plan->units[u].spec;
 	struct scheme scheme = scheme_from_qspec(spec, unit->static_input);
 	uint64_t shape[2] = { unit->rows, unit->cols };
 	uint64_t n_scales =
 		tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
-	plan_add(plan, u, OUTPUT_CODES, NULL, unit->name,
-		 spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3, 2, shape);
+	plan_add(plan, u,
+		 &(struct output_decl){ .kind = OUTPUT_CODES,
+					.name = unit->name,
+					.dtype = spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3,
+					.n_dims = 2,
+					.shape = shape });
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &scale);
-	plan_add(plan, u, OUTPUT_SCALE, NULL, arena_take(&plan->texts, scale.name), scale.dtype,
-		 scale.n_dims, scale.shape);
-	plan->n_converted++;
+	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
+	plan->totals.n_converted++;
 	if (unit->static_input) {
 		struct scale_decl input;
 
 		format_input_scale(plan->format, &scheme, plan->target, unit->name, &input);
-		add_value(plan, u, &input, plan->input_scale_inv[u]);
+		plan_add_scale(plan, u, OUTPUT_VALUE, NULL, &input)->value =
+			plan->units[u].input_scale_inv;
 	}
 	if (st_n_elements(scale.shape, scale.n_dims) != n_scales ||
 	    dtype_bits(scale.dtype) / 8 != scale_size(spec->scale_type))
@@ -68,16 +64,16 @@ static void unit_preserve(struct plan *plan, size_t u)
 	if (u == 0 || plan->selection.units[u - 1].source != ref ||
 	    !plan->selection.units[u - 1].recipe)
 		output_shard_add(shard, ref->tensor);
-	plan->unit_preserved[u] = shard->n_tensors - 1;
+	plan->units[u].preserved = shard->n_tensors - 1;
 }
 
 int quantize_outputs(struct plan *plan, bool preserve, struct err *err)
 {
 	size_t cache = 0;
 
-	if (plan->n_caches && !plan->format->kv_scale)
+	if (plan->caches.n && !plan->format->kv_scale)
 		return format_refuse_kv(plan->format, err);
-	plan_begin(plan, preserve);
+	plan_begin(plan, plan->selection.n_units, preserve);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		plan_unit_begin(plan, u);
 		if (!plan->selection.units[u].recipe)

@@ -10,7 +10,7 @@
 #include "format/scale_names.h"
 #include "convert/pipeline.h"
 #include "select/fp8_units.h"
-#include "convert/repack_internal.h"
+#include "convert/steps.h"
 #include "model/role.h"
 
 static const struct tile mx_tile = { 1, 32 };
@@ -106,7 +106,7 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 static int check_weight(const struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
-	struct scheme scheme = scheme_from_qspec(plan->specs[u], unit->static_input);
+	struct scheme scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 	const char *refused;
 
 	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
@@ -147,7 +147,7 @@ static int choose_format(struct plan *plan, const struct repack_params *params, 
 	struct scheme scheme;
 
 	plan->recipe = plan->selection.units[u].recipe;
-	plan->spec = *plan->specs[u];
+	plan->spec = *plan->units[u].spec;
 	scheme = scheme_from_qspec(&plan->spec, plan->recipe->needs_history);
 	plan->format =
 		format_select(params->format, plan->target, &scheme, plan->recipe->name, err);
@@ -224,9 +224,9 @@ int repack_plan_make(struct plan *plan, const struct repack_params *params,
 	struct band_limits limits;
 	int rc = -1;
 
-	*plan = (struct plan){ .stream_fd = -1, .command = "repack" };
+	*plan = (struct plan){ .stream_fd = -1, .conversion = CONVERT_REPACK };
 	if (plan_request(plan, params, err) ||
-	    pipeline_memory(convert, &limits, &plan->memory_bytes, err) ||
+	    pipeline_memory(convert, &limits, &plan->totals.memory_bytes, err) ||
 	    plan_open(plan, convert, progress, err) || plan_units(plan, &detection, params, err) ||
 	    plan_configuration(plan, err) || plan_finish(plan, progress, err))
 		goto out;

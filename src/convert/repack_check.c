@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "convert/rescale.h"
-#include "convert/repack_internal.h"
+#include "convert/steps.h"
 
 #define CHUNK ((uint64_t)1 << 16) /* scales */
 
@@ -23,8 +23,10 @@ static int find_odd(struct source *source, const struct unit *unit, float *chunk
 	for (uint64_t at = 0; at < n; at += CHUNK) {
 		size_t n_chunk = (size_t)(n - at < CHUNK ? n - at : CHUNK);
 
-		if (source_read_floats(source, from->scale, from->inverted, at, n_chunk, chunk,
-				       err))
+		if (source_read_floats(
+			    source,
+			    &(struct floats_request){ from->scale, from->inverted, at, n_chunk },
+			    chunk, err))
 			return -1;
 		for (size_t i = 0; i < n_chunk; i++) {
 			if (rescale_exponent(chunk[i], &code))
@@ -58,11 +60,11 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 		float value = 0;
 		uint64_t odd;
 
-		if (!is_blocks(unit, plan->specs[u]))
+		if (!is_blocks(unit, plan->units[u].spec))
 			continue;
 		scale = unit->source_scale.scale->tensor;
 		rc = find_odd(&source, unit, chunk, &odd, &value, err);
-		spec = *plan->specs[u];
+		spec = *plan->units[u].spec;
 		spec.pow2 = odd == UINT64_MAX;
 		plan_spec_set(plan, u, &spec);
 		if (!rc && odd != UINT64_MAX && spec.scale_type == SCALE_E8M0)

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "format/scale_names.h"
-#include "convert/repack_internal.h"
+#include "convert/steps.h"
 
 static bool is_exponent(enum dtype dtype)
 {
@@ -21,9 +21,7 @@ static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *sourc
 	bool same = from->dtype == decl->dtype ||
 		    (is_exponent(from->dtype) && is_exponent(decl->dtype));
 
-	decl->name = arena_take(&plan->texts, decl->name);
-	plan_add(plan, u, same && !change ? OUTPUT_COPY : OUTPUT_RESCALED, source, decl->name,
-		 decl->dtype, decl->n_dims, decl->shape);
+	plan_add_scale(plan, u, same && !change ? OUTPUT_COPY : OUTPUT_RESCALED, source, decl);
 	if (!change &&
 	    st_n_elements(from->shape, from->n_dims) != st_n_elements(decl->shape, decl->n_dims))
 		return err_set(err, ERR_USAGE,
@@ -39,18 +37,22 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	const struct weight_scale *from = &unit->source_scale;
-	const struct qspec *spec = plan->specs[u];
+	const struct qspec *spec = plan->units[u].spec;
 	const struct tensor_ref *input = input_scale_beside(&plan->source, unit->name);
 	const struct scheme scheme = scheme_from_qspec(spec, input != NULL);
 	const struct st_tensor *source = unit->source->tensor;
 	bool spread = from->tile.rows != spec->tile.rows || from->tile.cols != spec->tile.cols;
 	struct scale_decl decl;
 
-	plan_add(plan, u, OUTPUT_COPY, NULL, unit->name, source->dtype, source->n_dims,
-		 source->shape);
+	plan_add(plan, u,
+		 &(struct output_decl){ .kind = OUTPUT_COPY,
+					.name = unit->name,
+					.dtype = source->dtype,
+					.n_dims = source->n_dims,
+					.shape = source->shape });
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &decl);
-	plan->n_converted++;
+	plan->totals.n_converted++;
 	/* A type of 8 bits that is no exponent does not get here: detection knows none. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
 		return -1;
@@ -122,7 +124,7 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 	format_kv_scale(plan->format, module, which, &decl);
 	free(module);
 	plan->kv_cache = true;
-	plan->n_kept++;
+	plan->totals.n_kept++;
 	plan_unit_begin(plan, selection->n_units - 1);
 	return add_scale(plan, selection->n_units - 1, ref, &decl, false, err);
 }
@@ -168,10 +170,7 @@ int repack_outputs(struct plan *plan, const struct detection *detection, struct 
 {
 	size_t n_units = plan->selection.n_units;
 
-	/* Room for the units of cache scales too. */
-	plan->selection.n_units += detection->n_scales;
-	plan_begin(plan, false);
-	plan->selection.n_units = n_units;
+	plan_begin(plan, n_units + detection->n_scales, false); /* some are of KV caches */
 	for (size_t u = 0; u < n_units; u++) {
 		plan_unit_begin(plan, u);
 		if (!plan->selection.units[u].recipe)
@@ -182,5 +181,7 @@ int repack_outputs(struct plan *plan, const struct detection *detection, struct 
 	for (size_t i = 0; i < detection->n_scales; i++)
 		if (add_other_scale(plan, detection, detection->scales[i], err))
 			return -1;
-	return check_cache(plan, detection, err) ? -1 : plan_layout(plan, err);
+	if (check_cache(plan, detection, err))
+		return -1;
+	return plan_layout(plan, err);
 }

@@ -38,7 +38,7 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 	const struct unit *unit = &plan->selection.units[band->unit];
 	const struct output *output = &plan->shards[unit->source->shard].outputs[band->output];
 	const struct weight_scale *from = &unit->source_scale;
-	const struct tile to = plan->specs[band->unit]->tile;
+	const struct tile to = plan->units[band->unit].spec->tile;
 	uint64_t cols = tile_count(unit->cols, to.cols),
 		 n_blocks = tile_count(unit->cols, from->tile.cols);
 	uint64_t per_block = from->tile.cols / to.cols;
@@ -56,8 +56,10 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 		uint64_t n_read = (col + n - 1) / per_block + 1 - col / per_block;
 
 		if ((first != read_first || n_read != read_n) &&
-		    source_read_floats(source, output->source, from->inverted, first,
-				       (size_t)n_read, values, err))
+		    source_read_floats(source,
+				       &(struct floats_request){ output->source, from->inverted,
+								 first, (size_t)n_read },
+				       values, err))
 			return -1;
 		read_first = first;
 		read_n = n_read;
@@ -85,10 +87,13 @@ int rescale_band(struct source *source, const struct plan *plan, const struct ba
 	bool of_weight = output->source == from->scale;
 	size_t n = (size_t)band->rect.n_cols;
 
-	if (of_weight && !same_tile(from->tile, plan->specs[band->unit]->tile))
+	if (of_weight && !same_tile(from->tile, plan->units[band->unit].spec->tile))
 		return spread(source, plan, band, buffers->matrix, data, err);
-	if (source_read_floats(source, output->source, of_weight && from->inverted, band->rect.col,
-			       n, buffers->matrix, err))
+	if (source_read_floats(source,
+			       &(struct floats_request){ output->source,
+							 of_weight && from->inverted,
+							 band->rect.col, n },
+			       buffers->matrix, err))
 		return -1;
 	return store(output, shard->tensors[band->output].dtype, buffers->matrix, n, data, err);
 }

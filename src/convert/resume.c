@@ -8,7 +8,7 @@
 
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
-#include "convert/convert_internal.h"
+#include "convert/steps.h"
 
 int resume_manifest(const struct execution *execution, json_t **manifest, struct err *err)
 {
@@ -45,7 +45,7 @@ bool resume_has_shard(const struct execution *execution, size_t i)
 
 int resume_check_space(struct execution *execution, struct err *err)
 {
-	uint64_t bytes = execution->plan->disk_bytes;
+	uint64_t bytes = execution->plan->totals.disk_bytes;
 	uint64_t preserved = 0;
 	struct stat x, y;
 
@@ -71,9 +71,9 @@ int resume_check_space(struct execution *execution, struct err *err)
  * goes. */
 static int resume_unpublish(struct execution *execution, struct err *err)
 {
-	if (outdir_remove(&execution->out, "config.json", err) ||
+	if (outdir_remove(&execution->out, CONFIG_NAME, err) ||
 	    outdir_remove(&execution->out, INDEX_NAME, err) ||
-	    outdir_remove(&execution->out, "hf_quant_config.json", err) ||
+	    outdir_remove(&execution->out, HF_QUANT_CONFIG_NAME, err) ||
 	    outdir_sync(&execution->out, err))
 		return -1;
 	if (!execution->plan->preserved)
@@ -142,8 +142,8 @@ static int check_vacant(const struct execution *execution, struct err *err)
 				       execution->preserve.path,
 				       execution->plan->preserved[i].name);
 	}
-	if (!taken && outdir_has(&execution->out, "config.json"))
-		taken = "config.json";
+	if (!taken && outdir_has(&execution->out, CONFIG_NAME))
+		taken = CONFIG_NAME;
 	if (!taken || execution->params->restart)
 		return 0;
 	return err_set(err, ERR_USAGE,
@@ -190,9 +190,9 @@ static int resume(struct execution *execution, json_t *manifest, bool *finished,
 			       ? -1
 			       : 0;
 	*finished = manifest_finished(manifest, execution->params->hashes) &&
-		    text_is_there(execution, "config.json", plan->config.len) &&
-		    text_is_there(execution, INDEX_NAME, plan->index_size) &&
-		    text_is_there(execution, "hf_quant_config.json", plan->hf_quant_config.len);
+		    text_is_there(execution, CONFIG_NAME, plan->files.config.len) &&
+		    text_is_there(execution, INDEX_NAME, plan->files.index_size) &&
+		    text_is_there(execution, HF_QUANT_CONFIG_NAME, plan->files.hf_quant_config.len);
 	return 0;
 }
 
@@ -200,16 +200,17 @@ static int same_contents(const struct execution *execution, const json_t *manife
 			 bool *same, struct err *err)
 {
 	const struct output_shard *shard = &execution->plan->shards[i];
-	const atomic_int *stop = execution->progress->stop;
+	struct progress *progress = execution->progress;
 	uint32_t crc;
 
-	if (checksum_crc32(execution->out.io, execution->out.fd, shard->name, stop, &crc, err))
+	atomic_store(&progress->name, shard->name);
+	if (checksum_crc32(execution->out.io, execution->out.fd, shard->name, progress, &crc, err))
 		return -1;
 	*same = manifest_same_crc(manifest, shard->name, MANIFEST_CRC, crc);
 	if (!*same || !execution->plan->preserved)
 		return 0;
 	if (checksum_crc32(execution->out.io, execution->preserve.fd,
-			   execution->plan->preserved[i].name, stop, &crc, err))
+			   execution->plan->preserved[i].name, progress, &crc, err))
 		return -1;
 	*same = manifest_same_crc(manifest, shard->name, MANIFEST_PRESERVED_CRC, crc);
 	return 0;
@@ -234,11 +235,28 @@ static int resume_invalidate_shard(struct execution *execution, size_t i, struct
 	return rc;
 }
 
+static void begin_check(const struct execution *execution)
+{
+	const struct plan *plan = execution->plan;
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		if (!execution->done[i] || !resume_has_shard(execution, i))
+			continue;
+		bytes += output_shard_size(&plan->shards[i]);
+		if (plan->preserved)
+			bytes += output_shard_size(&plan->preserved[i]);
+	}
+	if (bytes)
+		progress_begin(execution->progress, PROGRESS_CHECK, bytes);
+}
+
 int resume_check_contents(struct execution *execution, struct err *err)
 {
 	json_t *manifest;
 	int rc = resume_manifest(execution, &manifest, err);
 
+	begin_check(execution);
 	for (size_t i = 0; i < execution->plan->n_shards && !rc; i++) {
 		bool same = true;
 
@@ -281,8 +299,51 @@ out:
 	return rc;
 }
 
-json_t *resume_identity(const struct execution *execution)
+json_t *resume_identity(const struct execution *execution, struct err *err)
 {
-	return manifest_job(FP8CONV_VERSION, execution->plan->command,
-			    json_incref(execution->plan->options), &execution->plan->source);
+	const struct plan *plan = execution->plan;
+	json_t *identity = manifest_job(FP8CONV_VERSION, plan_command(plan),
+					json_incref(plan->options), &plan->source);
+
+	if (identity && json_array_size(json_object_get(identity, "inputs")) == plan->n_shards)
+		return identity;
+	json_decref(identity);
+	err_set(err, ERR_INPUT,
+		"the name of an input file, '%s', is not UTF-8, which %s cannot record",
+		plan->shards[0].name, MANIFEST_NAME);
+	return NULL;
+}
+
+/* The plan's own name of a unit, or NULL. */
+static const char *unit_name(const struct plan *plan, const char *name)
+{
+	for (size_t u = 0; name && u < plan->selection.n_units; u++)
+		if (!strcmp(plan->selection.units[u].name, name))
+			return plan->selection.units[u].name;
+	return NULL;
+}
+
+int resume_figures(const struct execution *execution, struct err *err)
+{
+	const struct plan *plan = execution->plan;
+	struct convert_result *result = execution->result;
+	json_t *manifest;
+
+	if (plan->conversion != CONVERT_QUANTIZE)
+		return 0;
+	if (resume_manifest(execution, &manifest, err))
+		return -1;
+	result->has_figures = true;
+	for (size_t i = 0; i < plan->n_shards; i++) {
+		struct figures figures;
+
+		if (!manifest_has_shard(manifest, plan->shards[i].name))
+			continue; /* of another part */
+		if (!manifest_figures(manifest, plan->shards[i].name, &figures))
+			result->has_figures = false;
+		figures_add(&result->figures, &figures);
+	}
+	result->figures.worst = unit_name(plan, result->figures.worst);
+	json_decref(manifest);
+	return 0;
 }

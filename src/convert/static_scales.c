@@ -9,7 +9,7 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "convert/static_scales_internal.h"
+#include "convert/steps.h"
 #include "source/fingerprint.h"
 #include "model/experts.h"
 #include "model/tensor_name.h"
@@ -70,7 +70,7 @@ bool static_scales_is_static(const struct static_scales *scales, const struct re
 	       recipe->input.tile.cols == WHOLE;
 }
 
-char *module_of_weight(const char *weight)
+static char *module_of_weight(const char *weight)
 {
 	return xstrndup(weight, module_len(weight));
 }
@@ -157,7 +157,7 @@ static int check_model(const struct static_scales *scales, struct plan *plan, st
 	struct source source;
 	int rc;
 
-	source_init(&source, plan->io, &plan->source, NULL, plan->stream_fd);
+	source_init(&source, plan->source.io, &plan->source, NULL, plan->stream_fd);
 	rc = fingerprint_make(&source, fingerprint, err);
 	source_release(&source);
 	if (!rc && strcmp(fingerprint, scales->stats.model) != 0)

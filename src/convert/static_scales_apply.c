@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "convert/static_scales_internal.h"
+#include "convert/steps.h"
 #include "model/experts.h"
 
 static const char *const columns[][3] = {
@@ -76,7 +76,7 @@ static int siblings_amax(const struct static_scales *scales, const struct unit *
 /* The weight's spec with the input's format and tile. */
 static struct qspec input_spec(const struct plan *plan, size_t u)
 {
-	struct qspec spec = *plan->specs[u];
+	struct qspec spec = *plan->units[u].spec;
 
 	spec.format = plan->selection.units[u].recipe->input.format;
 	spec.tile = plan->selection.units[u].recipe->input.tile;
@@ -103,15 +103,15 @@ static int group_input_scale(const struct static_scales *scales, struct plan *pl
 {
 	float most = 0, amax;
 
-	for (size_t u = first; u != SIZE_MAX; u = plan->group_next[u]) {
+	for (size_t u = first; u != SIZE_MAX; u = plan->units[u].next_in_group) {
 		if (unit_input_amax(scales, plan, u, &amax, err))
 			return -1;
 		most = amax > most ? amax : most;
 	}
-	for (size_t u = first; u != SIZE_MAX; u = plan->group_next[u]) {
+	for (size_t u = first; u != SIZE_MAX; u = plan->units[u].next_in_group) {
 		struct qspec spec = input_spec(plan, u);
 
-		plan->input_scale_inv[u] = static_scale_inv(&spec, most);
+		plan->units[u].input_scale_inv = static_scale_inv(&spec, most);
 	}
 	return 0;
 }
@@ -119,15 +119,16 @@ static int group_input_scale(const struct static_scales *scales, struct plan *pl
 static int group_weight_amax(const struct static_scales *scales, struct plan *plan, size_t group,
 			     struct err *err)
 {
-	float *most = &plan->group_amax[group];
+	float *most = &plan->groups[group].amax;
 
 	*most = 0;
-	for (size_t u = plan->group_first[group]; u != SIZE_MAX; u = plan->group_next[u]) {
+	for (size_t u = plan->groups[group].first; u != SIZE_MAX;
+	     u = plan->units[u].next_in_group) {
 		const struct amax_site *site;
 		float amax;
 
 		if (static_scales_site(scales, &plan->selection.units[u], &site, err) ||
-		    static_scales_amax(scales, site, AMAX_W, plan->specs[u], &amax, err))
+		    static_scales_amax(scales, site, AMAX_W, plan->units[u].spec, &amax, err))
 			return -1;
 		*most = amax > *most ? amax : *most;
 	}
@@ -137,9 +138,9 @@ static int group_weight_amax(const struct static_scales *scales, struct plan *pl
 static int apply_groups(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
 	for (size_t group = 0; group < plan->selection.n_scale_groups; group++) {
-		size_t first = plan->group_first[group];
+		size_t first = plan->groups[group].first;
 
-		plan->group_amax[group] = NAN;
+		plan->groups[group].amax = NAN;
 		if (first == SIZE_MAX)
 			continue;
 		if (plan->selection.units[first].recipe->needs_history &&
@@ -156,8 +157,6 @@ int static_scales_apply(const struct static_scales *scales, struct plan *plan, s
 {
 	if (!scales->params->path)
 		return 0;
-	plan->group_amax = xcalloc(plan->selection.n_scale_groups, sizeof *plan->group_amax);
-	plan->input_scale_inv = xcalloc(plan->selection.n_units, sizeof *plan->input_scale_inv);
 	if (apply_groups(scales, plan, err))
 		return -1;
 	return scales->params->kv_cache ? static_scales_kv(scales, plan, err) : 0;

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "convert/static_scales_internal.h"
+#include "convert/steps.h"
 #include "model/fusion.h"
 #include "model/role.h"
 
@@ -91,8 +91,8 @@ static int add_cache(const struct static_scales *scales, struct plan *plan,
 		unit = find_projection(plan, site->name, "");
 	if (static_scales_amax(scales, site, which == 'k' ? AMAX_K : AMAX_V, &spec, &amax, err))
 		return -1;
-	ARRAY_GROW(plan->caches, plan->n_caches);
-	plan->caches[plan->n_caches++] =
+	ARRAY_GROW(plan->caches.list, plan->caches.n);
+	plan->caches.list[plan->caches.n++] =
 		(struct cache_scale){ .unit = unit,
 				      .attention = xstrdup(site->name),
 				      .which = which,
@@ -122,11 +122,11 @@ int static_scales_kv(const struct static_scales *scales, struct plan *plan, stru
 						     add_cache(scales, plan, site, 'v', err)))
 			return -1;
 	}
-	if (!plan->n_caches)
+	if (!plan->caches.n)
 		return err_set(err, ERR_INPUT,
 			       "'%s' has no history of an attention, which --kv-cache needs",
 			       scales->params->path);
-	sort(plan->caches, plan->n_caches, sizeof *plan->caches, compare_caches);
+	sort(plan->caches.list, plan->caches.n, sizeof *plan->caches.list, compare_caches);
 	plan->kv_cache = true;
 	return 0;
 }

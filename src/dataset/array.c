@@ -49,8 +49,9 @@ static int add_items(const struct dataset_reader *reader, int fd, const struct i
 		size_t part = CHUNK / array->item_size;
 
 		part = n < part ? (size_t)n : part;
-		if (io_pread_full(reader->params->io, fd, chunk, part * array->item_size,
-				  array->offset + first * array->item_size, reader->path, err))
+		if (io_pread_full(&(struct file){ reader->params->io, fd, reader->path }, chunk,
+				  part * array->item_size, array->offset + first * array->item_size,
+				  err))
 			return -1;
 		for (size_t i = 0; i < part; i++)
 			if (dataset_add_id(reader, item_at(array, chunk + i * array->item_size),
@@ -179,7 +180,8 @@ static int read_npy_header(const struct dataset_reader *reader, int fd, uint64_t
 	int rc;
 
 	if (file_size >= sizeof start &&
-	    io_pread_full(reader->params->io, fd, start, sizeof start, 0, reader->path, err))
+	    io_pread_full(&(struct file){ reader->params->io, fd, reader->path }, start,
+			  sizeof start, 0, err))
 		return -1;
 	if (memcmp(start, "\x93NUMPY", 6) != 0 || !start[6] || start[6] > 3)
 		return err_set(err, ERR_INPUT, "'%s' is not a .npy file of version 1 to 3",
@@ -194,7 +196,8 @@ static int read_npy_header(const struct dataset_reader *reader, int fd, uint64_t
 			"header of '%s' is %zu bytes long, more than the file or the limit (%d)",
 			reader->path, n, MAX_NPY_HEADER);
 	header = xcalloc(n + 1, 1);
-	rc = io_pread_full(reader->params->io, fd, header, n, array->offset - n, reader->path, err);
+	rc = io_pread_full(&(struct file){ reader->params->io, fd, reader->path }, header, n,
+			   array->offset - n, err);
 	if (!rc)
 		rc = parse_npy(reader, array, header, err);
 	if (!rc)

@@ -177,7 +177,8 @@ static int copy_array(const struct dataset_reader *reader, struct stream *stream
 				       "'%s' is larger than the limit for a compressed array (%zu "
 				       "bytes): decompress it first",
 				       reader->path, MAX_ARRAY);
-		if (io_write_full(io, fd, stream->text.data + stream->begin, n, reader->path, err))
+		if (io_write_full(&(struct file){ io, fd, reader->path },
+				  stream->text.data + stream->begin, n, err))
 			return -1;
 		stream->begin = stream->text.len;
 		if (stream->ended)

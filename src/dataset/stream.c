@@ -78,8 +78,8 @@ static int read_raw(struct stream *stream, struct err *err)
 	if (!stream->is_file)
 		return read_pipe(stream, err);
 	if (progress_stopped(stream->stop, err) ||
-	    io_pread_full(stream->io, stream->fd, stream->raw, n, stream->raw_at, stream->name,
-			  err))
+	    io_pread_full(&(struct file){ stream->io, stream->fd, stream->name }, stream->raw, n,
+			  stream->raw_at, err))
 		return -1;
 	stream->raw_end = n;
 	stream->raw_at += n;

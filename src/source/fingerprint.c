@@ -3,7 +3,6 @@
 
 #include <endian.h>
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 
 #define N_SAMPLES   4096
@@ -60,8 +59,7 @@ int fingerprint_make(struct source *source, char text[FINGERPRINT_SIZE], struct 
 	}
 	if (!rc) {
 		EVP_DigestFinal_ex(hash, digest, NULL);
-		for (size_t i = 0; i < FINGERPRINT_SIZE / 2; i++)
-			snprintf(text + 2 * i, 3, "%02x", digest[i]);
+		text_hex(text, digest, FINGERPRINT_SIZE / 2);
 	}
 	EVP_MD_CTX_free(hash);
 	return rc;

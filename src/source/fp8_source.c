@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 
-#define HF_QUANT_CONFIG	    "hf_quant_config.json"
 #define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; lists of modules make it long */
 
 /* Bands are cut at multiples of this (convert/bands.c). */
@@ -27,7 +26,7 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 
 	if (!checkpoint->directory)
 		return 0;
-	path = xasprintf("%s/" HF_QUANT_CONFIG, checkpoint->directory);
+	path = xasprintf("%s/" HF_QUANT_CONFIG_NAME, checkpoint->directory);
 	if (access(path, F_OK) == 0)
 		rc = io_read_file(io, AT_FDCWD, path, HF_QUANT_CONFIG_MAX, text, err);
 	free(path);

@@ -65,19 +65,21 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 
 	if (source_shard_fd(source, ref->shard, &fd, err))
 		return -1;
-	if (io_pread_full(source->io, fd, data, n, file->data_start + ref->tensor->begin + offset,
-			  file->path, err))
+	if (io_pread_full(&(struct file){ source->io, fd, file->path }, data, n,
+			  file->data_start + ref->tensor->begin + offset, err))
 		return err_wrap(err, "tensor '%s'", ref->tensor->name);
 	return 0;
 }
 
 /* n elements that lie together in the file, from element `first` of the tensor. */
-static int read_segment(struct source *source, const struct unit *unit, uint64_t first, uint64_t n,
-			char *data, const struct source_tee *tee, struct err *err)
+static int read_segment(struct source *source, const struct source_request *request, uint64_t first,
+			uint64_t n, char *data, struct err *err)
 {
-	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+	const struct tensor_ref *ref = request->unit->source;
+	const struct source_tee *tee = &request->tee;
+	size_t size = dtype_bits(ref->tensor->dtype) / 8;
 
-	if (source_read_bytes(source, unit->source, first * size, (size_t)(n * size), data, err))
+	if (source_read_bytes(source, ref, first * size, (size_t)(n * size), data, err))
 		return -1;
 	if (!tee->writer)
 		return 0;
@@ -85,19 +87,26 @@ static int read_segment(struct source *source, const struct unit *unit, uint64_t
 			     err);
 }
 
-/* n_lines runs of line elements, line_stride elements apart in the file, close together in
- * memory. */
-static int read_lines(struct source *source, const struct unit *unit, uint64_t first,
-		      uint64_t n_lines, uint64_t line, uint64_t line_stride, char *data,
-		      const struct source_tee *tee, struct err *err)
-{
-	size_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+/* Lines of elements in the file: rows of a unit, or columns of a transposed one. */
+struct lines {
+	uint64_t first; /* element of the tensor */
+	uint64_t n;
+	uint64_t size;	 /* elements of a line */
+	uint64_t stride; /* elements from one line to the next */
+};
 
-	if (line == line_stride)
-		return read_segment(source, unit, first, n_lines * line, data, tee, err);
-	for (uint64_t i = 0; i < n_lines; i++) {
-		if (read_segment(source, unit, first + i * line_stride, line,
-				 data + i * line * size, tee, err))
+/* The lines, close together in memory. */
+static int read_lines(struct source *source, const struct source_request *request,
+		      const struct lines *lines, char *data, struct err *err)
+{
+	size_t size = dtype_bits(request->unit->source->tensor->dtype) / 8;
+
+	if (lines->size == lines->stride)
+		return read_segment(source, request, lines->first, lines->n * lines->size, data,
+				    err);
+	for (uint64_t i = 0; i < lines->n; i++) {
+		if (read_segment(source, request, lines->first + i * lines->stride, lines->size,
+				 data + i * lines->size * size, err))
 			return -1;
 	}
 	return 0;
@@ -139,19 +148,20 @@ static float element_to_f32(const char *data, enum dtype dtype, size_t i)
 	return dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
-int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted,
-		       uint64_t first, size_t n, float *values, struct err *err)
+int source_read_floats(struct source *source, const struct floats_request *request, float *values,
+		       struct err *err)
 {
-	enum dtype dtype = ref->tensor->dtype;
+	enum dtype dtype = request->ref->tensor->dtype;
 	size_t size = dtype_bits(dtype) / 8;
 
-	if (source_read_bytes(source, ref, first * size, n * size, values, err))
+	if (source_read_bytes(source, request->ref, request->first * size, request->n * size,
+			      values, err))
 		return -1;
 	/* What is narrower widens in place, from the end. */
-	for (size_t i = n; i-- > 0;) {
+	for (size_t i = request->n; i-- > 0;) {
 		float value = element_to_f32((const char *)values, dtype, i);
 
-		values[i] = inverted ? 1.0f / value : value;
+		values[i] = request->inverted ? 1.0f / value : value;
 	}
 	return 0;
 }
@@ -183,18 +193,20 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 	if (from->scale_type == SCALE_E8M0)
 		rc = source_read_bytes(source, from->scale, first, n, *scales, err);
 	else
-		rc = source_read_floats(source, from->scale, from->inverted, first, n, *scales,
-					err);
+		rc = source_read_floats(
+			source, &(struct floats_request){ from->scale, from->inverted, first, n },
+			*scales, err);
 	if (rc)
 		free(*scales);
 	return rc;
 }
 
-/* Codes in buffers->raw to values.  Regions begin at tile borders, or hold whole rows. */
-static int decode(struct source *source, const struct unit *unit, const struct rect *rect,
-		  const struct source_buffers *buffers, enum dtype dtype, void *values,
-		  struct err *err)
+/* Codes in buffers.raw to values.  Rects begin at tile borders, or hold whole rows. */
+static int decode(struct source *source, const struct source_request *request, enum dtype dtype,
+		  void *values, struct err *err)
 {
+	const struct unit *unit = request->unit;
+	const struct rect *rect = &request->rect;
 	const struct weight_scale *from = &unit->source_scale;
 	uint64_t col = from->tile.cols == WHOLE ? 0 : rect->col / from->tile.cols;
 	void *scales;
@@ -202,7 +214,7 @@ static int decode(struct source *source, const struct unit *unit, const struct r
 
 	if (source_scales(source, unit, rect, &scales, err))
 		return -1;
-	q = (struct quant_in){ .codes = buffers->raw,
+	q = (struct quant_in){ .codes = request->buffers.raw,
 			       .rows = rect->n_rows,
 			       .cols = rect->n_cols,
 			       .stride = rect->n_cols,
@@ -217,28 +229,36 @@ static int decode(struct source *source, const struct unit *unit, const struct r
 	return backend_failed(source->backend, unit->name, err);
 }
 
-int source_decode(struct source *source, const struct unit *unit, const struct rect *rect,
-		  const struct source_buffers *buffers, const struct source_tee *tee,
-		  enum dtype dtype, void *values, struct err *err)
+/* The rows of the rect; of a transposed unit, its columns. */
+static struct lines rect_lines(const struct source_request *request)
 {
-	const struct slice *slice = &unit->slice;
-	uint64_t first = slice->first + rect->row * slice->row_stride + rect->col;
-
-	if (read_lines(source, unit, first, rect->n_rows, rect->n_cols, slice->row_stride,
-		       buffers->raw, tee, err))
-		return -1;
-	return decode(source, unit, rect, buffers, dtype, values, err);
-}
-
-int source_read(struct source *source, const struct unit *unit, const struct rect *rect,
-		const struct source_buffers *buffers, const struct source_tee *tee,
-		struct matrix *x, struct err *err)
-{
-	const struct slice *slice = &unit->slice;
+	const struct slice *slice = &request->unit->slice;
+	const struct rect *rect = &request->rect;
 	uint64_t first =
 		slice->first + rect->row * slice->row_stride + rect->col * slice->col_stride;
-	unsigned bits = dtype_bits(unit->source->tensor->dtype);
-	int rc;
+
+	if (slice->col_stride == 1)
+		return (struct lines){ first, rect->n_rows, rect->n_cols, slice->row_stride };
+	return (struct lines){ first, rect->n_cols, rect->n_rows, slice->col_stride };
+}
+
+int source_decode(struct source *source, const struct source_request *request, enum dtype dtype,
+		  void *values, struct err *err)
+{
+	struct lines lines = rect_lines(request);
+
+	if (read_lines(source, request, &lines, request->buffers.raw, err))
+		return -1;
+	return decode(source, request, dtype, values, err);
+}
+
+int source_read(struct source *source, const struct source_request *request, struct matrix *x,
+		struct err *err)
+{
+	const struct unit *unit = request->unit;
+	const struct rect *rect = &request->rect;
+	const struct source_buffers *buffers = &request->buffers;
+	struct lines lines = rect_lines(request);
 
 	*x = (struct matrix){ .data = buffers->matrix,
 			      .dtype = unit_dtype(unit),
@@ -246,16 +266,14 @@ int source_read(struct source *source, const struct unit *unit, const struct rec
 			      .cols = rect->n_cols,
 			      .stride = rect->n_cols };
 	if (dtype_is_fp8(unit->source->tensor->dtype))
-		return source_decode(source, unit, rect, buffers, tee, DT_F32, buffers->matrix,
-				     err);
-	if (slice->col_stride == 1)
-		return read_lines(source, unit, first, rect->n_rows, rect->n_cols,
-				  slice->row_stride, buffers->matrix, tee, err);
-	rc = read_lines(source, unit, first, rect->n_cols, rect->n_rows, slice->col_stride,
-			buffers->raw, tee, err);
-	if (!rc)
-		transpose(buffers->raw, buffers->matrix, rect->n_rows, rect->n_cols, bits);
-	return rc;
+		return source_decode(source, request, DT_F32, buffers->matrix, err);
+	if (unit->slice.col_stride == 1)
+		return read_lines(source, request, &lines, buffers->matrix, err);
+	if (read_lines(source, request, &lines, buffers->raw, err))
+		return -1;
+	transpose(buffers->raw, buffers->matrix, rect->n_rows, rect->n_cols,
+		  dtype_bits(unit->source->tensor->dtype));
+	return 0;
 }
 
 int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset,

@@ -46,22 +46,35 @@ struct source_tee {
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
 		 const struct backend *backend, int stream_fd);
 
-/* Reads a rect of a quantized unit; *x points into buffers. */
-int source_read(struct source *source, const struct unit *unit, const struct rect *rect,
-		const struct source_buffers *buffers, const struct source_tee *tee,
-		struct matrix *x, struct err *err);
+/* What is read of a unit, and where to. */
+struct source_request {
+	const struct unit *unit;
+	struct rect rect;
+	struct source_buffers buffers;
+	struct source_tee tee;
+};
+
+/* Reads a rect of a quantized unit; *x points into the buffers. */
+int source_read(struct source *source, const struct source_request *request, struct matrix *x,
+		struct err *err);
 
 /* Reads a rect of an FP8 unit and puts (T)((float)code * scale_inv) of its codes, one product and
  * one rounding, close together into values; dtype T is F32, BF16 or F16.  The rect begins at a
  * tile border of each dimension that it does not hold whole, and lies in one matrix of a stack. */
-int source_decode(struct source *source, const struct unit *unit, const struct rect *rect,
-		  const struct source_buffers *buffers, const struct source_tee *tee,
-		  enum dtype dtype, void *values, struct err *err);
+int source_decode(struct source *source, const struct source_request *request, enum dtype dtype,
+		  void *values, struct err *err);
 
-/* Elements [first, first + n) of a tensor of F32, BF16, F16 or exponents (8 bits: E8M0), as fp32;
- * inverted: 1 / each. */
-int source_read_floats(struct source *source, const struct tensor_ref *ref, bool inverted,
-		       uint64_t first, size_t n, float *values, struct err *err);
+/* Elements of a tensor of F32, BF16, F16 or exponents (8 bits: E8M0). */
+struct floats_request {
+	const struct tensor_ref *ref;
+	bool inverted; /* 1 / each */
+	uint64_t first;
+	size_t n;
+};
+
+/* Reads the elements as fp32. */
+int source_read_floats(struct source *source, const struct floats_request *request, float *values,
+		       struct err *err);
 
 /* Reads bytes [offset, offset + n) of a tensor as they are. */
 int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint64_t offset,

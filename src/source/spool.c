@@ -43,7 +43,7 @@ static int copy_all(const struct io *io, int to, const char *name, struct progre
 		if (got < 0)
 			rc = err_errno(err, "cannot read standard input");
 		else
-			rc = io_write_full(io, to, chunk, (size_t)got, name, err);
+			rc = io_write_full(&(struct file){ io, to, name }, chunk, (size_t)got, err);
 		if (!rc)
 			atomic_fetch_add(&progress->done, (uint64_t)got);
 	}
@@ -109,7 +109,8 @@ int spool_send(const struct io *io, int fd, uint64_t size, struct progress *prog
 	for (uint64_t at = 0; !rc && at < size; at += STREAM_CHUNK) {
 		size_t n = size - at < STREAM_CHUNK ? (size_t)(size - at) : STREAM_CHUNK;
 
-		rc = io_pread_full(io, fd, chunk, n, at, "the temporary output", err);
+		rc = io_pread_full(&(struct file){ io, fd, "the temporary output" }, chunk, n, at,
+				   err);
 		if (!rc)
 			rc = send_all(io, chunk, n, progress->stop, err);
 		if (!rc)

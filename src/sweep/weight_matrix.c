@@ -149,7 +149,6 @@ int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref
 		size_t n, enum dtype dtype, void *values, float *amax, struct err *err)
 {
 	const struct tile whole = { WHOLE, WHOLE };
-	const struct source_tee nowhere = { 0 };
 	struct band_buffers buffers = { 0 };
 	uint64_t lines, all, across, n_nonfinite = 0;
 	struct layout layout;
@@ -170,11 +169,13 @@ int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref
 			layout.by_column
 				? (struct rect){ .row = row, .col = i, .n_rows = n, .n_cols = now }
 				: (struct rect){ .row = row + i, .n_rows = now, .n_cols = ref->k };
+		struct source_request request = { .unit = &layout.unit,
+						  .rect = rect,
+						  .buffers = buffers.source };
 		struct matrix x;
 		float most = 0;
 
-		if (source_read(reader->source, &layout.unit, &rect, &buffers.source, &nowhere, &x,
-				err))
+		if (source_read(reader->source, &request, &x, err))
 			goto out;
 		backend_amax(reader->source->backend, &x, whole, &most, 1, &n_nonfinite);
 		if (backend_failed(reader->source->backend, ref->weight->tensor->name, err))

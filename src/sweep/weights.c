@@ -45,11 +45,10 @@ static int read_floats(struct weights *weights, const struct tensor_ref *ref, si
 		return err_set(err, ERR_INPUT,
 			       "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
 			       ref->tensor->name, dtype_name(dtype));
-	return buffer_alloc((void **)values, n * sizeof **values, "a vector", err) ||
-			       source_read_floats(&weights->source, ref, false, first, n, *values,
-						  err)
-		       ? -1
-		       : 0;
+	if (buffer_alloc((void **)values, n * sizeof **values, "a vector", err))
+		return -1;
+	return source_read_floats(&weights->source,
+				  &(struct floats_request){ ref, false, first, n }, *values, err);
 }
 
 /* The same, into the executor's memory. */
@@ -399,9 +398,11 @@ int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, siz
 					      : model->embedding_scale;
 
 	for (size_t t = 0; t < n_tokens; t++, rows += model->hidden) {
-		if (source_read_floats(&weights->source, model->embedding, false,
-				       (uint64_t)tokens[t] * model->hidden, model->hidden, rows,
-				       err))
+		struct floats_request request = { .ref = model->embedding,
+						  .first = (uint64_t)tokens[t] * model->hidden,
+						  .n = model->hidden };
+
+		if (source_read_floats(&weights->source, &request, rows, err))
 			return -1;
 		for (size_t i = 0; scale != 1 && i < model->hidden; i++)
 			rows[i] *= scale;

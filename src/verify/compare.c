@@ -246,10 +246,11 @@ int compare_cut(struct verify *verify, struct verify_worker *worker, const struc
 	struct comparison comparison = {
 		.weight = weight, .rect = &cut->rect, .worker = worker, .scales = scales
 	};
-	const struct source_tee nowhere = { 0 };
+	struct source_request request = { .unit = weight->origin,
+					  .rect = cut->rect,
+					  .buffers = worker->source };
 
-	if (source_read(&verify->run.origin->files, weight->origin, &cut->rect, &worker->source,
-			&nowhere, &comparison.x, err))
+	if (source_read(&verify->run.origin->files, &request, &comparison.x, err))
 		return -1;
 	if (verify->params->sqnr)
 		add_error(verify, &comparison, found);

@@ -102,18 +102,19 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 {
 	struct probing *probing = context;
 	struct verify *verify = probing->verify;
-	const struct source_tee nowhere = { 0 };
 	const struct cut *cut = &probing->cuts[item];
 	const struct verify_weight *weight = &verify->weights.list[cut->weight];
 	struct comparison comparison = { .weight = weight,
 					 .rect = &cut->rect,
 					 .worker = &verify->run.workers[worker] };
+	struct source_request request = { .unit = weight->origin,
+					  .rect = cut->rect,
+					  .buffers = comparison.worker->source };
 	uint64_t n_off[N_CANDIDATES] = { 0 };
 	void *scales;
 
 	if (values_read_codes(verify, cut, comparison.worker->codes, err) ||
-	    source_read(&verify->run.origin->files, weight->origin, &cut->rect,
-			&comparison.worker->source, &nowhere, &comparison.x, err) ||
+	    source_read(&verify->run.origin->files, &request, &comparison.x, err) ||
 	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
 	comparison.scales = scales;

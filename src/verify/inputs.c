@@ -42,7 +42,8 @@ static int check_input(struct verify *verify, const struct tensor_ref *ref,
 	const char *name = ref->tensor->name;
 	float scale;
 
-	if (source_read_floats(&verify->run.files, ref, false, 0, 1, &scale, err))
+	if (source_read_floats(&verify->run.files, &(struct floats_request){ ref, false, 0, 1 },
+			       &scale, err))
 		return -1;
 	if (!first->ref)
 		*first = (struct first_input){ ref, scale };

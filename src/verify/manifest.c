@@ -23,8 +23,7 @@ struct recorded {
 	uint64_t size; /* bytes, as recorded */
 	bool of_source;
 	bool missing;
-	char found[SHA256_HEX];
-	uint64_t found_size;
+	struct sha256 found;
 };
 
 struct records {
@@ -84,6 +83,7 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 	struct records *records = context;
 	const struct io *io = records->verify->params->io;
 	struct recorded *record = &records->list[item];
+	struct progress unwatched = { .stop = records->verify->progress->stop };
 	struct stat st;
 
 	(void)worker;
@@ -91,8 +91,7 @@ static int hash_record(void *context, int worker, size_t item, struct err *err)
 		record->missing = true;
 		return 0;
 	}
-	return checksum_sha256(io, AT_FDCWD, record->path, records->verify->progress->stop,
-			       record->found, &record->found_size, err);
+	return checksum_sha256(io, AT_FDCWD, record->path, &unwatched, &record->found, err);
 }
 
 static void tell_record(struct verify *verify, const struct recorded *record)
@@ -103,15 +102,15 @@ static void tell_record(struct verify *verify, const struct recorded *record)
 	if (record->missing)
 		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
 			    "%s'%s', which the manifest lists, is no file", whose, record->path);
-	else if (record->size != record->found_size)
+	else if (record->size != record->found.size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has %llu bytes, and %llu in the manifest", whose, record->path,
-			    (unsigned long long)record->found_size,
+			    (unsigned long long)record->found.size,
 			    (unsigned long long)record->size);
-	else if (strcmp(record->sha256, record->found) != 0)
+	else if (strcmp(record->sha256, record->found.hex) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose,
-			    record->path, record->found, record->sha256);
+			    record->path, record->found.hex, record->sha256);
 }
 
 static int compare_names(const void *a, const void *b)

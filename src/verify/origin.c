@@ -243,15 +243,16 @@ static int take_amax(void *context, int worker, size_t item, struct err *err)
 	struct verify *verify = job->verify;
 	const struct cut *cut = &job->cuts->list[item];
 	struct verify_weight *weight = &verify->weights.list[cut->weight];
-	const struct source_tee nowhere = { 0 };
+	struct source_request request = { .unit = weight->origin,
+					  .rect = cut->rect,
+					  .buffers = verify->run.workers[worker].source };
 	uint64_t n_nonfinite = 0;
 	struct matrix x;
 	float amax = 0;
 
 	if (!weight->origin || weight->unit.source_scale.tile.rows != WHOLE)
 		return 0;
-	if (source_read(&verify->run.origin->files, weight->origin, &cut->rect,
-			&verify->run.workers[worker].source, &nowhere, &x, err))
+	if (source_read(&verify->run.origin->files, &request, &x, err))
 		return -1;
 	backend_amax(verify->run.backend, &x, (struct tile){ WHOLE, WHOLE }, &amax, 1,
 		     &n_nonfinite);

@@ -17,7 +17,7 @@
 
 static void test_scheme_from_qspec(void **state)
 {
-	static const struct qspec specs[N_SCHEMES] = {
+	static const struct qspec units[N_SCHEMES].spec = {
 		[STATIC] = { .tile = { WHOLE, WHOLE } },
 		[DYNAMIC] = { .tile = { WHOLE, WHOLE } },
 		[CHANNEL] = { .tile = { 1, WHOLE } },
@@ -27,7 +27,7 @@ static void test_scheme_from_qspec(void **state)
 
 	(void)state;
 	for (int i = 0; i < N_SCHEMES; i++) {
-		struct scheme scheme = scheme_from_qspec(&specs[i], i == STATIC);
+		struct scheme scheme = scheme_from_qspec(&units[i].spec, i == STATIC);
 
 		assert_int_equal(scheme.granularity, schemes[i].granularity);
 		assert_int_equal(scheme.tile.rows, schemes[i].tile.rows);

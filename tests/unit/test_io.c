@@ -116,13 +116,17 @@ static void test_reads_in_pieces(void **state)
 	size_t got;
 
 	(void)state;
-	assert_int_equal(io_pread_full(&io_device, 0, data, 20, 10, "F", &err), 0);
+	assert_int_equal(io_pread_full(&(struct file){ &io_device, 0, "F" }, data, 20, 10, &err),
+			 0);
 	assert_memory_equal(data, device.bytes + 10, 20);
-	assert_int_equal(io_pread_full(&io_device, 0, data, 0, 1000, "F", &err), 0);
-	assert_int_equal(io_read_full(&io_device, 0, data, 40, &got, "F", &err), 0);
+	assert_int_equal(io_pread_full(&(struct file){ &io_device, 0, "F" }, data, 0, 1000, &err),
+			 0);
+	assert_int_equal(io_read_full(&(struct file){ &io_device, 0, "F" }, data, 40, &got, &err),
+			 0);
 	assert_int_equal(got, 40);
 	assert_memory_equal(data, device.bytes, 40);
-	assert_int_equal(io_read_full(&io_device, 0, data, 65, &got, "F", &err), 0);
+	assert_int_equal(io_read_full(&(struct file){ &io_device, 0, "F" }, data, 65, &got, &err),
+			 0);
 	assert_int_equal(got, 24);
 	assert_memory_equal(data, device.bytes + 40, 24);
 }
@@ -133,9 +137,12 @@ static void test_writes_in_pieces(void **state)
 	struct err err;
 
 	(void)state;
-	assert_int_equal(io_pwrite_full(&io_device, 1, text, sizeof text, 7, "F", &err), 0);
+	assert_int_equal(
+		io_pwrite_full(&(struct file){ &io_device, 1, "F" }, text, sizeof text, 7, &err),
+		0);
 	assert_memory_equal(device.bytes + 7, text, sizeof text);
-	assert_int_equal(io_write_full(&io_device, 1, text, sizeof text, "F", &err), 0);
+	assert_int_equal(
+		io_write_full(&(struct file){ &io_device, 1, "F" }, text, sizeof text, &err), 0);
 	assert_memory_equal(device.bytes, text, sizeof text);
 }
 
@@ -145,26 +152,31 @@ static void test_failures_name_file_and_byte(void **state)
 	struct err err;
 	size_t got;
 
-	assert_int_equal(io_pread_full(&io_device, 0, data, 60, 10, "F", &err), -1);
+	assert_int_equal(io_pread_full(&(struct file){ &io_device, 0, "F" }, data, 60, 10, &err),
+			 -1);
 	assert_int_equal(err.kind, ERR_INPUT);
 	assert_string_equal(err.message, "'F' is truncated: it ends at byte 64, 6 bytes early");
-	assert_int_equal(io_pread_full(&io_device, 0, data, 1, UINT64_MAX, "F", &err), -1);
+	assert_int_equal(
+		io_pread_full(&(struct file){ &io_device, 0, "F" }, data, 1, UINT64_MAX, &err), -1);
 	assert_int_equal(err.kind, ERR_INPUT);
 	device_reset(state);
 	device.fail_at = 5;
-	assert_int_equal(io_pread_full(&io_device, 0, data, 60, 0, "F", &err), -1);
+	assert_int_equal(io_pread_full(&(struct file){ &io_device, 0, "F" }, data, 60, 0, &err),
+			 -1);
 	assert_int_equal(err.kind, ERR_SYSTEM);
 	assert_string_equal(err.message, "cannot read 'F' at byte 6: Input/output error");
 	device_reset(state);
 	device.fail_at = 1;
-	assert_int_equal(io_read_full(&io_device, 0, data, 60, &got, "F", &err), -1);
+	assert_int_equal(io_read_full(&(struct file){ &io_device, 0, "F" }, data, 60, &got, &err),
+			 -1);
 	assert_string_equal(err.message, "cannot read 'F': Input/output error");
 	device_reset(state);
 	device.room = 32;
-	assert_int_equal(io_pwrite_full(&io_device, 0, data, 60, 0, "F", &err), -1);
+	assert_int_equal(io_pwrite_full(&(struct file){ &io_device, 0, "F" }, data, 60, 0, &err),
+			 -1);
 	assert_int_equal(err.kind, ERR_SYSTEM);
 	assert_string_equal(err.message, "cannot write 'F' at byte 32: No space left on device");
-	assert_int_equal(io_write_full(&io_device, 0, data, 60, "F", &err), -1);
+	assert_int_equal(io_write_full(&(struct file){ &io_device, 0, "F" }, data, 60, &err), -1);
 	assert_string_equal(err.message, "cannot write 'F': No space left on device");
 }
 
@@ -180,7 +192,7 @@ static void test_no_progress_is_an_error(void **state)
 	struct err err;
 
 	(void)state;
-	assert_int_equal(io_write_full(&io, 1, "x", 1, "F", &err), -1);
+	assert_int_equal(io_write_full(&(struct file){ &io, 1, "F" }, "x", 1, &err), -1);
 	assert_int_equal(err.kind, ERR_SYSTEM);
 }
 
