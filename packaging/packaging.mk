@@ -31,3 +31,10 @@ deb: all
 	$(Q)$(MAKE) --no-print-directory install DESTDIR=$(BUILD)/deb PREFIX=/usr \
 		ZSH_DIR=/usr/share/zsh/vendor-completions $(if $(V),,>/dev/null)
 	@BUILD=$(BUILD) VERSION=$(VERSION) CC="$(CC)" WITH_CUDA=$(WITH_CUDA) sh packaging/deb.sh
+
+## make gpu-bundle   one archive to run the tests and benchmarks of `make gpu` where nothing is installed
+.PHONY: gpu-bundle
+gpu-bundle: deps
+	@$(MAKE) --no-print-directory gpu-targets CUDA=1 BUILD=$(BUILD)/gpu
+	@BUILD=$(BUILD)/gpu PARITY="$(PARITY)" CC="$(CC)" OUTPUT=$(BUILD)/fp8conv-gpu.tar \
+		sh packaging/gpu_bundle.sh
