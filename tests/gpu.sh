@@ -24,7 +24,9 @@ skip() {
 }
 
 skip_all() {
-	skip gpu "$1"
+	for step in $steps; do
+		skip "gpu/$step" "$1"
+	done
 	exit $((failed > 0))
 }
 
@@ -106,25 +108,27 @@ sanitize_with() {
 
 sanitize() {
 	sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
-	for tool in memcheck racecheck; do
-		if [ -n "$sanitizer" ]; then
-			sanitize_with $tool
-		else
-			skip "gpu/$tool" "no compute-sanitizer"
-		fi
-	done
+	if [ -z "$sanitizer" ]; then
+		skip gpu/sanitize "no compute-sanitizer"
+	elif "$sanitizer" "$programs/fp8conv" version 2>&1 | grep -q "Device not supported"; then
+		skip gpu/sanitize "compute-sanitizer does not support this device, or its virtual machine"
+	else
+		sanitize_with memcheck
+		sanitize_with racecheck
+	fi
 }
 
 files() {
 	# shellcheck disable=SC2086
 	step files "files: a model" 30 "$programs/bench/model" $MODEL "$scratch/model" || return
+	command -v python3 >/dev/null || skip gpu/files/calibrate "no python3, which compares histories"
 	step files "files: the same bytes as the CPU's" 120 env BUILD="$programs" PROGRAM="$programs/fp8conv" \
 		MORE="$scratch/model" sh tests/simt/run.sh
 }
 
 measure() {
 	if [ ! -x "$programs/bench/gpu" ] || ! command -v python3 >/dev/null; then
-		skip gpu/bench "no python3, or no bench/gpu"
+		skip gpu/bench "no python3, which bench/run.py is written in, or no bench/gpu"
 		return
 	fi
 	result=bench/results/$(of_gpu name | tr '[:upper:] ' '[:lower:]-').json
@@ -143,6 +147,11 @@ backend=$("$programs/fp8conv" version | grep '^backend.cuda: ' | tr '\t' ' ')
 case $backend in
 *"cuda: usable"*) ;;
 *) skip_all "${backend:-built without CUDA}" ;;
+esac
+products=$("$programs/fp8conv" version | grep '^calibrate.cuda: ' | tr '\t' ' ')
+case $products in
+*cuBLASLt\ [0-9]*) ;;
+*) skip gpu/products "${products:-no cuBLASLt}" ;;
 esac
 scratch=$(mktemp -d "$programs/gpu-XXXXXX") || exit 2
 trap 'rm -rf "$scratch"' EXIT

@@ -49,6 +49,10 @@ for source in $samples ${MORE:-}; do
 		rm -rf "$scratch/out"
 	done
 done
+if ! command -v python3 >/dev/null; then
+	echo "SKIPPED simt/calibrate: no python3"
+	exit $status
+fi
 # 70 tokens: more than a block of queries, and not whole vectors.  bf16 halves: a sum that is rounded the other way is 2^-8 off,
 # which may send a token to another expert.
 python3 -c 'for n in (70, 33): print("{\"input_ids\":", [i * i % 251 for i in range(n)], "}")' >"$scratch/ids.jsonl"
