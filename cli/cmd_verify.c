@@ -14,6 +14,7 @@
 #include "cli/print/progress.h"
 #include "cli/signals.h"
 #include "cli/options/recipe.h"
+#include "source/fp8_source.h"
 #include "verify/verify.h"
 #include "format/engine.h"
 
@@ -57,7 +58,7 @@ static void print_json(const struct verification *verification)
 	json_out_open(&out, NULL, '{');
 	json_out_bool(&out, "ok", verification->problems.n == 0);
 	json_out_count(&out, "tensors", verification->n_tensors);
-	json_out_text(&out, "recipe", verification->detection.recipe);
+	json_out_text(&out, "recipe", fp8_source_recipe(&verification->detection));
 	json_out_text(&out, "format", verification->detection.format);
 	json_out_text(&out, "scale_fmt", verification->detection.scale_fmt);
 	json_out_text(&out, "arithmetic", verification->arithmetic);
@@ -119,8 +120,8 @@ static void print_checked(const struct verification *verification,
 	const struct detection *detection = &verification->detection;
 
 	if (detection->format)
-		printf("recipe %s, format %s, scales %s\n", detection->recipe, detection->format,
-		       detection->scale_fmt);
+		printf("recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
+		       detection->format, detection->scale_fmt);
 	else
 		printf("not FP8\n");
 	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "

@@ -8,6 +8,7 @@
 
 #include "cli/print/table.h"
 #include "cli/print/units.h"
+#include "source/fp8_source.h"
 
 static void cell(struct table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -119,7 +120,7 @@ static void print_head(const struct inspection *inspection)
 	struct buf size = { 0 };
 
 	if (detection->format)
-		printf("FP8: recipe %s, format %s, scales %s\n", detection->recipe,
+		printf("FP8: recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
 		       detection->format, detection->scale_fmt);
 	else
 		printf("not FP8\n");

@@ -5,6 +5,7 @@
 #include "cli/print/amax.h"
 #include "cli/print/inspection.h"
 #include "cli/print/json.h"
+#include "source/fp8_source.h"
 
 bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 		    struct scale_names *words)
@@ -118,7 +119,7 @@ void inspect_print_json(const struct shown *shown)
 
 	json_out_open(&out, NULL, '{');
 	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");
-	json_out_text(&out, "recipe", detection->recipe);
+	json_out_text(&out, "recipe", fp8_source_recipe(detection));
 	json_out_text(&out, "format", detection->format);
 	json_out_text(&out, "scale_fmt", detection->scale_fmt);
 	files_json(&out, checkpoint);

@@ -29,19 +29,6 @@ static struct qspec spec_of(const struct unit *unit)
 			       .pow2 = from->scale_type == SCALE_E8M0 };
 }
 
-/* Which recipe makes the like. */
-static const char *recipe_name(const struct scheme *scheme)
-{
-	static const char *const names[] = {
-		[GRANULARITY_TENSOR] = "current",
-		[GRANULARITY_CHANNEL] = "channelwise",
-		[GRANULARITY_BLOCK] = "blockwise",
-		[GRANULARITY_MX] = "mxfp8",
-	};
-
-	return scheme->static_input ? "delayed" : names[scheme->granularity];
-}
-
 static int refuse_mx(const struct unit *unit, const char *why, struct err *err)
 {
 	return err_set(err, ERR_USAGE, "tensor '%s' (%llu x %llu) cannot become mxfp8: %s",
@@ -98,9 +85,9 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 		return -1;
 	plan_spec_set(plan, u, &spec);
 	scheme = scheme_from_qspec(&spec, is_static);
-	unit->recipe = recipe_find(recipe_name(&scheme), err);
+	unit->recipe = recipe_of_scheme(scheme.granularity, is_static);
 	unit->static_input = is_static;
-	return unit->recipe ? 0 : -1;
+	return 0;
 }
 
 static int check_weight(const struct plan *plan, size_t u, struct err *err)

@@ -146,22 +146,12 @@ static void scheme_from_tensors(struct detection *detection, const struct declar
 
 static void name_scheme(struct detection *detection, bool known)
 {
-	static const char *const recipes_of[] = {
-		[GRANULARITY_TENSOR] = "current",
-		[GRANULARITY_CHANNEL] = "channelwise",
-		[GRANULARITY_BLOCK] = "blockwise",
-		[GRANULARITY_MX] = "mxfp8",
-	};
-	const struct scheme *scheme = &detection->scheme;
-
 	if (!detection->n_weights && !detection->declared)
 		return;
-	detection->recipe = recipes_of[scheme->granularity];
-	if (scheme->granularity == GRANULARITY_TENSOR && scheme->static_input)
-		detection->recipe = "delayed";
+	detection->known = known;
 	if (!known)
-		detection->recipe = detection->format = "unknown";
-	detection->scale_fmt = scheme->pow2 ? "ue8m0" : "float";
+		detection->format = "unknown";
+	detection->scale_fmt = detection->scheme.pow2 ? "ue8m0" : "float";
 }
 
 /* "scale" alone may be anything, so it takes an FP8 weight beside it; a stray "weight_scale" is one

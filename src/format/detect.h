@@ -23,17 +23,15 @@ struct weight_scale {
 	bool inverted;		    /* it divides: GPTQModel's 448 / amax */
 };
 
-#define N_GRANULARITIES (GRANULARITY_MX + 1)
-
 /* Whose tiles and type a scale has. */
 enum granularity weight_scale_granularity(const struct weight_scale *scale);
 
 /* A zeroed struct is an empty one. */
 struct detection {
 	const char *format;    /* "hf", ..., another tool's name or "unknown"; NULL: not FP8 */
-	const char *recipe;    /* that makes the like: "blockwise" ..., "unknown"; NULL: not FP8 */
 	const char *scale_fmt; /* "ue8m0" or "float"; NULL: not FP8 */
 	struct scheme scheme;  /* of most FP8 weights, else what the configuration says */
+	bool known;	       /* the scheme is, of a checkpoint that is FP8 */
 	bool declared;	       /* the configuration says FP8 */
 	bool inverted;	       /* weight scales divide */
 	size_t n_weights;      /* FP8 matrices */

@@ -14,20 +14,13 @@
 
 struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input)
 {
-	struct scheme scheme = {
-		.granularity = GRANULARITY_BLOCK,
+	return (struct scheme){
+		.granularity = qspec_granularity(weight),
 		.tile = weight->tile,
 		.fp8_format = weight->format,
 		.pow2 = weight->pow2 || weight->scale_type == SCALE_E8M0,
 		.static_input = static_input,
 	};
-
-	if (weight->scale_type == SCALE_E8M0)
-		scheme.granularity = GRANULARITY_MX;
-	else if (weight->tile.cols == WHOLE)
-		scheme.granularity =
-			weight->tile.rows == WHOLE ? GRANULARITY_TENSOR : GRANULARITY_CHANNEL;
-	return scheme;
 }
 
 void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE])

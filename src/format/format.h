@@ -23,9 +23,6 @@
 #include "num/dtype.h"
 #include "num/qspec.h"
 
-/* What a scale_inv of a weight belongs to. */
-enum granularity { GRANULARITY_TENSOR, GRANULARITY_CHANNEL, GRANULARITY_BLOCK, GRANULARITY_MX };
-
 /* What is true of a set of quantized modules, in the words that formats share. */
 struct scheme {
 	enum granularity granularity;

@@ -30,6 +30,10 @@ enum scale_arith {
 /* How the exponent of an MX block is found. */
 enum mx_rule { MX_UP, MX_FLOOR, MX_EVEN };
 
+/* What one scale_inv of a weight belongs to. */
+enum granularity { GRANULARITY_TENSOR, GRANULARITY_CHANNEL, GRANULARITY_BLOCK, GRANULARITY_MX };
+#define N_GRANULARITIES (GRANULARITY_MX + 1)
+
 #define WHOLE ((size_t)0) /* a tile as long as the matrix in that dimension */
 
 struct tile {
@@ -54,6 +58,16 @@ NUM_INLINE bool qspec_equal(const struct qspec *a, const struct qspec *b)
 	       a->tile.cols == b->tile.cols && a->scale_type == b->scale_type &&
 	       a->pow2 == b->pow2 && a->arith == b->arith && a->mx_rule == b->mx_rule &&
 	       a->margin == b->margin && a->amax_epsilon == b->amax_epsilon;
+}
+
+/* Of a spec that a recipe has. */
+NUM_INLINE enum granularity qspec_granularity(const struct qspec *spec)
+{
+	if (spec->scale_type == SCALE_E8M0)
+		return GRANULARITY_MX;
+	if (spec->tile.cols != WHOLE)
+		return GRANULARITY_BLOCK;
+	return spec->tile.rows == WHOLE ? GRANULARITY_TENSOR : GRANULARITY_CHANNEL;
 }
 
 /* Tiles along a dimension of n elements: (n + tile - 1) / tile, 1 for WHOLE; 0 where n is 0. */

@@ -42,6 +42,17 @@ const struct recipe *recipe_find(const char *name, struct err *err)
 	return NULL;
 }
 
+const struct recipe *recipe_of_scheme(enum granularity granularity, bool static_input)
+{
+	bool needs_history = static_input && granularity == GRANULARITY_TENSOR;
+
+	for (size_t i = 0; recipes[i]; i++)
+		if (qspec_granularity(&recipes[i]->weight) == granularity &&
+		    recipes[i]->needs_history == needs_history)
+			return recipes[i];
+	return NULL;
+}
+
 /* The place of value in words (NULL at the end), whose list in prose is for the message. */
 static int word_index(const char *option, const char *value, const char *const *words,
 		      const char *list, int *index, struct err *err)

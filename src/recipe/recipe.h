@@ -34,6 +34,10 @@ extern const struct recipe *const recipes[];
 /* NULL with ERR_USAGE (and the nearest name in the message) if there is none. */
 const struct recipe *recipe_find(const char *name, struct err *err);
 
+/* The recipe that makes weights of a granularity, and inputs with static scales or without: the
+ * first row that does.  Only whole tensors have a recipe with static inputs. */
+const struct recipe *recipe_of_scheme(enum granularity granularity, bool static_input);
+
 /* What the command line may change in a recipe's weight spec; each default leaves the row as it is.
  */
 struct recipe_tuning {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "recipe/recipe.h"
 
 #define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; lists of modules make it long */
 
@@ -44,6 +45,17 @@ int fp8_source_detect(struct detection *detection, const struct checkpoint *chec
 					 (struct json_text){ text.data, text.len }, err);
 	buf_release(&text);
 	return rc;
+}
+
+const char *fp8_source_recipe(const struct detection *detection)
+{
+	const struct scheme *scheme = &detection->scheme;
+
+	if (!detection->n_weights && !detection->declared)
+		return NULL;
+	if (!detection->known)
+		return "unknown";
+	return recipe_of_scheme(scheme->granularity, scheme->static_input)->name;
 }
 
 /* Types that hold several low-precision weights an element, or integers with scales elsewhere. */

@@ -18,6 +18,10 @@ int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,
 		      const struct io *io, struct err *err);
 
+/* The name of the recipe that makes such weights: "unknown" where nothing says how they are
+ * quantized, NULL where nothing is FP8. */
+const char *fp8_source_recipe(const struct detection *detection);
+
 /* ERR_INPUT, naming the tensor, for types that cannot be read: FNUZ, and where is_quantized (by
  * quant_method `method`, or NULL) matrices of packed integers.  Not for scales. */
 int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, const char *method,

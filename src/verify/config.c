@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "format/check_config.h"
 #include "base/pattern.h"
+#include "source/fp8_source.h"
 #include "verify/steps.h"
 
 static void problem(struct verify *verify, enum problem_kind kind, const char *file,
@@ -138,7 +139,8 @@ static void check_target(struct verify *verify)
 
 	if (verify->opened.target != ENGINE_ANY && verify->opened.format &&
 	    engine_check(verify->opened.target, verify->opened.format,
-			 &verify->opened.detection->scheme, verify->opened.detection->recipe, &err))
+			 &verify->opened.detection->scheme,
+			 fp8_source_recipe(verify->opened.detection), &err))
 		problem(verify, PROBLEM_CONFIG_KEY, "config.json", err.message);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "format/detect.h"
+#include "source/fp8_source.h"
 
 static int by_name(const void *a, const void *b)
 {
@@ -200,7 +201,8 @@ static void add_side(struct buf *buf, size_t side)
 static void found_format(struct buf *buf, const struct detection *detection,
 			 const struct weight_scale *scale)
 {
-	buf_printf(buf, "%s %s %s ", detection->format, detection->recipe, detection->scale_fmt);
+	buf_printf(buf, "%s %s %s ", detection->format, fp8_source_recipe(detection),
+		   detection->scale_fmt);
 	add_side(buf, scale->tile.rows);
 	buf_puts(buf, " x ");
 	add_side(buf, scale->tile.cols);
@@ -261,7 +263,7 @@ static void round_trip(const struct format *format, enum engine target, const st
 	checkpoint_fake(&checkpoint, tensors.data, config.data);
 	assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
 	assert_string_equal(detection.format, format->name);
-	assert_string_equal(detection.recipe, recipe);
+	assert_string_equal(fp8_source_recipe(&detection), recipe);
 	assert_int_equal(detection.scheme.static_input, scheme->static_input);
 	assert_int_equal(
 		detection_scale(&detection, checkpoint_find(&checkpoint, "a.weight"), &scale, &err),
@@ -332,7 +334,7 @@ static void test_not_fp8(void **state)
 		checkpoint_fake(&checkpoint, plain[i].tensors, plain[i].config);
 		assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
 		assert_null(detection.format);
-		assert_null(detection.recipe);
+		assert_null(fp8_source_recipe(&detection));
 		assert_null(detection.scale_fmt);
 		assert_int_equal(detection.n_weights, 0);
 		assert_int_equal(detection.n_scales, 0);
@@ -357,7 +359,7 @@ static void test_declared_only(void **state)
 	assert_true(detection.declared);
 	assert_int_equal(detection.n_weights, 0);
 	assert_string_equal(detection.format, "hf");
-	assert_string_equal(detection.recipe, "blockwise");
+	assert_string_equal(fp8_source_recipe(&detection), "blockwise");
 	assert_string_equal(detection.scale_fmt, "ue8m0");
 	assert_int_equal(detection.n_scales, 1);
 	assert_string_equal(json_string_value(json_object_get(detection.config, "quant_method")),
@@ -381,7 +383,7 @@ static void test_hf_quant_config(void **state)
 					     (struct json_text){ text, strlen(text) }, &err),
 			 0);
 	assert_string_equal(detection.format, "modelopt");
-	assert_string_equal(detection.recipe, "delayed");
+	assert_string_equal(fp8_source_recipe(&detection), "delayed");
 	detection_release(&detection);
 	fake_release(&checkpoint);
 }
@@ -415,7 +417,7 @@ static void test_no_scale(void **state)
 		checkpoint_fake(&checkpoint, bad[i].tensors, NULL);
 		assert_int_equal(detection_make(&detection, &checkpoint, &err), 0);
 		assert_string_equal(detection.format, "unknown");
-		assert_string_equal(detection.recipe, "unknown");
+		assert_string_equal(fp8_source_recipe(&detection), "unknown");
 		assert_int_equal(detection_scale(&detection,
 						 checkpoint_find(&checkpoint, "a.weight"), &scale,
 						 &err),

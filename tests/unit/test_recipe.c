@@ -242,11 +242,35 @@ static void test_tuning_refused(void **state)
 	}
 }
 
+static void a_scheme_names_the_recipe_that_makes_it(void **state)
+{
+	static const struct {
+		enum granularity granularity;
+		const char *dynamic_input, *static_input;
+	} rows[] = {
+		{ GRANULARITY_TENSOR, "current", "delayed" },
+		{ GRANULARITY_CHANNEL, "channelwise", "channelwise" },
+		{ GRANULARITY_BLOCK, "blockwise", "blockwise" },
+		{ GRANULARITY_MX, "mxfp8", "mxfp8" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		assert_string_equal(recipe_of_scheme(rows[i].granularity, false)->name,
+				    rows[i].dynamic_input);
+		assert_string_equal(recipe_of_scheme(rows[i].granularity, true)->name,
+				    rows[i].static_input);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_rows),	       cmocka_unit_test(test_registry),
-		cmocka_unit_test(test_find_fails),     cmocka_unit_test(test_tuning),
+		cmocka_unit_test(a_scheme_names_the_recipe_that_makes_it),
+		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_registry),
+		cmocka_unit_test(test_find_fails),
+		cmocka_unit_test(test_tuning),
 		cmocka_unit_test(test_tuning_refused),
 	};
 
