@@ -8,14 +8,14 @@
 
 /* clang-format off */
 const struct option_row tuning_options[] = {
-	{ SECTION_NUMBERS, "fp8-format", 0, "e4m3|e5m2", "The type of the codes (default e4m3)",
-	  option_text, PLACE(fp8_format) },
+	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS,
+	  "The type of the codes (default e4m3)", option_text, PLACE(fp8_format) },
 	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any",
 	  option_text,
 	  PLACE(scale_fmt) },
-	{ SECTION_NUMBERS, "scale-arith", 0, "te|deepseek|deepgemm",
+	{ SECTION_NUMBERS, "scale-arith", 0, SCALE_ARITH_WORDS,
 	  "Who divides by what, with float scales (default te)", option_text, PLACE(scale_arith) },
-	{ SECTION_NUMBERS, "mx-scale", 0, "up|floor|even",
+	{ SECTION_NUMBERS, "mx-scale", 0, MX_RULE_WORDS,
 	  "How mxfp8 rounds its exponents (default up)", option_text, PLACE(mx_scale) },
 	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Raise a smaller amax to X (default 0)",
 	  option_text, PLACE(amax_epsilon) },

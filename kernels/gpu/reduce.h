@@ -90,7 +90,7 @@ static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 /* |v| as bits, which order as the values do; 0 for a NaN. */
 static __device__ inline unsigned magnitude_bits(float v)
 {
-	unsigned bits = f32_bits(v) & 0x7FFFFFFF;
+	unsigned bits = f32_magnitude(v);
 
 	return bits > F32_INF ? 0 : bits;
 }

@@ -1,14 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optimal string alignment distance (Damerau-Levenshtein without edits inside a swap), three rows
- * of the table.
+ * words_nearest(): optimal string alignment distance (Damerau-Levenshtein without edits inside a
+ * swap), three rows of the table.
  */
 #include "base/words.h"
 
+#include <assert.h>
 #include <stddef.h>
 #include <string.h>
 
 #define LENGTH_MAX 63 /* a longer name is no slip of the fingers */
+
+int words_find(const char *words, const char *word)
+{
+	size_t n = word ? strlen(word) : 0;
+
+	for (int i = 0; word; i++) {
+		size_t len = strcspn(words, "|");
+
+		if (len == n && !memcmp(words, word, n))
+			return i;
+		if (!words[len])
+			break;
+		words += len + 1;
+	}
+	return -1;
+}
+
+const char *words_get(const char *words, int index, char word[WORD_SIZE])
+{
+	size_t len;
+
+	for (; index > 0; index--)
+		words += strcspn(words, "|") + 1;
+	len = strcspn(words, "|");
+	assert(len < WORD_SIZE);
+	memcpy(word, words, len);
+	word[len] = '\0';
+	return word;
+}
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {

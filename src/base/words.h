@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * "No such option: did you mean ...?"
+ * Words: the names of an enum as one text, "te|deepseek|deepgemm", in its order; and which name was
+ * meant.
  */
 #ifndef FP8CONV_BASE_WORDS_H
 #define FP8CONV_BASE_WORDS_H
+
+/* The index of a word, or -1; word may be NULL. */
+int words_find(const char *words, const char *word);
+
+/* Copies the word of an index, which is one of them, and is shorter than WORD_SIZE. */
+#define WORD_SIZE 32
+const char *words_get(const char *words, int index, char word[WORD_SIZE]);
 
 /* The one of names (NULL at the end) that takes the fewest insertions, deletions, substitutions and
  * swaps of neighbours to become wanted, the first of equals.  NULL where none is near: more than a

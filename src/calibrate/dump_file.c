@@ -60,8 +60,7 @@ static int check_input(const struct st_tensor *tensor, const char *path, struct 
 			err, ERR_INPUT,
 			"tensor '%s' in '%s' is not called as dumps call theirs: MODULE" INPUT,
 			tensor->name, path);
-	if (tensor->n_dims == 2 &&
-	    (tensor->dtype == DT_F32 || tensor->dtype == DT_BF16 || tensor->dtype == DT_F16))
+	if (tensor->n_dims == 2 && dtype_is_float(tensor->dtype))
 		return 0;
 	st_shape_format(&shape, tensor->shape, tensor->n_dims);
 	err_set(err, ERR_INPUT,

@@ -6,20 +6,21 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/words.h"
 #include "convert/steps.h"
 
 /* The numbers of the job's recipe, as they are after tuning. */
 static json_t *spec_json(const struct qspec *spec)
 {
-	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
-	static const char *const mx_rules[] = { "up", "floor", "even" };
+	char format[WORD_SIZE], arith[WORD_SIZE], mx_rule[WORD_SIZE];
 
 	return json_pack("{s:s, s:[I, I], s:b, s:s, s:s, s:f, s:i}", "fp8_format",
-			 spec->format == FP8_E5M2 ? "e5m2" : "e4m3", "tile",
+			 words_get(FP8_FORMAT_WORDS, (int)spec->format, format), "tile",
 			 (json_int_t)spec->tile.rows, (json_int_t)spec->tile.cols, "pow2",
-			 spec->pow2, "scale_arith", ariths[spec->arith], "mx_scale",
-			 mx_rules[spec->mx_rule], "amax_epsilon", (double)spec->amax_epsilon,
-			 "margin", spec->margin);
+			 spec->pow2, "scale_arith",
+			 words_get(SCALE_ARITH_WORDS, (int)spec->arith, arith), "mx_scale",
+			 words_get(MX_RULE_WORDS, (int)spec->mx_rule, mx_rule), "amax_epsilon",
+			 (double)spec->amax_epsilon, "margin", spec->margin);
 }
 
 static json_t *patterns_json(const char *const *patterns, size_t n)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "convert/steps.h"
+#include "num/fp8.h"
 
 /* *at is the first cache scale that has no output yet. */
 static void unit_caches(struct plan *plan, size_t u, size_t *at)
@@ -33,7 +34,7 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	plan_add(plan, u,
 		 &(struct output_decl){ .kind = OUTPUT_CODES,
 					.name = unit->name,
-					.dtype = spec->format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3,
+					.dtype = dtype_of_fp8(spec->format),
 					.n_dims = 2,
 					.shape = shape });
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,

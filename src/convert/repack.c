@@ -12,6 +12,7 @@
 #include "select/fp8_units.h"
 #include "convert/steps.h"
 #include "model/role.h"
+#include "num/fp8.h"
 
 static const struct tile mx_tile = { 1, 32 };
 
@@ -22,8 +23,7 @@ static struct qspec spec_of(const struct unit *unit)
 	bool is_mx = from->scale_type == SCALE_E8M0 && from->tile.rows == mx_tile.rows &&
 		     from->tile.cols == mx_tile.cols;
 
-	return (struct qspec){ .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2
-										   : FP8_E4M3,
+	return (struct qspec){ .format = fp8_of_dtype(unit->source->tensor->dtype),
 			       .tile = from->tile,
 			       .scale_type = is_mx ? SCALE_E8M0 : SCALE_F32,
 			       .pow2 = from->scale_type == SCALE_E8M0 };

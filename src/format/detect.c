@@ -13,6 +13,7 @@
 #include "format/variant.h"
 #include "format/read_config.h"
 #include "format/scale_names.h"
+#include "num/fp8.h"
 
 /* Weights of one granularity: how many, and the first with its scale. */
 struct sort {
@@ -133,7 +134,7 @@ static void scheme_from_tensors(struct detection *detection, const struct declar
 
 	scheme->granularity = weight_scale_granularity(&most->scale);
 	scheme->tile = most->scale.tile;
-	scheme->fp8_format = most->weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	scheme->fp8_format = fp8_of_dtype(most->weight->tensor->dtype);
 	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;
 	if (!said->has_input)
 		scheme->static_input = scale_name_beside(checkpoint, name, SCALE_OF_INPUT) != NULL;

@@ -47,16 +47,11 @@ struct job {
 	pthread_mutex_t lock;	     /* of stats */
 };
 
-static uint8_t largest_code(enum fp8_format format)
-{
-	return format == FP8_E4M3 ? 0x7E : 0x7B;
-}
-
 static void table_make(struct code_table *table, enum fp8_format format)
 {
 	*table = (struct code_table){ .signal = { 0 } };
 	for (int code = 0; code < 256; code++) {
-		uint8_t magnitude = (uint8_t)(code & 0x7F), largest = largest_code(format);
+		uint8_t magnitude = (uint8_t)(code & 0x7F), largest = fp8_max_code(format);
 		float value, above, below;
 
 		if (magnitude > largest)
@@ -159,7 +154,7 @@ struct codes {
 static void add_tile(const struct code_table *table, const struct codes *codes, float scale,
 		     struct tensor_stats *found)
 {
-	uint8_t largest = largest_code(codes->format), most = 0;
+	uint8_t largest = fp8_max_code(codes->format), most = 0;
 	double signal = 0, noise = 0;
 
 	for (uint64_t row = 0; row < codes->n_rows; row++) {
@@ -211,7 +206,7 @@ static void add_tiles(const struct job *job, const struct cut *cut, const uint8_
 	uint64_t first = tile.cols == WHOLE ? 0 : rect->col / tile.cols;
 	struct codes codes = { .stride = rect->n_cols };
 
-	codes.format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	codes.format = fp8_of_dtype(unit->source->tensor->dtype);
 	for (uint64_t row = 0; row < rect->n_rows; row += rows) {
 		for (uint64_t col = 0; col < rect->n_cols; col += cols) {
 			codes.at = buffer + row * rect->n_cols + col;

@@ -37,19 +37,25 @@ NUM_INLINE float f32_from_bits(uint32_t bits)
 	return pun.f;
 }
 
+/* The bits of |v|, which order as magnitudes do: inf above all finite ones, NaN above inf. */
+NUM_INLINE uint32_t f32_magnitude(float v)
+{
+	return f32_bits(v) & 0x7FFFFFFF;
+}
+
 NUM_INLINE float f32_abs(float v)
 {
-	return f32_from_bits(f32_bits(v) & 0x7FFFFFFF);
+	return f32_from_bits(f32_magnitude(v));
 }
 
 NUM_INLINE bool f32_is_nan(float v)
 {
-	return (f32_bits(v) & 0x7FFFFFFF) > F32_INF;
+	return f32_magnitude(v) > F32_INF;
 }
 
 NUM_INLINE bool f32_is_inf(float v)
 {
-	return (f32_bits(v) & 0x7FFFFFFF) == F32_INF;
+	return f32_magnitude(v) == F32_INF;
 }
 
 /* Of a positive finite number; 2^-127 and below, which are subnormal, count. */

@@ -30,7 +30,7 @@ NUM_INLINE float e8m0_factor(uint8_t code)
 /* The smallest power of two >= v, v >= 0.  A subnormal v above 2^-127 goes to 2^-126. */
 NUM_INLINE uint8_t e8m0_round_up(float v)
 {
-	uint32_t bits = f32_bits(v) & 0x7FFFFFFF;
+	uint32_t bits = f32_magnitude(v);
 	uint32_t exponent = bits >> 23;
 	uint32_t mantissa = bits & 0x7FFFFF;
 
@@ -54,7 +54,7 @@ NUM_INLINE float e8m0_rcp_max(enum fp8_format format)
  */
 NUM_INLINE uint8_t e8m0_floor(float amax, int fmax_exponent, int margin, uint32_t carry)
 {
-	uint32_t bits = f32_bits(amax) & 0x7FFFFFFF;
+	uint32_t bits = f32_magnitude(amax);
 	int e;
 
 	if (bits > F32_INF)

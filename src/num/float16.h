@@ -49,7 +49,7 @@ NUM_INLINE uint16_t f16_from_f32(float v)
 
 	if (f32_is_nan(v))
 		return 0x7E00;
-	code = f32_narrow(f32_bits(v) & 0x7FFFFFFF, 10, -14);
+	code = f32_narrow(f32_magnitude(v), 10, -14);
 	return (uint16_t)(sign | (code > 0x7C00 ? 0x7C00 : code));
 }
 

@@ -9,6 +9,7 @@
 #define FP8CONV_NUM_FP8_H
 
 #include "num/bits.h"
+#include "num/dtype.h"
 #include "num/qspec.h"
 
 #define FP8_NAN		0x7F
@@ -24,9 +25,26 @@ NUM_INLINE float fp8_max(enum fp8_format format)
 	return format == FP8_E4M3 ? FP8_E4M3_MAX : FP8_E5M2_MAX;
 }
 
+/* The code of fp8_max(). */
+NUM_INLINE uint8_t fp8_max_code(enum fp8_format format)
+{
+	return format == FP8_E4M3 ? 0x7E : 0x7B;
+}
+
+/* Of DT_F8_E4M3 and DT_F8_E5M2. */
+NUM_INLINE enum fp8_format fp8_of_dtype(enum dtype dtype)
+{
+	return dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+}
+
+NUM_INLINE enum dtype dtype_of_fp8(enum fp8_format format)
+{
+	return format == FP8_E5M2 ? DT_F8_E5M2 : DT_F8_E4M3;
+}
+
 NUM_INLINE uint8_t fp8_narrow(float v, int m_bits, int e_min, uint32_t max_code)
 {
-	uint32_t magnitude = f32_bits(v) & 0x7FFFFFFF;
+	uint32_t magnitude = f32_magnitude(v);
 	uint32_t sign = f32_bits(v) >> 24 & 0x80;
 	uint32_t code;
 

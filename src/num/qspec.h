@@ -15,9 +15,13 @@ enum fp8_format {
 	FP8_E4M3, /* OCP "fn": max 448, no inf */
 	FP8_E5M2, /* max 57344 */
 };
+#define FP8_FORMAT_WORDS "e4m3|e5m2"
 
 /* How the scale of a tile is kept: scale_inv as fp32, or one exponent byte. */
 enum scale_type { SCALE_F32, SCALE_E8M0 };
+
+/* qspec.pow2 as a word, where the scale is fp32. */
+#define SCALE_FMT_WORDS "float|ue8m0"
 
 /* Who divides by what, where scales are fp32 and not powers of two. */
 enum scale_arith {
@@ -26,9 +30,11 @@ enum scale_arith {
 	ARITH_DEEPGEMM, /* scale_inv = max(amax, 1e-4) / FMAX, code = x * (1 / scale_inv) */
 	ARITH_GIVEN,	/* delayed scaling: scales stand in the place of the amaxes; not for pow2 */
 };
+#define SCALE_ARITH_WORDS "te|deepseek|deepgemm" /* ARITH_GIVEN: no option's, and in no file */
 
 /* How the exponent of an MX block is found. */
 enum mx_rule { MX_UP, MX_FLOOR, MX_EVEN };
+#define MX_RULE_WORDS "up|floor|even"
 
 /* What one scale_inv of a weight belongs to. */
 enum granularity { GRANULARITY_TENSOR, GRANULARITY_CHANNEL, GRANULARITY_BLOCK, GRANULARITY_MX };

@@ -53,15 +53,15 @@ const struct recipe *recipe_of_scheme(enum granularity granularity, bool static_
 	return NULL;
 }
 
-/* The place of value in words (NULL at the end), whose list in prose is for the message. */
-static int word_index(const char *option, const char *value, const char *const *words,
-		      const char *list, int *index, struct err *err)
+/* The place of value in words, whose list in prose is for the message; -1: none. */
+static int word_index(const char *option, const char *value, const char *words, const char *list,
+		      struct err *err)
 {
-	for (*index = 0; words[*index]; ++*index)
-		if (!strcmp(words[*index], value))
-			return 0;
-	err_set(err, ERR_USAGE, "%s '%s' is unknown: it is %s", option, value, list);
-	return -1;
+	int index = words_find(words, value);
+
+	if (index < 0)
+		err_set(err, ERR_USAGE, "%s '%s' is unknown: it is %s", option, value, list);
+	return index;
 }
 
 /* For options that only recipes with fp32 scales have a use for. */
@@ -77,21 +77,19 @@ static int want_float_scales(const struct recipe *recipe, const char *option, st
 
 static int tune_format(const char *text, struct qspec *spec, struct err *err)
 {
-	static const char *const words[] = { "e4m3", "e5m2", NULL };
-	int index;
+	int index = word_index("--fp8-format", text, FP8_FORMAT_WORDS, "e4m3 or e5m2", err);
 
-	if (word_index("--fp8-format", text, words, "e4m3 or e5m2", &index, err))
+	if (index < 0)
 		return -1;
-	spec->format = index == 0 ? FP8_E4M3 : FP8_E5M2;
+	spec->format = (enum fp8_format)index;
 	return 0;
 }
 
 static int tune_scale_fmt(const char *text, struct qspec *spec, struct err *err)
 {
-	static const char *const words[] = { "float", "ue8m0", NULL };
-	int index;
+	int index = word_index("--scale-fmt", text, SCALE_FMT_WORDS, "ue8m0 or float", err);
 
-	if (word_index("--scale-fmt", text, words, "ue8m0 or float", &index, err))
+	if (index < 0)
 		return -1;
 	spec->pow2 = index == 1;
 	return 0;
@@ -101,36 +99,34 @@ static int tune_scale_fmt(const char *text, struct qspec *spec, struct err *err)
 static int tune_scale_arith(const struct recipe *recipe, const char *text, struct qspec *spec,
 			    struct err *err)
 {
-	static const char *const words[] = { "te", "deepseek", "deepgemm", NULL };
-	static const enum scale_arith values[] = { ARITH_TE, ARITH_DEEPSEEK, ARITH_DEEPGEMM };
-	int index;
+	int index = word_index("--scale-arith", text, SCALE_ARITH_WORDS, "te, deepseek or deepgemm",
+			       err);
 
-	if (word_index("--scale-arith", text, words, "te, deepseek or deepgemm", &index, err))
+	if (index < 0)
 		return -1;
-	if (spec->pow2 && values[index] != ARITH_TE)
+	if (spec->pow2 && index != ARITH_TE)
 		return err_set(
 			err, ERR_USAGE,
 			"--scale-arith %s has no use in recipe '%s' with power-of-two scales: "
 			"add --scale-fmt float",
 			text, recipe->name);
-	spec->arith = values[index];
+	spec->arith = (enum scale_arith)index;
 	return 0;
 }
 
 static int tune_mx_scale(const struct recipe *recipe, const char *text, struct qspec *spec,
 			 struct err *err)
 {
-	static const char *const words[] = { "up", "floor", "even", NULL };
-	static const enum mx_rule values[] = { MX_UP, MX_FLOOR, MX_EVEN };
 	int index;
 
 	if (recipe->weight.scale_type != SCALE_E8M0)
 		return err_set(err, ERR_USAGE,
 			       "--mx-scale has no use in recipe '%s': it is for recipe 'mxfp8'",
 			       recipe->name);
-	if (word_index("--mx-scale", text, words, "up, floor or even", &index, err))
+	index = word_index("--mx-scale", text, MX_RULE_WORDS, "up, floor or even", err);
+	if (index < 0)
 		return -1;
-	spec->mx_rule = values[index];
+	spec->mx_rule = (enum mx_rule)index;
 	return 0;
 }
 

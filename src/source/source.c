@@ -10,6 +10,7 @@
 #include "source/fp8_source.h"
 #include "num/e8m0.h"
 #include "num/float16.h"
+#include "num/fp8.h"
 
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
 		 const struct backend *backend, int stream_fd)
@@ -218,8 +219,7 @@ static int decode(struct source *source, const struct source_request *request, e
 			       .rows = rect->n_rows,
 			       .cols = rect->n_cols,
 			       .stride = rect->n_cols,
-			       .format = unit->source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2
-										   : FP8_E4M3,
+			       .format = fp8_of_dtype(unit->source->tensor->dtype),
 			       .tile = from->tile,
 			       .scale_type = from->scale_type,
 			       .scale_inv = (char *)scales + col * scale_size(from->scale_type),

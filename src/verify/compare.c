@@ -188,7 +188,7 @@ static float half_step(enum fp8_format format, uint8_t code)
 {
 	uint8_t magnitude = code & 0x7F;
 
-	if (magnitude == (format == FP8_E4M3 ? 0x7E : 0x7B))
+	if (magnitude == fp8_max_code(format))
 		magnitude--;
 	return (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - fp8_to_f32(format, magnitude)) / 2;
 }

@@ -23,20 +23,19 @@
 
 enum fp8_format verify_weight_format(const struct verify_weight *weight)
 {
-	return weight->unit.source->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	return fp8_of_dtype(weight->unit.source->tensor->dtype);
 }
 
 /* With a margin, codes are as much smaller as it says. */
 float diagnose_low_code(const struct verify *verify, enum fp8_format format)
 {
-	return LOW_FACTOR * fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B) *
-	       f32_pow2(-verify->opened.recorded.spec.margin);
+	return LOW_FACTOR * fp8_max(format) * f32_pow2(-verify->opened.recorded.spec.margin);
 }
 
 float diagnose_floor_scale(const struct verify *verify)
 {
 	enum fp8_format format = verify->opened.detection->scheme.fp8_format;
-	float fmax = fp8_to_f32(format, format == FP8_E4M3 ? 0x7E : 0x7B);
+	float fmax = fp8_max(format);
 	float recorded = 2.01f * verify->opened.recorded.spec.amax_epsilon /
 			 fmax; /* twice: a power of two above */
 

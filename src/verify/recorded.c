@@ -8,20 +8,16 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/words.h"
 #include "ckpt/manifest.h"
 #include "verify/steps.h"
 #include "recipe/recipe.h"
 
 #define RECORD_LIMIT ((size_t)256 << 20) /* bytes of a manifest */
 
-static int word_index(const json_t *object, const char *key, const char *const *words, int n)
+static int word_index(const json_t *object, const char *key, const char *words)
 {
-	const char *text = json_string_value(json_object_get(object, key));
-
-	for (int i = 0; text && i < n; i++)
-		if (!strcmp(words[i], text))
-			return i;
-	return -1;
+	return words_find(words, json_string_value(json_object_get(object, key)));
 }
 
 static bool same_rule(const struct qspec *a, const struct qspec *b)
@@ -41,10 +37,8 @@ static void take_name(struct arithmetic *arithmetic)
 /* Our own files say it themselves: options that no table can list, a margin or an epsilon. */
 static void take_record(const json_t *scales, enum scale_type type, struct arithmetic *recorded)
 {
-	static const char *const ariths[] = { "te", "deepseek", "deepgemm" };
-	static const char *const mx_rules[] = { "up", "floor", "even" };
-	int arith = word_index(scales, "scale_arith", ariths, 3);
-	int mx_rule = word_index(scales, "mx_scale", mx_rules, 3);
+	int arith = word_index(scales, "scale_arith", SCALE_ARITH_WORDS);
+	int mx_rule = word_index(scales, "mx_scale", MX_RULE_WORDS);
 
 	if (arith < 0 || mx_rule < 0)
 		return;

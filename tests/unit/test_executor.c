@@ -110,7 +110,7 @@ static void histogram_at(const struct values *x)
 
 	memcpy(wanted, before, sizeof wanted);
 	for (size_t i = 0; i < x->n; i++)
-		wanted[2 * ((f32_bits(x->given[i]) & 0x7FFFFFFF) >> 20)]++;
+		wanted[2 * (f32_magnitude(x->given[i]) >> 20)]++;
 	EACH_SIDE(s)
 	{
 		float *there = values_there(s, x);

@@ -52,11 +52,29 @@ static void long_names(void **state)
 	assert_null(words_nearest("short", names));
 }
 
+static void words_have_the_order_of_their_enum(void **state)
+{
+	static const char words[] = "te|deepseek|deepgemm";
+	char word[WORD_SIZE];
+
+	(void)state;
+	assert_int_equal(words_find(words, "te"), 0);
+	assert_int_equal(words_find(words, "deepgemm"), 2);
+	assert_int_equal(words_find(words, "deep"), -1);
+	assert_int_equal(words_find(words, "te|deepseek"), -1);
+	assert_int_equal(words_find(words, ""), -1);
+	assert_int_equal(words_find(words, NULL), -1);
+	assert_string_equal(words_get(words, 0, word), "te");
+	assert_string_equal(words_get(words, 1, word), "deepseek");
+	assert_string_equal(words_get(words, 2, word), "deepgemm");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nearest),
 		cmocka_unit_test(long_names),
+		cmocka_unit_test(words_have_the_order_of_their_enum),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -164,7 +164,7 @@ static void span_error(const struct matrix *x, const struct quant_in *q, struct 
 			float back =
 				fp8_to_f32(q->format, q->codes[row * q->stride + col]) * scale_inv;
 
-			if ((f32_bits(v) & 0x7FFFFFFF) >= F32_INF)
+			if (f32_magnitude(v) >= F32_INF)
 				continue;
 			*signal += (double)v * v;
 			*noise += ((double)v - back) * ((double)v - back);

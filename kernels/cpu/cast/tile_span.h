@@ -35,7 +35,7 @@ static inline uint8_t cast_counted(enum fp8_format format, struct scaling scalin
 				   struct quant_stats *stats)
 {
 	float scaled = scaling_apply(scaling, v);
-	uint32_t magnitude = f32_bits(v) & 0x7FFFFFFF;
+	uint32_t magnitude = f32_magnitude(v);
 
 	if (stats) {
 		stats->nonfinite += magnitude >= F32_INF;

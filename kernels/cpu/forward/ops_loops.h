@@ -35,7 +35,7 @@ static float CPU_OP(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
 		return f32_from_bits(largest);
 	largest = 0;
 	for (size_t i = 0; i < n; i++) {
-		uint32_t magnitude = f32_bits(x[i]) & 0x7FFFFFFF;
+		uint32_t magnitude = f32_magnitude(x[i]);
 
 		*n_nonfinite += magnitude >= F32_INF;
 		if (magnitude > largest && magnitude <= F32_INF)
@@ -47,7 +47,7 @@ static float CPU_OP(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
 static void CPU_OP(histogram)(const float *x, size_t n, uint64_t *counts)
 {
 	for (size_t i = 0; i < n; i++)
-		counts[2 * ((f32_bits(x[i]) & 0x7FFFFFFF) >> 20)]++;
+		counts[2 * (f32_magnitude(x[i]) >> 20)]++;
 }
 
 static void CPU_OP(round_bf16)(const float *x, size_t n, uint16_t *y)

@@ -115,7 +115,7 @@ static __device__ inline unsigned region_nonfinite(const struct region *r)
 	for (int k = 0; k < N_ROWS; k++) {
 		GPU_UNROLL
 		for (int c = 0; c < GROUP; c++)
-			n += (f32_bits(r->v[k][c]) & 0x7FFFFFFF) >= F32_INF;
+			n += f32_magnitude(r->v[k][c]) >= F32_INF;
 	}
 	return n;
 }

@@ -34,7 +34,7 @@ struct counts {
 
 static __device__ GPU_CALL unsigned element_count(enum fp8_format format, float v, float scaled)
 {
-	unsigned magnitude = f32_bits(v) & 0x7FFFFFFF;
+	unsigned magnitude = f32_magnitude(v);
 	unsigned saturated =
 		magnitude == F32_INF || (magnitude < F32_INF && fp8_saturates(format, scaled));
 
@@ -66,7 +66,7 @@ static __device__ inline void count_group(struct counts *counts, enum fp8_format
 	unsigned max = 0;
 
 	for (int i = 0; i < GROUP; i++)
-		max = max_of(max, f32_bits(v[i]) & 0x7FFFFFFF);
+		max = max_of(max, f32_magnitude(v[i]));
 	if (max < F32_INF && !fp8_saturates(format, scaling_apply(s, f32_from_bits(max))))
 		return;
 	for (int i = 0; i < GROUP; i++)

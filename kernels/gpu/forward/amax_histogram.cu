@@ -47,7 +47,7 @@ struct magnitudes {
 	__device__ void add(float v)
 	{
 		max = max_of(max, magnitude_bits(v));
-		n_nonfinite += (f32_bits(v) & 0x7FFFFFFF) >= F32_INF;
+		n_nonfinite += f32_magnitude(v) >= F32_INF;
 	}
 };
 
