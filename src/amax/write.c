@@ -143,8 +143,10 @@ int amax_place_open(struct amax_place *place, const struct io *io, const char *p
 		slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
 	lock = outdir_own_name(name, "lock");
 	rc = outdir_open(&place->dir, io, directory, lock, false, err);
-	if (rc && err->kind == ERR_USAGE) /* the lock is the file's, not the folder's */
-		rc = err_set(err, ERR_USAGE, "'%s' is in use by another fp8conv", path);
+	if (place->dir.held) /* the lock is the file's, not the folder's */
+		rc = err_set(err, ERR_SYSTEM,
+			     "'%s' is in use by another fp8conv: try again when it has ended",
+			     path);
 	free(lock);
 	free(directory);
 	return rc;

@@ -208,6 +208,16 @@ static int list_safetensors(const struct io *io, const char *directory, char ***
 	return 0;
 }
 
+/* "models--org--name", whose models lie deeper. */
+static bool is_hub_cache(const char *directory)
+{
+	char *snapshots = join(directory, "snapshots");
+	bool found = exists(snapshots);
+
+	free(snapshots);
+	return found;
+}
+
 /* Neither an index nor model.safetensors: one file is meant, of several none. */
 static int open_only_file(struct checkpoint *checkpoint, const struct io *io, struct err *err)
 {
@@ -219,7 +229,11 @@ static int open_only_file(struct checkpoint *checkpoint, const struct io *io, st
 
 	if (list_safetensors(io, directory, &names, &n, err))
 		goto out;
-	if (!n) {
+	if (!n && is_hub_cache(directory)) {
+		err_set(err, ERR_INPUT,
+			"'%s' is a directory of the Hub's cache: give its snapshots/REVISION",
+			directory);
+	} else if (!n) {
 		err_set(err, ERR_INPUT, "no %s, no %s and no other .safetensors file in '%s'",
 			INDEX_NAME, MODEL_NAME, directory);
 	} else if (n > 1) {
@@ -343,14 +357,28 @@ static char *directory_of(const char *path, bool is_directory)
 	return n ? xstrndup(path, n) : xstrdup(".");
 }
 
-static int open_any(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		    int n_threads, struct defects *defects, struct err *err)
+/* "org/model", as models are called there. */
+static bool is_hub_name(const char *path)
+{
+	const char *slash = strchr(path, '/');
+
+	return slash && slash > path && path[0] != '.' && slash[1] && !strchr(slash + 1, '/');
+}
+
+static int open_path(struct checkpoint *checkpoint, const struct io *io, const char *path,
+		     int n_threads, struct defects *defects, struct err *err)
 {
 	struct stat st;
 	int rc;
 
 	*checkpoint = (struct checkpoint){ .io = io, .path = xstrdup(path) };
-	if (stat(path, &st)) {
+	if (stat(path, &st) && errno == ENOENT && is_hub_name(path)) {
+		rc = err_set(
+			err, ERR_INPUT,
+			"no file or directory '%s' (a name on the Hub? run 'hf download %s' and "
+			"give the directory that it prints)",
+			path, path);
+	} else if (stat(path, &st)) {
 		rc = err_errno(err, "cannot open '%s'", path);
 	} else if (S_ISDIR(st.st_mode)) {
 		checkpoint->directory = directory_of(path, true);
@@ -373,7 +401,7 @@ static int open_any(struct checkpoint *checkpoint, const struct io *io, const ch
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		    int n_threads, struct err *err)
 {
-	return open_any(checkpoint, io, path, n_threads, NULL, err);
+	return open_path(checkpoint, io, path, n_threads, NULL, err);
 }
 
 /* Whether all that the index names is there, so that its total can be judged. */
@@ -389,7 +417,7 @@ static bool is_whole(const struct defects *defects)
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		      struct defects *defects, struct err *err)
 {
-	if (open_any(checkpoint, io, path, 1, defects, err))
+	if (open_path(checkpoint, io, path, 1, defects, err))
 		return -1;
 	if (!checkpoint->n_shards) {
 		checkpoint_release(checkpoint);

@@ -44,6 +44,7 @@ static bool same_file(int dirfd, const char *name, int fd)
 	       by_name.st_dev == by_fd.st_dev && by_name.st_ino == by_fd.st_ino;
 }
 
+/* 1, with *err set: another process holds it. */
 static int lock_take(const struct outdir *dir, const char *name, int operation, int *fd,
 		     struct err *err)
 {
@@ -53,18 +54,23 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 		if (*fd < 0)
 			return err_errno(err, "cannot create the lock '%s/%s'", dir->path, name);
 		if (flock(*fd, operation)) {
+			bool held = errno == EWOULDBLOCK;
+
 			if (errno == EINTR) {
 				dir->io->close(*fd);
 				continue;
 			}
-			if (errno == EWOULDBLOCK)
-				err_set(err, ERR_USAGE, "'%s' is in use by another fp8conv",
+
+			if (held)
+				err_set(err, ERR_SYSTEM,
+					"'%s' is in use by another fp8conv: try again when it has "
+					"ended",
 					dir->path);
 			else
 				err_errno(err, "cannot lock '%s/%s'", dir->path, name);
 			dir->io->close(*fd);
 			*fd = -1;
-			return -1;
+			return held ? 1 : -1;
 		}
 		if (same_file(dir->fd, name, *fd))
 			return 0;
@@ -88,8 +94,27 @@ static int sync_above(const struct outdir *dir, struct err *err)
 	return rc;
 }
 
+/* The directories that path lies in, as mkdir -p makes them; the last call tells what failed. */
+static void parents_make(const struct outdir *dir)
+{
+	for (const char *slash = strchr(dir->path + 1, '/'); slash;
+	     slash = strchr(slash + 1, '/')) {
+		char *parent = xstrndup(dir->path, (size_t)(slash - dir->path));
+
+		dir->io->mkdirat(AT_FDCWD, parent, 0777);
+		free(parent);
+	}
+}
+
 static int directory_open(struct outdir *dir, struct err *err)
 {
+	struct stat st;
+
+	if (stat(dir->path, &st) && !lstat(dir->path, &st) && S_ISLNK(st.st_mode))
+		return err_set(err, ERR_INPUT, "'%s' is a symbolic link that leads nowhere",
+			       dir->path);
+	if (*dir->path && faccessat(AT_FDCWD, dir->path, F_OK, 0))
+		parents_make(dir);
 	if (!dir->io->mkdirat(AT_FDCWD, dir->path, 0777))
 		dir->created = true;
 	else if (errno != EEXIST)
@@ -103,10 +128,16 @@ static int directory_open(struct outdir *dir, struct err *err)
 int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock,
 		bool shared, struct err *err)
 {
+	int rc;
+
 	*dir = (struct outdir){ .io = io, .path = xstrdup(path), .fd = -1, .lock_fd = -1 };
-	if (directory_open(dir, err) ||
-	    lock_take(dir, lock, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB, &dir->lock_fd, err)) {
+	rc = directory_open(dir, err);
+	if (!rc)
+		rc = lock_take(dir, lock, (shared ? LOCK_SH : LOCK_EX) | LOCK_NB, &dir->lock_fd,
+			       err);
+	if (rc) {
 		outdir_close(dir);
+		dir->held = rc > 0;
 		return -1;
 	}
 	dir->lock_name = xstrdup(lock);
@@ -329,7 +360,9 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 
 int outdir_guard(const struct outdir *dir, int *guard, struct err *err)
 {
-	return lock_take(dir, ".fp8conv.guard", LOCK_EX, guard, err);
+	if (lock_take(dir, ".fp8conv.guard", LOCK_EX, guard, err))
+		return -1;
+	return 0;
 }
 
 /* Unlinked while it is held: whoever waits for it sees that and takes a new one. */

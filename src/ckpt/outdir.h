@@ -20,12 +20,13 @@ struct outdir {
 	char *path; /* for messages; NULL: not open */
 	int fd;
 	bool created; /* by us: removed again if it stays empty */
+	bool held;    /* outdir_open() failed, for another process holds the lock */
 	char *lock_name;
 	int lock_fd;
 };
 
-/* Opens or creates path and takes the lock file `lock` in it, exclusively, or shared (parts of one
- * job).  Held by another process: ERR_USAGE. */
+/* Opens or creates path, with the directories that it lies in, and takes the lock file `lock` in
+ * it, exclusively, or shared (parts of one job).  Held by another process: ERR_SYSTEM. */
 int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock,
 		bool shared, struct err *err);
 

@@ -70,7 +70,8 @@ static int remove_stale(const struct outdir *dir, const char *partial, struct er
 	if (fd < 0 && !is_no_file(errno))
 		return err_errno(err, "cannot see who writes '%s/%s'", dir->path, partial);
 	held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
-	rc = held ? err_set(err, ERR_USAGE, "'%s/%s' is being written by another fp8conv",
+	rc = held ? err_set(err, ERR_SYSTEM,
+			    "'%s/%s' is being written by another fp8conv: try again later",
 			    dir->path, partial)
 		  : outdir_remove(dir, partial, err);
 	if (fd >= 0)

@@ -45,12 +45,38 @@ static int open_source(struct plan *plan, const struct convert_params *params,
 	return 0;
 }
 
+/* Whether a new directory of that name would be a file's name misspelled. */
+static bool looks_like_file(const char *output)
+{
+	static const char *const endings[] = { ".safetensor", ".safetensors.", ".txt", ".json",
+					       ".bin",	      ".gguf",	       ".pt",  ".pth" };
+	size_t n = strlen(output);
+	struct stat st;
+
+	if (!stat(output, &st))
+		return false;
+	for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+		size_t n_ending = strlen(endings[i]);
+
+		if (n > n_ending && !strcmp(output + n - n_ending, endings[i]))
+			return true;
+	}
+	return false;
+}
+
 /* What the command line asks for, where no file decides. */
 static int check_request(const struct plan *plan, const struct convert_params *params,
 			 struct err *err)
 {
 	if (params->hashes && plan->stream_fd >= 0)
 		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
+	if (params->output && destination_of(params->output) == DESTINATION_DIRECTORY &&
+	    looks_like_file(params->output))
+		return err_set(
+			err, ERR_USAGE,
+			"output '%s' is not a directory: end its name in .safetensors for one "
+			"file, or in / for a new directory",
+			params->output);
 	if (params->output && destination_of(params->output) != DESTINATION_DIRECTORY) {
 		if (plan->source.n_shards != 1)
 			return err_set(err, ERR_USAGE,

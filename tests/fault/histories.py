@@ -131,7 +131,7 @@ def second_run(job: Job, golden: dict[str, bytes]) -> None:
     if process.poll() is None:
         stop(process)
         if list(pathlib.Path(".").glob("out/.*.lock")):
-            one_line(run(job), (2,), "in use by another fp8conv")
+            one_line(run(job), (4,), "in use by another fp8conv")
             counted()
         process.send_signal(signal.SIGCONT)
     check(end(process).status == 0, f"{job.name}: the first run suffered")

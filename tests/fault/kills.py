@@ -66,7 +66,7 @@ def second_run(command: Command, model: Model, work: pathlib.Path) -> None:
         stop(first)
         before = files(out)
         for options in ([], ["--restart"], command.other):
-            one_line(run(command, model.folder, out, *options), (2,), "in use by another fp8conv")
+            one_line(run(command, model.folder, out, *options), (4,), "in use by another fp8conv")
             counted()
         check(files(out) == before, "the second run touched the first one's files")
         first.send_signal(signal.SIGCONT)

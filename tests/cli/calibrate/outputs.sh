@@ -23,8 +23,8 @@ fails 3 "${c}'there/folder' is not replaced: *" "$@" -o there/folder --restart
 fails 3 "$c*there/ids.jsonl*" "$@" -o there/ids.jsonl --resume
 exec 9>there/.s.amax.lock
 flock 9
-fails 2 "${c}'there/s.amax' is in use by another fp8conv" "$@" -o there/s.amax
-fails 2 " merge: 'there/s.amax' is in use by another fp8conv" merge "$SAMPLES"/amax/tiny-llama-[12].amax -o there/s.amax
+fails 4 "${c}'there/s.amax' is in use by another fp8conv: try again when it has ended" "$@" -o there/s.amax
+fails 4 " merge: 'there/s.amax' is in use by another fp8conv: try again when it has ended" merge "$SAMPLES"/amax/tiny-llama-[12].amax -o there/s.amax
 exec 9>&-
 rm there/.s.amax.lock
 snapshot there | diff before -

@@ -15,7 +15,7 @@ fails 2 " quantize: *same*" quantize in/model.safetensors -o in/model.safetensor
 fails 2 " quantize: *same*" quantize in/model.safetensors -o link/model.safetensors
 fails 2 " quantize: *" quantize in/model.safetensors -o in
 fails 3 " quantize: *'file'*" quantize in -o file
-fails 3 " quantize: *'nowhere/deep'*" quantize in -o nowhere/deep
+fails 3 " quantize: *'in/config.json/deep'*" quantize in -o in/config.json/deep
 fails 2 " quantize: *" quantize in -o empty --target trtllm --recipe current
 fails 2 " quantize: *" quantize in -o empty --tp 64
 fails 2 " quantize: *" quantize in -o new --tp 64
