@@ -106,14 +106,14 @@ int search_experts(struct search *search, const char *prefix, struct layer_ref *
 
 	if (routing->top_k == 0 || routing->top_k > router->n)
 		return err_set(search->err, ERR_INPUT,
-			       "config.json: 'num_experts_per_tok' is %zu, and '%s' chooses among "
+			       "config.json: 'num_experts_per_tok' is %zu, but '%s' chooses among "
 			       "%zu experts",
 			       routing->top_k, router->module, router->n);
 	if (routing->n_groups > 1 &&
 	    (router->n % routing->n_groups || routing->top_groups > routing->n_groups ||
 	     routing->top_groups == 0 || router->n / routing->n_groups < 2))
 		return err_set(search->err, ERR_INPUT,
-			       "config.json: %zu of %zu groups cannot be chosen of %zu experts",
+			       "config.json: cannot choose %zu of %zu groups of %zu experts",
 			       routing->top_groups, routing->n_groups, router->n);
 	layer->shared_width = shared->k;
 	if (shared->weight && search_need(search, prefix, layer, whole, COUNT(whole)))

@@ -203,9 +203,8 @@ static int check_leftovers(const struct search *search)
 		layer = strtoul(name + strlen(LAYERS), NULL, 10);
 		if (layer < n_layers && !is_known(&search->model->layers[layer], ref))
 			return err_set(search->err, ERR_INPUT,
-				       "tensor '%s' has no place in a model of %s: its forward "
-				       "pass would be wrong",
-				       name, search->model->arch->name);
+				       "tensor '%s' is unexpected in a model of %s", name,
+				       search->model->arch->name);
 	}
 	return 0; /* layers behind the last one: those that predict further tokens */
 }

@@ -30,10 +30,9 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	struct buf known = { 0 };
 
 	if (!wanted)
-		return err_set(
-			err, ERR_INPUT,
-			"config.json of '%s' has no 'architectures', which says what model it is",
-			model->checkpoint->path);
+		return err_set(err, ERR_INPUT,
+			       "config.json of '%s' has no 'architectures', which names the model",
+			       model->checkpoint->path);
 	for (size_t i = 0; archs[i]; i++) {
 		if (arch_serves(archs[i], wanted)) {
 			model->arch = archs[i];
@@ -43,9 +42,9 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
 	}
 	err_set(err, ERR_INPUT,
-		"'architectures' in config.json of '%s' is '%s', whose forward pass is not known "
-		"(known: %s): --activations DIR takes what another program dumped of it",
-		model->checkpoint->path, wanted, known.data);
+		"architecture '%s' in config.json of '%s' is not supported (supported: %s): use "
+		"option '--activations' with dumps of another program",
+		wanted, model->checkpoint->path, known.data);
 	buf_release(&known);
 	return -1;
 }
@@ -88,19 +87,20 @@ static int configure_sizes(struct model *model, const struct model_config *confi
 		size[CONFIG_HEAD_DIM] ? size[CONFIG_HEAD_DIM] : model->hidden / model->n_heads;
 	model->value_dim = model->head_dim;
 	if (model->head_dim > MAX_HEAD_DIM)
-		return err_set(err, ERR_INPUT, "config.json: heads of %zu values are more than %d",
+		return err_set(err, ERR_INPUT, "config.json: head_dim %zu exceeds the limit of %d",
 			       model->head_dim, MAX_HEAD_DIM);
 	if (model->n_heads > MAX_HEADS)
-		return err_set(err, ERR_INPUT, "config.json: %zu heads are more than %d",
+		return err_set(err, ERR_INPUT, "config.json: %zu heads exceed the limit of %d",
 			       model->n_heads, MAX_HEADS);
 	model->vocab_size = size[CONFIG_VOCAB_SIZE];
 	if (model->n_heads % model->n_kv_heads)
-		return err_set(err, ERR_INPUT,
-			       "config.json: %zu heads are no multiple of %zu key and value heads",
-			       model->n_heads, model->n_kv_heads);
+		return err_set(
+			err, ERR_INPUT,
+			"config.json: %zu heads are not a multiple of %zu key and value heads",
+			model->n_heads, model->n_kv_heads);
 	if (model->n_layers > model->checkpoint->n_tensors)
 		return err_set(
-			err, ERR_INPUT, "config.json has %zu layers, and '%s' only %zu tensors",
+			err, ERR_INPUT, "config.json has %zu layers, but '%s' has only %zu tensors",
 			model->n_layers, model->checkpoint->path, model->checkpoint->n_tensors);
 	return 0;
 }
@@ -125,10 +125,10 @@ static int configure_activation(struct model *model, const json_t *config, struc
 		model->activation = names[i].activation;
 		return 0;
 	}
-	return err_set(
-		err, ERR_INPUT,
-		"config.json: 'hidden_act' is '%s', which is not known (silu, gelu_pytorch_tanh)",
-		name);
+	return err_set(err, ERR_INPUT,
+		       "config.json: hidden_act '%s' is not supported (supported: silu, "
+		       "gelu_pytorch_tanh)",
+		       name);
 }
 
 /* layer_types say it of each layer; else all have the window, or those from max_window_layers
@@ -237,8 +237,7 @@ int model_open(struct model *model, const struct checkpoint *checkpoint, struct 
 
 	*model = (struct model){ .checkpoint = checkpoint };
 	if (checkpoint->config.len == 0)
-		return err_set(err, ERR_INPUT,
-			       "'%s' has no config.json, which says what model it is",
+		return err_set(err, ERR_INPUT, "'%s' has no config.json, which names the model",
 			       checkpoint->path);
 	if (model_config_read(&config, &checkpoint->config, err))
 		goto out;

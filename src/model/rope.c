@@ -198,8 +198,8 @@ int rope_init(struct rope *rope, const json_t *config, const char *layer_type, s
 	rope->n = part > 0 && part <= 1 ? (size_t)((double)head_dim * part) : 0;
 	if (rope->n == 0 || rope->n % 2 || rope->n > head_dim || !(theta > 1))
 		return err_set(err, ERR_INPUT,
-			       "config.json: a rotary embedding cannot turn %zu of the %zu values "
-			       "of a head with theta %g",
+			       "config.json: rotary dimension %zu does not fit head_dim %zu "
+			       "(theta %g)",
 			       rope->n, head_dim, theta);
 	rope->inverse = xcalloc(rope->n / 2, sizeof *rope->inverse);
 	for (size_t i = 0; i < rope->n / 2; i++)
@@ -208,7 +208,7 @@ int rope_init(struct rope *rope, const json_t *config, const char *layer_type, s
 		if (!strcmp(type, scalings[i].type))
 			return scalings[i].scale(rope, &levels, theta, err);
 	return err_set(err, ERR_INPUT,
-		       "config.json: rotary embeddings of type '%s' are not known (default, "
+		       "config.json: rope_type '%s' is not supported (supported: default, "
 		       "linear, llama3, yarn)",
 		       type);
 }

@@ -70,7 +70,7 @@ int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
-	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, and config.json wants %s",
+	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, but config.json implies %s",
 		ref->tensor->name, shape.data, wanted);
 	buf_release(&shape);
 	return -1;
@@ -122,8 +122,7 @@ int search_linear(struct search *search, const char *prefix, const char *module,
 	linear->weight = search_tensor(search, prefix, module, ".weight");
 	linear->bias = search_tensor(search, prefix, module, ".bias");
 	if (!linear->weight)
-		return linear->bias ? err_set(search->err, ERR_INPUT,
-					      "tensor '%s' has no weight beside it",
+		return linear->bias ? err_set(search->err, ERR_INPUT, "tensor '%s' has no weight",
 					      linear->bias->tensor->name)
 				    : 0;
 	if (search_check_matrix(linear->weight, n, k, search->err) ||
@@ -141,8 +140,8 @@ int search_missing(const struct search *search, const char *prefix, const char *
 		   const char *suffix)
 {
 	return err_set(search->err, ERR_INPUT,
-		       "tensor '%s%s%s' is missing from '%s', a model of %s: --activations takes "
-		       "what another program dumps of it",
+		       "tensor '%s%s%s' is missing from '%s', a model of %s: use option "
+		       "'--activations' with dumps of another program",
 		       prefix, module, suffix, search->model->checkpoint->path,
 		       search->model->arch->name);
 }

@@ -42,26 +42,26 @@ changed() {
 	END
 }
 changed architectures '["RwkvForCausalLM"]'
-fails 3 "${c}'architectures' in config.json of 'changed' is 'RwkvForCausalLM', whose forward pass is not known (known: *llama*): --activations DIR takes what another program dumped of it" \
+fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): use option '--activations' with dumps of another program" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_size 17
-fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, and config.json wants \[*, 17]" \
+fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, but config.json implies \[*, 17]" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed num_hidden_layers 99
-fails 3 "${c}config.json has 99 layers, and *" calibrate changed --data ok.jsonl -o s.amax
+fails 3 "${c}config.json has 99 layers, but '*' has only *" calibrate changed --data ok.jsonl -o s.amax
 changed num_attention_heads 0
 fails 3 "${c}*num_attention_heads*" calibrate changed --data ok.jsonl -o s.amax
 # Their product would wrap around to 0.
 changed num_attention_heads 4611686018427387904
-fails 3 "${c}config.json: 4611686018427387904 heads are more than 65536" calibrate changed --data ok.jsonl -o s.amax
+fails 3 "${c}config.json: 4611686018427387904 heads exceed the limit of 65536" calibrate changed --data ok.jsonl -o s.amax
 for byte in '\033' '\377'; do
 	fails 2 "${c}--include and --exclude: the history keeps UTF-8 without control characters, not (*)" \
 		calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf "($byte|mlp)")"
 done
 changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'
-fails 3 "${c}config.json: rotary embeddings of type 'longrope' are not known (default, linear, llama3, yarn)" \
+fails 3 "${c}config.json: rope_type 'longrope' is not supported (supported: default, linear, llama3, yarn)" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_act '"relu"'
-fails 3 "${c}config.json: 'hidden_act' is 'relu', which is not known (*)" calibrate changed --data ok.jsonl -o s.amax
+fails 3 "${c}config.json: hidden_act 'relu' is not supported (supported: *)" calibrate changed --data ok.jsonl -o s.amax
 rm -rf changed *.jsonl *.txt
 ls
