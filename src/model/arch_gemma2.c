@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-/* Gemma 2: norms before and behind each half of a layer, capped scores and logits, every second
+/* Gemma 2: norms before and after attention and mlp, capped scores and logits, every second
  * layer with a window. */
 const struct arch arch_gemma2 = {
 	.name = "gemma2",

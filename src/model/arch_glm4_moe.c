@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-/* GLM-4.5: experts scored by sigmoids, a shared one beside them; half of a head turns. */
+/* GLM-4.5: sigmoid scores of experts, a shared expert; half of a head is rotated. */
 const struct arch arch_glm4_moe = {
 	.name = "glm4_moe",
 	.architectures = { "Glm4MoeForCausalLM" },

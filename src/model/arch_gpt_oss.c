@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-/* GPT-OSS, its weights in BF16: experts in one tensor, gate and up in turn; each head has a
+/* GPT-OSS with weights in BF16: experts in one tensor, gate and up interleaved; each head has a
  * sink. */
 const struct arch arch_gpt_oss = {
 	.name = "gpt_oss",

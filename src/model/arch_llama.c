@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-/* Llama 1 to 3 and all that was built like it (SmolLM2, TinyLlama, Yi); biases show in the
- * tensors. */
+/* Llama 1 to 3, and models of the same structure (SmolLM2, TinyLlama, Yi). */
 const struct arch arch_llama = {
 	.name = "llama",
 	.architectures = { "LlamaForCausalLM" },

@@ -25,7 +25,7 @@ static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
 	[CONFIG_VOCAB_SIZE] = { "vocab_size" },
 };
 
-/* Where multimodal models keep the language model's facts. */
+/* Objects in which multimodal models keep the facts of their language model. */
 static const char *const nests[] = { "text_config", "llm_config", "language_config",
 				     "thinker_config" };
 
@@ -40,7 +40,7 @@ static const json_t *nested(const json_t *object)
 	return NULL;
 }
 
-/* The value of the first key that is there and not null (head_dim and n_inner are null in some
+/* The value of the first key that is present and not null (head_dim and n_inner are null in some
  * files). */
 static const json_t *find(const json_t *object, const char *const *keys, size_t n_keys)
 {
@@ -67,7 +67,7 @@ static void read_strings(struct model_config *config, const json_t *root)
 	config->dtype = string_of(find(root, dtype_keys, 2));
 }
 
-/* Inner levels come later and win: they are the language model's own. */
+/* Inner levels are read later and override: they belong to the language model. */
 static void read_level(struct model_config *config, const json_t *object)
 {
 	const json_t *quantization = json_object_get(object, "quantization_config");

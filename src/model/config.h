@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The facts of a config.json that more than one job needs, under one name each, however the file
- * spells them: the hub's keys and those of transformers 5, on the top level or nested (multimodal
- * models: text_config).
+ * The facts of a config.json that more than one command needs, under one name each.  Keys may be
+ * those of the hub or of transformers 5, on the top level or nested (multimodal models:
+ * text_config).
  *
- * Reading is tolerant: a value of the wrong type is only an error for whoever needs it
+ * Reading is tolerant: a value of the wrong type is an error only for a caller that needs it
  * (model_config_need()).
  */
 #ifndef FP8CONV_MODEL_CONFIG_H
@@ -20,7 +20,7 @@ enum config_size {
 	CONFIG_HIDDEN_SIZE,
 	CONFIG_INTERMEDIATE_SIZE,
 	CONFIG_MOE_INTERMEDIATE_SIZE,
-	CONFIG_EXPERTS, /* routed ones, in a layer */
+	CONFIG_EXPERTS, /* routed experts of a layer */
 	CONFIG_LAYERS,
 	CONFIG_HEADS,
 	CONFIG_KV_HEADS,
@@ -30,26 +30,24 @@ enum config_size {
 };
 
 struct model_config {
-	char *model_type;      /* NULL where not said, as all strings here */
+	char *model_type;      /* strings: NULL where missing */
 	char *architecture;    /* architectures[0] */
 	char *dtype;	       /* "bfloat16" */
-	char *quant_method;    /* of the quantization_config that the source has */
-	bool has_quantization; /* there is one, and it is not null */
+	char *quant_method;    /* of quantization_config */
+	bool has_quantization; /* quantization_config is there and not null */
 	bool tie_word_embeddings;
-	/* of the language model; 0 where not said or not a positive integer */
+	/* of the language model; 0 where missing or not a positive integer */
 	uint64_t size[N_CONFIG_SIZES];
-	bool bad[N_CONFIG_SIZES]; /* it is said, but not as a positive integer */
+	bool bad[N_CONFIG_SIZES]; /* present, but not a positive integer */
 };
 
-/* text: a whole config.json; an empty one leaves everything unsaid.  ERR_INPUT if it is not a JSON
- * object. */
+/* text: a whole config.json; empty: every fact is missing.  ERR_INPUT unless it is an object. */
 int model_config_read(struct model_config *config, const struct buf *text, struct err *err);
 
 /* ERR_INPUT naming the key unless the size is known. */
 int model_config_need(const struct model_config *config, enum config_size which, struct err *err);
 
-/* The width of an expert: moe_intermediate_size, where there is none intermediate_size; 0 where not
- * said. */
+/* The width of an expert: moe_intermediate_size, else intermediate_size, else 0. */
 uint64_t model_config_expert_width(const struct model_config *config);
 
 void model_config_release(struct model_config *config);

@@ -9,9 +9,9 @@
 #include "model/tensor_name.h"
 
 #define SUGGESTION  "option '--exclude' keeps the experts unchanged"
-#define MAX_EXPERTS 65536 /* far above any model; each is a unit of the plan */
+#define MAX_EXPERTS 65536 /* far above any model: each expert becomes a unit */
 
-/* What can be said of the last two dimensions of a tensor. */
+/* Possible orders of the last two dimensions of a tensor. */
 enum orientation { NEITHER = 0, PLAIN = 1, TRANSPOSED = 2, EITHER = 3 };
 
 static enum orientation orientations(bool plain, bool transposed)
@@ -19,8 +19,8 @@ static enum orientation orientations(bool plain, bool transposed)
 	return (plain ? PLAIN : NEITHER) | (transposed ? TRANSPOSED : NEITHER);
 }
 
-/* With sizes above 0 this is never EITHER: width is half of one dimension here and all of another
- * there. */
+/* Never EITHER with sizes above 0: width is half of a dimension of gate_up, and all of one of
+ * down. */
 static enum orientation orient_pair(const uint64_t *gate_up, const uint64_t *down)
 {
 	bool plain = gate_up[2] == down[1] && gate_up[1] % 2 == 0 && gate_up[1] / 2 == down[2];
@@ -38,8 +38,7 @@ static enum orientation orient_by_hidden(const uint64_t *shape, bool is_down, ui
 		       : orientations(shape[2] == hidden, shape[1] == hidden);
 }
 
-/* Asked last, and only to choose: some configs have several widths, and none may be that of the
- * experts. */
+/* Used last, and only to choose: some configs have several widths, perhaps none of the experts. */
 static enum orientation orient_by_width(const uint64_t *shape, bool is_down, uint64_t width)
 {
 	if (is_down)

@@ -2,8 +2,8 @@
  *
  * All experts of a layer in one 3-D tensor, seen as one matrix per expert and projection
  * (fp8conv-formats(7)): `experts.gate_up_proj` [E, 2I, H], gate first, and `experts.down_proj` [E,
- * H, I]; or both with the last two dimensions swapped.  Which of the two it is follows from sizes,
- * or is an error: never a guess.
+ * H, I]; or both with the last two dimensions swapped.  The order follows from sizes; where they
+ * leave it open, that is an error.
  */
 #ifndef FP8CONV_MODEL_EXPERTS_H
 #define FP8CONV_MODEL_EXPERTS_H
@@ -14,8 +14,7 @@
 #include "base/err.h"
 #include "model/config.h"
 
-/* Where element (r, c) of a matrix lies in a tensor: element first + r * row_stride + c *
- * col_stride. */
+/* A matrix in a tensor: its element (r, c) is element first + r * row_stride + c * col_stride. */
 struct slice {
 	uint64_t first;
 	uint64_t row_stride;
@@ -36,8 +35,8 @@ struct experts_tensor {
 	const uint64_t *shape; /* 3 dimensions, none of them 0 */
 };
 
-/* ERR_INPUT, naming a tensor and the way out, where the shapes of a layer's two tensors contradict
- * each other or config, or leave both orientations possible. */
+/* ERR_INPUT, naming a tensor and a suggestion, where the shapes of a layer's two tensors contradict
+ * each other or config, or leave both orders possible. */
 int experts_layout_find(struct experts_layout *layout, const struct experts_tensor *gate_up,
 			const struct experts_tensor *down, const struct model_config *config,
 			struct err *err);
@@ -47,7 +46,7 @@ void experts_matrix(const struct experts_layout *layout, enum expert_part part, 
 		    uint64_t *rows, uint64_t *cols, struct slice *slice);
 
 /* "PREFIX.experts.3.up_proj.weight" from "PREFIX.experts.gate_up_proj", with or without ".weight"
- * behind it. */
+ * at its end. */
 char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert);
 
 /* The length of the part of an expert's name that all experts of its layer share:

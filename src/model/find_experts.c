@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The experts of a layer: a matrix each, or one tensor of all.
+ * The experts of a layer: matrices of each expert, or tensors of all experts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static int find_fused_experts(struct search *search, const char *prefix, struct 
 		&(struct wanted_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
 }
 
-/* Experts are counted by their names. */
+/* Every expert that the router can choose must be there. */
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors of a model by what they do: found by the names of its architecture, checked against
- * config.json, and none of a layer left over.
+ * The tensors of a model by role: found by the names of its architecture and checked against
+ * config.json.  No tensor of a layer may be left over.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +26,13 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 		  latent->kv_lora_rank },
 		{ LINEAR_O, model->hidden, model->n_heads * model->value_dim },
 	};
-	static const enum linear_role squeezed[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
+	static const enum linear_role low_rank[] = { LINEAR_Q_A, LINEAR_Q_B, LINEAR_KV_A,
 						     LINEAR_KV_B, LINEAR_O };
 	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
 
 	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
 		return -1;
-	return latent->q_lora_rank ? search_need(search, prefix, layer, squeezed, COUNT(squeezed))
+	return latent->q_lora_rank ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
 				   : search_need(search, prefix, layer, plain, COUNT(plain));
 }
 
@@ -87,7 +87,7 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
 
-/* How long the vector must be. */
+/* The required length. */
 static size_t vector_length(const struct model *model, const struct layer_ref *layer, int role)
 {
 	switch (role) {
@@ -107,7 +107,7 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	}
 }
 
-/* Whether a layer cannot be without it. */
+/* Whether every layer must have the vector. */
 static bool vector_is_needed(const struct model *model, const struct layer_ref *layer, int role)
 {
 	switch (role) {
@@ -159,7 +159,7 @@ static int find_layer(struct search *search, size_t i)
 	return rc;
 }
 
-/* Scales belong to the weights beside them, and angles are computed. */
+/* Scales of weights, and stored frequencies of RoPE, which are computed anew. */
 static bool is_accessory(const char *name)
 {
 	const char *last = strrchr(name, '.');
@@ -182,7 +182,7 @@ static bool is_known(const struct layer_ref *layer, const struct tensor_ref *ref
 	return false;
 }
 
-/* A tensor of a layer that has no place in the computation. */
+/* Fails for a tensor of a layer that has no role. */
 static int check_leftovers(const struct search *search)
 {
 	const struct checkpoint *checkpoint = search->model->checkpoint;
@@ -206,7 +206,7 @@ static int check_leftovers(const struct search *search)
 				       "tensor '%s' is unexpected in a model of %s", name,
 				       search->model->arch->name);
 	}
-	return 0; /* layers behind the last one: those that predict further tokens */
+	return 0; /* the rest lies behind the last layer: multi-token prediction */
 }
 
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err)

@@ -13,7 +13,7 @@ static const struct {
 } members[] = {
 	{ "q_proj", 'q', 0 },	   { "k_proj", 'q', 1 },
 	{ "v_proj", 'q', 2 },	   { "gate_proj", 'g', 0 },
-	{ "up_proj", 'g', 1 },	   { "w1", 'w', 0 }, /* gate, in Mixtral's words */
+	{ "up_proj", 'g', 1 },	   { "w1", 'w', 0 }, /* gate, in Mixtral's naming */
 	{ "w3", 'w', 1 },			     /* up */
 	{ "q_a_proj", 'a', 0 },	   { "kv_a_proj_with_mqa", 'a', 1 },
 	{ "in_proj_qkv", 'z', 0 }, { "in_proj_z", 'z', 1 },

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which linear weights engines merge into one when they load them (fp8conv-formats(7)): q, k and v;
- * gate and up; the two halves of what a linear attention projects.  Members of a group have the
- * same parent module and lie in any shard.
+ * Fused sets: linear weights that engines merge into one when they load them
+ * (fp8conv-formats(7)): q, k and v; gate and up; projections of a linear attention.  The members of
+ * a set have the same parent module; they may lie in different shards.
  */
 #ifndef FP8CONV_MODEL_FUSION_H
 #define FP8CONV_MODEL_FUSION_H
@@ -10,14 +10,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Names with equal kind and equal first parent_len bytes are one group. */
+/* Names of equal kind and equal first parent_len bytes are one fused set. */
 struct fusion {
-	char kind;	   /* a letter */
+	char kind;	   /* a letter for each pattern of sets */
 	size_t parent_len; /* "model.layers.0.self_attn." */
-	int position;	   /* from 0, in the merged weight from the first row on */
+	int position;	   /* of its rows in the merged weight, from 0 */
 };
 
-/* False: the weight of that name is not merged with others. */
+/* False: engines do not merge the weight of that name. */
 bool fusion_of_name(struct fusion *fusion, const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a model, and what config.json says of it.
+ * Opens a model and reads config.json.
  */
 #include "model/model.h"
 
@@ -49,7 +49,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	return -1;
 }
 
-/* The level of the language model in config.json. */
+/* The object of the language model in config.json. */
 static const json_t *language_level(const json_t *root)
 {
 	const json_t *inner = json_object_get(root, "text_config");
@@ -64,7 +64,7 @@ static double number(const json_t *config, const char *key, double otherwise)
 	return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-/* A number that counts something; what cannot is 0, or a billion. */
+/* A count: values out of range become 0 or a billion. */
 static size_t count(const json_t *config, const char *key, size_t otherwise)
 {
 	return (size_t)fmin(fmax(number(config, key, (double)otherwise), 0), 1e9);
@@ -131,8 +131,8 @@ static int configure_activation(struct model *model, const json_t *config, struc
 		       name);
 }
 
-/* layer_types say it of each layer; else all have the window, or those from max_window_layers
- * on. */
+/* layer_types name the kind of each layer; without them all layers have the window, or those from
+ * max_window_layers on. */
 static void configure_windows(struct model *model, const json_t *config)
 {
 	const json_t *types = json_object_get(config, "layer_types");
@@ -179,7 +179,7 @@ static void configure_numbers(struct model *model, const json_t *config)
 	model->routing.scale = (float)number(config, "routed_scaling_factor", 1);
 }
 
-/* Latent attention: a head's q and k are a part that stays and one that turns. */
+/* Latent attention: a head of q or k has nope_dim plain and rope_dim rotated values. */
 static int configure_latent(struct model *model, const json_t *config, struct err *err)
 {
 	static const char *const keys[] = { "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A language model as its forward pass needs it: sizes and features out of config.json, and for
- * each layer the tensors of the checkpoint by what they do.  An architecture is a row
- * (arch_<name>.c) of names and of features that config.json does not say; what a layer has besides
- * (biases, norms of q and k, sinks) shows in its tensors.
+ * each layer the tensors of the checkpoint by role.  An architecture is a row (arch_<name>.c) of
+ * names and of features that config.json does not state; optional parts of a layer (biases, norms
+ * of q and k, sinks) are there if the checkpoint has their tensors.
  *
- * Opening reads no tensor.  Every tensor below the model's layers must have a place here: one that
- * has none would be left out of the computation without a word, so it is an error.
+ * Opening reads no tensor data.  A tensor below the model's layers that has no role is an error:
+ * the forward pass would silently leave it out.
  */
 #ifndef FP8CONV_MODEL_MODEL_H
 #define FP8CONV_MODEL_MODEL_H
@@ -26,18 +26,18 @@ enum linear_role {
 	LINEAR_Q,
 	LINEAR_K,
 	LINEAR_V,
-	LINEAR_QKV,  /* all three, one below the other */
-	LINEAR_Q_A,  /* latent attention: to a narrow query, */
-	LINEAR_Q_B,  /* from it to the heads; */
-	LINEAR_KV_A, /* to a narrow key and value, with the part of keys that turns, */
-	LINEAR_KV_B, /* from it to the heads' keys and values */
+	LINEAR_QKV,  /* q, k and v in one matrix, in this order */
+	LINEAR_Q_A,  /* latent attention: hidden to q_lora_rank */
+	LINEAR_Q_B,  /* q_lora_rank to the heads */
+	LINEAR_KV_A, /* hidden to kv_lora_rank, and to the rope_dim values of keys */
+	LINEAR_KV_B, /* kv_lora_rank to the keys and values of the heads */
 	LINEAR_O,
 	LINEAR_GATE,
 	LINEAR_UP,
-	LINEAR_GATE_UP, /* both, one below the other */
+	LINEAR_GATE_UP, /* gate and up in one matrix, in this order */
 	LINEAR_DOWN,
 	LINEAR_ROUTER,
-	LINEAR_SHARED_GATE, /* of the expert that all tokens go through */
+	LINEAR_SHARED_GATE, /* of the shared expert, which takes all tokens */
 	LINEAR_SHARED_UP,
 	LINEAR_SHARED_DOWN,
 	N_LINEARS
@@ -51,9 +51,9 @@ enum vector_role {
 	VECTOR_NORM_MLP_OUT,
 	VECTOR_NORM_Q, /* of each head */
 	VECTOR_NORM_K,
-	VECTOR_NORM_Q_A,    /* of the narrow query */
-	VECTOR_NORM_KV_A,   /* of the narrow key and value */
-	VECTOR_ROUTER_BIAS, /* added to an expert's score for the choice alone */
+	VECTOR_NORM_Q_A,    /* (q_lora_rank) */
+	VECTOR_NORM_KV_A,   /* (kv_lora_rank) */
+	VECTOR_ROUTER_BIAS, /* of each expert: added to its score for the choice alone */
 	VECTOR_SINKS,	    /* of each head: one more score, which has no value */
 	N_VECTORS
 };
@@ -62,7 +62,7 @@ enum expert_role {
 	EXPERT_ROLE_GATE,
 	EXPERT_ROLE_UP,
 	EXPERT_ROLE_DOWN,
-	EXPERT_ROLE_GATE_UP, /* gate and up in turn, row by row */
+	EXPERT_ROLE_GATE_UP, /* gate and up interleaved, row by row */
 	N_EXPERT_ROLES
 };
 
@@ -72,8 +72,8 @@ struct linear_ref {
 	const struct tensor_ref *weight; /* (n, k), or a tensor of all experts */
 	const struct tensor_ref *bias;	 /* (n), or of all experts; NULL: none */
 	size_t n, k;
-	struct slice slice; /* where the matrix lies in its tensor */
-	size_t bias_first;  /* and the bias in its own */
+	struct slice slice; /* position of the matrix in its tensor */
+	size_t bias_first;  /* first element of the bias in its tensor */
 };
 
 struct layer_ref {
@@ -82,30 +82,29 @@ struct layer_ref {
 	const struct tensor_ref *vector[N_VECTORS]; /* NULL: the layer has none */
 	struct linear_ref (*experts)[N_EXPERT_ROLES];
 	size_t n_experts;    /* 0: a dense layer */
-	size_t expert_width; /* of one expert's hidden values */
-	size_t shared_width; /* of the shared expert's; 0: there is none */
-	size_t width;	     /* of the dense mlp's; 0: there is none */
-	size_t window;	     /* a token sees so many, itself included; 0: all before it */
+	size_t expert_width; /* intermediate size of one expert */
+	size_t shared_width; /* of the shared expert; 0: there is none */
+	size_t width;	     /* of the dense mlp; 0: there is none */
+	size_t window;	     /* tokens that a query attends to, its own included; 0: all */
 	const struct rope *rope;
 };
 
-/* How tokens choose experts. */
+/* How a token gets its experts. */
 struct routing {
 	size_t top_k;
-	bool norm_top_k;   /* the chosen weights are scaled to a sum of 1 */
-	bool sigmoid;	   /* scores are sigmoids, each by itself; else a softmax over all */
-	bool choose_first; /* the softmax is over the chosen ones alone */
-	size_t n_groups;   /* 0 or 1: no groups; else only the best groups are chosen from, */
-	size_t top_groups; /* so many, by the sum of their two best */
-	float scale;	   /* of the chosen weights */
+	bool norm_top_k;   /* the weights of the chosen experts are divided by their sum */
+	bool sigmoid;	   /* scores are sigmoids; else a softmax over all experts */
+	bool choose_first; /* the softmax is over the chosen experts alone */
+	size_t n_groups;   /* 0 or 1: no groups; else the choice is among the experts of */
+	size_t top_groups; /* so many groups, the best by the sum of their two best scores */
+	float scale;	   /* factor of the weights */
 };
 
-/* Latent attention (MLA): sizes of a head's parts, and of what queries, keys and values are
- * squeezed through. */
+/* Multi-head latent attention (MLA), in the words of DeepSeek's config.json. */
 struct latent {
-	size_t q_lora_rank;  /* 0: queries are not squeezed */
+	size_t q_lora_rank;  /* 0: queries come from one matrix */
 	size_t kv_lora_rank; /* 0: no latent attention */
-	/* values of a head of q and k: those before, and those that turn, interleaved */
+	/* a head of q or k: values without rotation, then rotated ones, pairs side by side */
 	size_t nope_dim, rope_dim;
 };
 
@@ -118,12 +117,12 @@ struct model {
 	struct latent latent;
 	float norm_eps;
 	float norm_offset;	 /* a norm multiplies by offset + weight */
-	float embedding_scale;	 /* what an embedding is multiplied by, in bf16 by the bf16 of it */
+	float embedding_scale;	 /* factor of embeddings, rounded to bf16 where they are bf16 */
 	float attention_scale;	 /* of q k^T */
 	float attention_softcap; /* c tanh(x / c) of scores, of logits; 0: none */
 	float logit_softcap;
 	enum activation activation;
-	/* of gates, and of ups both ways; GPT-OSS's gates are g sigmoid(1.702 g), its ups u + 1 */
+	/* limit of GPT-OSS's activation: of gates from above, of ups from both sides */
 	float clamp;
 	struct routing routing;
 	struct rope rope,
@@ -135,36 +134,36 @@ struct model {
 };
 
 /* An architecture: names below "model.layers.N." in the checkpoint, and features that config.json
- * does not say. */
+ * does not state. */
 struct arch {
-	const char *name;	       /* as `calibrate` tells it */
-	const char *architectures[6];  /* of config.json that this row serves */
+	const char *name;	       /* that `calibrate` prints */
+	const char *architectures[6];  /* values in config.json that select this row */
 	const char *linear[N_LINEARS]; /* module names; NULL: as in arch_names */
 	const char *vector
 		[N_VECTORS]; /* tensor names; likewise; one that is named here must be there */
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */
-	/* tensors of all experts, (experts, hidden, 2 width), gate and up in turn, */
+	/* tensors of all experts: (experts, hidden, 2 width), gate and up interleaved, */
 	const char *fused_gate_up;
-	/* and (experts, width, hidden); their biases have "_bias" behind the name; NULL: not */
+	/* and (experts, width, hidden); "_bias" follows the name of a bias; NULL: none */
 	const char *fused_down;
 	bool norm_plus_one;    /* norms multiply by 1 + weight */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
-	bool tied;	   /* the head is the embedding where config.json does not say otherwise */
-	bool query_scalar; /* config.json says the scale of q k^T: query_pre_attn_scalar^-1/2 */
-	bool norm_top_k;   /* whatever config.json says */
-	bool sigmoid;	   /* how experts are scored */
+	bool tied;	       /* the head is the embedding unless config.json states otherwise */
+	bool query_scalar;     /* the scale of q k^T is query_pre_attn_scalar^-1/2 */
+	bool norm_top_k;       /* regardless of config.json */
+	bool sigmoid;	       /* how experts are scored */
 	bool choose_first;
-	/* the part of a head that turns, where config.json says none; 0: all */
+	/* rotated fraction of a head, where config.json has none; 0: all */
 	double rotary_factor;
-	bool window_by_flag; /* sliding_window counts only where use_sliding_window says so */
-	/* every so many-th layer has none, where layer_types are not said; 0: none */
+	bool window_by_flag; /* sliding_window counts only with use_sliding_window */
+	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
 };
 
 extern const struct arch *const archs[]; /* generated; NULL at the end */
 
-/* ERR_INPUT, naming the key or the tensor: an architecture that has no row, a size that is missing,
- * a tensor that is missing, unknown, or of another shape than config.json says.  The checkpoint
+/* ERR_INPUT, naming the key or the tensor: an unsupported architecture, a missing size, a tensor
+ * that is missing, unexpected, or of another shape than config.json implies.  The checkpoint
  * must outlive the model. */
 int model_open(struct model *model, const struct checkpoint *checkpoint, struct err *err);
 void model_release(struct model *model);

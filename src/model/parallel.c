@@ -12,7 +12,7 @@ static int qkv_sections(const struct model_config *config, uint64_t rows,
 	uint64_t q = config->size[CONFIG_HEADS], kv = config->size[CONFIG_KV_HEADS];
 	uint64_t head;
 
-	/* Heads beyond any real model would overflow below. */
+	/* Larger numbers of heads, beyond any real model, would overflow below. */
 	if (q == 0 || kv == 0 || q > UINT32_MAX || kv > UINT32_MAX || rows % (q + 2 * kv))
 		return 0;
 	head = rows / (q + 2 * kv);

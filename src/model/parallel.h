@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How engines split a linear weight over devices (tensor parallelism) and glue weights together,
- * and what of that quantization tiles survive: a tile must not straddle a split, nor a seam
- * between glued weights.
+ * How engines split a linear weight over devices (tensor parallelism) and merge fused sets.  A
+ * quantization tile must not cross the border of a split, nor that of two merged weights.
  *
  * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear.
  */
@@ -16,7 +15,7 @@
 #include "num/qspec.h"
 
 enum parallel {
-	PARALLEL_REPLICATED, /* every device has it whole; also what we know nothing of */
+	PARALLEL_REPLICATED, /* every device has the whole weight; also unknown modules */
 	PARALLEL_COLUMN,     /* out is split */
 	PARALLEL_QKV,	     /* out is q, k and v on top of each other */
 	PARALLEL_GATE_UP,    /* out is gate and up on top of each other */
@@ -41,10 +40,11 @@ struct tp_split {
 	uint64_t rows, cols;
 	struct tile tile;
 	bool expert;	     /* its rows must be whole tiles even on one device */
-	bool ends_fused_set; /* nothing is glued below it: one device takes a ragged last tile */
+	bool ends_fused_set; /* nothing is merged below it: one device takes a partial last tile */
 };
 
-/* Whether the weight loads on tp devices; *dimension: else 'N' or 'K', whichever does not split. */
+/* Whether the weight loads on tp devices; *dimension: else the one that does not split, 'N' or
+ * 'K'. */
 bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
 		   char *dimension);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Naming read from the checkpoints of Llama, Mistral, Mixtral, Qwen 1 to 3.5, DeepSeek V2 to V3.2,
- * Gemma 1 to 3n, GPT-OSS, Phi, GLM, Llama 4, Falcon, GPT-NeoX, GPT-2, Mamba, Jamba, BERT, Whisper
- * and their multimodal relatives.
+ * The names were read from the checkpoints of Llama, Mistral, Mixtral, Qwen 1 to 3.5, DeepSeek V2
+ * to V3.2, Gemma 1 to 3n, GPT-OSS, Phi, GLM, Llama 4, Falcon, GPT-NeoX, GPT-2, Mamba, Jamba, BERT, Whisper
+ * and of their multimodal variants.
  */
 #include "model/role.h"
 
@@ -10,15 +10,15 @@
 
 #include "model/tensor_name.h"
 
-/* pattern: a segment's name, with a star in front or behind for any text there.  "name@" counts
- * outside numbered layers only, "name@parent" somewhere under such a parent only.  The first rule
+/* pattern: the name of a segment; a star in front or behind stands for any text.  "name@" matches
+ * only outside of numbered layers, "name@parent" only below a segment `parent`.  The first rule
  * that matches wins. */
 struct rule {
 	const char *pattern;
 	enum role role;
 };
 
-/* On any segment: a branch of the model, or something put on top of it, with all that is inside. */
+/* For any segment: a branch of the model, or an addition to it, with everything below. */
 static const struct rule branches[] = {
 	{ "lora_*", ROLE_ADAPTER },
 	{ "*router*", ROLE_ROUTER },
@@ -65,8 +65,8 @@ static const struct rule branches[] = {
 	{ "*_heads@", ROLE_OUTPUT_HEAD },
 };
 
-/* On the name of the module that owns the tensor, or of the tensor itself where that is not
- * "weight" or "bias". */
+/* For the module that owns the tensor, or for the tensor itself where its name is not "weight" or
+ * "bias". */
 static const struct rule modules[] = {
 	{ "e_score_correction_bias", ROLE_ROUTER_BIAS },
 	{ "A_log", ROLE_STATE_SPACE },
@@ -119,7 +119,7 @@ static const struct rule modules[] = {
 	{ "*_bias", ROLE_PARAMETER },
 };
 
-/* linear: a module of that kind is a matrix multiplication, which ignore lists must name. */
+/* linear: the module is a matrix multiplication, which lists of ignored modules must name. */
 static const struct {
 	const char *reason;
 	bool linear;
@@ -238,7 +238,7 @@ static bool path_matches(const struct path *path, int i, const char *pattern)
 {
 	size_t n;
 
-	/* Most patterns end here: this is what roles cost. */
+	/* Most patterns end here: the cost of a role is this comparison. */
 	if (*pattern != '*' && *pattern != path->segments[i].text[0])
 		return false;
 	n = strcspn(pattern, "@");
@@ -257,7 +257,7 @@ static bool find_branch(const struct path *path, enum role *role)
 	return false;
 }
 
-/* What the owning module (or the parameter) is by its own name alone. */
+/* The role by the name of the owning module (or of the parameter) alone. */
 static enum role find_module(const struct path *path)
 {
 	for (size_t r = 0; r < sizeof modules / sizeof *modules; r++)

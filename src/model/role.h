@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a tensor is to its model, told from the segments of its name: never from a list of models.
- * The rules are two tables in role.c, whole branches of the model first, modules second;
- * fp8conv-formats(7) says what they must hold.
+ * What a tensor is to its model.  It follows from the segments of its name, never from a list of
+ * models.  The rules are two tables in role.c: branches of the model first, then modules;
+ * fp8conv-formats(7) lists what is kept.
  */
 #ifndef FP8CONV_MODEL_ROLE_H
 #define FP8CONV_MODEL_ROLE_H
@@ -18,7 +18,7 @@ enum role {
 	ROLE_EXPERTS_DOWN,
 	/* Everything below is kept. */
 	ROLE_EXPERTS_UNKNOWN,
-	ROLE_PARAMETER, /* no weight of a module: biases, scales, buffers */
+	ROLE_PARAMETER, /* not the weight of a module: biases, scales, buffers */
 	ROLE_EMBEDDING,
 	ROLE_NORM,
 	ROLE_CONVOLUTION,
@@ -47,13 +47,13 @@ struct role_facts {
 	/* the weight of a linear module, if it has two dimensions: also of kept ones */
 	bool linear;
 	bool expert; /* of one numbered expert: "...experts.3.up_proj.weight" */
-	bool conv1d; /* GPT-2 names its layers so, and stores [in, out] there */
+	bool conv1d; /* named as in GPT-2, which stores [in, out] */
 };
 
-/* The same for names that differ only in segments that are numbers. */
+/* Names that differ only in numeric segments give equal facts. */
 void role_of_name(struct role_facts *facts, const char *name);
 
-/* Why tensors of the role are kept: "router gate"; NULL for those that are not. */
+/* The reason to keep tensors of the role: "router gate"; NULL: they are quantized. */
 const char *role_reason(enum role role);
 
 #endif

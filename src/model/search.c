@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-/* Names of most architectures; a row says where its own differ. */
+/* The names of most architectures; a row of an architecture overrides them. */
 static const struct arch arch_names = {
 	.linear = {
 		[LINEAR_Q] = "self_attn.q_proj",
@@ -76,7 +76,6 @@ int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 	return -1;
 }
 
-/* n 0: any length. */
 int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
 {
 	char wanted[40];
@@ -87,7 +86,6 @@ int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
 	return search_bad_shape(ref, wanted, err);
 }
 
-/* n or k 0: any. */
 int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct err *err)
 {
 	const struct st_tensor *tensor = ref->tensor;
@@ -103,7 +101,6 @@ int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct
 	return search_bad_shape(ref, wanted, err);
 }
 
-/* The tensor PREFIX MODULE SUFFIX, or NULL. */
 const struct tensor_ref *search_tensor(struct search *search, const char *prefix,
 				       const char *module, const char *suffix)
 {
@@ -115,7 +112,6 @@ const struct tensor_ref *search_tensor(struct search *search, const char *prefix
 	return ref;
 }
 
-/* A matrix (n, k) with its bias; nothing where the layer has none. */
 int search_linear(struct search *search, const char *prefix, const char *module, size_t n, size_t k,
 		  struct linear_ref *linear)
 {
@@ -159,7 +155,6 @@ int search_linears(struct search *search, const char *prefix, struct layer_ref *
 	return 0;
 }
 
-/* All of them must be there. */
 int search_need(const struct search *search, const char *prefix, const struct layer_ref *layer,
 		const enum linear_role *roles, size_t n)
 {

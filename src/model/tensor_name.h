@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tensor's name as segments: "model.layers.0.mlp.up_proj.weight".
+ * The name of a tensor as segments between dots: "model.layers.0.mlp.up_proj.weight".
  */
 #ifndef FP8CONV_MODEL_TENSOR_NAME_H
 #define FP8CONV_MODEL_TENSOR_NAME_H
@@ -11,7 +11,7 @@
 #define PATH_MAX_SEGMENTS 32
 
 struct segment {
-	const char *text; /* in the name, without end */
+	const char *text; /* in the name, not terminated */
 	size_t n;
 };
 
@@ -21,7 +21,8 @@ struct path {
 	struct segment segments[PATH_MAX_SEGMENTS];
 	bool is_weight; /* the last segment is "weight", and there is a module in front of it */
 	bool is_bias;
-	/* the module that has the tensor: the last one with a name; else the last segment */
+	/* the module that owns the tensor: the last segment before "weight" or "bias" that is not
+	 * a number; else the last segment */
 	int owner;
 	int experts;	      /* the first segment "experts" that has one behind it, or -1 */
 	bool numbered_expert; /* which is followed by a number */
@@ -29,7 +30,7 @@ struct path {
 
 void path_split(struct path *path, const char *name);
 
-/* Whether a number stands before segment i: a layer, or an element of a list. */
+/* Whether a segment before i is a number: a layer, or an element of a list. */
 bool path_in_layer(const struct path *path, int i);
 
 /* The length of the module that owns a weight: the name without ".weight" where it ends so. */
