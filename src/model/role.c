@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The names were read from the checkpoints of Llama, Mistral, Mixtral, Qwen 1 to 3.5, DeepSeek V2
- * to V3.2, Gemma 1 to 3n, GPT-OSS, Phi, GLM, Llama 4, Falcon, GPT-NeoX, GPT-2, Mamba, Jamba, BERT, Whisper
- * and of their multimodal variants.
+ * to V3.2, Gemma 1 to 3n, GPT-OSS, Phi, GLM, Llama 4, Falcon, GPT-NeoX, GPT-2, Mamba, Jamba, BERT,
+ * Whisper and of their multimodal variants.
  */
 #include "model/role.h"
 

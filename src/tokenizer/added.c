@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Of tokens that begin at one place the longest counts, and the leftmost place first.
+ * The leftmost token wins; of tokens that begin at one place, the longest.
  */
 #include "tokenizer/added.h"
 
@@ -90,7 +90,7 @@ static int make_set(struct added_set *set, const struct added_tokens *added, boo
 	return 0;
 }
 
-/* One that has been there before gets the flags of the last. */
+/* A token that appears again gets the flags of the last one. */
 static void put_token(struct added_tokens *added, struct vocab *seen, struct added_token *token)
 {
 	uint32_t at = vocab_find(seen, token->content, token->len);
@@ -167,8 +167,8 @@ void added_release(struct added_tokens *added)
 	*added = (struct added_tokens){ 0 };
 }
 
-/* The first of set->tokens[low, high) whose byte `depth` is at least c; all are longer than depth
- * or the first alone is as long as it. */
+/* The first of set->tokens[low, high) whose byte `depth` is at least c.  All of them are longer
+ * than depth; only the first may be exactly as long. */
 static size_t first_at_least(const struct added_set *set, size_t low, size_t high, size_t depth,
 			     unsigned c)
 {
@@ -246,7 +246,7 @@ const struct added_token *added_find(const struct added_set *set, const char *te
 		if (!token || (token->single_word && !stands_alone(text, len, *begin, *end)))
 			continue;
 		strip(token, text, len, search->done, begin, end);
-		search->done = *end; /* the next one may begin in what was stripped here */
+		search->done = *end; /* the next token may begin in the stripped white space */
 		return token;
 	}
 	return NULL;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Words to tokens.  A word begins as one symbol for each character; merges join neighbours, the one
- * of lowest rank first, of equal ones the leftmost.  Where no merge can ever join two neighbours
- * the word is cut, so that a text that no pre-tokenizer splits (Llama 2) is worked through in short
- * runs.
+ * Words to tokens.  A word begins as one symbol for each character; merges join neighbors, the
+ * merge of lowest rank first, of equal ranks the leftmost.  The word is cut where no merge can ever
+ * join two neighbors: a text without a pre-tokenizer (Llama 2) becomes many short runs.
  */
 #include "tokenizer/bpe.h"
 
@@ -12,7 +11,7 @@
 #include "base/mem.h"
 #include "tokenizer/unicode.h"
 
-#define SHORT_RUN 32 /* symbols, up to which looking at all pairs each time is fastest */
+#define SHORT_RUN 32 /* symbols: up to here a scan of all pairs for each merge is fastest */
 
 #define NONE UINT32_MAX
 
@@ -21,7 +20,7 @@ struct bpe_link {
 	bool gone;
 };
 
-/* A merge that is possible: of the symbol at `at` and the next one. */
+/* A possible merge of the symbol at `at` with the next one. */
 struct bpe_step {
 	uint32_t rank, at, id;
 };
@@ -136,7 +135,7 @@ static void merge_long(const struct bpe *bpe, struct bpe_work *work)
 		if (link->gone || link->next == NONE)
 			continue;
 		merge = bpe_merge_of(bpe, work->symbols[step.at], work->symbols[link->next]);
-		if (!merge || merge->id != step.id) /* one of the two has changed since */
+		if (!merge || merge->id != step.id) /* one of the two was merged since */
 			continue;
 		work->symbols[step.at] = step.id;
 		work->links[link->next].gone = true;
@@ -154,7 +153,7 @@ static void merge_long(const struct bpe *bpe, struct bpe_work *work)
 	work->n = n;
 }
 
-/* Merges what is there, and gives it away. */
+/* Merges the symbols so far, and appends them to out. */
 static void end_run(const struct bpe *bpe, struct bpe_work *work, struct token_ids *out)
 {
 	if (work->n > SHORT_RUN)
@@ -194,7 +193,7 @@ int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, s
 	       struct token_ids *out, struct err *err)
 {
 	uint32_t whole = bpe->ignore_merges ? vocab_find(&bpe->vocab, word, len) : NO_TOKEN;
-	bool unknown = false; /* one waits, for another to be fused with */
+	bool unknown = false; /* one waits to be fused with the next */
 	size_t n;
 
 	if (whole != NO_TOKEN) {
@@ -212,7 +211,7 @@ int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, s
 			unknown = false;
 			add_symbol(bpe, work, bpe->char_ids[c] - 1, out);
 		} else if (bpe->byte_fallback && add_bytes(bpe, work, word, n, out)) {
-			continue; /* as in the package: before an unknown one that waits */
+			continue; /* as in the package: in front of an unknown one that waits */
 		} else if (bpe->unk_token) {
 			if (bpe->unk_id == NO_TOKEN)
 				return err_set(err, ERR_INPUT,

@@ -19,7 +19,7 @@
 struct vocab {
 	struct buf text; /* all strings, one behind the other */
 	struct vocab_slot {
-		uint64_t head;	   /* the first 8 bytes, with zeros behind: all of most tokens */
+		uint64_t head; /* the first 8 bytes, padded with zeros: the whole of most tokens */
 		uint32_t hash, id; /* id NO_TOKEN: free */
 		uint32_t begin, len;
 	} * slots;
@@ -29,15 +29,15 @@ struct vocab {
 };
 
 uint32_t vocab_find(const struct vocab *vocab, const char *text,
-		    size_t len); /* NO_TOKEN: not there */
-/* Asks memory for what vocab_find() of the same text will look at. */
+		    size_t len); /* NO_TOKEN: missing */
+/* Prefetches the slot that vocab_find() of the same text reads. */
 void vocab_prefetch(const struct vocab *vocab, const char *text, size_t len);
-/* False: it is there already. */
+/* False: duplicate. */
 bool vocab_add(struct vocab *vocab, const char *text, size_t len, uint32_t id);
 void vocab_reserve(struct vocab *vocab, size_t n); /* room for n tokens at once */
 void vocab_release(struct vocab *vocab);
 
-/* left, right -> id; of two that are possible the lower rank is done first. */
+/* left, right -> id.  Of two possible merges the one of lower rank is first. */
 struct merge {
 	uint32_t left, right; /* left NO_TOKEN: a free slot */
 	uint32_t rank, id;
@@ -45,16 +45,16 @@ struct merge {
 
 struct bpe {
 	struct vocab vocab;
-	/* [UNICODE_END]: 1 + the id of the token that is this one character, or 0 */
+	/* [UNICODE_END]: 1 + the id of the token that is this character alone; 0: no such token */
 	uint32_t *char_ids;
 	uint32_t byte_ids[256]; /* of "<0x00>"...; NO_TOKEN: none */
 	struct merge *merges;
 	size_t n_merge_slots; /* a power of two */
-	uint64_t *joins;      /* a bit set by the hash of two symbols: some merge may join them */
-	bool all_join;	      /* symbols that are no characters take part in merges */
+	uint64_t *joins; /* bits by the hash of two symbols: set where some merge may join them */
+	bool all_join;	 /* merges also have symbols that are not characters: joins is not used */
 	bool ignore_merges, byte_fallback, fuse_unk;
 	uint32_t unk_id;
-	char *unk_token; /* NULL: what has no token disappears */
+	char *unk_token; /* NULL: characters without a token disappear */
 };
 
 /* Reads the member "model" of a tokenizer.json.  ERR_INPUT without the file's name; bpe_release()
@@ -62,14 +62,13 @@ struct bpe {
 int bpe_read(struct bpe *bpe, struct json_text model, struct err *err);
 void bpe_release(struct bpe *bpe);
 
-/* Whether symbols left and right, side by side in a word, may come to lie in one token. */
+/* False: no merge ever puts the neighbors left and right into one token. */
 bool bpe_may_join(const struct bpe *bpe, uint32_t left, uint32_t right);
 
 /* The merge of two symbols; NULL if there is none. */
 const struct merge *bpe_merge_of(const struct bpe *bpe, uint32_t left, uint32_t right);
 
-/* Symbols of a word on their way to tokens; one for each thread.  A zeroed struct is an empty one.
- */
+/* The symbols of a word while they are merged; one for each thread.  A zeroed struct is empty. */
 struct bpe_work {
 	uint32_t *symbols;
 	size_t n, cap;
@@ -80,8 +79,8 @@ struct bpe_work {
 
 void bpe_work_release(struct bpe_work *work);
 
-/* Appends the tokens of a word (good UTF-8, not empty) to out.  ERR_INPUT where a character has
- * none.  n log n. */
+/* Appends the tokens of a word (valid UTF-8, not empty) to out.  ERR_INPUT where a character has no
+ * token.  n log n. */
 int bpe_encode(const struct bpe *bpe, struct bpe_work *work, const char *word, size_t len,
 	       struct token_ids *out, struct err *err);
 

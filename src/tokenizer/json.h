@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Members of the objects in a tokenizer.json, with errors that say where: "pre_tokenizer[1] has no
- * 'pattern'".
+ * Members of the objects in a tokenizer.json, with errors that name the place: "pre_tokenizer[1]
+ * has no 'pattern'".
  */
 #ifndef FP8CONV_TOKENIZER_JSON_H
 #define FP8CONV_TOKENIZER_JSON_H
@@ -10,16 +10,15 @@
 
 #include "base/json.h"
 
-/* The string member key; len may be NULL where a length is of no use.  NULL with ERR_INPUT. */
+/* The string member `key`; len may be NULL.  NULL with ERR_INPUT. */
 const char *json_member_string(const json_t *object, const char *where, const char *key,
 			       size_t *len, struct err *err);
 
-/* The boolean member key, fallback if there is none or null; with no fallback (-1) it must be
- * there. */
+/* The boolean member `key`; fallback where it is missing or null.  fallback -1: it is required. */
 int json_member_bool(const json_t *object, const char *where, const char *key, int fallback,
 		     bool *value, struct err *err);
 
-/* The array member key; NULL with ERR_INPUT. */
+/* The array member `key`; NULL with ERR_INPUT. */
 const json_t *json_member_array(const json_t *object, const char *where, const char *key,
 				struct err *err);
 

@@ -20,7 +20,7 @@ static int add_id(struct token_ids *list, const json_t *id, const char *where, s
 	return 0;
 }
 
-/* {"SpecialToken": {"id": "<s>", ...}}: its ids stand in special_tokens. */
+/* {"SpecialToken": {"id": "<s>", ...}}: its ids are in special_tokens. */
 static int add_special(struct token_ids *list, const json_t *processor, const json_t *special,
 		       const char *where, struct err *err)
 {
@@ -79,7 +79,7 @@ static int read_pair(struct post_processor *post, const json_t *json, const char
 	return add_id(&post->after, json_array_get(sep, 1), where, err);
 }
 
-/* *n_around counts those that put something around, of which the package takes one. */
+/* *n_around counts the processors that add tokens; the package takes one. */
 static int read_one(struct post_processor *post, const json_t *json, const char *where,
 		    int *n_around, struct err *err)
 {

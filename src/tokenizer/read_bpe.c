@@ -128,8 +128,8 @@ static void index_vocab(struct bpe *bpe)
 
 #define AHEAD 16
 
-/* Merges whose strings were read and whose ids are still to be looked up: meanwhile memory brings
- * what that needs. */
+/* Merges whose strings are read and whose ids are not yet looked up: meanwhile the slots of the
+ * vocabulary are prefetched. */
 struct merge_queue {
 	struct merge_text {
 		struct buf left, right, both;
@@ -177,13 +177,13 @@ static int add_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err
 	}
 	note_join(bpe, text, &merge);
 	reserve_merges(bpe, queue->n_added + 1);
-	/* of two merges of one pair the last counts */
+	/* of two merges of one pair the last wins */
 	*merge_slot(bpe->merges, bpe->n_merge_slots, merge.left, merge.right) = merge;
 	queue->n_added++;
 	return 0;
 }
 
-/* The strings of text, which is the last one in the queue, are there. */
+/* The last text in the queue has its strings. */
 static int queue_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err)
 {
 	struct merge_text *text = &queue->text[queue->n_read % AHEAD];
@@ -198,7 +198,7 @@ static int queue_merge(struct bpe *bpe, struct merge_queue *queue, struct err *e
 	return queue->n_read - queue->n_added == AHEAD ? add_merge(bpe, queue, err) : 0;
 }
 
-/* "a b": exactly one space.  Lines of an old file's head are passed over. */
+/* "a b": exactly one space.  The "#version" line of old files is skipped. */
 static int read_spaced(struct bpe *bpe, struct merge_queue *queue, struct json_text token,
 		       struct err *err)
 {
@@ -287,7 +287,7 @@ static int read_merges(struct bpe *bpe, struct json_text json, struct err *err)
 	return rc ? err_wrap(err, "merges") : 0;
 }
 
-/* Two strings of one id: what characters a token is made of cannot be told from its id. */
+/* Whether two strings have one id: then an id does not determine the characters of its token. */
 static bool ids_repeat(const struct vocab *vocab)
 {
 	uint64_t *seen = xcalloc(vocab->max_id / 64 + 1, sizeof *seen);
@@ -305,7 +305,7 @@ static bool ids_repeat(const struct vocab *vocab)
 	return repeat;
 }
 
-/* What changes the encoding and is not known here. */
+/* Members that change the encoding and are not supported. */
 static int refuse_unknown(const json_t *members, struct err *err)
 {
 	static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The normalizers and pre-tokenizers that are known, a row each.
+ * The supported normalizers and pre-tokenizers, a row each.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 #include "tokenizer/step.h"
 #include "tokenizer/unicode.h"
 
-/* GPT-2's pattern, as it stands in the tokenizers package. */
+/* GPT-2's pattern, copied from the tokenizers package. */
 #define GPT2_PATTERN                                                                     \
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|" \
 	"\\s+"
@@ -49,7 +49,7 @@ static int room_for(const struct steps *steps, size_t n, const struct component 
 		       MAX_STEPS - 4);
 }
 
-/* A split by a pattern that is PCRE2's already. */
+/* A split by a pattern in PCRE2's syntax. */
 static int add_split(struct steps *steps, const struct component *component, const char *pattern,
 		     enum behavior behavior, struct err *err)
 {
@@ -262,7 +262,7 @@ static int read_whitespace(struct steps *steps, const struct component *componen
 	return 0;
 }
 
-/* The scheme to put the replacement in front; add_prefix_space is the older spelling. */
+/* When to prepend the replacement; add_prefix_space is the older spelling. */
 static int read_scheme(const struct component *component, const char **scheme, struct err *err)
 {
 	bool prefix;
@@ -358,8 +358,7 @@ static int read_component(struct steps *steps, const struct component_type *type
 	return err_set(err, ERR_INPUT, "%s has unsupported type '%s'", component->where, type);
 }
 
-/* Components that are still to be read, the next one last: a Sequence is replaced by its members.
- */
+/* Components to read, the next one last.  A Sequence is replaced by its members. */
 struct agenda {
 	struct component component[MAX_STEPS];
 	size_t n;

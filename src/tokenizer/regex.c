@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Searching by PCRE2, in UTF and UCP mode, compiled to machine code where that is allowed.
+ * Search by PCRE2, in UTF and UCP mode, compiled to machine code where the system allows it.
  */
 #include "tokenizer/regex.h"
 
@@ -27,7 +27,7 @@ int regex_new(struct regex **regex, const struct buf *pattern, struct err *err)
 	if (!context)
 		return err_set(err, ERR_SYSTEM, "out of memory for a pattern");
 	pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-	/* Ruby's ^ and $ stand at each line */
+	/* in Ruby ^ and $ match at every line */
 	code = pcre2_compile((PCRE2_SPTR)pattern->data, pattern->len,
 			     PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
 			     &error, &offset, context);
@@ -36,7 +36,7 @@ int regex_new(struct regex **regex, const struct buf *pattern, struct err *err)
 		pcre2_get_error_message(error, message, sizeof message);
 		return err_set(err, ERR_INPUT, "%s", (const char *)message);
 	}
-	/* Where memory may not be executable this fails, and matching interprets. */
+	/* Fails where memory may not be executable; then matching interprets. */
 	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 	*regex = xmalloc(sizeof **regex);
 	(*regex)->code = code;
@@ -79,7 +79,7 @@ static int match_error(int rc, struct err *err)
 		       (const char *)message);
 }
 
-/* As the iterator of the onig crate: an empty match where the last one ended is passed over. */
+/* As the iterator of the onig crate: an empty match where the last match ended is skipped. */
 int regex_search_next(struct regex_search *search, size_t *begin, size_t *end, struct err *err)
 {
 	if (!search->match)
@@ -91,7 +91,7 @@ int regex_search_next(struct regex_search *search, size_t *begin, size_t *end, s
 		int rc = pcre2_match(search->regex->code, (PCRE2_SPTR)search->text, search->len,
 				     search->at, PCRE2_NO_UTF_CHECK, search->match, NULL);
 
-		if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter has the heap */
+		if (rc == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter uses the heap */
 			rc = pcre2_match(search->regex->code, (PCRE2_SPTR)search->text, search->len,
 					 search->at, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
 					 search->match, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Oniguruma's Ruby syntax into PCRE2's.  What both read alike is copied, what they read differently
- * is written anew, and what is not known here is refused: a pattern that splits elsewhere would
- * give wrong tokens without a word.
+ * Oniguruma's Ruby syntax to PCRE2's.  Constructs of equal meaning are copied, constructs of
+ * different meaning are rewritten, all others are errors: a pattern that splits elsewhere would
+ * silently give wrong tokens.
  *
  * Sources: Oniguruma 6.9 doc/RE, doc/SYNTAX.md; pcre2pattern(3).
  */
@@ -13,8 +13,8 @@
 #include "tokenizer/unicode.h"
 
 #define HEX "0-9a-fA-F"
-/* \w: letters, marks, decimal digits, letter numbers, connectors, what else is alphabetic, and four
- * of Latin-1. */
+/* \w: letters, marks, decimal digits, letter numbers, connectors, other alphabetic characters, and
+ * four of Latin-1. */
 #define WORD                                                                                       \
 	"\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}\\x{24b6}-\\x{24e9}" \
 	"\\x{1f130}-\\x{1f149}\\x{1f150}-\\x{1f169}\\x{1f170}-\\x{1f189}"
@@ -39,7 +39,7 @@ static char next(const struct translation *t, size_t ahead)
 	return t->pattern[t->at + ahead];
 }
 
-/* A set of characters, inside a class or as one of its own. */
+/* A set of characters, inside a class or as a class of its own. */
 static void add_set(struct translation *t, const char *set)
 {
 	buf_printf(t->out, t->in_class ? "%s" : "[%s]", set);
@@ -53,7 +53,7 @@ static int add_negated(struct translation *t, const char *set)
 	return 0;
 }
 
-/* \x{HH...}, \xHH, \uHHHH: `at` stands behind the letter. */
+/* \x{HH...}, \xHH, \uHHHH: `at` is behind the letter. */
 static int add_code(struct translation *t, char letter)
 {
 	bool braces = letter == 'x' && next(t, 0) == '{';
@@ -74,7 +74,7 @@ static int add_code(struct translation *t, char letter)
 	return 0;
 }
 
-/* Properties that the two call differently; else a category, of one letter or two, or a script. */
+/* Properties with different names; else a category, of one letter or two, or a script. */
 static void add_property(struct translation *t, const char *name, bool negated)
 {
 	static const char *const names[][2] = {
@@ -92,7 +92,7 @@ static void add_property(struct translation *t, const char *name, bool negated)
 		   known ? known : name);
 }
 
-/* \p{Name}, \p{^Name}, \P{Name}: `at` stands behind the letter. */
+/* \p{Name}, \p{^Name}, \P{Name}: `at` is behind the letter. */
 static int read_property(struct translation *t, bool negated)
 {
 	char name[32];

@@ -110,7 +110,7 @@ int step_lowercase(const struct step *step, struct step_state *state,
 	for (const char *text = range->text, *end = text + range->len; text < end;) {
 		text += utf8_decode(text, &c);
 		utf8_add(out, uc_tolower(c));
-		if (c == 0x130) /* the one that becomes two */
+		if (c == 0x130) /* becomes two characters */
 			utf8_add(out, 0x307);
 	}
 	return 0;
@@ -194,7 +194,7 @@ int step_replace(const struct step *step, struct step_state *state, const struct
 	return rc;
 }
 
-/* The printable bytes of Latin-1 stand for themselves, the others for U+0100 and on, in order.
+/* Printable bytes of Latin-1 map to themselves, the others to U+0100 and on, in order.
  * Source: bytes_to_unicode() of GPT-2's encoder.py. */
 static uint32_t byte_char(unsigned char byte)
 {

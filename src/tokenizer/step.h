@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Normalizers and pre-tokenizers as a list of steps, each of which rewrites a text or splits it.
- * Sequences are laid flat, and what a component does at once becomes several steps (Metaspace:
- * replace, prepend, split).
+ * Sequences are flattened, and a component may become several steps (Metaspace: replace, prepend,
+ * split).
  */
 #ifndef FP8CONV_TOKENIZER_STEP_H
 #define FP8CONV_TOKENIZER_STEP_H
@@ -10,32 +10,32 @@
 #include "base/json.h"
 #include "tokenizer/regex.h"
 
-#define MAX_STEPS 64 /* of a tokenizer, normalizers and pre-tokenizers each */
+#define MAX_STEPS 64 /* of the normalizer, and of the pre-tokenizer */
 
 enum behavior { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS };
 
 struct step;
 struct step_state;
 
-/* A part of a text, good UTF-8. */
+/* A part of a text, valid UTF-8. */
 struct text_range {
 	const char *text;
 	size_t len;
-	bool first; /* it stands at the beginning of what is encoded */
+	bool first; /* it begins the whole text */
 };
 
-/* Appends to out what the step makes of a range, which is not empty. */
+/* Appends the rewritten range, which is not empty, to out. */
 typedef int step_fn(const struct step *step, struct step_state *state,
 		    const struct text_range *range, struct buf *out, struct err *err);
 
 struct step {
 	step_fn *rewrite; /* NULL: a split */
 	struct regex *regex;
-	struct buf content;	/* what is put before, or instead */
+	struct buf content;	/* text to prepend, or to replace with */
 	enum behavior behavior; /* of a split */
-	bool invert;		/* matches are what lies between delimiters */
+	bool invert;		/* the pattern matches pieces, not delimiters */
 	bool left, right;	/* sides to strip */
-	bool only_first;	/* put before the first piece alone */
+	bool only_first;	/* prepend to the first piece alone */
 	const void *form;	/* libunistring's uninorm_t */
 };
 
@@ -44,7 +44,7 @@ struct steps {
 	size_t n;
 };
 
-/* What one thread needs for one step. */
+/* The memory of one step in one thread. */
 struct step_state {
 	struct regex_search search;
 	struct buf out;
@@ -61,8 +61,8 @@ step_fn step_strip_marks;
 step_fn step_prepend; /* .content */
 /* .content, unless the text begins with it or .only_first rules it out */
 step_fn step_prepend_once;
-step_fn step_replace; /* what .regex matches by .content */
-step_fn step_bytes;   /* each byte as GPT-2's character for it */
+step_fn step_replace; /* matches of .regex by .content */
+step_fn step_bytes;   /* each byte by GPT-2's character for it */
 
 /* Reads tokenizer.json's "normalizer" or "pre_tokenizer" (NULL or null: none).  ERR_INPUT that
  * names the key and the type; the caller wraps it in the file's name. */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A text on its way to tokens: repaired, cut at added tokens, normalized, cut at normalized added
- * tokens; each piece through the steps of the pre-tokenizer, one piece at a time and as deep as
- * there are steps, and then to the model.
+ * The stages of a text: repair, split at added tokens, normalizer, split at normalized added
+ * tokens, pre-tokenizer, model.  A piece goes through all stages before the next piece is made.
  */
 #include "tokenizer/tokenizer.h"
 
@@ -119,14 +118,14 @@ size_t tokenizer_vocab_size(const struct tokenizer *tokenizer)
 	return max_id(&tokenizer->post.after, max_id(&tokenizer->post.before, max)) + 1;
 }
 
-/* What one call needs of its own. */
+/* The memory of one call. */
 struct encoding {
 	const struct tokenizer *tokenizer;
 	struct step_state normalizer[MAX_STEPS], pre_tokenizer[MAX_STEPS];
 	struct bpe_work work;
 	struct buf repaired;
 	struct token_ids *out;
-	size_t budget; /* bytes that may still be made of the text */
+	size_t budget; /* bytes that steps may still produce */
 };
 
 /* Steps that prepend and split by turns could grow a text without end. */

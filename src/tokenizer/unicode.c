@@ -87,7 +87,7 @@ const char *unicode_known(const char *text, size_t len, struct buf *copy)
 
 	copy->len = 0;
 	for (const char *p = text; p < end;) {
-		if ((unsigned char)*p < 0xe0) { /* the newer ones lie above */
+		if ((unsigned char)*p < 0xe0) { /* all newer characters are longer */
 			p++;
 			continue;
 		}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Characters: UTF-8 in and out, and what the library of the tokenizers package thinks of them.
+ * Characters: UTF-8 in and out, and their properties as the tokenizers package sees them.
  */
 #ifndef FP8CONV_TOKENIZER_UNICODE_H
 #define FP8CONV_TOKENIZER_UNICODE_H
@@ -13,7 +13,7 @@
 
 #define UNICODE_END 0x110000
 
-/* The character at p, of text that is good UTF-8; returns its length in bytes. */
+/* The character at p, of valid UTF-8; returns its length in bytes. */
 static inline size_t utf8_decode(const char *p, uint32_t *c)
 {
 	const unsigned char *s = (const unsigned char *)p;
@@ -34,8 +34,8 @@ static inline size_t utf8_decode(const char *p, uint32_t *c)
 	return 4;
 }
 
-/* The character that ends at p (of good UTF-8, p not its beginning); returns its length in bytes.
- */
+/* The character that ends at p (of valid UTF-8, p is not its beginning); returns its length in
+ * bytes. */
 static inline size_t utf8_decode_back(const char *p, uint32_t *c)
 {
 	size_t n = 1;
