@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/weight_matrix.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +39,7 @@ static int place_in_stack(struct layout *layout, const struct linear_ref *ref, s
 	return 0;
 }
 
-static int layout_make(struct layout *layout, const struct matrix_reader *reader,
+static int layout_make(struct layout *layout, const struct weight_reader *reader,
 		       const struct linear_ref *ref, struct err *err)
 {
 	enum dtype dtype = ref->weight->tensor->dtype;
@@ -84,15 +85,17 @@ static void widen(const struct matrix *x, size_t row, float *values)
 }
 
 /* Rows of a band into their places, from element `first` of the matrix on; line holds one. */
-static void place(const struct matrix_reader *reader, const struct matrix *x, size_t first,
-		  size_t stride, enum dtype dtype, float *line, void *values)
+static void place(const struct weight_reader *reader, const struct matrix *x, size_t first,
+		  const struct weight_matrix *matrix, float *line)
 {
-	for (size_t row = 0; row < x->rows; row++, first += stride) {
-		float *to = dtype == DT_F32 ? (float *)values + first : line;
+	bool is_bf16 = matrix->dtype == DT_BF16;
+
+	for (size_t row = 0; row < x->rows; row++, first += matrix->ref->k) {
+		float *to = is_bf16 ? line : (float *)matrix->values + first;
 
 		widen(x, row, to);
-		if (dtype == DT_BF16)
-			reader->host->round_bf16(line, x->cols, (uint16_t *)values + first);
+		if (is_bf16)
+			reader->host->round_bf16(line, x->cols, (uint16_t *)matrix->values + first);
 		else if (reader->round)
 			reader->host->round_bf16_f32(to, x->cols, to);
 	}
@@ -131,61 +134,64 @@ static void buffers_release(struct band_buffers *buffers)
 	free(buffers->line);
 }
 
-static int refuse_nonfinite(const struct linear_ref *ref, size_t first, size_t n,
-			    uint64_t n_nonfinite, struct err *err)
+static int weight_matrix_refuse(const struct weight_matrix *matrix, uint64_t n_nonfinite,
+				struct err *err)
 {
-	const char *name = ref->weight->tensor->name;
-	unsigned long long found = n_nonfinite;
+	const char *name = matrix->ref->weight->tensor->name;
 
-	if (n == ref->n)
+	if (matrix->n == matrix->ref->n)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' has %llu values that are NaN or infinite", name, found);
+			       "tensor '%s' has %" PRIu64 " values that are NaN or infinite", name,
+			       n_nonfinite);
 	return err_set(err, ERR_INPUT,
-		       "rows %zu to %zu of tensor '%s' have %llu values that are NaN or infinite",
-		       first, first + n - 1, name, found);
+		       "rows %zu to %zu of tensor '%s' have %" PRIu64
+		       " values that are NaN or infinite",
+		       matrix->first, matrix->first + matrix->n - 1, name, n_nonfinite);
 }
 
-int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first,
-		size_t n, enum dtype dtype, void *values, float *amax, struct err *err)
+int weight_matrix_read(const struct weight_reader *reader, struct weight_matrix *matrix,
+		       struct err *err)
 {
+	const struct linear_ref *ref = matrix->ref;
 	const struct tile whole = { WHOLE, WHOLE };
 	struct band_buffers buffers = { 0 };
 	uint64_t lines, all, across, n_nonfinite = 0;
 	struct layout layout;
 	int rc = -1;
 
-	*amax = 0;
+	matrix->amax = 0;
 	if (layout_make(&layout, reader, ref, err))
 		return -1;
-	all = layout.by_column ? ref->k : n;
-	across = layout.by_column ? n : ref->k;
+	all = layout.by_column ? ref->k : matrix->n;
+	across = layout.by_column ? matrix->n : ref->k;
 	lines = band_lines(all, across);
 	if (buffers_alloc(&buffers, lines * across, ref->k, unit_needs_raw(&layout.unit), err))
 		goto out;
 	for (uint64_t i = 0; i < all; i += lines) {
 		uint64_t now = all - i < lines ? all - i : lines;
-		uint64_t row = layout.first_row + first;
-		struct rect rect =
-			layout.by_column
-				? (struct rect){ .row = row, .col = i, .n_rows = n, .n_cols = now }
-				: (struct rect){ .row = row + i, .n_rows = now, .n_cols = ref->k };
-		struct source_request request = { .unit = &layout.unit,
-						  .rect = rect,
-						  .buffers = buffers.source };
+		uint64_t row = layout.first_row + matrix->first;
+		struct source_request request = {
+			.unit = &layout.unit,
+			.rect = { .row = row + i, .n_rows = now, .n_cols = ref->k },
+			.buffers = buffers.source,
+		};
 		struct matrix x;
-		float most = 0;
+		float amax = 0;
 
+		if (layout.by_column)
+			request.rect = (struct rect){
+				.row = row, .col = i, .n_rows = matrix->n, .n_cols = now
+			};
 		if (source_read(reader->source, &request, &x, err))
 			goto out;
-		backend_amax(reader->source->backend, &x, whole, &most, 1, &n_nonfinite);
+		backend_amax(reader->source->backend, &x, whole, &amax, 1, &n_nonfinite);
 		if (backend_failed(reader->source->backend, ref->weight->tensor->name, err))
 			goto out;
-		*amax = most > *amax ? most : *amax;
-		if (values)
-			place(reader, &x, layout.by_column ? i : i * ref->k, ref->k, dtype,
-			      buffers.line, values);
+		matrix->amax = amax > matrix->amax ? amax : matrix->amax;
+		if (matrix->values)
+			place(reader, &x, layout.by_column ? i : i * ref->k, matrix, buffers.line);
 	}
-	rc = n_nonfinite ? refuse_nonfinite(ref, first, n, n_nonfinite, err) : 0;
+	rc = n_nonfinite ? weight_matrix_refuse(matrix, n_nonfinite, err) : 0;
 out:
 	buffers_release(&buffers);
 	return rc;

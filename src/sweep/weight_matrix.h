@@ -11,19 +11,25 @@
 #include "source/source.h"
 #include "model/model.h"
 
-struct matrix_reader {
+/* How weights are read. */
+struct weight_reader {
 	struct source *source;
 	const struct detection *detection; /* of FP8 sources */
 	const struct host_ops *host;
 	bool round; /* to what bf16 holds */
 };
 
-/* Rows [first, first + n) of the matrix of ref, close together, into values (n, k) of dtype BF16
- * (round is implied) or F32; values NULL: only their amax is wanted.  first is a multiple of 128,
- * the most rows that a block of an FP8 source has. *amax: of what the checkpoint holds, decoded
- * where it is FP8, before anything is rounded.  ERR_INPUT, naming the tensor: types that cannot be
- * read, NaN and infinity. */
-int matrix_read(const struct matrix_reader *reader, const struct linear_ref *ref, size_t first,
-		size_t n, enum dtype dtype, void *values, float *amax, struct err *err);
+/* Rows of a weight. */
+struct weight_matrix {
+	const struct linear_ref *ref;
+	size_t first, n;  /* rows; first is a multiple of 128, the most that a block has */
+	enum dtype dtype; /* of values: BF16 (rounding is implied) or F32 */
+	void *values;	  /* (n, k), close together; NULL: only their amax is wanted */
+	float amax; /* found: of what the checkpoint has, decoded where it is FP8, unrounded */
+};
+
+/* Fills values, and amax.  ERR_INPUT, naming the tensor: unsupported types, NaN and infinity. */
+int weight_matrix_read(const struct weight_reader *reader, struct weight_matrix *matrix,
+		       struct err *err);
 
 #endif

@@ -70,9 +70,9 @@ static int load_floats(struct weights *weights, struct executor_stream *stream,
 	return rc ? -1 : 0;
 }
 
-static struct matrix_reader reader_of(struct weights *weights, bool round)
+static struct weight_reader reader_of(struct weights *weights, bool round)
 {
-	return (struct matrix_reader){ .source = &weights->source,
+	return (struct weight_reader){ .source = &weights->source,
 				       .detection = &weights->detection,
 				       .host = host_ops_select(),
 				       .round = round };
@@ -83,14 +83,18 @@ static struct matrix_reader reader_of(struct weights *weights, bool round)
 static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 			  struct linear *linear, void **values, struct err *err)
 {
-	const struct matrix_reader reader = reader_of(weights, false);
+	const struct weight_reader reader = reader_of(weights, false);
 	const struct host_ops *host = host_ops_select();
 	size_t n = ref->n * ref->k;
 	struct matrix x = { .dtype = DT_F32, .rows = ref->n, .cols = ref->k, .stride = ref->k };
+	struct weight_matrix matrix = { .ref = ref, .n = ref->n, .dtype = DT_F32 };
 
-	if (buffer_alloc(values, n * sizeof(float), "the values of a weight", err) ||
-	    matrix_read(&reader, ref, 0, ref->n, DT_F32, *values, &linear->amax, err))
+	if (buffer_alloc(values, n * sizeof(float), "the values of a weight", err))
 		return -1;
+	matrix.values = *values;
+	if (weight_matrix_read(&reader, &matrix, err))
+		return -1;
+	linear->amax = matrix.amax;
 	x.data = *values;
 	if (fp8_forward_weight(weights->fp8, linear, &x, *values, err))
 		return -1;
@@ -181,16 +185,19 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 static int set_part(struct weights *weights, struct weights_piece *piece, struct buffer *rows,
 		    struct err *err)
 {
-	const struct matrix_reader reader = reader_of(weights, weights->forward->round);
-	enum dtype dtype = piece->to->input;
-	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(dtype) / 8;
+	const struct weight_reader reader = reader_of(weights, weights->forward->round);
+	struct weight_matrix matrix = {
+		.ref = piece->from, .first = piece->first, .n = piece->n, .dtype = piece->to->input
+	};
+	uint64_t size = (uint64_t)piece->n * piece->from->k * dtype_bits(matrix.dtype) / 8;
 
-	return buffer_ensure(rows, size, "the values of a weight", err) ||
-			       matrix_read(&reader, piece->from, piece->first, piece->n, dtype,
-					   rows->data, &piece->amax, err) ||
-			       weight_set(piece->to, piece->part, rows->data, err)
-		       ? -1
-		       : 0;
+	if (buffer_ensure(rows, size, "the values of a weight", err))
+		return -1;
+	matrix.values = rows->data;
+	if (weight_matrix_read(&reader, &matrix, err))
+		return -1;
+	piece->amax = matrix.amax;
+	return weight_set(piece->to, piece->part, rows->data, err);
 }
 
 static int set_parts(const struct linear *to, const void *values, struct err *err)
@@ -218,29 +225,29 @@ static int set_quantized(struct weights *weights, const struct weights_piece *pi
 	return rc ? -1 : 0;
 }
 
-/* What shares a scale must all have been seen before the first of it is quantized. */
-static int see_piece(void *context, int worker, size_t item, struct err *err)
+/* The amax of all that shares a scale must be known before the first of it is quantized. */
+static int find_amax(void *context, int worker, size_t item, struct err *err)
 {
 	const struct weights_load *load = context;
 	const struct linear_ref *ref = load->pieces[item].from;
-	const struct matrix_reader reader = reader_of(load->weights, false);
-	float amax;
+	const struct weight_reader reader = reader_of(load->weights, false);
+	struct weight_matrix matrix = { .ref = ref, .n = ref->n, .dtype = DT_F32 };
 
 	(void)worker;
 	if (!fp8_forward_wants_amax(load->weights->fp8, ref))
 		return 0;
-	if (matrix_read(&reader, ref, 0, ref->n, DT_F32, NULL, &amax, err))
+	if (weight_matrix_read(&reader, &matrix, err))
 		return -1;
-	fp8_forward_set_amax(load->weights->fp8, ref, amax);
+	fp8_forward_set_amax(load->weights->fp8, ref, matrix.amax);
 	return 0;
 }
 
-static int see_pieces(struct weights_load *load, struct err *err)
+static int find_amaxes(struct weights_load *load, struct err *err)
 {
 	const struct weights *weights = load->weights;
 
 	return weights->fp8
-		       ? pool_run(weights->n_threads, load->n, see_piece, load, weights->stop, err)
+		       ? pool_run(weights->n_threads, load->n, find_amax, load, weights->stop, err)
 		       : 0;
 }
 
@@ -293,7 +300,7 @@ int weights_begin_linear(struct weights_load *load, struct weights *weights,
 {
 	load_init(load, weights, stream);
 	*linear = (struct linear){ 0 };
-	return load_add(load, ref, linear, err) || see_pieces(load, err) ? -1 : 0;
+	return load_add(load, ref, linear, err) || find_amaxes(load, err) ? -1 : 0;
 }
 
 int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
@@ -372,7 +379,7 @@ int weights_begin_layer(struct weights_load *load, struct weights *weights,
 	for (size_t e = 0; e < ref->n_experts && !rc; e++)
 		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
 			rc = load_add(load, &ref->experts[e][i], &layer->experts[e][i], err);
-	return rc || see_pieces(load, err) ? -1 : 0;
+	return rc || find_amaxes(load, err) ? -1 : 0;
 }
 
 void layer_release(struct layer *layer, struct executor *executor)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * matrix_read() on matrices of several bands, by rows and by columns, against the elements that the
+ * weight_matrix_read() on matrices of several bands, by rows and by columns, against the elements that the
  * file holds.
  */
 #include <setjmp.h>
@@ -59,14 +59,17 @@ static float kept(float value, enum dtype dtype, bool round)
 }
 
 /* Rows [first, first + n). */
-static void check_rows(const struct matrix_reader *reader, const struct linear_ref *ref,
+static void check_rows(const struct weight_reader *reader, const struct linear_ref *ref,
 		       size_t first, size_t n, enum dtype dtype)
 {
 	void *values = malloc(n * ref->k * sizeof(float));
-	float amax, most = 0;
+	struct weight_matrix matrix = {
+		.ref = ref, .first = first, .n = n, .dtype = dtype, .values = values
+	};
+	float most = 0;
 	struct err err = { 0 };
 
-	assert_int_equal(matrix_read(reader, ref, first, n, dtype, values, &amax, &err), 0);
+	assert_int_equal(weight_matrix_read(reader, &matrix, &err), 0);
 	for (size_t row = first; row < first + n; row++) {
 		for (size_t col = 0; col < ref->k; col++) {
 			float wanted = element(ref->slice.first + row * ref->slice.row_stride +
@@ -82,12 +85,12 @@ static void check_rows(const struct matrix_reader *reader, const struct linear_r
 					 ref->k, (double)found, (double)wanted);
 		}
 	}
-	assert_true(amax == most);
+	assert_true(matrix.amax == most);
 	free(values);
 }
 
 /* All rows, some in the middle, the last ones. */
-static void check(const struct matrix_reader *reader, const struct linear_ref *ref,
+static void check(const struct weight_reader *reader, const struct linear_ref *ref,
 		  enum dtype dtype)
 {
 	check_rows(reader, ref, 0, ref->n, dtype);
@@ -102,7 +105,7 @@ static void test_bands(void **state)
 	struct source source;
 	struct detection detection = { 0 };
 	struct err err = { 0 };
-	struct matrix_reader reader = { .source = &source,
+	struct weight_reader reader = { .source = &source,
 					.detection = &detection,
 					.host = host_ops_select() };
 
