@@ -18,7 +18,7 @@ static int check_text(const struct amax_merging *merge, const char *what, const 
 {
 	if (!strcmp(one, other))
 		return 0;
-	return err_set(err, ERR_INPUT, "%s of '%s' is '%s', of those before it '%s'", what,
+	return err_set(err, ERR_INPUT, "%s of '%s' is '%s', of the earlier files '%s'", what,
 		       merge->path, other, one);
 }
 
@@ -35,7 +35,7 @@ static int add_count(const struct amax_merging *merge, const char *what, uint64_
 static int refuse_site(const struct amax_merging *merge, const struct amax_site *site, bool here,
 		       struct err *err)
 {
-	return err_set(err, ERR_INPUT, "'%s' %s module '%s', those before it %s", merge->path,
+	return err_set(err, ERR_INPUT, "'%s' %s module '%s', the earlier files %s", merge->path,
 		       here ? "has" : "has no", site->name, here ? "do not have it" : "have it");
 }
 
@@ -49,7 +49,7 @@ static int check_site(const struct amax_merging *merge, const struct amax_site *
 	if (one->kind != other->kind || !one->histogram != !other->histogram)
 		return err_set(
 			err, ERR_INPUT,
-			"module '%s' has %s in '%s', and none in those before it, or the reverse",
+			"module '%s' has %s in '%s', but none in the earlier files, or the reverse",
 			one->name, one->kind != other->kind ? "q, k, v" : "a histogram",
 			merge->path);
 	return 0;
@@ -103,7 +103,8 @@ static int merge_head(const struct amax_merging *merge, struct amax_stats *stats
 	if (merge->how == AMAX_RANKS && stats->n_passes != from->n_passes)
 		return err_set(
 			err, ERR_INPUT,
-			"'%s' has %llu passes, those before it %llu: ranks see the same passes",
+			"'%s' has %llu passes, the earlier files %llu: ranks must have the same "
+			"passes",
 			merge->path, (unsigned long long)from->n_passes,
 			(unsigned long long)stats->n_passes);
 	if (check_sites(merge, stats, from, err) ||
@@ -127,7 +128,7 @@ static int merge_ranks(const struct amax_merging *merge, struct amax_site *site,
 {
 	if (site->n_passes != from->n_passes)
 		return err_set(err, ERR_INPUT,
-			       "module '%s' has %zu passes in '%s', but %zu in those before it",
+			       "module '%s' has %zu passes in '%s', but %zu in the earlier files",
 			       site->name, from->n_passes, merge->path, site->n_passes);
 	for (size_t i = 0; i < site->n_passes; i++) {
 		for (int column = 0; column < 3; column++)

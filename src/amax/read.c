@@ -47,7 +47,7 @@ static int read_version(const struct st_file *file, struct err *err)
 	const char *version = metadata_value(file, AMAX_VERSION_KEY);
 
 	if (!version)
-		return err_set(err, ERR_INPUT, "'%s' is no amax file: its metadata has no '%s'",
+		return err_set(err, ERR_INPUT, "'%s' is not an amax file: its metadata has no '%s'",
 			       file->path, AMAX_VERSION_KEY);
 	if (strcmp(version, AMAX_VERSION) != 0)
 		return err_set(err, ERR_INPUT, "'%s' is an amax file of version '%s', not %s",
@@ -189,7 +189,7 @@ static int read_history(const struct reader *reader, const struct st_tensor *ten
 	struct amax_site *site = amax_stats_site(reader->stats, name, kind);
 
 	if (!site)
-		return err_set(err, ERR_INPUT, "'%s' in '%s' is a module and an attention at once",
+		return err_set(err, ERR_INPUT, "'%s' in '%s' is both a module and an attention",
 			       name, reader->file->path);
 	if (tensor->shape[0] > site->limit)
 		return err_set(err, ERR_INPUT,
@@ -232,8 +232,8 @@ static int read_partner(const struct reader *reader, const struct st_tensor *ten
 	if (!site && part == AMAX_PART_TOKENS)
 		site = amax_stats_find(reader->stats, name, AMAX_ATTENTION);
 	if (!site)
-		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no history beside it",
-			       tensor->name, reader->file->path);
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no history", tensor->name,
+			       reader->file->path);
 	if (part == AMAX_PART_TOKENS)
 		return read_tokens(reader, tensor, site, err);
 	return read_rows(reader, tensor, AMAX_BINS, sizeof *site->histogram, &site->histogram, err);
@@ -263,8 +263,8 @@ static int read_tensors(const struct reader *reader, bool histories, struct err 
 
 		if (part == N_AMAX_PARTS)
 			return err_set(err, ERR_INPUT,
-				       "tensor '%s' in '%s' is none of an amax file", tensor->name,
-				       file->path);
+				       "tensor '%s' in '%s' does not belong in an amax file",
+				       tensor->name, file->path);
 		if (histories != (part == AMAX_PART_HISTORY || part == AMAX_PART_QKV))
 			continue;
 		if (check_form(file, tensor, part, err) || read_tensor(reader, tensor, part, err))

@@ -172,10 +172,9 @@ int amax_place_check(const struct amax_place *place, const char *path, struct er
 	io->close(fd);
 	if (is_one || (rc && err->kind == ERR_SYSTEM))
 		return rc;
-	return err_set(
-		err, ERR_USAGE,
-		"'%s' is no amax file, and is not replaced: give another output, or remove it",
-		path);
+	return err_set(err, ERR_USAGE,
+		       "'%s' exists and is not an amax file: choose another output or remove it",
+		       path);
 }
 
 void amax_place_close(struct amax_place *place)

@@ -39,11 +39,12 @@ int dumps_list(const struct io *io, const char *folder, struct listing *paths, s
 		paths->items[paths->n++] = xasprintf("%s/%s", folder, entry->d_name);
 	}
 	if (errno)
-		rc = err_set(err, ERR_SYSTEM, "cannot read folder '%s': %s", folder,
+		rc = err_set(err, ERR_SYSTEM, "cannot read directory '%s': %s", folder,
 			     strerror(errno));
 	else if (!paths->n)
 		rc = err_set(err, ERR_INPUT,
-			     "'%s' holds no dumps: files that end in " EXTENSION ", one a pass",
+			     "'%s' contains no dumps (files that end in " EXTENSION
+			     ", one per pass)",
 			     folder);
 	else
 		sort(paths->items, paths->n, sizeof *paths->items, compare_paths);
@@ -56,10 +57,8 @@ static int check_input(const struct st_tensor *tensor, const char *path, struct 
 	struct buf shape = { 0 };
 
 	if (!ends_in(tensor->name, INPUT))
-		return err_set(
-			err, ERR_INPUT,
-			"tensor '%s' in '%s' is not called as dumps call theirs: MODULE" INPUT,
-			tensor->name, path);
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not named MODULE" INPUT,
+			       tensor->name, path);
 	if (tensor->n_dims == 2 && dtype_is_float(tensor->dtype))
 		return 0;
 	st_shape_format(&shape, tensor->shape, tensor->n_dims);
@@ -89,7 +88,7 @@ int dump_open(struct dump *dump, const struct io *io, const char *path, struct e
 	if (dump->n_tokens)
 		return 0;
 	dump_release(dump);
-	return err_set(err, ERR_INPUT, "'%s' holds no tokens", path);
+	return err_set(err, ERR_INPUT, "'%s' contains no tokens", path);
 }
 
 int dump_close(struct dump *dump, struct err *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate/recorder.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -199,11 +200,11 @@ static int refuse(const struct recorder *recorder, size_t site, int column, size
 	const struct linear *linear = linear_of(recorder, site);
 
 	return err_set(err, ERR_INPUT,
-		       "the forward pass went wrong: the %s of '%s' holds %llu values that are NaN "
-		       "or infinite, in sequence %zu",
-		       (linear ? of_linear : of_attention)[column],
+		       "the forward pass produced %" PRIu64
+		       " NaN or infinite values in the %s of '%s', in sequence %zu",
+		       n, (linear ? of_linear : of_attention)[column],
 		       linear ? linear->ref->module : recorder->layer->ref->attention,
-		       (unsigned long long)n, recorder->first + sequence);
+		       recorder->first + sequence);
 }
 
 /* All observed values of a sequence are finite, or the error names the first that are not. */

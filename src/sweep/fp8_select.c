@@ -25,8 +25,7 @@ static int check_unused(const struct fp8_params *params, struct err *err)
 
 	for (size_t i = 0; i < sizeof options / sizeof *options; i++)
 		if (options[i].given)
-			return err_set(err, ERR_USAGE,
-				       "option '%s' has no use without --fp8-forward",
+			return err_set(err, ERR_USAGE, "option '%s' requires '--fp8-forward'",
 				       options[i].option);
 	return 0;
 }

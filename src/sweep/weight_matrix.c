@@ -31,7 +31,7 @@ static int place_in_stack(struct layout *layout, const struct linear_ref *ref, s
 	layout->first_row = ref->slice.first / cols;
 	if (ref->slice.col_stride != 1 || (tile != WHOLE && layout->first_row % rows % tile))
 		return err_set(err, ERR_INPUT,
-			       "FP8 tensor '%s' holds '%s' in a way that cannot be read: "
+			       "FP8 tensor '%s' holds '%s' in an unsupported way: "
 			       "transposed, or in part of a block",
 			       tensor->name, ref->module);
 	layout->unit.rows = tensor->shape[0] * rows;
@@ -60,16 +60,17 @@ static int layout_make(struct layout *layout, const struct weight_reader *reader
 			return place_in_stack(layout, ref, err);
 		}
 		return layout->by_column ? err_set(err, ERR_INPUT,
-						   "FP8 tensor '%s' is transposed, and cannot be "
-						   "read so: dequantize it first",
+						   "FP8 tensor '%s' is transposed, which is "
+						   "unsupported: dequantize it first",
 						   ref->weight->tensor->name)
 					 : 0;
 	}
 	if (dtype == DT_BF16 || dtype == DT_F16 || dtype == DT_F32)
 		return 0;
-	return err_set(err, ERR_INPUT,
-		       "tensor '%s' is %s: weights of BF16, F16, F32 and FP8 can be read",
-		       ref->weight->tensor->name, dtype_name(dtype));
+	return err_set(
+		err, ERR_INPUT,
+		"tensor '%s' has the unsupported type %s: a weight must be BF16, F16, F32 or FP8",
+		ref->weight->tensor->name, dtype_name(dtype));
 }
 
 static void widen(const struct matrix *x, size_t row, float *values)

@@ -42,9 +42,11 @@ static int read_floats(struct weights *weights, const struct tensor_ref *ref, si
 
 	*values = NULL;
 	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32)
-		return err_set(err, ERR_INPUT,
-			       "tensor '%s' is %s: vectors of BF16, F16 and F32 can be read",
-			       ref->tensor->name, dtype_name(dtype));
+		return err_set(
+			err, ERR_INPUT,
+			"tensor '%s' has the unsupported type %s: a vector must be BF16, F16 "
+			"or F32",
+			ref->tensor->name, dtype_name(dtype));
 	if (buffer_alloc((void **)values, n * sizeof **values, "a vector", err))
 		return -1;
 	return source_read_floats(&weights->source,

@@ -108,7 +108,7 @@ static void kinds_must_agree(void **state)
 	assert_int_equal(merged(&one, &other, AMAX_APPEND, &err), -1);
 	assert_string_equal(
 		err.message,
-		"module 's' has q, k, v in 'b', and none in those before it, or the reverse");
+		"module 's' has q, k, v in 'b', but none in the earlier files, or the reverse");
 	amax_stats_release(&one);
 }
 

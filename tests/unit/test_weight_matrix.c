@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * weight_matrix_read() on matrices of several bands, by rows and by columns, against the elements that the
- * file holds.
+ * weight_matrix_read() on matrices of several bands, by rows and by columns, against the elements
+ * that the file holds.
  */
 #include <setjmp.h>
 #include <stdarg.h>

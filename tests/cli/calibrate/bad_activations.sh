@@ -27,7 +27,7 @@ for option in --fp8-forward --recipe=mxfp8 --ragged --exclude=x; do
 	fails 2 "${c}option '--fp8-forward', and those that go with it, are for --data: activations are taken as they were dumped" \
 		calibrate "$model" --activations dumps $option -o s.amax
 done
-refused 3 "'dumps' holds no dumps: files that end in .safetensors, one a pass"
+refused 3 "'dumps' contains no dumps (files that end in .safetensors, one per pass)"
 dump make dumps/0.safetensors 4 $q=128
 dump make dumps/1.safetensors 4 model.layers.9.self_attn.q_proj=128
 refused 3 "tensor 'model.layers.9.self_attn.q_proj.input' in 'dumps/1.safetensors': '*tiny-llama' has no 'model.layers.9.self_attn.q_proj.weight'"
@@ -38,9 +38,9 @@ refused 3 "tensor '$q.input' in 'dumps/0.safetensors' has 127 features, and '$q.
 dump make dumps/0.safetensors 4 I32 $q=128
 refused 3 "tensor '$q.input' in 'dumps/0.safetensors' is I32 \[4, 128], not \[tokens, features] of F32, BF16 or F16"
 dump make dumps/0.safetensors 0 $q=128
-refused 3 "'dumps/0.safetensors' holds no tokens"
+refused 3 "'dumps/0.safetensors' contains no tokens"
 cp "$model/model.safetensors" dumps/0.safetensors
-refused 3 "tensor '*' in 'dumps/0.safetensors' is not called as dumps call theirs: MODULE.input"
+refused 3 "tensor '*' in 'dumps/0.safetensors' is not named MODULE.input"
 # An expert has one name.
 model=$SAMPLES/tiny-moe/fused
 dump make dumps/0.safetensors 4 model.layers.0.mlp.experts.01.up_proj=128

@@ -88,13 +88,13 @@ calibrate "$model" some.amax --fp8-forward --exclude down_proj
 json s.json "j['precision'] == \"bf16, fp8 blockwise --exclude 'down_proj'\""
 fails 3 "${c}'some.amax' was made with another precision (bf16, fp8 blockwise --exclude 'down_proj', now bf16): *" \
 	calibrate "$model" --data text.txt --seq-len 48 --passes 4 -o some.amax --resume
-fails 3 " merge: precision of 'some.amax' is 'bf16, fp8 blockwise --exclude 'down_proj'', of those before it 'bf16'" \
+fails 3 " merge: precision of 'some.amax' is 'bf16, fp8 blockwise --exclude 'down_proj'', of the earlier files 'bf16'" \
 	merge high.amax some.amax -o both.amax
 
 # What cannot be, in one line.
 set -- calibrate "$model" --data text.txt --seq-len 48 --passes 4 -o no.amax
-fails 2 "${c}option '--recipe' has no use without --fp8-forward" "$@" --recipe mxfp8
-fails 2 "${c}option '--exclude' has no use without --fp8-forward" "$@" --exclude down_proj
+fails 2 "${c}option '--recipe' requires '--fp8-forward'" "$@" --recipe mxfp8
+fails 2 "${c}option '--exclude' requires '--fp8-forward'" "$@" --exclude down_proj
 fails 2 "${c}option '--recipe': unknown recipe 'mxfp9', did you mean 'mxfp8'" "$@" --fp8-forward --recipe mxfp9
 fails 2 "${c}--scale-fmt has no use in recipe 'mxfp8', *" "$@" --fp8-forward --recipe mxfp8 --scale-fmt float
 fails 2 "${c}*--exclude*" "$@" --fp8-forward --exclude '('

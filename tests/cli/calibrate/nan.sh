@@ -19,7 +19,7 @@ damage() {
 	END
 }
 damage model.layers.1.post_attention_layernorm.weight c07f
-fails 3 " calibrate: the forward pass went wrong: the input of 'model.layers.1.mlp.gate_proj' holds * values that are NaN or infinite, in sequence 0" \
+fails 3 " calibrate: the forward pass produced * NaN or infinite values in the input of 'model.layers.1.mlp.gate_proj', in sequence 0" \
 	calibrate model --data ids.jsonl -o s.amax
 cp "$SAMPLES/tiny-llama/model.safetensors" model/
 damage model.layers.1.mlp.down_proj.weight c07f

@@ -14,10 +14,10 @@ python3 "$CLI/dump.py" make there/dumps/0.safetensors 4 $q=128
 snapshot there >before
 set -- calibrate there/model --data there/ids.jsonl --min-tokens 1
 for output in model/model.safetensors model/config.json ids.jsonl dumps/0.safetensors; do
-	fails 2 "${c}'there/$output' is no amax file, and is not replaced: give another output, or remove it" \
+	fails 2 "${c}'there/$output' exists and is not an amax file: choose another output or remove it" \
 		"$@" -o there/$output --restart
 done
-fails 2 "${c}'there/dumps/0.safetensors' is no amax file, *" \
+fails 2 "${c}'there/dumps/0.safetensors' exists and is not an amax file: *" \
 	calibrate there/model --activations there/dumps -o there/dumps/0.safetensors --restart
 fails 3 "${c}'there/folder' is not replaced: *" "$@" -o there/folder --restart
 fails 3 "$c*there/ids.jsonl*" "$@" -o there/ids.jsonl --resume

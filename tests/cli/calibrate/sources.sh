@@ -19,7 +19,7 @@ done
 python3 "$CLI/fp8.py" finite experts in
 mkdir dumps
 python3 "$CLI/dump.py" make dumps/0.safetensors 3 experts.1.up_proj=200
-fails 3 " calibrate: FP8 tensor 'experts.gate_up_proj' holds 'experts.0.up_proj' in a way that cannot be read: transposed, or in part of a block" \
+fails 3 " calibrate: FP8 tensor 'experts.gate_up_proj' holds 'experts.0.up_proj' in an unsupported way: transposed, or in part of a block" \
 	calibrate in --activations dumps -o s.amax
 
 # A model of 3 types: what quantize makes of it, and what dequantize makes of that.
@@ -50,7 +50,7 @@ json.dump({"architectures": ["GPT2LMHeadModel"], "quantization_config": {
 END
 rm -rf dumps && mkdir dumps
 python3 "$CLI/dump.py" make dumps/0.safetensors 3 transformer.h.0.mlp.c_fc=128
-fails 3 " calibrate: FP8 tensor 'transformer.h.0.mlp.c_fc.weight' is transposed, and cannot be read so: dequantize it first" \
+fails 3 " calibrate: FP8 tensor 'transformer.h.0.mlp.c_fc.weight' is transposed, which is unsupported: dequantize it first" \
 	calibrate conv1d --activations dumps -o t.amax
 
 # A matrix that is read in parts.

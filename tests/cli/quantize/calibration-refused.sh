@@ -23,7 +23,7 @@ fails 3 "${q}amax of x of module 'model.layers.3.mlp.down_proj' in 'inf.amax' is
 	$delayed inf.amax
 fails 3 "${q}attention 'model.layers.1.self_attn' is not in 'attention.amax': the calibration did not see it" \
 	$delayed attention.amax --kv-cache
-fails 3 "${q}'$model/model.safetensors' is no amax file: its metadata has no 'fp8conv_amax'" $delayed "$model/model.safetensors"
+fails 3 "${q}'$model/model.safetensors' is not an amax file: its metadata has no 'fp8conv_amax'" $delayed "$model/model.safetensors"
 fails 3 "${q}cannot open 'nowhere': No such file or directory" $delayed nowhere
 fails 2 "${q}--amax-algo mse needs histograms, and 'bare.amax' has none: calibrate with --histogram" $delayed bare.amax --amax-algo mse
 fails 2 "${q}--calibration has no use with recipe 'blockwise', whose activations are dynamic: it is for *" \
