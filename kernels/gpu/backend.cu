@@ -332,45 +332,45 @@ static void copy_out(struct device_stream *stream, const struct fp8_copy *host,
 		  host->grid.rows * host->grid.cols * scale_size(spec->scale_type));
 }
 
-struct fused {
+struct device_outputs {
 	struct device_stream *stream;
 	struct fp8_out there;
 	unsigned long long *counts;
 };
 
 /* Of an output of (rows, cols).  False: there is nothing to do, or the stream has stopped. */
-static bool fused_begin(struct fused *fused, const struct qspec *spec, const struct fp8_out *out,
-			size_t rows, size_t cols)
+static bool outputs_begin(struct device_outputs *outputs, const struct qspec *spec,
+			  const struct fp8_out *out, size_t rows, size_t cols)
 {
-	struct device_stream *stream = fused->stream;
+	struct device_stream *stream = outputs->stream;
 
 	if (rows == 0 || cols == 0)
 		return false;
-	fused->there = *out;
-	fused->there.rowwise = copy_in(stream, &out->rowwise, spec, rows, cols);
-	fused->there.columnwise = copy_in(stream, &out->columnwise, spec, cols, rows);
+	outputs->there = *out;
+	outputs->there.rowwise = copy_in(stream, &out->rowwise, spec, rows, cols);
+	outputs->there.columnwise = copy_in(stream, &out->columnwise, spec, cols, rows);
 	if (out->scale)
-		fused->there.scale =
+		outputs->there.scale =
 			static_cast<float *>(bytes_in(stream, out->scale, sizeof *out->scale));
 	if (out->amax) {
-		fused->there.amax = static_cast<float *>(device_take(stream, sizeof *out->amax));
-		device_zero(stream, fused->there.amax, sizeof *out->amax);
+		outputs->there.amax = static_cast<float *>(device_take(stream, sizeof *out->amax));
+		device_zero(stream, outputs->there.amax, sizeof *out->amax);
 	}
-	fused->counts = counts_new(stream);
+	outputs->counts = counts_new(stream);
 	return !device_stream_stopped(stream);
 }
 
-static void fused_end(struct fused *fused, const struct qspec *spec, const struct fp8_out *out,
-		      size_t rows, size_t cols)
+static void outputs_end(struct device_outputs *outputs, const struct qspec *spec,
+			const struct fp8_out *out, size_t rows, size_t cols)
 {
-	struct device_stream *stream = fused->stream;
+	struct device_stream *stream = outputs->stream;
 	float amax = 0;
 
-	copy_out(stream, &out->rowwise, &fused->there.rowwise, spec, rows, cols);
-	copy_out(stream, &out->columnwise, &fused->there.columnwise, spec, cols, rows);
+	copy_out(stream, &out->rowwise, &outputs->there.rowwise, spec, rows, cols);
+	copy_out(stream, &out->columnwise, &outputs->there.columnwise, spec, cols, rows);
 	if (out->amax)
-		bytes_out(stream, &amax, fused->there.amax, sizeof amax);
-	counts_out(stream, fused->counts, out->stats);
+		bytes_out(stream, &amax, outputs->there.amax, sizeof amax);
+	counts_out(stream, outputs->counts, out->stats);
 	if (out->amax)
 		*out->amax = amax_max(*out->amax, amax);
 }
@@ -378,20 +378,20 @@ static void fused_end(struct fused *fused, const struct qspec *spec, const struc
 static void run_cast_transpose(const struct matrix *x, const struct qspec *spec,
 			       const struct fp8_out *out)
 {
-	struct fused fused = { stream_begin(), {}, NULL };
-	struct matrix in = matrix_in(fused.stream, x);
+	struct device_outputs outputs = { stream_begin(), {}, NULL };
+	struct matrix in = matrix_in(outputs.stream, x);
 
-	if (!fused_begin(&fused, spec, out, x->rows, x->cols))
+	if (!outputs_begin(&outputs, spec, out, x->rows, x->cols))
 		return;
-	gpu_cast(fused.stream, &in, spec, NULL, &fused.there, fused.counts);
-	fused_end(&fused, spec, out, x->rows, x->cols);
+	gpu_cast(outputs.stream, &in, spec, NULL, &outputs.there, outputs.counts);
+	outputs_end(&outputs, spec, out, x->rows, x->cols);
 }
 
 static void run_norm(const struct norm_args *args, const struct qspec *spec,
 		     const struct fp8_out *out)
 {
-	struct fused fused = { stream_begin(), {}, NULL };
-	struct device_stream *stream = fused.stream;
+	struct device_outputs outputs = { stream_begin(), {}, NULL };
+	struct device_stream *stream = outputs.stream;
 	size_t size = args->x.rows * sizeof(float);
 	struct norm_args there = *args;
 
@@ -400,26 +400,26 @@ static void run_norm(const struct norm_args *args, const struct qspec *spec,
 	there.beta = matrix_in(stream, &args->beta);
 	there.mu = static_cast<float *>(device_take(stream, size));
 	there.rsigma = static_cast<float *>(device_take(stream, size));
-	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
+	if (!outputs_begin(&outputs, spec, out, args->x.rows, args->x.cols))
 		return;
-	gpu_norm(stream, &there, spec, &fused.there, fused.counts);
+	gpu_norm(stream, &there, spec, &outputs.there, outputs.counts);
 	if (args->kind == NORM_LAYER)
 		bytes_out(stream, args->mu, there.mu, size);
 	bytes_out(stream, args->rsigma, there.rsigma, size);
-	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
+	outputs_end(&outputs, spec, out, args->x.rows, args->x.cols);
 }
 
 static void run_activate(const struct activation_args *args, const struct qspec *spec,
 			 const struct fp8_out *out)
 {
-	struct fused fused = { stream_begin(), {}, NULL };
-	struct activation_args there = { args->activation, matrix_in(fused.stream, &args->x),
-					 matrix_in(fused.stream, &args->up) };
+	struct device_outputs outputs = { stream_begin(), {}, NULL };
+	struct activation_args there = { args->activation, matrix_in(outputs.stream, &args->x),
+					 matrix_in(outputs.stream, &args->up) };
 
-	if (!fused_begin(&fused, spec, out, args->x.rows, args->x.cols))
+	if (!outputs_begin(&outputs, spec, out, args->x.rows, args->x.cols))
 		return;
-	gpu_activate(fused.stream, &there, spec, &fused.there, fused.counts);
-	fused_end(&fused, spec, out, args->x.rows, args->x.cols);
+	gpu_activate(outputs.stream, &there, spec, &outputs.there, outputs.counts);
+	outputs_end(&outputs, spec, out, args->x.rows, args->x.cols);
 }
 
 static int stream_failed(struct err *err)

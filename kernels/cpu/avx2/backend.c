@@ -319,5 +319,5 @@ const struct backend backend_avx2 = {
 	.cast = avx2_cast,
 	.dequantize = avx2_dequantize,
 	.error = avx2_error,
-	CPU_FUSED,
+	CPU_CAST_TRANSPOSE,
 };

@@ -39,14 +39,14 @@ INLINE void products(const uint8_t *p, enum fp8_format format, __m256 scale_inv,
 }
 
 /* The one NaN there is (num/float16.h). */
-INLINE __m256 canonical(__m256 v)
+INLINE __m256 canonical_nan(__m256 v)
 {
 	const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(F32_NAN));
 
 	return _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
 }
 
-/* A canonical NaN survives the addition. */
+/* A canonical_nan NaN survives the addition. */
 INLINE __m256i bf16_bits(__m256 v)
 {
 	__m256i bits = _mm256_castps_si256(v);
@@ -58,8 +58,8 @@ INLINE __m256i bf16_bits(__m256 v)
 
 INLINE void store16(char *y, __m256 a, __m256 b, int to)
 {
-	a = canonical(a);
-	b = canonical(b);
+	a = canonical_nan(a);
+	b = canonical_nan(b);
 	if (to == SOURCE_F32) {
 		_mm256_storeu_ps((void *)y, a);
 		_mm256_storeu_ps((void *)(y + 32), b);

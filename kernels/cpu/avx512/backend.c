@@ -351,5 +351,5 @@ const struct backend backend_avx512 = {
 	.cast = avx512_cast,
 	.dequantize = avx512_dequantize,
 	.error = avx512_error,
-	CPU_FUSED,
+	CPU_CAST_TRANSPOSE,
 };

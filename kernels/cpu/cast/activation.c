@@ -16,7 +16,8 @@ static float activation_at(const void *context, size_t row, size_t col)
 void cpu_activate(const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out)
 {
-	struct fused_source source = { activation_at, args, args->x.rows, args->x.cols, DT_F32 };
+	struct cast_transpose_source source = { activation_at, args, args->x.rows, args->x.cols,
+						DT_F32 };
 
-	fused_write(&source, spec, out);
+	cast_transpose_write(&source, spec, out);
 }

@@ -14,19 +14,19 @@
 #include "num/history.h"
 
 /* A source, or its transpose. */
-struct view {
-	const struct fused_source *source;
+struct copy_view {
+	const struct cast_transpose_source *source;
 	bool transposed;
 	size_t rows, cols;
 };
 
-static float view_at(const struct view *v, size_t row, size_t col)
+static float view_at(const struct copy_view *v, size_t row, size_t col)
 {
 	return v->transposed ? v->source->at(v->source->args, col, row)
 			     : v->source->at(v->source->args, row, col);
 }
 
-static float view_amax(const struct view *v, struct span s)
+static float view_amax(const struct copy_view *v, struct span s)
 {
 	float amax = 0;
 
@@ -41,7 +41,7 @@ static float view_amax(const struct view *v, struct span s)
 	return amax;
 }
 
-static void view_cast(const struct view *v, struct span s, enum fp8_format format,
+static void cast_view(const struct copy_view *v, struct span s, enum fp8_format format,
 		      struct scaling scaling, const struct fp8_copy *copy,
 		      struct quant_stats *stats)
 {
@@ -62,7 +62,7 @@ static void scale_inv_store(const struct fp8_copy *copy, enum scale_type type, s
 }
 
 /* given: the scale, or NULL to take that of each tile. */
-static void copy_write(const struct view *v, const struct qspec *spec, const float *given,
+static void copy_write(const struct copy_view *v, const struct qspec *spec, const float *given,
 		       const struct fp8_copy *copy, struct quant_stats *stats)
 {
 	float limit = scale_limit(v->source->dtype, spec->tile);
@@ -74,18 +74,18 @@ static void copy_write(const struct view *v, const struct qspec *spec, const flo
 				given ? scaling_given(*given)
 				      : scaling_from_amax(spec, view_amax(v, s), limit);
 
-			view_cast(v, s, spec->format, scaling, copy, stats);
+			cast_view(v, s, spec->format, scaling, copy, stats);
 			scale_inv_store(copy, spec->scale_type, scale_index(&copy->grid, i, j),
 					scaling);
 		}
 	}
 }
 
-void fused_write(const struct fused_source *source, const struct qspec *spec,
-		 const struct fp8_out *out)
+void cast_transpose_write(const struct cast_transpose_source *source, const struct qspec *spec,
+			  const struct fp8_out *out)
 {
-	struct view rowwise = { source, false, source->rows, source->cols };
-	struct view columnwise = { source, true, source->cols, source->rows };
+	struct copy_view rowwise = { source, false, source->rows, source->cols };
+	struct copy_view columnwise = { source, true, source->cols, source->rows };
 	struct span all = { 0, source->rows, 0, source->cols };
 
 	if (out->amax)
@@ -104,9 +104,9 @@ static float cast_at(const void *args, size_t row, size_t col)
 
 void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec, const struct fp8_out *out)
 {
-	struct fused_source source = { cast_at, x, x->rows, x->cols, x->dtype };
+	struct cast_transpose_source source = { cast_at, x, x->rows, x->cols, x->dtype };
 
-	fused_write(&source, spec, out);
+	cast_transpose_write(&source, spec, out);
 }
 
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n)

@@ -10,7 +10,7 @@
 #include "kernels/cpu/cpu.h"
 
 /* What an operation puts out before the cast, one element at a time. */
-struct fused_source {
+struct cast_transpose_source {
 	float (*at)(const void *args, size_t row, size_t col);
 	const void *args;
 	size_t rows, cols;
@@ -18,8 +18,8 @@ struct fused_source {
 };
 
 /* The codes and the scale_inv of every copy that out wants, and the amax. */
-void fused_write(const struct fused_source *source, const struct qspec *spec,
-		 const struct fp8_out *out);
+void cast_transpose_write(const struct cast_transpose_source *source, const struct qspec *spec,
+			  const struct fp8_out *out);
 
 int cpu_failed(struct err *err);
 int cpu_supports(const struct qspec *spec, struct err *err);
@@ -32,7 +32,7 @@ void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal,
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 /* Of a struct backend. */
-#define CPU_FUSED                                                                             \
+#define CPU_CAST_TRANSPOSE                                                                    \
 	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, \
 	.norm = cpu_norm, .activate = cpu_activate, .delayed_update = cpu_delayed_update,     \
 	.executor = &executor_cpu

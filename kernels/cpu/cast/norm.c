@@ -7,7 +7,7 @@
 #include "backend/matrix.h"
 #include "kernels/cpu/cast/cast_transpose.h"
 
-static float canonical(float v)
+static float canonical_nan(float v)
 {
 	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : v;
 }
@@ -52,15 +52,15 @@ static float norm_at(const void *context, size_t row, size_t col)
 void cpu_norm(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out)
 {
 	const struct matrix *x = &args->x;
-	struct fused_source source = { norm_at, args, x->rows, x->cols, DT_F32 };
+	struct cast_transpose_source source = { norm_at, args, x->rows, x->cols, DT_F32 };
 
 	for (size_t row = 0; row < x->rows; row++) {
 		float sum;
 
 		if (args->kind == NORM_LAYER)
-			args->mu[row] = canonical(row_sum(x, row) / (float)x->cols);
+			args->mu[row] = canonical_nan(row_sum(x, row) / (float)x->cols);
 		sum = row_sum_of_squares(x, row, mu_of(args, row));
-		args->rsigma[row] = canonical(norm_rsigma(sum, x->cols, args->epsilon));
+		args->rsigma[row] = canonical_nan(norm_rsigma(sum, x->cols, args->epsilon));
 	}
-	fused_write(&source, spec, out);
+	cast_transpose_write(&source, spec, out);
 }

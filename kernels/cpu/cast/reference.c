@@ -199,5 +199,5 @@ const struct backend backend_reference = {
 	.cast = reference_cast,
 	.dequantize = reference_dequantize,
 	.error = cpu_error,
-	CPU_FUSED,
+	CPU_CAST_TRANSPOSE,
 };

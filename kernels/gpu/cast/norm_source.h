@@ -19,7 +19,7 @@ struct moments {
 	float *mu, *rsigma;
 };
 
-static __device__ inline float canonical(float v)
+static __device__ inline float canonical_nan(float v)
 {
 	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : v;
 }
@@ -49,7 +49,7 @@ static __global__ void norm_rows(struct elements x, size_t cols, struct moments 
 	if (m.kind == NORM_LAYER) {
 		for (size_t col = threadIdx.x; col < cols; col += NORM_LANES)
 			sum += x.at(row, col);
-		mu = canonical(row_sum(sum) / (float)cols);
+		mu = canonical_nan(row_sum(sum) / (float)cols);
 		if (threadIdx.x == 0)
 			m.mu[row] = mu;
 	}
@@ -61,7 +61,7 @@ static __global__ void norm_rows(struct elements x, size_t cols, struct moments 
 	}
 	sum = row_sum(sum);
 	if (threadIdx.x == 0)
-		m.rsigma[row] = canonical(norm_rsigma(sum, cols, m.epsilon));
+		m.rsigma[row] = canonical_nan(norm_rsigma(sum, cols, m.epsilon));
 }
 
 struct normed {
