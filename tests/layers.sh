@@ -50,6 +50,47 @@ for file in src/*/*.[ch] kernels/*.[ch] kernels/*/*.[ch] kernels/*/*/*.[ch] kern
 	done
 done
 
+# Within kernels: the GPU's never include the CPU's, and name CUDA in gpu/cuda alone.
+if grep -nE '^#include "kernels/cpu/' kernels/gpu/*.* kernels/gpu/*/*.*; then
+	echo "kernels/gpu includes kernels/cpu"
+	status=1
+fi
+if grep -rniE 'cuda|cublas|nvidia|nvcc' kernels/gpu --include='*.cu' --include='*.h' --exclude-dir=cuda; then
+	echo "kernels/gpu names CUDA outside of kernels/gpu/cuda"
+	status=1
+fi
+
+# At link time, of kernels/ everything else wants the two lists of kernels/backends.c.  There, the
+# name of a function begins with that of its file (less what follows a '_') or folder, or with cpu_.
+: "${BUILD:=build}"
+if [ -e "$BUILD/kernels/backends.o" ]; then
+	wanted=$(nm -u "$BUILD"/src/*/*.o "$BUILD"/cli/*.o "$BUILD"/cli/*/*.o | sed -n 's/^ *U //p' | sort -u)
+	for object in "$BUILD"/kernels/*.o "$BUILD"/kernels/cpu/*/*.o; do
+		source=${object#"$BUILD"/}
+		source=${source%.o}.c
+		[ -e "$source" ] || continue # of an older tree
+		file=$(basename "$source" .c)
+		folder=$(basename "$(dirname "$source")")
+		nm -g --defined-only "$object" | while read -r _ type name; do
+			case $name in
+			backends | host_ops) continue ;;
+			esac
+			if printf '%s\n' "$wanted" | grep -qx "$name"; then
+				echo "$source: $name is used outside of kernels"
+			fi
+			case $type:$name in
+			T:"${file%%_*}"* | T:"$folder"* | T:cpu_* | [!T]:*) ;;
+			*) echo "$source: function $name is not named after its file" ;;
+			esac
+		done
+	done >"$BUILD/layers.txt"
+	[ ! -s "$BUILD/layers.txt" ] || status=1
+	cat "$BUILD/layers.txt"
+	rm -f "$BUILD/layers.txt"
+else
+	echo "SKIPPED: names of functions in kernels: $BUILD/ has no objects"
+fi
+
 # A test can fail only those calls that go through the I/O table.
 calls='open|openat|creat|close|read|write|pread|pwrite|fsync|fdatasync|rename|renameat|unlink|unlinkat|mkdir|mkdirat|ftruncate|fallocate|opendir|fopen'
 if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] kernels/*.[ch] kernels/*/*/*.[ch] | grep -v '^src/base/io\.c:' | grep -vE ':\s*/?\*'; then
