@@ -9,6 +9,7 @@
 
 #include "backend/dispatch.h"
 #include "cli/print/calibration.h"
+#include "cli/print/plan.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
 #include "cli/options/run.h"
@@ -35,53 +36,56 @@ static const struct option_row argument = {
 	.name = "MODEL", .arg = "MODEL", .read = option_text, .offset = PLACE(params.input)
 };
 
+/* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "S.amax", "The amax history to write", option_text,
 	  PLACE(params.output) },
 	{ SECTION_OUTPUT, "amax-history-len", 0, "N",
-	  "Passes that the history keeps (default 1024)", option_large, PLACE(params.history_len) },
+	  "Length of the amax history in passes (default 1024)", option_large, PLACE(params.history_len) },
 	{ SECTION_OUTPUT, "histogram", 0, NULL,
-	  "Count all values of x and y too, for percentiles and mse", option_flag,
+	  "Also record histograms (for --amax-algo percentile and mse)", option_flag,
 	  PLACE(params.histogram) },
 	{ SECTION_DATA, "data", 0, "FILE",
 	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
 	  "such files, or -; may be repeated",
 	  option_append, PLACE(data) },
 	{ SECTION_DATA, "activations", 0, "DIR",
-	  "Dumped inputs of modules (*.safetensors, one a pass) in place of data", option_text,
+	  "Read dumped module inputs (*.safetensors, one per pass) instead of data", option_text,
 	  PLACE(params.activations) },
-	{ SECTION_DATA, "seq-len", 0, "N", "Tokens of a sequence (default 512)", option_large,
+	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
 	  PLACE(params.seq_len) },
-	{ SECTION_DATA, "passes", 0, "N", "Passes to run, if the data hold so many (default 128)",
+	{ SECTION_DATA, "passes", 0, "N", "Maximum number of passes (default 128)",
 	  option_large, PLACE(params.passes) },
-	{ SECTION_DATA, "batch", 0, "N", "Sequences of a pass (default 1)", option_large,
+	{ SECTION_DATA, "batch", 0, "N", "Sequences per pass (default 1)", option_large,
 	  PLACE(params.batch) },
 	{ SECTION_DATA, "seed", 0, "N",
-	  "Draw the sequences from all of the data, not the first (N from 1)", option_large,
+	  "Sample sequences at random with seed N instead of taking the first", option_large,
 	  PLACE(params.seed) },
-	{ SECTION_DATA, "min-tokens", 0, "N", "Tell experts that saw fewer tokens (default 64)",
+	{ SECTION_DATA, "min-tokens", 0, "N", "Report experts that saw fewer than N tokens (default 64)",
 	  option_large, PLACE(min_tokens) },
 	{ SECTION_NUMBERS, "fp8-forward", 0, NULL,
-	  "Multiply in FP8, so that later layers see what they will see in service", option_flag,
+	  "Run matrix products in FP8, as an engine will", option_flag,
 	  PLACE(params.fp8.forward) },
 	{ SECTION_NUMBERS, "recipe", 0, "RECIPE",
-	  "Of --fp8-forward (see 'fp8conv recipes'; default blockwise)", option_recipe,
+	  "Recipe for --fp8-forward (default blockwise)", option_recipe,
 	  PLACE(params.fp8.recipe) },
 	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float",
-	  "Power-of-two scales of weights and inputs, or any", option_text,
+	  "Scales of --fp8-forward: powers of two, or any float", option_text,
 	  PLACE(params.fp8.scale_fmt) },
-	{ SECTION_TENSORS, "include", 0, "RE", "Multiply only what matches in FP8", option_append,
+	{ SECTION_TENSORS, "include", 0, "RE", "Use FP8 only for matching tensors", option_append,
 	  PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep what matches in high precision", option_append,
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision", option_append,
 	  PLACE(exclude) },
 	{ SECTION_TENSORS, "ragged", 0, NULL,
-	  "Blocks also where a dimension is no multiple of the block", option_flag,
+	  "Allow partial blocks at the edges", option_flag,
 	  PLACE(params.fp8.select.ragged) },
-	{ SECTION_RUNNING, "precision", 0, "bf16|f32", "What matrix products take (default bf16)",
+	{ SECTION_RUNNING, "precision", 0, "bf16|f32", "Input type of matrix products (default bf16)",
 	  option_text, PLACE(params.precision) },
-	{ SECTION_RUNNING, "resume", 0, NULL, "Go on with the passes that the output holds",
+	{ SECTION_RUNNING, "resume", 0, NULL, "Continue from the passes in the output file",
 	  option_flag, PLACE(params.resume) },
-	{ SECTION_RUNNING, "restart", 0, NULL, "Begin anew where the output exists", option_flag,
+	{ SECTION_RUNNING, "restart", 0, NULL, "Overwrite an existing output", option_flag,
+	  PLACE(params.restart) },
+	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
 	  PLACE(params.restart) },
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for sequences in flight, beside one layer (default 1G)", option_size,
@@ -90,16 +94,7 @@ static const struct option_row options[] = {
 	  PLACE(dry_run) },
 	{ 0 },
 };
-
-/* What there is to say of the matrices that are multiplied in FP8. */
-static void note_selection(const struct selection *selection)
-{
-	const char *const notes[] = { selection->advice, selection->unmatched, selection->caution };
-
-	for (size_t i = 0; i < sizeof notes / sizeof *notes; i++)
-		if (notes[i])
-			fprintf(stderr, "fp8conv calibrate: note: %s\n", notes[i]);
-}
+/* clang-format on */
 
 /* What the user may not expect of the data. */
 static void note_data(const struct calibrate_plan *plan, const struct calibrate_params *params)
@@ -199,7 +194,7 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	if (job_open(&job, settings, err))
 		return -1;
 	if (!settings->run.quiet) {
-		note_selection(&job.plan.fp8.selection);
+		notes_print("calibrate", &job.plan.fp8.selection, true);
 		note_data(&job.plan, &settings->params);
 	}
 	if (settings->dry_run)
@@ -217,24 +212,24 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 
 	if (params->data && params->activations)
 		return err_set(err, ERR_USAGE,
-			       "options '--data' and '--activations' are both given: a history is "
-			       "made of one");
+			       "options '--data' and '--activations' cannot be combined");
 	if (!params->data && !params->activations)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: text or token ids to run the model on "
 			       "(or --activations DIR)");
 	if (params->activations && (params->seq_len || params->batch || params->seed))
-		return err_set(err, ERR_USAGE,
-			       "option '--%s' is for --data: with --activations a pass is a file",
-			       params->seq_len ? "seq-len"
-			       : params->batch ? "batch"
-					       : "seed");
+		return err_set(
+			err, ERR_USAGE,
+			"option '--%s' requires '--data': with '--activations' a pass is a file",
+			params->seq_len ? "seq-len"
+			: params->batch ? "batch"
+					: "seed");
 	if (params->activations &&
 	    (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
 	     fp8->select.n_exclude || fp8->select.ragged))
 		return err_set(err, ERR_USAGE,
-			       "option '--fp8-forward', and those that go with it, are for --data: "
-			       "activations are taken as they were dumped");
+			       "option '--fp8-forward' and its options require '--data': dumped "
+			       "activations are used as they are");
 	return 0;
 }
 
@@ -284,7 +279,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_calibrate = {
 	.name = "calibrate",
 	.args = "MODEL --data FILE|--activations DIR -o S.amax",
-	.summary = "Run a model over data, and record the amax history of its matrix products",
+	.summary = "Run a model on data and record the amax of every matrix product",
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },

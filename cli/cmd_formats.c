@@ -59,7 +59,7 @@ static void print_json(void)
 {
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_open(&out, "formats", '[');
 	for (size_t f = 0; formats[f]; f++) {
 		if (!formats[f]->configure)
@@ -117,8 +117,9 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_formats = {
 	.name = "formats",
 	.args = "",
-	.summary = "List the formats, the recipes that each can say and the engines that load them",
-	.group = GROUP_ABOUT,
+	.summary =
+		"List the formats, the recipes that each can express and the engines that load them",
+	.group = GROUP_INFORMATION,
 	.options = facts_options,
 	.run = run,
 };

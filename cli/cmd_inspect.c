@@ -29,8 +29,8 @@ static const struct option_row argument = { .name = "MODEL",
 
 static const struct option_row options[] = {
 	{ SECTION_NONE, "stats", 0, NULL,
-	  "Read all values: amax, range of scales, saturated codes, the SQNR that codes let expect",
-	  option_flag, offsetof(struct settings, stats) },
+	  "Read all values: amax, range of scales, saturated codes, expected SQNR", option_flag,
+	  offsetof(struct settings, stats) },
 	{ 0 },
 };
 
@@ -80,7 +80,7 @@ const struct command command_inspect = {
 	.name = "inspect",
 	.args = "MODEL",
 	.summary = "Show the tensors, types, scales and sizes of a checkpoint, or an amax history",
-	.group = GROUP_LOOK,
+	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, offsetof(struct settings, run) } },
 	.argument = &argument,

@@ -33,11 +33,10 @@ static const struct option_row argument = {
 };
 
 static const struct option_row options[] = {
-	{ SECTION_NONE, "output", 'o', "C.amax", "The file to write", option_text,
-	  PLACE(params.output) },
+	{ SECTION_NONE, "output", 'o', "C.amax", "Output file", option_text, PLACE(params.output) },
 	{ SECTION_NONE, "ranks", 0, NULL,
-	  "The files are of the same passes, seen by data-parallel ranks: the maximum of each",
-	  option_flag, PLACE(ranks) },
+	  "Inputs are data-parallel ranks of the same passes: take the maximum", option_flag,
+	  PLACE(ranks) },
 	{ 0 },
 };
 
@@ -59,7 +58,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_merge = {
 	.name = "merge",
 	.args = "A.amax B.amax... -o C.amax",
-	.summary = "Put the amax histories of several calibrations into one file",
+	.summary = "Merge amax histories",
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.argument = &argument,

@@ -8,13 +8,16 @@
 #include "cli/command.h"
 #include "cli/print/json.h"
 #include "cli/print/table.h"
+#include "cli/print/wrap.h"
 #include "recipe/recipe.h"
+
+#define SUMMARY_COLUMN 13
 
 static void print_json(void)
 {
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_open(&out, "recipes", '[');
 	for (size_t i = 0; recipes[i]; i++) {
 		json_out_open(&out, NULL, '{');
@@ -28,16 +31,33 @@ static void print_json(void)
 	json_out_end(&out);
 }
 
+/* For people: within the terminal's width. */
+static void print_prose(void)
+{
+	size_t width = wrap_width(STDOUT_FILENO);
+
+	for (size_t i = 0; recipes[i]; i++) {
+		printf("%-*s", SUMMARY_COLUMN, recipes[i]->name);
+		wrap_print(recipes[i]->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
+		if (recipes[i]->origin)
+			printf("%*s%s\n", SUMMARY_COLUMN, "", recipes[i]->origin);
+	}
+}
+
 static void print_table(void)
 {
 	struct table table = { .columns = "lll" };
 
+	if (isatty(STDOUT_FILENO)) {
+		print_prose();
+		return;
+	}
 	for (size_t i = 0; recipes[i]; i++) {
 		table_cell(&table, recipes[i]->name);
 		table_cell(&table, recipes[i]->summary);
 		table_cell(&table, recipes[i]->origin ? recipes[i]->origin : "");
 	}
-	table_print(&table, stdout, isatty(STDOUT_FILENO));
+	table_print(&table, stdout, false);
 	table_release(&table);
 }
 
@@ -49,8 +69,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_recipes = {
 	.name = "recipes",
 	.args = "",
-	.summary = "List the recipes: what decides the numbers",
-	.group = GROUP_ABOUT,
+	.summary = "List the recipes",
+	.group = GROUP_INFORMATION,
 	.options = facts_options,
 	.run = run,
 };

@@ -15,11 +15,11 @@ struct settings {
 
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "format", 0, "FORMAT",
-	  "What to make of it (see 'fp8conv formats'; default by --target)", option_text,
+	  "Target format (see 'fp8conv formats'; default by --target)", option_text,
 	  offsetof(struct settings, params.format) },
-	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS, "The engine that is to load it", option_text,
-	  offsetof(struct settings, params.target) },
-	{ SECTION_OUTPUT, "recipe", 0, "mxfp8", "Spread power-of-two scales of blocks to MX blocks",
+	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS, "Require that this engine loads the result",
+	  option_text, offsetof(struct settings, params.target) },
+	{ SECTION_OUTPUT, "recipe", 0, "mxfp8", "Convert power-of-two block scales to MX",
 	  option_text, offsetof(struct settings, params.recipe) },
 	{ 0 },
 };
@@ -43,7 +43,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_repack = {
 	.name = "repack",
 	.args = "MODEL -o OUT --format FORMAT",
-	.summary = "Write the same codes in another format, lossless or not at all",
+	.summary = "Rewrite the same codes in another format; refuse if anything would be lost",
 	.group = GROUP_CONVERT,
 	.options = options,
 	.shared = { CONVERT_SHARED },

@@ -157,7 +157,7 @@ static void print_json(void)
 	struct library library[N_LIBRARIES];
 
 	libraries(library);
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_text(&out, "version", FP8CONV_VERSION);
 	json_out_text(&out, "compiler", COMPILER);
 	json_out_bool(&out, "cuda", built_with_cuda());
@@ -232,7 +232,7 @@ const struct command command_version = {
 	.name = "version",
 	.args = "",
 	.summary = "Print version, compiler, CPU features, backends and libraries",
-	.group = GROUP_ABOUT,
+	.group = GROUP_INFORMATION,
 	.options = facts_options,
 	.run = run,
 };

@@ -16,8 +16,8 @@ enum command_group {
 	GROUP_HIDDEN,
 	GROUP_CALIBRATE,
 	GROUP_CONVERT,
-	GROUP_LOOK,
-	GROUP_ABOUT,
+	GROUP_INSPECT,
+	GROUP_INFORMATION,
 	N_GROUPS
 };
 
@@ -28,11 +28,12 @@ struct command {
 	const char *args;    /* "MODEL -o OUT": the first word is the argument */
 	const char *summary; /* one line */
 	enum command_group group;
-	const struct option_row *options;	/* its own, of its settings; NULL: none */
-	struct option_table shared[MAX_SHARED]; /* those it has in common with others, after
-						 * them; its own row replaces one of that name */
-	const struct option_row *argument;	/* which must be there; NULL: it takes none */
-	bool many;				/* of them may be there */
+	const struct option_row *options; /* its own, of its settings; NULL: none */
+	/* Those that it has in common with others: the first table before its own options, the rest
+	 * after them.  A row of its own replaces one of that name. */
+	struct option_table shared[MAX_SHARED];
+	const struct option_row *argument; /* which must be there; NULL: it takes none */
+	bool many;			   /* of them may be there */
 
 	/* The exit status; -1: err says what failed, and with which status. */
 	int (*run)(const struct command *command, int argc, char **argv, struct err *err);

@@ -10,15 +10,9 @@
 #include "cli/process.h"
 #include "cli/signals.h"
 
-static void note(const char *command, const char *text)
-{
-	if (text)
-		fprintf(stderr, "fp8conv %s: note: %s\n", command, text);
-}
-
-/* All that is told comes after success: an error is one line, and nothing on standard output. */
-static void tell(const char *command, const struct convert_settings *settings,
-		 const struct conversion_report *report)
+/* All after success: an error is one line, and nothing on standard output. */
+static void report_success(const char *command, const struct convert_settings *settings,
+			   const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
 
@@ -30,10 +24,7 @@ static void tell(const char *command, const struct convert_settings *settings,
 		conversion_print_json(report);
 	if (settings->run.quiet)
 		return;
-	note(command, plan->selection.advice);
-	note(command, plan->selection.unmatched);
-	if (settings->run.verbose || settings->dry_run)
-		note(command, plan->selection.caution);
+	notes_print(command, &plan->selection, settings->run.verbose || settings->dry_run);
 	if (!settings->dry_run && (settings->run.verbose || isatty(STDERR_FILENO)))
 		conversion_print_text(report);
 }
@@ -46,7 +37,9 @@ static int convert(const struct convert_command *conversion, const char *command
 	struct progress progress = { .stop = signals_watch() };
 	struct plan plan = { 0 };
 	struct convert_result result = { 0 };
-	struct conversion_report report = { .plan = &plan, .result = &result };
+	struct conversion_report report = { .plan = &plan,
+					    .params = &settings->params,
+					    .result = &result };
 	struct watched watched = watch_bytes(&progress);
 	struct ticker ticker;
 	double began = process_now();
@@ -60,7 +53,9 @@ static int convert(const struct convert_command *conversion, const char *command
 	report.seconds = process_now() - began;
 	report.bytes = result.bytes;
 	if (rc == 0)
-		tell(command, settings, &report);
+		report_success(command, settings, &report);
+	else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)
+		conversion_interrupted(&report, err);
 	plan_release(&plan);
 	return rc;
 }

@@ -14,7 +14,10 @@
 #include "base/mem.h"
 #include "base/words.h"
 #include "cli/command.h"
+#include "cli/print/wrap.h"
 #include "cli/signals.h"
+
+#define SUMMARY_COLUMN 13
 
 /* A descriptor that was closed by the caller would be given to the next file that is opened, which
  * would then take what is printed.  /dev/null holds its place, opened the wrong way around, so that
@@ -59,10 +62,17 @@ static int unknown_command(const char *name, struct err *err)
 	return -1;
 }
 
+static void print_command(const struct command *command, size_t width)
+{
+	printf("  %-*s", SUMMARY_COLUMN - 2, command->name);
+	wrap_print(command->summary, SUMMARY_COLUMN, SUMMARY_COLUMN, width);
+}
+
 static void print_usage(void)
 {
 	static const char *const headings[N_GROUPS] = { NULL, "Calibrating", "Converting",
 							"Inspecting", "Information" };
+	size_t width = wrap_width(STDOUT_FILENO);
 
 	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n"
 	     "Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.");
@@ -70,10 +80,10 @@ static void print_usage(void)
 		printf("\n%s:\n", headings[group]);
 		for (size_t i = 0; commands[i]; i++)
 			if ((int)commands[i]->group == group)
-				printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
+				print_command(commands[i], width);
 	}
 	puts("\n'fp8conv help COMMAND' and the man page fp8conv-COMMAND(1) say more.\n"
-	     "'fp8conv --version' prints the version.");
+	     "'fp8conv --version' (-V) prints the version.");
 }
 
 static int help(int argc, char **argv, struct err *err)
@@ -100,7 +110,7 @@ static int dispatch(int argc, char **argv, const struct command **command, struc
 		return err_set(err, ERR_USAGE, "no command given (see 'fp8conv --help')");
 	if (!strcmp(argv[1], "help") || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))
 		return help(argc - 1, argv + 1, err);
-	if (!strcmp(argv[1], "--version")) {
+	if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {
 		puts("fp8conv " FP8CONV_VERSION);
 		return 0;
 	}
@@ -174,7 +184,8 @@ int main(int argc, char **argv)
 		status = -1;
 	if (status >= 0)
 		return status;
-	fprintf(stderr, "fp8conv%s%s: %s\n", command ? " " : "", command ? command->name : "",
-		err.message);
+	if (failed != EPIPE) /* whoever reads has seen enough: `| head` */
+		fprintf(stderr, "fp8conv%s%s: %s\n", command ? " " : "",
+			command ? command->name : "", err.message);
 	return err.kind == ERR_INTERRUPTED ? 128 + signals_caught() : (int)err.kind;
 }

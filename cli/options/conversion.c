@@ -26,12 +26,14 @@ const struct option_row convert_argument = {
 /* clang-format off */
 const struct option_row convert_options[] = {
 	{ SECTION_OUTPUT, "output", 'o', "OUT",
-	  "Output: a directory, a .safetensors file, or - for stdout", option_text,
+	  "A directory, a .safetensors file, or - for stdout", option_text,
 	  PLACE(params.output) },
 	{ SECTION_OUTPUT, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
 	  option_flag, PLACE(params.hashes) },
 	{ SECTION_RUNNING, "restart", 0, NULL, "Discard an unfinished or different job in OUT",
 	  option_flag, PLACE(params.restart) },
+	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
+	  PLACE(params.restart) },
 	{ SECTION_RUNNING, "part", 0, "I/N",
 	  "Convert part I of N, or 'finish' after all parts", read_part, PLACE(params) },
 	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,

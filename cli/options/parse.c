@@ -15,16 +15,6 @@
 #include "cli/command.h"
 #include "cli/options/values.h"
 
-static const char *const sections[N_SECTIONS] = {
-	[SECTION_CHECKS] = "Checks:",
-	[SECTION_OUTPUT] = "Output:",
-	[SECTION_DATA] = "Data:",
-	[SECTION_NUMBERS] = "Numbers:",
-	[SECTION_TENSORS] = "Which tensors (RE is a PCRE2 pattern on the full name):",
-	[SECTION_RUNNING] = "Running:",
-	[SECTION_REPORTING] = "Reporting:",
-};
-
 static int read_help(const struct option_row *option, const char *value, void *place,
 		     struct err *err)
 {
@@ -37,16 +27,20 @@ static const struct option_row common_options[] = {
 	{ 0 },
 };
 
-/* The tables of the command in their order; one without rows behind the last. */
+/* The tables of the command in their order; one without rows after the last. */
 static struct option_table option_table(const struct command *command, size_t i)
 {
 	static const struct option_row none[] = { { 0 } };
+	struct option_table own = { command->options ? command->options : none, 0 };
 
 	if (i == 0)
 		return (struct option_table){ common_options, 0 };
-	if (i == 1)
-		return (struct option_table){ command->options ? command->options : none, 0 };
-	return i - 2 < MAX_SHARED ? command->shared[i - 2] : (struct option_table){ 0 };
+	if (!command->shared[0].rows)
+		return i == 1 ? own : (struct option_table){ 0 };
+	if (i == 2)
+		return own;
+	i = i == 1 ? 0 : i - 2;
+	return i < MAX_SHARED ? command->shared[i] : (struct option_table){ 0 };
 }
 
 static const struct option_row *rows_end(const struct option_row *rows)
@@ -155,7 +149,7 @@ static int value_missing(const struct option_row *option, const char *written, s
 	return err_set(err, ERR_USAGE, "option '%s' needs a value (%s)", written, option->arg);
 }
 
-/* A word "--name" or "--name=value" with `next` behind it (NULL: it is the last).  1: it takes the
+/* A word "--name" or "--name=value" with `next` after it (NULL: it is the last).  1: it takes the
  * next word. */
 static int diagnose_long(const struct command *command, const char *word, const char *next,
 			 struct err *err)
@@ -223,7 +217,7 @@ static int diagnose(const struct command *command, int argc, char **argv, struct
 }
 
 /* The table that argp takes, made of the command's rows: an option's key is its place in rows,
- * behind all letters. Its settings and errors are those of one parse. */
+ * after all letters. Its settings and errors are those of one parse. */
 struct parse {
 	const struct command *command;
 	void *settings;
@@ -242,26 +236,16 @@ static void add_entry(struct parse *parse, const struct argp_option *entry)
 	parse->entries[parse->n_entries++] = *entry;
 }
 
-/* A section is a group of argp, whose heading is an entry of its own. */
 static void parse_init(struct parse *parse, const struct command *command)
 {
 	const struct option_row *o = NULL;
-	bool headed[N_SECTIONS] = { [SECTION_NONE] = true, [SECTION_HELP] = true };
 
 	while ((o = command_option_next(command, o))) {
-		struct argp_option heading = { .doc = sections[o->section],
-					       .group = (int)o->section };
-		struct argp_option entry = { .name = o->name,
-					     .key = o->letter ? o->letter
-							      : KEY_ROW + (int)parse->n_rows,
-					     .arg = o->arg,
-					     .doc = o->doc,
-					     .group = (int)o->section };
+		int key = o->letter ? o->letter : KEY_ROW + (int)parse->n_rows;
 
-		if (!headed[o->section])
-			add_entry(parse, &heading);
-		headed[o->section] = true;
-		add_entry(parse, &entry);
+		add_entry(parse,
+			  &(struct argp_option){
+				  .name = o->name, .key = key, .arg = o->arg, .doc = o->doc });
 		ARRAY_GROW(parse->rows, parse->n_rows);
 		parse->rows[parse->n_rows++] = o;
 	}
@@ -334,21 +318,6 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 	if (rc == 0 && command->argument && !parse.has_argument)
 		return argument_missing(command, err);
 	return rc ? -1 : 0;
-}
-
-void command_help(const struct command *command)
-{
-	struct argp argp = { .args_doc = *command->args ? command->args : NULL,
-			     .doc = command->summary };
-	struct parse parse = { 0 };
-	char name[80];
-
-	parse_init(&parse, command);
-	argp.options = parse.entries;
-	snprintf(name, sizeof name, "fp8conv %s", command->name);
-	setenv("ARGP_HELP_FMT", "no-dup-args-note,opt-doc-col=32,rmargin=99", 1);
-	argp_help(&argp, stdout, ARGP_HELP_LONG | ARGP_HELP_SHORT_USAGE | ARGP_HELP_DOC, name);
-	parse_release(&parse);
 }
 
 const struct option_row facts_options[] = {

@@ -8,18 +8,17 @@
 
 /* clang-format off */
 const struct option_row tuning_options[] = {
-	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS,
-	  "The type of the codes (default e4m3)", option_text, PLACE(fp8_format) },
-	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Power-of-two scales, or any",
-	  option_text,
-	  PLACE(scale_fmt) },
+	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS, "FP8 type of the codes (default e4m3)",
+	  option_text, PLACE(fp8_format) },
+	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Scales: powers of two, or any float",
+	  option_text, PLACE(scale_fmt) },
 	{ SECTION_NUMBERS, "scale-arith", 0, SCALE_ARITH_WORDS,
-	  "Who divides by what, with float scales (default te)", option_text, PLACE(scale_arith) },
+	  "Division rule for float scales (default te)", option_text, PLACE(scale_arith) },
 	{ SECTION_NUMBERS, "mx-scale", 0, MX_RULE_WORDS,
-	  "How mxfp8 rounds its exponents (default up)", option_text, PLACE(mx_scale) },
-	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Raise a smaller amax to X (default 0)",
+	  "Rounding of MX exponents (default up)", option_text, PLACE(mx_scale) },
+	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Smallest amax (default 0)",
 	  option_text, PLACE(amax_epsilon) },
-	{ SECTION_NUMBERS, "margin", 0, "N", "Leave N binades unused (default 0)", option_text,
+	{ SECTION_NUMBERS, "margin", 0, "N", "Make scales 2^N times as large as necessary (default 0)", option_text,
 	  PLACE(margin) },
 	{ 0 },
 };

@@ -176,9 +176,27 @@ int option_append(const struct option_row *option, const char *value, void *plac
 	return 0;
 }
 
+/* The first guess of many. */
+static int all_are_fp8(const struct option_row *option, const char *value, struct err *err)
+{
+	struct buf list = { 0 };
+
+	for (size_t i = 0; recipes[i]; i++)
+		buf_printf(&list, "%s%s", i ? ", " : "", recipes[i]->name);
+	err_set(err, ERR_USAGE,
+		"option '--%s': all recipes are FP8, '%s' is not the name of one: choose one of %s; "
+		"blockwise is the default, channelwise takes matrices of any shape (see 'fp8conv "
+		"recipes')",
+		option->name, value, list.data);
+	buf_release(&list);
+	return -1;
+}
+
 int option_recipe(const struct option_row *option, const char *value, void *place, struct err *err)
 {
 	*(const char **)place = value;
+	if (!strcasecmp(value, "fp8") || !strcasecmp(value, "e4m3"))
+		return all_are_fp8(option, value, err);
 	if (!recipe_find(value, err))
 		return err_wrap(err, "option '--%s'", option->name);
 	return 0;

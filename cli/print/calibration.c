@@ -33,7 +33,7 @@ void calibrate_print_json(const struct calibrate_plan *plan)
 {
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->model.arch->name);
 	json_out_count(&out, "modules", plan->n_modules);
 	json_out_count(&out, "passes", plan->sweep.n_passes);
@@ -65,7 +65,7 @@ void activations_print_json(const struct dumps_plan *plan)
 {
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_text(&out, "architecture", plan->lookup.config.architecture);
 	json_out_count(&out, "modules", plan->n_linears);
 	json_out_count(&out, "passes", plan->dumps.n);
@@ -92,7 +92,7 @@ void calibrate_report_json(const struct calibrate_report *report)
 	const struct amax_stats *stats = report->stats;
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_count(&out, "passes", stats->n_passes);
 	json_out_count(&out, "tokens", stats->n_tokens);
 	json_out_real(&out, "perplexity", result->n_passes ? result->perplexity : NAN);

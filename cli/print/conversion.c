@@ -2,7 +2,9 @@
 #include "cli/print/conversion.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/buf.h"
 #include "cli/print/plan.h"
@@ -41,10 +43,65 @@ static void sizes(const struct conversion_report *report, struct buf *text)
 static void speed(const struct conversion_report *report, struct buf *text)
 {
 	units_duration(text, report->seconds);
-	buf_puts(text, ", ");
-	units_size(text, (uint64_t)bytes_per_second(report));
-	buf_puts(text, "/s, peak memory ");
+	if (report->bytes) {
+		buf_puts(text, ", ");
+		units_size(text, (uint64_t)bytes_per_second(report));
+		buf_puts(text, "/s");
+	}
+	buf_puts(text, ", peak memory ");
 	units_memory(text, process_peak_memory());
+}
+
+/* A path as a shell takes it. */
+static void put_path(struct buf *text, const char *path)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789_./+-,:@%";
+
+	if (*path != '-' && path[strspn(path, plain)] == '\0') {
+		buf_puts(text, path);
+		return;
+	}
+	buf_puts(text, *path == '-' ? "./'" : "'");
+	for (; *path; path++) {
+		if (*path == '\'')
+			buf_puts(text, "'\\''");
+		else
+			buf_putc(text, *path);
+	}
+	buf_putc(text, '\'');
+}
+
+static void print_place(const char *path)
+{
+	struct buf text = { 0 };
+
+	put_path(&text, path);
+	text_sanitize(text.data);
+	fprintf(stderr, "output     %s\n", text.data);
+	buf_release(&text);
+}
+
+/* What is done with the result; a part of several says how the job ends. */
+static void print_next(const struct conversion_report *report)
+{
+	const struct convert_params *params = report->params;
+	struct buf text = { 0 };
+
+	if (!report->result->complete) {
+		fputs("next       the other parts, then --part finish\n", stderr);
+		return;
+	}
+	if (report->plan->dtype)
+		return;
+	put_path(&text, params->output);
+	if (plan_quantizes(report->plan) && strcmp(params->input, "-") != 0) {
+		buf_puts(&text, " --source ");
+		put_path(&text, params->input);
+	}
+	text_sanitize(text.data);
+	fprintf(stderr, "next       fp8conv verify %s\n", text.data);
+	buf_release(&text);
 }
 
 void conversion_print_text(const struct conversion_report *report)
@@ -71,10 +128,29 @@ void conversion_print_text(const struct conversion_report *report)
 	}
 	if (result->has_figures)
 		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
+	if (destination_of(report->params->output) != DESTINATION_STREAM) {
+		print_place(report->params->output);
+		print_next(report);
+	}
 	buf_release(&text);
 }
 
-/* What rounding did. */
+void conversion_interrupted(const struct conversion_report *report, struct err *err)
+{
+	const struct convert_params *params = report->params;
+	size_t n = report->result->shards_done + report->result->shards_found;
+	struct err signal = *err;
+
+	if (destination_of(params->output) != DESTINATION_DIRECTORY || !n) {
+		err_set(err, ERR_INTERRUPTED, "%s: nothing was written", signal.message);
+		return;
+	}
+	err_set(err, ERR_INTERRUPTED,
+		"%s: %zu of %zu files are finished; the same command%s continues", signal.message,
+		n, report->plan->n_shards, params->restart ? " without --restart" : "");
+}
+
+/* What rounding did, in all files. */
 static void numbers_json(struct json_out *out, const struct convert_result *result)
 {
 	const struct figures *figures = &result->figures;
@@ -101,8 +177,9 @@ void conversion_print_json(const struct conversion_report *report)
 	const struct convert_result *result = report->result;
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	plan_head_json(&out, plan);
+	json_out_text(&out, "output", report->params->output);
 	json_out_open(&out, "tensors", '{');
 	json_out_count(&out, plan_done(plan), plan->totals.n_converted);
 	json_out_count(&out, "kept", plan->totals.n_kept);
@@ -112,7 +189,11 @@ void conversion_print_json(const struct conversion_report *report)
 	json_out_real(&out, "seconds", report->seconds);
 	json_out_count(&out, "bytes_per_second", (uint64_t)bytes_per_second(report));
 	json_out_count(&out, "peak_memory_bytes", process_peak_memory());
+	json_out_count(&out, "files_written", result->shards_done);
+	json_out_count(&out, "files_found", result->shards_found);
+	json_out_bool(&out, "resumed", result->shards_found > 0);
 	if (plan_quantizes(plan))
 		numbers_json(&out, result);
+	notes_json(&out, &plan->selection);
 	json_out_end(&out);
 }

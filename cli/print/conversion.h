@@ -9,13 +9,17 @@
 
 struct conversion_report {
 	const struct plan *plan;
+	const struct convert_params *params;
 	const struct convert_result *result;
 	double seconds;
 	uint64_t bytes; /* of the source, that this run went through */
 };
 
-/* The closing summary, on standard error. */
+/* The closing summary, on standard error: with where the result is, and the next command. */
 void conversion_print_text(const struct conversion_report *report);
+
+/* Adds to the message of a conversion that a signal ended what is kept of it. */
+void conversion_interrupted(const struct conversion_report *report, struct err *err);
 
 /* --json, on standard output. */
 void conversion_print_json(const struct conversion_report *report);

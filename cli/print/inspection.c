@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/inspection.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/mem.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 #include "source/fp8_source.h"
+#include "cli/print/wrap.h"
 
 static void cell(struct table *table, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -113,21 +118,53 @@ static void tensor_cells_terminal(struct table *table, const struct shown *shown
 	place_cells(table, shown, ref);
 }
 
-static void print_head(const struct inspection *inspection)
+/* "1.05 MB, 1842304 parameters, 4.57 bits each", then a line for each type. */
+static void print_totals(const struct inspection *inspection)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
-	const struct detection *detection = &inspection->detection;
+	struct inspection_totals totals = inspection_total(inspection);
+	struct table table = { .columns = "rlrl" };
 	struct buf size = { 0 };
+
+	units_size(&size, checkpoint->data_bytes);
+	printf("%zu tensors, %s, in %zu file%s\n", checkpoint->n_tensors, size.data,
+	       checkpoint->n_shards, checkpoint->n_shards == 1 ? "" : "s");
+	buf_release(&size);
+	if (totals.n_parameters)
+		printf("%" PRIu64 " parameters, %.2f bits each\n", totals.n_parameters,
+		       inspection_bits(&totals));
+	for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+		if (!totals.n_tensors[dtype])
+			continue;
+		table_cell_number(&table, totals.n_tensors[dtype]);
+		table_cell(&table, dtype_name((enum dtype)dtype));
+		table_cell_size(&table, totals.bytes[dtype]);
+		table_cell(&table, "");
+	}
+	table_print(&table, stdout, true);
+	table_release(&table);
+	putchar('\n');
+}
+
+static void print_head(const struct inspection *inspection)
+{
+	const struct detection *detection = &inspection->detection;
 
 	if (detection->format)
 		printf("FP8: recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
 		       detection->format, detection->scale_fmt);
 	else
 		printf("not FP8\n");
-	units_size(&size, checkpoint->data_bytes);
-	printf("%zu tensors, %s, in %zu file%s\n\n", checkpoint->n_tensors, size.data,
-	       checkpoint->n_shards, checkpoint->n_shards == 1 ? "" : "s");
-	buf_release(&size);
+	print_totals(inspection);
+}
+
+/* As people count: layers.2 before layers.10. */
+static int by_name(const void *a, const void *b, void *context)
+{
+	const struct tensor_ref *tensors = context;
+
+	return strverscmp(tensors[*(const size_t *)a].tensor->name,
+			  tensors[*(const size_t *)b].tensor->name);
 }
 
 static void print_terminal(const struct shown *shown)
@@ -135,15 +172,25 @@ static void print_terminal(const struct shown *shown)
 	static const char *const headings[] = { "tensor",  "type",	"shape",
 						"scale",   "amax",	"least scale",
 						"largest", "saturated", "est. SQNR" };
+	static const char *const choices[] = { "xxxxxxx", "xxxx--x", "xxxx---", NULL };
+	static const char *const stats_choices[] = { "xxxxxxxxx", "xxx-xxxxx", "x---xxxxx",
+						     "x---x--xx", NULL };
+	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
 	struct table table = { .columns = shown->stats ? "llllrrrrr" : "lllrlll" };
+	size_t *order = xcalloc(checkpoint->n_tensors, sizeof *order);
 
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		order[i] = i;
+	qsort_r(order, checkpoint->n_tensors, sizeof *order, by_name, checkpoint->tensors);
 	print_head(shown->inspection);
 	for (size_t i = 0; shown->stats && i < sizeof headings / sizeof *headings; i++)
 		table_cell(&table, headings[i]);
-	for (size_t i = 0; i < shown->inspection->checkpoint.n_tensors; i++)
-		tensor_cells_terminal(&table, shown, i);
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		tensor_cells_terminal(&table, shown, order[i]);
+	table_fit(&table, shown->stats ? stats_choices : choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, stdout, true);
 	table_release(&table);
+	free(order);
 }
 
 void inspect_print_text(const struct shown *shown)

@@ -26,7 +26,20 @@ struct scale_names {
 bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 		    struct scale_names *words);
 
-/* One object; one table: aligned on a terminal, tab-separated in a pipe. */
+/* What all tensors come to. */
+struct inspection_totals {
+	size_t n_tensors[N_DTYPES]; /* by type, as bytes */
+	uint64_t bytes[N_DTYPES];
+	uint64_t n_parameters; /* elements of all tensors but scales */
+	uint64_t n_bytes;
+};
+struct inspection_totals inspection_total(const struct inspection *inspection);
+
+/* Bits that a parameter takes, its scale included; NAN without parameters. */
+double inspection_bits(const struct inspection_totals *totals);
+
+/* One object; one table: on a terminal aligned, with totals, and layer 2 before layer 10;
+ * tab-separated in a pipe, in the order of the files. */
 void inspect_print_json(const struct shown *shown);
 void inspect_print_text(const struct shown *shown);
 

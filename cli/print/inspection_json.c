@@ -60,6 +60,29 @@ static void files_json(struct json_out *out, const struct checkpoint *checkpoint
 	json_out_close(out, ']');
 }
 
+static void totals_json(struct json_out *out, const struct inspection *inspection)
+{
+	struct inspection_totals totals = inspection_total(inspection);
+
+	json_out_open(out, "totals", '{');
+	json_out_count(out, "tensors", inspection->checkpoint.n_tensors);
+	json_out_count(out, "bytes", totals.n_bytes);
+	json_out_count(out, "parameters", totals.n_parameters);
+	json_out_real(out, "bits_per_parameter", inspection_bits(&totals));
+	json_out_open(out, "types", '[');
+	for (int dtype = 0; dtype < N_DTYPES; dtype++) {
+		if (!totals.n_tensors[dtype])
+			continue;
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "dtype", dtype_name((enum dtype)dtype));
+		json_out_count(out, "tensors", totals.n_tensors[dtype]);
+		json_out_count(out, "bytes", totals.bytes[dtype]);
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+	json_out_close(out, '}');
+}
+
 static void scale_json(struct json_out *out, const struct scale_names *scale)
 {
 	json_out_open(out, "scale", '{');
@@ -117,13 +140,14 @@ void inspect_print_json(const struct shown *shown)
 	const struct detection *detection = &shown->inspection->detection;
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	json_out_text(&out, "kind", shown->inspection->is_amax ? "amax" : "checkpoint");
 	json_out_text(&out, "recipe", fp8_source_recipe(detection));
 	json_out_text(&out, "format", detection->format);
 	json_out_text(&out, "scale_fmt", detection->scale_fmt);
 	files_json(&out, checkpoint);
 	metadata_json(&out, checkpoint);
+	totals_json(&out, shown->inspection);
 	json_out_open(&out, "tensors", '[');
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		tensor_json(&out, shown, i);

@@ -30,6 +30,42 @@ void plan_head_json(struct json_out *out, const struct plan *plan)
 	json_out_text(out, "format", plan->format->name);
 }
 
+#define MAX_NOTES 3
+
+/* The notes there are; a caution is the last. */
+static size_t notes_of(const struct selection *selection, const char *notes[MAX_NOTES])
+{
+	const char *const all[MAX_NOTES] = { selection->advice, selection->unmatched,
+					     selection->caution };
+	size_t n = 0;
+
+	for (size_t i = 0; i < MAX_NOTES; i++)
+		if (all[i])
+			notes[n++] = all[i];
+	return n;
+}
+
+void notes_print(const char *command, const struct selection *selection, bool cautions)
+{
+	const char *notes[MAX_NOTES];
+	size_t n = notes_of(selection, notes);
+
+	for (size_t i = 0; i < n; i++)
+		if (cautions || notes[i] != selection->caution)
+			fprintf(stderr, "fp8conv %s: note: %s\n", command, notes[i]);
+}
+
+void notes_json(struct json_out *out, const struct selection *selection)
+{
+	const char *notes[MAX_NOTES];
+	size_t n = notes_of(selection, notes);
+
+	json_out_open(out, "notes", '[');
+	for (size_t i = 0; i < n; i++)
+		json_out_text(out, NULL, notes[i]);
+	json_out_close(out, ']');
+}
+
 /* A unit that is one expert's part of a fused tensor has its own name and shape. */
 static bool unit_is_slice(const struct unit *unit)
 {
@@ -241,7 +277,7 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 {
 	struct json_out out = { .stream = stdout };
 
-	json_out_open(&out, NULL, '{');
+	json_out_begin(&out);
 	plan_head_json(&out, plan);
 	json_out_text(&out, "source", params->input);
 	json_out_text(&out, "output", params->output);
@@ -256,5 +292,6 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
 		json_out_close(&out, ']');
 	}
+	notes_json(&out, &plan->selection);
 	json_out_end(&out);
 }

@@ -6,7 +6,8 @@
 #include "base/err.h"
 #include "cli/print/units.h"
 
-#define GAP 2 /* columns between two cells */
+#define GAP	2  /* columns between two cells */
+#define CUT_MIN 24 /* columns of a first cell that is cut */
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
@@ -93,11 +94,53 @@ void table_rename(struct table *table, const char *text)
 	cell_made(table, 0, table->cells.data, n - 1);
 }
 
+static bool is_shown(const struct table *table, size_t column)
+{
+	return !table->shown || table->shown[column] == 'x';
+}
+
+static size_t shown_width(const struct table *table)
+{
+	size_t width = 0;
+
+	for (size_t i = 0; i < strlen(table->columns); i++)
+		if (is_shown(table, i) && table->width[i])
+			width += table->width[i] + (width ? GAP : 0);
+	return width;
+}
+
+void table_fit(struct table *table, const char *const *choices, size_t width)
+{
+	for (; *choices; choices++) {
+		table->shown = *choices;
+		if (shown_width(table) <= width)
+			return;
+	}
+	if (shown_width(table) < width + table->width[0] - CUT_MIN)
+		table->first_max = width + table->width[0] - shown_width(table);
+	else
+		table->first_max = CUT_MIN;
+	table->width[0] = table->first_max;
+}
+
+/* A first cell, its middle left out if it is too wide. */
+static void print_first(const struct table *table, FILE *stream, const char *cell)
+{
+	size_t n = strlen(cell), max = table->first_max;
+
+	if (max && n > max && text_width(cell, n) == n)
+		fprintf(stream, "%.*s...%s", (int)(max - 3) / 2, cell,
+			cell + n - (max - 3 - (max - 3) / 2));
+	else
+		fputs_unlocked(cell, stream);
+}
+
 /* *blanks are those in front of the cell: none are printed behind the last text of a line. */
 static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column,
 			  int *blanks)
 {
-	int pad = (int)(table->width[column] - text_width(cell, strlen(cell)));
+	size_t width = text_width(cell, strlen(cell));
+	int pad = width < table->width[column] ? (int)(table->width[column] - width) : 0;
 	bool right = table->columns[column] == 'r';
 
 	if (column == 0)
@@ -107,7 +150,10 @@ static void print_aligned(const struct table *table, FILE *stream, const char *c
 	if (*cell) {
 		for (; *blanks > 0; --*blanks)
 			putc_unlocked(' ', stream);
-		fputs_unlocked(cell, stream);
+		if (column == 0)
+			print_first(table, stream, cell);
+		else
+			fputs_unlocked(cell, stream);
 	}
 	*blanks += GAP + (right ? 0 : pad);
 }
@@ -121,9 +167,9 @@ void table_print(const struct table *table, FILE *stream, bool aligned)
 	for (size_t i = 0; i < table->n_cells; i++) {
 		size_t column = i % n_columns;
 
-		if (aligned)
+		if (aligned && is_shown(table, column))
 			print_aligned(table, stream, cell, column, &blanks);
-		else if (fputs_unlocked(column ? "\t" : "", stream) != EOF)
+		else if (!aligned && fputs_unlocked(column ? "\t" : "", stream) != EOF)
 			fputs_unlocked(cell, stream);
 		if (column + 1 == n_columns)
 			putc_unlocked('\n', stream);

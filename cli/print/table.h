@@ -16,6 +16,8 @@
 /* Zeroed, then columns set, is an empty table. */
 struct table {
 	const char *columns; /* one letter a column: 'l'eft or 'r'ight; outlives the table */
+	const char *shown;   /* one letter a column: 'x' is printed; NULL: all */
+	size_t first_max;    /* wider first cells lose their middle; 0: none does */
 	size_t width[TABLE_MAX_COLUMNS];
 	size_t n_cells;
 	struct buf cells; /* each ended by a NUL; rows from left to right */
@@ -25,6 +27,10 @@ struct table {
 void table_cell(struct table *table, const char *text);
 void table_cell_size(struct table *table, uint64_t bytes);
 void table_cell_number(struct table *table, uint64_t n);
+
+/* Leaves the columns that are marked 'x' in the first of `choices` (NULL at the end) that fits
+ * `width`; in the last where none does, with first cells cut in the middle. */
+void table_fit(struct table *table, const char *const *choices, size_t width);
 
 void table_print(const struct table *table, FILE *stream, bool aligned);
 

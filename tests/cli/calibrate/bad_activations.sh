@@ -17,14 +17,14 @@ refused() {
 }
 fails 3 "$c*'dumps'*No such file*" calibrate "$model" --activations dumps -o s.amax
 mkdir dumps
-fails 2 "${c}options '--data' and '--activations' are both given: a history is made of one" \
+fails 2 "${c}options '--data' and '--activations' cannot be combined" \
 	calibrate "$model" --activations dumps --data x.txt -o s.amax
-fails 2 "${c}option '--seq-len' is for --data: with --activations a pass is a file" \
+fails 2 "${c}option '--seq-len' requires '--data': with '--activations' a pass is a file" \
 	calibrate "$model" --activations dumps --seq-len 5 -o s.amax
-fails 2 "${c}option '--batch' is for --data: with --activations a pass is a file" \
+fails 2 "${c}option '--batch' requires '--data': with '--activations' a pass is a file" \
 	calibrate "$model" --activations dumps --batch 5 -o s.amax
 for option in --fp8-forward --recipe=mxfp8 --ragged --exclude=x; do
-	fails 2 "${c}option '--fp8-forward', and those that go with it, are for --data: activations are taken as they were dumped" \
+	fails 2 "${c}option '--fp8-forward' and its options require '--data': dumped activations are used as they are" \
 		calibrate "$model" --activations dumps $option -o s.amax
 done
 refused 3 "'dumps' contains no dumps (files that end in .safetensors, one per pass)"

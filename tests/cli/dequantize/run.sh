@@ -40,7 +40,7 @@ before=$(snapshot folder)
 [ "$before" = "$(snapshot folder)" ] || echo "a second run changed something"
 
 "$FP8CONV" dequantize fp8 --dry-run --json >j
-json j 'list(j) == ["dtype", "source", "output", "tensors", "totals"]' 'j["dtype"] == "bf16"' \
+json j 'list(j) == ["schema", "dtype", "source", "output", "tensors", "totals", "notes"]' 'j["dtype"] == "bf16"' \
 	'{t["action"] for t in j["tensors"]} == {"dequantize", "keep"}' \
 	'all((t["dtype"] == "F8_E4M3") == (t["action"] == "dequantize") for t in j["tensors"])' \
 	'all(o["dtype"] == "BF16" and o["shape"] == t["shape"] for t in j["tensors"] for o in t["outputs"])' \

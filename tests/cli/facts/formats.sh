@@ -4,7 +4,7 @@
 "$FP8CONV" formats
 "$FP8CONV" formats --json >j
 "$FP8CONV" formats >t
-json j 'list(j) == ["formats"]' \
+json j 'list(j) == ["schema", "formats"]' \
 	'[f["name"] for f in j["formats"]] == ["compressed-tensors", "hf", "modelopt"]' \
 	'all(list(f) == ["name", "summary", "recipes"] for f in j["formats"])' \
 	'"".join("%s\t%s\t%s\n" % (f["name"], r["recipe"], " ".join(

@@ -9,7 +9,7 @@ done
 grep -q '^backend	reference: usable' t || cat t
 [ "$(grep -c "taken by 'auto'" t)" -eq 1 ] || cat t
 "$FP8CONV" version --json >j
-json j 'list(j) == ["version", "compiler", "cuda", "cpu_features", "backend", "backends", "executors", "libraries"]' \
+json j 'list(j) == ["schema", "version", "compiler", "cuda", "cpu_features", "backend", "backends", "executors", "libraries"]' \
 	'all(list(e) == ["name", "library", "usable", "reason"] for e in j["executors"])' \
 	'[e["name"] for e in j["executors"] if (e["library"] or "").startswith("oneDNN ")] == ["cpu"]' \
 	'all(list(b) == ["name", "summary", "usable", "reason"] for b in j["backends"])' \

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/verification.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "cli/print/json.h"
+#include "source/fp8_source.h"
+
+void verification_print_json(const struct verification *verification)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_begin(&out);
+	json_out_bool(&out, "ok", verification->problems.n == 0);
+	json_out_count(&out, "tensors", verification->n_tensors);
+	json_out_text(&out, "recipe", fp8_source_recipe(&verification->detection));
+	json_out_text(&out, "format", verification->detection.format);
+	json_out_text(&out, "scale_fmt", verification->detection.scale_fmt);
+	json_out_text(&out, "arithmetic", verification->arithmetic);
+	json_out_real(&out, "cost_db", verification->cost);
+	json_out_real(&out, "worst_cost_db", verification->worst_cost);
+	json_out_open(&out, "problems", '[');
+	for (size_t i = 0; i < verification->problems.n; i++) {
+		const struct problem *problem = &verification->problems.list[i];
+
+		json_out_open(&out, NULL, '{');
+		json_out_text(&out, "kind", problem_kind_name(problem->kind));
+		json_out_text(&out, "tensor", problem->tensor);
+		json_out_text(&out, "file", problem->file);
+		json_out_text(&out, "message", problem->message);
+		json_out_close(&out, '}');
+	}
+	json_out_close(&out, ']');
+	json_out_open(&out, "weights", '[');
+	for (size_t i = 0; i < verification->n_reports; i++) {
+		json_out_open(&out, NULL, '{');
+		json_out_text(&out, "tensor", verification->reports[i].name);
+		json_out_real(&out, "sqnr_db", verification->reports[i].sqnr);
+		json_out_real(&out, "own_sqnr_db", verification->reports[i].own_sqnr);
+		json_out_close(&out, '}');
+	}
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+void verification_print_problems(const struct verification *verification)
+{
+	for (size_t i = 0; i < verification->problems.n; i++) {
+		const struct problem *problem = &verification->problems.list[i];
+
+		if (problem->file)
+			printf("%s: %s: %s\n", problem->file, problem_kind_name(problem->kind),
+			       problem->message);
+		else
+			printf("%s: %s\n", problem_kind_name(problem->kind), problem->message);
+	}
+}
+
+/* What made the codes, and what that costs. */
+static void print_arithmetic(const struct verification *verification)
+{
+	printf("against the source: arithmetic %s",
+	       verification->arithmetic ? verification->arithmetic
+					: "unknown, within half a step of each code");
+	if (isfinite(verification->cost))
+		printf("; against fp8conv's own for such scales it costs %.3f dB in the mean, %.3f "
+		       "dB at most",
+		       verification->cost, verification->worst_cost);
+	putchar('\n');
+}
+
+void verification_print_checked(const struct verification *verification, bool has_source)
+{
+	const struct detection *detection = &verification->detection;
+
+	if (detection->format)
+		printf("recipe %s, format %s, scales %s\n", fp8_source_recipe(detection), detection->format,
+		       detection->scale_fmt);
+	else
+		printf("not FP8\n");
+	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "
+	       "every scale and code\n",
+	       verification->n_tensors, detection->n_weights);
+	if (!has_source)
+		return;
+	print_arithmetic(verification);
+	for (size_t i = 0; i < verification->n_reports; i++) {
+		if (isfinite(verification->reports[i].sqnr))
+			printf("%6.2f dB  %s\n", verification->reports[i].sqnr,
+			       verification->reports[i].name);
+		else
+			printf("lossless   %s\n", verification->reports[i].name);
+	}
+}
+
+void verification_print_verdict(const struct verification *verification, bool has_source)
+{
+	size_t n = verification->problems.n;
+
+	if (n)
+		fprintf(stderr, "%zu problem%s", n, n == 1 ? "" : "s");
+	else
+		fputs("OK", stderr);
+	fprintf(stderr, ": %zu tensors, %zu FP8 weights; %s\n", verification->n_tensors,
+		verification->detection.n_weights,
+		has_source ? "every scale and code compared with the source"
+			   : "names, types, shapes, config, scales, codes");
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/wrap.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+
+#define COLUMNS	  80
+#define WIDTH_MIN 60
+
+size_t wrap_columns(int fd)
+{
+	struct winsize size = { 0 };
+
+	if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+		return size.ws_col;
+	return COLUMNS;
+}
+
+size_t wrap_width(int fd)
+{
+	size_t columns = wrap_columns(fd);
+
+	return columns < WIDTH_MIN ? WIDTH_MIN : columns > COLUMNS ? COLUMNS : columns;
+}
+
+void wrap_print(const char *text, size_t column, size_t indent, size_t width)
+{
+	size_t start = column;
+
+	for (size_t n; *text; text += n) {
+		size_t blanks = strspn(text, " ");
+
+		text += blanks;
+		n = strcspn(text, " ");
+		if (column + blanks + n > width && column > start) {
+			printf("\n%*s", (int)indent, "");
+			start = column = indent;
+			blanks = 0;
+		}
+		printf("%*s%.*s", (int)blanks, "", (int)n, text);
+		column += blanks + n;
+	}
+	putchar('\n');
+}
