@@ -31,7 +31,7 @@ def page_options(text):
     found = {}
     for paragraph in re.split(r"^\.TP\n", text, flags=re.M)[1:]:
         tag = paragraph.split("\n", 1)[0].replace('"', "").replace(" ", "")
-        for option in re.findall(r"(--[a-z0-9-]+|(?<![a-z0-9-])-[a-z](?![a-z-]))", tag):
+        for option in re.findall(r"(--[a-z0-9-]+|(?<![a-z0-9-])-[a-zA-Z](?![a-z-]))", tag):
             found[option] = paragraph
     return found
 
@@ -39,8 +39,10 @@ def page_options(text):
 def help_options(text):
     """{option: its values} of --help, values where it lists all there are."""
     found = {}
-    for short, long, value in re.findall(r"^  (?:    |(-.), )(--[a-z0-9-]+)(?:=(\S+))?", text, re.M):
+    for short, long, alias, value in re.findall(r"^  (?:    |(-.), )(--[a-z0-9-]+)(?:, (--[a-z0-9-]+))?(?:=(\S+))?", text, re.M):
         found[long] = value.split("|") if "|" in value else []
+        if alias:
+            found[alias] = []
         if short:
             found[short] = []
     return found
@@ -57,6 +59,14 @@ def check_page(page, options):
         for value in options[option]:
             if not re.search(rf"\b{re.escape(value)}\b", described[option]):
                 wrong.append(f"{page}: {option} does not name {value}")
+
+
+def check_headings(page, text):
+    """Those of --help ("Tensors (...):" is "Tensors") are those of the page, in the same order."""
+    told = re.findall(r"^([A-Z][a-z]+)(?: \(.*\))?:$", text, re.M)
+    written = re.findall(r"^\.SS (.*)$", section(plain((MAN / page).read_text()), "OPTIONS"), re.M)
+    if written and written != told:
+        wrong.append(f"{page} has the headings {written}, --help {told}")
 
 
 def check_names(page, names):
@@ -79,11 +89,12 @@ def main():
                         re.M)
     if sorted(commands) != sorted(name for name, _ in listed):
         wrong.append(f"fp8conv.1 lists {listed}, --help {sorted(commands)}")
-    check_page("fp8conv.1", {"--help": [], "-h": [], "--version": []})
+    check_page("fp8conv.1", {"--help": [], "-h": [], "--version": [], "-V": []})
     for command in commands:
         page = f"fp8conv-{command}.1"
         if (MAN / page).exists():
             check_page(page, help_options(fp8conv(command, "--help")))
+            check_headings(page, fp8conv(command, "--help"))
         else:
             wrong.append(f"there is no {page}")
     check_names("fp8conv-recipes.7", [line.split("\t")[0] for line in fp8conv("recipes").splitlines()])

@@ -28,5 +28,6 @@ lint mandoc mandoc -T lint -W warning
 lint groff groff -man -t -ww -z -T utf8
 
 python3 "$here/options.py" || status=1
+python3 "$here/json_keys.py" || status=1
 python3 "$here/commands.py" || status=1
 exit $status

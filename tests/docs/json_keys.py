@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Holds JSON OUTPUT of the man pages against the objects that the program prints: every key is described, and back."""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+FP8CONV = os.environ["FP8CONV"]
+SAMPLES = pathlib.Path("sample_checkpoints").resolve()
+wrong = []
+
+
+def fp8conv(*args, status=0):
+    """The last object on standard output, and on standard error."""
+    done = subprocess.run([FP8CONV, *args], capture_output=True, text=True)
+    if done.returncode != status:
+        wrong.append(f"fp8conv {' '.join(args)}: exit status {done.returncode}: {done.stderr}")
+    objects = [[line for line in text.splitlines() if line.startswith("{")] for text in (done.stdout, done.stderr)]
+    return [json.loads(lines[-1]) if lines else {} for lines in objects]
+
+
+def paths(value, path=""):
+    """The paths of all values that hold no others: "tensors[].name"; lists of plain values count as one."""
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from paths(member, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and any(isinstance(member, dict) for member in value):
+        for member in value:
+            yield from paths(member, path + "[]")
+    else:
+        yield path
+
+
+def page_keys(name):
+    """{subsection: its tags} of JSON OUTPUT; one without a title is ""."""
+    page = pathlib.Path(f"man/fp8conv-{name}.1").read_text()
+    match = re.search(r"^\.SH JSON OUTPUT\n(.*?)(?=^\.SH )", page, re.M | re.S)
+    parts = re.split(r"^\.SS (.*)\n", match.group(1), flags=re.M) if match else [""]
+    titles = [""] + parts[1::2]
+    return {title: re.findall(r"^\.TP\n\.B (\S+)$", text, re.M) for title, text in zip(titles, parts[::2])}
+
+
+def find_tag(path, tags):
+    """The tag that describes a path: itself, or "libraries.*"."""
+    for tag in tags:
+        if path == tag.removesuffix("[]") or (tag.endswith(".*") and path.startswith(tag[:-1])):
+            return tag
+    return None
+
+
+def check(name, tags, objects):
+    printed = {path for value in objects for path in paths(value)}
+    described = {find_tag(path, tags) for path in printed}
+    for value in objects:
+        if value.get("schema") != 1:
+            wrong.append(f"{name}: an object without schema 1: {str(value)[:80]}")
+    for path in sorted(printed):
+        if not find_tag(path, tags):
+            wrong.append(f"fp8conv-{name}.1 does not describe the key {path}")
+    for tag in tags:
+        holds = any(path.startswith((tag.removesuffix("[]") + "[", tag + ".")) for path in printed)
+        if tag not in described and not holds:
+            wrong.append(f"fp8conv-{name}.1 describes the key {tag}, which is not printed")
+    if len(set(tags)) != len(tags):
+        wrong.append(f"fp8conv-{name}.1 describes a key twice")
+
+
+def check_conversion(name, model, out, *options):
+    keys = page_keys(name)
+    plan, _ = fp8conv(name, model, "-o", out, "--dry-run", "--json", *options)
+    result, progress = fp8conv(name, model, "-o", out, "--json", "--progress=json", *options)
+    again, _ = fp8conv(name, model, "-o", out, "--json", *options)
+    if not again.get("resumed") or again.get("files_written") != 0:
+        wrong.append(f"{name}: a finished job again: {again}")
+    check(name, keys["Plan (\\-\\-dry\\-run)"], [plan])
+    check(name, keys["Result"], [result, again])
+    check(name, keys["Progress (\\-\\-progress=json)"], [progress])
+
+
+def main():
+    if not (SAMPLES / "tiny-moe/per-expert").exists():
+        print("SKIPPED docs/json_keys: no sample_checkpoints/tiny-moe")
+        return
+    folder = pathlib.Path(tempfile.mkdtemp())
+    moe, dense, out = str(SAMPLES / "tiny-moe/per-expert"), str(SAMPLES / "tiny-llama"), str(folder / "out")
+    progress = "Progress (\\-\\-progress=json)"
+    check_conversion("quantize", moe, out)
+    check_conversion("repack", out, str(folder / "repacked"), "--format=compressed-tensors")
+    check_conversion("dequantize", out, str(folder / "dequantized"))
+
+    keys = page_keys("verify")
+    good, told = fp8conv("verify", out, "--source", moe, "--json", "--progress=json")
+    (folder / "out/config.json").write_text("{}")
+    bad, _ = fp8conv("verify", out, "--json", status=1)
+    check("verify", keys["Result"], [good, bad])
+    check("verify", keys[progress], [told])
+
+    keys = page_keys("inspect")
+    stats, told = fp8conv("inspect", str(folder / "repacked"), "--stats", "--json", "--progress=json")
+    check("inspect", keys["Checkpoint"], [stats])
+    check("inspect", keys[progress], [told])
+    amax, _ = fp8conv("inspect", str(SAMPLES / "amax/tiny-llama-1.amax"), "--json")
+    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"], [stats, amax])
+
+    keys = page_keys("calibrate")
+    text = folder / "text.txt"
+    text.write_text("A text that a model is calibrated with. " * 40)
+    arguments = ["calibrate", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]
+    check("calibrate", keys["Plan (\\-\\-dry\\-run)"], [fp8conv(*arguments, "--dry-run", "--json")[0]])
+    result, told = fp8conv(*arguments, "-o", str(folder / "s.amax"), "--json", "--progress=json")
+    check("calibrate", keys["Result"], [result])
+    check("calibrate", keys[progress], [told])
+
+    for name in ("recipes", "formats", "version"):
+        check(name, page_keys(name)[""], [fp8conv(name, "--json")[0]])
+    shutil.rmtree(folder)
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    sys.exit(bool(wrong))
+
+
+main()
