@@ -33,7 +33,7 @@ wrong --recipe blockwise --amax-epsilon 100
 "$FP8CONV" verify out --source "$model" --recipe channelwise >lines
 head -n 1 lines
 
-fails 2 " verify: --recipe compares with what the codes were made from: add --source MODEL" verify out --recipe blockwise
-fails 2 " verify: '2' is a number of a recipe that is given: add --recipe and --source" verify out --source "$model" --margin 2
+fails 2 " verify: option '--recipe' requires '--source'" verify out --recipe blockwise
+fails 2 " verify: option '--margin' requires '--recipe' and '--source'" verify out --source "$model" --margin 2
 fails 2 " verify: *unknown recipe 'blokwise', did you mean 'blockwise'" verify out --source "$model" --recipe blokwise
 fails 2 " verify: --mx-scale has no use in recipe 'blockwise'*" verify out --source "$model" --recipe blockwise --mx-scale up
