@@ -76,8 +76,8 @@ void verification_print_checked(const struct verification *verification, bool ha
 	const struct detection *detection = &verification->detection;
 
 	if (detection->format)
-		printf("recipe %s, format %s, scales %s\n", fp8_source_recipe(detection), detection->format,
-		       detection->scale_fmt);
+		printf("recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
+		       detection->format, detection->scale_fmt);
 	else
 		printf("not FP8\n");
 	printf("%zu tensors, %zu of them FP8 weights; names, types, shapes, configuration, index, "
