@@ -51,17 +51,17 @@ int engine_check(enum engine target, const struct format *format, const struct s
 	if (target != ENGINE_ANY && scheme->fp8_format == FP8_E5M2)
 		return err_set(err, ERR_USAGE,
 			       "recipe '%s' with E5M2 weights does not load in %s, whose kernels "
-			       "read E4M3 weights: leave out --fp8-format e5m2",
+			       "read E4M3 weights: omit --fp8-format e5m2",
 			       recipe, engine_name(target));
 	if (!variant) {
 		scheme_name(scheme, words);
 		return err_set(err, ERR_USAGE,
-			       "recipe '%s' in format '%s' loads in no engine: the format has no "
-			       "%s scheme",
+			       "no engine loads recipe '%s' in format '%s': the format has no %s "
+			       "scheme",
 			       recipe, format->name, words);
 	}
 	if (variant->refused[ENGINE_ANY])
-		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' loads in no engine: %s",
+		return err_set(err, ERR_USAGE, "no engine loads recipe '%s' in format '%s': %s",
 			       recipe, format->name, variant->refused[ENGINE_ANY]);
 	if (variant->refused[target])
 		return err_set(err, ERR_USAGE, "recipe '%s' in format '%s' does not load in %s: %s",

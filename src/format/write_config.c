@@ -75,7 +75,7 @@ static int check_experts(const struct format *format, const struct module_set *s
 int format_refuse_kv(const struct format *format, struct err *err)
 {
 	return err_set(err, ERR_USAGE,
-		       "format '%s' has no place for KV cache scales: leave out --kv-cache, or use "
+		       "format '%s' does not support KV-cache scales: omit --kv-cache, or use "
 		       "--format compressed-tensors or modelopt",
 		       format->name);
 }
@@ -86,7 +86,7 @@ int format_configure(const struct format *format, const struct quantization *qua
 	char words[SCHEME_NAME_SIZE];
 
 	if (!quantization->n_sets)
-		return err_set(err, ERR_USAGE, "no module is left to quantize");
+		return err_set(err, ERR_USAGE, "every module is kept: nothing is left to quantize");
 	for (size_t i = 0; i < quantization->n_sets; i++) {
 		const struct module_set *set = &quantization->sets[i];
 

@@ -60,18 +60,19 @@ static int word_index(const char *option, const char *value, const char *words, 
 	int index = words_find(words, value);
 
 	if (index < 0)
-		err_set(err, ERR_USAGE, "%s '%s' is unknown: it is %s", option, value, list);
+		err_set(err, ERR_USAGE, "option '%s': unknown value '%s' (known: %s)", option,
+			value, list);
 	return index;
 }
 
-/* For options that only recipes with fp32 scales have a use for. */
-static int want_float_scales(const struct recipe *recipe, const char *option, struct err *err)
+/* For options that apply only to recipes with FP32 scales. */
+static int require_float_scales(const struct recipe *recipe, const char *option, struct err *err)
 {
 	if (recipe->weight.scale_type == SCALE_F32)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "%s has no use in recipe '%s', whose scales are E8M0 exponents: it is for "
-		       "recipes with fp32 scales",
+		       "option '%s' does not apply to recipe '%s', whose scales are E8M0 "
+		       "exponents: it is for recipes with FP32 scales",
 		       option, recipe->name);
 }
 
@@ -105,11 +106,10 @@ static int tune_scale_arith(const struct recipe *recipe, const char *text, struc
 	if (index < 0)
 		return -1;
 	if (spec->pow2 && index != ARITH_TE)
-		return err_set(
-			err, ERR_USAGE,
-			"--scale-arith %s has no use in recipe '%s' with power-of-two scales: "
-			"add --scale-fmt float",
-			text, recipe->name);
+		return err_set(err, ERR_USAGE,
+			       "option '--scale-arith': '%s' does not apply to recipe '%s' with "
+			       "power-of-two scales: add --scale-fmt float",
+			       text, recipe->name);
 	spec->arith = (enum scale_arith)index;
 	return 0;
 }
@@ -121,7 +121,8 @@ static int tune_mx_scale(const struct recipe *recipe, const char *text, struct q
 
 	if (recipe->weight.scale_type != SCALE_E8M0)
 		return err_set(err, ERR_USAGE,
-			       "--mx-scale has no use in recipe '%s': it is for recipe 'mxfp8'",
+			       "option '--mx-scale' does not apply to recipe '%s': it is for "
+			       "recipe 'mxfp8'",
 			       recipe->name);
 	index = word_index("--mx-scale", text, MX_RULE_WORDS, "up, floor or even", err);
 	if (index < 0)
@@ -138,11 +139,13 @@ static int tune_epsilon(const char *text, struct qspec *spec, struct err *err)
 	/* strtod() alone would also take white space, hexadecimal, "inf" and "nan". */
 	value = strtod(text, &end);
 	if (end == text || *end || strspn(text, "+-.0123456789eE") != strlen(text))
-		return err_set(err, ERR_USAGE, "--amax-epsilon '%s' is not a number", text);
-	if (!(value >= 0 && value <= (double)FLT_MAX) || (value > 0 && (float)value == 0))
-		return err_set(err, ERR_USAGE,
-			       "--amax-epsilon '%s' is neither 0 nor between 1.4e-45 and 3.4e38",
+		return err_set(err, ERR_USAGE, "option '--amax-epsilon': '%s' is not a number",
 			       text);
+	if (!(value >= 0 && value <= (double)FLT_MAX) || (value > 0 && (float)value == 0))
+		return err_set(
+			err, ERR_USAGE,
+			"option '--amax-epsilon': '%s' is neither 0 nor between 1.4e-45 and 3.4e38",
+			text);
 	spec->amax_epsilon = value == 0 ? 0 : (float)value; /* "-0" too */
 	return 0;
 }
@@ -155,7 +158,8 @@ static int tune_margin(const char *text, struct qspec *spec, struct err *err)
 	errno = 0;
 	value = strtol(text, &end, 10);
 	if (!isdigit((unsigned char)*text) || *end || errno || value > MARGIN_MAX)
-		return err_set(err, ERR_USAGE, "--margin '%s' is not an integer from 0 to %d", text,
+		return err_set(err, ERR_USAGE,
+			       "option '--margin': '%s' is not an integer from 0 to %d", text,
 			       MARGIN_MAX);
 	spec->margin = (int)value;
 	return 0;
@@ -176,7 +180,7 @@ int recipe_weight_spec(const struct recipe *recipe, const struct recipe_tuning *
 
 	*spec = recipe->weight;
 	for (size_t i = 0; i < sizeof float_only / sizeof *float_only; i++)
-		if (float_only[i].value && want_float_scales(recipe, float_only[i].option, err))
+		if (float_only[i].value && require_float_scales(recipe, float_only[i].option, err))
 			return -1;
 	if ((tuning->fp8_format && tune_format(tuning->fp8_format, spec, err)) ||
 	    (tuning->scale_fmt && tune_scale_fmt(tuning->scale_fmt, spec, err)) ||

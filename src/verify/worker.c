@@ -2,6 +2,7 @@
  *
  * Weights in cuts, and the memory that each worker needs for one of them: --max-memory bounds it.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -65,11 +66,11 @@ static int largest_cut(const struct verify *verify, uint64_t *codes, struct err 
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
 			return err_set(err, ERR_USAGE,
-				       "--max-memory leaves %llu bytes for each thread, and a row "
-				       "of tiles of '%s' needs "
-				       "%llu: give more memory or fewer --threads",
-				       (unsigned long long)memory_each(verify), weight->unit.name,
-				       (unsigned long long)(size * code_bytes(verify)));
+				       "option '--max-memory' leaves %" PRIu64
+				       " bytes for each thread, and a row of tiles of '%s' needs "
+				       "%" PRIu64 ": give more memory or fewer --threads",
+				       memory_each(verify), weight->unit.name,
+				       size * code_bytes(verify));
 	}
 	return 0;
 }
