@@ -90,7 +90,7 @@ static void test_rows(void **state)
 		assert_int_equal(recipe->grad.format, published[i].grad_format);
 		assert_int_equal(recipe->needs_history, published[i].needs_history);
 		for (int k = 0; k < 3; k++)
-			assert_scales(units[k].spec, published[i].scale_type, published[i].pow2);
+			assert_scales(specs[k], published[i].scale_type, published[i].pow2);
 		assert_true(*recipe->summary && *recipe->origin);
 	}
 	assert_int_equal(find("delayed")->amax_history_len, 1024);
