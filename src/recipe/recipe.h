@@ -49,8 +49,8 @@ struct recipe_tuning {
 	const char *margin;	  /* an integer, or NULL */
 };
 
-/* The recipe's weight spec with the tuning applied.  An option that does not apply to the
- * recipe (--mx-scale without an MX recipe, --scale-arith with power-of-two scales, ...) or a bad value is
+/* The recipe's weight spec with the tuning applied.  An option that does not apply to the recipe
+ * (--mx-scale without an MX recipe, --scale-arith with power-of-two scales, ...) or a bad value is
  * ERR_USAGE naming both. */
 int recipe_weight_spec(const struct recipe *recipe, const struct recipe_tuning *tuning,
 		       struct qspec *spec, struct err *err);

@@ -4,6 +4,7 @@
  * written them, and against what it had read.
  */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,9 +105,8 @@ static void tell_record(struct verify *verify, const struct recorded *record)
 			    "%s'%s', which the manifest lists, is no file", whose, record->path);
 	else if (record->size != record->found.size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s'%s' has %llu bytes, and %llu in the manifest", whose, record->path,
-			    (unsigned long long)record->found.size,
-			    (unsigned long long)record->size);
+			    "%s'%s' has %" PRIu64 " bytes, and %" PRIu64 " in the manifest", whose,
+			    record->path, record->found.size, record->size);
 	else if (strcmp(record->sha256, record->found.hex) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose,

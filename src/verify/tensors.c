@@ -12,6 +12,7 @@
 #include "verify/steps.h"
 #include "model/fusion.h"
 #include "model/tensor_name.h"
+#include "model/tensor_name.h"
 
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
 {

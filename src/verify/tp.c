@@ -2,6 +2,7 @@
  *
  * Tensor parallelism: whether tiles survive the cuts that engines make at the size asked for.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -47,15 +48,13 @@ void verify_tp(struct verify *verify)
 							     weight->fused_position ==
 								     last[weight->fused_set] };
 		if (!tp_split_fits(&split, &verify->opened.model, tp, &dimension))
-			problem_add(
-				&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
-				verify_file(verify, unit->source),
-				"%c %llu of '%s' does not split over %llu device%s in multiples of "
-				"%zu",
-				dimension,
-				(unsigned long long)(dimension == 'N' ? unit->rows : unit->cols),
-				unit->name, (unsigned long long)tp, tp == 1 ? "" : "s",
-				dimension == 'N' ? split.tile.rows : split.tile.cols);
+			problem_add(&verify->result->problems, PROBLEM_TP_SPLIT, unit->name,
+				    verify_file(verify, unit->source),
+				    "%c %" PRIu64 " of '%s' does not split over %" PRIu64
+				    " device%s in multiples of %zu",
+				    dimension, dimension == 'N' ? unit->rows : unit->cols,
+				    unit->name, tp, tp == 1 ? "" : "s",
+				    dimension == 'N' ? split.tile.rows : split.tile.cols);
 	}
 	free(last);
 }

@@ -17,7 +17,7 @@
 
 static void test_scheme_from_qspec(void **state)
 {
-	static const struct qspec units[N_SCHEMES].spec = {
+	static const struct qspec specs[N_SCHEMES] = {
 		[STATIC] = { .tile = { WHOLE, WHOLE } },
 		[DYNAMIC] = { .tile = { WHOLE, WHOLE } },
 		[CHANNEL] = { .tile = { 1, WHOLE } },
@@ -27,7 +27,7 @@ static void test_scheme_from_qspec(void **state)
 
 	(void)state;
 	for (int i = 0; i < N_SCHEMES; i++) {
-		struct scheme scheme = scheme_from_qspec(&units[i].spec, i == STATIC);
+		struct scheme scheme = scheme_from_qspec(&specs[i], i == STATIC);
 
 		assert_int_equal(scheme.granularity, schemes[i].granularity);
 		assert_int_equal(scheme.tile.rows, schemes[i].tile.rows);
@@ -122,17 +122,15 @@ static void test_select_messages(void **state)
 		const char *message;
 	} rows[] = {
 		{ "hf", ENGINE_ANY, CHANNEL, "channelwise",
-		  "recipe 'channelwise' in format 'hf' loads in no engine: the format has no "
-		  "channelwise "
-		  "scheme; use --format compressed-tensors" },
+		  "no engine loads recipe 'channelwise' in format 'hf': the format has no "
+		  "channelwise scheme; use --format compressed-tensors" },
 		{ "compressed-tensors", ENGINE_SGLANG, MX, "mxfp8",
 		  "recipe 'mxfp8' in format 'compressed-tensors' does not load in sglang: its "
 		  "reader of "
 		  "compressed-tensors has no MXFP8; use --format hf" },
 		{ "modelopt", ENGINE_ANY, DYNAMIC, "current",
-		  "recipe 'current' in format 'modelopt' loads in no engine: it needs static input "
-		  "scales, "
-		  "which --calibration gives; use --format compressed-tensors" },
+		  "no engine loads recipe 'current' in format 'modelopt': it needs static input "
+		  "scales, which --calibration gives; use --format compressed-tensors" },
 		{ "modelopts", ENGINE_ANY, STATIC, "delayed",
 		  "unknown format 'modelopts', did you mean 'modelopt'" },
 		{ "gguf-like", ENGINE_ANY, STATIC, "delayed",

@@ -28,7 +28,7 @@ fails 3 "${q}cannot open 'nowhere': No such file or directory" $delayed nowhere
 fails 2 "${q}--amax-algo mse needs histograms, and 'bare.amax' has none: calibrate with --histogram" $delayed bare.amax --amax-algo mse
 fails 2 "${q}--calibration has no use with recipe 'blockwise', whose activations are dynamic: it is for *" \
 	quantize "$model" -o out --calibration good.amax
-fails 2 "${q}format 'hf' has no place for KV cache scales: leave out --kv-cache, or use --format compressed-tensors or modelopt" \
+fails 2 "${q}format 'hf' does not support KV-cache scales: omit --kv-cache, or use --format compressed-tensors or modelopt" \
 	$delayed good.amax --format hf --kv-cache
 # What is not quantized need not be in the history.
 "$FP8CONV" quantize "$model" -o kept --recipe delayed --calibration less.amax --exclude 'layers.2.mlp' && rm -rf kept

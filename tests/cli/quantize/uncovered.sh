@@ -31,7 +31,7 @@ import json
 groups = json.load(open("out/config.json"))["quantization_config"]["config_groups"]
 print([(g["input_activations"]["dynamic"], len(g["targets"])) for g in groups.values()])
 END
-fails 2 "${q}tensor 'model.layers.0.mlp.experts.*' in format 'modelopt' loads in no engine: it needs static input scales*" quantize "$model" -o mo --recipe delayed --calibration s.amax --uncovered dynamic \
+fails 2 "${q}tensor 'model.layers.0.mlp.experts.*': no engine loads recipe 'delayed' in format 'modelopt': it needs static input scales*" quantize "$model" -o mo --recipe delayed --calibration s.amax --uncovered dynamic \
 	--format modelopt
 # The limit counts the tokens of all passes kept: 32 here.
 "$FP8CONV" quantize "$model" -o most --recipe delayed --calibration s.amax --uncovered group-max --min-tokens 32 --quiet

@@ -22,7 +22,7 @@ fails 2 " repack: format 'hf' has no place for KV cache scales as 'model.layers.
 "$FP8CONV" repack in -o c.safetensors --format compressed-tensors
 # What the target needs and the source has not.
 python3 "$CLI/fp8.py" make hf-tensor dynamic
-fails 2 " repack: recipe 'current' in format 'modelopt' loads in no engine: it needs static input scales*" \
+fails 2 " repack: no engine loads recipe 'current' in format 'modelopt': it needs static input scales*" \
 	repack dynamic -o out --format modelopt
 sed -i 's/"quant_method"/"kv_cache_scheme": {"num_bits": 8}, "quant_method"/' dynamic/config.json
 fails 2 " repack: the configuration of the source says that its KV cache is quantized, and it has no scales for it, *" \
@@ -48,7 +48,7 @@ header["a.input_scale"] = {"dtype": "F32", "shape": [1], "data_offsets": [len(da
 text = json.dumps(header).encode()
 open("channel.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data[8 + n:] + struct.pack("<f", 1))
 END
-fails 2 " repack: tensor 'a.weight': recipe 'channelwise' in format 'compressed-tensors' loads in no engine: *" \
+fails 2 " repack: tensor 'a.weight': no engine loads recipe 'channelwise' in format 'compressed-tensors': *" \
 	repack channel.safetensors -o out.safetensors --format compressed-tensors
 # The same way through a file and a stream.
 "$FP8CONV" repack in/model.safetensors -o a.safetensors --format modelopt
