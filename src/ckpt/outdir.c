@@ -79,31 +79,51 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 }
 
 /* A new directory lasts when its name in the one above does.  One that may not be read cannot be
- * flushed either. */
-static int sync_above(const struct outdir *dir, struct err *err)
+ * flushed either.  fd is the new one. */
+static int sync_above(const struct io *io, int fd, const char *path, struct err *err)
 {
-	int fd = io_openat(dir->io, dir->fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	int above = io_openat(io, fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	int rc = 0;
 
-	if (fd < 0 && errno == EACCES)
+	if (above < 0 && errno == EACCES)
 		return 0;
-	if (fd < 0 || dir->io->fsync(fd))
-		rc = err_errno(err, "cannot write the directory that '%s' lies in", dir->path);
-	if (fd >= 0)
-		dir->io->close(fd);
+	if (above < 0 || io->fsync(above))
+		rc = err_errno(err, "cannot write the directory that '%s' lies in", path);
+	if (above >= 0)
+		io->close(above);
 	return rc;
 }
 
-/* The directories that path lies in, as mkdir -p makes them; the last call tells what failed. */
-static void parents_make(const struct outdir *dir)
+/* What cannot be made is told when the directory in it is. */
+static int parent_make(const struct io *io, const char *path, struct err *err)
 {
-	for (const char *slash = strchr(dir->path + 1, '/'); slash;
-	     slash = strchr(slash + 1, '/')) {
+	int fd, rc;
+
+	if (io->mkdirat(AT_FDCWD, path, 0777))
+		return 0;
+	fd = io_openat(io, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	if (fd < 0)
+		return err_errno(err, "cannot open directory '%s'", path);
+	rc = sync_above(io, fd, path, err);
+	io->close(fd);
+	return rc;
+}
+
+/* The directories that path lies in, as mkdir -p makes them. */
+static int parents_make(const struct outdir *dir, struct err *err)
+{
+	const char *slash = strchr(dir->path + 1, '/');
+	int rc = 0;
+
+	/* A slash that only other slashes follow is not inside the path. */
+	while (!rc && slash && slash[strspn(slash, "/")]) {
 		char *parent = xstrndup(dir->path, (size_t)(slash - dir->path));
 
-		dir->io->mkdirat(AT_FDCWD, parent, 0777);
+		rc = parent_make(dir->io, parent, err);
 		free(parent);
+		slash = strchr(slash + strspn(slash, "/"), '/');
 	}
+	return rc;
 }
 
 static int directory_open(struct outdir *dir, struct err *err)
@@ -113,8 +133,8 @@ static int directory_open(struct outdir *dir, struct err *err)
 	if (stat(dir->path, &st) && !lstat(dir->path, &st) && S_ISLNK(st.st_mode))
 		return err_set(err, ERR_INPUT, "'%s' is a symbolic link that leads nowhere",
 			       dir->path);
-	if (*dir->path && faccessat(AT_FDCWD, dir->path, F_OK, 0))
-		parents_make(dir);
+	if (*dir->path && faccessat(AT_FDCWD, dir->path, F_OK, 0) && parents_make(dir, err))
+		return -1;
 	if (!dir->io->mkdirat(AT_FDCWD, dir->path, 0777))
 		dir->created = true;
 	else if (errno != EEXIST)
@@ -122,7 +142,7 @@ static int directory_open(struct outdir *dir, struct err *err)
 	dir->fd = io_openat(dir->io, AT_FDCWD, dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	if (dir->fd < 0)
 		return err_errno(err, "cannot open directory '%s'", dir->path);
-	return dir->created ? sync_above(dir, err) : 0;
+	return dir->created ? sync_above(dir->io, dir->fd, dir->path, err) : 0;
 }
 
 int outdir_open(struct outdir *dir, const struct io *io, const char *path, const char *lock,
