@@ -332,7 +332,7 @@ const char *plan_command(const struct plan *plan)
 
 void plan_release(struct plan *plan)
 {
-	if (plan->stream_fd >= 0)
+	if (plan->source.io && plan->stream_fd >= 0) /* of a zeroed plan, 0 is no descriptor */
 		plan->source.io->close(plan->stream_fd);
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);
