@@ -117,8 +117,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_formats = {
 	.name = "formats",
 	.args = "",
-	.summary =
-		"List the formats, the recipes that each can express and the engines that load them",
+	.summary = "List the formats, the recipes that each can express and the engines "
+		   "that load them",
 	.group = GROUP_INFORMATION,
 	.options = facts_options,
 	.run = run,

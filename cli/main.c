@@ -74,16 +74,19 @@ static void print_usage(void)
 							"Inspecting", "Information" };
 	size_t width = wrap_width(STDOUT_FILENO);
 
-	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]\n"
-	     "Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.");
+	puts("Usage: fp8conv COMMAND [OPTION...] [ARGUMENT...]");
+	wrap_print("Convert LLM checkpoints (safetensors, Hugging Face layout) to FP8.", 0, 0,
+		   width);
 	for (int group = GROUP_HIDDEN + 1; group < N_GROUPS; group++) {
 		printf("\n%s:\n", headings[group]);
 		for (size_t i = 0; commands[i]; i++)
 			if ((int)commands[i]->group == group)
 				print_command(commands[i], width);
 	}
-	puts("\n'fp8conv help COMMAND' and the man page fp8conv-COMMAND(1) say more.\n"
-	     "'fp8conv --version' (-V) prints the version.");
+	putchar('\n');
+	wrap_print("'fp8conv help COMMAND' and the man page fp8conv-COMMAND(1) say more.", 0, 0,
+		   width);
+	puts("'fp8conv --version' (-V) prints the version.");
 }
 
 static int help(int argc, char **argv, struct err *err)

@@ -8,7 +8,8 @@
 
 /* clang-format off */
 const struct option_row tuning_options[] = {
-	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS, "FP8 type of the codes (default e4m3)",
+	{ SECTION_NUMBERS, "fp8-format", 0, FP8_FORMAT_WORDS,
+	  "FP8 type of the codes (default e4m3)",
 	  option_text, PLACE(fp8_format) },
 	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float", "Scales: powers of two, or any float",
 	  option_text, PLACE(scale_fmt) },
@@ -18,7 +19,8 @@ const struct option_row tuning_options[] = {
 	  "Rounding of MX exponents (default up)", option_text, PLACE(mx_scale) },
 	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Smallest amax (default 0)",
 	  option_text, PLACE(amax_epsilon) },
-	{ SECTION_NUMBERS, "margin", 0, "N", "Make scales 2^N times as large as necessary (default 0)", option_text,
+	{ SECTION_NUMBERS, "margin", 0, "N", "Make scales 2^N times as large as needed (default 0)",
+	  option_text,
 	  PLACE(margin) },
 	{ 0 },
 };

@@ -21,6 +21,14 @@ need_unsanitized() {
 	grep -q '__[at]san_init\|__ubsan_handle' "$FP8CONV" && skip "a build with sanitizers"
 }
 
+# screen NAME: runs the Python test NAME beside the case, with a terminal emulator; what it prints are faults.
+screen() {
+	venv=$(sh "$CLI/../conformance/venv.sh" "$CLI/requirements.txt" 2>venv.err) ||
+		skip "no terminal emulator: $(tail -n 1 venv.err)"
+	rm -f venv.err
+	PYTHONPATH=$CLI PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$CLI/terminal/$1.py"
+}
+
 # fails STATUS MESSAGE ARG...: the program must fail so, with this one line ("fp8conv" left out) and nothing on stdout.
 # MESSAGE may hold shell wildcards.
 fails() {

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Make the Python environment of the conformance tests, once, in a cache folder; print its path.
+# Make a Python environment for tests, once, in a cache folder; print its path.
 #
 # The name holds a hash of requirements.txt and of the Python version, so a change of either makes
 # another one.  It is built under a temporary name beside it and renamed when complete.  Scripts in
 # bin/ would name the temporary folder and are removed: run `$(venv.sh)/bin/python -m NAME`.
 #
-#     venv.sh          PYTHON chooses the interpreter (default python3)
+#     venv.sh [REQUIREMENTS]    PYTHON chooses the interpreter (default python3)
 set -eu
 
 fail() {
@@ -14,7 +14,7 @@ fail() {
 }
 
 python=${PYTHON:-python3}
-requirements=$(dirname "$0")/requirements.txt
+requirements=${1:-$(dirname "$0")/requirements.txt}
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/fp8conv
 
 version=$("$python" -c 'import platform; print(platform.python_version())') ||
@@ -34,7 +34,7 @@ tmp=$(mktemp -d "$venv.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-echo "venv.sh: installing into $venv (some minutes, several GB)" >&2
+echo "venv.sh: installing $requirements into $venv" >&2
 "$python" -m venv "$tmp" >&2
 "$tmp/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir --no-deps \
 	--only-binary :all: -r "$requirements" >&2 || fail "pip could not install $requirements"

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an 80x24 screen shows when a command has ended: its result, and nothing of a bar."""
+import os
+import pathlib
+import re
+
+from terminal import Terminal
+
+FP8CONV, SAMPLES = os.environ["FP8CONV"], os.environ["SAMPLES"]
+MOE = SAMPLES + "/tiny-moe/per-expert"
+
+
+def show(*arguments, status=0, columns=80):
+    """The lines below the prompt; no bar, no escape that the emulator does not know."""
+    terminal = Terminal(FP8CONV, *arguments, columns=columns, lines=200).emulate()
+    if terminal.finish() != status:
+        print(*arguments, "ended with", terminal.status, "not", status)
+    lines = terminal.display()[1:]
+    for line in lines:
+        if re.search(r"\d%|\[=|\x1b", line) and "--" not in line:
+            print(*arguments, "left on the screen:", line)
+    return lines
+
+
+def expect(what, lines, patterns):
+    """Each line is like its pattern, and there are no others."""
+    if len(lines) != len(patterns) or not all(map(re.fullmatch, patterns, lines)):
+        print(what, "shows:", *lines, sep="\n  ")
+
+
+summary = [r"tensors    26 blockwise, 12 kept", r"size       921 kB in, 495 kB out", r"time       .*, peak memory \d+ MiB",
+           r"worst SQNR \d\d\.\d\d dB, model\..*", r"saturated  0 values"]
+place = [r"output     out"]
+
+os.symlink(MOE, "m")
+os.symlink(SAMPLES + "/tiny-llama", "dense")
+pathlib.Path("text.txt").write_text("A text that a model is calibrated with. " * 40)
+expect("quantize", show("quantize", "m", "-o", "out"), summary + place + [r"next       fp8conv verify out --source m"])
+expect("quantize again", show("quantize", "m", "-o", "out"),
+       summary[:2] + [r"time       0\.\d s, peak memory \d+ MiB", r"files      0 written, 2 found finished"] +
+       summary[3:] + place + [r"next       fp8conv verify out --source m"])
+expect("repack", show("repack", "out", "-o", "ct", "--format", "compressed-tensors"),
+       [r"tensors    26 blockwise, .* kept", r"size .*", r"time .*", r"output     ct", r"next       fp8conv verify ct"])
+expect("dequantize", show("dequantize", "out", "-o", "it's", "--dtype", "bf16"),
+       [r"tensors    26 bf16, .* kept", r"size .*", r"time .*", r"output     'it'\\''s'"])
+expect("verify", show("verify", "out"), [r"OK: 64 tensors, 26 FP8 weights; names, types, shapes, config, scales, codes"])
+expect("verify --source", show("verify", "out", "--source", "m"),
+       [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source"])
+expect("verify --quiet", show("verify", "out", "--quiet"), [])
+expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
+       [r"passes     2", r"tokens     32, \d+ a second", r"perplexity \d+\.\d{4}", r"time .*"])
+expect("an error", show("quantize", "nowhere", "-o", "x", status=3), [r"fp8conv quantize: .*nowhere.*"])
+
+for command in (["inspect", "out"], ["inspect", "--stats", "out"], ["inspect", "dense"], ["recipes"]):
+    lines = show(*command)
+    terminal = Terminal(FP8CONV, *command, columns=200, lines=200).emulate()
+    terminal.finish()
+    if len(lines) > len(terminal.display()[1:]) + (3 if command == ["recipes"] else 0):
+        print(*command, "wraps on 80 columns:", *lines[:12], sep="\n  ")
+names = [line.split()[0] for line in show("inspect", "dense") if line.startswith("model.")]
+if names != sorted(names, key=lambda name: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]):
+    print("inspect is not in the order of layers:", *names)
+
+commands = re.findall(r"^  ([a-z]+) ", "\n".join(show("--help")), re.M)
+for columns in (60, 80):
+    for command in [[]] + [[name] for name in commands]:
+        text = Terminal(FP8CONV, *command, "--help", columns=columns)
+        text.finish()
+        wide = [line for line in text.text.decode().split("\r\n") if len(line) > columns and " " in line.strip()]
+        for line in wide:
+            print(f"{columns} columns:", *command, "--help:", line)
+if len(commands) < 9:
+    print("--help lists only", *commands)
