@@ -19,14 +19,15 @@ static uint64_t bytes(size_t a, size_t b, size_t size)
 }
 
 /* (rows, cols): as quantized. */
-static int copy_init(struct fp8_copy *copy, const struct qspec *spec, size_t rows, size_t cols,
-		     bool columnwise, enum scale_order order, struct err *err)
+static int copy_init(struct fp8_copy *copy, const struct quantizer *q, size_t rows, size_t cols,
+		     bool columnwise, struct err *err)
 {
+	const struct qspec *spec = &q->spec;
 	bool transposed = columnwise && spec->scale_type != SCALE_E8M0;
 	uint64_t n_scale_bytes;
 	void *codes;
 
-	copy->grid = scale_grid_of(spec, rows, cols, columnwise, order);
+	copy->grid = scale_grid_of(spec, rows, cols, columnwise, q->order);
 	copy->row_stride = columnwise && !transposed ? 1 : cols;
 	copy->col_stride = columnwise && !transposed ? rows : 1;
 	n_scale_bytes = bytes(copy->grid.rows, copy->grid.cols, scale_size(spec->scale_type));
@@ -43,9 +44,8 @@ int quantizer_make_empty(const struct quantizer *q, size_t rows, size_t cols,
 			 struct quantized_tensor *t, struct err *err)
 {
 	*t = (struct quantized_tensor){ .rows = rows, .cols = cols, .spec = q->spec };
-	if ((q->rowwise && copy_init(&t->rowwise, &q->spec, rows, cols, false, q->order, err)) ||
-	    (q->columnwise &&
-	     copy_init(&t->columnwise, &q->spec, cols, rows, true, q->order, err))) {
+	if ((q->rowwise && copy_init(&t->rowwise, q, rows, cols, false, err)) ||
+	    (q->columnwise && copy_init(&t->columnwise, q, cols, rows, true, err))) {
 		quantized_tensor_release(t);
 		return -1;
 	}

@@ -27,11 +27,15 @@ struct division {
 typedef struct division division_fn(float amax, float fmax);
 
 /* Columns [col, end) of a row, which are of one tile. */
+struct span {
+	size_t row, col, end;
+};
+
 static void divide_row(const struct matrix *x, const struct qspec *spec, struct division by,
-		       size_t row, size_t col, size_t end, uint8_t *codes)
+		       struct span span, uint8_t *codes)
 {
-	for (; col < end; col++) {
-		float quotient = matrix_at(x, row, col) / by.divisor;
+	for (size_t col = span.col; col < span.end; col++) {
+		float quotient = matrix_at(x, span.row, col) / by.divisor;
 
 		codes[col] =
 			fp8_from_f32(spec->format, by.in_bf16 ? bf16_round(quotient) : quotient);
@@ -52,7 +56,8 @@ static void quantize_by_division(const struct matrix *x, const struct qspec *spe
 			struct division by = divide(amax[tile], scale_fmax(spec));
 			size_t end = x->cols - col < tile_cols ? x->cols : col + tile_cols;
 
-			divide_row(x, spec, by, row, col, end, out->codes + row * out->stride);
+			divide_row(x, spec, by, (struct span){ row, col, end },
+				   out->codes + row * out->stride);
 			memcpy((char *)out->scale_inv + 4 * tile, &by.stored, 4);
 		}
 	}
