@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "backend/dispatch.h"
 #include "base/mem.h"
 #include "inspect/inspect.h"
 #include "convert/quantize.h"
@@ -190,6 +191,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_checkpoint_write(in, &checkpoint);
 	params.convert.input = in;
 	params.convert.temp_dir = folder;
+	params.convert.backend = backend_select("auto", &(struct err){ 0 });
 	params.convert.preserve = options & PRESERVE && !(options & REQUANTIZE) ? preserve : NULL;
 	if (options & TO_FILE)
 		to_file(&params, folder);
