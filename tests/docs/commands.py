@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the command lines that README.md and the man pages show.
 
-In man pages: lines of examples that begin with "$ ".  In README.md: the lines of ```sh blocks, and commands in backquotes
-on lines that do not say "planned".  MODEL and OUT stand for a sample and a place that is empty; what sets a machine up
-(git, make) is not run, but a target of make must exist.
+In man pages: lines of examples that begin with "$ ".  In README.md: the lines of ```sh blocks, and commands in backquotes.
+MODEL and OUT stand for a sample and a place that is empty; what sets a machine up (git, make) is not run, but a target of
+make must exist.  A ```console block of README.md also shows what a terminal of 80 columns shows: that must be so, but for
+the figures of a line that begins with "time".
 """
 import json
 import os
@@ -59,7 +60,7 @@ def readme_commands(text):
             inside = line == "```sh"
         elif inside and line.strip():
             yield line.split("  # ")[0].split(" # ")[0].strip()
-        elif "planned" not in line:
+        elif not inside:
             for span in re.findall(r"`(fp8conv [^`]*)`", line):
                 if re.search(r"\bMODEL|\bOUT\b", span) or span in ("fp8conv recipes", "fp8conv formats", "fp8conv version"):
                     yield span
@@ -79,6 +80,38 @@ def check_setup(line, makefile):
     for target in re.findall(r"\bmake ([a-z]+)", line):
         if not re.search(rf"^{target}:", makefile, re.M):
             wrong.append(f"README.md: {line}\n  there is no target {target}")
+
+
+def console_sessions(text):
+    """(command, what it prints) of each "$ " line in the ```console blocks."""
+    for block in re.findall(r"^```console\n(.*?)^```$", text, re.M | re.S):
+        for session in re.split(r"^\$ ", block, flags=re.M)[1:]:
+            command, _, shown = session.partition("\n")
+            yield command, shown
+
+
+def screen(command, folder):
+    """What a terminal shows in the end: a line is what was written after it was last cleared."""
+    done = subprocess.run([sys.executable, str(TOP / "tests/cli/terminal.py"), "bash", "-c", command], cwd=folder,
+                          capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                          env={**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "TERM": "xterm"})
+    lines = [re.split(r"\r|\x1b\[K", line)[-1].rstrip() for line in done.stdout.split("\n")]
+    return "\n".join(lines), done.returncode
+
+
+def measured(text):
+    return re.sub(r"^(time +).*", r"\1...", text, flags=re.M).rstrip()
+
+
+def check_console(readme):
+    global ran
+    folder = folder_for_commands()
+    for command, shown in console_sessions(readme.read_text()):
+        got, status = screen(command, folder)
+        ran += 1
+        if status or measured(got) != measured(shown):
+            wrong.append(f"README.md: {command}\n  exit status {status}; README.md shows\n{shown}  a terminal shows\n{got}")
+    shutil.rmtree(folder)
 
 
 def run_readme(readme):
@@ -105,6 +138,7 @@ def main():
         run_page(page)
     if (TOP / "README.md").exists():
         run_readme(TOP / "README.md")
+        check_console(TOP / "README.md")
     if ran < 10:
         wrong.append(f"only {ran} commands were found")
     print(*wrong, sep="\n", end="\n" if wrong else "")
