@@ -1,12 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# cppcheck, clang-tidy (.clang-tidy) and gcc -fanalyzer over src/, cli/ and kernels/: silent, or an error.  A tool that is not
-# installed is an error too: make deps EXTRA="clang-tidy cppcheck".
+# lint.sh [REVISION]: cppcheck, clang-tidy (.clang-tidy) and gcc -fanalyzer over src/, cli/ and kernels/,
+# save the vector bodies of kernels/cpu/avx*; with REVISION, the last two over the files that differ
+# from it alone.  Silent, or an error.  A tool that is not installed is an error too: make deps
+# EXTRA="clang-tidy cppcheck".
 set -u
 cd "$(dirname "$0")/.."
 flags='-std=gnu11 -Isrc -I. -D_GNU_SOURCE -DFP8CONV_VERSION=\"lint\"'
-files=$(ls src/*/*.c cli/*.c kernels/*.c kernels/cpu/cast/reference.c kernels/cpu/cast/panel.c \
-	kernels/cpu/cast/cast_transpose.c kernels/cpu/cast/norm.c kernels/cpu/cast/activation.c kernels/cpu/forward/executor.c)
+sources='src/*.c cli/*.c kernels/*.c :!kernels/cpu/avx2 :!kernels/cpu/avx512'
+set -f
+# shellcheck disable=SC2086
+if [ $# -gt 0 ]; then
+	files=$(git diff --name-only --diff-filter=d "$1" -- $sources) || exit 2
+else
+	files=$(git ls-files $sources)
+fi
+set +f
 status=0
 for tool in cppcheck clang-tidy gcc; do
 	command -v $tool >/dev/null || { echo "lint: no $tool: make deps EXTRA=\"clang-tidy cppcheck\""; exit 1; }
@@ -32,7 +41,7 @@ cppcheck_all() {
 
 # each COMMAND: runs it on every file by itself; "$1" in it is the file.
 each() {
-	printf '%s\n' "$files" | xargs -n 1 -P "$(nproc)" sh -c "$1" each
+	printf '%s\n' "$files" | xargs -r -n 1 -P "$(nproc)" sh -c "$1" each
 }
 
 # What goes to stderr is how many warnings it did not show.
