@@ -113,6 +113,11 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 		fprintf(stderr,
 			"fp8conv calibrate: note: the model's chat template was not applied to "
 			"messages: see \"Chat templates\" in fp8conv-calibrate(1)\n");
+	if (plan->data.invalid_name)
+		fprintf(stderr,
+			"fp8conv calibrate: note: '%s' is not UTF-8 at byte %zu: invalid bytes are "
+			"read as U+FFFD\n",
+			plan->data.invalid_name, plan->data.invalid_byte);
 }
 
 /* What is run: a model over data, or, where its forward pass is not known, its matrices over what

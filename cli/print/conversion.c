@@ -120,7 +120,7 @@ void conversion_print_text(const struct conversion_report *report)
 		fprintf(stderr, "files      %zu written, %zu found finished\n", result->shards_done,
 			result->shards_found);
 	text.len = 0;
-	if (result->figures.worst) {
+	if (result->has_figures && result->figures.worst) {
 		buf_puts(&text, result->figures.worst);
 		text_sanitize(text.data);
 		fprintf(stderr, "worst SQNR %.2f dB, %s\n", result->figures.worst_sqnr, text.data);
@@ -149,7 +149,7 @@ void conversion_interrupted(const struct conversion_report *report, struct err *
 		n, report->plan->n_shards, params->restart ? " without --restart" : "");
 }
 
-/* What rounding did, in all files. */
+/* What rounding did, where this run wrote all files. */
 static void numbers_json(struct json_out *out, const struct convert_result *result)
 {
 	const struct figures *figures = &result->figures;
@@ -162,8 +162,8 @@ static void numbers_json(struct json_out *out, const struct convert_result *resu
 		json_out_null(out, "nonfinite");
 	}
 	json_out_open(out, "worst", '{');
-	json_out_text(out, "tensor", figures->worst);
-	if (figures->worst)
+	json_out_text(out, "tensor", result->has_figures ? figures->worst : NULL);
+	if (result->has_figures && figures->worst)
 		json_out_real(out, "sqnr_db", figures->worst_sqnr);
 	else
 		json_out_null(out, "sqnr_db");

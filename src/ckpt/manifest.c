@@ -237,56 +237,6 @@ static int manifest_reload(const struct outdir *dir, json_t **manifest, struct e
 	return -1;
 }
 
-/* sqnr_db is a text, as times are: of a number, the last digits would depend on the threads. */
-static void set_figures(json_t *record, const struct figures *figures)
-{
-	json_object_set_new(record, "saturated", json_integer((json_int_t)figures->saturated));
-	json_object_set_new(record, "nonfinite", json_integer((json_int_t)figures->nonfinite));
-	json_object_set_new(record, "worst",
-			    figures->worst
-				    ? json_pack("{s:s, s:o}", "tensor", figures->worst, "sqnr_db",
-						json_sprintf("%.6f", figures->worst_sqnr))
-				    : json_null());
-}
-
-static bool read_worst(const json_t *worst, struct figures *figures)
-{
-	const char *tensor = json_string_value(json_object_get(worst, "tensor"));
-	const char *sqnr = json_string_value(json_object_get(worst, "sqnr_db"));
-
-	if (json_is_null(worst))
-		return true;
-	if (!tensor || !sqnr)
-		return false;
-	figures->worst = tensor;
-	figures->worst_sqnr = strtod(sqnr, NULL);
-	return true;
-}
-
-bool manifest_figures(const json_t *manifest, const char *name, struct figures *figures)
-{
-	const json_t *record = find_shard(manifest, name);
-	const json_t *saturated = json_object_get(record, "saturated");
-	const json_t *nonfinite = json_object_get(record, "nonfinite");
-
-	*figures = (struct figures){ 0 };
-	if (!json_is_integer(saturated) || !json_is_integer(nonfinite))
-		return false;
-	figures->saturated = (uint64_t)json_integer_value(saturated);
-	figures->nonfinite = (uint64_t)json_integer_value(nonfinite);
-	return read_worst(json_object_get(record, "worst"), figures);
-}
-
-void figures_add(struct figures *sum, const struct figures *figures)
-{
-	sum->saturated += figures->saturated;
-	sum->nonfinite += figures->nonfinite;
-	if (!figures->worst || (sum->worst && sum->worst_sqnr <= figures->worst_sqnr))
-		return;
-	sum->worst = figures->worst;
-	sum->worst_sqnr = figures->worst_sqnr;
-}
-
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err)
 {
 	json_t *manifest = NULL;
@@ -303,8 +253,6 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
 	if (shard->has_preserved)
 		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
-	if (shard->figures)
-		set_figures(record, shard->figures);
 	insert_shard(json_object_get(manifest, "shards"), record);
 	rc = manifest_save(manifest, dir, err);
 out:

@@ -7,9 +7,7 @@
  *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
  *       "options": { "recipe": "blockwise", ... },
  *       "inputs": [ { "name", "size", "mtime", "ctime", "inode" [, "sha256"] } ],
- *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"]
- *                     [, "saturated", "nonfinite", "worst": { "tensor", "sqnr_db" }] } ],
- *                 finished ones, by name; what rounding did where the job rounds
+ *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"] } ],  finished ones, by name
  *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
@@ -28,22 +26,13 @@
 #define MANIFEST_CRC	       "crc32"
 #define MANIFEST_PRESERVED_CRC "preserved_crc32"
 
-/* What rounding did to the weights of a shard, or of several. */
-struct figures {
-	uint64_t saturated; /* values */
-	uint64_t nonfinite;
-	const char *worst; /* tensor of the lowest SQNR, its owner's; NULL: nothing was rounded */
-	double worst_sqnr; /* dB */
-};
-
 /* A finished shard. */
 struct shard_record {
 	const char *name;
 	uint64_t size; /* bytes */
 	uint32_t crc;  /* CRC-32, zlib's */
 	bool has_preserved;
-	uint32_t preserved_crc;	       /* of the shard of what was preserved */
-	const struct figures *figures; /* NULL: nothing is rounded in this job */
+	uint32_t preserved_crc; /* of the shard of what was preserved */
 };
 
 /* The job's identity, a new object: what must be equal for a rerun to go on.  options is an object
@@ -67,12 +56,6 @@ bool manifest_has_shard(const json_t *manifest, const char *name);
 /* Whether the record of a finished shard has this CRC; member: MANIFEST_CRC or
  * MANIFEST_PRESERVED_CRC. */
 bool manifest_same_crc(const json_t *manifest, const char *name, const char *member, uint32_t crc);
-
-/* The figures of a finished shard, whose worst is the manifest's; false: its record has none. */
-bool manifest_figures(const json_t *manifest, const char *name, struct figures *figures);
-
-/* Adds those of another shard to a sum. */
-void figures_add(struct figures *sum, const struct figures *figures);
 
 /* Whether all is done; with hashes: they too. */
 bool manifest_finished(const json_t *manifest, bool hashes);

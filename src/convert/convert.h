@@ -46,9 +46,17 @@ struct convert_params {
 	bool part_finish;
 };
 
+/* What rounding did to the weights of a shard, or of several. */
+struct figures {
+	uint64_t saturated; /* values */
+	uint64_t nonfinite;
+	const char *worst; /* tensor of the lowest SQNR, its owner's; NULL: nothing was rounded */
+	double worst_sqnr; /* dB */
+};
+
 struct convert_result {
-	/* of all finished files, those of earlier runs too; not known where the record of one of
-	 * them lacks its figures */
+	/* whether figures are of the whole output: not if earlier runs, or other parts, wrote some
+	 * of its files */
 	bool has_figures;
 	struct figures figures;
 	uint64_t bytes;	     /* of the source, that this run went through */

@@ -10,6 +10,21 @@
 #include "ckpt/manifest.h"
 #include "convert/steps.h"
 
+/* Adds what rounding did to shard i, which was written just now. */
+static void add_figures(struct execution *execution, size_t i)
+{
+	struct figures *sum = &execution->result->figures;
+	struct figures figures;
+
+	pipeline_figures(execution->pipeline, i, &figures);
+	sum->saturated += figures.saturated;
+	sum->nonfinite += figures.nonfinite;
+	if (figures.worst && (!sum->worst || figures.worst_sqnr < sum->worst_sqnr)) {
+		sum->worst = figures.worst;
+		sum->worst_sqnr = figures.worst_sqnr;
+	}
+}
+
 static int convert_shard(struct execution *execution, size_t i, struct err *err)
 {
 	const struct output_shard *shard = &execution->plan->shards[i];
@@ -18,7 +33,6 @@ static int convert_shard(struct execution *execution, size_t i, struct err *err)
 	struct writer writer = { 0 }, preserved = { 0 };
 	struct shard_record record = { shard->name, output_shard_size(shard),
 				       .has_preserved = kept != NULL };
-	struct figures figures = { 0 };
 	int rc = -1;
 
 	if (output_shard_open(shard, &writer, &execution->out, shard->name, err) ||
@@ -27,12 +41,10 @@ static int convert_shard(struct execution *execution, size_t i, struct err *err)
 	    (kept && writer_commit(&preserved, &record.preserved_crc, err)) ||
 	    writer_commit(&writer, &record.crc, err))
 		goto out;
-	if (execution->plan->conversion == CONVERT_QUANTIZE) {
-		pipeline_figures(execution->pipeline, i, &figures);
-		record.figures = &figures;
-	}
 	if (manifest_add_shard(&execution->out, &record, err))
 		goto out;
+	if (execution->plan->conversion == CONVERT_QUANTIZE)
+		add_figures(execution, i);
 	execution->done[i] = true;
 	execution->result->shards_done++;
 	rc = 0;
@@ -227,7 +239,7 @@ static int directory_work(struct execution *execution, struct err *err)
 		return -1;
 	if (finished) {
 		execution->result->complete = true;
-		return resume_figures(execution, err);
+		return 0;
 	}
 	if (resume_check_contents(execution, err))
 		return -1;
@@ -235,7 +247,10 @@ static int directory_work(struct execution *execution, struct err *err)
 	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
 	    finish_if_last(execution, err))
 		return -1;
-	return resume_figures(execution, err);
+	execution->result->has_figures = execution->plan->conversion == CONVERT_QUANTIZE &&
+					 !execution->params->part &&
+					 execution->result->shards_found == 0;
+	return 0;
 }
 
 /* What a signal leaves, for whoever sent it. */

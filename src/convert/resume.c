@@ -313,37 +313,3 @@ json_t *resume_identity(const struct execution *execution, struct err *err)
 		plan->shards[0].name, MANIFEST_NAME);
 	return NULL;
 }
-
-/* The plan's own name of a unit, or NULL. */
-static const char *unit_name(const struct plan *plan, const char *name)
-{
-	for (size_t u = 0; name && u < plan->selection.n_units; u++)
-		if (!strcmp(plan->selection.units[u].name, name))
-			return plan->selection.units[u].name;
-	return NULL;
-}
-
-int resume_figures(const struct execution *execution, struct err *err)
-{
-	const struct plan *plan = execution->plan;
-	struct convert_result *result = execution->result;
-	json_t *manifest;
-
-	if (plan->conversion != CONVERT_QUANTIZE)
-		return 0;
-	if (resume_manifest(execution, &manifest, err))
-		return -1;
-	result->has_figures = true;
-	for (size_t i = 0; i < plan->n_shards; i++) {
-		struct figures figures;
-
-		if (!manifest_has_shard(manifest, plan->shards[i].name))
-			continue; /* of another part */
-		if (!manifest_figures(manifest, plan->shards[i].name, &figures))
-			result->has_figures = false;
-		figures_add(&result->figures, &figures);
-	}
-	result->figures.worst = unit_name(plan, result->figures.worst);
-	json_decref(manifest);
-	return 0;
-}

@@ -117,9 +117,6 @@ bool resume_has_shard(const struct execution *execution, size_t i);
 /* The manifest of the output directory, a new reference; NULL: there is none.  Clears *err. */
 int resume_manifest(const struct execution *execution, json_t **manifest, struct err *err);
 
-/* The figures of all finished shards, for the result. */
-int resume_figures(const struct execution *execution, struct err *err);
-
 /* Whether shard i is finished: recorded, and its files are there. */
 bool resume_shard_done(const struct execution *execution, const json_t *manifest, size_t i);
 

@@ -283,5 +283,6 @@ void dataset_release(struct dataset *data)
 {
 	token_ids_release(&data->ids);
 	free(data->sequences);
+	free(data->invalid_name);
 	*data = (struct dataset){ 0 };
 }

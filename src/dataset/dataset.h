@@ -19,7 +19,8 @@
  * applied), and {"conversations": [{"from": "...", "value": "..."}, ...]} is the same, with human
  * for user and gpt for assistant; {"input_ids": [...]} is one sequence as it is, of any length.
  *
- * Text is UTF-8; a byte order mark at its start is skipped.  A document has the special tokens that
+ * Text is UTF-8; a byte order mark at its start is skipped, and invalid bytes are read as Python reads
+ * them (errors="replace").  A document has the special tokens that
  * the tokenizer's post-processor puts around it.  Documents, and 1-D ids, are joined over all files
  * and cut into consecutive sequences of seq_len tokens from the start; a last short one is dropped.
  * They do not mix with sequences of ids.
@@ -42,6 +43,9 @@ struct dataset {
 	struct dataset_sequence *sequences;
 	size_t n;	/* at least 1 */
 	size_t n_chats; /* documents that were made of messages, without a chat template */
+	/* the first text that is not UTF-8, and the offset of its first invalid byte; else NULL */
+	char *invalid_name;
+	size_t invalid_byte;
 };
 
 struct dataset_params {
@@ -58,7 +62,7 @@ struct dataset_params {
 /* Reads at most max_sequences, and no more of the files than they need: of a text about 64 bytes a
  * token.  Memory: the ids (at most 2^28), and a document at a time: of JSON at most 64 MiB, of
  * compressed or piped text at most 256 MiB.  ERR_INPUT with the file and the line, element or byte:
- * data shorter than one sequence, ids that are not below vocab_size, bytes that are not UTF-8,
+ * data shorter than one sequence, ids that are not below vocab_size,
  * whatever is not as above.  On failure data is empty. */
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err);
 void dataset_release(struct dataset *data);

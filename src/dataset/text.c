@@ -6,37 +6,48 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "dataset/steps.h"
 
 #define BYTES_PER_TOKEN 64 /* more than any text needs on average: what is read at first */
 #define CHUNK		(1u << 18)
 #define MAX_UNPACKED	((uint64_t)256 << 20) /* bytes of a text that is not a plain file */
 
-/* The document as far as it was read: where the stream goes on, up to the last line end, or else
- * the last whole character. */
-static int prefix_length(const struct stream *stream, size_t *len, struct err *err)
+/* Bytes of the document as far as it was read: where the stream goes on, up to the last line end,
+ * or else the last whole character. */
+static size_t prefix_length(const struct stream *stream)
 {
 	const char *text = stream->text.data + stream->begin;
-	size_t n = stream->text.len - stream->begin, utf8;
+	size_t n = stream->text.len - stream->begin;
 	const char *end = stream->ended || !n ? NULL : memrchr(text, '\n', n);
+	size_t utf8;
 
-	*len = end ? (size_t)(end - text) + 1 : n;
-	utf8 = json_utf8_prefix((struct json_text){ text, *len });
-	if (!stream->ended && !end && *len - utf8 < 4)
-		*len = utf8;
-	if (utf8 < *len)
-		return err_set(err, ERR_INPUT, "'%s' is not UTF-8: byte %zu", stream->name,
-			       stream->begin + utf8);
-	return 0;
+	if (end)
+		return (size_t)(end - text) + 1;
+	utf8 = json_utf8_prefix((struct json_text){ text, n });
+	return !stream->ended && n - utf8 < 4 ? utf8 : n;
+}
+
+/* Where the first bytes are that are not UTF-8, for a note. */
+static void find_invalid(const struct dataset_reader *reader, const struct stream *stream,
+			 size_t len)
+{
+	struct dataset *data = reader->data;
+	size_t utf8 =
+		json_utf8_prefix((struct json_text){ stream->text.data + stream->begin, len });
+
+	if (utf8 == len || data->invalid_name)
+		return;
+	data->invalid_name = xstrdup(stream->name);
+	data->invalid_byte = stream->begin + utf8;
 }
 
 static int encode_prefix(const struct dataset_reader *reader, const struct stream *stream,
 			 struct err *err)
 {
-	size_t len;
+	size_t len = prefix_length(stream);
 
-	if (prefix_length(stream, &len, err))
-		return -1;
+	find_invalid(reader, stream, len);
 	if (dataset_add_text(reader, stream->text.data + stream->begin, len, err))
 		return err_wrap(err, "'%s'", stream->name);
 	return 0;
