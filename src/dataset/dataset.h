@@ -19,10 +19,10 @@
  * applied), and {"conversations": [{"from": "...", "value": "..."}, ...]} is the same, with human
  * for user and gpt for assistant; {"input_ids": [...]} is one sequence as it is, of any length.
  *
- * Text is UTF-8; a byte order mark at its start is skipped, and invalid bytes are read as Python reads
- * them (errors="replace").  A document has the special tokens that
- * the tokenizer's post-processor puts around it.  Documents, and 1-D ids, are joined over all files
- * and cut into consecutive sequences of seq_len tokens from the start; a last short one is dropped.
+ * Text is UTF-8; a byte order mark at its start is skipped, and invalid bytes are read as Python
+ * reads them (errors="replace").  A document has the special tokens that the tokenizer's
+ * post-processor puts around it.  Documents, and 1-D ids, are joined over all files and cut into
+ * consecutive sequences of seq_len tokens from the start; a last short one is dropped.
  * They do not mix with sequences of ids.
  */
 #ifndef FP8CONV_DATASET_DATASET_H
