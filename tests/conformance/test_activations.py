@@ -125,8 +125,9 @@ def problems(name: str, dtype: torch.dtype) -> Iterator[str]:
             yield from forward_problems(folder, ids, found)
         elif exact:
             done = run("calibrate", folder, "--data", "none.npy", "-o", folder / "none.amax")
-            if "'architectures'" not in done.stderr.decode() or "--activations" not in done.stderr.decode():
-                yield f"an unknown architecture is refused so: {done.stderr.decode().strip()}"
+            said = done.stderr.decode()
+            if f"'{type(model).__name__}'" not in said or "'--activations'" not in said:
+                yield f"an unknown architecture is refused so: {said.strip()}"
         if name not in ("gpt2", "gpt_oss"):                   # whose matrices quantize keeps
             yield from quantize_problems(folder)
 
