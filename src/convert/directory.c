@@ -253,17 +253,6 @@ static int directory_work(struct execution *execution, struct err *err)
 	return 0;
 }
 
-/* What a signal leaves, for whoever sent it. */
-static void tell_interrupted(const struct execution *execution, struct err *err)
-{
-	size_t n_done = execution->result->shards_found + execution->result->shards_done;
-
-	if (err->kind == ERR_INTERRUPTED && n_done)
-		err_set(err, ERR_INTERRUPTED,
-			"interrupted: %zu of %zu files are finished; the same command continues",
-			n_done, execution->plan->n_shards);
-}
-
 int directory_run(struct execution *execution, struct err *err)
 {
 	int rc = -1;
@@ -278,8 +267,6 @@ int directory_run(struct execution *execution, struct err *err)
 	execution->identity = resume_identity(execution, err);
 	if (execution->identity && !open_places(execution, err))
 		rc = directory_work(execution, err);
-	if (rc)
-		tell_interrupted(execution, err);
 	directory_release(execution, rc != 0);
 	return rc;
 }
