@@ -12,7 +12,7 @@
 #include "convert/quantize.h"
 #include "convert/repack.h"
 
-/* Every plan: plan_index.c. */
+/* Every plan: write_index.c. */
 
 /* Whether all names differ, and the index's size.  ERR_INPUT: two outputs of one name. */
 int plan_index(struct plan *plan, struct err *err);

@@ -22,8 +22,8 @@ def stopped(columns, term="xterm", command=JOB, pattern=r"\d%"):
 
 
 def finish(terminal):
+    terminal.type("\x03")                                    # waits for the job to go on, which then takes it at once
     terminal.kill(signal.SIGCONT)
-    terminal.type("\x03")
     status = terminal.finish()
     told = "fp8conv quantize: interrupted by signal 2: nothing was written"
     if status != 130 or "".join(terminal.display()[1:]).replace(" ", "") != told.replace(" ", ""):
