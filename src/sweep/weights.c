@@ -309,9 +309,9 @@ int weights_load_linear(struct weights *weights, int worker, struct executor_str
 			const struct linear_ref *ref, struct linear *linear, struct err *err)
 {
 	struct weights_load load;
+	int rc = weights_begin_linear(&load, weights, stream, ref, linear, err);
 
-	return weights_load_all(
-		&load, worker, weights_begin_linear(&load, weights, stream, ref, linear, err), err);
+	return weights_load_all(&load, worker, rc, err);
 }
 
 void linear_release(struct linear *linear)
