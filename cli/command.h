@@ -21,7 +21,7 @@ enum command_group {
 	N_GROUPS
 };
 
-#define MAX_SHARED 4
+#define MAX_SHARED 5
 
 struct command {
 	const char *name;

@@ -24,10 +24,14 @@ const struct option_row convert_argument = {
 };
 
 /* clang-format off */
-const struct option_row convert_options[] = {
+const struct option_row convert_output[] = {
 	{ SECTION_OUTPUT, "output", 'o', "OUT",
 	  "A directory, a .safetensors file, or - for stdout", option_text,
 	  PLACE(params.output) },
+	{ 0 },
+};
+
+const struct option_row convert_options[] = {
 	{ SECTION_OUTPUT, "manifest", 0, NULL, "Record the SHA-256 of every input and output file",
 	  option_flag, PLACE(params.hashes) },
 	{ SECTION_RUNNING, "restart", 0, NULL, "Discard an unfinished or different job in OUT",

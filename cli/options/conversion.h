@@ -19,15 +19,16 @@ struct convert_settings {
 	bool dry_run;
 };
 
-/* .argument of their rows, and a shared table, of a struct convert_settings.  CONVERT_SHARED is
- * that table with those of its .run, for settings that begin with it. */
+/* .argument of their rows, and two shared tables, of a struct convert_settings.  CONVERT_SHARED is
+ * both with those of its .run, for settings that begin with it: --output is listed first, a
+ * command's own options follow. */
 extern const struct option_row convert_argument;
-extern const struct option_row convert_options[];
+extern const struct option_row convert_output[], convert_options[];
 #define CONVERT_RUN offsetof(struct convert_settings, run)
-#define CONVERT_SHARED                                           \
-	{ convert_options, 0 }, { report_options, CONVERT_RUN }, \
-	{                                                        \
-		run_options, CONVERT_RUN                         \
+#define CONVERT_SHARED                                                                  \
+	{ convert_output, 0 }, { convert_options, 0 }, { report_options, CONVERT_RUN }, \
+	{                                                                               \
+		run_options, CONVERT_RUN                                                \
 	}
 
 /* What only the whole command line shows; fills in defaults.  ERR_USAGE. */
