@@ -186,7 +186,8 @@ static int job_run(const struct job *job, const struct settings *settings, struc
 		rc = calibrate_run(&job->plan, &settings->params, &progress, &result, &stats, err);
 	ticker_stop(&ticker);
 	if (rc == 0)
-		report(settings, &(struct calibrate_report){ .result = &result,
+		report(settings, &(struct calibrate_report){ .params = &settings->params,
+							     .result = &result,
 							     .stats = &stats,
 							     .min_tokens = settings->min_tokens,
 							     .seconds = process_now() - began });

@@ -6,6 +6,7 @@
 
 #include "base/buf.h"
 #include "cli/print/json.h"
+#include "cli/print/path.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
 
@@ -111,6 +112,19 @@ void calibrate_report_json(const struct calibrate_report *report)
 	json_out_end(&out);
 }
 
+/* What a history is for: static scales. */
+static void print_next(const struct calibrate_params *params)
+{
+	struct buf text = { 0 };
+
+	path_put(&text, params->input);
+	buf_puts(&text, " -o OUT --recipe delayed --calibration ");
+	path_put(&text, params->output);
+	text_sanitize(text.data);
+	fprintf(stderr, "next       fp8conv quantize %s\n", text.data);
+	buf_release(&text);
+}
+
 void calibrate_report_text(const struct calibrate_report *report)
 {
 	const struct calibrate_result *result = report->result;
@@ -130,6 +144,8 @@ void calibrate_report_text(const struct calibrate_report *report)
 		fprintf(stderr, "perplexity %.4f\n", result->perplexity);
 	fprintf(stderr, "time       %s\n", text.data);
 	buf_release(&text);
+	path_print_output(report->params->output);
+	print_next(report->params);
 }
 
 void calibrate_report_uncovered(const struct calibrate_report *report)

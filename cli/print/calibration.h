@@ -16,13 +16,15 @@ void activations_print_text(const struct dumps_plan *plan);
 void activations_print_json(const struct dumps_plan *plan);
 
 struct calibrate_report {
+	const struct calibrate_params *params;
 	const struct calibrate_result *result;
 	const struct amax_stats *stats;
 	int min_tokens; /* that a module should have seen */
 	double seconds;
 };
 
-/* The closing summary, and a note of modules that saw too few tokens, on standard error. */
+/* On standard error: the closing summary, with where the history is and the next command; a note
+ * of modules that saw too few tokens. */
 void calibrate_report_text(const struct calibrate_report *report);
 void calibrate_report_uncovered(const struct calibrate_report *report);
 

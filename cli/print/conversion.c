@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/print/path.h"
 #include "cli/print/plan.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
@@ -51,36 +52,6 @@ static void speed(const struct conversion_report *report, struct buf *text)
 	units_memory(text, process_peak_memory());
 }
 
-/* A path as a shell takes it. */
-static void put_path(struct buf *text, const char *path)
-{
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-				    "0123456789_./+-,:@%";
-
-	if (*path != '-' && path[strspn(path, plain)] == '\0') {
-		buf_puts(text, path);
-		return;
-	}
-	buf_puts(text, *path == '-' ? "./'" : "'");
-	for (; *path; path++) {
-		if (*path == '\'')
-			buf_puts(text, "'\\''");
-		else
-			buf_putc(text, *path);
-	}
-	buf_putc(text, '\'');
-}
-
-static void print_place(const char *path)
-{
-	struct buf text = { 0 };
-
-	put_path(&text, path);
-	text_sanitize(text.data);
-	fprintf(stderr, "output     %s\n", text.data);
-	buf_release(&text);
-}
-
 /* What is done with the result; a part of several says how the job ends. */
 static void print_next(const struct conversion_report *report)
 {
@@ -93,10 +64,10 @@ static void print_next(const struct conversion_report *report)
 	}
 	if (report->plan->dtype)
 		return;
-	put_path(&text, params->output);
+	path_put(&text, params->output);
 	if (plan_quantizes(report->plan) && strcmp(params->input, "-") != 0) {
 		buf_puts(&text, " --source ");
-		put_path(&text, params->input);
+		path_put(&text, params->input);
 	}
 	text_sanitize(text.data);
 	fprintf(stderr, "next       fp8conv verify %s\n", text.data);
@@ -128,7 +99,7 @@ void conversion_print_text(const struct conversion_report *report)
 	if (result->has_figures)
 		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
-		print_place(report->params->output);
+		path_print_output(report->params->output);
 		print_next(report);
 	}
 	buf_release(&text);
