@@ -42,7 +42,6 @@ const struct command *command_find(const char *name)
 static int unknown_command(const char *name, struct err *err)
 {
 	const char **names = NULL;
-	const char *nearest;
 	size_t n = 0;
 
 	for (size_t i = 0; commands[i]; i++) {
@@ -53,11 +52,7 @@ static int unknown_command(const char *name, struct err *err)
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	nearest = words_nearest(name, names);
-	if (nearest)
-		err_set(err, ERR_USAGE, "unknown command '%s' (did you mean '%s'?)", name, nearest);
-	else
-		err_set(err, ERR_USAGE, "unknown command '%s' (see 'fp8conv --help')", name);
+	words_unknown("command", name, names, "fp8conv --help", err);
 	free(names);
 	return -1;
 }

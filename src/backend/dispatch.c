@@ -40,16 +40,11 @@ static const struct backend *backend_find(const char *name)
 static void backend_unknown(const char *name, struct err *err)
 {
 	const char *names[N_NAMES_MAX + 1] = { "auto", "cpu" };
-	const char *near;
 	size_t n = 2;
 
 	for (const struct backend *const *b = backends; *b && n < N_NAMES_MAX; b++)
 		names[n++] = (*b)->name;
-	near = words_nearest(name, names);
-	if (near)
-		err_set(err, ERR_USAGE, "no backend '%s': did you mean '%s'?", name, near);
-	else
-		err_set(err, ERR_USAGE, "no backend '%s' in this build", name);
+	words_unknown("backend", name, names, "fp8conv version", err);
 }
 
 const struct backend *backend_select(const char *name, struct err *err)

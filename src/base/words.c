@@ -88,3 +88,14 @@ const char *words_nearest(const char *wanted, const char *const *names)
 	}
 	return found;
 }
+
+int words_unknown(const char *noun, const char *word, const char *const *names, const char *list,
+		  struct err *err)
+{
+	const char *near = words_nearest(word, names);
+
+	if (near)
+		return err_set(err, ERR_USAGE, "unknown %s '%s' (did you mean '%s'?)", noun, word,
+			       near);
+	return err_set(err, ERR_USAGE, "unknown %s '%s' (see '%s')", noun, word, list);
+}

@@ -42,67 +42,86 @@ static void modules_release(struct modules *modules)
 	free(modules->names);
 }
 
-/* One set of modules for each recipe in use, with and without static inputs. */
-#define MAX_SETS 16
-struct module_sets {
-	size_t n;
-	struct {
-		const struct recipe *recipe;
-		bool static_input;
-	} keys[MAX_SETS];
-	struct modules modules[MAX_SETS];
-	struct module_set sets[MAX_SETS];
+/* The modules of one recipe, with or without static inputs. */
+struct recipe_set {
+	const struct recipe *recipe;
+	bool static_input;
+	struct scheme scheme;
+	struct modules modules;
 };
 
-static size_t set_of(struct module_sets *sets, const struct unit *unit)
-{
-	size_t i = 0;
+struct recipe_sets {
+	size_t n;
+	struct recipe_set *list;
+};
 
-	while (i < sets->n && (sets->keys[i].recipe != unit->recipe ||
-			       sets->keys[i].static_input != unit->static_input))
-		i++;
-	if (i == sets->n) {
-		sets->keys[i].recipe = unit->recipe;
-		sets->keys[sets->n++].static_input = unit->static_input;
+static struct recipe_set *set_of(struct recipe_sets *sets, const struct unit *unit)
+{
+	struct recipe_set *set;
+
+	for (size_t i = 0; i < sets->n; i++) {
+		set = &sets->list[i];
+		if (set->recipe == unit->recipe && set->static_input == unit->static_input)
+			return set;
 	}
-	return i;
+	ARRAY_GROW(sets->list, sets->n);
+	set = &sets->list[sets->n++];
+	*set = (struct recipe_set){ .recipe = unit->recipe, .static_input = unit->static_input };
+	return set;
 }
 
-static void sets_fill(struct module_sets *sets, struct modules *kept, const struct plan *plan)
+static void sets_fill(struct recipe_sets *sets, struct modules *kept, const struct plan *plan)
 {
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
-		size_t i;
+		struct recipe_set *set;
 
 		if (!unit->recipe) {
 			if (unit->linear)
 				modules_add(kept, unit->name);
 			continue;
 		}
-		i = set_of(sets, unit);
-		sets->sets[i].scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
-		modules_add(&sets->modules[i], unit->name);
+		set = set_of(sets, unit);
+		set->scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
+		modules_add(&set->modules, unit->name);
 	}
 	modules_sort(kept);
-	for (size_t i = 0; i < sets->n; i++) {
-		modules_sort(&sets->modules[i]);
-		sets->sets[i].modules = (const char *const *)sets->modules[i].names;
-		sets->sets[i].n_modules = sets->modules[i].n;
-	}
-	/* The default set is the largest. */
-	for (size_t i = 1; i < sets->n; i++) {
-		if (sets->sets[i].n_modules > sets->sets[0].n_modules) {
-			struct module_set first = sets->sets[0];
+	for (size_t i = 0; i < sets->n; i++)
+		modules_sort(&sets->list[i].modules);
+}
 
-			sets->sets[0] = sets->sets[i];
-			sets->sets[i] = first;
+static void sets_release(struct recipe_sets *sets)
+{
+	for (size_t i = 0; i < sets->n; i++)
+		modules_release(&sets->list[i].modules);
+	free(sets->list);
+}
+
+/* The sets as formats take them, the largest first; to be freed, before `sets`. */
+static struct module_set *sets_list(const struct recipe_sets *sets)
+{
+	struct module_set *list = xcalloc(sets->n ? sets->n : 1, sizeof *list);
+
+	for (size_t i = 0; i < sets->n; i++) {
+		const struct modules *modules = &sets->list[i].modules;
+
+		list[i] = (struct module_set){ .scheme = sets->list[i].scheme,
+					       .modules = (const char *const *)modules->names,
+					       .n_modules = modules->n };
+		if (list[i].n_modules > list[0].n_modules) {
+			struct module_set first = list[0];
+
+			list[0] = list[i];
+			list[i] = first;
 		}
 	}
+	return list;
 }
 
 int plan_configuration(struct plan *plan, struct err *err)
 {
-	struct module_sets sets = { 0 };
+	struct recipe_sets sets = { 0 };
+	struct module_set *list;
 	struct modules kept = { 0 };
 	struct quantization quantization;
 	struct buf config = { 0 };
@@ -110,7 +129,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 	int rc = -1;
 
 	sets_fill(&sets, &kept, plan);
-	quantization = (struct quantization){ .sets = sets.sets,
+	list = sets_list(&sets);
+	quantization = (struct quantization){ .sets = list,
 					      .n_sets = sets.n,
 					      .kept = (const char *const *)kept.names,
 					      .n_kept = kept.n,
@@ -127,8 +147,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 	}
 	rc = 0;
 out:
-	for (size_t i = 0; i < sets.n; i++)
-		modules_release(&sets.modules[i]);
+	free(list);
+	sets_release(&sets);
 	modules_release(&kept);
 	buf_release(&config);
 	return rc;

@@ -23,8 +23,6 @@ const char *engine_name(enum engine engine)
 
 int engine_find(const char *name, enum engine *engine, struct err *err)
 {
-	const char *near;
-
 	*engine = ENGINE_ANY;
 	if (!name)
 		return 0;
@@ -34,12 +32,7 @@ int engine_find(const char *name, enum engine *engine, struct err *err)
 			return 0;
 		}
 	}
-	near = words_nearest(name, engine_names + ENGINE_VLLM);
-	if (near)
-		return err_set(err, ERR_USAGE, "unknown target '%s', did you mean '%s'", name,
-			       near);
-	return err_set(err, ERR_USAGE,
-		       "unknown target '%s': it is vllm, sglang, trtllm or transformers", name);
+	return words_unknown("target", name, engine_names + ENGINE_VLLM, "fp8conv formats", err);
 }
 
 int engine_check(enum engine target, const struct format *format, const struct scheme *scheme,

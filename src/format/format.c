@@ -106,7 +106,6 @@ static const struct format *format_by_name(const char *name, struct err *err)
 {
 	const char **names = NULL;
 	const struct format *found = NULL;
-	const char *near;
 	size_t n = 0;
 
 	for (size_t i = 0; formats[i] && !found; i++) {
@@ -119,11 +118,8 @@ static const struct format *format_by_name(const char *name, struct err *err)
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	near = found ? NULL : words_nearest(name, names);
-	if (near)
-		err_set(err, ERR_USAGE, "unknown format '%s', did you mean '%s'", name, near);
-	else if (!found)
-		err_set(err, ERR_USAGE, "unknown format '%s', 'fp8conv formats' lists them", name);
+	if (!found)
+		words_unknown("format", name, names, "fp8conv formats", err);
 	free(names);
 	return found;
 }

@@ -20,7 +20,6 @@
 const struct recipe *recipe_find(const char *name, struct err *err)
 {
 	const char **names = NULL;
-	const char *near;
 	size_t n = 0;
 
 	for (; recipes[n]; n++) {
@@ -33,11 +32,7 @@ const struct recipe *recipe_find(const char *name, struct err *err)
 	}
 	ARRAY_GROW(names, n);
 	names[n] = NULL;
-	near = words_nearest(name, names);
-	if (near)
-		err_set(err, ERR_USAGE, "unknown recipe '%s', did you mean '%s'", name, near);
-	else
-		err_set(err, ERR_USAGE, "unknown recipe '%s', 'fp8conv recipes' lists them", name);
+	words_unknown("recipe", name, names, "fp8conv recipes", err);
 	free(names);
 	return NULL;
 }

@@ -132,9 +132,9 @@ static void test_select_messages(void **state)
 		  "no engine loads recipe 'current' in format 'modelopt': it needs static input "
 		  "scales, which --calibration gives; use --format compressed-tensors" },
 		{ "modelopts", ENGINE_ANY, STATIC, "delayed",
-		  "unknown format 'modelopts', did you mean 'modelopt'" },
+		  "unknown format 'modelopts' (did you mean 'modelopt'?)" },
 		{ "gguf-like", ENGINE_ANY, STATIC, "delayed",
-		  "unknown format 'gguf-like', 'fp8conv formats' lists them" },
+		  "unknown format 'gguf-like' (see 'fp8conv formats')" },
 		{ NULL, ENGINE_TRTLLM, DYNAMIC, "current",
 		  "recipe 'current' in format 'compressed-tensors' does not load in trtllm: it "
 		  "takes one "
@@ -184,8 +184,9 @@ static void test_engines(void **state)
 	assert_int_equal(engine_find(NULL, &engine, &err), 0);
 	assert_int_equal(engine, ENGINE_ANY);
 	assert_int_equal(engine_find("any", &engine, &err), -1);
+	assert_string_equal(err.message, "unknown target 'any' (see 'fp8conv formats')");
 	assert_int_equal(engine_find("vlm", &engine, &err), -1);
-	assert_string_equal(err.message, "unknown target 'vlm', did you mean 'vllm'");
+	assert_string_equal(err.message, "unknown target 'vlm' (did you mean 'vllm'?)");
 }
 
 static void engine_words_are_the_names_in_order(void **state)

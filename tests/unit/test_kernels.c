@@ -187,9 +187,9 @@ static void names(void **state)
 	assert_ptr_equal(backend_select(NULL, &err), backend_select("auto", &err));
 	assert_null(backend_select("refrence", &err));
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_string_equal(err.message, "no backend 'refrence': did you mean 'reference'?");
+	assert_string_equal(err.message, "unknown backend 'refrence' (did you mean 'reference'?)");
 	assert_null(backend_select("quantum", &err));
-	assert_string_equal(err.message, "no backend 'quantum' in this build");
+	assert_string_equal(err.message, "unknown backend 'quantum' (see 'fp8conv version')");
 }
 
 int main(void)

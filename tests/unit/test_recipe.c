@@ -116,9 +116,9 @@ static void test_find_fails(void **state)
 	(void)state;
 	assert_null(recipe_find("blokwise", &err));
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_string_equal(err.message, "unknown recipe 'blokwise', did you mean 'blockwise'");
+	assert_string_equal(err.message, "unknown recipe 'blokwise' (did you mean 'blockwise'?)");
 	assert_null(recipe_find("", &err));
-	assert_string_equal(err.message, "unknown recipe '', 'fp8conv recipes' lists them");
+	assert_string_equal(err.message, "unknown recipe '' (see 'fp8conv recipes')");
 }
 
 /* What an accepted option changes, and nothing else. */

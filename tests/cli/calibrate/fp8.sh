@@ -95,7 +95,7 @@ fails 3 " merge: precision of 'some.amax' is 'bf16, fp8 blockwise --exclude 'dow
 set -- calibrate "$model" --data text.txt --seq-len 48 --passes 4 -o no.amax
 fails 2 "${c}option '--recipe' requires '--fp8-forward'" "$@" --recipe mxfp8
 fails 2 "${c}option '--exclude' requires '--fp8-forward'" "$@" --exclude down_proj
-fails 2 "${c}option '--recipe': unknown recipe 'mxfp9', did you mean 'mxfp8'" "$@" --fp8-forward --recipe mxfp9
+fails 2 "${c}option '--recipe': unknown recipe 'mxfp9' (did you mean 'mxfp8'?)" "$@" --fp8-forward --recipe mxfp9
 fails 2 "${c}option '--scale-fmt' does not apply to recipe 'mxfp8', *" "$@" --fp8-forward --recipe mxfp8 --scale-fmt float
 fails 2 "${c}*--exclude*" "$@" --fp8-forward --exclude '('
 fails 2 "${c}nothing to quantize: *" "$@" --fp8-forward --exclude proj

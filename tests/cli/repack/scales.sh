@@ -64,7 +64,7 @@ json j 'j["tensors"] == {"repacked": 1, "kept": 5}' '"worst" not in j'
 
 fails 2 " repack: option '--format' is missing: what to make, or --target" repack in -o out
 fails 2 " repack: codes stay as they are, so that '--recipe blockwise' *" repack in -o out --format hf --recipe blockwise
-fails 2 " repack: unknown format 'hff', did you mean 'hf'" repack in -o out --format hff
+fails 2 " repack: unknown format 'hff' (did you mean 'hf'?)" repack in -o out --format hff
 fails 2 " repack: nothing to repack: no weight of '*' is FP8" repack "$SAMPLES/tiny-llama" -o out --format hf
 fails 2 " repack: *same directory*" repack in -o in --format modelopt
 fails 2 " repack: *--restart*" repack in -o ct --format compressed-tensors

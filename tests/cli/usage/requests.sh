@@ -3,12 +3,12 @@
 . "$CLI/lib.sh"
 # What can be refused before the model is looked at: it does not exist.
 q=' quantize: '
-fails 2 "${q}option '--recipe': unknown recipe 'blokwise'*'blockwise'*" quantize in -o out --recipe blokwise
-fails 2 "${q}option '--recipe': unknown recipe 'int4'*'fp8conv recipes'*" quantize in -o out --recipe int4
-fails 2 "${q}option '--tensor': unknown recipe 'mxfp'*'mxfp8'*" quantize in -o out --tensor 'a=b=mxfp'
-fails 2 "${q}unknown format 'compresed-tensors'*'compressed-tensors'*" quantize in -o out --format compresed-tensors
-fails 2 "${q}unknown format 'gguf'*" quantize in -o out --format gguf
-fails 2 "${q}*backend 'avx1024'*" quantize in -o out --backend avx1024
+fails 2 "${q}option '--recipe': unknown recipe 'blokwise' (did you mean 'blockwise'?)" quantize in -o out --recipe blokwise
+fails 2 "${q}option '--recipe': unknown recipe 'int4' (see 'fp8conv recipes')" quantize in -o out --recipe int4
+fails 2 "${q}option '--tensor': unknown recipe 'mxfp' (did you mean 'mxfp8'?)" quantize in -o out --tensor 'a=b=mxfp'
+fails 2 "${q}unknown format 'compresed-tensors' (did you mean 'compressed-tensors'?)" quantize in -o out --format compresed-tensors
+fails 2 "${q}unknown format 'gguf' (see 'fp8conv formats')" quantize in -o out --format gguf
+fails 2 "${q}unknown backend 'avx1024' (see 'fp8conv version')" quantize in -o out --backend avx1024
 for option in --recipe=delayed '--tensor=x=delayed'; do
 	fails 2 "${q}recipe 'delayed' needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' and give \
 it with --calibration stats.amax" quantize in -o out $option

@@ -35,5 +35,5 @@ head -n 1 lines
 
 fails 2 " verify: option '--recipe' requires '--source'" verify out --recipe blockwise
 fails 2 " verify: option '--margin' requires '--recipe' and '--source'" verify out --source "$model" --margin 2
-fails 2 " verify: *unknown recipe 'blokwise', did you mean 'blockwise'" verify out --source "$model" --recipe blokwise
+fails 2 " verify: *unknown recipe 'blokwise' (did you mean 'blockwise'?)" verify out --source "$model" --recipe blokwise
 fails 2 " verify: option '--mx-scale' does not apply to recipe 'blockwise'*" verify out --source "$model" --recipe blockwise --mx-scale up
