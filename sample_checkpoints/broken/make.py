@@ -91,7 +91,7 @@ def names():
     yield "name-empty", safetensors(named("")), "name of tensor '' in '{path}' is empty (byte 9)"
     for name, other in [("twice", "a.b"), ("twice-escaped", "\\u0061.b")]:
         yield (f"name-{name}", safetensors(named("a.b", other), b"\0\0"),
-               "tensor 'a.b' stands twice in '{path}', with data at bytes 0 and 1")
+               "duplicate tensor 'a.b' in '{path}', with data at bytes 0 and 1")
 
 
 def metadata():
@@ -105,8 +105,8 @@ def metadata():
     yield case("value-nul", '{"k":"\\u0000"}', '"k":|', no_string)
     for name, value in [("list", '["k"]'), ("string", '"k"')]:
         yield case(name, value, "|" + value, "__metadata__ of '{path}': bad JSON at byte BYTE: expected '{{'")
-    yield case("key-twice", '{"k":"1","\\u006b":"2"}', "|{", "metadata 'k' stands twice in '{path}'")
-    yield case("twice", '{},"__metadata__":null', "|null", "'{path}' has __metadata__ twice (byte BYTE)")
+    yield case("key-twice", '{"k":"1","\\u006b":"2"}', "|{", "duplicate metadata 'k' in '{path}'")
+    yield case("twice", '{},"__metadata__":null', "|null", "duplicate member '__metadata__' in '{path}' (byte BYTE)")
 
 
 def fields():
@@ -122,7 +122,7 @@ def fields():
         yield case(f"tensor-without-{name}", value, '"t":|', f"tensor 't' in '{{path}}' has no {name} (byte BYTE)")
     for name, again in [("dtype", '"I8"'), ("shape", "[2]"), ("data_offsets", "[0,2]")]:
         yield case(f"{name}-twice", '{%s,"%s":%s}' % (U8, name, again), "|" + again,
-                   f"tensor 't' in '{{path}}' has {name} twice (byte BYTE)")
+                   f"duplicate member '{name}' of tensor 't' in '{{path}}' (byte BYTE)")
     for name, value, what in [("bad", "[01]", "2: invalid token near '0'"),
                               ("number-huge", "1e400", "5: real number overflow near '1e400'")]:
         yield case(f"field-{name}", '{%s,"x":%s}' % (U8, value), '"x":|',
@@ -216,7 +216,7 @@ def index_text():
     yield case("list", "[]", "index '{index}': bad JSON at byte 0: expected '{{'")
     yield case("without-weight_map", '{"metadata": {}}', "index '{index}' has no weight_map")
     yield case("weight_map-twice", '{"weight_map": {}, "weight_map": {}}',
-               "index '{index}': member 'weight_map' stands there twice")
+               "index '{index}': duplicate member 'weight_map'")
     yield case("weight_map-empty", '{"weight_map": {}}', "weight_map of index '{index}' is empty")
     yield case("weight_map-list", '{"weight_map": ["a"]}',
                "weight_map of index '{index}': bad JSON at byte 15: expected '{{'")
@@ -265,7 +265,7 @@ def sets():
                f"tensor 'a' is in '{{path}}/{A}', but index '{{index}}' says it is in '{B}'")
     yield ("index-tensor-twice", {"model.safetensors.index.json": raw('{"weight_map": {"a": "%s", "a": "%s"}}' % (A, A)),
                                   A: one("a")},
-           "tensor 'a' stands twice in the weight_map of index '{index}'")
+           "duplicate tensor 'a' in the weight_map of index '{index}'")
     yield ("index-tensor-twice-in-both",
            {"model.safetensors.index.json": raw('{"weight_map": {"a": "%s", "a": "%s"}}' % (A, B)), A: one("a"), B: one("a")},
            f"tensor 'a' is in '{{path}}/{A}' and in '{{path}}/{B}'")

@@ -91,7 +91,7 @@ static int site_find(struct site *site, struct json_text text, const char *key, 
 			member.key_len == strlen(key) && !memcmp(member.key, key, member.key_len);
 
 		if (is_it && site->found) {
-			rc = err_set(err, ERR_INPUT, "member '%s' stands there twice", key);
+			rc = err_set(err, ERR_INPUT, "duplicate member '%s'", key);
 			break;
 		}
 		site_add(site, text, &member, is_it);

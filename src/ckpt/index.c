@@ -156,7 +156,7 @@ static int absent(const struct index_entry *entry, size_t i, const char *file, c
 	const char *tensor = entry[i].tensor;
 
 	if (i && !strcmp(tensor, entry[i - 1].tensor)) {
-		err_set(err, ERR_INPUT, "tensor '%s' stands twice in the weight_map of index '%s'",
+		err_set(err, ERR_INPUT, "duplicate tensor '%s' in the weight_map of index '%s'",
 			tensor, path);
 		return defect_add(defects, DEFECT_NAME_DUPLICATE, tensor, entry[i].shard, err);
 	}

@@ -115,8 +115,8 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 				break;
 		}
 		return err_set(err, ERR_USAGE,
-			       "'%s' holds the output of another job: option %s differs (--restart "
-			       "begins anew)",
+			       "'%s' holds the output of another job: option %s differs (use "
+			       "--restart to start over)",
 			       dir->path, name ? name : "list");
 	}
 	return 0;

@@ -42,7 +42,7 @@ static int check_names(struct st_file *file, struct err *err)
 
 		if (!strcmp(a->name, b->name))
 			return err_set(err, ERR_INPUT,
-				       "tensor '%s' stands twice in '%s', with data at bytes %llu "
+				       "duplicate tensor '%s' in '%s', with data at bytes %llu "
 				       "and %llu",
 				       a->name, file->path, (ull)a->begin, (ull)b->begin);
 	}
@@ -66,7 +66,7 @@ static int check_metadata(const struct st_file *file, struct err *err)
 	qsort(sorted, file->n_metadata, sizeof *sorted, compare_keys);
 	for (size_t i = 1; i < file->n_metadata && !rc; i++)
 		if (!strcmp(sorted[i - 1]->key, sorted[i]->key))
-			rc = err_set(err, ERR_INPUT, "metadata '%s' stands twice in '%s'",
+			rc = err_set(err, ERR_INPUT, "duplicate metadata '%s' in '%s'",
 				     sorted[i]->key, file->path);
 	free(sorted);
 	return rc;

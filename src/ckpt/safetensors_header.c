@@ -107,8 +107,8 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 			continue;
 		if (*seen & 1u << i)
 			return err_set(err, ERR_INPUT,
-				       "tensor '%s' in '%s' has %s twice (byte %llu)", tensor->name,
-				       reader->file->path, fields[i].name,
+				       "duplicate member '%s' of tensor '%s' in '%s' (byte %llu)",
+				       fields[i].name, tensor->name, reader->file->path,
 				       offset_of(reader, member->value));
 		*seen |= 1u << i;
 		return fields[i].read(reader, tensor, member->value, err);
@@ -188,8 +188,9 @@ static int read_metadata(struct reader *reader, struct json_text value, struct e
 	int rc = 0;
 
 	if (reader->has_metadata)
-		return err_set(err, ERR_INPUT, "'%s' has __metadata__ twice (byte %llu)",
-			       file->path, offset_of(reader, value));
+		return err_set(err, ERR_INPUT,
+			       "duplicate member '__metadata__' in '%s' (byte %llu)", file->path,
+			       offset_of(reader, value));
 	reader->has_metadata = true;
 	if (json_text_is_null(value))
 		return 0;

@@ -34,9 +34,8 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, 
 	max &= ~(WRITER_ALIGN - (uint64_t)1);
 	if (max < BAND_MIN)
 		return err_set(err, ERR_USAGE,
-			       "--max-memory leaves %llu bytes for each thread, which needs %llu: "
-			       "give more "
-			       "memory or fewer --threads",
+			       "option '--max-memory' leaves %llu bytes for each thread, which "
+			       "needs %llu: give more memory or fewer --threads",
 			       (unsigned long long)memory, 4ull * BAND_MIN);
 	*limits = (struct band_limits){
 		.target = smaller(band ? band : BAND_TARGET, max),

@@ -89,9 +89,10 @@ static int check_file_places(const struct execution *execution, const char *dire
 	if (!kept)
 		return 0;
 	if (!strcmp(kept->name, name) && directory_same_path(preserve, directory))
-		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision would write '%s', which is the output",
-			       execution->params->output);
+		return err_set(
+			err, ERR_USAGE,
+			"option '--preserve-high-precision' would write '%s', which is the output",
+			execution->params->output);
 	return output_check_not_input(execution->plan, preserve, kept->name, err);
 }
 
@@ -145,9 +146,9 @@ static int stream_run(struct execution *execution, struct err *err)
 	int rc = -1;
 
 	if (execution->params->preserve)
-		return err_set(
-			err, ERR_USAGE,
-			"--preserve-high-precision needs a directory or file as output, not '-'");
+		return err_set(err, ERR_USAGE,
+			       "option '--preserve-high-precision' requires a directory or file as "
+			       "output, not '-'");
 	output_shard_header(shard, &header);
 	if (writer_open_anonymous(&writer, execution->params->io, execution->params->temp_dir,
 				  &header, output_shard_size(shard), err) ||

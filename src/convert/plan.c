@@ -69,7 +69,8 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 			 struct err *err)
 {
 	if (params->hashes && plan->stream_fd >= 0)
-		return err_set(err, ERR_USAGE, "--manifest needs files as input, not '-'");
+		return err_set(err, ERR_USAGE,
+			       "option '--manifest' requires files as input, not '-'");
 	if (params->output && destination_of(params->output) == DESTINATION_DIRECTORY &&
 	    looks_like_file(params->output))
 		return err_set(
@@ -83,9 +84,11 @@ static int check_request(const struct plan *plan, const struct convert_params *p
 				       "'%s' has %zu shards: give a directory as output, not '%s'",
 				       params->input, plan->source.n_shards, params->output);
 		if (params->part || params->part_finish || params->hashes)
-			return err_set(err, ERR_USAGE,
-				       "--part and --manifest need a directory as output, not '%s'",
-				       params->output);
+			return err_set(
+				err, ERR_USAGE,
+				"options '--part' and '--manifest' require a directory as output, "
+				"not '%s'",
+				params->output);
 	}
 	return 0;
 }

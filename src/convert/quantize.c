@@ -19,8 +19,7 @@ static int check_history(const struct recipe *recipe, const struct quantize_para
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "recipe '%s' needs an amax history: run 'fp8conv calibrate MODEL --data "
-		       "FILE -o stats.amax' "
-		       "and give it with --calibration stats.amax",
+		       "FILE -o stats.amax' and give it with --calibration stats.amax",
 		       recipe->name);
 }
 
@@ -35,11 +34,11 @@ static int check_use(const struct plan *plan, const struct quantize_params *para
 		       static_scales_is_static(scales, params->select.rules[i].recipe);
 	if (used || !params->calibration.path)
 		return 0;
-	return err_set(err, ERR_USAGE,
-		       "--calibration has no use with recipe '%s', whose activations are dynamic: "
-		       "it is for recipes delayed and "
-		       "current, and for --kv-cache",
-		       plan->recipe->name);
+	return err_set(
+		err, ERR_USAGE,
+		"option '--calibration' does not apply to recipe '%s', whose activations are "
+		"dynamic: it is for recipes delayed and current, and for --kv-cache",
+		plan->recipe->name);
 }
 
 /* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */

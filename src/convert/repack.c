@@ -60,8 +60,7 @@ static int check_readable(const struct unit *unit, struct err *err)
 	if (unit->stack)
 		return err_set(err, ERR_USAGE,
 			       "tensor '%s' holds %llu experts, and formats have a tensor for "
-			       "each: 'fp8conv "
-			       "dequantize' first, and quantize again",
+			       "each: 'fp8conv dequantize' first, and quantize again",
 			       unit->name, (unsigned long long)unit->source->tensor->shape[0]);
 	if (from->tile.rows == WHOLE && from->tile.cols != WHOLE)
 		return err_set(err, ERR_USAGE,

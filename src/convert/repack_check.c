@@ -69,10 +69,9 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 		plan_spec_set(plan, u, &spec);
 		if (!rc && odd != UINT64_MAX && spec.scale_type == SCALE_E8M0)
 			rc = err_set(err, ERR_USAGE,
-				     "scale '%s' in '%s' is %.9g at %llu, which is no power of two "
-				     "from 2^-127 to "
-				     "2^127: mxfp8 has exponents only, and needs the model "
-				     "quantized again",
+				     "scale '%s' in '%s' is %.9g at %llu, which is not a power of "
+				     "two from 2^-127 to 2^127: mxfp8 has exponents only, and "
+				     "needs the model quantized again",
 				     scale->name,
 				     plan->source.shards[unit->source_scale.scale->shard].file.path,
 				     (double)value, (unsigned long long)odd);

@@ -143,10 +143,7 @@ static int add_other_scale(struct plan *plan, const struct detection *detection,
 	weight = scaled_weight(&plan->source, ref->tensor->name, word);
 	if (weight && detection_is_weight(weight))
 		return 0;
-	return err_set(
-		err, ERR_USAGE,
-		"scale '%s' belongs to no FP8 weight: engines would not know what to do with it",
-		ref->tensor->name);
+	return err_set(err, ERR_USAGE, "scale '%s' belongs to no FP8 weight", ref->tensor->name);
 }
 
 /* A cache that is FP8 with a scale of 1, which needs no tensor, in a format where it does. */

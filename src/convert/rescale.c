@@ -21,11 +21,11 @@ static int store(const struct output *output, enum dtype dtype, const float *val
 	}
 	for (size_t i = 0; i < n; i++) {
 		if (!rescale_exponent(values[i], (uint8_t *)data + i))
-			return err_set(err, ERR_USAGE,
-				       "scale '%s' holds %g, which is no power of two from 2^-127 "
-				       "to 2^127: it has no "
-				       "E8M0 exponent",
-				       output->source->tensor->name, (double)values[i]);
+			return err_set(
+				err, ERR_USAGE,
+				"scale '%s' holds %g, which is not a power of two from 2^-127 "
+				"to 2^127: it has no E8M0 exponent",
+				output->source->tensor->name, (double)values[i]);
 	}
 	return 0;
 }

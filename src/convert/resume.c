@@ -106,8 +106,8 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 		if (name && !strchr(name, '/') && destination_of(name) == DESTINATION_FILE &&
 		    !is_planned(execution->plan, name) && outdir_has(&execution->out, name))
 			return err_set(err, ERR_USAGE,
-				       "'%s' has '%s' of another job, which this one does not "
-				       "write: remove it, or give another output",
+				       "'%s' contains '%s' from another job: remove it, or choose "
+				       "another output",
 				       execution->out.path, name);
 	}
 	return 0;
@@ -137,8 +137,8 @@ static int check_vacant(const struct execution *execution, struct err *err)
 		else if (execution->plan->preserved && !execution->params->restart &&
 			 outdir_has(&execution->preserve, execution->plan->preserved[i].name))
 			return err_set(err, ERR_USAGE,
-				       "'%s' has a '%s' of another origin: give another folder, or "
-				       "--restart to replace it",
+				       "'%s' contains '%s', which fp8conv did not write: choose "
+				       "another folder, or --restart to overwrite",
 				       execution->preserve.path,
 				       execution->plan->preserved[i].name);
 	}
@@ -147,8 +147,8 @@ static int check_vacant(const struct execution *execution, struct err *err)
 	if (!taken || execution->params->restart)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "'%s' has a '%s' of another origin: give another output, or --restart to "
-		       "replace it",
+		       "'%s' contains '%s', which fp8conv did not write: choose another output, or "
+		       "--restart to overwrite",
 		       execution->out.path, taken);
 }
 

@@ -84,11 +84,11 @@ int static_scales_site(const struct static_scales *scales, const struct unit *un
 	*site = amax_stats_find(&scales->stats, module, AMAX_GEMM);
 	if (!*site)
 		rc = err_set(err, ERR_INPUT,
-			     "module '%s' is not in '%s': the calibration did not see it", module,
+			     "module '%s' is not in '%s': the calibration did not cover it", module,
 			     scales->params->path);
 	else if (!(*site)->n_passes)
 		rc = err_set(err, ERR_INPUT,
-			     "module '%s' has no pass in '%s': the calibration did not come so far",
+			     "module '%s' has no pass in '%s': the calibration stopped before it",
 			     module, scales->params->path);
 	free(module);
 	return rc;
@@ -121,8 +121,7 @@ static int refuse_uncovered(const struct static_scales *scales, const struct uni
 	return err_set(
 		err, ERR_INPUT,
 		"fewer than %llu tokens reached the module of tensor '%s' in '%s': "
-		"calibrate with more data, or decide with "
-		"--uncovered",
+		"calibrate with more data, or choose a policy with --uncovered",
 		(unsigned long long)(scales->params->min_tokens ? scales->params->min_tokens : 1),
 		unit->name, scales->params->path);
 }
@@ -161,10 +160,11 @@ static int check_model(const struct static_scales *scales, struct plan *plan, st
 	rc = fingerprint_make(&source, fingerprint, err);
 	source_release(&source);
 	if (!rc && strcmp(fingerprint, scales->stats.model) != 0)
-		rc = err_set(
-			err, ERR_INPUT,
-			"'%s' is of another model: its fingerprint is '%s', that of '%s' is '%s'",
-			scales->params->path, scales->stats.model, plan->source.path, fingerprint);
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' belongs to another model: its fingerprint is '%s', that of '%s' "
+			     "is '%s'",
+			     scales->params->path, scales->stats.model, plan->source.path,
+			     fingerprint);
 	return rc;
 }
 

@@ -67,10 +67,9 @@ static int siblings_amax(const struct static_scales *scales, const struct unit *
 	}
 	if (n)
 		return 0;
-	return err_set(
-		err, ERR_INPUT,
-		"--uncovered group-max: no expert like '%s' was reached by enough tokens in '%s'",
-		site->name, scales->params->path);
+	return err_set(err, ERR_INPUT,
+		       "--uncovered group-max: no expert beside '%s' has enough tokens in '%s'",
+		       site->name, scales->params->path);
 }
 
 /* The weight's spec with the input's format and tile. */

@@ -36,7 +36,7 @@ static int check_attention(const struct static_scales *scales, const char *name,
 	module = xstrndup(name, n);
 	if (!amax_stats_find(&scales->stats, module, AMAX_ATTENTION))
 		rc = err_set(err, ERR_INPUT,
-			     "attention '%s' is not in '%s': the calibration did not see it",
+			     "attention '%s' is not in '%s': the calibration did not cover it",
 			     module, scales->params->path);
 	free(module);
 	return rc;
@@ -72,7 +72,7 @@ static int check_site(const struct static_scales *scales, const struct plan *pla
 	if (!site->n_passes)
 		return err_set(
 			err, ERR_INPUT,
-			"attention '%s' has no pass in '%s': the calibration did not come so far",
+			"attention '%s' has no pass in '%s': the calibration stopped before it",
 			site->name, scales->params->path);
 	return 0;
 }

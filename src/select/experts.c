@@ -30,11 +30,10 @@ static int check_biases(const struct select *select, const struct st_tensor *ten
 	if (!has_sibling(select, tensor->name, n, "_bias") &&
 	    !has_sibling(select, tensor->name, n, ".bias"))
 		return 0;
-	return err_set(
-		err, ERR_INPUT,
-		"experts '%s' have biases, and may hold gate and up interleaved, which cannot "
-		"be split: --exclude keeps them",
-		tensor->name);
+	return err_set(err, ERR_INPUT,
+		       "experts '%s' have biases, and may interleave gate and up, which is "
+		       "unsupported: --exclude keeps them",
+		       tensor->name);
 }
 
 /* The two fused tensors of a layer; either may be missing or kept. */

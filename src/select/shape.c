@@ -204,7 +204,7 @@ static int check_one_recipe(const struct select *select, size_t joint_set, struc
 			return err_set(
 				err, ERR_USAGE,
 				"engines fuse '%s' (%s) with '%s' (%s), which needs one recipe: "
-				"let --tensor match both",
+				"use --tensor to give both one recipe",
 				first->source->tensor->name, first->recipe->name,
 				c->source->tensor->name, c->recipe->name);
 	}

@@ -70,14 +70,14 @@ int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, con
 			  struct err *err)
 {
 	if (is_foreign_fp8(tensor->dtype))
-		return err_set(err, ERR_INPUT, "tensor '%s' is %s, which cannot be read",
+		return err_set(err, ERR_INPUT, "tensor '%s' has the unsupported type %s",
 			       tensor->name, dtype_name(tensor->dtype));
 	/* The quantization_config that says how to read it would be gone. */
 	if (is_quantized && is_packed(tensor))
 		return err_set(
 			err, ERR_INPUT,
-			"tensor '%s' is %s in a source that is quantized already (quant_method "
-			"'%s'): only FP8 can be converted again",
+			"tensor '%s' is %s in a source that is already quantized (quant_method "
+			"'%s'): only FP8 sources can be requantized",
 			tensor->name, dtype_name(tensor->dtype), method ? method : "unknown");
 	return 0;
 }
@@ -95,7 +95,7 @@ int fp8_source_scale(const struct detection *detection, const struct tensor_ref 
 	if (is_readable(scale->tile.rows) && is_readable(scale->tile.cols))
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "FP8 tensor '%s' has a scale for each block of %zu x %zu: blocks that can "
-		       "be read divide %d",
+		       "FP8 tensor '%s' has a scale for each block of %zu x %zu: supported "
+		       "block sizes divide %d",
 		       weight->tensor->name, scale->tile.rows, scale->tile.cols, BLOCK_MOST);
 }

@@ -194,8 +194,7 @@ static void test_one_name_twice_among_many(void **state)
 	many_tensors(&header, 5000, "w.5");
 	assert_int_equal(
 		st_parse_header(&file, header.data, header.len, 8 + header.len + 5000, &err), -1);
-	assert_non_null(
-		strstr(err.message, "tensor 'w.5' stands twice in '-', with data at bytes "));
+	assert_non_null(strstr(err.message, "duplicate tensor 'w.5' in '-', with data at bytes "));
 	st_release(&file);
 	buf_release(&header);
 }

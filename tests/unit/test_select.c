@@ -203,7 +203,7 @@ static void test_requantize(void **state)
 	(void)state;
 	check_refused_config(
 		HF_CONFIG, FP8_MODEL, "channelwise", NO_OPTIONS, ERR_USAGE,
-		"tensor 'a.0.up_proj.weight' is F8_E4M3 already: --requantize converts "
+		"tensor 'a.0.up_proj.weight' is already F8_E4M3: --requantize converts "
 		"an FP8 source");
 	memory_checkpoint(&checkpoint, HF_CONFIG, FP8_MODEL);
 	assert_int_equal(selection_make(&selection, &checkpoint, &requantize, &err), 0);
@@ -234,13 +234,14 @@ static void test_requantize_refusals(void **state)
 			     "FP8 tensor 'a.0.experts.down_proj' has 3 dimensions, not 2");
 	check_refused("a.0.up_proj.weight F8_E4M3FNUZ 256 128\n", "channelwise", requantize,
 		      ERR_INPUT,
-		      "tensor 'a.0.up_proj.weight' is F8_E4M3FNUZ, which cannot be read");
+		      "tensor 'a.0.up_proj.weight' has the unsupported type F8_E4M3FNUZ");
 	/* GPTQ, MXFP4: our configuration would take the place of theirs */
-	check_refused_config("{\"quantization_config\": {\"quant_method\": \"gptq\"}}",
-			     "a.0.up_proj.qweight I32 16 256\na.0.o_proj.weight BF16 128 128\n",
-			     "channelwise", requantize, ERR_INPUT,
-			     "tensor 'a.0.up_proj.qweight' is I32 in a source that is quantized "
-			     "already (quant_method 'gptq'): only FP8 can be converted again");
+	check_refused_config(
+		"{\"quantization_config\": {\"quant_method\": \"gptq\"}}",
+		"a.0.up_proj.qweight I32 16 256\na.0.o_proj.weight BF16 128 128\n", "channelwise",
+		requantize, ERR_INPUT,
+		"tensor 'a.0.up_proj.qweight' is I32 in a source that is already "
+		"quantized (quant_method 'gptq'): only FP8 sources can be requantized");
 }
 
 int main(void)

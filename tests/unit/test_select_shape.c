@@ -151,14 +151,14 @@ static void test_mixed_recipes(void **state)
 		"a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight BF16 128 128\n", "blockwise",
 		(struct select_options){ .rules = rules, .n_rules = 1 }, ERR_USAGE,
 		"engines fuse 'a.0.q_proj.weight' (blockwise) with 'a.0.k_proj.weight' (mxfp8), "
-		"which needs one recipe: let --tensor match both");
+		"which needs one recipe: use --tensor to give both one recipe");
 	check_refused(
 		"a.experts.0.up_proj.weight BF16 128 128\na.experts.1.up_proj.weight BF16 128 "
 		"128\n",
 		"blockwise", (struct select_options){ .rules = rules, .n_rules = 2 }, ERR_USAGE,
 		"engines fuse 'a.experts.0.up_proj.weight' (blockwise) with "
-		"'a.experts.1.up_proj.weight' (mxfp8), which needs one recipe: let --tensor match "
-		"both");
+		"'a.experts.1.up_proj.weight' (mxfp8), which needs one recipe: use --tensor to "
+		"give both one recipe");
 	check("a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight BF16 128 128\n"
 	      "a.0.o_proj.weight BF16 128 128\n",
 	      "blockwise", (struct select_options){ .rules = &rules[2], .n_rules = 1 },

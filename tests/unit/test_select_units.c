@@ -112,9 +112,10 @@ static void test_kept_experts(void **state)
 	      "a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
 	      "a.experts.down_proj: K 192 is not a multiple of 128\n"
 	      "a.o_proj.weight blockwise\n");
-	check_refused(gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
-		      "experts 'a.experts.gate_up_proj' have biases, and may hold gate and up "
-		      "interleaved, which cannot be split: --exclude keeps them");
+	check_refused(
+		gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
+		"experts 'a.experts.gate_up_proj' have biases, and may interleave gate and up, "
+		"which is unsupported: --exclude keeps them");
 	check(gpt_oss, "blockwise", exclude,
 	      "a.experts.gate_up_proj: excluded\n"
 	      "a.experts.gate_up_proj_bias: excluded\n"

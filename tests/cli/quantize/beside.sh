@@ -9,4 +9,4 @@ cp -r "$SAMPLES/tiny-moe/fused" m
 find m/fp8 m/mx -mindepth 1 -type d
 cat m/model.safetensors | "$FP8CONV" quantize - -o streamed
 cmp streamed/model.safetensors m/fp8/model.safetensors
-fails 2 " quantize: --manifest needs files as input, not '-'" quantize - -o other --manifest <m/model.safetensors
+fails 2 " quantize: option '--manifest' requires files as input, not '-'" quantize - -o other --manifest <m/model.safetensors

@@ -16,17 +16,17 @@ amax make "$model" bare.amax histogram=0
 sed 's/model.layers.1.self_attn.amax/model.layers.1.self_attm.amax/; s/model.layers.1.self_attn.tokens/model.layers.1.self_attm.tokens/' \
 	good.amax >attention.amax
 ours=$(amax fingerprint "$model")
-fails 3 "${q}'other.amax' is of another model: its fingerprint is '00', that of '$model' is '$ours'" $delayed other.amax
-fails 3 "${q}module 'model.layers.2.mlp.up_proj' is not in 'less.amax': the calibration did not see it" $delayed less.amax
-fails 3 "${q}module 'model.layers.0.mlp.down_proj' has no pass in 'none.amax': the calibration did not come so far" $delayed none.amax
+fails 3 "${q}'other.amax' belongs to another model: its fingerprint is '00', that of '$model' is '$ours'" $delayed other.amax
+fails 3 "${q}module 'model.layers.2.mlp.up_proj' is not in 'less.amax': the calibration did not cover it" $delayed less.amax
+fails 3 "${q}module 'model.layers.0.mlp.down_proj' has no pass in 'none.amax': the calibration stopped before it" $delayed none.amax
 fails 3 "${q}amax of x of module 'model.layers.3.mlp.down_proj' in 'inf.amax' is infinite: it overflowed in the forward pass" \
 	$delayed inf.amax
-fails 3 "${q}attention 'model.layers.1.self_attn' is not in 'attention.amax': the calibration did not see it" \
+fails 3 "${q}attention 'model.layers.1.self_attn' is not in 'attention.amax': the calibration did not cover it" \
 	$delayed attention.amax --kv-cache
 fails 3 "${q}'$model/model.safetensors' is not an amax file: its metadata has no 'fp8conv_amax'" $delayed "$model/model.safetensors"
 fails 3 "${q}cannot open 'nowhere': No such file or directory" $delayed nowhere
 fails 2 "${q}--amax-algo mse needs histograms, and 'bare.amax' has none: calibrate with --histogram" $delayed bare.amax --amax-algo mse
-fails 2 "${q}--calibration has no use with recipe 'blockwise', whose activations are dynamic: it is for *" \
+fails 2 "${q}option '--calibration' does not apply to recipe 'blockwise', whose activations are dynamic: it is for *" \
 	quantize "$model" -o out --calibration good.amax
 fails 2 "${q}format 'hf' does not support KV-cache scales: omit --kv-cache, or use --format compressed-tensors or modelopt" \
 	$delayed good.amax --format hf --kv-cache
@@ -50,12 +50,12 @@ with open("changed/model.safetensors", "r+b") as file:
     file.seek(8 + n + (begin + end) // 2)
     file.write(b"\1\2")
 END
-fails 3 "${q}'good.amax' is of another model*" quantize changed -o out --recipe delayed --calibration good.amax
+fails 3 "${q}'good.amax' belongs to another model*" quantize changed -o out --recipe delayed --calibration good.amax
 # A job goes on with the same history only, under whatever name.
 cp good.amax copy.amax
 "$FP8CONV" quantize "$model" -o dir --recipe delayed --calibration copy.amax
 amax make "$model" newer.amax seed=9
-fails 2 "${q}'dir' holds the output of another job: option calibration differs (--restart begins anew)" \
+fails 2 "${q}'dir' holds the output of another job: option calibration differs (use --restart to start over)" \
 	quantize "$model" -o dir --recipe delayed --calibration newer.amax
 [ -e out ] && echo "out was written"
 exit 0

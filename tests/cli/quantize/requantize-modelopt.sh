@@ -27,5 +27,5 @@ header["model.layers.0.mlp.packed_proj.weight"] = {"dtype": "U8", "shape": [2, 4
 text = json.dumps(header).encode()
 open("old/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data[8 + n:] + bytes(8))
 END
-fails 3 " quantize: tensor 'model.layers.0.mlp.packed_proj.weight' is U8 in a source that is quantized already (quant_method 'modelopt'): only FP8 can be converted again" \
+fails 3 " quantize: tensor 'model.layers.0.mlp.packed_proj.weight' is U8 in a source that is already quantized (quant_method 'modelopt'): only FP8 sources can be requantized" \
 	quantize old -o c --requantize

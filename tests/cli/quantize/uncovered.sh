@@ -9,7 +9,7 @@ expert=model.layers.0.mlp.experts.1.up_proj
 for model in "$SAMPLES/tiny-moe/per-expert" "$SAMPLES/tiny-moe/fused"; do
 	rm -rf s.amax out
 	amax make "$model" s.amax passes=2 quiet=$expert
-	fails 3 "${q}fewer than 1 tokens reached the module of tensor '$expert.weight' in 's.amax': calibrate with more data, or decide \
+	fails 3 "${q}fewer than 1 tokens reached the module of tensor '$expert.weight' in 's.amax': calibrate with more data, or choose a policy \
 with --uncovered" quantize "$model" -o out --recipe delayed --calibration s.amax
 	[ -e out ] && echo "out was written"
 	for uncovered in group-max dynamic skip; do
@@ -37,7 +37,7 @@ fails 2 "${q}tensor 'model.layers.0.mlp.experts.*': no engine loads recipe 'dela
 "$FP8CONV" quantize "$model" -o most --recipe delayed --calibration s.amax --uncovered group-max --min-tokens 32 --quiet
 fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.*" quantize "$model" -o more --recipe delayed \
 	--calibration s.amax --min-tokens 33
-fails 3 "${q}--uncovered group-max: no expert like 'model.layers.0.mlp.experts.*' was reached by enough tokens in 's.amax'" \
+fails 3 "${q}--uncovered group-max: no expert beside 'model.layers.0.mlp.experts.*' has enough tokens in 's.amax'" \
 	quantize "$model" -o more --recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max --include experts
 fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.self_attn.*" quantize "$model" -o more \
 	--recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max

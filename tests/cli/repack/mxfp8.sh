@@ -55,7 +55,7 @@ done
 # Not without: any other scale, other columns, other tiles.
 need "$SAMPLES/tiny-llama"
 "$FP8CONV" quantize "$SAMPLES/tiny-llama" -o float --scale-fmt float --quiet
-fails 2 " repack: scale 'model.layers.*.weight_scale_inv' in 'float/model.safetensors' is * at 0, which is no power of two *" \
+fails 2 " repack: scale 'model.layers.*.weight_scale_inv' in 'float/model.safetensors' is * at 0, which is not a power of two *" \
 	repack float -o out --recipe mxfp8 --format hf
 python3 "$CLI/fp8.py" make hf-block ragged
 fails 2 " repack: tensor 'a.weight' (200 x 300) cannot become mxfp8: its columns are not a multiple of 32" \
