@@ -21,7 +21,7 @@ fake_nvcc() {
 
 # dry_make ARGUMENT...
 dry_make() {
-	make -n V=1 MAKEFLAGS= CUDA=1 NVCC="$scratch/bin/nvcc" BUILD="$scratch/out" "$@" 2>&1
+	env -u MAKEFLAGS -u MAKEOVERRIDES make -n V=1 SANITIZE= CUDA=1 NVCC="$scratch/bin/nvcc" BUILD="$scratch/out" "$@" 2>&1
 }
 
 # flags [ARGUMENT]...: what a kernel is compiled for, without "-gencode arch=compute_".
