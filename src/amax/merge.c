@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "amax/merge.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -101,12 +102,10 @@ static int merge_head(const struct amax_merging *merge, struct amax_stats *stats
 	    check_text(merge, "precision", stats->precision, from->precision, err))
 		return -1;
 	if (merge->how == AMAX_RANKS && stats->n_passes != from->n_passes)
-		return err_set(
-			err, ERR_INPUT,
-			"'%s' has %llu passes, the earlier files %llu: ranks must have the same "
-			"passes",
-			merge->path, (unsigned long long)from->n_passes,
-			(unsigned long long)stats->n_passes);
+		return err_set(err, ERR_INPUT,
+			       "'%s' has %" PRIu64 " passes, the earlier files %" PRIu64
+			       ": ranks must have the same passes",
+			       merge->path, from->n_passes, stats->n_passes);
 	if (check_sites(merge, stats, from, err) ||
 	    add_count(merge, "tokens", &stats->n_tokens, from->n_tokens, err) ||
 	    (merge->how == AMAX_APPEND &&

@@ -6,6 +6,7 @@
 #include "amax/tensors.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,9 +69,9 @@ static int read_count(const struct st_file *file, const struct amax_count *count
 	*value = n < 20 ? strtoull(text, NULL, 10) : UINT64_MAX;
 	if (text[n] || (*text == '0' && n > 1) || *value < count->min || *value > count->max)
 		return err_set(err, ERR_INPUT,
-			       "metadata '%s' of '%s' is '%s', not an integer from %llu to %llu",
-			       count->key, file->path, text, (unsigned long long)count->min,
-			       (unsigned long long)count->max);
+			       "metadata '%s' of '%s' is '%s', not an integer from %" PRIu64
+			       " to %" PRIu64,
+			       count->key, file->path, text, count->min, count->max);
 	return 0;
 }
 
@@ -193,11 +194,9 @@ static int read_history(const struct reader *reader, const struct st_tensor *ten
 			       name, reader->file->path);
 	if (tensor->shape[0] > site->limit)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' has %llu passes, more than its "
-			       "amax_history_len (%llu)",
-			       tensor->name, reader->file->path,
-			       (unsigned long long)tensor->shape[0],
-			       (unsigned long long)site->limit);
+			       "tensor '%s' in '%s' has %" PRIu64 " passes, more than its "
+			       "amax_history_len (%" PRIu64 ")",
+			       tensor->name, reader->file->path, tensor->shape[0], site->limit);
 	site->n_passes = (size_t)tensor->shape[0];
 	if (read_rows(reader, tensor, site->n_passes, sizeof *site->history, &site->history, err))
 		return -1;
@@ -209,17 +208,16 @@ static int read_tokens(const struct reader *reader, const struct st_tensor *tens
 {
 	if (tensor->shape[0] != site->n_passes)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' has %llu passes, but the history has %zu",
-			       tensor->name, reader->file->path,
-			       (unsigned long long)tensor->shape[0], site->n_passes);
+			       "tensor '%s' in '%s' has %" PRIu64
+			       " passes, but the history has %zu",
+			       tensor->name, reader->file->path, tensor->shape[0], site->n_passes);
 	if (read_rows(reader, tensor, site->n_passes, sizeof *site->tokens, &site->tokens, err))
 		return -1;
 	for (size_t i = 0; i < site->n_passes; i++)
 		if (site->tokens[i] < 0)
 			return err_set(err, ERR_INPUT,
-				       "tensor '%s' in '%s' has %lld at [%zu], not a count",
-				       tensor->name, reader->file->path, (long long)site->tokens[i],
-				       i);
+				       "tensor '%s' in '%s' has %" PRId64 " at [%zu], not a count",
+				       tensor->name, reader->file->path, site->tokens[i], i);
 	return 0;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "amax/tensors.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,12 +77,10 @@ static size_t metadata_make(struct st_metadata *metadata, const struct amax_stat
 	metadata_add(metadata, &n, AMAX_VERSION_KEY, xstrdup(AMAX_VERSION));
 	metadata_add(metadata, &n, "tool", xstrdup("fp8conv " FP8CONV_VERSION));
 	metadata_add(metadata, &n, "data",
-		     xasprintf("%016llx%016llx", (unsigned long long)stats->data[0],
-			       (unsigned long long)stats->data[1]));
+		     xasprintf("%016" PRIx64 "%016" PRIx64, stats->data[0], stats->data[1]));
 	for (const struct amax_count *count = amax_counts; count->key; count++)
 		metadata_add(metadata, &n, count->key,
-			     xasprintf("%llu", (unsigned long long)*(
-						       const uint64_t *)(base + count->offset)));
+			     xasprintf("%" PRIu64, *(const uint64_t *)(base + count->offset)));
 	for (const struct amax_text *text = amax_texts; text->key; text++)
 		metadata_add(metadata, &n, text->key,
 			     xstrdup(*(char *const *)(base + text->offset)));

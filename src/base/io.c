@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h> /* renameat */
 #include <unistd.h>
 
@@ -136,20 +137,20 @@ int io_pread_full(const struct file *file, void *data, size_t n, uint64_t offset
 	char *p = data;
 
 	if (offset > INT64_MAX || n > INT64_MAX - offset)
-		return err_set(err, ERR_INPUT, "'%s' has no byte %llu", file->name,
-			       (unsigned long long)offset);
+		return err_set(err, ERR_INPUT, "'%s' has no byte %" PRIu64, file->name, offset);
 	while (n) {
 		ssize_t got = file->io->pread(file->fd, p, n, (off_t)offset);
 
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return err_errno(err, "cannot read '%s' at byte %llu", file->name,
-					 (unsigned long long)offset);
+			return err_errno(err, "cannot read '%s' at byte %" PRIu64, file->name,
+					 offset);
 		if (!got)
 			return err_set(err, ERR_INPUT,
-				       "'%s' is truncated: it ends at byte %llu, %zu bytes early",
-				       file->name, (unsigned long long)offset, n);
+				       "'%s' is truncated: it ends at byte %" PRIu64
+				       ", %zu bytes early",
+				       file->name, offset, n);
 		p += got;
 		n -= (size_t)got;
 		offset += (uint64_t)got;
@@ -170,8 +171,8 @@ int io_pwrite_full(const struct file *file, const void *data, size_t n, uint64_t
 		if (put <= 0) {
 			if (!put)
 				errno = EIO; /* no progress and no reason: never loop on it */
-			return err_errno(err, "cannot write '%s' at byte %llu", file->name,
-					 (unsigned long long)offset);
+			return err_errno(err, "cannot write '%s' at byte %" PRIu64, file->name,
+					 offset);
 		}
 		p += put;
 		n -= (size_t)put;
@@ -227,8 +228,8 @@ int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit,
 	if (io_open_regular(io, dirfd, path, &file.fd, &identity, err))
 		return -1;
 	if (identity.size > limit) {
-		err_set(err, ERR_INPUT, "'%s' is %llu bytes long, more than the limit (%zu)", path,
-			(unsigned long long)identity.size, limit);
+		err_set(err, ERR_INPUT, "'%s' is %" PRIu64 " bytes long, more than the limit (%zu)",
+			path, identity.size, limit);
 		goto out;
 	}
 	buf_release(buf);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,8 +74,8 @@ int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err)
 	*p = NULL;
 	if (size > PTRDIFF_MAX || posix_memalign(p, 4096, size ? (size_t)size : 1)) {
 		*p = NULL;
-		return err_set(err, ERR_SYSTEM, "out of memory: %s wants %llu bytes", what,
-			       (unsigned long long)size);
+		return err_set(err, ERR_SYSTEM, "out of memory: %s wants %" PRIu64 " bytes", what,
+			       size);
 	}
 	return 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "calibrate/dumps.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,8 +71,9 @@ int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *
 {
 	if (input->tensor->shape[1] == linear->k)
 		return 0;
-	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has %llu features, and '%s' takes %zu",
-		       input->tensor->name, path, (unsigned long long)input->tensor->shape[1],
+	return err_set(err, ERR_INPUT,
+		       "tensor '%s' in '%s' has %" PRIu64 " features, and '%s' takes %zu",
+		       input->tensor->name, path, input->tensor->shape[1],
 		       linear->weight->tensor->name, linear->k);
 }
 

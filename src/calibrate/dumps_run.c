@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,8 +54,8 @@ static int refuse(const char *what, const struct linear *linear, const char *pat
 		  struct err *err)
 {
 	return err_set(err, ERR_INPUT,
-		       "the %s of '%s' holds %llu values that are NaN or infinite, in '%s'", what,
-		       linear->ref->module, (unsigned long long)n, path);
+		       "the %s of '%s' holds %" PRIu64 " values that are NaN or infinite, in '%s'",
+		       what, linear->ref->module, n, path);
 }
 
 static void count(const struct dumps_worker *worker, const float *values, size_t n, int slot)

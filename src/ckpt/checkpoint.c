@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -426,9 +427,9 @@ int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const 
 	if (is_whole(defects) && checkpoint->has_total &&
 	    checkpoint->index_total != checkpoint->data_bytes) {
 		err_set(err, ERR_INPUT,
-			"total_size in the index is %llu, but the tensors have %llu bytes",
-			(unsigned long long)checkpoint->index_total,
-			(unsigned long long)checkpoint->data_bytes);
+			"total_size in the index is %" PRIu64 ", but the tensors have %" PRIu64
+			" bytes",
+			checkpoint->index_total, checkpoint->data_bytes);
 		defect_add(defects, DEFECT_INDEX_TOTAL, NULL, INDEX_NAME, err);
 	}
 	return 0;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <isa-l/crc.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -370,11 +371,10 @@ int outdir_check_space(const struct outdir *dir, uint64_t bytes, struct err *err
 		return err_errno(err, "cannot read the free space of '%s'", dir->path);
 	free_bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
 	if (bytes > free_bytes)
-		return err_set(
-			err, ERR_SYSTEM,
-			"not enough space in '%s': %llu bytes needed, %llu free, %llu missing",
-			dir->path, (unsigned long long)bytes, (unsigned long long)free_bytes,
-			(unsigned long long)(bytes - free_bytes));
+		return err_set(err, ERR_SYSTEM,
+			       "not enough space in '%s': %" PRIu64 " bytes needed, %" PRIu64
+			       " free, %" PRIu64 " missing",
+			       dir->path, bytes, free_bytes, bytes - free_bytes);
 	return 0;
 }
 

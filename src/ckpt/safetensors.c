@@ -7,6 +7,7 @@
 
 #include <endian.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,22 +15,22 @@
 #include "base/mem.h"
 #include "ckpt/safetensors_header.h"
 
-typedef unsigned long long ull;
-
 static int check_header_size(const char *path, uint64_t n, uint64_t file_size, struct err *err)
 {
 	if (file_size < 8)
 		return err_set(err, ERR_INPUT,
-			       "'%s' is %llu bytes long, too short for a safetensors file (8)",
-			       path, (ull)file_size);
+			       "'%s' is %" PRIu64
+			       " bytes long, too short for a safetensors file (8)",
+			       path, file_size);
 	if (n > file_size - 8)
 		return err_set(err, ERR_INPUT,
-			       "header of '%s' is %llu bytes long, past the end of the file (%llu)",
-			       path, (ull)n, (ull)file_size);
+			       "header of '%s' is %" PRIu64
+			       " bytes long, past the end of the file (%" PRIu64 ")",
+			       path, n, file_size);
 	if (n > ST_MAX_HEADER)
 		return err_set(err, ERR_INPUT,
-			       "header of '%s' is %llu bytes long, more than the limit (%d)", path,
-			       (ull)n, ST_MAX_HEADER);
+			       "header of '%s' is %" PRIu64 " bytes long, more than the limit (%d)",
+			       path, n, ST_MAX_HEADER);
 	return 0;
 }
 
@@ -44,8 +45,8 @@ int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t
 		return -1;
 	good = json_utf8_prefix((struct json_text){ header, n });
 	if (good != n)
-		return err_set(err, ERR_INPUT, "header of '%s' is not UTF-8 (byte %llu)",
-			       file->path, 8 + (ull)good);
+		return err_set(err, ERR_INPUT, "header of '%s' is not UTF-8 (byte %" PRIu64 ")",
+			       file->path, 8 + (uint64_t)good);
 	file->data_start = 8 + (uint64_t)n;
 	if (st_header_read(file, header, n, err))
 		return -1;

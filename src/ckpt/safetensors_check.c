@@ -6,13 +6,12 @@
  */
 #include "ckpt/safetensors_header.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/sort.h"
-
-typedef unsigned long long ull;
 
 static int compare_offsets(const void *a, const void *b)
 {
@@ -42,9 +41,9 @@ static int check_names(struct st_file *file, struct err *err)
 
 		if (!strcmp(a->name, b->name))
 			return err_set(err, ERR_INPUT,
-				       "duplicate tensor '%s' in '%s', with data at bytes %llu "
-				       "and %llu",
-				       a->name, file->path, (ull)a->begin, (ull)b->begin);
+				       "duplicate tensor '%s' in '%s', with data at bytes %" PRIu64
+				       " and %" PRIu64,
+				       a->name, file->path, a->begin, b->begin);
 	}
 	return 0;
 }
@@ -81,24 +80,24 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 
 	if (tensor->end < tensor->begin)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' ends at byte %llu, before its begin (%llu)",
-			       tensor->name, file->path, (ull)tensor->end, (ull)tensor->begin);
+			       "tensor '%s' in '%s' ends at byte %" PRIu64
+			       ", before its begin (%" PRIu64 ")",
+			       tensor->name, file->path, tensor->end, tensor->begin);
 	if (tensor->end > data_size)
-		return err_set(
-			err, ERR_INPUT,
-			"tensor '%s' in '%s' ends at byte %llu, past the end of the file (%llu)",
-			tensor->name, file->path, (ull)tensor->end, (ull)data_size);
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' ends at byte %" PRIu64
+			       ", past the end of the file (%" PRIu64 ")",
+			       tensor->name, file->path, tensor->end, data_size);
 	if (before && tensor->begin < before->end)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' begins at byte %llu, before the end of tensor "
-			       "'%s' (%llu)",
-			       tensor->name, file->path, (ull)tensor->begin, before->name,
-			       (ull)start);
+			       "tensor '%s' in '%s' begins at byte %" PRIu64
+			       ", before the end of tensor '%s' (%" PRIu64 ")",
+			       tensor->name, file->path, tensor->begin, before->name, start);
 	if (tensor->begin > start)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' begins at byte %llu, behind a hole: the data "
-			       "before it ends at %llu",
-			       tensor->name, file->path, (ull)tensor->begin, (ull)start);
+			       "tensor '%s' in '%s' begins at byte %" PRIu64
+			       ", behind a hole: the data before it ends at %" PRIu64,
+			       tensor->name, file->path, tensor->begin, start);
 	return 0;
 }
 
@@ -115,13 +114,15 @@ static int bad_size(const struct st_file *file, const struct st_tensor *tensor,
 			     tensor->name, file->path, type.data);
 	else if (*bits % 8)
 		rc = err_set(err, ERR_INPUT,
-			     "tensor '%s' in '%s' does not fill whole bytes: %s is %llu bits",
-			     tensor->name, file->path, type.data, (ull)*bits);
+			     "tensor '%s' in '%s' does not fill whole bytes: %s is %" PRIu64
+			     " bits",
+			     tensor->name, file->path, type.data, *bits);
 	else
 		rc = err_set(err, ERR_INPUT,
-			     "tensor '%s' in '%s' has %llu bytes at byte %llu, but %s takes %llu",
-			     tensor->name, file->path, (ull)(tensor->end - tensor->begin),
-			     (ull)tensor->begin, type.data, (ull)(*bits / 8));
+			     "tensor '%s' in '%s' has %" PRIu64 " bytes at byte %" PRIu64
+			     ", but %s takes %" PRIu64,
+			     tensor->name, file->path, tensor->end - tensor->begin, tensor->begin,
+			     type.data, *bits / 8);
 	buf_release(&type);
 	return rc;
 }
@@ -155,9 +156,9 @@ int st_header_check(struct st_file *file, uint64_t data_size, struct err *err)
 			return -1;
 	end = file->n_tensors ? file->tensors[file->n_tensors - 1].end : 0;
 	if (end != data_size)
-		return err_set(
-			err, ERR_INPUT,
-			"the tensors of '%s' end at byte %llu, before the end of the file (%llu)",
-			file->path, (ull)end, (ull)data_size);
+		return err_set(err, ERR_INPUT,
+			       "the tensors of '%s' end at byte %" PRIu64
+			       ", before the end of the file (%" PRIu64 ")",
+			       file->path, end, data_size);
 	return 0;
 }

@@ -5,6 +5,7 @@
  */
 #include "ckpt/safetensors_header.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,9 +25,9 @@ struct reader {
 };
 
 /* Where a stretch of the header lies in the file. */
-static unsigned long long offset_of(const struct reader *reader, struct json_text text)
+static uint64_t offset_of(const struct reader *reader, struct json_text text)
 {
-	return 8 + (unsigned long long)(text.data - reader->header);
+	return 8 + (uint64_t)(text.data - reader->header);
 }
 
 static bool key_is(const struct json_member *member, const char *key)
@@ -39,11 +40,11 @@ static int read_dtype(struct reader *reader, struct st_tensor *tensor, struct js
 {
 	if (!json_text_string(value, &reader->text))
 		return err_set(err, ERR_INPUT,
-			       "dtype of tensor '%s' in '%s' is not a string (byte %llu)",
+			       "dtype of tensor '%s' in '%s' is not a string (byte %" PRIu64 ")",
 			       tensor->name, reader->file->path, offset_of(reader, value));
 	if (!dtype_from_name(&tensor->dtype, reader->text.data, reader->text.len))
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' has the unknown type '%s' (byte %llu)",
+			       "tensor '%s' in '%s' has the unknown type '%s' (byte %" PRIu64 ")",
 			       tensor->name, reader->file->path, reader->text.data,
 			       offset_of(reader, value));
 	return 0;
@@ -61,12 +62,13 @@ static int read_shape(struct reader *reader, struct st_tensor *tensor, struct js
 	if (n < 0)
 		return err_set(err, ERR_INPUT,
 			       "shape of tensor '%s' in '%s' is not a list of integers from 0 to "
-			       "2^64-1 (byte %llu)",
+			       "2^64-1 (byte %" PRIu64 ")",
 			       tensor->name, reader->file->path, offset_of(reader, value));
 	if (n > ST_MAX_DIMS)
 		return err_set(err, ERR_INPUT,
-			       "tensor '%s' in '%s' has %lld dimensions, more than the limit (%d)",
-			       tensor->name, reader->file->path, (long long)n, ST_MAX_DIMS);
+			       "tensor '%s' in '%s' has %" PRId64
+			       " dimensions, more than the limit (%d)",
+			       tensor->name, reader->file->path, n, ST_MAX_DIMS);
 	tensor->n_dims = (int)n;
 	/* neighbours mostly have one shape, and share it */
 	if (before && n == before->n_dims &&
@@ -85,7 +87,7 @@ static int read_offsets(struct reader *reader, struct st_tensor *tensor, struct 
 	if (json_text_uints(value, offsets, 2) != 2)
 		return err_set(err, ERR_INPUT,
 			       "data_offsets of tensor '%s' in '%s' are not two integers from 0 to "
-			       "2^64-1 (byte %llu)",
+			       "2^64-1 (byte %" PRIu64 ")",
 			       tensor->name, reader->file->path, offset_of(reader, value));
 	tensor->begin = offsets[0];
 	tensor->end = offsets[1];
@@ -107,7 +109,8 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 			continue;
 		if (*seen & 1u << i)
 			return err_set(err, ERR_INPUT,
-				       "duplicate member '%s' of tensor '%s' in '%s' (byte %llu)",
+				       "duplicate member '%s' of tensor '%s' in '%s' (byte %" PRIu64
+				       ")",
 				       fields[i].name, tensor->name, reader->file->path,
 				       offset_of(reader, member->value));
 		*seen |= 1u << i;
@@ -116,12 +119,13 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 	if (member->value.len > FIELD_LIMIT)
 		return err_set(err, ERR_INPUT,
 			       "field '%s' of tensor '%s' in '%s' is %zu bytes long, more than the "
-			       "limit (%d) (byte %llu)",
+			       "limit (%d) (byte %" PRIu64 ")",
 			       member->key, tensor->name, reader->file->path, member->value.len,
 			       FIELD_LIMIT, offset_of(reader, member->value));
 	if (json_check(member->value, err)) /* not ours, but it must be JSON */
-		return err_wrap(err, "field '%s' of tensor '%s' in '%s' (byte %llu)", member->key,
-				tensor->name, reader->file->path, offset_of(reader, member->value));
+		return err_wrap(err, "field '%s' of tensor '%s' in '%s' (byte %" PRIu64 ")",
+				member->key, tensor->name, reader->file->path,
+				offset_of(reader, member->value));
 	return 0;
 }
 
@@ -139,7 +143,7 @@ static int read_fields(struct reader *reader, struct st_tensor *tensor, struct j
 	if (rc)
 		return err_wrap(err, "tensor '%s' in '%s'", tensor->name, reader->file->path);
 	if (seen != 7)
-		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no %s (byte %llu)",
+		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' has no %s (byte %" PRIu64 ")",
 			       tensor->name, reader->file->path,
 			       !(seen & 1)   ? "dtype"
 			       : !(seen & 2) ? "shape"
@@ -156,9 +160,8 @@ static int check_name(const struct reader *reader, const struct json_member *mem
 							 : NULL;
 
 	if (what)
-		return err_set(err, ERR_INPUT, "name of tensor '%s' in '%s' %s (byte %llu)",
-			       member->key, reader->file->path, what,
-			       8 + (unsigned long long)member->begin);
+		return err_set(err, ERR_INPUT, "name of tensor '%s' in '%s' %s (byte %" PRIu64 ")",
+			       member->key, reader->file->path, what, 8 + (uint64_t)member->begin);
 	return 0;
 }
 
@@ -171,7 +174,8 @@ static int read_tensor(struct reader *reader, const struct json_member *member, 
 		return -1;
 	tensor.name = arena_text(&file->texts, member->key, member->key_len);
 	if (member->value.data[0] != '{')
-		return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not an object (byte %llu)",
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' in '%s' is not an object (byte %" PRIu64 ")",
 			       member->key, file->path, offset_of(reader, member->value));
 	if (read_fields(reader, &tensor, member->value, err))
 		return -1;
@@ -189,8 +193,8 @@ static int read_metadata(struct reader *reader, struct json_text value, struct e
 
 	if (reader->has_metadata)
 		return err_set(err, ERR_INPUT,
-			       "duplicate member '__metadata__' in '%s' (byte %llu)", file->path,
-			       offset_of(reader, value));
+			       "duplicate member '__metadata__' in '%s' (byte %" PRIu64 ")",
+			       file->path, offset_of(reader, value));
 	reader->has_metadata = true;
 	if (json_text_is_null(value))
 		return 0;
@@ -198,7 +202,8 @@ static int read_metadata(struct reader *reader, struct json_text value, struct e
 		if (!json_text_string(member.value, &reader->text)) {
 			rc = err_set(
 				err, ERR_INPUT,
-				"metadata '%s' in '%s' is not a string without NUL (byte %llu)",
+				"metadata '%s' in '%s' is not a string without NUL (byte %" PRIu64
+				")",
 				member.key, file->path, offset_of(reader, member.value));
 			goto out;
 		}

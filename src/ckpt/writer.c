@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <isa-l/crc.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -45,8 +46,8 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 		number = writer->io->ftruncate(writer->fd, (off_t)writer->size) ? errno : 0;
 	if (number) {
 		errno = number;
-		return err_errno(err, "cannot reserve %llu bytes for '%s'",
-				 (unsigned long long)writer->size, writer->name);
+		return err_errno(err, "cannot reserve %" PRIu64 " bytes for '%s'", writer->size,
+				 writer->name);
 	}
 	return writer_pwrite(writer, header->data, header->len, 0, err);
 }
@@ -197,10 +198,10 @@ static int pieces_check(struct writer *writer, uint32_t *crc, struct err *err)
 		at += piece->size;
 	}
 	if (at != writer->size)
-		return err_set(
-			err, ERR_SYSTEM,
-			"internal error: '%s' was planned with %llu bytes, but written up to %llu",
-			writer->name, (unsigned long long)writer->size, (unsigned long long)at);
+		return err_set(err, ERR_SYSTEM,
+			       "internal error: '%s' was planned with %" PRIu64
+			       " bytes, but written up to %" PRIu64,
+			       writer->name, writer->size, at);
 	return 0;
 }
 

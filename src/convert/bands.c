@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/bands.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -34,9 +35,10 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, 
 	max &= ~(WRITER_ALIGN - (uint64_t)1);
 	if (max < BAND_MIN)
 		return err_set(err, ERR_USAGE,
-			       "option '--max-memory' leaves %llu bytes for each thread, which "
-			       "needs %llu: give more memory or fewer --threads",
-			       (unsigned long long)memory, 4ull * BAND_MIN);
+			       "option '--max-memory' leaves %" PRIu64
+			       " bytes for each thread, which needs %" PRIu64
+			       ": give more memory or fewer --threads",
+			       memory, 4 * BAND_MIN);
 	*limits = (struct band_limits){
 		.target = smaller(band ? band : BAND_TARGET, max),
 		.max = max,

@@ -3,6 +3,7 @@
  * The amax pass: the amax of tiles that do not fit a band; and the search for units with non-finite
  * values.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -37,15 +38,15 @@ int pipeline_refuse_nonfinite(const struct pipeline *pipeline, const struct unit
 
 			if (!isfinite(value))
 				return err_set(err, ERR_INPUT,
-					       "tensor '%s' in '%s' is %s at [%llu, %llu]: "
+					       "tensor '%s' in '%s' is %s at [%" PRIu64 ", %" PRIu64
+					       "]: "
 					       "--on-nonfinite saturate "
 					       "quantizes it all the same, skip keeps the tensor",
 					       unit->name, file,
 					       isnan(value) ? "nan"
 					       : value > 0  ? "inf"
 							    : "-inf",
-					       (unsigned long long)(rect->row + row),
-					       (unsigned long long)(rect->col + col));
+					       rect->row + row, rect->col + col);
 		}
 	}
 	return 0;

@@ -5,6 +5,7 @@
  */
 #include "convert/plan.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -247,10 +248,10 @@ static int shard_layout(struct output_shard *shard, struct err *err)
 		  &shard->data_size);
 	free(metadata);
 	if (shard->header_size - 8 > ST_MAX_HEADER)
-		return err_set(
-			err, ERR_INPUT,
-			"the header of output '%s' would have %llu bytes, and readers take %d",
-			shard->name, (unsigned long long)shard->header_size - 8, ST_MAX_HEADER);
+		return err_set(err, ERR_INPUT,
+			       "the header of output '%s' would have %" PRIu64
+			       " bytes, and readers take %d",
+			       shard->name, shard->header_size - 8, ST_MAX_HEADER);
 	return 0;
 }
 

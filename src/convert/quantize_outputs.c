@@ -2,6 +2,7 @@
  *
  * From decisions to files: the tensors of every output shard, with their places.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -51,8 +52,8 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	if (st_n_elements(scale.shape, scale.n_dims) != n_scales ||
 	    dtype_bits(scale.dtype) / 8 != scale_size(spec->scale_type))
 		return err_set(err, ERR_USAGE,
-			       "format '%s' cannot hold the %llu scales of tensor '%s'",
-			       plan->format->name, (unsigned long long)n_scales, unit->name);
+			       "format '%s' cannot hold the %" PRIu64 " scales of tensor '%s'",
+			       plan->format->name, n_scales, unit->name);
 	return 0;
 }
 

@@ -3,6 +3,7 @@
  * The same codes with other words about them: recipe and spec of each weight are what its scales
  * show, and the format must be able to say them.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,9 +32,9 @@ static struct qspec spec_of(const struct unit *unit)
 
 static int refuse_mx(const struct unit *unit, const char *why, struct err *err)
 {
-	return err_set(err, ERR_USAGE, "tensor '%s' (%llu x %llu) cannot become mxfp8: %s",
-		       unit->name, (unsigned long long)unit->rows, (unsigned long long)unit->cols,
-		       why);
+	return err_set(err, ERR_USAGE,
+		       "tensor '%s' (%" PRIu64 " x %" PRIu64 ") cannot become mxfp8: %s",
+		       unit->name, unit->rows, unit->cols, why);
 }
 
 static int make_mx(const struct unit *unit, struct qspec *spec, struct err *err)
@@ -59,9 +60,10 @@ static int check_readable(const struct unit *unit, struct err *err)
 
 	if (unit->stack)
 		return err_set(err, ERR_USAGE,
-			       "tensor '%s' holds %llu experts, and formats have a tensor for "
-			       "each: 'fp8conv dequantize' first, and quantize again",
-			       unit->name, (unsigned long long)unit->source->tensor->shape[0]);
+			       "tensor '%s' holds %" PRIu64
+			       " experts, and formats have a tensor for each: 'fp8conv dequantize' "
+			       "first, and quantize again",
+			       unit->name, unit->source->tensor->shape[0]);
 	if (from->tile.rows == WHOLE && from->tile.cols != WHOLE)
 		return err_set(err, ERR_USAGE,
 			       "tensor '%s' has a scale for each %zu columns, which no format has",
@@ -100,9 +102,9 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 	refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
 	if (!refused)
 		return 0;
-	return err_set(err, ERR_USAGE, "tensor '%s' (%llu x %llu) does not go into format '%s': %s",
-		       unit->name, (unsigned long long)unit->rows, (unsigned long long)unit->cols,
-		       plan->format->name, refused);
+	return err_set(err, ERR_USAGE,
+		       "tensor '%s' (%" PRIu64 " x %" PRIu64 ") does not go into format '%s': %s",
+		       unit->name, unit->rows, unit->cols, plan->format->name, refused);
 }
 
 /* The first of the weights whose recipe most have. */

@@ -2,6 +2,7 @@
  *
  * Whether scales are powers of two is nobody's word: they are looked at.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -68,13 +69,14 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 		spec.pow2 = odd == UINT64_MAX;
 		plan_spec_set(plan, u, &spec);
 		if (!rc && odd != UINT64_MAX && spec.scale_type == SCALE_E8M0)
-			rc = err_set(err, ERR_USAGE,
-				     "scale '%s' in '%s' is %.9g at %llu, which is not a power of "
-				     "two from 2^-127 to 2^127: mxfp8 has exponents only, and "
-				     "needs the model quantized again",
-				     scale->name,
-				     plan->source.shards[unit->source_scale.scale->shard].file.path,
-				     (double)value, (unsigned long long)odd);
+			rc = err_set(
+				err, ERR_USAGE,
+				"scale '%s' in '%s' is %.9g at %" PRIu64
+				", which is not a power of two from 2^-127 to 2^127: "
+				"mxfp8 has exponents only, and needs the model quantized again",
+				scale->name,
+				plan->source.shards[unit->source_scale.scale->shard].file.path,
+				(double)value, odd);
 	}
 	if (source_close(&source, rc ? &ignored : err))
 		rc = -1;

@@ -2,6 +2,7 @@
  *
  * Codes under their own names, scales under the format's.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -25,11 +26,10 @@ static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *sourc
 	if (!change &&
 	    st_n_elements(from->shape, from->n_dims) != st_n_elements(decl->shape, decl->n_dims))
 		return err_set(err, ERR_USAGE,
-			       "scale '%s' has %llu elements, and '%s' in format '%s' %llu",
-			       from->name,
-			       (unsigned long long)st_n_elements(from->shape, from->n_dims),
-			       decl->name, plan->format->name,
-			       (unsigned long long)st_n_elements(decl->shape, decl->n_dims));
+			       "scale '%s' has %" PRIu64
+			       " elements, and '%s' in format '%s' %" PRIu64,
+			       from->name, st_n_elements(from->shape, from->n_dims), decl->name,
+			       plan->format->name, st_n_elements(decl->shape, decl->n_dims));
 	return 0;
 }
 

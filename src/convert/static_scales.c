@@ -4,6 +4,7 @@
  */
 #include "convert/static_scales.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,12 +119,11 @@ static void make_dynamic(struct selection *selection, size_t u)
 static int refuse_uncovered(const struct static_scales *scales, const struct unit *unit,
 			    struct err *err)
 {
-	return err_set(
-		err, ERR_INPUT,
-		"fewer than %llu tokens reached the module of tensor '%s' in '%s': "
-		"calibrate with more data, or choose a policy with --uncovered",
-		(unsigned long long)(scales->params->min_tokens ? scales->params->min_tokens : 1),
-		unit->name, scales->params->path);
+	return err_set(err, ERR_INPUT,
+		       "fewer than %" PRIu64 " tokens reached the module of tensor '%s' in '%s': "
+		       "calibrate with more data, or choose a policy with --uncovered",
+		       (scales->params->min_tokens ? scales->params->min_tokens : 1), unit->name,
+		       scales->params->path);
 }
 
 /* group-max is decided when scales are made: it changes no name. */

@@ -3,6 +3,7 @@
  * model.safetensors.index.json as Hugging Face writes it: the sum of tensor bytes, and names in
  * order.  Its text is made piece by piece, for it may be larger than all else of a plan.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,10 +68,10 @@ static void next_piece(void *context, struct buf *piece)
 	if (text->ended)
 		return;
 	if (!text->at)
-		buf_printf(
-			piece,
-			"{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n  \"weight_map\": {",
-			(unsigned long long)text->total);
+		buf_printf(piece,
+			   "{\n  \"metadata\": {\n    \"total_size\": %" PRIu64
+			   "\n  },\n  \"weight_map\": {",
+			   text->total);
 	for (; text->at < text->n && piece->len < PIECE; text->at++)
 		add_name(piece, &text->names[text->at], !text->at);
 	text->ended = text->at == text->n;

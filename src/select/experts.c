@@ -2,6 +2,7 @@
  *
  * Fused experts: both tensors of a layer, in whatever shards, give their layout.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,10 +117,9 @@ static int check_count(const struct select *select, struct err *err)
 		n += candidate_n_units(c);
 		if (n > MOST_MATRICES)
 			return err_set(err, ERR_INPUT,
-				       "experts '%s' and those before them are %llu matrices, more "
-				       "than %d: --exclude keeps them as they are",
-				       c->source->tensor->name, (unsigned long long)n,
-				       MOST_MATRICES);
+				       "experts '%s' and those before them are %" PRIu64
+				       " matrices, more than %d: --exclude keeps them as they are",
+				       c->source->tensor->name, n, MOST_MATRICES);
 	}
 	return 0;
 }

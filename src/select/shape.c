@@ -6,6 +6,7 @@
  * between two members, so all but the last must have whole tiles of rows.  A joint set is what is
  * quantized together or not at all: a fused set, or all experts of a layer.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +15,6 @@
 #include "model/experts.h"
 #include "model/fusion.h"
 #include "model/tensor_name.h"
-
-typedef unsigned long long ull;
 
 static bool is_expert(const struct candidate *c)
 {
@@ -35,7 +34,7 @@ static bool whole(uint64_t n, size_t tile)
 
 static void keep_ragged(struct candidate *c, char dimension, uint64_t n, size_t tile)
 {
-	candidate_keep(c, "%c %llu is not a multiple of %zu", dimension, (ull)n, tile);
+	candidate_keep(c, "%c %" PRIu64 " is not a multiple of %zu", dimension, n, tile);
 	c->by_shape = true;
 }
 
@@ -173,16 +172,18 @@ static void check_seams(const struct select *select, struct candidate *c,
 	for (int i = 0; i < n - 1; i++) {
 		if (whole(sections[i].rows, tile))
 			continue;
-		candidate_keep(c, "N %llu is fused of parts, and %llu is not a multiple of %zu",
-			       (ull)c->rows, (ull)sections[i].rows, tile);
+		candidate_keep(c,
+			       "N %" PRIu64 " is fused of parts, and %" PRIu64
+			       " is not a multiple of %zu",
+			       c->rows, sections[i].rows, tile);
 		c->by_shape = true;
 		return;
 	}
 	if (!after || whole(sections[n - 1].rows, tile))
 		return;
 	name = module_name(after);
-	candidate_keep(c, "N %llu is not a multiple of %zu, and engines fuse it with %.*s",
-		       (ull)c->rows, tile, (int)name.n, name.text);
+	candidate_keep(c, "N %" PRIu64 " is not a multiple of %zu, and engines fuse it with %.*s",
+		       c->rows, tile, (int)name.n, name.text);
 	c->by_shape = true;
 }
 

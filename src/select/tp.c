@@ -3,10 +3,10 @@
  * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every split and every seam must lie
  * between tiles; the rows of experts must be whole tiles even on one device.
  */
+#include <inttypes.h>
+
 #include "base/buf.h"
 #include "select/steps.h"
-
-typedef unsigned long long ull;
 
 /* What does not split: N or K of a tensor. */
 struct obstacle {
@@ -59,13 +59,14 @@ static int refuse(const struct selection *selection, int tp, const struct obstac
 		buf_puts(&sizes, "no size loads");
 	if (obstacle->tile > 1)
 		err_set(err, ERR_USAGE,
-			"tensor '%s': %c %llu does not split over --tp %d in multiples of %zu; %s",
-			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,
+			"tensor '%s': %c %" PRIu64
+			" does not split over --tp %d in multiples of %zu; %s",
+			c->source->tensor->name, obstacle->dimension, obstacle->n, tp,
 			obstacle->tile, sizes.data);
 	else
-		err_set(err, ERR_USAGE, "tensor '%s': %c %llu does not split over --tp %d; %s",
-			c->source->tensor->name, obstacle->dimension, (ull)obstacle->n, tp,
-			sizes.data);
+		err_set(err, ERR_USAGE,
+			"tensor '%s': %c %" PRIu64 " does not split over --tp %d; %s",
+			c->source->tensor->name, obstacle->dimension, obstacle->n, tp, sizes.data);
 	buf_release(&sizes);
 	return -1;
 }

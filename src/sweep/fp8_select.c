@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sweep/fp8_select.h"
 
+#include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -95,9 +96,9 @@ static int check_matrix(const struct fp8_selection *selected, const struct linea
 		return 0;
 	return err_set(err, ERR_USAGE,
 		       "'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of "
-		       "(%llu, %llu): --exclude keeps it",
-		       ref->module, ref->n, ref->k, (unsigned long long)selected->units[i]->rows,
-		       (unsigned long long)selected->units[i]->cols);
+		       "(%" PRIu64 ", %" PRIu64 "): --exclude keeps it",
+		       ref->module, ref->n, ref->k, selected->units[i]->rows,
+		       selected->units[i]->cols);
 }
 
 static int check_layer(const struct fp8_selection *selected, const struct layer_ref *layer,
