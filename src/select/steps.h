@@ -54,30 +54,30 @@ bool candidate_is_fused(const struct candidate *candidate);
 /* How many units it becomes: of fused experts that are quantized, one per matrix. */
 size_t candidate_n_units(const struct candidate *candidate);
 
-/* select_fp8.c: refuses sources that are quantized already; with --requantize finds the scales of
+/* requantize.c: refuses sources that are quantized already; with --requantize finds the scales of
  * FP8 tensors. scales[i]: of tensor i in the checkpoint's order; is_scale[i]: it is one.  Both are
  * left NULL without FP8. */
 int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err);
 
-/* select_rules.c: makes the candidates: what type, patterns and role say of each by itself.  *note:
+/* rules.c: makes the candidates: what type, patterns and role say of each by itself.  *note:
  * a pattern that matches nothing, to be freed; else as it was. */
 int select_gather(struct select *select, char **note, struct err *err);
 
-/* select_experts.c: finds the layouts of fused experts. */
+/* experts.c: finds the layouts of fused experts. */
 int select_experts(struct select *select, struct err *err);
 
-/* select_shape.c: fused and joint sets, and what shapes forbid.  ERR_USAGE where rules part what
+/* shape.c: fused and joint sets, and what shapes forbid.  ERR_USAGE where rules part what
  * engines merge. */
 int select_shapes(struct select *select, struct err *err);
 
-/* select_tp.c: the tensor-parallel sizes that load, and whether the one that must does. */
+/* tp.c: the tensor-parallel sizes that load, and whether the one that must does. */
 int select_tp(struct select *select, struct selection *selection, struct err *err);
 
-/* select_units.c: the units, and the advice. */
+/* units.c: the units, and the advice. */
 int select_units(struct select *select, struct selection *selection, struct err *err);
 
-/* select_keep.c: counts units.  ERR_USAGE if nothing is quantized (hint: what would help, or NULL),
+/* settle.c: counts units.  ERR_USAGE if nothing is quantized (hint: what would help, or NULL),
  * or an FP8 tensor kept. */
 int selection_check(struct selection *selection, const char *hint, struct err *err);
 
