@@ -188,7 +188,9 @@ int json_balanced(struct json_text text, struct err *err)
 
 	if (!text.data)
 		text.data = "";
-	return skip_value(text, 0, &at, 0, &value, err) || expect_end(text, 0, at, err) ? -1 : 0;
+	if (skip_value(text, 0, &at, 0, &value, err))
+		return -1;
+	return expect_end(text, 0, at, err);
 }
 
 /* The key and the value behind it; kind and token are the key's. */

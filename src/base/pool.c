@@ -87,5 +87,7 @@ int pool_run(int n_threads, size_t n_items, pool_fn *fn, void *context, const at
 		pthread_join(workers[i].thread, NULL);
 	free(workers);
 	pthread_mutex_destroy(&pool.lock);
-	return atomic_load(&pool.failed) ? -1 : 0;
+	if (atomic_load(&pool.failed))
+		return -1;
+	return 0;
 }

@@ -63,7 +63,9 @@ static int add_siblings(struct gathering *gathering, const char *module, struct 
 		}
 	}
 	free(kind);
-	return rc < 0 ? -1 : 0;
+	if (rc < 0)
+		return -1;
+	return 0;
 }
 
 int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *input,

@@ -311,7 +311,8 @@ int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t
 
 	for (size_t s = 0; s < n_sequences && !rc; s++)
 		rc = check(recorder, s, stats + s * n_slots, err);
-	rc = rc || fetch_counts(recorder, lane, &counts, err) ? -1 : 0;
+	if (!rc)
+		rc = fetch_counts(recorder, lane, &counts, err);
 	for (size_t site = 0; site < recorder->n_sites && !rc; site++)
 		keep_site(recorder, site, n_sequences, stats, n_slots, counts);
 	free(counts);

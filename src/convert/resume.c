@@ -14,7 +14,9 @@ int resume_manifest(const struct execution *execution, json_t **manifest, struct
 {
 	*err = (struct err){ 0 };
 	*manifest = manifest_load(&execution->out, err);
-	return err->kind ? -1 : 0;
+	if (err->kind)
+		return -1;
+	return 0;
 }
 
 /* The part a shard belongs to, from 1: equal shares of the bytes, in order. */

@@ -69,7 +69,9 @@ static int load_floats(struct weights *weights, struct executor_stream *stream,
 		rc = ops->wait(stream, err);
 	}
 	free(floats);
-	return rc ? -1 : 0;
+	if (rc)
+		return -1;
+	return 0;
 }
 
 static struct weight_reader reader_of(struct weights *weights, bool round)
@@ -224,7 +226,9 @@ static int set_quantized(struct weights *weights, const struct weights_piece *pi
 		 set_parts(to, values, err);
 
 	free(values);
-	return rc ? -1 : 0;
+	if (rc)
+		return -1;
+	return 0;
 }
 
 /* The amax of all that shares a scale must be known before the first of it is quantized. */
@@ -302,7 +306,9 @@ int weights_begin_linear(struct weights_load *load, struct weights *weights,
 {
 	load_init(load, weights, stream);
 	*linear = (struct linear){ 0 };
-	return load_add(load, ref, linear, err) || find_amaxes(load, err) ? -1 : 0;
+	if (load_add(load, ref, linear, err))
+		return -1;
+	return find_amaxes(load, err);
 }
 
 int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
@@ -381,7 +387,9 @@ int weights_begin_layer(struct weights_load *load, struct weights *weights,
 	for (size_t e = 0; e < ref->n_experts && !rc; e++)
 		for (int i = 0; i < N_EXPERT_ROLES && !rc; i++)
 			rc = load_add(load, &ref->experts[e][i], &layer->experts[e][i], err);
-	return rc || find_amaxes(load, err) ? -1 : 0;
+	if (rc)
+		return -1;
+	return find_amaxes(load, err);
 }
 
 void layer_release(struct layer *layer, struct executor *executor)
