@@ -63,6 +63,12 @@ struct quant_in {
 	size_t scale_stride;
 };
 
+/* What rounding lost: 10 log10(signal / noise) is the SQNR in dB. */
+struct error_stats {
+	double signal; /* sum of x^2 */
+	double noise;  /* sum of (x - code * scale_inv)^2 */
+};
+
 /* One copy of a matrix in FP8, quantized along its rows; the columnwise copy of (rows, cols) is
  * that of its transpose (cols, rows). */
 struct fp8_copy {
@@ -138,11 +144,8 @@ struct backend {
 	void (*dequantize)(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride);
 
 	/* NULL for a backend that leaves it to the CPU's (backend_error() asks the reference).
-	 * *signal += sum of x^2, *noise += sum of (x - code * scale_inv)^2, over finite x; in
-	 * double, so that 10 log10(signal / noise) is the SQNR in dB.  The last digits may depend
-	 * on the backend. */
-	void (*error)(const struct matrix *x, const struct quant_in *q, double *signal,
-		      double *noise);
+	 * Adds to *stats, over finite x; the last digits may depend on the backend. */
+	void (*error)(const struct matrix *x, const struct quant_in *q, struct error_stats *stats);
 
 	/* 0 where a GEMM can take operands of this spec here (exact emulation counts), else
 	 * ERR_USAGE with what is missing ("compute capability 8.6, block scaling needs 9.0"), or

@@ -167,12 +167,12 @@ void backend_dequantize(const struct backend *backend, const struct quant_in *q,
 }
 
 void backend_error(const struct backend *backend, const struct matrix *x, const struct quant_in *q,
-		   double *signal, double *noise)
+		   struct error_stats *stats)
 {
 	check_matrix(x);
 	check_in(q);
 	assert(x->rows == q->rows && x->cols == q->cols);
-	(backend->error ? backend : backends[0])->error(x, q, signal, noise);
+	(backend->error ? backend : backends[0])->error(x, q, stats);
 }
 
 int backend_supports(const struct backend *backend, const struct qspec *spec, struct err *err)

@@ -33,7 +33,7 @@ void backend_cast(const struct backend *backend, const struct matrix *x, const s
 void backend_dequantize(const struct backend *backend, const struct quant_in *q, enum dtype dtype,
 			void *y, size_t y_stride);
 void backend_error(const struct backend *backend, const struct matrix *x, const struct quant_in *q,
-		   double *signal, double *noise);
+		   struct error_stats *stats);
 int backend_supports(const struct backend *backend, const struct qspec *spec, struct err *err);
 void backend_cast_transpose(const struct backend *backend, const struct matrix *x,
 			    const struct qspec *spec, const struct fp8_out *out);

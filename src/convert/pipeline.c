@@ -203,7 +203,7 @@ void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figu
 	double worst = INFINITY;
 
 	for (size_t u = 0; u < selection->n_units; u++) {
-		const struct unit_error *error = &pipeline->errors[u];
+		const struct error_stats *error = &pipeline->errors[u];
 
 		if (selection->units[u].source->shard != shard || error->noise <= 0 ||
 		    error->signal / error->noise >= worst)

@@ -21,10 +21,6 @@
 
 #define DEFAULT_MAX_MEMORY ((uint64_t)192 << 20)
 
-struct unit_error {
-	double signal, noise;
-};
-
 struct pipeline_worker {
 	void *memory;
 	struct source_buffers buffers;
@@ -59,9 +55,9 @@ struct pipeline {
 	int n_workers;
 	struct pipeline_worker *workers;
 	struct shard_work work;
-	pthread_mutex_t lock;	   /* of the rest */
-	struct unit_error *errors; /* by unit */
-	struct quant_stats counts; /* of the shard */
+	pthread_mutex_t lock;	    /* of the rest */
+	struct error_stats *errors; /* by unit */
+	struct quant_stats counts;  /* of the shard */
 	struct known_amax amax;
 };
 

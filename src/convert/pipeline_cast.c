@@ -58,7 +58,7 @@ struct rounded {
 
 /* Adds rows [row, row + n) of the band. */
 static void rows_error(const struct backend *backend, const struct rounded *rounded, size_t row,
-		       size_t n, struct unit_error *error)
+		       size_t n, struct error_stats *error)
 {
 	const struct qspec *spec = rounded->spec;
 	const struct quant_out *out = rounded->out;
@@ -77,7 +77,7 @@ static void rows_error(const struct backend *backend, const struct rounded *roun
 
 	rows.data = (const char *)rows.data + row * rows.stride * dtype_bits(rows.dtype) / 8;
 	rows.rows = n;
-	backend_error(backend, &rows, &q, &error->signal, &error->noise);
+	backend_error(backend, &rows, &q, error);
 }
 
 /* Every so many rows; odd, so that no rhythm of the model's is met. */
@@ -93,7 +93,7 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 {
 	uint64_t step = sqnr_step(&pipeline->plan->selection.units[band->unit]);
 	size_t n_rows = rounded->x->rows;
-	struct unit_error error = { 0 };
+	struct error_stats error = { 0 };
 
 	if (step == 1) {
 		rows_error(pipeline->backend, rounded, 0, n_rows, &error);

@@ -23,8 +23,8 @@
 #include "base/pool.h"
 #include "select/fp8_units.h"
 #include "source/cut.h"
-#include "num/e8m0.h"
 #include "num/fp8.h"
+#include "num/scale_grid.h"
 
 #define CUT_BYTES ((uint64_t)512 << 10)
 
@@ -184,16 +184,6 @@ static void add_tile(const struct code_table *table, const struct codes *codes, 
 	}
 }
 
-static float scale_at(const struct unit *unit, const void *scales, uint64_t i)
-{
-	float scale;
-
-	if (unit->source_scale.scale_type == SCALE_E8M0)
-		return e8m0_to_f32(((const uint8_t *)scales)[i]);
-	memcpy(&scale, (const char *)scales + 4 * i, 4);
-	return scale;
-}
-
 static void add_tiles(const struct job *job, const struct cut *cut, const uint8_t *buffer,
 		      const void *scales, struct tensor_stats *found)
 {
@@ -212,10 +202,10 @@ static void add_tiles(const struct job *job, const struct cut *cut, const uint8_
 			codes.at = buffer + row * rect->n_cols + col;
 			codes.n_rows = rect->n_rows - row < rows ? rect->n_rows - row : rows;
 			codes.n_cols = rect->n_cols - col < cols ? rect->n_cols - col : cols;
-			add_tile(
-				&job->tables[codes.format], &codes,
-				scale_at(unit, scales, row / rows * grid_cols + first + col / cols),
-				found);
+			add_tile(&job->tables[codes.format], &codes,
+				 scale_grid_at(scales, unit->source_scale.scale_type,
+					       row / rows * grid_cols + first + col / cols),
+				 found);
 		}
 	}
 }

@@ -8,7 +8,10 @@
 #ifndef FP8CONV_NUM_SCALE_GRID_H
 #define FP8CONV_NUM_SCALE_GRID_H
 
+#include <string.h>
+
 #include "num/bits.h"
+#include "num/e8m0.h"
 #include "num/qspec.h"
 
 enum scale_order {
@@ -88,6 +91,17 @@ NUM_INLINE size_t scale_index(const struct scale_grid *l, size_t i, size_t j)
 	if (l->swizzled)
 		return e8m0_swizzled(i, j, l->swizzled);
 	return i * l->row_stride + j * l->col_stride;
+}
+
+/* Element i of an array of scales, which need not be aligned. */
+NUM_INLINE float scale_grid_at(const void *scales, enum scale_type type, size_t i)
+{
+	float scale;
+
+	if (type == SCALE_E8M0)
+		return e8m0_to_f32(((const uint8_t *)scales)[i]);
+	memcpy(&scale, (const char *)scales + 4 * i, 4);
+	return scale;
 }
 
 #endif

@@ -11,8 +11,8 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "num/e8m0.h"
 #include "num/fp8.h"
+#include "num/scale_grid.h"
 #include "verify/origin.h"
 
 #define BF16_SLACK (1.0f / 128) /* two roundings of 8 bits each */
@@ -150,7 +150,7 @@ static void add_error(const struct verify *verify, const struct comparison *comp
 				     (const char *)comparison->scales + first_col * size,
 				     tile_count(comparison->weight->unit.cols, scale->tile.cols));
 
-	backend_error(verify->run.backend, &comparison->x, &q, &found->signal, &found->noise);
+	backend_error(verify->run.backend, &comparison->x, &q, &found->error);
 }
 
 /* The error that fp8conv's own arithmetic would have made of the cut. */
@@ -162,10 +162,11 @@ static void add_own_error(const struct verify *verify, const struct comparison *
 				     comparison->worker->expected_scales,
 				     tile_count(comparison->rect->n_cols,
 						comparison->weight->unit.source_scale.tile.cols));
-	double signal = 0;
+	struct error_stats error = { 0 };
 
 	compare_expect(verify, comparison, &candidate);
-	backend_error(verify->run.backend, &comparison->x, &q, &signal, &found->own_noise);
+	backend_error(verify->run.backend, &comparison->x, &q, &error);
+	found->own_noise += error.noise;
 }
 
 static float scale_at(const struct comparison *comparison, uint64_t row, uint64_t col)
@@ -175,12 +176,8 @@ static float scale_at(const struct comparison *comparison, uint64_t row, uint64_
 	uint64_t grid_cols = tile_count(comparison->weight->unit.cols, tile.cols);
 	uint64_t i = (tile.rows == WHOLE ? 0 : row / tile.rows) * grid_cols +
 		     (tile.cols == WHOLE ? 0 : (comparison->rect->col + col) / tile.cols);
-	float scale;
 
-	if (stored->scale_type == SCALE_E8M0)
-		return e8m0_to_f32(((const uint8_t *)comparison->scales)[i]);
-	memcpy(&scale, (const char *)comparison->scales + 4 * i, 4);
-	return scale;
+	return scale_grid_at(comparison->scales, stored->scale_type, i);
 }
 
 /* From a code up to half the way to the next: the larger of its two sides. */

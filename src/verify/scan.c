@@ -8,8 +8,8 @@
 #include "verify/scan.h"
 #include "verify/steps.h"
 #include "num/bits.h"
-#include "num/e8m0.h"
 #include "num/fp8.h"
+#include "num/scale_grid.h"
 
 #define LANES 64 /* codes that are compared at a time */
 
@@ -95,12 +95,8 @@ struct view {
 static float scale_at(const struct view *view, uint64_t row, uint64_t col)
 {
 	uint64_t i = row * view->grid_cols + view->first_col + col;
-	float scale;
 
-	if (view->weight->unit.source_scale.scale_type == SCALE_E8M0)
-		return e8m0_to_f32(((const uint8_t *)view->scales)[i]);
-	memcpy(&scale, (const char *)view->scales + 4 * i, 4);
-	return scale;
+	return scale_grid_at(view->scales, view->weight->unit.source_scale.scale_type, i);
 }
 
 static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
@@ -202,7 +198,7 @@ void scan_merge(struct scan *into, const struct scan *from)
 	into->max = from->max > into->max ? from->max : into->max;
 	if (from->n_scales)
 		into->any_scale = from->any_scale;
-	into->signal += from->signal;
-	into->noise += from->noise;
+	into->error.signal += from->error.signal;
+	into->error.noise += from->error.noise;
 	into->own_noise += from->own_noise;
 }

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "backend/backend.h"
 #include "source/cut.h"
 
 struct verify;
@@ -34,7 +35,7 @@ struct scan {
 	float max;		   /* the largest code's value */
 	struct finding codes_off;  /* codes that differ from what the source becomes */
 	struct finding scales_off; /* scales that do */
-	double signal, noise;	   /* sums of squares: of the source, of the error */
+	struct error_stats error;  /* of the codes against the source */
 	double own_noise;	   /* that fp8conv's own arithmetic would have made */
 };
 

@@ -97,11 +97,12 @@ static void list_reports(struct verify *verify)
 
 		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
-		own_noise = identify_is_own(verify, weight->granularity) ? scan->noise
+		own_noise = identify_is_own(verify, weight->granularity) ? scan->error.noise
 									 : scan->own_noise;
 		result->reports[result->n_reports++] =
-			(struct weight_report){ weight->unit.name, sqnr(scan->signal, scan->noise),
-						sqnr(scan->signal, own_noise) };
+			(struct weight_report){ weight->unit.name,
+						sqnr(scan->error.signal, scan->error.noise),
+						sqnr(scan->error.signal, own_noise) };
 	}
 	if (result->n_reports)
 		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);

@@ -290,10 +290,9 @@ static void avx2_dequantize(const struct quant_in *q, enum dtype dtype, void *y,
 	panel_dequantize(&ops, q, dtype, y, y_stride);
 }
 
-static void avx2_error(const struct matrix *x, const struct quant_in *q, double *signal,
-		       double *noise)
+static void avx2_error(const struct matrix *x, const struct quant_in *q, struct error_stats *stats)
 {
-	panel_error(&ops, x, q, signal, noise);
+	panel_error(&ops, x, q, stats);
 }
 
 static const char *avx2_unusable(void)

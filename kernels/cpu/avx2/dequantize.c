@@ -158,7 +158,7 @@ INLINE double sum(__m256d v)
 }
 
 INLINE void row_error_as(const struct code_row *q, const void *x, int source,
-			 enum fp8_format format, double *signal, double *noise)
+			 enum fp8_format format, struct error_stats *stats)
 {
 	const size_t size = source_size(source);
 	struct sums sums = { _mm256_setzero_pd(), _mm256_setzero_pd() };
@@ -181,8 +181,8 @@ INLINE void row_error_as(const struct code_row *q, const void *x, int source,
 			i = end;
 		}
 	}
-	*signal += sum(sums.signal);
-	*noise += sum(sums.noise);
+	stats->signal += sum(sums.signal);
+	stats->noise += sum(sums.noise);
 }
 
 #define DEQUANTIZES avx2_dequantizes

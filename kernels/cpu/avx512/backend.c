@@ -324,10 +324,10 @@ static void avx512_dequantize(const struct quant_in *q, enum dtype dtype, void *
 	panel_dequantize(&ops, q, dtype, y, y_stride);
 }
 
-static void avx512_error(const struct matrix *x, const struct quant_in *q, double *signal,
-			 double *noise)
+static void avx512_error(const struct matrix *x, const struct quant_in *q,
+			 struct error_stats *stats)
 {
-	panel_error(&ops, x, q, signal, noise);
+	panel_error(&ops, x, q, stats);
 }
 
 static const char *avx512_unusable(void)

@@ -126,7 +126,7 @@ INLINE void sums_add16(struct sums *sums, __m512 x, __m512 back, size_t n)
 }
 
 INLINE void row_error_as(const struct code_row *q, const void *x, int source,
-			 enum fp8_format format, double *signal, double *noise)
+			 enum fp8_format format, struct error_stats *stats)
 {
 	const size_t size = source == SOURCE_F32 ? 4 : 2;
 	struct sums sums = { _mm512_setzero_pd(), _mm512_setzero_pd() };
@@ -147,8 +147,8 @@ INLINE void row_error_as(const struct code_row *q, const void *x, int source,
 					   end - i - 16);
 		}
 	}
-	*signal += _mm512_reduce_add_pd(sums.signal);
-	*noise += _mm512_reduce_add_pd(sums.noise);
+	stats->signal += _mm512_reduce_add_pd(sums.signal);
+	stats->noise += _mm512_reduce_add_pd(sums.noise);
 }
 
 #define DEQUANTIZES avx512_dequantizes

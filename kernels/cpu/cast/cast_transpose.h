@@ -28,7 +28,7 @@ void cpu_cast_transpose(const struct matrix *x, const struct qspec *spec,
 void cpu_norm(const struct norm_args *args, const struct qspec *spec, const struct fp8_out *out);
 void cpu_activate(const struct activation_args *args, const struct qspec *spec,
 		  const struct fp8_out *out);
-void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal, double *noise);
+void cpu_error(const struct matrix *x, const struct quant_in *q, struct error_stats *stats);
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 /* Of a struct backend. */

@@ -9,9 +9,9 @@
 		row_dequantize_as(q, y, source, format);                            \
 	}                                                                           \
 	static void error_##dtype##_##name(const struct code_row *q, const void *x, \
-					   double *signal, double *noise)           \
+					   struct error_stats *stats)               \
 	{                                                                           \
-		row_error_as(q, x, source, format, signal, noise);                  \
+		row_error_as(q, x, source, format, stats);                          \
 	}
 
 ROW(bf16, SOURCE_BF16, e4m3, FP8_E4M3)

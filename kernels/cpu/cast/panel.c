@@ -390,7 +390,7 @@ void panel_dequantize(const struct row_ops *ops, const struct quant_in *q, enum 
 }
 
 void panel_error(const struct row_ops *ops, const struct matrix *x, const struct quant_in *q,
-		 double *signal, double *noise)
+		 struct error_stats *stats)
 {
 	struct grid g = grid_of(q->tile, q->rows, q->cols, 1);
 	struct panel p = { 0 };
@@ -402,7 +402,7 @@ void panel_error(const struct row_ops *ops, const struct matrix *x, const struct
 			struct code_row r = code_row_of(q, &g, row, p.col, p.n_cols, scale_inv);
 			struct matrix part = matrix_part(x, row, 1, p.col, p.n_cols);
 
-			ops->errors[source_of(x->dtype)][q->format](&r, part.data, signal, noise);
+			ops->errors[source_of(x->dtype)][q->format](&r, part.data, stats);
 		}
 	}
 }

@@ -71,7 +71,7 @@ struct code_row {
 
 typedef bool row_cast(const struct row *row);
 typedef void row_dequantize(const struct code_row *q, void *y);
-typedef void row_error(const struct code_row *q, const void *x, double *signal, double *noise);
+typedef void row_error(const struct code_row *q, const void *x, struct error_stats *stats);
 
 struct row_ops {
 	/* lanes (LANES_SIZE bytes a tile): maxima of the bits of |x|, lane by lane; begun if fresh,
@@ -104,7 +104,7 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 void panel_dequantize(const struct row_ops *ops, const struct quant_in *q, enum dtype dtype,
 		      void *y, size_t y_stride);
 void panel_error(const struct row_ops *ops, const struct matrix *x, const struct quant_in *q,
-		 double *signal, double *noise);
+		 struct error_stats *stats);
 
 /* row_ops.scales by src/num alone, for rules that are not worth vectors. */
 bool panel_scales_scalar(const struct qspec *spec, float limit, const float *amax, size_t n,

@@ -4,25 +4,11 @@
  * tiles serves all recipes, from 1x32 blocks to whole tensors; the arithmetic is src/num's. Written
  * to be read, not to be fast.
  */
+#include "backend/matrix.h"
 #include "kernels/cpu/cast/cast_transpose.h"
 #include "kernels/cpu/cast/tile_span.h"
 
 #include <string.h>
-
-static float element(const struct matrix *x, size_t row, size_t col)
-{
-	const char *data = x->data;
-	size_t i = row * x->stride + col;
-	uint16_t half;
-	float single;
-
-	if (x->dtype == DT_F32) {
-		memcpy(&single, data + 4 * i, 4);
-		return single;
-	}
-	memcpy(&half, data + 2 * i, 2);
-	return x->dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
-}
 
 static float span_amax(const struct matrix *x, struct span s, uint64_t *n_nonfinite)
 {
@@ -30,7 +16,7 @@ static float span_amax(const struct matrix *x, struct span s, uint64_t *n_nonfin
 
 	for (size_t row = s.row; row < s.row_end; row++) {
 		for (size_t col = s.col; col < s.col_end; col++) {
-			float magnitude = f32_abs(element(x, row, col));
+			float magnitude = f32_abs(matrix_at(x, row, col));
 
 			if (magnitude > amax) /* false for NaN */
 				amax = magnitude;
@@ -60,7 +46,7 @@ static void span_cast(const struct matrix *x, struct span s, const struct qspec 
 	for (size_t row = s.row; row < s.row_end; row++) {
 		for (size_t col = s.col; col < s.col_end; col++) {
 			out->codes[row * out->stride + col] = cast_counted(
-				spec->format, scaling, element(x, row, col), out->stats);
+				spec->format, scaling, matrix_at(x, row, col), out->stats);
 		}
 	}
 }
@@ -106,16 +92,6 @@ static void reference_cast(const struct matrix *x, const struct qspec *spec, con
 	quantize_tiles(x, spec, amax, amax_stride, out);
 }
 
-static float scale_inv_load(const struct quant_in *q, size_t i)
-{
-	float scale_inv;
-
-	if (q->scale_type == SCALE_E8M0)
-		return e8m0_to_f32(((const uint8_t *)q->scale_inv)[i]);
-	memcpy(&scale_inv, (const char *)q->scale_inv + 4 * i, 4);
-	return scale_inv;
-}
-
 static void element_store(void *y, enum dtype dtype, size_t i, float v)
 {
 	uint16_t half;
@@ -149,37 +125,41 @@ static void reference_dequantize(const struct quant_in *q, enum dtype dtype, voi
 		for (size_t j = 0; j < tile_count(q->cols, q->tile.cols); j++) {
 			struct span s = tile_span(q->tile, q->rows, q->cols, i, j);
 
-			span_dequantize(q, s, scale_inv_load(q, i * q->scale_stride + j), dtype, y,
-					y_stride);
+			span_dequantize(
+				q, s,
+				scale_grid_at(q->scale_inv, q->scale_type, i * q->scale_stride + j),
+				dtype, y, y_stride);
 		}
 	}
 }
 
 static void span_error(const struct matrix *x, const struct quant_in *q, struct span s,
-		       float scale_inv, double *signal, double *noise)
+		       float scale_inv, struct error_stats *stats)
 {
 	for (size_t row = s.row; row < s.row_end; row++) {
 		for (size_t col = s.col; col < s.col_end; col++) {
-			float v = element(x, row, col);
+			float v = matrix_at(x, row, col);
 			float back =
 				fp8_to_f32(q->format, q->codes[row * q->stride + col]) * scale_inv;
 
 			if (f32_magnitude(v) >= F32_INF)
 				continue;
-			*signal += (double)v * v;
-			*noise += ((double)v - back) * ((double)v - back);
+			stats->signal += (double)v * v;
+			stats->noise += ((double)v - back) * ((double)v - back);
 		}
 	}
 }
 
-void cpu_error(const struct matrix *x, const struct quant_in *q, double *signal, double *noise)
+void cpu_error(const struct matrix *x, const struct quant_in *q, struct error_stats *stats)
 {
 	for (size_t i = 0; i < tile_count(q->rows, q->tile.rows); i++) {
 		for (size_t j = 0; j < tile_count(q->cols, q->tile.cols); j++) {
 			struct span s = tile_span(q->tile, q->rows, q->cols, i, j);
 
-			span_error(x, q, s, scale_inv_load(q, i * q->scale_stride + j), signal,
-				   noise);
+			span_error(
+				x, q, s,
+				scale_grid_at(q->scale_inv, q->scale_type, i * q->scale_stride + j),
+				stats);
 		}
 	}
 }
