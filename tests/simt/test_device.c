@@ -69,7 +69,7 @@ static void capabilities(void **state)
 	assert_int_equal(backend_supports(cuda(), &small, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
 	assert_string_equal(err.message,
-			    "there is no matrix product of tiles (64, 64) with such scales");
+			    "unsupported matrix product: tiles (64, 64) with such scales");
 }
 
 /* Every operation of the row, once. */

@@ -192,43 +192,43 @@ static const struct refusal refused[] = {
 	  16,
 	  32,
 	  130000,
-	  "there is no fast matrix product with block scaling" },
+	  "unsupported matrix product: block scaling in the fast mode" },
 	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E4M3, { 1, 128 }, { 128, 128 }, 90, false },
 	  16,
 	  16,
 	  32,
 	  130000,
-	  "there is no matrix product with block scaling whose result is FP8" },
+	  "unsupported matrix product: block scaling with a result of FP8" },
 	{ { DT_F8_E5M2, DT_F8_E5M2, DT_BF16, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false },
 	  16,
 	  16,
 	  32,
 	  130000,
-	  "there is no matrix product of F8_E5M2 by F8_E5M2 whose result is BF16" },
+	  "unsupported matrix product: F8_E5M2 by F8_E5M2 with a result of BF16" },
 	{ { DT_F8_E4M3, DT_F8_E4M3, DT_F8_E5M2, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false },
 	  16,
 	  16,
 	  32,
 	  130000,
-	  "there is no matrix product of F8_E4M3 by F8_E4M3 whose result is F8_E5M2" },
+	  "unsupported matrix product: F8_E4M3 by F8_E4M3 with a result of F8_E5M2" },
 	{ { DT_F8_E4M3, DT_F8_E4M3, DT_BF16, { 128, 128 }, { 128, 128 }, 90, false },
 	  16,
 	  16,
 	  32,
 	  130000,
-	  "there is no matrix product of tiles (128, 128) by (128, 128)" },
+	  "unsupported matrix product: tiles (128, 128) by (128, 128)" },
 	{ { DT_F32, DT_F32, DT_BF16, { 0 }, { 0 }, 90, false },
 	  16,
 	  16,
 	  32,
 	  130000,
-	  "there is no matrix product of F32 by F32 whose result is BF16" },
+	  "unsupported matrix product: F32 by F32 with a result of BF16" },
 	{ { DT_F32, DT_BF16, DT_F32, { 0 }, { 0 }, 90, false },
 	  16,
 	  16,
 	  32,
 	  130000,
-	  "there is no matrix product of F32 by BF16 whose result is F32" },
+	  "unsupported matrix product: F32 by BF16 with a result of F32" },
 };
 
 /* The library refuses them too, if it is asked all the same; D stays. */
@@ -296,7 +296,7 @@ static void loading(void **state)
 		0);
 	assert_non_null(strstr(
 		err.message,
-		"): install the one of CUDA 12 or 13, or name its folder in LD_LIBRARY_PATH"));
+		"): install the one of CUDA 12 or 13, or add its directory to LD_LIBRARY_PATH"));
 	assert_int_equal(cublaslt_load(&lt, other, 2, &err), -1);
 	assert_string_equal(err.message, "cuBLASLt has no function cublasLtGetVersion: version "
 					 "12.0 or a later one is needed");

@@ -37,7 +37,7 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 		return err_set(err, ERR_SYSTEM,
 			       "cannot load cuBLASLt, which multiplies matrices on a GPU (%s): "
 			       "install the one of CUDA 12 or 13, or "
-			       "name its folder in LD_LIBRARY_PATH",
+			       "add its directory to LD_LIBRARY_PATH",
 			       dlerror());
 #define LT_LOAD(result, name, arguments)                                                   \
 	lt->name = reinterpret_cast<result(*) arguments>(dlsym(opened, "cublasLt" #name)); \

@@ -139,9 +139,10 @@ static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, s
 		return -1;
 	if (blocks && is_fp8(g->d.dtype))
 		return err_set(err, ERR_USAGE,
-			       "there is no matrix product with %s whose result is FP8", s->words);
+			       "unsupported matrix product: %s with a result of FP8", s->words);
 	if (blocks && g->fast)
-		return err_set(err, ERR_USAGE, "there is no fast matrix product with %s", s->words);
+		return err_set(err, ERR_USAGE, "unsupported matrix product: %s in the fast mode",
+			       s->words);
 	return 0;
 }
 
@@ -155,7 +156,7 @@ int gpu_gemm_takes(const struct qspec *spec, struct err *err)
 			return wants(&s, err) || library_has(&s, err) ? -1 : 0;
 	}
 	return err_set(err, ERR_USAGE,
-		       "there is no matrix product of tiles (%zu, %zu) with such scales",
+		       "unsupported matrix product: tiles (%zu, %zu) with such scales",
 		       spec->tile.rows, spec->tile.cols);
 }
 
@@ -165,7 +166,7 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 
 	if (!types_supported(g))
 		return err_set(
-			err, ERR_USAGE, "there is no matrix product of %s by %s whose result is %s",
+			err, ERR_USAGE, "unsupported matrix product: %s by %s with a result of %s",
 			dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
 	if (g->k == 0)
 		return err_set(err, ERR_USAGE,
@@ -174,7 +175,7 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 		return library_has(NULL, err);
 	if (!s)
 		return err_set(err, ERR_USAGE,
-			       "there is no matrix product of tiles (%zu, %zu) by (%zu, %zu)",
+			       "unsupported matrix product: tiles (%zu, %zu) by (%zu, %zu)",
 			       g->a.tile.rows, g->a.tile.cols, g->b.tile.rows, g->b.tile.cols);
 	return scaling_supports(g, s, err);
 }
