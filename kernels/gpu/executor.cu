@@ -21,7 +21,7 @@ extern "C" {
 
 /* A weight of more rows, as an output layer is, lies in panels, so that a panel of its y is at hand
  * at once. */
-#define MOST_ROWS  16384
+#define MAX_ROWS   16384
 #define PANEL_ROWS 8192
 
 struct gpu_stream {
@@ -195,7 +195,7 @@ static enum dtype gpu_bf16_type(void)
 
 static size_t gpu_panel_rows(size_t n)
 {
-	return n > MOST_ROWS ? PANEL_ROWS : n;
+	return n > MAX_ROWS ? PANEL_ROWS : n;
 }
 
 /* All: what lies between products fits into no cache, and few rows leave most of the device

@@ -46,7 +46,7 @@ INLINE __m256 canonical_nan(__m256 v)
 	return _mm256_blendv_ps(v, nan, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
 }
 
-/* A canonical_nan NaN survives the addition. */
+/* A canonical NaN survives the addition. */
 INLINE __m256i bf16_bits(__m256 v)
 {
 	__m256i bits = _mm256_castps_si256(v);

@@ -139,9 +139,9 @@ INLINE unsigned lanes_max16(__m512i v)
 	__m128i quarter =
 		_mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
 	/* There is an instruction for the least of eight. */
-	__m128i least = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
+	__m128i min = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
 
-	return 0xFFFF ^ (unsigned)_mm_extract_epi16(least, 0);
+	return 0xFFFF ^ (unsigned)_mm_extract_epi16(min, 0);
 }
 
 INLINE bool lanes_amax16(const __m512i *lanes, size_t n_tiles, float *amax, bool is_bf16)
@@ -251,21 +251,21 @@ static bool avx512_scales(const struct qspec *spec, float limit, const float *am
 			  struct panel_scales *scales)
 {
 	bool e8m0 = spec->scale_type == SCALE_E8M0;
-	float least = spec->amax_epsilon;
+	float min = spec->amax_epsilon;
 	__mmask16 unfit = 0;
 
 	if (e8m0 ? spec->mx_rule != MX_UP : !spec->pow2 && spec->arith != ARITH_TE)
 		return panel_scales_scalar(spec, limit, amax, n, scales);
-	if (!e8m0 && spec->arith == ARITH_DEEPGEMM && least < DEEPGEMM_AMAX_MIN)
-		least = DEEPGEMM_AMAX_MIN;
+	if (!e8m0 && spec->arith == ARITH_DEEPGEMM && min < DEEPGEMM_AMAX_MIN)
+		min = DEEPGEMM_AMAX_MIN;
 	for (size_t i = 0; i < n; i += 16) {
 		__mmask16 mask = first16(n - i);
 		__m512 a = _mm512_maskz_loadu_ps(mask, amax + i), factor, scale_inv;
 		__mmask16 is_zero = _mm512_cmp_ps_mask(a, _mm512_setzero_ps(), _CMP_EQ_OQ);
 		__m512i exponent;
 
-		a = _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, _mm512_set1_ps(least), _CMP_LT_OQ),
-				       _mm512_set1_ps(least));
+		a = _mm512_mask_mov_ps(a, _mm512_cmp_ps_mask(a, _mm512_set1_ps(min), _CMP_LT_OQ),
+				       _mm512_set1_ps(min));
 		if (e8m0) {
 			__m512i code = code_up(spec, a);
 

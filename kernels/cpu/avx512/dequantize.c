@@ -39,7 +39,7 @@ INLINE void products(const uint8_t *p, size_t n, enum fp8_format format, __m512 
 }
 
 /* The one NaN there is (num/float16.h). */
-INLINE __m512 canonical(__m512 v)
+INLINE __m512 canonical_nan(__m512 v)
 {
 	return _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q),
 				  _mm512_castsi512_ps(_mm512_set1_epi32(F32_NAN)));
@@ -57,7 +57,7 @@ INLINE __m256i bf16_round(__m512 v)
 
 INLINE void store16(char *y, size_t n, __m512 v, int to)
 {
-	v = canonical(v);
+	v = canonical_nan(v);
 	if (to == SOURCE_F32)
 		_mm512_mask_storeu_ps(y, first16(n), v);
 	else if (to == SOURCE_BF16)

@@ -210,7 +210,7 @@ static void scale_inv_store(const struct quant_out *out, enum scale_type type,
 }
 
 /* What panel_quantize() works with. */
-struct quantizer {
+struct panel_quantizer {
 	const struct row_ops *ops;
 	const struct matrix *x;
 	const struct qspec *spec;
@@ -224,7 +224,7 @@ struct quantizer {
 	_Alignas(64) unsigned char next_lanes[PANEL_TILES * LANES_SIZE];
 };
 
-static void quantizer_look(struct quantizer *q, const struct panel *p, bool has_amax)
+static void panel_quantizer_look(struct panel_quantizer *q, const struct panel *p, bool has_amax)
 {
 	struct panel next = *p;
 
@@ -240,7 +240,7 @@ struct fetch {
 	size_t n_cast, n_amax, n_ahead;
 };
 
-static struct fetch fetch_of(const struct quantizer *q, const struct panel *p)
+static struct fetch fetch_of(const struct panel_quantizer *q, const struct panel *p)
 {
 	struct panel next = *p;
 	size_t n_early = min_size(q->next.rows, FETCH_ROWS);
@@ -263,9 +263,9 @@ static struct fetch fetch_of(const struct quantizer *q, const struct panel *p)
 			       .n_ahead = min_size(next.n_rows, p->n_rows) - n_early };
 }
 
-static struct row row_of(const struct quantizer *q, const struct matrix *part,
-			 const struct fetch *fetch, size_t row, const struct panel_scales *scales,
-			 uint8_t *codes)
+static struct row row_job_of(const struct panel_quantizer *q, const struct matrix *part,
+			     const struct fetch *fetch, size_t row,
+			     const struct panel_scales *scales, uint8_t *codes)
 {
 	const char *x = part->data;
 
@@ -292,7 +292,7 @@ static void row_cast_slow(const struct matrix *part, const struct qspec *spec, c
 	backend_reference.cast(part, spec, amax, PANEL_TILES, &to);
 }
 
-static void panel_cast(struct quantizer *q, const struct panel *p, const float *amax,
+static void panel_cast(struct panel_quantizer *q, const struct panel *p, const float *amax,
 		       const struct panel_scales *scales, enum cast_path path)
 {
 	row_cast *cast = q->ops->casts[path][source_of(q->x->dtype)][q->spec->format];
@@ -305,7 +305,7 @@ static void panel_cast(struct quantizer *q, const struct panel *p, const float *
 		for (size_t col = 0; col < p->n_cols; col += q->grid.piece) {
 			struct matrix part = matrix_part(&panel, row, 1, col,
 							 min_size(q->grid.piece, p->n_cols - col));
-			struct row r = row_of(q, &part, &fetch, row, scales, codes + col);
+			struct row r = row_job_of(q, &part, &fetch, row, scales, codes + col);
 
 			if (!cast(&r))
 				row_cast_slow(&part, q->spec, amax, q->out, r.codes);
@@ -328,7 +328,8 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 		    const float *amax, size_t amax_stride, const struct quant_out *out)
 {
 	size_t size = dtype_bits(x->dtype) / 8;
-	struct quantizer q = { ops, x, spec, out, .row_bytes = (ptrdiff_t)(x->stride * size) };
+	struct panel_quantizer q = { ops, x, spec, out,
+				     .row_bytes = (ptrdiff_t)(x->stride * size) };
 	float limit = scale_limit(x->dtype, spec->tile);
 	struct panel_scales scales = { .amax_exact = !amax };
 	struct panel p = { 0 };
@@ -346,7 +347,7 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 			panel_amax_of(ops, &q.grid, x, &p, taken, &counted_by_cast);
 		shift = ops->scales(spec, limit, of_tiles, p.n_tiles, &scales);
 		scale_inv_store(out, spec->scale_type, &p, &scales);
-		quantizer_look(&q, &p, amax != NULL);
+		panel_quantizer_look(&q, &p, amax != NULL);
 		panel_cast(&q, &p, of_tiles, &scales, path_of(spec, x->dtype, shift));
 	}
 }

@@ -115,8 +115,8 @@ LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
  * whole vector: it becomes 0. */
 static float softmax_row(float *x, size_t n, const struct softmax *how)
 {
-	lanes most = lanes_all(-INFINITY), sum = { 0 };
-	float highest, total;
+	lanes maxima = lanes_all(-INFINITY), sum = { 0 };
+	float max, total;
 
 	for (size_t i = n; i % LANES; i++)
 		x[i] = -INFINITY;
@@ -127,20 +127,20 @@ static float softmax_row(float *x, size_t n, const struct softmax *how)
 			v = lanes_choose(v > -INFINITY, how->softcap * lanes_tanh(v / how->softcap),
 					 v);
 		lanes_store(x + i, v);
-		most = lanes_larger(v, most);
+		maxima = lanes_larger(v, maxima);
 	}
-	highest = lanes_max(most);
-	if (how->sink && *how->sink > highest)
-		highest = *how->sink;
+	max = lanes_max(maxima);
+	if (how->sink && *how->sink > max)
+		max = *how->sink;
 	for (size_t i = 0; i < n; i += LANES) {
-		lanes v = lanes_exp(lanes_load(x + i) - highest);
+		lanes v = lanes_exp(lanes_load(x + i) - max);
 
 		sum += v;
 		lanes_store(x + i, v);
 	}
 	total = lanes_sum(sum);
 	if (how->sink)
-		total += lanes_exp(lanes_all(*how->sink - highest))[0];
+		total += lanes_exp(lanes_all(*how->sink - max))[0];
 	return total;
 }
 

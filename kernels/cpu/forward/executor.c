@@ -175,14 +175,14 @@ static void cpu_multiply_panel(struct executor_stream *stream, const struct exec
 
 #define NEAR_SIZE  \
 	((size_t)5 \
-	 << 18)	      /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
-#define LEAST_ROWS 48 /* for which weights are worth another reading */
+	 << 18)	    /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
+#define MIN_ROWS 48 /* for which weights are worth another reading */
 
 static size_t cpu_rows(size_t n)
 {
 	size_t rows = NEAR_SIZE / (n * sizeof(float)) / 16 * 16;
 
-	return rows < LEAST_ROWS ? SIZE_MAX : rows;
+	return rows < MIN_ROWS ? SIZE_MAX : rows;
 }
 
 /* --- looking at values --- */
@@ -305,13 +305,13 @@ struct attention_scratch {
 
 static struct attention_scratch attention_scratch_of(const struct attention_args *args)
 {
-	size_t wide = attention_value_stride(args->value_dim);
+	size_t row_stride = attention_value_stride(args->value_dim);
 
 	return (struct attention_scratch){
 		.keys = attention_padded(args->n_tokens) * args->head_dim,
-		.values = args->n_tokens * wide,
+		.values = args->n_tokens * row_stride,
 		.scores = ATTENTION_QUERIES * attention_score_stride(args->n_tokens),
-		.attn_out = ATTENTION_QUERIES * wide
+		.attn_out = ATTENTION_QUERIES * row_stride
 	};
 }
 

@@ -173,29 +173,29 @@ out:
 	return -1;
 }
 
-static struct shape *shape_find(const struct gemm *gemm, const struct shape *wanted)
+static struct shape *shape_find(const struct gemm *gemm, const struct shape *expected)
 {
 	for (size_t i = 0; i < gemm->n_shapes; i++) {
 		struct shape *shape = gemm->shapes[i];
 
-		if (shape->m == wanted->m && shape->n == wanted->n && shape->k == wanted->k &&
-		    shape->dtype == wanted->dtype)
+		if (shape->m == expected->m && shape->n == expected->n && shape->k == expected->k &&
+		    shape->dtype == expected->dtype)
 			return shape;
 	}
 	return NULL;
 }
 
 /* Weights of one shape have one layout, which every m takes. */
-static struct shape *shape_get(struct gemm *gemm, const struct shape *wanted, onednn_layout weight,
-			       struct err *err)
+static struct shape *shape_get(struct gemm *gemm, const struct shape *expected,
+			       onednn_layout weight, struct err *err)
 {
 	struct shape *shape;
 
 	pthread_mutex_lock(&gemm->lock);
-	shape = shape_find(gemm, wanted);
+	shape = shape_find(gemm, expected);
 	if (!shape) {
 		shape = xcalloc(1, sizeof *shape);
-		*shape = *wanted;
+		*shape = *expected;
 		if (shape_make(gemm, shape, weight, err)) {
 			free(shape);
 			shape = NULL;
@@ -262,21 +262,21 @@ out:
 }
 
 /* Weights of more rows lie in panels, whose y for TYPICAL_M rows of x stays in L2. */
-#define MOST_ROWS  16384
+#define MAX_ROWS   16384
 #define PANEL_ROWS 1024
 
 size_t gemm_panel_rows(size_t n)
 {
-	return n > MOST_ROWS ? PANEL_ROWS : n;
+	return n > MAX_ROWS ? PANEL_ROWS : n;
 }
 
 static int panel_init(struct gemm_weight *weight, struct panel *panel, struct err *err)
 {
 	struct gemm *gemm = weight->gemm;
-	const struct shape wanted = {
+	const struct shape expected = {
 		.dtype = weight->dtype, .m = TYPICAL_M, .n = panel->n, .k = weight->k
 	};
-	const struct shape *shape = shape_get(gemm, &wanted, NULL, err);
+	const struct shape *shape = shape_get(gemm, &expected, NULL, err);
 
 	if (!shape)
 		return -1;
@@ -289,15 +289,15 @@ int gemm_weight_new(struct gemm_weight **result, struct gemm *gemm, enum dtype d
 		    size_t k, struct err *err)
 {
 	struct gemm_weight *weight = xcalloc(1, sizeof *weight);
-	size_t most = gemm_panel_rows(n);
+	size_t max = gemm_panel_rows(n);
 
 	without_threads(gemm);
 	*weight = (struct gemm_weight){
-		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_panels = (n + most - 1) / most
+		.gemm = gemm, .dtype = dtype, .n = n, .k = k, .n_panels = (n + max - 1) / max
 	};
 	weight->panels = xcalloc(weight->n_panels, sizeof *weight->panels);
 	for (size_t i = 0; i < weight->n_panels; i++) {
-		weight->panels[i].n = n - i * most < most ? n - i * most : most;
+		weight->panels[i].n = n - i * max < max ? n - i * max : max;
 		if (panel_init(weight, &weight->panels[i], err)) {
 			gemm_weight_free(weight);
 			return -1;
@@ -328,7 +328,7 @@ static int run_panel(const struct gemm_weight *weight, const struct panel *panel
 		     struct gemm_stream *stream, const void *x, size_t m, float *y, struct err *err)
 {
 	const struct onednn *onednn = &weight->gemm->onednn;
-	const struct shape wanted = {
+	const struct shape expected = {
 		.dtype = weight->dtype, .m = m, .n = panel->n, .k = weight->k
 	};
 	const struct shape *shape;
@@ -337,7 +337,7 @@ static int run_panel(const struct gemm_weight *weight, const struct panel *panel
 	int rc = -1;
 
 	without_threads(weight->gemm);
-	shape = shape_get(weight->gemm, &wanted, panel->layout, err);
+	shape = shape_get(weight->gemm, &expected, panel->layout, err);
 	if (!shape)
 		return -1;
 	x_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_src_md, 0);

@@ -73,11 +73,11 @@ LANE_FN float lanes_max(lanes v)
 #ifdef __AVX512F__
 	return _mm512_reduce_max_ps((__m512)v);
 #else
-	float most = v[0];
+	float max = v[0];
 
 	for (int i = 1; i < LANES; i++)
-		most = v[i] > most ? v[i] : most;
-	return most;
+		max = v[i] > max ? v[i] : max;
+	return max;
 #endif
 }
 

@@ -53,9 +53,9 @@ static size_t n_held(const struct delayed_slots *s)
 	return (s->len + 1) * s->n;
 }
 
-/* Everything that is held, as it lies in one piece; there: where that piece is on the GPU, to which
+/* Everything that is held, as it lies in one piece; on_device: where that piece is, to which
  * *slot, and those after it, point. */
-static void pack(const struct delayed_slots *states, size_t n, float *here, float *there,
+static void pack(const struct delayed_slots *states, size_t n, float *here, float *on_device,
 		 struct gpu_slot *slot)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -67,10 +67,10 @@ static void pack(const struct delayed_slots *states, size_t n, float *here, floa
 		memcpy(here, s->history, n_history * sizeof *here);
 		memcpy(here + n_history, s->scale, s->n * sizeof *here);
 		for (size_t k = 0; k < s->n; k++)
-			*slot++ = { there + k,	s->n,	       s->len, there + n_history + k,
-				    s->fmax[k], s->reduced[k], s->algo };
+			*slot++ = { on_device + k, s->n,	  s->len, on_device + n_history + k,
+				    s->fmax[k],	   s->reduced[k], s->algo };
 		here += n_held(s);
-		there += n_held(s);
+		on_device += n_held(s);
 	}
 }
 
@@ -93,8 +93,8 @@ void gpu_delayed_update(const struct delayed_slots *states, size_t n)
 {
 	struct device_stream *stream = device_stream_here();
 	size_t n_slots = 0, size = 0, slots_size;
-	struct gpu_slot *slots, *slots_there;
-	float *held, *there;
+	struct gpu_slot *slots, *slots_on_device;
+	float *held, *on_device;
 
 	for (size_t i = 0; i < n; i++) {
 		n_slots += states[i].n;
@@ -104,22 +104,22 @@ void gpu_delayed_update(const struct delayed_slots *states, size_t n)
 		return;
 	slots_size = n_slots * sizeof *slots;
 	device_begin(stream);
-	there = static_cast<float *>(device_take(stream, size));
-	slots_there = static_cast<struct gpu_slot *>(device_take(stream, slots_size));
+	on_device = static_cast<float *>(device_take(stream, size));
+	slots_on_device = static_cast<struct gpu_slot *>(device_take(stream, slots_size));
 	if (device_stream_stopped(stream))
 		return;
 	held = static_cast<float *>(xmalloc(size));
 	slots = static_cast<struct gpu_slot *>(
 		xcalloc(n_slots, sizeof *slots)); /* the padding too */
-	pack(states, n, held, there, slots);
-	device_copy_in(stream, there, size, held, size, size, 1);
-	device_copy_in(stream, slots_there, slots_size, slots, slots_size, slots_size, 1);
+	pack(states, n, held, on_device, slots);
+	device_copy_in(stream, on_device, size, held, size, size, 1);
+	device_copy_in(stream, slots_on_device, slots_size, slots, slots_size, slots_size, 1);
 	if (!device_stream_stopped(stream)) { /* no launch with pointers that did not arrive */
 		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream_native(stream),
-			   slots_there);
+			   slots_on_device);
 		device_launched(stream, "delayed_update_slots");
 	}
-	device_copy_out(stream, held, size, there, size, size, 1);
+	device_copy_out(stream, held, size, on_device, size, size, 1);
 	device_wait(stream);
 	if (!device_stream_stopped(stream))
 		unpack(states, n, held);

@@ -12,7 +12,7 @@ extern "C" {
 #include <gpu.h>
 
 /* FP8 came with 12.0, of which this is the first. */
-#define LEAST_VERSION 120000
+#define MIN_VERSION 120000
 
 static struct cublaslt library;
 static struct err missing;
@@ -50,7 +50,7 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 			       "cuBLASLt has no function %s: version 12.0 or a later one is needed",
 			       lacks);
 	version = lt->GetVersion();
-	if (version < LEAST_VERSION)
+	if (version < MIN_VERSION)
 		return err_set(err, ERR_SYSTEM,
 			       "cuBLASLt is version %zu.%zu: 12.0 or a later one is needed",
 			       version / 10000, version / 100 % 100);

@@ -14,11 +14,11 @@ extern "C" {
 #include <stdio.h>
 #include <stdlib.h>
 
-#define MAX_BLOCKS	 16
-#define TAKE_ALIGN	 ((size_t)256)
-#define MIB		 ((size_t)1 << 20)
-#define BLOCK_LEAST	 MIB
-#define LEAST_CAPABILITY 80
+#define MAX_BLOCKS     16
+#define TAKE_ALIGN     ((size_t)256)
+#define MIB	       ((size_t)1 << 20)
+#define BLOCK_LEAST    MIB
+#define MIN_CAPABILITY 80
 
 /* Memory that is taken from front to back. */
 struct block {
@@ -81,7 +81,7 @@ static void devices_find(void)
 		if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i) ||
 		    cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i))
 			continue;
-		if (10 * major + minor < LEAST_CAPABILITY) {
+		if (10 * major + minor < MIN_CAPABILITY) {
 			snprintf(devices.why, sizeof devices.why,
 				 "compute capability %d.%d, the kernels need 8.0", major, minor);
 			continue;

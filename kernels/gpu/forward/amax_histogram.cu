@@ -9,9 +9,9 @@
 #include "kernels/gpu/reduce.h"
 #include "num/amax_bin.h"
 
-#define LOADS	    4 /* of a thread at once */
-#define CHUNK	    (THREADS * LOADS * 4)
-#define MOST_BLOCKS 1024 /* about what a large GPU runs at once */
+#define LOADS	   4 /* of a thread at once */
+#define CHUNK	   (THREADS * LOADS * 4)
+#define MAX_BLOCKS 1024 /* about what a large GPU runs at once */
 
 /* Four of a thread: k of the chunk that begins at first. */
 static __device__ inline size_t chunk_at(size_t first, int k)
@@ -88,7 +88,7 @@ static size_t blocks_for(size_t n)
 {
 	size_t n_blocks = (n + CHUNK - 1) / CHUNK;
 
-	return n_blocks < MOST_BLOCKS ? n_blocks : MOST_BLOCKS;
+	return n_blocks < MAX_BLOCKS ? n_blocks : MAX_BLOCKS;
 }
 
 void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats)
