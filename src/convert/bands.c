@@ -206,28 +206,22 @@ static uint64_t source_bytes(const struct output_shard *shard, size_t output, ui
 	}
 }
 
-/* Puts a band into the last extent, or begins another.  begin: where its first byte goes. */
-static void extents_add(struct band_list *list, size_t band, uint64_t begin, uint64_t size,
-			uint64_t input_bytes, bool scattered, uint64_t max)
+/* Adds the extent of one band: to the last one, where both lie together in max bytes. */
+static void extents_add(struct band_list *list, const struct extent *extent, uint64_t max)
 {
 	struct extent *last = list->n_extents ? &list->extents[list->n_extents - 1] : NULL;
 
-	if (last && !scattered && !last->scattered && last->end == begin &&
-	    last->end - last->begin + size <= max) {
+	if (last && !extent->scattered && !last->scattered && last->end == extent->begin &&
+	    extent->end - last->begin <= max) {
 		last->n_bands++;
-		last->end += size;
-		last->input_bytes += input_bytes;
+		last->end = extent->end;
+		last->input_bytes += extent->input_bytes;
 		return;
 	}
 	ARRAY_GROW(list->extents, list->n_extents);
 	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_extents > 0 without
 	 * extents for possible */
-	list->extents[list->n_extents++] = (struct extent){ .first_band = band,
-							    .n_bands = 1,
-							    .begin = begin,
-							    .end = begin + size,
-							    .input_bytes = input_bytes,
-							    .scattered = scattered };
+	list->extents[list->n_extents++] = *extent;
 }
 
 struct ordered {
@@ -267,10 +261,16 @@ void bands_cut_shard(struct band_list *list, const struct plan *plan, size_t sha
 			const struct rect *rect = &list->bands[b].rect;
 			uint64_t cols = flat ? rect->n_cols : unit->cols;
 			uint64_t bytes = rect->n_rows * rect->n_cols * size;
+			struct extent extent = {
+				.first_band = b,
+				.n_bands = 1,
+				.begin = order[i].begin + (rect->row * cols + rect->col) * size,
+				.input_bytes = source_bytes(out, order[i].output, bytes),
+				.scattered = rect->n_cols != cols,
+			};
 
-			extents_add(list, b, order[i].begin + (rect->row * cols + rect->col) * size,
-				    bytes, source_bytes(out, order[i].output, bytes),
-				    rect->n_cols != cols, max);
+			extent.end = extent.begin + bytes;
+			extents_add(list, &extent, max);
 		}
 	}
 	free(order);
