@@ -231,6 +231,8 @@ static int gpu_weight_init(struct executor_weight *weight, struct err *err)
 /* The products by it have been waited for. */
 static void gpu_weight_release(struct executor_weight *weight)
 {
+	if (!weight->data)
+		return;
 	weight_cache_give(&gpu_executor(weight->executor)->weights, weight->data,
 			  weight_size(weight));
 	weight->data = NULL;

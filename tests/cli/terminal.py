@@ -30,7 +30,8 @@ class Terminal:
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("4H", lines, columns, 0, 0))
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)
+            for number in (signal.SIGHUP, signal.SIGINT):     # which a test in the background ignores
+                signal.signal(number, signal.SIG_DFL)
             os.chdir(cwd or ".")
             os.execvpe(command[0], command, environment)
 
