@@ -166,8 +166,8 @@ int amax_place_check(const struct amax_place *place, const char *path, struct er
 	rc = st_open_fd(&file, io, fd, path, err);
 	is_one = !rc && amax_is_file(&file);
 	st_release(&file);
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return 0 for
-	 * possible */
+	/* Clang-tidy believes that err_set() may return 0. */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	io->close(fd);
 	if (is_one || (rc && err->kind == ERR_SYSTEM))
 		return rc;

@@ -98,8 +98,8 @@ static int try_one(const struct backend *backend, const struct backend *referenc
 	if (backend->failed(err))
 		return -1;
 	convert(reference, x, spec, &outcomes[1]);
-	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c): the bits
-	 * are what must be equal */
+	/* The bits must be equal. */
+	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c) */
 	if (!memcmp(&outcomes[0], &outcomes[1], sizeof *outcomes))
 		return 0;
 	return err_set(err, ERR_SYSTEM,

@@ -20,8 +20,8 @@
 
 char *outdir_own_name(const char *name, const char *suffix)
 {
-	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes err_errno() to return 0
-	 * for possible */
+	/* Clang-tidy believes that err_errno() may return 0. */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
 	size_t n = strlen(name);
 
 	if (n + strlen(suffix) + 2 <= NAME_MAX)

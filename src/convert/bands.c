@@ -219,8 +219,8 @@ static void extents_add(struct band_list *list, const struct extent *extent, uin
 		return;
 	}
 	ARRAY_GROW(list->extents, list->n_extents);
-	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes n_extents > 0 without
-	 * extents for possible */
+	/* Clang-tidy believes that n_extents may be above 0 without extents. */
+	/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 	list->extents[list->n_extents++] = *extent;
 }
 

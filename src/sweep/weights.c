@@ -348,8 +348,8 @@ static int load_router_bias(struct weights *weights, const struct tensor_ref *re
 	if (read_floats(weights, ref, 0, n, bias, err))
 		return -1;
 	for (size_t i = 0; i < n; i++)
-		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): it takes err_set() to return
-		 * 0 for possible */
+		/* Clang-tidy believes that err_set() may return 0. */
+		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 		n_nan += f32_is_nan((*bias)[i]);
 	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
 			       ref->tensor->name, n_nan)

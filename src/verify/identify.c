@@ -324,8 +324,8 @@ static const char *another_name(const struct verify *verify, enum granularity gr
 
 	for (enum granularity before = 0; before < granularity; before++)
 		if (some_weight(verify, before) &&
-		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): it takes a NULL from
-		     * here for a name */
+		    /* Clang-tidy believes that a NULL from here is a name. */
+		    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker) */
 		    !strcmp(candidates[before].list[candidates[before].at].arithmetic->name, name))
 			return NULL;
 	return name;
