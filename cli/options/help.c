@@ -27,8 +27,10 @@ static const char *const headings[N_SECTIONS] = {
 static void put_names(struct buf *text, const struct option_row *option,
 		      const struct option_row *alias)
 {
-	char letter = option->letter ? option->letter : alias ? alias->letter : 0;
+	char letter = option->letter;
 
+	if (!letter && alias)
+		letter = alias->letter;
 	if (letter)
 		buf_printf(text, "  -%c, ", letter);
 	else

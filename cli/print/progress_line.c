@@ -103,8 +103,12 @@ static void put_bar(struct buf *text, const struct sample *sample, size_t n)
 	size_t full = (size_t)((double)n * sample->done / sample->total);
 
 	buf_puts(text, " [");
-	for (size_t i = 0; i < n; i++)
-		buf_putc(text, i < full ? '=' : i == full ? '>' : ' ');
+	for (size_t i = 0; i < n; i++) {
+		if (i < full)
+			buf_putc(text, '=');
+		else
+			buf_putc(text, i == full ? '>' : ' ');
+	}
 	buf_puts(text, "]");
 }
 

@@ -118,12 +118,14 @@ static int cut(struct dataset *data, const struct dataset_params *params,
 	return 0;
 }
 
-/* The first byte at i or after that is no white space; 0: none. */
+/* The first byte at i or after it that is not white space; 0 if there is none. */
 static char first_char(const struct stream *stream, size_t *i)
 {
-	while (*i < stream->text.len && strchr(" \t\r\n", stream->text.data[*i]))
+	while (*i < stream->text.len && memchr(" \t\r\n", stream->text.data[*i], 4))
 		++*i;
-	return *i < stream->text.len ? stream->text.data[(*i)++] : 0;
+	if (*i == stream->text.len)
+		return 0;
+	return stream->text.data[(*i)++];
 }
 
 #define DETECT_SIZE 4096

@@ -268,7 +268,7 @@ static int next_element(struct stream *stream, struct json_text *element, struct
 static int read_element(const struct dataset_reader *reader, struct stream *stream, size_t number,
 			struct err *err)
 {
-	struct json_text element;
+	struct json_text element = { 0 };
 	int c = next_char(stream, err);
 
 	if (c < 0)

@@ -1,8 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# LeakSanitizer (gcc 12) itself crashes at the end of some of these runs ("Tracer caught signal 11"), so it does not look here.
-export ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS-}"
 # --fp8-forward: what `quantize` would quantize takes FP8; the same bytes however it was come by.
 need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe/per-expert"
 model=$SAMPLES/tiny-llama moe=$SAMPLES/tiny-moe/per-expert
