@@ -121,7 +121,9 @@ static int cut(struct dataset *data, const struct dataset_params *params,
 /* The first byte at i or after it that is not white space; 0 if there is none. */
 static char first_char(const struct stream *stream, size_t *i)
 {
-	while (*i < stream->text.len && memchr(" \t\r\n", stream->text.data[*i], 4))
+	static const char blanks[] = { ' ', '\t', '\r', '\n' };
+
+	while (*i < stream->text.len && memchr(blanks, stream->text.data[*i], sizeof blanks))
 		++*i;
 	if (*i == stream->text.len)
 		return 0;
