@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/model.h"
 
-/* Gemma 3, its language model: q and k are normalized, five of six layers have a window and angles
- * of their own. */
+/* Gemma 3, its language model: q and k are normalized; five of six layers have a window and their
+ * own angles. */
 const struct arch arch_gemma3 = {
 	.name = "gemma3",
 	.architectures = { "Gemma3ForCausalLM" },

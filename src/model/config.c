@@ -10,7 +10,7 @@
 #define MAX_SPELLINGS 5
 #define MAX_NESTING   3
 
-/* The first is the name for messages; where a file has several, the first of them counts. */
+/* Keys of each size.  Messages use the first; of several keys in a file the first counts. */
 static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
 	[CONFIG_HIDDEN_SIZE] = { "hidden_size", "n_embd", "d_model", "dim" },
 	[CONFIG_INTERMEDIATE_SIZE] = { "intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner",
@@ -40,8 +40,8 @@ static const json_t *nested(const json_t *object)
 	return NULL;
 }
 
-/* The value of the first key that is present and not null (head_dim and n_inner are null in some
- * files). */
+/* Returns the value of the first key that is present and not null: some files have null as head_dim
+ * or n_inner. */
 static const json_t *find(const json_t *object, const char *const *keys, size_t n_keys)
 {
 	for (size_t i = 0; i < n_keys && keys[i]; i++) {
@@ -67,7 +67,7 @@ static void read_strings(struct model_config *config, const json_t *root)
 	config->dtype = string_of(find(root, dtype_keys, 2));
 }
 
-/* Inner levels are read later and override: they belong to the language model. */
+/* Inner levels are read later and override outer ones: they belong to the language model. */
 static void read_level(struct model_config *config, const json_t *object)
 {
 	const json_t *quantization = json_object_get(object, "quantization_config");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The facts of a config.json that more than one command needs, under one name each.  Keys may be
- * those of the hub or of transformers 5, on the top level or nested (multimodal models:
+ * The facts of a config.json that more than one command needs, under one name each.  The reader
+ * accepts the keys of the hub and of transformers 5, on the top level or nested (multimodal models:
  * text_config).
  *
  * Reading is tolerant: a value of the wrong type is an error only for a caller that needs it
@@ -34,20 +34,22 @@ struct model_config {
 	char *architecture;    /* architectures[0] */
 	char *dtype;	       /* "bfloat16" */
 	char *quant_method;    /* of quantization_config */
-	bool has_quantization; /* quantization_config is there and not null */
+	bool has_quantization; /* quantization_config is present and not null */
 	bool tie_word_embeddings;
 	/* of the language model; 0 where missing or not a positive integer */
 	uint64_t size[N_CONFIG_SIZES];
 	bool bad[N_CONFIG_SIZES]; /* present, but not a positive integer */
 };
 
-/* text: a whole config.json; empty: every fact is missing.  ERR_INPUT unless it is an object. */
+/* Reads text, a whole config.json; an empty text leaves every fact missing.  The caller releases
+ * config, which holds copies.  ERR_INPUT unless text is a JSON object. */
 int model_config_read(struct model_config *config, const struct buf *text, struct err *err);
 
-/* ERR_INPUT naming the key unless the size is known. */
+/* Fails with ERR_INPUT and the name of the key unless config has the size. */
 int model_config_need(const struct model_config *config, enum config_size which, struct err *err);
 
-/* The width of an expert: moe_intermediate_size, else intermediate_size, else 0. */
+/* Returns the intermediate size of an expert: moe_intermediate_size, else intermediate_size, else
+ * 0. */
 uint64_t model_config_expert_width(const struct model_config *config);
 
 void model_config_release(struct model_config *config);

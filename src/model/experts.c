@@ -19,8 +19,8 @@ static enum orientation orientations(bool plain, bool transposed)
 	return (plain ? PLAIN : NEITHER) | (transposed ? TRANSPOSED : NEITHER);
 }
 
-/* Never EITHER with sizes above 0: width is half of a dimension of gate_up, and all of one of
- * down. */
+/* Compares the two tensors.  EITHER is impossible with sizes above 0: the width is half of a
+ * dimension of gate_up and a whole dimension of down. */
 static enum orientation orient_pair(const uint64_t *gate_up, const uint64_t *down)
 {
 	bool plain = gate_up[2] == down[1] && gate_up[1] % 2 == 0 && gate_up[1] / 2 == down[2];
@@ -29,7 +29,7 @@ static enum orientation orient_pair(const uint64_t *gate_up, const uint64_t *dow
 	return orientations(plain, transposed);
 }
 
-/* hidden is the last dimension of gate_up in the plain order, the middle one of down. */
+/* In the plain order hidden is the last dimension of gate_up and the middle dimension of down. */
 static enum orientation orient_by_hidden(const uint64_t *shape, bool is_down, uint64_t hidden)
 {
 	if (!hidden)
@@ -38,7 +38,8 @@ static enum orientation orient_by_hidden(const uint64_t *shape, bool is_down, ui
 		       : orientations(shape[2] == hidden, shape[1] == hidden);
 }
 
-/* Used last, and only to choose: some configs have several widths, perhaps none of the experts. */
+/* The last criterion, which may choose but never refuse: some configs have several widths, of which
+ * perhaps no one belongs to the experts. */
 static enum orientation orient_by_width(const uint64_t *shape, bool is_down, uint64_t width)
 {
 	if (is_down)

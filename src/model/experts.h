@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * All experts of a layer in one 3-D tensor, seen as one matrix per expert and projection
+ * All experts of a layer in one 3-D tensor, as one matrix per expert and projection
  * (fp8conv-formats(7)): `experts.gate_up_proj` [E, 2I, H], gate first, and `experts.down_proj` [E,
- * H, I]; or both with the last two dimensions swapped.  The order follows from sizes; where they
- * leave it open, that is an error.
+ * H, I]; or both with the last two dimensions swapped.  The sizes decide the order; sizes that
+ * allow both orders are an error.
+ *
+ * Order: experts_layout_find() once a layer, then experts_matrix() and experts_matrix_name() for
+ * each expert and projection.
  */
 #ifndef FP8CONV_MODEL_EXPERTS_H
 #define FP8CONV_MODEL_EXPERTS_H
@@ -14,7 +17,8 @@
 #include "base/err.h"
 #include "model/config.h"
 
-/* A matrix in a tensor: its element (r, c) is element first + r * row_stride + c * col_stride. */
+/* A matrix in a tensor: its element (r, c) is element first + r * row_stride + c * col_stride of
+ * the tensor. */
 struct slice {
 	uint64_t first;
 	uint64_t row_stride;
@@ -35,22 +39,23 @@ struct experts_tensor {
 	const uint64_t *shape; /* 3 dimensions, none of them 0 */
 };
 
-/* ERR_INPUT, naming a tensor and a suggestion, where the shapes of a layer's two tensors contradict
- * each other or config, or leave both orders possible. */
+/* Finds the layout that fits the shapes of a layer's two tensors and config.  ERR_INPUT, with a
+ * tensor and a suggestion, where the shapes contradict each other or config, or where both orders
+ * remain possible. */
 int experts_layout_find(struct experts_layout *layout, const struct experts_tensor *gate_up,
 			const struct experts_tensor *down, const struct model_config *config,
 			struct err *err);
 
-/* The matrix [out, in] of an expert in its tensor. */
+/* Sets *rows, *cols and *slice to the matrix [out, in] of an expert in its tensor. */
 void experts_matrix(const struct experts_layout *layout, enum expert_part part, uint64_t expert,
 		    uint64_t *rows, uint64_t *cols, struct slice *slice);
 
-/* "PREFIX.experts.3.up_proj.weight" from "PREFIX.experts.gate_up_proj", with or without ".weight"
- * at its end. */
+/* Makes "PREFIX.experts.3.up_proj.weight" from "PREFIX.experts.gate_up_proj", which may end in
+ * ".weight".  The caller frees the result. */
 char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert);
 
-/* The length of the part of an expert's name that all experts of its layer share:
- * "model.layers.0.mlp.experts.".  0 for other names. */
+/* Returns the length of the prefix that all experts of a layer have in common:
+ * "model.layers.0.mlp.experts.".  Returns 0 for other names. */
 size_t experts_prefix_len(const char *name);
 
 #endif

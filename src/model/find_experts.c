@@ -67,7 +67,7 @@ static int find_fused_experts(struct search *search, const char *prefix, struct 
 		&(struct wanted_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
 }
 
-/* Every expert that the router can choose must be there. */
+/* Finds the matrices of every expert that the router can choose. */
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;

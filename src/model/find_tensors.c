@@ -87,7 +87,7 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
 
-/* The required length. */
+/* Returns the length that the vector must have. */
 static size_t vector_length(const struct model *model, const struct layer_ref *layer, int role)
 {
 	switch (role) {
@@ -159,7 +159,8 @@ static int find_layer(struct search *search, size_t i)
 	return rc;
 }
 
-/* Scales of weights, and stored frequencies of RoPE, which are computed anew. */
+/* Whether a tensor needs no role: a scale of a weight, or stored frequencies of RoPE, which
+ * rope_init() computes. */
 static bool is_accessory(const char *name)
 {
 	const char *last = strrchr(name, '.');
@@ -206,7 +207,7 @@ static int check_leftovers(const struct search *search)
 				       "tensor '%s' is unexpected in a model of %s", name,
 				       search->model->arch->name);
 	}
-	return 0; /* the rest lies behind the last layer: multi-token prediction */
+	return 0; /* the rest belongs to layers after the last: multi-token prediction */
 }
 
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused sets: linear weights that engines merge into one when they load them
- * (fp8conv-formats(7)): q, k and v; gate and up; projections of a linear attention.  The members of
- * a set have the same parent module; they may lie in different shards.
+ * Fused sets (fp8conv-formats(7)): linear weights that engines merge into one when they load the
+ * model, as q, k and v; gate and up; projections of a linear attention.  The members of a set have
+ * the same parent module and may be in different shards.
  */
 #ifndef FP8CONV_MODEL_FUSION_H
 #define FP8CONV_MODEL_FUSION_H
@@ -17,7 +17,7 @@ struct fusion {
 	int position;	   /* of its rows in the merged weight, from 0 */
 };
 
-/* False: engines do not merge the weight of that name. */
+/* Sets *fusion to the fused set of the weight.  Returns false where engines do not merge it. */
 bool fusion_of_name(struct fusion *fusion, const char *name);
 
 #endif

@@ -49,7 +49,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	return -1;
 }
 
-/* The object of the language model in config.json. */
+/* Returns the object of the language model in config.json: root or a nested one. */
 static const json_t *language_level(const json_t *root)
 {
 	const json_t *inner = json_object_get(root, "text_config");
@@ -64,7 +64,7 @@ static double number(const json_t *config, const char *key, double otherwise)
 	return json_is_number(value) ? json_number_value(value) : otherwise;
 }
 
-/* A count: values out of range become 0 or a billion. */
+/* Reads a count.  Negative values become 0, values above a billion a billion. */
 static size_t count(const json_t *config, const char *key, size_t otherwise)
 {
 	return (size_t)fmin(fmax(number(config, key, (double)otherwise), 0), 1e9);
@@ -131,8 +131,8 @@ static int configure_activation(struct model *model, const json_t *config, struc
 		       name);
 }
 
-/* layer_types name the kind of each layer; without them all layers have the window, or those from
- * max_window_layers on. */
+/* layer_types names the kind of each layer.  Without it all layers have the window, or only those
+ * from max_window_layers on. */
 static void configure_windows(struct model *model, const json_t *config)
 {
 	const json_t *types = json_object_get(config, "layer_types");

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A language model as its forward pass needs it: sizes and features out of config.json, and for
- * each layer the tensors of the checkpoint by role.  An architecture is a row (arch_<name>.c) of
- * names and of features that config.json does not state; optional parts of a layer (biases, norms
- * of q and k, sinks) are there if the checkpoint has their tensors.
+ * A language model as its forward pass needs it: sizes and features from config.json, and for each
+ * layer the tensors of the checkpoint by role.  An architecture is a row (arch_<name>.c) of names
+ * and of features that config.json does not state.  A layer has an optional part (biases, norms of
+ * q and k, sinks) if the checkpoint has its tensor.
  *
- * Opening reads no tensor data.  A tensor below the model's layers that has no role is an error:
- * the forward pass would silently leave it out.
+ * model_open() reads no tensor data.  It refuses a tensor of a layer that has no role, because the
+ * forward pass would silently leave that tensor out.
  */
 #ifndef FP8CONV_MODEL_MODEL_H
 #define FP8CONV_MODEL_MODEL_H
@@ -37,7 +37,7 @@ enum linear_role {
 	LINEAR_GATE_UP, /* gate and up in one matrix, in this order */
 	LINEAR_DOWN,
 	LINEAR_ROUTER,
-	LINEAR_SHARED_GATE, /* of the shared expert, which takes all tokens */
+	LINEAR_SHARED_GATE, /* of the shared expert, which every token passes */
 	LINEAR_SHARED_UP,
 	LINEAR_SHARED_DOWN,
 	N_LINEARS
@@ -45,16 +45,16 @@ enum linear_role {
 
 /* The vectors of a layer. */
 enum vector_role {
-	VECTOR_NORM_ATTENTION,	   /* of the input of attention */
+	VECTOR_NORM_ATTENTION,	   /* of the input of attention; this and the next 3: (hidden) */
 	VECTOR_NORM_ATTENTION_OUT, /* of its output, before it is added */
 	VECTOR_NORM_MLP,
 	VECTOR_NORM_MLP_OUT,
-	VECTOR_NORM_Q, /* of each head */
+	VECTOR_NORM_Q, /* (head_dim), the same for each head */
 	VECTOR_NORM_K,
 	VECTOR_NORM_Q_A,    /* (q_lora_rank) */
 	VECTOR_NORM_KV_A,   /* (kv_lora_rank) */
-	VECTOR_ROUTER_BIAS, /* of each expert: added to its score for the choice alone */
-	VECTOR_SINKS,	    /* of each head: one more score, which has no value */
+	VECTOR_ROUTER_BIAS, /* (n_experts): added to scores for the choice of experts only */
+	VECTOR_SINKS,	    /* (n_heads): one more score of the softmax, without a value */
 	N_VECTORS
 };
 
@@ -68,7 +68,7 @@ enum expert_role {
 
 /* y = x weight^T + bias. */
 struct linear_ref {
-	char *module; /* "model.layers.0.self_attn.q_proj"; NULL: there is none */
+	char *module; /* "model.layers.0.self_attn.q_proj"; NULL: the layer has no such matrix */
 	const struct tensor_ref *weight; /* (n, k), or a tensor of all experts */
 	const struct tensor_ref *bias;	 /* (n), or of all experts; NULL: none */
 	size_t n, k;
@@ -83,8 +83,8 @@ struct layer_ref {
 	struct linear_ref (*experts)[N_EXPERT_ROLES];
 	size_t n_experts;    /* 0: a dense layer */
 	size_t expert_width; /* intermediate size of one expert */
-	size_t shared_width; /* of the shared expert; 0: there is none */
-	size_t width;	     /* of the dense mlp; 0: there is none */
+	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
+	size_t width;	     /* intermediate size of the dense mlp; 0: the layer has experts only */
 	size_t window;	     /* tokens that a query attends to, its own included; 0: all */
 	const struct rope *rope;
 };
@@ -94,9 +94,9 @@ struct routing {
 	size_t top_k;
 	bool norm_top_k;   /* the weights of the chosen experts are divided by their sum */
 	bool sigmoid;	   /* scores are sigmoids; else a softmax over all experts */
-	bool choose_first; /* the softmax is over the chosen experts alone */
-	size_t n_groups;   /* 0 or 1: no groups; else the choice is among the experts of */
-	size_t top_groups; /* so many groups, the best by the sum of their two best scores */
+	bool choose_first; /* the softmax is over the chosen experts only */
+	size_t n_groups;   /* 0 or 1: no groups */
+	size_t top_groups; /* groups that stay, those with the largest sum of two largest scores */
 	float scale;	   /* factor of the weights */
 };
 
@@ -104,7 +104,8 @@ struct routing {
 struct latent {
 	size_t q_lora_rank;  /* 0: queries come from one matrix */
 	size_t kv_lora_rank; /* 0: no latent attention */
-	/* a head of q or k: values without rotation, then rotated ones, pairs side by side */
+	/* a head of q or k: nope_dim values without rotation, then rope_dim rotated ones in which
+	 * the two values of a pair are adjacent */
 	size_t nope_dim, rope_dim;
 };
 
@@ -119,8 +120,8 @@ struct model {
 	float norm_offset;	 /* a norm multiplies by offset + weight */
 	float embedding_scale;	 /* factor of embeddings, rounded to bf16 where they are bf16 */
 	float attention_scale;	 /* of q k^T */
-	float attention_softcap; /* c tanh(x / c) of scores, of logits; 0: none */
-	float logit_softcap;
+	float attention_softcap; /* c: scores become c tanh(score / c); 0: unchanged */
+	float logit_softcap;	 /* the same of logits */
 	enum activation activation;
 	/* limit of GPT-OSS's activation: of gates from above, of ups from both sides */
 	float clamp;
@@ -136,11 +137,11 @@ struct model {
 /* An architecture: names below "model.layers.N." in the checkpoint, and features that config.json
  * does not state. */
 struct arch {
-	const char *name;	       /* that `calibrate` prints */
+	const char *name;	       /* as `calibrate` prints it */
 	const char *architectures[6];  /* values in config.json that select this row */
 	const char *linear[N_LINEARS]; /* module names; NULL: as in arch_names */
 	const char *vector
-		[N_VECTORS]; /* tensor names; likewise; one that is named here must be there */
+		[N_VECTORS]; /* tensor names; NULL likewise; a layer must have those named here */
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */
 	/* tensors of all experts: (experts, hidden, 2 width), gate and up interleaved, */
 	const char *fused_gate_up;
@@ -162,9 +163,10 @@ struct arch {
 
 extern const struct arch *const archs[]; /* generated; NULL at the end */
 
-/* ERR_INPUT, naming the key or the tensor: an unsupported architecture, a missing size, a tensor
- * that is missing, unexpected, or of another shape than config.json implies.  The checkpoint
- * must outlive the model. */
+/* Opens the model of a checkpoint.  The model refers to the checkpoint, which must outlive it; the
+ * caller releases the model.  ERR_INPUT, with the key or the tensor, for an unsupported
+ * architecture, a missing size, and a tensor that is missing, unexpected or of another shape than
+ * config.json implies. */
 int model_open(struct model *model, const struct checkpoint *checkpoint, struct err *err);
 void model_release(struct model *model);
 

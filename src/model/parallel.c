@@ -49,7 +49,7 @@ static bool rows_fit(const struct tp_split *split, const struct model_config *co
 {
 	struct section sections[MAX_SECTIONS];
 	int n = parallel_sections(split->parallel, config, split->rows, sections);
-	/* On one device the last section may end in a partial tile: nothing follows it. */
+	/* On one device the last section may end in a partial tile, which no weight follows. */
 	int n_checked = n - (tp == 1 && split->ends_fused_set && !split->expert);
 
 	for (int i = 0; i < n_checked; i++)

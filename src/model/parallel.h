@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How engines split a linear weight over devices (tensor parallelism) and merge fused sets.  A
- * quantization tile must not cross the border of a split, nor that of two merged weights.
+ * quantization tile must not cross a border between two devices or between two merged weights.
  *
  * Source: vLLM 7cfb97e, validate_fp8_block_shape() and QKVParallelLinear.
  */
@@ -29,8 +29,8 @@ struct section {
 
 #define MAX_SECTIONS 3
 
-/* The sections of a weight's out dimension; returns how many.  Fused q, k, v are one section where
- * config does not have the numbers of heads. */
+/* Cuts the `rows` rows of a weight into the sections that are split one by one, and returns their
+ * number.  Fused q, k and v are one section where config does not have the numbers of heads. */
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS]);
 
@@ -40,11 +40,11 @@ struct tp_split {
 	uint64_t rows, cols;
 	struct tile tile;
 	bool expert;	     /* its rows must be whole tiles even on one device */
-	bool ends_fused_set; /* nothing is merged below it: one device takes a partial last tile */
+	bool ends_fused_set; /* last of its set: on one device its last tile may be partial */
 };
 
-/* Whether the weight loads on tp devices; *dimension: else the one that does not split, 'N' or
- * 'K'. */
+/* Whether the weight can be split over tp devices.  If not, *dimension becomes the one that cannot:
+ * 'N' (rows) or 'K' (columns). */
 bool tp_split_fits(const struct tp_split *split, const struct model_config *config, uint64_t tp,
 		   char *dimension);
 

@@ -10,15 +10,15 @@
 
 #include "model/tensor_name.h"
 
-/* pattern: the name of a segment; a star in front or behind stands for any text.  "name@" matches
- * only outside of numbered layers, "name@parent" only below a segment `parent`.  The first rule
- * that matches wins. */
+/* pattern: the name of a segment, with a star at its begin or end for any text.  "name@" matches
+ * only outside of numbered layers, "name@parent" only below a segment `parent`.  The first matching
+ * rule wins. */
 struct rule {
 	const char *pattern;
 	enum role role;
 };
 
-/* For any segment: a branch of the model, or an addition to it, with everything below. */
+/* Rules for any segment: it names a branch of the model, and all tensors below have its role. */
 static const struct rule branches[] = {
 	{ "lora_*", ROLE_ADAPTER },
 	{ "*router*", ROLE_ROUTER },
@@ -65,8 +65,8 @@ static const struct rule branches[] = {
 	{ "*_heads@", ROLE_OUTPUT_HEAD },
 };
 
-/* For the module that owns the tensor, or for the tensor itself where its name is not "weight" or
- * "bias". */
+/* Rules for the module that owns the tensor, or for the tensor itself where its name does not end
+ * in "weight" or "bias". */
 static const struct rule modules[] = {
 	{ "e_score_correction_bias", ROLE_ROUTER_BIAS },
 	{ "A_log", ROLE_STATE_SPACE },
@@ -119,7 +119,7 @@ static const struct rule modules[] = {
 	{ "*_bias", ROLE_PARAMETER },
 };
 
-/* linear: the module is a matrix multiplication, which lists of ignored modules must name. */
+/* linear: the module multiplies by a matrix, so that lists of ignored modules must name it. */
 static const struct {
 	const char *reason;
 	bool linear;
@@ -207,7 +207,7 @@ static bool contains(const struct segment *segment, const char *text, size_t n)
 	return false;
 }
 
-/* pattern of n bytes, without a parent. */
+/* Matches a segment with a pattern of n bytes that has no parent. */
 static bool segment_matches(const struct segment *segment, const char *pattern, size_t n)
 {
 	bool open_start = n > 0 && pattern[0] == '*';
@@ -238,7 +238,7 @@ static bool path_matches(const struct path *path, int i, const char *pattern)
 {
 	size_t n;
 
-	/* Most patterns end here: the cost of a role is this comparison. */
+	/* Nearly all patterns fail here, so that this comparison is the cost of a role. */
 	if (*pattern != '*' && *pattern != path->segments[i].text[0])
 		return false;
 	n = strcspn(pattern, "@");
@@ -257,7 +257,7 @@ static bool find_branch(const struct path *path, enum role *role)
 	return false;
 }
 
-/* The role by the name of the owning module (or of the parameter) alone. */
+/* Returns the role by the name of the owning module or parameter, whatever the branch. */
 static enum role find_module(const struct path *path)
 {
 	for (size_t r = 0; r < sizeof modules / sizeof *modules; r++)
@@ -290,8 +290,8 @@ static enum parallel find_parallel(const struct path *path)
 	return PARALLEL_REPLICATED;
 }
 
-/* The names of GPT-2's Conv1D, which stores [in, out].  Others use the names for plain linear
- * layers. */
+/* Whether this is a name of GPT-2's Conv1D, which stores [in, out].  Other models use the same
+ * names for plain linear layers. */
 static bool is_conv1d_name(const struct segment *owner)
 {
 	static const char *const names[] = { "c_attn", "q_attn", "c_proj", "c_fc" };

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a tensor is to its model.  It follows from the segments of its name, never from a list of
- * models.  The rules are two tables in role.c: branches of the model first, then modules;
- * fp8conv-formats(7) lists what is kept.
+ * The role of a tensor in its model.  The role decides whether the tensor is quantized or kept in
+ * high precision.  It follows from the segments of the tensor's name, never from a list of models.
+ * The rules are two tables in role.c: branches of the model first, then modules.
+ * fp8conv-formats(7) lists the kept roles.
  */
 #ifndef FP8CONV_MODEL_ROLE_H
 #define FP8CONV_MODEL_ROLE_H
@@ -14,9 +15,9 @@
 
 enum role {
 	ROLE_LINEAR,	      /* the weight of a linear layer that recipes take */
-	ROLE_EXPERTS_GATE_UP, /* the same of all experts of a layer in one tensor */
+	ROLE_EXPERTS_GATE_UP, /* those of all experts of a layer in one tensor */
 	ROLE_EXPERTS_DOWN,
-	/* Everything below is kept. */
+	/* All roles from here on are kept. */
 	ROLE_EXPERTS_UNKNOWN,
 	ROLE_PARAMETER, /* not the weight of a module: biases, scales, buffers */
 	ROLE_EMBEDDING,
@@ -44,16 +45,18 @@ enum role {
 struct role_facts {
 	enum role role;
 	enum parallel parallel; /* of linear weights */
-	/* the weight of a linear module, if it has two dimensions: also of kept ones */
+	/* the weight of a linear module, kept or not, provided that it has two dimensions */
 	bool linear;
 	bool expert; /* of one numbered expert: "...experts.3.up_proj.weight" */
 	bool conv1d; /* named as in GPT-2, which stores [in, out] */
 };
 
-/* Names that differ only in numeric segments give equal facts. */
+/* Sets *facts from the name of a tensor.  Names that differ only in numeric segments give equal
+ * facts. */
 void role_of_name(struct role_facts *facts, const char *name);
 
-/* The reason to keep tensors of the role: "router gate"; NULL: they are quantized. */
+/* Returns the reason to keep tensors of the role ("router gate"), or NULL for roles that are
+ * quantized. */
 const char *role_reason(enum role role);
 
 #endif

@@ -11,7 +11,7 @@
 #define DEFAULT_THETA 10000.0
 #define PI	      3.14159265358979323846
 
-/* Objects that may hold the numbers; the first one that has a number wins. */
+/* Objects that may hold a number; the first one that has it wins. */
 struct levels {
 	const json_t *scaling; /* rope_parameters, or rope_scaling; NULL: neither */
 	const json_t *config;
@@ -76,7 +76,7 @@ static int scale_linear(struct rope *rope, const struct levels *levels, double t
 	return 0;
 }
 
-/* Llama 3: low frequencies are divided by the factor, high ones stay, a ramp lies between. */
+/* Llama 3: divides low frequencies by the factor, keeps high ones, and interpolates between. */
 static int scale_llama3(struct rope *rope, const struct levels *levels, double theta,
 			struct err *err)
 {
@@ -117,13 +117,13 @@ static double yarn_attention(const struct levels *levels, double factor)
 	return yarn_mscale(factor, 1);
 }
 
-/* The index of the pair that makes so many turns over the original length. */
+/* Returns the index of the pair that makes the given number of turns over the original length. */
 static double yarn_index(double turns, double n, double theta, double length)
 {
 	return n * log(length / (turns * 2 * PI)) / (2 * log(theta));
 }
 
-/* YaRN (arXiv 2309.00071): high frequencies stay, low ones are divided by the factor, a ramp lies
+/* YaRN (arXiv 2309.00071): keeps high frequencies, divides low ones by the factor, and interpolates
  * between. */
 static int scale_yarn(struct rope *rope, const struct levels *levels, double theta, struct err *err)
 {
@@ -170,7 +170,7 @@ static const struct scaling_row {
 	{ "yarn", scale_yarn },
 };
 
-/* Gemma 3 on the hub: layers with a window have a theta of their own, and no scaling. */
+/* Gemma 3 on the hub: layers with a window have their own theta and no scaling. */
 static void levels_local(struct levels *levels, const json_t *config, const char *layer_type,
 			 double *theta)
 {

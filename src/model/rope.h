@@ -14,24 +14,24 @@
 #include "base/err.h"
 
 struct rope {
-	size_t n;	/* rotated values of a head, from the first on: even */
-	float *inverse; /* (n / 2): the angle of position 1, inv_freq in transformers */
-	float factor;	/* of cosines and sines: attention_scaling in transformers */
+	size_t n;	/* the first n values of a head are rotated; even */
+	float *inverse; /* (n / 2) angles of position 1, in radians: inv_freq in transformers */
+	float factor;	/* multiplies cosines and sines: attention_scaling in transformers */
 };
 
 /* Reads the level of config.json that holds rope_parameters, or rope_theta, rope_scaling and
- * partial_rotary_factor, for heads of head_dim values.  layer_type: "full_attention" or
- * "sliding_attention", where rope_parameters have one object for each.  part: the rotated fraction
- * of a head, where the file has none.  ERR_INPUT for an unsupported type ("longrope", "dynamic")
- * and for missing or invalid numbers. */
+ * partial_rotary_factor, for heads of head_dim values.  layer_type chooses one of two objects in
+ * rope_parameters: "full_attention" or "sliding_attention".  part: the rotated fraction of a head
+ * where the file does not state it.  The caller releases rope.  ERR_INPUT for an unsupported type
+ * ("longrope", "dynamic") and for missing or invalid numbers. */
 int rope_init(struct rope *rope, const json_t *config, const char *layer_type, size_t head_dim,
 	      double part, struct err *err);
 void rope_release(struct rope *rope);
 
-/* The factor of the scale of q k^T by YaRN's mscale_all_dim; 1 without. */
+/* Returns the factor by which YaRN's mscale_all_dim changes the scale of q k^T; 1 without it. */
 double rope_score_scale(const json_t *config);
 
-/* Cosines and sines, n / 2 each, of a position. */
+/* Writes the n / 2 cosines and the n / 2 sines of a position, times the factor. */
 void rope_angles(const struct rope *rope, size_t position, float *cosines, float *sines);
 
 #endif

@@ -38,7 +38,7 @@ static int find_owner(const struct path *path)
 
 	if (!path->is_weight && !path->is_bias)
 		return owner;
-	/* "classifier.0.weight" is the classifier's. */
+	/* The owner of "classifier.0.weight" is the classifier. */
 	while (--owner > 0 && segment_is_number(&path->segments[owner]))
 		;
 	return owner;

@@ -15,25 +15,26 @@ struct segment {
 	size_t n;
 };
 
-/* Of a longer path the segments in the middle are left out. */
+/* A name as segments.  A name with more segments loses those in the middle. */
 struct path {
 	int n; /* at least 1 */
 	struct segment segments[PATH_MAX_SEGMENTS];
-	bool is_weight; /* the last segment is "weight", and there is a module in front of it */
+	bool is_weight; /* the last segment is "weight", and a module precedes it */
 	bool is_bias;
 	/* the module that owns the tensor: the last segment before "weight" or "bias" that is not
 	 * a number; else the last segment */
 	int owner;
-	int experts;	      /* the first segment "experts" that has one behind it, or -1 */
-	bool numbered_expert; /* which is followed by a number */
+	int experts;	      /* the first segment "experts" that another one follows, or -1 */
+	bool numbered_expert; /* a number follows that segment */
 };
 
+/* Splits name, to which the segments point: it must outlive path. */
 void path_split(struct path *path, const char *name);
 
-/* Whether a segment before i is a number: a layer, or an element of a list. */
+/* Whether a segment before i is a number, which means a layer or an element of a list. */
 bool path_in_layer(const struct path *path, int i);
 
-/* The length of the module that owns a weight: the name without ".weight" where it ends so. */
+/* Returns the length of the module that owns a weight: that of name without a final ".weight". */
 size_t module_len(const char *name);
 
 bool segment_is(const struct segment *segment, const char *text);
