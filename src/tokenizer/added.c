@@ -90,7 +90,7 @@ static int make_set(struct added_set *set, const struct added_tokens *added, boo
 	return 0;
 }
 
-/* A token that appears again gets the flags of the last one. */
+/* Adds a token.  A repeated token gets the flags of its last entry. */
 static void put_token(struct added_tokens *added, struct vocab *seen, struct added_token *token)
 {
 	uint32_t at = vocab_find(seen, token->content, token->len);
@@ -167,8 +167,8 @@ void added_release(struct added_tokens *added)
 	*added = (struct added_tokens){ 0 };
 }
 
-/* The first of set->tokens[low, high) whose byte `depth` is at least c.  All of them are longer
- * than depth; only the first may be exactly as long. */
+/* Returns the first of set->tokens[low, high) whose byte `depth` is at least c.  All of them are
+ * longer than depth, save the first, which may be exactly as long. */
 static size_t first_at_least(const struct added_set *set, size_t low, size_t high, size_t depth,
 			     unsigned c)
 {
@@ -184,7 +184,7 @@ static size_t first_at_least(const struct added_set *set, size_t low, size_t hig
 	return low;
 }
 
-/* The longest token that text begins with. */
+/* Returns the longest token that text begins with, or NULL. */
 static const struct added_token *longest(const struct added_set *set, const char *text, size_t len)
 {
 	const struct added_token *found = NULL;
@@ -218,7 +218,7 @@ static bool stands_alone(const char *text, size_t len, size_t begin, size_t end)
 	return true;
 }
 
-/* The white space before begin (not before from) and behind end. */
+/* Extends [*begin, *end) by the white space that the token strips, but not below from. */
 static void strip(const struct added_token *token, const char *text, size_t len, size_t from,
 		  size_t *begin, size_t *end)
 {

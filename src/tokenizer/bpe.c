@@ -153,7 +153,7 @@ static void merge_long(const struct bpe *bpe, struct bpe_work *work)
 	work->n = n;
 }
 
-/* Merges the symbols so far, and appends them to out. */
+/* Merges the symbols of the run, and appends the result to out. */
 static void end_run(const struct bpe *bpe, struct bpe_work *work, struct token_ids *out)
 {
 	if (work->n > SHORT_RUN)
@@ -177,7 +177,7 @@ static void add_symbol(const struct bpe *bpe, struct bpe_work *work, uint32_t sy
 	work->symbols[work->n++] = symbol;
 }
 
-/* False where a byte of the character has no token. */
+/* Adds the bytes of a character as symbols.  Returns false where a byte has no token. */
 static bool add_bytes(const struct bpe *bpe, struct bpe_work *work, const char *p, size_t n,
 		      struct token_ids *out)
 {

@@ -12,7 +12,8 @@ struct post_processor {
 	struct token_ids before, after;
 };
 
-/* Reads "post_processor" (NULL or null: none).  ERR_INPUT with the key. */
+/* Reads the value of "post_processor"; NULL or null adds no tokens.  The caller releases post, also
+ * on failure.  ERR_INPUT with the key. */
 int post_read(struct post_processor *post, const json_t *json, struct err *err);
 void post_release(struct post_processor *post);
 

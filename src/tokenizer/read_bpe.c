@@ -100,7 +100,7 @@ static int read_vocab(struct bpe *bpe, struct json_text text, struct err *err)
 	return rc < 0 ? err_wrap(err, "vocab") : 0;
 }
 
-/* Ids of single characters and of "<0x00>"... */
+/* Sets the ids of single characters and of "<0x00>"... */
 static void index_vocab(struct bpe *bpe)
 {
 	char name[8];
@@ -128,8 +128,8 @@ static void index_vocab(struct bpe *bpe)
 
 #define AHEAD 16
 
-/* Merges whose strings are read and whose ids are not yet looked up: meanwhile the slots of the
- * vocabulary are prefetched. */
+/* Merges whose strings are read and whose ids are still to be found: the slots of the vocabulary
+ * are prefetched meanwhile. */
 struct merge_queue {
 	struct merge_text {
 		struct buf left, right, both;
@@ -137,15 +137,15 @@ struct merge_queue {
 	size_t n_read, n_added; /* n_added is the rank of the next one */
 };
 
-/* A symbol that a word begins with and that is not the token of one character. */
+/* Whether a token of a merge is a symbol that does not stand for characters. */
 static bool is_other_symbol(const struct bpe *bpe, const struct buf *text, uint32_t id)
 {
 	return id == bpe->unk_id ||
 	       (bpe->byte_fallback && text->len == 6 && !strncmp(text->data, "<0x", 3));
 }
 
-/* A merge can happen only where the last character of the left token meets the first of the right
- * one. */
+/* Sets the bit of two characters: a merge can happen only where the last character of the left
+ * token precedes the first character of the right one. */
 static void note_join(struct bpe *bpe, const struct merge_text *text, const struct merge *merge)
 {
 	uint32_t last, first;
@@ -161,7 +161,7 @@ static void note_join(struct bpe *bpe, const struct merge_text *text, const stru
 		set_join(bpe, bpe->char_ids[last] - 1, bpe->char_ids[first] - 1);
 }
 
-/* The oldest one in the queue. */
+/* Adds the oldest merge of the queue. */
 static int add_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err)
 {
 	const struct merge_text *text = &queue->text[queue->n_added % AHEAD];
@@ -183,7 +183,7 @@ static int add_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err
 	return 0;
 }
 
-/* The last text in the queue has its strings. */
+/* Enters the merge whose strings were just read into the queue. */
 static int queue_merge(struct bpe *bpe, struct merge_queue *queue, struct err *err)
 {
 	struct merge_text *text = &queue->text[queue->n_read % AHEAD];
@@ -198,7 +198,7 @@ static int queue_merge(struct bpe *bpe, struct merge_queue *queue, struct err *e
 	return queue->n_read - queue->n_added == AHEAD ? add_merge(bpe, queue, err) : 0;
 }
 
-/* "a b": exactly one space.  The "#version" line of old files is skipped. */
+/* Reads "a b", with exactly one space.  Skips the "#version" line of old files. */
 static int read_spaced(struct bpe *bpe, struct merge_queue *queue, struct json_text token,
 		       struct err *err)
 {
@@ -220,7 +220,7 @@ static int read_spaced(struct bpe *bpe, struct merge_queue *queue, struct json_t
 	return queue_merge(bpe, queue, err);
 }
 
-/* ["a", "b"], behind its bracket. */
+/* Reads ["a", "b"], from after its bracket. */
 static int read_pair(struct bpe *bpe, struct merge_queue *queue, struct json_text json, size_t *at,
 		     struct err *err)
 {
@@ -287,7 +287,8 @@ static int read_merges(struct bpe *bpe, struct json_text json, struct err *err)
 	return rc ? err_wrap(err, "merges") : 0;
 }
 
-/* Whether two strings have one id: then an id does not determine the characters of its token. */
+/* Whether two strings have the same id: then an id does not determine the characters of its
+ * token. */
 static bool ids_repeat(const struct vocab *vocab)
 {
 	uint64_t *seen = xcalloc(vocab->max_id / 64 + 1, sizeof *seen);
@@ -305,7 +306,7 @@ static bool ids_repeat(const struct vocab *vocab)
 	return repeat;
 }
 
-/* Members that change the encoding and are not supported. */
+/* Refuses members that change the encoding and are not supported. */
 static int refuse_unknown(const json_t *members, struct err *err)
 {
 	static const char *const affixes[] = { "continuing_subword_prefix", "end_of_word_suffix" };
@@ -336,7 +337,7 @@ static int read_flags(struct bpe *bpe, const json_t *members, struct err *err)
 	return 0;
 }
 
-/* The two large members as text, the others as values. */
+/* Reads the two large members as text, the others as values. */
 static int read_members(struct json_text model, json_t *members, struct json_text *vocab,
 			struct json_text *merges, struct err *err)
 {

@@ -18,7 +18,7 @@
 /* \w of Rust's regex crate. */
 #define RUST_WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}"
 
-/* A component that is read: its JSON and its place in the file, for messages. */
+/* A component: its JSON and, for messages, its place in the file. */
 struct component {
 	const json_t *json;
 	char where[112];
@@ -49,7 +49,7 @@ static int room_for(const struct steps *steps, size_t n, const struct component 
 		       MAX_STEPS - 4);
 }
 
-/* A split by a pattern in PCRE2's syntax. */
+/* Adds a split by a pattern in PCRE2's syntax. */
 static int add_split(struct steps *steps, const struct component *component, const char *pattern,
 		     enum behavior behavior, struct err *err)
 {
@@ -89,7 +89,7 @@ static int read_behavior(const struct component *component, const char *fallback
 	return err_set(err, ERR_INPUT, "%s has unknown behavior '%s'", component->where, name);
 }
 
-/* "pattern": {"String": ...} or {"Regex": ...}. */
+/* Reads "pattern": {"String": ...} or {"Regex": ...}. */
 static int read_pattern(struct step *step, const struct component *component, struct err *err)
 {
 	const json_t *pattern = json_object_get(component->json, "pattern");
@@ -262,7 +262,7 @@ static int read_whitespace(struct steps *steps, const struct component *componen
 	return 0;
 }
 
-/* When to prepend the replacement; add_prefix_space is the older spelling. */
+/* Reads when to prepend the replacement; add_prefix_space is the older key. */
 static int read_scheme(const struct component *component, const char **scheme, struct err *err)
 {
 	bool prefix;

@@ -36,7 +36,7 @@ int regex_new(struct regex **regex, const struct buf *pattern, struct err *err)
 		pcre2_get_error_message(error, message, sizeof message);
 		return err_set(err, ERR_INPUT, "%s", (const char *)message);
 	}
-	/* Fails where memory may not be executable; then matching interprets. */
+	/* Without executable memory this fails, and PCRE2 interprets the pattern. */
 	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 	*regex = xmalloc(sizeof **regex);
 	(*regex)->code = code;

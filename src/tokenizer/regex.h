@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The patterns of a tokenizer.json, written for Oniguruma (Ruby's syntax), run by PCRE2.
+ * The patterns of a tokenizer.json, which are written for Oniguruma (Ruby's syntax) and run by
+ * PCRE2.
+ *
+ * Order: regex_translate() or regex_quote(), then regex_new() once; for each text
+ * regex_search_start(), then regex_search_next() until it returns 0 or -1.
  */
 #ifndef FP8CONV_TOKENIZER_REGEX_H
 #define FP8CONV_TOKENIZER_REGEX_H
@@ -15,18 +19,20 @@
 
 struct regex; /* compiled; shared by threads */
 
-/* Translates an Oniguruma pattern into PCRE2's syntax, appended to out.  ERR_INPUT with the
- * byte and the construct that is unsupported, or that PCRE2 reads differently. */
+/* Translates an Oniguruma pattern of len bytes and appends it to out in PCRE2's syntax.  ERR_INPUT,
+ * with the byte and the construct, where PCRE2 does not support a construct or reads it
+ * differently. */
 int regex_translate(const char *pattern, size_t len, struct buf *out, struct err *err);
 
-/* Appends to out a pattern that matches exactly text. */
+/* Appends to out a pattern that matches text only. */
 void regex_quote(const char *text, size_t len, struct buf *out);
 
-/* Compiles PCRE2 syntax. */
+/* Compiles a pattern in PCRE2's syntax.  The caller frees *regex.  ERR_INPUT with the reason of
+ * PCRE2. */
 int regex_new(struct regex **regex, const struct buf *pattern, struct err *err);
 void regex_free(struct regex *regex);
 
-/* The state of one search of one thread. */
+/* The state of one search in one thread.  A zeroed struct may be started and released. */
 struct regex_search {
 	const struct regex *regex;
 	void *match;	 /* PCRE2's match data */
@@ -35,18 +41,18 @@ struct regex_search {
 	size_t len;
 	size_t at;    /* the next search begins here */
 	size_t last;  /* the last match ended here */
-	bool matched; /* there was one */
+	bool matched; /* a match preceded */
 };
 
 void regex_search_release(struct regex_search *search);
 
-/* Starts at the beginning of text, which is valid UTF-8 and must stay in place. */
+/* Starts at the beginning of text, valid UTF-8, which must outlive the search. */
 void regex_search_start(struct regex_search *search, const struct regex *regex, const char *text,
 			size_t len);
 
-/* 1: the next match in text is [*begin, *end).  0: there is none.  -1: the pattern exceeds its
- * limit of steps.  No match overlaps another, and an empty match is not where the last match
- * ended. */
+/* Returns 1 with the next match, bytes [*begin, *end) of text; 0 at the end; -1 with ERR_INPUT
+ * where the pattern exceeds its limit of steps.  Matches do not overlap, and no empty match follows
+ * directly on another match. */
 int regex_search_next(struct regex_search *search, size_t *begin, size_t *end, struct err *err);
 
 #endif

@@ -39,7 +39,7 @@ static char next(const struct translation *t, size_t ahead)
 	return t->pattern[t->at + ahead];
 }
 
-/* A set of characters, inside a class or as a class of its own. */
+/* Adds a set of characters to the open class, or as a class. */
 static void add_set(struct translation *t, const char *set)
 {
 	buf_printf(t->out, t->in_class ? "%s" : "[%s]", set);
@@ -53,7 +53,7 @@ static int add_negated(struct translation *t, const char *set)
 	return 0;
 }
 
-/* \x{HH...}, \xHH, \uHHHH: `at` is behind the letter. */
+/* Translates \x{HH...}, \xHH or \uHHHH from after the letter. */
 static int add_code(struct translation *t, char letter)
 {
 	bool braces = letter == 'x' && next(t, 0) == '{';
@@ -74,7 +74,8 @@ static int add_code(struct translation *t, char letter)
 	return 0;
 }
 
-/* Properties with different names; else a category, of one letter or two, or a script. */
+/* Adds a property.  Some have different names in PCRE2; the others are categories of one or two
+ * letters, or scripts. */
 static void add_property(struct translation *t, const char *name, bool negated)
 {
 	static const char *const names[][2] = {
@@ -92,7 +93,7 @@ static void add_property(struct translation *t, const char *name, bool negated)
 		   known ? known : name);
 }
 
-/* \p{Name}, \p{^Name}, \P{Name}: `at` is behind the letter. */
+/* Translates \p{Name}, \p{^Name} or \P{Name} from after the letter. */
 static int read_property(struct translation *t, bool negated)
 {
 	char name[32];
@@ -184,7 +185,7 @@ static int add_escape(struct translation *t)
 	return 0;
 }
 
-/* The bytes of "{n}", "{n,}", "{,m}" or "{n,m}" at `at`; 0 if it is none of them. */
+/* Returns the length of "{n}", "{n,}", "{,m}" or "{n,m}" at `at`; 0 for other text. */
 static size_t interval_size(const struct translation *t, bool *fixed)
 {
 	size_t n = 1, digits = 0;
@@ -198,8 +199,8 @@ static size_t interval_size(const struct translation *t, bool *fixed)
 	return digits && next(t, n) == '}' ? n + 1 : 0;
 }
 
-/* "{,m}" begins at none; a '+' behind an interval repeats it once more, and a '?' behind "{n}"
- * makes it optional. */
+/* Translates an interval.  In Ruby "{,m}" means {0,m}; a '+' after an interval repeats it again,
+ * and a '?' after "{n}" makes it optional. */
 static int add_interval(struct translation *t)
 {
 	bool fixed;
@@ -218,8 +219,8 @@ static int add_interval(struct translation *t)
 	return 0;
 }
 
-/* "(?i)", "(?im-x:": Ruby's m is dotall.  Without a colon only at the very beginning, where it
- * holds for everything in both. */
+/* Translates "(?i)" or "(?im-x:".  Ruby's m is dotall.  The form without a colon is supported only
+ * at the beginning, where it applies to the whole pattern in both syntaxes. */
 static int add_options(struct translation *t)
 {
 	size_t begin = t->at;

@@ -28,8 +28,8 @@ void step_state_release(struct step_state *state)
 	buf_release(&state->out);
 }
 
-/* The number of ASCII bytes at p.  Normalization leaves ASCII as it is; only its last character may
- * combine with the text behind it. */
+/* Returns the number of ASCII bytes at p.  Normalization keeps all of them but perhaps the last,
+ * which may combine with the text after it. */
 static size_t ascii_prefix(const char *p, size_t len)
 {
 	size_t n = 0;
@@ -45,7 +45,7 @@ static size_t ascii_prefix(const char *p, size_t len)
 	return n;
 }
 
-/* The length of text up to the first character that is ASCII or newer than Unicode 14. */
+/* Returns the length of text up to the first character that is ASCII or newer than Unicode 14. */
 static size_t normal_prefix(const char *text, size_t len)
 {
 	size_t n = 0, size;
@@ -194,7 +194,7 @@ int step_replace(const struct step *step, struct step_state *state, const struct
 	return rc;
 }
 
-/* Printable bytes of Latin-1 map to themselves, the others to U+0100 and on, in order.
+/* Printable bytes of Latin-1 map to themselves, the others to U+0100 and up, in order.
  * Source: bytes_to_unicode() of GPT-2's encoder.py. */
 static uint32_t byte_char(unsigned char byte)
 {
@@ -216,14 +216,15 @@ int step_bytes(const struct step *step, struct step_state *state, const struct t
 	return 0;
 }
 
-/* A split in progress.  The last stretch is held back: the next one may be merged with it. */
+/* A split in progress.  It holds the last part back, because the next part may be merged with
+ * it. */
 struct split {
 	const struct step *step;
 	const char *text;
 	const struct piece_taker *taker;
 	size_t begin, end;
 	bool held;
-	bool held_match; /* the flag of the last stretch */
+	bool held_match; /* whether the last part is a match */
 };
 
 static int give(struct split *split, size_t begin, size_t end, struct err *err)
@@ -251,7 +252,7 @@ static int hold(struct split *split, size_t begin, size_t end, struct err *err)
 	return 0;
 }
 
-/* The next stretch of the text: a match, or the text between two matches. */
+/* Adds the next part of the text: a match, or the text between two matches. */
 static int add_stretch(struct split *split, size_t begin, size_t end, bool match, struct err *err)
 {
 	bool last_match = split->held_match, merges = false;

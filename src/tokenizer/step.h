@@ -3,6 +3,9 @@
  * Normalizers and pre-tokenizers as a list of steps, each of which rewrites a text or splits it.
  * Sequences are flattened, and a component may become several steps (Metaspace: replace, prepend,
  * split).
+ *
+ * Order: steps_read_normalizer() and steps_read_pre_tokenizer() once; for each text and step,
+ * step->rewrite() or step_split() with the step_state that the thread has for this step.
  */
 #ifndef FP8CONV_TOKENIZER_STEP_H
 #define FP8CONV_TOKENIZER_STEP_H
@@ -21,10 +24,10 @@ struct step_state;
 struct text_range {
 	const char *text;
 	size_t len;
-	bool first; /* it begins the whole text */
+	bool first; /* the range begins the whole text */
 };
 
-/* Appends the rewritten range, which is not empty, to out. */
+/* Appends the rewritten range to out.  The range is not empty and does not lie in out. */
 typedef int step_fn(const struct step *step, struct step_state *state,
 		    const struct text_range *range, struct buf *out, struct err *err);
 
@@ -33,9 +36,9 @@ struct step {
 	struct regex *regex;
 	struct buf content;	/* text to prepend, or to replace with */
 	enum behavior behavior; /* of a split */
-	bool invert;		/* the pattern matches pieces, not delimiters */
+	bool invert;		/* the pattern matches the words, not their delimiters */
 	bool left, right;	/* sides to strip */
-	bool only_first;	/* prepend to the first piece alone */
+	bool only_first;	/* prepend to the first range of a text only */
 	const void *form;	/* libunistring's uninorm_t */
 };
 
@@ -44,7 +47,7 @@ struct steps {
 	size_t n;
 };
 
-/* The memory of one step in one thread. */
+/* The memory of one step in one thread.  A zeroed struct is empty. */
 struct step_state {
 	struct regex_search search;
 	struct buf out;
@@ -64,18 +67,20 @@ step_fn step_prepend_once;
 step_fn step_replace; /* matches of .regex by .content */
 step_fn step_bytes;   /* each byte by GPT-2's character for it */
 
-/* Reads tokenizer.json's "normalizer" or "pre_tokenizer" (NULL or null: none).  ERR_INPUT that
- * names the key and the type; the caller wraps it in the file's name. */
+/* Read the value of "normalizer" or "pre_tokenizer"; NULL or null means no steps.  The caller
+ * releases steps, also on failure.  ERR_INPUT with the key and the type, without the name of the
+ * file. */
 int steps_read_normalizer(struct steps *steps, const json_t *json, struct err *err);
 int steps_read_pre_tokenizer(struct steps *steps, const json_t *json, struct err *err);
 
-/* Takes the pieces of a text that are not empty, in order. */
+/* Takes the parts of a split text that are not empty, in order.  Returns -1 to stop the split. */
 struct piece_taker {
 	int (*take)(void *context, const char *text, size_t len, struct err *err);
 	void *context;
 };
 
-/* Splits the range; its member `first` does not matter. */
+/* Splits the range and calls taker for each part.  Fails where taker does, or with ERR_INPUT where
+ * the pattern exceeds its limit of steps.  The member `first` of the range does not matter. */
 int step_split(const struct step *step, struct step_state *state, const struct text_range *range,
 	       const struct piece_taker *taker, struct err *err);
 

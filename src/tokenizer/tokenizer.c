@@ -16,7 +16,7 @@
 #include "tokenizer/step.h"
 #include "tokenizer/unicode.h"
 
-#define MAX_GROWTH 256 /* times: four for each step */
+#define MAX_GROWTH 256 /* bytes that all steps may produce per byte of text: 4 for each step */
 
 struct tokenizer {
 	struct steps normalizer, pre_tokenizer;
@@ -128,7 +128,8 @@ struct encoding {
 	size_t budget; /* bytes that steps may still produce */
 };
 
-/* Steps that prepend and split by turns could grow a text without end. */
+/* Takes n bytes from the budget: alternate steps that prepend and split could grow a text without
+ * limit. */
 static int spend(struct encoding *encoding, size_t n, struct err *err)
 {
 	if (n > encoding->budget)
@@ -150,7 +151,7 @@ static void encoding_free(struct encoding *encoding)
 	free(encoding);
 }
 
-/* *range becomes the output of the step, which lies in state. */
+/* Sets *range to the output of the step, which state holds. */
 static int rewrite(struct encoding *encoding, const struct step *step, struct step_state *state,
 		   struct text_range *range, struct err *err)
 {
@@ -163,18 +164,17 @@ static int rewrite(struct encoding *encoding, const struct step *step, struct st
 	return 0;
 }
 
-/* A piece that has been through the first n_done steps of the pre-tokenizer. */
+/* A part of the text after the first n_done steps of the pre-tokenizer. */
 struct piece {
 	struct encoding *encoding;
 	size_t n_done;
-	/* of the range that was split, if it stands first in the whole text; else NULL */
+	/* of the range that was split, if that range begins the whole text; else NULL */
 	const char *start;
 };
 
 static int take_piece(void *context, const char *text, size_t len, struct err *err);
 
-/* Runs the other steps and the model.  Recursion is as deep as there are splits: at most MAX_STEPS.
- */
+/* Runs the other steps and the model.  Each split recurses: at most MAX_STEPS levels. */
 static int pre_tokenize(struct encoding *encoding, size_t n_done, struct text_range range,
 			struct err *err)
 {
@@ -210,13 +210,13 @@ static int take_piece(void *context, const char *text, size_t len, struct err *e
 	return pre_tokenize(piece->encoding, piece->n_done, range, err);
 }
 
-/* The part [begin, end) of a range. */
+/* Returns the part [begin, end) of a range. */
 static struct text_range part_of(struct text_range range, size_t begin, size_t end)
 {
 	return (struct text_range){ range.text + begin, end - begin, range.first && !begin };
 }
 
-/* A range of normalized text, which may hold normalized added tokens. */
+/* Encodes a range of normalized text, which may contain normalized added tokens. */
 static int encode_normalized(struct encoding *encoding, struct text_range range, struct err *err)
 {
 	const struct added_set *set = &encoding->tokenizer->added.normalized;

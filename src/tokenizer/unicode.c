@@ -39,7 +39,8 @@ void utf8_add(struct buf *out, uint32_t c)
 	buf_add(out, bytes, n);
 }
 
-/* Bytes at p, n of them, that could begin a character (at least 1).  Source: Unicode, table 3-7. */
+/* Returns how many of the n bytes at p could begin a character (at least 1).  Source: Unicode,
+ * table 3-7. */
 static size_t bad_stretch(const unsigned char *p, size_t n)
 {
 	unsigned char low = 0x80, high = 0xbf;

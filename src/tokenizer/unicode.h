@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Characters: UTF-8 in and out, and their properties as the tokenizers package sees them.
+ * Characters: UTF-8 in and out, and their properties as in the tokenizers package.
  */
 #ifndef FP8CONV_TOKENIZER_UNICODE_H
 #define FP8CONV_TOKENIZER_UNICODE_H
@@ -13,7 +13,7 @@
 
 #define UNICODE_END 0x110000
 
-/* The character at p, of valid UTF-8; returns its length in bytes. */
+/* Sets *c to the character at p, of valid UTF-8, and returns its length in bytes. */
 static inline size_t utf8_decode(const char *p, uint32_t *c)
 {
 	const unsigned char *s = (const unsigned char *)p;
@@ -34,8 +34,8 @@ static inline size_t utf8_decode(const char *p, uint32_t *c)
 	return 4;
 }
 
-/* The character that ends at p (of valid UTF-8, p is not its beginning); returns its length in
- * bytes. */
+/* Sets *c to the character that ends at p, and returns its length in bytes.  p points into valid
+ * UTF-8, after its beginning. */
 static inline size_t utf8_decode_back(const char *p, uint32_t *c)
 {
 	size_t n = 1;
@@ -45,7 +45,7 @@ static inline size_t utf8_decode_back(const char *p, uint32_t *c)
 	return utf8_decode(p - n, c);
 }
 
-/* The length of the character whose first byte is given. */
+/* Returns the length in bytes of the character whose first byte is given. */
 static inline size_t utf8_size(char first)
 {
 	unsigned char c = (unsigned char)first;
@@ -53,16 +53,17 @@ static inline size_t utf8_size(char first)
 	return c < 0x80 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
 }
 
+/* Appends the character in UTF-8. */
 void utf8_add(struct buf *out, uint32_t c);
 
-/* Appends text with U+FFFD for each longest stretch that could begin a character but does not
- * become one. */
+/* Appends text, with one U+FFFD in place of each longest sequence of bytes that could begin a
+ * character but does not complete it. */
 void utf8_add_repaired(struct buf *out, const char *text, size_t len);
 
-/* Text in which every character that is newer than Unicode 14 (what PCRE2 and libunistring of
- * Debian 12 know) is replaced by an older one of the same general category and length, and U+180E
- * by another one of its category that no library calls a space: what patterns are matched against.
- * Returns text itself where it has none, else copy's. */
+/* Returns the text that patterns are matched against.  In it an older character of the same general
+ * category and length replaces each character that is newer than Unicode 14, the version that PCRE2
+ * and libunistring of Debian 12 have.  Another character of its category replaces U+180E, which not
+ * all libraries call a space.  Returns text itself where nothing changes, else the text in copy. */
 const char *unicode_known(const char *text, size_t len, struct buf *copy);
 
 /* Characters first to last, by character, and an older one for all of them. */
@@ -72,8 +73,8 @@ struct unicode_newer {
 extern const struct unicode_newer unicode_newer[];
 extern const size_t n_unicode_newer;
 
-/* Newer than Unicode 14: in no form of tokenizers does it become another, whatever libunistring
- * knows of it. */
+/* Whether c is newer than Unicode 14.  Normal forms of the tokenizers package keep these
+ * characters; those of a newer libunistring might not. */
 bool unicode_is_newer(uint32_t c);
 
 bool unicode_is_space(uint32_t c); /* White_Space */

@@ -17,7 +17,8 @@ static uint32_t hash_of(const char *text, size_t len)
 	part = 0;
 	memcpy(&part, text, len);
 	hash = (hash ^ part) * 0x9e3779b97f4a7c15u;
-	hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93u; /* the last bytes into the low bits too */
+	hash = (hash ^ hash >> 32) *
+	       0xd6e8feb86659fd93u; /* brings the last bytes to the low bits */
 	return (uint32_t)(hash >> 32);
 }
 
@@ -29,7 +30,7 @@ static uint64_t head_of(const char *text, size_t len)
 	return head;
 }
 
-/* The slot of text, or the free one where it would be. */
+/* Returns the slot of text, or the free slot where it would be entered. */
 static struct vocab_slot *slot_of(const struct vocab *vocab, const char *text, size_t len,
 				  uint32_t hash)
 {
