@@ -19,14 +19,14 @@
 
 /* Integers in a file, row by row. */
 struct id_array {
-	uint64_t offset; /* of the first, in bytes */
+	uint64_t offset; /* of the first integer, in bytes */
 	uint64_t rows, cols;
 	int n_dims; /* 1: rows is 1 */
 	size_t item_size;
 	bool is_signed;
 };
 
-/* Beyond what fits is beyond every vocabulary too. */
+/* Reads an integer.  A value that does not fit becomes one that no vocabulary has. */
 static int64_t item_at(const struct id_array *array, const unsigned char *p)
 {
 	uint64_t value = 0;
@@ -39,7 +39,7 @@ static int64_t item_at(const struct id_array *array, const unsigned char *p)
 	return value > INT64_MAX ? INT64_MAX : (int64_t)value;
 }
 
-/* n items from number `first` on. */
+/* Adds n items from index `first` on. */
 static int add_items(const struct dataset_reader *reader, int fd, const struct id_array *array,
 		     uint64_t first, uint64_t n, struct err *err)
 {
@@ -86,7 +86,7 @@ static int read_array(const struct dataset_reader *reader, int fd, const struct 
 	return 0;
 }
 
-/* rows x cols items lie between offset and the end of the file. */
+/* Checks that rows x cols items fill the file from offset to its end. */
 static int check_size(const struct dataset_reader *reader, const struct id_array *array,
 		      uint64_t file_size, struct err *err)
 {
@@ -103,7 +103,7 @@ static int check_size(const struct dataset_reader *reader, const struct id_array
 	return 0;
 }
 
-/* The text behind "'key':" in the header, a dict of Python's; NULL if there is none. */
+/* Returns the text after "'key':" in the header, a dict of Python; NULL without the key. */
 static const char *value_of(const char *header, const char *key)
 {
 	const char *p = strstr(header, key);
@@ -119,7 +119,7 @@ static const char *value_of(const char *header, const char *key)
 	return p;
 }
 
-/* "(3, 4)", "(12,)". */
+/* Reads "(3, 4)" or "(12,)". */
 static bool parse_shape(struct id_array *array, const char *p)
 {
 	uint64_t dims[2];
@@ -139,7 +139,7 @@ static bool parse_shape(struct id_array *array, const char *p)
 	return true;
 }
 
-/* "'<i4'": little-endian, or of one byte. */
+/* Reads "'<i4'"; the type must be little-endian or of one byte. */
 static bool parse_type(struct id_array *array, const char *p)
 {
 	size_t size;

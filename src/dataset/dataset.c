@@ -95,7 +95,7 @@ void dataset_add_sequence(const struct dataset_reader *reader, size_t begin)
 	data->sequences[data->n++] = (struct dataset_sequence){ begin, data->ids.n - begin };
 }
 
-/* Joined documents into sequences. */
+/* Cuts joined documents into sequences. */
 static int cut(struct dataset *data, const struct dataset_params *params,
 	       const struct listing *files, struct err *err)
 {
@@ -118,7 +118,7 @@ static int cut(struct dataset *data, const struct dataset_params *params,
 	return 0;
 }
 
-/* The first byte at i or after it that is not white space; 0 if there is none. */
+/* Returns the first byte at or after *i that is not white space; 0 at the end. */
 static char first_char(const struct stream *stream, size_t *i)
 {
 	static const char blanks[] = { ' ', '\t', '\r', '\n' };
@@ -132,7 +132,7 @@ static char first_char(const struct stream *stream, size_t *i)
 
 #define DETECT_SIZE 4096
 
-/* What a stream holds whose name does not tell. */
+/* Detects the kind of a stream that has no extension. */
 static const char *detect(struct stream *stream, struct err *err)
 {
 	size_t i = stream->begin;
@@ -147,7 +147,7 @@ static const char *detect(struct stream *stream, struct err *err)
 	return first == '{' && second && strchr("\"}", second) ? ".jsonl" : ".txt";
 }
 
-/* An array of objects, unless it is lines of them. */
+/* Reads an array of objects, or lines of objects. */
 static int read_json(const struct dataset_reader *reader, struct stream *stream, struct err *err)
 {
 	size_t i = stream->begin;
@@ -165,7 +165,7 @@ static int read_array(const struct dataset_reader *reader, const char *extension
 					  : dataset_read_safetensors(reader, fd, err);
 }
 
-/* An array is read by offset: a compressed one, or one from a pipe, from a copy in memory. */
+/* Copies a compressed or piped array into memory, because arrays are read by offset. */
 static int copy_array(const struct dataset_reader *reader, struct stream *stream, int fd,
 		      struct err *err)
 {

@@ -9,21 +9,23 @@
  *                sequence a row
  *  .safetensors  the tensor input_ids, I32 or I64: 1-D, or 2-D with one sequence a row
  *
- * Any of them compressed by gzip or zstd (.gz, .zst).  A directory stands for its files with these
- * names, in the byte order of the names.  "-" is standard input; there, and in pipes, the content
- * tells text, lines of JSON and an array of JSON apart.
+ * Each of them may be compressed by gzip or zstd (.gz, .zst).  A directory means its files with
+ * these extensions, in the byte order of their names.  "-" is standard input.  For standard input
+ * and pipes the content decides between text, lines of JSON and an array of JSON.
  *
  * An object: {"text": "..."} is a document; so are {"prompt": "...", "completion": "..."}, joined;
  * {"messages": [{"role": "...", "content": "..."}, ...]} is a document of lines "role: content\n"
  * (content may be a list of {"type": "text", "text": "..."} parts, joined; no chat template is
  * applied), and {"conversations": [{"from": "...", "value": "..."}, ...]} is the same, with human
- * for user and gpt for assistant; {"input_ids": [...]} is one sequence as it is, of any length.
+ * for user and gpt for assistant; {"input_ids": [...]} is one sequence of any length, unchanged.
  *
  * Text is UTF-8; a byte order mark at its start is skipped, and invalid bytes are read as Python
  * reads them (errors="replace").  A document has the special tokens that the tokenizer's
- * post-processor puts around it.  Documents, and 1-D ids, are joined over all files and cut into
- * consecutive sequences of seq_len tokens from the start; a last short one is dropped.
- * They do not mix with sequences of ids.
+ * post-processor puts around it.  Documents and 1-D ids are joined over all files and cut into
+ * consecutive sequences of seq_len tokens; a short last sequence is dropped.  Documents and
+ * sequences of ids do not mix.
+ *
+ * Order: dataset_open(), dataset_draw() if the sequences are a sample, dataset_release().
  */
 #ifndef FP8CONV_DATASET_DATASET_H
 #define FP8CONV_DATASET_DATASET_H
@@ -60,16 +62,16 @@ struct dataset_params {
 };
 
 /* Reads at most max_sequences, and no more of the files than they need: of a text about 64 bytes a
- * token.  Memory: the ids (at most 2^28), and a document at a time: of JSON at most 64 MiB, of
- * compressed or piped text at most 256 MiB.  ERR_INPUT with the file and the line, element or byte:
- * data shorter than one sequence, ids that are not below vocab_size,
- * whatever is not as above.  On failure data is empty. */
+ * token.  Holds the ids (at most 2^28) and one document in memory: at most 64 MiB of JSON, at most
+ * 256 MiB of compressed or piped text.  The caller releases data, which is empty after a failure.
+ * ERR_INPUT, with the file and the line, element or byte, for data shorter than one sequence, ids
+ * not below vocab_size, and content other than above. */
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err);
 void dataset_release(struct dataset *data);
 
-/* Shuffles the sequences and keeps the first n of them, n >= 1: always the same ones for a seed
- * (fp8conv-calibrate(1)). Fisher-Yates from the last one down, with splitmix64 (Steele, Lea and
- * Flood, "Fast splittable pseudorandom number generators", 2014). */
+/* Shuffles the sequences and keeps the first n of them, n >= 1.  A seed always gives the same ones
+ * (fp8conv-calibrate(1)).  Source: the Fisher-Yates shuffle from the last sequence down, with
+ * splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */
 void dataset_draw(struct dataset *data, uint64_t seed, size_t n);
 
 #endif

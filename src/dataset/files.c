@@ -47,7 +47,7 @@ static void add(struct listing *files, char *path)
 	files->items[files->n++] = path;
 }
 
-/* The data files of a directory, not of those in it. */
+/* Lists the data files of a directory, without those of its subdirectories. */
 static int list_directory(const struct io *io, const char *directory, struct listing *files,
 			  struct err *err)
 {

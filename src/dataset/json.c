@@ -11,7 +11,7 @@
 #define MAX_OBJECT ((size_t)64 << 20) /* bytes */
 #define CHUNK	   ((size_t)1 << 18)
 
-/* A string, or a list of parts {"type": "text", "text": "..."}; nothing where it is null. */
+/* Adds a string, or the parts of a list {"type": "text", "text": "..."}; null adds no text. */
 static int add_content(struct buf *text, const json_t *content, struct err *err)
 {
 	if (json_is_string(content)) {
@@ -30,7 +30,7 @@ static int add_content(struct buf *text, const json_t *content, struct err *err)
 	return 0;
 }
 
-/* How messages are spelled. */
+/* The keys of messages. */
 static const struct chat {
 	const char *key, *role, *content;
 } chats[] = {
@@ -38,7 +38,7 @@ static const struct chat {
 	{ "conversations", "from", "value" },
 };
 
-/* ShareGPT's words for roles. */
+/* Translates ShareGPT's words for roles. */
 static const char *role_of(const char *role)
 {
 	static const char *const words[][2] = { { "human", "user" }, { "gpt", "assistant" } };
@@ -153,7 +153,7 @@ static int add_object(const struct dataset_reader *reader, struct json_text text
 	return rc;
 }
 
-/* Reads on where an object is not whole yet. */
+/* Reads more of an object that is incomplete. */
 static int read_more(struct stream *stream, struct err *err)
 {
 	if (stream->text.len - stream->begin > MAX_OBJECT)
@@ -164,7 +164,7 @@ static int read_more(struct stream *stream, struct err *err)
 	return stream_fill(stream, CHUNK, err);
 }
 
-/* 1: the next line, without its end, is *line.  0: there is none. */
+/* Returns 1 with the next line, without its end, in *line; 0 at the end of the stream; -1. */
 static int next_line(struct stream *stream, struct json_text *line, struct err *err)
 {
 	size_t seen = 0;
@@ -206,7 +206,7 @@ int dataset_read_lines(const struct dataset_reader *reader, struct stream *strea
 	return rc < 0 ? -1 : 0;
 }
 
-/* The next byte that is no white space, which stays; 0: there is none; -1. */
+/* Returns the next byte that is not white space, and leaves it unread; 0 at the end; -1. */
 static int next_char(struct stream *stream, struct err *err)
 {
 	for (;;) {
@@ -220,7 +220,7 @@ static int next_char(struct stream *stream, struct err *err)
 	}
 }
 
-/* How far an element was looked at. */
+/* The state of the search for the end of an element. */
 struct element_scan {
 	size_t at; /* from the stream's begin on */
 	size_t depth;
@@ -264,7 +264,8 @@ static int next_element(struct stream *stream, struct json_text *element, struct
 	}
 }
 
-/* Element `number` of the array, and the comma or bracket before it: 1; 0: the array has ended. */
+/* Reads element `number` of the array, with the comma or bracket before it.  Returns 1, 0 at the
+ * end of the array, or -1. */
 static int read_element(const struct dataset_reader *reader, struct stream *stream, size_t number,
 			struct err *err)
 {

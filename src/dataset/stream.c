@@ -26,7 +26,7 @@ static int open_input(struct stream *stream, const char *path, struct err *err)
 			return err_set(err, ERR_USAGE, "standard input is a terminal, not data");
 		return 0;
 	}
-	/* A FIFO that nobody writes to would hang here; stream_wait() does not. */
+	/* A blocking open of a FIFO without a writer would hang; stream_wait() does not. */
 	stream->fd = io_openat(stream->io, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC, 0);
 	if (stream->fd < 0)
 		return err_errno(err, "cannot open '%s'", path);
@@ -68,7 +68,7 @@ static int read_pipe(struct stream *stream, struct err *err)
 	return 0;
 }
 
-/* More bytes as the file has them; all before are used. */
+/* Reads more bytes of the file into raw, whose bytes are all used. */
 static int read_raw(struct stream *stream, struct err *err)
 {
 	uint64_t left = stream->identity.size - stream->raw_at;

@@ -9,12 +9,12 @@
 #include "base/mem.h"
 #include "dataset/steps.h"
 
-#define BYTES_PER_TOKEN 64 /* more than any text needs on average: what is read at first */
+#define BYTES_PER_TOKEN 64 /* of the first read; more than any text needs on average */
 #define CHUNK		(1u << 18)
 #define MAX_UNPACKED	((uint64_t)256 << 20) /* bytes of a text that is not a plain file */
 
-/* Bytes of the document as far as it was read: where the stream goes on, up to the last line end,
- * or else the last whole character. */
+/* Returns the length of the text that may be encoded: all of it at the end of the stream; else up
+ * to the last line end, or without one to the last whole character. */
 static size_t prefix_length(const struct stream *stream)
 {
 	const char *text = stream->text.data + stream->begin;
@@ -28,7 +28,7 @@ static size_t prefix_length(const struct stream *stream)
 	return !stream->ended && n - utf8 < 4 ? utf8 : n;
 }
 
-/* Where the first bytes are that are not UTF-8, for a note. */
+/* Finds the first bytes that are not UTF-8, for a note. */
 static void find_invalid(const struct dataset_reader *reader, const struct stream *stream,
 			 size_t len)
 {
@@ -53,7 +53,7 @@ static int encode_prefix(const struct dataset_reader *reader, const struct strea
 	return 0;
 }
 
-/* Reads what should be enough, and twice as much where it is not. */
+/* Reads enough by BYTES_PER_TOKEN, and doubles the amount until the tokens suffice. */
 int dataset_read_text(const struct dataset_reader *reader, struct stream *stream, struct err *err)
 {
 	size_t before = reader->data->ids.n, wanted = dataset_wanted(reader);

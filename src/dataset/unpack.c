@@ -49,7 +49,7 @@ void unpacker_free(struct unpacker *unpacker)
 	free(unpacker);
 }
 
-/* Some bytes, of one member.  NULL, or what is wrong with them. */
+/* Decompresses some bytes of one member.  Returns NULL, or the reason of a failure. */
 static const char *step_gzip(struct unpacker *unpacker, struct unpack_buffers *buffers)
 {
 	z_stream *gzip = &unpacker->gzip;
@@ -71,7 +71,7 @@ static const char *step_gzip(struct unpacker *unpacker, struct unpack_buffers *b
 	return gzip->msg ? gzip->msg : "no memory";
 }
 
-/* The same of one frame.  libzstd refuses windows of more than 128 MiB. */
+/* Decompresses some bytes of one frame.  libzstd refuses windows of more than 128 MiB. */
 static const char *step_zstd(struct unpacker *unpacker, struct unpack_buffers *buffers)
 {
 	ZSTD_inBuffer in = { buffers->in, buffers->n_in, buffers->in_done };

@@ -12,22 +12,23 @@
 
 struct unpacker;
 
-/* Two buffers, and how much of each is done. */
+/* An input and an output buffer, and the number of bytes of each that are done. */
 struct unpack_buffers {
 	const unsigned char *in;
 	size_t n_in, in_done;
 	unsigned char *out;
 	size_t n_out, out_done;
-	bool last; /* nothing follows in */
+	bool last; /* in has the last bytes of the file */
 };
 
-/* By the first n bytes of a file; *unpacker NULL: they are not compressed.  ERR_SYSTEM: no
- * memory. */
+/* Makes the unpacker for a file by its first n bytes; *unpacker becomes NULL where the file is not
+ * compressed.  The caller frees it.  ERR_SYSTEM without memory. */
 int unpacker_new(struct unpacker **unpacker, const unsigned char *bytes, size_t n, struct err *err);
 void unpacker_free(struct unpacker *unpacker);
 
-/* Fills out as far as in goes.  *ended: nothing follows.  ERR_INPUT, naming the file: truncated,
- * damaged, or followed by something else. */
+/* Decompresses from in to out until one of them is used up.  *ended: whether the data is complete.
+ * ERR_INPUT, with the name of the file, for data that is truncated, invalid, or followed by bytes
+ * of another kind. */
 int unpacker_run(struct unpacker *unpacker, struct unpack_buffers *buffers, const char *name,
 		 bool *ended, struct err *err);
 
