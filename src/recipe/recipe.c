@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/words.h"
 
-/* FMAX * 2^-margin must stay a normal number, far from anything a margin is for. */
+/* FMAX * 2^-margin must stay a normal number; useful margins are far smaller. */
 #define MARGIN_MAX 32
 
 const struct recipe *recipe_find(const char *name, struct err *err)
@@ -48,7 +48,7 @@ const struct recipe *recipe_of_scheme(enum granularity granularity, bool static_
 	return NULL;
 }
 
-/* The place of value in words, whose list in prose is for the message; -1: none. */
+/* Returns the index of value in words, or -1 with ERR_USAGE; list is the words for the message. */
 static int word_index(const char *option, const char *value, const char *words, const char *list,
 		      struct err *err)
 {
@@ -60,7 +60,7 @@ static int word_index(const char *option, const char *value, const char *words, 
 	return index;
 }
 
-/* For options that apply only to recipes with FP32 scales. */
+/* Refuses an option that applies only to recipes with FP32 scales. */
 static int require_float_scales(const struct recipe *recipe, const char *option, struct err *err)
 {
 	if (recipe->weight.scale_type == SCALE_F32)
@@ -91,7 +91,7 @@ static int tune_scale_fmt(const char *text, struct qspec *spec, struct err *err)
 	return 0;
 }
 
-/* Comes after tune_scale_fmt(): where scales are powers of two the variants are one. */
+/* Called after tune_scale_fmt(): with power-of-two scales all rules give the same scales. */
 static int tune_scale_arith(const struct recipe *recipe, const char *text, struct qspec *spec,
 			    struct err *err)
 {
@@ -131,7 +131,7 @@ static int tune_epsilon(const char *text, struct qspec *spec, struct err *err)
 	char *end;
 	double value;
 
-	/* strtod() alone would also take white space, hexadecimal, "inf" and "nan". */
+	/* strtod() also accepts white space, hexadecimal digits, "inf" and "nan". */
 	value = strtod(text, &end);
 	if (end == text || *end || strspn(text, "+-.0123456789eE") != strlen(text))
 		return err_set(err, ERR_USAGE, "option '--amax-epsilon': '%s' is not a number",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recipe/recipe.h"
 
-/* compressed-tensors' FP8_DYNAMIC, for inference: rows of w, tokens of x.  Nobody trains with it:
+/* compressed-tensors' FP8_DYNAMIC, for inference: rows of w, tokens of x.  It has no backward pass:
  * grad follows HYBRID. */
 const struct recipe recipe_channelwise = {
 	.name = "channelwise",

@@ -8,8 +8,8 @@
 
 #define SHARE_DECIMALS 6
 #define SHARE_WHOLE    100000000u
-#define MSE_CANDIDATES 32 /* eight a binade: clipping of up to four */
-#define MSE_POINTS     8  /* of a bin, evenly spaced */
+#define MSE_CANDIDATES 32 /* bins below the maximum, 8 a binade: clips up to 4 binades */
+#define MSE_POINTS     8  /* values that represent a bin, evenly spaced */
 
 static int bad_choice(const char *option, const char *text, struct err *err)
 {
@@ -20,7 +20,7 @@ static int bad_choice(const char *option, const char *text, struct err *err)
 		       option, text, SHARE_DECIMALS);
 }
 
-/* "99.9" in millionths.  False: it is none, or out of range. */
+/* Reads "99.9" in millionths.  Returns false where text is not a percentage above 0 up to 100. */
 static bool read_share(const char *text, uint32_t *share)
 {
 	uint64_t value = 0;
@@ -87,7 +87,7 @@ static float maximum(const struct static_history *history)
 	return most;
 }
 
-/* Of the last pass in which anything but zeros came by. */
+/* Returns the amax of the last pass that had a value other than zero. */
 static float most_recent(const struct static_history *history)
 {
 	for (size_t i = history->n_passes; i-- > 0;)
@@ -106,7 +106,7 @@ static float smaller(float a, float b)
 	return a < b ? a : b;
 }
 
-/* The upper edge of the first bin up to which the share lies. */
+/* Returns the upper edge of the first bin below which the share of all values lies. */
 static float percentile(const struct static_history *history, uint32_t share, float most)
 {
 	unsigned __int128 total = 0, seen = 0;
@@ -121,7 +121,7 @@ static float percentile(const struct static_history *history, uint32_t share, fl
 	return most;
 }
 
-/* Squares of the errors of all that was counted, were amax the one that decides the scale. */
+/* Returns the sum of squared errors of all counted values if amax decides the scale. */
 static double error_of(const struct static_history *history, const struct qspec *spec, float amax)
 {
 	struct scaling scaling = scaling_from_amax(spec, amax, F32_MAX);
@@ -146,7 +146,8 @@ static double error_of(const struct static_history *history, const struct qspec 
 	return sum;
 }
 
-/* The maximum, or the edge of a bin below it, whichever loses least; of equals the larger. */
+/* Returns the maximum or the edge of a bin below it, whichever has the smallest error; of equal
+ * errors the larger. */
 static float least_squares(const struct static_history *history, const struct qspec *spec,
 			   float most)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Static scales: which amax stands for a history of passes (fp8conv-recipes(7)).
+ * Static scales: the reduction of a history of passes to one amax (fp8conv-recipes(7)).
+ *
+ * Order: static_choice_read() once; for each tensor static_amax(), then static_scale_inv().
  */
 #ifndef FP8CONV_RECIPE_STATIC_AMAX_H
 #define FP8CONV_RECIPE_STATIC_AMAX_H
@@ -20,16 +22,16 @@ struct static_choice {
 	uint32_t share; /* STATIC_PERCENTILE: millionths of a percent, from 1 to 100,000,000 */
 };
 
-/* Reads one of STATIC_ALGOS; P is a percentage with up to 6 decimals, above 0, up to 100. ERR_USAGE
- * naming the option. */
+/* Reads one of STATIC_ALGOS.  P is a percentage with up to 6 decimals, above 0 and at most 100.
+ * ERR_USAGE with the option. */
 int static_choice_read(struct static_choice *choice, const char *option, const char *text,
 		       struct err *err);
 
-/* Whether it looks at a histogram. */
+/* Whether the algorithm needs a histogram. */
 bool static_choice_needs_counts(const struct static_choice *choice);
 
-/* What is known of one tensor: amax of pass i, the oldest first, is amax[i * amax_stride]; the
- * count of bin b (num/amax_bin.h) is counts[b * counts_stride]; counts NULL: no histogram. */
+/* The history of one tensor.  amax[i * amax_stride] is the amax of pass i, from the oldest;
+ * counts[b * counts_stride] is the count of bin b (num/amax_bin.h); counts NULL: no histogram. */
 struct static_history {
 	const float *amax;
 	size_t n_passes;
@@ -38,12 +40,14 @@ struct static_history {
 	size_t counts_stride;
 };
 
-/* The amax that stands for the history; 0 where nothing came by, infinity where that was seen.
- * Without counts, percentile and mse take the maximum.  spec: what it will be a scale of. */
+/* Reduces the history to one amax: 0 for a history of zeros, infinity where a pass had infinity.
+ * Without counts percentile and mse take the maximum.  spec says how the tensor will be quantized,
+ * for the errors of mse. */
 float static_amax(const struct static_choice *choice, const struct static_history *history,
 		  const struct qspec *spec);
 
-/* The scale_inv of that amax, for inputs and caches: whoever runs the model writes the codes. */
+/* Returns the scale_inv of that amax, for inputs and caches, whose codes an engine will write.
+ * Source: the rounding of spec (num/scale.h). */
 float static_scale_inv(const struct qspec *spec, float amax);
 
 #endif
