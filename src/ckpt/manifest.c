@@ -2,6 +2,7 @@
 #include "ckpt/manifest.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,66 +61,114 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 	return manifest;
 }
 
-/* A list of input files as it was when the job began: without the hashes that the end of the job
- * added. */
-static json_t *without_hashes(const json_t *inputs)
+static uint64_t size_of(const json_t *record)
 {
-	json_t *copy = json_deep_copy(inputs);
-	size_t i;
-	json_t *record;
-
-	json_array_foreach(copy, i, record) json_object_del(record, "sha256");
-	return copy;
+	return (uint64_t)json_integer_value(json_object_get(record, "size"));
 }
 
-/* Whether a member of the manifest says the same as that of the job. */
-static bool same_member(const char *key, const json_t *was, const json_t *is)
+static const char *text_of(const json_t *record, const char *key)
 {
-	json_t *inputs;
-	bool same;
+	const char *text = json_string_value(json_object_get(record, key));
 
-	if (strcmp(key, "inputs") != 0)
-		return was && json_equal(was, is);
-	inputs = without_hashes(was);
-	same = inputs && json_equal(inputs, is);
-	json_decref(inputs);
-	return same;
+	return text ? text : "";
+}
+
+/* Whether a recorded time has a fraction of a second. */
+static bool has_fraction(const char *time)
+{
+	const char *fraction = strchr(time, '.');
+
+	return fraction && fraction[strspn(fraction, ".0")];
+}
+
+/* What differs of two records of equal size, though the contents may be the same; NULL: they
+ * are. */
+static const char *unproven(const json_t *was, const json_t *is)
+{
+	bool same_mtime = json_equal(json_object_get(was, "mtime"), json_object_get(is, "mtime"));
+
+	if (!same_mtime)
+		return "modification time";
+	if (has_fraction(text_of(is, "mtime")))
+		return NULL;
+	if (!json_equal(json_object_get(was, "inode"), json_object_get(is, "inode")))
+		return "inode";
+	if (!json_equal(json_object_get(was, "ctime"), json_object_get(is, "ctime")))
+		return "change time";
+	return NULL;
+}
+
+static int inputs_check(const json_t *was, const json_t *is, const struct outdir *dir,
+			struct input_change *change, struct err *err)
+{
+	size_t i, n = json_array_size(is);
+	json_t *record;
+
+	if (json_array_size(was) != n)
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: it had %zu input files, "
+			       "this one has %zu (use --restart to start over)",
+			       dir->path, json_array_size(was), n);
+	json_array_foreach(is, i, record)
+	{
+		const json_t *before = json_array_get(was, i);
+		const char *what;
+
+		if (strcmp(text_of(before, "name"), text_of(record, "name")) != 0)
+			return err_set(err, ERR_USAGE,
+				       "'%s' holds the output of another job: input '%s' was '%s' "
+				       "(use --restart to start over)",
+				       dir->path, text_of(record, "name"), text_of(before, "name"));
+		if (!json_equal(json_object_get(before, "size"), json_object_get(record, "size")))
+			return err_set(
+				err, ERR_USAGE,
+				"'%s' holds the output of another job: input '%s' had %" PRIu64
+				" bytes, now %" PRIu64 " (use --restart to start over)",
+				dir->path, text_of(record, "name"), size_of(before),
+				size_of(record));
+		what = unproven(before, record);
+		if (what && !change->name)
+			*change = (struct input_change){ text_of(record, "name"), what };
+	}
+	return 0;
+}
+
+static int options_check(const json_t *was, const json_t *is, const struct outdir *dir,
+			 struct err *err)
+{
+	const char *name;
+	json_t *option;
+
+	if (was && json_equal(was, is))
+		return 0;
+	json_object_foreach((json_t *)is, name, option)
+	{
+		if (!json_equal(json_object_get(was, name), option))
+			break;
+	}
+	return err_set(err, ERR_USAGE,
+		       "'%s' holds the output of another job: option %s differs (use --restart to "
+		       "start over)",
+		       dir->path, name ? name : "list");
 }
 
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
-		   struct err *err)
+		   struct input_change *change, struct err *err)
 {
-	const char *key;
-	json_t *value;
+	static const char *const texts[] = { "tool", "version", "command" };
 
-	json_object_foreach((json_t *)job, key, value)
-	{
-		json_t *was = json_object_get(manifest, key);
-		const char *name;
-		json_t *option;
-
-		if (same_member(key, was, value))
-			continue;
-		if (strcmp(key, "options") != 0)
-			return err_set(
-				err, ERR_USAGE,
-				"'%s' holds the output of another job: %s differs (use --restart "
-				"to start over)",
-				dir->path,
-				strcmp(key, "inputs")
-					? key
-					: "the input (name, size, times or inode of a file)");
-		json_object_foreach(value, name, option)
-		{
-			if (!json_equal(json_object_get(was, name), option))
-				break;
-		}
-		return err_set(err, ERR_USAGE,
-			       "'%s' holds the output of another job: option %s differs (use "
-			       "--restart to start over)",
-			       dir->path, name ? name : "list");
-	}
-	return 0;
+	*change = (struct input_change){ 0 };
+	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+		if (strcmp(text_of(manifest, texts[i]), text_of(job, texts[i])) != 0)
+			return err_set(err, ERR_USAGE,
+				       "'%s' holds the output of another job: %s differs (use "
+				       "--restart to start over)",
+				       dir->path, texts[i]);
+	if (options_check(json_object_get(manifest, "options"), json_object_get(job, "options"),
+			  dir, err))
+		return -1;
+	return inputs_check(json_object_get(manifest, "inputs"), json_object_get(job, "inputs"),
+			    dir, change, err);
 }
 
 static int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
@@ -131,6 +180,23 @@ static int manifest_save(const json_t *manifest, const struct outdir *dir, struc
 	free(text);
 	free(line);
 	return rc;
+}
+
+int manifest_update_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
+			   struct err *err)
+{
+	static const char *const keys[] = { "mtime", "ctime", "inode" };
+	const json_t *inputs = json_object_get(manifest, "inputs");
+	size_t i;
+	json_t *record;
+
+	json_array_foreach(json_object_get(job, "inputs"), i, record)
+	{
+		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+			json_object_set(json_array_get(inputs, i), keys[k],
+					json_object_get(record, keys[k]));
+	}
+	return manifest_save(manifest, dir, err);
 }
 
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)

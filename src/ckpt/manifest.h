@@ -44,9 +44,24 @@ json_t *manifest_job(const char *version, const char *command, json_t *options,
  * read (*err set). */
 json_t *manifest_load(const struct outdir *dir, struct err *err);
 
-/* Whether a manifest is of this job; ERR_USAGE naming what differs. */
+/* An input file of the recorded size that may hold other contents now. */
+struct input_change {
+	const char *name; /* the job's; NULL: there is no such file */
+	const char *what; /* what differs */
+};
+
+/* Whether a manifest is of this job; ERR_USAGE naming what differs.
+ *
+ * An input file is the recorded one if size and modification time are, whatever its inode and
+ * change time: chmod, ln and copies that keep times change those.  But archives give one time, in
+ * whole seconds, to all files: such a time is no evidence.  *change is the first file without it:
+ * only its contents can tell. */
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
-		   struct err *err);
+		   struct input_change *change, struct err *err);
+
+/* Records times and inodes of the job's input files, which hold what the recorded ones held. */
+int manifest_update_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
+			   struct err *err);
 
 /* A copy of the job with no shard finished, written to dir. */
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);

@@ -123,6 +123,13 @@ int writer_open_anonymous(struct writer *writer, const struct io *io, const char
 	return writer_begin(writer, header, err);
 }
 
+int writer_open_nowhere(struct writer *writer, const struct io *io, const char *name,
+			const struct buf *header, uint64_t size, struct err *err)
+{
+	writer_init(writer, io, name, size);
+	return writer_pwrite(writer, header->data, header->len, 0, err);
+}
+
 static void piece_add(struct writer *writer, const void *data, size_t n, uint64_t offset)
 {
 	struct writer_piece piece = { .offset = offset, .size = n };
@@ -162,6 +169,8 @@ int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t of
 	if (n == 0)
 		return 0;
 	piece_add(writer, data, n, offset);
+	if (writer->fd < 0)
+		return 0;
 	if (head > n)
 		head = n;
 	body = (n - head) & ~(uint64_t)(WRITER_ALIGN - 1);

@@ -26,10 +26,10 @@ struct writer_piece {
 
 struct writer {
 	const struct io *io;
-	const struct outdir *dir; /* NULL: an anonymous file in temp_dir */
+	const struct outdir *dir; /* NULL: an anonymous file in temp_dir, or none */
 	char *name;		  /* final; NULL: the writer is not open */
 	char *partial;
-	int fd;
+	int fd;	       /* -1: bytes are counted, not written */
 	int direct_fd; /* the same file, O_DIRECT; -1 where the file system has none */
 	uint64_t size; /* bytes of the finished file */
 	pthread_mutex_t lock;
@@ -46,6 +46,10 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 /* An unlinked file in directory temp_dir, for a stream. */
 int writer_open_anonymous(struct writer *writer, const struct io *io, const char *temp_dir,
 			  const struct buf *header, uint64_t size, struct err *err);
+
+/* A file that is not written: its bytes are counted and summed as they come. */
+int writer_open_nowhere(struct writer *writer, const struct io *io, const char *name,
+			const struct buf *header, uint64_t size, struct err *err);
 
 /* n bytes at offset.  No byte may be written twice.  Where data and offset agree modulo
  * WRITER_ALIGN, whole blocks go past the page cache.  Thread-safe. */

@@ -30,6 +30,18 @@ int output_shard_open(const struct output_shard *shard, struct writer *writer,
 	return rc;
 }
 
+int output_shard_open_nowhere(const struct output_shard *shard, struct writer *writer,
+			      const struct io *io, struct err *err)
+{
+	struct buf header = { 0 };
+	int rc;
+
+	output_shard_header(shard, &header);
+	rc = writer_open_nowhere(writer, io, shard->name, &header, output_shard_size(shard), err);
+	buf_release(&header);
+	return rc;
+}
+
 bool directory_same_path(const char *a, const char *b)
 {
 	struct stat x, y;

@@ -181,11 +181,16 @@ static bool text_is_there(const struct execution *execution, const char *name, u
 static int resume(struct execution *execution, json_t *manifest, bool *finished, struct err *err)
 {
 	const struct plan *plan = execution->plan;
+	struct input_change change;
 
+	if (manifest_check(manifest, execution->identity, &execution->out, &change, err))
+		return -1;
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		execution->done[i] = resume_shard_done(execution, manifest, i);
 		execution->result->shards_found += execution->done[i];
 	}
+	if (change.name && resume_check_source(execution, manifest, &change, err))
+		return -1;
 	if (execution->result->shards_found < plan->n_shards)
 		return resume_unpublish(execution, err) ||
 				       manifest_reopen(manifest, &execution->out, err)
@@ -287,8 +292,7 @@ int resume_take(struct execution *execution, bool *finished, struct err *err)
 	if (execution->params->restart && resume_discard(execution, manifest, err))
 		goto out;
 	if (manifest && !execution->params->restart) {
-		if (!manifest_check(manifest, execution->identity, &execution->out, err))
-			rc = resume(execution, manifest, finished, err);
+		rc = resume(execution, manifest, finished, err);
 		goto out;
 	}
 	if (check_vacant(execution, err) || resume_check_space(execution, err))

@@ -88,7 +88,11 @@ int output_check_not_input(const struct plan *plan, const char *directory, const
 int output_shard_open(const struct output_shard *shard, struct writer *writer,
 		      const struct outdir *dir, const char *name, struct err *err);
 
-/* plan_index.c: the index of n shards, put into dir. */
+/* The same, of which nothing is written: for its checksum. */
+int output_shard_open_nowhere(const struct output_shard *shard, struct writer *writer,
+			      const struct io *io, struct err *err);
+
+/* write_index.c: the index of n shards, put into dir. */
 int output_index_put(const struct output_shard *shards, size_t n, const struct outdir *dir,
 		     struct err *err);
 
@@ -97,12 +101,18 @@ int directory_run(struct execution *execution, struct err *err);
 
 /* resume.c: the manifest against this job, in the order of calls. */
 
-/* What the job is, for the manifest: reads samples of the source.  NULL with *err set. */
+/* What the job is, for the manifest.  NULL with *err set. */
 json_t *resume_identity(const struct execution *execution, struct err *err);
 
 /* Continues the job that the output directory holds, or begins it.  *finished: nothing is left to
  * do. */
 int resume_take(struct execution *execution, bool *finished, struct err *err);
+
+/* resume_source.c: converts the source of finished shards anew, without writing, and compares
+ * checksums; then the manifest takes over times and inodes.  ERR_USAGE: the shards were made of
+ * other contents, or --part is given, where contents are not compared. */
+int resume_check_source(const struct execution *execution, json_t *manifest,
+			const struct input_change *change, struct err *err);
 
 /* Reads the finished shards that are this run's to make.  Those that differ from their record are
  * to be made again. */
