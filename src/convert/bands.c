@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "source/cut.h"
 
 #define KIB ((uint64_t)1024)
 #define MIB (KIB * KIB)
@@ -124,22 +125,13 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 {
 	const struct unit *unit = &plan->selection.units[u];
 	uint64_t n_rows, n_cols;
-	struct rect rect;
+	struct rect rect = { 0 };
 
 	if (!unit->rows || !unit->cols)
 		return;
 	band_shape(unit, plan->units[u].spec, limits, &n_rows, &n_cols);
-	for (rect.row = 0; rect.row < unit->rows; rect.row += rect.n_rows) {
-		uint64_t left =
-			unit->stack ? unit->stack - rect.row % unit->stack : unit->rows - rect.row;
-
-		rect.n_rows = left < n_rows ? left : n_rows;
-		for (rect.col = 0; rect.col < unit->cols; rect.col += n_cols) {
-			rect.n_cols =
-				unit->cols - rect.col < n_cols ? unit->cols - rect.col : n_cols;
-			band_add(list, (struct band){ u, output, rect });
-		}
-	}
+	while (rect_next(unit, n_rows, n_cols, &rect))
+		band_add(list, (struct band){ u, output, rect });
 }
 
 /* Pieces of n elements of `size` bytes that have no rows. */

@@ -34,25 +34,35 @@ uint64_t cut_max_codes(const struct unit *unit, uint64_t codes)
 	return cut_rows(unit, codes) * cut_cols(unit, codes);
 }
 
+bool rect_next(const struct unit *unit, uint64_t n_rows, uint64_t n_cols, struct rect *rect)
+{
+	uint64_t left;
+
+	rect->col += rect->n_cols;
+	if (rect->col >= unit->cols) {
+		rect->col = 0;
+		rect->row += rect->n_rows;
+	}
+	if (!unit->cols || rect->row >= unit->rows)
+		return false;
+	left = unit->stack ? unit->stack - rect->row % unit->stack : unit->rows - rect->row;
+	rect->n_rows = left < n_rows ? left : n_rows;
+	left = unit->cols - rect->col;
+	rect->n_cols = left < n_cols ? left : n_cols;
+	return true;
+}
+
 void cut_unit(struct cuts *cuts, const struct unit *unit, size_t weight, uint64_t codes)
 {
 	uint64_t n_rows, n_cols;
-	struct rect rect;
+	struct rect rect = { 0 };
 
 	if (!unit->rows || !unit->cols)
 		return;
 	n_rows = cut_rows(unit, codes);
 	n_cols = cut_cols(unit, codes);
-	for (rect.row = 0; rect.row < unit->rows; rect.row += rect.n_rows) {
-		uint64_t left =
-			unit->stack ? unit->stack - rect.row % unit->stack : unit->rows - rect.row;
-
-		rect.n_rows = left < n_rows ? left : n_rows;
-		for (rect.col = 0; rect.col < unit->cols; rect.col += n_cols) {
-			rect.n_cols =
-				unit->cols - rect.col < n_cols ? unit->cols - rect.col : n_cols;
-			ARRAY_GROW(cuts->list, cuts->n);
-			cuts->list[cuts->n++] = (struct cut){ weight, rect };
-		}
+	while (rect_next(unit, n_rows, n_cols, &rect)) {
+		ARRAY_GROW(cuts->list, cuts->n);
+		cuts->list[cuts->n++] = (struct cut){ weight, rect };
 	}
 }

@@ -18,6 +18,11 @@ struct cuts {
 	struct cut *list;
 };
 
+/* The next of the rectangles of n_rows x n_cols, fewer at the edges, that cover a unit row by row;
+ * none lies in two matrices of a stack.  *rect is zeroed before the first call.  False: that was
+ * the last one. */
+bool rect_next(const struct unit *unit, uint64_t n_rows, uint64_t n_cols, struct rect *rect);
+
 /* The most codes that a cut of the unit has, where it may have `codes`: more if one tile, or a
  * row of those that are as long as the matrix, is larger. */
 uint64_t cut_max_codes(const struct unit *unit, uint64_t codes);
