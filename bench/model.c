@@ -255,8 +255,9 @@ static int write_piece(void *context, int thread, size_t item, struct err *err)
 
 	fill(model, splitmix64(1, piece->tensor), tensor->shape[tensor->n_dims - 1],
 	     piece->first / 2, size / 2, model->chunks[thread]);
-	return io_pwrite_full(&io_system, shard->fd, model->chunks[thread], size,
-			      shard->header.len + tensor->begin + piece->first, shard->name, err);
+	return io_pwrite_full(&(struct file){ &io_system, shard->fd, shard->name },
+			      model->chunks[thread], size,
+			      shard->header.len + tensor->begin + piece->first, err);
 }
 
 static int create(const struct options *options, const char *name, int *fd, struct err *err)
@@ -277,7 +278,8 @@ static int write_text(const struct options *options, const char *name, struct bu
 	int rc = create(options, name, &fd, err);
 
 	if (!rc) {
-		rc = io_write_full(&io_system, fd, text->data, text->len, name, err);
+		rc = io_write_full(&(struct file){ &io_system, fd, name }, text->data, text->len,
+				   err);
 		close(fd);
 	}
 	buf_release(text);
@@ -344,8 +346,8 @@ static int write_files(struct model *model, const struct options *options, struc
 		struct shard *shard = &model->shards[i];
 
 		if (create(options, shard->name, &shard->fd, err) ||
-		    io_pwrite_full(&io_system, shard->fd, shard->header.data, shard->header.len, 0,
-				   shard->name, err))
+		    io_pwrite_full(&(struct file){ &io_system, shard->fd, shard->name },
+				   shard->header.data, shard->header.len, 0, err))
 			return -1;
 		if (ftruncate(shard->fd, (off_t)(shard->header.len + shard->data_size)))
 			return err_errno(err, "cannot write '%s'", shard->name);
