@@ -7,7 +7,7 @@
 A figure and its limit are taken in turn (A B A B ...), each as a whole process by the wall clock; the ratio is the
 median of the ratios of the rounds, so that what slows the machine for a while slows both.  Nothing fails here: a
 target that is not met reads MISS, what could not be measured SKIPPED.  The rows and all samples go to
-bench/results/<cpu>-<cores>.json, unless only part of them was run.
+bench/results/<cpu>-<n>-cores.json, unless only part of them was run.
 
 Places: FP8CONV_BENCH_TMPFS (a file system in memory, default /dev/shm), FP8CONV_BENCH_DIR (a folder on a disk, default
 a temporary one below the build folder).  The largest inputs take 10 GB in memory and on disk.
@@ -366,7 +366,7 @@ def write_results(bench: Bench, before: dict[str, object]) -> None:
     path = options.output
     if not path and not options.quick and not options.only:
         slug = re.sub(r"\W+", "-", re.sub(r"\((R|TM)\)|\bCPU\b|@.*", "", before["cpu"])).strip("-").lower()
-        path = ROOT / "bench" / "results" / f"{slug}-{before['cores']}.json"
+        path = ROOT / "bench" / "results" / f"{slug}-{before['cores']}-cores.json"
     if not path:
         return
     rows = [{key: [round(x, 5) for x in value] if isinstance(value, list) else value
