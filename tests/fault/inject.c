@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
+ * inject commands: prints the names of the commands, one a line (tests/fault/commands.h).
  * inject SAMPLES FOLDER all|some [COMMAND [PLACE]]: runs jobs whose N-th I/O call fails, for every
  * N until a run passes (some: for one N of a third of the kinds of calls), in an empty FOLDER, and
  * looks each time at what is left: every final name whole, no index or config.json before all
@@ -455,15 +456,26 @@ static size_t n_places(const struct command *command)
 			    : sizeof places / sizeof *places;
 }
 
+static int list_commands(void)
+{
+	for (size_t c = 0; c < N_COMMANDS; c++)
+		puts(commands[c].name);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	bool enough = argc >= 4 && argc <= 6;
 	const char *which = argc > 4 ? argv[4] : "", *where = argc > 5 ? argv[5] : "";
 	char *samples = enough ? realpath(argv[1], NULL) : NULL;
 
-	if (!samples || chdir(argv[2]))
-		return fputs("usage: inject SAMPLES FOLDER all|some [COMMAND [PLACE]]\n", stderr),
-		       2;
+	if (argc == 2 && !strcmp(argv[1], "commands"))
+		return list_commands();
+	if (!samples || chdir(argv[2])) {
+		fputs("usage: inject SAMPLES FOLDER all|some [COMMAND [PLACE]] | inject commands\n",
+		      stderr);
+		return 2;
+	}
 	report_fd = dup(1);
 	mkdir("tmp", 0777);
 	for (size_t c = 0; c < N_COMMANDS; c++) {

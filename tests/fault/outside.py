@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """outside.py FOLDER short|long [COMMAND]: conversions that are killed, interrupted, starved and lied to.
+outside.py commands: prints the names of the commands, one a line.
 
 Each command is a row of COMMANDS (runs.py); each check says what was not as promised, and the last line counts by class.
 FP8CONV: the program; SAMPLES: sample_checkpoints; SEED: of the random moments.
@@ -39,6 +40,9 @@ def disturb(command: Command, work: pathlib.Path, few: bool) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:] == ["commands"]:
+        print("\n".join(command.name for command in COMMANDS))
+        return 0
     folder, extent, *which = sys.argv[1:]
     seed = int(os.environ.get("SEED", "1"))
     os.umask(0o022)

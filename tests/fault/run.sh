@@ -33,13 +33,15 @@ await() {
 
 number=all
 [ "$extent" = long ] || number=some
-for command in quantize dequantize repack static merge calibrate activations; do
+commands=$("$BUILD/tests/fault/inject" commands) || exit 2
+for command in $commands; do
 	mkdir "$disk/$command"
 	"$BUILD/tests/fault/inject" "$SAMPLES" "$disk/$command" $number "$command" &
 	running="$running $!"
 done
 await
-for command in quantize dequantize repack; do
+commands=$(python3 tests/fault/outside.py commands) || exit 2
+for command in $commands; do
 	python3 tests/fault/outside.py "$memory" "$extent" "$command" &
 	running="$running $!"
 done
