@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is wrong with a "quantization_config": the keys of each format are checked by the format's
- * own row (format.h), which reports through a callback and so knows nothing of who asks.
+ * Checks of a "quantization_config".  The row of each format (format.h) checks the keys of that
+ * format and reports through a callback, so that formats do not know their callers.
  */
 #ifndef FP8CONV_FORMAT_CHECK_CONFIG_H
 #define FP8CONV_FORMAT_CHECK_CONFIG_H
@@ -10,23 +10,23 @@
 
 #include "format/detect.h"
 
-/* What a report is about. */
+/* The subject of a report. */
 enum config_part {
-	CONFIG_KEYS, /* what loaders insist on */
-	CONFIG_KEPT, /* the list of modules that stay in high precision */
+	CONFIG_KEYS, /* keys that loaders require */
+	CONFIG_KEPT, /* the list of modules in high precision */
 };
 
 struct config_check {
-	const struct detection *detection; /* its config is what is checked; not NULL */
-	const json_t *hf_quant_config;	   /* the file beside it; NULL: there is none */
-	const json_t *kept;		   /* the list of modules; NULL: it has none */
+	const struct detection *detection; /* whose config, not NULL, is checked */
+	const json_t *hf_quant_config;	   /* hf_quant_config.json; NULL: missing */
+	const json_t *kept; /* the list of modules in high precision; NULL: missing */
 
-	/* Called once for every fault; message is one line, valid during the call. */
+	/* Called once for each problem.  message is one line, valid during the call. */
 	void (*report)(void *context, enum config_part part, const char *file, const char *message);
 	void *context;
 };
 
-/* Checks a configuration that declares FP8 or stands beside FP8 weights. */
+/* Checks the configuration of a checkpoint that declares FP8 or has FP8 weights. */
 void config_check_keys(const struct config_check *check);
 
 /* For checkers: formats the message and calls report. */

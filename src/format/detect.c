@@ -15,7 +15,7 @@
 #include "format/scale_names.h"
 #include "num/fp8.h"
 
-/* Weights of one granularity: how many, and the first with its scale. */
+/* The weights of one granularity: their number, and the first one with its scale. */
 struct sort {
 	size_t n;
 	const struct tensor_ref *weight;
@@ -83,7 +83,7 @@ static void sort_weight(const struct detection *detection, const struct tensor_r
 	}
 }
 
-/* Of a mixed file, the granularity of most weights. */
+/* Returns the granularity that most weights of a mixed checkpoint have. */
 static const struct sort *sort_most(const struct sort sorts[N_GRANULARITIES])
 {
 	const struct sort *most = NULL;
@@ -94,8 +94,7 @@ static const struct sort *sort_most(const struct sort sorts[N_GRANULARITIES])
 	return most;
 }
 
-/* The format whose row would have written such a scale: a row that is the home of its scheme before
- * any other. */
+/* Returns the format that has a variant with this scale; a preferred variant wins. */
 static const char *format_guess(const struct sort *sort, const struct scheme *scheme)
 {
 	const struct st_tensor *scale = sort->scale.scale->tensor;
@@ -115,7 +114,7 @@ static const char *format_guess(const struct sort *sort, const struct scheme *sc
 	return found ? found : "unknown";
 }
 
-/* The tool whose own words stand beside a weight; NULL: they are ours. */
+/* Returns the tool that alone writes a tensor that the weight has, or NULL. */
 static const char *tool_beside(const struct checkpoint *checkpoint, const char *name)
 {
 	const struct scale_name *note = scale_name_beside(checkpoint, name, SCALE_NOTE);
@@ -123,7 +122,7 @@ static const char *tool_beside(const struct checkpoint *checkpoint, const char *
 	return note ? note->tool : scale_name_beside(checkpoint, name, SCALE_OF_WEIGHT)->tool;
 }
 
-/* What most weights show, over what the configuration says. */
+/* The scheme of most weights overrides that of the configuration. */
 static void scheme_from_tensors(struct detection *detection, const struct declaration *said,
 				const struct sort *most)
 {
@@ -155,8 +154,8 @@ static void name_scheme(struct detection *detection, bool known)
 	detection->scale_fmt = detection->scheme.pow2 ? "ue8m0" : "float";
 }
 
-/* "scale" alone may be anything, so it takes an FP8 weight beside it; a stray "weight_scale" is one
- * all the same. */
+/* A tensor "scale" may be anything and counts only with an FP8 weight; a "weight_scale" counts even
+ * without a weight. */
 static bool is_scale(const struct detection *detection, const struct tensor_ref *tensor)
 {
 	const struct scale_name *word = scale_name_find(tensor->tensor->name);

@@ -37,7 +37,7 @@ out:
 	return rc ? err_wrap(err, "config.json") : 0;
 }
 
-/* Whether a text is there to be replaced by value: a string or null that is not it. */
+/* Whether text is a string or null that differs from value. */
 static bool differs(struct json_text text, const char *value)
 {
 	if (!text.len || (*text.data != '"' && !json_text_is_null(text)))
@@ -45,8 +45,8 @@ static bool differs(struct json_text text, const char *value)
 	return text.len != strlen(value) || memcmp(text.data, value, text.len) != 0;
 }
 
-/* Removes the member at the end of a path of n keys (1 or 2), or with a value makes it say that, if
- * it is there. */
+/* Sets an existing member, which a path of n keys (1 or 2) names, to value; value NULL removes
+ * it. */
 static int edit_member(struct buf *config, const char *const *path, size_t n, const char *value,
 		       struct err *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Edits of config.json's text: every byte that is not edited stays.
+ * Edits of the text of config.json.  Bytes outside of an edit stay.  Both functions append the
+ * edited text of config to out, and fail with ERR_INPUT where config is not a JSON object.
  */
 #ifndef FP8CONV_FORMAT_EDIT_CONFIG_H
 #define FP8CONV_FORMAT_EDIT_CONFIG_H
@@ -8,13 +9,13 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* "quantization_config" is set at the level where the file has it already (top or text_config),
- * else at the top. */
+/* Sets "quantization_config" to quantization (JSON text) at the level that has it already (top or
+ * text_config), else at the top. */
 int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
 			    struct err *err);
 
-/* "quantization_config" is removed from both levels, and "torch_dtype" and "dtype" become dtype
- * (JSON text) wherever they stand there as a text or null and say something else. */
+/* Removes "quantization_config" from both levels, and sets each existing "torch_dtype" and "dtype"
+ * of these levels that is a string or null to dtype (JSON text). */
 int config_set_dequantized(const struct buf *config, const char *dtype, struct buf *out,
 			   struct err *err);
 

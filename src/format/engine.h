@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The inference engines that load what is written: their names, and what they refuse.  What one of
- * them refuses of one variant stands in that variant's row, with its reason; what is no matter of a
- * format stands here.
+ * The inference engines that load FP8 checkpoints: their names and refusals.  The row of a variant
+ * (variant.h) has the engines that refuse it, with reasons; this file has the refusals that do not
+ * depend on a format.
  *
  * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0.
  */
@@ -29,20 +29,23 @@ enum engine {
 struct format;
 struct scheme;
 
-/* One of ENGINE_WORDS; NULL is ENGINE_ANY.  ERR_USAGE with the nearest name. */
+/* Finds the engine of a name in ENGINE_WORDS; NULL means ENGINE_ANY.  ERR_USAGE with the nearest
+ * name. */
 int engine_find(const char *name, enum engine *engine, struct err *err);
 const char *engine_name(enum engine engine); /* "any" for ENGINE_ANY */
 
-/* ERR_USAGE, naming recipe, format and engine, unless the format can say the scheme and the target
- * loads it; with ENGINE_ANY, unless some engine does.  recipe is a word for the message. */
+/* Checks that the format has the scheme and that the target, or with ENGINE_ANY some engine, loads
+ * it.  ERR_USAGE with recipe, format and engine; recipe is a word for the message. */
 int engine_check(enum engine target, const struct format *format, const struct scheme *scheme,
 		 const char *recipe, struct err *err);
 
-/* Why an engine that loads the scheme does not load it in models with experts; NULL: it does. */
+/* Returns the reason for which an engine that loads the scheme refuses it in models with experts,
+ * or NULL where the engine loads it. */
 const char *engine_refuses_experts(enum engine target, const struct format *format,
 				   const struct scheme *scheme);
 
-/* Why the target refuses sets of different schemes in one checkpoint; NULL: it does not. */
+/* Returns the reason for which the target refuses sets of different schemes in one checkpoint, or
+ * NULL where it loads them. */
 const char *engine_refuses_mixed(enum engine target, const struct format *format);
 
 /* Whether the static input scales of the first and third matrix of an expert differ by more than

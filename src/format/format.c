@@ -63,8 +63,8 @@ const struct variant *variant_find(const struct format *format, const struct sch
 	return found;
 }
 
-/* The format where the scheme is at home (fp8conv-formats(7)), else the first that takes it; NULL:
- * none does. */
+/* Returns the default format of the scheme (fp8conv-formats(7)), else the first one that the target
+ * loads it in, or NULL. */
 static const struct format *format_default(enum engine target, const struct scheme *scheme,
 					   const char *recipe)
 {
@@ -84,7 +84,7 @@ static const struct format *format_default(enum engine target, const struct sche
 	return found;
 }
 
-/* Why no format will do: what its home says of it. */
+/* Refuses a scheme that no format fits, with the reason of its default format. */
 static int refuse_all(enum engine target, const struct scheme *scheme, const char *recipe,
 		      struct err *err)
 {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A format decides names, shapes, types and configuration of a quantized checkpoint.  It never sees
- * a weight and never decides a number.  One file format_<name>.c with one row each, listed by the
- * build; what a format can say is a table of variants (variant.h).  detect.h reads the same
- * tables backwards.
+ * A format decides names, shapes, types and configuration of a quantized checkpoint.  It never
+ * reads a weight and never decides a number.  Each format is one file format_<name>.c with one row,
+ * listed by the build; its schemes are a table of variants (variant.h).  detect.h uses the same
+ * tables to read checkpoints.
+ *
+ * Order: format_select(); for each weight format_refuse_shape(), then format_scale() and
+ * format_input_scale(); for each attention module format_kv_scale(); last format_configure().
  *
  * Source: the loaders of vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0;
  * compressed-tensors 0.20.0; ModelOpt a2fbac7.
@@ -23,7 +26,7 @@
 #include "num/dtype.h"
 #include "num/qspec.h"
 
-/* What is true of a set of quantized modules, in the words that formats share. */
+/* How a set of modules is quantized, in terms that all formats share. */
 struct scheme {
 	enum granularity granularity;
 	struct tile tile; /* of the weight */
@@ -32,28 +35,30 @@ struct scheme {
 	bool static_input; /* activations have a static input_scale */
 };
 
+/* Returns the scheme of weights that are quantized by the spec. */
 struct scheme scheme_from_qspec(const struct qspec *weight, bool static_input);
 
-/* "per-tensor static", "per-tensor dynamic", "channelwise", "blockwise 128x128" or "mxfp8", for
- * messages. */
+/* Writes "per-tensor static", "per-tensor dynamic", "channelwise", "blockwise 128x128" or "mxfp8",
+ * for messages. */
 #define SCHEME_NAME_SIZE 64
 void scheme_name(const struct scheme *scheme, char name[SCHEME_NAME_SIZE]);
 
-/* A tensor that a format puts beside a weight. */
+/* A scale tensor that a format adds for a weight or an attention module. */
 struct scale_decl {
-	char *name; /* to be freed by who asked for it */
+	char *name; /* the caller frees it */
 	enum dtype dtype;
 	int n_dims;
 	uint64_t shape[4];
 };
 
-/* What the configuration is to say. */
+/* Modules of one scheme, for the configuration. */
 struct module_set {
 	struct scheme scheme;
 	const char *const *modules; /* full module paths, sorted: "model.layers.0.mlp.up_proj" */
 	size_t n_modules;
 };
 
+/* The contents of a configuration. */
 struct quantization {
 	const struct module_set *sets; /* the first is the default one: it has the most modules */
 	size_t n_sets;
@@ -71,63 +76,65 @@ struct config_check;
 struct format {
 	const char *name; /* "compressed-tensors" */
 	const char *summary;
-	const char *const *methods;	/* its words of quant_method; NULL at the end */
-	const struct variant *variants; /* what it can say; ends in an empty row */
+	const char *const *methods;	/* values of quant_method; NULL at the end */
+	const struct variant *variants; /* its schemes; ends in an empty row */
 
-	/* Why one file may not hold sets of different schemes; [ENGINE_ANY] for all engines, NULL:
-	 * it may. */
+	/* The reason of an engine, [ENGINE_ANY] of all, to refuse sets of different schemes in one
+	 * checkpoint; NULL: no refusal. */
 	const char *refused_mixed[N_ENGINES];
 
-	/* The KV cache scale beside an attention module, '?' being k or v, of kv_dims dimensions
-	 * (all 1); NULL: there is no place for one. */
+	/* The suffix of the KV cache scale of an attention module, with '?' for k or v, and its
+	 * number of dimensions (all 1); NULL: the format has no KV cache scales. */
 	const char *kv_scale;
 	int kv_dims;
 
-	/* Writes the configuration.  Called by format_configure(), which has checked what follows
-	 * from the variants.  NULL: the format is only read. */
+	/* Writes the configuration as format_configure() states.  The caller has made the checks
+	 * that the variants allow.  NULL: the format is read only. */
 	int (*configure)(const struct format *format, const struct quantization *quantization,
 			 struct buf *config, struct buf *hf_quant_config, struct err *err);
 
-	/* Reads a configuration with one of its methods (read_config.h). */
+	/* Reads a configuration that has one of the methods (read_config.h). */
 	void (*read)(const json_t *config, struct declaration *said);
 
-	/* Reports what loaders refuse or misread in one (check_config.h); NULL: nothing. */
+	/* Reports the keys of a configuration that loaders refuse or misread (check_config.h);
+	 * NULL: no checks. */
 	void (*check)(const struct config_check *check);
 };
 
 extern const struct format *const formats[]; /* by name; generated; NULL at the end */
 
-/* The format for a scheme: by name, or (name NULL) what the target loads, or the default of
- * fp8conv-formats(7).  All is checked; recipe is a word for the message.  NULL with ERR_USAGE,
- * which says what would load. */
+/* Returns the format for a scheme: that of the name, or without a name one that the target loads,
+ * or the default of fp8conv-formats(7).  Returns NULL with ERR_USAGE where no engine in question
+ * loads the scheme; the message suggests combinations that load.  recipe is a word for it. */
 const struct format *format_select(const char *name, enum engine target,
 				   const struct scheme *scheme, const char *recipe,
 				   struct err *err);
 
-/* Why the format cannot hold a weight of (rows, cols), as a phrase for the plan; NULL if it can.
- * The scheme was checked. */
+/* Returns the reason, a phrase for the plan, for which the format cannot have a weight of (rows,
+ * cols), or NULL.  format_select() or engine_check() must have accepted the scheme, here and
+ * below. */
 const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
 				enum engine target, uint64_t rows, uint64_t cols);
 
-/* The scale tensor of weight `name` ("X.weight") of (rows, cols).  The scheme was checked. */
+/* Declares the scale tensor of weight `name` ("X.weight") of (rows, cols). */
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
 		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl);
 
-/* The static scale of that weight's input.  The scheme was checked and has static_input. */
+/* Declares the static scale of that weight's input.  The scheme has static_input. */
 void format_input_scale(const struct format *format, const struct scheme *scheme,
 			enum engine target, const char *name, struct scale_decl *decl);
 
-/* The scale of what an attention module ("model.layers.0.self_attn") caches; which is 'k' or 'v'.
- * Both are written, or neither.  Only where format.kv_scale is set. */
+/* Declares the scale of the keys or values that an attention module ("model.layers.0.self_attn")
+ * caches; which is 'k' or 'v', and a checkpoint has both or neither.  Requires format->kv_scale. */
 void format_kv_scale(const struct format *format, const char *attention, char which,
 		     struct scale_decl *decl);
 
-/* The refusal of KV cache scales by a format without a place for them.  Returns -1. */
+/* Refuses KV cache scales for a format that does not support them: ERR_USAGE.  Returns -1. */
 int format_refuse_kv(const struct format *format, struct err *err);
 
-/* config: JSON text for config.json's "quantization_config".  hf_quant_config: the whole text of
- * hf_quant_config.json, left empty by formats without one.  ERR_USAGE where the format or the
- * target cannot have it: sets of different schemes, experts, KV cache scales. */
+/* Appends the value of config.json's "quantization_config" to config, as JSON text, and the whole
+ * hf_quant_config.json to hf_quant_config, which formats without that file leave empty.  ERR_USAGE
+ * where the format or the target refuses sets of different schemes, experts or KV cache scales. */
 int format_configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err);
 

@@ -81,10 +81,9 @@ static const struct variant variants[] = {
 	{ 0 },
 };
 
-/* vLLM and SGLang look for the name of a fused layer among the targets, then for its class, and
- * only then for the names of its parts: without these a group would lose its fused layers to
- * "Linear".  Experts they look up by the names of Llama's projections, whatever the model calls
- * them. */
+/* vLLM and SGLang search the targets for the name of a fused layer, then for its class, and last
+ * for the names of its members: without these entries a group would lose its fused layers to
+ * "Linear".  They search experts by the names of Llama's projections in all models. */
 static const struct {
 	const char *part;
 	const char *alias;
@@ -112,7 +111,8 @@ static void add_aliases(json_t *targets, const char *module)
 								    module, aliases[i].alias));
 }
 
-/* The default group has every linear module that no other group names. */
+/* Returns the targets of a group.  The default group has all linear modules that no other group
+ * names. */
 static json_t *targets_json(const struct module_set *set, bool is_default)
 {
 	json_t *targets;
@@ -127,8 +127,8 @@ static json_t *targets_json(const struct module_set *set, bool is_default)
 	return targets;
 }
 
-/* The keys of QuantizationArgs that every version since 0.12 knows: an unknown one fails the load.
- */
+/* Returns QuantizationArgs with the keys of all versions since 0.12: an unknown key would fail the
+ * load. */
 static json_t *args_json(const struct scheme *scheme, const char *strategy, bool dynamic)
 {
 	json_t *args = json_pack("{s:i, s:s, s:b, s:s, s:b}", "num_bits", 8, "type", "float",
@@ -184,8 +184,8 @@ static json_t *groups_json(const struct format *format, const struct quantizatio
 	return groups;
 }
 
-/* The variant whose words stand for the whole file.  *formats_differ: there is none for the word
- * "format". */
+/* Returns the variant that names the whole configuration.  *formats_differ: sets differ in the
+ * value of "format". */
 static const struct variant *head_variant(const struct format *format,
 					  const struct quantization *quantization,
 					  bool *formats_differ)
@@ -234,9 +234,9 @@ static int configure(const struct format *format, const struct quantization *qua
 	return 0;
 }
 
-/* --- read backwards --- */
+/* --- reading --- */
 
-/* The first group that quantizes weights to FP8; "group_0" comes first in what anybody writes. */
+/* Returns the first group that quantizes weights to FP8; all tools write "group_0" first. */
 static const json_t *fp8_group(const json_t *config)
 {
 	json_t *groups = json_object_get(config, "config_groups");
@@ -281,7 +281,7 @@ static void read_config(const json_t *config, struct declaration *said)
 	}
 }
 
-/* What QuantizationArgs of compressed-tensors 0.12 and later knows. */
+/* Whether QuantizationArgs of compressed-tensors 0.12 and later has the key. */
 static bool args_key_known(const char *key)
 {
 	static const char *const known[] = {

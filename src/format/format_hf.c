@@ -15,7 +15,7 @@
 #define TRTLLM_DYNAMIC "it takes one scale per tensor from modelopt only, with --calibration"
 
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
- * turns off; vLLM reads MXFP8 as ModelOpt wrote it first. */
+ * overrides; vLLM reads MXFP8 in the way that ModelOpt introduced. */
 static const char *const methods[] = { "fp8", "mxfp8", NULL };
 
 static const struct variant variants[] = {
@@ -113,8 +113,8 @@ static int configure(const struct format *format, const struct quantization *qua
 			json_pack("[i, i]", (int)scheme->tile.rows, (int)scheme->tile.cols));
 	else if (variant->null_block_size)
 		json_object_set_new(object, "weight_block_size", json_null());
-	/* Claimed only where it is true.  transformers takes the bytes of MXFP8 for exponents only
-	 * if it stands there. */
+	/* Stated only where it is true.  Without it transformers does not read the bytes of MXFP8
+	 * as exponents. */
 	if (blocks && quantization_pow2(quantization))
 		json_object_set_new(object, "scale_fmt", json_string("ue8m0"));
 	json_object_set_new(object, variant->kept_key, config_kept_json(quantization));
@@ -122,9 +122,10 @@ static int configure(const struct format *format, const struct quantization *qua
 	return 0;
 }
 
-/* --- read backwards --- */
+/* --- reading --- */
 
-/* GPTQModel writes FP8 under the same quant_method, and scales that divide under the same names. */
+/* Whether GPTQModel wrote the configuration: its FP8 has the same quant_method, and scales that
+ * divide under the same names. */
 static bool made_by_gptqmodel(const json_t *config)
 {
 	const json_t *quantizers = json_object_get(json_object_get(config, "meta"), "quantizer");

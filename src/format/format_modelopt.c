@@ -50,7 +50,7 @@ static const struct variant variants[] = {
 		.inputs = "token",
 	},
 	{
-		/* In small letters: TensorRT-LLM knows this spelling alone, vLLM any. */
+		/* In lower case, which TensorRT-LLM requires and vLLM accepts. */
 		.method = "fp8_pb_wo",
 		.granularity = GRANULARITY_BLOCK,
 		.tile = { 128, 128 },
@@ -138,9 +138,9 @@ static int configure(const struct format *format, const struct quantization *qua
 	return 0;
 }
 
-/* --- read backwards --- */
+/* --- reading --- */
 
-/* Flat in config.json, under "quantization" in hf_quant_config.json. */
+/* The keys are at the top in config.json, below "quantization" in hf_quant_config.json. */
 static void read_config(const json_t *config, struct declaration *said)
 {
 	static const struct {
@@ -183,7 +183,7 @@ static bool same_list(const json_t *a, const json_t *b)
 	return true;
 }
 
-/* Engines read one or the other. */
+/* Some engines read config.json, others hf_quant_config.json: compares the two. */
 static void check_twice(const struct config_check *check, const json_t *config)
 {
 	const json_t *other = json_object_get(check->hf_quant_config, "quantization");

@@ -46,8 +46,8 @@ static void layout_shape(struct scale_decl *decl, enum scale_layout layout, stru
 	}
 }
 
-/* The first n bytes of a name, and what is put behind them: written by hand, for a model has
- * 100,000 of them. */
+/* Joins the first n bytes of a name and a suffix.  Does not call printf(): a model has 100,000
+ * names. */
 static char *joined(const char *name, size_t n, const char *suffix)
 {
 	size_t n_suffix = strlen(suffix) + 1;

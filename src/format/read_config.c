@@ -8,7 +8,7 @@ static int find_object(struct json_text text, const char *key, struct json_text 
 {
 	if (json_find(text, key, value, err))
 		return -1;
-	if (value->len && *value->data != '{') /* null, or nothing that we could read */
+	if (value->len && *value->data != '{') /* null or unreadable */
 		*value = (struct json_text){ 0 };
 	return 0;
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a "quantization_config" says, in the words that formats share.  The keys of each format are
- * read by the format's own row (format.h).
+ * Reads a "quantization_config" into terms that all formats share.  The row of each format
+ * (format.h) reads the keys of that format.
+ *
+ * Order: config_find_quantization(), then config_read_declaration().
  */
 #ifndef FP8CONV_FORMAT_READ_CONFIG_H
 #define FP8CONV_FORMAT_READ_CONFIG_H
@@ -12,37 +14,38 @@
 #include "ckpt/checkpoint.h"
 #include "format/format.h"
 
+/* The facts that a configuration states. */
 struct declaration {
-	const char *format; /* NULL: nothing that has to do with FP8 */
-	bool declared;	    /* the scheme below is said */
+	const char *format; /* NULL: the configuration has no relation to FP8 */
+	bool declared;	    /* scheme is stated */
 	struct scheme scheme;
-	bool has_input; /* scheme.static_input is said */
-	bool scale_fmt; /* "ue8m0" is claimed */
+	bool has_input; /* scheme.static_input is stated */
+	bool scale_fmt; /* "ue8m0" is stated */
 	bool inverted;	/* weight scales divide */
 };
 
-/* The object "quantization_config" of config.json, at the top or in text_config, else what
- * hf_quant_config.json says; a new reference in *config, NULL if there is none.  ERR_INPUT. */
+/* Sets *config to a new reference to "quantization_config" of config.json, at the top or in
+ * text_config, else to the object of hf_quant_config.json, else to NULL.  ERR_INPUT where a file is
+ * not valid JSON. */
 int config_find_quantization(const struct checkpoint *checkpoint, struct json_text hf_quant_config,
 			     json_t **config, struct err *err);
 
-/* Its quant_method; "" if it has none.  A configuration without quant_method, but with an object
- * "quantization", is that of hf_quant_config.json: "modelopt".  config may be NULL. */
+/* Returns quant_method, or "" without it.  A configuration without quant_method but with an object
+ * "quantization" is from hf_quant_config.json: "modelopt".  config may be NULL. */
 const char *config_quant_method(const json_t *config);
 
-/* The row that reads and checks such a configuration; NULL: none does. */
+/* Returns the format whose row reads and checks the configuration, or NULL. */
 const struct format *config_format(const json_t *config);
 
-/* config may be NULL. */
+/* Returns the facts that the configuration states.  config may be NULL. */
 struct declaration config_read_declaration(const json_t *config);
 
 /* --- for the readers and checkers of formats --- */
 
-/* The string under a key, "" if there is none. */
+/* Returns the string under a key, "" without one. */
 const char *config_text(const json_t *object, const char *key);
 
-/* Reads [rows, cols], two positive integers.  False, and tile is as it was: it is not such a list.
- */
+/* Reads [rows, cols], two positive integers.  Returns false and keeps *tile for other values. */
 bool config_tile(const json_t *list, struct tile *tile);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 
-/* In the order in which a weight's scale is looked for: "scale" says least, so it comes last. */
+/* In the order of the search for a weight's scale: "scale" is the least specific and last. */
 static const struct scale_name words[] = {
 	{ "weight_scale_inv", SCALE_OF_WEIGHT, NULL },
 	{ "weight_scale", SCALE_OF_WEIGHT, NULL },
@@ -27,7 +27,7 @@ static const struct scale_name words[] = {
 
 #define N_WORDS (sizeof words / sizeof *words)
 
-/* Experts that are one tensor have no ".weight": theirs are "experts.gate_up_proj_scale_inv". */
+/* Fused experts have no ".weight": their scale is "experts.gate_up_proj_scale_inv". */
 static const char weight[] = "weight";
 
 static size_t stem_length(const char *name)
@@ -43,7 +43,7 @@ static char *beside_name(const char *name, const char *word)
 {
 	size_t stem = stem_length(name);
 
-	if (name[stem]) /* it ended in ".weight" */
+	if (name[stem]) /* the name ends in ".weight" */
 		return xasprintf("%.*s%s", (int)stem, name, word);
 	if (!strncmp(word, weight, strlen(weight)))
 		return xasprintf("%s%s", name, word + strlen(weight));
@@ -83,8 +83,8 @@ const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint,
 	return word ? beside(checkpoint, name, word->word) : NULL;
 }
 
-/* Where word begins in name: behind a dot, or, without its "weight", behind the name of fused
- * experts. */
+/* Returns the offset in name at which word begins: after a dot, or, without its "weight", after the
+ * name of fused experts. */
 static size_t word_place(const char *name, const char *word)
 {
 	size_t n = strlen(name), n_word = strlen(word);
@@ -95,7 +95,7 @@ static size_t word_place(const char *name, const char *word)
 	return n;
 }
 
-/* The same for the scales of fused experts, "experts.gate_up_proj_scale_inv": the length of the
+/* The same for scales of fused experts, "experts.gate_up_proj_scale_inv": returns the length of the
  * weight's name. */
 static size_t fused_place(const char *name, const struct scale_name *word)
 {
@@ -139,8 +139,8 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 	return found;
 }
 
-/* The last two dimensions of a scale, after what adds nothing: the experts' own, and ModelOpt's [N,
- * 1, K, 1]. n: how many there are, at most 2. */
+/* The last n (0 to 2) dimensions of a scale, without those of experts and without the ones in
+ * ModelOpt's [N, 1, K, 1]. */
 struct grid {
 	int n;
 	uint64_t rows, cols;
@@ -167,7 +167,7 @@ static bool grid_of(const struct st_tensor *scale, uint64_t n_experts, struct gr
 	return n <= 2 || grid->n == 2;
 }
 
-/* A list is one of rows: of a single row too, where [1] might be the whole tensor's. */
+/* One dimension counts rows, even of a weight with one row, whose [1] could mean the tensor. */
 static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile tile)
 {
 	return (grid->n == 2 || (grid->n == 1 && tile.rows == 1 && tile.cols == WHOLE)) &&
@@ -175,7 +175,7 @@ static bool tile_fits(const struct grid *grid, uint64_t rows, uint64_t cols, str
 	       tile_count(cols, tile.cols) == grid->cols;
 }
 
-/* Tilings that are in use, most usual first; what none explains may still divide evenly. */
+/* Tries the usual tilings, most frequent first, then a tile that divides the weight evenly. */
 static bool tile_guess(const struct grid *grid, uint64_t rows, uint64_t cols, struct tile *tile)
 {
 	static const struct tile usual[] = {
@@ -194,7 +194,7 @@ static bool tile_guess(const struct grid *grid, uint64_t rows, uint64_t cols, st
 	return true;
 }
 
-/* DeepSeek's name, which nobody gives to a channel's scales. */
+/* Whether the name is DeepSeek's, which no tool uses for scales of channels. */
 static bool is_block_name(const char *name)
 {
 	static const char suffix[] = "_scale_inv";
@@ -222,7 +222,7 @@ bool scale_tile(const struct st_tensor *weight_tensor, const struct st_tensor *s
 	if (hint.rows && tile_fits(&grid, rows, cols, hint))
 		*tile = hint;
 	else if (grid.n == 2 && is_block_name(scale->name) && tile_fits(&grid, rows, cols, block))
-		*tile = block; /* [1, 1] too */
+		*tile = block; /* also for [1, 1] */
 	else if (grid.rows == 1 && grid.cols == 1)
 		*tile = (struct tile){ WHOLE, WHOLE };
 	else if (grid.rows == rows && grid.cols == 1)

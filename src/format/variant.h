@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A variant: one way in which a format says one scheme, and which engines read it
- * (fp8conv-formats(7)). Formats are tables of these; nothing that differs between formats in names
- * or shapes is code.
+ * A variant: one way in which a format says one scheme, and the engines that load it
+ * (fp8conv-formats(7)).  A format is a table of variants, so that names and shapes are data.
  */
 #ifndef FP8CONV_FORMAT_VARIANT_H
 #define FP8CONV_FORMAT_VARIANT_H
@@ -21,46 +20,45 @@ enum scale_layout {
 };
 
 struct variant {
-	/* what its configuration calls it: quant_method, quant_algo or format; NULL ends the
-	 * table */
+	/* its name in the configuration: quant_method, quant_algo or format; NULL ends the table */
 	const char *method;
 
-	/* Which scheme it says. */
+	/* The scheme. */
 	enum granularity granularity;
 	bool static_input;
-	struct tile tile; /* the only one it has, or {0, 0}: any */
-	enum engine
-		only_for; /* a spelling that is chosen with this target alone; else ENGINE_ANY */
-	bool preferred;	  /* where neither format nor target was given */
+	struct tile tile;     /* the only possible tile; {0, 0}: any */
+	enum engine only_for; /* chosen for this target only; else ENGINE_ANY */
+	bool preferred;	      /* chosen where the user gave neither format nor target */
 
 	/* The tensors. */
-	const char *weight_scale; /* what is added to the weight's name: "_scale_inv" */
-	const char *input_scale;  /* with static_input: what takes the place of "weight" */
+	const char *weight_scale; /* suffix of the weight's name: "_scale_inv" */
+	const char *input_scale;  /* with static_input: replaces "weight" in the name */
 	enum scale_layout layout;
 	enum dtype dtype;
 
-	/* Why an engine does not load it; NULL: it does.  [ENGINE_ANY]: none does. */
+	/* The reason for which an engine does not load it; NULL: loads.  [ENGINE_ANY]: the reason
+	 * of all engines. */
 	const char *refused[N_ENGINES];
 	const char *refused_moe[N_ENGINES]; /* the same for models with experts */
 
-	/* More words of its configuration; which are used is the format's business. */
+	/* More words of the configuration, which each format uses in its own way. */
 	const char *weights;  /* strategy of weights */
 	const char *inputs;   /* strategy of activations */
-	const char *kept_key; /* the key of the list of modules left alone */
-	const char *version;  /* the first of the format's package that reads it */
-	bool null_block_size; /* "weight_block_size": null must stand there */
+	const char *kept_key; /* key of the list of modules in high precision */
+	const char *version;  /* first version of the format's package that reads the variant */
+	bool null_block_size; /* requires "weight_block_size": null */
 };
 
-/* The variant that says the scheme: the target's own spelling if there is one.  NULL: the format
- * has none. */
+/* Returns the variant that says the scheme, preferably the one for the target, or NULL. */
 const struct variant *variant_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
 
-/* The scale that the row puts beside weight `name` of (rows, cols). */
+/* Declares the scale of weight `name` of (rows, cols) in this variant.  The caller frees
+ * decl->name. */
 void variant_scale(const struct variant *variant, struct tile tile, const char *name, uint64_t rows,
 		   uint64_t cols, struct scale_decl *decl);
 
-/* Would the row have put this scale beside that weight? */
+/* Whether the variant declares a scale of this name, shape and type for that weight. */
 bool variant_wrote(const struct variant *variant, struct tile tile, const struct st_tensor *weight,
 		   const struct st_tensor *scale);
 

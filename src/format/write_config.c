@@ -10,7 +10,7 @@
 
 #include "format/variant.h"
 
-/* The scheme as far as a configuration can tell. */
+/* Whether configurations state two schemes in the same words. */
 static bool same_words(const struct scheme *a, const struct scheme *b)
 {
 	return a->granularity == b->granularity && a->tile.rows == b->tile.rows &&
@@ -111,7 +111,8 @@ static bool names_lm_head(const char *module)
 	       (n == n_head || module[n - n_head - 1] == '.');
 }
 
-/* Tied models have a module lm_head, which engines would quantize, and no tensor of that name. */
+/* Whether lm_head must be added: a tied model has no tensor of that name, but a module that engines
+ * would quantize. */
 static bool lm_head_hidden(const struct quantization *quantization)
 {
 	for (size_t i = 0; i < quantization->n_kept; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the writers of configurations share.  Module names come out of JSON, so they are valid UTF-8
- * and jansson takes them.
+ * Functions that the writers of configurations share.  Module names are from JSON, so that they are
+ * valid UTF-8, which jansson requires.
  */
 #ifndef FP8CONV_FORMAT_WRITE_CONFIG_H
 #define FP8CONV_FORMAT_WRITE_CONFIG_H
@@ -10,17 +10,17 @@
 
 #include "format/format.h"
 
-/* Do sets differ in anything that a configuration says? */
+/* Whether sets differ in a fact that configurations state. */
 bool quantization_mixed(const struct quantization *quantization);
 
-/* Are all scales powers of two? */
+/* Whether all scales are powers of two. */
 bool quantization_pow2(const struct quantization *quantization);
 
-/* The modules left alone, with lm_head among them where a tied model has no tensor of that name.  A
- * new reference. */
+/* Returns the kept modules as a new reference.  lm_head is one of them even in a tied model, which
+ * has no tensor of that name. */
 json_t *config_kept_json(const struct quantization *quantization);
 
-/* Appends the text of value, which it releases. */
+/* Appends the text of value and drops the reference to it. */
 void config_add_json(struct buf *buf, json_t *value, size_t indent);
 
 #endif
