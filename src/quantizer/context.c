@@ -56,8 +56,8 @@ void context_touch(struct context_stack *stack, struct recipe_state *state)
 		(struct touched){ state, state->recipe->reduce_amax ? stack->now.group : NULL };
 }
 
-/* Of the states from first on that share its group: h[0], one after the other, and what is to be
- * updated.  Returns how many amaxes. */
+/* Gathers h[0] of the states from `first` on that have the same group, and the slots to update.
+ * Returns the number of amaxes. */
 static size_t group_gather(struct context_stack *stack, size_t first, float *amaxes,
 			   struct delayed_slots **slots)
 {
@@ -77,8 +77,8 @@ static size_t group_gather(struct context_stack *stack, size_t first, float *ama
 	return n;
 }
 
-/* One reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(), and then
- * one update for all slots. */
+/* Makes one reduction for each group, as TransformerEngine's reduce_and_update_fp8_tensors(), and
+ * then one update for all slots. */
 static int reduce_and_update(struct context_stack *stack, struct err *err)
 {
 	struct delayed_slots *slots = xcalloc(stack->n_touched, sizeof *slots), *next = slots;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is in force while modules run: TransformerEngine's fp8_autocast.  Contexts nest; leaving the
- * outermost one ends the step, and updates every state that was touched in it, once.
+ * The FP8 settings of running modules: TransformerEngine's fp8_autocast.  Contexts nest.  The exit
+ * of the outermost one ends the step and updates every touched state once.
  *
  *	enabled		modules quantize, and their GEMMs take FP8
- *	calibrating	modules compute in high precision, and tell quantizer_calibrate()
- *			what they see
- *	both		what later modules see has been through FP8
+ *	calibrating	modules compute in high precision, and call quantizer_calibrate()
+ *			with their inputs and weights
+ *	both		inputs of later modules have been through FP8
+ *
+ * Order: context_enter(); context_touch() for each module that runs; context_exit().
  */
 #ifndef FP8CONV_QUANTIZER_CONTEXT_H
 #define FP8CONV_QUANTIZER_CONTEXT_H
@@ -17,13 +19,14 @@
 struct context {
 	bool enabled;
 	bool calibrating;
-	/* products are of decoded values, in high precision, which any backend can */
+	/* products take decoded values in high precision, which all backends support */
 	bool emulated;
-	const struct recipe *recipe; /* may be NULL where neither is set */
-	const struct group *group;   /* over which amaxes are reduced; NULL: one process */
+	const struct recipe *recipe; /* may be NULL unless enabled or calibrating */
+	const struct group *group;   /* whose ranks reduce amaxes; NULL: one process */
 };
 
-/* One rank's, owned by whoever runs the model.  { .backend = ... } is outside of all contexts. */
+/* The contexts of one rank; the caller that runs the model owns it.  { .backend = ... } is a stack
+ * outside of all contexts. */
 struct context_stack {
 	const struct backend *backend;
 	struct context now;
@@ -34,19 +37,20 @@ struct context_stack {
 
 void context_stack_release(struct context_stack *stack);
 
-/* Puts wanted in force and the one before into *outer.  Where it is enabled, not emulated, and the
- * backend cannot do its recipe, that is the backend's error, and nothing changes. */
+/* Enters a context, and saves the current one in *outer.  Fails with the backend's error, and
+ * changes nothing, where the context is enabled and not emulated and the backend does not support
+ * its recipe. */
 int context_enter(struct context_stack *stack, const struct context *wanted, struct context *outer,
 		  struct err *err);
 
-/* Puts outer back in force.  At the outermost exit h[0] of the touched states is reduced, over the
- * group of their first touch, where the recipe says reduce_amax, and all are updated; every rank of
- * a group must have touched the same in the same order.  The backend updates all in one call; where
- * a reduction or the update fails, the states are as they were. */
+/* Returns to outer.  The outermost exit reduces h[0] of the touched states whose recipe has
+ * reduce_amax over the group of their first touch, and updates all touched states in one call of
+ * the backend.  All ranks of a group must have touched the same states in the same order.  Where a
+ * reduction or the update fails, the states stay unchanged. */
 int context_exit(struct context_stack *stack, const struct context *outer, struct err *err);
 
-/* A module with this state runs: the end of the step updates it, if the context is enabled or
- * calibrating.  The state must outlive the step. */
+/* Notes that a module with this state runs: the end of the step updates the state if the context is
+ * enabled or calibrating.  The state must outlive the step. */
 void context_touch(struct context_stack *stack, struct recipe_state *state);
 
 #endif

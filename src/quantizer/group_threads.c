@@ -13,14 +13,14 @@
 #include "num/history.h"
 
 struct meeting {
-	pthread_mutex_t lock; /* of all below */
+	pthread_mutex_t lock; /* of all following members */
 	pthread_cond_t changed;
 	int n_ranks;
-	int arrived; /* of a meeting that is not complete */
-	int leaving; /* who has yet to leave one that is */
+	int arrived; /* ranks that wait for the others */
+	int leaving; /* ranks that are still to leave a complete reduction */
 	float *max;
-	size_t n;	/* what the first one brought */
-	size_t n_other; /* a number that differs, or n */
+	size_t n;	/* of the first rank */
+	size_t n_other; /* of a rank that differs, else n */
 };
 
 static void meeting_arrive(struct meeting *m, const float *values, size_t n)
@@ -65,7 +65,7 @@ static int threads_reduce_max(const struct group *group, float *values, size_t n
 	int rc;
 
 	pthread_mutex_lock(&m->lock);
-	while (m->leaving > 0) /* others are still on their way out of the last one */
+	while (m->leaving > 0) /* other ranks still leave the previous reduction */
 		pthread_cond_wait(&m->changed, &m->lock);
 	meeting_arrive(m, values, n);
 	while (m->leaving == 0)

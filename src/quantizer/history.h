@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The amax history and the scales of the slots of a recipe state, side by side as their update at
- * the end of a step takes them (num/history.h).
+ * The amax history and the scales of the slots of a recipe state, in arrays by slot as the update
+ * at the end of a step needs them (num/history.h).
  */
 #ifndef FP8CONV_QUANTIZER_HISTORY_H
 #define FP8CONV_QUANTIZER_HISTORY_H
@@ -10,21 +10,22 @@
 
 #include "num/history.h"
 
-/* A zeroed struct is one of no slots. */
+/* A zeroed struct has no slots. */
 struct history {
 	size_t len; /* steps, >= 1 */
 	size_t n_slots;
-	float *amax;  /* (len, n_slots): row 0 is being filled, row 1 is the oldest */
-	float *scale; /* (n_slots): what the casts of this step multiply by */
+	float *amax;  /* (len, n_slots): row 0 is of the current step, row 1 of the oldest */
+	float *scale; /* (n_slots): factors of the casts of this step */
 	float *fmax;  /* (n_slots): scale_fmax() of the slot */
 };
 
-/* amax 0, scales 1; fmax is for the caller to fill. */
+/* Allocates the arrays with amax 0 and scale 1.  The caller fills fmax, and releases history. */
 void history_init(struct history *history, size_t len, size_t n_slots);
 void history_release(struct history *history);
 
-/* What backend_delayed_update() takes of it at the end of a step.  reduced: (n_slots), the amaxes
- * of this step, as the reduction left them; they stay the caller's. */
+/* Returns the argument of backend_delayed_update() at the end of a step.  reduced: (n_slots), the
+ * reduced amaxes of this step, which the caller owns.  The result points into history and
+ * reduced. */
 struct delayed_slots history_slots(const struct history *history, const float *reduced,
 				   enum amax_algo algo);
 

@@ -8,7 +8,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 
-/* a * b * size; what is too large stays so, and cannot be had. */
+/* Returns a * b * size, or on overflow a size that malloc() refuses. */
 static uint64_t bytes(size_t a, size_t b, size_t size)
 {
 	uint64_t n;
@@ -18,7 +18,7 @@ static uint64_t bytes(size_t a, size_t b, size_t size)
 	return n;
 }
 
-/* (rows, cols): as quantized. */
+/* Allocates one copy of (rows, cols), as quantized. */
 static int copy_init(struct fp8_copy *copy, const struct quantizer *q, size_t rows, size_t cols,
 		     bool columnwise, struct err *err)
 {
@@ -62,7 +62,7 @@ struct fp8_out quantizer_out(const struct quantizer *q, const struct quantized_t
 				 .stats = stats };
 }
 
-/* As on disk: backends have vector code for it. */
+/* Quantizes in the layout of checkpoints, for which backends have vector code. */
 static void quantize_plain(const struct quantizer *q, const struct backend *backend,
 			   const struct matrix *x, struct quantized_tensor *t,
 			   struct quant_stats *stats)

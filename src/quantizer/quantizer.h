@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A quantizer is what a module knows of one slot of a recipe state: how its tensor is quantized,
- * which copies a GEMM wants, and for delayed scaling the slot's scale and amax.  In the other
- * recipes the backend takes scales from the tensor itself.
+ * A quantizer quantizes the tensor of one slot of a recipe state: it has the spec, the copies that
+ * a GEMM needs, and for delayed scaling the slot's scale and amax.  In the other recipes the
+ * backend computes scales from the tensor.
+ *
+ * Order: quantizer_make_empty() once a shape, then quantizer_quantize() for each tensor; or
+ * quantizer_calibrate() in place of both.
  */
 #ifndef FP8CONV_QUANTIZER_QUANTIZER_H
 #define FP8CONV_QUANTIZER_QUANTIZER_H
@@ -11,30 +14,31 @@
 
 struct quantizer {
 	struct qspec spec;
-	bool rowwise,
-		columnwise; /* usage: the copies that are made; a module changes it as it likes */
+	bool rowwise, columnwise; /* usage: copies to make, which a module may change */
 	enum scale_order order;
-	const float *scale; /* the state's, of this step; NULL: not delayed scaling */
-	float *amax;	    /* the state's h[0], a running max; NULL with scale */
+	const float *scale; /* of this step, in the state; NULL: not delayed scaling */
+	float *amax;	    /* h[0] in the state, a running maximum; NULL if scale is */
 };
 
-/* Memory for the copies that the quantizer makes of (rows, cols), scale_inv zeroed: its padding
- * stays zero.  ERR_SYSTEM with the size wanted. */
+/* Allocates the copies of a tensor (rows, cols) in t, with scale_inv zeroed so that its padding
+ * stays zero.  The caller releases t.  ERR_SYSTEM with the requested size. */
 int quantizer_make_empty(const struct quantizer *q, size_t rows, size_t cols,
 			 struct quantized_tensor *t, struct err *err);
 
-/* Codes and scale_inv of every copy of t, which quantizer_make_empty() of this usage made for x's
- * shape; delayed scaling also raises the slot's amax. */
+/* Writes the codes and scale_inv of every copy of t, which quantizer_make_empty() allocated for the
+ * shape of x with the same usage.  Delayed scaling also raises the slot's amax.  stats: as in
+ * backend/backend.h. */
 void quantizer_quantize(const struct quantizer *q, const struct backend *backend,
 			const struct matrix *x, struct quantized_tensor *t,
 			struct quant_stats *stats);
 
-/* Where an operation with FP8 output (backend_norm(), backend_activate()) writes t. */
+/* Returns the destination for an operation with FP8 output (backend_norm(), backend_activate())
+ * that writes t. */
 struct fp8_out quantizer_out(const struct quantizer *q, const struct quantized_tensor *t,
 			     struct quant_stats *stats);
 
-/* x stays as it is, and the slot's amax is raised to its; nothing without delayed scaling.
- * *n_nonfinite += the NaN and inf seen. */
+/* Raises the slot's amax to that of x and adds the number of NaN and inf in x to *n_nonfinite.
+ * Without delayed scaling it does neither. */
 void quantizer_calibrate(const struct quantizer *q, const struct backend *backend,
 			 const struct matrix *x, uint64_t *n_nonfinite);
 

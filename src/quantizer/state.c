@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "quantizer/state.h"
 
-/* The output follows the input, grad_input follows grad_output. */
+/* The output has the spec of the input, grad_input that of grad_output. */
 static const struct qspec *slot_spec(const struct recipe_state *state, size_t slot)
 {
 	if (state->mode == MODE_BACKWARD)

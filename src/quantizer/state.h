@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The state of a recipe for one module and mode.  It owns the amax history and the scales of its
- * slots; recipes that take scales from the tensor itself have none to own.
+ * slots; in recipes other than delayed scaling both are empty.
+ *
+ * Order: recipe_state_init(); recipe_state_make_quantizers(); at the end of each step the context
+ * (context.h) updates the state, or recipe_state_update() does.
  */
 #ifndef FP8CONV_QUANTIZER_STATE_H
 #define FP8CONV_QUANTIZER_STATE_H
@@ -16,7 +19,7 @@ enum fp8_mode { MODE_FORWARD, MODE_BACKWARD };
 enum { SLOT_INPUT, SLOT_WEIGHT, SLOT_OUTPUT, N_FORWARD_SLOTS };
 enum { SLOT_GRAD_OUTPUT, SLOT_GRAD_INPUT, N_BACKWARD_SLOTS };
 
-/* A zeroed struct is one of no slots. */
+/* A zeroed struct has no slots. */
 struct recipe_state {
 	const struct recipe *recipe;
 	enum fp8_mode mode;
@@ -25,19 +28,20 @@ struct recipe_state {
 	bool touched;		/* a context will update it (context.h) */
 };
 
-/* recipe must outlive the state. */
+/* Makes the state of a module with n_gemms GEMMs.  recipe must outlive it; the caller releases
+ * it. */
 void recipe_state_init(struct recipe_state *state, const struct recipe *recipe, enum fp8_mode mode,
 		       size_t n_gemms);
 void recipe_state_release(struct recipe_state *state);
 
-/* quantizers: (n_slots), with both usages and padded scales; they point into the state. */
+/* Fills quantizers (n_slots), with both usages and padded scales.  They point into the state. */
 void recipe_state_make_quantizers(struct recipe_state *state, struct quantizer *quantizers);
 
-/* What backend_delayed_update() takes of the state at the end of a step.  reduced: (n_slots), the
- * amaxes of this step, as the reduction left them; they stay the caller's. */
+/* Returns the argument of backend_delayed_update() at the end of a step.  reduced: (n_slots), the
+ * reduced amaxes of this step, which the caller owns.  The result points into state and reduced. */
 struct delayed_slots recipe_state_slots(struct recipe_state *state, const float *reduced);
 
-/* That update of one state, here and now: where steps of the past are gone through again. */
+/* Updates one state at once, for a caller that repeats the steps of a stored history. */
 void recipe_state_update(struct recipe_state *state, const float *reduced);
 
 #endif
