@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The job `inspect`: what a checkpoint is, from its headers and configuration.
+ * The job `inspect`: describes a checkpoint by its headers and configuration.
+ *
+ * Order: inspect_make(); inspect_stats() (stats.h) if values matter too; inspect_release().
  */
 #ifndef FP8CONV_INSPECT_INSPECT_H
 #define FP8CONV_INSPECT_INSPECT_H
@@ -14,17 +16,19 @@
 
 struct inspection {
 	struct checkpoint checkpoint;
-	bool is_amax; /* it is no checkpoint, but the history of a calibration: */
-	struct amax_stats amax;
-	/* recipe, format and scale_fmt detected; the scale of each FP8 weight */
+	bool is_amax;		/* the input is not a checkpoint but an amax file, */
+	struct amax_stats amax; /* which this describes */
+	/* recipe, format and scale_fmt; the scale of each FP8 weight */
 	struct detection detection;
 	const struct io *io;
-	bool spooled; /* a stream: into */
-	int stream_fd;
+	bool spooled;  /* the input is a stream, whose bytes are in */
+	int stream_fd; /* this temporary file */
 };
 
-/* path: as checkpoint_open(), or "-" for a stream, which is spooled to temp_dir.  ERR_INTERRUPTED
- * where a signal stops that. */
+/* Reads the headers and the configuration of path, which is as in checkpoint_open(), or "-" for
+ * standard input, which is spooled to temp_dir.  The caller releases the inspection, also on
+ * failure.  ERR_INPUT where the input is not a valid checkpoint or amax file; ERR_INTERRUPTED where
+ * a signal stops the spooling. */
 int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
 		 const char *temp_dir, struct progress *progress, struct err *err);
 void inspect_release(struct inspection *inspection);

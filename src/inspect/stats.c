@@ -28,8 +28,8 @@
 
 #define CUT_BYTES ((uint64_t)512 << 10)
 
-/* What a code is expected to add to signal and noise where scale_inv is 1; 0 where it is not
- * finite. */
+/* The expected contribution of a code to signal and noise with scale_inv 1; 0 for codes that are
+ * not finite. */
 struct code_table {
 	float signal[256], noise[256];
 };
@@ -41,7 +41,7 @@ struct job {
 	struct source files;
 	struct code_table tables[2]; /* by enum fp8_format */
 	struct unit *units;	     /* by tensor; of FP8 weights */
-	struct cuts cuts;	     /* of tensors; those of others than FP8 weights are one row */
+	struct cuts cuts;	     /* of tensors; one row for tensors that are not FP8 weights */
 	void **buffers;		     /* by worker */
 	struct tensor_stats *stats;  /* by tensor */
 	pthread_mutex_t lock;	     /* of stats */
@@ -69,7 +69,7 @@ static void table_make(struct code_table *table, enum fp8_format format)
 	}
 }
 
-/* --- what there is to read --- */
+/* --- the cuts --- */
 
 static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t most)
 {
@@ -81,7 +81,7 @@ static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t most)
 	}
 }
 
-/* The cuts of all tensors that can be read; *most: the bytes of the largest. */
+/* Lists the cuts of all tensors that can be read; *most becomes the bytes of the largest cut. */
 static void list_cuts(struct job *job, uint64_t *most)
 {
 	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
@@ -144,7 +144,7 @@ static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
 	return backend_failed(job->backend, ref->tensor->name, err);
 }
 
-/* Codes of one tile, or of the part of it that the cut holds, stride apart. */
+/* The codes of one tile, or of its part in the cut, in rows stride apart. */
 struct codes {
 	const uint8_t *at;
 	uint64_t n_rows, n_cols, stride;
@@ -269,7 +269,7 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-/* --- all of them --- */
+/* --- all cuts --- */
 
 static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err *err)
 {

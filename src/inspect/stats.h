@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the values of a checkpoint's tensors are like: one look at every code and scale.
+ * Statistics of the values of a checkpoint's tensors, from one reading of every code and scale.
  */
 #ifndef FP8CONV_INSPECT_STATS_H
 #define FP8CONV_INSPECT_STATS_H
@@ -8,29 +8,29 @@
 #include "backend/backend.h"
 #include "inspect/inspect.h"
 
-/* Of one tensor.  Zeroed: neither an FP8 weight with a scale nor BF16, F16 or F32. */
+/* The statistics of one tensor.  Zeroed for tensors other than FP8 weights with a scale, BF16, F16
+ * and F32. */
 struct tensor_stats {
 	bool known;
-	/* of the values (of codes: times their scales); NaN is ignored, inf counts; 0 of none */
+	/* of the values (codes times scales); ignores NaN, counts inf; 0 of an empty tensor */
 	float amax;
 	uint64_t n_nonfinite; /* values, or codes, that are NaN or inf */
 
 	/* Of FP8 weights. */
 	bool fp8;
-	float scale_least,
-		scale_most; /* of those that are finite, as they multiply; 0: there is none */
+	float scale_least, scale_most; /* finite factors of codes; 0: no scale is finite */
 	uint64_t n_codes;
 	uint64_t n_saturated; /* codes of the largest finite magnitude */
-	double signal,
-		noise; /* as the codes let expect; 10 log10(signal / noise) is the SQNR in dB */
+	double signal, noise; /* expected from the codes: SQNR = 10 log10(signal / noise) dB */
 };
 
-/* *stats: one for each of checkpoint.tensors, to be freed by the caller.  ERR_INPUT where a file is
- * cut short or changed. */
+/* Sets *stats to an array with one element for each of checkpoint.tensors, which the caller frees.
+ * Reads every file once.  ERR_INPUT where a file is truncated or changed; ERR_INTERRUPTED after a
+ * signal. */
 int inspect_stats(struct inspection *inspection, const struct backend *backend, int n_threads,
 		  struct progress *progress, struct tensor_stats **stats, struct err *err);
 
-/* dB; NAN of what is no FP8 weight, or holds zeros alone. */
+/* Returns the expected SQNR in dB; NAN for tensors other than FP8 weights and for zeros. */
 double tensor_stats_sqnr(const struct tensor_stats *stats);
 
 #endif
