@@ -17,7 +17,7 @@ static float bf16_round(float x)
 	return bf16_to_f32(bf16_from_f32(x));
 }
 
-/* How a tool gets from amax to what it stores and what it divides by. */
+/* The scale that a tool stores for an amax, and the number that it divides by. */
 struct division {
 	float stored;
 	float divisor;
@@ -26,7 +26,7 @@ struct division {
 
 typedef struct division division_fn(float amax, float fmax);
 
-/* Columns [col, end) of a row, which are of one tile. */
+/* Columns [col, end) of a row, all in one tile. */
 struct span {
 	size_t row, col, end;
 };
@@ -63,7 +63,7 @@ static void quantize_by_division(const struct matrix *x, const struct qspec *spe
 	}
 }
 
-/* llm-compressor, auto-round: all of it in bf16. */
+/* llm-compressor, auto-round: the whole computation in bf16. */
 static struct division divide_bf16(float amax, float fmax)
 {
 	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);
@@ -71,7 +71,7 @@ static struct division divide_bf16(float amax, float fmax)
 	return (struct division){ scale, scale, true };
 }
 
-/* Quark: the same codes, beside a scale that made none of them. */
+/* Quark: the same codes, but another scale than the one that made them. */
 static struct division divide_quark(float amax, float fmax)
 {
 	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);
@@ -79,7 +79,7 @@ static struct division divide_quark(float amax, float fmax)
 	return (struct division){ amax == 0 ? 1.0f : amax / fmax, scale, true };
 }
 
-/* torchao: the scale in bf16, and codes that are true to it. */
+/* torchao: the scale in bf16, and codes made with exactly that scale. */
 static struct division divide_torchao(float amax, float fmax)
 {
 	float scale = amax == 0 ? 1.0f : bf16_round(amax / fmax);

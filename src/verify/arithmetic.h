@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetics that make FP8 checkpoints: our own, and those of other tools as their files show
- * them (measured on their output).  `verify` tries them to name the one that made a file; none but
- * our own is offered for writing.
+ * The arithmetics that make FP8 checkpoints: our own, and those of other tools, as measured on the
+ * output of these tools.  `verify` tries them to name the one that made a file.  Conversions use
+ * only our own.
  */
 #ifndef FP8CONV_VERIFY_ARITHMETIC_H
 #define FP8CONV_VERIFY_ARITHMETIC_H
@@ -11,18 +11,18 @@
 
 struct arithmetic {
 	const char *name; /* "deepseek" */
-	const char *who;  /* whose files hold it */
+	const char *who;  /* tool or model whose files have it */
 	enum scale_type scale_type;
 	bool pow2;
-	struct qspec spec; /* of our own ones: format, tile and scale type are the weight's */
+	struct qspec spec; /* its format, tile and scale type are replaced by those of the weight */
 
-	/* Another tool's; NULL: spec says all.  amax: of each tile, in the order of the grid of x.
-	 * Codes and scale_inv go to out as quantize() puts them. */
+	/* Quantizes x as another tool does; NULL: the backend quantizes x by spec.  amax: of each
+	 * tile, in the order of the grid of x.  Writes codes and scale_inv to out in the layout of
+	 * the backend's quantize(). */
 	void (*quantize)(const struct matrix *x, const struct qspec *spec, const float *amax,
 			 const struct quant_out *out);
 };
 
-extern const struct arithmetic
-	arithmetics[]; /* those that are more usual first; ends in an empty row */
+extern const struct arithmetic arithmetics[]; /* most frequent first; ends in an empty row */
 
 #endif

@@ -65,7 +65,7 @@ void compare_expect(const struct verify *verify, const struct comparison *compar
 		free(amaxes);
 }
 
-/* The place of an element of the cut in the weight. */
+/* Returns the place in the weight of an element of the cut. */
 static uint64_t place(const struct comparison *comparison, uint64_t row, uint64_t col)
 {
 	return (comparison->rect->row + row) * comparison->weight->unit.cols +
@@ -121,7 +121,7 @@ void compare_expected(const struct comparison *comparison, struct scan *found)
 	compare_scales(comparison, found);
 }
 
-/* Codes of the cut with scales that begin at scale_inv. */
+/* Returns the codes of the cut with the scales from scale_inv on. */
 static struct quant_in quant_in(const struct comparison *comparison, const uint8_t *codes,
 				const char *scale_inv, uint64_t scale_stride)
 {
@@ -153,7 +153,7 @@ static void add_error(const struct verify *verify, const struct comparison *comp
 	backend_error(verify->run.backend, &comparison->x, &q, &found->error);
 }
 
-/* The error that fp8conv's own arithmetic would have made of the cut. */
+/* Adds the error that fp8conv's own arithmetic makes in the cut. */
 static void add_own_error(const struct verify *verify, const struct comparison *comparison,
 			  const struct arithmetic *own, struct scan *found)
 {
@@ -180,7 +180,7 @@ static float scale_at(const struct comparison *comparison, uint64_t row, uint64_
 	return scale_grid_at(comparison->scales, stored->scale_type, i);
 }
 
-/* From a code up to half the way to the next: the larger of its two sides. */
+/* Returns half the distance from a code to its neighbors, of which the larger distance counts. */
 static float half_step(enum fp8_format format, uint8_t code)
 {
 	uint8_t magnitude = code & 0x7F;
@@ -190,9 +190,9 @@ static float half_step(enum fp8_format format, uint8_t code)
 	return (fp8_to_f32(format, (uint8_t)(magnitude + 1)) - fp8_to_f32(format, magnitude)) / 2;
 }
 
-/* Values of codes, and how far from each the source may be: half a step, give or take what the
- * rounding of quotients and scales to bf16 does.  NaN, which nothing is near to, for what is not
- * finite. */
+/* Values of codes, and the largest distance of a source value from each: half a step plus the
+ * rounding of quotients and scales to bf16.  NaN, from which every distance is too large, for codes
+ * that are not finite. */
 struct bounds {
 	float value[256], max[256];
 };
@@ -211,7 +211,7 @@ static bool within(const struct bounds *bounds, uint8_t code, float scale, float
 	return fabsf(x - bounds->value[code] * scale) <= bounds->max[code] * scale;
 }
 
-/* By no arithmetic that is known. */
+/* Compares without a known arithmetic: by bounds of the rounding. */
 static void compare_bound(const struct comparison *comparison, struct scan *found)
 {
 	const struct rect *rect = comparison->rect;

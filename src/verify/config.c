@@ -87,7 +87,7 @@ static bool names_something(const struct verify *verify, const char *entry)
 	bool found = checkpoint_find(checkpoint, weight) || checkpoint_find(checkpoint, entry);
 
 	free(weight);
-	/* A tied model has no tensor of that name, and engines still make the module. */
+	/* A tied model has no tensor of that name, but engines make the module. */
 	if (found || !strcmp(entry, "lm_head"))
 		return true;
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
@@ -132,7 +132,7 @@ static void report(void *context, enum config_part part, const char *file, const
 		message);
 }
 
-/* What the target's loader refuses of the scheme. */
+/* Reports a scheme that the loader of the target refuses. */
 static void check_target(struct verify *verify)
 {
 	struct err err = { 0 };

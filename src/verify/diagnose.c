@@ -13,12 +13,12 @@
 #include "verify/identify.h"
 #include "verify/steps.h"
 
-/* A largest code below FMAX / 2 shows that no power of two and no float scale was taken from the
- * amax; far below it, that bits are wasted. */
+/* A largest code below FMAX / 2 proves that the scale, power of two or float, does not come from
+ * the amax; one far below wastes bits. */
 #define LOW_FACTOR (1.0f / 32)
 
-/* Floors of amax (DeepGEMM's 1e-4) and values that no model has make small codes where all is
- * well. */
+/* A floor of the amax (DeepGEMM's 1e-4) and values smaller than in any real model make small codes
+ * in correct weights. */
 #define FLOOR_SCALE 2.5e-7f
 
 enum fp8_format verify_weight_format(const struct verify_weight *weight)
@@ -26,7 +26,7 @@ enum fp8_format verify_weight_format(const struct verify_weight *weight)
 	return fp8_of_dtype(weight->unit.source->tensor->dtype);
 }
 
-/* With a margin, codes are as much smaller as it says. */
+/* A margin makes codes smaller by its power of two. */
 float diagnose_low_code(const struct verify *verify, enum fp8_format format)
 {
 	return LOW_FACTOR * fp8_max(format) * f32_pow2(-verify->opened.recorded.spec.margin);
@@ -37,7 +37,7 @@ float diagnose_floor_scale(const struct verify *verify)
 	enum fp8_format format = verify->opened.detection->scheme.fp8_format;
 	float fmax = fp8_max(format);
 	float recorded = 2.01f * verify->opened.recorded.spec.amax_epsilon /
-			 fmax; /* twice: a power of two above */
+			 fmax; /* the factor 2: the scale is the power of two above */
 
 	return recorded > FLOOR_SCALE ? recorded : FLOOR_SCALE;
 }
@@ -54,7 +54,7 @@ static int compare_floats(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* What is usual in the model. */
+/* The usual scales of the model. */
 struct usual {
 	float scale;	   /* the median of the weights' largest ones */
 	bool mostly_large; /* most weights have scales that look inverted */
@@ -80,9 +80,9 @@ static struct usual find_usual(const struct verify *verify)
 	return usual;
 }
 
-/* Dividing makes scales of thousands where multiplying makes thousandths.  One tensor among others
- * is taken for inverted only if inverting its scales makes them usual; and not where the source
- * shows that they are right. */
+/* Scales that divide are thousands where scales that multiply are thousandths.  A single tensor
+ * counts as inverted only if the inverse of its scales is usual in the model, and never where the
+ * source proves the scales right. */
 static bool is_inverted(const struct verify *verify, const struct verify_weight *weight,
 			const struct usual *usual)
 {
@@ -159,8 +159,8 @@ static void report_codes(struct verify *verify, const struct verify_weight *weig
 			    scan->scales_off.first);
 }
 
-/* Weights that engines merge, each with one scale: the largest code is the set's, and so is the
- * scale. */
+/* A fused set of weights with one scale each: the largest code and the scale are those of the
+ * set. */
 struct fused {
 	float max;
 	const struct verify_weight *first;
@@ -190,11 +190,11 @@ static struct fused *gather_fused(const struct verify *verify)
 	return sets;
 }
 
-/* max: the largest code of all that share the scale. */
+/* max: the largest code of all weights that have the same scale. */
 static void judge_range(const struct verify *verify, struct verify_weight *weight, float max)
 {
 	struct scan *scan = &weight->scan;
-	/* amax: of its source, where one was given */
+	/* weight->amax: of its source, or 0 without one */
 	bool has_values = scan->max > 0 || weight->amax > 0;
 
 	if (has_values && !scan->nan.n &&

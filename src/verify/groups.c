@@ -6,8 +6,8 @@
 
 #include "verify/steps.h"
 
-/* A target is a module's name, a pattern "re:...", or a class, which all that no other group names
- * belong to. */
+/* Whether a group has the module.  A target is a module's name, a pattern "re:...", or a class,
+ * which has all modules that no other group names. */
 static bool targets(const json_t *group, const char *module, bool by_name)
 {
 	const json_t *target;
@@ -37,7 +37,7 @@ static const json_t *group_of(json_t *groups, const char *module)
 	return NULL;
 }
 
-/* The granularity and tile of a strategy; others leave the scheme as it is. */
+/* Sets the granularity and tile of a known strategy. */
 static void take_strategy(const json_t *weights, struct scheme *scheme)
 {
 	static const struct {

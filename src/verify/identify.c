@@ -16,11 +16,11 @@
 #define PROBE_CODES  ((uint64_t)32 << 10)
 #define N_CANDIDATES 32
 #define UNLIKE_MAX \
-	0.02 /* share of codes and scales that may differ, where an arithmetic is taken for the \
-		one that was used */
+	0.02 /* share of codes and scales that may differ from those of an arithmetic which \
+		counts as the one that was used */
 
-/* What is tried: all arithmetics, some by the amax of groups and by that of each weight, on a few
- * cuts. */
+/* A trial of all arithmetics on a few cuts, some of them with the amax of a fused set and with that
+ * of each weight. */
 struct probing {
 	struct verify *verify;
 	struct candidate candidates[N_CANDIDATES];
@@ -28,11 +28,11 @@ struct probing {
 	struct cut cuts[N_GRANULARITIES * N_PROBES];
 	size_t n_cuts;
 	uint64_t n_off[N_GRANULARITIES]
-		      [N_CANDIDATES]; /* codes and scales that the candidate makes otherwise */
+		      [N_CANDIDATES]; /* codes and scales that differ from the candidate's */
 	uint64_t n_codes[N_GRANULARITIES];
 };
 
-/* What the manifest says is likeliest. */
+/* Lists the candidates, with the arithmetic in the manifest first. */
 static void list_candidates(struct probing *probing)
 {
 	const struct arithmetic *recorded = &probing->verify->opened.recorded;
@@ -50,7 +50,7 @@ static uint64_t min64(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
-/* The first tiles of a cut: enough to tell one arithmetic from another. */
+/* Returns the first tiles of a cut, which are enough to distinguish arithmetics. */
 static struct cut first_tiles(const struct verify *verify, const struct cut *cut)
 {
 	struct tile tile = verify->weights.list[cut->weight].unit.source_scale.tile;
@@ -65,7 +65,7 @@ static struct cut first_tiles(const struct verify *verify, const struct cut *cut
 	return part;
 }
 
-/* The first cuts of some weights of the granularity, evenly spaced. */
+/* Lists the first cuts of some evenly spaced weights of the granularity. */
 static void list_cuts(struct probing *probing, enum granularity granularity,
 		      const struct cuts *cuts)
 {
@@ -89,7 +89,7 @@ static void list_cuts(struct probing *probing, enum granularity granularity,
 	}
 }
 
-/* Its own amax makes a difference only where groups share one. */
+/* Whether the candidate applies: the weight's own amax differs only in a fused set. */
 static bool fits(const struct verify_weight *weight, const struct candidate *candidate)
 {
 	const struct weight_scale *scale = &weight->unit.source_scale;
@@ -136,7 +136,7 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	return 0;
 }
 
-/* A weight of the granularity, in whose terms its candidates are; NULL: there is none. */
+/* Returns a weight of the granularity, as an example for its candidates, or NULL. */
 static const struct verify_weight *some_weight(const struct verify *verify,
 					       enum granularity granularity)
 {
@@ -147,7 +147,7 @@ static const struct verify_weight *some_weight(const struct verify *verify,
 	return NULL;
 }
 
-/* Keeps those that fit best. */
+/* Keeps the candidates that fit best. */
 static void choose(struct probing *probing, enum granularity granularity,
 		   struct candidates *candidates)
 {
@@ -169,8 +169,8 @@ static void choose(struct probing *probing, enum granularity granularity,
 	}
 }
 
-/* What `quantize` makes of such weights where nothing is asked for: powers of two where these are.
- */
+/* Finds the arithmetic by which `quantize` makes weights of the granularity without options, with
+ * powers of two where these weights have them. */
 static void find_own(const struct verify *verify, enum granularity granularity,
 		     struct candidates *candidates)
 {
@@ -186,7 +186,7 @@ static void find_own(const struct verify *verify, enum granularity granularity,
 		    row->spec.pow2 != pow2)
 			continue;
 		candidates->own = *row;
-		/* The same, or with an epsilon or margin that was asked for. */
+		/* The same, perhaps with an epsilon or margin from the options. */
 		if (used && !used->quantize && !strcmp(used->name, row->name) && !used->spec.margin)
 			candidates->own.name = NULL;
 		return;
@@ -210,7 +210,7 @@ static int try_all(struct verify *verify, const struct cuts *cuts, struct err *e
 	return rc;
 }
 
-/* --- the recipe that was given --- */
+/* --- the given recipe --- */
 
 static const char *side(size_t tile, char text[24])
 {
@@ -220,7 +220,7 @@ static const char *side(size_t tile, char text[24])
 	return text;
 }
 
-/* A weight that the recipe does not make: of other tiles, or another type. */
+/* Reports a weight whose tiles or type the recipe does not make. */
 static void report_unlike(struct verify *verify, const struct verify_weight *weight)
 {
 	const struct qspec *spec = &verify->opened.given.spec;
@@ -281,7 +281,7 @@ int identify_arithmetic(struct verify *verify, const struct cuts *cuts, struct e
 	return 0;
 }
 
-/* --- one after the other --- */
+/* --- the candidates in turn --- */
 
 bool candidates_next(struct verify *verify, enum granularity granularity)
 {
@@ -315,7 +315,7 @@ bool identify_is_known(const struct verify *verify, enum granularity granularity
 	return verify->run.origin && verify->run.origin->candidates[granularity].n > 0;
 }
 
-/* The name of what made weights of that granularity, unless it made those of one before. */
+/* Returns the name of the arithmetic of that granularity, unless an earlier granularity has it. */
 static const char *another_name(const struct verify *verify, enum granularity granularity)
 {
 	const struct candidates *candidates = verify->run.origin->candidates;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which arithmetic made the weights out of the source.  A checkpoint may mix recipes, so each
- * granularity has candidates of its own:
+ * Identifies the arithmetic that made the weights from the source.  A checkpoint may mix recipes,
+ * so that each granularity has its own candidates.  Order:
  *
- *	identify_arithmetic()	keeps those that fit some cuts equally well
- *	candidates_next()	where the whole weights show differences: goes to the next one
+ *	identify_arithmetic()	keeps the arithmetics that fit some cuts equally well
+ *	candidates_next()	selects the next one, where the whole weights differ from the first
  *	candidates_end()	keeps the better of the last two
  */
 #ifndef FP8CONV_VERIFY_IDENTIFY_H
@@ -23,33 +23,34 @@ struct candidate {
 	bool own_amax; /* one scale per tensor, which a fused set does not share */
 };
 
-/* How weights of one granularity came out of the source. */
+/* The candidates of the weights of one granularity. */
 struct candidates {
-	struct candidate list[CANDIDATES_MAX]; /* that fit the cuts tried equally well */
-	size_t n;			       /* 0: none fits */
-	size_t at;			       /* in the list: the present one */
-	size_t best;			       /* the best until now */
-	size_t next;			       /* the first that was not used */
-	struct arithmetic own; /* what fp8conv itself would have used; no name: it is the same */
+	struct candidate list[CANDIDATES_MAX]; /* fit the tried cuts equally well */
+	size_t n;			       /* 0: no arithmetic fits */
+	size_t at;			       /* index of the current one */
+	size_t best;			       /* index of the best one until now */
+	size_t next;			       /* index of the first one that was not used */
+	struct arithmetic own;		       /* the arithmetic of fp8conv; no name: the same */
 };
 
-/* Tries all arithmetics on some cuts, or takes the one that was given: origin->candidates. */
+/* Fills origin->candidates: tries all arithmetics on some cuts, or takes that of the recipe that
+ * the user gave.  ERR_INPUT where a file is truncated. */
 int identify_arithmetic(struct verify *verify, const struct cuts *cuts, struct err *err);
 
-/* Goes to the next candidate.  False: there is none left. */
+/* Selects the next candidate.  Returns false after the last one. */
 bool candidates_next(struct verify *verify, enum granularity granularity);
 
-/* Ends the use of the present one: keeps it if it is better, else returns to the best one. */
+/* Keeps the current candidate as the best one if it is better, else returns to the best one. */
 void candidates_end(struct verify *verify, enum granularity granularity, bool better);
 
-/* Whether what made weights of that granularity is what fp8conv itself would have used. */
+/* Whether fp8conv makes weights of that granularity by the same arithmetic. */
 bool identify_is_own(const struct verify *verify, enum granularity granularity);
 
-/* Whether an arithmetic is known that makes weights of that granularity. */
+/* Whether a known arithmetic made the weights of that granularity. */
 bool identify_is_known(const struct verify *verify, enum granularity granularity);
 
-/* The names of all that made weights, "a + b", to be freed; NULL: some weights were made by none
- * that is known. */
+/* Returns the names of all arithmetics that made weights, "a + b", which the caller frees; NULL
+ * where no known arithmetic made some weights. */
 char *identify_names(const struct verify *verify);
 
 #endif

@@ -11,7 +11,7 @@
 
 /* The first member of a fused set that has an input scale. */
 struct first_input {
-	const struct tensor_ref *ref; /* NULL: none yet */
+	const struct tensor_ref *ref; /* NULL: not found yet */
 	float scale;
 };
 
@@ -23,7 +23,7 @@ static bool is_expert(const struct verify_weight *weight)
 	return facts.expert;
 }
 
-/* The input scale of a weight, or NULL where there is none of one element. */
+/* Returns the input scale of a weight, or NULL where it is missing or has several elements. */
 static const struct tensor_ref *find_input(const struct verify *verify,
 					   const struct verify_weight *weight)
 {

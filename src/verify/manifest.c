@@ -33,7 +33,7 @@ struct records {
 	size_t n;
 };
 
-/* Nothing but a file below the folder is looked at, whatever the manifest says. */
+/* Whether the name is that of a file below the directory; the manifest may name any path. */
 static bool is_below(const char *name)
 {
 	const char *part = name;
@@ -118,7 +118,7 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Files of the folder that the manifest does not list. */
+/* Reports files of the directory that the manifest does not list. */
 static int find_unlisted(const struct records *records, struct err *err)
 {
 	struct verify *verify = records->verify;
@@ -152,7 +152,7 @@ out:
 	return rc;
 }
 
-/* Those of the output, and of the source where it is there to look at. */
+/* Lists the records of the output, and those of the source if it exists. */
 static int list_records(struct records *records, struct err *err)
 {
 	struct verify *verify = records->verify;

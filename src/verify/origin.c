@@ -15,9 +15,9 @@
 #include "verify/steps.h"
 #include "verify/worker.h"
 
-#define COPY_BYTES ((uint64_t)1 << 20) /* that are compared at a time */
+#define COPY_BYTES ((uint64_t)1 << 20) /* of one comparison */
 
-/* --- what came from where --- */
+/* --- the origin of each weight --- */
 
 static int compare_names(const void *a, const void *b)
 {
@@ -31,8 +31,8 @@ static bool same_matrix(const struct st_tensor *a, const struct st_tensor *b)
 	       a->shape[1] == b->shape[1];
 }
 
-/* A tensor of the same name and shape; else what selects experts out of a fused one, or reads an
- * FP8 source. */
+/* Returns the unit of a tensor with the same name and shape; else the unit that cuts an expert from
+ * a fused tensor or reads an FP8 source. */
 static const struct unit *find_origin(struct origin *origin, size_t w,
 				      const struct verify_weight *weight,
 				      const struct unit **by_name)
@@ -83,7 +83,7 @@ static void list_origins(struct verify *verify, struct origin *origin)
 	free(by_name);
 }
 
-/* All linear weights of the source, as the recipe that takes any shape sees them. */
+/* Selects all linear weights of the source, by the recipe that accepts any shape. */
 static void select_all(struct origin *origin)
 {
 	struct err ignored;
@@ -94,7 +94,7 @@ static void select_all(struct origin *origin)
 		origin->selection = (struct selection){ 0 };
 }
 
-/* --- what was only copied --- */
+/* --- copied tensors --- */
 
 static bool same_type(const struct st_tensor *a, const struct st_tensor *b)
 {
@@ -201,7 +201,7 @@ static int compare_addresses(const void *a, const void *b)
 	return (*x > *y) - (*x < *y);
 }
 
-/* What the source has, and the checkpoint has neither under its name nor cut into experts. */
+/* Reports tensors of the source that the checkpoint has neither by name nor cut into experts. */
 static void find_missing(struct verify *verify, struct origin *origin)
 {
 	const struct checkpoint *source = &origin->checkpoint;
@@ -230,7 +230,7 @@ static void find_missing(struct verify *verify, struct origin *origin)
 	free(used);
 }
 
-/* --- amax of what has one scale --- */
+/* --- amax of weights with one scale --- */
 
 struct amax_job {
 	struct verify *verify;

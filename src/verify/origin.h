@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The source that the checkpoint was made from: what each weight came from, and what was only
- * copied.
+ * The source of the checkpoint: the unit that each weight was made from, and the tensors that were
+ * only copied.
+ *
+ * Order: origin_find() once; origin_close() after the last reading; origin_release() in any case.
  */
 #ifndef FP8CONV_VERIFY_ORIGIN_H
 #define FP8CONV_VERIFY_ORIGIN_H
@@ -16,25 +18,26 @@ struct verify;
 struct copy {
 	const struct tensor_ref *ref, *original;
 	bool changed;
-	uint64_t first_changed; /* byte */
+	uint64_t first_changed; /* offset of the first byte that differs */
 };
 
 struct origin {
 	struct checkpoint checkpoint;
-	struct selection selection; /* empty where nothing in the source can be quantized */
+	struct selection selection; /* empty where no tensor of the source can be quantized */
 	struct source files;
-	struct unit *direct; /* by weight: those that have a tensor of their own */
+	struct unit *direct; /* by weight: the unit of a tensor with the weight's name */
 	float *fused_amax;   /* by fused set */
 	struct candidates candidates[N_GRANULARITIES];
 	struct copy *copies;
 	size_t n_copies;
 };
 
-/* Opens the source, finds what each weight was made from and which arithmetic made it, and compares
- * what was only copied.  Sets verify->run.origin, also where it fails. */
+/* Opens the source, finds the unit and the arithmetic that each weight was made from, and compares
+ * the copied tensors.  Sets verify->run.origin, also on failure.  ERR_INPUT where the source cannot
+ * be read. */
 int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err);
 
-/* ERR_INPUT if the source was changed meanwhile. */
+/* Closes the files of the source.  ERR_INPUT if one was changed meanwhile. */
 int origin_close(struct verify *verify, struct err *err);
 void origin_release(struct verify *verify);
 

@@ -8,8 +8,8 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-/* What engines do, from their loaders: vLLM 7cfb97e, SGLang 0.5.15, TensorRT-LLM, transformers
- * 5.23.0.  NULL: the message says it. */
+/* The names of the kinds, and their effects in engines.  Source: the loaders of vLLM 7cfb97e,
+ * SGLang 0.5.15, TensorRT-LLM, transformers 5.23.0.  NULL: the message has the effect. */
 static const struct {
 	const char *name;
 	const char *effect;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `verify` finds.
+ * The problems that `verify` reports.
  */
 #ifndef FP8CONV_VERIFY_PROBLEM_H
 #define FP8CONV_VERIFY_PROBLEM_H
@@ -25,7 +25,7 @@ enum problem_kind {
 	PROBLEM_INPUT_SCALE_MISSING,
 	PROBLEM_GROUP_PARTIAL,
 	PROBLEM_GROUP_SCALES_DIFFER,
-	PROBLEM_GROUP_INPUTS_DIFFER, /* reads as the one above */
+	PROBLEM_GROUP_INPUTS_DIFFER, /* has the same name as PROBLEM_GROUP_SCALES_DIFFER */
 	PROBLEM_KV_SCALE_PAIR,
 	PROBLEM_TP_SPLIT,
 	PROBLEM_CONFIG_KEY,
@@ -45,22 +45,23 @@ enum problem_kind {
 
 struct problem {
 	enum problem_kind kind;
-	char *tensor;  /* NULL: none in particular */
-	char *file;    /* NULL: none in particular */
-	char *message; /* tensor or file, numbers, and what an engine does with it; one line */
+	char *tensor;  /* NULL: not of one tensor */
+	char *file;    /* NULL: not of one file */
+	char *message; /* tensor or file, numbers, and the effect in engines; one line */
 };
 
-/* In the order in which they were found, which no number of threads changes.  A zeroed struct is an
- * empty list. */
+/* Problems in an order that does not depend on the number of threads.  A zeroed struct is an empty
+ * list. */
 struct problems {
 	size_t n;
 	struct problem *list;
 };
 
-/* "scale-missing": the word that programs read. */
+/* Returns the word that programs read: "scale-missing". */
 const char *problem_kind_name(enum problem_kind kind);
 
-/* Adds a problem; the effect that its kind has in engines is appended to the message. */
+/* Adds a problem with copies of tensor and file, which may be NULL.  Appends the effect of its kind
+ * in engines to the message. */
 void problem_add(struct problems *problems, enum problem_kind kind, const char *tensor,
 		 const char *file, const char *format, ...) __attribute__((format(printf, 5, 6)));
 

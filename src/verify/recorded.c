@@ -25,7 +25,7 @@ static bool same_rule(const struct qspec *a, const struct qspec *b)
 	return a->pow2 == b->pow2 && a->arith == b->arith && a->mx_rule == b->mx_rule;
 }
 
-/* The row of the table that has the rule. */
+/* Sets the name to that of the row with the same rule. */
 static void take_name(struct arithmetic *arithmetic)
 {
 	for (const struct arithmetic *row = arithmetics; row->name && !arithmetic->name; row++)
@@ -34,7 +34,7 @@ static void take_name(struct arithmetic *arithmetic)
 			arithmetic->name = row->name;
 }
 
-/* Our own files say it themselves: options that no table can list, a margin or an epsilon. */
+/* Reads the record of our own files, which may have a margin or an epsilon, as no row has. */
 static void take_record(const json_t *scales, enum scale_type type, struct arithmetic *recorded)
 {
 	int arith = word_index(scales, "scale_arith", SCALE_ARITH_WORDS);
@@ -53,7 +53,7 @@ static void take_record(const json_t *scales, enum scale_type type, struct arith
 	take_name(recorded);
 }
 
-/* Of the recipe that the job was given; its rules may have others. */
+/* Returns the scale type of the recipe of the job; its rules may have others. */
 static enum scale_type recorded_type(const json_t *options)
 {
 	const char *name = json_string_value(json_object_get(options, "recipe"));

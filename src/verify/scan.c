@@ -11,10 +11,10 @@
 #include "num/fp8.h"
 #include "num/scale_grid.h"
 
-#define LANES 64 /* codes that are compared at a time */
+#define LANES 64 /* codes of one comparison */
 
-/* scale_inv is amax / FMAX; of weights below 1e4, and above 1e-6, FMAX / amax lies between these,
- * and amax / FMAX does not. */
+/* scale_inv is amax / FMAX.  For an amax between 1e-6 and 1e4, FMAX / amax is between these limits,
+ * and amax / FMAX is not. */
 #define INVERTED_MIN 32.0f
 #define INVERTED_MAX 1e9f
 
@@ -51,7 +51,7 @@ static void scan_scale(struct scan *found, float scale, uint64_t at)
 		finding_add(&found->not_pow2, at, scale);
 }
 
-/* The largest magnitude of codes (n_rows, n_cols), stride apart. */
+/* Returns the largest magnitude of codes (n_rows, n_cols), in rows stride apart. */
 static uint8_t codes_max(const uint8_t *codes, uint64_t n_rows, uint64_t n_cols, uint64_t stride)
 {
 	uint8_t largest[LANES] = { 0 };
@@ -80,14 +80,14 @@ static bool not_finite(enum fp8_format format, uint8_t code)
 	return format == FP8_E4M3 ? (code & 0x7F) == 0x7F : (code & 0x7F) >= 0x7C;
 }
 
-/* What the cut's place and grid are. */
+/* A cut with its place in the grid. */
 struct view {
 	const struct verify_weight *weight;
 	const struct rect *rect;
 	enum fp8_format format;
-	uint64_t tile_rows, tile_cols; /* that are judged together */
-	bool judged; /* by tile; else what has one scale, or may have another's, is by the tensor */
-	float low, floor;   /* codes below `low` are, where the scale is above `floor` */
+	uint64_t tile_rows, tile_cols; /* of the tile to judge */
+	bool judged;	    /* each tile by itself; else the whole tensor is judged later */
+	float low, floor;   /* a tile with codes below `low` and a scale above `floor` is low */
 	const void *scales; /* from the first row of the rect's grid on, in whole rows */
 	uint64_t grid_cols, first_col;
 };
@@ -113,7 +113,7 @@ static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row
 					    NAN);
 }
 
-/* One row of tiles. */
+/* Scans one row of tiles. */
 static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t row, uint64_t n_rows,
 		       struct scan *found)
 {
@@ -149,7 +149,7 @@ static void scan_scales(const struct view *view, struct scan *found)
 	uint64_t n_cols = tile_count(view->rect->n_cols, tile.cols);
 	uint64_t first = tile.rows == WHOLE ? 0 : view->rect->row / tile.rows;
 
-	if (tile.rows == WHOLE && view->rect->row) /* the first cut had them */
+	if (tile.rows == WHOLE && view->rect->row) /* counted with the first cut */
 		return;
 	for (uint64_t row = 0; row < n_rows; row++)
 		for (uint64_t col = 0; col < n_cols; col++)
@@ -166,7 +166,7 @@ void scan_cut(const struct verify *verify, const struct cut *cut, const uint8_t 
 	struct view view = { .weight = weight, .rect = rect, .scales = scales };
 
 	view.format = verify_weight_format(weight);
-	/* MX blocks may have the scale of the 128 x 128 block that they were part of. */
+	/* MX blocks may have the scale of a 128 x 128 block that contained them. */
 	view.judged = tile.rows != WHOLE && weight->unit.source_scale.scale_type != SCALE_E8M0;
 	view.tile_rows = view.judged ? tile.rows : rect->n_rows;
 	view.tile_cols = view.judged && tile.cols != WHOLE ? tile.cols : rect->n_cols;

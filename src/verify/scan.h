@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the scales and codes of a weight show by themselves, and beside the source.
+ * Findings in the scales and codes of a weight, by themselves and against the source.
  */
 #ifndef FP8CONV_VERIFY_SCAN_H
 #define FP8CONV_VERIFY_SCAN_H
@@ -12,8 +12,8 @@
 
 struct verify;
 
-/* Things of one kind: how many, the place of the first (row and column in one number, so the
- * smallest), and its value.  Zeroed: none. */
+/* Findings of one kind: their number, the place of the first one (row and column in one number, of
+ * which the smallest is kept), and its value.  Zeroed: no findings. */
 struct finding {
 	uint64_t n, first;
 	float value;
@@ -22,28 +22,29 @@ struct finding {
 void finding_add(struct finding *finding, uint64_t at, float value);
 void finding_merge(struct finding *into, const struct finding *from);
 
-/* Of one weight, or of a cut of it.  Zeroed: nothing was read. */
+/* The findings of one weight or of a cut of it.  A zeroed struct is empty. */
 struct scan {
 	uint64_t n_scales;
 	struct finding bad;	   /* scales that are zero, negative or not finite */
 	struct finding not_pow2;   /* scales that are not powers of two */
-	uint64_t n_large;	   /* scales as large as inverted ones are */
+	uint64_t n_large;	   /* scales of the size of inverted ones */
 	float largest, smallest;   /* scale */
-	float any_scale;	   /* one of them: of a tensor with one scale, that one */
+	float any_scale;	   /* any scale: of a tensor with one scale, that one */
 	struct finding nan;	   /* codes that are NaN or inf */
 	struct finding low;	   /* tiles whose largest code is far below the format's */
 	float max;		   /* the largest code's value */
-	struct finding codes_off;  /* codes that differ from what the source becomes */
+	struct finding codes_off;  /* codes that differ from those expected of the source */
 	struct finding scales_off; /* scales that do */
 	struct error_stats error;  /* of the codes against the source */
-	double own_noise;	   /* that fp8conv's own arithmetic would have made */
+	double own_noise;	   /* the noise that fp8conv's own arithmetic makes */
 };
 
-/* Adds to found what a cut shows by itself.  scales: of the tiles of the cut, in whole rows of the
- * grid, as source_scales() gives them. */
+/* Adds the findings of a cut by itself to found.  codes: of the cut, row by row; scales: of its
+ * tiles, in whole rows of the grid, as source_scales() reads them. */
 void scan_cut(const struct verify *verify, const struct cut *cut, const uint8_t *codes,
 	      const void *scales, struct scan *found);
 
+/* Adds the findings of another cut of the same weight. */
 void scan_merge(struct scan *into, const struct scan *from);
 
 #endif

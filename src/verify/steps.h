@@ -2,13 +2,13 @@
  *
  * The steps of verify_run(), in their order:
  *
- *	recorded_read()		what the manifest, or the user, says of the numbers
- *	verify_config()		the configuration
- *	verify_tensors()	names, types, shapes; lists the weights
- *	verify_tp()		whether they can be cut as --tp asks
- *	verify_values()		every scale and code; with --source, against it
- *	diagnose()		problems out of what the values showed
- *	verify_manifest()	files against the manifest
+ *	recorded_read()		reads the recipe from the manifest or the options
+ *	verify_config()		checks the configuration
+ *	verify_tensors()	checks names, types and shapes; lists the weights
+ *	verify_tp()		checks that the weights can be split as --tp requires
+ *	verify_values()		reads every scale and code; with --source, compares
+ *	diagnose()		makes problems from the findings in the values
+ *	verify_manifest()	checks files against the manifest
  */
 #ifndef FP8CONV_VERIFY_STEPS_H
 #define FP8CONV_VERIFY_STEPS_H
@@ -25,50 +25,49 @@
 #include "verify/scan.h"
 #include "verify/verify.h"
 
-/* What was opened, and does not change after recorded_read(). */
+/* The opened checkpoint, which does not change after recorded_read(). */
 struct verify_opened {
 	const struct checkpoint *checkpoint;
 	const struct detection *detection;
-	const struct format *format; /* of the detected name; NULL: another tool's, or none */
+	const struct format *format; /* of the detected name; NULL: not one of ours */
 	enum engine target;
 	struct model_config model;
-	json_t *hf_quant_config;    /* NULL: there is none */
-	json_t *manifest;	    /* of ours; NULL: there is none */
-	const json_t *kept;	    /* the list of modules in high precision; NULL: there is none */
-	struct arithmetic recorded; /* what the manifest says; no name: nothing */
-	struct arithmetic given;    /* --recipe; no name: none was */
+	json_t *hf_quant_config;    /* NULL: missing */
+	json_t *manifest;	    /* fp8conv's; NULL: missing */
+	const json_t *kept;	    /* the list of modules in high precision; NULL: missing */
+	struct arithmetic recorded; /* in the manifest; no name: not recorded */
+	struct arithmetic given;    /* by --recipe; no name: not given */
 };
 
 /* An FP8 weight with its scale. */
 struct verify_weight {
-	/* How source_read_bytes() and source_scales() read it: rows of all experts on top of each
-	 * other. */
+	/* as source_read_bytes() and source_scales() read it: with the rows of all experts */
 	struct unit unit;
 	enum granularity granularity; /* of its scale */
 	size_t fused_set;	      /* SIZE_MAX: engines do not merge it */
 	int fused_position;	      /* in the set, from 0 */
-	bool scanned;		      /* its scale has a shape that says what belongs to what */
+	bool scanned;		      /* its scale fits a tiling */
 	struct scan scan;
 	const struct unit *origin; /* in the source; NULL: not compared */
-	bool unlike;		   /* the recipe that was given makes no such codes or scales */
-	float amax;		   /* of the source, where one scale is a whole tensor's */
+	bool unlike;		   /* the given recipe makes other tiles or types */
+	float amax;		   /* of the source, for a weight with one scale */
 };
 
-/* What is to be read; filled by verify_tensors(). */
+/* The weights to read; verify_tensors() fills it. */
 struct verify_weights {
 	struct verify_weight *list; /* in the order of names */
 	size_t n;
-	struct intern fused_sets; /* names and numbers of what engines merge */
+	struct intern fused_sets; /* names and numbers of fused sets */
 };
 
 struct origin;
 struct verify_worker;
 
-/* What reading values takes. */
+/* The means to read values. */
 struct verify_run {
 	const struct backend *backend;
 	struct source files;   /* of the checkpoint */
-	struct origin *origin; /* of --source; NULL: none */
+	struct origin *origin; /* of --source; NULL: not given */
 	pthread_mutex_t lock;  /* of scans */
 	struct verify_worker *workers;
 };
@@ -82,57 +81,60 @@ struct verify {
 	struct verify_run run;
 };
 
-/* The name of the file that a tensor lies in. */
+/* Returns the name of the file that has the tensor. */
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref);
 
-/* "X" of "X.weight", or the name itself: to be freed. */
+/* Returns "X" for "X.weight", and a copy of other names.  The caller frees it. */
 char *verify_module(const char *weight);
 
-/* Fills opened.manifest, .recorded and .given.  ERR_USAGE: no such recipe, or not with such
- * numbers. */
+/* Fills opened.manifest, .recorded and .given.  ERR_USAGE for an unknown recipe or tuning that it
+ * does not support. */
 int recorded_read(struct verify *verify, struct err *err);
 
-/* The configuration by itself, and against the weights. */
+/* Checks the configuration by itself and against the weights. */
 void verify_config(struct verify *verify);
 
-/* Whether the configuration says that a module stays in high precision. */
+/* Whether the configuration lists a module as kept in high precision. */
 bool config_skips(const struct verify *verify, const char *module);
 
-/* Whether an entry of a list of modules names this one: it is the module, one above it, a pattern,
- * or (as transformers reads it) the end of its path. */
+/* Whether an entry of a list of modules matches this one.  An entry is the module, one above it, a
+ * pattern, or (as transformers reads it) the end of the module's path. */
 bool config_entry_matches(const char *entry, const char *module);
 
-/* What the configuration says of a module's weight; where it has not several groups, what is
- * detected. */
+/* Returns the scheme that the configuration states for a module's weight, or the detected scheme
+ * where the configuration does not have several groups. */
 struct scheme verify_scheme(const struct verify *verify, const char *module);
 
-/* Names, types and shapes; fills verify->weights. */
+/* Checks names, types and shapes of tensors, and fills verify->weights. */
 void verify_tensors(struct verify *verify);
 
-/* Whether weights can be cut as --tp asks. */
+/* Checks that the weights can be split as --tp requires. */
 void verify_tp(struct verify *verify);
 
-/* Every scale and code; against the source where there is one. */
+/* Reads every scale and code once, or several times to identify an arithmetic, and compares them
+ * with the source if the user gave one.  ERR_INPUT where a file is truncated or changed. */
 int verify_values(struct verify *verify, struct err *err);
 
-/* Reads the codes of a cut. */
+/* Reads the codes of a cut, row by row. */
 int values_read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes,
 		      struct err *err);
 
-/* Static scales of inputs: those of the first and third matrix of an expert. */
+/* Compares the static input scales of the first and third matrix of each expert. */
 int verify_inputs(struct verify *verify, struct err *err);
 
-/* Adds problems out of what the values of each weight showed. */
+/* Adds problems from the findings in the values of each weight. */
 void diagnose(struct verify *verify);
 
-/* A tile whose largest code is below the first value wastes bits, unless its scale is not above the
- * second, a floor that its amax was raised to. */
+/* Two limits.  A tile whose largest code is below diagnose_low_code() wastes bits, unless its scale
+ * is at most diagnose_floor_scale(), because its amax was raised to a floor. */
 float diagnose_low_code(const struct verify *verify, enum fp8_format format);
 float diagnose_floor_scale(const struct verify *verify);
 
+/* Returns the FP8 format of the weight's codes. */
 enum fp8_format verify_weight_format(const struct verify_weight *weight);
 
-/* Every file against the manifest.  ERR_INPUT where that has no SHA-256 of them. */
+/* Checks the size and SHA-256 of every file against the manifest.  ERR_INPUT where the manifest has
+ * no SHA-256. */
 int verify_manifest(struct verify *verify, struct err *err);
 
 #endif

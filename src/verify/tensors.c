@@ -24,7 +24,7 @@ char *verify_module(const char *weight)
 	return xstrndup(weight, module_len(weight));
 }
 
-/* No engine quantizes these, whatever the configuration says. */
+/* Whether no engine quantizes the role, regardless of the configuration. */
 static bool never_quantized(enum role role)
 {
 	return role == ROLE_LM_HEAD || role == ROLE_EMBEDDING;
@@ -40,8 +40,8 @@ static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *
 	return true;
 }
 
-/* The variants of the format that have such scales; *shape_fits, *type_fits: one of them has this
- * shape, this type.  False: none has a scale of that name. */
+/* Compares the scale with the variants of the format.  *shape_fits, *type_fits: one of them has
+ * this shape, this type.  Returns false where no variant has a scale of that name. */
 static bool compare_variants(const struct verify *verify, const struct verify_weight *weight,
 			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
 {
@@ -102,8 +102,8 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	buf_release(&shape);
 }
 
-/* The rows of a weight of all experts lie on top of each other, and tiles do not straddle two of
- * them. */
+/* Sets the unit of a weight.  It has the rows of all experts, one expert after another, and no tile
+ * has rows of two experts. */
 static bool weight_unit(struct verify_weight *weight, const struct tensor_ref *ref,
 			const struct weight_scale *scale)
 {
@@ -121,7 +121,7 @@ static bool weight_unit(struct verify_weight *weight, const struct tensor_ref *r
 	return experts == 1 || (scale->tile.rows != WHOLE && rows % scale->tile.rows == 0);
 }
 
-/* The number of the set that engines merge it into; SIZE_MAX: they do not. */
+/* Returns the number of the tensor's fused set; SIZE_MAX where engines do not merge it. */
 static size_t fused_set_number(struct verify *verify, const struct st_tensor *tensor, int *position)
 {
 	struct fusion fusion;
@@ -152,7 +152,7 @@ static struct verify_weight *add_weight(struct verify *verify, const struct tens
 	return weight;
 }
 
-/* What is wrong with a scale that fits no tiling. */
+/* Returns the kind of problem of a scale that fits no tiling. */
 static enum problem_kind unreadable(const struct weight_scale *scale)
 {
 	enum dtype dtype;
@@ -193,9 +193,9 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 			    ref->tensor->name);
 }
 
-/* A weight in high precision where engines expect codes.  Roles that recipes keep are known to
- * engines too, but a list that names some of them should name all: engines and versions differ in
- * what they know. */
+/* Reports a weight in high precision where engines expect codes.  Engines know the roles that
+ * recipes keep, but not all versions know all of them: a list that names some of these weights
+ * should name all. */
 static void check_plain(struct verify *verify, const struct tensor_ref *ref,
 			const struct role_facts *facts)
 {
@@ -256,7 +256,7 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 	free(module);
 }
 
-/* "X.self_attn.k_scale" wants "X.self_attn.v_scale", "X.k_proj.k_scale" wants
+/* "X.self_attn.k_scale" requires "X.self_attn.v_scale", "X.k_proj.k_scale" requires
  * "X.v_proj.v_scale". */
 static void check_kv_pair(struct verify *verify, const struct tensor_ref *ref)
 {

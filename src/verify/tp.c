@@ -9,7 +9,7 @@
 #include "verify/steps.h"
 #include "model/parallel.h"
 
-/* By group: the highest position in it. */
+/* Returns the highest position in each fused set, by its number. */
 static int *last_positions(const struct verify *verify)
 {
 	int *last = xcalloc(verify->weights.fused_sets.n, sizeof *last);

@@ -30,7 +30,7 @@ int values_read_codes(struct verify *verify, const struct cut *cut, uint8_t *cod
 	return 0;
 }
 
-/* One reading: of all weights, or again of those of one granularity. */
+/* One reading of all weights, or another one of those of one granularity. */
 struct reading {
 	struct verify *verify;
 	const struct cuts *cuts;
@@ -101,8 +101,8 @@ static uint64_t codes_of(const struct reading *reading)
 	return n;
 }
 
-/* Reads again by the next candidate, and keeps what fits better: some differ in one code of
- * thousands. */
+/* Reads the weights again with the next candidate and keeps the better one: some candidates differ
+ * in one code of thousands. */
 static int read_again(struct reading *reading, uint64_t *n_off, struct err *err)
 {
 	struct verify *verify = reading->verify;

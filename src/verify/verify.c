@@ -14,8 +14,7 @@
 #include "verify/origin.h"
 #include "verify/steps.h"
 
-/* A configuration that cannot be read is a problem; then nothing is known of how the tensors are
- * meant. */
+/* Detects the format.  An invalid configuration is a problem, and the detection stays empty. */
 static int detect(struct verify *verify, struct err *err)
 {
 	struct verification *result = verify->result;
@@ -64,7 +63,7 @@ static double sqnr(double signal, double noise)
 	return noise > 0 ? 10 * log10(signal / noise) : INFINITY;
 }
 
-/* Over the weights that lost something, either way. */
+/* Computes the costs over the weights in which both arithmetics have an error. */
 static void sum_costs(struct verification *result)
 {
 	double sum = 0;

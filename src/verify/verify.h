@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The job `verify`: all that engines trip over without a word (fp8conv-formats(7)), in anybody's
- * FP8 checkpoint; against the source it was made from, every code and every scale.
+ * The job `verify`: reports the problems of any tool's FP8 checkpoint that make engines fail or
+ * compute wrong results silently (fp8conv-formats(7)).  Given the source, it compares every code
+ * and every scale with it.
  */
 #ifndef FP8CONV_VERIFY_VERIFY_H
 #define FP8CONV_VERIFY_VERIFY_H
@@ -16,14 +17,13 @@
 struct verify_params {
 	const struct io *io;
 	const char *input;  /* as checkpoint_open() */
-	const char *source; /* what it was made from, likewise; NULL: not compared */
-	const char *target; /* an engine whose rules must hold too; NULL: those of all */
-	int tp;		    /* a tensor-parallel size that must load; 0: none in particular */
-	bool hashes;	    /* SHA-256 of every file, against the manifest */
-	const char
-		*recipe; /* with source: what it must have been made by; NULL: what is detected */
-	struct recipe_tuning tuning; /* with recipe: its numbers */
-	bool sqnr; /* with source: how much was lost is wanted, which is a third more work */
+	const char *source; /* the checkpoint that input was made from; NULL: not compared */
+	const char *target; /* an engine whose rules must hold too; NULL: only those of all */
+	int tp;		    /* a tensor-parallel size that must load; 0: not checked */
+	bool hashes;	    /* compare the SHA-256 of every file with the manifest */
+	const char *recipe; /* with source: the recipe to expect; NULL: detect it */
+	struct recipe_tuning tuning; /* with recipe: its options */
+	bool sqnr; /* with source: compute the SQNR of each weight, for 1/3 more time */
 	const struct backend *backend;
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes of buffers; 0 is the default, 192 MiB */
@@ -32,30 +32,31 @@ struct verify_params {
 /* How one FP8 weight compares with its source. */
 struct weight_report {
 	const char *name;
-	double sqnr;	 /* dB; infinite where nothing was lost */
-	double own_sqnr; /* that codes of fp8conv's own arithmetic would have had */
+	double sqnr;	 /* dB; infinite where all values are equal */
+	double own_sqnr; /* dB, of fp8conv's own arithmetic */
 };
 
-/* Zeroed is an empty one. */
+/* A zeroed struct is empty. */
 struct verification {
 	struct checkpoint checkpoint;
-	struct detection detection; /* recipe and format, as they were detected */
+	struct detection detection; /* recipe and format */
 	struct problems problems;
-	size_t n_tensors; /* that were checked */
-	/* what makes the codes and scales out of the source, to the bit, "a + b" where recipes are
-	 * mixed;  NULL: not compared, or none */
+	size_t n_tensors; /* checked ones */
+	/* the arithmetic that makes exactly these codes and scales from the source, "a + b" for
+	 * mixed recipes; NULL: not compared, or unknown */
 	char *arithmetic;
-	/* by SQNR, worst first; of weights that have a source, where it is wanted */
+	/* with params->sqnr: the weights that have a source, worst SQNR first */
 	struct weight_report *reports;
 	size_t n_reports;
-	/* dB that this arithmetic loses against our own of the same recipe: the mean of all
-	 * weights; NAN  where there is none to tell of */
+	/* dB by which this arithmetic is worse than our own of the same recipe: the mean of all
+	 * weights; NAN without a weight */
 	double cost;
 	double worst_cost; /* of one weight */
 };
 
-/* ERR_INPUT where there is no checkpoint to look at, or no source; what is wrong with one are
- * problems, and no error. */
+/* Checks the checkpoint and fills verification, which the caller releases, also on failure.
+ * Problems of the checkpoint are results, not errors.  ERR_INPUT where input or source is not a
+ * checkpoint; ERR_USAGE for options that do not apply; ERR_INTERRUPTED after a signal. */
 int verify_run(struct verification *verification, const struct verify_params *params,
 	       struct progress *progress, struct err *err);
 

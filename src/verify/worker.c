@@ -10,13 +10,13 @@
 #include "verify/worker.h"
 
 #define CUT_CODES \
-	((uint64_t)512 << 10) /* what is read and made of them stays in a second-level cache */
+	((uint64_t)512 << 10) /* so that the data of a cut stays in a second-level cache */
 #define DEFAULT_MEMORY ((uint64_t)192 << 20)
 #define BUFFER_BYTES \
-	14 /* a code: itself, the one expected, the source twice as fp32, the scale expected */
+	14 /* of a code: itself, the expected one, the source twice as fp32, the expected scale */
 
-/* Bytes that a code of a cut may take, where every one has a scale: beside the buffers, scales
- * that were read and, against a source, amaxes. */
+/* Bytes besides the buffers that a code of a cut may take, if every code has a scale: the scale
+ * and, with a source, the amax. */
 #define CODE_BYTES	  5
 #define CODE_SOURCE_BYTES (BUFFER_BYTES + 8)
 
@@ -32,7 +32,7 @@ static uint64_t code_bytes(const struct verify *verify)
 	return verify->params->source ? CODE_SOURCE_BYTES : CODE_BYTES;
 }
 
-/* Codes of a cut, where no row of tiles is larger. */
+/* Returns the codes of a cut, unless a row of tiles is larger. */
 static uint64_t cut_codes(const struct verify *verify)
 {
 	uint64_t fit = memory_each(verify) / code_bytes(verify);
@@ -49,8 +49,8 @@ void verify_cut(const struct verify *verify, struct cuts *cuts)
 			cut_unit(cuts, &verify->weights.list[w].unit, w, codes);
 }
 
-/* The codes of the largest cut.  ERR_USAGE where one row of tiles is more than a worker may have.
- */
+/* Computes the codes of the largest cut.  ERR_USAGE where one row of tiles exceeds the memory of a
+ * worker. */
 static int largest_cut(const struct verify *verify, uint64_t *codes, struct err *err)
 {
 	uint64_t most = cut_codes(verify);
