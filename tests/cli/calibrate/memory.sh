@@ -20,17 +20,21 @@ json told.json "j['passes'] == 2" "500 < j['perplexity'] < 530" "j['peak_memory_
 json plan.json "j['memory_bytes'] + (96 << 20) > $(grep -o '"peak_memory_bytes": [0-9]*' told.json | cut -d ' ' -f 2)"
 
 # With more memory the next layer (56 MiB) is loaded beside the passes through one, and counted: the
-# same bytes.  On a busy machine not all of it is there at the peak: half of it tells two from one.
+# same bytes.  How much of it is there at the peak depends on when the threads run: one run of five
+# must show nearly all of it, and no run may exceed the plan.
 set -- model --data ids.jsonl --threads 2 --max-memory 1G --quiet
-"$FP8CONV" calibrate "$@" -o ahead.amax --json >ahead.json
-cmp s.amax ahead.amax
 "$FP8CONV" calibrate "$@" --dry-run --json >both.json
+for run in 1 2 3 4 5; do
+	"$FP8CONV" calibrate "$@" -o ahead$run.amax --json >ahead$run.json
+	cmp s.amax ahead$run.amax
+done
 python3 - <<'END'
 import json
-peaks = [json.load(open(f"{name}.json"))["peak_memory_bytes"] >> 20 for name in ("told", "ahead")]
+one = json.load(open("told.json"))["peak_memory_bytes"] >> 20
+two = [json.load(open(f"ahead{run}.json"))["peak_memory_bytes"] >> 20 for run in range(1, 6)]
 plans = [json.load(open(f"{name}.json"))["memory_bytes"] >> 20 for name in ("plan", "both")]
-if not (plans[1] - plans[0] >= 50 and peaks[1] - peaks[0] >= 28 and peaks[1] < plans[1] + 96):
-    print(f"MiB with one layer and with two: {peaks}, planned {plans}")
+if not (plans[1] - plans[0] >= 50 and max(two) - one >= 50 and max(two) < plans[1] + 96):
+    print(f"MiB with one layer: {one}, with two: {two}, planned {plans}")
 END
 
 # What sequences may take, whatever there is of them; less than one pass is refused.
