@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activation functions in fp32, in a fixed order of operations.  Names are TransformerEngine's;
- * their gated forms (SwiGLU, GeGLU) are a product with a second number.
+ * Activation functions in fp32, in a fixed order of operations.  The names are TransformerEngine's.
+ * The gated forms (SwiGLU, GeGLU) multiply the result by a second number.
  */
 #ifndef FP8CONV_NUM_ACTIVATION_H
 #define FP8CONV_NUM_ACTIVATION_H
@@ -10,7 +10,7 @@
 
 enum activation {
 	ACT_SILU,  /* x sigmoid(x) */
-	ACT_GELU,  /* its tanh form, Hendrycks & Gimpel 2016 */
+	ACT_GELU,  /* the tanh form of Hendrycks & Gimpel 2016 */
 	ACT_SRELU, /* max(x, 0)^2 */
 };
 
@@ -19,8 +19,8 @@ NUM_INLINE float silu(float x)
 	return x / (1.0f + f32_exp(-x));
 }
 
-/* 0.5 x (1 + tanh(u)) is x sigmoid(2u), without the cancellation near u = -1; u = sqrt(2/pi) (x +
- * 0.044715 x^3). */
+/* The GELU of x: 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), computed as x
+ * sigmoid(2u), which does not cancel near u = -1. */
 NUM_INLINE float gelu(float x)
 {
 	float u = x * (0.79788456f + 0.03567741f * x * x);
@@ -28,7 +28,7 @@ NUM_INLINE float gelu(float x)
 	return x / (1.0f + f32_exp(-2.0f * u));
 }
 
-/* A NaN stays one. */
+/* Returns NaN for NaN. */
 NUM_INLINE float srelu(float x)
 {
 	return x <= 0 ? 0 : x * x;

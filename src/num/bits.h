@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp32 as bits, and the one rounding all narrow formats share.  No libc: nvcc compiles this too.
+ * fp32 as bits, and the one rounding that all narrow formats share.  No libc: nvcc compiles this
+ * too.
  */
 #ifndef FP8CONV_NUM_BITS_H
 #define FP8CONV_NUM_BITS_H
@@ -15,7 +16,7 @@
 #endif
 
 #define F32_INF 0x7F800000u
-#define F32_NAN 0x7FC00000u /* the one NaN this program writes */
+#define F32_NAN 0x7FC00000u /* the only NaN that this program writes */
 
 NUM_INLINE uint32_t f32_bits(float v)
 {
@@ -37,7 +38,8 @@ NUM_INLINE float f32_from_bits(uint32_t bits)
 	return pun.f;
 }
 
-/* The bits of |v|, which order as magnitudes do: inf above all finite ones, NaN above inf. */
+/* Returns the bits of |v|. They order as magnitudes do: inf above all finite values, NaN above
+ * inf. */
 NUM_INLINE uint32_t f32_magnitude(float v)
 {
 	return f32_bits(v) & 0x7FFFFFFF;
@@ -58,7 +60,7 @@ NUM_INLINE bool f32_is_inf(float v)
 	return f32_magnitude(v) == F32_INF;
 }
 
-/* Of a positive finite number; 2^-127 and below, which are subnormal, count. */
+/* Is v, positive and finite, a power of two?  Subnormal powers, 2^-127 and below, count. */
 NUM_INLINE bool f32_is_pow2(float v)
 {
 	uint32_t bits = f32_bits(v);
@@ -66,15 +68,15 @@ NUM_INLINE bool f32_is_pow2(float v)
 	return bits >> 23 ? (bits & 0x7FFFFF) == 0 : (bits & (bits - 1)) == 0;
 }
 
-/* 2^e, -149 <= e <= 127. */
+/* Returns 2^e for -149 <= e <= 127. */
 NUM_INLINE float f32_pow2(int e)
 {
 	return f32_from_bits(e < -126 ? 1u << (e + 149) : (uint32_t)(e + 127) << 23);
 }
 
-/* Rounds a finite |v|, given as bits, to nearest even in a format of m_bits mantissa bits whose
- * smallest normal is 2^e_min.  Returns the code that the format would have with an endless
- * exponent: the caller deals with overflow. */
+/* Rounds a finite |v|, given as bits, to nearest even in a format with m_bits mantissa bits and the
+ * smallest normal number 2^e_min.  Returns the code that the format would have with an unlimited
+ * exponent; the caller handles overflow. */
 NUM_INLINE uint32_t f32_narrow(uint32_t magnitude, int m_bits, int e_min)
 {
 	int e = (int)(magnitude >> 23) - 127;
@@ -82,7 +84,8 @@ NUM_INLINE uint32_t f32_narrow(uint32_t magnitude, int m_bits, int e_min)
 	int drop = 23 - m_bits + (e < e_min ? e_min - e : 0);
 	uint32_t kept, rest, half;
 
-	/* Less than half of the smallest subnormal; fp32's own subnormals end here too. */
+	/* The value is less than half of the smallest subnormal; fp32's own subnormals return here
+	 * too. */
 	if (drop > 24)
 		return 0;
 	kept = significand >> drop;

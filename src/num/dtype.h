@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The element types of a safetensors file.  Source: safetensors (crate), dtype.rs.  The order of
- * the enumerators is the order in which the reference serialiser lays tensors out: comparing two
- * values sorts a file.
+ * The element types of a safetensors file.  Source: safetensors (crate), dtype.rs.  The enumerators
+ * have the order in which the reference serializer lays out tensors: comparing two values sorts a
+ * file.
  */
 #ifndef FP8CONV_NUM_DTYPE_H
 #define FP8CONV_NUM_DTYPE_H
@@ -36,10 +36,10 @@ enum dtype {
 	N_DTYPES
 };
 
-const char *dtype_name(enum dtype dtype); /* "BF16" */
-unsigned dtype_bits(enum dtype dtype);	  /* per element: 4, 6, 8, 16, 32 or 64 */
+const char *dtype_name(enum dtype dtype); /* the word in a file's header: "BF16" */
+unsigned dtype_bits(enum dtype dtype);	  /* bits of an element: 4, 6, 8, 16, 32 or 64 */
 
-/* Finds the type of a name of n bytes.  False: there is no such type. */
+/* Finds the type with the name of n bytes.  Returns false if no type has it. */
 bool dtype_from_name(enum dtype *dtype, const char *name, size_t n);
 
 /* Is it F32, BF16 or F16? */
@@ -48,13 +48,13 @@ static inline bool dtype_is_float(enum dtype dtype)
 	return dtype == DT_F32 || dtype == DT_BF16 || dtype == DT_F16;
 }
 
-/* E4M3 or E5M2, as they are written here. */
+/* Is it E4M3 or E5M2, the two FP8 types that this program writes? */
 static inline bool dtype_is_fp8(enum dtype dtype)
 {
 	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
 }
 
-/* The same, or a type of FP8 that no engine of ours reads (FNUZ). */
+/* Is it an FP8 type, including those that no supported engine reads (FNUZ)? */
 static inline bool dtype_is_any_fp8(enum dtype dtype)
 {
 	return dtype_is_fp8(dtype) || dtype == DT_F8_E4M3FNUZ || dtype == DT_F8_E5M2FNUZ;

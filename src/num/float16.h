@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bf16 and fp16 (IEEE binary16) to fp32, exact, and back, rounded to nearest even; overflow gives
- * inf.  Whatever NaN comes in, one NaN goes out (0x7FC0, 0x7E00): CPU and GPU treat signs and
- * payloads differently.
+ * inf.  Every NaN becomes one NaN (0x7FC0, 0x7E00), because CPU and GPU treat signs and payloads
+ * differently.
  */
 #ifndef FP8CONV_NUM_FLOAT16_H
 #define FP8CONV_NUM_FLOAT16_H

@@ -25,13 +25,13 @@ NUM_INLINE float fp8_max(enum fp8_format format)
 	return format == FP8_E4M3 ? FP8_E4M3_MAX : FP8_E5M2_MAX;
 }
 
-/* The code of fp8_max(). */
+/* Returns the code of fp8_max(). */
 NUM_INLINE uint8_t fp8_max_code(enum fp8_format format)
 {
 	return format == FP8_E4M3 ? 0x7E : 0x7B;
 }
 
-/* Of DT_F8_E4M3 and DT_F8_E5M2. */
+/* Return the FP8 format of DT_F8_E4M3 or DT_F8_E5M2, and the element type of a format. */
 NUM_INLINE enum fp8_format fp8_of_dtype(enum dtype dtype)
 {
 	return dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
@@ -69,14 +69,14 @@ NUM_INLINE uint8_t fp8_from_f32(enum fp8_format format, float v)
 	return format == FP8_E4M3 ? fp8_e4m3_from_f32(v) : fp8_e5m2_from_f32(v);
 }
 
-/* |v| rounds beyond the largest code.  464, a tie, goes down to the even 448; 61440 goes up from
- * the odd 57344. */
+/* Does |v| round beyond the largest code?  464 is a tie and rounds down to the even 448; 61440
+ * rounds up from the odd 57344. */
 NUM_INLINE bool fp8_saturates(enum fp8_format format, float v)
 {
 	return format == FP8_E4M3 ? f32_abs(v) > 464.0f : f32_abs(v) >= 61440.0f;
 }
 
-/* A finite magnitude code as fp32: exact. */
+/* Returns the exact fp32 value of a finite code without its sign. */
 NUM_INLINE float fp8_widen(uint32_t magnitude, int m_bits, int e_min)
 {
 	uint32_t e = magnitude >> m_bits;

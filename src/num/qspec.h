@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a quantizer does to a matrix, as data: the only thing a backend is told.  A recipe fills it;
- * a backend never hears of recipes.
+ * How a matrix is quantized, as data.  This is all that a backend is told: a recipe fills it, and a
+ * backend never hears of recipes.
  */
 #ifndef FP8CONV_NUM_QSPEC_H
 #define FP8CONV_NUM_QSPEC_H
@@ -12,35 +12,35 @@
 #include "num/bits.h"
 
 enum fp8_format {
-	FP8_E4M3, /* OCP "fn": max 448, no inf */
-	FP8_E5M2, /* max 57344 */
+	FP8_E4M3, /* OCP's E4M3 ("fn"): max 448, no inf */
+	FP8_E5M2, /* OCP's E5M2: max 57344 */
 };
 #define FP8_FORMAT_WORDS "e4m3|e5m2"
 
-/* How the scale of a tile is kept: scale_inv as fp32, or one exponent byte. */
+/* How the scale of a tile is stored: scale_inv as fp32, or as one exponent byte. */
 enum scale_type { SCALE_F32, SCALE_E8M0 };
 
-/* qspec.pow2 as a word, where the scale is fp32. */
+/* The words of qspec.pow2 for fp32 scales. */
 #define SCALE_FMT_WORDS "float|ue8m0"
 
-/* Who divides by what, where scales are fp32 and not powers of two. */
+/* The arithmetic of fp32 scales that are not powers of two. */
 enum scale_arith {
 	ARITH_TE,	/* scale = FMAX / amax, code = x * scale, scale_inv = 1 / scale */
 	ARITH_DEEPSEEK, /* scale_inv = amax / FMAX, code = x / scale_inv */
 	ARITH_DEEPGEMM, /* scale_inv = max(amax, 1e-4) / FMAX, code = x * (1 / scale_inv) */
-	ARITH_GIVEN,	/* delayed scaling: scales stand in the place of the amaxes; not for pow2 */
+	ARITH_GIVEN,	/* delayed scaling: scales take the place of amaxes; not with pow2 */
 };
-#define SCALE_ARITH_WORDS "te|deepseek|deepgemm" /* ARITH_GIVEN: no option's, and in no file */
+#define SCALE_ARITH_WORDS "te|deepseek|deepgemm" /* ARITH_GIVEN is in no option and no file */
 
-/* How the exponent of an MX block is found. */
+/* The rule for the exponent of an MX block (num/e8m0.h). */
 enum mx_rule { MX_UP, MX_FLOOR, MX_EVEN };
 #define MX_RULE_WORDS "up|floor|even"
 
-/* What one scale_inv of a weight belongs to. */
+/* The part of a weight that shares one scale_inv. */
 enum granularity { GRANULARITY_TENSOR, GRANULARITY_CHANNEL, GRANULARITY_BLOCK, GRANULARITY_MX };
 #define N_GRANULARITIES (GRANULARITY_MX + 1)
 
-#define WHOLE ((size_t)0) /* a tile as long as the matrix in that dimension */
+#define WHOLE ((size_t)0) /* the tile is as long as the matrix in this dimension */
 
 struct tile {
 	size_t rows; /* or WHOLE */
@@ -66,7 +66,7 @@ NUM_INLINE bool qspec_equal(const struct qspec *a, const struct qspec *b)
 	       a->margin == b->margin && a->amax_epsilon == b->amax_epsilon;
 }
 
-/* Of a spec that a recipe has. */
+/* Returns the granularity of a spec that a recipe has. */
 NUM_INLINE enum granularity qspec_granularity(const struct qspec *spec)
 {
 	if (spec->scale_type == SCALE_E8M0)
@@ -76,7 +76,8 @@ NUM_INLINE enum granularity qspec_granularity(const struct qspec *spec)
 	return spec->tile.rows == WHOLE ? GRANULARITY_TENSOR : GRANULARITY_CHANNEL;
 }
 
-/* Tiles along a dimension of n elements: (n + tile - 1) / tile, 1 for WHOLE; 0 where n is 0. */
+/* Returns the number of tiles along a dimension of n elements: ceil(n / tile), 1 for WHOLE, 0 if n
+ * is 0. */
 NUM_INLINE size_t tile_count(size_t n, size_t tile)
 {
 	if (n == 0)
@@ -84,7 +85,7 @@ NUM_INLINE size_t tile_count(size_t n, size_t tile)
 	return tile == WHOLE ? 1 : n / tile + (n % tile != 0);
 }
 
-/* Bytes of one scale_inv. */
+/* Returns the bytes of one scale_inv. */
 NUM_INLINE size_t scale_size(enum scale_type type)
 {
 	return type == SCALE_E8M0 ? 1 : 4;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the amax of a tile to its scale, its scale_inv, and how a code is computed.  One fp32
+ * From the amax of a tile to its scale, its scale_inv and the computation of a code.  One fp32
  * operation at a time, in TransformerEngine's order (recipe/recipe_common.cuh,
  * compute_scale_from_amax).
  */
@@ -14,11 +14,11 @@
 #include "num/qspec.h"
 
 #define DEEPGEMM_AMAX_MIN 1e-4f
-/* FMAX * 2^-margin stays a normal number, and so does its reciprocal */
+/* With this margin, FMAX * 2^-margin and its reciprocal are still normal numbers. */
 #define MARGIN_LIMIT 32
 
-/* What the amax of a tile decides.  code = fp8(x * factor), or fp8(x / factor); x is code *
- * scale_inv. */
+/* The scaling of a tile, from its amax. code = fp8(x * factor), or fp8(x / factor) if divide; the
+ * value of a code is code * scale_inv. */
 struct scaling {
 	float factor;
 	bool divide;
@@ -26,8 +26,8 @@ struct scaling {
 	uint8_t e8m0;	 /* SCALE_E8M0 */
 };
 
-/* The scale may not be larger than this: a block's must fit the input's type, a tensor's or
- * channel's only fp32. */
+/* Returns the scale that takes the place of an infinite one: the largest number of the input's type
+ * for a block, of fp32 for a tensor or channel. */
 NUM_INLINE float scale_limit(enum dtype dtype, struct tile tile)
 {
 	if (tile.cols == WHOLE)
@@ -35,17 +35,19 @@ NUM_INLINE float scale_limit(enum dtype dtype, struct tile tile)
 	return dtype == DT_BF16 ? BF16_MAX : dtype == DT_F16 ? F16_MAX : F32_MAX;
 }
 
-/* FMAX, or what the margin leaves of it. */
+/* Returns FMAX * 2^-margin. */
 NUM_INLINE float scale_fmax(const struct qspec *spec)
 {
 	return fp8_max(spec->format) * f32_pow2(-spec->margin);
 }
 
+/* Does the amax (inf, 0 or NaN) give no scale, so that it becomes 1? */
 NUM_INLINE bool scale_is_one(float amax)
 {
 	return f32_is_inf(amax) || amax == 0 || f32_is_nan(amax);
 }
 
+/* Returns fmax / amax, at least F32_MIN; limit where that is infinite; 1 if scale_is_one(amax). */
 NUM_INLINE float scale_from_amax(float amax, float fmax, float limit, bool pow2)
 {
 	float scale;
@@ -62,8 +64,8 @@ NUM_INLINE float scale_from_amax(float amax, float fmax, float limit, bool pow2)
 	return scale;
 }
 
-/* amax / fmax, within fp32: where that is too small, its smallest number, so that no code divides
- * by zero. */
+/* Returns amax / fmax within the range of fp32.  A quotient too small becomes the smallest
+ * subnormal number, so that no code divides by zero. */
 NUM_INLINE float scale_inv_from_amax(float amax, float fmax)
 {
 	float scale_inv = amax / fmax;
@@ -102,7 +104,7 @@ NUM_INLINE struct scaling scaling_e8m0(const struct qspec *spec, float amax)
 	return s;
 }
 
-/* ARITH_GIVEN. */
+/* The scaling of ARITH_GIVEN, with the scale itself. */
 NUM_INLINE struct scaling scaling_given(float scale)
 {
 	struct scaling s = { scale, false, 1.0f / scale, 0 };
@@ -110,7 +112,8 @@ NUM_INLINE struct scaling scaling_given(float scale)
 	return s;
 }
 
-/* limit: scale_limit(). */
+/* Returns the scaling of a tile with this amax; with ARITH_GIVEN, amax holds the scale. limit:
+ * scale_limit(). */
 NUM_INLINE struct scaling scaling_from_amax(const struct qspec *spec, float amax, float limit)
 {
 	if (spec->arith == ARITH_GIVEN)
@@ -122,7 +125,7 @@ NUM_INLINE struct scaling scaling_from_amax(const struct qspec *spec, float amax
 	return scaling_f32(spec, amax, limit);
 }
 
-/* x on the scale of the codes: to be rounded. */
+/* Returns x in the range of the codes, before rounding. */
 NUM_INLINE float scaling_apply(struct scaling s, float x)
 {
 	return s.divide ? x / s.factor : x * s.factor;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where the scale_inv of a tile lies.  A copy of a matrix is quantized along its rows: the
- * columnwise copy of x (rows, cols) is that of its transpose (cols, rows), whose tile grid is what
- * is placed here.  Sources: TransformerEngine, get_scale_shape() of Float8BlockQuantizer and
+ * The positions of scale_inv.  A copy of a matrix is quantized along its rows.  The columnwise copy
+ * of x (rows, cols) is that of its transpose (cols, rows), and the tile grid here is of that
+ * transpose.  Sources: TransformerEngine, get_scale_shape() of Float8BlockQuantizer and
  * MXFP8Quantizer; cuBLAS, "1D Block Scaling Factors Layout"; fp8conv-recipes(7).
  */
 #ifndef FP8CONV_NUM_SCALE_GRID_H
@@ -17,11 +17,11 @@
 enum scale_order {
 	SCALES_COMPACT, /* the tile grid, row-major: as on disk */
 	SCALES_PADDED,	/* TransformerEngine's tensors in memory */
-	SCALES_GEMM,	/* the same, E8M0 swizzled for cuBLASLt */
+	SCALES_GEMM,	/* the same, with E8M0 swizzled for cuBLASLt */
 };
 
-/* Tile (i, j) is element i * row_stride + j * col_stride of a tensor (rows, cols), or at
- * e8m0_swizzled(i, j, swizzled).  What belongs to no tile is padding. */
+/* The scale of tile (i, j) is element i * row_stride + j * col_stride of a tensor (rows, cols), or
+ * element e8m0_swizzled(i, j, swizzled).  All other elements are padding. */
 struct scale_grid {
 	size_t rows, cols; /* as allocated */
 	size_t row_stride, col_stride;
@@ -33,8 +33,9 @@ NUM_INLINE size_t round_up(size_t n, size_t multiple)
 	return (n + multiple - 1) / multiple * multiple;
 }
 
-/* Tiles of 128 rows and 4 blocks, 512 bytes; in one, the rows of a quarter lie 16 bytes apart and
- * the four quarters side by side.  padded_cols: a multiple of 4. */
+/* Returns the index of a block's scale in cuBLASLt's order: tiles of 128 rows and 4 blocks have 512
+ * bytes; in a tile, the 32 rows of each quarter are 16 bytes apart and the four quarters side by
+ * side. padded_cols: a multiple of 4. */
 NUM_INLINE size_t e8m0_swizzled(size_t row, size_t block, size_t padded_cols)
 {
 	return (row / 128 * (padded_cols / 4) + block / 4) * 512 + row % 32 * 16 +
@@ -48,7 +49,7 @@ NUM_INLINE struct scale_grid scale_row_major(size_t rows, size_t cols)
 	return l;
 }
 
-/* rows and cols: the other way round than the grid. */
+/* rows and cols: of the tensor, which is the transpose of the grid. */
 NUM_INLINE struct scale_grid scale_col_major(size_t rows, size_t cols)
 {
 	struct scale_grid l = { rows, cols, 1, cols, 0 };
@@ -56,7 +57,7 @@ NUM_INLINE struct scale_grid scale_col_major(size_t rows, size_t cols)
 	return l;
 }
 
-/* E8M0, [rows to 128, blocks to 4]; the columnwise tensor is kept the other way round. */
+/* E8M0: pads rows to 128 and blocks to 4; the columnwise tensor is the transpose. */
 NUM_INLINE struct scale_grid scale_grid_mx(size_t rows, size_t cols, bool columnwise,
 					   enum scale_order order)
 {
@@ -69,8 +70,8 @@ NUM_INLINE struct scale_grid scale_grid_mx(size_t rows, size_t cols, bool column
 	return l;
 }
 
-/* Of the copy quantized along the rows of a matrix (rows, cols); of columnwise copies, that is the
- * transpose. */
+/* Returns the positions for the copy that is quantized along the rows of a matrix (rows, cols).
+ * For a columnwise copy that matrix is the transpose. */
 NUM_INLINE struct scale_grid scale_grid_of(const struct qspec *spec, size_t rows, size_t cols,
 					   bool columnwise, enum scale_order order)
 {
@@ -86,6 +87,7 @@ NUM_INLINE struct scale_grid scale_grid_of(const struct qspec *spec, size_t rows
 	return scale_row_major(grid_rows, round_up(grid_cols, 4));
 }
 
+/* Returns the index of the scale of tile (i, j). */
 NUM_INLINE size_t scale_index(const struct scale_grid *l, size_t i, size_t j)
 {
 	if (l->swizzled)
@@ -93,7 +95,7 @@ NUM_INLINE size_t scale_index(const struct scale_grid *l, size_t i, size_t j)
 	return i * l->row_stride + j * l->col_stride;
 }
 
-/* Element i of an array of scales, which need not be aligned. */
+/* Returns element i of an array of scales as fp32.  The array need not be aligned. */
 NUM_INLINE float scale_grid_at(const void *scales, enum scale_type type, size_t i)
 {
 	float scale;
