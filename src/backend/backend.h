@@ -5,9 +5,9 @@
  * reference (kernels/cpu/cast/reference.c), which is the specification.
  *
  * All functions but error() are required.  They work on the calling thread, allocate nothing that
- * depends on the matrix, and may be called from any number of threads at once.  Matrices are
- * row-major; data need not be aligned to its element. Callers go through dispatch.h, which checks
- * the arguments.
+ * depends on the matrix, and any number of threads may call them at once.  Matrices are row-major;
+ * data need not be aligned to its element.  Callers use dispatch.h, which checks the arguments, and
+ * ask backend_failed() before they use the results.
  */
 #ifndef FP8CONV_BACKEND_BACKEND_H
 #define FP8CONV_BACKEND_BACKEND_H
@@ -41,7 +41,7 @@ struct quant_stats {
 	uint64_t nonfinite; /* NaN and inf in the source */
 };
 
-/* Where codes and their scale_inv go.  The tile grid is (ceil(rows/tile.rows),
+/* Where codes and their scale_inv are written.  The tile grid is (ceil(rows/tile.rows),
  * ceil(cols/tile.cols)). */
 struct quant_out {
 	uint8_t *codes;	     /* (rows, cols) */
@@ -49,10 +49,10 @@ struct quant_out {
 	void *scale_inv;     /* tile grid: float, or uint8_t for SCALE_E8M0; may be unaligned */
 	size_t scale_stride; /* scales from one row of the grid to the next */
 	struct quant_stats *stats; /* added to */
-	bool streaming;		   /* the codes are not read soon: stores may go past the caches */
+	bool streaming;		   /* no code is read soon: stores may bypass the caches */
 };
 
-/* Codes and their scales, to read back.  Tiles begin at the first row and column. */
+/* Codes and their scales to read.  Tiles begin at the first row and column. */
 struct quant_in {
 	const uint8_t *codes; /* (rows, cols) */
 	size_t rows, cols, stride;
@@ -63,29 +63,28 @@ struct quant_in {
 	size_t scale_stride;
 };
 
-/* What rounding lost: 10 log10(signal / noise) is the SQNR in dB. */
+/* The loss by rounding, in sums over finite x: SQNR = 10 log10(signal / noise) dB. */
 struct error_stats {
 	double signal; /* sum of x^2 */
 	double noise;  /* sum of (x - code * scale_inv)^2 */
 };
 
-/* One copy of a matrix in FP8, quantized along its rows; the columnwise copy of (rows, cols) is
+/* One copy of a matrix in FP8, quantized along its rows.  The columnwise copy of (rows, cols) is
  * that of its transpose (cols, rows). */
 struct fp8_copy {
-	/* that of (i, j) at i * row_stride + j * col_stride; NULL: this copy is not wanted */
+	/* code (i, j) is at i * row_stride + j * col_stride; NULL: this copy is not wanted */
 	uint8_t *codes;
 	size_t row_stride, col_stride;
-	void *scale_inv; /* of float, or uint8_t for SCALE_E8M0; its padding is left as it is */
+	void *scale_inv; /* float, or uint8_t for SCALE_E8M0; padding stays unchanged */
 	struct scale_grid grid;
 };
 
-/* What an operation whose output is FP8 writes: codes, together with the scale_inv that belongs to
- * them. */
+/* The output of an operation whose output is FP8: codes, together with their scale_inv. */
 struct fp8_out {
 	struct fp8_copy rowwise, columnwise;
-	/* delayed scaling: what the output is multiplied by; NULL: each tile has its own */
+	/* delayed scaling: the factor of the output; NULL: each tile has its own scale */
 	const float *scale;
-	float *amax; /* delayed scaling: raised to max |output| (NaN ignored); or NULL */
+	float *amax; /* delayed scaling: raised to max |output|, ignoring NaN; or NULL */
 	struct quant_stats *stats; /* added to, once for both copies */
 };
 
@@ -101,61 +100,63 @@ struct norm_args {
 	float *rsigma;		  /* (rows): written */
 };
 
-/* SiLU, GELU, squared ReLU, and with a second matrix SwiGLU, GeGLU (num/activation.h). */
+/* SiLU, GELU and squared ReLU; with a second matrix SwiGLU and GeGLU (num/activation.h). */
 struct activation_args {
 	enum activation activation;
 	struct matrix x;
-	struct matrix up; /* of x's shape: multiplies the activated x; data NULL: none */
+	struct matrix up; /* (rows, cols) of x: multiplies the activated x; data NULL: none */
 };
 
 struct backend {
 	const char *name;    /* "avx512" */
-	const char *summary; /* what it needs, for `version` */
-	int rank;	     /* of the usable ones on the CPU, `auto` takes the highest */
-	bool on_device;	     /* not the CPU: only forward passes take it unasked (self_test.h) */
-	/* bytes of a matrix that it works best on at once; 0: what stays in the cache of a CPU */
+	const char *summary; /* the instructions or device that it needs, for `version` */
+	int rank;	     /* `auto` takes the usable CPU backend with the highest rank */
+	bool on_device; /* not the CPU: `auto` takes it for forward passes only (self_test.h) */
+	/* bytes of a matrix that it works best on at once; 0: as fit the cache of a CPU */
 	size_t band;
 
-	/* NULL where this machine can run it, else why not ("no AVX-512VBMI"). */
+	/* Returns NULL where this machine can run it, else the reason ("no AVX-512VBMI"). */
 	const char *(*unusable)(void);
 
-	/* 0, or ERR_SYSTEM with what failed on the calling thread since this was last asked (the
-	 * call, the device, what it said): what was written since then is not to be believed. */
+	/* Returns 0, or ERR_SYSTEM with the call, the device and its message where something failed
+	 * on the calling thread since the last call.  Then all results since that call are
+	 * invalid. */
 	int (*failed)(struct err *err);
 
-	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  NaN is
-	 * ignored, inf counts (numerics: amax).  *n_nonfinite += the NaN and inf seen. */
+	/* Raises each amax[grid row * amax_stride + grid col] to max |x| over its tile.  Ignores
+	 * NaN and counts inf.  Adds the number of NaN and inf to *n_nonfinite. */
 	void (*amax)(const struct matrix *x, struct tile tile, float *amax, size_t amax_stride,
 		     uint64_t *n_nonfinite);
 
-	/* One pass: amax of each tile, its scale, the codes, and the scale_inv that belongs to
-	 * them.  x holds whole tiles (the last ones ragged). */
+	/* Computes the amax of each tile, its scale, the codes and their scale_inv in one pass.  x
+	 * holds whole tiles; the last ones may be ragged. */
 	void (*quantize)(const struct matrix *x, const struct qspec *spec,
 			 const struct quant_out *out);
 
-	/* The same where a tile is larger than x: amax[] (tile grid of x, row stride amax_stride)
-	 * was taken before, over the whole tiles; with ARITH_GIVEN it holds scales.  Writes codes
-	 * and scale_inv. */
+	/* The same where a tile is larger than x.  amax (the tile grid of x, with row stride
+	 * amax_stride) is that of the whole tiles, taken before; with ARITH_GIVEN it holds scales.
+	 * Writes codes and scale_inv. */
 	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out);
 
-	/* y = (T)((float)code * scale_inv), one product and one rounding, y of BF16, F16 or F32.
+	/* y = (T)((float)code * scale_inv): one product and one rounding; y is BF16, F16 or F32.
 	 * E8M0: the factor is 2^(byte-127), 0xFF is NaN. */
 	void (*dequantize)(const struct quant_in *q, enum dtype dtype, void *y, size_t y_stride);
 
-	/* NULL for a backend that leaves it to the CPU's (backend_error() asks the reference).
-	 * Adds to *stats, over finite x; the last digits may depend on the backend. */
+	/* Adds to *stats.  The last digits may depend on the backend.  NULL: backend_error() asks
+	 * the reference. */
 	void (*error)(const struct matrix *x, const struct quant_in *q, struct error_stats *stats);
 
-	/* 0 where a GEMM can take operands of this spec here (exact emulation counts), else
-	 * ERR_USAGE with what is missing ("compute capability 8.6, block scaling needs 9.0"), or
-	 * ERR_SYSTEM: a library. */
+	/* Returns 0 where a GEMM here can take operands of this spec (also by exact emulation),
+	 * else ERR_USAGE with the missing feature ("compute capability 8.6, block scaling needs
+	 * 9.0"), or ERR_SYSTEM with a missing library. */
 	int (*supports)(const struct qspec *spec, struct err *err);
 
-	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (of
-	 * the cast: x), which no other rounding touches; its code is fp8(v * scale), with the scale
-	 * given, or that of its tile from the amax of v.  A given scale: scale_inv = 1 / scale.
-	 * The scale of a block is bounded by x's type in a cast, else by fp32. */
+	/* The operations whose output is FP8.  Each element of the output is one fp32 number v (in
+	 * a cast: x), which has no other rounding.  Its code is fp8(v * scale), with the given
+	 * scale, or with the scale of its tile from the amax of v.  A given scale has scale_inv = 1
+	 * / scale.  The scale of a block is bounded by the range of x's type in a cast, else by
+	 * that of fp32. */
 
 	void (*cast_transpose)(const struct matrix *x, const struct qspec *spec,
 			       const struct fp8_out *out);
@@ -166,15 +167,15 @@ struct backend {
 	void (*activate)(const struct activation_args *args, const struct qspec *spec,
 			 const struct fp8_out *out);
 
-	/* The end of a step of delayed scaling: rolls the histories and makes the scales of all
-	 * slots of slots[0 .. n-1], by delayed_slots_update().  Where it fails, all are as they
-	 * were. */
+	/* The end of a step of delayed scaling: rolls the histories and computes the scales of all
+	 * slots of slots[0 .. n-1], by delayed_slots_update().  On failure all of them stay
+	 * unchanged. */
 	void (*delayed_update)(const struct delayed_slots *slots, size_t n);
 
-	const struct executor_ops *executor; /* where forward passes run beside it */
+	const struct executor_ops *executor; /* runs the forward passes beside this backend */
 };
 
-/* Every backend that was built, the reference first, NULL at the end (kernels/backends.c). */
+/* Every backend of this build, the reference first, NULL at the end (kernels/backends.c). */
 extern const struct backend *const backends[];
 
 #endif

@@ -181,7 +181,7 @@ int backend_supports(const struct backend *backend, const struct qspec *spec, st
 	return backend->supports(spec, err);
 }
 
-/* An output of (rows, cols). */
+/* Checks an output of (rows, cols). */
 static void check_fp8_out(size_t rows, size_t cols, const struct qspec *spec,
 			  const struct fp8_out *out)
 {
@@ -189,7 +189,7 @@ static void check_fp8_out(size_t rows, size_t cols, const struct qspec *spec,
 
 	check_spec(spec);
 	assert(out->stats);
-	assert(spec->arith != ARITH_GIVEN); /* out->scale is the way */
+	assert(spec->arith != ARITH_GIVEN); /* callers set out->scale */
 	assert(!out->scale || (spec->scale_type == SCALE_F32 && spec->tile.rows == WHOLE &&
 			       spec->tile.cols == WHOLE));
 	for (int i = 0; i < 2; i++) {
@@ -205,7 +205,7 @@ static void check_fp8_out(size_t rows, size_t cols, const struct qspec *spec,
 	(void)copies;
 }
 
-/* One row for the columns of x, or nothing. */
+/* Checks that a vector has no data, or one row with the columns of x. */
 static void check_vector(const struct matrix *vector, const struct matrix *x)
 {
 	check_matrix(vector);

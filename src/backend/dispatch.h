@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Choosing a backend, and calling it with arguments that hold.
+ * Chooses a backend, and calls it with checked arguments.
+ *
+ * Order: backend_select() or backend_select_forward() once, in cli/; then any of the calls below on
+ * any thread; backend_failed() on the same thread before the results are used.
  */
 #ifndef FP8CONV_BACKEND_DISPATCH_H
 #define FP8CONV_BACKEND_DISPATCH_H
@@ -8,22 +11,24 @@
 #include "backend/backend.h"
 #include "base/err.h"
 
-/* name: "auto" (or NULL) and "cpu" are the best one on the CPU; else a backend's own name.  NULL
- * with ERR_USAGE: no such backend (the nearest name is in the message), or this machine cannot run
- * it (the reason is). */
+/* Returns the named backend; "auto" (or NULL) and "cpu" mean the best one on the CPU.  Returns NULL
+ * with ERR_USAGE for an unknown name (the message has the nearest one) and for a backend that this
+ * machine cannot run (the message has the reason). */
 const struct backend *backend_select(const char *name, struct err *err);
 
-/* The same to run forward passes beside it: "auto" takes a device that this machine has and that
- * passes its self-test.  The test takes a moment, so a program asks once.  *refused: ERR_SYSTEM
- * with what failed in that test, else ERR_NONE. */
+/* Returns a backend for forward passes: "auto" takes a device that this machine has and that passes
+ * its self-test.  The test takes a moment, so a program calls this once.  *refused becomes
+ * ERR_SYSTEM with the failure of that test, else ERR_NONE.  Returns NULL as backend_select()
+ * does. */
 const struct backend *backend_select_forward(const char *name, struct err *refused,
 					     struct err *err);
 
-/* 0, or what failed on the calling thread since it last asked, which was all for one tensor: then
- * what was written is not to be believed. */
+/* Returns 0, or the failure of the calls on this thread since the last backend_failed(), which must
+ * all be of the named tensor.  On failure their results are invalid. */
 int backend_failed(const struct backend *backend, const char *tensor, struct err *err);
 
-/* The functions of struct backend.  A wrong argument is a mistake of the caller: an assertion. */
+/* The functions of struct backend, with its contracts.  Arguments that break them are a mistake of
+ * the caller and fail an assertion. */
 void backend_amax(const struct backend *backend, const struct matrix *x, struct tile tile,
 		  float *amax, size_t amax_stride, uint64_t *n_nonfinite);
 void backend_quantize(const struct backend *backend, const struct matrix *x,
@@ -42,7 +47,7 @@ void backend_norm(const struct backend *backend, const struct norm_args *args,
 void backend_activate(const struct backend *backend, const struct activation_args *args,
 		      const struct qspec *spec, const struct fp8_out *out);
 
-/* 0, or what failed: then histories and scales are as they were. */
+/* Returns 0, or the backend's error; then histories and scales are unchanged. */
 int backend_delayed_update(const struct backend *backend, const struct delayed_slots *slots,
 			   size_t n, struct err *err);
 

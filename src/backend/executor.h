@@ -1,20 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a forward pass runs: memory, matrix products in high precision, and what a transformer
- * computes between them, in fp32.
+ * Where a forward pass runs: memory, matrix products in high precision, and the operations of a
+ * transformer between them, in fp32.
  *
- * All values lie in the memory of the executor, which may not be the host's.  Work is put into a
- * stream, which does it in order; it is done when executor_ops.wait() says so.  A stream is used by
- * one thread at a time.  What fails is remembered by the stream: what comes after it has no
- * meaning, and wait() tells.
+ * Order: open(); stream_new() for each thread; weight_init(), weight_set() for each panel;
+ * operations; wait(); weight_release(), stream_free(); close().
  *
- * The same input gives the same bits, on any number of streams.  Every executor gives the same
- * bits, but for the sums of products (a library's): sums run in 16 lanes (element i in lane i %
- * 16), which are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum,
- * unless said below.
+ * All values lie in the memory of the executor, which need not be the host's.  A stream does its
+ * work in order, and executor_ops.wait() returns when all of it is done.  One thread at a time uses
+ * a stream.  A stream remembers a failure: the results of later work are invalid, and wait()
+ * returns the failure.
  *
- * Matrices are row-major with rows close together, unless a stride (in elements) is given.  n of 0
- * is nothing to do.
+ * The same input gives the same bits on any number of streams.  Every executor gives the same bits,
+ * except for the sums of products, which a library computes.  Other sums run in 16 lanes (element i
+ * in lane i % 16), which are then added pairwise (8, 4, 2, 1 apart).  No product is contracted with
+ * a sum, unless a contract below says so.
+ *
+ * Matrices are row-major without gaps between rows, unless a stride (in elements) is given.  With n
+ * of 0, an operation does nothing.
  */
 #ifndef FP8CONV_BACKEND_EXECUTOR_H
 #define FP8CONV_BACKEND_EXECUTOR_H
@@ -29,31 +32,33 @@
 
 struct executor_ops;
 
-/* Opened; serves all threads.  The executor's own is behind it. */
+/* An open executor, for all threads.  The executor's own struct begins with it. */
 struct executor {
 	const struct executor_ops *ops;
 };
 
-/* What one thread works with.  The executor's own is behind it. */
+/* The queue of one thread.  The executor's own struct begins with it. */
 struct executor_stream {
 	struct executor *executor;
 };
 
-/* A weight (n, k) that x (m, k) is multiplied with.  One of many rows lies in panels, in their
+/* A weight (n, k) that multiplies x (m, k).  A weight of many rows is stored as panels of rows, in
  * order. */
 struct executor_weight {
 	struct executor *executor;
-	enum dtype dtype;  /* its own, and that of x: BF16 or F32 */
+	enum dtype dtype;  /* type of the weight and of x: BF16 or F32 */
 	size_t n, k;	   /* at least 1 */
-	size_t panel_rows; /* of each panel but the last: executor_ops.panel_rows() of n */
-	void *data;	   /* the executor's */
+	size_t panel_rows; /* rows of each panel but the last: executor_ops.panel_rows(n) */
+	void *data;	   /* private to the executor */
 };
 
+/* Returns the number of panels of a weight. */
 static inline size_t executor_weight_panels(const struct executor_weight *weight)
 {
 	return (weight->n + weight->panel_rows - 1) / weight->panel_rows;
 }
 
+/* Returns the number of rows of a panel. */
 static inline size_t executor_weight_panel_rows(const struct executor_weight *weight, size_t panel)
 {
 	size_t left = weight->n - panel * weight->panel_rows;
@@ -61,26 +66,27 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 	return left < weight->panel_rows ? left : weight->panel_rows;
 }
 
-/* What has been seen of some values: max |x| (NaN is ignored, inf counts), and how many are NaN or
- * infinite.  Zeroed is that of no values. */
+/* Statistics of values: max |x| (ignores NaN, counts inf), and the number of NaN and inf.  A zeroed
+ * struct is of no values.  Operations add to it. */
 struct value_stats {
 	uint64_t n_nonfinite;
 	float amax;
 	uint32_t padding;
 };
 
-/* Rows that begin `stride` elements apart. */
+/* Rows to read, which begin `stride` elements apart. */
 struct rows_in {
 	const float *data;
 	size_t stride;
 };
 
+/* Rows to write, which begin `stride` elements apart. */
 struct rows_out {
 	float *data;
 	size_t stride;
 };
 
-/* y = activation(gate) * up: ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up, if
+/* y = activation(gate) * up, with ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up if
  * their strides are equal. */
 struct gate_args {
 	enum activation activation;
@@ -89,22 +95,22 @@ struct gate_args {
 	struct rows_out y;
 };
 
-/* y[r] = x[r / repeat].  They do not overlap. */
+/* y[r] = x[r / repeat], for rows r of y.  y and x do not overlap. */
 struct copy_args {
 	struct rows_out y;
 	struct rows_in x;
 	size_t repeat, n_rows, n_cols;
 };
 
-/* Pairs that lie side by side come to lie half a length apart: y[i] = x[2 i], y[i + n_cols / 2] =
- * x[2 i + 1].  They do not overlap. */
+/* Moves the elements of pairs half a row apart: y[i] = x[2 i], y[i + n_cols / 2] = x[2 i + 1].  y
+ * and x do not overlap. */
 struct deinterleave_args {
 	struct rows_out y;
 	struct rows_in x;
 	size_t n_rows, n_cols;
 };
 
-/* y[rows[r]] += factors[r] * x[r].  No row comes twice. */
+/* y[rows[r]] += factors[r] * x[r], for each row r of x.  No row of y occurs twice. */
 struct scatter_add_args {
 	float *y;
 	const float *x;
@@ -113,7 +119,7 @@ struct scatter_add_args {
 	size_t n_rows, n_cols;
 };
 
-/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row; y may be x. */
+/* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  y may be x. */
 struct rms_norm_args {
 	struct rows_in x;
 	const float *weight; /* (n_cols) */
@@ -122,23 +128,23 @@ struct rms_norm_args {
 	struct rows_out y;
 };
 
-/* Rotates pairs (i, i + rope_dim / 2) of the first rope_dim of each head's head_dim values, in
+/* Rotates the pairs (i, i + rope_dim / 2) of the first rope_dim of each head's head_dim values, in
  * place. */
 struct rope_args {
-	struct rows_out x; /* a token, of n_heads heads, in a row */
+	struct rows_out x; /* a row is a token with n_heads heads */
 	size_t n_tokens, n_heads, head_dim;
 	const float *cosines, *sines; /* (n_tokens, rope_dim / 2), of the angles */
 	size_t rope_dim;
 };
 
-/* The causal attention of a sequence: a query sees its own token and those before it. */
+/* The causal attention of a sequence: a query attends to its own token and those before it. */
 struct attention_args {
 	size_t n_tokens, n_heads, n_kv_heads, head_dim,
 		value_dim;    /* n_heads: a multiple of n_kv_heads */
-	size_t window;	      /* tokens that a query sees; 0: all */
-	float scale, softcap; /* scores times scale; c tanh(x / c) of that, 0: not */
-	/* (n_heads): one more score each, that takes its share of the sum and has no value; or
-	 * NULL */
+	size_t window;	      /* tokens that a query attends to; 0: all */
+	float scale, softcap; /* score = q k scale; then softcap tanh(score / softcap), 0: no cap */
+	/* (n_heads): one more score for each head, which adds to the softmax's sum and has no
+	 * value; or NULL */
 	const float *sinks;
 	/* v: (n_tokens, n_heads * head_dim), (n_tokens, n_kv_heads * head_dim or value_dim) */
 	const float *q, *k, *v;
@@ -146,12 +152,12 @@ struct attention_args {
 	void *scratch; /* of attention_scratch() bytes */
 };
 
-/* The last step: logits to what is lost. */
+/* The loss: from logits to the terms of the cross-entropy. */
 struct cross_entropy_args {
 	/* (n_rows, n_cols): columns [first, first + n_cols) of a wider matrix; capped in place */
 	float *logits;
 	size_t n_rows, n_cols, first;
-	float softcap;		/* 0: not */
+	float softcap;		/* 0: no cap */
 	const uint32_t *labels; /* (n_rows) */
 	float *log_sums;	/* (n_rows): written, log(sum exp) of each row */
 	float *label_logits;	/* (n_rows): written where the label is one of the columns */
@@ -159,78 +165,81 @@ struct cross_entropy_args {
 
 struct executor_ops {
 	const char *name; /* "cpu" */
-	/* that weights multiply in about the time that they take to load, be they few or many */
+	/* the number of tokens whose product takes as long as loading the weights */
 	size_t tokens_per_load;
 
-	/* What multiplies, with its version: "oneDNN 2.6.3", in a text of size bytes.  ERR_SYSTEM
-	 * with what is missing. */
+	/* Writes the library of the products and its version, such as "oneDNN 2.6.3", to a text of
+	 * size bytes.  ERR_SYSTEM with the missing library. */
 	int (*library)(char *text, size_t size, struct err *err);
 
-	/* ERR_SYSTEM with what is missing: a library, a device. */
+	/* Opens the executor.  ERR_SYSTEM with the missing library or device.  Here and below, a
+	 * function that frees accepts NULL. */
 	int (*open)(struct executor **executor, struct err *err);
-	void (*close)(
-		struct executor *executor); /* here and below, what is given back may be NULL */
+	void (*close)(struct executor *executor);
 
 	int (*stream_new)(struct executor_stream **stream, struct executor *executor,
 			  struct err *err);
 	void (*stream_free)(struct executor_stream *stream);
 
-	/* 0: all that was put into the stream is done; else what failed since the last time. */
+	/* Waits until all work of the stream is done.  Returns 0, or the first failure since the
+	 * last wait(). */
 	int (*wait)(struct executor_stream *stream, struct err *err);
 
 	/* --- memory --- */
 
-	/* what: for the message, with the size wanted. */
+	/* Allocates size bytes, or fails with ERR_SYSTEM, which names the size and `what`. */
 	int (*memory_new)(struct executor *executor, void **memory, uint64_t size, const char *what,
 			  struct err *err);
 	void (*memory_free)(struct executor *executor, void *memory);
 	void (*zero)(struct executor_stream *stream, void *memory, size_t size);
 
-	/* From the host, and to it: its memory is used until wait(). */
+	/* Copy from the host and to it.  The host's memory must stay valid until wait(). */
 	void (*put)(struct executor_stream *stream, void *to, const void *from, size_t size);
 	void (*fetch)(struct executor_stream *stream, void *to, const void *from, size_t size);
 
 	/* --- products --- */
 
-	/* The type in which bf16 values multiply fastest: BF16, or F32, which holds the same
-	 * values. */
+	/* Returns the type in which bf16 values multiply fastest: BF16, or F32, which holds the
+	 * same values. */
 	enum dtype (*bf16_type)(void);
 
-	/* panel_rows of a weight of n rows. */
+	/* Returns panel_rows for a weight of n rows. */
 	size_t (*panel_rows)(size_t n);
 
-	/* Rows of x that are best taken at a time through matrices which read and write n values
-	 * for each, so that these are still near when they are looked at: at least 1. */
+	/* Returns how many rows of x to take at a time, at least 1, so that matrices which read and
+	 * write n values for each row stay in the cache between two operations. */
 	size_t (*rows)(size_t n);
 
-	/* All but data is known. */
+	/* Allocates the weight.  The caller has set all members but data. */
 	int (*weight_init)(struct executor_weight *weight, struct err *err);
 	void (*weight_release)(struct executor_weight *weight);
 
-	/* Copies the rows of a panel, k elements each, of weight->dtype and the host's: once,
-	 * before the panel is multiplied, by any thread. */
+	/* Copies the rows of a panel from the host: k elements each, of weight->dtype.  Called once
+	 * for each panel, before the panel is multiplied, by any thread. */
 	int (*weight_set)(const struct executor_weight *weight, size_t panel, const void *rows,
 			  struct err *err);
 
-	/* y (m, n) = x (m, k) w^T, accumulated in fp32; x of weight->dtype. */
+	/* y (m, n) = x (m, k) w^T, accumulated in fp32; x has type weight->dtype. */
 	void (*multiply)(struct executor_stream *stream, const struct executor_weight *weight,
 			 const void *x, size_t m, float *y);
 
-	/* y (m, executor_weight_panel_rows()) = x (m, k) times the rows of that panel. */
+	/* y (m, executor_weight_panel_rows()) = x (m, k) times the transposed rows of that
+	 * panel. */
 	void (*multiply_panel)(struct executor_stream *stream, const struct executor_weight *weight,
 			       size_t panel, const void *x, size_t m, float *y);
 
-	/* --- looking at values --- */
+	/* --- statistics of values --- */
 
+	/* Adds x to *stats. */
 	void (*amax)(struct executor_stream *stream, const float *x, size_t n,
 		     struct value_stats *stats);
 
-	/* The same of x rounded to bf16, in place. */
+	/* Rounds x to bf16 in place, and adds the result to *stats. */
 	void (*round_amax)(struct executor_stream *stream, float *x, size_t n,
 			   struct value_stats *stats);
 
-	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
-	 * second one. */
+	/* Counts each value: counts[2 * (bits of |x| >> 20)]++. The bin is the exponent and 3 bits
+	 * of the mantissa: 2048 counts, which use every second element. */
 	void (*histogram)(struct executor_stream *stream, const float *x, size_t n,
 			  uint64_t *counts);
 
@@ -239,18 +248,18 @@ struct executor_ops {
 	/* y = bf16(x), to nearest even. */
 	void (*round_bf16)(struct executor_stream *stream, const float *x, size_t n, uint16_t *y);
 
-	void (*add)(struct executor_stream *stream, float *x, const float *y,
-		    size_t n); /* x += y */
+	/* x += y. */
+	void (*add)(struct executor_stream *stream, float *x, const float *y, size_t n);
 
-	/* Each row of x += row. */
+	/* Adds the row (n_cols) to each row of x. */
 	void (*add_row)(struct executor_stream *stream, float *x, const float *row, size_t n_rows,
 			size_t n_cols);
 
 	void (*gate)(struct executor_stream *stream, const struct gate_args *args);
 
-	/* GPT-OSS: of pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate), clamped
-	 * before: gate from above, up from both sides.  y has n values, x 2 n; they do not
-	 * overlap. */
+	/* GPT-OSS: x holds pairs (gate, up) side by side.  y = (up + 1) gate sigmoid(1.702 gate),
+	 * after gate is clamped from above and up from both sides.  y has n values, x 2 n; they do
+	 * not overlap. */
 	void (*gate_interleaved)(struct executor_stream *stream, const float *x, float clamp,
 				 size_t n, float *y);
 
@@ -260,7 +269,7 @@ struct executor_ops {
 
 	void (*deinterleave)(struct executor_stream *stream, const struct deinterleave_args *args);
 
-	/* y[r] = x[rows[r]]. */
+	/* y[r] = x[rows[r]], for n_rows rows of y. */
 	void (*gather)(struct executor_stream *stream, float *y, const float *x,
 		       const uint32_t *rows, size_t n_rows, size_t n_cols);
 
@@ -269,11 +278,11 @@ struct executor_ops {
 	void (*rms_norm)(struct executor_stream *stream, const struct rms_norm_args *args);
 	void (*rope)(struct executor_stream *stream, const struct rope_args *args);
 
-	/* Bytes for the sizes in args; pointers are not looked at. */
+	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
 	uint64_t (*attention_scratch)(const struct attention_args *args);
 
-	/* Scores and their shares of values are one chain of fused multiply-adds each, in the order
-	 * of features and tokens. */
+	/* Scores, and the sums of weighted values, are one chain of fused multiply-adds each, in
+	 * the order of features and tokens. */
 	void (*attend)(struct executor_stream *stream, const struct attention_args *args);
 
 	void (*cross_entropy)(struct executor_stream *stream,

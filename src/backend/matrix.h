@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One element of a matrix, for what is not worth a kernel.
+ * One element of a matrix, for code that needs no kernel.
  */
 #ifndef FP8CONV_BACKEND_MATRIX_H
 #define FP8CONV_BACKEND_MATRIX_H
@@ -10,7 +10,7 @@
 #include "backend/backend.h"
 #include "num/float16.h"
 
-/* x[row, col] as fp32: exact. */
+/* Returns x[row, col] as fp32, exactly. */
 static inline float matrix_at(const struct matrix *x, size_t row, size_t col)
 {
 	size_t i = row * x->stride + col;

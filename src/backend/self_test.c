@@ -24,7 +24,7 @@ static const struct qspec specs[] = {
 
 static const enum dtype dtypes[] = { DT_BF16, DT_F16, DT_F32 };
 
-/* What a backend makes of a matrix. */
+/* The results of a backend for one matrix. */
 struct outcome {
 	uint8_t codes[N];
 	float scale_inv[N], amax[N], back[N];
@@ -38,7 +38,8 @@ static uint32_t next_random(uint32_t *state)
 	return *state ^ *state >> 16;
 }
 
-/* Of 26 binades, and here and there any bits: subnormal, infinite, NaN. */
+/* Returns a value of 26 binades; every 997th has random bits and may be subnormal, infinite or
+ * NaN. */
 static float any_value(uint32_t *state, size_t i)
 {
 	uint32_t bits = next_random(state);
@@ -98,7 +99,7 @@ static int try_one(const struct backend *backend, const struct backend *referenc
 	if (backend->failed(err))
 		return -1;
 	convert(reference, x, spec, &outcomes[1]);
-	/* The bits must be equal. */
+	/* The bits must be equal: NaN included. */
 	/* NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c) */
 	if (!memcmp(&outcomes[0], &outcomes[1], sizeof *outcomes))
 		return 0;
@@ -131,7 +132,7 @@ int self_test_codes(const struct backend *backend, const struct backend *referen
 #define OUT ((size_t)48)
 #define K   ((size_t)96)
 
-/* The operands, and what they give: of the host, in bf16 and fp32. */
+/* The operands and the result, in bf16 and fp32, on the host. */
 struct product {
 	uint16_t x[M * K], w[OUT * K];
 	float y[M * OUT];
@@ -152,7 +153,7 @@ static void product_fill(struct product *p)
 		p->w[i] = bf16_from_f32(small_value(&state));
 }
 
-/* In the stream, with memory that the caller frees: x, y. */
+/* Runs the product in the stream.  The caller frees memory, which is x and y on the device. */
 static int product_run(struct executor_stream *stream, const struct executor_weight *weight,
 		       void *memory[2], struct product *p, struct err *err)
 {
@@ -168,7 +169,7 @@ static int product_run(struct executor_stream *stream, const struct executor_wei
 	return ops->wait(stream, err);
 }
 
-/* K products of less than 1 each, one rounding of fp32 for each sum. */
+/* Checks the sums of K products below 1, each sum with one rounding of fp32 for each product. */
 static int product_check(const struct product *p, struct err *err)
 {
 	for (size_t i = 0; i < M * OUT; i++) {
