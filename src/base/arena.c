@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-#define BLOCK_SIZE ((size_t)64 << 10) /* bytes; what is larger has a block of its own */
+#define BLOCK_SIZE ((size_t)64 << 10) /* bytes; a larger allocation gets its own block */
 
 struct arena_block {
 	struct arena_block *next;

@@ -50,7 +50,7 @@ void buf_printf(struct buf *buf, const char *format, ...)
 	buf_reserve(buf, 1);
 	n = vsnprintf(buf->data + buf->len, buf->cap - buf->len, format, args);
 	va_end(args);
-	if (n > 0 && (size_t)n >= buf->cap - buf->len) { /* it did not fit: once more */
+	if (n > 0 && (size_t)n >= buf->cap - buf->len) { /* it did not fit: print again */
 		buf_reserve(buf, (size_t)n);
 		vsnprintf(buf->data + buf->len, (size_t)n + 1, format, again);
 	}

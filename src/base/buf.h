@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A growing byte string.  A zeroed struct is an empty one.  data ends in a NUL that len does not
- * count (data is NULL until the first byte).  Growth never fails (mem.h).
+ * A growing byte string.  A zeroed struct is empty.  data ends in a NUL that len does not count;
+ * data is NULL until the first byte.  Growth never fails (mem.h).
  */
 #ifndef FP8CONV_BASE_BUF_H
 #define FP8CONV_BASE_BUF_H
@@ -16,9 +16,10 @@ struct buf {
 	size_t cap;
 };
 
-void buf_reserve(struct buf *buf, size_t n); /* room for n more bytes */
+/* Makes room for n more bytes. */
+void buf_reserve(struct buf *buf, size_t n);
 
-/* Here, since plans are written in pieces of a few bytes. */
+/* Appends n bytes.  Inline, because plans are written in pieces of a few bytes. */
 static inline void buf_add(struct buf *buf, const void *data, size_t n)
 {
 	if (buf->cap - buf->len <= n)
@@ -39,11 +40,12 @@ static inline void buf_putc(struct buf *buf, char c)
 	buf_add(buf, &c, 1);
 }
 
-void buf_u64(struct buf *buf, uint64_t n); /* decimal digits; plans print millions of them */
+/* Appends n in decimal digits; plans print millions of numbers. */
+void buf_u64(struct buf *buf, uint64_t n);
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buf_release(struct buf *buf);
 
-/* The n bytes as 2 n hexadecimal digits in small letters, and a NUL. */
+/* Writes the n bytes as 2 n lower-case hexadecimal digits and a NUL to text. */
 void text_hex(char *text, const unsigned char *bytes, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Error values and the one place where hostile text is made safe to print.
+ * Error values, and the one place that makes hostile text safe to print.
  */
 #include "base/err.h"
 
@@ -31,8 +31,8 @@ void text_sanitize(char *text)
 	}
 }
 
-/* Of a text that is too long (names may have megabytes) the middle goes: the reason and the numbers
- * stand at its end. */
+/* Cuts the middle out of a text that is too long (names may have megabytes): the reason and the
+ * numbers are at its end. */
 static void set_message(struct err *err, const char *text)
 {
 	static const char gap[] = "...";
@@ -42,7 +42,7 @@ static void set_message(struct err *err, const char *text)
 	if (n < sizeof err->message) {
 		memcpy(err->message, text, n + 1);
 	} else {
-		/* not inside a character */
+		/* no cut inside a UTF-8 character */
 		while (head && (text[head] & 0xC0) == 0x80)
 			head--;
 		while (tail && (text[n - tail] & 0xC0) == 0x80)
@@ -81,7 +81,7 @@ int err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	return -1;
 }
 
-/* What is wrong with a path stays wrong; all else may pass. */
+/* A wrong path stays wrong; any other failure may pass. */
 static enum err_kind errno_kind(int number)
 {
 	switch (number) {

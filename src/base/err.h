@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Errors travel as values.  A function that can fail returns 0 or -1 and takes `struct err *`
- * last.  Whoever knows the file, the tensor and the numbers writes the message, once; callers pass
- * it on, or prefix it with err_wrap().
+ * Errors travel as values.  A function that can fail returns 0 or -1 and takes `struct err *` last.
+ * The function that knows the file, the tensor and the numbers writes the message, once; callers
+ * pass it on, or prefix it with err_wrap().
  *
  * A message is one line: lower case, no full stop, what failed first, subjects in single quotes,
  * both numbers, and what to do where the user can act.  Control characters in it (from hostile
- * names) have been replaced by '?', and of one that is too long the middle by "...".
+ * names) are replaced by '?', and the middle of a message that is too long by "...".
  */
 #ifndef FP8CONV_BASE_ERR_H
 #define FP8CONV_BASE_ERR_H
@@ -14,13 +14,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* The value is the exit status of the program, save for ERR_INTERRUPTED (128 + signal). */
+/* The value is the exit status of the program, except for ERR_INTERRUPTED (128 + signal). */
 enum err_kind {
 	ERR_NONE = 0,
-	ERR_USAGE = 2,	     /* what was asked for cannot be done */
-	ERR_INPUT = 3,	     /* the input is bad, and will be the next time */
-	ERR_SYSTEM = 4,	     /* I/O, space, memory, device: worth another try */
-	ERR_INTERRUPTED = 5, /* a signal asked for the end */
+	ERR_USAGE = 2,	     /* the request cannot be done */
+	ERR_INPUT = 3,	     /* the input is bad, also at the next try */
+	ERR_SYSTEM = 4,	     /* I/O, space, memory, device: another try may work */
+	ERR_INTERRUPTED = 5, /* a signal ended the job */
 };
 
 struct err {
@@ -32,18 +32,18 @@ struct err {
 int err_set(struct err *err, enum err_kind kind, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* err_set() of kind ERR_SYSTEM (ERR_INPUT where the path is wrong: ENOENT, ENOTDIR, ELOOP,
- * ENAMETOOLONG) with ": " and errno's text behind it. */
+/* Calls err_set() with ": " and the text of errno appended.  The kind is ERR_INPUT where the path
+ * is wrong (ENOENT, ENOTDIR, ELOOP, ENAMETOOLONG), else ERR_SYSTEM. */
 int err_errno(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "prefix: " in front of the message that is there.  Returns -1. */
+/* Puts "prefix: " in front of the existing message.  Returns -1. */
 int err_wrap(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Where the first byte of what a terminal might obey (C0, DEL, the C1 controls in UTF-8) is in
- * text; its length: nowhere. */
+/* Returns the offset of the first byte in text that a terminal might obey (C0, DEL, the C1 controls
+ * in UTF-8), or the length of text if there is none. */
 size_t text_control(const char *text);
 
-/* Replaces all of that by '?', in place. */
+/* Replaces all such bytes by '?', in place. */
 void text_sanitize(char *text);
 
 #endif

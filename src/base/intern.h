@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Byte strings as numbers: equal strings get equal ones, from 0 on in the order of their first
- * appearance.  A zeroed struct is empty.
+ * Numbers for byte strings: equal strings get equal numbers, from 0 on in the order of their first
+ * appearance.  A zeroed struct is empty.  Growth never fails (mem.h).
  */
 #ifndef FP8CONV_BASE_INTERN_H
 #define FP8CONV_BASE_INTERN_H
@@ -20,12 +20,13 @@ struct intern_entry {
 struct intern {
 	size_t n;
 	struct intern_entry *entries; /* by number */
-	struct buf keys;	      /* one behind the other */
-	size_t n_slots;		      /* a power of two, above 2 * n; 0 at first */
+	struct buf keys;	      /* concatenated */
+	size_t n_slots;		      /* a power of two above 2 * n; 0 at first */
 	size_t *slots;		      /* number + 1, or 0 */
 };
 
-/* The number of a string; it was not there before if that is the old intern->n. */
+/* Returns the number of a string of len bytes, and adds it if it is new: then the number is the old
+ * intern->n. */
 size_t intern_add(struct intern *intern, const void *key, size_t len);
 void intern_release(struct intern *intern);
 

@@ -17,8 +17,8 @@ static int system_openat(int dirfd, const char *path, int flags, mode_t mode)
 	return openat(dirfd, path, flags, mode);
 }
 
-/* Not posix_fallocate() itself: where the file system cannot reserve, glibc would write the whole
- * file instead.  There, nothing is reserved and the writes find out. */
+/* Unlike posix_fallocate(), which writes the whole file where the file system cannot reserve space,
+ * this reserves nothing there; a later write then reports a full disk. */
 static int system_fallocate(int fd, off_t offset, off_t n)
 {
 	int rc;
@@ -170,7 +170,7 @@ int io_pwrite_full(const struct file *file, const void *data, size_t n, uint64_t
 			continue;
 		if (put <= 0) {
 			if (!put)
-				errno = EIO; /* no progress and no reason: never loop on it */
+				errno = EIO; /* no progress without an error: end the loop */
 			return err_errno(err, "cannot write '%s' at byte %" PRIu64, file->name,
 					 offset);
 		}

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The one I/O table.  Every byte that is read from or written to a file goes through it, so that a
- * test can fail the N-th call.  Whoever opens files is given a `const struct io *`; programs pass
- * &io_system.
+ * test can let the N-th call fail.  A function that opens files takes a `const struct io *`;
+ * programs pass &io_system.
  *
- * The entries behave as the system calls they are named after (result, errno).  The functions below
- * loop over short transfers and EINTR and turn failures into errors that name the file.  Only what
- * moves no byte and makes no name is asked of the system itself: stat, statvfs, locks, the names in
- * a folder that was opened here.
+ * The entries behave as the system calls of their names (result, errno).  The functions below
+ * repeat short transfers and EINTR, and turn failures into errors that name the file: ERR_SYSTEM,
+ * or ERR_INPUT where the path is wrong (err_errno()).  Calls that move no byte and make no name use
+ * the system itself: stat, statvfs, locks, listing a directory that was opened here.
  */
 #ifndef FP8CONV_BASE_IO_H
 #define FP8CONV_BASE_IO_H
@@ -29,8 +29,8 @@ struct io {
 	ssize_t (*write)(int fd, const void *data, size_t n);
 	ssize_t (*pread)(int fd, void *data, size_t n, off_t offset);
 	ssize_t (*pwrite)(int fd, const void *data, size_t n, off_t offset);
-	int (*fallocate)(int fd, off_t offset,
-			 off_t n); /* 0 or an errno; 0 where it cannot be done */
+	/* 0 or an errno; 0 where the file system cannot reserve space */
+	int (*fallocate)(int fd, off_t offset, off_t n);
 	int (*ftruncate)(int fd, off_t size);
 	int (*fsync)(int fd);
 	int (*renameat)(int olddirfd, const char *oldpath, int newdirfd, const char *newpath);
@@ -40,8 +40,8 @@ struct io {
 
 extern const struct io io_system;
 
-/* What a file was when it was opened: another value later means it was changed while it was
- * read. */
+/* The identity of a file when it was opened.  A different value later means that the file was
+ * changed while it was read. */
 struct file_identity {
 	dev_t device;
 	ino_t inode;
@@ -50,17 +50,17 @@ struct file_identity {
 	struct timespec ctime;
 };
 
-/* openat that is tried again after EINTR. */
+/* openat() that tries again after EINTR.  Returns the file descriptor, or -1 with errno. */
 int io_openat(const struct io *io, int dirfd, const char *path, int flags, mode_t mode);
 
-/* name is for messages in all of these. */
+/* In all functions below, name is the file's name for messages. */
 
-/* Opens a regular file to read (O_NONBLOCK while opening, so that a FIFO cannot hang us; symbolic
- * links are followed).  Anything but a regular file is ERR_INPUT. */
+/* Opens a regular file to read.  Opens with O_NONBLOCK, so that a FIFO cannot block; follows
+ * symbolic links.  ERR_INPUT where the file is not a regular file. */
 int io_open_regular(const struct io *io, int dirfd, const char *path, int *fd,
 		    struct file_identity *identity, struct err *err);
 
-/* Opens a folder to list; closedir() it.  NULL on failure. */
+/* Opens a directory to list; the caller calls closedir().  NULL on failure. */
 DIR *io_open_directory(const struct io *io, int dirfd, const char *path, const char *name,
 		       struct err *err);
 
@@ -71,23 +71,25 @@ struct file {
 	const char *name;
 };
 
-/* Reads exactly n bytes at offset; the end of the file before that is ERR_INPUT ("truncated"). */
+/* Reads exactly n bytes at offset (in bytes).  ERR_INPUT ("truncated") where the file ends before
+ * that. */
 int io_pread_full(const struct file *file, void *data, size_t n, uint64_t offset, struct err *err);
+/* Write exactly n bytes, at offset or at the current position. */
 int io_pwrite_full(const struct file *file, const void *data, size_t n, uint64_t offset,
 		   struct err *err);
 int io_write_full(const struct file *file, const void *data, size_t n, struct err *err);
 
-/* Reads up to n bytes from a stream, fewer only at its end; *got says how many. */
+/* Reads up to n bytes from a stream, fewer only at its end.  *got becomes the number of bytes. */
 int io_read_full(const struct file *file, void *data, size_t n, size_t *got, struct err *err);
 
-/* A whole small file into buf; larger than limit bytes is ERR_INPUT. */
+/* Reads a whole small file into buf.  ERR_INPUT where it is larger than limit bytes. */
 int io_read_file(const struct io *io, int dirfd, const char *path, size_t limit, struct buf *buf,
 		 struct err *err);
 
-/* What the open file fd is; ERR_INPUT unless it is a regular one. */
+/* Reads the identity of the open file fd.  ERR_INPUT unless it is a regular file. */
 int io_identity(int fd, struct file_identity *identity, const char *name, struct err *err);
 
-/* ERR_INPUT "changed while it was read" unless fd still is what identity says. */
+/* ERR_INPUT "changed while it was read" unless fd still has this identity. */
 int io_check_unchanged(int fd, const struct file_identity *identity, const char *name,
 		       struct err *err);
 

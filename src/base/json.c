@@ -24,9 +24,9 @@ static unsigned char class_at(const char *p)
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* The top bits of bytes that are control characters, quotes or backslashes; what is above the
- * lowest of them may be false.  A byte below 0x80 gets its top bit where it is less than what is
- * subtracted. */
+/* Returns a word whose top bits mark the bytes that are control characters, quotes or backslashes;
+ * marks above the lowest one may be false.  A subtraction sets the top bit of a byte below 0x80 if
+ * the byte is less than the subtracted value. */
 static uint64_t special(uint64_t bytes)
 {
 	return ((bytes - EACH(' ')) | ((bytes ^ EACH('"')) - EACH(1)) |
@@ -52,7 +52,7 @@ size_t json_plain_prefix(struct json_text text)
 	return at;
 }
 
-/* Behind the quote that ends the string at p; NULL if none does. */
+/* Returns the byte after the quote that ends the string at p; NULL if no quote does. */
 static const char *string_end(const char *p, const char *end)
 {
 	for (p++; p < end; p++) {
@@ -101,9 +101,9 @@ static int bad_json(size_t at, const char *what, struct err *err)
 	return err_set(err, ERR_INPUT, "bad JSON at byte %zu: %s", at, what);
 }
 
-/* Behind the bracket that closes the one at text[*at], put into *at: strings end, brackets match,
- * and none lies deeper than the limit, `depth` levels being open already.  The only loop over every
- * byte of a header. */
+/* Moves *at after the bracket that closes the one at text[*at].  Checks that strings end, brackets
+ * match and the nesting stays within the limit, with `depth` levels already open.  This is the only
+ * loop over every byte of a header. */
 static int skip_container(struct json_text text, size_t base, size_t *at, int depth,
 			  struct err *err)
 {
@@ -148,7 +148,7 @@ static int skip_container(struct json_text text, size_t base, size_t *at, int de
 	return 0;
 }
 
-/* Behind the value at text[*at], put into *at; `depth` levels are open around it. */
+/* Moves *at after the value at text[*at], with `depth` levels open around it. */
 static int skip_value(struct json_text text, size_t base, size_t *at, int depth,
 		      struct json_text *value, struct err *err)
 {
@@ -193,7 +193,7 @@ int json_balanced(struct json_text text, struct err *err)
 	return expect_end(text, 0, at, err);
 }
 
-/* The key and the value behind it; kind and token are the key's. */
+/* Reads a key and its value; kind and token are those of the key. */
 static int read_member(struct json_members *walk, int kind, struct json_text key,
 		       struct json_member *member, struct err *err)
 {

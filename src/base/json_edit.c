@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One member of an object found, replaced, appended or removed in the text itself.  A config file
- * holds what other programs put there (order, NaN, spacing, numbers that no double holds): what is
- * not edited is copied, not parsed.
+ * Finds, replaces, appends or removes one member of an object in the text itself.  A config file
+ * contains things of other programs (order, NaN, spacing, numbers that no double holds), so bytes
+ * outside the edit are copied and never parsed.
  */
 #include "base/json.h"
 
 #include <string.h>
 
-/* Where things stand in an object's text; offsets in bytes. */
+/* The positions in an object's text, as byte offsets. */
 struct site {
 	size_t n_members;
-	size_t open, close;	      /* behind '{', and at '}' */
+	size_t open, close;	      /* after '{', and at '}' */
 	struct json_text first_colon; /* between the first key and its value: ": " */
 	size_t first_begin, first_end;
 	size_t second_begin;
 	size_t last_end;
 	bool found;
-	size_t begin, end;	/* of the member, key included */
+	size_t begin, end;	/* of the member, with its key */
 	size_t value;		/* of its value */
-	size_t previous_end;	/* of the member before it, 0 if none */
-	size_t following_begin; /* of the member behind it, 0 if none */
+	size_t previous_end;	/* of the member before, 0 if none */
+	size_t following_begin; /* of the member after, 0 if none */
 };
 
-/* How the object is written: one member a line, or all in one. */
+/* The layout of the object: one member a line, or all on one line. */
 struct style {
 	bool lines;
 	const char *newline;
 	struct json_text indent; /* of a member */
-	struct json_text unit;	 /* what one level adds to it */
+	struct json_text unit;	 /* of one more level */
 	struct json_text colon;
-	struct json_text gap; /* behind a comma, where all is in one line */
+	struct json_text gap; /* after a comma, where all is on one line */
 };
 
 static struct json_text piece(struct json_text text, size_t from, size_t to)
@@ -118,7 +118,7 @@ int json_find(struct json_text object, const char *key, struct json_text *value,
 	return 0;
 }
 
-/* What stands behind the last newline of text; all of it if there is none. */
+/* Returns the text after the last newline of text, or all of it. */
 static struct json_text last_line(struct json_text text)
 {
 	const char *newline = text.len ? memrchr(text.data, '\n', text.len) : NULL;
@@ -134,7 +134,7 @@ static struct style style_of(struct json_text text, const struct site *site)
 	struct style style = { .newline = "\n", .colon = literal(": ") };
 	struct json_text outer;
 
-	if (!site->n_members) { /* nothing to go by: what Python writes with indent=2 */
+	if (!site->n_members) { /* no example: the layout of Python's indent=2 */
 		style.lines = true;
 		style.indent = style.unit = literal("  ");
 		return style;
@@ -166,7 +166,7 @@ static void add_line(struct buf *out, const struct style *style, int depth)
 		add(out, style->unit);
 }
 
-/* Writes a value in the style of the object around it, whatever its own layout. */
+/* Writes a value in the layout of the object around it, whatever its own layout is. */
 static void add_value(struct buf *out, struct json_text value, const struct style *style)
 {
 	struct json_text token;
@@ -217,13 +217,13 @@ static void append_member(struct json_text text, const struct site *site, const 
 	add_member(out, key, value, &style);
 	if (site->n_members)
 		add(out, piece(text, from, text.len));
-	else { /* an empty object has no closing line of its own */
+	else { /* an empty object has no closing line */
 		buf_puts(out, style.newline);
 		add(out, piece(text, site->close, text.len));
 	}
 }
 
-/* The member, and the comma that it no longer needs. */
+/* Leaves out the member, and the comma that is no longer needed. */
 static void remove_member(struct json_text text, const struct site *site, struct buf *out)
 {
 	size_t from = site->begin, to = site->end;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values: trees by jansson, which recurses and so is given only what json_balanced() has passed;
- * strings and integers of headers straight from the text, since a header may hold millions.
+ * Values.  jansson makes trees; it recurses, so it gets only text that json_balanced() has passed.
+ * Strings and integers of headers come straight from the text, because a header may contain
+ * millions of them.
  */
 #include "base/json.h"
 
 #include <string.h>
 
-/* jansson, once brackets and depth are known to be good. */
+/* Decodes by jansson, after brackets and depth are checked. */
 static json_t *decode(struct json_text text, size_t flags, struct err *err)
 {
 	json_error_t error;
@@ -16,7 +17,7 @@ static json_t *decode(struct json_text text, size_t flags, struct err *err)
 	if (json_balanced(text, err))
 		return NULL;
 	if (memchr(text.data, '\0',
-		   text.len)) { /* jansson takes it for the end of a number or word */
+		   text.len)) { /* jansson takes NUL for the end of a number or word */
 		err_set(err, ERR_INPUT, "bad JSON: it holds a NUL byte");
 		return NULL;
 	}
@@ -26,7 +27,7 @@ static json_t *decode(struct json_text text, size_t flags, struct err *err)
 	return json;
 }
 
-/* What both json_decode() and json_decode_nul() refuse. */
+/* Rejects the values that json_decode() and json_decode_nul() both reject. */
 static json_t *decode_strict(struct json_text text, size_t flags, struct err *err)
 {
 	struct json_text token;
@@ -36,7 +37,7 @@ static json_t *decode_strict(struct json_text text, size_t flags, struct err *er
 	if (!text.data)
 		text.data = "";
 	while ((kind = json_token(text, &at, &token)) > 0) {
-		/* jansson reads it as 0, and the sign is lost */
+		/* jansson reads it as 0 and loses the sign */
 		if (kind == 'x' && token.len == 2 && !memcmp(token.data, "-0", 2)) {
 			err_set(err, ERR_INPUT, "bad JSON at byte %zu: -0 is not an integer",
 				at - 2);
@@ -99,11 +100,11 @@ int json_check(struct json_text text, struct err *err)
 	return 0;
 }
 
-/* Length of the UTF-8 sequence at p, two bytes or more; 0 if it is a bad one.  Source: RFC 3629,
- * section 4. */
+/* Returns the length of the UTF-8 sequence at p, at least two bytes; 0 if it is invalid.  Source:
+ * RFC 3629, section 4. */
 static size_t utf8_length(const unsigned char *p, size_t n)
 {
-	unsigned char low = 0x80, high = 0xbf; /* of the second byte */
+	unsigned char low = 0x80, high = 0xbf; /* limits of the second byte */
 	size_t length;
 
 	if (p[0] < 0xc2 || p[0] > 0xf4)
@@ -149,7 +150,7 @@ size_t json_utf8_prefix(struct json_text text)
 	return at;
 }
 
-/* Strings with escapes, by jansson. */
+/* Decodes strings with escapes, by jansson. */
 static bool escaped_string(struct json_text text, struct buf *out)
 {
 	json_t *json = json_loadb(text.data, text.len, JSON_DECODE_ANY, NULL);
@@ -187,7 +188,7 @@ static const char *skip_space(const char *p, const char *end)
 	return p;
 }
 
-/* Behind the integer at p; NULL if there is none, or none that fits. */
+/* Returns the byte after the integer at p; NULL if there is none, or if it does not fit. */
 static const char *read_uint(const char *p, const char *end, uint64_t *value)
 {
 	const char *start = p;

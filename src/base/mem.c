@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The one place that ends the program below cli/: metadata of a few bytes cannot be had, so nothing
- * else can. */
+/* The only function below cli/ that ends the program: without a few bytes of metadata nothing can
+ * go on. */
 static void out_of_memory(void)
 {
 	fputs("fp8conv: out of memory for metadata\n", stderr);

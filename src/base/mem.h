@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two kinds of memory.  Small metadata (names, tables) never fails: x*() end the program in one
- * place.  Tensor-sized memory may fail, with the size wanted in the message, and is counted by
- * whoever plans it.
+ * Two kinds of memory.  Small metadata (names, tables) never fails: the x*() functions end the
+ * program in one place.  Tensor-sized memory may fail, with the wanted size in the message; the
+ * caller that plans it counts it.
  */
 #ifndef FP8CONV_BASE_MEM_H
 #define FP8CONV_BASE_MEM_H
@@ -13,29 +13,29 @@
 #include "base/err.h"
 
 void *xmalloc(size_t size);
-void *xcalloc(size_t n, size_t size); /* zeroed; the product is checked */
+void *xcalloc(size_t n, size_t size); /* zeroed; checks the product for overflow */
 void *xreallocarray(void *p, size_t n, size_t size);
 char *xstrdup(const char *text);
 char *xstrndup(const char *text, size_t n);
 char *xasprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* size bytes aligned to 4096, for tensor data; *p is freed with free().  what names its use in the
- * message. */
+/* Allocates size bytes aligned to 4096, for tensor data; free() frees *p.  `what` names the use in
+ * the message.  ERR_SYSTEM on failure. */
 int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err);
 
-/* Such memory, and how much; zeroed is none. */
+/* Such memory and its size; a zeroed struct has none. */
 struct buffer {
 	void *data;
 	uint64_t size;
 };
 
-/* Makes it of size bytes at least, which do not keep what was there; where it fails, it is
- * empty. */
+/* Makes the buffer at least size bytes large; a larger buffer does not keep its contents.  On
+ * failure the buffer is empty. */
 int buffer_ensure(struct buffer *buffer, uint64_t size, const char *what, struct err *err);
 void buffer_release(struct buffer *buffer);
 
-/* Grows an array of n elements so that one more fits: doubles at powers of two.  array_add(v, n) =
- * element; */
+/* Makes room in an array of n elements for one more: doubles it where n is a power of two.  Use:
+ * ARRAY_GROW(v, n); v[n++] = element; */
 #define ARRAY_GROW(array, n)                                                        \
 	do {                                                                        \
 		if (((n) & ((n)-1)) == 0)                                           \

@@ -19,7 +19,7 @@ int pattern_compile(struct pattern *pattern, const char *option, const char *tex
 		return err_set(err, ERR_USAGE, "%s '%s': %s at character %zu", option, text,
 			       (const char *)message, (size_t)offset + 1);
 	}
-	/* Where memory may not be executable this fails, and matching interprets. */
+	/* Fails where memory may not be executable; then PCRE2 interprets the pattern. */
 	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);
 	*pattern = (struct pattern){
 		.option = option,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Patterns of the command line (--tensor, --include, --exclude): PCRE2 on the bytes of a tensor's
- * full name, anywhere in it unless anchored.
+ * full name.  A pattern matches anywhere in the name unless it is anchored.
  */
 #ifndef FP8CONV_BASE_PATTERN_H
 #define FP8CONV_BASE_PATTERN_H
@@ -18,10 +18,11 @@ struct pattern {
 	void *match;
 };
 
-/* text must outlive the pattern.  ERR_USAGE with option, pattern and what PCRE2 says. */
+/* Compiles text, which must outlive the pattern.  ERR_USAGE with the option, the pattern and
+ * PCRE2's message. */
 int pattern_compile(struct pattern *pattern, const char *option, const char *text, struct err *err);
 
-/* ERR_USAGE if matching needs more work than PCRE2 allows. */
+/* Sets *matches.  ERR_USAGE if matching needs more work than PCRE2 allows. */
 int pattern_match(const struct pattern *pattern, const char *name, bool *matches, struct err *err);
 
 void pattern_release(struct pattern *pattern);

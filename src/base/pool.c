@@ -16,7 +16,7 @@ struct pool {
 	size_t n_items;
 	_Atomic size_t next;
 	atomic_bool failed;
-	pthread_mutex_t lock; /* of the two below */
+	pthread_mutex_t lock; /* of the two members below */
 	size_t failed_item;
 	struct err *err;
 };

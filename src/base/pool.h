@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work for several threads: items 0 .. n-1, handed out in order.
+ * Runs items 0 .. n-1 on several threads, handed out in order.
  */
 #ifndef FP8CONV_BASE_POOL_H
 #define FP8CONV_BASE_POOL_H
@@ -10,14 +10,14 @@
 
 #include "base/err.h"
 
-/* Does item `item` on worker `worker` (0 .. n_threads - 1): 0, or -1 with *err set. */
+/* Does item `item` on worker `worker` (0 .. n_threads - 1).  Returns 0, or -1 with *err set. */
 typedef int pool_fn(void *context, int worker, size_t item, struct err *err);
 
-/* Runs all items and returns when the last one ended.  After a failure no further item begins;
- * since items begin in order, the error returned, that of the lowest item that failed, is the same
- * at any number of threads.  A value in *stop (a signal number; stop may be NULL) ends the run
- * before the next item with ERR_INTERRUPTED.  Where threads cannot be had, fewer do the work: the
- * calling thread is always one of them. */
+/* Runs all items, and returns after the last one has ended.  After a failure no further item
+ * begins.  Items begin in order, so the returned error, that of the lowest failed item, does not
+ * depend on the number of threads.  A value in *stop (a signal number; stop may be NULL) ends the
+ * run before the next item with ERR_INTERRUPTED.  The calling thread is one of the workers; if the
+ * system refuses threads, fewer do the work. */
 int pool_run(int n_threads, size_t n_items, pool_fn *fn, void *context, const atomic_int *stop,
 	     struct err *err);
 

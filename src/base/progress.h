@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a running command tells to whoever watches it, at any moment, from another thread; and the
- * one test for a signal that ends it.
+ * The progress of a running command, which another thread may read at any moment; and the one test
+ * for a signal that ends the command.
  */
 #ifndef FP8CONV_BASE_PROGRESS_H
 #define FP8CONV_BASE_PROGRESS_H
@@ -12,26 +12,27 @@
 
 #include "base/err.h"
 
-/* What the command does now. */
+/* The activity of the command. */
 enum progress_phase {
-	PROGRESS_WORK,	/* what it was asked for: convert, verify, inspect */
+	PROGRESS_WORK,	/* the job itself: convert, verify, inspect */
 	PROGRESS_SPOOL, /* copies standard input to a temporary file */
-	PROGRESS_CHECK, /* reads finished files back, for their checksums */
+	PROGRESS_CHECK, /* reads finished files again, for their checksums */
 	PROGRESS_HASH,	/* reads inputs and outputs, for the SHA-256 of --manifest */
 	PROGRESS_SEND,	/* copies the result to standard output */
 };
 
-/* done and total are bytes of this phase alone: a rate is taken from the moment when the phase
- * changes. */
+/* done and total are bytes of this phase alone.  A rate is measured from the change of the
+ * phase. */
 struct progress {
 	_Atomic enum progress_phase phase;
 	_Atomic uint64_t done;
-	_Atomic uint64_t total;	    /* 0: not known */
-	_Atomic(const char *) name; /* of the file at hand, or NULL; outlives the watcher */
-	const atomic_int *stop; /* not NULL: a signal number there ends the job at the next chunk */
+	_Atomic uint64_t total;	    /* 0: unknown */
+	_Atomic(const char *) name; /* of the current file, or NULL; outlives the reader */
+	const atomic_int
+		*stop; /* if not NULL, a signal number in it ends the job at the next chunk */
 };
 
-/* A phase of `total` bytes begins, with none done and no file at hand. */
+/* Begins a phase of `total` bytes, with done 0 and no current file. */
 void progress_begin(struct progress *progress, enum progress_phase phase, uint64_t total);
 
 /* Returns -1 with ERR_INTERRUPTED if *stop holds the number of a signal; stop may be NULL. */

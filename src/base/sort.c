@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Natural merge sort (Knuth, The Art of Computer Programming, volume 3, 5.2.4): stretches that
- * ascend are found, and neighbours merged until one is left.  What lies in its place already is
- * not moved, as in Python's listsort.txt, so that two stretches that hardly mix cost little.
+ * Natural merge sort (Knuth, The Art of Computer Programming, volume 3, 5.2.4): finds ascending
+ * runs, and merges neighbors until one is left.  Elements that are already in place do not move, as
+ * in Python's listsort.txt, so two runs that hardly mix cost little.
  */
 #include "base/sort.h"
 
@@ -17,7 +17,7 @@ struct order {
 	int (*compare)(const void *, const void *);
 };
 
-/* Where the stretches of n > 0 elements end, in bytes; *n_runs is how many there are. */
+/* Returns the ends of the runs of n > 0 elements, in bytes; *n_runs becomes their number. */
 static size_t *find_runs(const struct order *order, const char *array, size_t n, size_t *n_runs)
 {
 	size_t *ends = NULL;
@@ -33,8 +33,8 @@ static size_t *find_runs(const struct order *order, const char *array, size_t n,
 	return ends;
 }
 
-/* Where, from begin on, the elements end that stand before `key`: those below it, and if `equal`
- * its equals.  Looked for in doubling steps, so that long stretches cost little. */
+/* Returns the end of the elements, from begin on, that are below `key`, or also equal to it if
+ * `equal`.  Searches in doubling steps, so that long runs cost little. */
 static const char *find_end(const struct order *order, const char *begin, const char *end,
 			    const char *key, bool equal)
 {
@@ -57,7 +57,8 @@ static const char *find_end(const struct order *order, const char *begin, const 
 	return begin + low * order->size;
 }
 
-/* left[0 .. n_left) and [right .. end), each in order, to `to`, where right lies n_left behind. */
+/* Merges left[0 .. n_left) and [right .. end), each in order, to `to`, which is n_left elements
+ * before right. */
 static void merge(const struct order *order, const char *left, size_t n_left, const char *right,
 		  const char *end, char *to)
 {
@@ -78,13 +79,14 @@ static void merge(const struct order *order, const char *left, size_t n_left, co
 	memcpy(to, left, (size_t)(left_end - left));
 }
 
-/* Memory for what a merge moves out of the way. */
+/* Memory for the elements that a merge moves away. */
 struct spare {
 	char *data;
 	size_t size;
 };
 
-/* Merges [begin .. middle) and [middle .. end), each in order.  The ends that stay are left out. */
+/* Merges [begin .. middle) and [middle .. end), each in order.  Elements in place at both ends are
+ * left out. */
 static void merge_runs(const struct order *order, char *begin, char *middle, const char *end,
 		       struct spare *spare)
 {

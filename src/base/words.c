@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#define LENGTH_MAX 63 /* a longer name is no slip of the fingers */
+#define LENGTH_MAX 63 /* longer words are not compared */
 
 int words_find(const char *words, const char *word)
 {
@@ -80,7 +80,7 @@ const char *words_nearest(const char *wanted, const char *const *names)
 		size_t n_name = strlen(*names);
 		unsigned d = n_name > LENGTH_MAX ? LENGTH_MAX : distance(wanted, n, *names, n_name);
 
-		/* A name of which nothing is left is not near. */
+		/* A name that needs as many edits as either text has bytes is not near. */
 		if (d < n && d < n_name && (d < best || (d == best && !found))) {
 			best = d;
 			found = *names;
