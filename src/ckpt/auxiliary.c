@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What of a checkpoint's directory is neither weights nor ours to write anew: tokenizer, templates,
- * code, licence. The walk keeps the folders that are still to be read in a list; links to folders
- * are not followed, so it ends.
+ * The files of a checkpoint's directory that are neither weights nor written by this program:
+ * tokenizer, templates, code, license.  The walk keeps a list of directories to read; it follows no
+ * links to directories, so it ends.
  */
 #include "ckpt/checkpoint.h"
 
@@ -45,8 +45,8 @@ static bool matches(const char *name, const char *const *patterns, size_t n)
 	return false;
 }
 
-/* Files that the converter writes itself stand at the top; weights may lie anywhere, and so may
- * pickles, which run code where they are loaded and are never passed on. */
+/* Files that this program writes are at the top.  Weights may be anywhere, and so may pickles,
+ * which run code when they are loaded and are never passed on. */
 static bool is_left_out(const char *name, bool at_top)
 {
 	static const char *const ours[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME, "fp8conv*" };
@@ -60,7 +60,8 @@ static bool is_left_out(const char *name, bool at_top)
 	       matches(name, weights, sizeof weights / sizeof *weights);
 }
 
-/* One entry of the folder dirfd; path is its own path from the top and becomes the lists'. */
+/* Takes one entry of the directory dirfd.  path is its path from the top, which the lists take
+ * over. */
 static int take(int dirfd, const char *name, char *path, struct list *files, struct list *folders,
 		struct err *err)
 {
@@ -76,14 +77,14 @@ static int take(int dirfd, const char *name, char *path, struct list *files, str
 		bool is_output = !faccessat(dirfd, record, F_OK, AT_SYMLINK_NOFOLLOW);
 
 		free(record);
-		if (is_output) /* of ours, made beside the model: no part of it */
+		if (is_output) /* an output of this program inside the model's directory */
 			free(path);
 		else
 			list_add(folders, path);
 		return 0;
 	}
 	if (S_ISLNK(st.st_mode) && fstatat(dirfd, name, &st, 0))
-		st.st_mode = 0; /* it leads nowhere: not a file */
+		st.st_mode = 0; /* a broken link: not a file */
 	if (S_ISREG(st.st_mode) && !is_left_out(name, !strchr(path, '/')))
 		list_add(files, path);
 	else
@@ -91,7 +92,7 @@ static int take(int dirfd, const char *name, char *path, struct list *files, str
 	return 0;
 }
 
-/* Reads one folder; "" is the top. */
+/* Reads one directory; "" is the top. */
 static int read_folder(const struct checkpoint *checkpoint, const char *folder, struct list *files,
 		       struct list *folders, struct err *err)
 {

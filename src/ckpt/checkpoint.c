@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From what the user named to a table of all tensors: find the files, open each, hold them against
- * the index.
+ * From the user's path to a table of all tensors: finds the files, opens each, and checks them
+ * against the index.
  */
 #include "ckpt/checkpoint.h"
 
@@ -40,7 +40,7 @@ static char *join(const char *directory, const char *name)
 	return xasprintf(ends_in(directory, "/") ? "%s%s" : "%s/%s", directory, name);
 }
 
-/* Whether something has that name, be it a link that leads nowhere. */
+/* Does something have that name, even a broken link? */
 static bool exists(const char *path)
 {
 	struct stat st;
@@ -70,7 +70,7 @@ struct opened {
 	struct st_file file; /* empty, without a path: a defect */
 };
 
-/* The shards of an index, while they are opened. */
+/* The shards of an index while they are opened. */
 struct opening {
 	const struct checkpoint *checkpoint;
 	const struct weight_index *index;
@@ -117,7 +117,7 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 	return rc;
 }
 
-/* Defects are listed in the order of the shards, by one thread. */
+/* Opens the shards by n_threads.  One thread then lists the defects, in the order of the shards. */
 static int open_shards(struct checkpoint *checkpoint, const struct weight_index *index,
 		       const char *path, int n_threads, struct defects *defects, struct err *err)
 {
@@ -140,8 +140,7 @@ static int open_shards(struct checkpoint *checkpoint, const struct weight_index 
 	return rc;
 }
 
-/* What the index says of the sum of all tensors, if it says anything: for a survey, which judges
- * it. */
+/* Reads total_size of the index, if it has one, for a survey, which judges it. */
 static void read_total(struct checkpoint *checkpoint, struct json_text text)
 {
 	struct json_text metadata, total;
@@ -183,7 +182,7 @@ static int compare_strings(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The names in a directory that end in .safetensors and do not begin with a dot, sorted. */
+/* Lists the names in a directory that end in .safetensors and do not begin with a dot, sorted. */
 static int list_safetensors(const struct io *io, const char *directory, char ***names, size_t *n,
 			    struct err *err)
 {
@@ -209,7 +208,7 @@ static int list_safetensors(const struct io *io, const char *directory, char ***
 	return 0;
 }
 
-/* "models--org--name", whose models lie deeper. */
+/* Is it "models--org--name", whose models are in subdirectories? */
 static bool is_hub_cache(const char *directory)
 {
 	char *snapshots = join(directory, "snapshots");
@@ -219,7 +218,8 @@ static bool is_hub_cache(const char *directory)
 	return found;
 }
 
-/* Neither an index nor model.safetensors: one file is meant, of several none. */
+/* Opens the only file of a directory with neither an index nor model.safetensors; fails if there
+ * are several. */
 static int open_only_file(struct checkpoint *checkpoint, const struct io *io, struct err *err)
 {
 	const char *directory = checkpoint->directory;
@@ -306,7 +306,7 @@ static void list_tensors(struct checkpoint *checkpoint)
 			*ref++ = (struct tensor_ref){ &file->tensors[j], i };
 			*named++ = (struct tensor_ref){ file->by_name[j], i };
 		}
-		free(file->by_name); /* the checkpoint's says as much */
+		free(file->by_name); /* the checkpoint's by_name replaces it */
 		file->by_name = NULL;
 	}
 	sort(checkpoint->by_name, checkpoint->n_tensors, sizeof *named, compare_refs);
@@ -324,7 +324,7 @@ static int same_names(const struct checkpoint *checkpoint, const struct tensor_r
 	return defect_add(defects, DEFECT_NAME_DUPLICATE, name, other->name, err);
 }
 
-/* Over the shards: no name twice, and a total that fits. */
+/* Checks over the shards that no name occurs twice and that the sum of sizes does not overflow. */
 static int check_tensors(struct checkpoint *checkpoint, struct defects *defects, struct err *err)
 {
 	const struct tensor_ref *ref = checkpoint->by_name;
@@ -348,7 +348,7 @@ static int finish(struct checkpoint *checkpoint, struct defects *defects, struct
 	return check_tensors(checkpoint, defects, err);
 }
 
-/* path up to its last slash; trailing slashes of a directory are dropped. */
+/* Returns path up to its last slash, or all of a directory without its trailing slashes. */
 static char *directory_of(const char *path, bool is_directory)
 {
 	size_t n = is_directory ? strlen(path) : (size_t)(base_name(path) - path);
@@ -358,7 +358,7 @@ static char *directory_of(const char *path, bool is_directory)
 	return n ? xstrndup(path, n) : xstrdup(".");
 }
 
-/* "org/model", as models are called there. */
+/* Is it "org/model", the form of names on the Hugging Face Hub? */
 static bool is_hub_name(const char *path)
 {
 	const char *slash = strchr(path, '/');
@@ -405,7 +405,7 @@ int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const ch
 	return open_path(checkpoint, io, path, n_threads, NULL, err);
 }
 
-/* Whether all that the index names is there, so that its total can be judged. */
+/* Are all tensors of the index there, so that its total can be judged? */
 static bool is_whole(const struct defects *defects)
 {
 	for (size_t i = 0; i < defects->n; i++)

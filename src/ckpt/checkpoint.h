@@ -3,6 +3,9 @@
  * A checkpoint to read: a directory in Hugging Face layout (an index with shards, or one
  * model.safetensors), one .safetensors file, or an index.json.  Opening reads headers only; no file
  * stays open.
+ *
+ * Order: checkpoint_open(), checkpoint_survey() or checkpoint_open_fd(); checkpoint_find(),
+ * checkpoint_auxiliary(); checkpoint_release(), also after a failure.
  */
 #ifndef FP8CONV_CKPT_CHECKPOINT_H
 #define FP8CONV_CKPT_CHECKPOINT_H
@@ -23,7 +26,7 @@
 #define CONFIG_NAME	     "config.json"
 #define HF_QUANT_CONFIG_NAME "hf_quant_config.json" /* of ModelOpt */
 
-/* A tensor of the checkpoint: where it lies. */
+/* A tensor of the checkpoint, and the shard that holds it. */
 struct tensor_ref {
 	const struct st_tensor *tensor;
 	size_t shard; /* index in checkpoint.shards */
@@ -37,7 +40,7 @@ struct shard {
 struct checkpoint {
 	const struct io *io;
 	char *path; /* as the user gave it */
-	/* where its files lie; NULL for a single file or a stream (no config, no auxiliary
+	/* directory of the files; NULL for a single file or a stream (no config, no auxiliary
 	 * files) */
 	char *directory;
 	size_t n_shards;
@@ -45,45 +48,46 @@ struct checkpoint {
 	size_t n_tensors;
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
-	bool has_index;		    /* it came with model.safetensors.index.json */
-	bool has_total; /* of a survey: the index says that the tensors have so many bytes: */
+	bool has_index;		    /* there is a model.safetensors.index.json */
+	bool has_total; /* of a survey: index_total is the index's total_size, in bytes */
 	uint64_t index_total;
 	struct buf config;   /* text of config.json; empty if there is none */
 	uint64_t data_bytes; /* of all tensors */
 };
 
-/* Opens path.  Rules: the index wins over a glob; weight_map values are base names that end in
- * .safetensors (no '/', '\', NUL, control character, leading dot, at most 255 bytes); symbolic
- * links are followed and must end at regular files; a tensor must be in the shard the index says,
- * tensors that the index does not name and duplicates over shards are ERR_INPUT.  A directory
- * without index or model.safetensors is its one *.safetensors file, if there is exactly one.  A
- * path that ends in .json is an index; its shards lie beside it.  config.json: at most 16 MiB, not
- * parsed. The shards of an index are read by n_threads; the first that is bad gives the error,
- * whatever their number. */
+/* Opens path by these rules.  An index takes precedence over other files.  weight_map values are
+ * base names that end in .safetensors (no '/', '\', NUL, control character, leading dot, at most
+ * 255 bytes).  Symbolic links are followed and must end at regular files.  A tensor must be in the
+ * shard that the index names; tensors missing from the index and duplicates over shards are
+ * ERR_INPUT.  A directory without index or model.safetensors must have exactly one *.safetensors
+ * file.  A path that ends in .json is an index, with its shards in the same directory.  config.json
+ * has at most 16 MiB and is not parsed.  n_threads read the shards of an index; the error is that
+ * of the first bad shard, with any number of threads. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		    int n_threads, struct err *err);
 
-/* The same for whoever wants to know all that is wrong: shards that cannot be read are left out,
- * and tensors of one name are all there; defects lists them, and what the index says falsely,
- * total_size included.  ERR_INPUT where nothing can be read. */
+/* The same for a caller that lists all defects: leaves out shards that cannot be read, and keeps
+ * all tensors of one name.  defects gets these, and every false statement of the index, total_size
+ * included.  ERR_INPUT where nothing can be read. */
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		      struct defects *defects, struct err *err);
 
-/* A checkpoint of the one file that fd is (a spooled stream); name is for messages. */
+/* Opens the one file fd (a spooled stream) as a checkpoint; name is for messages. */
 int checkpoint_open_fd(struct checkpoint *checkpoint, const struct io *io, int fd, const char *name,
 		       struct err *err);
 void checkpoint_release(struct checkpoint *checkpoint);
 
-/* The tensor of that name, or NULL.  log n. */
+/* Returns the tensor of that name, or NULL, in O(log n). */
 const struct tensor_ref *checkpoint_find(const struct checkpoint *checkpoint, const char *name);
 
-/* The auxiliary files of the checkpoint's directory that belong in a converted copy: paths relative
- * to it, sorted, subfolders included; the caller frees each and the array.  None for a single
- * file.  Left out: *.safetensors, index files of weights (*.index.json), weights in other
- * containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack, *.onnx*, *.ot), pickles (*.pkl,
- * *.pickle, *.joblib, *.dill), in whatever case; dot files and dot folders; at the top also
- * config.json, hf_quant_config.json and our own fp8conv*. Symbolic links to regular files count as
- * files; links to folders are not followed, links to nowhere are left out. */
+/* Lists the auxiliary files of the checkpoint's directory that belong in a converted copy: paths
+ * relative to it, sorted, with those in subdirectories.  The caller frees each path and the array.
+ * A single file has none.  Left out: *.safetensors, index files of weights (*.index.json), weights
+ * in other containers (*.bin, *.pth, *.pt, *.ckpt, *.gguf, *.h5, *.msgpack, *.onnx*, *.ot) and
+ * pickles (*.pkl, *.pickle, *.joblib, *.dill), each in upper or lower case; dot files and dot
+ * directories; at the top also config.json, hf_quant_config.json and fp8conv*.  Symbolic links to
+ * regular files count as files; links to directories are not followed, and broken links are left
+ * out. */
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			 struct err *err);
 

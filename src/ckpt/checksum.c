@@ -10,7 +10,7 @@
 
 #define CHUNK (1 << 20) /* bytes */
 
-/* What becomes of the bytes. */
+/* The consumer of the bytes. */
 struct sink {
 	void (*update)(void *context, const void *data, size_t n);
 	void *context;
@@ -36,7 +36,7 @@ static int read_chunks(const struct file *file, const struct sink *sink, struct 
 	return rc;
 }
 
-/* The page cache is for files that are read twice. */
+/* Reads past the page cache, which is for files that are read twice. */
 static int read_all(const struct file *file, const struct file_identity *identity,
 		    const struct sink *sink, struct progress *progress, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is in a regular file, read from its beginning to its end.
+ * Checksums of the contents of a regular file.
  */
 #ifndef FP8CONV_CKPT_CHECKSUM_H
 #define FP8CONV_CKPT_CHECKSUM_H
@@ -13,16 +13,17 @@
 
 #define SHA256_HEX 65 /* digits and a NUL */
 
-/* Both read the file at path below dirfd and count its bytes in progress->done; progress->stop ends
- * that: ERR_INTERRUPTED.  A file that changes meanwhile, or is not a regular one: ERR_INPUT. */
+/* Both read the file at path below dirfd, and add its bytes to progress->done.  ERR_INTERRUPTED
+ * after a signal in progress->stop; ERR_INPUT where the file changes meanwhile, or is not a regular
+ * file. */
 
 /* CRC-32, zlib's. */
 int checksum_crc32(const struct io *io, int dirfd, const char *path, struct progress *progress,
 		   uint32_t *crc, struct err *err);
 
 struct sha256 {
-	char hex[SHA256_HEX]; /* in small letters */
-	uint64_t size;	      /* bytes that it is of */
+	char hex[SHA256_HEX]; /* in lower case */
+	uint64_t size;	      /* bytes of the file */
 };
 
 int checksum_sha256(const struct io *io, int dirfd, const char *path, struct progress *progress,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is wrong with a checkpoint that can still be read in part.  Whoever opens one to use it
- * stops at the first such thing; whoever wants to know them all (verify) gives a list.
+ * The defects of a checkpoint that can still be read in part.  Commands that use a checkpoint stop
+ * at the first defect; `verify` passes a list and gets all of them.
  */
 #ifndef FP8CONV_CKPT_DEFECT_H
 #define FP8CONV_CKPT_DEFECT_H
@@ -11,16 +11,16 @@
 #include "base/err.h"
 
 enum defect_kind {
-	DEFECT_FILE_INVALID,   /* no safetensors file, or none at all */
-	DEFECT_INDEX_MISSING,  /* the index says that a file has a tensor, which it has not */
-	DEFECT_INDEX_UNMAPPED, /* a file has a tensor that the index does not say it has */
-	DEFECT_INDEX_TOTAL,    /* total_size */
-	DEFECT_NAME_DUPLICATE, /* one name twice */
+	DEFECT_FILE_INVALID,   /* the file is not a safetensors file, or missing */
+	DEFECT_INDEX_MISSING,  /* the index names a tensor that the file does not have */
+	DEFECT_INDEX_UNMAPPED, /* a file has a tensor that the index does not name */
+	DEFECT_INDEX_TOTAL,    /* total_size of the index is false */
+	DEFECT_NAME_DUPLICATE, /* two tensors have one name */
 };
 
 struct defect {
 	enum defect_kind kind;
-	char *tensor; /* NULL: none in particular */
+	char *tensor; /* NULL: no single tensor */
 	char *file;
 	char *message;
 };
@@ -30,8 +30,8 @@ struct defects {
 	struct defect *list;
 };
 
-/* Adds what err says (ERR_INPUT) to the list and returns 0; -1 where there is no list, or err is of
- * another kind. */
+/* Adds the message of err (ERR_INPUT) to the list and returns 0.  Returns -1 where there is no
+ * list, or err has another kind. */
 int defect_add(struct defects *defects, enum defect_kind kind, const char *tensor, const char *file,
 	       const struct err *err);
 

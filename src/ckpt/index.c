@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The weight_map is read member by member, as a header is, and held against the shards by one merge
- * of sorted names.
+ * Reads the weight_map member by member, as a header is read, and compares it with the shards in
+ * one merge of sorted names.
  */
 #include "ckpt/index.h"
 
@@ -14,7 +14,7 @@
 
 #define NAME_LIMIT 255 /* bytes, as in file systems */
 
-/* Why name cannot be a shard's; NULL if it can. */
+/* Returns why name cannot be a shard's; NULL if it can. */
 static const char *shard_name_problem(const char *name)
 {
 	static const char suffix[] = ".safetensors";
@@ -41,7 +41,7 @@ static int add_entry(struct weight_index *index, const struct json_member *membe
 	const char *last = index->n ? index->entries[index->n - 1].shard : NULL;
 	const char *problem;
 
-	/* neighbours mostly share a shard: its name is checked and kept once */
+	/* neighbors mostly share a shard: its name is checked and kept once */
 	if (!last || strcmp(last, shard) != 0) {
 		problem = shard_name_problem(shard);
 		if (problem)
@@ -136,7 +136,7 @@ size_t index_run(const struct weight_index *index, size_t first)
 	return end - first;
 }
 
-/* A tensor that the shard has and the index has elsewhere, or nowhere. */
+/* Fails with a tensor of the shard that the index puts elsewhere, or does not name. */
 static int stray(const struct weight_index *index, const char *tensor, const char *file,
 		 const char *path, struct err *err)
 {
@@ -149,7 +149,7 @@ static int stray(const struct weight_index *index, const char *tensor, const cha
 		       path);
 }
 
-/* Entry i names what the file has not. */
+/* Fails with entry i, whose tensor the file does not have. */
 static int absent(const struct index_entry *entry, size_t i, const char *file, const char *path,
 		  struct defects *defects, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * model.safetensors.index.json: which shard holds which tensor.
+ * model.safetensors.index.json: the shard of each tensor.
  */
 #ifndef FP8CONV_CKPT_INDEX_H
 #define FP8CONV_CKPT_INDEX_H
@@ -15,7 +15,7 @@
 
 struct index_entry {
 	const char *tensor;
-	const char *shard; /* base name; neighbours share it */
+	const char *shard; /* base name; neighbors share the string */
 };
 
 struct weight_index {
@@ -24,17 +24,17 @@ struct weight_index {
 	struct arena texts;	     /* names of tensors and shards */
 };
 
-/* Reads the weight_map of an index's text.  Shard names must be plain (see checkpoint_open()).
- * path is for messages. */
+/* Reads the weight_map of an index's text.  Shard names must be plain (checkpoint_open()).  path is
+ * for messages.  The caller releases the index, also on failure. */
 int index_read(struct weight_index *index, struct json_text text, const char *path,
 	       struct err *err);
 void index_release(struct weight_index *index);
 
-/* How many entries, from the first on, name the same shard as entries[first]. */
+/* Returns how many entries, from entries[first] on, name the same shard. */
 size_t index_run(const struct weight_index *index, size_t first);
 
-/* ERR_INPUT unless file holds exactly the tensors of entries[first] to entries[first + n - 1]; with
- * a list of defects, all differences go there. */
+/* ERR_INPUT unless file has exactly the tensors of entries[first] to entries[first + n - 1].  With
+ * a list of defects, all differences go to the list. */
 int index_compare(const struct weight_index *index, size_t first, size_t n,
 		  const struct st_file *file, const char *path, struct defects *defects,
 		  struct err *err);

@@ -33,10 +33,11 @@ struct walk {
 	int dirfd;
 	const char *path, *except;
 	struct listing *files;
-	struct listing folders; /* that are still to be read */
+	struct listing folders; /* to be read */
 };
 
-/* One folder's regular files and directories, as paths below the top; folder: "" or "original/". */
+/* Lists one directory's regular files and subdirectories, as paths below the top.  folder: "" or
+ * "original/". */
 static int list_folder(struct walk *walk, const char *folder, struct err *err)
 {
 	DIR *stream = io_open_directory(walk->io, walk->dirfd, *folder ? folder : ".",

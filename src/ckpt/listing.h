@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What lies in a folder.
+ * The files of a directory.
  */
 #ifndef FP8CONV_CKPT_LISTING_H
 #define FP8CONV_CKPT_LISTING_H
@@ -10,15 +10,15 @@
 #include "base/err.h"
 #include "base/io.h"
 
-/* Paths below a folder. */
+/* Paths below a directory. */
 struct listing {
 	size_t n;
 	char **items;
 };
 
-/* All regular files of the folder that dirfd is and of its subfolders, sorted bytewise; links,
- * names that begin with a dot and those that are `except` are left out.  path is for messages.
- * listing must be zeroed before, and released, whatever is returned. */
+/* Lists all regular files of the open directory dirfd and of its subdirectories, sorted bytewise.
+ * Leaves out links, names that begin with a dot, and the path `except`. path is for messages.  The
+ * caller zeroes listing before, and releases it, also on failure. */
 int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
 		  struct listing *listing, struct err *err);
 

@@ -73,7 +73,7 @@ static const char *text_of(const json_t *record, const char *key)
 	return text ? text : "";
 }
 
-/* Whether a recorded time has a fraction of a second. */
+/* Does a recorded time have a fraction of a second? */
 static bool has_fraction(const char *time)
 {
 	const char *fraction = strchr(time, '.');
@@ -81,8 +81,8 @@ static bool has_fraction(const char *time)
 	return fraction && fraction[strspn(fraction, ".0")];
 }
 
-/* What differs of two records of equal size, though the contents may be the same; NULL: they
- * are. */
+/* Returns the difference of two records of equal size whose contents may still be the same; NULL if
+ * the records prove that they are. */
 static const char *unproven(const json_t *was, const json_t *is)
 {
 	bool same_mtime = json_equal(json_object_get(was, "mtime"), json_object_get(is, "mtime"));
@@ -261,7 +261,7 @@ int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
 	return manifest_save(manifest, dir, err);
 }
 
-/* Keeps the shards in the order of their names, whoever finishes first. */
+/* Keeps the shards in the order of their names, whichever part finishes first. */
 static void insert_shard(json_t *shards, json_t *record)
 {
 	const char *name = json_string_value(json_object_get(record, "name"));
@@ -278,7 +278,7 @@ static void insert_shard(json_t *shards, json_t *record)
 	json_array_insert_new(shards, at, record);
 }
 
-/* What was said of a file that is written anew. */
+/* Removes the records of a file that is written again. */
 static void manifest_drop_shard(json_t *shards, const char *name)
 {
 	for (size_t i = json_array_size(shards); i-- > 0;) {
@@ -290,7 +290,7 @@ static void manifest_drop_shard(json_t *shards, const char *name)
 	}
 }
 
-/* The manifest of a job that runs. */
+/* Reads the manifest of a running job. */
 static int manifest_reload(const struct outdir *dir, json_t **manifest, struct err *err)
 {
 	*err = (struct err){ 0 };

@@ -16,7 +16,7 @@
 #include "base/progress.h"
 
 #define COPY_CHUNK     (1 << 20)
-#define LONG_NAME_KEPT 200 /* bytes of a name that leaves no room for ours around it */
+#define LONG_NAME_KEPT 200 /* bytes kept of a name that is too long to extend */
 
 char *outdir_own_name(const char *name, const char *suffix)
 {
@@ -35,8 +35,9 @@ char *outdir_partial_name(const char *name)
 	return outdir_own_name(name, "partial");
 }
 
-/* The lock file can be unlinked by the holder between our open and our flock: then we hold a file
- * that nobody else will see, and take the next one. */
+/* Is the file still the locked one?  Its holder may unlink the lock file between the calls of open
+ * and flock; then this process holds a file that no other process will see, and must open it
+ * again. */
 static bool same_file(int dirfd, const char *name, int fd)
 {
 	struct stat by_name, by_fd;
@@ -45,7 +46,7 @@ static bool same_file(int dirfd, const char *name, int fd)
 	       by_name.st_dev == by_fd.st_dev && by_name.st_ino == by_fd.st_ino;
 }
 
-/* 1, with *err set: another process holds it. */
+/* Returns 1, with *err set, if another process holds the lock. */
 static int lock_take(const struct outdir *dir, const char *name, int operation, int *fd,
 		     struct err *err)
 {
@@ -79,8 +80,8 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 	}
 }
 
-/* A new directory lasts when its name in the one above does.  One that may not be read cannot be
- * flushed either.  fd is the new one. */
+/* Flushes the directory above, so that the name of a new directory lasts.  A directory above that
+ * may not be read cannot be flushed either.  fd is the new one. */
 static int sync_above(const struct io *io, int fd, const char *path, struct err *err)
 {
 	int above = io_openat(io, fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
@@ -95,7 +96,8 @@ static int sync_above(const struct io *io, int fd, const char *path, struct err 
 	return rc;
 }
 
-/* What cannot be made is told when the directory in it is. */
+/* Creates a directory durably.  Returns 0 also where mkdir fails: creating the directory inside it
+ * reports that. */
 static int parent_make(const struct io *io, const char *path, struct err *err)
 {
 	int fd, rc;
@@ -110,13 +112,13 @@ static int parent_make(const struct io *io, const char *path, struct err *err)
 	return rc;
 }
 
-/* The directories that path lies in, as mkdir -p makes them. */
+/* Creates the directories above path, as mkdir -p does. */
 static int parents_make(const struct outdir *dir, struct err *err)
 {
 	const char *slash = strchr(dir->path + 1, '/');
 	int rc = 0;
 
-	/* A slash that only other slashes follow is not inside the path. */
+	/* Trailing slashes are not inside the path. */
 	while (!rc && slash && slash[strspn(slash, "/")]) {
 		char *parent = xstrndup(dir->path, (size_t)(slash - dir->path));
 
@@ -165,8 +167,8 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 	return 0;
 }
 
-/* Folder `name` of `parent`, created (lastingly) if need be; never through a link.  path: its own,
- * for messages. */
+/* Opens directory `name` of `parent`, and creates it durably if needed; never follows a link.
+ * path: its path, for messages. */
 static int folder_open(const struct outdir *dir, int parent, const char *name, const char *path,
 		       struct err *err)
 {
@@ -184,7 +186,8 @@ static int folder_open(const struct outdir *dir, int parent, const char *name, c
 	return fd;
 }
 
-/* The directory that a relative name lies in, created on the way; *base is its last component. */
+/* Opens the directory of a relative name, and creates it if needed; *base becomes the last
+ * component. */
 static int parent_open(const struct outdir *dir, const char *name, int *fd, const char **base,
 		       struct err *err)
 {
@@ -245,7 +248,7 @@ static int put_commit(struct put *put, struct err *err)
 	return 0;
 }
 
-/* After a commit there is no partial file left to remove. */
+/* Removes the partial file, which no longer exists after a commit. */
 static void put_release(struct put *put)
 {
 	if (put->fd >= 0)
@@ -385,7 +388,7 @@ int outdir_guard(const struct outdir *dir, int *guard, struct err *err)
 	return 0;
 }
 
-/* Unlinked while it is held: whoever waits for it sees that and takes a new one. */
+/* Unlinks the file while its lock is held: waiting processes notice that and open a new one. */
 void outdir_unguard(const struct outdir *dir, int guard)
 {
 	dir->io->unlinkat(dir->fd, ".fp8conv.guard", 0);
@@ -396,8 +399,8 @@ void outdir_close(struct outdir *dir)
 {
 	if (!dir->path)
 		return;
-	/* A shared lock may have other holders: they would not see a newcomer if the file went
-	 * away. */
+	/* A shared lock may have other holders, who would not notice a new process if the file were
+	 * removed. */
 	if (dir->lock_fd >= 0) {
 		if (!flock(dir->lock_fd, LOCK_EX | LOCK_NB))
 			dir->io->unlinkat(dir->fd, dir->lock_name, 0);

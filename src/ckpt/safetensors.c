@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a safetensors file: no size is believed, and nothing allocated for it, before it is held
- * against the file's.
+ * Opens a safetensors file: checks every size against that of the file before it is used or memory
+ * is allocated for it.
  */
 #include "ckpt/safetensors.h"
 
@@ -53,7 +53,7 @@ int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t
 	return st_header_check(file, file_size - file->data_start, err);
 }
 
-/* Files of other kinds that stand under this name, told by their first 8 bytes. */
+/* Names the files of other kinds that are found under this name, by their first 8 bytes. */
 static int check_magic(const char *path, const char magic[8], struct err *err)
 {
 	if (!memcmp(magic, "version ", 8))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One safetensors file: 8 bytes of header size, a JSON header, tensor data.  Reading believes
+ * One safetensors file: 8 bytes of header size, a JSON header, tensor data.  Reading trusts
  * nothing: see the rules at st_open().  Writing is a layout, computed before the first byte
- * (st_layout()): the header and every offset that the reference serialiser would give the same
+ * (st_layout()): the header and every offset that the reference serializer would give the same
  * tensors.
  *
  * Source: safetensors crate 24b0b28 (tensor.rs).
@@ -48,42 +48,42 @@ struct st_file {
 	struct arena texts;	      /* names and shapes, keys and values of the metadata */
 };
 
-/* Reads and checks the header of the file at path; the file is closed again.  ERR_INPUT with file,
+/* Reads and checks the header of the file at path, and closes the file.  ERR_INPUT with file,
  * tensor, byte offset and both numbers for everything that the reference rejects, and for duplicate
  * or empty names, NUL or control characters in names, tensors in array form, more than ST_MAX_DIMS
- * dimensions, duplicate metadata keys, NUL in metadata and unknown fields of more than 1 MiB.  n
- * log n in tensors.  On failure file is empty again. */
+ * dimensions, duplicate metadata keys, NUL in metadata and unknown fields of more than 1 MiB.
+ * Costs n log n in tensors.  On failure file is empty again. */
 int st_open(struct st_file *file, const struct io *io, const char *path, struct err *err);
-/* The same for a file that is open already (a stream that was spooled); path is for messages. */
+/* The same for an open file (a spooled stream); path is for messages. */
 int st_open_fd(struct st_file *file, const struct io *io, int fd, const char *path,
 	       struct err *err);
 void st_release(struct st_file *file);
 
-/* Reads and checks header text of n bytes (behind the 8 of its size) of a file of file_size bytes,
- * into a zeroed file or one with a path; for streams and the fuzzer.  st_release() is the caller's,
- * also on failure. */
+/* Reads and checks the n bytes of header text that follow the 8 bytes of its size, for a file of
+ * file_size bytes.  file is zeroed, or has only a path.  For streams and the fuzzer.  The caller
+ * calls st_release(), also on failure. */
 int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t file_size,
 		    struct err *err);
 
-/* Whether a name holds a control character (C0, DEL, or U+0080 to U+009F). */
+/* Does a name contain a control character (C0, DEL, or U+0080 to U+009F)? */
 bool st_has_control(const char *name);
 
 uint64_t st_tensor_size(const struct st_tensor *tensor);   /* bytes */
-uint64_t st_n_elements(const uint64_t *shape, int n_dims); /* of a shape that was checked */
-/* A shape of an arena's own. */
+uint64_t st_n_elements(const uint64_t *shape, int n_dims); /* of a checked shape */
+/* Copies a shape into an arena. */
 uint64_t *st_shape_copy(struct arena *arena, const uint64_t *shape, int n_dims);
-/* "[1536, 576]" appended to buf. */
+/* Appends a shape as "[1536, 576]" to buf. */
 void st_shape_format(struct buf *buf, const uint64_t *shape, int n_dims);
 
-/* Layout of a file to write.  tensors[i].begin/end are filled in; the array keeps its order.  The
- * file's size is *header_size + *data_size bytes.  metadata is written with sorted keys
- * ({"format":"pt"} is up to the caller); without any there is no __metadata__.  A header longer
- * than ST_MAX_HEADER is one all the same: nobody would read it, so the caller checks. */
+/* Computes the layout of a file to write.  Fills in tensors[i].begin and end; the array keeps its
+ * order.  The file has *header_size + *data_size bytes.  metadata is written with sorted keys
+ * ({"format":"pt"} is the caller's choice); with none there is no __metadata__.  The caller checks
+ * *header_size against ST_MAX_HEADER, above which no reader accepts a file. */
 void st_layout(struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
 	       size_t n_metadata, uint64_t *header_size, uint64_t *data_size);
 
-/* The header of tensors that were laid out, with the same metadata: the whole prefix (size, JSON,
- * padding), *header_size bytes of it, put into an empty buf. */
+/* Writes the header of tensors that st_layout() has laid out, with the same metadata, to an empty
+ * buf: the size, the JSON and the padding, *header_size bytes. */
 void st_header(const struct st_tensor *tensors, size_t n, const struct st_metadata *metadata,
 	       size_t n_metadata, struct buf *header);
 

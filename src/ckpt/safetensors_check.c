@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether a header can be true: the tensors, sorted by offset, tile the data from 0 to its last
- * byte, each as long as its type and shape say, and no name stands there twice.  Sorts and
- * neighbours only: n log n. Offsets in these messages are data offsets, as in the header.
+ * Checks the statements of a header: the tensors, sorted by offset, tile the data from 0 to its
+ * last byte, each has the size of its type and shape, and no name occurs twice.  Only sorts and
+ * compares neighbors: n log n.  Offsets in these messages are data offsets, as in the header.
  */
 #include "ckpt/safetensors_header.h"
 
@@ -19,7 +19,7 @@ static int compare_offsets(const void *a, const void *b)
 
 	if (x->begin != y->begin)
 		return x->begin < y->begin ? -1 : 1;
-	/* an empty tensor comes before the one that begins where it lies */
+	/* an empty tensor comes before another one at its offset */
 	return (x->end > y->end) - (x->end < y->end);
 }
 
@@ -71,7 +71,8 @@ static int check_metadata(const struct st_file *file, struct err *err)
 	return rc;
 }
 
-/* The tensor's place: behind the one before it, before the end. */
+/* Checks the tensor's place: it begins where the tensor before it ends, and ends within the
+ * data. */
 static int check_place(const struct st_file *file, size_t i, uint64_t data_size, struct err *err)
 {
 	const struct st_tensor *tensor = &file->tensors[i];
@@ -127,8 +128,8 @@ static int bad_size(const struct st_file *file, const struct st_tensor *tensor,
 	return rc;
 }
 
-/* The tensor's size, by its type and shape.  Multiplied in the order of the reference: a 0 behind
- * an overflow does not mend it. */
+/* Checks the tensor's size by its type and shape.  Multiplies in the order of the reference: a 0
+ * after an overflow does not repair it. */
 static int check_size(const struct st_file *file, const struct st_tensor *tensor, struct err *err)
 {
 	uint64_t bits = 1;

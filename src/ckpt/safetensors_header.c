@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the JSON of a safetensors header says, member by member: no tree, no more memory than the
- * tensor table. Byte offsets in messages count from the start of the file.
+ * Reads the JSON of a safetensors header member by member: no tree, no memory except the tensor
+ * table.  Byte offsets in messages count from the start of the file.
  */
 #include "ckpt/safetensors_header.h"
 
@@ -14,17 +14,17 @@
 
 enum { FIELD_DTYPE = 1, FIELD_SHAPE = 2, FIELD_OFFSETS = 4 };
 
-#define FIELD_LIMIT (1 << 20) /* bytes of a field that is not ours: checking it takes a tree */
+#define FIELD_LIMIT (1 << 20) /* bytes of an unknown field: checking it takes a tree */
 
 struct reader {
 	struct st_file *file;
 	const char *header;
-	struct buf text;	    /* of the string read last */
-	struct json_members fields; /* of the tensor read last */
+	struct buf text;	    /* the last string that was read */
+	struct json_members fields; /* of the last tensor that was read */
 	bool has_metadata;
 };
 
-/* Where a stretch of the header lies in the file. */
+/* Returns the file offset of a part of the header. */
 static uint64_t offset_of(const struct reader *reader, struct json_text text)
 {
 	return 8 + (uint64_t)(text.data - reader->header);
@@ -70,7 +70,7 @@ static int read_shape(struct reader *reader, struct st_tensor *tensor, struct js
 			       " dimensions, more than the limit (%d)",
 			       tensor->name, reader->file->path, n, ST_MAX_DIMS);
 	tensor->n_dims = (int)n;
-	/* neighbours mostly have one shape, and share it */
+	/* neighbors mostly have one shape, and share it */
 	if (before && n == before->n_dims &&
 	    !memcmp(shape, before->shape, (size_t)n * sizeof *shape))
 		tensor->shape = before->shape;
@@ -122,7 +122,7 @@ static int read_field(struct reader *reader, struct st_tensor *tensor,
 			       "limit (%d) (byte %" PRIu64 ")",
 			       member->key, tensor->name, reader->file->path, member->value.len,
 			       FIELD_LIMIT, offset_of(reader, member->value));
-	if (json_check(member->value, err)) /* not ours, but it must be JSON */
+	if (json_check(member->value, err)) /* an unknown field, which must still be JSON */
 		return err_wrap(err, "field '%s' of tensor '%s' in '%s' (byte %" PRIu64 ")",
 				member->key, tensor->name, reader->file->path,
 				offset_of(reader, member->value));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The layout of a file to write, byte for byte the one of the reference serialiser (safetensors
- * crate 24b0b28, tensor.rs, prepare()): by type in the order of enum dtype, then by name bytewise.
+ * The layout of a file to write, byte for byte that of the reference serializer (safetensors crate
+ * 24b0b28, tensor.rs, prepare()): by type in the order of enum dtype, then by name bytewise.
  */
 #include "ckpt/safetensors.h"
 
@@ -68,8 +68,8 @@ static void add_tensor(struct buf *header, const struct st_tensor *tensor, bool 
 	buf_puts(header, "]}");
 }
 
-/* Type by type: codes and scales, which take turns among the tensors, are mostly in order by
- * themselves. */
+/* Sorts type by type: codes and scales alternate among the tensors, but each type alone is mostly
+ * in order. */
 static const struct st_tensor **layout_order(const struct st_tensor *tensors, size_t n)
 {
 	const struct st_tensor **order = xreallocarray(NULL, n, sizeof *order);
@@ -87,7 +87,7 @@ static const struct st_tensor **layout_order(const struct st_tensor *tensors, si
 
 static void add_begin(struct buf *header, const struct st_metadata *metadata, size_t n)
 {
-	buf_add(header, "\0\0\0\0\0\0\0\0", 8); /* the size, known at the end */
+	buf_add(header, "\0\0\0\0\0\0\0\0", 8); /* the size, filled in at the end */
 	buf_putc(header, '{');
 	if (n)
 		add_metadata(header, metadata, n);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/write_queue.h"
 
-#define WRITE_QUEUE_ALIGN 64 /* bytes: what write_queue_take() gives is good for any type */
+#define WRITE_QUEUE_ALIGN 64 /* bytes: write_queue_take() returns memory aligned for any type */
 
 static int write_pieces(struct write_queue *queue, struct err *err)
 {

@@ -25,8 +25,8 @@ static void writer_init(struct writer *writer, const struct io *io, const char *
 				   .turn = PTHREAD_MUTEX_INITIALIZER };
 }
 
-/* A file system in memory has no cache to go past, and reserving its pages takes one thread a third
- * of the time that writing them takes. */
+/* Is it a file system in memory?  It has no cache to bypass, and reserving its pages takes one
+ * thread a third of the time of writing them. */
 static bool is_in_memory(int fd)
 {
 	struct statfs fs;
@@ -34,7 +34,8 @@ static bool is_in_memory(int fd)
 	return !fstatfs(fd, &fs) && fs.f_type == TMPFS_MAGIC;
 }
 
-/* Reserving first makes a full disk known before the work, and keeps the file in one piece. */
+/* Reserves the space first, so that a full disk is noticed before the work and the file is
+ * contiguous. */
 static int writer_begin(struct writer *writer, const struct buf *header, struct err *err)
 {
 	int number = EOPNOTSUPP;
@@ -52,15 +53,15 @@ static int writer_begin(struct writer *writer, const struct buf *header, struct 
 	return writer_pwrite(writer, header->data, header->len, 0, err);
 }
 
-/* Whether a file that cannot be opened is none that anybody writes: not there, a link, a FIFO, a
- * folder. */
+/* Does the error of opening a file mean that no process writes it: missing, a link, a FIFO, a
+ * directory? */
 static bool is_no_file(int number)
 {
 	return number == ENOENT || number == ELOOP || number == ENXIO || number == EISDIR;
 }
 
-/* What is left of a dead run is removed; what another run is writing, under whatever lock, or may
- * be writing, is not. */
+/* Removes the partial file of a dead run, but not one that another run is writing, or may be
+ * writing, under whatever lock. */
 static int remove_stale(const struct outdir *dir, const char *partial, struct err *err)
 {
 	int fd = io_openat(dir->io, dir->fd, partial,
@@ -87,7 +88,7 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 	writer->dir = dir;
 	writer->partial = outdir_partial_name(name);
 	if (remove_stale(dir, writer->partial, err)) {
-		free(writer->partial); /* not ours to remove */
+		free(writer->partial); /* another process's file: do not remove it */
 		writer->partial = NULL;
 		return -1;
 	}
@@ -96,7 +97,7 @@ int writer_open(struct writer *writer, const struct outdir *dir, const char *nam
 	if (writer->fd < 0)
 		return err_errno(err, "cannot create '%s/%s'", dir->path, writer->partial);
 	flock(writer->fd,
-	      LOCK_EX | LOCK_NB); /* where there are no locks, only the directory's holds */
+	      LOCK_EX | LOCK_NB); /* without file locks, only the directory's lock protects it */
 	if (writer_begin(writer, header, err))
 		return -1;
 	if (!is_in_memory(writer->fd))
@@ -141,7 +142,7 @@ static void piece_add(struct writer *writer, const void *data, size_t n, uint64_
 	pthread_mutex_unlock(&writer->lock);
 }
 
-/* Past the page cache where the file system lets us; some say no (EINVAL) only now. */
+/* Writes past the page cache where the file system allows it; some refuse (EINVAL) only here. */
 static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64_t offset,
 		       struct err *err)
 {
@@ -156,8 +157,8 @@ static int body_pwrite(struct writer *writer, const char *data, size_t n, uint64
 	return io_pwrite_full(&file, data, n, offset, err);
 }
 
-/* Direct I/O takes whole blocks at both ends; what sticks out goes through the page cache.  A block
- * that two callers share is an edge for both, so the two ways never meet in one block. */
+/* Direct I/O takes whole blocks; the bytes before and after them go through the page cache.  A
+ * block that two callers share is at an edge for both, so the two ways never meet in one block. */
 int writer_pwrite(struct writer *writer, const void *data, size_t n, uint64_t offset,
 		  struct err *err)
 {
@@ -191,7 +192,7 @@ static int compare_pieces(const void *a, const void *b)
 	return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* Every byte exactly once; the checksum of the whole from those of its pieces. */
+/* Checks that every byte was written exactly once, and combines the checksums of the pieces. */
 static int pieces_check(struct writer *writer, uint32_t *crc, struct err *err)
 {
 	uint64_t at = 0;
