@@ -39,8 +39,8 @@ void amax_stats_release(struct amax_stats *stats)
 	*stats = (struct amax_stats){ 0 };
 }
 
-/* Where a site of that name is, or belongs.  Names mostly come in order: the end is looked at
- * first. */
+/* Returns the position of the site of that name, or where to insert it.  Names mostly come in
+ * order, so the end is tried first. */
 static size_t position(const struct amax_stats *stats, const char *name, bool *found)
 {
 	size_t low = 0, high = stats->n_sites;

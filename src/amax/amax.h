@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a calibration leaves behind: for each module the amax of its input x, weight w and output y,
- * for each attention those of q, k and v, pass by pass.  In memory a table of sites; on disk one
- * safetensors file, fp8conv-amax(5). A zeroed table is safe to release.  Nothing here locks: one
- * thread at a time.
+ * The results of a calibration, pass by pass: for each module the amax of its input x, weight w and
+ * output y, for each attention those of q, k and v.  In memory a table of sites; on disk one
+ * safetensors file, fp8conv-amax(5).  A zeroed table is safe to release.  Nothing here locks: one
+ * thread at a time uses a table.
+ *
+ * Order, to make a file: amax_stats_init(); amax_stats_data() for each sequence; amax_stats_site()
+ * and amax_site_append() for each site and pass; amax_stats_put(); amax_stats_release().  To read
+ * one: amax_stats_read(); amax_stats_find(); amax_stats_release().
  */
 #ifndef FP8CONV_AMAX_AMAX_H
 #define FP8CONV_AMAX_AMAX_H
@@ -18,105 +22,105 @@
 #include "ckpt/safetensors.h"
 #include "num/amax_bin.h"
 
-#define AMAX_HISTORY_LEN     1024 /* passes kept, unless another number is asked for */
+#define AMAX_HISTORY_LEN     1024 /* default of passes kept */
 #define AMAX_HISTORY_LEN_MAX 1048576
 
 enum amax_kind {
 	AMAX_GEMM,	/* columns x, w, y */
-	AMAX_ATTENTION, /* columns q, k, v, as attention sees them */
+	AMAX_ATTENTION, /* columns q, k, v, as the inputs of attention */
 };
 
-/* Columns of a module's history (w as the checkpoint holds it, whatever the precision of the pass);
+/* Columns of a module's history (w as in the checkpoint, whatever the precision of the pass), and
  * of an attention's. */
 enum { AMAX_X, AMAX_W, AMAX_Y };
 enum { AMAX_Q, AMAX_K, AMAX_V };
 
-/* One module.  n_passes rows are kept, the oldest first. */
+/* One module or attention.  n_passes rows are kept, the oldest first. */
 struct amax_site {
-	char *name; /* its path: "model.layers.0.mlp.down_proj", "model.layers.0.self_attn" */
+	char *name; /* module path: "model.layers.0.mlp.down_proj", "model.layers.0.self_attn" */
 	enum amax_kind kind;
-	uint64_t limit; /* rows kept */
+	uint64_t limit; /* most rows to keep */
 	size_t n_passes;
-	/* (n_passes, 3): magnitudes; 0 where nothing came by, infinity possible, never NaN */
+	/* (n_passes, 3): magnitudes; 0 where a pass had no values, infinity possible, never NaN */
 	float (*history)[3];
-	int64_t *tokens; /* (n_passes): how many reached the module */
-	/* (AMAX_BINS, 2): counts of |x| and of |y|, all passes; NULL: not asked for */
+	int64_t *tokens; /* (n_passes): tokens that reached the module */
+	/* (AMAX_BINS, 2): counts of |x| and |y| over all passes; NULL: not requested */
 	uint64_t (*histogram)[2];
 };
 
 struct amax_stats {
 	size_t n_sites;
-	struct amax_site *
-		*sites; /* by name, bytewise; a site stays where it is while the table grows */
-	uint64_t history_len; /* rows kept of each */
+	/* by name, bytewise; a site keeps its address while the table grows */
+	struct amax_site **sites;
+	uint64_t history_len; /* most rows to keep of each site */
 	char *model;	      /* fingerprint of the checkpoint: source/fingerprint.h */
 	char *precision;      /* of the forward pass: "bf16", "f32" */
-	char *backend;	      /* what computed it: "cpu"; after a merge of several "cpu+cuda" */
+	char *backend;	      /* of the passes: "cpu"; after a merge of several "cpu+cuda" */
 	uint64_t data[2];     /* fingerprint of the data: high, low; see amax_stats_data() */
-	uint64_t n_passes;    /* that were run, dropped ones included */
-	uint64_t n_tokens;    /* in all of them */
+	uint64_t n_passes;    /* passes that ran, dropped ones included */
+	uint64_t n_tokens;    /* of all passes */
 	uint64_t seq_len;     /* tokens of the longest sequence */
 };
 
-/* An empty table.  history_len: 1 to AMAX_HISTORY_LEN_MAX. */
+/* Makes an empty table, with copies of the texts.  history_len: 1 to AMAX_HISTORY_LEN_MAX. */
 void amax_stats_init(struct amax_stats *stats, const char *model, const char *precision,
 		     const char *backend, uint64_t history_len);
 void amax_stats_release(struct amax_stats *stats);
 
-/* The site of that name, made if need be; NULL: it is of the other kind.  log n to find. */
+/* Returns the site of that name, made if needed; NULL if it has the other kind.  O(log n). */
 struct amax_site *amax_stats_site(struct amax_stats *stats, const char *name, enum amax_kind kind);
-/* The same, and NULL where there is none of that name and kind. */
+/* The same, but returns NULL if there is no site of that name and kind. */
 struct amax_site *amax_stats_find(const struct amax_stats *stats, const char *name,
 				  enum amax_kind kind);
 
-/* Tells the table of one sequence (its token ids as int32, little-endian) of n_tokens tokens that
- * has been, or will be, part of a pass: counts it, and adds its SHA-256 (the first 16 bytes, a
- * big-endian number) to the fingerprint of the data, modulo 2^128: the order of sequences does not
- * count, nor over how many files they were spread. */
+/* Adds one sequence of n_tokens tokens (its ids as int32, little-endian, in size bytes) that is or
+ * will be part of a pass: counts it, and adds its SHA-256 (the first 16 bytes, a big-endian number)
+ * to the fingerprint of the data, modulo 2^128.  So neither the order of sequences nor their
+ * distribution over files matters. */
 void amax_stats_data(struct amax_stats *stats, const void *data, size_t size, uint64_t n_tokens);
 
-/* sum + data, modulo 2^128. */
+/* sum += data, modulo 2^128. */
 void amax_data_add(uint64_t sum[2], const uint64_t data[2]);
 
 /* Appends a pass: three magnitudes (none NaN or negative) in the order of the site's columns, and
- * how many tokens reached it.  A module that no token reached in a pass gets its row too (0, w, 0;
- * 0 tokens), so that the rows of all sites are of the same passes.  The oldest row goes where the
- * limit is reached. */
+ * the number of tokens that reached it.  A module without tokens in a pass gets a row too (0, w, 0;
+ * 0 tokens), so that the rows of all sites are of the same passes.  At the limit the oldest row is
+ * dropped. */
 void amax_site_append(struct amax_site *site, const float amax[3], int64_t n_tokens);
 
-/* The site's histogram, all zeros if it had none; counts of x are [bin][0], of y [bin][1]. */
+/* Returns the site's histogram, zeroed if it is new; counts of x are [bin][0], of y [bin][1]. */
 uint64_t (*amax_site_histogram(struct amax_site *site))[2];
 
-/* Whether a safetensors file is one, by its metadata. */
+/* Is a safetensors file an amax file, by its metadata? */
 bool amax_is_file(const struct st_file *file);
 
-/* Reads a file into a table that is zeroed or released.  ERR_INPUT, one line naming file and
- * tensor, for what is no safetensors file, other versions, unknown tensors, types and shapes that
- * are not those of fp8conv-amax(5), a history without tokens or the reverse, NaN, negative values,
- * more rows than the metadata allows, missing or bad metadata.  On failure the table is empty. */
+/* Reads a file into a table that is zeroed or released.  ERR_INPUT, naming file and tensor, for
+ * other files, other versions, unknown tensors, types and shapes that differ from fp8conv-amax(5),
+ * a history without tokens or the reverse, NaN, negative values, more rows than the metadata
+ * allows, missing or invalid metadata.  On failure the table is empty. */
 int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *path,
 		    struct err *err);
 
-/* Where a history goes: its folder, made if need be and held against every other fp8conv while it
- * is open.  Zeroed is safe to close. */
+/* The place of an amax file to write: its directory, created if needed, and locked against other
+ * processes of fp8conv while it is open.  A zeroed place is safe to close. */
 struct amax_place {
 	struct outdir dir;
-	const char *name; /* in it; the caller's */
+	const char *name; /* in dir; points into the caller's path */
 };
 
-/* path must outlive it. */
+/* Opens the directory of path, which must outlive the place. */
 int amax_place_open(struct amax_place *place, const struct io *io, const char *path,
 		    struct err *err);
-/* Whether the file may be replaced: there is none, or it is an amax file.  ERR_USAGE for another,
- * so that no model, data or dump is lost to a slip of the hand. */
+/* Returns 0 if the file may be replaced: it does not exist, or is an amax file.  ERR_USAGE for any
+ * other file, so that a typing error destroys no model, data or dump. */
 int amax_place_check(const struct amax_place *place, const char *path, struct err *err);
 void amax_place_close(struct amax_place *place);
 
-/* Writes the file, whole or not at all, over an old one of that name.  The same table gives the
- * same bytes, in whatever order its sites were made. */
+/* Writes the file, whole or not at all, and replaces an old one of that name.  The same table gives
+ * the same bytes, whatever the order in which its sites were made. */
 int amax_stats_put(const struct amax_stats *stats, const struct amax_place *place, struct err *err);
 
-/* The same to a path that is held for as long as it takes, and checked as by amax_place_check(). */
+/* The same for a path that is locked only for the call, and checked by amax_place_check(). */
 int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
 		     struct err *err);
 

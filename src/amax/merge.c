@@ -23,7 +23,7 @@ static int check_text(const struct amax_merging *merge, const char *what, const 
 		       merge->path, other, one);
 }
 
-/* A sum within int64_t, which is also what a file may hold of a uint64_t. */
+/* Adds to a sum within int64_t, which is also the limit of a uint64_t in a file. */
 static int add_count(const struct amax_merging *merge, const char *what, uint64_t *sum, uint64_t n,
 		     struct err *err)
 {
@@ -69,7 +69,7 @@ static int check_sites(const struct amax_merging *merge, const struct amax_stats
 	return from->n_sites > n ? refuse_site(merge, from->sites[n], true, err) : 0;
 }
 
-/* "cpu+cuda": each once, in the order of their names. */
+/* Returns "cpu+cuda": each name once, in bytewise order. */
 static char *unite(const char *one, const char *other)
 {
 	struct buf text = { 0 };

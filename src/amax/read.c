@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading fp8conv-amax(5).  st_open_fd() has held names, offsets and sizes against the file, so
- * what is allocated here is at most twice its size.
+ * Reads fp8conv-amax(5).  st_open_fd() has checked names, offsets and sizes against the file, so
+ * this allocates at most twice the file's size.
  */
 #include "amax/tensors.h"
 
@@ -29,7 +29,7 @@ static const char *metadata_value(const struct st_file *file, const char *key)
 	return NULL;
 }
 
-/* A text that must be there; NULL with ERR_INPUT. */
+/* Returns a text that must exist; NULL with ERR_INPUT. */
 static const char *metadata_get(const struct st_file *file, const char *key, struct err *err)
 {
 	const char *value = metadata_value(file, key);
@@ -56,7 +56,7 @@ static int read_version(const struct st_file *file, struct err *err)
 	return 0;
 }
 
-/* A decimal number without sign, blanks or leading zeros. */
+/* Reads a decimal number without sign, blanks or leading zeros. */
 static int read_count(const struct st_file *file, const struct amax_count *count, uint64_t *value,
 		      struct err *err)
 {
@@ -111,7 +111,7 @@ static int read_metadata(struct amax_stats *stats, const struct st_file *file, s
 	return 0;
 }
 
-/* Which part of a site a tensor's name says it is; N_AMAX_PARTS: none. */
+/* Returns the part of a site that a tensor's name means; N_AMAX_PARTS if none. */
 static enum amax_part part_of(const char *name)
 {
 	const char *dot = strrchr(name, '.');
@@ -142,7 +142,7 @@ static int check_form(const struct st_file *file, const struct st_tensor *tensor
 	return -1;
 }
 
-/* Rows of row_size bytes, in memory that ARRAY_GROW() can go on with. */
+/* Reads rows of row_size bytes into memory that ARRAY_GROW() can extend. */
 static int read_rows(const struct reader *reader, const struct st_tensor *tensor, size_t n_rows,
 		     size_t row_size, void *rows, struct err *err)
 {
@@ -221,7 +221,7 @@ static int read_tokens(const struct reader *reader, const struct st_tensor *tens
 	return 0;
 }
 
-/* Tokens or a histogram, of a site whose history was read. */
+/* Reads tokens or a histogram of a site whose history was read. */
 static int read_partner(const struct reader *reader, const struct st_tensor *tensor,
 			enum amax_part part, const char *name, struct err *err)
 {
@@ -250,7 +250,7 @@ static int read_tensor(const struct reader *reader, const struct st_tensor *tens
 	return rc;
 }
 
-/* All histories, or all that belongs to one. */
+/* Reads all histories, or all other tensors. */
 static int read_tensors(const struct reader *reader, bool histories, struct err *err)
 {
 	const struct st_file *file = reader->file;

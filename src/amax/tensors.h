@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tensors and metadata of fp8conv-amax(5), as rows, for reading and writing.
+ * The tensors and metadata of fp8conv-amax(5), as rows for reading and writing.
  */
 #ifndef FP8CONV_AMAX_TENSORS_H
 #define FP8CONV_AMAX_TENSORS_H
@@ -11,7 +11,7 @@
 #define AMAX_VERSION	 "1"
 #define AMAX_VERSION_KEY "fp8conv_amax"
 
-/* What a site's tensors are. */
+/* The parts of a site, one tensor each. */
 enum amax_part {
 	AMAX_PART_HISTORY,
 	AMAX_PART_QKV,
@@ -21,26 +21,26 @@ enum amax_part {
 };
 
 struct amax_tensor {
-	const char *suffix; /* behind the site's name */
+	const char *suffix; /* appended to the site's name */
 	enum dtype dtype;
 	int n_dims;
-	uint64_t shape[2]; /* the first is 0 where it is the passes kept */
+	uint64_t shape[2]; /* the first is 0 where it is the number of passes */
 	const char *text;  /* for messages */
 };
 
 extern const struct amax_tensor amax_tensors[N_AMAX_PARTS];
 
-/* The site's bytes of a part; NULL: it has no such tensor, or no memory for it yet. */
+/* Returns the site's data of a part; NULL if it has no such tensor, or no memory for it yet. */
 void *amax_site_part(const struct amax_site *site, enum amax_part part);
 
-/* The numbers of the metadata. */
+/* A number of the metadata. */
 struct amax_count {
 	const char *key;
 	size_t offset; /* of a uint64_t in struct amax_stats */
 	uint64_t min, max;
 };
 
-/* Its texts. */
+/* A text of the metadata. */
 struct amax_text {
 	const char *key;
 	size_t offset; /* of a char * in struct amax_stats */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "ckpt/writer.h"
 
-/* The file to be: its tensors, and the memory of each. */
+/* The file to write: its tensors, and the memory of each. */
 struct listing {
 	size_t n;
 	struct st_tensor *tensors;
@@ -64,7 +64,7 @@ static void listing_release(struct listing *listing)
 
 static void metadata_add(struct st_metadata *metadata, size_t *n, const char *key, char *value)
 {
-	/* NOLINTNEXTLINE(performance-no-int-to-ptr): the way around const; it is only read */
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): removes const; it is only read */
 	metadata[(*n)++] = (struct st_metadata){ .key = (char *)(uintptr_t)key, .value = value };
 }
 
@@ -142,7 +142,7 @@ int amax_place_open(struct amax_place *place, const struct io *io, const char *p
 		slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
 	lock = outdir_own_name(name, "lock");
 	rc = outdir_open(&place->dir, io, directory, lock, false, err);
-	if (place->dir.held) /* the lock is the file's, not the folder's */
+	if (place->dir.held) /* the lock is for the file, not for the directory */
 		rc = err_set(err, ERR_SYSTEM,
 			     "'%s' is in use by another fp8conv: try again when it has ended",
 			     path);
