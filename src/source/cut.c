@@ -10,7 +10,7 @@ static uint64_t row_step(const struct unit *unit)
 	return rows == WHOLE ? 1 : rows;
 }
 
-/* All columns where it can be, else whole tiles. */
+/* Returns the columns of a cut: all if they fit, else whole tiles. */
 static uint64_t cut_cols(const struct unit *unit, uint64_t codes)
 {
 	size_t tile = unit->source_scale.tile.cols;

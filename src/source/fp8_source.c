@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "recipe/recipe.h"
 
-#define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; lists of modules make it long */
+#define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; long because of lists of modules */
 
-/* Bands are cut at multiples of this (convert/bands.c). */
+/* The size at which bands are cut, or a multiple (convert/bands.c). */
 #define BLOCK_MOST 128
 
 static bool is_foreign_fp8(enum dtype dtype)
@@ -18,7 +18,7 @@ static bool is_foreign_fp8(enum dtype dtype)
 	return dtype == DT_F8_E4M3FNUZ || dtype == DT_F8_E5M2FNUZ;
 }
 
-/* ModelOpt's own configuration, which older checkpoints have alone; empty where there is none. */
+/* ModelOpt's own configuration, the only one in older checkpoints; empty if there is none. */
 int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
 			       struct buf *text, struct err *err)
 {
@@ -58,7 +58,8 @@ const char *fp8_source_recipe(const struct detection *detection)
 	return recipe_of_scheme(scheme->granularity, scheme->static_input)->name;
 }
 
-/* Types that hold several low-precision weights an element, or integers with scales elsewhere. */
+/* Types that pack several low-precision weights into an element, or hold integers with scales
+ * elsewhere. */
 static bool is_packed(const struct st_tensor *tensor)
 {
 	enum dtype dtype = tensor->dtype;
@@ -72,7 +73,7 @@ int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, con
 	if (is_foreign_fp8(tensor->dtype))
 		return err_set(err, ERR_INPUT, "tensor '%s' has the unsupported type %s",
 			       tensor->name, dtype_name(tensor->dtype));
-	/* The quantization_config that says how to read it would be gone. */
+	/* The quantization_config that describes its contents would be lost. */
 	if (is_quantized && is_packed(tensor))
 		return err_set(
 			err, ERR_INPUT,

@@ -72,7 +72,7 @@ int source_read_bytes(struct source *source, const struct tensor_ref *ref, uint6
 	return 0;
 }
 
-/* n elements that lie together in the file, from element `first` of the tensor. */
+/* Reads n contiguous elements of the file, from element `first` of the tensor. */
 static int read_segment(struct source *source, const struct source_request *request, uint64_t first,
 			uint64_t n, char *data, struct err *err)
 {
@@ -88,7 +88,7 @@ static int read_segment(struct source *source, const struct source_request *requ
 			     err);
 }
 
-/* Lines of elements in the file: rows of a unit, or columns of a transposed one. */
+/* Lines of elements in the file: the rows of a unit, or the columns of a transposed one. */
 struct lines {
 	uint64_t first; /* element of the tensor */
 	uint64_t n;
@@ -96,7 +96,7 @@ struct lines {
 	uint64_t stride; /* elements from one line to the next */
 };
 
-/* The lines, close together in memory. */
+/* Reads the lines into memory without gaps. */
 static int read_lines(struct source *source, const struct source_request *request,
 		      const struct lines *lines, char *data, struct err *err)
 {
@@ -113,7 +113,7 @@ static int read_lines(struct source *source, const struct source_request *reques
 	return 0;
 }
 
-/* from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
+/* Transposes from (cols, rows) to (rows, cols), in squares that stay in the first-level cache. */
 #define TRANSPOSE(type, from, to, rows, cols)                                                 \
 	do {                                                                                  \
 		const type *from_ =                                                           \
@@ -158,7 +158,7 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 	if (source_read_bytes(source, request->ref, request->first * size, request->n * size,
 			      values, err))
 		return -1;
-	/* What is narrower widens in place, from the end. */
+	/* Narrower values are widened in place, from the end. */
 	for (size_t i = request->n; i-- > 0;) {
 		float value = element_to_f32((const char *)values, dtype, i);
 
@@ -167,8 +167,8 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 	return 0;
 }
 
-/* Where in its scale tensor the grid of the matrix begins that holds the rect: in a stack, each
- * has its own grid, or all share one. */
+/* Returns the element of the scale tensor where the grid of the rect's matrix begins: in a stack,
+ * each matrix has its own grid, or all share one. */
 static uint64_t grid_begin(const struct unit *unit, const struct rect *rect, uint64_t grid)
 {
 	const struct st_tensor *scale = unit->source_scale.scale->tensor;
@@ -202,7 +202,8 @@ int source_scales(struct source *source, const struct unit *unit, const struct r
 	return rc;
 }
 
-/* Codes in buffers.raw to values.  Rects begin at tile borders, or hold whole rows. */
+/* Converts the codes in buffers.raw to values.  Rects begin at tile borders, or contain whole
+ * rows. */
 static int decode(struct source *source, const struct source_request *request, enum dtype dtype,
 		  void *values, struct err *err)
 {
@@ -229,7 +230,7 @@ static int decode(struct source *source, const struct source_request *request, e
 	return backend_failed(source->backend, unit->name, err);
 }
 
-/* The rows of the rect; of a transposed unit, its columns. */
+/* Returns the lines of the rect: its rows, or its columns in a transposed unit. */
 static struct lines rect_lines(const struct source_request *request)
 {
 	const struct slice *slice = &request->unit->slice;
@@ -301,7 +302,7 @@ int source_close(struct source *source, struct err *err)
 {
 	int rc = 0;
 
-	/* Standard input may be a file that others write. */
+	/* Standard input may be a file that another process writes. */
 	if (source->stream_fd >= 0)
 		rc = io_check_unchanged(source->stream_fd,
 					&source->checkpoint->shards[0].file.identity,

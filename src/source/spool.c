@@ -10,10 +10,10 @@
 #include "base/mem.h"
 
 #define STREAM_CHUNK (1 << 20)
-#define PIPE_CHUNK   (64 << 10) /* what a pipe holds: a larger write would wait inside the kernel */
+#define PIPE_CHUNK   (64 << 10) /* bytes of a pipe: a larger write would wait inside the kernel */
 #define POLL_MS	     200
 
-/* Waits until fd can be read from or written to, and for a signal at the same time. */
+/* Waits until fd can be read or written, and for a signal at the same time. */
 static int wait_ready(int fd, short events, const atomic_int *stop, struct err *err)
 {
 	struct pollfd ready = { .fd = fd, .events = events };
@@ -25,7 +25,7 @@ static int wait_ready(int fd, short events, const atomic_int *stop, struct err *
 	return 0;
 }
 
-/* to: of the copy. */
+/* Copies standard input to the file `to`, which has this name in messages. */
 static int copy_all(const struct io *io, int to, const char *name, struct progress *progress,
 		    struct err *err)
 {
@@ -51,7 +51,8 @@ static int copy_all(const struct io *io, int to, const char *name, struct progre
 	return rc;
 }
 
-/* Standard output may be one that does not wait (O_NONBLOCK, set by whoever shares it). */
+/* Writes all n bytes.  Standard output may be non-blocking (O_NONBLOCK, set by another process that
+ * shares it). */
 static int send_all(const struct io *io, const char *data, size_t n, const atomic_int *stop,
 		    struct err *err)
 {

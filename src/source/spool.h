@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Standard input and output as files.  The layout of a safetensors file puts the scales (F32)
- * before the codes, so nothing of the output can be sent before the last of the input was seen:
- * both sides of a pipe are spooled to unlinked temporary files, and memory stays bounded.
+ * Standard input and output as files.  A safetensors file has the scales (F32) before the codes, so
+ * no output can be sent before all input is read.  Both sides of a pipe are spooled to unlinked
+ * temporary files, and memory stays bounded.  ERR_INTERRUPTED after a signal.
  */
 #ifndef FP8CONV_SOURCE_SPOOL_H
 #define FP8CONV_SOURCE_SPOOL_H
@@ -11,8 +11,8 @@
 #include "base/io.h"
 #include "base/progress.h"
 
-/* *fd: standard input itself where it is a regular file at its beginning, else an unlinked copy of
- * it in temp_dir (PROGRESS_SPOOL). */
+/* Sets *fd to standard input itself if it is a regular file at its beginning, else to an unlinked
+ * copy of it in temp_dir (PROGRESS_SPOOL). */
 int spool_read(const struct io *io, const char *temp_dir, struct progress *progress, int *fd,
 	       struct err *err);
 
