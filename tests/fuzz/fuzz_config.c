@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!text.len)
 		return 0;
-	memory_checkpoint(&checkpoint, NULL, tensors);
+	memory_checkpoint_init(&checkpoint, NULL, tensors);
 	buf_add(&checkpoint.config, text.data, text.len);
 	good = !model_config_read(&config, &checkpoint.config, &err);
 	if (good)
@@ -79,6 +79,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_check_error(&err);
 	check_edit(&checkpoint.config, good);
 	detect(&checkpoint, hf_quant_config);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 	return 0;
 }

@@ -39,7 +39,7 @@ static struct matrix other_input(struct input *in, const struct fused_case *c, s
 {
 	if (!strcmp(seed, "-"))
 		return (struct matrix){ .data = NULL };
-	input_normal(in, c->x.dtype, rows, c->x.cols, number(seed));
+	input_normal(in, c->x.dtype, rows, c->x.cols, text_number(seed));
 	return input_matrix(in);
 }
 
@@ -57,7 +57,7 @@ static void norm_begin(struct fused_case *c, char **fields)
 		.x = input_matrix(&c->x),
 		.gamma = other_input(&c->gamma, c, 1, fields[4]),
 		.beta = other_input(&c->beta, c, 1, fields[5]),
-		.epsilon = f32_from_bits(hex(fields[3])),
+		.epsilon = f32_from_bits(text_hex(fields[3])),
 		.zero_centered_gamma = !strcmp(fields[2], "1"),
 		.mu = strcmp(fields[6], "-") ? c->mu : NULL,
 		.rsigma = c->rsigma,
@@ -100,7 +100,7 @@ static void golden_fused(void **state)
 	struct text g;
 
 	(void)state;
-	text_open(&g, FOLDER "fused.txt");
+	text_open(&g, GOLDEN_DIR "fused.txt");
 	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "input")) {
 			input_init(&c.x, g.fields + 1);
@@ -237,6 +237,6 @@ int main(void)
 		cmocka_unit_test(empty),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

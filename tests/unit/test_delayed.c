@@ -37,8 +37,8 @@ static void check_step(const struct backend *backend, struct history *h, const s
 
 	for (size_t s = 0; s < N_STATES; s++) {
 		for (size_t i = 0; i < N_MARGINS; i++) {
-			h[s].amax[i] = f32_from_bits(hex(g->fields[0]));
-			reduced[i] = f32_from_bits(hex(g->fields[1]));
+			h[s].amax[i] = f32_from_bits(text_hex(g->fields[0]));
+			reduced[i] = f32_from_bits(text_hex(g->fields[1]));
 		}
 		slots[s] = history_slots(&h[s], reduced, algos[s]);
 	}
@@ -46,7 +46,7 @@ static void check_step(const struct backend *backend, struct history *h, const s
 	for (size_t i = 0; i < N_STATES * N_MARGINS; i++) {
 		float scale = h[i / N_MARGINS].scale[i % N_MARGINS];
 
-		if (f32_bits(scale) != hex(g->fields[2 + i]))
+		if (f32_bits(scale) != text_hex(g->fields[2 + i]))
 			fail_msg("%s:%d: %s: column %zu: scale %08x, not %s", g->name, g->line_no,
 				 backend->name, i + 1, f32_bits(scale), g->fields[2 + i]);
 	}
@@ -78,12 +78,12 @@ static void golden_of(const struct backend *backend)
 	size_t n_steps = 0, n_sequences = 0;
 	struct text g;
 
-	text_open(&g, FOLDER "delayed.txt");
+	text_open(&g, GOLDEN_DIR "delayed.txt");
 	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "sequence")) {
 			assert_int_equal(n_steps, 0);
-			states_init(h, number(g.fields[1]), format_of(g.fields[2]));
-			n_steps = number(g.fields[3]);
+			states_init(h, text_number(g.fields[1]), golden_format(g.fields[2]));
+			n_steps = text_number(g.fields[3]);
 			n_sequences++;
 		} else if (!strcmp(g.fields[0], "history")) {
 			assert_int_equal(n_steps, 0);
@@ -232,6 +232,6 @@ int main(void)
 		cmocka_unit_test(any_history),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,21 +35,21 @@ static void memory(void **state)
 	(void)state;
 	EACH_SIDE(s)
 	{
-		char *there = data_there(s, text, sizeof text);
+		char *there = side_put(s, text, sizeof text);
 
 		s->ops->zero(s->stream, there + 2, 3);
 		s->ops->put(s->stream, there + 8, "ab", 2);
 		s->ops->fetch(s->stream, back, there + 7, 3);
-		done(s);
+		side_wait(s);
 		assert_memory_equal(back, "7ab", 3);
-		data_back(s, there, back, sizeof back);
+		side_take(s, there, back, sizeof back);
 		assert_memory_equal(back,
 				    "01\0\0\0"
 				    "567ab",
 				    sizeof text);
-		s->ops->memory_free(s->executor, memory_there(s, 0));
+		s->ops->memory_free(s->executor, side_memory_new(s, 0));
 		s->ops->memory_free(s->executor, NULL);
-		done(s);
+		side_wait(s);
 	}
 }
 
@@ -62,7 +62,7 @@ static void specials_put(struct values *v, size_t every)
 					 -0.0f, 1e-40f,	  -1.4013e-45f, -7.0078125f, 2.01171875f };
 
 	for (size_t i = every; every && i < v->n; i += every)
-		values_put(v, i, special[i / every % N_OF(special)]);
+		values_set(v, i, special[i / every % N_OF(special)]);
 }
 
 static void stats_raise(struct value_stats *stats, const float *x, size_t n)
@@ -77,7 +77,7 @@ static void stats_back(const struct side *s, const struct value_stats *wanted, v
 {
 	struct value_stats got;
 
-	data_back(s, there, &got, sizeof got);
+	side_take(s, there, &got, sizeof got);
 	assert_int_equal(got.n_nonfinite, wanted->n_nonfinite);
 	assert_int_equal(f32_bits(got.amax), f32_bits(wanted->amax));
 }
@@ -92,15 +92,15 @@ static void amax_at(const struct values *x, bool round, struct value_stats befor
 	stats_raise(&wanted, x->wanted, x->n);
 	EACH_SIDE(s)
 	{
-		float *there = values_there(s, x);
-		struct value_stats *stats = data_there(s, &before, sizeof before);
+		float *there = values_send(s, x);
+		struct value_stats *stats = side_put(s, &before, sizeof before);
 
 		if (round)
 			s->ops->round_amax(s->stream, there, x->n, stats);
 		else
 			s->ops->amax(s->stream, there, x->n, stats);
 		stats_back(s, &wanted, stats);
-		values_back(s, x, there, round ? "round_amax" : "amax");
+		values_check(s, x, there, round ? "round_amax" : "amax");
 	}
 }
 
@@ -113,13 +113,13 @@ static void histogram_at(const struct values *x)
 		wanted[2 * (f32_magnitude(x->given[i]) >> 20)]++;
 	EACH_SIDE(s)
 	{
-		float *there = values_there(s, x);
-		uint64_t *counts = data_there(s, before, sizeof before);
+		float *there = values_send(s, x);
+		uint64_t *counts = side_put(s, before, sizeof before);
 
 		s->ops->histogram(s->stream, there, x->n, counts);
-		data_back(s, counts, got, sizeof got);
+		side_take(s, counts, got, sizeof got);
 		assert_memory_equal(got, wanted, sizeof wanted);
-		values_back(s, x, there, "histogram");
+		values_check(s, x, there, "histogram");
 	}
 }
 
@@ -137,13 +137,13 @@ static void look_at(size_t n, size_t shift, size_t every)
 static void looking(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes); i++)
+	for (size_t i = 0; i < N_OF(edge_sizes); i++)
 		for (size_t every = 0; every < 4; every++)
-			look_at(sizes[i], i % 2, every);
+			look_at(edge_sizes[i], i % 2, every);
 	look_at(4095, 0, 0);
 	look_at(4096, 1, 1);
 	look_at(9999, 0, 1009);
-	if (!small)
+	if (!sides_small)
 		look_at(1024 * 4096 + 5, 0, 100003); /* more than a GPU's blocks take at once */
 }
 
@@ -152,8 +152,8 @@ static void looking(void **state)
 static void rounding(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
-		size_t n = sizes[i / 4], y_shift = i / 2 % 2,
+	for (size_t i = 0; i < N_OF(edge_sizes) * 4; i++) {
+		size_t n = edge_sizes[i / 4], y_shift = i / 2 % 2,
 		       y_size = (n + y_shift) * sizeof(uint16_t);
 		struct values x = values_new(n, i % 2);
 		uint16_t y[1001];
@@ -161,16 +161,16 @@ static void rounding(void **state)
 		specials_put(&x, 3);
 		EACH_SIDE(s)
 		{
-			float *there = values_there(s, &x);
-			uint16_t *y_there = memory_there(s, y_size);
+			float *there = values_send(s, &x);
+			uint16_t *y_there = side_memory_new(s, y_size);
 
 			s->ops->zero(s->stream, y_there, y_size);
 			s->ops->round_bf16(s->stream, there, n, y_there + y_shift);
-			data_back(s, y_there, y, y_size);
+			side_take(s, y_there, y, y_size);
 			assert_int_equal(y_shift ? y[0] : 0, 0);
 			for (size_t k = 0; k < n; k++)
 				assert_int_equal(y[y_shift + k], bf16_from_f32(x.wanted[k]));
-			values_back(s, &x, there, "round_bf16");
+			values_check(s, &x, there, "round_bf16");
 		}
 		values_free(&x);
 	}
@@ -180,8 +180,8 @@ static void rounding(void **state)
 static void adding(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
-		size_t n = sizes[i / 4], n_rows = 1 + i % 5;
+	for (size_t i = 0; i < N_OF(edge_sizes) * 4; i++) {
+		size_t n = edge_sizes[i / 4], n_rows = 1 + i % 5;
 		struct values x = values_new(n * n_rows, i % 2),
 			      y = values_new(n * n_rows, i / 2 % 2);
 
@@ -191,12 +191,12 @@ static void adding(void **state)
 			x.wanted[k] += y.given[k % n];
 		EACH_SIDE(s)
 		{
-			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
+			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
 			s->ops->add(s->stream, x_there, y_there, x.n);
 			s->ops->add_row(s->stream, x_there, y_there, n_rows, n);
-			values_back(s, &x, x_there, "add");
-			values_back(s, &y, y_there, "what was added");
+			values_check(s, &x, x_there, "add");
+			values_check(s, &y, y_there, "what was added");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -215,7 +215,7 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 			      values_new(n_rows * strides[Y], 0) };
 
 	for (size_t i = 0; i < v[GATE].n; i += 5)
-		values_put(&v[GATE], i, 30 * v[GATE].given[i]);
+		values_set(&v[GATE], i, 30 * v[GATE].given[i]);
 	specials_put(&v[GATE], 7);
 	for (size_t i = 0; i < n_rows * n; i++) {
 		size_t row = i / n, col = i % n;
@@ -226,8 +226,8 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 	}
 	EACH_SIDE(s)
 	{
-		float *at[] = { values_there(s, &v[GATE]), values_there(s, &v[UP]),
-				values_there(s, &v[Y]) };
+		float *at[] = { values_send(s, &v[GATE]), values_send(s, &v[UP]),
+				values_send(s, &v[Y]) };
 
 		s->ops->gate(s->stream,
 			     &(const struct gate_args){ .activation = activation,
@@ -237,7 +237,7 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 							.n_cols = n,
 							.y = { at[into], strides[into] } });
 		for (int i = GATE; i <= Y; i++)
-			values_back(s, &v[i], at[i], "gate");
+			values_check(s, &v[i], at[i], "gate");
 	}
 	for (int i = GATE; i <= Y; i++)
 		values_free(&v[i]);
@@ -246,19 +246,19 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 static void gates(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes); i++)
+	for (size_t i = 0; i < N_OF(edge_sizes); i++)
 		for (size_t more = 0; more <= 4; more += 2)
 			for (int into = GATE; into <= Y; into++) {
-				gate_at(ACT_SILU, 3, sizes[i], 0, more, into);
-				gate_at(ACT_GELU, 2, sizes[i], i % 2, more, into);
+				gate_at(ACT_SILU, 3, edge_sizes[i], 0, more, into);
+				gate_at(ACT_GELU, 2, edge_sizes[i], i % 2, more, into);
 			}
 }
 
 static void paired_gates(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes) * 2; i++) {
-		size_t n = sizes[i / 2];
+	for (size_t i = 0; i < N_OF(edge_sizes) * 2; i++) {
+		size_t n = edge_sizes[i / 2];
 		struct values x = values_new(2 * n, i % 2), y = values_new(n, 0);
 
 		specials_put(&x, 9);
@@ -270,11 +270,11 @@ static void paired_gates(void **state)
 		}
 		EACH_SIDE(s)
 		{
-			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
+			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
 			s->ops->gate_interleaved(s->stream, x_there, 3.5f, n, y_there);
-			values_back(s, &x, x_there, "pairs");
-			values_back(s, &y, y_there, "gate_interleaved");
+			values_check(s, &x, x_there, "pairs");
+			values_check(s, &y, y_there, "gate_interleaved");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -342,15 +342,15 @@ static void nothing(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < 4; i++)
-		values_put(&x, i, 0); /* stats of no values */
+		values_set(&x, i, 0); /* stats of no values */
 	EACH_SIDE(s)
 	{
-		float *there = values_there(s, &x);
+		float *there = values_send(s, &x);
 
 		run_none(s, there, 0, 4);
 		run_none(s, there, 3, 0);
 		run_none(s, there, 0, 0);
-		values_back(s, &x, there, "no rows");
+		values_check(s, &x, there, "no rows");
 	}
 	values_free(&x);
 }

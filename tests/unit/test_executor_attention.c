@@ -32,7 +32,8 @@ static float plain_scores(const struct attention_args *a, size_t head, size_t qu
 		for (size_t i = 0; i < a->head_dim; i++)
 			sum = fmaf(q[i], k[i], sum);
 		sum *= a->scale;
-		scores[t] = a->softcap > 0 && sum > -INFINITY ? capped(sum, a->softcap) : sum;
+		scores[t] =
+			a->softcap > 0 && sum > -INFINITY ? plain_softcap(sum, a->softcap) : sum;
 		most = scores[t] > most ? scores[t] : most;
 	}
 	return a->sinks && a->sinks[head] > most ? a->sinks[head] : most;
@@ -56,7 +57,7 @@ static void plain_query(const struct attention_args *a, size_t head, size_t quer
 		scores[t] = f32_exp(scores[t] - most);
 		lanes[(t - own.begin) % 16] += scores[t];
 	}
-	total = lanes_total(lanes);
+	total = plain_lanes_sum(lanes);
 	if (a->sinks)
 		total += f32_exp(a->sinks[head] - most);
 	for (size_t i = 0; i < a->value_dim; i++) {
@@ -91,7 +92,7 @@ static struct setup setup_new(const struct attention_args *args, bool sinks, siz
 static void plain_attention(const struct setup *s)
 {
 	struct attention_args a = s->args;
-	float *scores = some_memory(a.n_tokens * sizeof *scores);
+	float *scores = host_memory_new(a.n_tokens * sizeof *scores);
 
 	a.q = s->q.given;
 	a.k = s->k.given;
@@ -108,10 +109,10 @@ static void plain_attention(const struct setup *s)
 static void *scratch_there(const struct side *s, const struct attention_args *args)
 {
 	uint64_t size = s->ops->attention_scratch(args);
-	void *poison = some_memory(size), *there;
+	void *poison = host_memory_new(size), *there;
 
 	memset(poison, 0xFF, size);
-	there = data_there(s, poison, size);
+	there = side_put(s, poison, size);
 	free(poison);
 	return there;
 }
@@ -119,22 +120,22 @@ static void *scratch_there(const struct side *s, const struct attention_args *ar
 static void attend_there(const struct side *s, const struct setup *setup)
 {
 	struct attention_args args = setup->args;
-	float *q = values_there(s, &setup->q), *k = values_there(s, &setup->k),
-	      *v = values_there(s, &setup->v);
-	float *sinks = values_there(s, &setup->sinks);
+	float *q = values_send(s, &setup->q), *k = values_send(s, &setup->k),
+	      *v = values_send(s, &setup->v);
+	float *sinks = values_send(s, &setup->sinks);
 
 	args.q = q;
 	args.k = k;
 	args.v = v;
-	args.y = values_there(s, &setup->y);
+	args.y = values_send(s, &setup->y);
 	args.sinks = setup->with_sinks ? sinks : NULL;
 	args.scratch = scratch_there(s, &args);
 	s->ops->attend(s->stream, &args);
-	values_back(s, &setup->y, args.y, "attend");
-	values_back(s, &setup->q, q, "q");
-	values_back(s, &setup->k, k, "k");
-	values_back(s, &setup->v, v, "v");
-	values_back(s, &setup->sinks, sinks, "sinks");
+	values_check(s, &setup->y, args.y, "attend");
+	values_check(s, &setup->q, q, "q");
+	values_check(s, &setup->k, k, "k");
+	values_check(s, &setup->v, v, "v");
+	values_check(s, &setup->sinks, sinks, "sinks");
 	s->ops->memory_free(s->executor, args.scratch);
 }
 
@@ -191,9 +192,9 @@ static void attention_nonfinite(void **state)
 	for (size_t i = 0; i < N_OF(special); i++) {
 		struct setup setup = setup_new(&args, i % 2, 0);
 
-		values_put(&setup.k, 37 * 16 + 3, special[i]);
-		values_put(&setup.v, 71 * 16 + 5, special[i]);
-		values_put(&setup.q, 11 * 32 + 7, special[i]);
+		values_set(&setup.k, 37 * 16 + 3, special[i]);
+		values_set(&setup.v, 71 * 16 + 5, special[i]);
+		values_set(&setup.q, 11 * 32 + 7, special[i]);
 		attend_everywhere(&setup);
 	}
 }
@@ -205,7 +206,7 @@ static void attention_in_parts(void **state)
 	struct setup setup;
 
 	(void)state;
-	if (small)
+	if (sides_small)
 		return;
 	setup = setup_new(&args, false, 0);
 	attend_everywhere(&setup);
@@ -237,13 +238,13 @@ static void no_tokens(void **state)
 	(void)state;
 	EACH_SIDE(s)
 	{
-		float *there = values_there(s, &x);
+		float *there = values_send(s, &x);
 		struct attention_args args = { 0, 1,	1,     4,     4,     0,	    1,
 					       0, NULL, there, there, there, there, NULL };
 
 		args.scratch = scratch_there(s, &args);
 		s->ops->attend(s->stream, &args);
-		values_back(s, &x, there, "no tokens");
+		values_check(s, &x, there, "no tokens");
 		s->ops->memory_free(s->executor, args.scratch);
 	}
 	values_free(&x);

@@ -17,7 +17,7 @@ struct product {
 static void *as(enum dtype dtype, const float *values, size_t n)
 {
 	uint16_t *halves;
-	void *memory = some_memory(n * sizeof *values);
+	void *memory = host_memory_new(n * sizeof *values);
 
 	if (dtype == DT_F32)
 		return memcpy(memory, values, n * sizeof *values);
@@ -34,10 +34,11 @@ static size_t size_of(enum dtype dtype)
 
 static float *operand_new(enum dtype dtype, size_t n)
 {
-	float *values = some_memory(n * sizeof *values);
+	float *values = host_memory_new(n * sizeof *values);
 
 	for (size_t i = 0; i < n; i++)
-		values[i] = dtype == DT_F32 ? noise() : bf16_to_f32(bf16_from_f32(noise()));
+		values[i] =
+			dtype == DT_F32 ? noise_next() : bf16_to_f32(bf16_from_f32(noise_next()));
 	return values;
 }
 
@@ -91,14 +92,14 @@ static void product_at(const struct side *s, const struct product *p,
 	size_t n = all ? p->n : executor_weight_panel_rows(weight, panel),
 	       first = all ? 0 : panel * weight->panel_rows;
 	struct values y = values_new(p->m * n + 1, 0);
-	float *there = values_there(s, &y), last = y.given[p->m * n];
+	float *there = values_send(s, &y), last = y.given[p->m * n];
 
 	if (all)
 		s->ops->multiply(s->stream, weight, x, p->m, there);
 	else
 		s->ops->multiply_panel(s->stream, weight, panel, x, p->m, there);
-	data_back(s, there, y.given, y.n * sizeof *there);
-	assert_true(same(y.given[p->m * n], last));
+	side_take(s, there, y.given, y.n * sizeof *there);
+	assert_true(floats_same(y.given[p->m * n], last));
 	product_check(s, p, y.given, first, n);
 	values_free(&y);
 }
@@ -111,7 +112,7 @@ static void multiply_at(enum dtype dtype, const struct side *s, size_t m, size_t
 	};
 	struct executor_weight weight = weight_new(s, &p);
 	void *x = as(dtype, p.x, (m + 1) * k),
-	     *there = data_there(s, x, (m + 1) * k * size_of(dtype));
+	     *there = side_put(s, x, (m + 1) * k * size_of(dtype));
 	float *rows = p.x;
 
 	p.x += k;
@@ -137,7 +138,7 @@ static void products(void **state)
 	EACH_SIDE(s)
 	{
 		for (size_t i = 0; i < N_OF(shapes); i++) {
-			if (small && shapes[i].n > 1000)
+			if (sides_small && shapes[i].n > 1000)
 				continue;
 			multiply_at(DT_F32, s, shapes[i].m, shapes[i].n, shapes[i].k);
 			multiply_at(s->ops->bf16_type(), s, shapes[i].m, shapes[i].n, shapes[i].k);
@@ -160,14 +161,14 @@ static void two_lanes(void **state)
 	{
 		struct side second = *s;
 		struct executor_weight weight = weight_new(s, &p);
-		float *x = data_there(s, p.x, M * K * sizeof *x), *y = memory_there(s, sizeof one);
-		float *y_other = memory_there(s, sizeof other);
+		float *x = side_put(s, p.x, M * K * sizeof *x), *y = side_memory_new(s, sizeof one);
+		float *y_other = side_memory_new(s, sizeof other);
 
 		assert_int_equal(s->ops->stream_new(&second.stream, s->executor, &err), 0);
 		s->ops->multiply(s->stream, &weight, x, M, y);
 		s->ops->multiply(second.stream, &weight, x, M, y_other);
-		data_back(s, y, one, sizeof one);
-		data_back(&second, y_other, other, sizeof other);
+		side_take(s, y, one, sizeof one);
+		side_take(&second, y_other, other, sizeof other);
 		assert_memory_equal(one, other, sizeof one);
 		s->ops->stream_free(second.stream);
 		s->ops->memory_free(s->executor, x);
@@ -186,11 +187,11 @@ static void no_rows(void **state)
 	EACH_SIDE(s)
 	{
 		struct executor_weight weight = weight_new(s, &p);
-		float *there = values_there(s, &y);
+		float *there = values_send(s, &y);
 
 		s->ops->multiply(s->stream, &weight, there, 0, there);
 		s->ops->multiply_panel(s->stream, &weight, 0, there, 0, there);
-		values_back(s, &y, there, "no rows");
+		values_check(s, &y, there, "no rows");
 		s->ops->weight_release(&weight);
 	}
 	values_free(&y);

@@ -8,8 +8,8 @@
 static void copies(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes) * 6; i++) {
-		size_t n = sizes[i / 6], repeat = 1 + i % 3, n_rows = 7,
+	for (size_t i = 0; i < N_OF(edge_sizes) * 6; i++) {
+		size_t n = edge_sizes[i / 6], repeat = 1 + i % 3, n_rows = 7,
 		       more = i % 2 ? 3 : 4 * (i % 3);
 		struct values x = values_new((n_rows + repeat - 1) / repeat * (n + 4), i % 4 == 3);
 		struct values y = values_new(n_rows * (n + more), 0);
@@ -19,7 +19,7 @@ static void copies(void **state)
 				x.given[k / n / repeat * (n + 4) + k % n];
 		EACH_SIDE(s)
 		{
-			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
+			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
 			s->ops->copy(s->stream,
 				     &(const struct copy_args){ .y = { y_there, n + more },
@@ -27,8 +27,8 @@ static void copies(void **state)
 								.repeat = repeat,
 								.n_rows = n_rows,
 								.n_cols = n });
-			values_back(s, &x, x_there, "what was copied");
-			values_back(s, &y, y_there, "copy");
+			values_check(s, &x, x_there, "what was copied");
+			values_check(s, &y, y_there, "copy");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -38,8 +38,8 @@ static void copies(void **state)
 static void pairs(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes) * 4; i++) {
-		size_t n = 2 * sizes[i / 4], n_rows = 3, more = 4 * (i % 2);
+	for (size_t i = 0; i < N_OF(edge_sizes) * 4; i++) {
+		size_t n = 2 * edge_sizes[i / 4], n_rows = 3, more = 4 * (i % 2);
 		struct values x = values_new(n_rows * (n + more), i / 2 % 2),
 			      y = values_new(n_rows * (n + 4), 0);
 
@@ -51,15 +51,15 @@ static void pairs(void **state)
 		}
 		EACH_SIDE(s)
 		{
-			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
+			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
 
 			s->ops->deinterleave(s->stream, &(const struct deinterleave_args){
 								.y = { y_there, n + 4 },
 								.x = { x_there, n + more },
 								.n_rows = n_rows,
 								.n_cols = n });
-			values_back(s, &x, x_there, "what was parted");
-			values_back(s, &y, y_there, "deinterleave");
+			values_check(s, &x, x_there, "what was parted");
+			values_check(s, &y, y_there, "deinterleave");
 		}
 		values_free(&x);
 		values_free(&y);
@@ -73,8 +73,8 @@ static void picked_rows(void **state)
 	static const float factors[] = { 0.3f, 1, -0.1f, 0.7f, 1e-3f };
 
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes) * 2; i++) {
-		size_t n = sizes[i / 2];
+	for (size_t i = 0; i < N_OF(edge_sizes) * 2; i++) {
+		size_t n = edge_sizes[i / 2];
 		struct values x = values_new(9 * n, i % 2), y = values_new(5 * n, 0);
 
 		for (size_t k = 0; k < 5 * n; k++)
@@ -83,9 +83,9 @@ static void picked_rows(void **state)
 			x.wanted[rows[k / n] * n + k % n] += factors[k / n] * y.wanted[k];
 		EACH_SIDE(s)
 		{
-			float *x_there = values_there(s, &x), *y_there = values_there(s, &y);
-			uint32_t *rows_there = data_there(s, rows, sizeof rows);
-			float *factors_there = data_there(s, factors, sizeof factors);
+			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
+			uint32_t *rows_there = side_put(s, rows, sizeof rows);
+			float *factors_there = side_put(s, factors, sizeof factors);
 
 			s->ops->gather(s->stream, y_there, x_there, rows_there, 5, n);
 			s->ops->scatter_add(s->stream, &(const struct scatter_add_args){
@@ -95,8 +95,8 @@ static void picked_rows(void **state)
 							       .factors = factors_there,
 							       .n_rows = 5,
 							       .n_cols = n });
-			values_back(s, &y, y_there, "gather");
-			values_back(s, &x, x_there, "scatter_add");
+			values_check(s, &y, y_there, "gather");
+			values_check(s, &x, x_there, "scatter_add");
 			s->ops->memory_free(s->executor, rows_there);
 			s->ops->memory_free(s->executor, factors_there);
 		}
@@ -112,7 +112,7 @@ static void plain_norm(const float *x, const float *weight, float offset, float 
 
 	for (size_t i = 0; i < n; i++)
 		lanes[i % 16] += x[i] * x[i];
-	factor = 1.0f / sqrtf(lanes_total(lanes) / (float)n + eps);
+	factor = 1.0f / sqrtf(plain_lanes_sum(lanes) / (float)n + eps);
 	for (size_t i = 0; i < n; i++)
 		y[i] = x[i] * factor * (offset + weight[i]);
 }
@@ -132,8 +132,8 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 	}
 	EACH_SIDE(s)
 	{
-		float *at = values_there(s, &x), *y_there = values_there(s, &y),
-		      *weight_there = values_there(s, &weight);
+		float *at = values_send(s, &x), *y_there = values_send(s, &y),
+		      *weight_there = values_send(s, &weight);
 
 		s->ops->rms_norm(s->stream,
 				 &(const struct rms_norm_args){ .x = { at, x_stride },
@@ -150,9 +150,9 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 									   .n_rows = n_rows,
 									   .n_cols = n,
 									   .y = { at, x_stride } });
-		values_back(s, &y, y_there, "rms_norm");
-		values_back(s, &x, at, "rms_norm in place");
-		values_back(s, &weight, weight_there, "a weight");
+		values_check(s, &y, y_there, "rms_norm");
+		values_check(s, &x, at, "rms_norm in place");
+		values_check(s, &weight, weight_there, "a weight");
 	}
 	values_free(&x);
 	values_free(&y);
@@ -164,8 +164,8 @@ static void norms(void **state)
 	static const size_t more_sizes[] = { 511, 512, 513, 2047, 2048, 2049, 2050, 5000 };
 
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes); i++)
-		norm_at(1 + 13 * (i % 3), sizes[i], i % 5, i % 2);
+	for (size_t i = 0; i < N_OF(edge_sizes); i++)
+		norm_at(1 + 13 * (i % 3), edge_sizes[i], i % 5, i % 2);
 	for (size_t i = 0; i < N_OF(more_sizes); i++)
 		norm_at(3, more_sizes[i], 4 * (i % 2), i % 2);
 	norm_at(35, 64, 0, 0);
@@ -189,7 +189,7 @@ static void rope_at(size_t n, size_t head_dim, size_t n_heads, size_t more, size
 	}
 	EACH_SIDE(s)
 	{
-		float *x_there = values_there(s, &x), *angles_there = values_there(s, &angles);
+		float *x_there = values_send(s, &x), *angles_there = values_send(s, &angles);
 
 		s->ops->rope(s->stream,
 			     &(const struct rope_args){ .x = { x_there, stride },
@@ -199,8 +199,8 @@ static void rope_at(size_t n, size_t head_dim, size_t n_heads, size_t more, size
 							.cosines = angles_there,
 							.sines = angles_there + n_tokens * half,
 							.rope_dim = n });
-		values_back(s, &x, x_there, "rope");
-		values_back(s, &angles, angles_there, "angles");
+		values_check(s, &x, x_there, "rope");
+		values_check(s, &angles, angles_there, "angles");
 	}
 	values_free(&x);
 	values_free(&angles);
@@ -228,14 +228,14 @@ static float plain_log_sum(const float *x, size_t n)
 		most = x[i] > most ? x[i] : most;
 	for (size_t i = 0; i < n; i++)
 		lanes[i % 16] += f32_exp(x[i] - most);
-	return most + logf(lanes_total(lanes));
+	return most + logf(plain_lanes_sum(lanes));
 }
 
 /* Near to libm's too. */
 static void plain_cap(const struct values *logits, float softcap)
 {
 	for (size_t i = 0; softcap > 0 && i < logits->n; i++) {
-		logits->wanted[i] = capped(logits->given[i], softcap);
+		logits->wanted[i] = plain_softcap(logits->given[i], softcap);
 		assert_true(fabsf(logits->wanted[i] - softcap * tanhf(logits->given[i] / softcap)) <
 			    1e-5f);
 	}
@@ -252,23 +252,23 @@ static void entropy_there(const struct side *s, const struct cross_entropy_args 
 			  const float *wanted)
 {
 	struct cross_entropy_args there = *args;
-	uint32_t *labels = data_there(s, args->labels, ROWS * sizeof *labels);
+	uint32_t *labels = side_put(s, args->labels, ROWS * sizeof *labels);
 	float log_sums[ROWS];
 
-	there.logits = values_there(s, logits);
+	there.logits = values_send(s, logits);
 	there.labels = labels;
-	there.log_sums = memory_there(s, sizeof log_sums);
-	there.label_logits = values_there(s, picked);
+	there.log_sums = side_memory_new(s, sizeof log_sums);
+	there.label_logits = values_send(s, picked);
 	s->ops->cross_entropy(s->stream, &there);
-	data_back(s, there.log_sums, log_sums, sizeof log_sums);
+	side_take(s, there.log_sums, log_sums, sizeof log_sums);
 	for (size_t r = 0; r < ROWS; r++) {
 		if (!within_ulp(log_sums[r], wanted[r]))
 			fail_msg("%s, cross_entropy: %zu columns, row %zu: %a, not %a",
 				 s->ops->name, args->n_cols, r, (double)log_sums[r],
 				 (double)wanted[r]);
 	}
-	values_back(s, logits, there.logits, "logits");
-	values_back(s, picked, there.label_logits, "picked");
+	values_check(s, logits, there.logits, "logits");
+	values_check(s, picked, there.label_logits, "picked");
 	s->ops->memory_free(s->executor, labels);
 }
 
@@ -311,12 +311,12 @@ static void no_entropy(void **state)
 	(void)state;
 	EACH_SIDE(s)
 	{
-		float *there = values_there(s, &x);
+		float *there = values_send(s, &x);
 		const struct cross_entropy_args args = { there, 0,    4, 0, 2, (uint32_t *)there,
 							 there, there };
 
 		s->ops->cross_entropy(s->stream, &args);
-		values_back(s, &x, there, "no rows");
+		values_check(s, &x, there, "no rows");
 	}
 	values_free(&x);
 }
@@ -326,8 +326,8 @@ static void entropies(void **state)
 	static const size_t more_sizes[] = { 255, 256, 257, 2047, 2048, 2049, 5000 };
 
 	(void)state;
-	for (size_t i = 0; i < N_OF(sizes); i++)
-		entropy_at(sizes[i], i % 2 ? 0 : 2.5f, i % 3 * 1000);
+	for (size_t i = 0; i < N_OF(edge_sizes); i++)
+		entropy_at(edge_sizes[i], i % 2 ? 0 : 2.5f, i % 3 * 1000);
 	for (size_t i = 0; i < N_OF(more_sizes); i++)
 		entropy_at(more_sizes[i], i % 2 ? 3 : 0, i % 2 * 16384);
 }

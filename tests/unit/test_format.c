@@ -69,7 +69,7 @@ static void test_loads(void **state)
 	for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
 		for (int engine = ENGINE_ANY; engine < N_ENGINES; engine++) {
 			struct err err = { 0 };
-			int rc = engine_check((enum engine)engine, find_format(loads[i].format),
+			int rc = engine_check((enum engine)engine, format_named(loads[i].format),
 					      &schemes[loads[i].scheme], "a-recipe", &err);
 
 			assert_int_equal(rc, loads[i].loads[engine] == 'y' ? 0 : -1);
@@ -226,7 +226,7 @@ static void input_scales_of_experts_may_differ_by_the_limit(void **state)
 
 static void a_format_that_is_only_read_is_not_written(void **state)
 {
-	const struct format *fbgemm = find_format("fbgemm");
+	const struct format *fbgemm = format_named("fbgemm");
 	struct err err = { 0 };
 
 	(void)state;
@@ -296,7 +296,7 @@ static void test_scales(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-		const struct format *format = find_format(rows[i].format);
+		const struct format *format = format_named(rows[i].format);
 		const struct scheme *scheme = &schemes[rows[i].scheme];
 		struct scale_decl decl;
 
@@ -312,7 +312,7 @@ static void test_scales(void **state)
 
 static void test_whole_blocks(void **state)
 {
-	const struct format *modelopt = find_format("modelopt");
+	const struct format *modelopt = format_named("modelopt");
 	struct scale_decl decl;
 
 	(void)state;
@@ -328,10 +328,10 @@ static void test_kv_scales(void **state)
 	struct scale_decl decl;
 
 	(void)state;
-	assert_null(find_format("hf")->kv_scale);
-	format_kv_scale(find_format("compressed-tensors"), "model.layers.0.self_attn", 'k', &decl);
+	assert_null(format_named("hf")->kv_scale);
+	format_kv_scale(format_named("compressed-tensors"), "model.layers.0.self_attn", 'k', &decl);
 	assert_decl(&decl, "model.layers.0.self_attn.k_scale", DT_F32, "[1]");
-	format_kv_scale(find_format("modelopt"), "model.layers.0.self_attn", 'v', &decl);
+	format_kv_scale(format_named("modelopt"), "model.layers.0.self_attn", 'v', &decl);
 	assert_decl(&decl, "model.layers.0.self_attn.v_proj.v_scale", DT_F32, "[]");
 }
 

@@ -127,7 +127,7 @@ static void setup(struct fixture *f, const struct row *row)
 	*f = (struct fixture){ .x = calloc(N * K, 4),
 			       .wanted = calloc(N * K, 4),
 			       .found = calloc(N * K, 4) };
-	memory_checkpoint(&f->checkpoint, NULL, MODEL);
+	memory_checkpoint_init(&f->checkpoint, NULL, MODEL);
 	place(f, LINEAR_Q, "model.layers.0.self_attn.q_proj.weight");
 	place(f, LINEAR_K, "model.layers.0.self_attn.k_proj.weight");
 	place(f, LINEAR_V, "model.layers.0.self_attn.v_proj.weight");
@@ -143,7 +143,7 @@ static void teardown(struct fixture *f)
 {
 	fp8_forward_free(f->fp8);
 	fp8_select_release(&f->choice);
-	memory_release(&f->checkpoint);
+	memory_checkpoint_release(&f->checkpoint);
 	free(f->x);
 	free(f->wanted);
 	free(f->found);

@@ -28,18 +28,18 @@ static void golden_casts(void **state)
 	struct text t;
 
 	(void)state;
-	text_open(&t, FOLDER "cast.txt");
+	text_open(&t, GOLDEN_DIR "cast.txt");
 	while (text_next(&t)) {
 		for (int format = 0; format < 2; format++) {
 			uint8_t code = fp8_from_f32((enum fp8_format)format,
-						    f32_from_bits(hex(t.fields[0])));
+						    f32_from_bits(text_hex(t.fields[0])));
 
-			CHECK(&t, "src/num", hex(t.fields[1 + format]), code);
+			CHECK(&t, "src/num", text_hex(t.fields[1 + format]), code);
 			for (const struct backend *const *b = backends; *b; b++) {
 				if (!(*b)->unusable())
-					CHECK(&t, (*b)->name, hex(t.fields[1 + format]),
+					CHECK(&t, (*b)->name, text_hex(t.fields[1 + format]),
 					      cast_one(*b, (enum fp8_format)format,
-						       hex(t.fields[0])));
+						       text_hex(t.fields[0])));
 			}
 		}
 	}
@@ -71,9 +71,9 @@ static void golden_e8m0(void **state)
 	struct text t;
 
 	(void)state;
-	text_open(&t, FOLDER "e8m0.txt");
+	text_open(&t, GOLDEN_DIR "e8m0.txt");
 	while (text_next(&t)) {
-		float amax = f32_from_bits(hex(t.fields[0]));
+		float amax = f32_from_bits(text_hex(t.fields[0]));
 
 		for (int i = 0; i < 6; i++) {
 			struct qspec spec = { .format = (enum fp8_format)(i / 3),
@@ -81,7 +81,7 @@ static void golden_e8m0(void **state)
 					      .scale_type = SCALE_E8M0,
 					      .mx_rule = (enum mx_rule)(i % 3) };
 
-			CHECK(&t, "src/num", hex(t.fields[1 + i]),
+			CHECK(&t, "src/num", text_hex(t.fields[1 + i]),
 			      e8m0_from_amax(amax, spec.format, spec.mx_rule, 0));
 			for (const struct backend *const *b = backends; *b; b++) {
 				uint8_t code = 0xAA;
@@ -89,7 +89,7 @@ static void golden_e8m0(void **state)
 				if ((*b)->unusable())
 					continue;
 				scales_of(*b, &spec, DT_F32, &amax, 1, &code);
-				CHECK(&t, (*b)->name, hex(t.fields[1 + i]), code);
+				CHECK(&t, (*b)->name, text_hex(t.fields[1 + i]), code);
 			}
 		}
 	}
@@ -129,13 +129,13 @@ static void scale_list_check(const struct scale_list *l, const struct text *t)
 
 static void scale_list_begin(struct scale_list *l, char **fields)
 {
-	*l = (struct scale_list){ .dtype = dtype_of(fields[2]) };
+	*l = (struct scale_list){ .dtype = golden_dtype(fields[2]) };
 	if (!strcmp(fields[1], "channel"))
 		l->spec.tile.rows = 1;
 	else if (!strcmp(fields[1], "block"))
 		l->spec.tile = (struct tile){ 1, 1 };
-	l->spec.format = format_of(fields[3]);
-	spec_parse(&l->spec, fields + 4);
+	l->spec.format = golden_format(fields[3]);
+	golden_spec_parse(&l->spec, fields + 4);
 }
 
 static void golden_scales(void **state)
@@ -145,24 +145,26 @@ static void golden_scales(void **state)
 	int n_specs = 0;
 
 	(void)state;
-	text_open(&t, FOLDER "scale.txt");
+	text_open(&t, GOLDEN_DIR "scale.txt");
 	while (text_next(&t)) {
 		if (!strcmp(t.fields[0], "spec")) {
 			scale_list_check(&l, &t);
 			scale_list_begin(&l, t.fields);
 			n_specs++;
 		} else {
-			float amax = f32_from_bits(hex(t.fields[0]));
+			float amax = f32_from_bits(text_hex(t.fields[0]));
 			struct scaling s =
 				scaling_from_amax(&l.spec, amax, scale_limit(l.dtype, l.spec.tile));
 
-			CHECK(&t, "src/num, scale_inv", hex(t.fields[1]), f32_bits(s.scale_inv));
+			CHECK(&t, "src/num, scale_inv", text_hex(t.fields[1]),
+			      f32_bits(s.scale_inv));
 			if (strcmp(t.fields[2], "-"))
-				CHECK(&t, "src/num, scale", hex(t.fields[2]), f32_bits(s.factor));
+				CHECK(&t, "src/num, scale", text_hex(t.fields[2]),
+				      f32_bits(s.factor));
 			else /* by 1 either way */
 				CHECK(&t, "src/num, divides", true, s.divide || s.factor == 1);
 			l.amax[l.n] = amax;
-			l.scale_inv[l.n++] = f32_from_bits(hex(t.fields[1]));
+			l.scale_inv[l.n++] = f32_from_bits(text_hex(t.fields[1]));
 			assert_true(l.n < N_AMAX_MAX);
 		}
 	}
@@ -178,6 +180,6 @@ int main(void)
 		cmocka_unit_test(golden_scales),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,8 +12,8 @@ static void case_check(const struct text *t, const struct input *in, const struc
 		       char **fields)
 {
 	struct matrix x = { in->data, in->dtype, in->rows, in->cols, in->cols };
-	struct qspec spec = { .tile = { number(fields[1]), number(fields[2]) },
-			      .format = format_of(fields[3]) };
+	struct qspec spec = { .tile = { text_number(fields[1]), text_number(fields[2]) },
+			      .format = golden_format(fields[3]) };
 	struct quant_stats stats = { 0 };
 	size_t grid_cols = tile_count(in->cols, spec.tile.cols);
 	size_t n_scales = tile_count(in->rows, spec.tile.rows) * grid_cols;
@@ -22,7 +22,7 @@ static void case_check(const struct text *t, const struct input *in, const struc
 	struct quant_out out = { codes, in->cols, scales, grid_cols, &stats, false };
 
 	assert_true(codes && scales);
-	spec_parse(&spec, fields + 4);
+	golden_spec_parse(&spec, fields + 4);
 	backend_quantize(backend, &x, &spec, &out);
 	if (!hash_is(fields[8], codes, in->rows * in->cols))
 		fail_msg("%s:%d: %s: other codes; the first: %02x%02x%02x%02x, of %s", t->name,
@@ -41,7 +41,7 @@ static void golden_tensors(void **state)
 	int n_cases = 0;
 
 	(void)state;
-	text_open(&t, FOLDER "tensor.txt");
+	text_open(&t, GOLDEN_DIR "tensor.txt");
 	while (text_next(&t)) {
 		if (!strcmp(t.fields[0], "input")) {
 			input_init(&in, t.fields + 1);
@@ -78,16 +78,16 @@ static void golden_dequantize(void **state)
 	(void)state;
 	for (int i = 0; i < 256; i++)
 		codes[i] = (uint8_t)i;
-	text_open(&t, FOLDER "dequantize.txt");
+	text_open(&t, GOLDEN_DIR "dequantize.txt");
 	while (text_next(&t)) {
 		bool is_scale = !strcmp(t.fields[0], "scale");
 
 		if (is_scale) {
-			q.format = format_of(t.fields[1]);
+			q.format = golden_format(t.fields[1]);
 			q.scale_type = strcmp(t.fields[2], "e8m0") ? SCALE_F32 : SCALE_E8M0;
 			q.scale_inv = q.scale_type == SCALE_F32 ? (void *)&scale_inv : &e8m0;
-			scale_inv = f32_from_bits(hex(t.fields[3]));
-			e8m0 = (uint8_t)hex(t.fields[3]);
+			scale_inv = f32_from_bits(text_hex(t.fields[3]));
+			e8m0 = (uint8_t)text_hex(t.fields[3]);
 		}
 		for (const struct backend *const *b = backends; *b; b++) {
 			for (int i = 0; i < 3 && !(*b)->unusable(); i++) {
@@ -100,8 +100,8 @@ static void golden_dequantize(void **state)
 					      hash_is(t.fields[4 + i], y, 256 * size));
 					continue;
 				}
-				memcpy(&got, y + hex(t.fields[0]) * size, size);
-				CHECK(&t, (*b)->name, hex(t.fields[1 + i]), got);
+				memcpy(&got, y + text_hex(t.fields[0]) * size, size);
+				CHECK(&t, (*b)->name, text_hex(t.fields[1 + i]), got);
 			}
 		}
 	}
@@ -115,6 +115,6 @@ int main(void)
 		cmocka_unit_test(golden_dequantize),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static void expect_told(int rc, const struct err *err)
 
 static void try_config(const char *text)
 {
-	const struct select_options options = { .recipe = recipe_of("channelwise"),
+	const struct select_options options = { .recipe = recipe_named("channelwise"),
 						.requantize = true };
 	struct checkpoint checkpoint;
 	struct detection detection = { 0 };
@@ -51,7 +51,7 @@ static void try_config(const char *text)
 	struct err err = { 0 };
 	int rc;
 
-	memory_checkpoint(&checkpoint, text, tensors);
+	memory_checkpoint_init(&checkpoint, text, tensors);
 	rc = model_config_read(&config, &checkpoint.config, &err);
 	expect_told(rc, &err);
 	if (!rc) { /* good JSON, if nothing else */
@@ -68,7 +68,7 @@ static void try_config(const char *text)
 	if (!rc)
 		selection_release(&selection);
 	buf_release(&edited);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 static const char *const keys[] = {

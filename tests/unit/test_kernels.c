@@ -32,13 +32,13 @@ static void parity_of_shapes(void **state)
 	for (size_t shape = 0; shape < N_SHAPES; shape++) {
 		for (size_t type = 0; type < 3; type++) {
 			struct sample s =
-				sample_new(dtypes[type], shapes[shape].rows, shapes[shape].cols,
-					   shape % 2 ? BLOCKS : NORMAL);
+				sample_new(sample_dtypes[type], shapes[shape].rows,
+					   shapes[shape].cols, shape % 2 ? BLOCKS : NORMAL);
 
 			for (size_t i = 0; i < N_TILES; i++) {
 				struct qspec spec = spec_of((shape + i) % N_KINDS, tiles[i], i % 2);
 
-				check_case(&s, &spec, plain, 1.0f);
+				parity_check(&s, &spec, layout_plain, 1.0f);
 			}
 			guarded_free(s.data, s.size);
 		}
@@ -59,10 +59,10 @@ static void parity_of_recipes(void **state)
 
 	(void)state;
 	for (size_t type = 0; type < 3; type++) {
-		struct sample s = sample_new(dtypes[type], type ? 300 : 2000, 1024, NORMAL);
+		struct sample s = sample_new(sample_dtypes[type], type ? 300 : 2000, 1024, NORMAL);
 
 		for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
-			check_case(&s, &recipes[i], (struct layout){ .streaming = true }, 1.0f);
+			parity_check(&s, &recipes[i], (struct layout){ .streaming = true }, 1.0f);
 		guarded_free(s.data, s.size);
 	}
 }
@@ -101,16 +101,16 @@ static void check_fused(const struct matrix *x, const struct qspec *spec)
 	for (int operation = 0; operation < N_FUSED; operation++) {
 		float want_amax = 0x1p-20f;
 
-		output_init(&want, x, spec, plain);
+		output_init(&want, x, spec, layout_plain);
 		run_fused(operation, reference, x, spec, &want, &want_amax, rsigma);
 		for (const struct backend *const *b = backends; *b; b++) {
 			float amax = 0x1p-20f;
 
 			if ((*b)->unusable())
 				continue;
-			output_init(&got, x, spec, plain);
+			output_init(&got, x, spec, layout_plain);
 			run_fused(operation, *b, x, spec, &got, &amax, rsigma);
-			outputs_equal(names[operation], *b, x, spec, &want, &got, plain);
+			outputs_check(names[operation], *b, x, spec, &want, &got, layout_plain);
 			assert_int_equal(f32_bits(amax), f32_bits(want_amax));
 			output_release(&got);
 		}
@@ -138,12 +138,12 @@ static void parity_of_rows(void **state)
 		struct tile tile = { 1, cases[i].tile_cols };
 
 		for (size_t kind = 0; kind < 2; kind++) {
-			struct sample s = sample_new(dtypes[(i + kind) % 3], cases[i].rows,
+			struct sample s = sample_new(sample_dtypes[(i + kind) % 3], cases[i].rows,
 						     cases[i].cols, kind ? BLOCKS : NORMAL);
 			struct qspec spec =
 				spec_of((i + kind) % N_KINDS, tile, (enum fp8_format)kind);
 
-			check_case(&s, &spec, plain, 1.0f);
+			parity_check(&s, &spec, layout_plain, 1.0f);
 			check_fused(&s.x, &spec);
 			guarded_free(s.data, s.size);
 		}
@@ -159,7 +159,7 @@ static void parity_of_random_cases(void **state)
 	for (int n = 0; n < N_RANDOM_CASES; n++) {
 		size_t rows = 1 + random_below(n % 10 ? 20 : 300),
 		       cols = 1 + random_below(n % 7 ? 300 : 5000 / rows);
-		struct sample s = sample_new(dtypes[random_below(3)], rows, cols,
+		struct sample s = sample_new(sample_dtypes[random_below(3)], rows, cols,
 					     (enum content)random_below(N_CONTENTS + 1));
 		struct tile tile = random_below(4)
 					   ? tiles[random_below(N_TILES)]
@@ -172,7 +172,7 @@ static void parity_of_random_cases(void **state)
 
 		spec.margin = random_below(4) ? 0 : (int)random_below(65) - 32;
 		spec.amax_epsilon = epsilons[random_below(5)];
-		check_case(&s, &spec, l, factors[random_below(8)]);
+		parity_check(&s, &spec, l, factors[random_below(8)]);
 		guarded_free(s.data, s.size);
 	}
 }
@@ -202,6 +202,6 @@ int main(void)
 		cmocka_unit_test(parity_of_random_cases),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,22 +19,22 @@ static void parity_of_scales(void **state)
 	(void)state;
 	for (size_t n = 0; n < sizeof centres / sizeof *centres * 2 * N_KINDS * 3; n++) {
 		struct qspec spec = spec_of(n % N_KINDS, (struct tile){ 1, 1 }, n / N_KINDS % 2);
-		struct matrix x = { zeros, dtypes[n / N_KINDS / 2 % 3], 1, N, N };
+		struct matrix x = { zeros, sample_dtypes[n / N_KINDS / 2 % 3], 1, N, N };
 		float amax[N];
 		struct output want, got;
 
 		for (int i = 0; i < N; i++)
 			amax[i] = f32_from_bits(f32_bits(centres[n / N_KINDS / 6]) - REACH +
 						(uint32_t)i);
-		output_init(&want, &x, &spec, plain);
+		output_init(&want, &x, &spec, layout_plain);
 		backend_cast(backend_select("reference", &(struct err){ 0 }), &x, &spec, amax, N,
 			     &want.out);
 		for (const struct backend *const *b = backends; *b; b++) {
 			if ((*b)->unusable())
 				continue;
-			output_init(&got, &x, &spec, plain);
+			output_init(&got, &x, &spec, layout_plain);
 			backend_cast(*b, &x, &spec, amax, N, &got.out);
-			outputs_equal("cast", *b, &x, &spec, &want, &got, plain);
+			outputs_check("cast", *b, &x, &spec, &want, &got, layout_plain);
 			output_release(&got);
 		}
 		output_release(&want);
@@ -60,15 +60,15 @@ static void parity_of_all_halves(void **state)
 		float amax = amaxes[n / 8 % 8];
 		struct output want, got;
 
-		output_init(&want, &x, &spec, plain);
+		output_init(&want, &x, &spec, layout_plain);
 		backend_cast(backend_select("reference", &(struct err){ 0 }), &x, &spec, &amax, 1,
 			     &want.out);
 		for (const struct backend *const *b = backends; *b; b++) {
 			if ((*b)->unusable() || !strcmp((*b)->name, "reference"))
 				continue;
-			output_init(&got, &x, &spec, plain);
+			output_init(&got, &x, &spec, layout_plain);
 			backend_cast(*b, &x, &spec, &amax, 1, &got.out);
-			outputs_equal("cast", *b, &x, &spec, &want, &got, plain);
+			outputs_check("cast", *b, &x, &spec, &want, &got, layout_plain);
 			output_release(&got);
 		}
 		output_release(&want);
@@ -89,7 +89,7 @@ static void parity_of_all_codes(void **state)
 	for (size_t n = 0; n < 2 * 3 * 16; n++) {
 		struct quant_in q = { codes,	      1, 256, 256, n % 2, { 1, WHOLE }, SCALE_F32,
 				      scales + n / 6, 1 };
-		enum dtype dtype = dtypes[n / 2 % 3];
+		enum dtype dtype = sample_dtypes[n / 2 % 3];
 
 		if (n / 6 >= 10) {
 			q.scale_type = SCALE_E8M0;
@@ -116,6 +116,6 @@ int main(void)
 		cmocka_unit_test(parity_of_all_codes),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

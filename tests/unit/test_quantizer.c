@@ -19,7 +19,7 @@ static void golden_quantizers(void **state)
 	struct text g;
 
 	(void)state;
-	text_open(&g, FOLDER "quantizer.txt");
+	text_open(&g, GOLDEN_DIR "quantizer.txt");
 	while (text_next(&g)) {
 		if (!strcmp(g.fields[0], "input")) {
 			input_init(&in, g.fields + 1);
@@ -42,17 +42,17 @@ static void golden_swizzle(void **state)
 	struct text g;
 
 	(void)state;
-	text_open(&g, FOLDER "swizzle.txt");
+	text_open(&g, GOLDEN_DIR "swizzle.txt");
 	for (; text_next(&g); n_lines++) {
-		size_t rows = number(g.fields[0]), cols = number(g.fields[1]);
-		uint64_t seed = number(g.fields[2]);
+		size_t rows = text_number(g.fields[0]), cols = text_number(g.fields[1]);
+		uint64_t seed = text_number(g.fields[2]);
 		struct scale_grid to = scale_grid_of(&mx, rows, cols, false, SCALES_GEMM);
 		struct scale_grid from = scale_grid_of(&mx, rows, cols, false, SCALES_COMPACT);
 		uint8_t *compact = calloc(from.rows, from.cols);
 		uint8_t *swizzled = calloc(to.rows, to.cols);
 
 		assert_true(compact && swizzled);
-		assert_int_equal(to.rows * to.cols, number(g.fields[3]));
+		assert_int_equal(to.rows * to.cols, text_number(g.fields[3]));
 		for (size_t i = 0; i < from.rows; i++) {
 			for (size_t j = 0; j < from.cols; j++) {
 				uint8_t byte = (uint8_t)splitmix64(seed, i * from.cols + j);
@@ -221,6 +221,6 @@ int main(void)
 		cmocka_unit_test(too_large),
 	};
 
-	tell_skipped();
+	skipped_print();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

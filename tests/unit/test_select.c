@@ -15,43 +15,43 @@
 static void test_kinds(void **state)
 {
 	(void)state;
-	check("a.0.up_proj.weight BF16 256 128\n"
-	      "a.0.up_proj.bias BF16 256\n"
-	      "a.0.half_proj.weight F16 256 128\n"
-	      "a.0.full_proj.weight F32 256 128\n"
-	      "a.0.double_proj.weight F64 256 128\n"
-	      "a.0.hash_proj.weight I64 256 128\n"
-	      "a.0.packed_proj.weight U8 256 128\n"
-	      "a.0.empty_proj.weight BF16 0 128\n"
-	      "a.0.hollow_proj.weight F16 128 0\n"
-	      "a.0.multiplier F32\n"
-	      "a.0.stack_proj.weight BF16 2 256 128\n"
-	      "a.0.conv1d.weight BF16 256 1 4\n"
-	      "a.0.norm.weight BF16 256\n"
-	      "a.0.table BF16 256 128\n"
-	      "a.0.mask BOOL 1 1 9 9\n"
-	      "model.embed_tokens.weight BF16 512 128\n"
-	      "lm_head.weight BF16 512 128\n"
-	      "weight BF16 128 128\n",
-	      "blockwise", NO_OPTIONS,
-	      "a.0.up_proj.weight blockwise\n"
-	      "a.0.up_proj.bias: 1-D tensor\n"
-	      "a.0.half_proj.weight blockwise\n"
-	      "a.0.full_proj.weight blockwise\n"
-	      "a.0.double_proj.weight: dtype F64\n"
-	      "a.0.hash_proj.weight: dtype I64\n"
-	      "a.0.packed_proj.weight: dtype U8\n"
-	      "a.0.empty_proj.weight: empty tensor\n"
-	      "a.0.hollow_proj.weight: empty tensor\n"
-	      "a.0.multiplier: scalar\n"
-	      "a.0.stack_proj.weight: 3-D tensor\n"
-	      "a.0.conv1d.weight: convolution\n"
-	      "a.0.norm.weight: norm\n"
-	      "a.0.table: not a linear weight\n"
-	      "a.0.mask: dtype BOOL\n"
-	      "model.embed_tokens.weight: embedding\n"
-	      "lm_head.weight: lm_head\n"
-	      "weight: not a linear weight\n");
+	selection_check("a.0.up_proj.weight BF16 256 128\n"
+			"a.0.up_proj.bias BF16 256\n"
+			"a.0.half_proj.weight F16 256 128\n"
+			"a.0.full_proj.weight F32 256 128\n"
+			"a.0.double_proj.weight F64 256 128\n"
+			"a.0.hash_proj.weight I64 256 128\n"
+			"a.0.packed_proj.weight U8 256 128\n"
+			"a.0.empty_proj.weight BF16 0 128\n"
+			"a.0.hollow_proj.weight F16 128 0\n"
+			"a.0.multiplier F32\n"
+			"a.0.stack_proj.weight BF16 2 256 128\n"
+			"a.0.conv1d.weight BF16 256 1 4\n"
+			"a.0.norm.weight BF16 256\n"
+			"a.0.table BF16 256 128\n"
+			"a.0.mask BOOL 1 1 9 9\n"
+			"model.embed_tokens.weight BF16 512 128\n"
+			"lm_head.weight BF16 512 128\n"
+			"weight BF16 128 128\n",
+			"blockwise", NO_OPTIONS,
+			"a.0.up_proj.weight blockwise\n"
+			"a.0.up_proj.bias: 1-D tensor\n"
+			"a.0.half_proj.weight blockwise\n"
+			"a.0.full_proj.weight blockwise\n"
+			"a.0.double_proj.weight: dtype F64\n"
+			"a.0.hash_proj.weight: dtype I64\n"
+			"a.0.packed_proj.weight: dtype U8\n"
+			"a.0.empty_proj.weight: empty tensor\n"
+			"a.0.hollow_proj.weight: empty tensor\n"
+			"a.0.multiplier: scalar\n"
+			"a.0.stack_proj.weight: 3-D tensor\n"
+			"a.0.conv1d.weight: convolution\n"
+			"a.0.norm.weight: norm\n"
+			"a.0.table: not a linear weight\n"
+			"a.0.mask: dtype BOOL\n"
+			"model.embed_tokens.weight: embedding\n"
+			"lm_head.weight: lm_head\n"
+			"weight: not a linear weight\n");
 }
 
 #define MLP                                          \
@@ -63,53 +63,56 @@ static void test_kinds(void **state)
 static void test_lists(void **state)
 {
 	(void)state;
-	check(MLP, "channelwise",
-	      (struct select_options){ .exclude = LIST("^x", "mlp\\."), .n_exclude = 2 },
-	      "a.0.mlp.gate.weight: excluded\n"
-	      "a.0.mlp.down_proj.weight: excluded\n"
-	      "a.0.self_attn.o_proj.weight channelwise\n"
-	      "lm_head.weight: lm_head\n");
-	check(MLP, "channelwise",
-	      (struct select_options){ .include = LIST("self_attn", "lm_head"), .n_include = 2 },
-	      "a.0.mlp.gate.weight: not included\n"
-	      "a.0.mlp.down_proj.weight: not included\n"
-	      "a.0.self_attn.o_proj.weight channelwise\n"
-	      "lm_head.weight: lm_head\n");
-	check(MLP, "channelwise",
-	      (struct select_options){ .include = LIST("proj"),
-				       .n_include = 1,
-				       .exclude = LIST("o_proj"),
-				       .n_exclude = 1 },
-	      "a.0.mlp.gate.weight: not included\n"
-	      "a.0.mlp.down_proj.weight channelwise\n"
-	      "a.0.self_attn.o_proj.weight: excluded\n"
-	      "lm_head.weight: not included\n");
+	selection_check(MLP, "channelwise",
+			(struct select_options){ .exclude = LIST("^x", "mlp\\."), .n_exclude = 2 },
+			"a.0.mlp.gate.weight: excluded\n"
+			"a.0.mlp.down_proj.weight: excluded\n"
+			"a.0.self_attn.o_proj.weight channelwise\n"
+			"lm_head.weight: lm_head\n");
+	selection_check(
+		MLP, "channelwise",
+		(struct select_options){ .include = LIST("self_attn", "lm_head"), .n_include = 2 },
+		"a.0.mlp.gate.weight: not included\n"
+		"a.0.mlp.down_proj.weight: not included\n"
+		"a.0.self_attn.o_proj.weight channelwise\n"
+		"lm_head.weight: lm_head\n");
+	selection_check(MLP, "channelwise",
+			(struct select_options){ .include = LIST("proj"),
+						 .n_include = 1,
+						 .exclude = LIST("o_proj"),
+						 .n_exclude = 1 },
+			"a.0.mlp.gate.weight: not included\n"
+			"a.0.mlp.down_proj.weight channelwise\n"
+			"a.0.self_attn.o_proj.weight: excluded\n"
+			"lm_head.weight: not included\n");
 }
 
 /* The last rule that matches wins; rules override lists and roles, but not what a tensor is. */
 static void test_rules(void **state)
 {
 	const struct select_rule rules[] = {
-		{ "proj", recipe_of("mxfp8") },
+		{ "proj", recipe_named("mxfp8") },
 		{ "o_proj", NULL },
-		{ "mlp\\.gate", recipe_of("current") },
-		{ ".*norm.*|embed|bias", recipe_of("current") },
+		{ "mlp\\.gate", recipe_named("current") },
+		{ ".*norm.*|embed|bias", recipe_named("current") },
 	};
 
 	(void)state;
-	check(MLP "a.0.norm.weight BF16 128\n"
-		  "model.embed_tokens.weight BF16 512 128\n"
-		  "a.0.mlp.down_proj.bias BF16 128\n",
-	      "blockwise",
-	      (struct select_options){
-		      .rules = rules, .n_rules = 4, .exclude = LIST("down_proj"), .n_exclude = 1 },
-	      "a.0.mlp.gate.weight current\n"
-	      "a.0.mlp.down_proj.weight mxfp8\n"
-	      "a.0.self_attn.o_proj.weight: skipped by --tensor\n"
-	      "lm_head.weight: lm_head\n"
-	      "a.0.norm.weight: norm\n"
-	      "model.embed_tokens.weight: embedding\n"
-	      "a.0.mlp.down_proj.bias: 1-D tensor\n");
+	selection_check(MLP "a.0.norm.weight BF16 128\n"
+			    "model.embed_tokens.weight BF16 512 128\n"
+			    "a.0.mlp.down_proj.bias BF16 128\n",
+			"blockwise",
+			(struct select_options){ .rules = rules,
+						 .n_rules = 4,
+						 .exclude = LIST("down_proj"),
+						 .n_exclude = 1 },
+			"a.0.mlp.gate.weight current\n"
+			"a.0.mlp.down_proj.weight mxfp8\n"
+			"a.0.self_attn.o_proj.weight: skipped by --tensor\n"
+			"lm_head.weight: lm_head\n"
+			"a.0.norm.weight: norm\n"
+			"model.embed_tokens.weight: embedding\n"
+			"a.0.mlp.down_proj.bias: 1-D tensor\n");
 }
 
 static void test_bad_patterns(void **state)
@@ -117,56 +120,58 @@ static void test_bad_patterns(void **state)
 	const struct select_rule rule = { "(", NULL };
 
 	(void)state;
-	check_refused(MLP, "blockwise",
-		      (struct select_options){ .include = LIST("ok", "a[b"), .n_include = 2 },
-		      ERR_USAGE,
-		      "--include 'a[b': missing terminating ] for character class at character 4");
-	check_refused(MLP, "blockwise", (struct select_options){ .rules = &rule, .n_rules = 1 },
-		      ERR_USAGE, "--tensor '(': missing closing parenthesis at character 2");
-	check_refused("a.0."
-		      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
-		      ".weight BF16 128 128\n",
-		      "blockwise",
-		      (struct select_options){ .exclude = LIST("(a+)+(a+)+(a+)+(a+)+(a+)+$"),
-					       .n_exclude = 1 },
-		      ERR_USAGE,
-		      "--exclude '(a+)+(a+)+(a+)+(a+)+(a+)+$' on tensor "
-		      "'a.0.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.weight': match limit "
-		      "exceeded");
+	selection_refuses(
+		MLP, "blockwise",
+		(struct select_options){ .include = LIST("ok", "a[b"), .n_include = 2 }, ERR_USAGE,
+		"--include 'a[b': missing terminating ] for character class at character 4");
+	selection_refuses(MLP, "blockwise", (struct select_options){ .rules = &rule, .n_rules = 1 },
+			  ERR_USAGE, "--tensor '(': missing closing parenthesis at character 2");
+	selection_refuses(
+		"a.0."
+		"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+		".weight BF16 128 128\n",
+		"blockwise",
+		(struct select_options){ .exclude = LIST("(a+)+(a+)+(a+)+(a+)+(a+)+$"),
+					 .n_exclude = 1 },
+		ERR_USAGE,
+		"--exclude '(a+)+(a+)+(a+)+(a+)+(a+)+$' on tensor "
+		"'a.0.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa.weight': match limit "
+		"exceeded");
 }
 
 /* GPT-2 stores [in, out]; StarCoder gives the same names to linear layers. */
 static void test_conv1d(void **state)
 {
 	(void)state;
-	check("h.0.attn.c_attn.weight F32 128 384\n"
-	      "h.0.attn.c_proj.weight F32 128 128\n"
-	      "h.0.mlp.c_fc.weight F32 128 512\n"
-	      "h.0.mlp.c_proj.weight F32 512 128\n"
-	      "h.0.mlp.other.weight F32 512 128\n",
-	      "blockwise", NO_OPTIONS,
-	      "h.0.attn.c_attn.weight: transposed weight (Conv1D)\n"
-	      "h.0.attn.c_proj.weight: transposed weight (Conv1D)\n"
-	      "h.0.mlp.c_fc.weight: transposed weight (Conv1D)\n"
-	      "h.0.mlp.c_proj.weight: transposed weight (Conv1D)\n"
-	      "h.0.mlp.other.weight blockwise\n");
-	check("h.0.attn.c_attn.weight F32 384 128\n"
-	      "h.0.attn.c_proj.weight F32 128 128\n"
-	      "h.0.mlp.c_proj.weight F32 128 512\n",
-	      "blockwise", NO_OPTIONS,
-	      "h.0.attn.c_attn.weight blockwise\n"
-	      "h.0.attn.c_proj.weight blockwise\n"
-	      "h.0.mlp.c_proj.weight blockwise\n");
+	selection_check("h.0.attn.c_attn.weight F32 128 384\n"
+			"h.0.attn.c_proj.weight F32 128 128\n"
+			"h.0.mlp.c_fc.weight F32 128 512\n"
+			"h.0.mlp.c_proj.weight F32 512 128\n"
+			"h.0.mlp.other.weight F32 512 128\n",
+			"blockwise", NO_OPTIONS,
+			"h.0.attn.c_attn.weight: transposed weight (Conv1D)\n"
+			"h.0.attn.c_proj.weight: transposed weight (Conv1D)\n"
+			"h.0.mlp.c_fc.weight: transposed weight (Conv1D)\n"
+			"h.0.mlp.c_proj.weight: transposed weight (Conv1D)\n"
+			"h.0.mlp.other.weight blockwise\n");
+	selection_check("h.0.attn.c_attn.weight F32 384 128\n"
+			"h.0.attn.c_proj.weight F32 128 128\n"
+			"h.0.mlp.c_proj.weight F32 128 512\n",
+			"blockwise", NO_OPTIONS,
+			"h.0.attn.c_attn.weight blockwise\n"
+			"h.0.attn.c_proj.weight blockwise\n"
+			"h.0.mlp.c_proj.weight blockwise\n");
 }
 
 static void test_nothing(void **state)
 {
 	(void)state;
-	check_refused("a.norm.weight BF16 128\nlm_head.weight BF16 8 128\n", "blockwise",
-		      NO_OPTIONS, ERR_USAGE,
-		      "nothing to quantize: all 2 tensors are kept, 1 of them linear weights, as "
-		      "'lm_head.weight': lm_head");
-	check_refused(
+	selection_refuses(
+		"a.norm.weight BF16 128\nlm_head.weight BF16 8 128\n", "blockwise", NO_OPTIONS,
+		ERR_USAGE,
+		"nothing to quantize: all 2 tensors are kept, 1 of them linear weights, as "
+		"'lm_head.weight': lm_head");
+	selection_refuses(
 		"lm_head.weight BF16 8 128\n"
 		"a.0.x_up.weight BF16 128 576\n"
 		"a.1.x_up.weight BF16 128 576\n",
@@ -174,12 +179,13 @@ static void test_nothing(void **state)
 		"nothing to quantize: all 3 tensors are kept, 3 of them linear weights, as "
 		"'a.0.x_up.weight': K 576 is not a multiple of 128; --recipe channelwise takes "
 		"any shape, --ragged quantizes them in ragged blocks");
-	check_refused("a.norm.weight BF16 128\nb.norm.bias BF16 128\n", "blockwise", NO_OPTIONS,
-		      ERR_USAGE,
-		      "nothing to quantize: all 2 tensors are kept, 0 of them linear weights, as "
-		      "'a.norm.weight': norm");
-	check_refused("", "blockwise", NO_OPTIONS, ERR_USAGE,
-		      "nothing to quantize: there are no tensors");
+	selection_refuses(
+		"a.norm.weight BF16 128\nb.norm.bias BF16 128\n", "blockwise", NO_OPTIONS,
+		ERR_USAGE,
+		"nothing to quantize: all 2 tensors are kept, 0 of them linear weights, as "
+		"'a.norm.weight': norm");
+	selection_refuses("", "blockwise", NO_OPTIONS, ERR_USAGE,
+			  "nothing to quantize: there are no tensors");
 }
 
 #define HF_CONFIG                                                                       \
@@ -195,26 +201,26 @@ static void test_nothing(void **state)
 static void test_requantize(void **state)
 {
 	const struct select_options requantize = { .requantize = true,
-						   .recipe = recipe_of("channelwise") };
+						   .recipe = recipe_named("channelwise") };
 	struct checkpoint checkpoint;
 	struct selection selection;
 	struct err err = { 0 };
 
 	(void)state;
-	check_refused_config(
+	selection_refuses_config(
 		HF_CONFIG, FP8_MODEL, "channelwise", NO_OPTIONS, ERR_USAGE,
 		"tensor 'a.0.up_proj.weight' is already F8_E4M3: --requantize converts "
 		"an FP8 source");
-	memory_checkpoint(&checkpoint, HF_CONFIG, FP8_MODEL);
+	memory_checkpoint_init(&checkpoint, HF_CONFIG, FP8_MODEL);
 	assert_int_equal(selection_make(&selection, &checkpoint, &requantize, &err), 0);
-	assert_units(&selection, "a.0.up_proj.weight channelwise\n"
-				 "a.0.down_proj.weight channelwise\n"
-				 "lm_head.weight: lm_head\n");
+	selection_assert(&selection, "a.0.up_proj.weight channelwise\n"
+				     "a.0.down_proj.weight channelwise\n"
+				     "lm_head.weight: lm_head\n");
 	assert_string_equal(selection.units[0].source_scale.scale->tensor->name,
 			    "a.0.up_proj.weight_scale_inv");
 	assert_null(selection.units[1].source_scale.scale);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 static void test_requantize_refusals(void **state)
@@ -222,21 +228,21 @@ static void test_requantize_refusals(void **state)
 	const struct select_options requantize = { .requantize = true };
 
 	(void)state;
-	check_refused_config(
+	selection_refuses_config(
 		HF_CONFIG, FP8_MODEL, "channelwise",
 		(struct select_options){
 			.requantize = true, .exclude = LIST("up_proj"), .n_exclude = 1 },
 		ERR_USAGE,
 		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (excluded), but "
 		"FP8 tensors can only be quantized again: 'fp8conv dequantize' first");
-	check_refused_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 128 128\n", "channelwise",
-			     requantize, ERR_INPUT,
-			     "FP8 tensor 'a.0.experts.down_proj' has 3 dimensions, not 2");
-	check_refused("a.0.up_proj.weight F8_E4M3FNUZ 256 128\n", "channelwise", requantize,
-		      ERR_INPUT,
-		      "tensor 'a.0.up_proj.weight' has the unsupported type F8_E4M3FNUZ");
+	selection_refuses_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 128 128\n",
+				 "channelwise", requantize, ERR_INPUT,
+				 "FP8 tensor 'a.0.experts.down_proj' has 3 dimensions, not 2");
+	selection_refuses("a.0.up_proj.weight F8_E4M3FNUZ 256 128\n", "channelwise", requantize,
+			  ERR_INPUT,
+			  "tensor 'a.0.up_proj.weight' has the unsupported type F8_E4M3FNUZ");
 	/* GPTQ, MXFP4: our configuration would take the place of theirs */
-	check_refused_config(
+	selection_refuses_config(
 		"{\"quantization_config\": {\"quant_method\": \"gptq\"}}",
 		"a.0.up_proj.qweight I32 16 256\na.0.o_proj.weight BF16 128 128\n", "channelwise",
 		requantize, ERR_INPUT,

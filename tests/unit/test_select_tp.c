@@ -54,14 +54,14 @@ static void test_sizes(void **state)
 
 	(void)state;
 	for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-		struct select_options options = { .recipe = recipe_of(rows[r].recipe),
+		struct select_options options = { .recipe = recipe_named(rows[r].recipe),
 						  .ragged = rows[r].ragged };
 		struct checkpoint checkpoint;
 		struct selection selection;
 		struct err err = { 0 };
 		int sizes = 0;
 
-		memory_checkpoint(&checkpoint, NULL, rows[r].tensors);
+		memory_checkpoint_init(&checkpoint, NULL, rows[r].tensors);
 		if (selection_make(&selection, &checkpoint, &options, &err))
 			fail_msg("row %zu: %s", r, err.message);
 		for (size_t i = 0; i < selection.n_tp; i++)
@@ -69,7 +69,7 @@ static void test_sizes(void **state)
 		if (sizes != rows[r].sizes)
 			fail_msg("row %zu: %#x", r, sizes);
 		selection_release(&selection);
-		memory_release(&checkpoint);
+		memory_checkpoint_release(&checkpoint);
 	}
 }
 
@@ -78,19 +78,19 @@ static void test_refusals(void **state)
 	const char *down = "a.0.down_proj.weight BF16 128 1536\n";
 
 	(void)state;
-	check(down, "blockwise", (struct select_options){ .tp = 4 },
-	      "a.0.down_proj.weight blockwise\n");
-	check(down, "blockwise", (struct select_options){ .tp = 3 },
-	      "a.0.down_proj.weight blockwise\n");
-	check_refused(
+	selection_check(down, "blockwise", (struct select_options){ .tp = 4 },
+			"a.0.down_proj.weight blockwise\n");
+	selection_check(down, "blockwise", (struct select_options){ .tp = 3 },
+			"a.0.down_proj.weight blockwise\n");
+	selection_refuses(
 		down, "blockwise", (struct select_options){ .tp = 8 }, ERR_USAGE,
 		"tensor 'a.0.down_proj.weight': K 1536 does not split over --tp 8 in multiples "
 		"of 128; sizes that load: 1, 2, 4");
-	check_refused(
+	selection_refuses(
 		down, "channelwise", (struct select_options){ .tp = 5 }, ERR_USAGE,
 		"tensor 'a.0.down_proj.weight': K 1536 does not split over --tp 5; sizes that "
 		"load: 1, 2, 4, 8, 16, 32, 64");
-	check_refused(
+	selection_refuses(
 		"a.experts.0.w1.weight BF16 192 128\n", "blockwise",
 		(struct select_options){ .tp = 1, .ragged = true }, ERR_USAGE,
 		"tensor 'a.experts.0.w1.weight': N 192 does not split over --tp 1 in multiples "

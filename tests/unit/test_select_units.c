@@ -15,10 +15,10 @@
 static void make(struct checkpoint *checkpoint, struct selection *selection, const char *config,
 		 const char *tensors, const char *recipe, bool ragged)
 {
-	struct select_options options = { .recipe = recipe_of(recipe), .ragged = ragged };
+	struct select_options options = { .recipe = recipe_named(recipe), .ragged = ragged };
 	struct err err = { 0 };
 
-	memory_checkpoint(checkpoint, config, tensors);
+	memory_checkpoint_init(checkpoint, config, tensors);
 	if (selection_make(selection, checkpoint, &options, &err))
 		fail_msg("%s", err.message);
 }
@@ -73,7 +73,7 @@ static void test_fused_experts(void **state)
 	assert_int_equal(selection.n_linear, 10);
 	assert_int_equal(selection.n_linear_kept, 0);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 static void test_transposed_experts(void **state)
@@ -91,7 +91,7 @@ static void test_transposed_experts(void **state)
 	assert_int_equal(selection.units[1].slice.row_stride, 1);
 	assert_int_equal(selection.units[1].slice.col_stride, 256);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 static void test_kept_experts(void **state)
@@ -108,30 +108,30 @@ static void test_kept_experts(void **state)
 	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
 
 	(void)state;
-	check(odd, "blockwise", NO_OPTIONS,
-	      "a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
-	      "a.experts.down_proj: K 192 is not a multiple of 128\n"
-	      "a.o_proj.weight blockwise\n");
-	check_refused(
+	selection_check(odd, "blockwise", NO_OPTIONS,
+			"a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
+			"a.experts.down_proj: K 192 is not a multiple of 128\n"
+			"a.o_proj.weight blockwise\n");
+	selection_refuses(
 		gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
 		"experts 'a.experts.gate_up_proj' have biases, and may interleave gate and up, "
 		"which is unsupported: --exclude keeps them");
-	check(gpt_oss, "blockwise", exclude,
-	      "a.experts.gate_up_proj: excluded\n"
-	      "a.experts.gate_up_proj_bias: excluded\n"
-	      "a.experts.down_proj: excluded\n"
-	      "a.o_proj.weight blockwise\n");
-	check_refused_config(
+	selection_check(gpt_oss, "blockwise", exclude,
+			"a.experts.gate_up_proj: excluded\n"
+			"a.experts.gate_up_proj_bias: excluded\n"
+			"a.experts.down_proj: excluded\n"
+			"a.o_proj.weight blockwise\n");
+	selection_refuses_config(
 		"{\"hidden_size\": 256}", square, "blockwise", NO_OPTIONS, ERR_INPUT,
 		"the layout of experts 'a.experts.gate_up_proj' [2, 256, 256] is ambiguous: "
 		"option '--exclude' keeps the experts unchanged");
-	check_refused_config(
+	selection_refuses_config(
 		"{\"hidden_size\": 256}",
 		"a.experts.down_proj BF16 2 128 256\n"
 		"a.experts.down_proj.weight BF16 2 128 256\n",
 		"blockwise", NO_OPTIONS, ERR_INPUT,
 		"'a.experts.down_proj' and 'a.experts.down_proj.weight' are the same experts");
-	check_refused_config(
+	selection_refuses_config(
 		"{\"hidden_size\": 4}",
 		"a.experts.gate_up_proj BF16 65536 2 4\na.experts.down_proj BF16 65536 4 1\n"
 		"b.experts.gate_up_proj BF16 65536 2 4\nc.experts.gate_up_proj BF16 65536 2 4\n"
@@ -141,16 +141,16 @@ static void test_kept_experts(void **state)
 		"channelwise", NO_OPTIONS, ERR_INPUT,
 		"experts 'h.experts.gate_up_proj' and those before them are 1114112 matrices, "
 		"more than 1048576: --exclude keeps them as they are");
-	check(square, "blockwise", exclude,
-	      "a.experts.gate_up_proj: excluded\na.o_proj.weight blockwise\n");
+	selection_check(square, "blockwise", exclude,
+			"a.experts.gate_up_proj: excluded\na.o_proj.weight blockwise\n");
 	/* one of the two is enough to keep both, and a layout of others is none of ours */
-	check("a.experts.gate_up_proj F64 2 256 128\na.experts.down_proj BF16 2 128 128\n"
-	      "b.experts.mlp.w1 BF16 256 128\na.o_proj.weight BF16 128 128\n",
-	      "blockwise", NO_OPTIONS,
-	      "a.experts.gate_up_proj: dtype F64\n"
-	      "a.experts.down_proj: fused with 'a.experts.gate_up_proj', which is kept\n"
-	      "b.experts.mlp.w1: fused experts of an unknown layout\n"
-	      "a.o_proj.weight blockwise\n");
+	selection_check("a.experts.gate_up_proj F64 2 256 128\na.experts.down_proj BF16 2 128 128\n"
+			"b.experts.mlp.w1 BF16 256 128\na.o_proj.weight BF16 128 128\n",
+			"blockwise", NO_OPTIONS,
+			"a.experts.gate_up_proj: dtype F64\n"
+			"a.experts.down_proj: fused with 'a.experts.gate_up_proj', which is kept\n"
+			"b.experts.mlp.w1: fused experts of an unknown layout\n"
+			"a.o_proj.weight blockwise\n");
 }
 
 /* A layout that nobody told us of keeps the experts it belongs to; a scalar beside them does not.
@@ -158,7 +158,7 @@ static void test_kept_experts(void **state)
 static void test_unknown_experts(void **state)
 {
 	(void)state;
-	check_config(
+	selection_check_config(
 		"{\"hidden_size\": 384}",
 		"a.experts.down_proj BF16 2 384 128\na.experts.up_proj BF16 2 128 384\n"
 		"b.experts.down_proj BF16 2 384 128\nb.experts.smooth BF16 2\n"
@@ -189,7 +189,7 @@ static void test_linear_counts(void **state)
 	assert_int_equal(selection.n_quantized, 1);
 	assert_null(selection.advice);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 /* Keeping one keeps its group, or all experts of its layer, which become their sources again. */
@@ -205,7 +205,7 @@ static void test_keep(void **state)
 	selection_keep(&selection, 7, "non-finite values");
 	selection_keep(&selection, 4, "ugly");
 	assert_int_equal(selection_settle(&selection, &err), 0);
-	assert_units(
+	selection_assert(
 		&selection,
 		"a.0.q_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
 		"a.0.experts.gate_up_proj: fused with 'a.0.experts.1.up_proj.weight', which is "
@@ -222,7 +222,7 @@ static void test_keep(void **state)
 	assert_int_equal(selection_settle(&selection, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 /* Rings survive the move. */
@@ -239,17 +239,17 @@ static void test_keep_some(void **state)
 	     "blockwise", false);
 	selection_keep(&selection, 0, "first");
 	assert_int_equal(selection_settle(&selection, &err), 0);
-	assert_units(&selection,
-		     "a.0.experts.down_proj: first\na.0.k_proj.weight blockwise\n"
-		     "a.0.q_proj.weight blockwise\na.1.experts.0.w2.weight blockwise\n");
+	selection_assert(&selection,
+			 "a.0.experts.down_proj: first\na.0.k_proj.weight blockwise\n"
+			 "a.0.q_proj.weight blockwise\na.1.experts.0.w2.weight blockwise\n");
 	selection_keep(&selection, 2, "second");
 	assert_int_equal(selection_settle(&selection, &err), 0);
-	assert_units(&selection,
-		     "a.0.experts.down_proj: first\n"
-		     "a.0.k_proj.weight: fused with 'a.0.q_proj.weight', which is kept\n"
-		     "a.0.q_proj.weight: second\na.1.experts.0.w2.weight blockwise\n");
+	selection_assert(&selection,
+			 "a.0.experts.down_proj: first\n"
+			 "a.0.k_proj.weight: fused with 'a.0.q_proj.weight', which is kept\n"
+			 "a.0.q_proj.weight: second\na.1.experts.0.w2.weight blockwise\n");
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 static void test_advice(void **state)
@@ -266,7 +266,7 @@ static void test_advice(void **state)
 			    "2 of 3 linear weights are kept for their shapes: --recipe channelwise "
 			    "takes any shape, --ragged quantizes them in ragged blocks");
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 	/* with all that goes with them */
 	make(&checkpoint, &selection, NULL,
 	     "a.0.gate_proj.weight BF16 200 128\na.0.up_proj.weight BF16 256 128\n"
@@ -274,14 +274,14 @@ static void test_advice(void **state)
 	     "blockwise", false);
 	assert_memory_equal(selection.advice, "2 of 3 ", 7);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 	/* half is not most */
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 576 1536\n", "blockwise",
 	     false);
 	assert_null(selection.advice);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8", false);
 	assert_null(selection.advice);
@@ -289,7 +289,7 @@ static void test_advice(void **state)
 			    "1 weights have fewer than 128 rows or columns, which engines' MXFP8 "
 			    "kernels do not take: --exclude keeps them");
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
 int main(void)

@@ -82,7 +82,7 @@ static void check_text(struct golden *golden, const struct tokenizer *tokenizer,
 	if (tokenizer_encode(tokenizer, text->data, text->len, true, &with, &err) ||
 	    tokenizer_encode(tokenizer, text->data, text->len, false, &without, &err))
 		fail_msg("%s: %s", name, err.message);
-	list_ids(&got, with.ids, with.n);
+	token_ids_list(&got, with.ids, with.n);
 	if (strcmp(got.data, golden->line) != 0)
 		fail_msg(FOLDER "tokenizer.txt:%d: %s: '%s' gives\n%s, not\n%s", golden->line_no,
 			 name, text->data, got.data, golden->line);

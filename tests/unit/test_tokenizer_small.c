@@ -104,7 +104,7 @@ static void test_small(void **state)
 		    tokenizer_encode(tokenizer, small_rows[i].text, strlen(small_rows[i].text),
 				     true, &ids, &err))
 			fail_msg("row %zu: %s", i, err.message);
-		list_ids(&got, ids.ids, ids.n);
+		token_ids_list(&got, ids.ids, ids.n);
 		if (strcmp(got.data, small_rows[i].ids) != 0)
 			fail_msg("row %zu: %s, not %s", i, got.data, small_rows[i].ids);
 		buf_release(&got);

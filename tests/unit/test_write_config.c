@@ -188,7 +188,7 @@ static void test_configs(void **state)
 		struct buf config = { 0 }, file = { 0 };
 		struct err err = { 0 };
 
-		if (format_configure(find_format(configs[i].format), &quantization, &config, &file,
+		if (format_configure(format_named(configs[i].format), &quantization, &config, &file,
 				     &err))
 			fail_msg("%s", err.message);
 		assert_json(&config, configs[i].config);
@@ -210,7 +210,7 @@ static int configure(const char *format, const struct module_set *sets, size_t n
 	quantization.sets = sets;
 	quantization.n_sets = n_sets;
 	quantization.tool_version = "0.1.0";
-	rc = format_configure(find_format(format), &quantization, config, &file, err);
+	rc = format_configure(format_named(format), &quantization, config, &file, err);
 	buf_release(&file);
 	return rc;
 }

@@ -73,17 +73,17 @@ static inline int sides_close(void **state)
 }
 
 /* With the argument "small" what is large is left out: for tools that make programs slow. */
-static bool small;
+static bool sides_small;
 
 static inline void sides_begin(int argc, char **argv)
 {
-	small = argc > 1 && !strcmp(argv[1], "small");
-	tell_skipped();
+	sides_small = argc > 1 && !strcmp(argv[1], "small");
+	skipped_print();
 }
 
 /* --- memory --- */
 
-static inline void *some_memory(size_t size)
+static inline void *host_memory_new(size_t size)
 {
 	void *memory = malloc(size ? size : 1);
 
@@ -91,7 +91,7 @@ static inline void *some_memory(size_t size)
 	return memory;
 }
 
-static inline void *memory_there(const struct side *s, size_t size)
+static inline void *side_memory_new(const struct side *s, size_t size)
 {
 	void *memory;
 	struct err err;
@@ -101,7 +101,7 @@ static inline void *memory_there(const struct side *s, size_t size)
 	return memory;
 }
 
-static inline void done(const struct side *s)
+static inline void side_wait(const struct side *s)
 {
 	struct err err;
 
@@ -110,20 +110,20 @@ static inline void done(const struct side *s)
 }
 
 /* A copy of data, of exactly its size. */
-static inline void *data_there(const struct side *s, const void *data, size_t size)
+static inline void *side_put(const struct side *s, const void *data, size_t size)
 {
-	void *memory = memory_there(s, size);
+	void *memory = side_memory_new(s, size);
 
 	s->ops->put(s->stream, memory, data, size);
-	done(s);
+	side_wait(s);
 	return memory;
 }
 
 /* What has become of it; it is freed. */
-static inline void data_back(const struct side *s, void *memory, void *data, size_t size)
+static inline void side_take(const struct side *s, void *memory, void *data, size_t size)
 {
 	s->ops->fetch(s->stream, data, memory, size);
-	done(s);
+	side_wait(s);
 	s->ops->memory_free(s->executor, memory);
 }
 
@@ -137,7 +137,7 @@ struct values {
 };
 
 /* In [-4, 4), the same in every run. */
-static inline float noise(void)
+static inline float noise_next(void)
 {
 	static uint32_t state = 1;
 
@@ -147,11 +147,11 @@ static inline float noise(void)
 
 static inline struct values values_new(size_t n, size_t shift)
 {
-	struct values v = { some_memory(n * sizeof(float)), some_memory(n * sizeof(float)), n,
-			    shift };
+	struct values v = { host_memory_new(n * sizeof(float)), host_memory_new(n * sizeof(float)),
+			    n, shift };
 
 	for (size_t i = 0; i < n; i++)
-		v.given[i] = v.wanted[i] = noise();
+		v.given[i] = v.wanted[i] = noise_next();
 	return v;
 }
 
@@ -162,37 +162,37 @@ static inline void values_free(struct values *v)
 }
 
 /* Another number, in both. */
-static inline void values_put(struct values *v, size_t i, float value)
+static inline void values_set(struct values *v, size_t i, float value)
 {
 	v->given[i] = v->wanted[i] = value;
 }
 
-static inline float *values_there(const struct side *s, const struct values *v)
+static inline float *values_send(const struct side *s, const struct values *v)
 {
-	float *memory = memory_there(s, (v->n + v->shift) * sizeof *memory);
+	float *memory = side_memory_new(s, (v->n + v->shift) * sizeof *memory);
 
 	s->ops->put(s->stream, memory + v->shift, v->given, v->n * sizeof *memory);
-	done(s);
+	side_wait(s);
 	return memory + v->shift;
 }
 
 /* The same bits; one NaN is like another. */
-static inline bool same(float a, float b)
+static inline bool floats_same(float a, float b)
 {
 	return isnan(a) ? isnan(b) : f32_bits(a) == f32_bits(b);
 }
 
 /* All of them are as wanted, those too that nobody was to touch; the memory is freed. */
-static inline void values_back(const struct side *s, const struct values *v, float *memory,
-			       const char *what)
+static inline void values_check(const struct side *s, const struct values *v, float *memory,
+				const char *what)
 {
-	float *got = some_memory(v->n * sizeof *got);
+	float *got = host_memory_new(v->n * sizeof *got);
 
 	s->ops->fetch(s->stream, got, memory, v->n * sizeof *got);
-	done(s);
+	side_wait(s);
 	s->ops->memory_free(s->executor, memory - v->shift);
 	for (size_t i = 0; i < v->n; i++) {
-		if (!same(got[i], v->wanted[i]))
+		if (!floats_same(got[i], v->wanted[i]))
 			fail_msg("%s, %s: %zu of %zu: %a, not %a", s->ops->name, what, i, v->n,
 				 (double)got[i], (double)v->wanted[i]);
 	}
@@ -201,13 +201,13 @@ static inline void values_back(const struct side *s, const struct values *v, flo
 
 /* --- what plain loops share --- */
 
-static inline float capped(float x, float softcap)
+static inline float plain_softcap(float x, float softcap)
 {
 	return softcap * (1.0f - 2.0f / (f32_exp(2.0f * (x / softcap)) + 1.0f));
 }
 
 /* The sum of 16. */
-static inline float lanes_total(float *lanes)
+static inline float plain_lanes_sum(float *lanes)
 {
 	for (size_t apart = 8; apart > 0; apart /= 2)
 		for (size_t i = 0; i < apart; i++)
@@ -216,6 +216,6 @@ static inline float lanes_total(float *lanes)
 }
 
 /* Below, at and above the widths of lanes, of four elements, of tiles and of blocks. */
-static const size_t sizes[] = { 1, 2, 3, 4, 5, 6, 15, 16, 17, 63, 64, 65, 127, 1000 };
+static const size_t edge_sizes[] = { 1, 2, 3, 4, 5, 6, 15, 16, 17, 63, 64, 65, 127, 1000 };
 
 #endif

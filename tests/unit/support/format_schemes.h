@@ -26,7 +26,7 @@ static const struct scheme schemes[N_SCHEMES] = {
 	[MX] = { GRANULARITY_MX, { 1, 32 }, FP8_E4M3, true, false },
 };
 
-static inline const struct format *find_format(const char *name)
+static inline const struct format *format_named(const char *name)
 {
 	for (size_t i = 0; formats[i]; i++)
 		if (!strcmp(formats[i]->name, name))

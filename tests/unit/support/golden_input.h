@@ -132,10 +132,10 @@ static inline void input_init(struct input *in, char **fields)
 	char *rest = NULL;
 
 	free(in->data);
-	*in = (struct input){ .dtype = dtype_of(fields[0]),
-			      .rows = number(fields[1]),
-			      .cols = number(fields[2]),
-			      .seed = number(fields[3]) };
+	*in = (struct input){ .dtype = golden_dtype(fields[0]),
+			      .rows = text_number(fields[1]),
+			      .cols = text_number(fields[2]),
+			      .seed = text_number(fields[3]) };
 	in->size = dtype_bits(in->dtype) / 8;
 	in->data = malloc(in->rows * in->cols * in->size);
 	assert_non_null(in->data);

@@ -62,13 +62,13 @@ static inline void golden_usage_check(const struct text *g, const struct operati
 	assert_int_equal(t.rowwise.codes != NULL, q->rowwise);
 	assert_int_equal(t.columnwise.codes != NULL, q->columnwise);
 	if (q->amax)
-		*q->amax = f32_from_bits(hex(g->fields[FIELD_BEFORE]));
+		*q->amax = f32_from_bits(text_hex(g->fields[FIELD_BEFORE]));
 	op->run(op->args, backend, q, &t, &stats);
 	if (q->amax)
-		assert_int_equal(f32_bits(*q->amax), hex(g->fields[FIELD_AFTER]));
-	assert_int_equal(stats.nonfinite, number(g->fields[FIELD_NONFINITE]));
+		assert_int_equal(f32_bits(*q->amax), text_hex(g->fields[FIELD_AFTER]));
+	assert_int_equal(stats.nonfinite, text_number(g->fields[FIELD_NONFINITE]));
 	if (q->rowwise) {
-		assert_int_equal(stats.saturated, number(g->fields[FIELD_SATURATED]));
+		assert_int_equal(stats.saturated, text_number(g->fields[FIELD_SATURATED]));
 		golden_copy_check(g, FIELD_ROWWISE, backend->name, &t.rowwise, q,
 				  op->rows * op->cols);
 	}
@@ -91,7 +91,7 @@ static inline void golden_slot_check(const struct text *g, const struct operatio
 	struct recipe_state state;
 	struct err err = { 0 };
 	bool backward = !strcmp(g->fields[FIELD_MODE], "backward");
-	size_t slot = number(g->fields[FIELD_SLOT]);
+	size_t slot = text_number(g->fields[FIELD_SLOT]);
 	bool large = op->rows * op->cols > GOLDEN_LARGE;
 
 	recipe_state_init(&state, recipe_find(g->fields[FIELD_RECIPE], &err),
@@ -99,7 +99,7 @@ static inline void golden_slot_check(const struct text *g, const struct operatio
 	recipe_state_make_quantizers(&state, quantizers);
 	assert_int_equal(quantizers[slot].scale != NULL, strcmp(g->fields[FIELD_SCALE], "-") != 0);
 	if (state.history.n_slots)
-		state.history.scale[slot] = f32_from_bits(hex(g->fields[FIELD_SCALE]));
+		state.history.scale[slot] = f32_from_bits(text_hex(g->fields[FIELD_SCALE]));
 	for (size_t i = 0; i < sizeof usages / sizeof *usages; i++) {
 		struct quantizer q = quantizers[slot];
 

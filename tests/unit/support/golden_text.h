@@ -21,9 +21,9 @@
 #include "num/scale.h"
 #include "skipped.h"
 
-#define FOLDER	  "tests/golden/"
-#define N_FIELDS  24
-#define LINE_SIZE 4096
+#define GOLDEN_DIR "tests/golden/"
+#define N_FIELDS   24
+#define LINE_SIZE  4096
 
 struct text {
 	FILE *file;
@@ -59,12 +59,12 @@ static inline bool text_next(struct text *t)
 	return true;
 }
 
-static inline uint32_t hex(const char *text)
+static inline uint32_t text_hex(const char *text)
 {
 	return (uint32_t)strtoul(text, NULL, 16);
 }
 
-static inline size_t number(const char *text)
+static inline size_t text_number(const char *text)
 {
 	return strtoul(text, NULL, 10);
 }
@@ -89,18 +89,18 @@ static inline bool hash_is(const char *want, const void *data, size_t n)
 	return !strcmp(want, text);
 }
 
-static inline enum fp8_format format_of(const char *name)
+static inline enum fp8_format golden_format(const char *name)
 {
 	return strcmp(name, "e5m2") ? FP8_E4M3 : FP8_E5M2;
 }
 
-static inline enum dtype dtype_of(const char *name)
+static inline enum dtype golden_dtype(const char *name)
 {
 	return !strcmp(name, "f32") ? DT_F32 : !strcmp(name, "bf16") ? DT_BF16 : DT_F16;
 }
 
 /* kind, arith, eps, margin: four fields. */
-static inline void spec_parse(struct qspec *spec, char **fields)
+static inline void golden_spec_parse(struct qspec *spec, char **fields)
 {
 	spec->scale_type = strncmp(fields[0], "e8m0", 4) ? SCALE_F32 : SCALE_E8M0;
 	spec->pow2 = !strcmp(fields[0], "pow2");
@@ -110,7 +110,7 @@ static inline void spec_parse(struct qspec *spec, char **fields)
 	spec->arith = !strcmp(fields[1], "deepseek")   ? ARITH_DEEPSEEK
 		      : !strcmp(fields[1], "deepgemm") ? ARITH_DEEPGEMM
 						       : ARITH_TE;
-	spec->amax_epsilon = f32_from_bits(hex(fields[2]));
+	spec->amax_epsilon = f32_from_bits(text_hex(fields[2]));
 	spec->margin = (int)strtol(fields[3], NULL, 10);
 }
 

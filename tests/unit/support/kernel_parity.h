@@ -33,9 +33,10 @@ static inline void output_init(struct output *o, const struct matrix *x, const s
 	memset(o, 0, sizeof *o);
 	o->out.stride = x->cols + l.codes_gap;
 	o->out.scale_stride = grid_cols + l.scales_gap;
-	o->codes_size = l.codes_offset + extent(x->rows, x->cols, o->out.stride);
-	o->scales_size = l.scales_offset + extent(grid_rows, grid_cols, o->out.scale_stride) *
-						   scale_size(spec->scale_type);
+	o->codes_size = l.codes_offset + matrix_extent(x->rows, x->cols, o->out.stride);
+	o->scales_size =
+		l.scales_offset + matrix_extent(grid_rows, grid_cols, o->out.scale_stride) *
+					  scale_size(spec->scale_type);
 	o->codes = guarded_new(o->codes_size, 0xA5);
 	o->scales = guarded_new(o->scales_size, 0xA5);
 	o->out.codes = o->codes + l.codes_offset;
@@ -73,7 +74,7 @@ static inline bool differ(const char *what, const struct backend *backend, const
 	return false;
 }
 
-static inline void outputs_equal(const char *what, const struct backend *backend,
+static inline void outputs_check(const char *what, const struct backend *backend,
 				 const struct matrix *x, const struct qspec *spec,
 				 const struct output *want, const struct output *got,
 				 struct layout l)
@@ -135,7 +136,7 @@ static inline void check_dequantize(const struct backend *reference, const struc
 			      o->out.stride,	spec->format,	  spec->tile,
 			      spec->scale_type, o->out.scale_inv, o->out.scale_stride };
 	size_t stride = s->x.cols + 3;
-	size_t size = 1 + extent(s->x.rows, s->x.cols, stride) * s->element_size;
+	size_t size = 1 + matrix_extent(s->x.rows, s->x.cols, stride) * s->element_size;
 	unsigned char *want = guarded_new(size, 0xA5), *got = guarded_new(size, 0xA5);
 	struct error_stats a = { 1, 1 }, b = { 1, 1 };
 
@@ -153,8 +154,8 @@ static inline void check_dequantize(const struct backend *reference, const struc
 	guarded_free(got, size);
 }
 
-static inline void check_case(const struct sample *s, const struct qspec *spec, struct layout l,
-			      float amax_factor)
+static inline void parity_check(const struct sample *s, const struct qspec *spec, struct layout l,
+				float amax_factor)
 {
 	const struct backend *reference = backend_select("reference", &(struct err){ 0 });
 	struct output quantized, cast, got;
@@ -172,12 +173,12 @@ static inline void check_case(const struct sample *s, const struct qspec *spec, 
 		check_amax(reference, *b, s, spec);
 		output_init(&got, &s->x, spec, l);
 		backend_quantize(*b, &s->x, spec, &got.out);
-		outputs_equal("quantize", *b, &s->x, spec, &quantized, &got, l);
+		outputs_check("quantize", *b, &s->x, spec, &quantized, &got, l);
 		check_dequantize(reference, *b, s, spec, &got);
 		output_release(&got);
 		output_init(&got, &s->x, spec, l);
 		backend_cast(*b, &s->x, spec, amax, amax_stride, &got.out);
-		outputs_equal("cast", *b, &s->x, spec, &cast, &got, l);
+		outputs_check("cast", *b, &s->x, spec, &cast, &got, l);
 		output_release(&got);
 	}
 	output_release(&quantized);
@@ -200,7 +201,7 @@ static const struct qspec kinds[] = {
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
 
-static const struct layout plain = { 0 };
+static const struct layout layout_plain = { 0 };
 
 static inline struct qspec spec_of(size_t kind, struct tile tile, enum fp8_format format)
 {

@@ -19,7 +19,7 @@
 #include "backend/backend.h"
 #include "num/scale.h"
 
-static const enum dtype dtypes[] = { DT_BF16, DT_F16, DT_F32 };
+static const enum dtype sample_dtypes[] = { DT_BF16, DT_F16, DT_F32 };
 
 /* --- a random source, the same in every run --- */
 
@@ -130,7 +130,7 @@ static inline void sample_blocks(const struct sample *s)
 }
 
 /* Elements of a matrix up to its last one. */
-static inline size_t extent(size_t rows, size_t cols, size_t stride)
+static inline size_t matrix_extent(size_t rows, size_t cols, size_t stride)
 {
 	return rows && cols ? (rows - 1) * stride + cols : 0;
 }
@@ -143,7 +143,7 @@ static inline struct sample sample_new(enum dtype dtype, size_t rows, size_t col
 	s.x.stride += random_below(2) ? random_below(70) : 0;
 	s.element_size = dtype_bits(dtype) / 8;
 	/* Up to the very end of memory, or a little before it so that no element is aligned. */
-	s.size = extent(rows, cols, s.x.stride) * s.element_size +
+	s.size = matrix_extent(rows, cols, s.x.stride) * s.element_size +
 		 (random_below(2) ? random_below(5) : 0);
 	s.data = guarded_new(s.size, 0xFF);
 	s.x.data = s.data;

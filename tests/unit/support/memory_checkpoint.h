@@ -81,8 +81,8 @@ static inline void memory_list_tensors(struct checkpoint *checkpoint)
 }
 
 /* config: text of config.json, or NULL. */
-static inline void memory_checkpoint(struct checkpoint *checkpoint, const char *config,
-				     const char *tensors)
+static inline void memory_checkpoint_init(struct checkpoint *checkpoint, const char *config,
+					  const char *tensors)
 {
 	*checkpoint = (struct checkpoint){ .path = xstrdup("memory") };
 	if (config)
@@ -102,7 +102,7 @@ static inline void memory_checkpoint(struct checkpoint *checkpoint, const char *
 	memory_list_tensors(checkpoint);
 }
 
-static inline void memory_release(struct checkpoint *checkpoint)
+static inline void memory_checkpoint_release(struct checkpoint *checkpoint)
 {
 	for (size_t s = 0; s < checkpoint->n_shards; s++) {
 		struct st_file *file = &checkpoint->shards[s].file;

@@ -10,7 +10,7 @@
 #include "select/select.h"
 #include "memory_checkpoint.h"
 
-static inline const struct recipe *recipe_of(const char *name)
+static inline const struct recipe *recipe_named(const char *name)
 {
 	struct err err = { 0 };
 	const struct recipe *recipe = recipe_find(name, &err);
@@ -35,7 +35,7 @@ static inline char *selection_text(const struct selection *selection)
 	return text.data;
 }
 
-static inline void assert_units(const struct selection *selection, const char *expected)
+static inline void selection_assert(const struct selection *selection, const char *expected)
 {
 	char *text = selection_text(selection);
 
@@ -45,51 +45,52 @@ static inline void assert_units(const struct selection *selection, const char *e
 }
 
 /* Units of the tensors, with the options; recipe is the main one. */
-static inline void check_config(const char *config, const char *tensors, const char *recipe,
-				struct select_options options, const char *expected)
+static inline void selection_check_config(const char *config, const char *tensors,
+					  const char *recipe, struct select_options options,
+					  const char *expected)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
 	struct err err = { 0 };
 
-	memory_checkpoint(&checkpoint, config, tensors);
-	options.recipe = recipe_of(recipe);
+	memory_checkpoint_init(&checkpoint, config, tensors);
+	options.recipe = recipe_named(recipe);
 	if (selection_make(&selection, &checkpoint, &options, &err))
 		fail_msg("%s", err.message);
-	assert_units(&selection, expected);
+	selection_assert(&selection, expected);
 	selection_release(&selection);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
-static inline void check(const char *tensors, const char *recipe, struct select_options options,
-			 const char *expected)
+static inline void selection_check(const char *tensors, const char *recipe,
+				   struct select_options options, const char *expected)
 {
-	check_config(NULL, tensors, recipe, options, expected);
+	selection_check_config(NULL, tensors, recipe, options, expected);
 }
 
 /* The selection fails with exactly this message. */
-static inline void check_refused_config(const char *config, const char *tensors, const char *recipe,
-					struct select_options options, enum err_kind kind,
-					const char *message)
+static inline void selection_refuses_config(const char *config, const char *tensors,
+					    const char *recipe, struct select_options options,
+					    enum err_kind kind, const char *message)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
 	struct err err = { 0 };
 
-	memory_checkpoint(&checkpoint, config, tensors);
-	options.recipe = recipe_of(recipe);
+	memory_checkpoint_init(&checkpoint, config, tensors);
+	options.recipe = recipe_named(recipe);
 	if (!selection_make(&selection, &checkpoint, &options, &err))
 		fail_msg("not refused: %s", selection_text(&selection));
 	assert_string_equal(err.message, message);
 	assert_int_equal(err.kind, kind);
-	memory_release(&checkpoint);
+	memory_checkpoint_release(&checkpoint);
 }
 
-static inline void check_refused(const char *tensors, const char *recipe,
-				 struct select_options options, enum err_kind kind,
-				 const char *message)
+static inline void selection_refuses(const char *tensors, const char *recipe,
+				     struct select_options options, enum err_kind kind,
+				     const char *message)
 {
-	check_refused_config(NULL, tensors, recipe, options, kind, message);
+	selection_refuses_config(NULL, tensors, recipe, options, kind, message);
 }
 
 #define NO_OPTIONS ((struct select_options){ 0 })

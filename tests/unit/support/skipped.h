@@ -14,7 +14,7 @@
 
 #include "backend/backend.h"
 
-static inline void tell_skipped(void)
+static inline void skipped_print(void)
 {
 	for (const struct backend *const *b = backends; *b; b++) {
 		if ((*b)->unusable())

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 
 /* "4 3"; "-": none.  What out held goes. */
-static inline void list_ids(struct buf *out, const uint32_t *ids, size_t n)
+static inline void token_ids_list(struct buf *out, const uint32_t *ids, size_t n)
 {
 	out->len = 0;
 	buf_puts(out, n ? "" : "-");
