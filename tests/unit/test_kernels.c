@@ -70,9 +70,11 @@ static void parity_of_recipes(void **state)
 enum { TO_CAST, TO_NORM, TO_ACTIVATE, N_FUSED };
 
 /* An operation whose output is FP8, the rowwise copy alone. */
-static void run_fused(int operation, const struct backend *backend, const struct matrix *x,
-		      const struct qspec *spec, struct output *o, float *amax, float *rsigma)
+static void run_fused(int operation, const struct backend *backend, struct output *o, float *amax,
+		      float *rsigma)
 {
+	const struct matrix *x = o->x;
+	const struct qspec *spec = o->spec;
 	struct norm_args norm = { .x = *x, .gamma = *x, .epsilon = 1e-5f, .rsigma = rsigma };
 	struct activation_args activation = { ACT_SILU, *x, *x };
 	struct scale_grid grid = scale_row_major(tile_count(x->rows, spec->tile.rows),
@@ -102,15 +104,15 @@ static void check_fused(const struct matrix *x, const struct qspec *spec)
 		float want_amax = 0x1p-20f;
 
 		output_init(&want, x, spec, layout_plain);
-		run_fused(operation, reference, x, spec, &want, &want_amax, rsigma);
+		run_fused(operation, reference, &want, &want_amax, rsigma);
 		for (const struct backend *const *b = backends; *b; b++) {
 			float amax = 0x1p-20f;
 
 			if ((*b)->unusable())
 				continue;
 			output_init(&got, x, spec, layout_plain);
-			run_fused(operation, *b, x, spec, &got, &amax, rsigma);
-			outputs_check(names[operation], *b, x, spec, &want, &got, layout_plain);
+			run_fused(operation, *b, &got, &amax, rsigma);
+			outputs_check(names[operation], *b, &want, &got);
 			assert_int_equal(f32_bits(amax), f32_bits(want_amax));
 			output_release(&got);
 		}

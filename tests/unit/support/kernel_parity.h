@@ -12,16 +12,23 @@
 #include "kernel_sample.h"
 #include "skipped.h"
 
+/* Space before the first code and between rows, in elements.  streaming: past the caches. */
+struct layout {
+	size_t codes_offset, codes_gap, scales_offset, scales_gap;
+	bool streaming;
+};
+
+static const struct layout layout_plain = { 0 };
+
+/* What a backend makes of x by spec, in memory of that layout. */
 struct output {
+	const struct matrix *x;
+	const struct qspec *spec;
+	struct layout layout;
 	struct quant_out out;
 	struct quant_stats stats;
 	unsigned char *codes, *scales;
 	size_t codes_size, scales_size;
-};
-
-struct layout {
-	size_t codes_offset, codes_gap, scales_offset, scales_gap;
-	bool streaming;
 };
 
 static inline void output_init(struct output *o, const struct matrix *x, const struct qspec *spec,
@@ -30,7 +37,7 @@ static inline void output_init(struct output *o, const struct matrix *x, const s
 	size_t grid_rows = tile_count(x->rows, spec->tile.rows),
 	       grid_cols = tile_count(x->cols, spec->tile.cols);
 
-	memset(o, 0, sizeof *o);
+	*o = (struct output){ .x = x, .spec = spec, .layout = l };
 	o->out.stride = x->cols + l.codes_gap;
 	o->out.scale_stride = grid_cols + l.scales_gap;
 	o->codes_size = l.codes_offset + matrix_extent(x->rows, x->cols, o->out.stride);
@@ -51,40 +58,59 @@ static inline void output_release(struct output *o)
 	guarded_free(o->scales, o->scales_size);
 }
 
-/* Prints where two outputs differ first.  what: the function.  Returns whether they do. */
-static inline bool differ(const char *what, const struct backend *backend, const struct matrix *x,
-			  const struct qspec *spec, const unsigned char *want,
-			  const unsigned char *got, size_t n, size_t offset, size_t stride)
+/* What is compared: the name of the function, who ran it, of which matrix and by which spec. */
+struct comparison {
+	const char *what;
+	const struct backend *backend;
+	const struct matrix *x;
+	const struct qspec *spec;
+};
+
+/* n bytes; rows of stride bytes begin at offset. */
+struct bytes {
+	const void *want, *got;
+	size_t n, offset, stride;
+};
+
+/* Prints where the bytes differ first.  Returns whether they do. */
+static inline bool bytes_differ(const struct comparison *c, const struct bytes *bytes)
 {
-	for (size_t i = 0; i < n; i++) {
+	const unsigned char *want = bytes->want, *got = bytes->got;
+
+	for (size_t i = 0; i < bytes->n; i++) {
 		if (want[i] == got[i])
 			continue;
 		print_error("%s of %s: %zux%zu %s (stride %zu), tile %zux%zu, %s, %s%s, arith %d, "
 			    "mx %d, margin %d, "
 			    "epsilon %g: at (%zu, %zu) 0x%02x, not 0x%02x\n",
-			    what, backend->name, x->rows, x->cols, dtype_name(x->dtype), x->stride,
-			    spec->tile.rows, spec->tile.cols,
-			    spec->format == FP8_E4M3 ? "E4M3" : "E5M2",
-			    spec->scale_type == SCALE_E8M0 ? "E8M0" : "F32",
-			    spec->pow2 ? " pow2" : "", spec->arith, spec->mx_rule, spec->margin,
-			    (double)spec->amax_epsilon, (i - offset) / stride,
-			    (i - offset) % stride, got[i], want[i]);
+			    c->what, c->backend->name, c->x->rows, c->x->cols,
+			    dtype_name(c->x->dtype), c->x->stride, c->spec->tile.rows,
+			    c->spec->tile.cols, c->spec->format == FP8_E4M3 ? "E4M3" : "E5M2",
+			    c->spec->scale_type == SCALE_E8M0 ? "E8M0" : "F32",
+			    c->spec->pow2 ? " pow2" : "", c->spec->arith, c->spec->mx_rule,
+			    c->spec->margin, (double)c->spec->amax_epsilon,
+			    (i - bytes->offset) / bytes->stride,
+			    (i - bytes->offset) % bytes->stride, got[i], want[i]);
 		return true;
 	}
 	return false;
 }
 
 static inline void outputs_check(const char *what, const struct backend *backend,
-				 const struct matrix *x, const struct qspec *spec,
-				 const struct output *want, const struct output *got,
-				 struct layout l)
+				 const struct output *want, const struct output *got)
 {
-	bool bad = differ(what, backend, x, spec, want->codes, got->codes, want->codes_size,
-			  l.codes_offset, want->out.stride);
+	struct comparison codes = { what, backend, want->x, want->spec }, scales = codes;
+	bool differ = bytes_differ(&codes,
+				   &(struct bytes){ want->codes, got->codes, want->codes_size,
+						    want->layout.codes_offset, want->out.stride });
 
-	bad |= differ("scale_inv", backend, x, spec, want->scales, got->scales, want->scales_size,
-		      l.scales_offset, want->out.scale_stride * scale_size(spec->scale_type));
-	if (bad)
+	scales.what = "scale_inv";
+	differ |= bytes_differ(
+		&scales,
+		&(struct bytes){ want->scales, got->scales, want->scales_size,
+				 want->layout.scales_offset,
+				 want->out.scale_stride * scale_size(want->spec->scale_type) });
+	if (differ)
 		fail();
 	assert_int_equal(want->stats.saturated, got->stats.saturated);
 	assert_int_equal(want->stats.nonfinite, got->stats.nonfinite);
@@ -113,7 +139,8 @@ static inline void check_amax(const struct backend *reference, const struct back
 	float *want = amax_of(reference, &s->x, spec->tile, 1.0f, &want_count);
 	float *got = amax_of(backend, &s->x, spec->tile, 1.0f, &got_count);
 
-	if (differ("amax", backend, &s->x, spec, (void *)want, (void *)got, n * 4, 0, n_cols * 4))
+	if (bytes_differ(&(struct comparison){ "amax", backend, &s->x, spec },
+			 &(struct bytes){ want, got, n * 4, 0, n_cols * 4 }))
 		fail();
 	assert_int_equal(want_count, got_count);
 	free(want);
@@ -129,12 +156,11 @@ static inline void check_sum(double expected, double sum)
 }
 
 static inline void check_dequantize(const struct backend *reference, const struct backend *backend,
-				    const struct sample *s, const struct qspec *spec,
-				    const struct output *o)
+				    const struct sample *s, const struct output *o)
 {
-	struct quant_in q = { o->out.codes,	s->x.rows,	  s->x.cols,
-			      o->out.stride,	spec->format,	  spec->tile,
-			      spec->scale_type, o->out.scale_inv, o->out.scale_stride };
+	struct quant_in q = { o->out.codes,	   s->x.rows,	     s->x.cols,
+			      o->out.stride,	   o->spec->format,  o->spec->tile,
+			      o->spec->scale_type, o->out.scale_inv, o->out.scale_stride };
 	size_t stride = s->x.cols + 3;
 	size_t size = 1 + matrix_extent(s->x.rows, s->x.cols, stride) * s->element_size;
 	unsigned char *want = guarded_new(size, 0xA5), *got = guarded_new(size, 0xA5);
@@ -143,8 +169,8 @@ static inline void check_dequantize(const struct backend *reference, const struc
 	/* The type of the source, from 1 byte on: unaligned. */
 	backend_dequantize(reference, &q, s->x.dtype, want + 1, stride);
 	backend_dequantize(backend, &q, s->x.dtype, got + 1, stride);
-	if (differ("dequantize", backend, &s->x, spec, want, got, size, 1,
-		   stride * s->element_size))
+	if (bytes_differ(&(struct comparison){ "dequantize", backend, &s->x, o->spec },
+			 &(struct bytes){ want, got, size, 1, stride * s->element_size }))
 		fail();
 	backend_error(reference, &s->x, &q, &a);
 	backend_error(backend, &s->x, &q, &b);
@@ -173,12 +199,12 @@ static inline void parity_check(const struct sample *s, const struct qspec *spec
 		check_amax(reference, *b, s, spec);
 		output_init(&got, &s->x, spec, l);
 		backend_quantize(*b, &s->x, spec, &got.out);
-		outputs_check("quantize", *b, &s->x, spec, &quantized, &got, l);
-		check_dequantize(reference, *b, s, spec, &got);
+		outputs_check("quantize", *b, &quantized, &got);
+		check_dequantize(reference, *b, s, &got);
 		output_release(&got);
 		output_init(&got, &s->x, spec, l);
 		backend_cast(*b, &s->x, spec, amax, amax_stride, &got.out);
-		outputs_check("cast", *b, &s->x, spec, &cast, &got, l);
+		outputs_check("cast", *b, &cast, &got);
 		output_release(&got);
 	}
 	output_release(&quantized);
@@ -200,8 +226,6 @@ static const struct qspec kinds[] = {
 };
 
 #define N_KINDS (sizeof kinds / sizeof *kinds)
-
-static const struct layout layout_plain = { 0 };
 
 static inline struct qspec spec_of(size_t kind, struct tile tile, enum fp8_format format)
 {
