@@ -3,10 +3,18 @@
 UNIT      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c))
 FUZZ      := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-# A test, proof or benchmark is one file and the library.
+# What unit tests share, built once.
+SUPPORT   := $(BUILD)/tests/unit/libsupport.a
+$(SUPPORT): $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/unit/support/*.c))
+	@echo "  AR   $@"
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+# A test, proof or benchmark is one file and the library; a unit test has the support too.
+$(UNIT): $(SUPPORT)
 $(BUILD)/%: %.c $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
-	$(Q)$(C) -fPIE -pie -o $@ $< $(BUILD)/libfp8conv.a $(LDFLAGS) -lcmocka $(LIBS)
+	$(Q)$(C) -fPIE -pie -o $@ $< $(filter $(SUPPORT),$^) $(BUILD)/libfp8conv.a $(LDFLAGS) \
+		-lcmocka $(LIBS)
 
 GPU_BENCH := $(BUILD)/bench/gpu $(BUILD)/bench/gpu_gemm
 $(BUILD)/bench/gpu: $(BUILD)/bench/gpu_bf16.cu.o
@@ -39,9 +47,9 @@ $(BUILD)/simt/%.c.o: %.c
 	@mkdir -p $(@D); echo "  SIMT $<"
 	$(Q)$(C) -DFP8CONV_CUDA -c -o $@ $<
 vpath test_%.c tests/simt tests/unit
-$(BUILD)/simt/test_%: test_%.c $(SIMT_OBJ) $(BUILD)/libfp8conv.a
+$(BUILD)/simt/test_%: test_%.c $(SUPPORT) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
-	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $< $(SIMT_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) \
+	$(Q)$(C) -fPIE -pie -rdynamic -o $@ $(filter %.c %.o %.a,$^) $(LDFLAGS) \
 		-lcmocka -lstdc++ $(LIBS)
 $(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 	@echo "  SIMT $@"
@@ -51,9 +59,10 @@ $(BUILD)/simt/fp8conv: $(CLI_OBJ) $(SIMT_OBJ) $(BUILD)/libfp8conv.a
 FUZZ_OBJ  := $(patsubst %,$(BUILD)/tests/fuzz/%.o,support checkpoint \
 	     $(if $(findstring fuzzer,$(SANITIZE)),,replay))
 FUZZ_MAIN := $(if $(findstring fuzzer,$(SANITIZE)),-fsanitize=fuzzer)
+$(BUILD)/tests/fuzz/fuzz_config: $(BUILD)/tests/unit/support/memory_checkpoint.o
 $(FUZZ): $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(FUZZ_OBJ) $(BUILD)/libfp8conv.a
 	@mkdir -p $(@D); echo "  CC   $@"
-	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $< $(FUZZ_OBJ) $(BUILD)/libfp8conv.a $(LDFLAGS) $(LIBS)
+	$(Q)$(C) -fPIE -pie $(FUZZ_MAIN) -o $@ $(filter %.c %.o %.a,$^) $(LDFLAGS) $(LIBS)
 
 ## make lint         cppcheck, clang-tidy and gcc -fanalyzer (make deps EXTRA="clang-tidy cppcheck")
 .PHONY: lint

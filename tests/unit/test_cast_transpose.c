@@ -3,10 +3,21 @@
  * Operations whose output is FP8, on every backend: norms and activations against
  * tests/golden/fused.txt, the exponential against libm, and the update after an FP8 GEMM.
  */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
 #include "support/golden_input.h"
 #include "support/golden_slot.h"
-
-#include <math.h>
+#include "support/skipped.h"
 
 static void run_norm(const void *args, const struct backend *backend, const struct quantizer *q,
 		     struct quantized_tensor *t, struct quant_stats *stats)
@@ -57,7 +68,7 @@ static void norm_begin(struct fused_case *c, char **fields)
 		.x = input_matrix(&c->x),
 		.gamma = other_input(&c->gamma, c, 1, fields[4]),
 		.beta = other_input(&c->beta, c, 1, fields[5]),
-		.epsilon = f32_from_bits(text_hex(fields[3])),
+		.epsilon = f32_from_bits(text_bits(fields[3])),
 		.zero_centered_gamma = !strcmp(fields[2], "1"),
 		.mu = strcmp(fields[6], "-") ? c->mu : NULL,
 		.rsigma = c->rsigma,

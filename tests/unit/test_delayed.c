@@ -3,11 +3,21 @@
  * Delayed scaling on every backend: step by step the sequences of tests/golden/delayed.txt, and any
  * history at all against the scalar update, all slots in one call.
  */
-#include "support/golden_text.h"
-
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
+#include "num/scale.h"
 #include "quantizer/history.h"
+#include "support/golden_text.h"
+#include "support/skipped.h"
 
 /* The columns of delayed.txt are the slots of two states; one more is never touched, and must stay
  * so. */
@@ -37,8 +47,8 @@ static void check_step(const struct backend *backend, struct history *h, const s
 
 	for (size_t s = 0; s < N_STATES; s++) {
 		for (size_t i = 0; i < N_MARGINS; i++) {
-			h[s].amax[i] = f32_from_bits(text_hex(g->fields[0]));
-			reduced[i] = f32_from_bits(text_hex(g->fields[1]));
+			h[s].amax[i] = f32_from_bits(text_bits(g->fields[0]));
+			reduced[i] = f32_from_bits(text_bits(g->fields[1]));
 		}
 		slots[s] = history_slots(&h[s], reduced, algos[s]);
 	}
@@ -46,7 +56,7 @@ static void check_step(const struct backend *backend, struct history *h, const s
 	for (size_t i = 0; i < N_STATES * N_MARGINS; i++) {
 		float scale = h[i / N_MARGINS].scale[i % N_MARGINS];
 
-		if (f32_bits(scale) != text_hex(g->fields[2 + i]))
+		if (f32_bits(scale) != text_bits(g->fields[2 + i]))
 			fail_msg("%s:%d: %s: column %zu: scale %08x, not %s", g->name, g->line_no,
 				 backend->name, i + 1, f32_bits(scale), g->fields[2 + i]);
 	}

@@ -3,9 +3,19 @@
  * backend/executor.h: opening, memory, looking at values, and what is done to each, bit for bit
  * against plain loops over num/, on the executor of every backend.
  */
-#include "support/executor_sides.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include <cmocka.h>
+
+#include "num/exp.h"
 #include "num/float16.h"
+#include "support/executor_sides.h"
 
 /* --- opening --- */
 

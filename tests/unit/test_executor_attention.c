@@ -3,6 +3,17 @@
  * backend/executor.h: attention, bit for bit against plain loops over num/, on the executor of
  * every backend.
  */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "num/exp.h"
 #include "support/executor_sides.h"
 
 struct keys {

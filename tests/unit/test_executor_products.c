@@ -3,9 +3,18 @@
  * backend/executor.h: products, whole and by panels, against double, on the executor of every
  * backend.
  */
-#include "support/executor_sides.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "num/float16.h"
+#include "support/executor_sides.h"
 
 struct product {
 	enum dtype dtype;

@@ -3,7 +3,19 @@
  * The golden vectors of numbers, on every backend: what an independent implementation says of
  * casts, scales and E8M0.  Run from the root.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
+#include "num/scale.h"
 #include "support/golden_text.h"
+#include "support/skipped.h"
 
 #define N_AMAX_MAX 4096
 
@@ -32,14 +44,14 @@ static void golden_casts(void **state)
 	while (text_next(&t)) {
 		for (int format = 0; format < 2; format++) {
 			uint8_t code = fp8_from_f32((enum fp8_format)format,
-						    f32_from_bits(text_hex(t.fields[0])));
+						    f32_from_bits(text_bits(t.fields[0])));
 
-			CHECK(&t, "src/num", text_hex(t.fields[1 + format]), code);
+			text_check(&t, "src/num", text_bits(t.fields[1 + format]), code);
 			for (const struct backend *const *b = backends; *b; b++) {
 				if (!(*b)->unusable())
-					CHECK(&t, (*b)->name, text_hex(t.fields[1 + format]),
-					      cast_one(*b, (enum fp8_format)format,
-						       text_hex(t.fields[0])));
+					text_check(&t, (*b)->name, text_bits(t.fields[1 + format]),
+						   cast_one(*b, (enum fp8_format)format,
+							    text_bits(t.fields[0])));
 			}
 		}
 	}
@@ -73,7 +85,7 @@ static void golden_e8m0(void **state)
 	(void)state;
 	text_open(&t, GOLDEN_DIR "e8m0.txt");
 	while (text_next(&t)) {
-		float amax = f32_from_bits(text_hex(t.fields[0]));
+		float amax = f32_from_bits(text_bits(t.fields[0]));
 
 		for (int i = 0; i < 6; i++) {
 			struct qspec spec = { .format = (enum fp8_format)(i / 3),
@@ -81,15 +93,15 @@ static void golden_e8m0(void **state)
 					      .scale_type = SCALE_E8M0,
 					      .mx_rule = (enum mx_rule)(i % 3) };
 
-			CHECK(&t, "src/num", text_hex(t.fields[1 + i]),
-			      e8m0_from_amax(amax, spec.format, spec.mx_rule, 0));
+			text_check(&t, "src/num", text_bits(t.fields[1 + i]),
+				   e8m0_from_amax(amax, spec.format, spec.mx_rule, 0));
 			for (const struct backend *const *b = backends; *b; b++) {
 				uint8_t code = 0xAA;
 
 				if ((*b)->unusable())
 					continue;
 				scales_of(*b, &spec, DT_F32, &amax, 1, &code);
-				CHECK(&t, (*b)->name, text_hex(t.fields[1 + i]), code);
+				text_check(&t, (*b)->name, text_bits(t.fields[1 + i]), code);
 			}
 		}
 	}
@@ -152,19 +164,19 @@ static void golden_scales(void **state)
 			scale_list_begin(&l, t.fields);
 			n_specs++;
 		} else {
-			float amax = f32_from_bits(text_hex(t.fields[0]));
+			float amax = f32_from_bits(text_bits(t.fields[0]));
 			struct scaling s =
 				scaling_from_amax(&l.spec, amax, scale_limit(l.dtype, l.spec.tile));
 
-			CHECK(&t, "src/num, scale_inv", text_hex(t.fields[1]),
-			      f32_bits(s.scale_inv));
+			text_check(&t, "src/num, scale_inv", text_bits(t.fields[1]),
+				   f32_bits(s.scale_inv));
 			if (strcmp(t.fields[2], "-"))
-				CHECK(&t, "src/num, scale", text_hex(t.fields[2]),
-				      f32_bits(s.factor));
+				text_check(&t, "src/num, scale", text_bits(t.fields[2]),
+					   f32_bits(s.factor));
 			else /* by 1 either way */
-				CHECK(&t, "src/num, divides", true, s.divide || s.factor == 1);
+				text_check(&t, "src/num, divides", true, s.divide || s.factor == 1);
 			l.amax[l.n] = amax;
-			l.scale_inv[l.n++] = f32_from_bits(text_hex(t.fields[1]));
+			l.scale_inv[l.n++] = f32_from_bits(text_bits(t.fields[1]));
 			assert_true(l.n < N_AMAX_MAX);
 		}
 	}

@@ -3,7 +3,19 @@
  * The golden vectors of matrices, on every backend: what an independent implementation says of
  * whole tensors, whose inputs golden_input.h makes, and of the way back.  Run from the root.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
 #include "support/golden_input.h"
+#include "support/golden_text.h"
+#include "support/skipped.h"
 
 /* --- tensor.txt --- */
 
@@ -86,8 +98,8 @@ static void golden_dequantize(void **state)
 			q.format = golden_format(t.fields[1]);
 			q.scale_type = strcmp(t.fields[2], "e8m0") ? SCALE_F32 : SCALE_E8M0;
 			q.scale_inv = q.scale_type == SCALE_F32 ? (void *)&scale_inv : &e8m0;
-			scale_inv = f32_from_bits(text_hex(t.fields[3]));
-			e8m0 = (uint8_t)text_hex(t.fields[3]);
+			scale_inv = f32_from_bits(text_bits(t.fields[3]));
+			e8m0 = (uint8_t)text_bits(t.fields[3]);
 		}
 		for (const struct backend *const *b = backends; *b; b++) {
 			for (int i = 0; i < 3 && !(*b)->unusable(); i++) {
@@ -96,12 +108,12 @@ static void golden_dequantize(void **state)
 
 				dequantize(*b, &q, types[i], y);
 				if (is_scale) {
-					CHECK(&t, (*b)->name, true,
-					      hash_is(t.fields[4 + i], y, 256 * size));
+					text_check(&t, (*b)->name, true,
+						   hash_is(t.fields[4 + i], y, 256 * size));
 					continue;
 				}
-				memcpy(&got, y + text_hex(t.fields[0]) * size, size);
-				CHECK(&t, (*b)->name, text_hex(t.fields[1 + i]), got);
+				memcpy(&got, y + text_bits(t.fields[0]) * size, size);
+				text_check(&t, (*b)->name, text_bits(t.fields[1 + i]), got);
 			}
 		}
 	}

@@ -19,6 +19,7 @@
 #include "format/edit_config.h"
 #include "convert/quantize.h"
 #include "model/config.h"
+#include "support/memory_checkpoint.h"
 #include "support/scratch.h"
 #include "support/selection_check.h"
 

@@ -3,7 +3,17 @@
  * Parity of every backend with the scalar reference over shapes, tiles, types, formats and
  * contents.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
 #include "support/kernel_parity.h"
+#include "support/skipped.h"
 
 #define N_RANDOM_CASES 2000
 

@@ -3,7 +3,18 @@
  * Parity of every backend with the scalar reference on all values of a kind: scales around what is
  * special, all numbers of 16 bits, all codes.
  */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
 #include "support/kernel_parity.h"
+#include "support/skipped.h"
 
 /* The scales of amaxes around all that is special about one: 1x1 tiles of zeros, whose amax is said
  * to be that. */

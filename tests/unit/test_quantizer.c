@@ -3,8 +3,20 @@
  * Quantizers of every recipe and slot, in every usage: tests/golden/quantizer.txt.  And the places
  * of scales in memory: tests/golden/swizzle.txt.
  */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/dispatch.h"
+#include "quantizer/state.h"
 #include "support/golden_input.h"
 #include "support/golden_slot.h"
+#include "support/skipped.h"
 
 static void run_quantize(const void *args, const struct backend *backend, const struct quantizer *q,
 			 struct quantized_tensor *t, struct quant_stats *stats)

@@ -10,12 +10,13 @@
 
 #include <cmocka.h>
 
+#include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
 
 static void test_kinds(void **state)
 {
 	(void)state;
-	selection_check("a.0.up_proj.weight BF16 256 128\n"
+	selection_gives("a.0.up_proj.weight BF16 256 128\n"
 			"a.0.up_proj.bias BF16 256\n"
 			"a.0.half_proj.weight F16 256 128\n"
 			"a.0.full_proj.weight F32 256 128\n"
@@ -63,20 +64,20 @@ static void test_kinds(void **state)
 static void test_lists(void **state)
 {
 	(void)state;
-	selection_check(MLP, "channelwise",
+	selection_gives(MLP, "channelwise",
 			(struct select_options){ .exclude = LIST("^x", "mlp\\."), .n_exclude = 2 },
 			"a.0.mlp.gate.weight: excluded\n"
 			"a.0.mlp.down_proj.weight: excluded\n"
 			"a.0.self_attn.o_proj.weight channelwise\n"
 			"lm_head.weight: lm_head\n");
-	selection_check(
+	selection_gives(
 		MLP, "channelwise",
 		(struct select_options){ .include = LIST("self_attn", "lm_head"), .n_include = 2 },
 		"a.0.mlp.gate.weight: not included\n"
 		"a.0.mlp.down_proj.weight: not included\n"
 		"a.0.self_attn.o_proj.weight channelwise\n"
 		"lm_head.weight: lm_head\n");
-	selection_check(MLP, "channelwise",
+	selection_gives(MLP, "channelwise",
 			(struct select_options){ .include = LIST("proj"),
 						 .n_include = 1,
 						 .exclude = LIST("o_proj"),
@@ -98,7 +99,7 @@ static void test_rules(void **state)
 	};
 
 	(void)state;
-	selection_check(MLP "a.0.norm.weight BF16 128\n"
+	selection_gives(MLP "a.0.norm.weight BF16 128\n"
 			    "model.embed_tokens.weight BF16 512 128\n"
 			    "a.0.mlp.down_proj.bias BF16 128\n",
 			"blockwise",
@@ -143,7 +144,7 @@ static void test_bad_patterns(void **state)
 static void test_conv1d(void **state)
 {
 	(void)state;
-	selection_check("h.0.attn.c_attn.weight F32 128 384\n"
+	selection_gives("h.0.attn.c_attn.weight F32 128 384\n"
 			"h.0.attn.c_proj.weight F32 128 128\n"
 			"h.0.mlp.c_fc.weight F32 128 512\n"
 			"h.0.mlp.c_proj.weight F32 512 128\n"
@@ -154,7 +155,7 @@ static void test_conv1d(void **state)
 			"h.0.mlp.c_fc.weight: transposed weight (Conv1D)\n"
 			"h.0.mlp.c_proj.weight: transposed weight (Conv1D)\n"
 			"h.0.mlp.other.weight blockwise\n");
-	selection_check("h.0.attn.c_attn.weight F32 384 128\n"
+	selection_gives("h.0.attn.c_attn.weight F32 384 128\n"
 			"h.0.attn.c_proj.weight F32 128 128\n"
 			"h.0.mlp.c_proj.weight F32 128 512\n",
 			"blockwise", NO_OPTIONS,

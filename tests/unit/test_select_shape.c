@@ -21,28 +21,28 @@ static void test_columns(void **state)
 			      "a.0.x_proj2.weight BF16 128 40\n";
 
 	(void)state;
-	selection_check(tensors, "blockwise", NO_OPTIONS,
+	selection_gives(tensors, "blockwise", NO_OPTIONS,
 			"a.0.o_proj.weight: K 576 is not a multiple of 128\n"
 			"a.0.down_proj.weight blockwise\n"
 			"a.0.x_proj2.weight: K 40 is not a multiple of 128\n");
-	selection_check(tensors, "blockwise", ragged,
+	selection_gives(tensors, "blockwise", ragged,
 			"a.0.o_proj.weight blockwise\n"
 			"a.0.down_proj.weight blockwise\n"
 			"a.0.x_proj2.weight blockwise\n");
-	selection_check(tensors, "mxfp8", NO_OPTIONS,
+	selection_gives(tensors, "mxfp8", NO_OPTIONS,
 			"a.0.o_proj.weight mxfp8\n"
 			"a.0.down_proj.weight mxfp8\n"
 			"a.0.x_proj2.weight: K 40 is not a multiple of 32\n");
 	/* --ragged is about blocks: an MX scale is a byte for 32 columns */
-	selection_check(tensors, "mxfp8", ragged,
+	selection_gives(tensors, "mxfp8", ragged,
 			"a.0.o_proj.weight mxfp8\n"
 			"a.0.down_proj.weight mxfp8\n"
 			"a.0.x_proj2.weight: K 40 is not a multiple of 32\n");
-	selection_check(tensors, "channelwise", NO_OPTIONS,
+	selection_gives(tensors, "channelwise", NO_OPTIONS,
 			"a.0.o_proj.weight channelwise\n"
 			"a.0.down_proj.weight channelwise\n"
 			"a.0.x_proj2.weight channelwise\n");
-	selection_check(tensors, "current", NO_OPTIONS,
+	selection_gives(tensors, "current", NO_OPTIONS,
 			"a.0.o_proj.weight current\n"
 			"a.0.down_proj.weight current\n"
 			"a.0.x_proj2.weight current\n");
@@ -53,14 +53,14 @@ static void test_columns(void **state)
 static void test_seams(void **state)
 {
 	(void)state;
-	selection_check("a.0.q_proj.weight BF16 256 128\n"
+	selection_gives("a.0.q_proj.weight BF16 256 128\n"
 			"a.0.k_proj.weight BF16 256 128\n"
 			"a.0.v_proj.weight BF16 200 128\n",
 			"blockwise", NO_OPTIONS,
 			"a.0.q_proj.weight blockwise\n"
 			"a.0.k_proj.weight blockwise\n"
 			"a.0.v_proj.weight blockwise\n");
-	selection_check(
+	selection_gives(
 		"a.0.v_proj.weight BF16 256 128\n"
 		"/\n"
 		"a.0.k_proj.weight BF16 200 128\n"
@@ -68,8 +68,10 @@ static void test_seams(void **state)
 		"a.0.o_proj.weight BF16 200 128\n",
 		"blockwise", NO_OPTIONS,
 		"a.0.v_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
-		"a.0.k_proj.weight: N 200 is not a multiple of 128, and engines fuse it with v_proj\n"
-		"a.0.q_proj.weight: N 200 is not a multiple of 128, and engines fuse it with k_proj\n"
+		"a.0.k_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
+		"v_proj\n"
+		"a.0.q_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
+		"k_proj\n"
 		"a.0.o_proj.weight blockwise\n");
 }
 
@@ -80,22 +82,23 @@ static void test_seams_of_few(void **state)
 			      "a.0.down_proj.weight BF16 128 256\n";
 
 	(void)state;
-	selection_check(alone, "blockwise", NO_OPTIONS,
+	selection_gives(alone, "blockwise", NO_OPTIONS,
 			"a.0.q_proj.weight blockwise\na.1.k_proj.weight blockwise\n");
-	selection_check(
+	selection_gives(
 		gate_up, "blockwise", NO_OPTIONS,
 		"a.0.gate_proj.weight: N 200 is not a multiple of 128, and engines fuse it with "
 		"up_proj\n"
 		"a.0.up_proj.weight: fused with 'a.0.gate_proj.weight', which is kept\n"
 		"a.0.down_proj.weight blockwise\n");
-	selection_check(gate_up, "blockwise", ragged,
+	selection_gives(gate_up, "blockwise", ragged,
 			"a.0.gate_proj.weight blockwise\na.0.up_proj.weight blockwise\n"
 			"a.0.down_proj.weight blockwise\n");
-	selection_check(
-		gate_up, "mxfp8", NO_OPTIONS,
-		"a.0.gate_proj.weight mxfp8\na.0.up_proj.weight mxfp8\na.0.down_proj.weight mxfp8\n");
+	selection_gives(gate_up, "mxfp8", NO_OPTIONS,
+			"a.0.gate_proj.weight mxfp8\n"
+			"a.0.up_proj.weight mxfp8\n"
+			"a.0.down_proj.weight mxfp8\n");
 	/* DeepSeek: q_lora_rank 1536, kv_lora_rank 512 + 64 */
-	selection_check(
+	selection_gives(
 		"a.0.q_a_proj.weight BF16 1536 128\na.0.kv_a_proj_with_mqa.weight BF16 576 128\n",
 		"blockwise", NO_OPTIONS,
 		"a.0.q_a_proj.weight blockwise\na.0.kv_a_proj_with_mqa.weight blockwise\n");
@@ -107,7 +110,7 @@ static void test_seams_inside(void **state)
 	const char *config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2}";
 
 	(void)state;
-	selection_check_config(
+	selection_gives_config(
 		config,
 		"a.0.gate_up_proj.weight BF16 512 128\na.1.gate_up_proj.weight BF16 400 128\n"
 		"a.0.qkv_proj.weight BF16 512 128\na.1.qkv_proj.weight BF16 1024 128\n",
@@ -117,12 +120,12 @@ static void test_seams_inside(void **state)
 		"of 128\n"
 		"a.0.qkv_proj.weight blockwise\n"
 		"a.1.qkv_proj.weight blockwise\n");
-	selection_check_config(
+	selection_gives_config(
 		config, "a.0.qkv_proj.weight BF16 256 128\na.1.up_proj.weight BF16 256 128\n",
 		"blockwise", NO_OPTIONS,
 		"a.0.qkv_proj.weight: N 256 is fused of parts, and 64 is not a multiple of 128\n"
 		"a.1.up_proj.weight blockwise\n");
-	selection_check("a.0.qkv_proj.weight BF16 256 128\n", "blockwise", NO_OPTIONS,
+	selection_gives("a.0.qkv_proj.weight BF16 256 128\n", "blockwise", NO_OPTIONS,
 			"a.0.qkv_proj.weight blockwise\n");
 }
 
@@ -130,14 +133,14 @@ static void test_seams_inside(void **state)
 static void test_groups(void **state)
 {
 	(void)state;
-	selection_check("a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight I8 128 128\n"
+	selection_gives("a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight I8 128 128\n"
 			"a.0.v_proj.weight BF16 128 128\na.0.o_proj.weight BF16 128 128\n",
 			"channelwise", NO_OPTIONS,
 			"a.0.q_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
 			"a.0.k_proj.weight: dtype I8\n"
 			"a.0.v_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
 			"a.0.o_proj.weight channelwise\n");
-	selection_check("a.0.w1.weight BF16 128 128\na.0.w3.weight BF16 128 128\n"
+	selection_gives("a.0.w1.weight BF16 128 128\na.0.w3.weight BF16 128 128\n"
 			"a.1.w1.weight BF16 128 128\na.1.w3.weight BF16 128 128\n",
 			"current",
 			(struct select_options){ .exclude = LIST("0.w3"), .n_exclude = 1 },
@@ -165,7 +168,7 @@ static void test_mixed_recipes(void **state)
 		"engines fuse 'a.experts.0.up_proj.weight' (blockwise) with "
 		"'a.experts.1.up_proj.weight' (mxfp8), which needs one recipe: use --tensor to "
 		"give both one recipe");
-	selection_check(
+	selection_gives(
 		"a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight BF16 128 128\n"
 		"a.0.o_proj.weight BF16 128 128\n",
 		"blockwise", (struct select_options){ .rules = &rules[2], .n_rules = 1 },
@@ -181,16 +184,16 @@ static void test_experts(void **state)
 			      "a.1.experts.0.down_proj.weight BF16 128 256\n";
 
 	(void)state;
-	selection_check(tensors, "blockwise", NO_OPTIONS,
+	selection_gives(tensors, "blockwise", NO_OPTIONS,
 			"a.0.experts.0.up_proj.weight: N 192 is not a multiple of 128\n"
 			"a.0.experts.0.down_proj.weight: K 192 is not a multiple of 128\n"
 			"a.1.experts.0.up_proj.weight blockwise\n"
 			"a.1.experts.0.down_proj.weight blockwise\n");
-	selection_check(
+	selection_gives(
 		tensors, "mxfp8", NO_OPTIONS,
 		"a.0.experts.0.up_proj.weight mxfp8\na.0.experts.0.down_proj.weight mxfp8\n"
 		"a.1.experts.0.up_proj.weight mxfp8\na.1.experts.0.down_proj.weight mxfp8\n");
-	selection_check(
+	selection_gives(
 		"a.experts.0.w1.weight BF16 128 128\n/\na.experts.1.w1.weight BF16 200 128\n"
 		"a.experts.0.w2.weight BF16 128 128\nb.experts.0.w2.weight BF16 128 128\n",
 		"blockwise", NO_OPTIONS,
@@ -198,14 +201,14 @@ static void test_experts(void **state)
 		"a.experts.1.w1.weight: N 200 is not a multiple of 128\n"
 		"a.experts.0.w2.weight: N 200 is not a multiple of 128\n"
 		"b.experts.0.w2.weight blockwise\n");
-	selection_check(
+	selection_gives(
 		tensors, "blockwise",
 		(struct select_options){
 			.exclude = LIST("1.experts.0.up"), .n_exclude = 1, .ragged = true },
 		"a.0.experts.0.up_proj.weight blockwise\na.0.experts.0.down_proj.weight blockwise\n"
 		"a.1.experts.0.up_proj.weight: excluded\n"
-		"a.1.experts.0.down_proj.weight: fused with 'a.1.experts.0.up_proj.weight', which is "
-		"kept\n");
+		"a.1.experts.0.down_proj.weight: fused with 'a.1.experts.0.up_proj.weight', which "
+		"is kept\n");
 }
 
 int main(void)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
 
 /* Sizes are a bit set: 1 | 2 | 4 are the first three. */
@@ -78,9 +79,9 @@ static void test_refusals(void **state)
 	const char *down = "a.0.down_proj.weight BF16 128 1536\n";
 
 	(void)state;
-	selection_check(down, "blockwise", (struct select_options){ .tp = 4 },
+	selection_gives(down, "blockwise", (struct select_options){ .tp = 4 },
 			"a.0.down_proj.weight blockwise\n");
-	selection_check(down, "blockwise", (struct select_options){ .tp = 3 },
+	selection_gives(down, "blockwise", (struct select_options){ .tp = 3 },
 			"a.0.down_proj.weight blockwise\n");
 	selection_refuses(
 		down, "blockwise", (struct select_options){ .tp = 8 }, ERR_USAGE,

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
 
 static void make(struct checkpoint *checkpoint, struct selection *selection, const char *config,
@@ -108,7 +109,7 @@ static void test_kept_experts(void **state)
 	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
 
 	(void)state;
-	selection_check(odd, "blockwise", NO_OPTIONS,
+	selection_gives(odd, "blockwise", NO_OPTIONS,
 			"a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
 			"a.experts.down_proj: K 192 is not a multiple of 128\n"
 			"a.o_proj.weight blockwise\n");
@@ -116,7 +117,7 @@ static void test_kept_experts(void **state)
 		gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
 		"experts 'a.experts.gate_up_proj' have biases, and may interleave gate and up, "
 		"which is unsupported: --exclude keeps them");
-	selection_check(gpt_oss, "blockwise", exclude,
+	selection_gives(gpt_oss, "blockwise", exclude,
 			"a.experts.gate_up_proj: excluded\n"
 			"a.experts.gate_up_proj_bias: excluded\n"
 			"a.experts.down_proj: excluded\n"
@@ -141,10 +142,10 @@ static void test_kept_experts(void **state)
 		"channelwise", NO_OPTIONS, ERR_INPUT,
 		"experts 'h.experts.gate_up_proj' and those before them are 1114112 matrices, "
 		"more than 1048576: --exclude keeps them as they are");
-	selection_check(square, "blockwise", exclude,
+	selection_gives(square, "blockwise", exclude,
 			"a.experts.gate_up_proj: excluded\na.o_proj.weight blockwise\n");
 	/* one of the two is enough to keep both, and a layout of others is none of ours */
-	selection_check("a.experts.gate_up_proj F64 2 256 128\na.experts.down_proj BF16 2 128 128\n"
+	selection_gives("a.experts.gate_up_proj F64 2 256 128\na.experts.down_proj BF16 2 128 128\n"
 			"b.experts.mlp.w1 BF16 256 128\na.o_proj.weight BF16 128 128\n",
 			"blockwise", NO_OPTIONS,
 			"a.experts.gate_up_proj: dtype F64\n"
@@ -158,7 +159,7 @@ static void test_kept_experts(void **state)
 static void test_unknown_experts(void **state)
 {
 	(void)state;
-	selection_check_config(
+	selection_gives_config(
 		"{\"hidden_size\": 384}",
 		"a.experts.down_proj BF16 2 384 128\na.experts.up_proj BF16 2 128 384\n"
 		"b.experts.down_proj BF16 2 384 128\nb.experts.smooth BF16 2\n"

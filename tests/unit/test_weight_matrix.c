@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "backend/dispatch.h"
+#include "base/mem.h"
 #include "sweep/weight_matrix.h"
 #include "num/float16.h"
 #include "support/scratch.h"

@@ -5,34 +5,14 @@
 #ifndef FP8CONV_TESTS_UNIT_SUPPORT_FORMAT_SCHEMES_H
 #define FP8CONV_TESTS_UNIT_SUPPORT_FORMAT_SCHEMES_H
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
 #include "format/format.h"
 
 /* Schemes as the recipes' weight specs give them; recipes themselves are strangers here. */
 enum { STATIC, DYNAMIC, CHANNEL, BLOCK, MX, N_SCHEMES };
 
-static const struct scheme schemes[N_SCHEMES] = {
-	[STATIC] = { GRANULARITY_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, true },
-	[DYNAMIC] = { GRANULARITY_TENSOR, { WHOLE, WHOLE }, FP8_E4M3, false, false },
-	[CHANNEL] = { GRANULARITY_CHANNEL, { 1, WHOLE }, FP8_E4M3, false, false },
-	[BLOCK] = { GRANULARITY_BLOCK, { 128, 128 }, FP8_E4M3, true, false },
-	[MX] = { GRANULARITY_MX, { 1, 32 }, FP8_E4M3, true, false },
-};
+extern const struct scheme schemes[N_SCHEMES];
 
-static inline const struct format *format_named(const char *name)
-{
-	for (size_t i = 0; formats[i]; i++)
-		if (!strcmp(formats[i]->name, name))
-			return formats[i];
-	fail_msg("no format '%s'", name);
-	return NULL;
-}
+/* The format of that name; the test fails if there is none. */
+const struct format *format_named(const char *name);
 
 #endif

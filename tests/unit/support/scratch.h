@@ -5,26 +5,11 @@
 #ifndef FP8CONV_TESTS_UNIT_SUPPORT_SCRATCH_H
 #define FP8CONV_TESTS_UNIT_SUPPORT_SCRATCH_H
 
-#include <stdlib.h>
+/* $TMPDIR, or /tmp.  Owned by the environment. */
+const char *scratch_parent(void);
 
-#include "base/mem.h"
-
-static inline const char *scratch_parent(void)
-{
-	const char *parent = getenv("TMPDIR");
-
-	return parent && *parent ? parent : "/tmp";
-}
-
-/* A new, empty one, to be freed; NULL if there can be none. */
-static inline char *scratch_new(void)
-{
-	char *path = xasprintf("%s/fp8conv-test-XXXXXX", scratch_parent());
-
-	if (mkdtemp(path))
-		return path;
-	free(path);
-	return NULL;
-}
+/* A new, empty directory below it: the caller frees the path, and removes the directory.  NULL if
+ * there can be none. */
+char *scratch_new(void);
 
 #endif

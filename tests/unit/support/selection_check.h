@@ -6,92 +6,7 @@
 #ifndef FP8CONV_TESTS_UNIT_SUPPORT_SELECTION_CHECK_H
 #define FP8CONV_TESTS_UNIT_SUPPORT_SELECTION_CHECK_H
 
-#include "base/buf.h"
 #include "select/select.h"
-#include "memory_checkpoint.h"
-
-static inline const struct recipe *recipe_named(const char *name)
-{
-	struct err err = { 0 };
-	const struct recipe *recipe = recipe_find(name, &err);
-
-	if (!recipe)
-		fail_msg("%s", err.message);
-	return recipe;
-}
-
-static inline char *selection_text(const struct selection *selection)
-{
-	struct buf text = { 0 };
-
-	for (size_t i = 0; i < selection->n_units; i++) {
-		const struct unit *unit = &selection->units[i];
-
-		if (unit->recipe)
-			buf_printf(&text, "%s %s\n", unit->name, unit->recipe->name);
-		else
-			buf_printf(&text, "%s: %s\n", unit->name, unit->reason);
-	}
-	return text.data;
-}
-
-static inline void selection_assert(const struct selection *selection, const char *expected)
-{
-	char *text = selection_text(selection);
-
-	if (strcmp(text, expected) != 0)
-		fail_msg("\nexpected:\n%s\nselected:\n%s", expected, text);
-	free(text);
-}
-
-/* Units of the tensors, with the options; recipe is the main one. */
-static inline void selection_check_config(const char *config, const char *tensors,
-					  const char *recipe, struct select_options options,
-					  const char *expected)
-{
-	struct checkpoint checkpoint;
-	struct selection selection;
-	struct err err = { 0 };
-
-	memory_checkpoint_init(&checkpoint, config, tensors);
-	options.recipe = recipe_named(recipe);
-	if (selection_make(&selection, &checkpoint, &options, &err))
-		fail_msg("%s", err.message);
-	selection_assert(&selection, expected);
-	selection_release(&selection);
-	memory_checkpoint_release(&checkpoint);
-}
-
-static inline void selection_check(const char *tensors, const char *recipe,
-				   struct select_options options, const char *expected)
-{
-	selection_check_config(NULL, tensors, recipe, options, expected);
-}
-
-/* The selection fails with exactly this message. */
-static inline void selection_refuses_config(const char *config, const char *tensors,
-					    const char *recipe, struct select_options options,
-					    enum err_kind kind, const char *message)
-{
-	struct checkpoint checkpoint;
-	struct selection selection;
-	struct err err = { 0 };
-
-	memory_checkpoint_init(&checkpoint, config, tensors);
-	options.recipe = recipe_named(recipe);
-	if (!selection_make(&selection, &checkpoint, &options, &err))
-		fail_msg("not refused: %s", selection_text(&selection));
-	assert_string_equal(err.message, message);
-	assert_int_equal(err.kind, kind);
-	memory_checkpoint_release(&checkpoint);
-}
-
-static inline void selection_refuses(const char *tensors, const char *recipe,
-				     struct select_options options, enum err_kind kind,
-				     const char *message)
-{
-	selection_refuses_config(NULL, tensors, recipe, options, kind, message);
-}
 
 #define NO_OPTIONS ((struct select_options){ 0 })
 #define LIST(...)             \
@@ -99,5 +14,28 @@ static inline void selection_refuses(const char *tensors, const char *recipe,
 	{                     \
 		__VA_ARGS__   \
 	}
+
+/* The recipe of that name; the test fails if there is none. */
+const struct recipe *recipe_named(const char *name);
+
+/* The units of a selection, a line each; the caller frees it. */
+char *selection_text(const struct selection *selection);
+
+/* The test fails, and prints both, where the selection is not the expected text. */
+void selection_assert(const struct selection *selection, const char *expected);
+
+/* Selects of the tensors (memory_checkpoint.h), with the options and by that recipe, and compares
+ * with the expected text.  _config: with the text of a config.json. */
+void selection_gives(const char *tensors, const char *recipe, struct select_options options,
+		     const char *expected);
+void selection_gives_config(const char *config, const char *tensors, const char *recipe,
+			    struct select_options options, const char *expected);
+
+/* The selection must fail, with this kind and exactly this message. */
+void selection_refuses(const char *tensors, const char *recipe, struct select_options options,
+		       enum err_kind kind, const char *message);
+void selection_refuses_config(const char *config, const char *tensors, const char *recipe,
+			      struct select_options options, enum err_kind kind,
+			      const char *message);
 
 #endif

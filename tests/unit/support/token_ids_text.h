@@ -7,13 +7,7 @@
 
 #include "base/buf.h"
 
-/* "4 3"; "-": none.  What out held goes. */
-static inline void token_ids_list(struct buf *out, const uint32_t *ids, size_t n)
-{
-	out->len = 0;
-	buf_puts(out, n ? "" : "-");
-	for (size_t i = 0; i < n; i++)
-		buf_printf(out, i ? " %u" : "%u", ids[i]);
-}
+/* Replaces what out holds by the ids, as "4 3"; "-" if there are none. */
+void token_ids_list(struct buf *out, const uint32_t *ids, size_t n);
 
 #endif

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tests/unit/support/executor_sides.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "backend/backend.h"
+#include "num/exp.h"
+#include "tests/unit/support/skipped.h"
+
+#define N_SIDES_MAX 8
+
+struct side sides[N_SIDES_MAX];
+size_t n_sides;
+
+static bool side_known(const struct executor_ops *ops)
+{
+	EACH_SIDE(s)
+	{
+		if (s->ops == ops)
+			return true;
+	}
+	return false;
+}
+
+int sides_open(void **state)
+{
+	struct err err = { 0 };
+
+	(void)state;
+	for (const struct backend *const *b = backends; *b; b++) {
+		struct side *side = &sides[n_sides];
+
+		if ((*b)->unusable() || side_known((*b)->executor))
+			continue;
+		assert_true(n_sides < N_SIDES_MAX);
+		side->ops = (*b)->executor;
+		if (side->ops->open(&side->executor, &err) ||
+		    side->ops->stream_new(&side->stream, side->executor, &err)) {
+			print_message("SKIPPED: backend %s: %s\n", (*b)->name, err.message);
+			if (n_sides == 0)
+				return -1;
+			continue;
+		}
+		n_sides++;
+	}
+	return 0;
+}
+
+int sides_close(void **state)
+{
+	(void)state;
+	EACH_SIDE(s)
+	{
+		s->ops->stream_free(s->stream);
+		s->ops->close(s->executor);
+	}
+	return 0;
+}
+
+bool sides_small;
+
+void sides_begin(int argc, char **argv)
+{
+	sides_small = argc > 1 && !strcmp(argv[1], "small");
+	skipped_print();
+}
+
+void *host_memory_new(size_t size)
+{
+	void *memory = malloc(size ? size : 1);
+
+	assert_non_null(memory);
+	return memory;
+}
+
+void *side_memory_new(const struct side *s, size_t size)
+{
+	void *memory;
+	struct err err;
+
+	if (s->ops->memory_new(s->executor, &memory, size, "values", &err))
+		fail_msg("%s: %s", s->ops->name, err.message);
+	return memory;
+}
+
+void side_wait(const struct side *s)
+{
+	struct err err;
+
+	if (s->ops->wait(s->stream, &err))
+		fail_msg("%s: %s", s->ops->name, err.message);
+}
+
+void *side_put(const struct side *s, const void *data, size_t size)
+{
+	void *memory = side_memory_new(s, size);
+
+	s->ops->put(s->stream, memory, data, size);
+	side_wait(s);
+	return memory;
+}
+
+void side_take(const struct side *s, void *memory, void *data, size_t size)
+{
+	s->ops->fetch(s->stream, data, memory, size);
+	side_wait(s);
+	s->ops->memory_free(s->executor, memory);
+}
+
+float noise_next(void)
+{
+	static uint32_t state = 1;
+
+	state = state * 1664525 + 1013904223;
+	return (float)(int32_t)state / 536870912.0f;
+}
+
+struct values values_new(size_t n, size_t shift)
+{
+	struct values v = { host_memory_new(n * sizeof(float)), host_memory_new(n * sizeof(float)),
+			    n, shift };
+
+	for (size_t i = 0; i < n; i++)
+		v.given[i] = v.wanted[i] = noise_next();
+	return v;
+}
+
+void values_free(struct values *v)
+{
+	free(v->given);
+	free(v->wanted);
+}
+
+void values_set(struct values *v, size_t i, float value)
+{
+	v->given[i] = v->wanted[i] = value;
+}
+
+float *values_send(const struct side *s, const struct values *v)
+{
+	float *memory = side_memory_new(s, (v->n + v->shift) * sizeof *memory);
+
+	s->ops->put(s->stream, memory + v->shift, v->given, v->n * sizeof *memory);
+	side_wait(s);
+	return memory + v->shift;
+}
+
+bool floats_same(float a, float b)
+{
+	return isnan(a) ? isnan(b) : f32_bits(a) == f32_bits(b);
+}
+
+void values_check(const struct side *s, const struct values *v, float *memory, const char *what)
+{
+	float *got = host_memory_new(v->n * sizeof *got);
+
+	s->ops->fetch(s->stream, got, memory, v->n * sizeof *got);
+	side_wait(s);
+	s->ops->memory_free(s->executor, memory - v->shift);
+	for (size_t i = 0; i < v->n; i++) {
+		if (!floats_same(got[i], v->wanted[i]))
+			fail_msg("%s, %s: %zu of %zu: %a, not %a", s->ops->name, what, i, v->n,
+				 (double)got[i], (double)v->wanted[i]);
+	}
+	free(got);
+}
+
+float plain_softcap(float x, float softcap)
+{
+	return softcap * (1.0f - 2.0f / (f32_exp(2.0f * (x / softcap)) + 1.0f));
+}
+
+float plain_lanes_sum(float *lanes)
+{
+	for (size_t apart = 8; apart > 0; apart /= 2)
+		for (size_t i = 0; i < apart; i++)
+			lanes[i] += lanes[i + apart];
+	return lanes[0];
+}
+
+const size_t edge_sizes[14] = { 1, 2, 3, 4, 5, 6, 15, 16, 17, 63, 64, 65, 127, 1000 };
