@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fused experts: both tensors of a layer, in whatever shards, give their layout.
+ * Fused experts: the two tensors of a layer, in any shards, determine their layout.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bool has_sibling(const struct select *select, const char *name, size_t n,
 	return found;
 }
 
-/* Interleaved experts come with biases, as others do not: GPT-OSS. */
+/* Interleaved experts have biases, which other layouts do not have: GPT-OSS. */
 static int check_biases(const struct select *select, const struct st_tensor *tensor,
 			struct err *err)
 {
@@ -89,7 +89,7 @@ static int layer_resolve(struct select *select, const struct layer *layer, struc
 			continue;
 		c = &select->candidates[members[m]];
 		if (!c->recipe)
-			return 0; /* then the other is kept with it */
+			return 0; /* the other tensor is kept too */
 		if (check_biases(select, c->source->tensor, err))
 			return -1;
 		tensors[m] = (struct experts_tensor){ c->source->tensor->name,
@@ -103,8 +103,8 @@ static int layer_resolve(struct select *select, const struct layer *layer, struc
 	return 0;
 }
 
-/* A few bytes of a file can stand for 65,536 experts: what the plan would hold of them is bounded
- * before it is made. */
+/* Limits the memory of the plan before it is made: a few bytes of a file can declare 65,536
+ * experts. */
 static int check_count(const struct select *select, struct err *err)
 {
 	uint64_t n = 0;

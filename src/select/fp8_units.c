@@ -20,8 +20,8 @@ void fp8_unit_layout(struct unit *unit)
 	unit->slice = (struct slice){ .row_stride = unit->cols, .col_stride = 1 };
 }
 
-/* Integers that are another scheme's weights: they have a scale, or are called so.  Others were
- * there before. */
+/* Is it an integer tensor of another scheme's weights?  Such a tensor has a scale beside it, or a
+ * telling name.  Other integers are no weights. */
 static bool is_packed(const struct detection *detection, const char *name)
 {
 	static const char *const words[] = { "weight_packed", "qweight", "qzeros" };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The units of a source that is FP8 and stays what it is in names: each of its weights, each tensor
- * that is kept, and none of the scales, which follow their weights.
+ * The units of an FP8 source that keeps its names: each of its weights and each kept tensor, but no
+ * scales, which follow their weights.
  */
 #ifndef FP8CONV_SELECT_FP8_UNITS_H
 #define FP8CONV_SELECT_FP8_UNITS_H
@@ -9,14 +9,14 @@
 #include "source/fp8_source.h"
 #include "select/select.h"
 
-/* Fills the selection, in the order of the checkpoint's tensors; weights have their source_scale,
- * rows and cols (a stack of experts: of all of them, and `stack`), what is kept a reason.  Counts
- * weights in selection.n_quantized.  ERR_INPUT for what cannot be read. */
+/* Fills the selection in the order of the checkpoint's tensors, and counts weights in
+ * selection.n_quantized.  Weights get source_scale, rows and cols (of a stack of experts: of all
+ * matrices, and `stack`); kept units get a reason.  ERR_INPUT for a tensor that cannot be read. */
 int fp8_units_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct detection *detection, struct err *err);
 
-/* Rows, columns and layout of the FP8 weight that unit->source is: the matrices of a 3-D one lie on
- * top of each other. */
+/* Sets rows, columns and layout of the FP8 weight unit->source.  The matrices of a 3-D weight are
+ * stacked. */
 void fp8_unit_layout(struct unit *unit);
 
 #endif

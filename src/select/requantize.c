@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sources that are quantized already: refused, or with --requantize read through their scales.
+ * Sources that are already quantized: refused, or with --requantize read through their scales.
  */
 #include <stdlib.h>
 
@@ -34,8 +34,8 @@ static int find_scale(const struct detection *detection, const struct tensor_ref
 	return 0;
 }
 
-/* Our quantization_config takes the place of the source's, so weights in its format would be read
- * in ours. */
+/* Refuses types whose meaning is in the source's quantization_config, because the output's own one
+ * replaces it. */
 static int check_type(const struct select *select, const json_t *quantization,
 		      const struct st_tensor *tensor, struct err *err)
 {
@@ -47,7 +47,7 @@ static int check_type(const struct select *select, const json_t *quantization,
 				     method, err);
 }
 
-/* Without FP8 there is nothing to detect, but packed weights of another scheme. */
+/* Without FP8 there is nothing to detect except packed weights of another scheme. */
 static int check_plain(const struct select *select, struct err *err)
 {
 	const struct checkpoint *checkpoint = select->checkpoint;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor (the
- * last that matches),
- * --include and --exclude, its role.
+ * Decides each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor
+ * (the last matching rule), --include and --exclude, its role.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +9,7 @@
 #include "base/mem.h"
 #include "select/steps.h"
 
-/* Roles of names that differ only in numbers, so that each is found once. */
+/* The roles of names that differ only in numbers, so that each role is computed once. */
 struct roles {
 	struct intern names;
 	struct role_facts *facts;
@@ -35,9 +34,9 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-/* The name with one byte, which no name holds, for each segment that is a number, and for three
- * digits or more: those stand in no rule.  Written by hand, for it is half of what a tensor costs.
- */
+/* The key is the name with one byte, which no name contains, in place of each segment that is a
+ * number and of three or more digits anywhere: no rule contains those.  Written by hand, because it
+ * is half of the cost of a tensor. */
 static size_t roles_key(struct roles *roles, const char *name)
 {
 	size_t n = strlen(name), length = 0, digits;
@@ -116,7 +115,7 @@ static void patterns_release(struct patterns *patterns)
 	release_all(patterns->exclude, patterns->n_exclude);
 }
 
-/* The last of n patterns that matches, or NONE. */
+/* Finds the last of n patterns that matches; *which is NONE if none does. */
 static int match_last(const struct pattern *patterns, size_t n, const char *name, size_t *which,
 		      struct err *err)
 {
@@ -133,7 +132,7 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 	return 0;
 }
 
-/* Notes a pattern that matches no tensor: most often a slip of the pen. */
+/* Notes a pattern that matches no tensor, which is most often a typing error. */
 static int note_unmatched(const struct checkpoint *checkpoint, const struct pattern *patterns,
 			  size_t n, char **note, struct err *err)
 {
@@ -175,7 +174,8 @@ static bool is_empty(const struct st_tensor *tensor)
 	return false;
 }
 
-/* What no option can change.  A role says more to a reader than a number of dimensions. */
+/* Keeps tensors that no option can change.  A role tells a reader more than a number of
+ * dimensions. */
 static void keep_impossible(struct candidate *c)
 {
 	const struct st_tensor *tensor = c->source->tensor;
@@ -197,8 +197,8 @@ static void keep_impossible(struct candidate *c)
 		candidate_keep(c, "%d-D tensor", tensor->n_dims);
 }
 
-/* --tensor: sets *decided where a rule speaks.  It overrides a role, but makes no matrix
- * multiplication of a lookup. */
+/* Applies --tensor; sets *decided if a rule matches.  A rule overrides a role, but never quantizes
+ * a table that is not multiplied. */
 static int apply_rules(struct candidate *c, const struct select_options *options,
 		       const struct patterns *patterns, bool *decided, struct err *err)
 {
@@ -299,9 +299,9 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 	}
 }
 
-/* GPT-2's modules store [in, out]; others gave the same names to plain linear layers.  An
- * attention's and an MLP's first layer have more outputs than inputs, which tells them apart; the
- * second one's shape would not. */
+/* GPT-2's modules store [in, out]; other models give the same names to plain linear layers.  The
+ * first layer of an attention or MLP has more outputs than inputs, which decides; the shape of the
+ * second one would not. */
 static bool is_transposed_model(const struct select *select)
 {
 	for (size_t i = 0; i < select->n; i++) {

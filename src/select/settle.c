@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a finished selection must be, and changes to it.
+ * Checks a finished selection, and changes it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +25,14 @@ void selection_keep(struct selection *selection, size_t i, const char *reason)
 		unit_keep(&units[u], xasprintf("fused with '%s', which is kept", units[i].name));
 }
 
-/* A matrix of fused experts has another name than its source. */
+/* Is it a kept matrix of fused experts?  It has another name than its source. */
 static bool is_kept_slice(const struct unit *unit)
 {
 	return !unit->recipe && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
-/* The slices of a source follow each other: the first becomes the whole, the others go.  places[i]:
- * where unit i is now. */
+/* Joins the kept slices of each source, which are adjacent, into one unit.  places[i]: the new
+ * index of unit i. */
 static void join_slices(struct selection *selection, size_t *places)
 {
 	struct unit *units = selection->units;
@@ -118,7 +118,8 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 		       hint ? "; " : "", hint ? hint : "");
 }
 
-/* Codes that stay need their scale, whose name and kind belong to the source's format. */
+/* Refuses to keep FP8 codes: they need their scale, whose name and kind belong to the source's
+ * format. */
 static int check_kept(const struct unit *unit, struct err *err)
 {
 	enum dtype dtype = unit->source->tensor->dtype;

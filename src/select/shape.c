@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What shapes forbid, and who goes with whom.
+ * What shapes forbid, and the sets of tensors that belong together.
  *
- * A fused set is what engines merge into one weight (q, k and v).  A tile may not straddle the seam
- * between two members, so all but the last must have whole tiles of rows.  A joint set is what is
- * quantized together or not at all: a fused set, or all experts of a layer.
+ * A fused set is the weights that engines merge into one (q, k and v).  No tile may cross the
+ * border between two members, so all members but the last must have whole tiles of rows.  A joint
+ * set is quantized together or not at all: a fused set, or all experts of a layer.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static bool is_expert(const struct candidate *c)
 	return c->facts.expert || candidate_is_fused(c);
 }
 
-/* Blocks may be ragged where that is asked for; MX scales are bytes per whole block. */
+/* Blocks may be ragged with --ragged; MX scales are bytes for whole blocks. */
 static bool may_be_ragged(const struct select *select, const struct candidate *c)
 {
 	return select->options->ragged && c->recipe->weight.scale_type == SCALE_F32;
@@ -38,7 +38,7 @@ static void keep_ragged(struct candidate *c, char dimension, uint64_t n, size_t 
 	c->by_shape = true;
 }
 
-/* Scales follow the columns in every kernel; of experts, kernels cut both dimensions. */
+/* Every kernel needs whole tiles of columns; kernels of experts split both dimensions. */
 static void check_tiles(const struct select *select, struct candidate *c)
 {
 	struct tile tile = c->recipe->weight.tile;
@@ -53,7 +53,8 @@ static void check_tiles(const struct select *select, struct candidate *c)
 
 /* Fused and joint sets. */
 
-/* What the names of all experts of a layer begin with, and its number. */
+/* The common beginning of the names of all experts of a layer, and the number of their joint
+ * set. */
 struct layer {
 	const char *name;
 	size_t n; /* bytes; 0: none yet */
@@ -69,8 +70,8 @@ static size_t set_number(struct select *select, struct buf *key, char kind, cons
 	return intern_add(&select->sets, key->data, key->len);
 }
 
-/* The joint set of an expert: mostly that of the candidate before it, whose layer *layer is
- * then. */
+/* Returns the joint set of an expert.  It is mostly that of the candidate before it, whose layer is
+ * *layer. */
 static size_t experts_number(struct select *select, struct buf *key, const char *name,
 			     struct layer *layer)
 {
@@ -114,7 +115,7 @@ static size_t *new_heads(size_t n)
 	return heads;
 }
 
-/* Lists in the order of the candidates. */
+/* Links the members of each set in the order of the candidates. */
 static void link_sets(struct select *select)
 {
 	select->first_in_fused_set = new_heads(select->sets.n);
@@ -133,7 +134,7 @@ static void link_sets(struct select *select)
 	}
 }
 
-/* Seams. */
+/* Borders between the members of fused sets. */
 
 static struct candidate *member_after(const struct select *select, const struct candidate *c)
 {
@@ -187,7 +188,7 @@ static void check_seams(const struct select *select, struct candidate *c,
 	c->by_shape = true;
 }
 
-/* Bonds: one recipe, or none. */
+/* One recipe for a joint set, or none. */
 
 static int check_one_recipe(const struct select *select, size_t joint_set, struct err *err)
 {

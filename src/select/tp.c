@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which tensor-parallel sizes load (fp8conv-formats(7)).  Every split and every seam must lie
- * between tiles; the rows of experts must be whole tiles even on one device.
+ * The tensor-parallel sizes that load (fp8conv-formats(7)).  Every split, and every border between
+ * members of a fused set, must be a border of tiles; the rows of experts must be whole tiles even
+ * on one device.
  */
 #include <inttypes.h>
 
 #include "base/buf.h"
 #include "select/steps.h"
 
-/* What does not split: N or K of a tensor. */
+/* The first tensor that cannot be split, and its dimension: N (rows) or K (columns). */
 struct obstacle {
 	const struct candidate *candidate;
 	char dimension;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Candidates become units, fused experts one per matrix; and what there is to say of the whole.
+ * Makes units of candidates, one for each matrix of fused experts, and the notes on the whole
+ * selection.
  */
 #include <stdlib.h>
 
@@ -8,7 +9,7 @@
 #include "select/steps.h"
 #include "model/experts.h"
 
-/* make_units() has made room. */
+/* Adds a unit; make_units() has allocated the array. */
 static struct unit *add_unit(struct selection *selection, const struct candidate *c)
 {
 	struct unit *unit = &selection->units[selection->n_units++];
@@ -18,7 +19,7 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 		.source = c->source,
 		.source_scale = c->source_scale ? *c->source_scale : (struct weight_scale){ 0 },
 		.recipe = c->recipe,
-		.next_joint = c->joint_set, /* its number, until close_rings() */
+		.next_joint = c->joint_set, /* the number of its set, until close_rings() */
 		.linear = c->linear,
 	};
 	return unit;
@@ -30,8 +31,8 @@ static void add_kept(struct selection *selection, struct candidate *c)
 	c->reason = NULL;
 }
 
-/* number: of the candidate's fused set among fused sets that have quantized units; *number is
- * NONE at first. */
+/* number: the scale group of the candidate's fused set; *number is NONE before the set's first
+ * unit. */
 static void add_quantized(struct selection *selection, const struct candidate *c, size_t *number)
 {
 	struct unit *unit = add_unit(selection, c);
@@ -69,7 +70,7 @@ static void add_experts(struct selection *selection, const struct candidate *c)
 	}
 }
 
-/* From numbers of sets to rings of units. */
+/* Turns the numbers of sets into rings of units. */
 static void close_rings(struct selection *selection, size_t n_sets)
 {
 	size_t *first = xmalloc(n_sets * sizeof *first), *last = xmalloc(n_sets * sizeof *last);
@@ -120,7 +121,7 @@ static void make_units(struct select *select, struct selection *selection)
 	close_rings(selection, select->sets.n);
 }
 
-/* What takes the weights that shapes keep, beside the recipe that was asked for. */
+/* Returns what quantizes the weights that shapes keep, if not the given recipe. */
 static const char *suggestion(const struct recipe *recipe)
 {
 	if (recipe->weight.scale_type == SCALE_E8M0)
@@ -128,7 +129,8 @@ static const char *suggestion(const struct recipe *recipe)
 	return "--recipe channelwise takes any shape, --ragged quantizes them in ragged blocks";
 }
 
-/* MXFP8 kernels want as much in both dimensions; the files load without. */
+/* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
+ * these kernels. */
 #define MX_KERNEL_MIN 128
 
 static char *note_mx(const struct select *select)
