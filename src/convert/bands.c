@@ -10,17 +10,18 @@
 #define KIB ((uint64_t)1024)
 #define MIB (KIB * KIB)
 
-/* What was read, and what becomes of it, stay in a second-level cache of 2 MiB from the read to the
+/* The source and the result of a band stay in a second-level cache of 2 MiB from the read to the
  * write. */
 #define BAND_TARGET   (512 * KIB)
 #define EXTENT_TARGET (256 * KIB)
-#define EXTENT_DIRECT MIB /* a disk that is asked for little at a time is waited for */
+#define EXTENT_DIRECT MIB /* small direct writes would wait for the disk */
 
-/* Columns are cut at multiples of this, which every tile narrower than a row divides. */
+/* Columns are cut at multiples of this number.  Every tile that is narrower than a row divides
+ * it. */
 #define COLUMN_STEP ((uint64_t)128)
 
-/* A square of 128 x 128 fp32 values must fit; a worker has the matrix, what was read for it, and
- * the extent. */
+/* A square of 128 x 128 fp32 values must fit; a worker holds the matrix, its source bytes and the
+ * extent. */
 #define BAND_MIN (64 * KIB)
 
 static uint64_t smaller(uint64_t n, uint64_t max)
@@ -59,8 +60,8 @@ static uint64_t element_size(const struct unit *unit)
 	return dtype_bits(unit_dtype(unit)) / 8;
 }
 
-/* Rows that must stay together: a tile's, and a source block's where the source has scales of its
- * own. */
+/* Returns the rows that must stay together: those of a tile, or those of a block of the source's
+ * own scales. */
 static uint64_t row_step(const struct unit *unit, const struct qspec *spec)
 {
 	uint64_t step = spec->tile.rows == WHOLE ? 1 : spec->tile.rows;
@@ -77,7 +78,7 @@ bool unit_needs_amax(const struct unit *unit, const struct qspec *spec,
 	       row_step(unit, spec) * unit->cols * element_size(unit) > limits->max;
 }
 
-/* Rows and columns of the unit's bands. */
+/* Computes the rows and columns of the unit's bands. */
 static void band_shape(const struct unit *unit, const struct qspec *spec,
 		       const struct band_limits *limits, uint64_t *n_rows, uint64_t *n_cols)
 {
@@ -85,7 +86,7 @@ static void band_shape(const struct unit *unit, const struct qspec *spec,
 	uint64_t size = element_size(unit);
 	uint64_t fit;
 
-	/* A transposed unit is read a column at a time: square bands make those reads long. */
+	/* A transposed unit is read by columns: square bands make these reads long. */
 	if (unit->slice.col_stride != 1) {
 		*n_rows = COLUMN_STEP * 8;
 		while (*n_rows > step && *n_rows * COLUMN_STEP * size > limits->max)
@@ -99,8 +100,8 @@ static void band_shape(const struct unit *unit, const struct qspec *spec,
 		uint64_t scales =
 			tile_count(unit->cols, spec->tile.cols) * scale_size(spec->scale_type);
 
-		/* Of a narrow matrix, the scales may be more than the weights.  An empty one is
-		 * none of a plan's. */
+		/* The scales of a narrow matrix may be larger than the weights.  A plan has no
+		 * bands of an empty matrix. */
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
 		fit = limits->target /
 		      (step * (unit->cols * size > 32 * scales ? unit->cols * size : 32 * scales));
@@ -134,7 +135,7 @@ void bands_add_unit(struct band_list *list, const struct plan *plan, size_t u,
 		band_add(list, (struct band){ u, output, rect });
 }
 
-/* Pieces of n elements of `size` bytes that have no rows. */
+/* Adds bands of n elements of `size` bytes without rows. */
 static void bands_add_flat(struct band_list *list, size_t unit, uint64_t n, uint64_t size,
 			   const struct band_limits *limits, size_t output)
 {
@@ -168,7 +169,7 @@ static void bands_add_output(struct band_list *list, const struct plan *plan,
 		bands_add_flat(list, output->unit, st_tensor_size(tensor), 1, limits, o);
 		break;
 	case OUTPUT_VALUE:
-	case OUTPUT_RESCALED: /* by way of fp32 */
+	case OUTPUT_RESCALED: /* converted as fp32 */
 		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims),
 			       sizeof(float), limits, o);
 		break;
@@ -181,7 +182,7 @@ static void bands_add_output(struct band_list *list, const struct plan *plan,
 	}
 }
 
-/* Source bytes of `bytes` of the output's: what there is of both tells how many. */
+/* Returns the source bytes for `bytes` of the output, in proportion. */
 static uint64_t source_bytes(const struct output_shard *shard, size_t output, uint64_t bytes)
 {
 	const struct output *from = &shard->outputs[output];
@@ -198,7 +199,8 @@ static uint64_t source_bytes(const struct output_shard *shard, size_t output, ui
 	}
 }
 
-/* Adds the extent of one band: to the last one, where both lie together in max bytes. */
+/* Adds the extent of one band: to the last extent, if both are contiguous and have at most max
+ * bytes. */
 static void extents_add(struct band_list *list, const struct extent *extent, uint64_t max)
 {
 	struct extent *last = list->n_extents ? &list->extents[list->n_extents - 1] : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Executing the plan, by the kind of output.
+ * Executes the plan, by the kind of output.
  */
 #include "convert/convert.h"
 
@@ -60,7 +60,7 @@ int execution_shard(struct execution *execution, size_t i, struct writer *writer
 	return 0;
 }
 
-/* The one shard of a file or stream is done. */
+/* Completes a run whose output is one shard: a file or stream. */
 static void execution_complete(struct execution *execution)
 {
 	struct convert_result *result = execution->result;
@@ -89,7 +89,7 @@ int output_check_not_input(const struct plan *plan, const char *directory, const
 	return rc;
 }
 
-/* The file, and what is preserved, are neither each other's nor the input's. */
+/* Checks that the file, the preserved file and the input are different files. */
 static int check_file_places(const struct execution *execution, const char *directory,
 			     const char *name, struct err *err)
 {
@@ -191,7 +191,7 @@ int convert_run(const struct plan *plan, const struct convert_params *params,
 	int rc;
 
 	*result = (struct convert_result){ 0 };
-	malloc_trim(0); /* what planning needed goes back before buffers are filled */
+	malloc_trim(0); /* returns the memory of planning before buffers are allocated */
 	if (pipeline_new(&execution.pipeline, plan, params, progress, err))
 		return -1;
 	rc = run[destination_of(params->output)](&execution, err);

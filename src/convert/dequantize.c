@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every FP8 weight becomes one of high precision under its own name; scales and the words about
- * them go.
+ * The plan of `dequantize`: every FP8 weight becomes one of high precision under its own name;
+ * scales and their configuration are left out.
  */
 #include "convert/dequantize.h"
 
@@ -16,7 +16,7 @@
 static const struct value_type {
 	const char *name;
 	enum dtype dtype;
-	const char *config; /* as config.json spells it */
+	const char *config; /* as in config.json */
 } value_types[] = {
 	{ "bf16", DT_BF16, "\"bfloat16\"" },
 	{ "f16", DT_F16, "\"float16\"" },
@@ -75,7 +75,7 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 
 static int plan_config(struct plan *plan, const char *dtype, struct err *err)
 {
-	/* Without one in the source, too: it is what tells a directory that is complete. */
+	/* Written also if the source has none: config.json marks a complete directory. */
 	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
 	const struct buf *config = plan->source.config.len ? &plan->source.config : &empty;
 

@@ -12,8 +12,9 @@ struct dequantize_params {
 	const char *dtype; /* "bf16", "f16" or "f32"; NULL: "bf16" */
 };
 
-/* Opens the source and decides everything, from headers alone.  ERR_USAGE where nothing is FP8;
- * ERR_INPUT for FP8 that cannot be read: without a scale, or with one that fits no tiling. */
+/* Opens the source and makes the plan, from headers alone.  ERR_USAGE if nothing is FP8; ERR_INPUT
+ * for FP8 that cannot be read: without a scale, or with one that fits no tiling.  The caller
+ * releases plan, also on failure. */
 int dequantize_plan_make(struct plan *plan, const struct dequantize_params *params,
 			 struct progress *progress, struct err *err);
 

@@ -10,7 +10,7 @@
 #include "ckpt/manifest.h"
 #include "convert/steps.h"
 
-/* Adds what rounding did to shard i, which was written just now. */
+/* Adds the figures of shard i, which was just written. */
 static void add_figures(struct execution *execution, size_t i)
 {
 	struct figures *sum = &execution->result->figures;
@@ -98,7 +98,7 @@ static int open_places(struct execution *execution, struct err *err)
 		if (rc)
 			return -1;
 	}
-	/* Now that it is there, under whatever spelling. */
+	/* Compare again: the directory exists now, whatever the spelling of its path. */
 	if (params->preserve && directory_same_path(params->preserve, params->output))
 		return err_set(err, ERR_USAGE,
 			       "--preserve-high-precision and output are the same directory '%s'",
@@ -149,8 +149,8 @@ static int finish(struct execution *execution, struct err *err)
 	return 0;
 }
 
-/* Whoever finds every shard recorded and there writes the end: of several parts, exactly one
- * does. */
+/* The run that finds every shard recorded and present writes the final files: exactly one of
+ * several parts does. */
 static int finish_if_last(struct execution *execution, struct err *err)
 {
 	size_t missing = 0, first = 0;
@@ -185,7 +185,7 @@ out:
 	return rc;
 }
 
-/* What is left of it: shards of other parts and of earlier runs are not. */
+/* Counts the work left for this run: no shards of other parts or earlier runs. */
 static void count_work(const struct execution *execution)
 {
 	uint64_t bytes = 0;
@@ -213,8 +213,8 @@ static void directory_release(struct execution *execution, bool failed)
 {
 	struct err ignored;
 
-	/* A job that failed in its first shard leaves no trace; of a shard that has its name, the
-	 * record must stay. */
+	/* A job that failed in its first shard leaves no trace.  But the record stays if a file has
+	 * a shard's name. */
 	for (size_t i = 0; execution->started && i < execution->plan->n_shards; i++)
 		execution->started =
 			!outdir_has(&execution->out, execution->plan->shards[i].name) &&
@@ -230,7 +230,7 @@ static void directory_release(struct execution *execution, bool failed)
 	outdir_close(&execution->out);
 }
 
-/* Everything, once the directory is locked. */
+/* Does all the work after the directory is locked. */
 static int directory_work(struct execution *execution, struct err *err)
 {
 	bool finished = false;

@@ -9,10 +9,11 @@
 #include "base/mem.h"
 #include "base/pool.h"
 
-/* Source bytes between two looks: well inside the page cache of any machine that extents this. */
+/* Source bytes of a window.  The amax and cast passes both read them, so they must fit the page
+ * cache. */
 #define WINDOW_BYTES ((uint64_t)512 << 20)
 
-/* The program itself, its libraries and stacks. */
+/* The memory of the program itself, its libraries and stacks. */
 #define BASE_MEMORY ((uint64_t)24 << 20)
 
 int pipeline_memory(const struct convert_params *params, struct band_limits *limits,
@@ -104,7 +105,7 @@ void pipeline_free(struct pipeline *pipeline)
 	free(pipeline);
 }
 
-/* A source larger than half of the machine's memory would push everything else out of the page
+/* A source larger than half of the machine's memory would push all other data out of the page
  * cache. */
 static bool source_is_large(const struct pipeline *pipeline)
 {
@@ -150,7 +151,7 @@ static int convert_windows(struct pipeline *pipeline, const struct band_list *li
 	return 0;
 }
 
-/* The amax of rows is of use in its own shard only. */
+/* The amax of rows is used in its own shard only. */
 static void release_row_amax(struct pipeline *pipeline)
 {
 	for (size_t u = 0; u < pipeline->plan->selection.n_units; u++) {
@@ -159,8 +160,8 @@ static void release_row_amax(struct pipeline *pipeline)
 	}
 }
 
-/* Scales that are dropped, or read with their weights, are in no extent: the shard is done all the
- * same. */
+/* Counts scales that are dropped, or read with their weights: no extent has them, but the shard is
+ * done. */
 static void count_rest(struct pipeline *pipeline, size_t shard, const struct band_list *list)
 {
 	const struct st_file *file = &pipeline->plan->source.shards[shard].file;
@@ -175,7 +176,7 @@ int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *write
 		   struct writer *preserved, struct err *err)
 {
 	struct band_list list = { 0 };
-	struct err ignored; /* the first error is the one to tell */
+	struct err ignored; /* the first error is reported */
 	int rc;
 
 	pipeline->work = (struct shard_work){ .shard = &pipeline->plan->shards[shard],

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of a conversion.  A shard is converted in windows of extents, and an extent in bands: a
- * band is read, converted while it is in the cache, and an extent is written at once.  Where a tile
- * is larger than a band, the amax pass takes the amax of a window's units first; the cast pass then
- * reads them from the page cache.  No byte depends on the order in which workers finish.
+ * Converts the data of a plan.  A shard is converted in windows of extents, and an extent in bands:
+ * each band is read and converted while it is in the cache, and an extent is written at once.
+ * Where a tile is larger than a band, the amax pass first takes the amax of a window's units; the
+ * cast pass then reads them from the page cache.  No byte depends on the order in which workers
+ * finish.
  *
- *     pipeline_new()
- *     pipeline_shard()   for each shard; pipeline_figures() after it
- *     pipeline_free()
+ *    pipeline_new()
+ *    pipeline_shard()   for each shard; pipeline_figures() after it
+ *    pipeline_free()
  */
 #ifndef FP8CONV_CONVERT_PIPELINE_H
 #define FP8CONV_CONVERT_PIPELINE_H
@@ -24,25 +25,25 @@
 struct pipeline_worker {
 	void *memory;
 	struct source_buffers buffers;
-	struct write_queue queue; /* codes, and scales where they fit */
+	struct write_queue queue; /* codes, and scales if they fit */
 	void *scales;
 };
 
-/* The shard that is being made, and the extents that the pool works on. */
+/* The current shard, and the extents that the pool works on. */
 struct shard_work {
 	const struct output_shard *shard;
 	struct writer *writer;
-	struct writer *preserved;    /* NULL: not asked for */
+	struct writer *preserved;    /* NULL: not requested */
 	const struct band_list *all; /* of the shard */
 	const struct extent *extents;
 	size_t n_extents;
 };
 
-/* The amax of tiles that are larger than a band. */
+/* The known amax of tiles that are larger than a band. */
 struct known_amax {
-	float *groups; /* by scale group: tiles of a whole tensor */
+	float *groups; /* by scale group: of whole tensors */
 	bool *has_group;
-	float **units; /* by unit: rows that are longer than a band; NULL: not known */
+	float **units; /* by unit: of rows longer than a band; NULL: unknown */
 };
 
 struct pipeline {
@@ -55,50 +56,53 @@ struct pipeline {
 	int n_workers;
 	struct pipeline_worker *workers;
 	struct shard_work work;
-	pthread_mutex_t lock;	    /* of the rest */
+	pthread_mutex_t lock;	    /* of the members below */
 	struct error_stats *errors; /* by unit */
 	struct quant_stats counts;  /* of the shard */
 	struct known_amax amax;
 };
 
-/* Bytes of buffers for these parameters: what the plan prints, what pipeline_new() takes. */
+/* Computes the limits and *bytes, the bytes of all buffers, for these parameters: the plan prints
+ * them, pipeline_new() allocates them.  ERR_USAGE if max_memory is too small. */
 int pipeline_memory(const struct convert_params *params, struct band_limits *limits,
 		    uint64_t *bytes, struct err *err);
 
-/* A pipeline for the plan; *out is NULL on failure. */
+/* Makes a pipeline for the plan.  On failure *out is NULL. */
 int pipeline_new(struct pipeline **out, const struct plan *plan,
 		 const struct convert_params *params, struct progress *progress, struct err *err);
 void pipeline_free(struct pipeline *pipeline);
 
-/* Fills one output shard, and (unless NULL) the shard of preserved sources. */
+/* Writes the data of one output shard, and (unless NULL) of the shard of preserved sources.
+ * ERR_INPUT for non-finite values (unless params allow them) and a source that changed;
+ * ERR_INTERRUPTED after a signal. */
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err);
 
-/* What rounding did to the units of the shard that was made last. */
+/* Returns in *figures the effect of rounding on the units of the last shard. */
 void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figures *figures);
 
 /* pipeline_amax.c: the amax pass. */
 
-/* Takes the amax that extents [first, end) of the list need and that is not known yet. */
+/* Takes the amax that extents [first, end) of the list need, unless it is known. */
 int pipeline_amax(struct pipeline *pipeline, const struct band_list *list, size_t first, size_t end,
 		  struct err *err);
 
-/* Has the kernel read what a band is made of, where that lies together. */
+/* Asks the kernel to read the source of a band ahead, if it is contiguous. */
 int band_read_ahead(struct pipeline *pipeline, const struct band *band, struct err *err);
 
-/* Where a quantized unit has its amax from before: one value, or one for each row. */
+/* Returns the known amax of a quantized unit: one value, or one for each row. */
 float *pipeline_known_amax(const struct pipeline *pipeline, size_t u);
 
-/* The refusal of a rect with NaN or inf: names the first such value.  Returns -1. */
+/* Fails with ERR_INPUT that names the first NaN or inf of a rect.  Returns -1. */
 int pipeline_refuse_nonfinite(const struct pipeline *pipeline, const struct unit *unit,
 			      const struct rect *rect, const struct matrix *x, struct err *err);
 
-/* Keeps units that have non-finite values (--on-nonfinite skip). */
+/* Keeps the units that have non-finite values (--on-nonfinite skip). */
 int pipeline_skip_nonfinite(struct pipeline *pipeline, struct selection *selection,
 			    struct err *err);
 
-/* pipeline_cast.c: the cast pass, a pool_fn: extent `item` of pipeline->work to codes and scales in
- * the file. */
+/* pipeline_cast.c: the cast pass, a pool_fn: converts extent `item` of pipeline->work to codes and
+ * scales in the file. */
 int pipeline_cast(void *context, int worker, size_t item, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The amax pass: the amax of tiles that do not fit a band; and the search for units with non-finite
- * values.
+ * The amax pass: takes the amax of tiles that do not fit a band, and searches for units with
+ * non-finite values.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "base/pool.h"
 #include "convert/pipeline.h"
 
-/* Some MiB, as the disk is read while workers wait for what they wrote. */
+/* Some MiB: the disk reads ahead while workers wait for their data. */
 #define BANDS_AHEAD 32
 
 float *pipeline_known_amax(const struct pipeline *pipeline, size_t u)
@@ -66,14 +66,14 @@ int band_read_ahead(struct pipeline *pipeline, const struct band *band, struct e
 		rect->n_rows * unit->slice.row_stride * size, err);
 }
 
-/* Bands of units whose amax is taken before any of them is cast. */
+/* The bands of units whose amax is taken before any of them is cast. */
 struct amax_pass {
 	struct pipeline *pipeline;
 	struct band_list list;
 };
 
-/* Reads a band and puts its amax, for each of n tiles (n 1: of the whole band, else of each row),
- * into the worker's memory. */
+/* Reads a band, and writes the amax of each of n tiles (n 1: of the whole band, else of each row)
+ * to the worker's memory. */
 static int band_amax(struct pipeline *pipeline, int w, const struct band *band, struct matrix *x,
 		     uint64_t *n_nonfinite, struct err *err)
 {
@@ -124,8 +124,8 @@ static int amax_item(void *context, int w, size_t item, struct err *err)
 	return 0;
 }
 
-/* Adds the bands that must be read before unit u can be cast: its own, or those of all units that
- * share its scale. */
+/* Adds the bands to read before unit u can be cast: its own, or those of all units that share its
+ * scale. */
 static void add_amax_bands(struct amax_pass *pass, size_t u)
 {
 	struct pipeline *pipeline = pass->pipeline;
@@ -172,7 +172,7 @@ int pipeline_amax(struct pipeline *pipeline, const struct band_list *list, size_
 	return rc;
 }
 
-/* The search for units to skip, a shard at a time. */
+/* The search for units to skip, one shard at a time. */
 struct skip_scan {
 	struct pipeline *pipeline;
 	struct band_list list;
@@ -197,7 +197,7 @@ static int skip_scan_shard(struct skip_scan *scan, size_t shard, struct err *err
 {
 	struct pipeline *pipeline = scan->pipeline;
 	const struct selection *selection = &pipeline->plan->selection;
-	struct err ignored; /* the first error is the one to tell */
+	struct err ignored; /* the first error is reported */
 	int rc = 0;
 
 	for (size_t u = 0; u < selection->n_units; u++)
@@ -212,7 +212,7 @@ static int skip_scan_shard(struct skip_scan *scan, size_t shard, struct err *err
 	return rc;
 }
 
-/* Shard by shard: a checkpoint may have more than a process may open. */
+/* Works shard by shard: a checkpoint may have more files than a process may open. */
 int pipeline_skip_nonfinite(struct pipeline *pipeline, struct selection *selection, struct err *err)
 {
 	struct skip_scan scan = { .pipeline = pipeline };

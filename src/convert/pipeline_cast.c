@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cast pass: bands to codes and scales, and both to their places in the file.
+ * The cast pass: converts bands to codes and scales, and writes both to their places in the file.
  */
 #include <string.h>
 
@@ -8,16 +8,16 @@
 #include "convert/pipeline.h"
 #include "convert/rescale.h"
 
-/* SQNR is measured on all rows of units up to SQNR_ALL elements, and on evenly spaced ones, about
- * SQNR_SAMPLE elements, of larger units, however they are cut into bands: a hundred thousand
+/* SQNR is measured on all rows of units with up to SQNR_ALL elements.  Larger units use evenly
+ * spaced rows with about SQNR_SAMPLE elements, independent of the bands: a hundred thousand
  * elements give it to 0.02 dB. */
 #define SQNR_ALL    ((uint64_t)1 << 20)
 #define SQNR_SAMPLE ((uint64_t)1 << 17)
 
-/* Of a MiB of output each; more is read than the disk has in flight. */
+/* Each has a MiB of output; together more is read than a disk has in flight. */
 #define EXTENTS_AHEAD 8
 
-/* Scales of a band to their place in the file: whole rows of the grid lie together. */
+/* Writes the scales of a band to their place in the file: whole rows of the grid are contiguous. */
 static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 			const struct band *band, const struct quant_out *out, struct err *err)
 {
@@ -49,14 +49,14 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 	return 0;
 }
 
-/* A band, and what became of it. */
+/* A band and its codes. */
 struct rounded {
 	const struct qspec *spec;
 	const struct matrix *x;
 	const struct quant_out *out;
 };
 
-/* Adds rows [row, row + n) of the band. */
+/* Adds the error of rows [row, row + n) of the band. */
 static void rows_error(const struct backend *backend, const struct rounded *rounded, size_t row,
 		       size_t n, struct error_stats *error)
 {
@@ -80,7 +80,7 @@ static void rows_error(const struct backend *backend, const struct rounded *roun
 	backend_error(backend, &rows, &q, error);
 }
 
-/* Every so many rows; odd, so that no rhythm of the model's is met. */
+/* Returns the distance of the measured rows; odd, so that it follows no period of the model. */
 static uint64_t sqnr_step(const struct unit *unit)
 {
 	uint64_t n = unit->rows * unit->cols;
@@ -123,7 +123,7 @@ static struct source_tee preserved_tee(const struct pipeline *pipeline, size_t u
 					      shard->tensors[plan->units[u].preserved].begin };
 }
 
-/* Reads and quantizes one band; its codes go to `codes`, its scales to the file. */
+/* Reads and quantizes one band; writes its codes to `codes` and its scales to the file. */
 static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *worker,
 			 const struct band *band, uint8_t *codes, struct err *err)
 {
@@ -164,7 +164,7 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 	return write_scales(pipeline, &worker->queue, band, &out, err);
 }
 
-/* Codes or values of part of the columns: row by row. */
+/* Writes the codes or values of part of the columns row by row. */
 static int write_scattered(struct pipeline *pipeline, const struct band *band,
 			   const struct extent *extent, const char *data, struct err *err)
 {
@@ -181,7 +181,7 @@ static int write_scattered(struct pipeline *pipeline, const struct band *band,
 	return 0;
 }
 
-/* What becomes of one band, into data. */
+/* Converts one band into data. */
 static int convert_band(struct pipeline *pipeline, struct pipeline_worker *worker,
 			const struct band *band, void *data, struct err *err)
 {
@@ -211,7 +211,7 @@ static int convert_band(struct pipeline *pipeline, struct pipeline_worker *worke
 	return quantize_band(pipeline, worker, band, data, err);
 }
 
-/* Workers wait for the disk when they write; what they read next comes from it in the meantime. */
+/* Reads the next extents ahead while workers wait for the disk to write. */
 static int read_ahead(struct pipeline *pipeline, size_t item, struct err *err)
 {
 	const struct plan *plan = pipeline->plan;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all plans have in common: the source, the tensors of every output shard with their places,
- * the indexes, the totals.
+ * Common to all plans: the source, the tensors of every output shard with their places, the
+ * indexes, the totals.
  */
 #include "convert/plan.h"
 
@@ -14,7 +14,7 @@
 #include "convert/steps.h"
 #include "source/spool.h"
 
-/* The manifest and the rounding of files to blocks. */
+/* Space for the manifest, and for rounding files up to blocks. */
 #define DISK_SLACK ((uint64_t)64 << 10)
 
 enum destination destination_of(const char *output)
@@ -40,13 +40,13 @@ static int open_source(struct plan *plan, const struct convert_params *params,
 		plan->stream_fd = -1;
 		return -1;
 	}
-	/* what has no name of its own is a whole model */
+	/* a stream or a file without a shard's name is a whole model */
 	free(plan->source.shards[0].name);
 	plan->source.shards[0].name = xstrdup("model.safetensors");
 	return 0;
 }
 
-/* Whether a new directory of that name would be a file's name misspelled. */
+/* Would a new directory of that name be a misspelled file name? */
 static bool looks_like_file(const char *output)
 {
 	static const char *const endings[] = { ".safetensor", ".safetensors.", ".txt", ".json",
@@ -65,7 +65,7 @@ static bool looks_like_file(const char *output)
 	return false;
 }
 
-/* What the command line asks for, where no file decides. */
+/* Checks the command line's own requirements, which depend on no file. */
 static int check_request(const struct plan *plan, const struct convert_params *params,
 			 struct err *err)
 {
@@ -136,8 +136,8 @@ static bool has_shape(const struct st_tensor *tensor, int n_dims, const uint64_t
 	       !memcmp(shape, tensor->shape, (size_t)n_dims * sizeof *shape);
 }
 
-/* Codes have the shape of their source and scales mostly that of the last scale, two outputs
- * before: they share it. */
+/* Codes share the shape of their source.  Scales mostly have the shape of the last scale, two
+ * outputs before, and share it. */
 static uint64_t *output_shape(struct plan *plan, const struct output_shard *shard,
 			      const struct st_tensor *source, const struct output_decl *decl)
 {
@@ -194,7 +194,7 @@ void plan_keep(struct plan *plan, size_t u)
 	plan->totals.n_kept++;
 }
 
-/* Room for more units than the selection has now: repack adds those of KV-cache scales. */
+/* Makes room for more units than the selection has: repack adds those of KV-cache scales. */
 static void units_grow(struct plan *plan, size_t n_units)
 {
 	plan->units = xreallocarray(plan->units, n_units, sizeof *plan->units);
@@ -225,7 +225,7 @@ void plan_unit_begin(struct plan *plan, size_t u)
 		plan->shards[plan->selection.units[u].source->shard].n_tensors;
 }
 
-/* The source's own metadata, with "format" set, which loaders ask for. */
+/* Returns the source's own metadata, with "format" set, which loaders require. */
 static struct st_metadata *shard_metadata(const struct st_file *source, size_t *n)
 {
 	struct st_metadata *metadata = xcalloc(source->n_metadata + 1, sizeof *metadata);
@@ -336,7 +336,7 @@ const char *plan_command(const struct plan *plan)
 
 void plan_release(struct plan *plan)
 {
-	if (plan->source.io && plan->stream_fd >= 0) /* of a zeroed plan, 0 is no descriptor */
+	if (plan->source.io && plan->stream_fd >= 0) /* in a zeroed plan, 0 is not a descriptor */
 		plan->source.io->close(plan->stream_fd);
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the output says of itself: quantization_config, derived from the plan.
+ * The output's quantization_config, derived from the plan.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ struct modules {
 	struct arena texts; /* of the names */
 };
 
-/* "X.weight" names module X. */
+/* Adds module X of "X.weight". */
 static void modules_add(struct modules *modules, const char *weight)
 {
 	ARRAY_GROW(modules->names, modules->n);
@@ -97,7 +97,8 @@ static void sets_release(struct recipe_sets *sets)
 	free(sets->list);
 }
 
-/* The sets as formats take them, the largest first; to be freed, before `sets`. */
+/* Returns the sets in the form that formats take, the largest first.  The caller frees it before
+ * `sets`. */
 static struct module_set *sets_list(const struct recipe_sets *sets)
 {
 	struct module_set *list = xcalloc(sets->n ? sets->n : 1, sizeof *list);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan: source, selection, specs, outputs, configuration, in this order.
+ * The plan of `quantize`: source, selection, specs, outputs, configuration, in this order.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int check_history(const struct recipe *recipe, const struct quantize_para
 		       recipe->name);
 }
 
-/* A calibration that nothing would be taken from is a mistake. */
+/* ERR_USAGE for a calibration without any effect. */
 static int check_use(const struct plan *plan, const struct quantize_params *params,
 		     const struct static_scales *scales, struct err *err)
 {
@@ -41,7 +41,8 @@ static int check_use(const struct plan *plan, const struct quantize_params *para
 		plan->recipe->name);
 }
 
-/* The recipe and format, before the source is read: a wrong name must not cost a spooled stream. */
+/* Checks recipe and format before the source is read: a wrong name must not cost a spooled
+ * stream. */
 static int plan_request(struct plan *plan, const struct quantize_params *params,
 			const struct static_scales *scales, struct err *err)
 {
@@ -69,7 +70,8 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 	return plan->format ? 0 : -1;
 }
 
-/* The job's recipe is tuned as asked; one that --tensor names only in its FP8 format. */
+/* Makes the spec of a unit: the job's recipe gets the whole tuning, a recipe that --tensor names
+ * only the FP8 format. */
 static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
 		     struct err *err)
 {
@@ -99,7 +101,7 @@ static int plan_specs(struct plan *plan, const struct quantize_params *params, s
 	return 0;
 }
 
-/* After selection_keep(): units may have moved. */
+/* Called after selection_keep(): units may have moved. */
 static int plan_settle(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
 	if (selection_settle(&plan->selection, err) || plan_specs(plan, params, err))
@@ -107,7 +109,7 @@ static int plan_settle(struct plan *plan, const struct quantize_params *params, 
 	return 0;
 }
 
-/* What the format has no shape for is kept. */
+/* Keeps units whose shape the format cannot represent. */
 static int plan_shapes(struct plan *plan, const struct quantize_params *params, struct err *err)
 {
 	struct selection *selection = &plan->selection;
@@ -141,7 +143,7 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 	return plan_settle(plan, params, err);
 }
 
-/* Lists of the units of each scale group, in order. */
+/* Makes lists of the units of each scale group, in order. */
 static void plan_groups(struct plan *plan)
 {
 	plan->groups = xcalloc(plan->selection.n_scale_groups, sizeof *plan->groups);
@@ -157,7 +159,7 @@ static void plan_groups(struct plan *plan)
 	}
 }
 
-/* What is skipped changes names and places: the values must be seen before the plan. */
+/* Keeps skipped units before the outputs are made, because they change names and places. */
 static int plan_skip(struct plan *plan, const struct quantize_params *params,
 		     struct progress *progress, struct err *err)
 {
@@ -173,7 +175,7 @@ static int plan_skip(struct plan *plan, const struct quantize_params *params,
 	return rc ? rc : plan_settle(plan, params, err);
 }
 
-/* Before specs: what is not covered may be kept, or get another scheme. */
+/* Called before specs are made: uncovered units may be kept, or get another scheme. */
 static int plan_cover(struct plan *plan, const struct static_scales *scales, struct err *err)
 {
 	bool kept;
@@ -186,7 +188,7 @@ static int plan_cover(struct plan *plan, const struct static_scales *scales, str
 	return kept ? selection_settle(&plan->selection, err) : 0;
 }
 
-/* Everything behind the request, once the source is open. */
+/* Makes the plan after the request is checked and the source is open. */
 static int plan_source(struct plan *plan, const struct quantize_params *params,
 		       const struct static_scales *scales, struct progress *progress,
 		       struct err *err)

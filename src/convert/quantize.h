@@ -10,18 +10,20 @@
 
 struct quantize_params {
 	struct convert_params convert;
-	const char *recipe; /* names; NULL is the default */
+	const char *recipe; /* names of recipe, format and target; NULL: the default */
 	const char *format;
 	const char *target;
 	struct recipe_tuning tuning;
 	struct static_scales_params calibration;
-	struct select_options
-		select; /* recipe, rules' recipes and tp included; .recipe is filled by the job */
+	/* .recipe is ignored: it becomes the named one; the recipes of rules and tp are taken */
+	struct select_options select;
 };
 
-/* Opens the source and decides everything.  Reads headers only (with NONFINITE_SKIP: the quantized
- * tensors too, since what is skipped changes the plan; with a calibration: the history, and 16 MiB
- * of the source at most). */
+/* Opens the source and makes the plan.  Reads headers only, with these exceptions: NONFINITE_SKIP
+ * reads the tensors to quantize, because skipped ones change the plan; a calibration reads the amax
+ * file, and at most 16 MiB of the source.  ERR_USAGE for options that do not fit together or to the
+ * source; ERR_INPUT for a source or amax file that cannot be used.  The caller releases plan, also
+ * on failure. */
 int quantize_plan_make(struct plan *plan, const struct quantize_params *params,
 		       struct progress *progress, struct err *err);
 

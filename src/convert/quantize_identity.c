@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the manifest says of the job.
+ * The identity of a quantize job, for the manifest.
  */
 #include <openssl/sha.h>
 
@@ -9,7 +9,7 @@
 #include "base/words.h"
 #include "convert/steps.h"
 
-/* The numbers of the job's recipe, as they are after tuning. */
+/* The numbers of the job's recipe, after tuning. */
 static json_t *spec_json(const struct qspec *spec)
 {
 	char format[WORD_SIZE], arith[WORD_SIZE], mx_rule[WORD_SIZE];
@@ -52,8 +52,8 @@ static void add_values(struct buf *values, const struct output_shard *shard)
 			buf_add(values, &shard->outputs[i].value, sizeof(float));
 }
 
-/* All that was taken from a calibration: whatever else differs in the file makes no difference.
- * NULL: nothing was. */
+/* Returns all numbers taken from a calibration; other differences of the amax file do not matter.
+ * NULL without one. */
 static json_t *calibration_json(const struct plan *plan, const struct quantize_params *params)
 {
 	unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -72,8 +72,8 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 	return json_string(text);
 }
 
-/* What decides the output's bytes: by its effect, so that a default given in full is the same
- * job. */
+/* Records options by their effect on the output's bytes, so that a default that is given in full is
+ * the same job. */
 json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params)
 {
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };

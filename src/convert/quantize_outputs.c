@@ -10,7 +10,7 @@
 #include "convert/steps.h"
 #include "num/fp8.h"
 
-/* *at is the first cache scale that has no output yet. */
+/* Adds the cache scales of unit u.  *at: the first cache scale without an output. */
 static void unit_caches(struct plan *plan, size_t u, size_t *at)
 {
 	for (; *at < plan->caches.n && plan->caches.list[*at].unit == u; ++*at) {
@@ -57,7 +57,7 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	return 0;
 }
 
-/* The source of a quantized unit, once, whatever the number of units that are cut from it. */
+/* Adds the source of a quantized unit to the preserved shard, once for all units of that source. */
 static void unit_preserve(struct plan *plan, size_t u)
 {
 	const struct tensor_ref *ref = plan->selection.units[u].source;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The same codes with other words about them: recipe and spec of each weight are what its scales
- * show, and the format must be able to say them.
+ * The plan of `repack`: the same codes with another description.  Recipe and spec of each weight
+ * follow from its scales, and the format must be able to represent them.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -17,7 +17,8 @@
 
 static const struct tile mx_tile = { 1, 32 };
 
-/* What its scales show: of blocks, those with E8M0 scales are MX only where they are MX blocks. */
+/* Returns the spec that a unit's scales imply.  Blocks with E8M0 scales are MX only if they have
+ * the size of MX blocks. */
 static struct qspec spec_of(const struct unit *unit)
 {
 	const struct weight_scale *from = &unit->source_scale;
@@ -107,7 +108,7 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 		       unit->name, unit->rows, unit->cols, plan->format->name, refused);
 }
 
-/* The first of the weights whose recipe most have. */
+/* Returns the first of the weights with the most common recipe. */
 static size_t commonest(const struct plan *plan)
 {
 	size_t most = 0, found = 0;
@@ -171,7 +172,7 @@ static int plan_units(struct plan *plan, struct detection *detection,
 
 	if (fp8_source_detect(detection, &plan->source, convert->io, err))
 		return -1;
-	/* Without a configuration, what most weights have decides where a shape allows several
+	/* Without a configuration, the scheme of most weights decides where a shape has several
 	 * readings. */
 	if (!detection->declared)
 		detection->declared_tile = detection->scheme.tile;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether scales are powers of two is nobody's word: they are looked at.
+ * Checks by reading the scales, not by configuration, whether they are powers of two.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 
 #define CHUNK ((uint64_t)1 << 16) /* scales */
 
-/* *odd: the first scale of the unit that has no exponent, as a number in the tensor; UINT64_MAX:
- * all have one. */
+/* Finds the first scale of the unit that is not a power of two: *odd becomes its index in the
+ * tensor, UINT64_MAX if there is none. */
 static int find_odd(struct source *source, const struct unit *unit, float *chunk, uint64_t *odd,
 		    float *value, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Codes under their own names, scales under the format's.
+ * The outputs of `repack`: codes under their own names, scales under the format's.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_exponent(enum dtype dtype)
 	return dtype == DT_U8 || dtype == DT_F8_E8M0;
 }
 
-/* One scale tensor under another name and shape, in another type where that differs. */
+/* Adds one scale tensor under another name and shape, and in another type if that differs. */
 static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
 		     struct scale_decl *decl, bool change, struct err *err)
 {
@@ -53,7 +53,7 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
 		     &decl);
 	plan->totals.n_converted++;
-	/* A type of 8 bits that is no exponent does not get here: detection knows none. */
+	/* A type of 8 bits that is not an exponent does not get here: detection rejects it. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
 		return -1;
 	if (!input)
@@ -62,8 +62,8 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	return add_scale(plan, u, input, &decl, false, err);
 }
 
-/* "model.layers.0.self_attn.k_proj.k_scale", or without the projection: the module's length, and
- * 'k' or 'v'; 0 for another scale. */
+/* Parses "model.layers.0.self_attn.k_proj.k_scale", or the name without the projection.  Returns
+ * the length of the module's name, and sets *which to 'k' or 'v'; 0 for another scale. */
 static size_t kv_module(const char *name, char *which)
 {
 	size_t n = strlen(name);
@@ -78,7 +78,7 @@ static size_t kv_module(const char *name, char *which)
 	return n;
 }
 
-/* Of the two of an attention module, the other one. */
+/* Does the other one of an attention's two cache scales exist? */
 static bool has_partner(const struct detection *detection, const char *name, size_t n, char which)
 {
 	char other = which == 'k' ? 'v' : 'k', found;
@@ -93,7 +93,7 @@ static bool has_partner(const struct detection *detection, const char *name, siz
 	return false;
 }
 
-/* A unit of its own, behind the weights. */
+/* Adds a cache scale as a unit of its own, after the weights. */
 static int add_cache_scale(struct plan *plan, const struct detection *detection,
 			   const struct tensor_ref *ref, struct err *err)
 {
@@ -129,7 +129,7 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 	return add_scale(plan, selection->n_units - 1, ref, &decl, false, err);
 }
 
-/* Every scale goes somewhere: those of weights went with them. */
+/* Adds a scale that belongs to no weight; every scale must have an output. */
 static int add_other_scale(struct plan *plan, const struct detection *detection,
 			   const struct tensor_ref *ref, struct err *err)
 {
@@ -146,7 +146,7 @@ static int add_other_scale(struct plan *plan, const struct detection *detection,
 	return err_set(err, ERR_USAGE, "scale '%s' belongs to no FP8 weight", ref->tensor->name);
 }
 
-/* A cache that is FP8 with a scale of 1, which needs no tensor, in a format where it does. */
+/* ERR_USAGE for an FP8 cache with a scale of 1, which has no tensor, if the format needs one. */
 static int check_cache(const struct plan *plan, const struct detection *detection, struct err *err)
 {
 	const json_t *config = detection->config;

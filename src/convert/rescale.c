@@ -11,7 +11,7 @@ bool rescale_exponent(float value, uint8_t *code)
 	return *code != E8M0_NAN && f32_bits(e8m0_to_f32(*code)) == f32_bits(value);
 }
 
-/* n scales in the new type. */
+/* Stores n scales in the new type. */
 static int store(const struct output *output, enum dtype dtype, const float *values, size_t n,
 		 void *data, struct err *err)
 {
@@ -30,7 +30,7 @@ static int store(const struct output *output, enum dtype dtype, const float *val
 	return 0;
 }
 
-/* A row of blocks lies in as many rows as its tile has; each block of it in several of the new
+/* Repeats each block's scale: in as many rows as its tile has, and in several of the new
  * columns. */
 static int spread(struct source *source, const struct plan *plan, const struct band *band,
 		  float *values, char *data, struct err *err)
@@ -45,8 +45,8 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 	uint64_t end = band->rect.col + band->rect.n_cols;
 	uint64_t read_first = UINT64_MAX, read_n = 0;
 
-	/* An empty unit has no bands, and blocks that are spread are wider than what they
-	 * become. */
+	/* cols and per_block are not 0: an empty unit has no bands, and blocks are wider than the
+	 * new ones. */
 	for (uint64_t at = band->rect.col; at < end;) {
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
 		uint64_t row = at / cols, col = at % cols;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the output directory holds already: nothing, this job unfinished, or something that is not
- * ours to touch.
+ * The contents of the output directory: nothing, this job unfinished, or files of others, which
+ * stay untouched.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -19,7 +19,7 @@ int resume_manifest(const struct execution *execution, json_t **manifest, struct
 	return 0;
 }
 
-/* The part a shard belongs to, from 1: equal shares of the bytes, in order. */
+/* Returns the part of a shard, from 1: parts have equal shares of the bytes, in order. */
 static int shard_part(const struct plan *plan, size_t shard, int n_parts)
 {
 	uint64_t before = 0, total = 0;
@@ -69,8 +69,7 @@ int resume_check_space(struct execution *execution, struct err *err)
 	return outdir_check_space(&execution->out, bytes, err);
 }
 
-/* Takes away the names that make a directory a checkpoint, lastingly, before anything else of it
- * goes. */
+/* Durably removes the files that make a directory a checkpoint, before anything else is removed. */
 static int resume_unpublish(struct execution *execution, struct err *err)
 {
 	if (outdir_remove(&execution->out, CONFIG_NAME, err) ||
@@ -94,8 +93,8 @@ static bool is_planned(const struct plan *plan, const char *name)
 	return false;
 }
 
-/* A manifest is somebody's word: nothing is removed for it that would not be replaced.  But weights
- * that another job left would be loaded with ours. */
+/* A manifest may be false: removes nothing because of it that this job would not replace.  But
+ * weights of another job would be loaded with those of this one, so they are refused. */
 static int check_foreign(const struct execution *execution, const json_t *manifest, struct err *err)
 {
 	size_t i;
@@ -115,7 +114,7 @@ static int check_foreign(const struct execution *execution, const json_t *manife
 	return 0;
 }
 
-/* The record goes before the shards it spoke of. */
+/* Removes the manifest before the shards that it records. */
 static int resume_discard(struct execution *execution, const json_t *manifest, struct err *err)
 {
 	if (check_foreign(execution, manifest, err) || resume_unpublish(execution, err) ||
@@ -128,7 +127,7 @@ static int resume_discard(struct execution *execution, const json_t *manifest, s
 	return 0;
 }
 
-/* A directory that holds files by our names, and no manifest, is somebody else's. */
+/* A directory with files of these names but without a manifest belongs to another program. */
 static int check_vacant(const struct execution *execution, struct err *err)
 {
 	const char *taken = NULL;
@@ -177,7 +176,7 @@ static bool text_is_there(const struct execution *execution, const char *name, u
 	return size == 0 || outdir_has(&execution->out, name);
 }
 
-/* What of this job is done, and whether all is. */
+/* Finds the finished shards of this job, and whether all are finished. */
 static int resume(struct execution *execution, json_t *manifest, bool *finished, struct err *err)
 {
 	const struct plan *plan = execution->plan;
@@ -223,7 +222,7 @@ static int same_contents(const struct execution *execution, const json_t *manife
 	return 0;
 }
 
-/* Not a shard any more, for no part of the execution. */
+/* Removes shard i and its record, for all parts of the job. */
 static int resume_invalidate_shard(struct execution *execution, size_t i, struct err *err)
 {
 	json_t *manifest = NULL;
@@ -284,8 +283,8 @@ int resume_take(struct execution *execution, bool *finished, struct err *err)
 
 	if (outdir_guard(&execution->out, &guard, err))
 		return -1;
-	/* What --restart throws away need not be sound, but it must be read: it says which shards
-	 * are to go. */
+	/* A manifest that --restart discards may be invalid, but must be readable: it names the
+	 * shards to remove. */
 	if (resume_manifest(execution, &manifest, err) &&
 	    (err->kind == ERR_SYSTEM || !execution->params->restart))
 		goto out;

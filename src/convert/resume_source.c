@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whether finished shards are of this source, where names and sizes of its files are the recorded
- * ones and times cannot tell.  The manifest has no checksum of an input.  But the same input makes
- * the same bytes: what the source is converted to now has the recorded checksum, or the source is
- * another one.  Shards that are not finished prove nothing and need no proof: they are made of the
- * source as it is.
+ * Are finished shards made of this source?  Called if names and sizes of its files are the recorded
+ * ones, but times prove nothing.  The manifest has no checksum of an input.  But the same input
+ * makes the same bytes: either the source, converted now, has the recorded checksum, or it is
+ * another one.  Unfinished shards need no proof: they will be made of the current source.
  */
 #include "convert/steps.h"
 
-/* The checksums of shard i as this source makes it, without writing it. */
+/* Computes the checksums of shard i from this source, without writing it. */
 static int convert_nowhere(const struct execution *execution, size_t i, uint32_t *crc,
 			   uint32_t *preserved_crc, struct err *err)
 {
@@ -55,7 +54,7 @@ int resume_check_source(const struct execution *execution, json_t *manifest,
 	const struct plan *plan = execution->plan;
 	uint64_t bytes = 0;
 
-	/* Other parts may be making shards of a source that this one cannot see. */
+	/* Other parts may be making shards of a source that this part cannot see. */
 	if (execution->params->part || execution->params->part_finish)
 		return err_set(err, ERR_USAGE,
 			       "'%s' holds the output of another job: the %s of input '%s' "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The history, and which modules it covers.
+ * Reads the amax file, and finds the modules that it covers.
  */
 #include "convert/static_scales.h"
 
@@ -20,7 +20,7 @@ static int refuse_useless(const char *option, struct err *err)
 	return err_set(err, ERR_USAGE, "%s has no use without --calibration", option);
 }
 
-/* Whether all modules have histograms; those without a pass do not count. */
+/* Do all modules have histograms?  Modules without a pass do not count. */
 static bool has_counts(const struct amax_stats *stats)
 {
 	for (size_t i = 0; i < stats->n_sites; i++)
@@ -101,11 +101,11 @@ bool static_scales_covers(const struct static_scales *scales, const struct amax_
 	uint64_t n = 0;
 
 	for (size_t i = 0; i < site->n_passes && n < least; i++)
-		n += (uint64_t)site->tokens[i]; /* below 2^63 twice */
+		n += (uint64_t)site->tokens[i]; /* two numbers below 2^63 do not overflow */
 	return n >= least;
 }
 
-/* What is not covered, of whatever engines run with it, gets no static scale. */
+/* Removes the static scale of an uncovered module and of all modules that engines merge with it. */
 static void make_dynamic(struct selection *selection, size_t u)
 {
 	size_t i = u;
@@ -126,7 +126,7 @@ static int refuse_uncovered(const struct static_scales *scales, const struct uni
 		       scales->params->path);
 }
 
-/* group-max is decided when scales are made: it changes no name. */
+/* Treats an uncovered unit.  group-max does nothing here: it changes no name. */
 static int treat_uncovered(const struct static_scales *scales, struct plan *plan, size_t u,
 			   bool *kept, struct err *err)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `quantize --calibration` knows: from the history of a calibration to static scales.
+ * `quantize --calibration`: from an amax file to static scales.
+ *
+ * Order: static_scales_open(); static_scales_cover() after the selection, before specs;
+ * static_scales_apply() after specs; static_scales_release(), also after a failure.
  */
 #ifndef FP8CONV_CONVERT_STATIC_SCALES_H
 #define FP8CONV_CONVERT_STATIC_SCALES_H
@@ -9,23 +12,23 @@
 #include "convert/plan.h"
 #include "recipe/static_amax.h"
 
-/* What becomes of a module that fewer than min_tokens tokens reached; the order is that of
+/* The treatment of a module that fewer than min_tokens tokens reached, in the order of
  * UNCOVERED_WORDS. */
 enum uncovered {
 	UNCOVERED_ERROR,
-	UNCOVERED_GROUP_MAX, /* the maximum of the experts of its layer that were reached */
-	UNCOVERED_DYNAMIC,   /* no static scale, for all that engines run with it */
-	UNCOVERED_SKIP,	     /* kept in high precision, with the same */
+	UNCOVERED_GROUP_MAX, /* the maximum over the covered experts of its layer */
+	UNCOVERED_DYNAMIC, /* no static scale, for it and all modules that engines merge with it */
+	UNCOVERED_SKIP,	   /* kept in high precision, with the same modules */
 };
 
 #define UNCOVERED_WORDS "error|group-max|dynamic|skip"
 
 struct static_scales_params {
-	const char *path;      /* NULL: there is none */
+	const char *path;      /* NULL: no calibration */
 	const char *amax_algo; /* of STATIC_ALGOS; NULL: max */
 	int uncovered;	       /* enum uncovered */
 	bool uncovered_given;
-	uint64_t min_tokens; /* 0: not given, 1 */
+	uint64_t min_tokens; /* 0: not given, means 1 */
 	bool kv_cache;
 };
 
@@ -35,24 +38,26 @@ struct static_scales {
 	struct amax_stats stats;
 };
 
-/* Reads the history.  ERR_USAGE for options that have no use without one, or without histograms. */
+/* Reads the amax file.  ERR_USAGE for options that have no effect without one, or need histograms
+ * that it lacks. */
 int static_scales_open(struct static_scales *scales, const struct io *io,
 		       const struct static_scales_params *params, struct err *err);
 void static_scales_release(struct static_scales *scales);
 
-/* Whether a unit of this recipe gets a static input scale. */
+/* Does a unit of this recipe get a static input scale? */
 bool static_scales_is_static(const struct static_scales *scales, const struct recipe *recipe);
 
 /* Decides for each unit of plan.selection whether its input scale is static (unit.static_input),
- * keeps what is to be skipped, and says in *note (unless NULL; to be freed; else left alone) how
- * many were not covered.  ERR_INPUT: a history of another model, one that lacks a module, a module
- * that was not covered.  True in *kept: units were kept, and selection_settle() must follow. */
+ * and keeps units that are to be skipped.  *note (unless NULL) becomes a line with the number of
+ * uncovered modules, which the caller frees; else it stays unchanged.  *kept: units were kept, and
+ * selection_settle() must follow.  ERR_INPUT for an amax file of another model, or without one of
+ * the modules, and for an uncovered module with UNCOVERED_ERROR. */
 int static_scales_cover(const struct static_scales *scales, struct plan *plan, bool *kept,
 			char **note, struct err *err);
 
-/* Fills plan.group_amax (weights of recipes that take it from the history), plan.input_scale_inv
- * and plan.caches, for units, groups and specs as they are now.  ERR_INPUT: an infinite amax; an
- * attention that is in the history or in the model only. */
+/* Fills the amax of plan.groups (for recipes that take that of weights from the amax file),
+ * plan.units[].input_scale_inv and plan.caches, for the current units, groups and specs.  ERR_INPUT
+ * for an infinite amax, and for an attention that only the amax file or only the model has. */
 int static_scales_apply(const struct static_scales *scales, struct plan *plan, struct err *err);
 
 #endif

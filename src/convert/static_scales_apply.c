@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the history to numbers: amax of weights, scale_inv of inputs and of KV caches.
+ * From the amax file to numbers: amax of weights, scale_inv of inputs and of KV caches.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static const char *const columns[][3] = {
 	[AMAX_ATTENTION] = { "q", "k", "v" },
 };
 
-/* The amax of one column that stands for all passes.  Only of x and y there are histograms. */
+/* Computes the amax of one column over all passes.  Only x and y have histograms. */
 int static_scales_amax(const struct static_scales *scales, const struct amax_site *site, int column,
 		       const struct qspec *spec, float *amax, struct err *err)
 {
@@ -37,7 +37,7 @@ int static_scales_amax(const struct static_scales *scales, const struct amax_sit
 		columns[site->kind][column], site->name, scales->params->path);
 }
 
-/* Whether a module is the same part of another expert of the same layer. */
+/* Is a module the same part of another expert of the same layer? */
 static bool is_sibling(const char *name, const char *other, size_t prefix)
 {
 	return !strncmp(name, other, prefix) &&
@@ -45,7 +45,7 @@ static bool is_sibling(const char *name, const char *other, size_t prefix)
 		       other + prefix + strspn(other + prefix, "0123456789"));
 }
 
-/* The maximum over the experts of the layer that were reached. */
+/* Computes the maximum over the covered experts of the layer. */
 static int siblings_amax(const struct static_scales *scales, const struct unit *unit,
 			 const struct amax_site *site, const struct qspec *spec, float *amax,
 			 struct err *err)
@@ -72,7 +72,7 @@ static int siblings_amax(const struct static_scales *scales, const struct unit *
 		       site->name, scales->params->path);
 }
 
-/* The weight's spec with the input's format and tile. */
+/* Returns the weight's spec with the input's format and tile. */
 static struct qspec input_spec(const struct plan *plan, size_t u)
 {
 	struct qspec spec = *plan->units[u].spec;
@@ -96,7 +96,7 @@ static int unit_input_amax(const struct static_scales *scales, const struct plan
 	return siblings_amax(scales, unit, site, &spec, amax, err);
 }
 
-/* What engines merge has one scale. */
+/* Computes the one input scale of the modules that engines merge. */
 static int group_input_scale(const struct static_scales *scales, struct plan *plan, size_t first,
 			     struct err *err)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scales of KV caches: of every attention in the history and of every one in the model, which
- * must be the same ones.
+ * The scales of KV caches, for every attention.  The amax file and the model must have the same
+ * attentions.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "model/fusion.h"
 #include "model/role.h"
 
-/* The length of "A" in "A.k_proj.weight".  0: it is no key projection of a language model. */
+/* Returns the length of "A" in "A.k_proj.weight"; 0 if it is not a key projection of a language
+ * model. */
 static size_t attention_len(const char *name)
 {
 	struct role_facts facts;
@@ -42,7 +43,7 @@ static int check_attention(const struct static_scales *scales, const char *name,
 	return rc;
 }
 
-/* The first unit of an attention whose name goes on with `projection`, or SIZE_MAX. */
+/* Returns the first unit of an attention whose name continues with `projection`, or SIZE_MAX. */
 static size_t find_projection(const struct plan *plan, const char *attention,
 			      const char *projection)
 {
@@ -77,7 +78,7 @@ static int check_site(const struct static_scales *scales, const struct plan *pla
 	return 0;
 }
 
-/* Beside the projection, where there is one of its own. */
+/* Adds a cache scale beside its own projection, if there is one. */
 static int add_cache(const struct static_scales *scales, struct plan *plan,
 		     const struct amax_site *site, char which, struct err *err)
 {

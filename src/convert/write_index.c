@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * model.safetensors.index.json as Hugging Face writes it: the sum of tensor bytes, and names in
- * order.  Its text is made piece by piece, for it may be larger than all else of a plan.
+ * order.  The text is made piece by piece, because it may be larger than the rest of a plan.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -19,12 +19,12 @@ struct name {
 	const char *file;
 };
 
-/* The text while it is made. */
+/* The state of writing the text. */
 struct index_text {
 	size_t n;
 	struct name *names; /* of the tensors of all shards, sorted */
 	uint64_t total;	    /* bytes of tensors */
-	size_t at;	    /* names that were put into pieces */
+	size_t at;	    /* names already written */
 	bool ended;
 };
 
@@ -91,7 +91,7 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 	return rc;
 }
 
-/* A scale's name may be that of a tensor that was there before. */
+/* Checks that no scale has the name of an existing tensor. */
 static int check_names(const struct index_text *text, struct err *err)
 {
 	for (size_t i = 1; i < text->n; i++)
