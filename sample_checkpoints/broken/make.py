@@ -63,9 +63,9 @@ def syntax():
     yield case("byte-order-mark", "\ufeff{}", 8, "expected '{{'")
     yield case("open", "{" + GOOD, end, "expected ',' or '}}'")
     yield case("comma-at-end", "{" + GOOD + ",}", end + 1, "expected a key in quotes")
-    yield case("nul-padding", "{" + GOOD + "}\0\0", end + 1, "expected nothing more")
-    yield case("text-behind", "{" + GOOD + "} {}", end + 2, "expected nothing more")
-    yield case("brackets", '{"t":{"shape":[1}}', 24, "brackets do not match")
+    yield case("nul-padding", "{" + GOOD + "}\0\0", end + 1, "expected the end")
+    yield case("text-behind", "{" + GOOD + "} {}", end + 2, "expected the end")
+    yield case("brackets", '{"t":{"shape":[1}}', 24, "mismatched brackets")
     yield case("string-open", '{"t', 9, "expected a key in quotes")
     deep = "{" + GOOD[:-1] + ',"x":' + "[" * 126 + "]" * 126 + "}}"
     yield case("deep", deep, at(deep, "[" * 125 + "|["), "nested deeper than 127 levels")
@@ -87,7 +87,7 @@ def names():
     for name, key, shown in [("escape", "a\\u001b[2J", "a?[2J"), ("del", "a\\u007f", "a?"), ("raw-del", "a\x7f", "a?"),
                              ("c1", "a\u009b", "a??")]:
         yield (f"name-control-{name}", safetensors(named(key)),
-               f"name of tensor '{shown}' in '{{path}}' holds a control character (byte 9)")
+               f"name of tensor '{shown}' in '{{path}}' contains a control character (byte 9)")
     yield "name-empty", safetensors(named("")), "name of tensor '' in '{path}' is empty (byte 9)"
     for name, other in [("twice", "a.b"), ("twice-escaped", "\\u0061.b")]:
         yield (f"name-{name}", safetensors(named("a.b", other), b"\0\0"),
@@ -163,13 +163,13 @@ def layout():
     yield case("offsets-near-2-64", 1,
                f"tensor 't' in '{{path}}' ends at byte {TWO_64 - 1}, past the end of the file (1)",
                ("t", "U8", "[1]", TWO_64 - 2, TWO_64 - 1))
-    yield case("offsets-reversed", 8, "tensor 't' in '{path}' ends at byte 0, before its begin (8)",
+    yield case("offsets-reversed", 8, "tensor 't' in '{path}' ends at byte 0, before it begins (8)",
                ("t", "F32", "[2]", 8, 0))
     yield case("offsets-not-from-0", 8,
-               "tensor 't' in '{path}' begins at byte 4, behind a hole: the data before it ends at 0",
+               "tensor 't' in '{path}' begins at byte 4, after a gap: the data before it ends at 0",
                ("t", "F32", "[1]", 4, 8))
     yield case("offsets-hole", 12,
-               "tensor 'b' in '{path}' begins at byte 8, behind a hole: the data before it ends at 4",
+               "tensor 'b' in '{path}' begins at byte 8, after a gap: the data before it ends at 4",
                ("b", "F32", "[1]", 8, 12), ("a", "F32", "[1]", 0, 4))
     yield case("offsets-overlap", 12, "tensor 'b' in '{path}' begins at byte 4, before the end of tensor 'a' (8)",
                ("b", "F32", "[2]", 4, 12), ("a", "F32", "[2]", 0, 8))
@@ -177,13 +177,13 @@ def layout():
                ("a", "F32", "[2]", 0, 8), ("b", "F32", "[2]", 0, 8))
     yield case("offsets-empty-inside", 8, "tensor 'e' in '{path}' begins at byte 4, before the end of tensor 'a' (8)",
                ("a", "F32", "[2]", 0, 8), ("e", "F32", "[0]", 4, 4))
-    yield case("size-too-small", 8, "tensor 't' in '{path}' has 8 bytes at byte 0, but F32 [3] takes 12",
+    yield case("size-too-small", 8, "tensor 't' in '{path}' has 8 bytes at byte 0, but F32 [3] needs 12",
                ("t", "F32", "[3]", 0, 8))
-    yield case("size-too-large", 8, "tensor 't' in '{path}' has 8 bytes at byte 0, but BF16 [1, 3] takes 6",
+    yield case("size-too-large", 8, "tensor 't' in '{path}' has 8 bytes at byte 0, but BF16 [1, 3] needs 6",
                ("t", "BF16", "[1,3]", 0, 8))
-    yield case("size-of-empty", 8, "tensor 't' in '{path}' has 8 bytes at byte 0, but F32 [2, 0] takes 0",
+    yield case("size-of-empty", 8, "tensor 't' in '{path}' has 8 bytes at byte 0, but F32 [2, 0] needs 0",
                ("t", "F32", "[2,0]", 0, 8))
-    yield case("size-of-scalar", 0, "tensor 't' in '{path}' has 0 bytes at byte 0, but F64 [] takes 8",
+    yield case("size-of-scalar", 0, "tensor 't' in '{path}' has 0 bytes at byte 0, but F64 [] needs 8",
                ("t", "F64", "[]", 0, 0))
     yield case("size-half-byte", 2, "tensor 't' in '{path}' does not fill whole bytes: F4 [3] is 12 bits",
                ("t", "F4", "[3]", 0, 2))
@@ -212,7 +212,7 @@ def index_text():
         return "index-" + name, {"model.safetensors.index.json": raw(text), A: one("a")}, message
 
     yield case("empty-file", "", "index '{index}': bad JSON at byte 0: expected '{{'")
-    yield case("open", '{"weight_map": {', "index '{index}': bad JSON at byte 16: it ends too early")
+    yield case("open", '{"weight_map": {', "index '{index}': bad JSON at byte 16: unexpected end")
     yield case("list", "[]", "index '{index}': bad JSON at byte 0: expected '{{'")
     yield case("without-weight_map", '{"metadata": {}}', "index '{index}' has no weight_map")
     yield case("weight_map-twice", '{"weight_map": {}, "weight_map": {}}',
@@ -223,7 +223,7 @@ def index_text():
     for name, value in [("number", "1"), ("null", "null"), ("object", '{"a": "b"}'), ("list", '["b"]'),
                         ("nul", f'"{A}\\u0000"')]:
         yield case(f"value-{name}", '{"weight_map": {"a": %s}}' % value,
-                   "weight_map of index '{index}' gives no file name for tensor 'a' (byte 21)")
+                   "weight_map of index '{index}' has no file name for tensor 'a' (byte 21)")
 
 
 def index_names():
@@ -235,7 +235,7 @@ def index_names():
             ("backslash", "..\\" + A, None, "is not a plain file name"),
             ("dot", "." + A, None, "begins with a dot"),
             ("dot-dot", "..", None, "begins with a dot"),
-            ("control", "a\x1b.safetensors", "a?.safetensors", "holds a control character"),
+            ("control", "a\x1b.safetensors", "a?.safetensors", "contains a control character"),
             ("empty", "", None, "is empty"),
             ("suffix", "pytorch_model.bin", None, "does not end in .safetensors"),
             ("only-suffix", "x.safetensors.", None, "does not end in .safetensors"),
@@ -250,34 +250,32 @@ def sets():
         return name, {"model.safetensors.index.json": weight_map, **files}, message
 
     yield case("shard-missing", {"a": A, "b": B}, {A: one("a")},
-               f"no file '{{path}}/{B}', where index '{{index}}' has tensor 'b'")
+               f"missing file '{{path}}/{B}': index '{{index}}' lists tensor 'b' in it")
     yield case("shard-is-folder", {"a": A}, {A + "/note.txt": b"a folder\n"},
                f"'{{path}}/{A}' is a directory, not a file")
     yield case("shard-broken", {"a": A, "b": B}, {A: one("a"), B: b"\0" * 7},
                f"'{{path}}/{B}' is 7 bytes long, too short for a safetensors file (8)")
     yield case("index-tensor-missing", {"a": A, "b": B, "c": B}, {A: one("a"), B: one("b")},
-               f"tensor 'c' is not in '{{path}}/{B}', where index '{{index}}' says it is")
+               f"tensor 'c' is not in '{{path}}/{B}', although index '{{index}}' lists it there")
     yield case("index-tensor-unmapped", {"a": A, "b": B}, {A: one("a"), B: one("b", "c")},
                f"tensor 'c' in '{{path}}/{B}' is not in index '{{index}}'")
     yield case("index-tensor-in-both", {"a": A, "b": B}, {A: one("a"), B: one("a", "b")},
-               f"tensor 'a' is in '{{path}}/{B}', but index '{{index}}' says it is in '{A}'")
+               f"tensor 'a' is in '{{path}}/{B}', but index '{{index}}' lists it in '{A}'")
     yield case("index-tensor-elsewhere", {"a": B, "b": A}, {A: one("a"), B: one("b")},
-               f"tensor 'a' is in '{{path}}/{A}', but index '{{index}}' says it is in '{B}'")
+               f"tensor 'a' is in '{{path}}/{A}', but index '{{index}}' lists it in '{B}'")
     yield ("index-tensor-twice", {"model.safetensors.index.json": raw('{"weight_map": {"a": "%s", "a": "%s"}}' % (A, A)),
                                   A: one("a")},
            "duplicate tensor 'a' in the weight_map of index '{index}'")
     yield ("index-tensor-twice-in-both",
            {"model.safetensors.index.json": raw('{"weight_map": {"a": "%s", "a": "%s"}}' % (A, B)), A: one("a"), B: one("a")},
-           f"tensor 'a' is in '{{path}}/{A}' and in '{{path}}/{B}'")
-    none = "no model.safetensors.index.json"
+           f"tensor 'a' is in both '{{path}}/{A}' and '{{path}}/{B}'")
+    neither = "found neither model.safetensors.index.json nor model.safetensors in '{path}', "
     yield ("folder-without-weights", {"config.json": b"{}\n"},
-           f"{none}, no model.safetensors and no other .safetensors file in '{{path}}'")
+           "found no model.safetensors.index.json, model.safetensors or other .safetensors file in '{path}'")
     yield ("folder-two-files", {"a.safetensors": one("a"), "b.safetensors": one("b")},
-           f"{none} and no model.safetensors in '{{path}}', "
-           "but 2 other .safetensors files ('a.safetensors', 'b.safetensors'): name one")
+           neither + "but 2 other .safetensors files ('a.safetensors', 'b.safetensors'): give one of them")
     yield ("folder-three-files", {f"{n}.safetensors": one(n) for n in "cba"},
-           f"{none} and no model.safetensors in '{{path}}', "
-           "but 3 other .safetensors files ('a.safetensors', 'b.safetensors', ...): name one")
+           neither + "but 3 other .safetensors files ('a.safetensors', 'b.safetensors', ...): give one of them")
 
 
 def write_folder(folder, files):

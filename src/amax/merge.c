@@ -19,7 +19,7 @@ static int check_text(const struct amax_merging *merge, const char *what, const 
 {
 	if (!strcmp(one, other))
 		return 0;
-	return err_set(err, ERR_INPUT, "%s of '%s' is '%s', of the earlier files '%s'", what,
+	return err_set(err, ERR_INPUT, "%s of '%s' is '%s', but '%s' in the earlier files", what,
 		       merge->path, other, one);
 }
 
@@ -36,7 +36,7 @@ static int add_count(const struct amax_merging *merge, const char *what, uint64_
 static int refuse_site(const struct amax_merging *merge, const struct amax_site *site, bool here,
 		       struct err *err)
 {
-	return err_set(err, ERR_INPUT, "'%s' %s module '%s', the earlier files %s", merge->path,
+	return err_set(err, ERR_INPUT, "'%s' %s module '%s', but the earlier files %s", merge->path,
 		       here ? "has" : "has no", site->name, here ? "do not have it" : "have it");
 }
 
@@ -48,11 +48,10 @@ static int check_site(const struct amax_merging *merge, const struct amax_site *
 	if (order)
 		return refuse_site(merge, order < 0 ? one : other, order > 0, err);
 	if (one->kind != other->kind || !one->histogram != !other->histogram)
-		return err_set(
-			err, ERR_INPUT,
-			"module '%s' has %s in '%s', but none in the earlier files, or the reverse",
-			one->name, one->kind != other->kind ? "q, k, v" : "a histogram",
-			merge->path);
+		return err_set(err, ERR_INPUT,
+			       "only one of '%s' and the earlier files has %s for module '%s'",
+			       merge->path, one->kind != other->kind ? "q, k, v" : "a histogram",
+			       one->name);
 	return 0;
 }
 
@@ -103,7 +102,7 @@ static int merge_head(const struct amax_merging *merge, struct amax_stats *stats
 		return -1;
 	if (merge->how == AMAX_RANKS && stats->n_passes != from->n_passes)
 		return err_set(err, ERR_INPUT,
-			       "'%s' has %" PRIu64 " passes, the earlier files %" PRIu64
+			       "'%s' has %" PRIu64 " passes, but the earlier files have %" PRIu64
 			       ": ranks must have the same passes",
 			       merge->path, from->n_passes, stats->n_passes);
 	if (check_sites(merge, stats, from, err) ||
@@ -183,8 +182,7 @@ static int check_places(const struct amax_merge_params *params, struct err *err)
 	struct stat input, output;
 
 	if (params->n_inputs < 2)
-		return err_set(err, ERR_USAGE,
-			       "nothing to merge with '%s': name two files, or more",
+		return err_set(err, ERR_USAGE, "'%s' is the only input file: give two or more",
 			       params->inputs[0]);
 	for (size_t i = 0; i < params->n_inputs && !stat(params->output, &output); i++)
 		if (!stat(params->inputs[i], &input) && input.st_dev == output.st_dev &&

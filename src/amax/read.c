@@ -38,7 +38,7 @@ static const char *metadata_get(const struct st_file *file, const char *key, str
 		return value;
 	err_set(err, ERR_INPUT, "metadata '%s' of '%s' is %s", key, file->path,
 		!value	 ? "missing"
-		: *value ? "a text with control characters"
+		: *value ? "a string with control characters"
 			 : "empty");
 	return NULL;
 }

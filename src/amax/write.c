@@ -137,15 +137,14 @@ int amax_place_open(struct amax_place *place, const struct io *io, const char *p
 
 	*place = (struct amax_place){ .name = name };
 	if (!*name)
-		return err_set(err, ERR_USAGE, "'%s' names no file", path);
+		return err_set(err, ERR_USAGE, "'%s' is not the name of a file", path);
 	directory =
 		slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
 	lock = outdir_own_name(name, "lock");
 	rc = outdir_open(&place->dir, io, directory, lock, false, err);
 	if (place->dir.held) /* the lock is for the file, not for the directory */
 		rc = err_set(err, ERR_SYSTEM,
-			     "'%s' is in use by another fp8conv: try again when it has ended",
-			     path);
+			     "'%s' is in use by another fp8conv: try again after it ends", path);
 	free(lock);
 	free(directory);
 	return rc;
@@ -162,7 +161,7 @@ int amax_place_check(const struct amax_place *place, const char *path, struct er
 	if (!outdir_has(&place->dir, place->name))
 		return 0;
 	if (io_open_regular(io, place->dir.fd, place->name, &fd, &identity, err))
-		return err_wrap(err, "'%s' is not replaced", path);
+		return err_wrap(err, "cannot replace '%s'", path);
 	rc = st_open_fd(&file, io, fd, path, err);
 	is_one = !rc && amax_is_file(&file);
 	st_release(&file);

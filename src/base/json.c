@@ -117,14 +117,14 @@ static int skip_container(struct json_text text, size_t base, size_t *at, int de
 		while (p < end && class_at(p) < BRACKET)
 			p++;
 		if (p == end)
-			return bad_json(base + text.len, "it ends too early", err);
+			return bad_json(base + text.len, "unexpected end", err);
 		start = p;
 		switch (*p++) {
 		case '"':
 			p = string_end(start, end);
 			if (!p)
 				return bad_json(base + (size_t)(start - text.data),
-						"a string does not end", err);
+						"unterminated string", err);
 			break;
 		case '{':
 		case '[':
@@ -138,7 +138,7 @@ static int skip_container(struct json_text text, size_t base, size_t *at, int de
 		case ']':
 			if (n == 0 || open[--n] != (*start == '}' ? '{' : '['))
 				return bad_json(base + (size_t)(start - text.data),
-						"brackets do not match", err);
+						"mismatched brackets", err);
 			break;
 		default:
 			break;
@@ -162,9 +162,9 @@ static int skip_value(struct json_text text, size_t base, size_t *at, int depth,
 			return -1;
 	} else if (kind != '"' && kind != 'x') {
 		return bad_json(base + begin,
-				kind < 0 ? "a string does not end"
+				kind < 0 ? "unterminated string"
 				: kind	 ? "expected a value"
-					 : "it ends too early",
+					 : "unexpected end",
 				err);
 	}
 	*value = (struct json_text){ token.data, *at - begin };
@@ -176,8 +176,7 @@ static int expect_end(struct json_text text, size_t base, size_t at, struct err 
 	struct json_text token;
 
 	if (json_token(text, &at, &token))
-		return bad_json(base + (size_t)(token.data - text.data), "expected nothing more",
-				err);
+		return bad_json(base + (size_t)(token.data - text.data), "expected the end", err);
 	return 0;
 }
 

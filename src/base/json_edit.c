@@ -277,7 +277,7 @@ int json_edit_path(struct json_text text, const char *const *path, size_t n, con
 		if (json_find(object, path[i], &inner, err))
 			return -1;
 		if (!inner.len)
-			return err_set(err, ERR_INPUT, "there is no member '%s'", path[i]);
+			return err_set(err, ERR_INPUT, "missing member '%s'", path[i]);
 		object = inner;
 	}
 	begin = (size_t)(object.data - text.data);

@@ -173,8 +173,8 @@ static int resume_fp8(struct calibration *calibration, struct err *err)
 	if (stats->n_passes > stats->history_len)
 		return err_set(err, ERR_INPUT,
 			       "'%s' holds %" PRIu64 " of %" PRIu64
-			       " passes, and delayed scaling needs all to go on: use --restart to "
-			       "start over",
+			       " passes, but delayed scaling needs all of them to resume: use "
+			       "--restart to start over",
 			       calibration->file.params->output, stats->history_len,
 			       stats->n_passes);
 	each_linear(&plan->model, replay, calibration);

@@ -74,7 +74,7 @@ int dumps_check_input(const struct linear_ref *linear, const struct tensor_ref *
 	if (input->tensor->shape[1] == linear->k)
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "tensor '%s' in '%s' has %" PRIu64 " features, and '%s' takes %zu",
+		       "tensor '%s' in '%s' has %" PRIu64 " features, but '%s' takes %zu",
 		       input->tensor->name, path, input->tensor->shape[1],
 		       linear->weight->tensor->name, linear->k);
 }

@@ -16,8 +16,8 @@ static int differs(const struct history_file *file, const char *what, const char
 		   const char *here, struct err *err)
 {
 	return err_set(err, ERR_INPUT,
-		       "'%s' was made with another %s (%s, now %s): repeat the options of the run "
-		       "that began it, or use --restart to start over",
+		       "'%s' was made with another %s (%s, now %s): repeat the options of "
+		       "the first run, or use --restart to start over",
 		       file->params->output, what, there, here);
 }
 
@@ -70,9 +70,8 @@ int resume_check(const struct history_file *file, const struct amax_stats *stats
 	    expected->n_tokens != stats->n_tokens)
 		return err_set(err, ERR_INPUT,
 			       "'%s' holds %" PRIu64
-			       " passes over other data than the first of '%s': repeat the data "
-			       "and options of the run that began it, or use --restart to start "
-			       "over",
+			       " passes over data that differs from '%s': repeat the data and "
+			       "options of the first run, or use --restart to start over",
 			       file->params->output, stats->n_passes, file->data);
 	return check_sites(file, stats, expected, err);
 }
@@ -123,8 +122,8 @@ static int check_precision(const char *text, struct err *err)
 
 	if (text_control(text) != n || json_utf8_prefix((struct json_text){ text, n }) != n)
 		return err_set(err, ERR_USAGE,
-			       "--include and --exclude: the history keeps UTF-8 without control "
-			       "characters, not ('%s')",
+			       "options '--include' and '--exclude' must be UTF-8 without control "
+			       "characters in an amax history: ('%s')",
 			       text);
 	return 0;
 }
@@ -160,7 +159,8 @@ int resume_open(struct history_file *file, struct source *source, const char *ba
 	exists = stat(params->output, &status) == 0;
 	if (exists && !params->resume && !params->restart)
 		return err_set(err, ERR_USAGE,
-			       "'%s' exists: --resume continues it, --restart starts over",
+			       "'%s' exists: use --resume to continue it, or --restart to start "
+			       "over",
 			       params->output);
 	if (params->restart && amax_place_check(&file->place, params->output, err))
 		return -1;
@@ -186,9 +186,9 @@ int resume_failed(const struct history_file *file, const struct amax_stats *stat
 	if (stats->n_passes == 0)
 		return err_set(err, ERR_INTERRUPTED,
 			       "interrupted before the first sweep ended: nothing was written");
-	return err_set(
-		err, ERR_INTERRUPTED,
-		"interrupted after %" PRIu64
-		" of %zu passes, which are in '%s': the same command with --resume continues",
-		stats->n_passes, file->n_passes, file->params->output);
+	return err_set(err, ERR_INTERRUPTED,
+		       "interrupted after %" PRIu64
+		       " of %zu passes, which are in '%s': run the same command with "
+		       "--resume to continue",
+		       stats->n_passes, file->n_passes, file->params->output);
 }

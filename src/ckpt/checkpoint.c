@@ -103,8 +103,8 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 
 	(void)worker;
 	if (!exists(path)) {
-		err_set(err, ERR_INPUT, "no file '%s', where index '%s' has tensor '%s'", path,
-			opening->index_path, entry->tensor);
+		err_set(err, ERR_INPUT, "missing file '%s': index '%s' lists tensor '%s' in it",
+			path, opening->index_path, entry->tensor);
 		rc = defect_add(opening->defects, DEFECT_INDEX_MISSING, entry->tensor, entry->shard,
 				err);
 	} else if (st_open(&opened->file, checkpoint->io, path, err)) {
@@ -235,12 +235,12 @@ static int open_only_file(struct checkpoint *checkpoint, const struct io *io, st
 			"'%s' is a directory of the Hub's cache: give its snapshots/REVISION",
 			directory);
 	} else if (!n) {
-		err_set(err, ERR_INPUT, "no %s, no %s and no other .safetensors file in '%s'",
+		err_set(err, ERR_INPUT, "found no %s, %s or other .safetensors file in '%s'",
 			INDEX_NAME, MODEL_NAME, directory);
 	} else if (n > 1) {
 		err_set(err, ERR_INPUT,
-			"no %s and no %s in '%s', but %zu other .safetensors files ('%s', '%s'%s): "
-			"name one",
+			"found neither %s nor %s in '%s', but %zu other .safetensors files "
+			"('%s', '%s'%s): give one of them",
 			INDEX_NAME, MODEL_NAME, directory, n, names[0], names[1],
 			n > 2 ? ", ..." : "");
 	} else {
@@ -319,7 +319,7 @@ static int same_names(const struct checkpoint *checkpoint, const struct tensor_r
 	const struct shard *other = &checkpoint->shards[ref[1].shard];
 	const char *name = ref[1].tensor->name;
 
-	err_set(err, ERR_INPUT, "tensor '%s' is in '%s' and in '%s'", name, one->file.path,
+	err_set(err, ERR_INPUT, "tensor '%s' is in both '%s' and '%s'", name, one->file.path,
 		other->file.path);
 	return defect_add(defects, DEFECT_NAME_DUPLICATE, name, other->name, err);
 }

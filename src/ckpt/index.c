@@ -29,7 +29,7 @@ static const char *shard_name_problem(const char *name)
 	if (name[0] == '.')
 		return "begins with a dot";
 	if (st_has_control(name))
-		return "holds a control character";
+		return "contains a control character";
 	if (n <= n_suffix || strcmp(name + n - n_suffix, suffix) != 0)
 		return "does not end in .safetensors";
 	return NULL;
@@ -67,11 +67,12 @@ static int read_entries(struct weight_index *index, struct json_members *walk, c
 
 	while ((rc = json_members_next(walk, &member, err)) > 0) {
 		if (!json_text_string(member.value, &shard))
-			rc = err_set(err, ERR_INPUT,
-				     "weight_map of index '%s' gives no file name for tensor '%s' "
-				     "(byte %zu)",
-				     path, member.key,
-				     walk->base + (size_t)(member.value.data - walk->text.data));
+			rc = err_set(
+				err, ERR_INPUT,
+				"weight_map of index '%s' has no file name for tensor '%s' (byte "
+				"%zu)",
+				path, member.key,
+				walk->base + (size_t)(member.value.data - walk->text.data));
 		else
 			rc = add_entry(index, &member, shard.data, path, err);
 		if (rc)
@@ -143,7 +144,7 @@ static int stray(const struct weight_index *index, const char *tensor, const cha
 	for (size_t i = 0; i < index->n; i++)
 		if (!strcmp(index->entries[i].tensor, tensor))
 			return err_set(err, ERR_INPUT,
-				       "tensor '%s' is in '%s', but index '%s' says it is in '%s'",
+				       "tensor '%s' is in '%s', but index '%s' lists it in '%s'",
 				       tensor, file, path, index->entries[i].shard);
 	return err_set(err, ERR_INPUT, "tensor '%s' in '%s' is not in index '%s'", tensor, file,
 		       path);
@@ -160,8 +161,8 @@ static int absent(const struct index_entry *entry, size_t i, const char *file, c
 			tensor, path);
 		return defect_add(defects, DEFECT_NAME_DUPLICATE, tensor, entry[i].shard, err);
 	}
-	err_set(err, ERR_INPUT, "tensor '%s' is not in '%s', where index '%s' says it is", tensor,
-		file, path);
+	err_set(err, ERR_INPUT, "tensor '%s' is not in '%s', although index '%s' lists it there",
+		tensor, file, path);
 	return defect_add(defects, DEFECT_INDEX_MISSING, tensor, entry[i].shard, err);
 }
 

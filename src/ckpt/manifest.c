@@ -363,8 +363,8 @@ static int hash_output(json_t *list, const struct outdir *dir, const char *name,
 
 	if (!record)
 		return err_set(err, ERR_INPUT,
-			       "the name of '%s' in '%s' is not UTF-8, which %s cannot record",
-			       name, dir->path, MANIFEST_NAME);
+			       "the name of '%s' in '%s' is not UTF-8: %s cannot record it", name,
+			       dir->path, MANIFEST_NAME);
 	json_array_append_new(list, record);
 	return record_hash(record, dir->io, dir->fd, name, progress, err);
 }

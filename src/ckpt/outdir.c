@@ -65,8 +65,8 @@ static int lock_take(const struct outdir *dir, const char *name, int operation, 
 
 			if (held)
 				err_set(err, ERR_SYSTEM,
-					"'%s' is in use by another fp8conv: try again when it has "
-					"ended",
+					"'%s' is in use by another fp8conv: try again after it "
+					"ends",
 					dir->path);
 			else
 				err_errno(err, "cannot lock '%s/%s'", dir->path, name);
@@ -90,7 +90,7 @@ static int sync_above(const struct io *io, int fd, const char *path, struct err 
 	if (above < 0 && errno == EACCES)
 		return 0;
 	if (above < 0 || io->fsync(above))
-		rc = err_errno(err, "cannot write the directory that '%s' lies in", path);
+		rc = err_errno(err, "cannot write the parent directory of '%s'", path);
 	if (above >= 0)
 		io->close(above);
 	return rc;
@@ -134,7 +134,7 @@ static int directory_open(struct outdir *dir, struct err *err)
 	struct stat st;
 
 	if (stat(dir->path, &st) && !lstat(dir->path, &st) && S_ISLNK(st.st_mode))
-		return err_set(err, ERR_INPUT, "'%s' is a symbolic link that leads nowhere",
+		return err_set(err, ERR_INPUT, "'%s' is a symbolic link to a missing directory",
 			       dir->path);
 	if (*dir->path && faccessat(AT_FDCWD, dir->path, F_OK, 0) && parents_make(dir, err))
 		return -1;
@@ -177,12 +177,12 @@ static int folder_open(const struct outdir *dir, int parent, const char *name, c
 	int fd = -1;
 
 	if (created && io->fsync(parent))
-		return err_errno(err, "cannot create folder '%s' in '%s'", path, dir->path);
+		return err_errno(err, "cannot create directory '%s' in '%s'", path, dir->path);
 	if (created || errno == EEXIST)
 		fd = io_openat(io, parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
 			       0);
 	if (fd < 0)
-		err_errno(err, "cannot open or create folder '%s' in '%s'", path, dir->path);
+		err_errno(err, "cannot open or create directory '%s' in '%s'", path, dir->path);
 	return fd;
 }
 
@@ -226,7 +226,8 @@ static int put_open(struct put *put, const struct outdir *dir, const char *name,
 		return -1;
 	put->partial = outdir_partial_name(put->base);
 	if (dir->io->unlinkat(put->parent, put->partial, 0) && errno != ENOENT)
-		return err_errno(err, "cannot remove what is left of '%s/%s'", dir->path, name);
+		return err_errno(err, "cannot remove the unfinished file of '%s/%s'", dir->path,
+				 name);
 	put->fd = io_openat(dir->io, put->parent, put->partial,
 			    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (put->fd < 0)

@@ -82,7 +82,7 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 	if (tensor->end < tensor->begin)
 		return err_set(err, ERR_INPUT,
 			       "tensor '%s' in '%s' ends at byte %" PRIu64
-			       ", before its begin (%" PRIu64 ")",
+			       ", before it begins (%" PRIu64 ")",
 			       tensor->name, file->path, tensor->end, tensor->begin);
 	if (tensor->end > data_size)
 		return err_set(err, ERR_INPUT,
@@ -97,7 +97,7 @@ static int check_place(const struct st_file *file, size_t i, uint64_t data_size,
 	if (tensor->begin > start)
 		return err_set(err, ERR_INPUT,
 			       "tensor '%s' in '%s' begins at byte %" PRIu64
-			       ", behind a hole: the data before it ends at %" PRIu64,
+			       ", after a gap: the data before it ends at %" PRIu64,
 			       tensor->name, file->path, tensor->begin, start);
 	return 0;
 }
@@ -121,7 +121,7 @@ static int bad_size(const struct st_file *file, const struct st_tensor *tensor,
 	else
 		rc = err_set(err, ERR_INPUT,
 			     "tensor '%s' in '%s' has %" PRIu64 " bytes at byte %" PRIu64
-			     ", but %s takes %" PRIu64,
+			     ", but %s needs %" PRIu64,
 			     tensor->name, file->path, tensor->end - tensor->begin, tensor->begin,
 			     type.data, *bits / 8);
 	buf_release(&type);

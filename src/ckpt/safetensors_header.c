@@ -156,7 +156,7 @@ static int check_name(const struct reader *reader, const struct json_member *mem
 		      struct err *err)
 {
 	const char *what = !member->key_len		 ? "is empty"
-			   : st_has_control(member->key) ? "holds a control character"
+			   : st_has_control(member->key) ? "contains a control character"
 							 : NULL;
 
 	if (what)

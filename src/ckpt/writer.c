@@ -70,7 +70,7 @@ static int remove_stale(const struct outdir *dir, const char *partial, struct er
 	int rc;
 
 	if (fd < 0 && !is_no_file(errno))
-		return err_errno(err, "cannot see who writes '%s/%s'", dir->path, partial);
+		return err_errno(err, "cannot check whether '%s/%s' is in use", dir->path, partial);
 	held = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK;
 	rc = held ? err_set(err, ERR_SYSTEM,
 			    "'%s/%s' is being written by another fp8conv: try again later",

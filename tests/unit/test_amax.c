@@ -258,7 +258,7 @@ static const struct broken broken[] = {
 	{ "\"precision\":\"bf16\"", "\"precision\":\"\"",
 	  .message = "metadata 'precision' of '%s' is empty" },
 	{ "\"backend\":\"cpu\"", "\"backend\":\"\\n\"",
-	  .message = "'backend' of '%s' is a text with control characters" },
+	  .message = "'backend' of '%s' is a string with control characters" },
 	{ "\"passes\":\"2\"", "\"passes\":\"x\"",
 	  .message = "'passes' of '%s' is 'x', not an integer from 0 to 9223" },
 	{ "\"tokens\":\"512\"", "\"tokens\":\"012\"",

@@ -159,7 +159,7 @@ static void test_text(void **state)
 		  "'a.jsonl', line 2: sequences of token ids ('input_ids') cannot follow text" },
 		{ "a.jsonl", "{\"prompt\":\"a\"}", 2, ALL, "'a.jsonl', line 1: " NO_KEY },
 		{ "a.jsonl", "{\"text\":\"a\"}\n{\"text\":", 9, ALL,
-		  "'a.jsonl', line 2: bad JSON at byte 8: it ends too early" },
+		  "'a.jsonl', line 2: bad JSON at byte 8: unexpected end" },
 		{ "a.jsonl", "[1]", 2, ALL, "'a.jsonl', line 1: " NO_KEY },
 		{ "a.jsonl", "{\"messages\":[{\"content\":\"a\"}]}", 2, ALL,
 		  "'a.jsonl', line 1: message 0 has no 'role'" },

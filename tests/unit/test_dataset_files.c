@@ -190,10 +190,10 @@ static void json_arrays(void **state)
 		{ "[{\"text\":\"a\"}", "'a.json', element 0: the array ends too early" },
 		{ "[{\"text\":\"a\"", "'a.json', element 0: the array ends too early" },
 		{ "[{\"text\":\"a\"} {\"text\":\"b\"}]",
-		  "'a.json', element 0: bad JSON at byte 13: expected nothing more" },
+		  "'a.json', element 0: bad JSON at byte 13: expected the end" },
 		{ "[{\"text\":\"a\"}]]", "'a.json', element 1: something follows the array" },
 		{ "[{\"text\":\"a\"},]",
-		  "'a.json', element 1: bad JSON at byte 0: it ends too early" },
+		  "'a.json', element 1: bad JSON at byte 0: unexpected end" },
 		{ "[7]", "'a.json', element 0: no 'text', 'messages', 'conversations', 'prompt' "
 			 "with 'completion', or 'input_ids'" },
 	};

@@ -62,16 +62,16 @@ static void test_members(void **state)
 		{ "{\"a\" 1}", "bad JSON at byte 5: expected ':'" },
 		{ "{\"a\":}", "bad JSON at byte 5: expected a value" },
 		{ "{\"a\":,}", "bad JSON at byte 5: expected a value" },
-		{ "{\"a\":", "bad JSON at byte 5: it ends too early" },
+		{ "{\"a\":", "bad JSON at byte 5: unexpected end" },
 		{ "{\"a\":1", "a=1|bad JSON at byte 6: expected ',' or '}'" },
 		{ "{\"a\":1 2}", "a=1|bad JSON at byte 7: expected ',' or '}'" },
-		{ "{\"a\":1}}", "a=1|bad JSON at byte 7: expected nothing more" },
-		{ "{\"a\":[1}", "bad JSON at byte 7: brackets do not match" },
-		{ "{\"a\":{]}", "bad JSON at byte 6: brackets do not match" },
-		{ "{\"a\":[1,2", "bad JSON at byte 9: it ends too early" },
-		{ "{\"a\":\"b}", "bad JSON at byte 5: a string does not end" },
-		{ "{\"a\":\"b\\\"", "bad JSON at byte 5: a string does not end" },
-		{ "{\"a\":[\"b\\", "bad JSON at byte 6: a string does not end" },
+		{ "{\"a\":1}}", "a=1|bad JSON at byte 7: expected the end" },
+		{ "{\"a\":[1}", "bad JSON at byte 7: mismatched brackets" },
+		{ "{\"a\":{]}", "bad JSON at byte 6: mismatched brackets" },
+		{ "{\"a\":[1,2", "bad JSON at byte 9: unexpected end" },
+		{ "{\"a\":\"b}", "bad JSON at byte 5: unterminated string" },
+		{ "{\"a\":\"b\\\"", "bad JSON at byte 5: unterminated string" },
+		{ "{\"a\":[\"b\\", "bad JSON at byte 6: unterminated string" },
 		{ "{a:1}", "bad JSON at byte 1: expected a key in quotes" },
 		{ "{\"\\u0000\":1}",
 		  "bad JSON at byte 1: the key has a bad escape, a control character, a NUL or "
@@ -470,7 +470,7 @@ static void test_edit_path(void **state)
 			  "      \"m\": []\n    }\n  },\n  \"z\": [ 1 ]\n}\n");
 	buf_release(&out);
 	assert_int_equal(json_edit_path(text_of(text), missing, 2, "1", &out, &err), -1);
-	assert_string_equal(err.message, "there is no member 'vision_config'");
+	assert_string_equal(err.message, "missing member 'vision_config'");
 	assert_int_equal(json_edit_path(text_of(text), scalar, 2, "1", &out, &err), -1);
 	buf_release(&out);
 }

@@ -19,6 +19,6 @@ json j 'j["source"].startswith("m")'
 json j 'j["files"][0]["name"].endswith("[31m.safetensors")'
 fails 3 " quantize: the name of an input file, 'a*?\[31m.safetensors', is not UTF-8, which fp8conv-manifest.json cannot record" \
 	quantize bad -o out
-fails 3 " quantize: the name of 'note*??\[31m.txt' in 'hashed' is not UTF-8, which fp8conv-manifest.json cannot record" \
+fails 3 " quantize: the name of 'note*??\[31m.txt' in 'hashed' is not UTF-8: fp8conv-manifest.json cannot record it" \
 	quantize "$folder" --manifest -o hashed
 "$FP8CONV" quantize "$folder" -o hashed

@@ -43,7 +43,7 @@ cmp s.amax two.amax
 "$FP8CONV" calibrate "$@" --histogram -o two.amax --resume
 cmp s.amax two.amax
 dump make dumps/1.safetensors 6 BF16 $modules
-fails 3 " calibrate: 's.amax' holds 3 passes over other data than the first of 'dumps': repeat the data and options of the run that began it, or use --restart to start over" \
+fails 3 " calibrate: 's.amax' holds 3 passes over data that differs from 'dumps': repeat the data and options of the first run, or use --restart to start over" \
 	calibrate "$@" -o s.amax --resume
 
 "$FP8CONV" quantize model -o out --recipe delayed --calibration f.amax 2>notes

@@ -34,7 +34,7 @@ refused 3 "tensor 'model.layers.9.self_attn.q_proj.input' in 'dumps/1.safetensor
 dump make dumps/0.safetensors 4 model.norm=128
 refused 3 "tensor 'model.norm.weight' has shape \[128], not that of a matrix"
 dump make dumps/0.safetensors 4 $q=127
-refused 3 "tensor '$q.input' in 'dumps/0.safetensors' has 127 features, and '$q.weight' takes 128"
+refused 3 "tensor '$q.input' in 'dumps/0.safetensors' has 127 features, but '$q.weight' takes 128"
 dump make dumps/0.safetensors 4 I32 $q=128
 refused 3 "tensor '$q.input' in 'dumps/0.safetensors' is I32 \[4, 128], not \[tokens, features] of F32, BF16 or F16"
 dump make dumps/0.safetensors 0 $q=128

@@ -55,7 +55,7 @@ fails 3 "${c}*num_attention_heads*" calibrate changed --data ok.jsonl -o s.amax
 changed num_attention_heads 4611686018427387904
 fails 3 "${c}config.json: 4611686018427387904 heads exceed the limit of 65536" calibrate changed --data ok.jsonl -o s.amax
 for byte in '\033' '\377'; do
-	fails 2 "${c}--include and --exclude: the history keeps UTF-8 without control characters, not (*)" \
+	fails 2 "${c}options '--include' and '--exclude' must be UTF-8 without control characters in an amax history: (*)" \
 		calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf "($byte|mlp)")"
 done
 changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'

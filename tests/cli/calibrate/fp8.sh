@@ -88,7 +88,7 @@ calibrate "$model" some.amax --fp8-forward --exclude down_proj
 json s.json "j['precision'] == \"bf16, fp8 blockwise --exclude 'down_proj'\""
 fails 3 "${c}'some.amax' was made with another precision (bf16, fp8 blockwise --exclude 'down_proj', now bf16): *" \
 	calibrate "$model" --data text.txt --seq-len 48 --passes 4 -o some.amax --resume
-fails 3 " merge: precision of 'some.amax' is 'bf16, fp8 blockwise --exclude 'down_proj'', of the earlier files 'bf16'" \
+fails 3 " merge: precision of 'some.amax' is 'bf16, fp8 blockwise --exclude 'down_proj'', but 'bf16' in the earlier files" \
 	merge high.amax some.amax -o both.amax
 
 # What cannot be, in one line.
@@ -100,7 +100,7 @@ fails 2 "${c}option '--scale-fmt' does not apply to recipe 'mxfp8', *" "$@" --fp
 fails 2 "${c}*--exclude*" "$@" --fp8-forward --exclude '('
 fails 2 "${c}nothing to quantize: *" "$@" --fp8-forward --exclude proj
 calibrate "$model" no.amax --fp8-forward --recipe delayed --amax-history-len 2
-fails 3 "${c}'no.amax' holds 2 of 4 passes, and delayed scaling needs all to go on: use --restart to start over" \
+fails 3 "${c}'no.amax' holds 2 of 4 passes, but delayed scaling needs all of them to resume: use --restart to start over" \
 	"$@" --fp8-forward --recipe delayed --amax-history-len 2 --resume
 
 # Rows that no block divides.

@@ -19,12 +19,12 @@ for output in model/model.safetensors model/config.json ids.jsonl dumps/0.safete
 done
 fails 2 "${c}'there/dumps/0.safetensors' exists and is not an amax file: *" \
 	calibrate there/model --activations there/dumps -o there/dumps/0.safetensors --restart
-fails 3 "${c}'there/folder' is not replaced: *" "$@" -o there/folder --restart
+fails 3 "${c}cannot replace 'there/folder': *" "$@" -o there/folder --restart
 fails 3 "$c*there/ids.jsonl*" "$@" -o there/ids.jsonl --resume
 exec 9>there/.s.amax.lock
 flock 9
-fails 4 "${c}'there/s.amax' is in use by another fp8conv: try again when it has ended" "$@" -o there/s.amax
-fails 4 " merge: 'there/s.amax' is in use by another fp8conv: try again when it has ended" merge "$SAMPLES"/amax/tiny-llama-[12].amax -o there/s.amax
+fails 4 "${c}'there/s.amax' is in use by another fp8conv: try again after it ends" "$@" -o there/s.amax
+fails 4 " merge: 'there/s.amax' is in use by another fp8conv: try again after it ends" merge "$SAMPLES"/amax/tiny-llama-[12].amax -o there/s.amax
 exec 9>&-
 rm there/.s.amax.lock
 snapshot there | diff before -

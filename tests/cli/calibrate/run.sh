@@ -47,13 +47,13 @@ json again.json "j['nll_per_pass'] == []" "j['perplexity'] is None" "j['passes']
 cmp s.amax two.amax
 
 # An output that is there is not lost by accident, nor mixed with another.
-fails 2 " calibrate: 's.amax' exists: --resume continues it, --restart starts over" calibrate "$@" -o s.amax
+fails 2 " calibrate: 's.amax' exists: use --resume to continue it, or --restart to start over" calibrate "$@" -o s.amax
 fails 3 " calibrate: 's.amax' holds 6 passes, but only 2 are requested: use --restart to start over" \
 	calibrate "$@" -o s.amax --passes 2 --resume
 fails 3 " calibrate: 's.amax' was made with another precision (bf16, now f32): *" \
 	calibrate "$@" -o s.amax --precision f32 --resume
 sed 's/line/lime/' text.txt >other.txt
-fails 3 " calibrate: 's.amax' holds 6 passes over other data than the first of 'other.txt': *" \
+fails 3 " calibrate: 's.amax' holds 6 passes over data that differs from 'other.txt': *" \
 	calibrate "$model" --data other.txt --seq-len 64 --passes 6 -o s.amax --resume
 "$FP8CONV" calibrate "$@" --passes 1 -o s.amax --restart
 "$FP8CONV" inspect s.amax --json >s.json

@@ -4,7 +4,7 @@
 # What is no checkpoint is an error, not a problem.
 need "$SAMPLES/tiny-llama"
 mkdir empty && : >short.safetensors
-fails 3 " verify: no model.safetensors.index.json, no model.safetensors and no other .safetensors file in 'empty'" verify empty
+fails 3 " verify: found no model.safetensors.index.json, model.safetensors or other .safetensors file in 'empty'" verify empty
 fails 3 " verify: cannot open 'nowhere': No such file or directory" verify nowhere
 fails 3 " verify: 'short.safetensors' is 0 bytes long*" verify short.safetensors
 fails 2 " verify: OUT is missing (fp8conv verify OUT)" verify
