@@ -46,7 +46,7 @@ static int meeting_leave(struct meeting *m, float *values, struct err *err)
 
 	if (m->n_other != m->n)
 		rc = err_set(err, ERR_INPUT,
-			     "the ranks of a group bring different numbers of amaxes: %zu and %zu",
+			     "the ranks of a group have different numbers of amaxes: %zu and %zu",
 			     m->n < m->n_other ? m->n : m->n_other,
 			     m->n < m->n_other ? m->n_other : m->n);
 	for (size_t i = 0; !rc && i < m->n; i++)

@@ -170,8 +170,8 @@ int device_memory_new(int device, void **memory, uint64_t size, const char *what
 		abort();
 	if (simt_calls_left == 0 || size > MEMORY_MOST)
 		return err_set(err, ERR_SYSTEM,
-			       "%s on GPU 0: %llu MiB wanted, 0 of 80 MiB free: give less "
-			       "--max-memory or fewer --threads",
+			       "%s on GPU 0: %llu MiB needed, 0 of 80 MiB free: reduce "
+			       "--max-memory or --threads",
 			       what, (unsigned long long)(size >> 20));
 	if (simt_calls_left > 0)
 		simt_calls_left--;

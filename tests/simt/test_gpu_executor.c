@@ -22,8 +22,8 @@ static void library_missing(void **state)
 	if (child == 0) {
 		simt_lt_version = 111103;
 		_exit(ops->open(&executor, &err) == -1 && err.kind == ERR_SYSTEM &&
-				      !strcmp(err.message, "cuBLASLt is version 11.11: 12.0 or a "
-							   "later one is needed")
+				      !strcmp(err.message, "cuBLASLt is version 11.11: install "
+							   "version 12.0 or later")
 			      ? 0
 			      : 1);
 	}
@@ -107,11 +107,11 @@ static void too_large(void **state)
 	assert_int_equal(b.err.kind, ERR_SYSTEM);
 	assert_string_equal(
 		b.err.message,
-		"the hidden states on GPU 0: 1073741824 MiB wanted, 0 of 80 MiB free: give less "
-		"--max-memory or fewer --threads");
+		"the hidden states on GPU 0: 1073741824 MiB needed, 0 of 80 MiB free: reduce "
+		"--max-memory or --threads");
 	weight.executor = b.executor;
 	assert_int_equal(ops->weight_init(&weight, &b.err), -1);
-	assert_int_equal(strncmp(b.err.message, "a weight on GPU 0: 4294967296 MiB wanted", 40), 0);
+	assert_int_equal(strncmp(b.err.message, "a weight on GPU 0: 4294967296 MiB needed", 40), 0);
 	ops->weight_release(&weight);
 	bench_release(&b);
 }

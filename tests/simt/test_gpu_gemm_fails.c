@@ -296,14 +296,14 @@ static void loading(void **state)
 		0);
 	assert_non_null(strstr(
 		err.message,
-		"): install the one of CUDA 12 or 13, or add its directory to LD_LIBRARY_PATH"));
+		"): install cuBLASLt of CUDA 12 or 13, or add its directory to LD_LIBRARY_PATH"));
 	assert_int_equal(cublaslt_load(&lt, other, 2, &err), -1);
-	assert_string_equal(err.message, "cuBLASLt has no function cublasLtGetVersion: version "
-					 "12.0 or a later one is needed");
+	assert_string_equal(err.message, "cuBLASLt has no function cublasLtGetVersion: install "
+					 "version 12.0 or later");
 	simt_lt_version = 111103;
 	assert_int_equal(cublaslt_load(&lt, itself, 1, &err), -1);
 	assert_string_equal(err.message,
-			    "cuBLASLt is version 11.11: 12.0 or a later one is needed");
+			    "cuBLASLt is version 11.11: install version 12.0 or later");
 	simt_lt_version = 130000;
 	assert_int_equal(cublaslt_load(&lt, itself, 1, &err), 0);
 	assert_int_equal(lt.GetVersion(), 130000);

@@ -243,7 +243,7 @@ static int rank_disagrees(void *context, int worker, size_t rank, struct err *er
 	(void)worker;
 	if (!group_reduce_max(&groups[rank], values, rank == 1 ? 1 : 2, err))
 		return err_set(err, ERR_SYSTEM, "rank %zu was not told", rank);
-	if (strcmp(err->message, "the ranks of a group bring different numbers of amaxes: 1 and 2"))
+	if (strcmp(err->message, "the ranks of a group have different numbers of amaxes: 1 and 2"))
 		return -1;
 	if (group_reduce_max(&groups[rank], values, 2, err))
 		return -1;

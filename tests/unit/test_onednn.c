@@ -38,8 +38,10 @@ static void the_package_of_a_distribution_is_named(void **state)
 		{ "ID=arch", 3, "install the package onednn" },
 		{ TUMBLEWEED, 3, "install the package libdnnl3" },
 		/* A program from elsewhere. */
-		{ DEBIAN_13, 2, "this distribution has oneDNN 3: build fp8conv on it" },
-		{ UBUNTU("22.04"), 3, "this distribution has oneDNN 2: build fp8conv on it" },
+		{ DEBIAN_13, 2,
+		  "this distribution has oneDNN 3: build fp8conv on this distribution" },
+		{ UBUNTU("22.04"), 3,
+		  "this distribution has oneDNN 2: build fp8conv on this distribution" },
 		/* Others: the beginning of a value and the end of a key are none. */
 		{ "ID=debianish\nVERSION_ID=12\n", 2, "install oneDNN 2 (libdnnl.so.2)" },
 		{ "BUILD_ID=debian\n", 3, "install oneDNN 3 (libdnnl.so.3)" },
@@ -67,10 +69,10 @@ static void another_major_version_is_refused(void **state)
 	assert_int_equal(onednn_check(&other, "libdnnl.so.9", &err), -1);
 	assert_int_equal(err.kind, ERR_SYSTEM);
 #if DNNL_VERSION_MAJOR == 3
-	assert_non_null(strstr(err.message, "libdnnl.so.9 is oneDNN 4.5.7, and this program was "
+	assert_non_null(strstr(err.message, "libdnnl.so.9 is oneDNN 4.5.7, but this program was "
 					    "built for oneDNN 3: "));
 #else
-	assert_non_null(strstr(err.message, "libdnnl.so.9 is oneDNN 3.5.7, and this program was "
+	assert_non_null(strstr(err.message, "libdnnl.so.9 is oneDNN 3.5.7, but this program was "
 					    "built for oneDNN 2: "));
 #endif
 }

@@ -74,7 +74,9 @@ void onednn_suggest(char *text, size_t size, const char *os_release, int major)
 	if (!row)
 		snprintf(text, size, "install oneDNN %d (libdnnl.so.%d)", major, major);
 	else if (row->major && row->major != major)
-		snprintf(text, size, "this distribution has oneDNN %d: build fp8conv on it",
+		snprintf(text, size,
+			 "this distribution has oneDNN %d: build fp8conv on this "
+			 "distribution",
 			 row->major);
 	else
 		snprintf(text, size, "install the package %s", row->package);
@@ -97,19 +99,19 @@ int onednn_check(const dnnl_version_t *version, const char *name, struct err *er
 
 	if (version->major != DNNL_VERSION_MAJOR) {
 		suggest(suggestion, sizeof suggestion);
-		return err_set(
-			err, ERR_SYSTEM,
-			"%s is oneDNN %d.%d.%d, and this program was built for oneDNN %d: %s", name,
-			version->major, version->minor, version->patch, DNNL_VERSION_MAJOR,
-			suggestion);
+		return err_set(err, ERR_SYSTEM,
+			       "%s is oneDNN %d.%d.%d, but this program was built for oneDNN %d: "
+			       "%s",
+			       name, version->major, version->minor, version->patch,
+			       DNNL_VERSION_MAJOR, suggestion);
 	}
 	/* Threads of other kinds cannot be limited to one: they would share a product, whose bits
 	 * would depend on their number. */
 	if (version->cpu_runtime != DNNL_RUNTIME_OMP && version->cpu_runtime != DNNL_RUNTIME_SEQ)
-		return err_set(
-			err, ERR_SYSTEM,
-			"%s (oneDNN %d.%d.%d) was built without OpenMP: install one built with it",
-			name, version->major, version->minor, version->patch);
+		return err_set(err, ERR_SYSTEM,
+			       "%s (oneDNN %d.%d.%d) was built without OpenMP: install a build "
+			       "with OpenMP",
+			       name, version->major, version->minor, version->patch);
 	return 0;
 }
 

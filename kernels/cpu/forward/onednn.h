@@ -32,7 +32,7 @@ typedef const dnnl_memory_desc_t *onednn_layout;
 	X(matmul_desc_init)            \
 	X(primitive_desc_create)
 #else
-#error "this version of oneDNN is unknown: 2 and 3 are known"
+#error "unsupported version of oneDNN (supported: 2 and 3)"
 #endif
 
 /* The functions of the library that are called, by their names in it less "dnnl_". */

@@ -36,8 +36,8 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 	if (!opened)
 		return err_set(err, ERR_SYSTEM,
 			       "cannot load cuBLASLt, which multiplies matrices on a GPU (%s): "
-			       "install the one of CUDA 12 or 13, or "
-			       "add its directory to LD_LIBRARY_PATH",
+			       "install cuBLASLt of CUDA 12 or 13, or add its directory to "
+			       "LD_LIBRARY_PATH",
 			       dlerror());
 #define LT_LOAD(result, name, arguments)                                                   \
 	lt->name = reinterpret_cast<result(*) arguments>(dlsym(opened, "cublasLt" #name)); \
@@ -47,12 +47,11 @@ int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struc
 #undef LT_LOAD
 	if (lacks)
 		return err_set(err, ERR_SYSTEM,
-			       "cuBLASLt has no function %s: version 12.0 or a later one is needed",
-			       lacks);
+			       "cuBLASLt has no function %s: install version 12.0 or later", lacks);
 	version = lt->GetVersion();
 	if (version < MIN_VERSION)
 		return err_set(err, ERR_SYSTEM,
-			       "cuBLASLt is version %zu.%zu: 12.0 or a later one is needed",
+			       "cuBLASLt is version %zu.%zu: install version 12.0 or later",
 			       version / 10000, version / 100 % 100);
 	return 0;
 }

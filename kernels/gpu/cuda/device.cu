@@ -83,7 +83,8 @@ static void devices_find(void)
 			continue;
 		if (10 * major + minor < MIN_CAPABILITY) {
 			snprintf(devices.why, sizeof devices.why,
-				 "compute capability %d.%d, the kernels need 8.0", major, minor);
+				 "compute capability %d.%d, but the kernels need 8.0", major,
+				 minor);
 			continue;
 		}
 		devices.capability[devices.n] = 10 * major + minor;
@@ -205,8 +206,8 @@ static int no_room(int device, const char *what, uint64_t wanted, struct err *er
 	if (!make_current(device))
 		cudaMemGetInfo(&free_size, &size);
 	return err_set(err, ERR_SYSTEM,
-		       "%s on GPU %d: %llu MiB wanted, %zu of %zu MiB free: give less --max-memory "
-		       "or fewer --threads",
+		       "%s on GPU %d: %llu MiB needed, %zu of %zu MiB free: reduce "
+		       "--max-memory or --threads",
 		       what, devices.number[device], (unsigned long long)((wanted + MIB - 1) / MIB),
 		       free_size / MIB, size / MIB);
 }

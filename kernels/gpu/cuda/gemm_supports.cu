@@ -170,7 +170,8 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 			dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
 	if (g->k == 0)
 		return err_set(err, ERR_USAGE,
-			       "a matrix product (%zu, %zu, 0) has nothing to add up", g->m, g->n);
+			       "unsupported matrix product: (%zu, %zu, 0) adds up no values", g->m,
+			       g->n);
 	if (!is_fp8(g->a.dtype))
 		return library_has(NULL, err);
 	if (!s)
