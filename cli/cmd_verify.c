@@ -29,7 +29,7 @@ static const struct option_row argument = {
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_CHECKS, "source", 0, "MODEL",
-	  "Compare every code and scale with the model it was made from", option_text,
+	  "Compare every code and scale with the source model", option_text,
 	  PLACE(params.source) },
 	{ SECTION_CHECKS, "target", 0, ENGINE_WORDS,
 	  "Also check the rules of this engine", option_text, PLACE(params.target) },
@@ -37,13 +37,13 @@ static const struct option_row options[] = {
 	  option_count,
 	  PLACE(params.tp) },
 	{ SECTION_CHECKS, "manifest", 0, NULL,
-	  "Compare the SHA-256 of every file with what 'quantize --manifest' recorded", option_flag,
+	  "Compare the SHA-256 of every file with the record of 'quantize --manifest'", option_flag,
 	  PLACE(params.hashes) },
 	{ SECTION_CHECKS, "recipe", 0, "RECIPE",
 	  "With --source: expect this recipe instead of detecting it",
 	  option_recipe, PLACE(params.recipe) },
 	{ SECTION_REPORTING, "verbose", 'v', NULL,
-	  "What was checked, and with --source the SQNR of each weight, worst first", option_flag,
+	  "Print the checks and, with --source, the SQNR of each weight (worst first)", option_flag,
 	  PLACE(run.verbose) },
 	{ 0 },
 };
@@ -126,7 +126,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_verify = {
 	.name = "verify",
 	.args = "OUT",
-	.summary = "Check an FP8 checkpoint for what engines fail on",
+	.summary = "Check an FP8 checkpoint for errors that make engines fail",
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) },

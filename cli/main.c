@@ -79,8 +79,9 @@ static void print_usage(void)
 				print_command(commands[i], width);
 	}
 	putchar('\n');
-	wrap_print("'fp8conv help COMMAND' and the man page fp8conv-COMMAND(1) say more.", 0, 0,
-		   width);
+	wrap_print("See 'fp8conv help COMMAND' or the man page fp8conv-COMMAND(1) for "
+		   "more.",
+		   0, 0, width);
 	puts("'fp8conv --version' (-V) prints the version.");
 }
 

@@ -65,8 +65,8 @@ static void print_arithmetic(const struct verification *verification)
 	       verification->arithmetic ? verification->arithmetic
 					: "unknown, within half a step of each code");
 	if (isfinite(verification->cost))
-		printf("; against fp8conv's own for such scales it costs %.3f dB in the mean, %.3f "
-		       "dB at most",
+		printf("; it costs %.3f dB on average and %.3f dB at most, compared with "
+		       "the arithmetic of fp8conv for such scales",
 		       verification->cost, verification->worst_cost);
 	putchar('\n');
 }

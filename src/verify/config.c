@@ -112,15 +112,16 @@ static void check_list(struct verify *verify)
 
 		if (!text)
 			problem(verify, PROBLEM_CONFIG_IGNORE, "config.json",
-				"the list of modules that stay in high precision holds an "
-				"entry that is not a string");
+				"the list of modules in high precision has an entry that is not a "
+				"string");
 		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
 			 !names_something(verify, text))
-			problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
-				    "config.json",
-				    "the list of modules that stay in high precision lists '%s', "
-				    "which is not in the model",
-				    text);
+			problem_add(
+				&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
+				"config.json",
+				"the list of modules in high precision names '%s', which is not in "
+				"the model",
+				text);
 	}
 }
 
@@ -154,7 +155,7 @@ void verify_config(struct verify *verify)
 	if (!detection->config) {
 		if (detection->n_weights)
 			problem(verify, PROBLEM_CONFIG_KEY, "config.json",
-				"there is no quantization_config: engines take FP8 codes for "
+				"quantization_config is missing: engines read FP8 codes as "
 				"weights");
 		return;
 	}

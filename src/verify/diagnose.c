@@ -108,14 +108,15 @@ static void report_scales(struct verify *verify, const struct verify_weight *wei
 
 	if (scan->bad.n)
 		problem_add(problems, PROBLEM_SCALE_VALUE, name, file,
-			    "%" PRIu64 " of %" PRIu64 " values of '%s' are zero, negative or not "
-			    "finite, the first is %g at %" PRIu64,
+			    "%" PRIu64 " of %" PRIu64
+			    " values of '%s' are zero, negative or not finite; the first is %g "
+			    "at %" PRIu64,
 			    scan->bad.n, scan->n_scales, name, scan->bad.value, scan->bad.first);
 	if (scan->not_pow2.n && verify->opened.detection->scheme.pow2 &&
 	    weight->granularity == verify->opened.detection->scheme.granularity)
 		problem_add(problems, PROBLEM_SCALE_NOT_POW2, name, file,
-			    "scale_fmt is ue8m0, but %" PRIu64 " of %" PRIu64 " values of '%s' are "
-			    "not powers of two, the first is %g at %" PRIu64,
+			    "scale_fmt is ue8m0, but %" PRIu64 " of %" PRIu64
+			    " values of '%s' are not powers of two; the first is %g at %" PRIu64,
 			    scan->not_pow2.n, scan->n_scales, name, scan->not_pow2.value,
 			    scan->not_pow2.first);
 	if (is_inverted(verify, weight, usual))
@@ -139,8 +140,9 @@ static void report_codes(struct verify *verify, const struct verify_weight *weig
 			    scan->nan.first % unit->cols);
 	if (scan->low.n)
 		problem_add(problems, PROBLEM_CODE_RANGE, unit->name, file,
-			    "the largest code of %" PRIu64 " tiles of '%s' is far below the "
-			    "format's, the first is %g at [%" PRIu64 ", %" PRIu64 "]",
+			    "the largest code of %" PRIu64
+			    " tiles of '%s' is far below the maximum of the format; the first "
+			    "is %g at [%" PRIu64 ", %" PRIu64 "]",
 			    scan->low.n, unit->name, scan->low.value, scan->low.first / unit->cols,
 			    scan->low.first % unit->cols);
 	if (scan->codes_off.n)
@@ -212,7 +214,7 @@ static void report_one_scale(struct verify *verify, struct verify_weight *weight
 	if (set && scan->any_scale != set->first->scan.any_scale)
 		problem_add(&verify->result->problems, PROBLEM_GROUP_SCALES_DIFFER,
 			    weight->unit.name, verify_file(verify, weight->unit.source),
-			    "the scale of '%s' is %.9g, and that of '%s' is %.9g",
+			    "the scale of '%s' is %.9g, but that of '%s' is %.9g",
 			    weight->unit.name, scan->any_scale, set->first->unit.name,
 			    set->first->scan.any_scale);
 }

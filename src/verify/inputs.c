@@ -49,7 +49,7 @@ static int check_input(struct verify *verify, const struct tensor_ref *ref,
 		*first = (struct first_input){ ref, scale };
 	else if (engine_refuses_input_scales(first->scale, scale))
 		problem_add(&verify->result->problems, PROBLEM_GROUP_INPUTS_DIFFER, name,
-			    verify_file(verify, ref), "'%s' is %.9g, and '%s' is %.9g", name, scale,
+			    verify_file(verify, ref), "'%s' is %.9g, but '%s' is %.9g", name, scale,
 			    first->ref->tensor->name, first->scale);
 	return 0;
 }

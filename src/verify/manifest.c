@@ -64,7 +64,8 @@ static int add_records(struct records *records, const json_t *list, const char *
 			return err_set(
 				err, ERR_INPUT,
 				"'%s/" MANIFEST_NAME
-				"' records no SHA-256 of '%s', or one of no file of its folder",
+				"' has an invalid record of '%s': it needs a SHA-256 and a path "
+				"inside the directory",
 				records->verify->opened.checkpoint->directory,
 				name ? name : "a file");
 		ARRAY_GROW(records->list, records->n);
@@ -102,14 +103,14 @@ static void tell_record(struct verify *verify, const struct recorded *record)
 
 	if (record->missing)
 		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
-			    "%s'%s', which the manifest lists, is no file", whose, record->path);
+			    "%s'%s' is in the manifest, but is not a file", whose, record->path);
 	else if (record->size != record->found.size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s'%s' has %" PRIu64 " bytes, and %" PRIu64 " in the manifest", whose,
+			    "%s'%s' has %" PRIu64 " bytes, but %" PRIu64 " in the manifest", whose,
 			    record->path, record->found.size, record->size);
 	else if (strcmp(record->sha256, record->found.hex) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
-			    "%s'%s' has SHA-256 %.16s..., and %.16s... in the manifest", whose,
+			    "%s'%s' has SHA-256 %.16s..., but %.16s... in the manifest", whose,
 			    record->path, record->found.hex, record->sha256);
 }
 

@@ -86,18 +86,20 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	if (!compare_variants(verify, weight, scheme, &shape_fits, &type_fits))
 		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
 			    verify_file(verify, ref),
-			    "format '%s' expects another name for the scale of '%s' than '%s'",
+			    "format '%s' expects a scale of '%s' under another name than '%s'",
 			    verify->opened.format->name, ref->tensor->name, scale->tensor->name);
 	else if (!type_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_DTYPE, scale->tensor->name,
 			    verify_file(verify, scale),
-			    "scale '%s' is %s, which format '%s' does not have there",
+			    "scale '%s' is %s, which is not the type that format '%s' has for "
+			    "it",
 			    scale->tensor->name, dtype_name(scale->tensor->dtype),
 			    verify->opened.format->name);
 	else if (!shape_fits)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
 			    verify_file(verify, scale),
-			    "scale '%s' is %s, not the shape that format '%s' has for %s",
+			    "scale '%s' is %s, which is not the shape that format '%s' has for "
+			    "%s",
 			    scale->tensor->name, shape.data, verify->opened.format->name, words);
 	buf_release(&shape);
 }
@@ -176,7 +178,7 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, ref->tensor->name,
 			    verify_file(verify, ref),
 			    "weight '%s' is %s, but no engine quantizes its module, or the "
-			    "configuration says that it is not quantized",
+			    "configuration excludes it",
 			    ref->tensor->name, dtype_name(ref->tensor->dtype));
 	if (detection_scale(detection, ref, &scale, &err)) {
 		problem_add(&verify->result->problems, unreadable(&scale), ref->tensor->name,
@@ -188,8 +190,8 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
 		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_MISSING,
 			    ref->tensor->name, verify_file(verify, ref),
-			    "weight '%s' has no input_scale, and the configuration says that "
-			    "activations have static scales",
+			    "weight '%s' has no input_scale, but the configuration declares "
+			    "static scales of activations",
 			    ref->tensor->name);
 }
 
@@ -213,7 +215,7 @@ static void check_plain(struct verify *verify, const struct tensor_ref *ref,
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, tensor->name,
 			    verify_file(verify, ref),
 			    "weight '%s' is %s, but its module is not in the list of modules "
-			    "that stay in high precision",
+			    "in high precision",
 			    tensor->name, dtype_name(tensor->dtype));
 }
 
@@ -334,7 +336,7 @@ static void check_fused_sets(struct verify *verify)
 		if (sets[i].fp8 && sets[i].other)
 			problem_add(&verify->result->problems, PROBLEM_GROUP_PARTIAL,
 				    sets[i].other->tensor->name, verify_file(verify, sets[i].other),
-				    "'%s' is %s, and '%s' is %s", sets[i].other->tensor->name,
+				    "'%s' is %s, but '%s' is %s", sets[i].other->tensor->name,
 				    dtype_name(sets[i].other->tensor->dtype),
 				    sets[i].fp8->tensor->name,
 				    dtype_name(sets[i].fp8->tensor->dtype));

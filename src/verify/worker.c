@@ -65,12 +65,12 @@ static int largest_cut(const struct verify *verify, uint64_t *codes, struct err 
 		size = cut_max_codes(&weight->unit, most);
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
-			return err_set(err, ERR_USAGE,
-				       "option '--max-memory' leaves %" PRIu64
-				       " bytes for each thread, and a row of tiles of '%s' needs "
-				       "%" PRIu64 ": give more memory or fewer --threads",
-				       memory_each(verify), weight->unit.name,
-				       size * code_bytes(verify));
+			return err_set(
+				err, ERR_USAGE,
+				"option '--max-memory' leaves %" PRIu64
+				" bytes for each thread, but a row of tiles of '%s' needs %" PRIu64
+				": increase --max-memory or reduce --threads",
+				memory_each(verify), weight->unit.name, size * code_bytes(verify));
 	}
 	return 0;
 }

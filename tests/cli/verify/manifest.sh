@@ -17,7 +17,7 @@ printf '\377' | dd of=out/tokenizer.json bs=1 seek=7 conv=notrunc 2>/dev/null
 printf ' ' >>out/config.json
 rm out/generation_config.json
 mkdir out/more && echo hello >out/more/README.md
-"$FP8CONV" verify out --manifest | sed 's/[0-9]* bytes, and [0-9]*/N bytes, and N/; s/SHA-256 [0-9a-f]*/SHA-256 H/; s/and [0-9a-f]*\.\.\./and H.../'
+"$FP8CONV" verify out --manifest | sed 's/[0-9]* bytes, but [0-9]*/N bytes, but N/; s/SHA-256 [0-9a-f]*/SHA-256 H/; s/but [0-9a-f]*\.\.\./but H.../'
 "$FP8CONV" verify out
 "$FP8CONV" verify out --manifest --json >j
 json j '[(p["kind"], p["file"], p["tensor"]) for p in j["problems"]] == [("file-changed", "config.json", None),
@@ -34,7 +34,7 @@ printf '\001' | dd of=model/model.safetensors bs=1 seek=$((size - 1)) conv=notru
 
 # No manifest with hashes, and one that names files elsewhere.
 sed -i 's,"name": "config.json",".name": "../model/config.json",; s,"\.name,"name,' out/fp8conv-manifest.json
-fails 3 " verify: 'out/fp8conv-manifest.json' records no SHA-256 of '../model/config.json', or one of no file of its folder" \
+fails 3 " verify: 'out/fp8conv-manifest.json' has an invalid record of '../model/config.json': it needs a SHA-256 and a path inside the directory" \
 	verify out --manifest
 "$FP8CONV" quantize model -o plain
 fails 3 " verify: 'plain' has no fp8conv-manifest.json with the SHA-256 of its files: 'fp8conv quantize --manifest' writes it" \

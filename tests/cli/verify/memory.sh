@@ -13,6 +13,6 @@ for memory in 1M 2M 64M; do
 	diff wanted j
 done
 json wanted 'len(j["problems"]) > 0'
-fails 2 " verify: option '--max-memory' leaves 51200 bytes for each thread, and a row of tiles of 'model.layers.0.mlp.down_proj.weight' needs 360448: give more memory or fewer --threads" \
+fails 2 " verify: option '--max-memory' leaves 51200 bytes for each thread, but a row of tiles of 'model.layers.0.mlp.down_proj.weight' needs 360448: increase --max-memory or reduce --threads" \
 	verify out --source model --max-memory 100K --threads 2
 "$FP8CONV" verify out --max-memory 200K --threads 2
