@@ -38,7 +38,7 @@ static const struct option_row argument = {
 
 /* clang-format off */
 static const struct option_row options[] = {
-	{ SECTION_OUTPUT, "output", 'o', "S.amax", "The amax history to write", option_text,
+	{ SECTION_OUTPUT, "output", 'o', "S.amax", "Amax history to write", option_text,
 	  PLACE(params.output) },
 	{ SECTION_OUTPUT, "amax-history-len", 0, "N",
 	  "Length of the amax history in passes (default 1024)",
@@ -72,7 +72,7 @@ static const struct option_row options[] = {
 	  "Recipe for --fp8-forward (default blockwise)", option_recipe,
 	  PLACE(params.fp8.recipe) },
 	{ SECTION_NUMBERS, "scale-fmt", 0, "ue8m0|float",
-	  "Scales of --fp8-forward: powers of two, or any float", option_text,
+	  "Scales for --fp8-forward: powers of two, or any float", option_text,
 	  PLACE(params.fp8.scale_fmt) },
 	{ SECTION_TENSORS, "include", 0, "RE", "Use FP8 only for matching tensors", option_append,
 	  PLACE(include) },
@@ -92,7 +92,7 @@ static const struct option_row options[] = {
 	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
 	  PLACE(params.restart) },
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
-	  "Memory for sequences in flight, beside one layer (default 1G)", option_size,
+	  "Memory for sequences in flight, in addition to one layer (default 1G)", option_size,
 	  PLACE(run.max_memory) },
 	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
@@ -107,7 +107,8 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 
 	if (params->n_data && n_passes < asked)
 		fprintf(stderr,
-			"fp8conv calibrate: note: the data are enough for %zu of %zu passes\n",
+			"fp8conv calibrate: note: the data is enough for %zu of %zu "
+			"passes\n",
 			n_passes, asked);
 	if (plan->data.n_chats)
 		fprintf(stderr,
@@ -225,15 +226,15 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 			       "options '--data' and '--activations' cannot be combined");
 	if (!params->data && !params->activations)
 		return err_set(err, ERR_USAGE,
-			       "option '--data' is missing: text or token ids to run the model on "
-			       "(or --activations DIR)");
+			       "option '--data' is missing: give text or token ids to run the "
+			       "model on, or --activations DIR");
 	if (params->activations && (params->seq_len || params->batch || params->seed))
-		return err_set(
-			err, ERR_USAGE,
-			"option '--%s' requires '--data': with '--activations' a pass is a file",
-			params->seq_len ? "seq-len"
-			: params->batch ? "batch"
-					: "seed");
+		return err_set(err, ERR_USAGE,
+			       "option '--%s' requires '--data': with '--activations' each file "
+			       "is one pass",
+			       params->seq_len ? "seq-len"
+			       : params->batch ? "batch"
+					       : "seed");
 	if (params->activations &&
 	    (fp8->forward || fp8->recipe || fp8->scale_fmt || fp8->select.n_include ||
 	     fp8->select.n_exclude || fp8->select.ragged))
@@ -259,7 +260,7 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return -1;
 	if (!params->output && !settings->dry_run)
 		return err_set(err, ERR_USAGE,
-			       "option '--output' is missing: where to write the history (-o "
+			       "option '--output' is missing: give a file for the history (-o "
 			       "S.amax), or --dry-run");
 	params->backend = backend_select_forward(settings->run.backend, &refused, err);
 	if (!params->backend)

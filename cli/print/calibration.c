@@ -156,7 +156,7 @@ void calibrate_report_uncovered(const struct calibrate_report *report)
 		n += is_uncovered(report->stats->sites[i], report->min_tokens);
 	if (n)
 		fprintf(stderr,
-			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens (--json "
-			"names them): more data, or 'quantize --uncovered'\n",
+			"fp8conv calibrate: note: %zu modules saw fewer than %d tokens "
+			"(--json lists them): use more data, or 'quantize --uncovered'\n",
 			n, report->min_tokens);
 }

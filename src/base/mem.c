@@ -74,8 +74,9 @@ int buffer_alloc(void **p, uint64_t size, const char *what, struct err *err)
 	*p = NULL;
 	if (size > PTRDIFF_MAX || posix_memalign(p, 4096, size ? (size_t)size : 1)) {
 		*p = NULL;
-		return err_set(err, ERR_SYSTEM, "out of memory: %s needs %" PRIu64 " bytes", what,
-			       size);
+		return err_set(err, ERR_SYSTEM,
+			       "out of memory: cannot allocate %" PRIu64 " bytes for %s", size,
+			       what);
 	}
 	return 0;
 }

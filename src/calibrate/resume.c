@@ -122,8 +122,8 @@ static int check_precision(const char *text, struct err *err)
 
 	if (text_control(text) != n || json_utf8_prefix((struct json_text){ text, n }) != n)
 		return err_set(err, ERR_USAGE,
-			       "options '--include' and '--exclude' must be UTF-8 without control "
-			       "characters in an amax history: ('%s')",
+			       "invalid '--include' or '--exclude' in '%s': an amax history "
+			       "records only UTF-8 without control characters",
 			       text);
 	return 0;
 }

@@ -34,7 +34,8 @@ static int check_count(const struct dataset *data, struct err *err)
 {
 	if (data->ids.n <= MAX_TOKENS)
 		return 0;
-	return err_set(err, ERR_INPUT, "more than %zu tokens: give a part of the data", MAX_TOKENS);
+	return err_set(err, ERR_INPUT, "the data exceeds the limit of %zu tokens: give less data",
+		       MAX_TOKENS);
 }
 
 int dataset_add_id(const struct dataset_reader *reader, int64_t id, struct err *err)
@@ -43,7 +44,7 @@ int dataset_add_id(const struct dataset_reader *reader, int64_t id, struct err *
 
 	if (id < 0 || (uint64_t)id >= vocab_size)
 		return err_set(err, ERR_INPUT,
-			       "token id %lld is not from 0 to %zu, the last of the model",
+			       "token id %lld is outside the range of the model (0 to %zu)",
 			       (long long)id, vocab_size - 1);
 	token_ids_add(&reader->data->ids, (uint32_t)id);
 	return check_count(reader->data, err);
@@ -64,10 +65,11 @@ int dataset_add_text(const struct dataset_reader *reader, const char *text, size
 		return -1;
 	for (size_t i = begin; i < ids->n; i++)
 		if (ids->ids[i] >= params->vocab_size)
-			return err_set(err, ERR_INPUT,
-				       "the tokenizer gives token id %u, which is not from 0 to "
-				       "%zu, the last of the model",
-				       ids->ids[i], params->vocab_size - 1);
+			return err_set(
+				err, ERR_INPUT,
+				"the tokenizer produced token id %u, which is outside the range of "
+				"the model (0 to %zu)",
+				ids->ids[i], params->vocab_size - 1);
 	return check_count(reader->data, err);
 }
 
@@ -199,7 +201,7 @@ static int read_copied_array(const struct dataset_reader *reader, const char *ex
 	int fd = memfd_create("fp8conv-data", MFD_CLOEXEC), rc;
 
 	if (fd < 0)
-		return err_errno(err, "cannot make room in memory for '%s'", reader->path);
+		return err_errno(err, "cannot allocate memory for '%s'", reader->path);
 	rc = copy_array(reader, stream, fd, err);
 	if (!rc)
 		rc = read_array(reader, extension, fd, err);

@@ -84,7 +84,7 @@ static int add_sequence(const struct dataset_reader *reader, const json_t *ids, 
 	if (dataset_begin_sequence(reader, err))
 		return -1;
 	if (!json_array_size(ids))
-		return err_set(err, ERR_INPUT, "'input_ids' is not a list with an id in it");
+		return err_set(err, ERR_INPUT, "'input_ids' is not a list of at least one id");
 	for (size_t i = 0; i < json_array_size(ids); i++) {
 		const json_t *id = json_array_get(ids, i);
 
@@ -258,7 +258,7 @@ static int next_element(struct stream *stream, struct json_text *element, struct
 				return 0;
 			}
 		if (stream->ended)
-			return err_set(err, ERR_INPUT, "the array ends too early");
+			return err_set(err, ERR_INPUT, "the array is truncated");
 		if (read_more(stream, err))
 			return -1;
 	}
@@ -277,7 +277,7 @@ static int read_element(const struct dataset_reader *reader, struct stream *stre
 	if (c == ']' && number) {
 		stream->begin++;
 		c = next_char(stream, err);
-		return c > 0 ? err_set(err, ERR_INPUT, "something follows the array") : c;
+		return c > 0 ? err_set(err, ERR_INPUT, "unexpected text after the array") : c;
 	}
 	if (c != (number ? ',' : '['))
 		return err_set(err, ERR_INPUT, "expected a comma or the end of the array");

@@ -79,7 +79,7 @@ int dataset_read_text(const struct dataset_reader *reader, struct stream *stream
 		n = stream->text.len;
 	} while (!too_long);
 	return err_set(err, ERR_INPUT,
-		       "'%s' is longer than the limit for one text that is compressed or piped "
-		       "(%" PRIu64 " bytes): use .jsonl",
+		       "'%s' exceeds the limit for compressed or piped text (%" PRIu64
+		       " bytes): use .jsonl",
 		       stream->name, MAX_UNPACKED);
 }

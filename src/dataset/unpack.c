@@ -35,7 +35,7 @@ int unpacker_new(struct unpacker **unpacker, const unsigned char *bytes, size_t 
 		return 0;
 	free(*unpacker);
 	*unpacker = NULL;
-	return err_set(err, ERR_SYSTEM, "out of memory: cannot begin to decompress");
+	return err_set(err, ERR_SYSTEM, "out of memory: cannot start to decompress");
 }
 
 void unpacker_free(struct unpacker *unpacker)
@@ -56,7 +56,7 @@ static const char *step_gzip(struct unpacker *unpacker, struct unpack_buffers *b
 	int rc;
 
 	if (!unpacker->inside && inflateReset(gzip) != Z_OK)
-		return "zlib cannot begin";
+		return "zlib cannot start";
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): inflate() only reads it */
 	gzip->next_in = (z_const Bytef *)(uintptr_t)(buffers->in + buffers->in_done);
 	gzip->avail_in = (uInt)(buffers->n_in - buffers->in_done);
@@ -101,14 +101,14 @@ int unpacker_run(struct unpacker *unpacker, struct unpack_buffers *buffers, cons
 		if (wrong)
 			return err_set(
 				err, ERR_INPUT,
-				"'%s' is damaged, or something follows its compressed data: %s",
+				"'%s' is damaged or has other data after its compressed data: %s",
 				name, wrong);
 		if (buffers->in_done != in_before || buffers->out_done != out_before)
 			continue;
 		if (!buffers->last)
 			return 0;
-		return err_set(err, ERR_INPUT, "'%s' is truncated: its compressed data do not end",
-			       name);
+		return err_set(err, ERR_INPUT,
+			       "'%s' is truncated: its compressed data is incomplete", name);
 	}
 	return 0;
 }

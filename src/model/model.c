@@ -42,8 +42,9 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		buf_printf(&known, "%s%s", i ? ", " : "", archs[i]->name);
 	}
 	err_set(err, ERR_INPUT,
-		"architecture '%s' in config.json of '%s' is not supported (supported: %s): use "
-		"option '--activations' with dumps of another program",
+		"architecture '%s' in config.json of '%s' is not supported "
+		"(supported: %s): use option '--activations' with dumps from "
+		"another program",
 		wanted, model->checkpoint->path, known.data);
 	buf_release(&known);
 	return -1;

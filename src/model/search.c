@@ -137,7 +137,7 @@ int search_missing(const struct search *search, const char *prefix, const char *
 {
 	return err_set(search->err, ERR_INPUT,
 		       "tensor '%s%s%s' is missing from '%s', a model of %s: use option "
-		       "'--activations' with dumps of another program",
+		       "'--activations' with dumps from another program",
 		       prefix, module, suffix, search->model->checkpoint->path,
 		       search->model->arch->name);
 }

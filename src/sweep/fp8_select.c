@@ -95,8 +95,8 @@ static int check_matrix(const struct fp8_selection *selected, const struct linea
 	    (selected->units[i]->rows == ref->n && selected->units[i]->cols == ref->k))
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "'%s' is multiplied as a matrix of (%zu, %zu), and quantized as one of "
-		       "(%" PRIu64 ", %" PRIu64 "): --exclude keeps it",
+		       "'%s' is multiplied as a matrix of (%zu, %zu), but quantized as (%" PRIu64
+		       ", %" PRIu64 "): use --exclude to keep it",
 		       ref->module, ref->n, ref->k, selected->units[i]->rows,
 		       selected->units[i]->cols);
 }

@@ -31,8 +31,8 @@ static int place_in_stack(struct layout *layout, const struct linear_ref *ref, s
 	layout->first_row = ref->slice.first / cols;
 	if (ref->slice.col_stride != 1 || (tile != WHOLE && layout->first_row % rows % tile))
 		return err_set(err, ERR_INPUT,
-			       "FP8 tensor '%s' holds '%s' in an unsupported way: "
-			       "transposed, or in part of a block",
+			       "FP8 tensor '%s' stores '%s' transposed or in part of a block, "
+			       "which is unsupported: dequantize it first",
 			       tensor->name, ref->module);
 	layout->unit.rows = tensor->shape[0] * rows;
 	layout->unit.stack = rows;

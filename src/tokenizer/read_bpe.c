@@ -242,13 +242,14 @@ static int read_merge_list(struct bpe *bpe, struct merge_queue *queue, struct js
 	int kind = json_token(json, &at, &token), style = 0;
 
 	if (kind != '[')
-		return err_set(err, ERR_INPUT, "they are not a list");
+		return err_set(err, ERR_INPUT, "not a list");
 	for (bool more = json_token(json, &at, &token) != ']'; more;) {
 		kind = style ? json_token(json, &at, &token) : *token.data;
 		if ((kind != '"' && kind != '[') || (style && kind != style))
 			return err_set(
 				err, ERR_INPUT,
-				"merge %zu is neither \"a b\" nor [\"a\", \"b\"] as the others",
+				"merge %zu is not of the form of the other merges (\"a b\" or "
+				"[\"a\", \"b\"])",
 				queue->n_read);
 		style = kind;
 		if (kind == '"' ? read_spaced(bpe, queue, token, err)

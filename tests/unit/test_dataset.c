@@ -146,13 +146,13 @@ static void test_text(void **state)
 		{ "a.jsonl", "{\"input_ids\":[3]}\n{\"input_ids\":[10]}\n{\"input_ids\":[99]}", 2,
 		  2, "3|10" },
 		{ "a.jsonl", "{\"input_ids\":[3]}\n{\"input_ids\":[11]}", 2, ALL,
-		  "'a.jsonl', line 2: token id 11 is not from 0 to 10, the last of the model" },
+		  "'a.jsonl', line 2: token id 11 is outside the range of the model (0 to 10)" },
 		{ "a.jsonl", "\n{\"input_ids\":[-1]}", 2, ALL,
-		  "'a.jsonl', line 2: token id -1 is not from 0 to 10, the last of the model" },
+		  "'a.jsonl', line 2: token id -1 is outside the range of the model (0 to 10)" },
 		{ "a.jsonl", "{\"input_ids\":[1.5]}", 2, ALL,
 		  "'a.jsonl', line 1: element 0 of 'input_ids' is not an integer" },
 		{ "a.jsonl", "{\"input_ids\":[]}", 2, ALL,
-		  "'a.jsonl', line 1: 'input_ids' is not a list with an id in it" },
+		  "'a.jsonl', line 1: 'input_ids' is not a list of at least one id" },
 		{ "a.jsonl", "{\"input_ids\":[1]}\n{\"text\":\"a\"}", 2, ALL,
 		  "'a.jsonl', line 2: text cannot follow sequences of token ids ('input_ids')" },
 		{ "a.jsonl", "{\"text\":\"a\"}\n{\"input_ids\":[1]}", 9, ALL,
@@ -188,8 +188,8 @@ static void test_no_tokenizer(void **state)
 	read_into(&got, write_file("a.jsonl", "{\"input_ids\":[1]}", 17), NULL, 1, 11, ALL);
 	assert_string_equal(got.data, "1");
 	read_into(&got, write_file("a.txt", "ab", 2), tokenizer, 1, 9, ALL);
-	assert_string_equal(got.data, "'a.txt': the tokenizer gives token id 10, which is not from "
-				      "0 to 8, the last of the model");
+	assert_string_equal(got.data, "'a.txt': the tokenizer produced token id 10, which is "
+				      "outside the range of the model (0 to 8)");
 	buf_release(&got);
 }
 
@@ -264,13 +264,13 @@ static const struct {
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }\n", npy_ids, 16, 5, ALL,
 	  "'a.npy' contains 4 tokens, fewer than one sequence (5)" },
 	{ 1, "{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }", "\1\0\xff\xff", 4, 1, ALL,
-	  "'a.npy', element 1: token id -1 is not from 0 to 10, the last of the model" },
+	  "'a.npy', element 1: token id -1 is outside the range of the model (0 to 10)" },
 	{ 1, "{'descr': '<u8', 'fortran_order': False, 'shape': (1,), }",
 	  "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 1, ALL,
-	  "'a.npy', element 0: token id 9223372036854775807 is not from 0 to 10, the last of "
-	  "the model" },
+	  "'a.npy', element 0: token id 9223372036854775807 is outside the range of the "
+	  "model (0 to 10)" },
 	{ 1, "{'descr': '<u4', 'fortran_order': False, 'shape': (1,), }", "\xb\0\0\0", 4, 1, ALL,
-	  "'a.npy', element 0: token id 11 is not from 0 to 10, the last of the model" },
+	  "'a.npy', element 0: token id 11 is outside the range of the model (0 to 10)" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (5,), }", npy_ids, 16, 1, ALL,
 	  "'a.npy' is 83 bytes long, too short for its array (87)" },
 	{ 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }",

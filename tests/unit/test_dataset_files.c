@@ -187,11 +187,11 @@ static void json_arrays(void **state)
 		{ "[{\"input_ids\":[1,2]},{\"input_ids\":[3]}]", "1 2|3" },
 		{ "{\"text\":\"a\"}\n{\"text\":\"b\"}\n", "0|1" },
 		{ "[]", "'a.json' contains 0 tokens, fewer than one sequence (1)" },
-		{ "[{\"text\":\"a\"}", "'a.json', element 0: the array ends too early" },
-		{ "[{\"text\":\"a\"", "'a.json', element 0: the array ends too early" },
+		{ "[{\"text\":\"a\"}", "'a.json', element 0: the array is truncated" },
+		{ "[{\"text\":\"a\"", "'a.json', element 0: the array is truncated" },
 		{ "[{\"text\":\"a\"} {\"text\":\"b\"}]",
 		  "'a.json', element 0: bad JSON at byte 13: expected the end" },
-		{ "[{\"text\":\"a\"}]]", "'a.json', element 1: something follows the array" },
+		{ "[{\"text\":\"a\"}]]", "'a.json', element 1: unexpected text after the array" },
 		{ "[{\"text\":\"a\"},]",
 		  "'a.json', element 1: bad JSON at byte 0: unexpected end" },
 		{ "[7]", "'a.json', element 0: no 'text', 'messages', 'conversations', 'prompt' "
@@ -295,7 +295,7 @@ static void damaged_compression(void **state)
 
 		packers[i](&packed, "abcabcabc", 9);
 		snprintf(expected, sizeof expected,
-			 "'%s' is truncated: its compressed data do not end", names[i]);
+			 "'%s' is truncated: its compressed data is incomplete", names[i]);
 		for (size_t n = 5; n < packed.len; n++) {
 			put(names[i], packed.data, n);
 			check(names[i], 1, SIZE_MAX, expected);
@@ -303,17 +303,17 @@ static void damaged_compression(void **state)
 		buf_puts(&packed, "garbage");
 		put(names[i], packed.data, packed.len);
 		check(names[i], 1, SIZE_MAX,
-		      i ? "'a.txt.zst' is damaged, or something follows its compressed data: "
+		      i ? "'a.txt.zst' is damaged or has other data after its compressed data: "
 			  "Unknown "
 			  "frame descriptor"
-			: "'a.txt.gz' is damaged, or something follows its compressed data: "
+			: "'a.txt.gz' is damaged or has other data after its compressed data: "
 			  "incorrect "
 			  "header check");
 		buf_release(&packed);
 	}
 	put("a.txt.gz", "\x1f\x8b\x07garbagegarbage", 17);
 	check("a.txt.gz", 1, SIZE_MAX,
-	      "'a.txt.gz' is damaged, or something follows its compressed data: "
+	      "'a.txt.gz' is damaged or has other data after its compressed data: "
 	      "unknown compression method");
 }
 
@@ -330,8 +330,8 @@ static void bombs_are_refused(void **state)
 	add_zstd(&packed, bytes, n);
 	put("a.txt.zst", packed.data, packed.len);
 	check("a.txt.zst", 1, SIZE_MAX,
-	      "'a.txt.zst' is longer than the limit for one text that is compressed or piped "
-	      "(268435456 bytes): use .jsonl");
+	      "'a.txt.zst' exceeds the limit for compressed or piped text (268435456 bytes): use "
+	      ".jsonl");
 	check("a.txt.zst", 1, 2, "0|0");
 	put("a.jsonl.zst", packed.data, packed.len);
 	check("a.jsonl.zst", 1, SIZE_MAX,

@@ -132,7 +132,8 @@ static const struct {
 	{ MODEL(",\"merges\":[\"a b c\"]}}"),
 	  "'t.json': model: merges: merge 0, 'a b c', is not two tokens with a space between" },
 	{ MODEL(",\"merges\":[\"a b\",[\"b\",\"c\"]]}}"),
-	  "'t.json': model: merges: merge 1 is neither \"a b\" nor [\"a\", \"b\"] as the others" },
+	  "'t.json': model: merges: merge 1 is not of the form of the other merges "
+	  "(\"a b\" or [\"a\", \"b\"])" },
 	{ MODEL(",\"merges\":[[\"b\",\"c\" \"a\"]]}}"),
 	  "'t.json': model: merges: merge 0 is not a pair of strings" },
 	{ MODEL(",\"merges\":[\"a b\" \"b c\"]}}"),

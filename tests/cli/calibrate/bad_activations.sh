@@ -19,9 +19,9 @@ fails 3 "$c*'dumps'*No such file*" calibrate "$model" --activations dumps -o s.a
 mkdir dumps
 fails 2 "${c}options '--data' and '--activations' cannot be combined" \
 	calibrate "$model" --activations dumps --data x.txt -o s.amax
-fails 2 "${c}option '--seq-len' requires '--data': with '--activations' a pass is a file" \
+fails 2 "${c}option '--seq-len' requires '--data': with '--activations' each file is one pass" \
 	calibrate "$model" --activations dumps --seq-len 5 -o s.amax
-fails 2 "${c}option '--batch' requires '--data': with '--activations' a pass is a file" \
+fails 2 "${c}option '--batch' requires '--data': with '--activations' each file is one pass" \
 	calibrate "$model" --activations dumps --batch 5 -o s.amax
 for option in --fp8-forward --recipe=mxfp8 --ragged --exclude=x; do
 	fails 2 "${c}option '--fp8-forward' and its options require '--data': dumped activations are used as they are" \

@@ -49,7 +49,7 @@ cmp files.amax pipe.amax
 # Notes, unless --quiet.
 note="fp8conv calibrate: note:"
 "$FP8CONV" calibrate "$model" --data dir/b.txt --seq-len 1 --passes 9 --dry-run >out 2>err
-echo "$note the data are enough for 2 of 9 passes" | cmp - err
+echo "$note the data is enough for 2 of 9 passes" | cmp - err
 printf '{"messages": [{"role": "user", "content": "a"}]}' >chat.jsonl
 "$FP8CONV" calibrate "$model" --data chat.jsonl --seq-len 1 --dry-run >out 2>err
 echo "$note the model's chat template was not applied to messages: see \"Chat templates\" in fp8conv-calibrate(1)" | cmp - err
@@ -63,4 +63,4 @@ echo "$note 'bad.txt' is not UTF-8 at byte 3: invalid bytes are read as U+FFFD" 
 c=" calibrate: "
 fails 2 "${c}standard input ('-') is given twice" calibrate "$model" --data - --data - --dry-run
 head -c 20 dir/a.txt.gz >cut.gz
-fails 3 "${c}'cut.gz' is truncated: its compressed data do not end" calibrate "$model" --data cut.gz --dry-run
+fails 3 "${c}'cut.gz' is truncated: its compressed data is incomplete" calibrate "$model" --data cut.gz --dry-run

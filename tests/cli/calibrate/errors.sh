@@ -42,7 +42,7 @@ changed() {
 	END
 }
 changed architectures '["RwkvForCausalLM"]'
-fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): use option '--activations' with dumps of another program" \
+fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): use option '--activations' with dumps from another program" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_size 17
 fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, but config.json implies \[*, 17]" \
@@ -55,7 +55,7 @@ fails 3 "${c}*num_attention_heads*" calibrate changed --data ok.jsonl -o s.amax
 changed num_attention_heads 4611686018427387904
 fails 3 "${c}config.json: 4611686018427387904 heads exceed the limit of 65536" calibrate changed --data ok.jsonl -o s.amax
 for byte in '\033' '\377'; do
-	fails 2 "${c}options '--include' and '--exclude' must be UTF-8 without control characters in an amax history: (*)" \
+	fails 2 "${c}invalid '--include' or '--exclude' in '*': an amax history records only UTF-8 without control characters" \
 		calibrate "$model" --data ok.jsonl -o s.amax --fp8-forward --exclude "$(printf "($byte|mlp)")"
 done
 changed rope_parameters '{"rope_type": "longrope", "factor": 4.0}'

@@ -19,7 +19,7 @@ done
 python3 "$CLI/fp8.py" finite experts in
 mkdir dumps
 python3 "$CLI/dump.py" make dumps/0.safetensors 3 experts.1.up_proj=200
-fails 3 " calibrate: FP8 tensor 'experts.gate_up_proj' holds 'experts.0.up_proj' in an unsupported way: transposed, or in part of a block" \
+fails 3 " calibrate: FP8 tensor 'experts.gate_up_proj' stores 'experts.0.up_proj' transposed or in part of a block, which is unsupported: dequantize it first" \
 	calibrate in --activations dumps -o s.amax
 
 # A model of 3 types: what quantize makes of it, and what dequantize makes of that.
