@@ -56,19 +56,19 @@ int convert_settings_finish(struct convert_settings *settings, struct err *err)
 	struct convert_params *params = &settings->params;
 
 	if (!params->output && !settings->dry_run)
-		return err_set(
-			err, ERR_USAGE,
-			"option '--output' is missing: where to write (-o OUT), or --dry-run");
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: give an output (-o OUT), or "
+			       "--dry-run");
 	if (is_stream(params->input) && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
 	if (is_stream(params->output) && !settings->dry_run) {
 		if (settings->run.json)
-			return err_set(err, ERR_USAGE,
-				       "standard output cannot take both the checkpoint (-o -) and "
-				       "--json");
+			return err_set(
+				err, ERR_USAGE,
+				"options '--output -' and '--json' cannot be combined: both write "
+				"to standard output");
 		if (isatty(STDOUT_FILENO))
-			return err_set(err, ERR_USAGE,
-				       "standard output is a terminal, not for a checkpoint");
+			return err_set(err, ERR_USAGE, "cannot write a checkpoint to a terminal");
 	}
 	params->backend = backend_select(settings->run.backend, err);
 	if (!params->backend)

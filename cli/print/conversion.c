@@ -59,7 +59,7 @@ static void print_next(const struct conversion_report *report)
 	struct buf text = { 0 };
 
 	if (!report->result->complete) {
-		fputs("next       the other parts, then --part finish\n", stderr);
+		fputs("next       run the other parts, then --part finish\n", stderr);
 		return;
 	}
 	if (report->plan->dtype)
@@ -88,8 +88,8 @@ void conversion_print_text(const struct conversion_report *report)
 	speed(report, &text);
 	fprintf(stderr, "time       %s\n", text.data);
 	if (result->shards_found)
-		fprintf(stderr, "files      %zu written, %zu found finished\n", result->shards_done,
-			result->shards_found);
+		fprintf(stderr, "files      %zu written, %zu already finished\n",
+			result->shards_done, result->shards_found);
 	text.len = 0;
 	if (result->has_figures && result->figures.worst) {
 		buf_puts(&text, result->figures.worst);
@@ -116,8 +116,10 @@ void conversion_interrupted(const struct conversion_report *report, struct err *
 		return;
 	}
 	err_set(err, ERR_INTERRUPTED,
-		"%s: %zu of %zu files are finished; the same command%s continues", signal.message,
-		n, report->plan->n_shards, params->restart ? " without --restart" : "");
+		"%s: %zu of %zu files are finished: run the same command%s to "
+		"continue",
+		signal.message, n, report->plan->n_shards,
+		params->restart ? " without --restart" : "");
 }
 
 /* What rounding did, where this run wrote all files. */

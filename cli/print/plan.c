@@ -191,7 +191,7 @@ static void print_totals(const struct plan *plan)
 	print_size("output", plan->totals.output_bytes);
 	print_size("disk", plan->totals.disk_bytes);
 	units_memory(&text, plan->totals.memory_bytes);
-	printf("memory    %s of buffers\n", text.data);
+	printf("memory    %s for buffers\n", text.data);
 	text.len = 0;
 	for (size_t i = 0; i < plan->selection.n_tp; i++)
 		buf_printf(&text, " %d", plan->selection.tp[i]);

@@ -38,8 +38,8 @@ int band_limits_fit(struct band_limits *limits, uint64_t memory, uint64_t band, 
 	if (max < BAND_MIN)
 		return err_set(err, ERR_USAGE,
 			       "option '--max-memory' leaves %" PRIu64
-			       " bytes for each thread, which needs %" PRIu64
-			       ": give more memory or fewer --threads",
+			       " bytes for each thread, but a thread needs %" PRIu64
+			       ": increase --max-memory or reduce --threads",
 			       memory, 4 * BAND_MIN);
 	*limits = (struct band_limits){
 		.target = smaller(band ? band : BAND_TARGET, max),

@@ -28,7 +28,7 @@ static const struct value_type *value_type_find(const char *name, struct err *er
 	for (size_t i = 0; i < sizeof value_types / sizeof *value_types; i++)
 		if (!strcmp(value_types[i].name, name ? name : "bf16"))
 			return &value_types[i];
-	err_set(err, ERR_USAGE, "unknown type '%s': it is bf16, f16 or f32", name);
+	err_set(err, ERR_USAGE, "unknown type '%s' (known: bf16, f16, f32)", name);
 	return NULL;
 }
 
@@ -42,7 +42,7 @@ static int plan_units(struct plan *plan, const struct convert_params *params, st
 		goto out;
 	rc = 0;
 	if (!plan->selection.n_quantized)
-		rc = err_set(err, ERR_USAGE, "nothing to dequantize: no weight of '%s' is FP8",
+		rc = err_set(err, ERR_USAGE, "nothing to dequantize: '%s' has no FP8 weights",
 			     params->input);
 out:
 	detection_release(&detection);

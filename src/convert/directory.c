@@ -260,8 +260,8 @@ int directory_run(struct execution *execution, struct err *err)
 	if (execution->params->restart &&
 	    (execution->params->part || execution->params->part_finish))
 		return err_set(err, ERR_USAGE,
-			       "option '--restart' applies to the whole job, and --part is one of "
-			       "several: remove '%s/%s' first",
+			       "options '--restart' and '--part' cannot be combined: remove "
+			       "'%s/%s' to start over",
 			       execution->params->output, MANIFEST_NAME);
 	execution->done = xcalloc(execution->plan->n_shards, sizeof *execution->done);
 	execution->identity = resume_identity(execution, err);

@@ -37,16 +37,16 @@ int pipeline_refuse_nonfinite(const struct pipeline *pipeline, const struct unit
 			float value = matrix_at(x, row, col);
 
 			if (!isfinite(value))
-				return err_set(err, ERR_INPUT,
-					       "tensor '%s' in '%s' is %s at [%" PRIu64 ", %" PRIu64
-					       "]: "
-					       "--on-nonfinite saturate "
-					       "quantizes it all the same, skip keeps the tensor",
-					       unit->name, file,
-					       isnan(value) ? "nan"
-					       : value > 0  ? "inf"
-							    : "-inf",
-					       rect->row + row, rect->col + col);
+				return err_set(
+					err, ERR_INPUT,
+					"tensor '%s' in '%s' is %s at [%" PRIu64 ", %" PRIu64
+					"]: use --on-nonfinite saturate to quantize it, or skip to "
+					"keep the tensor",
+					unit->name, file,
+					isnan(value) ? "nan"
+					: value > 0  ? "inf"
+						     : "-inf",
+					rect->row + row, rect->col + col);
 		}
 	}
 	return 0;

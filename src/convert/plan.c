@@ -250,7 +250,7 @@ static int shard_layout(struct output_shard *shard, struct err *err)
 	if (shard->header_size - 8 > ST_MAX_HEADER)
 		return err_set(err, ERR_INPUT,
 			       "the header of output '%s' would have %" PRIu64
-			       " bytes, and readers take %d",
+			       " bytes, but readers accept at most %d",
 			       shard->name, shard->header_size - 8, ST_MAX_HEADER);
 	return 0;
 }

@@ -34,11 +34,11 @@ static int check_use(const struct plan *plan, const struct quantize_params *para
 		       static_scales_is_static(scales, params->select.rules[i].recipe);
 	if (used || !params->calibration.path)
 		return 0;
-	return err_set(
-		err, ERR_USAGE,
-		"option '--calibration' does not apply to recipe '%s', whose activations are "
-		"dynamic: it is for recipes delayed and current, and for --kv-cache",
-		plan->recipe->name);
+	return err_set(err, ERR_USAGE,
+		       "option '--calibration' does not apply to recipe '%s', whose "
+		       "activations are dynamic: use recipe delayed or current, or "
+		       "--kv-cache",
+		       plan->recipe->name);
 }
 
 /* Checks recipe and format before the source is read: a wrong name must not cost a spooled
@@ -50,8 +50,8 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 
 	if (params->select.requantize && params->convert.preserve)
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision needs a high-precision source, and "
-			       "--requantize an FP8 one");
+			       "options '--preserve-high-precision' and '--requantize' cannot be "
+			       "combined: an FP8 source has no high-precision values");
 	plan->recipe = recipe_find(params->recipe ? params->recipe : DEFAULT_RECIPE, err);
 	if (!plan->recipe || recipe_weight_spec(plan->recipe, &params->tuning, &plan->spec, err) ||
 	    check_history(plan->recipe, params, err) || check_use(plan, params, scales, err))
@@ -136,10 +136,10 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 	for (size_t u = 0; u < selection->n_units; u++)
 		n_left += selection->units[u].recipe != NULL;
 	if (n_left == 0)
-		return err_set(
-			err, ERR_USAGE,
-			"format '%s' can hold none of the weights of '%s' with recipe '%s': %s",
-			plan->format->name, params->convert.input, plan->recipe->name, reason);
+		return err_set(err, ERR_USAGE,
+			       "format '%s' cannot hold any weight of '%s' with recipe '%s': %s",
+			       plan->format->name, params->convert.input, plan->recipe->name,
+			       reason);
 	return plan_settle(plan, params, err);
 }
 

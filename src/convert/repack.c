@@ -46,10 +46,11 @@ static int make_mx(const struct unit *unit, struct qspec *spec, struct err *err)
 		return 0;
 	if (tile.rows == WHOLE || tile.cols == WHOLE || tile.cols % mx_tile.cols)
 		return refuse_mx(unit,
-				 "only scales of blocks of a multiple of 32 columns can be spread",
+				 "only scales of blocks with a multiple of 32 columns can be "
+				 "converted",
 				 err);
 	if (unit->cols % mx_tile.cols)
-		return refuse_mx(unit, "its columns are not a multiple of 32", err);
+		return refuse_mx(unit, "the number of its columns is not a multiple of 32", err);
 	spec->tile = mx_tile;
 	spec->scale_type = SCALE_E8M0;
 	return 0;
@@ -62,12 +63,13 @@ static int check_readable(const struct unit *unit, struct err *err)
 	if (unit->stack)
 		return err_set(err, ERR_USAGE,
 			       "tensor '%s' holds %" PRIu64
-			       " experts, and formats have a tensor for each: 'fp8conv dequantize' "
-			       "first, and quantize again",
+			       " experts, but formats have one tensor for each: use 'fp8conv "
+			       "dequantize', then 'fp8conv quantize'",
 			       unit->name, unit->source->tensor->shape[0]);
 	if (from->tile.rows == WHOLE && from->tile.cols != WHOLE)
 		return err_set(err, ERR_USAGE,
-			       "tensor '%s' has a scale for each %zu columns, which no format has",
+			       "tensor '%s' has one scale for each %zu columns, which no format "
+			       "supports",
 			       unit->name, from->tile.cols);
 	return 0;
 }
@@ -104,7 +106,7 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 	if (!refused)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "tensor '%s' (%" PRIu64 " x %" PRIu64 ") does not go into format '%s': %s",
+		       "tensor '%s' (%" PRIu64 " x %" PRIu64 ") does not fit format '%s': %s",
 		       unit->name, unit->rows, unit->cols, plan->format->name, refused);
 }
 
@@ -179,11 +181,11 @@ static int plan_units(struct plan *plan, struct detection *detection,
 	if (fp8_units_make(&plan->selection, &plan->source, detection, err))
 		return -1;
 	if (!plan->selection.n_quantized)
-		return err_set(err, ERR_USAGE, "nothing to repack: no weight of '%s' is FP8",
+		return err_set(err, ERR_USAGE, "nothing to repack: '%s' has no FP8 weights",
 			       convert->input);
 	if (detection->inverted)
 		plan->selection.advice =
-			xstrdup("the scales divide: they are turned round, 1 / scale in fp32");
+			xstrdup("the scales are divisors: they are inverted (1 / scale in fp32)");
 	if (plan_specs(plan, params, err) || repack_check_blocks(plan, convert->io, err))
 		return -1;
 	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",
@@ -196,11 +198,12 @@ static int plan_request(struct plan *plan, const struct repack_params *params, s
 {
 	if (!params->format && !params->target)
 		return err_set(err, ERR_USAGE,
-			       "option '--format' is missing: what to make, or --target");
+			       "option '--format' is missing: choose a format, or an engine with "
+			       "--target");
 	if (params->recipe && strcmp(params->recipe, "mxfp8") != 0)
 		return err_set(err, ERR_USAGE,
-			       "codes stay as they are, so that '--recipe %s' cannot be made of "
-			       "them: only mxfp8, of blocks",
+			       "option '--recipe': '%s' is not possible: repack keeps the codes "
+			       "and can only turn blocks into mxfp8",
 			       params->recipe);
 	return engine_find(params->target, &plan->target, err);
 }

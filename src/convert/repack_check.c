@@ -72,8 +72,8 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 			rc = err_set(
 				err, ERR_USAGE,
 				"scale '%s' in '%s' is %.9g at %" PRIu64
-				", which is not a power of two from 2^-127 to 2^127: "
-				"mxfp8 has exponents only, and needs the model quantized again",
+				", which is not a power of two from 2^-127 to 2^127: mxfp8 has "
+				"only exponents, so quantize the model again",
 				scale->name,
 				plan->source.shards[unit->source_scale.scale->shard].file.path,
 				(double)value, odd);

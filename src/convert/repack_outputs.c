@@ -27,7 +27,7 @@ static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *sourc
 	    st_n_elements(from->shape, from->n_dims) != st_n_elements(decl->shape, decl->n_dims))
 		return err_set(err, ERR_USAGE,
 			       "scale '%s' has %" PRIu64
-			       " elements, and '%s' in format '%s' %" PRIu64,
+			       " elements, but '%s' in format '%s' has %" PRIu64,
 			       from->name, st_n_elements(from->shape, from->n_dims), decl->name,
 			       plan->format->name, st_n_elements(decl->shape, decl->n_dims));
 	return 0;
@@ -104,18 +104,18 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 	size_t n = kv_module(name, &which);
 
 	if (!n)
-		return err_set(err, ERR_USAGE, "scale '%s' has no place in format '%s'", name,
+		return err_set(err, ERR_USAGE, "scale '%s' has no equivalent in format '%s'", name,
 			       plan->format->name);
 	if (!plan->format->kv_scale)
 		return err_set(err, ERR_USAGE,
-			       "format '%s' has no place for KV cache scales as '%s': use --format "
+			       "format '%s' does not support KV-cache scale '%s': use --format "
 			       "compressed-tensors or modelopt",
 			       plan->format->name, name);
 	if (!has_partner(detection, name, n, which))
-		return err_set(
-			err, ERR_USAGE,
-			"KV cache scale '%s' has no partner for the %s, and engines need both",
-			name, which == 'k' ? "values" : "keys");
+		return err_set(err, ERR_USAGE,
+			       "KV-cache scale '%s' has no counterpart for the %s: engines need "
+			       "both",
+			       name, which == 'k' ? "values" : "keys");
 	ARRAY_GROW(selection->units, selection->n_units);
 	selection->units[selection->n_units++] = (struct unit){
 		.name = ref->tensor->name, .source = ref, .reason = xstrdup("KV cache scale")
@@ -157,9 +157,8 @@ static int check_cache(const struct plan *plan, const struct detection *detectio
 	if (plan->kv_cache || ((!algo || json_is_null(algo)) && (!scheme || json_is_null(scheme))))
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "the configuration of the source says that its KV cache is quantized, and "
-		       "it has no scales for "
-		       "it, which format '%s' needs",
+		       "the source configuration declares a quantized KV cache, but the "
+		       "source has no KV-cache scales: format '%s' needs them",
 		       plan->format->name);
 }
 

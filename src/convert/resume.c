@@ -137,11 +137,11 @@ static int check_vacant(const struct execution *execution, struct err *err)
 			taken = execution->plan->shards[i].name;
 		else if (execution->plan->preserved && !execution->params->restart &&
 			 outdir_has(&execution->preserve, execution->plan->preserved[i].name))
-			return err_set(err, ERR_USAGE,
-				       "'%s' contains '%s', which fp8conv did not write: choose "
-				       "another folder, or --restart to overwrite",
-				       execution->preserve.path,
-				       execution->plan->preserved[i].name);
+			return err_set(
+				err, ERR_USAGE,
+				"'%s' contains '%s', which fp8conv did not write: choose another "
+				"directory, or --restart to overwrite",
+				execution->preserve.path, execution->plan->preserved[i].name);
 	}
 	if (!taken && outdir_has(&execution->out, CONFIG_NAME))
 		taken = CONFIG_NAME;
@@ -313,8 +313,7 @@ json_t *resume_identity(const struct execution *execution, struct err *err)
 	if (identity && json_array_size(json_object_get(identity, "inputs")) == plan->n_shards)
 		return identity;
 	json_decref(identity);
-	err_set(err, ERR_INPUT,
-		"the name of an input file, '%s', is not UTF-8, which %s cannot record",
+	err_set(err, ERR_INPUT, "the name of input file '%s' is not UTF-8: %s cannot record it",
 		plan->shards[0].name, MANIFEST_NAME);
 	return NULL;
 }

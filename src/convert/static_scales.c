@@ -17,7 +17,7 @@
 
 static int refuse_useless(const char *option, struct err *err)
 {
-	return err_set(err, ERR_USAGE, "%s has no use without --calibration", option);
+	return err_set(err, ERR_USAGE, "option '%s' requires '--calibration'", option);
 }
 
 /* Do all modules have histograms?  Modules without a pass do not count. */
@@ -39,9 +39,9 @@ int static_scales_open(struct static_scales *scales, const struct io *io,
 		return -1;
 	if (!params->path && params->kv_cache)
 		return err_set(err, ERR_USAGE,
-			       "--kv-cache needs an amax history: run 'fp8conv calibrate MODEL "
-			       "--data FILE -o stats.amax' and "
-			       "give it with --calibration stats.amax");
+			       "option '--kv-cache' needs an amax history: run 'fp8conv calibrate "
+			       "MODEL --data FILE -o stats.amax' and give it with --calibration "
+			       "stats.amax");
 	if (!params->path) {
 		const char *option = params->amax_algo	       ? "--amax-algo"
 				     : params->uncovered_given ? "--uncovered"
@@ -54,8 +54,8 @@ int static_scales_open(struct static_scales *scales, const struct io *io,
 		return -1;
 	if (static_choice_needs_counts(&scales->choice) && !has_counts(&scales->stats))
 		return err_set(err, ERR_USAGE,
-			       "--amax-algo %s needs histograms, and '%s' has none: calibrate with "
-			       "--histogram",
+			       "option '--amax-algo': '%s' needs histograms, but '%s' has none: "
+			       "calibrate with --histogram",
 			       params->amax_algo, params->path);
 	return 0;
 }
@@ -161,8 +161,8 @@ static int check_model(const struct static_scales *scales, struct plan *plan, st
 	source_release(&source);
 	if (!rc && strcmp(fingerprint, scales->stats.model) != 0)
 		rc = err_set(err, ERR_INPUT,
-			     "'%s' belongs to another model: its fingerprint is '%s', that of '%s' "
-			     "is '%s'",
+			     "'%s' belongs to another model: its fingerprint is '%s', but that "
+			     "of '%s' is '%s'",
 			     scales->params->path, scales->stats.model, plan->source.path,
 			     fingerprint);
 	return rc;
@@ -198,8 +198,8 @@ int static_scales_cover(const struct static_scales *scales, struct plan *plan, b
 			return -1;
 	}
 	if (n_uncovered && note)
-		*note = xasprintf(
-			"%zu of %zu modules had too few tokens in '%s': --uncovered decided",
-			n_uncovered, n, scales->params->path);
+		*note = xasprintf("%zu of %zu modules had too few tokens in '%s': --uncovered "
+				  "applies to them",
+				  n_uncovered, n, scales->params->path);
 	return 0;
 }

@@ -68,7 +68,8 @@ static int siblings_amax(const struct static_scales *scales, const struct unit *
 	if (n)
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "--uncovered group-max: no expert beside '%s' has enough tokens in '%s'",
+		       "option '--uncovered group-max': no expert beside '%s' has enough "
+		       "tokens in '%s'",
 		       site->name, scales->params->path);
 }
 

@@ -67,8 +67,8 @@ static int check_site(const struct static_scales *scales, const struct plan *pla
 			       site->name, scales->params->path, plan->source.path);
 	if (find_projection(plan, site->name, "kv_a_proj") != SIZE_MAX)
 		return err_set(err, ERR_USAGE,
-			       "--kv-cache: attention '%s' caches a latent vector, for which "
-			       "formats have no scales",
+			       "option '--kv-cache': attention '%s' caches a latent vector, but "
+			       "no format has scales for it",
 			       site->name);
 	if (!site->n_passes)
 		return err_set(
@@ -125,7 +125,7 @@ int static_scales_kv(const struct static_scales *scales, struct plan *plan, stru
 	}
 	if (!plan->caches.n)
 		return err_set(err, ERR_INPUT,
-			       "'%s' has no history of an attention, which --kv-cache needs",
+			       "'%s' has no attention history: option '--kv-cache' needs one",
 			       scales->params->path);
 	sort(plan->caches.list, plan->caches.n, sizeof *plan->caches.list, compare_caches);
 	plan->kv_cache = true;

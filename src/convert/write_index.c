@@ -96,10 +96,11 @@ static int check_names(const struct index_text *text, struct err *err)
 {
 	for (size_t i = 1; i < text->n; i++)
 		if (!strcmp(text->names[i - 1].tensor, text->names[i].tensor))
-			return err_set(err, ERR_INPUT,
-				       "the output would have two tensors '%s': the source has one "
-				       "of that name",
-				       text->names[i].tensor);
+			return err_set(
+				err, ERR_INPUT,
+				"the output would have two tensors '%s': the source already has "
+				"one",
+				text->names[i].tensor);
 	return 0;
 }
 

@@ -27,7 +27,7 @@ void config_check_keys(const struct config_check *check)
 		format->check(check);
 	else if (!detection->declared)
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "quant_method is '%s', which says nothing of FP8: engines refuse it, "
-			      "or take codes for weights",
+			      "quant_method is '%s', which does not declare FP8: engines refuse "
+			      "it or read codes as weights",
 			      config_quant_method(detection->config));
 }

@@ -53,13 +53,13 @@ int detection_scale(const struct detection *detection, const struct tensor_ref *
 		.inverted = detection->inverted,
 	};
 	if (!scale->scale)
-		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has no scale beside it",
+		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has no scale",
 			       weight->tensor->name);
 	if (scale_tile(weight->tensor, scale->scale->tensor, detection->declared_tile, &scale->tile,
 		       &scale->scale_type))
 		return 0;
 	st_shape_format(&shapes, scale->scale->tensor->shape, scale->scale->tensor->n_dims);
-	buf_puts(&shapes, ", which fits no tiling of ");
+	buf_puts(&shapes, ", which does not fit any tiling of ");
 	st_shape_format(&shapes, weight->tensor->shape, weight->tensor->n_dims);
 	err_set(err, ERR_INPUT, "scale '%s' is %s %s of '%s'", scale->scale->tensor->name,
 		dtype_name(scale->scale->tensor->dtype), shapes.data, weight->tensor->name);

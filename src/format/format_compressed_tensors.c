@@ -11,8 +11,8 @@
 #include "format/write_config.h"
 #include "format/variant.h"
 
-#define TRTLLM_STRATEGIES "it reads the strategies channel and block of compressed-tensors only"
-#define TRTLLM_DYNAMIC	  "it takes one scale per tensor from modelopt only, with --calibration"
+#define TRTLLM_STRATEGIES "it supports only the strategies channel and block"
+#define TRTLLM_DYNAMIC	  "it supports one scale per tensor only in modelopt, with --calibration"
 
 static const char *const methods[] = { "compressed-tensors", NULL };
 
@@ -71,7 +71,8 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_U8,
-		.refused = { [ENGINE_SGLANG] = "its reader of compressed-tensors has no MXFP8",
+		.refused = { [ENGINE_SGLANG] =
+				     "its compressed-tensors reader does not support MXFP8",
 			     [ENGINE_TRTLLM] = TRTLLM_STRATEGIES },
 		.weights = "group",
 		.inputs = "group",
@@ -304,8 +305,8 @@ static void check_args(const struct config_check *check, const char *group, cons
 
 	json_object_foreach(args, key, value) if (!args_key_known(key))
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "%s of '%s' has a key '%s', which compressed-tensors does not know: "
-			      "loading is refused",
+			      "%s of '%s' has a key '%s' that is unknown to compressed-tensors: "
+			      "it refuses to load",
 			      what, group, key);
 }
 
@@ -327,11 +328,10 @@ static void check_strategy(const struct config_check *check, const char *group,
 			"weights of '%s' have strategy '%s', but the scales are those of '%s'",
 			group, strategy, wanted);
 	if (!strcmp(wanted, "group") && strcmp(config_text(weights, "scale_dtype"), "torch.uint8"))
-		config_report(
-			check, CONFIG_KEYS, "config.json",
-			"weights of '%s' have no scale_dtype 'torch.uint8': compressed-tensors "
-			"takes the scales for numbers",
-			group);
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "weights of '%s' have no scale_dtype 'torch.uint8': "
+			      "compressed-tensors reads the scales as numbers",
+			      group);
 }
 
 static void check_config(const struct config_check *check)
@@ -342,7 +342,8 @@ static void check_config(const struct config_check *check)
 
 	if (!json_object_size(groups))
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "quantization_config has no config_groups: nothing is read as FP8");
+			      "quantization_config has no config_groups: engines read nothing as "
+			      "FP8");
 	json_object_foreach(groups, name, group)
 	{
 		json_t *weights = json_object_get(group, "weights");
@@ -366,7 +367,7 @@ const struct format format_compressed_tensors = {
 	.summary = "llm-compressor's: config groups, weight_scale",
 	.variants = variants,
 	.methods = methods,
-	.refused_mixed = { [ENGINE_TRTLLM] = "it reads the first config group only" },
+	.refused_mixed = { [ENGINE_TRTLLM] = "it reads only the first config group" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,
 	.configure = configure,

@@ -11,8 +11,8 @@
 #include "format/write_config.h"
 #include "format/variant.h"
 
-#define TRTLLM_BLOCKS  "it takes quant_method 'fp8' for 128x128 blocks"
-#define TRTLLM_DYNAMIC "it takes one scale per tensor from modelopt only, with --calibration"
+#define TRTLLM_BLOCKS  "it reads quant_method 'fp8' as 128x128 blocks"
+#define TRTLLM_DYNAMIC "it supports one scale per tensor only in modelopt, with --calibration"
 
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
  * overrides; vLLM reads MXFP8 in the way that ModelOpt introduced. */
@@ -194,17 +194,16 @@ static void check_fp8(const struct config_check *check, const json_t *config)
 
 	if (strcmp(activations, "dynamic") && strcmp(activations, "static"))
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "quantization_config has no activation_scheme 'dynamic' or 'static': "
-			      "loading is refused");
+			      "quantization_config has no activation_scheme 'dynamic' or "
+			      "'static': engines refuse to load it");
 	else if (blocks && strcmp(activations, "dynamic"))
-		config_report(
-			check, CONFIG_KEYS, "config.json",
-			"activation_scheme is 'static', and blocks need 'dynamic': loading is "
-			"refused");
+		config_report(check, CONFIG_KEYS, "config.json",
+			      "activation_scheme is 'static', but blocks need 'dynamic': engines "
+			      "refuse to load it");
 	if (blocks && (said->rows != scheme->tile.rows || said->cols != scheme->tile.cols))
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "weight_block_size is not the %zu x %zu of the scales: engines take "
-			      "them for other weights",
+			      "weight_block_size differs from the %zu x %zu of the scales: "
+			      "engines apply the scales to the wrong weights",
 			      scheme->tile.rows, scheme->tile.cols);
 	if (*fmt && (strstr(fmt, "e5m2") != NULL) != (scheme->fp8_format == FP8_E5M2))
 		config_report(check, CONFIG_KEYS, "config.json",
@@ -240,8 +239,8 @@ const struct format format_hf = {
 	.summary = "Hugging Face's own: quant_method fp8 or mxfp8, weight_scale_inv",
 	.variants = variants,
 	.methods = methods,
-	.refused_mixed = { [ENGINE_ANY] = "its configuration has one scheme for all; use "
-					  "--format compressed-tensors" },
+	.refused_mixed = { [ENGINE_ANY] = "its configuration holds one scheme for all modules; "
+					  "use --format compressed-tensors" },
 	.configure = configure,
 	.read = read_config,
 	.check = check_config,

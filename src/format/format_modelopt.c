@@ -12,8 +12,8 @@
 #include "format/variant.h"
 
 #define NOT_IN_TRANSFORMERS "it does not know quant_method 'modelopt'"
-#define SGLANG_TENSORS	    "it reads per-tensor FP8 of modelopt only"
-#define VLLM_DENSE	    "it reads this quant_algo in dense layers only"
+#define SGLANG_TENSORS	    "it reads only per-tensor FP8 of modelopt"
+#define VLLM_DENSE	    "it reads this quant_algo only in dense layers"
 
 static const char *const methods[] = { "modelopt", "modelopt_mxfp8", NULL };
 
@@ -193,11 +193,11 @@ static void check_twice(const struct config_check *check, const json_t *config)
 		return;
 	if (strcasecmp(config_text(config, "quant_algo"), config_text(other, "quant_algo")))
 		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
-			      "quant_algo is '%s' here and '%s' in config.json",
+			      "quant_algo is '%s' here, but '%s' in config.json",
 			      config_text(other, "quant_algo"), config_text(config, "quant_algo"));
 	if (list && check->kept && !same_list(list, check->kept))
 		config_report(check, CONFIG_KEPT, "hf_quant_config.json",
-			      "exclude_modules is not the list of config.json");
+			      "exclude_modules differs from the list in config.json");
 }
 
 static void check_config(const struct config_check *check)
@@ -208,12 +208,12 @@ static void check_config(const struct config_check *check)
 
 	if (!*algo)
 		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",
-			      "quantization_config has no quant_algo: loading is refused");
+			      "quantization_config has no quant_algo: engines refuse to load it");
 	else if (!check->detection->declared &&
 		 !strcmp(config_quant_method(config), "modelopt_mxfp8"))
 		config_report(check, CONFIG_KEYS, "config.json",
-			      "quant_algo is '%s', which is not FP8: engines refuse it, or take "
-			      "codes for weights",
+			      "quant_algo is '%s', which is not FP8: engines refuse it or read "
+			      "codes as weights",
 			      algo);
 	check_twice(check, config);
 }
@@ -223,7 +223,7 @@ const struct format format_modelopt = {
 	.summary = "ModelOpt's: one quant_algo, hf_quant_config.json",
 	.variants = variants,
 	.methods = methods,
-	.refused_mixed = { [ENGINE_ANY] = "it has one quant_algo for all; use --format "
+	.refused_mixed = { [ENGINE_ANY] = "it holds one quant_algo for all modules; use --format "
 					  "compressed-tensors" },
 	.kv_scale = "?_proj.?_scale",
 	.kv_dims = 0,

@@ -86,7 +86,7 @@ int format_configure(const struct format *format, const struct quantization *qua
 	char words[SCHEME_NAME_SIZE];
 
 	if (!quantization->n_sets)
-		return err_set(err, ERR_USAGE, "every module is kept: nothing is left to quantize");
+		return err_set(err, ERR_USAGE, "nothing to quantize: every module is kept");
 	for (size_t i = 0; i < quantization->n_sets; i++) {
 		const struct module_set *set = &quantization->sets[i];
 

@@ -32,8 +32,8 @@ static int check_biases(const struct select *select, const struct st_tensor *ten
 	    !has_sibling(select, tensor->name, n, ".bias"))
 		return 0;
 	return err_set(err, ERR_INPUT,
-		       "experts '%s' have biases, and may interleave gate and up, which is "
-		       "unsupported: --exclude keeps them",
+		       "experts '%s' have biases and may interleave gate and up, which is "
+		       "unsupported: use --exclude to keep them",
 		       tensor->name);
 }
 
@@ -58,7 +58,8 @@ static int layers_fill(struct layer *layers, size_t n, const struct select *sele
 		layer = &layers[intern_add(prefixes, name, experts_prefix_len(name))];
 		slot = c->facts.role == ROLE_EXPERTS_GATE_UP ? &layer->gate_up : &layer->down;
 		if (*slot != NONE)
-			return err_set(err, ERR_INPUT, "'%s' and '%s' are the same experts",
+			return err_set(err, ERR_INPUT,
+				       "tensors '%s' and '%s' hold the same experts",
 				       select->candidates[*slot].source->tensor->name, name);
 		*slot = i;
 	}
@@ -117,8 +118,8 @@ static int check_count(const struct select *select, struct err *err)
 		n += candidate_n_units(c);
 		if (n > MOST_MATRICES)
 			return err_set(err, ERR_INPUT,
-				       "experts '%s' and those before them are %" PRIu64
-				       " matrices, more than %d: --exclude keeps them as they are",
+				       "experts '%s' and the experts before them are %" PRIu64
+				       " matrices, more than %d: use --exclude to keep them",
 				       c->source->tensor->name, n, MOST_MATRICES);
 	}
 	return 0;

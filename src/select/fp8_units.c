@@ -50,9 +50,7 @@ static int add_unit(struct selection *selection, const struct detection *detecti
 		fp8_unit_layout(&unit);
 		selection->n_quantized++;
 	} else if (dtype_is_fp8(tensor->dtype)) {
-		return err_set(err, ERR_INPUT,
-			       "FP8 tensor '%s' has %d dimensions: matrices can be read, and "
-			       "stacks of them",
+		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has %d dimensions, not 2 or 3",
 			       tensor->name, tensor->n_dims);
 	} else {
 		unit.reason = xasprintf("%s already", dtype_name(tensor->dtype));

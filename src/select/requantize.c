@@ -26,11 +26,10 @@ static int find_scale(const struct detection *detection, const struct tensor_ref
 	if (fp8_source_scale(detection, weight, scale, err))
 		return -1;
 	if (scale->inverted)
-		return err_set(
-			err, ERR_INPUT,
-			"scale '%s' is a divisor, not a multiplier: --requantize cannot read "
-			"it, 'fp8conv dequantize' can",
-			scale->scale->tensor->name);
+		return err_set(err, ERR_INPUT,
+			       "scale '%s' is a divisor, not a multiplier, which --requantize "
+			       "cannot read: use 'fp8conv dequantize'",
+			       scale->scale->tensor->name);
 	return 0;
 }
 
@@ -73,7 +72,8 @@ static int check_tensor(const struct select *select, const struct detection *det
 		return 0;
 	if (!select->options->requantize)
 		return err_set(err, ERR_USAGE,
-			       "tensor '%s' is already %s: --requantize converts an FP8 source",
+			       "tensor '%s' is already %s: use --requantize to convert an FP8 "
+			       "source",
 			       tensor->name, dtype_name(tensor->dtype));
 	return find_scale(detection, ref, scale, err);
 }

@@ -110,7 +110,7 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 	const struct unit *most = commonest(selection);
 
 	if (!most)
-		return err_set(err, ERR_USAGE, "nothing to quantize: there are no tensors");
+		return err_set(err, ERR_USAGE, "nothing to quantize: the input has no tensors");
 	return err_set(err, ERR_USAGE,
 		       "nothing to quantize: all %zu tensors are kept, %zu of them linear weights, "
 		       "as '%s': %s%s%s",
@@ -127,8 +127,8 @@ static int check_kept(const struct unit *unit, struct err *err)
 	if (dtype != DT_F8_E4M3 && dtype != DT_F8_E5M2)
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "tensor '%s' is %s and would be kept (%s), but FP8 tensors can only be "
-		       "quantized again: 'fp8conv dequantize' first",
+		       "tensor '%s' is %s and would be kept (%s), but FP8 tensors can "
+		       "only be quantized again: use 'fp8conv dequantize' first",
 		       unit->name, dtype_name(dtype), unit->reason);
 }
 

@@ -125,8 +125,9 @@ static void make_units(struct select *select, struct selection *selection)
 static const char *suggestion(const struct recipe *recipe)
 {
 	if (recipe->weight.scale_type == SCALE_E8M0)
-		return "--recipe channelwise takes any shape";
-	return "--recipe channelwise takes any shape, --ragged quantizes them in ragged blocks";
+		return "--recipe channelwise accepts any shape";
+	return "--recipe channelwise accepts any shape, --ragged allows partial "
+	       "blocks";
 }
 
 /* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
@@ -145,10 +146,9 @@ static char *note_mx(const struct select *select)
 	}
 	if (!n)
 		return NULL;
-	return xasprintf(
-		"%zu weights have fewer than %d rows or columns, which engines' MXFP8 kernels "
-		"do not take: --exclude keeps them",
-		n, MX_KERNEL_MIN);
+	return xasprintf("%zu weights have fewer than %d rows or columns, which engines' "
+			 "MXFP8 kernels do not support: use --exclude to keep them",
+			 n, MX_KERNEL_MIN);
 }
 
 int select_units(struct select *select, struct selection *selection, struct err *err)
@@ -165,8 +165,8 @@ int select_units(struct select *select, struct selection *selection, struct err 
 		return -1;
 	if (2 * n > n_linear)
 		selection->advice =
-			xasprintf("%zu of %zu linear weights are kept for their shapes: %s", n,
-				  n_linear, hint);
+			xasprintf("%zu of %zu linear weights are kept because of their shapes: %s",
+				  n, n_linear, hint);
 	selection->caution = note_mx(select);
 	return 0;
 }

@@ -68,7 +68,7 @@ static int send_all(const struct io *io, const char *data, size_t n, const atomi
 		if (put == 0)
 			errno = EIO;
 		if (put <= 0)
-			return err_errno(err, "cannot write 'standard output'");
+			return err_errno(err, "cannot write standard output");
 		at += (size_t)put;
 	}
 	return 0;

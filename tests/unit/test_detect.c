@@ -394,17 +394,18 @@ static void test_no_scale(void **state)
 	static const struct {
 		const char *tensors, *message;
 	} bad[] = {
-		{ W256 "b.weight_scale F32 1", "FP8 tensor 'a.weight' has no scale beside it" },
-		{ W256 "a.weight_scale F32 7", "scale 'a.weight_scale' is F32 [7], which fits no "
-					       "tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale F32 5 7", "scale 'a.weight_scale' is F32 [5, 7], which fits "
-						 "no tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale F32 0 3", "scale 'a.weight_scale' is F32 [0, 3], which fits "
-						 "no tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale I32 1", "scale 'a.weight_scale' is I32 [1], which fits no "
-					       "tiling of [256, 384] of 'a.weight'" },
-		{ W256 "a.weight_scale F32 2 3 4", "scale 'a.weight_scale' is F32 [2, 3, 4], which "
-						   "fits no tiling of [256, 384] of 'a.weight'" },
+		{ W256 "b.weight_scale F32 1", "FP8 tensor 'a.weight' has no scale" },
+		{ W256 "a.weight_scale F32 7", "scale 'a.weight_scale' is F32 [7], which does not "
+					       "fit any tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 5 7", "scale 'a.weight_scale' is F32 [5, 7], which does "
+						 "not fit any tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 0 3", "scale 'a.weight_scale' is F32 [0, 3], which does "
+						 "not fit any tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale I32 1", "scale 'a.weight_scale' is I32 [1], which does not "
+					       "fit any tiling of [256, 384] of 'a.weight'" },
+		{ W256 "a.weight_scale F32 2 3 4",
+		  "scale 'a.weight_scale' is F32 [2, 3, 4], which does "
+		  "not fit any tiling of [256, 384] of 'a.weight'" },
 	};
 
 	(void)state;

@@ -126,8 +126,7 @@ static void test_select_messages(void **state)
 		  "channelwise scheme; use --format compressed-tensors" },
 		{ "compressed-tensors", ENGINE_SGLANG, MX, "mxfp8",
 		  "recipe 'mxfp8' in format 'compressed-tensors' does not load in sglang: its "
-		  "reader of "
-		  "compressed-tensors has no MXFP8; use --format hf" },
+		  "compressed-tensors reader does not support MXFP8; use --format hf" },
 		{ "modelopt", ENGINE_ANY, DYNAMIC, "current",
 		  "no engine loads recipe 'current' in format 'modelopt': it needs static input "
 		  "scales, which --calibration gives; use --format compressed-tensors" },
@@ -137,8 +136,7 @@ static void test_select_messages(void **state)
 		  "unknown format 'gguf-like' (see 'fp8conv formats')" },
 		{ NULL, ENGINE_TRTLLM, DYNAMIC, "current",
 		  "recipe 'current' in format 'compressed-tensors' does not load in trtllm: it "
-		  "takes one "
-		  "scale per tensor from modelopt only, with --calibration" },
+		  "supports one scale per tensor only in modelopt, with --calibration" },
 	};
 
 	(void)state;

@@ -178,15 +178,15 @@ static void test_nothing(void **state)
 		"a.1.x_up.weight BF16 128 576\n",
 		"blockwise", NO_OPTIONS, ERR_USAGE,
 		"nothing to quantize: all 3 tensors are kept, 3 of them linear weights, as "
-		"'a.0.x_up.weight': K 576 is not a multiple of 128; --recipe channelwise takes "
-		"any shape, --ragged quantizes them in ragged blocks");
+		"'a.0.x_up.weight': K 576 is not a multiple of 128; --recipe channelwise "
+		"accepts any shape, --ragged allows partial blocks");
 	selection_refuses(
 		"a.norm.weight BF16 128\nb.norm.bias BF16 128\n", "blockwise", NO_OPTIONS,
 		ERR_USAGE,
 		"nothing to quantize: all 2 tensors are kept, 0 of them linear weights, as "
 		"'a.norm.weight': norm");
 	selection_refuses("", "blockwise", NO_OPTIONS, ERR_USAGE,
-			  "nothing to quantize: there are no tensors");
+			  "nothing to quantize: the input has no tensors");
 }
 
 #define HF_CONFIG                                                                       \
@@ -210,8 +210,8 @@ static void test_requantize(void **state)
 	(void)state;
 	selection_refuses_config(
 		HF_CONFIG, FP8_MODEL, "channelwise", NO_OPTIONS, ERR_USAGE,
-		"tensor 'a.0.up_proj.weight' is already F8_E4M3: --requantize converts "
-		"an FP8 source");
+		"tensor 'a.0.up_proj.weight' is already F8_E4M3: use --requantize to "
+		"convert an FP8 source");
 	memory_checkpoint_init(&checkpoint, HF_CONFIG, FP8_MODEL);
 	assert_int_equal(selection_make(&selection, &checkpoint, &requantize, &err), 0);
 	selection_assert(&selection, "a.0.up_proj.weight channelwise\n"
@@ -235,7 +235,7 @@ static void test_requantize_refusals(void **state)
 			.requantize = true, .exclude = LIST("up_proj"), .n_exclude = 1 },
 		ERR_USAGE,
 		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (excluded), but "
-		"FP8 tensors can only be quantized again: 'fp8conv dequantize' first");
+		"FP8 tensors can only be quantized again: use 'fp8conv dequantize' first");
 	selection_refuses_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 128 128\n",
 				 "channelwise", requantize, ERR_INPUT,
 				 "FP8 tensor 'a.0.experts.down_proj' has 3 dimensions, not 2");

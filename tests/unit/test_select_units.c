@@ -115,8 +115,8 @@ static void test_kept_experts(void **state)
 			"a.o_proj.weight blockwise\n");
 	selection_refuses(
 		gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
-		"experts 'a.experts.gate_up_proj' have biases, and may interleave gate and up, "
-		"which is unsupported: --exclude keeps them");
+		"experts 'a.experts.gate_up_proj' have biases and may interleave gate and up, "
+		"which is unsupported: use --exclude to keep them");
 	selection_gives(gpt_oss, "blockwise", exclude,
 			"a.experts.gate_up_proj: excluded\n"
 			"a.experts.gate_up_proj_bias: excluded\n"
@@ -131,7 +131,8 @@ static void test_kept_experts(void **state)
 		"a.experts.down_proj BF16 2 128 256\n"
 		"a.experts.down_proj.weight BF16 2 128 256\n",
 		"blockwise", NO_OPTIONS, ERR_INPUT,
-		"'a.experts.down_proj' and 'a.experts.down_proj.weight' are the same experts");
+		"tensors 'a.experts.down_proj' and 'a.experts.down_proj.weight' hold the same "
+		"experts");
 	selection_refuses_config(
 		"{\"hidden_size\": 4}",
 		"a.experts.gate_up_proj BF16 65536 2 4\na.experts.down_proj BF16 65536 4 1\n"
@@ -140,8 +141,8 @@ static void test_kept_experts(void **state)
 		"f.experts.gate_up_proj BF16 65536 2 4\ng.experts.gate_up_proj BF16 65536 2 4\n"
 		"h.experts.gate_up_proj BF16 65536 2 4\n",
 		"channelwise", NO_OPTIONS, ERR_INPUT,
-		"experts 'h.experts.gate_up_proj' and those before them are 1114112 matrices, "
-		"more than 1048576: --exclude keeps them as they are");
+		"experts 'h.experts.gate_up_proj' and the experts before them are 1114112 "
+		"matrices, more than 1048576: use --exclude to keep them");
 	selection_gives(square, "blockwise", exclude,
 			"a.experts.gate_up_proj: excluded\na.o_proj.weight blockwise\n");
 	/* one of the two is enough to keep both, and a layout of others is none of ours */
@@ -263,9 +264,10 @@ static void test_advice(void **state)
 	     "a.0.o_proj.weight BF16 576 576\na.1.o_proj.weight BF16 576 576\n"
 	     "a.0.down_proj.weight BF16 576 1536\n",
 	     "blockwise", false);
-	assert_string_equal(selection.advice,
-			    "2 of 3 linear weights are kept for their shapes: --recipe channelwise "
-			    "takes any shape, --ragged quantizes them in ragged blocks");
+	assert_string_equal(
+		selection.advice,
+		"2 of 3 linear weights are kept because of their shapes: --recipe channelwise "
+		"accepts any shape, --ragged allows partial blocks");
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 	/* with all that goes with them */
@@ -288,7 +290,7 @@ static void test_advice(void **state)
 	assert_null(selection.advice);
 	assert_string_equal(selection.caution,
 			    "1 weights have fewer than 128 rows or columns, which engines' MXFP8 "
-			    "kernels do not take: --exclude keeps them");
+			    "kernels do not support: use --exclude to keep them");
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 }

@@ -27,7 +27,7 @@ refused deep-config "'deep-config': config.json: bad JSON at byte 149: $deep"
 refused long-header "header of 'long-header/model.safetensors': bad JSON at byte 9: expected a key in quotes"
 refused long-field "field 'x' of tensor 'up_proj.weight' in 'long-field/model.safetensors' is 2000003 bytes long, more than the limit (1048576) (byte 88)"
 refused long-name "tensor 'xxx*xxx...xxx*xxx' in 'long-name/model.safetensors' has the unknown type 'F33' (byte 1000021)"
-refused_plan experts "experts 'a.5.experts.gate_up_proj' and those before them are 1179648 matrices, more than 1048576: --exclude keeps them as they are"
+refused_plan experts "experts 'a.5.experts.gate_up_proj' and the experts before them are 1179648 matrices, more than 1048576: use --exclude to keep them"
 refused config-loop "cannot open 'config-loop/config.json': Too many levels of symbolic links"
 for place in shard.safetensors config.json model.safetensors.index.json; do
 	case $place in

@@ -17,7 +17,7 @@ cmp "$folder/$(printf 'note\376\n\033[31m.txt')" "$(printf 'out\377/note\376\n\0
 json j 'j["source"].startswith("m")'
 "$FP8CONV" inspect bad --json >j
 json j 'j["files"][0]["name"].endswith("[31m.safetensors")'
-fails 3 " quantize: the name of an input file, 'a*?\[31m.safetensors', is not UTF-8, which fp8conv-manifest.json cannot record" \
+fails 3 " quantize: the name of input file 'a*?\[31m.safetensors' is not UTF-8: fp8conv-manifest.json cannot record it" \
 	quantize bad -o out
 fails 3 " quantize: the name of 'note*??\[31m.txt' in 'hashed' is not UTF-8: fp8conv-manifest.json cannot record it" \
 	quantize "$folder" --manifest -o hashed

@@ -3,7 +3,7 @@
 . "$CLI/lib.sh"
 # What is refused, with which words; nothing is made.
 need "$SAMPLES/tiny-llama"
-fails 2 " dequantize: nothing to dequantize: no weight of '$SAMPLES/tiny-llama' is FP8" \
+fails 2 " dequantize: nothing to dequantize: '$SAMPLES/tiny-llama' has no FP8 weights" \
 	dequantize "$SAMPLES/tiny-llama" -o out
 fails 2 " dequantize: MODEL is missing (fp8conv dequantize MODEL -o OUT)" dequantize
 fails 2 " dequantize: option '--output' is missing*" dequantize x
@@ -23,13 +23,13 @@ bytes() {
 }
 w="'a.weight': {'dtype': 'F8_E4M3', 'shape': [2, 2], 'data_offsets': [0, 4]}"
 bytes a.safetensors "{$w}" 4
-fails 3 " dequantize: FP8 tensor 'a.weight' has no scale beside it" dequantize a.safetensors -o b.safetensors
+fails 3 " dequantize: FP8 tensor 'a.weight' has no scale" dequantize a.safetensors -o b.safetensors
 bytes a.safetensors "{$w, 'a.weight_scale': {'dtype': 'F32', 'shape': [3], 'data_offsets': [4, 16]}}" 16
-fails 3 " dequantize: scale 'a.weight_scale' is F32 \[3], which fits no tiling of \[2, 2] of 'a.weight'" \
+fails 3 " dequantize: scale 'a.weight_scale' is F32 \[3], which does not fit any tiling of \[2, 2] of 'a.weight'" \
 	dequantize a.safetensors -o b.safetensors
 bytes a.safetensors "{'a.weight': {'dtype': 'F8_E4M3', 'shape': [4], 'data_offsets': [0, 4]}, 'b.weight': {'dtype': 'F8_E4M3',
 	'shape': [2, 2], 'data_offsets': [4, 8]}, 'b.weight_scale': {'dtype': 'F32', 'shape': [], 'data_offsets': [8, 12]}}" 12
-fails 3 " dequantize: FP8 tensor 'a.weight' has 1 dimensions: matrices can be read, and stacks of them" \
+fails 3 " dequantize: FP8 tensor 'a.weight' has 1 dimensions, not 2 or 3" \
 	dequantize a.safetensors -o b.safetensors
 bytes a.safetensors "{'a.weight': {'dtype': 'F8_E4M3FNUZ', 'shape': [2, 2], 'data_offsets': [0, 4]}, 'b.weight': {'dtype': 'F8_E4M3',
 	'shape': [2, 2], 'data_offsets': [4, 8]}, 'b.weight_scale': {'dtype': 'F32', 'shape': [], 'data_offsets': [8, 12]}}" 12

@@ -15,5 +15,5 @@ for flavour in $(python3 "$CLI/fp8.py" flavours); do
 	done
 	rm -rf in wanted
 done
-fails 2 " dequantize: option '--max-memory' leaves * bytes for each thread, which needs *" \
+fails 2 " dequantize: option '--max-memory' leaves * bytes for each thread, but a thread needs *" \
 	dequantize "$SAMPLES/tiny-llama" --dry-run --threads 3 --max-memory 25343K

@@ -16,7 +16,7 @@ amax make "$model" bare.amax histogram=0
 sed 's/model.layers.1.self_attn.amax/model.layers.1.self_attm.amax/; s/model.layers.1.self_attn.tokens/model.layers.1.self_attm.tokens/' \
 	good.amax >attention.amax
 ours=$(amax fingerprint "$model")
-fails 3 "${q}'other.amax' belongs to another model: its fingerprint is '00', that of '$model' is '$ours'" $delayed other.amax
+fails 3 "${q}'other.amax' belongs to another model: its fingerprint is '00', but that of '$model' is '$ours'" $delayed other.amax
 fails 3 "${q}module 'model.layers.2.mlp.up_proj' is not in 'less.amax': the calibration did not cover it" $delayed less.amax
 fails 3 "${q}module 'model.layers.0.mlp.down_proj' has no pass in 'none.amax': the calibration stopped before it" $delayed none.amax
 fails 3 "${q}amax of x of module 'model.layers.3.mlp.down_proj' in 'inf.amax' is infinite: it overflowed in the forward pass" \
@@ -25,8 +25,8 @@ fails 3 "${q}attention 'model.layers.1.self_attn' is not in 'attention.amax': th
 	$delayed attention.amax --kv-cache
 fails 3 "${q}'$model/model.safetensors' is not an amax file: its metadata has no 'fp8conv_amax'" $delayed "$model/model.safetensors"
 fails 3 "${q}cannot open 'nowhere': No such file or directory" $delayed nowhere
-fails 2 "${q}--amax-algo mse needs histograms, and 'bare.amax' has none: calibrate with --histogram" $delayed bare.amax --amax-algo mse
-fails 2 "${q}option '--calibration' does not apply to recipe 'blockwise', whose activations are dynamic: it is for *" \
+fails 2 "${q}option '--amax-algo': 'mse' needs histograms, but 'bare.amax' has none: calibrate with --histogram" $delayed bare.amax --amax-algo mse
+fails 2 "${q}option '--calibration' does not apply to recipe 'blockwise', whose activations are dynamic: use recipe delayed or current, *" \
 	quantize "$model" -o out --calibration good.amax
 fails 2 "${q}format 'hf' does not support KV-cache scales: omit --kv-cache, or use --format compressed-tensors or modelopt" \
 	$delayed good.amax --format hf --kv-cache

@@ -24,12 +24,12 @@ tensors["model.layers.0.self_attn.amax_history_qkv"] = amax.pack("F32", [1, 3], 
 tensors["model.layers.0.self_attn.tokens"] = amax.pack("I64", [1], [80])
 amax.write("s.amax", metadata, tensors)
 END
-fails 2 " quantize: --kv-cache: attention 'model.layers.0.self_attn' caches a latent vector, for which formats have no scales" \
+fails 2 " quantize: option '--kv-cache': attention 'model.layers.0.self_attn' caches a latent vector, but no format has scales for it" \
 	quantize mla -o out --recipe delayed --calibration s.amax --kv-cache
 [ -e out ] && echo "out was written"
 "$FP8CONV" quantize mla -o out --recipe delayed --calibration s.amax
 python3 "$CLI/amax.py" scales mla s.amax out
 # What was dumped says nothing of attention.
-fails 3 " quantize: 'x.amax' has no history of an attention, which --kv-cache needs" \
+fails 3 " quantize: 'x.amax' has no attention history: option '--kv-cache' needs one" \
 	quantize mla -o none --recipe delayed --calibration x.amax --kv-cache
 exit 0

@@ -10,6 +10,6 @@ rm kept/model-00001-of-00002.safetensors
 "$FP8CONV" quantize "$m" -o out --preserve-high-precision kept
 same first kept
 grep -c '"name": "model-00001-of-00002.safetensors"' out/fp8conv-manifest.json | grep -vx 2
-fails 2 " quantize: 'kept' contains 'model-00001-of-00002.safetensors', which fp8conv did not write: choose another folder, or --restart to overwrite" \
+fails 2 " quantize: 'kept' contains 'model-00001-of-00002.safetensors', which fp8conv did not write: choose another directory, or --restart to overwrite" \
 	quantize "$m" -o other --preserve-high-precision kept
 same first kept

@@ -14,7 +14,7 @@ with --uncovered" quantize "$model" -o out --recipe delayed --calibration s.amax
 	[ -e out ] && echo "out was written"
 	for uncovered in group-max dynamic skip; do
 		"$FP8CONV" quantize "$model" -o out --recipe delayed --calibration s.amax --uncovered $uncovered 2>note
-		grep -q "note: 1 of 26 modules had too few tokens in 's.amax': --uncovered decided$" note || cat note
+		grep -q "note: 1 of 26 modules had too few tokens in 's.amax': --uncovered applies to them$" note || cat note
 		amax scales "$model" s.amax out uncovered=$uncovered
 		"$FP8CONV" inspect out | cut -f 1,2 >names
 		echo $uncovered "$(grep -c 'layers.0.mlp.experts.*F8_E4M3' names)" "$(grep -c 'layers.0.mlp.experts.*input_scale' names)" \
@@ -37,7 +37,7 @@ fails 2 "${q}tensor 'model.layers.0.mlp.experts.*': no engine loads recipe 'dela
 "$FP8CONV" quantize "$model" -o most --recipe delayed --calibration s.amax --uncovered group-max --min-tokens 32 --quiet
 fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.*" quantize "$model" -o more --recipe delayed \
 	--calibration s.amax --min-tokens 33
-fails 3 "${q}--uncovered group-max: no expert beside 'model.layers.0.mlp.experts.*' has enough tokens in 's.amax'" \
+fails 3 "${q}option '--uncovered group-max': no expert beside 'model.layers.0.mlp.experts.*' has enough tokens in 's.amax'" \
 	quantize "$model" -o more --recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max --include experts
 fails 3 "${q}fewer than 33 tokens reached the module of tensor 'model.layers.0.self_attn.*" quantize "$model" -o more \
 	--recipe delayed --calibration s.amax --min-tokens 33 --uncovered group-max

@@ -23,7 +23,7 @@ for flavour in $(python3 "$CLI/fp8.py" flavours); do
 		esac
 		"$FP8CONV" repack in -o out --format $format 2>said
 		case $flavour in
-		gptqmodel*) sed -i '/^fp8conv repack: note: the scales divide: they are turned round/d' said ;;
+		gptqmodel*) sed -i '/^fp8conv repack: note: the scales are divisors: they are inverted/d' said ;;
 		esac
 		cat said
 		"$FP8CONV" inspect out --json >j

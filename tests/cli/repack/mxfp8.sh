@@ -58,9 +58,9 @@ need "$SAMPLES/tiny-llama"
 fails 2 " repack: scale 'model.layers.*.weight_scale_inv' in 'float/model.safetensors' is * at 0, which is not a power of two *" \
 	repack float -o out --recipe mxfp8 --format hf
 python3 "$CLI/fp8.py" make hf-block ragged
-fails 2 " repack: tensor 'a.weight' (200 x 300) cannot become mxfp8: its columns are not a multiple of 32" \
+fails 2 " repack: tensor 'a.weight' (200 x 300) cannot become mxfp8: the number of its columns is not a multiple of 32" \
 	repack ragged -o out --recipe mxfp8 --format hf
 "$FP8CONV" quantize "$SAMPLES/tiny-llama" -o rows --recipe channelwise --quiet
-fails 2 " repack: tensor 'model.layers.* cannot become mxfp8: only scales of blocks of a multiple of 32 columns *" \
+fails 2 " repack: tensor 'model.layers.* cannot become mxfp8: only scales of blocks with a multiple of 32 columns *" \
 	repack rows -o out --recipe mxfp8 --format hf
 [ ! -e out ] || echo "out was made"

@@ -17,7 +17,7 @@ scales ct >found
 printf '%s\t%s\t%s\n' a.input_scale F32 1 a.weight_scale F32 1 model.layers.0.self_attn.k_scale F32 1 \
 	model.layers.0.self_attn.v_scale F32 1 scale F16 2 | diff - found
 grep -q '"kv_cache_scheme": {' ct/config.json || cat ct/config.json
-fails 2 " repack: format 'hf' has no place for KV cache scales as 'model.layers.0.self_attn.k_scale': *" \
+fails 2 " repack: format 'hf' does not support KV-cache scale 'model.layers.0.self_attn.k_scale': *" \
 	repack in -o out --format hf
 "$FP8CONV" repack in -o c.safetensors --format compressed-tensors
 # What the target needs and the source has not.
@@ -25,14 +25,14 @@ python3 "$CLI/fp8.py" make hf-tensor dynamic
 fails 2 " repack: no engine loads recipe 'current' in format 'modelopt': it needs static input scales*" \
 	repack dynamic -o out --format modelopt
 sed -i 's/"quant_method"/"kv_cache_scheme": {"num_bits": 8}, "quant_method"/' dynamic/config.json
-fails 2 " repack: the configuration of the source says that its KV cache is quantized, and it has no scales for it, *" \
+fails 2 " repack: the source configuration declares a quantized KV cache, but the source has no KV-cache scales: *" \
 	repack dynamic -o out --format compressed-tensors
 # rename FROM TO: in the one file of `in`, names of the same length.
 rename() {
 	sed "s/$1/$2/" in/model.safetensors >renamed.safetensors
 }
 rename self_attn.v_scale self_attn.q_scale
-fails 2 " repack: *k_scale' has no partner for the values, and engines need both" \
+fails 2 " repack: *k_scale' has no counterpart for the values: engines need both" \
 	repack renamed.safetensors -o out.safetensors --format modelopt
 rename a.input_scale b.input_scale
 fails 2 " repack: scale 'b.input_scale' belongs to no FP8 weight" \
@@ -62,9 +62,9 @@ json j 'j["recipe"] == "delayed" and j["format"] == "modelopt"' \
 "$FP8CONV" repack in -o facts --format modelopt --json >j
 json j 'j["tensors"] == {"repacked": 1, "kept": 5}' '"worst" not in j'
 
-fails 2 " repack: option '--format' is missing: what to make, or --target" repack in -o out
-fails 2 " repack: codes stay as they are, so that '--recipe blockwise' *" repack in -o out --format hf --recipe blockwise
+fails 2 " repack: option '--format' is missing: choose a format, or an engine with --target" repack in -o out
+fails 2 " repack: option '--recipe': 'blockwise' is not possible: repack keeps the codes and can only turn blocks into mxfp8" repack in -o out --format hf --recipe blockwise
 fails 2 " repack: unknown format 'hff' (did you mean 'hf'?)" repack in -o out --format hff
-fails 2 " repack: nothing to repack: no weight of '*' is FP8" repack "$SAMPLES/tiny-llama" -o out --format hf
+fails 2 " repack: nothing to repack: '*' has no FP8 weights" repack "$SAMPLES/tiny-llama" -o out --format hf
 fails 2 " repack: *same directory*" repack in -o in --format modelopt
 fails 2 " repack: *--restart*" repack in -o ct --format compressed-tensors

@@ -37,7 +37,7 @@ os.symlink(SAMPLES + "/tiny-llama", "dense")
 pathlib.Path("text.txt").write_text("A text that a model is calibrated with. " * 40)
 expect("quantize", show("quantize", "m", "-o", "out"), summary + place + [r"next       fp8conv verify out --source m"])
 expect("quantize again", show("quantize", "m", "-o", "out"),
-       summary[:2] + [r"time       0\.\d s, peak memory \d+ MiB", r"files      0 written, 2 found finished"] +
+       summary[:2] + [r"time       0\.\d s, peak memory \d+ MiB", r"files      0 written, 2 already finished"] +
        place + [r"next       fp8conv verify out --source m"])
 expect("repack", show("repack", "out", "-o", "ct", "--format", "compressed-tensors"),
        [r"tensors    26 blockwise, .* kept", r"size .*", r"time .*", r"output     ct", r"next       fp8conv verify ct"])

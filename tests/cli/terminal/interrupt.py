@@ -23,7 +23,7 @@ while not finished() and terminal.read():
 terminal.type("\x03")
 status = terminal.finish()
 kept = finished()
-told = f"fp8conv quantize: interrupted by signal 2: {len(kept)} of 4 files are finished; the same command continues"
+told = f"fp8conv quantize: interrupted by signal 2: {len(kept)} of 4 files are finished: run the same command to continue"
 if status != 130 or "".join(terminal.display()[1:]).replace(" ", "") != told.replace(" ", ""):
     print(f"status {status}, {len(kept)} files, and on the screen:", *terminal.display()[1:], sep="\n  ")
 if kept != [f"model-{i + 1:05}-of-00004.safetensors" for i in range(len(kept))] or not 0 < len(kept) < 4:

@@ -13,10 +13,10 @@ for option in --recipe=delayed '--tensor=x=delayed'; do
 	fails 2 "${q}recipe 'delayed' needs an amax history: run 'fp8conv calibrate MODEL --data FILE -o stats.amax' and give \
 it with --calibration stats.amax" quantize in -o out $option
 done
-fails 2 "${q}--kv-cache needs an amax history: run 'fp8conv calibrate MODEL *" quantize in -o out --kv-cache
-fails 2 "${q}--amax-algo has no use without --calibration" quantize in -o out --amax-algo max
-fails 2 "${q}--uncovered has no use without --calibration" quantize in -o out --uncovered error
-fails 2 "${q}--min-tokens has no use without --calibration" quantize in -o out --min-tokens 3
+fails 2 "${q}option '--kv-cache' needs an amax history: run 'fp8conv calibrate MODEL *" quantize in -o out --kv-cache
+fails 2 "${q}option '--amax-algo' requires '--calibration'" quantize in -o out --amax-algo max
+fails 2 "${q}option '--uncovered' requires '--calibration'" quantize in -o out --uncovered error
+fails 2 "${q}option '--min-tokens' requires '--calibration'" quantize in -o out --min-tokens 3
 for bad in '' min percentile percentile= percentile=0 percentile=0.0000001 percentile=100.000001 percentile=1000 percentile=.5 \
 	percentile=5. percentile=1.1.1 percentile=-1 percentile=1e1 percentile=99.9x percentile=99.1234567; do
 	fails 2 "${q}option '--amax-algo': '$bad' is not max, most-recent, mse or percentile=P *" quantize in -o out "--amax-algo=$bad"
@@ -25,7 +25,7 @@ fails 2 "${q}option '--uncovered': 'ignore' is not one of error, group-max, dyna
 for bad in 0 -1 x 9223372036854775808; do
 	fails 2 "${q}option '--min-tokens': '$bad' is not a number from 1 to 9223372036854775807" quantize in -o out "--min-tokens=$bad"
 done
-fails 2 "${q}standard output cannot take both the checkpoint (-o -) and --json" quantize in -o - --json
+fails 2 "${q}options '--output -' and '--json' cannot be combined: both write to standard output" quantize in -o - --json
 fails 2 "${q}*--mx-scale*'blockwise'*" quantize in -o out --mx-scale floor
 fails 2 "${q}*--scale-fmt*'mxfp8'*" quantize in -o out --recipe mxfp8 --scale-fmt float
 fails 2 "${q}*--scale-arith*" quantize in -o out --scale-arith deepseek
