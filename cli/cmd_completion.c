@@ -15,7 +15,7 @@
 
 #define SHELLS	     "bash|zsh|fish"
 #define HELP_SUMMARY "Print the help of a command"
-#define HELP_DOC     "Print what commands there are"
+#define HELP_DOC     "List the commands"
 #define VERSION_DOC  "Print the version"
 
 /* What may follow an option, or an argument. */

@@ -48,7 +48,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	settings.params.how = settings.ranks ? AMAX_RANKS : AMAX_APPEND;
 	if (!rc && !settings.params.output)
 		rc = err_set(err, ERR_USAGE,
-			     "option '--output' is missing: where to write (-o C.amax)");
+			     "option '--output' is missing: give an output file (-o C.amax)");
 	else if (!rc)
 		rc = amax_merge_files(&settings.params, err);
 	free(settings.params.inputs);

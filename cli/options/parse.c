@@ -168,8 +168,8 @@ static int diagnose_long(const struct command *command, const char *word, const 
 			       n_found > 2 ? ", and more" : "");
 	snprintf(written, sizeof written, "--%s", found[0]->name);
 	if (!found[0]->arg && name[n])
-		return err_set(err, ERR_USAGE, "option '%s' takes no value, and '%s' is given",
-			       written, name + n + 1);
+		return err_set(err, ERR_USAGE, "option '%s' does not take a value ('%s')", written,
+			       name + n + 1);
 	if (!found[0]->arg || name[n])
 		return 0;
 	return next ? 1 : value_missing(found[0], written, err);
@@ -212,7 +212,7 @@ static int diagnose(const struct command *command, int argc, char **argv, struct
 			return -1;
 		i += taken;
 	}
-	return err_set(err, ERR_USAGE, "the arguments do not fit (see 'fp8conv %s --help')",
+	return err_set(err, ERR_USAGE, "invalid arguments (see 'fp8conv %s --help')",
 		       command->name);
 }
 

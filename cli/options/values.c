@@ -184,10 +184,9 @@ static int all_are_fp8(const struct option_row *option, const char *value, struc
 	for (size_t i = 0; recipes[i]; i++)
 		buf_printf(&list, "%s%s", i ? ", " : "", recipes[i]->name);
 	err_set(err, ERR_USAGE,
-		"option '--%s': all recipes are FP8, '%s' is not the name of one: choose one of "
-		"%s; "
-		"blockwise is the default, channelwise takes matrices of any shape (see 'fp8conv "
-		"recipes')",
+		"option '--%s': '%s' is not a recipe (every recipe makes FP8): "
+		"choose one of %s; blockwise is the default, channelwise accepts "
+		"matrices of any shape (see 'fp8conv recipes')",
 		option->name, value, list.data);
 	buf_release(&list);
 	return -1;

@@ -169,9 +169,9 @@ static int by_name(const void *a, const void *b, void *context)
 
 static void print_terminal(const struct shown *shown)
 {
-	static const char *const headings[] = { "tensor",  "type",	"shape",
-						"scale",   "amax",	"least scale",
-						"largest", "saturated", "est. SQNR" };
+	static const char *const headings[] = { "tensor",    "type",	  "shape",
+						"scale",     "amax",	  "min scale",
+						"max scale", "saturated", "est. SQNR" };
 	static const char *const choices[] = { "xxxxxxx", "xxxx--x", "xxxx---", NULL };
 	static const char *const stats_choices[] = { "xxxxxxxxx", "xxx-xxxxx", "x---xxxxx",
 						     "x---x--xx", NULL };

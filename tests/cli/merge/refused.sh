@@ -24,7 +24,7 @@ fails 3 " merge: cannot open 'nowhere': No such file or directory" merge a.amax 
 fails 3 " merge: cannot open 'nowhere': No such file or directory" merge nowhere a.amax -o o
 fails 2 " merge: 'a.amax' is the only input file: give two or more" merge a.amax -o o
 fails 2 " merge: A.amax is missing (fp8conv merge A.amax B.amax... -o C.amax)" merge -o o
-fails 2 " merge: option '--output' is missing: where to write (-o C.amax)" merge a.amax four.amax
+fails 2 " merge: option '--output' is missing: give an output file (-o C.amax)" merge a.amax four.amax
 fails 2 " merge: input and output are the same file 'four.amax'" merge a.amax four.amax -o ./four.amax
 fails 2 " merge: './' is not the name of a file" merge a.amax four.amax -o ./
 # Only a history is replaced.

@@ -19,11 +19,11 @@ fails 2 "${q}option '--recipe' needs a value (RECIPE)" quantize in -o out --rec
 fails 2 "${q}option '--output' needs a value (OUT)" quantize in --output
 fails 2 "${q}option '-o' needs a value (OUT)" quantize in -qo
 fails 2 "${q}option '--progress' needs a value (auto|bar|json|none)" quantize in --progress
-fails 2 "${q}option '--json' takes no value, and 'yes' is given" quantize in --json=yes -o out
-fails 2 "${q}option '--dry-run' takes no value, and '' is given" quantize in --dry-run=
+fails 2 "${q}option '--json' does not take a value ('yes')" quantize in --json=yes -o out
+fails 2 "${q}option '--dry-run' does not take a value ('')" quantize in --dry-run=
 fails 2 "${q}MODEL is missing (fp8conv quantize MODEL -o OUT)" quantize
 fails 2 "${q}MODEL is missing (fp8conv quantize MODEL -o OUT)" quantize -o out
-fails 2 "${q}option '--output' is missing: where to write (-o OUT), or --dry-run" quantize in
+fails 2 "${q}option '--output' is missing: give an output (-o OUT), or --dry-run" quantize in
 fails 2 "${q}unexpected argument 'out'" quantize in out
 fails 2 "${q}unexpected argument '--dry-run'" quantize -- in --dry-run
 fails 2 " inspect: MODEL is missing (fp8conv inspect MODEL)" inspect
