@@ -182,23 +182,6 @@ static int manifest_save(const json_t *manifest, const struct outdir *dir, struc
 	return rc;
 }
 
-int manifest_update_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
-			   struct err *err)
-{
-	static const char *const keys[] = { "mtime", "ctime", "inode" };
-	const json_t *inputs = json_object_get(manifest, "inputs");
-	size_t i;
-	json_t *record;
-
-	json_array_foreach(json_object_get(job, "inputs"), i, record)
-	{
-		for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
-			json_object_set(json_array_get(inputs, i), keys[k],
-					json_object_get(record, keys[k]));
-	}
-	return manifest_save(manifest, dir, err);
-}
-
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err)
 {
 	json_t *manifest = json_copy((json_t *)job);
@@ -231,6 +214,19 @@ bool manifest_has_shard(const json_t *manifest, const char *name)
 	return find_shard(manifest, name) != NULL;
 }
 
+void manifest_drop_shard(json_t *manifest, const char *name)
+{
+	json_t *shards = json_object_get(manifest, "shards");
+
+	for (size_t i = json_array_size(shards); i-- > 0;) {
+		const char *found =
+			json_string_value(json_object_get(json_array_get(shards, i), "name"));
+
+		if (found && !strcmp(found, name))
+			json_array_remove(shards, i);
+	}
+}
+
 static json_t *crc_text(uint32_t crc)
 {
 	return json_sprintf("%08x", crc);
@@ -261,6 +257,15 @@ int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err)
 	return manifest_save(manifest, dir, err);
 }
 
+int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
+			  struct err *err)
+{
+	json_object_set(manifest, "inputs", json_object_get(job, "inputs"));
+	json_object_set_new(manifest, "finished", json_false());
+	json_object_del(manifest, "files");
+	return manifest_save(manifest, dir, err);
+}
+
 /* Keeps the shards in the order of their names, whichever part finishes first. */
 static void insert_shard(json_t *shards, json_t *record)
 {
@@ -276,18 +281,6 @@ static void insert_shard(json_t *shards, json_t *record)
 		at--;
 	}
 	json_array_insert_new(shards, at, record);
-}
-
-/* Removes the records of a file that is written again. */
-static void manifest_drop_shard(json_t *shards, const char *name)
-{
-	for (size_t i = json_array_size(shards); i-- > 0;) {
-		const char *found =
-			json_string_value(json_object_get(json_array_get(shards, i), "name"));
-
-		if (found && !strcmp(found, name))
-			json_array_remove(shards, i);
-	}
 }
 
 /* Reads the manifest of a running job. */
@@ -314,7 +307,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 		return -1;
 	if (manifest_reload(dir, &manifest, err))
 		goto out;
-	manifest_drop_shard(json_object_get(manifest, "shards"), shard->name);
+	manifest_drop_shard(manifest, shard->name);
 	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
 	if (shard->has_preserved)

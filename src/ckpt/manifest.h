@@ -63,10 +63,6 @@ struct input_change {
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
 		   struct input_change *change, struct err *err);
 
-/* Records times and inodes of the job's input files, whose contents are the recorded ones. */
-int manifest_update_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
-			   struct err *err);
-
 /* Writes a copy of the job, without finished shards, to dir. */
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);
 
@@ -83,6 +79,14 @@ bool manifest_finished(const json_t *manifest, bool hashes);
 /* Records that the job is not finished, because a shard is missing; changes nothing if it was
  * not. */
 int manifest_reopen(json_t *manifest, const struct outdir *dir, struct err *err);
+
+/* Removes the record of a finished shard from the manifest, not from the file. */
+void manifest_drop_shard(json_t *manifest, const char *name);
+
+/* Replaces the recorded input files by the job's, and records that the job is not finished.  The
+ * recorded shards must be what the job's input files make. */
+int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outdir *dir,
+			  struct err *err);
 
 /* Adds a finished shard to the manifest in dir, atomically, also with other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);

@@ -176,6 +176,21 @@ static bool text_is_there(const struct execution *execution, const char *name, u
 	return size == 0 || outdir_has(&execution->out, name);
 }
 
+/* Resumes with a source whose times prove nothing: compares the finished shards with it.  All else
+ * in the directory belongs to the recorded source, also the record of a shard whose file is missing
+ * now: the file could come back. */
+static int resume_renew(struct execution *execution, json_t *manifest,
+			const struct input_change *change, struct err *err)
+{
+	if (resume_check_source(execution, manifest, change, err) ||
+	    resume_unpublish(execution, err))
+		return -1;
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
+		if (!execution->done[i])
+			manifest_drop_shard(manifest, execution->plan->shards[i].name);
+	return manifest_renew_inputs(manifest, execution->identity, &execution->out, err);
+}
+
 /* Finds the finished shards of this job, and whether all are finished. */
 static int resume(struct execution *execution, json_t *manifest, bool *finished, struct err *err)
 {
@@ -188,8 +203,8 @@ static int resume(struct execution *execution, json_t *manifest, bool *finished,
 		execution->done[i] = resume_shard_done(execution, manifest, i);
 		execution->result->shards_found += execution->done[i];
 	}
-	if (change.name && resume_check_source(execution, manifest, &change, err))
-		return -1;
+	if (change.name)
+		return resume_renew(execution, manifest, &change, err);
 	if (execution->result->shards_found < plan->n_shards)
 		return resume_unpublish(execution, err) ||
 				       manifest_reopen(manifest, &execution->out, err)

@@ -109,9 +109,9 @@ json_t *resume_identity(const struct execution *execution, struct err *err);
 int resume_take(struct execution *execution, bool *finished, struct err *err);
 
 /* resume_source.c: converts the source of finished shards again without writing, and compares
- * checksums; then updates times and inodes in the manifest.  ERR_USAGE if the shards have other
- * contents, or with --part, where contents are not compared. */
-int resume_check_source(const struct execution *execution, json_t *manifest,
+ * checksums.  ERR_USAGE if the shards have other contents, or with --part, where contents are not
+ * compared. */
+int resume_check_source(const struct execution *execution, const json_t *manifest,
 			const struct input_change *change, struct err *err);
 
 /* Reads the finished shards of this run.  Those that differ from their record will be made

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# A source whose contents are the same is the same source, whatever its times and inodes: a finished job stays as it is, an
-# unfinished one is continued.  Other contents of the same size are another job, and what is there stays as it was.
+# A source whose contents are the same is the same source, whatever its times and inodes: finished files stay as they are, an
+# unfinished job is continued.  Other contents of the same size are another job, and what is there stays as it was.
 need "$SAMPLES/tiny-moe"
 cp -r "$SAMPLES/tiny-moe/per-expert" in
 first=model-00001-of-00002.safetensors
@@ -33,10 +33,11 @@ f.seek(-1, 1); f.write(bytes([b ^ 64]))' in/$first "$1"
 
 for name in chmod link touch copy rsync archive; do
 	"$FP8CONV" quantize in -o out
-	snapshot out | grep -v manifest >before
+	snapshot out | grep "\.safetensors\$" >before
 	change $name
 	"$FP8CONV" quantize in -o out
-	snapshot out | grep -v manifest | diff before - || echo "$name: a finished job was changed"
+	snapshot out | grep "\.safetensors\$" | diff before - || echo "$name: a finished file was written again"
+	same wanted out
 	# The second time nothing has to be compared.
 	snapshot out >before
 	"$FP8CONV" quantize in -o out
@@ -51,6 +52,50 @@ for name in chmod link touch copy rsync archive; do
 	[ "$inode" = "$(stat -c %i out/$first)" ] || echo "$name: a finished file was written again"
 	rm -r out
 done
+
+# Another model with the same weights: what is not weights is its own.
+"$FP8CONV" quantize in -o out --manifest
+cp -r in copy
+echo '{{ messages }}' >copy/chat_template.jinja
+sed -i 's/"rope_theta": [0-9.]*/"rope_theta": 12345.0/' copy/config.json
+cmp -s in/config.json copy/config.json && echo "config.json has no rope_theta"
+"$FP8CONV" quantize copy -o wanted2
+"$FP8CONV" quantize copy -o out --manifest
+same wanted2 out
+"$FP8CONV" verify out --source copy --manifest >verify.out || cat verify.out
+rm -r copy wanted2
+
+# A bit that rounding drops makes another source of the same output: its record is of the other source too.
+"$FP8CONV" quantize in -o out --restart --manifest
+cp -r in copy
+python3 - copy/$first <<'END'
+import json, sys
+with open(sys.argv[1], "r+b") as f:
+    n = int.from_bytes(f.read(8), "little")
+    tensor = json.loads(f.read(n))["model.layers.0.self_attn.q_proj.weight"]
+    f.seek(8 + n + tensor["data_offsets"][0])
+    value = f.read(1)[0]
+    f.seek(-1, 1)
+    f.write(bytes([value ^ 1]))
+END
+"$FP8CONV" quantize copy -o out --manifest
+"$FP8CONV" verify out --source copy --manifest >verify.out || cat verify.out
+rm -r copy out
+
+# A finished file that is away while another source takes its place: back again, it is none of the job's.
+"$FP8CONV" quantize in -o out
+cp -r in copy
+python3 -c 'f = open("copy/'$second'", "r+b"); f.seek(-3, 2); b = f.read(1)[0]; f.seek(-1, 1); f.write(bytes([b ^ 64]))'
+"$FP8CONV" quantize copy -o wanted2
+mv out/$second away
+(
+	ulimit -f 8
+	fails 4 " quantize: cannot reserve *" quantize copy -o out
+)
+mv away out/$second
+"$FP8CONV" quantize copy -o out
+same wanted2 out
+rm -r copy out wanted2
 
 # A copy of the source elsewhere.
 "$FP8CONV" quantize in -o out
