@@ -229,7 +229,7 @@ static int apply_lists(struct candidate *c, const struct patterns *patterns, str
 		if (match_last(patterns->include, patterns->n_include, name, &which, err))
 			return -1;
 		if (which == NONE)
-			candidate_keep(c, "not included");
+			candidate_keep(c, NOT_INCLUDED);
 	}
 	if (match_last(patterns->exclude, patterns->n_exclude, name, &which, err))
 		return -1;

@@ -76,8 +76,8 @@ int selection_settle(struct selection *selection, struct err *err)
 }
 
 /* The first unit kept for the reason that most linear weights share, or most tensors where none is
- * linear. */
-static const struct unit *commonest(const struct selection *selection)
+ * linear.  asked_for: of those that --include matches. */
+static const struct unit *commonest(const struct selection *selection, bool asked_for)
 {
 	struct {
 		size_t first, n;
@@ -91,6 +91,8 @@ static const struct unit *commonest(const struct selection *selection)
 		size_t known = reasons.n, reason;
 
 		if (selection->n_linear && !unit->linear)
+			continue;
+		if (asked_for && !strcmp(unit->reason, NOT_INCLUDED))
 			continue;
 		reason = intern_add(&reasons, unit->reason, strlen(unit->reason));
 		if (reason == known)
@@ -107,8 +109,12 @@ static const struct unit *commonest(const struct selection *selection)
 
 static int refuse_empty(const struct selection *selection, const char *hint, struct err *err)
 {
-	const struct unit *most = commonest(selection);
+	const struct unit *most = commonest(selection, true);
 
+	if (!most) {
+		most = commonest(selection, false);
+		hint = "no --include matches a linear weight";
+	}
 	if (!most)
 		return err_set(err, ERR_USAGE, "nothing to quantize: the input has no tensors");
 	return err_set(err, ERR_USAGE,

@@ -15,6 +15,9 @@
 
 #define NONE SIZE_MAX
 
+/* Why what no --include matches is kept. */
+#define NOT_INCLUDED "not included"
+
 struct candidate {
 	const struct tensor_ref *source;
 	const struct weight_scale *source_scale; /* of an FP8 source; else NULL */

@@ -13,3 +13,12 @@ python3 "$CLI/checkpoint.py" make in.safetensors \
 json j 'j["totals"]["quantized"] == 1'
 # Where nothing is left to quantize it is an error.
 fails 2 " quantize: nothing to quantize*" quantize in.safetensors -o d.safetensors --exclude 1.mlp
+# The example is one that was asked for, if any.
+python3 "$CLI/checkpoint.py" make fused.safetensors \
+	model.layers.0.self_attn.q_proj.weight=BF16:128x128 model.layers.0.self_attn.k_proj.weight=BF16:128x128 \
+	model.layers.0.self_attn.v_proj.weight=BF16:128x128 model.layers.0.mlp.down_proj.weight=BF16:128x128
+why=" quantize: nothing to quantize: all 4 tensors are kept, 4 of them linear weights, as"
+fails 2 "$why 'model.layers.0.self_attn.q_proj.weight': fused with 'model.layers.0.self_attn.k_proj.weight', which is kept" \
+	quantize fused.safetensors -o d.safetensors --include q_proj
+fails 2 "$why 'model.layers.0.self_attn.q_proj.weight': not included; no --include matches a linear weight" \
+	quantize fused.safetensors -o d.safetensors --include o_proj
