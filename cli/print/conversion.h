@@ -11,6 +11,7 @@ struct conversion_report {
 	const struct plan *plan;
 	const struct convert_params *params;
 	const struct convert_result *result;
+	const struct output_notes *notes;
 	double seconds;
 	uint64_t bytes; /* of the source, that this run went through */
 };

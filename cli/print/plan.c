@@ -30,13 +30,15 @@ void plan_head_json(struct json_out *out, const struct plan *plan)
 	json_out_text(out, "format", plan->format->name);
 }
 
-#define MAX_NOTES 3
+#define MAX_NOTES 5
 
 /* The notes there are; a caution is the last. */
-static size_t notes_of(const struct selection *selection, const char *notes[MAX_NOTES])
+static size_t notes_of(const struct selection *selection, const struct output_notes *output,
+		       const char *notes[MAX_NOTES])
 {
 	const char *const all[MAX_NOTES] = { selection->advice, selection->unmatched,
-					     selection->caution };
+					     output ? output->inside : NULL,
+					     output ? output->beside : NULL, selection->caution };
 	size_t n = 0;
 
 	for (size_t i = 0; i < MAX_NOTES; i++)
@@ -45,20 +47,22 @@ static size_t notes_of(const struct selection *selection, const char *notes[MAX_
 	return n;
 }
 
-void notes_print(const char *command, const struct selection *selection, bool cautions)
+void notes_print(const char *command, const struct selection *selection,
+		 const struct output_notes *output, bool cautions)
 {
 	const char *notes[MAX_NOTES];
-	size_t n = notes_of(selection, notes);
+	size_t n = notes_of(selection, output, notes);
 
 	for (size_t i = 0; i < n; i++)
 		if (cautions || notes[i] != selection->caution)
 			fprintf(stderr, "fp8conv %s: note: %s\n", command, notes[i]);
 }
 
-void notes_json(struct json_out *out, const struct selection *selection)
+void notes_json(struct json_out *out, const struct selection *selection,
+		const struct output_notes *output)
 {
 	const char *notes[MAX_NOTES];
-	size_t n = notes_of(selection, notes);
+	size_t n = notes_of(selection, output, notes);
 
 	json_out_open(out, "notes", '[');
 	for (size_t i = 0; i < n; i++)
@@ -273,7 +277,8 @@ static void totals_json(struct json_out *out, const struct plan *plan)
 	json_out_close(out, '}');
 }
 
-void plan_print_json(const struct plan *plan, const struct convert_params *params)
+void plan_print_json(const struct plan *plan, const struct convert_params *params,
+		     const struct output_notes *notes)
 {
 	struct json_out out = { .stream = stdout };
 
@@ -292,6 +297,6 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
 		json_out_close(&out, ']');
 	}
-	notes_json(&out, &plan->selection);
+	notes_json(&out, &plan->selection, notes);
 	json_out_end(&out);
 }

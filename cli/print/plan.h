@@ -12,12 +12,15 @@
 
 /* --dry-run, on standard output. */
 void plan_print_text(const struct plan *plan, const struct convert_params *params);
-void plan_print_json(const struct plan *plan, const struct convert_params *params);
+void plan_print_json(const struct plan *plan, const struct convert_params *params,
+		     const struct output_notes *notes);
 
-/* The notes of a selection, one line each: on standard error (cautions where they are asked for),
- * and as the member "notes". */
-void notes_print(const char *command, const struct selection *selection, bool cautions);
-void notes_json(struct json_out *out, const struct selection *selection);
+/* The notes of a selection, and (unless NULL) of an output, one line each: on standard error
+ * (cautions where they are asked for), and as the member "notes". */
+void notes_print(const char *command, const struct selection *selection,
+		 const struct output_notes *output, bool cautions);
+void notes_json(struct json_out *out, const struct selection *selection,
+		const struct output_notes *output);
 
 /* Whether numbers are rounded to codes; else codes are kept or become values. */
 bool plan_quantizes(const struct plan *plan);

@@ -76,4 +76,15 @@ enum destination destination_of(const char *output);
 int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err);
 
+/* One line each, or NULL: what is odd about the directory that the output is. */
+struct output_notes {
+	char *inside; /* it lies in the source's */
+	char *beside; /* it has weights of something else, and no index that leaves them out */
+};
+
+/* Of a plan that was executed, or is to be.  To be released. */
+void output_notes_make(struct output_notes *notes, const struct plan *plan,
+		       const struct convert_params *params);
+void output_notes_release(struct output_notes *notes);
+
 #endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Notes on the directory that an output lies in.  They stop nothing: what cannot be read gives no
+ * note.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "convert/convert.h"
+
+static bool same_directory(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* Goes up from `output` to the root; whether `directory` is on the way. */
+static bool lies_inside(const struct io *io, const char *output, const char *directory)
+{
+	struct stat wanted, here, before = { 0 };
+	int fd = io_openat(io, AT_FDCWD, output, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+	bool found = false;
+
+	if (stat(directory, &wanted))
+		wanted = (struct stat){ 0 };
+	/* The root is its own parent. */
+	while (fd >= 0 && !found && !fstat(fd, &here) && !same_directory(&here, &before)) {
+		int above = io_openat(io, fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+
+		found = same_directory(&here, &wanted);
+		before = here;
+		io->close(fd);
+		fd = above;
+	}
+	if (fd >= 0)
+		io->close(fd);
+	return found;
+}
+
+static bool is_planned(const struct plan *plan, const char *name)
+{
+	for (size_t i = 0; i < plan->n_shards; i++)
+		if (!strcmp(plan->shards[i].name, name))
+			return true;
+	return false;
+}
+
+/* The first name, bytewise, of a weight file in the output that is not of this job, to be freed. */
+static char *find_foreign(const struct plan *plan, const struct convert_params *params)
+{
+	DIR *stream = io_open_directory(params->io, AT_FDCWD, params->output, params->output,
+					&(struct err){ 0 });
+	const struct dirent *entry;
+	char *found = NULL;
+
+	while (stream && (entry = readdir(stream))) {
+		const char *name = entry->d_name;
+
+		if (name[0] == '.' || destination_of(name) != DESTINATION_FILE ||
+		    is_planned(plan, name) || (found && strcmp(found, name) <= 0))
+			continue;
+		free(found);
+		found = xstrdup(name);
+	}
+	if (stream)
+		closedir(stream);
+	return found;
+}
+
+void output_notes_make(struct output_notes *notes, const struct plan *plan,
+		       const struct convert_params *params)
+{
+	const char *directory = plan->source.directory;
+	char *foreign;
+
+	*notes = (struct output_notes){ 0 };
+	if (!params->output || destination_of(params->output) != DESTINATION_DIRECTORY)
+		return;
+	if (directory && lies_inside(params->io, params->output, directory))
+		notes->inside = xasprintf("output '%s' lies inside the model '%s': an upload or a "
+					  "copy of the model takes both",
+					  params->output, directory);
+	/* Engines that find an index load its files only. */
+	foreign = plan->files.index_size ? NULL : find_foreign(plan, params);
+	if (foreign)
+		notes->beside = xasprintf("'%s' also contains '%s', which is not of this job: some "
+					  "engines load every .safetensors file there",
+					  params->output, foreign);
+	free(foreign);
+}
+
+void output_notes_release(struct output_notes *notes)
+{
+	free(notes->inside);
+	free(notes->beside);
+	*notes = (struct output_notes){ 0 };
+}
