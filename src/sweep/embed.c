@@ -42,7 +42,7 @@ static int by_token(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Returns how many distinct ones there are. */
+/* Fills distinct and token_rows.  Returns the number of distinct tokens. */
 static size_t find_distinct(struct embed_workspace *workspace, const uint32_t *tokens,
 			    size_t n_tokens)
 {

@@ -1,28 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The beginning of a pass: the rows of the embedding that a sequence needs are read once each, and
- * gathered by the executor.
+ * The beginning of a pass: reads the rows of the embedding that a sequence needs, once each, and
+ * the executor gathers them.
+ *
+ * Order: embed_init() for each thread; embed_run() for each sequence; embed_release().
  */
 #ifndef FP8CONV_SWEEP_EMBED_H
 #define FP8CONV_SWEEP_EMBED_H
 
 #include "sweep/weights.h"
 
-/* What one thread works with, in the memory of the host.  Zeroed is an empty one. */
+/* The memory of one thread, on the host.  A zeroed struct is empty. */
 struct embed_workspace {
-	/* (max_tokens): the tokens of a sequence in ascending order, each once, */
+	/* (max_tokens): the distinct tokens of a sequence in ascending order */
 	uint32_t *distinct;
-	float *rows; /* (max_tokens, hidden): and theirs */
-	/* (max_tokens): where the row of each token of the sequence is among them */
+	float *rows; /* (max_tokens, hidden): the embeddings of these tokens */
+	/* (max_tokens): for each token of the sequence, its index in distinct */
 	uint32_t *token_rows;
 };
 
-uint64_t embed_size(const struct model *model, size_t max_tokens); /* bytes */
+/* Returns the bytes of a workspace for sequences of up to max_tokens tokens. */
+uint64_t embed_size(const struct model *model, size_t max_tokens);
+
+/* Allocates the workspace.  ERR_SYSTEM without memory. */
 int embed_init(struct embed_workspace *workspace, const struct model *model, size_t max_tokens,
 	       struct err *err);
 void embed_release(struct embed_workspace *workspace);
 
-/* sequence->residual = the scaled embeddings of its tokens. */
+/* Sets sequence->residual (n_tokens, hidden) to the scaled embeddings of its tokens.  ERR_INPUT
+ * where the checkpoint cannot be read. */
 int embed_run(struct embed_workspace *workspace, struct weights *weights, struct workspace *lane,
 	      const struct sequence *sequence, struct err *err);
 

@@ -11,11 +11,11 @@
 
 struct module {
 	const struct unit *unit;
-	struct recipe_state state; /* of one product, forward */
+	struct recipe_state state; /* of one forward product */
 	struct quantizer input;
 };
 
-/* Weights with one scale. */
+/* Weights that share a scale. */
 struct shared {
 	float amax;
 	size_t n_members, n_known;
@@ -24,14 +24,14 @@ struct shared {
 struct fp8_forward {
 	const struct fp8_selection *selected;
 	const struct backend *backend;
-	pthread_mutex_t lock;	/* of amaxes: in groups, and in states */
-	struct module *modules; /* as selected->units */
+	pthread_mutex_t lock;	/* of the amaxes in groups and states */
+	struct module *modules; /* by index in selected->units */
 	struct shared *groups;
-	struct buffer *inputs; /* values of a quantized input, of each thread */
+	struct buffer *inputs; /* values of a quantized input, by thread */
 	int n_lanes;
 };
 
-/* One product's: the copy that goes back to values at once. */
+/* Returns the quantizer of a product's slot, with only the copy that is dequantized at once. */
 static struct quantizer quantizer_of(struct recipe_state *state, int slot)
 {
 	struct quantizer all[N_FORWARD_SLOTS];
@@ -91,7 +91,7 @@ uint64_t fp8_forward_size(const struct fp8_selection *selected, size_t max_token
 	       (uint64_t)n_lanes * max_tokens * widest * (sizeof(float) + 1);
 }
 
-/* NULL: it is kept. */
+/* Returns the module of a matrix; NULL if the matrix is kept. */
 static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref *ref)
 {
 	size_t i = fp8_select_find(fp8->selected, ref);
@@ -99,7 +99,7 @@ static struct module *module_of(struct fp8_forward *fp8, const struct linear_ref
 	return i == SIZE_MAX ? NULL : &fp8->modules[i];
 }
 
-/* Quantizes x, of the module, and puts its values, close together, into values. */
+/* Quantizes x of the module, and writes its values without gaps to values. */
 static int emulate(const struct fp8_forward *fp8, const struct module *module,
 		   const struct quantizer *quantizer, const struct matrix *x, float *values,
 		   struct err *err)
@@ -180,8 +180,8 @@ void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref,
 	pthread_mutex_unlock(&fp8->lock);
 }
 
-/* A weight does not change: delayed scaling too takes its scale from itself, as after its first
- * step. */
+/* Quantizes a weight.  A weight does not change, so delayed scaling too takes its scale from the
+ * weight itself, as after its first step. */
 static int quantize_weight(struct fp8_forward *fp8, struct module *module, float amax,
 			   const struct matrix *x, float *values, struct err *err)
 {

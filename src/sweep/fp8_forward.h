@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Forward passes in FP8, by exact emulation: weights and inputs are quantized by the recipe, and
- * their values multiplied, with fp32 accumulation.  Each quantized matrix is a module with its
- * recipe state.
+ * their values are multiplied with fp32 accumulation.  Each quantized matrix is a module with its
+ * own recipe state.
  *
- * A dynamic scale is of the tokens of one sequence that reach the matrix.  Delayed scaling begins
- * with a scale of 1 and no history; its steps are the passes.
+ * A dynamic scale is that of the tokens of one sequence that reach the matrix.  Delayed scaling
+ * begins with a scale of 1 and no history; its steps are the passes.
+ *
+ * Order: fp8_forward_new(); for each layer, fp8_forward_set_amax() where it is wanted, then
+ * fp8_forward_weight() for each matrix; for each step, fp8_forward_touch() and the passes with
+ * fp8_forward_filter(); fp8_forward_free().
  */
 #ifndef FP8CONV_SWEEP_FP8_FORWARD_H
 #define FP8CONV_SWEEP_FP8_FORWARD_H
@@ -17,33 +21,35 @@
 
 struct fp8_forward;
 
-/* Both must outlive it.  Its recipe says how long histories are. */
+/* Makes the state of all modules; selected and backend must outlive it.  The recipe of selected
+ * sets the length of histories. */
 struct fp8_forward *fp8_forward_new(const struct fp8_selection *selected,
 				    const struct backend *backend, int n_lanes);
 void fp8_forward_free(struct fp8_forward *fp8);
 
-/* Bytes that it will hold, for n_lanes sequences of up to max_tokens at a time. */
+/* Returns the bytes of the state for n_lanes sequences of up to max_tokens tokens at a time. */
 uint64_t fp8_forward_size(const struct fp8_selection *selected, size_t max_tokens, int n_lanes);
 
-/* What the forward pass is given. */
+/* Returns the filter for the forward pass. */
 struct input_filter fp8_forward_filter(struct fp8_forward *fp8);
 
-/* Weights.  A scale of whole tensors is shared by those that engines merge: fp8_forward_set_amax()
- * must have told the amax of each that fp8_forward_wants_amax() before the first is quantized. Both
- * from any thread. */
+/* Weights that engines merge share the scale of whole tensors: the amax of each one that
+ * fp8_forward_wants_amax() must be set before the first of them is quantized.  Both functions may
+ * be called from any thread. */
 bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *ref);
 void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax);
 
-/* Makes linear, whose amax is known, a module where it is to be quantized, and puts the values of
- * the quantized x into values (n, k).  x that was FP8 in the checkpoint is not quantized again. */
+/* For a matrix x (n, k) with known amax: makes linear a module if it is to be quantized, and writes
+ * the values of the quantized x to values (n, k).  An x that was FP8 in the checkpoint is not
+ * quantized again. */
 int fp8_forward_weight(struct fp8_forward *fp8, struct linear *linear, const struct matrix *x,
 		       float *values, struct err *err);
 
-/* The modules of a layer run in the step under way. */
+/* Notes that the modules of a layer run in the current step. */
 void fp8_forward_touch(struct fp8_forward *fp8, struct context_stack *contexts,
 		       const struct layer *layer);
 
-/* The state of the matrix after one more pass, whose input had that amax. */
+/* Updates the state of the matrix for one more pass, whose input had this amax. */
 void fp8_forward_update(struct fp8_forward *fp8, const struct linear_ref *ref, float amax_x);
 
 #endif

@@ -31,7 +31,7 @@ static int check_unused(const struct fp8_params *params, struct err *err)
 	return 0;
 }
 
-/* Engines take the scales of inputs as they take those of weights. */
+/* Tunes the recipe: the scales of inputs have the same form as those of weights. */
 static int tune(struct fp8_selection *selected, const struct fp8_params *params, struct err *err)
 {
 	const struct recipe *recipe =
@@ -48,7 +48,7 @@ static int tune(struct fp8_selection *selected, const struct fp8_params *params,
 	return 0;
 }
 
-/* By the place in the checkpoint. */
+/* Compares positions in the checkpoint. */
 static int compare(const struct st_tensor *one, uint64_t one_first, const struct st_tensor *other,
 		   uint64_t other_first)
 {
@@ -85,7 +85,7 @@ size_t fp8_select_find(const struct fp8_selection *selected, const struct linear
 	return SIZE_MAX;
 }
 
-/* What is quantized as one must be multiplied as one. */
+/* A matrix that is quantized as one must also be multiplied as one. */
 static int check_matrix(const struct fp8_selection *selected, const struct linear_ref *ref,
 			struct err *err)
 {
@@ -145,7 +145,7 @@ int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *par
 	if (!params->forward)
 		return check_unused(params, err);
 	select.recipe = &selected->recipe;
-	select.requantize = true; /* what is FP8 already stays as it is, but has an input */
+	select.requantize = true; /* FP8 weights stay as they are, but their inputs are quantized */
 	if (selection_make(&selected->selection, model->checkpoint, &select, err))
 		return -1;
 	list_units(selected);

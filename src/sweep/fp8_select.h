@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which matrices of a model take FP8 in its forward passes, and by which recipe: those that
+ * The matrices of a model that are FP8 in its forward passes, and their recipe: those that
  * `quantize` would quantize.
+ *
+ * Order: fp8_select_make(); the questions below; fp8_select_release().
  */
 #ifndef FP8CONV_SWEEP_FP8_SELECT_H
 #define FP8CONV_SWEEP_FP8_SELECT_H
@@ -16,28 +18,28 @@ struct fp8_params {
 	struct select_options select; /* include, exclude and ragged */
 };
 
-/* Zeroed is an empty one.  It stays where it was made: the selection points at its recipe. */
+/* A zeroed struct is empty.  It must not move: the selection points to its recipe. */
 struct fp8_selection {
-	struct recipe recipe;	    /* as tuned */
+	struct recipe recipe;	    /* after tuning */
 	struct selection selection; /* empty without --fp8-forward */
 	size_t n;
-	const struct unit **units; /* that are quantized, for fp8_select_find() */
+	const struct unit **units; /* the quantized ones, for fp8_select_find() */
 };
 
-/* Both must outlive it.  ERR_USAGE: an option without use, nothing to quantize, and whatever
- * selection_make() and recipe_weight_spec() refuse. */
+/* Makes the selection; params and model must outlive it.  ERR_USAGE for an option without effect,
+ * for nothing to quantize, and for all that selection_make() and recipe_weight_spec() refuse. */
 int fp8_select_make(struct fp8_selection *selected, const struct fp8_params *params,
 		    const struct model *model, struct err *err);
 void fp8_select_release(struct fp8_selection *selected);
 
-/* The index in units of the one that is this matrix; SIZE_MAX: it is kept. */
+/* Returns the index of this matrix in units; SIZE_MAX if it is kept. */
 size_t fp8_select_find(const struct fp8_selection *selected, const struct linear_ref *ref);
 
-/* Whether bf16 holds every value of a quantized input: the scales are powers of two. */
+/* Can bf16 represent every value of a quantized input?  It can if the scales are powers of two. */
 bool fp8_select_is_bf16(const struct fp8_selection *selected);
 
-/* "bf16", or "bf16, fp8 blockwise --ragged": what products take, as amax files say it.  The caller
- * frees. */
+/* Returns the type of products as in amax files: "bf16", or "bf16, fp8 blockwise --ragged".  The
+ * caller frees it. */
 char *fp8_select_precision(const struct fp8_params *params, const char *precision);
 
 #endif

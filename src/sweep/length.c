@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #define SWEEP_SECONDS 60.0
-#define LOADING_SHARE 0.25 /* of a sweep, at most */
+#define LOADING_SHARE 0.25 /* most of a sweep */
 
 double sweep_length_now(const struct sweep_length *length)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many passes go through a model at once, by what those before took: what is not saved yet is
- * lost with the power, and what is saved often loads the model often.
+ * The number of passes that go through a model at once, from the time of the sweeps before.
+ * Unsaved passes are lost at a power cut; each save costs a loading of the whole model.
+ *
+ * Order: sweep_length_begin(); for each sweep, sweep_length_now() and sweep_length_loaded() around
+ * each loading; sweep_length_next().
  */
 #ifndef FP8CONV_SWEEP_LENGTH_H
 #define FP8CONV_SWEEP_LENGTH_H
@@ -9,23 +12,23 @@
 #include <stddef.h>
 
 struct sweep_length {
-	double (*now)(void);	/* seconds; NULL: sweeps are always of `first` passes */
-	size_t first, most;	/* passes: of the first sweep, of any */
-	double began;		/* of the sweep under way */
-	_Atomic double loading; /* seconds of it that weights took, all threads together */
+	double (*now)(void);	/* seconds; NULL: every sweep has `first` passes */
+	size_t first, most;	/* passes of the first sweep, and at most of any */
+	double began;		/* when the current sweep began */
+	_Atomic double loading; /* seconds of loading in it, summed over all threads */
 };
 
-/* The first sweep begins; returns its passes. */
+/* Begins the first sweep, and returns its passes. */
 size_t sweep_length_begin(struct sweep_length *length, size_t most);
 
-/* For the moment before weights are loaded, and with its result for that after: n_threads did
- * nothing else meanwhile. */
+/* Returns the time; its result before a loading goes to sweep_length_loaded() after it.  n_threads
+ * threads did only this loading meanwhile. */
 double sweep_length_now(const struct sweep_length *length);
 void sweep_length_loaded(struct sweep_length *length, double since, int n_threads);
 
-/* A sweep of n passes has ended, whose loading was shared by n_threads; the next begins.  Returns
- * its passes: so many that it takes a minute, or that weights take a quarter of it, whichever is
- * longer. */
+/* Ends a sweep of n passes, whose loading n_threads threads shared, and begins the next one.
+ * Returns its passes: as many as take a minute, or as many as make loading a quarter of the sweep,
+ * whichever is more. */
 size_t sweep_length_next(struct sweep_length *length, size_t n, int n_threads);
 
 #endif

@@ -9,7 +9,7 @@
 #include "sweep/weights.h"
 
 #define DEFAULT_MEMORY ((uint64_t)1 << 30)
-/* a second layer takes at most this part of the memory for sequences */
+/* a second layer may take this part of the memory for sequences */
 #define AHEAD_SHARE 4
 
 static double multiplications_of(const struct linear_ref *linears, int n)
@@ -21,7 +21,7 @@ static double multiplications_of(const struct linear_ref *linears, int n)
 	return sum;
 }
 
-/* Of a token with weights; attention is little beside them. */
+/* Returns the multiplications of a token with weights; those of attention are few beside them. */
 static double multiplications(const struct model *model)
 {
 	double sum = multiplications_of(&model->head, 1);
@@ -37,11 +37,11 @@ static double multiplications(const struct model *model)
 	return sum;
 }
 
-/* Multiplications that a thread does in a minute on a slow machine: 15 billion a second. */
+/* Multiplications of a thread in a minute on a slow machine: 15 billion a second. */
 #define SLOW_MINUTE 9e11
 
-/* Passes of the first sweep: they give every thread a sequence and are worth the loading of the
- * weights, or they are done in a minute even on a slow machine. */
+/* Returns the passes of the first sweep: enough to give every thread a sequence and to be worth
+ * loading the weights, or as many as a slow machine does in a minute. */
 static size_t first_passes(const struct sweep_plan *plan)
 {
 	const struct sweep_params *params = &plan->params;
@@ -56,12 +56,12 @@ static size_t first_passes(const struct sweep_plan *plan)
 	return quick > min ? quick : min;
 }
 
-/* What memory is needed for, in bytes. */
+/* The needs of memory, in bytes. */
 struct needs {
 	uint64_t threads;  /* workspaces of all threads */
-	uint64_t sequence; /* its residual stream and value stats */
-	uint64_t weights;  /* of the largest layer, */
-	uint64_t second;   /* and of the next beside it */
+	uint64_t sequence; /* residual stream and value stats of one */
+	uint64_t weights;  /* of the largest layer */
+	uint64_t second;   /* of the largest layer and the next one */
 };
 
 static void needs_find(struct needs *needs, const struct sweep_plan *plan)
@@ -82,7 +82,7 @@ static void needs_find(struct needs *needs, const struct sweep_plan *plan)
 	needs->second = weights_layer_size(model, &kind, params->n_threads, true) - needs->weights;
 }
 
-/* Unless it is given: enough for a pass, and for a sequence of each thread. */
+/* Returns the given memory, or else enough for a pass and for a sequence of each thread. */
 static uint64_t memory_of(const struct sweep_params *params, const struct needs *needs)
 {
 	size_t threads = (size_t)params->n_threads;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * How the sequences of a data set go through a model: how many at once, whether the next layer is
- * loaded meanwhile, and the memory that takes.
+ * loaded meanwhile, and the memory for that.
  */
 #ifndef FP8CONV_SWEEP_PLAN_H
 #define FP8CONV_SWEEP_PLAN_H
@@ -11,7 +11,7 @@
 #include "model/model.h"
 #include "sweep/fp8_select.h"
 
-/* What is asked for.  All that is pointed to must outlive the plan. */
+/* The request.  All that it points to must outlive the plan. */
 struct sweep_params {
 	const struct io *io;
 	const struct model *model;

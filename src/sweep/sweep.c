@@ -113,7 +113,7 @@ static int load_piece(struct sweep *sweep, int worker, size_t i, struct err *err
 	return rc;
 }
 
-/* Threads that find no sequence any more load what comes next. */
+/* Runs a sequence, or after the last sequence loads a piece of the next stage. */
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	struct sweep *sweep = context;
@@ -122,8 +122,8 @@ static int run_item(void *context, int worker, size_t item, struct err *err)
 				    : load_piece(sweep, worker, item - sweep->n_step, err);
 }
 
-/* The sequences of a step in a context of their own: where scales come from a history, it grows at
- * the end of the step. */
+/* Runs the sequences of a step in their own context: with delayed scaling, the history grows at the
+ * end of the step. */
 static int run_step(struct sweep *sweep, struct err *err)
 {
 	const struct sweep_params *params = &sweep->plan->params;
@@ -148,7 +148,7 @@ static int run_step(struct sweep *sweep, struct err *err)
 	return rc;
 }
 
-/* All sequences through the stage under way: at once, or, for delayed scaling, pass by pass. */
+/* Runs all sequences through the current stage: at once, or with delayed scaling pass by pass. */
 static int run_steps(struct sweep *sweep, struct err *err)
 {
 	const struct sweep_params *params = &sweep->plan->params;
@@ -166,7 +166,7 @@ static int run_steps(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-/* Waits for what was done with the value stats of the stage under way. */
+/* Waits until the value stats of the current stage are on the host. */
 static int stats_wait(const struct sweep *sweep, struct err *err)
 {
 	struct executor_stream *stream = sweep_stream(sweep);
@@ -210,8 +210,8 @@ static int begin_load(struct sweep *sweep, struct stage *stage, size_t i, struct
 				    &stage->head, err);
 }
 
-/* Begins to load stage i, and ends it unless it is loaded `ahead`, beside the sequences of the
- * stage before. */
+/* Begins to load stage i.  Ends the loading too, unless `ahead`: then it continues while the stage
+ * before runs. */
 static int stage_load(struct sweep *sweep, struct stage *stage, size_t i, bool ahead,
 		      struct err *err)
 {
@@ -233,8 +233,8 @@ static void stage_release(const struct sweep *sweep, struct stage *stage)
 	*stage = (struct stage){ 0 };
 }
 
-/* Stage i, which was loaded beside the one before where there is memory for two, as the next is
- * beside this. */
+/* Runs stage i.  If there is memory for two stages, it was loaded while the stage before ran, and
+ * the next one is loaded while it runs. */
 static int sweep_stage(struct sweep *sweep, size_t i, struct err *err)
 {
 	struct stage *stage = &sweep->stages[i % 2], *next = &sweep->stages[(i + 1) % 2];
@@ -273,7 +273,7 @@ static int embed_sequence(void *context, int worker, size_t item, struct err *er
 			 &memory->sequences[item], err);
 }
 
-/* The sequences of the sweep, with the embeddings of their tokens. */
+/* Sets up the sequences of the sweep, with the embeddings of their tokens. */
 static int sweep_embed(struct sweep *sweep, struct err *err)
 {
 	const struct sweep_plan *plan = sweep->plan;

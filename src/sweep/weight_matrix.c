@@ -10,18 +10,17 @@
 #include "source/fp8_source.h"
 #include "num/float16.h"
 
-#define BAND_SIZE \
-	((uint64_t)4 << 20) /* bytes as fp32, where a tile of an FP8 source is not larger */
-#define LINES 128	    /* a band has a multiple of so many, as tiles have that can be read */
+#define BAND_SIZE ((uint64_t)4 << 20) /* bytes as fp32, unless a tile of an FP8 source is larger */
+#define LINES	  128 /* lines of a band are a multiple, so that readable tiles are whole */
 
-/* The matrix as the source knows it. */
+/* The matrix as a unit of the source. */
 struct layout {
 	struct unit unit;
 	uint64_t first_row; /* of the matrix, in a stack */
-	bool by_column;	    /* bands of whole columns: they lie together in the file */
+	bool by_column;	    /* bands are whole columns, which are contiguous in the file */
 };
 
-/* A matrix in a stack of FP8 ones, which lies in whole tiles. */
+/* Places a matrix in a stack of FP8 matrices, where it must have whole tiles. */
 static int place_in_stack(struct layout *layout, const struct linear_ref *ref, struct err *err)
 {
 	const struct st_tensor *tensor = ref->weight->tensor;
@@ -85,7 +84,8 @@ static void widen(const struct matrix *x, size_t row, float *values)
 							: f16_to_f32(halves[i]);
 }
 
-/* Rows of a band into their places, from element `first` of the matrix on; line holds one. */
+/* Writes the rows of a band to their places, from element `first` of the matrix on.  line has
+ * memory for one row. */
 static void place(const struct weight_reader *reader, const struct matrix *x, size_t first,
 		  const struct weight_matrix *matrix, float *line)
 {
@@ -102,7 +102,7 @@ static void place(const struct weight_reader *reader, const struct matrix *x, si
 	}
 }
 
-/* How many lines of `across` values a band has, of all. */
+/* Returns the lines of a band, of `all` lines with `across` values each. */
 static uint64_t band_lines(uint64_t all, uint64_t across)
 {
 	uint64_t lines = BAND_SIZE / sizeof(float) / across / LINES * LINES;

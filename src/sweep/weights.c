@@ -34,7 +34,7 @@ void weights_release(struct weights *weights)
 	detection_release(&weights->detection);
 }
 
-/* Elements [first, first + n) of a tensor, into memory of the host. */
+/* Reads elements [first, first + n) of a tensor to memory of the host. */
 static int read_floats(struct weights *weights, const struct tensor_ref *ref, size_t first,
 		       size_t n, float **values, struct err *err)
 {
@@ -53,7 +53,7 @@ static int read_floats(struct weights *weights, const struct tensor_ref *ref, si
 				  &(struct floats_request){ ref, false, first, n }, *values, err);
 }
 
-/* The same, into the executor's memory. */
+/* The same, to the executor's memory. */
 static int load_floats(struct weights *weights, struct executor_stream *stream,
 		       const struct tensor_ref *ref, size_t first, size_t n, float **values,
 		       struct err *err)
@@ -82,8 +82,8 @@ static struct weight_reader reader_of(struct weights *weights, bool round)
 				       .round = round };
 }
 
-/* A matrix that is quantized, or stands beside such: in fp32 first, then in the type that is
- * multiplied. */
+/* Reads a matrix in a model with quantized matrices: in fp32 first, then in the type of the
+ * products. */
 static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 			  struct linear *linear, void **values, struct err *err)
 {
@@ -116,8 +116,8 @@ static int load_quantized(struct weights *weights, const struct linear_ref *ref,
 	return 0;
 }
 
-/* Some rows of a matrix, for one thread: a part as it is multiplied; all of them where matrices are
- * quantized. */
+/* A piece: rows of a matrix that one thread loads.  A panel, or the whole matrix in models with
+ * quantized matrices. */
 struct weights_piece {
 	const struct linear_ref *from;
 	struct linear *to;
@@ -231,7 +231,7 @@ static int set_quantized(struct weights *weights, const struct weights_piece *pi
 	return 0;
 }
 
-/* The amax of all that shares a scale must be known before the first of it is quantized. */
+/* Finds the amax of matrices that share a scale, before the first of them is quantized. */
 static int find_amax(void *context, int worker, size_t item, struct err *err)
 {
 	const struct weights_load *load = context;
@@ -338,8 +338,8 @@ int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 			   st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
 }
 
-/* What experts are chosen by, of the host.  Where it is NaN an expert is never chosen, and nothing
- * that is seen would tell. */
+/* Reads the router's bias to the host.  A NaN is refused: its expert would never be chosen, and no
+ * other check would report it. */
 static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias,
 			    struct err *err)
 {
@@ -441,7 +441,7 @@ uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_k
 	return ref->n ? size / ref->n * kind->executor->panel_rows(ref->n) : 0;
 }
 
-/* What is loaded at once. */
+/* The size of a loading. */
 struct load_size {
 	uint64_t weights, largest_piece; /* bytes */
 	uint64_t n_pieces;
@@ -460,7 +460,7 @@ static void load_size_add(struct load_size *size, const struct linear_ref *ref,
 	size->n_pieces += (ref->n + rows - 1) / rows;
 }
 
-/* A thread has a piece at a time. */
+/* Returns the bytes at most: each thread has one piece at a time. */
 static uint64_t load_size_most(const struct load_size *size, int n_threads)
 {
 	uint64_t n = size->n_pieces < (uint64_t)n_threads ? size->n_pieces : (uint64_t)n_threads;

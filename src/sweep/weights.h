@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bringing a model's weights into memory, a layer at a time, out of a checkpoint of whatever type:
- * BF16, F16, F32, or FP8 of any variant.
+ * Loads a model's weights, a layer at a time, from a checkpoint of any type: BF16, F16, F32, or any
+ * variant of FP8.
+ *
+ * Order: weights_open(); for each layer weights_begin_layer(), then weights_load_all(), or pieces
+ * from several threads and weights_load_end(); layer_release(); at the end weights_close() and
+ * weights_release().
  */
 #ifndef FP8CONV_SWEEP_WEIGHTS_H
 #define FP8CONV_SWEEP_WEIGHTS_H
@@ -19,19 +23,19 @@ struct weights {
 	struct detection detection;
 	int n_threads;
 	const atomic_int *stop;
-	struct fp8_forward *fp8; /* quantizes what it likes of them; NULL: nothing */
+	struct fp8_forward *fp8; /* quantizes its modules; NULL: no matrix is quantized */
 };
 
-/* Matrices on their way into memory: n pieces, which any threads load in any order. */
+/* Matrices that are being loaded: n pieces, which any threads load in any order. */
 struct weights_load {
 	struct weights *weights;
-	struct executor_stream *stream; /* of the thread that began it */
+	struct executor_stream *stream; /* of the thread that began the loading */
 	size_t n;
 	struct weights_piece *pieces;
-	struct buffer *rows; /* by thread: what it reads pieces into, until the load is ended */
+	struct buffer *rows; /* by thread: memory for reading pieces, until weights_load_end() */
 };
 
-/* Everything must outlive it. */
+/* Opens the source of the weights.  All pointers must stay valid until weights_release(). */
 int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
 		 const struct backend *backend, int n_threads, const atomic_int *stop,
 		 struct err *err);
@@ -39,9 +43,9 @@ int weights_open(struct weights *weights, const struct forward *forward, const s
 int weights_close(struct weights *weights, struct err *err);
 void weights_release(struct weights *weights);
 
-/* Makes room for all that a layer has, or for a matrix, and reads the vectors.  Whatever it
- * returns, *load is to be ended, and the layer or matrix released, which needs not have been loaded
- * whole. */
+/* Allocates all weights of a layer, or a matrix, and reads the vectors.  In every case, also after
+ * a failure, the caller calls weights_load_end(), and releases the layer or matrix, which may be
+ * partly loaded. */
 int weights_begin_layer(struct weights_load *load, struct weights *weights,
 			struct executor_stream *stream, const struct layer_ref *ref,
 			struct layer *layer, struct err *err);
@@ -49,42 +53,43 @@ int weights_begin_linear(struct weights_load *load, struct weights *weights,
 			 struct executor_stream *stream, const struct linear_ref *ref,
 			 struct linear *linear, struct err *err);
 
-/* Piece i < load->n, by thread `worker` of weights->n_threads; or all pieces, by all those
- * threads. */
+/* Loads piece i < load->n on thread `worker` of weights->n_threads; or loads all pieces on all
+ * those threads. */
 int weights_load_piece(struct weights_load *load, int worker, size_t i, struct err *err);
 int weights_load_pieces(struct weights_load *load, struct err *err);
 
-/* All pieces are loaded, or none will be any more: the amax of each matrix, in the type of the
- * checkpoint, goes into linear.amax. */
+/* Ends a loading, complete or not, and sets linear.amax of each matrix, in the type of the
+ * checkpoint. */
 void weights_load_end(struct weights_load *load);
 
-/* Loads what was begun, unless rc is not 0, by one thread, and ends it.  Returns rc, or -1. */
+/* Loads all pieces on one thread, unless rc is not 0, and ends the loading.  Returns -1 if rc or
+ * the loading failed. */
 int weights_load_all(struct weights_load *load, int worker, int rc, struct err *err);
 
 void layer_release(struct layer *layer, struct executor *executor);
 
-/* One matrix, by one thread; one vector, as fp32, which is freed as the executor's memory is. */
+/* Load one matrix on one thread; or one vector as fp32, which the caller frees as executor
+ * memory. */
 int weights_load_linear(struct weights *weights, int worker, struct executor_stream *stream,
 			const struct linear_ref *ref, struct linear *linear, struct err *err);
 void linear_release(struct linear *linear);
 int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 			const struct tensor_ref *ref, float **vector, struct err *err);
 
-/* Rows of the embedding, scaled as the model has it, into memory of the host: rows (n_tokens,
- * hidden). */
+/* Reads rows of the embedding, with the model's scaling, to rows (n_tokens, hidden) on the host. */
 int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, size_t n_tokens,
 			    float *rows, struct err *err);
 
-/* What decides how much memory weights take. */
+/* The facts that determine the memory of weights. */
 struct weights_kind {
 	const struct executor_ops *executor;
-	enum dtype dtype; /* that is multiplied */
-	bool quantized;	  /* some at least */
+	enum dtype dtype; /* of the products */
+	bool quantized;	  /* at least some matrices */
 };
 
-/* Bytes that a matrix takes in memory; that a piece of it takes while a thread loads it; that the
- * largest layer, or the head, takes with a piece for each thread that finds one, and ahead: with
- * what goes before it, as the head does before the first. */
+/* Return bytes: of a matrix in memory; of a piece of it while a thread loads it; of the largest
+ * layer, or the head, with a piece for each thread, and if `ahead` with the stage before it (the
+ * head comes before the first layer). */
 uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind);
 uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,
