@@ -4,7 +4,7 @@
  */
 #include "forward/pass.h"
 
-/* y[r] = x[r / repeat], n_cols values. */
+/* y[r] = x[r / repeat], with n_cols values in each row. */
 static void copy_rows(struct workspace *w, struct rows_out y, struct rows_in x, size_t repeat,
 		      size_t n_rows, size_t n_cols)
 {
@@ -13,7 +13,7 @@ static void copy_rows(struct workspace *w, struct rows_out y, struct rows_in x, 
 	w->ops->copy(w->stream, &args);
 }
 
-/* q, k and v out of one matrix lie side by side. */
+/* Splits the output of one fused matrix, where q, k and v are side by side. */
 static void split_qkv(const struct pass *pass, size_t q, size_t k, size_t v)
 {
 	struct workspace *w = pass->workspace;
@@ -48,7 +48,7 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	return 0;
 }
 
-/* Queries of latent attention, through q_lora_rank values where the model has them. */
+/* Computes the queries of latent attention, through q_lora_rank values if the model has them. */
 static int project_latent_q(const struct pass *pass, struct err *err)
 {
 	const struct linear *l = pass->layer->linear;
@@ -65,8 +65,8 @@ static int project_latent_q(const struct pass *pass, struct err *err)
 	return pass_linear(pass, &l[LINEAR_Q_B], a->lora, n, a->q, err);
 }
 
-/* The rope_dim values of each query: pairs that lie side by side come to lie half a length apart.
- * attn_out, which is not used yet, holds them meanwhile. */
+/* Moves the elements of pairs half a length apart, in the rope_dim values of each query.  Uses
+ * attn_out, which is still free, for the copy. */
 static void deinterleave_q(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
@@ -84,8 +84,8 @@ static void deinterleave_q(const struct pass *pass)
 	w->ops->deinterleave(w->stream, &args);
 }
 
-/* Keys: the nope_dim values of each head, and behind them the rope_dim values that all heads share.
- * Values: what is left of kv_expanded. */
+/* Keys: the nope_dim values of each head, followed by the rope_dim values that all heads share.
+ * Values: the rest of kv_expanded. */
 static void join_kv(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
@@ -104,7 +104,8 @@ static void join_kv(const struct pass *pass)
 		  model->value_dim);
 }
 
-/* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): q, k and v of every head. */
+/* Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): computes q, k and v of every
+ * head. */
 static int project_latent(const struct pass *pass, struct err *err)
 {
 	const struct latent *latent = &pass->forward->model->latent;
@@ -131,7 +132,7 @@ static int project_latent(const struct pass *pass, struct err *err)
 	return 0;
 }
 
-/* Each head of each token by itself; nothing where the layer has no such norm. */
+/* Norms each head of each token; does nothing if the layer has no such norm. */
 static void norm_heads(const struct pass *pass, enum vector_role role, float *x, size_t n_heads)
 {
 	size_t head_dim = pass->forward->model->head_dim;
@@ -143,7 +144,7 @@ static void norm_heads(const struct pass *pass, enum vector_role role, float *x,
 			  head_dim);
 }
 
-/* Angles depend on the rope and on positions: computed again only where one of them changes. */
+/* Computes the angles, which depend on the rope and on positions, if one of these has changed. */
 static void angles_put(struct workspace *w, const struct rope *rope, size_t n_tokens)
 {
 	struct attention_arrays *a = &w->attention;
@@ -159,7 +160,7 @@ static void angles_put(struct workspace *w, const struct rope *rope, size_t n_to
 	w->ops->put(w->stream, a->sines, w->host.sines, size);
 }
 
-/* x (tokens, n_heads * head_dim), in place. */
+/* Rotates x (tokens, n_heads * head_dim) in place. */
 static void rotate_heads(const struct pass *pass, float *x, size_t n_heads)
 {
 	const struct model *model = pass->forward->model;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a pass: the final norm, logits of HEAD_BLOCK tokens and a panel of the head at a time,
- * and their cross entropy.
+ * The end of a pass: the final norm, the logits of HEAD_BLOCK tokens and one panel of the head at a
+ * time, and their cross-entropy.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ enum { SLOT_X, SLOT_Y }; /* of the input and of the logits */
 struct block {
 	const struct linear *head;
 	size_t first, m;
-	size_t n_labels; /* m, or m - 1 where the last token of the sequence is in it */
+	size_t n_labels; /* m, or m - 1 if it has the last token of the sequence */
 	float *logits;	 /* (n_tokens, vocab_size) of the host; or NULL */
 };
 
@@ -28,8 +28,8 @@ static double log_add(double a, double b)
 	return max + log(exp(a - max) + exp(b - max));
 }
 
-/* The label of a token is the token behind it; the last token of a sequence gets 0, which is not
- * read. */
+/* Sets the labels.  The label of a token is the next token; the last token of a sequence gets 0,
+ * which is not read. */
 static void labels_put(const struct pass *pass, const struct block *block)
 {
 	struct workspace *w = pass->workspace;
@@ -40,7 +40,7 @@ static void labels_put(const struct pass *pass, const struct block *block)
 	w->ops->put(w->stream, w->head.labels, labels, block->m * sizeof *labels);
 }
 
-/* workspace->scores to columns [col, col + n) of block->logits. */
+/* Copies workspace->scores to columns [col, col + n) of block->logits. */
 static int logits_fetch(struct workspace *w, const struct block *block, size_t col, size_t n,
 			struct err *err)
 {
@@ -60,7 +60,7 @@ static int logits_fetch(struct workspace *w, const struct block *block, size_t c
 	return 0;
 }
 
-/* *nll += log sum exp(logits) - logit of the label, of every token that has a label. */
+/* Adds log sum exp(logits) - logit of the label to *nll, for every token that has a label. */
 static int add_nll(struct workspace *w, const struct block *block, double *nll, struct err *err)
 {
 	size_t n_panels = executor_weight_panels(&block->head->weight), m = block->m;
@@ -80,7 +80,8 @@ static int add_nll(struct workspace *w, const struct block *block, double *nll, 
 	return 0;
 }
 
-/* The product of a panel of the head, columns from `col` on, to what cross entropy needs of it. */
+/* Multiplies a panel of the head, columns from `col` on, and computes its terms of the
+ * cross-entropy. */
 static int panel_run(const struct pass *pass, const struct block *block, size_t panel, size_t col,
 		     const void *input, struct err *err)
 {

@@ -13,7 +13,7 @@ struct mlp {
 	const struct linear *down;
 };
 
-/* mlp.gate (m, width) = activation(gate) * up; gate and up are rows of `stride` elements. */
+/* mlp.gate (m, width) = activation(gate) * up.  gate and up have rows of `stride` elements. */
 static void gate_rows(const struct pass *pass, const float *gate, const float *up, size_t stride,
 		      size_t m, size_t width)
 {
@@ -28,7 +28,7 @@ static void gate_rows(const struct pass *pass, const float *gate, const float *u
 	w->ops->gate(w->stream, &args);
 }
 
-/* workspace->fused_out (m, 2 width) to mlp.gate (m, width). */
+/* Turns workspace->fused_out (m, 2 width) into mlp.gate (m, width). */
 static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
 {
 	struct workspace *w = pass->workspace;
@@ -41,7 +41,7 @@ static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
 		gate_rows(pass, w->fused_out, w->fused_out + width, 2 * width, m, width);
 }
 
-/* x (m, hidden) to mlp.gate (m, width) by two matrices. */
+/* Computes mlp.gate (m, width) from x (m, hidden) by two matrices. */
 static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, size_t m,
 		   struct err *err)
 {
@@ -72,8 +72,8 @@ static int run_rows(const struct pass *pass, const struct mlp *mlp, float *x, si
 	return pass_linear(pass, mlp->down, w->mlp.gate, m, out, err);
 }
 
-/* x (m, hidden) to out (m, hidden), a few rows at a time, so that the values between the matrices
- * stay in a cache. */
+/* Computes out (m, hidden) from x (m, hidden), a few rows at a time, so that the values between the
+ * matrices stay in a cache. */
 static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t m, float *out,
 	       struct err *err)
 {
@@ -102,7 +102,8 @@ static int run_dense(const struct pass *pass, struct err *err)
 	return run(pass, &mlp, w->normed, pass->sequence->n_tokens, w->out, err);
 }
 
-/* Its tokens: m of router.rows, from `first` on.  out += their outputs, weighted. */
+/* Runs an expert on its tokens: m of router.rows, from `first` on.  Adds their weighted outputs to
+ * out. */
 static int run_expert(const struct pass *pass, size_t expert, size_t first, size_t m,
 		      struct err *err)
 {
@@ -150,7 +151,7 @@ static int run_experts(const struct pass *pass, struct err *err)
 	return 0;
 }
 
-/* out += the shared expert, where the layer has one. */
+/* Adds the output of the shared expert to out, if the layer has one. */
 static int run_shared(const struct pass *pass, struct err *err)
 {
 	const struct linear *l = pass->layer->linear;

@@ -40,7 +40,7 @@ struct observation pass_round(const struct pass *pass, float *x, size_t m, size_
 	return observation;
 }
 
-/* Into workspace->input.filtered. */
+/* Filters an input into workspace->input.filtered. */
 static int filter(const struct pass *pass, const struct linear *linear, const struct observation *x,
 		  struct err *err)
 {
@@ -76,7 +76,7 @@ int pass_input(const struct pass *pass, const struct linear *linear, const struc
 		return 0;
 	*input = w->input.rounded;
 	if (w->input.rounded_from == values)
-		return 0; /* matrices that share x */
+		return 0; /* another matrix with the same x */
 	w->ops->round_bf16(w->stream, values, x->n_rows * x->n_cols, w->input.rounded);
 	w->input.rounded_from = linear->module ? NULL : values;
 	return 0;
@@ -100,7 +100,7 @@ size_t pass_rows(const struct pass *pass, size_t n)
 	return pass->forward->filter.apply ? SIZE_MAX : pass->workspace->ops->rows(n);
 }
 
-/* Rows [first, first + m). */
+/* Computes the products of rows [first, first + m). */
 static int products_rows(const struct pass *pass, const struct products *products, size_t first,
 			 size_t m, struct err *err)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the steps of a pass share, inside this folder: products with what is observed of them, and
- * norms.  pass_linear() is the usual way through a matrix; the head takes its three parts one by
- * one.
+ * The parts that the steps of a pass share: products with their observations, and norms.  Most
+ * steps use pass_linear(); the head uses its three parts one by one, in the order pass_round(),
+ * pass_input(), pass_output().
  */
 #ifndef FP8CONV_FORWARD_PASS_H
 #define FP8CONV_FORWARD_PASS_H
 
 #include "forward/workspace.h"
 
-/* n matrices of one input: ys[i] (m, linears[i]->ref->n) = x (m, k) w^T + bias. */
+/* n matrices with one input: ys[i] (m, linears[i]->ref->n) = x (m, k) w^T + bias. */
 struct products {
 	const struct linear *const *linears;
 	size_t n;
@@ -18,45 +18,47 @@ struct products {
 	float *const *ys;
 };
 
-/* x is rounded in place, once.  Observers are called with x and y of each matrix. */
+/* Computes the products.  x is rounded in place, once.  Observers are called with x and y of each
+ * matrix. */
 int pass_products(const struct pass *pass, const struct products *products, struct err *err);
 
-/* The same of one matrix: y (m, n) = x (m, k) w^T + bias. */
+/* The same for one matrix: y (m, n) = x (m, k) w^T + bias. */
 int pass_linear(const struct pass *pass, const struct linear *linear, float *x, size_t m, float *y,
 		struct err *err);
 
-/* Part one: rounds x (m, k) in place, and takes its stats into the next slot. */
+/* Part one: rounds x (m, k) in place, and adds it to the stats of the next slot. */
 struct observation pass_round(const struct pass *pass, float *x, size_t m, size_t k);
 
-/* Part two: calls the observer with x, and makes *input, the values that are multiplied. */
+/* Part two: calls the observer with x, and sets *input to the values to multiply. */
 int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
 	       const void **input, struct err *err);
 
-/* Part three: adds the bias to y (y.n_rows, y.n_cols), columns from `first` on of a product, takes
- * its stats into y.slot, and calls the observer. */
+/* Part three: adds the bias to y (y.n_rows, y.n_cols), which is the columns of a product from
+ * `first` on, adds y to the stats of y.slot, and calls the observer. */
 void pass_output(const struct pass *pass, const struct linear *linear, float *y, size_t first,
 		 struct observation observation);
 
-/* Takes the stats of the values into observation->slot, and calls the observer. */
+/* Adds the values to the stats of observation->slot, and calls the observer. */
 void pass_observe(const struct pass *pass, const struct observation *observation);
 
-/* The number of rows that are best taken at a time through matrices that read and write n values a
- * row.  A filter takes all rows at once: its scales are of the whole input. */
+/* Returns how many rows to take at a time through matrices that read and write n values a row.  A
+ * filter takes all rows at once, because its scales are of the whole input. */
 size_t pass_rows(const struct pass *pass, size_t n);
 
-/* y = the model's RMS norm of x by weight, (n_rows, n_cols); y may be x. */
+/* y = the model's RMS norm of x by weight (n_cols); x and y are (n_rows, n_cols).  y may be x. */
 void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, struct rows_out y,
 	       size_t n_rows, size_t n_cols);
 
-/* The same of the hidden values of each token, x and y (n_tokens, hidden). */
+/* The same for the hidden values of each token; x and y are (n_tokens, hidden). */
 void pass_norm_tokens(const struct pass *pass, const float *x, const float *weight, float *y);
 
-/* The two steps of a layer: workspace->normed (tokens, hidden) to workspace->out. */
+/* The two steps of a layer: from workspace->normed (tokens, hidden) to workspace->out (tokens,
+ * hidden). */
 int attention_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 
-/* Chooses the experts of each token of workspace->normed: host.chosen and host.weights, and the
- * tokens sorted by expert in router. */
+/* Chooses the experts of each token of workspace->normed.  Fills host.chosen and host.weights, and
+ * router with the tokens sorted by expert. */
 int router_run(const struct pass *pass, struct err *err);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which experts a token goes to, and with which weights: a product on the executor, the choice on
- * the host.
+ * Chooses the experts of each token and their weights: the product runs on the executor, the choice
+ * on the host.
  */
 #include <math.h>
 
 #include "backend/host_ops.h"
 #include "forward/pass.h"
 
-/* The indices of the k largest of n scores; of equal ones the first. */
+/* Finds the indices of the k largest of n scores; the first of equal ones. */
 static void top_k(const float *scores, size_t n, size_t k, size_t *chosen)
 {
 	for (size_t i = 0; i < k; i++) {
@@ -26,8 +26,8 @@ static void top_k(const float *scores, size_t n, size_t k, size_t *chosen)
 	}
 }
 
-/* -inf for the experts outside of the best top_groups groups.  The score of a group is the sum of
- * its two best experts. */
+/* Sets the scores of experts outside of the best top_groups groups to -inf.  The score of a group
+ * is the sum of its two best experts. */
 static void mask_groups(const struct routing *routing, float *scores, size_t n_experts)
 {
 	size_t size = n_experts / routing->n_groups;
@@ -52,7 +52,7 @@ static void mask_groups(const struct routing *routing, float *scores, size_t n_e
 	}
 }
 
-/* The softmax over the chosen scores alone. */
+/* Replaces the weights by their softmax over the chosen experts alone. */
 static void softmax_chosen(float *weights, size_t n)
 {
 	float sum = 0, max = weights[0];
@@ -65,8 +65,8 @@ static void softmax_chosen(float *weights, size_t n)
 		weights[i] /= sum;
 }
 
-/* Token t, whose scores are final: its experts and their weights.  The bias counts for the choice
- * alone. */
+/* Finds the experts of token t, whose scores are final, and their weights.  The bias affects only
+ * the choice. */
 static void route(const struct pass *pass, size_t t)
 {
 	const struct routing *routing = &pass->forward->model->routing;
@@ -112,8 +112,8 @@ static void route_all(const struct pass *pass)
 	}
 }
 
-/* Tokens by expert: the tokens of expert e, with their weights, follow those of all experts before
- * it. */
+/* Sorts tokens by expert: the tokens of expert e, with their weights, follow those of all experts
+ * before it. */
 static void sort_tokens(const struct pass *pass)
 {
 	size_t k = pass->forward->model->routing.top_k, n = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each group of arrays has a function that lists them with their sizes.  The list allocates them,
- * frees them, and adds them up for the plan.
+ * Each group of arrays has a function that lists them with their sizes.  The list serves to
+ * allocate them, to free them, and to add up their sizes for the plan.
  */
 #include "forward/workspace.h"
 
@@ -10,14 +10,14 @@
 
 #include "base/mem.h"
 
-/* Numbers of elements that arrays are made of; of what differs between layers the largest. */
+/* The numbers of elements of arrays; the largest, where layers differ. */
 struct dims {
 	uint64_t tokens, hidden;
-	uint64_t mlp, fused, lora, expanded, experts; /* a token */
-	uint64_t input;				      /* a token, of the widest matrix */
+	uint64_t mlp, fused, lora, expanded, experts; /* of each token */
+	uint64_t input;				      /* of each token, for the widest matrix */
 	uint64_t chosen;			      /* experts, of all tokens */
 	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
-	uint64_t filtered;			      /* values of a filter; 0: there is none */
+	uint64_t filtered;			      /* values of a filter; 0: no filter */
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -56,7 +56,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	return d;
 }
 
-/* place: the address of the pointer. */
+/* Adds an array; place is the address of its pointer. */
 static void array_add(struct array_list *list, void *place, uint64_t size, bool host)
 {
 	assert(list->n < MAX_ARRAYS);
@@ -108,7 +108,7 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->kv_latent, row * latent->kv_lora_rank);
 	add(list, &a->k_rope, row * latent->rope_dim);
 	add(list, &a->kv_expanded, row * d->expanded);
-	/* the rope_dim values of queries lie here before */
+	/* the rope_dim values of queries are here before */
 	add(list, &a->attn_out, row * model->n_heads * larger(model->value_dim, latent->rope_dim));
 	add(list, &a->scratch, w->ops->attention_scratch(&args));
 	add(list, &a->cosines, row * model->head_dim);
@@ -155,7 +155,7 @@ static void host_arrays(struct workspace *w, const struct dims *d, const struct 
 	add_host(list, &h->label_logits, d->block * sizeof *h->label_logits);
 }
 
-/* w->ops and w->max_tokens are set. */
+/* Lists all arrays; w->ops and w->max_tokens must be set. */
 static void list_arrays(struct workspace *w, const struct model *model, bool filtered)
 {
 	const struct dims d = dims_of(w->ops, model, w->max_tokens, filtered);

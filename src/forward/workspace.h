@@ -3,20 +3,22 @@
  * The memory of one thread in the forward pass: arrays for one sequence in one layer, in groups by
  * the step that uses them.
  *
- * tokens stands for max_tokens.  Where layers differ, an array has room for the widest.
+ * In the shapes, tokens means max_tokens.  Where layers differ, an array has room for the largest
+ * one.
  */
 #ifndef FP8CONV_FORWARD_WORKSPACE_H
 #define FP8CONV_FORWARD_WORKSPACE_H
 
 #include "forward/forward.h"
 
-#define HEAD_BLOCK 512 /* tokens whose logits are computed at once, a panel of the head at a time */
+#define HEAD_BLOCK \
+	512 /* tokens whose logits are computed at once, one panel of the head at a time */
 
-/* The input of a product, rounded and filtered: kept while several matrices share it. */
+/* The input of a product, rounded and filtered, kept while several matrices share it. */
 struct input_arrays {
-	uint16_t *rounded;	   /* (tokens, widest input), bf16, */
-	const float *rounded_from; /* of these values; NULL: of none */
-	float *filtered;	   /* (tokens, widest input), what the filter made */
+	uint16_t *rounded;	   /* (tokens, widest input): bf16 */
+	const float *rounded_from; /* the values that rounded is made of; NULL: none */
+	float *filtered;	   /* (tokens, widest input): the filter's result */
 };
 
 struct attention_arrays {
@@ -29,10 +31,10 @@ struct attention_arrays {
 	float *kv_expanded; /* (tokens, heads * (nope_dim + value_dim)) */
 	float *attn_out;    /* (tokens, heads * value_dim) */
 	void *scratch;	    /* of executor_ops.attend() */
-	float *cosines;	    /* (tokens, rope->n / 2), */
+	float *cosines;	    /* (tokens, rope->n / 2), of the angles */
 	float *sines;
-	const struct rope *rope; /* of this rope, */
-	size_t n_angles;	 /* so many rows: they stay from layer to layer */
+	const struct rope *rope; /* the rope of these angles, which stay from layer to layer */
+	size_t n_angles;	 /* rows that are filled */
 };
 
 struct mlp_arrays {
@@ -54,12 +56,12 @@ struct head_arrays {
 };
 
 struct host_arrays {
-	float *input;		   /* (tokens, widest input), for the filter, */
-	const float *fetched_from; /* a copy of these values; NULL: of none */
+	float *input;		   /* (tokens, widest input): a copy for the filter */
+	const float *fetched_from; /* the values that input is a copy of; NULL: none */
 	float *scores;		   /* (tokens + 1, experts); the last row is scratch */
-	size_t *chosen;		   /* (tokens, top_k): experts, */
-	float *weights;		   /* and their weights */
-	uint32_t *rows;		   /* the rest: copies of the executor's */
+	size_t *chosen;		   /* (tokens, top_k): the chosen experts */
+	float *weights;		   /* (tokens, top_k): their weights */
+	uint32_t *rows;		   /* from here on: copies of the executor's arrays */
 	float *factors;
 	float *cosines, *sines;
 	uint32_t *labels;
@@ -81,15 +83,15 @@ struct array_list {
 struct workspace {
 	struct executor_stream *stream;
 	const struct executor_ops *ops;
-	int number; /* for observers and filters */
+	int number; /* the worker of observers and filters */
 	size_t max_tokens;
-	size_t n_slots_used; /* of the sequence's stats, in this layer */
+	size_t n_slots_used; /* of the sequence's stats, used in this layer */
 
 	float *normed;	      /* (tokens, hidden) */
 	float *out;	      /* (tokens, hidden): of attention or mlp */
-	float *fused_out;     /* (tokens, width): q, k and v, or gate and up, of one matrix */
+	float *fused_out;     /* (tokens, width): q, k and v, or gate and up, from one matrix */
 	float *scores;	      /* (tokens, experts), or (HEAD_BLOCK, a panel of the head) */
-	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which lies in normed */
+	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which is in normed */
 
 	struct input_arrays input;
 	struct attention_arrays attention;
@@ -101,13 +103,13 @@ struct workspace {
 	struct array_list arrays;
 };
 
-/* Memory for sequences of up to max_tokens.  number: for observers and filters.  The filter must be
- * set before.  ERR_SYSTEM with the size wanted. */
+/* Allocates memory for sequences of up to max_tokens tokens.  number: the worker of observers and
+ * filters.  forward->filter must be set before.  ERR_SYSTEM with the size. */
 int workspace_new(struct workspace **workspace, const struct forward *forward, size_t max_tokens,
 		  int number, struct err *err);
-void workspace_free(struct workspace *workspace); /* NULL: nothing */
+void workspace_free(struct workspace *workspace); /* accepts NULL */
 
-/* Bytes of the arrays; filtered: there is an input filter. */
+/* Returns the bytes of the arrays; filtered: there is an input filter. */
 uint64_t workspace_size(const struct executor_ops *executor, const struct model *model,
 			size_t max_tokens, bool filtered);
 
