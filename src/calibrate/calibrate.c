@@ -11,7 +11,7 @@
 #include "calibrate/steps.h"
 #include "sweep/sweep.h"
 
-/* A calibration under way. */
+/* The state of a running calibration. */
 struct calibration {
 	const struct calibrate_plan *plan;
 	struct calibrate_progress *progress;
@@ -21,7 +21,7 @@ struct calibration {
 	struct history_file file;
 	struct sweep sweep;
 	struct recorder *recorder;
-	double loss; /* of the tokens run now */
+	double loss; /* of the tokens of this run */
 	uint64_t n_losses;
 };
 
@@ -57,7 +57,7 @@ static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 			    sweep->memory.fetched, sweep->n_slots, err);
 }
 
-/* The mean loss of each pass, and of all. */
+/* Adds the mean loss of each pass, and updates the perplexity. */
 static void count_losses(struct calibration *calibration, const struct sweep *sweep)
 {
 	struct calibrate_result *result = calibration->result;
@@ -84,7 +84,7 @@ static void count_losses(struct calibration *calibration, const struct sweep *sw
 	atomic_store(&calibration->progress->tokens, calibration->n_losses);
 }
 
-/* Tells the history of sequences [first, first + n). */
+/* Adds sequences [first, first + n) to the history's fingerprint. */
 static void count_data(struct amax_stats *stats, const struct calibrate_plan *plan, size_t first,
 		       size_t n)
 {
@@ -162,7 +162,7 @@ static void replay(void *context, const struct linear_ref *linear)
 		fp8_forward_update(calibration->sweep.fp8, linear, site->history[p][AMAX_X]);
 }
 
-/* Delayed scaling goes on where the passes before left it. */
+/* Sets the state of delayed scaling to that after the earlier passes. */
 static int resume_fp8(struct calibration *calibration, struct err *err)
 {
 	const struct calibrate_plan *plan = calibration->plan;

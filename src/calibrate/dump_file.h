@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One pass of a model as somebody's framework dumped it: a safetensors file with a tensor
- * `MODULE.input` [tokens, features] of F32, BF16 or F16 for each module that ran.
+ * One pass of a model, dumped by another framework: a safetensors file with a tensor `MODULE.input`
+ * [tokens, features] of F32, BF16 or F16 for each module that ran.
+ *
+ * Order: dump_open(); dump_find() and reads of its source; dump_close(), which fails if the file
+ * was changed; dump_release().
  */
 #ifndef FP8CONV_CALIBRATE_DUMP_FILE_H
 #define FP8CONV_CALIBRATE_DUMP_FILE_H
@@ -9,26 +12,26 @@
 #include "ckpt/listing.h"
 #include "source/source.h"
 
-/* Zeroed is safe to release. */
+/* An open dump.  A zeroed struct is safe to release. */
 struct dump {
 	struct checkpoint checkpoint;
 	struct source source;
-	uint64_t n_tokens; /* of the pass: the most that reached a module */
+	uint64_t n_tokens; /* of the pass: the most tokens of any module */
 };
 
-/* The dumps of a folder, in the bytewise order of their names: regular files, or links to such,
- * that end in .safetensors and do not begin with a dot.  ERR_INPUT: there is none. */
+/* Lists the dumps of a directory in the bytewise order of their names: regular files, or links to
+ * them, that end in .safetensors and do not begin with a dot.  ERR_INPUT if there is none. */
 int dumps_list(const struct io *io, const char *folder, struct listing *paths, struct err *err);
 
-/* Reads the header.  ERR_INPUT, naming file and tensor, for whatever is not as above. */
+/* Opens a dump and reads its header.  ERR_INPUT, naming file and tensor, for any other file. */
 int dump_open(struct dump *dump, const struct io *io, const char *path, struct err *err);
-/* ERR_INPUT if the file was changed since. */
+/* Closes the file.  ERR_INPUT if it was changed meanwhile. */
 int dump_close(struct dump *dump, struct err *err);
 void dump_release(struct dump *dump);
 
-/* The module of a tensor of the dump; to be freed. */
+/* Returns the module of a tensor of the dump; the caller frees it. */
 char *dump_module(const struct tensor_ref *input);
-/* The input of a module; NULL: it did not run. */
+/* Returns the input of a module; NULL if the module did not run. */
 const struct tensor_ref *dump_find(const struct dump *dump, const char *module);
 
 #endif

@@ -13,13 +13,13 @@
 #include "model/experts.h"
 #include "sweep/weights.h"
 
-/* Modules as they turn up: entry i of the map is plan->linears[i] until they are sorted. */
+/* The modules found so far: entry i of names is plan->linears[i] until they are sorted. */
 struct gathering {
 	struct dumps_plan *plan;
 	struct intern names, siblings;
 };
 
-/* 1: there; 0: the checkpoint lacks it. */
+/* Adds a module.  Returns 1, 0 if the checkpoint lacks it, or -1. */
 static int add_module(struct gathering *gathering, const char *module, size_t *number,
 		      struct err *err)
 {
@@ -38,7 +38,8 @@ static int add_module(struct gathering *gathering, const char *module, size_t *n
 	return 1;
 }
 
-/* An expert that no token reached is in no dump; it has its row all the same. */
+/* Adds the other experts of a layer: an expert without tokens is in no dump, but has a row in the
+ * history. */
 static int add_siblings(struct gathering *gathering, const char *module, struct err *err)
 {
 	size_t prefix = experts_prefix_len(module), before = gathering->siblings.n, number;
@@ -141,7 +142,7 @@ static int gather(struct dumps_plan *plan, const struct calibrate_params *params
 	return rc;
 }
 
-/* What is multiplied at once: 16 MiB of values, but rows enough to be worth a product. */
+/* Rows are multiplied in blocks of 16 MiB of values, within these limits. */
 #define ROWS_SIZE ((size_t)16 << 20)
 #define MIN_ROWS  16
 #define MAX_ROWS  256

@@ -13,19 +13,19 @@
 
 enum { SLOT_X, SLOT_Y, N_SLOTS };
 
-/* What one thread works with. */
+/* The memory of one thread. */
 struct dumps_worker {
 	struct executor_stream *stream;
-	const char *path; /* of the dump under way */
-	float *host;	  /* rows of inputs as they are read */
+	const char *path; /* of the current dump */
+	float *host;	  /* rows of inputs from the file */
 	struct value_stats host_stats[N_SLOTS];
-	float *x, *y;		   /* the executor's: rows of inputs, of outputs */
+	float *x, *y;		   /* the executor's: rows of inputs and of outputs */
 	uint16_t *rounded;	   /* the inputs in bf16 */
 	struct value_stats *stats; /* (N_SLOTS), of these rows */
 	uint64_t *counts;	   /* (AMAX_BINS, 2), of the module; NULL: no histogram */
 };
 
-/* What a module showed in one pass. */
+/* The values of a module in one pass. */
 struct shown {
 	float amax[3];
 	int64_t n_tokens;
@@ -38,7 +38,7 @@ struct dumps_run {
 	struct calibrate_result *result;
 	struct amax_stats *stats;
 
-	struct model model; /* the checkpoint alone: nothing else is known */
+	struct model model; /* only its checkpoint is set */
 	struct forward forward;
 	struct weights weights;
 	struct sweep_length length;
@@ -65,7 +65,7 @@ static void count(const struct dumps_worker *worker, const float *values, size_t
 							 worker->counts + (slot == SLOT_Y));
 }
 
-/* The inputs, and their product, of n_rows rows. */
+/* Computes n_rows rows of inputs and of their product. */
 static void multiply(const struct forward *forward, const struct dumps_worker *worker,
 		     const struct linear *linear, size_t n_rows)
 {
@@ -91,7 +91,7 @@ static void multiply(const struct forward *forward, const struct dumps_worker *w
 	count(worker, worker->y, n_rows * n, SLOT_Y);
 }
 
-/* Some rows of an input, which lie in worker->host, and their product. */
+/* Runs some rows of an input, in worker->host, and adds their statistics to shown. */
 static int run_rows(const struct dumps_run *run, struct dumps_worker *worker,
 		    const struct linear *linear, size_t n_rows, struct shown *shown,
 		    struct err *err)
@@ -146,7 +146,7 @@ static int run_pass(struct dumps_run *run, struct dumps_worker *worker, const st
 	return 0;
 }
 
-/* One module, all passes of the sweep. */
+/* Runs one module through all passes of the sweep. */
 static int run_module(void *context, int number, size_t item, struct err *err)
 {
 	struct dumps_run *run = context;
@@ -178,7 +178,7 @@ static void dumps_release(struct dumps_run *run)
 	run->dumps = NULL;
 }
 
-/* The headers were looked at before: they must be the same still. */
+/* Opens the dumps of the sweep again, and checks that their headers have not changed. */
 static int dumps_open(struct dumps_run *run, struct err *err)
 {
 	const struct dumps_plan *plan = run->plan;
@@ -209,7 +209,7 @@ static int dumps_close(struct dumps_run *run, struct err *err)
 	return rc;
 }
 
-/* The fingerprint of a dump is that of a sequence. */
+/* Adds a dump to the history, with its fingerprint in place of a sequence's. */
 static int count_dump(struct amax_stats *stats, struct dump *dump, struct err *err)
 {
 	char fingerprint[FINGERPRINT_SIZE];
@@ -272,7 +272,7 @@ out:
 	return rc;
 }
 
-#define MOST_FILES 64 /* that are open at once */
+#define MOST_FILES 64 /* open at once */
 
 static int run_sweeps(struct dumps_run *run, struct err *err)
 {
@@ -357,7 +357,7 @@ static void dumps_run_release(struct dumps_run *run)
 	forward_release(&run->forward);
 }
 
-/* The passes that the file holds are those of the first dumps. */
+/* Checks that the passes of the file are those of the first dumps. */
 static int check_resumed(const struct dumps_run *run, struct err *err)
 {
 	const struct amax_stats *stats = run->stats;
@@ -382,7 +382,7 @@ static int check_resumed(const struct dumps_run *run, struct err *err)
 	return rc;
 }
 
-/* Whose sums a history of dumps holds: an executor other than the CPU's is named. */
+/* Returns the backend for the metadata: names the executor if it is not the CPU's. */
 static char *backend_text(const struct backend *backend)
 {
 	return backend->on_device ? xasprintf("activations+%s", backend->executor->name)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a calibration decides before it computes: the model, the data, how many passes, and where to
- * go on.
+ * The decisions of a calibration before it computes: the model, the data, the number of passes, the
+ * memory.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static size_t or_default(int value, size_t otherwise)
 	return value ? (size_t)value : otherwise;
 }
 
-/* The model's tokenizer.json beside its weights; NULL where there is none. */
+/* Opens the model's tokenizer.json beside its weights; NULL if there is none. */
 static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io,
 			  struct tokenizer **tokenizer, struct err *err)
 {
@@ -90,8 +90,8 @@ static size_t count_modules(const struct model *model)
 	return n;
 }
 
-/* Counts of all sites: those of a sweep, of the history, and, by lane, of the layer under way, with
- * a copy of the host. */
+/* Returns the bytes of the counts of all sites: those of a sweep, of the history, and, for each
+ * worker, of the current layer, with a copy on the host. */
 static uint64_t histogram_size(const struct calibrate_plan *plan, int n_threads)
 {
 	const uint64_t site_bytes = (uint64_t)AMAX_BINS * 2 * sizeof(uint64_t);
@@ -111,7 +111,7 @@ bool calibrate_is_f32(const struct calibrate_params *params)
 	return params->precision && !strcmp(params->precision, "f32");
 }
 
-/* Delayed scaling looks back as far as the file does, and never behind the first pass. */
+/* Delayed scaling uses as many passes as the file keeps, but no more than there are. */
 static void plan_history(struct calibrate_plan *plan, const struct calibrate_params *params,
 			 size_t batch)
 {

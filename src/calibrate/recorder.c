@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 
-/* Of one sequence at one site: the slots of the value stats of x and y, or q, k and v. */
+/* One sequence at one site: the slots of the value stats of x and y, or q, k and v. */
 struct recorder_row {
 	bool observed[3];
 	size_t slot[3];
@@ -16,7 +16,7 @@ struct recorder_row {
 
 #define COUNTS_SIZE ((size_t)AMAX_BINS * 2 * sizeof(uint64_t))
 
-/* The rows of one site, a pass each, until the sweep is over. */
+/* The rows of one site, one for each pass, until the sweep is over. */
 struct kept_site {
 	const char *name;
 	enum amax_kind kind;
@@ -26,8 +26,8 @@ struct kept_site {
 	uint64_t (*histogram)[2];
 };
 
-/* Sites of a layer: attention, then its matrices by role, then those of its experts; and the one
- * outside of layers. */
+/* The sites of a layer: attention, then its matrices by role, then those of its experts.  The head
+ * is the only site outside of layers. */
 enum { SITE_ATTENTION, SITE_LINEARS, SITE_EXPERTS = SITE_LINEARS + N_LINEARS };
 enum { SITE_HEAD };
 
@@ -37,9 +37,9 @@ struct recorder {
 	int n_lanes;
 	bool histogram;
 
-	const struct layer *layer; /* under way; NULL: the head */
+	const struct layer *layer; /* the current one; NULL: the head */
 	const struct linear *head;
-	size_t first; /* sequence */
+	size_t first; /* the first sequence */
 	size_t n_sites;
 	struct recorder_row *rows; /* (n_sites, most_sequences) */
 	/* (n_lanes, n_sites, AMAX_BINS, 2) of uint64_t, the executor's; NULL: no histogram */
@@ -62,7 +62,7 @@ struct recorder *recorder_new(const struct forward *forward, size_t n_sequences,
 	return recorder;
 }
 
-/* What belongs to the layer under way. */
+/* Frees everything that belongs to the current layer. */
 static void layer_done(struct recorder *recorder)
 {
 	free(recorder->rows);
@@ -106,7 +106,7 @@ static size_t site_of(const struct observation *observation)
 	return SITE_EXPERTS + (size_t)(observation->linear - layer->experts[0]);
 }
 
-/* The matrix of a site; NULL: attention, or one that the layer has not. */
+/* Returns the matrix of a site; NULL for attention, or if the layer lacks it. */
 static const struct linear *linear_of(const struct recorder *recorder, size_t site)
 {
 	if (!recorder->layer)
@@ -125,7 +125,7 @@ static const int columns[] = { [OBSERVED_X] = AMAX_X,
 			       [OBSERVED_K] = AMAX_K,
 			       [OBSERVED_V] = AMAX_V };
 
-/* Those of a lane at a site. */
+/* Returns the counts of a worker at a site. */
 static uint64_t *counts_of(const struct recorder *recorder, size_t lane, size_t site)
 {
 	return (uint64_t *)((char *)recorder->counts +
@@ -181,7 +181,7 @@ int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
 	return ops->wait(lane, err);
 }
 
-/* The value stats of a column of a site's row; NULL: nothing was observed. */
+/* Returns the value stats of a column of a site's row; NULL if nothing was observed. */
 static const struct value_stats *stats_of(const struct recorder_row *row, int column,
 					  const struct value_stats *stats)
 {
@@ -207,7 +207,7 @@ static int refuse(const struct recorder *recorder, size_t site, int column, size
 		       recorder->first + sequence);
 }
 
-/* All observed values of a sequence are finite, or the error names the first that are not. */
+/* Fails with the first observed values of a sequence that are not finite. */
 static int check(const struct recorder *recorder, size_t sequence, const struct value_stats *stats,
 		 struct err *err)
 {
@@ -233,7 +233,7 @@ static int check(const struct recorder *recorder, size_t sequence, const struct 
 					  stats[first].n_nonfinite, err);
 }
 
-/* Sequences of a pass become one row. */
+/* Makes one row of the sequences of a pass. */
 static void keep_rows(const struct recorder *recorder, size_t site, float amax_w,
 		      size_t n_sequences, const struct value_stats *stats, size_t n_slots,
 		      struct kept_site *kept)
@@ -258,7 +258,7 @@ static void keep_rows(const struct recorder *recorder, size_t site, float amax_w
 		kept->rows[p][AMAX_W] = amax_w;
 }
 
-/* counts: of the host, (n_lanes, n_sites). */
+/* Adds the counts of all workers; counts: (n_lanes, n_sites), on the host. */
 static void keep_counts(const struct recorder *recorder, size_t site,
 			uint64_t (*counts)[AMAX_BINS][2], struct kept_site *kept)
 {
@@ -288,7 +288,7 @@ static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences
 	recorder->kept[recorder->n_kept++] = kept;
 }
 
-/* NULL, and 0, where there are none. */
+/* Copies the counts to the host; without histograms *counts becomes NULL. */
 static int fetch_counts(const struct recorder *recorder, struct executor_stream *lane,
 			void **counts, struct err *err)
 {

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The observer that gathers amax, tokens and histograms of a sweep, from the layer that is under
- * way, and makes rows of the history of them when the sweep is over.
+ * The observer of a calibration: gathers amax, tokens and histograms of each layer in a sweep, and
+ * adds them as rows to the history after the sweep.
+ *
+ * Order: recorder_new(); for each stage recorder_begin(), the passes with recorder_observer(),
+ * recorder_end(); for each sweep recorder_commit() or recorder_drop(); recorder_free().
  */
 #ifndef FP8CONV_CALIBRATE_RECORDER_H
 #define FP8CONV_CALIBRATE_RECORDER_H
@@ -11,25 +14,25 @@
 
 struct recorder;
 
-/* For sweeps of up to n_sequences sequences, `batch` of them a pass. */
+/* Makes a recorder for sweeps of up to n_sequences sequences, `batch` of them in each pass. */
 struct recorder *recorder_new(const struct forward *forward, size_t n_sequences, size_t batch,
 			      int n_lanes, bool histogram);
 void recorder_free(struct recorder *recorder);
 
-/* What the forward pass is given. */
+/* Returns the observer for the forward pass. */
 struct observer recorder_observer(struct recorder *recorder);
 
-/* A layer (NULL: the head) begins, with the matrices that are loaded, for the sequences from
- * `first` on. */
+/* Begins a layer (NULL: the head), whose matrices are loaded, for the sequences from `first` on.
+ * ERR_SYSTEM without memory. */
 int recorder_begin(struct recorder *recorder, struct executor_stream *lane,
 		   const struct layer *layer, const struct linear *head, size_t first,
 		   struct err *err);
-/* It ends: its rows for n_sequences sequences are kept.  stats: those of each, n_slots of them,
- * of the host.  ERR_INPUT where values are NaN or infinite, naming the first of them. */
+/* Ends the layer, and keeps its rows for n_sequences sequences.  stats: (n_sequences, n_slots), on
+ * the host.  ERR_INPUT for NaN or infinite values, naming the first. */
 int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
 		 const struct value_stats *stats, size_t n_slots, struct err *err);
 
-/* The sweep is over: all rows kept go into the history.  Or it was broken off: they are dropped. */
+/* Ends a sweep: adds all kept rows to the history, or drops them after a failed sweep. */
 void recorder_commit(struct recorder *recorder, struct amax_stats *stats);
 void recorder_drop(struct recorder *recorder);
 

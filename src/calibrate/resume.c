@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a calibration begins: with an empty history, or after the passes that a file holds already.
+ * Where a calibration begins: with an empty history, or after the passes in a file.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static int differs(const struct history_file *file, const char *what, const char
 		       file->params->output, what, there, here);
 }
 
-/* A site of the file is one of the model's, has a row for each pass, and counts what is counted
- * now. */
+/* Checks that a site of the file is one of the model's, has a row for each pass, and has histograms
+ * if this run has. */
 static int check_site(const struct history_file *file, const struct amax_stats *stats,
 		      const struct amax_site *site, const struct amax_stats *expected,
 		      struct err *err)
@@ -93,7 +93,7 @@ static int history_differs(const struct history_file *file, const struct amax_st
 	return rc;
 }
 
-/* The history of the file; expected: an empty one with the metadata of this run. */
+/* Reads the history of the file; expected: an empty one with the metadata of this run. */
 static int read_history(const struct history_file *file, const struct amax_stats *expected,
 			struct amax_stats *stats, struct err *err)
 {
@@ -115,7 +115,7 @@ static int read_history(const struct history_file *file, const struct amax_stats
 	return 0;
 }
 
-/* No reader of safetensors would read other text. */
+/* Checks that the text is one that readers of safetensors accept. */
 static int check_precision(const char *text, struct err *err)
 {
 	size_t n = strlen(text);
@@ -128,7 +128,7 @@ static int check_precision(const char *text, struct err *err)
 	return 0;
 }
 
-/* An empty history with the metadata of this run. */
+/* Makes an empty history with the metadata of this run. */
 static int begin_history(const struct calibrate_params *params, struct source *source,
 			 const char *backend, struct amax_stats *stats, struct err *err)
 {
@@ -178,7 +178,7 @@ int resume_failed(const struct history_file *file, const struct amax_stats *stat
 {
 	struct err ignored;
 
-	/* What bad input was found in holds nothing to go on with. */
+	/* A history that began with bad input is no use for --resume. */
 	if (err->kind == ERR_INPUT && stats->n_passes && !n_resumed)
 		outdir_remove(&file->place.dir, file->place.name, &ignored);
 	if (err->kind != ERR_INTERRUPTED)

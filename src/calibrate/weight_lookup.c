@@ -9,8 +9,8 @@
 #include "model/experts.h"
 #include "model/role.h"
 
-/* GPT-2's modules store [in, out]; others gave the same names to plain linear layers.  An
- * attention's and an MLP's first layer have more outputs than inputs, which tells them apart. */
+/* GPT-2's modules store [in, out]; other models give the same names to plain linear layers.  The
+ * first layer of an attention or MLP has more outputs than inputs, which decides. */
 static bool is_transposed(const struct checkpoint *checkpoint)
 {
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
@@ -60,7 +60,7 @@ static int bad_shape(const struct tensor_ref *ref, const char *wanted, struct er
 	return -1;
 }
 
-/* A tensor of one matrix. */
+/* Takes a tensor of one matrix. */
 static int take_matrix(const struct weight_lookup *lookup, const struct tensor_ref *weight,
 		       const struct tensor_ref *bias, struct linear_ref *linear, struct err *err)
 {
@@ -85,7 +85,7 @@ static int take_matrix(const struct weight_lookup *lookup, const struct tensor_r
 	return 1;
 }
 
-/* "PREFIX.experts.3.up_proj", taken apart. */
+/* The parts of "PREFIX.experts.3.up_proj". */
 struct expert_name {
 	size_t prefix; /* length of "PREFIX.experts." */
 	unsigned long expert;
@@ -106,7 +106,7 @@ static bool parse_expert(const char *name, struct expert_name *parsed)
 	return *end == '.';
 }
 
-/* A tensor of all experts, under either of its names. */
+/* Finds the tensor of all experts, under either of its names. */
 static const struct tensor_ref *find_fused(const struct weight_lookup *lookup, const char *name,
 					   size_t prefix, const char *part)
 {
@@ -125,11 +125,11 @@ static struct experts_tensor experts_tensor(const struct tensor_ref *ref)
 		   : (struct experts_tensor){ 0 };
 }
 
-/* What an expert multiplies by is a row: the tensor it lies in, and which part of it. */
+/* The parts of an expert: the tensor that holds each, and which part of the tensor it is. */
 static const struct {
 	const char *part, *tensor;
 	enum expert_part which;
-	bool both; /* gate and up at once, in whatever order */
+	bool both; /* gate and up together, in any order */
 } expert_parts[] = {
 	{ "gate_proj", "gate_up_proj", EXPERT_GATE, false },
 	{ "up_proj", "gate_up_proj", EXPERT_UP, false },
@@ -146,7 +146,7 @@ static int take_bias(const struct weight_lookup *lookup, const char *name, size_
 	free(suffix);
 	if (!bias)
 		return 1;
-	/* Such experts may hold gate and up in turn. */
+	/* Such experts may interleave gate and up. */
 	if (!expert_parts[part].both && expert_parts[part].which != EXPERT_DOWN)
 		return 0;
 	if (bias->tensor->n_dims != 2 || bias->tensor->shape[0] <= expert ||
@@ -196,7 +196,7 @@ static int find_expert(const struct weight_lookup *lookup, const char *name,
 	return take_bias(lookup, name, parsed.prefix, part, parsed.expert, linear, err);
 }
 
-/* The head of a tied model is its embedding. */
+/* Finds the embedding, if it is the head of a tied model. */
 static const struct tensor_ref *find_tied(const struct weight_lookup *lookup, const char *name)
 {
 	static const char *const embeddings[] = { "model.embed_tokens.weight",
