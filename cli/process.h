@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Facts of this process and its machine that nothing below cli may ask for.
+ * Facts of this process and its machine, which the code below cli/ never asks for.
  */
 #ifndef FP8CONV_CLI_PROCESS_H
 #define FP8CONV_CLI_PROCESS_H
 
 #include <stdint.h>
 
-/* The directory of temporary files: $TMPDIR, or /tmp. */
+/* Returns the directory of temporary files: $TMPDIR, or /tmp. */
 const char *process_temp_dir(void);
 
-/* The number of CPUs that this process may run on. */
+/* Returns the number of CPUs that this process may use. */
 int process_cpus(void);
 
-/* Seconds of a clock that only runs forward. */
+/* Returns the seconds of a clock that never runs backward. */
 double process_now(void);
 
-/* The most memory that this process has had so far, in bytes. */
+/* Returns the most memory that this process has used so far, in bytes. */
 uint64_t process_peak_memory(void);
 
 #endif

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signals that ask for the end.
+ * Signals that end a job.
+ *
+ * Order: signals_to_errors() at the start of main(); signals_watch() before a job; signals_caught()
+ * after it.
  */
 #ifndef FP8CONV_CLI_SIGNALS_H
 #define FP8CONV_CLI_SIGNALS_H
@@ -8,19 +11,19 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* SIGPIPE and SIGXFSZ become errors of the write that meets them.  For the start of main(). */
+/* Turns SIGPIPE and SIGXFSZ into errors of the write that causes them. */
 void signals_to_errors(void);
 
-/* From now on SIGINT, SIGTERM and SIGHUP leave their number in the result, for the job to see; a
- * second one ends the process at once, with status 128 + number.  One that was ignored at the start
- * (nohup) stays ignored. */
+/* From now on SIGINT, SIGTERM and SIGHUP store their number in the returned variable, which the job
+ * reads.  A second signal ends the process at once, with status 128 + number.  A signal that was
+ * ignored at the start (nohup) stays ignored. */
 const atomic_int *signals_watch(void);
 
-/* The number of the signal that came; 0: none. */
+/* Returns the number of the received signal; 0 if there was none. */
 int signals_caught(void);
 
-/* Says whether a line stands on the terminal that a signal which ends the process at once has to
- * clear; returns what held before. */
+/* Tells whether the terminal has a line that must be cleared if a signal ends the process at once.
+ * Returns the value before. */
 bool signals_clear_line(bool drawn);
 
 #endif

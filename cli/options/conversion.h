@@ -11,17 +11,16 @@
 #include "cli/options/run.h"
 #include "convert/convert.h"
 
-/* Zeroed is the start.  Texts belong to argv.  The first member of the settings of each such
- * command. */
+/* The first member of the settings of each such command.  Begins zeroed.  Texts belong to argv. */
 struct convert_settings {
 	struct convert_params params;
 	struct run_settings run;
 	bool dry_run;
 };
 
-/* .argument of their rows, and two shared tables, of a struct convert_settings.  CONVERT_SHARED is
- * both with those of its .run, for settings that begin with it: --output is listed first, a
- * command's own options follow. */
+/* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.
+ * CONVERT_SHARED is both tables with those of its member run, for settings that begin with this
+ * struct: --output is listed first, a command's own options follow it. */
 extern const struct option_row convert_argument;
 extern const struct option_row convert_output[], convert_options[];
 #define CONVERT_RUN offsetof(struct convert_settings, run)
@@ -31,7 +30,7 @@ extern const struct option_row convert_output[], convert_options[];
 		run_options, CONVERT_RUN                                                \
 	}
 
-/* What only the whole command line shows; fills in defaults.  ERR_USAGE. */
+/* Checks the options against each other, and fills in defaults.  ERR_USAGE. */
 int convert_settings_finish(struct convert_settings *settings, struct err *err);
 
 #endif

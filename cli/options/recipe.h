@@ -7,7 +7,7 @@
 
 #include "cli/options/option.h"
 
-/* A shared table, of a struct recipe_tuning. */
+/* A shared table, for a struct recipe_tuning. */
 extern const struct option_row tuning_options[];
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The options of every command that works for a while: with how much of the machine, and what it
- * reports.
+ * The options of every command that runs for a while: its share of the machine, and its reports.
  */
 #ifndef FP8CONV_CLI_OPTIONS_RUN_H
 #define FP8CONV_CLI_OPTIONS_RUN_H
@@ -12,23 +11,24 @@
 #include "cli/options/option.h"
 #include "cli/print/progress.h"
 
-/* Zeroed is the start.  Texts belong to argv. */
+/* The values of these options.  Begins zeroed.  Texts belong to argv. */
 struct run_settings {
 	int n_threads;	     /* 0: run_threads() decides */
 	uint64_t max_memory; /* bytes; 0: the command's default */
 	const char *backend; /* NULL: auto */
-	int progress;	     /* enum progress_mode, whose order the option's values have */
+	int progress;	     /* enum progress_mode, in the order of the option's values */
 	bool json, quiet, verbose;
 };
 
-/* Shared tables, of a struct run_settings: --json, --progress, --quiet; and the rest of them. */
+/* Shared tables, for a struct run_settings: report_options has --json, --progress and --quiet,
+ * run_options the others. */
 extern const struct option_row report_options[];
 extern const struct option_row run_options[];
 
-/* The threads to use: those asked for, or one for each CPU. */
+/* Returns the number of threads: as given, or one for each CPU. */
 int run_threads(const struct run_settings *settings);
 
-/* How progress is shown: --quiet wins. */
+/* Returns how to show progress; --quiet takes precedence. */
 enum progress_mode run_progress_mode(const struct run_settings *settings);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What calibrate tells: the plan, of a forward pass or of activations that were dumped, and how it
- * went.
+ * The output of `calibrate`: its plan, over data or over dumped activations, and its result.
  */
 #ifndef FP8CONV_CLI_PRINT_CALIBRATION_H
 #define FP8CONV_CLI_PRINT_CALIBRATION_H
@@ -9,7 +8,7 @@
 #include "calibrate/dumps.h"
 #include "cli/print/progress.h"
 
-/* --dry-run, on standard output. */
+/* Print the plan (--dry-run) on standard output. */
 void calibrate_print_text(const struct calibrate_plan *plan);
 void calibrate_print_json(const struct calibrate_plan *plan);
 void activations_print_text(const struct dumps_plan *plan);
@@ -19,19 +18,19 @@ struct calibrate_report {
 	const struct calibrate_params *params;
 	const struct calibrate_result *result;
 	const struct amax_stats *stats;
-	int min_tokens; /* that a module should have seen */
+	int min_tokens; /* fewest tokens for a module to count as covered */
 	double seconds;
 };
 
-/* On standard error: the closing summary, with where the history is and the next command; a note
- * of modules that saw too few tokens. */
+/* Print on standard error: the closing summary, with the output and the next command; and a note
+ * about modules with too few tokens. */
 void calibrate_report_text(const struct calibrate_report *report);
 void calibrate_report_uncovered(const struct calibrate_report *report);
 
-/* --json, on standard output. */
+/* Prints the result on standard output (--json). */
 void calibrate_report_json(const struct calibrate_report *report);
 
-/* A running calibration, for a ticker. */
+/* A running calibration, for a ticker (progress.h). */
 struct watched_tokens {
 	const struct calibrate_progress *progress;
 	size_t n_stages; /* layers, and the head */

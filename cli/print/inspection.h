@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `inspect` tells of a checkpoint.
+ * The output of `inspect` for a checkpoint.
  */
 #ifndef FP8CONV_CLI_PRINT_INSPECTION_H
 #define FP8CONV_CLI_PRINT_INSPECTION_H
@@ -8,25 +8,25 @@
 #include "inspect/inspect.h"
 #include "inspect/stats.h"
 
-/* What is shown: stats by tensor, NULL unless asked for. */
+/* The input of the printers.  stats: by tensor, NULL without --stats. */
 struct shown {
 	const struct inspection *inspection;
 	const struct tensor_stats *stats;
 };
 
-/* How an FP8 weight's scale works. */
+/* The description of an FP8 weight's scale. */
 struct scale_names {
 	const char *name;  /* of its tensor */
 	const char *use;   /* "multiplies" or "divides" */
-	const char *dtype; /* "F32"; "E8M0" for exponents, whatever the file calls them */
-	uint64_t tile[2];  /* rows and columns that one belongs to */
+	const char *dtype; /* "F32"; "E8M0" for exponents, whatever their type in the file */
+	uint64_t tile[2];  /* rows and columns of one scale */
 };
 
-/* False: the tensor is no FP8 weight, or its scale is missing. */
+/* Fills words.  Returns false if the tensor is not an FP8 weight, or its scale is missing. */
 bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 		    struct scale_names *words);
 
-/* What all tensors come to. */
+/* Totals over all tensors. */
 struct inspection_totals {
 	size_t n_tensors[N_DTYPES]; /* by type, as bytes */
 	uint64_t bytes[N_DTYPES];
@@ -35,11 +35,11 @@ struct inspection_totals {
 };
 struct inspection_totals inspection_total(const struct inspection *inspection);
 
-/* Bits that a parameter takes, its scale included; NAN without parameters. */
+/* Returns the bits of a parameter, with its share of scales; NAN without parameters. */
 double inspection_bits(const struct inspection_totals *totals);
 
-/* One object; one table: on a terminal aligned, with totals, and layer 2 before layer 10;
- * tab-separated in a pipe, in the order of the files. */
+/* Print one JSON object, or one table: on a terminal aligned, with totals, and layer 2 before layer
+ * 10; in a pipe tab-separated, in the order of the files. */
 void inspect_print_json(const struct shown *shown);
 void inspect_print_text(const struct shown *shown);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Watching a job: a thread that reads its counters now and then and prints on standard error how
- * far it is: a bar on a terminal, else lines, or objects of JSON.
+ * Shows a running job: a thread reads its counters from time to time and prints them on standard
+ * error: as a bar on a terminal, else as lines, or as JSON objects.
+ *
+ * Order: ticker_start(); the job; ticker_stop() before any other output.
  */
 #ifndef FP8CONV_CLI_PRINT_PROGRESS_H
 #define FP8CONV_CLI_PRINT_PROGRESS_H
@@ -16,32 +18,33 @@
 #define PROGRESS_MODES "auto|bar|json|none"
 enum progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_JSON, PROGRESS_NONE };
 
-/* What a job says of itself at one moment. */
+/* The state of a job at one moment. */
 struct sample {
-	int phase;	    /* a rate is taken within one phase only */
-	double done, total; /* total 0: not known; else at least done */
+	int phase;	    /* a rate is measured within one phase */
+	double done, total; /* total 0: unknown; else at least done */
 	const char *unit;   /* "tokens"; NULL: bytes */
 	const char *doing;  /* "checking"; NULL: the job itself */
-	char detail[256];   /* what is at hand: "model-00001-of-00004"; empty: nothing to name */
+	char detail[256];   /* the current item: "model-00001-of-00004"; may be empty */
 };
 
-/* How fast it goes.  NAN: not known. */
+/* The speed of a job.  NAN: unknown. */
 struct pace {
 	double seconds; /* since the start, pauses included */
 	double rate;	/* units a second, over the last seconds of work */
 	double left;	/* seconds */
 };
 
+/* A job that can be shown. */
 struct watched {
 	const void *context;
 	void (*sample)(const void *context, struct sample *sample);
-	/* The members of an object. */
+	/* Adds the members of a JSON object. */
 	void (*json)(const void *context, const struct sample *sample, const struct pace *pace,
 		     struct json_out *out);
 };
 
-/* Takes the rate of what was done in the last seconds.  A time in which the program was stopped
- * does not count. */
+/* Measures the rate over the last seconds.  Time in which the process was stopped does not
+ * count. */
 #define RATE_SAMPLES 16
 struct rate {
 	int phase;
@@ -53,39 +56,40 @@ struct rate {
 	} ring[RATE_SAMPLES];
 };
 
-/* Zeroed is one that does not run. */
+/* The thread that shows a job.  A zeroed struct does not run. */
 struct ticker {
 	const char *command;
 	enum progress_mode mode;
 	struct watched watched;
 	double began; /* process_now() */
 	struct rate rate;
-	bool lines; /* no terminal that obeys: whole lines */
+	bool lines; /* not a terminal with control sequences: print whole lines */
 	bool running;
 	pthread_t thread;
-	pthread_mutex_t lock; /* of the rest */
+	pthread_mutex_t lock; /* of the members below */
 	pthread_cond_t wake;
 	bool end;
 };
 
-/* Where no thread can be started there is no progress to see, which is no error.  auto is the bar
- * on a terminal (TERM unset or "dumb": lines), else a line every 5 seconds from the fifth on. */
+/* Starts the thread.  Without a thread, progress is not shown; that is not an error.  PROGRESS_AUTO
+ * shows the bar on a terminal (with TERM unset or "dumb": lines), else a line every 5 seconds from
+ * the fifth second on. */
 void ticker_start(struct ticker *ticker, const char *command, enum progress_mode mode,
 		  const struct watched *watched);
 
-/* Clears the bar: nothing else may be printed before.  With PROGRESS_JSON a last object is printed.
- * For a ticker that does not run: nothing. */
+/* Stops the thread and clears the bar; the caller prints nothing else before.  With PROGRESS_JSON a
+ * last object is printed.  Does nothing if the ticker does not run. */
 void ticker_stop(struct ticker *ticker);
 
-/* A job whose counters are a struct progress. */
+/* Returns a job whose counters are a struct progress. */
 struct watched watch_bytes(const struct progress *progress);
 
-/* " 27% [=====>      ] 1.40/5.24 GB  1.00 GB/s   0:03  model-00002-of-00004", at most `width`
- * columns: what does not fit is left out, the percentage last. */
+/* Writes " 27% [=====>  ] 1.40/5.24 GB  1.00 GB/s  0:03  model-00002-of-00004" in at most `width`
+ * columns.  Parts that do not fit are left out, the percentage last. */
 void progress_bar(struct buf *text, const struct sample *sample, const struct pace *pace,
 		  size_t width);
 
-/* "27%, 1.40/5.24 GB, 1.00 GB/s, 0:03 left, model-00002-of-00004" */
+/* Writes "27%, 1.40/5.24 GB, 1.00 GB/s, 0:03 left, model-00002-of-00004". */
 void progress_line(struct buf *text, const struct sample *sample, const struct pace *pace);
 
 #endif

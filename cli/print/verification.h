@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What `verify` found.
+ * The output of `verify`.
  */
 #ifndef FP8CONV_CLI_PRINT_VERIFICATION_H
 #define FP8CONV_CLI_PRINT_VERIFICATION_H
@@ -9,12 +9,12 @@
 
 #include "verify/verify.h"
 
-/* On standard output: --json; a line for each problem; with --verbose what was checked. */
+/* Print on standard output: --json; a line for each problem; with --verbose the list of checks. */
 void verification_print_json(const struct verification *verification);
 void verification_print_problems(const struct verification *verification);
 void verification_print_checked(const struct verification *verification, bool has_source);
 
-/* One line for a person, on standard error: "OK" or how many problems, and what was checked. */
+/* Prints one line on standard error: "OK" or the number of problems, and what was checked. */
 void verification_print_verdict(const struct verification *verification, bool has_source);
 
 #endif
