@@ -36,7 +36,7 @@ static const struct backend *cuda(void)
 
 /* NVIDIA, "cuBLAS", FP8 and block-scaled types: FP8 from 8.9 on, blocks on 9.0, MX from 10.0 to
  * 11.x. */
-static void capabilities(void **state)
+static void capabilities_follow_the_architecture(void **state)
 {
 	static const struct {
 		int capability;
@@ -111,7 +111,7 @@ static void run_all(const float *values)
 }
 
 /* Whatever call fails, those after it do nothing, and the error is told once, of the tensor. */
-static void failures(void **state)
+static void a_failed_call_is_told_once(void **state)
 {
 	float *values = malloc(ROWS * COLS * sizeof *values);
 	struct err err;
@@ -176,7 +176,7 @@ static int write_all(const float *values, struct tile tile, struct written *w, s
 
 /* A GPU that is too full for a matrix takes it in smaller bands, with the same result, down to a
  * row of tiles. */
-static void smaller_bands(void **state)
+static void a_full_gpu_takes_smaller_bands(void **state)
 {
 	static const struct tile tiles[] = {
 		{ 128, 128 }, { 32, 50 }, { 1, WHOLE }, { WHOLE, WHOLE }, { WHOLE, 7 }
@@ -210,7 +210,7 @@ static void smaller_bands(void **state)
 
 /* The update of histories tells by itself; until the last call it needs went well, nothing has
  * changed. */
-static void update_fails(void **state)
+static void a_failed_update_changes_nothing(void **state)
 {
 	float history[] = { 7, 9, 0, 0, 0, 0 }, scale[] = { 1, 1 };
 	const float fmax[] = { 448, 448 }, reduced[] = { 7, 14 };
@@ -325,10 +325,10 @@ static void a_wrong_product_refuses_the_gpu(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(capabilities),
-		cmocka_unit_test(failures),
-		cmocka_unit_test(smaller_bands),
-		cmocka_unit_test(update_fails),
+		cmocka_unit_test(capabilities_follow_the_architecture),
+		cmocka_unit_test(a_failed_call_is_told_once),
+		cmocka_unit_test(a_full_gpu_takes_smaller_bands),
+		cmocka_unit_test(a_failed_update_changes_nothing),
 		cmocka_unit_test(auto_takes_a_gpu_for_forward_passes_alone),
 		cmocka_unit_test(a_failed_self_test_refuses_the_gpu),
 		cmocka_unit_test(a_wrong_product_refuses_the_gpu),

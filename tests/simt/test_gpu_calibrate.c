@@ -73,7 +73,7 @@ static void all_fail(const char *model, bool fp8, const char *data, const char *
 	unlink(output);
 }
 
-static void failures(void **state)
+static void a_failed_call_ends_the_calibration(void **state)
 {
 	char *folder = scratch_new();
 	char *data, *output;
@@ -100,7 +100,7 @@ static void failures(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(failures),
+		cmocka_unit_test(a_failed_call_ends_the_calibration),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,7 +10,7 @@
 /* --- opening --- */
 
 /* In a process of its own, for the library is looked for once. */
-static void library_missing(void **state)
+static void a_missing_library_is_told(void **state)
 {
 	pid_t child = fork();
 	struct executor *executor;
@@ -31,7 +31,7 @@ static void library_missing(void **state)
 	assert_int_equal(status, 0);
 }
 
-static void device_is_missing(void **state)
+static void a_missing_device_is_told(void **state)
 {
 	struct executor *executor;
 	struct err err;
@@ -46,7 +46,7 @@ static void device_is_missing(void **state)
 		"no usable GPU (CUDA 13.0: no CUDA-capable device is detected): use --backend cpu");
 }
 
-static void opened(void **state)
+static void an_executor_opens_with_its_stream(void **state)
 {
 	struct bench b;
 
@@ -66,7 +66,7 @@ static void opened(void **state)
 
 /* --- memory --- */
 
-static void memory(void **state)
+static void bytes_go_there_and_back(void **state)
 {
 	static const char text[] = "0123456789";
 	char back[sizeof text] = { 0 }, *there;
@@ -92,7 +92,7 @@ static void memory(void **state)
 	bench_release(&b);
 }
 
-static void too_large(void **state)
+static void a_size_above_the_memory_is_refused(void **state)
 {
 	struct executor_weight weight = { .dtype = DT_F32, .n = (size_t)1 << 30, .k = 1 << 20 };
 	struct bench b;
@@ -133,7 +133,7 @@ static void parts_check(struct bench *b, struct product *p)
 	}
 }
 
-static void products(void **state)
+static void products_are_exact_on_small_integers(void **state)
 {
 	static const struct {
 		enum dtype dtype;
@@ -162,7 +162,7 @@ static void products(void **state)
 }
 
 /* As many rows as lie in parts. */
-static void wide(void **state)
+static void rows_in_parts_give_the_same_product(void **state)
 {
 	size_t n = 16389;
 	struct product p;
@@ -180,7 +180,7 @@ static void wide(void **state)
 
 /* That of a weight serves the next one of its size, and where one of another size comes, it is
  * freed. */
-static void memory_of_weights(void **state)
+static void memory_of_a_weight_serves_the_next(void **state)
 {
 	struct product p[3];
 	struct bench b;
@@ -207,7 +207,7 @@ static void memory_of_weights(void **state)
 	bench_release(&b);
 }
 
-static void no_rows(void **state)
+static void no_rows_call_nothing(void **state)
 {
 	long products_before = simt_lt_products;
 	struct product p;
@@ -225,15 +225,15 @@ static void no_rows(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(library_missing), /* before any other looks for it */
-		cmocka_unit_test(device_is_missing),
-		cmocka_unit_test(opened),
-		cmocka_unit_test(memory),
-		cmocka_unit_test(too_large),
-		cmocka_unit_test(products),
-		cmocka_unit_test(wide),
-		cmocka_unit_test(memory_of_weights),
-		cmocka_unit_test(no_rows),
+		cmocka_unit_test(a_missing_library_is_told), /* before any other looks for it */
+		cmocka_unit_test(a_missing_device_is_told),
+		cmocka_unit_test(an_executor_opens_with_its_stream),
+		cmocka_unit_test(bytes_go_there_and_back),
+		cmocka_unit_test(a_size_above_the_memory_is_refused),
+		cmocka_unit_test(products_are_exact_on_small_integers),
+		cmocka_unit_test(rows_in_parts_give_the_same_product),
+		cmocka_unit_test(memory_of_a_weight_serves_the_next),
+		cmocka_unit_test(no_rows_call_nothing),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -104,7 +104,7 @@ static void chain_check(const struct chain *c)
 	assert_int_equal(c->stats.n_nonfinite, 0);
 }
 
-static void chain(void **state)
+static void a_chain_gives_its_known_result(void **state)
 {
 	struct chain c;
 	struct bench b;
@@ -123,7 +123,7 @@ static void chain(void **state)
 /* --- what fails --- */
 
 /* Whatever fails is told by the call, or by the first wait(); nothing is left behind. */
-static void failures(void **state)
+static void a_failed_call_is_told_and_leaves_nothing(void **state)
 {
 	long n = 0;
 	int rc;
@@ -152,7 +152,7 @@ static void failures(void **state)
 }
 
 /* A weight is set when the call returns: it needs a stream, a copy, a wait. */
-static void set_fails(void **state)
+static void a_weight_that_cannot_be_set_is_told(void **state)
 {
 	const float row[] = { 1, 2, 3 };
 	long n = 0;
@@ -179,7 +179,7 @@ static void set_fails(void **state)
 }
 
 /* The stream that failed goes on when it has told. */
-static void product_fails(void **state)
+static void a_failed_product_leaves_the_stream_usable(void **state)
 {
 	struct chain c;
 	struct bench b;
@@ -240,7 +240,7 @@ static void round_run(struct task *tasks)
 }
 
 /* Lanes go from thread to thread, and the same comes of each. */
-static void threads(void **state)
+static void streams_move_between_threads(void **state)
 {
 	struct task tasks[N_THREADS] = { 0 };
 	struct product p, set;
@@ -283,9 +283,11 @@ static void threads(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(chain),     cmocka_unit_test(failures),
-		cmocka_unit_test(set_fails), cmocka_unit_test(product_fails),
-		cmocka_unit_test(threads),
+		cmocka_unit_test(a_chain_gives_its_known_result),
+		cmocka_unit_test(a_failed_call_is_told_and_leaves_nothing),
+		cmocka_unit_test(a_weight_that_cannot_be_set_is_told),
+		cmocka_unit_test(a_failed_product_leaves_the_stream_usable),
+		cmocka_unit_test(streams_move_between_threads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

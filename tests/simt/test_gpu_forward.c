@@ -59,7 +59,7 @@ static void run_all(size_t n)
 }
 
 /* No kernel is launched where there is nothing to do, or where the stream has stopped. */
-static void nothing(void **state)
+static void nothing_launches_no_kernel(void **state)
 {
 	struct err err;
 
@@ -73,7 +73,7 @@ static void nothing(void **state)
 }
 
 /* 64 MiB, or 64 queries if they take more, or all. */
-static void attention_spare(void **state)
+static void attention_scratch_is_bounded(void **state)
 {
 	struct attention_args args = {
 		.n_tokens = 8192, .n_heads = 128, .n_kv_heads = 8, .head_dim = 64, .value_dim = 64
@@ -93,8 +93,8 @@ static void attention_spare(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nothing),
-		cmocka_unit_test(attention_spare),
+		cmocka_unit_test(nothing_launches_no_kernel),
+		cmocka_unit_test(attention_scratch_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

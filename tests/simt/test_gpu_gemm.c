@@ -12,7 +12,7 @@
 
 /* Beyond one tile in every dimension, ragged; one row of tokens or four; five scales in a row,
  * which are padded to eight. */
-static void products(void **state)
+static void products_of_every_kind_are_right(void **state)
 {
 	static const size_t shapes[][3] = {
 		{ 132, 144, 160 }, { 4, 16, 32 }, { 12, 272, 544 }, { 140, 32, 672 }
@@ -37,7 +37,7 @@ static void products(void **state)
 }
 
 /* Only bf16 and fp32 take any shape, and FP8 any number of rows of A. */
-static void odd_shapes(void **state)
+static void bf16_and_fp32_take_any_shape(void **state)
 {
 	struct bench t;
 
@@ -69,7 +69,7 @@ static uint32_t history_after(struct bench *t, float scale, float history)
 }
 
 /* To the bits of history_gemm_update(). */
-static void update(void **state)
+static void the_update_equals_that_of_the_cpu(void **state)
 {
 	static const uint32_t scales[] = { 0x3F800000, 0x3E99999A, 0x7F7FFFFF,
 					   0x00800000, 0x7F000000, 0x43E00000 };
@@ -102,7 +102,7 @@ static void update(void **state)
 }
 
 /* Without rows there are no codes, and nothing is called. */
-static void nothing(void **state)
+static void no_rows_call_nothing(void **state)
 {
 	struct bench t;
 	long products_before = simt_lt_products;
@@ -128,7 +128,7 @@ static long asked(struct bench *t)
 	return simt_lt_asked - before;
 }
 
-static void kept_by_shape(void **state)
+static void an_algorithm_is_kept_by_shape(void **state)
 {
 	struct bench t;
 
@@ -154,7 +154,7 @@ static void kept_by_shape(void **state)
 
 /* An algorithm for addresses that are multiples of 256 is no good for others; one for some rows of
  * a matrix is so for all. */
-static void kept_by_alignment(void **state)
+static void an_algorithm_is_kept_by_alignment(void **state)
 {
 	struct bench t;
 	struct err err;
@@ -196,7 +196,7 @@ static void *multiply_here(void *shared)
 }
 
 /* Threads that come at once to a new shape: one of them asks. */
-static void kept_for_all_threads(void **state)
+static void an_algorithm_is_kept_for_all_threads(void **state)
 {
 	struct bench t[4];
 	pthread_t threads[4];
@@ -226,7 +226,7 @@ static void kept_for_all_threads(void **state)
 }
 
 /* The workspace that was taken serves all products that need no more. */
-static void workspace_is_kept(void **state)
+static void the_workspace_is_kept(void **state)
 {
 	struct bench t;
 	void *large;
@@ -248,14 +248,14 @@ static void workspace_is_kept(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products),
-		cmocka_unit_test(odd_shapes),
-		cmocka_unit_test(update),
-		cmocka_unit_test(nothing),
-		cmocka_unit_test(kept_by_shape),
-		cmocka_unit_test(kept_by_alignment),
-		cmocka_unit_test(kept_for_all_threads),
-		cmocka_unit_test(workspace_is_kept),
+		cmocka_unit_test(products_of_every_kind_are_right),
+		cmocka_unit_test(bf16_and_fp32_take_any_shape),
+		cmocka_unit_test(the_update_equals_that_of_the_cpu),
+		cmocka_unit_test(no_rows_call_nothing),
+		cmocka_unit_test(an_algorithm_is_kept_by_shape),
+		cmocka_unit_test(an_algorithm_is_kept_by_alignment),
+		cmocka_unit_test(an_algorithm_is_kept_for_all_threads),
+		cmocka_unit_test(the_workspace_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

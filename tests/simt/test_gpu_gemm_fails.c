@@ -6,7 +6,7 @@
 
 /* Each call of the library fails once, wherever it is made: the stream names it, what was written
  * is not touched by what comes after, nothing is left behind, and the next product goes well. */
-static void failures(void **state)
+static void a_failed_call_is_told_and_leaves_nothing(void **state)
 {
 	static const char *const names[] = { "MatmulDescCreate",
 					     "MatmulDescSetAttribute",
@@ -49,7 +49,7 @@ static void failures(void **state)
 }
 
 /* Before any product: there is no handle, and the next product asks again. */
-static void no_handle(void **state)
+static void a_missing_handle_is_asked_for_again(void **state)
 {
 	struct err err = { 0 };
 	struct bench t;
@@ -67,7 +67,7 @@ static void no_handle(void **state)
 }
 
 /* A device that fails while a product is prepared. */
-static void device_failures(void **state)
+static void a_device_that_fails_is_told(void **state)
 {
 	struct err err;
 	long n = 0;
@@ -232,7 +232,7 @@ static const struct refusal refused[] = {
 };
 
 /* The library refuses them too, if it is asked all the same; D stays. */
-static void refusals(void **state)
+static void unsupported_products_are_refused(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_ROWS(refused); i++) {
@@ -254,7 +254,7 @@ static void refusals(void **state)
 	}
 }
 
-static void misaligned(void **state)
+static void misaligned_operands_are_refused(void **state)
 {
 	struct err err = { 0 };
 	struct bench t;
@@ -277,7 +277,7 @@ static void misaligned(void **state)
 }
 
 /* No library, one without the functions, and one of CUDA 11. */
-static void loading(void **state)
+static void libraries_that_do_not_fit_are_refused(void **state)
 {
 	static const char *const none[] = { "libnone.so.1", "libnone.so.2" }, *const other[] = {
 		"libnone.so.1", "libm.so.6"
@@ -312,9 +312,12 @@ static void loading(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(loading),  cmocka_unit_test(no_handle),
-		cmocka_unit_test(failures), cmocka_unit_test(device_failures),
-		cmocka_unit_test(refusals), cmocka_unit_test(misaligned),
+		cmocka_unit_test(libraries_that_do_not_fit_are_refused),
+		cmocka_unit_test(a_missing_handle_is_asked_for_again),
+		cmocka_unit_test(a_failed_call_is_told_and_leaves_nothing),
+		cmocka_unit_test(a_device_that_fails_is_told),
+		cmocka_unit_test(unsupported_products_are_refused),
+		cmocka_unit_test(misaligned_operands_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -103,7 +103,7 @@ static int round_trip(struct staging *staging, const struct shape *s, struct err
 	return rc;
 }
 
-static void there_and_back(void **state)
+static void bytes_go_there_and_back(void **state)
 {
 	struct staging *staging = staging_new(0);
 	struct err err;
@@ -115,7 +115,7 @@ static void there_and_back(void **state)
 }
 
 /* Of many pieces, the bus has the next one while the thread works on one: but for the last. */
-static void overlap(void **state)
+static void the_bus_works_beside_the_thread(void **state)
 {
 	size_t n = 16 * STAGE_SIZE, idle, copies;
 	struct device_stream *stream = device_stream_here();
@@ -139,7 +139,7 @@ static void overlap(void **state)
 	free(there);
 }
 
-static void failures(void **state)
+static void a_failed_copy_is_told(void **state)
 {
 	struct staging *staging = staging_new(0);
 	struct err err;
@@ -160,7 +160,7 @@ static void failures(void **state)
 }
 
 /* Without pinned memory the copies are the runtime's. */
-static void unpinned(void **state)
+static void without_pinned_memory_copies_are_the_runtimes(void **state)
 {
 	struct staging *pinned = staging_new(0); /* all that was spare */
 	struct err err;
@@ -183,10 +183,10 @@ static void unpinned(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(there_and_back),
-		cmocka_unit_test(overlap),
-		cmocka_unit_test(failures),
-		cmocka_unit_test(unpinned),
+		cmocka_unit_test(bytes_go_there_and_back),
+		cmocka_unit_test(the_bus_works_beside_the_thread),
+		cmocka_unit_test(a_failed_copy_is_told),
+		cmocka_unit_test(without_pinned_memory_copies_are_the_runtimes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

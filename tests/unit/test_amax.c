@@ -194,7 +194,7 @@ static void assert_same(const struct amax_stats *a, const struct amax_stats *b)
 	}
 }
 
-static void file_there_and_back(void **state)
+static void a_file_comes_back_as_it_was(void **state)
 {
 	struct amax_stats stats, back;
 	struct buf one = { 0 }, other = { 0 };
@@ -221,7 +221,7 @@ static void file_there_and_back(void **state)
 	buf_release(&other);
 }
 
-static void tells_what_it_is(void **state)
+static void an_amax_file_is_told_by_its_metadata(void **state)
 {
 	struct amax_stats stats;
 	struct st_file file;
@@ -322,7 +322,7 @@ static void break_file(const struct broken *row, struct buf *text)
 		memcpy(text->data + text->len - row->at, row->bytes, 4);
 }
 
-static void refuses(void **state)
+static void broken_files_are_refused(void **state)
 {
 	struct buf good = { 0 };
 	struct amax_stats stats;
@@ -359,7 +359,7 @@ static void refuses(void **state)
 	buf_release(&good);
 }
 
-static void tokens_must_be_there(void **state)
+static void a_history_without_tokens_is_refused(void **state)
 {
 	struct amax_stats stats;
 	struct st_tensor tensor = { .name = "m.amax_history",
@@ -396,10 +396,10 @@ int main(void)
 		cmocka_unit_test(history_keeps_the_newest),
 		cmocka_unit_test(bins_are_exponent_and_three_bits),
 		cmocka_unit_test(data_add_up_in_any_order),
-		cmocka_unit_test(file_there_and_back),
-		cmocka_unit_test(tells_what_it_is),
-		cmocka_unit_test(refuses),
-		cmocka_unit_test(tokens_must_be_there),
+		cmocka_unit_test(a_file_comes_back_as_it_was),
+		cmocka_unit_test(an_amax_file_is_told_by_its_metadata),
+		cmocka_unit_test(broken_files_are_refused),
+		cmocka_unit_test(a_history_without_tokens_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, make_path, remove_path);

@@ -21,7 +21,7 @@ static size_t size_of(size_t i)
 	return i % 997 == 5 ? 100000 + i : i % 41;
 }
 
-static void test_pieces(void **state)
+static void pieces_are_aligned_and_apart(void **state)
 {
 	struct arena arena = { 0 };
 	unsigned char *pieces[N_PIECES];
@@ -41,7 +41,7 @@ static void test_pieces(void **state)
 	arena_release(&arena);
 }
 
-static void test_texts(void **state)
+static void texts_are_copied_or_taken(void **state)
 {
 	struct arena arena = { 0 };
 	char *first = arena_text(&arena, "lm_head.weight", 7);
@@ -58,8 +58,8 @@ static void test_texts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_pieces),
-		cmocka_unit_test(test_texts),
+		cmocka_unit_test(pieces_are_aligned_and_apart),
+		cmocka_unit_test(texts_are_copied_or_taken),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

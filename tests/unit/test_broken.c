@@ -68,7 +68,7 @@ static int is_expected(const struct dirent *entry)
 	return n > 9 && !strcmp(entry->d_name + n - 9, ".expected");
 }
 
-static void test_sample_files(void **state)
+static void broken_samples_are_refused_with_their_message(void **state)
 {
 	struct dirent **entries;
 	int n = scandir(FOLDER, &entries, is_expected, alphasort);
@@ -112,7 +112,7 @@ static int scratch_close(void **state)
 	return 0;
 }
 
-static void test_fifo(void **state)
+static void a_fifo_is_refused_without_waiting(void **state)
 {
 	struct scratch *scratch = *state;
 	char *message = xasprintf("'%s' is not a regular file", scratch->file);
@@ -125,7 +125,7 @@ static void test_fifo(void **state)
 	free(message);
 }
 
-static void test_device(void **state)
+static void a_device_is_refused(void **state)
 {
 	struct scratch *scratch = *state;
 	char *message = xasprintf("'%s' is not a regular file", scratch->file);
@@ -135,7 +135,7 @@ static void test_device(void **state)
 	free(message);
 }
 
-static void test_link_to_nowhere(void **state)
+static void a_link_to_nowhere_is_refused(void **state)
 {
 	struct scratch *scratch = *state;
 	char *message = xasprintf("cannot open '%s': No such file or directory", scratch->file);
@@ -146,7 +146,7 @@ static void test_link_to_nowhere(void **state)
 }
 
 /* A header that claims more than the limit, in a file that is long enough for it (and sparse). */
-static void test_header_above_limit(void **state)
+static void a_header_above_the_limit_is_refused(void **state)
 {
 	static const uint64_t n = ST_MAX_HEADER + 1;
 	struct scratch *scratch = *state;
@@ -162,7 +162,7 @@ static void test_header_above_limit(void **state)
 	free(message);
 }
 
-static void test_config_above_limit(void **state)
+static void a_config_above_the_limit_is_refused(void **state)
 {
 	struct scratch *scratch = *state;
 	char *config = xasprintf("%s/config.json", scratch->folder);
@@ -184,13 +184,15 @@ static void test_config_above_limit(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sample_files),
-		cmocka_unit_test_setup_teardown(test_fifo, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_device, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_link_to_nowhere, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_header_above_limit, scratch_open,
+		cmocka_unit_test(broken_samples_are_refused_with_their_message),
+		cmocka_unit_test_setup_teardown(a_fifo_is_refused_without_waiting, scratch_open,
 						scratch_close),
-		cmocka_unit_test_setup_teardown(test_config_above_limit, scratch_open,
+		cmocka_unit_test_setup_teardown(a_device_is_refused, scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(a_link_to_nowhere_is_refused, scratch_open,
+						scratch_close),
+		cmocka_unit_test_setup_teardown(a_header_above_the_limit_is_refused, scratch_open,
+						scratch_close),
+		cmocka_unit_test_setup_teardown(a_config_above_the_limit_is_refused, scratch_open,
 						scratch_close),
 	};
 

@@ -104,7 +104,7 @@ static void slot_check(const struct fused_case *c, const struct text *g)
 		fail_msg("%s:%d: another mu", g->name, g->line_no);
 }
 
-static void golden_fused(void **state)
+static void norms_and_activations_equal_the_golden_codes(void **state)
 {
 	struct fused_case c = { .is_norm = false };
 	size_t n_slots = 0;
@@ -143,7 +143,7 @@ static double ulps(float got, double exact)
 }
 
 /* Every 401st float, both signs, against libm in double. */
-static void exponential(void **state)
+static void the_exponential_is_within_one_ulp(void **state)
 {
 	double worst = 0;
 
@@ -167,7 +167,7 @@ static void exponential(void **state)
 	assert_true(f32_exp(0) == 1 && f32_exp(-0.0f) == 1);
 }
 
-static void activations(void **state)
+static void activations_of_special_values_are_known(void **state)
 {
 	static const struct {
 		enum activation activation;
@@ -196,7 +196,7 @@ static void activations(void **state)
 		assert_true(isnan(activation_apply((enum activation)i, NAN)));
 }
 
-static void after_gemm(void **state)
+static void the_update_after_a_gemm_is_known(void **state)
 {
 	static const struct {
 		float scale, amax, before, scale_inv, after;
@@ -219,7 +219,7 @@ static void after_gemm(void **state)
 }
 
 /* Without rows or columns there is nothing to write. */
-static void empty(void **state)
+static void an_empty_matrix_writes_nothing(void **state)
 {
 	struct quantizer q = { .spec = { .tile = { 1, 32 }, .scale_type = SCALE_E8M0 },
 			       .rowwise = true,
@@ -243,9 +243,11 @@ static void empty(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_fused), cmocka_unit_test(exponential),
-		cmocka_unit_test(activations),	cmocka_unit_test(after_gemm),
-		cmocka_unit_test(empty),
+		cmocka_unit_test(norms_and_activations_equal_the_golden_codes),
+		cmocka_unit_test(the_exponential_is_within_one_ulp),
+		cmocka_unit_test(activations_of_special_values_are_known),
+		cmocka_unit_test(the_update_after_a_gemm_is_known),
+		cmocka_unit_test(an_empty_matrix_writes_nothing),
 	};
 
 	skipped_print();

@@ -140,7 +140,7 @@ static void expect_tensors(const char *folder, const char *name, const char *nam
 	free(path);
 }
 
-static void test_sharded(void **state)
+static void a_sharded_checkpoint_finds_each_tensor(void **state)
 {
 	static const char names[] = "abcd";
 	struct checkpoint checkpoint;
@@ -169,7 +169,7 @@ static void test_sharded(void **state)
 	expect_tensors(*state, NULL, "cabd");
 }
 
-static void test_paths(void **state)
+static void every_kind_of_path_opens(void **state)
 {
 	put_sharded(*state);
 	put_shard(*state, "model.safetensors", "x");
@@ -189,7 +189,7 @@ static void test_paths(void **state)
 	expect_tensors(*state, "empty", "");
 }
 
-static void test_single_file_has_no_folder(void **state)
+static void a_single_file_has_no_directory(void **state)
 {
 	char *path = xasprintf("%s/model.safetensors", (char *)*state);
 	struct checkpoint checkpoint;
@@ -212,7 +212,7 @@ static void test_single_file_has_no_folder(void **state)
 	free(path);
 }
 
-static void test_relative_paths(void **state)
+static void relative_paths_open(void **state)
 {
 	int here = open(".", O_RDONLY | O_DIRECTORY);
 	struct checkpoint checkpoint;
@@ -231,7 +231,7 @@ static void test_relative_paths(void **state)
 }
 
 /* As the hub's cache lies on disk: names in a snapshot are links to blobs. */
-static void test_cache_of_the_hub(void **state)
+static void the_cache_of_the_hub_opens_through_its_links(void **state)
 {
 	const char *folder = *state;
 	struct checkpoint checkpoint;
@@ -256,7 +256,7 @@ static void test_cache_of_the_hub(void **state)
 	free(snapshot);
 }
 
-static void test_open_fd(void **state)
+static void a_descriptor_opens(void **state)
 {
 	struct checkpoint checkpoint;
 	struct buf text = { 0 };
@@ -279,7 +279,7 @@ static void test_open_fd(void **state)
 	buf_release(&text);
 }
 
-static void test_missing(void **state)
+static void a_missing_path_is_refused(void **state)
 {
 	char *path = xasprintf("%s/gone", (char *)*state);
 	char *message = xasprintf("cannot open '%s': No such file or directory", path);
@@ -336,7 +336,7 @@ static const char *const left[] = {
 	"pytorch_model.bin.index.json",
 };
 
-static void test_auxiliary(void **state)
+static void auxiliary_files_are_listed(void **state)
 {
 	struct checkpoint checkpoint;
 	char **paths;
@@ -368,15 +368,20 @@ static void test_auxiliary(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(test_sharded, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_paths, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_single_file_has_no_folder, scratch_open,
+		cmocka_unit_test_setup_teardown(a_sharded_checkpoint_finds_each_tensor,
+						scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(every_kind_of_path_opens, scratch_open,
 						scratch_close),
-		cmocka_unit_test_setup_teardown(test_relative_paths, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_cache_of_the_hub, scratch_open, scratch_close),
-		cmocka_unit_test(test_open_fd),
-		cmocka_unit_test_setup_teardown(test_missing, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_auxiliary, scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(a_single_file_has_no_directory, scratch_open,
+						scratch_close),
+		cmocka_unit_test_setup_teardown(relative_paths_open, scratch_open, scratch_close),
+		cmocka_unit_test_setup_teardown(the_cache_of_the_hub_opens_through_its_links,
+						scratch_open, scratch_close),
+		cmocka_unit_test(a_descriptor_opens),
+		cmocka_unit_test_setup_teardown(a_missing_path_is_refused, scratch_open,
+						scratch_close),
+		cmocka_unit_test_setup_teardown(auxiliary_files_are_listed, scratch_open,
+						scratch_close),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

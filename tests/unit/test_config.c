@@ -25,7 +25,7 @@ static struct model_config read_config(const char *text)
 	return config;
 }
 
-static void test_sizes(void **state)
+static void sizes_are_found_under_every_name(void **state)
 {
 	static const struct {
 		const char *text;
@@ -63,7 +63,7 @@ static void test_sizes(void **state)
 	}
 }
 
-static void test_words(void **state)
+static void words_are_read_or_left_out(void **state)
 {
 	struct model_config config = read_config(
 		"{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\", \"X\"],"
@@ -93,7 +93,7 @@ static void test_words(void **state)
 	model_config_release(&config);
 }
 
-static void test_expert_width(void **state)
+static void experts_have_their_own_width_or_the_common_one(void **state)
 {
 	struct model_config both =
 		read_config("{\"intermediate_size\": 18432, \"moe_intermediate_size\": 2048}");
@@ -106,7 +106,7 @@ static void test_expert_width(void **state)
 	model_config_release(&one);
 }
 
-static void test_need(void **state)
+static void a_missing_size_is_told_from_a_wrong_one(void **state)
 {
 	struct model_config missing = read_config("{}");
 	struct model_config wrong = read_config("{\"n_embd\": [1]}");
@@ -125,7 +125,7 @@ static void test_need(void **state)
 	model_config_release(&good);
 }
 
-static void test_bad_json(void **state)
+static void bad_json_is_refused(void **state)
 {
 	static const char *const texts[] = { "[]", "{", "{\"a\": 1, \"a\": 2}", "nul" };
 
@@ -147,9 +147,11 @@ static void test_bad_json(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),	     cmocka_unit_test(test_words),
-		cmocka_unit_test(test_expert_width), cmocka_unit_test(test_need),
-		cmocka_unit_test(test_bad_json),
+		cmocka_unit_test(sizes_are_found_under_every_name),
+		cmocka_unit_test(words_are_read_or_left_out),
+		cmocka_unit_test(experts_have_their_own_width_or_the_common_one),
+		cmocka_unit_test(a_missing_size_is_told_from_a_wrong_one),
+		cmocka_unit_test(bad_json_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,7 +62,7 @@ static void contexts_nest(void **state)
 
 /* However often a state is touched and however deep, it is updated once, when the outermost context
  * ends. */
-static void updated_once(void **state)
+static void a_state_is_updated_once_at_the_outermost_exit(void **state)
 {
 	const struct context on = { .enabled = true, .recipe = find("delayed") };
 	const struct context off = { .enabled = false };
@@ -108,7 +108,7 @@ static void updated_once(void **state)
 }
 
 /* Calibration keeps a history as well, and recipes without one have nothing to update. */
-static void calibrating(void **state)
+static void calibration_keeps_a_history(void **state)
 {
 	const struct context look = { .calibrating = true, .recipe = find("delayed") };
 	struct context_stack stack = stack_new();
@@ -137,7 +137,7 @@ static int no_blocks(const struct qspec *spec, struct err *err)
 	return 0;
 }
 
-static void refused(void **state)
+static void what_a_recipe_cannot_do_is_refused(void **state)
 {
 	const struct context block = { .enabled = true, .recipe = find("blockwise") };
 	const struct context look = { .calibrating = true, .recipe = block.recipe };
@@ -211,7 +211,7 @@ static int rank_steps(void *context, int worker, size_t rank, struct err *err)
 	return rc;
 }
 
-static void threads_reduce(void **state)
+static void threads_reduce_to_the_largest_amax(void **state)
 {
 	struct ranks r = { .reduced = *find("delayed"), .alone = *find("delayed") };
 	struct err err = { 0 };
@@ -253,7 +253,7 @@ static int rank_disagrees(void *context, int worker, size_t rank, struct err *er
 	return 0;
 }
 
-static void threads_disagree(void **state)
+static void threads_that_disagree_are_told(void **state)
 {
 	struct group groups[N_RANKS];
 	struct err err = { 0 };
@@ -272,7 +272,7 @@ static int broken_reduce(const struct group *group, float *values, size_t n, str
 }
 
 /* Nothing is updated, and the context is left all the same. */
-static void reduction_fails(void **state)
+static void a_failed_reduction_updates_nothing(void **state)
 {
 	static const struct group_kind broken = { "broken", broken_reduce };
 	struct group group = { &broken, 0, 2, NULL };
@@ -311,7 +311,7 @@ static int device_lost(struct err *err)
 
 /* Whatever the groups, the backend is called once with all slots; what it could not do, the exit
  * tells. */
-static void one_update(void **state)
+static void all_groups_are_one_update(void **state)
 {
 	struct recipe alone = *find("delayed");
 	struct group groups[1];
@@ -349,10 +349,14 @@ static void one_update(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(contexts_nest),   cmocka_unit_test(updated_once),
-		cmocka_unit_test(calibrating),	   cmocka_unit_test(refused),
-		cmocka_unit_test(threads_reduce),  cmocka_unit_test(threads_disagree),
-		cmocka_unit_test(reduction_fails), cmocka_unit_test(one_update),
+		cmocka_unit_test(contexts_nest),
+		cmocka_unit_test(a_state_is_updated_once_at_the_outermost_exit),
+		cmocka_unit_test(calibration_keeps_a_history),
+		cmocka_unit_test(what_a_recipe_cannot_do_is_refused),
+		cmocka_unit_test(threads_reduce_to_the_largest_amax),
+		cmocka_unit_test(threads_that_disagree_are_told),
+		cmocka_unit_test(a_failed_reduction_updates_nothing),
+		cmocka_unit_test(all_groups_are_one_update),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -50,7 +50,7 @@ static void assert_same(float got, float wanted)
 }
 
 /* silu and gelu, and exp in them, are those of codes. */
-static void gates(void **state)
+static void gates_equal_the_activations_of_num(void **state)
 {
 	enum { N = 1003 };
 	static float x[N], up[N], y[N];
@@ -72,7 +72,7 @@ static void gates(void **state)
 	}
 }
 
-static void rounding(void **state)
+static void rounding_equals_num(void **state)
 {
 	static const float special[] = { NAN,	INFINITY, -INFINITY,   3.4e38f,
 					 -0.0f, 1e-40f,	  -7.0078125f, 2.01171875f };
@@ -106,7 +106,7 @@ static void rounding(void **state)
 		}
 }
 
-static void softmaxes(void **state)
+static void softmaxes_are_near_double_and_the_same_everywhere(void **state)
 {
 	enum { N = 77 };
 	float x[N], y[N];
@@ -202,7 +202,7 @@ static void run_head(const struct cpu_ops *set, const struct head *head,
 	free(attention.attn_out);
 }
 
-static void attention(void **state)
+static void attention_is_near_double_and_the_same_everywhere(void **state)
 {
 	static const struct head heads[] = {
 		{ 1, 4, 4, 0, 0, 0 },	   { 3, 64, 64, 0, 0, 0 },	{ 64, 64, 64, 0, 0, 0 },
@@ -241,10 +241,10 @@ static void attention(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gates),
-		cmocka_unit_test(rounding),
-		cmocka_unit_test(softmaxes),
-		cmocka_unit_test(attention),
+		cmocka_unit_test(gates_equal_the_activations_of_num),
+		cmocka_unit_test(rounding_equals_num),
+		cmocka_unit_test(softmaxes_are_near_double_and_the_same_everywhere),
+		cmocka_unit_test(attention_is_near_double_and_the_same_everywhere),
 	};
 
 	return cmocka_run_group_tests(tests, find_sets, NULL);

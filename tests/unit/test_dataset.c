@@ -121,7 +121,7 @@ static void check_rows(const struct text_row *rows, size_t n)
 	buf_release(&got);
 }
 
-static void test_text(void **state)
+static void texts_become_sequences(void **state)
 {
 	static const struct text_row rows[] = {
 		{ "a.txt", "abcab", 2, ALL, "8 10|2 10" }, /* 8 10 2 10 9: the last is dropped */
@@ -176,7 +176,7 @@ static void test_text(void **state)
 	check_rows(rows, N_ROWS(rows));
 }
 
-static void test_no_tokenizer(void **state)
+static void text_needs_a_tokenizer(void **state)
 {
 	struct buf got = { 0 };
 
@@ -195,7 +195,7 @@ static void test_no_tokenizer(void **state)
 
 /* A text that is far longer than what is wanted of it is not read to its end; what is read gives
  * the same tokens. */
-static void test_long_text(void **state)
+static void a_long_text_is_read_only_as_far_as_needed(void **state)
 {
 	struct buf text = { 0 }, got = { 0 };
 	const char *path;
@@ -291,7 +291,7 @@ static const struct {
 	{ 4, "{}", npy_ids, 16, 1, ALL, "'a.npy' is not a .npy file of version 1 to 3" },
 };
 
-static void test_npy(void **state)
+static void npy_arrays_become_sequences_or_are_refused(void **state)
 {
 	struct buf got = { 0 };
 
@@ -327,7 +327,7 @@ static const char *write_st(const char *header, const void *bytes, size_t n)
 	return path;
 }
 
-static void test_safetensors(void **state)
+static void safetensors_become_sequences_or_are_refused(void **state)
 {
 	static const char ids[] = "\1\0\0\0\2\0\0\0\3\0\0\0\0\0\0\0";
 	static const struct {
@@ -397,9 +397,11 @@ static int tear_down(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_text),	    cmocka_unit_test(test_no_tokenizer),
-		cmocka_unit_test(test_long_text),   cmocka_unit_test(test_npy),
-		cmocka_unit_test(test_safetensors),
+		cmocka_unit_test(texts_become_sequences),
+		cmocka_unit_test(text_needs_a_tokenizer),
+		cmocka_unit_test(a_long_text_is_read_only_as_far_as_needed),
+		cmocka_unit_test(npy_arrays_become_sequences_or_are_refused),
+		cmocka_unit_test(safetensors_become_sequences_or_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -178,7 +178,7 @@ static void a_directory_is_its_files_in_byte_order(void **state)
 	check("dir", 1, SIZE_MAX, "2|2|0|0|1");
 }
 
-static void json_arrays(void **state)
+static void json_arrays_are_read_like_lines(void **state)
 {
 	static const struct {
 		const char *text, *expected;
@@ -205,7 +205,7 @@ static void json_arrays(void **state)
 	}
 }
 
-static void objects_of_other_keys(void **state)
+static void objects_of_other_keys_become_text(void **state)
 {
 	(void)state;
 	put_text("a.jsonl", "{\"prompt\":\"ab\",\"completion\":\"c\"}");
@@ -242,7 +242,7 @@ static void a_character_is_not_cut(void **state)
 	buf_release(&text);
 }
 
-static void compressed_files(void **state)
+static void compressed_files_are_read_as_their_content(void **state)
 {
 	static const char
 		line[] = "{\"text\":\"abc\"}\n",
@@ -283,7 +283,7 @@ static void compressed_files(void **state)
 }
 
 /* Every prefix is refused, and so is what follows. */
-static void damaged_compression(void **state)
+static void damaged_compression_is_refused(void **state)
 {
 	void (*const packers[])(struct buf *, const void *, size_t) = { add_gzip, add_zstd };
 	static const char *const names[] = { "a.txt.gz", "a.txt.zst" };
@@ -413,12 +413,12 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(several_files_are_joined_in_order),
 		cmocka_unit_test(a_directory_is_its_files_in_byte_order),
-		cmocka_unit_test(json_arrays),
-		cmocka_unit_test(objects_of_other_keys),
+		cmocka_unit_test(json_arrays_are_read_like_lines),
+		cmocka_unit_test(objects_of_other_keys_become_text),
 		cmocka_unit_test(text_is_utf8_without_its_mark),
 		cmocka_unit_test(a_character_is_not_cut),
-		cmocka_unit_test(compressed_files),
-		cmocka_unit_test(damaged_compression),
+		cmocka_unit_test(compressed_files_are_read_as_their_content),
+		cmocka_unit_test(damaged_compression_is_refused),
 		cmocka_unit_test(bombs_are_refused),
 		cmocka_unit_test(pipes_are_told_by_content),
 	};

@@ -109,7 +109,7 @@ static void golden_of(const struct backend *backend)
 	assert_int_equal(n_sequences, 10);
 }
 
-static void golden_delayed(void **state)
+static void steps_equal_the_golden_sequences(void **state)
 {
 	(void)state;
 	for (const struct backend *const *b = backends; *b; b++) {
@@ -119,7 +119,7 @@ static void golden_delayed(void **state)
 }
 
 /* The maximum is that of this step and the 3 before it; a step of 0 is none. */
-static void window(void **state)
+static void the_window_is_this_step_and_the_three_before(void **state)
 {
 	static const float steps[][2] = {
 		/* amax, scale after it */
@@ -222,7 +222,7 @@ static void any_history_of(const struct backend *backend, uint64_t seed)
 	}
 }
 
-static void any_history(void **state)
+static void any_history_updates_like_the_reference(void **state)
 {
 	(void)state;
 	for (const struct backend *const *b = backends; *b; b++) {
@@ -237,9 +237,9 @@ static void any_history(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_delayed),
-		cmocka_unit_test(window),
-		cmocka_unit_test(any_history),
+		cmocka_unit_test(steps_equal_the_golden_sequences),
+		cmocka_unit_test(the_window_is_this_step_and_the_three_before),
+		cmocka_unit_test(any_history_updates_like_the_reference),
 	};
 
 	skipped_print();

@@ -210,7 +210,7 @@ static void found_format(struct buf *buf, const struct detection *detection,
 		   scale->inverted ? " inverted" : "", detection->n_scales);
 }
 
-static void test_variants(void **state)
+static void every_variant_is_detected(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -278,7 +278,7 @@ static void round_trip(const struct format *format, enum engine target, const st
 	fake_release(&checkpoint);
 }
 
-static void test_round_trip(void **state)
+static void what_is_written_is_detected(void **state)
 {
 	static const struct {
 		const char *recipe;
@@ -307,7 +307,7 @@ static void test_round_trip(void **state)
 }
 
 /* Nothing to do with FP8: no word about it, and no tensor taken for a scale. */
-static void test_not_fp8(void **state)
+static void other_checkpoints_are_not_taken_for_fp8(void **state)
 {
 	static const struct {
 		const char *tensors, *config;
@@ -346,7 +346,7 @@ static void test_not_fp8(void **state)
 
 /* The configuration says FP8 and the tensors do not: what it says stands, for `verify` to hold
  * against them. */
-static void test_declared_only(void **state)
+static void a_declaration_without_fp8_tensors_stands(void **state)
 {
 	struct detection detection;
 	struct checkpoint checkpoint;
@@ -368,7 +368,7 @@ static void test_declared_only(void **state)
 	fake_release(&checkpoint);
 }
 
-static void test_hf_quant_config(void **state)
+static void hf_quant_config_alone_names_the_format(void **state)
 {
 	static const char text[] =
 		"{\"producer\": {\"name\": \"modelopt\"}, \"quantization\": {\"quant_algo\": "
@@ -389,7 +389,7 @@ static void test_hf_quant_config(void **state)
 }
 
 /* Each names both tensors. */
-static void test_no_scale(void **state)
+static void a_missing_or_odd_scale_is_refused(void **state)
 {
 	static const struct {
 		const char *tensors, *message;
@@ -430,7 +430,7 @@ static void test_no_scale(void **state)
 	}
 }
 
-static void test_bad_config(void **state)
+static void a_bad_config_is_refused(void **state)
 {
 	static const char *const bad[] = {
 		"[1]",
@@ -458,10 +458,13 @@ static void test_bad_config(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_variants),	cmocka_unit_test(test_round_trip),
-		cmocka_unit_test(test_not_fp8),		cmocka_unit_test(test_declared_only),
-		cmocka_unit_test(test_hf_quant_config), cmocka_unit_test(test_no_scale),
-		cmocka_unit_test(test_bad_config),
+		cmocka_unit_test(every_variant_is_detected),
+		cmocka_unit_test(what_is_written_is_detected),
+		cmocka_unit_test(other_checkpoints_are_not_taken_for_fp8),
+		cmocka_unit_test(a_declaration_without_fp8_tensors_stands),
+		cmocka_unit_test(hf_quant_config_alone_names_the_format),
+		cmocka_unit_test(a_missing_or_odd_scale_is_refused),
+		cmocka_unit_test(a_bad_config_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,7 @@
 #include "num/e8m0.h"
 #include "num/fp8.h"
 
-static void values(void **state)
+static void codes_are_powers_of_two(void **state)
 {
 	(void)state;
 	for (int code = 0; code < 255; code++) {
@@ -24,7 +24,7 @@ static void values(void **state)
 	assert_true(isnan(e8m0_to_f32(255)) && isnan(e8m0_factor(255)));
 }
 
-static void rounding_up(void **state)
+static void rounding_goes_up(void **state)
 {
 	static const struct {
 		float v;
@@ -50,7 +50,7 @@ static void rounding_up(void **state)
 		assert_int_equal(e8m0_round_up(rows[i].v), rows[i].code);
 }
 
-static void rules(void **state)
+static void the_three_rules_have_known_codes(void **state)
 {
 	static const struct {
 		float amax;
@@ -89,7 +89,7 @@ static void rules(void **state)
 }
 
 /* A margin moves every code up, and brings a subnormal amax back into range. */
-static void margins(void **state)
+static void a_margin_moves_every_code(void **state)
 {
 	(void)state;
 	for (int rule = 0; rule < 3; rule++) {
@@ -103,7 +103,7 @@ static void margins(void **state)
 }
 
 /* The smallest code with FMAX * 2^(code - 127) >= amax. */
-static void smallest_that_holds(void **state)
+static void the_code_is_the_smallest_that_holds(void **state)
 {
 	(void)state;
 	for (int format = 0; format < 2; format++) {
@@ -127,11 +127,11 @@ static void smallest_that_holds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(values),
-		cmocka_unit_test(rounding_up),
-		cmocka_unit_test(rules),
-		cmocka_unit_test(margins),
-		cmocka_unit_test(smallest_that_holds),
+		cmocka_unit_test(codes_are_powers_of_two),
+		cmocka_unit_test(rounding_goes_up),
+		cmocka_unit_test(the_three_rules_have_known_codes),
+		cmocka_unit_test(a_margin_moves_every_code),
+		cmocka_unit_test(the_code_is_the_smallest_that_holds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

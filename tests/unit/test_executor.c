@@ -19,7 +19,7 @@
 
 /* --- opening --- */
 
-static void opened(void **state)
+static void executors_name_their_library(void **state)
 {
 	char text[100];
 	struct err err;
@@ -38,7 +38,7 @@ static void opened(void **state)
 
 /* --- memory --- */
 
-static void memory(void **state)
+static void bytes_go_there_and_back(void **state)
 {
 	char text[] = "0123456789", back[sizeof text];
 
@@ -144,7 +144,7 @@ static void look_at(size_t n, size_t shift, size_t every)
 	values_free(&x);
 }
 
-static void looking(void **state)
+static void stats_are_those_of_every_value(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes); i++)
@@ -159,7 +159,7 @@ static void looking(void **state)
 
 /* --- element by element --- */
 
-static void rounding(void **state)
+static void rounding_equals_num(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 4; i++) {
@@ -187,7 +187,7 @@ static void rounding(void **state)
 }
 
 /* One after the other: a stream keeps their order. */
-static void adding(void **state)
+static void additions_keep_their_order(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 4; i++) {
@@ -253,7 +253,7 @@ static void gate_at(enum activation activation, size_t n_rows, size_t n, size_t 
 		values_free(&v[i]);
 }
 
-static void gates(void **state)
+static void gates_equal_the_activations_of_num(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes); i++)
@@ -264,7 +264,7 @@ static void gates(void **state)
 			}
 }
 
-static void paired_gates(void **state)
+static void interleaved_gates_equal_their_formula(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 2; i++) {
@@ -346,7 +346,7 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.rope_dim = n_cols });
 }
 
-static void nothing(void **state)
+static void operations_on_nothing_write_nothing(void **state)
 {
 	struct values x = values_new(32, 0);
 
@@ -368,10 +368,14 @@ static void nothing(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(opened),	cmocka_unit_test(memory),
-		cmocka_unit_test(looking),	cmocka_unit_test(rounding),
-		cmocka_unit_test(adding),	cmocka_unit_test(gates),
-		cmocka_unit_test(paired_gates), cmocka_unit_test(nothing),
+		cmocka_unit_test(executors_name_their_library),
+		cmocka_unit_test(bytes_go_there_and_back),
+		cmocka_unit_test(stats_are_those_of_every_value),
+		cmocka_unit_test(rounding_equals_num),
+		cmocka_unit_test(additions_keep_their_order),
+		cmocka_unit_test(gates_equal_the_activations_of_num),
+		cmocka_unit_test(interleaved_gates_equal_their_formula),
+		cmocka_unit_test(operations_on_nothing_write_nothing),
 	};
 
 	sides_begin(argc, argv);

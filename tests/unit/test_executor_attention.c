@@ -162,7 +162,7 @@ static void attend_everywhere(struct setup *setup)
 	values_free(&setup->sinks);
 }
 
-static void attention(void **state)
+static void attention_equals_plain_loops(void **state)
 {
 	static const struct attention_args cases[] = {
 		{ 1, 1, 1, 4, 4, 0, .scale = 0.125f },
@@ -194,7 +194,7 @@ static void attention(void **state)
 }
 
 /* Numbers that are none, and keys that nobody is like. */
-static void attention_nonfinite(void **state)
+static void nonfinite_scores_equal_plain_loops(void **state)
 {
 	const struct attention_args args = { 90, 2, 1, 16, 16, 0, .scale = 1, .softcap = 5 };
 	static const float special[] = { NAN, INFINITY, -INFINITY, 1e30f };
@@ -211,7 +211,7 @@ static void attention_nonfinite(void **state)
 }
 
 /* More queries than an executor takes at once. */
-static void attention_in_parts(void **state)
+static void more_queries_than_fit_give_the_same_bits(void **state)
 {
 	const struct attention_args args = { 4162, 1, 1, 4, 4, 70, .scale = 0.5f };
 	struct setup setup;
@@ -224,7 +224,7 @@ static void attention_in_parts(void **state)
 }
 
 /* Room for a long sequence is enough for a shorter one. */
-static void attention_spare(void **state)
+static void scratch_of_a_long_sequence_serves_a_shorter_one(void **state)
 {
 	struct attention_args args = { 1, 1, 1, 64, 64, 0, .scale = 1 };
 
@@ -242,7 +242,7 @@ static void attention_spare(void **state)
 	}
 }
 
-static void no_tokens(void **state)
+static void no_tokens_write_nothing(void **state)
 {
 	struct values x = values_new(16, 0);
 
@@ -264,9 +264,11 @@ static void no_tokens(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(attention),	      cmocka_unit_test(attention_nonfinite),
-		cmocka_unit_test(attention_in_parts), cmocka_unit_test(attention_spare),
-		cmocka_unit_test(no_tokens),
+		cmocka_unit_test(attention_equals_plain_loops),
+		cmocka_unit_test(nonfinite_scores_equal_plain_loops),
+		cmocka_unit_test(more_queries_than_fit_give_the_same_bits),
+		cmocka_unit_test(scratch_of_a_long_sequence_serves_a_shorter_one),
+		cmocka_unit_test(no_tokens_write_nothing),
 	};
 
 	sides_begin(argc, argv);

@@ -135,7 +135,7 @@ static void multiply_at(enum dtype dtype, const struct side *s, size_t m, size_t
 	free(p.w);
 }
 
-static void products(void **state)
+static void products_are_within_their_bound(void **state)
 {
 	static const struct {
 		size_t m, n, k;
@@ -156,7 +156,7 @@ static void products(void **state)
 }
 
 /* The same bits in another stream, at the same time. */
-static void two_lanes(void **state)
+static void two_streams_give_the_same_bits(void **state)
 {
 	enum { M = 37, N = 150, K = 260 };
 	struct product p = {
@@ -187,7 +187,7 @@ static void two_lanes(void **state)
 	free(p.w);
 }
 
-static void no_rows(void **state)
+static void no_rows_write_nothing(void **state)
 {
 	struct product p = { DT_F32, 0, 3, 5, NULL, operand_new(DT_F32, 15) };
 	struct values y = values_new(3, 0);
@@ -210,9 +210,9 @@ static void no_rows(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products),
-		cmocka_unit_test(two_lanes),
-		cmocka_unit_test(no_rows),
+		cmocka_unit_test(products_are_within_their_bound),
+		cmocka_unit_test(two_streams_give_the_same_bits),
+		cmocka_unit_test(no_rows_write_nothing),
 	};
 
 	sides_begin(argc, argv);

@@ -16,7 +16,7 @@
 #include "num/exp.h"
 #include "support/executor_sides.h"
 
-static void copies(void **state)
+static void rows_are_copied_and_repeated(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 6; i++) {
@@ -46,7 +46,7 @@ static void copies(void **state)
 	}
 }
 
-static void pairs(void **state)
+static void pairs_are_deinterleaved(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_OF(edge_sizes) * 4; i++) {
@@ -78,7 +78,7 @@ static void pairs(void **state)
 }
 
 /* There, and back with factors. */
-static void picked_rows(void **state)
+static void rows_are_gathered_and_scattered_with_factors(void **state)
 {
 	static const uint32_t rows[] = { 4, 0, 7, 8, 2 };
 	static const float factors[] = { 0.3f, 1, -0.1f, 0.7f, 1e-3f };
@@ -170,7 +170,7 @@ static void norm_at(size_t n_rows, size_t n, size_t more, size_t shift)
 	values_free(&weight);
 }
 
-static void norms(void **state)
+static void norms_equal_plain_loops(void **state)
 {
 	static const size_t more_sizes[] = { 511, 512, 513, 2047, 2048, 2049, 2050, 5000 };
 
@@ -217,7 +217,7 @@ static void rope_at(size_t n, size_t head_dim, size_t n_heads, size_t more, size
 	values_free(&angles);
 }
 
-static void rotations(void **state)
+static void rotations_equal_plain_loops(void **state)
 {
 	static const size_t rotating[] = { 2, 4, 6, 8, 30, 32, 64, 66 };
 
@@ -315,7 +315,7 @@ static void entropy_at(size_t n_cols, float softcap, size_t first)
 	values_free(&picked);
 }
 
-static void no_entropy(void **state)
+static void no_tokens_have_no_entropy(void **state)
 {
 	struct values x = values_new(16, 0);
 
@@ -332,7 +332,7 @@ static void no_entropy(void **state)
 	values_free(&x);
 }
 
-static void entropies(void **state)
+static void entropies_equal_plain_loops(void **state)
 {
 	static const size_t more_sizes[] = { 255, 256, 257, 2047, 2048, 2049, 5000 };
 
@@ -346,10 +346,13 @@ static void entropies(void **state)
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(copies),      cmocka_unit_test(pairs),
-		cmocka_unit_test(picked_rows), cmocka_unit_test(norms),
-		cmocka_unit_test(rotations),   cmocka_unit_test(entropies),
-		cmocka_unit_test(no_entropy),
+		cmocka_unit_test(rows_are_copied_and_repeated),
+		cmocka_unit_test(pairs_are_deinterleaved),
+		cmocka_unit_test(rows_are_gathered_and_scattered_with_factors),
+		cmocka_unit_test(norms_equal_plain_loops),
+		cmocka_unit_test(rotations_equal_plain_loops),
+		cmocka_unit_test(entropies_equal_plain_loops),
+		cmocka_unit_test(no_tokens_have_no_entropy),
 	};
 
 	sides_begin(argc, argv);

@@ -82,7 +82,7 @@ static const struct {
 	{ { 8, 1537, 2048 }, { 8, 2048, 768 }, 2048, 0, 0, REFUSED, 0, 0 },
 };
 
-static void test_orientation(void **state)
+static void the_orientation_follows_from_shape_and_config(void **state)
 {
 	(void)state;
 	for (size_t r = 0; r < sizeof orientations / sizeof *orientations; r++) {
@@ -105,7 +105,7 @@ static void test_orientation(void **state)
 	}
 }
 
-static void test_message_names_key(void **state)
+static void the_message_names_the_bad_key(void **state)
 {
 	const uint64_t gate_up[3] = { 8, 1536, 2048 }, none[3] = { 0 };
 	struct model_config config = { .bad[CONFIG_HIDDEN_SIZE] = true };
@@ -147,7 +147,7 @@ static void check_slices(bool transposed, enum expert_part part, const int *tens
 	}
 }
 
-static void test_slices(void **state)
+static void slices_are_the_matrices_of_each_expert(void **state)
 {
 	static int gate_up[E][2 * I][H], gate_up_t[E][H][2 * I], down[E][H][I], down_t[E][I][H];
 
@@ -177,7 +177,7 @@ static void assert_name(const char *fused, enum expert_part part, uint64_t exper
 	free(made);
 }
 
-static void test_names(void **state)
+static void experts_get_the_names_of_modules(void **state)
 {
 	(void)state;
 	assert_name("model.layers.0.mlp.experts.gate_up_proj", EXPERT_GATE, 0,
@@ -191,10 +191,10 @@ static void test_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_orientation),
-		cmocka_unit_test(test_message_names_key),
-		cmocka_unit_test(test_slices),
-		cmocka_unit_test(test_names),
+		cmocka_unit_test(the_orientation_follows_from_shape_and_config),
+		cmocka_unit_test(the_message_names_the_bad_key),
+		cmocka_unit_test(slices_are_the_matrices_of_each_expert),
+		cmocka_unit_test(experts_get_the_names_of_modules),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,7 @@
 #include "format/format.h"
 #include "support/format_schemes.h"
 
-static void test_scheme_from_qspec(void **state)
+static void a_scheme_follows_from_a_qspec(void **state)
 {
 	static const struct qspec specs[N_SCHEMES] = {
 		[STATIC] = { .tile = { WHOLE, WHOLE } },
@@ -63,7 +63,7 @@ static const struct {
 	{ "modelopt", MX, "yynyn" },
 };
 
-static void test_loads(void **state)
+static void engines_load_what_is_published(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof loads / sizeof *loads; i++) {
@@ -86,7 +86,7 @@ static void test_loads(void **state)
 }
 
 /* What is chosen for a target (none first); "-": nothing loads. */
-static void test_defaults(void **state)
+static void each_target_has_its_default_format(void **state)
 {
 	static const char *const chosen[N_SCHEMES][N_ENGINES] = {
 		[STATIC] = { "compressed-tensors", "compressed-tensors", "compressed-tensors",
@@ -112,7 +112,7 @@ static void test_defaults(void **state)
 	}
 }
 
-static void test_select_messages(void **state)
+static void refusals_name_the_reason_and_a_way(void **state)
 {
 	static const struct {
 		const char *name;
@@ -149,7 +149,7 @@ static void test_select_messages(void **state)
 	}
 }
 
-static void test_e5m2(void **state)
+static void no_engine_loads_e5m2_weights(void **state)
 {
 	struct scheme scheme = schemes[BLOCK];
 	struct err err = { 0 };
@@ -169,7 +169,7 @@ static void test_e5m2(void **state)
 	assert_non_null(strstr(err.message, "transformers"));
 }
 
-static void test_engines(void **state)
+static void engines_are_found_by_name(void **state)
 {
 	enum engine engine;
 	struct err err = { 0 };
@@ -250,7 +250,7 @@ static void assert_decl(struct scale_decl *decl, const char *name, enum dtype dt
 }
 
 /* Of a weight of [300, 200]: no multiple of a block. */
-static void test_scales(void **state)
+static void scales_have_the_names_and_shapes_of_each_reader(void **state)
 {
 	static const struct {
 		const char *format;
@@ -308,7 +308,7 @@ static void test_scales(void **state)
 	}
 }
 
-static void test_whole_blocks(void **state)
+static void modelopt_takes_whole_blocks_only(void **state)
 {
 	const struct format *modelopt = format_named("modelopt");
 	struct scale_decl decl;
@@ -321,7 +321,7 @@ static void test_whole_blocks(void **state)
 	assert_non_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 256, 64));
 }
 
-static void test_kv_scales(void **state)
+static void kv_scales_have_the_names_of_each_format(void **state)
 {
 	struct scale_decl decl;
 
@@ -336,18 +336,18 @@ static void test_kv_scales(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_scheme_from_qspec),
-		cmocka_unit_test(test_loads),
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_select_messages),
-		cmocka_unit_test(test_e5m2),
-		cmocka_unit_test(test_engines),
+		cmocka_unit_test(a_scheme_follows_from_a_qspec),
+		cmocka_unit_test(engines_load_what_is_published),
+		cmocka_unit_test(each_target_has_its_default_format),
+		cmocka_unit_test(refusals_name_the_reason_and_a_way),
+		cmocka_unit_test(no_engine_loads_e5m2_weights),
+		cmocka_unit_test(engines_are_found_by_name),
 		cmocka_unit_test(engine_words_are_the_names_in_order),
 		cmocka_unit_test(input_scales_of_experts_may_differ_by_the_limit),
 		cmocka_unit_test(a_format_that_is_only_read_is_not_written),
-		cmocka_unit_test(test_scales),
-		cmocka_unit_test(test_whole_blocks),
-		cmocka_unit_test(test_kv_scales),
+		cmocka_unit_test(scales_have_the_names_and_shapes_of_each_reader),
+		cmocka_unit_test(modelopt_takes_whole_blocks_only),
+		cmocka_unit_test(kv_scales_have_the_names_of_each_format),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -109,7 +109,7 @@ static void assert_close(float a, float b)
 	assert_true(fabsf(a - b) <= 1e-5f * (1 + fabsf(b)));
 }
 
-static void same(void **state)
+static void a_few_rows_at_once_give_the_same_values(void **state)
 {
 	size_t n_observed = 0;
 
@@ -134,7 +134,7 @@ static void same(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(same),
+		cmocka_unit_test(a_few_rows_at_once_give_the_same_values),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

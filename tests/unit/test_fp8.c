@@ -14,7 +14,7 @@
 #include "num/float16.h"
 #include "num/fp8.h"
 
-static void known_values(void **state)
+static void known_values_have_known_codes(void **state)
 {
 	static const struct {
 		float v;
@@ -78,7 +78,7 @@ static void codes_come_back(void **state)
 
 /* Between two neighbours the middle goes to the even code, one step of fp32 to either side to the
  * nearer. */
-static void ties(void **state)
+static void ties_go_to_the_even_code(void **state)
 {
 	(void)state;
 	for (int format = 0; format < 2; format++) {
@@ -99,7 +99,7 @@ static void ties(void **state)
 }
 
 /* Rounds first, then looks. */
-static void saturation(void **state)
+static void rounding_comes_before_saturation(void **state)
 {
 	(void)state;
 	assert_false(fp8_saturates(FP8_E4M3, 464.0f));
@@ -113,7 +113,7 @@ static void saturation(void **state)
 }
 
 /* Every bf16 and fp16: to fp32 and back, and the middle to the next one. */
-static void halves(void **state)
+static void every_half_comes_back(void **state)
 {
 	(void)state;
 	for (uint32_t i = 0; i < 0x7F80; i++) {
@@ -143,7 +143,7 @@ static void halves(void **state)
 		    f16_to_f32(0x7BFF) == 65504.0f);
 }
 
-static void halves_beyond_numbers(void **state)
+static void halves_beyond_numbers_are_inf_or_nan(void **state)
 {
 	(void)state;
 	assert_int_equal(bf16_from_f32(INFINITY), 0x7F80);
@@ -161,9 +161,12 @@ static void halves_beyond_numbers(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_values), cmocka_unit_test(codes_come_back),
-		cmocka_unit_test(ties),		cmocka_unit_test(saturation),
-		cmocka_unit_test(halves),	cmocka_unit_test(halves_beyond_numbers),
+		cmocka_unit_test(known_values_have_known_codes),
+		cmocka_unit_test(codes_come_back),
+		cmocka_unit_test(ties_go_to_the_even_code),
+		cmocka_unit_test(rounding_comes_before_saturation),
+		cmocka_unit_test(every_half_comes_back),
+		cmocka_unit_test(halves_beyond_numbers_are_inf_or_nan),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

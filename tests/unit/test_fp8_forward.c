@@ -161,7 +161,7 @@ static void load(struct fixture *f, enum linear_role role, size_t n, float amax)
 	assert_int_equal(fp8_forward_weight(f->fp8, linear, &x, f->found, &err), 0);
 }
 
-static void weights(void **state)
+static void weights_are_those_of_their_codes(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -206,7 +206,7 @@ static void filter(struct fixture *f)
 	memcpy(f->found, values, M * K * sizeof *values);
 }
 
-static void inputs(void **state)
+static void inputs_are_those_of_their_codes(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -225,7 +225,7 @@ static void inputs(void **state)
 }
 
 /* The scale of a step is that of the largest amax of the steps before, and 1 in the first. */
-static void delayed(void **state)
+static void a_delayed_scale_is_of_the_steps_before(void **state)
 {
 	static const struct row row = { .recipe = "delayed" };
 	static const float sizes[] = { 700, 20, 3000, 1, 3000 },
@@ -264,9 +264,9 @@ static void delayed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(weights),
-		cmocka_unit_test(inputs),
-		cmocka_unit_test(delayed),
+		cmocka_unit_test(weights_are_those_of_their_codes),
+		cmocka_unit_test(inputs_are_those_of_their_codes),
+		cmocka_unit_test(a_delayed_scale_is_of_the_steps_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

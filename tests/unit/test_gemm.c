@@ -78,7 +78,7 @@ static struct gemm_weight *weight_new(struct gemm *gemm, const float *w, size_t 
 	return weight;
 }
 
-static void products(void **state)
+static void products_are_within_their_bound(void **state)
 {
 	static const struct {
 		size_t m, n, k;
@@ -111,7 +111,7 @@ static void products(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(products),
+		cmocka_unit_test(products_are_within_their_bound),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

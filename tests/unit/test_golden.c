@@ -35,7 +35,7 @@ static uint8_t cast_one(const struct backend *backend, enum fp8_format format, u
 	return code;
 }
 
-static void golden_casts(void **state)
+static void casts_equal_the_golden_codes(void **state)
 {
 	struct text t;
 
@@ -78,7 +78,7 @@ static void scales_of(const struct backend *backend, const struct qspec *spec, e
 	backend_cast(backend, &x, spec, amax, out.scale_stride, &out);
 }
 
-static void golden_e8m0(void **state)
+static void mx_codes_equal_the_golden_codes(void **state)
 {
 	struct text t;
 
@@ -150,7 +150,7 @@ static void scale_list_begin(struct scale_list *l, char **fields)
 	golden_spec_parse(&l->spec, fields + 4);
 }
 
-static void golden_scales(void **state)
+static void scales_equal_the_golden_scales(void **state)
 {
 	static struct scale_list l;
 	struct text t;
@@ -187,9 +187,9 @@ static void golden_scales(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_casts),
-		cmocka_unit_test(golden_e8m0),
-		cmocka_unit_test(golden_scales),
+		cmocka_unit_test(casts_equal_the_golden_codes),
+		cmocka_unit_test(mx_codes_equal_the_golden_codes),
+		cmocka_unit_test(scales_equal_the_golden_scales),
 	};
 
 	skipped_print();

@@ -46,7 +46,7 @@ static void case_check(const struct text *t, const struct input *in, const struc
 	free(scales);
 }
 
-static void golden_tensors(void **state)
+static void tensors_equal_the_golden_sums(void **state)
 {
 	struct input in = { 0 };
 	struct text t;
@@ -80,7 +80,7 @@ static void dequantize(const struct backend *backend, const struct quant_in *q, 
 	backend_dequantize(backend, q, dtype, y, 256);
 }
 
-static void golden_dequantize(void **state)
+static void dequantized_codes_equal_the_golden_values(void **state)
 {
 	uint8_t codes[256], y[4 * 256], e8m0 = 0;
 	struct quant_in q = { codes, 1, 256, 256, FP8_E4M3, { WHOLE, WHOLE }, SCALE_F32, NULL, 1 };
@@ -123,8 +123,8 @@ static void golden_dequantize(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_tensors),
-		cmocka_unit_test(golden_dequantize),
+		cmocka_unit_test(tensors_equal_the_golden_sums),
+		cmocka_unit_test(dequantized_codes_equal_the_golden_values),
 	};
 
 	skipped_print();

@@ -175,7 +175,7 @@ static void try_member(const char *place, const char *key, const char *value)
 	buf_release(&text);
 }
 
-static void test_every_key_of_every_type(void **state)
+static void keys_of_any_type_are_read_or_refused(void **state)
 {
 	(void)state;
 	for (size_t k = 0; k < N_ROWS(keys); k++)
@@ -297,19 +297,19 @@ static void every_read(void (*event)(void), const char *words)
 	assert_true(n > 4); /* header, amax and codes were among them */
 }
 
-static void test_shrinks(void **state)
+static void a_source_that_shrinks_is_an_error(void **state)
 {
 	(void)state;
 	every_read(shrink, "");
 }
 
-static void test_changes(void **state)
+static void a_source_that_changes_is_an_error(void **state)
 {
 	(void)state;
 	every_read(touch, "changed while it was read");
 }
 
-static void test_vanishes(void **state)
+static void a_source_that_vanishes_is_an_error(void **state)
 {
 	(void)state;
 	every_read(vanish, "");
@@ -318,10 +318,10 @@ static void test_vanishes(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_every_key_of_every_type),
-		cmocka_unit_test(test_shrinks),
-		cmocka_unit_test(test_changes),
-		cmocka_unit_test(test_vanishes),
+		cmocka_unit_test(keys_of_any_type_are_read_or_refused),
+		cmocka_unit_test(a_source_that_shrinks_is_an_error),
+		cmocka_unit_test(a_source_that_changes_is_an_error),
+		cmocka_unit_test(a_source_that_vanishes_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

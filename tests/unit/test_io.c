@@ -109,7 +109,7 @@ static int device_reset(void **state)
 	return 0;
 }
 
-static void test_reads_in_pieces(void **state)
+static void short_reads_are_continued(void **state)
 {
 	char data[65];
 	struct err err;
@@ -131,7 +131,7 @@ static void test_reads_in_pieces(void **state)
 	assert_memory_equal(data, device.bytes + 40, 24);
 }
 
-static void test_writes_in_pieces(void **state)
+static void short_writes_are_continued(void **state)
 {
 	static const char text[] = "the quick brown fox";
 	struct err err;
@@ -146,7 +146,7 @@ static void test_writes_in_pieces(void **state)
 	assert_memory_equal(device.bytes, text, sizeof text);
 }
 
-static void test_failures_name_file_and_byte(void **state)
+static void failures_name_file_and_byte(void **state)
 {
 	char data[80] = { 0 };
 	struct err err;
@@ -186,7 +186,7 @@ static ssize_t write_nothing(int fd, const void *data, size_t n)
 	return 0;
 }
 
-static void test_no_progress_is_an_error(void **state)
+static void no_progress_is_an_error(void **state)
 {
 	const struct io io = { .write = write_nothing };
 	struct err err;
@@ -241,7 +241,7 @@ static void make_socket(const char *folder)
 	close(fd);
 }
 
-static void test_what_may_be_opened(void **state)
+static void only_regular_files_open(void **state)
 {
 	static const struct {
 		const char *path, *message; /* NULL: it opens */
@@ -284,7 +284,7 @@ static void test_what_may_be_opened(void **state)
 	}
 }
 
-static void test_read_file(void **state)
+static void a_file_is_read_up_to_the_limit(void **state)
 {
 	struct buf buf = { 0 };
 	struct err err;
@@ -306,7 +306,7 @@ static void test_read_file(void **state)
 	buf_release(&buf);
 }
 
-static void test_changed_while_read(void **state)
+static void a_change_while_reading_is_told(void **state)
 {
 	struct file_identity identity;
 	struct err err;
@@ -326,14 +326,15 @@ static void test_changed_while_read(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(test_reads_in_pieces, device_reset),
-		cmocka_unit_test_setup(test_writes_in_pieces, device_reset),
-		cmocka_unit_test_setup(test_failures_name_file_and_byte, device_reset),
-		cmocka_unit_test(test_no_progress_is_an_error),
-		cmocka_unit_test_setup_teardown(test_what_may_be_opened, scratch_open,
+		cmocka_unit_test_setup(short_reads_are_continued, device_reset),
+		cmocka_unit_test_setup(short_writes_are_continued, device_reset),
+		cmocka_unit_test_setup(failures_name_file_and_byte, device_reset),
+		cmocka_unit_test(no_progress_is_an_error),
+		cmocka_unit_test_setup_teardown(only_regular_files_open, scratch_open,
 						scratch_close),
-		cmocka_unit_test_setup_teardown(test_read_file, scratch_open, scratch_close),
-		cmocka_unit_test_setup_teardown(test_changed_while_read, scratch_open,
+		cmocka_unit_test_setup_teardown(a_file_is_read_up_to_the_limit, scratch_open,
+						scratch_close),
+		cmocka_unit_test_setup_teardown(a_change_while_reading_is_told, scratch_open,
 						scratch_close),
 	};
 

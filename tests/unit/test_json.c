@@ -40,7 +40,7 @@ static void walk_into(struct buf *out, struct json_text text)
 	json_members_release(&walk);
 }
 
-static void test_members(void **state)
+static void members_are_read_in_order_or_refused(void **state)
 {
 	static const struct {
 		const char *text, *expected;
@@ -101,7 +101,7 @@ static char *nested(size_t n)
 	return text;
 }
 
-static void test_depth(void **state)
+static void nesting_is_limited(void **state)
 {
 	static const struct {
 		size_t n;
@@ -130,7 +130,7 @@ static void test_depth(void **state)
 	}
 }
 
-static void test_decode(void **state)
+static void readers_differ_only_where_they_say(void **state)
 {
 	enum { STRICT = 1, PYTHON = 2, CHECK = 4, ALL = 7 };
 	static const struct {
@@ -187,7 +187,7 @@ static void test_decode(void **state)
 	}
 }
 
-static void test_raw_nul(void **state)
+static void a_raw_nul_is_refused(void **state)
 {
 	static const char text[] = "[1\0,2]"; /* jansson takes the NUL for the end of the number */
 	struct json_text raw = { text, sizeof text - 1 };
@@ -199,7 +199,7 @@ static void test_raw_nul(void **state)
 	assert_int_equal(json_check(raw, &err), -1);
 }
 
-static void test_python_words_are_null(void **state)
+static void python_words_are_null(void **state)
 {
 	struct err err;
 	json_t *json = json_decode_python(
@@ -213,7 +213,7 @@ static void test_python_words_are_null(void **state)
 	json_decref(json);
 }
 
-static void test_strings(void **state)
+static void strings_are_unescaped_or_refused(void **state)
 {
 	static const struct {
 		const char *text, *expected; /* NULL: refused */
@@ -251,7 +251,7 @@ static void test_strings(void **state)
 	buf_release(&out);
 }
 
-static void test_uints(void **state)
+static void arrays_of_integers_are_read_or_refused(void **state)
 {
 	static const struct {
 		const char *text;
@@ -302,7 +302,7 @@ static void test_uints(void **state)
 	}
 }
 
-static void test_utf8(void **state)
+static void utf8_ends_before_its_first_bad_byte(void **state)
 {
 	static const struct {
 		const char *text;
@@ -332,7 +332,7 @@ static void test_utf8(void **state)
 
 /* Any byte at any place of texts of any length up to three times eight, another that ends it
  * behind. */
-static void test_plain_prefix(void **state)
+static void a_plain_prefix_ends_where_escapes_begin(void **state)
 {
 	char text[25];
 
@@ -355,7 +355,7 @@ static void test_plain_prefix(void **state)
 	}
 }
 
-static void test_add_string(void **state)
+static void written_strings_are_escaped(void **state)
 {
 	static const char text[] = "a\"\\/\b\f\n\r\t\x01\x1f\x7f\xc3\xa9";
 	struct buf out = { 0 };
@@ -366,7 +366,7 @@ static void test_add_string(void **state)
 	buf_release(&out);
 }
 
-static void test_find(void **state)
+static void a_member_is_found_once(void **state)
 {
 	static const struct {
 		const char *text, *expected; /* "": not there; NULL: an error */
@@ -438,7 +438,7 @@ static const struct {
 	{ "{\"k\":1}", "", NULL },
 };
 
-static void test_edit(void **state)
+static void an_edit_leaves_the_rest_as_it_was(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_ROWS(edits); i++) {
@@ -453,7 +453,7 @@ static void test_edit(void **state)
 	}
 }
 
-static void test_edit_path(void **state)
+static void an_edit_reaches_nested_members(void **state)
 {
 	static const char text[] =
 		"{\n  \"v\": 1e400,\n  \"text_config\": {\n    \"n\": 8\n  },\n  \"z\": [ 1 ]\n}\n";
@@ -478,19 +478,19 @@ static void test_edit_path(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_members),
-		cmocka_unit_test(test_depth),
-		cmocka_unit_test(test_decode),
-		cmocka_unit_test(test_raw_nul),
-		cmocka_unit_test(test_python_words_are_null),
-		cmocka_unit_test(test_strings),
-		cmocka_unit_test(test_uints),
-		cmocka_unit_test(test_utf8),
-		cmocka_unit_test(test_plain_prefix),
-		cmocka_unit_test(test_add_string),
-		cmocka_unit_test(test_find),
-		cmocka_unit_test(test_edit),
-		cmocka_unit_test(test_edit_path),
+		cmocka_unit_test(members_are_read_in_order_or_refused),
+		cmocka_unit_test(nesting_is_limited),
+		cmocka_unit_test(readers_differ_only_where_they_say),
+		cmocka_unit_test(a_raw_nul_is_refused),
+		cmocka_unit_test(python_words_are_null),
+		cmocka_unit_test(strings_are_unescaped_or_refused),
+		cmocka_unit_test(arrays_of_integers_are_read_or_refused),
+		cmocka_unit_test(utf8_ends_before_its_first_bad_byte),
+		cmocka_unit_test(a_plain_prefix_ends_where_escapes_begin),
+		cmocka_unit_test(written_strings_are_escaped),
+		cmocka_unit_test(a_member_is_found_once),
+		cmocka_unit_test(an_edit_leaves_the_rest_as_it_was),
+		cmocka_unit_test(an_edit_reaches_nested_members),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

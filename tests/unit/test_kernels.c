@@ -189,7 +189,7 @@ static void parity_of_random_cases(void **state)
 	}
 }
 
-static void names(void **state)
+static void backends_are_selected_by_name(void **state)
 {
 	struct err err = { 0 };
 
@@ -207,7 +207,7 @@ static void names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(names),
+		cmocka_unit_test(backends_are_selected_by_name),
 		cmocka_unit_test(parity_of_shapes),
 		cmocka_unit_test(parity_of_recipes),
 		cmocka_unit_test(parity_of_rows),

@@ -24,7 +24,7 @@ static void run_quantize(const void *args, const struct backend *backend, const 
 	quantizer_quantize(q, backend, args, t, stats);
 }
 
-static void golden_quantizers(void **state)
+static void quantizers_equal_the_golden_sums(void **state)
 {
 	struct input in = { 0 };
 	size_t n_slots = 0;
@@ -47,7 +47,7 @@ static void golden_quantizers(void **state)
 	assert_true(n_slots >= 15 * 14);
 }
 
-static void golden_swizzle(void **state)
+static void swizzled_scales_lie_where_the_golden_ones_do(void **state)
 {
 	static const struct qspec mx = { .tile = { 1, 32 }, .scale_type = SCALE_E8M0 };
 	size_t n_lines = 0;
@@ -83,7 +83,7 @@ static void golden_swizzle(void **state)
 }
 
 /* The shapes that TransformerEngine's get_scale_shape() gives, by hand. */
-static void shapes_of_scales(void **state)
+static void scales_have_the_shapes_of_transformer_engine(void **state)
 {
 	static const struct qspec block_1d = { .tile = { 1, 128 } },
 				  block_2d = { .tile = { 128, 128 } },
@@ -122,7 +122,7 @@ static void assert_spec(const struct qspec *got, const struct qspec *want)
 }
 
 /* TransformerEngine's order of slots, and what each quantizer sees of the state. */
-static void slots(void **state)
+static void slots_have_the_order_of_transformer_engine(void **state)
 {
 	struct quantizer forward[2 * N_FORWARD_SLOTS], backward[2 * N_BACKWARD_SLOTS];
 	struct recipe_state f, b;
@@ -154,7 +154,7 @@ static void slots(void **state)
 }
 
 /* What is dequantized is what the codes and scales say; calibrating only looks. */
-static void calibrate_and_back(void **state)
+static void calibration_looks_and_quantization_comes_back(void **state)
 {
 	static const float x[2][4] = { { 1, -2, 0.5f, 0 }, { 3, 0.25f, -7, 4 } };
 	struct matrix m = { x, DT_F32, 2, 4, 4 };
@@ -190,7 +190,7 @@ static void calibrate_and_back(void **state)
 
 /* The scale of a block fits the type of x: where that is bf16, 0x1.FEp127, and not fp32's FLT_MAX.
  */
-static void limit_of_type(void **state)
+static void the_scale_of_a_block_fits_its_type(void **state)
 {
 	static const uint16_t x[2] = { 0x0001, 0x0002 }; /* so small that 448 / amax is inf */
 	struct quantizer q = { .spec = { .tile = { 1, 128 } },
@@ -212,7 +212,7 @@ static void limit_of_type(void **state)
 	}
 }
 
-static void too_large(void **state)
+static void a_size_that_overflows_is_refused(void **state)
 {
 	struct quantizer q = { .rowwise = true, .columnwise = true };
 	struct quantized_tensor t;
@@ -227,10 +227,13 @@ static void too_large(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(golden_quantizers),  cmocka_unit_test(golden_swizzle),
-		cmocka_unit_test(shapes_of_scales),   cmocka_unit_test(slots),
-		cmocka_unit_test(calibrate_and_back), cmocka_unit_test(limit_of_type),
-		cmocka_unit_test(too_large),
+		cmocka_unit_test(quantizers_equal_the_golden_sums),
+		cmocka_unit_test(swizzled_scales_lie_where_the_golden_ones_do),
+		cmocka_unit_test(scales_have_the_shapes_of_transformer_engine),
+		cmocka_unit_test(slots_have_the_order_of_transformer_engine),
+		cmocka_unit_test(calibration_looks_and_quantization_comes_back),
+		cmocka_unit_test(the_scale_of_a_block_fits_its_type),
+		cmocka_unit_test(a_size_that_overflows_is_refused),
 	};
 
 	skipped_print();

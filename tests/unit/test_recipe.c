@@ -75,7 +75,7 @@ static void assert_scales(const struct qspec *spec, enum scale_type type, bool p
 	assert_true(spec->amax_epsilon == 0);
 }
 
-static void test_rows(void **state)
+static void recipes_are_as_published(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
@@ -98,7 +98,7 @@ static void test_rows(void **state)
 	assert_true(find("delayed")->reduce_amax);
 }
 
-static void test_registry(void **state)
+static void recipes_are_sorted_by_name(void **state)
 {
 	size_t n = 0;
 
@@ -109,7 +109,7 @@ static void test_registry(void **state)
 	assert_int_equal(n, 5);
 }
 
-static void test_find_fails(void **state)
+static void unknown_recipes_get_a_suggestion(void **state)
 {
 	struct err err = { 0 };
 
@@ -160,7 +160,7 @@ static const struct {
 	{ .recipe = "mxfp8", { .fp8_format = "e5m2" }, .format = FP8_E5M2 },
 };
 
-static void test_tuning(void **state)
+static void options_change_what_they_name(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof tunings / sizeof *tunings; i++) {
@@ -223,7 +223,7 @@ static const struct {
 	{ "current", { .margin = "99999999999999999999" }, { "--margin", "'9999" } },
 };
 
-static void test_tuning_refused(void **state)
+static void options_of_other_recipes_are_refused(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
@@ -267,11 +267,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_scheme_names_the_recipe_that_makes_it),
-		cmocka_unit_test(test_rows),
-		cmocka_unit_test(test_registry),
-		cmocka_unit_test(test_find_fails),
-		cmocka_unit_test(test_tuning),
-		cmocka_unit_test(test_tuning_refused),
+		cmocka_unit_test(recipes_are_as_published),
+		cmocka_unit_test(recipes_are_sorted_by_name),
+		cmocka_unit_test(unknown_recipes_get_a_suggestion),
+		cmocka_unit_test(options_change_what_they_name),
+		cmocka_unit_test(options_of_other_recipes_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

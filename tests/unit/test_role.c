@@ -72,7 +72,7 @@ static const struct {
 	{ "linear.weight", PARALLEL_REPLICATED },
 };
 
-static void test_quantized(void **state)
+static void linear_weights_are_cut_as_engines_do(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof quantized / sizeof *quantized; i++) {
@@ -177,7 +177,7 @@ static const struct {
 	{ "weight", "not a linear weight", false },
 };
 
-static void test_kept(void **state)
+static void kept_modules_have_their_reason(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
@@ -194,7 +194,7 @@ static void test_kept(void **state)
 	}
 }
 
-static void test_experts(void **state)
+static void experts_are_told_from_modules(void **state)
 {
 	static const struct {
 		const char *name;
@@ -220,7 +220,7 @@ static void test_experts(void **state)
 	}
 }
 
-static void test_fusion(void **state)
+static void fused_modules_are_found_in_order(void **state)
 {
 	static const struct {
 		const char *a, *b;
@@ -266,7 +266,7 @@ static void test_fusion(void **state)
 }
 
 /* Long names, empty segments, no segments: no crash, and the end still counts. */
-static void test_odd_names(void **state)
+static void odd_names_end_in_a_role(void **state)
 {
 	struct role_facts facts;
 	char name[400] = "";
@@ -291,9 +291,11 @@ static void test_odd_names(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_quantized), cmocka_unit_test(test_kept),
-		cmocka_unit_test(test_experts),	  cmocka_unit_test(test_fusion),
-		cmocka_unit_test(test_odd_names),
+		cmocka_unit_test(linear_weights_are_cut_as_engines_do),
+		cmocka_unit_test(kept_modules_have_their_reason),
+		cmocka_unit_test(experts_are_told_from_modules),
+		cmocka_unit_test(fused_modules_are_found_in_order),
+		cmocka_unit_test(odd_names_end_in_a_role),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static void describe(struct buf *out, const struct st_file *file)
 		buf_printf(out, "%s=%s|", file->metadata[i].key, file->metadata[i].value);
 }
 
-static void test_accepted(void **state)
+static void valid_headers_are_read(void **state)
 {
 	static const struct {
 		const char *header;
@@ -98,7 +98,7 @@ static void test_accepted(void **state)
 	}
 }
 
-static void test_every_type(void **state)
+static void every_type_has_its_size(void **state)
 {
 	(void)state;
 	for (int dtype = 0; dtype < N_DTYPES; dtype++) {
@@ -120,7 +120,7 @@ static void test_every_type(void **state)
 }
 
 /* Sizes that do not go together are refused before the text is looked at. */
-static void test_sizes(void **state)
+static void sizes_that_disagree_are_refused(void **state)
 {
 	static const struct {
 		size_t n;
@@ -165,7 +165,7 @@ static void many_tensors(struct buf *header, size_t n, const char *last_name)
 	}
 }
 
-static void test_million_tensors(void **state)
+static void a_million_tensors_are_read(void **state)
 {
 	const size_t n = 1000000;
 	struct buf header = { 0 };
@@ -184,7 +184,7 @@ static void test_million_tensors(void **state)
 	buf_release(&header);
 }
 
-static void test_one_name_twice_among_many(void **state)
+static void a_duplicate_among_many_is_found(void **state)
 {
 	struct buf header = { 0 };
 	struct st_file file = { 0 };
@@ -201,7 +201,7 @@ static void test_one_name_twice_among_many(void **state)
 
 /* Each header byte changed, removed or doubled: no crash, no leak, and where it
  * opens, a good table. */
-static void test_mutations(void **state)
+static void a_mutated_header_is_refused_or_valid(void **state)
 {
 	static const char good[] =
 		"{\"__metadata__\":{\"k\":\"\\u00e9\"},\"a\":{\"dtype\":\"F32\",\"shape\":[2,1],"
@@ -248,7 +248,7 @@ static int file_of(const void *data, size_t n)
 }
 
 /* A file cut anywhere is refused, and so is one with a byte too many. */
-static void test_cut_anywhere(void **state)
+static void a_file_cut_anywhere_is_refused(void **state)
 {
 	struct buf whole = { 0 };
 	struct st_file file;
@@ -271,7 +271,7 @@ static void test_cut_anywhere(void **state)
 	buf_release(&whole);
 }
 
-static void test_open_fd_refuses_streams(void **state)
+static void streams_are_refused(void **state)
 {
 	struct st_file file;
 	struct err err;
@@ -331,7 +331,7 @@ static void check_layout(const char *path, const struct st_file *file, const str
 	free(tensors);
 }
 
-static void test_layout_of_the_reference(void **state)
+static void the_layout_is_that_of_the_reference(void **state)
 {
 	static const char *const names[] = { "types",	  "names",     "shapes",    "metadata",
 					     "nothing",	  "padding-0", "padding-1", "padding-2",
@@ -358,7 +358,7 @@ static void test_layout_of_the_reference(void **state)
 }
 
 /* Types that the reference's Python package cannot write: the crate's order. */
-static void test_layout_of_six_bits(void **state)
+static void types_below_a_byte_are_laid_out_like_the_crate(void **state)
 {
 	uint64_t shape[] = { 4 };
 	struct st_tensor tensors[] = {
@@ -385,16 +385,16 @@ static void test_layout_of_six_bits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_accepted),
-		cmocka_unit_test(test_every_type),
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_million_tensors),
-		cmocka_unit_test(test_one_name_twice_among_many),
-		cmocka_unit_test(test_mutations),
-		cmocka_unit_test(test_cut_anywhere),
-		cmocka_unit_test(test_open_fd_refuses_streams),
-		cmocka_unit_test(test_layout_of_the_reference),
-		cmocka_unit_test(test_layout_of_six_bits),
+		cmocka_unit_test(valid_headers_are_read),
+		cmocka_unit_test(every_type_has_its_size),
+		cmocka_unit_test(sizes_that_disagree_are_refused),
+		cmocka_unit_test(a_million_tensors_are_read),
+		cmocka_unit_test(a_duplicate_among_many_is_found),
+		cmocka_unit_test(a_mutated_header_is_refused_or_valid),
+		cmocka_unit_test(a_file_cut_anywhere_is_refused),
+		cmocka_unit_test(streams_are_refused),
+		cmocka_unit_test(the_layout_is_that_of_the_reference),
+		cmocka_unit_test(types_below_a_byte_are_laid_out_like_the_crate),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,7 +54,7 @@ static const struct {
 };
 /* clang-format on */
 
-static void known_scales(void **state)
+static void known_scales_round_as_stated(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -69,7 +69,7 @@ static void known_scales(void **state)
 }
 
 /* FMAX / amax overflows below this. */
-static void edge_of_overflow(void **state)
+static void the_smallest_amax_without_overflow_is_known(void **state)
 {
 	/* the smallest for which 448 / amax is finite, about 1.31655e-36 */
 	float edge = 0x1.c00002p-120f;
@@ -138,8 +138,10 @@ static void amax_fits(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(known_scales), cmocka_unit_test(edge_of_overflow),
-		cmocka_unit_test(powers_agree), cmocka_unit_test(powers_are_mx_codes),
+		cmocka_unit_test(known_scales_round_as_stated),
+		cmocka_unit_test(the_smallest_amax_without_overflow_is_known),
+		cmocka_unit_test(powers_agree),
+		cmocka_unit_test(powers_are_mx_codes),
 		cmocka_unit_test(amax_fits),
 	};
 

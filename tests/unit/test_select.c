@@ -13,7 +13,7 @@
 #include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
 
-static void test_kinds(void **state)
+static void only_linear_weights_are_selected(void **state)
 {
 	(void)state;
 	selection_gives("a.0.up_proj.weight BF16 256 128\n"
@@ -61,7 +61,7 @@ static void test_kinds(void **state)
 	"a.0.self_attn.o_proj.weight BF16 128 128\n" \
 	"lm_head.weight BF16 512 128\n"
 
-static void test_lists(void **state)
+static void include_and_exclude_are_applied(void **state)
 {
 	(void)state;
 	selection_gives(MLP, "channelwise",
@@ -89,7 +89,7 @@ static void test_lists(void **state)
 }
 
 /* The last rule that matches wins; rules override lists and roles, but not what a tensor is. */
-static void test_rules(void **state)
+static void the_last_matching_rule_wins(void **state)
 {
 	const struct select_rule rules[] = {
 		{ "proj", recipe_named("mxfp8") },
@@ -116,7 +116,7 @@ static void test_rules(void **state)
 			"a.0.mlp.down_proj.bias: 1-D tensor\n");
 }
 
-static void test_bad_patterns(void **state)
+static void bad_patterns_are_refused(void **state)
 {
 	const struct select_rule rule = { "(", NULL };
 
@@ -141,7 +141,7 @@ static void test_bad_patterns(void **state)
 }
 
 /* GPT-2 stores [in, out]; StarCoder gives the same names to linear layers. */
-static void test_conv1d(void **state)
+static void transposed_modules_of_gpt2_are_kept(void **state)
 {
 	(void)state;
 	selection_gives("h.0.attn.c_attn.weight F32 128 384\n"
@@ -164,7 +164,7 @@ static void test_conv1d(void **state)
 			"h.0.mlp.c_proj.weight blockwise\n");
 }
 
-static void test_nothing(void **state)
+static void an_empty_selection_is_refused(void **state)
 {
 	(void)state;
 	selection_refuses(
@@ -199,7 +199,7 @@ static void test_nothing(void **state)
 	"a.0.down_proj.weight BF16 128 256\n"    \
 	"lm_head.weight BF16 512 128\n"
 
-static void test_requantize(void **state)
+static void fp8_weights_are_requantized(void **state)
 {
 	const struct select_options requantize = { .requantize = true,
 						   .recipe = recipe_named("channelwise") };
@@ -224,7 +224,7 @@ static void test_requantize(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-static void test_requantize_refusals(void **state)
+static void other_quantized_sources_are_refused(void **state)
 {
 	const struct select_options requantize = { .requantize = true };
 
@@ -254,10 +254,14 @@ static void test_requantize_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_kinds),	   cmocka_unit_test(test_lists),
-		cmocka_unit_test(test_rules),	   cmocka_unit_test(test_bad_patterns),
-		cmocka_unit_test(test_conv1d),	   cmocka_unit_test(test_nothing),
-		cmocka_unit_test(test_requantize), cmocka_unit_test(test_requantize_refusals),
+		cmocka_unit_test(only_linear_weights_are_selected),
+		cmocka_unit_test(include_and_exclude_are_applied),
+		cmocka_unit_test(the_last_matching_rule_wins),
+		cmocka_unit_test(bad_patterns_are_refused),
+		cmocka_unit_test(transposed_modules_of_gpt2_are_kept),
+		cmocka_unit_test(an_empty_selection_is_refused),
+		cmocka_unit_test(fp8_weights_are_requantized),
+		cmocka_unit_test(other_quantized_sources_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

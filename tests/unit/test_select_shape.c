@@ -14,7 +14,7 @@
 
 static const struct select_options ragged = { .ragged = true };
 
-static void test_columns(void **state)
+static void columns_must_be_whole_blocks(void **state)
 {
 	const char *tensors = "a.0.o_proj.weight BF16 128 576\n"
 			      "a.0.down_proj.weight BF16 200 256\n"
@@ -50,7 +50,7 @@ static void test_columns(void **state)
 
 /* A merged weight loads only with its seams between blocks; behind the last member there is none.
  */
-static void test_seams(void **state)
+static void seams_must_lie_between_blocks(void **state)
 {
 	(void)state;
 	selection_gives("a.0.q_proj.weight BF16 256 128\n"
@@ -75,7 +75,7 @@ static void test_seams(void **state)
 		"a.0.o_proj.weight blockwise\n");
 }
 
-static void test_seams_of_few(void **state)
+static void small_fused_weights_keep_their_seams(void **state)
 {
 	const char *alone = "a.0.q_proj.weight BF16 200 128\na.1.k_proj.weight BF16 200 128\n";
 	const char *gate_up = "a.0.gate_proj.weight BF16 200 128\na.0.up_proj.weight BF16 200 128\n"
@@ -105,7 +105,7 @@ static void test_seams_of_few(void **state)
 }
 
 /* Phi-3: merged on disk already. */
-static void test_seams_inside(void **state)
+static void merged_weights_have_seams_inside(void **state)
 {
 	const char *config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2}";
 
@@ -130,7 +130,7 @@ static void test_seams_inside(void **state)
 }
 
 /* All or none. */
-static void test_groups(void **state)
+static void a_fused_set_is_selected_whole_or_not_at_all(void **state)
 {
 	(void)state;
 	selection_gives("a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight I8 128 128\n"
@@ -149,7 +149,7 @@ static void test_groups(void **state)
 			"a.1.w1.weight current\na.1.w3.weight current\n");
 }
 
-static void test_mixed_recipes(void **state)
+static void a_fused_set_has_one_recipe(void **state)
 {
 	const struct select_rule rules[] = { { "k_proj", recipe_named("mxfp8") },
 					     { "experts\\.1\\.", recipe_named("mxfp8") },
@@ -176,7 +176,7 @@ static void test_mixed_recipes(void **state)
 }
 
 /* Experts of one layer go together; their widths must be whole blocks even on one device. */
-static void test_experts(void **state)
+static void experts_of_a_layer_go_together(void **state)
 {
 	const char *tensors = "a.0.experts.0.up_proj.weight BF16 192 128\n"
 			      "a.0.experts.0.down_proj.weight BF16 128 192\n"
@@ -214,10 +214,13 @@ static void test_experts(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_columns),	     cmocka_unit_test(test_seams),
-		cmocka_unit_test(test_seams_of_few), cmocka_unit_test(test_seams_inside),
-		cmocka_unit_test(test_groups),	     cmocka_unit_test(test_mixed_recipes),
-		cmocka_unit_test(test_experts),
+		cmocka_unit_test(columns_must_be_whole_blocks),
+		cmocka_unit_test(seams_must_lie_between_blocks),
+		cmocka_unit_test(small_fused_weights_keep_their_seams),
+		cmocka_unit_test(merged_weights_have_seams_inside),
+		cmocka_unit_test(a_fused_set_is_selected_whole_or_not_at_all),
+		cmocka_unit_test(a_fused_set_has_one_recipe),
+		cmocka_unit_test(experts_of_a_layer_go_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,7 @@
 #include "support/selection_check.h"
 
 /* Sizes are a bit set: 1 | 2 | 4 are the first three. */
-static void test_sizes(void **state)
+static void sizes_that_cut_whole_blocks_are_listed(void **state)
 {
 	static const struct {
 		const char *tensors, *recipe;
@@ -74,7 +74,7 @@ static void test_sizes(void **state)
 	}
 }
 
-static void test_refusals(void **state)
+static void sizes_that_cut_blocks_are_refused(void **state)
 {
 	const char *down = "a.0.down_proj.weight BF16 128 1536\n";
 
@@ -101,8 +101,8 @@ static void test_refusals(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_sizes),
-		cmocka_unit_test(test_refusals),
+		cmocka_unit_test(sizes_that_cut_whole_blocks_are_listed),
+		cmocka_unit_test(sizes_that_cut_blocks_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,7 +31,7 @@ static void make(struct checkpoint *checkpoint, struct selection *selection, con
 	"a.0.experts.down_proj BF16 2 384 128\n"    \
 	"a.0.k_proj.weight BF16 128 128\n"
 
-static void test_fused_experts(void **state)
+static void fused_experts_become_units(void **state)
 {
 	static const struct {
 		const char *name;
@@ -77,7 +77,7 @@ static void test_fused_experts(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-static void test_transposed_experts(void **state)
+static void transposed_experts_become_units(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
@@ -95,7 +95,7 @@ static void test_transposed_experts(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-static void test_kept_experts(void **state)
+static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 {
 	const char *odd =
 		"a.experts.gate_up_proj BF16 2 384 128\na.experts.down_proj BF16 2 128 192\n"
@@ -157,7 +157,7 @@ static void test_kept_experts(void **state)
 
 /* A layout that nobody told us of keeps the experts it belongs to; a scalar beside them does not.
  */
-static void test_unknown_experts(void **state)
+static void an_unknown_layout_keeps_its_experts(void **state)
 {
 	(void)state;
 	selection_gives_config(
@@ -173,7 +173,7 @@ static void test_unknown_experts(void **state)
 		"c.experts.gate_up_proj.weight: fused experts of an unknown layout\n");
 }
 
-static void test_linear_counts(void **state)
+static void linear_weights_are_counted(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
@@ -195,7 +195,7 @@ static void test_linear_counts(void **state)
 }
 
 /* Keeping one keeps its group, or all experts of its layer, which become their sources again. */
-static void test_keep(void **state)
+static void keeping_one_keeps_its_joint_set(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
@@ -228,7 +228,7 @@ static void test_keep(void **state)
 }
 
 /* Rings survive the move. */
-static void test_keep_some(void **state)
+static void keeping_twice_leaves_joint_sets_intact(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
@@ -254,7 +254,7 @@ static void test_keep_some(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-static void test_advice(void **state)
+static void advice_is_given_where_most_are_kept(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
@@ -298,10 +298,14 @@ static void test_advice(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fused_experts), cmocka_unit_test(test_transposed_experts),
-		cmocka_unit_test(test_kept_experts),  cmocka_unit_test(test_unknown_experts),
-		cmocka_unit_test(test_linear_counts), cmocka_unit_test(test_keep),
-		cmocka_unit_test(test_keep_some),     cmocka_unit_test(test_advice),
+		cmocka_unit_test(fused_experts_become_units),
+		cmocka_unit_test(transposed_experts_become_units),
+		cmocka_unit_test(experts_that_cannot_be_split_are_kept_or_refused),
+		cmocka_unit_test(an_unknown_layout_keeps_its_experts),
+		cmocka_unit_test(linear_weights_are_counted),
+		cmocka_unit_test(keeping_one_keeps_its_joint_set),
+		cmocka_unit_test(keeping_twice_leaves_joint_sets_intact),
+		cmocka_unit_test(advice_is_given_where_most_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static void check(struct element *elements, size_t n)
 }
 
 /* All ways to fill up to six places with three keys, so every shape of stretches. */
-static void test_all_small(void **state)
+static void all_small_inputs_are_sorted(void **state)
 {
 	struct element elements[6];
 
@@ -73,7 +73,7 @@ static void test_all_small(void **state)
 	}
 }
 
-static void test_random(void **state)
+static void random_inputs_are_sorted(void **state)
 {
 	struct element elements[1000];
 	uint64_t seed = 1;
@@ -94,7 +94,7 @@ static void test_random(void **state)
 }
 
 /* Files behind each other, in order or in turns of 100: little more than a look at each element. */
-static void test_cheap_where_in_order(void **state)
+static void sorted_stretches_are_cheap(void **state)
 {
 	enum { N = 100000 };
 	struct element *elements = xcalloc(N, sizeof *elements);
@@ -118,9 +118,9 @@ static void test_cheap_where_in_order(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_all_small),
-		cmocka_unit_test(test_random),
-		cmocka_unit_test(test_cheap_where_in_order),
+		cmocka_unit_test(all_small_inputs_are_sorted),
+		cmocka_unit_test(random_inputs_are_sorted),
+		cmocka_unit_test(sorted_stretches_are_cheap),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,7 @@ static void choices_are_read(void **state)
 }
 
 /* The column w of four passes: 2, inf, 5, 0; that of y: 1, 3, 0, 0. */
-static void of_passes(void **state)
+static void a_static_amax_follows_its_algorithm(void **state)
 {
 	static const float passes[4][3] = {
 		{ 9, 2, 1 }, { 9, INFINITY, 3 }, { 9, 5, 0 }, { 9, 0, 0 }
@@ -96,7 +96,7 @@ static float of_counts(const struct static_choice *choice, uint64_t (*counts)[2]
 }
 
 /* 999 values in [1, 1.125), one in [4, 4.5), none of the other column. */
-static void percentiles(void **state)
+static void percentiles_follow_the_histogram(void **state)
 {
 	static uint64_t counts[AMAX_BINS][2];
 	static const struct {
@@ -148,7 +148,7 @@ static void flat(uint64_t (*counts)[2], uint64_t n, float far, uint64_t out)
 }
 
 /* By least_squares() of tests/cli/amax.py, which rounds to E4M3 by itself. */
-static void least_squares(void **state)
+static void least_squares_equals_the_independent_one(void **state)
 {
 	static uint64_t counts[AMAX_BINS][2];
 	static const struct {
@@ -177,9 +177,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bins_lie_in_one_binade),
 		cmocka_unit_test(choices_are_read),
-		cmocka_unit_test(of_passes),
-		cmocka_unit_test(percentiles),
-		cmocka_unit_test(least_squares),
+		cmocka_unit_test(a_static_amax_follows_its_algorithm),
+		cmocka_unit_test(percentiles_follow_the_histogram),
+		cmocka_unit_test(least_squares_equals_the_independent_one),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

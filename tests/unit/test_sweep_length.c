@@ -36,7 +36,7 @@ static size_t sweep(struct sweep_length *length, size_t n, double loading, doubl
 	return sweep_loading(length, n, loading, 1, taken, n_threads);
 }
 
-static void test_minute(void **state)
+static void a_sweep_takes_a_minute(void **state)
 {
 	struct sweep_length length = { .now = now, .first = 2 };
 
@@ -52,7 +52,7 @@ static void test_minute(void **state)
 	assert_int_equal(sweep(&length, 1, 2, 60, 1), 1);
 }
 
-static void test_loading(void **state)
+static void loading_is_a_quarter_of_the_passes(void **state)
 {
 	struct sweep_length length = { .now = now, .first = 1 };
 
@@ -63,7 +63,7 @@ static void test_loading(void **state)
 	assert_int_equal(sweep(&length, 6, 40, 160, 1), 6);
 }
 
-static void test_bounds(void **state)
+static void the_length_keeps_its_bounds(void **state)
 {
 	struct sweep_length length = { .now = now, .first = 4 }, still = { .first = 3 };
 
@@ -80,9 +80,9 @@ static void test_bounds(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_minute),
-		cmocka_unit_test(test_loading),
-		cmocka_unit_test(test_bounds),
+		cmocka_unit_test(a_sweep_takes_a_minute),
+		cmocka_unit_test(loading_is_a_quarter_of_the_passes),
+		cmocka_unit_test(the_length_keeps_its_bounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

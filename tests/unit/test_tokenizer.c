@@ -112,7 +112,7 @@ static void check_tokenizer(struct golden *golden)
 	tokenizer_free(tokenizer);
 }
 
-static void test_golden(void **state)
+static void tokens_equal_those_of_tokenizers(void **state)
 {
 	struct golden golden = { .file = fopen(FOLDER "tokenizer.txt", "r") };
 	size_t n_tokenizers = 0;
@@ -160,7 +160,7 @@ static int encode_shared(void *context, int worker, size_t item, struct err *err
 	return same ? 0 : err_set(err, ERR_INPUT, "other ids");
 }
 
-static void test_threads(void **state)
+static void threads_give_the_same_tokens(void **state)
 {
 	static const char text[] = "It's 2021: na\xc3\xafve caf\xc3\xa9s <|endoftext|> "
 				   "\xe6\x97\xa5\xe6\x9c\xac\n\n  x";
@@ -178,7 +178,7 @@ static void test_threads(void **state)
 }
 
 /* One long word: not quadratic. */
-static void test_long_word(void **state)
+static void a_long_word_is_not_quadratic(void **state)
 {
 	struct tokenizer *tokenizer = load(FOLDER "tokenizers/llama2.json");
 	struct token_ids ids = { 0 };
@@ -198,9 +198,9 @@ static void test_long_word(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_golden),
-		cmocka_unit_test(test_threads),
-		cmocka_unit_test(test_long_word),
+		cmocka_unit_test(tokens_equal_those_of_tokenizers),
+		cmocka_unit_test(threads_give_the_same_tokens),
+		cmocka_unit_test(a_long_word_is_not_quadratic),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

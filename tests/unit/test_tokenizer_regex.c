@@ -15,7 +15,7 @@
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 
 /* Expected: what Ruby's Oniguruma does, from its documentation. */
-static void test_patterns(void **state)
+static void patterns_match_like_oniguruma(void **state)
 {
 	static const struct {
 		const char *pattern, *text, *matches;
@@ -72,7 +72,7 @@ static void test_patterns(void **state)
 	}
 }
 
-static void test_refused_patterns(void **state)
+static void unsupported_patterns_are_refused(void **state)
 {
 	static const char *const patterns[] = {
 		"[a[b]]", "[a&&b]",  "[[:alpha:]]", "a{1,2}+", "a{2}?",	  "(?<n>a)", "(a)\\1",
@@ -98,8 +98,8 @@ static void test_refused_patterns(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_patterns),
-		cmocka_unit_test(test_refused_patterns),
+		cmocka_unit_test(patterns_match_like_oniguruma),
+		cmocka_unit_test(unsupported_patterns_are_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

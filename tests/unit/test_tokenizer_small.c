@@ -91,7 +91,7 @@ static const struct {
 	  "abbc", "0 1 1 2" },
 };
 
-static void test_small(void **state)
+static void small_tokenizers_give_known_tokens(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_ROWS(small_rows); i++) {
@@ -162,7 +162,7 @@ static const struct {
 	  "'t.json': duplicate member 'normalizer'" },
 };
 
-static void test_refused(void **state)
+static void unsupported_tokenizers_are_refused(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < N_ROWS(refused_rows); i++) {
@@ -178,7 +178,7 @@ static void test_refused(void **state)
 }
 
 /* Steps that double the text at each turn end with an error, not with the memory. */
-static void test_growth(void **state)
+static void steps_that_grow_the_text_are_stopped(void **state)
 {
 	struct buf json = { 0 };
 	struct tokenizer *tokenizer;
@@ -202,7 +202,7 @@ static void test_growth(void **state)
 	buf_release(&json);
 }
 
-static void test_unknown_character(void **state)
+static void a_character_without_token_is_refused(void **state)
 {
 	struct tokenizer *tokenizer;
 	struct token_ids ids = { 0 };
@@ -222,10 +222,10 @@ static void test_unknown_character(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_small),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_growth),
-		cmocka_unit_test(test_unknown_character),
+		cmocka_unit_test(small_tokenizers_give_known_tokens),
+		cmocka_unit_test(unsupported_tokenizers_are_refused),
+		cmocka_unit_test(steps_that_grow_the_text_are_stopped),
+		cmocka_unit_test(a_character_without_token_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -99,7 +99,7 @@ static void check(const struct weight_reader *reader, const struct linear_ref *r
 	check_rows(reader, ref, 384, ref->n - 384, dtype);
 }
 
-static void test_bands(void **state)
+static void every_rectangle_equals_the_source(void **state)
 {
 	char *path = make_file();
 	struct checkpoint checkpoint;
@@ -151,7 +151,7 @@ static void test_bands(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_bands) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(every_rectangle_equals_the_source) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 /* 64 MiB in fp32, in 128 parts of 1024 rows. */
 static const struct model tall = { .head = { .n = 131072, .k = 128 } };
 
-static void test_parts(void **state)
+static void parts_are_bounded_by_the_threads_that_find_one(void **state)
 {
 	const struct weights_kind kind = { .executor = backends[0]->executor, .dtype = DT_F32 };
 
@@ -29,7 +29,7 @@ static void test_parts(void **state)
 }
 
 /* One thread has all of a matrix that is quantized. */
-static void test_quantized(void **state)
+static void one_thread_has_a_quantized_matrix(void **state)
 {
 	const struct weights_kind kind = { .executor = backends[0]->executor,
 					   .dtype = DT_F32,
@@ -42,7 +42,7 @@ static void test_quantized(void **state)
 
 /* A layer is larger than a small head: 6 matrices of 1 MiB and one of 4, and a piece of 4 for each
  * of them at most. */
-static void test_layer(void **state)
+static void a_layer_counts_its_pieces(void **state)
 {
 	struct layer_ref layer = { .n_experts = 0 };
 	const struct model model = { .head = { .n = 16, .k = 16 },
@@ -61,7 +61,7 @@ static void test_layer(void **state)
 
 /* Loaded ahead, a layer of 4 MiB and a head of 2 lie beside one of 1 MiB before them, pieces beside
  * them; what the head took is still there when the next sweep begins. */
-static void test_ahead(void **state)
+static void a_layer_loaded_ahead_counts_beside_the_one_before(void **state)
 {
 	struct layer_ref layers[3] = { { .n_experts = 0 } };
 	struct model model = { .head = { .n = 1024, .k = 512 }, .n_layers = 2, .layers = layers };
@@ -83,10 +83,10 @@ static void test_ahead(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_parts),
-		cmocka_unit_test(test_quantized),
-		cmocka_unit_test(test_layer),
-		cmocka_unit_test(test_ahead),
+		cmocka_unit_test(parts_are_bounded_by_the_threads_that_find_one),
+		cmocka_unit_test(one_thread_has_a_quantized_matrix),
+		cmocka_unit_test(a_layer_counts_its_pieces),
+		cmocka_unit_test(a_layer_loaded_ahead_counts_beside_the_one_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,7 @@
 
 #include "base/words.h"
 
-static void nearest(void **state)
+static void the_nearest_word_is_suggested(void **state)
 {
 	static const char *const names[] = { "blockwise",   "mxfp8", "delayed", "current",
 					     "channelwise", "avx2",  "avx512",	NULL };
@@ -40,7 +40,7 @@ static void nearest(void **state)
 }
 
 /* The table has room for 63 letters; longer names are simply not near. */
-static void long_names(void **state)
+static void long_names_are_not_near(void **state)
 {
 	static const char long_name[] =
 		"0123456789012345678901234567890123456789012345678901234567890123456789";
@@ -72,8 +72,8 @@ static void words_have_the_order_of_their_enum(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nearest),
-		cmocka_unit_test(long_names),
+		cmocka_unit_test(the_nearest_word_is_suggested),
+		cmocka_unit_test(long_names_are_not_near),
 		cmocka_unit_test(words_have_the_order_of_their_enum),
 	};
 

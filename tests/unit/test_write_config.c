@@ -171,7 +171,7 @@ static void assert_json(const struct buf *text, const char *expected)
 	free(quoted);
 }
 
-static void test_configs(void **state)
+static void configurations_are_as_engines_read_them(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
@@ -217,7 +217,7 @@ static int configure(const char *format, const struct module_set *sets, size_t n
 
 /* Two recipes in one file.  Fused layers and experts get the names under which engines look for
  * them. */
-static void test_mixed(void **state)
+static void two_recipes_in_one_configuration(void **state)
 {
 	const struct module_set sets[] = { { schemes[BLOCK], mlp, 2 },
 					   { schemes[CHANNEL], attention, 2 } };
@@ -260,7 +260,7 @@ static void test_mixed(void **state)
 
 /* Two recipes that the configuration cannot tell apart; the claim about scales must hold for both.
  */
-static void test_same_words(void **state)
+static void recipes_of_the_same_words_share_their_claims(void **state)
 {
 	struct module_set sets[] = { { schemes[BLOCK], mlp, 2 }, { schemes[BLOCK], attention, 2 } };
 	const struct quantization rest = { .kept = kept, .n_kept = 2 };
@@ -282,7 +282,7 @@ static void test_same_words(void **state)
 	buf_release(&config);
 }
 
-static void test_configure_refused(void **state)
+static void unsupported_configurations_are_refused(void **state)
 {
 	const struct module_set experts = { schemes[CHANNEL], mlp, 2 };
 	const struct module_set block = { schemes[BLOCK], attention, 2 };
@@ -303,7 +303,7 @@ static void test_configure_refused(void **state)
 }
 
 /* lm_head is always named: tied models have the module and no tensor. */
-static void test_lm_head(void **state)
+static void lm_head_is_named_where_it_is_kept(void **state)
 {
 	static const char *const before[] = { "a.gate", "model.layers.0.mlp.gate" };
 	static const char *const own[] = { "language_model.lm_head" };
@@ -328,7 +328,7 @@ static void test_lm_head(void **state)
 	buf_release(&config);
 }
 
-static void test_config_edit(void **state)
+static void the_configuration_is_set_in_one_place(void **state)
 {
 	static const struct {
 		const char *before, *after;
@@ -370,7 +370,7 @@ static void test_config_edit(void **state)
 	buf_release(&out);
 }
 
-static void test_config_dequantized(void **state)
+static void the_configuration_is_removed_everywhere(void **state)
 {
 	static const struct {
 		const char *before, *after;
@@ -410,13 +410,13 @@ static void test_config_dequantized(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_configs),
-		cmocka_unit_test(test_mixed),
-		cmocka_unit_test(test_same_words),
-		cmocka_unit_test(test_configure_refused),
-		cmocka_unit_test(test_lm_head),
-		cmocka_unit_test(test_config_edit),
-		cmocka_unit_test(test_config_dequantized),
+		cmocka_unit_test(configurations_are_as_engines_read_them),
+		cmocka_unit_test(two_recipes_in_one_configuration),
+		cmocka_unit_test(recipes_of_the_same_words_share_their_claims),
+		cmocka_unit_test(unsupported_configurations_are_refused),
+		cmocka_unit_test(lm_head_is_named_where_it_is_kept),
+		cmocka_unit_test(the_configuration_is_set_in_one_place),
+		cmocka_unit_test(the_configuration_is_removed_everywhere),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -107,7 +107,7 @@ static void waits_while_another_thread_writes(void **state)
 
 /* More than the queue holds, in bytes and in pieces, all of it to places that touch: every byte
  * once, or the commit would say so. */
-static void all_of_a_file(void **state)
+static void every_byte_of_a_file_is_written_once(void **state)
 {
 	struct post *post = post_new();
 	uint64_t at = 10;
@@ -128,7 +128,7 @@ static void all_of_a_file(void **state)
 }
 
 /* What lies beside a piece goes along; what found no room is written from where it is. */
-static void memory_beside(void **state)
+static void memory_beside_a_piece_goes_along(void **state)
 {
 	struct post *post = post_new();
 	char elsewhere[100];
@@ -161,8 +161,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(writes_at_once_when_nobody_writes),
 		cmocka_unit_test(waits_while_another_thread_writes),
-		cmocka_unit_test(all_of_a_file),
-		cmocka_unit_test(memory_beside),
+		cmocka_unit_test(every_byte_of_a_file_is_written_once),
+		cmocka_unit_test(memory_beside_a_piece_goes_along),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
