@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The memory that weights need, before any of them is loaded.
+ */
+#include "sweep/weights.h"
+
+uint64_t weights_linear_size(const struct linear_ref *ref, const struct weights_kind *kind)
+{
+	return (uint64_t)ref->n * ref->k * dtype_bits(kind->dtype) / 8;
+}
+
+uint64_t weights_piece_size(const struct linear_ref *ref, const struct weights_kind *kind)
+{
+	uint64_t size = weights_linear_size(ref, kind);
+
+	if (kind->quantized)
+		return (uint64_t)ref->n * ref->k * sizeof(float);
+	return ref->n ? size / ref->n * kind->executor->panel_rows(ref->n) : 0;
+}
+
+/* The size of a loading. */
+struct load_size {
+	uint64_t weights, largest_piece; /* bytes */
+	uint64_t n_pieces;
+};
+
+static void load_size_add(struct load_size *size, const struct linear_ref *ref,
+			  const struct weights_kind *kind)
+{
+	uint64_t piece = weights_piece_size(ref, kind);
+	size_t rows = kind->quantized ? ref->n : kind->executor->panel_rows(ref->n);
+
+	if (!ref->n)
+		return;
+	size->weights += weights_linear_size(ref, kind);
+	size->largest_piece = piece > size->largest_piece ? piece : size->largest_piece;
+	size->n_pieces += (ref->n + rows - 1) / rows;
+}
+
+/* Returns the bytes at most: each thread has one piece at a time. */
+static uint64_t load_size_most(const struct load_size *size, int n_threads)
+{
+	uint64_t n = size->n_pieces < (uint64_t)n_threads ? size->n_pieces : (uint64_t)n_threads;
+
+	return size->weights + n * size->largest_piece;
+}
+
+static struct load_size layer_load_size(const struct layer_ref *layer,
+					const struct weights_kind *kind)
+{
+	struct load_size size = { 0 };
+
+	for (int l = 0; l < N_LINEARS; l++)
+		load_size_add(&size, &layer->linear[l], kind);
+	for (size_t e = 0; e < layer->n_experts; e++)
+		for (int l = 0; l < N_EXPERT_ROLES; l++)
+			load_size_add(&size, &layer->experts[e][l], kind);
+	return size;
+}
+
+uint64_t weights_layer_size(const struct model *model, const struct weights_kind *kind,
+			    int n_threads, bool ahead)
+{
+	struct load_size size, head = { 0 };
+	uint64_t most = 0, bytes, before;
+
+	load_size_add(&head, &model->head, kind);
+	before = head.weights;
+	for (size_t i = 0; i <= model->n_layers; i++) {
+		size = i < model->n_layers ? layer_load_size(&model->layers[i], kind) : head;
+		bytes = load_size_most(&size, n_threads) + (ahead ? before : 0);
+		most = bytes > most ? bytes : most;
+		before = size.weights;
+	}
+	return most;
+}
