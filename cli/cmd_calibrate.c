@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv calibrate.
+ * fp8conv calibrate: the amax history of a model.
  */
 #include <math.h>
 #include <stdio.h>
@@ -100,7 +100,7 @@ static const struct option_row options[] = {
 };
 /* clang-format on */
 
-/* What the user may not expect of the data. */
+/* Notes properties of the data that the user may not expect. */
 static void note_data(const struct calibrate_plan *plan, const struct calibrate_params *params)
 {
 	size_t n_passes = plan->sweep.n_passes, asked = (size_t)params->passes;
@@ -121,8 +121,7 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 			plan->data.invalid_name, plan->data.invalid_byte);
 }
 
-/* What is run: a model over data, or, where its forward pass is not known, its matrices over what
- * others dumped. */
+/* The job: a model over data, or for an unknown forward pass, its matrices over dumped inputs. */
 struct job {
 	struct calibrate_plan plan;
 	struct dumps_plan activations;
@@ -156,7 +155,7 @@ static void job_release(struct job *job)
 	dumps_plan_release(&job->activations);
 }
 
-/* Results and notes, all after the bar is cleared. */
+/* Prints results and notes, after the bar is cleared. */
 static void report(const struct settings *settings, const struct calibrate_report *report)
 {
 	if (settings->run.json)
@@ -216,7 +215,7 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	return rc;
 }
 
-/* What makes a history of a pass: data or dumps, and of dumps nothing is cut. */
+/* Checks the source of passes: data or dumps, and options that fit it. */
 static int check_source(const struct calibrate_params *params, struct err *err)
 {
 	const struct fp8_params *fp8 = &params->fp8;

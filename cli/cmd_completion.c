@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv completion bash|zsh|fish: completions from the tables that parse.  `make install` puts
- * them in place, so the command is not listed.
+ * fp8conv completion bash|zsh|fish: prints completions from the tables that the parser uses.  `make
+ * install` installs them, so the command is not listed.
  */
 #include <stdio.h>
 #include <string.h>
@@ -18,15 +18,16 @@
 #define HELP_DOC     "List the commands"
 #define VERSION_DOC  "Print the version"
 
-/* What may follow an option, or an argument. */
+/* The possible values of an option, or of an argument. */
 enum value_kind {
 	VALUE_NONE,
-	VALUE_WORDS, /* one of some words */
+	VALUE_WORDS, /* one of a list of words */
 	VALUE_PATH,
-	VALUE_TEXT, /* a number, a pattern: nothing to offer */
+	VALUE_TEXT, /* a number, a pattern: nothing to complete */
 };
 
-/* The words of "a|b|c".  "a=P" stands for values that begin with "a=", and that is offered. */
+/* Adds the words of "a|b|c".  For "a=P", which stands for values that begin with "a=", it adds
+ * "a=". */
 static void put_choices(struct buf *words, const char *choices)
 {
 	for (const char *p = choices; *p; p += strspn(p, "|")) {
@@ -38,7 +39,7 @@ static void put_choices(struct buf *words, const char *choices)
 	}
 }
 
-/* The words are followed by a blank each. */
+/* Returns the kind of an option's values, and adds its words, each followed by a space. */
 static enum value_kind option_values(const struct option_row *option, struct buf *words)
 {
 	static const char *const paths[] = { "DIR", "FILE", "MODEL", "OUT" };
@@ -70,7 +71,8 @@ static enum value_kind option_values(const struct option_row *option, struct buf
 	return VALUE_WORDS;
 }
 
-/* Text inside single quotes of a shell; zsh's _arguments also obeys ':' and brackets. */
+/* Prints text inside single quotes of a shell; for zsh's _arguments it also escapes ':' and
+ * brackets. */
 static void put_quoted(const char *text, bool zsh)
 {
 	for (; *text; text++) {
@@ -125,8 +127,8 @@ static void bash_command(const struct command *command)
 	buf_release(&words);
 }
 
-/* bash splits words at '=', so that "--recipe=b" comes as three; where COMP_WORDBREAKS has no '=',
- * as one. */
+/* bash splits words at '=': "--recipe=b" arrives as three words, or as one if COMP_WORDBREAKS lacks
+ * '='. */
 static void bash_print(void)
 {
 	printf("_fp8conv() {\n"
@@ -219,7 +221,7 @@ static void zsh_print(void)
 	printf("\tesac\n}\n_fp8conv \"$@\"\n");
 }
 
-/* The words of an option that are recipes, each with its summary. */
+/* Prints the recipes among an option's words, each with its summary. */
 static void fish_recipes(void)
 {
 	printf(" -x -a '");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv dequantize.
+ * fp8conv dequantize: an FP8 checkpoint back to high precision.
  */
 #include "cli/command.h"
 #include "cli/conversion.h"

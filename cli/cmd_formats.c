@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv formats: which variants there are, and which engine loads which recipe in them.  The
- * answer is asked from the rows that quantize asks, so it cannot differ from what quantize does.
+ * fp8conv formats: the variants, and which engine loads which recipe in them.  The answers come
+ * from the rows that quantize uses, so they cannot differ from its behavior.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ static bool loads(const struct format *format, const struct recipe *recipe, enum
 	return engine_check(engine, format, &scheme, recipe->name, &err) == 0;
 }
 
-/* In models without experts only. */
+/* Does the engine load it only in models without experts? */
 static bool loads_dense(const struct format *format, const struct recipe *recipe,
 			enum engine engine)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv inspect: what a checkpoint holds.
+ * fp8conv inspect: describes a checkpoint or an amax file.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static const struct option_row options[] = {
 	{ 0 },
 };
 
-/* Reads what was asked for, under the eyes of a ticker. */
+/* Reads the requested facts, with progress. */
 static int inspect(const struct settings *settings, struct inspection *inspection,
 		   struct tensor_stats **stats, struct err *err)
 {

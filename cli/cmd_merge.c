@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv merge.
+ * fp8conv merge: several amax files into one.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "cli/options/values.h"
 #include "amax/merge.h"
 
-/* Zeroed is the start.  Texts belong to argv. */
+/* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
 	struct amax_merge_params params;
 	bool ranks;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv quantize.
+ * fp8conv quantize: a checkpoint to FP8.
  */
 #include <stdlib.h>
 
@@ -12,13 +12,13 @@
 #include "convert/quantize.h"
 #include "format/engine.h"
 
-/* Zeroed is the start.  Texts belong to argv. */
+/* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
 	struct convert_settings convert;
 	struct quantize_params params; /* completed by make_plan() */
 	struct option_list include, exclude;
 	struct option_rules rules;
-	int on_nonfinite; /* enum on_nonfinite, whose order the option's values have */
+	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
 };
 
 #define PLACE(member) offsetof(struct settings, member)

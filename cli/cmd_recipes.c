@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv recipes: what numbers there are to choose from.
+ * fp8conv recipes: the numeric recipes to choose from.
  */
 #include <stdio.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static void print_json(void)
 	json_out_end(&out);
 }
 
-/* For people: within the terminal's width. */
+/* Prints text for people, within the terminal's width. */
 static void print_prose(void)
 {
 	size_t width = wrap_width(STDOUT_FILENO);

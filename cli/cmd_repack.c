@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv repack.
+ * fp8conv repack: the same codes in another format.
  */
 #include "cli/command.h"
 #include "cli/conversion.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv verify: what is wrong with an FP8 checkpoint; nothing to say is good news.
+ * fp8conv verify: finds the problems of an FP8 checkpoint; prints nothing on standard output if
+ * there are none.
  */
 #include <unistd.h>
 
@@ -83,7 +84,7 @@ static int verify(const struct settings *settings, struct err *err)
 	return rc;
 }
 
-/* Numbers are a recipe's, and a recipe is what the source was to become. */
+/* Options of numbers belong to a recipe, and a recipe needs the source to compare with. */
 static int check_settings(const struct verify_params *params, struct err *err)
 {
 	const struct recipe_tuning *tuning = &params->tuning;

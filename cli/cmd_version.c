@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv version: all that a report of a mistake should hold.
+ * fp8conv version: all that a bug report should contain.
  */
 #include <isa-l.h>
 #include <jansson.h>
@@ -35,7 +35,7 @@ struct features {
 	size_t n;
 };
 
-/* The features that kernels may ask for and this CPU has. */
+/* Returns the features of this CPU that kernels may require. */
 static struct features cpu_features(void)
 {
 	struct features features = { 0 };
@@ -101,7 +101,7 @@ static void fact(struct table *table, const char *name, const char *value)
 	table_cell(table, value);
 }
 
-/* Executors are told once: several backends share one. */
+/* Is it the first backend with its executor?  Several backends share one. */
 static bool is_first_of_executor(size_t i)
 {
 	for (size_t k = 0; k < i; k++)

@@ -10,7 +10,7 @@
 #include "cli/process.h"
 #include "cli/signals.h"
 
-/* All after success: an error is one line, and nothing on standard output. */
+/* Reports after success: a failure prints one line, and nothing on standard output. */
 static void report_success(const char *command, const struct convert_settings *settings,
 			   const struct conversion_report *report)
 {
@@ -30,7 +30,7 @@ static void report_success(const char *command, const struct convert_settings *s
 		conversion_print_text(report);
 }
 
-/* Plans and executes under the eyes of a ticker. */
+/* Plans and executes, with progress. */
 static int convert(const struct convert_command *conversion, const char *command, struct err *err)
 {
 	const struct convert_settings *settings = conversion->settings;

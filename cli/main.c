@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp8conv: finds the command and runs it.  What is said here holds for every command: a write that
- * fails is an error, standard output's last one too.
+ * fp8conv: finds the command and runs it.  For every command, a failed write is an error, also the
+ * last write to standard output.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +19,9 @@
 
 #define SUMMARY_COLUMN 13
 
-/* A descriptor that was closed by the caller would be given to the next file that is opened, which
- * would then take what is printed.  /dev/null holds its place, opened the wrong way around, so that
- * using it is an error. */
+/* The next file to be opened would get the descriptor of a standard stream that the caller closed,
+ * and then receive the output.  /dev/null takes its place, opened in the wrong direction, so that
+ * every use is an error. */
 static void hold_standard_streams(void)
 {
 	static const int flags[] = { O_WRONLY, O_RDONLY, O_RDONLY };
@@ -102,7 +102,7 @@ static int help(int argc, char **argv, struct err *err)
 	return 0;
 }
 
-/* *command is the one that was found, for messages. */
+/* *command becomes the command found, for messages. */
 static int dispatch(int argc, char **argv, const struct command **command, struct err *err)
 {
 	if (argc < 2)
@@ -135,8 +135,8 @@ static int end_stdout(void *cookie)
 	return close(STDOUT_FILENO);
 }
 
-/* *failed becomes the errno of the first write that failed; stdio itself keeps only that one
- * did. */
+/* *failed becomes the errno of the first failed write; stdio itself records only that a write
+ * failed. */
 static void watch_stdout(int *failed)
 {
 	FILE *watched = fopencookie(
@@ -148,7 +148,7 @@ static void watch_stdout(int *failed)
 	stdout = watched;
 }
 
-/* What was printed may still be in memory, and what the file system promised may still fail. */
+/* The output may still be in memory, and a write that the file system accepted may still fail. */
 static int close_stdout(const int *first, struct err *err)
 {
 	int failed = ferror(stdout) ? EIO : 0;
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
 		status = -1;
 	if (status >= 0)
 		return status;
-	if (failed != EPIPE) /* whoever reads has seen enough: `| head` */
+	if (failed != EPIPE) /* the reader closed the pipe: `| head` */
 		fprintf(stderr, "fp8conv%s%s: %s\n", command ? " " : "",
 			command ? command->name : "", err.message);
 	return err.kind == ERR_INTERRUPTED ? 128 + signals_caught() : (int)err.kind;

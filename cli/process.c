@@ -21,7 +21,7 @@ int process_cpus(void)
 
 	if (sched_getaffinity(0, sizeof set, &set) == 0)
 		return CPU_COUNT(&set);
-	n = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than a cpu_set_t holds */
+	n = sysconf(_SC_NPROCESSORS_ONLN); /* more CPUs than fit a cpu_set_t */
 	return n < 1 ? 1 : n > 1024 ? 1024 : (int)n;
 }
 

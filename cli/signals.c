@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <unistd.h>
 
-/* A handler has no other way to reach the program. */
+/* Globals, because a signal handler has no other way to the program. */
 static atomic_int caught;
 static atomic_bool line_drawn;
 

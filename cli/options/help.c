@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * `fp8conv CMD --help`: the options under their headings, in the order of their tables.
+ * Prints `fp8conv CMD --help`: the options under their headings, in the order of their tables.
  */
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static const char *const headings[N_SECTIONS] = {
 	[SECTION_REPORTING] = "Reporting:",
 };
 
-/* "  -f, --restart, --force" */
+/* Adds "  -f, --restart, --force". */
 static void put_names(struct buf *text, const struct option_row *option,
 		      const struct option_row *alias)
 {

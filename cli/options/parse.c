@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argp parses, and is kept from printing: an error here is one line that names the option and the
- * nearest right one, where argp's own are two lines and name only the program.
+ * argp parses, but does not print: an error here is one line that names the option and the nearest
+ * valid one, while argp's own error is two lines and names only the program.
  */
 #include <argp.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static const struct option_row common_options[] = {
 	{ 0 },
 };
 
-/* The tables of the command in their order; one without rows after the last. */
+/* Returns the i-th table of the command, in order; after the last, one without rows. */
 static struct option_table option_table(const struct command *command, size_t i)
 {
 	static const struct option_row none[] = { { 0 } };
@@ -50,7 +50,7 @@ static const struct option_row *rows_end(const struct option_row *rows)
 	return rows;
 }
 
-/* A shared row, where the command has one of that name among its own. */
+/* Is a shared row replaced by the command's own row of that name? */
 static bool is_replaced(const struct command *command, const struct option_row *option)
 {
 	const struct option_row *own = command->options;
@@ -76,7 +76,7 @@ const struct option_row *command_option_next(const struct command *command,
 	return option->name ? option : NULL;
 }
 
-/* Where the value of one of the command's options goes. */
+/* Returns where the value of an option goes. */
 static void *option_place(const struct command *command, const struct option_row *option,
 			  void *settings)
 {
@@ -87,8 +87,8 @@ static void *option_place(const struct command *command, const struct option_row
 	return (char *)settings + option_table(command, i).offset + option->offset;
 }
 
-/* The long options of the command that begin with name; an option of exactly that name is the only
- * one. */
+/* Finds the long options that begin with name.  An option of exactly that name is the only
+ * match. */
 static size_t find_long(const struct command *command, const char *name, size_t n,
 			const struct option_row *found[2])
 {
@@ -149,8 +149,8 @@ static int value_missing(const struct option_row *option, const char *written, s
 	return err_set(err, ERR_USAGE, "option '%s' needs a value (%s)", written, option->arg);
 }
 
-/* A word "--name" or "--name=value" with `next` after it (NULL: it is the last).  1: it takes the
- * next word. */
+/* Diagnoses a word "--name" or "--name=value", followed by `next` (NULL: the last word).  Returns 1
+ * if it takes the next word as its value. */
 static int diagnose_long(const struct command *command, const char *word, const char *next,
 			 struct err *err)
 {
@@ -175,7 +175,7 @@ static int diagnose_long(const struct command *command, const char *word, const 
 	return next ? 1 : value_missing(found[0], written, err);
 }
 
-/* A word of short options, "-qo" or "-oOUT". */
+/* Diagnoses a word of short options, "-qo" or "-oOUT". */
 static int diagnose_short(const struct command *command, const char *word, const char *next,
 			  struct err *err)
 {
@@ -196,7 +196,7 @@ static int diagnose_short(const struct command *command, const char *word, const
 	return 0;
 }
 
-/* Says what getopt stumbled over, which argp does not tell: the words again, in order, up to the
+/* Finds the error of getopt, which argp does not report: reads the words again, in order, up to the
  * first bad one. */
 static int diagnose(const struct command *command, int argc, char **argv, struct err *err)
 {
@@ -216,8 +216,8 @@ static int diagnose(const struct command *command, int argc, char **argv, struct
 		       command->name);
 }
 
-/* The table that argp takes, made of the command's rows: an option's key is its place in rows,
- * after all letters. Its settings and errors are those of one parse. */
+/* The table for argp, made of the command's rows: an option's key is its index in rows, after all
+ * letters.  Settings and errors are those of one parse. */
 struct parse {
 	const struct command *command;
 	void *settings;

@@ -15,7 +15,8 @@
 #define MAX_LARGE 1000000000
 #define MAX_PARTS 1000000
 
-/* Reads digits; *end is after them.  False: none, or more than 64 bits. */
+/* Reads digits; *end becomes the text after them.  Returns false if there are none, or more than 64
+ * bits. */
 static bool digits(const char *text, uint64_t *value, const char **end)
 {
 	uint64_t n = 0;
@@ -65,7 +66,7 @@ int option_large(const struct option_row *option, const char *value, void *place
 	return read_int(option, value, MAX_LARGE, place, err);
 }
 
-/* The power of two that "K", "KB" or "KiB" multiplies by; -1: unknown. */
+/* Returns the power of two that "K", "KB" or "KiB" multiplies by; -1 if the unit is unknown. */
 static int unit_shift(const char *unit)
 {
 	static const char letters[] = "KMG";
@@ -95,7 +96,7 @@ int option_size(const struct option_row *option, const char *value, void *place,
 	return 0;
 }
 
-/* The words of "a|b|c", NULL at the end.  One allocation for the array, one for the text. */
+/* Splits "a|b|c" into words, NULL at the end.  Allocates one array and one text. */
 static const char **choices_split(const char *choices, char **text)
 {
 	const char **names = NULL;
@@ -176,7 +177,7 @@ int option_append(const struct option_row *option, const char *value, void *plac
 	return 0;
 }
 
-/* The first guess of many. */
+/* Fails for "fp8" as the name of a recipe, which many users try first. */
 static int all_are_fp8(const struct option_row *option, const char *value, struct err *err)
 {
 	struct buf list = { 0 };
@@ -202,7 +203,7 @@ int option_recipe(const struct option_row *option, const char *value, void *plac
 	return 0;
 }
 
-/* Split at the last '='. */
+/* Splits the value at the last '='. */
 int option_append_rule(const struct option_row *option, const char *value, void *place,
 		       struct err *err)
 {

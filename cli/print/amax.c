@@ -29,7 +29,7 @@ static uint64_t sum_tokens(const struct amax_site *site)
 	return n;
 }
 
-/* People read four digits; nine give a program every bit. */
+/* People read four digits; programs get nine, which keep every bit. */
 static void add_magnitudes(struct table *table, const float *amax, bool terminal)
 {
 	for (int column = 0; column < 3; column++) {

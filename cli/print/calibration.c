@@ -61,7 +61,7 @@ void activations_print_text(const struct dumps_plan *plan)
 	print_memory(plan->memory_bytes);
 }
 
-/* The keys of the plan of a forward pass. */
+/* Prints the same keys as the plan of a forward pass. */
 void activations_print_json(const struct dumps_plan *plan)
 {
 	struct json_out out = { .stream = stdout };
@@ -77,13 +77,13 @@ void activations_print_json(const struct dumps_plan *plan)
 	json_out_end(&out);
 }
 
-/* Experts that saw fewer tokens than --min-tokens, all passes together. */
+/* Has the module fewer tokens than --min-tokens in all passes? */
 static bool is_uncovered(const struct amax_site *site, int min_tokens)
 {
 	uint64_t n = 0, least = (uint64_t)min_tokens;
 
 	for (size_t p = 0; p < site->n_passes && n < least; p++)
-		n += (uint64_t)site->tokens[p]; /* below 2^63 twice */
+		n += (uint64_t)site->tokens[p]; /* two numbers below 2^63 do not overflow */
 	return site->kind == AMAX_GEMM && n < least;
 }
 
@@ -112,7 +112,7 @@ void calibrate_report_json(const struct calibrate_report *report)
 	json_out_end(&out);
 }
 
-/* What a history is for: static scales. */
+/* Prints the next command, which takes static scales from the history. */
 static void print_next(const struct calibrate_params *params)
 {
 	struct buf text = { 0 };

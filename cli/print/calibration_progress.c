@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Progress of a calibration: tokens that went through all layers.
+ * The progress of a calibration: tokens that went through all layers.
  */
 #include <math.h>
 #include <stdio.h>
 
 #include "cli/print/calibration.h"
 
-/* NAN until a loss is known: at the end of the first sweep. */
+/* Returns NAN until a loss is known, at the end of the first sweep. */
 static double perplexity(const struct calibrate_progress *progress)
 {
 	uint64_t n = atomic_load(&progress->tokens);
@@ -15,7 +15,7 @@ static double perplexity(const struct calibrate_progress *progress)
 	return n ? exp(atomic_load(&progress->loss) / (double)n) : NAN;
 }
 
-/* "sweep 1/2 layer 19/30 perplexity 17.312" */
+/* Writes "sweep 1/2 layer 19/30 perplexity 17.312". */
 static void put_place(char *text, size_t size, const struct watched_tokens *watched)
 {
 	const struct calibrate_progress *progress = watched->progress;

@@ -16,7 +16,7 @@ static double bytes_per_second(const struct conversion_report *report)
 	return report->seconds > 0 ? (double)report->bytes / report->seconds : 0;
 }
 
-/* "168 blockwise, 24 mxfp8, 81 kept" or "168 bf16, 81 kept" */
+/* Adds "168 blockwise, 24 mxfp8, 81 kept" or "168 bf16, 81 kept". */
 static void by_recipe(const struct plan *plan, struct buf *text)
 {
 	for (size_t r = 0; recipes[r]; r++) {
@@ -52,7 +52,7 @@ static void speed(const struct conversion_report *report, struct buf *text)
 	units_memory(text, process_peak_memory());
 }
 
-/* What is done with the result; a part of several says how the job ends. */
+/* Prints the next command for the result; for a part, the command that ends the job. */
 static void print_next(const struct conversion_report *report)
 {
 	const struct convert_params *params = report->params;
@@ -122,7 +122,7 @@ void conversion_interrupted(const struct conversion_report *report, struct err *
 		params->restart ? " without --restart" : "");
 }
 
-/* What rounding did, where this run wrote all files. */
+/* Prints the effect of rounding, if this run wrote all files. */
 static void numbers_json(struct json_out *out, const struct convert_result *result)
 {
 	const struct figures *figures = &result->figures;

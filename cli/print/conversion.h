@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How a command that wrote a checkpoint went.
+ * The output of a command that wrote a checkpoint: its result.
  */
 #ifndef FP8CONV_CLI_PRINT_CONVERSION_H
 #define FP8CONV_CLI_PRINT_CONVERSION_H
@@ -13,16 +13,16 @@ struct conversion_report {
 	const struct convert_result *result;
 	const struct output_notes *notes;
 	double seconds;
-	uint64_t bytes; /* of the source, that this run went through */
+	uint64_t bytes; /* source bytes that this run converted */
 };
 
-/* The closing summary, on standard error: with where the result is, and the next command. */
+/* Prints the closing summary on standard error, with the output and the next command. */
 void conversion_print_text(const struct conversion_report *report);
 
-/* Adds to the message of a conversion that a signal ended what is kept of it. */
+/* Adds to the message of an interrupted conversion what is finished and how to resume. */
 void conversion_interrupted(const struct conversion_report *report, struct err *err);
 
-/* --json, on standard output. */
+/* Prints the result on standard output (--json). */
 void conversion_print_json(const struct conversion_report *report);
 
 #endif

@@ -29,7 +29,7 @@ static void cell(struct table *table, const char *format, ...)
 	table_cell(table, text);
 }
 
-/* "multiplies F32 128x128" */
+/* Adds a cell "multiplies F32 128x128". */
 static void scale_cell(struct table *table, const struct shown *shown, const struct tensor_ref *ref)
 {
 	struct scale_names scale;
@@ -41,7 +41,7 @@ static void scale_cell(struct table *table, const struct shown *shown, const str
 		table_cell(table, "");
 }
 
-/* amax, least scale, largest scale, saturated codes, SQNR. */
+/* Adds amax, least scale, largest scale, saturated codes, SQNR. */
 static void stats_cells(struct table *table, const struct tensor_stats *stats, bool terminal)
 {
 	const int digits = terminal ? 4 : 9;
@@ -81,7 +81,7 @@ static void name_cells(struct table *table, const struct st_tensor *tensor)
 	buf_release(&shape);
 }
 
-/* Where it lies, and with which scale. */
+/* Adds the file of the tensor, and its scale. */
 static void place_cells(struct table *table, const struct shown *shown,
 			const struct tensor_ref *ref)
 {
@@ -103,7 +103,7 @@ static void tensor_cells(struct table *table, const struct shown *shown, size_t 
 		stats_cells(table, &shown->stats[t], false);
 }
 
-/* For people: what fits a line.  With stats they take the place of sizes and files. */
+/* Adds the cells that fit a line of a terminal.  Statistics take the place of sizes and files. */
 static void tensor_cells_terminal(struct table *table, const struct shown *shown, size_t t)
 {
 	const struct tensor_ref *ref = &shown->inspection->checkpoint.tensors[t];
@@ -118,7 +118,7 @@ static void tensor_cells_terminal(struct table *table, const struct shown *shown
 	place_cells(table, shown, ref);
 }
 
-/* "1.05 MB, 1842304 parameters, 4.57 bits each", then a line for each type. */
+/* Prints "1.05 MB, 1842304 parameters, 4.57 bits each", then a line for each type. */
 static void print_totals(const struct inspection *inspection)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
@@ -158,7 +158,7 @@ static void print_head(const struct inspection *inspection)
 	print_totals(inspection);
 }
 
-/* As people count: layers.2 before layers.10. */
+/* Compares names with numbers in order: layers.2 before layers.10. */
 static int by_name(const void *a, const void *b, void *context)
 {
 	const struct tensor_ref *tensors = context;

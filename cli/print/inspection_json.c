@@ -28,7 +28,7 @@ bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 	return true;
 }
 
-/* The metadata of all files: of keys that several have, the first file's. */
+/* Prints the metadata of all files.  If several files have a key, the first one's value counts. */
 static void metadata_json(struct json_out *out, const struct checkpoint *checkpoint)
 {
 	json_t *seen = json_object();

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Decodes one character of UTF-8.  0: it is none (a path of the command line may hold anything). */
+/* Decodes one character of UTF-8.  Returns 0 if it is invalid: a path on the command line may have
+ * any bytes. */
 static size_t utf8_decode(const unsigned char *p, uint32_t *c)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };

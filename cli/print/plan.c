@@ -70,13 +70,13 @@ void notes_json(struct json_out *out, const struct selection *selection,
 	json_out_close(out, ']');
 }
 
-/* A unit that is one expert's part of a fused tensor has its own name and shape. */
+/* Is the unit one expert's part of a fused tensor, with its own name and shape? */
 static bool unit_is_slice(const struct unit *unit)
 {
 	return unit->rows && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
-/* The first of the unit's outputs, and how many there are. */
+/* Returns the first of the unit's outputs; *n becomes their number. */
 static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, size_t *n)
 {
 	const struct output_shard *shard = &plan->shards[plan->selection.units[u].source->shard];
@@ -87,7 +87,7 @@ static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, s
 	return shard->tensors + first;
 }
 
-/* Bytes of the source that the unit stands for, and of its outputs. */
+/* Returns the source bytes of the unit. */
 static uint64_t unit_input_size(const struct unit *unit)
 {
 	if (unit_is_slice(unit))
@@ -106,7 +106,7 @@ static uint64_t unit_output_size(const struct plan *plan, size_t u)
 	return size;
 }
 
-/* What a line says of a unit beside its name. */
+/* The facts of a unit in a line, without its name. */
 struct facts {
 	enum dtype dtype;
 	int n_dims;
@@ -143,8 +143,8 @@ static bool same_facts(const struct facts *a, const struct facts *b)
 	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
-/* The plan's table, a line at a time.  Lines alike but for the name are made once: a plan may have
- * a million. */
+/* The plan's table, one line at a time.  Lines that differ only in the name are made once: a plan
+ * may have a million. */
 struct lines {
 	struct table table;
 	struct facts facts[2]; /* of this line and the last one, in turn */

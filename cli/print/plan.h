@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a command that writes a checkpoint, and the words that its report shares.
+ * Prints the plan of a command that writes a checkpoint, and the words that its report shares.
  */
 #ifndef FP8CONV_CLI_PRINT_PLAN_H
 #define FP8CONV_CLI_PRINT_PLAN_H
@@ -10,25 +10,25 @@
 #include "cli/print/json.h"
 #include "convert/convert.h"
 
-/* --dry-run, on standard output. */
+/* Print the plan (--dry-run) on standard output. */
 void plan_print_text(const struct plan *plan, const struct convert_params *params);
 void plan_print_json(const struct plan *plan, const struct convert_params *params,
 		     const struct output_notes *notes);
 
-/* The notes of a selection, and (unless NULL) of an output, one line each: on standard error
- * (cautions where they are asked for), and as the member "notes". */
+/* Print the notes of a selection, and (unless NULL) of an output: one line each on standard error
+ * (the caution only if `cautions`), or as the member "notes". */
 void notes_print(const char *command, const struct selection *selection,
 		 const struct output_notes *output, bool cautions);
 void notes_json(struct json_out *out, const struct selection *selection,
 		const struct output_notes *output);
 
-/* Whether numbers are rounded to codes; else codes are kept or become values. */
+/* Does the plan round numbers to codes?  Other plans keep codes or dequantize them. */
 bool plan_quantizes(const struct plan *plan);
 
-/* What was done to tensors: "quantized". */
+/* Returns the verb for converted tensors: "quantized". */
 const char *plan_done(const struct plan *plan);
 
-/* What is made: recipe and format, or the type of values. */
+/* Adds the result's recipe and format, or the type of its values. */
 void plan_head_json(struct json_out *out, const struct plan *plan);
 
 #endif

@@ -16,7 +16,7 @@
 #define CLEAR	"\r\033[K"
 #define COLUMNS 80
 
-/* Seconds from one report to the next. */
+/* Returns the seconds between two reports. */
 static double period(const struct ticker *ticker)
 {
 	if (ticker->mode == PROGRESS_JSON)
@@ -24,7 +24,7 @@ static double period(const struct ticker *ticker)
 	return ticker->lines ? 5 : 0.2;
 }
 
-/* A step is what was done since the sample before; a much longer one holds a pause. */
+/* A step is the time since the last sample; a much longer one contains a pause. */
 static void rate_add(struct rate *rate, const struct sample *sample, double now, double step)
 {
 	double passed = now - rate->last;
@@ -62,7 +62,7 @@ static struct pace rate_pace(const struct rate *rate, const struct sample *sampl
 	return pace;
 }
 
-/* The last column stays empty: a line that wraps could not be cleared. */
+/* The last column stays empty, because a line that wraps cannot be cleared. */
 static size_t bar_width(void)
 {
 	struct winsize size = { 0 };
@@ -92,7 +92,7 @@ static void tick(struct ticker *ticker)
 		return;
 	}
 	if (!sample.doing && sample.total <= 0)
-		return; /* it is planned: nothing is done yet */
+		return; /* still planning: no work is done yet */
 	text_sanitize(sample.detail);
 	if (ticker->lines) {
 		progress_line(&text, &sample, &pace);
@@ -106,8 +106,8 @@ static void tick(struct ticker *ticker)
 	buf_release(&text);
 }
 
-/* The next report is a period from now, not from the one before: after a stop (Ctrl-Z) there is
- * one, not all that were missed. */
+/* The next report is one period from now, not from the last report: after a stop (Ctrl-Z) there is
+ * one report, not all the missed ones. */
 static void *ticker_main(void *argument)
 {
 	struct ticker *ticker = argument;
@@ -129,7 +129,7 @@ static void *ticker_main(void *argument)
 	return NULL;
 }
 
-/* Whether a line on standard error can be drawn again. */
+/* Can a line on standard error be drawn again? */
 static bool can_redraw(void)
 {
 	const char *term = getenv("TERM");

@@ -5,7 +5,7 @@
 #include "cli/print/progress.h"
 
 static const struct {
-	const char *doing; /* for people; NULL: what the command is asked for */
+	const char *doing; /* for people; NULL: the command's own job */
 	const char *name;  /* in JSON */
 } phases[] = {
 	[PROGRESS_WORK] = { NULL, "work" },

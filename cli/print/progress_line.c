@@ -12,16 +12,16 @@
 
 #define BAR_MIN	   10 /* columns between the brackets */
 #define BAR_MAX	   30
-#define BAR_FROM   24 /* a terminal below shows the percentage alone */
+#define BAR_FROM   24 /* a narrower terminal shows only the percentage */
 #define DETAIL_MIN 12
 
-/* Rounded down: 100 is said of what is complete only. */
+/* Rounds down: 100 means complete. */
 static int percent(const struct sample *sample)
 {
 	return (int)(100 * sample->done / sample->total);
 }
 
-/* "1.40/5.24 GB", "2411/6144 tokens"; without a total "1.40 GB". */
+/* Adds "1.40/5.24 GB", "2411/6144 tokens"; without a total "1.40 GB". */
 static void put_amounts(struct buf *text, const struct sample *sample)
 {
 	if (!sample->unit && sample->total > 0)
@@ -42,7 +42,7 @@ static void put_rate(struct buf *text, const struct sample *sample, const struct
 	}
 }
 
-/* "checking model-00001-of-00004" */
+/* Adds "checking model-00001-of-00004". */
 static void put_detail(struct buf *text, const struct sample *sample)
 {
 	static const char ending[] = ".safetensors";
@@ -54,8 +54,8 @@ static void put_detail(struct buf *text, const struct sample *sample)
 		   sample->doing && n ? " " : "", (int)n, sample->detail);
 }
 
-/* The bytes of the first characters that take at most `width` columns; a character that is not
- * ASCII may take two. */
+/* Returns the bytes of the first characters that take at most `width` columns.  A character that is
+ * not ASCII may take two. */
 static size_t fitting(const char *text, size_t width)
 {
 	size_t n = 0, used = 0;
@@ -73,13 +73,13 @@ static size_t fitting(const char *text, size_t width)
 	return n;
 }
 
-/* A part of the line: its text, and the columns that it takes; 0: it is left out. */
+/* A part of the line: its text, and its columns; 0: left out. */
 struct part {
 	struct buf text;
 	size_t width;
 };
 
-/* Takes the part, right-aligned in `least` columns, where it fits with the two before it. */
+/* Takes the part, right-aligned in `least` columns, if it fits with two spaces before it. */
 static void take_part(struct part *part, size_t least, size_t *room)
 {
 	size_t n = part->text.len < least ? least : part->text.len;
@@ -97,7 +97,7 @@ static void put_part(struct buf *text, const struct part *part, size_t gap)
 			   part->text.data);
 }
 
-/* "[=====>      ]" of n columns between the brackets. */
+/* Adds "[=====>  ]" with n columns between the brackets. */
 static void put_bar(struct buf *text, const struct sample *sample, size_t n)
 {
 	size_t full = (size_t)((double)n * sample->done / sample->total);

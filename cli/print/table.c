@@ -7,12 +7,12 @@
 #include "cli/print/units.h"
 
 #define GAP	2  /* columns between two cells */
-#define CUT_MIN 24 /* columns of a first cell that is cut */
+#define CUT_MIN 24 /* columns of a first cell after a cut */
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* Whether n bytes are printable ASCII, as nearly all of a plan's are: eight at a time.  A
- * difference that begins below zero has the top bit. */
+/* Are n bytes printable ASCII, as nearly all of a plan's are?  Tests eight at a time: a difference
+ * below zero has the top bit. */
 static bool is_plain(const char *text, size_t n)
 {
 	uint64_t eight, other = 0;
@@ -26,7 +26,7 @@ static bool is_plain(const char *text, size_t n)
 	return !(other & EACH(0x80));
 }
 
-/* Characters of UTF-8, each taken as one column. */
+/* Counts characters of UTF-8, each as one column. */
 static size_t text_width(const char *text, size_t n)
 {
 	size_t width = n;
@@ -38,7 +38,7 @@ static size_t text_width(const char *text, size_t n)
 	return width;
 }
 
-/* A cell of so many bytes. */
+/* Completes a cell of n bytes. */
 static void cell_made(struct table *table, size_t column, char *cell, size_t n)
 {
 	if (!is_plain(cell, n)) {
@@ -49,7 +49,7 @@ static void cell_made(struct table *table, size_t column, char *cell, size_t n)
 		table->width[column] = n;
 }
 
-/* The cell is the text from `at` on. */
+/* Completes the cell whose text begins at `at`. */
 static void cell_end(struct table *table, size_t at)
 {
 	size_t n = table->cells.len - at;
@@ -123,7 +123,7 @@ void table_fit(struct table *table, const char *const *choices, size_t width)
 	table->width[0] = table->first_max;
 }
 
-/* A first cell, its middle left out if it is too wide. */
+/* Prints a first cell, cut in the middle if it is too wide. */
 static void print_first(const struct table *table, FILE *stream, const char *cell)
 {
 	size_t n = strlen(cell), max = table->first_max;
@@ -135,7 +135,7 @@ static void print_first(const struct table *table, FILE *stream, const char *cel
 		fputs_unlocked(cell, stream);
 }
 
-/* *blanks are those in front of the cell: none are printed behind the last text of a line. */
+/* *blanks: the spaces before the cell, which are printed only if text follows on the line. */
 static void print_aligned(const struct table *table, FILE *stream, const char *cell, size_t column,
 			  int *blanks)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/units.h"
 
-/* A value below 2^53 in parts of `parts`, a power of ten: 1.50 is 150 of 100. */
+/* Adds a value below 2^53 as a decimal; parts is a power of ten: 1.50 is 150 of 100. */
 static void put_decimal(struct buf *buf, double value, uint64_t parts)
 {
 	uint64_t n = (uint64_t)(value * (double)parts + 0.5);
@@ -13,7 +13,8 @@ static void put_decimal(struct buf *buf, double value, uint64_t parts)
 		buf_putc(buf, (char)('0' + n / place % 10));
 }
 
-/* The unit in which a size has at most three digits before the point, and parts of it that show. */
+/* The unit in which a size has at most three digits before the point, and the parts of it to
+ * show. */
 struct scale {
 	const char *name;
 	double unit;

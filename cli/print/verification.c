@@ -58,7 +58,7 @@ void verification_print_problems(const struct verification *verification)
 	}
 }
 
-/* What made the codes, and what that costs. */
+/* Prints the arithmetic of the codes, and its error. */
 static void print_arithmetic(const struct verification *verification)
 {
 	printf("against the source: arithmetic %s",
