@@ -185,8 +185,8 @@ static void print_json(void)
 static const char *taken_by(const struct backend *backend, const struct backend *best)
 {
 	if (backend->on_device)
-		return ", taken by 'calibrate' if it passes its self-test";
-	return backend == best ? ", taken by 'auto'" : "";
+		return ", used by 'calibrate' if it passes its self-test";
+	return backend == best ? ", chosen by 'auto'" : "";
 }
 
 static void print_table(void)

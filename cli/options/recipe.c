@@ -19,7 +19,7 @@ const struct option_row tuning_options[] = {
 	  "Rounding of MX exponents (default up)", option_text, PLACE(mx_scale) },
 	{ SECTION_NUMBERS, "amax-epsilon", 0, "X", "Smallest amax (default 0)",
 	  option_text, PLACE(amax_epsilon) },
-	{ SECTION_NUMBERS, "margin", 0, "N", "Make scales 2^N times as large as needed (default 0)",
+	{ SECTION_NUMBERS, "margin", 0, "N", "Make scales 2^N smaller than necessary (default 0)",
 	  option_text,
 	  PLACE(margin) },
 	{ 0 },

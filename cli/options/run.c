@@ -22,7 +22,7 @@ const struct option_row run_options[] = {
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for buffers, with K, M or G (default 192M)", option_size, PLACE(max_memory) },
 	{ SECTION_RUNNING, "backend", 0, "BACKEND",
-	  "auto (default), cpu, or a backend listed by 'fp8conv version'", option_text,
+	  "Backend: auto (default), cpu, or one that 'fp8conv version' lists", option_text,
 	  PLACE(backend) },
 	{ SECTION_REPORTING, "verbose", 'v', NULL,
 	  "Print the summary even when stderr is not a terminal", option_flag, PLACE(verbose) },

@@ -135,9 +135,9 @@ void calibrate_report_text(const struct calibrate_report *report)
 	units_memory(&text, process_peak_memory());
 	fprintf(stderr, "passes     %llu", (unsigned long long)report->stats->n_passes);
 	if (result->n_resumed)
-		fprintf(stderr, ", %zu of them before", result->n_resumed);
+		fprintf(stderr, ", %zu of them from earlier runs", result->n_resumed);
 	fputc('\n', stderr);
-	fprintf(stderr, "tokens     %llu, %.0f a second\n",
+	fprintf(stderr, "tokens     %llu, %.0f per second\n",
 		(unsigned long long)report->stats->n_tokens,
 		(double)result->n_tokens / report->seconds);
 	if (result->n_passes)

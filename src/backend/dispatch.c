@@ -61,7 +61,7 @@ const struct backend *backend_select(const char *name, struct err *err)
 	}
 	why = backend->unusable();
 	if (why) {
-		err_set(err, ERR_USAGE, "backend '%s' cannot run here: %s", name, why);
+		err_set(err, ERR_USAGE, "backend '%s' cannot run on this machine: %s", name, why);
 		return NULL;
 	}
 	return backend;

@@ -137,7 +137,8 @@ int io_pread_full(const struct file *file, void *data, size_t n, uint64_t offset
 	char *p = data;
 
 	if (offset > INT64_MAX || n > INT64_MAX - offset)
-		return err_set(err, ERR_INPUT, "'%s' has no byte %" PRIu64, file->name, offset);
+		return err_set(err, ERR_INPUT, "'%s' ends before byte %" PRIu64, file->name,
+			       offset);
 	while (n) {
 		ssize_t got = file->io->pread(file->fd, p, n, (off_t)offset);
 

@@ -146,10 +146,11 @@ static int options_check(const json_t *was, const json_t *is, const struct outdi
 		if (!json_equal(json_object_get(was, name), option))
 			break;
 	}
-	return err_set(err, ERR_USAGE,
-		       "'%s' holds the output of another job: option %s differs (use --restart to "
-		       "start over)",
-		       dir->path, name ? name : "list");
+	return err_set(
+		err, ERR_USAGE,
+		"'%s' holds the output of another job: option '%s' differs (use --restart to "
+		"start over)",
+		dir->path, name ? name : "list");
 }
 
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,

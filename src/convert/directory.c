@@ -71,11 +71,13 @@ static int check_places(const struct execution *execution, struct err *err)
 	}
 	if (preserve && (directory_same_path(preserve, out) || !strcmp(preserve, out)))
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision and output are the same directory '%s'",
+			       "option '--preserve-high-precision' and the output name the same "
+			       "directory '%s'",
 			       out);
 	if (preserve && in && directory_same_path(preserve, in))
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision and input are the same directory '%s'",
+			       "option '--preserve-high-precision' and the input name the same "
+			       "directory '%s'",
 			       preserve);
 	return 0;
 }
@@ -101,7 +103,8 @@ static int open_places(struct execution *execution, struct err *err)
 	/* Compare again: the directory exists now, whatever the spelling of its path. */
 	if (params->preserve && directory_same_path(params->preserve, params->output))
 		return err_set(err, ERR_USAGE,
-			       "--preserve-high-precision and output are the same directory '%s'",
+			       "option '--preserve-high-precision' and the output name the same "
+			       "directory '%s'",
 			       params->output);
 	if (params->preserve)
 		return outdir_open(&execution->preserve, params->io, params->preserve, LOCK_NAME,

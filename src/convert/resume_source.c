@@ -43,8 +43,8 @@ static int check_shard(const struct execution *execution, const json_t *manifest
 	     manifest_same_crc(manifest, name, MANIFEST_PRESERVED_CRC, preserved_crc)))
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "'%s' holds the output of another job: the contents of the input differ, "
-		       "which makes another '%s' (use --restart to start over)",
+		       "'%s' holds the output of another job: the contents of the input differ, so "
+		       "'%s' would differ (use --restart to start over)",
 		       execution->out.path, name);
 }
 

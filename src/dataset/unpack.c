@@ -56,7 +56,7 @@ static const char *step_gzip(struct unpacker *unpacker, struct unpack_buffers *b
 	int rc;
 
 	if (!unpacker->inside && inflateReset(gzip) != Z_OK)
-		return "zlib cannot start";
+		return "zlib failed to start";
 	/* NOLINTNEXTLINE(performance-no-int-to-ptr): inflate() only reads it */
 	gzip->next_in = (z_const Bytef *)(uintptr_t)(buffers->in + buffers->in_done);
 	gzip->avail_in = (uInt)(buffers->n_in - buffers->in_done);

@@ -103,7 +103,7 @@ const char *format_refuse_shape(const struct format *format, const struct scheme
 
 	if (variant->layout == LAYOUT_GRID_4D &&
 	    (rows % scheme->tile.rows || cols % scheme->tile.cols))
-		return "the format has whole blocks only";
+		return "the format supports only whole blocks";
 	return NULL;
 }
 

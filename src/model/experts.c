@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "model/tensor_name.h"
 
-#define SUGGESTION  "option '--exclude' keeps the experts unchanged"
+#define SUGGESTION  "use --exclude to keep the experts unchanged"
 #define MAX_EXPERTS 65536 /* far above any model: each expert becomes a unit */
 
 /* Possible orders of the last two dimensions of a tensor. */

@@ -7,7 +7,7 @@ const char *json_member_string(const json_t *object, const char *where, const ch
 	const json_t *value = json_object_get(object, key);
 
 	if (!json_is_string(value)) {
-		err_set(err, ERR_INPUT, "%s has no '%s' that is a string", where, key);
+		err_set(err, ERR_INPUT, "%s has no string '%s'", where, key);
 		return NULL;
 	}
 	if (len)
@@ -25,7 +25,7 @@ int json_member_bool(const json_t *object, const char *where, const char *key, i
 	else if (fallback >= 0 && (!json || json_is_null(json)))
 		*value = fallback;
 	else
-		return err_set(err, ERR_INPUT, "%s has no '%s' that is true or false", where, key);
+		return err_set(err, ERR_INPUT, "%s has no boolean '%s'", where, key);
 	return 0;
 }
 
@@ -36,7 +36,7 @@ const json_t *json_member_array(const json_t *object, const char *where, const c
 
 	if (json_is_array(value))
 		return value;
-	err_set(err, ERR_INPUT, "%s has no '%s' that is a list", where, key);
+	err_set(err, ERR_INPUT, "%s has no list '%s'", where, key);
 	return NULL;
 }
 

@@ -223,7 +223,7 @@ static void find_missing(struct verify *verify, struct origin *origin)
 		    !bsearch(&ref->tensor, used, n, sizeof *used, compare_addresses))
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
 				    ref->tensor->name, NULL,
-				    "'%s', which is in '%s' of the source, is missing",
+				    "'%s' is missing, but '%s' of the source contains it",
 				    ref->tensor->name, source->shards[ref->shard].name);
 	}
 	detection_release(&detection);

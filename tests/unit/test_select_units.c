@@ -125,7 +125,7 @@ static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 	selection_refuses_config(
 		"{\"hidden_size\": 256}", square, "blockwise", NO_OPTIONS, ERR_INPUT,
 		"the layout of experts 'a.experts.gate_up_proj' [2, 256, 256] is ambiguous: "
-		"option '--exclude' keeps the experts unchanged");
+		"use --exclude to keep the experts unchanged");
 	selection_refuses_config(
 		"{\"hidden_size\": 256}",
 		"a.experts.down_proj BF16 2 128 256\n"

@@ -157,7 +157,7 @@ static const struct {
 		       "{\"id\":\"<s>\"}}],\"special_tokens\":{}}}"),
 	  "'t.json': post_processor has no special_tokens for '<s>'" },
 	{ MODEL(MERGES ",\"added_tokens\":[{\"id\":0}]}"),
-	  "'t.json': added_tokens[0] has no 'content' that is a string" },
+	  "'t.json': added_tokens[0] has no string 'content'" },
 	{ MODEL(MERGES ",\"normalizer\":null,\"normalizer\":null}"),
 	  "'t.json': duplicate member 'normalizer'" },
 };

@@ -7,7 +7,7 @@ for fact in fp8conv compiler CUDA 'CPU features' backend calibrate jansson libun
 done
 [ "$(sed -n 's/^fp8conv	/fp8conv /p' t)" = "$("$FP8CONV" --version)" ] || cat t
 grep -q '^backend	reference: usable' t || cat t
-[ "$(grep -c "taken by 'auto'" t)" -eq 1 ] || cat t
+[ "$(grep -c "chosen by 'auto'" t)" -eq 1 ] || cat t
 "$FP8CONV" version --json >j
 json j 'list(j) == ["schema", "version", "compiler", "cuda", "cpu_features", "backend", "backends", "executors", "libraries"]' \
 	'all(list(e) == ["name", "library", "usable", "reason"] for e in j["executors"])' \

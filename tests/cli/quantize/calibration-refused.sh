@@ -55,7 +55,7 @@ fails 3 "${q}'good.amax' belongs to another model*" quantize changed -o out --re
 cp good.amax copy.amax
 "$FP8CONV" quantize "$model" -o dir --recipe delayed --calibration copy.amax
 amax make "$model" newer.amax seed=9
-fails 2 "${q}'dir' holds the output of another job: option calibration differs (use --restart to start over)" \
+fails 2 "${q}'dir' holds the output of another job: option 'calibration' differs (use --restart to start over)" \
 	quantize "$model" -o dir --recipe delayed --calibration newer.amax
 [ -e out ] && echo "out was written"
 exit 0

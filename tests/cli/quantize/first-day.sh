@@ -10,7 +10,7 @@ printf 'GGUF\003\000\000\000and more bytes' >gguf/model.safetensors
 fails 3 " quantize: 'lfs/model.safetensors' is a Git LFS pointer, not the file: run 'git lfs pull'" quantize lfs -o out
 fails 3 " quantize: 'gguf/model.safetensors' is a GGUF file: fp8conv reads safetensors" quantize gguf -o out
 fails 3 " quantize: 'cache' is a directory of the Hub's cache: give its snapshots/REVISION" quantize cache -o out
-fails 3 " quantize: no file or directory 'org/model' (a name on the Hub?*hf download org/model*" quantize org/model -o out
+fails 3 " quantize: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" quantize org/model -o out
 fails 3 " quantize: cannot open './org/model': No such file or directory" quantize ./org/model -o out
 fails 2 " quantize: output 'out.txt' is not a directory: *" quantize "$model" -o out.txt
 fails 2 " quantize: output 'out.safetensor' is not a directory: *" quantize "$model" -o out.safetensor

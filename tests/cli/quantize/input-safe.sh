@@ -14,7 +14,7 @@ fails 2 " quantize: input and output are the same file 'm/model.safetensors'" \
 mkdir d
 fails 2 " quantize: option '--preserve-high-precision' would write 'd/model.safetensors', which is the output" \
 	quantize m -o d/model.safetensors --preserve-high-precision d
-fails 2 " quantize: --preserve-high-precision and output are the same directory 'pp'" \
+fails 2 " quantize: option '--preserve-high-precision' and the output name the same directory 'pp'" \
 	quantize m -o pp --preserve-high-precision ./pp
 snapshot m | diff ../before -
 rm ../before

@@ -111,7 +111,7 @@ for time in now keep; do
 	"$FP8CONV" quantize in -o out
 	flip 3 $time
 	snapshot out >before
-	fails 2 " $other the contents of the input differ, which makes another '$first' (use --restart to start over)" \
+	fails 2 " $other the contents of the input differ, so '$first' would differ (use --restart to start over)" \
 		quantize in -o out
 	snapshot out | diff before -
 	rm out/$second out/config.json

@@ -48,7 +48,7 @@ expect("verify --source", show("verify", "out", "--source", "m"),
        [r"OK: 64 tensors, 26 FP8 weights; every scale and code compared with the source"])
 expect("verify --quiet", show("verify", "out", "--quiet"), [])
 expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
-       [r"passes     2", r"tokens     32, \d+ a second", r"perplexity \d+\.\d{4}", r"time .*", r"output     s\.amax",
+       [r"passes     2", r"tokens     32, \d+ per second", r"perplexity \d+\.\d{4}", r"time .*", r"output     s\.amax",
         r"next       fp8conv quantize dense -o OUT --recipe delayed --calibration s\.amax"])
 expect("an error", show("quantize", "nowhere", "-o", "x", status=3), [r"fp8conv quantize: .*nowhere.*"])
 
