@@ -18,17 +18,27 @@ trap 'exit 1' HUP INT TERM
 
 [ $# -gt 0 ] || set -- $(ls test_*.py | sed 's/^test_//; s/\.py$//')
 
+# The real models are made before the tests, which would each make their own otherwise.
+"$venv/bin/python" -c 'import harness; harness.real_model(1); harness.real_model(3)' || exit 1
+
+# As many at once as there are processors, each with one thread of its packages' own.
+: "${OMP_NUM_THREADS:=1}"
+export OMP_NUM_THREADS venv logs
+# shellcheck disable=SC2016
+printf '%s\n' "$@" | xargs -P "$(nproc)" -I NAME sh -c '
+	"$venv/bin/python" test_NAME.py >"$logs/NAME.out" 2>"$logs/NAME.err"
+	cat "$logs/NAME.out"'
+
 # A test that ends without a word is a failure too: the last words of standard error say why.
 passed=0 failed=0 skipped=0
 for name; do
-	"$venv/bin/python" "test_$name.py" 2>"$logs/err" | tee "$logs/out"
-	grep -q '^done$' "$logs/out" || {
-		echo "FAILED test_$name.py: it did not end: $(tail -n 1 "$logs/err")" | tee -a "$logs/out"
-		tail -n 20 "$logs/err"
+	grep -q '^done$' "$logs/$name.out" || {
+		echo "FAILED test_$name.py: it did not end: $(tail -n 1 "$logs/$name.err")" | tee -a "$logs/$name.out"
+		tail -n 20 "$logs/$name.err"
 	}
-	passed=$((passed + $(grep -c '^ok ' "$logs/out")))
-	failed=$((failed + $(grep -c '^FAILED ' "$logs/out")))
-	skipped=$((skipped + $(grep -c '^SKIPPED ' "$logs/out")))
+	passed=$((passed + $(grep -c '^ok ' "$logs/$name.out")))
+	failed=$((failed + $(grep -c '^FAILED ' "$logs/$name.out")))
+	skipped=$((skipped + $(grep -c '^SKIPPED ' "$logs/$name.out")))
 done
 echo "conformance: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
