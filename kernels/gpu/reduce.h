@@ -28,7 +28,7 @@ static __device__ inline float shuffle_xor(float v, int lane_mask)
 	return f32_from_bits(__shfl_xor_sync(GPU_ALL_LANES, f32_bits(v), lane_mask));
 }
 
-/* Each 16 neighbouring threads have a sum of their own, and all of them get it: to add a to b is to
+/* Each 16 neighboring threads have a sum of their own, and all of them get it: to add a to b is to
  * add b to a. */
 static __device__ inline float lanes_sum(float v)
 {
@@ -43,7 +43,7 @@ static __device__ inline float larger(float v, float most)
 	return v > most ? v : most;
 }
 
-/* Over `width` neighbouring threads. */
+/* Over `width` neighboring threads. */
 static __device__ inline float lanes_largest(float most, int width)
 {
 	for (int step = width / 2; step > 0; step /= 2)
@@ -100,7 +100,7 @@ static __device__ inline unsigned max_of(unsigned a, unsigned b)
 	return a > b ? a : b;
 }
 
-/* Over each `width` neighbouring threads, a power of two up to 32: all of them get it. */
+/* Over each `width` neighboring threads, a power of two up to 32: all of them get it. */
 static __device__ inline unsigned lanes_max(unsigned max, int width)
 {
 	for (int step = width / 2; step > 0; step /= 2)

@@ -2,7 +2,7 @@
 
 Source of truth: the shapes at which TransformerEngine tests its block quantizers, with a zero
 block, a denormal block, an inf and a NaN in each; the projections of SmolLM2-135M; one tile and
-its neighbours.
+its neighbors.
 """
 from collections.abc import Iterator
 from dataclasses import replace

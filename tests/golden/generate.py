@@ -30,7 +30,7 @@ SPECIAL = [0x00000000, 0x00000001, 0x00000002, 0x00400000, 0x007FFFFF, 0x0080000
 
 
 def near(values: np.ndarray | list[float], ulps: int = 1) -> list[int]:
-    """The bits of positive fp32 values and of their neighbours."""
+    """The bits of positive fp32 values and of their neighbors."""
     return [int(b) + d for b in bits(np.asarray(values, F32)).ravel() for d in range(-ulps, ulps + 1)
             if int(b) + d >= 0]
 

@@ -47,7 +47,7 @@ def splitmix64(seed: int, index: np.ndarray) -> np.ndarray:
 
 
 def normal_bits(z: np.ndarray) -> np.ndarray:
-    """fp32 bits of u * 2^-22, u the centred sum of the four 16-bit parts of z, and 7 bits below it."""
+    """fp32 bits of u * 2^-22, u the centered sum of the four 16-bit parts of z, and 7 bits below it."""
     parts = [(z >> U64(16 * i) & U64(0xFFFF)).astype(np.int64) for i in range(4)]
     u = sum(parts) - 131070
     magnitude = np.abs(u)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * src/num against a second formulation that shares nothing with it: the values of all codes in a
- * table, and of two neighbours the nearer one, the even one on a tie, decided exactly (2v against
+ * table, and of two neighbors the nearer one, the even one on a tie, decided exactly (2v against
  * their sum, in double).
  */
 #include "prove.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The FP8 casts and their way back; bf16 and fp16 too.  The neighbourhood of every rounding
+ * The FP8 casts and their way back; bf16 and fp16 too.  The neighborhood of every rounding
  * boundary there is; all 2^32 inputs are tests/prove's.
  */
 #include <math.h>
@@ -76,7 +76,7 @@ static void codes_come_back(void **state)
 	assert_true(fp8_e5m2_to_f32(0x7B) == 57344.0f && fp8_e5m2_to_f32(0x01) == 0x1p-16f);
 }
 
-/* Between two neighbours the middle goes to the even code, one step of fp32 to either side to the
+/* Between two neighbors the middle goes to the even code, one step of fp32 to either side to the
  * nearer. */
 static void ties_go_to_the_even_code(void **state)
 {

@@ -21,21 +21,21 @@
 static void parity_of_scales(void **state)
 {
 	enum { REACH = 64, N = 2 * REACH };
-	static const float centres[] = { 0x1p-142f,  0x1.cp-120f, 0x1.cp-119f, 0x1.cp-118f,
+	static const float centers[] = { 0x1p-142f,  0x1.cp-120f, 0x1.cp-119f, 0x1.cp-118f,
 					 0x1p-126f,  1e-4f,	  1e-12f,      1,
 					 448,	     0x1p127f,	  0x1.cp-113f, 0x1.cp-112f,
 					 0x1.cp-111f };
 	static const uint8_t zeros[4 * N];
 
 	(void)state;
-	for (size_t n = 0; n < sizeof centres / sizeof *centres * 2 * N_KINDS * 3; n++) {
+	for (size_t n = 0; n < sizeof centers / sizeof *centers * 2 * N_KINDS * 3; n++) {
 		struct qspec spec = spec_of(n % N_KINDS, (struct tile){ 1, 1 }, n / N_KINDS % 2);
 		struct matrix x = { zeros, sample_dtypes[n / N_KINDS / 2 % 3], 1, N, N };
 		float amax[N];
 		struct output want, got;
 
 		for (int i = 0; i < N; i++)
-			amax[i] = f32_from_bits(f32_bits(centres[n / N_KINDS / 6]) - REACH +
+			amax[i] = f32_from_bits(f32_bits(centers[n / N_KINDS / 6]) - REACH +
 						(uint32_t)i);
 		output_init(&want, &x, &spec, layout_plain);
 		backend_cast(backend_select("reference", &(struct err){ 0 }), &x, &spec, amax, N,
@@ -53,7 +53,7 @@ static void parity_of_scales(void **state)
 }
 
 /* All 65,536 patterns of bf16 and fp16 as one matrix, under given scales: 256 to a row, and each on
- * a row of its own, where no neighbour sends it to the slow path. */
+ * a row of its own, where no neighbor sends it to the slow path. */
 static void parity_of_all_halves(void **state)
 {
 	static const float amaxes[] = { 1.0f,	  448.0f,	0x1.8p-100f, 0x1p-126f,

@@ -47,7 +47,7 @@ static const struct {
 	  "abcabcabcabcabcabcabcabcabcabcabcabcabc", "4 4 4 4 4 4 4 4 4 4 4 4 4" },
 	{ MODEL(",\"merges\":[]}}"), "abc", "0 1 2" },
 	{ MODEL(",\"ignore_merges\":true,\"merges\":[]}}"), "abc", "4" },
-	/* what has no token disappears, and its neighbours meet, unless there is one for it */
+	/* what has no token disappears, and its neighbors meet, unless there is one for it */
 	{ MODEL(MERGES "}"), "axb", "3" },
 	{ MODEL(",\"unk_token\":\"c\"" MERGES "}"), "axxb", "0 2 2 1" },
 	{ MODEL(",\"unk_token\":\"c\",\"fuse_unk\":true" MERGES "}"), "axxb", "0 2 1" },

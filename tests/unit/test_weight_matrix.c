@@ -23,7 +23,7 @@
 #define K    1000
 #define SIZE ((size_t)2 * N * K) /* two matrices */
 
-/* Element i of the file: of many sizes, and no two neighbours alike. */
+/* Element i of the file: of many sizes, and no two neighbors alike. */
 static float element(size_t i)
 {
 	uint32_t bits = (uint32_t)i * 2654435761u;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A region of a matrix, 128 x 128 elements, is the work of a block of 256 threads.  16 neighbouring
+ * A region of a matrix, 128 x 128 elements, is the work of a block of 256 threads.  16 neighboring
  * threads have a row, 8 columns each; a thread has every 16th row, 8 of them.  So a warp reads two
  * rows of 256 bytes (bf16), an amax of 128 or 32 columns is found by shuffles, and 64 elements a
  * thread stay in registers from the read to the codes.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FP8 back to BF16, F16 or F32.  A thread has 8 neighbouring codes: 1 byte read and 2 written for
+ * FP8 back to BF16, F16 or F32.  A thread has 8 neighboring codes: 1 byte read and 2 written for
  * an element of bf16.
  */
 #include "kernels/gpu/cast/amax.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operation puts out before the cast, GROUP neighbouring elements of a row at a time:
+ * What an operation puts out before the cast, GROUP neighboring elements of a row at a time:
  * elements of a matrix in memory here; those of a norm or an activation are made of them.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_LOAD_H

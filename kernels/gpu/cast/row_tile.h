@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A strip is a tile of one row.  Where no region holds it, neighbouring threads do, as many as it
+ * A strip is a tile of one row.  Where no region holds it, neighboring threads do, as many as it
  * takes with 64 elements each in registers from the read to the codes: a power of two of them, from
  * part of a warp to a block of 512.  The groups of a thread are so far apart that those of its
- * neighbours lie between them, and a warp reads and writes whole lines.
+ * neighbors lie between them, and a warp reads and writes whole lines.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H
 #define FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H

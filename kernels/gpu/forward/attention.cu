@@ -96,7 +96,7 @@ static __device__ inline float chain(float sum, float4 a, float4 b)
 	return fmaf(a.w, b.w, sum);
 }
 
-/* A thread has each 16th key, so that neighbours read neighbouring rows. */
+/* A thread has each 16th key, so that neighbors read neighboring rows. */
 static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH],
 					 const float4 (*k)[PITCH])
 {

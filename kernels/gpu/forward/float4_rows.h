@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of fp32 at the speed of memory: four neighbouring elements are the work of a thread, in one
+ * Rows of fp32 at the speed of memory: four neighboring elements are the work of a thread, in one
  * access of 16 bytes where all rows are aligned to that.
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_FLOAT4_ROWS_H
