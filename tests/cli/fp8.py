@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FP8 checkpoints in every flavour that can be read, made and decoded without fp8conv.
+"""FP8 checkpoints in every variant that can be read, made and decoded without fp8conv.
 
-fp8.py flavours                 their names
-fp8.py make FLAVOUR DIR         a checkpoint in DIR
-fp8.py check FLAVOUR OUT DTYPE  OUT is that checkpoint in bf16, f16 or f32: every bit, and nothing else
-fp8.py finite FLAVOUR DIR       the same as make, all of it finite
-fp8.py amax FLAVOUR             of that: the matrices by their modules, what they take, and the largest magnitude
+fp8.py variants                 their names
+fp8.py make VARIANT DIR         a checkpoint in DIR
+fp8.py check VARIANT OUT DTYPE  OUT is that checkpoint in bf16, f16 or f32: every bit, and nothing else
+fp8.py finite VARIANT DIR       the same as make, all of it finite
+fp8.py amax VARIANT             of that: the matrices by their modules, what they take, and the largest magnitude
 
 Products are exact in double (4 x 24 bits), so that rounding them once to fp32 is fp32's own product.
 """
@@ -35,7 +35,7 @@ def modelopt(algo):
 
 # shape and type of the weight, name and type and shape of its scale, rows and columns that share one, quantization_config,
 # tensors that go with it.  0 rows or columns: all.
-FLAVOURS = {
+VARIANTS = {
     "hf-block": ([200, 300], "F8_E4M3", "weight_scale_inv", "F32", [2, 3], (128, 128), BLOCKS, []),
     "hf-block-tall": ([17000, 16], "F8_E4M3", "weight_scale_inv", "F32", [133, 1], (128, 128), BLOCKS, []),
     "hf-tensor": ([200, 300], "F8_E4M3", "weight_scale", "F32", [1], (0, 0), HF, []),
@@ -104,9 +104,9 @@ def encode(value, dtype):
 finite = False
 
 
-def scale_values(flavour, n):
+def scale_values(variant, n):
     """n scales as (bytes, value): of every size, and with the mantissas that the type holds."""
-    dtype, r = FLAVOURS[flavour][3], random.Random(flavour)
+    dtype, r = VARIANTS[variant][3], random.Random(variant)
     out = []
     for i in range(n):
         if dtype in ("U8", "F8_E8M0"):
@@ -125,14 +125,14 @@ def count(shape):
     return math.prod(shape)
 
 
-def parts(flavour):
+def parts(variant):
     """The weight's codes, its scales, and what goes with them: {name: (dtype, shape, data)}."""
-    shape, dtype, word, scale_dtype, scale_shape, _, _, more = FLAVOURS[flavour]
-    codes = random.Random(flavour + "codes").randbytes(count(shape))
+    shape, dtype, word, scale_dtype, scale_shape, _, _, more = VARIANTS[variant]
+    codes = random.Random(variant + "codes").randbytes(count(shape))
     if finite:
         codes = bytes(0 if code & 0x7F > 0x70 else code for code in codes)
-    scales = scale_values(flavour, count(scale_shape))
-    stem = "experts.gate_up_proj" if flavour.startswith("experts") else "a.weight"
+    scales = scale_values(variant, count(scale_shape))
+    stem = "experts.gate_up_proj" if variant.startswith("experts") else "a.weight"
     scale_name = stem + word.removeprefix("weight") if stem != "a.weight" else f"a.{word}"
     tensors = {stem: (dtype, shape, codes), scale_name: (scale_dtype, scale_shape, b"".join(s for s, _ in scales))}
     for name in more:
@@ -144,27 +144,27 @@ KEPT = {"norm.weight": ("F32", [5], bytes(range(20))), "b.weight": ("BF16", [3, 
         "scale": ("F16", [2], b"\1\2\3\4")}
 
 
-def make(flavour, folder):
+def make(variant, folder):
     folder = pathlib.Path(folder)
     folder.mkdir()
     header, data = {}, b""
-    for name, (dtype, shape, block) in (parts(flavour)[1] | KEPT).items():
+    for name, (dtype, shape, block) in (parts(variant)[1] | KEPT).items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
         data += block
     text = json.dumps(header).encode()
     (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
-    config = FLAVOURS[flavour][6]
+    config = VARIANTS[variant][6]
     if config:
-        more = {"hidden_size": FLAVOURS[flavour][0][-1]} if finite else {}
+        more = {"hidden_size": VARIANTS[variant][0][-1]} if finite else {}
         (folder / "config.json").write_text(json.dumps({"a": 1, "quantization_config": config, "z": 2} | more, indent=2))
     if (config or {}).get("quant_method") == "modelopt":
         (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": config["quant_algo"]}}))
 
 
-def values(flavour, dtype):
-    shape, code_dtype, _, _, scale_shape, (tile_rows, tile_cols), _, _ = FLAVOURS[flavour]
-    stem, tensors, scales = parts(flavour)
-    if flavour.startswith("gptqmodel"):
+def values(variant, dtype):
+    shape, code_dtype, _, _, scale_shape, (tile_rows, tile_cols), _, _ = VARIANTS[variant]
+    stem, tensors, scales = parts(variant)
+    if variant.startswith("gptqmodel"):
         scales = [f32(1.0 / value) for value in scales]
     rows, cols = shape[-2:]
     n_cols = -(-cols // tile_cols) if tile_cols else 1
@@ -179,24 +179,24 @@ def values(flavour, dtype):
     return stem, b"".join(out)
 
 
-def check(flavour, out, dtype):
-    stem, data = values(flavour, dtype)
-    wanted = KEPT | {stem: (dtype.upper(), FLAVOURS[flavour][0], data)}
+def check(variant, out, dtype):
+    stem, data = values(variant, dtype)
+    wanted = KEPT | {stem: (dtype.upper(), VARIANTS[variant][0], data)}
     found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name):
             what = "missing" if name not in found else "too many" if name not in wanted else "differs"
-            print(f"{flavour} {dtype}: {name}: {what}")
+            print(f"{variant} {dtype}: {name}: {what}")
     text = (pathlib.Path(out) / "config.json").read_text()
-    if text != json.dumps({"a": 1, "z": 2}, indent=2) if FLAVOURS[flavour][6] else text.split() not in (["{", "}"], ["{}"]):
-        print(f"{flavour}: config.json is {text!r}")
+    if text != json.dumps({"a": 1, "z": 2}, indent=2) if VARIANTS[variant][6] else text.split() not in (["{", "}"], ["{}"]):
+        print(f"{variant}: config.json is {text!r}")
     if (pathlib.Path(out) / "hf_quant_config.json").exists():
-        print(f"{flavour}: hf_quant_config.json is left")
+        print(f"{variant}: hf_quant_config.json is left")
 
 
-def amaxes(flavour):
+def amaxes(variant):
     """Of experts, the upper half of each is its gate."""
-    data, shape = values(flavour, "f32")[1], FLAVOURS[flavour][0]
+    data, shape = values(variant, "f32")[1], VARIANTS[variant][0]
     numbers = [abs(v) for v in struct.unpack(f"<{len(data) // 4}f", data)]
     rows, cols = shape[-2:]
     for m in range(len(numbers) // (rows * cols)):
@@ -205,7 +205,7 @@ def amaxes(flavour):
             print("a", cols, max(block))
             continue
         print(f"experts.{m}.gate_up_proj", cols, max(block))
-        if FLAVOURS[flavour][5][0] != 128:                    # whose blocks end there
+        if VARIANTS[variant][5][0] != 128:                    # whose blocks end there
             print(f"experts.{m}.gate_proj", cols, max(block[:rows // 2 * cols]))
             print(f"experts.{m}.up_proj", cols, max(block[rows // 2 * cols:]))
 
@@ -214,8 +214,8 @@ def main():
     global finite
     command, *rest = sys.argv[1:]
     finite = command in ("finite", "amax")
-    if command == "flavours":
-        print(*FLAVOURS)
+    if command == "variants":
+        print(*VARIANTS)
     elif finite:
         {"finite": make, "amax": amaxes}[command](*rest)
     else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dequantize and repack against torch and safetensors: flavours of other tools, written here by safetensors, come back as
+"""dequantize and repack against torch and safetensors: variants of other tools, written here by safetensors, come back as
 torch computes them, to the bit; transformers loads what was dequantized; repacked there and back is the same file."""
 import hashlib
 import json
@@ -33,7 +33,7 @@ def ct(strategy: str, **more: Any) -> dict:
 
 
 # name of the scale, its type and shape, the codes' type and shape, the tile (0: all), the configuration, what is beside it.
-FLAVOURS: dict[str, tuple] = {
+VARIANTS: dict[str, tuple] = {
     "deepseek-v3": ("weight_scale_inv", torch.float32, (5, 3), E4M3, (576, 300), (128, 128), BLOCKS, ()),
     "hf per tensor": ("weight_scale", torch.float32, (1,), E5M2, (576, 300), (0, 0), HF, ("x.input_scale",)),
     "compressed-tensors channel": ("weight_scale", torch.bfloat16, (300, 1), E4M3, (300, 576), (1, 0), ct("channel"), ()),
@@ -53,8 +53,8 @@ FLAVOURS: dict[str, tuple] = {
 }
 
 
-def scale_of(flavour: str, generator: torch.Generator) -> torch.Tensor:
-    _, dtype, shape, *_ = FLAVOURS[flavour]
+def scale_of(variant: str, generator: torch.Generator) -> torch.Tensor:
+    _, dtype, shape, *_ = VARIANTS[variant]
     if dtype in (torch.uint8, E8M0):
         codes = torch.randint(90, 140, shape, generator=generator, dtype=torch.uint8)
         codes.view(-1)[:5] = torch.tensor([0, 1, 127, 253, 254], dtype=torch.uint8)
@@ -63,24 +63,24 @@ def scale_of(flavour: str, generator: torch.Generator) -> torch.Tensor:
     return (values + 2.0 ** -13).to(dtype)
 
 
-def tensors_of(flavour: str) -> dict[str, torch.Tensor]:
-    word, _, _, codes, shape, _, _, beside = FLAVOURS[flavour]
-    generator = torch.Generator().manual_seed(len(flavour))
+def tensors_of(variant: str) -> dict[str, torch.Tensor]:
+    word, _, _, codes, shape, _, _, beside = VARIANTS[variant]
+    generator = torch.Generator().manual_seed(len(variant))
     out = {"x.weight": torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8).view(codes),
-           f"x.{word}": scale_of(flavour, generator), **KEPT}
+           f"x.{word}": scale_of(variant, generator), **KEPT}
     for name in beside:
         out[name] = {"scaled_fp8": torch.zeros(2, dtype=E4M3),
                      "x.comfy_quant": torch.zeros(9, dtype=torch.uint8)}.get(name, torch.tensor(0.5))
     return out
 
 
-def computed(flavour: str, tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
+def computed(variant: str, tensors: dict[str, torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
     """torch's own: both to fp32, the scale repeated over its tile, one product, one cast."""
-    word, scale_dtype, _, _, shape, tile, _, _ = FLAVOURS[flavour]
+    word, scale_dtype, _, _, shape, tile, _, _ = VARIANTS[variant]
     scale = tensors[f"x.{word}"]
     if scale_dtype in (torch.uint8, E8M0):
         scale = torch.ldexp(torch.ones(()), scale.view(torch.uint8).int() - 127)
-    scale = 1 / scale.float() if flavour == "gptqmodel" else scale.float()
+    scale = 1 / scale.float() if variant == "gptqmodel" else scale.float()
     if scale.ndim == 4:
         scale = scale[:, 0, :, 0]
     if scale.numel() > 1:
@@ -98,25 +98,25 @@ def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return bool(((a.view(bits) == b.view(bits)) | (a.isnan() & b.isnan())).all())
 
 
-def write(folder: pathlib.Path, flavour: str, tensors: dict[str, torch.Tensor]) -> str:
+def write(folder: pathlib.Path, variant: str, tensors: dict[str, torch.Tensor]) -> str:
     """The checkpoint; returns the configuration that should be left of it."""
     folder.mkdir()
     save_file(tensors, folder / "model.safetensors", {"format": "pt"})
     config = {"model_type": "llama", "torch_dtype": "float16", "big": 10 ** 30, "z": [1, 2]}
-    quantization = FLAVOURS[flavour][6]
+    quantization = VARIANTS[variant][6]
     text = json.dumps(config | ({"quantization_config": quantization} if quantization else {}), indent=1)
     (folder / "config.json").write_text(text, encoding="utf-8")
     return json.dumps(config, indent=1)
 
 
-def flavour_back(flavour: str) -> Iterator[str]:
-    tensors = tensors_of(flavour)
+def variant_back(variant: str) -> Iterator[str]:
+    tensors = tensors_of(variant)
     with scratch() as tmp:
-        config = write(tmp / "in", flavour, tensors)
+        config = write(tmp / "in", variant, tensors)
         for name, dtype in DTYPES.items():
             out = tmp / name
             yield from silence(run("dequantize", tmp / "in", "-o", out, "--dtype", name))
-            found, wanted = load_file(out / "model.safetensors"), KEPT | {"x.weight": computed(flavour, tensors, dtype)}
+            found, wanted = load_file(out / "model.safetensors"), KEPT | {"x.weight": computed(variant, tensors, dtype)}
             for key in sorted(found.keys() ^ wanted.keys()):
                 yield f"{name}: {key} is {'left' if key in found else 'missing'}"
             for key in found.keys() & wanted.keys():
@@ -209,8 +209,8 @@ def spread(folder: pathlib.Path) -> Iterator[str]:
 def main() -> None:
     logger.remove()
     logging.disable_progress_bar()
-    for flavour in FLAVOURS:
-        report(f"dequantize {flavour}", flavour_back(flavour))
+    for variant in VARIANTS:
+        report(f"dequantize {variant}", variant_back(variant))
     cases = [plain(*pair) for pair in LOADS]
     models = {name: folder for name in SMALL[:3] if (folder := sample(name))} | {"smollm2 in 3 files": real_model(3)}
     for name, folder in models.items():

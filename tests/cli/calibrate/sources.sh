@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# w is the amax of what the checkpoint holds, to the bit: FP8 through its scales in every flavour, F32, F16 and BF16 as they are;
+# w is the amax of what the checkpoint holds, to the bit: FP8 through its scales in every variant, F32, F16 and BF16 as they are;
 # of matrices of more bands than one, and of experts in one tensor.
 need "$SAMPLES/tiny-llama"
-for flavour in $(python3 "$CLI/fp8.py" flavours); do
-	python3 "$CLI/fp8.py" finite "$flavour" in
-	python3 "$CLI/fp8.py" amax "$flavour" >table
+for variant in $(python3 "$CLI/fp8.py" variants); do
+	python3 "$CLI/fp8.py" finite "$variant" in
+	python3 "$CLI/fp8.py" amax "$variant" >table
 	mkdir dumps
 	# shellcheck disable=SC2046
 	python3 "$CLI/dump.py" make dumps/0.safetensors 3 $(awk '{ print $1 "=" $2 }' table)

@@ -3,8 +3,8 @@
 . "$CLI/lib.sh"
 # The same bytes with any number of threads, any backend, and the least memory, which cuts rows into pieces.
 backends=$("$FP8CONV" version | sed -n 's/^backend	\([a-z0-9]*\): usable.*/\1/p')
-for flavour in $(python3 "$CLI/fp8.py" flavours); do
-	python3 "$CLI/fp8.py" make "$flavour" in
+for variant in $(python3 "$CLI/fp8.py" variants); do
+	python3 "$CLI/fp8.py" make "$variant" in
 	"$FP8CONV" dequantize in -o wanted --backend reference --threads 1 --dtype f32
 	for way in "--threads 2" "--threads 3" "--threads 1 --max-memory 24832K" "--threads 2 --max-memory 25088K" \
 		"--threads 3 --max-memory 25344K" $(printf -- "--backend=%s " $backends); do

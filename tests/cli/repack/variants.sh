@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Each flavour goes into the formats that can say it, with the same values to the bit, and into no other.
+# Each variant goes into the formats that can say it, with the same values to the bit, and into no other.
 formats_of() {
 	case $1 in
 	hf-block | hf-block-tall | hf-tensor | ct-block-f16 | deepseek-v4 | gptqmodel) echo hf compressed-tensors ;;
@@ -10,30 +10,30 @@ formats_of() {
 		echo compressed-tensors modelopt ;;
 	esac
 }
-for flavour in $(python3 "$CLI/fp8.py" flavours); do
-	python3 "$CLI/fp8.py" make "$flavour" in
+for variant in $(python3 "$CLI/fp8.py" variants); do
+	python3 "$CLI/fp8.py" make "$variant" in
 	for format in hf compressed-tensors modelopt; do
-		case " $(formats_of "$flavour") " in
+		case " $(formats_of "$variant") " in
 		*" $format "*) ;;
 		*)
 			fails 2 " repack: *" repack in -o out --format $format
-			[ ! -e out ] || echo "$flavour to $format: out was made"
+			[ ! -e out ] || echo "$variant to $format: out was made"
 			continue
 			;;
 		esac
 		"$FP8CONV" repack in -o out --format $format 2>said
-		case $flavour in
+		case $variant in
 		gptqmodel*) sed -i '/^fp8conv repack: note: the scales are divisors: they are inverted/d' said ;;
 		esac
 		cat said
 		"$FP8CONV" inspect out --json >j
 		json j "j['format'] == '$format'" \
 			'all(t["dtype"] in ("F32", "U8") for t in j["tensors"] if "_scale" in t["name"])' \
-			'all(t["scale_inv"] for t in j["tensors"] if t["dtype"].startswith("F8"))' || echo "$flavour to $format"
+			'all(t["scale_inv"] for t in j["tensors"] if t["dtype"].startswith("F8"))' || echo "$variant to $format"
 		"$FP8CONV" dequantize out -o values --dtype f32
-		python3 "$CLI/fp8.py" check "$flavour" values f32
+		python3 "$CLI/fp8.py" check "$variant" values f32
 		# There and back again: the same bytes.
-		for other in $(formats_of "$flavour"); do
+		for other in $(formats_of "$variant"); do
 			"$FP8CONV" repack out -o there --format "$other"
 			"$FP8CONV" repack there -o back --format $format
 			same out back
