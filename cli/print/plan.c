@@ -32,13 +32,15 @@ void plan_head_json(struct json_out *out, const struct plan *plan)
 
 #define MAX_NOTES 5
 
-/* The notes there are; a caution is the last. */
+/* The notes there are; that on kernels is the last. */
 static size_t notes_of(const struct selection *selection, const struct output_notes *output,
 		       const char *notes[MAX_NOTES])
 {
-	const char *const all[MAX_NOTES] = { selection->advice, selection->unmatched,
+	const char *const all[MAX_NOTES] = { selection->notes[NOTE_WEIGHTS],
+					     selection->notes[NOTE_PATTERNS],
 					     output ? output->inside : NULL,
-					     output ? output->beside : NULL, selection->caution };
+					     output ? output->beside : NULL,
+					     selection->notes[NOTE_KERNELS] };
 	size_t n = 0;
 
 	for (size_t i = 0; i < MAX_NOTES; i++)
@@ -48,13 +50,13 @@ static size_t notes_of(const struct selection *selection, const struct output_no
 }
 
 void notes_print(const char *command, const struct selection *selection,
-		 const struct output_notes *output, bool cautions)
+		 const struct output_notes *output, bool on_kernels)
 {
 	const char *notes[MAX_NOTES];
 	size_t n = notes_of(selection, output, notes);
 
 	for (size_t i = 0; i < n; i++)
-		if (cautions || notes[i] != selection->caution)
+		if (on_kernels || notes[i] != selection->notes[NOTE_KERNELS])
 			fprintf(stderr, "fp8conv %s: note: %s\n", command, notes[i]);
 }
 

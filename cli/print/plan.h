@@ -16,9 +16,9 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 		     const struct output_notes *notes);
 
 /* Print the notes of a selection, and (unless NULL) of an output: one line each on standard error
- * (the caution only if `cautions`), or as the member "notes". */
+ * (that on kernels only if on_kernels), or as the member "notes". */
 void notes_print(const char *command, const struct selection *selection,
-		 const struct output_notes *output, bool cautions);
+		 const struct output_notes *output, bool on_kernels);
 void notes_json(struct json_out *out, const struct selection *selection,
 		const struct output_notes *output);
 

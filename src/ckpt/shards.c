@@ -312,8 +312,7 @@ int shards_open(struct checkpoint *checkpoint, int n_threads, struct defects *de
 	if (stat(path, &st) && errno == ENOENT && is_hub_name(path)) {
 		rc = err_set(err, ERR_INPUT,
 			     "no file or directory '%s' (for a model on the Hub, run 'hf download "
-			     "%s' and give the "
-			     "directory that it prints)",
+			     "%s' and give the directory that it prints)",
 			     path, path);
 	} else if (stat(path, &st)) {
 		rc = err_errno(err, "cannot open '%s'", path);

@@ -178,12 +178,12 @@ static int plan_skip(struct plan *plan, const struct quantize_params *params,
 /* Called before specs are made: uncovered units may be kept, or get another scheme. */
 static int plan_cover(struct plan *plan, const struct static_scales *scales, struct err *err)
 {
+	char **note = &plan->selection.notes[NOTE_WEIGHTS];
 	bool kept;
 
 	if (!scales->params->path)
 		return 0;
-	if (static_scales_cover(scales, plan, &kept,
-				plan->selection.advice ? NULL : &plan->selection.advice, err))
+	if (static_scales_cover(scales, plan, &kept, *note ? NULL : note, err))
 		return -1;
 	return kept ? selection_settle(&plan->selection, err) : 0;
 }

@@ -184,7 +184,7 @@ static int plan_units(struct plan *plan, struct detection *detection,
 		return err_set(err, ERR_USAGE, "nothing to repack: '%s' has no FP8 weights",
 			       convert->input);
 	if (detection->inverted)
-		plan->selection.advice =
+		plan->selection.notes[NOTE_WEIGHTS] =
 			xstrdup("the scales are divisors: they are inverted (1 / scale in fp32)");
 	if (plan_specs(plan, params, err) || repack_check_blocks(plan, convert->io, err))
 		return -1;

@@ -133,8 +133,8 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 }
 
 /* Notes a pattern that matches no tensor, which is most often a typing error. */
-static int note_unmatched(const struct checkpoint *checkpoint, const struct pattern *patterns,
-			  size_t n, char **note, struct err *err)
+static int note_patterns(const struct checkpoint *checkpoint, const struct pattern *patterns,
+			 size_t n, char **note, struct err *err)
 {
 	for (size_t p = 0; p < n && !*note; p++) {
 		bool matches = false;
@@ -155,10 +155,10 @@ static int patterns_note(const struct select *select, const struct patterns *pat
 {
 	const struct checkpoint *checkpoint = select->checkpoint;
 
-	if (note_unmatched(checkpoint, patterns->rules, patterns->n_rules, note, err) ||
-	    note_unmatched(checkpoint, patterns->include, patterns->n_include, note, err))
+	if (note_patterns(checkpoint, patterns->rules, patterns->n_rules, note, err) ||
+	    note_patterns(checkpoint, patterns->include, patterns->n_include, note, err))
 		return -1;
-	return note_unmatched(checkpoint, patterns->exclude, patterns->n_exclude, note, err);
+	return note_patterns(checkpoint, patterns->exclude, patterns->n_exclude, note, err);
 }
 
 static bool is_fp8(enum dtype dtype)

@@ -64,9 +64,9 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 		err_wrap(err, "'%s'", checkpoint->path);
 		goto out;
 	}
-	if (select_gather(&select, &selection->unmatched, err) || select_experts(&select, err) ||
-	    select_shapes(&select, err) || select_units(&select, selection, err) ||
-	    select_tp(&select, selection, err))
+	if (select_gather(&select, &selection->notes[NOTE_PATTERNS], err) ||
+	    select_experts(&select, err) || select_shapes(&select, err) ||
+	    select_units(&select, selection, err) || select_tp(&select, selection, err))
 		goto out;
 	rc = 0;
 out:

@@ -45,6 +45,14 @@ struct select_options {
 	int tp;		 /* 0, or the tensor-parallel size that must load */
 };
 
+enum selection_note {
+	NOTE_WEIGHTS,  /* most linear weights were kept (the counts, and what quantizes them),
+			* had too few tokens, or have scales that are inverted */
+	NOTE_PATTERNS, /* patterns match no tensor */
+	NOTE_KERNELS,  /* engines' kernels refuse quantized weights */
+	N_NOTES
+};
+
 struct selection {
 	size_t n_units;
 	struct unit *units; /* by source shard, then source offset, then expert, gate before up */
@@ -55,12 +63,7 @@ struct selection {
 	size_t n_linear_kept;
 	int tp[7]; /* the tensor-parallel sizes of 1, 2, 4 .. 64 that load */
 	size_t n_tp;
-	/* one line, if most linear weights had to be kept: the counts, and the recipe or option
-	 * that quantizes them; else NULL */
-	char *advice;
-	char *unmatched; /* one line, if patterns match no tensor; else NULL */
-	/* one line, if engines' kernels refuse quantized weights; else NULL */
-	char *caution;
+	char *notes[N_NOTES]; /* one line each; NULL: nothing to note */
 };
 
 /* Makes the selection; checkpoint must outlive it.  ERR_USAGE if nothing can be quantized, and for

@@ -161,8 +161,7 @@ void selection_release(struct selection *selection)
 		free(selection->units[i].reason);
 	free(selection->units);
 	arena_release(&selection->names);
-	free(selection->advice);
-	free(selection->unmatched);
-	free(selection->caution);
+	for (size_t i = 0; i < N_NOTES; i++)
+		free(selection->notes[i]);
 	*selection = (struct selection){ 0 };
 }

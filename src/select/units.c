@@ -164,9 +164,9 @@ int select_units(struct select *select, struct selection *selection, struct err 
 	if (selection_check(selection, n ? hint : NULL, err))
 		return -1;
 	if (2 * n > n_linear)
-		selection->advice =
+		selection->notes[NOTE_WEIGHTS] =
 			xasprintf("%zu of %zu linear weights are kept because of their shapes: %s",
 				  n, n_linear, hint);
-	selection->caution = note_mx(select);
+	selection->notes[NOTE_KERNELS] = note_mx(select);
 	return 0;
 }

@@ -66,7 +66,7 @@ def quantize(source: pathlib.Path | str, out: pathlib.Path | str, *args: str, **
 
 
 def silence(done: subprocess.CompletedProcess) -> Iterator[str]:
-    """Success without a word, save for advice."""
+    """Silent success, except for notes."""
     error = done.stderr.decode()
     if done.returncode or done.stdout or any("note:" not in line for line in error.splitlines()):
         yield f"exit status {done.returncode}, stdout {len(done.stdout)} bytes, stderr {error.strip()!r}"

@@ -189,7 +189,7 @@ static void linear_weights_are_counted(void **state)
 	assert_int_equal(selection.n_linear, 5);
 	assert_int_equal(selection.n_linear_kept, 4);
 	assert_int_equal(selection.n_quantized, 1);
-	assert_null(selection.advice);
+	assert_null(selection.notes[NOTE_WEIGHTS]);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 }
@@ -254,7 +254,7 @@ static void keeping_twice_leaves_joint_sets_intact(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-static void advice_is_given_where_most_are_kept(void **state)
+static void a_note_says_that_most_are_kept(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
@@ -265,7 +265,7 @@ static void advice_is_given_where_most_are_kept(void **state)
 	     "a.0.down_proj.weight BF16 576 1536\n",
 	     "blockwise", false);
 	assert_string_equal(
-		selection.advice,
+		selection.notes[NOTE_WEIGHTS],
 		"2 of 3 linear weights are kept because of their shapes: --recipe channelwise "
 		"accepts any shape, --ragged allows partial blocks");
 	selection_release(&selection);
@@ -275,20 +275,20 @@ static void advice_is_given_where_most_are_kept(void **state)
 	     "a.0.gate_proj.weight BF16 200 128\na.0.up_proj.weight BF16 256 128\n"
 	     "a.0.down_proj.weight BF16 128 256\n",
 	     "blockwise", false);
-	assert_memory_equal(selection.advice, "2 of 3 ", 7);
+	assert_memory_equal(selection.notes[NOTE_WEIGHTS], "2 of 3 ", 7);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 	/* half is not most */
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 576 1536\n", "blockwise",
 	     false);
-	assert_null(selection.advice);
+	assert_null(selection.notes[NOTE_WEIGHTS]);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8", false);
-	assert_null(selection.advice);
-	assert_string_equal(selection.caution,
+	assert_null(selection.notes[NOTE_WEIGHTS]);
+	assert_string_equal(selection.notes[NOTE_KERNELS],
 			    "1 weights have fewer than 128 rows or columns, which engines' MXFP8 "
 			    "kernels do not support: use --exclude to keep them");
 	selection_release(&selection);
@@ -305,7 +305,7 @@ int main(void)
 		cmocka_unit_test(linear_weights_are_counted),
 		cmocka_unit_test(keeping_one_keeps_its_joint_set),
 		cmocka_unit_test(keeping_twice_leaves_joint_sets_intact),
-		cmocka_unit_test(advice_is_given_where_most_are_kept),
+		cmocka_unit_test(a_note_says_that_most_are_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
