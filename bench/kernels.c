@@ -9,7 +9,7 @@
  * Memory rows: --mib of bf16 (far beyond the caches), rows of the matrix divided among the threads,
  * streaming stores.  Cache rows (per core): each thread converts its own 1 MiB again and again with
  * ordinary stores, as the file pipeline does.  Each run times every row once, so that a noisy
- * neighbour hits all alike; --cpu-time counts only the time that threads ran.
+ * neighbor hits all alike; --cpu-time counts only the time that threads ran.
  */
 #include <emmintrin.h>
 #include <errno.h>

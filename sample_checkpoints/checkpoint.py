@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 
-# The order in which the reference serialiser lays out types; within one, tensors lie by name.
+# The order in which the reference serializer lays out types; within one, tensors lie by name.
 LAYOUT = ["I64", "F64", "F32", "I32", "BF16", "F16", "I8", "U8", "BOOL"]
 FLT_MAX = np.finfo(np.float32).max
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files written by the reference serialiser: tests/unit/test_safetensors.c lays their tensors out anew and must
+"""Files written by the reference serializer: tests/unit/test_safetensors.c lays their tensors out anew and must
 arrive at the same header, byte for byte.
 
     python make.py [OUT]        (default: the folder of this script)

@@ -52,7 +52,7 @@ def read(path):
 
 
 def write(path, metadata, tensors):
-    """As the reference serialiser: by type (U64, I64, F32), then by name."""
+    """As the reference serializer: by type (U64, I64, F32), then by name."""
     order = sorted(tensors, key=lambda name: (["U64", "I64", "F32"].index(tensors[name][0]), name.encode()))
     header, data = {"__metadata__": dict(sorted(metadata.items()))}, b""
     for name in order:

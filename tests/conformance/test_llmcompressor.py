@@ -31,7 +31,7 @@ def problems(scheme: str, python: str, source: pathlib.Path) -> Iterator[str]:
         told = json.loads(run("verify", folder / "out", "--source", source, "--json").stdout)
         found = {key: told[key] for key in ("recipe", "format", "arithmetic")}
         if found != {"recipe": recipe, "format": "compressed-tensors", "arithmetic": arithmetic}:
-            yield f"recognised as {found}"
+            yield f"detected as {found}"
         if not told["cost_db"] >= -0.01:
             yield f"it costs {told['cost_db']} dB"
 

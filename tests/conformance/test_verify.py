@@ -30,7 +30,7 @@ def accepted(source: pathlib.Path, case: Case) -> Iterator[str]:
                 yield f"{args}: exit status {done.returncode}: {(done.stdout + done.stderr).decode()[:300]}"
         status, found = verify(tmp / "out", "--source", source)
         if status or not found["arithmetic"] or found["recipe"] != case.recipe or found["format"] != case.format:
-            yield f"recognised as {found['recipe']}, {found['format']}, {found.get('arithmetic')}"
+            yield f"detected as {found['recipe']}, {found['format']}, {found.get('arithmetic')}"
         if found["cost_db"] or found["worst_cost_db"]:
             yield f"its own arithmetic costs {found['cost_db']} dB"
         status, found = verify(tmp / "out", "--source", source, "--recipe", case.recipe)

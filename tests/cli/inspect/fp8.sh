@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# What quantize wrote is recognised, and every FP8 tensor has its scale.
+# What quantize wrote is detected, and every FP8 tensor has its scale.
 need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
 python3 "$CLI/amax.py" make "$model" s.amax

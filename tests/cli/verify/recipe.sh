@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# A recipe that is given takes the place of the one recognised: silence where it is the one, with its numbers; else each weight.
+# A recipe that is given takes the place of the one detected: silence where it is the one, with its numbers; else each weight.
 need "$SAMPLES/tiny-llama"
 model=$SAMPLES/tiny-llama
 check() {
