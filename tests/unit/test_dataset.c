@@ -18,13 +18,12 @@
 
 #include "base/mem.h"
 #include "dataset/dataset.h"
-#include "support/scratch.h"
+#include "support/data_folder.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 #define ALL	     SIZE_MAX
 
-static char *folder;
-static struct tokenizer *tokenizer; /* one token a letter, "ab" is 10; BOS 8, EOS 9 */
+static struct data_folder folder; /* its tokenizer: one token a letter, "ab" is 10; BOS 8, EOS 9 */
 
 static const char tokenizer_json[] =
 	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\":\":3,\" "
@@ -41,19 +40,6 @@ static ssize_t counting_pread(int fd, void *data, size_t n, off_t offset)
 {
 	n_read += n;
 	return io_system.pread(fd, data, n, offset);
-}
-
-static const char *write_file(const char *name, const void *bytes, size_t n)
-{
-	static char path[4096];
-	FILE *file;
-
-	snprintf(path, sizeof path, "%s/%s", folder, name);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	assert_int_equal(fwrite(bytes, 1, n, file), n);
-	assert_int_equal(fclose(file), 0);
-	return path;
 }
 
 /* "1 2 3|4 5": the sequences, or the message without the folder. */
@@ -76,26 +62,13 @@ static void read_into(struct buf *out, const char *path, const struct tokenizer 
 	out->len = 0;
 	buf_puts(out, "");
 	if (dataset_open(&data, &params, &err)) {
-		const char *at = strstr(err.message, folder);
-
 		assert_int_equal(err.kind, ERR_INPUT);
 		assert_null(data.sequences);
-		assert_non_null(at);
-		buf_add(out, err.message, (size_t)(at - err.message));
-		buf_puts(out, at + strlen(folder) + 1);
+		assert_non_null(strstr(err.message, folder.path));
+		data_folder_message(&folder, err.message, out);
 		return;
 	}
-	for (size_t i = 0; i < data.n; i++) {
-		const struct dataset_sequence *sequence = &data.sequences[i];
-
-		assert_true(sequence->begin + sequence->len <= data.ids.n);
-		for (size_t j = 0; j < sequence->len; j++)
-			buf_printf(out, "%s%u",
-				   j   ? " "
-				   : i ? "|"
-				       : "",
-				   data.ids.ids[sequence->begin + j]);
-	}
+	data_sequences_list(out, &data);
 	dataset_release(&data);
 }
 
@@ -112,9 +85,10 @@ static void check_rows(const struct text_row *rows, size_t n)
 	struct buf got = { 0 };
 
 	for (size_t i = 0; i < n; i++) {
-		const char *path = write_file(rows[i].name, rows[i].text, strlen(rows[i].text));
+		const char *path =
+			data_folder_put(&folder, rows[i].name, rows[i].text, strlen(rows[i].text));
 
-		read_into(&got, path, tokenizer, rows[i].seq_len, 11, rows[i].max);
+		read_into(&got, path, folder.tokenizer, rows[i].seq_len, 11, rows[i].max);
 		if (strcmp(got.data, rows[i].expected) != 0)
 			fail_msg("row %zu: '%s', not '%s'", i, got.data, rows[i].expected);
 	}
@@ -181,13 +155,14 @@ static void text_needs_a_tokenizer(void **state)
 	struct buf got = { 0 };
 
 	(void)state;
-	read_into(&got, write_file("a.txt", "ab", 2), NULL, 1, 11, ALL);
+	read_into(&got, data_folder_put(&folder, "a.txt", "ab", 2), NULL, 1, 11, ALL);
 	assert_string_equal(
 		got.data, "'a.txt': text needs a tokenizer.json beside the model; token ids (.npy, "
 			  ".safetensors, or 'input_ids' in .jsonl) do not");
-	read_into(&got, write_file("a.jsonl", "{\"input_ids\":[1]}", 17), NULL, 1, 11, ALL);
+	read_into(&got, data_folder_put(&folder, "a.jsonl", "{\"input_ids\":[1]}", 17), NULL, 1, 11,
+		  ALL);
 	assert_string_equal(got.data, "1");
-	read_into(&got, write_file("a.txt", "ab", 2), tokenizer, 1, 9, ALL);
+	read_into(&got, data_folder_put(&folder, "a.txt", "ab", 2), folder.tokenizer, 1, 9, ALL);
 	assert_string_equal(got.data, "'a.txt': the tokenizer produced token id 10, which is "
 				      "outside the range of the model (0 to 8)");
 	buf_release(&got);
@@ -203,21 +178,21 @@ static void a_long_text_is_read_only_as_far_as_needed(void **state)
 	(void)state;
 	for (int i = 0; i < 500000; i++)
 		buf_puts(&text, i % 3 ? "ab\n" : "c");
-	path = write_file("long.txt", text.data, text.len);
-	read_into(&got, path, tokenizer, 4, 11, 2);
+	path = data_folder_put(&folder, "long.txt", text.data, text.len);
+	read_into(&got, path, folder.tokenizer, 4, 11, 2);
 	assert_string_equal(got.data, "8 2 10 5|10 5 2 10");
 	assert_true(n_read < text.len / 2);
-	read_into(&got, path, tokenizer, 833335, 11, 1); /* nearly all of it */
+	read_into(&got, path, folder.tokenizer, 833335, 11, 1); /* nearly all of it */
 	assert_int_equal(strncmp(got.data, "8 2 10 5 10 5 2 10 5", 20), 0);
-	read_into(&got, path, tokenizer, 833336, 11, 1);
+	read_into(&got, path, folder.tokenizer, 833336, 11, 1);
 	assert_string_equal(got.data,
 			    "'long.txt' contains 833335 tokens, fewer than one sequence (833336)");
 	text.len = 0;
 	for (int i = 0; i < 600000; i++)
 		buf_putc(&text, 'x'); /* no token: more is read than there should be need for */
 	buf_puts(&text, "\nab\nab\n");
-	path = write_file("long.txt", text.data, text.len);
-	read_into(&got, path, tokenizer, 4, 11, 1);
+	path = data_folder_put(&folder, "long.txt", text.data, text.len);
+	read_into(&got, path, folder.tokenizer, 4, 11, 1);
 	assert_string_equal(got.data, "8 5 10 5");
 	buf_release(&text);
 	buf_release(&got);
@@ -239,7 +214,7 @@ static const char *write_npy(int version, const char *dict, const void *bytes, s
 		buf_putc(&file, (char)(len >> 8 * i));
 	buf_puts(&file, dict);
 	buf_add(&file, bytes, n);
-	path = write_file("a.npy", file.data, file.len);
+	path = data_folder_put(&folder, "a.npy", file.data, file.len);
 	buf_release(&file);
 	return path;
 }
@@ -304,11 +279,12 @@ static void npy_arrays_become_sequences_or_are_refused(void **state)
 		if (strcmp(got.data, npy_rows[i].expected) != 0)
 			fail_msg("row %zu: '%s', not '%s'", i, got.data, npy_rows[i].expected);
 	}
-	read_into(&got, write_file("a.npy", "\x93NUMPY\1\0\xff\xff{}", 12), NULL, 1, 11, ALL);
+	read_into(&got, data_folder_put(&folder, "a.npy", "\x93NUMPY\1\0\xff\xff{}", 12), NULL, 1,
+		  11, ALL);
 	assert_string_equal(
 		got.data,
 		"header of 'a.npy' is 65535 bytes long, more than the file or the limit (65536)");
-	read_into(&got, write_file("a.npy", "", 0), NULL, 1, 11, ALL);
+	read_into(&got, data_folder_put(&folder, "a.npy", "", 0), NULL, 1, 11, ALL);
 	assert_string_equal(got.data, "'a.npy' is not a .npy file of version 1 to 3");
 	buf_release(&got);
 }
@@ -322,7 +298,7 @@ static const char *write_st(const char *header, const void *bytes, size_t n)
 	buf_add(&file, &len, 8);
 	buf_puts(&file, header);
 	buf_add(&file, bytes, n);
-	path = write_file("a.safetensors", file.data, file.len);
+	path = data_folder_put(&folder, "a.safetensors", file.data, file.len);
 	buf_release(&file);
 	return path;
 }
@@ -364,34 +340,14 @@ static void safetensors_become_sequences_or_are_refused(void **state)
 
 static int set_up(void **state)
 {
-	struct buf json = { 0 };
-	struct err err;
-	int rc;
-
 	(void)state;
-	buf_puts(&json, tokenizer_json);
-	rc = tokenizer_new(&tokenizer, &json, "t.json", &err);
-	buf_release(&json);
-	folder = scratch_new();
-	return rc || !folder;
+	return data_folder_init(&folder, tokenizer_json);
 }
 
 static int tear_down(void **state)
 {
-	static const char *const names[] = { "a.txt", "a.jsonl",       "a.csv",
-					     "a.npy", "a.safetensors", "long.txt" };
-	char path[4096];
-	int rc;
-
 	(void)state;
-	tokenizer_free(tokenizer);
-	for (size_t i = 0; i < N_ROWS(names); i++) {
-		snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-		unlink(path);
-	}
-	rc = rmdir(folder);
-	free(folder);
-	return rc;
+	return data_folder_release(&folder);
 }
 
 int main(void)

@@ -19,32 +19,19 @@
 
 #include "base/mem.h"
 #include "dataset/dataset.h"
-#include "support/scratch.h"
+#include "support/data_folder.h"
 
 #define N_ROWS(rows) (sizeof(rows) / sizeof *(rows))
 
-static char *folder;
-static struct tokenizer *tokenizer; /* one token a letter, no special tokens */
+static struct data_folder folder; /* its tokenizer: one token a letter, no special tokens */
 
 static const char tokenizer_json[] =
 	"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"c\":2,\":\":3,\" \":4,\"\\n\":5,"
 	"\"u\":6,\"s\":7,\"e\":8,\"r\":9},\"merges\":[]}}";
 
-static void put(const char *name, const void *bytes, size_t n)
-{
-	char path[4096];
-	FILE *file;
-
-	snprintf(path, sizeof path, "%s/%s", folder, name);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	assert_int_equal(fwrite(bytes, 1, n, file), n);
-	assert_int_equal(fclose(file), 0);
-}
-
 static void put_text(const char *name, const char *text)
 {
-	put(name, text, strlen(text));
+	data_folder_put(&folder, name, text, strlen(text));
 }
 
 /* One gzip member, as gzip writes it. */
@@ -80,7 +67,7 @@ static char *read_paths(const char *const *names, size_t n, size_t seq_len, size
 {
 	struct dataset_params params = { .io = &io_system,
 					 .n_paths = n,
-					 .tokenizer = tokenizer,
+					 .tokenizer = folder.tokenizer,
 					 .seq_len = seq_len,
 					 .vocab_size = 10,
 					 .max_sequences = max };
@@ -91,27 +78,15 @@ static char *read_paths(const char *const *names, size_t n, size_t seq_len, size
 	struct err err = { 0 };
 
 	for (size_t i = 0; i < n; i++)
-		snprintf(paths[i], sizeof paths[i], "%s%s%s", *names[i] == '/' ? "" : folder,
+		snprintf(paths[i], sizeof paths[i], "%s%s%s", *names[i] == '/' ? "" : folder.path,
 			 *names[i] == '/' ? "" : "/", names[i]);
 	params.paths = pointers;
 	buf_puts(&out, "");
 	if (dataset_open(&data, &params, &err)) {
-		for (const char *at = err.message; *at;) {
-			size_t skip = strncmp(at, folder, strlen(folder)) ? 0 : strlen(folder) + 1;
-
-			at += skip;
-			if (!skip)
-				buf_putc(&out, *at++);
-		}
+		data_folder_message(&folder, err.message, &out);
 		return out.data;
 	}
-	for (size_t i = 0; i < data.n; i++)
-		for (size_t t = 0; t < data.sequences[i].len; t++)
-			buf_printf(&out, "%s%u",
-				   t   ? " "
-				   : i ? "|"
-				       : "",
-				   data.ids.ids[data.sequences[i].begin + t]);
+	data_sequences_list(&out, &data);
 	dataset_release(&data);
 	return out.data;
 }
@@ -163,7 +138,7 @@ static void a_directory_is_its_files_in_byte_order(void **state)
 	char path[4096];
 
 	(void)state;
-	snprintf(path, sizeof path, "%s/dir", folder);
+	snprintf(path, sizeof path, "%s/dir", folder.path);
 	assert_int_equal(mkdir(path, 0700), 0);
 	check("dir", 1, SIZE_MAX,
 	      "'dir' contains no .txt, .jsonl, .json, .npy or .safetensors file (also .gz or "
@@ -173,7 +148,7 @@ static void a_directory_is_its_files_in_byte_order(void **state)
 	put_text("dir/B.json", "[{\"text\":\"cc\"}]");
 	put_text("dir/.hidden.txt", "u");
 	put_text("dir/notes.md", "u");
-	snprintf(path, sizeof path, "%s/dir/sub.txt", folder);
+	snprintf(path, sizeof path, "%s/dir/sub.txt", folder.path);
 	assert_int_equal(mkdir(path, 0700), 0);
 	check("dir", 1, SIZE_MAX, "2|2|0|0|1");
 }
@@ -237,7 +212,7 @@ static void a_character_is_not_cut(void **state)
 	for (int i = 0; i < 200000; i++)
 		buf_puts(&text, "\xc3\xa4");
 	buf_puts(&text, "ab");
-	put("a.txt", text.data, text.len);
+	data_folder_put(&folder, "a.txt", text.data, text.len);
 	check("a.txt", 1, 1, "0");
 	buf_release(&text);
 }
@@ -263,20 +238,20 @@ static void compressed_files_are_read_as_their_content(void **state)
 			   "\xEF\xBB\xBF"
 			   "abc",
 			   6);
-		put(texts[i], packed.data, packed.len);
+		data_folder_put(&folder, texts[i], packed.data, packed.len);
 		check(texts[i], 1, SIZE_MAX, "0|1|2");
 		packers[i](&packed, "ba", 2); /* a second member goes on where the first ended */
-		put(texts[i], packed.data, packed.len);
+		data_folder_put(&folder, texts[i], packed.data, packed.len);
 		check(texts[i], 1, SIZE_MAX, "0|1|2|1|0");
 		packed.len = 0;
 		packers[i](&packed, line, sizeof line - 1);
-		put(lines[i], packed.data, packed.len);
+		data_folder_put(&folder, lines[i], packed.data, packed.len);
 		check(lines[i], 1, SIZE_MAX, "0|1|2");
-		put(bare[i], packed.data, packed.len);
+		data_folder_put(&folder, bare[i], packed.data, packed.len);
 		check(bare[i], 1, SIZE_MAX, "0|1|2");
 		packed.len = 0;
 		packers[i](&packed, array, sizeof array - 1);
-		put(arrays[i], packed.data, packed.len);
+		data_folder_put(&folder, arrays[i], packed.data, packed.len);
 		check(arrays[i], 1, SIZE_MAX, "1 2|3 4");
 		buf_release(&packed);
 	}
@@ -297,11 +272,11 @@ static void damaged_compression_is_refused(void **state)
 		snprintf(expected, sizeof expected,
 			 "'%s' is truncated: its compressed data is incomplete", names[i]);
 		for (size_t n = 5; n < packed.len; n++) {
-			put(names[i], packed.data, n);
+			data_folder_put(&folder, names[i], packed.data, n);
 			check(names[i], 1, SIZE_MAX, expected);
 		}
 		buf_puts(&packed, "garbage");
-		put(names[i], packed.data, packed.len);
+		data_folder_put(&folder, names[i], packed.data, packed.len);
 		check(names[i], 1, SIZE_MAX,
 		      i ? "'a.txt.zst' is damaged or has other data after its compressed data: "
 			  "Unknown "
@@ -311,7 +286,7 @@ static void damaged_compression_is_refused(void **state)
 			  "header check");
 		buf_release(&packed);
 	}
-	put("a.txt.gz", "\x1f\x8b\x07garbagegarbage", 17);
+	data_folder_put(&folder, "a.txt.gz", "\x1f\x8b\x07garbagegarbage", 17);
 	check("a.txt.gz", 1, SIZE_MAX,
 	      "'a.txt.gz' is damaged or has other data after its compressed data: "
 	      "unknown compression method");
@@ -328,23 +303,23 @@ static void bombs_are_refused(void **state)
 	assert_non_null(bytes);
 	memset(bytes, 'a', n);
 	add_zstd(&packed, bytes, n);
-	put("a.txt.zst", packed.data, packed.len);
+	data_folder_put(&folder, "a.txt.zst", packed.data, packed.len);
 	check("a.txt.zst", 1, SIZE_MAX,
 	      "'a.txt.zst' exceeds the limit for compressed or piped text (268435456 bytes): use "
 	      ".jsonl");
 	check("a.txt.zst", 1, 2, "0|0");
-	put("a.jsonl.zst", packed.data, packed.len);
+	data_folder_put(&folder, "a.jsonl.zst", packed.data, packed.len);
 	check("a.jsonl.zst", 1, SIZE_MAX,
 	      "a line or object of 'a.jsonl.zst' is longer than the limit "
 	      "(67108864 bytes)");
-	put("a.npy.zst", packed.data, packed.len);
+	data_folder_put(&folder, "a.npy.zst", packed.data, packed.len);
 	check("a.npy.zst", 1, SIZE_MAX,
 	      "'a.npy.zst' is larger than the limit for a compressed array (268435456 bytes): "
 	      "decompress it first");
 	bytes[0] = '[';
 	packed.len = 0;
 	add_zstd(&packed, bytes, n);
-	put("a.json.zst", packed.data, packed.len);
+	data_folder_put(&folder, "a.json.zst", packed.data, packed.len);
 	check("a.json.zst", 1, SIZE_MAX,
 	      "'a.json.zst', element 0: a line or object of 'a.json.zst' is longer than the limit "
 	      "(67108864 bytes)");
@@ -383,29 +358,14 @@ static void pipes_are_told_by_content(void **state)
 
 static int set_up(void **state)
 {
-	struct buf json = { 0 };
-	struct err err;
-	int rc;
-
 	(void)state;
-	buf_puts(&json, tokenizer_json);
-	rc = tokenizer_new(&tokenizer, &json, "t.json", &err);
-	buf_release(&json);
-	folder = scratch_new();
-	return rc || !folder;
+	return data_folder_init(&folder, tokenizer_json);
 }
 
 static int tear_down(void **state)
 {
-	char command[4200];
-	int rc;
-
 	(void)state;
-	tokenizer_free(tokenizer);
-	snprintf(command, sizeof command, "rm -r '%s'", folder);
-	rc = system(command); /* NOLINT(cert-env33-c): a folder of this test */
-	free(folder);
-	return rc;
+	return data_folder_release(&folder);
 }
 
 int main(void)
