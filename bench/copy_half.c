@@ -17,8 +17,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "bench/measure.h"
 
 #define MAX_FILES 4096
 #define ALIGN	  4096 /* of direct I/O; a piece's half is a multiple of it */
@@ -188,13 +189,13 @@ int main(int argc, char **argv)
 {
 	const struct argp argp = { descriptions, parse, "FROM TO", "Read everything, write half.",
 				   NULL,	 NULL,	NULL };
-	struct timespec begin, end;
+	double begin;
 	pthread_t threads[256];
 	int n = 1;
 
 	job.threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	begin = clock_seconds(CLOCK_MONOTONIC);
 	open_files();
 	for (; n < job.threads && n < 256; n++)
 		if (pthread_create(&threads[n], NULL, work, NULL))
@@ -203,8 +204,6 @@ int main(int argc, char **argv)
 	for (int i = 1; i < n; i++)
 		pthread_join(threads[i], NULL);
 	close_files();
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.6f\n",
-	       (double)(end.tv_sec - begin.tv_sec) + (double)(end.tv_nsec - begin.tv_nsec) / 1e9);
+	printf("%.6f\n", clock_seconds(CLOCK_MONOTONIC) - begin);
 	return 0;
 }

@@ -8,12 +8,12 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "kernels/cpu/forward/gemm.h"
 #include "base/mem.h"
-#include "num/float16.h"
+#include "bench/matrix.h"
+#include "bench/measure.h"
+#include "kernels/cpu/forward/gemm.h"
 
 #define TOKENS	 512
 #define N_LAYERS 30
@@ -50,26 +50,9 @@ static void check(int rc, const struct err *err)
 	exit(1);
 }
 
-/* Small numbers of both signs. */
-static void *matrix(enum dtype dtype, size_t n)
-{
-	float *values = xcalloc(n, sizeof *values);
-	uint16_t *halves = (uint16_t *)values;
-
-	for (size_t i = 0; i < n; i++) {
-		float value = (float)(i % 251) / 251 - 0.5f;
-
-		if (dtype == DT_BF16)
-			halves[i] = bf16_from_f32(value);
-		else
-			values[i] = value;
-	}
-	return values;
-}
-
 static struct gemm_weight *weight(const struct work *work, struct product product)
 {
-	void *data = matrix(work->dtype, product.n * product.k);
+	void *data = matrix_new(work->dtype, product.n * product.k);
 	const char *rows = data;
 	struct gemm_weight *made;
 	struct err err = { 0 };
@@ -125,7 +108,7 @@ static void *multiply(void *argument)
 	struct work *work = argument;
 	struct gemm_stream stream = { 0 };
 	struct err err = { 0 };
-	void *x = matrix(work->dtype, (size_t)TOKENS * 1536);
+	void *x = matrix_new(work->dtype, (size_t)TOKENS * 1536);
 	float *y = xcalloc((size_t)TOKENS * head.n, sizeof *y);
 
 	for (size_t l = 0; l < N_LAYERS; l++) {
@@ -151,7 +134,7 @@ int main(int argc, char **argv)
 	struct work panels[64];
 	pthread_t threads[64];
 	int n_threads = 2, n_sequences = 16, option;
-	struct timespec begin, end;
+	double begin;
 	struct err err = { 0 };
 
 	while ((option = getopt(argc, argv, "at:n:")) != -1) {
@@ -162,7 +145,7 @@ int main(int argc, char **argv)
 	}
 	check(gemm_open(&work.gemm, &err), &err);
 	make_weights(&work);
-	clock_gettime(CLOCK_MONOTONIC, &begin);
+	begin = clock_seconds(CLOCK_MONOTONIC);
 	for (int t = 0; t < n_threads; t++) {
 		panels[t] = work;
 		panels[t].n_sequences = n_sequences / n_threads + (t < n_sequences % n_threads);
@@ -170,9 +153,7 @@ int main(int argc, char **argv)
 	}
 	for (int t = 0; t < n_threads; t++)
 		pthread_join(threads[t], NULL);
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	printf("%.4f\n",
-	       (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec));
+	printf("%.4f\n", clock_seconds(CLOCK_MONOTONIC) - begin);
 	free_weights(&work);
 	gemm_close(work.gemm);
 	return 0;

@@ -11,7 +11,6 @@
  * row once, so that what slows the machine slows all. Exit status 77: there is no GPU.
  */
 #include <pthread.h>
-#include <time.h>
 
 #include "gpu_bench.h"
 #include "gpu_bf16.h"
@@ -325,23 +324,16 @@ static void row_run(const struct bench *b, const struct row *row)
 	}
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static double row_seconds(const struct bench *b, const struct row *row)
 {
-	double begin = now();
+	double begin = clock_seconds(CLOCK_MONOTONIC);
 	float ms;
 
 	device_begin(b->stream);
 	if (row->operation >= HOST_IN) {
 		row_run(b, row);
-		return (now() - begin) / (row->operation == HOST_QUANTIZE ? HOST_PASSES : 1);
+		return (clock_seconds(CLOCK_MONOTONIC) - begin) /
+		       (row->operation == HOST_QUANTIZE ? HOST_PASSES : 1);
 	}
 	check(cudaEventRecord(b->begin, b->native), "cudaEventRecord");
 	row_run(b, row);

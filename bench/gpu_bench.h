@@ -9,6 +9,7 @@
 extern "C" {
 #include "backend/dispatch.h"
 }
+#include "bench/measure.h"
 
 #include <cuda_runtime.h>
 #include <errno.h>
@@ -90,18 +91,10 @@ static inline void *device_new(size_t size)
  * zeros. */
 static inline void fill(uint16_t *x, size_t n)
 {
-	uint64_t state = 88172645463325252u;
+	uint64_t state = NOISE_SEED;
 
-	for (size_t i = 0; i < n; i++) {
-		uint64_t sum;
-
-		state ^= state << 13;
-		state ^= state >> 7;
-		state ^= state << 17;
-		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) +
-		      (state >> 48);
-		x[i] = bf16_from_f32(((float)sum - 131070.0f) * 5e-7f);
-	}
+	for (size_t i = 0; i < n; i++)
+		x[i] = bf16_from_f32(noise_next(&state) * 5e-7f);
 }
 
 /* "[1.5, 1.25]" */

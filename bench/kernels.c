@@ -19,10 +19,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/dispatch.h"
+#include "bench/measure.h"
 #include "num/float16.h"
 
 #define COLS	      4096
@@ -100,14 +100,6 @@ static struct row rows[] = {
 
 #define N_ROWS (sizeof rows / sizeof *rows)
 
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Reads n bytes, writes n/2.  ahead: how far to fetch ahead of the reading. */
 static void copy_half(const char *from, uint8_t *to, size_t n, size_t ahead, bool streaming)
 {
@@ -180,11 +172,11 @@ static void work_once(const struct work *w)
 static void *work_run(void *argument)
 {
 	struct work *w = argument;
-	double start = seconds(CLOCK_THREAD_CPUTIME_ID);
+	double start = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
 
 	for (int i = 0; i < w->repeat; i++)
 		work_once(w);
-	w->cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) - start;
+	w->cpu_seconds = clock_seconds(CLOCK_THREAD_CPUTIME_ID) - start;
 	return NULL;
 }
 
@@ -194,7 +186,7 @@ static double row_measure(const struct bench *b, const struct row *row)
 	struct work work[N_THREADS_MAX];
 	pthread_t threads[N_THREADS_MAX];
 	size_t share = b->rows / b->n_threads / 128 * 128;
-	double start = seconds(CLOCK_MONOTONIC), elapsed, bytes = 0, cpu = 0;
+	double start = clock_seconds(CLOCK_MONOTONIC), elapsed, bytes = 0, cpu = 0;
 
 	for (int i = 0; i < b->n_threads; i++) {
 		work[i] = (struct work){ b,
@@ -213,7 +205,7 @@ static double row_measure(const struct bench *b, const struct row *row)
 		pthread_join(threads[i], NULL);
 		cpu = work[i].cpu_seconds > cpu ? work[i].cpu_seconds : cpu;
 	}
-	elapsed = b->cpu_time ? cpu : seconds(CLOCK_MONOTONIC) - start;
+	elapsed = b->cpu_time ? cpu : clock_seconds(CLOCK_MONOTONIC) - start;
 	return bytes / elapsed * 1e-9 / (row->in_cache ? b->n_threads : 1);
 }
 
@@ -221,19 +213,10 @@ static double row_measure(const struct bench *b, const struct row *row)
  * are subnormal, for which kernels take the slower way.  In SmolLM2-135M 0.03 % to 0.08 % are. */
 static void fill(struct bench *b)
 {
-	uint64_t state = 88172645463325252u;
+	uint64_t state = NOISE_SEED;
 
-	for (size_t i = 0; i < b->rows * COLS; i++) {
-		uint64_t sum;
-
-		state ^= state << 13;
-		state ^= state >> 7;
-		state ^= state << 17;
-		sum = (state & 0xFFFF) + (state >> 16 & 0xFFFF) + (state >> 32 & 0xFFFF) +
-		      (state >> 48);
-		b->x[i] = bf16_from_f32(((float)sum - 131070.0f) *
-					(i % COLS % 509 == 3 ? 4e-6f : 5e-7f));
-	}
+	for (size_t i = 0; i < b->rows * COLS; i++)
+		b->x[i] = bf16_from_f32(noise_next(&state) * (i % COLS % 509 == 3 ? 4e-6f : 5e-7f));
 }
 
 static void *map(size_t size)

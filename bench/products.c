@@ -14,12 +14,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "num/float16.h"
+#include "bench/matrix.h"
+#include "bench/measure.h"
 
 #define TOKENS	  512
 #define N_WEIGHTS 7 /* of a layer */
@@ -45,23 +45,6 @@ static void check(int rc, const struct err *err)
 	exit(4);
 }
 
-/* Small numbers of both signs. */
-static void *matrix(enum dtype dtype, size_t n)
-{
-	float *values = xcalloc(n, sizeof *values);
-	uint16_t *halves = (uint16_t *)values;
-
-	for (size_t i = 0; i < n; i++) {
-		float value = (float)(i * 2654435761u % 251) / 251 - 0.5f;
-
-		if (dtype == DT_BF16)
-			halves[i] = bf16_from_f32(value);
-		else
-			values[i] = value;
-	}
-	return values;
-}
-
 static struct executor_weight weight_new(struct executor *executor, size_t n, size_t k)
 {
 	const struct executor_ops *ops = executor->ops;
@@ -70,7 +53,7 @@ static struct executor_weight weight_new(struct executor *executor, size_t n, si
 					  .n = n,
 					  .k = k,
 					  .panel_rows = ops->panel_rows(n) };
-	void *rows = matrix(weight.dtype, weight.panel_rows * k);
+	void *rows = matrix_new(weight.dtype, weight.panel_rows * k);
 	struct err err = { 0 };
 
 	check(ops->weight_init(&weight, &err), &err);
@@ -130,7 +113,7 @@ static void *run(void *argument)
 	enum dtype dtype = work->weights[0].dtype;
 	size_t n = TOKENS * widest(work), size = n * dtype_bits(dtype) / 8;
 	struct executor_stream *stream;
-	void *values = matrix(dtype, n), *x, *y;
+	void *values = matrix_new(dtype, n), *x, *y;
 	struct err err = { 0 };
 
 	check(ops->stream_new(&stream, work->executor, &err), &err);
@@ -152,14 +135,6 @@ static void *run(void *argument)
 	return NULL;
 }
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static double seconds(struct work *work)
 {
 	size_t n = work->options->n_threads;
@@ -170,9 +145,9 @@ static double seconds(struct work *work)
 	for (size_t t = 0; t < n; t++)
 		pthread_create(&threads[t], NULL, run, work);
 	pthread_barrier_wait(&work->ready);
-	begin = now();
+	begin = clock_seconds(CLOCK_MONOTONIC);
 	pthread_barrier_wait(&work->ready);
-	end = now();
+	end = clock_seconds(CLOCK_MONOTONIC);
 	for (size_t t = 0; t < n; t++)
 		pthread_join(threads[t], NULL);
 	pthread_barrier_destroy(&work->ready);
