@@ -13,10 +13,18 @@
 #define UNIT_BITS 20 /* fp32 patterns of a unit */
 #define UNIT_SIZE (1u << UNIT_BITS)
 
+static float value_of(const struct matrix *x, size_t i)
+{
+	if (x->dtype == DT_F32)
+		return ((const float *)x->data)[i];
+	if (x->dtype == DT_BF16)
+		return bf16_to_f32(((const uint16_t *)x->data)[i]);
+	return f16_to_f32(((const uint16_t *)x->data)[i]);
+}
+
 /* Casts n values as rows of cols and compares each code.  amax: of the whole. */
 static bool casts_equal(const struct backend *backend, const struct matrix *x,
 			const struct qspec *spec, float amax, uint8_t *codes,
-			float (*value)(const struct matrix *x, size_t i),
 			struct counterexample *found)
 {
 	struct scaling scaling = scaling_from_amax(spec, amax, scale_limit(x->dtype, spec->tile));
@@ -26,7 +34,7 @@ static bool casts_equal(const struct backend *backend, const struct matrix *x,
 
 	backend->cast(x, spec, &amax, 1, &out);
 	for (size_t i = 0; i < x->rows * x->cols; i++) {
-		float v = value(x, i);
+		float v = value_of(x, i);
 		uint8_t want = fp8_from_f32(spec->format, scaling_apply(scaling, v));
 
 		if (codes[i] != want)
@@ -38,21 +46,6 @@ static bool casts_equal(const struct backend *backend, const struct matrix *x,
 				       x->cols, codes[i], want);
 	}
 	return true;
-}
-
-static float value_f32(const struct matrix *x, size_t i)
-{
-	return ((const float *)x->data)[i];
-}
-
-static float value_bf16(const struct matrix *x, size_t i)
-{
-	return bf16_to_f32(((const uint16_t *)x->data)[i]);
-}
-
-static float value_f16(const struct matrix *x, size_t i)
-{
-	return f16_to_f32(((const uint16_t *)x->data)[i]);
 }
 
 /* Of the units, those that hold a limit beyond which values saturate, in the middle of other
@@ -78,7 +71,7 @@ static bool unit_f32(unsigned unit, const struct backend *backend, struct counte
 
 		if (holds_limit(first, spec.format))
 			x = (struct matrix){ bits, DT_F32, UNIT_SIZE, 1, 1 };
-		ok = casts_equal(backend, &x, &spec, fp8_max(spec.format), codes, value_f32, found);
+		ok = casts_equal(backend, &x, &spec, fp8_max(spec.format), codes, found);
 	}
 	free(bits);
 	free(codes);
@@ -98,9 +91,9 @@ static bool halves_equal(const struct backend *backend, const struct qspec *spec
 	for (size_t cols = 1; ok && cols <= COLS; cols *= COLS) {
 		struct matrix x = { bits, DT_BF16, 65536 / cols, cols, cols };
 
-		ok = casts_equal(backend, &x, spec, amax, codes, value_bf16, found);
+		ok = casts_equal(backend, &x, spec, amax, codes, found);
 		x.dtype = DT_F16;
-		ok = ok && casts_equal(backend, &x, spec, amax, codes, value_f16, found);
+		ok = ok && casts_equal(backend, &x, spec, amax, codes, found);
 	}
 	free(bits);
 	free(codes);

@@ -276,18 +276,18 @@ static double element(const struct problem *p, const void *a, const void *b, siz
 	return sum;
 }
 
-static void multiply(const struct problem *p, double alpha, const void *a, const void *b,
-		     double beta, const void *c, void *d)
+static void multiply(const struct problem *p, const float *scalars, const void *a, const void *b,
+		     const void *c, void *d)
 {
 	float scale = p->desc->d_scale ? *static_cast<const float *>(p->desc->d_scale) : 1,
 	      amax = 0;
 
 	for (size_t j = 0; j < p->n; j++) {
 		for (size_t i = 0; i < p->m; i++) {
-			double v = alpha * element(p, a, b, i, j);
+			double v = scalars[0] * element(p, a, b, i, j);
 
-			if (beta != 0)
-				v += beta * load(p->c->type, c, i + j * p->c->stride);
+			if (scalars[1] != 0)
+				v += scalars[1] * load(p->c->type, c, i + j * p->c->stride);
 			amax = fmaxf(amax, fabsf((float)v));
 			store(p->d->type, d, i + j * p->d->stride, (float)v, scale);
 		}
@@ -475,7 +475,8 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
 		       void *workspace, size_t workspace_size, void *stream)
 {
 	struct problem p = problem_of(desc, a_layout, b_layout, c_layout, d_layout);
-	float factor = *static_cast<const float *>(alpha), kept = *static_cast<const float *>(beta);
+	const float scalars[] = { *static_cast<const float *>(alpha),
+				  *static_cast<const float *>(beta) };
 	struct algo algo;
 	int status;
 
@@ -488,13 +489,12 @@ API int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *
 		return handle ? status : NOT_READY;
 	if (algo.problem != problem_hash(&p) || workspace_size < algo.workspace_size ||
 	    reinterpret_cast<uintptr_t>(workspace) % 256 ||
-	    (!c && (kept != 0 || !is_fp8(p.d->type))))
-		return BAD_VALUE;
-	if (!lies(a, algo.alignments[0]) || !lies(b, algo.alignments[1]) ||
-	    !lies(c, algo.alignments[2]) || !lies(d, algo.alignments[3]))
+	    (!c && (scalars[1] != 0 || !is_fp8(p.d->type))) || !lies(a, algo.alignments[0]) ||
+	    !lies(b, algo.alignments[1]) || !lies(c, algo.alignments[2]) ||
+	    !lies(d, algo.alignments[3]))
 		return BAD_VALUE;
 	memset(workspace, 0x5A, workspace_size);
-	multiply(&p, factor, a, b, kept, c, d);
+	multiply(&p, scalars, a, b, c, d);
 	__atomic_add_fetch(&simt_lt_products, 1, __ATOMIC_RELAXED);
 	return SUCCESS;
 }

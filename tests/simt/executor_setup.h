@@ -136,18 +136,23 @@ static inline int weight_fill(const struct product *p, struct err *err)
 	return rc;
 }
 
-/* panel_rows: 0 or, as all lie in one piece, less than there would be. */
-static inline int product_try(struct bench *b, struct product *p, enum dtype dtype, size_t m,
-			      size_t n, size_t k, size_t panel_rows)
+struct product_shape {
+	enum dtype dtype;
+	size_t m, n, k;
+	size_t panel_rows; /* 0 or, as all lie in one piece, less than there would be */
+};
+
+static inline int product_try(struct bench *b, struct product *p, struct product_shape shape)
 {
-	size_t x_size = m * k * size_of(dtype);
+	enum dtype dtype = shape.dtype;
+	size_t m = shape.m, n = shape.n, k = shape.k, x_size = m * k * size_of(dtype);
 	void *x;
 	int rc;
 
 	*p = (struct product){
 		.weight = { .executor = b->executor, .dtype = dtype, .n = n, .k = k }, .m = m
 	};
-	p->weight.panel_rows = panel_rows ? panel_rows : ops->panel_rows(n);
+	p->weight.panel_rows = shape.panel_rows ? shape.panel_rows : ops->panel_rows(n);
 	p->x = values_new(m * k, dtype);
 	p->w = values_new(n * k, dtype);
 	p->y = values_new(m * n, DT_F32);
@@ -164,10 +169,9 @@ static inline int product_try(struct bench *b, struct product *p, enum dtype dty
 	return rc;
 }
 
-static inline void product_init(struct bench *b, struct product *p, enum dtype dtype, size_t m,
-				size_t n, size_t k, size_t panel_rows)
+static inline void product_init(struct bench *b, struct product *p, struct product_shape shape)
 {
-	check(b, product_try(b, p, dtype, m, n, k, panel_rows));
+	check(b, product_try(b, p, shape));
 }
 
 static inline void product_release(struct bench *b, struct product *p)

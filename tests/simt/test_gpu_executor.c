@@ -135,10 +135,7 @@ static void parts_check(struct bench *b, struct product *p)
 
 static void products_are_exact_on_small_integers(void **state)
 {
-	static const struct {
-		enum dtype dtype;
-		size_t m, n, k, panel_rows;
-	} rows[] = {
+	static const struct product_shape rows[] = {
 		{ DT_BF16, 1, 1, 1, 1 },      { DT_F32, 1, 1, 1, 1 },
 		{ DT_BF16, 1, 17, 33, 17 },   { DT_F32, 1, 17, 33, 5 },
 		{ DT_BF16, 5, 23, 9, 7 },     { DT_F32, 5, 21, 9, 7 },
@@ -151,8 +148,7 @@ static void products_are_exact_on_small_integers(void **state)
 	(void)state;
 	bench_init(&b);
 	for (size_t i = 0; i < N_ROWS(rows); i++) {
-		product_init(&b, &p, rows[i].dtype, rows[i].m, rows[i].n, rows[i].k,
-			     rows[i].panel_rows);
+		product_init(&b, &p, rows[i]);
 		assert_int_equal(p.weight.panel_rows, rows[i].panel_rows);
 		whole_check(&b, &p);
 		parts_check(&b, &p);
@@ -170,7 +166,7 @@ static void rows_in_parts_give_the_same_product(void **state)
 
 	(void)state;
 	bench_init(&b);
-	product_init(&b, &p, DT_BF16, 2, n, 3, 0);
+	product_init(&b, &p, (struct product_shape){ DT_BF16, 2, n, 3, 0 });
 	assert_int_equal(executor_weight_panels(&p.weight), 3);
 	whole_check(&b, &p);
 	parts_check(&b, &p);
@@ -189,17 +185,18 @@ static void memory_of_a_weight_serves_the_next(void **state)
 
 	(void)state;
 	bench_init(&b);
-	product_init(&b, &p[0], DT_BF16, 1, 8, 6, 0);
-	product_init(&b, &p[1], DT_BF16, 1, 8, 4, 0);
+	product_init(&b, &p[0], (struct product_shape){ DT_BF16, 1, 8, 6, 0 });
+	product_init(&b, &p[1], (struct product_shape){ DT_BF16, 1, 8, 4, 0 });
 	data = p[0].weight.data;
 	product_release(&b, &p[0]);
 	product_release(&b, &p[1]);
 	held = simt_held;
-	product_init(&b, &p[0], DT_F32, 2, 3, 8, 0); /* 96 bytes, as the first */
+	product_init(&b, &p[0],
+		     (struct product_shape){ DT_F32, 2, 3, 8, 0 }); /* 96 bytes, as the first */
 	assert_ptr_equal(p[0].weight.data, data);
 	assert_int_equal(simt_held, held + 2); /* x and y */
 	whole_check(&b, &p[0]);
-	product_init(&b, &p[2], DT_F32, 1, 5, 5, 0);
+	product_init(&b, &p[2], (struct product_shape){ DT_F32, 1, 5, 5, 0 });
 	assert_int_equal(simt_held, held + 4); /* x, y, and one for the other */
 	whole_check(&b, &p[2]);
 	product_release(&b, &p[0]);
@@ -215,7 +212,7 @@ static void no_rows_call_nothing(void **state)
 
 	(void)state;
 	bench_init(&b);
-	product_init(&b, &p, DT_F32, 1, 3, 5, 3);
+	product_init(&b, &p, (struct product_shape){ DT_F32, 1, 3, 5, 3 });
 	ops->multiply(b.stream, &p.weight, p.x_there, 0, p.y_there);
 	check(&b, ops->wait(b.stream, &b.err));
 	assert_int_equal(simt_lt_products, products_before);

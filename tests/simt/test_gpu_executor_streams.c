@@ -40,7 +40,7 @@ static int chain_try(struct bench *b, struct chain *c)
 	memset(c, 0, sizeof *c);
 	c->row = values_new(N, DT_F32);
 	c->more = values_new(M * N, DT_F32);
-	if (product_try(b, &c->p, DT_BF16, M, N, K, N))
+	if (product_try(b, &c->p, (struct product_shape){ DT_BF16, M, N, K, N }))
 		return -1;
 	for (size_t i = 0; i < N_ROWS(pieces); i++) {
 		if (ops->memory_new(b->executor, pieces[i].memory, pieces[i].size, "values",
@@ -249,8 +249,8 @@ static void streams_move_between_threads(void **state)
 
 	(void)state;
 	bench_init(&b);
-	product_init(&b, &p, DT_BF16, 9, 31, 65, 31);
-	product_init(&b, &set, DT_F32, 2, 32, 7, 11);
+	product_init(&b, &p, (struct product_shape){ DT_BF16, 9, 31, 65, 31 });
+	product_init(&b, &set, (struct product_shape){ DT_F32, 2, 32, 7, 11 });
 	size = p.m * p.weight.n * sizeof(float);
 	for (size_t i = 0; i < N_THREADS; i++) {
 		tasks[i] = (struct task){

@@ -60,15 +60,15 @@ static float scale_of(float amax, enum scales scales)
 }
 
 /* least: an amax that the tiles share with others. */
-static void expect(const float *x, size_t n_rows, size_t tile_rows, size_t tile_cols,
-		   enum scales scales, float least, float *values)
+static void expect(const float *x, size_t n_rows, struct tile tile, enum scales scales, float least,
+		   float *values)
 {
 	for (size_t i = 0; i < n_rows * K; i++) {
-		size_t r0 = i / K / tile_rows * tile_rows, c0 = i % K / tile_cols * tile_cols;
+		size_t r0 = i / K / tile.rows * tile.rows, c0 = i % K / tile.cols * tile.cols;
 		float amax = least, scale;
 
-		for (size_t r = r0; r < r0 + tile_rows && r < n_rows; r++)
-			for (size_t c = c0; c < c0 + tile_cols; c++)
+		for (size_t r = r0; r < r0 + tile.rows && r < n_rows; r++)
+			for (size_t c = c0; c < c0 + tile.cols; c++)
 				amax = fmaxf(amax, fabsf(x[r * K + c]));
 		scale = scale_of(amax, scales);
 		values[i] = e4m3(x[i] * scale) * (1 / scale);
@@ -182,7 +182,8 @@ static void weights_are_those_of_their_codes(void **state)
 		assert_non_null(f.layer.linear[LINEAR_Q].module);
 		assert_int_equal(f.layer.linear[LINEAR_Q].input,
 				 row->scales == FLOATS ? DT_F32 : DT_BF16);
-		expect(f.x, N, row->w_rows, row->w_cols, row->scales, shared ? 3 : 0, f.wanted);
+		expect(f.x, N, (struct tile){ row->w_rows, row->w_cols }, row->scales,
+		       shared ? 3 : 0, f.wanted);
 		same(f.found, f.wanted, N * K, row, "weight");
 
 		load(&f, LINEAR_ROUTER, 8, 1);
@@ -217,7 +218,7 @@ static void inputs_are_those_of_their_codes(void **state)
 		fill(f.x, N * K, 1);
 		load(&f, LINEAR_Q, N, 1);
 		fill(f.x, M * K, 2);
-		expect(f.x, M, row->x_rows, row->x_cols, row->scales, 0, f.wanted);
+		expect(f.x, M, (struct tile){ row->x_rows, row->x_cols }, row->scales, 0, f.wanted);
 		filter(&f);
 		same(f.found, f.wanted, M * K, row, "input");
 		teardown(&f);
