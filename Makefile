@@ -31,7 +31,7 @@ CUDA      ?= auto
 NVCC      ?= $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
 WITH_CUDA := $(if $(SANITIZE),,$(if $(filter-out 0,$(CUDA)),$(NVCC)))
 ifeq ($(CUDA)$(WITH_CUDA),1)
-$(error CUDA=1, and there is no nvcc: install the CUDA toolkit, or name it by NVCC=)
+$(error CUDA=1 needs nvcc: install the CUDA toolkit, or give its path in NVCC=)
 endif
 # Of these, the ones that this nvcc knows.  A GPU of another architecture runs the PTX.
 SM        := 80 89 90a 100 120
@@ -86,7 +86,7 @@ $(BUILD)/gen/%s.c:
 	@mkdir -p $(@D)
 	$(Q)sh src/registry.sh $* $(filter %.c,$^) > $@.tmp && mv $@.tmp $@
 
-# Built anew where another list of architectures, or none, follows.
+# Rebuilt when the list of architectures changes.
 BUILT_FOR := $(BUILD)/gen/cuda-$(subst $() ,-,$(if $(WITH_CUDA),$(SM) ptx $(PTX),none))
 $(BUILT_FOR):
 	@mkdir -p $(@D); rm -f $(@D)/cuda-*; touch $@

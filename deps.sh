@@ -4,14 +4,14 @@
 #
 # On Debian and Ubuntu the packages that are missing are installed, and the packages NAME.  Debian 12
 # and 13 and Ubuntu 22.04, 24.04 and 26.04 have all of them by these names; Ubuntu in "universe".
-# Elsewhere nothing is installed: every library is tried with the compiler CC, every command is looked
-# for, NAME too, and what is missing is named.
+# Elsewhere nothing is installed: the script tries every library with the compiler CC, looks for every
+# command (NAME too) and lists what is missing.
 set -eu
 CC=${CC:-cc}
 PACKAGES="gcc g++ make libc6-dev libjansson-dev libpcre2-dev libunistring-dev libssl-dev libisal-dev
 	zlib1g-dev libzstd-dev libcmocka-dev libdnnl-dev mandoc groff python3 python3-venv"
 
-# library NAME FLAGS HEADER...: prints a line where a program with the last header does not build.
+# library NAME FLAGS HEADER...: prints a line if a program with the last header does not build.
 library() {
 	name=$1
 	flags=$2

@@ -94,7 +94,7 @@ fi
 # A test can fail only those calls that go through the I/O table.
 calls='open|openat|creat|close|read|write|pread|pwrite|fsync|fdatasync|rename|renameat|unlink|unlinkat|mkdir|mkdirat|ftruncate|fallocate|opendir|fopen'
 if grep -nE "(^|[^A-Za-z0-9_.>])($calls)\(" src/*/*.[ch] kernels/*.[ch] kernels/*/*/*.[ch] | grep -v '^src/base/io\.c:' | grep -vE ':\s*/?\*'; then
-	echo "a call goes round src/base/io.h"
+	echo "a call bypasses src/base/io.h"
 	status=1
 fi
 
@@ -105,7 +105,7 @@ fi
 writes='scale_inv\)?\[[^]]*\] = |memcpy\([^,]*scale_inv|\*[a-z_>.-]*scale_inv = '
 finds='(scaling|scale_inv|e8m0)_from_amax\(|scaling_(f32|e8m0|given)\(|e8m0_round_up\('
 if grep -nE "$writes|$finds" src/*/*.[ch] cli/*.[ch] cli/*/*.[ch] | grep -vE '^src/(num/|(verify/arithmetic|convert/rescale)\.c:|recipe/static_amax\.c:)|static_scale_inv\(|:\s*/?\*'; then
-	echo "a scale_inv is written by what writes no codes"
+	echo "a scale_inv is written by a function that writes no codes"
 	status=1
 fi
 
@@ -116,7 +116,7 @@ for readme in src/*/README.md kernels/README.md kernels/*/README.md; do
 	any=$(grep -oE '`[A-Za-z0-9_/]+(\.(c|h|cu|sh|py|[157])|/)`' "$readme" | sed 's,`\(.*\)`,/\1,')
 	for name in $own $any; do
 		printf '%s\n' "$files" | grep -qE "$name(\.[a-z]+)?$|${name%/}/" && continue
-		echo "$readme names ${name#/}, which is not there"
+		echo "$readme names ${name#/}, which does not exist"
 		status=1
 	done
 done

@@ -18,7 +18,7 @@ fi
 set +f
 status=0
 for tool in cppcheck clang-tidy gcc; do
-	command -v $tool >/dev/null || { echo "lint: no $tool: make deps EXTRA=\"clang-tidy cppcheck\""; exit 1; }
+	command -v $tool >/dev/null || { echo "lint: $tool is missing: run make deps EXTRA=\"clang-tidy cppcheck\""; exit 1; }
 done
 
 # check NAME COMMAND...: its status and its output, which must be empty, decide.

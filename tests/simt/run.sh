@@ -20,7 +20,7 @@ same() {
 		rm -rf "$scratch/$backend"
 		"$program" "$@" -o "$scratch/$backend" --backend $backend --quiet || status=1
 	done
-	diff -r "$scratch/cuda" "$scratch/cpu" || { echo "$what: not the same bytes"; status=1; }
+	diff -r "$scratch/cuda" "$scratch/cpu" || { echo "$what: the bytes differ"; status=1; }
 }
 
 # close MODEL BOUND OPTION...: the histories of both, where sums of products are a library's, and differ by BOUND at most.
@@ -77,11 +77,11 @@ if [ -z "${PROGRAM:-}" ]; then
 	SIMT_LOG=$log "$program" verify "$scratch/out" >"$scratch/ignored" || status=1
 	SIMT_LOG=$log "$program" inspect "$scratch/out" --stats >"$scratch/ignored" || status=1
 	SIMT_LOG=$log "$program" version >"$scratch/ignored" || status=1
-	[ ! -e "$log" ] || { echo "the GPU is used by a command that takes the CPU"; sort "$log" | uniq -c; status=1; }
+	[ ! -e "$log" ] || { echo "a command that must run on the CPU used the GPU"; sort "$log" | uniq -c; status=1; }
 	rm -rf "$scratch/out"
 fi
 
-# Products of what another program dumped: the history tells a GPU's, and does not go on with those of a CPU.
+# Products of what another program dumped: the history names the GPU, and a CPU cannot continue it.
 mkdir "$scratch/dumps"
 for i in 0 1; do
 	python3 tests/cli/dump.py make "$scratch/dumps/$i.safetensors" 70 F32 model.layers.0.self_attn.q_proj=128 lm_head=128
@@ -96,7 +96,7 @@ for backend in cuda cpu; do
 	[ "$backend" = cuda ] && other=cpu || other=cuda
 	"$program" "$@" -o "$scratch/$backend.amax" --backend $backend --resume || status=1
 	"$program" "$@" -o "$scratch/$backend.amax" --backend $other --resume 2>"$scratch/err" &&
-		{ echo "calibrate --activations: $other goes on with what $backend began"; status=1; }
+		{ echo "calibrate --activations: $other continued what $backend began"; status=1; }
 	grep -q "was made with another backend" "$scratch/err" || { cat "$scratch/err"; status=1; }
 done
 exit $status
