@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backends of this build.  The only file that knows what was built.
+ * The backends of this build.  Only this file knows which ones were built.
  */
 #include "backend/backend.h"
 #include "backend/host_ops.h"

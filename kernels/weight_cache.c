@@ -11,7 +11,7 @@ void weight_cache_init(struct weight_cache *cache, const struct weight_allocator
 	pthread_mutex_init(&cache->lock, NULL);
 }
 
-/* The caller has the lock. */
+/* The caller holds the lock. */
 static void free_all(struct weight_cache *cache)
 {
 	for (size_t i = 0; i < cache->n; i++)

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of weights that were released.  The weights of the next layer have the same sizes: on a
- * CPU a page that was touched before costs nothing, and on a GPU to free memory would stop all
- * streams.  Serves all threads.
+ * Memory of released weights, kept for the weights of the next layer, which have the same sizes.
+ * On a CPU, a page that was used before costs nothing; on a GPU, freeing memory would stop all
+ * streams.  Thread-safe.
+ *
+ * Order: weight_cache_init(); weight_cache_take() and weight_cache_give() for each weight;
+ * weight_cache_release().
  */
 #ifndef FP8CONV_KERNELS_WEIGHT_CACHE_H
 #define FP8CONV_KERNELS_WEIGHT_CACHE_H
@@ -13,8 +16,8 @@
 
 #include "base/err.h"
 
-/* Where the memory comes from.  alloc: ERR_SYSTEM with `what` and the size in the message; free:
- * of NULL too. */
+/* The source of the memory.  alloc: ERR_SYSTEM with `what` and the size in the message.  free
+ * accepts NULL. */
 struct weight_allocator {
 	int (*alloc)(void **memory, uint64_t size, const char *what, struct err *err);
 	void (*free)(void *memory);
@@ -27,7 +30,7 @@ struct cached_weight {
 
 struct weight_cache {
 	const struct weight_allocator *allocator;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* of the members below */
 	size_t n;
 	struct cached_weight *weights;
 };
@@ -35,11 +38,11 @@ struct weight_cache {
 void weight_cache_init(struct weight_cache *cache, const struct weight_allocator *allocator);
 void weight_cache_release(struct weight_cache *cache);
 
-/* Memory of exactly size bytes, from the cache or new.  Where the cache has none of that size, all
- * it has is freed first: it is not of the layer to come. */
+/* Returns memory of exactly size bytes, from the cache or new.  If the cache has none of that size,
+ * it first frees all its memory, which is not of the next layer. */
 int weight_cache_take(struct weight_cache *cache, void **memory, uint64_t size, struct err *err);
 
-/* Keeps memory of that size for the next weight; memory may be NULL. */
+/* Keeps memory of this size for a later weight; memory may be NULL. */
 void weight_cache_give(struct weight_cache *cache, void *memory, uint64_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the elements that an operation puts out to the codes and scale_inv of their copies.  A
+ * From the elements that an operation computes to the codes and scale_inv of their copies.  A
  * columnwise copy is the transpose, quantized along its rows: blocks of one row are then quantized
- * from the elements of a column, and tiles as high as they are wide, or whole, give the same codes
- * and scales as the rowwise copy.
+ * from the elements of a column.  Square tiles, and whole tensors, give the same codes and scales
+ * as in the rowwise copy.
  */
 #include "kernels/cpu/cast/cast_transpose.h"
 
@@ -61,7 +61,7 @@ static void scale_inv_store(const struct fp8_copy *copy, enum scale_type type, s
 		memcpy((char *)copy->scale_inv + 4 * i, &scaling.scale_inv, 4);
 }
 
-/* given: the scale, or NULL to take that of each tile. */
+/* Writes a copy.  given: the scale, or NULL to compute that of each tile. */
 static void copy_write(const struct copy_view *v, const struct qspec *spec, const float *given,
 		       const struct fp8_copy *copy, struct quant_stats *stats)
 {
@@ -115,7 +115,7 @@ void cpu_delayed_update(const struct delayed_slots *slots, size_t n)
 		delayed_slots_update(&slots[i]);
 }
 
-/* The codes are multiplied as the fp32 values that they stand for. */
+/* Supports every spec: products take the codes' fp32 values. */
 int cpu_supports(const struct qspec *spec, struct err *err)
 {
 	(void)spec, (void)err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The operations whose output is FP8, on any CPU: scalar, and the specification.  All CPU backends
- * have them.
+ * use them.
  */
 #ifndef FP8CONV_KERNELS_CPU_CAST_CAST_TRANSPOSE_H
 #define FP8CONV_KERNELS_CPU_CAST_CAST_TRANSPOSE_H
@@ -9,15 +9,15 @@
 #include "backend/backend.h"
 #include "kernels/cpu/cpu.h"
 
-/* What an operation puts out before the cast, one element at a time. */
+/* The values of an operation before the cast, one element at a time. */
 struct cast_transpose_source {
 	float (*at)(const void *args, size_t row, size_t col);
 	const void *args;
 	size_t rows, cols;
-	enum dtype dtype; /* whose largest value bounds the scale of a block */
+	enum dtype dtype; /* its largest value bounds the scale of a block */
 };
 
-/* The codes and the scale_inv of every copy that out wants, and the amax. */
+/* Writes the codes and the scale_inv of every copy that out wants, and raises the amax. */
 void cast_transpose_write(const struct cast_transpose_source *source, const struct qspec *spec,
 			  const struct fp8_out *out);
 
@@ -31,7 +31,7 @@ void cpu_activate(const struct activation_args *args, const struct qspec *spec,
 void cpu_error(const struct matrix *x, const struct quant_in *q, struct error_stats *stats);
 void cpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
-/* Of a struct backend. */
+/* The members of a struct backend that these functions fill. */
 #define CPU_CAST_TRANSPOSE                                                                    \
 	.failed = cpu_failed, .supports = cpu_supports, .cast_transpose = cpu_cast_transpose, \
 	.norm = cpu_norm, .activate = cpu_activate, .delayed_update = cpu_delayed_update,     \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row_cast_as() for each variant, as functions and their table.  Stands at the end of the file that
- * has row_cast_as() and struct variant, and names the table CASTS.
+ * The functions of row_cast_as() for each variant, and their table, which the including file names
+ * CASTS.  Included at the end of the file that defines row_cast_as() and struct variant.
  */
 #define CAST(name, path, source)                                                   \
 	static bool name##_e4m3(const struct row *r)                               \

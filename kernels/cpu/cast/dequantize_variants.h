@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row_dequantize_as() and row_error_as() for each type and format, as functions and their tables.
- * Stands at the end of the file that has the two, and names the tables DEQUANTIZES and ERRORS.
+ * The functions of row_dequantize_as() and row_error_as() for each type and format, and their
+ * tables, which the including file names DEQUANTIZES and ERRORS.  Included at the end of the file
+ * that defines the two.
  */
 #define ROW(dtype, source, name, format)                                            \
 	static void dequantize_##dtype##_##name(const struct code_row *q, void *y)  \

@@ -12,9 +12,9 @@
 
 #define PANEL_BYTES ((size_t)256 * 1024) /* of the source; L2 is 1-2 MiB */
 #define BAND_ROWS   128			 /* rows between two looks at the lanes */
-#define FETCH_ROWS  3 /* of the next panel, between fetching one into L2 and taking its amax */
-/* Where rows are read in the order of memory, the bytes between fetching and casting: into L1, so
- * that a row of PANEL_COLS bf16 is there for its amax, and into L2. */
+#define FETCH_ROWS  3 /* of the next panel, from the fetch of a row into L2 to its amax */
+/* If rows are read in the order of memory, the bytes between fetching and casting: into L1, so that
+ * a row of PANEL_COLS bf16 is there for its amax, and into L2. */
 #define LINEAR_NEAR 8192
 #define LINEAR_FAR  ((ptrdiff_t)2 * LINEAR_NEAR)
 
@@ -28,12 +28,12 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* The panels that a matrix of tiles is cut into. */
+/* The panels of a matrix with tiles. */
 struct grid {
 	size_t rows, cols;
 	size_t tile_rows, tile_cols; /* no WHOLE in them */
 	size_t panel_tiles;	     /* side by side */
-	size_t piece; /* columns per row function: a panel's, unless it is one wide tile */
+	size_t piece; /* columns of a row function: a panel's, unless the panel is one wide tile */
 };
 
 static struct grid grid_of(struct tile tile, size_t rows, size_t cols, size_t element_size)
@@ -66,8 +66,8 @@ struct panel {
 	size_t n_tiles;
 };
 
-/* The next panel in reading order, tiles of a band first; the first one if p->n_rows is 0.  False
- * at the end. */
+/* Moves to the next panel in reading order, the tiles of a band first; to the first one if
+ * p->n_rows is 0.  Returns false at the end. */
 static bool panel_next(const struct grid *g, struct panel *p)
 {
 	if (p->n_rows && p->col + p->n_cols < g->cols) {
@@ -98,7 +98,7 @@ static struct matrix matrix_part(const struct matrix *x, size_t row, size_t n_ro
 	return part;
 }
 
-/* Raises the lanes of a band's tiles by one of its rows. */
+/* Raises the lanes of a band's tiles by one row. */
 static void row_lanes(const struct row_ops *ops, const struct grid *g, const struct matrix *band,
 		      size_t row, void *lanes)
 {
@@ -123,7 +123,7 @@ static void lanes_amax(const struct row_ops *ops, const struct grid *g, const st
 	backend_reference.amax(band, tile, amax, n_tiles, n_nonfinite);
 }
 
-/* The amax of each tile of a band of a panel. */
+/* Computes the amax of each tile of a band of a panel. */
 static void band_amax(const struct row_ops *ops, const struct grid *g, const struct matrix *band,
 		      float *amax, uint64_t *n_nonfinite)
 {
@@ -132,7 +132,7 @@ static void band_amax(const struct row_ops *ops, const struct grid *g, const str
 
 	if (g->tile_cols == LANES_SIZE / 2 && band->dtype != DT_F32 && band->rows == 1 &&
 	    band->cols % g->tile_cols == 0) {
-		lanes = band->data; /* MX blocks: one is just one set of lanes */
+		lanes = band->data; /* an MX block is one set of lanes */
 	} else {
 		for (size_t row = 0; row < band->rows; row++)
 			row_lanes(ops, g, band, row, raised);
@@ -189,7 +189,7 @@ bool panel_scales_scalar(const struct qspec *spec, float limit, const float *ama
 		scales->scale_inv[i] = s.scale_inv;
 		scales->e8m0[i] = s.e8m0;
 		if (amax[i] == 0 && scales->amax_exact)
-			exponent = 127; /* nothing but zeros: any factor does */
+			exponent = 127; /* only zeros: any factor is exact */
 		if (exponent < SHIFT_EXPONENT_MIN || exponent > SHIFT_EXPONENT_MAX)
 			power_of_two = false;
 		else
@@ -209,17 +209,17 @@ static void scale_inv_store(const struct quant_out *out, enum scale_type type,
 		memcpy((char *)out->scale_inv + 4 * i, scales->scale_inv, 4 * p->n_tiles);
 }
 
-/* What panel_quantize() works with. */
+/* The state of panel_quantize(). */
 struct panel_quantizer {
 	const struct row_ops *ops;
 	const struct matrix *x;
 	const struct qspec *spec;
 	const struct quant_out *out;
 	struct grid grid;
-	ptrdiff_t row_bytes; /* from a row of x to the next */
+	ptrdiff_t row_bytes; /* from one row of x to the next */
 
-	/* The panel after the present one, if its amax is taken along with the codes of this one: a
-	 * row of codes is arithmetic, a row of amax is memory.  Else it has no rows. */
+	/* The next panel, if its amax is computed together with the codes of this one, because a
+	 * row of codes is bound by arithmetic and a row of amax by memory.  Else it has no rows. */
 	struct matrix next;
 	_Alignas(64) unsigned char next_lanes[PANEL_TILES * LANES_SIZE];
 };
@@ -234,7 +234,7 @@ static void panel_quantizer_look(struct panel_quantizer *q, const struct panel *
 		q->next = matrix_part(q->x, next.row, next.n_rows, next.col, next.n_cols);
 }
 
-/* What the first n rows of a panel fetch (struct row), each from a distance in bytes. */
+/* The distances, in bytes, at which the first n rows of a panel fetch (struct row). */
 struct fetch {
 	ptrdiff_t to_cast, to_amax, ahead;
 	size_t n_cast, n_amax, n_ahead;
@@ -280,7 +280,7 @@ static struct row row_job_of(const struct panel_quantizer *q, const struct matri
 			     .streaming = q->out->streaming };
 }
 
-/* A row that the vector code refused. */
+/* Casts a row that the vector code refused. */
 static void row_cast_slow(const struct matrix *part, const struct qspec *spec, const float *amax,
 			  const struct quant_out *out, uint8_t *codes)
 {
@@ -352,7 +352,7 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 	}
 }
 
-/* scale_inv of the tiles of a panel, as fp32. */
+/* Loads the scale_inv of the tiles of a panel as fp32. */
 static void scale_inv_load(const struct quant_in *q, const struct panel *p, float *scale_inv)
 {
 	size_t first = p->grid_row * q->scale_stride + p->grid_col;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The scalar reference: the specification every other backend equals byte for byte.  One loop over
- * tiles serves all recipes, from 1x32 blocks to whole tensors; the arithmetic is src/num's. Written
- * to be read, not to be fast.
+ * The scalar reference: the specification that every other backend equals byte for byte.  One loop
+ * over tiles serves all recipes, from 1x32 blocks to whole tensors, with the arithmetic of src/num.
+ * Written for reading, not for speed.
  */
 #include "backend/matrix.h"
 #include "kernels/cpu/cast/cast_transpose.h"
@@ -60,7 +60,7 @@ static void scale_inv_store(const struct quant_out *out, enum scale_type type, s
 		memcpy((char *)out->scale_inv + 4 * i, &scaling.scale_inv, 4);
 }
 
-/* amax: of each tile, or NULL to take it here. */
+/* amax: of each tile; NULL: computes it here. */
 static void quantize_tiles(const struct matrix *x, const struct qspec *spec, const float *amax,
 			   size_t amax_stride, const struct quant_out *out)
 {

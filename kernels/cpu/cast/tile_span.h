@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tile of a matrix, and one element on its way to a code: what the scalar loops share.
+ * A tile of a matrix, and the cast of one element: shared by the scalar loops.
  */
 #ifndef FP8CONV_KERNELS_CPU_CAST_TILE_SPAN_H
 #define FP8CONV_KERNELS_CPU_CAST_TILE_SPAN_H
@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "num/scale.h"
 
-/* A tile, cut off at the edges of the matrix. */
+/* A tile, clipped at the edges of the matrix. */
 struct span {
 	size_t row, row_end;
 	size_t col, col_end;
@@ -19,7 +19,7 @@ static inline size_t span_clip(size_t begin, size_t tile, size_t n)
 	return tile == WHOLE || n - begin < tile ? n : begin + tile;
 }
 
-/* The tile at (grid_row, grid_col). */
+/* Returns the tile at (grid_row, grid_col). */
 static inline struct span tile_span(struct tile tile, size_t rows, size_t cols, size_t grid_row,
 				    size_t grid_col)
 {
@@ -30,7 +30,7 @@ static inline struct span tile_span(struct tile tile, size_t rows, size_t cols, 
 	return s;
 }
 
-/* stats: as struct quant_stats says; NULL: not counted. */
+/* Casts v and counts it in *stats as in struct quant_stats; stats NULL: does not count. */
 static inline uint8_t cast_counted(enum fp8_format format, struct scaling scaling, float v,
 				   struct quant_stats *stats)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention of one head (ops.h), compiled once for each set of instructions as ops_loops.h is.
+ * Attention of one head (ops.h), compiled once for each instruction set, as ops_loops.h is.
  *
- * Both products are made of tiles, whose sums stay in registers.  Each sum is one chain of fused
- * multiply-adds, in the order of the values that are summed up, whatever the size of the tile:
- * every set of instructions gives the same bits.  Tiles take one panel of keys or values after the
- * other, 16 KiB for heads of 64, which stays in L1 for all queries.
+ * Both products consist of tiles, whose sums stay in registers.  Each sum is one chain of fused
+ * multiply-adds, in the order of the summed values, whatever the size of the tile: every
+ * instruction set gives the same bits.  Tiles take one panel of keys or values after the other; a
+ * panel has 16 KiB for heads of 64 and stays in L1 for all queries.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
@@ -16,7 +16,7 @@
 #define PANEL	  ATTENTION_PANEL
 #define TILE_ROWS 4
 
-/* What the registers hold: 16 sums of 16, or 8 of 8 or 4. */
+/* The sums that registers hold: 16 vectors of 16, or 8 of 8 or 4. */
 #if defined __AVX512F__
 #define TILE_LANES   16
 #define TILE_VECTORS 4
@@ -28,7 +28,7 @@
 #define TILE_VECTORS 2
 #endif
 
-/* Sums are in registers only where loops over them are unrolled. */
+/* Compilers keep the sums in registers only if the loops over them are unrolled. */
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -50,7 +50,7 @@ LANE_FN tile_vector tile_multiply_add(tile_vector a, tile_vector b, tile_vector 
 #endif
 }
 
-/* A product of matrices: c (m, n) = a (m, k) b (k, n), or += where `add`.  Rows have strides. */
+/* A product of matrices: c (m, n) = a (m, k) b (k, n), or += with `add`. Rows have strides. */
 struct tiled {
 	const float *a;
 	size_t a_stride;
@@ -62,7 +62,7 @@ struct tiled {
 	bool add;
 };
 
-/* `rows` rows and `vectors` vectors of columns, from row and col on. */
+/* Computes `rows` rows and `vectors` vectors of columns, from row and col on. */
 LANE_FN void tile(const struct tiled *p, size_t row, size_t col, size_t rows, size_t vectors)
 {
 	const float *a = p->a + row * p->a_stride, *b = p->b + col;
@@ -88,7 +88,7 @@ LANE_FN void tile(const struct tiled *p, size_t row, size_t col, size_t rows, si
 		memcpy(c + i * p->c_stride + j * TILE_LANES, &sum[i][j], sizeof sum[i][j]);
 }
 
-/* As many as go into columns [col, n); returns the column behind them. */
+/* Computes as many tiles as fit columns [col, n).  Returns the column after them. */
 LANE_FN size_t tiles_wide(const struct tiled *p, size_t col, size_t n, size_t vectors)
 {
 	for (; n - col >= vectors * TILE_LANES; col += vectors * TILE_LANES)
@@ -96,7 +96,7 @@ LANE_FN size_t tiles_wide(const struct tiled *p, size_t col, size_t n, size_t ve
 	return col;
 }
 
-/* m <= TILE_ROWS rows; n: a multiple of 16. */
+/* Computes m <= TILE_ROWS rows; n is a multiple of 16. */
 LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 {
 	size_t col = 0;
@@ -111,8 +111,8 @@ LANE_FN void tiles(const struct tiled *p, size_t m, size_t n)
 			tile(p, row, col, 1, 1);
 }
 
-/* exp(x - the largest), of x scaled and capped; returns the sum.  Behind the last x is room to a
- * whole vector: it becomes 0. */
+/* Replaces x, scaled and capped, by exp(x - max), and returns the sum.  After the last x there is
+ * room for a whole vector, which becomes 0. */
 static float softmax_row(float *x, size_t n, const struct softmax *how)
 {
 	lanes maxima = lanes_all(-INFINITY), sum = { 0 };
@@ -164,13 +164,14 @@ static void CPU_OP(attention_pack)(const struct attention *a, const float *k, si
 	}
 }
 
-/* The first key that a query sees. */
+/* Returns the first key that a query attends to. */
 LANE_FN size_t first_key(const struct attention *a, size_t query)
 {
 	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
 }
 
-/* A few queries that are multiplied at once, and the keys [begin, end) that one of them sees. */
+/* A few queries that are multiplied at once; at least one of them attends to each of the keys
+ * [begin, end). */
 struct queries {
 	size_t row, n, begin, end;
 };
@@ -182,7 +183,7 @@ LANE_FN struct queries queries_at(const struct attention *a, size_t first, size_
 	return (struct queries){ row, m, first_key(a, first + row), first + row + m };
 }
 
-/* Scores of queries against a panel of keys. */
+/* Computes the scores of queries and a panel of keys. */
 static void score_panel(const struct attention *a, const struct query_block *b, size_t panel)
 {
 	size_t stride = attention_score_stride(a->n_tokens);
@@ -205,7 +206,7 @@ static void score_panel(const struct attention *a, const struct query_block *b, 
 	}
 }
 
-/* Adds the products of their scores and a panel of values. */
+/* Adds the products of the scores and a panel of values. */
 static void value_panel(const struct attention *a, const struct query_block *b, size_t panel)
 {
 	size_t stride = attention_score_stride(a->n_tokens);
@@ -229,8 +230,8 @@ static void value_panel(const struct attention *a, const struct query_block *b, 
 	}
 }
 
-/* Scores to exponentials, zeros where only another row of the tile sees the key; the sums go to
- * totals. */
+/* Replaces scores by exponentials, and by zeros if only another row of the tile attends to the key.
+ * Writes the sums to totals. */
 static void softmax_rows(const struct attention *a, const struct query_block *b, float *totals)
 {
 	size_t stride = attention_score_stride(a->n_tokens);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * backend/executor.h on the CPU: memory of the host, products by oneDNN, and the functions of
- * ops.h.  All is done when a function returns.
+ * ops.h.  A function returns when its work is done.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -176,7 +176,7 @@ static void cpu_multiply_panel(struct executor_stream *stream, const struct exec
 #define NEAR_SIZE  \
 	((size_t)5 \
 	 << 18)	    /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
-#define MIN_ROWS 48 /* for which weights are worth another reading */
+#define MIN_ROWS 48 /* rows that are worth reading the weights again */
 
 static size_t cpu_rows(size_t n)
 {
@@ -185,7 +185,7 @@ static size_t cpu_rows(size_t n)
 	return rows < MIN_ROWS ? SIZE_MAX : rows;
 }
 
-/* --- looking at values --- */
+/* --- statistics of values --- */
 
 static void stats_raise(struct value_stats *stats, float amax)
 {
@@ -297,8 +297,8 @@ static void cpu_rope(struct executor_stream *stream, const struct rope_args *a)
 				     a->cosines + t * half, a->sines + t * half, a->rope_dim);
 }
 
-/* What attention needs besides, in floats: one head's keys and values, packed, scores of a block of
- * queries, and their sums of values. */
+/* The scratch memory of attention, in floats: the packed keys and values of one head, the scores of
+ * a block of queries, and their sums of values. */
 struct attention_scratch {
 	size_t keys, values, scores, attn_out;
 };
@@ -322,7 +322,7 @@ static uint64_t cpu_attention_scratch(const struct attention_args *args)
 	return (scratch.keys + scratch.values + scratch.scores + scratch.attn_out) * sizeof(float);
 }
 
-/* All queries of the heads that share one head of keys and values. */
+/* Runs all queries of the heads that share one head of keys and values. */
 static void attend_group(const struct cpu_ops *ops, const struct attention_args *args,
 			 struct attention *attention, size_t group)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gemm.h by oneDNN: a primitive for each shape of a product, and weights in the layout that it
- * likes.
+ * prefers.
  */
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -17,7 +17,7 @@
 #include "kernels/weight_cache.h"
 #include "base/mem.h"
 
-/* The rows of x for which the layout of weights is chosen. */
+/* The rows of x for which the library chooses the layout of weights. */
 #define TYPICAL_M 512
 
 /* A product of one shape. */
@@ -31,7 +31,7 @@ struct shape {
 struct gemm {
 	struct onednn onednn;
 	struct weight_cache weights;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* of the members below */
 	size_t n_shapes;
 	struct shape **shapes;
 };
@@ -39,7 +39,7 @@ struct gemm {
 /* Rows of a weight. */
 struct panel {
 	size_t n;
-	onednn_layout layout; /* the shape's with TYPICAL_M rows of x */
+	onednn_layout layout; /* that of the shape with TYPICAL_M rows of x */
 	void *memory;
 	uint64_t size;
 };
@@ -64,7 +64,7 @@ int gemm_library(char *text, size_t size, struct err *err)
 	return 0;
 }
 
-/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX);
+/* bf16 products are twice as fast as fp32 ones on AMD since Zen 4 and in Intel's tiles (AMX).
  * Intel's vectors without tiles (VDPBF16PS, half the rate of FMA) are slower in bf16. */
 #define AMX_BF16    (1u << 22) /* of edx, leaf 7.0 */
 #define AVX512_BF16 (1u << 5)  /* of eax, leaf 7.1 */
@@ -122,9 +122,9 @@ void gemm_stream_release(struct gemm *gemm, struct gemm_stream *stream)
 	*stream = (struct gemm_stream){ 0 };
 }
 
-/* Whatever the calling thread makes or runs from now on has no threads of its own.  The library
- * asks for their number when a primitive is made; threads of its own would share a product, change
- * its last bits with their number, and spin on cores that are the streams'. */
+/* Limits the calling thread's primitives to one thread.  The library asks for the number of threads
+ * when a primitive is made.  Its own threads would share a product, change its last bits with their
+ * number, and spin on cores of the streams. */
 static void without_threads(const struct gemm *gemm)
 {
 	if (gemm->onednn.omp_set_num_threads)
@@ -157,7 +157,7 @@ static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, si
 	};
 }
 
-/* weight: as the library likes it where NULL. */
+/* weight NULL: the library chooses the layout. */
 static int shape_make(const struct gemm *gemm, struct shape *shape, onednn_layout weight,
 		      struct err *err)
 {
@@ -185,7 +185,7 @@ static struct shape *shape_find(const struct gemm *gemm, const struct shape *exp
 	return NULL;
 }
 
-/* Weights of one shape have one layout, which every m takes. */
+/* Returns a shape.  Weights of one shape have one layout, for every m. */
 static struct shape *shape_get(struct gemm *gemm, const struct shape *expected,
 			       onednn_layout weight, struct err *err)
 {
@@ -208,7 +208,7 @@ static struct shape *shape_get(struct gemm *gemm, const struct shape *expected,
 	return shape;
 }
 
-/* A memory object while it is used by one execution. */
+/* Makes a memory object for one execution. */
 static int bind(const struct onednn *onednn, dnnl_exec_arg_t *argument, int which,
 		onednn_layout layout, const void *data, struct err *err)
 {
@@ -226,7 +226,7 @@ static void unbind(const struct onednn *onednn, const dnnl_exec_arg_t *arguments
 			onednn->memory_destroy(arguments[i].memory);
 }
 
-/* From rows as in a checkpoint to the layout of the panel. */
+/* Copies rows of a checkpoint to the layout of the panel. */
 static int reorder(const struct gemm_weight *weight, const struct panel *panel, const void *data,
 		   struct err *err)
 {
@@ -261,7 +261,7 @@ out:
 	return rc;
 }
 
-/* Weights of more rows lie in panels, whose y for TYPICAL_M rows of x stays in L2. */
+/* Larger weights are split into panels whose y for TYPICAL_M rows of x stays in L2. */
 #define MAX_ROWS   16384
 #define PANEL_ROWS 1024
 
@@ -356,8 +356,8 @@ out:
 	return rc;
 }
 
-/* A y whose rows lie further apart than they are long is multiplied by the library's reference,
- * hundreds of times slower: so a panel's y is dense, and copied. */
+/* The library multiplies into a y with gaps between its rows by its reference, hundreds of times
+ * slower.  So a panel's y has no gaps and is copied. */
 int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream, const void *x, size_t m,
 	     float *y, struct err *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which library is loaded, whether it is one to use, and what to install where there is none.
+ * Finds the library, checks that it can be used, and names the package to install if it is missing.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -15,16 +15,16 @@
 #define TEXT(number)	TEXT_OF(number)
 #define TEXT_OF(number) #number
 #define LIBRARY		"libdnnl.so." TEXT(DNNL_VERSION_MAJOR)
-#define LAST_MINOR	40 /* of the names that are tried */
+#define LAST_MINOR	40 /* the last of the names to try */
 #define MAX_OS_RELEASE	((size_t)1 << 16)
 
-/* What has oneDNN, by ID and VERSION_ID of os-release(5); version NULL: those that no row names.
- * From the package lists of Debian, Ubuntu, Fedora, Arch Linux and openSUSE in 2026.  libdnnl-dev
- * depends on the library of its release, whose name has numbers. */
+/* The package with oneDNN, by ID and VERSION_ID of os-release(5); version NULL: all versions
+ * without a row.  From the package lists of Debian, Ubuntu, Fedora, Arch Linux and openSUSE in
+ * 2026.  libdnnl-dev depends on the library of its release, whose name has numbers. */
 /* clang-format off */
 static const struct distribution {
 	const char *id, *version, *package;
-	int major; /* of oneDNN; 0: not known */
+	int major; /* of oneDNN; 0: unknown */
 } distributions[] = {
 	{ "debian", "12",    "libdnnl2",    2 },
 	{ "debian", "13",    "libdnnl3.6",  3 },
@@ -39,7 +39,7 @@ static const struct distribution {
 };
 /* clang-format on */
 
-/* Whether a line of os-release says that key is value, quoted or not. */
+/* Does a line of os-release say that key is value, quoted or not? */
 static bool os_release_has(const char *text, const char *key, const char *value)
 {
 	size_t key_len = strlen(key), len = strlen(value);
@@ -115,20 +115,20 @@ int onednn_check(const dnnl_version_t *version, const char *name, struct err *er
 	return 0;
 }
 
-/* NULL where the library cannot be loaded; reason is "" where there is none of that name. */
+/* Returns NULL if the library cannot be loaded; reason is "" if no library has that name. */
 static void *library_try(const char *name, char *reason, size_t size)
 {
 	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
 	const char *error = library ? NULL : dlerror();
 
-	/* An error begins with the name only where there is no such library; else with its path, or
-	 * with the name of another library, which it needs. */
+	/* An error begins with the name only if there is no such library.  Else it begins with the
+	 * path, or with the name of another library that this one needs. */
 	snprintf(reason, size, "%s", error && strncmp(error, name, strlen(name)) ? error : "");
 	return library;
 }
 
-/* Most distributions have libdnnl.so.3.  Debian and Ubuntu have libdnnl.so.3.6 since release 3.6,
- * and later releases may have a later number: the newest is taken. */
+/* Tries the newest name first.  Most distributions have libdnnl.so.3.  Debian and Ubuntu have
+ * libdnnl.so.3.6 since release 3.6, and later releases may have a later number. */
 static void *library_open(char *name, size_t size, struct err *err)
 {
 	char reason[512], suggestion[128];
@@ -148,7 +148,7 @@ static void *library_open(char *name, size_t size, struct err *err)
 	return NULL;
 }
 
-/* Fills in the functions.  Returns NULL, or the name of a function that the library has not. */
+/* Finds the functions.  Returns NULL, or the name of a function that the library lacks. */
 static const char *functions_find(struct onednn *onednn, void *library)
 {
 #define FIND(name)                                                      \

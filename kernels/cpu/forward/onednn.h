@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * oneDNN as it is found at run time, for gemm.c: it brings 40 MB of code, which no conversion
- * needs.
+ * oneDNN for gemm.c, loaded at run time, because it has 40 MB of code, which no conversion needs.
  *
- * oneDNN 3 and 2 differ in how a layout and a product are described.  The two functions at the end
- * of this file are that difference: onednn_3.c and onednn_2.c have both of them, and the version of
- * the header that is compiled with chooses one.  Everything else has one source for both.  The
- * library that is loaded has the major version of that header; its minor version may be another.
+ * oneDNN 3 and 2 describe a layout and a product differently.  The two functions at the end of this
+ * file hide that difference: onednn_3.c and onednn_2.c both define them, and the version of the
+ * header at compile time chooses one.  All other code is common.  The loaded library has the major
+ * version of that header; its minor version may differ.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_ONEDNN_H
 #define FP8CONV_KERNELS_CPU_FORWARD_ONEDNN_H
@@ -16,7 +15,7 @@
 
 #include "base/err.h"
 
-/* How the library lays out a matrix, as a primitive descriptor knows it, which owns it. */
+/* The library's layout of a matrix.  The primitive descriptor that returned it owns it. */
 #if DNNL_VERSION_MAJOR == 3
 typedef const_dnnl_memory_desc_t onednn_layout;
 #define ONEDNN_DESCRIBE(X)                 \
@@ -35,7 +34,7 @@ typedef const dnnl_memory_desc_t *onednn_layout;
 #error "unsupported version of oneDNN (supported: 2 and 3)"
 #endif
 
-/* The functions of the library that are called, by their names in it less "dnnl_". */
+/* The functions of the library that are called, by their names without "dnnl_". */
 #define ONEDNN_FUNCTIONS(X)                   \
 	X(engine_create)                      \
 	X(engine_destroy)                     \
@@ -65,21 +64,21 @@ struct onednn {
 #undef ONEDNN_FIELD
 };
 
-/* Loads the library.  ERR_SYSTEM where there is none, with the package of this distribution in the
- * message, and where onednn_check() refuses it.  It stays loaded after release: the memory of its
- * threads is freed by code of its own when they end. */
+/* Loads the library.  ERR_SYSTEM if it is missing, with the package of this distribution in the
+ * message, or if onednn_check() refuses it.  The library stays loaded after release: its threads
+ * free their memory by its code when they end. */
 int onednn_init(struct onednn *onednn, struct err *err);
 void onednn_release(struct onednn *onednn);
 
-/* 0, or ERR_SYSTEM: the library that was found by that name has another major version, or threads
- * that cannot be limited to the calling one. */
+/* Returns 0, or ERR_SYSTEM if the library of that name has another major version, or threads that
+ * cannot be limited to the calling one. */
 int onednn_check(const dnnl_version_t *version, const char *name, struct err *err);
 
-/* How a user of a distribution (os_release: the text of os-release(5), "" if unknown) gets oneDNN
- * of a major version: "install the package libdnnl3.6", into a text of size bytes. */
+/* Writes how to get oneDNN of a major version on a distribution (os_release: the text of
+ * os-release(5), "" if unknown) to a text of size bytes: "install the package libdnnl3.6". */
 void onednn_suggest(char *text, size_t size, const char *os_release, int major);
 
-/* Calls a function of the library.  On failure the message names it, and the caller goes to out. */
+/* Calls a function of the library.  On failure sets err with its name, and jumps to out. */
 #define ONEDNN_CALL(onednn, name, ...)                                                      \
 	do {                                                                                \
 		dnnl_status_t status_ = (onednn)->name(__VA_ARGS__);                        \
@@ -90,20 +89,20 @@ void onednn_suggest(char *text, size_t size, const char *os_release, int major);
 		}                                                                           \
 	} while (0)
 
-/* A product y (m, n) = x (m, k) w^T, and its weight w (n, k), which the library sees as a matrix
+/* A product y (m, n) = x (m, k) w^T with the weight w (n, k), which the library gets as a matrix
  * (k, n). */
 struct onednn_product {
 	dnnl_data_type_t dtype; /* of x and w; y is f32 */
 	dnnl_dim_t m, n, k;
 };
 
-/* The primitive descriptor of a product with rows of x and y close together.  weight: the layout of
- * w; NULL: as the library likes it. */
+/* Makes the primitive descriptor of a product, with rows of x and y without gaps.  weight: the
+ * layout of w; NULL: the library chooses it. */
 int onednn_describe_product(dnnl_primitive_desc_t *desc, const struct onednn *onednn,
 			    const struct onednn_product *product, onednn_layout weight,
 			    struct err *err);
 
-/* The primitive descriptor of a copy of w, its rows close together, to a layout. */
+/* Makes the primitive descriptor of a copy of w, with rows without gaps, to a layout. */
 int onednn_describe_reorder(dnnl_primitive_desc_t *desc, const struct onednn *onednn,
 			    const struct onednn_product *product, onednn_layout weight,
 			    struct err *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ops.h for any CPU.
+ * The functions of ops.h for any CPU.
  */
 #define CPU_OP(function) any_##function
 #include "kernels/cpu/forward/ops_loops.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a transformer computes between its matrix products, in fp32, one thread at a time.  Every
- * set of instructions gives the same bits: sums run in 16 lanes (element i in lane i % 16), which
- * are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum, unless said
- * below.
+ * The operations of a transformer between its matrix products, in fp32, one thread at a time.
+ * Every instruction set gives the same bits: sums run in 16 lanes (element i in lane i % 16), which
+ * are then added pairwise (8, 4, 2, 1 apart), and no product is contracted with a sum, unless
+ * stated below.
  *
- * Matrices are row-major with rows close together, unless a stride (in elements) is given.
+ * Matrices are row-major without gaps between rows, unless a stride (in elements) is given.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_H
@@ -18,22 +18,22 @@
 #include "backend/host_ops.h"
 #include "num/activation.h"
 
-/* What is done with scores before their exponentials are taken. */
+/* The changes to scores before their exponentials. */
 struct softmax {
 	float scale;
-	float softcap; /* c tanh(x / c) of what is scaled; 0: not */
-	/* one more score, that takes its share of the sum and has no value; NULL: none */
+	float softcap; /* then softcap tanh(score / softcap); 0: no cap */
+	/* one more score, which adds to the sum and has no value; NULL: none */
 	const float *sink;
 };
 
-#define ATTENTION_PANEL	  64 /* tokens whose keys lie together */
-#define ATTENTION_QUERIES 64 /* that are asked at once, at most */
+#define ATTENTION_PANEL	  64 /* tokens whose keys are packed together */
+#define ATTENTION_QUERIES 64 /* most queries of a block */
 
-/* The causal attention of one head: a query sees its own token and those before it.  The caller
- * allocates. */
+/* The causal attention of one head: a query attends to its own token and those before it.  The
+ * caller allocates the arrays. */
 struct attention {
 	size_t n_tokens, head_dim, value_dim;
-	size_t window; /* tokens that a query sees; 0: all */
+	size_t window; /* tokens that a query attends to; 0: all */
 	struct softmax softmax;
 	float *keys;	 /* (tokens to whole panels, head_dim), packed */
 	float *values;	 /* (tokens, attention_value_stride()), packed */
@@ -41,25 +41,26 @@ struct attention {
 	float *attn_out; /* scratch: (ATTENTION_QUERIES, attention_value_stride()) */
 };
 
-/* value_dim in whole vectors. */
+/* Returns value_dim rounded up to whole vectors. */
 static inline size_t attention_value_stride(size_t value_dim)
 {
 	return (value_dim + 15) / 16 * 16;
 }
 
-/* n_tokens in whole panels. */
+/* Returns n_tokens rounded up to whole panels. */
 static inline size_t attention_padded(size_t n_tokens)
 {
 	return (n_tokens + ATTENTION_PANEL - 1) / ATTENTION_PANEL * ATTENTION_PANEL;
 }
 
-/* Of rows of scores: not a power of two, for the caches' sake. */
+/* Returns the stride of rows of scores; not a power of two, which would map rows to the same cache
+ * lines. */
 static inline size_t attention_score_stride(size_t n_tokens)
 {
 	return attention_padded(n_tokens) + 16;
 }
 
-/* The queries of tokens [first, first + n), n <= ATTENTION_QUERIES, and what they get. */
+/* The queries of tokens [first, first + n), n <= ATTENTION_QUERIES, and their results. */
 struct query_block {
 	size_t first, n;
 	struct rows_in q;  /* (n, head_dim) */
@@ -69,11 +70,12 @@ struct query_block {
 struct cpu_ops {
 	struct host_ops host; /* first: cpu_ops_of() */
 
-	/* max |x| of n values; NaN is ignored, inf counts.  *n_nonfinite += NaN and inf. */
+	/* Returns max |x| of n values; ignores NaN, counts inf.  Adds the number of NaN and inf to
+	 * *n_nonfinite. */
 	float (*amax)(const float *x, size_t n, uint64_t *n_nonfinite);
 
-	/* counts[2 * (bits of |x| >> 20)]++: exponent and 3 bits of the mantissa, 2048 counts, each
-	 * second one. */
+	/* Counts each value: counts[2 * (bits of |x| >> 20)]++. The bin is the exponent and 3 bits
+	 * of the mantissa: 2048 counts, which use every second element. */
 	void (*histogram)(const float *x, size_t n, uint64_t *counts);
 
 	/* x = bf16(x) in place; returns amax() of the rounded x. */
@@ -86,21 +88,21 @@ struct cpu_ops {
 
 	void (*rms_norm)(const struct rms_norm_args *args);
 
-	/* rope_args of one token: n is its rope_dim, and n / 2 angles are given. */
+	/* As rope_args, for one token: n is rope_dim, with n / 2 angles. */
 	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
 		     const float *sines, size_t n);
 
-	/* y = activation(gate) * up; y may be either.  ACT_SILU or ACT_GELU. */
+	/* y = activation(gate) * up, with ACT_SILU or ACT_GELU; y may be gate or up. */
 	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n,
 		     float *y);
 
-	/* GPT-OSS: of n pairs (gate, up), side by side, (up + 1) gate sigmoid(1.702 gate); gate is
-	 * clamped from above before, up from both sides. */
+	/* GPT-OSS: x has n pairs (gate, up) side by side.  y = (up + 1) gate sigmoid(1.702 gate),
+	 * after gate is clamped from above and up from both sides. */
 	void (*gate_interleaved)(const float *x, float clamp, size_t n, float *y);
 
 	void (*softcap)(float *x, float cap, size_t n); /* x = cap tanh(x / cap) */
 
-	/* log(sum exp(x)) of n values. */
+	/* Returns log(sum exp(x)) of n values. */
 	float (*log_sum_exp)(const float *x, size_t n);
 
 	/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have
@@ -108,8 +110,8 @@ struct cpu_ops {
 	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride,
 			       const float *v, size_t v_stride);
 
-	/* Here products are fused with sums: one chain for each, in the order of tokens (of
-	 * features, for scores). */
+	/* Fuses products with sums, in one chain for each sum: scores in the order of features,
+	 * results in the order of tokens. */
 	void (*attend)(const struct attention *attention, const struct query_block *block);
 };
 
@@ -117,7 +119,7 @@ extern const struct cpu_ops cpu_ops_any;
 extern const struct cpu_ops cpu_ops_avx2;
 extern const struct cpu_ops cpu_ops_avx512;
 
-/* A row of host_ops[] as the whole of what its instruction set has. */
+/* Returns the operations that the instruction set of a host_ops row has. */
 static inline const struct cpu_ops *cpu_ops_of(const struct host_ops *host)
 {
 	return (const struct cpu_ops *)host;

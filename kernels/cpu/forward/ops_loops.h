@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The functions of ops.h over vectors of 16 floats, compiled once for each set of
- * instructions by the file that includes this one and names them CPU_OP(function).
+ * The functions of ops.h over vectors of 16 floats, compiled once for each instruction set by the
+ * file that includes this one, which names them CPU_OP(function).
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H
 #define FP8CONV_KERNELS_CPU_FORWARD_OPS_LOOPS_H

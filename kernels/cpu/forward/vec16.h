@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of 16 floats, whatever the instructions of the file that includes this one, and num/exp.h
- * on them.
+ * Vectors of 16 floats for the instruction set of the including file, and num/exp.h on them.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
 #define FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
