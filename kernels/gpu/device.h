@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs as their users here see them: memory, and streams, each with memory of its own. Each GPU
- * runtime has its own device.cu; the tests have one of a CPU (tests/simt).  The GPUs that are used
- * are told apart by an index, from 0 on.
+ * The GPUs, as the other files here use them: memory, and streams with their own memory.  Each GPU
+ * runtime has its own device.cu; the tests have one that runs on a CPU (tests/simt).  The usable
+ * GPUs have indices from 0 on.
  *
- * A call that fails is remembered by its stream with its name and the device, and all that come
- * after it do nothing, until device_stream_failed() is asked.
+ * A stream remembers its first failed call with its name and the device.  All later calls on it do
+ * nothing, until device_stream_failed() returns the failure.
+ *
+ * Order: device_stream_here() or device_stream_new(); device_begin(); device_take(), copies and
+ * launches, each followed by device_launched(); device_wait(); device_stream_failed().
  */
 #ifndef FP8CONV_KERNELS_GPU_DEVICE_H
 #define FP8CONV_KERNELS_GPU_DEVICE_H
@@ -20,79 +23,79 @@
 extern "C" {
 #endif
 
-/* No more GPUs are used than this. */
+/* The most GPUs that are used. */
 #define DEVICES_MOST 64
 
-/* What one thread of the host works with, at a time: any thread, which may work with others in
- * between. */
+/* A stream of work on one GPU.  One thread of the host uses it at a time. */
 struct device_stream;
 
-/* NULL where there is a GPU that can run the kernels, else why not.  Asked once; any thread. */
+/* Returns NULL if a GPU can run the kernels, else the reason why not.  Computed once; any
+ * thread. */
 const char *device_missing(void);
 
-/* Compute capability of the calling thread's GPU, 90 for 9.0; 0: there is none. */
+/* Returns the compute capability of the calling thread's GPU, 90 for 9.0; 0 without a GPU. */
 int device_capability(void);
 
-/* That of the calling thread, made on the first call and freed at the thread's end; threads take
- * the GPUs in turn. */
+/* Returns the stream of the calling thread, made on the first call and freed when the thread ends.
+ * Threads get the GPUs in turn. */
 struct device_stream *device_stream_here(void);
 
-/* One of nobody's, on that GPU.  NULL: ERR_SYSTEM. */
+/* Returns a new stream that belongs to no thread, on that GPU.  NULL with ERR_SYSTEM. */
 struct device_stream *device_stream_new(int device, struct err *err);
 
-/* Waits for what it was given.  NULL: nothing to do. */
+/* Waits for the stream's work and frees it.  Accepts NULL. */
 void device_stream_free(struct device_stream *stream);
 
-/* size bytes of that GPU, aligned to 256, for all streams; size 0 is one byte.  ERR_SYSTEM with the
- * size wanted and what is free; what: its use.  Not for each operation: device_memory_free() waits
- * for all that the GPU does. */
+/* Allocates size bytes on that GPU, aligned to 256, for all streams; size 0 gives one byte.
+ * ERR_SYSTEM with `what`, the size and the free memory.  Not for each operation:
+ * device_memory_free() waits for all work of the GPU. */
 int device_memory_new(int device, void **memory, uint64_t size, const char *what, struct err *err);
-void device_memory_free(void *memory); /* NULL: nothing to do */
+void device_memory_free(void *memory); /* accepts NULL */
 
-/* 0, or ERR_SYSTEM with the first call that failed since this was last asked, what it said, and the
- * device. */
+/* Returns 0, or ERR_SYSTEM with the first call that failed since the last device_stream_failed(),
+ * its message, and the device. */
 int device_stream_failed(struct device_stream *stream, struct err *err);
 
-/* True: a call has failed, and there is no use in going on. */
+/* Has a call failed, so that more work is useless? */
 bool device_stream_stopped(const struct device_stream *stream);
 
-/* True: it has stopped since memory ran out, which is forgotten, with all that was taken: the
- * stream goes on, and less may fit. */
+/* After a failure for lack of memory: forgets the failure and all memory that was taken, and
+ * returns true.  Then the stream can be used again for less work. */
 bool device_stream_retry(struct device_stream *stream);
 
-/* The GPU that the stream works on. */
+/* Returns the index of the stream's GPU. */
 int device_index(const struct device_stream *stream);
 
-/* A call of a library on the GPU has failed: its name and what it said, both of which stay. */
+/* Records a failed call of a library: its name and message, which must stay valid. */
 void device_fail(struct device_stream *stream, const char *call, const char *why);
 
-/* What a launch by the calling thread takes; its current GPU becomes that of the stream. */
+/* Returns the runtime's stream for a launch by the calling thread, and makes the stream's GPU
+ * current. */
 void *device_stream_native(struct device_stream *stream);
 
-/* n bytes of the stream's memory, aligned to 256; NULL where it has stopped.  They are valid until
- * device_begin(). */
+/* Returns n bytes of the stream's memory, aligned to 256 and valid until device_begin(); NULL if
+ * the stream has stopped. */
 void *device_take(struct device_stream *stream, size_t n);
 
-/* Gives back all that was taken. */
+/* Gives back all memory that was taken. */
 void device_begin(struct device_stream *stream);
 
-/* n_rows rows of row_size bytes; the distances between rows are in bytes.  In stream order: memory
- * of the host must not change before device_wait(), and what is copied out is there after it.
- *
- * A stream's copies go by way of 8 MiB of pinned memory (staging.h), so that the thread moves one
- * piece while another is on the bus. Copies and kernels of one stream follow each other; those of
- * several run at the same time, so that with a few threads, reading, copies both ways, casts and
- * writing all overlap. */
+/* Copy n_rows rows of row_size bytes; strides are in bytes.  In stream order: memory of the host
+ * must not change before device_wait(), and copies to the host are complete after it.  A stream
+ * copies through 8 MiB of pinned memory (staging.h), so that the thread moves one piece while
+ * another is on the bus.  Copies and kernels of one stream run one after the other; those of
+ * several streams run at the same time.  So with a few threads, reading, copies both ways, casts
+ * and writing all overlap. */
 void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		    size_t from_stride, size_t row_size, size_t n_rows);
 void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
 		     size_t from_stride, size_t row_size, size_t n_rows);
 void device_zero(struct device_stream *stream, void *memory, size_t n);
 
-/* After a launch: was it accepted?  kernel: its name. */
+/* Checks that a launch was accepted.  kernel: its name. */
 void device_launched(struct device_stream *stream, const char *kernel);
 
-/* Until all is done that the stream was given, also where a call failed after it. */
+/* Waits until all work of the stream is done, also after a failed call. */
 void device_wait(struct device_stream *stream);
 
 #ifdef __cplusplus

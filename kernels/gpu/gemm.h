@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Matrix products on the GPU, by a library found at run time: D (m, n) = A (m, k) B (n, k)^T, all
- * row-major and in the memory of the GPU, sums in fp32.  The operands are both bf16, both fp32
- * (multiplied as such), or FP8 with scales of these tiles, where the GPU and the library have them:
+ * row-major and in the memory of the GPU, with sums in fp32.  The operands are both bf16, both fp32
+ * (multiplied as fp32), or FP8 with scales of these tiles, if the GPU and the library support them:
  *
- *	A, B                           scale_inv lies as
+ *	A, B                           order of scale_inv
  *	{WHOLE, WHOLE}, the same       one float
  *	{1, 128} or {128, 128}, not    SCALES_PADDED of num/scale_grid.h
  *	both {128, 128}
  *	{1, 32}, the same              SCALES_GEMM
+ *
+ * Order: gpu_gemm_supports(); gpu_gemm() for each product; device_wait().
  */
 #ifndef FP8CONV_KERNELS_GPU_GEMM_H
 #define FP8CONV_KERNELS_GPU_GEMM_H
@@ -25,7 +27,7 @@
 extern "C" {
 #endif
 
-/* (rows, k). */
+/* An operand (rows, k). */
 struct gpu_operand {
 	const void *data;
 	enum dtype dtype; /* DT_BF16, DT_F32, DT_F8_E4M3, DT_F8_E5M2 */
@@ -34,15 +36,15 @@ struct gpu_operand {
 	const void *scale_inv;
 };
 
-/* (m, n).  Codes (of tile {WHOLE, WHOLE} operands only) are fp8(v * scale), and the scale_inv that
- * belongs to them is written with them. */
+/* The output (m, n).  Codes (only for operands with the tile {WHOLE, WHOLE}) are fp8(v * scale),
+ * and their scale_inv is written with them. */
 struct gpu_product {
 	void *data;
 	enum dtype dtype; /* DT_BF16, DT_F32, DT_F8_E4M3, DT_F8_E5M2; of fp32 operands DT_F32 */
 	size_t stride;	  /* elements from one row to the next */
 	const float *scale;
 	float *scale_inv; /* written: 1 / scale */
-	float *history;	  /* raised to max |v| (NaN ignored); or NULL */
+	float *history;	  /* raised to max |v|, ignoring NaN; or NULL */
 };
 
 struct gpu_gemm {
@@ -50,34 +52,34 @@ struct gpu_gemm {
 	struct gpu_operand a; /* (m, k) */
 	struct gpu_operand b; /* (n, k) */
 	struct gpu_product d;
-	/* FP8, {WHOLE, WHOLE}: partial sums keep about 14 bits, on Hopper, where that is faster */
+	/* FP8, {WHOLE, WHOLE}: partial sums may keep only about 14 bits, on Hopper, which is faster
+	 * there */
 	bool fast;
 };
 
-/* What products of one stream use one after the other, taken from it as needed: zeroed at first and
- * after device_begin(). */
+/* Memory that the products of one stream use one after the other, taken from the stream as needed.
+ * Zeroed at first and after device_begin(). */
 struct gpu_gemm_space {
 	void *workspace;
 	size_t size; /* bytes */
 	float *amax;
 };
 
-/* The name of the library and its version, in a text of size bytes.  ERR_SYSTEM with what
- * is missing. */
+/* Writes the name and version of the library to a text of size bytes.  ERR_SYSTEM if it is
+ * missing. */
 int gpu_gemm_library(char *text, size_t size, struct err *err);
 
-/* 0 where the calling thread's GPU and the library that was found have a product with an FP8
- * operand of this tile and scale, whatever its shape; else as gpu_gemm_supports(). */
+/* Returns 0 if the calling thread's GPU and the library support products with an FP8 operand of
+ * this tile and scale, in some shape; else fails as gpu_gemm_supports(). */
 int gpu_gemm_takes(const struct qspec *spec, struct err *err);
 
-/* 0 where the calling thread's GPU and the library that was found have this product, else
- * ERR_USAGE with what they lack, or ERR_SYSTEM: there is no library.  Pointers are looked at for
- * their alignment only. */
+/* Returns 0 if the calling thread's GPU and the library support this product, else ERR_USAGE with
+ * the missing feature, or ERR_SYSTEM without a library.  Only the alignment of pointers is used. */
 int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err);
 
-/* Puts the product into the stream and returns; of m or n 0 there is none.  *g is one that
- * is supported.  What fails is remembered by the stream.  The same bits come of the same values,
- * shape and strides, in whichever rows of a larger matrix they lie. */
+/* Adds the product to the stream and returns; with m or n 0 it adds nothing.  *g must be supported.
+ * The stream remembers a failure.  The same values, shape and strides give the same bits, at any
+ * rows of a larger matrix. */
 void gpu_gemm(struct device_stream *stream, struct gpu_gemm_space *space, const struct gpu_gemm *g);
 
 #ifdef __cplusplus

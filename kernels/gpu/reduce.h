@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Reductions over the threads of a warp or a block: sums in the order of src/backend/executor.h (16
- * lanes, then pairwise; a lane is a thread, the values may be made by more of them), maxima of
+ * lanes, then pairwise; a lane is a thread, and more threads may compute the values), maxima of
  * values and of magnitudes, and counts.
  */
 #ifndef FP8CONV_KERNELS_GPU_REDUCE_H
@@ -12,12 +12,12 @@
 
 #include <gpu.h>
 
-#define THREADS	  256 /* of a block, unless said */
+#define THREADS	  256 /* of a block, unless stated */
 #define N_WARPS	  (THREADS / 32)
 #define SUM_LANES 16
 #define SUM_CHUNK 2048 /* values at once */
 
-/* Where a block sums up. */
+/* Shared memory for the sums of a block. */
 struct sum_space {
 	float values[SUM_CHUNK];
 	float of_warp[N_WARPS];
@@ -28,8 +28,8 @@ static __device__ inline float shuffle_xor(float v, int lane_mask)
 	return f32_from_bits(__shfl_xor_sync(GPU_ALL_LANES, f32_bits(v), lane_mask));
 }
 
-/* Each 16 neighboring threads have a sum of their own, and all of them get it: to add a to b is to
- * add b to a. */
+/* Returns to each 16 adjacent threads the sum of their values.  All get the same bits, because a +
+ * b = b + a. */
 static __device__ inline float lanes_sum(float v)
 {
 	for (int step = SUM_LANES / 2; step > 0; step /= 2)
@@ -37,13 +37,13 @@ static __device__ inline float lanes_sum(float v)
 	return v;
 }
 
-/* A NaN as v is never larger. */
+/* Returns the larger value; a NaN in v is never larger. */
 static __device__ inline float larger(float v, float most)
 {
 	return v > most ? v : most;
 }
 
-/* Over `width` neighboring threads. */
+/* Returns the largest value over `width` adjacent threads. */
 static __device__ inline float lanes_largest(float most, int width)
 {
 	for (int step = width / 2; step > 0; step /= 2)
@@ -51,7 +51,7 @@ static __device__ inline float lanes_largest(float most, int width)
 	return most;
 }
 
-/* Over the block.  What its threads did before is seen by all behind it.  Before block_sum(), once
+/* Returns the largest value over the block, and synchronizes it.  Called before block_sum(), once
  * in a kernel. */
 static __device__ inline float block_largest(struct sum_space *space, float most)
 {
@@ -64,7 +64,8 @@ static __device__ inline float block_largest(struct sum_space *space, float most
 	return most;
 }
 
-/* Of f(i), i < n: all threads of the block make values, 16 add them up, all get the sum. */
+/* Returns the sum of f(i), i < n, to all threads of the block: all compute values, 16 of them
+ * add. */
 template <typename F>
 static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 {
@@ -73,7 +74,7 @@ static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 	for (size_t first = 0; first < n; first += SUM_CHUNK) {
 		unsigned m = n - first < SUM_CHUNK ? (unsigned)(n - first) : SUM_CHUNK;
 
-		__syncthreads(); /* the values before may still be read */
+		__syncthreads(); /* threads may still read the values before */
 		for (unsigned i = threadIdx.x; i < m; i += THREADS)
 			space->values[i] = f(first + i);
 		__syncthreads();
@@ -87,7 +88,7 @@ static __device__ inline float block_sum(struct sum_space *space, size_t n, F f)
 	return space->of_warp[0];
 }
 
-/* |v| as bits, which order as the values do; 0 for a NaN. */
+/* Returns |v| as bits, which order as the values do; 0 for a NaN. */
 static __device__ inline unsigned magnitude_bits(float v)
 {
 	unsigned bits = f32_magnitude(v);
@@ -100,7 +101,8 @@ static __device__ inline unsigned max_of(unsigned a, unsigned b)
 	return a > b ? a : b;
 }
 
-/* Over each `width` neighboring threads, a power of two up to 32: all of them get it. */
+/* Returns the maximum over each `width` adjacent threads, a power of two up to 32, to all of
+ * them. */
 static __device__ inline unsigned lanes_max(unsigned max, int width)
 {
 	for (int step = width / 2; step > 0; step /= 2)
@@ -108,7 +110,7 @@ static __device__ inline unsigned lanes_max(unsigned max, int width)
 	return max;
 }
 
-/* Over the block: all threads get it.  Once in a kernel. */
+/* Returns the maximum over the block to all threads.  Once in a kernel. */
 static __device__ inline unsigned block_max(unsigned max)
 {
 	__shared__ unsigned of_warp[N_WARPS];
@@ -123,7 +125,7 @@ static __device__ inline unsigned block_max(unsigned max)
 	return max;
 }
 
-/* A count of each thread is added to *total; most are 0. */
+/* Adds the counts of each thread to *total; most are 0. */
 static __device__ inline void count_add(unsigned long long *total, unsigned long long n)
 {
 	if (n)

@@ -127,8 +127,9 @@ static void *library_try(const char *name, char *reason, size_t size)
 	return library;
 }
 
-/* Tries the newest name first.  Most distributions have libdnnl.so.3.  Debian and Ubuntu have
- * libdnnl.so.3.6 since release 3.6, and later releases may have a later number. */
+/* Tries the name without a minor number first, then the numbered names, the newest first.  Most
+ * distributions have libdnnl.so.3.  Debian and Ubuntu have libdnnl.so.3.6 since release 3.6, and
+ * later releases may have a later number. */
 static void *library_open(char *name, size_t size, struct err *err)
 {
 	char reason[512], suggestion[128];

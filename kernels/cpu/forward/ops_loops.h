@@ -10,7 +10,7 @@
 #include "kernels/cpu/forward/attention_loops.h"
 #include "kernels/cpu/forward/vec16.h"
 
-/* The largest of the bits of |x|. */
+/* Returns the largest of the bits of |x|. */
 LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 {
 	lanes_bits most[4] = { { 0 } };
@@ -181,7 +181,7 @@ static void CPU_OP(gate)(enum activation activation, const float *gate, const fl
 	}
 }
 
-/* gate and up in turn; those behind the last are 0. */
+/* Loads interleaved gate and up, clamped; values after the last are 0. */
 LANE_FN void lanes_pairs(const float *x, size_t i, size_t n, float clamp, lanes *gate, lanes *up)
 {
 	*gate = *up = lanes_all(0);
@@ -207,7 +207,7 @@ static void CPU_OP(softcap)(float *x, float cap, size_t n)
 		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
 }
 
-/* The row, whose usable() is the file's. */
+/* The row of this instruction set; the including file defines its usable(). */
 #define CPU_OPS_ROW(title)                                                                    \
 	{                                                                                     \
 		.host = { .name = (title),                                                    \

@@ -39,7 +39,7 @@ LANE_FN lanes lanes_all(float x)
 	return x - v;
 }
 
-/* The first n; the others are `rest`. */
+/* Returns the first n values of x; the others are `rest`. */
 LANE_FN lanes lanes_load_some(const float *x, size_t n, float rest)
 {
 	lanes v = lanes_all(rest);
@@ -66,7 +66,7 @@ LANE_FN float lanes_sum(lanes v)
 	return v[0];
 }
 
-/* Of numbers. */
+/* Returns the maximum; v has no NaN. */
 LANE_FN float lanes_max(lanes v)
 {
 #ifdef __AVX512F__
@@ -80,7 +80,7 @@ LANE_FN float lanes_max(lanes v)
 #endif
 }
 
-/* Where a > b, a; else b, of which NaN in a is a case. */
+/* Returns a where a > b, else b; so b where a is NaN. */
 LANE_FN lanes lanes_larger(lanes a, lanes b)
 {
 #ifdef __AVX512F__
@@ -90,7 +90,7 @@ LANE_FN lanes lanes_larger(lanes a, lanes b)
 #endif
 }
 
-/* Where a < b, a; else b. */
+/* Returns a where a < b, else b. */
 LANE_FN lanes lanes_smaller(lanes a, lanes b)
 {
 #ifdef __AVX512F__
@@ -118,13 +118,14 @@ LANE_FN uint32_t lanes_largest_bits(lanes_bits v)
 	return largest;
 }
 
-/* 2^e, for normal numbers. */
+/* Returns 2^e for normal results. */
 LANE_FN lanes lanes_pow2(lanes_int e)
 {
 	return (lanes)((e + 127) << 23);
 }
 
-/* x 2^n, rounded once, of whole n; in two products, since 2^n may be no normal number. */
+/* Returns x 2^n, rounded once, for integral n.  Multiplies twice, because 2^n may not be a normal
+ * number. */
 LANE_FN lanes lanes_ldexp(lanes x, lanes n)
 {
 #ifdef __AVX512F__
@@ -136,7 +137,7 @@ LANE_FN lanes lanes_ldexp(lanes x, lanes n)
 #endif
 }
 
-/* y, but NaN where x is. */
+/* Returns y, but NaN where x is NaN. */
 LANE_FN lanes lanes_nan_of(lanes x, lanes y)
 {
 	lanes nan = lanes_all(f32_from_bits(F32_NAN));
@@ -149,7 +150,7 @@ LANE_FN lanes lanes_nan_of(lanes x, lanes y)
 #endif
 }
 
-/* f32_exp() of each, to the bit: the ends of its range give 0 and inf by themselves. */
+/* Returns f32_exp() of each value, to the bit: outside its range the clamped x gives 0 or inf. */
 LANE_FN lanes lanes_exp(lanes x)
 {
 	lanes clamped = lanes_smaller(lanes_larger(x, lanes_all(-104)), lanes_all(89));
@@ -166,7 +167,7 @@ LANE_FN lanes lanes_exp(lanes x)
 	return lanes_nan_of(x, lanes_ldexp(p + 1.0f, n));
 }
 
-/* 1 - 2 / (exp(2x) + 1). */
+/* tanh(x) = 1 - 2 / (exp(2x) + 1). */
 LANE_FN lanes lanes_tanh(lanes x)
 {
 	return 1.0f - 2.0f / (lanes_exp(2.0f * x) + 1.0f);
@@ -180,7 +181,7 @@ LANE_FN lanes lanes_round_bf16(lanes x)
 	return lanes_choose(x == x, (lanes)rounded, lanes_all(NAN));
 }
 
-/* The 16 values from i on of n, `rest` behind the last. */
+/* Returns the 16 values from x[i] on, of n values; `rest` after the last. */
 LANE_FN lanes lanes_at_or(const float *x, size_t i, size_t n, float rest)
 {
 	return n - i >= LANES ? lanes_load(x + i) : lanes_load_some(x + i, n - i, rest);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an activation makes of a matrix (num/activation.h), gated or not.
+ * The values of an activation of a matrix (num/activation.h), gated or not.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_ACTIVATION_SOURCE_H
 #define FP8CONV_KERNELS_GPU_CAST_ACTIVATION_SOURCE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The amax of tiles of any size, in one read.  A maximum is the same in any order: blocks raise it
- * by atomics, on the bits of numbers that are not negative.
+ * The amax of tiles of any size, in one read.  A maximum does not depend on the order: blocks raise
+ * it by atomics, on the bits of numbers that are not negative.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_AMAX_H
 #define FP8CONV_KERNELS_GPU_CAST_AMAX_H
@@ -9,7 +9,7 @@
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/block128.h"
 
-/* How tiles and regions lie to each other. */
+/* The size of tiles, compared with regions. */
 enum granule {
 	ONE,	  /* the whole matrix */
 	EACH_ROW, /* a row */
@@ -55,14 +55,14 @@ static __device__ inline size_t tile_index(size_t at, size_t tile)
 	return tile == WHOLE ? 0 : at / tile;
 }
 
-/* One thread of the block for all. */
+/* Raises amax by one thread for the whole block. */
 static __device__ inline void amax_raise(float *amax, unsigned bits)
 {
 	if (threadIdx.x == 0)
 		atomicMax(reinterpret_cast<unsigned *>(amax), bits);
 }
 
-/* Each thread for its own elements. */
+/* Raises the amax of each element's tile. */
 static __device__ inline void amax_raise_any(const struct region *r, struct tile tile,
 					     size_t n_across, bool turned, unsigned *amax)
 {
@@ -120,7 +120,8 @@ static __device__ inline unsigned region_nonfinite(const struct region *r)
 	return n;
 }
 
-/* turned: of the transpose.  n_across: tiles in a row of it.  counts: NULL, nothing is counted. */
+/* Raises the amax of tiles; turned: of the transpose.  n_across: tiles in a row of it.  counts
+ * NULL: counts nothing. */
 template <typename Source, enum granule G>
 static __global__ void amax_region(const __grid_constant__ Source x, size_t rows, size_t cols,
 				   struct tile tile, size_t n_across, bool turned, float *amax,

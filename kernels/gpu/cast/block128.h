@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A region of a matrix, 128 x 128 elements, is the work of a block of 256 threads.  16 neighboring
+ * A block of 256 threads works on a region of a matrix with 128 x 128 elements.  16 adjacent
  * threads have a row, 8 columns each; a thread has every 16th row, 8 of them.  So a warp reads two
- * rows of 256 bytes (bf16), an amax of 128 or 32 columns is found by shuffles, and 64 elements a
+ * rows of 256 bytes (bf16), shuffles find the amax of 128 or 32 columns, and 64 elements for each
  * thread stay in registers from the read to the codes.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_BLOCK128_H

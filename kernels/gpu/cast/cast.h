@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations on matrices in the memory of the GPU: what src/backend/backend.h says of the
- * functions of the same name, with every pointer one of the GPU.  They put kernels into the
- * stream's stream and return.  Scales are aligned to their size; scratch memory is taken from the
- * stream.
+ * The operations on matrices in the memory of the GPU, with the contracts of the functions of the
+ * same names in src/backend/backend.h; every pointer is one of the GPU.  They add kernels to the
+ * stream and return.  Scales are aligned to their size; scratch memory is taken from the stream.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_CAST_H
 #define FP8CONV_KERNELS_GPU_CAST_CAST_H
@@ -11,15 +10,14 @@
 #include "backend/backend.h"
 #include "kernels/gpu/device.h"
 
-/* counts[0]: nonfinite; counts[1]: saturated.  Both are added to. */
+/* counts[0] += nonfinite; counts[1] += saturated. */
 #define N_COUNTS 2
 
-/* amax[]: raised, as a matrix close together; transposed: of x's transpose. */
+/* Raises amax[], a matrix without gaps; transposed: that of x's transpose. */
 void gpu_tile_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
 		   bool transposed, float *amax, unsigned long long *counts);
 
-/* amax: of each tile of the rowwise copy, where it is known; else NULL.  out->stats is not looked
- * at. */
+/* amax: of each tile of the rowwise copy if it is known, else NULL.  Ignores out->stats. */
 void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct qspec *spec,
 	      const float *amax, const struct fp8_out *out, unsigned long long *counts);
 
@@ -32,7 +30,7 @@ void gpu_norm(struct device_stream *stream, const struct norm_args *args, const 
 void gpu_activate(struct device_stream *stream, const struct activation_args *args,
 		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts);
 
-/* The function of the row: pointers of the host, one launch for all slots. */
+/* The function of the backend's row: pointers of the host, one launch for all slots. */
 void gpu_delayed_update(const struct delayed_slots *slots, size_t n);
 
 #endif

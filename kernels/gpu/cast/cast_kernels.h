@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the elements of a region or a strip to the codes and scale_inv of the copies that are
- * wanted, in the kernel that read them.
+ * From the elements of a region or a strip to the codes and scale_inv of the wanted copies, in the
+ * kernel that reads the elements.
  *
  * A copy is quantized along its rows; the columnwise one is that of the transpose.  Its codes are
- * turned round in shared memory, so that both copies are written in whole lines.
+ * transposed in shared memory, so that both copies are written in whole lines.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_CAST_KERNELS_H
 #define FP8CONV_KERNELS_GPU_CAST_CAST_KERNELS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operation puts out before the cast, GROUP neighboring elements of a row at a time:
- * elements of a matrix in memory here; those of a norm or an activation are made of them.
+ * The values of an operation before the cast, GROUP adjacent elements of a row at a time.  Here:
+ * elements of a matrix in memory, which norms and activations also read.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_LOAD_H
 #define FP8CONV_KERNELS_GPU_CAST_LOAD_H
@@ -14,7 +14,7 @@
 
 #define GROUP 8
 
-/* The types of a matrix's elements. */
+/* The element types of a matrix. */
 struct bf16 {
 	uint16_t bits;
 };
@@ -38,7 +38,7 @@ static __device__ inline float widen(float v)
 	return v;
 }
 
-/* GROUP elements that lie at a multiple of 16 bytes. */
+/* GROUP elements at a multiple of 16 bytes. */
 template <typename T> static __device__ inline void load_group(float v[GROUP], const T *from)
 {
 	const uint4 packed = *reinterpret_cast<const uint4 *>(from);
@@ -58,8 +58,8 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 		v[i] = all[i];
 }
 
-/* A matrix in the memory of the GPU.  Its type is looked at when the kernel runs: kernels for each
- * type would be three times as many. */
+/* A matrix in the memory of the GPU.  The kernel tests its type at run time; a kernel for each type
+ * would be three times as many kernels. */
 struct elements {
 	const void *data;
 	enum dtype dtype;

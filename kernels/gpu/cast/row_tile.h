@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A strip is a tile of one row.  Where no region holds it, neighboring threads do, as many as it
- * takes with 64 elements each in registers from the read to the codes: a power of two of them, from
- * part of a warp to a block of 512.  The groups of a thread are so far apart that those of its
- * neighbors lie between them, and a warp reads and writes whole lines.
+ * A strip is a tile of one row.  If no region holds it, adjacent threads do: as many as hold it
+ * with 64 elements each in registers from the read to the codes, a power of two from part of a warp
+ * to a block of 512.  The groups of a thread are so far apart that those of its neighbors lie
+ * between them, so a warp reads and writes whole lines.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H
 #define FP8CONV_KERNELS_GPU_CAST_ROW_TILE_H
@@ -12,29 +12,29 @@
 #include "kernels/gpu/cast/block128.h"
 
 #define STRIP_GROUPS	 8   /* of a thread */
-#define STRIP_LANES	 2   /* threads that have a strip, at least */
-#define STRIP_LANES_MOST 512 /* and at most */
+#define STRIP_LANES	 2   /* fewest threads of a strip */
+#define STRIP_LANES_MOST 512 /* most threads of a strip */
 #define STRIP_MOST \
 	((size_t)STRIP_LANES_MOST * STRIP_GROUPS * GROUP) /* elements of a strip, at most: 32768 */
 
-/* How a matrix is cut. */
+/* How a matrix is cut into strips. */
 struct strips {
 	size_t rows, cols;
-	size_t width;	 /* of each, but for the last one in a row */
-	size_t n_across; /* in a row */
-	unsigned lanes;	 /* threads that have a strip; 0: the tiles are no strips, or too wide */
+	size_t width;	 /* of each strip but the last one in a row */
+	size_t n_across; /* strips in a row */
+	unsigned lanes;	 /* threads of a strip; 0: the tiles are not strips, or too wide */
 };
 
-/* What a thread has of one. */
+/* A thread's part of a strip. */
 struct strip {
-	size_t row, j; /* which one it is */
+	size_t row, j; /* row and index of the strip */
 	size_t col;    /* of the thread's first group */
-	size_t left;   /* columns of the strip from there on; 0 for a strip that does not exist */
+	size_t left;   /* columns of the strip from col on; 0: no such strip */
 	size_t step;   /* from one group to the next, in columns */
 	float v[STRIP_GROUPS][GROUP];
 };
 
-/* Groups begin at multiples of GROUP: a tile is one of them, or there is only one in a row. */
+/* Groups begin at multiples of GROUP: a tile is a multiple of GROUP, or a row has one tile. */
 static inline struct strips strips_of(size_t rows, size_t cols, struct tile tile)
 {
 	bool one = tile.cols == WHOLE || tile.cols >= cols;
@@ -59,7 +59,7 @@ static inline size_t strips_blocks(const struct strips *cut)
 	return (cut->rows * cut->n_across + of_block - 1) / of_block;
 }
 
-/* Elements of the thread's group k that exist. */
+/* Returns how many elements of the thread's group k exist. */
 static __device__ inline int strip_has(const struct strip *s, int k)
 {
 	size_t before = (size_t)k * s->step;
@@ -68,7 +68,7 @@ static __device__ inline int strip_has(const struct strip *s, int k)
 	return left < GROUP ? (int)left : GROUP;
 }
 
-/* Elements that do not exist are 0. */
+/* Loads the elements; those that do not exist are 0. */
 template <typename Source>
 static __device__ inline void strip_load(struct strip *s, const Source &x, const struct strips *cut)
 {
@@ -93,8 +93,8 @@ static __device__ inline void strip_load(struct strip *s, const Source &x, const
 	}
 }
 
-/* The amax of the thread's strip as bits; all threads come here.  *of_block: that of all strips of
- * the block, where it is wanted. Once in a kernel. */
+/* Returns the amax of the thread's strip as bits; all threads must call it.  With `wanted`,
+ * *of_block becomes that of all strips of the block.  Once in a kernel. */
 static __device__ inline unsigned strip_max(const struct strip *s, unsigned lanes, bool wanted,
 					    unsigned *of_block)
 {

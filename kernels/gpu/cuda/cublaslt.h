@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLASLt, found at run time, so that one binary runs with and without it.  Its functions by their
- * names, and of its types and values those that are used here, under names of our own: no header of
- * CUDA is needed (nvcc/cublaslt_check.cu holds them against <cublasLt.h> where there is one).
- * Source: NVIDIA, "cuBLAS", Using the cuBLASLt API.
+ * cuBLASLt, found at run time, so that one binary runs with and without it.  Declares its functions
+ * by their names, and the types and values used here under names of this program: no header of CUDA
+ * is needed (cuda/cublaslt_check.cu compares them with <cublasLt.h> where that exists).  Source:
+ * NVIDIA, "cuBLAS", Using the cuBLASLt API.
  */
 #ifndef FP8CONV_KERNELS_GPU_CUDA_CUBLASLT_H
 #define FP8CONV_KERNELS_GPU_CUDA_CUBLASLT_H
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* cublasStatus_t, as far as it is looked at. */
+/* cublasStatus_t, as far as it is used. */
 enum { LT_SUCCESS = 0 };
 
 /* cudaDataType_t. */
@@ -52,7 +52,7 @@ enum lt_scale {
 /* cublasLtMatmulPreferenceAttributes_t. */
 enum lt_preference {
 	LT_PREF_MAX_WORKSPACE = 1, /* uint64_t, bytes */
-	/* uint32_t, bytes: what the address is a multiple of, 256 where it is not said */
+	/* uint32_t, bytes: alignment of the address, 256 if not set */
 	LT_PREF_MIN_ALIGNMENT_A = 5,
 	LT_PREF_MIN_ALIGNMENT_B = 6,
 	LT_PREF_MIN_ALIGNMENT_C = 7,
@@ -73,8 +73,8 @@ struct lt_heuristic {
 	int reserved[4];
 };
 
-/* Result, name behind "cublasLt", arguments.  Objects are pointers to structs of the library; alpha
- * and beta lie in the memory of the host. */
+/* Result, name without "cublasLt", arguments.  Objects are pointers to structs of the library;
+ * alpha and beta are in the memory of the host. */
 #define LT_FUNCTIONS(X)                                                                    \
 	X(size_t, GetVersion, (void)) /* 120900 for 12.9.0 */                              \
 	X(const char *, GetStatusString, (int status))                                     \
@@ -105,12 +105,12 @@ struct cublaslt {
 #undef LT_FIELD
 };
 
-/* Loads the first of the files (NULL: the program itself) that there is, of n.  0, or ERR_SYSTEM
- * with what is missing. */
+/* Loads the first existing file of n (NULL: the program itself).  Returns 0, or ERR_SYSTEM with the
+ * missing library. */
 int cublaslt_load(struct cublaslt *lt, const char *const *files, size_t n, struct err *err);
 
-/* Loaded on the first call, never unloaded; any thread.  NULL: *why, which stays, is what is
- * missing. */
+/* Returns the library, loaded on the first call and never unloaded; any thread.  NULL: *why becomes
+ * what is missing, a text that stays valid. */
 const struct cublaslt *cublaslt(const char **why);
 
 #ifdef __cplusplus

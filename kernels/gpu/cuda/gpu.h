@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kernels need beyond C++, as nvcc has it: the CUDA words themselves, a launch, and the
- * instructions that a GPU has and num/ spells out.  tests/simt/gpu.h has the same for a CPU.
+ * The additions to C++ for kernels, as nvcc has them: the CUDA words, a launch, and the device
+ * instructions for functions of num/. tests/simt/gpu.h has the same for a CPU.
  */
 #ifndef FP8CONV_KERNELS_GPU_CUDA_GPU_H
 #define FP8CONV_KERNELS_GPU_CUDA_GPU_H
@@ -14,18 +14,18 @@
 #define GPU_LAUNCH(kernel, n_blocks, n_threads, stream, ...) \
 	kernel<<<(unsigned)(n_blocks), (n_threads), 0, (cudaStream_t)(stream)>>>(__VA_ARGS__)
 
-/* Of the rows of the GPU (kernels/gpu/backend.h). */
+/* Words of the GPU's rows (kernels/gpu/backend.h). */
 #define GPU_NAME    "cuda"
 #define GPU_SUMMARY "an NVIDIA GPU of compute capability 8.0 or later"
 
-/* Where cuBLASLt is looked for. */
+/* The files to try for cuBLASLt. */
 #define GPU_CUBLASLT "libcublasLt.so.13", "libcublasLt.so.12"
 
 #define GPU_ALL_LANES 0xFFFFFFFFu
 #define GPU_UNROLL    _Pragma("unroll")
 #define GPU_LOOP      _Pragma("unroll 1")
 #define GPU_CALL \
-	__noinline__ /* what is rare or long: copies of it would fill the instruction cache */
+	__noinline__ /* for rare or long code: inlined copies would fill the instruction cache */
 
 #if __CUDA_ARCH__ < 890
 static __device__ GPU_CALL uint16_t fp8x2_portable(enum fp8_format format, float a, float b)
@@ -34,7 +34,7 @@ static __device__ GPU_CALL uint16_t fp8x2_portable(enum fp8_format format, float
 }
 #endif
 
-/* cvt.rn.satfinite: a NaN gives 0x7F, as num/fp8.h has it.  low: the code of a. */
+/* cvt.rn.satfinite: NaN gives 0x7F, as in num/fp8.h.  low: the code of a. */
 static __device__ inline uint16_t gpu_fp8x2(enum fp8_format format, float a, float b)
 {
 #if __CUDA_ARCH__ >= 890
@@ -50,7 +50,7 @@ static __device__ inline uint16_t gpu_fp8x2(enum fp8_format format, float a, flo
 #endif
 }
 
-/* cvt.f32.f16 keeps the payload of a NaN, which nothing here looks at. */
+/* cvt.f32.f16 keeps the payload of a NaN, which no caller uses. */
 static __device__ inline float gpu_f16_to_f32(uint16_t v)
 {
 	float wide;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies between a GPU and memory of the host by way of two pieces of pinned memory: while one is
- * on the bus, the thread fills or empties the other.  Of memory that is not pinned, the runtime
- * would make such copies itself, one at a time, and those out would hold up the thread until all
- * before them is done.
+ * Copies between a GPU and memory of the host through two pieces of pinned memory: while one is on
+ * the bus, the thread fills or empties the other.  For memory that is not pinned, the runtime would
+ * make such copies itself, one at a time, and a copy to the host would block the thread until all
+ * earlier work is done.
  */
 #ifndef FP8CONV_KERNELS_GPU_CUDA_STAGING_H
 #define FP8CONV_KERNELS_GPU_CUDA_STAGING_H
@@ -18,14 +18,14 @@ extern "C" {
 
 struct device_stream;
 
-/* That of one stream. */
+/* The staging memory of one stream. */
 struct staging;
 
-/* For the GPU of this index, the thread's current one.  Where no memory can be pinned, the copies
- * are the runtime's. */
+/* Returns staging for the GPU of this index, the thread's current one.  If no memory can be pinned,
+ * the runtime makes the copies. */
 struct staging *staging_new(int device);
 
-/* The next staging_new() has its memory.  The stream has been waited for. */
+/* Keeps the memory for the next staging_new().  The caller has waited for the stream. */
 void staging_free(struct staging *staging);
 
 /* As device_copy_in() and device_copy_out(). */
@@ -34,7 +34,8 @@ void staging_in(struct staging *staging, struct device_stream *stream, void *to,
 void staging_out(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
 		 const void *from, size_t from_stride, size_t row_size, size_t n_rows);
 
-/* Until all that was copied out is there.  Of a stream that has stopped nothing more comes. */
+/* Waits until all copies to the host are complete.  A stream that has stopped copies nothing
+ * more. */
 void staging_settle(struct staging *staging, struct device_stream *stream);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows of fp32 at the speed of memory: four neighboring elements are the work of a thread, in one
- * access of 16 bytes where all rows are aligned to that.
+ * Rows of fp32 at the speed of memory: a thread takes four adjacent elements, in one access of 16
+ * bytes if all rows are aligned to that.
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_FLOAT4_ROWS_H
 #define FP8CONV_KERNELS_GPU_FORWARD_FLOAT4_ROWS_H
@@ -14,26 +14,26 @@
 
 #define FOURS_THREADS 256
 
-/* Elements (row, col) and, up to 4, those after it. */
+/* Elements (row, col) and up to 3 after it. */
 struct fours {
 	size_t row, col;
 	int n;
 	bool aligned;
 };
 
-/* Rows of p, `stride` elements apart, begin at multiples of 16 bytes. */
+/* Do all rows of p, `stride` elements apart, begin at multiples of 16 bytes? */
 static inline bool fours_aligned(const float *p, size_t stride)
 {
 	return ((uintptr_t)p | stride * sizeof *p) % 16 == 0;
 }
 
-/* The same of rows_in and rows_out. */
+/* The same for rows_in and rows_out. */
 template <typename Rows> static inline bool rows_aligned(const Rows &rows)
 {
 	return fours_aligned(rows.data, rows.stride);
 }
 
-/* How many of 4 elements from i on are among n. */
+/* Returns how many of the 4 elements from i on are below n. */
 static __device__ inline int fours_left(size_t i, size_t n)
 {
 	size_t left = i < n ? n - i : 0;
@@ -41,7 +41,7 @@ static __device__ inline int fours_left(size_t i, size_t n)
 	return left < 4 ? (int)left : 4;
 }
 
-/* Of what does not exist: 0. */
+/* Elements that do not exist are 0. */
 static __device__ inline float4 fours_load(const float *x, int n, bool aligned)
 {
 	float4 v = { 0, 0, 0, 0 };
@@ -75,7 +75,7 @@ static __device__ inline void fours_store(float *y, float4 v, int n, bool aligne
 		y[3] = v.w;
 }
 
-/* f of each, of one or of two. */
+/* Applies f to each element, of one or two inputs. */
 template <typename F> static __device__ inline float4 fours_each(float4 a, F f)
 {
 	return { f(a.x), f(a.y), f(a.z), f(a.w) };
@@ -86,7 +86,7 @@ template <typename F> static __device__ inline float4 fours_each(float4 a, float
 	return { f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w) };
 }
 
-/* a / b: in 64 bits it takes long, and is seldom needed. */
+/* a / b.  A division in 64 bits is slow and seldom needed. */
 static __device__ inline size_t quotient(size_t a, size_t b)
 {
 	return (a | b) >> 32 ? a / b : (unsigned)a / (unsigned)b;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a forward pass does between its products, on the GPU: what src/backend/executor.h says of
- * the functions of the same name (gpu_amax: amax; gpu_copy_rows: copy), with every pointer one of
- * the GPU and aligned to its elements.  They put kernels into the stream and return; a stream
- * that has stopped is left alone.
+ * The operations of a forward pass between its products, on the GPU, with the contracts of the
+ * functions of the same names in src/backend/executor.h (gpu_amax: amax; gpu_copy_rows: copy);
+ * every pointer is one of the GPU and aligned to its elements.  They add kernels to the stream and
+ * return; they do nothing on a stream that has stopped.
  *
- * stats, counts: raised and added to, by blocks in any order, which is the same in all of them.
+ * Blocks raise stats and add to counts in any order, which gives the same result.
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_FORWARD_H
 #define FP8CONV_KERNELS_GPU_FORWARD_FORWARD_H
@@ -17,7 +17,7 @@
 extern "C" {
 #endif
 
-/* --- looking at values --- */
+/* --- statistics of values --- */
 
 void gpu_amax(struct device_stream *stream, const float *x, size_t n, struct value_stats *stats);
 void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct value_stats *stats);
@@ -45,13 +45,13 @@ void gpu_rope(struct device_stream *stream, const struct rope_args *args);
 
 /* --- attention and loss --- */
 
-/* 64 MiB at most, or what 64 queries take, if that is more.  Not less for more tokens of the same
- * heads. */
+/* Returns at most 64 MiB, or the bytes for 64 queries, if those are more.  More tokens of the same
+ * heads never need less. */
 uint64_t gpu_attention_scratch(const struct attention_args *args);
 void gpu_attend(struct device_stream *stream, const struct attention_args *args);
 
-/* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is, but not always
- * the same of the two. */
+/* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is; the two may
+ * differ. */
 void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args);
 
 #ifdef __cplusplus

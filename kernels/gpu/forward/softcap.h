@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values that are bent to stay within a limit, softly: c tanh(x / c), in the steps of the CPU
- * (kernels/cpu/forward/vec16.h).
+ * The soft cap of values: c tanh(x / c), in the steps of the CPU (kernels/cpu/forward/vec16.h).
  */
 #ifndef FP8CONV_KERNELS_GPU_FORWARD_SOFTCAP_H
 #define FP8CONV_KERNELS_GPU_FORWARD_SOFTCAP_H
