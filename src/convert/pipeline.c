@@ -202,12 +202,12 @@ void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figu
 	const struct selection *selection = &pipeline->plan->selection;
 	const char *name = NULL;
 	double worst = INFINITY;
+	size_t end = selection_shard_begin(selection, shard + 1);
 
-	for (size_t u = 0; u < selection->n_units; u++) {
+	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
 		const struct error_stats *error = &pipeline->errors[u];
 
-		if (selection->units[u].source->shard != shard || error->noise <= 0 ||
-		    error->signal / error->noise >= worst)
+		if (error->noise <= 0 || error->signal / error->noise >= worst)
 			continue;
 		worst = error->signal / error->noise;
 		name = selection->units[u].name;

@@ -197,11 +197,12 @@ static int skip_scan_shard(struct skip_scan *scan, size_t shard, struct err *err
 {
 	struct pipeline *pipeline = scan->pipeline;
 	const struct selection *selection = &pipeline->plan->selection;
+	size_t end = selection_shard_begin(selection, shard + 1);
 	struct err ignored; /* the first error is reported */
 	int rc = 0;
 
-	for (size_t u = 0; u < selection->n_units; u++)
-		if (selection->units[u].recipe && selection->units[u].source->shard == shard)
+	for (size_t u = selection_shard_begin(selection, shard); u < end; u++)
+		if (selection->units[u].recipe)
 			bands_add_unit(&scan->list, pipeline->plan, u, &pipeline->limits, SIZE_MAX);
 	if (scan->list.n_bands)
 		rc = pool_run(pipeline->n_workers, scan->list.n_bands, skip_item, scan,

@@ -75,3 +75,18 @@ out:
 		selection_release(selection);
 	return rc;
 }
+
+size_t selection_shard_begin(const struct selection *selection, size_t shard)
+{
+	size_t begin = 0, end = selection->n_units;
+
+	while (begin < end) {
+		size_t middle = begin + (end - begin) / 2;
+
+		if (selection->units[middle].source->shard < shard)
+			begin = middle + 1;
+		else
+			end = middle;
+	}
+	return begin;
+}

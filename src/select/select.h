@@ -81,6 +81,10 @@ void selection_keep(struct selection *selection, size_t i, const char *reason);
  * if there were any.  ERR_USAGE if no unit is left to quantize, or an FP8 tensor would be kept. */
 int selection_settle(struct selection *selection, struct err *err);
 
+/* Returns the first unit of source shard `shard`, or of a later one; n_units if there is none: the
+ * units of a shard end where those of shard + 1 begin. */
+size_t selection_shard_begin(const struct selection *selection, size_t shard);
+
 void selection_release(struct selection *selection);
 
 #endif

@@ -295,6 +295,25 @@ static void a_note_says_that_most_are_kept(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
+/* A vector is a unit that is kept; shard 1 has no tensor. */
+static void units_of_a_shard_lie_together(void **state)
+{
+	static const size_t begin[] = { 0, 3, 3, 5, 5 };
+	struct checkpoint checkpoint;
+	struct selection selection;
+
+	(void)state;
+	make(&checkpoint, &selection, NULL,
+	     "a.0.q_proj.weight BF16 128 128\na.0.k_proj.weight BF16 128 128\n"
+	     "a.0.o_proj.weight BF16 128 128\n/\n/\na.1.norm.weight BF16 128\n"
+	     "a.1.o_proj.weight BF16 128 128\n",
+	     "blockwise", false);
+	for (size_t shard = 0; shard < sizeof begin / sizeof *begin; shard++)
+		assert_int_equal(selection_shard_begin(&selection, shard), begin[shard]);
+	selection_release(&selection);
+	memory_checkpoint_release(&checkpoint);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +325,7 @@ int main(void)
 		cmocka_unit_test(keeping_one_keeps_its_joint_set),
 		cmocka_unit_test(keeping_twice_leaves_joint_sets_intact),
 		cmocka_unit_test(a_note_says_that_most_are_kept),
+		cmocka_unit_test(units_of_a_shard_lie_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
