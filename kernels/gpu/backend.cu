@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The backend: matrices of the host go to the GPU, an operation runs there, and what it wrote comes
- * back.  The calling thread waits; others copy and compute in the meantime, each in its own stream.
+ * The backend: copies matrices of the host to the GPU, runs an operation there, and copies the
+ * results back.  The calling thread waits; other threads copy and compute meanwhile, each in its
+ * own stream.
  */
 extern "C" {
 #include "base/mem.h"
@@ -18,8 +19,8 @@ extern "C" {
 #include "num/scale_grid.h"
 #include "kernels/gpu/cast/cast.h"
 
-/* Rows in the memory of the GPU begin at a multiple of so many elements, which is one of 16 bytes
- * for all types. */
+/* Rows in the memory of the GPU begin at a multiple of this many elements, which is a multiple of
+ * 16 bytes for every type. */
 #define ROW_ALIGN 16
 
 static size_t dtype_size(enum dtype dtype)
@@ -27,7 +28,7 @@ static size_t dtype_size(enum dtype dtype)
 	return dtype == DT_F32 ? 4 : 2;
 }
 
-/* A copy of x, rows aligned; data NULL stays NULL. */
+/* Copies x to the GPU, with aligned rows; data NULL stays NULL. */
 static struct matrix matrix_in(struct device_stream *stream, const struct matrix *x)
 {
 	struct matrix there = *x;
@@ -64,7 +65,7 @@ static unsigned long long *counts_new(struct device_stream *stream)
 	return counts;
 }
 
-/* The end of an operation: its counts come, and all that was copied out before is there. */
+/* Ends an operation: copies its counts, and waits for all copies to the host. */
 static void counts_out(struct device_stream *stream, const unsigned long long *there,
 		       struct quant_stats *stats)
 {
@@ -86,8 +87,8 @@ static struct device_stream *stream_begin(void)
 	return stream;
 }
 
-/* run(stream, first, n) for all rows, a multiple of `step` of them at a time: all at once, or,
- * where the GPU has no room for what that takes, half as many. */
+/* Calls run(stream, first, n) for all rows, in multiples of `step`: for all at once, or if the GPU
+ * lacks memory for that, for half as many at a time. */
 template <typename Run> static void by_bands(size_t rows, size_t step, const Run &run)
 {
 	struct device_stream *stream = device_stream_here();
@@ -116,7 +117,7 @@ static struct matrix matrix_rows(const struct matrix *x, size_t first, size_t n)
 	return rows;
 }
 
-/* Of the tiles that begin at a row. */
+/* Returns the row in the grid of the tiles that begin at a row. */
 static size_t grid_row(struct tile tile, size_t row)
 {
 	return tile.rows == WHOLE ? 0 : row / tile.rows;
@@ -159,7 +160,7 @@ static void run_amax(const struct matrix *x, struct tile tile, float *amax, size
 		 });
 }
 
-/* amax: as of cast(), or NULL. */
+/* amax: as in cast(), or NULL. */
 static void quantize_band(struct device_stream *stream, const struct matrix *x,
 			  const struct qspec *spec, const float *amax, size_t amax_stride,
 			  const struct quant_out *out)
@@ -197,7 +198,7 @@ static void quantize_band(struct device_stream *stream, const struct matrix *x,
 	counts_out(stream, counts, out->stats);
 }
 
-/* Where the amax is to be found, a band has whole tiles. */
+/* If amax must be computed, a band has whole tiles. */
 static void quantize(const struct matrix *x, const struct qspec *spec, const float *amax,
 		     size_t amax_stride, const struct quant_out *out)
 {
@@ -279,8 +280,8 @@ static void run_dequantize(const struct quant_in *q, enum dtype dtype, void *y, 
 
 /* --- operations whose output is FP8 --- */
 
-/* A copy of (rows, cols) as it is on the GPU: codes that lie together along the same dimension as
- * the host's, and the host's scales, whose padding stays. */
+/* Makes the copy (rows, cols) of the GPU: its codes are contiguous along the same dimension as the
+ * host's, and its scales are the host's, whose padding stays. */
 static struct fp8_copy copy_in(struct device_stream *stream, const struct fp8_copy *host,
 			       const struct qspec *spec, size_t rows, size_t cols)
 {
@@ -299,7 +300,7 @@ static struct fp8_copy copy_in(struct device_stream *stream, const struct fp8_co
 	return there;
 }
 
-/* Codes that lie together along no dimension: by way of memory of the host. */
+/* Copies codes that are contiguous along no dimension, through memory of the host. */
 static void codes_scatter(struct device_stream *stream, const struct fp8_copy *host,
 			  const struct fp8_copy *there, size_t rows, size_t cols)
 {
@@ -338,7 +339,8 @@ struct device_outputs {
 	unsigned long long *counts;
 };
 
-/* Of an output of (rows, cols).  False: there is nothing to do, or the stream has stopped. */
+/* Prepares an output of (rows, cols).  Returns false if there is nothing to do, or the stream has
+ * stopped. */
 static bool outputs_begin(struct device_outputs *outputs, const struct qspec *spec,
 			  const struct fp8_out *out, size_t rows, size_t cols)
 {
@@ -428,7 +430,7 @@ static int stream_failed(struct err *err)
 }
 
 extern "C" const struct backend backend_gpu = {
-	/* of which a copy takes some hundred microseconds, many times a launch and a wait */
+	/* a copy of a band takes some hundred microseconds, many times a launch and a wait */
 	.name = GPU_NAME,
 	.summary = GPU_SUMMARY,
 	.rank = 10,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A forward pass on a GPU: the first of those that can be used.  Its products are those of gemm.h,
- * and between them run the kernels of forward.h.
+ * A forward pass on the first usable GPU: products by gemm.h, with the kernels of forward.h between
+ * them.
  */
 extern "C" {
 #include "base/mem.h"
@@ -19,8 +19,8 @@ extern "C" {
 
 #define GPU 0
 
-/* A weight of more rows, as an output layer is, lies in panels, so that a panel of its y is at hand
- * at once. */
+/* Weights with more rows, such as those of an output layer, have panels, so that a panel of y fits
+ * memory. */
 #define MAX_ROWS   16384
 #define PANEL_ROWS 8192
 
@@ -28,14 +28,14 @@ struct gpu_stream {
 	struct executor_stream stream;
 	struct device_stream *device;
 	struct gpu_gemm_space space;
-	struct gpu_stream *next; /* where it is idle */
+	struct gpu_stream *next; /* the next idle stream */
 };
 
 struct gpu_executor {
 	struct executor executor;
-	struct weight_cache weights; /* to free memory would stop all streams */
-	pthread_mutex_t lock;	     /* of what follows */
-	struct gpu_stream *idle;     /* of weight_set(), which is called without one */
+	struct weight_cache weights; /* freeing memory would stop all streams */
+	pthread_mutex_t lock;	     /* of the members below */
+	struct gpu_stream *idle;     /* for weight_set(), which has no stream */
 };
 
 static struct gpu_executor *gpu_executor(struct executor *executor)
@@ -198,7 +198,7 @@ static size_t gpu_panel_rows(size_t n)
 	return n > MAX_ROWS ? PANEL_ROWS : n;
 }
 
-/* All: what lies between products fits into no cache, and few rows leave most of the device
+/* All rows: the values between products fit no cache, and few rows leave most of the device
  * idle. */
 static size_t gpu_rows(size_t n)
 {
@@ -221,14 +221,14 @@ static char *rows_from(const struct executor_weight *weight, size_t row)
 	return static_cast<char *>(weight->data) + row * row_size(weight);
 }
 
-/* All rows close together, whatever the panels. */
+/* Allocates all rows without gaps, whatever the panels. */
 static int gpu_weight_init(struct executor_weight *weight, struct err *err)
 {
 	return weight_cache_take(&gpu_executor(weight->executor)->weights, &weight->data,
 				 weight_size(weight), err);
 }
 
-/* The products by it have been waited for. */
+/* The caller has waited for the products of this weight. */
 static void gpu_weight_release(struct executor_weight *weight)
 {
 	if (!weight->data)
@@ -253,7 +253,7 @@ static int gpu_weight_set(const struct executor_weight *weight, size_t panel, co
 	return rc;
 }
 
-/* By n rows of the weight from first on. */
+/* Multiplies by n rows of the weight, from first on. */
 static void multiply(struct executor_stream *stream, const struct executor_weight *weight,
 		     size_t first, size_t n, const void *x, size_t m, float *y)
 {
@@ -287,7 +287,7 @@ static void gpu_multiply_panel(struct executor_stream *stream, const struct exec
 
 /* --- the row --- */
 
-/* run() is Operation for a stream of the executor. */
+/* run() calls Operation on the stream of the executor. */
 template <auto Operation> struct on_stream;
 
 template <typename... Arguments, void (*Operation)(struct device_stream *, Arguments...)>

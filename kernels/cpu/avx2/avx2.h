@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the AVX2 files share.  They are compiled for that instruction set: include nothing that
- * defines functions with external linkage.
+ * Shared by the AVX2 files.  They are compiled for that instruction set: do not include headers
+ * that define functions with external linkage.
  */
 #ifndef FP8CONV_KERNELS_CPU_AVX2_AVX2_H
 #define FP8CONV_KERNELS_CPU_AVX2_AVX2_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AVX2: amax, scales, and the row of the backend.  As in avx512.c amax is an integer maximum of the
- * bits of |x|.
+ * AVX2: amax, scales, and the row of the backend.  As in avx512/backend.c, amax is an integer
+ * maximum of the bits of |x|.
  *
  * amax moves the source once, 2 bytes per bf16 value.  CFLAGS: -mavx2 -mf16c
  */
@@ -49,7 +49,7 @@ INLINE struct lanes lanes_raise(struct lanes max, struct lanes x, size_t size)
 			       _mm256_max_epu32(max.b, magnitude32(x.b)) };
 }
 
-/* One row of tiles whose elements have size bytes. */
+/* Computes one row of tiles whose elements have `size` bytes. */
 INLINE void row_amax(const void *x, size_t n, size_t tile_cols, void *lanes, bool fresh,
 		     size_t size)
 {
@@ -86,7 +86,8 @@ static void row_amax32(const void *x, size_t n, size_t tile_cols, void *lanes, b
 	row_amax(x, n, tile_cols, lanes, fresh, 4);
 }
 
-/* 16 tiles of 32 lanes to one vector of 16 maxima, in order, by folding two vectors into one. */
+/* Reduces 16 tiles of 32 lanes to one vector of 16 maxima, in order, by folding two vectors into
+ * one. */
 INLINE __m256i fold1(const char *v)
 {
 	struct lanes lanes = lanes_load(v);
@@ -123,7 +124,7 @@ static __m256i fold16(const char *v)
 				_mm256_permute2x128_si256(a, b, 0x31));
 }
 
-/* The bits of n <= 16 maxima as fp32.  False where one is not finite. */
+/* Stores n <= 16 maxima as fp32.  Returns false if one is not finite. */
 INLINE bool amax_store(__m256i max, size_t n, float *amax, bool is_bf16)
 {
 	const __m256i largest = _mm256_set1_epi16(is_bf16 ? 0x7F7F : 0x7BFF);
@@ -207,7 +208,7 @@ INLINE __m256i code_up(float rcp, __m256 amax)
 	return _mm256_min_epi32(exponent, set8(E8M0_NAN));
 }
 
-/* 2^(127 - code), as bits, 8 times. */
+/* Returns 2^(127 - code) as bits, 8 times. */
 INLINE __m256i code_factor(__m256i code)
 {
 	__m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(set8(254), code), 23);
@@ -216,7 +217,8 @@ INLINE __m256i code_factor(__m256i code)
 	return _mm256_blendv_epi8(bits, set8(F32_NAN), _mm256_cmpeq_epi32(code, set8(E8M0_NAN)));
 }
 
-/* 8 MX blocks.  Returns a mask of those where CAST_SHIFT would not be exact. */
+/* Computes the scales of 8 MX blocks.  Returns a mask of those for which CAST_SHIFT would not be
+ * exact. */
 INLINE unsigned scales_mx(const struct qspec *spec, float rcp, __m256 amax,
 			  struct panel_scales *scales, size_t i)
 {
@@ -230,7 +232,7 @@ INLINE unsigned scales_mx(const struct qspec *spec, float rcp, __m256 amax,
 	_mm_storel_epi64((void *)(scales->e8m0 + i), _mm_packus_epi16(words, words));
 	_mm256_storeu_si256((void *)(scales->factor + i), factor);
 	exponent = _mm256_srli_epi32(factor, 23);
-	if (scales->amax_exact) /* nothing but zeros: any factor does */
+	if (scales->amax_exact) /* only zeros: any factor is exact */
 		exponent = _mm256_blendv_epi8(exponent, set8(127), _mm256_castps_si256(is_zero));
 	unfit = _mm256_or_si256(_mm256_cmpgt_epi32(set8(SHIFT_EXPONENT_MIN), exponent),
 				_mm256_cmpgt_epi32(exponent, set8(SHIFT_EXPONENT_MAX)));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Codes, 32 at a time: the arithmetic of avx512_cast.c (which explains it) without masks and
- * without a shift by variable counts on 16 bits; a multiplication takes its place.  Whatever does
- * not fill 32 goes through a buffer.
+ * Codes, 32 at a time: the arithmetic of avx512/cast.c (which explains it) without masks and
+ * without a shift by variable counts on 16 bits, which a multiplication replaces.  Fewer than 32
+ * codes go through a buffer.
  *
  * Moves 2 bytes in and 1 out per bf16 value.  CFLAGS: -mavx2 -mf16c
  */
@@ -22,14 +22,14 @@ static const struct places places[N_FORMATS] = {
 	[FP8_E5M2] = { 5, 2 * 128, 32 * 128 + 111 },
 };
 
-/* What the tile says. */
+/* The constants of a tile. */
 struct tile_scale {
-	__m256i subnormal; /* one binade before the place 0: from here on a magnitude is not 0 */
-	__m256i normal;	   /* where code 0 would be, were it normal */
+	__m256i subnormal; /* one binade before place 0: larger magnitudes are not 0 */
+	__m256i normal;	   /* the place of code 0 if it were normal */
 	__m256 factor;
 };
 
-/* Adds half of what is shifted out, and 1 where a tie must go up to be even. */
+/* Adds half of the bits that are shifted out, and 1 if a tie must round up to even. */
 INLINE __m256i round_shift(__m256i x, int shift)
 {
 	__m256i is_odd = _mm256_and_si256(_mm256_srli_epi16(x, shift), _mm256_set1_epi16(1));
@@ -38,12 +38,11 @@ INLINE __m256i round_shift(__m256i x, int shift)
 	return _mm256_srli_epi16(_mm256_add_epi16(x, _mm256_add_epi16(is_odd, half)), shift);
 }
 
-/* 16 bf16 bit patterns to codes without their signs.  place: their distances from s.normal, 0 where
- * they lie below. */
+/* Converts 16 bf16 bit patterns to codes without signs.  place: their distances from s.normal, 0 if
+ * they are below it. */
 INLINE __m256i round_any(__m256i h, __m256i place, struct tile_scale s, int shift)
 {
-	/* 2^(exponent - 1) for the binades of the subnormals: to be multiplied with the
-	 * significand. */
+	/* 2^(exponent - 1) for the binades of the subnormals, which multiplies the significand. */
 	const __m256i powers = _mm256_broadcastsi128_si256(
 		_mm_setr_epi8(0, 1, 2, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
 	__m256i magnitude = _mm256_and_si256(h, _mm256_set1_epi16(0x7FFF));
@@ -52,7 +51,7 @@ INLINE __m256i round_any(__m256i h, __m256i place, struct tile_scale s, int shif
 					      _mm256_set1_epi16(0x80));
 	__m256i subnormal = _mm256_mullo_epi16(significand, _mm256_shuffle_epi8(powers, exponent));
 
-	/* Below the normal numbers this one is the larger, above them the other. */
+	/* The first is larger below the normal numbers, the second above. */
 	return round_shift(_mm256_max_epu16(subnormal, _mm256_slli_epi16(place, 8 - shift)), 8);
 }
 
@@ -67,7 +66,7 @@ INLINE __m256i round_to_odd(__m256 even, __m256 odd)
 	return _mm256_or_si256(kept, inexact);
 }
 
-/* What a template is made for: always constants. */
+/* The parameters of a template; always constants. */
 struct variant {
 	enum cast_path path;
 	int source;
@@ -88,8 +87,8 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 	return s;
 }
 
-/* 16 values from x on.  bf16 stays in order; of others, value i is in lane 2 * i and value 8 + i in
- * lane 2 * i + 1. */
+/* Loads 16 values from x on.  bf16 stays in order; for other types, value i is in lane 2 * i and
+ * value 8 + i in lane 2 * i + 1. */
 INLINE __m256i values(const char *x, struct tile_scale s, struct variant v)
 {
 	__m256 a, b;
@@ -113,7 +112,7 @@ INLINE __m256i values(const char *x, struct tile_scale s, struct variant v)
 	return round_to_odd(_mm256_mul_ps(a, s.factor), _mm256_mul_ps(b, s.factor));
 }
 
-/* The codes of a and b with the signs of their values, in the order of the source. */
+/* Packs the codes of a and b with the signs of their values, in the order of the source. */
 INLINE __m256i pack(__m256i a, __m256i b, __m256i a_codes, __m256i b_codes, int source)
 {
 	const __m256i halves =
@@ -133,7 +132,7 @@ INLINE __m256i place16(__m256i h, struct tile_scale s)
 	return _mm256_subs_epu16(_mm256_and_si256(h, _mm256_set1_epi16(0x7FFF)), s.normal);
 }
 
-/* 32 codes of one tile.  *peak: the largest distance from s.normal. */
+/* Computes 32 codes of one tile.  *peak: the largest distance from s.normal. */
 INLINE __m256i codes32(const char *x, struct tile_scale s, struct variant v, __m256i *peak)
 {
 	const int shift = places[v.format].shift;
@@ -153,8 +152,8 @@ INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale
 {
 	__m256i codes;
 
-	/* Not between the two stores of a line, which would leave the CPU by halves: that is
-	 * slower. */
+	/* Not between the two stores of a line: the CPU would write the line in two halves, which
+	 * is slower. */
 	if (stream && i % 64 == 0)
 		row_fetch(r, i * source_size(v.source), 64 * source_size(v.source));
 	codes = codes32((const char *)r->x + i * source_size(v.source), s, v, peak);
@@ -164,7 +163,7 @@ INLINE void cast32(const struct row *r, size_t i, bool stream, struct tile_scale
 		_mm256_storeu_si256((void *)(r->codes + i), codes);
 }
 
-/* n < 32 codes. */
+/* Computes n < 32 codes. */
 INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale s,
 		      struct variant v, __m256i *peak)
 {
@@ -175,7 +174,7 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 	memcpy(r->codes + i, codes, n);
 }
 
-/* Elements i to end, of one tile, wherever they begin. */
+/* Casts elements i to end of one tile, at any alignment. */
 INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct variant v,
 		      __m256i *peak)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Codes back to values, 16 at a time, as in avx512_dequantize.c: read as fp16, one product, one
+ * Codes back to values, 16 at a time, as in avx512/dequantize.c: read as fp16, one product, one
  * rounding.
  *
  * Dequantize moves 1 byte in and 2 out per bf16 value; error 1 and 2 bytes in.  CFLAGS: -mavx2
@@ -12,7 +12,7 @@
 
 #include "num/bits.h"
 
-/* 16 codes from p on, times scale_inv. */
+/* Multiplies 16 codes from p on by scale_inv. */
 INLINE void products(const uint8_t *p, enum fp8_format format, __m256 scale_inv, __m256 *a,
 		     __m256 *b)
 {
@@ -38,7 +38,7 @@ INLINE void products(const uint8_t *p, enum fp8_format format, __m256 scale_inv,
 	*b = _mm256_mul_ps(*b, scale_inv);
 }
 
-/* The one NaN there is (num/float16.h). */
+/* Replaces every NaN by the only one in use (num/float16.h). */
 INLINE __m256 canonical_nan(__m256 v)
 {
 	const __m256 nan = _mm256_castsi256_ps(_mm256_set1_epi32(F32_NAN));
@@ -126,7 +126,7 @@ INLINE void sums_add4(struct sums *sums, __m128 x, __m128 back)
 	sums->noise = _mm256_add_pd(sums->noise, _mm256_mul_pd(difference, difference));
 }
 
-/* 8 values against what came back of them; those that are not finite do not count. */
+/* Adds 8 values and their dequantized codes to the sums; ignores values that are not finite. */
 INLINE void sums_add8(struct sums *sums, __m256 x, __m256 back)
 {
 	__m256 magnitude = _mm256_and_ps(x, _mm256_castsi256_ps(_mm256_set1_epi32(0x7FFFFFFF)));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the AVX-512 files share.  They are compiled for that instruction set: include nothing that
- * defines functions with external linkage.
+ * Shared by the AVX-512 files.  They are compiled for that instruction set: do not include headers
+ * that define functions with external linkage.
  */
 #ifndef FP8CONV_KERNELS_CPU_AVX512_AVX512_H
 #define FP8CONV_KERNELS_CPU_AVX512_AVX512_H
@@ -16,7 +16,7 @@ extern row_cast *const avx512_casts[N_CAST_PATHS][N_SOURCES][N_FORMATS];
 extern row_dequantize *const avx512_dequantizes[N_SOURCES][N_FORMATS];
 extern row_error *const avx512_errors[N_SOURCES][N_FORMATS];
 
-/* The first n of 64, of 32 and of 16 lanes; n may be larger. */
+/* Return masks of the first n of 64, 32 and 16 lanes; n may be larger. */
 INLINE __mmask64 first64(size_t n)
 {
 	return n >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << n) - 1;

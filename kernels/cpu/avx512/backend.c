@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AVX-512: amax, scales, and the row of the backend.  The bits of |x| order as the values do, so
- * amax is an integer maximum, and a NaN or an inf shows at the end, for nothing.
+ * amax is an integer maximum, which shows a NaN or an inf at the end without extra work.
  *
  * amax moves the source once, 2 bytes per bf16 value.  CFLAGS: -mavx512f -mavx512bw -mavx512vl
  * -mavx512dq
@@ -27,7 +27,7 @@ INLINE __m512i raise32(__m512i max, __m512i x)
 	return _mm512_max_epu32(max, _mm512_and_si512(x, _mm512_set1_epi32(0x7FFFFFFF)));
 }
 
-/* max over n values of 2 bytes, n a multiple of 128. */
+/* Returns the maximum over n values of 2 bytes; n is a multiple of 128. */
 INLINE __m512i tile_max16_unrolled(const char *x, size_t n, __m512i max)
 {
 	__m512i max2 = _mm512_setzero_si512();
@@ -98,8 +98,9 @@ static void row_amax32(const void *x, size_t n, size_t tile_cols, void *lanes, b
 	}
 }
 
-/* 32 tiles of 32 lanes to one vector of 32 maxima, in order: five levels of folding two vectors
- * into one, three instructions each.  The lanes may be the source itself: signs are dropped. */
+/* Reduces 32 tiles of 32 lanes to one vector of 32 maxima, in order: five levels of folding two
+ * vectors into one, with three instructions each.  The lanes may be the source itself: signs are
+ * dropped. */
 INLINE __m512i fold2(const __m512i *v)
 {
 	__m512i a = magnitude16(_mm512_loadu_si512(v));
@@ -138,7 +139,7 @@ INLINE unsigned lanes_max16(__m512i v)
 	__m256i half = _mm256_max_epu16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
 	__m128i quarter =
 		_mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
-	/* There is an instruction for the least of eight. */
+	/* Uses the instruction for the minimum of eight. */
 	__m128i min = _mm_minpos_epu16(_mm_xor_si128(quarter, _mm_set1_epi16(-1)));
 
 	return 0xFFFF ^ (unsigned)_mm_extract_epi16(min, 0);
@@ -199,8 +200,8 @@ static bool lanes_amax_f32(const void *lanes, size_t n_tiles, float *amax)
 	return finite;
 }
 
-/* scale_from_amax() for 16 tiles.  (Those of deepseek and deepgemm are few to a matrix, or powers
- * of two.) */
+/* scale_from_amax() for 16 tiles.  deepseek and deepgemm need no vectors: they have few tiles for
+ * each matrix, or powers of two. */
 INLINE __m512 scale_f32(const struct qspec *spec, float limit, __m512 amax, __m512 *scale_inv)
 {
 	enum { ZERO_INF_NAN = 0x9F, INF = 0x18 }; /* of fpclass */
@@ -236,7 +237,7 @@ INLINE __m512i code_up(const struct qspec *spec, __m512 amax)
 	return _mm512_min_epi32(exponent, _mm512_set1_epi32(E8M0_NAN));
 }
 
-/* 2^(127 - code), 16 times. */
+/* Returns 2^(127 - code), 16 times. */
 INLINE __m512 code_factor(__m512i code)
 {
 	__m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(_mm512_set1_epi32(254), code), 23);
@@ -277,7 +278,7 @@ static bool avx512_scales(const struct qspec *spec, float limit, const float *am
 		}
 		_mm512_storeu_ps(scales->factor + i, factor);
 		exponent = _mm512_srli_epi32(_mm512_castps_si512(factor), 23);
-		if (scales->amax_exact) /* nothing but zeros: any factor does */
+		if (scales->amax_exact) /* only zeros: any factor is exact */
 			exponent = _mm512_mask_mov_epi32(exponent, is_zero, _mm512_set1_epi32(127));
 		unfit |= mask &
 			 (_mm512_cmplt_epi32_mask(exponent, _mm512_set1_epi32(SHIFT_EXPONENT_MIN)) |

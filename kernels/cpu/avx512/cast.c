@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Codes, 64 at a time, by integer arithmetic on bf16 bits.  bf16 that is multiplied by a power of
- * two enters as it is, for the product only moves the exponent.  Everything else is multiplied as
- * fp32 and brought to bf16's 8 bits by rounding to odd, which keeps what a second rounding to 4
- * bits must know: above, below or exactly on a tie (Boldo and Melquiond, "When double rounding is
- * odd", 2005).  A bf16 magnitude is then its exponent and mantissa in a row, and so is a code: a
- * normal number is rounded by one addition and one shift.  Where one of the 64 is subnormal, all
- * take a way of twice the length; less than 2 % of the groups of real weights do.  tests/prove goes
- * through all 2^32 inputs.
+ * Codes, 64 at a time, by integer arithmetic on bf16 bits.  bf16 times a power of two needs no
+ * product, which would only move the exponent.  All other values are multiplied as fp32 and reduced
+ * to bf16's 8 bits by rounding to odd.  That keeps the information which a second rounding to 4
+ * bits needs: above, below or exactly on a tie (Boldo and Melquiond, "When double rounding is odd",
+ * 2005).  A bf16 magnitude is its exponent followed by its mantissa, and so is a code: one addition
+ * and one shift round a normal number.  If one of the 64 is subnormal, all take a path of twice the
+ * length; less than 2 % of the groups of real weights do.  tests/prove covers all 2^32 inputs.
  *
  * Moves 2 bytes in and 1 out per bf16 value.  CFLAGS: -mavx512f -mavx512bw -mavx512vl -mavx512dq
  */
@@ -25,13 +24,13 @@ static const struct places places[N_FORMATS] = {
 	[FP8_E5M2] = { 5, 3 * 128, 32 * 128 + 111 }, /* the bf16 below 61440 */
 };
 
-/* Where 32 bf16 bit patterns lie on a scale that begins at base. */
+/* Returns the places of 32 bf16 bit patterns on a scale that begins at base. */
 INLINE __m512i place16(__m512i h, __m512i base)
 {
 	return _mm512_sub_epi16(_mm512_and_si512(h, _mm512_set1_epi16(0x7FFF)), base);
 }
 
-/* Adds half of what is shifted out, and 1 where a tie must go up to be even. */
+/* Adds half of the bits that are shifted out, and 1 if a tie must round up to even. */
 INLINE __m512i round_shift(__m512i x, int half, unsigned shift)
 {
 	__mmask32 is_odd = _mm512_test_epi16_mask(x, _mm512_set1_epi16((short)(1 << shift)));
@@ -41,10 +40,10 @@ INLINE __m512i round_shift(__m512i x, int half, unsigned shift)
 	return _mm512_srli_epi16(x, shift);
 }
 
-/* Places of normal numbers to codes without their signs. */
+/* Rounds places of normal numbers to codes without signs. */
 INLINE __m512i round_normal(__m512i place, const struct places p)
 {
-	/* The second part makes a place on the scale of codes where 0 is subnormal. */
+	/* The second part moves the place to the scale of codes, where 0 is subnormal. */
 	return round_shift(place, (1 << (p.shift - 1)) - 1 - (p.normal - 128), (unsigned)p.shift);
 }
 
@@ -55,13 +54,13 @@ INLINE __m512i round_any(__m512i h, __m512i place, const struct places p)
 	__mmask32 is_subnormal = _mm512_cmplt_epi16_mask(place, _mm512_set1_epi16((short)p.normal));
 	__m512i significand = _mm512_ternarylogic_epi32(h, mantissa, implied, 0xEA);
 	__m512i exponent =
-		_mm512_srli_epi16(place, 7); /* of a negative place: 256 and more, so 0 is left */
+		_mm512_srli_epi16(place, 7); /* of a negative place 256 and more, which leaves 0 */
 
 	return _mm512_mask_mov_epi16(round_normal(place, p), is_subnormal,
 				     round_shift(_mm512_sllv_epi16(significand, exponent), 127, 8));
 }
 
-/* fp32 to bf16 bits in even and odd 16-bit lanes, rounded to odd. */
+/* Rounds fp32 to odd bf16 bits, in even and odd 16-bit lanes. */
 INLINE __m512i round_to_odd(__m512 even, __m512 odd)
 {
 	const __m512i upper = _mm512_set1_epi32((int)0xFFFF0000);
@@ -73,7 +72,7 @@ INLINE __m512i round_to_odd(__m512 even, __m512 odd)
 	return _mm512_or_si512(kept, inexact);
 }
 
-/* What a template is made for: always constants. */
+/* The parameters of a template; always constants. */
 struct variant {
 	enum cast_path path;
 	int source;
@@ -98,8 +97,8 @@ INLINE struct tile_scale tile_scale_load(const struct panel_scales *scales, size
 	return s;
 }
 
-/* 32 values from x on, those of mask, on the scale of the codes.  bf16 stays in order; of others,
- * value i is in lane 2 * i and value 16 + i in lane 2 * i + 1. */
+/* Loads 32 values from x on, those of mask, in the range of the codes.  bf16 stays in order; for
+ * other types, value i is in lane 2 * i and value 16 + i in lane 2 * i + 1. */
 INLINE __m512i values(const char *x, __mmask32 mask, struct tile_scale s, struct variant v)
 {
 	__mmask16 lower = (__mmask16)mask, upper = (__mmask16)(mask >> 16);
@@ -124,7 +123,7 @@ INLINE __m512i values(const char *x, __mmask32 mask, struct tile_scale s, struct
 	return round_to_odd(_mm512_mul_ps(a, s.factor), _mm512_mul_ps(b, s.factor));
 }
 
-/* The codes of a and b with the signs of their values, in the order of the source. */
+/* Packs the codes of a and b with the signs of their values, in the order of the source. */
 INLINE __m512i pack(__m512i a, __m512i b, __m512i a_codes, __m512i b_codes, int source)
 {
 	const __m512i sign = _mm512_set1_epi8((char)0x80);
@@ -144,7 +143,7 @@ INLINE size_t source_size(int source)
 	return source == SOURCE_F32 ? 4 : 2;
 }
 
-/* 64 codes from element i on, the first 32 and the others on their own scales. */
+/* Computes 64 codes from element i on, the first 32 and the others with their own scales. */
 INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct tile_scale s,
 		       struct tile_scale s2, struct variant v, __m512i *peak)
 {
@@ -162,7 +161,7 @@ INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct til
 	return pack(a, b, round_normal(at, p), round_normal(bt, p), v.source);
 }
 
-/* A whole 64. */
+/* Casts 64 elements. */
 INLINE void cast64(const struct row *r, size_t i, bool stream, struct tile_scale s,
 		   struct tile_scale s2, struct variant v, __m512i *peak)
 {
@@ -184,7 +183,7 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 	_mm512_mask_storeu_epi8(r->codes + i, mask, codes64(r, i, mask, s, s, v, peak));
 }
 
-/* Elements i to end, of one tile, wherever they begin. */
+/* Casts elements i to end of one tile, at any alignment. */
 INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, struct variant v,
 		      __m512i *peak)
 {
@@ -202,8 +201,8 @@ INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, st
 		cast_part(r, i, end - i, s, v, peak);
 }
 
-/* The whole tiles that need no masks: MX blocks in pairs, and multiples of 64.  Returns how many
- * elements. */
+/* Casts the whole tiles that need no masks: MX blocks in pairs, and multiples of 64.  Returns the
+ * number of elements. */
 INLINE size_t cast_whole_tiles(const struct row *r, bool stream, struct variant v, __m512i *peak)
 {
 	size_t i = 0, tile = 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Codes back to values, 32 at a time.  Both formats are read as fp16: E5M2 is its upper byte, E4M3
- * is its upper byte shifted, 2^8 too small, and fp16 to fp32 is exact.  Then one product and one
- * rounding.
+ * Codes back to values, 32 at a time.  Both formats are read as fp16: an E5M2 code is its upper
+ * byte; a shifted E4M3 code is its upper byte for a value 2^8 too small.  fp16 to fp32 is exact.
+ * Then one product and one rounding.
  *
- * Dequantize moves 1 byte in and 2 out per bf16 value; error 1 and 2 bytes in.
- * CFLAGS: -mavx512f -mavx512bw -mavx512vl -mavx512dq
+ * Dequantize moves 1 byte in and 2 out per bf16 value; error 1 and 2 bytes in.  CFLAGS: -mavx512f
+ * -mavx512bw -mavx512vl -mavx512dq
  */
 #include "kernels/cpu/avx512/avx512.h"
 
 #include "num/bits.h"
 
-/* The first n of 32 codes from p on, times scale_inv. */
+/* Multiplies the first n of 32 codes from p on by scale_inv. */
 INLINE void products(const uint8_t *p, size_t n, enum fp8_format format, __m512 scale_inv,
 		     __m512 *a, __m512 *b)
 {
@@ -38,7 +38,7 @@ INLINE void products(const uint8_t *p, size_t n, enum fp8_format format, __m512 
 	*b = _mm512_mul_ps(*b, scale_inv);
 }
 
-/* The one NaN there is (num/float16.h). */
+/* Replaces every NaN by the only one in use (num/float16.h). */
 INLINE __m512 canonical_nan(__m512 v)
 {
 	return _mm512_mask_mov_ps(v, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q),
@@ -112,8 +112,8 @@ INLINE void sums_add8(struct sums *sums, __m256 x, __m256 back)
 	sums->noise = _mm512_add_pd(sums->noise, _mm512_mul_pd(difference, difference));
 }
 
-/* The first n of 16 values against what came back of them; those that are not finite do not count.
- */
+/* Adds the first n of 16 values and their dequantized codes to the sums; ignores values that are
+ * not finite. */
 INLINE void sums_add16(struct sums *sums, __m512 x, __m512 back, size_t n)
 {
 	enum { INF_NAN = 0x99 }; /* of fpclass */

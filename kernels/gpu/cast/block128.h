@@ -16,11 +16,11 @@
 #define ROW_STEP  (THREADS / ROW_LANES) /* from one row of a thread to its next */
 #define N_ROWS	  (REGION / ROW_STEP)	/* of a thread */
 
-/* What a thread has of its block's region. */
+/* A thread's part of its block's region. */
 struct region {
 	size_t row;  /* of its first row; the next are ROW_STEP apart */
 	size_t col;  /* of its first column */
-	int n_cols;  /* that exist, 0 to GROUP */
+	int n_cols;  /* columns that exist, 0 to GROUP */
 	size_t rows; /* of the matrix */
 	float v[N_ROWS][GROUP];
 };
@@ -35,7 +35,7 @@ static __device__ inline bool region_has(const struct region *r, int k)
 	return r->row + (size_t)k * ROW_STEP < r->rows;
 }
 
-/* Elements that do not exist are 0, which no amax notices. */
+/* Loads the elements; those that do not exist are 0, which changes no amax. */
 template <typename Source>
 static __device__ inline void region_load(struct region *r, const Source &x, size_t rows,
 					  size_t cols)
@@ -63,7 +63,7 @@ static __device__ inline unsigned group_max(const float v[GROUP])
 	return max;
 }
 
-/* Of the region, as bits: all threads get it.  Once in a kernel. */
+/* Returns the amax of the region as bits to all threads.  Once in a kernel. */
 static __device__ inline unsigned region_max(const struct region *r)
 {
 	unsigned max = 0;

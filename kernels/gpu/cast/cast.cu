@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrices to FP8, and their amax.  A cast moves 3 bytes for an element of bf16: 2 read, 1 written
- * (2 with both copies), and each scale once.  Where the amax comes first, x is read twice: tensors,
- * rows of more than 32768 elements, and channels with a columnwise copy, which are read once more.
+ * Casts matrices to FP8, and computes their amax.  A cast moves 3 bytes for an element of bf16: 2
+ * read, 1 written (2 with both copies), and each scale once.  Where the amax must come first, x is
+ * read twice: for tensors, for rows of more than 32768 elements, and for channels with a columnwise
+ * copy, which are read a third time.
  */
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/cast_kernels.h"

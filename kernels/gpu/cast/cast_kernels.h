@@ -18,9 +18,9 @@ struct write_args {
 	size_t rows, cols;
 	struct qspec spec;
 	float limit;	    /* scale_limit() */
-	struct fp8_out out; /* stats: not looked at */
-	/* of each tile of the rowwise copy, or what ARITH_GIVEN has instead; NULL where a region
-	 * holds its tiles */
+	struct fp8_out out; /* stats is ignored */
+	/* of each tile of the rowwise copy, or the scales for ARITH_GIVEN; NULL if a region holds
+	 * its tiles */
 	const float *amax;
 	const float *amax_turned; /* of the columnwise copy */
 	unsigned long long *counts;
@@ -57,7 +57,7 @@ static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct s
 	return count;
 }
 
-/* Products round monotonically: where the largest element is finite and does not saturate, none
+/* Products round monotonically: if the largest element is finite and does not saturate, none
  * does. */
 static __device__ inline void count_group(struct counts *counts, enum fp8_format format,
 					  struct scaling s, const float v[GROUP], int n)
@@ -90,7 +90,7 @@ static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum 
 		static_cast<float *>(copy->scale_inv)[at] = s.scale_inv;
 }
 
-/* Whoever has the first element of a tile writes its scale_inv. */
+/* The thread with the first element of a tile writes its scale_inv. */
 static __device__ inline void scale_inv_write(const struct fp8_copy *copy, const struct qspec *spec,
 					      struct tile tile, size_t row, size_t col,
 					      struct scaling s)
@@ -106,7 +106,7 @@ static __device__ inline struct scaling scaling_known(const struct write_args *a
 	return tile_scaling(a, amax[i * n_across + j]);
 }
 
-/* That of the region, if it is one tile or part of one.  max: of the region. */
+/* Returns the scaling of the region, if it is one tile or part of one.  max: of the region. */
 template <enum granule G>
 static __device__ struct scaling region_scaling(const struct write_args *a, unsigned max)
 {
@@ -121,7 +121,7 @@ static __device__ struct scaling region_scaling(const struct write_args *a, unsi
 
 /* --- rowwise --- */
 
-/* Of the thread's row k; all threads of the warp come here. */
+/* Returns the scaling of the thread's row k; all threads of the warp must call it. */
 template <enum granule G>
 static __device__ struct scaling row_scaling(const struct region *r, const struct write_args *a,
 					     int k, struct scaling whole)
@@ -135,7 +135,7 @@ static __device__ struct scaling row_scaling(const struct region *r, const struc
 	return whole;
 }
 
-/* v[0 .. n-1] are the elements (row, col ...). */
+/* Writes the codes of v[0 .. n-1], the elements (row, col ...). */
 static __device__ inline void group_write(const struct write_args *a, size_t row, size_t col,
 					  const float v[GROUP], int n, struct scaling s,
 					  struct counts *counts)
@@ -157,7 +157,7 @@ static __device__ inline void group_write(const struct write_args *a, size_t row
 		to[(size_t)i * copy->col_stride] = (uint8_t)(pair[i / 2] >> 8 * (i % 2));
 }
 
-/* Tiles that may begin anywhere: each element looks for its own.  turned: the columnwise copy. */
+/* Tiles may begin anywhere: each element finds its own.  turned: the columnwise copy. */
 static __device__ inline void element_write(const struct region *r, const struct write_args *a,
 					    int k, int c, bool turned, struct counts *counts)
 {
@@ -208,9 +208,9 @@ static __device__ void rowwise_write(const struct region *r, const struct write_
 
 /* --- columnwise --- */
 
-/* Codes on their way: a column of the region is 128 bytes, in pieces of 16 whose order depends on
- * the column, so that neither those who write columns 8 apart nor those who read pieces wait for
- * each other's banks. */
+/* Returns the position of a code in shared memory.  A column of the region has 128 bytes, in pieces
+ * of 16 whose order depends on the column, so that neither threads that write columns 8 apart nor
+ * threads that read pieces conflict in a bank. */
 static __device__ inline unsigned turned_at(unsigned col, unsigned row)
 {
 	return col * REGION + (row / 16 ^ col / GROUP % 8) * 16 + row % 16;
@@ -218,7 +218,7 @@ static __device__ inline unsigned turned_at(unsigned col, unsigned row)
 
 #define MAX_COLUMN_TILES (REGION / 32)
 
-/* The block's memory for it. */
+/* The shared memory of a block for the transpose. */
 struct turning {
 	uint4 codes[REGION * REGION / sizeof(uint4)];
 	unsigned max[MAX_COLUMN_TILES][REGION]; /* amax of each column's tiles, as bits */
@@ -231,7 +231,7 @@ static __device__ inline struct turning *turning_memory(void)
 	return &turning;
 }
 
-/* amax of each column's tiles of tile_rows rows, 128 or 32, as bits. */
+/* Computes the amax of each column's tiles of tile_rows rows, 128 or 32, as bits. */
 static __device__ inline void column_maxima(const struct region *r, int tile_rows,
 					    unsigned max[MAX_COLUMN_TILES][REGION])
 {
@@ -250,7 +250,7 @@ static __device__ inline void column_maxima(const struct region *r, int tile_row
 	__syncthreads();
 }
 
-/* Of rows k and k + 1 of the thread, which are in one tile, and its column c. */
+/* Returns the scaling of rows k and k + 1 of the thread, which are in one tile, in its column c. */
 template <enum granule G>
 static __device__ struct scaling
 column_scaling(const struct region *r, const struct write_args *a, int k, int c,
@@ -267,7 +267,7 @@ column_scaling(const struct region *r, const struct write_args *a, int k, int c,
 	return whole;
 }
 
-/* The codes of the thread, into shared memory, and its scales to their place. */
+/* Writes the codes of the thread to shared memory, and its scales to their place. */
 template <enum granule G>
 static __device__ void columns_cast(const struct region *r, const struct write_args *a,
 				    const unsigned max[MAX_COLUMN_TILES][REGION],
@@ -299,7 +299,7 @@ static __device__ void columns_cast(const struct region *r, const struct write_a
 	}
 }
 
-/* From shared memory to the copy: 16 codes of a column at once. */
+/* Copies the codes from shared memory to the output, 16 codes of a column at once. */
 static __device__ inline void columns_store(const struct write_args *a, const uint8_t *turned)
 {
 	const struct fp8_copy *copy = &a->out.columnwise;
@@ -375,7 +375,7 @@ static __global__ void write_region(const __grid_constant__ Source x,
 	counts_put(&a, &counts);
 }
 
-/* The rowwise copy, its tiles being strips. */
+/* Writes a rowwise copy whose tiles are strips. */
 template <typename Source>
 static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 	write_strips(const __grid_constant__ Source x, const __grid_constant__ struct strips cut,
@@ -404,7 +404,8 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 	counts_put(&a, &counts);
 }
 
-/* amax of each tile of a copy, in memory of the stream; NULL where it has stopped. */
+/* Returns the amax of each tile of a copy, in memory of the stream; NULL if the stream has
+ * stopped. */
 template <typename Source>
 static const float *amax_of_tiles(struct device_stream *stream, const Source &x,
 				  const struct write_args *a, bool turned)
@@ -421,8 +422,8 @@ static const float *amax_of_tiles(struct device_stream *stream, const Source &x,
 	return amax;
 }
 
-/* False: the tiles are no strips, or their amax is known, or a columnwise copy is wanted too, whose
- * tiles are columns. */
+/* Returns false if the tiles are not strips, or their amax is known, or a columnwise copy is wanted
+ * too, whose tiles are columns. */
 template <typename Source>
 static bool strips_launch(struct device_stream *stream, const Source &x, const struct write_args *a)
 {
@@ -436,8 +437,8 @@ static bool strips_launch(struct device_stream *stream, const Source &x, const s
 	return true;
 }
 
-/* Takes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is
- * set where it is known, a->amax_turned is not. */
+/* Computes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is
+ * set if it is known; a->amax_turned is not set. */
 template <typename Source>
 static void write_launch(struct device_stream *stream, const Source &x, struct write_args a)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a step of delayed scaling (num/history.h), for all slots of a model: one copy there of
- * what they hold, one launch, a block for each slot, and one copy back.
+ * The end of a step of delayed scaling (num/history.h) for all slots of a model: one copy of
+ * histories and scales to the GPU, one launch with a block for each slot, and one copy back.
  */
 extern "C" {
 #include "base/mem.h"
@@ -14,7 +14,7 @@ extern "C" {
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/block128.h"
 
-/* One slot; pointers are the GPU's. */
+/* One slot; the pointers are the GPU's. */
 struct gpu_slot {
 	float *history; /* h[i] at i * stride */
 	size_t stride, len;
@@ -23,7 +23,7 @@ struct gpu_slot {
 	enum amax_algo algo;
 };
 
-/* As history_roll(), whose maximum is the same in any order.  h moves forward in place, THREADS
+/* As history_roll(): a maximum does not depend on the order.  Moves h forward in place, THREADS
  * elements at a time. */
 static __global__ void delayed_update_slots(const struct gpu_slot *slots)
 {
@@ -37,24 +37,23 @@ static __global__ void delayed_update_slots(const struct gpu_slot *slots)
 		float next = i + 1 < s.len ? s.history[(i + 1) * s.stride] : last;
 
 		max = amax_max(next, max);
-		__syncthreads(); /* all have read what is written now */
+		__syncthreads(); /* all threads have read the elements that are now written */
 		if (i < s.len)
 			s.history[i * s.stride] = i == 0 ? 0 : next;
 	}
-	max = f32_from_bits(
-		block_max(max > 0 ? f32_bits(max) : 0)); /* of a zero the sign does not count */
+	max = f32_from_bits(block_max(max > 0 ? f32_bits(max) : 0)); /* ignores the sign of zero */
 	if (threadIdx.x == 0)
 		*s.scale = delayed_scale(s.fmax, s.algo == AMAX_MAX ? max : last, *s.scale);
 }
 
-/* What the slots of a state hold: (len, n) of history, then the scales. */
+/* Returns the floats of a state's slots: (len, n) of history, then the scales. */
 static size_t n_held(const struct delayed_slots *s)
 {
 	return (s->len + 1) * s->n;
 }
 
-/* Everything that is held, as it lies in one piece; on_device: where that piece is, to which
- * *slot, and those after it, point. */
+/* Packs the floats of all states into one array; on_device is its address on the GPU, to which
+ * *slot and the following slots point. */
 static void pack(const struct delayed_slots *states, size_t n, float *here, float *on_device,
 		 struct gpu_slot *slot)
 {
@@ -88,7 +87,7 @@ static void unpack(const struct delayed_slots *states, size_t n, const float *he
 	}
 }
 
-/* Histories are small beside a model: their memory is metadata's. */
+/* Histories are small compared with a model: they use metadata's memory (xmalloc). */
 void gpu_delayed_update(const struct delayed_slots *states, size_t n)
 {
 	struct device_stream *stream = device_stream_here();
@@ -110,11 +109,11 @@ void gpu_delayed_update(const struct delayed_slots *states, size_t n)
 		return;
 	held = static_cast<float *>(xmalloc(size));
 	slots = static_cast<struct gpu_slot *>(
-		xcalloc(n_slots, sizeof *slots)); /* the padding too */
+		xcalloc(n_slots, sizeof *slots)); /* zeroes the padding too */
 	pack(states, n, held, on_device, slots);
 	device_copy_in(stream, on_device, size, held, size, size, 1);
 	device_copy_in(stream, slots_on_device, slots_size, slots, slots_size, slots_size, 1);
-	if (!device_stream_stopped(stream)) { /* no launch with pointers that did not arrive */
+	if (!device_stream_stopped(stream)) { /* no launch if the pointers were not copied */
 		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream_native(stream),
 			   slots_on_device);
 		device_launched(stream, "delayed_update_slots");

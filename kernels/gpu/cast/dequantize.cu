@@ -37,7 +37,7 @@ static __device__ inline float scale_inv_read(const struct quant_in *q, size_t r
 	return static_cast<const float *>(q->scale_inv)[at];
 }
 
-/* The codes of a group at a multiple of 8 bytes, or those that exist. */
+/* Loads the codes of a group at a multiple of 8 bytes, or those that exist. */
 static __device__ inline void codes_load(uint8_t code[GROUP], const uint8_t *from, int n)
 {
 	if (n == GROUP && (uintptr_t)from % GROUP == 0) {
@@ -74,7 +74,7 @@ template <typename T> static __global__ void dequantize_groups(struct dequantize
 	size_t n_across = (q->cols + GROUP - 1) / GROUP;
 	size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x;
 	size_t row = i / n_across, col = i % n_across * GROUP;
-	/* Of the group's first element, and of all where tiles are as wide. */
+	/* The scale of the group's first element, and of all its elements if tiles are as wide. */
 	bool one_tile = q->tile.cols == WHOLE || q->tile.cols % GROUP == 0;
 	uint8_t code[GROUP];
 	group<T> values = {};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RMSNorm and LayerNorm with FP8 output: codes, amax and scale_inv by the kernel that applies the
- * norm.
+ * RMSNorm and LayerNorm with FP8 output: the kernel that applies the norm also computes codes, amax
+ * and scale_inv.
  */
 #include "kernels/gpu/cast/norm_source.h"
 #include "kernels/gpu/cast/cast_kernels.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What RMSNorm and LayerNorm make of a matrix (num/norm.h has the order of the sums).  A first
- * kernel leaves mu and rsigma of each row, which the caller wants too; the second reads x again,
- * from the second-level cache where it fits.
+ * The values of RMSNorm and LayerNorm of a matrix (num/norm.h has the order of the sums).  A first
+ * kernel writes mu and rsigma of each row, which are also outputs; the second reads x again, from
+ * the second-level cache if x fits.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_NORM_SOURCE_H
 #define FP8CONV_KERNELS_GPU_CAST_NORM_SOURCE_H
@@ -12,7 +12,7 @@
 #include "kernels/gpu/cast/cast.h"
 #include "kernels/gpu/cast/load.h"
 
-/* Of a row: the mean, or the root of the mean square. */
+/* The statistic of a row: the mean, or the root of the mean square. */
 struct moments {
 	enum norm_kind kind;
 	float epsilon;
@@ -24,13 +24,13 @@ static __device__ inline float canonical_nan(float v)
 	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : v;
 }
 
-/* The lanes of a row are the threads of its block, added up as norm_lanes_sum() does it; all
- * threads get the sum. */
+/* Returns the sum of a row to all threads.  The row's lanes are the threads of its block, added as
+ * in norm_lanes_sum(). */
 static __device__ inline float row_sum(float mine)
 {
 	__shared__ float lanes[NORM_LANES];
 
-	__syncthreads(); /* the last sum may still be read */
+	__syncthreads(); /* threads may still read the last sum */
 	lanes[threadIdx.x] = mine;
 	__syncthreads();
 	for (unsigned step = NORM_LANES / 2; step > 0; step /= 2) {
@@ -91,7 +91,7 @@ struct normed {
 	}
 };
 
-/* Leaves mu and rsigma of each row where args says. */
+/* Writes mu and rsigma of each row to the arrays of args. */
 static inline struct normed normed_of(struct device_stream *stream, const struct norm_args *args)
 {
 	struct elements x = elements_of(&args->x);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loads cuBLASLt: it brings 500 MB of code, which no conversion needs.
+ * Loads cuBLASLt at run time: it has 500 MB of code, which no conversion needs.
  */
 extern "C" {
 #include "kernels/gpu/cuda/cublaslt.h"
@@ -11,7 +11,7 @@ extern "C" {
 
 #include <gpu.h>
 
-/* FP8 came with 12.0, of which this is the first. */
+/* The first version of 12.0, which introduced FP8. */
 #define MIN_VERSION 120000
 
 static struct cublaslt library;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What cublaslt.h says of cuBLASLt, held against its header, where the toolkit has it.
+ * Compares cublaslt.h with cuBLASLt's own header, if the toolkit has it.
  */
 #include "kernels/gpu/cuda/cublaslt.h"
 
@@ -50,7 +50,7 @@ static_assert(offsetof(struct lt_heuristic, state) ==
 		      offsetof(cublasLtMatmulHeuristicResult_t, state),
 	      "");
 
-/* Compiled only: a call of each function with the types that are said to be its arguments'. */
+/* Only compiled: calls each function with the declared types of its arguments. */
 template <typename... Theirs> constexpr int arguments(cublasStatus_t (*)(Theirs...))
 {
 	return sizeof...(Theirs);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GPUs by the CUDA runtime, which is linked in and finds the driver when it is first called:
- * without one, there is no GPU.
+ * GPUs by the CUDA runtime, which is linked in and finds the driver at the first call.  Without a
+ * driver there is no GPU.
  */
 extern "C" {
 #include "base/mem.h"
@@ -30,14 +30,14 @@ struct device_stream {
 	bool open;
 	int device;
 	cudaStream_t native;
-	struct block blocks[MAX_BLOCKS]; /* each at least as large as those before together */
+	struct block blocks[MAX_BLOCKS]; /* each at least as large as all before it together */
 	size_t n_blocks;
-	size_t least;		 /* bytes of the first block: what several held together */
-	struct staging *staging; /* NULL: nothing was copied yet */
-	const char *failed;	 /* the call; NULL: none */
+	size_t least;		 /* bytes of the first block: the sum of the last step's blocks */
+	struct staging *staging; /* NULL: no copy yet */
+	const char *failed;	 /* the failed call; NULL: none */
 	cudaError_t error;
-	const char *why; /* what it said, where it is none of the runtime's */
-	size_t wanted;	 /* bytes, by device_take() */
+	const char *why; /* its message, if it is not a call of the runtime */
+	size_t wanted;	 /* bytes wanted by device_take() */
 };
 
 static void stream_close(struct device_stream *stream);
@@ -51,7 +51,7 @@ struct thread_stream {
 	}
 };
 
-/* The GPUs that can be used. */
+/* The usable GPUs. */
 struct devices {
 	int n;
 	int number[DEVICES_MOST], capability[DEVICES_MOST];
@@ -60,9 +60,9 @@ struct devices {
 
 static struct devices devices;
 static pthread_once_t devices_once = PTHREAD_ONCE_INIT;
-static unsigned n_threads; /* so far, that have a stream */
+static unsigned n_threads; /* threads that have had a stream */
 static thread_local struct thread_stream here;
-static thread_local int device_here = -1; /* the current GPU of this thread; -1: not known */
+static thread_local int device_here = -1; /* the current GPU of this thread; -1: unknown */
 
 static void devices_find(void)
 {
@@ -98,8 +98,8 @@ const char *device_missing(void)
 	return devices.n ? NULL : devices.why;
 }
 
-/* The runtime remembers what failed in a thread, where the next launch, of another stream, would
- * find it. */
+/* Clears the runtime's record of a failure, which the next launch of another stream in this thread
+ * would report. */
 static void stream_fail(struct device_stream *stream, const char *call, cudaError_t error)
 {
 	if (error == cudaSuccess)
@@ -219,8 +219,7 @@ int device_stream_failed(struct device_stream *stream, struct err *err)
 	if (!call)
 		return 0;
 	if (stream->staging)
-		staging_settle(stream->staging,
-			       stream); /* what is still to come out is forgotten */
+		staging_settle(stream->staging, stream); /* drops pending copies to the host */
 	stream->failed = NULL;
 	if (stream->error == cudaErrorMemoryAllocation)
 		return no_room(stream->device, call, stream->wanted, err);
@@ -278,7 +277,7 @@ void *device_stream_native(struct device_stream *stream)
 	return stream_of(stream);
 }
 
-/* What was needed last time in several blocks is one the next time. */
+/* Memory that needed several blocks last time becomes one block. */
 void device_begin(struct device_stream *stream)
 {
 	if (stream->n_blocks > 1) {

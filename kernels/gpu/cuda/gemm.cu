@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products by cuBLASLt.  To the library, whose matrices are column-major, B is the first
- * operand, transposed, and A the second, as it is: "TN", which is the only form that FP8 has
- * everywhere.  Its m is our n, its n our m.
+ * Matrix products by cuBLASLt.  The library's matrices are column-major: B is its first operand,
+ * transposed, and A its second, not transposed.  This form, "TN", is the only one that FP8 has
+ * everywhere.  The library's m is our n, its n our m.
  *
- * Asking the library how to multiply takes longer than a small product, so what it says is kept for
+ * Asking the library for an algorithm takes longer than a small product, so its answer is kept for
  * each shape.
  */
 extern "C" {
@@ -25,12 +25,12 @@ extern "C" {
 	 << 20) /* what NVIDIA recommends for Hopper; algorithms ask for what they need of it */
 #define WORKSPACE_LEAST ((size_t)1 << 16)
 #define AMAX_SIZE	256  /* of one float, and its alignment */
-#define ALIGN_MOST	256u /* what the library tells apart */
+#define ALIGN_MOST	256u /* the largest alignment that the library distinguishes */
 #define UPDATE_THREADS	32
 #define N_BUCKETS	1024
 
-/* All that an answer of the library depends on.  Compared byte by byte, so without padding that was
- * not zeroed. */
+/* Everything that the library's answer depends on.  Compared byte by byte, so the padding is
+ * zeroed. */
 struct shape_key {
 	int device;
 	size_t m, n, k;
@@ -48,17 +48,17 @@ struct shape {
 	struct shape *next;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the variables below */
 static void *handles[DEVICES_MOST];
 static struct shape *buckets[N_BUCKETS];
 
-/* One call of gpu_gemm(). */
+/* The state of one call of gpu_gemm(). */
 struct call {
 	struct device_stream *stream;
 	const struct cublaslt *lt;
 	const struct gpu_gemm *g;
 	void *native, *handle;
-	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: where D is FP8 */
+	void *desc, *a, *b, *c, *d; /* of the library: its A is our B; c: if D is FP8 */
 	void *preference;
 };
 
@@ -109,7 +109,7 @@ static bool pointer_set(const struct call *c, enum lt_desc attribute, const void
 	return desc_set(c, attribute, &pointer, sizeof pointer);
 }
 
-/* A library older than 12.8 has no modes but the one that is not said. */
+/* A library older than 12.8 has only the default mode, which is not set. */
 static bool mode_set(const struct call *c, enum lt_desc attribute, struct tile tile)
 {
 	int32_t mode = scale_mode(tile);
@@ -154,7 +154,7 @@ static bool describe(struct call *c, const float *amax)
 	       (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
 }
 
-/* That of the matrix that beta = 0 keeps out: D itself, which codes cannot be. */
+/* Returns the layout of the matrix that beta = 0 excludes: D itself, unless D is FP8. */
 static void *c_layout(const struct call *c)
 {
 	return c->c ? c->c : c->d;
@@ -174,7 +174,8 @@ static void call_release(struct call *c)
 		CALL(c, MatmulPreferenceDestroy, c->preference);
 }
 
-/* Of the address of any row: so the algorithm is the same in whichever row a matrix begins. */
+/* Returns the alignment of the address of any row, so that the algorithm does not depend on the row
+ * at which a matrix begins. */
 static uint32_t alignment_of(const void *data, size_t stride, enum dtype dtype)
 {
 	uintptr_t bits =
@@ -241,7 +242,7 @@ static bool prefer(const struct call *c, const struct shape_key *key)
 	return true;
 }
 
-/* NULL: the stream has failed, and the next product of the shape asks again. */
+/* Returns NULL if the stream has failed; the next product of the shape asks again. */
 static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 {
 	struct lt_heuristic found = {};
@@ -266,7 +267,7 @@ static struct shape *shape_ask(struct call *c, const struct shape_key *key)
 	return shape;
 }
 
-/* As it was found before, or is now; it never changes, nor is it freed. */
+/* Returns the kept answer, or a new one.  An answer never changes and is never freed. */
 static const struct shape *shape_get(struct call *c)
 {
 	struct shape **bucket, *shape;
@@ -288,7 +289,7 @@ static const struct shape *shape_get(struct call *c)
 	return shape;
 }
 
-/* The library ties a handle to a GPU, and lets all threads use it. */
+/* Returns the handle of a GPU, which all threads may use. */
 static bool handle_get(struct call *c)
 {
 	void **handle = &handles[device_index(c->stream)];
@@ -301,7 +302,7 @@ static bool handle_get(struct call *c)
 	return well;
 }
 
-/* Sizes double, so that those that became too small are together no larger than the one in use. */
+/* Sizes double, so all the outgrown memory together is at most as large as the memory in use. */
 static bool space_ready(struct device_stream *stream, struct gpu_gemm_space *space, size_t size)
 {
 	size_t doubled = WORKSPACE_LEAST;
@@ -317,7 +318,7 @@ static bool space_ready(struct device_stream *stream, struct gpu_gemm_space *spa
 	return !device_stream_stopped(stream);
 }
 
-/* The end of a product whose output is FP8. */
+/* Ends a product whose output is FP8. */
 static __global__ void gemm_update(const float *scale, const float *amax, float *scale_inv,
 				   float *history)
 {
@@ -365,7 +366,7 @@ void gpu_gemm(struct device_stream *stream, struct gpu_gemm_space *space, const 
 		return;
 	c.stream = stream;
 	c.g = g;
-	c.native = device_stream_native(stream); /* a new handle is tied to the current GPU */
+	c.native = device_stream_native(stream); /* a new handle belongs to the current GPU */
 	c.lt = cublaslt(&why);
 	if (!c.lt) {
 		device_fail(stream, "dlopen", why);

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which products there are.  Sources: NVIDIA, "cuBLAS", tables of cublasLtMatmul(), Tensor Core
- * Usage (FP8 needs its 16 bytes), Narrow Precision Data Types Usage.  fp32 is never multiplied as
- * TF32.
+ * The supported products.  Sources: NVIDIA, "cuBLAS", tables of cublasLtMatmul(), Tensor Core Usage
+ * (FP8 needs its 16 bytes), Narrow Precision Data Types Usage.  fp32 is never multiplied as TF32.
  */
 extern "C" {
 #include "kernels/gpu/cuda/cublaslt.h"
 #include "kernels/gpu/gemm.h"
 }
 
-#define FP8_ALIGN ((size_t)16) /* bytes: of addresses and of rows */
+#define FP8_ALIGN ((size_t)16) /* bytes: alignment of addresses and rows */
 
-/* What operands of these tiles need. */
+/* The requirements of operands with these tiles. */
 struct scaling {
 	struct tile a, b;
 	const char *words;
@@ -23,8 +22,8 @@ struct scaling {
 
 static const struct scaling scalings[] = {
 	{ { WHOLE, WHOLE }, { WHOLE, WHOLE }, "FP8 operands", 89, 1000, 120000, 1, 16 },
-	/* On later GPUs TransformerEngine makes MX blocks of these; the library itself has them on
-	 * Hopper only. */
+	/* On later GPUs TransformerEngine makes MX blocks of these; the library itself supports
+	 * them only on Hopper. */
 	{ { 1, 128 }, { 128, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
 	{ { 128, 128 }, { 1, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
 	{ { 1, 128 }, { 1, 128 }, "block scaling", 90, 91, 120900, 4, 16 },
@@ -50,7 +49,7 @@ static bool is_fp8(enum dtype dtype)
 	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
 }
 
-/* D of FP8: E5M2 only from an operand of E5M2. */
+/* An FP8 output may be E5M2 only if an operand is E5M2. */
 static bool types_supported(const struct gpu_gemm *g)
 {
 	bool any_e5m2 = g->a.dtype == DT_F8_E5M2 || g->b.dtype == DT_F8_E5M2;
@@ -130,7 +129,7 @@ static int shape_fits(const struct gpu_gemm *g, const struct scaling *s, struct 
 	return 0;
 }
 
-/* FP8. */
+/* Checks FP8 operands. */
 static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, struct err *err)
 {
 	bool blocks = s->a.cols != WHOLE;
@@ -146,7 +145,8 @@ static int scaling_supports(const struct gpu_gemm *g, const struct scaling *s, s
 	return 0;
 }
 
-/* A channel {1, WHOLE} is an operand with a scale of 1, whose product's rows are then scaled. */
+/* A channel {1, WHOLE} is an operand with scale 1, whose rows of the product are scaled
+ * afterwards. */
 int gpu_gemm_takes(const struct qspec *spec, struct err *err)
 {
 	for (const struct scaling &s : scalings) {

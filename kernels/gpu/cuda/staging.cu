@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two pieces in turn: each waits for its own last copy only.  Pinning is slow and threads end
- * often, so that memory once pinned is kept, as much as streams have had at one time.
+ * Two stages in turn: each waits only for its own last copy.  Pinning memory is slow and threads
+ * end often, so pinned memory is kept: as much as streams have used at one time.
  */
 extern "C" {
 #include "base/mem.h"
@@ -16,7 +16,7 @@ extern "C" {
 
 #define N_STAGES 2
 
-/* Where rows lie, and how far apart. */
+/* The address of rows, and their stride. */
 struct place {
 	char *at;
 	size_t stride;
@@ -25,13 +25,13 @@ struct place {
 struct stage {
 	char *memory;
 	cudaEvent_t copied; /* recorded after the last copy from or to it */
-	struct place to;    /* where it goes once it has come from the GPU; at NULL: nowhere */
+	struct place to;    /* the destination of a copy from the GPU; at NULL: none */
 	size_t row_size, n_rows;
 };
 
 struct staging {
 	struct stage stages[N_STAGES];
-	unsigned next; /* the one whose turn it is */
+	unsigned next; /* the stage to use next */
 	bool pinned;
 	int device;
 	struct staging *other; /* another idle one */
@@ -85,7 +85,7 @@ struct staging *staging_new(int device)
 		return staging;
 	for (int i = 0; i < N_STAGES; i++)
 		stage_release(&staging->stages[i]);
-	cudaGetLastError(); /* the next launch is not to find it */
+	cudaGetLastError(); /* clears the failure, which the next launch would report */
 	return staging;
 }
 
@@ -103,7 +103,7 @@ void staging_free(struct staging *staging)
 	pthread_mutex_unlock(&idle_lock);
 }
 
-/* Without effect on a stream that has stopped. */
+/* Records a failed call; does nothing on a stream that has stopped. */
 static void check(struct device_stream *stream, const char *call, cudaError_t error)
 {
 	if (!error)
@@ -127,11 +127,11 @@ static void copy_rows(struct place to, struct place from, size_t row_size, size_
 		memcpy(to.at + row * to.stride, from.at + row * from.stride, row_size);
 }
 
-/* Until its last copy is done, and what came with it where it belongs. */
+/* Waits for the stage's last copy, and moves its data to the destination. */
 static void stage_settle(struct stage *stage, struct device_stream *stream)
 {
 	check(stream, "cudaEventSynchronize",
-	      cudaEventSynchronize(stage->copied)); /* at once where it was never recorded */
+	      cudaEventSynchronize(stage->copied)); /* returns at once if it was never recorded */
 	if (stage->to.at && !device_stream_stopped(stream))
 		copy_rows(stage->to, { stage->memory, stage->row_size }, stage->row_size,
 			  stage->n_rows);
@@ -158,7 +158,7 @@ static void copy(struct device_stream *stream, struct place to, struct place fro
 					kind, native));
 }
 
-/* What fits a stage. */
+/* Copies as many rows as fit a stage. */
 static void piece_copy(struct staging *staging, struct device_stream *stream, struct place to,
 		       struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Amax, number of non-finite values and histogram of an array, in one read: 4 bytes an element, and
- * 4 more written where it is rounded on the way.  A few blocks take all of it, so that few atomics
- * put their results together.
+ * Amax, number of non-finite values and histogram of an array, in one read: 4 bytes for each
+ * element, and 4 more written if it is also rounded.  A few blocks share the array, so that few
+ * atomics combine their results.
  */
 #include "kernels/gpu/forward/float4_rows.h"
 #include "kernels/gpu/forward/forward.h"
@@ -13,7 +13,7 @@
 #define CHUNK	   (THREADS * LOADS * 4)
 #define MAX_BLOCKS 1024 /* about what a large GPU runs at once */
 
-/* Four of a thread: k of the chunk that begins at first. */
+/* Returns the position of the thread's k-th four values in the chunk at first. */
 static __device__ inline size_t chunk_at(size_t first, int k)
 {
 	return first + ((size_t)k * THREADS + threadIdx.x) * 4;
@@ -24,7 +24,7 @@ static __device__ inline float rounded(float v)
 	return f32_is_nan(v) ? f32_from_bits(F32_NAN) : bf16_to_f32(bf16_from_f32(v));
 }
 
-/* Over the block: the first thread gets it.  Once in a kernel. */
+/* Returns the sum over the block to the first thread.  Once in a kernel. */
 static __device__ inline unsigned block_total(unsigned n)
 {
 	__shared__ unsigned of_warp[N_WARPS];
@@ -40,7 +40,7 @@ static __device__ inline unsigned block_total(unsigned n)
 	return n;
 }
 
-/* Of the values of a thread. */
+/* The statistics of a thread's values. */
 struct magnitudes {
 	unsigned max, n_nonfinite;
 
@@ -109,7 +109,7 @@ void gpu_round_amax(struct device_stream *stream, float *x, size_t n, struct val
 	device_launched(stream, "amax_values");
 }
 
-/* A block counts in memory of its own: most values are in a few bins. */
+/* A block counts in shared memory, because most values are in a few bins. */
 static __global__ void histogram_count(const float *x, size_t n, unsigned long long *counts)
 {
 	__shared__ unsigned here[AMAX_BINS];

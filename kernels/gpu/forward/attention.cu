@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Causal attention in three kernels: scores, their exponentials, and the mix of values; for as many
- * queries of all heads at once as there is room for scores.
+ * Causal attention in three kernels: scores, their exponentials, and the weighted sums of values,
+ * for as many queries of all heads at once as have room for their scores.
  *
- * A block of either product has 64 x 64 sums, 8 x 4 to a thread, and takes 32 features or tokens at
- * a time from shared memory, four at a time from there.  Rows there are 36 floats apart, so that 8
- * threads that read 16 bytes each meet all banks.  Each sum is a chain of fused multiply-adds in
- * the order of features or tokens.
+ * A block of either product computes 64 x 64 sums, 8 x 4 in each thread.  It takes 32 features or
+ * tokens at a time into shared memory, and reads four at a time from there.  Rows there are 36
+ * floats apart, so that 8 threads that read 16 bytes each use all banks.  Each sum is a chain of
+ * fused multiply-adds in the order of features or tokens.
  *
- * As on the CPU (kernels/cpu/forward/attention_loops.h), four queries go through the same tokens,
- * those that one of them sees, with shares of 0 where another one does not: so even the sign of a
- * zero and what becomes of an inf are the same.
+ * As on the CPU (kernels/cpu/forward/attention_loops.h), four queries share the tokens that at
+ * least one of them attends to, with weights of 0 for the others.  So even the sign of a zero and
+ * the effect of an inf are the same.
  */
 #include <math.h>
 
@@ -26,7 +26,7 @@
 #define TILE_FOURS     (TILE / 4)
 #define ATTEND_THREADS 128 /* 8 x 16 */
 #define SIDE	       16
-#define TOGETHER       4 /* queries that go through the same tokens */
+#define TOGETHER       4 /* queries that share their tokens */
 #define ROWS	       8 /* queries of a thread: twice four, half a tile apart */
 #define SPARE	       ((size_t)64 << 20)
 
@@ -34,8 +34,8 @@
 struct chunk {
 	struct attention_args a;
 	size_t first, n;   /* the queries */
-	size_t room;	   /* queries of a head that there is room for: whole tiles */
-	size_t first_tile; /* of the keys that they see */
+	size_t room;	   /* queries of a head with room: whole tiles */
+	size_t first_tile; /* of the keys that they attend to */
 	size_t n_key_tiles, n_query_tiles;
 	size_t stride;		/* of rows of scores: whole tiles */
 	float *scores, *totals; /* (n_heads, room, stride), (n_heads, room) */
@@ -52,7 +52,7 @@ struct chunk {
 	}
 };
 
-/* The keys that somebody sees. */
+/* The keys that at least one query attends to. */
 struct keys {
 	size_t begin, end;
 };
@@ -62,7 +62,7 @@ static __host__ __device__ inline size_t first_key(const struct attention_args *
 	return a->window && query + 1 > a->window ? query + 1 - a->window : 0;
 }
 
-/* Of n queries from `query` on, as many of them as exist. */
+/* Returns the keys of n queries from `query` on; fewer at the end. */
 static __device__ inline struct keys keys_of(const struct attention_args *a, size_t query, size_t n)
 {
 	size_t end = query + n < a->n_tokens ? query + n : a->n_tokens;
@@ -70,13 +70,13 @@ static __device__ inline struct keys keys_of(const struct attention_args *a, siz
 	return { first_key(a, query), end };
 }
 
-/* In a tile: the i-th query of a thread. */
+/* Returns the thread's i-th query in a tile. */
 static __device__ inline unsigned query_at(int i)
 {
 	return threadIdx.x / SIDE * TOGETHER + i / TOGETHER * (TILE / 2) + i % TOGETHER;
 }
 
-/* n_rows rows of a tile, and up to STEP columns, the rest 0. */
+/* Loads n_rows rows of a tile, and up to STEP columns; the rest is 0. */
 static __device__ inline void tile_load(float4 (*to)[PITCH], const float *from, size_t stride,
 					size_t n_rows, size_t n_cols, bool aligned)
 {
@@ -96,13 +96,13 @@ static __device__ inline float chain(float sum, float4 a, float4 b)
 	return fmaf(a.w, b.w, sum);
 }
 
-/* A thread has each 16th key, so that neighbors read neighboring rows. */
+/* A thread has every 16th key, so that adjacent threads read adjacent rows. */
 static __device__ inline void scores_add(float sum[ROWS][4], const float4 (*q)[PITCH],
 					 const float4 (*k)[PITCH])
 {
 	unsigned key = threadIdx.x % SIDE;
 
-	GPU_LOOP /* unrolled, it takes the registers of other blocks */
+	GPU_LOOP /* an unrolled loop would take the registers of other blocks */
 		for (int f = 0; f < STEP_FOURS; f++)
 	{
 		float4 right[4];
@@ -137,7 +137,7 @@ static __global__ void attend_scores(struct chunk c)
 	if (key >= seen.end || key + TILE <= seen.begin)
 		return;
 	for (size_t f = 0; f < a->head_dim; f += STEP) {
-		__syncthreads(); /* those before have been read */
+		__syncthreads(); /* all threads have read the tile before */
 		tile_load(q, queries + f, q_stride, c.n - query, a->head_dim - f, c.aligned_qk);
 		tile_load(k, keys + f, k_stride, a->n_tokens - key, a->head_dim - f, c.aligned_qk);
 		__syncthreads();
@@ -160,7 +160,8 @@ static __device__ inline float score(const struct attention_args *a, float produ
 	return a->softcap > 0 && v > -INFINITY ? softcapped(v, a->softcap) : v;
 }
 
-/* Scores of a query to exponentials; 16 threads, the lanes of the sum, which they all get. */
+/* Turns the scores of a query into exponentials, and returns their sum to the 16 threads that are
+ * its lanes. */
 static __device__ inline float softmax_row(const struct attention_args *a, float *x, size_t n,
 					   const float *sink)
 {
@@ -213,8 +214,8 @@ static __device__ inline float4 multiply_add(float a, float4 b, float4 sum)
 		 fmaf(a, b.w, sum.w) };
 }
 
-/* Shares of tokens [begin, end) of a step in four columns of values, for queries FIRST to FIRST + N
- * of a thread. */
+/* Adds the weighted values of tokens [begin, end) of a step, in four columns, to queries FIRST to
+ * FIRST + N of a thread. */
 template <int FIRST, int N>
 static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)[PITCH],
 					 const float4 (*value)[TILE_FOURS], unsigned begin,
@@ -245,7 +246,7 @@ static __device__ inline void values_add(float4 sum[ROWS], const float4 (*share)
 	}
 }
 
-/* STEP rows of values, from a token on, and up to TILE columns. */
+/* Loads STEP rows of values from a token on, and up to TILE columns. */
 static __device__ inline void values_load(float4 (*to)[TILE_FOURS], const float *from,
 					  size_t stride, size_t n_rows, size_t n_cols, bool aligned)
 {
@@ -257,13 +258,13 @@ static __device__ inline void values_load(float4 (*to)[TILE_FOURS], const float 
 	}
 }
 
-/* at, within the step that begins at `first`. */
+/* Returns `at` relative to the step that begins at `first`, clipped to the step. */
 static __device__ inline unsigned in_step(size_t at, size_t first)
 {
 	return at <= first ? 0 : at - first < STEP ? (unsigned)(at - first) : STEP;
 }
 
-/* Four columns of a thread's queries. */
+/* Stores four columns of a thread's queries. */
 static __device__ inline void mixed_store(const struct chunk &c, size_t head, size_t query,
 					  size_t col, const float4 sum[ROWS])
 {
@@ -298,7 +299,7 @@ static __global__ void attend_mix(struct chunk c)
 	for (size_t t = all.begin / STEP * STEP; t < all.end; t += STEP) {
 		unsigned begin = in_step(low.begin, t), end = in_step(low.end, t);
 
-		__syncthreads(); /* those before have been read */
+		__syncthreads(); /* all threads have read the tiles before */
 		tile_load(share, c.row(head, query) + t, c.stride, c.n - query, STEP,
 			  c.aligned_scores);
 		values_load(value, values + t * v_stride, v_stride, a->n_tokens - t,
@@ -320,13 +321,13 @@ static size_t whole_tiles(size_t n)
 	return (n + TILE - 1) / TILE * TILE;
 }
 
-/* What a query takes of the scratch memory, in bytes. */
+/* Returns the bytes of scratch memory for one query. */
 static size_t query_size(const struct attention_args *a)
 {
 	return a->n_heads * (whole_tiles(a->n_tokens) + 1) * sizeof(float);
 }
 
-/* Queries at once: whole tiles. */
+/* Returns the queries that are computed at once: whole tiles. */
 static size_t room_of(const struct attention_args *a)
 {
 	size_t n = SPARE / query_size(a) / TILE * TILE, all = whole_tiles(a->n_tokens);
@@ -336,7 +337,8 @@ static size_t room_of(const struct attention_args *a)
 	return n < all ? n : all;
 }
 
-/* Not less for more tokens: room for many serves a shorter sequence too. */
+/* Never less for more tokens, because the scratch of the longest sequence serves shorter ones
+ * too. */
 uint64_t gpu_attention_scratch(const struct attention_args *args)
 {
 	uint64_t all, some = (uint64_t)TILE * query_size(args);

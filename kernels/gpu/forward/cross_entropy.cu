@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logits to what is lost: a row is the work of a block.  Its exponentials are made by all threads
- * and summed up by 16.
+ * From logits to the terms of the cross-entropy: a block works on a row.  All threads compute
+ * exponentials, and 16 add them.
  */
 #include <math.h>
 
@@ -25,7 +25,7 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 		}
 		most = larger(v, most);
 	}
-	most = block_largest(&space, most); /* behind it all are capped */
+	most = block_largest(&space, most); /* after this all logits are capped */
 	sum = block_sum(&space, a.n_cols, [x, most](size_t i) { return f32_exp(x[i] - most); });
 	if (threadIdx.x > 0)
 		return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is done to each element by itself: one read, one write, and nothing of memory in between.
+ * Operations on single elements: one read, one write, and no memory between them.
  */
 #include <math.h>
 
@@ -33,7 +33,7 @@ void gpu_round_bf16(struct device_stream *stream, const float *x, size_t n, uint
 		     fours_aligned(x, 0) && (uintptr_t)y % 8 == 0);
 }
 
-/* Rows of x close together; those of y too, or all of them the same. */
+/* Adds rows without gaps; those of y may all be the same row. */
 struct add {
 	float *x;
 	size_t x_stride;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * RMSNorm in fp32.  A short row is the work of 16 threads, which are the lanes of its sum; a long
- * one that of a block, which squares, and lets 16 of its threads sum up.  Rows are read twice, the
- * second time from the caches.
+ * RMSNorm in fp32.  16 threads, the lanes of its sum, work on a short row; a block works on a long
+ * one, whose threads compute squares, which 16 of them add.  Rows are read twice, the second time
+ * from the caches.
  */
 #include <math.h>
 
@@ -10,14 +10,14 @@
 #include "kernels/gpu/reduce.h"
 
 #define SHORT	      512		    /* columns */
-#define ROWS_OF_SHORT (THREADS / SUM_LANES) /* of a block */
+#define ROWS_OF_SHORT (THREADS / SUM_LANES) /* rows of a block */
 
 static __device__ inline float factor_of(const struct rms_norm_args &a, float squares)
 {
 	return 1.0f / sqrtf(squares / (float)a.n_cols + a.eps);
 }
 
-/* The elements of a row that one of `n` threads has. */
+/* Writes the elements of a row that belong to one of `n` threads. */
 static __device__ inline void row_put(const struct rms_norm_args &a, size_t row, float factor,
 				      unsigned thread, unsigned n)
 {

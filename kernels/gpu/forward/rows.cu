@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Rows that are copied, sorted or turned, but not summed up.
+ * Operations that copy, reorder or rotate rows, and add no elements of a row.
  */
 #include "kernels/gpu/forward/forward.h"
 #include "kernels/gpu/forward/float4_rows.h"
@@ -23,7 +23,7 @@ void gpu_copy_rows(struct device_stream *stream, const struct copy_args *args)
 		     rows_aligned(args->y) && rows_aligned(args->x));
 }
 
-/* Columns are pairs. */
+/* The columns of the launch are pairs. */
 struct deinterleave {
 	struct deinterleave_args a;
 
@@ -93,7 +93,7 @@ void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args
 		     fours_aligned(args->y, args->n_cols) && fours_aligned(args->x, args->n_cols));
 }
 
-/* A row is a head of a token; columns are pairs. */
+/* A row of the launch is a head of a token; its columns are pairs. */
 struct rope {
 	struct rope_args a;
 
