@@ -24,9 +24,9 @@ static int compare_paths(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int dumps_list(const struct io *io, const char *folder, struct listing *paths, struct err *err)
+int dumps_list(const struct io *io, const char *directory, struct listing *paths, struct err *err)
 {
-	DIR *stream = io_open_directory(io, AT_FDCWD, folder, folder, err);
+	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, err);
 	const struct dirent *entry;
 	int rc = 0;
 
@@ -36,16 +36,16 @@ int dumps_list(const struct io *io, const char *folder, struct listing *paths, s
 		if (*entry->d_name == '.' || !ends_in(entry->d_name, EXTENSION))
 			continue;
 		ARRAY_GROW(paths->items, paths->n);
-		paths->items[paths->n++] = xasprintf("%s/%s", folder, entry->d_name);
+		paths->items[paths->n++] = xasprintf("%s/%s", directory, entry->d_name);
 	}
 	if (errno)
-		rc = err_set(err, ERR_SYSTEM, "cannot read directory '%s': %s", folder,
+		rc = err_set(err, ERR_SYSTEM, "cannot read directory '%s': %s", directory,
 			     strerror(errno));
 	else if (!paths->n)
 		rc = err_set(err, ERR_INPUT,
 			     "'%s' contains no dumps (files that end in " EXTENSION
 			     ", one per pass)",
-			     folder);
+			     directory);
 	else
 		sort(paths->items, paths->n, sizeof *paths->items, compare_paths);
 	closedir(stream);

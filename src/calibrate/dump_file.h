@@ -21,7 +21,7 @@ struct dump {
 
 /* Lists the dumps of a directory in the bytewise order of their names: regular files, or links to
  * them, that end in .safetensors and do not begin with a dot.  ERR_INPUT if there is none. */
-int dumps_list(const struct io *io, const char *folder, struct listing *paths, struct err *err);
+int dumps_list(const struct io *io, const char *directory, struct listing *paths, struct err *err);
 
 /* Opens a dump and reads its header.  ERR_INPUT, naming file and tensor, for any other file. */
 int dump_open(struct dump *dump, const struct io *io, const char *path, struct err *err);

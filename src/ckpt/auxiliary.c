@@ -62,8 +62,8 @@ static bool is_left_out(const char *name, bool at_top)
 
 /* Takes one entry of the directory dirfd.  path is its path from the top, which the lists take
  * over. */
-static int take(int dirfd, const char *name, char *path, struct list *files, struct list *folders,
-		struct err *err)
+static int take(int dirfd, const char *name, char *path, struct list *files,
+		struct list *directories, struct err *err)
 {
 	struct stat st;
 
@@ -80,7 +80,7 @@ static int take(int dirfd, const char *name, char *path, struct list *files, str
 		if (is_output) /* an output of this program inside the model's directory */
 			free(path);
 		else
-			list_add(folders, path);
+			list_add(directories, path);
 		return 0;
 	}
 	if (S_ISLNK(st.st_mode) && fstatat(dirfd, name, &st, 0))
@@ -93,11 +93,11 @@ static int take(int dirfd, const char *name, char *path, struct list *files, str
 }
 
 /* Reads one directory; "" is the top. */
-static int read_folder(const struct checkpoint *checkpoint, const char *folder, struct list *files,
-		       struct list *folders, struct err *err)
+static int read_directory(const struct checkpoint *checkpoint, const char *directory,
+			  struct list *files, struct list *directories, struct err *err)
 {
 	const char *top = checkpoint->directory;
-	char *full = *folder ? xasprintf("%s/%s", top, folder) : xstrdup(top);
+	char *full = *directory ? xasprintf("%s/%s", top, directory) : xstrdup(top);
 	const struct dirent *entry;
 	int rc = -1;
 	DIR *dir;
@@ -110,8 +110,8 @@ static int read_folder(const struct checkpoint *checkpoint, const char *folder, 
 
 		if (name[0] != '.' &&
 		    take(dirfd(dir), name,
-			 *folder ? xasprintf("%s/%s", folder, name) : xstrdup(name), files, folders,
-			 err))
+			 *directory ? xasprintf("%s/%s", directory, name) : xstrdup(name), files,
+			 directories, err))
 			goto out;
 	}
 	if (errno) {
@@ -134,18 +134,18 @@ static int compare_strings(const void *a, const void *b)
 int checkpoint_auxiliary(const struct checkpoint *checkpoint, char ***paths, size_t *n,
 			 struct err *err)
 {
-	struct list files = { 0 }, folders = { 0 };
+	struct list files = { 0 }, directories = { 0 };
 	int rc = 0;
 
 	if (checkpoint->directory)
-		list_add(&folders, xstrdup(""));
-	while (folders.n && !rc) {
-		char *folder = folders.items[--folders.n];
+		list_add(&directories, xstrdup(""));
+	while (directories.n && !rc) {
+		char *directory = directories.items[--directories.n];
 
-		rc = read_folder(checkpoint, folder, &files, &folders, err);
-		free(folder);
+		rc = read_directory(checkpoint, directory, &files, &directories, err);
+		free(directory);
 	}
-	list_release(&folders);
+	list_release(&directories);
 	if (rc)
 		list_release(&files);
 	if (files.n)

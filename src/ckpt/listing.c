@@ -33,15 +33,15 @@ struct walk {
 	int dirfd;
 	const char *path, *except;
 	struct listing *files;
-	struct listing folders; /* to be read */
+	struct listing directories; /* to be read */
 };
 
-/* Lists one directory's regular files and subdirectories, as paths below the top.  folder: "" or
+/* Lists one directory's regular files and subdirectories, as paths below the top.  directory: "" or
  * "original/". */
-static int list_folder(struct walk *walk, const char *folder, struct err *err)
+static int list_directory(struct walk *walk, const char *directory, struct err *err)
 {
-	DIR *stream = io_open_directory(walk->io, walk->dirfd, *folder ? folder : ".",
-					*folder ? folder : walk->path, err);
+	DIR *stream = io_open_directory(walk->io, walk->dirfd, *directory ? directory : ".",
+					*directory ? directory : walk->path, err);
 	const struct dirent *entry;
 	struct stat st;
 	int rc = 0;
@@ -56,12 +56,12 @@ static int list_folder(struct walk *walk, const char *folder, struct err *err)
 		if (fstatat(dirfd(stream), name, &st, AT_SYMLINK_NOFOLLOW))
 			break;
 		if (S_ISREG(st.st_mode))
-			listing_add(walk->files, xasprintf("%s%s", folder, name));
+			listing_add(walk->files, xasprintf("%s%s", directory, name));
 		else if (S_ISDIR(st.st_mode))
-			listing_add(&walk->folders, xasprintf("%s%s/", folder, name));
+			listing_add(&walk->directories, xasprintf("%s%s/", directory, name));
 	}
 	if (errno)
-		rc = err_errno(err, "cannot list '%s/%s'", walk->path, folder);
+		rc = err_errno(err, "cannot list '%s/%s'", walk->path, directory);
 	closedir(stream);
 	return rc;
 }
@@ -74,14 +74,14 @@ int listing_files(const struct io *io, int dirfd, const char *path, const char *
 	};
 	int rc = 0;
 
-	listing_add(&walk.folders, xstrdup(""));
-	while (walk.folders.n && !rc) {
-		char *folder = walk.folders.items[--walk.folders.n];
+	listing_add(&walk.directories, xstrdup(""));
+	while (walk.directories.n && !rc) {
+		char *directory = walk.directories.items[--walk.directories.n];
 
-		rc = list_folder(&walk, folder, err);
-		free(folder);
+		rc = list_directory(&walk, directory, err);
+		free(directory);
 	}
-	listing_release(&walk.folders);
+	listing_release(&walk.directories);
 	if (listing->n)
 		qsort(listing->items, listing->n, sizeof *listing->items, compare_names);
 	return rc;

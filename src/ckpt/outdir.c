@@ -169,8 +169,8 @@ int outdir_open(struct outdir *dir, const struct io *io, const char *path, const
 
 /* Opens directory `name` of `parent`, and creates it durably if needed; never follows a link.
  * path: its path, for messages. */
-static int folder_open(const struct outdir *dir, int parent, const char *name, const char *path,
-		       struct err *err)
+static int subdirectory_open(const struct outdir *dir, int parent, const char *name,
+			     const char *path, struct err *err)
 {
 	const struct io *io = dir->io;
 	bool created = !io->mkdirat(parent, name, 0777);
@@ -198,7 +198,7 @@ static int parent_open(const struct outdir *dir, const char *name, int *fd, cons
 		return err_errno(err, "cannot open directory '%s'", dir->path);
 	for (*base = name; (slash = strchr(*base, '/')); *base = slash + 1) {
 		char *path = xstrndup(name, (size_t)(slash - name));
-		int next = folder_open(dir, *fd, path + (*base - name), path, err);
+		int next = subdirectory_open(dir, *fd, path + (*base - name), path, err);
 
 		free(path);
 		dir->io->close(*fd);
