@@ -121,7 +121,7 @@ static const struct option_row *find_short(const struct command *command, char k
 static int unknown_long(const struct command *command, const char *name, size_t n, struct err *err)
 {
 	const struct option_row *o = NULL;
-	char *wanted = xstrndup(name, n);
+	char *given = xstrndup(name, n);
 	const char **names = NULL;
 	const char *nearest;
 	size_t n_names = 0;
@@ -132,15 +132,15 @@ static int unknown_long(const struct command *command, const char *name, size_t 
 	}
 	ARRAY_GROW(names, n_names);
 	names[n_names] = NULL;
-	nearest = words_nearest(wanted, names);
+	nearest = words_nearest(given, names);
 	if (nearest)
-		err_set(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", wanted,
+		err_set(err, ERR_USAGE, "unknown option '--%s' (did you mean '--%s'?)", given,
 			nearest);
 	else
-		err_set(err, ERR_USAGE, "unknown option '--%s' (see 'fp8conv %s --help')", wanted,
+		err_set(err, ERR_USAGE, "unknown option '--%s' (see 'fp8conv %s --help')", given,
 			command->name);
 	free(names);
-	free(wanted);
+	free(given);
 	return -1;
 }
 

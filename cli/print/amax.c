@@ -10,14 +10,14 @@ static const char *const columns[][3] = {
 	[AMAX_ATTENTION] = { "q", "k", "v" },
 };
 
-static void find_maximum(const struct amax_site *site, float most[3])
+static void find_maximum(const struct amax_site *site, float max[3])
 {
 	for (int column = 0; column < 3; column++)
-		most[column] = 0;
+		max[column] = 0;
 	for (size_t pass = 0; pass < site->n_passes; pass++)
 		for (int column = 0; column < 3; column++)
-			if (site->history[pass][column] > most[column])
-				most[column] = site->history[pass][column];
+			if (site->history[pass][column] > max[column])
+				max[column] = site->history[pass][column];
 }
 
 static uint64_t sum_tokens(const struct amax_site *site)
@@ -65,13 +65,13 @@ void amax_print_text(const struct amax_stats *stats, bool terminal)
 		print_head(&table, stats);
 	for (size_t i = 0; i < stats->n_sites; i++) {
 		const struct amax_site *site = stats->sites[i];
-		float most[3];
+		float max[3];
 
-		find_maximum(site, most);
+		find_maximum(site, max);
 		table_cell(&table, site->name);
 		table_cell_number(&table, site->n_passes);
 		table_cell_number(&table, sum_tokens(site));
-		add_magnitudes(&table, site->n_passes ? most : NULL, terminal);
+		add_magnitudes(&table, site->n_passes ? max : NULL, terminal);
 		add_magnitudes(&table, site->n_passes ? site->history[site->n_passes - 1] : NULL,
 			       terminal);
 	}

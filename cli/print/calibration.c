@@ -80,11 +80,11 @@ void activations_print_json(const struct dumps_plan *plan)
 /* Has the module fewer tokens than --min-tokens in all passes? */
 static bool is_uncovered(const struct amax_site *site, int min_tokens)
 {
-	uint64_t n = 0, least = (uint64_t)min_tokens;
+	uint64_t n = 0, min = (uint64_t)min_tokens;
 
-	for (size_t p = 0; p < site->n_passes && n < least; p++)
+	for (size_t p = 0; p < site->n_passes && n < min; p++)
 		n += (uint64_t)site->tokens[p]; /* two numbers below 2^63 do not overflow */
-	return site->kind == AMAX_GEMM && n < least;
+	return site->kind == AMAX_GEMM && n < min;
 }
 
 void calibrate_report_json(const struct calibrate_report *report)

@@ -41,7 +41,7 @@ static void scale_cell(struct table *table, const struct shown *shown, const str
 		table_cell(table, "");
 }
 
-/* Adds amax, least scale, largest scale, saturated codes, SQNR. */
+/* Adds amax, smallest scale, largest scale, saturated codes, SQNR. */
 static void stats_cells(struct table *table, const struct tensor_stats *stats, bool terminal)
 {
 	const int digits = terminal ? 4 : 9;
@@ -56,8 +56,8 @@ static void stats_cells(struct table *table, const struct tensor_stats *stats, b
 			table_cell(table, "");
 		return;
 	}
-	cell(table, "%.*g", digits, stats->scale_least);
-	cell(table, "%.*g", digits, stats->scale_most);
+	cell(table, "%.*g", digits, stats->scale_min);
+	cell(table, "%.*g", digits, stats->scale_max);
 	if (terminal)
 		cell(table, "%.3f %%",
 		     stats->n_codes ? 100 * (double)stats->n_saturated / (double)stats->n_codes

@@ -102,8 +102,8 @@ static void stats_json(struct json_out *out, const struct tensor_stats *stats)
 	json_out_float(out, "amax", stats->amax);
 	json_out_count(out, "nonfinite", stats->n_nonfinite);
 	if (stats->fp8) {
-		json_out_float(out, "scale_least", stats->scale_least);
-		json_out_float(out, "scale_most", stats->scale_most);
+		json_out_float(out, "scale_least", stats->scale_min);
+		json_out_float(out, "scale_most", stats->scale_max);
 		json_out_count(out, "saturated", stats->n_saturated);
 		json_out_real(out, "expected_sqnr_db", tensor_stats_sqnr(stats));
 	}

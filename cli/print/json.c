@@ -9,7 +9,7 @@
  * any bytes. */
 static size_t utf8_decode(const unsigned char *p, uint32_t *c)
 {
-	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	static const uint32_t min[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	size_t n = *p < 0x80 ? 1 : *p >> 5 == 6 ? 2 : *p >> 4 == 14 ? 3 : *p >> 3 == 30 ? 4 : 0;
 
 	if (n < 2) {
@@ -22,7 +22,7 @@ static size_t utf8_decode(const unsigned char *p, uint32_t *c)
 			return 0;
 		*c = *c << 6 | (p[i] & 0x3fu);
 	}
-	return *c < least[n] || *c > 0x10ffff || *c >> 11 == 0x1b ? 0 : n;
+	return *c < min[n] || *c > 0x10ffff || *c >> 11 == 0x1b ? 0 : n;
 }
 
 static void put_string(FILE *stream, const char *text)

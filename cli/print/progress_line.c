@@ -79,10 +79,10 @@ struct part {
 	size_t width;
 };
 
-/* Takes the part, right-aligned in `least` columns, if it fits with two spaces before it. */
-static void take_part(struct part *part, size_t least, size_t *room)
+/* Takes the part, right-aligned in `width` columns, if it fits with two spaces before it. */
+static void take_part(struct part *part, size_t width, size_t *room)
 {
-	size_t n = part->text.len < least ? least : part->text.len;
+	size_t n = part->text.len < width ? width : part->text.len;
 
 	if (!part->text.len || n + 2 > *room)
 		return;

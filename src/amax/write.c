@@ -35,11 +35,11 @@ static void list_part(struct listing *listing, const struct amax_site *site, enu
 
 static void listing_make(struct listing *listing, const struct amax_stats *stats)
 {
-	size_t most = 3 * stats->n_sites;
+	size_t max = 3 * stats->n_sites;
 
-	listing->tensors = xreallocarray(NULL, most, sizeof *listing->tensors);
-	listing->data = xreallocarray(NULL, most, sizeof *listing->data);
-	listing->shapes = xreallocarray(NULL, most, sizeof *listing->shapes);
+	listing->tensors = xreallocarray(NULL, max, sizeof *listing->tensors);
+	listing->data = xreallocarray(NULL, max, sizeof *listing->data);
+	listing->shapes = xreallocarray(NULL, max, sizeof *listing->shapes);
 	for (size_t i = 0; i < stats->n_sites; i++) {
 		const struct amax_site *site = stats->sites[i];
 

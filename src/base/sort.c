@@ -80,7 +80,7 @@ static void merge(const struct order *order, const char *left, size_t n_left, co
 }
 
 /* Memory for the elements that a merge moves away. */
-struct spare {
+struct scratch {
 	char *data;
 	size_t size;
 };
@@ -88,7 +88,7 @@ struct spare {
 /* Merges [begin .. middle) and [middle .. end), each in order.  Elements in place at both ends are
  * left out. */
 static void merge_runs(const struct order *order, char *begin, char *middle, const char *end,
-		       struct spare *spare)
+		       struct scratch *scratch)
 {
 	size_t n;
 
@@ -97,19 +97,19 @@ static void merge_runs(const struct order *order, char *begin, char *middle, con
 	if (!n)
 		return;
 	end = find_end(order, middle, end, middle - order->size, false);
-	if (n > spare->size) {
-		free(spare->data);
-		spare->data = xmalloc(n);
-		spare->size = n;
+	if (n > scratch->size) {
+		free(scratch->data);
+		scratch->data = xmalloc(n);
+		scratch->size = n;
 	}
-	memcpy(spare->data, begin, n);
-	merge(order, spare->data, n, middle, end, begin);
+	memcpy(scratch->data, begin, n);
+	merge(order, scratch->data, n, middle, end, begin);
 }
 
 void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *))
 {
 	const struct order order = { size, compare };
-	struct spare spare = { 0 };
+	struct scratch scratch = { 0 };
 	size_t *ends = NULL;
 	size_t n_runs = 0;
 	char *base = array;
@@ -124,11 +124,11 @@ void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const
 
 			if (r + 1 < n_runs)
 				merge_runs(&order, base + begin, base + ends[r], base + end,
-					   &spare);
+					   &scratch);
 			ends[n_merged++] = begin = end;
 		}
 		n_runs = n_merged;
 	}
-	free(spare.data);
+	free(scratch.data);
 	free(ends);
 }

@@ -42,9 +42,9 @@ const char *words_get(const char *words, int index, char word[WORD_SIZE])
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
-	unsigned least = a < b ? a : b;
+	unsigned min = a < b ? a : b;
 
-	return least < c ? least : c;
+	return min < c ? min : c;
 }
 
 static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b)
@@ -68,9 +68,9 @@ static unsigned distance(const char *a, size_t n_a, const char *b, size_t n_b)
 	return rows[n_a % 3][n_b];
 }
 
-const char *words_nearest(const char *wanted, const char *const *names)
+const char *words_nearest(const char *word, const char *const *names)
 {
-	size_t n = strlen(wanted);
+	size_t n = strlen(word);
 	unsigned best = n / 3 > 2 ? (unsigned)(n / 3) : 2;
 	const char *found = NULL;
 
@@ -78,7 +78,7 @@ const char *words_nearest(const char *wanted, const char *const *names)
 		return NULL;
 	for (; *names; names++) {
 		size_t n_name = strlen(*names);
-		unsigned d = n_name > LENGTH_MAX ? LENGTH_MAX : distance(wanted, n, *names, n_name);
+		unsigned d = n_name > LENGTH_MAX ? LENGTH_MAX : distance(word, n, *names, n_name);
 
 		/* A name that needs as many edits as either text has bytes is not near. */
 		if (d < n && d < n_name && (d < best || (d == best && !found))) {

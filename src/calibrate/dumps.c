@@ -127,10 +127,10 @@ static int compare_modules(const void *a, const void *b)
 static int gather(struct dumps_plan *plan, const struct calibrate_params *params, struct err *err)
 {
 	struct gathering gathering = { .plan = plan };
-	size_t most = params->passes ? (size_t)params->passes : plan->dumps.n;
+	size_t max = params->passes ? (size_t)params->passes : plan->dumps.n;
 	int rc = 0;
 
-	while (plan->dumps.n > most)
+	while (plan->dumps.n > max)
 		free(plan->dumps.items[--plan->dumps.n]);
 	plan->n_tokens = xcalloc(plan->dumps.n, sizeof *plan->n_tokens);
 	for (size_t i = 0; !rc && i < plan->dumps.n; i++)
@@ -161,7 +161,7 @@ static uint64_t memory_needed(const struct dumps_plan *plan, const struct calibr
 					   .dtype = calibrate_is_f32(params)
 							    ? DT_F32
 							    : executor->bf16_type() };
-	uint64_t most = 0, size;
+	uint64_t max = 0, size;
 
 	for (size_t i = 0; i < plan->n_linears; i++) {
 		const struct linear_ref *linear = &plan->linears[i];
@@ -170,9 +170,9 @@ static uint64_t memory_needed(const struct dumps_plan *plan, const struct calibr
 		       dumps_block_rows(linear) *
 			       (linear->n * sizeof(float) +
 				linear->k * (2 * sizeof(float) + sizeof(uint16_t)));
-		most = size > most ? size : most;
+		max = size > max ? size : max;
 	}
-	return most * (uint64_t)params->n_threads;
+	return max * (uint64_t)params->n_threads;
 }
 
 int dumps_plan_make(struct dumps_plan *plan, const struct calibrate_params *params, struct err *err)

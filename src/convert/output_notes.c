@@ -19,17 +19,17 @@ static bool same_directory(const struct stat *a, const struct stat *b)
 /* Goes up from `output` to the root; whether `directory` is on the way. */
 static bool lies_inside(const struct io *io, const char *output, const char *directory)
 {
-	struct stat wanted, here, before = { 0 };
+	struct stat target, here, before = { 0 };
 	int fd = io_openat(io, AT_FDCWD, output, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 	bool found = false;
 
-	if (stat(directory, &wanted))
-		wanted = (struct stat){ 0 };
+	if (stat(directory, &target))
+		target = (struct stat){ 0 };
 	/* The root is its own parent. */
 	while (fd >= 0 && !found && !fstat(fd, &here) && !same_directory(&here, &before)) {
 		int above = io_openat(io, fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
 
-		found = same_directory(&here, &wanted);
+		found = same_directory(&here, &target);
 		before = here;
 		io->close(fd);
 		fd = above;

@@ -113,7 +113,7 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 /* Returns the first of the weights with the most common recipe. */
 static size_t commonest(const struct plan *plan)
 {
-	size_t most = 0, found = 0;
+	size_t max = 0, found = 0;
 
 	for (size_t r = 0; recipes[r]; r++) {
 		size_t n = 0, first = 0;
@@ -124,8 +124,8 @@ static size_t commonest(const struct plan *plan)
 			n++;
 			first = u;
 		}
-		if (n > most) {
-			most = n;
+		if (n > max) {
+			max = n;
 			found = first;
 		}
 	}

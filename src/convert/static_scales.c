@@ -97,12 +97,12 @@ int static_scales_site(const struct static_scales *scales, const struct unit *un
 
 bool static_scales_covers(const struct static_scales *scales, const struct amax_site *site)
 {
-	uint64_t least = scales->params->min_tokens ? scales->params->min_tokens : 1;
+	uint64_t min = scales->params->min_tokens ? scales->params->min_tokens : 1;
 	uint64_t n = 0;
 
-	for (size_t i = 0; i < site->n_passes && n < least; i++)
+	for (size_t i = 0; i < site->n_passes && n < min; i++)
 		n += (uint64_t)site->tokens[i]; /* two numbers below 2^63 do not overflow */
-	return n >= least;
+	return n >= min;
 }
 
 /* Removes the static scale of an uncovered module and of all modules that engines merge with it. */

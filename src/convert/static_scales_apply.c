@@ -101,17 +101,17 @@ static int unit_input_amax(const struct static_scales *scales, const struct plan
 static int group_input_scale(const struct static_scales *scales, struct plan *plan, size_t first,
 			     struct err *err)
 {
-	float most = 0, amax;
+	float max = 0, amax;
 
 	for (size_t u = first; u != SIZE_MAX; u = plan->units[u].next_in_group) {
 		if (unit_input_amax(scales, plan, u, &amax, err))
 			return -1;
-		most = amax > most ? amax : most;
+		max = amax > max ? amax : max;
 	}
 	for (size_t u = first; u != SIZE_MAX; u = plan->units[u].next_in_group) {
 		struct qspec spec = input_spec(plan, u);
 
-		plan->units[u].input_scale_inv = static_scale_inv(&spec, most);
+		plan->units[u].input_scale_inv = static_scale_inv(&spec, max);
 	}
 	return 0;
 }
@@ -119,9 +119,9 @@ static int group_input_scale(const struct static_scales *scales, struct plan *pl
 static int group_weight_amax(const struct static_scales *scales, struct plan *plan, size_t group,
 			     struct err *err)
 {
-	float *most = &plan->groups[group].amax;
+	float *max = &plan->groups[group].amax;
 
-	*most = 0;
+	*max = 0;
 	for (size_t u = plan->groups[group].first; u != SIZE_MAX;
 	     u = plan->units[u].next_in_group) {
 		const struct amax_site *site;
@@ -130,7 +130,7 @@ static int group_weight_amax(const struct static_scales *scales, struct plan *pl
 		if (static_scales_site(scales, &plan->selection.units[u], &site, err) ||
 		    static_scales_amax(scales, site, AMAX_W, plan->units[u].spec, &amax, err))
 			return -1;
-		*most = amax > *most ? amax : *most;
+		*max = amax > *max ? amax : *max;
 	}
 	return 0;
 }

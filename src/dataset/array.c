@@ -67,7 +67,7 @@ static int add_items(const struct dataset_reader *reader, int fd, const struct i
 static int read_array(const struct dataset_reader *reader, int fd, const struct id_array *array,
 		      struct err *err)
 {
-	size_t n = dataset_wanted(reader) - reader->data->ids.n;
+	size_t n = dataset_needed(reader) - reader->data->ids.n;
 
 	if (array->n_dims == 1 ? dataset_begin_document(reader, err)
 			       : dataset_begin_sequence(reader, err))

@@ -14,7 +14,7 @@
 #define MAX_ARRAY  ((size_t)256 << 20) /* bytes of a compressed one */
 #define CHUNK	   ((size_t)1 << 20)
 
-size_t dataset_wanted(const struct dataset_reader *reader)
+size_t dataset_needed(const struct dataset_reader *reader)
 {
 	const struct dataset_params *params = reader->params;
 	size_t n;
@@ -27,7 +27,7 @@ bool dataset_has_enough(const struct dataset_reader *reader)
 	const struct dataset *data = reader->data;
 
 	return data->n ? data->n >= reader->params->max_sequences
-		       : data->ids.n >= dataset_wanted(reader);
+		       : data->ids.n >= dataset_needed(reader);
 }
 
 static int check_count(const struct dataset *data, struct err *err)

@@ -31,7 +31,7 @@ int dataset_list(const struct dataset_params *params, struct listing *files, str
 const char *dataset_extension(const char *path);
 
 /* Returns the largest number of tokens that joined documents need; SIZE_MAX without a limit. */
-size_t dataset_wanted(const struct dataset_reader *reader);
+size_t dataset_needed(const struct dataset_reader *reader);
 /* Whether the data is complete, so that reading may end. */
 bool dataset_has_enough(const struct dataset_reader *reader);
 

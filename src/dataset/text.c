@@ -56,13 +56,13 @@ static int encode_prefix(const struct dataset_reader *reader, const struct strea
 /* Reads enough by BYTES_PER_TOKEN, and doubles the amount until the tokens suffice. */
 int dataset_read_text(const struct dataset_reader *reader, struct stream *stream, struct err *err)
 {
-	size_t before = reader->data->ids.n, wanted = dataset_wanted(reader);
+	size_t before = reader->data->ids.n, needed = dataset_needed(reader);
 	uint64_t max = stream->is_file && !stream->unpacker ? UINT64_MAX : MAX_UNPACKED, n;
 	bool too_long;
 
 	if (dataset_begin_document(reader, err))
 		return err_wrap(err, "'%s'", stream->name);
-	if (__builtin_mul_overflow(wanted - before, BYTES_PER_TOKEN, &n) ||
+	if (__builtin_mul_overflow(needed - before, BYTES_PER_TOKEN, &n) ||
 	    __builtin_add_overflow(n, CHUNK, &n))
 		n = UINT64_MAX;
 	do {
@@ -70,11 +70,11 @@ int dataset_read_text(const struct dataset_reader *reader, struct stream *stream
 		if (stream_fill(stream, n < max ? n : max, err))
 			return -1;
 		too_long = !stream->ended && stream->text.len >= max;
-		if (too_long && wanted == SIZE_MAX)
+		if (too_long && needed == SIZE_MAX)
 			break;
 		if (encode_prefix(reader, stream, err))
 			return -1;
-		if (stream->ended || reader->data->ids.n >= wanted)
+		if (stream->ended || reader->data->ids.n >= needed)
 			return 0;
 		n = stream->text.len;
 	} while (!too_long);

@@ -84,14 +84,14 @@ static void sort_weight(const struct detection *detection, const struct tensor_r
 }
 
 /* Returns the granularity that most weights of a mixed checkpoint have. */
-static const struct sort *sort_most(const struct sort sorts[N_GRANULARITIES])
+static const struct sort *sort_commonest(const struct sort sorts[N_GRANULARITIES])
 {
-	const struct sort *most = NULL;
+	const struct sort *commonest = NULL;
 
 	for (int i = 0; i < N_GRANULARITIES; i++)
-		if (sorts[i].n && (!most || sorts[i].n > most->n))
-			most = &sorts[i];
-	return most;
+		if (sorts[i].n && (!commonest || sorts[i].n > commonest->n))
+			commonest = &sorts[i];
+	return commonest;
 }
 
 /* Returns the format that has a variant with this scale; a preferred variant wins. */
@@ -124,24 +124,24 @@ static const char *tool_beside(const struct checkpoint *checkpoint, const char *
 
 /* The scheme of most weights overrides that of the configuration. */
 static void scheme_from_tensors(struct detection *detection, const struct declaration *said,
-				const struct sort *most)
+				const struct sort *commonest)
 {
 	const struct checkpoint *checkpoint = detection->checkpoint;
-	const char *name = most->weight->tensor->name;
+	const char *name = commonest->weight->tensor->name;
 	struct scheme *scheme = &detection->scheme;
 	const char *tool;
 
-	scheme->granularity = weight_scale_granularity(&most->scale);
-	scheme->tile = most->scale.tile;
-	scheme->fp8_format = fp8_of_dtype(most->weight->tensor->dtype);
-	scheme->pow2 = said->scale_fmt || most->scale.scale_type == SCALE_E8M0;
+	scheme->granularity = weight_scale_granularity(&commonest->scale);
+	scheme->tile = commonest->scale.tile;
+	scheme->fp8_format = fp8_of_dtype(commonest->weight->tensor->dtype);
+	scheme->pow2 = said->scale_fmt || commonest->scale.scale_type == SCALE_E8M0;
 	if (!said->has_input)
 		scheme->static_input = scale_name_beside(checkpoint, name, SCALE_OF_INPUT) != NULL;
 	tool = tool_beside(checkpoint, name);
 	if (tool)
 		detection->format = tool;
 	else if (!detection->format)
-		detection->format = format_guess(most, scheme);
+		detection->format = format_guess(commonest, scheme);
 }
 
 static void name_scheme(struct detection *detection, bool known)
@@ -202,7 +202,7 @@ int detection_make_with(struct detection *detection, const struct checkpoint *ch
 {
 	struct sort sorts[N_GRANULARITIES] = { 0 };
 	struct declaration said;
-	const struct sort *most;
+	const struct sort *commonest;
 
 	*detection = (struct detection){ .checkpoint = checkpoint };
 	if (config_find_quantization(checkpoint, hf_quant_config, &detection->config, err))
@@ -219,10 +219,10 @@ int detection_make_with(struct detection *detection, const struct checkpoint *ch
 			sort_weight(detection, &checkpoint->by_name[i], sorts);
 		}
 	}
-	most = sort_most(sorts);
-	if (most)
-		scheme_from_tensors(detection, &said, most);
-	name_scheme(detection, most || detection->declared);
+	commonest = sort_commonest(sorts);
+	if (commonest)
+		scheme_from_tensors(detection, &said, commonest);
+	name_scheme(detection, commonest || detection->declared);
 	list_scales(detection);
 	return 0;
 }

@@ -320,14 +320,15 @@ static void check_strategy(const struct config_check *check, const char *group,
 		[GRANULARITY_MX] = "group",
 	};
 	const char *strategy = config_text(weights, "strategy");
-	const char *wanted = strategies[check->detection->scheme.granularity];
+	const char *expected = strategies[check->detection->scheme.granularity];
 
-	if (check->detection->n_weights && strcmp(strategy, wanted))
+	if (check->detection->n_weights && strcmp(strategy, expected))
 		config_report(
 			check, CONFIG_KEYS, "config.json",
 			"weights of '%s' have strategy '%s', but the scales are those of '%s'",
-			group, strategy, wanted);
-	if (!strcmp(wanted, "group") && strcmp(config_text(weights, "scale_dtype"), "torch.uint8"))
+			group, strategy, expected);
+	if (!strcmp(expected, "group") &&
+	    strcmp(config_text(weights, "scale_dtype"), "torch.uint8"))
 		config_report(check, CONFIG_KEYS, "config.json",
 			      "weights of '%s' have no scale_dtype 'torch.uint8': "
 			      "compressed-tensors reads the scales as numbers",

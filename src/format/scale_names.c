@@ -53,10 +53,10 @@ static char *beside_name(const char *name, const char *word)
 static const struct tensor_ref *beside(const struct checkpoint *checkpoint, const char *name,
 				       const char *word)
 {
-	char *wanted = beside_name(name, word);
-	const struct tensor_ref *found = checkpoint_find(checkpoint, wanted);
+	char *expected = beside_name(name, word);
+	const struct tensor_ref *found = checkpoint_find(checkpoint, expected);
 
-	free(wanted);
+	free(expected);
 	return found;
 }
 
@@ -128,14 +128,14 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 {
 	const struct tensor_ref *found;
 	size_t at = word_place(name, word->word);
-	char *wanted;
+	char *expected;
 
 	if (name[at])
-		wanted = xasprintf("%.*s%s", (int)at, name, weight);
+		expected = xasprintf("%.*s%s", (int)at, name, weight);
 	else
-		wanted = xstrndup(name, fused_place(name, word));
-	found = checkpoint_find(checkpoint, wanted);
-	free(wanted);
+		expected = xstrndup(name, fused_place(name, word));
+	found = checkpoint_find(checkpoint, expected);
+	free(expected);
 	return found;
 }
 

@@ -71,23 +71,23 @@ static void table_make(struct code_table *table, enum fp8_format format)
 
 /* --- the cuts --- */
 
-static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t most)
+static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t max)
 {
-	for (uint64_t at = 0; at < n; at += most) {
+	for (uint64_t at = 0; at < n; at += max) {
 		ARRAY_GROW(cuts->list, cuts->n);
 		cuts->list[cuts->n++] = (struct cut){
-			t, { .col = at, .n_rows = 1, .n_cols = n - at < most ? n - at : most }
+			t, { .col = at, .n_rows = 1, .n_cols = n - at < max ? n - at : max }
 		};
 	}
 }
 
-/* Lists the cuts of all tensors that can be read; *most becomes the bytes of the largest cut. */
-static void list_cuts(struct job *job, uint64_t *most)
+/* Lists the cuts of all tensors that can be read; *max becomes the bytes of the largest cut. */
+static void list_cuts(struct job *job, uint64_t *max)
 {
 	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
 	struct err ignored;
 
-	*most = CUT_BYTES;
+	*max = CUT_BYTES;
 	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
 		const struct tensor_ref *ref = &checkpoint->tensors[t];
 		const struct st_tensor *tensor = ref->tensor;
@@ -106,8 +106,8 @@ static void list_cuts(struct job *job, uint64_t *most)
 			fp8_unit_layout(unit);
 			job->stats[t].known = job->stats[t].fp8 = true;
 			cut_unit(&job->cuts, unit, t, CUT_BYTES);
-			if (unit->rows && unit->cols && cut_max_codes(unit, CUT_BYTES) > *most)
-				*most = cut_max_codes(unit, CUT_BYTES);
+			if (unit->rows && unit->cols && cut_max_codes(unit, CUT_BYTES) > *max)
+				*max = cut_max_codes(unit, CUT_BYTES);
 		}
 	}
 }
@@ -154,7 +154,7 @@ struct codes {
 static void add_tile(const struct code_table *table, const struct codes *codes, float scale,
 		     struct tensor_stats *found)
 {
-	uint8_t largest = fp8_max_code(codes->format), most = 0;
+	uint8_t largest = fp8_max_code(codes->format), max = 0;
 	double signal = 0, noise = 0;
 
 	for (uint64_t row = 0; row < codes->n_rows; row++) {
@@ -166,18 +166,18 @@ static void add_tile(const struct code_table *table, const struct codes *codes, 
 			noise += table->noise[code];
 			found->n_saturated += magnitude == largest;
 			found->n_nonfinite += magnitude > largest;
-			if (magnitude <= largest && magnitude > most)
-				most = magnitude;
+			if (magnitude <= largest && magnitude > max)
+				max = magnitude;
 		}
 	}
 	found->n_codes += codes->n_rows * codes->n_cols;
 	if (!isfinite(scale))
 		return;
-	found->amax = fmaxf(found->amax, fp8_to_f32(codes->format, most) * fabsf(scale));
-	if (!(found->scale_most > 0) || scale > found->scale_most)
-		found->scale_most = scale;
-	if (!(found->scale_least > 0) || scale < found->scale_least)
-		found->scale_least = scale;
+	found->amax = fmaxf(found->amax, fp8_to_f32(codes->format, max) * fabsf(scale));
+	if (!(found->scale_max > 0) || scale > found->scale_max)
+		found->scale_max = scale;
+	if (!(found->scale_min > 0) || scale < found->scale_min)
+		found->scale_min = scale;
 	if (signal > 0) {
 		found->signal += signal * scale * scale;
 		found->noise += noise * scale * scale;
@@ -239,10 +239,9 @@ static void stats_merge(struct tensor_stats *into, const struct tensor_stats *fr
 {
 	into->amax = fmaxf(into->amax, from->amax);
 	into->n_nonfinite += from->n_nonfinite;
-	if (from->scale_least > 0 &&
-	    (!(into->scale_least > 0) || from->scale_least < into->scale_least))
-		into->scale_least = from->scale_least;
-	into->scale_most = fmaxf(into->scale_most, from->scale_most);
+	if (from->scale_min > 0 && (!(into->scale_min > 0) || from->scale_min < into->scale_min))
+		into->scale_min = from->scale_min;
+	into->scale_max = fmaxf(into->scale_max, from->scale_max);
 	into->n_codes += from->n_codes;
 	into->n_saturated += from->n_saturated;
 	into->signal += from->signal;
@@ -288,7 +287,7 @@ int inspect_stats(struct inspection *inspection, const struct backend *backend, 
 			   .progress = progress,
 			   .backend = backend,
 			   .lock = PTHREAD_MUTEX_INITIALIZER };
-	uint64_t most;
+	uint64_t max;
 	int rc = -1;
 
 	*stats = job.stats = xcalloc(checkpoint->n_tensors, sizeof *job.stats);
@@ -296,9 +295,9 @@ int inspect_stats(struct inspection *inspection, const struct backend *backend, 
 	source_init(&job.files, checkpoint->io, checkpoint, job.backend, inspection->stream_fd);
 	for (int format = 0; format < 2; format++)
 		table_make(&job.tables[format], (enum fp8_format)format);
-	list_cuts(&job, &most);
+	list_cuts(&job, &max);
 	progress_begin(progress, PROGRESS_WORK, cuts_size(&job));
-	if (!buffers_new(&job, n_threads, most, err) &&
+	if (!buffers_new(&job, n_threads, max, err) &&
 	    !pool_run(n_threads, job.cuts.n, look, &job, progress->stop, err))
 		rc = source_close(&job.files, err);
 	source_release(&job.files);

@@ -18,7 +18,7 @@ struct tensor_stats {
 
 	/* Of FP8 weights. */
 	bool fp8;
-	float scale_least, scale_most; /* finite factors of codes; 0: no scale is finite */
+	float scale_min, scale_max; /* finite factors of codes; 0: no scale is finite */
 	uint64_t n_codes;
 	uint64_t n_saturated; /* codes of the largest finite magnitude */
 	double signal, noise; /* expected from the codes: SQNR = 10 log10(signal / noise) dB */

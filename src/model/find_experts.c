@@ -10,7 +10,7 @@
 #include "model/steps.h"
 
 /* A tensor of all experts: (experts, k, n). */
-struct wanted_fused {
+struct expected_fused {
 	enum expert_role role;
 	const char *name;
 	size_t n, k;
@@ -18,7 +18,7 @@ struct wanted_fused {
 
 /* The tensor, and its bias (experts, n). */
 static int find_fused(struct search *search, const char *prefix, struct layer_ref *layer,
-		      const struct wanted_fused *fused)
+		      const struct expected_fused *fused)
 {
 	const char *name = fused->name;
 	size_t n = fused->n, k = fused->k;
@@ -26,17 +26,17 @@ static int find_fused(struct search *search, const char *prefix, struct layer_re
 				*bias = search_tensor(search, prefix, name, "_bias");
 	const uint64_t shape[] = { layer->n_experts, k, n };
 	const char *last = strrchr(name, '.') + 1;
-	char wanted[80];
+	char expected[80];
 
 	if (!weight)
 		return search_missing(search, prefix, name, "");
-	snprintf(wanted, sizeof wanted, "[%zu, %zu, %zu]", layer->n_experts, k, n);
+	snprintf(expected, sizeof expected, "[%zu, %zu, %zu]", layer->n_experts, k, n);
 	if (weight->tensor->n_dims != 3 || memcmp(weight->tensor->shape, shape, sizeof shape) != 0)
-		return search_bad_shape(weight, wanted, search->err);
-	snprintf(wanted, sizeof wanted, "[%zu, %zu]", layer->n_experts, n);
+		return search_bad_shape(weight, expected, search->err);
+	snprintf(expected, sizeof expected, "[%zu, %zu]", layer->n_experts, n);
 	if (bias && (bias->tensor->n_dims != 2 || bias->tensor->shape[0] != layer->n_experts ||
 		     bias->tensor->shape[1] != n))
-		return search_bad_shape(bias, wanted, search->err);
+		return search_bad_shape(bias, expected, search->err);
 	for (size_t e = 0; e < layer->n_experts; e++)
 		layer->experts[e][fused->role] = (struct linear_ref){
 			.module = xasprintf("%s%.*s%zu.%s", prefix, (int)(last - name), name, e,
@@ -59,25 +59,25 @@ static int find_fused_experts(struct search *search, const char *prefix, struct 
 	if (width == 0)
 		return err_set(search->err, ERR_INPUT, "config.json has no 'intermediate_size'");
 	if (find_fused(search, prefix, layer,
-		       &(struct wanted_fused){ EXPERT_ROLE_GATE_UP, arch->fused_gate_up, 2 * width,
-					       hidden }))
+		       &(struct expected_fused){ EXPERT_ROLE_GATE_UP, arch->fused_gate_up,
+						 2 * width, hidden }))
 		return -1;
 	return find_fused(
 		search, prefix, layer,
-		&(struct wanted_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
+		&(struct expected_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
 }
 
 /* Finds the matrices of every expert that the router can choose. */
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
-	size_t n_wanted = layer->linear[LINEAR_ROUTER].n, hidden = model->hidden;
+	size_t n_expected = layer->linear[LINEAR_ROUTER].n, hidden = model->hidden;
 
-	layer->experts = xcalloc(n_wanted, sizeof *layer->experts);
-	layer->n_experts = n_wanted;
+	layer->experts = xcalloc(n_expected, sizeof *layer->experts);
+	layer->n_experts = n_expected;
 	if (model->arch->fused_gate_up)
 		return find_fused_experts(search, prefix, layer);
-	for (size_t e = 0; e < n_wanted; e++) {
+	for (size_t e = 0; e < n_expected; e++) {
 		for (int i = 0; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = search_expert_name(search, (enum expert_role)i);
 			char *module = xasprintf(pattern, e);

@@ -17,7 +17,7 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 	const struct model *model = search->model;
 	const struct latent *latent = &model->latent;
 	size_t q = model->n_heads * model->head_dim;
-	const struct wanted wanted[] = {
+	const struct expected expected[] = {
 		{ LINEAR_Q, q, model->hidden },
 		{ LINEAR_Q_A, latent->q_lora_rank, model->hidden },
 		{ LINEAR_Q_B, q, latent->q_lora_rank },
@@ -30,7 +30,7 @@ static int find_latent_attention(struct search *search, const char *prefix, stru
 						     LINEAR_KV_B, LINEAR_O };
 	static const enum linear_role plain[] = { LINEAR_Q, LINEAR_KV_A, LINEAR_KV_B, LINEAR_O };
 
-	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;
 	return latent->q_lora_rank ? search_need(search, prefix, layer, low_rank, COUNT(low_rank))
 				   : search_need(search, prefix, layer, plain, COUNT(plain));
@@ -41,7 +41,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 	const struct model *model = search->model;
 	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim,
 	       hidden = model->hidden;
-	const struct wanted wanted[] = {
+	const struct expected expected[] = {
 		{ LINEAR_Q, q, hidden },  { LINEAR_K, kv, hidden },
 		{ LINEAR_V, kv, hidden }, { LINEAR_QKV, q + 2 * kv, hidden },
 		{ LINEAR_O, hidden, q },
@@ -51,7 +51,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 
 	if (model->latent.kv_lora_rank)
 		return find_latent_attention(search, prefix, layer);
-	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;
 	return layer->linear[LINEAR_QKV].weight
 		       ? search_need(search, prefix, layer, fused, COUNT(fused))
@@ -61,7 +61,7 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 static int find_mlp(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	size_t hidden = search->model->hidden;
-	const struct wanted wanted[] = {
+	const struct expected expected[] = {
 		{ LINEAR_GATE, 0, hidden },	 { LINEAR_UP, 0, hidden },
 		{ LINEAR_GATE_UP, 0, hidden },	 { LINEAR_DOWN, hidden, 0 },
 		{ LINEAR_ROUTER, 0, hidden },	 { LINEAR_SHARED_GATE, 0, hidden },
@@ -71,7 +71,7 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	static const enum linear_role apart[] = { LINEAR_GATE, LINEAR_UP, LINEAR_DOWN };
 	struct linear_ref *l = layer->linear;
 
-	if (search_linears(search, prefix, layer, wanted, COUNT(wanted)))
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;
 	if (l[LINEAR_ROUTER].weight)
 		return search_experts(search, prefix, layer);

@@ -26,15 +26,15 @@ static bool arch_serves(const struct arch *arch, const char *architecture)
 
 static int arch_find(struct model *model, const struct model_config *config, struct err *err)
 {
-	const char *wanted = config->architecture;
+	const char *expected = config->architecture;
 	struct buf known = { 0 };
 
-	if (!wanted)
+	if (!expected)
 		return err_set(err, ERR_INPUT,
 			       "config.json of '%s' has no 'architectures', which names the model",
 			       model->checkpoint->path);
 	for (size_t i = 0; archs[i]; i++) {
-		if (arch_serves(archs[i], wanted)) {
+		if (arch_serves(archs[i], expected)) {
 			model->arch = archs[i];
 			buf_release(&known);
 			return 0;
@@ -45,7 +45,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 		"architecture '%s' in config.json of '%s' is not supported "
 		"(supported: %s): use option '--activations' with dumps from "
 		"another program",
-		wanted, model->checkpoint->path, known.data);
+		expected, model->checkpoint->path, known.data);
 	buf_release(&known);
 	return -1;
 }

@@ -65,40 +65,40 @@ const char *search_expert_name(const struct search *search, enum expert_role rol
 	return name_of(search->model->arch->expert[role], arch_names.expert[role]);
 }
 
-int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct err *err)
+int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct err *err)
 {
 	struct buf shape = { 0 };
 
 	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
 	err_set(err, ERR_INPUT, "tensor '%s' has shape %s, but config.json implies %s",
-		ref->tensor->name, shape.data, wanted);
+		ref->tensor->name, shape.data, expected);
 	buf_release(&shape);
 	return -1;
 }
 
 int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
 {
-	char wanted[40];
+	char expected[40];
 
 	if (ref->tensor->n_dims == 1 && (n == 0 || ref->tensor->shape[0] == n))
 		return 0;
-	snprintf(wanted, sizeof wanted, "[%zu]", n);
-	return search_bad_shape(ref, wanted, err);
+	snprintf(expected, sizeof expected, "[%zu]", n);
+	return search_bad_shape(ref, expected, err);
 }
 
 int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct err *err)
 {
 	const struct st_tensor *tensor = ref->tensor;
-	char wanted[60];
+	char expected[60];
 
 	if (tensor->n_dims == 2 && tensor->shape[0] && tensor->shape[1] &&
 	    (n == 0 || tensor->shape[0] == n) && (k == 0 || tensor->shape[1] == k))
 		return 0;
 	if (n && k)
-		snprintf(wanted, sizeof wanted, "[%zu, %zu]", n, k);
+		snprintf(expected, sizeof expected, "[%zu, %zu]", n, k);
 	else
-		snprintf(wanted, sizeof wanted, n ? "[%zu, any]" : "[any, %zu]", n ? n : k);
-	return search_bad_shape(ref, wanted, err);
+		snprintf(expected, sizeof expected, n ? "[%zu, any]" : "[any, %zu]", n ? n : k);
+	return search_bad_shape(ref, expected, err);
 }
 
 const struct tensor_ref *search_tensor(struct search *search, const char *prefix,
@@ -143,13 +143,13 @@ int search_missing(const struct search *search, const char *prefix, const char *
 }
 
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,
-		   const struct wanted *wanted, size_t n_wanted)
+		   const struct expected *expected, size_t n_expected)
 {
-	for (size_t i = 0; i < n_wanted; i++) {
-		enum linear_role role = wanted[i].role;
+	for (size_t i = 0; i < n_expected; i++) {
+		enum linear_role role = expected[i].role;
 
-		if (search_linear(search, prefix, search_linear_name(search, role), wanted[i].n,
-				  wanted[i].k, &layer->linear[role]))
+		if (search_linear(search, prefix, search_linear_name(search, role), expected[i].n,
+				  expected[i].k, &layer->linear[role]))
 			return -1;
 	}
 	return 0;

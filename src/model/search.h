@@ -19,7 +19,7 @@ struct search {
 };
 
 /* A matrix that the architecture names, of n rows and k columns (0: any). */
-struct wanted {
+struct expected {
 	enum linear_role role;
 	size_t n, k;
 };
@@ -39,7 +39,7 @@ int search_linear(struct search *search, const char *prefix, const char *module,
 		  struct linear_ref *linear);
 /* Finds several matrices, each into layer->linear[role]. */
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,
-		   const struct wanted *wanted, size_t n_wanted);
+		   const struct expected *expected, size_t n_expected);
 /* Fails if the layer lacks the matrix of one of the n roles. */
 int search_need(const struct search *search, const char *prefix, const struct layer_ref *layer,
 		const enum linear_role *roles, size_t n);
@@ -49,7 +49,7 @@ int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
 int search_check_matrix(const struct tensor_ref *ref, size_t n, size_t k, struct err *err);
 
 /* Sets the message of a tensor whose shape differs, and returns -1. */
-int search_bad_shape(const struct tensor_ref *ref, const char *wanted, struct err *err);
+int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct err *err);
 /* Sets the message of a missing tensor, and returns -1.  suffix is ".weight", or "" where module is
  * the whole name. */
 int search_missing(const struct search *search, const char *prefix, const char *module,

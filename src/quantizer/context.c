@@ -31,15 +31,15 @@ static int recipe_supported(const struct recipe *recipe, const struct backend *b
 	return 0;
 }
 
-int context_enter(struct context_stack *stack, const struct context *wanted, struct context *outer,
+int context_enter(struct context_stack *stack, const struct context *context, struct context *outer,
 		  struct err *err)
 {
-	assert(wanted->recipe || !(wanted->enabled || wanted->calibrating));
-	if (wanted->enabled && !wanted->emulated &&
-	    recipe_supported(wanted->recipe, stack->backend, err))
+	assert(context->recipe || !(context->enabled || context->calibrating));
+	if (context->enabled && !context->emulated &&
+	    recipe_supported(context->recipe, stack->backend, err))
 		return -1;
 	*outer = stack->now;
-	stack->now = *wanted;
+	stack->now = *context;
 	stack->depth++;
 	return 0;
 }

@@ -40,7 +40,7 @@ void context_stack_release(struct context_stack *stack);
 /* Enters a context, and saves the current one in *outer.  Fails with the backend's error, and
  * changes nothing, where the context is enabled and not emulated and the backend does not support
  * its recipe. */
-int context_enter(struct context_stack *stack, const struct context *wanted, struct context *outer,
+int context_enter(struct context_stack *stack, const struct context *context, struct context *outer,
 		  struct err *err);
 
 /* Returns to outer.  The outermost exit reduces h[0] of the touched states whose recipe has

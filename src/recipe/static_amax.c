@@ -79,12 +79,12 @@ bool static_choice_needs_counts(const struct static_choice *choice)
 
 static float maximum(const struct static_history *history)
 {
-	float most = 0;
+	float max = 0;
 
 	for (size_t i = 0; i < history->n_passes; i++)
-		if (history->amax[i * history->amax_stride] > most)
-			most = history->amax[i * history->amax_stride];
-	return most;
+		if (history->amax[i * history->amax_stride] > max)
+			max = history->amax[i * history->amax_stride];
+	return max;
 }
 
 /* Returns the amax of the last pass that had a value other than zero. */
@@ -107,7 +107,7 @@ static float smaller(float a, float b)
 }
 
 /* Returns the upper edge of the first bin below which the share of all values lies. */
-static float percentile(const struct static_history *history, uint32_t share, float most)
+static float percentile(const struct static_history *history, uint32_t share, float max)
 {
 	unsigned __int128 total = 0, seen = 0;
 
@@ -116,9 +116,9 @@ static float percentile(const struct static_history *history, uint32_t share, fl
 	for (unsigned b = 0; b < AMAX_BIN_INF; b++) {
 		seen += count_of(history, b);
 		if (count_of(history, b) && seen * SHARE_WHOLE >= total * share)
-			return smaller(amax_bin_edge(b + 1), most);
+			return smaller(amax_bin_edge(b + 1), max);
 	}
-	return most;
+	return max;
 }
 
 /* Returns the sum of squared errors of all counted values if amax decides the scale. */
@@ -149,21 +149,21 @@ static double error_of(const struct static_history *history, const struct qspec 
 /* Returns the maximum or the edge of a bin below it, whichever has the smallest error; of equal
  * errors the larger. */
 static float least_squares(const struct static_history *history, const struct qspec *spec,
-			   float most)
+			   float max)
 {
-	unsigned top = amax_bin(most);
-	float best = most;
-	double least;
+	unsigned top = amax_bin(max);
+	float best = max;
+	double min;
 
-	if (!(most > 0) || top >= AMAX_BIN_INF)
-		return most;
-	least = error_of(history, spec, most);
+	if (!(max > 0) || top >= AMAX_BIN_INF)
+		return max;
+	min = error_of(history, spec, max);
 	for (unsigned i = 0; i < MSE_CANDIDATES && i < top; i++) {
 		float amax = amax_bin_edge(top - i);
 		double error = error_of(history, spec, amax);
 
-		if (error < least) {
-			least = error;
+		if (error < min) {
+			min = error;
 			best = amax;
 		}
 	}
@@ -173,15 +173,15 @@ static float least_squares(const struct static_history *history, const struct qs
 float static_amax(const struct static_choice *choice, const struct static_history *history,
 		  const struct qspec *spec)
 {
-	float most = maximum(history);
+	float max = maximum(history);
 
 	if (choice->algo == STATIC_MOST_RECENT)
 		return most_recent(history);
 	if (choice->algo == STATIC_MAX || !history->counts)
-		return most;
+		return max;
 	if (choice->algo == STATIC_PERCENTILE)
-		return percentile(history, choice->share, most);
-	return least_squares(history, spec, most);
+		return percentile(history, choice->share, max);
+	return least_squares(history, spec, max);
 }
 
 float static_scale_inv(const struct qspec *spec, float amax)

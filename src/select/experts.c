@@ -11,7 +11,7 @@
 #include "model/experts.h"
 #include "model/tensor_name.h"
 
-#define MOST_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
+#define MAX_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
 
 static bool has_sibling(const struct select *select, const char *name, size_t n, const char *suffix)
 {
@@ -116,11 +116,11 @@ static int check_count(const struct select *select, struct err *err)
 		if (!c->layout)
 			continue;
 		n += candidate_n_units(c);
-		if (n > MOST_MATRICES)
+		if (n > MAX_MATRICES)
 			return err_set(err, ERR_INPUT,
 				       "experts '%s' and the experts before them are %" PRIu64
 				       " matrices, more than %d: use --exclude to keep them",
-				       c->source->tensor->name, n, MOST_MATRICES);
+				       c->source->tensor->name, n, MAX_MATRICES);
 	}
 	return 0;
 }

@@ -84,7 +84,7 @@ static const struct unit *commonest(const struct selection *selection, bool aske
 	} *counts = xcalloc(selection->n_units, sizeof *counts);
 	struct intern reasons = { 0 };
 	const struct unit *found = NULL;
-	size_t n_most = 0;
+	size_t n_max = 0;
 
 	for (size_t i = 0; i < selection->n_units; i++) {
 		const struct unit *unit = &selection->units[i];
@@ -97,8 +97,8 @@ static const struct unit *commonest(const struct selection *selection, bool aske
 		reason = intern_add(&reasons, unit->reason, strlen(unit->reason));
 		if (reason == known)
 			counts[reason].first = i;
-		if (++counts[reason].n > n_most) {
-			n_most = counts[reason].n;
+		if (++counts[reason].n > n_max) {
+			n_max = counts[reason].n;
 			found = &selection->units[counts[reason].first];
 		}
 	}
@@ -109,18 +109,18 @@ static const struct unit *commonest(const struct selection *selection, bool aske
 
 static int refuse_empty(const struct selection *selection, const char *hint, struct err *err)
 {
-	const struct unit *most = commonest(selection, true);
+	const struct unit *kept = commonest(selection, true);
 
-	if (!most) {
-		most = commonest(selection, false);
+	if (!kept) {
+		kept = commonest(selection, false);
 		hint = "no --include matches a linear weight";
 	}
-	if (!most)
+	if (!kept)
 		return err_set(err, ERR_USAGE, "nothing to quantize: the input has no tensors");
 	return err_set(err, ERR_USAGE,
 		       "nothing to quantize: all %zu tensors are kept, %zu of them linear weights, "
 		       "as '%s': %s%s%s",
-		       selection->n_units, selection->n_linear, most->name, most->reason,
+		       selection->n_units, selection->n_linear, kept->name, kept->reason,
 		       hint ? "; " : "", hint ? hint : "");
 }
 

@@ -14,11 +14,11 @@ static uint64_t row_step(const struct unit *unit)
 static uint64_t cut_cols(const struct unit *unit, uint64_t codes)
 {
 	size_t tile = unit->source_scale.tile.cols;
-	uint64_t most = codes / row_step(unit);
+	uint64_t max = codes / row_step(unit);
 
-	if (unit->cols <= most || tile == WHOLE)
+	if (unit->cols <= max || tile == WHOLE)
 		return unit->cols;
-	return most < tile ? tile : most / tile * tile;
+	return max < tile ? tile : max / tile * tile;
 }
 
 static uint64_t cut_rows(const struct unit *unit, uint64_t codes)

@@ -11,7 +11,7 @@
 #define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; long because of lists of modules */
 
 /* The size at which bands are cut, or a multiple (convert/bands.c). */
-#define BLOCK_MOST 128
+#define MAX_BLOCK 128
 
 static bool is_foreign_fp8(enum dtype dtype)
 {
@@ -85,7 +85,7 @@ int fp8_source_check_type(const struct st_tensor *tensor, bool is_quantized, con
 
 static bool is_readable(size_t side)
 {
-	return side == WHOLE || (side <= BLOCK_MOST && BLOCK_MOST % side == 0);
+	return side == WHOLE || (side <= MAX_BLOCK && MAX_BLOCK % side == 0);
 }
 
 int fp8_source_scale(const struct detection *detection, const struct tensor_ref *weight,
@@ -98,5 +98,5 @@ int fp8_source_scale(const struct detection *detection, const struct tensor_ref 
 	return err_set(err, ERR_INPUT,
 		       "FP8 tensor '%s' has a scale for each block of %zu x %zu: supported "
 		       "block sizes divide %d",
-		       weight->tensor->name, scale->tile.rows, scale->tile.cols, BLOCK_MOST);
+		       weight->tensor->name, scale->tile.rows, scale->tile.cols, MAX_BLOCK);
 }

@@ -155,15 +155,15 @@ bool fp8_forward_wants_amax(struct fp8_forward *fp8, const struct linear_ref *re
 {
 	const struct module *module = module_of(fp8, ref);
 	const struct shared *group;
-	bool wanted;
+	bool needed;
 
 	if (!module || !is_per_tensor(fp8) || module->unit->source_scale.scale)
 		return false;
 	group = &fp8->groups[module->unit->scale_group];
 	pthread_mutex_lock(&fp8->lock);
-	wanted = group->n_members > 1 && group->n_known < group->n_members;
+	needed = group->n_members > 1 && group->n_known < group->n_members;
 	pthread_mutex_unlock(&fp8->lock);
-	return wanted;
+	return needed;
 }
 
 void fp8_forward_set_amax(struct fp8_forward *fp8, const struct linear_ref *ref, float amax)

@@ -13,12 +13,12 @@ double sweep_length_now(const struct sweep_length *length)
 
 static size_t within(const struct sweep_length *length, size_t n)
 {
-	return n < 1 ? 1 : n < length->most ? n : length->most;
+	return n < 1 ? 1 : n < length->max ? n : length->max;
 }
 
-size_t sweep_length_begin(struct sweep_length *length, size_t most)
+size_t sweep_length_begin(struct sweep_length *length, size_t max)
 {
-	length->most = most;
+	length->max = max;
 	length->began = sweep_length_now(length);
 	atomic_store(&length->loading, 0);
 	return within(length, length->first);
@@ -38,14 +38,14 @@ size_t sweep_length_next(struct sweep_length *length, size_t n, int n_threads)
 	double ended = sweep_length_now(length), taken = ended - length->began;
 	double loading = atomic_load(&length->loading) / n_threads;
 	double computing = taken > loading ? taken - loading : 0;
-	double wanted = SWEEP_SECONDS - loading, amortized = loading / LOADING_SHARE - loading;
+	double target = SWEEP_SECONDS - loading, amortized = loading / LOADING_SHARE - loading;
 
 	length->began = ended;
 	atomic_store(&length->loading, 0);
 	if (!length->now)
 		return within(length, length->first);
-	wanted = wanted > amortized ? wanted : amortized;
-	if (computing * (double)length->most <= wanted * (double)n)
-		return length->most;
-	return within(length, (size_t)(wanted * (double)n / computing));
+	target = target > amortized ? target : amortized;
+	if (computing * (double)length->max <= target * (double)n)
+		return length->max;
+	return within(length, (size_t)(target * (double)n / computing));
 }

@@ -13,13 +13,13 @@
 
 struct sweep_length {
 	double (*now)(void);	/* seconds; NULL: every sweep has `first` passes */
-	size_t first, most;	/* passes of the first sweep, and at most of any */
+	size_t first, max;	/* passes of the first sweep, and at most of any */
 	double began;		/* when the current sweep began */
 	_Atomic double loading; /* seconds of loading in it, summed over all threads */
 };
 
 /* Begins the first sweep, and returns its passes. */
-size_t sweep_length_begin(struct sweep_length *length, size_t most);
+size_t sweep_length_begin(struct sweep_length *length, size_t max);
 
 /* Returns the time; its result before a loading goes to sweep_length_loaded() after it.  n_threads
  * threads did only this loading meanwhile. */

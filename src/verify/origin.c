@@ -38,24 +38,24 @@ static const struct unit *find_origin(struct origin *origin, size_t w,
 				      const struct unit **by_name)
 {
 	const struct tensor_ref *ref = checkpoint_find(&origin->checkpoint, weight->unit.name);
-	const struct unit *wanted = &weight->unit;
+	const struct unit *expected = &weight->unit;
 	const struct unit **found;
 
 	if (ref && dtype_is_float(ref->tensor->dtype) &&
-	    same_matrix(ref->tensor, wanted->source->tensor)) {
-		origin->direct[w] = (struct unit){ .name = wanted->name,
+	    same_matrix(ref->tensor, expected->source->tensor)) {
+		origin->direct[w] = (struct unit){ .name = expected->name,
 						   .source = ref,
-						   .rows = wanted->rows,
-						   .cols = wanted->cols,
-						   .slice = { 0, wanted->cols, 1 } };
+						   .rows = expected->rows,
+						   .cols = expected->cols,
+						   .slice = { 0, expected->cols, 1 } };
 		return &origin->direct[w];
 	}
 	if (!origin->selection.n_units)
 		return NULL;
-	found = bsearch(&wanted, by_name, origin->selection.n_units, sizeof *by_name,
+	found = bsearch(&expected, by_name, origin->selection.n_units, sizeof *by_name,
 			compare_names);
-	return found && (*found)->recipe && (*found)->rows == wanted->rows &&
-			       (*found)->cols == wanted->cols
+	return found && (*found)->recipe && (*found)->rows == expected->rows &&
+			       (*found)->cols == expected->cols
 		       ? *found
 		       : NULL;
 }

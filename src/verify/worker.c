@@ -53,16 +53,16 @@ void verify_cut(const struct verify *verify, struct cuts *cuts)
  * worker. */
 static int largest_cut(const struct verify *verify, uint64_t *codes, struct err *err)
 {
-	uint64_t most = cut_codes(verify);
+	uint64_t max = cut_codes(verify);
 
-	*codes = most;
+	*codes = max;
 	for (size_t w = 0; w < verify->weights.n; w++) {
 		const struct verify_weight *weight = &verify->weights.list[w];
 		uint64_t size;
 
 		if (!weight->scanned)
 			continue;
-		size = cut_max_codes(&weight->unit, most);
+		size = cut_max_codes(&weight->unit, max);
 		*codes = size > *codes ? size : *codes;
 		if (size * code_bytes(verify) > memory_each(verify))
 			return err_set(
