@@ -32,7 +32,7 @@ void plan_head_json(struct json_out *out, const struct plan *plan)
 
 #define MAX_NOTES 5
 
-/* The notes there are; that on kernels is the last. */
+/* Lists the notes; the one about kernels is the last. */
 static size_t notes_of(const struct selection *selection, const struct output_notes *output,
 		       const char *notes[MAX_NOTES])
 {

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 
+/* As the functions of the C library, but they end the program without memory.  The caller frees. */
 void *xmalloc(size_t size);
 void *xcalloc(size_t n, size_t size); /* zeroed; checks the product for overflow */
 void *xreallocarray(void *p, size_t n, size_t size);

@@ -76,13 +76,13 @@ enum destination destination_of(const char *output);
 int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err);
 
-/* One line each, or NULL: what is odd about the directory that the output is. */
+/* Notes on an output directory, one line each; NULL: nothing to note. */
 struct output_notes {
-	char *inside; /* it lies in the source's */
-	char *beside; /* it has weights of something else, and no index that leaves them out */
+	char *inside; /* it is inside the source's directory */
+	char *beside; /* it has weight files of another job, and no index that excludes them */
 };
 
-/* Of a plan that was executed, or is to be.  To be released. */
+/* Makes the notes of a plan, before or after its execution.  The caller releases them. */
 void output_notes_make(struct output_notes *notes, const struct plan *plan,
 		       const struct convert_params *params);
 void output_notes_release(struct output_notes *notes);

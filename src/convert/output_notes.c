@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Notes on the directory that an output lies in.  They stop nothing: what cannot be read gives no
+ * Notes on the directory of an output.  They stop nothing: a directory that cannot be read gives no
  * note.
  */
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static bool same_directory(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-/* Goes up from `output` to the root; whether `directory` is on the way. */
+/* Is `directory` on the way from `output` up to the root? */
 static bool lies_inside(const struct io *io, const char *output, const char *directory)
 {
 	struct stat target, here, before = { 0 };
@@ -47,7 +47,8 @@ static bool is_planned(const struct plan *plan, const char *name)
 	return false;
 }
 
-/* The first name, bytewise, of a weight file in the output that is not of this job, to be freed. */
+/* Returns the first name, bytewise, of a weight file in the output that is not of this job; the
+ * caller frees it. */
 static char *find_foreign(const struct plan *plan, const struct convert_params *params)
 {
 	DIR *stream = io_open_directory(params->io, AT_FDCWD, params->output, params->output,

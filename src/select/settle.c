@@ -75,8 +75,8 @@ int selection_settle(struct selection *selection, struct err *err)
 	return selection_check(selection, NULL, err);
 }
 
-/* The first unit kept for the reason that most linear weights share, or most tensors where none is
- * linear.  asked_for: of those that --include matches. */
+/* Returns the first unit kept for the reason that most linear weights share, or most tensors if
+ * none is linear.  asked_for: only of units that --include matches. */
 static const struct unit *commonest(const struct selection *selection, bool asked_for)
 {
 	struct {

@@ -13,9 +13,10 @@
 #include "model/config.h"
 #include "model/role.h"
 
+/* Marks an index that is not set. */
 #define NONE SIZE_MAX
 
-/* Why what no --include matches is kept. */
+/* The reason of tensors that no --include matches. */
 #define NOT_INCLUDED "not included"
 
 struct candidate {

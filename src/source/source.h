@@ -46,6 +46,7 @@ struct source_tee {
 	uint64_t offset; /* in that file, of the source tensor's first byte */
 };
 
+/* Opens no file yet.  io, checkpoint and backend must outlive source. */
 void source_init(struct source *source, const struct io *io, const struct checkpoint *checkpoint,
 		 const struct backend *backend, int stream_fd);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From what the values of each weight are like to problems: what is wrong by itself, and what is
- * only beside the others.
+ * From the values of each weight to problems: those of a weight alone, and those of a weight
+ * compared with the others.
  */
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tensor parallelism: whether tiles survive the cuts that engines make at the size asked for.
+ * Tensor parallelism: checks that tiles stay whole in the splits that engines make at the given
+ * size.
  */
 #include <inttypes.h>
 #include <stdlib.h>
