@@ -2,8 +2,10 @@
 #include "cli/print/amax.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "cli/print/table.h"
+#include "cli/print/wrap.h"
 
 static const char *const columns[][3] = {
 	[AMAX_GEMM] = { "x", "w", "y" },
@@ -48,7 +50,7 @@ static void print_head(struct table *table, const struct amax_stats *stats)
 					       "y, v",	 "latest x, q", "w, k",	  "y, v" };
 
 	printf("amax history of model %s\n%llu passes, %llu tokens in sequences of %llu at most, "
-	       "%s, %s; data %016llx%016llx\n\n",
+	       "%s, %s\ndata %016llx%016llx\n\n",
 	       stats->model, (unsigned long long)stats->n_passes,
 	       (unsigned long long)stats->n_tokens, (unsigned long long)stats->seq_len,
 	       stats->precision, stats->backend, (unsigned long long)stats->data[0],
@@ -59,6 +61,7 @@ static void print_head(struct table *table, const struct amax_stats *stats)
 
 void amax_print_text(const struct amax_stats *stats, bool terminal)
 {
+	static const char *const choices[] = { "xxxxxxxxx", "xxxxxx---", "x--xxx---", NULL };
 	struct table table = { .columns = "lrrrrrrrr" };
 
 	if (terminal)
@@ -75,6 +78,8 @@ void amax_print_text(const struct amax_stats *stats, bool terminal)
 		add_magnitudes(&table, site->n_passes ? site->history[site->n_passes - 1] : NULL,
 			       terminal);
 	}
+	if (terminal)
+		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
 	table_print(&table, stdout, terminal);
 	table_release(&table);
 }

@@ -3,10 +3,12 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
+#include "cli/print/wrap.h"
 
 bool plan_quantizes(const struct plan *plan)
 {
@@ -206,6 +208,19 @@ static void print_totals(const struct plan *plan)
 	buf_release(&text);
 }
 
+#define REASON_MAX 37 /* "kept: K 4000 is not a multiple of 128" */
+
+/* Leaves columns out, and cuts names, so that lines fit a terminal.  Only longer reasons wrap. */
+static void lines_fit(struct lines *lines)
+{
+	static const char *const choices[] = { "xxxxxx", "xxx-xx", "x-x-xx", "x---xx", NULL };
+	size_t *reason = &lines->table.width[strlen(lines->table.columns) - 1];
+
+	if (*reason > REASON_MAX)
+		*reason = REASON_MAX;
+	table_fit(&lines->table, choices, wrap_columns(STDOUT_FILENO));
+}
+
 void plan_print_text(const struct plan *plan, const struct convert_params *params)
 {
 	struct lines lines = { .table.columns = "lllrrl" };
@@ -213,6 +228,8 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
 		line_make(&lines, plan, u);
+	if (isatty(STDOUT_FILENO))
+		lines_fit(&lines);
 	buf_puts(&path, params->input);
 	if (params->output)
 		buf_printf(&path, " to %s", params->output);

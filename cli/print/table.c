@@ -45,7 +45,7 @@ static void cell_made(struct table *table, size_t column, char *cell, size_t n)
 		text_sanitize(cell);
 		n = text_width(cell, n);
 	}
-	if (n > table->width[column])
+	if (n > table->width[column] && !(column == 0 && table->first_max))
 		table->width[column] = n;
 }
 

@@ -34,8 +34,8 @@ for site in json.load(open(sys.argv[1]))["sites"]:
             print(site["name"], got, want)
 END
 python3 "$CLI/terminal.py" "$FP8CONV" inspect s.amax >t
-sed -n 1,2p t | sed 's/[0-9a-f]\{32\}/X/'
-sed -n 4p t
+sed -n 1,3p t | sed 's/[0-9a-f]\{32\}/X/'
+sed -n 5p t
 printf 'X' | dd of=s.amax bs=1 seek=100 conv=notrunc 2>/dev/null
 "$FP8CONV" inspect s.amax >/dev/null 2>&1 && echo "a damaged file is shown"
 exit 0

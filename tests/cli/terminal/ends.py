@@ -52,7 +52,8 @@ expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len"
         r"next       fp8conv quantize dense -o OUT --recipe delayed --calibration s\.amax"])
 expect("an error", show("quantize", "nowhere", "-o", "x", status=3), [r"fp8conv quantize: .*nowhere.*"])
 
-for command in (["inspect", "out"], ["inspect", "--stats", "out"], ["inspect", "dense"], ["recipes"], ["formats"]):
+for command in (["inspect", "out"], ["inspect", "--stats", "out"], ["inspect", "dense"], ["recipes"], ["formats"],
+                ["quantize", "m", "--dry-run"], ["dequantize", "out", "--dry-run"], ["inspect", "s.amax"]):
     lines = show(*command)
     terminal = Terminal(FP8CONV, *command, columns=200, lines=200).emulate()
     terminal.finish()
