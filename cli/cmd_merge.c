@@ -2,6 +2,7 @@
  *
  * fp8conv merge: several amax files into one.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -43,6 +44,8 @@ static const struct option_row options[] = {
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { .params.io = &io_system };
+	const struct amax_merge_params *params = &settings.params;
+	struct amax_repeated repeated = { 0 };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	settings.params.how = settings.ranks ? AMAX_RANKS : AMAX_APPEND;
@@ -50,7 +53,12 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = err_set(err, ERR_USAGE,
 			     "option '--output' is missing: give an output file (-o C.amax)");
 	else if (!rc)
-		rc = amax_merge_files(&settings.params, err);
+		rc = amax_merge_files(params, &repeated, err);
+	if (!rc && repeated.second)
+		fprintf(stderr,
+			"fp8conv merge: note: '%s' and '%s' are of the same data, which counts "
+			"twice\n",
+			params->inputs[repeated.first], params->inputs[repeated.second]);
 	free(settings.params.inputs);
 	return rc < 0 ? -1 : 0;
 }

@@ -192,32 +192,49 @@ static int check_places(const struct amax_merge_params *params, struct err *err)
 	return 0;
 }
 
-static int merge_file(struct amax_stats *stats, const struct amax_merge_params *params,
-		      const char *path, struct err *err)
+/* data[i]: the fingerprint of input i, of all before i so far. */
+static int merge_file(struct amax_stats *stats, const struct amax_merge_params *params, size_t i,
+		      uint64_t data[][2], struct err *err)
 {
 	struct amax_stats from;
 	int rc;
 
-	if (amax_stats_read(&from, params->io, path, err))
+	if (amax_stats_read(&from, params->io, params->inputs[i], err))
 		return -1;
-	rc = amax_stats_merge(stats, &from, params->how, path, err);
+	memcpy(data[i], from.data, sizeof from.data);
+	rc = amax_stats_merge(stats, &from, params->how, params->inputs[i], err);
 	amax_stats_release(&from);
 	return rc;
 }
 
-int amax_merge_files(const struct amax_merge_params *params, struct err *err)
+static struct amax_repeated find_repeated(uint64_t data[][2], size_t n)
+{
+	for (size_t i = 1; i < n; i++)
+		for (size_t j = 0; j < i; j++)
+			if (!memcmp(data[i], data[j], sizeof data[i]))
+				return (struct amax_repeated){ j, i };
+	return (struct amax_repeated){ 0 };
+}
+
+int amax_merge_files(const struct amax_merge_params *params, struct amax_repeated *repeated,
+		     struct err *err)
 {
 	struct amax_stats stats = { 0 };
+	uint64_t(*data)[2];
 	int rc = -1;
 
 	if (check_places(params, err) ||
 	    amax_stats_read(&stats, params->io, params->inputs[0], err))
 		return -1;
+	data = xcalloc(params->n_inputs, sizeof *data);
+	memcpy(data[0], stats.data, sizeof stats.data);
 	for (size_t i = 1; i < params->n_inputs; i++)
-		if (merge_file(&stats, params, params->inputs[i], err))
+		if (merge_file(&stats, params, i, data, err))
 			goto out;
+	*repeated = find_repeated(data, params->n_inputs);
 	rc = amax_stats_write(&stats, params->io, params->output, err);
 out:
+	free(data);
 	amax_stats_release(&stats);
 	return rc;
 }

@@ -29,9 +29,15 @@ struct amax_merge_params {
 	enum amax_merge how;
 };
 
+/* Two inputs of the same data, which counts twice; 0 and 0: there are none. */
+struct amax_repeated {
+	size_t first, second;
+};
+
 /* Reads the inputs one after the other, with at most two in memory, and writes the output, whole or
  * not at all.  ERR_USAGE where the output is one of the inputs, ERR_INPUT where the inputs do not
  * belong together. */
-int amax_merge_files(const struct amax_merge_params *params, struct err *err);
+int amax_merge_files(const struct amax_merge_params *params, struct amax_repeated *repeated,
+		     struct err *err);
 
 #endif

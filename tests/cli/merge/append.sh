@@ -18,6 +18,18 @@ cmp abc.amax ab-c.amax
 cmp abc.amax a-bc.amax
 "$FP8CONV" inspect --json abc.amax >j
 json j 'j["passes"] == 9 and {s["passes"] for s in j["sites"]} == {7}' 'j["tokens"] == 9 * 16'
+# The same data twice is said, and merged all the same.
+cp b.amax again.amax
+for how in "" --ranks; do
+	# shellcheck disable=SC2086
+	"$FP8CONV" merge $how b.amax again.amax -o twice.amax 2>err
+	[ "$(cat err)" = "fp8conv merge: note: 'b.amax' and 'again.amax' are of the same data, which counts twice" ] || cat err
+done
+"$FP8CONV" merge b.amax a.amax b.amax -o twice.amax 2>err
+[ "$(cat err)" = "fp8conv merge: note: 'b.amax' and 'b.amax' are of the same data, which counts twice" ] || cat err
+"$FP8CONV" inspect --json twice.amax >j
+json j 'j["tokens"] == 11 * 16'
+rm again.amax twice.amax err
 # No lock and nothing unfinished is left.
 ls -A | grep -v '^\(a\|b\|c\|ab\|bc\|abc\|ab-c\|a-bc\|wanted\)\.amax$' | grep -v '^j$'
 exit 0

@@ -5,7 +5,7 @@
 need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
 amax() { python3 "$CLI/amax.py" "$@"; }
 amax make "$SAMPLES/tiny-llama" a.amax passes=3
-amax make "$SAMPLES/tiny-llama" four.amax passes=4
+amax make "$SAMPLES/tiny-llama" four.amax passes=4 seed=4
 amax make "$SAMPLES/tiny-llama" f32.amax precision=f32
 amax make "$SAMPLES/tiny-llama" other.amax model=00
 amax make "$SAMPLES/tiny-llama" histogram.amax histogram=1
@@ -35,6 +35,6 @@ fails 2 " merge: 'ids.jsonl' exists and is not an amax file: *" merge a.amax a.a
 fails 3 " merge: cannot replace 'folder': *" merge a.amax a.amax -o folder
 cmp model.safetensors kept
 [ "$(cat ids.jsonl)" = ids ] || echo "ids.jsonl is gone"
-"$FP8CONV" merge a.amax four.amax -o old.amax && "$FP8CONV" merge a.amax a.amax -o old.amax
+"$FP8CONV" merge a.amax four.amax -o old.amax && "$FP8CONV" merge four.amax a.amax -o old.amax
 [ -e o ] && echo "o was written"
 exit 0
