@@ -80,7 +80,7 @@ static void merge(const struct order *order, const char *left, size_t n_left, co
 }
 
 /* Memory for the elements that a merge moves away. */
-struct scratch {
+struct sort_scratch {
 	char *data;
 	size_t size;
 };
@@ -88,7 +88,7 @@ struct scratch {
 /* Merges [begin .. middle) and [middle .. end), each in order.  Elements in place at both ends are
  * left out. */
 static void merge_runs(const struct order *order, char *begin, char *middle, const char *end,
-		       struct scratch *scratch)
+		       struct sort_scratch *scratch)
 {
 	size_t n;
 
@@ -109,7 +109,7 @@ static void merge_runs(const struct order *order, char *begin, char *middle, con
 void sort(void *array, size_t n, size_t size, int (*compare)(const void *, const void *))
 {
 	const struct order order = { size, compare };
-	struct scratch scratch = { 0 };
+	struct sort_scratch scratch = { 0 };
 	size_t *ends = NULL;
 	size_t n_runs = 0;
 	char *base = array;
