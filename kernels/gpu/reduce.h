@@ -38,30 +38,30 @@ static __device__ inline float lanes_sum(float v)
 }
 
 /* Returns the larger value; a NaN in v is never larger. */
-static __device__ inline float larger(float v, float most)
+static __device__ inline float larger(float v, float max)
 {
-	return v > most ? v : most;
+	return v > max ? v : max;
 }
 
 /* Returns the largest value over `width` adjacent threads. */
-static __device__ inline float lanes_largest(float most, int width)
+static __device__ inline float lanes_largest(float max, int width)
 {
 	for (int step = width / 2; step > 0; step /= 2)
-		most = larger(shuffle_xor(most, step), most);
-	return most;
+		max = larger(shuffle_xor(max, step), max);
+	return max;
 }
 
 /* Returns the largest value over the block, and synchronizes it.  Called before block_sum(), once
  * in a kernel. */
-static __device__ inline float block_largest(struct sum_space *space, float most)
+static __device__ inline float block_largest(struct sum_space *space, float max)
 {
-	most = lanes_largest(most, 32);
+	max = lanes_largest(max, 32);
 	if (threadIdx.x % 32 == 0)
-		space->of_warp[threadIdx.x / 32] = most;
+		space->of_warp[threadIdx.x / 32] = max;
 	__syncthreads();
 	for (int i = 0; i < N_WARPS; i++)
-		most = larger(space->of_warp[i], most);
-	return most;
+		max = larger(space->of_warp[i], max);
+	return max;
 }
 
 /* Returns the sum of f(i), i < n, to all threads of the block: all compute values, 16 of them

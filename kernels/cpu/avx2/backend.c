@@ -222,9 +222,9 @@ INLINE __m256i code_factor(__m256i code)
 INLINE unsigned scales_mx(const struct qspec *spec, float rcp, __m256 amax,
 			  struct panel_scales *scales, size_t i)
 {
-	__m256 least = _mm256_set1_ps(spec->amax_epsilon);
+	__m256 min = _mm256_set1_ps(spec->amax_epsilon);
 	__m256 is_zero = _mm256_cmp_ps(amax, _mm256_setzero_ps(), _CMP_EQ_OQ);
-	__m256 raised = _mm256_blendv_ps(amax, least, _mm256_cmp_ps(amax, least, _CMP_LT_OQ));
+	__m256 raised = _mm256_blendv_ps(amax, min, _mm256_cmp_ps(amax, min, _CMP_LT_OQ));
 	__m256i code = code_up(rcp, raised), factor = code_factor(code), exponent, unfit;
 	__m128i words =
 		_mm_packus_epi32(_mm256_castsi256_si128(code), _mm256_extracti128_si256(code, 1));

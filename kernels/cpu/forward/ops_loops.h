@@ -13,18 +13,18 @@
 /* Returns the largest of the bits of |x|. */
 LANE_FN uint32_t largest_magnitude(const float *x, size_t n)
 {
-	lanes_bits most[4] = { { 0 } };
+	lanes_bits max[4] = { { 0 } };
 	size_t i = 0;
 
 	for (; n - i >= 4 * LANES; i += 4 * LANES)
 		for (size_t j = 0; j < 4; j++)
-			most[j] = lanes_larger_bits(
-				(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, most[j]);
+			max[j] = lanes_larger_bits(
+				(lanes_bits)lanes_load(x + i + j * LANES) & 0x7FFFFFFF, max[j]);
 	for (; i < n; i += LANES)
-		most[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, most[0]);
-	most[0] = lanes_larger_bits(lanes_larger_bits(most[0], most[1]),
-				    lanes_larger_bits(most[2], most[3]));
-	return lanes_largest_bits(most[0]);
+		max[0] = lanes_larger_bits((lanes_bits)lanes_at(x, i, n) & 0x7FFFFFFF, max[0]);
+	max[0] = lanes_larger_bits(lanes_larger_bits(max[0], max[1]),
+				   lanes_larger_bits(max[2], max[3]));
+	return lanes_largest_bits(max[0]);
 }
 
 static float CPU_OP(amax)(const float *x, size_t n, uint64_t *n_nonfinite)
@@ -68,16 +68,16 @@ static void CPU_OP(round_bf16_f32)(const float *x, size_t n, float *y)
 
 static float CPU_OP(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
 {
-	lanes_bits most = { 0 };
+	lanes_bits max = { 0 };
 	uint32_t largest;
 
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes rounded = lanes_round_bf16(lanes_at(x, i, n));
 
 		lanes_put(x, i, n, rounded);
-		most = lanes_larger_bits((lanes_bits)rounded & 0x7FFFFFFF, most);
+		max = lanes_larger_bits((lanes_bits)rounded & 0x7FFFFFFF, max);
 	}
-	largest = lanes_largest_bits(most);
+	largest = lanes_largest_bits(max);
 	return largest < F32_INF ? f32_from_bits(largest) : CPU_OP(amax)(x, n, n_nonfinite);
 }
 
@@ -138,12 +138,12 @@ static void CPU_OP(rope)(float *x, size_t n_heads, size_t head_dim, const float 
 
 static float CPU_OP(log_sum_exp)(const float *x, size_t n)
 {
-	lanes most = lanes_all(-INFINITY), sum = { 0 };
+	lanes max = lanes_all(-INFINITY), sum = { 0 };
 	float highest;
 
 	for (size_t i = 0; i < n; i += LANES)
-		most = lanes_larger(lanes_at_or(x, i, n, -INFINITY), most);
-	highest = lanes_max(most);
+		max = lanes_larger(lanes_at_or(x, i, n, -INFINITY), max);
+	highest = lanes_max(max);
 	for (size_t i = 0; i < n; i += LANES)
 		sum += lanes_exp(lanes_at_or(x, i, n, -INFINITY) - highest);
 	return highest + logf(lanes_sum(sum));

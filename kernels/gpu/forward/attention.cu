@@ -166,19 +166,19 @@ static __device__ inline float softmax_row(const struct attention_args *a, float
 					   const float *sink)
 {
 	unsigned stream = threadIdx.x % SUM_LANES;
-	float most = -INFINITY, sum = 0;
+	float max = -INFINITY, sum = 0;
 
 	for (size_t i = stream; i < n; i += SUM_LANES)
-		most = larger(score(a, x[i]), most);
-	most = lanes_largest(most, SUM_LANES);
+		max = larger(score(a, x[i]), max);
+	max = lanes_largest(max, SUM_LANES);
 	if (sink)
-		most = larger(*sink, most);
+		max = larger(*sink, max);
 	for (size_t i = stream; i < n; i += SUM_LANES) {
-		x[i] = f32_exp(score(a, x[i]) - most);
+		x[i] = f32_exp(score(a, x[i]) - max);
 		sum += x[i];
 	}
 	sum = lanes_sum(sum);
-	return sink ? sum + f32_exp(*sink - most) : sum;
+	return sink ? sum + f32_exp(*sink - max) : sum;
 }
 
 static __device__ inline void zeros(float *x, size_t begin, size_t end)

@@ -14,7 +14,7 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 	__shared__ struct sum_space space;
 	size_t row = blockIdx.x, label = a.labels[row];
 	float *x = a.logits + row * a.n_cols;
-	float most = -INFINITY, sum;
+	float max = -INFINITY, sum;
 
 	for (size_t i = threadIdx.x; i < a.n_cols; i += THREADS) {
 		float v = x[i];
@@ -23,13 +23,13 @@ static __global__ void cross_entropy_rows(struct cross_entropy_args a)
 			v = softcapped(v, a.softcap);
 			x[i] = v;
 		}
-		most = larger(v, most);
+		max = larger(v, max);
 	}
-	most = block_largest(&space, most); /* after this all logits are capped */
-	sum = block_sum(&space, a.n_cols, [x, most](size_t i) { return f32_exp(x[i] - most); });
+	max = block_largest(&space, max); /* after this all logits are capped */
+	sum = block_sum(&space, a.n_cols, [x, max](size_t i) { return f32_exp(x[i] - max); });
 	if (threadIdx.x > 0)
 		return;
-	a.log_sums[row] = most + logf(sum);
+	a.log_sums[row] = max + logf(sum);
 	if (label >= a.first && label - a.first < a.n_cols)
 		a.label_logits[row] = x[label - a.first];
 }
