@@ -199,8 +199,42 @@ static void a_duplicate_among_many_is_found(void **state)
 	buf_release(&header);
 }
 
-/* Each header byte changed, removed or doubled: no crash, no leak, and where it
- * opens, a good table. */
+/* Tensors of 4 bytes each, one byte too far or too near. */
+static void a_gap_or_overlap_of_one_byte_is_refused(void **state)
+{
+	static const struct {
+		const char *offsets;
+		uint64_t data_size;
+		const char *message;
+	} rows[] = {
+		{ "5,9", 9,
+		  "tensor 'b' in '-' begins at byte 5, after a gap: the data before it ends at 4" },
+		{ "3,7", 7,
+		  "tensor 'b' in '-' begins at byte 3, before the end of tensor 'a' (4)" },
+		{ "4,8", 7, "tensor 'b' in '-' ends at byte 8, past the end of the file (7)" },
+		{ "4,8", 9, "the tensors of '-' end at byte 8, before the end of the file (9)" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		char *header =
+			xasprintf("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+				  "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[%s]}}",
+				  rows[i].offsets);
+		size_t n = strlen(header);
+		struct st_file file = { 0 };
+		struct err err = { 0 };
+
+		assert_int_equal(st_parse_header(&file, header, n, 8 + n + rows[i].data_size, &err),
+				 -1);
+		assert_string_equal(err.message, rows[i].message);
+		st_release(&file);
+		free(header);
+	}
+}
+
+/* Each header byte changed, removed or doubled: no crash, no leak, and where it opens, a good
+ * table. */
 static void a_mutated_header_is_refused_or_valid(void **state)
 {
 	static const char good[] =
@@ -390,6 +424,7 @@ int main(void)
 		cmocka_unit_test(sizes_that_disagree_are_refused),
 		cmocka_unit_test(a_million_tensors_are_read),
 		cmocka_unit_test(a_duplicate_among_many_is_found),
+		cmocka_unit_test(a_gap_or_overlap_of_one_byte_is_refused),
 		cmocka_unit_test(a_mutated_header_is_refused_or_valid),
 		cmocka_unit_test(a_file_cut_anywhere_is_refused),
 		cmocka_unit_test(streams_are_refused),
