@@ -157,10 +157,15 @@ static void least_squares_equals_the_independent_one(void **state)
 		uint64_t out;
 		float most, amax;
 	} rows[] = {
-		{ 1000, 11.5f, 1, 11.5f, 8.0f },    { 1000, 11.5f, 4000, 11.5f, 11.5f },
-		{ 0, 0.3f, 7, 0.3f, 0.3f },	    { 0, 7.5f, 1000000, 9.0f, 9.0f },
+		{ 1000, 11.5f, 1, 11.5f, 8.0f },
+		{ 1000, 11.5f, 4000, 11.5f, 11.5f },
+		{ 1000, 11.5f, 500, 11.5f, 11.0f }, /* by 4 % of the error, then by 1.4 % */
+		{ 1000, 9.5f, 500, 9.5f, 9.0f },
+		{ 0, 0.3f, 7, 0.3f, 0.3f },
+		{ 0, 7.5f, 1000000, 9.0f, 9.0f },
 		{ 0, 7.5f, 0, 3.0f, 3.0f }, /* nothing was counted */
-		{ 0, 7.5f, 1, INFINITY, INFINITY }, { 0, 0, 1, 0, 0 },
+		{ 0, 7.5f, 1, INFINITY, INFINITY },
+		{ 0, 0, 1, 0, 0 },
 	};
 
 	(void)state;
