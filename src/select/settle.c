@@ -118,8 +118,8 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 	if (!kept)
 		return err_set(err, ERR_USAGE, "nothing to quantize: the input has no tensors");
 	return err_set(err, ERR_USAGE,
-		       "nothing to quantize: all %zu tensors are kept, %zu of them linear weights, "
-		       "as '%s': %s%s%s",
+		       "nothing to quantize: all %zu tensors are kept, %zu of them linear "
+		       "weights, for example '%s': %s%s%s",
 		       selection->n_units, selection->n_linear, kept->name, kept->reason,
 		       hint ? "; " : "", hint ? hint : "");
 }

@@ -170,21 +170,21 @@ static void an_empty_selection_is_refused(void **state)
 	selection_refuses(
 		"a.norm.weight BF16 128\nlm_head.weight BF16 8 128\n", "blockwise", NO_OPTIONS,
 		ERR_USAGE,
-		"nothing to quantize: all 2 tensors are kept, 1 of them linear weights, as "
-		"'lm_head.weight': lm_head");
+		"nothing to quantize: all 2 tensors are kept, 1 of them linear weights, for "
+		"example 'lm_head.weight': lm_head");
 	selection_refuses(
 		"lm_head.weight BF16 8 128\n"
 		"a.0.x_up.weight BF16 128 576\n"
 		"a.1.x_up.weight BF16 128 576\n",
 		"blockwise", NO_OPTIONS, ERR_USAGE,
-		"nothing to quantize: all 3 tensors are kept, 3 of them linear weights, as "
-		"'a.0.x_up.weight': K 576 is not a multiple of 128; --recipe channelwise "
+		"nothing to quantize: all 3 tensors are kept, 3 of them linear weights, for "
+		"example 'a.0.x_up.weight': K 576 is not a multiple of 128; --recipe channelwise "
 		"accepts any shape, --ragged allows partial blocks");
 	selection_refuses(
 		"a.norm.weight BF16 128\nb.norm.bias BF16 128\n", "blockwise", NO_OPTIONS,
 		ERR_USAGE,
-		"nothing to quantize: all 2 tensors are kept, 0 of them linear weights, as "
-		"'a.norm.weight': norm");
+		"nothing to quantize: all 2 tensors are kept, 0 of them linear weights, for "
+		"example 'a.norm.weight': norm");
 	selection_refuses("", "blockwise", NO_OPTIONS, ERR_USAGE,
 			  "nothing to quantize: the input has no tensors");
 }

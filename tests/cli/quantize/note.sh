@@ -17,7 +17,7 @@ fails 2 " quantize: nothing to quantize*" quantize in.safetensors -o d.safetenso
 python3 "$CLI/checkpoint.py" make fused.safetensors \
 	model.layers.0.self_attn.q_proj.weight=BF16:128x128 model.layers.0.self_attn.k_proj.weight=BF16:128x128 \
 	model.layers.0.self_attn.v_proj.weight=BF16:128x128 model.layers.0.mlp.down_proj.weight=BF16:128x128
-why=" quantize: nothing to quantize: all 4 tensors are kept, 4 of them linear weights, as"
+why=" quantize: nothing to quantize: all 4 tensors are kept, 4 of them linear weights, for example"
 fails 2 "$why 'model.layers.0.self_attn.q_proj.weight': fused with 'model.layers.0.self_attn.k_proj.weight', which is kept" \
 	quantize fused.safetensors -o d.safetensors --include q_proj
 fails 2 "$why 'model.layers.0.self_attn.q_proj.weight': not included; no --include matches a linear weight" \
