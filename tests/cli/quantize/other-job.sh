@@ -17,3 +17,8 @@ fails 2 " quantize: *'out*" quantize "$SAMPLES/tiny-moe/fused" -o out
 snapshot out | diff before -
 "$FP8CONV" quantize "$model" -o out --recipe mxfp8 --restart
 same wanted out
+# With it too, weights of another job that this one would not replace are refused: engines would load them.
+snapshot out >before
+fails 2 " quantize: 'out' contains 'model-00001-of-00002.safetensors' from another job: remove it, or choose another output" \
+	quantize "$SAMPLES/tiny-moe/fused" -o out --restart
+snapshot out | diff before -
