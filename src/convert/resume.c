@@ -4,8 +4,10 @@
  * stay untouched.
  */
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "ckpt/checksum.h"
 #include "ckpt/manifest.h"
 #include "convert/steps.h"
@@ -191,6 +193,59 @@ static int resume_renew(struct execution *execution, json_t *manifest,
 	return manifest_renew_inputs(manifest, execution->identity, &execution->out, err);
 }
 
+static bool is_newer(const char *directory, const char *name, const struct timespec *than)
+{
+	char *path = xasprintf("%s/%s", directory, name);
+	struct stat st;
+	bool newer = !stat(path, &st) &&
+		     (st.st_mtim.tv_sec > than->tv_sec ||
+		      (st.st_mtim.tv_sec == than->tv_sec && st.st_mtim.tv_nsec > than->tv_nsec));
+
+	free(path);
+	return newer;
+}
+
+/* *old: config.json of the source, or a file that is copied, changed after the job ended, whose
+ * last file is the manifest. */
+static int copies_are_old(const struct execution *execution, bool *old, struct err *err)
+{
+	const struct checkpoint *source = &execution->plan->source;
+	struct stat manifest;
+	char **paths;
+	size_t n;
+
+	*old = false;
+	if (!source->directory || fstatat(execution->out.fd, MANIFEST_NAME, &manifest, 0))
+		return 0;
+	if (checkpoint_auxiliary(source, &paths, &n, err))
+		return -1;
+	*old = is_newer(source->directory, CONFIG_NAME, &manifest.st_mtim);
+	for (size_t i = 0; i < n; i++) {
+		*old = *old || is_newer(source->directory, paths[i], &manifest.st_mtim);
+		free(paths[i]);
+	}
+	free(paths);
+	return 0;
+}
+
+/* Continues a finished job whose copies are old: config.json decides what is quantized too.  Parts
+ * leave that to a run without --part, which can compare contents. */
+static int resume_copies(struct execution *execution, json_t *manifest, bool *finished,
+			 struct err *err)
+{
+	const struct input_change change = { CONFIG_NAME, "modification time" };
+	bool old;
+
+	if (execution->params->part || execution->params->part_finish)
+		return 0;
+	if (copies_are_old(execution, &old, err))
+		return -1;
+	if (!old)
+		return 0;
+	*finished = false;
+	return resume_renew(execution, manifest, &change, err);
+}
+
 /* Finds the finished shards of this job, and whether all are finished. */
 static int resume(struct execution *execution, json_t *manifest, bool *finished, struct err *err)
 {
@@ -214,7 +269,7 @@ static int resume(struct execution *execution, json_t *manifest, bool *finished,
 		    text_is_there(execution, CONFIG_NAME, plan->files.config.len) &&
 		    text_is_there(execution, INDEX_NAME, plan->files.index_size) &&
 		    text_is_there(execution, HF_QUANT_CONFIG_NAME, plan->files.hf_quant_config.len);
-	return 0;
+	return *finished ? resume_copies(execution, manifest, finished, err) : 0;
 }
 
 static int same_contents(const struct execution *execution, const json_t *manifest, size_t i,
