@@ -39,7 +39,7 @@ ids "$one" --data pipe
 wait
 printf 'one two' | ids "$one" --data /dev/stdin
 
-# A history of data from a pipe goes on with the same data.
+# A history of data from a pipe is continued with the same data.
 "$FP8CONV" calibrate "$model" --data dir/b.txt --data dir/a.txt.gz --seq-len 1 --passes 4 -o files.amax --quiet
 set -- calibrate "$model" --data - --data dir/a.txt.gz --seq-len 1 -o pipe.amax --quiet
 printf 'one two' | "$FP8CONV" "$@" --passes 2

@@ -51,7 +51,7 @@ with open("changed/model.safetensors", "r+b") as file:
     file.write(b"\1\2")
 END
 fails 3 "${q}'good.amax' belongs to another model*" quantize changed -o out --recipe delayed --calibration good.amax
-# A job goes on with the same history only, under whatever name.
+# A job is resumed only with the same history, under any name.
 cp good.amax copy.amax
 "$FP8CONV" quantize "$model" -o dir --recipe delayed --calibration copy.amax
 amax make "$model" newer.amax seed=9

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Ended at any moment, in the hard way or by a signal: what has its final name is whole, and the same command goes on.
+# Ended at any moment, in the hard way or by a signal: what has its final name is whole, and the same command continues.
 python3 "$CLI/checkpoint.py" big in 4 6
 "$FP8CONV" quantize --progress none in -o wanted
 for signal in KILL TERM HUP; do
