@@ -16,8 +16,11 @@ int pattern_compile(struct pattern *pattern, const char *option, const char *tex
 	code = pcre2_compile((PCRE2_SPTR)text, strlen(text), 0, &error, &offset, NULL);
 	if (!code) {
 		pcre2_get_error_message(error, message, sizeof message);
-		return err_set(err, ERR_USAGE, "%s '%s': %s at character %zu", option, text,
-			       (const char *)message, (size_t)offset + 1);
+		return err_set(err, ERR_USAGE, "%s '%s': %s at character %zu%s", option, text,
+			       (const char *)message, (size_t)offset + 1,
+			       *text == '*' ? " (a pattern is a regular expression: '.*' matches "
+					      "any text)"
+					    : "");
 	}
 	/* Fails where memory may not be executable; then PCRE2 interprets the pattern. */
 	pcre2_jit_compile(code, PCRE2_JIT_COMPLETE);

@@ -125,6 +125,11 @@ static void bad_patterns_are_refused(void **state)
 		MLP, "blockwise",
 		(struct select_options){ .include = LIST("ok", "a[b"), .n_include = 2 }, ERR_USAGE,
 		"--include 'a[b': missing terminating ] for character class at character 4");
+	selection_refuses(
+		MLP, "blockwise", (struct select_options){ .exclude = LIST("*"), .n_exclude = 1 },
+		ERR_USAGE,
+		"--exclude '*': quantifier does not follow a repeatable item at character 1 (a "
+		"pattern is a regular expression: '.*' matches any text)");
 	selection_refuses(MLP, "blockwise", (struct select_options){ .rules = &rule, .n_rules = 1 },
 			  ERR_USAGE, "--tensor '(': missing closing parenthesis at character 2");
 	selection_refuses(
