@@ -93,7 +93,7 @@ static int sha256_read(const struct file *file, const struct file_identity *iden
 	if (!rc) {
 		EVP_DigestFinal_ex(context, digest, NULL);
 		text_hex(sha256->hex, digest, sizeof digest);
-		sha256->size = identity->size;
+		sha256->identity = *identity;
 	}
 	EVP_MD_CTX_free(context);
 	return rc;

@@ -23,7 +23,7 @@ int checksum_crc32(const struct io *io, int dirfd, const char *path, struct prog
 
 struct sha256 {
 	char hex[SHA256_HEX]; /* in lower case */
-	uint64_t size;	      /* bytes of the file */
+	struct file_identity identity;
 };
 
 int checksum_sha256(const struct io *io, int dirfd, const char *path, struct progress *progress,

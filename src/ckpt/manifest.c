@@ -321,19 +321,13 @@ out:
 	return rc;
 }
 
-/* Adds "sha256" (and "size") of the file at path below dirfd to a record. */
-static int record_hash(json_t *record, const struct io *io, int dirfd, const char *path,
-		       struct progress *progress, struct err *err)
+static void record_hash(json_t *record, const struct sha256 *sha256)
 {
-	struct sha256 sha256;
-
-	if (checksum_sha256(io, dirfd, path, progress, &sha256, err))
-		return -1;
-	json_object_set_new(record, "size", json_integer((json_int_t)sha256.size));
-	json_object_set_new(record, "sha256", json_string(sha256.hex));
-	return 0;
+	json_object_set_new(record, "size", json_integer((json_int_t)sha256->identity.size));
+	json_object_set_new(record, "sha256", json_string(sha256->hex));
 }
 
+/* The source is the one that was converted, or it is not recorded. */
 static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source,
 		       struct progress *progress, struct err *err)
 {
@@ -342,9 +336,16 @@ static int hash_inputs(json_t *manifest, const struct io *io, const struct check
 
 	json_array_foreach(json_object_get(manifest, "inputs"), i, record)
 	{
+		const struct st_file *file = &source->shards[i].file;
+		struct sha256 sha256;
+
 		atomic_store(&progress->name, source->shards[i].name);
-		if (record_hash(record, io, AT_FDCWD, source->shards[i].file.path, progress, err))
+		if (checksum_sha256(io, AT_FDCWD, file->path, progress, &sha256, err))
 			return -1;
+		if (!file_identity_equal(&sha256.identity, &file->identity))
+			return err_set(err, ERR_INPUT, "'%s' changed while it was read",
+				       file->path);
+		record_hash(record, &sha256);
 	}
 	atomic_store(&progress->name, NULL);
 	return 0;
@@ -354,13 +355,17 @@ static int hash_output(json_t *list, const struct outdir *dir, const char *name,
 		       struct progress *progress, struct err *err)
 {
 	json_t *record = json_pack("{s:s}", "name", name);
+	struct sha256 sha256;
 
 	if (!record)
 		return err_set(err, ERR_INPUT,
 			       "the name of '%s' in '%s' is not UTF-8: %s cannot record it", name,
 			       dir->path, MANIFEST_NAME);
 	json_array_append_new(list, record);
-	return record_hash(record, dir->io, dir->fd, name, progress, err);
+	if (checksum_sha256(dir->io, dir->fd, name, progress, &sha256, err))
+		return -1;
+	record_hash(record, &sha256);
+	return 0;
 }
 
 static int hash_outputs(json_t *manifest, const struct outdir *dir, const struct listing *files,

@@ -104,10 +104,10 @@ static void tell_record(struct verify *verify, const struct recorded *record)
 	if (record->missing)
 		problem_add(problems, PROBLEM_FILE_MISSING, NULL, record->name,
 			    "%s'%s' is in the manifest, but is not a file", whose, record->path);
-	else if (record->size != record->found.size)
+	else if (record->size != record->found.identity.size)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has %" PRIu64 " bytes, but %" PRIu64 " in the manifest", whose,
-			    record->path, record->found.size, record->size);
+			    record->path, record->found.identity.size, record->size);
 	else if (strcmp(record->sha256, record->found.hex) != 0)
 		problem_add(problems, PROBLEM_FILE_CHANGED, NULL, record->name,
 			    "%s'%s' has SHA-256 %.16s..., but %.16s... in the manifest", whose,

@@ -28,10 +28,10 @@ def replace(path: pathlib.Path) -> None:
     new.replace(path)
 
 
-def stopped_at(command: Command, source: pathlib.Path, out: pathlib.Path, path: pathlib.Path) -> subprocess.Popen:
+def stopped_at(command: Command, source: pathlib.Path, out: pathlib.Path, path: pathlib.Path, *options: str) -> subprocess.Popen:
     """A run that is stopped while it writes path; on a busy machine one may get past that before it is stopped."""
     for _ in range(50):
-        process = start(command, source, out, *SLOW)
+        process = start(command, source, out, *SLOW, *options)
         if wait_for(path, process):
             stop(process)
             if path.exists():
@@ -65,6 +65,15 @@ def changed_input(command: Command, model: Model, work: pathlib.Path) -> None:
                 no_partials(out)
                 counted()
             clear(out, copy)
+    # Between its conversion and its SHA-256.
+    for change in (rewrite, replace):
+        shutil.copytree(model.folder, copy)
+        process = stopped_at(command, copy, out, partial(out, model.shards[-1]), "--manifest")
+        change(copy / model.shards[0])
+        process.send_signal(signal.SIGCONT)
+        one_line(end(process), (3,), f"{model.shards[0]}' changed while it was read")
+        counted()
+        clear(out, copy)
 
 
 def same_places(command: Command, work: pathlib.Path) -> None:
