@@ -38,8 +38,13 @@ static struct matrix matrix_in(struct device_stream *stream, const struct matrix
 		return there;
 	there.stride = round_up(x->cols, ROW_ALIGN);
 	there.data = device_take(stream, x->rows * there.stride * size);
-	device_copy_in(stream, const_cast<void *>(there.data), there.stride * size, x->data,
-		       x->stride * size, x->cols * size, x->rows);
+	const struct device_copy copy = { .to = const_cast<void *>(there.data),
+					  .to_stride = there.stride * size,
+					  .from = x->data,
+					  .from_stride = x->stride * size,
+					  .row_size = x->cols * size,
+					  .n_rows = x->rows };
+	device_copy_in(stream, &copy);
 	return there;
 }
 
@@ -47,13 +52,13 @@ static void *bytes_in(struct device_stream *stream, const void *from, size_t n)
 {
 	void *there = device_take(stream, n);
 
-	device_copy_in(stream, there, n, from, n, n, 1);
+	device_bytes_in(stream, there, from, n);
 	return there;
 }
 
 static void bytes_out(struct device_stream *stream, void *to, const void *from, size_t n)
 {
-	device_copy_out(stream, to, n, from, n, n, 1);
+	device_bytes_out(stream, to, from, n);
 }
 
 static unsigned long long *counts_new(struct device_stream *stream)
@@ -138,12 +143,17 @@ static void amax_band(struct device_stream *stream, const struct matrix *x, stru
 	there = matrix_in(stream, x);
 	found = static_cast<float *>(device_take(stream, n_rows * row_size));
 	counts = counts_new(stream);
-	device_copy_in(stream, found, row_size, amax, amax_stride * sizeof *amax, row_size, n_rows);
+	const struct device_copy in = { found,	  row_size, amax, amax_stride * sizeof *amax,
+					row_size, n_rows };
+	const struct device_copy out = { amax,	   amax_stride * sizeof *amax,
+					 found,	   row_size,
+					 row_size, n_rows };
+
+	device_copy_in(stream, &in);
 	if (device_stream_stopped(stream))
 		return;
 	gpu_tile_amax(stream, &there, tile, false, found, counts);
-	device_copy_out(stream, amax, amax_stride * sizeof *amax, found, row_size, row_size,
-			n_rows);
+	device_copy_out(stream, &out);
 	counts_out(stream, counts, &stats);
 	*n_nonfinite += stats.nonfinite;
 }
@@ -185,16 +195,26 @@ static void quantize_band(struct device_stream *stream, const struct matrix *x,
 	counts = counts_new(stream);
 	if (amax) {
 		known = static_cast<float *>(device_take(stream, n_rows * n_cols * sizeof *known));
-		device_copy_in(stream, known, n_cols * sizeof *known, amax,
-			       amax_stride * sizeof *amax, n_cols * sizeof *amax, n_rows);
+		size_t row_size = n_cols * sizeof *known;
+		const struct device_copy copy = { known,    row_size,
+						  amax,	    amax_stride * sizeof *amax,
+						  row_size, n_rows };
+
+		device_copy_in(stream, &copy);
 	}
 	if (device_stream_stopped(stream))
 		return;
 	gpu_cast(stream, &in, spec, known, &there, counts);
-	device_copy_out(stream, out->codes, out->stride, there.rowwise.codes,
-			there.rowwise.row_stride, x->cols, x->rows);
-	device_copy_out(stream, out->scale_inv, out->scale_stride * size, there.rowwise.scale_inv,
-			n_cols * size, n_cols * size, n_rows);
+	const struct device_copy codes = {
+		out->codes, out->stride, there.rowwise.codes, there.rowwise.row_stride,
+		x->cols,    x->rows
+	};
+	const struct device_copy scales = { out->scale_inv,	     out->scale_stride * size,
+					    there.rowwise.scale_inv, n_cols * size,
+					    n_cols * size,	     n_rows };
+
+	device_copy_out(stream, &codes);
+	device_copy_out(stream, &scales);
 	counts_out(stream, counts, out->stats);
 }
 
@@ -243,10 +263,16 @@ static void dequantize_band(struct device_stream *stream, const struct quant_in 
 	if (n_rows == 0 || n_cols == 0)
 		return;
 	codes = device_take(stream, q->rows * stride);
-	device_copy_in(stream, codes, stride, q->codes, q->stride, q->cols, q->rows);
 	scales = device_take(stream, n_rows * n_cols * size);
-	device_copy_in(stream, scales, n_cols * size, q->scale_inv, q->scale_stride * size,
-		       n_cols * size, n_rows);
+	const struct device_copy codes_in = {
+		codes, stride, q->codes, q->stride, q->cols, q->rows
+	};
+	const struct device_copy scales_in = { scales,	      n_cols * size,
+					       q->scale_inv,  q->scale_stride * size,
+					       n_cols * size, n_rows };
+
+	device_copy_in(stream, &codes_in);
+	device_copy_in(stream, &scales_in);
 	values = device_take(stream, q->rows * stride * y_size);
 	if (device_stream_stopped(stream))
 		return;
@@ -255,8 +281,11 @@ static void dequantize_band(struct device_stream *stream, const struct quant_in 
 	there.scale_inv = scales;
 	there.scale_stride = n_cols;
 	gpu_dequantize(stream, &there, dtype, values, stride);
-	device_copy_out(stream, y, y_stride * y_size, values, stride * y_size, q->cols * y_size,
-			q->rows);
+	const struct device_copy values_out = {
+		y, y_stride * y_size, values, stride * y_size, q->cols * y_size, q->rows
+	};
+
+	device_copy_out(stream, &values_out);
 	device_wait(stream);
 }
 
@@ -319,14 +348,19 @@ static void copy_out(struct device_stream *stream, const struct fp8_copy *host,
 		     const struct fp8_copy *there, const struct qspec *spec, size_t rows,
 		     size_t cols)
 {
+	const struct device_copy by_columns = { host->codes,  host->col_stride,
+						there->codes, there->col_stride,
+						rows,	      cols };
+	const struct device_copy by_rows = { host->codes,  host->row_stride,
+					     there->codes, there->row_stride,
+					     cols,	   rows };
+
 	if (!host->codes)
 		return;
 	if (there->row_stride == 1 && host->row_stride == 1)
-		device_copy_out(stream, host->codes, host->col_stride, there->codes,
-				there->col_stride, rows, cols);
+		device_copy_out(stream, &by_columns);
 	else if (host->col_stride == 1)
-		device_copy_out(stream, host->codes, host->row_stride, there->codes,
-				there->row_stride, cols, rows);
+		device_copy_out(stream, &by_rows);
 	else
 		codes_scatter(stream, host, there, rows, cols);
 	bytes_out(stream, host->scale_inv, there->scale_inv,

@@ -80,16 +80,28 @@ void *device_take(struct device_stream *stream, size_t n);
 /* Gives back all memory that was taken. */
 void device_begin(struct device_stream *stream);
 
-/* Copy n_rows rows of row_size bytes; strides are in bytes.  In stream order: memory of the host
- * must not change before device_wait(), and copies to the host are complete after it.  A stream
- * copies through 8 MiB of pinned memory (staging.h), so that the thread moves one piece while
- * another is on the bus.  Copies and kernels of one stream run one after the other; those of
- * several streams run at the same time.  So with a few threads, reading, copies both ways, casts
- * and writing all overlap. */
-void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
-		    size_t from_stride, size_t row_size, size_t n_rows);
-void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
-		     size_t from_stride, size_t row_size, size_t n_rows);
+/* n_rows rows of row_size bytes; strides are in bytes. */
+struct device_copy {
+	void *to;
+	size_t to_stride;
+	const void *from;
+	size_t from_stride;
+	size_t row_size, n_rows;
+};
+
+/* Copy from the host to the GPU, and back.  In stream order: memory of the host must not change
+ * before device_wait(), and copies to the host are complete after it.  A stream copies through
+ * 8 MiB of pinned memory (staging.h), so that the thread moves one piece while another is on the
+ * bus.  Copies and kernels of one stream run one after the other; those of several streams run at
+ * the same time.  So with a few threads, reading, copies both ways, casts and writing all
+ * overlap. */
+void device_copy_in(struct device_stream *stream, const struct device_copy *copy);
+void device_copy_out(struct device_stream *stream, const struct device_copy *copy);
+
+/* The same for size bytes in one piece. */
+void device_bytes_in(struct device_stream *stream, void *to, const void *from, size_t size);
+void device_bytes_out(struct device_stream *stream, void *to, const void *from, size_t size);
+
 void device_zero(struct device_stream *stream, void *memory, size_t n);
 
 /* Checks that a launch was accepted.  kernel: its name. */

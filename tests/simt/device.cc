@@ -210,30 +210,42 @@ void *device_take(struct device_stream *stream, size_t n)
 	return stream->taken[stream->n_taken++] = poisoned(n);
 }
 
-static void copy(void *to, size_t to_stride, const void *from, size_t from_stride, size_t row_size,
-		 size_t n_rows)
+static void copy_rows(const struct device_copy *copy)
 {
-	for (size_t row = 0; row < n_rows; row++)
-		memcpy((char *)to + row * to_stride, (const char *)from + row * from_stride,
-		       row_size);
+	for (size_t row = 0; row < copy->n_rows; row++)
+		memcpy(static_cast<char *>(copy->to) + row * copy->to_stride,
+		       static_cast<const char *>(copy->from) + row * copy->from_stride,
+		       copy->row_size);
 }
 
-void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
-		    size_t from_stride, size_t row_size, size_t n_rows)
+void device_copy_in(struct device_stream *stream, const struct device_copy *copy)
 {
 	if (succeeds(stream, "device_copy_in"))
-		copy(to, to_stride, from, from_stride, row_size, n_rows);
+		copy_rows(copy);
 }
 
-void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
-		     size_t from_stride, size_t row_size, size_t n_rows)
+void device_copy_out(struct device_stream *stream, const struct device_copy *copy)
 {
 	if (!succeeds(stream, "device_copy_out"))
 		return;
-	copy(to, to_stride, from, from_stride, row_size, n_rows);
+	copy_rows(copy);
 	if (simt_copies_left >= 0 && simt_copies_left-- == 0)
-		for (size_t i = 0; i < row_size; i++)
-			static_cast<char *>(to)[i] ^= 0x40;
+		for (size_t i = 0; i < copy->row_size; i++)
+			static_cast<char *>(copy->to)[i] ^= 0x40;
+}
+
+void device_bytes_in(struct device_stream *stream, void *to, const void *from, size_t size)
+{
+	const struct device_copy copy = { to, size, from, size, size, 1 };
+
+	device_copy_in(stream, &copy);
+}
+
+void device_bytes_out(struct device_stream *stream, void *to, const void *from, size_t size)
+{
+	const struct device_copy copy = { to, size, from, size, size, 1 };
+
+	device_copy_out(stream, &copy);
 }
 
 void device_zero(struct device_stream *stream, void *memory, size_t n)

@@ -175,7 +175,7 @@ static inline void *to_device(const void *host, size_t size)
 	struct device_stream *stream = device_stream_here();
 	void *there = device_take(stream, size);
 
-	device_copy_in(stream, there, size, host, size, size, 1);
+	device_bytes_in(stream, there, host, size);
 	return there;
 }
 
@@ -236,11 +236,11 @@ static inline int bench_run(struct bench *t, struct err *err)
 	struct device_stream *stream = device_stream_here();
 
 	gpu_gemm(stream, &t->space, &t->g);
-	device_copy_out(stream, t->d, d_size(t), t->g.d.data, d_size(t), d_size(t), 1);
+	device_bytes_out(stream, t->d, t->g.d.data, d_size(t));
 	if (t->g.d.scale_inv)
-		device_copy_out(stream, &t->scale_inv, 4, t->g.d.scale_inv, 4, 4, 1);
+		device_bytes_out(stream, &t->scale_inv, t->g.d.scale_inv, 4);
 	if (t->g.d.history)
-		device_copy_out(stream, &t->history, 4, t->g.d.history, 4, 4, 1);
+		device_bytes_out(stream, &t->history, t->g.d.history, 4);
 	device_wait(stream);
 	assert_int_equal(simt_lt_objects, 0);
 	return device_stream_failed(stream, err);

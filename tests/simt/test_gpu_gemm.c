@@ -62,8 +62,8 @@ static uint32_t history_after(struct bench *t, float scale, float history)
 {
 	t->scale = scale;
 	t->history = history;
-	device_copy_in(device_stream_here(), (void *)t->g.d.scale, 4, &t->scale, 4, 4, 1);
-	device_copy_in(device_stream_here(), t->g.d.history, 4, &t->history, 4, 4, 1);
+	device_bytes_in(device_stream_here(), (void *)t->g.d.scale, &t->scale, 4);
+	device_bytes_in(device_stream_here(), t->g.d.history, &t->history, 4);
 	bench_run_well(t);
 	return f32_bits(t->history);
 }
@@ -218,8 +218,7 @@ static void an_algorithm_is_kept_for_all_threads(void **state)
 	assert_int_equal(simt_lt_asked - before, 1);
 	assert_int_equal(simt_lt_objects, 0);
 	for (int i = 0; i < 4; i++) {
-		device_copy_out(device_stream_here(), t[i].d, d_size(&t[i]), t[i].g.d.data,
-				d_size(&t[i]), d_size(&t[i]), 1);
+		device_bytes_out(device_stream_here(), t[i].d, t[i].g.d.data, d_size(&t[i]));
 		product_check(&t[i]);
 	}
 	bench_release(&t[0]);

@@ -85,10 +85,12 @@ static int round_trip(struct staging *staging, const struct shape *s, struct err
 		for (size_t i = 0; i < s->row_size; i++)
 			host[row * s->host_stride + i] = byte_at(row, i);
 	}
-	staging_in(staging, stream, there, s->device_stride, host, s->host_stride, s->row_size,
-		   s->n_rows);
-	staging_out(staging, stream, back, s->host_stride, there, s->device_stride, s->row_size,
-		    s->n_rows);
+	staging_in(staging, stream,
+		   &(struct device_copy){ there, s->device_stride, host, s->host_stride,
+					  s->row_size, s->n_rows });
+	staging_out(staging, stream,
+		    &(struct device_copy){ back, s->host_stride, there, s->device_stride,
+					   s->row_size, s->n_rows });
 	staging_settle(staging, stream);
 	rc = device_stream_failed(stream, err);
 	simt_runtime_finish(); /* as a wait for the stream */
@@ -125,10 +127,10 @@ static void the_bus_works_beside_the_thread(void **state)
 	(void)state;
 	copies = simt_runtime_copies;
 	idle = simt_runtime_idle;
-	staging_in(staging, stream, there, n, host, n, n, 1);
+	staging_in(staging, stream, &(struct device_copy){ there, n, host, n, n, 1 });
 	assert_int_equal(simt_runtime_copies, copies + 16);
 	memset(host, 2, n); /* has been read */
-	staging_out(staging, stream, host, n, there, n, n, 1);
+	staging_out(staging, stream, &(struct device_copy){ host, n, there, n, n, 1 });
 	assert_int_equal(simt_runtime_idle, idle);
 	staging_settle(staging, stream);
 	assert_int_equal(simt_runtime_idle, idle + 1);

@@ -111,14 +111,14 @@ void gpu_delayed_update(const struct delayed_slots *states, size_t n)
 	slots = static_cast<struct gpu_slot *>(
 		xcalloc(n_slots, sizeof *slots)); /* zeroes the padding too */
 	pack(states, n, held, on_device, slots);
-	device_copy_in(stream, on_device, size, held, size, size, 1);
-	device_copy_in(stream, slots_on_device, slots_size, slots, slots_size, slots_size, 1);
+	device_bytes_in(stream, on_device, held, size);
+	device_bytes_in(stream, slots_on_device, slots, slots_size);
 	if (!device_stream_stopped(stream)) { /* no launch if the pointers were not copied */
 		GPU_LAUNCH(delayed_update_slots, n_slots, THREADS, device_stream_native(stream),
 			   slots_on_device);
 		device_launched(stream, "delayed_update_slots");
 	}
-	device_copy_out(stream, held, size, on_device, size, size, 1);
+	device_bytes_out(stream, held, on_device, size);
 	device_wait(stream);
 	if (!device_stream_stopped(stream))
 		unpack(states, n, held);

@@ -340,20 +340,30 @@ static struct staging *staging_of(struct device_stream *stream)
 	return stream->staging;
 }
 
-void device_copy_in(struct device_stream *stream, void *to, size_t to_stride, const void *from,
-		    size_t from_stride, size_t row_size, size_t n_rows)
+void device_copy_in(struct device_stream *stream, const struct device_copy *copy)
 {
 	if (!stream->failed)
-		staging_in(staging_of(stream), stream, to, to_stride, from, from_stride, row_size,
-			   n_rows);
+		staging_in(staging_of(stream), stream, copy);
 }
 
-void device_copy_out(struct device_stream *stream, void *to, size_t to_stride, const void *from,
-		     size_t from_stride, size_t row_size, size_t n_rows)
+void device_copy_out(struct device_stream *stream, const struct device_copy *copy)
 {
 	if (!stream->failed)
-		staging_out(staging_of(stream), stream, to, to_stride, from, from_stride, row_size,
-			    n_rows);
+		staging_out(staging_of(stream), stream, copy);
+}
+
+void device_bytes_in(struct device_stream *stream, void *to, const void *from, size_t size)
+{
+	const struct device_copy copy = { to, size, from, size, size, 1 };
+
+	device_copy_in(stream, &copy);
+}
+
+void device_bytes_out(struct device_stream *stream, void *to, const void *from, size_t size)
+{
+	const struct device_copy copy = { to, size, from, size, size, 1 };
+
+	device_copy_out(stream, &copy);
 }
 
 void device_zero(struct device_stream *stream, void *memory, size_t n)

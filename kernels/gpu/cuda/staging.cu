@@ -16,17 +16,10 @@ extern "C" {
 
 #define N_STAGES 2
 
-/* The address of rows, and their stride. */
-struct place {
-	char *at;
-	size_t stride;
-};
-
 struct stage {
 	char *memory;
-	cudaEvent_t copied; /* recorded after the last copy from or to it */
-	struct place to;    /* the destination of a copy from the GPU; at NULL: none */
-	size_t row_size, n_rows;
+	cudaEvent_t copied;	/* recorded after the last copy from or to it */
+	struct device_copy out; /* to the host, of a copy from the GPU; to NULL: none */
 };
 
 struct staging {
@@ -96,7 +89,7 @@ void staging_free(struct staging *staging)
 		return;
 	}
 	for (int i = 0; i < N_STAGES; i++)
-		staging->stages[i].to.at = NULL;
+		staging->stages[i].out.to = NULL;
 	pthread_mutex_lock(&idle_lock);
 	staging->other = idle[staging->device];
 	idle[staging->device] = staging;
@@ -112,19 +105,31 @@ static void check(struct device_stream *stream, const char *call, cudaError_t er
 	device_fail(stream, call, cudaGetErrorString(error));
 }
 
-static bool together(struct place a, struct place b, size_t row_size)
+static bool together(const struct device_copy *copy)
 {
-	return a.stride == row_size && b.stride == row_size;
+	return copy->to_stride == copy->row_size && copy->from_stride == copy->row_size;
 }
 
-static void copy_rows(struct place to, struct place from, size_t row_size, size_t n_rows)
+/* n bytes behind the first byte of a row. */
+static void *to_row(const struct device_copy *copy, size_t row, size_t n)
 {
-	if (together(to, from, row_size)) {
-		memcpy(to.at, from.at, row_size * n_rows);
+	return static_cast<char *>(copy->to) + row * copy->to_stride + n;
+}
+
+static const void *from_row(const struct device_copy *copy, size_t row, size_t n)
+{
+	return static_cast<const char *>(copy->from) + row * copy->from_stride + n;
+}
+
+/* Both places are the host's. */
+static void copy_rows(const struct device_copy *copy)
+{
+	if (together(copy)) {
+		memcpy(copy->to, copy->from, copy->row_size * copy->n_rows);
 		return;
 	}
-	for (size_t row = 0; row < n_rows; row++)
-		memcpy(to.at + row * to.stride, from.at + row * from.stride, row_size);
+	for (size_t row = 0; row < copy->n_rows; row++)
+		memcpy(to_row(copy, row, 0), from_row(copy, row, 0), copy->row_size);
 }
 
 /* Waits for the stage's last copy, and moves its data to the destination. */
@@ -132,10 +137,9 @@ static void stage_settle(struct stage *stage, struct device_stream *stream)
 {
 	check(stream, "cudaEventSynchronize",
 	      cudaEventSynchronize(stage->copied)); /* returns at once if it was never recorded */
-	if (stage->to.at && !device_stream_stopped(stream))
-		copy_rows(stage->to, { stage->memory, stage->row_size }, stage->row_size,
-			  stage->n_rows);
-	stage->to.at = NULL;
+	if (stage->out.to && !device_stream_stopped(stream))
+		copy_rows(&stage->out);
+	stage->out.to = NULL;
 }
 
 void staging_settle(struct staging *staging, struct device_stream *stream)
@@ -144,48 +148,45 @@ void staging_settle(struct staging *staging, struct device_stream *stream)
 		stage_settle(&staging->stages[(staging->next + i) % N_STAGES], stream);
 }
 
-static void copy(struct device_stream *stream, struct place to, struct place from, size_t row_size,
-		 size_t n_rows, cudaMemcpyKind kind)
+static void enqueue(struct device_stream *stream, const struct device_copy *copy,
+		    cudaMemcpyKind kind)
 {
 	cudaStream_t native = static_cast<cudaStream_t>(device_stream_native(stream));
 
-	if (n_rows == 1 || together(to, from, row_size))
+	if (copy->n_rows == 1 || together(copy))
 		check(stream, "cudaMemcpyAsync",
-		      cudaMemcpyAsync(to.at, from.at, row_size * n_rows, kind, native));
+		      cudaMemcpyAsync(copy->to, copy->from, copy->row_size * copy->n_rows, kind,
+				      native));
 	else
 		check(stream, "cudaMemcpy2DAsync",
-		      cudaMemcpy2DAsync(to.at, to.stride, from.at, from.stride, row_size, n_rows,
-					kind, native));
+		      cudaMemcpy2DAsync(copy->to, copy->to_stride, copy->from, copy->from_stride,
+					copy->row_size, copy->n_rows, kind, native));
 }
 
 /* Copies as many rows as fit a stage. */
-static void piece_copy(struct staging *staging, struct device_stream *stream, struct place to,
-		       struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
+static void piece_copy(struct staging *staging, struct device_stream *stream,
+		       const struct device_copy *piece, cudaMemcpyKind kind)
 {
 	struct stage *stage = &staging->stages[staging->next];
-	struct place staged = { stage->memory, row_size };
+	struct device_copy to_stage = *piece, from_stage = *piece;
 
+	to_stage.to = stage->memory;
+	from_stage.from = stage->memory;
+	to_stage.to_stride = from_stage.from_stride = piece->row_size;
 	staging->next = (staging->next + 1) % N_STAGES;
 	stage_settle(stage, stream);
 	if (device_stream_stopped(stream))
 		return;
 	if (kind == cudaMemcpyHostToDevice) {
-		copy_rows(staged, from, row_size, n_rows);
-		copy(stream, to, staged, row_size, n_rows, kind);
+		copy_rows(&to_stage);
+		enqueue(stream, &from_stage, kind);
 	} else {
-		copy(stream, staged, from, row_size, n_rows, kind);
-		stage->to = to;
-		stage->row_size = row_size;
-		stage->n_rows = n_rows;
+		enqueue(stream, &to_stage, kind);
+		stage->out = from_stage;
 	}
 	check(stream, "cudaEventRecord",
 	      cudaEventRecord(stage->copied,
 			      static_cast<cudaStream_t>(device_stream_native(stream))));
-}
-
-static struct place place_after(struct place place, size_t n_rows, size_t n)
-{
-	return { place.at + n_rows * place.stride + n, place.stride };
 }
 
 static size_t least(size_t a, size_t b)
@@ -193,43 +194,44 @@ static size_t least(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-static void copy_staged(struct staging *staging, struct device_stream *stream, struct place to,
-			struct place from, size_t row_size, size_t n_rows, cudaMemcpyKind kind)
+static void copy_staged(struct staging *staging, struct device_stream *stream,
+			struct device_copy copy, cudaMemcpyKind kind)
 {
 	size_t width, height;
 
-	if (row_size == 0 || n_rows == 0 || device_stream_stopped(stream))
+	if (copy.row_size == 0 || copy.n_rows == 0 || device_stream_stopped(stream))
 		return;
-	if (together(to, from, row_size)) {
-		row_size *= n_rows;
-		n_rows = 1;
+	if (together(&copy)) {
+		copy.row_size *= copy.n_rows;
+		copy.n_rows = 1;
 	}
 	if (!staging->pinned) {
-		copy(stream, to, from, row_size, n_rows, kind);
+		enqueue(stream, &copy, kind);
 		return;
 	}
-	width = least(row_size, STAGE_SIZE);
+	width = least(copy.row_size, STAGE_SIZE);
 	height = STAGE_SIZE / width;
-	for (size_t row = 0; row < n_rows; row += height) {
-		for (size_t at = 0; at < row_size; at += width)
-			piece_copy(staging, stream, place_after(to, row, at),
-				   place_after(from, row, at), least(width, row_size - at),
-				   least(height, n_rows - row), kind);
+	for (size_t row = 0; row < copy.n_rows; row += height) {
+		for (size_t at = 0; at < copy.row_size; at += width) {
+			const struct device_copy piece = {
+				to_row(&copy, row, at),		  copy.to_stride,
+				from_row(&copy, row, at),	  copy.from_stride,
+				least(width, copy.row_size - at), least(height, copy.n_rows - row)
+			};
+
+			piece_copy(staging, stream, &piece, kind);
+		}
 	}
 }
 
-void staging_in(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
-		const void *from, size_t from_stride, size_t row_size, size_t n_rows)
+void staging_in(struct staging *staging, struct device_stream *stream,
+		const struct device_copy *copy)
 {
-	copy_staged(staging, stream, { static_cast<char *>(to), to_stride },
-		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size,
-		    n_rows, cudaMemcpyHostToDevice);
+	copy_staged(staging, stream, *copy, cudaMemcpyHostToDevice);
 }
 
-void staging_out(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
-		 const void *from, size_t from_stride, size_t row_size, size_t n_rows)
+void staging_out(struct staging *staging, struct device_stream *stream,
+		 const struct device_copy *copy)
 {
-	copy_staged(staging, stream, { static_cast<char *>(to), to_stride },
-		    { static_cast<char *>(const_cast<void *>(from)), from_stride }, row_size,
-		    n_rows, cudaMemcpyDeviceToHost);
+	copy_staged(staging, stream, *copy, cudaMemcpyDeviceToHost);
 }

@@ -17,6 +17,7 @@ extern "C" {
 #define STAGE_SIZE ((size_t)4 << 20) /* bytes of a piece */
 
 struct device_stream;
+struct device_copy;
 
 /* The staging memory of one stream. */
 struct staging;
@@ -29,10 +30,10 @@ struct staging *staging_new(int device);
 void staging_free(struct staging *staging);
 
 /* As device_copy_in() and device_copy_out(). */
-void staging_in(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
-		const void *from, size_t from_stride, size_t row_size, size_t n_rows);
-void staging_out(struct staging *staging, struct device_stream *stream, void *to, size_t to_stride,
-		 const void *from, size_t from_stride, size_t row_size, size_t n_rows);
+void staging_in(struct staging *staging, struct device_stream *stream,
+		const struct device_copy *copy);
+void staging_out(struct staging *staging, struct device_stream *stream,
+		 const struct device_copy *copy);
 
 /* Waits until all copies to the host are complete.  A stream that has stopped copies nothing
  * more. */
