@@ -97,8 +97,12 @@ static void attend(const struct work *work, struct gemm_stream *stream, const vo
 
 	for (size_t h = 0; h < N_HEADS; h++) {
 		for (size_t b = 0; b < N_BLOCKS; b++) {
-			check(gemm_run(work->keys[b], stream, x, QUERIES, y, &err), &err);
-			check(gemm_run(work->values[b], stream, x, QUERIES, y, &err), &err);
+			check(gemm_run(work->keys[b], stream,
+				       &(struct gemm_product){ x, QUERIES, y }, &err),
+			      &err);
+			check(gemm_run(work->values[b], stream,
+				       &(struct gemm_product){ x, QUERIES, y }, &err),
+			      &err);
 		}
 	}
 }
@@ -114,14 +118,16 @@ static void *multiply(void *argument)
 	for (size_t l = 0; l < N_LAYERS; l++) {
 		for (int s = 0; s < work->n_sequences; s++) {
 			for (size_t p = 0; p < N_PRODUCTS; p++)
-				check(gemm_run(work->layers[l][p], &stream, x, TOKENS, y, &err),
+				check(gemm_run(work->layers[l][p], &stream,
+					       &(struct gemm_product){ x, TOKENS, y }, &err),
 				      &err);
 			if (work->attention)
 				attend(work, &stream, x, y);
 		}
 	}
 	for (int s = 0; s < work->n_sequences; s++)
-		check(gemm_run(work->head, &stream, x, TOKENS, y, &err), &err);
+		check(gemm_run(work->head, &stream, &(struct gemm_product){ x, TOKENS, y }, &err),
+		      &err);
 	gemm_stream_release(work->gemm, &stream);
 	free(x);
 	free(y);

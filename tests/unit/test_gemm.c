@@ -55,7 +55,9 @@ static void check_parts(const struct gemm_weight *weight, struct gemm_stream *st
 	for (size_t p = 0; p < gemm_weight_panels(weight); p++) {
 		size_t rows = gemm_weight_panel_rows(weight, p);
 
-		assert_int_equal(gemm_run_panel(weight, p, stream, x, m, panel, &err), 0);
+		assert_int_equal(gemm_run_panel(weight, p, stream,
+						&(struct gemm_product){ x, m, panel }, &err),
+				 0);
 		for (size_t row = 0; row < m; row++)
 			assert_memory_equal(panel + row * rows, y + row * n + first,
 					    rows * sizeof *panel);
@@ -96,7 +98,8 @@ static void products_are_within_their_bound(void **state)
 		struct gemm_weight *weight;
 
 		weight = weight_new(gemm, w, n, k);
-		assert_int_equal(gemm_run(weight, &stream, x, m, y, &err), 0);
+		assert_int_equal(gemm_run(weight, &stream, &(struct gemm_product){ x, m, y }, &err),
+				 0);
 		check_product(y, x, w, m, n, k);
 		check_parts(weight, &stream, y, x, m, n);
 		gemm_weight_free(weight);

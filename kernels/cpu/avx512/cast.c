@@ -143,15 +143,20 @@ INLINE size_t source_size(int source)
 	return source == SOURCE_F32 ? 4 : 2;
 }
 
-/* Computes 64 codes from element i on, the first 32 and the others with their own scales. */
-INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct tile_scale s,
-		       struct tile_scale s2, struct variant v, __m512i *peak)
+/* The scales of 64 elements: those of the first 32, and of the others. */
+struct scale_pair {
+	struct tile_scale low, high;
+};
+
+/* Computes 64 codes from element i on. */
+INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct scale_pair s,
+		       struct variant v, __m512i *peak)
 {
 	const struct places p = places[v.format];
 	const char *x = (const char *)r->x + i * source_size(v.source);
-	__m512i a = values(x, (__mmask32)mask, s, v);
-	__m512i b = values(x + 32 * source_size(v.source), (__mmask32)(mask >> 32), s2, v);
-	__m512i at = place16(a, s.base), bt = place16(b, s2.base);
+	__m512i a = values(x, (__mmask32)mask, s.low, v);
+	__m512i b = values(x + 32 * source_size(v.source), (__mmask32)(mask >> 32), s.high, v);
+	__m512i at = place16(a, s.low.base), bt = place16(b, s.high.base);
 	__mmask32 is_subnormal = _mm512_cmplt_epi16_mask(_mm512_min_epi16(at, bt),
 							 _mm512_set1_epi16((short)p.normal));
 
@@ -162,10 +167,10 @@ INLINE __m512i codes64(const struct row *r, size_t i, __mmask64 mask, struct til
 }
 
 /* Casts 64 elements. */
-INLINE void cast64(const struct row *r, size_t i, bool stream, struct tile_scale s,
-		   struct tile_scale s2, struct variant v, __m512i *peak)
+INLINE void cast64(const struct row *r, size_t i, bool stream, struct scale_pair s,
+		   struct variant v, __m512i *peak)
 {
-	__m512i codes = codes64(r, i, ~(__mmask64)0, s, s2, v, peak);
+	__m512i codes = codes64(r, i, ~(__mmask64)0, s, v, peak);
 
 	if (stream) {
 		row_fetch(r, i * source_size(v.source), 64 * source_size(v.source));
@@ -180,7 +185,8 @@ INLINE void cast_part(const struct row *r, size_t i, size_t n, struct tile_scale
 {
 	__mmask64 mask = first64(n);
 
-	_mm512_mask_storeu_epi8(r->codes + i, mask, codes64(r, i, mask, s, s, v, peak));
+	_mm512_mask_storeu_epi8(r->codes + i, mask,
+				codes64(r, i, mask, (struct scale_pair){ s, s }, v, peak));
 }
 
 /* Casts elements i to end of one tile, at any alignment. */
@@ -196,7 +202,7 @@ INLINE void cast_tile(const struct row *r, size_t i, size_t end, size_t tile, st
 		i += head;
 	}
 	for (; end - i >= 64; i += 64)
-		cast64(r, i, stream, s, s, v, peak);
+		cast64(r, i, stream, (struct scale_pair){ s, s }, v, peak);
 	if (i < end)
 		cast_part(r, i, end - i, s, v, peak);
 }
@@ -209,14 +215,16 @@ INLINE size_t cast_whole_tiles(const struct row *r, bool stream, struct variant 
 
 	if (r->tile_cols == 32) {
 		for (; r->n - i >= 64; i += 64, tile += 2)
-			cast64(r, i, stream, tile_scale_load(r->scales, tile, v),
-			       tile_scale_load(r->scales, tile + 1, v), v, peak);
+			cast64(r, i, stream,
+			       (struct scale_pair){ tile_scale_load(r->scales, tile, v),
+						    tile_scale_load(r->scales, tile + 1, v) },
+			       v, peak);
 	} else if (r->tile_cols % 64 == 0) {
 		for (; r->n - i >= r->tile_cols; tile++) {
 			struct tile_scale s = tile_scale_load(r->scales, tile, v);
 
 			for (size_t end = i + r->tile_cols; i < end; i += 64)
-				cast64(r, i, stream, s, s, v, peak);
+				cast64(r, i, stream, (struct scale_pair){ s, s }, v, peak);
 		}
 	}
 	return i;

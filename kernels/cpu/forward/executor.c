@@ -156,21 +156,24 @@ static void remember(struct cpu_stream *cpu, int rc, const struct err *err)
 static void cpu_multiply(struct executor_stream *stream, const struct executor_weight *weight,
 			 const void *x, size_t m, float *y)
 {
+	const struct gemm_product product = { x, m, y };
 	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
 
 	if (m)
-		remember(cpu, gemm_run(weight->data, &cpu->gemm, x, m, y, &err), &err);
+		remember(cpu, gemm_run(weight->data, &cpu->gemm, &product, &err), &err);
 }
 
 static void cpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
 			       size_t panel, const void *x, size_t m, float *y)
 {
+	const struct gemm_product product = { x, m, y };
 	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
 
 	if (m)
-		remember(cpu, gemm_run_panel(weight->data, panel, &cpu->gemm, x, m, y, &err), &err);
+		remember(cpu, gemm_run_panel(weight->data, panel, &cpu->gemm, &product, &err),
+			 &err);
 }
 
 #define NEAR_SIZE  \

@@ -325,11 +325,12 @@ void gemm_weight_free(struct gemm_weight *weight)
 }
 
 static int run_panel(const struct gemm_weight *weight, const struct panel *panel,
-		     struct gemm_stream *stream, const void *x, size_t m, float *y, struct err *err)
+		     struct gemm_stream *stream, const struct gemm_product *product,
+		     struct err *err)
 {
 	const struct onednn *onednn = &weight->gemm->onednn;
 	const struct shape expected = {
-		.dtype = weight->dtype, .m = m, .n = panel->n, .k = weight->k
+		.dtype = weight->dtype, .m = product->m, .n = panel->n, .k = weight->k
 	};
 	const struct shape *shape;
 	dnnl_exec_arg_t arguments[4] = { { 0 } };
@@ -344,9 +345,9 @@ static int run_panel(const struct gemm_weight *weight, const struct panel *panel
 	y_layout = onednn->primitive_desc_query_md(shape->desc, dnnl_query_dst_md, 0);
 	scratch = onednn->primitive_desc_query_md(shape->desc, dnnl_query_scratchpad_md, 0);
 	if (stream_ready(weight->gemm, stream, onednn->memory_desc_get_size(scratch), err) ||
-	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, x, err) ||
+	    bind(onednn, &arguments[0], DNNL_ARG_SRC, x_layout, product->x, err) ||
 	    bind(onednn, &arguments[1], DNNL_ARG_WEIGHTS, panel->layout, panel->memory, err) ||
-	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, y, err) ||
+	    bind(onednn, &arguments[2], DNNL_ARG_DST, y_layout, product->y, err) ||
 	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, stream->scratch.data, err))
 		goto out;
 	ONEDNN_CALL(onednn, primitive_execute, shape->primitive, stream->native, 4, arguments);
@@ -358,24 +359,26 @@ out:
 
 /* The library multiplies into a y with gaps between its rows by its reference, hundreds of times
  * slower.  So a panel's y has no gaps and is copied. */
-int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream, const void *x, size_t m,
-	     float *y, struct err *err)
+int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream,
+	     const struct gemm_product *product, struct err *err)
 {
+	struct gemm_product dense = *product;
+	float *y = product->y;
 	void *buffer;
-	float *dense;
 	int rc = 0;
 
 	if (weight->n_panels == 1)
-		return run_panel(weight, &weight->panels[0], stream, x, m, y, err);
-	if (buffer_alloc(&buffer, m * weight->panels[0].n * sizeof *dense, "a matrix product", err))
+		return run_panel(weight, &weight->panels[0], stream, product, err);
+	if (buffer_alloc(&buffer, product->m * weight->panels[0].n * sizeof *y, "a matrix product",
+			 err))
 		return -1;
-	dense = buffer;
+	dense.y = buffer;
 	for (size_t i = 0; i < weight->n_panels && !rc; i++) {
 		size_t n = weight->panels[i].n;
 
-		rc = run_panel(weight, &weight->panels[i], stream, x, m, dense, err);
-		for (size_t row = 0; row < m && !rc; row++)
-			memcpy(y + row * weight->n, dense + row * n, n * sizeof *y);
+		rc = run_panel(weight, &weight->panels[i], stream, &dense, err);
+		for (size_t row = 0; row < product->m && !rc; row++)
+			memcpy(y + row * weight->n, dense.y + row * n, n * sizeof *y);
 		y += n;
 	}
 	free(buffer);
@@ -393,7 +396,7 @@ size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel)
 }
 
 int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
-		   const void *x, size_t m, float *y, struct err *err)
+		   const struct gemm_product *product, struct err *err)
 {
-	return run_panel(weight, &weight->panels[panel], stream, x, m, y, err);
+	return run_panel(weight, &weight->panels[panel], stream, product, err);
 }

@@ -51,8 +51,14 @@ void gemm_weight_free(struct gemm_weight *weight);
 int gemm_weight_set(struct gemm_weight *weight, size_t panel, const void *rows, struct err *err);
 
 /* y (m, n) = x (m, k) w^T, accumulated in fp32.  Rows have no gaps; y is overwritten. */
-int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream, const void *x, size_t m,
-	     float *y, struct err *err);
+struct gemm_product {
+	const void *x; /* of the weight's type */
+	size_t m;
+	float *y;
+};
+
+int gemm_run(const struct gemm_weight *weight, struct gemm_stream *stream,
+	     const struct gemm_product *product, struct err *err);
 
 /* Panels can be multiplied one by one, so that a wide y needs only a few columns of memory: y (m,
  * gemm_weight_panel_rows()) = x (m, k) times the transposed rows of that panel. */
@@ -60,6 +66,6 @@ size_t gemm_weight_panels(const struct gemm_weight *weight);
 size_t gemm_panel_rows(size_t n); /* most rows of a panel, for a weight of n rows */
 size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel);
 int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
-		   const void *x, size_t m, float *y, struct err *err);
+		   const struct gemm_product *product, struct err *err);
 
 #endif
