@@ -178,12 +178,12 @@ static void gpu_memory_free(struct executor *executor, void *memory)
 
 static void gpu_put(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
-	device_copy_in(device_of(stream), to, size, from, size, size, 1);
+	device_bytes_in(device_of(stream), to, from, size);
 }
 
 static void gpu_fetch(struct executor_stream *stream, void *to, const void *from, size_t size)
 {
-	device_copy_out(device_of(stream), to, size, from, size, size, 1);
+	device_bytes_out(device_of(stream), to, from, size);
 }
 
 /* --- products --- */
@@ -253,36 +253,41 @@ static int gpu_weight_set(const struct executor_weight *weight, size_t panel, co
 	return rc;
 }
 
-/* Multiplies by n rows of the weight, from first on. */
-static void multiply(struct executor_stream *stream, const struct executor_weight *weight,
-		     size_t first, size_t n, const void *x, size_t m, float *y)
+/* The product by all rows of the weight: y (m, n) = x (m, k) w^T. */
+static struct gpu_gemm product_of(const struct executor_weight *weight, const void *x, size_t m,
+				  float *y)
 {
 	struct gpu_gemm g = {};
 
 	g.m = m;
-	g.n = n;
+	g.n = weight->n;
 	g.k = weight->k;
 	g.a.data = x;
-	g.b.data = rows_from(weight, first);
+	g.b.data = weight->data;
 	g.a.dtype = g.b.dtype = weight->dtype;
 	g.a.stride = g.b.stride = weight->k;
 	g.d.data = y;
 	g.d.dtype = DT_F32;
-	g.d.stride = n;
-	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
+	g.d.stride = weight->n;
+	return g;
 }
 
 static void gpu_multiply(struct executor_stream *stream, const struct executor_weight *weight,
 			 const void *x, size_t m, float *y)
 {
-	multiply(stream, weight, 0, weight->n, x, m, y);
+	const struct gpu_gemm g = product_of(weight, x, m, y);
+
+	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
 static void gpu_multiply_panel(struct executor_stream *stream, const struct executor_weight *weight,
 			       size_t panel, const void *x, size_t m, float *y)
 {
-	multiply(stream, weight, panel * weight->panel_rows,
-		 executor_weight_panel_rows(weight, panel), x, m, y);
+	struct gpu_gemm g = product_of(weight, x, m, y);
+
+	g.n = g.d.stride = executor_weight_panel_rows(weight, panel);
+	g.b.data = rows_from(weight, panel * weight->panel_rows);
+	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
 /* --- the row --- */

@@ -62,25 +62,6 @@ static __device__ inline void amax_raise(float *amax, unsigned bits)
 		atomicMax(reinterpret_cast<unsigned *>(amax), bits);
 }
 
-/* Raises the amax of each element's tile. */
-static __device__ inline void amax_raise_any(const struct region *r, struct tile tile,
-					     size_t n_across, bool turned, unsigned *amax)
-{
-	GPU_LOOP
-	for (int k = 0; k < N_ROWS; k++) {
-		GPU_LOOP
-		for (int c = 0; c < GROUP; c++) {
-			size_t row = turned ? r->col + c : r->row + (size_t)k * ROW_STEP;
-			size_t col = turned ? r->row + (size_t)k * ROW_STEP : r->col + c;
-
-			if (region_has(r, k) && c < r->n_cols)
-				atomicMax(&amax[tile_index(row, tile.rows) * n_across +
-						tile_index(col, tile.cols)],
-					  magnitude_bits(r->v[k][c]));
-		}
-	}
-}
-
 static __device__ inline void amax_raise_rows(const struct region *r, unsigned *amax)
 {
 	GPU_UNROLL
@@ -120,41 +101,65 @@ static __device__ inline unsigned region_nonfinite(const struct region *r)
 	return n;
 }
 
-/* Raises the amax of tiles; turned: of the transpose.  n_across: tiles in a row of it.  counts
- * NULL: counts nothing. */
-template <typename Source, enum granule G>
-static __global__ void amax_region(const __grid_constant__ Source x, size_t rows, size_t cols,
-				   struct tile tile, size_t n_across, bool turned, float *amax,
-				   unsigned long long *counts)
+/* The amax of the tiles of a matrix (rows, cols), or of its transpose. */
+struct amax_args {
+	size_t rows, cols;
+	struct tile tile;
+	bool turned;		    /* of the transpose */
+	float *amax;		    /* (tiles down, tiles across): raised */
+	unsigned long long *counts; /* NULL: nothing is counted */
+};
+
+/* Raises the amax of each element's tile. */
+static __device__ inline void amax_raise_any(const struct region *r, const struct amax_args *a)
 {
-	unsigned *bits = reinterpret_cast<unsigned *>(amax);
+	size_t n_across = tile_count(a->turned ? a->rows : a->cols, a->tile.cols);
+	unsigned *amax = reinterpret_cast<unsigned *>(a->amax);
+
+	GPU_LOOP
+	for (int k = 0; k < N_ROWS; k++) {
+		GPU_LOOP
+		for (int c = 0; c < GROUP; c++) {
+			size_t row = r->row + (size_t)k * ROW_STEP, col = r->col + c;
+			size_t i = tile_index(a->turned ? col : row, a->tile.rows);
+			size_t j = tile_index(a->turned ? row : col, a->tile.cols);
+
+			if (region_has(r, k) && c < r->n_cols)
+				atomicMax(&amax[i * n_across + j], magnitude_bits(r->v[k][c]));
+		}
+	}
+}
+
+template <typename Source, enum granule G>
+static __global__ void amax_region(const __grid_constant__ Source x,
+				   const __grid_constant__ struct amax_args a)
+{
+	unsigned *bits = reinterpret_cast<unsigned *>(a.amax);
 	struct region r;
 
-	region_load(&r, x, rows, cols);
+	region_load(&r, x, a.rows, a.cols);
 	if (G == ONE)
-		amax_raise(amax, region_max(&r));
+		amax_raise(a.amax, region_max(&r));
 	else if (G == ANY)
-		amax_raise_any(&r, tile, n_across, turned, bits);
-	else if (turned)
+		amax_raise_any(&r, &a);
+	else if (a.turned)
 		amax_raise_columns(&r, bits);
 	else
 		amax_raise_rows(&r, bits);
-	if (counts)
-		count_add(&counts[0], region_nonfinite(&r));
+	if (a.counts)
+		count_add(&a.counts[0], region_nonfinite(&r));
 }
 
 template <typename Source>
-static void amax_launch(struct device_stream *stream, const Source &x, size_t rows, size_t cols,
-			struct tile tile, bool turned, float *amax, unsigned long long *counts)
+static void amax_launch(struct device_stream *stream, const Source &x, const struct amax_args &a)
 {
-	size_t n = region_count(rows, cols), n_across = tile_count(turned ? rows : cols, tile.cols);
-	enum granule granule = granule_of(tile);
+	size_t n = region_count(a.rows, a.cols);
+	enum granule granule = granule_of(a.tile);
 	auto kernel = granule == ONE	    ? amax_region<Source, ONE>
 		      : granule == EACH_ROW ? amax_region<Source, EACH_ROW>
 					    : amax_region<Source, ANY>;
 
-	GPU_LAUNCH(kernel, n, THREADS, device_stream_native(stream), x, rows, cols, tile, n_across,
-		   turned, amax, counts);
+	GPU_LAUNCH(kernel, n, THREADS, device_stream_native(stream), x, a);
 	device_launched(stream, "amax_region");
 }
 

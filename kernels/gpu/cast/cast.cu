@@ -11,7 +11,9 @@
 void gpu_tile_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
 		   bool transposed, float *amax, unsigned long long *counts)
 {
-	amax_launch(stream, elements_of(x), x->rows, x->cols, tile, transposed, amax, counts);
+	const struct amax_args a = { x->rows, x->cols, tile, transposed, amax, counts };
+
+	amax_launch(stream, elements_of(x), a);
 }
 
 void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct qspec *spec,

@@ -418,7 +418,7 @@ static const float *amax_of_tiles(struct device_stream *stream, const Source &x,
 	if (!amax)
 		return NULL;
 	device_zero(stream, amax, size);
-	amax_launch(stream, x, a->rows, a->cols, a->spec.tile, turned, amax, NULL);
+	amax_launch(stream, x, { a->rows, a->cols, a->spec.tile, turned, amax, NULL });
 	return amax;
 }
 
