@@ -233,21 +233,27 @@ static int check(const struct recorder *recorder, size_t sequence, const struct 
 					  stats[first].n_nonfinite, err);
 }
 
+/* The value stats of a layer's sequences: stats (n_sequences, n_slots). */
+struct layer_stats {
+	size_t n_sequences, n_slots;
+	const struct value_stats *stats;
+};
+
 /* Makes one row of the sequences of a pass. */
 static void keep_rows(const struct recorder *recorder, size_t site, float amax_w,
-		      size_t n_sequences, const struct value_stats *stats, size_t n_slots,
-		      struct kept_site *kept)
+		      const struct layer_stats *layer, struct kept_site *kept)
 {
-	kept->n_passes = (n_sequences + recorder->batch - 1) / recorder->batch;
+	kept->n_passes = (layer->n_sequences + recorder->batch - 1) / recorder->batch;
 	kept->rows = xcalloc(kept->n_passes, sizeof *kept->rows);
 	kept->tokens = xcalloc(kept->n_passes, sizeof *kept->tokens);
-	for (size_t s = 0; s < n_sequences; s++) {
+	for (size_t s = 0; s < layer->n_sequences; s++) {
 		const struct recorder_row *row =
 			&recorder->rows[site * recorder->most_sequences + s];
+		const struct value_stats *stats = layer->stats + s * layer->n_slots;
 		float *amax = kept->rows[s / recorder->batch];
 
 		for (int i = 0; i < 3; i++) {
-			const struct value_stats *of = stats_of(row, i, stats + s * n_slots);
+			const struct value_stats *of = stats_of(row, i, stats);
 
 			if (of && of->amax > amax[i])
 				amax[i] = of->amax;
@@ -270,8 +276,7 @@ static void keep_counts(const struct recorder *recorder, size_t site,
 					counts[lane * recorder->n_sites + site][b][i];
 }
 
-static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences,
-		      const struct value_stats *stats, size_t n_slots,
+static void keep_site(struct recorder *recorder, size_t site, const struct layer_stats *layer,
 		      uint64_t (*counts)[AMAX_BINS][2])
 {
 	const struct linear *linear = linear_of(recorder, site);
@@ -281,7 +286,7 @@ static void keep_site(struct recorder *recorder, size_t site, size_t n_sequences
 	if (!attention && (!linear || !linear->weight.data))
 		return;
 	kept.name = attention ? recorder->layer->ref->attention : linear->ref->module;
-	keep_rows(recorder, site, attention ? 0 : linear->amax, n_sequences, stats, n_slots, &kept);
+	keep_rows(recorder, site, attention ? 0 : linear->amax, layer, &kept);
 	if (counts && !attention)
 		keep_counts(recorder, site, counts, &kept);
 	ARRAY_GROW(recorder->kept, recorder->n_kept);
@@ -306,6 +311,7 @@ static int fetch_counts(const struct recorder *recorder, struct executor_stream 
 int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t n_sequences,
 		 const struct value_stats *stats, size_t n_slots, struct err *err)
 {
+	const struct layer_stats layer = { n_sequences, n_slots, stats };
 	void *counts = NULL;
 	int rc = 0;
 
@@ -314,7 +320,7 @@ int recorder_end(struct recorder *recorder, struct executor_stream *lane, size_t
 	if (!rc)
 		rc = fetch_counts(recorder, lane, &counts, err);
 	for (size_t site = 0; site < recorder->n_sites && !rc; site++)
-		keep_site(recorder, site, n_sequences, stats, n_slots, counts);
+		keep_site(recorder, site, &layer, counts);
 	free(counts);
 	layer_done(recorder);
 	return rc;

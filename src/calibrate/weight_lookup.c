@@ -137,11 +137,12 @@ static const struct {
 	{ "down_proj", "down_proj", EXPERT_DOWN, false },
 };
 
-static int take_bias(const struct weight_lookup *lookup, const char *name, size_t prefix,
-		     size_t part, uint64_t expert, struct linear_ref *linear, struct err *err)
+static int take_bias(const struct weight_lookup *lookup, const char *name,
+		     const struct expert_name *parsed, size_t part, struct linear_ref *linear,
+		     struct err *err)
 {
 	char *suffix = xasprintf("%s_bias", expert_parts[part].tensor);
-	const struct tensor_ref *bias = find(lookup, name, prefix, suffix);
+	const struct tensor_ref *bias = find(lookup, name, parsed->prefix, suffix);
 
 	free(suffix);
 	if (!bias)
@@ -149,11 +150,11 @@ static int take_bias(const struct weight_lookup *lookup, const char *name, size_
 	/* Such experts may interleave gate and up. */
 	if (!expert_parts[part].both && expert_parts[part].which != EXPERT_DOWN)
 		return 0;
-	if (bias->tensor->n_dims != 2 || bias->tensor->shape[0] <= expert ||
+	if (bias->tensor->n_dims != 2 || bias->tensor->shape[0] <= parsed->expert ||
 	    bias->tensor->shape[1] != linear->n)
 		return bad_shape(bias, "the biases of its experts", err);
 	linear->bias = bias;
-	linear->bias_first = expert * linear->n;
+	linear->bias_first = parsed->expert * linear->n;
 	return 1;
 }
 
@@ -193,7 +194,7 @@ static int find_expert(const struct weight_lookup *lookup, const char *name,
 		       &linear->slice);
 	if (expert_parts[part].both)
 		linear->n *= 2;
-	return take_bias(lookup, name, parsed.prefix, part, parsed.expert, linear, err);
+	return take_bias(lookup, name, &parsed, part, linear, err);
 }
 
 /* Finds the embedding, if it is the head of a tied model. */

@@ -166,12 +166,11 @@ static int absent(const struct index_entry *entry, size_t i, const char *file, c
 	return defect_add(defects, DEFECT_INDEX_MISSING, tensor, entry[i].shard, err);
 }
 
-int index_compare(const struct weight_index *index, size_t first, size_t n,
-		  const struct st_file *file, const char *path, struct defects *defects,
-		  struct err *err)
+int index_compare(const struct weight_index *index, size_t first, const struct st_file *file,
+		  const char *path, struct defects *defects, struct err *err)
 {
 	const struct index_entry *entry = index->entries + first;
-	size_t i = 0, j = 0;
+	size_t n = index_run(index, first), i = 0, j = 0;
 
 	while (i < n || j < file->n_tensors) {
 		const char *tensor = j < file->n_tensors ? file->by_name[j]->name : NULL;

@@ -33,10 +33,9 @@ void index_release(struct weight_index *index);
 /* Returns how many entries, from entries[first] on, name the same shard. */
 size_t index_run(const struct weight_index *index, size_t first);
 
-/* ERR_INPUT unless file has exactly the tensors of entries[first] to entries[first + n - 1].  With
- * a list of defects, all differences go to the list. */
-int index_compare(const struct weight_index *index, size_t first, size_t n,
-		  const struct st_file *file, const char *path, struct defects *defects,
-		  struct err *err);
+/* ERR_INPUT unless file has exactly the tensors of the index_run() that begins at entries[first].
+ * With a list of defects, all differences go to the list. */
+int index_compare(const struct weight_index *index, size_t first, const struct st_file *file,
+		  const char *path, struct defects *defects, struct err *err);
 
 #endif

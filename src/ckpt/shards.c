@@ -65,7 +65,7 @@ static int open_file(struct checkpoint *checkpoint, const struct io *io, const c
 }
 
 struct opened {
-	size_t first, n;     /* entries of the index */
+	size_t first;	     /* entry of the index: its index_run() */
 	struct st_file file; /* empty, without a path: a defect */
 };
 
@@ -82,12 +82,10 @@ struct opening {
 static void list_shards(struct opening *opening)
 {
 	const struct weight_index *index = opening->index;
-	size_t n;
 
-	for (size_t first = 0; first < index->n; first += n) {
-		n = index_run(index, first);
+	for (size_t first = 0; first < index->n; first += index_run(index, first)) {
 		ARRAY_GROW(opening->shards, opening->n);
-		opening->shards[opening->n++] = (struct opened){ .first = first, .n = n };
+		opening->shards[opening->n++] = (struct opened){ .first = first };
 	}
 }
 
@@ -109,7 +107,7 @@ static int open_shard(void *context, int worker, size_t item, struct err *err)
 	} else if (st_open(&opened->file, checkpoint->io, path, err)) {
 		rc = defect_add(opening->defects, DEFECT_FILE_INVALID, NULL, entry->shard, err);
 	} else {
-		rc = index_compare(opening->index, opened->first, opened->n, &opened->file,
+		rc = index_compare(opening->index, opened->first, &opened->file,
 				   opening->index_path, opening->defects, err);
 	}
 	free(path);

@@ -38,8 +38,8 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 					.dtype = dtype_of_fp8(spec->format),
 					.n_dims = 2,
 					.shape = shape });
-	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
-		     &scale);
+	format_scale(plan->format, &scheme, plan->target,
+		     &(struct scaled_weight){ unit->name, unit->rows, unit->cols }, &scale);
 	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
 	plan->totals.n_converted++;
 	if (unit->static_input) {

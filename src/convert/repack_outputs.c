@@ -50,8 +50,8 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 					.dtype = source->dtype,
 					.n_dims = source->n_dims,
 					.shape = source->shape });
-	format_scale(plan->format, &scheme, plan->target, unit->name, unit->rows, unit->cols,
-		     &decl);
+	format_scale(plan->format, &scheme, plan->target,
+		     &(struct scaled_weight){ unit->name, unit->rows, unit->cols }, &decl);
 	plan->totals.n_converted++;
 	/* A type of 8 bits that is not an exponent does not get here: detection rejects it. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))

@@ -116,9 +116,15 @@ const struct format *format_select(const char *name, enum engine target,
 const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
 				enum engine target, uint64_t rows, uint64_t cols);
 
-/* Declares the scale tensor of weight `name` ("X.weight") of (rows, cols). */
+/* A weight that a scale tensor belongs to: "X.weight" of (rows, cols). */
+struct scaled_weight {
+	const char *name;
+	uint64_t rows, cols;
+};
+
+/* Declares the scale tensor of a weight. */
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
-		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl);
+		  const struct scaled_weight *weight, struct scale_decl *decl);
 
 /* Declares the static scale of that weight's input.  The scheme has static_input. */
 void format_input_scale(const struct format *format, const struct scheme *scheme,

@@ -58,18 +58,18 @@ static char *joined(const char *name, size_t n, const char *suffix)
 	return text;
 }
 
-void variant_scale(const struct variant *variant, struct tile tile, const char *name, uint64_t rows,
-		   uint64_t cols, struct scale_decl *decl)
+void variant_scale(const struct variant *variant, struct tile tile,
+		   const struct scaled_weight *weight, struct scale_decl *decl)
 {
 	*decl = (struct scale_decl){ .dtype = variant->dtype };
-	decl->name = joined(name, strlen(name), variant->weight_scale);
-	layout_shape(decl, variant->layout, tile, rows, cols);
+	decl->name = joined(weight->name, strlen(weight->name), variant->weight_scale);
+	layout_shape(decl, variant->layout, tile, weight->rows, weight->cols);
 }
 
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
-		  const char *name, uint64_t rows, uint64_t cols, struct scale_decl *decl)
+		  const struct scaled_weight *weight, struct scale_decl *decl)
 {
-	variant_scale(variant_find(format, scheme, target), scheme->tile, name, rows, cols, decl);
+	variant_scale(variant_find(format, scheme, target), scheme->tile, weight, decl);
 }
 
 void format_input_scale(const struct format *format, const struct scheme *scheme,

@@ -53,10 +53,10 @@ struct variant {
 const struct variant *variant_find(const struct format *format, const struct scheme *scheme,
 				   enum engine target);
 
-/* Declares the scale of weight `name` of (rows, cols) in this variant.  The caller frees
+/* Declares the scale of the weight in this variant.  The caller frees
  * decl->name. */
-void variant_scale(const struct variant *variant, struct tile tile, const char *name, uint64_t rows,
-		   uint64_t cols, struct scale_decl *decl);
+void variant_scale(const struct variant *variant, struct tile tile,
+		   const struct scaled_weight *weight, struct scale_decl *decl);
 
 /* Whether the variant declares a scale of this name, shape and type for that weight. */
 bool variant_wrote(const struct variant *variant, struct tile tile, const struct st_tensor *weight,

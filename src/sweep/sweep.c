@@ -59,6 +59,8 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 	       const atomic_int *stop, _Atomic uint64_t *done, struct err *err)
 {
 	const struct sweep_params *params = &plan->params;
+	const struct weights_params weights = { &sweep->forward, params->io, backend,
+						params->n_threads, stop };
 
 	*sweep = (struct sweep){ .plan = plan,
 				 .stop = stop,
@@ -66,8 +68,7 @@ int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct 
 				 .contexts = { .backend = backend },
 				 .length = { .now = params->now, .first = plan->first_passes } };
 	if (forward_init(&sweep->forward, backend->executor, params->model, params->is_f32, err) ||
-	    weights_open(&sweep->weights, &sweep->forward, params->io, backend, params->n_threads,
-			 stop, err))
+	    weights_open(&sweep->weights, &weights, err))
 		return -1;
 	if (params->fp8) {
 		sweep->fp8 = fp8_forward_new(params->fp8, backend, params->n_threads);

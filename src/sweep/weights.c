@@ -12,15 +12,15 @@
 #include "num/bits.h"
 #include "num/float16.h"
 
-int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
-		 const struct backend *backend, int n_threads, const atomic_int *stop,
-		 struct err *err)
+int weights_open(struct weights *weights, const struct weights_params *params, struct err *err)
 {
-	const struct checkpoint *checkpoint = forward->model->checkpoint;
+	const struct checkpoint *checkpoint = params->forward->model->checkpoint;
 
-	*weights = (struct weights){ .forward = forward, .n_threads = n_threads, .stop = stop };
-	source_init(&weights->source, io, checkpoint, backend, -1);
-	return fp8_source_detect(&weights->detection, checkpoint, io, err);
+	*weights = (struct weights){ .forward = params->forward,
+				     .n_threads = params->n_threads,
+				     .stop = params->stop };
+	source_init(&weights->source, params->io, checkpoint, params->backend, -1);
+	return fp8_source_detect(&weights->detection, checkpoint, params->io, err);
 }
 
 int weights_close(struct weights *weights, struct err *err)
@@ -34,10 +34,11 @@ void weights_release(struct weights *weights)
 	detection_release(&weights->detection);
 }
 
-/* Reads elements [first, first + n) of a tensor to memory of the host. */
-static int read_floats(struct weights *weights, const struct tensor_ref *ref, size_t first,
-		       size_t n, float **values, struct err *err)
+/* Reads elements of a tensor to *values, new memory of the host. */
+static int read_floats(struct weights *weights, const struct floats_request *request,
+		       float **values, struct err *err)
 {
+	const struct tensor_ref *ref = request->ref;
 	enum dtype dtype = ref->tensor->dtype;
 
 	*values = NULL;
@@ -47,25 +48,23 @@ static int read_floats(struct weights *weights, const struct tensor_ref *ref, si
 			"tensor '%s' has the unsupported type %s: a vector must be BF16, F16 "
 			"or F32",
 			ref->tensor->name, dtype_name(dtype));
-	if (buffer_alloc((void **)values, n * sizeof **values, "a vector", err))
+	if (buffer_alloc((void **)values, request->n * sizeof **values, "a vector", err))
 		return -1;
-	return source_read_floats(&weights->source,
-				  &(struct floats_request){ ref, false, first, n }, *values, err);
+	return source_read_floats(&weights->source, request, *values, err);
 }
 
 /* The same, to the executor's memory. */
 static int load_floats(struct weights *weights, struct executor_stream *stream,
-		       const struct tensor_ref *ref, size_t first, size_t n, float **values,
-		       struct err *err)
+		       const struct floats_request *request, float **values, struct err *err)
 {
 	const struct executor_ops *ops = stream->executor->ops;
+	size_t size = request->n * sizeof **values;
 	float *floats;
-	int rc = read_floats(weights, ref, first, n, &floats, err) ||
-		 ops->memory_new(stream->executor, (void **)values, n * sizeof **values, "a vector",
-				 err);
+	int rc = read_floats(weights, request, &floats, err) ||
+		 ops->memory_new(stream->executor, (void **)values, size, "a vector", err);
 
 	if (!rc) {
-		ops->put(stream, *values, floats, n * sizeof **values);
+		ops->put(stream, *values, floats, size);
 		rc = ops->wait(stream, err);
 	}
 	free(floats);
@@ -158,6 +157,9 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 {
 	struct weights *weights = load->weights;
 	const struct forward *forward = weights->forward;
+	const struct floats_request bias = { .ref = from->bias,
+					     .first = from->bias_first,
+					     .n = from->n };
 	struct weights_piece piece = { .from = from, .to = to };
 
 	if (!from->weight)
@@ -168,8 +170,7 @@ static int load_add(struct weights_load *load, const struct linear_ref *from, st
 					       .k = from->k,
 					       .panel_rows = forward->executor->ops->panel_rows(
 						       from->n) };
-	if (from->bias && load_floats(weights, load->stream, from->bias, from->bias_first, from->n,
-				      &to->bias, err))
+	if (from->bias && load_floats(weights, load->stream, &bias, &to->bias, err))
 		return -1;
 	if (weights->fp8) {
 		piece.n = from->n;
@@ -334,8 +335,11 @@ void linear_release(struct linear *linear)
 int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 			const struct tensor_ref *ref, float **vector, struct err *err)
 {
-	return load_floats(weights, stream, ref, 0,
-			   st_n_elements(ref->tensor->shape, ref->tensor->n_dims), vector, err);
+	const struct floats_request whole = {
+		.ref = ref, .n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims)
+	};
+
+	return load_floats(weights, stream, &whole, vector, err);
 }
 
 /* Reads the router's bias to the host.  A NaN is refused: its expert would never be chosen, and no
@@ -343,11 +347,14 @@ int weights_load_vector(struct weights *weights, struct executor_stream *stream,
 static int load_router_bias(struct weights *weights, const struct tensor_ref *ref, float **bias,
 			    struct err *err)
 {
-	size_t n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims), n_nan = 0;
+	const struct floats_request whole = {
+		.ref = ref, .n = st_n_elements(ref->tensor->shape, ref->tensor->n_dims)
+	};
+	size_t n_nan = 0;
 
-	if (read_floats(weights, ref, 0, n, bias, err))
+	if (read_floats(weights, &whole, bias, err))
 		return -1;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < whole.n; i++)
 		/* Clang-tidy believes that err_set() may return 0. */
 		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 		n_nan += f32_is_nan((*bias)[i]);

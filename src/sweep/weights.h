@@ -35,10 +35,17 @@ struct weights_load {
 	struct buffer *rows; /* by thread: memory for reading pieces, until weights_load_end() */
 };
 
-/* Opens the source of the weights.  All pointers must stay valid until weights_release(). */
-int weights_open(struct weights *weights, const struct forward *forward, const struct io *io,
-		 const struct backend *backend, int n_threads, const atomic_int *stop,
-		 struct err *err);
+/* All pointers must stay valid until weights_release(). */
+struct weights_params {
+	const struct forward *forward;
+	const struct io *io;
+	const struct backend *backend;
+	int n_threads;
+	const atomic_int *stop; /* NULL: never */
+};
+
+/* Opens the source of the weights. */
+int weights_open(struct weights *weights, const struct weights_params *params, struct err *err);
 /* ERR_INPUT if a file was changed since its header was read. */
 int weights_close(struct weights *weights, struct err *err);
 void weights_release(struct weights *weights);

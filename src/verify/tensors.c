@@ -46,7 +46,9 @@ static bool compare_variants(const struct verify *verify, const struct verify_we
 			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
 {
 	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
-	const char *name = weight->unit.name;
+	const struct scaled_weight scaled = { weight->unit.name, weight->unit.rows,
+					      weight->unit.cols };
+	const char *name = scaled.name;
 	bool known = false;
 
 	*shape_fits = *type_fits = false;
@@ -59,7 +61,7 @@ static bool compare_variants(const struct verify *verify, const struct verify_we
 		    strcmp(scale->name + strlen(name), row->weight_scale))
 			continue;
 		known = true;
-		variant_scale(row, scheme->tile, name, weight->unit.rows, weight->unit.cols, &decl);
+		variant_scale(row, scheme->tile, &scaled, &decl);
 		same_type =
 			row->dtype == DT_U8 ? scale->dtype == DT_U8 : dtype_is_float(scale->dtype);
 		*type_fits |= same_type;

@@ -107,6 +107,7 @@ int main(int argc, char **argv)
 	struct checkpoint checkpoint;
 	struct model model;
 	struct forward forward;
+	struct weights_params params;
 	struct weights weights;
 	struct workspace *workspace;
 	const struct backend *backend;
@@ -127,7 +128,8 @@ int main(int argc, char **argv)
 	ops = *backend->executor;
 	ops.rows = few_rows;
 	forward.executor->ops = &ops;
-	check(weights_open(&weights, &forward, &io_system, backend, 2, NULL, &err), &err);
+	params = (struct weights_params){ &forward, &io_system, backend, 2, NULL };
+	check(weights_open(&weights, &params, &err), &err);
 	if (argc > 5)
 		weights.fp8 = fp8_ready(&forward, backend, argv[5], argv[6]);
 	check(workspace_new(&workspace, &forward, sequence.n_tokens, 0, &err), &err);

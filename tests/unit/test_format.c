@@ -298,7 +298,8 @@ static void scales_have_the_names_and_shapes_of_each_reader(void **state)
 		const struct scheme *scheme = &schemes[rows[i].scheme];
 		struct scale_decl decl;
 
-		format_scale(format, scheme, rows[i].target, "a.b.weight", 300, 200, &decl);
+		format_scale(format, scheme, rows[i].target,
+			     &(struct scaled_weight){ "a.b.weight", 300, 200 }, &decl);
 		assert_decl(&decl, rows[i].name, rows[i].dtype, rows[i].shape);
 		assert_null(format_refuse_shape(format, scheme, rows[i].target, 300, 200));
 		if (!rows[i].input)
@@ -314,7 +315,8 @@ static void modelopt_takes_whole_blocks_only(void **state)
 	struct scale_decl decl;
 
 	(void)state;
-	format_scale(modelopt, &schemes[BLOCK], ENGINE_ANY, "a.b.weight", 256, 384, &decl);
+	format_scale(modelopt, &schemes[BLOCK], ENGINE_ANY,
+		     &(struct scaled_weight){ "a.b.weight", 256, 384 }, &decl);
 	assert_decl(&decl, "a.b.weight_scale", DT_F32, "[2, 1, 3, 1]");
 	assert_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 256, 384));
 	assert_non_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 257, 384));

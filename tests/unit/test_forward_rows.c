@@ -76,6 +76,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	struct checkpoint checkpoint;
 	struct workspace *workspace;
 	struct forward forward;
+	const struct weights_params params = { &forward, &io_system, backend, 1, NULL };
 	struct weights weights;
 	struct model model;
 	struct err err;
@@ -88,7 +89,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 	assert_int_equal(forward_init(&forward, backend->executor, &model, true, &err), 0);
 	ops.rows = rows;
 	forward.executor->ops = &ops;
-	assert_int_equal(weights_open(&weights, &forward, &io_system, backend, 1, NULL, &err), 0);
+	assert_int_equal(weights_open(&weights, &params, &err), 0);
 	assert_int_equal(workspace_new(&workspace, &forward, N_TOKENS, 0, &err), 0);
 	outcome->n_values = N_TOKENS * model.hidden;
 	outcome->n_slots = forward_slots(&model);
