@@ -16,7 +16,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
-#define __launch_bounds__(n_threads)
+#define __launch_bounds__(...)
 #define __grid_constant__
 #define GPU_UNROLL
 #define GPU_LOOP

@@ -35,6 +35,16 @@ static __device__ inline bool region_has(const struct region *r, int k)
 	return r->row + (size_t)k * ROW_STEP < r->rows;
 }
 
+/* Returns how many of the thread's rows exist. */
+static __device__ inline int region_rows(const struct region *r)
+{
+	int n = 0;
+
+	while (n < N_ROWS && region_has(r, n))
+		n++;
+	return n;
+}
+
 /* Loads the elements; those that do not exist are 0, which changes no amax. */
 template <typename Source>
 static __device__ inline void region_load(struct region *r, const Source &x, size_t rows,

@@ -41,37 +41,54 @@ static __device__ GPU_CALL unsigned element_count(enum fp8_format format, float 
 	return (magnitude >= F32_INF) | saturated << 16;
 }
 
+static_assert(N_ROWS == GROUP, "a thread's elements of a column are counted as a group");
+
 /* By value, so that they stay in registers. */
 struct group {
 	float v[GROUP];
 };
 
-static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct scaling s,
-						struct group group, int n)
+/* v[0 .. n-1], and what scaling made of them. */
+static __device__ GPU_CALL unsigned group_count(enum fp8_format format, struct group v,
+						struct group scaled, int n)
 {
 	unsigned count = 0;
 
 	for (int i = 0; i < GROUP; i++)
-		count +=
-			i < n ? element_count(format, group.v[i], scaling_apply(s, group.v[i])) : 0;
+		count += i < n ? element_count(format, v.v[i], scaled.v[i]) : 0;
 	return count;
 }
 
-/* Products round monotonically: if the largest element is finite and does not saturate, none
- * does. */
+/* What is not finite does not become so by scaling, and saturation follows the magnitude: where the
+ * largest scaled element is finite and does not saturate, none counts. */
 static __device__ inline void count_group(struct counts *counts, enum fp8_format format,
-					  struct scaling s, const float v[GROUP], int n)
+					  const struct group *v, const struct group *scaled, int n)
 {
-	struct group group;
 	unsigned max = 0;
 
 	for (int i = 0; i < GROUP; i++)
-		max = max_of(max, f32_magnitude(v[i]));
-	if (max < F32_INF && !fp8_saturates(format, scaling_apply(s, f32_from_bits(max))))
-		return;
-	for (int i = 0; i < GROUP; i++)
-		group.v[i] = v[i];
-	counts->n += group_count(format, s, group, n);
+		max = max_of(max, f32_magnitude(scaled->v[i]));
+	if (max >= F32_INF || fp8_saturates(format, f32_from_bits(max)))
+		counts->n += group_count(format, *v, *scaled, n);
+}
+
+struct pair {
+	float low, high;
+};
+
+/* A division is long: one copy of it serves all. */
+static __device__ GPU_CALL struct pair pair_divide(float factor, float low, float high)
+{
+	struct scaling s = { factor, true, 0, 0 };
+
+	return { scaling_apply(s, low), scaling_apply(s, high) };
+}
+
+static __device__ inline struct pair pair_scale(struct scaling s, float low, float high)
+{
+	if (s.divide)
+		return pair_divide(s.factor, low, high);
+	return { scaling_apply(s, low), scaling_apply(s, high) };
 }
 
 static __device__ GPU_CALL struct scaling tile_scaling(const struct write_args *a, float amax)
@@ -88,6 +105,12 @@ static __device__ GPU_CALL void scale_inv_put(const struct fp8_copy *copy, enum 
 		static_cast<uint8_t *>(copy->scale_inv)[at] = s.e8m0;
 	else
 		static_cast<float *>(copy->scale_inv)[at] = s.scale_inv;
+}
+
+/* False: no tile begins at a thread's k-th row of a region.  Known when the kernel is compiled. */
+static __device__ inline bool row_may_begin(int k, size_t tile_rows)
+{
+	return tile_begins((size_t)k * ROW_STEP, tile_rows);
 }
 
 /* The thread with the first element of a tile writes its scale_inv. */
@@ -135,26 +158,39 @@ static __device__ struct scaling row_scaling(const struct region *r, const struc
 	return whole;
 }
 
-/* Writes the codes of v[0 .. n-1], the elements (row, col ...). */
-static __device__ inline void group_write(const struct write_args *a, size_t row, size_t col,
+static __device__ inline uint8_t *rowwise_at(const struct write_args *a, size_t row, size_t col)
+{
+	const struct fp8_copy *copy = &a->out.rowwise;
+
+	return copy->codes + row * copy->row_stride + col * copy->col_stride;
+}
+
+/* Writes the codes of v[0 .. n-1], neighbors in a row, from `to` on. */
+static __device__ inline void group_write(const struct write_args *a, uint8_t *to,
 					  const float v[GROUP], int n, struct scaling s,
 					  struct counts *counts)
 {
-	const struct fp8_copy *copy = &a->out.rowwise;
-	uint8_t *to = copy->codes + row * copy->row_stride + col * copy->col_stride;
-	uint16_t pair[GROUP / 2];
+	size_t col_stride = a->out.rowwise.col_stride;
+	struct group group, scaled;
+	uint16_t codes[GROUP / 2];
 
-	for (int i = 0; i < GROUP / 2; i++)
-		pair[i] = gpu_fp8x2(a->spec.format, scaling_apply(s, v[2 * i]),
-				    scaling_apply(s, v[2 * i + 1]));
-	count_group(counts, a->spec.format, s, v, n);
-	if (n == GROUP && copy->col_stride == 1 && (uintptr_t)to % GROUP == 0) {
-		*reinterpret_cast<uint2 *>(to) = { pair[0] | (unsigned)pair[1] << 16,
-						   pair[2] | (unsigned)pair[3] << 16 };
+	for (int i = 0; i < GROUP; i += 2) {
+		struct pair pair = pair_scale(s, v[i], v[i + 1]);
+
+		group.v[i] = v[i];
+		group.v[i + 1] = v[i + 1];
+		scaled.v[i] = pair.low;
+		scaled.v[i + 1] = pair.high;
+		codes[i / 2] = gpu_fp8x2(a->spec.format, pair.low, pair.high);
+	}
+	count_group(counts, a->spec.format, &group, &scaled, n);
+	if (n == GROUP && col_stride == 1 && (uintptr_t)to % GROUP == 0) {
+		*reinterpret_cast<uint2 *>(to) = { codes[0] | (unsigned)codes[1] << 16,
+						   codes[2] | (unsigned)codes[3] << 16 };
 		return;
 	}
 	for (int i = 0; i < n; i++)
-		to[(size_t)i * copy->col_stride] = (uint8_t)(pair[i / 2] >> 8 * (i % 2));
+		to[(size_t)i * col_stride] = (uint8_t)(codes[i / 2] >> 8 * (i % 2));
 }
 
 /* Tiles may begin anywhere: each element finds its own.  turned: the columnwise copy. */
@@ -201,8 +237,10 @@ static __device__ void rowwise_write(const struct region *r, const struct write_
 
 		if (!region_has(r, k) || r->n_cols == 0)
 			continue;
-		group_write(a, row, r->col, r->v[k], r->n_cols, s, counts);
-		scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), row, r->col, s);
+		group_write(a, rowwise_at(a, row, r->col), r->v[k], r->n_cols, s, counts);
+		if (row_may_begin(k, granule_tile<G>().rows))
+			scale_inv_write(&a->out.rowwise, &a->spec, granule_tile<G>(), row, r->col,
+					s);
 	}
 }
 
@@ -274,28 +312,33 @@ static __device__ void columns_cast(const struct region *r, const struct write_a
 				    struct scaling whole, struct counts *counts, uint8_t *turned)
 {
 	unsigned col = threadIdx.x % ROW_LANES * GROUP, row = threadIdx.x / ROW_LANES;
+	int n_rows = region_rows(r);
 
 	GPU_UNROLL
 	for (int c = 0; c < GROUP; c++) {
+		struct group column, scaled;
+
 		GPU_UNROLL
 		for (int k = 0; k < N_ROWS; k += 2) {
 			struct scaling s = column_scaling<G>(r, a, k, c, max, whole);
-			float low = scaling_apply(s, r->v[k][c]),
-			      high = scaling_apply(s, r->v[k + 1][c]);
-			uint16_t pair = gpu_fp8x2(a->spec.format, low, high);
+			struct pair pair = pair_scale(s, r->v[k][c], r->v[k + 1][c]);
+			uint16_t codes = gpu_fp8x2(a->spec.format, pair.low, pair.high);
 
-			turned[turned_at(col + c, row + k * ROW_STEP)] = (uint8_t)pair;
-			turned[turned_at(col + c, row + (k + 1) * ROW_STEP)] = (uint8_t)(pair >> 8);
-			if (!region_has(r, k) || c >= r->n_cols)
-				continue;
-			scale_inv_write(&a->out.columnwise, &a->spec, granule_tile<G>(), r->col + c,
-					r->row + (size_t)k * ROW_STEP, s);
-			if (!counts->wanted)
-				continue;
-			counts->n += element_count(a->spec.format, r->v[k][c], low);
-			if (region_has(r, k + 1))
-				counts->n += element_count(a->spec.format, r->v[k + 1][c], high);
+			column.v[k] = r->v[k][c];
+			column.v[k + 1] = r->v[k + 1][c];
+			scaled.v[k] = pair.low;
+			scaled.v[k + 1] = pair.high;
+			turned[turned_at(col + c, row + k * ROW_STEP)] = (uint8_t)codes;
+			turned[turned_at(col + c, row + (k + 1) * ROW_STEP)] =
+				(uint8_t)(codes >> 8);
+			if (row_may_begin(k, granule_tile<G>().cols) && region_has(r, k) &&
+			    c < r->n_cols)
+				scale_inv_write(&a->out.columnwise, &a->spec, granule_tile<G>(),
+						r->col + c, r->row + (size_t)k * ROW_STEP, s);
 		}
+		if (counts->wanted)
+			count_group(counts, a->spec.format, &column, &scaled,
+				    c < r->n_cols ? n_rows : 0);
 	}
 }
 
@@ -344,9 +387,10 @@ static __device__ inline void counts_put(const struct write_args *a, const struc
 	count_add(&a->counts[1], counts->n >> 16);
 }
 
+/* Two blocks at a time on a multiprocessor: 128 registers of a thread. */
 template <typename Source, enum granule G>
-static __global__ void write_region(const __grid_constant__ Source x,
-				    const __grid_constant__ struct write_args a)
+static __global__ void __launch_bounds__(THREADS, 2)
+	write_region(const __grid_constant__ Source x, const __grid_constant__ struct write_args a)
 {
 	struct counts counts = { true, 0 };
 	struct region r;
@@ -396,8 +440,8 @@ static __global__ void __launch_bounds__(STRIP_LANES_MOST)
 		int n = strip_has(&s, k);
 
 		if (n)
-			group_write(&a, s.row, s.col + (size_t)k * s.step, s.v[k], n, scaling,
-				    &counts);
+			group_write(&a, rowwise_at(&a, s.row, s.col + (size_t)k * s.step), s.v[k],
+				    n, scaling, &counts);
 	}
 	if (s.left && threadIdx.x % cut.lanes == 0)
 		scale_inv_put(&a.out.rowwise, a.spec.scale_type, s.row, s.j, scaling);
