@@ -5,8 +5,6 @@
  */
 #include "gpu_bf16.h"
 
-#include "kernels/gpu/cast/activation_source.h"
-#include "kernels/gpu/cast/norm_source.h"
 #include "kernels/gpu/cast/block128.h"
 
 static __device__ inline unsigned bf16x2(float low, float high)
@@ -17,8 +15,7 @@ static __device__ inline unsigned bf16x2(float low, float high)
 	return pair;
 }
 
-template <typename Source>
-static __global__ void write_bf16(const __grid_constant__ Source x, size_t rows, size_t cols,
+static __global__ void write_bf16(const __grid_constant__ struct source x, size_t rows, size_t cols,
 				  uint16_t *y)
 {
 	struct region r;
@@ -36,21 +33,20 @@ static __global__ void write_bf16(const __grid_constant__ Source x, size_t rows,
 	}
 }
 
-template <typename Source>
-static void launch(struct device_stream *stream, const Source &x, const struct matrix *of,
+static void launch(struct device_stream *stream, const struct source &x, const struct matrix *of,
 		   uint16_t *y)
 {
-	GPU_LAUNCH(write_bf16<Source>, region_count(of->rows, of->cols), THREADS,
+	GPU_LAUNCH(write_bf16, region_count(of->rows, of->cols), THREADS,
 		   device_stream_native(stream), x, of->rows, of->cols, y);
 	device_launched(stream, "write_bf16");
 }
 
 void bench_norm(struct device_stream *stream, const struct norm_args *args, uint16_t *y)
 {
-	launch(stream, normed_of(stream, args), &args->x, y);
+	launch(stream, source_of_norm(stream, args), &args->x, y);
 }
 
 void bench_activate(struct device_stream *stream, const struct activation_args *args, uint16_t *y)
 {
-	launch(stream, activated_of(args), &args->x, y);
+	launch(stream, source_of_activation(args), &args->x, y);
 }

@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Activations with FP8 output: 4 bytes read for an element of SwiGLU in bf16, 1 written.
+ * Activations with FP8 output, by the kernels of cast.cu: 4 bytes read for an element of SwiGLU in
+ * bf16, 1 written.
  */
-#include "kernels/gpu/cast/activation_source.h"
-#include "kernels/gpu/cast/cast_kernels.h"
+#include "kernels/gpu/cast/source.h"
+
+struct source source_of_activation(const struct activation_args *args)
+{
+	struct source source = source_of_elements(&args->x);
+
+	source.kind = SOURCE_ACTIVATION;
+	source.activation = { elements_of(&args->up), args->activation, args->up.data != NULL };
+	return source;
+}
 
 void gpu_activate(struct device_stream *stream, const struct activation_args *args,
 		  const struct qspec *spec, const struct fp8_out *out, unsigned long long *counts)
 {
-	struct write_args a = { args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile),
-				*out,	      NULL,	    NULL,  counts };
+	const struct source source = source_of_activation(args);
 
-	write_launch(stream, activated_of(args), a);
+	gpu_cast_source(stream, &source,
+			{ args->x.rows, args->x.cols, *spec, scale_limit(DT_F32, spec->tile), *out,
+			  NULL, NULL, counts });
 }

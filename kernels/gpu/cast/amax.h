@@ -130,8 +130,8 @@ static __device__ inline void amax_raise_any(const struct region *r, const struc
 	}
 }
 
-template <typename Source, enum granule G>
-static __global__ void amax_region(const __grid_constant__ Source x,
+template <enum granule G>
+static __global__ void amax_region(const __grid_constant__ struct source x,
 				   const __grid_constant__ struct amax_args a)
 {
 	unsigned *bits = reinterpret_cast<unsigned *>(a.amax);
@@ -150,14 +150,14 @@ static __global__ void amax_region(const __grid_constant__ Source x,
 		count_add(&a.counts[0], region_nonfinite(&r));
 }
 
-template <typename Source>
-static void amax_launch(struct device_stream *stream, const Source &x, const struct amax_args &a)
+static inline void amax_launch(struct device_stream *stream, const struct source &x,
+			       const struct amax_args &a)
 {
 	size_t n = region_count(a.rows, a.cols);
 	enum granule granule = granule_of(a.tile);
-	auto kernel = granule == ONE	    ? amax_region<Source, ONE>
-		      : granule == EACH_ROW ? amax_region<Source, EACH_ROW>
-					    : amax_region<Source, ANY>;
+	auto kernel = granule == ONE	    ? amax_region<ONE>
+		      : granule == EACH_ROW ? amax_region<EACH_ROW>
+					    : amax_region<ANY>;
 
 	GPU_LAUNCH(kernel, n, THREADS, device_stream_native(stream), x, a);
 	device_launched(stream, "amax_region");

@@ -8,7 +8,7 @@
 #ifndef FP8CONV_KERNELS_GPU_CAST_BLOCK128_H
 #define FP8CONV_KERNELS_GPU_CAST_BLOCK128_H
 
-#include "kernels/gpu/cast/load.h"
+#include "kernels/gpu/cast/source.h"
 #include "kernels/gpu/reduce.h"
 
 #define REGION	  128
@@ -46,8 +46,7 @@ static __device__ inline int region_rows(const struct region *r)
 }
 
 /* Loads the elements; those that do not exist are 0, which changes no amax. */
-template <typename Source>
-static __device__ inline void region_load(struct region *r, const Source &x, size_t rows,
+static __device__ inline void region_load(struct region *r, const struct source &x, size_t rows,
 					  size_t cols)
 {
 	size_t n_across = (cols + REGION - 1) / REGION;

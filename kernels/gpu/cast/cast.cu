@@ -1,26 +1,164 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Casts matrices to FP8, and computes their amax.  A cast moves 3 bytes for an element of bf16: 2
- * read, 1 written (2 with both copies), and each scale once.  Where the amax must come first, x is
- * read twice: for tensors, for rows of more than 32768 elements, and for channels with a columnwise
- * copy, which are read a third time.
+ * Casts matrices to FP8, and computes their amax.  The kernels are cast_region() and cast_strips();
+ * they serve norms and activations too (source.h).  A copy is quantized along its rows; the
+ * columnwise one is that of the transpose.
+ *
+ * A cast moves 3 bytes for an element of bf16: 2 read, 1 written (2 with both copies), and each
+ * scale once.  Where the amax must come first, x is read twice: for tensors, for rows of more than
+ * 32768 elements, and for channels with a columnwise copy, which are read a third time.
  */
 #include "kernels/gpu/cast/cast.h"
-#include "kernels/gpu/cast/cast_kernels.h"
+#include "kernels/gpu/cast/codes.h"
+#include "kernels/gpu/cast/columnwise.h"
+#include "kernels/gpu/cast/row_tile.h"
+
+static __device__ inline void counts_put(const struct cast_args *a, const struct counts *counts)
+{
+	count_add(&a->counts[0], counts->n & 0xFFFF);
+	count_add(&a->counts[1], counts->n >> 16);
+}
+
+/* Two blocks at a time on a multiprocessor: 128 registers of a thread. */
+template <enum granule G>
+static __global__ void __launch_bounds__(THREADS, 2)
+	cast_region(const __grid_constant__ struct source x,
+		    const __grid_constant__ struct cast_args a)
+{
+	struct counts counts = { true, 0 };
+	struct region r;
+	struct scaling whole;
+	unsigned max = 0;
+
+	region_load(&r, x, a.rows, a.cols);
+	if (G == SQUARE || a.out.amax)
+		max = region_max(&r);
+	if (a.out.amax)
+		amax_raise(a.out.amax, max);
+	whole = region_scaling<G>(&a, max);
+	if (a.out.rowwise.codes) {
+		if (G == ANY)
+			elements_write(&r, &a, false, &counts);
+		else
+			rowwise_write<G>(&r, &a, whole, &counts);
+		counts.wanted = false;
+	}
+	if (a.out.columnwise.codes) {
+		if (G == ANY)
+			elements_write(&r, &a, true, &counts);
+		else
+			columnwise_write<G>(&r, &a, whole, &counts);
+	}
+	counts_put(&a, &counts);
+}
+
+/* Writes a rowwise copy whose tiles are strips. */
+static __global__ void __launch_bounds__(STRIP_LANES_MOST)
+	cast_strips(const __grid_constant__ struct source x,
+		    const __grid_constant__ struct strips cut,
+		    const __grid_constant__ struct cast_args a)
+{
+	struct counts counts = { true, 0 };
+	unsigned of_block = 0;
+	struct scaling scaling;
+	struct strip s;
+
+	strip_load(&s, x, &cut);
+	scaling = tile_scaling(
+		&a, f32_from_bits(strip_max(&s, cut.lanes, a.out.amax != NULL, &of_block)));
+	if (a.out.amax)
+		amax_raise(a.out.amax, of_block);
+	GPU_UNROLL
+	for (int k = 0; k < STRIP_GROUPS; k++) {
+		int n = strip_has(&s, k);
+
+		if (n)
+			group_write(&a, rowwise_at(&a, s.row, s.col + (size_t)k * s.step), s.v[k],
+				    n, scaling, &counts);
+	}
+	if (s.left && threadIdx.x % cut.lanes == 0)
+		scale_inv_put(&a.out.rowwise, a.spec.scale_type, s.row, s.j, scaling);
+	counts_put(&a, &counts);
+}
+
+/* Returns the amax of each tile of a copy, in memory of the stream; NULL if the stream has
+ * stopped. */
+static const float *amax_of_tiles(struct device_stream *stream, const struct source &x,
+				  const struct cast_args *a, bool turned)
+{
+	size_t rows = turned ? a->cols : a->rows, cols = turned ? a->rows : a->cols;
+	size_t size = tile_count(rows, a->spec.tile.rows) * tile_count(cols, a->spec.tile.cols) *
+		      sizeof(float);
+	float *amax = static_cast<float *>(device_take(stream, size));
+
+	if (!amax)
+		return NULL;
+	device_zero(stream, amax, size);
+	amax_launch(stream, x, { a->rows, a->cols, a->spec.tile, turned, amax, NULL });
+	return amax;
+}
+
+/* Returns false if the tiles are not strips, or their amax is known, or a columnwise copy is wanted
+ * too, whose tiles are columns. */
+static bool strips_launch(struct device_stream *stream, const struct source &x,
+			  const struct cast_args *a)
+{
+	struct strips cut = strips_of(a->rows, a->cols, a->spec.tile);
+
+	if (!cut.lanes || a->amax || !a->out.rowwise.codes || a->out.columnwise.codes)
+		return false;
+	GPU_LAUNCH(cast_strips, strips_blocks(&cut), strips_threads(&cut),
+		   device_stream_native(stream), x, cut, *a);
+	device_launched(stream, "cast_strips");
+	return true;
+}
+
+/* Computes the amax of tiles that are neither strips nor held by a region, then writes.  a->amax is
+ * set if it is known; a->amax_turned is not set. */
+void gpu_cast_source(struct device_stream *stream, const struct source *x, struct cast_args a)
+{
+	/* In the order of enum granule. */
+	static void (*const kernels[])(struct source, struct cast_args) = {
+		cast_region<ONE>,     cast_region<EACH_ROW>, cast_region<SQUARE>,
+		cast_region<ROW_128>, cast_region<ROW_32>,   cast_region<ANY>,
+	};
+	enum granule granule = granule_of(a.spec.tile);
+	size_t n = region_count(a.rows, a.cols);
+
+	if (a.out.scale) {
+		a.amax = a.amax_turned = a.out.scale;
+		a.spec.arith = ARITH_GIVEN;
+	}
+	if ((granule == EACH_ROW || granule == ANY) && strips_launch(stream, *x, &a))
+		return;
+	if (granule == ONE || granule == EACH_ROW || granule == ANY) {
+		if (!a.amax && (a.out.rowwise.codes || granule == ONE))
+			a.amax = amax_of_tiles(stream, *x, &a, false);
+		if (!a.amax_turned && a.out.columnwise.codes && granule != ONE)
+			a.amax_turned = amax_of_tiles(stream, *x, &a, true);
+	} else if (a.amax) {
+		granule = ANY; /* the regions need not find them */
+	}
+	if (device_stream_stopped(stream))
+		return;
+	GPU_LAUNCH(kernels[granule], n, THREADS, device_stream_native(stream), *x, a);
+	device_launched(stream, "cast_region");
+}
 
 void gpu_tile_amax(struct device_stream *stream, const struct matrix *x, struct tile tile,
 		   bool transposed, float *amax, unsigned long long *counts)
 {
 	const struct amax_args a = { x->rows, x->cols, tile, transposed, amax, counts };
 
-	amax_launch(stream, elements_of(x), a);
+	amax_launch(stream, source_of_elements(x), a);
 }
 
 void gpu_cast(struct device_stream *stream, const struct matrix *x, const struct qspec *spec,
 	      const float *amax, const struct fp8_out *out, unsigned long long *counts)
 {
-	struct write_args a = { x->rows, x->cols, *spec, scale_limit(x->dtype, spec->tile),
-				*out,	 amax,	  NULL,	 counts };
+	const struct source source = source_of_elements(x);
 
-	write_launch(stream, elements_of(x), a);
+	gpu_cast_source(stream, &source,
+			{ x->rows, x->cols, *spec, scale_limit(x->dtype, spec->tile), *out, amax,
+			  NULL, counts });
 }

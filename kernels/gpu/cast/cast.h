@@ -3,6 +3,9 @@
  * The operations on matrices in the memory of the GPU, with the contracts of the functions of the
  * same names in src/backend/backend.h; every pointer is one of the GPU.  They add kernels to the
  * stream and return.  Scales are aligned to their size; scratch memory is taken from the stream.
+ *
+ * cast.cu has the kernels of gpu_tile_amax() and gpu_cast(), which serve norms and activations too;
+ * each other function is in the file of its name.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_CAST_H
 #define FP8CONV_KERNELS_GPU_CAST_CAST_H

@@ -51,12 +51,12 @@ static __device__ inline void codes_load(uint8_t code[GROUP], const uint8_t *fro
 		code[i] = i < n ? from[i] : 0;
 }
 
-template <typename T> struct alignas(16) group {
+template <typename T> struct alignas(16) dequantized {
 	T at[GROUP];
 };
 
 template <typename T>
-static __device__ inline void group_store(T *to, const group<T> *values, int n)
+static __device__ inline void group_store(T *to, const dequantized<T> *values, int n)
 {
 	if (n == GROUP && (uintptr_t)to % 16 == 0) {
 		for (unsigned i = 0; i < sizeof *values / sizeof(uint4); i++)
@@ -77,7 +77,7 @@ template <typename T> static __global__ void dequantize_groups(struct dequantize
 	/* The scale of the group's first element, and of all its elements if tiles are as wide. */
 	bool one_tile = q->tile.cols == WHOLE || q->tile.cols % GROUP == 0;
 	uint8_t code[GROUP];
-	group<T> values = {};
+	dequantized<T> values = {};
 	float scale_inv;
 	int n;
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The values of an operation before the cast, GROUP adjacent elements of a row at a time.  Here:
- * elements of a matrix in memory, which norms and activations also read.
+ * Elements of a matrix in the GPU's memory as fp32, GROUP neighbors of a row at a time.
  */
 #ifndef FP8CONV_KERNELS_GPU_CAST_LOAD_H
 #define FP8CONV_KERNELS_GPU_CAST_LOAD_H
@@ -13,6 +12,11 @@
 #include <gpu.h>
 
 #define GROUP 8
+
+/* By value, so that they stay in registers. */
+struct group {
+	float v[GROUP];
+};
 
 /* The element types of a matrix. */
 struct bf16 {
@@ -63,21 +67,14 @@ template <> __device__ inline void load_group(float v[GROUP], const float *from)
 struct elements {
 	const void *data;
 	enum dtype dtype;
-	size_t stride;
-	bool aligned; /* each row begins at a multiple of 16 bytes */
+	size_t stride; /* in elements */
+	bool aligned;  /* each row begins at a multiple of 16 bytes */
 
-	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */
-	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
+	/* v = elements (row, col ...), all of which exist, of aligned rows. */
+	__device__ void load_whole(float v[GROUP], size_t row, size_t col) const
 	{
 		size_t i = row * stride + col;
 
-		if (!aligned || n < GROUP) {
-			struct some some = load_some(i, n);
-
-			for (int c = 0; c < GROUP; c++)
-				v[c] = some.v[c];
-			return;
-		}
 		if (dtype == DT_BF16)
 			load_group(v, static_cast<const bf16 *>(data) + i);
 		else if (dtype == DT_F16)
@@ -86,27 +83,21 @@ struct elements {
 			load_group(v, static_cast<const float *>(data) + i);
 	}
 
-	/* By value, so that v stays in registers. */
-	struct some {
-		float v[GROUP];
-	};
-
-	__device__ GPU_CALL struct some load_some(size_t i, int n) const
+	/* v[0 .. n-1] = elements (row, col ...); the rest of v is 0. */
+	__device__ void load(float v[GROUP], size_t row, size_t col, int n) const
 	{
-		struct some some;
-
+		if (aligned && n == GROUP) {
+			load_whole(v, row, col);
+			return;
+		}
 		for (int c = 0; c < GROUP; c++)
-			some.v[c] = c < n ? one(i + c) : 0;
-		return some;
+			v[c] = c < n ? at(row, col + c) : 0;
 	}
 
 	__device__ float at(size_t row, size_t col) const
 	{
-		return one(row * stride + col);
-	}
+		size_t i = row * stride + col;
 
-	__device__ float one(size_t i) const
-	{
 		if (dtype == DT_BF16)
 			return widen(static_cast<const bf16 *>(data)[i]);
 		if (dtype == DT_F16)

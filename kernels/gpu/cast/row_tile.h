@@ -69,8 +69,8 @@ static __device__ inline int strip_has(const struct strip *s, int k)
 }
 
 /* Loads the elements; those that do not exist are 0. */
-template <typename Source>
-static __device__ inline void strip_load(struct strip *s, const Source &x, const struct strips *cut)
+static __device__ inline void strip_load(struct strip *s, const struct source &x,
+					 const struct strips *cut)
 {
 	size_t strip = (size_t)blockIdx.x * (blockDim.x / cut->lanes) + threadIdx.x / cut->lanes;
 	size_t in_strip = (size_t)(threadIdx.x % cut->lanes) * GROUP, begin, end;
