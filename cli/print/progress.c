@@ -1,4 +1,7 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * When progress is printed: the thread, the rate, the mode.  progress_line.c draws the bar.
+ */
 #include "cli/print/progress.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contents of the output directory: nothing, this job unfinished, or files of others, which
- * stay untouched.
+ * Resuming a conversion: what the output directory contains (nothing, this job unfinished, or files
+ * of others, which stay untouched), and which shards need not be written again.
  */
 #include <fcntl.h>
 #include <stdlib.h>

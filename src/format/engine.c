@@ -1,4 +1,8 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What each engine refuses, for any format.  What it refuses of one variant of a format, and why,
+ * is `.refused` of that variant's row in format_<name>.c.
+ */
 #include "format/engine.h"
 
 #include <math.h>

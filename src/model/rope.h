@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Rotary position embeddings (RoPE): the angles by which pairs of values are rotated, and the
- * scalings of these angles for longer texts.
+ * scalings of these angles for longer texts.  The executors rotate the values:
+ * kernels/cpu/forward/ops_loops.h, kernels/gpu/forward/rows.cu.
  *
  * Source: transformers 5.23, modeling_rope_utils.py, whose fp32 steps are followed one by one.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Decides each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor
- * (the last matching rule), --include and --exclude, its role.
+ * (the last matching rule), --include and --exclude, its role.  The patterns that make a name a
+ * router, a norm or a head are rows in model/role.c.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensor parallelism: checks that tiles stay whole in the splits that engines make at the given
- * size.
+ * size (model/parallel.h).  select/tp.c is the check before a conversion.
  */
 #include <inttypes.h>
 #include <stdlib.h>
