@@ -13,7 +13,12 @@ export SAMPLES FP8CONV TSAN_OPTIONS ASAN_OPTIONS
 
 # suites: a line for each, its name and its command.
 suites() {
-	for runner in tests/cli/run.sh tests/fault/run.sh tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/build.sh; do
+	echo "fault sh tests/fault/run.sh"
+	for directory in tests/cli/*/; do
+		name=$(basename "$directory")
+		echo "cli/$name sh tests/cli/run.sh /$name/"
+	done
+	for runner in tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/build.sh; do
 		echo "$(echo "$runner" | sed 's,tests/,,; s,/run.sh,,; s,\.sh,,') sh $runner"
 	done
 	echo "gpu env OUT=$BUILD/tests/gpu PROGRAMS=$BUILD sh tests/gpu.sh sanitize files" # the unit tests below have parity
