@@ -336,9 +336,11 @@ def machine(bench: Bench) -> dict[str, object]:
 
 
 def conformance_venv() -> str | None:
+    """Of the environments in the cache (tests/conformance/venv.sh), one that has torch."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     for complete in sorted(cache.glob("fp8conv/venv-*/complete")):
-        return str(complete.parent)
+        if any(complete.parent.glob("lib/python3*/site-packages/torch")):
+            return str(complete.parent)
     return None
 
 
