@@ -143,7 +143,7 @@ static void add_amax_bands(struct amax_pass *pass, size_t u)
 	if (known->has_group[unit->scale_group])
 		return;
 	known->has_group[unit->scale_group] = true;
-	for (size_t m = plan->groups[unit->scale_group].first; m != SIZE_MAX;
+	for (size_t m = plan->groups[unit->scale_group].first; m != NO_UNIT;
 	     m = plan->units[m].next_in_group)
 		bands_add_unit(&pass->list, plan, m, &pipeline->limits, SIZE_MAX);
 }

@@ -5,6 +5,7 @@
  */
 #include "convert/plan.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,6 +198,7 @@ void plan_keep(struct plan *plan, size_t u)
 /* Makes room for more units than the selection has: repack adds those of KV-cache scales. */
 static void units_grow(struct plan *plan, size_t n_units)
 {
+	assert(n_units < NO_UNIT); /* more take terabytes before they come here */
 	plan->units = xreallocarray(plan->units, n_units, sizeof *plan->units);
 	for (size_t u = plan->selection.n_units; u < n_units; u++)
 		plan->units[u] = (struct plan_unit){ .spec = &plan->spec };
@@ -221,8 +223,9 @@ void plan_begin(struct plan *plan, size_t n_units, bool preserve)
 
 void plan_unit_begin(struct plan *plan, size_t u)
 {
-	plan->units[u].first_output =
-		plan->shards[plan->selection.units[u].source->shard].n_tensors;
+	size_t shard = plan->selection.units[u].source->shard;
+
+	plan->units[u].first_output = (uint32_t)plan->shards[shard].n_tensors;
 }
 
 /* Returns the source's own metadata, with "format" set, which loaders require. */

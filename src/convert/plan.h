@@ -54,19 +54,22 @@ struct output_shard {
 	uint64_t data_size;	   /* bytes after the header */
 };
 
+/* Indices have 32 bits here: a plan has one plan_unit for each of perhaps a million units. */
+#define NO_UNIT UINT32_MAX
+
 /* The plan's part of a unit of the selection. */
 struct plan_unit {
 	const struct qspec *spec; /* its own, or the plan's */
-	size_t first_output;	  /* in the shard of its source; the others follow */
-	size_t preserved;	  /* index of its source in the preserved shard's tensors */
+	uint32_t first_output;	  /* in the shard of its source; the others follow */
+	uint32_t preserved;	  /* index of its source in the preserved shard's tensors */
+	uint32_t next_in_group;	  /* the next unit of its scale group, or NO_UNIT */
 	float input_scale_inv;	  /* with static_input */
-	size_t next_in_group;	  /* the next unit of its scale group; SIZE_MAX: none */
 };
 
 /* The units with one per-tensor scale. */
 struct plan_group {
-	size_t first; /* unit; SIZE_MAX: none is quantized */
-	float amax;   /* of all its weights, if a calibration has it; else NaN */
+	uint32_t first; /* unit; NO_UNIT: none is quantized */
+	float amax;	/* of all its weights, if a calibration has it; else NaN */
 };
 
 /* The scale of a KV cache, from a calibration. */

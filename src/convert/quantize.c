@@ -148,14 +148,14 @@ static void plan_groups(struct plan *plan)
 {
 	plan->groups = xcalloc(plan->selection.n_scale_groups, sizeof *plan->groups);
 	for (size_t g = 0; g < plan->selection.n_scale_groups; g++)
-		plan->groups[g] = (struct plan_group){ .first = SIZE_MAX, .amax = NAN };
+		plan->groups[g] = (struct plan_group){ .first = NO_UNIT, .amax = NAN };
 	for (size_t u = plan->selection.n_units; u-- > 0;) {
 		struct plan_group *group = &plan->groups[plan->selection.units[u].scale_group];
 
 		if (!plan->selection.units[u].recipe)
 			continue;
 		plan->units[u].next_in_group = group->first;
-		group->first = u;
+		group->first = (uint32_t)u;
 	}
 }
 

@@ -66,7 +66,7 @@ static void unit_preserve(struct plan *plan, size_t u)
 	if (u == 0 || plan->selection.units[u - 1].source != ref ||
 	    !plan->selection.units[u - 1].recipe)
 		output_shard_add(shard, ref->tensor);
-	plan->units[u].preserved = shard->n_tensors - 1;
+	plan->units[u].preserved = (uint32_t)(shard->n_tensors - 1);
 }
 
 int quantize_outputs(struct plan *plan, bool preserve, struct err *err)

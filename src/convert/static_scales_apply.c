@@ -103,12 +103,12 @@ static int group_input_scale(const struct static_scales *scales, struct plan *pl
 {
 	float max = 0, amax;
 
-	for (size_t u = first; u != SIZE_MAX; u = plan->units[u].next_in_group) {
+	for (size_t u = first; u != NO_UNIT; u = plan->units[u].next_in_group) {
 		if (unit_input_amax(scales, plan, u, &amax, err))
 			return -1;
 		max = amax > max ? amax : max;
 	}
-	for (size_t u = first; u != SIZE_MAX; u = plan->units[u].next_in_group) {
+	for (size_t u = first; u != NO_UNIT; u = plan->units[u].next_in_group) {
 		struct qspec spec = input_spec(plan, u);
 
 		plan->units[u].input_scale_inv = static_scale_inv(&spec, max);
@@ -122,8 +122,7 @@ static int group_weight_amax(const struct static_scales *scales, struct plan *pl
 	float *max = &plan->groups[group].amax;
 
 	*max = 0;
-	for (size_t u = plan->groups[group].first; u != SIZE_MAX;
-	     u = plan->units[u].next_in_group) {
+	for (size_t u = plan->groups[group].first; u != NO_UNIT; u = plan->units[u].next_in_group) {
 		const struct amax_site *site;
 		float amax;
 
@@ -141,7 +140,7 @@ static int apply_groups(const struct static_scales *scales, struct plan *plan, s
 		size_t first = plan->groups[group].first;
 
 		plan->groups[group].amax = NAN;
-		if (first == SIZE_MAX)
+		if (first == NO_UNIT)
 			continue;
 		if (plan->selection.units[first].recipe->needs_history &&
 		    group_weight_amax(scales, plan, group, err))
