@@ -8,71 +8,13 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "model/role_cache.h"
 #include "select/steps.h"
-
-/* The roles of names that differ only in numbers, so that each role is computed once. */
-struct roles {
-	struct intern names;
-	struct role_facts *facts;
-	char *key;
-	size_t key_size;
-};
 
 struct patterns {
 	size_t n_rules, n_include, n_exclude;
 	struct pattern *rules, *include, *exclude;
 };
-
-static void roles_release(struct roles *roles)
-{
-	intern_release(&roles->names);
-	free(roles->facts);
-	free(roles->key);
-}
-
-static bool is_digit(char c)
-{
-	return c >= '0' && c <= '9';
-}
-
-/* The key is the name with one byte, which no name contains, in place of each segment that is a
- * number and of three or more digits anywhere: no rule contains those.  Written by hand, because it
- * is half of the cost of a tensor. */
-static size_t roles_key(struct roles *roles, const char *name)
-{
-	size_t n = strlen(name), length = 0, digits;
-	char *key;
-
-	if (n >= roles->key_size)
-		roles->key = xreallocarray(roles->key, roles->key_size = 2 * n + 1, 1);
-	key = roles->key;
-	for (size_t i = 0; i < n; i += digits) {
-		for (; i < n && !is_digit(name[i]); i++)
-			key[length++] = name[i];
-		for (digits = 0; is_digit(name[i + digits]);)
-			digits++;
-		if (digits >= 3 || (digits && (i == 0 || name[i - 1] == '.') &&
-				    (!name[i + digits] || name[i + digits] == '.')))
-			key[length++] = '\1';
-		else
-			for (size_t d = 0; d < digits; d++)
-				key[length++] = name[i + d];
-	}
-	return length;
-}
-
-static const struct role_facts *roles_find(struct roles *roles, const char *name)
-{
-	size_t known = roles->names.n, length, i;
-
-	length = roles_key(roles, name);
-	i = intern_add(&roles->names, roles->key, length);
-	if (i == known) {
-		ARRAY_GROW(roles->facts, known);
-		role_of_name(&roles->facts[i], name);
-	}
-	return &roles->facts[i];
-}
 
 static int compile(struct pattern **patterns, size_t *n_done, const char *option,
 		   const char *const *texts, size_t n, struct err *err)
@@ -274,7 +216,7 @@ bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *f
 }
 
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
-			   struct roles *roles)
+			   struct role_cache *roles)
 {
 	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
 
@@ -282,7 +224,7 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		.source = ref,
 		.source_scale = select->scales ? &select->scales[i] : NULL,
 		.recipe = select->options->recipe,
-		.facts = *roles_find(roles, ref->tensor->name),
+		.facts = role_cache_find(roles, ref->tensor->name),
 		.ends_fused_set = true,
 		.fused_set = NONE,
 		.next_in_fused_set = NONE,
@@ -330,7 +272,7 @@ static void keep_transposed(struct select *select)
 int select_gather(struct select *select, char **note, struct err *err)
 {
 	struct patterns patterns = { 0 };
-	struct roles roles = { 0 };
+	struct role_cache roles = { 0 };
 	bool *is_scale = NULL;
 	int rc = -1;
 
@@ -352,7 +294,7 @@ int select_gather(struct select *select, char **note, struct err *err)
 	rc = patterns_note(select, &patterns, note, err);
 out:
 	patterns_release(&patterns);
-	roles_release(&roles);
+	role_cache_release(&roles);
 	free(is_scale);
 	return rc;
 }

@@ -15,14 +15,6 @@ struct first_input {
 	float scale;
 };
 
-static bool is_expert(const struct verify_weight *weight)
-{
-	struct role_facts facts;
-
-	role_of_name(&facts, weight->unit.name);
-	return facts.expert;
-}
-
 /* Returns the input scale of a weight, or NULL where it is missing or has several elements. */
 static const struct tensor_ref *find_input(const struct verify *verify,
 					   const struct verify_weight *weight)
@@ -63,7 +55,8 @@ int verify_inputs(struct verify *verify, struct err *err)
 		const struct verify_weight *weight = &verify->weights.list[w];
 		const struct tensor_ref *ref;
 
-		if (weight->fused_set == SIZE_MAX || !is_expert(weight))
+		if (weight->fused_set == SIZE_MAX ||
+		    !role_cache_find(&verify->roles, weight->unit.name).expert)
 			continue;
 		ref = find_input(verify, weight);
 		if (ref)

@@ -19,7 +19,7 @@
 #include "backend/backend.h"
 #include "base/intern.h"
 #include "model/config.h"
-#include "model/role.h"
+#include "model/role_cache.h"
 #include "source/source.h"
 #include "verify/arithmetic.h"
 #include "verify/scan.h"
@@ -79,6 +79,7 @@ struct verify {
 	struct verify_opened opened;
 	struct verify_weights weights;
 	struct verify_run run;
+	struct role_cache roles; /* of tensors */
 };
 
 /* Returns the name of the file that has the tensor. */

@@ -12,7 +12,6 @@
 #include "verify/steps.h"
 #include "model/fusion.h"
 #include "model/tensor_name.h"
-#include "model/tensor_name.h"
 
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
 {
@@ -254,7 +253,7 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 		return;
 	}
 	module = verify_module(weight->tensor->name);
-	role_of_name(&facts, weight->tensor->name);
+	facts = role_cache_find(&verify->roles, weight->tensor->name);
 	if (never_quantized(facts.role) || config_skips(verify, module))
 		report_stray(verify, ref, weight, "whose module engines do not quantize");
 	free(module);
@@ -297,7 +296,7 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 		check_kv_pair(verify, ref);
 		return;
 	}
-	role_of_name(&facts, name);
+	facts = role_cache_find(&verify->roles, name);
 	module = verify_module(name);
 	skipped = config_skips(verify, module);
 	if (detection_is_weight(ref))

@@ -33,11 +33,10 @@ void verify_tp(struct verify *verify)
 	for (size_t i = 0; i < verify->weights.n; i++) {
 		const struct verify_weight *weight = &verify->weights.list[i];
 		const struct unit *unit = &weight->unit;
-		struct role_facts facts;
+		struct role_facts facts = role_cache_find(&verify->roles, unit->name);
 		struct tp_split split;
 		char dimension;
 
-		role_of_name(&facts, unit->name);
 		if (unit->source->tensor->n_dims != 2)
 			continue;
 		split = (struct tp_split){ .parallel = facts.parallel,

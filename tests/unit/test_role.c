@@ -12,7 +12,7 @@
 
 #include "model/experts.h"
 #include "model/fusion.h"
-#include "model/role.h"
+#include "model/role_cache.h"
 
 /* Linear weights that are quantized, and how tensor parallelism cuts them. */
 static const struct {
@@ -266,6 +266,32 @@ static void fused_modules_are_found_in_order(void **state)
 }
 
 /* Long names, empty segments, no segments: no crash, and the end still counts. */
+static void check_cached(struct role_cache *cache, const char *name)
+{
+	struct role_facts expected, found = role_cache_find(cache, name);
+
+	role_of_name(&expected, name);
+	if (found.role != expected.role || found.parallel != expected.parallel ||
+	    found.linear != expected.linear || found.expert != expected.expert ||
+	    found.conv1d != expected.conv1d)
+		fail_msg("%s: the cache has other facts", name);
+}
+
+/* The first round fills the cache, the second finds every name in it. */
+static void a_cache_gives_each_name_its_own_role(void **state)
+{
+	struct role_cache cache = { 0 };
+
+	(void)state;
+	for (int round = 0; round < 2; round++) {
+		for (size_t i = 0; i < sizeof quantized / sizeof *quantized; i++)
+			check_cached(&cache, quantized[i].name);
+		for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+			check_cached(&cache, kept[i].name);
+	}
+	role_cache_release(&cache);
+}
+
 static void odd_names_end_in_a_role(void **state)
 {
 	struct role_facts facts;
@@ -295,6 +321,7 @@ int main(void)
 		cmocka_unit_test(kept_modules_have_their_reason),
 		cmocka_unit_test(experts_are_told_from_modules),
 		cmocka_unit_test(fused_modules_are_found_in_order),
+		cmocka_unit_test(a_cache_gives_each_name_its_own_role),
 		cmocka_unit_test(odd_names_end_in_a_role),
 	};
 

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Roles by name, each computed once for all names that differ only in numbers: a checkpoint of
+ * 100,000 tensors has perhaps 50 of them.
+ */
+#ifndef FP8CONV_MODEL_ROLE_CACHE_H
+#define FP8CONV_MODEL_ROLE_CACHE_H
+
+#include <stddef.h>
+
+#include "base/intern.h"
+#include "model/role.h"
+
+/* Zeroed: empty.  For one thread. */
+struct role_cache {
+	struct intern names;	  /* without their numbers */
+	struct role_facts *facts; /* by name */
+	char *key;		  /* scratch */
+	size_t key_size;
+};
+
+/* Returns what role_of_name() makes of the name. */
+struct role_facts role_cache_find(struct role_cache *cache, const char *name);
+
+void role_cache_release(struct role_cache *cache);
+
+#endif
