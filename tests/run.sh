@@ -14,8 +14,7 @@ export SAMPLES FP8CONV TSAN_OPTIONS ASAN_OPTIONS
 # suites: a line for each, its name and its command.
 suites() {
 	echo "fault sh tests/fault/run.sh"
-	for directory in tests/cli/*/; do
-		name=$(basename "$directory")
+	for name in $(dirname tests/cli/*/*.sh | sort -u | xargs -n 1 basename); do
 		echo "cli/$name sh tests/cli/run.sh /$name/"
 	done
 	for runner in tests/simt/run.sh tests/docs/run.sh tests/layers.sh tests/style.sh tests/build.sh; do
