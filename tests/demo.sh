@@ -13,9 +13,15 @@ say() {
 	"$@"
 }
 
+# show COMMAND...: of its output, the weight of one module and its scale.
+show() {
+	printf '\n\033[1m$ %s | grep layers.0.self_attn.q_proj\033[0m\n' "$*"
+	"$@" | grep layers.0.self_attn.q_proj
+}
+
 say "$FP8CONV" quantize "$model" --dry-run
 for recipe in blockwise channelwise mxfp8; do
 	say "$FP8CONV" quantize "$model" -o "$out/$recipe" --recipe "$recipe" --verbose
-	say "$FP8CONV" inspect "$out/$recipe" | tail -n 4
+	show "$FP8CONV" inspect "$out/$recipe"
 done
 printf '\nThe FP8 checkpoints lie in %s.\n' "$out"

@@ -118,7 +118,7 @@ static void print_next(const struct calibrate_params *params)
 	struct buf text = { 0 };
 
 	path_put(&text, params->input);
-	buf_puts(&text, " -o OUT --recipe delayed --calibration ");
+	buf_puts(&text, " -o DIR --recipe delayed --calibration ");
 	path_put(&text, params->output);
 	text_sanitize(text.data);
 	fprintf(stderr, "next       fp8conv quantize %s\n", text.data);

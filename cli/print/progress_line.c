@@ -10,7 +10,7 @@
 #include "cli/print/progress.h"
 #include "cli/print/units.h"
 
-#define BAR_MIN	   10 /* columns between the brackets */
+#define BAR_MIN	   6 /* columns between the brackets */
 #define BAR_MAX	   30
 #define BAR_FROM   24 /* a narrower terminal shows only the percentage */
 #define DETAIL_MIN 12
@@ -71,6 +71,16 @@ static size_t fitting(const char *text, size_t width)
 		n = next;
 	}
 	return n;
+}
+
+/* Cuts the text to `width` columns.  Dots show the cut: "12/3" of "12/30" reads as a number. */
+static void cut(struct buf *text, size_t width)
+{
+	if (fitting(text->data, width) == text->len)
+		return;
+	text->len = fitting(text->data, width - 3);
+	text->data[text->len] = '\0';
+	buf_puts(text, "...");
 }
 
 /* A part of the line: its text, and its columns; 0: left out. */
@@ -137,8 +147,7 @@ void progress_bar(struct buf *text, const struct sample *sample, const struct pa
 	has_bar = has_total && room >= BAR_MIN + 3;
 	room -= has_bar ? BAR_MIN + 3 : 0;
 	if (detail.text.len && room >= DETAIL_MIN + 2) {
-		detail.text.data[fitting(detail.text.data, room - 2)] = '\0';
-		detail.text.len = strlen(detail.text.data);
+		cut(&detail.text, room - 2);
 		take_part(&detail, 0, &room);
 	}
 	if (has_bar)

@@ -49,7 +49,7 @@ expect("verify --source", show("verify", "out", "--source", "m"),
 expect("verify --quiet", show("verify", "out", "--quiet"), [])
 expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
        [r"passes     2", r"tokens     32, \d+ per second", r"perplexity \d+\.\d{4}", r"time .*", r"output     s\.amax",
-        r"next       fp8conv quantize dense -o OUT --recipe delayed --calibration s\.amax"])
+        r"next       fp8conv quantize dense -o DIR --recipe delayed --calibration s\.amax"])
 expect("an error", show("quantize", "nowhere", "-o", "x", status=3), [r"fp8conv quantize: .*nowhere.*"])
 
 for command in (["inspect", "out"], ["inspect", "--stats", "out"], ["inspect", "dense"], ["recipes"], ["formats"],
