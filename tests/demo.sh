@@ -8,14 +8,18 @@ out=build/demo
 rm -rf "$out"
 mkdir -p "$out"
 
+# Commands are bold on a terminal.
+bold= plain=
+[ ! -t 1 ] || bold=$(printf '\033[1m') plain=$(printf '\033[0m')
+
 say() {
-	printf '\n\033[1m$ %s\033[0m\n' "$*"
+	printf '\n%s$ %s%s\n' "$bold" "$*" "$plain"
 	"$@"
 }
 
 # show COMMAND...: of its output, the weight of one module and its scale.
 show() {
-	printf '\n\033[1m$ %s | grep layers.0.self_attn.q_proj\033[0m\n' "$*"
+	printf '\n%s$ %s | grep layers.0.self_attn.q_proj%s\n' "$bold" "$*" "$plain"
 	"$@" | grep layers.0.self_attn.q_proj
 }
 

@@ -99,8 +99,21 @@ void device_copy_in(struct device_stream *stream, const struct device_copy *copy
 void device_copy_out(struct device_stream *stream, const struct device_copy *copy);
 
 /* The same for size bytes in one piece. */
-void device_bytes_in(struct device_stream *stream, void *to, const void *from, size_t size);
-void device_bytes_out(struct device_stream *stream, void *to, const void *from, size_t size);
+static inline void device_bytes_in(struct device_stream *stream, void *to, const void *from,
+				   size_t size)
+{
+	const struct device_copy copy = { to, size, from, size, size, 1 };
+
+	device_copy_in(stream, &copy);
+}
+
+static inline void device_bytes_out(struct device_stream *stream, void *to, const void *from,
+				    size_t size)
+{
+	const struct device_copy copy = { to, size, from, size, size, 1 };
+
+	device_copy_out(stream, &copy);
+}
 
 void device_zero(struct device_stream *stream, void *memory, size_t n);
 

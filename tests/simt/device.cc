@@ -234,20 +234,6 @@ void device_copy_out(struct device_stream *stream, const struct device_copy *cop
 			static_cast<char *>(copy->to)[i] ^= 0x40;
 }
 
-void device_bytes_in(struct device_stream *stream, void *to, const void *from, size_t size)
-{
-	const struct device_copy copy = { to, size, from, size, size, 1 };
-
-	device_copy_in(stream, &copy);
-}
-
-void device_bytes_out(struct device_stream *stream, void *to, const void *from, size_t size)
-{
-	const struct device_copy copy = { to, size, from, size, size, 1 };
-
-	device_copy_out(stream, &copy);
-}
-
 void device_zero(struct device_stream *stream, void *memory, size_t n)
 {
 	if (succeeds(stream, "device_zero"))

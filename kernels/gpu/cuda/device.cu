@@ -352,20 +352,6 @@ void device_copy_out(struct device_stream *stream, const struct device_copy *cop
 		staging_out(staging_of(stream), stream, copy);
 }
 
-void device_bytes_in(struct device_stream *stream, void *to, const void *from, size_t size)
-{
-	const struct device_copy copy = { to, size, from, size, size, 1 };
-
-	device_copy_in(stream, &copy);
-}
-
-void device_bytes_out(struct device_stream *stream, void *to, const void *from, size_t size)
-{
-	const struct device_copy copy = { to, size, from, size, size, 1 };
-
-	device_copy_out(stream, &copy);
-}
-
 void device_zero(struct device_stream *stream, void *memory, size_t n)
 {
 	if (!stream->failed)
