@@ -2,18 +2,23 @@
  *
  * fp8conv merge: several amax files into one.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/options/values.h"
+#include "cli/print/calibration.h"
+#include "cli/print/json.h"
+#include "cli/print/path.h"
 #include "amax/merge.h"
 
 /* The settings.  Begin zeroed.  Texts belong to argv. */
 struct settings {
 	struct amax_merge_params params;
-	bool ranks;
+	bool ranks, json, quiet;
 };
 
 static int read_input(const struct option_row *option, const char *value, void *place,
@@ -38,14 +43,70 @@ static const struct option_row options[] = {
 	{ SECTION_NONE, "ranks", 0, NULL,
 	  "Inputs are data-parallel ranks of the same passes: take the maximum", option_flag,
 	  PLACE(ranks) },
+	{ SECTION_REPORTING, "json", 0, NULL, "Print one JSON object", option_flag, PLACE(json) },
+	{ SECTION_REPORTING, "quiet", 'q', NULL, "Suppress notes and summary", option_flag,
+	  PLACE(quiet) },
 	{ 0 },
 };
+
+static void print_text(const struct amax_merge_params *params, const struct amax_merged *merged)
+{
+	fprintf(stderr, "passes     %" PRIu64 "\n", merged->n_passes);
+	fprintf(stderr, "tokens     %" PRIu64 "\n", merged->n_tokens);
+	path_print_output(params->output);
+	history_print_next("MODEL", params->output);
+}
+
+static void print_json(const struct amax_merge_params *params, const struct amax_merged *merged,
+		       const char *note)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_begin(&out);
+	json_out_text(&out, "output", params->output);
+	json_out_count(&out, "inputs", params->n_inputs);
+	json_out_count(&out, "passes", merged->n_passes);
+	json_out_count(&out, "tokens", merged->n_tokens);
+	json_out_open(&out, "notes", '[');
+	if (note)
+		json_out_text(&out, NULL, note);
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+static void report(const struct settings *settings, const struct amax_merged *merged)
+{
+	const struct amax_merge_params *params = &settings->params;
+	char *note = NULL;
+
+	if (merged->repeated[1])
+		note = xasprintf("'%s' and '%s' are of the same data, which counts twice",
+				 params->inputs[merged->repeated[0]],
+				 params->inputs[merged->repeated[1]]);
+	if (settings->json)
+		print_json(params, merged, note);
+	if (note && !settings->quiet) {
+		text_sanitize(note);
+		fprintf(stderr, "fp8conv merge: note: %s\n", note);
+	}
+	if (!settings->quiet && isatty(STDERR_FILENO))
+		print_text(params, merged);
+	free(note);
+}
+
+static int merge(const struct settings *settings, struct err *err)
+{
+	struct amax_merged merged;
+
+	if (amax_merge_files(&settings->params, &merged, err))
+		return -1;
+	report(settings, &merged);
+	return 0;
+}
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
 	struct settings settings = { .params.io = &io_system };
-	const struct amax_merge_params *params = &settings.params;
-	struct amax_repeated repeated = { 0 };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	settings.params.how = settings.ranks ? AMAX_RANKS : AMAX_APPEND;
@@ -53,12 +114,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 		rc = err_set(err, ERR_USAGE,
 			     "option '--output' is missing: give an output file (-o C.amax)");
 	else if (!rc)
-		rc = amax_merge_files(params, &repeated, err);
-	if (!rc && repeated.second)
-		fprintf(stderr,
-			"fp8conv merge: note: '%s' and '%s' are of the same data, which counts "
-			"twice\n",
-			params->inputs[repeated.first], params->inputs[repeated.second]);
+		rc = merge(&settings, err);
 	free(settings.params.inputs);
 	return rc < 0 ? -1 : 0;
 }

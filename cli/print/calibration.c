@@ -112,14 +112,13 @@ void calibrate_report_json(const struct calibrate_report *report)
 	json_out_end(&out);
 }
 
-/* Prints the next command, which takes static scales from the history. */
-static void print_next(const struct calibrate_params *params)
+void history_print_next(const char *model, const char *history)
 {
 	struct buf text = { 0 };
 
-	path_put(&text, params->input);
+	path_put(&text, model);
 	buf_puts(&text, " -o DIR --recipe delayed --calibration ");
-	path_put(&text, params->output);
+	path_put(&text, history);
 	text_sanitize(text.data);
 	fprintf(stderr, "next       fp8conv quantize %s\n", text.data);
 	buf_release(&text);
@@ -145,7 +144,7 @@ void calibrate_report_text(const struct calibrate_report *report)
 	fprintf(stderr, "time       %s\n", text.data);
 	buf_release(&text);
 	path_print_output(report->params->output);
-	print_next(report->params);
+	history_print_next(report->params->input, report->params->output);
 }
 
 void calibrate_report_uncovered(const struct calibrate_report *report)

@@ -207,16 +207,18 @@ static int merge_file(struct amax_stats *stats, const struct amax_merge_params *
 	return rc;
 }
 
-static struct amax_repeated find_repeated(uint64_t data[][2], size_t n)
+/* Sets repeated to the first two inputs of the same data, if there are any. */
+static void find_repeated(uint64_t data[][2], size_t n, size_t repeated[2])
 {
-	for (size_t i = 1; i < n; i++)
-		for (size_t j = 0; j < i; j++)
-			if (!memcmp(data[i], data[j], sizeof data[i]))
-				return (struct amax_repeated){ j, i };
-	return (struct amax_repeated){ 0 };
+	for (size_t i = 1; i < n && !repeated[1]; i++)
+		for (size_t j = 0; j < i && !repeated[1]; j++)
+			if (!memcmp(data[i], data[j], sizeof data[i])) {
+				repeated[0] = j;
+				repeated[1] = i;
+			}
 }
 
-int amax_merge_files(const struct amax_merge_params *params, struct amax_repeated *repeated,
+int amax_merge_files(const struct amax_merge_params *params, struct amax_merged *merged,
 		     struct err *err)
 {
 	struct amax_stats stats = { 0 };
@@ -231,7 +233,8 @@ int amax_merge_files(const struct amax_merge_params *params, struct amax_repeate
 	for (size_t i = 1; i < params->n_inputs; i++)
 		if (merge_file(&stats, params, i, data, err))
 			goto out;
-	*repeated = find_repeated(data, params->n_inputs);
+	*merged = (struct amax_merged){ .n_passes = stats.n_passes, .n_tokens = stats.n_tokens };
+	find_repeated(data, params->n_inputs, merged->repeated);
 	rc = amax_stats_write(&stats, params->io, params->output, err);
 out:
 	free(data);

@@ -29,15 +29,16 @@ struct amax_merge_params {
 	enum amax_merge how;
 };
 
-/* Two inputs of the same data, which counts twice; 0 and 0: there are none. */
-struct amax_repeated {
-	size_t first, second;
+/* What a merge wrote. */
+struct amax_merged {
+	uint64_t n_passes, n_tokens; /* of all inputs */
+	size_t repeated[2]; /* two inputs of the same data, which counts twice; 0, 0: none */
 };
 
 /* Reads the inputs one after the other, with at most two in memory, and writes the output, whole or
  * not at all.  ERR_USAGE where the output is one of the inputs, ERR_INPUT where the inputs do not
  * belong together. */
-int amax_merge_files(const struct amax_merge_params *params, struct amax_repeated *repeated,
+int amax_merge_files(const struct amax_merge_params *params, struct amax_merged *merged,
 		     struct err *err);
 
 #endif

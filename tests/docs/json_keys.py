@@ -115,6 +115,9 @@ def main():
     check("calibrate", keys["Result"], [result])
     check("calibrate", keys[progress], [told])
 
+    histories = [str(SAMPLES / f"amax/tiny-llama-{i}.amax") for i in (1, 2)]
+    check("merge", page_keys("merge")[""], [fp8conv("merge", *histories, "-o", str(folder / "m.amax"), "--json")[0]])
+
     for name in ("recipes", "formats", "version"):
         check(name, page_keys(name)[""], [fp8conv(name, "--json")[0]])
     shutil.rmtree(folder)

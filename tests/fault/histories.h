@@ -45,7 +45,7 @@ static int run_merge(const struct io *io, const struct place *place, bool other,
 						  .how = other ? AMAX_RANKS : AMAX_APPEND };
 
 	(void)half, (void)stop;
-	return amax_merge_files(&params, &(struct amax_repeated){ 0 }, err);
+	return amax_merge_files(&params, &(struct amax_merged){ 0 }, err);
 }
 
 static struct calibrate_params history_params(const struct io *io, const struct place *place,

@@ -18,6 +18,8 @@ cmp abc.amax ab-c.amax
 cmp abc.amax a-bc.amax
 "$FP8CONV" inspect --json abc.amax >j
 json j 'j["passes"] == 9 and {s["passes"] for s in j["sites"]} == {7}' 'j["tokens"] == 9 * 16'
+"$FP8CONV" merge a.amax b.amax c.amax -o abc.amax --json >j
+json j 'j == {"schema": 1, "output": "abc.amax", "inputs": 3, "passes": 9, "tokens": 9 * 16, "notes": []}'
 # The same data twice is said, and merged all the same.
 cp b.amax again.amax
 for how in "" --ranks; do
@@ -29,6 +31,8 @@ done
 [ "$(cat err)" = "fp8conv merge: note: 'b.amax' and 'b.amax' are of the same data, which counts twice" ] || cat err
 "$FP8CONV" inspect --json twice.amax >j
 json j 'j["tokens"] == 11 * 16'
+"$FP8CONV" merge b.amax a.amax b.amax -o twice.amax --json --quiet >j
+json j 'j["notes"] == ["'"'b.amax' and 'b.amax' are of the same data, which counts twice"'"]'
 rm again.amax twice.amax err
 # No lock and nothing unfinished is left.
 ls -A | grep -v '^\(a\|b\|c\|ab\|bc\|abc\|ab-c\|a-bc\|wanted\)\.amax$' | grep -v '^j$'

@@ -50,6 +50,11 @@ expect("verify --quiet", show("verify", "out", "--quiet"), [])
 expect("calibrate", show("calibrate", "dense", "--data", "text.txt", "--seq-len", "16", "--passes", "2", "--min-tokens", "1", "-o", "s.amax"),
        [r"passes     2", r"tokens     32, \d+ per second", r"perplexity \d+\.\d{4}", r"time .*", r"output     s\.amax",
         r"next       fp8conv quantize dense -o DIR --recipe delayed --calibration s\.amax"])
+pathlib.Path("t.amax").write_bytes(pathlib.Path("s.amax").read_bytes())
+expect("merge", show("merge", "s.amax", "t.amax", "-o", "m.amax"),
+       [r"fp8conv merge: note: 's\.amax' and 't\.amax' are of the same data, which counts tw", "ice",
+        r"passes     4", r"tokens     64", r"output     m\.amax",
+        r"next       fp8conv quantize MODEL -o DIR --recipe delayed --calibration m\.amax"])
 expect("an error", show("quantize", "nowhere", "-o", "x", status=3), [r"fp8conv quantize: .*nowhere.*"])
 
 for command in (["inspect", "out"], ["inspect", "--stats", "out"], ["inspect", "dense"], ["recipes"], ["formats"],
