@@ -110,6 +110,13 @@ static void stats_json(struct json_out *out, const struct tensor_stats *stats)
 	json_out_close(out, '}');
 }
 
+/* Is the tensor in high precision beside FP8 weights? */
+static bool is_kept(const struct detection *detection, const struct tensor_ref *ref)
+{
+	return detection->n_weights && !detection_is_weight(ref) &&
+	       !detection_is_scale(detection, ref);
+}
+
 static void tensor_json(struct json_out *out, const struct shown *shown, size_t t)
 {
 	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
@@ -129,6 +136,7 @@ static void tensor_json(struct json_out *out, const struct shown *shown, size_t 
 		scale_json(out, &scale);
 	else
 		json_out_null(out, "scale");
+	json_out_bool(out, "kept", is_kept(&shown->inspection->detection, ref));
 	if (shown->stats)
 		stats_json(out, &shown->stats[t]);
 	json_out_close(out, '}');
