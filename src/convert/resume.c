@@ -205,45 +205,58 @@ static bool is_newer(const char *directory, const char *name, const struct times
 	return newer;
 }
 
-/* *old: config.json of the source, or a file that is copied, changed after the job ended, whose
- * last file is the manifest. */
-static int copies_are_old(const struct execution *execution, bool *old, struct err *err)
+/* What changed in the source after the job ended, whose last file is the manifest. */
+struct newer {
+	bool config, copy; /* config.json; a file that is copied */
+};
+
+static int find_newer(const struct execution *execution, struct newer *newer, struct err *err)
 {
 	const struct checkpoint *source = &execution->plan->source;
 	struct stat manifest;
 	char **paths;
 	size_t n;
 
-	*old = false;
+	*newer = (struct newer){ 0 };
 	if (!source->directory || fstatat(execution->out.fd, MANIFEST_NAME, &manifest, 0))
 		return 0;
 	if (checkpoint_auxiliary(source, &paths, &n, err))
 		return -1;
-	*old = is_newer(source->directory, CONFIG_NAME, &manifest.st_mtim);
+	newer->config = is_newer(source->directory, CONFIG_NAME, &manifest.st_mtim);
 	for (size_t i = 0; i < n; i++) {
-		*old = *old || is_newer(source->directory, paths[i], &manifest.st_mtim);
+		newer->copy |= is_newer(source->directory, paths[i], &manifest.st_mtim);
 		free(paths[i]);
 	}
 	free(paths);
 	return 0;
 }
 
-/* Continues a finished job whose copies are old: config.json decides what is quantized too.  Parts
- * leave that to a run without --part, which can compare contents. */
+/* Removes what makes the directory a checkpoint, and continues the job. */
+static int resume_reopen(struct execution *execution, json_t *manifest, struct err *err)
+{
+	if (resume_unpublish(execution, err) || manifest_reopen(manifest, &execution->out, err))
+		return -1;
+	return 0;
+}
+
+/* Continues a finished job whose copies are old.  The weights are compared only for config.json,
+ * which decides what is quantized.  Parts leave that to a run without --part, which can compare. */
 static int resume_copies(struct execution *execution, json_t *manifest, bool *finished,
 			 struct err *err)
 {
 	const struct input_change change = { CONFIG_NAME, "modification time" };
-	bool old;
+	struct newer newer;
 
 	if (execution->params->part || execution->params->part_finish)
 		return 0;
-	if (copies_are_old(execution, &old, err))
+	if (find_newer(execution, &newer, err))
 		return -1;
-	if (!old)
+	if (!newer.config && !newer.copy)
 		return 0;
 	*finished = false;
-	return resume_renew(execution, manifest, &change, err);
+	if (newer.config)
+		return resume_renew(execution, manifest, &change, err);
+	return resume_reopen(execution, manifest, err);
 }
 
 /* Finds the finished shards of this job, and whether all are finished. */
@@ -261,10 +274,7 @@ static int resume(struct execution *execution, json_t *manifest, bool *finished,
 	if (change.name)
 		return resume_renew(execution, manifest, &change, err);
 	if (execution->result->shards_found < plan->n_shards)
-		return resume_unpublish(execution, err) ||
-				       manifest_reopen(manifest, &execution->out, err)
-			       ? -1
-			       : 0;
+		return resume_reopen(execution, manifest, err);
 	*finished = manifest_finished(manifest, execution->params->hashes) &&
 		    text_is_there(execution, CONFIG_NAME, plan->files.config.len) &&
 		    text_is_there(execution, INDEX_NAME, plan->files.index_size) &&
