@@ -48,7 +48,7 @@ def folder_for_commands():
 
 def page_commands(page):
     """Lines that begin with "$ "; one that ends with a backslash goes on in the next."""
-    for line in page.read_text().replace("\\e\n", "").splitlines():
+    for line in page.read_text().replace("\\e\n\\&", "").splitlines():
         if line.startswith("$ "):
             yield line[2:].replace("\\-", "-").replace("\\e", "\\").replace("\\(aq", "'")
 
