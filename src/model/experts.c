@@ -73,10 +73,10 @@ static int check_pair(const struct experts_tensor *a, const struct experts_tenso
 		       shape_text(a).text, b->name, shape_text(b).text);
 }
 
-static int check_hidden(const struct experts_tensor *tensor, bool is_down, enum orientation pair,
-			uint64_t hidden, struct err *err)
+static int check_hidden(const struct experts_tensor *tensor, bool is_down, uint64_t hidden,
+			struct err *err)
 {
-	if (!tensor->name || (pair & orient_by_hidden(tensor->shape, is_down, hidden)))
+	if (orient_by_hidden(tensor->shape, is_down, hidden) != NEITHER)
 		return 0;
 	return err_set(err, ERR_INPUT,
 		       "experts '%s' %s do not fit hidden_size %" PRIu64
@@ -118,7 +118,7 @@ int experts_layout_find(struct experts_layout *layout, const struct experts_tens
 {
 	const struct experts_tensor *any = gate_up->name ? gate_up : down;
 	bool is_down = any == down;
-	enum orientation pair = EITHER, seen;
+	enum orientation seen;
 	uint64_t out, in;
 
 	if (any->shape[0] > MAX_EXPERTS)
@@ -128,12 +128,12 @@ int experts_layout_find(struct experts_layout *layout, const struct experts_tens
 	if (gate_up->name && down->name) {
 		if (check_pair(gate_up, down, err))
 			return -1;
-		pair = orient_pair(gate_up->shape, down->shape);
+		seen = orient_pair(gate_up->shape, down->shape);
+	} else {
+		if (check_hidden(any, is_down, config->size[CONFIG_HIDDEN_SIZE], err))
+			return -1;
+		seen = orient_alone(any, is_down, config);
 	}
-	if (check_hidden(gate_up, false, pair, config->size[CONFIG_HIDDEN_SIZE], err) ||
-	    check_hidden(down, true, pair, config->size[CONFIG_HIDDEN_SIZE], err))
-		return -1;
-	seen = pair != EITHER ? pair : orient_alone(any, is_down, config);
 	if (seen != PLAIN && seen != TRANSPOSED)
 		return refuse_ambiguous(any, config, err);
 	out = any->shape[seen == PLAIN ? 1 : 2];
@@ -156,11 +156,14 @@ void experts_matrix(const struct experts_layout *layout, enum expert_part part, 
 	uint64_t out = part == EXPERT_DOWN ? layout->hidden : layout->width;
 	uint64_t in = part == EXPERT_DOWN ? layout->width : layout->hidden;
 
-	slice->row_stride = layout->transposed ? 1 : in;
+	uint64_t line = layout->transposed ? 1 : in; /* from one of 2I to the next */
+	bool interleaved = layout->interleaved && part != EXPERT_DOWN;
+
+	slice->row_stride = interleaved ? 2 * line : line;
 	slice->col_stride = layout->transposed ? n_parts * out : 1;
 	slice->first = expert * n_parts * out * in;
 	if (part == EXPERT_UP)
-		slice->first += out * slice->row_stride;
+		slice->first += interleaved ? line : out * line;
 	*rows = out;
 	*cols = in;
 }

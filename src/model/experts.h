@@ -3,7 +3,8 @@
  * All experts of a layer in one 3-D tensor, as one matrix per expert and projection
  * (fp8conv-formats(7)): `experts.gate_up_proj` [E, 2I, H], gate first, and `experts.down_proj` [E,
  * H, I]; or both with the last two dimensions swapped.  The sizes decide the order; sizes that
- * allow both orders are an error.
+ * allow both orders are an error.  In interleaved experts the rows of gate and up take turns (g0 u0
+ * g1 u1), which no size shows.
  *
  * Order: experts_layout_find() once a layer, then experts_matrix() and experts_matrix_name() for
  * each expert and projection.
@@ -32,6 +33,8 @@ struct experts_layout {
 	uint64_t hidden; /* H */
 	uint64_t width;	 /* I */
 	bool transposed; /* [E, H, 2I] and [E, I, H] */
+	/* of 2I, the even ones are gate and the odd ones up; else gate comes first */
+	bool interleaved;
 };
 
 struct experts_tensor {
@@ -39,9 +42,10 @@ struct experts_tensor {
 	const uint64_t *shape; /* 3 dimensions, none of them 0 */
 };
 
-/* Finds the layout that fits the shapes of a layer's two tensors and config.  ERR_INPUT, with a
- * tensor and a suggestion, where the shapes contradict each other or config, or where both orders
- * remain possible. */
+/* Finds the layout that fits the shapes of a layer's two tensors: gate first, which the caller may
+ * change.  Of one tensor alone, config decides.  ERR_INPUT, with a tensor and a suggestion, where
+ * the shapes contradict each other, or one alone contradicts config, or where both orders remain
+ * possible. */
 int experts_layout_find(struct experts_layout *layout, const struct experts_tensor *gate_up,
 			const struct experts_tensor *down, const struct model_config *config,
 			struct err *err);

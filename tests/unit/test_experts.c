@@ -70,12 +70,16 @@ static const struct {
 	{ { 8, 1536, 2048 }, { 0 }, 0, 768, 6144, PLAIN, 2048, 768 },
 	{ { 8, 2048, 1536 }, { 0 }, 0, 0, 768, TRANSPOSED, 2048, 768 },
 	{ { 8, 1536, 2048 }, { 0 }, 0, 0, 9, REFUSED, 0, 0 },
+	/* latent experts: a pair that fits itself may have another width than hidden_size */
+	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 4096, 768, 0, PLAIN, 2048, 768 },
+	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 1536, 768, 0, PLAIN, 2048, 768 },
+	{ { 8, 2048, 1536 }, { 8, 768, 2048 }, 1536, 768, 0, TRANSPOSED, 2048, 768 },
 	/* contradictions */
 	{ { 8, 1536, 2048 }, { 8, 2048, 769 }, 2048, 768, 0, REFUSED, 0, 0 },
 	{ { 8, 1536, 2048 }, { 9, 2048, 768 }, 2048, 768, 0, REFUSED, 0, 0 },
 	{ { 8, 1536, 2048 }, { 8, 768, 2048 }, 2048, 768, 0, REFUSED, 0, 0 },
-	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 4096, 768, 0, REFUSED, 0, 0 },
-	{ { 8, 1536, 2048 }, { 8, 2048, 768 }, 1536, 768, 0, REFUSED, 0, 0 },
+	{ { 8, 1536, 2048 }, { 0 }, 4096, 768, 0, REFUSED, 0, 0 },
+	{ { 0 }, { 8, 2048, 768 }, 4096, 768, 0, REFUSED, 0, 0 },
 	{ { 8, 1535, 2048 }, { 0 }, 2048, 0, 0, REFUSED, 0, 0 },
 	{ { 65537, 2, 1 }, { 65537, 1, 1 }, 1, 1, 0, REFUSED, 0, 0 },
 	{ { 65536, 2, 1 }, { 65536, 1, 1 }, 1, 1, 0, PLAIN, 1, 1 },
@@ -128,9 +132,10 @@ static int element(uint64_t e, enum expert_part p, uint64_t r, uint64_t c)
 
 enum { E = 3, H = 6, I = 4 };
 
-static void check_slices(bool transposed, enum expert_part part, const int *tensor)
+static void check_slices(bool transposed, bool interleaved, enum expert_part part,
+			 const int *tensor)
 {
-	const struct experts_layout layout = { E, H, I, transposed };
+	const struct experts_layout layout = { E, H, I, transposed, interleaved };
 
 	for (uint64_t e = 0; e < E; e++) {
 		uint64_t rows, cols;
@@ -161,12 +166,34 @@ static void slices_are_the_matrices_of_each_expert(void **state)
 					element(e, EXPERT_UP, i, h);
 				down[e][h][i] = down_t[e][i][h] = element(e, EXPERT_DOWN, h, i);
 			}
-	check_slices(false, EXPERT_GATE, &gate_up[0][0][0]);
-	check_slices(false, EXPERT_UP, &gate_up[0][0][0]);
-	check_slices(false, EXPERT_DOWN, &down[0][0][0]);
-	check_slices(true, EXPERT_GATE, &gate_up_t[0][0][0]);
-	check_slices(true, EXPERT_UP, &gate_up_t[0][0][0]);
-	check_slices(true, EXPERT_DOWN, &down_t[0][0][0]);
+	check_slices(false, false, EXPERT_GATE, &gate_up[0][0][0]);
+	check_slices(false, false, EXPERT_UP, &gate_up[0][0][0]);
+	check_slices(false, false, EXPERT_DOWN, &down[0][0][0]);
+	check_slices(true, false, EXPERT_GATE, &gate_up_t[0][0][0]);
+	check_slices(true, false, EXPERT_UP, &gate_up_t[0][0][0]);
+	check_slices(true, false, EXPERT_DOWN, &down_t[0][0][0]);
+}
+
+/* GPT-OSS: rows of gate and up take turns, with and without the transpose. */
+static void interleaved_rows_are_told_apart(void **state)
+{
+	static int gate_up[E][2 * I][H], gate_up_t[E][H][2 * I], down_t[E][I][H];
+
+	(void)state;
+	for (uint64_t e = 0; e < E; e++)
+		for (uint64_t h = 0; h < H; h++)
+			for (uint64_t i = 0; i < I; i++) {
+				gate_up[e][2 * i][h] = gate_up_t[e][h][2 * i] =
+					element(e, EXPERT_GATE, i, h);
+				gate_up[e][2 * i + 1][h] = gate_up_t[e][h][2 * i + 1] =
+					element(e, EXPERT_UP, i, h);
+				down_t[e][i][h] = element(e, EXPERT_DOWN, h, i);
+			}
+	check_slices(false, true, EXPERT_GATE, &gate_up[0][0][0]);
+	check_slices(false, true, EXPERT_UP, &gate_up[0][0][0]);
+	check_slices(true, true, EXPERT_GATE, &gate_up_t[0][0][0]);
+	check_slices(true, true, EXPERT_UP, &gate_up_t[0][0][0]);
+	check_slices(true, true, EXPERT_DOWN, &down_t[0][0][0]);
 }
 
 static void assert_name(const char *fused, enum expert_part part, uint64_t expert, const char *name)
@@ -194,6 +221,7 @@ int main(void)
 		cmocka_unit_test(the_orientation_follows_from_shape_and_config),
 		cmocka_unit_test(the_message_names_the_bad_key),
 		cmocka_unit_test(slices_are_the_matrices_of_each_expert),
+		cmocka_unit_test(interleaved_rows_are_told_apart),
 		cmocka_unit_test(experts_get_the_names_of_modules),
 	};
 
