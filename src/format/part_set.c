@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The hash is a polynomial modulo 2^64: that of a part follows from the hashes of the text up to
+ * its two ends.  A hash that is found is compared byte by byte.
+ */
+#include "format/part_set.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+#define BASE 0x9E3779B97F4A7C15u /* 2^64 / golden ratio, odd */
+
+struct part_slot {
+	uint64_t hash;
+	const char *text; /* not terminated; NULL: empty */
+	size_t n;
+};
+
+static uint64_t extend(uint64_t hash, char byte)
+{
+	return hash * BASE + (unsigned char)byte + 1;
+}
+
+static uint64_t hash_of(const char *text, size_t n)
+{
+	uint64_t hash = 0;
+
+	for (size_t i = 0; i < n; i++)
+		hash = extend(hash, text[i]);
+	return hash;
+}
+
+static uint64_t length_bit(size_t n)
+{
+	return UINT64_C(1) << (n < 63 ? n : 63);
+}
+
+/* Returns the place of the hash among n, a power of two. */
+static size_t place(uint64_t hash, size_t n)
+{
+	return (hash ^ hash >> 32) & (n - 1);
+}
+
+static bool has_bit(const struct part_set *set, uint64_t hash)
+{
+	size_t bit = place(hash, 8 * set->n_slots);
+
+	return set->bits[bit / 64] >> bit % 64 & 1;
+}
+
+/* Returns the slot that has the text, or the empty one where it belongs. */
+static struct part_slot *find_slot(const struct part_set *set, uint64_t hash, const char *text,
+				   size_t n)
+{
+	for (size_t i = place(hash, set->n_slots);; i = (i + 1) & (set->n_slots - 1)) {
+		struct part_slot *slot = &set->slots[i];
+
+		if (!slot->text ||
+		    (slot->hash == hash && slot->n == n && !memcmp(slot->text, text, n)))
+			return slot;
+	}
+}
+
+void part_set_init(struct part_set *set, size_t n)
+{
+	*set = (struct part_set){ .n_slots = 16 };
+	while (set->n_slots < 2 * n)
+		set->n_slots *= 2;
+	set->slots = xcalloc(set->n_slots, sizeof *set->slots);
+	set->bits = xcalloc(set->n_slots / 8, sizeof *set->bits);
+}
+
+void part_set_add(struct part_set *set, const char *text, size_t n)
+{
+	uint64_t hash = hash_of(text, n);
+	size_t bit = place(hash, 8 * set->n_slots);
+
+	*find_slot(set, hash, text, n) = (struct part_slot){ hash, text, n };
+	set->bits[bit / 64] |= UINT64_C(1) << bit % 64;
+	set->lengths |= length_bit(n);
+}
+
+const char *part_set_get(const struct part_set *set, const char *text, size_t n)
+{
+	return find_slot(set, hash_of(text, n), text, n)->text;
+}
+
+void part_set_read(struct part_text *parts, const char *text, size_t n)
+{
+	if (n >= parts->room) {
+		parts->room = 2 * n + 1;
+		parts->sums = xreallocarray(parts->sums, parts->room, sizeof *parts->sums);
+		parts->powers = xreallocarray(parts->powers, parts->room, sizeof *parts->powers);
+		parts->sums[0] = 0;
+		parts->powers[0] = 1;
+		for (size_t i = 1; i < parts->room; i++)
+			parts->powers[i] = parts->powers[i - 1] * BASE;
+	}
+	parts->text = text;
+	parts->n = n;
+	for (size_t i = 0; i < n; i++)
+		parts->sums[i + 1] = extend(parts->sums[i], text[i]);
+}
+
+const char *part_set_find(const struct part_set *set, const struct part_text *parts, size_t begin,
+			  size_t end)
+{
+	uint64_t hash = parts->sums[end] - parts->sums[begin] * parts->powers[end - begin];
+
+	if (!(set->lengths & length_bit(end - begin)) || !has_bit(set, hash))
+		return NULL;
+	return find_slot(set, hash, parts->text + begin, end - begin)->text;
+}
+
+void part_set_release(struct part_set *set, struct part_text *parts)
+{
+	free(set->slots);
+	free(set->bits);
+	*set = (struct part_set){ 0 };
+	if (!parts)
+		return;
+	free(parts->sums);
+	free(parts->powers);
+	*parts = (struct part_text){ 0 };
+}

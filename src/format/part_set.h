@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A set of texts in which many parts of one text are looked up.  A text is hashed once, and each
+ * part costs a multiplication then.
+ *
+ * Order: part_set_init(), part_set_add() at most n times; then for each text part_set_read() and
+ * part_set_find().
+ */
+#ifndef FP8CONV_FORMAT_PART_SET_H
+#define FP8CONV_FORMAT_PART_SET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct part_set {
+	size_t n_slots; /* a power of two */
+	struct part_slot *slots;
+	uint64_t *bits;	  /* 8 for each slot, one set for each text: few misses read slots */
+	uint64_t lengths; /* a bit for each length; 63: that or more */
+};
+
+/* A text whose parts are looked up.  Zeroed: empty. */
+struct part_text {
+	const char *text;
+	size_t n;
+	uint64_t *sums, *powers; /* hashes of its beginnings; powers of their base */
+	size_t room;
+};
+
+/* Makes an empty set for at most n texts. */
+void part_set_init(struct part_set *set, size_t n);
+
+/* Adds the first n bytes of a text that outlives the set. */
+void part_set_add(struct part_set *set, const char *text, size_t n);
+
+/* Returns the text of the set that equals these n bytes, or NULL. */
+const char *part_set_get(const struct part_set *set, const char *text, size_t n);
+
+/* Takes the next text of n bytes. */
+void part_set_read(struct part_text *parts, const char *text, size_t n);
+
+/* Returns the text of the set that equals the bytes [begin, end) of the text, or NULL. */
+const char *part_set_find(const struct part_set *set, const struct part_text *parts, size_t begin,
+			  size_t end);
+
+void part_set_release(struct part_set *set, struct part_text *parts);
+
+#endif
