@@ -35,6 +35,8 @@ class Checkpoint:
             return struct.unpack("<f", b"\0\0" + self.data[start + 2 * i:start + 2 * i + 2])[0]
         if dtype == "F32":
             return struct.unpack("<f", self.data[start + 4 * i:start + 4 * i + 4])[0]
+        if dtype == "F16":
+            return struct.unpack("<e", self.data[start + 2 * i:start + 2 * i + 2])[0]
         byte = self.data[start + i]
         return e4m3(byte) if dtype == "F8_E4M3" else math.ldexp(1, byte - 127)
 

@@ -432,8 +432,8 @@ def block(dtype):
     rng = random.Random(dtype)
     if dtype == "BF16":
         return b"".join(struct.pack("<f", rng.gauss(0, 0.02))[2:] for _ in range(PERIOD))
-    if dtype == "F32":
-        return b"".join(struct.pack("<f", rng.gauss(0, 0.02)) for _ in range(PERIOD))
+    if dtype in ("F32", "F16"):
+        return b"".join(struct.pack("<f" if dtype == "F32" else "<e", rng.gauss(0, 0.02)) for _ in range(PERIOD))
     if dtype == "scales":               # of MXFP4: 2^-9 to 2^-2
         return bytes(rng.randrange(118, 126) for _ in range(PERIOD))
     return bytes(rng.randrange(256) for _ in range(PERIOD * WIDTH[dtype]))
