@@ -6,7 +6,7 @@
 static const struct {
 	const char *name;
 	unsigned bits;
-} types[N_DTYPES] = {
+} types[N_ALL_DTYPES] = {
 	[DT_U64] = { "U64", 64 },
 	[DT_I64] = { "I64", 64 },
 	[DT_F64] = { "F64", 64 },
@@ -29,6 +29,9 @@ static const struct {
 	[DT_F6_E2M3] = { "F6_E2M3", 6 },
 	[DT_F4] = { "F4", 4 },
 	[DT_BOOL] = { "BOOL", 8 },
+	[DT_MXFP4] = { "MXFP4", 4 },
+	[DT_NVFP4] = { "NVFP4", 4 },
+	[DT_INT4] = { "INT4", 4 },
 };
 
 const char *dtype_name(enum dtype dtype)

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The table of packings, and the search for their tensors by name, type and shape.
+ *
+ * Source: the loaders of vLLM 7cfb97e and SGLang 0.5.23; transformers 5.23, integrations/mxfp4.py;
+ * compressed-tensors 0.20, compressors/; ModelOpt a2fbac7.
+ */
+#include "format/low_bit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+
+/* GPT-OSS's blocks are a dimension of their own: [experts, out, groups, 16 bytes]. */
+#define BLOCKS_DIMS 4
+
+static const struct packing packings[] = {
+	{ /* GPT-OSS */
+	  .dtype = DT_MXFP4,
+	  .container = DT_U8,
+	  .n_dims = BLOCKS_DIMS,
+	  .packed = "_blocks",
+	  .weight = "",
+	  .scale = "_scales",
+	  .scale_types = { DT_U8, DT_F8_E8M0 },
+	  .group = 32 },
+	{ /* DeepSeek-V4 */
+	  .dtype = DT_MXFP4,
+	  .container = DT_I8,
+	  .n_dims = 2,
+	  .packed = ".weight",
+	  .weight = ".weight",
+	  .scale = ".scale",
+	  .scale_types = { DT_F8_E8M0, DT_U8 },
+	  .group = 32 },
+	{ /* Ling-3, MiMo-V2.5 */
+	  .dtype = DT_MXFP4,
+	  .container = DT_I8,
+	  .n_dims = 2,
+	  .packed = ".weight",
+	  .weight = ".weight",
+	  .scale = ".weight_scale_inv",
+	  .scale_types = { DT_F8_E8M0, DT_U8 },
+	  .group = 32 },
+	{ /* compressed-tensors, mxfp4-pack-quantized: Kimi-K3 */
+	  .dtype = DT_MXFP4,
+	  .container = DT_U8,
+	  .n_dims = 2,
+	  .packed = ".weight_packed",
+	  .weight = ".weight",
+	  .scale = ".weight_scale",
+	  .scale_types = { DT_U8, DT_F8_E8M0 },
+	  .group = 32 },
+	{ /* compressed-tensors, pack-quantized: Kimi-K2.5 */
+	  .dtype = DT_INT4,
+	  .container = DT_I32,
+	  .n_dims = 2,
+	  .packed = ".weight_packed",
+	  .weight = ".weight",
+	  .scale = ".weight_scale",
+	  .scale_types = { DT_BF16, DT_F16 },
+	  .group = 32 },
+	{ /* compressed-tensors, nvfp4-pack-quantized */
+	  .dtype = DT_NVFP4,
+	  .container = DT_U8,
+	  .n_dims = 2,
+	  .packed = ".weight_packed",
+	  .weight = ".weight",
+	  .scale = ".weight_scale",
+	  .scale_types = { DT_F8_E4M3, DT_F8_E4M3 },
+	  .global = ".weight_global_scale",
+	  .global_divides = true,
+	  .group = 16 },
+	{ /* ModelOpt, NVFP4 */
+	  .dtype = DT_NVFP4,
+	  .container = DT_U8,
+	  .n_dims = 2,
+	  .packed = ".weight",
+	  .weight = ".weight",
+	  .scale = ".weight_scale",
+	  .scale_types = { DT_F8_E4M3, DT_F8_E4M3 },
+	  .global = ".weight_scale_2",
+	  .group = 16 },
+};
+
+#define N_PACKINGS (sizeof packings / sizeof *packings)
+
+/* Tensors beside a weight that only describe it or the activations that it meets. */
+#define SHAPE ".weight_shape"
+static const char *const descriptions[] = { SHAPE, ".input_global_scale", ".input_scale" };
+
+/* Tensors that change the values in a way that no row knows. */
+static const char *const unsupported[] = { ".weight_zero_point", ".weight_g_idx" };
+
+/* The tensor in question: its name is the stem and packing->packed. */
+struct packed {
+	const struct tensor_ref *ref;
+	const struct packing *packing;
+	size_t stem;
+};
+
+static bool ends_in(const char *name, const char *end)
+{
+	size_t n = strlen(name), n_end = strlen(end);
+
+	return n > n_end && !strcmp(name + n - n_end, end);
+}
+
+static const struct tensor_ref *beside(const struct checkpoint *checkpoint,
+				       const struct packed *packed, const char *end)
+{
+	char *name = xasprintf("%.*s%s", (int)packed->stem, packed->ref->tensor->name, end);
+	const struct tensor_ref *found = checkpoint_find(checkpoint, name);
+
+	free(name);
+	return found;
+}
+
+static bool is_scale_of(const struct packing *packing, const struct tensor_ref *scale)
+{
+	return scale && (scale->tensor->dtype == packing->scale_types[0] ||
+			 scale->tensor->dtype == packing->scale_types[1]);
+}
+
+/* Finds the row of a tensor: the one whose scale has the right type, else the first that the name
+ * alone claims.  ".weight" alone claims nothing. */
+static bool packing_find(const struct checkpoint *checkpoint, const struct tensor_ref *ref,
+			 struct packed *found)
+{
+	found->packing = NULL;
+	for (size_t i = 0; i < N_PACKINGS; i++) {
+		const struct packing *row = &packings[i];
+		const struct tensor_ref *scale;
+		struct packed packed = { ref, row, 0 };
+
+		if (ref->tensor->dtype != row->container ||
+		    !ends_in(ref->tensor->name, row->packed))
+			continue;
+		packed.stem = strlen(ref->tensor->name) - strlen(row->packed);
+		scale = beside(checkpoint, &packed, row->scale);
+		if (ref->tensor->n_dims == row->n_dims && is_scale_of(row, scale)) {
+			*found = packed;
+			return true;
+		}
+		if (strcmp(row->packed, ".weight") != 0 && !found->packing &&
+		    (scale || ref->tensor->n_dims == row->n_dims))
+			*found = packed;
+	}
+	return found->packing != NULL;
+}
+
+static void put_tensor(struct buf *text, const struct st_tensor *tensor)
+{
+	buf_printf(text, "'%s' %s ", tensor->name, dtype_name(tensor->dtype));
+	st_shape_format(text, tensor->shape, tensor->n_dims);
+}
+
+static int refuse_scale(const struct packed *packed, const struct tensor_ref *scale,
+			struct err *err)
+{
+	struct buf text = { 0 };
+
+	buf_puts(&text, "scale ");
+	put_tensor(&text, scale->tensor);
+	buf_puts(&text, " does not fit ");
+	put_tensor(&text, packed->ref->tensor);
+	err_set(err, ERR_INPUT, "%s: supported is a scale for each %zu elements of 4 bits in a row",
+		text.data, packed->packing->group);
+	buf_release(&text);
+	return -1;
+}
+
+static int refuse_missing(const struct packed *packed, const char *end, struct err *err)
+{
+	const char *name = packed->ref->tensor->name;
+
+	return err_set(err, ERR_INPUT, "low-bit tensor '%s' has no scale '%.*s%s'", name,
+		       (int)packed->stem, name, end);
+}
+
+/* Does the scale have the rows of the packed tensor, and a column for each group of a row? */
+static bool fits(const struct packed *packed, const struct st_tensor *scale)
+{
+	const struct packing *packing = packed->packing;
+	const struct st_tensor *tensor = packed->ref->tensor;
+	int n = tensor->n_dims - 1; /* dimensions before the last one */
+	uint64_t ratio = packing_ratio(packing), last = tensor->shape[n];
+
+	for (int i = 0; i < n && i < scale->n_dims; i++)
+		if (scale->shape[i] != tensor->shape[i])
+			return false;
+	if (packing->n_dims == BLOCKS_DIMS)
+		return scale->n_dims == n && last == packing->group / ratio;
+	return scale->n_dims == n + 1 && last % (packing->group / ratio) == 0 &&
+	       last / (packing->group / ratio) == scale->shape[n];
+}
+
+static bool is_empty(const struct st_tensor *tensor)
+{
+	return tensor->begin == tensor->end;
+}
+
+static bool is_scalar(const struct st_tensor *tensor)
+{
+	return tensor->dtype == DT_F32 && st_n_elements(tensor->shape, tensor->n_dims) == 1;
+}
+
+static int check_descriptions(const struct checkpoint *checkpoint, const struct packed *packed,
+			      const struct tensor_ref *shape, struct err *err)
+{
+	for (size_t i = 0; i < sizeof unsupported / sizeof *unsupported; i++) {
+		const struct tensor_ref *found = beside(checkpoint, packed, unsupported[i]);
+
+		if (found)
+			return err_set(err, ERR_INPUT,
+				       "low-bit tensor '%s' has '%s', which is unsupported: only "
+				       "symmetric weights in their own order can be read",
+				       packed->ref->tensor->name, found->tensor->name);
+	}
+	if (shape && ((shape->tensor->dtype != DT_I32 && shape->tensor->dtype != DT_I64) ||
+		      shape->tensor->n_dims != 1 || shape->tensor->shape[0] != 2))
+		return err_set(err, ERR_INPUT, "'%s' is not a vector of two I32 or I64 numbers",
+			       shape->tensor->name);
+	return 0;
+}
+
+/* Finds the tensors of a weight, and checks that they fit. */
+static int weight_find(const struct checkpoint *checkpoint, const struct packed *packed,
+		       struct low_bit_weight *weight, struct err *err)
+{
+	const struct packing *packing = packed->packing;
+
+	*weight = (struct low_bit_weight){
+		.packing = packing,
+		.packed = packed->ref,
+		.scale = beside(checkpoint, packed, packing->scale),
+		.shape = beside(checkpoint, packed, SHAPE),
+	};
+	if (!weight->scale)
+		return refuse_missing(packed, packing->scale, err);
+	if (packed->ref->tensor->n_dims != packing->n_dims || is_empty(packed->ref->tensor) ||
+	    !is_scale_of(packing, weight->scale) || !fits(packed, weight->scale->tensor))
+		return refuse_scale(packed, weight->scale, err);
+	if (packing->global) {
+		weight->global = beside(checkpoint, packed, packing->global);
+		if (!weight->global)
+			return refuse_missing(packed, packing->global, err);
+		if (!is_scalar(weight->global->tensor))
+			return err_set(err, ERR_INPUT, "scale '%s' of '%s' is not one F32 number",
+				       weight->global->tensor->name, packed->ref->tensor->name);
+	}
+	return check_descriptions(checkpoint, packed, weight->shape, err);
+}
+
+/* Sets the logical tensor: [rows, groups * group], or that for each expert. */
+static void weight_name(struct low_bit *low_bit, const struct packed *packed,
+			struct low_bit_weight *weight)
+{
+	const struct packing *packing = packed->packing;
+	const struct st_tensor *tensor = packed->ref->tensor;
+	int n_dims = packing->n_dims == BLOCKS_DIMS ? 3 : 2;
+	uint64_t shape[3] = { tensor->shape[0], tensor->shape[1], 0 };
+	char *name = xasprintf("%.*s%s", (int)packed->stem, tensor->name, packing->weight);
+
+	shape[n_dims - 1] = weight->scale->tensor->shape[n_dims - 1] * packing->group;
+	weight->tensor = (struct st_tensor){ .name = arena_take(&low_bit->texts, name),
+					     .dtype = packing->dtype,
+					     .n_dims = n_dims,
+					     .shape = st_shape_copy(&low_bit->texts, shape, n_dims),
+					     .begin = tensor->begin,
+					     .end = tensor->end };
+}
+
+/* The meanings of places[]: nothing, a part, or 1 + the index of a weight. */
+#define PLACE_NONE ((size_t)0)
+#define PLACE_PART SIZE_MAX
+
+/* Returns the index of a tensor in checkpoint.tensors. */
+static size_t index_of(const struct checkpoint *checkpoint, const struct tensor_ref *ref)
+{
+	size_t before = 0;
+
+	for (size_t i = 0; i < ref->shard; i++)
+		before += checkpoint->shards[i].file.n_tensors;
+	return before + (size_t)(ref->tensor - checkpoint->shards[ref->shard].file.tensors);
+}
+
+static void mark_parts(struct low_bit *low_bit, const struct packed *packed,
+		       const struct low_bit_weight *weight)
+{
+	const struct checkpoint *checkpoint = low_bit->checkpoint;
+
+	low_bit->places[index_of(checkpoint, weight->scale)] = PLACE_PART;
+	if (weight->global)
+		low_bit->places[index_of(checkpoint, weight->global)] = PLACE_PART;
+	for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; i++) {
+		const struct tensor_ref *found = beside(checkpoint, packed, descriptions[i]);
+
+		if (found)
+			low_bit->places[index_of(checkpoint, found)] = PLACE_PART;
+	}
+}
+
+static int low_bit_add(struct low_bit *low_bit, size_t i, struct err *err)
+{
+	const struct checkpoint *checkpoint = low_bit->checkpoint;
+	struct low_bit_weight weight;
+	struct packed packed;
+
+	if (!packing_find(checkpoint, &checkpoint->tensors[i], &packed))
+		return 0;
+	if (weight_find(checkpoint, &packed, &weight, err))
+		return -1;
+	weight_name(low_bit, &packed, &weight);
+	if (!low_bit->places)
+		low_bit->places = xcalloc(checkpoint->n_tensors, sizeof *low_bit->places);
+	ARRAY_GROW(low_bit->list, low_bit->n);
+	low_bit->list[low_bit->n++] = weight;
+	low_bit->places[i] = low_bit->n;
+	mark_parts(low_bit, &packed, &weight);
+	return 0;
+}
+
+int low_bit_find(struct low_bit *low_bit, const struct checkpoint *checkpoint, struct err *err)
+{
+	struct err other; /* the first error is reported */
+	int rc = 0;
+
+	*low_bit = (struct low_bit){ .checkpoint = checkpoint };
+	for (size_t i = 0; i < checkpoint->n_tensors; i++)
+		if (low_bit_add(low_bit, i, rc ? &other : err))
+			rc = -1;
+	/* The list does not move any more. */
+	for (size_t i = 0; i < low_bit->n; i++) {
+		struct low_bit_weight *weight = &low_bit->list[i];
+
+		weight->ref = (struct tensor_ref){ &weight->tensor, weight->packed->shard };
+	}
+	return rc;
+}
+
+const struct low_bit_weight *low_bit_of(const struct low_bit *low_bit, size_t i)
+{
+	if (!low_bit->n || low_bit->places[i] == PLACE_NONE || low_bit->places[i] == PLACE_PART)
+		return NULL;
+	return &low_bit->list[low_bit->places[i] - 1];
+}
+
+bool low_bit_is_part(const struct low_bit *low_bit, size_t i)
+{
+	return low_bit->n && low_bit->places[i] == PLACE_PART;
+}
+
+void low_bit_release(struct low_bit *low_bit)
+{
+	arena_release(&low_bit->texts);
+	free(low_bit->places);
+	free(low_bit->list);
+	*low_bit = (struct low_bit){ 0 };
+}
