@@ -56,14 +56,14 @@ int band_read_ahead(struct pipeline *pipeline, const struct band *band, struct e
 {
 	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
 	const struct rect *rect = &band->rect;
-	uint64_t size = dtype_bits(unit->source->tensor->dtype) / 8;
+	uint64_t bits = dtype_bits(unit->source->tensor->dtype);
 
 	if (unit->slice.col_stride != 1)
 		return 0;
 	return source_read_ahead(
 		&pipeline->source, unit->source,
-		(unit->slice.first + rect->row * unit->slice.row_stride + rect->col) * size,
-		rect->n_rows * unit->slice.row_stride * size, err);
+		(unit->slice.first + rect->row * unit->slice.row_stride + rect->col) * bits / 8,
+		rect->n_rows * unit->slice.row_stride * bits / 8, err);
 }
 
 /* The bands of units whose amax is taken before any of them is cast. */

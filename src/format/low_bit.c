@@ -273,10 +273,6 @@ static void weight_name(struct low_bit *low_bit, const struct packed *packed,
 					     .end = tensor->end };
 }
 
-/* The meanings of places[]: nothing, a part, or 1 + the index of a weight. */
-#define PLACE_NONE ((size_t)0)
-#define PLACE_PART SIZE_MAX
-
 /* Returns the index of a tensor in checkpoint.tensors. */
 static size_t index_of(const struct checkpoint *checkpoint, const struct tensor_ref *ref)
 {
@@ -287,19 +283,27 @@ static size_t index_of(const struct checkpoint *checkpoint, const struct tensor_
 	return before + (size_t)(ref->tensor - checkpoint->shards[ref->shard].file.tensors);
 }
 
-static void mark_parts(struct low_bit *low_bit, const struct packed *packed,
-		       const struct low_bit_weight *weight)
+/* places[] has 0, or 2 * (1 + the index of the weight), plus 1 for its parts. */
+static void mark(struct low_bit *low_bit, const struct tensor_ref *ref, bool is_part)
+{
+	low_bit->places[index_of(low_bit->checkpoint, ref)] = 2 * low_bit->n + is_part;
+}
+
+/* Marks the tensors of the weight that was added last. */
+static void mark_all(struct low_bit *low_bit, const struct packed *packed)
 {
 	const struct checkpoint *checkpoint = low_bit->checkpoint;
+	const struct low_bit_weight *weight = &low_bit->list[low_bit->n - 1];
 
-	low_bit->places[index_of(checkpoint, weight->scale)] = PLACE_PART;
+	mark(low_bit, weight->packed, false);
+	mark(low_bit, weight->scale, true);
 	if (weight->global)
-		low_bit->places[index_of(checkpoint, weight->global)] = PLACE_PART;
+		mark(low_bit, weight->global, true);
 	for (size_t i = 0; i < sizeof descriptions / sizeof *descriptions; i++) {
 		const struct tensor_ref *found = beside(checkpoint, packed, descriptions[i]);
 
 		if (found)
-			low_bit->places[index_of(checkpoint, found)] = PLACE_PART;
+			mark(low_bit, found, true);
 	}
 }
 
@@ -318,8 +322,7 @@ static int low_bit_add(struct low_bit *low_bit, size_t i, struct err *err)
 		low_bit->places = xcalloc(checkpoint->n_tensors, sizeof *low_bit->places);
 	ARRAY_GROW(low_bit->list, low_bit->n);
 	low_bit->list[low_bit->n++] = weight;
-	low_bit->places[i] = low_bit->n;
-	mark_parts(low_bit, &packed, &weight);
+	mark_all(low_bit, &packed);
 	return 0;
 }
 
@@ -343,14 +346,14 @@ int low_bit_find(struct low_bit *low_bit, const struct checkpoint *checkpoint, s
 
 const struct low_bit_weight *low_bit_of(const struct low_bit *low_bit, size_t i)
 {
-	if (!low_bit->n || low_bit->places[i] == PLACE_NONE || low_bit->places[i] == PLACE_PART)
+	if (!low_bit->n || !low_bit->places[i])
 		return NULL;
-	return &low_bit->list[low_bit->places[i] - 1];
+	return &low_bit->list[low_bit->places[i] / 2 - 1];
 }
 
 bool low_bit_is_part(const struct low_bit *low_bit, size_t i)
 {
-	return low_bit->n && low_bit->places[i] == PLACE_PART;
+	return low_bit->n && low_bit->places[i] % 2;
 }
 
 void low_bit_release(struct low_bit *low_bit)

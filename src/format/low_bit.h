@@ -55,10 +55,10 @@ struct low_bit {
  * caller releases it in both cases; checkpoint must outlive it. */
 int low_bit_find(struct low_bit *low_bit, const struct checkpoint *checkpoint, struct err *err);
 
-/* Returns the weight that tensor i of checkpoint.tensors packs, or NULL. */
+/* Returns the weight that tensor i of checkpoint.tensors packs or describes, or NULL. */
 const struct low_bit_weight *low_bit_of(const struct low_bit *low_bit, size_t i);
 
-/* Is tensor i of checkpoint.tensors a scale, or another tensor that only describes a weight? */
+/* Does tensor i of checkpoint.tensors describe a weight, as a scale does? */
 bool low_bit_is_part(const struct low_bit *low_bit, size_t i);
 
 void low_bit_release(struct low_bit *low_bit);

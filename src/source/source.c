@@ -8,6 +8,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "source/fp8_source.h"
+#include "source/unpack.h"
 #include "num/e8m0.h"
 #include "num/float16.h"
 #include "num/fp8.h"
@@ -306,6 +307,8 @@ int source_read(struct source *source, const struct source_request *request, str
 			      .rows = rect->n_rows,
 			      .cols = rect->n_cols,
 			      .stride = rect->n_cols };
+	if (unit->low_bit)
+		return unpack_read(source, request, buffers->matrix, err);
 	if (dtype_is_fp8(unit->source->tensor->dtype))
 		return source_decode(source, request, DT_F32, buffers->matrix, err);
 	if (unit->slice.col_stride == 1)

@@ -11,6 +11,7 @@
 
 #include "ckpt/checkpoint.h"
 #include "format/detect.h"
+#include "format/low_bit.h"
 #include "model/experts.h"
 #include "num/dtype.h"
 #include "recipe/recipe.h"
@@ -23,6 +24,8 @@ struct unit {
 	char *name;
 	const struct tensor_ref *source;
 	struct weight_scale source_scale; /* of an FP8 source; else its scale is NULL */
+	/* of a low-bit source, whose logical tensor is `source`; else NULL */
+	const struct low_bit_weight *low_bit;
 	/* NULL: kept, copied byte for byte under its own name and shape */
 	const struct recipe *recipe;
 	char *reason;	     /* kept: a phrase such as "router gate"; else NULL */
@@ -38,18 +41,22 @@ struct unit {
 	bool linear;
 };
 
-/* Returns the type of the unit's matrices: its tensor's, F32 for an FP8 source. */
+/* Is the unit decoded when it is read? */
+static inline bool unit_is_coded(const struct unit *unit)
+{
+	return unit->low_bit || dtype_is_fp8(unit->source->tensor->dtype);
+}
+
+/* Returns the type of the unit's matrices: its tensor's, F32 for a source that is decoded. */
 static inline enum dtype unit_dtype(const struct unit *unit)
 {
-	enum dtype dtype = unit->source->tensor->dtype;
-
-	return dtype_is_fp8(dtype) ? DT_F32 : dtype;
+	return unit_is_coded(unit) ? DT_F32 : unit->source->tensor->dtype;
 }
 
 /* Does reading the unit need buffers.raw? */
 static inline bool unit_needs_raw(const struct unit *unit)
 {
-	return unit->slice.col_stride != 1 || dtype_is_fp8(unit->source->tensor->dtype);
+	return unit->slice.col_stride != 1 || unit_is_coded(unit);
 }
 
 #endif

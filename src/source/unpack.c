@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * All packings have the low nibble of a byte before the high one, so that element e of a tensor is
+ * in byte e / 2, and its scale is e / group of the scales.
+ */
+#include "source/unpack.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "num/e8m0.h"
+#include "num/float16.h"
+#include "num/fp4.h"
+#include "num/fp8.h"
+#include "num/int4.h"
+
+/* A weight while it is read. */
+struct unpacking {
+	const struct low_bit_weight *weight;
+	size_t scale_size; /* bytes */
+	float global;	   /* 1 without one */
+	float codes[16];   /* values of the codes, without a scale */
+};
+
+static void unpacking_codes(struct unpacking *unpacking)
+{
+	bool is_int = unpacking->weight->packing->dtype == DT_INT4;
+
+	for (uint8_t code = 0; code < 16; code++)
+		unpacking->codes[code] = is_int ? int4_to_f32(code) : fp4_to_f32(code);
+}
+
+static float scale_at(const struct unpacking *unpacking, const uint8_t *scales, size_t i)
+{
+	uint16_t half;
+	float scale;
+
+	switch (unpacking->weight->scale->tensor->dtype) {
+	case DT_BF16:
+	case DT_F16:
+		memcpy(&half, scales + 2 * i, 2);
+		return unpacking->weight->scale->tensor->dtype == DT_BF16 ? bf16_to_f32(half)
+									  : f16_to_f32(half);
+	case DT_F8_E4M3:
+		scale = fp8_e4m3_to_f32(scales[i]);
+		return unpacking->weight->packing->global_divides ? scale / unpacking->global
+								  : scale * unpacking->global;
+	default:
+		return e8m0_to_f32(scales[i]);
+	}
+}
+
+/* Unpacks elements [first, first + n) of the group at codes: 8 or 16 bytes. */
+static void unpack_group(const float table[16], const uint8_t *codes, size_t first, size_t n,
+			 float *values)
+{
+	for (size_t i = first; i < first + n; i++)
+		*values++ = table[codes[i / 2] >> (i % 2 ? 4 : 0) & 15];
+}
+
+/* The same for a whole group. */
+static void unpack_whole(const float table[16], const uint8_t *codes, size_t group, float *values)
+{
+	for (size_t i = 0; i < group / 2; i++) {
+		values[2 * i] = table[codes[i] & 15];
+		values[2 * i + 1] = table[codes[i] >> 4];
+	}
+}
+
+/* Unpacks n elements of a row.  codes and scales are those of the group of the first one, of which
+ * `skip` elements are left out. */
+static void unpack_row(const struct unpacking *unpacking, const uint8_t *codes,
+		       const uint8_t *scales, uint64_t skip, uint64_t n, float *values)
+{
+	size_t group = unpacking->weight->packing->group, length;
+	float table[16];
+
+	for (size_t g = 0; n; g++) {
+		float scale = scale_at(unpacking, scales, g);
+
+		for (int code = 0; code < 16; code++)
+			table[code] = unpacking->codes[code] * scale;
+		length = n < group - skip ? n : group - skip;
+		if (length == group)
+			unpack_whole(table, codes, group, values);
+		else
+			unpack_group(table, codes, skip, length, values);
+		codes += group / 2;
+		values += length;
+		n -= length;
+		skip = 0;
+	}
+}
+
+static int read_global(struct source *source, struct unpacking *unpacking, struct err *err)
+{
+	unpacking->global = 1;
+	if (!unpacking->weight->global)
+		return 0;
+	return source_read_floats(source,
+				  &(struct floats_request){ unpacking->weight->global, false, 0, 1 },
+				  &unpacking->global, err);
+}
+
+static int check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err)
+{
+	const struct st_tensor *tensor = &weight->tensor;
+	bool is_wide = weight->shape && weight->shape->tensor->dtype == DT_I64;
+	int32_t narrow[2];
+	int64_t sides[2];
+
+	if (!weight->shape)
+		return 0;
+	if (source_read_bytes(source, weight->shape, 0, is_wide ? sizeof sides : sizeof narrow,
+			      is_wide ? (void *)sides : (void *)narrow, err))
+		return -1;
+	for (int i = 0; i < 2 && !is_wide; i++)
+		sides[i] = narrow[i];
+	if ((uint64_t)sides[0] == tensor->shape[0] && (uint64_t)sides[1] == tensor->shape[1])
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "'%s' says [%" PRId64 ", %" PRId64 "], but '%s' packs [%" PRIu64 ", %" PRIu64
+		       "]",
+		       weight->shape->tensor->name, sides[0], sides[1],
+		       weight->packed->tensor->name, tensor->shape[0], tensor->shape[1]);
+}
+
+/* Rows of elements in the file. */
+struct rows {
+	uint64_t first; /* element, at the beginning of a group */
+	uint64_t skip;	/* of the elements from first on, in every row */
+	uint64_t n, size, stride;
+};
+
+/* Returns the bytes of codes from the first element of n rows to the last one. */
+static uint64_t span_codes(const struct unpacking *unpacking, const struct rows *rows, uint64_t n)
+{
+	size_t group = unpacking->weight->packing->group;
+	uint64_t size = (rows->skip + rows->size + group - 1) / group * group;
+
+	return ((n - 1) * rows->stride + size) / 2;
+}
+
+static uint64_t span_scales(const struct unpacking *unpacking, uint64_t codes)
+{
+	return codes * 2 / unpacking->weight->packing->group * unpacking->scale_size;
+}
+
+/* Returns the number of rows to read at once: together they lie close, and fit the buffer. */
+static uint64_t rows_at_once(const struct unpacking *unpacking, const struct rows *rows,
+			     uint64_t buffer)
+{
+	uint64_t row = rows->stride / 2 + span_scales(unpacking, rows->stride / 2);
+	uint64_t n = row ? buffer / row : 1;
+
+	if (rows->stride > 2 * rows->size || n < 1)
+		return 1;
+	return n < rows->n ? n : rows->n;
+}
+
+static int read_rows(struct source *source, const struct source_request *request,
+		     const struct unpacking *unpacking, const struct rows *rows, float *values,
+		     struct err *err)
+{
+	const struct low_bit_weight *weight = unpacking->weight;
+	size_t group = weight->packing->group;
+	uint64_t step = rows_at_once(unpacking, rows, request->buffers.size);
+	uint8_t *codes = request->buffers.raw;
+
+	for (uint64_t r = 0, n; r < rows->n; r += n) {
+		uint64_t first = rows->first + r * rows->stride;
+		uint64_t n_codes, n_scales;
+		uint8_t *scales;
+
+		n = rows->n - r < step ? rows->n - r : step;
+		n_codes = span_codes(unpacking, rows, n);
+		n_scales = span_scales(unpacking, n_codes);
+		scales = codes + n_codes;
+		if (source_read_bytes(source, weight->packed, first / 2, n_codes, codes, err) ||
+		    source_read_bytes(source, weight->scale, first / group * unpacking->scale_size,
+				      n_scales, scales, err))
+			return -1;
+		for (uint64_t i = 0; i < n; i++) {
+			uint64_t at = i * rows->stride;
+
+			unpack_row(unpacking, codes + at / 2,
+				   scales + at / group * unpacking->scale_size, rows->skip,
+				   rows->size, values);
+			values += rows->size;
+		}
+	}
+	return 0;
+}
+
+int unpack_read(struct source *source, const struct source_request *request, float *values,
+		struct err *err)
+{
+	const struct unit *unit = request->unit;
+	const struct rect *rect = &request->rect;
+	struct unpacking unpacking = { .weight = unit->low_bit };
+	uint64_t first = unit->slice.first + rect->row * unit->slice.row_stride + rect->col;
+	struct rows rows = { .n = rect->n_rows,
+			     .size = rect->n_cols,
+			     .stride = unit->slice.row_stride };
+
+	rows.skip = first % unit->low_bit->packing->group;
+	rows.first = first - rows.skip;
+	unpacking.scale_size = dtype_bits(unit->low_bit->scale->tensor->dtype) / 8;
+	unpacking_codes(&unpacking);
+	if (!rect->row && !rect->col && check_shape(source, unit->low_bit, err))
+		return -1;
+	if (read_global(source, &unpacking, err))
+		return -1;
+	return read_rows(source, request, &unpacking, &rows, values, err);
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Low-bit weights of the source as fp32.  A value is its code times the scale of its group, one
+ * product in fp32.  That is exact for MXFP4 and INT4, whose codes and scales have few bits; a
+ * product beyond fp32 is inf.  The scale of NVFP4 is first the group's E4M3 number times (or over)
+ * the number of the tensor, rounded once, as compressed-tensors and ModelOpt compute it.
+ */
+#ifndef FP8CONV_SOURCE_UNPACK_H
+#define FP8CONV_SOURCE_UNPACK_H
+
+#include "source/source.h"
+
+/* Reads a rect of a unit with low_bit, and writes its values to values (n_rows, n_cols), without
+ * gaps.  Needs buffers.raw.  ERR_INPUT where the tensor of its shape says another one. */
+int unpack_read(struct source *source, const struct source_request *request, float *values,
+		struct err *err);
+
+#endif
