@@ -9,10 +9,13 @@
 #include "source/fp8_source.h"
 #include "select/steps.h"
 
-static bool has_fp8(const struct checkpoint *checkpoint)
+static bool has_fp8(const struct select *select)
 {
+	const struct checkpoint *checkpoint = select->checkpoint;
+
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		if (dtype_is_any_fp8(checkpoint->tensors[i].tensor->dtype))
+		if (dtype_is_any_fp8(checkpoint->tensors[i].tensor->dtype) &&
+		    !low_bit_of(select->low_bit, i)) /* NVFP4 has scales of FP8 */
 			return true;
 	return false;
 }
@@ -46,13 +49,26 @@ static int check_type(const struct select *select, const json_t *quantization,
 				     method, err);
 }
 
+/* ERR_USAGE for low-bit weights without --requantize. */
+static int check_low_bit(const struct select *select, struct err *err)
+{
+	const struct low_bit_weight *weight = select->low_bit->list;
+
+	if (!select->low_bit->n || select->options->requantize)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "tensor '%s' is already %s: use --requantize to convert a low-bit source",
+		       weight->packed->tensor->name, dtype_name(weight->tensor.dtype));
+}
+
 /* Without FP8 there is nothing to detect except packed weights of another scheme. */
 static int check_plain(const struct select *select, struct err *err)
 {
 	const struct checkpoint *checkpoint = select->checkpoint;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		if (check_type(select, NULL, checkpoint->tensors[i].tensor, err))
+		if (!low_bit_of(select->low_bit, i) &&
+		    check_type(select, NULL, checkpoint->tensors[i].tensor, err))
 			return -1;
 	return 0;
 }
@@ -64,7 +80,7 @@ static int check_tensor(const struct select *select, const struct detection *det
 	const struct st_tensor *tensor = ref->tensor;
 
 	*is_scale = detection_is_scale(detection, ref);
-	if (*is_scale)
+	if (*is_scale || low_bit_of(select->low_bit, i))
 		return 0;
 	if (check_type(select, detection->config, tensor, err))
 		return -1;
@@ -87,7 +103,9 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 
 	*scales = NULL;
 	*is_scale = NULL;
-	if (!has_fp8(checkpoint))
+	if (check_low_bit(select, err))
+		return -1;
+	if (!has_fp8(select))
 		return check_plain(select, err);
 	*scales = xcalloc(checkpoint->n_tensors, sizeof **scales);
 	*is_scale = xcalloc(checkpoint->n_tensors, sizeof **is_scale);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/scale_names.h"
 #include "model/role_cache.h"
 #include "select/steps.h"
 
@@ -76,14 +77,14 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 }
 
 /* Notes a pattern that matches no tensor, which is most often a typing error. */
-static int note_patterns(const struct checkpoint *checkpoint, const struct pattern *patterns,
-			 size_t n, char **note, struct err *err)
+static int note_patterns(const struct select *select, const struct pattern *patterns, size_t n,
+			 char **note, struct err *err)
 {
 	for (size_t p = 0; p < n && !*note; p++) {
 		bool matches = false;
 
-		for (size_t i = 0; i < checkpoint->n_tensors && !matches; i++)
-			if (pattern_match(&patterns[p], checkpoint->tensors[i].tensor->name,
+		for (size_t i = 0; i < select->n && !matches; i++)
+			if (pattern_match(&patterns[p], select->candidates[i].source->tensor->name,
 					  &matches, err))
 				return -1;
 		if (!matches)
@@ -96,17 +97,16 @@ static int note_patterns(const struct checkpoint *checkpoint, const struct patte
 static int patterns_note(const struct select *select, const struct patterns *patterns, char **note,
 			 struct err *err)
 {
-	const struct checkpoint *checkpoint = select->checkpoint;
-
-	if (note_patterns(checkpoint, patterns->rules, patterns->n_rules, note, err) ||
-	    note_patterns(checkpoint, patterns->include, patterns->n_include, note, err))
+	if (note_patterns(select, patterns->rules, patterns->n_rules, note, err) ||
+	    note_patterns(select, patterns->include, patterns->n_include, note, err))
 		return -1;
-	return note_patterns(checkpoint, patterns->exclude, patterns->n_exclude, note, err);
+	return note_patterns(select, patterns->exclude, patterns->n_exclude, note, err);
 }
 
-static bool is_fp8(enum dtype dtype)
+/* Is it a type that recipes can read? */
+static bool is_readable(enum dtype dtype)
 {
-	return dtype == DT_F8_E4M3 || dtype == DT_F8_E5M2;
+	return dtype_is_float(dtype) || dtype_is_fp8(dtype) || dtype_is_low_bit(dtype);
 }
 
 static bool is_empty(const struct st_tensor *tensor)
@@ -125,14 +125,13 @@ static void keep_impossible(struct candidate *c)
 	bool fused = candidate_is_fused(c);
 	const char *role = role_reason(c->facts.role);
 
-	if (!is_empty(tensor) && (dtype_is_float(tensor->dtype) || is_fp8(tensor->dtype)) &&
-	    tensor->n_dims == (fused ? 3 : 2))
+	if (!is_empty(tensor) && is_readable(tensor->dtype) && tensor->n_dims == (fused ? 3 : 2))
 		return;
 	if (role && c->facts.role != ROLE_PARAMETER && !is_empty(tensor))
 		candidate_keep(c, "%s", role);
 	else if (is_empty(tensor))
 		candidate_keep(c, "empty tensor");
-	else if (!dtype_is_float(tensor->dtype) && !is_fp8(tensor->dtype))
+	else if (!is_readable(tensor->dtype))
 		candidate_keep(c, "dtype %s", dtype_name(tensor->dtype));
 	else if (tensor->n_dims == 0)
 		candidate_keep(c, "scalar");
@@ -203,7 +202,7 @@ static int decide(struct candidate *c, const struct select_options *options,
 
 bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts)
 {
-	if (!dtype_is_float(tensor->dtype) && !is_fp8(tensor->dtype) && tensor->dtype != DT_F64)
+	if (!is_readable(tensor->dtype) && tensor->dtype != DT_F64)
 		return false;
 	switch (facts->role) {
 	case ROLE_EXPERTS_GATE_UP:
@@ -215,14 +214,26 @@ bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *f
 	}
 }
 
+/* Without --requantize low-bit weights are passed on with all their tensors. */
+static void keep_low_bit(struct candidate *c, const struct select *select, size_t i)
+{
+	const struct low_bit_weight *weight = low_bit_of(select->low_bit, i);
+
+	if (weight && !select->options->requantize)
+		candidate_keep(c, "%s, passed on", dtype_name(weight->tensor.dtype));
+}
+
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
 			   struct role_cache *roles)
 {
-	const struct tensor_ref *ref = &select->checkpoint->tensors[i];
+	const struct low_bit_weight *weight =
+		select->options->requantize ? low_bit_of(select->low_bit, i) : NULL;
+	const struct tensor_ref *ref = weight ? &weight->ref : &select->checkpoint->tensors[i];
 
 	*c = (struct candidate){
 		.source = ref,
 		.source_scale = select->scales ? &select->scales[i] : NULL,
+		.low_bit = weight,
 		.recipe = select->options->recipe,
 		.facts = role_cache_find(roles, ref->tensor->name),
 		.ends_fused_set = true,
@@ -240,6 +251,7 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		c->rows = ref->tensor->shape[0];
 		c->cols = ref->tensor->shape[1];
 	}
+	keep_low_bit(c, select, i);
 }
 
 /* GPT-2's modules store [in, out]; other models give the same names to plain linear layers.  The
@@ -269,6 +281,17 @@ static void keep_transposed(struct select *select)
 	}
 }
 
+/* Is the tensor a scale of a low-bit weight that is read, or the scale of a cache of its model? */
+static bool is_dropped(const struct select *select, size_t i)
+{
+	const struct scale_name *name;
+
+	if (!select->options->requantize || !select->low_bit->n)
+		return false;
+	name = scale_name_find(select->checkpoint->tensors[i].tensor->name);
+	return low_bit_is_part(select->low_bit, i) || (name && name->role == SCALE_OF_CACHE);
+}
+
 int select_gather(struct select *select, char **note, struct err *err)
 {
 	struct patterns patterns = { 0 };
@@ -283,7 +306,7 @@ int select_gather(struct select *select, char **note, struct err *err)
 	for (size_t i = 0; i < select->checkpoint->n_tensors; i++) {
 		struct candidate *c = &select->candidates[select->n];
 
-		if (is_scale && is_scale[i])
+		if ((is_scale && is_scale[i]) || is_dropped(select, i))
 			continue;
 		candidate_init(c, select, i, &roles);
 		select->n++;

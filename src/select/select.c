@@ -56,7 +56,9 @@ static void select_release(struct select *select)
 int selection_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct select_options *options, struct err *err)
 {
-	struct select select = { .checkpoint = checkpoint, .options = options };
+	struct select select = { .checkpoint = checkpoint,
+				 .options = options,
+				 .low_bit = &selection->low_bit };
 	int rc = -1;
 
 	*selection = (struct selection){ 0 };
@@ -64,7 +66,8 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 		err_wrap(err, "'%s'", checkpoint->path);
 		goto out;
 	}
-	if (select_gather(&select, &selection->notes[NOTE_PATTERNS], err) ||
+	if (low_bit_find(&selection->low_bit, checkpoint, err) ||
+	    select_gather(&select, &selection->notes[NOTE_PATTERNS], err) ||
 	    select_experts(&select, err) || select_shapes(&select, err) ||
 	    select_units(&select, selection, err) || select_tp(&select, selection, err))
 		goto out;

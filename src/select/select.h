@@ -41,7 +41,7 @@ struct select_options {
 	const struct select_rule *rules;
 	size_t n_rules;
 	bool ragged;	 /* blockwise also if a dimension is not a multiple of the block */
-	bool requantize; /* read an FP8 source through its scales */
+	bool requantize; /* read FP8 and low-bit weights of the source through their scales */
 	int tp;		 /* 0, or the tensor-parallel size that must load */
 };
 
@@ -57,6 +57,7 @@ struct selection {
 	size_t n_units;
 	struct unit *units; /* by source shard, then source offset, then expert, gate before up */
 	struct arena names; /* of matrices of fused experts */
+	struct low_bit low_bit; /* the low-bit weights of the source */
 	size_t n_quantized;
 	size_t n_scale_groups;
 	size_t n_linear; /* linear weights, kept ones included */

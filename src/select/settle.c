@@ -124,18 +124,19 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 		       hint ? "; " : "", hint ? hint : "");
 }
 
-/* Refuses to keep FP8 codes: they need their scale, whose name and kind belong to the source's
+/* Refuses to keep codes: they need their scale, whose name and kind belong to the source's
  * format. */
 static int check_kept(const struct unit *unit, struct err *err)
 {
 	enum dtype dtype = unit->source->tensor->dtype;
 
-	if (dtype != DT_F8_E4M3 && dtype != DT_F8_E5M2)
+	if (!unit_is_coded(unit))
 		return 0;
 	return err_set(err, ERR_USAGE,
-		       "tensor '%s' is %s and would be kept (%s), but FP8 tensors can "
+		       "tensor '%s' is %s and would be kept (%s), but %s tensors can "
 		       "only be quantized again: use 'fp8conv dequantize' first",
-		       unit->name, dtype_name(dtype), unit->reason);
+		       unit->name, dtype_name(dtype), unit->reason,
+		       unit->low_bit ? "low-bit" : "FP8");
 }
 
 int selection_check(struct selection *selection, const char *hint, struct err *err)
@@ -161,6 +162,7 @@ void selection_release(struct selection *selection)
 		free(selection->units[i].reason);
 	free(selection->units);
 	arena_release(&selection->names);
+	low_bit_release(&selection->low_bit);
 	for (size_t i = 0; i < N_NOTES; i++)
 		free(selection->notes[i]);
 	*selection = (struct selection){ 0 };

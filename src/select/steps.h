@@ -22,6 +22,7 @@
 struct candidate {
 	const struct tensor_ref *source;
 	const struct weight_scale *source_scale; /* of an FP8 source; else NULL */
+	const struct low_bit_weight *low_bit;	 /* of a low-bit source; else NULL */
 	const struct recipe *recipe;		 /* NULL: kept */
 	char *reason;				 /* kept: the reason */
 	struct role_facts facts;
@@ -41,11 +42,14 @@ struct select {
 	const struct checkpoint *checkpoint;
 	const struct select_options *options;
 	struct model_config config;
+	const struct low_bit *low_bit; /* the low-bit weights of the checkpoint */
 	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
 	size_t n;
-	struct candidate *candidates; /* in the order of the checkpoint's tensors */
-	struct intern sets;	      /* numbers of fused and joint sets */
-	size_t *first_in_fused_set;   /* by number; NONE: not a fused set */
+	/* in the order of the checkpoint's tensors; with --requantize a low-bit weight is in the
+	 * place of the tensor that packs it */
+	struct candidate *candidates;
+	struct intern sets;	    /* numbers of fused and joint sets */
+	size_t *first_in_fused_set; /* by number; NONE: not a fused set */
 	size_t *first_in_joint_set;
 };
 
@@ -61,7 +65,7 @@ size_t candidate_n_units(const struct candidate *candidate);
 
 /* requantize.c: refuses sources that are already quantized; with --requantize finds the scales of
  * FP8 tensors.  scales[i] is that of tensor i in the checkpoint's order; is_scale[i]: the tensor is
- * itself a scale.  Without FP8 both become NULL. */
+ * itself a scale.  Without FP8 both become NULL.  Leaves out low-bit weights and their scales. */
 int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err);
 

@@ -18,6 +18,7 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 		.name = c->source->tensor->name,
 		.source = c->source,
 		.source_scale = c->source_scale ? *c->source_scale : (struct weight_scale){ 0 },
+		.low_bit = c->low_bit,
 		.recipe = c->recipe,
 		.next_joint = c->joint_set, /* the number of its set, until close_rings() */
 		.linear = c->linear,

@@ -97,9 +97,9 @@ static int read_global(struct source *source, struct unpacking *unpacking, struc
 	unpacking->global = 1;
 	if (!unpacking->weight->global)
 		return 0;
-	return source_read_floats(source,
-				  &(struct floats_request){ unpacking->weight->global, false, 0, 1 },
-				  &unpacking->global, err);
+	return source_read_floats(
+		source, &(struct floats_request){ unpacking->weight->global, false, 0, 1 },
+		&unpacking->global, err);
 }
 
 static int check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err)
