@@ -101,8 +101,7 @@ struct lines {
 	uint64_t step;	 /* elements from one of a line to the next: 2 in interleaved experts */
 };
 
-/* Moves n elements that lie `apart` bytes apart together.  16-bit ones, which nearly all are, at the
- * speed of the cache. */
+/* Moves n elements that lie `apart` bytes apart together.  Nearly all have 16 bits. */
 static void gather(const char *from, size_t apart, char *to, size_t n, size_t size)
 {
 	if (size == 2) {
@@ -114,21 +113,25 @@ static void gather(const char *from, size_t apart, char *to, size_t n, size_t si
 		memcpy(to + size * i, from + apart * i, size);
 }
 
-/* Reads the elements of a line that lie apart. */
+/* Reads the elements of a line that lie apart, together with those between them.  Of the units that
+ * share them, only the one with the first element copies them to the tee. */
 static int read_spread(struct source *source, const struct source_request *request,
 		       const struct lines *lines, uint64_t first, char *data, struct err *err)
 {
 	size_t size = dtype_bits(request->unit->source->tensor->dtype) / 8;
 	size_t apart = lines->step * size;
-	uint64_t max = SPREAD_BYTES / apart;
+	uint64_t max = SPREAD_BYTES / apart, offset = first % lines->step;
+	struct source_request all = *request;
 	char between[SPREAD_BYTES];
 
+	if (offset)
+		all.tee.writer = NULL;
 	for (uint64_t at = 0, n; at < lines->size; at += n) {
 		n = lines->size - at < max ? lines->size - at : max;
-		if (read_segment(source, request, first + at * lines->step,
-				 (n - 1) * lines->step + 1, between, err))
+		if (read_segment(source, &all, first - offset + at * lines->step, n * lines->step,
+				 between, err))
 			return -1;
-		gather(between, apart, data + at * size, n, size);
+		gather(between + offset * size, apart, data + at * size, n, size);
 	}
 	return 0;
 }
@@ -318,6 +321,20 @@ int source_read(struct source *source, const struct source_request *request, str
 	transpose(buffers->raw, buffers->matrix, rect->n_rows, rect->n_cols,
 		  dtype_bits(unit->source->tensor->dtype));
 	return 0;
+}
+
+int source_read_part(struct source *source, const struct unit *unit, uint64_t first, uint64_t n,
+		     void *data, struct err *err)
+{
+	const struct source_request request = { .unit = unit };
+	const struct slice *slice = &unit->slice;
+	const struct lines lines = { .first = slice->first + first * slice->row_stride,
+				     .n = 1,
+				     .size = n,
+				     .stride = n,
+				     .step = slice->row_stride };
+
+	return read_lines(source, &request, &lines, data, err);
 }
 
 int source_read_ahead(struct source *source, const struct tensor_ref *ref, uint64_t offset,

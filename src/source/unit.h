@@ -17,7 +17,7 @@
 #include "recipe/recipe.h"
 
 /* One tensor of the output that holds weights: a source tensor, or one expert's part of a fused 3-D
- * tensor. */
+ * tensor or of its bias. */
 struct unit {
 	/* in the output: "model.layers.0.mlp.experts.3.up_proj.weight"; points to the source's
 	 * name, or into selection.names */
@@ -28,7 +28,8 @@ struct unit {
 	const struct low_bit_weight *low_bit;
 	/* NULL: kept, copied byte for byte under its own name and shape */
 	const struct recipe *recipe;
-	char *reason;	     /* kept: a phrase such as "router gate"; else NULL */
+	bool part;    /* kept: a vector of its source, of rows elements, with a name of its own */
+	char *reason; /* kept: a phrase such as "router gate"; else NULL */
 	uint64_t rows, cols; /* converted: [out, in] */
 	uint64_t stack;	     /* of a stack of matrices: the rows of each; else 0 */
 	struct slice slice;  /* converted: its place in the source */
