@@ -31,15 +31,26 @@ static bool same_matrix(const struct st_tensor *a, const struct st_tensor *b)
 	       a->shape[1] == b->shape[1];
 }
 
+/* Returns the unit of that name, or NULL. */
+static const struct unit *find_unit(const struct origin *origin, char *name)
+{
+	const struct unit key = { .name = name }, *expected = &key;
+	const struct unit **found;
+
+	if (!origin->selection.n_units)
+		return NULL;
+	found = bsearch(&expected, origin->by_name, origin->selection.n_units,
+			sizeof *origin->by_name, compare_names);
+	return found ? *found : NULL;
+}
+
 /* Returns the unit of a tensor with the same name and shape; else the unit that cuts an expert from
  * a fused tensor or reads an FP8 source. */
 static const struct unit *find_origin(struct origin *origin, size_t w,
-				      const struct verify_weight *weight,
-				      const struct unit **by_name)
+				      const struct verify_weight *weight)
 {
 	const struct tensor_ref *ref = checkpoint_find(&origin->checkpoint, weight->unit.name);
-	const struct unit *expected = &weight->unit;
-	const struct unit **found;
+	const struct unit *expected = &weight->unit, *found;
 
 	if (ref && dtype_is_float(ref->tensor->dtype) &&
 	    same_matrix(ref->tensor, expected->source->tensor)) {
@@ -50,29 +61,31 @@ static const struct unit *find_origin(struct origin *origin, size_t w,
 						   .slice = { 0, expected->cols, 1 } };
 		return &origin->direct[w];
 	}
-	if (!origin->selection.n_units)
-		return NULL;
-	found = bsearch(&expected, by_name, origin->selection.n_units, sizeof *by_name,
-			compare_names);
-	return found && (*found)->recipe && (*found)->rows == expected->rows &&
-			       (*found)->cols == expected->cols
-		       ? *found
+	found = find_unit(origin, expected->name);
+	return found && found->recipe && found->rows == expected->rows &&
+			       found->cols == expected->cols
+		       ? found
 		       : NULL;
+}
+
+static void sort_units(struct origin *origin)
+{
+	size_t n = origin->selection.n_units;
+
+	origin->by_name = xcalloc(n, sizeof *origin->by_name);
+	for (size_t u = 0; u < n; u++)
+		origin->by_name[u] = &origin->selection.units[u];
+	if (n)
+		qsort(origin->by_name, n, sizeof *origin->by_name, compare_names);
 }
 
 static void list_origins(struct verify *verify, struct origin *origin)
 {
-	const struct unit **by_name = xcalloc(origin->selection.n_units, sizeof *by_name);
-
-	for (size_t u = 0; u < origin->selection.n_units; u++)
-		by_name[u] = &origin->selection.units[u];
-	if (origin->selection.n_units)
-		qsort(by_name, origin->selection.n_units, sizeof *by_name, compare_names);
 	origin->direct = xcalloc(verify->weights.n, sizeof *origin->direct);
 	for (size_t w = 0; w < verify->weights.n; w++) {
 		struct verify_weight *weight = &verify->weights.list[w];
 
-		weight->origin = find_origin(origin, w, weight, by_name);
+		weight->origin = find_origin(origin, w, weight);
 		if (!weight->origin)
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
 				    weight->unit.name, verify_file(verify, weight->unit.source),
@@ -80,7 +93,6 @@ static void list_origins(struct verify *verify, struct origin *origin)
 				    ") has no counterpart in the source",
 				    weight->unit.name, weight->unit.rows, weight->unit.cols);
 	}
-	free(by_name);
 }
 
 /* Selects all linear weights of the source, by the recipe that accepts any shape. */
@@ -101,6 +113,32 @@ static bool same_type(const struct st_tensor *a, const struct st_tensor *b)
 	if (a->dtype != b->dtype || a->n_dims != b->n_dims)
 		return false;
 	return !a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape);
+}
+
+/* Returns what the tensor is a copy of; its ref is NULL where the source has none. */
+static struct copy find_copy(const struct origin *origin, const struct tensor_ref *ref)
+{
+	const struct tensor_ref *original = checkpoint_find(&origin->checkpoint, ref->tensor->name);
+	const struct unit *unit;
+
+	if (original)
+		return (struct copy){ .ref = ref, .original = original };
+	unit = find_unit(origin, ref->tensor->name);
+	if (unit && unit->part)
+		return (struct copy){ .ref = ref, .original = unit->source, .part = unit };
+	return (struct copy){ 0 };
+}
+
+/* Returns the tensor that a copy would be; its name is not set. */
+static struct st_tensor copied(const struct copy *copy)
+{
+	struct st_tensor tensor = *copy->original->tensor;
+
+	if (copy->part) {
+		tensor.n_dims = 1;
+		tensor.shape = (uint64_t *)&copy->part->rows;
+	}
+	return tensor;
 }
 
 static void report_type(struct verify *verify, const struct tensor_ref *ref,
@@ -125,18 +163,17 @@ static void find_copies(struct verify *verify, struct origin *origin)
 	origin->copies = xcalloc(checkpoint->n_tensors, sizeof *origin->copies);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];
-		const struct tensor_ref *original =
-			checkpoint_find(&origin->checkpoint, ref->tensor->name);
+		struct copy copy = find_copy(origin, ref);
+		struct st_tensor original;
 
-		if (!original || detection_is_weight(ref) ||
+		if (!copy.ref || detection_is_weight(ref) ||
 		    detection_is_scale(verify->opened.detection, ref))
 			continue;
-		if (!same_type(ref->tensor, original->tensor)) {
-			report_type(verify, ref, original->tensor);
-			continue;
-		}
-		origin->copies[origin->n_copies++] =
-			(struct copy){ .ref = ref, .original = original };
+		original = copied(&copy);
+		if (same_type(ref->tensor, &original))
+			origin->copies[origin->n_copies++] = copy;
+		else
+			report_type(verify, ref, &original);
 	}
 }
 
@@ -147,6 +184,17 @@ static size_t first_difference(const char *a, const char *b, size_t n)
 	while (i < n && a[i] == b[i])
 		i++;
 	return i;
+}
+
+/* Reads n bytes of what a tensor is a copy of. */
+static int read_original(struct origin *origin, const struct copy *copy, uint64_t at, size_t n,
+			 void *data, struct err *err)
+{
+	uint64_t size = dtype_bits(copy->original->tensor->dtype) / 8;
+
+	if (!copy->part)
+		return source_read_bytes(&origin->files, copy->original, at, n, data, err);
+	return source_read_part(&origin->files, copy->part, at / size, n / size, data, err);
 }
 
 static int compare_copy(void *context, int worker, size_t item, struct err *err)
@@ -163,7 +211,7 @@ static int compare_copy(void *context, int worker, size_t item, struct err *err)
 		size_t n = (size_t)(size - at < step ? size - at : step);
 
 		if (source_read_bytes(&verify->run.files, copy->ref, at, n, data, err) ||
-		    source_read_bytes(&origin->files, copy->original, at, n, expected, err))
+		    read_original(origin, copy, at, n, expected, err))
 			return -1;
 		if (memcmp(data, expected, n) != 0) {
 			copy->changed = true;
@@ -194,40 +242,49 @@ static int compare_copies(struct verify *verify, struct origin *origin, struct e
 	return 0;
 }
 
-static int compare_addresses(const void *a, const void *b)
+static void report_missing(struct verify *verify, const struct tensor_ref *ref, const char *name)
 {
-	const struct st_tensor *const *x = a, *const *y = b;
+	problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING, name, NULL,
+		    "'%s' is missing, but '%s' of the source contains it", name,
+		    verify->run.origin->checkpoint.shards[ref->shard].name);
+}
 
-	return (*x > *y) - (*x < *y);
+/* Reports a tensor that the checkpoint does not have by name: all of it, or those of its n experts
+ * that are missing. */
+static void report_missing_parts(struct verify *verify, const struct tensor_ref *ref,
+				 const struct unit *units, size_t n)
+{
+	size_t n_found = 0;
+
+	for (size_t u = 0; u < n; u++)
+		n_found += checkpoint_find(verify->opened.checkpoint, units[u].name) != NULL;
+	if (!n_found)
+		report_missing(verify, ref, ref->tensor->name);
+	for (size_t u = 0; n_found && u < n; u++)
+		if (!checkpoint_find(verify->opened.checkpoint, units[u].name))
+			report_missing(verify, ref, units[u].name);
 }
 
 /* Reports tensors of the source that the checkpoint has neither by name nor cut into experts. */
 static void find_missing(struct verify *verify, struct origin *origin)
 {
 	const struct checkpoint *source = &origin->checkpoint;
-	const struct st_tensor **used = xcalloc(verify->weights.n + 1, sizeof *used);
+	const struct selection *selection = &origin->selection;
 	struct detection detection = { 0 };
 	struct err ignored;
 	bool fp8 = detection_make(&detection, source, &ignored) == 0;
-	size_t n = 0;
+	size_t first, u = 0;
 
-	for (size_t w = 0; w < verify->weights.n; w++)
-		if (verify->weights.list[w].origin)
-			used[n++] = verify->weights.list[w].origin->source->tensor;
-	qsort(used, n, sizeof *used, compare_addresses);
 	for (size_t i = 0; i < source->n_tensors; i++) {
 		const struct tensor_ref *ref = &source->tensors[i];
 
+		for (first = u; u < selection->n_units && selection->units[u].source == ref;)
+			u++;
 		if (!checkpoint_find(verify->opened.checkpoint, ref->tensor->name) &&
-		    !(fp8 && detection_is_scale(&detection, ref)) &&
-		    !bsearch(&ref->tensor, used, n, sizeof *used, compare_addresses))
-			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
-				    ref->tensor->name, NULL,
-				    "'%s' is missing, but '%s' of the source contains it",
-				    ref->tensor->name, source->shards[ref->shard].name);
+		    !(fp8 && detection_is_scale(&detection, ref)))
+			report_missing_parts(verify, ref, selection->units + first, u - first);
 	}
 	detection_release(&detection);
-	free(used);
 }
 
 /* --- amax of weights with one scale --- */
@@ -291,6 +348,7 @@ int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 			    verify->params->n_threads, err))
 		return -1;
 	select_all(origin);
+	sort_units(origin);
 	source_init(&origin->files, verify->params->io, &origin->checkpoint, verify->run.backend,
 		    -1);
 	list_origins(verify, origin);
@@ -314,6 +372,7 @@ void origin_release(struct verify *verify)
 	source_release(&origin->files);
 	selection_release(&origin->selection);
 	checkpoint_release(&origin->checkpoint);
+	free(origin->by_name);
 	free(origin->direct);
 	free(origin->fused_amax);
 	free(origin->copies);

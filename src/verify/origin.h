@@ -17,6 +17,7 @@ struct verify;
 /* A tensor that was only copied. */
 struct copy {
 	const struct tensor_ref *ref, *original;
+	const struct unit *part; /* of the original: one expert's bias; NULL: all */
 	bool changed;
 	uint64_t first_changed; /* offset of the first byte that differs */
 };
@@ -25,8 +26,9 @@ struct origin {
 	struct checkpoint checkpoint;
 	struct selection selection; /* empty where no tensor of the source can be quantized */
 	struct source files;
-	struct unit *direct; /* by weight: the unit of a tensor with the weight's name */
-	float *fused_amax;   /* by fused set */
+	const struct unit **by_name; /* of the selection */
+	struct unit *direct;	     /* by weight: the unit of a tensor with the weight's name */
+	float *fused_amax;	     /* by fused set */
 	struct candidates candidates[N_GRANULARITIES];
 	struct copy *copies;
 	size_t n_copies;
