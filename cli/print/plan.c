@@ -80,6 +80,13 @@ static bool unit_is_slice(const struct unit *unit)
 	return unit->rows && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
+static int unit_dims(const struct unit *unit)
+{
+	if (unit_is_slice(unit))
+		return unit->part ? 1 : 2;
+	return unit->source->tensor->n_dims;
+}
+
 /* Returns the first of the unit's outputs; *n becomes their number. */
 static const struct st_tensor *unit_tensors(const struct plan *plan, size_t u, size_t *n)
 {
@@ -133,7 +140,7 @@ static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
 				 .output = unit_output_size(plan, u),
 				 .reason = unit->reason };
 	if (unit_is_slice(unit)) {
-		facts->n_dims = 2;
+		facts->n_dims = unit_dims(unit);
 		facts->shape = facts->slice;
 	}
 	if (!unit->reason)
@@ -263,8 +270,7 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	json_out_text(out, "name", unit->name);
 	json_out_text(out, "file", plan->source.shards[unit->source->shard].name);
 	json_out_text(out, "dtype", dtype_name(tensor->dtype));
-	json_out_counts(out, "shape", is_slice ? slice : tensor->shape,
-			is_slice ? 2 : (size_t)tensor->n_dims);
+	json_out_counts(out, "shape", is_slice ? slice : tensor->shape, (size_t)unit_dims(unit));
 	json_out_text(out, "action", unit->reason ? "keep" : plan_command(plan));
 	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
 	json_out_text(out, "reason", unit->reason);

@@ -168,8 +168,9 @@ static void bands_add_output(struct band_list *list, const struct plan *plan,
 	case OUTPUT_COPY:
 		bands_add_flat(list, output->unit, st_tensor_size(tensor), 1, limits, o);
 		break;
+	case OUTPUT_PART:
 	case OUTPUT_VALUE:
-	case OUTPUT_RESCALED: /* converted as fp32 */
+	case OUTPUT_RESCALED: /* these three: converted as at most fp32 */
 		bands_add_flat(list, output->unit, st_n_elements(tensor->shape, tensor->n_dims),
 			       sizeof(float), limits, o);
 		break;
@@ -189,6 +190,7 @@ static uint64_t source_bytes(const struct output_shard *shard, size_t output, ui
 
 	switch (from->kind) {
 	case OUTPUT_COPY:
+	case OUTPUT_PART:
 		return bytes;
 	case OUTPUT_CODES:
 		return bytes * dtype_bits(from->source->tensor->dtype) / 8;

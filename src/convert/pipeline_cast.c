@@ -195,6 +195,9 @@ static int convert_band(struct pipeline *pipeline, struct pipeline_worker *worke
 	case OUTPUT_COPY:
 		return source_read_bytes(&pipeline->source, output->source, band->rect.col,
 					 (size_t)band->rect.n_cols, data, err);
+	case OUTPUT_PART:
+		return source_read_part(&pipeline->source, unit, band->rect.col, band->rect.n_cols,
+					data, err);
 	case OUTPUT_VALUES:
 		return source_decode(&pipeline->source, &request,
 				     pipeline->work.shard->tensors[band->output].dtype, data, err);

@@ -184,14 +184,15 @@ struct output *plan_add_scale(struct plan *plan, size_t u, enum output_kind kind
 
 void plan_keep(struct plan *plan, size_t u)
 {
-	const struct st_tensor *source = plan->selection.units[u].source->tensor;
+	const struct unit *unit = &plan->selection.units[u];
+	const struct st_tensor *source = unit->source->tensor;
 
 	plan_add(plan, u,
-		 &(struct output_decl){ .kind = OUTPUT_COPY,
-					.name = source->name,
+		 &(struct output_decl){ .kind = unit->part ? OUTPUT_PART : OUTPUT_COPY,
+					.name = unit->part ? unit->name : source->name,
 					.dtype = source->dtype,
-					.n_dims = source->n_dims,
-					.shape = source->shape });
+					.n_dims = unit->part ? 1 : source->n_dims,
+					.shape = unit->part ? &unit->rows : source->shape });
 	plan->totals.n_kept++;
 }
 

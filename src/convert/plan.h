@@ -30,6 +30,7 @@ enum conversion { CONVERT_QUANTIZE, CONVERT_DEQUANTIZE, CONVERT_REPACK };
 /* The contents of a tensor of the output. */
 enum output_kind {
 	OUTPUT_COPY,	 /* the bytes of its source */
+	OUTPUT_PART,	 /* those of its unit, which is a part of the source */
 	OUTPUT_CODES,	 /* its unit, quantized */
 	OUTPUT_SCALE,	 /* written with the codes, which come before it */
 	OUTPUT_VALUES,	 /* its unit, whose source is FP8, dequantized */
@@ -160,7 +161,7 @@ struct output *plan_add(struct plan *plan, size_t u, const struct output_decl *d
 struct output *plan_add_scale(struct plan *plan, size_t u, enum output_kind kind,
 			      const struct tensor_ref *source, struct scale_decl *decl);
 
-/* Adds the one output of a unit that is copied. */
+/* Adds the one output of a unit that is kept. */
 void plan_keep(struct plan *plan, size_t u);
 
 /* Adds a tensor to a shard; its name and shape must outlive the plan. */

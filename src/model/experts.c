@@ -168,14 +168,28 @@ void experts_matrix(const struct experts_layout *layout, enum expert_part part, 
 	*cols = in;
 }
 
-char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert)
+void experts_bias(const struct experts_layout *layout, enum expert_part part, uint64_t expert,
+		  uint64_t *rows, struct slice *slice)
+{
+	uint64_t out = part == EXPERT_DOWN ? layout->hidden : layout->width;
+	uint64_t n_parts = part == EXPERT_DOWN ? 1 : 2;
+	bool interleaved = layout->interleaved && part != EXPERT_DOWN;
+
+	*slice = (struct slice){ .first = expert * n_parts * out,
+				 .row_stride = interleaved ? 2 : 1 };
+	if (part == EXPERT_UP)
+		slice->first += interleaved ? 1 : out;
+	*rows = out;
+}
+
+char *experts_part_name(const char *name, enum expert_part part, uint64_t expert, const char *what)
 {
 	static const char *const projections[] = { "gate_proj", "up_proj", "down_proj" };
 	struct path path;
 
 	path_split(&path, name);
-	return xasprintf("%.*s%" PRIu64 ".%s.weight", (int)(path.segments[path.owner].text - name),
-			 name, expert, projections[part]);
+	return xasprintf("%.*s%" PRIu64 ".%s.%s", (int)(path.segments[path.owner].text - name),
+			 name, expert, projections[part], what);
 }
 
 size_t experts_prefix_len(const char *name)

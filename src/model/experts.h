@@ -6,7 +6,7 @@
  * allow both orders are an error.  In interleaved experts the rows of gate and up take turns (g0 u0
  * g1 u1), which no size shows.
  *
- * Order: experts_layout_find() once a layer, then experts_matrix() and experts_matrix_name() for
+ * Order: experts_layout_find() once a layer, then experts_matrix() and experts_part_name() for
  * each expert and projection.
  */
 #ifndef FP8CONV_MODEL_EXPERTS_H
@@ -54,9 +54,14 @@ int experts_layout_find(struct experts_layout *layout, const struct experts_tens
 void experts_matrix(const struct experts_layout *layout, enum expert_part part, uint64_t expert,
 		    uint64_t *rows, uint64_t *cols, struct slice *slice);
 
+/* The same for the vector of an expert in the bias of a tensor, (E, 2I) or (E, H): its element r is
+ * element first + r * row_stride. */
+void experts_bias(const struct experts_layout *layout, enum expert_part part, uint64_t expert,
+		  uint64_t *rows, struct slice *slice);
+
 /* Makes "PREFIX.experts.3.up_proj.weight" from "PREFIX.experts.gate_up_proj", which may end in
- * ".weight".  The caller frees the result. */
-char *experts_matrix_name(const char *name, enum expert_part part, uint64_t expert);
+ * ".weight"; what is the last word, "weight" or "bias".  The caller frees the result. */
+char *experts_part_name(const char *name, enum expert_part part, uint64_t expert, const char *what);
 
 /* Returns the length of the prefix that all experts of a layer have in common:
  * "model.layers.0.mlp.experts.".  Returns 0 for other names. */

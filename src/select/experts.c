@@ -13,28 +13,36 @@
 
 #define MAX_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
 
-static bool has_sibling(const struct select *select, const char *name, size_t n, const char *suffix)
+static int compare_places(const void *a, const void *b)
 {
-	char *sibling = xasprintf("%.*s%s", (int)n, name, suffix);
-	bool found = checkpoint_find(select->checkpoint, sibling) != NULL;
+	const struct tensor_ref *x = a, *y = ((const struct candidate *)b)->source;
 
-	free(sibling);
-	return found;
+	if (x->shard != y->shard)
+		return x->shard < y->shard ? -1 : 1;
+	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 
-/* Interleaved experts have biases, which other layouts do not have: GPT-OSS. */
-static int check_biases(const struct select *select, const struct st_tensor *tensor,
-			struct err *err)
+/* Returns the candidate of the tensor whose name is the first n bytes of name and a suffix, or
+ * NULL. */
+static struct candidate *find_sibling(const struct select *select, const char *name, size_t n,
+				      const char *suffix)
 {
-	size_t n = module_len(tensor->name);
+	char *sibling = xasprintf("%.*s%s", (int)n, name, suffix);
+	const struct tensor_ref *ref = checkpoint_find(select->checkpoint, sibling);
 
-	if (!has_sibling(select, tensor->name, n, "_bias") &&
-	    !has_sibling(select, tensor->name, n, ".bias"))
-		return 0;
-	return err_set(err, ERR_INPUT,
-		       "experts '%s' have biases and may interleave gate and up, which is "
-		       "unsupported: use --exclude to keep them",
-		       tensor->name);
+	free(sibling);
+	if (!ref)
+		return NULL;
+	return bsearch(ref, select->candidates, select->n, sizeof *select->candidates,
+		       compare_places);
+}
+
+static struct candidate *find_bias(const struct select *select, const struct candidate *c)
+{
+	const char *name = c->source->tensor->name;
+	struct candidate *bias = find_sibling(select, name, module_len(name), "_bias");
+
+	return bias ? bias : find_sibling(select, name, module_len(name), ".bias");
 }
 
 /* The two fused tensors of a layer; either may be missing or kept. */
@@ -66,6 +74,60 @@ static int layers_fill(struct layer *layers, size_t n, const struct select *sele
 	return 0;
 }
 
+static int check_bias_shape(const struct candidate *c, const struct candidate *bias,
+			    const struct experts_layout *layout, struct err *err)
+{
+	const struct st_tensor *tensor = bias->source->tensor;
+	bool down = c->facts.role == ROLE_EXPERTS_DOWN;
+
+	if (tensor->n_dims == 2 && tensor->shape[0] == layout->n_experts &&
+	    tensor->shape[1] == (down ? layout->hidden : 2 * layout->width) &&
+	    dtype_is_float(tensor->dtype))
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "bias '%s' does not fit experts '%s': use --exclude to keep them",
+		       tensor->name, c->source->tensor->name);
+}
+
+/* Experts with biases are GPT-OSS's: their gate and up take turns.  No size shows it, so that
+ * anything else with biases is refused. */
+static int resolve_biases(struct select *select, const struct layer *layer,
+			  struct experts_layout *layout, struct err *err)
+{
+	const size_t members[2] = { layer->gate_up, layer->down };
+	struct candidate *biases[2] = { NULL };
+	const struct candidate *with = NULL, *without = NULL;
+
+	for (int m = 0; m < 2; m++) {
+		const struct candidate *c = &select->candidates[members[m]];
+
+		if (members[m] == NONE)
+			continue;
+		biases[m] = find_bias(select, c);
+		if (!biases[m]) {
+			without = c;
+			continue;
+		}
+		with = c;
+		if (check_bias_shape(c, biases[m], layout, err))
+			return -1;
+		biases[m]->bias_of = members[m];
+	}
+	layout->interleaved = with != NULL;
+	if (with && without)
+		return err_set(err, ERR_INPUT,
+			       "experts '%s' have biases, but '%s' have none: use --exclude to "
+			       "keep them",
+			       with->source->tensor->name, without->source->tensor->name);
+	if (with && !layout->transposed)
+		return err_set(err, ERR_INPUT,
+			       "experts '%s' have biases, but are not transposed as GPT-OSS's "
+			       "are, so that gate and up cannot be told apart: use --exclude to "
+			       "keep them",
+			       with->source->tensor->name);
+	return 0;
+}
+
 static void set_layout(struct candidate *c, const struct experts_layout *layout)
 {
 	bool down = c->facts.role == ROLE_EXPERTS_DOWN;
@@ -91,12 +153,11 @@ static int layer_resolve(struct select *select, const struct layer *layer, struc
 		c = &select->candidates[members[m]];
 		if (!c->recipe)
 			return 0; /* the other tensor is kept too */
-		if (check_biases(select, c->source->tensor, err))
-			return -1;
 		tensors[m] = (struct experts_tensor){ c->source->tensor->name,
 						      c->source->tensor->shape };
 	}
-	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &select->config, err))
+	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &select->config, err) ||
+	    resolve_biases(select, layer, &layout, err))
 		return -1;
 	for (int m = 0; m < 2; m++)
 		if (members[m] != NONE)
@@ -115,7 +176,7 @@ static int check_count(const struct select *select, struct err *err)
 
 		if (!c->layout)
 			continue;
-		n += candidate_n_units(c);
+		n += candidate_n_units(select, c);
 		if (n > MAX_MATRICES)
 			return err_set(err, ERR_INPUT,
 				       "experts '%s' and the experts before them are %" PRIu64

@@ -241,6 +241,7 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		.next_in_fused_set = NONE,
 		.joint_set = NONE,
 		.next_in_joint_set = NONE,
+		.bias_of = NONE,
 	};
 	if (candidate_is_fused(c) && ref->tensor->n_dims != 3)
 		c->facts.role = ROLE_EXPERTS_UNKNOWN;

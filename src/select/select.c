@@ -32,11 +32,20 @@ bool candidate_is_fused(const struct candidate *candidate)
 	return role == ROLE_EXPERTS_GATE_UP || role == ROLE_EXPERTS_DOWN;
 }
 
-size_t candidate_n_units(const struct candidate *candidate)
+const struct candidate *candidate_experts(const struct select *select, const struct candidate *c)
 {
-	if (!candidate->recipe || !candidate->layout)
+	if (c->bias_of != NONE)
+		c = &select->candidates[c->bias_of];
+	return c->recipe && c->layout ? c : NULL;
+}
+
+size_t candidate_n_units(const struct select *select, const struct candidate *c)
+{
+	const struct candidate *experts = candidate_experts(select, c);
+
+	if (!experts)
 		return 1;
-	return candidate->layout->n_experts * (candidate->facts.role == ROLE_EXPERTS_DOWN ? 1 : 2);
+	return experts->layout->n_experts * (experts->facts.role == ROLE_EXPERTS_DOWN ? 1 : 2);
 }
 
 static void select_release(struct select *select)

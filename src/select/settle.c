@@ -21,14 +21,18 @@ void selection_keep(struct selection *selection, size_t i, const char *reason)
 	if (!units[i].recipe)
 		return;
 	unit_keep(&units[i], xstrdup(reason));
-	for (size_t u = units[i].next_joint; u != i; u = units[u].next_joint)
-		unit_keep(&units[u], xasprintf("fused with '%s', which is kept", units[i].name));
+	for (size_t u = units[i].next_joint; u != i; u = units[u].next_joint) {
+		if (units[u].recipe)
+			unit_keep(&units[u],
+				  xasprintf("fused with '%s', which is kept", units[i].name));
+		units[u].part = false;
+	}
 }
 
-/* Is it a kept matrix of fused experts?  It has another name than its source. */
+/* Is it a kept matrix of fused experts, or its bias?  It has another name than its source. */
 static bool is_kept_slice(const struct unit *unit)
 {
-	return !unit->recipe && strcmp(unit->name, unit->source->tensor->name) != 0;
+	return !unit->recipe && !unit->part && strcmp(unit->name, unit->source->tensor->name) != 0;
 }
 
 /* Joins the kept slices of each source, which are adjacent, into one unit.  places[i]: the new
@@ -64,8 +68,10 @@ int selection_settle(struct selection *selection, struct err *err)
 	for (size_t i = 0; i < selection->n_units; i++) {
 		struct unit *unit = &selection->units[i];
 
-		unit->next_joint = unit->recipe ? places[unit->next_joint] : i;
-		if (!unit->recipe) {
+		if (unit->recipe || unit->part) {
+			unit->next_joint = places[unit->next_joint];
+		} else {
+			unit->next_joint = i;
 			unit->rows = unit->cols = 0;
 			unit->slice = (struct slice){ 0 };
 			unit->scale_group = 0;

@@ -32,7 +32,8 @@ struct candidate {
 	int position;	     /* in its fused set */
 	/* of the matrix, or of each expert's; set unless it is kept before shapes matter */
 	uint64_t rows, cols;
-	struct experts_layout *layout;	     /* of fused experts that are quantized */
+	struct experts_layout *layout; /* of fused experts that are quantized */
+	size_t bias_of; /* the candidate of all experts whose bias it is; NONE: none */
 	size_t fused_set, next_in_fused_set; /* weights that engines merge; NONE: in no set */
 	/* units quantized together or not at all: a fused set, or the experts of a layer */
 	size_t joint_set, next_in_joint_set;
@@ -60,8 +61,13 @@ void candidate_keep(struct candidate *candidate, const char *format, ...)
 /* Is the tensor all experts of a layer? */
 bool candidate_is_fused(const struct candidate *candidate);
 
-/* Returns its number of units: for fused experts that are quantized, one for each matrix. */
-size_t candidate_n_units(const struct candidate *candidate);
+/* Returns the fused experts that are quantized, one matrix by one, if the candidate holds them or
+ * their biases; else NULL. */
+const struct candidate *candidate_experts(const struct select *select,
+					  const struct candidate *candidate);
+
+/* Returns its number of units: of such experts, and of their biases, one for each matrix. */
+size_t candidate_n_units(const struct select *select, const struct candidate *candidate);
 
 /* requantize.c: refuses sources that are already quantized; with --requantize finds the scales of
  * FP8 tensors.  scales[i] is that of tensor i in the checkpoint's order; is_scale[i]: the tensor is

@@ -46,29 +46,65 @@ static void add_quantized(struct selection *selection, const struct candidate *c
 	unit->scale_group = *number;
 }
 
-static void add_expert(struct selection *selection, const struct candidate *c,
-		       enum expert_part part, uint64_t expert)
+/* One matrix of fused experts. */
+struct matrix_id {
+	enum expert_part part;
+	uint64_t expert;
+};
+
+static void add_matrix(struct selection *selection, const struct candidate *c, struct matrix_id id)
 {
 	struct unit *unit = add_unit(selection, c);
 
-	unit->name = arena_take(&selection->names,
-				experts_matrix_name(c->source->tensor->name, part, expert));
-	experts_matrix(c->layout, part, expert, &unit->rows, &unit->cols, &unit->slice);
+	unit->name = arena_take(&selection->names, experts_part_name(c->source->tensor->name,
+								     id.part, id.expert, "weight"));
+	experts_matrix(c->layout, id.part, id.expert, &unit->rows, &unit->cols, &unit->slice);
 	unit->scale_group = selection->n_scale_groups;
 }
 
-/* An expert's gate and up are a fused set. */
-static void add_experts(struct selection *selection, const struct candidate *c)
+/* The bias of that matrix: c has those of all experts. */
+static void add_bias(struct selection *selection, const struct candidate *c,
+		     const struct candidate *experts, struct matrix_id id)
 {
-	for (uint64_t e = 0; e < c->layout->n_experts; e++) {
-		if (c->facts.role == ROLE_EXPERTS_DOWN) {
-			add_expert(selection, c, EXPERT_DOWN, e);
+	struct unit *unit = add_unit(selection, c);
+
+	unit->name = arena_take(&selection->names, experts_part_name(experts->source->tensor->name,
+								     id.part, id.expert, "bias"));
+	unit->reason = xstrdup(c->reason);
+	unit->part = true;
+	unit->next_joint = experts->joint_set;
+	experts_bias(experts->layout, id.part, id.expert, &unit->rows, &unit->slice);
+	unit->cols = 1;
+}
+
+static void add_part(struct selection *selection, const struct candidate *c,
+		     const struct candidate *experts, struct matrix_id id)
+{
+	if (c == experts)
+		add_matrix(selection, c, id);
+	else
+		add_bias(selection, c, experts, id);
+}
+
+/* An expert's gate and up are a fused set. */
+static void add_experts(struct selection *selection, const struct candidate *c,
+			const struct candidate *experts)
+{
+	for (uint64_t e = 0; e < experts->layout->n_experts; e++) {
+		if (experts->facts.role == ROLE_EXPERTS_DOWN) {
+			add_part(selection, c, experts, (struct matrix_id){ EXPERT_DOWN, e });
 		} else {
-			add_expert(selection, c, EXPERT_GATE, e);
-			add_expert(selection, c, EXPERT_UP, e);
+			add_part(selection, c, experts, (struct matrix_id){ EXPERT_GATE, e });
+			add_part(selection, c, experts, (struct matrix_id){ EXPERT_UP, e });
 		}
-		selection->n_scale_groups++;
+		selection->n_scale_groups += c == experts;
 	}
+}
+
+/* A bias is in one piece again where its experts are kept. */
+static bool in_joint_set(const struct unit *unit)
+{
+	return unit->next_joint != NONE && (unit->recipe || unit->part);
 }
 
 /* Turns the numbers of sets into rings of units. */
@@ -81,7 +117,7 @@ static void close_rings(struct selection *selection, size_t n_sets)
 	for (size_t i = 0; i < selection->n_units; i++) {
 		size_t joint_set = selection->units[i].next_joint;
 
-		if (joint_set == NONE || !selection->units[i].recipe) {
+		if (!in_joint_set(&selection->units[i])) {
 			selection->units[i].next_joint = i;
 			continue;
 		}
@@ -104,16 +140,17 @@ static void make_units(struct select *select, struct selection *selection)
 	for (size_t i = 0; i < select->sets.n; i++)
 		numbers[i] = NONE;
 	for (size_t i = 0; i < select->n; i++)
-		n += candidate_n_units(&select->candidates[i]);
+		n += candidate_n_units(select, &select->candidates[i]);
 	selection->units = xreallocarray(NULL, n, sizeof *selection->units);
 	for (size_t i = 0; i < select->n; i++) {
 		struct candidate *c = &select->candidates[i];
+		const struct candidate *experts = candidate_experts(select, c);
 
 		alone = NONE;
-		if (!c->recipe)
+		if (experts)
+			add_experts(selection, c, experts);
+		else if (!c->recipe)
 			add_kept(selection, c);
-		else if (c->layout)
-			add_experts(selection, c);
 		else
 			add_quantized(selection, c,
 				      c->fused_set == NONE ? &alone : &numbers[c->fused_set]);

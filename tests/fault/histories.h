@@ -130,7 +130,7 @@ static inline void fill_history(struct amax_stats *stats, const struct checkpoin
 		role_of_name(&facts, tensor->name);
 		for (uint64_t e = 0; tensor->n_dims == 3 && e < tensor->shape[0]; e++) {
 			for (enum expert_part part = EXPERT_GATE; part <= EXPERT_DOWN; part++) {
-				char *name = experts_matrix_name(tensor->name, part, e);
+				char *name = experts_part_name(tensor->name, part, e, "weight");
 
 				*strrchr(name, '.') = '\0';
 				if ((part == EXPERT_DOWN) == (facts.role == ROLE_EXPERTS_DOWN))

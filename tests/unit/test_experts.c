@@ -198,7 +198,7 @@ static void interleaved_rows_are_told_apart(void **state)
 
 static void assert_name(const char *fused, enum expert_part part, uint64_t expert, const char *name)
 {
-	char *made = experts_matrix_name(fused, part, expert);
+	char *made = experts_part_name(fused, part, expert, "weight");
 
 	assert_string_equal(made, name);
 	free(made);

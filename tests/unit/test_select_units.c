@@ -100,10 +100,6 @@ static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 	const char *odd =
 		"a.experts.gate_up_proj BF16 2 384 128\na.experts.down_proj BF16 2 128 192\n"
 		"a.o_proj.weight BF16 128 128\n";
-	const char *gpt_oss = "a.experts.gate_up_proj BF16 2 128 512\n"
-			      "a.experts.gate_up_proj_bias BF16 2 512\n"
-			      "a.experts.down_proj BF16 2 256 128\n"
-			      "a.o_proj.weight BF16 128 128\n";
 	const char *square =
 		"a.experts.gate_up_proj BF16 2 256 256\na.o_proj.weight BF16 128 128\n";
 	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
@@ -112,15 +108,6 @@ static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 	selection_gives(odd, "blockwise", NO_OPTIONS,
 			"a.experts.gate_up_proj: N 192 is not a multiple of 128\n"
 			"a.experts.down_proj: K 192 is not a multiple of 128\n"
-			"a.o_proj.weight blockwise\n");
-	selection_refuses(
-		gpt_oss, "blockwise", NO_OPTIONS, ERR_INPUT,
-		"experts 'a.experts.gate_up_proj' have biases and may interleave gate and up, "
-		"which is unsupported: use --exclude to keep them");
-	selection_gives(gpt_oss, "blockwise", exclude,
-			"a.experts.gate_up_proj: excluded\n"
-			"a.experts.gate_up_proj_bias: excluded\n"
-			"a.experts.down_proj: excluded\n"
 			"a.o_proj.weight blockwise\n");
 	selection_refuses_config(
 		"{\"hidden_size\": 256}", square, "blockwise", NO_OPTIONS, ERR_INPUT,
@@ -153,6 +140,124 @@ static void experts_that_cannot_be_split_are_kept_or_refused(void **state)
 			"a.experts.down_proj: fused with 'a.experts.gate_up_proj', which is kept\n"
 			"b.experts.mlp.w1: fused experts of an unknown layout\n"
 			"a.o_proj.weight blockwise\n");
+}
+
+#define GPT_OSS(gate_up, gate_up_bias, down, down_bias)       \
+	"a.experts.gate_up_proj BF16 " gate_up "\n"           \
+	"a.experts.gate_up_proj_bias BF16 " gate_up_bias "\n" \
+	"a.experts.down_proj BF16 " down "\n"                 \
+	"a.experts." down_bias "\n"                           \
+	"a.o_proj.weight BF16 128 128\n"
+
+static const char gpt_oss[] =
+	GPT_OSS("2 128 512", "2 512", "2 256 128", "down_proj_bias BF16 2 128");
+
+/* Biases say that gate and up take turns, and are split with their experts. */
+static void experts_with_biases_interleave(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t first, row_stride, col_stride, rows, cols;
+	} rows[] = {
+		{ "a.experts.0.gate_proj.weight", 0, 2, 512, 256, 128 },
+		{ "a.experts.0.up_proj.weight", 1, 2, 512, 256, 128 },
+		{ "a.experts.1.gate_proj.weight", 128 * 512, 2, 512, 256, 128 },
+		{ "a.experts.1.up_proj.weight", 128 * 512 + 1, 2, 512, 256, 128 },
+		{ "a.experts.0.gate_proj.bias", 0, 2, 0, 256, 1 },
+		{ "a.experts.0.up_proj.bias", 1, 2, 0, 256, 1 },
+		{ "a.experts.1.gate_proj.bias", 512, 2, 0, 256, 1 },
+		{ "a.experts.1.up_proj.bias", 513, 2, 0, 256, 1 },
+		{ "a.experts.0.down_proj.weight", 0, 1, 128, 128, 256 },
+		{ "a.experts.1.down_proj.weight", 256 * 128, 1, 128, 128, 256 },
+		{ "a.experts.0.down_proj.bias", 0, 1, 0, 128, 1 },
+		{ "a.experts.1.down_proj.bias", 128, 1, 0, 128, 1 },
+	};
+	struct checkpoint checkpoint;
+	struct selection selection;
+
+	(void)state;
+	make(&checkpoint, &selection, NULL, gpt_oss, "blockwise", false);
+	assert_int_equal(selection.n_units, 13);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct unit *unit = &selection.units[i];
+		bool bias = strstr(rows[i].name, "bias") != NULL;
+
+		assert_string_equal(unit->name, rows[i].name);
+		assert_int_equal(unit->slice.first, rows[i].first);
+		assert_int_equal(unit->slice.row_stride, rows[i].row_stride);
+		assert_int_equal(unit->slice.col_stride, rows[i].col_stride);
+		assert_int_equal(unit->rows, rows[i].rows);
+		assert_int_equal(unit->cols, rows[i].cols);
+		assert_int_equal(unit->part, bias);
+		assert_int_equal(unit->recipe == NULL, bias);
+	}
+	selection_release(&selection);
+	memory_checkpoint_release(&checkpoint);
+}
+
+static void biases_stay_with_their_experts(void **state)
+{
+	const struct select_options exclude = { .exclude = LIST("experts"), .n_exclude = 1 };
+	const struct select_options keep_biases = { .recipe = recipe_named("blockwise"),
+						    .exclude = LIST("_bias"),
+						    .n_exclude = 1 };
+	struct checkpoint checkpoint;
+	struct selection selection;
+	struct err err = { 0 };
+
+	(void)state;
+	make(&checkpoint, &selection, NULL, gpt_oss, "blockwise", false);
+	/* all of it is one thing, whichever matrix has to be kept */
+	selection_keep(&selection, 9, "ugly");
+	assert_int_equal(selection_settle(&selection, &err), 0);
+	selection_assert(&selection,
+			 "a.experts.gate_up_proj: fused with 'a.experts.1.down_proj.weight', which "
+			 "is kept\n"
+			 "a.experts.gate_up_proj_bias: not a linear weight\n"
+			 "a.experts.down_proj: fused with 'a.experts.1.down_proj.weight', which is "
+			 "kept\n"
+			 "a.experts.down_proj_bias: not a linear weight\n"
+			 "a.o_proj.weight blockwise\n");
+	assert_int_equal(selection.units[1].rows, 0);
+	selection_release(&selection);
+	memory_checkpoint_release(&checkpoint);
+	selection_gives(gpt_oss, "blockwise", exclude,
+			"a.experts.gate_up_proj: excluded\n"
+			"a.experts.gate_up_proj_bias: excluded\n"
+			"a.experts.down_proj: excluded\n"
+			"a.experts.down_proj_bias: excluded\n"
+			"a.o_proj.weight blockwise\n");
+	/* a list that keeps biases says nothing of their layout */
+	memory_checkpoint_init(&checkpoint, NULL, gpt_oss);
+	selection_make(&selection, &checkpoint, &keep_biases, &err);
+	assert_int_equal(selection.n_units, 13);
+	assert_string_equal(selection.units[4].name, "a.experts.0.gate_proj.bias");
+	assert_string_equal(selection.units[4].reason, "excluded");
+	selection_release(&selection);
+	memory_checkpoint_release(&checkpoint);
+}
+
+/* Nothing is guessed of other experts with biases. */
+static void other_biases_are_refused(void **state)
+{
+	(void)state;
+	selection_refuses(GPT_OSS("2 128 512", "2 512", "2 256 128", "none BF16 2"), "blockwise",
+			  NO_OPTIONS, ERR_INPUT,
+			  "experts 'a.experts.gate_up_proj' have biases, but 'a.experts.down_proj' "
+			  "have none: use --exclude to keep them");
+	selection_refuses(GPT_OSS("2 512 128", "2 512", "2 128 256", "down_proj.bias BF16 2 128"),
+			  "blockwise", NO_OPTIONS, ERR_INPUT,
+			  "experts 'a.experts.down_proj' have biases, but are not transposed as "
+			  "GPT-OSS's are, so that gate and up cannot be told apart: use --exclude "
+			  "to keep them");
+	selection_refuses(GPT_OSS("2 128 512", "2 256", "2 256 128", "down_proj_bias BF16 2 128"),
+			  "blockwise", NO_OPTIONS, ERR_INPUT,
+			  "bias 'a.experts.gate_up_proj_bias' does not fit experts "
+			  "'a.experts.gate_up_proj': use --exclude to keep them");
+	selection_refuses(GPT_OSS("2 128 512", "2 512", "2 256 128", "down_proj_bias BF16 2 256"),
+			  "blockwise", NO_OPTIONS, ERR_INPUT,
+			  "bias 'a.experts.down_proj_bias' does not fit experts "
+			  "'a.experts.down_proj': use --exclude to keep them");
 }
 
 /* A layout that nobody told us of keeps the experts it belongs to; a scalar beside them does not.
@@ -320,6 +425,9 @@ int main(void)
 		cmocka_unit_test(fused_experts_become_units),
 		cmocka_unit_test(transposed_experts_become_units),
 		cmocka_unit_test(experts_that_cannot_be_split_are_kept_or_refused),
+		cmocka_unit_test(experts_with_biases_interleave),
+		cmocka_unit_test(biases_stay_with_their_experts),
+		cmocka_unit_test(other_biases_are_refused),
 		cmocka_unit_test(an_unknown_layout_keeps_its_experts),
 		cmocka_unit_test(linear_weights_are_counted),
 		cmocka_unit_test(keeping_one_keeps_its_joint_set),

@@ -1,0 +1,50 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# GPT-OSS's experts, transposed and with rows of gate and up in turn, give the bytes of the same matrices given one by one, and
+# their biases stay what they were.
+
+list() {
+	python3 "$CLI/checkpoint.py" list "$1"
+}
+
+# alike RECIPE OPTION...: the two come out alike, and verify takes the one for what its source gives.
+alike() {
+	recipe=$1
+	shift
+	"$FP8CONV" quantize m/split --recipe "$recipe" -o split 2>/dev/null
+	"$FP8CONV" quantize m/fused --recipe "$recipe" -o fused "$@" 2>/dev/null
+	list split >wanted
+	list fused | diff wanted -
+	"$FP8CONV" verify fused --source m/fused
+	rm -rf split
+}
+
+python3 "$CLI/experts.py" gpt-oss m 3 384 128
+for recipe in channelwise mxfp8 current blockwise; do
+	rm -rf fused kept
+	alike $recipe --preserve-high-precision kept
+done
+[ "$(grep -c 'experts.*bias' wanted)" -eq 9 ] || echo "not 3 biases of each of 3 experts"
+list m/fused | grep -v bias >wanted
+list kept | diff wanted -
+
+# Parts, and a finished file that is lost again.
+for part in 2 1; do
+	"$FP8CONV" quantize m/fused -o parts --part $part/2
+done
+same fused parts
+rm parts/model-00002-of-00002.safetensors
+"$FP8CONV" quantize m/fused -o parts
+same fused parts
+
+# A bias that differs, one that is missing.
+second=fused/model-00002-of-00002.safetensors
+python3 "$CLI/experts.py" flip $second model.layers.0.mlp.experts.1.up_proj.bias
+python3 "$CLI/experts.py" drop $second model.layers.0.mlp.experts.2.gate_proj.bias
+"$FP8CONV" verify fused --source m/fused
+
+# Vectors longer than what is read at once.
+rm -rf m fused
+python3 "$CLI/experts.py" gpt-oss m 2 4 9000
+alike channelwise
