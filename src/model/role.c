@@ -199,6 +199,15 @@ static const struct {
 	{ "dense", PARALLEL_ROW },
 };
 
+/* Modules whose last rows are no whole block of 128 in FP8 releases of their vendors: DeepSeek's
+ * kv_lora_rank + rope_dim (576), and Mamba's input, which ends in one row a head. */
+static const char *const ragged_rows[] = {
+	"kv_a_proj_with_mqa",
+	"wkv_a_with_mqa",
+	"in_proj@mixer",
+	"in_proj@mamba",
+};
+
 static bool contains(const struct segment *segment, const char *text, size_t n)
 {
 	for (size_t i = 0; i + n <= segment->n; i++)
@@ -290,6 +299,14 @@ static enum parallel find_parallel(const struct path *path)
 	return PARALLEL_REPLICATED;
 }
 
+static bool has_ragged_rows(const struct path *path)
+{
+	for (size_t i = 0; i < sizeof ragged_rows / sizeof *ragged_rows; i++)
+		if (path_matches(path, path->owner, ragged_rows[i]))
+			return true;
+	return false;
+}
+
 /* Whether this is a name of GPT-2's Conv1D, which stores [in, out].  Other models use the same
  * names for plain linear layers. */
 static bool is_conv1d_name(const struct segment *owner)
@@ -317,6 +334,7 @@ void role_of_name(struct role_facts *facts, const char *name)
 	facts->role = find_branch(&path, &branch) ? branch : own;
 	facts->linear = path.is_weight && roles[own].linear;
 	facts->parallel = find_parallel(&path);
+	facts->ragged_rows = has_ragged_rows(&path);
 	facts->conv1d = facts->linear && is_conv1d_name(&path.segments[path.owner]);
 }
 

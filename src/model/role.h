@@ -47,8 +47,9 @@ struct role_facts {
 	enum parallel parallel; /* of linear weights */
 	/* the weight of a linear module, kept or not, provided that it has two dimensions */
 	bool linear;
-	bool expert; /* of one numbered expert: "...experts.3.up_proj.weight" */
-	bool conv1d; /* named as in GPT-2, which stores [in, out] */
+	bool expert;	  /* of one numbered expert: "...experts.3.up_proj.weight" */
+	bool ragged_rows; /* vendors release it in blocks, the last one partial */
+	bool conv1d;	  /* named as in GPT-2, which stores [in, out] */
 };
 
 /* Sets *facts from the name of a tensor.  Names that differ only in numeric segments give equal

@@ -16,6 +16,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
+#include "format/engine.h"
 #include "recipe/recipe.h"
 #include "source/unit.h"
 
@@ -40,9 +41,10 @@ struct select_options {
 	/* --tensor; the last match wins, and overrides lists and roles (not shapes) */
 	const struct select_rule *rules;
 	size_t n_rules;
-	bool ragged;	 /* blockwise also if a dimension is not a multiple of the block */
-	bool requantize; /* read FP8 and low-bit weights of the source through their scales */
-	int tp;		 /* 0, or the tensor-parallel size that must load */
+	bool ragged;	    /* blockwise also if a dimension is not a multiple of the block */
+	enum engine target; /* decides about ragged rows */
+	bool requantize;    /* read FP8 and low-bit weights of the source through their scales */
+	int tp;		    /* 0, or the tensor-parallel size that must load */
 };
 
 enum selection_note {

@@ -38,17 +38,30 @@ static void keep_ragged(struct candidate *c, char dimension, uint64_t n, size_t 
 	c->by_shape = true;
 }
 
-/* Every kernel needs whole tiles of columns; kernels of experts split both dimensions. */
-static void check_tiles(const struct select *select, struct candidate *c)
+/* Every kernel needs whole tiles of columns. */
+static void check_columns(const struct select *select, struct candidate *c)
 {
-	struct tile tile = c->recipe->weight.tile;
+	size_t tile = c->recipe->weight.tile.cols;
 
-	if (may_be_ragged(select, c))
-		return;
-	if (!whole(c->cols, tile.cols))
-		keep_ragged(c, 'K', c->cols, tile.cols);
-	else if (is_expert(c) && !whole(c->rows, tile.rows))
-		keep_ragged(c, 'N', c->rows, tile.rows);
+	if (!may_be_ragged(select, c) && !whole(c->cols, tile))
+		keep_ragged(c, 'K', c->cols, tile);
+}
+
+/* Loaders take the rows of a tile to be those of the weight divided by those of its scales, which
+ * is wrong where the last tile is partial.  transformers reads no such weight; the other engines
+ * read those that vendors release. */
+static bool may_have_ragged_rows(const struct select *select, const struct candidate *c)
+{
+	return may_be_ragged(select, c) ||
+	       (c->facts.ragged_rows && select->options->target != ENGINE_TRANSFORMERS);
+}
+
+static void check_rows(const struct select *select, struct candidate *c)
+{
+	size_t tile = c->recipe->weight.tile.rows;
+
+	if (!may_have_ragged_rows(select, c) && !whole(c->rows, tile))
+		keep_ragged(c, 'N', c->rows, tile);
 }
 
 /* Fused and joint sets. */
@@ -255,12 +268,14 @@ int select_shapes(struct select *select, struct err *err)
 		const struct candidate *after;
 
 		if (c->recipe)
-			check_tiles(select, c);
+			check_columns(select, c);
 		if (!c->recipe)
 			continue;
 		after = member_after(select, c);
 		c->ends_fused_set = !after;
 		check_seams(select, c, after);
+		if (c->recipe)
+			check_rows(select, c);
 	}
 	for (size_t b = 0; b < select->sets.n; b++)
 		keep_all(select, b);

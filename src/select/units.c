@@ -160,9 +160,10 @@ static void make_units(struct select *select, struct selection *selection)
 }
 
 /* Returns what quantizes the weights that shapes keep, if not the given recipe. */
-static const char *suggestion(const struct recipe *recipe)
+static const char *suggestion(const struct select_options *options)
 {
-	if (recipe->weight.scale_type == SCALE_E8M0)
+	if (options->recipe->weight.scale_type == SCALE_E8M0 ||
+	    options->target == ENGINE_TRANSFORMERS)
 		return "--recipe channelwise accepts any shape";
 	return "--recipe channelwise accepts any shape, --ragged allows partial "
 	       "blocks";
@@ -191,7 +192,7 @@ static char *note_mx(const struct select *select)
 
 int select_units(struct select *select, struct selection *selection, struct err *err)
 {
-	const char *hint = suggestion(select->options->recipe);
+	const char *hint = suggestion(select->options);
 	size_t n = 0, n_linear = 0;
 
 	make_units(select, selection);

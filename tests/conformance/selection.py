@@ -13,8 +13,7 @@ from checkpoint import Tensor
 FLOATS = ("F32", "F16", "BF16")
 LOOKUP = re.compile(r"embed_tokens|norm")
 KEPT = re.compile(r"(^|\.)lm_head\.|\.mlp\.gate\.|\.router\.|^vision_model\.|^multi_modal_projector\.")
-FUSED = {r"\.self_attn\.(q_proj|k_proj|v_proj)\.weight$": ("q_proj", "k_proj", "v_proj"),
-         r"\.(gate_proj|up_proj)\.weight$": ("gate_proj", "up_proj")}
+FUSED = (r"\.self_attn\.(q_proj|k_proj|v_proj)\.weight$", r"\.(gate_proj|up_proj)\.weight$")
 EXPERTS_TENSOR = re.compile(r"(.*\.experts\.)(gate_up_proj|down_proj)$")
 
 
@@ -27,7 +26,6 @@ class Matrix:
     values: np.ndarray                      # (out, in), in the source's type
     group: str                              # engines merge those of the same group
     recipe: str | None = None
-    last_in_group: bool = True
 
     @property
     def bond(self) -> str:
@@ -35,11 +33,11 @@ class Matrix:
         return re.sub(r"\.experts\..*", ".experts", self.group)
 
 
-def group_of(name: str) -> tuple[str, int]:
-    for pattern, members in FUSED.items():
+def group_of(name: str) -> str:
+    for pattern in FUSED:
         if found := re.search(pattern, name):
-            return name[:found.start()] + "|" + "+".join(members), members.index(found[1])
-    return name, 0
+            return name[:found.start()] + pattern
+    return name
 
 
 def is_linear(name: str, tensor: Tensor) -> bool:
@@ -55,7 +53,7 @@ def split_experts(file: str, name: str, tensor: Tensor) -> list[Matrix]:
         array = array.swapaxes(1, 2)
     half = array.shape[1] // 2
     parts = {"down_proj": array} if which == "down_proj" else {"gate_proj": array[:, :half], "up_proj": array[:, half:]}
-    return [Matrix(at, file, tensor, values[e], group_of(at)[0])
+    return [Matrix(at, file, tensor, values[e], group_of(at))
             for part, values in parts.items() for e in range(len(array))
             for at in [f"{prefix}{e}.{part}.weight"]]
 
@@ -70,7 +68,7 @@ def recipe_of(name: str, case: Case) -> str | None:
 
 
 def fits(matrix: Matrix, case: Case) -> bool:
-    """Whole tiles along a row; along a column between fused weights and in experts; everywhere in ModelOpt's blocks."""
+    """Whole tiles in both dimensions; a ragged edge only by --ragged, in blocks of formats other than ModelOpt's."""
     rows, cols = matrix.values.shape
     height, width = plain(matrix.recipe, case.format).spec.tile
     if 0 in (rows, cols):
@@ -81,7 +79,7 @@ def fits(matrix: Matrix, case: Case) -> bool:
         return True
     if width and cols % width:
         return False
-    return not (height > 1 and rows % height and (".experts." in matrix.name or not matrix.last_in_group))
+    return not (height > 1 and rows % height)
 
 
 def select(tensors: list[tuple[str, str, Tensor]], case: Case) -> tuple[list[Matrix], list[tuple[str, str, Tensor]]]:
@@ -92,7 +90,7 @@ def select(tensors: list[tuple[str, str, Tensor]], case: Case) -> tuple[list[Mat
         if EXPERTS_TENSOR.match(name):
             found = split_experts(file, name, tensor)
         elif is_linear(name, tensor):
-            found = [Matrix(name, file, tensor, tensor.array(), group_of(name)[0])]
+            found = [Matrix(name, file, tensor, tensor.array(), group_of(name))]
         else:
             continue
         for matrix in found:
@@ -101,10 +99,6 @@ def select(tensors: list[tuple[str, str, Tensor]], case: Case) -> tuple[list[Mat
             source_of[matrix.name] = (file, name, tensor)
     quantized: dict[str, Matrix] = {}
     for bond in by_bond.values():
-        for group in {m.group for m in bond}:
-            members = sorted((m for m in bond if m.group == group), key=lambda m: group_of(m.name)[1])
-            for matrix in members[:-1]:
-                matrix.last_in_group = False
         if all(m.recipe and fits(m, case) for m in bond):
             quantized |= {m.name: m for m in bond}
     gone = {source_of[name][1] for name in quantized}

@@ -215,10 +215,12 @@ def main() -> None:
     models = {name: folder for name in SMALL[:3] if (folder := sample(name))} | {"smollm2 in 3 files": real_model(3)}
     for name, folder in models.items():
         for case in cases + list(ragged()):
-            if name.startswith("smollm2") and (case.recipe, case.format) == ("blockwise", "modelopt"):
-                continue                    # 576 columns are no whole blocks
+            if name.startswith("smollm2") and case.recipe == "blockwise" and not case.ragged:
+                continue                    # 576 rows and columns are no whole blocks
             report(f"dequantize {name}: {case}", own_back(folder, case))
         for recipe in sorted({recipe for recipe, _ in LOADS}):
+            if name.startswith("smollm2") and recipe == "blockwise":
+                continue
             report(f"repack {name}: {recipe}", repacked(folder, recipe, ()))
         report(f"repack {name}: blockwise --ragged", repacked(folder, "blockwise", ("--ragged",)))
         report(f"repack {name}: blocks to mxfp8", spread(folder))

@@ -99,7 +99,7 @@ def main() -> None:
             for case in cases():
                 report(f"decompress {name}: {case}", problems(model, case))
     model = Model(real_model(3), Codes())
-    for case in [plain(recipe, "compressed-tensors") for recipe in STRATEGY] + list(ragged())[1:]:
+    for case in [plain(recipe, "compressed-tensors") for recipe in STRATEGY if recipe != "blockwise"] + list(ragged())[1:]:
         report(f"decompress smollm2 in 3 files: {case}", problems(model, case))
     finish()
 

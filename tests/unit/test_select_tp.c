@@ -30,7 +30,7 @@ static void sizes_that_cut_whole_blocks_are_listed(void **state)
 		{ "a.0.o_proj.weight BF16 128 72\n", "current", false, 1 | 2 | 4 | 8 },
 		/* column-parallel: N / tp */
 		{ "a.0.up_proj.weight BF16 1536 128\n", "blockwise", false, 1 | 2 | 4 },
-		{ "a.0.up_proj.weight BF16 200 128\n", "blockwise", false, 1 },
+		{ "a.0.up_proj.weight BF16 200 128\n", "blockwise", true, 1 },
 		{ "a.0.up_proj.weight BF16 200 128\n", "mxfp8", false, 1 | 2 | 4 | 8 },
 		{ "a.0.w1.weight BF16 1024 128\na.0.w2.weight BF16 128 256\n", "blockwise", false,
 		  1 | 2 },

@@ -367,7 +367,7 @@ static void a_note_says_that_most_are_kept(void **state)
 	(void)state;
 	make(&checkpoint, &selection, NULL,
 	     "a.0.o_proj.weight BF16 576 576\na.1.o_proj.weight BF16 576 576\n"
-	     "a.0.down_proj.weight BF16 576 1536\n",
+	     "a.0.down_proj.weight BF16 512 1536\n",
 	     "blockwise", false);
 	assert_string_equal(
 		selection.notes[NOTE_WEIGHTS],
@@ -385,7 +385,7 @@ static void a_note_says_that_most_are_kept(void **state)
 	memory_checkpoint_release(&checkpoint);
 	/* half is not most */
 	make(&checkpoint, &selection, NULL,
-	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 576 1536\n", "blockwise",
+	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 512 1536\n", "blockwise",
 	     false);
 	assert_null(selection.notes[NOTE_WEIGHTS]);
 	selection_release(&selection);

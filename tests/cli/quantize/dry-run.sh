@@ -48,5 +48,5 @@ for model in odd-shapes tiny-moe/per-expert tiny-moe/fused tiny-moe/fused-transp
 		rm -rf out
 	done
 done
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json >plan
+"$FP8CONV" quantize "$SAMPLES/tiny-moe/fused" --dry-run --json >plan
 json plan 'j["output"] is None'

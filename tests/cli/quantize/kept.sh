@@ -4,7 +4,7 @@
 # Tensors that are kept are the source's, byte for byte; the others have their codes under the old name and shape.
 need "$SAMPLES/odd-shapes" "$SAMPLES/tiny-moe"
 for model in odd-shapes tiny-moe/per-expert; do
-	"$FP8CONV" quantize "$SAMPLES/$model" -o out
+	"$FP8CONV" quantize "$SAMPLES/$model" -o out --quiet
 	python3 "$CLI/checkpoint.py" list "$SAMPLES/$model" >before
 	python3 "$CLI/checkpoint.py" list out | grep -v '_scale_inv	' >after
 	grep -v '	F8_E4M3	' after >kept

@@ -3,8 +3,8 @@
 . "$CLI/lib.sh"
 # Success is silent, and the checkpoint is whole: config, index, every auxiliary file, nothing else.
 need "$SAMPLES/odd-shapes"
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged
 (cd out && find . -type f ! -name '.*' | sort)
 for file in LICENSE chat_template.jinja configuration_odd.py generation_config.json tokenizer_config.json \
 	1_Pooling/config.json original/params.json; do
