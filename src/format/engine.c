@@ -72,6 +72,18 @@ const char *engine_refuses_experts(enum engine target, const struct format *form
 	return variant_find(format, scheme, target)->refused_moe[target];
 }
 
+const char *engine_refuses_partial(enum engine target, const struct format *format,
+				   const struct scheme *scheme, uint64_t rows, uint64_t cols)
+{
+	const struct variant *variant = variant_find(format, scheme, target);
+
+	if (!variant || scheme->granularity != GRANULARITY_BLOCK)
+		return NULL;
+	if (rows % scheme->tile.rows && variant->refused_rows[target])
+		return variant->refused_rows[target];
+	return cols % scheme->tile.cols ? variant->refused_cols[target] : NULL;
+}
+
 const char *engine_refuses_mixed(enum engine target, const struct format *format)
 {
 	const char *reason = format->refused_mixed[ENGINE_ANY];

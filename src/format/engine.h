@@ -9,6 +9,8 @@
 #ifndef FP8CONV_FORMAT_ENGINE_H
 #define FP8CONV_FORMAT_ENGINE_H
 
+#include <stdint.h>
+
 #include "base/err.h"
 #include "num/qspec.h"
 
@@ -43,6 +45,11 @@ int engine_check(enum engine target, const struct format *format, const struct s
  * or NULL where the engine loads it. */
 const char *engine_refuses_experts(enum engine target, const struct format *format,
 				   const struct scheme *scheme);
+
+/* Returns the reason for which the target reads a weight of this shape wrong or not at all because
+ * its last blocks are partial, or NULL. */
+const char *engine_refuses_partial(enum engine target, const struct format *format,
+				   const struct scheme *scheme, uint64_t rows, uint64_t cols);
 
 /* Returns the reason for which the target refuses sets of different schemes in one checkpoint, or
  * NULL where it loads them. */

@@ -61,6 +61,8 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_F32,
+		.refused_cols = { [ENGINE_TRANSFORMERS] = "transformers quantizes activations in "
+							  "whole groups of 128, and stops" },
 		.weights = "block",
 		.inputs = "group",
 		.version = "0.12.2",

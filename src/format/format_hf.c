@@ -14,6 +14,10 @@
 #define TRTLLM_BLOCKS  "it reads quant_method 'fp8' as 128x128 blocks"
 #define TRTLLM_DYNAMIC "it supports one scale per tensor only in modelopt, with --calibration"
 
+#define TRANSFORMERS_GRID                                                                       \
+	"transformers divides the shape of a weight by that of its scales to find its blocks, " \
+	"and computes with wrong weights or stops"
+
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
  * overrides; vLLM reads MXFP8 in the way that ModelOpt introduced. */
 static const char *const methods[] = { "fp8", "mxfp8", NULL };
@@ -27,6 +31,8 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_F32,
+		.refused_rows = { [ENGINE_TRANSFORMERS] = TRANSFORMERS_GRID },
+		.refused_cols = { [ENGINE_TRANSFORMERS] = TRANSFORMERS_GRID },
 		.kept_key = "modules_to_not_convert",
 	},
 	{

@@ -40,6 +40,9 @@ struct variant {
 	 * of all engines. */
 	const char *refused[N_ENGINES];
 	const char *refused_moe[N_ENGINES]; /* the same for models with experts */
+	/* the same for weights whose last blocks have fewer rows, and fewer columns */
+	const char *refused_rows[N_ENGINES];
+	const char *refused_cols[N_ENGINES];
 
 	/* More words of the configuration, which each format uses in its own way. */
 	const char *weights;  /* strategy of weights */

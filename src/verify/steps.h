@@ -5,6 +5,7 @@
  *	recorded_read()		reads the recipe from the manifest or the options
  *	verify_config()		checks the configuration
  *	verify_tensors()	checks names, types and shapes; lists the weights
+ *	verify_partial()	checks that the target reads partial blocks
  *	verify_tp()		checks that the weights can be split as --tp requires
  *	verify_values()		reads every scale and code; with --source, compares
  *	diagnose()		makes problems from the findings in the values
@@ -111,6 +112,9 @@ void verify_tensors(struct verify *verify);
 
 /* Checks that the weights can be split as --tp requires. */
 void verify_tp(struct verify *verify);
+
+/* Reports weights whose partial blocks the target reads wrong or not at all. */
+void verify_partial(struct verify *verify);
 
 /* Reads every scale and code once, or several times to identify an arithmetic, and compares them
  * with the source if the user gave one.  ERR_INPUT where a file is truncated or changed. */
