@@ -19,7 +19,9 @@ static int compare_places(const void *a, const void *b)
 
 	if (x->shard != y->shard)
 		return x->shard < y->shard ? -1 : 1;
-	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
+	if (x->tensor->begin != y->tensor->begin)
+		return x->tensor->begin < y->tensor->begin ? -1 : 1;
+	return (x->tensor->end > y->tensor->end) - (x->tensor->end < y->tensor->end);
 }
 
 /* Returns the candidate of the tensor whose name is the first n bytes of name and a suffix, or
@@ -90,7 +92,7 @@ static int check_bias_shape(const struct candidate *c, const struct candidate *b
 }
 
 /* Experts with biases are GPT-OSS's: their gate and up take turns.  No size shows it, so that
- * anything else with biases is refused. */
+ * anything else with biases is refused.  Low-bit ones are stored as [experts, out, in]. */
 static int resolve_biases(struct select *select, const struct layer *layer,
 			  struct experts_layout *layout, struct err *err)
 {
@@ -119,7 +121,7 @@ static int resolve_biases(struct select *select, const struct layer *layer,
 			       "experts '%s' have biases, but '%s' have none: use --exclude to "
 			       "keep them",
 			       with->source->tensor->name, without->source->tensor->name);
-	if (with && !layout->transposed)
+	if (with && !layout->transposed && !with->low_bit)
 		return err_set(err, ERR_INPUT,
 			       "experts '%s' have biases, but are not transposed as GPT-OSS's "
 			       "are, so that gate and up cannot be told apart: use --exclude to "

@@ -265,6 +265,14 @@ static void report_missing_parts(struct verify *verify, const struct tensor_ref 
 			report_missing(verify, ref, units[u].name);
 }
 
+/* Whether the unit is read from the tensor: a low-bit weight has a name of its own there. */
+static bool is_source(const struct unit *unit, const struct tensor_ref *ref)
+{
+	return unit->source->shard == ref->shard &&
+	       unit->source->tensor->begin == ref->tensor->begin &&
+	       unit->source->tensor->end == ref->tensor->end;
+}
+
 /* Reports tensors of the source that the checkpoint has neither by name nor cut into experts. */
 static void find_missing(struct verify *verify, struct origin *origin)
 {
@@ -278,7 +286,7 @@ static void find_missing(struct verify *verify, struct origin *origin)
 	for (size_t i = 0; i < source->n_tensors; i++) {
 		const struct tensor_ref *ref = &source->tensors[i];
 
-		for (first = u; u < selection->n_units && selection->units[u].source == ref;)
+		for (first = u; u < selection->n_units && is_source(&selection->units[u], ref);)
 			u++;
 		if (!checkpoint_find(verify->opened.checkpoint, ref->tensor->name) &&
 		    !(fp8 && detection_is_scale(&detection, ref)))
