@@ -153,8 +153,11 @@ static void print_head(const struct inspection *inspection)
 	if (detection->format)
 		printf("FP8: recipe %s, format %s, scales %s\n", fp8_source_recipe(detection),
 		       detection->format, detection->scale_fmt);
-	else
+	else if (!inspection->low_bit.n)
 		printf("not FP8\n");
+	if (inspection->low_bit.n)
+		printf("low-bit: %zu %s weights\n", inspection->low_bit.n,
+		       low_bit_kind(&inspection->low_bit));
 	print_totals(inspection);
 }
 

@@ -14,7 +14,7 @@ struct shown {
 	const struct tensor_stats *stats;
 };
 
-/* The description of an FP8 weight's scale. */
+/* The description of the scale of an FP8 or low-bit weight. */
 struct scale_names {
 	const char *name;  /* of its tensor */
 	const char *use;   /* "multiplies" or "divides" */
@@ -22,7 +22,8 @@ struct scale_names {
 	uint64_t tile[2];  /* rows and columns of one scale */
 };
 
-/* Fills words.  Returns false if the tensor is not an FP8 weight, or its scale is missing. */
+/* Fills words.  Returns false if the tensor is not an FP8 weight and packs no low-bit one, or its
+ * scale is missing. */
 bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 		    struct scale_names *words);
 
@@ -30,7 +31,7 @@ bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 struct inspection_totals {
 	size_t n_tensors[N_DTYPES]; /* by type, as bytes */
 	uint64_t bytes[N_DTYPES];
-	uint64_t n_parameters; /* elements of all tensors but scales */
+	uint64_t n_parameters; /* elements of all tensors but scales, unpacked */
 	uint64_t n_bytes;
 };
 struct inspection_totals inspection_total(const struct inspection *inspection);

@@ -7,13 +7,40 @@
 #include "cli/print/json.h"
 #include "source/fp8_source.h"
 
+/* Returns the low-bit weight that a tensor of the list packs, or NULL. */
+static const struct low_bit_weight *packed_weight(const struct inspection *inspection,
+						  const struct tensor_ref *ref)
+{
+	size_t t = (size_t)(ref - inspection->checkpoint.tensors);
+
+	return low_bit_is_part(&inspection->low_bit, t) ? NULL
+							: low_bit_of(&inspection->low_bit, t);
+}
+
+static struct scale_names low_bit_scale_names(const struct low_bit_weight *weight)
+{
+	const struct st_tensor *scale = weight->scale->tensor;
+
+	return (struct scale_names){
+		.name = scale->name,
+		.use = "multiplies",
+		.dtype = weight->tensor.dtype == DT_MXFP4 ? "E8M0" : dtype_name(scale->dtype),
+		.tile = { 1, weight->packing->group },
+	};
+}
+
 bool scale_names_of(const struct shown *shown, const struct tensor_ref *ref,
 		    struct scale_names *words)
 {
 	const uint64_t *shape = ref->tensor->shape + ref->tensor->n_dims - 2;
+	const struct low_bit_weight *low_bit = packed_weight(shown->inspection, ref);
 	struct weight_scale scale;
 	struct err none = { 0 };
 
+	if (low_bit) {
+		*words = low_bit_scale_names(low_bit);
+		return true;
+	}
 	if (!detection_is_weight(ref) ||
 	    detection_scale(&shown->inspection->detection, ref, &scale, &none))
 		return false;
@@ -110,11 +137,40 @@ static void stats_json(struct json_out *out, const struct tensor_stats *stats)
 	json_out_close(out, '}');
 }
 
-/* Is the tensor in high precision beside FP8 weights? */
-static bool is_kept(const struct detection *detection, const struct tensor_ref *ref)
+/* Is the tensor in high precision beside FP8 or low-bit weights? */
+static bool is_kept(const struct inspection *inspection, size_t t)
 {
-	return detection->n_weights && !detection_is_weight(ref) &&
-	       !detection_is_scale(detection, ref);
+	const struct detection *detection = &inspection->detection;
+	const struct tensor_ref *ref = &inspection->checkpoint.tensors[t];
+
+	return (detection->n_weights || inspection->low_bit.n) && !detection_is_weight(ref) &&
+	       !detection_is_scale(detection, ref) && !low_bit_of(&inspection->low_bit, t);
+}
+
+/* Prints the logical weight that the tensor packs. */
+static void packs_json(struct json_out *out, const struct low_bit_weight *weight)
+{
+	if (!weight) {
+		json_out_null(out, "packs");
+		return;
+	}
+	json_out_open(out, "packs", '{');
+	json_out_text(out, "name", weight->tensor.name);
+	json_out_text(out, "dtype", dtype_name(weight->tensor.dtype));
+	json_out_counts(out, "shape", weight->tensor.shape, (size_t)weight->tensor.n_dims);
+	json_out_close(out, '}');
+}
+
+static void low_bit_json(struct json_out *out, const struct low_bit *low_bit)
+{
+	if (!low_bit->n) {
+		json_out_null(out, "low_bit");
+		return;
+	}
+	json_out_open(out, "low_bit", '{');
+	json_out_text(out, "kind", low_bit_kind(low_bit));
+	json_out_count(out, "tensors", low_bit->n);
+	json_out_close(out, '}');
 }
 
 static void tensor_json(struct json_out *out, const struct shown *shown, size_t t)
@@ -136,7 +192,8 @@ static void tensor_json(struct json_out *out, const struct shown *shown, size_t 
 		scale_json(out, &scale);
 	else
 		json_out_null(out, "scale");
-	json_out_bool(out, "kept", is_kept(&shown->inspection->detection, ref));
+	json_out_bool(out, "kept", is_kept(shown->inspection, t));
+	packs_json(out, packed_weight(shown->inspection, ref));
 	if (shown->stats)
 		stats_json(out, &shown->stats[t]);
 	json_out_close(out, '}');
@@ -153,6 +210,7 @@ void inspect_print_json(const struct shown *shown)
 	json_out_text(&out, "recipe", fp8_source_recipe(detection));
 	json_out_text(&out, "format", detection->format);
 	json_out_text(&out, "scale_fmt", detection->scale_fmt);
+	low_bit_json(&out, &shown->inspection->low_bit);
 	files_json(&out, checkpoint);
 	metadata_json(&out, checkpoint);
 	totals_json(&out, shown->inspection);

@@ -15,7 +15,12 @@ struct inspection_totals inspection_total(const struct inspection *inspection)
 		totals.n_tensors[tensor->dtype]++;
 		totals.bytes[tensor->dtype] += st_tensor_size(tensor);
 		totals.n_bytes += st_tensor_size(tensor);
-		if (!detection_is_scale(&inspection->detection, ref))
+		if (detection_is_scale(&inspection->detection, ref) ||
+		    low_bit_is_part(&inspection->low_bit, i))
+			continue;
+		if (low_bit_of(&inspection->low_bit, i))
+			totals.n_parameters += 2 * st_tensor_size(tensor);
+		else
 			totals.n_parameters += st_n_elements(tensor->shape, tensor->n_dims);
 	}
 	return totals;

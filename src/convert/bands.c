@@ -195,7 +195,8 @@ static uint64_t source_bytes(const struct output_shard *shard, size_t output, ui
 	case OUTPUT_CODES:
 		return bytes * dtype_bits(from->source->tensor->dtype) / 8;
 	case OUTPUT_VALUES:
-		return bytes / output_element_size(shard, output);
+		return bytes / output_element_size(shard, output) *
+		       dtype_bits(from->source->tensor->dtype) / 8;
 	default:
 		return 0;
 	}

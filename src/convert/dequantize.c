@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of `dequantize`: every FP8 weight becomes one of high precision under its own name;
- * scales and their configuration are left out.
+ * The plan of `dequantize`: every FP8 or low-bit weight becomes one of high precision under its own
+ * name; scales and their configuration are left out.
  */
 #include "convert/dequantize.h"
 
@@ -37,12 +37,14 @@ static int plan_units(struct plan *plan, const struct convert_params *params, st
 	struct detection detection = { 0 };
 	int rc = -1;
 
-	if (fp8_source_detect(&detection, &plan->source, params->io, err) ||
+	if (low_bit_find(&plan->selection.low_bit, &plan->source, err) ||
+	    fp8_source_detect(&detection, &plan->source, params->io, err) ||
 	    fp8_units_make(&plan->selection, &plan->source, &detection, err))
 		goto out;
 	rc = 0;
 	if (!plan->selection.n_quantized)
-		rc = err_set(err, ERR_USAGE, "nothing to dequantize: '%s' has no FP8 weights",
+		rc = err_set(err, ERR_USAGE,
+			     "nothing to dequantize: '%s' has neither FP8 nor low-bit weights",
 			     params->input);
 out:
 	detection_release(&detection);
@@ -56,9 +58,10 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		const struct st_tensor *source = unit->source->tensor;
+		const uint64_t stack[3] = { source->shape[0], unit->stack, unit->cols };
 
 		plan_unit_begin(plan, u);
-		if (!unit->source_scale.scale) {
+		if (!unit_is_coded(unit)) {
 			plan_keep(plan, u);
 			continue;
 		}
@@ -67,7 +70,7 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 						.name = unit->name,
 						.dtype = dtype,
 						.n_dims = source->n_dims,
-						.shape = source->shape });
+						.shape = unit->stack ? stack : source->shape });
 		plan->totals.n_converted++;
 	}
 	return plan_layout(plan, err);

@@ -75,13 +75,17 @@ int config_set_dequantized(const struct buf *config, const char *dtype, struct b
 			   struct err *err)
 {
 	static const char *const types[] = { "torch_dtype", "dtype" };
+	static const char *const removed[] = { key, "expert_dtype" };
 
 	buf_add(out, config->data, config->len);
 	for (size_t n = 1; n <= 2; n++) {
-		const char *path[] = { "text_config", key };
+		const char *path[] = { "text_config", NULL };
 
-		if (edit_member(out, path + 2 - n, n, NULL, err))
-			return err_wrap(err, "config.json");
+		for (size_t i = 0; i < sizeof removed / sizeof *removed; i++) {
+			path[1] = removed[i];
+			if (edit_member(out, path + 2 - n, n, NULL, err))
+				return err_wrap(err, "config.json");
+		}
 		for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
 			path[1] = types[i];
 			if (edit_member(out, path + 2 - n, n, dtype, err))

@@ -14,8 +14,9 @@
 int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
 			    struct err *err);
 
-/* Removes "quantization_config" from both levels, and sets each existing "torch_dtype" and "dtype"
- * of these levels that is a string or null to dtype (JSON text). */
+/* Removes "quantization_config" and DeepSeek-V4's "expert_dtype" from both levels, and sets each
+ * existing "torch_dtype" and "dtype" of these levels that is a string or null to dtype (JSON
+ * text). */
 int config_set_dequantized(const struct buf *config, const char *dtype, struct buf *out,
 			   struct err *err);
 

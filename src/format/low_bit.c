@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "format/scale_names.h"
 
 /* GPT-OSS's blocks are a dimension of their own: [experts, out, groups, 16 bytes]. */
 #define BLOCKS_DIMS 4
@@ -25,7 +26,8 @@ static const struct packing packings[] = {
 	  .weight = "",
 	  .scale = "_scales",
 	  .scale_types = { DT_U8, DT_F8_E8M0 },
-	  .group = 32 },
+	  .group = 32,
+	  .transposed = true },
 	{ /* DeepSeek-V4 */
 	  .dtype = DT_MXFP4,
 	  .container = DT_I8,
@@ -354,6 +356,30 @@ const struct low_bit_weight *low_bit_of(const struct low_bit *low_bit, size_t i)
 bool low_bit_is_part(const struct low_bit *low_bit, size_t i)
 {
 	return low_bit->n && low_bit->places[i] % 2;
+}
+
+bool low_bit_is_dropped(const struct low_bit *low_bit, size_t i)
+{
+	const struct scale_name *name;
+
+	if (!low_bit->n)
+		return false;
+	name = scale_name_find(low_bit->checkpoint->tensors[i].tensor->name);
+	return low_bit_is_part(low_bit, i) || (name && name->role == SCALE_OF_CACHE);
+}
+
+const char *low_bit_kind(const struct low_bit *low_bit)
+{
+	static const char *const kinds[] = {
+		[DT_MXFP4 - N_DTYPES] = "mxfp4",
+		[DT_NVFP4 - N_DTYPES] = "nvfp4",
+		[DT_INT4 - N_DTYPES] = "int4",
+	};
+
+	for (size_t i = 1; i < low_bit->n; i++)
+		if (low_bit->list[i].tensor.dtype != low_bit->list[0].tensor.dtype)
+			return "mixed";
+	return low_bit->n ? kinds[low_bit->list[0].tensor.dtype - N_DTYPES] : NULL;
 }
 
 void low_bit_release(struct low_bit *low_bit)

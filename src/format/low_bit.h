@@ -29,6 +29,7 @@ struct packing {
 	const char *global;	   /* the same of the tensor's own scale; NULL: none */
 	bool global_divides;	   /* scale / global, else scale * global */
 	size_t group;		   /* elements of a row that share a scale */
+	bool transposed; /* in high precision the model has the last two dimensions swapped */
 };
 
 /* A weight: its tensor is logical, and begin and end are those of the packed bytes. */
@@ -60,6 +61,13 @@ const struct low_bit_weight *low_bit_of(const struct low_bit *low_bit, size_t i)
 
 /* Does tensor i of checkpoint.tensors describe a weight, as a scale does? */
 bool low_bit_is_part(const struct low_bit *low_bit, size_t i);
+
+/* Is tensor i left out where the weights are decoded: a part, or the scale of a KV cache? */
+bool low_bit_is_dropped(const struct low_bit *low_bit, size_t i);
+
+/* Returns the type of all weights in lower case ("mxfp4"), "mixed" for several types, NULL without
+ * weights. */
+const char *low_bit_kind(const struct low_bit *low_bit);
 
 void low_bit_release(struct low_bit *low_bit);
 

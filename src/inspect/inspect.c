@@ -20,6 +20,8 @@ static int open_path(struct inspection *inspection, const struct io *io, const c
 int inspect_make(struct inspection *inspection, const struct io *io, const char *path,
 		 const char *temp_dir, struct progress *progress, struct err *err)
 {
+	struct err ignored; /* a description has no errors: such tensors are what they are */
+
 	*inspection = (struct inspection){ .io = io, .stream_fd = -1 };
 	if (open_path(inspection, io, path, temp_dir, progress, err))
 		return -1;
@@ -28,6 +30,7 @@ int inspect_make(struct inspection *inspection, const struct io *io, const char 
 	if (inspection->is_amax &&
 	    amax_stats_read(&inspection->amax, io, inspection->checkpoint.shards[0].file.path, err))
 		return -1;
+	(void)low_bit_find(&inspection->low_bit, &inspection->checkpoint, &ignored);
 	return fp8_source_detect(&inspection->detection, &inspection->checkpoint, io, err);
 }
 
@@ -35,6 +38,7 @@ void inspect_release(struct inspection *inspection)
 {
 	amax_stats_release(&inspection->amax);
 	detection_release(&inspection->detection);
+	low_bit_release(&inspection->low_bit);
 	if (inspection->spooled)
 		inspection->io->close(inspection->stream_fd);
 	checkpoint_release(&inspection->checkpoint);

@@ -13,6 +13,7 @@
 #include "amax/amax.h"
 #include "ckpt/checkpoint.h"
 #include "format/detect.h"
+#include "format/low_bit.h"
 
 struct inspection {
 	struct checkpoint checkpoint;
@@ -20,6 +21,7 @@ struct inspection {
 	struct amax_stats amax; /* which this describes */
 	/* recipe, format and scale_fmt; the scale of each FP8 weight */
 	struct detection detection;
+	struct low_bit low_bit; /* those of its low-bit weights whose tensors fit */
 	const struct io *io;
 	bool spooled;  /* the input is a stream, whose bytes are in */
 	int stream_fd; /* this temporary file */

@@ -26,7 +26,8 @@
 #include "num/fp8.h"
 #include "num/scale_grid.h"
 
-#define CUT_BYTES ((uint64_t)512 << 10)
+#define CUT_BYTES     ((uint64_t)512 << 10)
+#define LOW_BIT_BYTES ((uint64_t)2 * sizeof(float)) /* of a code: its value, and what is read */
 
 /* The expected contribution of a code to signal and noise with scale_inv 1; 0 for codes that are
  * not finite. */
@@ -40,8 +41,8 @@ struct job {
 	const struct backend *backend;
 	struct source files;
 	struct code_table tables[2]; /* by enum fp8_format */
-	struct unit *units;	     /* by tensor; of FP8 weights */
-	struct cuts cuts;	     /* of tensors; one row for tensors that are not FP8 weights */
+	struct unit *units;	     /* by tensor; of FP8 and low-bit weights */
+	struct cuts cuts;	     /* of tensors; one row for tensors in high precision */
 	void **buffers;		     /* by worker */
 	struct tensor_stats *stats;  /* by tensor */
 	pthread_mutex_t lock;	     /* of stats */
@@ -81,6 +82,18 @@ static void add_flat(struct cuts *cuts, size_t t, uint64_t n, uint64_t max)
 	}
 }
 
+/* Lists the cuts of a weight with so many bytes of memory for each code. */
+static void add_weight(struct job *job, size_t t, uint64_t size, uint64_t *max)
+{
+	struct unit *unit = &job->units[t];
+
+	fp8_unit_layout(unit);
+	job->stats[t].known = true;
+	cut_unit(&job->cuts, unit, t, CUT_BYTES / size);
+	if (unit->rows && unit->cols && cut_max_codes(unit, CUT_BYTES / size) * size > *max)
+		*max = cut_max_codes(unit, CUT_BYTES / size) * size;
+}
+
 /* Lists the cuts of all tensors that can be read; *max becomes the bytes of the largest cut. */
 static void list_cuts(struct job *job, uint64_t *max)
 {
@@ -93,7 +106,16 @@ static void list_cuts(struct job *job, uint64_t *max)
 		const struct st_tensor *tensor = ref->tensor;
 		struct unit *unit = &job->units[t];
 
-		if (dtype_is_float(tensor->dtype)) {
+		const struct low_bit_weight *weight = low_bit_of(&job->inspection->low_bit, t);
+
+		if (low_bit_is_part(&job->inspection->low_bit, t))
+			continue;
+		if (weight) {
+			*unit = (struct unit){ .source = &weight->ref,
+					       .name = weight->tensor.name,
+					       .low_bit = weight };
+			add_weight(job, t, LOW_BIT_BYTES, max);
+		} else if (dtype_is_float(tensor->dtype)) {
 			job->stats[t].known = true;
 			add_flat(&job->cuts, t, st_n_elements(tensor->shape, tensor->n_dims),
 				 CUT_BYTES / 4);
@@ -103,11 +125,8 @@ static void list_cuts(struct job *job, uint64_t *max)
 			*unit = (struct unit){ .source = ref,
 					       .name = tensor->name,
 					       .source_scale = unit->source_scale };
-			fp8_unit_layout(unit);
-			job->stats[t].known = job->stats[t].fp8 = true;
-			cut_unit(&job->cuts, unit, t, CUT_BYTES);
-			if (unit->rows && unit->cols && cut_max_codes(unit, CUT_BYTES) > *max)
-				*max = cut_max_codes(unit, CUT_BYTES);
+			add_weight(job, t, 1, max);
+			job->stats[t].fp8 = true;
 		}
 	}
 }
@@ -116,6 +135,8 @@ static uint64_t cut_size(const struct job *job, const struct cut *cut)
 {
 	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[cut->weight];
 
+	if (job->units[cut->weight].low_bit)
+		return cut->rect.n_rows * cut->rect.n_cols / 2;
 	return cut->rect.n_rows * cut->rect.n_cols * dtype_bits(ref->tensor->dtype) / 8;
 }
 
@@ -142,6 +163,23 @@ static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
 	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
 		     &found->n_nonfinite);
 	return backend_failed(job->backend, ref->tensor->name, err);
+}
+
+static int look_at_low_bit(struct job *job, const struct cut *cut, void *buffer,
+			   struct tensor_stats *found, struct err *err)
+{
+	const struct unit *unit = &job->units[cut->weight];
+	uint64_t size = cut->rect.n_rows * cut->rect.n_cols * sizeof(float);
+	struct source_request request = { .unit = unit,
+					  .rect = cut->rect,
+					  .buffers = { buffer, (char *)buffer + size, size } };
+	struct matrix x;
+
+	if (source_read(&job->files, &request, &x, err))
+		return -1;
+	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
+		     &found->n_nonfinite);
+	return backend_failed(job->backend, unit->name, err);
 }
 
 /* The codes of one tile, or of its part in the cut, in rows stride apart. */
@@ -258,8 +296,10 @@ static int look(void *context, int worker, size_t item, struct err *err)
 
 	atomic_store(&job->progress->name,
 		     checkpoint->shards[checkpoint->tensors[cut->weight].shard].name);
-	if ((stats->fp8 ? look_at_codes : look_at_values)(job, cut, job->buffers[worker], &found,
-							  err))
+	if ((stats->fp8 ? look_at_codes
+	     : job->units[cut->weight].low_bit
+		     ? look_at_low_bit
+		     : look_at_values)(job, cut, job->buffers[worker], &found, err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
 	stats_merge(stats, &found);

@@ -8,8 +8,8 @@
 #include "backend/backend.h"
 #include "inspect/inspect.h"
 
-/* The statistics of one tensor.  Zeroed for tensors other than FP8 weights with a scale, BF16, F16
- * and F32. */
+/* The statistics of one tensor.  Zeroed for tensors other than BF16, F16, F32, and FP8 and low-bit
+ * weights with a scale. */
 struct tensor_stats {
 	bool known;
 	/* of the values (codes times scales); ignores NaN, counts inf; 0 of an empty tensor */

@@ -33,6 +33,31 @@ static bool is_packed(const struct detection *detection, const char *name)
 	return scale_beside(detection->checkpoint, name) != NULL;
 }
 
+/* Rows are outputs; in an output that has them as columns, the weight is read transposed. */
+static void low_bit_layout(struct unit *unit)
+{
+	fp8_unit_layout(unit);
+	if (!unit->low_bit->packing->transposed)
+		return;
+	unit->stack = unit->cols;
+	unit->cols = unit->source->tensor->shape[1];
+	unit->rows = unit->source->tensor->shape[0] * unit->stack;
+	unit->slice = (struct slice){ .row_stride = 1, .col_stride = unit->stack };
+}
+
+static void add_low_bit(struct selection *selection, const struct low_bit_weight *weight)
+{
+	struct unit unit = { .name = weight->tensor.name,
+			     .source = &weight->ref,
+			     .low_bit = weight,
+			     .next_joint = selection->n_units };
+
+	low_bit_layout(&unit);
+	selection->n_quantized++;
+	ARRAY_GROW(selection->units, selection->n_units);
+	selection->units[selection->n_units++] = unit;
+}
+
 static int add_unit(struct selection *selection, const struct detection *detection,
 		    const struct tensor_ref *ref, struct err *err)
 {
@@ -66,7 +91,12 @@ int fp8_units_make(struct selection *selection, const struct checkpoint *checkpo
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->tensors[i];
 
-		if (!detection_is_scale(detection, ref) && add_unit(selection, detection, ref, err))
+		if (detection_is_scale(detection, ref) ||
+		    low_bit_is_dropped(&selection->low_bit, i))
+			continue;
+		if (low_bit_of(&selection->low_bit, i))
+			add_low_bit(selection, low_bit_of(&selection->low_bit, i));
+		else if (add_unit(selection, detection, ref, err))
 			return -1;
 	}
 	return 0;

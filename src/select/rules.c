@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/scale_names.h"
 #include "model/role_cache.h"
 #include "select/steps.h"
 
@@ -282,17 +281,6 @@ static void keep_transposed(struct select *select)
 	}
 }
 
-/* Is the tensor a scale of a low-bit weight that is read, or the scale of a cache of its model? */
-static bool is_dropped(const struct select *select, size_t i)
-{
-	const struct scale_name *name;
-
-	if (!select->options->requantize || !select->low_bit->n)
-		return false;
-	name = scale_name_find(select->checkpoint->tensors[i].tensor->name);
-	return low_bit_is_part(select->low_bit, i) || (name && name->role == SCALE_OF_CACHE);
-}
-
 int select_gather(struct select *select, char **note, struct err *err)
 {
 	struct patterns patterns = { 0 };
@@ -307,7 +295,8 @@ int select_gather(struct select *select, char **note, struct err *err)
 	for (size_t i = 0; i < select->checkpoint->n_tensors; i++) {
 		struct candidate *c = &select->candidates[select->n];
 
-		if ((is_scale && is_scale[i]) || is_dropped(select, i))
+		if ((is_scale && is_scale[i]) ||
+		    (select->options->requantize && low_bit_is_dropped(select->low_bit, i)))
 			continue;
 		candidate_init(c, select, i, &roles);
 		select->n++;

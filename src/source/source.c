@@ -292,6 +292,8 @@ int source_decode(struct source *source, const struct source_request *request, e
 {
 	struct lines lines = rect_lines(request);
 
+	if (request->unit->low_bit)
+		return unpack_decode(source, request, dtype, values, err);
 	if (read_lines(source, request, &lines, request->buffers.raw, err))
 		return -1;
 	return decode(source, request, dtype, values, err);
@@ -310,9 +312,7 @@ int source_read(struct source *source, const struct source_request *request, str
 			      .rows = rect->n_rows,
 			      .cols = rect->n_cols,
 			      .stride = rect->n_cols };
-	if (unit->low_bit)
-		return unpack_read(source, request, buffers->matrix, err);
-	if (dtype_is_fp8(unit->source->tensor->dtype))
+	if (unit_is_coded(unit))
 		return source_decode(source, request, DT_F32, buffers->matrix, err);
 	if (unit->slice.col_stride == 1)
 		return read_lines(source, request, &lines, buffers->matrix, err);

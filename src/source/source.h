@@ -67,10 +67,10 @@ int source_read(struct source *source, const struct source_request *request, str
 int source_read_part(struct source *source, const struct unit *unit, uint64_t first, uint64_t n,
 		     void *data, struct err *err);
 
-/* Reads a rect of an FP8 unit, and writes (T)((float)code * scale_inv) of its codes, with one
+/* Reads a rect of a coded unit, and writes (T)((float)code * scale_inv) of its codes, with one
  * product and one rounding, to values (n_rows, n_cols) without gaps.  dtype T is F32, BF16 or F16.
- * In a dimension of which the rect does not contain all, it begins at a tile border; it lies in one
- * matrix of a stack. */
+ * In a dimension of which the rect does not contain all, it begins at a tile border (of an FP8
+ * unit); it lies in one matrix of a stack. */
 int source_decode(struct source *source, const struct source_request *request, enum dtype dtype,
 		  void *values, struct err *err);
 

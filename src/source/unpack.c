@@ -192,8 +192,9 @@ static int read_rows(struct source *source, const struct source_request *request
 	return 0;
 }
 
-int unpack_read(struct source *source, const struct source_request *request, float *values,
-		struct err *err)
+/* Reads a rect of a unit whose rows are rows of the file. */
+static int unpack_plain(struct source *source, const struct source_request *request, float *values,
+			struct err *err)
 {
 	const struct unit *unit = request->unit;
 	const struct rect *rect = &request->rect;
@@ -212,4 +213,56 @@ int unpack_read(struct source *source, const struct source_request *request, flo
 	if (read_global(source, &unpacking, err))
 		return -1;
 	return read_rows(source, request, &unpacking, &rows, values, err);
+}
+
+/* Writes element i of the output. */
+static void put(void *values, enum dtype dtype, uint64_t i, float value)
+{
+	if (dtype == DT_F32)
+		((float *)values)[i] = value;
+	else
+		((uint16_t *)values)[i] =
+			dtype == DT_BF16 ? bf16_from_f32(value) : f16_from_f32(value);
+}
+
+/* The same rect of a transposed unit: its columns are rows of the file.  A stack of matrices has
+ * those of one after those of the other. */
+static int unpack_transposed(struct source *source, const struct source_request *request,
+			     enum dtype dtype, void *values, struct err *err)
+{
+	const struct rect *rect = &request->rect;
+	struct unit plain = *request->unit;
+	struct source_request turned = *request;
+	const float *from = request->buffers.matrix;
+	uint64_t matrix = rect->row / plain.stack;
+
+	plain.slice = (struct slice){ .row_stride = plain.stack, .col_stride = 1 };
+	turned.unit = &plain;
+	turned.rect = (struct rect){ .row = matrix * plain.cols + rect->col,
+				     .col = rect->row % plain.stack,
+				     .n_rows = rect->n_cols,
+				     .n_cols = rect->n_rows };
+	if (unpack_plain(source, &turned, request->buffers.matrix, err))
+		return -1;
+	for (uint64_t r = 0; r < rect->n_rows; r++)
+		for (uint64_t c = 0; c < rect->n_cols; c++)
+			put(values, dtype, r * rect->n_cols + c, from[c * rect->n_rows + r]);
+	return 0;
+}
+
+int unpack_decode(struct source *source, const struct source_request *request, enum dtype dtype,
+		  void *values, struct err *err)
+{
+	const struct rect *rect = &request->rect;
+	const float *from = request->buffers.matrix;
+
+	if (request->unit->slice.col_stride != 1)
+		return unpack_transposed(source, request, dtype, values, err);
+	if (dtype == DT_F32)
+		return unpack_plain(source, request, values, err);
+	if (unpack_plain(source, request, request->buffers.matrix, err))
+		return -1;
+	for (uint64_t i = 0; i < rect->n_rows * rect->n_cols; i++)
+		put(values, dtype, i, from[i]);
+	return 0;
 }

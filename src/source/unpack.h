@@ -10,9 +10,9 @@
 
 #include "source/source.h"
 
-/* Reads a rect of a unit with low_bit, and writes its values to values (n_rows, n_cols), without
- * gaps.  Needs buffers.raw.  ERR_INPUT where the tensor of its shape says another one. */
-int unpack_read(struct source *source, const struct source_request *request, float *values,
-		struct err *err);
+/* Reads a rect of a unit with low_bit as source_decode() does.  ERR_INPUT where the tensor of its
+ * shape says another one. */
+int unpack_decode(struct source *source, const struct source_request *request, enum dtype dtype,
+		  void *values, struct err *err);
 
 #endif

@@ -87,6 +87,8 @@ def main():
         return
     folder = pathlib.Path(tempfile.mkdtemp())
     moe, dense, out = str(SAMPLES / "tiny-moe/per-expert"), str(SAMPLES / "tiny-llama"), str(folder / "out")
+    packed = str(folder / "packed")
+    subprocess.run([sys.executable, "tests/cli/low_bit.py", "finite", "ct-mxfp4", packed], check=True)
     progress = "Progress (\\-\\-progress=json)"
     check_conversion("quantize", moe, out)
     check_conversion("repack", out, str(folder / "repacked"), "--format=compressed-tensors")
@@ -101,10 +103,11 @@ def main():
 
     keys = page_keys("inspect")
     stats, told = fp8conv("inspect", str(folder / "repacked"), "--stats", "--json", "--progress=json")
-    check("inspect", keys["Checkpoint"], [stats])
+    check("inspect", keys["Checkpoint"], [stats, fp8conv("inspect", packed, "--json")[0]])
     check("inspect", keys[progress], [told])
     amax, _ = fp8conv("inspect", str(SAMPLES / "amax/tiny-llama-1.amax"), "--json")
-    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"], [stats, amax])
+    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"],
+          [stats, fp8conv("inspect", packed, "--json")[0], amax])
 
     keys = page_keys("calibrate")
     text = folder / "text.txt"

@@ -3,7 +3,7 @@
 . "$CLI/lib.sh"
 # What is refused, with which words; nothing is made.
 need "$SAMPLES/tiny-llama"
-fails 2 " dequantize: nothing to dequantize: '$SAMPLES/tiny-llama' has no FP8 weights" \
+fails 2 " dequantize: nothing to dequantize: '$SAMPLES/tiny-llama' has neither FP8 nor low-bit weights" \
 	dequantize "$SAMPLES/tiny-llama" -o out
 fails 2 " dequantize: MODEL is missing (fp8conv dequantize MODEL -o OUT)" dequantize
 fails 2 " dequantize: option '--output' is missing*" dequantize x

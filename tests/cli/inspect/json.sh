@@ -3,12 +3,12 @@
 . "$CLI/lib.sh"
 need "$SAMPLES/odd-shapes"
 "$FP8CONV" inspect --json "$SAMPLES/odd-shapes" >j
-json j 'list(j) == ["schema", "kind", "recipe", "format", "scale_fmt", "files", "metadata", "totals", "tensors"]' \
+json j 'list(j) == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "metadata", "totals", "tensors"]' \
 	'j["kind"] == "checkpoint" and j["recipe"] is j["format"] is j["scale_fmt"] is None' \
 	'[f["name"] for f in j["files"]] == ["model-0000%d-of-00002.safetensors" % i for i in (1, 2)]' \
 	'all(list(f) == ["name", "bytes"] for f in j["files"])' \
 	'sum(f["bytes"] for f in j["files"]) > sum(t["bytes"] for t in j["tensors"])' \
-	'all(list(t) == ["name", "file", "dtype", "shape", "bytes", "scale_inv", "scale", "kept"] for t in j["tensors"])' \
+	'all(list(t) == ["name", "file", "dtype", "shape", "bytes", "scale_inv", "scale", "kept", "packs"] for t in j["tensors"])' \
 	'all(t["scale_inv"] is t["scale"] is None and t["kept"] is False for t in j["tensors"])' \
 	'{t["file"] for t in j["tensors"]} == {f["name"] for f in j["files"]}' \
 	'"model.layers.3.数据 🦙.weight" in [t["name"] for t in j["tensors"]]' \

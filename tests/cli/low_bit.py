@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints with low-bit weights in every packing, made and decoded without fp8conv.
+
+low_bit.py packings                 their names
+low_bit.py make PACKING DIR         a checkpoint in DIR with scales of every size, NaN among them
+low_bit.py finite PACKING DIR       the same, all of it finite
+low_bit.py wide PACKING DIR         the same, but groups of a block differ by more than FP8 holds
+low_bit.py check PACKING OUT DTYPE  OUT is what `make` made in bf16, f16 or f32: every bit, and nothing else
+low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "tensors exact values changed first" of OUT's codes and scales
+low_bit.py amax PACKING KIND        of its weights: name, type, sides, and the largest magnitude
+low_bit.py same A B                 two outputs have the same tensors and, as JSON, the same config.json
+
+Products of a code and a scale are exact in double, so that rounding them once to fp32 is fp32's own product.
+"""
+import json
+import math
+import pathlib
+import random
+import struct
+import sys
+
+import checkpoint
+import fp8
+
+H, I, E = 256, 128, 3
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+CT = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"]}}, "ignore": ["lm_head"]}
+
+# end of the packed tensor's name, its type; end of the scale's name, its type; elements with one scale; name and use of the
+# tensor's own scale; projections of an expert; keys of config.json
+PACKINGS = {
+    "gpt-oss": ("_blocks", "U8", "_scales", "U8", 32, None, ("gate_up", "down"),
+                {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}}),
+    "deepseek-v4": (".weight", "I8", ".scale", "F8_E8M0", 32, None, ("w1", "w3", "w2"),
+                    {"expert_dtype": "fp4", "quantization_config": fp8.BLOCKS | {"scale_fmt": "ue8m0"}}),
+    "ling-3": (".weight", "I8", ".weight_scale_inv", "U8", 32, None, ("gate_proj", "up_proj", "down_proj"),
+               {"quantization_config": fp8.BLOCKS | {"routed_experts_quant_method": "mxfp4"}}),
+    "ct-mxfp4": (".weight_packed", "U8", ".weight_scale", "U8", 32, None, ("gate_proj", "up_proj", "down_proj"),
+                 {"quantization_config": CT | {"format": "mxfp4-pack-quantized"}}),
+    "ct-int4": (".weight_packed", "I32", ".weight_scale", "BF16", 32, None, ("gate_proj", "up_proj", "down_proj"),
+                {"quantization_config": CT | {"format": "pack-quantized"}}),
+    "ct-nvfp4": (".weight_packed", "U8", ".weight_scale", "F8_E4M3", 16, (".weight_global_scale", True),
+                 ("gate_proj", "up_proj", "down_proj"), {"quantization_config": CT | {"format": "nvfp4-pack-quantized"}}),
+    "modelopt-nvfp4": (".weight", "U8", ".weight_scale", "F8_E4M3", 16, (".weight_scale_2", False),
+                       ("gate_proj", "up_proj", "down_proj"),
+                       {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}),
+}
+GLOBAL = 0.3
+f32 = fp8.f32
+
+
+def value_of(packing, code):
+    if PACKINGS[packing][1] == "I32":
+        return float(code - 8)
+    return math.copysign(E2M1[code & 7], -1.0 if code & 8 else 1.0)
+
+
+def scales_of(packing, kind, n, r):
+    """n scales as (bytes, value in fp32)."""
+    dtype, own = PACKINGS[packing][3], PACKINGS[packing][5]
+    out = []
+    for i in range(n):
+        if dtype in ("U8", "F8_E8M0"):
+            code = (0, 1, 127, 254, 253, 255)[i] if i < 6 and kind == "make" else \
+                r.choice((100, 125)) if kind == "wide" else r.randrange(118, 126)
+            out.append((bytes([code]), math.nan if code == 255 else math.ldexp(1.0, code - 127)))
+        elif dtype == "BF16":
+            data = struct.pack("<f", r.uniform(0.5, 1) * 2.0 ** r.randrange(-40 if kind == "wide" else -12, -5))[2:]
+            out.append((data, struct.unpack("<f", b"\0\0" + data)[0]))
+        else:
+            code = 0x7F if i == 0 and kind == "make" else r.randrange(1, 0x7F)
+            scale = fp8.decode(code, "F8_E4M3")
+            out.append((bytes([code]), f32(scale / f32(GLOBAL) if own[1] else scale * f32(GLOBAL))))
+    return out
+
+
+def matrices():
+    """(projection, rows, columns) of an expert, by the order of PACKINGS' projections."""
+    return [(I, H), (I, H), (H, I)]
+
+
+def weights(packing, kind):
+    """The tensors of the weights {name: (dtype, shape, data)}, and {logical name: (shape, values)}."""
+    packed, packed_dtype, scale, scale_dtype, group, own, projections, _ = PACKINGS[packing]
+    r = random.Random(packing + kind)
+    tensors, logical = {}, {}
+
+    def pack(name, shape, packed_shape, scale_shape):
+        n = math.prod(shape)
+        codes = r.randbytes(n // 2)
+        scales = scales_of(packing, kind, n // group, r)
+        table = [value_of(packing, code) for code in range(16)]
+        values = [f32(table[codes[i // 2] >> i % 2 * 4 & 15] * scales[i // group][1]) for i in range(n)]
+        tensors[name + packed] = (packed_dtype, packed_shape, codes)
+        tensors[name + scale] = (scale_dtype, scale_shape, b"".join(data for data, _ in scales))
+        if own:
+            tensors[name + own[0]] = ("F32", [1] if own[1] else [], struct.pack("<f", GLOBAL))
+            tensors[name + (".input_global_scale" if own[1] else ".input_scale")] = ("F32", [1], struct.pack("<f", 8.0))
+        if packed_dtype == "I32":
+            tensors[name + ".weight_shape"] = ("I32", [2], struct.pack("<2i", *shape))
+        return values
+
+    if packing == "gpt-oss":
+        for name, rows, cols in (("gate_up_proj", 2 * I, H), ("down_proj", H, I)):
+            stem = "model.layers.0.mlp.experts." + name
+            values = pack(stem, [E, rows, cols], [E, rows, cols // 32, 16], [E, rows, cols // 32])
+            logical[stem] = ([E, rows, cols], values)
+            tensors[stem + "_bias"] = ("BF16", [E, rows], r.randbytes(E * rows * 2).replace(b"\x7f", b"\0").replace(b"\xff", b"\0"))
+        return tensors, logical
+    for e in range(E):
+        for projection, (rows, cols) in zip(projections, matrices()):
+            stem = f"model.layers.0.mlp.experts.{e}.{projection}"
+            per = 8 if packed_dtype == "I32" else 2
+            logical[stem + ".weight"] = ([rows, cols], pack(stem, [rows, cols], [rows, cols // per], [rows, cols // group]))
+    return tensors, logical
+
+
+def split(packing, logical):
+    """The logical weights as the matrices of `quantize`."""
+    if packing != "gpt-oss":
+        return logical
+    out = {}
+    for stem, (shape, values) in logical.items():
+        prefix, part = stem.rsplit(".", 1)
+        rows, cols = shape[1:]
+        for e in range(E):
+            matrix = [values[(e * rows + row) * cols:(e * rows + row + 1) * cols] for row in range(rows)]
+            for name, lines in (("down_proj", matrix),) if part == "down_proj" else (("gate_proj", matrix[::2]), ("up_proj", matrix[1::2])):
+                out[f"{prefix}.{e}.{name}.weight"] = ([len(lines), cols], [v for line in lines for v in line])
+    return out
+
+
+def kept(packing):
+    r = random.Random(packing + "kept")
+    bf16 = lambda n: b"".join(struct.pack("<f", r.gauss(0, 0.02))[2:] for _ in range(n))
+    return {"model.layers.0.self_attn.o_proj.weight": ("BF16", [H, H], bf16(H * H)),
+            "model.norm.weight": ("BF16", [H], bf16(H))}
+
+
+def write(packing, kind, folder):
+    folder = pathlib.Path(folder)
+    folder.mkdir()
+    header, data = {}, b""
+    for name, (dtype, shape, block) in (weights(packing, kind)[0] | kept(packing)).items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
+        data += block
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    config = {"hidden_size": H, "moe_intermediate_size": I} | PACKINGS[packing][7]
+    (folder / "config.json").write_text(json.dumps(config, indent=2))
+
+
+def transposed(shape, values):
+    e, rows, cols = shape
+    return [e, cols, rows], [values[(m * rows + row) * cols + col] for m in range(e) for col in range(cols) for row in range(rows)]
+
+
+def check(packing, out, dtype):
+    tensors, logical = weights(packing, "make")
+    wanted = kept(packing) | {name: t for name, t in tensors.items() if name.endswith("_bias")}
+    for name, (shape, values) in logical.items():
+        if packing == "gpt-oss":              # the layout of the family in BF16
+            shape, values = transposed(shape, values)
+        wanted[name] = (dtype.upper(), shape, b"".join(fp8.encode(v, dtype) for v in values))
+    found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            what = "missing" if name not in found else "too many" if name not in wanted else "differs"
+            print(f"{packing} {dtype}: {name}: {what}")
+    config = json.loads((pathlib.Path(out) / "config.json").read_text())
+    if "quantization_config" in config or "expert_dtype" in config:
+        print(f"{packing}: config.json has {config}")
+
+
+def scales_at(dtype, shape, data, rows, cols):
+    """A function from row and column to the scale."""
+    if dtype == "U8":
+        values = [math.ldexp(1.0, code - 127) for code in data]
+    else:
+        values = struct.unpack(f"<{len(data) // 4}f", data)
+    n_cols = shape[1] if len(shape) == 2 else 1
+    tile_rows, tile_cols = -(-rows // shape[0]), -(-cols // n_cols)
+    return lambda row, col: values[row // tile_rows * n_cols + col // tile_cols]
+
+
+def counts(packing, kind, out):
+    found = {name: rest for name, *rest in checkpoint.read(out)}
+    n_exact = n_values = n_changed = 0
+    first, matrices = None, split(packing, weights(packing, kind)[1])
+    for name in sorted(matrices):
+        (rows, cols), values = matrices[name]
+        dtype, shape, codes = found[name]
+        scale = next(found[name + word] for word in ("_scale_inv", "_scale") if name + word in found)
+        at, table = scales_at(*scale, rows, cols), [fp8.decode(code, dtype) for code in range(256)]
+        changed = 0
+        for i, v in enumerate(values):
+            u = f32(table[codes[i]] * at(i // cols, i % cols))
+            changed += u != v or math.copysign(1, u) != math.copysign(1, v)
+        n_exact += not changed
+        n_values += len(values)
+        n_changed += changed
+        first = first or (name if changed else None)
+    print(len(matrices), n_exact, n_values, n_changed, first)
+
+
+def amax(packing, kind):
+    kinds = {"I32": "INT4", "U8": "MXFP4", "F8_E8M0": "MXFP4", "BF16": "INT4", "F8_E4M3": "NVFP4"}
+    for name, (shape, values) in weights(packing, kind)[1].items():
+        print(name, kinds[PACKINGS[packing][3]], "x".join(map(str, shape)), "%.9g" % max(map(abs, values)))
+
+
+def same(a, b):
+    tensors = [{name: tuple(rest) for name, *rest in checkpoint.read(folder)} for folder in (a, b)]
+    for name in sorted(tensors[0].keys() | tensors[1].keys()):
+        if tensors[0].get(name) != tensors[1].get(name):
+            print(f"{a} and {b} differ in {name}")
+    configs = [json.loads((pathlib.Path(folder) / "config.json").read_text()) for folder in (a, b)]
+    if configs[0] != configs[1]:
+        print(f"{a} and {b} differ in config.json: {configs}")
+
+
+def main():
+    command, *rest = sys.argv[1:]
+    if command == "packings":
+        print(*PACKINGS)
+    elif command in ("make", "finite", "wide"):
+        write(rest[0], command, rest[1])
+    else:
+        {"check": check, "counts": counts, "amax": amax, "same": same}[command](*rest)
+
+
+if __name__ == "__main__":
+    main()
