@@ -187,7 +187,7 @@ def counts(packing, kind, out):
     found = {name: rest for name, *rest in checkpoint.read(out)}
     n_exact = n_values = n_changed = 0
     first, matrices = None, split(packing, weights(packing, kind)[1])
-    for name in sorted(matrices):
+    for name in matrices:
         (rows, cols), values = matrices[name]
         dtype, shape, codes = found[name]
         scale = next(found[name + word] for word in ("_scale_inv", "_scale") if name + word in found)
