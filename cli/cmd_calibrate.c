@@ -204,7 +204,7 @@ static int open_and_run(const struct settings *settings, struct err *err)
 	if (job_open(&job, settings, err))
 		return -1;
 	if (!settings->run.quiet) {
-		notes_print("calibrate", &job.plan.fp8.selection, NULL, true);
+		notes_print("calibrate", &job.plan.fp8.selection.notes, true);
 		note_data(&job.plan, &settings->params);
 	}
 	if (settings->dry_run)

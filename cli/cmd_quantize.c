@@ -19,6 +19,7 @@ struct settings {
 	struct option_list include, exclude;
 	struct option_rules rules;
 	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
+	int profile;	  /* enum profile_level, in that order too */
 };
 
 #define PLACE(member) offsetof(struct settings, member)
@@ -90,6 +91,10 @@ static const struct option_row options[] = {
 	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
 	  "Set the recipe of matching tensors, or keep them (RE=skip); the last match wins",
 	  option_append_rule, PLACE(rules) },
+	{ SECTION_TENSORS, "profile", 0, PROFILE_WORDS,
+	  "Follow the model family's release and engines (default), engines only, or no rule of a "
+	  "family",
+	  option_choice, PLACE(profile) },
 	{ SECTION_TENSORS, "ragged", 0, NULL, "Allow partial blocks at the edges", option_flag,
 	  PLACE(params.select.ragged) },
 	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 source", option_flag,
@@ -103,6 +108,7 @@ static int make_plan(struct plan *plan, void *place, struct progress *progress, 
 	struct settings *settings = place;
 	struct select_options *select = &settings->params.select;
 
+	settings->params.profile = (enum profile_level)settings->profile;
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
 	select->include = settings->include.texts;

@@ -17,15 +17,14 @@ static void report_success(const char *command, const struct convert_settings *s
 	const struct plan *plan = report->plan;
 
 	if (settings->dry_run && settings->run.json)
-		plan_print_json(plan, &settings->params, report->notes);
+		plan_print_json(plan, &settings->params);
 	else if (settings->dry_run)
 		plan_print_text(plan, &settings->params);
 	else if (settings->run.json)
 		conversion_print_json(report);
 	if (settings->run.quiet)
 		return;
-	notes_print(command, &plan->selection, report->notes,
-		    settings->run.verbose || settings->dry_run);
+	notes_print(command, &plan->selection.notes, settings->run.verbose || settings->dry_run);
 	if (!settings->dry_run && (settings->run.verbose || isatty(STDERR_FILENO)))
 		conversion_print_text(report);
 }
@@ -38,10 +37,9 @@ static int convert(const struct convert_command *conversion, const char *command
 	struct progress progress = { .stop = signals_watch() };
 	struct plan plan = { 0 };
 	struct convert_result result = { 0 };
-	struct output_notes notes = { 0 };
-	struct conversion_report report = {
-		.plan = &plan, .params = &settings->params, .result = &result, .notes = &notes
-	};
+	struct conversion_report report = { .plan = &plan,
+					    .params = &settings->params,
+					    .result = &result };
 	struct watched watched = watch_bytes(&progress);
 	struct ticker ticker;
 	double began = process_now();
@@ -55,11 +53,10 @@ static int convert(const struct convert_command *conversion, const char *command
 	report.seconds = process_now() - began;
 	report.bytes = result.bytes;
 	if (rc == 0) {
-		output_notes_make(&notes, &plan, &settings->params);
+		output_notes_add(&plan, &settings->params);
 		report_success(command, settings, &report);
 	} else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)
 		conversion_interrupted(&report, err);
-	output_notes_release(&notes);
 	plan_release(&plan);
 	return rc;
 }

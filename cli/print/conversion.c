@@ -166,6 +166,6 @@ void conversion_print_json(const struct conversion_report *report)
 	json_out_bool(&out, "resumed", result->shards_found > 0);
 	if (plan_quantizes(plan))
 		numbers_json(&out, result);
-	notes_json(&out, &plan->selection, report->notes);
+	notes_json(&out, &plan->selection.notes);
 	json_out_end(&out);
 }

@@ -11,7 +11,6 @@ struct conversion_report {
 	const struct plan *plan;
 	const struct convert_params *params;
 	const struct convert_result *result;
-	const struct output_notes *notes;
 	double seconds;
 	uint64_t bytes; /* source bytes that this run converted */
 };

@@ -22,6 +22,17 @@ const char *plan_done(const struct plan *plan)
 	return plan->dtype ? "dequantized" : "repacked";
 }
 
+/* Returns the value of --profile that holds; NULL for a source without config.json, of which no
+ * family is known. */
+static const char *plan_profile_word(const struct plan *plan)
+{
+	static const char *const words[] = {
+		[PROFILE_VENDOR] = "vendor", [PROFILE_ENGINE] = "engine", [PROFILE_NONE] = "none"
+	};
+
+	return plan->source.config.len ? words[plan->profile.level] : NULL;
+}
+
 void plan_head_json(struct json_out *out, const struct plan *plan)
 {
 	if (plan->dtype) {
@@ -32,45 +43,23 @@ void plan_head_json(struct json_out *out, const struct plan *plan)
 	json_out_text(out, "format", plan->format->name);
 }
 
-#define MAX_NOTES 5
-
-/* Lists the notes; the one about kernels is the last. */
-static size_t notes_of(const struct selection *selection, const struct output_notes *output,
-		       const char *notes[MAX_NOTES])
+void notes_print(const char *command, const struct notes *notes, bool on_kernels)
 {
-	const char *const all[MAX_NOTES] = { selection->notes[NOTE_WEIGHTS],
-					     selection->notes[NOTE_PATTERNS],
-					     output ? output->inside : NULL,
-					     output ? output->beside : NULL,
-					     selection->notes[NOTE_KERNELS] };
-	size_t n = 0;
-
-	for (size_t i = 0; i < MAX_NOTES; i++)
-		if (all[i])
-			notes[n++] = all[i];
-	return n;
+	for (size_t i = 0; i < notes->n; i++)
+		if (on_kernels || notes->list[i].kind != NOTE_SMALL_WEIGHTS)
+			fprintf(stderr, "fp8conv %s: note: %s\n", command, notes->list[i].message);
 }
 
-void notes_print(const char *command, const struct selection *selection,
-		 const struct output_notes *output, bool on_kernels)
+void notes_json(struct json_out *out, const struct notes *notes)
 {
-	const char *notes[MAX_NOTES];
-	size_t n = notes_of(selection, output, notes);
-
-	for (size_t i = 0; i < n; i++)
-		if (on_kernels || notes[i] != selection->notes[NOTE_KERNELS])
-			fprintf(stderr, "fp8conv %s: note: %s\n", command, notes[i]);
-}
-
-void notes_json(struct json_out *out, const struct selection *selection,
-		const struct output_notes *output)
-{
-	const char *notes[MAX_NOTES];
-	size_t n = notes_of(selection, output, notes);
-
 	json_out_open(out, "notes", '[');
-	for (size_t i = 0; i < n; i++)
-		json_out_text(out, NULL, notes[i]);
+	for (size_t i = 0; i < notes->n; i++) {
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "kind", note_kind_name(notes->list[i].kind));
+		json_out_text(out, "tensor", notes->list[i].tensor);
+		json_out_text(out, "message", notes->list[i].message);
+		json_out_close(out, '}');
+	}
 	json_out_close(out, ']');
 }
 
@@ -124,7 +113,7 @@ struct facts {
 	const uint64_t *shape;
 	uint64_t slice[2];
 	uint64_t input, output; /* bytes */
-	const char *what, *reason;
+	const char *what, *reason, *rule_source;
 };
 
 static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
@@ -138,7 +127,8 @@ static void unit_facts(const struct plan *plan, size_t u, struct facts *facts)
 				 .slice = { unit->rows, unit->cols },
 				 .input = unit_input_size(unit),
 				 .output = unit_output_size(plan, u),
-				 .reason = unit->reason };
+				 .reason = unit->reason,
+				 .rule_source = unit->rule_source };
 	if (unit_is_slice(unit)) {
 		facts->n_dims = unit_dims(unit);
 		facts->shape = facts->slice;
@@ -151,6 +141,7 @@ static bool same_facts(const struct facts *a, const struct facts *b)
 {
 	return a->dtype == b->dtype && a->n_dims == b->n_dims && a->input == b->input &&
 	       a->output == b->output && a->what == b->what && a->reason == b->reason &&
+	       a->rule_source == b->rule_source &&
 	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
@@ -184,6 +175,8 @@ static void line_make(struct lines *lines, const struct plan *plan, size_t u)
 	lines->text.len = 0;
 	buf_puts(&lines->text, facts->reason ? "kept: " : "");
 	buf_puts(&lines->text, facts->reason ? facts->reason : facts->what);
+	if (facts->reason && facts->rule_source)
+		buf_printf(&lines->text, " [%s]", facts->rule_source);
 	table_cell(table, lines->text.data);
 }
 
@@ -257,6 +250,12 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	table_release(&lines.table);
 }
 
+static const char *const rule_words[] = { [RULE_GENERAL] = "general",
+					  [RULE_USER] = "user",
+					  [RULE_VENDOR] = "vendor",
+					  [RULE_ENGINE] = "engine",
+					  [RULE_SHAPE] = "shape" };
+
 static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -274,6 +273,10 @@ static void unit_json(struct json_out *out, const struct plan *plan, size_t u)
 	json_out_text(out, "action", unit->reason ? "keep" : plan_command(plan));
 	json_out_text(out, "recipe", unit->recipe ? unit->recipe->name : NULL);
 	json_out_text(out, "reason", unit->reason);
+	if (plan_quantizes(plan)) {
+		json_out_text(out, "rule", rule_words[unit->rule]);
+		json_out_text(out, "source", unit->rule_source);
+	}
 	json_out_open(out, "outputs", '[');
 	for (size_t i = 0; i < n; i++) {
 		const struct st_tensor *output = &outputs[i];
@@ -302,8 +305,7 @@ static void totals_json(struct json_out *out, const struct plan *plan)
 	json_out_close(out, '}');
 }
 
-void plan_print_json(const struct plan *plan, const struct convert_params *params,
-		     const struct output_notes *notes)
+void plan_print_json(const struct plan *plan, const struct convert_params *params)
 {
 	struct json_out out = { .stream = stdout };
 
@@ -317,11 +319,18 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 	json_out_close(&out, ']');
 	totals_json(&out, plan);
 	if (plan_quantizes(plan)) {
+		json_out_text(&out, "profile", plan_profile_word(plan));
 		json_out_open(&out, "tp", '[');
 		for (size_t i = 0; i < plan->selection.n_tp; i++)
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
 		json_out_close(&out, ']');
 	}
-	notes_json(&out, &plan->selection, notes);
+	if (!plan->dtype) {
+		json_out_open(&out, "skip_list", '[');
+		for (size_t i = 0; i < plan->skipped.n; i++)
+			json_out_text(&out, NULL, plan->skipped.names[i]);
+		json_out_close(&out, ']');
+	}
+	notes_json(&out, &plan->selection.notes);
 	json_out_end(&out);
 }

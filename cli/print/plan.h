@@ -12,15 +12,12 @@
 
 /* Print the plan (--dry-run) on standard output. */
 void plan_print_text(const struct plan *plan, const struct convert_params *params);
-void plan_print_json(const struct plan *plan, const struct convert_params *params,
-		     const struct output_notes *notes);
+void plan_print_json(const struct plan *plan, const struct convert_params *params);
 
-/* Print the notes of a selection, and (unless NULL) of an output: one line each on standard error
- * (that on kernels only if on_kernels), or as the member "notes". */
-void notes_print(const char *command, const struct selection *selection,
-		 const struct output_notes *output, bool on_kernels);
-void notes_json(struct json_out *out, const struct selection *selection,
-		const struct output_notes *output);
+/* Print notes: one line each on standard error (that on kernels only if on_kernels), or as the
+ * member "notes". */
+void notes_print(const char *command, const struct notes *notes, bool on_kernels);
+void notes_json(struct json_out *out, const struct notes *notes);
 
 /* Does the plan round numbers to codes?  Other plans keep codes or dequantize them. */
 bool plan_quantizes(const struct plan *plan);

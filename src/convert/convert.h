@@ -76,15 +76,8 @@ enum destination destination_of(const char *output);
 int convert_run(const struct plan *plan, const struct convert_params *params,
 		struct progress *progress, struct convert_result *result, struct err *err);
 
-/* Notes on an output directory, one line each; NULL: nothing to note. */
-struct output_notes {
-	char *inside; /* it is inside the source's directory */
-	char *beside; /* it has weight files of another job, and no index that excludes them */
-};
-
-/* Makes the notes of a plan, before or after its execution.  The caller releases them. */
-void output_notes_make(struct output_notes *notes, const struct plan *plan,
-		       const struct convert_params *params);
-void output_notes_release(struct output_notes *notes);
+/* Adds notes on the place of an output directory to the plan's notes, before or after its
+ * execution. */
+void output_notes_add(struct plan *plan, const struct convert_params *params);
 
 #endif

@@ -70,31 +70,25 @@ static char *find_foreign(const struct plan *plan, const struct convert_params *
 	return found;
 }
 
-void output_notes_make(struct output_notes *notes, const struct plan *plan,
-		       const struct convert_params *params)
+void output_notes_add(struct plan *plan, const struct convert_params *params)
 {
 	const char *directory = plan->source.directory;
+	struct notes *notes = &plan->selection.notes;
 	char *foreign;
 
-	*notes = (struct output_notes){ 0 };
 	if (!params->output || destination_of(params->output) != DESTINATION_DIRECTORY)
 		return;
 	if (directory && lies_inside(params->io, params->output, directory))
-		notes->inside = xasprintf("output '%s' lies inside the model '%s': an upload or a "
-					  "copy of the model takes both",
-					  params->output, directory);
+		notes_add(notes, NOTE_OUTPUT_INSIDE, NULL,
+			  "output '%s' lies inside the model '%s': an upload or a copy of the "
+			  "model takes both",
+			  params->output, directory);
 	/* Engines that find an index load its files only. */
 	foreign = plan->files.index_size ? NULL : find_foreign(plan, params);
 	if (foreign)
-		notes->beside = xasprintf("'%s' also contains '%s', which is not of this job: some "
-					  "engines load every .safetensors file there",
-					  params->output, foreign);
+		notes_add(notes, NOTE_OUTPUT_BESIDE, NULL,
+			  "'%s' also contains '%s', which is not of this job: some engines load "
+			  "every .safetensors file there",
+			  params->output, foreign);
 	free(foreign);
-}
-
-void output_notes_release(struct output_notes *notes)
-{
-	free(notes->inside);
-	free(notes->beside);
-	*notes = (struct output_notes){ 0 };
 }

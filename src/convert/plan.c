@@ -354,6 +354,8 @@ void plan_release(struct plan *plan)
 	buf_release(&plan->files.config);
 	buf_release(&plan->files.hf_quant_config);
 	selection_release(&plan->selection);
+	skip_list_release(&plan->skipped);
+	profile_release(&plan->profile);
 	checkpoint_release(&plan->source);
 	*plan = (struct plan){ .stream_fd = -1 };
 }

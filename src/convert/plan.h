@@ -19,6 +19,7 @@
 #include "format/format.h"
 #include "recipe/recipe.h"
 #include "select/select.h"
+#include "select/skip_list.h"
 
 struct convert_params;
 
@@ -114,7 +115,9 @@ struct plan {
 	enum engine target;
 	bool kv_cache; /* the output has scales of KV caches */
 
+	struct profile profile; /* CONVERT_QUANTIZE */
 	struct selection selection;
+	struct skip_list skipped;  /* kept modules that the configuration names */
 	struct plan_unit *units;   /* by unit of the selection */
 	struct plan_group *groups; /* by scale group; CONVERT_QUANTIZE */
 	struct plan_caches caches;

@@ -12,7 +12,7 @@
 #include "model/tensor_name.h"
 #include "convert/plan.h"
 
-/* Sorted module paths. */
+/* Sorted paths of quantized modules. */
 struct modules {
 	size_t n;
 	char **names;
@@ -70,22 +70,22 @@ static struct recipe_set *set_of(struct recipe_sets *sets, const struct unit *un
 	return set;
 }
 
-static void sets_fill(struct recipe_sets *sets, struct modules *kept, const struct plan *plan)
+static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 {
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		const struct unit *unit = &plan->selection.units[u];
 		struct recipe_set *set;
 
 		if (!unit->recipe) {
-			if (unit->linear)
-				modules_add(kept, unit->name);
+			skip_list_add(&plan->skipped, plan->format, unit->source->tensor,
+				      unit->skip);
 			continue;
 		}
 		set = set_of(sets, unit);
 		set->scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 		modules_add(&set->modules, unit->name);
 	}
-	modules_sort(kept);
+	skip_list_sort(&plan->skipped);
 	for (size_t i = 0; i < sets->n; i++)
 		modules_sort(&sets->list[i].modules);
 }
@@ -123,18 +123,17 @@ int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
 	struct module_set *list;
-	struct modules kept = { 0 };
 	struct quantization quantization;
 	struct buf config = { 0 };
 	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
 	int rc = -1;
 
-	sets_fill(&sets, &kept, plan);
+	sets_fill(&sets, plan);
 	list = sets_list(&sets);
 	quantization = (struct quantization){ .sets = list,
 					      .n_sets = sets.n,
-					      .kept = (const char *const *)kept.names,
-					      .n_kept = kept.n,
+					      .kept = (const char *const *)plan->skipped.names,
+					      .n_kept = plan->skipped.n,
 					      .kv_cache = plan->kv_cache,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION };
@@ -150,7 +149,6 @@ int plan_configuration(struct plan *plan, struct err *err)
 out:
 	free(list);
 	sets_release(&sets);
-	modules_release(&kept);
 	buf_release(&config);
 	return rc;
 }

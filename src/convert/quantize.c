@@ -183,14 +183,36 @@ static int plan_skip(struct plan *plan, const struct quantize_params *params,
 /* Called before specs are made: uncovered units may be kept, or get another scheme. */
 static int plan_cover(struct plan *plan, const struct static_scales *scales, struct err *err)
 {
-	char **note = &plan->selection.notes[NOTE_WEIGHTS];
 	bool kept;
 
 	if (!scales->params->path)
 		return 0;
-	if (static_scales_cover(scales, plan, &kept, *note ? NULL : note, err))
+	if (static_scales_cover(scales, plan, &kept, err))
 		return -1;
 	return kept ? selection_settle(&plan->selection, err) : 0;
+}
+
+/* Takes the rows of the model's family, and the format that they prefer if the user names none. */
+static int plan_profile(struct plan *plan, const struct quantize_params *params,
+			const struct static_scales *scales, struct err *err)
+{
+	struct scheme scheme =
+		scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
+	const struct profile_row *row;
+	const struct format *format;
+	struct model_config config;
+	struct err ignored;
+
+	if (model_config_read(&config, &plan->source.config, err))
+		return err_wrap(err, "'%s'", plan->source.path);
+	profile_make(&plan->profile, &config, params->profile);
+	model_config_release(&config);
+	row = profile_next(&plan->profile, PROFILE_FORMAT, 0, NULL);
+	if (params->format || !row)
+		return 0;
+	format = format_select(row->pattern, plan->target, &scheme, plan->recipe->name, &ignored);
+	plan->format = format ? format : plan->format;
+	return 0;
 }
 
 /* Makes the plan after the request is checked and the source is open. */
@@ -200,8 +222,13 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 {
 	struct select_options select = params->select;
 
+	if (plan_profile(plan, params, scales, err))
+		return -1;
 	select.recipe = plan->recipe;
+	select.profile = &plan->profile;
+	select.format = plan->format;
 	select.target = plan->target;
+	select.advise = true;
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))

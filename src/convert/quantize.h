@@ -15,7 +15,8 @@ struct quantize_params {
 	const char *target;
 	struct recipe_tuning tuning;
 	struct static_scales_params calibration;
-	/* .recipe is ignored: it becomes the named one; the recipes of rules and tp are taken */
+	enum profile_level profile;
+	/* patterns, rules and tp; the plan sets the other members */
 	struct select_options select;
 };
 

@@ -11,6 +11,7 @@
 #include "format/scale_names.h"
 #include "convert/pipeline.h"
 #include "select/fp8_units.h"
+#include "select/skip_list.h"
 #include "convert/steps.h"
 #include "model/role.h"
 #include "num/fp8.h"
@@ -156,6 +157,7 @@ static int plan_specs(struct plan *plan, const struct repack_params *params, str
 
 		role_of_name(&facts, unit->name);
 		unit->linear = tensor_is_linear(unit->source->tensor, &facts);
+		unit->skip = skip_need(unit->source->tensor, &facts);
 		if (unit->source_scale.scale && weight_spec(plan, params, u, err))
 			return -1;
 	}
@@ -184,8 +186,8 @@ static int plan_units(struct plan *plan, struct detection *detection,
 		return err_set(err, ERR_USAGE, "nothing to repack: '%s' has no FP8 weights",
 			       convert->input);
 	if (detection->inverted)
-		plan->selection.notes[NOTE_WEIGHTS] =
-			xstrdup("the scales are divisors: they are inverted (1 / scale in fp32)");
+		notes_add(&plan->selection.notes, NOTE_INVERTED, NULL,
+			  "the scales are divisors: they are inverted (1 / scale in fp32)");
 	if (plan_specs(plan, params, err) || repack_check_blocks(plan, convert->io, err))
 		return -1;
 	plan->options = json_pack("{s:s, s:s, s:s, s:s?}", "format", plan->format->name, "target",

@@ -169,7 +169,7 @@ static int check_model(const struct static_scales *scales, struct plan *plan, st
 }
 
 int static_scales_cover(const struct static_scales *scales, struct plan *plan, bool *kept,
-			char **note, struct err *err)
+			struct err *err)
 {
 	struct selection *selection = &plan->selection;
 	size_t n = 0, n_uncovered = 0;
@@ -197,9 +197,10 @@ int static_scales_cover(const struct static_scales *scales, struct plan *plan, b
 		if (treat_uncovered(scales, plan, u, kept, err))
 			return -1;
 	}
-	if (n_uncovered && note)
-		*note = xasprintf("%zu of %zu modules had too few tokens in '%s': --uncovered "
-				  "applies to them",
-				  n_uncovered, n, scales->params->path);
+	if (n_uncovered)
+		notes_add(&selection->notes, NOTE_UNCOVERED, NULL,
+			  "%zu of %zu modules had too few tokens in '%s': --uncovered applies to "
+			  "them",
+			  n_uncovered, n, scales->params->path);
 	return 0;
 }

@@ -48,12 +48,12 @@ void static_scales_release(struct static_scales *scales);
 bool static_scales_is_static(const struct static_scales *scales, const struct recipe *recipe);
 
 /* Decides for each unit of plan.selection whether its input scale is static (unit.static_input),
- * and keeps units that are to be skipped.  *note (unless NULL) becomes a line with the number of
- * uncovered modules, which the caller frees; else it stays unchanged.  *kept: units were kept, and
- * selection_settle() must follow.  ERR_INPUT for an amax file of another model, or without one of
- * the modules, and for an uncovered module with UNCOVERED_ERROR. */
+ * and keeps units that are to be skipped.  Adds a note of the number
+ * of uncovered modules.  *kept: units were kept, and selection_settle() must follow.  ERR_INPUT for
+ * an amax file of another model, or without one of the modules, and for an uncovered module with
+ * UNCOVERED_ERROR. */
 int static_scales_cover(const struct static_scales *scales, struct plan *plan, bool *kept,
-			char **note, struct err *err);
+			struct err *err);
 
 /* Fills the amax of plan.groups (for recipes that take that of weights from the amax file),
  * plan.units[].input_scale_inv and plan.caches, for the current units, groups and specs.  ERR_INPUT

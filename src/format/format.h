@@ -83,6 +83,11 @@ struct format {
 	 * checkpoint; NULL: no refusal. */
 	const char *refused_mixed[N_ENGINES];
 
+	/* What engines append to the prefix of a layer's experts ("...mlp.experts") when they look
+	 * for them in the list of kept modules; NULL at the end.  NULL: they look for the prefix
+	 * itself. */
+	const char *const *kept_experts;
+
 	/* The suffix of the KV cache scale of an attention module, with '?' for k or v, and its
 	 * number of dimensions (all 1); NULL: the format has no KV cache scales. */
 	const char *kv_scale;

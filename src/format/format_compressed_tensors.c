@@ -16,6 +16,9 @@
 
 static const char *const methods[] = { "compressed-tensors", NULL };
 
+/* vLLM and SGLang ask for expert 0 by these words, whatever the checkpoint calls its matrices. */
+static const char *const kept_experts[] = { ".0.gate_proj", ".0.up_proj", ".0.down_proj", NULL };
+
 static const struct variant variants[] = {
 	{
 		.method = "float-quantized",
@@ -370,6 +373,7 @@ const struct format format_compressed_tensors = {
 	.summary = "llm-compressor's: config groups, weight_scale",
 	.variants = variants,
 	.methods = methods,
+	.kept_experts = kept_experts,
 	.refused_mixed = { [ENGINE_TRTLLM] = "it reads only the first config group" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 
 #define MAX_SPELLINGS 5
-#define MAX_NESTING   3
 
 /* Keys of each size.  Messages use the first; of several keys in a file the first counts. */
 static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
@@ -71,8 +70,10 @@ static void read_strings(struct model_config *config, const json_t *root)
 static void read_level(struct model_config *config, const json_t *object)
 {
 	const json_t *quantization = json_object_get(object, "quantization_config");
-	const json_t *value;
+	const json_t *value = json_object_get(object, "model_type");
 
+	if (json_is_string(value))
+		config->model_types[config->n_model_types++] = string_of(value);
 	for (int i = 0; i < N_CONFIG_SIZES; i++) {
 		value = find(object, spellings[i], MAX_SPELLINGS);
 		if (!value)
@@ -106,7 +107,7 @@ int model_config_read(struct model_config *config, const struct buf *text, struc
 	}
 	read_strings(config, root);
 	level = root;
-	for (int depth = 0; level && depth < MAX_NESTING; depth++) {
+	for (int depth = 0; level && depth < MODEL_CONFIG_LEVELS; depth++) {
 		read_level(config, level);
 		level = nested(level);
 	}
@@ -134,6 +135,8 @@ uint64_t model_config_expert_width(const struct model_config *config)
 void model_config_release(struct model_config *config)
 {
 	free(config->model_type);
+	for (size_t i = 0; i < config->n_model_types; i++)
+		free(config->model_types[i]);
 	free(config->architecture);
 	free(config->dtype);
 	free(config->quant_method);

@@ -11,6 +11,7 @@
 #define FP8CONV_MODEL_CONFIG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/buf.h"
@@ -29,9 +30,14 @@ enum config_size {
 	N_CONFIG_SIZES
 };
 
+#define MODEL_CONFIG_LEVELS 3
+
 struct model_config {
-	char *model_type;      /* strings: NULL where missing */
-	char *architecture;    /* architectures[0] */
+	char *model_type;   /* strings: NULL where missing */
+	char *architecture; /* architectures[0] */
+	/* of the top level, then of the nested ones in which the language model's facts are */
+	char *model_types[MODEL_CONFIG_LEVELS];
+	size_t n_model_types;
 	char *dtype;	       /* "bfloat16" */
 	char *quant_method;    /* of quantization_config */
 	bool has_quantization; /* quantization_config is present and not null */

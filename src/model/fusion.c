@@ -20,6 +20,8 @@ static const struct {
 	{ "in_proj_b", 'b', 0 },   { "in_proj_a", 'b', 1 },
 	{ "wq", 'n', 0 }, /* Mistral's own files, InternLM */
 	{ "wk", 'n', 1 },	   { "wv", 'n', 2 },
+	{ "wq_a", 'd', 0 }, /* DeepSeek-V4; Mistral's own files */
+	{ "wkv", 'd', 1 },	   { "wkv_a_with_mqa", 'd', 1 },
 	{ "query", 'e', 0 }, /* BERT */
 	{ "key", 'e', 1 },	   { "value", 'e', 2 },
 };

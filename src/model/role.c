@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The names were read from the checkpoints of Llama, Mistral, Mixtral, Qwen 1 to 3.5, DeepSeek V2
- * to V3.2, Gemma 1 to 3n, GPT-OSS, Phi, GLM, Llama 4, Falcon, GPT-NeoX, GPT-2, Mamba, Jamba, BERT,
- * Whisper and of their multimodal variants.
+ * The names were read from the checkpoints of Llama, Mistral, Mixtral, Qwen 1 to 3.8, DeepSeek V2
+ * to V4, Gemma 1 to 4, GPT-OSS, Phi, GLM, Llama 4, Falcon, GPT-NeoX, GPT-2, Mamba, Jamba, Kimi,
+ * BERT, Whisper and of their multimodal variants.  What only one family asks for is a row in
+ * select/profile_rows.c.
  */
 #include "model/role.h"
 
@@ -25,6 +26,8 @@ static const struct rule branches[] = {
 	{ "altup", ROLE_ALTUP },
 	{ "altup_*", ROLE_ALTUP },
 	{ "laurel", ROLE_LAUREL },
+	{ "*hyper_connection*", ROLE_RESIDUAL },
+	{ "ngram_embedding", ROLE_EMBEDDING }, /* tables in parts: shard_0, shard_1 */
 	{ "*projector*", ROLE_PROJECTOR },
 	{ "*merger*", ROLE_PROJECTOR },
 	{ "*resampler*", ROLE_PROJECTOR },
@@ -39,7 +42,9 @@ static const struct rule branches[] = {
 	{ "audio_proj*", ROLE_PROJECTOR },
 	{ "text_proj*", ROLE_PROJECTOR },
 	{ "language_projection", ROLE_PROJECTOR },
-	{ "mlp1@", ROLE_PROJECTOR }, /* InternVL */
+	{ "mlp1@", ROLE_PROJECTOR },  /* InternVL */
+	{ "mlp_AR", ROLE_PROJECTOR }, /* PaddleOCR-VL */
+	{ "patch_merge_mlp", ROLE_PROJECTOR },
 	{ "*vision*", ROLE_VISION },
 	{ "visual*", ROLE_VISION },
 	{ "image_*", ROLE_VISION },
@@ -51,6 +56,8 @@ static const struct rule branches[] = {
 	{ "sam_model", ROLE_VISION },
 	{ "vqmodel", ROLE_VISION },
 	{ "*audio*", ROLE_AUDIO },
+	{ "*whisper*", ROLE_AUDIO },
+	{ "sound_*", ROLE_AUDIO },
 	{ "speech*", ROLE_AUDIO },
 	{ "apm", ROLE_AUDIO },
 	{ "tts", ROLE_AUDIO },
@@ -86,6 +93,7 @@ static const struct rule modules[] = {
 	{ "wg", ROLE_ROUTER },
 	{ "shared_expert_gate", ROLE_ROUTER },
 	{ "embed_out", ROLE_LM_HEAD },
+	{ "unembed", ROLE_LM_HEAD },
 	{ "output_layer", ROLE_LM_HEAD },
 	{ "head", ROLE_LM_HEAD },
 	{ "output@", ROLE_LM_HEAD },
@@ -94,13 +102,15 @@ static const struct rule modules[] = {
 	{ "*embed", ROLE_EMBEDDING },
 	{ "*embedding", ROLE_EMBEDDING },
 	{ "*embeddings", ROLE_EMBEDDING },
-	{ "*embeds", ROLE_EMBEDDING },
+	{ "*embeds", ROLE_TABLE },
 	{ "*embedder", ROLE_EMBEDDING },
-	{ "emb", ROLE_EMBEDDING },
+	{ "*embedders", ROLE_EMBEDDING },
+	{ "vte", ROLE_EMBEDDING },
+	{ "emb", ROLE_TABLE },
 	{ "wte", ROLE_EMBEDDING },
 	{ "wpe", ROLE_EMBEDDING },
-	{ "shared@", ROLE_EMBEDDING }, /* T5, BART */
-	{ "*attention_bias", ROLE_EMBEDDING },
+	{ "shared@", ROLE_TABLE }, /* T5, BART */
+	{ "*attention_bias", ROLE_TABLE },
 	{ "classifier", ROLE_OUTPUT_HEAD },
 	{ "score@", ROLE_OUTPUT_HEAD },
 	{ "scores@", ROLE_OUTPUT_HEAD },
@@ -111,6 +121,7 @@ static const struct rule modules[] = {
 	{ "in_proj_b", ROLE_LINEAR_ATTENTION_GATE },
 	{ "in_proj_ba", ROLE_LINEAR_ATTENTION_GATE },
 	{ "weights_proj", ROLE_INDEXER },
+	{ "*_res_proj", ROLE_RESIDUAL },
 	{ "eh_proj", ROLE_MTP },
 	{ "fc@mtp*", ROLE_MTP },
 	{ "input_proj@mtp*", ROLE_MTP },
@@ -130,6 +141,7 @@ static const struct {
 	[ROLE_EXPERTS_UNKNOWN] = { "fused experts of an unknown layout", false },
 	[ROLE_PARAMETER] = { "not a linear weight", false },
 	[ROLE_EMBEDDING] = { "embedding", false },
+	[ROLE_TABLE] = { "embedding", false },
 	[ROLE_NORM] = { "norm", false },
 	[ROLE_CONVOLUTION] = { "convolution", false },
 	[ROLE_LM_HEAD] = { "lm_head", true },
@@ -144,6 +156,7 @@ static const struct {
 	[ROLE_ALTUP] = { "AltUp", true },
 	[ROLE_LAUREL] = { "LAuReL", true },
 	[ROLE_PER_LAYER_INPUT] = { "per-layer input", true },
+	[ROLE_RESIDUAL] = { "residual connection", true },
 	[ROLE_ADAPTER] = { "adapter", true },
 	[ROLE_PROJECTOR] = { "projector", true },
 	[ROLE_VISION] = { "vision tower", true },
@@ -162,6 +175,8 @@ static const struct {
 	{ "up_proj", PARALLEL_COLUMN },
 	{ "down_proj", PARALLEL_ROW },
 	{ "gate_up_proj", PARALLEL_GATE_UP },
+	{ "input_linear@shared_mlp", PARALLEL_GATE_UP }, /* Granite */
+	{ "output_linear", PARALLEL_ROW },
 	{ "qkv_proj", PARALLEL_QKV },
 	{ "w1", PARALLEL_COLUMN },
 	{ "w3", PARALLEL_COLUMN },
@@ -319,6 +334,12 @@ static bool is_conv1d_name(const struct segment *owner)
 	return false;
 }
 
+/* Whether engines know modules of the role by themselves. */
+static bool is_free(enum role role)
+{
+	return role == ROLE_EMBEDDING || role == ROLE_NORM || role == ROLE_CONVOLUTION;
+}
+
 void role_of_name(struct role_facts *facts, const char *name)
 {
 	struct path path;
@@ -326,13 +347,18 @@ void role_of_name(struct role_facts *facts, const char *name)
 
 	path_split(&path, name);
 	own = find_module(&path);
-	*facts = (struct role_facts){ .expert = path.experts >= 0 && path.numbered_expert };
+	*facts = (struct role_facts){ .in_experts = path.experts >= 0,
+				      .expert = path.experts >= 0 && path.numbered_expert };
 	if (facts->expert && own == ROLE_ROUTER)
 		own = ROLE_LINEAR; /* an expert's own gate */
 	if (path.experts >= 0 && !facts->expert)
 		own = find_fused_experts(&path, own);
 	facts->role = find_branch(&path, &branch) ? branch : own;
 	facts->linear = path.is_weight && roles[own].linear;
+	facts->weight = path.is_weight;
+	facts->free = is_free(own) || facts->role == ROLE_EMBEDDING;
+	facts->tower = facts->role == ROLE_PROJECTOR || facts->role == ROLE_VISION ||
+		       facts->role == ROLE_AUDIO;
 	facts->parallel = find_parallel(&path);
 	facts->ragged_rows = has_ragged_rows(&path);
 	facts->conv1d = facts->linear && is_conv1d_name(&path.segments[path.owner]);

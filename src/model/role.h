@@ -21,6 +21,7 @@ enum role {
 	ROLE_EXPERTS_UNKNOWN,
 	ROLE_PARAMETER, /* not the weight of a module: biases, scales, buffers */
 	ROLE_EMBEDDING,
+	ROLE_TABLE, /* an embedding whose name does not say so */
 	ROLE_NORM,
 	ROLE_CONVOLUTION,
 	ROLE_LM_HEAD,
@@ -35,6 +36,7 @@ enum role {
 	ROLE_ALTUP,
 	ROLE_LAUREL,
 	ROLE_PER_LAYER_INPUT,
+	ROLE_RESIDUAL,
 	ROLE_ADAPTER,
 	ROLE_PROJECTOR,
 	ROLE_VISION,
@@ -47,9 +49,15 @@ struct role_facts {
 	enum parallel parallel; /* of linear weights */
 	/* the weight of a linear module, kept or not, provided that it has two dimensions */
 	bool linear;
+	bool in_experts;  /* below a segment "experts" */
 	bool expert;	  /* of one numbered expert: "...experts.3.up_proj.weight" */
 	bool ragged_rows; /* vendors release it in blocks, the last one partial */
-	bool conv1d;	  /* named as in GPT-2, which stores [in, out] */
+	/* engines know an embedding, norm or convolution by itself: no list of kept modules has to
+	 * name it */
+	bool free;
+	bool weight; /* the name ends in ".weight": a module owns the tensor */
+	bool tower;  /* in a vision, audio or projector branch */
+	bool conv1d; /* named as in GPT-2, which stores [in, out] */
 };
 
 /* Sets *facts from the name of a tensor.  Names that differ only in numeric segments give equal

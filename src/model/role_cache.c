@@ -38,7 +38,7 @@ static size_t make_key(struct role_cache *cache, const char *name)
 	return length;
 }
 
-struct role_facts role_cache_find(struct role_cache *cache, const char *name)
+size_t role_cache_add(struct role_cache *cache, const char *name)
 {
 	size_t known = cache->names.n, length, i;
 
@@ -48,6 +48,13 @@ struct role_facts role_cache_find(struct role_cache *cache, const char *name)
 		ARRAY_GROW(cache->facts, known);
 		role_of_name(&cache->facts[i], name);
 	}
+	return i;
+}
+
+struct role_facts role_cache_find(struct role_cache *cache, const char *name)
+{
+	size_t i = role_cache_add(cache, name);
+
 	return cache->facts[i];
 }
 

@@ -19,6 +19,10 @@ struct role_cache {
 	size_t key_size;
 };
 
+/* Returns the number of the name in cache->facts: equal for names that differ only in numbers, and
+ * new ones follow without gaps. */
+size_t role_cache_add(struct role_cache *cache, const char *name);
+
 /* Returns what role_of_name() makes of the name. */
 struct role_facts role_cache_find(struct role_cache *cache, const char *name);
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Decides each tensor by itself, in this order: types and shapes that cannot be quantized, --tensor
- * (the last matching rule), --include and --exclude, its role.  The patterns that make a name a
- * router, a norm or a head are rows in model/role.c.
+ * (the last matching rule), --include and --exclude, the profile of its family, its role.  The
+ * patterns that make a name a router, a norm or a head are rows in model/role.c; those of a family
+ * are rows in profile_rows.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "model/role_cache.h"
+#include "select/skip_list.h"
 #include "select/steps.h"
 
 struct patterns {
@@ -77,9 +79,9 @@ static int match_last(const struct pattern *patterns, size_t n, const char *name
 
 /* Notes a pattern that matches no tensor, which is most often a typing error. */
 static int note_patterns(const struct select *select, const struct pattern *patterns, size_t n,
-			 char **note, struct err *err)
+			 struct notes *notes, struct err *err)
 {
-	for (size_t p = 0; p < n && !*note; p++) {
+	for (size_t p = 0; p < n && !notes->n; p++) {
 		bool matches = false;
 
 		for (size_t i = 0; i < select->n && !matches; i++)
@@ -87,19 +89,19 @@ static int note_patterns(const struct select *select, const struct pattern *patt
 					  &matches, err))
 				return -1;
 		if (!matches)
-			*note = xasprintf("%s '%s' matches no tensor", patterns[p].option,
-					  patterns[p].text);
+			notes_add(notes, NOTE_PATTERN_UNUSED, NULL, "%s '%s' matches no tensor",
+				  patterns[p].option, patterns[p].text);
 	}
 	return 0;
 }
 
-static int patterns_note(const struct select *select, const struct patterns *patterns, char **note,
-			 struct err *err)
+static int patterns_note(const struct select *select, const struct patterns *patterns,
+			 struct notes *notes, struct err *err)
 {
-	if (note_patterns(select, patterns->rules, patterns->n_rules, note, err) ||
-	    note_patterns(select, patterns->include, patterns->n_include, note, err))
+	if (note_patterns(select, patterns->rules, patterns->n_rules, notes, err) ||
+	    note_patterns(select, patterns->include, patterns->n_include, notes, err))
 		return -1;
-	return note_patterns(select, patterns->exclude, patterns->n_exclude, note, err);
+	return note_patterns(select, patterns->exclude, patterns->n_exclude, notes, err);
 }
 
 /* Is it a type that recipes can read? */
@@ -138,6 +140,17 @@ static void keep_impossible(struct candidate *c)
 		candidate_keep(c, "%d-D tensor", tensor->n_dims);
 }
 
+/* Keeps a tensor whose role is never quantized. */
+static void keep_role(struct candidate *c)
+{
+	const char *role = role_reason(c->facts.role);
+
+	if (!role || !c->recipe)
+		return;
+	c->rule = RULE_GENERAL;
+	candidate_keep(c, "%s", role);
+}
+
 /* Applies --tensor; sets *decided if a rule matches.  A rule overrides a role, but never quantizes
  * a table that is not multiplied. */
 static int apply_rules(struct candidate *c, const struct select_options *options,
@@ -151,13 +164,14 @@ static int apply_rules(struct candidate *c, const struct select_options *options
 	*decided = rule != NONE;
 	if (!*decided)
 		return 0;
+	c->rule = RULE_USER;
 	recipe = options->rules[rule].recipe;
 	if (!recipe)
 		candidate_keep(c, "skipped by --tensor");
 	else if (c->facts.linear || candidate_is_fused(c))
 		c->recipe = recipe;
 	else
-		candidate_keep(c, "%s", role_reason(c->facts.role));
+		keep_role(c);
 	return 0;
 }
 
@@ -176,13 +190,26 @@ static int apply_lists(struct candidate *c, const struct patterns *patterns, str
 		return -1;
 	if (which != NONE)
 		candidate_keep(c, "excluded");
+	if (!c->recipe)
+		c->rule = RULE_USER;
 	return 0;
+}
+
+/* Applies the row of the family.  Rows about sets and layouts of experts act in later steps. */
+static void apply_profile(struct candidate *c)
+{
+	const struct profile_row *row = c->profile.row;
+
+	if (!row)
+		return;
+	c->rule = row->vendor ? RULE_VENDOR : RULE_ENGINE;
+	if (row->action == PROFILE_KEEP || row->action == PROFILE_BARE)
+		candidate_keep(c, "%s", row->said);
 }
 
 static int decide(struct candidate *c, const struct select_options *options,
 		  const struct patterns *patterns, struct err *err)
 {
-	const char *role = role_reason(c->facts.role);
 	bool decided = false;
 
 	keep_impossible(c);
@@ -194,8 +221,9 @@ static int decide(struct candidate *c, const struct select_options *options,
 		return 0;
 	if (apply_lists(c, patterns, err))
 		return -1;
-	if (role)
-		candidate_keep(c, "%s", role);
+	if (c->recipe)
+		apply_profile(c);
+	keep_role(c);
 	return 0;
 }
 
@@ -222,19 +250,45 @@ static void keep_low_bit(struct candidate *c, const struct select *select, size_
 		candidate_keep(c, "%s, passed on", dtype_name(weight->tensor.dtype));
 }
 
+/* Facts of names, each found once for all names that differ only in numbers. */
+struct names {
+	struct role_cache roles;
+	struct profile_match *matches; /* by number in roles */
+	size_t n;
+};
+
+static size_t names_find(struct names *names, const struct select *select, const char *name)
+{
+	size_t i = role_cache_add(&names->roles, name);
+
+	if (i < names->n || !select->options->profile)
+		return i;
+	ARRAY_GROW(names->matches, names->n);
+	names->matches[names->n++] = profile_find(select->options->profile, name, select->on);
+	return i;
+}
+
+static void names_release(struct names *names)
+{
+	role_cache_release(&names->roles);
+	free(names->matches);
+}
+
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
-			   struct role_cache *roles)
+			   struct names *names)
 {
 	const struct low_bit_weight *weight =
 		select->options->requantize ? low_bit_of(select->low_bit, i) : NULL;
 	const struct tensor_ref *ref = weight ? &weight->ref : &select->checkpoint->tensors[i];
+	size_t name = names_find(names, select, ref->tensor->name);
 
 	*c = (struct candidate){
 		.source = ref,
 		.source_scale = select->scales ? &select->scales[i] : NULL,
 		.low_bit = weight,
 		.recipe = select->options->recipe,
-		.facts = role_cache_find(roles, ref->tensor->name),
+		.facts = names->roles.facts[name],
+		.profile = names->n ? names->matches[name] : (struct profile_match){ 0 },
 		.ends_fused_set = true,
 		.fused_set = NONE,
 		.next_in_fused_set = NONE,
@@ -242,7 +296,8 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		.next_in_joint_set = NONE,
 		.bias_of = NONE,
 	};
-	if (candidate_is_fused(c) && ref->tensor->n_dims != 3)
+	if (candidate_is_fused(c) ? ref->tensor->n_dims != 3
+				  : skip_looks_like_experts(ref->tensor, &c->facts))
 		c->facts.role = ROLE_EXPERTS_UNKNOWN;
 	if (c->facts.role == ROLE_EXPERTS_UNKNOWN && ref->tensor->n_dims < 2)
 		c->facts.role = ROLE_PARAMETER;
@@ -281,10 +336,10 @@ static void keep_transposed(struct select *select)
 	}
 }
 
-int select_gather(struct select *select, char **note, struct err *err)
+int select_gather(struct select *select, struct notes *notes, struct err *err)
 {
 	struct patterns patterns = { 0 };
-	struct role_cache roles = { 0 };
+	struct names names = { 0 };
 	bool *is_scale = NULL;
 	int rc = -1;
 
@@ -298,16 +353,16 @@ int select_gather(struct select *select, char **note, struct err *err)
 		if ((is_scale && is_scale[i]) ||
 		    (select->options->requantize && low_bit_is_dropped(select->low_bit, i)))
 			continue;
-		candidate_init(c, select, i, &roles);
+		candidate_init(c, select, i, &names);
 		select->n++;
 		if (decide(c, select->options, &patterns, err))
 			goto out;
 	}
 	keep_transposed(select);
-	rc = patterns_note(select, &patterns, note, err);
+	rc = patterns_note(select, &patterns, notes, err);
 out:
 	patterns_release(&patterns);
-	role_cache_release(&roles);
+	names_release(&names);
 	free(is_scale);
 	return rc;
 }

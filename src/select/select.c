@@ -62,6 +62,19 @@ static void select_release(struct select *select)
 	model_config_release(&select->config);
 }
 
+/* Returns the conditions that the rows of a profile ask for. */
+static unsigned conditions(const struct select_options *options)
+{
+	struct scheme scheme = scheme_from_qspec(&options->recipe->weight, false);
+	const struct format *format = options->format;
+	struct err ignored;
+
+	if (!format)
+		format = format_select(NULL, options->target, &scheme, options->recipe->name,
+				       &ignored);
+	return format ? profile_conditions(format, &scheme, options->target) : 0;
+}
+
 int selection_make(struct selection *selection, const struct checkpoint *checkpoint,
 		   const struct select_options *options, struct err *err)
 {
@@ -75,10 +88,14 @@ int selection_make(struct selection *selection, const struct checkpoint *checkpo
 		err_wrap(err, "'%s'", checkpoint->path);
 		goto out;
 	}
+	select.on = conditions(options);
 	if (low_bit_find(&selection->low_bit, checkpoint, err) ||
-	    select_gather(&select, &selection->notes[NOTE_PATTERNS], err) ||
-	    select_experts(&select, err) || select_shapes(&select, err) ||
-	    select_units(&select, selection, err) || select_tp(&select, selection, err))
+	    select_gather(&select, &selection->notes, err) || select_experts(&select, err) ||
+	    select_shapes(&select, err))
+		goto out;
+	if (options->advise)
+		select_advice(&select, &selection->notes);
+	if (select_units(&select, selection, err) || select_tp(&select, selection, err))
 		goto out;
 	rc = 0;
 out:

@@ -18,12 +18,14 @@
 #include "ckpt/checkpoint.h"
 #include "format/engine.h"
 #include "recipe/recipe.h"
+#include "select/notes.h"
+#include "select/profile.h"
 #include "source/unit.h"
 
 struct role_facts;
 
-/* Does an ignore list name the tensor's module when it is kept?  Kept experts in one tensor count
- * as one module in any layout.  facts: of the tensor's name. */
+/* Is the tensor the matrix of a linear module, or a layer's experts, whatever becomes of it?
+ * facts: of the tensor's name. */
 bool tensor_is_linear(const struct st_tensor *tensor, const struct role_facts *facts);
 
 struct select_rule {
@@ -41,18 +43,13 @@ struct select_options {
 	/* --tensor; the last match wins, and overrides lists and roles (not shapes) */
 	const struct select_rule *rules;
 	size_t n_rules;
-	bool ragged;	    /* blockwise also if a dimension is not a multiple of the block */
-	enum engine target; /* decides about ragged rows */
-	bool requantize;    /* read FP8 and low-bit weights of the source through their scales */
-	int tp;		    /* 0, or the tensor-parallel size that must load */
-};
-
-enum selection_note {
-	NOTE_WEIGHTS,  /* most linear weights were kept (the counts, and what quantizes them),
-			* had too few tokens, or have scales that are inverted */
-	NOTE_PATTERNS, /* patterns match no tensor */
-	NOTE_KERNELS,  /* engines' kernels refuse quantized weights */
-	N_NOTES
+	bool ragged;	 /* blockwise also if a dimension is not a multiple of the block */
+	bool requantize; /* read FP8 and low-bit weights of the source through their scales */
+	const struct profile *profile; /* the rows of the model's family; NULL: none */
+	const struct format *format;   /* of the output; NULL: the recipe's default */
+	enum engine target;	       /* decides about rows of the profile, and ragged ones */
+	bool advise;		       /* make notes on the whole */
+	int tp;			       /* 0, or the tensor-parallel size that must load */
 };
 
 struct selection {
@@ -66,7 +63,7 @@ struct selection {
 	size_t n_linear_kept;
 	int tp[7]; /* the tensor-parallel sizes of 1, 2, 4 .. 64 that load */
 	size_t n_tp;
-	char *notes[N_NOTES]; /* one line each; NULL: nothing to note */
+	struct notes notes;
 };
 
 /* Makes the selection; checkpoint must outlive it.  ERR_USAGE if nothing can be quantized, and for

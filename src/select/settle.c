@@ -169,7 +169,6 @@ void selection_release(struct selection *selection)
 	free(selection->units);
 	arena_release(&selection->names);
 	low_bit_release(&selection->low_bit);
-	for (size_t i = 0; i < N_NOTES; i++)
-		free(selection->notes[i]);
+	notes_release(&selection->notes);
 	*selection = (struct selection){ 0 };
 }

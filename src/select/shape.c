@@ -36,6 +36,7 @@ static void keep_ragged(struct candidate *c, char dimension, uint64_t n, size_t 
 {
 	candidate_keep(c, "%c %" PRIu64 " is not a multiple of %zu", dimension, n, tile);
 	c->by_shape = true;
+	c->rule = RULE_SHAPE;
 }
 
 /* Every kernel needs whole tiles of columns. */
@@ -96,6 +97,27 @@ static size_t experts_number(struct select *select, struct buf *key, const char 
 	return layer->joint_set;
 }
 
+/* The kind of the sets of a family's rows. */
+#define BOND 'B'
+
+/* Finds the fused set of a candidate: that of its family's row, else the one that all engines
+ * merge.  Two rows of a family bond no modules of one parent. */
+static bool find_fusion(const struct candidate *c, struct fusion *fusion)
+{
+	const char *name = c->source->tensor->name;
+	const char *owner;
+
+	if (!c->facts.linear)
+		return false;
+	if (!c->profile.row || c->profile.row->action != PROFILE_BOND)
+		return fusion_of_name(fusion, name);
+	owner = memrchr(name, '.', module_len(name));
+	*fusion = (struct fusion){ .kind = BOND,
+				   .parent_len = owner ? (size_t)(owner + 1 - name) : 0,
+				   .position = c->profile.position };
+	return true;
+}
+
 static void number_sets(struct select *select)
 {
 	struct layer layer = { 0 };
@@ -106,13 +128,14 @@ static void number_sets(struct select *select)
 		const char *name = c->source->tensor->name;
 		struct fusion fusion;
 
-		if (c->facts.linear && fusion_of_name(&fusion, name)) {
+		if (find_fusion(c, &fusion)) {
 			c->fused_set =
 				set_number(select, &key, fusion.kind, name, fusion.parent_len);
 			c->position = fusion.position;
 		}
 		c->joint_set = c->fused_set;
-		if (candidate_is_fused(c) || c->facts.role == ROLE_EXPERTS_UNKNOWN ||
+		if (candidate_is_fused(c) ||
+		    (c->facts.role == ROLE_EXPERTS_UNKNOWN && c->facts.in_experts) ||
 		    (c->facts.expert && c->facts.linear))
 			c->joint_set = experts_number(select, &key, name, &layer);
 	}
@@ -191,6 +214,7 @@ static void check_seams(const struct select *select, struct candidate *c,
 			       " is not a multiple of %zu",
 			       c->rows, sections[i].rows, tile);
 		c->by_shape = true;
+		c->rule = RULE_SHAPE;
 		return;
 	}
 	if (!after || whole(sections[n - 1].rows, tile))
@@ -199,6 +223,7 @@ static void check_seams(const struct select *select, struct candidate *c,
 	candidate_keep(c, "N %" PRIu64 " is not a multiple of %zu, and engines fuse it with %.*s",
 		       c->rows, tile, (int)name.n, name.text);
 	c->by_shape = true;
+	c->rule = RULE_SHAPE;
 }
 
 /* One recipe for a joint set, or none. */
@@ -253,6 +278,7 @@ static void keep_all(struct select *select, size_t joint_set)
 			candidate_keep(c, "fused with '%s', which is kept",
 				       kept->source->tensor->name);
 		c->by_shape = kept->by_shape;
+		c->rule = kept->rule;
 	}
 }
 

@@ -26,6 +26,8 @@ struct candidate {
 	const struct recipe *recipe;		 /* NULL: kept */
 	char *reason;				 /* kept: the reason */
 	struct role_facts facts;
+	struct profile_match profile; /* the row of its family, if any */
+	enum unit_rule rule;
 	bool by_shape;	     /* kept only because of its shape */
 	bool linear;	     /* as in struct unit */
 	bool ends_fused_set; /* the last of its fused set, or alone */
@@ -44,6 +46,7 @@ struct select {
 	const struct select_options *options;
 	struct model_config config;
 	const struct low_bit *low_bit; /* the low-bit weights of the checkpoint */
+	unsigned on;		       /* the conditions of profile rows */
 	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
 	size_t n;
 	/* in the order of the checkpoint's tensors; with --requantize a low-bit weight is in the
@@ -75,10 +78,9 @@ size_t candidate_n_units(const struct select *select, const struct candidate *ca
 int select_fp8(const struct select *select, struct weight_scale **scales, bool **is_scale,
 	       struct err *err);
 
-/* rules.c: makes the candidates, and applies types, patterns and roles to each by itself.  *note
- * becomes a line about patterns that match nothing, which the caller frees; else it stays
- * unchanged. */
-int select_gather(struct select *select, char **note, struct err *err);
+/* rules.c: makes the candidates, and applies types, patterns, the profile and roles to each by
+ * itself.  Notes patterns that match nothing. */
+int select_gather(struct select *select, struct notes *notes, struct err *err);
 
 /* experts.c: finds the layouts of fused experts.  ERR_INPUT if shapes fit several. */
 int select_experts(struct select *select, struct err *err);
@@ -90,7 +92,13 @@ int select_shapes(struct select *select, struct err *err);
 /* tp.c: finds the tensor-parallel sizes that load.  ERR_USAGE if the required one does not. */
 int select_tp(struct select *select, struct selection *selection, struct err *err);
 
-/* units.c: makes the units, and the notes on the selection. */
+/* advice.c: the notes on what was decided. */
+void select_advice(const struct select *select, struct notes *notes);
+
+/* advice.c: returns what quantizes the weights that shapes keep, or NULL if shapes keep none. */
+const char *select_hint(const struct select *select);
+
+/* units.c: makes the units. */
 int select_units(struct select *select, struct selection *selection, struct err *err);
 
 /* settle.c: counts units.  ERR_USAGE if none is quantized (hint: a suggestion for the message, or

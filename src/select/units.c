@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes units of candidates, one for each matrix of fused experts, and the notes on the whole
- * selection.
+ * Makes units of candidates, one for each matrix of fused experts.
  */
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "select/skip_list.h"
 #include "select/steps.h"
 #include "model/experts.h"
 
@@ -22,6 +22,11 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 		.recipe = c->recipe,
 		.next_joint = c->joint_set, /* the number of its set, until close_rings() */
 		.linear = c->linear,
+		.skip = skip_need(c->source->tensor, &c->facts),
+		.rule = c->rule,
+		.rule_source = c->rule == RULE_VENDOR || c->rule == RULE_ENGINE
+				       ? c->profile.row->source
+				       : NULL,
 	};
 	return unit;
 }
@@ -72,6 +77,7 @@ static void add_bias(struct selection *selection, const struct candidate *c,
 								     id.part, id.expert, "bias"));
 	unit->reason = xstrdup(c->reason);
 	unit->part = true;
+	unit->skip = SKIP_FREE; /* a vector */
 	unit->next_joint = experts->joint_set;
 	experts_bias(experts->layout, id.part, id.expert, &unit->rows, &unit->slice);
 	unit->cols = 1;
@@ -159,53 +165,8 @@ static void make_units(struct select *select, struct selection *selection)
 	close_rings(selection, select->sets.n);
 }
 
-/* Returns what quantizes the weights that shapes keep, if not the given recipe. */
-static const char *suggestion(const struct select_options *options)
-{
-	if (options->recipe->weight.scale_type == SCALE_E8M0 ||
-	    options->target == ENGINE_TRANSFORMERS)
-		return "--recipe channelwise accepts any shape";
-	return "--recipe channelwise accepts any shape, --ragged allows partial "
-	       "blocks";
-}
-
-/* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
- * these kernels. */
-#define MX_KERNEL_MIN 128
-
-static char *note_mx(const struct select *select)
-{
-	size_t n = 0;
-
-	for (size_t i = 0; i < select->n; i++) {
-		const struct candidate *c = &select->candidates[i];
-
-		n += c->recipe && c->recipe->weight.scale_type == SCALE_E8M0 &&
-		     (c->rows < MX_KERNEL_MIN || c->cols < MX_KERNEL_MIN);
-	}
-	if (!n)
-		return NULL;
-	return xasprintf("%zu weights have fewer than %d rows or columns, which engines' "
-			 "MXFP8 kernels do not support: use --exclude to keep them",
-			 n, MX_KERNEL_MIN);
-}
-
 int select_units(struct select *select, struct selection *selection, struct err *err)
 {
-	const char *hint = suggestion(select->options);
-	size_t n = 0, n_linear = 0;
-
 	make_units(select, selection);
-	for (size_t i = 0; i < select->n; i++) {
-		n += select->candidates[i].by_shape;
-		n_linear += select->candidates[i].linear;
-	}
-	if (selection_check(selection, n ? hint : NULL, err))
-		return -1;
-	if (2 * n > n_linear)
-		selection->notes[NOTE_WEIGHTS] =
-			xasprintf("%zu of %zu linear weights are kept because of their shapes: %s",
-				  n, n_linear, hint);
-	selection->notes[NOTE_KERNELS] = note_mx(select);
-	return 0;
+	return selection_check(selection, select_hint(select), err);
 }

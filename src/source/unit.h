@@ -16,6 +16,16 @@
 #include "num/dtype.h"
 #include "recipe/recipe.h"
 
+/* How engines find a kept tensor in a list. */
+enum skip_need {
+	SKIP_FREE,    /* it needs no name */
+	SKIP_MODULE,  /* by its own name, without ".weight" */
+	SKIP_EXPERTS, /* by the prefix of its layer's experts */
+};
+
+/* Whose rule decided what becomes of a tensor. */
+enum unit_rule { RULE_GENERAL, RULE_USER, RULE_VENDOR, RULE_ENGINE, RULE_SHAPE };
+
 /* One tensor of the output that holds weights: a source tensor, or one expert's part of a fused 3-D
  * tensor or of its bias. */
 struct unit {
@@ -30,16 +40,18 @@ struct unit {
 	const struct recipe *recipe;
 	bool part;    /* kept: a vector of its source, of rows elements, with a name of its own */
 	char *reason; /* kept: a phrase such as "router gate"; else NULL */
-	uint64_t rows, cols; /* converted: [out, in] */
-	uint64_t stack;	     /* of a stack of matrices: the rows of each; else 0 */
-	struct slice slice;  /* converted: its place in the source */
-	size_t scale_group;  /* quantized: units with the same number share a per-tensor scale */
+	enum unit_rule rule;
+	const char *rule_source; /* of a vendor's or engine's rule: "TensorRT-LLM #14759" */
+	uint64_t rows, cols;	 /* converted: [out, in] */
+	uint64_t stack;		 /* of a stack of matrices: the rows of each; else 0 */
+	struct slice slice;	 /* converted: its place in the source */
+	size_t scale_group; /* quantized: units with the same number share a per-tensor scale */
 	/* quantized: the next unit of its joint set, in which all are quantized or none; a ring */
 	size_t next_joint;
 	bool static_input; /* quantized: the file has a scale of its input */
-	/* a 2-D weight of a linear module, or fused experts: ignore lists name its module when it
-	 * is kept (the name without ".weight") */
-	bool linear;
+	bool linear;	   /* a 2-D weight of a linear module, or a layer's experts */
+	/* how engines look for it in a list of kept modules (select/skip_list.h) */
+	enum skip_need skip;
 };
 
 /* Is the unit decoded when it is read? */

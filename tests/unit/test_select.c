@@ -45,7 +45,7 @@ static void only_linear_weights_are_selected(void **state)
 			"a.0.empty_proj.weight: empty tensor\n"
 			"a.0.hollow_proj.weight: empty tensor\n"
 			"a.0.multiplier: scalar\n"
-			"a.0.stack_proj.weight: 3-D tensor\n"
+			"a.0.stack_proj.weight: fused experts of an unknown layout\n"
 			"a.0.conv1d.weight: convolution\n"
 			"a.0.norm.weight: norm\n"
 			"a.0.table: not a linear weight\n"

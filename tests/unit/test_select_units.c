@@ -291,10 +291,9 @@ static void linear_weights_are_counted(void **state)
 	     "model.embed_tokens.weight BF16 64 128\na.0.mlp.gate.weight F32 4 128\n"
 	     "b.experts.w1 BF16 2 64 64\na.0.stack_proj.weight BF16 2 64 64\n",
 	     "current", false);
-	assert_int_equal(selection.n_linear, 5);
-	assert_int_equal(selection.n_linear_kept, 4);
+	assert_int_equal(selection.n_linear, 6);
+	assert_int_equal(selection.n_linear_kept, 5);
 	assert_int_equal(selection.n_quantized, 1);
-	assert_null(selection.notes[NOTE_WEIGHTS]);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 }
@@ -359,45 +358,80 @@ static void keeping_twice_leaves_joint_sets_intact(void **state)
 	memory_checkpoint_release(&checkpoint);
 }
 
-static void a_note_says_that_most_are_kept(void **state)
+/* Makes a selection with notes, and compares those of one kind with the expected text; NULL: there
+ * is none. */
+static void notes_are(const char *tensors, const char *recipe, enum note_kind kind,
+		      const char *expected)
 {
+	struct select_options options = { .recipe = recipe_named(recipe), .advise = true };
 	struct checkpoint checkpoint;
 	struct selection selection;
+	const char *found = NULL;
+	struct err err = { 0 };
 
+	memory_checkpoint_init(&checkpoint, NULL, tensors);
+	if (selection_make(&selection, &checkpoint, &options, &err))
+		fail_msg("%s", err.message);
+	for (size_t i = 0; i < selection.notes.n; i++)
+		if (selection.notes.list[i].kind == kind)
+			found = selection.notes.list[i].message;
+	if (!expected)
+		assert_null(found);
+	else if (!found)
+		fail_msg("no note '%s'", expected);
+	else
+		assert_string_equal(found, expected);
+	selection_release(&selection);
+	memory_checkpoint_release(&checkpoint);
+}
+
+/* Of 4 * 576 * 576 + 640 * 1536 elements, the first four matrices have 57.4 %. */
+static void a_note_says_that_most_bytes_are_kept(void **state)
+{
 	(void)state;
-	make(&checkpoint, &selection, NULL,
-	     "a.0.o_proj.weight BF16 576 576\na.1.o_proj.weight BF16 576 576\n"
-	     "a.0.down_proj.weight BF16 512 1536\n",
-	     "blockwise", false);
-	assert_string_equal(
-		selection.notes[NOTE_WEIGHTS],
-		"2 of 3 linear weights are kept because of their shapes: --recipe channelwise "
-		"accepts any shape, --ragged allows partial blocks");
-	selection_release(&selection);
-	memory_checkpoint_release(&checkpoint);
-	/* with all that goes with them */
-	make(&checkpoint, &selection, NULL,
-	     "a.0.gate_proj.weight BF16 200 128\na.0.up_proj.weight BF16 256 128\n"
-	     "a.0.down_proj.weight BF16 128 256\n",
-	     "blockwise", false);
-	assert_memory_equal(selection.notes[NOTE_WEIGHTS], "2 of 3 ", 7);
-	selection_release(&selection);
-	memory_checkpoint_release(&checkpoint);
-	/* half is not most */
-	make(&checkpoint, &selection, NULL,
-	     "a.0.o_proj.weight BF16 576 576\na.0.down_proj.weight BF16 512 1536\n", "blockwise",
-	     false);
-	assert_null(selection.notes[NOTE_WEIGHTS]);
-	selection_release(&selection);
-	memory_checkpoint_release(&checkpoint);
-	make(&checkpoint, &selection, NULL,
-	     "a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8", false);
-	assert_null(selection.notes[NOTE_WEIGHTS]);
-	assert_string_equal(selection.notes[NOTE_KERNELS],
-			    "1 weights have fewer than 128 rows or columns, which engines' MXFP8 "
-			    "kernels do not support: use --exclude to keep them");
-	selection_release(&selection);
-	memory_checkpoint_release(&checkpoint);
+	notes_are("a.0.o_proj.weight BF16 576 576\na.1.o_proj.weight BF16 576 576\n"
+		  "a.2.o_proj.weight BF16 576 576\na.3.o_proj.weight BF16 576 576\n"
+		  "a.0.down_proj.weight BF16 640 1536\n",
+		  "blockwise", NOTE_MOSTLY_KEPT,
+		  "blockwise keeps 57 % of the weight bytes in high precision, as "
+		  "'a.0.o_proj.weight': K 576 is not a multiple of 128; --recipe channelwise "
+		  "takes 100 %");
+	/* with all that goes with them: 256 * (200 + 128) of 256 * (200 + 128 + 128) */
+	notes_are("a.0.gate_proj.weight BF16 256 200\na.0.up_proj.weight BF16 256 128\n"
+		  "a.0.down_proj.weight BF16 128 256\n",
+		  "blockwise", NOTE_MOSTLY_KEPT,
+		  "blockwise keeps 72 % of the weight bytes in high precision, as "
+		  "'a.0.gate_proj.weight': K 200 is not a multiple of 128; --recipe channelwise "
+		  "takes 100 %");
+	/* half is not most, and heads do not count */
+	notes_are("a.0.o_proj.weight BF16 256 192\na.1.o_proj.weight BF16 192 256\n"
+		  "a.0.down_proj.weight BF16 384 256\nlm_head.weight BF16 1000 192\n",
+		  "blockwise", NOTE_MOSTLY_KEPT, NULL);
+	/* no other recipe takes routers */
+	notes_are("a.0.o_proj.weight BF16 128 128\na.0.mlp.gate.weight BF16 256 128\n", "blockwise",
+		  NOTE_MOSTLY_KEPT, NULL);
+}
+
+static void a_note_counts_weights_that_kernels_refuse(void **state)
+{
+	(void)state;
+	notes_are("a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8",
+		  NOTE_SMALL_WEIGHTS,
+		  "1 weights have fewer than 128 rows or columns, which engines' MXFP8 kernels "
+		  "do not support: use --exclude to keep them");
+}
+
+static void a_note_tells_of_unknown_experts(void **state)
+{
+	(void)state;
+	notes_are("model.layers.0.moe_bank.w_in BF16 8 512 256\n"
+		  "model.layers.0.moe_bank.w_out BF16 8 256 512\n"
+		  "visual.blocks.0.bank BF16 8 512 256\nmodel.layers.0.small BF16 8 16 256\n"
+		  "a.0.o_proj.weight BF16 128 128\n",
+		  "blockwise", NOTE_EXPERTS_UNKNOWN,
+		  "2 tensors hold experts of an unknown layout, as "
+		  "'model.layers.0.moe_bank.w_in' [8, 512, 256]: kept in high precision, and "
+		  "named in the skip list");
 }
 
 /* A vector is a unit that is kept; shard 1 has no tensor. */
@@ -432,7 +466,9 @@ int main(void)
 		cmocka_unit_test(linear_weights_are_counted),
 		cmocka_unit_test(keeping_one_keeps_its_joint_set),
 		cmocka_unit_test(keeping_twice_leaves_joint_sets_intact),
-		cmocka_unit_test(a_note_says_that_most_are_kept),
+		cmocka_unit_test(a_note_says_that_most_bytes_are_kept),
+		cmocka_unit_test(a_note_counts_weights_that_kernels_refuse),
+		cmocka_unit_test(a_note_tells_of_unknown_experts),
 		cmocka_unit_test(units_of_a_shard_lie_together),
 	};
 

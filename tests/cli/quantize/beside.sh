@@ -10,7 +10,7 @@ note_is() { [ "$(cat err)" = "$1" ] || { echo "said: $(cat err)" && echo "not:  
 note_is "$(inside quantize m/fp8 m)"
 "$FP8CONV" quantize "$PWD/m" -o m/a/../mx --recipe mxfp8 --json >j 2>err
 note_is "$(inside quantize m/a/../mx "$PWD/m")"
-json j 'len(j["notes"]) == 1' '"lies inside" in j["notes"][0]'
+json j 'len(j["notes"]) == 1' '"lies inside" in j["notes"][0]["message"]'
 "$FP8CONV" dequantize m/fp8 -o m/fp8/back 2>err
 note_is "$(inside dequantize m/fp8/back m/fp8)"
 "$FP8CONV" quantize m -o beside
@@ -29,7 +29,7 @@ cp "$SAMPLES/tiny-llama/model.safetensors" both/lora.safetensors
 cp both/lora.safetensors both/second.safetensors
 "$FP8CONV" quantize m -o both --dry-run --json >j 2>err
 note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which is not of this job: some engines load every .safetensors file there"
-json j 'len(j["notes"]) == 1' '"lora.safetensors" in j["notes"][0]'
+json j 'len(j["notes"]) == 1' '"lora.safetensors" in j["notes"][0]["message"]'
 "$FP8CONV" quantize m -o both --force --json >j 2>err
 note_is "fp8conv quantize: note: 'both' also contains 'lora.safetensors', which is not of this job: some engines load every .safetensors file there"
 json j 'len(j["notes"]) == 1'

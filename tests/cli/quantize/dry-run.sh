@@ -11,9 +11,9 @@ for model in odd-shapes tiny-moe/per-expert tiny-moe/fused tiny-moe/fused-transp
 		[ ! -e out ] || echo "a dry run made out"
 		"$FP8CONV" quantize "$SAMPLES/$model" -o out --recipe $recipe --quiet --json >result || echo "$model $recipe"
 		"$FP8CONV" inspect out --json >made
-		json plan 'list(j) == ["schema", "recipe", "format", "source", "output", "tensors", "totals", "tp", "notes"]' \
+		json plan 'list(j) == ["schema", "recipe", "format", "source", "output", "tensors", "totals", "profile", "tp", "skip_list", "notes"]' \
 			"j['recipe'] == '$recipe' and j['source'] == '$SAMPLES/$model' and j['output'] == 'out'" \
-			'all(list(t) == ["name", "file", "dtype", "shape", "action", "recipe", "reason", "outputs"]
+			'all(list(t) == ["name", "file", "dtype", "shape", "action", "recipe", "reason", "rule", "source", "outputs"]
 			     for t in j["tensors"])' \
 			'all(list(o) == ["name", "dtype", "shape", "bytes"] for t in j["tensors"] for o in t["outputs"])' \
 			"all((t['action'], t['recipe'], t['reason'] is None) in

@@ -31,11 +31,11 @@ list kept | diff wanted -
 
 # Parts, and a finished file that is lost again.
 for part in 2 1; do
-	"$FP8CONV" quantize m/fused -o parts --part $part/2
+	"$FP8CONV" quantize m/fused -o parts --part $part/2 --quiet
 done
 same fused parts
 rm parts/model-00002-of-00002.safetensors
-"$FP8CONV" quantize m/fused -o parts
+"$FP8CONV" quantize m/fused -o parts --quiet
 same fused parts
 
 # A bias that differs, one that is missing.

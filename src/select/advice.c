@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The notes on what was decided: how much a recipe keeps that another would take, experts of an
+ * unknown layout, what engines do not load, and what a user's pattern overrides.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "select/steps.h"
+
+/* The recipe that takes every shape. */
+#define OTHER_RECIPE "channelwise"
+
+const char *select_hint(const struct select *select)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < select->n && !any; i++)
+		any = select->candidates[i].by_shape;
+	if (!any)
+		return NULL;
+	if (select->options->recipe->weight.scale_type == SCALE_E8M0 ||
+	    select->options->target == ENGINE_TRANSFORMERS)
+		return "--recipe " OTHER_RECIPE " accepts any shape";
+	return "--recipe " OTHER_RECIPE " accepts any shape, --ragged allows partial blocks";
+}
+
+/* --- most bytes are kept --- */
+
+/* Embeddings and heads aside. */
+static bool counts(const struct candidate *c)
+{
+	return c->linear && c->facts.role != ROLE_LM_HEAD && c->facts.role != ROLE_OUTPUT_HEAD;
+}
+
+static uint64_t bytes_of(const struct candidate *c)
+{
+	return st_tensor_size(c->source->tensor);
+}
+
+/* May another recipe take the kept candidate? */
+static bool may_be_taken(const struct candidate *c)
+{
+	return !c->recipe && counts(c) && (c->by_shape || c->rule == RULE_ENGINE);
+}
+
+/* What another recipe makes of the same checkpoint: bytes that it takes, and those that only it
+ * takes. */
+struct other {
+	uint64_t taken, only_there;
+	const struct candidate *first; /* that only the other recipe takes */
+};
+
+/* Units are in the order of candidates, several for a tensor that is split. */
+static void compare(const struct select *select, const struct selection *there, struct other *other)
+{
+	size_t u = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		bool taken = false;
+
+		for (; u < there->n_units && there->units[u].source == c->source; u++)
+			taken |= there->units[u].recipe != NULL;
+		if (!taken || !counts(c))
+			continue;
+		other->taken += bytes_of(c);
+		if (!may_be_taken(c))
+			continue;
+		other->only_there += bytes_of(c);
+		other->first = other->first ? other->first : c;
+	}
+}
+
+static int ask_other(const struct select *select, struct other *other, struct err *err)
+{
+	struct select_options options = *select->options;
+	struct selection there;
+
+	options.recipe = recipe_find(OTHER_RECIPE, err);
+	options.format = NULL;
+	options.tp = 0;
+	options.advise = false;
+	if (!options.recipe || selection_make(&there, select->checkpoint, &options, err))
+		return -1;
+	compare(select, &there, other);
+	selection_release(&there);
+	return 0;
+}
+
+static unsigned percent(uint64_t part, uint64_t whole)
+{
+	return (unsigned)(100.0 * (double)part / (double)whole + 0.5);
+}
+
+static void note_mostly_kept(const struct select *select, struct notes *notes)
+{
+	uint64_t whole = 0, perhaps = 0;
+	struct other other = { 0 };
+	struct err ignored;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		whole += counts(c) ? bytes_of(c) : 0;
+		perhaps += may_be_taken(c) ? bytes_of(c) : 0;
+	}
+	if (2 * perhaps <= whole || ask_other(select, &other, &ignored) ||
+	    2 * other.only_there <= whole)
+		return;
+	notes_add(notes, NOTE_MOSTLY_KEPT, other.first->source->tensor->name,
+		  "%s keeps %u %% of the weight bytes in high precision, as '%s': %s; "
+		  "--recipe " OTHER_RECIPE " takes %u %%",
+		  select->options->recipe->name, percent(other.only_there, whole),
+		  other.first->source->tensor->name, other.first->reason,
+		  percent(other.taken, whole));
+}
+
+/* --- experts of an unknown layout --- */
+
+static void note_unknown_experts(const struct select *select, struct notes *notes)
+{
+	const struct candidate *first = NULL;
+	struct buf shape = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (c->facts.role != ROLE_EXPERTS_UNKNOWN || c->rule != RULE_GENERAL ||
+		    c->source->tensor->n_dims != 3)
+			continue;
+		first = n++ ? first : c;
+	}
+	if (!n)
+		return;
+	st_shape_format(&shape, first->source->tensor->shape, 3);
+	notes_add(notes, NOTE_EXPERTS_UNKNOWN, first->source->tensor->name,
+		  "%zu %s of an unknown layout, as '%s' %s: kept in high precision, and named in "
+		  "the skip list",
+		  n, n == 1 ? "tensor holds experts" : "tensors hold experts",
+		  first->source->tensor->name, shape.data);
+	buf_release(&shape);
+}
+
+/* --- the profile --- */
+
+static const struct candidate *first_quantized(const struct select *select,
+					       const struct profile_row *row)
+{
+	int position;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (c->recipe &&
+		    profile_pattern_matches(row->pattern, c->source->tensor->name, &position))
+			return c;
+	}
+	return NULL;
+}
+
+static void note_not_loaded(const struct select *select, struct notes *notes)
+{
+	const struct profile_row *row = NULL;
+
+	while ((row = profile_next(select->options->profile, PROFILE_NOTE, select->on, row))) {
+		const struct candidate *c = first_quantized(select, row);
+
+		if (c)
+			notes_add(notes, NOTE_NOT_LOADED, c->source->tensor->name,
+				  "%s, as '%s' [%s]", row->said, c->source->tensor->name,
+				  row->source);
+	}
+}
+
+/* One note for each row that a pattern overrides. */
+static void note_overridden(const struct select *select, struct notes *notes)
+{
+	const struct profile_row *told = NULL;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		const struct profile_row *row = c->profile.row;
+
+		if (!c->recipe || c->rule != RULE_USER || !row || row->vendor || !row->said ||
+		    row == told)
+			continue;
+		notes_add(notes, NOTE_OVERRIDES_ENGINE, c->source->tensor->name,
+			  "--tensor quantizes '%s' against a rule for an engine: %s [%s]",
+			  c->source->tensor->name, row->said, row->source);
+		told = row;
+	}
+}
+
+/* --- kernels --- */
+
+/* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
+ * these kernels. */
+#define MX_KERNEL_MIN 128
+
+static void note_small(const struct select *select, struct notes *notes)
+{
+	const char *first = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (!c->recipe || c->recipe->weight.scale_type != SCALE_E8M0 ||
+		    (c->rows >= MX_KERNEL_MIN && c->cols >= MX_KERNEL_MIN))
+			continue;
+		first = n++ ? first : c->source->tensor->name;
+	}
+	if (n)
+		notes_add(notes, NOTE_SMALL_WEIGHTS, first,
+			  "%zu weights have fewer than %d rows or columns, which engines' MXFP8 "
+			  "kernels do not support: use --exclude to keep them",
+			  n, MX_KERNEL_MIN);
+}
+
+void select_advice(const struct select *select, struct notes *notes)
+{
+	note_mostly_kept(select, notes);
+	note_unknown_experts(select, notes);
+	if (select->options->profile) {
+		note_not_loaded(select, notes);
+		note_overridden(select, notes);
+	}
+	note_small(select, notes);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "select/notes.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+static const char *const names[N_NOTE_KINDS] = {
+	[NOTE_MOSTLY_KEPT] = "mostly-kept",
+	[NOTE_EXPERTS_UNKNOWN] = "experts-unknown",
+	[NOTE_LOW_BIT_INEXACT] = "low-bit-inexact",
+	[NOTE_NOT_LOADED] = "not-loaded",
+	[NOTE_OVERRIDES_ENGINE] = "overrides-engine",
+	[NOTE_UNCOVERED] = "uncovered",
+	[NOTE_INVERTED] = "inverted",
+	[NOTE_PATTERN_UNUSED] = "pattern-unused",
+	[NOTE_OUTPUT_INSIDE] = "output-inside",
+	[NOTE_OUTPUT_BESIDE] = "output-beside",
+	[NOTE_SMALL_WEIGHTS] = "small-weights",
+};
+
+const char *note_kind_name(enum note_kind kind)
+{
+	return names[kind];
+}
+
+void notes_add(struct notes *notes, enum note_kind kind, const char *tensor, const char *format,
+	       ...)
+{
+	struct note note = { .kind = kind, .tensor = tensor ? xstrdup(tensor) : NULL };
+	size_t at = notes->n;
+	va_list args;
+	int n;
+
+	va_start(args, format);
+	n = vsnprintf(NULL, 0, format, args);
+	va_end(args);
+	note.message = xmalloc((size_t)n + 1);
+	va_start(args, format);
+	vsnprintf(note.message, (size_t)n + 1, format, args);
+	va_end(args);
+	text_sanitize(note.message);
+	ARRAY_GROW(notes->list, notes->n);
+	for (; at && notes->list[at - 1].kind > kind; at--)
+		notes->list[at] = notes->list[at - 1];
+	notes->list[at] = note;
+	notes->n++;
+}
+
+void notes_release(struct notes *notes)
+{
+	for (size_t i = 0; i < notes->n; i++) {
+		free(notes->list[i].tensor);
+		free(notes->list[i].message);
+	}
+	free(notes->list);
+	*notes = (struct notes){ 0 };
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Notes: what a user should know of a plan that is right all the same.
+ */
+#ifndef FP8CONV_SELECT_NOTES_H
+#define FP8CONV_SELECT_NOTES_H
+
+#include <stddef.h>
+
+/* In the order in which notes are told. */
+enum note_kind {
+	NOTE_MOSTLY_KEPT,
+	NOTE_EXPERTS_UNKNOWN,
+	NOTE_LOW_BIT_INEXACT,
+	NOTE_NOT_LOADED,
+	NOTE_OVERRIDES_ENGINE,
+	NOTE_UNCOVERED, /* calibration has too few tokens of modules */
+	NOTE_INVERTED,	/* the source's scales divide */
+	NOTE_PATTERN_UNUSED,
+	NOTE_OUTPUT_INSIDE, /* the output lies inside the model */
+	NOTE_OUTPUT_BESIDE, /* weight files of others lie in the output */
+	NOTE_SMALL_WEIGHTS, /* engines' kernels refuse quantized weights */
+	N_NOTE_KINDS
+};
+
+struct note {
+	enum note_kind kind;
+	char *tensor;  /* the first one that it is about; NULL: about no tensor */
+	char *message; /* one line */
+};
+
+/* By kind, and within a kind as they were added.  Zeroed: empty. */
+struct notes {
+	size_t n;
+	struct note *list;
+};
+
+/* Returns the word that programs read: "mostly-kept". */
+const char *note_kind_name(enum note_kind kind);
+
+/* Adds a note with a copy of tensor, which may be NULL. */
+void notes_add(struct notes *notes, enum note_kind kind, const char *tensor, const char *format,
+	       ...) __attribute__((format(printf, 4, 5)));
+
+void notes_release(struct notes *notes);
+
+#endif

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "select/profile.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/variant.h"
+#include "model/tensor_name.h"
+
+/* --- families --- */
+
+static bool name_matches(const char *pattern, size_t n, const char *name)
+{
+	if (n && pattern[n - 1] == '*')
+		return !strncmp(pattern, name, n - 1);
+	return strlen(name) == n && !memcmp(pattern, name, n);
+}
+
+static bool is_family(const struct profile_row *row, const char *name)
+{
+	const char *word = row->families;
+
+	while (*word) {
+		size_t n = strcspn(word, " ");
+
+		if (name_matches(word, n, name))
+			return true;
+		word += n;
+		word += *word == ' ';
+	}
+	return false;
+}
+
+/* Adds the rows of a family; returns whether the table has it. */
+static bool add_rows(struct profile *profile, const char *name)
+{
+	bool found = false;
+
+	for (const struct profile_row *row = profile_rows; row->families; row++) {
+		if (!is_family(row, name))
+			continue;
+		found = true;
+		if (row->vendor && profile->level != PROFILE_VENDOR)
+			continue;
+		ARRAY_GROW(profile->rows, profile->n);
+		profile->rows[profile->n++] = row;
+	}
+	return found;
+}
+
+void profile_make(struct profile *profile, const struct model_config *config,
+		  enum profile_level level)
+{
+	bool found = false;
+
+	*profile = (struct profile){ .level = level };
+	if (level == PROFILE_NONE)
+		return;
+	for (size_t i = 0; i < config->n_model_types; i++)
+		found |= add_rows(profile, config->model_types[i]);
+	if (!found && config->architecture)
+		add_rows(profile, config->architecture);
+}
+
+void profile_release(struct profile *profile)
+{
+	free(profile->rows);
+	*profile = (struct profile){ 0 };
+}
+
+/* --- conditions --- */
+
+static unsigned of_engines(const struct format *format, const struct scheme *scheme,
+			   enum engine target)
+{
+	static const unsigned bits[N_ENGINES] = { [ENGINE_VLLM] = FOR_VLLM,
+						  [ENGINE_SGLANG] = FOR_SGLANG,
+						  [ENGINE_TRTLLM] = FOR_TRTLLM,
+						  [ENGINE_TRANSFORMERS] = FOR_TRANSFORMERS };
+	const struct variant *variant;
+	unsigned on = 0;
+
+	if (target != ENGINE_ANY)
+		return bits[target];
+	variant = variant_find(format, scheme, target);
+	for (int i = ENGINE_VLLM; i < N_ENGINES; i++)
+		if (!variant || !variant->refused[i])
+			on |= bits[i];
+	return on;
+}
+
+unsigned profile_conditions(const struct format *format, const struct scheme *scheme,
+			    enum engine target)
+{
+	static const unsigned recipes[] = { [GRANULARITY_TENSOR] = ON_TENSOR,
+					    [GRANULARITY_CHANNEL] = ON_CHANNELWISE,
+					    [GRANULARITY_BLOCK] = ON_BLOCKWISE,
+					    [GRANULARITY_MX] = ON_MXFP8 };
+	unsigned on = recipes[scheme->granularity] | of_engines(format, scheme, target);
+
+	if (!strcmp(format->name, "hf"))
+		return on | ON_HF;
+	return on | (strcmp(format->name, "modelopt") ? ON_COMPRESSED : ON_MODELOPT);
+}
+
+static bool holds(unsigned conditions, unsigned on, unsigned group)
+{
+	return !(conditions & group) || (conditions & on & group);
+}
+
+static bool applies(const struct profile_row *row, unsigned on)
+{
+	return holds(row->on, on, ON_RECIPES) && holds(row->on, on, ON_FORMATS) &&
+	       holds(row->on, on, FOR_ENGINES);
+}
+
+/* --- patterns --- */
+
+/* Matches a segment, which ends at a dot or at `end`, with a pattern's segment without braces. */
+static bool text_matches(const char *pattern, size_t n, const char *text, size_t n_text)
+{
+	for (; n && *pattern != '*'; pattern++, n--, text++, n_text--)
+		if (!n_text || *pattern != *text)
+			return false;
+	if (!n)
+		return !n_text;
+	for (size_t skip = 0; skip <= n_text; skip++)
+		if (text_matches(pattern + 1, n - 1, text + skip, n_text - skip))
+			return true;
+	return false;
+}
+
+#define MAX_SEGMENT 128 /* bytes of a segment of a pattern */
+
+/* The same with braces: tries each word of the list. */
+static bool segment_matches(const char *pattern, size_t n, const char *text, size_t n_text,
+			    int *position)
+{
+	const char *open = memchr(pattern, '{', n), *close, *word;
+	char plain[MAX_SEGMENT];
+
+	if (!open)
+		return text_matches(pattern, n, text, n_text);
+	close = memchr(open, '}', n - (size_t)(open - pattern));
+	word = open + 1;
+	for (int i = 0; word < close; i++) {
+		size_t n_word = strcspn(word, ",}");
+		size_t n_head = (size_t)(open - pattern),
+		       n_tail = n - (size_t)(close + 1 - pattern);
+
+		memcpy(plain, pattern, n_head);
+		memcpy(plain + n_head, word, n_word);
+		memcpy(plain + n_head + n_word, close + 1, n_tail);
+		if (text_matches(plain, n_head + n_word + n_tail, text, n_text)) {
+			*position = i;
+			return true;
+		}
+		word += n_word + 1;
+	}
+	return false;
+}
+
+static bool path_matches(const char *pattern, const char *text, const char *end, int *position)
+{
+	size_t n = strcspn(pattern, "."), n_text;
+	const char *dot;
+
+	if (n == 1 && *pattern == '*') {
+		pattern += 1 + (pattern[1] == '.');
+		if (!*pattern)
+			return true;
+		for (; text; text = dot ? dot + 1 : NULL) {
+			dot = memchr(text, '.', (size_t)(end - text));
+			if (path_matches(pattern, text, end, position))
+				return true;
+		}
+		return false;
+	}
+	dot = memchr(text, '.', (size_t)(end - text));
+	n_text = (size_t)((dot ? dot : end) - text);
+	if (!segment_matches(pattern, n, text, n_text, position))
+		return false;
+	if (!dot || !pattern[n])
+		return !dot && (!pattern[n] || !strcmp(pattern + n, ".*"));
+	return path_matches(pattern + n + 1, dot + 1, end, position);
+}
+
+bool profile_pattern_matches(const char *pattern, const char *tensor, int *position)
+{
+	*position = 0;
+	return path_matches(pattern, tensor, tensor + module_len(tensor), position);
+}
+
+/* --- search --- */
+
+static bool decides(enum profile_action action)
+{
+	return action < PROFILE_CONFIG;
+}
+
+struct profile_match profile_find(const struct profile *profile, const char *tensor, unsigned on)
+{
+	struct profile_match match = { 0 };
+
+	for (size_t i = 0; i < profile->n; i++) {
+		const struct profile_row *row = profile->rows[i];
+
+		if (!decides(row->action) || !applies(row, on) ||
+		    !profile_pattern_matches(row->pattern, tensor, &match.position))
+			continue;
+		match.row = row;
+		return match;
+	}
+	return match;
+}
+
+const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
+				       unsigned on, const struct profile_row *before)
+{
+	bool passed = !before;
+
+	for (size_t i = 0; i < profile->n; i++) {
+		const struct profile_row *row = profile->rows[i];
+
+		if (passed && row->action == action && applies(row, on))
+			return row;
+		passed |= row == before;
+	}
+	return NULL;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a family of models asks for beyond the general rules: by its vendor's own release, or
+ * because an engine reads it so.  The table is data (profile_rows.c), and no code knows a family.
+ *
+ * A row acts by a model_type of config.json (the top level, then those of the language model), and
+ * if no family of the table has one of these, by architectures[0].  The first row that matches a
+ * module decides.
+ */
+#ifndef FP8CONV_SELECT_PROFILE_H
+#define FP8CONV_SELECT_PROFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "format/format.h"
+#include "model/config.h"
+
+/* What of the table applies: all, what engines need, nothing. */
+enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };
+#define PROFILE_WORDS "vendor|engine|none" /* in the order of enum profile_level */
+
+enum profile_action {
+	PROFILE_KEEP,	 /* kept in high precision */
+	PROFILE_BARE,	 /* the same; engines build the module so, and need no name of it */
+	PROFILE_GENERAL, /* the general rules decide */
+	PROFILE_BOND,	 /* merged by engines in the order of the pattern's braces */
+	PROFILE_STACK,	 /* experts in one tensor that stays 3-D */
+	PROFILE_SPLIT,	 /* experts in one tensor, each written as a tensor of its own */
+	PROFILE_TABLE,	 /* an embedding table that becomes FP8 with one scale for the model */
+	PROFILE_CONFIG,	 /* the pattern is a member of config.json: "expert_dtype=fp8" */
+	PROFILE_FORMAT,	 /* the pattern is the format that a job takes by itself */
+	PROFILE_NOTE,	 /* quantized modules cause a note of kind not-loaded */
+};
+
+/* Conditions of a row, in three groups; a group without a bit always holds. */
+enum {
+	ON_TENSOR = 1 << 0, /* the recipe's granularity */
+	ON_CHANNELWISE = 1 << 1,
+	ON_BLOCKWISE = 1 << 2,
+	ON_MXFP8 = 1 << 3,
+	ON_RECIPES = ON_TENSOR | ON_CHANNELWISE | ON_BLOCKWISE | ON_MXFP8,
+	ON_HF = 1 << 4, /* the format */
+	ON_COMPRESSED = 1 << 5,
+	ON_MODELOPT = 1 << 6,
+	ON_FORMATS = ON_HF | ON_COMPRESSED | ON_MODELOPT,
+	FOR_VLLM = 1 << 7, /* an engine that must load the result */
+	FOR_SGLANG = 1 << 8,
+	FOR_TRTLLM = 1 << 9,
+	FOR_TRANSFORMERS = 1 << 10,
+	FOR_ENGINES = FOR_VLLM | FOR_SGLANG | FOR_TRTLLM | FOR_TRANSFORMERS,
+};
+
+struct profile_row {
+	/* names between blanks, of model_type or architectures[0]; "*" at the end of a name for any
+	 * text.  NULL ends the table. */
+	const char *families;
+	/* on the module's path, in whole segments: "*" for any number of segments, and for any text
+	 * within one; one list "{a,b}" */
+	const char *pattern;
+	enum profile_action action;
+	bool vendor;	    /* the choice of a vendor's release; else a need of an engine */
+	unsigned on;	    /* conditions; 0: always */
+	const char *said;   /* the reason to keep a module, or the note; else NULL */
+	const char *source; /* "TensorRT-LLM #14759" */
+};
+
+extern const struct profile_row profile_rows[];
+
+/* The rows that apply to one job.  config must outlive it. */
+struct profile {
+	enum profile_level level;
+	size_t n;
+	const struct profile_row **rows;
+};
+
+/* Takes the rows of the model's family; with level PROFILE_NONE none. */
+void profile_make(struct profile *profile, const struct model_config *config,
+		  enum profile_level level);
+void profile_release(struct profile *profile);
+
+/* Returns the conditions that a job meets: its recipe's granularity, its format, and the engines
+ * that load both, of which there is one with a target. */
+unsigned profile_conditions(const struct format *format, const struct scheme *scheme,
+			    enum engine target);
+
+/* A row that matches a module. */
+struct profile_match {
+	const struct profile_row *row; /* NULL: none */
+	int position;		       /* in the braces of the pattern, from 0 */
+};
+
+/* Finds the first row that decides about the module of a tensor ("X" of "X.weight"). */
+struct profile_match profile_find(const struct profile *profile, const char *tensor, unsigned on);
+
+/* Returns the next row of an action that decides about no single module (CONFIG, FORMAT, NOTE), and
+ * NULL after the last.  before: the row returned last, NULL at first. */
+const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
+				       unsigned on, const struct profile_row *before);
+
+/* Whether the pattern matches the module of a tensor; sets *position as in profile_match. */
+bool profile_pattern_matches(const char *pattern, const char *tensor, int *position);
+
+#endif

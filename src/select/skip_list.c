@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "select/skip_list.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/sort.h"
+#include "model/experts.h"
+#include "model/tensor_name.h"
+
+#define EXPERTS_MIN 32 /* rows and columns of an expert's matrix */
+
+static bool is_value(enum dtype dtype)
+{
+	return dtype_is_float(dtype) || dtype_is_any_fp8(dtype) || dtype == DT_F64;
+}
+
+static int count_above_one(const struct st_tensor *tensor)
+{
+	int n = 0;
+
+	for (int i = 0; i < tensor->n_dims; i++)
+		n += tensor->shape[i] > 1;
+	return n;
+}
+
+bool skip_looks_like_experts(const struct st_tensor *tensor, const struct role_facts *facts)
+{
+	return tensor->n_dims == 3 && is_value(tensor->dtype) && !facts->tower && !facts->free &&
+	       tensor->shape[1] >= EXPERTS_MIN && tensor->shape[2] >= EXPERTS_MIN;
+}
+
+enum skip_need skip_need(const struct st_tensor *tensor, const struct role_facts *facts)
+{
+	if (tensor->n_dims < 2 || tensor->n_dims > 3 || !is_value(tensor->dtype) || facts->free)
+		return SKIP_FREE;
+	if (!facts->weight && count_above_one(tensor) < 2)
+		return SKIP_FREE;
+	return (facts->in_experts && !facts->tower) || skip_looks_like_experts(tensor, facts)
+		       ? SKIP_EXPERTS
+		       : SKIP_MODULE;
+}
+
+static void add(struct skip_list *list, const char *name, size_t n)
+{
+	ARRAY_GROW(list->names, list->n);
+	list->names[list->n++] = arena_text(&list->texts, name, n);
+}
+
+char *skip_experts_prefix(const char *name)
+{
+	size_t n = experts_prefix_len(name);
+	const char *dot;
+
+	if (n)
+		return xstrndup(name, n - 1);
+	n = module_len(name);
+	dot = memrchr(name, '.', n);
+	return dot ? xasprintf("%.*s.experts", (int)(dot - name), name) : xstrdup("experts");
+}
+
+const char *const *skip_experts_endings(const struct format *format)
+{
+	static const char *const prefix[] = { "", NULL };
+
+	return format && format->kept_experts ? format->kept_experts : prefix;
+}
+
+static void add_experts(struct skip_list *list, const struct format *format, const char *name)
+{
+	char *prefix = skip_experts_prefix(name);
+	size_t known = list->experts.n;
+
+	if (intern_add(&list->experts, prefix, strlen(prefix)) == known) {
+		for (const char *const *end = skip_experts_endings(format); *end; end++) {
+			char *entry = xasprintf("%s%s", prefix, *end);
+
+			add(list, entry, strlen(entry));
+			free(entry);
+		}
+	}
+	free(prefix);
+}
+
+/* Whether the prefix of the experts stands for all their matrices, so that a list needs no name of
+ * each. */
+static bool prefix_suffices(const struct format *format, const char *name)
+{
+	struct path path;
+
+	path_split(&path, name);
+	return path.numbered_expert && !(format && format->kept_experts);
+}
+
+void skip_list_add(struct skip_list *list, const struct format *format,
+		   const struct st_tensor *tensor, enum skip_need need)
+{
+	if (need == SKIP_FREE)
+		return;
+	if (need == SKIP_EXPERTS)
+		add_experts(list, format, tensor->name);
+	if (need == SKIP_MODULE || !prefix_suffices(format, tensor->name))
+		add(list, tensor->name, module_len(tensor->name));
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void skip_list_sort(struct skip_list *list)
+{
+	size_t n = 0;
+
+	sort(list->names, list->n, sizeof *list->names, compare_texts);
+	for (size_t i = 0; i < list->n; i++)
+		if (!n || strcmp(list->names[n - 1], list->names[i]) != 0)
+			list->names[n++] = list->names[i];
+	list->n = n;
+}
+
+void skip_list_release(struct skip_list *list)
+{
+	arena_release(&list->texts);
+	intern_release(&list->experts);
+	free(list->names);
+	*list = (struct skip_list){ 0 };
+}
