@@ -30,6 +30,9 @@ static const struct scale_name words[] = {
 /* Fused experts have no ".weight": their scale is "experts.gate_up_proj_scale_inv". */
 static const char weight[] = "weight";
 
+/* A table in parts, "T.shard_0.weight", may have one scale, "T.weight_scale". */
+static const char shard[] = ".shard_";
+
 static size_t stem_length(const char *name)
 {
 	size_t n = strlen(name), n_weight = strlen(weight);
@@ -60,8 +63,33 @@ static const struct tensor_ref *beside(const struct checkpoint *checkpoint, cons
 	return found;
 }
 
-const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
-					   enum scale_role role)
+/* Returns "T.weight" for "T.shard_0.weight", a part of a table, or NULL.  The caller frees it. */
+static char *table_name(const char *name)
+{
+	const size_t n_shard = sizeof shard - 1, stem = stem_length(name);
+	size_t at = stem - 1; /* of the dot before "weight" */
+
+	if (!stem || !name[stem])
+		return NULL;
+	while (at && name[at - 1] >= '0' && name[at - 1] <= '9')
+		at--;
+	if (at + 1 == stem || at < n_shard || strncmp(name + at - n_shard, shard, n_shard) != 0)
+		return NULL;
+	return xasprintf("%.*s.%s", (int)(at - n_shard), name, weight);
+}
+
+bool scale_is_shared(const char *name, const char *scale)
+{
+	char *table = table_name(name);
+	bool shared = table && !strncmp(scale, table, stem_length(table)) &&
+		      strncmp(scale, name, stem_length(name)) != 0;
+
+	free(table);
+	return shared;
+}
+
+static const struct scale_name *word_beside(const struct checkpoint *checkpoint, const char *name,
+					    enum scale_role role)
 {
 	for (size_t i = 0; i < N_WORDS; i++)
 		if (words[i].role == role && beside(checkpoint, name, words[i].word))
@@ -69,11 +97,39 @@ const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, 
 	return NULL;
 }
 
+/* Returns the scale of weight `name`, or else that of its table; *word is set to its entry. */
+static const struct tensor_ref *own_or_shared(const struct checkpoint *checkpoint, const char *name,
+					      const struct scale_name **word)
+{
+	const struct tensor_ref *found;
+	char *table;
+
+	*word = word_beside(checkpoint, name, SCALE_OF_WEIGHT);
+	if (*word)
+		return beside(checkpoint, name, (*word)->word);
+	table = table_name(name);
+	*word = table ? word_beside(checkpoint, table, SCALE_OF_WEIGHT) : NULL;
+	found = *word ? beside(checkpoint, table, (*word)->word) : NULL;
+	free(table);
+	return found;
+}
+
+const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
+					   enum scale_role role)
+{
+	const struct scale_name *word;
+
+	if (role != SCALE_OF_WEIGHT)
+		return word_beside(checkpoint, name, role);
+	own_or_shared(checkpoint, name, &word);
+	return word;
+}
+
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name)
 {
-	const struct scale_name *word = scale_name_beside(checkpoint, name, SCALE_OF_WEIGHT);
+	const struct scale_name *word;
 
-	return word ? beside(checkpoint, name, word->word) : NULL;
+	return own_or_shared(checkpoint, name, &word);
 }
 
 const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name)
@@ -114,13 +170,21 @@ static size_t fused_place(const char *name, const struct scale_name *word)
 
 const struct scale_name *scale_name_find(const char *name)
 {
+	const struct scale_name *found = NULL;
+	size_t first = strlen(name);
+
 	for (size_t i = 0; i < N_WORDS; i++)
 		if (name[word_place(name, words[i].word)])
 			return &words[i];
-	for (size_t i = 0; i < N_WORDS; i++)
-		if (name[fused_place(name, &words[i])])
-			return &words[i];
-	return NULL;
+	for (size_t i = 0; i < N_WORDS; i++) {
+		size_t place = fused_place(name, &words[i]);
+
+		if (place < first) { /* "_activation_scale" ends in "_scale" too */
+			first = place;
+			found = &words[i];
+		}
+	}
+	return found;
 }
 
 const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,
@@ -134,6 +198,11 @@ const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, cons
 		expected = xasprintf("%.*s%s", (int)at, name, weight);
 	else
 		expected = xstrndup(name, fused_place(name, word));
+	found = checkpoint_find(checkpoint, expected);
+	free(expected);
+	if (found || !name[at] || !at)
+		return found;
+	expected = xasprintf("%.*s%s0.%s", (int)(at - 1), name, shard, weight);
 	found = checkpoint_find(checkpoint, expected);
 	free(expected);
 	return found;

@@ -29,13 +29,18 @@ const struct scale_name *scale_name_find(const char *name);
 const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, const char *name,
 					   enum scale_role role);
 
-/* Returns the weight scale of weight `name`, or NULL. */
+/* Returns the weight scale of weight `name`, or NULL.  The parts of a table may share one: that of
+ * "T.shard_3.weight" is "T.weight_scale". */
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name);
+
+/* Does that scale of weight `name` belong to all parts of its table? */
+bool scale_is_shared(const char *name, const char *scale);
 
 /* Returns the input scale of weight `name`, or NULL. */
 const struct tensor_ref *input_scale_beside(const struct checkpoint *checkpoint, const char *name);
 
-/* Returns the weight that a scale of that name and entry belongs to; NULL where it is missing. */
+/* Returns the weight that a scale of that name and entry belongs to; of a table in parts the first
+ * one; NULL where it is missing. */
 const struct tensor_ref *scaled_weight(const struct checkpoint *checkpoint, const char *name,
 				       const struct scale_name *word);
 

@@ -79,7 +79,8 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	bool shape_fits, type_fits;
 
 	scheme_name(scheme, words);
-	if (!verify->opened.format || ref->tensor->n_dims != 2)
+	if (!verify->opened.format || ref->tensor->n_dims != 2 ||
+	    scale_is_shared(ref->tensor->name, scale->tensor->name))
 		return;
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
