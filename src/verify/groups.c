@@ -6,37 +6,6 @@
 
 #include "verify/steps.h"
 
-/* Whether a group has the module.  A target is a module's name, a pattern "re:...", or a class,
- * which has all modules that no other group names. */
-static bool targets(const json_t *group, const char *module, bool by_name)
-{
-	const json_t *target;
-	size_t i;
-
-	json_array_foreach(json_object_get(group, "targets"), i, target)
-	{
-		const char *text = json_string_value(target);
-
-		if (!text)
-			continue;
-		if (by_name ? config_entry_matches(text, module) : !strcmp(text, "Linear"))
-			return true;
-	}
-	return false;
-}
-
-static const json_t *group_of(json_t *groups, const char *module)
-{
-	const char *name;
-	json_t *group;
-
-	for (int by_name = 1; by_name >= 0; by_name--) {
-		json_object_foreach(groups, name,
-				    group) if (targets(group, module, by_name)) return group;
-	}
-	return NULL;
-}
-
 /* Sets the granularity and tile of a known strategy. */
 static void take_strategy(const json_t *weights, struct scheme *scheme)
 {
@@ -67,15 +36,16 @@ static void take_strategy(const json_t *weights, struct scheme *scheme)
 
 struct scheme verify_scheme(const struct verify *verify, const char *module)
 {
-	json_t *groups = json_object_get(verify->opened.detection->config, "config_groups");
 	struct scheme scheme = verify->opened.detection->scheme;
-	const json_t *group;
+	const struct verify_group *group;
+	const json_t *inputs;
 
-	if (json_object_size(groups) < 2)
+	if (verify->lists.n_groups < 2)
 		return scheme;
-	group = group_of(groups, module);
-	take_strategy(json_object_get(group, "weights"), &scheme);
-	scheme.static_input = json_is_false(
-		json_object_get(json_object_get(group, "input_activations"), "dynamic"));
+	group = lists_group(verify, module);
+	inputs = group ? json_object_get(group->group, "input_activations") : NULL;
+	if (group)
+		take_strategy(json_object_get(group->group, "weights"), &scheme);
+	scheme.static_input = json_is_false(json_object_get(inputs, "dynamic"));
 	return scheme;
 }

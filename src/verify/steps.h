@@ -35,9 +35,27 @@ struct verify_opened {
 	struct model_config model;
 	json_t *hf_quant_config;    /* NULL: missing */
 	json_t *manifest;	    /* fp8conv's; NULL: missing */
-	const json_t *kept;	    /* the list of modules in high precision; NULL: missing */
 	struct arithmetic recorded; /* in the manifest; no name: not recorded */
 	struct arithmetic given;    /* by --recipe; no name: not given */
+};
+
+/* A group of modules with one scheme. */
+struct verify_group {
+	const json_t *group;
+	struct skip_match *targets; /* names and patterns */
+	bool all;		    /* has all modules that no other group names */
+};
+
+/* What the configuration says of modules.  lists_read() fills it. */
+struct verify_lists {
+	const json_t *kept;	    /* the list of modules in high precision; NULL: missing */
+	struct skip_match *skipped; /* its entries */
+	struct skip_match *tables;  /* embeddings in FP8 */
+	struct skip_match *layers;  /* all quantized modules; NULL: not listed */
+	bool chosen;		    /* modules that no group has are in high precision */
+	size_t n_groups;
+	struct verify_group *groups;
+	struct intern conflicts; /* entries that are reported already */
 };
 
 /* An FP8 weight with its scale. */
@@ -62,6 +80,7 @@ struct verify_weights {
 };
 
 struct origin;
+struct skip_match;
 struct verify_worker;
 
 /* The means to read values. */
@@ -78,6 +97,7 @@ struct verify {
 	struct verification *result; /* problems are added to it */
 	struct progress *progress;
 	struct verify_opened opened;
+	struct verify_lists lists;
 	struct verify_weights weights;
 	struct verify_run run;
 	struct role_cache roles; /* of tensors */
@@ -96,12 +116,28 @@ int recorded_read(struct verify *verify, struct err *err);
 /* Checks the configuration by itself and against the weights. */
 void verify_config(struct verify *verify);
 
-/* Whether the configuration lists a module as kept in high precision. */
-bool config_skips(const struct verify *verify, const char *module);
+/* Reads the lists of the configuration, which verify_config() does first. */
+void lists_read(struct verify *verify);
+void lists_release(struct verify *verify);
 
-/* Whether an entry of a list of modules matches this one.  An entry is the module, one above it, a
- * pattern, or (as transformers reads it) the end of the module's path. */
-bool config_entry_matches(const char *entry, const char *module);
+/* Does the list of modules in high precision have the module: by its name, that of one above it,
+ * the end of its path or a pattern? */
+bool lists_skip(const struct verify *verify, const char *module);
+
+/* Does the configuration say that an embedding is FP8? */
+bool lists_table(const struct verify *verify, const char *module);
+
+/* Does the configuration quantize the module, unless lists_skip()? */
+bool lists_quantize(const struct verify *verify, const char *module);
+
+/* Returns the group of a module, or NULL. */
+const struct verify_group *lists_group(const struct verify *verify, const char *module);
+
+/* Reports, once an entry, one that matches an FP8 module by the matcher of some engine. */
+void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, const char *module);
+
+/* Reports entries that name nothing. */
+void lists_check_entries(struct verify *verify);
 
 /* Returns the scheme that the configuration states for a module's weight, or the detected scheme
  * where the configuration does not have several groups. */

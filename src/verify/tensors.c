@@ -23,10 +23,15 @@ char *verify_module(const char *weight)
 	return xstrndup(weight, module_len(weight));
 }
 
-/* Whether no engine quantizes the role, regardless of the configuration. */
-static bool never_quantized(enum role role)
+/* Whether engines build the module in high precision. */
+static bool is_skipped(struct verify *verify, const char *weight, const char *module)
 {
-	return role == ROLE_LM_HEAD || role == ROLE_EMBEDDING;
+	enum role role = role_cache_find(&verify->roles, weight).role;
+
+	if (role == ROLE_EMBEDDING)
+		return !lists_table(verify, module);
+	return role == ROLE_LM_HEAD || lists_skip(verify, module) ||
+	       !lists_quantize(verify, module);
 }
 
 static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *decl)
@@ -168,20 +173,21 @@ static enum problem_kind unreadable(const struct weight_scale *scale)
 									      : PROBLEM_SCALE_DTYPE;
 }
 
-static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module,
-			bool skipped)
+static void check_codes(struct verify *verify, const struct tensor_ref *ref, const char *module)
 {
 	const struct detection *detection = verify->opened.detection;
 	const struct scheme scheme = verify_scheme(verify, module);
 	struct weight_scale scale;
 	struct err err;
 
-	if (skipped)
+	if (is_skipped(verify, ref->tensor->name, module))
 		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, ref->tensor->name,
 			    verify_file(verify, ref),
 			    "weight '%s' is %s, but no engine quantizes its module, or the "
 			    "configuration excludes it",
 			    ref->tensor->name, dtype_name(ref->tensor->dtype));
+	else
+		lists_check_conflict(verify, ref, module);
 	if (detection_scale(detection, ref, &scale, &err)) {
 		problem_add(&verify->result->problems, unreadable(&scale), ref->tensor->name,
 			    verify_file(verify, ref), "%s", err.message);
@@ -213,7 +219,7 @@ static void check_plain(struct verify *verify, const struct tensor_ref *ref,
 			    verify_file(verify, ref),
 			    "weight '%s' is %s, but the configuration does not exclude it",
 			    tensor->name, dtype_name(tensor->dtype));
-	if (verify->opened.kept)
+	if (verify->lists.kept)
 		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, tensor->name,
 			    verify_file(verify, ref),
 			    "weight '%s' is %s, but its module is not in the list of modules "
@@ -239,7 +245,6 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 {
 	const struct tensor_ref *weight =
 		scaled_weight(verify->opened.checkpoint, ref->tensor->name, word);
-	struct role_facts facts;
 	char *module;
 
 	if (word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT)
@@ -254,8 +259,7 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 		return;
 	}
 	module = verify_module(weight->tensor->name);
-	facts = role_cache_find(&verify->roles, weight->tensor->name);
-	if (never_quantized(facts.role) || config_skips(verify, module))
+	if (is_skipped(verify, weight->tensor->name, module))
 		report_stray(verify, ref, weight, "whose module engines do not quantize");
 	free(module);
 }
@@ -290,7 +294,6 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 	const struct scale_name *word = scale_name_find(name);
 	struct role_facts facts;
 	char *module;
-	bool skipped;
 
 	if (word) {
 		check_stray(verify, ref, word);
@@ -299,10 +302,9 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 	}
 	facts = role_cache_find(&verify->roles, name);
 	module = verify_module(name);
-	skipped = config_skips(verify, module);
 	if (detection_is_weight(ref))
-		check_codes(verify, ref, module, skipped || never_quantized(facts.role));
-	else if (!skipped)
+		check_codes(verify, ref, module);
+	else if (!lists_skip(verify, module))
 		check_plain(verify, ref, &facts);
 	free(module);
 }

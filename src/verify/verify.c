@@ -153,6 +153,7 @@ out:
 	model_config_release(&verify.opened.model);
 	json_decref(verify.opened.hf_quant_config);
 	json_decref(verify.opened.manifest);
+	lists_release(&verify);
 	intern_release(&verify.weights.fused_sets);
 	role_cache_release(&verify.roles);
 	free(verify.weights.list);

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The lists of the configuration: modules in high precision, groups and layers that are quantized,
+ * embeddings that are.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/read_config.h"
+#include "format/skip_match.h"
+#include "model/tensor_name.h"
+#include "verify/steps.h"
+
+/* --- reading --- */
+
+static json_t *find_member(const json_t *config, const char *key)
+{
+	json_t *value = json_object_get(config, key);
+
+	return value ? value : json_object_get(json_object_get(config, "quantization"), key);
+}
+
+static const json_t *find_skip_list(const json_t *config)
+{
+	static const char *const keys[] = { "ignored_layers", "modules_to_not_convert", "ignore",
+					    "exclude_modules" };
+
+	for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+		const json_t *list = find_member(config, keys[i]);
+
+		if (json_is_array(list))
+			return list;
+	}
+	return NULL;
+}
+
+/* Returns the strings of a list, or the keys of an object. */
+static struct skip_match *arrange(const json_t *list)
+{
+	size_t n = json_is_object(list) ? json_object_size(list) : json_array_size(list);
+	const char **texts = xcalloc(n, sizeof *texts);
+	struct skip_match *match;
+	const char *key;
+	json_t *value;
+	size_t i;
+
+	n = 0;
+	json_object_foreach((json_t *)list, key, value) texts[n++] = key;
+	json_array_foreach(list, i, value) if (json_is_string(value)) texts[n++] =
+		json_string_value(value);
+	match = skip_match_make(texts, n);
+	free(texts);
+	return match;
+}
+
+/* Is it the name of a class of modules, which has all modules that no other group names? */
+static bool is_class(const char *target)
+{
+	return !strcmp(target, "Linear") || !strcmp(target, "LinearBase") ||
+	       !strcmp(target, "FusedMoE");
+}
+
+static void read_groups(struct verify_lists *lists, json_t *groups)
+{
+	const char *name;
+	json_t *group;
+
+	json_object_foreach(groups, name, group)
+	{
+		const json_t *targets = json_object_get(group, "targets"), *target;
+		struct verify_group *read;
+		size_t i;
+
+		ARRAY_GROW(lists->groups, lists->n_groups);
+		read = &lists->groups[lists->n_groups++];
+		*read = (struct verify_group){ .group = group, .targets = arrange(targets) };
+		json_array_foreach(targets, i, target) if (json_is_string(target)) read->all |=
+			is_class(json_string_value(target));
+	}
+}
+
+void lists_read(struct verify *verify)
+{
+	const json_t *config = verify->opened.detection->config;
+	const json_t *layers = find_member(config, "quantized_layers");
+	const json_t *tables = find_member(config, "modules_to_convert");
+	struct verify_lists *lists = &verify->lists;
+
+	lists->kept = find_skip_list(config);
+	lists->skipped = arrange(lists->kept);
+	lists->tables = arrange(tables);
+	if (json_is_object(layers))
+		lists->layers = arrange(layers);
+	lists->chosen = !strcmp(config_quant_method(config), "compressed-tensors");
+	read_groups(lists, json_object_get(config, "config_groups"));
+}
+
+void lists_release(struct verify *verify)
+{
+	struct verify_lists *lists = &verify->lists;
+
+	for (size_t i = 0; i < lists->n_groups; i++)
+		skip_match_free(lists->groups[i].targets);
+	free(lists->groups);
+	skip_match_free(lists->skipped);
+	skip_match_free(lists->tables);
+	skip_match_free(lists->layers);
+	intern_release(&lists->conflicts);
+	*lists = (struct verify_lists){ 0 };
+}
+
+/* --- questions --- */
+
+bool lists_skip(const struct verify *verify, const char *module)
+{
+	return skip_match_lists(verify->lists.skipped, module) != NULL;
+}
+
+bool lists_table(const struct verify *verify, const char *module)
+{
+	return skip_match_conflict(verify->lists.tables, module) != NULL;
+}
+
+const struct verify_group *lists_group(const struct verify *verify, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+
+	for (size_t i = 0; i < lists->n_groups; i++)
+		if (skip_match_lists(lists->groups[i].targets, module))
+			return &lists->groups[i];
+	for (size_t i = 0; i < lists->n_groups; i++)
+		if (lists->groups[i].all)
+			return &lists->groups[i];
+	return NULL;
+}
+
+bool lists_quantize(const struct verify *verify, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+
+	if (lists->layers)
+		return skip_match_lists(lists->layers, module) != NULL;
+	return !lists->chosen || !lists->n_groups || lists_group(verify, module);
+}
+
+void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, const char *module)
+{
+	const char *entry = skip_match_conflict(verify->lists.skipped, module);
+	struct intern *conflicts = &verify->lists.conflicts;
+	size_t n = conflicts->n;
+
+	if (entry && intern_add(conflicts, entry, strlen(entry)) == n)
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "the list of modules in high precision names '%s', which matches '%s' "
+			    "(%s) in some engines: they read its codes as weights",
+			    entry, module, dtype_name(ref->tensor->dtype));
+}
+
+/* --- entries that name nothing --- */
+
+/* Is there a tensor below a module? */
+static bool has_below(const struct checkpoint *checkpoint, const char *module)
+{
+	size_t low = 0, high = checkpoint->n_tensors, n = strlen(module);
+	const char *name;
+
+	while (low < high) {
+		size_t middle = (low + high) / 2;
+
+		name = checkpoint->by_name[middle].tensor->name;
+		if (strncmp(name, module, n) < 0 || (!strncmp(name, module, n) && name[n] < '.'))
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	if (low == checkpoint->n_tensors)
+		return false;
+	name = checkpoint->by_name[low].tensor->name;
+	return !strncmp(name, module, n) && name[n] == '.';
+}
+
+/* Is it the end of a module's path? */
+static bool ends_module(const struct checkpoint *checkpoint, const char *entry)
+{
+	size_t n = strlen(entry);
+
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const char *name = checkpoint->tensors[i].tensor->name;
+		size_t length = module_len(name);
+
+		if (n < length && name[length - n - 1] == '.' &&
+		    !memcmp(name + length - n, entry, n))
+			return true;
+	}
+	return false;
+}
+
+/* An embedding or a norm that the checkpoint lacks, and the head of a tied model. */
+static bool is_free(struct verify *verify, const char *entry)
+{
+	char *weight = xasprintf("%s.weight", entry);
+	enum role role = role_cache_find(&verify->roles, weight).role;
+
+	free(weight);
+	return role == ROLE_NORM || role == ROLE_EMBEDDING || role == ROLE_CONVOLUTION ||
+	       !strcmp(entry, "lm_head");
+}
+
+static bool names_something(struct verify *verify, const char *entry)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+
+	return checkpoint_find(checkpoint, entry) || has_below(checkpoint, entry) ||
+	       is_free(verify, entry) || ends_module(checkpoint, entry);
+}
+
+void lists_check_entries(struct verify *verify)
+{
+	const json_t *entry;
+	size_t i;
+
+	json_array_foreach(verify->lists.kept, i, entry)
+	{
+		const char *text = json_string_value(entry);
+
+		if (!text)
+			problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
+				    "config.json",
+				    "the list of modules in high precision has an entry that is "
+				    "not a string");
+		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
+			 !names_something(verify, text))
+			problem_add(
+				&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
+				"config.json",
+				"the list of modules in high precision names '%s', which is not in "
+				"the model",
+				text);
+	}
+}
