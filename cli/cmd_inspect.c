@@ -65,6 +65,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	if (!strcmp(settings.path, "-") && isatty(STDIN_FILENO))
 		return err_set(err, ERR_USAGE, "standard input is a terminal, not a checkpoint");
 	rc = inspect(&settings, &inspection, &stats, err);
+	if (rc == 0 && !settings.run.quiet)
+		inspect_print_note(&inspection);
 	if (rc == 0 && settings.run.json)
 		inspect_print_json(&(struct shown){ &inspection, stats });
 	else if (rc == 0 && inspection.is_amax)

@@ -196,6 +196,17 @@ static void print_terminal(const struct shown *shown)
 	free(order);
 }
 
+void inspect_print_note(const struct inspection *inspection)
+{
+	const struct checkpoint *checkpoint = &inspection->checkpoint;
+
+	if (checkpoint->n_expected)
+		fprintf(stderr,
+			"fp8conv inspect: note: unfinished: %zu of %zu files; run the command that "
+			"began it again\n",
+			checkpoint->n_found, checkpoint->n_expected);
+}
+
 void inspect_print_text(const struct shown *shown)
 {
 	struct table table = { .columns = shown->stats ? "llllllllllll" : "lllllll" };

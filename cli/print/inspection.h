@@ -39,6 +39,9 @@ struct inspection_totals inspection_total(const struct inspection *inspection);
 /* Returns the bits of a parameter, with its share of scales; NAN without parameters. */
 double inspection_bits(const struct inspection_totals *totals);
 
+/* Prints a note on stderr where the checkpoint is unfinished. */
+void inspect_print_note(const struct inspection *inspection);
+
 /* Print one JSON object, or one table: on a terminal aligned, with totals, and layer 2 before layer
  * 10; in a pipe tab-separated, in the order of the files. */
 void inspect_print_json(const struct shown *shown);

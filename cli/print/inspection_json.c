@@ -199,6 +199,18 @@ static void tensor_json(struct json_out *out, const struct shown *shown, size_t 
 	json_out_close(out, '}');
 }
 
+static void unfinished_json(struct json_out *out, const struct checkpoint *checkpoint)
+{
+	if (!checkpoint->n_expected) {
+		json_out_null(out, "unfinished");
+		return;
+	}
+	json_out_open(out, "unfinished", '{');
+	json_out_count(out, "files", checkpoint->n_found);
+	json_out_count(out, "expected", checkpoint->n_expected);
+	json_out_close(out, '}');
+}
+
 void inspect_print_json(const struct shown *shown)
 {
 	const struct checkpoint *checkpoint = &shown->inspection->checkpoint;
@@ -212,6 +224,7 @@ void inspect_print_json(const struct shown *shown)
 	json_out_text(&out, "scale_fmt", detection->scale_fmt);
 	low_bit_json(&out, &shown->inspection->low_bit);
 	files_json(&out, checkpoint);
+	unfinished_json(&out, checkpoint);
 	metadata_json(&out, checkpoint);
 	totals_json(&out, shown->inspection);
 	json_out_open(&out, "tensors", '[');

@@ -77,10 +77,10 @@ static int finish(struct checkpoint *checkpoint, struct defects *defects, struct
 }
 
 static int open_path(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		     int n_threads, struct defects *defects, struct err *err)
+		     const struct shards_request *request, struct err *err)
 {
 	*checkpoint = (struct checkpoint){ .io = io, .path = xstrdup(path) };
-	if (!shards_open(checkpoint, n_threads, defects, err) && !finish(checkpoint, defects, err))
+	if (!shards_open(checkpoint, request, err) && !finish(checkpoint, request->defects, err))
 		return 0;
 	checkpoint_release(checkpoint);
 	return -1;
@@ -89,27 +89,46 @@ static int open_path(struct checkpoint *checkpoint, const struct io *io, const c
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		    int n_threads, struct err *err)
 {
-	return open_path(checkpoint, io, path, n_threads, NULL, err);
+	return open_path(checkpoint, io, path,
+			 &(struct shards_request){ .n_threads = n_threads, .whole = true }, err);
+}
+
+int checkpoint_open_part(struct checkpoint *checkpoint, const struct io *io, const char *path,
+			 struct err *err)
+{
+	return open_path(checkpoint, io, path, &(struct shards_request){ .n_threads = 1 }, err);
 }
 
 /* Are all tensors of the index there, so that its total can be judged? */
 static bool is_whole(const struct defects *defects)
 {
 	for (size_t i = 0; i < defects->n; i++)
-		if (defects->list[i].kind == DEFECT_FILE_INVALID ||
+		if (defects->list[i].kind == DEFECT_UNFINISHED ||
+		    defects->list[i].kind == DEFECT_FILE_INVALID ||
 		    defects->list[i].kind == DEFECT_INDEX_MISSING)
 			return false;
 	return true;
 }
 
+/* Returns the message of the first defect of a file. */
+static const char *first_message(const struct defects *defects)
+{
+	size_t i = 0;
+
+	while (i + 1 < defects->n && defects->list[i].kind == DEFECT_UNFINISHED)
+		i++;
+	return defects->list[i].message;
+}
+
 int checkpoint_survey(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		      struct defects *defects, struct err *err)
 {
-	if (open_path(checkpoint, io, path, 1, defects, err))
+	if (open_path(checkpoint, io, path,
+		      &(struct shards_request){ .n_threads = 1, .defects = defects }, err))
 		return -1;
 	if (!checkpoint->n_shards) {
 		checkpoint_release(checkpoint);
-		return err_set(err, ERR_INPUT, "%s", defects->list[0].message);
+		return err_set(err, ERR_INPUT, "%s", first_message(defects));
 	}
 	if (is_whole(defects) && checkpoint->has_total &&
 	    checkpoint->index_total != checkpoint->data_bytes) {

@@ -48,7 +48,10 @@ struct checkpoint {
 	size_t n_tensors;
 	struct tensor_ref *tensors; /* of all shards, by shard, then by offset */
 	struct tensor_ref *by_name; /* the same, sorted by name bytewise */
-	bool has_index;		    /* there is a model.safetensors.index.json */
+	/* of checkpoint_open_part() and a survey: weight files that the whole checkpoint has and
+	 * that are here; both 0 where it is finished */
+	size_t n_expected, n_found;
+	bool has_index; /* there is a model.safetensors.index.json */
 	bool has_total; /* of a survey: index_total is the index's total_size, in bytes */
 	uint64_t index_total;
 	struct buf config;   /* text of config.json; empty if there is none */
@@ -61,10 +64,15 @@ struct checkpoint {
  * shard that the index names; tensors missing from the index and duplicates over shards are
  * ERR_INPUT.  A directory without index or model.safetensors must have exactly one *.safetensors
  * file.  A path that ends in .json is an index, with its shards in the same directory.  config.json
- * has at most 16 MiB and is not parsed.  n_threads read the shards of an index; the error is that
+ * has at most 16 MiB and is not parsed.  An unfinished directory (unfinished.h, or an index that
+ * names absent files) is ERR_INPUT.  n_threads read the shards of an index; the error is that
  * of the first bad shard, with any number of threads. */
 int checkpoint_open(struct checkpoint *checkpoint, const struct io *io, const char *path,
 		    int n_threads, struct err *err);
+
+/* The same, but opens the files that an unfinished directory has. */
+int checkpoint_open_part(struct checkpoint *checkpoint, const struct io *io, const char *path,
+			 struct err *err);
 
 /* The same for a caller that lists all defects: leaves out shards that cannot be read, and keeps
  * all tensors of one name.  defects gets these, and every false statement of the index, total_size

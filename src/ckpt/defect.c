@@ -14,7 +14,7 @@ int defect_add(struct defects *defects, enum defect_kind kind, const char *tenso
 	defects->list[defects->n++] = (struct defect){
 		.kind = kind,
 		.tensor = tensor ? xstrdup(tensor) : NULL,
-		.file = xstrdup(file),
+		.file = file ? xstrdup(file) : NULL,
 		.message = xstrdup(err->message),
 	};
 	return 0;

@@ -16,12 +16,13 @@ enum defect_kind {
 	DEFECT_INDEX_UNMAPPED, /* a file has a tensor that the index does not name */
 	DEFECT_INDEX_TOTAL,    /* total_size of the index is false */
 	DEFECT_NAME_DUPLICATE, /* two tensors have one name */
+	DEFECT_UNFINISHED,     /* files are missing, or the job that wrote them did not end */
 };
 
 struct defect {
 	enum defect_kind kind;
 	char *tensor; /* NULL: no single tensor */
-	char *file;
+	char *file;   /* NULL: no single file */
 	char *message;
 };
 

@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,10 +16,16 @@ static int compare_names(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static void listing_add(struct listing *listing, char *path)
+void listing_add(struct listing *listing, char *path)
 {
 	ARRAY_GROW(listing->items, listing->n);
 	listing->items[listing->n++] = path;
+}
+
+void listing_sort(struct listing *listing)
+{
+	if (listing->n)
+		qsort(listing->items, listing->n, sizeof *listing->items, compare_names);
 }
 
 void listing_release(struct listing *listing)
@@ -82,7 +89,33 @@ int listing_files(const struct io *io, int dirfd, const char *path, const char *
 		free(directory);
 	}
 	listing_release(&walk.directories);
-	if (listing->n)
-		qsort(listing->items, listing->n, sizeof *listing->items, compare_names);
+	listing_sort(listing);
+	return rc;
+}
+
+static bool is_safetensors(const char *name)
+{
+	static const char suffix[] = ".safetensors";
+	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
+
+	return name[0] != '.' && n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
+}
+
+int listing_safetensors(const struct io *io, const char *directory, struct listing *listing,
+			struct err *err)
+{
+	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, err);
+	const struct dirent *entry;
+	int rc = 0;
+
+	if (!stream)
+		return -1;
+	while ((errno = 0, entry = readdir(stream)))
+		if (is_safetensors(entry->d_name))
+			listing_add(listing, xstrdup(entry->d_name));
+	if (errno)
+		rc = err_errno(err, "cannot read '%s'", directory);
+	closedir(stream);
+	listing_sort(listing);
 	return rc;
 }

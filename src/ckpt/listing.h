@@ -22,6 +22,15 @@ struct listing {
 int listing_files(const struct io *io, int dirfd, const char *path, const char *except,
 		  struct listing *listing, struct err *err);
 
+/* Lists the names in a directory that end in .safetensors and do not begin with a dot, sorted
+ * likewise. */
+int listing_safetensors(const struct io *io, const char *directory, struct listing *listing,
+			struct err *err);
+
+/* Adds a path, which the listing takes over. */
+void listing_add(struct listing *listing, char *path);
+void listing_sort(struct listing *listing);
+
 void listing_release(struct listing *listing);
 
 #endif

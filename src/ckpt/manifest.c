@@ -12,8 +12,6 @@
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
 
-#define MANIFEST_LIMIT (256 << 20) /* bytes: a million shards */
-
 static json_t *timestamp(const struct timespec *time)
 {
 	return json_sprintf("%lld.%09ld", (long long)time->tv_sec, time->tv_nsec);

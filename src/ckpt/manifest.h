@@ -27,6 +27,7 @@
 #include "ckpt/outdir.h"
 
 #define MANIFEST_NAME	       "fp8conv-manifest.json"
+#define MANIFEST_LIMIT	       (256 << 20) /* bytes: a million shards */
 #define MANIFEST_CRC	       "crc32"
 #define MANIFEST_PRESERVED_CRC "preserved_crc32"
 

@@ -5,7 +5,6 @@
  */
 #include "ckpt/shards.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -15,6 +14,8 @@
 #include "base/mem.h"
 #include "base/pool.h"
 #include "ckpt/index.h"
+#include "ckpt/listing.h"
+#include "ckpt/unfinished.h"
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
 #define INDEX_LIMIT  (512u << 20) /* bytes; a million tensors with names of 400 */
@@ -53,12 +54,11 @@ void shards_add(struct checkpoint *checkpoint, const char *path, const struct st
 		(struct shard){ xstrdup(base_name(path)), *file };
 }
 
-static int open_file(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		     struct err *err)
+static int open_file(struct checkpoint *checkpoint, const char *path, struct err *err)
 {
 	struct st_file file;
 
-	if (st_open(&file, io, path, err))
+	if (st_open(&file, checkpoint->io, path, err))
 		return -1;
 	shards_add(checkpoint, path, &file);
 	return 0;
@@ -66,7 +66,7 @@ static int open_file(struct checkpoint *checkpoint, const struct io *io, const c
 
 struct opened {
 	size_t first;	     /* entry of the index: its index_run() */
-	struct st_file file; /* empty, without a path: a defect */
+	struct st_file file; /* empty, without a path: missing, or a defect */
 };
 
 /* The shards of an index while they are opened. */
@@ -74,7 +74,7 @@ struct opening {
 	const struct checkpoint *checkpoint;
 	const struct weight_index *index;
 	const char *index_path;
-	struct defects *defects;
+	const struct shards_request *request;
 	size_t n;
 	struct opened *shards;
 };
@@ -89,42 +89,88 @@ static void list_shards(struct opening *opening)
 	}
 }
 
+/* A checkpoint that is opened as a whole has all files: count_shards(). */
 static int open_shard(void *context, int worker, size_t item, struct err *err)
 {
 	const struct opening *opening = context;
 	const struct checkpoint *checkpoint = opening->checkpoint;
 	struct opened *opened = &opening->shards[item];
 	const struct index_entry *entry = &opening->index->entries[opened->first];
+	struct defects *defects = opening->request->defects;
 	char *path = join(checkpoint->directory, entry->shard);
-	int rc;
+	int rc = 0;
 
 	(void)worker;
-	if (!exists(path)) {
+	if (exists(path)) {
+		if (st_open(&opened->file, checkpoint->io, path, err))
+			rc = defect_add(defects, DEFECT_FILE_INVALID, NULL, entry->shard, err);
+		else
+			rc = index_compare(opening->index, opened->first, &opened->file,
+					   opening->index_path, defects, err);
+	} else if (defects) {
 		err_set(err, ERR_INPUT, "missing file '%s': index '%s' lists tensor '%s' in it",
 			path, opening->index_path, entry->tensor);
-		rc = defect_add(opening->defects, DEFECT_INDEX_MISSING, entry->tensor, entry->shard,
-				err);
-	} else if (st_open(&opened->file, checkpoint->io, path, err)) {
-		rc = defect_add(opening->defects, DEFECT_FILE_INVALID, NULL, entry->shard, err);
-	} else {
-		rc = index_compare(opening->index, opened->first, &opened->file,
-				   opening->index_path, opening->defects, err);
+		rc = defect_add(defects, DEFECT_INDEX_MISSING, entry->tensor, entry->shard, err);
 	}
 	free(path);
 	return rc;
 }
 
+/* Tells that n of n_expected files are there; missing: the name of another one, or NULL. */
+static int tell_unfinished(struct checkpoint *checkpoint, const struct shards_request *request,
+			   size_t n, size_t n_expected, const char *missing, struct err *err)
+{
+	checkpoint->n_found = n;
+	checkpoint->n_expected = n_expected;
+	if (request->whole || !n)
+		return err_set(err, ERR_INPUT,
+			       "'%s' is unfinished (%zu of %zu files): run the command that began "
+			       "it again%s%s%s",
+			       checkpoint->path, n, n_expected, missing ? ", or fetch '" : "",
+			       missing ? missing : "", missing ? "'" : "");
+	if (!request->defects)
+		return 0;
+	err_set(err, ERR_INPUT, "%zu of %zu files; run the command that began it again", n,
+		n_expected);
+	return defect_add(request->defects, DEFECT_UNFINISHED, NULL, NULL, err);
+}
+
+/* Tells of files that the index names and that are missing. */
+static int count_shards(struct checkpoint *checkpoint, const struct opening *opening,
+			struct err *err)
+{
+	const char *missing = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < opening->n; i++) {
+		const char *name = opening->index->entries[opening->shards[i].first].shard;
+		char *path = join(checkpoint->directory, name);
+
+		if (exists(path))
+			n++;
+		else if (!missing)
+			missing = name;
+		free(path);
+	}
+	if (!missing || checkpoint->n_expected)
+		return 0;
+	return tell_unfinished(checkpoint, opening->request, n, opening->n, missing, err);
+}
+
 /* Opens the shards by n_threads.  One thread then lists the defects, in the order of the shards. */
 static int open_shards(struct checkpoint *checkpoint, const struct weight_index *index,
-		       const char *path, int n_threads, struct defects *defects, struct err *err)
+		       const char *path, const struct shards_request *request, struct err *err)
 {
 	struct opening opening = {
-		.checkpoint = checkpoint, .index = index, .index_path = path, .defects = defects
+		.checkpoint = checkpoint, .index = index, .index_path = path, .request = request
 	};
 	int rc;
 
 	list_shards(&opening);
-	rc = pool_run(defects ? 1 : n_threads, opening.n, open_shard, &opening, NULL, err);
+	rc = count_shards(checkpoint, &opening, err);
+	if (!rc)
+		rc = pool_run(request->defects ? 1 : request->n_threads, opening.n, open_shard,
+			      &opening, NULL, err);
 	for (size_t i = 0; i < opening.n; i++) {
 		struct opened *opened = &opening.shards[i];
 
@@ -153,56 +199,25 @@ static void read_total(struct checkpoint *checkpoint, struct json_text text)
 	buf_release(&list);
 }
 
-static int open_index(struct checkpoint *checkpoint, const struct io *io, const char *path,
-		      int n_threads, struct defects *defects, struct err *err)
+static int open_index(struct checkpoint *checkpoint, const char *path,
+		      const struct shards_request *request, struct err *err)
 {
 	struct weight_index index = { 0 };
 	struct buf text = { 0 };
 	int rc = -1;
 
 	checkpoint->has_index = true;
-	if (io_read_file(io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
+	if (io_read_file(checkpoint->io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
 	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
 		goto out;
-	if (defects)
+	if (request->defects)
 		read_total(checkpoint, (struct json_text){ text.data, text.len });
 	buf_release(&text);
-	rc = open_shards(checkpoint, &index, path, n_threads, defects, err);
+	rc = open_shards(checkpoint, &index, path, request, err);
 out:
 	index_release(&index);
 	buf_release(&text);
 	return rc;
-}
-
-static int compare_strings(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Lists the names in a directory that end in .safetensors and do not begin with a dot, sorted. */
-static int list_safetensors(const struct io *io, const char *directory, char ***names, size_t *n,
-			    struct err *err)
-{
-	DIR *dir = io_open_directory(io, AT_FDCWD, directory, directory, err);
-	const struct dirent *entry;
-
-	if (!dir)
-		return -1;
-	while ((errno = 0, entry = readdir(dir))) {
-		if (entry->d_name[0] == '.' || !ends_in(entry->d_name, ".safetensors"))
-			continue;
-		ARRAY_GROW(*names, *n);
-		(*names)[(*n)++] = xstrdup(entry->d_name);
-	}
-	if (errno) {
-		err_errno(err, "cannot read '%s'", directory);
-		closedir(dir);
-		return -1;
-	}
-	closedir(dir);
-	if (*n)
-		qsort(*names, *n, sizeof **names, compare_strings);
-	return 0;
 }
 
 /* Is it "models--org--name", whose models are in subdirectories? */
@@ -217,66 +232,82 @@ static bool is_hub_cache(const char *directory)
 
 /* Opens the only file of a directory with neither an index nor model.safetensors; fails if there
  * are several. */
-static int open_only_file(struct checkpoint *checkpoint, const struct io *io, struct err *err)
+static int open_only_file(struct checkpoint *checkpoint, struct err *err)
 {
 	const char *directory = checkpoint->directory;
-	char **names = NULL;
-	char *path = NULL;
-	size_t n = 0;
+	struct listing names = { 0 };
+	char *path;
 	int rc = -1;
 
-	if (list_safetensors(io, directory, &names, &n, err))
+	if (listing_safetensors(checkpoint->io, directory, &names, err))
 		goto out;
-	if (!n && is_hub_cache(directory)) {
+	if (!names.n && is_hub_cache(directory)) {
 		err_set(err, ERR_INPUT,
 			"'%s' is a directory of the Hub's cache: give its snapshots/REVISION",
 			directory);
-	} else if (!n) {
+	} else if (!names.n) {
 		err_set(err, ERR_INPUT, "found no %s, %s or other .safetensors file in '%s'",
 			INDEX_NAME, MODEL_NAME, directory);
-	} else if (n > 1) {
+	} else if (names.n > 1) {
 		err_set(err, ERR_INPUT,
 			"found neither %s nor %s in '%s', but %zu other .safetensors files "
 			"('%s', '%s'%s): give one of them",
-			INDEX_NAME, MODEL_NAME, directory, n, names[0], names[1],
-			n > 2 ? ", ..." : "");
+			INDEX_NAME, MODEL_NAME, directory, names.n, names.items[0], names.items[1],
+			names.n > 2 ? ", ..." : "");
 	} else {
-		path = join(directory, names[0]);
-		rc = open_file(checkpoint, io, path, err);
+		path = join(directory, names.items[0]);
+		rc = open_file(checkpoint, path, err);
+		free(path);
 	}
 out:
-	for (size_t i = 0; i < n; i++)
-		free(names[i]);
-	free(names);
-	free(path);
+	listing_release(&names);
 	return rc;
 }
 
-static int open_directory(struct checkpoint *checkpoint, const struct io *io, int n_threads,
-			  struct defects *defects, struct err *err)
+/* Opens the files of an unfinished directory without an index. */
+static int open_found(struct checkpoint *checkpoint, const struct listing *names,
+		      struct defects *defects, struct err *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < names->n && !rc; i++) {
+		char *path = join(checkpoint->directory, names->items[i]);
+
+		if (open_file(checkpoint, path, err))
+			rc = defect_add(defects, DEFECT_FILE_INVALID, NULL, names->items[i], err);
+		free(path);
+	}
+	return rc;
+}
+
+static int open_directory(struct checkpoint *checkpoint, const struct shards_request *request,
+			  const struct unfinished *unfinished, struct err *err)
 {
 	char *index = join(checkpoint->directory, INDEX_NAME);
 	char *model = join(checkpoint->directory, MODEL_NAME);
 	int rc;
 
 	if (exists(index))
-		rc = open_index(checkpoint, io, index, n_threads, defects, err);
+		rc = open_index(checkpoint, index, request, err);
+	else if (unfinished->found)
+		rc = open_found(checkpoint, &unfinished->files, request->defects, err);
 	else if (exists(model))
-		rc = open_file(checkpoint, io, model, err);
+		rc = open_file(checkpoint, model, err);
 	else
-		rc = open_only_file(checkpoint, io, err);
+		rc = open_only_file(checkpoint, err);
 	free(index);
 	free(model);
 	return rc;
 }
 
-static int read_config(struct checkpoint *checkpoint, const struct io *io, struct err *err)
+static int read_config(struct checkpoint *checkpoint, struct err *err)
 {
 	char *path = join(checkpoint->directory, CONFIG_NAME);
 	int rc = 0;
 
 	if (exists(path))
-		rc = io_read_file(io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config, err);
+		rc = io_read_file(checkpoint->io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config,
+				  err);
 	free(path);
 	return rc;
 }
@@ -299,31 +330,41 @@ static bool is_hub_name(const char *path)
 	return slash && slash > path && path[0] != '.' && slash[1] && !strchr(slash + 1, '/');
 }
 
-int shards_open(struct checkpoint *checkpoint, int n_threads, struct defects *defects,
-		struct err *err)
+/* Opens the files at path, which is a directory or an index in it. */
+static int open_below(struct checkpoint *checkpoint, bool is_directory,
+		      const struct shards_request *request, struct err *err)
 {
-	const struct io *io = checkpoint->io;
-	const char *path = checkpoint->path;
-	struct stat st;
+	struct unfinished unfinished;
 	int rc;
 
-	if (stat(path, &st) && errno == ENOENT && is_hub_name(path)) {
-		rc = err_set(err, ERR_INPUT,
-			     "no file or directory '%s' (for a model on the Hub, run 'hf download "
-			     "%s' and give the directory that it prints)",
-			     path, path);
-	} else if (stat(path, &st)) {
-		rc = err_errno(err, "cannot open '%s'", path);
-	} else if (S_ISDIR(st.st_mode)) {
-		checkpoint->directory = directory_of(path, true);
-		rc = open_directory(checkpoint, io, n_threads, defects, err);
-	} else if (ends_in(path, ".json")) {
-		checkpoint->directory = directory_of(path, false);
-		rc = open_index(checkpoint, io, path, n_threads, defects, err);
-	} else {
-		rc = open_file(checkpoint, io, path, err);
+	checkpoint->directory = directory_of(checkpoint->path, is_directory);
+	rc = unfinished_find(&unfinished, checkpoint->io, checkpoint->directory, err);
+	if (!rc && unfinished.found)
+		rc = tell_unfinished(checkpoint, request, unfinished.files.n, unfinished.n_expected,
+				     NULL, err);
+	if (!rc && is_directory)
+		rc = open_directory(checkpoint, request, &unfinished, err);
+	else if (!rc)
+		rc = open_index(checkpoint, checkpoint->path, request, err);
+	unfinished_release(&unfinished);
+	return rc ? rc : read_config(checkpoint, err);
+}
+
+int shards_open(struct checkpoint *checkpoint, const struct shards_request *request,
+		struct err *err)
+{
+	const char *path = checkpoint->path;
+	struct stat st;
+
+	if (stat(path, &st)) {
+		if (errno == ENOENT && is_hub_name(path))
+			return err_set(err, ERR_INPUT,
+				       "no file or directory '%s' (for a model on the Hub, run 'hf "
+				       "download %s' and give the directory that it prints)",
+				       path, path);
+		return err_errno(err, "cannot open '%s'", path);
 	}
-	if (!rc && checkpoint->directory)
-		rc = read_config(checkpoint, io, err);
-	return rc;
+	if (S_ISDIR(st.st_mode) || ends_in(path, ".json"))
+		return open_below(checkpoint, S_ISDIR(st.st_mode), request, err);
+	return open_file(checkpoint, path, err);
 }

@@ -7,10 +7,16 @@
 
 #include "ckpt/checkpoint.h"
 
+struct shards_request {
+	int n_threads;
+	bool whole;		 /* refuses an unfinished directory; else opens what it has */
+	struct defects *defects; /* NULL: the first defect is an error */
+};
+
 /* Opens the shards at checkpoint->path and reads config.json: sets directory, shards, has_index,
- * config, and with a list of defects the index's total.  On failure the caller releases the
- * checkpoint. */
-int shards_open(struct checkpoint *checkpoint, int n_threads, struct defects *defects,
+ * n_expected, n_found, config, and with a list of defects the index's total.  On failure the caller
+ * releases the checkpoint. */
+int shards_open(struct checkpoint *checkpoint, const struct shards_request *request,
 		struct err *err);
 
 /* Adds an opened file, which the checkpoint takes over, under the base name of its path. */

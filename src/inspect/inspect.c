@@ -10,7 +10,7 @@ static int open_path(struct inspection *inspection, const struct io *io, const c
 		     const char *temp_dir, struct progress *progress, struct err *err)
 {
 	if (strcmp(path, "-") != 0)
-		return checkpoint_open(&inspection->checkpoint, io, path, 1, err);
+		return checkpoint_open_part(&inspection->checkpoint, io, path, err);
 	if (spool_read(io, temp_dir, progress, &inspection->stream_fd, err))
 		return -1;
 	inspection->spooled = true;

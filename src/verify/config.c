@@ -38,7 +38,8 @@ void verify_config(struct verify *verify)
 	if (!verify->opened.checkpoint->directory)
 		return;
 	if (!detection->config) {
-		if (detection->n_weights)
+		/* The configuration of an unfinished output is written last. */
+		if (detection->n_weights && !verify->opened.checkpoint->n_expected)
 			problem(verify, PROBLEM_CONFIG_KEY, "config.json",
 				"quantization_config is missing: engines read FP8 codes as "
 				"weights");

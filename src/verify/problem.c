@@ -49,6 +49,10 @@ static const struct {
 	[PROBLEM_NAME_DUPLICATE] = { "name-duplicate", "engines use one or the other" },
 	[PROBLEM_TENSOR_MISSING] = { "tensor-missing", NULL },
 	[PROBLEM_TENSOR_CHANGED] = { "tensor-changed", NULL },
+	[PROBLEM_UNFINISHED] = { "unfinished", NULL },
+	[PROBLEM_NOTHING_QUANTIZED] = { "nothing-quantized",
+					"give the output of a quantization, not its source" },
+	[PROBLEM_FILE_STRAY] = { "file-stray", "some engines load every .safetensors file" },
 	[PROBLEM_FILE_INVALID] = { "file-invalid", NULL },
 	[PROBLEM_FILE_CHANGED] = { "file-changed", NULL },
 	[PROBLEM_FILE_MISSING] = { "file-missing", NULL },
@@ -60,6 +64,7 @@ static const enum problem_kind of_defect[] = {
 	[DEFECT_INDEX_MISSING] = PROBLEM_INDEX_MISSING,
 	[DEFECT_INDEX_UNMAPPED] = PROBLEM_INDEX_UNMAPPED,
 	[DEFECT_INDEX_TOTAL] = PROBLEM_INDEX_TOTAL_SIZE,
+	[DEFECT_UNFINISHED] = PROBLEM_UNFINISHED,
 	[DEFECT_NAME_DUPLICATE] = PROBLEM_NAME_DUPLICATE,
 };
 

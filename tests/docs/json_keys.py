@@ -103,11 +103,13 @@ def main():
 
     keys = page_keys("inspect")
     stats, told = fp8conv("inspect", str(folder / "repacked"), "--stats", "--json", "--progress=json")
-    check("inspect", keys["Checkpoint"], [stats, fp8conv("inspect", packed, "--json")[0]])
+    packed, _ = fp8conv("inspect", packed, "--json")
+    (folder / "repacked/model-00001-of-00002.safetensors").unlink()
+    part, _ = fp8conv("inspect", str(folder / "repacked"), "--json")
+    check("inspect", keys["Checkpoint"], [stats, packed, part])
     check("inspect", keys[progress], [told])
     amax, _ = fp8conv("inspect", str(SAMPLES / "amax/tiny-llama-1.amax"), "--json")
-    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"],
-          [stats, fp8conv("inspect", packed, "--json")[0], amax])
+    check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"], [stats, packed, part, amax])
 
     keys = page_keys("calibrate")
     text = folder / "text.txt"

@@ -10,7 +10,7 @@ grep -c 'self_attn	' t | grep -qx 4 || echo "not 4 attentions"
 awk -F '\t' 'NF != 9 { print "line " NR ": " NF " fields" } $2 != 3 || $3 != 48 { print }' t
 grep -q '^model.layers.2.mlp.up_proj	3	48	inf	' t || echo "no infinity"
 "$FP8CONV" inspect --json s.amax >j
-json j 'list(j)[:10] == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "metadata", "totals", "tensors"]' \
+json j 'list(j)[:11] == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "unfinished", "metadata", "totals", "tensors"]' \
 	'j["kind"] == "amax" and j["recipe"] is j["format"] is j["scale_fmt"] is None' \
 	'j["metadata"]["fp8conv_amax"] == "1" and j["metadata"]["model"] == j["model"]' \
 	'(j["precision"], j["backend"], j["passes"], j["tokens"], j["seq_len"], j["amax_history_len"]) == ("bf16", "cpu", 3, 48, 16, 1024)' \

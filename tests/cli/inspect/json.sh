@@ -3,7 +3,7 @@
 . "$CLI/lib.sh"
 need "$SAMPLES/odd-shapes"
 "$FP8CONV" inspect --json "$SAMPLES/odd-shapes" >j
-json j 'list(j) == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "metadata", "totals", "tensors"]' \
+json j 'list(j) == ["schema", "kind", "recipe", "format", "scale_fmt", "low_bit", "files", "unfinished", "metadata", "totals", "tensors"]' \
 	'j["kind"] == "checkpoint" and j["recipe"] is j["format"] is j["scale_fmt"] is None' \
 	'[f["name"] for f in j["files"]] == ["model-0000%d-of-00002.safetensors" % i for i in (1, 2)]' \
 	'all(list(f) == ["name", "bytes"] for f in j["files"])' \
