@@ -3,6 +3,7 @@
  * The steps of verify_run(), in their order:
  *
  *	recorded_read()		reads the recipe from the manifest or the options
+ *	verify_files()		checks that there is FP8, and nothing else beside it
  *	verify_config()		checks the configuration
  *	verify_tensors()	checks names, types and shapes; lists the weights
  *	verify_partial()	checks that the target reads partial blocks
@@ -112,6 +113,9 @@ char *verify_module(const char *weight);
 /* Fills opened.manifest, .recorded and .given.  ERR_USAGE for an unknown recipe or tuning that it
  * does not support. */
 int recorded_read(struct verify *verify, struct err *err);
+
+/* Reports a checkpoint without FP8 weights, and weight files beside it. */
+int verify_files(struct verify *verify, struct err *err);
 
 /* Checks the configuration by itself and against the weights. */
 void verify_config(struct verify *verify);

@@ -110,6 +110,8 @@ static void list_reports(struct verify *verify)
 
 static int check(struct verify *verify, struct err *err)
 {
+	if (verify_files(verify, err))
+		return -1;
 	verify_config(verify);
 	verify_tensors(verify);
 	verify_partial(verify);

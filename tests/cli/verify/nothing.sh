@@ -1,0 +1,32 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What is no FP8 model, or more than one: the source instead of the output, and weights of something else beside the model.
+need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe"
+for options in "" "--target vllm" "--source $SAMPLES/tiny-llama"; do
+	# shellcheck disable=SC2086
+	"$FP8CONV" verify "$SAMPLES/tiny-llama" $options >told && echo "verify $options accepts a model that is not FP8"
+	grep -qx "nothing-quantized: no weight of '$SAMPLES/tiny-llama' is FP8: give the output of a quantization, not its source" told ||
+		cat told
+	[ "$(wc -l <told)" -eq 1 ] || cat told
+done
+"$FP8CONV" verify "$SAMPLES/tiny-llama/model.safetensors" --json >j && echo "verify accepts a file without FP8"
+json j 'not j["ok"] and j["recipe"] is None' '[(p["kind"], p["tensor"], p["file"]) for p in j["problems"]] ==
+	[("nothing-quantized", None, None)]'
+"$FP8CONV" quantize "$SAMPLES/tiny-llama" -o out
+"$FP8CONV" dequantize out -o back
+"$FP8CONV" verify back | grep -o '^[a-z-]*:'
+
+# Without an index some engines load every file; with one, Mistral's second layout is known, and others are told.
+cp "$SAMPLES/tiny-llama/model.safetensors" out/lora.safetensors
+"$FP8CONV" verify out
+"$FP8CONV" verify out --json >j
+json j '[(p["kind"], p["file"]) for p in j["problems"]] == [("file-stray", "lora.safetensors")]'
+"$FP8CONV" quantize "$SAMPLES/tiny-moe/per-expert" -o moe
+for name in adapter.safetensors consolidated.safetensors .hidden.safetensors; do
+	cp "$SAMPLES/tiny-llama/model.safetensors" moe/$name
+done
+"$FP8CONV" verify moe
+rm moe/model-00002-of-00002.safetensors moe/adapter.safetensors
+echo broken >moe/model-00002-of-00002.safetensors
+"$FP8CONV" verify moe | grep -v config-ignore | cut -d : -f 1,2
