@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "format/edit_config.h"
+#include "format/skip_match.h"
 #include "model/tensor_name.h"
 #include "convert/plan.h"
 
@@ -85,9 +86,29 @@ static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 		set->scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 		modules_add(&set->modules, unit->name);
 	}
-	skip_list_sort(&plan->skipped);
 	for (size_t i = 0; i < sets->n; i++)
 		modules_sort(&sets->list[i].modules);
+}
+
+static bool names_lm_head(const char *module)
+{
+	const char *dot = strrchr(module, '.');
+
+	return !strcmp(dot ? dot + 1 : module, "lm_head");
+}
+
+/* Adds lm_head to the kept modules if the model has no tensor of that name: engines make the module
+ * of a tied model, and would quantize it. */
+static void keep_tied_head(struct plan *plan, const struct recipe_sets *sets)
+{
+	for (size_t i = 0; i < plan->skipped.n; i++)
+		if (names_lm_head(plan->skipped.names[i]))
+			return;
+	for (size_t i = 0; i < sets->n; i++)
+		for (size_t m = 0; m < sets->list[i].modules.n; m++)
+			if (names_lm_head(sets->list[i].modules.names[m]))
+				return;
+	skip_list_add_module(&plan->skipped, "lm_head");
 }
 
 static void sets_release(struct recipe_sets *sets)
@@ -119,6 +140,33 @@ static struct module_set *sets_list(const struct recipe_sets *sets)
 	return list;
 }
 
+/* Refuses a list that some engine would match with a quantized module, whose codes it would then
+ * read as weights. */
+static int check_list(const struct plan *plan, const struct recipe_sets *sets, struct err *err)
+{
+	const char *const *names = (const char *const *)plan->skipped.names;
+	struct skip_match *match = skip_match_make(names, plan->skipped.n);
+	const char *entry = NULL;
+	int rc = 0;
+
+	for (size_t i = 0; i < sets->n && !rc; i++) {
+		const struct modules *modules = &sets->list[i].modules;
+
+		for (size_t m = 0; m < modules->n && !rc; m++) {
+			entry = skip_match_conflict(match, modules->names[m]);
+			if (!entry)
+				continue;
+			rc = err_set(err, ERR_USAGE,
+				     "'%s' is kept, and its name in the list of kept modules also "
+				     "matches '%s', which is quantized, in some engine: keep both "
+				     "with --exclude",
+				     entry, modules->names[m]);
+		}
+	}
+	skip_match_free(match);
+	return rc;
+}
+
 int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
@@ -129,6 +177,12 @@ int plan_configuration(struct plan *plan, struct err *err)
 	int rc = -1;
 
 	sets_fill(&sets, plan);
+	keep_tied_head(plan, &sets);
+	skip_list_sort(&plan->skipped);
+	if (check_list(plan, &sets, err)) {
+		sets_release(&sets);
+		return -1;
+	}
 	list = sets_list(&sets);
 	quantization = (struct quantization){ .sets = list,
 					      .n_sets = sets.n,

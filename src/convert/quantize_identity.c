@@ -77,11 +77,13 @@ static json_t *calibration_json(const struct plan *plan, const struct quantize_p
 json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params)
 {
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
+	static const char *const profiles[] = { "vendor", "engine", "none" };
 	const struct select_options *select = &params->select;
 
-	return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}",
 			 "recipe", plan->recipe->name, "format", plan->format->name, "target",
-			 engine_name(plan->target), "scales", spec_json(&plan->spec), "include",
+			 engine_name(plan->target), "profile", profiles[params->profile], "scales",
+			 spec_json(&plan->spec), "include",
 			 patterns_json(select->include, select->n_include), "exclude",
 			 patterns_json(select->exclude, select->n_exclude), "tensor",
 			 rules_json(select), "ragged", select->ragged, "requantize",

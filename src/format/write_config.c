@@ -102,43 +102,12 @@ int format_configure(const struct format *format, const struct quantization *qua
 	return format->configure(format, quantization, config, hf_quant_config, err);
 }
 
-static bool names_lm_head(const char *module)
-{
-	static const char lm_head[] = "lm_head";
-	size_t n = strlen(module), n_head = strlen(lm_head);
-
-	return n >= n_head && !strcmp(module + n - n_head, lm_head) &&
-	       (n == n_head || module[n - n_head - 1] == '.');
-}
-
-/* Whether lm_head must be added: a tied model has no tensor of that name, but a module that engines
- * would quantize. */
-static bool lm_head_hidden(const struct quantization *quantization)
-{
-	for (size_t i = 0; i < quantization->n_kept; i++)
-		if (names_lm_head(quantization->kept[i]))
-			return false;
-	for (size_t i = 0; i < quantization->n_sets; i++)
-		for (size_t j = 0; j < quantization->sets[i].n_modules; j++)
-			if (names_lm_head(quantization->sets[i].modules[j]))
-				return false;
-	return true;
-}
-
 json_t *config_kept_json(const struct quantization *quantization)
 {
-	bool hidden = lm_head_hidden(quantization);
 	json_t *list = json_array();
 
-	for (size_t i = 0; i < quantization->n_kept; i++) {
-		if (hidden && strcmp("lm_head", quantization->kept[i]) < 0) {
-			json_array_append_new(list, json_string("lm_head"));
-			hidden = false;
-		}
+	for (size_t i = 0; i < quantization->n_kept; i++)
 		json_array_append_new(list, json_string(quantization->kept[i]));
-	}
-	if (hidden)
-		json_array_append_new(list, json_string("lm_head"));
 	return list;
 }
 

@@ -16,8 +16,7 @@ bool quantization_mixed(const struct quantization *quantization);
 /* Whether all scales are powers of two. */
 bool quantization_pow2(const struct quantization *quantization);
 
-/* Returns the kept modules as a new reference.  lm_head is one of them even in a tied model, which
- * has no tensor of that name. */
+/* Returns the kept modules as a new reference. */
 json_t *config_kept_json(const struct quantization *quantization);
 
 /* Appends the text of value and drops the reference to it. */

@@ -215,12 +215,10 @@ static const struct {
 };
 
 /* Modules whose last rows are no whole block of 128 in FP8 releases of their vendors: DeepSeek's
- * kv_lora_rank + rope_dim (576), and Mamba's input, which ends in one row a head. */
+ * kv_lora_rank + rope_dim (576). */
 static const char *const ragged_rows[] = {
 	"kv_a_proj_with_mqa",
 	"wkv_a_with_mqa",
-	"in_proj@mixer",
-	"in_proj@mamba",
 };
 
 static bool contains(const struct segment *segment, const char *text, size_t n)

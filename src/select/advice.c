@@ -3,6 +3,7 @@
  * The notes on what was decided: how much a recipe keeps that another would take, experts of an
  * unknown layout, what engines do not load, and what a user's pattern overrides.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
@@ -193,6 +194,36 @@ static void note_overridden(const struct select *select, struct notes *notes)
 	}
 }
 
+/* --- partial blocks --- */
+
+static bool is_partial(const struct candidate *c)
+{
+	struct tile tile;
+
+	if (!c->recipe || c->recipe->weight.scale_type == SCALE_E8M0)
+		return false;
+	tile = c->recipe->weight.tile;
+	return (tile.rows != WHOLE && c->rows % tile.rows) ||
+	       (tile.cols != WHOLE && c->cols % tile.cols);
+}
+
+static void note_partial(const struct select *select, struct notes *notes)
+{
+	const struct candidate *first = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; i < select->n; i++)
+		if (is_partial(&select->candidates[i]))
+			first = n++ ? first : &select->candidates[i];
+	if (n && select->options->target == ENGINE_ANY)
+		notes_add(notes, NOTE_PARTIAL_BLOCKS, first->source->tensor->name,
+			  "%zu %s in a partial block, as '%s' [%" PRIu64 ", %" PRIu64
+			  "]: transformers reads such weights wrong where it dequantizes; "
+			  "--target transformers keeps them",
+			  n, n == 1 ? "weight ends" : "weights end", first->source->tensor->name,
+			  first->rows, first->cols);
+}
+
 /* --- kernels --- */
 
 /* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
@@ -227,5 +258,6 @@ void select_advice(const struct select *select, struct notes *notes)
 		note_not_loaded(select, notes);
 		note_overridden(select, notes);
 	}
+	note_partial(select, notes);
 	note_small(select, notes);
 }

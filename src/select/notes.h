@@ -13,6 +13,7 @@ enum note_kind {
 	NOTE_EXPERTS_UNKNOWN,
 	NOTE_LOW_BIT_INEXACT,
 	NOTE_NOT_LOADED,
+	NOTE_PARTIAL_BLOCKS, /* transformers reads weights of partial blocks wrong */
 	NOTE_OVERRIDES_ENGINE,
 	NOTE_UNCOVERED, /* calibration has too few tokens of modules */
 	NOTE_INVERTED,	/* the source's scales divide */

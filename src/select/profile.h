@@ -24,6 +24,7 @@ enum profile_action {
 	PROFILE_KEEP,	 /* kept in high precision */
 	PROFILE_BARE,	 /* the same; engines build the module so, and need no name of it */
 	PROFILE_GENERAL, /* the general rules decide */
+	PROFILE_RAGGED,	 /* engines load it with a partial block of rows at its end */
 	PROFILE_BOND,	 /* merged by engines in the order of the pattern's braces */
 	PROFILE_STACK,	 /* experts in one tensor that stays 3-D */
 	PROFILE_SPLIT,	 /* experts in one tensor, each written as a tensor of its own */

@@ -74,6 +74,7 @@ const struct profile_row profile_rows[] = {
 	  NULL, "vllm minimax_m3/nvidia/model.py" },
 
 	{ NEMO, "*.mtp.*", PROFILE_KEEP, VENDOR, 0, "MTP layers are BF16 in the release", OF_NEMO },
+	{ NEMO, "*.mixer.in_proj", PROFILE_RAGGED, ENGINE, 0, NULL, "vllm mamba_mixer2.py" },
 	{ NEMO, "*.mixer.{q,k,v,o}_proj", PROFILE_KEEP, VENDOR, 0,
 	  "attention is BF16 in the release", OF_NEMO },
 	{ NEMO, "*.mixer.fc{1,2}_latent_proj", PROFILE_KEEP, VENDOR, 0,

@@ -53,8 +53,11 @@ static void check_columns(const struct select *select, struct candidate *c)
  * read those that vendors release. */
 static bool may_have_ragged_rows(const struct select *select, const struct candidate *c)
 {
+	const struct profile_row *row = c->profile.row;
+	bool loads = c->facts.ragged_rows || (row && row->action == PROFILE_RAGGED);
+
 	return may_be_ragged(select, c) ||
-	       (c->facts.ragged_rows && select->options->target != ENGINE_TRANSFORMERS);
+	       (loads && select->options->target != ENGINE_TRANSFORMERS);
 }
 
 static void check_rows(const struct select *select, struct candidate *c)

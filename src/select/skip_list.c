@@ -104,6 +104,11 @@ void skip_list_add(struct skip_list *list, const struct format *format,
 		add(list, tensor->name, module_len(tensor->name));
 }
 
+void skip_list_add_module(struct skip_list *list, const char *module)
+{
+	add(list, module, strlen(module));
+}
+
 static int compare_texts(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);

@@ -40,6 +40,9 @@ struct skip_list {
 void skip_list_add(struct skip_list *list, const struct format *format,
 		   const struct st_tensor *tensor, enum skip_need need);
 
+/* Adds one name. */
+void skip_list_add_module(struct skip_list *list, const char *module);
+
 /* Sorts the names, and drops duplicates. */
 void skip_list_sort(struct skip_list *list);
 void skip_list_release(struct skip_list *list);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The configuration of a plan, for more recipes than fp8conv has rows of: as many groups as
- * recipes, the largest first, and every module in the group of its own.
+ * The configuration of a plan: for more recipes than fp8conv has rows of, as many groups as
+ * recipes, the largest first, and every module in the group of its own; and the names of kept
+ * modules.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -84,10 +85,74 @@ static void every_recipe_has_a_group(void **state)
 	buf_release(&plan.files.hf_quant_config);
 }
 
+/* The names of kept modules for one quantized and one kept weight, and the error. */
+static int list_names(char *quantized, char *kept, struct plan *plan, struct err *err)
+{
+	static const uint64_t shape[] = { 128, 128 };
+	const struct scheme scheme = { .granularity = GRANULARITY_CHANNEL };
+	struct st_tensor tensor = {
+		.name = kept, .dtype = DT_BF16, .n_dims = 2, .shape = (uint64_t *)shape
+	};
+	const struct tensor_ref ref = { .tensor = &tensor };
+	const struct recipe *recipe = recipe_find("channelwise", err);
+	struct unit two[] = { { .name = quantized, .recipe = recipe },
+			      { .name = kept, .source = &ref, .skip = SKIP_MODULE } };
+	struct plan_unit specs[] = { { .spec = &recipe->weight }, { 0 } };
+	int rc;
+
+	*plan = (struct plan){
+		.units = specs,
+		.selection = { .units = two, .n_units = 2 },
+		.format = format_select("compressed-tensors", ENGINE_ANY, &scheme, "x", err),
+	};
+	rc = plan_configuration(plan, err);
+	buf_release(&plan->files.config);
+	return rc;
+}
+
+/* Engines make the lm_head of a tied model, which has no tensor of it. */
+static void lm_head_is_named_where_no_tensor_is(void **state)
+{
+	struct err err = { 0 };
+	struct plan plan;
+
+	(void)state;
+	assert_int_equal(list_names("a.q_proj.weight", "a.gate.weight", &plan, &err), 0);
+	assert_int_equal(plan.skipped.n, 2);
+	assert_string_equal(plan.skipped.names[0], "a.gate");
+	assert_string_equal(plan.skipped.names[1], "lm_head");
+	skip_list_release(&plan.skipped);
+	assert_int_equal(list_names("a.q_proj.weight", "b.lm_head.weight", &plan, &err), 0);
+	assert_int_equal(plan.skipped.n, 1);
+	assert_string_equal(plan.skipped.names[0], "b.lm_head");
+	skip_list_release(&plan.skipped);
+	assert_int_equal(list_names("lm_head.weight", "a.gate.weight", &plan, &err), 0);
+	assert_int_equal(plan.skipped.n, 1);
+	assert_string_equal(plan.skipped.names[0], "a.gate");
+	skip_list_release(&plan.skipped);
+}
+
+static void a_name_that_ends_a_quantized_module_is_refused(void **state)
+{
+	struct err err = { 0 };
+	struct plan plan;
+
+	(void)state;
+	assert_int_equal(list_names("a.0.q_proj.weight", "proj.weight", &plan, &err), -1);
+	assert_int_equal(err.kind, ERR_USAGE);
+	assert_string_equal(err.message,
+			    "'proj' is kept, and its name in the list of kept modules also "
+			    "matches 'a.0.q_proj', which is quantized, in some engine: keep both "
+			    "with --exclude");
+	skip_list_release(&plan.skipped);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_recipe_has_a_group),
+		cmocka_unit_test(lm_head_is_named_where_no_tensor_is),
+		cmocka_unit_test(a_name_that_ends_a_quantized_module_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

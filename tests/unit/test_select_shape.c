@@ -60,8 +60,6 @@ static void rows_of_some_modules_may_be_ragged(void **state)
 {
 	const char *tensors = "a.0.kv_a_proj_with_mqa.weight BF16 576 128\n"
 			      "layers.0.attention.wkv_a_with_mqa.weight BF16 576 128\n"
-			      "backbone.layers.0.mixer.in_proj.weight BF16 832 128\n"
-			      "model.layers.0.mamba.in_proj.weight BF16 832 128\n"
 			      "model.layers.0.conv.in_proj.weight BF16 832 128\n"
 			      "a.0.kv_b_proj.weight BF16 256 128\n";
 
@@ -69,16 +67,12 @@ static void rows_of_some_modules_may_be_ragged(void **state)
 	selection_gives(tensors, "blockwise", NO_OPTIONS,
 			"a.0.kv_a_proj_with_mqa.weight blockwise\n"
 			"layers.0.attention.wkv_a_with_mqa.weight blockwise\n"
-			"backbone.layers.0.mixer.in_proj.weight blockwise\n"
-			"model.layers.0.mamba.in_proj.weight blockwise\n"
 			"model.layers.0.conv.in_proj.weight: N 832 is not a multiple of 128\n"
 			"a.0.kv_b_proj.weight blockwise\n");
 	selection_gives(tensors, "blockwise",
 			(struct select_options){ .target = ENGINE_TRANSFORMERS },
 			"a.0.kv_a_proj_with_mqa.weight: N 576 is not a multiple of 128\n"
 			"layers.0.attention.wkv_a_with_mqa.weight: N 576 is not a multiple of 128\n"
-			"backbone.layers.0.mixer.in_proj.weight: N 832 is not a multiple of 128\n"
-			"model.layers.0.mamba.in_proj.weight: N 832 is not a multiple of 128\n"
 			"model.layers.0.conv.in_proj.weight: N 832 is not a multiple of 128\n"
 			"a.0.kv_b_proj.weight blockwise\n");
 }

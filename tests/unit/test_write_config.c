@@ -302,32 +302,6 @@ static void unsupported_configurations_are_refused(void **state)
 	assert_int_equal(config.len, 0);
 }
 
-/* lm_head is always named: tied models have the module and no tensor. */
-static void lm_head_is_named_where_it_is_kept(void **state)
-{
-	static const char *const before[] = { "a.gate", "model.layers.0.mlp.gate" };
-	static const char *const own[] = { "language_model.lm_head" };
-	const struct module_set set = { schemes[BLOCK], attention, 2 };
-	const struct module_set head = { schemes[BLOCK], kept, 1 };
-	struct buf config = { 0 };
-	struct err err = { 0 };
-
-	(void)state;
-	configure("hf", &set, 1, (struct quantization){ .kept = before, .n_kept = 2 }, &config,
-		  &err);
-	assert_json(&config,
-		    "{'quant_method': 'fp8', 'activation_scheme': 'dynamic', 'fmt': 'e4m3', "
-		    "'weight_block_size': [128, 128], 'scale_fmt': 'ue8m0', "
-		    "'modules_to_not_convert': ['a.gate', 'lm_head', 'model.layers.0.mlp.gate']}");
-	buf_release(&config);
-	configure("hf", &set, 1, (struct quantization){ .kept = own, .n_kept = 1 }, &config, &err);
-	assert_null(strstr(config.data, "\"lm_head\""));
-	buf_release(&config);
-	configure("hf", &head, 1, (struct quantization){ 0 }, &config, &err);
-	assert_null(strstr(config.data, "lm_head"));
-	buf_release(&config);
-}
-
 static void the_configuration_is_set_in_one_place(void **state)
 {
 	static const struct {
@@ -414,7 +388,6 @@ int main(void)
 		cmocka_unit_test(two_recipes_in_one_configuration),
 		cmocka_unit_test(recipes_of_the_same_words_share_their_claims),
 		cmocka_unit_test(unsupported_configurations_are_refused),
-		cmocka_unit_test(lm_head_is_named_where_it_is_kept),
 		cmocka_unit_test(the_configuration_is_set_in_one_place),
 		cmocka_unit_test(the_configuration_is_removed_everywhere),
 	};
