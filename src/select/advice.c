@@ -207,15 +207,18 @@ static bool is_partial(const struct candidate *c)
 	       (tile.cols != WHOLE && c->cols % tile.cols);
 }
 
+/* Not with --ragged, whose user wants them. */
 static void note_partial(const struct select *select, struct notes *notes)
 {
 	const struct candidate *first = NULL;
 	size_t n = 0;
 
+	if (select->options->ragged || select->options->target != ENGINE_ANY)
+		return;
 	for (size_t i = 0; i < select->n; i++)
 		if (is_partial(&select->candidates[i]))
 			first = n++ ? first : &select->candidates[i];
-	if (n && select->options->target == ENGINE_ANY)
+	if (n)
 		notes_add(notes, NOTE_PARTIAL_BLOCKS, first->source->tensor->name,
 			  "%zu %s in a partial block, as '%s' [%" PRIu64 ", %" PRIu64
 			  "]: transformers reads such weights wrong where it dequantizes; "

@@ -34,7 +34,8 @@ mkdir in
 python3 "$CLI/checkpoint.py" make in/model.safetensors model.layers.0.self_attn.kv_a_proj_with_mqa.weight=BF16:576x128 \
 	model.layers.0.self_attn.o_proj.weight=BF16:640x128
 echo '{"model_type": "deepseek_v3"}' >in/config.json
-"$FP8CONV" quantize in -o any
+"$FP8CONV" quantize in -o any 2>note
+grep -qx "fp8conv quantize: note: 1 weight ends in a partial block, as 'model.layers.0.self_attn.kv_a_proj_with_mqa.weight' \[576, 128\]: .*" note || cat note
 "$FP8CONV" verify any --target vllm || echo "vllm loads DeepSeek's own partial blocks"
 "$FP8CONV" verify any --target transformers >told && echo "verify --target transformers accepts 576 rows"
 grep -q "^model.safetensors: partial-blocks: weight 'model.layers.0.self_attn.kv_a_proj_with_mqa.weight' \[576, 128\] " told || cat told
