@@ -182,14 +182,73 @@ void experts_bias(const struct experts_layout *layout, enum expert_part part, ui
 	*rows = out;
 }
 
-char *experts_part_name(const char *name, enum expert_part part, uint64_t expert, const char *what)
+/* Names of tensors that hold all experts, and of each expert's matrices: gate, up, down. */
+static const struct {
+	const char *module;
+	enum experts_content content;
+	const char *matrices[3];
+} words[] = {
+	{ "gate_up_proj", EXPERTS_GATE_UP, { "gate_proj", "up_proj", "down_proj" } },
+	{ "gate_proj", EXPERTS_GATE, { "gate_proj", "up_proj", "down_proj" } },
+	{ "up_proj", EXPERTS_UP, { "gate_proj", "up_proj", "down_proj" } },
+	{ "down_proj", EXPERTS_DOWN, { "gate_proj", "up_proj", "down_proj" } },
+	{ "input_linear", EXPERTS_GATE_UP, { "w1", "w3", "w2" } },
+	{ "output_linear", EXPERTS_DOWN, { "w1", "w3", "w2" } },
+	{ "w13_weight", EXPERTS_INTERLEAVED, { "w1", "w3", "w2" } },
+	{ "w2_weight", EXPERTS_DOWN, { "w1", "w3", "w2" } },
+};
+
+#define N_WORDS (sizeof words / sizeof *words)
+
+/* Returns the row of a name, or N_WORDS. */
+static size_t find_words(const struct path *path)
 {
-	static const char *const projections[] = { "gate_proj", "up_proj", "down_proj" };
+	size_t i = 0;
+
+	while (i < N_WORDS && !segment_is(&path->segments[path->owner], words[i].module))
+		i++;
+	return i;
+}
+
+enum experts_content experts_content(const char *name)
+{
 	struct path path;
+	size_t i;
 
 	path_split(&path, name);
-	return xasprintf("%.*s%" PRIu64 ".%s.%s", (int)(path.segments[path.owner].text - name),
-			 name, expert, projections[part], what);
+	i = find_words(&path);
+	return i < N_WORDS ? words[i].content : EXPERTS_UNKNOWN;
+}
+
+int experts_stack_sizes(struct experts_layout *layout, const struct experts_tensor *tensor,
+			struct err *err)
+{
+	enum experts_content content = experts_content(tensor->name);
+	bool both = content == EXPERTS_GATE_UP || content == EXPERTS_INTERLEAVED;
+	bool down = content == EXPERTS_DOWN;
+	const uint64_t *shape = tensor->shape;
+
+	if (both && shape[1] % 2)
+		return refuse_odd(tensor, err);
+	*layout = (struct experts_layout){
+		.n_experts = shape[0],
+		.hidden = shape[down ? 1 : 2],
+		.width = down ? shape[2] : shape[1] / (both ? 2 : 1),
+		.interleaved = content == EXPERTS_INTERLEAVED,
+	};
+	return 0;
+}
+
+char *experts_part_name(const char *name, enum expert_part part, uint64_t expert, const char *what)
+{
+	struct path path;
+	size_t i;
+
+	path_split(&path, name);
+	i = find_words(&path);
+	return xasprintf("%.*s%s%" PRIu64 ".%s.%s", (int)experts_layer_len(name), name,
+			 path.experts < 0 ? "experts." : "", expert,
+			 words[i < N_WORDS ? i : 0].matrices[part], what);
 }
 
 size_t experts_prefix_len(const char *name)
@@ -200,4 +259,13 @@ size_t experts_prefix_len(const char *name)
 	if (path.experts < 0)
 		return 0;
 	return (size_t)(path.segments[path.experts + 1].text - name);
+}
+
+size_t experts_layer_len(const char *name)
+{
+	struct path path;
+
+	path_split(&path, name);
+	return (size_t)(path.segments[path.experts < 0 ? path.owner : path.experts + 1].text -
+			name);
 }

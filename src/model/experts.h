@@ -37,6 +37,16 @@ struct experts_layout {
 	bool interleaved;
 };
 
+/* What a tensor of all experts holds: the matrix [out, in] of each, or gate and up in one. */
+enum experts_content {
+	EXPERTS_UNKNOWN,
+	EXPERTS_GATE,	     /* [E, I, H] */
+	EXPERTS_UP,	     /* [E, I, H] */
+	EXPERTS_DOWN,	     /* [E, H, I] */
+	EXPERTS_GATE_UP,     /* [E, 2I, H], gate first */
+	EXPERTS_INTERLEAVED, /* [E, 2I, H], rows of gate and up in turn */
+};
+
 struct experts_tensor {
 	const char *name;      /* NULL: the layer has none */
 	const uint64_t *shape; /* 3 dimensions, none of them 0 */
@@ -60,11 +70,26 @@ void experts_bias(const struct experts_layout *layout, enum expert_part part, ui
 		  uint64_t *rows, struct slice *slice);
 
 /* Makes "PREFIX.experts.3.up_proj.weight" from "PREFIX.experts.gate_up_proj", which may end in
- * ".weight"; what is the last word, "weight" or "bias".  The caller frees the result. */
+ * ".weight", or "PREFIX.experts.3.w3.weight" from Granite's "PREFIX.input_linear.weight"; what is
+ * the last word, "weight" or "bias".  The caller frees the result. */
 char *experts_part_name(const char *name, enum expert_part part, uint64_t expert, const char *what);
+
+/* Returns the content of a tensor that holds all experts, by its last words, or EXPERTS_UNKNOWN.
+ * What other layouts do with the same words, the caller knows: "X.up_proj.weight" may be a single
+ * matrix. */
+enum experts_content experts_content(const char *name);
+
+/* Sets the sizes in the layout to those of a tensor (E, a, b).  ERR_INPUT where gate and up have an
+ * odd number of rows. */
+int experts_stack_sizes(struct experts_layout *layout, const struct experts_tensor *tensor,
+			struct err *err);
 
 /* Returns the length of the prefix that all experts of a layer have in common:
  * "model.layers.0.mlp.experts.".  Returns 0 for other names. */
 size_t experts_prefix_len(const char *name);
+
+/* The same for a tensor that holds all experts, whose name need not have the segment "experts":
+ * "model.layers.3.moe." of "model.layers.3.moe.up_proj.weight". */
+size_t experts_layer_len(const char *name);
 
 #endif

@@ -215,6 +215,58 @@ static void experts_get_the_names_of_modules(void **state)
 		    "a.feed_forward.experts.2.down_proj.weight");
 }
 
+static void granite_experts_get_the_names_of_mixtral(void **state)
+{
+	(void)state;
+	assert_name("model.layers.0.block_sparse_moe.input_linear.weight", EXPERT_GATE, 0,
+		    "model.layers.0.block_sparse_moe.experts.0.w1.weight");
+	assert_name("model.layers.0.block_sparse_moe.input_linear.weight", EXPERT_UP, 3,
+		    "model.layers.0.block_sparse_moe.experts.3.w3.weight");
+	assert_name("model.layers.0.block_sparse_moe.output_linear.weight", EXPERT_DOWN, 3,
+		    "model.layers.0.block_sparse_moe.experts.3.w2.weight");
+}
+
+static void stacks_are_known_by_their_last_words(void **state)
+{
+	static const uint64_t shape[] = { 8, 256, 384 }, odd[] = { 8, 255, 384 };
+	static const struct {
+		const char *name;
+		enum experts_content content;
+		uint64_t hidden, width;
+		size_t layer; /* length of what the layer's experts have in common */
+	} rows[] = {
+		{ "l.3.moe.gate_proj.weight", EXPERTS_GATE, 384, 256, 8 },
+		{ "l.3.moe.up_proj.weight", EXPERTS_UP, 384, 256, 8 },
+		{ "l.3.moe.down_proj.weight", EXPERTS_DOWN, 256, 384, 8 },
+		{ "l.m.input_linear.weight", EXPERTS_GATE_UP, 384, 128, 4 },
+		{ "l.m.output_linear.weight", EXPERTS_DOWN, 256, 384, 4 },
+		{ "l.experts.w13_weight", EXPERTS_INTERLEAVED, 384, 128, 10 },
+		{ "l.experts.w2_weight", EXPERTS_DOWN, 256, 384, 10 },
+		{ "l.experts.gate_up_proj", EXPERTS_GATE_UP, 384, 128, 10 },
+	};
+	struct experts_layout layout;
+	struct err err = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct experts_tensor tensor = { rows[i].name, shape };
+
+		assert_int_equal(experts_content(rows[i].name), rows[i].content);
+		assert_int_equal(experts_stack_sizes(&layout, &tensor, &err), 0);
+		assert_int_equal(layout.n_experts, 8);
+		assert_int_equal(layout.hidden, rows[i].hidden);
+		assert_int_equal(layout.width, rows[i].width);
+		assert_int_equal(experts_layer_len(rows[i].name), rows[i].layer);
+	}
+	assert_int_equal(experts_content("l.moe_bank.w_in"), EXPERTS_UNKNOWN);
+	assert_int_equal(
+		experts_stack_sizes(&layout, &(struct experts_tensor){ rows[3].name, odd }, &err),
+		-1);
+	assert_string_equal(err.message,
+			    "experts 'l.m.input_linear.weight' [8, 255, 384] do not divide into "
+			    "gate and up: use --exclude to keep the experts unchanged");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -223,6 +275,8 @@ int main(void)
 		cmocka_unit_test(slices_are_the_matrices_of_each_expert),
 		cmocka_unit_test(interleaved_rows_are_told_apart),
 		cmocka_unit_test(experts_get_the_names_of_modules),
+		cmocka_unit_test(granite_experts_get_the_names_of_mixtral),
+		cmocka_unit_test(stacks_are_known_by_their_last_words),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
