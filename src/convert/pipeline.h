@@ -90,7 +90,7 @@ int pipeline_amax(struct pipeline *pipeline, const struct band_list *list, size_
 /* Asks the kernel to read the source of a band ahead, if it is contiguous. */
 int band_read_ahead(struct pipeline *pipeline, const struct band *band, struct err *err);
 
-/* Returns the known amax of a quantized unit: one value, or one for each row. */
+/* Returns the known amax of a quantized unit: one value for each matrix, or one for each row. */
 float *pipeline_known_amax(const struct pipeline *pipeline, size_t u);
 
 /* Fails with ERR_INPUT that names the first NaN or inf of a rect.  Returns -1. */

@@ -100,7 +100,9 @@ static int amax_item(void *context, int w, size_t item, struct err *err)
 	const struct band *band = &pass->list.bands[item];
 	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
 	bool whole = pipeline->plan->units[band->unit].spec->tile.rows == WHOLE;
-	float *known = pipeline_known_amax(pipeline, band->unit);
+	float *known =
+		pipeline_known_amax(pipeline, band->unit) +
+		unit_tile_row(unit, (struct tile){ whole ? WHOLE : 1, WHOLE }, band->rect.row);
 	const float *amax = pipeline->workers[w].scales;
 	size_t ahead = item + BANDS_AHEAD;
 	uint64_t n_nonfinite;
@@ -115,10 +117,8 @@ static int amax_item(void *context, int w, size_t item, struct err *err)
 		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &x, err);
 	pthread_mutex_lock(&pipeline->lock);
 	for (size_t i = 0; i < (whole ? 1 : band->rect.n_rows); i++) {
-		float *value = &known[whole ? 0 : band->rect.row + i];
-
-		if (amax[i] > *value)
-			*value = amax[i];
+		if (amax[i] > known[i])
+			known[i] = amax[i];
 	}
 	pthread_mutex_unlock(&pipeline->lock);
 	return 0;

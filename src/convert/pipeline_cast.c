@@ -31,12 +31,13 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 	uint64_t grid_cols = tile_count(unit->cols, tile.cols);
 	uint64_t n_rows = tile_count(band->rect.n_rows, tile.rows);
 	uint64_t n_cols = tile_count(band->rect.n_cols, tile.cols);
-	uint64_t row = tile.rows == WHOLE ? 0 : band->rect.row / tile.rows;
 	uint64_t col = tile.cols == WHOLE ? 0 : band->rect.col / tile.cols;
+	uint64_t row = unit_tile_row(unit, tile, band->rect.row);
 	uint64_t at = shard->header_size + scale->begin + (row * grid_cols + col) * size;
 
 	/* Only one of the bands that share a tile writes its scale. */
-	if ((tile.rows == WHOLE && band->rect.row) || (tile.cols == WHOLE && band->rect.col))
+	if ((tile.rows == WHOLE && band->rect.row % unit_matrix_rows(unit)) ||
+	    (tile.cols == WHOLE && band->rect.col))
 		return 0;
 	if (n_cols == grid_cols)
 		return write_queue_add(queue, out->scale_inv, n_rows * n_cols * size, at, err);
@@ -150,8 +151,8 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 	if (unit_needs_amax(unit, spec, &pipeline->limits)) {
 		const float *amax = pipeline_known_amax(pipeline, u);
 
-		if (spec->tile.rows != WHOLE)
-			amax += band->rect.row;
+		/* of whole matrices, or of rows */
+		amax += unit_tile_row(unit, spec->tile, band->rect.row);
 		backend_cast(pipeline->backend, &x, spec, amax, 1, &out);
 	} else {
 		backend_quantize(pipeline->backend, &x, spec, &out);

@@ -123,14 +123,14 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 
 	for (size_t u = 0; u < selection->n_units; u++) {
 		const struct unit *unit = &selection->units[u];
+		struct scaled_weight weight = unit_scaled_weight(unit);
 		struct scheme scheme;
 		const char *refused;
 
 		if (!unit->recipe)
 			continue;
 		scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
-		refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows,
-					      unit->cols);
+		refused = format_refuse_shape(plan->format, &scheme, plan->target, &weight);
 		if (!refused)
 			continue;
 		reason = refused;

@@ -27,19 +27,19 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 	const struct unit *unit = &plan->selection.units[u];
 	const struct qspec *spec = plan->units[u].spec;
 	struct scheme scheme = scheme_from_qspec(spec, unit->static_input);
-	uint64_t shape[2] = { unit->rows, unit->cols };
-	uint64_t n_scales =
-		tile_count(unit->rows, spec->tile.rows) * tile_count(unit->cols, spec->tile.cols);
+	const struct scaled_weight weight = unit_scaled_weight(unit);
+	const uint64_t shape[3] = { weight.experts, weight.rows, weight.cols };
+	uint64_t n_scales = unit_matrices(unit) * tile_count(weight.rows, spec->tile.rows) *
+			    tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
 	plan_add(plan, u,
 		 &(struct output_decl){ .kind = OUTPUT_CODES,
 					.name = unit->name,
 					.dtype = dtype_of_fp8(spec->format),
-					.n_dims = 2,
-					.shape = shape });
-	format_scale(plan->format, &scheme, plan->target,
-		     &(struct scaled_weight){ unit->name, unit->rows, unit->cols }, &scale);
+					.n_dims = weight.experts ? 3 : 2,
+					.shape = weight.experts ? shape : shape + 1 });
+	format_scale(plan->format, &scheme, plan->target, &weight, &scale);
 	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
 	plan->totals.n_converted++;
 	if (unit->static_input) {

@@ -103,7 +103,9 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 
 	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
-	refused = format_refuse_shape(plan->format, &scheme, plan->target, unit->rows, unit->cols);
+	refused = format_refuse_shape(
+		plan->format, &scheme, plan->target,
+		&(struct scaled_weight){ .rows = unit->rows, .cols = unit->cols });
 	if (!refused)
 		return 0;
 	return err_set(err, ERR_USAGE,

@@ -51,7 +51,9 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 					.n_dims = source->n_dims,
 					.shape = source->shape });
 	format_scale(plan->format, &scheme, plan->target,
-		     &(struct scaled_weight){ unit->name, unit->rows, unit->cols }, &decl);
+		     &(struct scaled_weight){
+			     .name = unit->name, .rows = unit->rows, .cols = unit->cols },
+		     &decl);
 	plan->totals.n_converted++;
 	/* A type of 8 bits that is not an exponent does not get here: detection rejects it. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))

@@ -116,12 +116,13 @@ static int group_input_scale(const struct static_scales *scales, struct plan *pl
 	return 0;
 }
 
+/* A calibration has one amax for all experts of a stack: each takes it. */
 static int group_weight_amax(const struct static_scales *scales, struct plan *plan, size_t group,
 			     struct err *err)
 {
-	float *max = &plan->groups[group].amax;
+	uint64_t n = unit_matrices(&plan->selection.units[plan->groups[group].first]);
+	float max = 0;
 
-	*max = 0;
 	for (size_t u = plan->groups[group].first; u != NO_UNIT; u = plan->units[u].next_in_group) {
 		const struct amax_site *site;
 		float amax;
@@ -129,17 +130,20 @@ static int group_weight_amax(const struct static_scales *scales, struct plan *pl
 		if (static_scales_site(scales, &plan->selection.units[u], &site, err) ||
 		    static_scales_amax(scales, site, AMAX_W, plan->units[u].spec, &amax, err))
 			return -1;
-		*max = amax > *max ? amax : *max;
+		max = amax > max ? amax : max;
 	}
+	for (uint64_t i = 0; i < n; i++)
+		plan->groups[group + i].amax = max;
 	return 0;
 }
 
 static int apply_groups(const struct static_scales *scales, struct plan *plan, struct err *err)
 {
+	for (size_t group = 0; group < plan->selection.n_scale_groups; group++)
+		plan->groups[group].amax = NAN;
 	for (size_t group = 0; group < plan->selection.n_scale_groups; group++) {
 		size_t first = plan->groups[group].first;
 
-		plan->groups[group].amax = NAN;
 		if (first == NO_UNIT)
 			continue;
 		if (plan->selection.units[first].recipe->needs_history &&

@@ -115,17 +115,18 @@ const struct format *format_select(const char *name, enum engine target,
 				   const struct scheme *scheme, const char *recipe,
 				   struct err *err);
 
-/* Returns the reason, a phrase for the plan, for which the format cannot have a weight of (rows,
- * cols), or NULL.  format_select() or engine_check() must have accepted the scheme, here and
- * below. */
-const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
-				enum engine target, uint64_t rows, uint64_t cols);
-
-/* A weight that a scale tensor belongs to: "X.weight" of (rows, cols). */
+/* A weight that a scale tensor belongs to: "X.weight" of (rows, cols), or of (experts, rows,
+ * cols). */
 struct scaled_weight {
 	const char *name;
 	uint64_t rows, cols;
+	uint64_t experts; /* 0: one matrix */
 };
+
+/* Returns the reason, a phrase for the plan, for which the format cannot have the weight, or NULL.
+ * format_select() or engine_check() must have accepted the scheme, here and below. */
+const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
+				enum engine target, const struct scaled_weight *weight);
 
 /* Declares the scale tensor of a weight. */
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,

@@ -3,6 +3,7 @@
  * Names and shapes of the tensors that a format puts beside a weight: what the variant's row says,
  * for one weight.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,6 +47,23 @@ static void layout_shape(struct scale_decl *decl, enum scale_layout layout, stru
 	}
 }
 
+/* The same for a weight: a stack of experts has a scale of each, one after another.  The one scale
+ * of a tensor is then a number of each. */
+static void weight_shape(struct scale_decl *decl, const struct variant *variant, struct tile tile,
+			 const struct scaled_weight *weight)
+{
+	layout_shape(decl, variant->layout, tile, weight->rows, weight->cols);
+	if (!weight->experts)
+		return;
+	if (variant->layout == LAYOUT_ONE)
+		decl->n_dims = 0;
+	/* No format has a grid of four dimensions for a stack: format_refuse_shape(). */
+	assert(decl->n_dims < 4);
+	memmove(decl->shape + 1, decl->shape, 3 * sizeof *decl->shape);
+	decl->shape[0] = weight->experts;
+	decl->n_dims++;
+}
+
 /* Joins the first n bytes of a name and a suffix.  Does not call printf(): a model has 100,000
  * names. */
 static char *joined(const char *name, size_t n, const char *suffix)
@@ -63,7 +81,7 @@ void variant_scale(const struct variant *variant, struct tile tile,
 {
 	*decl = (struct scale_decl){ .dtype = variant->dtype };
 	decl->name = joined(weight->name, strlen(weight->name), variant->weight_scale);
-	layout_shape(decl, variant->layout, tile, weight->rows, weight->cols);
+	weight_shape(decl, variant, tile, weight);
 }
 
 void format_scale(const struct format *format, const struct scheme *scheme, enum engine target,
@@ -97,12 +115,13 @@ void format_kv_scale(const struct format *format, const char *attention, char wh
 }
 
 const char *format_refuse_shape(const struct format *format, const struct scheme *scheme,
-				enum engine target, uint64_t rows, uint64_t cols)
+				enum engine target, const struct scaled_weight *weight)
 {
-	const struct variant *variant = variant_find(format, scheme, target);
-
-	if (variant->layout == LAYOUT_GRID_4D &&
-	    (rows % scheme->tile.rows || cols % scheme->tile.cols))
+	if (variant_find(format, scheme, target)->layout != LAYOUT_GRID_4D)
+		return NULL;
+	if (weight->experts)
+		return "the format has no scale of experts in one tensor";
+	if (weight->rows % scheme->tile.rows || weight->cols % scheme->tile.cols)
 		return "the format supports only whole blocks";
 	return NULL;
 }
@@ -112,11 +131,16 @@ bool variant_wrote(const struct variant *variant, struct tile tile, const struct
 {
 	struct scale_decl decl = { 0 };
 	size_t n = strlen(weight->name);
+	int stacked = weight->n_dims == 3;
+	const struct scaled_weight scaled = { .rows = weight->shape[stacked],
+					      .cols = weight->shape[stacked + 1],
+					      .experts = stacked ? weight->shape[0] : 0 };
 
-	if (weight->n_dims != 2 || scale->dtype != variant->dtype ||
-	    strncmp(scale->name, weight->name, n) || strcmp(scale->name + n, variant->weight_scale))
+	if (scale->dtype != variant->dtype || strncmp(scale->name, weight->name, n) ||
+	    strcmp(scale->name + n, variant->weight_scale) ||
+	    (stacked && variant->layout == LAYOUT_GRID_4D))
 		return false;
-	layout_shape(&decl, variant->layout, tile, weight->shape[0], weight->shape[1]);
+	weight_shape(&decl, variant, tile, &scaled);
 	if (scale->n_dims != decl.n_dims)
 		return false;
 	for (int i = 0; i < decl.n_dims; i++)

@@ -52,6 +52,11 @@ struct layer {
 	size_t gate_up, down; /* candidates, or NONE */
 };
 
+static bool is_split(const struct candidate *c)
+{
+	return candidate_is_fused(c) && c->stack != STACK_WHOLE;
+}
+
 static int layers_fill(struct layer *layers, size_t n, const struct select *select,
 		       struct intern *prefixes, struct err *err)
 {
@@ -63,9 +68,9 @@ static int layers_fill(struct layer *layers, size_t n, const struct select *sele
 		struct layer *layer;
 		size_t *slot;
 
-		if (!candidate_is_fused(c))
+		if (!is_split(c))
 			continue;
-		layer = &layers[intern_add(prefixes, name, experts_prefix_len(name))];
+		layer = &layers[intern_add(prefixes, name, experts_layer_len(name))];
 		slot = c->facts.role == ROLE_EXPERTS_GATE_UP ? &layer->gate_up : &layer->down;
 		if (*slot != NONE)
 			return err_set(err, ERR_INPUT,
@@ -196,7 +201,7 @@ int select_experts(struct select *select, struct err *err)
 	int rc;
 
 	for (size_t i = 0; i < select->n; i++)
-		n_fused += candidate_is_fused(&select->candidates[i]);
+		n_fused += is_split(&select->candidates[i]);
 	if (!n_fused)
 		return 0;
 	layers = xcalloc(n_fused, sizeof *layers);

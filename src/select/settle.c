@@ -72,7 +72,7 @@ int selection_settle(struct selection *selection, struct err *err)
 			unit->next_joint = places[unit->next_joint];
 		} else {
 			unit->next_joint = i;
-			unit->rows = unit->cols = 0;
+			unit->rows = unit->cols = unit->stack = 0;
 			unit->slice = (struct slice){ 0 };
 			unit->scale_group = 0;
 		}

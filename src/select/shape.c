@@ -63,9 +63,11 @@ static bool may_have_ragged_rows(const struct select *select, const struct candi
 static void check_rows(const struct select *select, struct candidate *c)
 {
 	size_t tile = c->recipe->weight.tile.rows;
+	bool halves = c->stack == STACK_WHOLE && c->facts.parallel == PARALLEL_GATE_UP;
+	uint64_t rows = halves ? c->rows / 2 : c->rows; /* gate and up of each expert */
 
-	if (!may_have_ragged_rows(select, c) && !whole(c->rows, tile))
-		keep_ragged(c, 'N', c->rows, tile);
+	if (!may_have_ragged_rows(select, c) && !whole(rows, tile))
+		keep_ragged(c, 'N', rows, tile);
 }
 
 /* Fused and joint sets. */
@@ -94,7 +96,7 @@ static size_t experts_number(struct select *select, struct buf *key, const char 
 {
 	if (!layer->n || strncmp(name, layer->name, layer->n) != 0) {
 		layer->name = name;
-		layer->n = experts_prefix_len(name);
+		layer->n = experts_layer_len(name);
 		layer->joint_set = set_number(select, key, 'E', name, layer->n);
 	}
 	return layer->joint_set;

@@ -19,6 +19,13 @@
 /* The reason of tensors that no --include matches. */
 #define NOT_INCLUDED "not included"
 
+/* How the experts of a layer in one tensor are written. */
+enum stack_mode {
+	STACK_NONE,  /* not experts, or by the general rules: split where they are known */
+	STACK_WHOLE, /* in one tensor of three dimensions again */
+	STACK_SPLIT,
+};
+
 struct candidate {
 	const struct tensor_ref *source;
 	const struct weight_scale *source_scale; /* of an FP8 source; else NULL */
@@ -34,6 +41,8 @@ struct candidate {
 	int position;	     /* in its fused set */
 	/* of the matrix, or of each expert's; set unless it is kept before shapes matter */
 	uint64_t rows, cols;
+	enum stack_mode stack;
+	uint64_t n_experts;	       /* STACK_WHOLE: experts of rows, cols each */
 	struct experts_layout *layout; /* of fused experts that are quantized */
 	size_t bias_of; /* the candidate of all experts whose bias it is; NONE: none */
 	size_t fused_set, next_in_fused_set; /* weights that engines merge; NONE: in no set */
@@ -61,7 +70,7 @@ struct select {
 void candidate_keep(struct candidate *candidate, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Is the tensor all experts of a layer? */
+/* Is the tensor all experts of a layer, or gate, up or down of all? */
 bool candidate_is_fused(const struct candidate *candidate);
 
 /* Returns the fused experts that are quantized, one matrix by one, if the candidate holds them or
@@ -84,6 +93,14 @@ int select_gather(struct select *select, struct notes *notes, struct err *err);
 
 /* experts.c: finds the layouts of fused experts.  ERR_INPUT if shapes fit several. */
 int select_experts(struct select *select, struct err *err);
+
+/* stacks.c: gives a tensor of all experts the role that its name has in a family where such tensors
+ * are written in this mode. */
+void candidate_stack(struct candidate *candidate, enum stack_mode mode);
+
+/* stacks.c: finds the sizes of stacks that stay whole.  ERR_INPUT if those of a layer do not fit
+ * each other, or one alone does not fit config. */
+int select_stacks(struct select *select, struct err *err);
 
 /* shape.c: finds fused and joint sets, and keeps what shapes forbid.  ERR_USAGE if rules give
  * different recipes to weights that engines merge. */

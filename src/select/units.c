@@ -37,16 +37,22 @@ static void add_kept(struct selection *selection, struct candidate *c)
 	c->reason = NULL;
 }
 
-/* number: the scale group of the candidate's fused set; *number is NONE before the set's first
- * unit. */
+/* number: the first scale group of the candidate's fused set; *number is NONE before the set's
+ * first unit.  A stack has a group for each expert. */
 static void add_quantized(struct selection *selection, const struct candidate *c, size_t *number)
 {
 	struct unit *unit = add_unit(selection, c);
 
-	if (*number == NONE)
-		*number = selection->n_scale_groups++;
+	if (*number == NONE) {
+		*number = selection->n_scale_groups;
+		selection->n_scale_groups += c->stack == STACK_WHOLE ? c->n_experts : 1;
+	}
 	unit->rows = c->rows;
 	unit->cols = c->cols;
+	if (c->stack == STACK_WHOLE) {
+		unit->stack = c->rows;
+		unit->rows *= c->n_experts;
+	}
 	unit->slice = (struct slice){ .row_stride = c->cols, .col_stride = 1 };
 	unit->scale_group = *number;
 }

@@ -45,7 +45,9 @@ struct unit {
 	uint64_t rows, cols;	 /* converted: [out, in] */
 	uint64_t stack;		 /* of a stack of matrices: the rows of each; else 0 */
 	struct slice slice;	 /* converted: its place in the source */
-	size_t scale_group; /* quantized: units with the same number share a per-tensor scale */
+	/* quantized: units with the same number share a per-tensor scale; matrix i of a stack has
+	 * number scale_group + i */
+	size_t scale_group;
 	/* quantized: the next unit of its joint set, in which all are quantized or none; a ring */
 	size_t next_joint;
 	bool static_input; /* quantized: the file has a scale of its input */
@@ -53,6 +55,37 @@ struct unit {
 	/* how engines look for it in a list of kept modules (select/skip_list.h) */
 	enum skip_need skip;
 };
+
+/* Returns the number of matrices of a unit, and the rows of each. */
+static inline uint64_t unit_matrices(const struct unit *unit)
+{
+	return unit->stack ? unit->rows / unit->stack : 1;
+}
+
+static inline uint64_t unit_matrix_rows(const struct unit *unit)
+{
+	return unit->stack ? unit->stack : unit->rows;
+}
+
+/* Returns the row of tiles that has a row of the unit: each matrix of a stack has its own
+ * tiles. */
+static inline uint64_t unit_tile_row(const struct unit *unit, struct tile tile, uint64_t row)
+{
+	uint64_t n = unit_matrix_rows(unit);
+
+	if (tile.rows == WHOLE)
+		return row / n;
+	return row / n * tile_count(n, tile.rows) + row % n / tile.rows;
+}
+
+/* Returns the weight as formats see it. */
+static inline struct scaled_weight unit_scaled_weight(const struct unit *unit)
+{
+	return (struct scaled_weight){ .name = unit->name,
+				       .rows = unit_matrix_rows(unit),
+				       .cols = unit->cols,
+				       .experts = unit->stack ? unit_matrices(unit) : 0 };
+}
 
 /* Is the unit decoded when it is read? */
 static inline bool unit_is_coded(const struct unit *unit)

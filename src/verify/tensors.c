@@ -50,8 +50,9 @@ static bool compare_variants(const struct verify *verify, const struct verify_we
 			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
 {
 	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
-	const struct scaled_weight scaled = { weight->unit.name, weight->unit.rows,
-					      weight->unit.cols };
+	const struct scaled_weight scaled = { .name = weight->unit.name,
+					      .rows = weight->unit.rows,
+					      .cols = weight->unit.cols };
 	const char *name = scaled.name;
 	bool known = false;
 

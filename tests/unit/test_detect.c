@@ -256,7 +256,7 @@ static void round_trip(const struct format *format, enum engine target, const st
 	buf_puts(&config, "{\"quantization_config\": ");
 	assert_int_equal(format_configure(format, &quantization, &config, &file, &err), 0);
 	buf_puts(&config, "}");
-	format_scale(format, scheme, target, &(struct scaled_weight){ "a.weight", 256, 384 },
+	format_scale(format, scheme, target, &(struct scaled_weight){ "a.weight", 256, 384, 0 },
 		     &decl);
 	buf_printf(&tensors, W256 "%s %s", decl.name, dtype_name(decl.dtype));
 	for (int i = 0; i < decl.n_dims; i++)

@@ -299,14 +299,24 @@ static void scales_have_the_names_and_shapes_of_each_reader(void **state)
 		struct scale_decl decl;
 
 		format_scale(format, scheme, rows[i].target,
-			     &(struct scaled_weight){ "a.b.weight", 300, 200 }, &decl);
+			     &(struct scaled_weight){ "a.b.weight", 300, 200, 0 }, &decl);
 		assert_decl(&decl, rows[i].name, rows[i].dtype, rows[i].shape);
-		assert_null(format_refuse_shape(format, scheme, rows[i].target, 300, 200));
+		assert_null(
+			format_refuse_shape(format, scheme, rows[i].target,
+					    &(struct scaled_weight){ "a.b.weight", 300, 200, 0 }));
 		if (!rows[i].input)
 			continue;
 		format_input_scale(format, scheme, rows[i].target, "a.b.weight", &decl);
 		assert_decl(&decl, rows[i].input, DT_F32, rows[i].input_shape);
 	}
+}
+
+static const char *refusal(const struct format *format, uint64_t rows, uint64_t cols,
+			   uint64_t experts)
+{
+	const struct scaled_weight weight = { "a.b.weight", rows, cols, experts };
+
+	return format_refuse_shape(format, &schemes[BLOCK], ENGINE_ANY, &weight);
 }
 
 static void modelopt_takes_whole_blocks_only(void **state)
@@ -316,11 +326,57 @@ static void modelopt_takes_whole_blocks_only(void **state)
 
 	(void)state;
 	format_scale(modelopt, &schemes[BLOCK], ENGINE_ANY,
-		     &(struct scaled_weight){ "a.b.weight", 256, 384 }, &decl);
+		     &(struct scaled_weight){ "a.b.weight", 256, 384, 0 }, &decl);
 	assert_decl(&decl, "a.b.weight_scale", DT_F32, "[2, 1, 3, 1]");
-	assert_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 256, 384));
-	assert_non_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 257, 384));
-	assert_non_null(format_refuse_shape(modelopt, &schemes[BLOCK], ENGINE_ANY, 256, 64));
+	assert_null(refusal(modelopt, 256, 384, 0));
+	assert_non_null(refusal(modelopt, 257, 384, 0));
+	assert_non_null(refusal(modelopt, 256, 64, 0));
+	assert_non_null(refusal(modelopt, 256, 384, 4));
+}
+
+/* Stacks of 5 experts of 256 x 384, by families.md 2: each expert's scales after the other's. */
+static void stacks_have_the_scales_of_each_expert(void **state)
+{
+	static const struct {
+		const char *format;
+		int scheme;
+		const char *weight, *name;
+		enum dtype dtype;
+		const char *shape;
+	} rows[] = {
+		{ "hf", BLOCK, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale_inv", DT_F32,
+		  "[5, 2, 3]" },
+		{ "hf", BLOCK, "l.experts.gate_up_proj", "l.experts.gate_up_proj_scale_inv", DT_F32,
+		  "[5, 2, 3]" },
+		{ "hf", STATIC, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale", DT_F32,
+		  "[5]" },
+		{ "hf", MX, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale_inv", DT_U8,
+		  "[5, 256, 12]" },
+		{ "compressed-tensors", BLOCK, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale",
+		  DT_F32, "[5, 2, 3]" },
+		{ "compressed-tensors", CHANNEL, "l.experts.w13_weight",
+		  "l.experts.w13_weight_scale", DT_F32, "[5, 256, 1]" },
+		{ "compressed-tensors", STATIC, "l.moe.up_proj.weight",
+		  "l.moe.up_proj.weight_scale", DT_F32, "[5]" },
+		{ "compressed-tensors", MX, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale",
+		  DT_U8, "[5, 256, 12]" },
+		{ "modelopt", STATIC, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale", DT_F32,
+		  "[5]" },
+		{ "modelopt", CHANNEL, "l.moe.up_proj.weight", "l.moe.up_proj.weight_scale", DT_F32,
+		  "[5, 256]" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		const struct format *format = format_named(rows[i].format);
+		const struct scheme *scheme = &schemes[rows[i].scheme];
+		const struct scaled_weight weight = { rows[i].weight, 256, 384, 5 };
+		struct scale_decl decl;
+
+		assert_null(format_refuse_shape(format, scheme, ENGINE_ANY, &weight));
+		format_scale(format, scheme, ENGINE_ANY, &weight, &decl);
+		assert_decl(&decl, rows[i].name, rows[i].dtype, rows[i].shape);
+	}
 }
 
 static void kv_scales_have_the_names_of_each_format(void **state)
@@ -349,6 +405,7 @@ int main(void)
 		cmocka_unit_test(a_format_that_is_only_read_is_not_written),
 		cmocka_unit_test(scales_have_the_names_and_shapes_of_each_reader),
 		cmocka_unit_test(modelopt_takes_whole_blocks_only),
+		cmocka_unit_test(stacks_have_the_scales_of_each_expert),
 		cmocka_unit_test(kv_scales_have_the_names_of_each_format),
 	};
 
