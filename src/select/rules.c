@@ -274,6 +274,17 @@ static void names_release(struct names *names)
 	free(names->matches);
 }
 
+/* Takes experts for those that the family's row says they are. */
+static void apply_layout(struct candidate *c)
+{
+	const struct profile_row *row = c->profile.row;
+
+	if (row && row->action == PROFILE_STACK)
+		candidate_stack(c, STACK_WHOLE);
+	else if (row && row->action == PROFILE_SPLIT)
+		candidate_stack(c, STACK_SPLIT);
+}
+
 static void candidate_init(struct candidate *c, const struct select *select, size_t i,
 			   struct names *names)
 {
@@ -296,6 +307,7 @@ static void candidate_init(struct candidate *c, const struct select *select, siz
 		.next_in_joint_set = NONE,
 		.bias_of = NONE,
 	};
+	apply_layout(c);
 	if (candidate_is_fused(c) ? ref->tensor->n_dims != 3
 				  : skip_looks_like_experts(ref->tensor, &c->facts))
 		c->facts.role = ROLE_EXPERTS_UNKNOWN;
