@@ -103,6 +103,17 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 	return 0;
 }
 
+int plan_take_profile(struct plan *plan, enum profile_level level, struct err *err)
+{
+	struct model_config config;
+
+	if (model_config_read(&config, &plan->source.config, err))
+		return err_wrap(err, "'%s'", plan->source.path);
+	profile_make(&plan->profile, &config, level);
+	model_config_release(&config);
+	return 0;
+}
+
 void plan_specs_begin(struct plan *plan)
 {
 	free(plan->units);

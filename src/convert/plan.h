@@ -115,7 +115,7 @@ struct plan {
 	enum engine target;
 	bool kv_cache; /* the output has scales of KV caches */
 
-	struct profile profile; /* CONVERT_QUANTIZE */
+	struct profile profile; /* the rows of the model's family; not for CONVERT_DEQUANTIZE */
 	struct selection selection;
 	struct skip_list skipped;  /* kept modules that the configuration names */
 	struct plan_unit *units;   /* by unit of the selection */
@@ -133,6 +133,9 @@ struct plan {
 /* Opens the source.  ERR_USAGE if source and output do not fit together. */
 int plan_open(struct plan *plan, const struct convert_params *params, struct progress *progress,
 	      struct err *err);
+
+/* Takes the rows of the source's family. */
+int plan_take_profile(struct plan *plan, enum profile_level level, struct err *err);
 
 /* Gives every unit the plan's spec, whatever it had. */
 void plan_specs_begin(struct plan *plan);

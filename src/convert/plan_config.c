@@ -167,6 +167,38 @@ static int check_list(const struct plan *plan, const struct recipe_sets *sets, s
 	return rc;
 }
 
+/* Does the output have low-bit weights of the source? */
+static bool passes_low_bit(const struct plan *plan)
+{
+	for (size_t u = 0; u < plan->selection.n_units; u++)
+		if (plan->selection.units[u].low_bit)
+			return false;
+	return plan->selection.low_bit.n > 0;
+}
+
+/* Sets the members of config.json by which engines of the family know FP8: "expert_dtype=fp8".
+ * They stay as they are where experts stay low-bit. */
+static int set_members(struct plan *plan, struct err *err)
+{
+	struct scheme scheme = scheme_from_qspec(&plan->spec, false);
+	unsigned on = profile_conditions(plan->format, &scheme, plan->target);
+	const struct profile_row *row = NULL;
+	int rc = 0;
+
+	if (passes_low_bit(plan))
+		return 0;
+	while (!rc && (row = profile_next(&plan->profile, PROFILE_CONFIG, on, row))) {
+		const char *equals = strchr(row->pattern, '=');
+		char *name = xstrndup(row->pattern, (size_t)(equals - row->pattern));
+		char *value = xasprintf("\"%s\"", equals + 1);
+
+		rc = config_set_member(&plan->files.config, name, value, err);
+		free(name);
+		free(value);
+	}
+	return rc;
+}
+
 int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
@@ -195,7 +227,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 			     err))
 		goto out;
 	if (config_set_quantization(plan->source.config.len ? &plan->source.config : &empty,
-				    config.data, &plan->files.config, err)) {
+				    config.data, &plan->files.config, err) ||
+	    set_members(plan, err)) {
 		err_wrap(err, "'%s'", plan->source.path);
 		goto out;
 	}

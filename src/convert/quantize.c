@@ -200,13 +200,10 @@ static int plan_profile(struct plan *plan, const struct quantize_params *params,
 		scheme_from_qspec(&plan->spec, static_scales_is_static(scales, plan->recipe));
 	const struct profile_row *row;
 	const struct format *format;
-	struct model_config config;
 	struct err ignored;
 
-	if (model_config_read(&config, &plan->source.config, err))
-		return err_wrap(err, "'%s'", plan->source.path);
-	profile_make(&plan->profile, &config, params->profile);
-	model_config_release(&config);
+	if (plan_take_profile(plan, params->profile, err))
+		return -1;
 	row = profile_next(&plan->profile, PROFILE_FORMAT, 0, NULL);
 	if (params->format || !row)
 		return 0;

@@ -223,8 +223,10 @@ int repack_plan_make(struct plan *plan, const struct repack_params *params,
 	*plan = (struct plan){ .stream_fd = -1, .conversion = CONVERT_REPACK };
 	if (plan_request(plan, params, err) ||
 	    pipeline_memory(convert, &limits, &plan->totals.memory_bytes, err) ||
-	    plan_open(plan, convert, progress, err) || plan_units(plan, &detection, params, err) ||
-	    plan_configuration(plan, err) || plan_finish(plan, progress, err))
+	    plan_open(plan, convert, progress, err) ||
+	    plan_take_profile(plan, PROFILE_ENGINE, err) ||
+	    plan_units(plan, &detection, params, err) || plan_configuration(plan, err) ||
+	    plan_finish(plan, progress, err))
 		goto out;
 	rc = 0;
 out:

@@ -37,6 +37,19 @@ out:
 	return rc ? err_wrap(err, "config.json") : 0;
 }
 
+int config_set_member(struct buf *config, const char *name, const char *value, struct err *err)
+{
+	struct buf edited = { 0 };
+
+	if (json_edit((struct json_text){ config->data, config->len }, name, value, &edited, err)) {
+		buf_release(&edited);
+		return err_wrap(err, "config.json");
+	}
+	buf_release(config);
+	*config = edited;
+	return 0;
+}
+
 /* Whether text is a string or null that differs from value. */
 static bool differs(struct json_text text, const char *value)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Edits of the text of config.json.  Bytes outside of an edit stay.  Both functions append the
- * edited text of config to out, and fail with ERR_INPUT where config is not a JSON object.
+ * Edits of the text of config.json.  Bytes outside of an edit stay.  A function with `out` appends
+ * the edited text to it.  All fail with ERR_INPUT where config is not a JSON object.
  */
 #ifndef FP8CONV_FORMAT_EDIT_CONFIG_H
 #define FP8CONV_FORMAT_EDIT_CONFIG_H
@@ -13,6 +13,10 @@
  * text_config), else at the top. */
 int config_set_quantization(const struct buf *config, const char *quantization, struct buf *out,
 			    struct err *err);
+
+/* Sets member `name` at the top of the text in config to value (JSON text); a new member is the
+ * last. */
+int config_set_member(struct buf *config, const char *name, const char *value, struct err *err);
 
 /* Removes "quantization_config" and DeepSeek-V4's "expert_dtype" from both levels, and sets each
  * existing "torch_dtype" and "dtype" of these levels that is a string or null to dtype (JSON
