@@ -9,7 +9,7 @@ cd "$(dirname "$0")" || exit 2
 : "${FP8CONV:?the program to test}"
 venv=$(sh ./venv.sh) || exit 1
 
-PYTHONPATH=$PWD:$PWD/../golden
+PYTHONPATH=$PWD:$PWD/../golden:$PWD/../families
 PYTHONDONTWRITEBYTECODE=1 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 export FP8CONV PYTHONPATH PYTHONDONTWRITEBYTECODE HF_HUB_OFFLINE TRANSFORMERS_VERBOSITY
 logs=$(mktemp -d) || exit 1

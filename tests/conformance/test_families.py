@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many families in transformers: a small random model that it wrote itself is converted, loaded again by its own
+fine-grained FP8 or compressed-tensors code, and gives the logits of weights that torch quantized by hand."""
+import pathlib
+import random
+import re
+import sys
+from collections.abc import Iterator
+
+import torch
+from compressed_tensors.utils import match_name
+from loguru import logger
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, CompressedTensorsConfig
+from transformers.quantizers.quantizers_utils import should_convert_module
+from transformers.utils import logging
+
+import engines                              # tests/families
+import family_models
+from harness import finish, quantize, report, run, scratch, silence, skip
+
+PAIRS = [("blockwise", "hf"), ("channelwise", "compressed-tensors"), ("mxfp8", "hf")]
+DENSE_PAIRS = [*PAIRS, ("blockwise", "compressed-tensors")]     # README.md says what transformers cannot load
+LLAMA4_PAIRS = [("channelwise", "compressed-tensors")]
+IDS = torch.arange(3, 60)[None] * 5 % 311
+
+
+# What a recipe makes of a matrix, in torch: code * scale.
+
+def cast(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp(-448, 448).to(torch.float8_e4m3fn).float()
+
+
+def power_of_two(amax: torch.Tensor) -> torch.Tensor:
+    """The smallest power of two S with 448 S >= amax; 1 for a block of zeros."""
+    exponent = torch.ceil(torch.log2(amax.double() / 448))
+    exponent = torch.where(448 * 2.0 ** (exponent - 1) >= amax.double(), exponent - 1, exponent)
+    exponent = torch.where(448 * 2.0 ** exponent < amax.double(), exponent + 1, exponent)
+    return torch.where(amax == 0, 1.0, 2.0 ** exponent).float()
+
+
+def blocks(w: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    """amax of every block, for each element."""
+    rows, cols = w.shape
+    tall, wide = -(-rows // height), -(-cols // width)
+    padded = torch.zeros(tall * height, wide * width)
+    padded[:rows, :cols] = w.abs()
+    amax = padded.reshape(tall, height, wide, width).amax((1, 3))
+    return amax.repeat_interleave(height, 0)[:rows].repeat_interleave(width, 1)[:, :cols]
+
+
+def by_hand(w: torch.Tensor, recipe: str) -> torch.Tensor:
+    """w (rows, cols) -> the value of its codes."""
+    x = w.float()
+    if recipe == "channelwise":
+        amax = x.abs().amax(1, keepdim=True)
+        factor = torch.full_like(amax, 448).div(amax)   # torch divides a number by a tensor in two roundings
+        return cast(x * factor) * torch.ones_like(amax).div(factor)
+    scale = power_of_two(blocks(x, 128, 128) if recipe == "blockwise" else blocks(x, 1, 32))
+    return cast(x / scale) * scale
+
+
+def matrices(model_type: str, name: str, w: torch.Tensor) -> list[torch.Tensor]:
+    """The matrices [out, in] of a weight, as views of it: one, or those of every expert."""
+    if w.dim() == 2:
+        return [w]
+    found = []
+    for expert in w:
+        if model_type in ("llama4_text", "gpt_oss"):
+            expert = expert.T
+        if "gate_up" not in name and "input_linear" not in name:
+            found.append(expert)
+        elif model_type == "gpt_oss":
+            found += [expert[::2], expert[1::2]]
+        else:
+            found += expert.chunk(2)
+    return found
+
+
+def header(folder: pathlib.Path) -> dict[str, tuple[str, list[int]]]:
+    with safe_open(folder / "model.safetensors", "pt") as f:
+        return {k: (f.get_slice(k).get_dtype(), f.get_slice(k).get_shape()) for k in f.keys()}
+
+
+def quantized_by_hand(source: pathlib.Path, out: pathlib.Path, recipe: str, folder: pathlib.Path) -> int:
+    """The source with every weight that is FP8 in the output replaced by the value of its codes."""
+    made = header(out)
+    tensors = load_file(source / "model.safetensors")
+    model_type = re.search(r'"model_type": "(\w+)"', (source / "config.json").read_text(encoding="utf-8"))[1]
+    n = 0
+    for name, w in tensors.items():
+        if name in made and not made[name][0].startswith("F8"):
+            continue
+        if name not in made and w.dim() != 3:
+            continue                        # an expert's bias, which was only cut
+        w = tensors[name] = w.float()       # powers of two leave a BF16 value, other scales do not
+        for matrix in matrices(model_type, name, w):
+            matrix.copy_(by_hand(matrix, recipe))
+            n += 1
+    folder.mkdir()
+    (folder / "config.json").write_bytes((source / "config.json").read_bytes())
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    return n
+
+
+# What transformers makes of the files.
+
+@torch.no_grad()
+def logits(folder: pathlib.Path, form: str | None = None) -> tuple[torch.Tensor, dict]:
+    """hf is dequantized to BF16, exactly; compressed-tensors rounds scales to the type of the model."""
+    more = {"quantization_config": CompressedTensorsConfig(dequantize=True)} if form == "compressed-tensors" else {}
+    dtype = torch.bfloat16 if form == "hf" else torch.float32
+    model, info = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, output_loading_info=True, **more)
+    fp8 = [name for name, p in model.named_parameters() if p.dtype == torch.float8_e4m3fn]
+    info = {key: value for key, value in info.items() if value} | ({"still FP8": fp8[:3]} if fp8 else {})
+    return model.float().eval()(IDS).logits[0].double(), info
+
+
+def error(a: torch.Tensor, b: torch.Tensor) -> float:
+    return ((a - b).norm() / b.norm()).item()
+
+
+def problems(source: pathlib.Path, wanted: torch.Tensor, recipe: str, form: str) -> Iterator[str]:
+    with scratch() as tmp:
+        yield from silence(quantize(source, tmp / "out", "--recipe", recipe, "--format", form))
+        done = run("verify", tmp / "out", "--source", source)
+        if done.returncode or done.stderr:
+            yield f"verify: exit {done.returncode}: {(done.stdout + done.stderr).decode().splitlines()[0]}"
+        n = quantized_by_hand(source, tmp / "out", recipe, tmp / "hand")
+        found, info = logits(tmp / "out", form)
+        if info:
+            yield f"loading: {info}"
+        hand, _ = logits(tmp / "hand")
+        same, lost, bound = error(found, hand), error(found, wanted), error(hand, wanted)
+        print(f"   {recipe}/{form}: {n} matrices, error {lost:.4f}, by hand {bound:.4f}, between the two {same:.2e}")
+        if not n or not 0 < bound < 0.6:
+            yield f"{n} matrices quantized by hand, error {bound:.4f}"
+        if same > 1e-4 or lost > bound * 1.001:
+            yield f"error {lost:.4f}, by hand {bound:.4f}, between the two {same:.2e}"
+
+
+def pairs(name: str, source: pathlib.Path) -> list[tuple[str, str]]:
+    if name == "llama4_text":
+        return LLAMA4_PAIRS
+    has_experts = any(".experts." in tensor or len(shape) == 3 and "conv" not in tensor
+                      for tensor, (_, shape) in header(source).items())
+    return PAIRS if has_experts else DENSE_PAIRS
+
+
+# The judges of tests/families read skip lists as the packages do.
+
+WORDS = ("model", "layers", "0", "1", "10", "mlp", "gate", "gate_proj", "proj", "q_proj", "experts", "shared_experts",
+         "lm_head", "head", "up", "fc1", "fc10", "visual")
+
+
+def matcher_problems(n: int) -> Iterator[str]:
+    rng = random.Random(n)
+    found = {True: 0, False: 0}
+    for _ in range(n):
+        name, entry = (".".join(rng.choices(WORDS, k=rng.randint(1, 4))) for _ in range(2))
+        if rng.random() < 0.5:
+            entry = name[rng.randrange(len(name)):] if rng.random() < 0.5 else name[:rng.randrange(len(name)) + 1]
+        skips = not should_convert_module(name, [entry])
+        found[skips] += 1
+        if engines.transformers(name, [entry]) != skips:
+            yield f"should_convert_module of {name!r}, {entry!r}: {not skips}"
+        for target in (entry, "re:" + entry):
+            if engines.exact(name, [target]) != match_name(name, target):
+                yield f"compressed-tensors: {name!r}, {target!r}: {match_name(name, target)}"
+    if min(found.values()) < n // 10:
+        yield f"too few of one kind: {found}"
+
+
+def main() -> None:
+    logger.remove()
+    logging.disable_progress_bar()
+    report("names in skip lists", matcher_problems(50000))
+    for name in sys.argv[1:] or family_models.MODELS:
+        with scratch() as folder:
+            try:
+                family_models.save(name, folder / "in")
+                wanted, _ = logits(folder / "in")
+            except Exception as failure:    # not ours: the family cannot be made
+                skip(name, f"{type(failure).__name__}: {str(failure).splitlines()[0]}")
+                continue
+            for recipe, form in pairs(name, folder / "in"):
+                report(f"{name}: {recipe}/{form}", problems(folder / "in", wanted, recipe, form))
+    finish()
+
+
+if __name__ == "__main__":
+    main()
