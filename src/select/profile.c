@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/variant.h"
 #include "model/tensor_name.h"
 
 /* --- families --- */
@@ -32,16 +31,19 @@ static bool is_family(const struct profile_row *row, const char *name)
 	return false;
 }
 
-/* Adds the rows of a family; returns whether the table has it. */
-static bool add_rows(struct profile *profile, const char *name)
+/* Adds the rows, in the order of the table, of the families that names say; returns whether the
+ * table has one of them. */
+static bool add_rows(struct profile *profile, char *const *names, size_t n)
 {
 	bool found = false;
 
 	for (const struct profile_row *row = profile_rows; row->families; row++) {
-		if (!is_family(row, name))
-			continue;
-		found = true;
-		if (row->vendor && profile->level != PROFILE_VENDOR)
+		bool is_of = false;
+
+		for (size_t i = 0; i < n && !is_of; i++)
+			is_of = is_family(row, names[i]);
+		found |= is_of;
+		if (!is_of || (row->vendor && profile->level != PROFILE_VENDOR))
 			continue;
 		ARRAY_GROW(profile->rows, profile->n);
 		profile->rows[profile->n++] = row;
@@ -52,15 +54,11 @@ static bool add_rows(struct profile *profile, const char *name)
 void profile_make(struct profile *profile, const struct model_config *config,
 		  enum profile_level level)
 {
-	bool found = false;
-
 	*profile = (struct profile){ .level = level };
 	if (level == PROFILE_NONE)
 		return;
-	for (size_t i = 0; i < config->n_model_types; i++)
-		found |= add_rows(profile, config->model_types[i]);
-	if (!found && config->architecture)
-		add_rows(profile, config->architecture);
+	if (!add_rows(profile, config->model_types, config->n_model_types) && config->architecture)
+		add_rows(profile, &config->architecture, 1);
 }
 
 void profile_release(struct profile *profile)
@@ -71,37 +69,38 @@ void profile_release(struct profile *profile)
 
 /* --- conditions --- */
 
-static unsigned of_engines(const struct format *format, const struct scheme *scheme,
-			   enum engine target)
+unsigned profile_on_granularity(enum granularity granularity)
+{
+	static const unsigned bits[] = { [GRANULARITY_TENSOR] = ON_TENSOR,
+					 [GRANULARITY_CHANNEL] = ON_CHANNELWISE,
+					 [GRANULARITY_BLOCK] = ON_BLOCKWISE,
+					 [GRANULARITY_MX] = ON_MXFP8 };
+
+	return bits[granularity];
+}
+
+unsigned profile_on_format(const struct format *format)
+{
+	if (!strcmp(format->name, "hf"))
+		return ON_HF;
+	return strcmp(format->name, "modelopt") ? ON_COMPRESSED : ON_MODELOPT;
+}
+
+unsigned profile_on_engine(enum engine engine)
 {
 	static const unsigned bits[N_ENGINES] = { [ENGINE_VLLM] = FOR_VLLM,
 						  [ENGINE_SGLANG] = FOR_SGLANG,
 						  [ENGINE_TRTLLM] = FOR_TRTLLM,
 						  [ENGINE_TRANSFORMERS] = FOR_TRANSFORMERS };
-	const struct variant *variant;
-	unsigned on = 0;
 
-	if (target != ENGINE_ANY)
-		return bits[target];
-	variant = variant_find(format, scheme, target);
-	for (int i = ENGINE_VLLM; i < N_ENGINES; i++)
-		if (!variant || !variant->refused[i])
-			on |= bits[i];
-	return on;
+	return bits[engine];
 }
 
 unsigned profile_conditions(const struct format *format, const struct scheme *scheme,
 			    enum engine target)
 {
-	static const unsigned recipes[] = { [GRANULARITY_TENSOR] = ON_TENSOR,
-					    [GRANULARITY_CHANNEL] = ON_CHANNELWISE,
-					    [GRANULARITY_BLOCK] = ON_BLOCKWISE,
-					    [GRANULARITY_MX] = ON_MXFP8 };
-	unsigned on = recipes[scheme->granularity] | of_engines(format, scheme, target);
-
-	if (!strcmp(format->name, "hf"))
-		return on | ON_HF;
-	return on | (strcmp(format->name, "modelopt") ? ON_COMPRESSED : ON_MODELOPT);
+	return profile_on_granularity(scheme->granularity) | profile_on_format(format) |
+	       (target == ENGINE_ANY ? FOR_ENGINES : profile_on_engine(target));
 }
 
 static bool holds(unsigned conditions, unsigned on, unsigned group)

@@ -20,6 +20,7 @@
 enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };
 #define PROFILE_WORDS "vendor|engine|none" /* in the order of enum profile_level */
 
+/* What a row asks for; the words are those of `fp8conv families`. */
 enum profile_action {
 	PROFILE_KEEP,	 /* kept in high precision */
 	PROFILE_BARE,	 /* the same; engines build the module so, and need no name of it */
@@ -33,6 +34,7 @@ enum profile_action {
 	PROFILE_FORMAT,	 /* the pattern is the format that a job takes by itself */
 	PROFILE_NOTE,	 /* quantized modules cause a note of kind not-loaded */
 };
+#define PROFILE_ACTION_WORDS "keep|bare|general|fuse|stack|split|table|config|format|note"
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {
@@ -68,6 +70,11 @@ struct profile_row {
 
 extern const struct profile_row profile_rows[];
 
+/* Return the condition that a granularity, a format or an engine meets. */
+unsigned profile_on_granularity(enum granularity granularity);
+unsigned profile_on_format(const struct format *format);
+unsigned profile_on_engine(enum engine engine);
+
 /* The rows that apply to one job.  config must outlive it. */
 struct profile {
 	enum profile_level level;
@@ -75,13 +82,14 @@ struct profile {
 	const struct profile_row **rows;
 };
 
-/* Takes the rows of the model's family; with level PROFILE_NONE none. */
+/* Takes the rows of the model's family, each once, in the order of the table; with level
+ * PROFILE_NONE none. */
 void profile_make(struct profile *profile, const struct model_config *config,
 		  enum profile_level level);
 void profile_release(struct profile *profile);
 
-/* Returns the conditions that a job meets: its recipe's granularity, its format, and the engines
- * that load both, of which there is one with a target. */
+/* Returns the conditions that a job meets: its recipe's granularity, its format, and its target;
+ * without a target all engines. */
 unsigned profile_conditions(const struct format *format, const struct scheme *scheme,
 			    enum engine target);
 
