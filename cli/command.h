@@ -35,7 +35,8 @@ struct command {
 	/* Options that several commands have: the first table comes before its own options, the
 	 * others after them.  A row of its own replaces one with the same name. */
 	struct option_table shared[MAX_SHARED];
-	const struct option_row *argument; /* required; NULL: the command takes none */
+	const struct option_row *argument; /* NULL: the command takes none */
+	bool optional;			   /* the argument may be left out; else it is required */
 	bool many;			   /* more than one argument is allowed */
 
 	/* Returns the exit status, or -1 with the failure in err, whose kind is the exit status. */

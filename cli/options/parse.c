@@ -315,7 +315,7 @@ int command_parse(const struct command *command, int argc, char **argv, void *se
 		return err_set(err, ERR_SYSTEM, "out of memory for the arguments");
 	if (rc && err->kind == ERR_NONE)
 		return diagnose(command, argc, argv, err);
-	if (rc == 0 && command->argument && !parse.has_argument)
+	if (rc == 0 && command->argument && !command->optional && !parse.has_argument)
 		return argument_missing(command, err);
 	return rc ? -1 : 0;
 }

@@ -34,7 +34,7 @@ enum profile_action {
 	PROFILE_FORMAT,	 /* the pattern is the format that a job takes by itself */
 	PROFILE_NOTE,	 /* quantized modules cause a note of kind not-loaded */
 };
-#define PROFILE_ACTION_WORDS "keep|bare|general|fuse|stack|split|table|config|format|note"
+#define PROFILE_ACTION_WORDS "keep|bare|general|ragged|fuse|stack|split|table|config|format|note"
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {

@@ -62,7 +62,7 @@ def readme_commands(text):
             yield line.split("  # ")[0].split(" # ")[0].strip()
         elif not inside:
             for span in re.findall(r"`(fp8conv [^`]*)`", line):
-                if re.search(r"\bMODEL|\bOUT\b", span) or span in ("fp8conv recipes", "fp8conv formats", "fp8conv version"):
+                if re.search(r"\bMODEL|\bOUT\b", span) or span in ("fp8conv recipes", "fp8conv formats", "fp8conv families", "fp8conv version"):
                     yield span
 
 

@@ -123,7 +123,7 @@ def main():
     histories = [str(SAMPLES / f"amax/tiny-llama-{i}.amax") for i in (1, 2)]
     check("merge", page_keys("merge")[""], [fp8conv("merge", *histories, "-o", str(folder / "m.amax"), "--json")[0]])
 
-    for name in ("recipes", "formats", "version"):
+    for name in ("recipes", "formats", "families", "version"):
         check(name, page_keys(name)[""], [fp8conv(name, "--json")[0]])
     shutil.rmtree(folder)
     print(*wrong, sep="\n", end="\n" if wrong else "")

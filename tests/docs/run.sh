@@ -29,5 +29,6 @@ lint groff groff -man -t -ww -z -T utf8
 
 python3 "$here/options.py" || status=1
 python3 "$here/json_keys.py" || status=1
+python3 "$here/families.py" || status=1
 python3 "$here/commands.py" || status=1
 exit $status

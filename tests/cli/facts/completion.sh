@@ -3,7 +3,7 @@
 . "$CLI/lib.sh"
 for shell in bash zsh fish; do
 	"$FP8CONV" completion $shell >c.$shell || echo "$shell: $?"
-	for word in quantize inspect recipes formats version preserve-high-precision mxfp8 compressed-tensors saturate; do
+	for word in quantize inspect recipes formats families version preserve-high-precision mxfp8 compressed-tensors saturate; do
 		grep -q -- "$word" c.$shell || echo "$shell does not know $word"
 	done
 	command -v $shell >/dev/null || continue

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
 # Standard output that does not take what is printed is an error, on one line.
-for arguments in --help --version 'help quantize' 'quantize --help' version recipes formats 'version --json' 'recipes --json'; do
+for arguments in --help --version 'help quantize' 'quantize --help' version recipes formats 'version --json' 'recipes --json' families 'families --json'; do
 	case $arguments in
 	-* | help*) name=fp8conv ;;
 	*) name="fp8conv ${arguments%% *}" ;;

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/families.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/words.h"
+#include "cli/print/json.h"
+#include "cli/print/table.h"
+#include "cli/print/wrap.h"
+#include "recipe/recipe.h"
+
+#define PATTERN_COLUMN 11
+
+static const char *rule_word(const struct profile_row *row)
+{
+	return row->vendor ? "vendor" : "engine";
+}
+
+/* --- conditions --- */
+
+/* The names of one group of conditions: recipes, formats or engines. */
+struct names {
+	const char *list[8];
+	size_t n;
+};
+
+static void names_add(struct names *names, const char *name)
+{
+	names->list[names->n++] = name;
+}
+
+static struct names recipe_names(unsigned on)
+{
+	struct names names = { 0 };
+
+	for (size_t i = 0; recipes[i]; i++)
+		if (on & profile_on_granularity(qspec_granularity(&recipes[i]->weight)))
+			names_add(&names, recipes[i]->name);
+	return names;
+}
+
+static struct names format_names(unsigned on)
+{
+	struct names names = { 0 };
+
+	for (size_t i = 0; formats[i]; i++)
+		if (formats[i]->configure && on & profile_on_format(formats[i]))
+			names_add(&names, formats[i]->name);
+	return names;
+}
+
+static struct names engine_names(unsigned on)
+{
+	struct names names = { 0 };
+
+	for (int i = ENGINE_ANY + 1; i < N_ENGINES; i++)
+		if (on & profile_on_engine((enum engine)i))
+			names_add(&names, engine_name((enum engine)i));
+	return names;
+}
+
+/* Adds "by current or delayed", after a blank where text precedes it. */
+static void put_names(struct buf *text, const char *before, struct names names)
+{
+	if (names.n && text->len)
+		buf_putc(text, ' ');
+	for (size_t i = 0; i < names.n; i++)
+		buf_printf(text, "%s%s", i ? " or " : before, names.list[i]);
+}
+
+static void put_conditions(struct buf *text, const struct profile_row *row)
+{
+	put_names(text, "by ", recipe_names(row->on));
+	put_names(text, "in ", format_names(row->on));
+	put_names(text, "for ", engine_names(row->on));
+}
+
+/* --- JSON --- */
+
+static void families_json(struct json_out *out, const struct profile_row *row)
+{
+	struct buf family = { 0 };
+
+	json_out_open(out, "families", '[');
+	for (const char *word = row->families; *word; word += strspn(word, " ")) {
+		size_t n = strcspn(word, " ");
+
+		family.len = 0;
+		buf_printf(&family, "%.*s", (int)n, word);
+		json_out_text(out, NULL, family.data);
+		word += n;
+	}
+	json_out_close(out, ']');
+	buf_release(&family);
+}
+
+static void names_json(struct json_out *out, const char *key, struct names names)
+{
+	if (!names.n) {
+		json_out_null(out, key);
+		return;
+	}
+	json_out_open(out, key, '[');
+	for (size_t i = 0; i < names.n; i++)
+		json_out_text(out, NULL, names.list[i]);
+	json_out_close(out, ']');
+}
+
+void families_print_json(const struct profile *profile)
+{
+	struct json_out out = { .stream = stdout };
+	char action[WORD_SIZE];
+
+	json_out_begin(&out);
+	json_out_open(&out, "rows", '[');
+	for (size_t i = 0; i < profile->n; i++) {
+		const struct profile_row *row = profile->rows[i];
+
+		json_out_open(&out, NULL, '{');
+		families_json(&out, row);
+		json_out_text(&out, "pattern", row->pattern);
+		json_out_text(&out, "action",
+			      words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+		json_out_text(&out, "rule", rule_word(row));
+		names_json(&out, "recipes", recipe_names(row->on));
+		names_json(&out, "formats", format_names(row->on));
+		names_json(&out, "engines", engine_names(row->on));
+		json_out_text(&out, "said", row->said);
+		json_out_text(&out, "source", row->source);
+		json_out_close(&out, '}');
+	}
+	json_out_close(&out, ']');
+	json_out_end(&out);
+}
+
+/* --- text --- */
+
+/* What is printed of rows that say nothing themselves. */
+static const char *const phrases[] = {
+	[PROFILE_KEEP] = "kept in high precision",
+	[PROFILE_BARE] = "kept in high precision",
+	[PROFILE_GENERAL] = "as the general rules say",
+	[PROFILE_RAGGED] = "may end in a partial block of rows",
+	[PROFILE_BOND] = "engines merge them: quantized together or not at all",
+	[PROFILE_STACK] = "the experts stay in one 3-D tensor",
+	[PROFILE_SPLIT] = "each expert's matrix becomes a tensor",
+	[PROFILE_TABLE] = "becomes FP8 with one scale for the model",
+	[PROFILE_CONFIG] = "is written to config.json",
+	[PROFILE_FORMAT] = "is the format where the command names none",
+	[PROFILE_NOTE] = "causes a note",
+};
+
+/* Prints a row below the line of its families. */
+static void print_row(const struct profile_row *row, size_t width)
+{
+	struct buf text = { 0 }, source = { 0 };
+	char action[WORD_SIZE];
+
+	put_conditions(&text, row);
+	printf("  %-*s", PATTERN_COLUMN - 2,
+	       words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+	buf_printf(&source, "%s%s%s", row->pattern, text.len ? ", " : "",
+		   text.len ? text.data : "");
+	wrap_print(source.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
+	text.len = source.len = 0;
+	buf_puts(&text, row->said ? row->said : phrases[row->action]);
+	buf_printf(&source, "[%s: %s]", rule_word(row), row->source);
+	printf("%*s", PATTERN_COLUMN, "");
+	if (PATTERN_COLUMN + text.len + 1 + source.len <= width) {
+		printf("%s %s\n", text.data, source.data);
+	} else {
+		wrap_print(text.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
+		printf("%*s", PATTERN_COLUMN, "");
+		wrap_print(source.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
+	}
+	buf_release(&text);
+	buf_release(&source);
+}
+
+static void print_prose(const struct profile *profile)
+{
+	size_t width = wrap_width(STDOUT_FILENO);
+
+	for (size_t i = 0; i < profile->n; i++) {
+		const struct profile_row *row = profile->rows[i];
+
+		if (!i || strcmp(row->families, profile->rows[i - 1]->families) != 0) {
+			fputs(i ? "\n" : "", stdout);
+			wrap_print(row->families, 0, 2, width);
+		}
+		print_row(row, width);
+	}
+}
+
+static void print_lines(const struct profile *profile)
+{
+	struct table table = { .columns = "lllllll" };
+	struct buf conditions = { 0 };
+	char action[WORD_SIZE];
+
+	for (size_t i = 0; i < profile->n; i++) {
+		const struct profile_row *row = profile->rows[i];
+
+		conditions.len = 0;
+		buf_puts(&conditions, "");
+		put_conditions(&conditions, row);
+		table_cell(&table, row->families);
+		table_cell(&table, row->pattern);
+		table_cell(&table, words_get(PROFILE_ACTION_WORDS, (int)row->action, action));
+		table_cell(&table, rule_word(row));
+		table_cell(&table, conditions.data);
+		table_cell(&table, row->said ? row->said : "");
+		table_cell(&table, row->source);
+	}
+	table_print(&table, stdout, false);
+	table_release(&table);
+	buf_release(&conditions);
+}
+
+void families_print_text(const struct profile *profile)
+{
+	if (isatty(STDOUT_FILENO))
+		print_prose(profile);
+	else
+		print_lines(profile);
+}
