@@ -140,8 +140,8 @@ static int configure(const struct format *format, const struct quantization *qua
 
 /* --- reading --- */
 
-/* The keys are at the top in config.json, below "quantization" in hf_quant_config.json. */
-static void read_config(const json_t *config, struct declaration *said)
+/* Returns false for algorithms that are not FP8. */
+static bool read_algo(const char *algo, struct declaration *said)
 {
 	static const struct {
 		const char *algo;
@@ -154,8 +154,6 @@ static void read_config(const json_t *config, struct declaration *said)
 		{ "FP8_BLOCK_SCALES", { .granularity = GRANULARITY_BLOCK, .tile = { 128, 128 } } },
 		{ "MXFP8", { .granularity = GRANULARITY_MX, .tile = { 1, 32 } } },
 	};
-	const json_t *nested = json_object_get(config, "quantization");
-	const char *algo = config_text(nested ? nested : config, "quant_algo");
 
 	for (size_t i = 0; i < sizeof algos / sizeof *algos; i++) {
 		if (strcasecmp(algos[i].algo, algo))
@@ -163,7 +161,24 @@ static void read_config(const json_t *config, struct declaration *said)
 		said->declared = said->has_input = true;
 		said->scheme = algos[i].scheme;
 		said->scale_fmt = said->scheme.granularity == GRANULARITY_MX;
+		return true;
 	}
+	return false;
+}
+
+/* The keys are at the top in config.json, below "quantization" in hf_quant_config.json.  With
+ * several algorithms, takes that of the first layer in FP8. */
+static void read_config(const json_t *config, struct declaration *said)
+{
+	const json_t *nested = json_object_get(config, "quantization");
+	const json_t *keys = nested ? nested : config;
+	const char *name;
+	json_t *layer;
+
+	if (read_algo(config_text(keys, "quant_algo"), said))
+		return;
+	json_object_foreach(json_object_get(keys, "quantized_layers"), name,
+			    layer) if (read_algo(config_text(layer, "quant_algo"), said)) return;
 }
 
 static bool same_list(const json_t *a, const json_t *b)
