@@ -275,8 +275,7 @@ static void weight_name(struct low_bit *low_bit, const struct packed *packed,
 					     .end = tensor->end };
 }
 
-/* Returns the index of a tensor in checkpoint.tensors. */
-static size_t index_of(const struct checkpoint *checkpoint, const struct tensor_ref *ref)
+size_t low_bit_index(const struct checkpoint *checkpoint, const struct tensor_ref *ref)
 {
 	size_t before = 0;
 
@@ -288,7 +287,7 @@ static size_t index_of(const struct checkpoint *checkpoint, const struct tensor_
 /* places[] has 0, or 2 * (1 + the index of the weight), plus 1 for its parts. */
 static void mark(struct low_bit *low_bit, const struct tensor_ref *ref, bool is_part)
 {
-	low_bit->places[index_of(low_bit->checkpoint, ref)] = 2 * low_bit->n + is_part;
+	low_bit->places[low_bit_index(low_bit->checkpoint, ref)] = 2 * low_bit->n + is_part;
 }
 
 /* Marks the tensors of the weight that was added last. */

@@ -56,6 +56,9 @@ struct low_bit {
  * caller releases it in both cases; checkpoint must outlive it. */
 int low_bit_find(struct low_bit *low_bit, const struct checkpoint *checkpoint, struct err *err);
 
+/* Returns the index of a tensor in checkpoint.tensors. */
+size_t low_bit_index(const struct checkpoint *checkpoint, const struct tensor_ref *ref);
+
 /* Returns the weight that tensor i of checkpoint.tensors packs or describes, or NULL. */
 const struct low_bit_weight *low_bit_of(const struct low_bit *low_bit, size_t i);
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "recipe/recipe.h"
 
-#define HF_QUANT_CONFIG_MAX ((size_t)16 << 20) /* bytes; long because of lists of modules */
+#define CONFIG_MAX ((size_t)16 << 20) /* bytes; long because of lists of modules */
 
 /* The size at which bands are cut, or a multiple (convert/bands.c). */
 #define MAX_BLOCK 128
@@ -18,20 +18,31 @@ static bool is_foreign_fp8(enum dtype dtype)
 	return dtype == DT_F8_E4M3FNUZ || dtype == DT_F8_E5M2FNUZ;
 }
 
-/* ModelOpt's own configuration, the only one in older checkpoints; empty if there is none. */
-int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
-			       struct buf *text, struct err *err)
+static int read_beside(const struct checkpoint *checkpoint, const struct io *io, const char *name,
+		       struct buf *text, struct err *err)
 {
 	char *path;
 	int rc = 0;
 
 	if (!checkpoint->directory)
 		return 0;
-	path = xasprintf("%s/" HF_QUANT_CONFIG_NAME, checkpoint->directory);
+	path = xasprintf("%s/%s", checkpoint->directory, name);
 	if (access(path, F_OK) == 0)
-		rc = io_read_file(io, AT_FDCWD, path, HF_QUANT_CONFIG_MAX, text, err);
+		rc = io_read_file(io, AT_FDCWD, path, CONFIG_MAX, text, err);
 	free(path);
 	return rc;
+}
+
+int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
+			       struct buf *text, struct err *err)
+{
+	return read_beside(checkpoint, io, HF_QUANT_CONFIG_NAME, text, err);
+}
+
+int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
+		      struct err *err)
+{
+	return read_beside(checkpoint, io, "params.json", text, err);
 }
 
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,

@@ -14,6 +14,10 @@
 int fp8_source_hf_quant_config(const struct checkpoint *checkpoint, const struct io *io,
 			       struct buf *text, struct err *err);
 
+/* The same for params.json, the configuration of Mistral's own files. */
+int fp8_source_params(const struct checkpoint *checkpoint, const struct io *io, struct buf *text,
+		      struct err *err);
+
 /* Calls detection_make_with() with the checkpoint's hf_quant_config.json, if it has one. */
 int fp8_source_detect(struct detection *detection, const struct checkpoint *checkpoint,
 		      const struct io *io, struct err *err);

@@ -2,6 +2,8 @@
  *
  * The configuration: the keys that loaders insist on, and what it says of the weights.
  */
+#include <string.h>
+
 #include "format/check_config.h"
 #include "source/fp8_source.h"
 #include "verify/steps.h"
@@ -30,6 +32,27 @@ static void check_target(struct verify *verify)
 		problem(verify, PROBLEM_CONFIG_KEY, "config.json", err.message);
 }
 
+int config_declares(struct verify *verify, struct err *err)
+{
+	struct buf text = { 0 };
+	struct err ignored;
+	const char *type;
+	json_t *params;
+
+	verify->opened.declared = verify->opened.detection->declared;
+	if (verify->opened.detection->config)
+		return 0;
+	if (fp8_source_params(verify->opened.checkpoint, verify->params->io, &text, err))
+		return -1;
+	params = json_decode_python((struct json_text){ text.data, text.len }, &ignored);
+	type = json_string_value(
+		json_object_get(json_object_get(params, "quantization"), "qformat_weight"));
+	verify->opened.declared = type && !strncmp(type, "fp8", 3);
+	json_decref(params);
+	buf_release(&text);
+	return 0;
+}
+
 void verify_config(struct verify *verify)
 {
 	const struct detection *detection = verify->opened.detection;
@@ -39,7 +62,8 @@ void verify_config(struct verify *verify)
 		return;
 	if (!detection->config) {
 		/* The configuration of an unfinished output is written last. */
-		if (detection->n_weights && !verify->opened.checkpoint->n_expected)
+		if (detection->n_weights && !verify->opened.declared &&
+		    !verify->opened.checkpoint->n_expected)
 			problem(verify, PROBLEM_CONFIG_KEY, "config.json",
 				"quantization_config is missing: engines read FP8 codes as "
 				"weights");

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which scheme the configuration says of a module: compressed-tensors may have a group for each.
+ * Which scheme the configuration says of a module: compressed-tensors may have a group for each,
+ * ModelOpt an algorithm.
  */
 #include <string.h>
 
+#include "format/read_config.h"
+#include "format/skip_match.h"
 #include "verify/steps.h"
 
 /* Sets the granularity and tile of a known strategy. */
@@ -34,12 +37,26 @@ static void take_strategy(const json_t *weights, struct scheme *scheme)
 	}
 }
 
+/* The scheme of a module in ModelOpt's "quantized_layers". */
+static struct scheme scheme_of_layer(const struct verify *verify, const char *module)
+{
+	const struct verify_lists *lists = &verify->lists;
+	const char *name = skip_match_lists(lists->layers, module);
+	struct declaration said = { 0 };
+
+	if (name)
+		lists->format->read(json_object_get(lists->layer_list, name), &said);
+	return said.declared ? said.scheme : verify->opened.detection->scheme;
+}
+
 struct scheme verify_scheme(const struct verify *verify, const char *module)
 {
 	struct scheme scheme = verify->opened.detection->scheme;
 	const struct verify_group *group;
 	const json_t *inputs;
 
+	if (verify->lists.layers && verify->lists.format)
+		return scheme_of_layer(verify, module);
 	if (verify->lists.n_groups < 2)
 		return scheme;
 	group = lists_group(verify, module);

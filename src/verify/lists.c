@@ -10,6 +10,7 @@
 #include "format/read_config.h"
 #include "format/skip_match.h"
 #include "model/tensor_name.h"
+#include "select/skip_list.h"
 #include "verify/steps.h"
 
 /* --- reading --- */
@@ -90,10 +91,17 @@ void lists_read(struct verify *verify)
 	lists->kept = find_skip_list(config);
 	lists->skipped = arrange(lists->kept);
 	lists->tables = arrange(tables);
-	if (json_is_object(layers))
+	if (json_is_object(layers)) {
+		lists->layer_list = layers;
 		lists->layers = arrange(layers);
+	}
 	lists->chosen = !strcmp(config_quant_method(config), "compressed-tensors");
 	read_groups(lists, json_object_get(config, "config_groups"));
+	lists->format = config_format(config);
+	profile_make(&lists->profile, &verify->opened.model, PROFILE_ENGINE);
+	if (lists->format)
+		lists->on = profile_conditions(lists->format, &verify->opened.detection->scheme,
+					       verify->opened.target);
 }
 
 void lists_release(struct verify *verify)
@@ -107,6 +115,8 @@ void lists_release(struct verify *verify)
 	skip_match_free(lists->tables);
 	skip_match_free(lists->layers);
 	intern_release(&lists->conflicts);
+	intern_release(&lists->experts);
+	profile_release(&lists->profile);
 	*lists = (struct verify_lists){ 0 };
 }
 
@@ -197,30 +207,74 @@ static bool ends_module(const struct checkpoint *checkpoint, const char *entry)
 	return false;
 }
 
-/* An embedding or a norm that the checkpoint lacks, and the head of a tied model. */
-static bool is_free(struct verify *verify, const char *entry)
+/* Adds the prefixes of experts in high precision. */
+static void find_experts(struct verify *verify)
 {
-	char *weight = xasprintf("%s.weight", entry);
-	enum role role = role_cache_find(&verify->roles, weight).role;
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	struct intern *experts = &verify->lists.experts;
 
-	free(weight);
-	return role == ROLE_NORM || role == ROLE_EMBEDDING || role == ROLE_CONVOLUTION ||
-	       !strcmp(entry, "lm_head");
+	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
+		const struct st_tensor *tensor = checkpoint->by_name[i].tensor;
+		const struct role_facts facts = role_cache_find(&verify->roles, tensor->name);
+		char *prefix;
+
+		if (skip_need(tensor, &facts) != SKIP_EXPERTS)
+			continue;
+		prefix = skip_experts_prefix(tensor->name);
+		intern_add(experts, prefix, strlen(prefix));
+		free(prefix);
+	}
 }
 
-static bool names_something(struct verify *verify, const char *entry)
+/* Is it a name by which engines look for experts that are there? */
+static bool names_experts(struct verify *verify, const char *entry)
+{
+	struct intern *experts = &verify->lists.experts;
+	size_t n = strlen(entry);
+
+	for (const char *const *end = skip_experts_endings(verify->lists.format); *end; end++) {
+		size_t n_end = strlen(*end), before;
+
+		if (n < n_end || strcmp(entry + n - n_end, *end) != 0)
+			continue;
+		before = experts->n;
+		if (intern_add(experts, entry, n - n_end) < before)
+			return true;
+	}
+	return false;
+}
+
+/* An embedding, a norm or a convolution that the checkpoint lacks, the head of a tied model, and
+ * what the table of families keeps. */
+static bool is_known(struct verify *verify, const struct profile *profile, const char *entry)
+{
+	char *weight = xasprintf("%s.weight", entry);
+	bool free_name = role_cache_find(&verify->roles, weight).free;
+	const struct profile_row *row = profile_find(profile, weight, verify->lists.on).row;
+
+	free(weight);
+	return free_name || !strcmp(entry, "lm_head") ||
+	       (row && (row->action == PROFILE_KEEP || row->action == PROFILE_BARE));
+}
+
+static bool names_something(struct verify *verify, const struct profile *profile, const char *entry)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 
 	return checkpoint_find(checkpoint, entry) || has_below(checkpoint, entry) ||
-	       is_free(verify, entry) || ends_module(checkpoint, entry);
+	       is_known(verify, profile, entry) || names_experts(verify, entry) ||
+	       ends_module(checkpoint, entry);
 }
 
 void lists_check_entries(struct verify *verify)
 {
+	struct profile profile;
 	const json_t *entry;
 	size_t i;
 
+	profile_make(&profile, &verify->opened.model, PROFILE_VENDOR);
+	if (verify->lists.kept)
+		find_experts(verify);
 	json_array_foreach(verify->lists.kept, i, entry)
 	{
 		const char *text = json_string_value(entry);
@@ -231,7 +285,7 @@ void lists_check_entries(struct verify *verify)
 				    "the list of modules in high precision has an entry that is "
 				    "not a string");
 		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
-			 !names_something(verify, text))
+			 !names_something(verify, &profile, text))
 			problem_add(
 				&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
 				"config.json",
@@ -239,4 +293,5 @@ void lists_check_entries(struct verify *verify)
 				"the model",
 				text);
 	}
+	profile_release(&profile);
 }

@@ -20,8 +20,10 @@
 
 #include "backend/backend.h"
 #include "base/intern.h"
+#include "format/low_bit.h"
 #include "model/config.h"
 #include "model/role_cache.h"
+#include "select/profile.h"
 #include "source/source.h"
 #include "verify/arithmetic.h"
 #include "verify/scan.h"
@@ -32,6 +34,7 @@ struct verify_opened {
 	const struct checkpoint *checkpoint;
 	const struct detection *detection;
 	const struct format *format; /* of the detected name; NULL: not one of ours */
+	bool declared;		     /* a configuration says FP8 */
 	enum engine target;
 	struct model_config model;
 	json_t *hf_quant_config;    /* NULL: missing */
@@ -52,11 +55,17 @@ struct verify_lists {
 	const json_t *kept;	    /* the list of modules in high precision; NULL: missing */
 	struct skip_match *skipped; /* its entries */
 	struct skip_match *tables;  /* embeddings in FP8 */
-	struct skip_match *layers;  /* all quantized modules; NULL: not listed */
+	const json_t *layer_list;   /* all quantized modules, by name; NULL: missing */
+	struct skip_match *layers;  /* these names */
 	bool chosen;		    /* modules that no group has are in high precision */
 	size_t n_groups;
 	struct verify_group *groups;
 	struct intern conflicts; /* entries that are reported already */
+	struct intern experts;	 /* prefixes of experts in high precision */
+	/* what engines do by themselves with modules of the model's family */
+	const struct format *format; /* of the configuration; NULL: not one of ours */
+	struct profile profile;
+	unsigned on; /* conditions that its rows may have */
 };
 
 /* An FP8 weight with its scale. */
@@ -99,6 +108,7 @@ struct verify {
 	struct progress *progress;
 	struct verify_opened opened;
 	struct verify_lists lists;
+	struct low_bit low_bit; /* weights of 4 bits */
 	struct verify_weights weights;
 	struct verify_run run;
 	struct role_cache roles; /* of tensors */
@@ -116,6 +126,9 @@ int recorded_read(struct verify *verify, struct err *err);
 
 /* Reports a checkpoint without FP8 weights, and weight files beside it. */
 int verify_files(struct verify *verify, struct err *err);
+
+/* Sets opened.declared: from the detection, or from params.json, which Mistral's own files have. */
+int config_declares(struct verify *verify, struct err *err);
 
 /* Checks the configuration by itself and against the weights. */
 void verify_config(struct verify *verify);
@@ -146,6 +159,10 @@ void lists_check_entries(struct verify *verify);
 /* Returns the scheme that the configuration states for a module's weight, or the detected scheme
  * where the configuration does not have several groups. */
 struct scheme verify_scheme(const struct verify *verify, const char *module);
+
+/* Reports a tensor that is neither FP8 nor a scale, if engines expect codes. */
+void verify_kept(struct verify *verify, const struct tensor_ref *ref,
+		 const struct role_facts *facts, const char *module);
 
 /* Checks names, types and shapes of tensors, and fills verify->weights. */
 void verify_tensors(struct verify *verify);

@@ -44,6 +44,30 @@ static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *
 	return true;
 }
 
+/* Whether the scale has the granularity and blocks that the configuration states.  For weights of
+ * which no variant says more. */
+static void check_tile(struct verify *verify, const struct tensor_ref *ref,
+		       const struct verify_weight *weight, const struct scheme *scheme)
+{
+	const struct tensor_ref *scale = weight->unit.source_scale.scale;
+	const struct tile *tile = &weight->unit.source_scale.tile;
+	char words[SCHEME_NAME_SIZE];
+	struct buf shape = { 0 };
+
+	if (!verify->opened.detection->declared ||
+	    (weight->granularity == scheme->granularity &&
+	     (scheme->granularity != GRANULARITY_BLOCK ||
+	      (tile->rows == scheme->tile.rows && tile->cols == scheme->tile.cols))))
+		return;
+	scheme_name(scheme, words);
+	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
+	problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, scale->tensor->name,
+		    verify_file(verify, scale),
+		    "scale '%s' of '%s' is %s, but the configuration states %s",
+		    scale->tensor->name, ref->tensor->name, shape.data, words);
+	buf_release(&shape);
+}
+
 /* Compares the scale with the variants of the format.  *shape_fits, *type_fits: one of them has
  * this shape, this type.  Returns false where no variant has a scale of that name. */
 static bool compare_variants(const struct verify *verify, const struct verify_weight *weight,
@@ -84,10 +108,13 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	char words[SCHEME_NAME_SIZE];
 	bool shape_fits, type_fits;
 
-	scheme_name(scheme, words);
-	if (!verify->opened.format || ref->tensor->n_dims != 2 ||
-	    scale_is_shared(ref->tensor->name, scale->tensor->name))
+	if (scale_is_shared(ref->tensor->name, scale->tensor->name))
 		return;
+	if (!verify->opened.format || ref->tensor->n_dims != 2) {
+		check_tile(verify, ref, weight, scheme);
+		return;
+	}
+	scheme_name(scheme, words);
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
 	st_shape_format(&shape, ref->tensor->shape, 2);
@@ -195,37 +222,13 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 		return;
 	}
 	check_scale(verify, ref, add_weight(verify, ref, &scale), &scheme);
-	if (detection->declared && scheme.static_input &&
+	if (verify->opened.declared && scheme.static_input &&
 	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
 		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_MISSING,
 			    ref->tensor->name, verify_file(verify, ref),
 			    "weight '%s' has no input_scale, but the configuration declares "
 			    "static scales of activations",
 			    ref->tensor->name);
-}
-
-/* Reports a weight in high precision where engines expect codes.  Engines know the roles that
- * recipes keep, but not all versions know all of them: a list that names some of these weights
- * should name all. */
-static void check_plain(struct verify *verify, const struct tensor_ref *ref,
-			const struct role_facts *facts)
-{
-	const struct st_tensor *tensor = ref->tensor;
-
-	if (!verify->opened.detection->declared || tensor->n_dims != 2 || !facts->linear ||
-	    !dtype_is_float(tensor->dtype))
-		return;
-	if (facts->role == ROLE_LINEAR)
-		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, tensor->name,
-			    verify_file(verify, ref),
-			    "weight '%s' is %s, but the configuration does not exclude it",
-			    tensor->name, dtype_name(tensor->dtype));
-	if (verify->lists.kept)
-		problem_add(&verify->result->problems, PROBLEM_CONFIG_IGNORE, tensor->name,
-			    verify_file(verify, ref),
-			    "weight '%s' is %s, but its module is not in the list of modules "
-			    "in high precision",
-			    tensor->name, dtype_name(tensor->dtype));
 }
 
 static void report_stray(struct verify *verify, const struct tensor_ref *ref,
@@ -248,7 +251,8 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 		scaled_weight(verify->opened.checkpoint, ref->tensor->name, word);
 	char *module;
 
-	if (word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT)
+	if ((word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT) ||
+	    low_bit_is_part(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
 		return;
 	if (!weight || !detection_is_weight(weight)) {
 		if (!word->tool && weight)
@@ -305,8 +309,8 @@ static void check_tensor(struct verify *verify, const struct tensor_ref *ref)
 	module = verify_module(name);
 	if (detection_is_weight(ref))
 		check_codes(verify, ref, module);
-	else if (!lists_skip(verify, module))
-		check_plain(verify, ref, &facts);
+	else
+		verify_kept(verify, ref, &facts, module);
 	free(module);
 }
 
@@ -352,7 +356,11 @@ static void check_fused_sets(struct verify *verify)
 void verify_tensors(struct verify *verify)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	struct err bad = { 0 };
 
+	if (low_bit_find(&verify->low_bit, checkpoint, &bad))
+		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, NULL, NULL, "%s",
+			    bad.message);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
 		check_tensor(verify, &checkpoint->by_name[i]);
 	check_fused_sets(verify);

@@ -144,7 +144,7 @@ int verify_run(struct verification *verification, const struct verify_params *pa
 	verification->n_tensors = verification->checkpoint.n_tensors;
 	source_init(&verify.run.files, params->io, &verification->checkpoint, verify.run.backend,
 		    -1);
-	if (detect(&verify, err) || recorded_read(&verify, err))
+	if (detect(&verify, err) || config_declares(&verify, err) || recorded_read(&verify, err))
 		goto out;
 	verify.opened.format = find_format(verification->detection.format);
 	rc = check(&verify, err);
@@ -156,6 +156,7 @@ out:
 	json_decref(verify.opened.hf_quant_config);
 	json_decref(verify.opened.manifest);
 	lists_release(&verify);
+	low_bit_release(&verify.low_bit);
 	intern_release(&verify.weights.fused_sets);
 	role_cache_release(&verify.roles);
 	free(verify.weights.list);

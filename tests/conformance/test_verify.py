@@ -4,6 +4,7 @@ made on purpose, is named; any one bit of a code or a scale is missed by nobody 
 import json
 import pathlib
 import random
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -97,7 +98,17 @@ BLOCKWISE: list[tuple[str, str, Damage]] = [
     ("another weight_block_size", "config-key", config(lambda q: q.update(weight_block_size=[64, 64]))),
     ("another quant_method", "config-key", config(lambda q: q.update(quant_method="fp9"))),
     ("no quantization_config", "config-key", text("config.json", lambda c: c.pop("quantization_config"))),
-    ("a module less in the list", "config-ignore", config(lambda q: q["modules_to_not_convert"].pop())),
+    ("a module less in the list", "dtype-mismatch", config(lambda q: q["modules_to_not_convert"].pop())),
+    ("an entry that ends other modules", "config-ignore", config(lambda q: q["modules_to_not_convert"].append("proj"))),
+    ("one expert in the list", "config-ignore",
+     config(lambda q: q["modules_to_not_convert"].append("model.layers.0.mlp.experts.1.up_proj"))),
+    ("an expert in bf16", "dtype-mismatch",
+     tensors(lambda c: c.update({n: t.to(torch.bfloat16) for n, t in c.items() if re.search(r"experts\.0\.\w+\.weight$", n)}))),
+    ("a matrix in bf16 that is no weight", "dtype-mismatch", extra(Q, LAYER + "mix_fn", torch.ones(64, 64, dtype=torch.bfloat16))),
+    ("experts in bf16 of an unknown name", "dtype-mismatch",
+     extra(Q, "model.layers.0.moe_bank.w_in", torch.ones(4, 64, 64, dtype=torch.bfloat16))),
+    ("a weight in int8 without a scale", "scale-missing",
+     both(one(O, lambda t: t.view(torch.int8)), one(O + "_scale_inv", lambda t: None))),
     ("a module that is not there", "config-ignore",
      config(lambda q: q["modules_to_not_convert"].append("model.layers.77.mlp.gate"))),
     ("a tensor mapped to a file without it", "index-missing",
@@ -115,6 +126,8 @@ TENSOR: list[tuple[str, str, Damage]] = [
     ("a scale of [1, 1]", "scale-shape", one(Q + "_scale", lambda t: t.reshape(1, 1))),
     ("a scale of []", "scale-shape", one(Q + "_scale", lambda t: t.reshape(()))),
     ("scales that differ in a group", "group-scales-differ", one(K + "_scale", lambda t: t * 2)),
+    ("targets that lack a module", "dtype-mismatch",
+     config(lambda q: q["config_groups"]["group_0"].update(targets=["re:.*mlp.*"]))),
     ("an unknown key", "config-key", config(lambda q: q["config_groups"]["group_0"]["weights"].update(shape=1))),
     ("no targets", "config-key", config(lambda q: q["config_groups"]["group_0"].update(targets=[]))),
     ("another strategy", "config-key",

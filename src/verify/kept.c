@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Tensors in high precision where engines expect codes: an engine that is told FP8 and finds no
+ * name builds an FP8 module, and copies BF16 into it without a scale.  Which tensor needs a name,
+ * and which names engines look for, is select/skip_list.h.
+ */
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "select/skip_list.h"
+#include "verify/steps.h"
+
+/* Returns the first name that engines look for and the configuration does not skip, though it
+ * quantizes such modules; NULL where all is well.  The caller frees it.  Where engines look for
+ * experts by number, each has to be named. */
+static char *missing_experts(const struct verify *verify, const char *name, const char *module,
+			     bool numbered)
+{
+	const struct verify_lists *lists = &verify->lists;
+	char *prefix = skip_experts_prefix(name), *missing = NULL;
+	bool quantized = lists_quantize(verify, module);
+
+	if (numbered && lists->format && lists->format->kept_experts && !lists_skip(verify, module))
+		missing = xstrdup(module);
+
+	for (const char *const *end = skip_experts_endings(lists->format); *end; end++) {
+		char *entry = xasprintf("%s%s", prefix, *end);
+
+		quantized |= lists_quantize(verify, entry);
+		if (missing || lists_skip(verify, entry))
+			free(entry);
+		else
+			missing = entry;
+	}
+	free(prefix);
+	if (quantized)
+		return missing;
+	free(missing);
+	return NULL;
+}
+
+/* The same for a module by its own name. */
+static char *missing_module(const struct verify *verify, const char *module)
+{
+	if (lists_skip(verify, module) || !lists_quantize(verify, module))
+		return NULL;
+	return xstrdup(module);
+}
+
+/* Without a list, engines know by themselves which routers, heads and towers they build in high
+ * precision; of linear weights and experts they do not. */
+static bool is_known(const struct verify *verify, const struct role_facts *facts,
+		     enum skip_need need)
+{
+	return !verify->lists.kept && facts->role != ROLE_LINEAR && need != SKIP_EXPERTS;
+}
+
+/* Does a row of the model's family say that engines build the module so? */
+static bool is_bare(const struct verify *verify, const char *name)
+{
+	const struct verify_lists *lists = &verify->lists;
+	const struct profile_row *row = profile_find(&lists->profile, name, lists->on).row;
+
+	return row && row->action == PROFILE_BARE;
+}
+
+/* Reports an integer weight where engines expect FP8, unless its scales make 4-bit elements of it. */
+static void check_integers(struct verify *verify, const struct tensor_ref *ref,
+			   const struct role_facts *facts, const char *module)
+{
+	const struct st_tensor *tensor = ref->tensor;
+
+	if ((tensor->dtype != DT_I8 && tensor->dtype != DT_U8) || tensor->n_dims < 2 ||
+	    !facts->weight || facts->role != ROLE_LINEAR || lists_skip(verify, module) ||
+	    !lists_quantize(verify, module) ||
+	    low_bit_of(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
+		return;
+	problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, tensor->name,
+		    verify_file(verify, ref),
+		    "weight '%s' is %s, and no scale makes 4-bit elements of it", tensor->name,
+		    dtype_name(tensor->dtype));
+}
+
+void verify_kept(struct verify *verify, const struct tensor_ref *ref,
+		 const struct role_facts *facts, const char *module)
+{
+	const char *name = ref->tensor->name, *type = dtype_name(ref->tensor->dtype);
+	const enum skip_need need = skip_need(ref->tensor, facts);
+	bool table = lists_table(verify, module);
+	char *missing;
+
+	if (!verify->opened.declared)
+		return;
+	check_integers(verify, ref, facts, module);
+	if ((need == SKIP_FREE && !table) || is_known(verify, facts, need) ||
+	    (!table && is_bare(verify, name)))
+		return;
+	missing = need == SKIP_EXPERTS ? missing_experts(verify, name, module, facts->expert)
+				       : missing_module(verify, module);
+	if (missing && need == SKIP_EXPERTS)
+		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
+			    verify_file(verify, ref),
+			    "weight '%s' is %s, but the configuration does not exclude its "
+			    "experts by '%s'",
+			    name, type, missing);
+	else if (missing)
+		problem_add(&verify->result->problems, PROBLEM_DTYPE_MISMATCH, name,
+			    verify_file(verify, ref),
+			    "weight '%s' is %s, but the configuration does not exclude it", name,
+			    type);
+	free(missing);
+}
