@@ -64,7 +64,7 @@ static bool is_bare(const struct verify *verify, const char *name)
 	return row && row->action == PROFILE_BARE;
 }
 
-/* Reports an integer weight where engines expect FP8, unless its scales make 4-bit elements of it. */
+/* Reports an integer weight where engines expect FP8, unless scales make 4-bit elements of it. */
 static void check_integers(struct verify *verify, const struct tensor_ref *ref,
 			   const struct role_facts *facts, const char *module)
 {
