@@ -84,6 +84,10 @@ static const struct option_row options[] = {
 	  "precision",
 	  option_choice, PLACE(on_nonfinite) },
 
+	{ SECTION_NUMBERS, "exact", 0, NULL,
+	  "Refuse if a value of a low-bit source is not exact in FP8", option_flag,
+	  PLACE(convert.params.exact) },
+
 	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
 	  PLACE(include) },
 	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",
@@ -97,7 +101,7 @@ static const struct option_row options[] = {
 	  option_choice, PLACE(profile) },
 	{ SECTION_TENSORS, "ragged", 0, NULL, "Allow partial blocks at the edges", option_flag,
 	  PLACE(params.select.ragged) },
-	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 source", option_flag,
+	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 or low-bit source", option_flag,
 	  PLACE(params.select.requantize) },
 	{ 0 },
 };

@@ -9,6 +9,7 @@
 #include "cli/print/progress.h"
 #include "cli/process.h"
 #include "cli/signals.h"
+#include "convert/exactness.h"
 
 /* Reports after success: a failure prints one line, and nothing on standard output. */
 static void report_success(const char *command, const struct convert_settings *settings,
@@ -53,6 +54,7 @@ static int convert(const struct convert_command *conversion, const char *command
 	report.seconds = process_now() - began;
 	report.bytes = result.bytes;
 	if (rc == 0) {
+		exactness_note(&plan, &result);
 		output_notes_add(&plan, &settings->params);
 		report_success(command, settings, &report);
 	} else if (err->kind == ERR_INTERRUPTED && !settings->dry_run)

@@ -10,6 +10,7 @@
 #include "cli/print/plan.h"
 #include "cli/print/units.h"
 #include "cli/process.h"
+#include "convert/exactness.h"
 
 static double bytes_per_second(const struct conversion_report *report)
 {
@@ -74,6 +75,15 @@ static void print_next(const struct conversion_report *report)
 	buf_release(&text);
 }
 
+static void print_low_bit(const struct conversion_report *report)
+{
+	struct low_bit_totals totals = low_bit_total(report->plan);
+
+	if (totals.n && report->result->has_figures)
+		fprintf(stderr, "low-bit    %zu of %zu tensors are exact\n",
+			totals.n - report->result->figures.n_inexact, totals.n);
+}
+
 void conversion_print_text(const struct conversion_report *report)
 {
 	const struct convert_result *result = report->result;
@@ -98,6 +108,7 @@ void conversion_print_text(const struct conversion_report *report)
 	}
 	if (result->has_figures)
 		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
+	print_low_bit(report);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
 		path_print_output(report->params->output);
 		print_next(report);
@@ -143,6 +154,32 @@ static void numbers_json(struct json_out *out, const struct convert_result *resu
 	json_out_close(out, '}');
 }
 
+/* Prints what FP8 holds of low-bit weights, likewise. */
+static void low_bit_json(struct json_out *out, const struct conversion_report *report)
+{
+	const struct figures *figures = &report->result->figures;
+	struct low_bit_totals totals = low_bit_total(report->plan);
+
+	if (!totals.n) {
+		json_out_null(out, "low_bit");
+		return;
+	}
+	json_out_open(out, "low_bit", '{');
+	json_out_text(out, "kind", totals.kind);
+	json_out_count(out, "tensors", totals.n);
+	if (report->result->has_figures)
+		json_out_count(out, "exact", totals.n - figures->n_inexact);
+	else
+		json_out_null(out, "exact");
+	json_out_count(out, "values", totals.n_values);
+	if (report->result->has_figures)
+		json_out_count(out, "changed", figures->n_changed);
+	else
+		json_out_null(out, "changed");
+	json_out_text(out, "first", report->result->has_figures ? figures->inexact : NULL);
+	json_out_close(out, '}');
+}
+
 void conversion_print_json(const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
@@ -164,8 +201,10 @@ void conversion_print_json(const struct conversion_report *report)
 	json_out_count(&out, "files_written", result->shards_done);
 	json_out_count(&out, "files_found", result->shards_found);
 	json_out_bool(&out, "resumed", result->shards_found > 0);
-	if (plan_quantizes(plan))
+	if (plan_quantizes(plan)) {
 		numbers_json(&out, result);
+		low_bit_json(&out, report);
+	}
 	notes_json(&out, &plan->selection.notes);
 	json_out_end(&out);
 }

@@ -9,6 +9,7 @@
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 #include "cli/print/wrap.h"
+#include "convert/exactness.h"
 
 bool plan_quantizes(const struct plan *plan)
 {
@@ -305,6 +306,20 @@ static void totals_json(struct json_out *out, const struct plan *plan)
 	json_out_close(out, '}');
 }
 
+static void low_bit_json(struct json_out *out, const struct plan *plan)
+{
+	struct low_bit_totals totals = low_bit_total(plan);
+
+	if (!totals.n) {
+		json_out_null(out, "low_bit");
+		return;
+	}
+	json_out_open(out, "low_bit", '{');
+	json_out_text(out, "kind", totals.kind);
+	json_out_count(out, "tensors", totals.n);
+	json_out_close(out, '}');
+}
+
 void plan_print_json(const struct plan *plan, const struct convert_params *params)
 {
 	struct json_out out = { .stream = stdout };
@@ -320,6 +335,7 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 	totals_json(&out, plan);
 	if (plan_quantizes(plan)) {
 		json_out_text(&out, "profile", plan_profile_word(plan));
+		low_bit_json(&out, plan);
 		json_out_open(&out, "tp", '[');
 		for (size_t i = 0; i < plan->selection.n_tp; i++)
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);

@@ -60,6 +60,20 @@ int execution_shard(struct execution *execution, size_t i, struct writer *writer
 	return 0;
 }
 
+void figures_add(struct figures *sum, const struct figures *figures)
+{
+	sum->saturated += figures->saturated;
+	sum->nonfinite += figures->nonfinite;
+	if (figures->worst && (!sum->worst || figures->worst_sqnr < sum->worst_sqnr)) {
+		sum->worst = figures->worst;
+		sum->worst_sqnr = figures->worst_sqnr;
+	}
+	sum->n_changed += figures->n_changed;
+	sum->n_inexact += figures->n_inexact;
+	if (!sum->inexact)
+		sum->inexact = figures->inexact;
+}
+
 /* Completes a run whose output is one shard: a file or stream. */
 static void execution_complete(struct execution *execution)
 {
@@ -194,7 +208,9 @@ int convert_run(const struct plan *plan, const struct convert_params *params,
 	malloc_trim(0); /* returns the memory of planning before buffers are allocated */
 	if (pipeline_new(&execution.pipeline, plan, params, progress, err))
 		return -1;
-	rc = run[destination_of(params->output)](&execution, err);
+	rc = params->exact ? execution_check_exact(&execution, err) : 0;
+	if (!rc)
+		rc = run[destination_of(params->output)](&execution, err);
 	pipeline_free(execution.pipeline);
 	return rc;
 }

@@ -38,6 +38,7 @@ struct convert_params {
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes for buffers; 0: the default, 192 MiB */
 
+	bool exact; /* --exact: change no value of a low-bit weight, or make nothing */
 	bool restart;
 	bool hashes; /* --manifest: SHA-256 of every input and output file */
 	int part;    /* I of --part I/N, from 1; 0: everything */
@@ -53,7 +54,15 @@ struct figures {
 	uint64_t nonfinite; /* values that are NaN or inf */
 	const char *worst; /* tensor with the lowest SQNR, in the plan; NULL: nothing was rounded */
 	double worst_sqnr; /* dB */
+
+	/* Of low-bit weights (exactness.h). */
+	uint64_t n_changed;  /* elements whose code times scale is another value */
+	size_t n_inexact;    /* weights that have some */
+	const char *inexact; /* the first of them, in the plan; NULL: none */
 };
+
+/* Adds the figures of a shard to those of the shards before it. */
+void figures_add(struct figures *sum, const struct figures *figures);
 
 struct convert_result {
 	/* figures are of the whole output; false if earlier runs or other parts wrote some of its

@@ -13,16 +13,10 @@
 /* Adds the figures of shard i, which was just written. */
 static void add_figures(struct execution *execution, size_t i)
 {
-	struct figures *sum = &execution->result->figures;
 	struct figures figures;
 
 	pipeline_figures(execution->pipeline, i, &figures);
-	sum->saturated += figures.saturated;
-	sum->nonfinite += figures.nonfinite;
-	if (figures.worst && (!sum->worst || figures.worst_sqnr < sum->worst_sqnr)) {
-		sum->worst = figures.worst;
-		sum->worst_sqnr = figures.worst_sqnr;
-	}
+	figures_add(&execution->result->figures, &figures);
 }
 
 static int convert_shard(struct execution *execution, size_t i, struct err *err)

@@ -76,6 +76,7 @@ int pipeline_new(struct pipeline **out, const struct plan *plan,
 	source_init(&pipeline->source, params->io, &plan->source, pipeline->backend,
 		    plan->stream_fd);
 	pipeline->errors = xcalloc(n_units, sizeof *pipeline->errors);
+	pipeline->n_changed = xcalloc(n_units, sizeof *pipeline->n_changed);
 	known_amax_init(&pipeline->amax, plan);
 	pipeline->workers = xcalloc((size_t)params->n_threads, sizeof *pipeline->workers);
 	for (; pipeline->n_workers < params->n_threads; pipeline->n_workers++) {
@@ -99,6 +100,7 @@ void pipeline_free(struct pipeline *pipeline)
 	pthread_mutex_destroy(&pipeline->lock);
 	free(pipeline->workers);
 	free(pipeline->errors);
+	free(pipeline->n_changed);
 	free(pipeline->amax.units);
 	free(pipeline->amax.groups);
 	free(pipeline->amax.has_group);
@@ -172,6 +174,19 @@ static void count_rest(struct pipeline *pipeline, size_t shard, const struct ban
 	atomic_fetch_add(&pipeline->progress->done, rest);
 }
 
+/* A shard may be converted again, after a pass that wrote nothing. */
+static void forget_figures(struct pipeline *pipeline, size_t shard)
+{
+	const struct selection *selection = &pipeline->plan->selection;
+	size_t end = selection_shard_begin(selection, shard + 1);
+
+	pipeline->counts = (struct quant_stats){ 0 };
+	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
+		pipeline->errors[u] = (struct error_stats){ 0 };
+		pipeline->n_changed[u] = 0;
+	}
+}
+
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err)
 {
@@ -182,7 +197,7 @@ int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *write
 	pipeline->work = (struct shard_work){ .shard = &pipeline->plan->shards[shard],
 					      .writer = writer,
 					      .preserved = preserved };
-	pipeline->counts = (struct quant_stats){ 0 };
+	forget_figures(pipeline, shard);
 	for (int w = 0; w < pipeline->n_workers; w++)
 		pipeline->workers[w].queue.writer = writer;
 	atomic_store(&pipeline->progress->name, pipeline->work.shard->name);
@@ -204,16 +219,20 @@ void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figu
 	double worst = INFINITY;
 	size_t end = selection_shard_begin(selection, shard + 1);
 
+	*figures = (struct figures){ .saturated = pipeline->counts.saturated,
+				     .nonfinite = pipeline->counts.nonfinite };
+
 	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
 		const struct error_stats *error = &pipeline->errors[u];
 
+		if (pipeline->n_changed[u] && !figures->n_inexact++)
+			figures->inexact = selection->units[u].name;
+		figures->n_changed += pipeline->n_changed[u];
 		if (error->noise <= 0 || error->signal / error->noise >= worst)
 			continue;
 		worst = error->signal / error->noise;
 		name = selection->units[u].name;
 	}
-	*figures = (struct figures){ .saturated = pipeline->counts.saturated,
-				     .nonfinite = pipeline->counts.nonfinite,
-				     .worst = name,
-				     .worst_sqnr = name ? 10 * log10(worst) : 0 };
+	figures->worst = name;
+	figures->worst_sqnr = name ? 10 * log10(worst) : 0;
 }

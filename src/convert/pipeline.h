@@ -58,6 +58,7 @@ struct pipeline {
 	struct shard_work work;
 	pthread_mutex_t lock;	    /* of the members below */
 	struct error_stats *errors; /* by unit */
+	uint64_t *n_changed;	    /* by unit: values of a low-bit weight that are not exact */
 	struct quant_stats counts;  /* of the shard */
 	struct known_amax amax;
 };

@@ -57,24 +57,31 @@ struct rounded {
 	const struct quant_out *out;
 };
 
-/* Adds the error of rows [row, row + n) of the band. */
-static void rows_error(const struct backend *backend, const struct rounded *rounded, size_t row,
-		       size_t n, struct error_stats *error)
+/* Returns the codes of rows [row, row + n) of the band. */
+static struct quant_in rows_codes(const struct rounded *rounded, size_t row, size_t n)
 {
 	const struct qspec *spec = rounded->spec;
 	const struct quant_out *out = rounded->out;
 	size_t scale = (spec->tile.rows == WHOLE ? 0 : row / spec->tile.rows) * out->scale_stride;
+
+	return (struct quant_in){ .codes = out->codes + row * out->stride,
+				  .rows = n,
+				  .cols = rounded->x->cols,
+				  .stride = out->stride,
+				  .format = spec->format,
+				  .tile = spec->tile,
+				  .scale_type = spec->scale_type,
+				  .scale_inv = (char *)out->scale_inv +
+					       scale * scale_size(spec->scale_type),
+				  .scale_stride = out->scale_stride };
+}
+
+/* Adds the error of rows [row, row + n) of the band. */
+static void rows_error(const struct backend *backend, const struct rounded *rounded, size_t row,
+		       size_t n, struct error_stats *error)
+{
 	struct matrix rows = *rounded->x;
-	struct quant_in q = { .codes = out->codes + row * out->stride,
-			      .rows = n,
-			      .cols = rows.cols,
-			      .stride = out->stride,
-			      .format = spec->format,
-			      .tile = spec->tile,
-			      .scale_type = spec->scale_type,
-			      .scale_inv =
-				      (char *)out->scale_inv + scale * scale_size(spec->scale_type),
-			      .scale_stride = out->scale_stride };
+	struct quant_in q = rows_codes(rounded, row, n);
 
 	rows.data = (const char *)rows.data + row * rows.stride * dtype_bits(rows.dtype) / 8;
 	rows.rows = n;
@@ -111,6 +118,32 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 	pthread_mutex_unlock(&pipeline->lock);
 }
 
+/* Counts the elements whose bits differ; two NaN are the same. */
+static uint64_t count_changed(const float *a, const float *b, size_t n)
+{
+	uint64_t n_changed = 0;
+
+	for (size_t i = 0; i < n; i++)
+		n_changed +=
+			f32_bits(a[i]) != f32_bits(b[i]) && !(f32_is_nan(a[i]) && f32_is_nan(b[i]));
+	return n_changed;
+}
+
+/* Decodes the codes of a low-bit weight into `values`, and compares them with the source. */
+static void band_compare(struct pipeline *pipeline, const struct band *band,
+			 const struct rounded *rounded, float *values)
+{
+	const struct matrix *x = rounded->x;
+	struct quant_in q = rows_codes(rounded, 0, x->rows);
+	uint64_t n_changed;
+
+	backend_dequantize(pipeline->backend, &q, DT_F32, values, x->cols);
+	n_changed = count_changed(x->data, values, x->rows * x->cols);
+	pthread_mutex_lock(&pipeline->lock);
+	pipeline->n_changed[band->unit] += n_changed;
+	pthread_mutex_unlock(&pipeline->lock);
+}
+
 static struct source_tee preserved_tee(const struct pipeline *pipeline, size_t u)
 {
 	const struct plan *plan = pipeline->plan;
@@ -136,12 +169,13 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 					  .buffers = worker->buffers,
 					  .tee = preserved_tee(pipeline, u) };
 	struct quant_stats stats = { 0 };
+	struct matrix x;
 	struct quant_out out = { .codes = codes,
 				 .stride = band->rect.n_cols,
 				 .scale_stride = tile_count(band->rect.n_cols, spec->tile.cols),
 				 .stats = &stats };
 	size_t n_scales = tile_count(band->rect.n_rows, spec->tile.rows) * out.scale_stride;
-	struct matrix x;
+	struct rounded rounded = { spec, &x, &out };
 
 	out.scale_inv = write_queue_take(&worker->queue, n_scales * scale_size(spec->scale_type));
 	if (!out.scale_inv)
@@ -157,11 +191,13 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 	} else {
 		backend_quantize(pipeline->backend, &x, spec, &out);
 	}
+	if (unit->low_bit)
+		band_compare(pipeline, band, &rounded, worker->buffers.raw);
 	if (backend_failed(pipeline->backend, unit->name, err))
 		return -1;
 	if (stats.nonfinite && pipeline->params->on_nonfinite == NONFINITE_ERROR)
 		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &x, err);
-	band_stats(pipeline, band, &(struct rounded){ spec, &x, &out });
+	band_stats(pipeline, band, &rounded);
 	return write_scales(pipeline, &worker->queue, band, &out, err);
 }
 

@@ -11,7 +11,7 @@
 #include "format/edit_config.h"
 #include "format/skip_match.h"
 #include "model/tensor_name.h"
-#include "convert/plan.h"
+#include "convert/exactness.h"
 
 /* Sorted paths of quantized modules. */
 struct modules {
@@ -232,6 +232,9 @@ int plan_configuration(struct plan *plan, struct err *err)
 		err_wrap(err, "'%s'", plan->source.path);
 		goto out;
 	}
+	/* DeepSeek-V4's word for experts that are MXFP4 no more. */
+	if (low_bit_total(plan).n && config_remove(&plan->files.config, "expert_dtype", err))
+		goto out;
 	rc = 0;
 out:
 	free(list);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "convert/exactness.h"
 #include "convert/pipeline.h"
 #include "convert/steps.h"
 
@@ -212,6 +213,16 @@ static int plan_profile(struct plan *plan, const struct quantize_params *params,
 	return 0;
 }
 
+static int check_exact(const struct plan *plan, const struct quantize_params *params,
+		       struct err *err)
+{
+	if (!params->convert.exact || low_bit_total(plan).n)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "option '--exact' is for low-bit weights, and none of '%s' are quantized",
+		       params->convert.input);
+}
+
 /* Makes the plan after the request is checked and the source is open. */
 static int plan_source(struct plan *plan, const struct quantize_params *params,
 		       const struct static_scales *scales, struct progress *progress,
@@ -231,7 +242,8 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
 		return -1;
 	plan_groups(plan);
-	if (static_scales_apply(scales, plan, err) || plan_configuration(plan, err) ||
+	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||
+	    plan_configuration(plan, err) ||
 	    quantize_outputs(plan, params->convert.preserve != NULL, err))
 		return -1;
 	plan->options = quantize_identity(plan, params);

@@ -74,6 +74,10 @@ struct execution {
 int execution_shard(struct execution *execution, size_t i, struct writer *writer,
 		    struct writer *preserved, struct err *err);
 
+/* exactness.c: converts all shards without writing.  ERR_INPUT if a value of a low-bit weight would
+ * change. */
+int execution_check_exact(struct execution *execution, struct err *err);
+
 /* Returns the bytes of the shard's file. */
 uint64_t output_shard_size(const struct output_shard *shard);
 

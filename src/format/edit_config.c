@@ -84,21 +84,28 @@ static int edit_member(struct buf *config, const char *const *path, size_t n, co
 	return 0;
 }
 
+int config_remove(struct buf *config, const char *name, struct err *err)
+{
+	for (size_t n = 1; n <= 2; n++) {
+		const char *path[] = { "text_config", name };
+
+		if (edit_member(config, path + 2 - n, n, NULL, err))
+			return err_wrap(err, "config.json");
+	}
+	return 0;
+}
+
 int config_set_dequantized(const struct buf *config, const char *dtype, struct buf *out,
 			   struct err *err)
 {
 	static const char *const types[] = { "torch_dtype", "dtype" };
-	static const char *const removed[] = { key, "expert_dtype" };
 
 	buf_add(out, config->data, config->len);
+	if (config_remove(out, key, err) || config_remove(out, "expert_dtype", err))
+		return -1;
 	for (size_t n = 1; n <= 2; n++) {
 		const char *path[] = { "text_config", NULL };
 
-		for (size_t i = 0; i < sizeof removed / sizeof *removed; i++) {
-			path[1] = removed[i];
-			if (edit_member(out, path + 2 - n, n, NULL, err))
-				return err_wrap(err, "config.json");
-		}
 		for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
 			path[1] = types[i];
 			if (edit_member(out, path + 2 - n, n, dtype, err))

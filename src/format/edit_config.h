@@ -18,6 +18,9 @@ int config_set_quantization(const struct buf *config, const char *quantization, 
  * last. */
 int config_set_member(struct buf *config, const char *name, const char *value, struct err *err);
 
+/* Removes a member, where it exists, from the top and from text_config of the text in config. */
+int config_remove(struct buf *config, const char *name, struct err *err);
+
 /* Removes "quantization_config" and DeepSeek-V4's "expert_dtype" from both levels, and sets each
  * existing "torch_dtype" and "dtype" of these levels that is a string or null to dtype (JSON
  * text). */

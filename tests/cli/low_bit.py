@@ -6,7 +6,7 @@ low_bit.py make PACKING DIR         a checkpoint in DIR with scales of every siz
 low_bit.py finite PACKING DIR       the same, all of it finite
 low_bit.py wide PACKING DIR         the same, but groups of a block differ by more than FP8 holds
 low_bit.py check PACKING OUT DTYPE  OUT is what `make` made in bf16, f16 or f32: every bit, and nothing else
-low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "tensors exact values changed first" of OUT's codes and scales
+low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "type tensors exact values changed first" of OUT's codes and scales
 low_bit.py amax PACKING KIND        of its weights: name, type, sides, and the largest magnitude
 low_bit.py same A B                 two outputs have the same tensors and, as JSON, the same config.json
 
@@ -22,7 +22,7 @@ import sys
 import checkpoint
 import fp8
 
-H, I, E = 256, 128, 3
+H, I, E = 256, 128, 2
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
 CT = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"]}}, "ignore": ["lm_head"]}
 
@@ -53,6 +53,10 @@ def value_of(packing, code):
     if PACKINGS[packing][1] == "I32":
         return float(code - 8)
     return math.copysign(E2M1[code & 7], -1.0 if code & 8 else 1.0)
+
+
+def type_of(packing):
+    return {"U8": "MXFP4", "F8_E8M0": "MXFP4", "BF16": "INT4", "F8_E4M3": "NVFP4"}[PACKINGS[packing][3]]
 
 
 def scales_of(packing, kind, n, r):
@@ -200,13 +204,12 @@ def counts(packing, kind, out):
         n_values += len(values)
         n_changed += changed
         first = first or (name if changed else None)
-    print(len(matrices), n_exact, n_values, n_changed, first)
+    print(type_of(packing), len(matrices), n_exact, n_values, n_changed, first)
 
 
 def amax(packing, kind):
-    kinds = {"I32": "INT4", "U8": "MXFP4", "F8_E8M0": "MXFP4", "BF16": "INT4", "F8_E4M3": "NVFP4"}
     for name, (shape, values) in weights(packing, kind)[1].items():
-        print(name, kinds[PACKINGS[packing][3]], "x".join(map(str, shape)), "%.9g" % max(map(abs, values)))
+        print(name, type_of(packing), "x".join(map(str, shape)), "%.9g" % max(map(abs, values)))
 
 
 def same(a, b):

@@ -69,8 +69,8 @@ def check(name, tags, objects):
         wrong.append(f"fp8conv-{name}.1 describes a key twice")
 
 
-def check_conversion(name, model, out, *options):
-    keys = page_keys(name)
+def check_conversion(name, model, out, *options, low_bit=False):
+    keys = {title: [tag for tag in tags if low_bit or not tag.startswith("low_bit.")] for title, tags in page_keys(name).items()}
     plan, _ = fp8conv(name, model, "-o", out, "--dry-run", "--json", *options)
     result, progress = fp8conv(name, model, "-o", out, "--json", "--progress=json", *options)
     again, _ = fp8conv(name, model, "-o", out, "--json", *options)
@@ -91,6 +91,7 @@ def main():
     subprocess.run([sys.executable, "tests/cli/low_bit.py", "finite", "ct-mxfp4", packed], check=True)
     progress = "Progress (\\-\\-progress=json)"
     check_conversion("quantize", moe, out)
+    check_conversion("quantize", packed, str(folder / "unpacked"), "--requantize", low_bit=True)
     check_conversion("repack", out, str(folder / "repacked"), "--format=compressed-tensors")
     check_conversion("dequantize", out, str(folder / "dequantized"))
 
