@@ -338,6 +338,14 @@ static bool is_free(enum role role)
 	return role == ROLE_EMBEDDING || role == ROLE_NORM || role == ROLE_CONVOLUTION;
 }
 
+static bool is_in_any_experts(const struct path *path)
+{
+	for (int i = 0; i < path->owner; i++)
+		if (segment_ends(&path->segments[i], "experts"))
+			return true;
+	return false;
+}
+
 void role_of_name(struct role_facts *facts, const char *name)
 {
 	struct path path;
@@ -346,6 +354,7 @@ void role_of_name(struct role_facts *facts, const char *name)
 	path_split(&path, name);
 	own = find_module(&path);
 	*facts = (struct role_facts){ .in_experts = path.experts >= 0,
+				      .in_any_experts = is_in_any_experts(&path),
 				      .expert = path.experts >= 0 && path.numbered_expert };
 	if (facts->expert && own == ROLE_ROUTER)
 		own = ROLE_LINEAR; /* an expert's own gate */

@@ -49,9 +49,10 @@ struct role_facts {
 	enum parallel parallel; /* of linear weights */
 	/* the weight of a linear module, kept or not, provided that it has two dimensions */
 	bool linear;
-	bool in_experts;  /* below a segment "experts" */
-	bool expert;	  /* of one numbered expert: "...experts.3.up_proj.weight" */
-	bool ragged_rows; /* vendors release it in blocks, the last one partial */
+	bool in_experts;     /* below a segment "experts" */
+	bool in_any_experts; /* below a segment that ends in "experts" */
+	bool expert;	     /* of one numbered expert: "...experts.3.up_proj.weight" */
+	bool ragged_rows;    /* vendors release it in blocks, the last one partial */
 	/* engines know an embedding, norm or convolution by itself: no list of kept modules has to
 	 * name it */
 	bool free;

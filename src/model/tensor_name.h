@@ -24,7 +24,9 @@ struct path {
 	/* the module that owns the tensor: the last segment before "weight" or "bias" that is not
 	 * a number; else the last segment */
 	int owner;
-	int experts;	      /* the first segment "experts" that another one follows, or -1 */
+	/* the first segment "experts" that another one follows, or "...experts" that a number
+	 * follows; or -1 */
+	int experts;
 	bool numbered_expert; /* a number follows that segment */
 };
 

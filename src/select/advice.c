@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "select/skip_list.h"
 #include "select/steps.h"
 
 /* The recipe that takes every shape. */
@@ -129,7 +130,7 @@ static void note_unknown_experts(const struct select *select, struct notes *note
 		const struct candidate *c = &select->candidates[i];
 
 		if (c->facts.role != ROLE_EXPERTS_UNKNOWN || c->rule != RULE_GENERAL ||
-		    c->source->tensor->n_dims != 3)
+		    !skip_looks_like_experts(c->source->tensor, &c->facts))
 			continue;
 		first = n++ ? first : c;
 	}

@@ -37,9 +37,12 @@ enum skip_need skip_need(const struct st_tensor *tensor, const struct role_facts
 		return SKIP_FREE;
 	if (!facts->weight && count_above_one(tensor) < 2)
 		return SKIP_FREE;
-	return (facts->in_experts && !facts->tower) || skip_looks_like_experts(tensor, facts)
-		       ? SKIP_EXPERTS
-		       : SKIP_MODULE;
+	if (facts->tower)
+		return SKIP_MODULE;
+	if (facts->in_experts || (facts->in_any_experts && tensor->n_dims == 3) ||
+	    skip_looks_like_experts(tensor, facts))
+		return SKIP_EXPERTS;
+	return SKIP_MODULE;
 }
 
 static void add(struct skip_list *list, const char *name, size_t n)
@@ -51,12 +54,16 @@ static void add(struct skip_list *list, const char *name, size_t n)
 char *skip_experts_prefix(const char *name)
 {
 	size_t n = experts_prefix_len(name);
+	struct path path;
 	const char *dot;
 
 	if (n)
 		return xstrndup(name, n - 1);
-	n = module_len(name);
-	dot = memrchr(name, '.', n);
+	path_split(&path, name);
+	for (int i = 0; i < path.owner; i++)
+		if (segment_ends(&path.segments[i], "experts"))
+			return xstrndup(name, (size_t)(path.segments[i + 1].text - 1 - name));
+	dot = memrchr(name, '.', module_len(name));
 	return dot ? xasprintf("%.*s.experts", (int)(dot - name), name) : xstrdup("experts");
 }
 

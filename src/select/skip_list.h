@@ -48,8 +48,8 @@ void skip_list_sort(struct skip_list *list);
 void skip_list_release(struct skip_list *list);
 
 /* Returns the prefix of the experts that a tensor with SKIP_EXPERTS belongs to:
- * "model.layers.0.mlp.experts"; for a stack without that segment, its parent and ".experts".  The
- * caller frees it. */
+ * "model.layers.0.mlp.experts"; for a stack below no segment that ends in "experts", its parent and
+ * ".experts".  The caller frees it. */
 char *skip_experts_prefix(const char *name);
 
 /* The endings of that prefix that engines of the format look for: "" or ".0.gate_proj" and so on,
