@@ -118,6 +118,19 @@ static bool is_empty(const struct st_tensor *tensor)
 	return false;
 }
 
+/* Keeps a tensor that the row of its family keeps.  Rows about sets and layouts of experts act in
+ * later steps. */
+static void keep_by_profile(struct candidate *c)
+{
+	const struct profile_row *row = c->profile.row;
+
+	if (!row)
+		return;
+	c->rule = row->vendor ? RULE_VENDOR : RULE_ENGINE;
+	if (row->action == PROFILE_KEEP || row->action == PROFILE_BARE)
+		candidate_keep(c, "%s", row->said);
+}
+
 /* Keeps tensors that no option can change.  A role tells a reader more than a number of
  * dimensions. */
 static void keep_impossible(struct candidate *c)
@@ -128,6 +141,11 @@ static void keep_impossible(struct candidate *c)
 
 	if (!is_empty(tensor) && is_readable(tensor->dtype) && tensor->n_dims == (fused ? 3 : 2))
 		return;
+	if (skip_need(tensor, &c->facts) == SKIP_EXPERTS)
+		keep_by_profile(c);
+	if (!c->recipe)
+		return;
+	c->rule = RULE_GENERAL;
 	if (role && c->facts.role != ROLE_PARAMETER && !is_empty(tensor))
 		candidate_keep(c, "%s", role);
 	else if (is_empty(tensor))
@@ -195,18 +213,6 @@ static int apply_lists(struct candidate *c, const struct patterns *patterns, str
 	return 0;
 }
 
-/* Applies the row of the family.  Rows about sets and layouts of experts act in later steps. */
-static void apply_profile(struct candidate *c)
-{
-	const struct profile_row *row = c->profile.row;
-
-	if (!row)
-		return;
-	c->rule = row->vendor ? RULE_VENDOR : RULE_ENGINE;
-	if (row->action == PROFILE_KEEP || row->action == PROFILE_BARE)
-		candidate_keep(c, "%s", row->said);
-}
-
 static int decide(struct candidate *c, const struct select_options *options,
 		  const struct patterns *patterns, struct err *err)
 {
@@ -222,7 +228,7 @@ static int decide(struct candidate *c, const struct select_options *options,
 	if (apply_lists(c, patterns, err))
 		return -1;
 	if (c->recipe)
-		apply_profile(c);
+		keep_by_profile(c);
 	keep_role(c);
 	return 0;
 }
