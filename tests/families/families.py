@@ -401,7 +401,7 @@ case("internvl", {"model_type": "internvl_chat", "architectures": ["InternVLChat
 
 case("spark2_5", text("spark2_5", architectures=["Spark2_5ForCausalLM"]), ends(), attention(L + "0.self_attn."), [(L + "0.self_attn.g_proj.weight", (256, H))], mlp(L + "0.mlp."),
      rules=[HEADS, (r"g_proj", "named", "engine", "sglang spark2_5.py"), REST], bare="g_proj",
-     by_format=[(r"g_proj", pair, "quantize") for pair in ("mxfp8/compressed-tensors", "channelwise/modelopt", "blockwise/modelopt", "mxfp8/modelopt")])
+     by_format=[(r"g_proj", pair, "quantize|named") for pair in ("mxfp8/compressed-tensors", "channelwise/modelopt", "blockwise/modelopt", "mxfp8/modelopt")])
 
 Q = L + "0.linear_attn."
 case("jet_nemotron", text("jet_nemotron", architectures=["JetNemotronForCausalLM"]), ends(), attention(L + "1.self_attn."), [(Q + "q_proj.weight", (256, H)), (Q + "k_proj.weight", (256, H)),
