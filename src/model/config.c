@@ -21,6 +21,7 @@ static const char *const spellings[N_CONFIG_SIZES][MAX_SPELLINGS] = {
 	[CONFIG_HEADS] = { "num_attention_heads", "n_head", "n_heads", "num_heads" },
 	[CONFIG_KV_HEADS] = { "num_key_value_heads", "num_kv_heads", "n_head_kv" },
 	[CONFIG_HEAD_DIM] = { "head_dim" },
+	[CONFIG_V_HEAD_DIM] = { "v_head_dim" },
 	[CONFIG_VOCAB_SIZE] = { "vocab_size" },
 };
 

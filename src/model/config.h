@@ -26,6 +26,7 @@ enum config_size {
 	CONFIG_HEADS,
 	CONFIG_KV_HEADS,
 	CONFIG_HEAD_DIM,
+	CONFIG_V_HEAD_DIM, /* where values have heads of another size */
 	CONFIG_VOCAB_SIZE,
 	N_CONFIG_SIZES
 };

@@ -6,15 +6,42 @@ static bool whole_tiles(uint64_t n, size_t tile)
 	return tile == WHOLE || n % tile == 0;
 }
 
+static int one_section(uint64_t rows, struct section sections[MAX_SECTIONS])
+{
+	sections[0] = (struct section){ .rows = rows };
+	return 1;
+}
+
+/* Larger sizes, beyond any real model, would overflow in sums of products. */
+#define HEADS_MAX ((uint64_t)1 << 30)
+
+/* Heads of v have another size than those of q and k. */
+static int uneven_sections(const struct model_config *config, uint64_t rows,
+			   struct section sections[MAX_SECTIONS])
+{
+	uint64_t q = config->size[CONFIG_HEADS], kv = config->size[CONFIG_KV_HEADS];
+	uint64_t head = config->size[CONFIG_HEAD_DIM], v = config->size[CONFIG_V_HEAD_DIM];
+
+	if (head > HEADS_MAX || v > HEADS_MAX || rows != q * head + kv * (head + v))
+		return 0;
+	sections[0] = (struct section){ .rows = q * head };
+	sections[1] = (struct section){ .rows = kv * head };
+	sections[2] = (struct section){ .rows = kv * v };
+	return 3;
+}
+
 static int qkv_sections(const struct model_config *config, uint64_t rows,
 			struct section sections[MAX_SECTIONS])
 {
 	uint64_t q = config->size[CONFIG_HEADS], kv = config->size[CONFIG_KV_HEADS];
-	uint64_t head;
+	uint64_t head = config->size[CONFIG_HEAD_DIM], v = config->size[CONFIG_V_HEAD_DIM];
 
-	/* Larger numbers of heads, beyond any real model, would overflow below. */
-	if (q == 0 || kv == 0 || q > UINT32_MAX || kv > UINT32_MAX || rows % (q + 2 * kv))
-		return 0;
+	if (q == 0 || kv == 0 || q > HEADS_MAX || kv > HEADS_MAX)
+		return one_section(rows, sections);
+	if (head && v && head != v)
+		return uneven_sections(config, rows, sections);
+	if (rows % (q + 2 * kv))
+		return one_section(rows, sections);
 	head = rows / (q + 2 * kv);
 	sections[0] = (struct section){ .rows = q * head };
 	sections[1] = sections[2] = (struct section){ .rows = kv * head };
@@ -24,19 +51,12 @@ static int qkv_sections(const struct model_config *config, uint64_t rows,
 int parallel_sections(enum parallel parallel, const struct model_config *config, uint64_t rows,
 		      struct section sections[MAX_SECTIONS])
 {
-	int n = 0;
-
 	if (parallel == PARALLEL_QKV)
-		n = qkv_sections(config, rows, sections);
-	if (parallel == PARALLEL_GATE_UP && rows % 2 == 0) {
-		sections[0] = sections[1] = (struct section){ .rows = rows / 2 };
-		n = 2;
-	}
-	if (n == 0) {
-		sections[0] = (struct section){ .rows = rows };
-		n = 1;
-	}
-	return n;
+		return qkv_sections(config, rows, sections);
+	if (parallel != PARALLEL_GATE_UP || rows % 2)
+		return one_section(rows, sections);
+	sections[0] = sections[1] = (struct section){ .rows = rows / 2 };
+	return 2;
 }
 
 /* Whether n rows or columns can be split over tp devices so that each gets whole tiles. */
@@ -52,6 +72,9 @@ static bool rows_fit(const struct tp_split *split, const struct model_config *co
 	/* On one device the last section may end in a partial tile, which no weight follows. */
 	int n_checked = n - (tp == 1 && split->ends_fused_set && !split->expert);
 
+	/* Tiles of several rows would cross a border that is not known. */
+	if (n == 0)
+		return split->tile.rows <= 1 && split->rows % tp == 0;
 	for (int i = 0; i < n_checked; i++)
 		if (!fits(sections[i].rows, tp, split->tile.rows))
 			return false;

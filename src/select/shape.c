@@ -201,16 +201,19 @@ static struct segment module_name(const struct candidate *c)
 	return path.segments[path.owner];
 }
 
-static void check_seams(const struct select *select, struct candidate *c,
-			const struct candidate *after)
+/* Keeps a weight that is fused of parts if a tile would cross a border between two of them. */
+static void check_parts(const struct select *select, struct candidate *c)
 {
 	size_t tile = c->recipe->weight.tile.rows;
 	struct section sections[MAX_SECTIONS];
 	int n = parallel_sections(c->facts.parallel, &select->config, c->rows, sections);
-	struct segment name;
 
-	if (may_be_ragged(select, c) || is_expert(c))
+	if (n == 0 && tile > 1) {
+		candidate_keep(c, "N %" PRIu64 " is fused of parts of unknown sizes", c->rows);
+		c->by_shape = true;
+		c->rule = RULE_SHAPE;
 		return;
+	}
 	for (int i = 0; i < n - 1; i++) {
 		if (whole(sections[i].rows, tile))
 			continue;
@@ -222,7 +225,21 @@ static void check_seams(const struct select *select, struct candidate *c,
 		c->rule = RULE_SHAPE;
 		return;
 	}
-	if (!after || whole(sections[n - 1].rows, tile))
+}
+
+static void check_seams(const struct select *select, struct candidate *c,
+			const struct candidate *after)
+{
+	size_t tile = c->recipe->weight.tile.rows;
+	struct section sections[MAX_SECTIONS];
+	struct segment name;
+	int n;
+
+	if (may_be_ragged(select, c) || is_expert(c))
+		return;
+	check_parts(select, c);
+	n = parallel_sections(c->facts.parallel, &select->config, c->rows, sections);
+	if (!c->recipe || !after || n == 0 || whole(sections[n - 1].rows, tile))
 		return;
 	name = module_name(after);
 	candidate_keep(c, "N %" PRIu64 " is not a multiple of %zu, and engines fuse it with %.*s",

@@ -157,6 +157,31 @@ static void merged_weights_have_seams_inside(void **state)
 			"a.0.qkv_proj.weight blockwise\n");
 }
 
+/* MiMo-V2: the heads of v are smaller than those of q and k.  4 x 192, 2 x 192, 2 x 128 rows. */
+static void merged_weights_may_have_two_sizes_of_heads(void **state)
+{
+	const char *config = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+			     "\"head_dim\": 192, \"v_head_dim\": 128}";
+	const char *narrow = "{\"num_attention_heads\": 4, \"num_key_value_heads\": 1, "
+			     "\"head_dim\": 192, \"v_head_dim\": 128}";
+	const char *tensors = "a.0.qkv_proj.weight BF16 1408 128\n"
+			      "a.1.qkv_proj.weight BF16 1280 128\n";
+
+	(void)state;
+	selection_gives_config(config, tensors, "blockwise", NO_OPTIONS,
+			       "a.0.qkv_proj.weight blockwise\n"
+			       "a.1.qkv_proj.weight: N 1280 is fused of parts of unknown sizes\n");
+	selection_gives_config(config, tensors, "channelwise", NO_OPTIONS,
+			       "a.0.qkv_proj.weight channelwise\n"
+			       "a.1.qkv_proj.weight channelwise\n");
+	/* 768 + 192 + 128 rows: k ends inside a block */
+	selection_gives_config(
+		narrow, "a.0.qkv_proj.weight BF16 1088 128\na.1.up_proj.weight BF16 256 128\n",
+		"blockwise", NO_OPTIONS,
+		"a.0.qkv_proj.weight: N 1088 is fused of parts, and 192 is not a multiple of 128\n"
+		"a.1.up_proj.weight blockwise\n");
+}
+
 /* All or none. */
 static void a_fused_set_is_selected_whole_or_not_at_all(void **state)
 {
@@ -247,6 +272,7 @@ int main(void)
 		cmocka_unit_test(seams_must_lie_between_blocks),
 		cmocka_unit_test(small_fused_weights_keep_their_seams),
 		cmocka_unit_test(merged_weights_have_seams_inside),
+		cmocka_unit_test(merged_weights_may_have_two_sizes_of_heads),
 		cmocka_unit_test(a_fused_set_is_selected_whole_or_not_at_all),
 		cmocka_unit_test(a_fused_set_has_one_recipe),
 		cmocka_unit_test(experts_of_a_layer_go_together),
