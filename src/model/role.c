@@ -97,6 +97,7 @@ static const struct rule modules[] = {
 	{ "output_layer", ROLE_LM_HEAD },
 	{ "head", ROLE_LM_HEAD },
 	{ "output@", ROLE_LM_HEAD },
+	{ "output@shared_head", ROLE_LM_HEAD }, /* of MTP layers in Step-3.5 */
 	{ "proj_out@", ROLE_LM_HEAD },
 	{ "embed_*", ROLE_EMBEDDING },
 	{ "*embed", ROLE_EMBEDDING },
@@ -191,6 +192,10 @@ static const struct {
 	{ "wk", PARALLEL_COLUMN },
 	{ "wv", PARALLEL_COLUMN },
 	{ "wo", PARALLEL_ROW },
+	{ "base_layer@qkv_proj", PARALLEL_QKV }, /* Phi-4-MM, beside its adapters */
+	{ "base_layer@gate_up_proj", PARALLEL_GATE_UP },
+	{ "base_layer@o_proj", PARALLEL_ROW },
+	{ "base_layer@down_proj", PARALLEL_ROW },
 	{ "wqkv", PARALLEL_QKV },
 	{ "Wqkv", PARALLEL_QKV },
 	{ "qkv", PARALLEL_QKV },

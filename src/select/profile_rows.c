@@ -125,7 +125,7 @@ const struct profile_row profile_rows[] = {
 	{ "gpt_oss", "*.experts.*", PROFILE_NOTE, ENGINE, 0,
 	  "vLLM, SGLang and TensorRT-LLM do not load FP8 experts of gpt_oss", "vllm gpt_oss.py" },
 
-	{ "longcat_flash longcat_flash_ngram", "*.post_projs.*", PROFILE_KEEP, ENGINE, 0,
+	{ "longcat_flash* Longcat*", "*.post_projs.*", PROFILE_KEEP, ENGINE, 0,
 	  "vLLM stops at a scale of it", "vllm longcat_flash_ngram.py" },
 	{ "spark2_5", "*.self_attn.g_proj", PROFILE_KEEP, ENGINE, FOR_SGLANG, SGLANG_BARE,
 	  "sglang spark2_5.py" },

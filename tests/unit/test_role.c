@@ -67,6 +67,11 @@ static const struct {
 	{ "model.layers.0.conv.in_proj.weight", PARALLEL_COLUMN },
 	{ "model.decoder.layers.0.encoder_attn.k_proj.weight", PARALLEL_COLUMN },
 	{ "model.encoder.layers.0.fc2.weight", PARALLEL_ROW },
+	/* Phi-4-MM: beside the matrices of its adapters */
+	{ "model.layers.0.self_attn.qkv_proj.base_layer.weight", PARALLEL_QKV },
+	{ "model.layers.0.mlp.gate_up_proj.base_layer.weight", PARALLEL_GATE_UP },
+	{ "model.layers.0.self_attn.o_proj.base_layer.weight", PARALLEL_ROW },
+	{ "model.layers.0.mlp.down_proj.base_layer.weight", PARALLEL_ROW },
 	/* what nobody has heard of */
 	{ "model.layers.0.something.else.weight", PARALLEL_REPLICATED },
 	{ "linear.weight", PARALLEL_REPLICATED },
@@ -98,6 +103,7 @@ static const struct {
 	{ "embed_out.weight", "lm_head", true },
 	{ "transformer.output_layer.weight", "lm_head", true },
 	{ "model.layers.61.shared_head.head.weight", "lm_head", true },
+	{ "model.layers.45.transformer.shared_head.output.weight", "lm_head", true },
 	{ "model.embed_tokens.weight", "embedding", false },
 	{ "model.language_model.embed_tokens.weight", "embedding", false },
 	{ "model.layers.61.embed_tokens.weight", "embedding", false },
