@@ -187,6 +187,9 @@ static int set_members(struct plan *plan, struct err *err)
 
 	if (passes_low_bit(plan))
 		return 0;
+	/* DeepSeek-V4's word for experts that are MXFP4 no more; its row sets it again. */
+	if (low_bit_total(plan).n && config_remove(&plan->files.config, "expert_dtype", err))
+		return -1;
 	while (!rc && (row = profile_next(&plan->profile, PROFILE_CONFIG, on, row))) {
 		const char *equals = strchr(row->pattern, '=');
 		char *name = xstrndup(row->pattern, (size_t)(equals - row->pattern));
@@ -232,9 +235,6 @@ int plan_configuration(struct plan *plan, struct err *err)
 		err_wrap(err, "'%s'", plan->source.path);
 		goto out;
 	}
-	/* DeepSeek-V4's word for experts that are MXFP4 no more. */
-	if (low_bit_total(plan).n && config_remove(&plan->files.config, "expert_dtype", err))
-		goto out;
 	rc = 0;
 out:
 	free(list);
