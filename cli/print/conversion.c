@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/print/low_bit.h"
 #include "cli/print/path.h"
 #include "cli/print/plan.h"
 #include "cli/print/units.h"
@@ -157,27 +158,18 @@ static void numbers_json(struct json_out *out, const struct convert_result *resu
 /* Prints what FP8 holds of low-bit weights, likewise. */
 static void low_bit_json(struct json_out *out, const struct conversion_report *report)
 {
-	const struct figures *figures = &report->result->figures;
+	const struct convert_result *result = report->result;
 	struct low_bit_totals totals = low_bit_total(report->plan);
 
-	if (!totals.n) {
-		json_out_null(out, "low_bit");
-		return;
-	}
-	json_out_open(out, "low_bit", '{');
-	json_out_text(out, "kind", totals.kind);
-	json_out_count(out, "tensors", totals.n);
-	if (report->result->has_figures)
-		json_out_count(out, "exact", totals.n - figures->n_inexact);
-	else
-		json_out_null(out, "exact");
-	json_out_count(out, "values", totals.n_values);
-	if (report->result->has_figures)
-		json_out_count(out, "changed", figures->n_changed);
-	else
-		json_out_null(out, "changed");
-	json_out_text(out, "first", report->result->has_figures ? figures->inexact : NULL);
-	json_out_close(out, '}');
+	low_bit_print_json(
+		out, &(struct low_bit_shown){
+			     .kind = totals.kind,
+			     .tensors = totals.n,
+			     .exact = totals.n - result->figures.n_inexact,
+			     .values = totals.n_values,
+			     .changed = result->figures.n_changed,
+			     .first = result->has_figures ? result->figures.inexact : NULL,
+			     .known = result->has_figures ? LOW_BIT_COUNTED : LOW_BIT_UNCOUNTED });
 }
 
 void conversion_print_json(const struct conversion_report *report)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "cli/print/low_bit.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
 #include "cli/print/wrap.h"
@@ -310,14 +311,8 @@ static void low_bit_json(struct json_out *out, const struct plan *plan)
 {
 	struct low_bit_totals totals = low_bit_total(plan);
 
-	if (!totals.n) {
-		json_out_null(out, "low_bit");
-		return;
-	}
-	json_out_open(out, "low_bit", '{');
-	json_out_text(out, "kind", totals.kind);
-	json_out_count(out, "tensors", totals.n);
-	json_out_close(out, '}');
+	low_bit_print_json(out,
+			   &(struct low_bit_shown){ .kind = totals.kind, .tensors = totals.n });
 }
 
 void plan_print_json(const struct plan *plan, const struct convert_params *params)

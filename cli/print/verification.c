@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/verification.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "cli/print/json.h"
+#include "cli/print/low_bit.h"
 #include "source/fp8_source.h"
 
 void verification_print_json(const struct verification *verification)
 {
+	const struct low_bit_report *low_bit = &verification->low_bit;
 	struct json_out out = { .stream = stdout };
 
 	json_out_begin(&out);
@@ -21,6 +23,13 @@ void verification_print_json(const struct verification *verification)
 	json_out_text(&out, "arithmetic", verification->arithmetic);
 	json_out_real(&out, "cost_db", verification->cost);
 	json_out_real(&out, "worst_cost_db", verification->worst_cost);
+	low_bit_print_json(&out, &(struct low_bit_shown){ .kind = low_bit->kind,
+							  .tensors = low_bit->n,
+							  .exact = low_bit->n_exact,
+							  .values = low_bit->n_values,
+							  .changed = low_bit->n_changed,
+							  .first = low_bit->first,
+							  .known = LOW_BIT_COUNTED });
 	json_out_open(&out, "problems", '[');
 	for (size_t i = 0; i < verification->problems.n; i++) {
 		const struct problem *problem = &verification->problems.list[i];
@@ -86,6 +95,10 @@ void verification_print_checked(const struct verification *verification, bool ha
 	if (!has_source)
 		return;
 	print_arithmetic(verification);
+	if (verification->low_bit.kind)
+		printf("of %s: %" PRIu64 " of %" PRIu64 " values are not exact\n",
+		       verification->low_bit.kind, verification->low_bit.n_changed,
+		       verification->low_bit.n_values);
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		if (isfinite(verification->reports[i].sqnr))
 			printf("%6.2f dB  %s\n", verification->reports[i].sqnr,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One element of a matrix, for code that needs no kernel.
+ * Elements of a matrix, for code that needs no kernel.
  */
 #ifndef FP8CONV_BACKEND_MATRIX_H
 #define FP8CONV_BACKEND_MATRIX_H
@@ -23,6 +23,19 @@ static inline float matrix_at(const struct matrix *x, size_t row, size_t col)
 	}
 	memcpy(&half, (const char *)x->data + 2 * i, 2);
 	return x->dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
+}
+
+/* Returns how many of n values differ in a bit; two NaN are the same. */
+static inline uint64_t values_changed(const float *a, const float *b, size_t n)
+{
+	uint64_t n_changed = 0;
+
+	if (!memcmp(a, b, n * sizeof *a))
+		return 0;
+	for (size_t i = 0; i < n; i++)
+		n_changed +=
+			f32_bits(a[i]) != f32_bits(b[i]) && !(f32_is_nan(a[i]) && f32_is_nan(b[i]));
+	return n_changed;
 }
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
+#include "backend/matrix.h"
 #include "convert/pipeline.h"
 #include "convert/rescale.h"
 
@@ -118,17 +119,6 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 	pthread_mutex_unlock(&pipeline->lock);
 }
 
-/* Counts the elements whose bits differ; two NaN are the same. */
-static uint64_t count_changed(const float *a, const float *b, size_t n)
-{
-	uint64_t n_changed = 0;
-
-	for (size_t i = 0; i < n; i++)
-		n_changed +=
-			f32_bits(a[i]) != f32_bits(b[i]) && !(f32_is_nan(a[i]) && f32_is_nan(b[i]));
-	return n_changed;
-}
-
 /* Decodes the codes of a low-bit weight into `values`, and compares them with the source. */
 static void band_compare(struct pipeline *pipeline, const struct band *band,
 			 const struct rounded *rounded, float *values)
@@ -138,7 +128,7 @@ static void band_compare(struct pipeline *pipeline, const struct band *band,
 	uint64_t n_changed;
 
 	backend_dequantize(pipeline->backend, &q, DT_F32, values, x->cols);
-	n_changed = count_changed(x->data, values, x->rows * x->cols);
+	n_changed = values_changed(x->data, values, x->rows * x->cols);
 	pthread_mutex_lock(&pipeline->lock);
 	pipeline->n_changed[band->unit] += n_changed;
 	pthread_mutex_unlock(&pipeline->lock);

@@ -139,16 +139,35 @@ static struct quant_in quant_in(const struct comparison *comparison, const uint8
 				  .scale_stride = scale_stride };
 }
 
-static void add_error(const struct verify *verify, const struct comparison *comparison,
-		      struct scan *found)
+/* Returns the codes of the cut as they are in the file. */
+static struct quant_in stored_codes(const struct comparison *comparison)
 {
 	const struct weight_scale *scale = &comparison->weight->unit.source_scale;
 	size_t size = scale_size(scale->scale_type);
 	uint64_t first_col =
 		scale->tile.cols == WHOLE ? 0 : comparison->rect->col / scale->tile.cols;
-	struct quant_in q = quant_in(comparison, comparison->worker->codes,
-				     (const char *)comparison->scales + first_col * size,
-				     tile_count(comparison->weight->unit.cols, scale->tile.cols));
+
+	return quant_in(comparison, comparison->worker->codes,
+			(const char *)comparison->scales + first_col * size,
+			tile_count(comparison->weight->unit.cols, scale->tile.cols));
+}
+
+/* Counts the values of a low-bit source that its codes do not hold. */
+static void count_changed(const struct verify *verify, const struct comparison *comparison,
+			  struct scan *found)
+{
+	const struct matrix *x = &comparison->x;
+	struct quant_in q = stored_codes(comparison);
+	float *values = comparison->worker->source.raw;
+
+	backend_dequantize(verify->run.backend, &q, DT_F32, values, x->cols);
+	found->n_changed += values_changed(x->data, values, x->rows * x->cols);
+}
+
+static void add_error(const struct verify *verify, const struct comparison *comparison,
+		      struct scan *found)
+{
+	struct quant_in q = stored_codes(comparison);
 
 	backend_error(verify->run.backend, &comparison->x, &q, &found->error);
 }
@@ -249,6 +268,8 @@ int compare_cut(struct verify *verify, struct verify_worker *worker, const struc
 
 	if (source_read(&verify->run.origin->files, &request, &comparison.x, err))
 		return -1;
+	if (weight->origin->low_bit)
+		count_changed(verify, &comparison, found);
 	if (verify->params->sqnr)
 		add_error(verify, &comparison, found);
 	if (verify->params->sqnr && candidates->own.name)

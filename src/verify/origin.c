@@ -289,6 +289,7 @@ static void find_missing(struct verify *verify, struct origin *origin)
 		for (first = u; u < selection->n_units && is_source(&selection->units[u], ref);)
 			u++;
 		if (!checkpoint_find(verify->opened.checkpoint, ref->tensor->name) &&
+		    !low_bit_is_dropped(&selection->low_bit, i) &&
 		    !(fp8 && detection_is_scale(&detection, ref)))
 			report_missing_parts(verify, ref, selection->units + first, u - first);
 	}

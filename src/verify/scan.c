@@ -201,4 +201,5 @@ void scan_merge(struct scan *into, const struct scan *from)
 	into->error.signal += from->error.signal;
 	into->error.noise += from->error.noise;
 	into->own_noise += from->own_noise;
+	into->n_changed += from->n_changed;
 }

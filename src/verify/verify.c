@@ -108,6 +108,25 @@ static void list_reports(struct verify *verify)
 	sum_costs(result);
 }
 
+static void report_low_bit(struct verify *verify)
+{
+	struct low_bit_report *report = &verify->result->low_bit;
+
+	for (size_t w = 0; w < verify->weights.n; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
+
+		if (!weight->origin || !weight->origin->low_bit || !weight->scanned)
+			continue;
+		report->kind = low_bit_kind(&verify->run.origin->selection.low_bit);
+		report->n++;
+		report->n_exact += !weight->scan.n_changed;
+		report->n_values += weight->unit.rows * weight->unit.cols;
+		report->n_changed += weight->scan.n_changed;
+		if (weight->scan.n_changed && !report->first)
+			report->first = weight->unit.name;
+	}
+}
+
 static int check(struct verify *verify, struct err *err)
 {
 	if (verify_files(verify, err))
@@ -120,6 +139,7 @@ static int check(struct verify *verify, struct err *err)
 	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
 		return -1;
 	list_reports(verify);
+	report_low_bit(verify);
 	return 0;
 }
 

@@ -36,6 +36,14 @@ struct weight_report {
 	double own_sqnr; /* dB, of fp8conv's own arithmetic */
 };
 
+/* The weights made from low-bit weights of the source. */
+struct low_bit_report {
+	const char *kind; /* "mxfp4"; NULL: there are none, or they were not compared */
+	size_t n, n_exact;
+	uint64_t n_values, n_changed; /* changed: code times scale is another value */
+	const char *first;	      /* weight with a change; NULL: none */
+};
+
 /* A zeroed struct is empty. */
 struct verification {
 	struct checkpoint checkpoint;
@@ -52,6 +60,7 @@ struct verification {
 	 * weights; NAN without a weight */
 	double cost;
 	double worst_cost; /* of one weight */
+	struct low_bit_report low_bit;
 };
 
 /* Checks the checkpoint and fills verification, which the caller releases, also on failure.

@@ -99,7 +99,8 @@ def main():
     good, told = fp8conv("verify", out, "--source", moe, "--json", "--progress=json")
     (folder / "out/config.json").write_text("{}")
     bad, _ = fp8conv("verify", out, "--json", status=1)
-    check("verify", keys["Result"], [good, bad])
+    packed_good, _ = fp8conv("verify", str(folder / "unpacked"), "--source", packed, "--json")
+    check("verify", keys["Result"], [good, packed_good, bad])
     check("verify", keys[progress], [told])
 
     keys = page_keys("inspect")
