@@ -13,7 +13,7 @@ expected.json, written from the releases and the engines' loaders, never from a 
 
     formats     the format that `quantize --recipe R` takes by itself, by recipe
     tensors     by source tensor: {RECIPE: D, "RECIPE/FORMAT": D}, and "rule", "source" where a
-                profile keeps it.  RECIPE/FORMAT says more than RECIPE; current is as channelwise
+                profile keeps it.  RECIPE/FORMAT says more than RECIPE; without one, current is as channelwise
     bonds       lists of tensors that are quantized together or kept together, whatever a user excludes
     experts     by container P: its tensors.  Where they are kept, the skip list names P or its expert 0
     layout      how gate and up lie in fused experts: plain, transposed, interleaved
@@ -360,7 +360,8 @@ case("inkling", {"model_type": "inkling_mm_model", "architectures": ["InklingFor
       ("model.llm.layers.1.mlp.w13_dn.weight", (512, H)), ("model.llm.layers.1.mlp.w2_md.weight", (H, 256)), ("model.visual.layers.linear_0.weight", (128, 128))],
      rules=[HEADS, GATES, VISION, (r"shared_w", "named", "engine", "vllm inkling"), (r"experts\.w(13|2)_weight", ("named", "stack", "named"), "engine", "vllm inkling"),
             (r"w13_dn", ("named", "quantize", "quantize"), "engine", "transformers conversion_mapping"), REST],
-     experts={"model.llm.layers.0.mlp.experts": r"experts\.w(13|2)_weight"}, notes={"blockwise": ["mostly-kept"]})
+     experts={"model.llm.layers.0.mlp.experts": r"experts\.w(13|2)_weight"}, notes={"blockwise": ["mostly-kept"], "mxfp8": ["mostly-kept"]},
+     by_format=[(r"experts\.w(13|2)_weight|w13_dn", "current", "named")])
 
 # ---------------------------------------------------------------- others
 

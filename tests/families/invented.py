@@ -216,6 +216,9 @@ def judge_output(case, plan, out, rng):
     needed = [name for name in case.names if name in needed and name not in own or
               name in stacks.values()]
     for name in rng.sample(needed, min(3, len(needed))):
+        others = [other for other in case.names if other != name]
+        if engines.sglang(name, others) or engines.transformers(name, others):
+            continue                    # for one engine another entry says it too
         if not cut(case, out, config, name):
             yield "%s: taken out of the list, and verify does not find it" % name
 
