@@ -409,6 +409,81 @@ case("jet_nemotron", text("jet_nemotron", architectures=["JetNemotronForCausalLM
       (Q + "v_proj.weight", (256, H)), (Q + "a_proj.weight", (64, H)), (Q + "b_proj.weight", (64, H)), (Q + "g_proj.weight", (256, H)), (Q + "o_proj.weight", (H, 256))], mlp(L + "0.mlp."),
      rules=[HEADS, (r"linear_attn\.[qkvabg]_proj", NB), REST], bonds=[[Q + "%s_proj.weight" % x for x in "qkvabg"]])
 
+# ---------------------------------------------------------------- hybrids and others of this year
+
+G4 = "vllm granitemoehybrid.py"
+X = L + "0.block_sparse_moe."
+case("granite4_h", text("granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], num_local_experts=E, intermediate_size=I), ends(),
+     [(L + "0.mamba.in_proj.weight", (896, H)), (L + "0.mamba.out_proj.weight", (H, 256)), (L + "0.mamba.conv1d.weight", (384, 1, 4)), (L + "0.mamba.A_log", (64,)),
+      (X + "input_linear.weight", (E, 2 * I, H)), (X + "output_linear.weight", (E, H, I)), (X + "router.layer.weight", (E, H)),
+      (L + "0.shared_mlp.input_linear.weight", (256, H)), (L + "0.shared_mlp.output_linear.weight", (H, 128))], attention(L + "5.self_attn."),
+     rules=[HEADS, GATES, (r"block_sparse_moe\.(in|out)put_linear", "stack"), REST], formats=dict.fromkeys(RECIPES, "compressed-tensors"),
+     by_format=[(r"block_sparse_moe\.(in|out)put_linear", key, d) for key, d in [(r + "/hf", "named") for r in RECIPES + ("current",)] + [("current", "named")] +
+                [(r + "/modelopt", "named") for r in RECIPES]],
+     bonds=[[X + "input_linear.weight", X + "output_linear.weight"]], experts={X + "experts": r"block_sparse_moe\.(in|out)put_linear"})
+
+case("minimax_m3", {"model_type": "minimax_m3_vl", "architectures": ["MiniMaxM3ForConditionalGeneration"], "text_config": text("minimax_m3_text", num_local_experts=E, intermediate_size=I)},
+     ends("model.language_model."), attention(LL + "1.self_attn."), [(LL + "1.self_attn.index_q_proj.weight", (256, H)), (LL + "1.self_attn.index_k_proj.weight", (128, H)),
+      (LL + "1.block_sparse_moe.gate.weight", (E, H)), ("model.vision_tower.layers.0.self_attn.q_proj.weight", (128, 128)), ("model.multi_modal_projector.linear_1.weight", (H, 128)),
+      ("model.patch_merge_mlp.linear_1.weight", (128, 512))], experts(LL + "1.block_sparse_moe.experts.", names=W), mlp(LL + "1.block_sparse_moe.shared_experts.", I),
+     rules=[HEADS, GATES, VISION, (r"patch_merge_mlp", "named"), REST], bonds=[qkv(LL + "1.self_attn.", "index_q_proj", "index_k_proj")])
+
+KL = L + "0.self_attn."
+case("kimi_linear", text("kimi_linear", architectures=["KimiLinearForCausalLM"]), ends(), attention(KL, 256, 256),
+     [(KL + "f_a_proj.weight", (128, H)), (KL + "f_b_proj.weight", (256, 128)), (KL + "g_a_proj.weight", (128, H)), (KL + "g_b_proj.weight", (256, 128)), (KL + "b_proj.weight", (32, H)),
+      (KL + "q_conv1d.weight", (256, 1, 4)), (KL + "A_log", (1, 1, 32, 1)), (L + "3.self_attn.q_proj.weight", (384, H)), (L + "3.self_attn.kv_a_proj_with_mqa.weight", (256, H)),
+      (L + "3.self_attn.kv_b_proj.weight", (512, 128)), (L + "3.self_attn.o_proj.weight", (H, 256)), (L + "1.block_sparse_moe.gate.weight", (E, H))],
+     experts(L + "1.block_sparse_moe.experts.", names=W), mlp(L + "1.block_sparse_moe.shared_experts.", I),
+     rules=[HEADS, GATES, (r"layers\.0\.self_attn\.(q|k|v|b|f_a)_proj", NB), REST], bonds=[qkv(KL, "b_proj", "f_a_proj")])
+
+case("olmo_hybrid", text("olmo_hybrid", architectures=["OlmoHybridForCausalLM"]), ends(), [(L + "0.linear_attn.%s_proj.weight" % x, (256, H)) for x in "qkvg"],
+     [(L + "0.linear_attn.a_proj.weight", (32, H)), (L + "0.linear_attn.b_proj.weight", (32, H)), (L + "0.linear_attn.o_proj.weight", (H, 256)),
+      (L + "0.linear_attn.q_conv1d.weight", (256, 1, 4))], attention(L + "3.self_attn."), mlp(L + "0.mlp."),
+     rules=[HEADS, (r"linear_attn\.[ab]_proj", ("named", "named|quantize", "named|quantize")), REST], bonds=[[L + "0.linear_attn.%s_proj.weight" % x for x in "qkvg"]])
+
+case("falcon_h1", text("falcon_h1", architectures=["FalconH1ForCausalLM"]), ends(), [(L + "0.mamba.in_proj.weight", (1152, H)), (L + "0.mamba.out_proj.weight", (H, 256)),
+      (L + "0.mamba.conv1d.weight", (512, 1, 4)), (L + "0.mamba.A_log", (64,))], attention(L + "0.self_attn."), mlp(L + "0.feed_forward."), rules=[HEADS, REST])
+
+case("jamba", text("jamba", architectures=["JambaForCausalLM"], intermediate_size=I), ends(), [(L + "0.mamba.in_proj.weight", (512, H)), (L + "0.mamba.out_proj.weight", (H, 256)),
+      (L + "0.mamba.x_proj.weight", (128, 256)), (L + "0.mamba.dt_proj.weight", (256, 128)), (L + "0.mamba.conv1d.weight", (256, 1, 4)), (L + "0.mamba.A_log", (256, 16)),
+      (L + "1.feed_forward.router.weight", (E, H))], mlp(L + "0.feed_forward."), experts(L + "1.feed_forward.experts."), attention(L + "4.self_attn."),
+     rules=[HEADS, GATES, (r"x_proj|dt_proj|A_log", "named"), REST], bare="A_log")
+
+case("nemotron_omni", {"model_type": "NemotronH_Nano_Omni_Reasoning_V3", "architectures": ["NemotronH_Nano_Omni_Reasoning_V3"], "llm_config": text("nemotron_h")},
+     [("language_model.backbone.embeddings.weight", (V, H)), ("language_model.lm_head.weight", (V, H)), ("language_model.backbone.layers.0.mixer.in_proj.weight", (896, H)),
+      ("language_model.backbone.layers.0.mixer.out_proj.weight", (H, 256)), ("language_model.backbone.layers.1.mixer.gate.weight", (E, H)), ("mlp1.1.weight", (H, 512)),
+      ("vision_model.radio_model.model.blocks.0.attn.qkv.weight", (384, 128)), ("sound_encoder.encoder.layers.0.self_attn.q_proj.weight", (128, 128)),
+      ("sound_projection.linear1.weight", (H, 128))], [t for e in range(E) for t in (("language_model.backbone.layers.1.mixer.experts.%d.up_proj.weight" % e, (I, H)),
+      ("language_model.backbone.layers.1.mixer.experts.%d.down_proj.weight" % e, (H, I)))], attention("language_model.backbone.layers.5.mixer."),
+     rules=[HEADS, GATES, (r"[qkvo]_proj|sound_|mlp1|vision", "named"), REST], bare="sound_|mlp1|vision")
+
+case("ernie_vl", {"model_type": "ernie4_5_moe_vl", "architectures": ["Ernie4_5_VLMoeForConditionalGeneration"], "hidden_size": H, "moe_num_experts": [E, E], "num_attention_heads": 2, "head_dim": 128}, ends(),
+     attention(L + "1.self_attn."), [(L + "1.mlp.gate.weight", (H, E), "F32"), (L + "1.mlp.gate.weight_1", (H, E), "F32"), ("model.resampler_model.spatial_linear.0.weight", (512, 512)),
+      ("vision_model.blocks.0.attn.qkv.weight", (384, 128)), ("model.mtp_linear_proj.0.weight", (H, 2 * H))], experts(L + "1.mlp.experts."), mlp(L + "1.mlp.shared_experts.", I),
+     attention("model.mtp_block.0.self_attn."), mlp("model.mtp_block.0.mlp."), rules=[HEADS, (r"mlp\.gate\.|resampler|vision|mtp_linear", "named"), REST], bare="weight_1")
+
+case("longcat_ngram", text("longcat_flash_ngram", architectures=["LongcatFlashNgramForCausalLM"], n_routed_experts=E), ends(), [("model.ngram_embeddings.embedders.0.weight", (384, 64)),
+      ("model.ngram_embeddings.post_projs.0.weight", (H, 64)), (L + "0.mlp.router.classifier.weight", (E, H), "F32"), ("model.mtp.layers.0.eh_proj.weight", (H, 2 * H))],
+     experts(L + "0.mlp.experts."), mlp(L + "0.mlps.0."), [(L + "0.self_attn.0.%s" % t[0], t[1]) for t in mla("", kv_rank=192)], rules=[HEADS, GATES, MTP, (r"post_projs", "named"),
+      (r"kv_b_proj", ("named", "quantize", "quantize")), REST])
+
+case("muse_glimmer", text("muse_glimmer", architectures=["MuseGlimmerForCausalLM"], moe_hidden_size=128), ends(), attention(L + "0.self_attn."), [(L + "0.self_attn.gate_proj.weight", (256, H)),
+      (L + "0.mlp.gate.weight", (E, H)), (L + "0.mlp.pre_expert_proj.weight", (128, H)), (L + "0.mlp.post_expert_proj.weight", (H, 128))], fused(L + "0.mlp.experts.", h=128),
+     rules=[HEADS, GATES, (r"expert_proj", "named"), (r"mlp\.experts\.(gate_up|down)_proj", "split"), REST], notes={r: ["not-loaded"] for r in RECIPES}, bare="expert_proj")
+
+case("phi3", text("phi3", architectures=["Phi3ForCausalLM"]), ends(), [(L + "0.self_attn.qkv_proj.weight", (512, H)), (L + "0.self_attn.o_proj.weight", (H, 256)), (L + "0.mlp.gate_up_proj.weight", (768, H)),
+      (L + "0.mlp.down_proj.weight", (H, 384)), (L + "1.self_attn.qkv_proj.weight", (512, H)), (L + "1.mlp.gate_up_proj.weight", (704, H)), (L + "1.mlp.down_proj.weight", (H, 352))],
+     rules=[HEADS, (r"1\.mlp\.(gate_up|down)_proj", NB), REST])
+
+case("glm4_moe", text("glm4_moe", architectures=["Glm4MoeForCausalLM"], n_routed_experts=E), ends(), attention(L + "1.self_attn."), mlp(L + "0.mlp."), [(L + "1.mlp.gate.weight", (E, H)),
+      (L + "1.mlp.gate.e_score_correction_bias", (E,)), (L + "46.eh_proj.weight", (H, 2 * H)), (L + "46.shared_head.head.weight", (V, H)), (L + "46.embed_tokens.weight", (V, H)),
+      (L + "46.shared_head.norm.weight", (H,))], experts(L + "1.mlp.experts."), mlp(L + "1.mlp.shared_experts.", I), rules=[HEADS, GATES, MTP, REST])
+
+case("granite_speech", {"model_type": "granite_speech", "architectures": ["GraniteSpeechForConditionalGeneration"], "text_config": text("granite")},
+     ends("language_model.model.", "language_model.lm_head.weight"), attention(M + "0.self_attn."), mlp(M + "0.mlp."), [("encoder.layers.0.attn.to_q.weight", (128, 128)),
+      ("encoder.layers.0.ff1.up_proj.weight", (512, 128)), ("projector.linear.weight", (H, 128)), ("projector.qformer.encoder.layer.0.attention.attention.query.weight", (128, 128))],
+     rules=[HEADS, (r"^encoder|^projector", "named"), REST], bare="^encoder")
+
 # ---------------------------------------------------------------- low-bit sources
 
 case("gpt_oss_mxfp4", text("gpt_oss", architectures=["GptOssForCausalLM"], num_local_experts=E, intermediate_size=I,
