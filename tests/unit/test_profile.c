@@ -19,75 +19,75 @@
 #define N_OF(array) (sizeof(array) / sizeof *(array))
 #define NO	    (-1)
 
+static const struct {
+	const char *pattern, *tensor;
+	int position; /* NO: does not match */
+} patterns[] = {
+	{ "a.b", "a.b.weight", 0 },
+	{ "a.b", "a.b", 0 },
+	{ "a.b", "a.b.bias", NO },
+	{ "a.b", "a.bc.weight", NO },
+	{ "a.b", "xa.b.weight", NO },
+	{ "a.b", "a.b.c.weight", NO },
+	{ "a.b", "a.weight", NO },
+	/* a star alone: any number of segments, none too */
+	{ "*", "a.weight", 0 },
+	{ "*.b", "b.weight", 0 },
+	{ "*.b", "a.b.weight", 0 },
+	{ "*.b", "a.x.y.b.weight", 0 },
+	{ "*.b", "a.xb.weight", NO },
+	{ "*.b", "b.a.weight", NO },
+	{ "*.a.b", "a.a.b.weight", 0 },
+	{ "*.a.b", "a.x.b.weight", NO },
+	{ "a.*", "a.weight", 0 },
+	{ "a.*", "a.b.c.weight", 0 },
+	{ "a.*", "ab.c.weight", NO },
+	{ "*.a.*", "a.weight", 0 },
+	{ "*.a.*", "x.a.b.weight", 0 },
+	{ "*.a.*", "x.b.weight", NO },
+	{ "a.*.b", "a.b.weight", 0 },
+	{ "a.*.b", "a.x.y.b.weight", 0 },
+	{ "a.*.b", "a.x.y.c.weight", NO },
+	/* within a segment: any text, none too */
+	{ "*.*_res_proj", "x.mlp_res_proj.weight", 0 },
+	{ "*.*_res_proj", "x._res_proj.weight", 0 },
+	{ "*.*_res_proj", "x.mlp_res_proj.y.weight", NO },
+	{ "*.*_res_proj", "x.res_proj.weight", NO },
+	{ "*.*hyper*.*", "x.a_hyper_b.up.weight", 0 },
+	{ "*.*hyper*.*", "hyper.weight", 0 },
+	{ "*.*hyper*.*", "x.hypo.up.weight", NO },
+	{ "a*c", "abbc.weight", 0 },
+	{ "a*c", "ac.weight", 0 },
+	{ "a*c", "ab.c.weight", NO },
+	/* a list, and the place in it */
+	{ "*.{q,k,v}_proj", "x.q_proj.weight", 0 },
+	{ "*.{q,k,v}_proj", "x.v_proj.weight", 2 },
+	{ "*.{q,k,v}_proj", "x.o_proj.weight", NO },
+	{ "*.{q,k,v}_proj", "x.qk_proj.weight", NO },
+	{ "*.{q,k,v}_proj", "x.q_proj.lora.weight", NO },
+	{ "*.moe.{gate,up}", "x.moe.up.weight", 1 },
+	{ "*.w{13,2}_weight", "x.w2_weight", 1 },
+	{ "*.w{13,2}_weight", "x.w1_weight", NO },
+	{ "{a,ab}c", "abc.weight", 1 },
+	/* names without a module */
+	{ "weight", "weight", 0 },
+	{ "*", "weight", 0 },
+	{ "a", "", NO },
+	{ "*.b", "..b.weight", 0 },
+};
+
 static void patterns_match_whole_segments(void **state)
 {
-	static const struct {
-		const char *pattern, *tensor;
-		int position; /* NO: does not match */
-	} rows[] = {
-		{ "a.b", "a.b.weight", 0 },
-		{ "a.b", "a.b", 0 },
-		{ "a.b", "a.b.bias", NO },
-		{ "a.b", "a.bc.weight", NO },
-		{ "a.b", "xa.b.weight", NO },
-		{ "a.b", "a.b.c.weight", NO },
-		{ "a.b", "a.weight", NO },
-		/* a star alone: any number of segments, none too */
-		{ "*", "a.weight", 0 },
-		{ "*.b", "b.weight", 0 },
-		{ "*.b", "a.b.weight", 0 },
-		{ "*.b", "a.x.y.b.weight", 0 },
-		{ "*.b", "a.xb.weight", NO },
-		{ "*.b", "b.a.weight", NO },
-		{ "*.a.b", "a.a.b.weight", 0 },
-		{ "*.a.b", "a.x.b.weight", NO },
-		{ "a.*", "a.weight", 0 },
-		{ "a.*", "a.b.c.weight", 0 },
-		{ "a.*", "ab.c.weight", NO },
-		{ "*.a.*", "a.weight", 0 },
-		{ "*.a.*", "x.a.b.weight", 0 },
-		{ "*.a.*", "x.b.weight", NO },
-		{ "a.*.b", "a.b.weight", 0 },
-		{ "a.*.b", "a.x.y.b.weight", 0 },
-		{ "a.*.b", "a.x.y.c.weight", NO },
-		/* within a segment: any text, none too */
-		{ "*.*_res_proj", "x.mlp_res_proj.weight", 0 },
-		{ "*.*_res_proj", "x._res_proj.weight", 0 },
-		{ "*.*_res_proj", "x.mlp_res_proj.y.weight", NO },
-		{ "*.*_res_proj", "x.res_proj.weight", NO },
-		{ "*.*hyper*.*", "x.a_hyper_b.up.weight", 0 },
-		{ "*.*hyper*.*", "hyper.weight", 0 },
-		{ "*.*hyper*.*", "x.hypo.up.weight", NO },
-		{ "a*c", "abbc.weight", 0 },
-		{ "a*c", "ac.weight", 0 },
-		{ "a*c", "ab.c.weight", NO },
-		/* a list, and the place in it */
-		{ "*.{q,k,v}_proj", "x.q_proj.weight", 0 },
-		{ "*.{q,k,v}_proj", "x.v_proj.weight", 2 },
-		{ "*.{q,k,v}_proj", "x.o_proj.weight", NO },
-		{ "*.{q,k,v}_proj", "x.qk_proj.weight", NO },
-		{ "*.{q,k,v}_proj", "x.q_proj.lora.weight", NO },
-		{ "*.moe.{gate,up}", "x.moe.up.weight", 1 },
-		{ "*.w{13,2}_weight", "x.w2_weight", 1 },
-		{ "*.w{13,2}_weight", "x.w1_weight", NO },
-		{ "{a,ab}c", "abc.weight", 1 },
-		/* names without a module */
-		{ "weight", "weight", 0 },
-		{ "*", "weight", 0 },
-		{ "a", "", NO },
-		{ "*.b", "..b.weight", 0 },
-	};
-
 	(void)state;
-	for (size_t i = 0; i < N_OF(rows); i++) {
+	for (size_t i = 0; i < N_OF(patterns); i++) {
 		int position = 7;
 		bool matches =
-			profile_pattern_matches(rows[i].pattern, rows[i].tensor, &position);
+			profile_pattern_matches(patterns[i].pattern, patterns[i].tensor, &position);
 
-		if (matches != (rows[i].position != NO) ||
-		    (matches && position != rows[i].position))
-			fail_msg("%s and %s: %d, position %d", rows[i].pattern, rows[i].tensor,
-				 matches, position);
+		if (matches != (patterns[i].position != NO) ||
+		    (matches && position != patterns[i].position))
+			fail_msg("%s and %s: %d, position %d", patterns[i].pattern,
+				 patterns[i].tensor, matches, position);
 	}
 }
 
