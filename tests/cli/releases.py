@@ -132,6 +132,14 @@ def listed(entry, key="ignore", kind="dtype-mismatch"):
     return f"{entry} in the list", kind, lambda config, tensors: config["quantization_config"][key].append(entry)
 
 
+def top_level(entry):
+    """A module in high precision whose name ends those of FP8 ones."""
+    def change(config, tensors):
+        tensors[entry + ".weight"] = ("BF16", [128, 128])
+        config["quantization_config"]["modules_to_not_convert"].append(entry)
+    return f"a module {entry} beside {entry} in other names", "config-ignore", change
+
+
 # ---------------------------------------------------------------- the releases: configuration, tensors, engines, damages
 
 @release
@@ -169,7 +177,8 @@ def fp4(name, shape):
 @release
 def deepseek_v4():
     """Experts in FP4, said by no key; scales are exponents."""
-    return v4(fp4, "F8_E8M0", None)
+    c, t, engines, damages = v4(fp4, "F8_E8M0", None)
+    return c, t, engines, (*damages, without("layers.0.ffn.experts.1.w1.scale"))
 
 
 @release
@@ -228,7 +237,8 @@ def qwen3_8_flash_next():
     quantization = FP8 | {"modules_to_not_convert": kept + [LL + "0.linear_attn.conv1d"], "modules_to_convert": ["ngram_embedding"]}
     return nested("qwen4_exp", "Qwen4ExpForConditionalGeneration", "qwen4_exp_text", quantization), t, ("vllm", "sglang", "transformers"), (
         unlisted(ple + "key_proj", "modules_to_not_convert"), without(ple + "ple_embedding.ngram_embedding.weight_scale"),
-        plain(LL + "3.self_attn.o_proj.weight"), plain(LL + "3.self_attn.indexer.index_qk_proj.weight"))
+        plain(LL + "3.self_attn.o_proj.weight"), plain(LL + "3.self_attn.indexer.index_qk_proj.weight"),
+        plain(ple + "ple_embedding.ngram_embedding.shard_1.weight"))
 
 
 @release
@@ -309,7 +319,7 @@ def qwen3_fp8():
     t = qwen3_tensors(lambda name, shape: blocks(name, shape, dtype="BF16"), tied=True)
     kept = ["lm_head", "model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"]
     return config("qwen3", "Qwen3ForCausalLM", FP8 | {"modules_to_not_convert": kept}, tie_word_embeddings=True), t, ("vllm", "sglang", "trtllm", "transformers"), (
-        plain(L + "0.self_attn.o_proj.weight"), listed(L + "0.mlp.down_proj", "modules_to_not_convert"), listed("proj", "modules_to_not_convert", "config-ignore"),
+        plain(L + "0.self_attn.o_proj.weight"), listed(L + "0.mlp.down_proj", "modules_to_not_convert"), top_level("proj"),
         listed("model.layers.77.mlp.gate", "modules_to_not_convert", "config-ignore"))
 
 
@@ -353,6 +363,41 @@ def redhat_blocks():
     quantization = ct("block", ["lm_head", L + "0.mlp.gate"], act=GROUP, block_structure=[128, 128])
     return config("qwen3_moe", "Qwen3MoeForCausalLM", quantization), t, ("vllm", "sglang", "transformers"), (
         unlisted(L + "0.mlp.gate"), plain(L + "0.mlp.experts.0.up_proj.weight"), without(L + "0.self_attn.o_proj.weight_scale"))
+
+
+def one_layer_kept(make, word):
+    """The experts of layer 0 in BF16, under Mixtral's names; those of layer 1 in FP8."""
+    p = "block_sparse_moe.experts."
+    return ends() | bf16(*((f"{L}0.{p}{e}.{n}.weight", s) for e in range(E) for n, s in W), (L + "0.block_sparse_moe.gate.weight", [E, H])) | experts(
+        lambda name, shape: make(name, shape, word), L + "1." + p, W)
+
+
+@release
+def experts_kept():
+    """vLLM and transformers ask for the experts of a layer by the prefix alone."""
+    kept = ["lm_head", L + "0.block_sparse_moe.gate", L + "0.block_sparse_moe.experts"]
+    return config("mixtral", "MixtralForCausalLM", FP8 | {"modules_to_not_convert": kept}), one_layer_kept(blocks, ".weight_scale_inv"), ("vllm", "sglang", "transformers"), (
+        unlisted(kept[2], "modules_to_not_convert"), listed(L + "2.block_sparse_moe.experts", "modules_to_not_convert", "config-ignore"))
+
+
+@release
+def experts_kept_compressed():
+    """vLLM asks for expert 0 by Llama's words, whatever the checkpoint calls it."""
+    p = L + "0.block_sparse_moe.experts."
+    kept = ["lm_head", L + "0.block_sparse_moe.gate", *(f"{p}{e}.{n}" for e in range(E) for n, _ in W), *(p + "0." + n for n, _ in MLP)]
+    quantization = ct("block", kept, act=GROUP, block_structure=[128, 128])
+    return config("mixtral", "MixtralForCausalLM", quantization), one_layer_kept(blocks, ".weight_scale"), ("vllm", "sglang"), (
+        unlisted(p + "0.gate_proj"), unlisted(p + "0.down_proj"), unlisted(p + "1.w2"), listed(p + "1.gate_proj", kind="config-ignore"))
+
+
+@release
+def experts_not_targeted():
+    """What no group has, experts too, needs no name."""
+    t = one_layer_kept(blocks, ".weight_scale")
+    t |= each(lambda name, shape: blocks(name, shape, ".weight_scale"), L + "0.self_attn.", *ATTENTION)
+    quantization = ct("block", [], targets=["re:.*self_attn.*", "re:.*layers\\.1\\..*"], act=GROUP, block_structure=[128, 128])
+    return config("mixtral", "MixtralForCausalLM", quantization), t, ("vllm", "sglang"), (
+        ("targets of these too", "dtype-mismatch", lambda c, t: c["quantization_config"]["config_groups"]["group_0"]["targets"].append("re:.*experts.*")),)
 
 
 @release
