@@ -154,9 +154,24 @@ bool lists_quantize(const struct verify *verify, const char *module)
 	return !lists->chosen || !lists->n_groups || lists_group(verify, module);
 }
 
-void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, const char *module)
+/* Returns an entry that matches a module, or the prefix by which engines look for a stack. */
+static const char *find_conflict(const struct verify *verify, const struct st_tensor *tensor,
+				 const char *module)
 {
 	const char *entry = skip_match_conflict(verify->lists.skipped, module);
+	char *prefix;
+
+	if (entry || tensor->n_dims != 3)
+		return entry;
+	prefix = skip_experts_prefix(tensor->name);
+	entry = skip_match_conflict(verify->lists.skipped, prefix);
+	free(prefix);
+	return entry;
+}
+
+void lists_check_conflict(struct verify *verify, const struct tensor_ref *ref, const char *module)
+{
+	const char *entry = find_conflict(verify, ref->tensor, module);
 	struct intern *conflicts = &verify->lists.conflicts;
 	size_t n = conflicts->n;
 

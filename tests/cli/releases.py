@@ -252,7 +252,7 @@ def step_3_5():
     t |= bf16((p + "moe.router_bias", [E]), dtype="F32")
     return config("step3p5", "Step3p5ForCausalLM", FP8 | {"modules_to_not_convert": kept}), t, ("vllm", "sglang"), (
         without(p + "moe.up_proj.weight_scale_inv"), unlisted(p + "self_attn.g_proj", "modules_to_not_convert"), plain(p + "moe.down_proj.weight"),
-        reshaped(p + "moe.up_proj.weight_scale_inv", [E, 3, 3]))
+        reshaped(p + "moe.up_proj.weight_scale_inv", [E, 3, 3]), listed(p + "moe.experts", "modules_to_not_convert", "config-ignore"))
 
 
 B = "backbone.layers."
