@@ -164,17 +164,10 @@ static void print_row(const struct profile_row *row, size_t width)
 	buf_printf(&source, "%s%s%s", row->pattern, text.len ? ", " : "",
 		   text.len ? text.data : "");
 	wrap_print(source.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
-	text.len = source.len = 0;
-	buf_puts(&text, row->said ? row->said : phrases[row->action]);
-	buf_printf(&source, "[%s: %s]", rule_word(row), row->source);
-	printf("%*s", PATTERN_COLUMN, "");
-	if (PATTERN_COLUMN + text.len + 1 + source.len <= width) {
-		printf("%s %s\n", text.data, source.data);
-	} else {
-		wrap_print(text.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
-		printf("%*s", PATTERN_COLUMN, "");
-		wrap_print(source.data, PATTERN_COLUMN, PATTERN_COLUMN, width);
-	}
+	source.len = 0;
+	buf_printf(&source, "%s: %s", rule_word(row), row->source);
+	wrap_print_source(row->said ? row->said : phrases[row->action], source.data, PATTERN_COLUMN,
+			  width);
 	buf_release(&text);
 	buf_release(&source);
 }

@@ -147,13 +147,39 @@ static bool same_facts(const struct facts *a, const struct facts *b)
 	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
+#define REASON_MAX    37 /* "kept: K 4000 is not a multiple of 128" */
+#define REASON_COLUMN 4	 /* of a longer one, which stands below its line */
+
 /* The plan's table, one line at a time.  Lines that differ only in the name are made once: a plan
  * may have a million. */
 struct lines {
 	struct table table;
 	struct facts facts[2]; /* of this line and the last one, in turn */
-	struct buf text;       /* for cells of several parts */
+	struct buf text;       /* for cells of several parts; at last the recipe or reason */
+	const char *source;    /* of the rule that keeps it; or NULL */
+	bool terminal;	       /* lines have to fit one */
+	bool below;	       /* the reason stands below the line */
 };
+
+static void reason_make(struct lines *lines, const struct facts *facts)
+{
+	struct buf *text = &lines->text;
+	size_t n;
+
+	lines->source = facts->reason ? facts->rule_source : NULL;
+	text->len = 0;
+	buf_puts(text, facts->reason ? "kept: " : "");
+	buf_puts(text, facts->reason ? facts->reason : facts->what);
+	n = text->len;
+	if (lines->source)
+		buf_printf(text, " [%s]", lines->source);
+	lines->below = lines->terminal && text->len > REASON_MAX;
+	table_cell(&lines->table, lines->below ? "" : text->data);
+	if (!lines->below)
+		return;
+	text->data[n] = '\0';
+	text_sanitize(text->data);
+}
 
 static void line_make(struct lines *lines, const struct plan *plan, size_t u)
 {
@@ -174,12 +200,7 @@ static void line_make(struct lines *lines, const struct plan *plan, size_t u)
 	table_cell(table, lines->text.data);
 	table_cell_size(table, facts->input);
 	table_cell_size(table, facts->output);
-	lines->text.len = 0;
-	buf_puts(&lines->text, facts->reason ? "kept: " : "");
-	buf_puts(&lines->text, facts->reason ? facts->reason : facts->what);
-	if (facts->reason && facts->rule_source)
-		buf_printf(&lines->text, " [%s]", facts->rule_source);
-	table_cell(table, lines->text.data);
+	reason_make(lines, facts);
 }
 
 static void print_size(const char *what, uint64_t bytes)
@@ -210,28 +231,31 @@ static void print_totals(const struct plan *plan)
 	buf_release(&text);
 }
 
-#define REASON_MAX 37 /* "kept: K 4000 is not a multiple of 128" */
-
-/* Leaves columns out, and cuts names, so that lines fit a terminal.  Only longer reasons wrap. */
-static void lines_fit(struct lines *lines)
+static void lines_print(const struct lines *lines, size_t width)
 {
-	static const char *const choices[] = { "xxxxxx", "xxx-xx", "x-x-xx", "x---xx", NULL };
-	size_t *reason = &lines->table.width[strlen(lines->table.columns) - 1];
-
-	if (*reason > REASON_MAX)
-		*reason = REASON_MAX;
-	table_fit(&lines->table, choices, wrap_columns(STDOUT_FILENO));
+	table_print(&lines->table, stdout, true);
+	if (!lines->below)
+		return;
+	if (lines->source) {
+		wrap_print_source(lines->text.data, lines->source, REASON_COLUMN, width);
+		return;
+	}
+	printf("%*s", REASON_COLUMN, "");
+	wrap_print(lines->text.data, REASON_COLUMN, REASON_COLUMN, width);
 }
 
 void plan_print_text(const struct plan *plan, const struct convert_params *params)
 {
-	struct lines lines = { .table.columns = "lllrrl" };
+	/* Columns that are left out, one after the other, so that lines fit a terminal. */
+	static const char *const choices[] = { "xxxxxx", "xxx-xx", "x-x-xx", "x---xx", NULL };
+	struct lines lines = { .table.columns = "lllrrl", .terminal = isatty(STDOUT_FILENO) };
+	size_t width = wrap_columns(STDOUT_FILENO);
 	struct buf path = { 0 };
 
 	for (size_t u = 0; u < plan->selection.n_units; u++)
 		line_make(&lines, plan, u);
-	if (isatty(STDOUT_FILENO))
-		lines_fit(&lines);
+	if (lines.terminal)
+		table_fit(&lines.table, choices, width);
 	buf_puts(&path, params->input);
 	if (params->output)
 		buf_printf(&path, " to %s", params->output);
@@ -243,7 +267,7 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	printf("from      %s\n\n", path.data);
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
 		line_make(&lines, plan, u);
-		table_print(&lines.table, stdout, true);
+		lines_print(&lines, width);
 	}
 	putchar('\n');
 	print_totals(plan);

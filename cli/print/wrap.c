@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/wrap.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+
+#include "base/buf.h"
 
 #define COLUMNS	  80
 #define WIDTH_MIN 60
@@ -42,4 +45,18 @@ void wrap_print(const char *text, size_t column, size_t indent, size_t width)
 		column += blanks + n;
 	}
 	putchar('\n');
+}
+
+void wrap_print_source(const char *text, const char *source, size_t column, size_t width)
+{
+	struct buf both = { 0 };
+	bool fits;
+
+	buf_printf(&both, "%s [%s]", text, source);
+	fits = column + both.len <= width;
+	printf("%*s", (int)column, "");
+	wrap_print(fits ? both.data : text, column, column, width);
+	if (!fits)
+		printf("%*s[%s]\n", (int)column, "", source);
+	buf_release(&both);
 }
