@@ -18,6 +18,20 @@
 /* Each has a MiB of output; together more is read than a disk has in flight. */
 #define EXTENTS_AHEAD 8
 
+/* Writes the scale of a table, a power of two, in the type of its tensor, once for all parts. */
+static int write_table_scale(struct pipeline *pipeline, const struct band *band,
+			     const struct quant_out *out, struct err *err)
+{
+	const struct output_shard *shard = pipeline->work.shard;
+	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
+	uint16_t scale = bf16_from_f32(*(const float *)out->scale_inv);
+
+	if (pipeline->plan->groups[unit->scale_group].first != band->unit)
+		return 0;
+	return writer_pwrite(pipeline->work.writer, (const char *)&scale, sizeof scale,
+			     shard->header_size + shard->tensors[band->output + 1].begin, err);
+}
+
 /* Writes the scales of a band to their place in the file: whole rows of the grid are contiguous. */
 static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 			const struct band *band, const struct quant_out *out, struct err *err)
@@ -40,6 +54,8 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 	if ((tile.rows == WHOLE && band->rect.row % unit_matrix_rows(unit)) ||
 	    (tile.cols == WHOLE && band->rect.col))
 		return 0;
+	if (unit->table)
+		return write_table_scale(pipeline, band, out, err);
 	if (n_cols == grid_cols)
 		return write_queue_add(queue, out->scale_inv, n_rows * n_cols * size, at, err);
 	for (uint64_t r = 0; r < n_rows; r++) {

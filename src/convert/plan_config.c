@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "format/edit_config.h"
+#include "format/scale_names.h"
 #include "format/skip_match.h"
 #include "model/tensor_name.h"
 #include "convert/exactness.h"
@@ -54,6 +55,7 @@ struct recipe_set {
 struct recipe_sets {
 	size_t n;
 	struct recipe_set *list;
+	struct modules tables; /* embeddings, by full path; one may stand there several times */
 };
 
 static struct recipe_set *set_of(struct recipe_sets *sets, const struct unit *unit)
@@ -71,6 +73,15 @@ static struct recipe_set *set_of(struct recipe_sets *sets, const struct unit *un
 	return set;
 }
 
+/* Adds the table of a weight that is all or a part of it. */
+static void add_table(struct modules *tables, const char *weight)
+{
+	char *table = scale_table(weight);
+
+	modules_add(tables, table ? table : weight);
+	free(table);
+}
+
 static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 {
 	for (size_t u = 0; u < plan->selection.n_units; u++) {
@@ -82,12 +93,17 @@ static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 				      unit->skip);
 			continue;
 		}
+		if (unit->table) {
+			add_table(&sets->tables, unit->name);
+			continue;
+		}
 		set = set_of(sets, unit);
 		set->scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 		modules_add(&set->modules, unit->name);
 	}
 	for (size_t i = 0; i < sets->n; i++)
 		modules_sort(&sets->list[i].modules);
+	modules_sort(&sets->tables);
 }
 
 static bool names_lm_head(const char *module)
@@ -115,6 +131,7 @@ static void sets_release(struct recipe_sets *sets)
 {
 	for (size_t i = 0; i < sets->n; i++)
 		modules_release(&sets->list[i].modules);
+	modules_release(&sets->tables);
 	free(sets->list);
 }
 
@@ -140,29 +157,32 @@ static struct module_set *sets_list(const struct recipe_sets *sets)
 	return list;
 }
 
+static int check_modules(struct skip_match *match, const struct modules *modules, struct err *err)
+{
+	for (size_t m = 0; m < modules->n; m++) {
+		const char *entry = skip_match_conflict(match, modules->names[m]);
+
+		if (entry)
+			return err_set(
+				err, ERR_USAGE,
+				"'%s' is kept, and its name in the list of kept modules also "
+				"matches '%s', which is quantized, in some engine: keep both "
+				"with --exclude",
+				entry, modules->names[m]);
+	}
+	return 0;
+}
+
 /* Refuses a list that some engine would match with a quantized module, whose codes it would then
  * read as weights. */
 static int check_list(const struct plan *plan, const struct recipe_sets *sets, struct err *err)
 {
 	const char *const *names = (const char *const *)plan->skipped.names;
 	struct skip_match *match = skip_match_make(names, plan->skipped.n);
-	const char *entry = NULL;
-	int rc = 0;
+	int rc = check_modules(match, &sets->tables, err);
 
-	for (size_t i = 0; i < sets->n && !rc; i++) {
-		const struct modules *modules = &sets->list[i].modules;
-
-		for (size_t m = 0; m < modules->n && !rc; m++) {
-			entry = skip_match_conflict(match, modules->names[m]);
-			if (!entry)
-				continue;
-			rc = err_set(err, ERR_USAGE,
-				     "'%s' is kept, and its name in the list of kept modules also "
-				     "matches '%s', which is quantized, in some engine: keep both "
-				     "with --exclude",
-				     entry, modules->names[m]);
-		}
-	}
+	for (size_t i = 0; i < sets->n && !rc; i++)
+		rc = check_modules(match, &sets->list[i].modules, err);
 	skip_match_free(match);
 	return rc;
 }
@@ -223,6 +243,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .n_sets = sets.n,
 					      .kept = (const char *const *)plan->skipped.names,
 					      .n_kept = plan->skipped.n,
+					      .tables = (const char *const *)sets.tables.names,
+					      .n_tables = sets.tables.n,
 					      .kv_cache = plan->kv_cache,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION };

@@ -76,6 +76,18 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 	return plan->format ? 0 : -1;
 }
 
+/* Makes the spec of a part of a table: E4M3, and a power of two as scale, which BF16 holds. */
+static int table_spec(struct plan *plan, size_t u, struct err *err)
+{
+	const struct recipe_tuning tuning = { .scale_fmt = "ue8m0" };
+	struct qspec spec;
+
+	if (recipe_weight_spec(plan->selection.units[u].recipe, &tuning, &spec, err))
+		return -1;
+	plan_spec_set(plan, u, &spec);
+	return 0;
+}
+
 /* Makes the spec of a unit: the job's recipe gets the whole tuning, a recipe that --tensor names
  * only the FP8 format. */
 static int unit_spec(struct plan *plan, const struct quantize_params *params, size_t u,
@@ -86,6 +98,8 @@ static int unit_spec(struct plan *plan, const struct quantize_params *params, si
 	struct scheme scheme;
 	struct qspec spec;
 
+	if (unit->table)
+		return table_spec(plan, u, err);
 	if (unit->recipe != plan->recipe) {
 		if (recipe_weight_spec(unit->recipe, &other, &spec, err))
 			return -1;

@@ -22,6 +22,26 @@ static void unit_caches(struct plan *plan, size_t u, size_t *at)
 	}
 }
 
+/* Adds a part of a table; the first one brings the scale of all. */
+static void part_quantize(struct plan *plan, size_t u)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const uint64_t shape[2] = { unit->rows, unit->cols };
+	struct scale_decl scale;
+
+	plan_add(plan, u,
+		 &(struct output_decl){ .kind = OUTPUT_CODES,
+					.name = unit->name,
+					.dtype = dtype_of_fp8(plan->units[u].spec->format),
+					.n_dims = 2,
+					.shape = shape });
+	plan->totals.n_converted++;
+	if (plan->groups[unit->scale_group].first != u)
+		return;
+	format_table_scale(unit->name, &scale);
+	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
+}
+
 static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -33,6 +53,10 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 			    tile_count(unit->cols, spec->tile.cols);
 	struct scale_decl scale;
 
+	if (unit->table) {
+		part_quantize(plan, u);
+		return 0;
+	}
 	plan_add(plan, u,
 		 &(struct output_decl){ .kind = OUTPUT_CODES,
 					.name = unit->name,

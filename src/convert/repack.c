@@ -86,7 +86,7 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 	if (check_readable(unit, err))
 		return -1;
 	spec = spec_of(unit);
-	if (params->recipe && make_mx(unit, &spec, err))
+	if (params->recipe && !unit->table && make_mx(unit, &spec, err))
 		return -1;
 	plan_spec_set(plan, u, &spec);
 	scheme = scheme_from_qspec(&spec, is_static);
@@ -95,12 +95,26 @@ static int weight_spec(struct plan *plan, const struct repack_params *params, si
 	return 0;
 }
 
+/* ERR_USAGE unless the format can say that an embedding is FP8. */
+static int check_table(const struct plan *plan, const struct unit *unit, struct err *err)
+{
+	if (plan->format->tables)
+		return 0;
+	return err_set(
+		err, ERR_USAGE,
+		"tensor '%s' is a part of an embedding in FP8, which format '%s' cannot hold: "
+		"use --format hf, or 'fp8conv dequantize', then 'fp8conv quantize'",
+		unit->name, plan->format->name);
+}
+
 static int check_weight(const struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	struct scheme scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 	const char *refused;
 
+	if (unit->table)
+		return check_table(plan, unit, err);
 	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
 	refused = format_refuse_shape(
@@ -122,7 +136,8 @@ static size_t commonest(const struct plan *plan)
 		size_t n = 0, first = 0;
 
 		for (size_t u = plan->selection.n_units; u-- > 0;) {
-			if (plan->selection.units[u].recipe != recipes[r])
+			if (plan->selection.units[u].recipe != recipes[r] ||
+			    plan->selection.units[u].table)
 				continue;
 			n++;
 			first = u;
@@ -159,6 +174,8 @@ static int plan_specs(struct plan *plan, const struct repack_params *params, str
 
 		role_of_name(&facts, unit->name);
 		unit->linear = tensor_is_linear(unit->source->tensor, &facts);
+		unit->table = unit->source_scale.scale &&
+			      scale_is_shared(unit->name, unit->source_scale.scale->tensor->name);
 		unit->skip = skip_need(unit->source->tensor, &facts);
 		if (unit->source_scale.scale && weight_spec(plan, params, u, err))
 			return -1;

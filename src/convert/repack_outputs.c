@@ -33,6 +33,24 @@ static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *sourc
 	return 0;
 }
 
+/* Adds the scale of a table, which follows its first part. */
+static void add_table_scale(struct plan *plan, size_t u)
+{
+	const struct unit *unit = &plan->selection.units[u];
+	const struct tensor_ref *scale = unit->source_scale.scale;
+	const char *name = scale->tensor->name;
+
+	if (scaled_weight(&plan->source, name, scale_name_find(name))->tensor ==
+	    unit->source->tensor)
+		plan_add(plan, u,
+			 &(struct output_decl){ .kind = OUTPUT_COPY,
+						.source = scale,
+						.name = scale->tensor->name,
+						.dtype = scale->tensor->dtype,
+						.n_dims = scale->tensor->n_dims,
+						.shape = scale->tensor->shape });
+}
+
 static int add_weight(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -50,11 +68,15 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 					.dtype = source->dtype,
 					.n_dims = source->n_dims,
 					.shape = source->shape });
+	plan->totals.n_converted++;
+	if (unit->table) {
+		add_table_scale(plan, u);
+		return 0;
+	}
 	format_scale(plan->format, &scheme, plan->target,
 		     &(struct scaled_weight){
 			     .name = unit->name, .rows = unit->rows, .cols = unit->cols },
 		     &decl);
-	plan->totals.n_converted++;
 	/* A type of 8 bits that is not an exponent does not get here: detection rejects it. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
 		return -1;

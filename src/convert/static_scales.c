@@ -71,6 +71,11 @@ bool static_scales_is_static(const struct static_scales *scales, const struct re
 	       recipe->input.tile.cols == WHOLE;
 }
 
+static bool is_static_unit(const struct static_scales *scales, const struct unit *unit)
+{
+	return unit->recipe && !unit->table && static_scales_is_static(scales, unit->recipe);
+}
+
 static char *module_of_weight(const char *weight)
 {
 	return xstrndup(weight, module_len(weight));
@@ -180,14 +185,13 @@ int static_scales_cover(const struct static_scales *scales, struct plan *plan, b
 	for (size_t u = 0; u < selection->n_units; u++) {
 		struct unit *unit = &selection->units[u];
 
-		unit->static_input = unit->recipe && static_scales_is_static(scales, unit->recipe);
+		unit->static_input = is_static_unit(scales, unit);
 		n += unit->static_input;
 	}
 	for (size_t u = 0; u < selection->n_units; u++) {
 		const struct amax_site *site;
 
-		if (!selection->units[u].recipe ||
-		    !static_scales_is_static(scales, selection->units[u].recipe))
+		if (!is_static_unit(scales, &selection->units[u]))
 			continue;
 		if (static_scales_site(scales, &selection->units[u], &site, err))
 			return -1;

@@ -74,8 +74,9 @@ static void sort_weight(const struct detection *detection, const struct tensor_r
 	struct err ignored;
 	struct sort *sort;
 
-	if (detection_scale(detection, weight, &scale, &ignored))
-		return;
+	if (detection_scale(detection, weight, &scale, &ignored) ||
+	    scale_is_shared(weight->tensor->name, scale.scale->tensor->name))
+		return; /* a table has a scheme of its own */
 	sort = &sorts[weight_scale_granularity(&scale)];
 	if (!sort->n++) {
 		sort->weight = weight;

@@ -62,6 +62,8 @@ struct module_set {
 struct quantization {
 	const struct module_set *sets; /* the first is the default one: it has the most modules */
 	size_t n_sets;
+	const char *const *tables; /* embeddings in FP8, by full path, sorted */
+	size_t n_tables;
 	const char *const *kept; /* linear modules left in high precision, by full path, sorted */
 	size_t n_kept;
 	bool kv_cache;
@@ -87,6 +89,9 @@ struct format {
 	 * for them in the list of kept modules; NULL at the end.  NULL: they look for the prefix
 	 * itself. */
 	const char *const *kept_experts;
+
+	/* Whether its configuration can name embeddings in FP8. */
+	bool tables;
 
 	/* The suffix of the KV cache scale of an attention module, with '?' for k or v, and its
 	 * number of dimensions (all 1); NULL: the format has no KV cache scales. */
@@ -135,6 +140,11 @@ void format_scale(const struct format *format, const struct scheme *scheme, enum
 /* Declares the static scale of that weight's input.  The scheme has static_input. */
 void format_input_scale(const struct format *format, const struct scheme *scheme,
 			enum engine target, const char *name, struct scale_decl *decl);
+
+/* Declares the scale of an embedding table in FP8, from the name of the table or of a part of it:
+ * one number, of the type that the engines make for it (transformers' FP8Embedding, vLLM's
+ * Qwen4ExpPLEFp8EmbeddingMethod). */
+void format_table_scale(const char *name, struct scale_decl *decl);
 
 /* Declares the scale of the keys or values that an attention module ("model.layers.0.self_attn")
  * caches; which is 'k' or 'v', and a checkpoint has both or neither.  Requires format->kv_scale. */

@@ -99,6 +99,23 @@ static const struct variant variants[] = {
 	{ 0 },
 };
 
+/* Returns the last segments of the tables' paths: transformers looks for these ends. */
+static json_t *tables_json(const struct quantization *quantization)
+{
+	json_t *names = json_object(), *list = json_array();
+	const char *name;
+	json_t *value;
+
+	for (size_t i = 0; i < quantization->n_tables; i++) {
+		const char *dot = strrchr(quantization->tables[i], '.');
+
+		json_object_set_new(names, dot ? dot + 1 : quantization->tables[i], json_null());
+	}
+	json_object_foreach(names, name, value) json_array_append_new(list, json_string(name));
+	json_decref(names);
+	return list;
+}
+
 static int configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
@@ -124,6 +141,8 @@ static int configure(const struct format *format, const struct quantization *qua
 	if (blocks && quantization_pow2(quantization))
 		json_object_set_new(object, "scale_fmt", json_string("ue8m0"));
 	json_object_set_new(object, variant->kept_key, config_kept_json(quantization));
+	if (quantization->n_tables)
+		json_object_set_new(object, "modules_to_convert", tables_json(quantization));
 	config_add_json(config, object, 2);
 	return 0;
 }
@@ -247,6 +266,7 @@ const struct format format_hf = {
 	.methods = methods,
 	.refused_mixed = { [ENGINE_ANY] = "its configuration holds one scheme for all modules; "
 					  "use --format compressed-tensors" },
+	.tables = true,
 	.configure = configure,
 	.read = read_config,
 	.check = check_config,

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/scale_names.h"
 #include "format/variant.h"
 
 static void decl_shape(struct scale_decl *decl, int n_dims, uint64_t a, uint64_t b, uint64_t c,
@@ -102,6 +103,17 @@ void format_input_scale(const struct format *format, const struct scheme *scheme
 	*decl = (struct scale_decl){ .dtype = DT_F32 };
 	decl->name = joined(name, stem, variant->input_scale);
 	layout_shape(decl, variant->layout, scheme->tile, 1, 1);
+}
+
+void format_table_scale(const char *name, struct scale_decl *decl)
+{
+	char *table = scale_table(name);
+
+	*decl = (struct scale_decl){ .dtype = DT_BF16 };
+	decl->name = table ? joined(table, strlen(table), ".weight_scale")
+			   : joined(name, strlen(name), "_scale");
+	decl_shape(decl, 1, 1, 0, 0, 0);
+	free(table);
 }
 
 void format_kv_scale(const struct format *format, const char *attention, char which,

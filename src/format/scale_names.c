@@ -78,6 +78,15 @@ static char *table_name(const char *name)
 	return xasprintf("%.*s.%s", (int)(at - n_shard), name, weight);
 }
 
+char *scale_table(const char *name)
+{
+	char *table = table_name(name);
+
+	if (table)
+		table[stem_length(table) - 1] = '\0'; /* the dot before "weight" */
+	return table;
+}
+
 bool scale_is_shared(const char *name, const char *scale)
 {
 	char *table = table_name(name);

@@ -33,6 +33,10 @@ const struct scale_name *scale_name_beside(const struct checkpoint *checkpoint, 
  * "T.shard_3.weight" is "T.weight_scale". */
 const struct tensor_ref *scale_beside(const struct checkpoint *checkpoint, const char *name);
 
+/* Returns "T", the table of its part "T.shard_0.weight", which the caller frees; NULL for other
+ * names. */
+char *scale_table(const char *name);
+
 /* Does that scale of weight `name` belong to all parts of its table? */
 bool scale_is_shared(const char *name, const char *scale);
 

@@ -216,6 +216,7 @@ static int apply_lists(struct candidate *c, const struct patterns *patterns, str
 static int decide(struct candidate *c, const struct select_options *options,
 		  const struct patterns *patterns, struct err *err)
 {
+	const struct profile_row *row = c->profile.row;
 	bool decided = false;
 
 	keep_impossible(c);
@@ -229,7 +230,10 @@ static int decide(struct candidate *c, const struct select_options *options,
 		return -1;
 	if (c->recipe)
 		keep_by_profile(c);
-	keep_role(c);
+	if (c->recipe && row && row->action == PROFILE_TABLE)
+		c->recipe = recipe_of_scheme(GRANULARITY_TENSOR, false);
+	else
+		keep_role(c);
 	return 0;
 }
 

@@ -32,6 +32,13 @@ bool candidate_is_fused(const struct candidate *candidate)
 	return role == ROLE_EXPERTS_GATE_UP || role == ROLE_EXPERTS_DOWN;
 }
 
+bool candidate_is_table(const struct candidate *candidate)
+{
+	const struct profile_row *row = candidate->profile.row;
+
+	return candidate->recipe && row && row->action == PROFILE_TABLE;
+}
+
 const struct candidate *candidate_experts(const struct select *select, const struct candidate *c)
 {
 	if (c->bias_of != NONE)

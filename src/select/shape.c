@@ -106,15 +106,17 @@ static size_t experts_number(struct select *select, struct buf *key, const char 
 #define BOND 'B'
 
 /* Finds the fused set of a candidate: that of its family's row, else the one that all engines
- * merge.  Two rows of a family bond no modules of one parent. */
+ * merge.  Two rows of a family bond no modules of one parent.  The parts of a table, which share a
+ * scale, are a set too. */
 static bool find_fusion(const struct candidate *c, struct fusion *fusion)
 {
+	const struct profile_row *row = c->profile.row;
 	const char *name = c->source->tensor->name;
 	const char *owner;
 
-	if (!c->facts.linear)
+	if (!c->facts.linear && !(row && row->action == PROFILE_TABLE))
 		return false;
-	if (!c->profile.row || c->profile.row->action != PROFILE_BOND)
+	if (!row || (row->action != PROFILE_BOND && row->action != PROFILE_TABLE))
 		return fusion_of_name(fusion, name);
 	owner = memrchr(name, '.', module_len(name));
 	*fusion = (struct fusion){ .kind = BOND,

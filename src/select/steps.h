@@ -73,6 +73,9 @@ void candidate_keep(struct candidate *candidate, const char *format, ...)
 /* Is the tensor all experts of a layer, or gate, up or down of all? */
 bool candidate_is_fused(const struct candidate *candidate);
 
+/* Is the tensor an embedding, or a part of one, that becomes FP8? */
+bool candidate_is_table(const struct candidate *candidate);
+
 /* Returns the fused experts that are quantized, one matrix by one, if the candidate holds them or
  * their biases; else NULL. */
 const struct candidate *candidate_experts(const struct select *select,

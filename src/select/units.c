@@ -22,6 +22,7 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 		.recipe = c->recipe,
 		.next_joint = c->joint_set, /* the number of its set, until close_rings() */
 		.linear = c->linear,
+		.table = candidate_is_table(c),
 		.skip = skip_need(c->source->tensor, &c->facts),
 		.rule = c->rule,
 		.rule_source = c->rule == RULE_VENDOR || c->rule == RULE_ENGINE

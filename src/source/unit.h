@@ -50,6 +50,7 @@ struct unit {
 	size_t scale_group;
 	/* quantized: the next unit of its joint set, in which all are quantized or none; a ring */
 	size_t next_joint;
+	bool table; /* converted: an embedding, or a part of one, whose parts share one scale */
 	bool static_input; /* quantized: the file has a scale of its input */
 	bool linear;	   /* a 2-D weight of a linear module, or a layer's experts */
 	/* how engines look for it in a list of kept modules (select/skip_list.h) */

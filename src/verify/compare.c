@@ -254,6 +254,20 @@ static void compare_bound(const struct comparison *comparison, struct scan *foun
 	}
 }
 
+/* Compares a part of a table, which no option changes: to the bit if its scale is the power of two
+ * that `quantize` takes, else by bounds. */
+static void compare_table(const struct verify *verify, const struct comparison *comparison,
+			  struct scan *found)
+{
+	static const struct arithmetic own = { .pow2 = true, .spec = { .pow2 = true } };
+
+	compare_expect(verify, comparison, &(struct candidate){ &own, false });
+	if (memcmp(comparison->scales, comparison->worker->expected_scales, sizeof(float)) != 0)
+		compare_bound(comparison, found);
+	else
+		compare_codes(comparison, found);
+}
+
 int compare_cut(struct verify *verify, struct verify_worker *worker, const struct cut *cut,
 		const void *scales, struct scan *found, struct err *err)
 {
@@ -272,9 +286,11 @@ int compare_cut(struct verify *verify, struct verify_worker *worker, const struc
 		count_changed(verify, &comparison, found);
 	if (verify->params->sqnr)
 		add_error(verify, &comparison, found);
-	if (verify->params->sqnr && candidates->own.name)
+	if (verify->params->sqnr && candidates->own.name && !weight->unit.table)
 		add_own_error(verify, &comparison, &candidates->own, found);
-	if (!candidates->n) {
+	if (weight->unit.table) {
+		compare_table(verify, &comparison, found);
+	} else if (!candidates->n) {
 		compare_bound(&comparison, found);
 	} else if (!weight->unlike) {
 		compare_expect(verify, &comparison, &candidates->list[candidates->at]);

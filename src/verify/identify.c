@@ -65,6 +65,12 @@ static struct cut first_tiles(const struct verify *verify, const struct cut *cut
 	return part;
 }
 
+/* Whether arithmetics are tried on the weight; that of tables is known (compare.c). */
+static bool is_probed(const struct verify_weight *weight, enum granularity granularity)
+{
+	return weight->origin && weight->granularity == granularity && !weight->unit.table;
+}
+
 /* Lists the first cuts of some evenly spaced weights of the granularity. */
 static void list_cuts(struct probing *probing, enum granularity granularity,
 		      const struct cuts *cuts)
@@ -73,14 +79,13 @@ static void list_cuts(struct probing *probing, enum granularity granularity,
 	size_t n_weights = 0, n_first = 0, n = 0;
 
 	for (size_t w = 0; w < verify->weights.n; w++)
-		n_weights += verify->weights.list[w].scanned && verify->weights.list[w].origin &&
-			     verify->weights.list[w].granularity == granularity;
+		n_weights += verify->weights.list[w].scanned &&
+			     is_probed(&verify->weights.list[w], granularity);
 	for (size_t i = 0; i < cuts->n && n < N_PROBES; i++) {
 		const struct cut *cut = &cuts->list[i];
 		const struct verify_weight *weight = &verify->weights.list[cut->weight];
 
-		if (cut->rect.row || cut->rect.col || !weight->origin ||
-		    weight->granularity != granularity)
+		if (cut->rect.row || cut->rect.col || !is_probed(weight, granularity))
 			continue;
 		if (n_first++ * N_PROBES >= n * n_weights) {
 			probing->cuts[probing->n_cuts++] = first_tiles(verify, cut);
@@ -141,8 +146,8 @@ static const struct verify_weight *some_weight(const struct verify *verify,
 					       enum granularity granularity)
 {
 	for (size_t w = 0; w < verify->weights.n; w++)
-		if (verify->weights.list[w].granularity == granularity &&
-		    verify->weights.list[w].scanned && verify->weights.list[w].origin)
+		if (verify->weights.list[w].scanned &&
+		    is_probed(&verify->weights.list[w], granularity))
 			return &verify->weights.list[w];
 	return NULL;
 }
@@ -250,6 +255,8 @@ static void take_given(struct verify *verify)
 		struct verify_weight *weight = &verify->weights.list[w];
 		const struct weight_scale *scale = &weight->unit.source_scale;
 
+		if (weight->unit.table)
+			continue;
 		weight->unlike = verify_weight_format(weight) != spec->format ||
 				 scale->scale_type != spec->scale_type ||
 				 scale->tile.rows != spec->tile.rows ||

@@ -148,24 +148,35 @@ static bool weight_unit(struct verify_weight *weight, const struct tensor_ref *r
 	uint64_t experts = tensor->n_dims == 3 ? tensor->shape[0] : 1;
 	uint64_t rows = tensor->shape[tensor->n_dims - 2];
 
-	weight->unit = (struct unit){ .name = tensor->name,
-				      .source = ref,
-				      .source_scale = *scale,
-				      .rows = experts * rows,
-				      .cols = tensor->shape[tensor->n_dims - 1] };
+	weight->unit =
+		(struct unit){ .name = tensor->name,
+			       .source = ref,
+			       .table = scale_is_shared(tensor->name, scale->scale->tensor->name),
+			       .source_scale = *scale,
+			       .rows = experts * rows,
+			       .cols = tensor->shape[tensor->n_dims - 1] };
 	weight->unit.stack = experts > 1 ? rows : 0;
 	weight->unit.slice = (struct slice){ 0, weight->unit.cols, 1 };
 	return experts == 1 || (scale->tile.rows != WHOLE && rows % scale->tile.rows == 0);
 }
 
-/* Returns the number of the tensor's fused set; SIZE_MAX where engines do not merge it. */
+/* The kind of the sets of a table's parts. */
+#define TABLE 'T'
+
+/* Returns the number of the tensor's fused set; SIZE_MAX where engines do not merge it.  The parts
+ * of a table are a set. */
 static size_t fused_set_number(struct verify *verify, const struct st_tensor *tensor, int *position)
 {
 	struct fusion fusion;
 	struct buf key = { 0 };
 	size_t number;
+	char *table;
 
-	if (tensor->n_dims != 2 || !fusion_of_name(&fusion, tensor->name))
+	table = tensor->n_dims == 2 ? scale_table(tensor->name) : NULL;
+	if (table)
+		fusion = (struct fusion){ .kind = TABLE, .parent_len = strlen(table) };
+	free(table);
+	if (!table && (tensor->n_dims != 2 || !fusion_of_name(&fusion, tensor->name)))
 		return SIZE_MAX;
 	*position = fusion.position;
 	buf_putc(&key, fusion.kind);
@@ -223,6 +234,7 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 	}
 	check_scale(verify, ref, add_weight(verify, ref, &scale), &scheme);
 	if (verify->opened.declared && scheme.static_input &&
+	    !scale_is_shared(ref->tensor->name, scale.scale->tensor->name) &&
 	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
 		problem_add(&verify->result->problems, PROBLEM_INPUT_SCALE_MISSING,
 			    ref->tensor->name, verify_file(verify, ref),

@@ -96,8 +96,9 @@ static void list_reports(struct verify *verify)
 
 		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
-		own_noise = identify_is_own(verify, weight->granularity) ? scan->error.noise
-									 : scan->own_noise;
+		own_noise = weight->unit.table || identify_is_own(verify, weight->granularity)
+				    ? scan->error.noise
+				    : scan->own_noise;
 		result->reports[result->n_reports++] =
 			(struct weight_report){ weight->unit.name,
 						sqnr(scan->error.signal, scan->error.noise),
