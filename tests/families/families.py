@@ -240,6 +240,7 @@ for name, kind, arch in (("deepseek_v32", "deepseek_v32", "DeepseekV32ForCausalL
 A = "layers.0.attn."
 case("deepseek_v4", text("deepseek_v4", architectures=["DeepseekV4ForCausalLM"], n_routed_experts=E),
      [("embed.weight", (V, H)), ("head.weight", (V, H)), ("norm.weight", (H,)), ("hc_head_fn", (4, 4 * H), "F32"), ("layers.0.hc_attn_fn", (24, 4 * H), "F32"),
+      ("hc_head_scale", (1,), "F32"), ("layers.0.hc_attn_scale", (3,), "F32"), ("layers.0.hc_attn_base", (24,), "F32"),
       (A + "wq_a.weight", (256, H)), (A + "q_norm.weight", (256,)), (A + "wq_b.weight", (512, 256)), (A + "wkv.weight", (128, H)), (A + "wo_a.weight", (256, H)), (A + "wo_b.weight", (H, 256)),
       (A + "attn_sink", (64,), "F32"), (A + "compressor.ape", (4, 128), "F32"), (A + "compressor.wkv.weight", (128, H)), (A + "compressor.wgate.weight", (128, H)),
       (A + "compressor.norm.weight", (128,)), (A + "indexer.wq_b.weight", (256, 256)), (A + "indexer.weights_proj.weight", (64, H)),
