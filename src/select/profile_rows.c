@@ -10,9 +10,12 @@
 #include "select/profile.h"
 
 #define V32		"deepseek_v32 glm_moe_dsa hy_v4"
+#define GLM5		"glm5_next glm5_next_text"
 #define LING3		"bailing_hybrid bailing_moe_v3"
 #define NEMO		"nemotron_h nemotron_h_omni NemotronH_*"
+#define QWEN4		"qwen4_exp qwen4_exp_text"
 #define STEP		"step3p5 step3p7"
+#define INKLING		"inkling_mm_model inkling_text"
 #define MUSE		"muse_spark muse_glimmer"
 #define GRANITE_EXPERTS "*.block_sparse_moe.{input,output}_linear"
 
@@ -49,7 +52,7 @@ const struct profile_row profile_rows[] = {
 	{ "deepseek_v4", "*.compressor.*", PROFILE_BARE, ENGINE, 0, BUILT_BARE,
 	  "vllm deepseek_v4/compressor.py" },
 
-	{ "glm5_next", "*.self_attn.*", PROFILE_KEEP, VENDOR, 0, "attention is BF16 in the release",
+	{ GLM5, "*.self_attn.*", PROFILE_KEEP, VENDOR, 0, "attention is BF16 in the release",
 	  "sglang #39563" },
 
 	{ "kimi_k3", "*.*_res_proj", PROFILE_BARE, ENGINE, 0, BUILT_BARE, OF_KIMI_K3 },
@@ -70,8 +73,8 @@ const struct profile_row profile_rows[] = {
 	{ "olmo_hybrid", "*.{q,k,v,g}_proj", PROFILE_BOND, ENGINE, 0, NULL, "vllm olmo_hybrid.py" },
 	{ "jet_nemotron", "*.linear_attn.{q,k,v,a,b,g}_proj", PROFILE_BOND, ENGINE, 0, NULL,
 	  "sglang jet_nemotron.py" },
-	{ "minimax_m3_vl", "*.self_attn.{q,k,v,index_q,index_k}_proj", PROFILE_BOND, ENGINE, 0,
-	  NULL, "vllm minimax_m3/nvidia/model.py" },
+	{ "minimax_m3_vl minimax_m3", "*.self_attn.{q,k,v,index_q,index_k}_proj", PROFILE_BOND,
+	  ENGINE, 0, NULL, "vllm minimax_m3/nvidia/model.py" },
 
 	{ NEMO, "*.mtp.*", PROFILE_KEEP, VENDOR, 0, "MTP layers are BF16 in the release", OF_NEMO },
 	{ NEMO, "*.mixer.in_proj", PROFILE_RAGGED, ENGINE, 0, NULL, "vllm mamba_mixer2.py" },
@@ -80,13 +83,12 @@ const struct profile_row profile_rows[] = {
 	{ NEMO, "*.mixer.fc{1,2}_latent_proj", PROFILE_KEEP, VENDOR, 0,
 	  "latent projections are BF16 in the release", OF_NEMO },
 
-	{ "qwen4_exp", "*.*hyper_connection*.*", PROFILE_KEEP, VENDOR, 0,
+	{ QWEN4, "*.*hyper_connection*.*", PROFILE_KEEP, VENDOR, 0,
 	  "hyper-connections are BF16 in the release", OF_FLASH },
-	{ "qwen4_exp", "*.ple.{key,value}_proj", PROFILE_KEEP, VENDOR, 0,
+	{ QWEN4, "*.ple.{key,value}_proj", PROFILE_KEEP, VENDOR, 0,
 	  "per-layer embeddings are BF16 in the release", OF_FLASH },
-	{ "qwen4_exp", "*.ngram_embedding.*", PROFILE_TABLE, ENGINE, ON_HF, NULL,
-	  "sglang qwen4_exp.py" },
-	{ "qwen4_exp", "*.ngram_embedding.*", PROFILE_BARE, ENGINE, 0, "embedding table",
+	{ QWEN4, "*.ngram_embedding.*", PROFILE_TABLE, ENGINE, ON_HF, NULL, "sglang qwen4_exp.py" },
+	{ QWEN4, "*.ngram_embedding.*", PROFILE_BARE, ENGINE, 0, "embedding table",
 	  "sglang qwen4_exp.py" },
 
 	{ STEP, "*.moe.{gate,up,down}_proj", PROFILE_STACK, ENGINE, 0, NULL,
@@ -108,15 +110,14 @@ const struct profile_row profile_rows[] = {
 	{ "granitemoe granitemoeshared", GRANITE_EXPERTS, PROFILE_SPLIT, ENGINE, 0, NULL,
 	  "vllm granitemoe.py" },
 
-	{ "inkling_mm_model", "*.shared_w{13,2}_weight", PROFILE_KEEP, ENGINE, 0,
+	{ INKLING, "*.shared_w{13,2}_weight", PROFILE_KEEP, ENGINE, 0,
 	  "shared experts are BF16 in the engines", OF_INKLING },
-	{ "inkling_mm_model", "*.experts.w{13,2}_weight", PROFILE_STACK, ENGINE, ON_CHANNELWISE,
-	  NULL, OF_INKLING },
-	{ "inkling_mm_model", "*.experts.w{13,2}_weight", PROFILE_KEEP, ENGINE, 0, INTERLEAVED,
+	{ INKLING, "*.experts.w{13,2}_weight", PROFILE_STACK, ENGINE, ON_CHANNELWISE, NULL,
 	  OF_INKLING },
-	{ "inkling_mm_model", "*.w13_dn", PROFILE_GENERAL, ENGINE, ON_CHANNELWISE | ON_MXFP8, NULL,
+	{ INKLING, "*.experts.w{13,2}_weight", PROFILE_KEEP, ENGINE, 0, INTERLEAVED, OF_INKLING },
+	{ INKLING, "*.w13_dn", PROFILE_GENERAL, ENGINE, ON_CHANNELWISE | ON_MXFP8, NULL,
 	  OF_INKLING_2 },
-	{ "inkling_mm_model", "*.w13_dn", PROFILE_KEEP, ENGINE, 0, INTERLEAVED, OF_INKLING_2 },
+	{ INKLING, "*.w13_dn", PROFILE_KEEP, ENGINE, 0, INTERLEAVED, OF_INKLING_2 },
 
 	{ MUSE, "*.{pre,post}_expert_proj", PROFILE_BARE, ENGINE, 0, BUILT_BARE, OF_MUSE },
 	{ "muse_spark", "*", PROFILE_NOTE, ENGINE, 0,
