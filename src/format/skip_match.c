@@ -181,12 +181,25 @@ static void arrange_experts(struct skip_match *match)
 	match->n_experts = n;
 }
 
+/* Returns the largest number of different first segments: those that the entry before lacks. */
+static size_t count_firsts(const char *const *entries, size_t n)
+{
+	size_t n_firsts = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		size_t length = strcspn(entries[i], ".") + 1;
+
+		n_firsts += !i || strncmp(entries[i], entries[i - 1], length) != 0;
+	}
+	return n_firsts;
+}
+
 struct skip_match *skip_match_make(const char *const *entries, size_t n)
 {
 	struct skip_match *match = xcalloc(1, sizeof *match);
 
 	part_set_init(&match->plain, n);
-	part_set_init(&match->firsts, n);
+	part_set_init(&match->firsts, count_firsts(entries, n));
 	for (size_t i = 0; i < n; i++) {
 		if (has_wildcard(entries[i]))
 			add_wildcard(match, entries[i]);
