@@ -214,6 +214,23 @@ struct profile_match profile_find(const struct profile *profile, const char *ten
 	return match;
 }
 
+/* The kind of the sets of rows.  Two rows of a family bond no modules of one parent. */
+#define BOND 'B'
+
+bool profile_fusion(const struct profile_match *match, const char *tensor, struct fusion *fusion)
+{
+	const char *dot;
+
+	if (!match->row ||
+	    (match->row->action != PROFILE_BOND && match->row->action != PROFILE_TABLE))
+		return fusion_of_name(fusion, tensor);
+	dot = memrchr(tensor, '.', module_len(tensor));
+	*fusion = (struct fusion){ .kind = BOND,
+				   .parent_len = dot ? (size_t)(dot + 1 - tensor) : 0,
+				   .position = match->position };
+	return true;
+}
+
 const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
 				       unsigned on, const struct profile_row *before)
 {

@@ -15,6 +15,7 @@
 
 #include "format/format.h"
 #include "model/config.h"
+#include "model/fusion.h"
 
 /* What of the table applies: all, what engines need, nothing. */
 enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };
@@ -106,6 +107,10 @@ struct profile_match profile_find(const struct profile *profile, const char *ten
  * NULL after the last.  before: the row returned last, NULL at first. */
 const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
 				       unsigned on, const struct profile_row *before);
+
+/* Sets *fusion to the set of weights that engines merge with this one: that of the row, or, if the
+ * row bonds nothing, the one of all families.  Returns false if engines do not merge it. */
+bool profile_fusion(const struct profile_match *match, const char *tensor, struct fusion *fusion);
 
 /* Whether the pattern matches the module of a tensor; sets *position as in profile_match. */
 bool profile_pattern_matches(const char *pattern, const char *tensor, int *position);

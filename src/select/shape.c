@@ -13,7 +13,6 @@
 #include "base/mem.h"
 #include "select/steps.h"
 #include "model/experts.h"
-#include "model/fusion.h"
 #include "model/tensor_name.h"
 
 static bool is_expert(const struct candidate *c)
@@ -102,27 +101,14 @@ static size_t experts_number(struct select *select, struct buf *key, const char 
 	return layer->joint_set;
 }
 
-/* The kind of the sets of a family's rows. */
-#define BOND 'B'
-
-/* Finds the fused set of a candidate: that of its family's row, else the one that all engines
- * merge.  Two rows of a family bond no modules of one parent.  The parts of a table, which share a
- * scale, are a set too. */
+/* Finds what the candidate is fused with: linear weights, and the parts of a table, which share a
+ * scale. */
 static bool find_fusion(const struct candidate *c, struct fusion *fusion)
 {
 	const struct profile_row *row = c->profile.row;
-	const char *name = c->source->tensor->name;
-	const char *owner;
 
-	if (!c->facts.linear && !(row && row->action == PROFILE_TABLE))
-		return false;
-	if (!row || (row->action != PROFILE_BOND && row->action != PROFILE_TABLE))
-		return fusion_of_name(fusion, name);
-	owner = memrchr(name, '.', module_len(name));
-	*fusion = (struct fusion){ .kind = BOND,
-				   .parent_len = owner ? (size_t)(owner + 1 - name) : 0,
-				   .position = c->profile.position };
-	return true;
+	return (c->facts.linear || (row && row->action == PROFILE_TABLE)) &&
+	       profile_fusion(&c->profile, c->source->tensor->name, fusion);
 }
 
 static void number_sets(struct select *select)

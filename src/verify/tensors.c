@@ -10,7 +10,6 @@
 #include "format/variant.h"
 #include "format/scale_names.h"
 #include "verify/steps.h"
-#include "model/fusion.h"
 #include "model/tensor_name.h"
 
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref)
@@ -167,16 +166,20 @@ static bool weight_unit(struct verify_weight *weight, const struct tensor_ref *r
  * of a table are a set. */
 static size_t fused_set_number(struct verify *verify, const struct st_tensor *tensor, int *position)
 {
+	struct profile_match match;
 	struct fusion fusion;
 	struct buf key = { 0 };
 	size_t number;
 	char *table;
 
-	table = tensor->n_dims == 2 ? scale_table(tensor->name) : NULL;
+	if (tensor->n_dims != 2)
+		return SIZE_MAX;
+	table = scale_table(tensor->name);
+	match = profile_find(&verify->lists.profile, tensor->name, verify->lists.on);
 	if (table)
 		fusion = (struct fusion){ .kind = TABLE, .parent_len = strlen(table) };
 	free(table);
-	if (!table && (tensor->n_dims != 2 || !fusion_of_name(&fusion, tensor->name)))
+	if (!table && !profile_fusion(&match, tensor->name, &fusion))
 		return SIZE_MAX;
 	*position = fusion.position;
 	buf_putc(&key, fusion.kind);
