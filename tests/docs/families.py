@@ -32,9 +32,10 @@ def table(rows):
         if row["families"] != families:
             families = row["families"]
             yield f'.SS {roff(", ".join(families))}\n'
-        source = f'({row["rule"]}: {row["source"]})'
         yield f'.TP\n\\fB{row["action"]}\\fR {roff(row["pattern"] + conditions(row))}\n'
-        yield roff(f'{row["said"]} {source}' if row["said"] else source) + "\n"
+        if row["said"]:
+            yield roff(row["said"]) + "\n.br\n"
+        yield roff(f'{row["rule"]}: {row["source"]}') + "\n"
 
 
 def main():
