@@ -9,9 +9,11 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "format/edit_config.h"
+#include "format/read_config.h"
 #include "format/scale_names.h"
 #include "format/skip_match.h"
 #include "model/tensor_name.h"
+#include "source/fp8_source.h"
 #include "convert/exactness.h"
 
 /* Sorted paths of quantized modules. */
@@ -187,13 +189,70 @@ static int check_list(const struct plan *plan, const struct recipe_sets *sets, s
 	return rc;
 }
 
+/* The low-bit weights that the output takes over, and what the source says of them. */
+struct passed_source {
+	json_t *config; /* its quantization_config, or NULL */
+	json_t *whole;	/* its config.json, or NULL */
+	struct modules modules;
+};
+
 /* Does the output have low-bit weights of the source? */
 static bool passes_low_bit(const struct plan *plan)
 {
 	for (size_t u = 0; u < plan->selection.n_units; u++)
-		if (plan->selection.units[u].low_bit)
-			return false;
-	return plan->selection.low_bit.n > 0;
+		if (plan->selection.units[u].passed)
+			return true;
+	return false;
+}
+
+static int passed_read(struct passed_source *passed, const struct plan *plan, struct err *err)
+{
+	const struct checkpoint *source = &plan->source;
+	const struct low_bit *low_bit = &plan->selection.low_bit;
+	struct buf text = { 0 };
+	int rc = -1;
+
+	if (!passes_low_bit(plan))
+		return 0;
+	if (fp8_source_hf_quant_config(source, source->io, &text, err) ||
+	    config_find_quantization(source, (struct json_text){ text.data, text.len },
+				     &passed->config, err))
+		goto out;
+	if (source->config.len) {
+		passed->whole = json_decode_python(
+			(struct json_text){ source->config.data, source->config.len }, err);
+		if (!passed->whole)
+			goto out;
+	}
+	for (size_t i = 0; i < low_bit->n; i++)
+		modules_add(&passed->modules, low_bit->list[i].tensor.name);
+	modules_sort(&passed->modules);
+	rc = 0;
+out:
+	buf_release(&text);
+	return rc;
+}
+
+static void passed_release(struct passed_source *passed)
+{
+	json_decref(passed->config);
+	json_decref(passed->whole);
+	modules_release(&passed->modules);
+}
+
+/* Returns the part of it that formats take, which is valid as long as `passed`. */
+static struct passed passed_weights(const struct passed_source *passed, const struct plan *plan)
+{
+	const char *experts = config_text(passed->whole, "expert_dtype");
+
+	/* DeepSeek-V4's experts are fp4 where nothing is said. */
+	if (!*experts && !strcmp(config_text(passed->whole, "model_type"), "deepseek_v4"))
+		experts = "fp4";
+	return (struct passed){ .config = passed->config,
+				.expert_dtype = experts,
+				.kind = low_bit_kind(&plan->selection.low_bit),
+				.modules = (const char *const *)passed->modules.names,
+				.n_modules = passed->modules.n };
 }
 
 /* Sets the members of config.json by which engines of the family know FP8: "expert_dtype=fp8".
@@ -225,7 +284,8 @@ static int set_members(struct plan *plan, struct err *err)
 int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
-	struct module_set *list;
+	struct passed_source passed = { 0 };
+	struct module_set *list = NULL;
 	struct quantization quantization;
 	struct buf config = { 0 };
 	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
@@ -234,10 +294,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 	sets_fill(&sets, plan);
 	keep_tied_head(plan, &sets);
 	skip_list_sort(&plan->skipped);
-	if (check_list(plan, &sets, err)) {
-		sets_release(&sets);
-		return -1;
-	}
+	if (check_list(plan, &sets, err) || passed_read(&passed, plan, err))
+		goto out;
 	list = sets_list(&sets);
 	quantization = (struct quantization){ .sets = list,
 					      .n_sets = sets.n,
@@ -247,7 +305,8 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .n_tables = sets.tables.n,
 					      .kv_cache = plan->kv_cache,
 					      .target = plan->target,
-					      .tool_version = FP8CONV_VERSION };
+					      .tool_version = FP8CONV_VERSION,
+					      .passed = passed_weights(&passed, plan) };
 	if (format_configure(plan->format, &quantization, &config, &plan->files.hf_quant_config,
 			     err))
 		goto out;
@@ -260,6 +319,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 	rc = 0;
 out:
 	free(list);
+	passed_release(&passed);
 	sets_release(&sets);
 	buf_release(&config);
 	return rc;

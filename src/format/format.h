@@ -58,6 +58,16 @@ struct module_set {
 	size_t n_modules;
 };
 
+/* Low-bit weights that an output takes over from its source as they are, with what the source's
+ * configuration says of them. */
+struct passed {
+	const json_t *config;	    /* the source's "quantization_config"; NULL: missing */
+	const char *expert_dtype;   /* of config.json, "" without one */
+	const char *kind;	    /* low_bit_kind() */
+	const char *const *modules; /* full paths */
+	size_t n_modules;	    /* 0: there are none */
+};
+
 /* The contents of a configuration. */
 struct quantization {
 	const struct module_set *sets; /* the first is the default one: it has the most modules */
@@ -69,6 +79,7 @@ struct quantization {
 	bool kv_cache;
 	enum engine target;
 	const char *tool_version;
+	struct passed passed;
 };
 
 struct variant;
@@ -97,6 +108,9 @@ struct format {
 	 * number of dimensions (all 1); NULL: the format has no KV cache scales. */
 	const char *kv_scale;
 	int kv_dims;
+
+	/* Whether the format can describe such weights beside its own; NULL: it cannot. */
+	bool (*passes)(const struct passed *passed);
 
 	/* Writes the configuration as format_configure() states.  The caller has made the checks
 	 * that the variants allow.  NULL: the format is read only. */
@@ -153,6 +167,10 @@ void format_kv_scale(const struct format *format, const char *attention, char wh
 
 /* Refuses KV cache scales for a format that does not support them: ERR_USAGE.  Returns -1. */
 int format_refuse_kv(const struct format *format, struct err *err);
+
+/* ERR_USAGE with a suggestion where the format cannot describe the low-bit weights that the output
+ * takes over. */
+int format_check_passed(const struct format *format, const struct passed *passed, struct err *err);
 
 /* Appends the value of config.json's "quantization_config" to config, as JSON text, and the whole
  * hf_quant_config.json to hf_quant_config, which formats without that file leave empty.  ERR_USAGE

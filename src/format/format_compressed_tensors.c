@@ -4,6 +4,7 @@
  * fp8conv-formats(7).
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "format/check_config.h"
@@ -171,22 +172,64 @@ static json_t *group_json(const struct module_set *set, const struct variant *va
 	return group;
 }
 
+static bool passes(const struct passed *passed)
+{
+	return !strcmp(config_text(passed->config, "quant_method"), "compressed-tensors") &&
+	       json_object_size(json_object_get(passed->config, "config_groups"));
+}
+
+/* Sets name to "group_N", which the source has not. */
+static void group_name(const struct passed *passed, size_t i, char name[32])
+{
+	const json_t *groups =
+		passed->n_modules ? json_object_get(passed->config, "config_groups") : NULL;
+
+	do
+		snprintf(name, 32, "group_%zu", i++);
+	while (json_object_get(groups, name));
+}
+
+/* Adds the source's groups after ours, whose targets are names: the first target that matches a
+ * name wins, and names win over classes. */
+static void add_passed_groups(json_t *groups, const struct passed *passed)
+{
+	const char *format = config_text(passed->config, "format");
+	const char *name;
+	json_t *group;
+
+	if (!passed->n_modules)
+		return;
+	json_object_foreach(json_object_get(passed->config, "config_groups"), name, group)
+	{
+		json_t *copy = json_deep_copy(group);
+
+		if (!json_object_get(copy, "format") && *format)
+			json_object_set_new(copy, "format", json_string(format));
+		json_object_set_new(groups, name, copy);
+	}
+}
+
 /* TensorRT-LLM reads the group "group_0", by that name. */
 static json_t *groups_json(const struct format *format, const struct quantization *quantization,
 			   bool name_formats)
 {
 	bool mixed = quantization_mixed(quantization);
+	bool passed = quantization->passed.n_modules;
 	json_t *groups = json_object();
 	char name[32];
+	size_t next = 0;
 
-	for (size_t i = 0; i < (mixed ? quantization->n_sets : 1); i++) {
+	for (size_t i = 0; i < (mixed || passed ? quantization->n_sets : 1); i++) {
 		const struct module_set *set = &quantization->sets[i];
 		const struct variant *variant =
 			variant_find(format, &set->scheme, quantization->target);
 
-		snprintf(name, sizeof name, "group_%zu", i);
-		json_object_set_new(groups, name, group_json(set, variant, i == 0, name_formats));
+		group_name(&quantization->passed, next, name);
+		next = strtoul(name + strlen("group_"), NULL, 10) + 1;
+		json_object_set_new(groups, name,
+				    group_json(set, variant, i == 0 && !passed, name_formats));
 	}
+	add_passed_groups(groups, &quantization->passed);
 	return groups;
 }
 
@@ -219,20 +262,33 @@ static json_t *kv_cache_json(bool kv_cache)
 			 "tensor", "symmetric", 1, "dynamic", 0);
 }
 
+/* Returns the version that reads both our groups and those of the source. */
+static const char *newest_version(const char *ours, const struct passed *passed)
+{
+	const char *theirs = passed->n_modules ? config_text(passed->config, "version") : "";
+
+	return strverscmp(ours, theirs) < 0 ? theirs : ours;
+}
+
 static int configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
+	const struct passed *passed = &quantization->passed;
 	bool differ;
 	const struct variant *head = head_variant(format, quantization, &differ);
-	bool name_formats = differ || quantization->sets[0].scheme.granularity == GRANULARITY_MX;
-	json_t *object;
+	bool name_formats = differ || passed->n_modules ||
+			    quantization->sets[0].scheme.granularity == GRANULARITY_MX;
+	json_t *object, *kv_cache = kv_cache_json(quantization->kv_cache);
 
 	(void)hf_quant_config;
 	(void)err;
 	object = json_pack("{s:s, s:s, s:s, s:s, s:n}", "quant_method", format->name, "version",
-			   head->version, "format", differ ? "mixed-precision" : head->method,
+			   newest_version(head->version, passed), "format",
+			   differ || passed->n_modules ? "mixed-precision" : head->method,
 			   "quantization_status", "compressed", "global_compression_ratio");
-	json_object_set_new(object, "kv_cache_scheme", kv_cache_json(quantization->kv_cache));
+	if (passed->n_modules && json_is_null(kv_cache)) /* its scales are passed on too */
+		kv_cache = json_incref(json_object_get(passed->config, "kv_cache_scheme"));
+	json_object_set_new(object, "kv_cache_scheme", kv_cache ? kv_cache : json_null());
 	json_object_set_new(object, "ignore", config_kept_json(quantization));
 	json_object_set_new(object, "config_groups",
 			    groups_json(format, quantization, name_formats));
@@ -377,6 +433,7 @@ const struct format format_compressed_tensors = {
 	.refused_mixed = { [ENGINE_TRTLLM] = "it reads only the first config group" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,
+	.passes = passes,
 	.configure = configure,
 	.read = read_config,
 	.check = check_config,

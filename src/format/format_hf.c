@@ -116,6 +116,31 @@ static json_t *tables_json(const struct quantization *quantization)
 	return list;
 }
 
+/* The keys by which Ling-3 and MiMo-V2 say that their experts are MXFP4. */
+static const char *const expert_keys[] = { "routed_experts_quant_method",
+					   "routed_experts_group_size", "store_dtype",
+					   "mxfp4_block_size" };
+
+/* DeepSeek-V4 says it beside the configuration. */
+static bool passes(const struct passed *passed)
+{
+	return !strcmp(passed->kind, "mxfp4") &&
+	       !strcmp(config_text(passed->config, "quant_method"), "fp8") &&
+	       (!strcmp(passed->expert_dtype, "fp4") ||
+		!strcasecmp(config_text(passed->config, expert_keys[0]), "mxfp4") ||
+		!strcasecmp(config_text(passed->config, "store_dtype"), "mxfp4"));
+}
+
+static void add_expert_keys(json_t *object, const struct passed *passed)
+{
+	for (size_t i = 0; passed->n_modules && i < sizeof expert_keys / sizeof *expert_keys; i++) {
+		json_t *value = json_object_get(passed->config, expert_keys[i]);
+
+		if (value)
+			json_object_set(object, expert_keys[i], value);
+	}
+}
+
 static int configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
@@ -140,6 +165,7 @@ static int configure(const struct format *format, const struct quantization *qua
 	 * as exponents. */
 	if (blocks && quantization_pow2(quantization))
 		json_object_set_new(object, "scale_fmt", json_string("ue8m0"));
+	add_expert_keys(object, &quantization->passed);
 	json_object_set_new(object, variant->kept_key, config_kept_json(quantization));
 	if (quantization->n_tables)
 		json_object_set_new(object, "modules_to_convert", tables_json(quantization));
@@ -267,6 +293,7 @@ const struct format format_hf = {
 	.refused_mixed = { [ENGINE_ANY] = "its configuration holds one scheme for all modules; "
 					  "use --format compressed-tensors" },
 	.tables = true,
+	.passes = passes,
 	.configure = configure,
 	.read = read_config,
 	.check = check_config,

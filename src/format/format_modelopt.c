@@ -105,9 +105,79 @@ static json_t *group_json(const struct scheme *scheme, const struct variant *var
 	return group;
 }
 
+#define MIXED "MIXED_PRECISION" /* quant_algo of a configuration with quantized_layers */
+
 static json_t *producer_json(const struct quantization *quantization)
 {
 	return json_pack("{s:s, s:s}", "name", "fp8conv", "version", quantization->tool_version);
+}
+
+/* The configuration of ModelOpt is in one of two files, of which one has a level more. */
+static const json_t *keys_of(const json_t *config)
+{
+	const json_t *nested = json_object_get(config, "quantization");
+
+	return nested ? nested : config;
+}
+
+static bool passes(const struct passed *passed)
+{
+	return !strcmp(passed->kind, "nvfp4") &&
+	       !strcmp(config_quant_method(passed->config), "modelopt");
+}
+
+/* Returns "quantized_layers": an algorithm for each module, ours and those that are passed on. */
+static json_t *layers_json(const struct format *format, const struct quantization *quantization)
+{
+	const struct passed *passed = &quantization->passed;
+	const json_t *theirs = json_object_get(keys_of(passed->config), "quantized_layers");
+	json_t *layers = json_object();
+
+	for (size_t i = 0; i < quantization->n_sets; i++) {
+		const struct module_set *set = &quantization->sets[i];
+		const char *algo = variant_find(format, &set->scheme, quantization->target)->method;
+
+		for (size_t m = 0; m < set->n_modules; m++)
+			json_object_set_new(layers, set->modules[m],
+					    json_pack("{s:s}", "quant_algo", algo));
+	}
+	for (size_t m = 0; m < passed->n_modules; m++) {
+		json_t *layer = json_object_get(theirs, passed->modules[m]);
+
+		json_object_set_new(
+			layers, passed->modules[m],
+			layer ? json_deep_copy(layer)
+			      : json_pack("{s:s, s:i}", "quant_algo", "NVFP4", "group_size", 16));
+	}
+	return layers;
+}
+
+/* Low-bit weights beside ours: each module has its algorithm. */
+static int configure_mixed(const struct format *format, const struct quantization *quantization,
+			   struct buf *config, struct buf *hf_quant_config)
+{
+	json_t *kept = config_kept_json(quantization);
+	json_t *layers = layers_json(format, quantization);
+	json_t *cache =
+		json_object_get(keys_of(quantization->passed.config), "kv_cache_quant_algo");
+
+	cache = quantization->kv_cache ? json_string("FP8")
+		: cache		       ? json_incref(cache)
+				       : json_null();
+	config_add_json(hf_quant_config,
+			json_pack("{s:o, s:{s:s, s:O, s:O, s:O}}", "producer",
+				  producer_json(quantization), "quantization", "quant_algo", MIXED,
+				  "kv_cache_quant_algo", cache, "exclude_modules", kept,
+				  "quantized_layers", layers),
+			4);
+	buf_putc(hf_quant_config, '\n');
+	config_add_json(config,
+			json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "quant_method", "modelopt",
+				  "quant_algo", MIXED, "kv_cache_quant_algo", cache, "ignore", kept,
+				  "quantized_layers", layers, "producer",
+				  producer_json(quantization)),
+			2);
+	return 0;
 }
 
 static int configure(const struct format *format, const struct quantization *quantization,
@@ -115,10 +185,12 @@ static int configure(const struct format *format, const struct quantization *qua
 {
 	const struct scheme *scheme = &quantization->sets[0].scheme;
 	const struct variant *variant = variant_find(format, scheme, quantization->target);
-	json_t *kept = config_kept_json(quantization);
-	json_t *kv_cache = json_null();
+	json_t *kept, *kv_cache = json_null();
 
 	(void)err;
+	if (quantization->passed.n_modules)
+		return configure_mixed(format, quantization, config, hf_quant_config);
+	kept = config_kept_json(quantization);
 	config_add_json(hf_quant_config,
 			json_pack("{s:o, s:{s:s, s:s?, s:O}}", "producer",
 				  producer_json(quantization), "quantization", "quant_algo",
@@ -242,6 +314,7 @@ const struct format format_modelopt = {
 					  "compressed-tensors" },
 	.kv_scale = "?_proj.?_scale",
 	.kv_dims = 0,
+	.passes = passes,
 	.configure = configure,
 	.read = read_config,
 	.check = check_config,

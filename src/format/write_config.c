@@ -50,6 +50,21 @@ static int check_mixed(const struct format *format, const struct quantization *q
 		       first, second, reason);
 }
 
+/* An engine that reads one group or scheme does not read low-bit weights beside FP8. */
+static int check_passed_target(const struct format *format, const struct quantization *quantization,
+			       struct err *err)
+{
+	const char *reason = quantization->target == ENGINE_ANY
+				     ? NULL
+				     : format->refused_mixed[quantization->target];
+
+	if (!reason || !quantization->passed.n_modules)
+		return 0;
+	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and FP8 modules for %s: %s",
+		       format->name, quantization->passed.kind, engine_name(quantization->target),
+		       reason);
+}
+
 static const char *find_expert(const struct module_set *set)
 {
 	for (size_t i = 0; i < set->n_modules; i++)
@@ -80,6 +95,26 @@ int format_refuse_kv(const struct format *format, struct err *err)
 		       format->name);
 }
 
+int format_check_passed(const struct format *format, const struct passed *passed, struct err *err)
+{
+	const char *other = NULL;
+
+	if (!passed->n_modules || (format->passes && format->passes(passed)))
+		return 0;
+	for (size_t i = 0; formats[i] && !other; i++)
+		if (formats[i]->passes && formats[i]->passes(passed))
+			other = formats[i]->name;
+	if (other)
+		return err_set(err, ERR_USAGE,
+			       "'%s' is %s, which format '%s' cannot describe beside FP8: use "
+			       "--format %s to pass it on, or --requantize to convert it",
+			       passed->modules[0], passed->kind, format->name, other);
+	return err_set(err, ERR_USAGE,
+		       "'%s' is %s, which no format can describe beside FP8 as this source has it: "
+		       "use --requantize to convert it",
+		       passed->modules[0], passed->kind);
+}
+
 int format_configure(const struct format *format, const struct quantization *quantization,
 		     struct buf *config, struct buf *hf_quant_config, struct err *err)
 {
@@ -97,7 +132,9 @@ int format_configure(const struct format *format, const struct quantization *qua
 	}
 	if (quantization->kv_cache && !format->kv_scale)
 		return format_refuse_kv(format, err);
-	if (check_mixed(format, quantization, err))
+	if (check_mixed(format, quantization, err) ||
+	    format_check_passed(format, &quantization->passed, err) ||
+	    check_passed_target(format, quantization, err))
 		return -1;
 	return format->configure(format, quantization, config, hf_quant_config, err);
 }

@@ -49,18 +49,6 @@ static int check_type(const struct select *select, const json_t *quantization,
 				     method, err);
 }
 
-/* ERR_USAGE for low-bit weights without --requantize. */
-static int check_low_bit(const struct select *select, struct err *err)
-{
-	const struct low_bit_weight *weight = select->low_bit->list;
-
-	if (!select->low_bit->n || select->options->requantize)
-		return 0;
-	return err_set(err, ERR_USAGE,
-		       "tensor '%s' is already %s: use --requantize to convert a low-bit source",
-		       weight->packed->tensor->name, dtype_name(weight->tensor.dtype));
-}
-
 /* Without FP8 there is nothing to detect except packed weights of another scheme. */
 static int check_plain(const struct select *select, struct err *err)
 {
@@ -103,8 +91,6 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 
 	*scales = NULL;
 	*is_scale = NULL;
-	if (check_low_bit(select, err))
-		return -1;
 	if (!has_fp8(select))
 		return check_plain(select, err);
 	*scales = xcalloc(checkpoint->n_tensors, sizeof **scales);

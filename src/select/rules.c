@@ -256,8 +256,11 @@ static void keep_low_bit(struct candidate *c, const struct select *select, size_
 {
 	const struct low_bit_weight *weight = low_bit_of(select->low_bit, i);
 
-	if (weight && !select->options->requantize)
-		candidate_keep(c, "%s, passed on", dtype_name(weight->tensor.dtype));
+	if (!weight || select->options->requantize)
+		return;
+	candidate_keep(c, "%s, passed on", dtype_name(weight->tensor.dtype));
+	c->passed = true;
+	c->linear = false;
 }
 
 /* Facts of names, each found once for all names that differ only in numbers. */

@@ -37,6 +37,7 @@ struct candidate {
 	enum unit_rule rule;
 	bool by_shape;	     /* kept only because of its shape */
 	bool linear;	     /* as in struct unit */
+	bool passed;	     /* as in struct unit */
 	bool ends_fused_set; /* the last of its fused set, or alone */
 	int position;	     /* in its fused set */
 	/* of the matrix, or of each expert's; set unless it is kept before shapes matter */

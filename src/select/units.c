@@ -23,7 +23,8 @@ static struct unit *add_unit(struct selection *selection, const struct candidate
 		.next_joint = c->joint_set, /* the number of its set, until close_rings() */
 		.linear = c->linear,
 		.table = candidate_is_table(c),
-		.skip = skip_need(c->source->tensor, &c->facts),
+		.passed = c->passed,
+		.skip = c->passed ? SKIP_FREE : skip_need(c->source->tensor, &c->facts),
 		.rule = c->rule,
 		.rule_source = c->rule == RULE_VENDOR || c->rule == RULE_ENGINE
 				       ? c->profile.row->source

@@ -38,6 +38,7 @@ struct unit {
 	const struct low_bit_weight *low_bit;
 	/* NULL: kept, copied byte for byte under its own name and shape */
 	const struct recipe *recipe;
+	bool passed;  /* kept: a low-bit weight or a part of one, as the source has it */
 	bool part;    /* kept: a vector of its source, of rows elements, with a name of its own */
 	char *reason; /* kept: a phrase such as "router gate"; else NULL */
 	enum unit_rule rule;

@@ -7,6 +7,7 @@ low_bit.py finite PACKING DIR       the same, all of it finite
 low_bit.py wide PACKING DIR         the same, but groups of a block differ by more than FP8 holds
 low_bit.py check PACKING OUT DTYPE  OUT is what `make` made in bf16, f16 or f32: every bit, and nothing else
 low_bit.py counts PACKING KIND OUT  of KIND (finite or wide): "type tensors exact values changed first" of OUT's codes and scales
+low_bit.py passed PACKING OUT       OUT has the low-bit tensors of `finite` byte for byte, o_proj in blocks, and says both
 low_bit.py amax PACKING KIND        of its weights: name, type, sides, and the largest magnitude
 low_bit.py same A B                 two outputs have the same tensors and, as JSON, the same config.json
 
@@ -24,7 +25,14 @@ import fp8
 
 H, I, E = 256, 128, 2
 E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
-CT = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"]}}, "ignore": ["lm_head"]}
+
+
+def ct(form, **weights):
+    return {"quant_method": "compressed-tensors", "format": form, "version": "0.13.0", "ignore": ["lm_head", "re:.*self_attn.*"],
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": {
+                "num_bits": 4, "symmetric": True, "dynamic": False, **weights}, "input_activations": None}}}
+
+
 
 # end of the packed tensor's name, its type; end of the scale's name, its type; elements with one scale; name and use of the
 # tensor's own scale; projections of an expert; keys of config.json
@@ -36,11 +44,11 @@ PACKINGS = {
     "ling-3": (".weight", "I8", ".weight_scale_inv", "U8", 32, None, ("gate_proj", "up_proj", "down_proj"),
                {"quantization_config": fp8.BLOCKS | {"routed_experts_quant_method": "mxfp4"}}),
     "ct-mxfp4": (".weight_packed", "U8", ".weight_scale", "U8", 32, None, ("gate_proj", "up_proj", "down_proj"),
-                 {"quantization_config": CT | {"format": "mxfp4-pack-quantized"}}),
+                 {"quantization_config": ct("mxfp4-pack-quantized", type="float", strategy="group", group_size=32)}),
     "ct-int4": (".weight_packed", "I32", ".weight_scale", "BF16", 32, None, ("gate_proj", "up_proj", "down_proj"),
-                {"quantization_config": CT | {"format": "pack-quantized"}}),
+                {"quantization_config": ct("pack-quantized", type="int", strategy="group", group_size=32)}),
     "ct-nvfp4": (".weight_packed", "U8", ".weight_scale", "F8_E4M3", 16, (".weight_global_scale", True),
-                 ("gate_proj", "up_proj", "down_proj"), {"quantization_config": CT | {"format": "nvfp4-pack-quantized"}}),
+                 ("gate_proj", "up_proj", "down_proj"), {"quantization_config": ct("nvfp4-pack-quantized", type="float", strategy="tensor_group", group_size=16)}),
     "modelopt-nvfp4": (".weight", "U8", ".weight_scale", "F8_E4M3", 16, (".weight_scale_2", False),
                        ("gate_proj", "up_proj", "down_proj"),
                        {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}),
@@ -212,6 +220,38 @@ def amax(packing, kind):
         print(name, type_of(packing), "x".join(map(str, shape)), "%.9g" % max(map(abs, values)))
 
 
+def passed(packing, out):
+    tensors = weights(packing, "finite")[0]
+    found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
+    for name, tensor in tensors.items():
+        if found.get(name) != tensor:
+            print(f"{packing}: {name} differs")
+    if found["model.layers.0.self_attn.o_proj.weight"][0] != "F8_E4M3":
+        print(f"{packing}: o_proj is {found['model.layers.0.self_attn.o_proj.weight'][0]}")
+    source = PACKINGS[packing][7]
+    config = json.loads((pathlib.Path(out) / "config.json").read_text())
+    q, before = config["quantization_config"], source["quantization_config"]
+    if packing.startswith("ct-"):
+        groups = list(q["config_groups"].items())
+        theirs = before["config_groups"]["group_0"] | {"format": before["format"]}
+        ours = groups[0][1]
+        held = (q["format"] == "mixed-precision" and q["version"] == "0.13.0" and q["ignore"] == ["lm_head"] and len(groups) == 2
+                and groups[1] == ("group_0", theirs) and ours["targets"] == ["model.layers.0.self_attn.o_proj"]
+                and ours["weights"]["num_bits"] == 8 and ours["weights"]["strategy"] == "block" and ours["format"] == "float-quantized")
+    elif packing == "modelopt-nvfp4":
+        layers = {name.removesuffix(".weight"): {"quant_algo": "NVFP4", "group_size": 16} for name in tensors if name.endswith("proj.weight")}
+        layers["model.layers.0.self_attn.o_proj"] = {"quant_algo": "fp8_pb_wo"}
+        other = json.loads((pathlib.Path(out) / "hf_quant_config.json").read_text())["quantization"]
+        held = (q["quant_algo"] == other["quant_algo"] == "MIXED_PRECISION" and q["quantized_layers"] == other["quantized_layers"] == layers
+                and q["ignore"] == other["exclude_modules"] == ["lm_head"])
+    else:
+        held = (q["quant_method"] == "fp8" and q["weight_block_size"] == [128, 128] and q["modules_to_not_convert"] == ["lm_head"]
+                and config.get("expert_dtype") == source.get("expert_dtype")
+                and q.get("routed_experts_quant_method") == before.get("routed_experts_quant_method"))
+    if not held:
+        print(f"{packing}: config.json has {config}")
+
+
 def same(a, b):
     tensors = [{name: tuple(rest) for name, *rest in checkpoint.read(folder)} for folder in (a, b)]
     for name in sorted(tensors[0].keys() | tensors[1].keys()):
@@ -229,7 +269,7 @@ def main():
     elif command in ("make", "finite", "wide"):
         write(rest[0], command, rest[1])
     else:
-        {"check": check, "counts": counts, "amax": amax, "same": same}[command](*rest)
+        {"check": check, "counts": counts, "amax": amax, "passed": passed, "same": same}[command](*rest)
 
 
 if __name__ == "__main__":
