@@ -19,6 +19,7 @@ import tempfile
 
 import engines
 import families
+import origins
 from checkpoint import Checkpoint, scale_index, scale_shape
 
 PAIRS = [("blockwise", "hf"), ("channelwise", "compressed-tensors"), ("mxfp8", "hf"),
@@ -139,65 +140,24 @@ def bond_problems(case):
 
 # ------------------------------------------------------------------ the output
 
-def parts(case, tensor, shape):
-    """The weights that a fused tensor becomes: (name, its e, i, j as an index of the source)."""
-    layout = case.expected.get("layout", "plain")
-    p, _, last = tensor.removesuffix("_blocks").rpartition(".")
-    if last in ("gate_up_proj", "down_proj"):
-        names, up = (("gate_proj", "up_proj"), ("down_proj",))[last == "down_proj"], ".weight"
-    elif last in ("gate_up_proj_bias", "down_proj_bias"):
-        names, up = (("gate_proj", "up_proj"), ("down_proj",))[last == "down_proj_bias"], ".bias"
-    elif re.search(r"(in|out)put_linear\.weight$", tensor):
-        names, up = ("w2",) if "output_linear" in tensor else ("w1", "w3"), ".weight"
-        p = tensor.rsplit(".", 2)[0] + ".experts"
-    elif tensor.endswith(".weight_packed"):
-        return [(tensor.removesuffix("_packed"), None)]
-    else:
-        return []
-    known = tensor.endswith(("_proj", "_linear.weight")) and layout != "interleaved"
-    found = []
-    for e in range(shape[0]):
-        for half, name in enumerate(names):
-            where = place(shape, layout == "transposed", e, half, len(names)) if known else None
-            if known is False and layout == "interleaved" and up == ".weight":
-                where = interleaved(shape, e, half, len(names))
-            found.append(("%s.%d.%s%s" % (p, e, name, up), where))
-    return found
-
-
-def place(shape, transposed, e, half, n):
-    """Gate is the first half of gate_up's outputs, up the second."""
-    _, a, b = shape
-    if transposed:
-        return lambda i, j: (e * a + j) * b + half * (b // n) + i
-    return lambda i, j: (e * a + half * (a // n) + i) * b + j
-
-
-def interleaved(shape, e, half, n):
-    """GPT-OSS: [E, in, out]; of gate_up even outputs are gate, odd ones up."""
-    _, a, b = shape
-    return lambda i, j: (e * a + j) * b + n * i + half
-
-
-def value_problems(case, source, made, name, origin):
-    """Elements here and there: code x scale is near the source's.  origin: (tensor, e, index)."""
+def value_problems(case, made, name, origin):
+    """Elements here and there: code x scale is near the source's, which origin(e, i, j) gives."""
     scale = engines.scale_of(name, made.tensors)
     shape = made.tensors[name][1]
     grid = made.tensors[scale][1]
     rows, cols = shape[-2:]
-    tensor, index = origin
     for k in range(24):
         e = k % shape[0] if len(shape) > 2 else 0
         i, j = k * 577 % rows, k * 311 % cols
         s = made.at(scale, scale_index(case.recipe, grid, shape, e, i, j))
         found = made.at(name, (e * rows + i) * cols + j) * s
-        wanted = source.at(tensor, index(i, j) if index else (e * rows + i) * cols + j)
+        wanted = origin(e, i, j)
         if abs(found - wanted) > 1.01 * max(abs(wanted) / 16, s * 2 ** -10):
             yield "%s: element [%d, %d] is %g, %g in the source" % (name, i, j, found, wanted)
             return
 
 
-def code_problems(case, source, made, name, origin):
+def code_problems(case, made, name, origin):
     """A weight of the output that must be FP8, with its scale."""
     if name not in made.tensors:
         yield "%s: not in the output" % name
@@ -217,8 +177,15 @@ def code_problems(case, source, made, name, origin):
     wanted = ("U8" if case.recipe == "mxfp8" else "F32", scale_shape(case.recipe, case.form, shape))
     if made.tensors[scale] != wanted and not (case.form == "modelopt" and len(shape) > 2):
         yield "%s: %s %s, expected %s %s" % (scale, *made.tensors[scale], *wanted)
-    elif origin and made.tensors[scale] == wanted:
-        yield from value_problems(case, source, made, name, origin)
+    elif made.tensors[scale] == wanted:
+        yield from value_problems(case, made, name, origin)
+
+
+def bias_problems(_, made, name, origin):
+    if made.tensors.get(name, [0])[0] != "BF16":
+        yield "%s: not in the output in BF16" % name
+    elif any(made.at(name, i) != origin(0, i, 0) for i in range(made.tensors[name][1][0])):
+        yield "%s: other values than in the source" % name
 
 
 def tensor_problems(case, source, made):
@@ -229,15 +196,11 @@ def tensor_problems(case, source, made):
         if found not in wanted and not (found == "named" and wanted == ["free"]):
             yield "%s: %s, expected %s" % (tensor, found, " or ".join(wanted))
         elif found == "split":
-            for name, index in parts(case, tensor, shape):
-                if name.endswith(".bias"):
-                    if made.tensors.get(name, [0])[0] != dtype:
-                        yield "%s: not in the output as %s" % (name, dtype)
-                    continue
-                origin = (tensor, index) if index else None
-                yield from code_problems(case, source, made, name, origin)
+            for name, origin in origins.parts(source, tensor, case.expected.get("layout", "plain")):
+                judge_part = bias_problems if name.endswith(".bias") else code_problems
+                yield from judge_part(case, made, name, origin)
         elif found in ("quantize", "stack"):
-            yield from code_problems(case, source, made, tensor, (tensor, None))
+            yield from code_problems(case, made, tensor, origins.same(source, tensor))
         elif made.tensors[tensor] != (dtype, shape) or made.raw(tensor) != source.raw(tensor):
             yield "%s: kept, but changed" % tensor
 

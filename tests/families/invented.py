@@ -18,6 +18,7 @@ import tempfile
 
 import engines
 import families
+import origins
 from check import PAIRS, Checkpoint, Case, code_problems, cut, run
 
 N_SEEDS = 20
@@ -200,8 +201,7 @@ def judge_output(case, plan, out, rng):
     yield from note_problems(plan, unknown)
     for t, (dtype, shape) in made.tensors.items():
         if dtype in engines.CODES:
-            origin = (t, None) if t in source.tensors else None
-            yield from code_problems(case, source, made, t, origin)
+            yield from code_problems(case, made, t, origin_of(source, t))
             if len(shape) != 2 or in_tower(t):
                 yield "%s %s: quantized" % (t, list(shape))
         elif t in source.tensors and made.raw(t) != source.raw(t):
@@ -221,6 +221,16 @@ def judge_output(case, plan, out, rng):
             continue                    # for one engine another entry says it too
         if not cut(case, out, config, name):
             yield "%s: taken out of the list, and verify does not find it" % name
+
+
+def origin_of(source, tensor):
+    """A weight keeps its name, or is one of an expert in `gate_up_proj` or `down_proj`."""
+    if tensor in source.tensors:
+        return origins.same(source, tensor)
+    p = tensor.rsplit(".", 3)[0]
+    made = [part for name in ("gate_up_proj", "down_proj")
+            for part in origins.parts(source, "%s.%s" % (p, name), "plain")]
+    return dict(made)[tensor]
 
 
 def note_problems(plan, unknown):
