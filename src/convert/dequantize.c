@@ -78,11 +78,8 @@ static int plan_values(struct plan *plan, enum dtype dtype, struct err *err)
 
 static int plan_config(struct plan *plan, const char *dtype, struct err *err)
 {
-	/* Written also if the source has none: config.json marks a complete directory. */
-	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
-	const struct buf *config = plan->source.config.len ? &plan->source.config : &empty;
-
-	if (config_set_dequantized(config, dtype, &plan->files.config, err))
+	if (plan->source.config.len &&
+	    config_set_dequantized(&plan->source.config, dtype, &plan->files.config, err))
 		return err_wrap(err, "'%s'", plan->source.path);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "convert/convert.h"
 
@@ -70,6 +71,36 @@ static char *find_foreign(const struct plan *plan, const struct convert_params *
 	return found;
 }
 
+/* Notes on the small files of the model. */
+static void note_files(struct plan *plan)
+{
+	struct notes *notes = &plan->selection.notes;
+	const struct buf *text = &plan->files.quantization;
+	json_t *quantization;
+	char *line, *path;
+
+	if (text->len) {
+		quantization = json_decode((struct json_text){ text->data, text->len },
+					   &(struct err){ 0 });
+		line = json_dumps(quantization, 0);
+		notes_add(notes, NOTE_NO_CONFIG, NULL,
+			  "no config.json lies beside the source, so that none is written: add "
+			  "\"quantization_config\": %s to yours",
+			  line);
+		free(line);
+		json_decref(quantization);
+	}
+	if (!plan->source.directory)
+		return;
+	path = xasprintf("%s/README.md", plan->source.directory);
+	if (!access(path, F_OK))
+		notes_add(notes, NOTE_README_COPIED, NULL,
+			  "README.md is copied from '%s' and describes the source model: write one "
+			  "that describes the output before you publish it",
+			  plan->source.directory);
+	free(path);
+}
+
 void output_notes_add(struct plan *plan, const struct convert_params *params)
 {
 	const char *directory = plan->source.directory;
@@ -91,4 +122,5 @@ void output_notes_add(struct plan *plan, const struct convert_params *params)
 			  "every .safetensors file there",
 			  params->output, foreign);
 	free(foreign);
+	note_files(plan);
 }

@@ -363,6 +363,7 @@ void plan_release(struct plan *plan)
 	free(plan->groups);
 	json_decref(plan->options);
 	buf_release(&plan->files.config);
+	buf_release(&plan->files.quantization);
 	buf_release(&plan->files.hf_quant_config);
 	selection_release(&plan->selection);
 	skip_list_release(&plan->skipped);

@@ -97,7 +97,8 @@ struct plan_totals {
 
 /* The small files that make the output a checkpoint. */
 struct plan_texts {
-	struct buf config;	    /* config.json */
+	struct buf config;	    /* config.json; empty if the source has none */
+	struct buf quantization;    /* else the quantization_config, for its users to add */
 	struct buf hf_quant_config; /* empty if the format has none */
 	uint64_t index_size;	    /* bytes of the index; 0 for a single file */
 };

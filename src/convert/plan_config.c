@@ -281,6 +281,22 @@ static int set_members(struct plan *plan, struct err *err)
 	return rc;
 }
 
+/* Without a config.json beside the source none is invented: loaders would take it for that of a
+ * model. */
+static int write_config(struct plan *plan, struct buf *quantization, struct err *err)
+{
+	if (!plan->source.config.len) {
+		plan->files.quantization = *quantization;
+		*quantization = (struct buf){ 0 };
+		return 0;
+	}
+	if (config_set_quantization(&plan->source.config, quantization->data, &plan->files.config,
+				    err) ||
+	    set_members(plan, err))
+		return err_wrap(err, "'%s'", plan->source.path);
+	return 0;
+}
+
 int plan_configuration(struct plan *plan, struct err *err)
 {
 	struct recipe_sets sets = { 0 };
@@ -288,7 +304,6 @@ int plan_configuration(struct plan *plan, struct err *err)
 	struct module_set *list = NULL;
 	struct quantization quantization;
 	struct buf config = { 0 };
-	struct buf empty = { .data = (char *)"{\n}\n", .len = 4 };
 	int rc = -1;
 
 	sets_fill(&sets, plan);
@@ -310,13 +325,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 	if (format_configure(plan->format, &quantization, &config, &plan->files.hf_quant_config,
 			     err))
 		goto out;
-	if (config_set_quantization(plan->source.config.len ? &plan->source.config : &empty,
-				    config.data, &plan->files.config, err) ||
-	    set_members(plan, err)) {
-		err_wrap(err, "'%s'", plan->source.path);
-		goto out;
-	}
-	rc = 0;
+	rc = write_config(plan, &config, err);
 out:
 	free(list);
 	passed_release(&passed);

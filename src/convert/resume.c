@@ -71,10 +71,12 @@ int resume_check_space(struct execution *execution, struct err *err)
 	return outdir_check_space(&execution->out, bytes, err);
 }
 
-/* Durably removes the files that make a directory a checkpoint, before anything else is removed. */
+/* Durably removes the files that make a directory a checkpoint, before anything else is removed.
+ * A config.json that this job does not write is the user's. */
 static int resume_unpublish(struct execution *execution, struct err *err)
 {
-	if (outdir_remove(&execution->out, CONFIG_NAME, err) ||
+	if ((execution->plan->files.config.len &&
+	     outdir_remove(&execution->out, CONFIG_NAME, err)) ||
 	    outdir_remove(&execution->out, INDEX_NAME, err) ||
 	    outdir_remove(&execution->out, HF_QUANT_CONFIG_NAME, err) ||
 	    outdir_sync(&execution->out, err))
@@ -145,7 +147,7 @@ static int check_vacant(const struct execution *execution, struct err *err)
 				"directory, or --restart to overwrite",
 				execution->preserve.path, execution->plan->preserved[i].name);
 	}
-	if (!taken && outdir_has(&execution->out, CONFIG_NAME))
+	if (!taken && execution->plan->files.config.len && outdir_has(&execution->out, CONFIG_NAME))
 		taken = CONFIG_NAME;
 	if (!taken || execution->params->restart)
 		return 0;

@@ -20,6 +20,8 @@ static const char *const names[N_NOTE_KINDS] = {
 	[NOTE_PATTERN_UNUSED] = "pattern-unused",
 	[NOTE_OUTPUT_INSIDE] = "output-inside",
 	[NOTE_OUTPUT_BESIDE] = "output-beside",
+	[NOTE_NO_CONFIG] = "no-config",
+	[NOTE_README_COPIED] = "readme-copied",
 	[NOTE_SMALL_WEIGHTS] = "small-weights",
 };
 

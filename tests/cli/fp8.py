@@ -187,8 +187,9 @@ def check(variant, out, dtype):
         if found.get(name) != wanted.get(name):
             what = "missing" if name not in found else "too many" if name not in wanted else "differs"
             print(f"{variant} {dtype}: {name}: {what}")
-    text = (pathlib.Path(out) / "config.json").read_text()
-    if text != json.dumps({"a": 1, "z": 2}, indent=2) if VARIANTS[variant][6] else text.split() not in (["{", "}"], ["{}"]):
+    config = pathlib.Path(out) / "config.json"
+    text = config.read_text() if config.exists() else None
+    if text != (json.dumps({"a": 1, "z": 2}, indent=2) if VARIANTS[variant][6] else None):
         print(f"{variant}: config.json is {text!r}")
     if (pathlib.Path(out) / "hf_quant_config.json").exists():
         print(f"{variant}: hf_quant_config.json is left")

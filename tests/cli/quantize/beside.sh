@@ -19,7 +19,7 @@ rm -r m/fp8/back m/quiet
 find m/fp8 m/mx -mindepth 1 -type d
 
 # A stream into a directory becomes a model; it lies inside nothing.
-cat m/model.safetensors | "$FP8CONV" quantize - -o streamed
+cat m/model.safetensors | "$FP8CONV" quantize - -o streamed --quiet
 cmp streamed/model.safetensors m/fp8/model.safetensors
 fails 2 " quantize: option '--manifest' requires files as input, not '-'" quantize - -o other --manifest <m/model.safetensors
 

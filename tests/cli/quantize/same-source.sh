@@ -129,7 +129,7 @@ fails 2 " $other the modification time of input '$first' differs (run it without
 "$FP8CONV" quantize in -o out
 same wanted out
 cp "$SAMPLES/tiny-llama/model.safetensors" one.safetensors
-"$FP8CONV" quantize one.safetensors -o one
+"$FP8CONV" quantize one.safetensors -o one --quiet
 cp "$SAMPLES/tiny-moe/fused/model.safetensors" one.safetensors
 fails 2 " quantize: 'one' holds the output of another job: input 'one.safetensors' had * bytes, now * (use --restart *" \
 	quantize one.safetensors -o one

@@ -25,17 +25,19 @@ for variant in $(python3 "$CLI/fp8.py" variants); do
 		case $variant in
 		gptqmodel*) sed -i '/^fp8conv repack: note: the scales are divisors: they are inverted/d' said ;;
 		esac
+		[ -e in/config.json ] || sed -i '/^fp8conv repack: note: no config.json lies beside the source/d' said
 		cat said
 		"$FP8CONV" inspect out --json >j
-		json j "j['format'] == '$format'" \
+		# Without a configuration, names and shapes of scales may be those of several formats.
+		json j "j['format'] == '$format' or not $(find in -name config.json | wc -l)" \
 			'all(t["dtype"] in ("F32", "U8") for t in j["tensors"] if "_scale" in t["name"])' \
 			'all(t["scale_inv"] for t in j["tensors"] if t["dtype"].startswith("F8"))' || echo "$variant to $format"
 		"$FP8CONV" dequantize out -o values --dtype f32
 		python3 "$CLI/fp8.py" check "$variant" values f32
 		# There and back again: the same bytes.
 		for other in $(formats_of "$variant"); do
-			"$FP8CONV" repack out -o there --format "$other"
-			"$FP8CONV" repack there -o back --format $format
+			"$FP8CONV" repack out -o there --format "$other" --quiet
+			"$FP8CONV" repack there -o back --format $format --quiet
 			same out back
 			rm -rf there back
 		done
