@@ -12,25 +12,8 @@
 #include "ckpt/checksum.h"
 #include "ckpt/listing.h"
 
-static json_t *timestamp(const struct timespec *time)
+json_t *manifest_job(const char *version, const char *command, json_t *options, json_t *inputs)
 {
-	return json_sprintf("%lld.%09ld", (long long)time->tv_sec, time->tv_nsec);
-}
-
-json_t *manifest_job(const char *version, const char *command, json_t *options,
-		     const struct checkpoint *source)
-{
-	json_t *inputs = json_array();
-
-	for (size_t i = 0; i < source->n_shards; i++) {
-		const struct file_identity *id = &source->shards[i].file.identity;
-
-		json_array_append_new(
-			inputs,
-			json_pack("{s:s, s:I, s:o, s:o, s:I}", "name", source->shards[i].name,
-				  "size", (json_int_t)id->size, "mtime", timestamp(&id->mtime),
-				  "ctime", timestamp(&id->ctime), "inode", (json_int_t)id->inode));
-	}
 	return json_pack("{s:s, s:s, s:s, s:o, s:o}", "tool", "fp8conv", "version", version,
 			 "command", command, "options", options, "inputs", inputs);
 }
@@ -59,76 +42,11 @@ json_t *manifest_load(const struct outdir *dir, struct err *err)
 	return manifest;
 }
 
-static uint64_t size_of(const json_t *record)
-{
-	return (uint64_t)json_integer_value(json_object_get(record, "size"));
-}
-
 static const char *text_of(const json_t *record, const char *key)
 {
 	const char *text = json_string_value(json_object_get(record, key));
 
 	return text ? text : "";
-}
-
-/* Does a recorded time have a fraction of a second? */
-static bool has_fraction(const char *time)
-{
-	const char *fraction = strchr(time, '.');
-
-	return fraction && fraction[strspn(fraction, ".0")];
-}
-
-/* Returns the difference of two records of equal size whose contents may still be the same; NULL if
- * the records prove that they are. */
-static const char *unproven(const json_t *was, const json_t *is)
-{
-	bool same_mtime = json_equal(json_object_get(was, "mtime"), json_object_get(is, "mtime"));
-
-	if (!same_mtime)
-		return "modification time";
-	if (has_fraction(text_of(is, "mtime")))
-		return NULL;
-	if (!json_equal(json_object_get(was, "inode"), json_object_get(is, "inode")))
-		return "inode";
-	if (!json_equal(json_object_get(was, "ctime"), json_object_get(is, "ctime")))
-		return "change time";
-	return NULL;
-}
-
-static int inputs_check(const json_t *was, const json_t *is, const struct outdir *dir,
-			struct input_change *change, struct err *err)
-{
-	size_t i, n = json_array_size(is);
-	json_t *record;
-
-	if (json_array_size(was) != n)
-		return err_set(err, ERR_USAGE,
-			       "'%s' holds the output of another job: it had %zu input files, "
-			       "this one has %zu (use --restart to start over)",
-			       dir->path, json_array_size(was), n);
-	json_array_foreach(is, i, record)
-	{
-		const json_t *before = json_array_get(was, i);
-		const char *what;
-
-		if (strcmp(text_of(before, "name"), text_of(record, "name")) != 0)
-			return err_set(err, ERR_USAGE,
-				       "'%s' holds the output of another job: input '%s' was '%s' "
-				       "(use --restart to start over)",
-				       dir->path, text_of(record, "name"), text_of(before, "name"));
-		if (!json_equal(json_object_get(before, "size"), json_object_get(record, "size")))
-			return err_set(
-				err, ERR_USAGE,
-				"'%s' holds the output of another job: input '%s' had %" PRIu64
-				" bytes, now %" PRIu64 " (use --restart to start over)",
-				dir->path, text_of(record, "name"), size_of(before),
-				size_of(record));
-		what = unproven(before, record);
-		if (what && !change->name)
-			*change = (struct input_change){ text_of(record, "name"), what };
-	}
-	return 0;
 }
 
 static int options_check(const json_t *was, const json_t *is, const struct outdir *dir,
@@ -166,8 +84,8 @@ int manifest_check(const json_t *manifest, const json_t *job, const struct outdi
 	if (options_check(json_object_get(manifest, "options"), json_object_get(job, "options"),
 			  dir, err))
 		return -1;
-	return inputs_check(json_object_get(manifest, "inputs"), json_object_get(job, "inputs"),
-			    dir, change, err);
+	return manifest_inputs_compare(json_object_get(manifest, "inputs"),
+				       json_object_get(job, "inputs"), dir->path, change, err);
 }
 
 static int manifest_save(const json_t *manifest, const struct outdir *dir, struct err *err)
@@ -241,6 +159,11 @@ bool manifest_same_crc(const json_t *manifest, const char *name, const char *mem
 	return same;
 }
 
+bool manifest_same_plan(const json_t *manifest, const char *name, uint32_t plan)
+{
+	return manifest_same_crc(manifest, name, MANIFEST_PLAN, plan);
+}
+
 bool manifest_finished(const json_t *manifest, bool hashes)
 {
 	return json_is_true(json_object_get(manifest, "finished")) &&
@@ -308,6 +231,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 		goto out;
 	manifest_drop_shard(manifest, shard->name);
 	record = json_pack("{s:s, s:I}", "name", shard->name, "size", (json_int_t)shard->size);
+	json_object_set_new(record, MANIFEST_PLAN, crc_text(shard->plan));
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
 	if (shard->has_preserved)
 		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
@@ -329,11 +253,9 @@ static void record_hash(json_t *record, const struct sha256 *sha256)
 static int hash_inputs(json_t *manifest, const struct io *io, const struct checkpoint *source,
 		       struct progress *progress, struct err *err)
 {
-	size_t i;
-	json_t *record;
+	json_t *inputs = json_object_get(manifest, "inputs");
 
-	json_array_foreach(json_object_get(manifest, "inputs"), i, record)
-	{
+	for (size_t i = 0; i < source->n_shards; i++) {
 		const struct st_file *file = &source->shards[i].file;
 		struct sha256 sha256;
 
@@ -343,7 +265,7 @@ static int hash_inputs(json_t *manifest, const struct io *io, const struct check
 		if (!file_identity_equal(&sha256.identity, &file->identity))
 			return err_set(err, ERR_INPUT, "'%s' changed while it was read",
 				       file->path);
-		record_hash(record, &sha256);
+		record_hash(json_array_get(inputs, i), &sha256);
 	}
 	atomic_store(&progress->name, NULL);
 	return 0;
@@ -408,14 +330,20 @@ static int hash_all(json_t *manifest, const struct outdir *dir, const struct che
 	return rc;
 }
 
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes,
-		    struct progress *progress, struct err *err)
+int manifest_touch(const json_t *manifest, const struct outdir *dir, struct err *err)
+{
+	return manifest_save(manifest, dir, err);
+}
+
+int manifest_finish(const struct outdir *dir, const json_t *job, const struct checkpoint *source,
+		    bool hashes, struct progress *progress, struct err *err)
 {
 	json_t *manifest;
 	int rc = -1;
 
 	if (manifest_reload(dir, &manifest, err))
 		return -1;
+	json_object_set_new(manifest, "inputs", json_deep_copy(json_object_get(job, "inputs")));
 	if (hashes && hash_all(manifest, dir, source, progress, err))
 		goto out;
 	json_object_set_new(manifest, "finished", json_true());

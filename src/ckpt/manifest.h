@@ -6,12 +6,14 @@
  *
  *     { "tool": "fp8conv", "version": "0.1.0", "command": "quantize",
  *       "options": { "recipe": "blockwise", ... },
- *       "inputs": [ { "name", "size", "mtime", "ctime", "inode" [, "sha256"] } ],
- *       "shards": [ { "name", "size", "crc32" [, "preserved_crc32"] } ],  finished ones, by name
- *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
+ *       "inputs": [ { "name", "size", "mtime", "header_crc32", "state" [, "sha256"] },  weights
+ *                   { "name", "size", "sha256" } ],                             all other files
+ *       "shards": [ { "name", "size", "plan", "crc32" [, "preserved_crc32"] } ],  finished ones
  *       "finished": false [, "files": [ { "name", "size", "sha256" } ]] }
  *
- * Order: manifest_load(); then manifest_check() and manifest_update_inputs(), or manifest_start();
+ * "state" is a checksum of inode and change time; "plan" one of what was planned for the shard.
+ *
+ * Order: manifest_load(); then manifest_check() and manifest_renew_inputs(), or manifest_start();
  * manifest_add_shard() for each shard; manifest_finish().
  */
 #ifndef FP8CONV_CKPT_MANIFEST_H
@@ -28,6 +30,7 @@
 
 #define MANIFEST_NAME	       "fp8conv-manifest.json"
 #define MANIFEST_LIMIT	       (256 << 20) /* bytes: a million shards */
+#define MANIFEST_PLAN	       "plan"
 #define MANIFEST_CRC	       "crc32"
 #define MANIFEST_PRESERVED_CRC "preserved_crc32"
 
@@ -35,40 +38,59 @@
 struct shard_record {
 	const char *name;
 	uint64_t size; /* bytes */
+	uint32_t plan; /* checksum of what was planned for it */
 	uint32_t crc;  /* CRC-32, zlib's */
 	bool has_preserved;
 	uint32_t preserved_crc; /* of the shard of preserved tensors */
 };
 
+/* Returns the records of the source's files, a new array; reads those that are not weights.  NULL
+ * with *err set where that fails.  progress->stop may end it. */
+json_t *manifest_inputs(const struct checkpoint *source, struct progress *progress,
+			struct err *err);
+
+/* Is it a record of weights? */
+bool manifest_is_weights(const json_t *input);
+
+/* Returns the record of a file that is not weights, or NULL. */
+const json_t *manifest_input(const json_t *inputs, const char *name);
+
 /* Returns the identity of the job, a new object: a rerun must have an equal one.  options is an
- * object of all options that decide the output's bytes; this function consumes it. */
-json_t *manifest_job(const char *version, const char *command, json_t *options,
-		     const struct checkpoint *source);
+ * object of all options that decide the output's bytes; this function consumes it, and inputs. */
+json_t *manifest_job(const char *version, const char *command, json_t *options, json_t *inputs);
 
 /* Returns the manifest in dir, a new reference.  Returns NULL with *err unchanged if there is none,
  * or with *err set if it cannot be read. */
 json_t *manifest_load(const struct outdir *dir, struct err *err);
 
-/* An input file of the recorded size whose contents may have changed. */
+/* Changes of the source that do not make it another one. */
 struct input_change {
-	const char *name; /* as in the job; NULL: no file may have changed */
+	const char *name; /* of weights whose contents may have changed; NULL: no weights have */
 	const char *what; /* the difference, for messages */
+	bool files;	  /* other files are changed, new or gone */
 };
 
 /* Returns 0 if a manifest is of this job, else ERR_USAGE that names the difference.
  *
- * An input file is the recorded one if size and modification time are equal; inode and change time
- * may differ, because chmod, ln and copies that keep times change them.  But archives give all
- * files one time in whole seconds, so such a time proves nothing.  *change becomes the first file
- * without a proof: the caller compares its contents. */
+ * Weights are the recorded ones if size, modification time and header are equal: chmod, ln and
+ * copies that keep times change none of them.  But archives give all files one time in whole
+ * seconds, so such a time proves nothing where inode or change time differ.  change->name becomes
+ * the first file without a proof: the caller compares its contents. */
 int manifest_check(const json_t *manifest, const json_t *job, const struct outdir *dir,
 		   struct input_change *change, struct err *err);
+
+/* The part of manifest_check() that compares inputs; directory is for messages. */
+int manifest_inputs_compare(const json_t *was, const json_t *is, const char *directory,
+			    struct input_change *change, struct err *err);
 
 /* Writes a copy of the job, without finished shards, to dir. */
 int manifest_start(const json_t *job, const struct outdir *dir, struct err *err);
 
 /* Is the shard recorded as finished? */
 bool manifest_has_shard(const json_t *manifest, const char *name);
+
+/* Was this planned for the recorded shard? */
+bool manifest_same_plan(const json_t *manifest, const char *name, uint32_t plan);
 
 /* Does the record of a finished shard have this CRC?  member: MANIFEST_CRC or
  * MANIFEST_PRESERVED_CRC. */
@@ -92,9 +114,13 @@ int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outd
 /* Adds a finished shard to the manifest in dir, atomically, also with other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);
 
-/* Marks the job finished.  With hashes, reads every input and output file and records its SHA-256.
- * progress counts the bytes (PROGRESS_HASH) and may end it: ERR_INTERRUPTED. */
-int manifest_finish(const struct outdir *dir, const struct checkpoint *source, bool hashes,
-		    struct progress *progress, struct err *err);
+/* Writes the manifest again, with the present time. */
+int manifest_touch(const json_t *manifest, const struct outdir *dir, struct err *err);
+
+/* Marks the job finished, with the inputs of `job`.  With hashes, reads every file of weights and
+ * every output file and records its SHA-256.  progress counts the bytes (PROGRESS_HASH) and may end
+ * it: ERR_INTERRUPTED. */
+int manifest_finish(const struct outdir *dir, const json_t *job, const struct checkpoint *source,
+		    bool hashes, struct progress *progress, struct err *err);
 
 #endif

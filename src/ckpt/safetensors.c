@@ -8,6 +8,7 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <isa-l/crc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,6 +49,7 @@ int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t
 		return err_set(err, ERR_INPUT, "header of '%s' is not UTF-8 (byte %" PRIu64 ")",
 			       file->path, 8 + (uint64_t)good);
 	file->data_start = 8 + (uint64_t)n;
+	file->header_crc = crc32_gzip_refl(0, (const unsigned char *)header, n);
 	if (st_header_read(file, header, n, err))
 		return -1;
 	return st_header_check(file, file_size - file->data_start, err);

@@ -40,6 +40,7 @@ struct st_file {
 	char *path; /* for opening and for messages */
 	struct file_identity identity;
 	uint64_t data_start; /* file offset of the first tensor byte */
+	uint32_t header_crc; /* CRC-32 of the header's text */
 	size_t n_tensors;
 	struct st_tensor *tensors;	  /* by begin, then end, then the order in the header */
 	const struct st_tensor **by_name; /* the same, in the order of their names, bytewise */

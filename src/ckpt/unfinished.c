@@ -34,7 +34,7 @@ static void read_inputs(struct unfinished *unfinished, const json_t *manifest,
 	{
 		const char *name = json_string_value(json_object_get(input, "name"));
 
-		if (!name || strchr(name, '/') || !json_object_get(input, "mtime"))
+		if (!name || strchr(name, '/') || !manifest_is_weights(input))
 			continue;
 		unfinished->n_expected++;
 		if (exists(directory, name))

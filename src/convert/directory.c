@@ -25,7 +25,7 @@ static int convert_shard(struct execution *execution, size_t i, struct err *err)
 	const struct output_shard *kept =
 		execution->plan->preserved ? &execution->plan->preserved[i] : NULL;
 	struct writer writer = { 0 }, preserved = { 0 };
-	struct shard_record record = { shard->name, output_shard_size(shard),
+	struct shard_record record = { shard->name, output_shard_size(shard), execution->plans[i],
 				       .has_preserved = kept != NULL };
 	int rc = -1;
 
@@ -106,32 +106,11 @@ static int open_places(struct execution *execution, struct err *err)
 	return 0;
 }
 
-static int copy_auxiliary(struct execution *execution, struct err *err)
-{
-	const struct checkpoint *source = &execution->plan->source;
-	char **paths;
-	size_t n;
-	int rc = 0;
-
-	if (!source->directory)
-		return 0;
-	if (checkpoint_auxiliary(source, &paths, &n, err))
-		return -1;
-	for (size_t i = 0; i < n; i++) {
-		if (!rc)
-			rc = outdir_copy(&execution->out, source->directory, paths[i],
-					 execution->progress->stop, err);
-		free(paths[i]);
-	}
-	free(paths);
-	return rc;
-}
-
 static int finish(struct execution *execution, struct err *err)
 {
 	const struct plan *plan = execution->plan;
 
-	if (copy_auxiliary(execution, err) ||
+	if (copies_make(execution, err) ||
 	    (plan->preserved &&
 	     output_index_put(plan->preserved, plan->n_shards, &execution->preserve, err)) ||
 	    outdir_put_text(&execution->out, HF_QUANT_CONFIG_NAME, &plan->files.hf_quant_config,
@@ -139,8 +118,8 @@ static int finish(struct execution *execution, struct err *err)
 	    (plan->files.index_size &&
 	     output_index_put(plan->shards, plan->n_shards, &execution->out, err)) ||
 	    outdir_put_text(&execution->out, CONFIG_NAME, &plan->files.config, err) ||
-	    manifest_finish(&execution->out, &plan->source, execution->params->hashes,
-			    execution->progress, err))
+	    manifest_finish(&execution->out, execution->identity, &plan->source,
+			    execution->params->hashes, execution->progress, err))
 		return -1;
 	execution->result->complete = true;
 	return 0;
@@ -221,7 +200,9 @@ static void directory_release(struct execution *execution, bool failed)
 	    execution->result->shards_done == 0)
 		outdir_remove(&execution->out, MANIFEST_NAME, &ignored);
 	json_decref(execution->identity);
+	json_decref(execution->copied);
 	free(execution->done);
+	free(execution->plans);
 	outdir_close(&execution->preserve);
 	outdir_close(&execution->part_lock);
 	outdir_close(&execution->out);
@@ -238,7 +219,7 @@ static int directory_work(struct execution *execution, struct err *err)
 		execution->result->complete = true;
 		return 0;
 	}
-	if (resume_check_contents(execution, err))
+	if (!execution->only_files && resume_check_contents(execution, err))
 		return -1;
 	count_work(execution);
 	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
@@ -261,6 +242,9 @@ int directory_run(struct execution *execution, struct err *err)
 			       "'%s/%s' to start over",
 			       execution->params->output, MANIFEST_NAME);
 	execution->done = xcalloc(execution->plan->n_shards, sizeof *execution->done);
+	execution->plans = xcalloc(execution->plan->n_shards, sizeof *execution->plans);
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
+		execution->plans[i] = resume_plan(execution->plan, i);
 	execution->identity = resume_identity(execution, err);
 	if (execution->identity && !open_places(execution, err))
 		rc = directory_work(execution, err);

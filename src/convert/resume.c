@@ -170,6 +170,7 @@ bool resume_shard_done(const struct execution *execution, const json_t *manifest
 	const struct output_shard *shard = &execution->plan->shards[i];
 
 	return manifest_has_shard(manifest, shard->name) &&
+	       manifest_same_plan(manifest, shard->name, execution->plans[i]) &&
 	       shard_is_there(&execution->out, shard) &&
 	       (!execution->plan->preserved ||
 		shard_is_there(&execution->preserve, &execution->plan->preserved[i]));
@@ -180,14 +181,12 @@ static bool text_is_there(const struct execution *execution, const char *name, u
 	return size == 0 || outdir_has(&execution->out, name);
 }
 
-/* Resumes with a source whose times prove nothing: compares the finished shards with it.  All else
- * in the directory belongs to the recorded source, also the record of a shard whose file is missing
- * now: the file could come back. */
-static int resume_renew(struct execution *execution, json_t *manifest,
-			const struct input_change *change, struct err *err)
+/* Resumes with a source that changed without becoming another one.  All else in the directory
+ * belongs to the recorded source, also the record of a shard whose file is missing now: the file
+ * could come back. */
+static int resume_renew(struct execution *execution, json_t *manifest, struct err *err)
 {
-	if (resume_check_source(execution, manifest, change, err) ||
-	    resume_unpublish(execution, err))
+	if (resume_unpublish(execution, err))
 		return -1;
 	for (size_t i = 0; i < execution->plan->n_shards; i++)
 		if (!execution->done[i])
@@ -207,30 +206,57 @@ static bool is_newer(const char *directory, const char *name, const struct times
 	return newer;
 }
 
-/* What changed in the source after the job ended, whose last file is the manifest. */
-struct newer {
-	bool config, copy; /* config.json; a file that is copied */
-};
-
-static int find_newer(const struct execution *execution, struct newer *newer, struct err *err)
+/* Is a file that is not weights newer in the source than the manifest, the job's last file? */
+static int find_newer(const struct execution *execution, bool *newer, struct err *err)
 {
 	const struct checkpoint *source = &execution->plan->source;
 	struct stat manifest;
 	char **paths;
 	size_t n;
 
-	*newer = (struct newer){ 0 };
+	*newer = false;
 	if (!source->directory || fstatat(execution->out.fd, MANIFEST_NAME, &manifest, 0))
 		return 0;
 	if (checkpoint_auxiliary(source, &paths, &n, err))
 		return -1;
-	newer->config = is_newer(source->directory, CONFIG_NAME, &manifest.st_mtim);
+	*newer = is_newer(source->directory, CONFIG_NAME, &manifest.st_mtim);
 	for (size_t i = 0; i < n; i++) {
-		newer->copy |= is_newer(source->directory, paths[i], &manifest.st_mtim);
+		*newer |= is_newer(source->directory, paths[i], &manifest.st_mtim);
 		free(paths[i]);
 	}
 	free(paths);
 	return 0;
+}
+
+static bool is_part(const struct execution *execution)
+{
+	return execution->params->part || execution->params->part_finish;
+}
+
+/* Gives a finished output whose source became newer, with the same contents, the present time: make
+ * compares times. */
+static int resume_touch(const struct execution *execution, const json_t *manifest, struct err *err)
+{
+	bool newer;
+
+	if (find_newer(execution, &newer, err))
+		return -1;
+	if (!newer)
+		return 0;
+	if (outdir_put_text(&execution->out, CONFIG_NAME, &execution->plan->files.config, err))
+		return -1;
+	return manifest_touch(manifest, &execution->out, err);
+}
+
+/* Are all files that make the directory a checkpoint there? */
+static bool is_complete(const struct execution *execution, const json_t *manifest)
+{
+	const struct plan_texts *files = &execution->plan->files;
+
+	return manifest_finished(manifest, execution->params->hashes) &&
+	       text_is_there(execution, CONFIG_NAME, files->config.len) &&
+	       text_is_there(execution, INDEX_NAME, files->index_size) &&
+	       text_is_there(execution, HF_QUANT_CONFIG_NAME, files->hf_quant_config.len);
 }
 
 /* Removes what makes the directory a checkpoint, and continues the job. */
@@ -241,27 +267,8 @@ static int resume_reopen(struct execution *execution, json_t *manifest, struct e
 	return 0;
 }
 
-/* Continues a finished job whose copies are old.  The weights are compared only for config.json,
- * which decides what is quantized.  Parts leave that to a run without --part, which can compare. */
-static int resume_copies(struct execution *execution, json_t *manifest, bool *finished,
-			 struct err *err)
-{
-	const struct input_change change = { CONFIG_NAME, "modification time" };
-	struct newer newer;
-
-	if (execution->params->part || execution->params->part_finish)
-		return 0;
-	if (find_newer(execution, &newer, err))
-		return -1;
-	if (!newer.config && !newer.copy)
-		return 0;
-	*finished = false;
-	if (newer.config)
-		return resume_renew(execution, manifest, &change, err);
-	return resume_reopen(execution, manifest, err);
-}
-
-/* Finds the finished shards of this job, and whether all are finished. */
+/* Finds the finished shards of this job, and whether all are finished.  Parts leave changes of
+ * other files to a run without --part. */
 static int resume(struct execution *execution, json_t *manifest, bool *finished, struct err *err)
 {
 	const struct plan *plan = execution->plan;
@@ -273,15 +280,19 @@ static int resume(struct execution *execution, json_t *manifest, bool *finished,
 		execution->done[i] = resume_shard_done(execution, manifest, i);
 		execution->result->shards_found += execution->done[i];
 	}
-	if (change.name)
-		return resume_renew(execution, manifest, &change, err);
+	if (manifest_finished(manifest, false))
+		execution->copied = json_incref(json_object_get(manifest, "inputs"));
+	if (change.name && resume_check_source(execution, manifest, &change, err))
+		return -1;
+	if (change.name || (change.files && !is_part(execution))) {
+		execution->only_files = !change.name && execution->copied &&
+					execution->result->shards_found == plan->n_shards;
+		return resume_renew(execution, manifest, err);
+	}
 	if (execution->result->shards_found < plan->n_shards)
 		return resume_reopen(execution, manifest, err);
-	*finished = manifest_finished(manifest, execution->params->hashes) &&
-		    text_is_there(execution, CONFIG_NAME, plan->files.config.len) &&
-		    text_is_there(execution, INDEX_NAME, plan->files.index_size) &&
-		    text_is_there(execution, HF_QUANT_CONFIG_NAME, plan->files.hf_quant_config.len);
-	return *finished ? resume_copies(execution, manifest, finished, err) : 0;
+	*finished = is_complete(execution, manifest);
+	return *finished && !is_part(execution) ? resume_touch(execution, manifest, err) : 0;
 }
 
 static int same_contents(const struct execution *execution, const json_t *manifest, size_t i,
@@ -389,13 +400,10 @@ out:
 json_t *resume_identity(const struct execution *execution, struct err *err)
 {
 	const struct plan *plan = execution->plan;
-	json_t *identity = manifest_job(FP8CONV_VERSION, plan_command(plan),
-					json_incref(plan->options), &plan->source);
+	json_t *inputs = manifest_inputs(&plan->source, execution->progress, err);
 
-	if (identity && json_array_size(json_object_get(identity, "inputs")) == plan->n_shards)
-		return identity;
-	json_decref(identity);
-	err_set(err, ERR_INPUT, "the name of input file '%s' is not UTF-8: %s cannot record it",
-		plan->shards[0].name, MANIFEST_NAME);
-	return NULL;
+	if (!inputs)
+		return NULL;
+	return manifest_job(FP8CONV_VERSION, plan_command(plan), json_incref(plan->options),
+			    inputs);
 }

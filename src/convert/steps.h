@@ -66,8 +66,11 @@ struct execution {
 	struct outdir part_lock; /* --part: the same directory, with a lock for this part */
 	struct outdir preserve;
 	json_t *identity;
-	bool *done;   /* by shard: finished, and its file exists */
-	bool started; /* this run wrote the manifest */
+	bool *done;	 /* by shard: finished as planned, and its file exists */
+	uint32_t *plans; /* by shard: resume_plan() */
+	json_t *copied;	 /* the inputs that were copied when the job ended; NULL: it did not */
+	bool only_files; /* the job had ended, and only files that are not weights changed */
+	bool started;	 /* this run wrote the manifest */
 };
 
 /* Calls pipeline_shard(), and adds the shard to the result. */
@@ -103,6 +106,12 @@ int output_index_put(const struct output_shard *shards, size_t n, const struct o
 
 /* directory.c: writes the output to a directory, and resumes where an earlier run stopped. */
 int directory_run(struct execution *execution, struct err *err);
+
+/* copies.c: copies the source's auxiliary files, and removes copies of those that are gone. */
+int copies_make(const struct execution *execution, struct err *err);
+
+/* resume_plan.c: returns a checksum of what was planned for a shard. */
+uint32_t resume_plan(const struct plan *plan, size_t shard);
 
 /* resume.c: compares the manifest with this job, in the order of calls. */
 

@@ -153,6 +153,30 @@ out:
 	return rc;
 }
 
+/* Reports files of the source that a conversion copies and that the manifest does not list. */
+static int find_new_inputs(struct verify *verify, struct err *err)
+{
+	const json_t *inputs = json_object_get(verify->opened.manifest, "inputs");
+	const struct checkpoint *source =
+		verify->run.origin ? &verify->run.origin->checkpoint : NULL;
+	char **paths;
+	size_t n;
+
+	if (!source || !source->directory)
+		return 0;
+	if (checkpoint_auxiliary(source, &paths, &n, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (!manifest_input(inputs, paths[i]))
+			problem_add(&verify->result->problems, PROBLEM_FILE_UNLISTED, NULL,
+				    paths[i], "the manifest does not list the source's '%s/%s'",
+				    source->directory, paths[i]);
+		free(paths[i]);
+	}
+	free(paths);
+	return 0;
+}
+
 /* Lists the records of the output, and those of the source if it exists. */
 static int list_records(struct records *records, struct err *err)
 {
@@ -188,6 +212,8 @@ int verify_manifest(struct verify *verify, struct err *err)
 	for (size_t i = 0; i < records.n; i++)
 		tell_record(verify, &records.list[i]);
 	rc = find_unlisted(&records, err);
+	if (!rc)
+		rc = find_new_inputs(verify, err);
 out:
 	for (size_t i = 0; i < records.n; i++)
 		free(records.list[i].path);

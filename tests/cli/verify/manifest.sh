@@ -32,6 +32,21 @@ printf '\001' | dd of=model/model.safetensors bs=1 seek=$((size - 1)) conv=notru
 "$FP8CONV" verify out --manifest
 "$FP8CONV" verify out --manifest --source model | grep -o 'model.safetensors: file-changed: .* has SHA-256'
 
+# Its other files too: one that differs, one that is gone, and a new one.
+cp "$SAMPLES/tiny-llama/model.safetensors" model/model.safetensors
+"$FP8CONV" verify out --manifest --source model
+echo '{"chat_template": "second"}' >model/tokenizer_config.json
+printf ' ' >>model/config.json
+rm model/generation_config.json
+echo terms >model/LICENSE
+"$FP8CONV" verify out --manifest
+"$FP8CONV" verify out --manifest --source model --json >j
+json j '[(p["kind"], p["file"]) for p in j["problems"]] == [("file-changed", "config.json"),
+	("file-missing", "generation_config.json"), ("file-changed", "tokenizer_config.json"), ("file-unlisted", "LICENSE")]' \
+	'all("the source" in p["message"] for p in j["problems"])'
+"$FP8CONV" quantize model -o out --manifest
+"$FP8CONV" verify out --manifest --source model | cat
+
 # No manifest with hashes, and one that names files elsewhere.
 sed -i 's,"name": "config.json",".name": "../model/config.json",; s,"\.name,"name,' out/fp8conv-manifest.json
 fails 3 " verify: 'out/fp8conv-manifest.json' has an invalid record of '../model/config.json': it needs a SHA-256 and a path inside the directory" \

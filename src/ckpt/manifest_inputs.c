@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The inputs of a job: files of weights, then all other files that a conversion reads or copies.
+ * Weights are known by size, modification time and the checksum of their header, because their
+ * contents take long to read; the others by their contents.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <isa-l/crc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "ckpt/checksum.h"
+#include "ckpt/manifest.h"
+
+static json_t *timestamp(const struct timespec *time)
+{
+	return json_sprintf("%lld.%09ld", (long long)time->tv_sec, time->tv_nsec);
+}
+
+/* Returns a checksum of what chmod, ln and copies change.  The manifest is published with the
+ * output, so that inode and change time themselves are no part of it. */
+static json_t *state(const struct file_identity *id)
+{
+	char *text = xasprintf("%" PRIu64 " %lld.%09ld", id->inode, (long long)id->ctime.tv_sec,
+			       id->ctime.tv_nsec);
+	json_t *crc = json_sprintf("%08x", crc32_gzip_refl(0, (unsigned char *)text, strlen(text)));
+
+	free(text);
+	return crc;
+}
+
+static void add_weights(json_t *inputs, const struct checkpoint *source)
+{
+	for (size_t i = 0; i < source->n_shards; i++) {
+		const struct st_file *file = &source->shards[i].file;
+		const struct file_identity *id = &file->identity;
+
+		json_array_append_new(inputs, json_pack("{s:s, s:I, s:o, s:o, s:o}", "name",
+							source->shards[i].name, "size",
+							(json_int_t)id->size, "mtime",
+							timestamp(&id->mtime), "header_crc32",
+							json_sprintf("%08x", file->header_crc),
+							"state", state(id)));
+	}
+}
+
+/* A name that is not UTF-8 is left out: its file counts as unchanged. */
+static int add_file(json_t *inputs, const struct checkpoint *source, const char *name,
+		    struct progress *progress, struct err *err)
+{
+	char *path = xasprintf("%s/%s", source->directory, name);
+	struct progress unwatched = { .stop = progress->stop };
+	struct sha256 sha256;
+	int rc = checksum_sha256(source->io, AT_FDCWD, path, &unwatched, &sha256, err);
+
+	if (!rc)
+		json_array_append_new(inputs, json_pack("{s:s, s:I, s:s}", "name", name, "size",
+							(json_int_t)sha256.identity.size, "sha256",
+							sha256.hex));
+	free(path);
+	return rc;
+}
+
+static int add_configuration(json_t *inputs, const struct checkpoint *source,
+			     struct progress *progress, struct err *err)
+{
+	static const char *const names[] = { CONFIG_NAME, HF_QUANT_CONFIG_NAME };
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		char *path = xasprintf("%s/%s", source->directory, names[i]);
+		bool exists = !access(path, F_OK);
+
+		free(path);
+		if (exists && add_file(inputs, source, names[i], progress, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int add_auxiliary(json_t *inputs, const struct checkpoint *source, struct progress *progress,
+			 struct err *err)
+{
+	char **paths;
+	size_t n;
+	int rc = 0;
+
+	if (checkpoint_auxiliary(source, &paths, &n, err))
+		return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (!rc)
+			rc = add_file(inputs, source, paths[i], progress, err);
+		free(paths[i]);
+	}
+	free(paths);
+	return rc;
+}
+
+json_t *manifest_inputs(const struct checkpoint *source, struct progress *progress, struct err *err)
+{
+	json_t *inputs = json_array();
+
+	add_weights(inputs, source);
+	if (json_array_size(inputs) != source->n_shards)
+		err_set(err, ERR_INPUT,
+			"the name of input file '%s' is not UTF-8: %s cannot record it",
+			source->shards[0].name, MANIFEST_NAME);
+	else if (!source->directory || (!add_configuration(inputs, source, progress, err) &&
+					!add_auxiliary(inputs, source, progress, err)))
+		return inputs;
+	json_decref(inputs);
+	return NULL;
+}
+
+bool manifest_is_weights(const json_t *input)
+{
+	return json_object_get(input, "mtime") != NULL;
+}
+
+static size_t n_weights(const json_t *inputs)
+{
+	size_t n = 0;
+
+	while (manifest_is_weights(json_array_get(inputs, n)))
+		n++;
+	return n;
+}
+
+static uint64_t size_of(const json_t *record)
+{
+	return (uint64_t)json_integer_value(json_object_get(record, "size"));
+}
+
+static const char *text_of(const json_t *record, const char *key)
+{
+	const char *text = json_string_value(json_object_get(record, key));
+
+	return text ? text : "";
+}
+
+static bool same(const json_t *was, const json_t *is, const char *key)
+{
+	return json_equal(json_object_get(was, key), json_object_get(is, key));
+}
+
+/* Does a recorded time have a fraction of a second? */
+static bool has_fraction(const char *time)
+{
+	const char *fraction = strchr(time, '.');
+
+	return fraction && fraction[strspn(fraction, ".0")];
+}
+
+/* Returns the difference of two records of equal size whose contents may still be the same; NULL if
+ * the records prove that they are. */
+static const char *unproven(const json_t *was, const json_t *is)
+{
+	if (!same(was, is, "mtime"))
+		return "modification time";
+	if (!has_fraction(text_of(is, "mtime")) && !same(was, is, "state"))
+		return "change time";
+	return same(was, is, "header_crc32") ? NULL : "header";
+}
+
+static int weights_compare(const json_t *was, const json_t *is, const char *directory,
+			   struct input_change *change, struct err *err)
+{
+	const char *header = text_of(was, "header_crc32");
+
+	if (strcmp(text_of(was, "name"), text_of(is, "name")) != 0)
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: input '%s' was '%s' "
+			       "(use --restart to start over)",
+			       directory, text_of(is, "name"), text_of(was, "name"));
+	if (!same(was, is, "size"))
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: input '%s' had %" PRIu64
+			       " bytes, now %" PRIu64 " (use --restart to start over)",
+			       directory, text_of(is, "name"), size_of(was), size_of(is));
+	if (*header && !same(was, is, "header_crc32"))
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: input '%s' has other tensors "
+			       "or metadata (use --restart to start over)",
+			       directory, text_of(is, "name"));
+	if (!change->name && unproven(was, is))
+		*change = (struct input_change){ text_of(is, "name"), unproven(was, is),
+						 change->files };
+	return 0;
+}
+
+const json_t *manifest_input(const json_t *inputs, const char *name)
+{
+	size_t i;
+	json_t *input;
+
+	json_array_foreach(inputs, i, input)
+	{
+		if (!manifest_is_weights(input) && !strcmp(text_of(input, "name"), name))
+			return input;
+	}
+	return NULL;
+}
+
+/* Do the inputs that are not weights differ? */
+static bool files_differ(const json_t *was, const json_t *is)
+{
+	size_t i;
+	json_t *input;
+
+	if (json_array_size(was) != json_array_size(is))
+		return true;
+	json_array_foreach(is, i, input)
+	{
+		if (!manifest_is_weights(input) &&
+		    !same(manifest_input(was, text_of(input, "name")), input, "sha256"))
+			return true;
+	}
+	return false;
+}
+
+int manifest_inputs_compare(const json_t *was, const json_t *is, const char *directory,
+			    struct input_change *change, struct err *err)
+{
+	size_t n = n_weights(is);
+
+	if (n_weights(was) != n)
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: it had %zu input files, "
+			       "this one has %zu (use --restart to start over)",
+			       directory, n_weights(was), n);
+	change->files = files_differ(was, is);
+	for (size_t i = 0; i < n; i++)
+		if (weights_compare(json_array_get(was, i), json_array_get(is, i), directory,
+				    change, err))
+			return -1;
+	return 0;
+}
