@@ -211,21 +211,22 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 }
 
 /* Returns the element of the scale tensor where the grid of the rect's matrix begins: in a stack,
- * each matrix has its own grid, or all share one. */
+ * or for one matrix of a stack, each matrix has its own grid, or all share one. */
 static uint64_t grid_begin(const struct unit *unit, const struct rect *rect, uint64_t grid)
 {
 	const struct st_tensor *scale = unit->source_scale.scale->tensor;
+	uint64_t rows = unit_matrix_rows(unit);
 
-	if (!unit->stack || st_n_elements(scale->shape, scale->n_dims) == grid)
+	if (st_n_elements(scale->shape, scale->n_dims) == grid)
 		return 0;
-	return rect->row / unit->stack * grid;
+	return (unit->slice.first / unit->cols + rect->row) / rows * grid;
 }
 
 int source_scales(struct source *source, const struct unit *unit, const struct rect *rect,
 		  void **scales, struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
-	uint64_t rows = unit->stack ? unit->stack : unit->rows;
+	uint64_t rows = unit_matrix_rows(unit);
 	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
 	uint64_t row = from->tile.rows == WHOLE ? 0 : rect->row % rows / from->tile.rows;
 	uint64_t first =

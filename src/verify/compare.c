@@ -65,10 +65,11 @@ void compare_expect(const struct verify *verify, const struct comparison *compar
 		free(amaxes);
 }
 
-/* Returns the place in the weight of an element of the cut. */
+/* Returns the place in the weight's tensor of an element of the cut. */
 static uint64_t place(const struct comparison *comparison, uint64_t row, uint64_t col)
 {
-	return (comparison->rect->row + row) * comparison->weight->unit.cols +
+	return comparison->weight->unit.slice.first +
+	       (comparison->rect->row + row) * comparison->weight->unit.cols +
 	       comparison->rect->col + col;
 }
 
@@ -111,7 +112,9 @@ static void compare_scales(const struct comparison *comparison, struct scan *fou
 		for (uint64_t col = 0; col < n_cols; col++)
 			if (memcmp(stored + col * size, expected + col * size, size) != 0)
 				finding_add(&found->scales_off,
-					    (first_row + row) * grid_cols + first_col + col, 0);
+					    comparison->weight->first_scale +
+						    (first_row + row) * grid_cols + first_col + col,
+					    0);
 	}
 }
 

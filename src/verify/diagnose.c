@@ -202,7 +202,9 @@ static void judge_range(const struct verify *verify, struct verify_weight *weigh
 	if (has_values && !scan->nan.n &&
 	    max < diagnose_low_code(verify, verify_weight_format(weight)) &&
 	    scan->largest > diagnose_floor_scale(verify))
-		scan->low = (struct finding){ .n = 1, .value = scan->max };
+		scan->low = (struct finding){ .n = 1,
+					      .first = weight->unit.slice.first,
+					      .value = scan->max };
 }
 
 static void report_one_scale(struct verify *verify, struct verify_weight *weight,
@@ -219,24 +221,42 @@ static void report_one_scale(struct verify *verify, struct verify_weight *weight
 			    set->first->scan.any_scale);
 }
 
+/* Judges a weight by its largest code, and by the scale that it shares. */
+static void judge(struct verify *verify, struct verify_weight *weight, const struct fused *sets)
+{
+	if (!weight->scanned)
+		return;
+	if (weight->unit.source_scale.scale_type == SCALE_E8M0)
+		judge_range(verify, weight, weight->scan.max);
+	else if (has_one_scale(weight))
+		report_one_scale(verify, weight,
+				 weight->fused_set == SIZE_MAX ? NULL : &sets[weight->fused_set]);
+}
+
+/* Reports n weights of one tensor as one. */
+static void report(struct verify *verify, const struct verify_weight *weights, size_t n,
+		   const struct usual *usual)
+{
+	struct verify_weight all = *weights;
+
+	for (size_t i = 1; i < n; i++)
+		scan_merge(&all.scan, &weights[i].scan);
+	if (!all.scanned)
+		return;
+	report_scales(verify, &all, usual);
+	report_codes(verify, &all);
+}
+
 void diagnose(struct verify *verify)
 {
 	struct fused *sets = gather_fused(verify);
 	const struct usual usual = find_usual(verify);
 
-	for (size_t w = 0; w < verify->weights.n; w++) {
-		struct verify_weight *weight = &verify->weights.list[w];
-
-		if (!weight->scanned)
-			continue;
-		if (weight->unit.source_scale.scale_type == SCALE_E8M0)
-			judge_range(verify, weight, weight->scan.max);
-		else if (has_one_scale(weight))
-			report_one_scale(verify, weight,
-					 weight->fused_set == SIZE_MAX ? NULL
-								       : &sets[weight->fused_set]);
-		report_scales(verify, weight, &usual);
-		report_codes(verify, weight);
+	for (size_t w = 0, n; w < verify->weights.n; w += n) {
+		n = verify_weight_run(verify, w);
+		for (size_t i = 0; i < n; i++)
+			judge(verify, &verify->weights.list[w + i], sets);
+		report(verify, &verify->weights.list[w], n, &usual);
 	}
 	free(sets);
 }

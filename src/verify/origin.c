@@ -25,10 +25,10 @@ static int compare_names(const void *a, const void *b)
 		      (*(const struct unit *const *)b)->name);
 }
 
-static bool same_matrix(const struct st_tensor *a, const struct st_tensor *b)
+static bool same_shape(const struct st_tensor *a, const struct st_tensor *b)
 {
-	return a->n_dims == 2 && b->n_dims == 2 && a->shape[0] == b->shape[0] &&
-	       a->shape[1] == b->shape[1];
+	return a->n_dims == b->n_dims &&
+	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
 /* Returns the unit of that name, or NULL. */
@@ -53,12 +53,12 @@ static const struct unit *find_origin(struct origin *origin, size_t w,
 	const struct unit *expected = &weight->unit, *found;
 
 	if (ref && dtype_is_float(ref->tensor->dtype) &&
-	    same_matrix(ref->tensor, expected->source->tensor)) {
+	    same_shape(ref->tensor, expected->source->tensor)) {
 		origin->direct[w] = (struct unit){ .name = expected->name,
 						   .source = ref,
 						   .rows = expected->rows,
 						   .cols = expected->cols,
-						   .slice = { 0, expected->cols, 1 } };
+						   .slice = expected->slice };
 		return &origin->direct[w];
 	}
 	found = find_unit(origin, expected->name);
@@ -86,7 +86,7 @@ static void list_origins(struct verify *verify, struct origin *origin)
 		struct verify_weight *weight = &verify->weights.list[w];
 
 		weight->origin = find_origin(origin, w, weight);
-		if (!weight->origin)
+		if (!weight->origin && !weight->unit.slice.first)
 			problem_add(&verify->result->problems, PROBLEM_TENSOR_MISSING,
 				    weight->unit.name, verify_file(verify, weight->unit.source),
 				    "'%s' (%" PRIu64 " x %" PRIu64
@@ -95,24 +95,31 @@ static void list_origins(struct verify *verify, struct origin *origin)
 	}
 }
 
-/* Selects all linear weights of the source, by the recipe that accepts any shape. */
+/* Selects all linear weights of the source, by the recipe that accepts any shape.  The profile says
+ * which experts are cut. */
 static void select_all(struct origin *origin)
 {
 	struct err ignored;
+	struct model_config config;
+	struct profile profile;
 	struct select_options options = { .recipe = recipe_find("channelwise", &ignored),
-					  .requantize = true };
+					  .requantize = true,
+					  .profile = &profile };
 
+	if (model_config_read(&config, &origin->checkpoint.config, &ignored))
+		return;
+	profile_make(&profile, &config, PROFILE_ENGINE);
 	if (selection_make(&origin->selection, &origin->checkpoint, &options, &ignored))
 		origin->selection = (struct selection){ 0 };
+	profile_release(&profile);
+	model_config_release(&config);
 }
 
 /* --- copied tensors --- */
 
 static bool same_type(const struct st_tensor *a, const struct st_tensor *b)
 {
-	if (a->dtype != b->dtype || a->n_dims != b->n_dims)
-		return false;
-	return !a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape);
+	return a->dtype == b->dtype && same_shape(a, b);
 }
 
 /* Returns what the tensor is a copy of; its ref is NULL where the source has none. */

@@ -12,9 +12,8 @@ static void check_weight(struct verify *verify, const struct verify_weight *weig
 	const struct unit *unit = &weight->unit;
 	const struct scheme scheme = { .granularity = weight->granularity,
 				       .tile = unit->source_scale.tile };
-	uint64_t rows = unit->stack ? unit->stack : unit->rows;
 	const char *refused = engine_refuses_partial(verify->opened.target, verify->opened.format,
-						     &scheme, rows, unit->cols);
+						     &scheme, unit->rows, unit->cols);
 	struct buf shape = { 0 };
 
 	if (!refused)
@@ -31,7 +30,7 @@ void verify_partial(struct verify *verify)
 {
 	if (!verify->opened.format)
 		return;
-	for (size_t i = 0; i < verify->weights.n; i++)
+	for (size_t i = 0; i < verify->weights.n; i += verify_weight_run(verify, i))
 		if (verify->weights.list[i].unit.source_scale.scale)
 			check_weight(verify, &verify->weights.list[i]);
 }

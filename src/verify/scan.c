@@ -108,8 +108,9 @@ static void scan_nan(const struct view *view, const uint8_t *codes, uint64_t row
 		for (uint64_t c = 0; c < rect->n_cols; c++)
 			if (not_finite(view->format, codes[r * rect->n_cols + c]))
 				finding_add(&found->nan,
-					    (rect->row + r) * view->weight->unit.cols + rect->col +
-						    c,
+					    view->weight->unit.slice.first +
+						    (rect->row + r) * view->weight->unit.cols +
+						    rect->col + c,
 					    NAN);
 }
 
@@ -135,7 +136,9 @@ static void scan_tiles(const struct view *view, const uint8_t *codes, uint64_t r
 		if (view->judged && max && value < view->low &&
 		    scale_at(view, row / view->tile_rows, t) > view->floor)
 			finding_add(&found->low,
-				    (rect->row + row) * view->weight->unit.cols + rect->col + col,
+				    view->weight->unit.slice.first +
+					    (rect->row + row) * view->weight->unit.cols +
+					    rect->col + col,
 				    value);
 	}
 	if (nan)
@@ -154,7 +157,8 @@ static void scan_scales(const struct view *view, struct scan *found)
 	for (uint64_t row = 0; row < n_rows; row++)
 		for (uint64_t col = 0; col < n_cols; col++)
 			scan_scale(found, scale_at(view, row, col),
-				   (first + row) * view->grid_cols + view->first_col + col);
+				   view->weight->first_scale + (first + row) * view->grid_cols +
+					   view->first_col + col);
 }
 
 void scan_cut(const struct verify *verify, const struct cut *cut, const uint8_t *codes,

@@ -68,10 +68,10 @@ struct verify_lists {
 	unsigned on; /* conditions that its rows may have */
 };
 
-/* An FP8 weight with its scale. */
+/* An FP8 weight with its scale; of a tensor with several experts, one of them. */
 struct verify_weight {
-	/* as source_read_bytes() and source_scales() read it: with the rows of all experts */
-	struct unit unit;
+	struct unit unit;	      /* its slice begins where the matrix begins in its tensor */
+	uint64_t first_scale;	      /* in the tensor of scales */
 	enum granularity granularity; /* of its scale */
 	size_t fused_set;	      /* SIZE_MAX: engines do not merge it */
 	int fused_position;	      /* in the set, from 0 */
@@ -113,6 +113,9 @@ struct verify {
 	struct verify_run run;
 	struct role_cache roles; /* of tensors */
 };
+
+/* Returns the number of weights of the same tensor from weight w on. */
+size_t verify_weight_run(const struct verify *verify, size_t w);
 
 /* Returns the name of the file that has the tensor. */
 const char *verify_file(const struct verify *verify, const struct tensor_ref *ref);

@@ -3,6 +3,7 @@
  * What headers show: each weight with its scales, each scale with its weight, and what engines
  * merge.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,11 +34,27 @@ static bool is_skipped(struct verify *verify, const char *weight, const char *mo
 	       !lists_quantize(verify, module);
 }
 
-static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *decl)
+/* Returns the number of dimensions before a tail of ones. */
+static int dims_without_ones(const uint64_t *shape, int n)
 {
-	if (tensor->n_dims != decl->n_dims)
+	while (n > 0 && shape[n - 1] == 1)
+		n--;
+	return n;
+}
+
+/* stacked: of a tensor of several experts, for which tools write [E], [E, 1] and [E, 1, 1] alike. */
+static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *decl, bool stacked)
+{
+	int n = decl->n_dims;
+
+	if (stacked) {
+		n = dims_without_ones(decl->shape, n);
+		if (dims_without_ones(tensor->shape, tensor->n_dims) != n)
+			return false;
+	} else if (tensor->n_dims != n) {
 		return false;
-	for (int i = 0; i < decl->n_dims; i++)
+	}
+	for (int i = 0; i < n; i++)
 		if (tensor->shape[i] != decl->shape[i])
 			return false;
 	return true;
@@ -46,15 +63,15 @@ static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *
 /* Whether the scale has the granularity and blocks that the configuration states.  For weights of
  * which no variant says more. */
 static void check_tile(struct verify *verify, const struct tensor_ref *ref,
-		       const struct verify_weight *weight, const struct scheme *scheme)
+		       const struct weight_scale *of, const struct scheme *scheme)
 {
-	const struct tensor_ref *scale = weight->unit.source_scale.scale;
-	const struct tile *tile = &weight->unit.source_scale.tile;
+	const struct tensor_ref *scale = of->scale;
+	const struct tile *tile = &of->tile;
 	char words[SCHEME_NAME_SIZE];
 	struct buf shape = { 0 };
 
 	if (!verify->opened.detection->declared ||
-	    (weight->granularity == scheme->granularity &&
+	    (weight_scale_granularity(of) == scheme->granularity &&
 	     (scheme->granularity != GRANULARITY_BLOCK ||
 	      (tile->rows == scheme->tile.rows && tile->cols == scheme->tile.cols))))
 		return;
@@ -69,13 +86,15 @@ static void check_tile(struct verify *verify, const struct tensor_ref *ref,
 
 /* Compares the scale with the variants of the format.  *shape_fits, *type_fits: one of them has
  * this shape, this type.  Returns false where no variant has a scale of that name. */
-static bool compare_variants(const struct verify *verify, const struct verify_weight *weight,
-			     const struct scheme *scheme, bool *shape_fits, bool *type_fits)
+static bool compare_variants(const struct verify *verify, const struct st_tensor *weight,
+			     const struct st_tensor *scale, const struct scheme *scheme,
+			     bool *shape_fits, bool *type_fits)
 {
-	const struct st_tensor *scale = weight->unit.source_scale.scale->tensor;
-	const struct scaled_weight scaled = { .name = weight->unit.name,
-					      .rows = weight->unit.rows,
-					      .cols = weight->unit.cols };
+	const bool stacked = weight->n_dims == 3;
+	const struct scaled_weight scaled = { .name = weight->name,
+					      .rows = weight->shape[stacked],
+					      .cols = weight->shape[stacked + 1],
+					      .experts = stacked ? weight->shape[0] : 0 };
 	const char *name = scaled.name;
 	bool known = false;
 
@@ -85,6 +104,7 @@ static bool compare_variants(const struct verify *verify, const struct verify_we
 		bool same_type;
 
 		if (row->granularity != scheme->granularity ||
+		    (stacked && row->layout == LAYOUT_GRID_4D) ||
 		    strncmp(scale->name, name, strlen(name)) ||
 		    strcmp(scale->name + strlen(name), row->weight_scale))
 			continue;
@@ -93,31 +113,34 @@ static bool compare_variants(const struct verify *verify, const struct verify_we
 		same_type =
 			row->dtype == DT_U8 ? scale->dtype == DT_U8 : dtype_is_float(scale->dtype);
 		*type_fits |= same_type;
-		*shape_fits |= same_shape(scale, &decl);
+		*shape_fits |= same_shape(scale, &decl, stacked);
 		free(decl.name);
 	}
 	return known;
 }
 
 static void check_scale(struct verify *verify, const struct tensor_ref *ref,
-			const struct verify_weight *weight, const struct scheme *scheme)
+			const struct weight_scale *of, const struct scheme *scheme)
 {
-	const struct tensor_ref *scale = weight->unit.source_scale.scale;
+	const struct tensor_ref *scale = of->scale;
 	struct buf shape = { 0 };
 	char words[SCHEME_NAME_SIZE];
-	bool shape_fits, type_fits;
+	bool known, shape_fits, type_fits;
 
 	if (scale_is_shared(ref->tensor->name, scale->tensor->name))
 		return;
-	if (!verify->opened.format || ref->tensor->n_dims != 2) {
-		check_tile(verify, ref, weight, scheme);
+	known = verify->opened.format && compare_variants(verify, ref->tensor, scale->tensor,
+							  scheme, &shape_fits, &type_fits);
+	/* Other tools have their own names for scales of experts in one tensor. */
+	if (!verify->opened.format || (!known && ref->tensor->n_dims == 3)) {
+		check_tile(verify, ref, of, scheme);
 		return;
 	}
 	scheme_name(scheme, words);
 	st_shape_format(&shape, scale->tensor->shape, scale->tensor->n_dims);
 	buf_puts(&shape, " for a weight of ");
-	st_shape_format(&shape, ref->tensor->shape, 2);
-	if (!compare_variants(verify, weight, scheme, &shape_fits, &type_fits))
+	st_shape_format(&shape, ref->tensor->shape, ref->tensor->n_dims);
+	if (!known)
 		problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, ref->tensor->name,
 			    verify_file(verify, ref),
 			    "format '%s' expects a scale of '%s' under another name than '%s'",
@@ -138,33 +161,13 @@ static void check_scale(struct verify *verify, const struct tensor_ref *ref,
 	buf_release(&shape);
 }
 
-/* Sets the unit of a weight.  It has the rows of all experts, one expert after another, and no tile
- * has rows of two experts. */
-static bool weight_unit(struct verify_weight *weight, const struct tensor_ref *ref,
-			const struct weight_scale *scale)
-{
-	const struct st_tensor *tensor = ref->tensor;
-	uint64_t experts = tensor->n_dims == 3 ? tensor->shape[0] : 1;
-	uint64_t rows = tensor->shape[tensor->n_dims - 2];
-
-	weight->unit =
-		(struct unit){ .name = tensor->name,
-			       .source = ref,
-			       .table = scale_is_shared(tensor->name, scale->scale->tensor->name),
-			       .source_scale = *scale,
-			       .rows = experts * rows,
-			       .cols = tensor->shape[tensor->n_dims - 1] };
-	weight->unit.stack = experts > 1 ? rows : 0;
-	weight->unit.slice = (struct slice){ 0, weight->unit.cols, 1 };
-	return experts == 1 || (scale->tile.rows != WHOLE && rows % scale->tile.rows == 0);
-}
-
 /* The kind of the sets of a table's parts. */
 #define TABLE 'T'
 
-/* Returns the number of the tensor's fused set; SIZE_MAX where engines do not merge it.  The parts
- * of a table are a set. */
-static size_t fused_set_number(struct verify *verify, const struct st_tensor *tensor, int *position)
+/* Returns the number of the fused set of a tensor, or of one expert in it; SIZE_MAX where engines
+ * do not merge it.  The parts of a table are a set. */
+static size_t fused_set_number(struct verify *verify, const struct st_tensor *tensor,
+			       uint64_t expert, int *position)
 {
 	struct profile_match match;
 	struct fusion fusion;
@@ -172,7 +175,7 @@ static size_t fused_set_number(struct verify *verify, const struct st_tensor *te
 	size_t number;
 	char *table;
 
-	if (tensor->n_dims != 2)
+	if (tensor->n_dims < 2 || tensor->n_dims > 3)
 		return SIZE_MAX;
 	table = scale_table(tensor->name);
 	match = profile_find(&verify->lists.profile, tensor->name, verify->lists.on);
@@ -184,23 +187,65 @@ static size_t fused_set_number(struct verify *verify, const struct st_tensor *te
 	*position = fusion.position;
 	buf_putc(&key, fusion.kind);
 	buf_add(&key, tensor->name, fusion.parent_len);
+	if (tensor->n_dims == 3)
+		buf_printf(&key, "#%" PRIu64, expert);
 	number = intern_add(&verify->weights.fused_sets, key.data, key.len);
 	buf_release(&key);
 	return number;
 }
 
-/* Adds the weight to those whose values are read. */
-static struct verify_weight *add_weight(struct verify *verify, const struct tensor_ref *ref,
-					const struct weight_scale *scale)
+/* Adds a matrix of the tensor to the weights whose values are read. */
+static void add_matrix(struct verify *verify, const struct tensor_ref *ref,
+		       const struct weight_scale *scale, uint64_t expert)
 {
+	const struct st_tensor *tensor = ref->tensor, *scales = scale->scale->tensor;
+	const uint64_t *sides = tensor->shape + tensor->n_dims - 2;
+	uint64_t n_scales =
+		tile_count(sides[0], scale->tile.rows) * tile_count(sides[1], scale->tile.cols);
 	struct verify_weight *weight;
 
 	ARRAY_GROW(verify->weights.list, verify->weights.n);
 	weight = &verify->weights.list[verify->weights.n++];
-	*weight = (struct verify_weight){ .granularity = weight_scale_granularity(scale) };
-	weight->fused_set = fused_set_number(verify, ref->tensor, &weight->fused_position);
-	weight->scanned = weight_unit(weight, ref, scale) && ref->tensor->end > ref->tensor->begin;
-	return weight;
+	*weight = (struct verify_weight){
+		.granularity = weight_scale_granularity(scale),
+		.scanned = tensor->end > tensor->begin,
+		.unit = { .name = tensor->name,
+			  .source = ref,
+			  .table = scale_is_shared(tensor->name, scales->name),
+			  .source_scale = *scale,
+			  .rows = sides[0],
+			  .cols = sides[1],
+			  .slice = { expert * sides[0] * sides[1], sides[1], 1 } },
+	};
+	weight->fused_set = fused_set_number(verify, tensor, expert, &weight->fused_position);
+	if (st_n_elements(scales->shape, scales->n_dims) != n_scales)
+		weight->first_scale = expert * n_scales;
+}
+
+#define MAX_EXPERTS 65536 /* as quantize accepts */
+
+static void add_weight(struct verify *verify, const struct tensor_ref *ref,
+		       const struct weight_scale *scale)
+{
+	uint64_t n = ref->tensor->n_dims == 3 ? ref->tensor->shape[0] : 1;
+
+	if (n > MAX_EXPERTS)
+		problem_add(&verify->result->problems, PROBLEM_SCALE_SHAPE, ref->tensor->name,
+			    verify_file(verify, ref),
+			    "'%s' has %" PRIu64 " experts, more than %d: it is not checked",
+			    ref->tensor->name, n, MAX_EXPERTS);
+	for (uint64_t e = 0; n <= MAX_EXPERTS && e < n; e++)
+		add_matrix(verify, ref, scale, e);
+}
+
+size_t verify_weight_run(const struct verify *verify, size_t w)
+{
+	const struct tensor_ref *ref = verify->weights.list[w].unit.source;
+	size_t n = 1;
+
+	while (w + n < verify->weights.n && verify->weights.list[w + n].unit.source == ref)
+		n++;
+	return n;
 }
 
 /* Returns the kind of problem of a scale that fits no tiling. */
@@ -235,7 +280,8 @@ static void check_codes(struct verify *verify, const struct tensor_ref *ref, con
 			    verify_file(verify, ref), "%s", err.message);
 		return;
 	}
-	check_scale(verify, ref, add_weight(verify, ref, &scale), &scheme);
+	add_weight(verify, ref, &scale);
+	check_scale(verify, ref, &scale, &scheme);
 	if (verify->opened.declared && scheme.static_input &&
 	    !scale_is_shared(ref->tensor->name, scale.scale->tensor->name) &&
 	    !scale_name_beside(verify->opened.checkpoint, ref->tensor->name, SCALE_OF_INPUT))
@@ -342,7 +388,7 @@ static void check_fused_sets(struct verify *verify)
 	int position;
 
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		set_of[i] = fused_set_number(verify, checkpoint->by_name[i].tensor, &position);
+		set_of[i] = fused_set_number(verify, checkpoint->by_name[i].tensor, 0, &position);
 	sets = xcalloc(verify->weights.fused_sets.n, sizeof *sets);
 	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
 		const struct tensor_ref *ref = &checkpoint->by_name[i];

@@ -18,14 +18,15 @@ int values_read_codes(struct verify *verify, const struct cut *cut, uint8_t *cod
 {
 	const struct unit *unit = &verify->weights.list[cut->weight].unit;
 	const struct rect *rect = &cut->rect;
+	uint64_t first = unit->slice.first + rect->row * unit->cols;
 
 	if (rect->n_cols == unit->cols)
-		return source_read_bytes(&verify->run.files, unit->source, rect->row * unit->cols,
+		return source_read_bytes(&verify->run.files, unit->source, first,
 					 (size_t)(rect->n_rows * rect->n_cols), codes, err);
 	for (uint64_t r = 0; r < rect->n_rows; r++)
 		if (source_read_bytes(&verify->run.files, unit->source,
-				      (rect->row + r) * unit->cols + rect->col,
-				      (size_t)rect->n_cols, codes + r * rect->n_cols, err))
+				      first + r * unit->cols + rect->col, (size_t)rect->n_cols,
+				      codes + r * rect->n_cols, err))
 			return -1;
 	return 0;
 }

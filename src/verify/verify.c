@@ -89,20 +89,23 @@ static void list_reports(struct verify *verify)
 
 	result->arithmetic = identify_names(verify);
 	result->reports = xcalloc(verify->weights.n, sizeof *result->reports);
-	for (size_t w = 0; w < verify->weights.n; w++) {
+	for (size_t w = 0, n; w < verify->weights.n; w += n) {
 		const struct verify_weight *weight = &verify->weights.list[w];
-		const struct scan *scan = &weight->scan;
+		struct scan scan = weight->scan;
 		double own_noise;
 
+		n = verify_weight_run(verify, w);
 		if (!verify->params->sqnr || !weight->origin || !weight->scanned)
 			continue;
+		for (size_t i = 1; i < n; i++)
+			scan_merge(&scan, &weight[i].scan);
 		own_noise = weight->unit.table || identify_is_own(verify, weight->granularity)
-				    ? scan->error.noise
-				    : scan->own_noise;
+				    ? scan.error.noise
+				    : scan.own_noise;
 		result->reports[result->n_reports++] =
 			(struct weight_report){ weight->unit.name,
-						sqnr(scan->error.signal, scan->error.noise),
-						sqnr(scan->error.signal, own_noise) };
+						sqnr(scan.error.signal, scan.error.noise),
+						sqnr(scan.error.signal, own_noise) };
 	}
 	if (result->n_reports)
 		qsort(result->reports, result->n_reports, sizeof *result->reports, by_sqnr);
