@@ -61,12 +61,6 @@ static int check_readable(const struct unit *unit, struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
 
-	if (unit->stack)
-		return err_set(err, ERR_USAGE,
-			       "tensor '%s' holds %" PRIu64
-			       " experts, but formats have one tensor for each: use 'fp8conv "
-			       "dequantize', then 'fp8conv quantize'",
-			       unit->name, unit->source->tensor->shape[0]);
 	if (from->tile.rows == WHOLE && from->tile.cols != WHOLE)
 		return err_set(err, ERR_USAGE,
 			       "tensor '%s' has one scale for each %zu columns, which no format "
@@ -111,17 +105,20 @@ static int check_weight(const struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
 	struct scheme scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
+	struct scaled_weight weight;
 	const char *refused;
 
 	if (unit->table)
 		return check_table(plan, unit, err);
 	if (engine_check(plan->target, plan->format, &scheme, unit->recipe->name, err))
 		return err_wrap(err, "tensor '%s'", unit->name);
-	refused = format_refuse_shape(
-		plan->format, &scheme, plan->target,
-		&(struct scaled_weight){ .rows = unit->rows, .cols = unit->cols });
+	weight = unit_scaled_weight(unit);
+	refused = format_refuse_shape(plan->format, &scheme, plan->target, &weight);
 	if (!refused)
 		return 0;
+	if (weight.experts)
+		return err_set(err, ERR_USAGE, "tensor '%s' does not fit format '%s': %s",
+			       unit->name, plan->format->name, refused);
 	return err_set(err, ERR_USAGE,
 		       "tensor '%s' (%" PRIu64 " x %" PRIu64 ") does not fit format '%s': %s",
 		       unit->name, unit->rows, unit->cols, plan->format->name, refused);

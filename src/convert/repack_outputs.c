@@ -58,6 +58,7 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	const struct qspec *spec = plan->units[u].spec;
 	const struct tensor_ref *input = input_scale_beside(&plan->source, unit->name);
 	const struct scheme scheme = scheme_from_qspec(spec, input != NULL);
+	const struct scaled_weight weight = unit_scaled_weight(unit);
 	const struct st_tensor *source = unit->source->tensor;
 	bool spread = from->tile.rows != spec->tile.rows || from->tile.cols != spec->tile.cols;
 	struct scale_decl decl;
@@ -73,10 +74,7 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 		add_table_scale(plan, u);
 		return 0;
 	}
-	format_scale(plan->format, &scheme, plan->target,
-		     &(struct scaled_weight){
-			     .name = unit->name, .rows = unit->rows, .cols = unit->cols },
-		     &decl);
+	format_scale(plan->format, &scheme, plan->target, &weight, &decl);
 	/* A type of 8 bits that is not an exponent does not get here: detection rejects it. */
 	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
 		return -1;

@@ -52,7 +52,7 @@ static int spread(struct source *source, const struct plan *plan, const struct b
 		uint64_t row = at / cols, col = at % cols;
 		uint64_t n = cols - col < end - at ? cols - col : end - at;
 		/* NOLINTNEXTLINE(clang-analyzer-core.DivideZero) */
-		uint64_t first = row / from->tile.rows * n_blocks + col / per_block;
+		uint64_t first = unit_tile_row(unit, from->tile, row) * n_blocks + col / per_block;
 		uint64_t n_read = (col + n - 1) / per_block + 1 - col / per_block;
 
 		if ((first != read_first || n_read != read_n) &&
