@@ -42,7 +42,8 @@ static int dims_without_ones(const uint64_t *shape, int n)
 	return n;
 }
 
-/* stacked: of a tensor of several experts, for which tools write [E], [E, 1] and [E, 1, 1] alike. */
+/* stacked: of a tensor of several experts, for which tools write [E], [E, 1] and [E, 1, 1]
+ * alike. */
 static bool same_shape(const struct st_tensor *tensor, const struct scale_decl *decl, bool stacked)
 {
 	int n = decl->n_dims;
