@@ -2,6 +2,10 @@
 """Makes the same experts twice, for the cases: as a family's release holds them, and cut into one tensor for each matrix.
 
 experts.py gpt-oss DIR E H I     DIR/fused: [E, H, 2I] with rows of gate and up in turn, [E, I, H] and biases; DIR/split: P.E.*
+experts.py step DIR E H I        DIR/stack: Step's X.moe.{gate,up,down}_proj.weight, [E, I, H] and [E, H, I]; DIR/split: P.E.*
+experts.py granite DIR E H I     DIR/stack: X.block_sparse_moe.input_linear [E, 2I, H], gate first, and output_linear; DIR/split:
+                                 P.E.{w1,w3,w2}; granitemoehybrid, and granitemoe in DIR/moe
+experts.py joined STACK SPLIT    what differs between the tensors of a stack and those of the experts, one after another
 experts.py flip FILE NAME        changes the last byte of a tensor
 experts.py drop FILE NAME        calls a tensor "dropped", of a name as long
 """
@@ -10,6 +14,8 @@ import pathlib
 import random
 import struct
 import sys
+
+import checkpoint
 
 
 def bf16(value):
@@ -92,8 +98,64 @@ def gpt_oss(folder, n_experts, hidden, width):
     write(folder / "split", config, split)
 
 
+def parts_of(rng, hidden, width):
+    return noise(rng, width, hidden), noise(rng, width, hidden), noise(rng, hidden, width)
+
+
+def step(folder, n_experts, hidden, width):
+    prefix, rng = "model.layers.3.moe.", random.Random(2)
+    names, shapes = ("gate_proj", "up_proj", "down_proj"), ([width, hidden], [width, hidden], [hidden, width])
+    experts = [parts_of(rng, hidden, width) for _ in range(n_experts)]
+    stack = [(prefix + name + ".weight", [n_experts, *shape], b"".join(expert[i].bytes() for expert in experts))
+             for i, (name, shape) in enumerate(zip(names, shapes))]
+    split = [(prefix + "experts.%d.%s.weight" % (e, name), shape, expert[i].bytes())
+             for i, (name, shape) in enumerate(zip(names, shapes)) for e, expert in enumerate(experts)]
+    write(folder / "stack", {"model_type": "step3p5", "hidden_size": hidden}, stack[:1], stack[1:])
+    write(folder / "split", {"model_type": "qwen3_moe", "hidden_size": hidden}, split)
+
+
+def granite(folder, n_experts, hidden, width):
+    prefix, rng = "model.layers.0.block_sparse_moe.", random.Random(3)
+    experts = [parts_of(rng, hidden, width) for _ in range(n_experts)]
+    stack = [(prefix + "input_linear.weight", [n_experts, 2 * width, hidden],
+              b"".join(gate.bytes() + up.bytes() for gate, up, _ in experts)),
+             (prefix + "output_linear.weight", [n_experts, hidden, width], b"".join(down.bytes() for _, _, down in experts))]
+    split = [(prefix + "experts.%d.%s.weight" % (e, name), [part.rows, part.cols], part.bytes())
+             for e, expert in enumerate(experts) for name, part in zip(("w1", "w3", "w2"), expert)]
+    write(folder / "stack", {"model_type": "granitemoehybrid", "hidden_size": hidden}, stack)
+    write(folder / "moe", {"model_type": "granitemoe", "hidden_size": hidden}, stack)
+    write(folder / "split", {"model_type": "mixtral", "hidden_size": hidden}, split)
+
+
+# A tensor of the stack, and what it has of each expert.
+JOINED = {"gate_proj": ("gate_proj",), "up_proj": ("up_proj",), "down_proj": ("down_proj",),
+          "input_linear": ("w1", "w3"), "output_linear": ("w2",)}
+
+
+def joined(stack, split):
+    found = {name: (dtype, shape, data) for name, dtype, shape, data in checkpoint.read(stack)}
+    parts = {name: (dtype, shape, data) for name, dtype, shape, data in checkpoint.read(split)}
+    wanted = {}
+    for name in {name.split(".experts.")[0] for name in parts}:
+        for module, words in JOINED.items():
+            for end in {part.rpartition(".")[2] for part in parts if ".%s." % words[0] in part}:
+                data, e = b"", 0
+                while (part := [parts.get("%s.experts.%d.%s.%s" % (name, e, word, end)) for word in words])[0]:
+                    dtype, shape, _ = part[0]
+                    data += b"".join(p[2] for p in part)
+                    e += 1
+                rows = [] if shape == [1] else [shape[0] * len(words)] + shape[1:]
+                wanted["%s.%s.%s" % (name, module, end)] = (dtype, [e] + rows, data)
+    for name in sorted(set(found) | set(wanted)):
+        a, b = found.get(name), wanted.get(name)
+        if a != b:
+            print(name, "is", a and a[:2], "not", b and b[:2], "" if not a or not b or a[2] == b[2] else "of other bytes")
+
+
 if __name__ == "__main__":
     if sys.argv[1] in ("flip", "drop"):
         change(sys.argv[2], sys.argv[3], sys.argv[1] == "drop")
+    elif sys.argv[1] == "joined":
+        joined(sys.argv[2], sys.argv[3])
     else:
-        {"gpt-oss": gpt_oss}[sys.argv[1]](pathlib.Path(sys.argv[2]), *(int(n) for n in sys.argv[3:]))
+        {"gpt-oss": gpt_oss, "step": step, "granite": granite}[sys.argv[1]](pathlib.Path(sys.argv[2]), *(int(n) for n in sys.argv[3:]))

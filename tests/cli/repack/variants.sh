@@ -4,9 +4,9 @@
 # Each variant goes into the formats that can say it, with the same values to the bit, and into no other.
 formats_of() {
 	case $1 in
-	hf-block | hf-block-tall | hf-tensor | ct-block-f16 | deepseek-v4 | gptqmodel) echo hf compressed-tensors ;;
+	hf-block | hf-block-tall | hf-tensor | ct-block-f16 | deepseek-v4 | gptqmodel | experts) echo hf compressed-tensors ;;
 	hf-static | modelopt-4d | mxfp8 | mxfp8-e8m0 | comfyui) echo hf compressed-tensors modelopt ;;
-	ct-tensor | ct-channel | ct-channel-bf16 | modelopt-tensor | modelopt-channel | gptqmodel-channel)
+	ct-tensor | ct-channel | ct-channel-bf16 | modelopt-tensor | modelopt-channel | gptqmodel-channel | experts-channel)
 		echo compressed-tensors modelopt ;;
 	esac
 }

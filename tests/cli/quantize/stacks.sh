@@ -1,0 +1,67 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# Experts in one tensor that stays so: codes and scales are those of each expert by itself, one after another.  All that reads
+# such a tensor again takes each expert for a matrix.
+
+# alike MODEL RECIPE FORMAT: stack is made of m/MODEL, split of the same matrices.
+alike() {
+	rm -rf stack split
+	"$FP8CONV" quantize "m/$1" --recipe "$2" --format "$3" -o stack -q
+	"$FP8CONV" quantize m/split --recipe "$2" --format "$3" -o split -q
+	python3 "$CLI/experts.py" joined stack split
+	"$FP8CONV" verify stack
+	"$FP8CONV" verify stack --source "m/$1"
+}
+
+python3 "$CLI/experts.py" step m 3 256 384
+for to in "channelwise compressed-tensors" "mxfp8 hf" "mxfp8 compressed-tensors" "current hf" \
+	"current compressed-tensors" "blockwise compressed-tensors" "blockwise hf"; do
+	# shellcheck disable=SC2086
+	alike stack $to
+done
+
+# The same by small bands, in parts, and again after a file is lost.
+"$FP8CONV" quantize m/stack -o small -q --max-memory 25M --threads 2
+same stack small
+for part in 2 1; do
+	"$FP8CONV" quantize m/stack -o parts -q --part $part/2
+done
+rm parts/model-00001-of-00002.safetensors
+"$FP8CONV" quantize m/stack -o parts -q
+same stack parts
+
+# Back again, and as another kind of stack.
+for from in stack split; do
+	"$FP8CONV" dequantize $from -o $from.bf16 -q
+	"$FP8CONV" repack $from --format compressed-tensors -o $from.ct -q
+	"$FP8CONV" repack $from --format hf --recipe mxfp8 -o $from.mx -q
+done
+for kind in bf16 ct mx; do
+	python3 "$CLI/experts.py" joined stack.$kind split.$kind
+done
+"$FP8CONV" verify stack.ct --source m/stack
+"$FP8CONV" verify stack.mx
+fails 2 " repack: tensor 'model.layers.3.moe.gate_proj.weight' does not fit format 'modelopt': the format has no scale of experts \
+in one tensor" repack stack --format modelopt -o bad
+
+# A code of the last expert, and a scale of it.
+python3 "$CLI/experts.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.up_proj.weight
+python3 "$CLI/experts.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.down_proj.weight_scale_inv
+"$FP8CONV" verify stack --source m/stack
+
+# Granite: gate and up in one, whose scales must not cross the half.
+rm -rf m
+python3 "$CLI/experts.py" granite m 3 256 128
+alike stack channelwise compressed-tensors
+alike stack blockwise compressed-tensors
+"$FP8CONV" quantize m/moe -o moe -q
+"$FP8CONV" quantize m/split -o alone -q
+python3 "$CLI/checkpoint.py" list alone >wanted
+python3 "$CLI/checkpoint.py" list moe | diff wanted -
+"$FP8CONV" verify moe --source m/moe
+rm -rf m
+python3 "$CLI/experts.py" granite m 2 128 192
+fails 2 " quantize: nothing to quantize: all 2 tensors are kept, 2 of them linear weights, for example \
+'model.layers.0.block_sparse_moe.input_linear.weight': N 192 is not a multiple of 128; --recipe channelwise accepts any shape*" \
+	quantize m/stack -o halves
