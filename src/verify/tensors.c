@@ -306,6 +306,14 @@ static void report_stray(struct verify *verify, const struct tensor_ref *ref,
 	buf_release(&shape);
 }
 
+/* DeepSeek-V4's "hc_attn_scale" ends as scales of fused experts do, and scales no weight. */
+static bool is_parameter(const char *name, const struct scale_name *word)
+{
+	const char *dot = strrchr(name, '.');
+
+	return !strcmp(word->word, "weight_scale") && strcmp(dot ? dot + 1 : name, word->word) != 0;
+}
+
 static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 			const struct scale_name *word)
 {
@@ -319,7 +327,7 @@ static void check_stray(struct verify *verify, const struct tensor_ref *ref,
 	if (!weight || !detection_is_weight(weight)) {
 		if (!word->tool && weight)
 			report_stray(verify, ref, weight, "which is not FP8");
-		else if (!word->tool)
+		else if (!word->tool && !is_parameter(ref->tensor->name, word))
 			problem_add(&verify->result->problems, PROBLEM_SCALE_STRAY,
 				    ref->tensor->name, verify_file(verify, ref),
 				    "scale '%s' belongs to no weight", ref->tensor->name);
