@@ -42,7 +42,7 @@ def tensor(dtype='"U8"', shape="[1]", offsets="[0,1]"):
 
 def sizes():
     """What the eight bytes in front say."""
-    yield "file-empty", b"", "'{path}' is 0 bytes long, too short for a safetensors file (8)"
+    yield "file-empty", b"", "'{path}' is empty: copy or download it again"
     yield "file-7-bytes", b"\0" * 7, "'{path}' is 7 bytes long, too short for a safetensors file (8)"
     for i in range(1, 9):
         yield (f"size-2-64-minus-{i}", safetensors("{}", b"", TWO_64 - i),

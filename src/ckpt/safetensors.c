@@ -14,10 +14,13 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/mistaken.h"
 #include "ckpt/safetensors_header.h"
 
 static int check_header_size(const char *path, uint64_t n, uint64_t file_size, struct err *err)
 {
+	if (!file_size)
+		return err_set(err, ERR_INPUT, "'%s' is empty: copy or download it again", path);
 	if (file_size < 8)
 		return err_set(err, ERR_INPUT,
 			       "'%s' is %" PRIu64
@@ -55,18 +58,6 @@ int st_parse_header(struct st_file *file, const char *header, size_t n, uint64_t
 	return st_header_check(file, file_size - file->data_start, err);
 }
 
-/* Names the files of other kinds that are found under this name, by their first 8 bytes. */
-static int check_magic(const char *path, const char magic[8], struct err *err)
-{
-	if (!memcmp(magic, "version ", 8))
-		return err_set(err, ERR_INPUT,
-			       "'%s' is a Git LFS pointer, not the file: run 'git lfs pull'", path);
-	if (!memcmp(magic, "GGUF", 4))
-		return err_set(err, ERR_INPUT, "'%s' is a GGUF file: fp8conv reads safetensors",
-			       path);
-	return 0;
-}
-
 static int read_header(struct st_file *file, const struct io *io, int fd, struct err *err)
 {
 	uint64_t file_size = file->identity.size;
@@ -77,7 +68,7 @@ static int read_header(struct st_file *file, const struct io *io, int fd, struct
 	if (check_header_size(file->path, 0, file_size, err) ||
 	    io_pread_full(&(struct file){ io, fd, file->path }, &n, sizeof n, 0, err))
 		return -1;
-	if (check_magic(file->path, (const char *)&n, err))
+	if (mistaken_file(file->path, (const unsigned char *)&n, file_size, err))
 		return -1;
 	n = le64toh(n);
 	if (check_header_size(file->path, n, file_size, err) ||

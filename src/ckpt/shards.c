@@ -15,6 +15,7 @@
 #include "base/pool.h"
 #include "ckpt/index.h"
 #include "ckpt/listing.h"
+#include "ckpt/mistaken.h"
 #include "ckpt/unfinished.h"
 
 #define CONFIG_LIMIT (16u << 20)  /* bytes; its tree takes up to fifty times as many */
@@ -220,16 +221,6 @@ out:
 	return rc;
 }
 
-/* Is it "models--org--name", whose models are in subdirectories? */
-static bool is_hub_cache(const char *directory)
-{
-	char *snapshots = join(directory, "snapshots");
-	bool found = exists(snapshots);
-
-	free(snapshots);
-	return found;
-}
-
 /* Opens the only file of a directory with neither an index nor model.safetensors; fails if there
  * are several. */
 static int open_only_file(struct checkpoint *checkpoint, struct err *err)
@@ -241,13 +232,8 @@ static int open_only_file(struct checkpoint *checkpoint, struct err *err)
 
 	if (listing_safetensors(checkpoint->io, directory, &names, err))
 		goto out;
-	if (!names.n && is_hub_cache(directory)) {
-		err_set(err, ERR_INPUT,
-			"'%s' is a directory of the Hub's cache: give its snapshots/REVISION",
-			directory);
-	} else if (!names.n) {
-		err_set(err, ERR_INPUT, "found no %s, %s or other .safetensors file in '%s'",
-			INDEX_NAME, MODEL_NAME, directory);
+	if (!names.n) {
+		mistaken_directory(checkpoint->io, directory, err);
 	} else if (names.n > 1) {
 		err_set(err, ERR_INPUT,
 			"found neither %s nor %s in '%s', but %zu other .safetensors files "

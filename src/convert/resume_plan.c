@@ -43,6 +43,7 @@ static void add_unit(struct buf *text, const struct plan *plan, size_t u)
 	const struct unit *unit = &plan->selection.units[u];
 
 	buf_puts(text, unit->name);
+	buf_puts(text, unit->low_bit ? " low-bit" : "");
 	add_source(text, unit);
 	if (unit->recipe) {
 		buf_printf(text, " %s", unit->recipe->name);

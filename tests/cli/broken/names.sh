@@ -11,9 +11,9 @@ mkdir "$folder" bad
 cp m.safetensors "$folder/model.safetensors"
 mv m.safetensors "bad/$shard"
 echo x >"$folder/$(printf 'note\376\n\033[31m.txt')"
-"$FP8CONV" quantize "$folder" -o "$(printf 'out\377')"
+"$FP8CONV" quantize "$folder" --quiet -o "$(printf 'out\377')"
 cmp "$folder/$(printf 'note\376\n\033[31m.txt')" "$(printf 'out\377/note\376\n\033[31m.txt')"
-"$FP8CONV" quantize "$folder" --dry-run --json >j
+"$FP8CONV" quantize "$folder" --dry-run --json --quiet >j
 json j 'j["source"].startswith("m")'
 "$FP8CONV" inspect bad --json >j
 json j 'j["files"][0]["name"].endswith("[31m.safetensors")'
@@ -21,4 +21,4 @@ fails 3 " quantize: the name of input file 'a*?\[31m.safetensors' is not UTF-8: 
 	quantize bad -o out
 fails 3 " quantize: the name of 'note*??\[31m.txt' in 'hashed' is not UTF-8: fp8conv-manifest.json cannot record it" \
 	quantize "$folder" --manifest -o hashed
-"$FP8CONV" quantize "$folder" -o hashed
+"$FP8CONV" quantize "$folder" --quiet -o hashed

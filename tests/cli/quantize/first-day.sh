@@ -8,8 +8,50 @@ mkdir lfs gguf cache cache/snapshots
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12\n' 0 >lfs/model.safetensors
 printf 'GGUF\003\000\000\000and more bytes' >gguf/model.safetensors
 fails 3 " quantize: 'lfs/model.safetensors' is a Git LFS pointer, not the file: run 'git lfs pull'" quantize lfs -o out
-fails 3 " quantize: 'gguf/model.safetensors' is a GGUF file: fp8conv reads safetensors" quantize gguf -o out
-fails 3 " quantize: 'cache' is a directory of the Hub's cache: give its snapshots/REVISION" quantize cache -o out
+gguf="so give the model that it was made from"
+fails 3 " quantize: 'gguf/model.safetensors' is a GGUF file: fp8conv reads safetensors, $gguf" quantize gguf -o out
+: >empty.safetensors
+fails 3 " quantize: 'empty.safetensors' is empty: copy or download it again" quantize empty.safetensors -o out
+# A zip and an older pickle, of torch.save(); by their own names, and alone in a directory.
+pickle="convert it to safetensors first, as save_pretrained() of transformers does"
+printf 'PK\003\004\000\000\010\010\000\000\000\000\000\000' >zip.safetensors
+printf '\200\002\212\nl\374\234F\371 j\250P\031' >old.bin
+for file in zip.safetensors old.bin; do
+	for command in "quantize $file -o out" "dequantize $file -o out" "inspect $file" "verify $file" "verify $model --source $file" \
+		"calibrate $file --data text.txt -o s.amax"; do
+		# shellcheck disable=SC2086
+		fails 3 " ${command%% *}: '$file' is a pickle of PyTorch, which can run code: $pickle" $command
+	done
+done
+mkdir pickles ggufs nothing
+cp old.bin pickles/pytorch_model-00001-of-00002.bin
+cp gguf/model.safetensors ggufs/m.Q4_K.gguf
+fails 3 " inspect: found no .safetensors file in 'pickles', but 'pytorch_model-00001-of-00002.bin', a pickle of PyTorch: $pickle" inspect pickles
+fails 3 " verify: found no .safetensors file in 'ggufs', but 'm.Q4_K.gguf', a GGUF file: give the model that it was made from" verify ggufs
+fails 3 " quantize: found no model.safetensors.index.json, model.safetensors or other .safetensors file in 'nothing'" quantize nothing -o out
+# A header of 640 bytes begins as a pickle does.
+python3 "$CLI/checkpoint.py" make sized.safetensors a.0.o_proj.weight=BF16:128x128
+python3 - <<'END'
+data = open("sized.safetensors", "rb").read()
+n = int.from_bytes(data[:8], "little")
+open("sized.safetensors", "wb").write((640).to_bytes(8, "little") + data[8:8 + n].ljust(640) + data[8 + n:])
+END
+"$FP8CONV" quantize sized.safetensors -o sized-fp8.safetensors
+# The Hub's cache: which directory to give.
+hub="is a directory of the Hub's cache"
+fails 3 " quantize: 'cache' $hub without a snapshot: run 'hf download' again" quantize cache -o out
+mkdir cache/snapshots/c0ffee
+fails 3 " quantize: 'cache' $hub: give 'cache/snapshots/c0ffee'" quantize cache -o out
+fails 3 " inspect: 'cache/snapshots' $hub: give 'cache/snapshots/c0ffee'" inspect cache/snapshots
+mkdir cache/snapshots/beef
+fails 3 " verify: 'cache' $hub: give one of its 2 snapshots, as 'cache/snapshots/beef'" verify cache
+mkdir hub
+mv cache hub/models--org--name
+fails 3 " quantize: 'hub' is the Hub's cache: give a snapshot of one of its models, as 'hub/models--org--name/snapshots/REVISION'" \
+	quantize hub -o out
+cp -r "$model"/. hub/models--org--name/snapshots/beef
+"$FP8CONV" quantize hub/models--org--name/snapshots/beef -o of-cache
+rm -r zip.safetensors old.bin empty.safetensors pickles ggufs nothing hub of-cache sized.safetensors sized-fp8.safetensors
 fails 3 " quantize: no file or directory 'org/model' (for a model on the Hub, run 'hf download org/model*" quantize org/model -o out
 fails 3 " quantize: cannot open './org/model': No such file or directory" quantize ./org/model -o out
 fails 2 " quantize: output 'out.txt' is not a directory: *" quantize "$model" -o out.txt

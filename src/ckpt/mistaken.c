@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "ckpt/mistaken.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "ckpt/checkpoint.h"
+#include "ckpt/listing.h"
+
+#define TO_SAFETENSORS "convert it to safetensors first, as save_pretrained() of transformers does"
+
+/* The start of a pickle is also the size of a header, which then is far beyond the file. */
+static bool is_pickle(const unsigned char start[8], uint64_t size)
+{
+	uint64_t n = 0;
+
+	for (int i = 7; i >= 0; i--)
+		n = n << 8 | start[i];
+	return start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 && n > size;
+}
+
+int mistaken_file(const char *path, const unsigned char start[8], uint64_t size, struct err *err)
+{
+	if (!memcmp(start, "version ", 8))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is a Git LFS pointer, not the file: run 'git lfs pull'", path);
+	if (!memcmp(start, "GGUF", 4))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is a GGUF file: fp8conv reads safetensors, so give the model "
+			       "that it was made from",
+			       path);
+	if (!memcmp(start, "PK\3\4", 4) || is_pickle(start, size))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is a pickle of PyTorch, which can run code: " TO_SAFETENSORS,
+			       path);
+	return 0;
+}
+
+/* Lists the names in a directory that match a pattern, sorted; none where it cannot be read. */
+static void list(const struct io *io, const char *directory, const char *pattern,
+		 struct listing *names)
+{
+	DIR *stream = io_open_directory(io, AT_FDCWD, directory, directory, &(struct err){ 0 });
+	const struct dirent *entry;
+
+	while (stream && (entry = readdir(stream)))
+		if (entry->d_name[0] != '.' && !fnmatch(pattern, entry->d_name, FNM_CASEFOLD))
+			listing_add(names, xstrdup(entry->d_name));
+	if (stream)
+		closedir(stream);
+	listing_sort(names);
+}
+
+/* Tells which snapshot of a model in the Hub's cache to give.  directory: of the snapshots. */
+static int tell_snapshots(const struct io *io, const char *given, const char *snapshots,
+			  struct err *err)
+{
+	struct listing names = { 0 };
+
+	list(io, snapshots, "*", &names);
+	if (!names.n)
+		err_set(err, ERR_INPUT,
+			"'%s' is a directory of the Hub's cache without a snapshot: run 'hf "
+			"download' again",
+			given);
+	else if (names.n == 1)
+		err_set(err, ERR_INPUT, "'%s' is a directory of the Hub's cache: give '%s/%s'",
+			given, snapshots, names.items[0]);
+	else
+		err_set(err, ERR_INPUT,
+			"'%s' is a directory of the Hub's cache: give one of its %zu snapshots, as "
+			"'%s/%s'",
+			given, names.n, snapshots, names.items[0]);
+	listing_release(&names);
+	return -1;
+}
+
+/* Returns 0 where the directory is not of the Hub's cache. */
+static int check_cache(const struct io *io, const char *directory, struct err *err)
+{
+	const char *slash = strrchr(directory, '/');
+	char *snapshots = xasprintf("%s/snapshots", directory);
+	struct listing models = { 0 };
+	struct stat st;
+	int rc = 0;
+
+	list(io, directory, "models--*", &models);
+	if (!stat(snapshots, &st))
+		rc = tell_snapshots(io, directory, snapshots, err);
+	else if (!strcmp(slash ? slash + 1 : directory, "snapshots"))
+		rc = tell_snapshots(io, directory, directory, err);
+	else if (models.n)
+		rc = err_set(err, ERR_INPUT,
+			     "'%s' is the Hub's cache: give a snapshot of one of its models, as "
+			     "'%s/%s/snapshots/REVISION'",
+			     directory, directory, models.items[0]);
+	listing_release(&models);
+	free(snapshots);
+	return rc;
+}
+
+/* Returns 0 where the directory has no weights in another container. */
+static int check_others(const struct io *io, const char *directory, struct err *err)
+{
+	static const struct {
+		const char *pattern, *what, *advice;
+	} others[] = {
+		{ "*.gguf", "a GGUF file", "give the model that it was made from" },
+		{ "pytorch_model*.bin", "a pickle of PyTorch", TO_SAFETENSORS },
+		{ "*.pt", "a pickle of PyTorch", TO_SAFETENSORS },
+		{ "*.pth", "a pickle of PyTorch", TO_SAFETENSORS },
+		{ "*.bin", "a pickle of PyTorch", TO_SAFETENSORS },
+	};
+
+	for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+		struct listing names = { 0 };
+		size_t n;
+
+		list(io, directory, others[i].pattern, &names);
+		n = names.n;
+		if (n)
+			err_set(err, ERR_INPUT,
+				"found no .safetensors file in '%s', but '%s', %s: %s", directory,
+				names.items[0], others[i].what, others[i].advice);
+		listing_release(&names);
+		if (n)
+			return -1;
+	}
+	return 0;
+}
+
+int mistaken_directory(const struct io *io, const char *directory, struct err *err)
+{
+	if (check_cache(io, directory, err) || check_others(io, directory, err))
+		return -1;
+	return err_set(err, ERR_INPUT, "found no %s, %s or other .safetensors file in '%s'",
+		       INDEX_NAME, MODEL_NAME, directory);
+}

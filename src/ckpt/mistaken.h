@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What users give instead of a checkpoint: each is told for what it is, and what to do.
+ */
+#ifndef FP8CONV_CKPT_MISTAKEN_H
+#define FP8CONV_CKPT_MISTAKEN_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/io.h"
+
+/* ERR_INPUT for the start of a file of `size` bytes that is a Git LFS pointer, a GGUF file or a
+ * pickle. */
+int mistaken_file(const char *path, const unsigned char start[8], uint64_t size, struct err *err);
+
+/* Returns -1 with a message on a directory without safetensors files: ERR_INPUT, or ERR_SYSTEM where
+ * it cannot be read. */
+int mistaken_directory(const struct io *io, const char *directory, struct err *err);
+
+#endif
