@@ -14,20 +14,29 @@
 #include "num/fp8.h"
 #include "num/int4.h"
 
+/* The values of two elements, without their scale. */
+union pair {
+	float values[2];
+	uint64_t both;
+};
+
 /* A weight while it is read. */
 struct unpacking {
 	const struct low_bit_weight *weight;
-	size_t scale_size; /* bytes */
-	float global;	   /* 1 without one */
-	float codes[16];   /* values of the codes, without a scale */
+	size_t scale_size;     /* bytes */
+	float global;	       /* 1 without one */
+	union pair pairs[256]; /* by byte of codes */
 };
 
-static void unpacking_codes(struct unpacking *unpacking)
+static void unpacking_pairs(struct unpacking *unpacking)
 {
-	bool is_int = unpacking->weight->packing->dtype == DT_INT4;
+	float (*value)(uint8_t) =
+		unpacking->weight->packing->dtype == DT_INT4 ? int4_to_f32 : fp4_to_f32;
 
-	for (uint8_t code = 0; code < 16; code++)
-		unpacking->codes[code] = is_int ? int4_to_f32(code) : fp4_to_f32(code);
+	for (unsigned byte = 0; byte < 256; byte++) {
+		unpacking->pairs[byte].values[0] = value((uint8_t)byte);
+		unpacking->pairs[byte].values[1] = value((uint8_t)(byte >> 4));
+	}
 }
 
 static float scale_at(const struct unpacking *unpacking, const uint8_t *scales, size_t i)
@@ -50,20 +59,28 @@ static float scale_at(const struct unpacking *unpacking, const uint8_t *scales, 
 	}
 }
 
-/* Unpacks elements [first, first + n) of the group at codes: 8 or 16 bytes. */
-static void unpack_group(const float table[16], const uint8_t *codes, size_t first, size_t n,
-			 float *values)
+/* Unpacks elements [first, first + n) of the group at codes. */
+static void unpack_group(const struct unpacking *unpacking, const uint8_t *codes, size_t first,
+			 size_t n, float scale, float *values)
 {
 	for (size_t i = first; i < first + n; i++)
-		*values++ = table[codes[i / 2] >> (i % 2 ? 4 : 0) & 15];
+		*values++ = unpacking->pairs[codes[i / 2]].values[i % 2] * scale;
 }
 
-/* The same for a whole group. */
-static void unpack_whole(const float table[16], const uint8_t *codes, size_t group, float *values)
+/* The same for a whole group: two loads of 8 bytes and one product for four values. */
+static void unpack_whole(const struct unpacking *unpacking, const uint8_t *codes, size_t group,
+			 float scale, float *values)
 {
-	for (size_t i = 0; i < group / 2; i++) {
-		values[2 * i] = table[codes[i] & 15];
-		values[2 * i + 1] = table[codes[i] >> 4];
+	typedef float four __attribute__((vector_size(16)));
+	typedef uint64_t two __attribute__((vector_size(16)));
+	const union pair *pairs = unpacking->pairs;
+	const four scales = { scale, scale, scale, scale };
+
+	for (size_t i = 0; i < group / 2; i += 2) {
+		two both = { pairs[codes[i]].both, pairs[codes[i + 1]].both };
+		four products = (four)both * scales;
+
+		memcpy(values + 2 * i, &products, sizeof products);
 	}
 }
 
@@ -73,18 +90,15 @@ static void unpack_row(const struct unpacking *unpacking, const uint8_t *codes,
 		       const uint8_t *scales, uint64_t skip, uint64_t n, float *values)
 {
 	size_t group = unpacking->weight->packing->group, length;
-	float table[16];
 
 	for (size_t g = 0; n; g++) {
 		float scale = scale_at(unpacking, scales, g);
 
-		for (int code = 0; code < 16; code++)
-			table[code] = unpacking->codes[code] * scale;
 		length = n < group - skip ? n : group - skip;
 		if (length == group)
-			unpack_whole(table, codes, group, values);
+			unpack_whole(unpacking, codes, group, scale, values);
 		else
-			unpack_group(table, codes, skip, length, values);
+			unpack_group(unpacking, codes, skip, length, scale, values);
 		codes += group / 2;
 		values += length;
 		n -= length;
@@ -207,7 +221,7 @@ static int unpack_plain(struct source *source, const struct source_request *requ
 	rows.skip = first % unit->low_bit->packing->group;
 	rows.first = first - rows.skip;
 	unpacking.scale_size = dtype_bits(unit->low_bit->scale->tensor->dtype) / 8;
-	unpacking_codes(&unpacking);
+	unpacking_pairs(&unpacking);
 	if (!rect->row && !rect->col && check_shape(source, unit->low_bit, err))
 		return -1;
 	if (read_global(source, &unpacking, err))
