@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The I/O limit of a conversion: threads that only read every byte of the .safetensors files of a
- * directory, piece by piece, and write half of each piece at half its offset to files of the same
- * names in another directory.  What a converter does more than this is its own cost.  Prints the
- * seconds between the first open and the last close.
+ * directory, piece by piece, and write half of each piece (or another share, perhaps above all of
+ * it) to files of the same names in another directory.  What a converter does more is its own cost.
+ * Prints the seconds between the first open and the last close.
  */
 #include <argp.h>
 #include <dirent.h>
@@ -33,13 +33,28 @@ struct file {
 static struct {
 	const char *from, *to;
 	int threads;
-	size_t piece; /* bytes */
+	size_t piece;	/* bytes */
+	size_t percent; /* of each piece to write */
 	bool direct, sync, reserve;
 	size_t n_files;
 	struct file files[MAX_FILES];
 	uint64_t n_pieces;
 	_Atomic uint64_t next;
-} job = { .piece = 256 << 10 };
+} job = { .piece = 256 << 10, .percent = 50 };
+
+/* Returns the bytes to write for n bytes that are read: whole blocks for a whole piece. */
+static size_t share(size_t n)
+{
+	size_t bytes = n * job.percent / 100;
+
+	return n == job.piece && bytes > ALIGN ? bytes / ALIGN * ALIGN : bytes;
+}
+
+/* Returns the bytes of the output of a file of `size` bytes. */
+static uint64_t output_size(uint64_t size)
+{
+	return size / job.piece * share(job.piece) + share((size_t)(size % job.piece));
+}
 
 static void fail(const char *what, const char *subject)
 {
@@ -51,7 +66,8 @@ static void move(const struct file *file, uint64_t at, char *buffer)
 {
 	uint64_t left = file->size - at;
 	size_t n = left < job.piece ? (size_t)left : job.piece;
-	size_t half = n / 2;
+	size_t half = share(n);
+	uint64_t to = at / job.piece * share(job.piece);
 	bool whole = half % ALIGN == 0;
 
 	for (size_t done = 0; done < n;) {
@@ -63,7 +79,7 @@ static void move(const struct file *file, uint64_t at, char *buffer)
 	}
 	for (size_t done = 0; done < half;) {
 		ssize_t put = pwrite(whole ? file->out : file->tail, buffer + done, half - done,
-				     (off_t)(at / 2 + done));
+				     (off_t)(to + done));
 
 		if (put <= 0)
 			fail("write", job.to);
@@ -75,9 +91,11 @@ static void *work(void *unused)
 {
 	void *buffer = NULL;
 	size_t f = 0;
+	size_t size = job.percent > 100 ? share(job.piece) : job.piece;
 
-	if (posix_memalign(&buffer, ALIGN, job.piece))
+	if (posix_memalign(&buffer, ALIGN, size))
 		abort();
+	memset(buffer, 1, size);
 	for (;;) {
 		uint64_t i = atomic_fetch_add(&job.next, 1);
 
@@ -107,7 +125,7 @@ static void open_pair(int from, int to, const char *name)
 		fail("create", name);
 	posix_fadvise(file->in, 0, 0, POSIX_FADV_SEQUENTIAL);
 	file->size = (uint64_t)st.st_size;
-	if (job.reserve && posix_fallocate(file->tail, 0, (off_t)(file->size / 2)))
+	if (job.reserve && posix_fallocate(file->tail, 0, (off_t)output_size(file->size)))
 		fail("reserve", name);
 	file->first_piece = job.n_pieces;
 	job.n_pieces += (file->size + job.piece - 1) / job.piece;
@@ -151,6 +169,7 @@ static const struct argp_option descriptions[] = {
 	{ "direct", 'd', NULL, 0, "Write past the page cache (O_DIRECT)", 0 },
 	{ "sync", 's', NULL, 0, "fsync each file at the end", 0 },
 	{ "reserve", 'r', NULL, 0, "fallocate each file first", 0 },
+	{ "percent", 'w', "N", 0, "Write so much of what is read (default 50)", 0 },
 	{ 0 },
 };
 
@@ -172,11 +191,14 @@ static error_t parse(int key, char *value, struct argp_state *state)
 	case 'r':
 		job.reserve = true;
 		break;
+	case 'w':
+		job.percent = (size_t)strtoul(value, NULL, 10);
+		break;
 	case ARGP_KEY_ARG:
 		*(job.from ? &job.to : &job.from) = value;
 		break;
 	case ARGP_KEY_END:
-		if (state->arg_num != 2 || job.threads < 1 || job.piece < 2 * ALIGN)
+		if (state->arg_num != 2 || job.threads < 1 || job.piece < 2 * ALIGN || !job.percent)
 			argp_usage(state);
 		break;
 	default:

@@ -167,6 +167,29 @@ class Bench:
                                cache="cold"))
             self.forget(self.disk, name.replace(" ", ""))
 
+    def low_bit(self) -> None:
+        """MXFP4 to FP8, against a loop that reads it all and writes as much as the result: 32 codes for 17 bytes."""
+        mib = 512 if self.options.quick else 10240
+        for place, cold, target in ((self.tmpfs, False, ""), (self.disk, True, ">= 0.8")):
+            size = min(mib, 2048) if place == self.tmpfs else mib
+            what = f"MXFP4, {size / 1024:.1f} GiB {'on disk' if cold else 'in memory'}"
+            if not self.has_room(place, (8 if self.options.quick else 1) * size / 1000 * 3.2, "low-bit", what):
+                continue
+            model, out = place / "model-mxfp4", place / "out"
+            remove(model)
+            run([sys.executable, Path(__file__).parent / "low_bit_model.py", "--mib", size, model], self.log)
+            durable = ["-p", "2048", "--direct", "--reserve", "--sync"] if cold else []
+            commands = {"copy": [self.tools / "copy_half", "-t", THREADS, "--percent", 188, *durable, model, out],
+                        "blockwise": self.quantize(model, out, "--requantize"),
+                        "mxfp8": self.quantize(model, out, "--requantize", "--recipe", "mxfp8")}
+            samples = {name: [ran.seconds for ran in rans]
+                       for name, rans in self.in_turn(commands, out, self.runs, cold=model if cold else None).items()}
+            for recipe in ("blockwise", "mxfp8"):
+                self.table.add(Row("low-bit", f"{what}, {recipe}", "s", samples[recipe], "read all, write the result",
+                                   samples["copy"], ratios(samples["copy"], samples[recipe]), target,
+                                   "cold" if cold else "tmpfs"))
+            remove(model)
+
     def memory(self) -> None:
         """Peak of resident memory.  Not below Python's own, about 17 MiB, which the kernel passes on to its children."""
         inputs = {"main": (self.size_name, self.size(), 5), "huge": ("one tensor of 4 GB", ["--huge", 4], 7),
@@ -288,7 +311,7 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "memory": Bench.memory,
+SECTIONS = {"kernels": Bench.kernels, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory,
             "verify": Bench.verify, "start": Bench.start, "calibrate": Bench.calibrate, "peers": Bench.peers}
 
 
