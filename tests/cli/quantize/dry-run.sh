@@ -11,7 +11,7 @@ for model in odd-shapes tiny-moe/per-expert tiny-moe/fused tiny-moe/fused-transp
 		[ ! -e out ] || echo "a dry run made out"
 		"$FP8CONV" quantize "$SAMPLES/$model" -o out --recipe $recipe --quiet --json >result || echo "$model $recipe"
 		"$FP8CONV" inspect out --json >made
-		json plan 'list(j) == ["schema", "recipe", "format", "source", "output", "tensors", "totals", "profile", "tp", "skip_list", "notes"]' \
+		json plan 'list(j) == ["schema", "recipe", "format", "source", "output", "tensors", "totals", "profile", "low_bit", "tp", "skip_list", "notes"]' \
 			"j['recipe'] == '$recipe' and j['source'] == '$SAMPLES/$model' and j['output'] == 'out'" \
 			'all(list(t) == ["name", "file", "dtype", "shape", "action", "recipe", "reason", "rule", "source", "outputs"]
 			     for t in j["tensors"])' \
@@ -35,7 +35,7 @@ for model in odd-shapes tiny-moe/per-expert tiny-moe/fused tiny-moe/fused-transp
 			'j["tp"] == sorted(j["tp"]) and set(j["tp"]) <= {1, 2, 4, 8, 16, 32, 64}'
 		json result 'list(j) == ["schema", "recipe", "format", "output", "tensors", "input_bytes", "output_bytes",
 			     "seconds", "bytes_per_second", "peak_memory_bytes", "files_written", "files_found",
-			     "resumed", "saturated", "nonfinite", "worst", "notes"]' \
+			     "resumed", "saturated", "nonfinite", "worst", "low_bit", "notes"]' \
 			"j['output'] == 'out' and j['files_found'] == 0 and j['resumed'] is False" \
 			'j["files_written"] >= 1' \
 			'list(j["tensors"]) == ["quantized", "kept"] and list(j["worst"]) == ["tensor", "sqnr_db"]' \
