@@ -64,15 +64,16 @@ static bool is_bare(const struct verify *verify, const char *name)
 	return row && row->action == PROFILE_BARE;
 }
 
-/* Reports an integer weight where engines expect FP8, unless scales make 4-bit elements of it. */
+/* Reports an integer weight beside those of 4 bits that has no scale as they have.  Other integers
+ * are free. */
 static void check_integers(struct verify *verify, const struct tensor_ref *ref,
 			   const struct role_facts *facts, const char *module)
 {
 	const struct st_tensor *tensor = ref->tensor;
 
-	if ((tensor->dtype != DT_I8 && tensor->dtype != DT_U8) || tensor->n_dims < 2 ||
-	    !facts->weight || facts->role != ROLE_LINEAR || lists_skip(verify, module) ||
-	    !lists_quantize(verify, module) ||
+	if (!verify->low_bit.n || (tensor->dtype != DT_I8 && tensor->dtype != DT_U8) ||
+	    tensor->n_dims < 2 || !facts->weight || facts->role != ROLE_LINEAR ||
+	    lists_skip(verify, module) || !lists_quantize(verify, module) ||
 	    low_bit_of(&verify->low_bit, low_bit_index(verify->opened.checkpoint, ref)))
 		return;
 	problem_add(&verify->result->problems, PROBLEM_SCALE_MISSING, tensor->name,

@@ -107,8 +107,6 @@ BLOCKWISE: list[tuple[str, str, Damage]] = [
     ("a matrix in bf16 that is no weight", "dtype-mismatch", extra(Q, LAYER + "mix_fn", torch.ones(64, 64, dtype=torch.bfloat16))),
     ("experts in bf16 of an unknown name", "dtype-mismatch",
      extra(Q, "model.layers.0.moe_bank.w_in", torch.ones(4, 64, 64, dtype=torch.bfloat16))),
-    ("a weight in int8 without a scale", "scale-missing",
-     both(one(O, lambda t: t.view(torch.int8)), one(O + "_scale_inv", lambda t: None))),
     ("a module that is not there", "config-ignore",
      config(lambda q: q["modules_to_not_convert"].append("model.layers.77.mlp.gate"))),
     ("a tensor mapped to a file without it", "index-missing",
