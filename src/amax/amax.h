@@ -58,6 +58,7 @@ struct amax_stats {
 	char *backend;	      /* of the passes: "cpu"; after a merge of several "cpu+cuda" */
 	uint64_t data[2];     /* fingerprint of the data: high, low; see amax_stats_data() */
 	uint64_t n_passes;    /* passes that ran, dropped ones included */
+	uint64_t n_planned;   /* passes of the whole calibration; at most n_passes: it ended */
 	uint64_t n_tokens;    /* of all passes */
 	uint64_t seq_len;     /* tokens of the longest sequence */
 };

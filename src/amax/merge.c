@@ -192,17 +192,26 @@ static int check_places(const struct amax_merge_params *params, struct err *err)
 	return 0;
 }
 
+/* Returns the number of passes that an interrupted calibration did not run. */
+static uint64_t passes_missing(const struct amax_stats *stats)
+{
+	return stats->n_planned > stats->n_passes ? stats->n_planned - stats->n_passes : 0;
+}
+
 /* data[i]: the fingerprint of input i, of all before i so far. */
 static int merge_file(struct amax_stats *stats, const struct amax_merge_params *params, size_t i,
 		      uint64_t data[][2], struct err *err)
 {
+	uint64_t missing = passes_missing(stats);
 	struct amax_stats from;
 	int rc;
 
 	if (amax_stats_read(&from, params->io, params->inputs[i], err))
 		return -1;
 	memcpy(data[i], from.data, sizeof from.data);
+	missing += passes_missing(&from);
 	rc = amax_stats_merge(stats, &from, params->how, params->inputs[i], err);
+	stats->n_planned = stats->n_passes + missing;
 	amax_stats_release(&from);
 	return rc;
 }

@@ -101,6 +101,9 @@ static int read_metadata(struct amax_stats *stats, const struct st_file *file, s
 	for (const struct amax_count *count = amax_counts; count->key; count++)
 		if (read_count(file, count, (uint64_t *)(base + count->offset), err))
 			return -1;
+	if (metadata_value(file, amax_planned.key) &&
+	    read_count(file, &amax_planned, &stats->n_planned, err))
+		return -1;
 	for (const struct amax_text *row = amax_texts; row->key; row++) {
 		const char *text = metadata_get(file, row->key, err);
 

@@ -22,6 +22,9 @@ void *amax_site_part(const struct amax_site *site, enum amax_part part)
 	}
 }
 
+const struct amax_count amax_planned = { "passes_planned", offsetof(struct amax_stats, n_planned),
+					 1, INT64_MAX };
+
 const struct amax_count amax_counts[] = {
 	{ "amax_history_len", offsetof(struct amax_stats, history_len), 1, AMAX_HISTORY_LEN_MAX },
 	{ "passes", offsetof(struct amax_stats, n_passes), 0, INT64_MAX },

@@ -46,6 +46,9 @@ struct amax_text {
 	size_t offset; /* of a char * in struct amax_stats */
 };
 
+/* n_planned, which only the history of an interrupted calibration has. */
+extern const struct amax_count amax_planned;
+
 extern const struct amax_count amax_counts[]; /* key NULL at the end */
 extern const struct amax_text amax_texts[];
 

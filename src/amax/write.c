@@ -81,6 +81,9 @@ static size_t metadata_make(struct st_metadata *metadata, const struct amax_stat
 	for (const struct amax_count *count = amax_counts; count->key; count++)
 		metadata_add(metadata, &n, count->key,
 			     xasprintf("%" PRIu64, *(const uint64_t *)(base + count->offset)));
+	if (stats->n_planned > stats->n_passes)
+		metadata_add(metadata, &n, amax_planned.key,
+			     xasprintf("%" PRIu64, stats->n_planned));
 	for (const struct amax_text *text = amax_texts; text->key; text++)
 		metadata_add(metadata, &n, text->key,
 			     xstrdup(*(char *const *)(base + text->offset)));

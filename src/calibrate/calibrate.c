@@ -197,6 +197,7 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 			calibration->stats, err) ||
 	    check_resumed(calibration, err) || resume_fp8(calibration, err))
 		return -1;
+	calibration->stats->n_planned = calibration->file.n_passes;
 	calibration->result->n_resumed = stats->n_passes;
 	calibration->recorder = recorder_new(&sweep->forward, sweep->plan->max_sequences,
 					     params->batch, params->n_threads, asked->histogram);

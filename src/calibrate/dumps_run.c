@@ -404,6 +404,7 @@ static int run_all(struct dumps_run *run, const struct backend *backend, const c
 	    resume_open(&run->file, &run->weights.source, computed_by, run->stats, err) ||
 	    check_resumed(run, err) || workers_new(run, err))
 		return -1;
+	run->stats->n_planned = run->file.n_passes;
 	run->result->n_resumed = stats->n_passes;
 	atomic_store(&run->progress->total,
 		     (plan->n_all_tokens - stats->n_tokens) * plan->n_linears);

@@ -14,8 +14,7 @@
  * pickle. */
 int mistaken_file(const char *path, const unsigned char start[8], uint64_t size, struct err *err);
 
-/* Returns -1 with a message on a directory without safetensors files: ERR_INPUT, or ERR_SYSTEM where
- * it cannot be read. */
+/* Returns -1 with ERR_INPUT on a directory without safetensors files. */
 int mistaken_directory(const struct io *io, const char *directory, struct err *err);
 
 #endif

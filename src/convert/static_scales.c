@@ -201,6 +201,11 @@ int static_scales_cover(const struct static_scales *scales, struct plan *plan, b
 		if (treat_uncovered(scales, plan, u, kept, err))
 			return -1;
 	}
+	if (scales->stats.n_planned > scales->stats.n_passes)
+		notes_add(&selection->notes, NOTE_CALIBRATION_UNFINISHED, NULL,
+			  "'%s' holds %" PRIu64 " of %" PRIu64 " passes: the calibration was "
+			  "interrupted, continue it with --resume",
+			  scales->params->path, scales->stats.n_passes, scales->stats.n_planned);
 	if (n_uncovered)
 		notes_add(&selection->notes, NOTE_UNCOVERED, NULL,
 			  "%zu of %zu modules had too few tokens in '%s': --uncovered applies to "

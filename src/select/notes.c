@@ -15,6 +15,7 @@ static const char *const names[N_NOTE_KINDS] = {
 	[NOTE_NOT_LOADED] = "not-loaded",
 	[NOTE_PARTIAL_BLOCKS] = "partial-blocks",
 	[NOTE_OVERRIDES_ENGINE] = "overrides-engine",
+	[NOTE_CALIBRATION_UNFINISHED] = "calibration-unfinished",
 	[NOTE_UNCOVERED] = "uncovered",
 	[NOTE_INVERTED] = "inverted",
 	[NOTE_PATTERN_UNUSED] = "pattern-unused",

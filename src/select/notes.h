@@ -15,6 +15,7 @@ enum note_kind {
 	NOTE_NOT_LOADED,
 	NOTE_PARTIAL_BLOCKS, /* transformers reads weights of partial blocks wrong */
 	NOTE_OVERRIDES_ENGINE,
+	NOTE_CALIBRATION_UNFINISHED,
 	NOTE_UNCOVERED, /* calibration has too few tokens of modules */
 	NOTE_INVERTED,	/* the source's scales divide */
 	NOTE_PATTERN_UNUSED,
