@@ -91,6 +91,14 @@ const char *engine_refuses_mixed(enum engine target, const struct format *format
 	return reason ? reason : format->refused_mixed[target];
 }
 
+const char *engine_refuses_beside(enum engine target, const struct format *format,
+				  const struct scheme *scheme)
+{
+	const struct variant *variant = variant_find(format, scheme, target);
+
+	return variant ? variant->refused_mixed[target] : NULL;
+}
+
 bool engine_refuses_input_scales(float w1, float w3)
 {
 	return fabsf(w1 - w3) > ENGINE_INPUT_SCALE_LIMIT;

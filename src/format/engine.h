@@ -55,6 +55,11 @@ const char *engine_refuses_partial(enum engine target, const struct format *form
  * NULL where it loads them. */
 const char *engine_refuses_mixed(enum engine target, const struct format *format);
 
+/* Returns the reason for which an engine that loads the scheme refuses it, or reads it wrong, in a
+ * checkpoint with modules of other schemes; NULL where the engine loads it. */
+const char *engine_refuses_beside(enum engine target, const struct format *format,
+				  const struct scheme *scheme);
+
 /* Whether the static input scales of the first and third matrix of an expert differ by more than
  * ENGINE_INPUT_SCALE_LIMIT. */
 bool engine_refuses_input_scales(float w1, float w3);

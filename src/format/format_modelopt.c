@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ModelOpt (TensorRT-LLM's home): one quant_algo, in hf_quant_config.json and again in config.json,
- * fp8conv-formats(7).
+ * ModelOpt (TensorRT-LLM's home): one quant_algo, or one for each module, in hf_quant_config.json
+ * and again in config.json, fp8conv-formats(7).
+ *
+ * What engines read of single modules: vLLM, ModelOptMixedPrecisionConfig.get_quant_method();
+ * TensorRT-LLM, ModelConfig.load_modelopt_quant_config().
  */
 #include <string.h>
 #include <strings.h>
@@ -14,6 +17,9 @@
 #define NOT_IN_TRANSFORMERS "it does not know quant_method 'modelopt'"
 #define SGLANG_TENSORS	    "it reads only per-tensor FP8 of modelopt"
 #define VLLM_DENSE	    "it reads this quant_algo only in dense layers"
+
+#define VLLM_MIXED   "with MIXED_PRECISION it takes codes of this quant_algo for weights, silently"
+#define TRTLLM_MIXED "with MIXED_PRECISION it reads blocks only as FP8_BLOCK_SCALES"
 
 static const char *const methods[] = { "modelopt", "modelopt_mxfp8", NULL };
 
@@ -46,6 +52,7 @@ static const struct variant variants[] = {
 		.refused = { [ENGINE_SGLANG] = SGLANG_TENSORS,
 			     [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 		.refused_moe = { [ENGINE_VLLM] = VLLM_DENSE },
+		.refused_mixed = { [ENGINE_VLLM] = VLLM_MIXED },
 		.weights = "channel",
 		.inputs = "token",
 	},
@@ -60,6 +67,8 @@ static const struct variant variants[] = {
 		.refused = { [ENGINE_SGLANG] = SGLANG_TENSORS,
 			     [ENGINE_TRANSFORMERS] = NOT_IN_TRANSFORMERS },
 		.refused_moe = { [ENGINE_VLLM] = VLLM_DENSE },
+		.refused_mixed = { [ENGINE_VLLM] = VLLM_MIXED, [ENGINE_TRTLLM] = TRTLLM_MIXED },
+		.layer = "FP8_PB_WO",
 		.weights = "block",
 	},
 	{
@@ -126,6 +135,18 @@ static bool passes(const struct passed *passed)
 	       !strcmp(config_quant_method(passed->config), "modelopt");
 }
 
+/* Returns the entry of a module in "quantized_layers". */
+static json_t *layer_json(const struct variant *variant, const struct scheme *scheme)
+{
+	json_t *layer =
+		json_pack("{s:s}", "quant_algo", variant->layer ? variant->layer : variant->method);
+
+	if (scheme->tile.cols != WHOLE)
+		json_object_set_new(layer, "group_size",
+				    json_integer((json_int_t)scheme->tile.cols));
+	return layer;
+}
+
 /* Returns "quantized_layers": an algorithm for each module, ours and those that are passed on. */
 static json_t *layers_json(const struct format *format, const struct quantization *quantization)
 {
@@ -135,11 +156,12 @@ static json_t *layers_json(const struct format *format, const struct quantizatio
 
 	for (size_t i = 0; i < quantization->n_sets; i++) {
 		const struct module_set *set = &quantization->sets[i];
-		const char *algo = variant_find(format, &set->scheme, quantization->target)->method;
+		const struct variant *variant =
+			variant_find(format, &set->scheme, quantization->target);
 
 		for (size_t m = 0; m < set->n_modules; m++)
 			json_object_set_new(layers, set->modules[m],
-					    json_pack("{s:s}", "quant_algo", algo));
+					    layer_json(variant, &set->scheme));
 	}
 	for (size_t m = 0; m < passed->n_modules; m++) {
 		json_t *layer = json_object_get(theirs, passed->modules[m]);
@@ -152,29 +174,40 @@ static json_t *layers_json(const struct format *format, const struct quantizatio
 	return layers;
 }
 
-/* Low-bit weights beside ours: each module has its algorithm. */
+/* Whether the low-bit source that is passed on has a KV cache in FP8. */
+static bool passes_kv_cache(const struct passed *passed)
+{
+	const json_t *keys = keys_of(passed->config);
+
+	return passed->n_modules && (!strcmp(config_text(keys, "kv_cache_quant_algo"), "FP8") ||
+				     json_is_object(json_object_get(keys, "kv_cache_scheme")));
+}
+
+static json_t *kv_cache_json(bool kv_cache)
+{
+	return kv_cache ? json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", 8, "type", "float")
+			: json_null();
+}
+
+/* Modules of several schemes, of which some may be low-bit: each module has its algorithm. */
 static int configure_mixed(const struct format *format, const struct quantization *quantization,
 			   struct buf *config, struct buf *hf_quant_config)
 {
 	json_t *kept = config_kept_json(quantization);
 	json_t *layers = layers_json(format, quantization);
-	json_t *cache =
-		json_object_get(keys_of(quantization->passed.config), "kv_cache_quant_algo");
+	bool cache = quantization->kv_cache || passes_kv_cache(&quantization->passed);
 
-	cache = quantization->kv_cache ? json_string("FP8")
-		: cache		       ? json_incref(cache)
-				       : json_null();
 	config_add_json(hf_quant_config,
-			json_pack("{s:o, s:{s:s, s:O, s:O, s:O}}", "producer",
+			json_pack("{s:o, s:{s:s, s:s?, s:O, s:O}}", "producer",
 				  producer_json(quantization), "quantization", "quant_algo", MIXED,
-				  "kv_cache_quant_algo", cache, "exclude_modules", kept,
-				  "quantized_layers", layers),
+				  "kv_cache_quant_algo", cache ? "FP8" : NULL, "exclude_modules",
+				  kept, "quantized_layers", layers),
 			4);
 	buf_putc(hf_quant_config, '\n');
 	config_add_json(config,
 			json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "quant_method", "modelopt",
-				  "quant_algo", MIXED, "kv_cache_quant_algo", cache, "ignore", kept,
-				  "quantized_layers", layers, "producer",
+				  "quant_algo", MIXED, "ignore", kept, "quantized_layers", layers,
+				  "kv_cache_scheme", kv_cache_json(cache), "producer",
 				  producer_json(quantization)),
 			2);
 	return 0;
@@ -185,10 +218,10 @@ static int configure(const struct format *format, const struct quantization *qua
 {
 	const struct scheme *scheme = &quantization->sets[0].scheme;
 	const struct variant *variant = variant_find(format, scheme, quantization->target);
-	json_t *kept, *kv_cache = json_null();
+	json_t *kept;
 
 	(void)err;
-	if (quantization->passed.n_modules)
+	if (quantization->passed.n_modules || quantization_mixed(quantization))
 		return configure_mixed(format, quantization, config, hf_quant_config);
 	kept = config_kept_json(quantization);
 	config_add_json(hf_quant_config,
@@ -198,14 +231,12 @@ static int configure(const struct format *format, const struct quantization *qua
 				  quantization->kv_cache ? "FP8" : NULL, "exclude_modules", kept),
 			4);
 	buf_putc(hf_quant_config, '\n');
-	if (quantization->kv_cache)
-		kv_cache =
-			json_pack("{s:b, s:i, s:s}", "dynamic", 0, "num_bits", 8, "type", "float");
 	config_add_json(config,
 			json_pack("{s:s, s:s, s:o, s:{s:o}, s:o, s:o}", "quant_method", "modelopt",
 				  "quant_algo", variant->method, "ignore", kept, "config_groups",
 				  "group_0", group_json(scheme, variant), "kv_cache_scheme",
-				  kv_cache, "producer", producer_json(quantization)),
+				  kv_cache_json(quantization->kv_cache), "producer",
+				  producer_json(quantization)),
 			2);
 	return 0;
 }
@@ -275,6 +306,8 @@ static void check_twice(const struct config_check *check, const json_t *config)
 {
 	const json_t *other = json_object_get(check->hf_quant_config, "quantization");
 	const json_t *list = json_object_get(other, "exclude_modules");
+	const json_t *layers = json_object_get(config, "quantized_layers");
+	const json_t *other_layers = json_object_get(other, "quantized_layers");
 
 	if (!other || !config || strcmp(config_text(config, "quant_method"), "modelopt"))
 		return;
@@ -282,6 +315,9 @@ static void check_twice(const struct config_check *check, const json_t *config)
 		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
 			      "quant_algo is '%s' here, but '%s' in config.json",
 			      config_text(other, "quant_algo"), config_text(config, "quant_algo"));
+	if ((layers || other_layers) && !json_equal(layers, other_layers))
+		config_report(check, CONFIG_KEYS, "hf_quant_config.json",
+			      "quantized_layers differs from that in config.json");
 	if (list && check->kept && !same_list(list, check->kept))
 		config_report(check, CONFIG_KEPT, "hf_quant_config.json",
 			      "exclude_modules differs from the list in config.json");
@@ -296,6 +332,12 @@ static void check_config(const struct config_check *check)
 	if (!*algo)
 		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",
 			      "quantization_config has no quant_algo: engines refuse to load it");
+	else if (!strcasecmp(algo, MIXED) &&
+		 !json_object_size(json_object_get(keys_of(config), "quantized_layers")))
+		config_report(check, CONFIG_KEYS, nested ? "hf_quant_config.json" : "config.json",
+			      "quant_algo is '%s', but quantized_layers is missing or empty: "
+			      "engines refuse to load it",
+			      algo);
 	else if (!check->detection->declared &&
 		 !strcmp(config_quant_method(config), "modelopt_mxfp8"))
 		config_report(check, CONFIG_KEYS, "config.json",
@@ -310,8 +352,6 @@ const struct format format_modelopt = {
 	.summary = "ModelOpt's: one quant_algo, hf_quant_config.json",
 	.variants = variants,
 	.methods = methods,
-	.refused_mixed = { [ENGINE_ANY] = "it holds one quant_algo for all modules; use --format "
-					  "compressed-tensors" },
 	.kv_scale = "?_proj.?_scale",
 	.kv_dims = 0,
 	.passes = passes,

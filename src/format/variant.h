@@ -39,7 +39,8 @@ struct variant {
 	/* The reason for which an engine does not load it; NULL: loads.  [ENGINE_ANY]: the reason
 	 * of all engines. */
 	const char *refused[N_ENGINES];
-	const char *refused_moe[N_ENGINES]; /* the same for models with experts */
+	const char *refused_moe[N_ENGINES];   /* the same for models with experts */
+	const char *refused_mixed[N_ENGINES]; /* the same beside modules of other schemes */
 	/* the same for weights whose last blocks have fewer rows, and fewer columns */
 	const char *refused_rows[N_ENGINES];
 	const char *refused_cols[N_ENGINES];
@@ -49,6 +50,7 @@ struct variant {
 	const char *inputs;   /* strategy of activations */
 	const char *kept_key; /* key of the list of modules in high precision */
 	const char *version;  /* first version of the format's package that reads the variant */
+	const char *layer;    /* its name for a single module; NULL: method */
 	bool null_block_size; /* requires "weight_block_size": null */
 };
 

@@ -50,6 +50,30 @@ static int check_mixed(const struct format *format, const struct quantization *q
 		       first, second, reason);
 }
 
+/* Checks each set of a checkpoint with several schemes by itself. */
+static int check_beside(const struct format *format, const struct quantization *quantization,
+			struct err *err)
+{
+	char words[SCHEME_NAME_SIZE];
+
+	if (!quantization_mixed(quantization) && !quantization->passed.n_modules)
+		return 0;
+	for (size_t i = 0; i < quantization->n_sets; i++) {
+		const struct module_set *set = &quantization->sets[i];
+		const char *reason =
+			engine_refuses_beside(quantization->target, format, &set->scheme);
+
+		scheme_name(&set->scheme, words);
+		if (reason)
+			return err_set(err, ERR_USAGE,
+				       "module '%s' as %s in format '%s' does not load in %s "
+				       "beside other schemes: %s",
+				       set->modules[0], words, format->name,
+				       engine_name(quantization->target), reason);
+	}
+	return 0;
+}
+
 /* An engine that reads one group or scheme does not read low-bit weights beside FP8. */
 static int check_passed_target(const struct format *format, const struct quantization *quantization,
 			       struct err *err)
@@ -134,7 +158,8 @@ int format_configure(const struct format *format, const struct quantization *qua
 		return format_refuse_kv(format, err);
 	if (check_mixed(format, quantization, err) ||
 	    format_check_passed(format, &quantization->passed, err) ||
-	    check_passed_target(format, quantization, err))
+	    check_passed_target(format, quantization, err) ||
+	    check_beside(format, quantization, err))
 		return -1;
 	return format->configure(format, quantization, config, hf_quant_config, err);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "format/check_config.h"
+#include "format/read_config.h"
 #include "source/fp8_source.h"
 #include "verify/steps.h"
 
@@ -20,11 +21,40 @@ static void report(void *context, enum config_part part, const char *file, const
 		message);
 }
 
+/* Reports the first module with an algorithm of its own that the target does not read. */
+static void check_layers(struct verify *verify)
+{
+	const struct format *format = verify->opened.format;
+	const char *name;
+	json_t *layer;
+
+	if (!format)
+		return;
+	json_object_foreach((json_t *)verify->lists.layer_list, name, layer)
+	{
+		struct declaration said = { 0 };
+		const char *reason;
+
+		format->read(layer, &said);
+		reason = said.declared ? engine_refuses_beside(verify->opened.target, format,
+							       &said.scheme)
+				       : NULL;
+		if (!reason)
+			continue;
+		problem_add(&verify->result->problems, PROBLEM_CONFIG_KEY, NULL, "config.json",
+			    "quantized_layers has '%s' as %s, which %s does not load: %s", name,
+			    config_text(layer, "quant_algo"), engine_name(verify->opened.target),
+			    reason);
+		return;
+	}
+}
+
 /* Reports a scheme that the loader of the target refuses. */
 static void check_target(struct verify *verify)
 {
 	struct err err = { 0 };
 
+	check_layers(verify);
 	if (verify->opened.target != ENGINE_ANY && verify->opened.format &&
 	    engine_check(verify->opened.target, verify->opened.format,
 			 &verify->opened.detection->scheme,

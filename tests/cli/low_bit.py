@@ -240,7 +240,7 @@ def passed(packing, out):
                 and ours["weights"]["num_bits"] == 8 and ours["weights"]["strategy"] == "block" and ours["format"] == "float-quantized")
     elif packing == "modelopt-nvfp4":
         layers = {name.removesuffix(".weight"): {"quant_algo": "NVFP4", "group_size": 16} for name in tensors if name.endswith("proj.weight")}
-        layers["model.layers.0.self_attn.o_proj"] = {"quant_algo": "fp8_pb_wo"}
+        layers["model.layers.0.self_attn.o_proj"] = {"quant_algo": "FP8_PB_WO", "group_size": 128}
         other = json.loads((pathlib.Path(out) / "hf_quant_config.json").read_text())["quantization"]
         held = (q["quant_algo"] == other["quant_algo"] == "MIXED_PRECISION" and q["quantized_layers"] == other["quantized_layers"] == layers
                 and q["ignore"] == other["exclude_modules"] == ["lm_head"])

@@ -54,6 +54,13 @@ static const char *const attention[] = { "model.layers.0.self_attn.k_proj",
 	"{'quant_method': 'modelopt', 'quant_algo': '" algo "', 'ignore': " KEPT \
 	", 'config_groups': {'group_0': {" group                                 \
 	", 'targets': ['Linear']}}, 'kv_cache_scheme': " kv ", 'producer': " PRODUCER "}"
+#define MODELOPT_MIXED(mlp_algo, attention_algo, kv)                                         \
+	"{'quant_method': 'modelopt', 'quant_algo': 'MIXED_PRECISION', 'ignore': " KEPT      \
+	", 'quantized_layers': {'model.layers.0.mlp.experts.0.w1': {'quant_algo': " mlp_algo \
+	"}, 'model.layers.0.mlp.up_proj': {'quant_algo': " mlp_algo                          \
+	"}, 'model.layers.0.self_attn.k_proj': {'quant_algo': " attention_algo               \
+	"}, 'model.layers.0.self_attn.q_proj': {'quant_algo': " attention_algo               \
+	"}}, 'kv_cache_scheme': " kv ", 'producer': " PRODUCER "}"
 #define MODELOPT_FILE(algo, kv)                                            \
 	"{'producer': " PRODUCER ", 'quantization': {'quant_algo': '" algo \
 	"', 'kv_cache_quant_algo': " kv ", 'exclude_modules': " KEPT "}}"
@@ -252,9 +259,44 @@ static void two_recipes_in_one_configuration(void **state)
 	buf_release(&config);
 	assert_int_equal(configure("compressed-tensors", sets, 2, trtllm, &config, &err), -1);
 	assert_non_null(strstr(err.message, "blockwise 128x128 and channelwise"));
+	assert_int_equal(config.len, 0);
+}
+
+/* ModelOpt names an algorithm for each module.  vLLM has none of channels and
+ * blocks there, and TensorRT-LLM knows blocks by another name. */
+static void two_recipes_in_modelopt(void **state)
+{
+	const struct module_set sets[] = { { schemes[BLOCK], mlp, 2 },
+					   { schemes[CHANNEL], attention, 2 } };
+	const struct module_set statics[] = { { schemes[MX], mlp, 2 },
+					      { schemes[STATIC], attention, 2 } };
+	struct quantization rest = { .kept = kept, .n_kept = 2 };
+	struct buf config = { 0 };
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(configure("modelopt", sets, 2, rest, &config, &err), 0);
+	assert_json(&config, MODELOPT_MIXED("'FP8_PB_WO', 'group_size': 128",
+					    "'FP8_PER_CHANNEL_PER_TOKEN'", "null"));
+	buf_release(&config);
+	rest.kv_cache = true;
+	rest.target = ENGINE_VLLM;
+	assert_int_equal(configure("modelopt", statics, 2, rest, &config, &err), 0);
+	assert_json(&config, MODELOPT_MIXED("'MXFP8', 'group_size': 32", "'FP8'",
+					    "{'dynamic': false, 'num_bits': 8, 'type': 'float'}"));
+	buf_release(&config);
+	rest.target = ENGINE_TRTLLM;
 	assert_int_equal(configure("modelopt", sets, 2, rest, &config, &err), -1);
 	assert_int_equal(err.kind, ERR_USAGE);
-	assert_non_null(strstr(err.message, "blockwise 128x128 and channelwise"));
+	assert_non_null(strstr(err.message, "FP8_BLOCK_SCALES"));
+	rest.target = ENGINE_VLLM;
+	assert_int_equal(configure("modelopt", sets + 1, 1, rest, &config, &err), 0);
+	buf_release(&config);
+	assert_int_equal(configure("modelopt",
+				   (struct module_set[]){ sets[1], { schemes[MX], mlp, 2 } }, 2,
+				   rest, &config, &err),
+			 -1);
+	assert_non_null(strstr(err.message, "codes of this quant_algo for weights"));
 	assert_int_equal(config.len, 0);
 }
 
@@ -386,6 +428,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(configurations_are_as_engines_read_them),
 		cmocka_unit_test(two_recipes_in_one_configuration),
+		cmocka_unit_test(two_recipes_in_modelopt),
 		cmocka_unit_test(recipes_of_the_same_words_share_their_claims),
 		cmocka_unit_test(unsupported_configurations_are_refused),
 		cmocka_unit_test(the_configuration_is_set_in_one_place),
