@@ -37,6 +37,7 @@ static void plan_fill(struct plan *plan)
 		beside[i].spec = &recipe->weight;
 	}
 	*plan = (struct plan){
+		.source.config = { .data = (char *)"{}", .len = 2 },
 		.units = beside,
 		.selection = { .units = units, .n_units = N_RECIPES + 1 },
 		.format = format_select("compressed-tensors", ENGINE_ANY, &scheme, "x", &err),
