@@ -63,6 +63,23 @@ fails 2 " quantize: tensor '*' is MXFP4 and would be kept (non-finite values), b
 	quantize in -o out --requantize --on-nonfinite skip
 "$FP8CONV" quantize in -o out --requantize --on-nonfinite saturate --quiet
 rm -rf in out j
+
+# A tensor of the shape that says another one; headers that lie are in tests/unit/test_low_bit.c.
+python3 "$CLI/low_bit.py" finite ct-int4 in
+python3 - <<'END'
+import json
+data = bytearray(open("in/model.safetensors", "rb").read())
+n = int.from_bytes(data[:8], "little")
+at = 8 + n + json.loads(data[8:8 + n])["model.layers.0.mlp.experts.1.up_proj.weight_shape"]["data_offsets"][0]
+data[at] ^= 1
+open("in/model.safetensors", "wb").write(data)
+END
+for command in "quantize --requantize" dequantize; do
+	# shellcheck disable=SC2086
+	fails 3 " ${command% *}: 'model.layers.0.mlp.experts.1.up_proj.weight_shape' says \[129, 256], but 'model.layers.0.mlp.experts.1.up_proj.weight_packed' packs \[128, 256]" \
+		$command in -o out
+done
+rm -rf in
 [ -z "$(ls)" ] || ls
 need "$SAMPLES/tiny-llama"
 fails 2 " quantize: option '--exact' is for low-bit weights, and none of '$SAMPLES/tiny-llama' are quantized" \
