@@ -4,14 +4,16 @@
 # Experts in one tensor that stays so: codes and scales are those of each expert by itself, one after another.  All that reads
 # such a tensor again takes each expert for a matrix.
 
-# alike MODEL RECIPE FORMAT: stack is made of m/MODEL, split of the same matrices.
+# alike MODEL RECIPE FORMAT OPTION...: stack is made of m/MODEL, split of the same matrices.
 alike() {
 	rm -rf stack split
-	"$FP8CONV" quantize "m/$1" --recipe "$2" --format "$3" -o stack -q
-	"$FP8CONV" quantize m/split --recipe "$2" --format "$3" -o split -q
+	model=$1 recipe=$2 format=$3
+	shift 3
+	"$FP8CONV" quantize "m/$model" --recipe "$recipe" --format "$format" -o stack -q "$@"
+	"$FP8CONV" quantize m/split --recipe "$recipe" --format "$format" -o split -q "$@"
 	python3 "$CLI/experts.py" joined stack split
 	"$FP8CONV" verify stack
-	"$FP8CONV" verify stack --source "m/$1"
+	"$FP8CONV" verify stack --source "m/$model"
 }
 
 python3 "$CLI/experts.py" step m 3 256 384
@@ -49,6 +51,11 @@ in one tensor" repack stack --format modelopt -o bad
 python3 "$CLI/experts.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.up_proj.weight
 python3 "$CLI/experts.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.down_proj.weight_scale_inv
 "$FP8CONV" verify stack --source m/stack
+
+# The last block of an expert is partial, and the next expert begins a block.
+rm -rf m
+python3 "$CLI/experts.py" step m 3 256 192
+alike stack blockwise hf --ragged
 
 # Granite: gate and up in one, whose scales must not cross the half.
 rm -rf m
