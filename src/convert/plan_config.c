@@ -175,6 +175,27 @@ static int check_modules(struct skip_match *match, const struct modules *modules
 	return 0;
 }
 
+/* Engines look for experts that stay in one tensor by their prefix. */
+static int check_stacks(struct skip_match *match, const struct plan *plan, struct err *err)
+{
+	struct modules prefixes = { 0 };
+	int rc;
+
+	for (size_t u = 0; u < plan->selection.n_units; u++) {
+		const struct unit *unit = &plan->selection.units[u];
+		char *prefix;
+
+		if (!unit->recipe || !unit->stack)
+			continue;
+		prefix = skip_experts_prefix(unit->name);
+		modules_add(&prefixes, prefix);
+		free(prefix);
+	}
+	rc = check_modules(match, &prefixes, err);
+	modules_release(&prefixes);
+	return rc;
+}
+
 /* Refuses a list that some engine would match with a quantized module, whose codes it would then
  * read as weights. */
 static int check_list(const struct plan *plan, const struct recipe_sets *sets, struct err *err)
@@ -185,6 +206,8 @@ static int check_list(const struct plan *plan, const struct recipe_sets *sets, s
 
 	for (size_t i = 0; i < sets->n && !rc; i++)
 		rc = check_modules(match, &sets->list[i].modules, err);
+	if (!rc)
+		rc = check_stacks(match, plan, err);
 	skip_match_free(match);
 	return rc;
 }

@@ -47,9 +47,11 @@ static int find_owner(const struct path *path)
 static int find_experts(const struct path *path)
 {
 	for (int i = 0; i + 1 < path->n; i++)
-		if (segment_is(&path->segments[i], "experts") ||
-		    (segment_ends(&path->segments[i], "experts") &&
-		     segment_is_number(&path->segments[i + 1])))
+		if (segment_ends(&path->segments[i], "experts") &&
+		    segment_is_number(&path->segments[i + 1]))
+			return i;
+	for (int i = 0; i + 1 < path->n; i++)
+		if (segment_is(&path->segments[i], "experts"))
 			return i;
 	return -1;
 }

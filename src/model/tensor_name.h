@@ -24,7 +24,7 @@ struct path {
 	/* the module that owns the tensor: the last segment before "weight" or "bias" that is not
 	 * a number; else the last segment */
 	int owner;
-	/* the first segment "experts" that another one follows, or "...experts" that a number
+	/* the first segment "...experts" that a number follows, else "experts" that another one
 	 * follows; or -1 */
 	int experts;
 	bool numbered_expert; /* a number follows that segment */

@@ -34,6 +34,8 @@ static const struct {
 	{ "model.layers.0.block_sparse_moe.experts.7.w2.weight", PARALLEL_ROW },
 	{ "model.layers.0.block_sparse_moe.experts.7.w3.weight", PARALLEL_COLUMN },
 	{ "model.layers.0.mlp.experts.127.down_proj.weight", PARALLEL_ROW },
+	{ "model.layers.0.mlp.experts.local_experts.3.linear_fc1.weight", PARALLEL_REPLICATED },
+	{ "model.layers.0.mlp.routed_experts.3.up_proj.weight", PARALLEL_COLUMN },
 	{ "model.layers.0.mlp.shared_experts.up_proj.weight", PARALLEL_COLUMN },
 	{ "model.layers.0.mlp.shared_expert.down_proj.weight", PARALLEL_ROW },
 	{ "language_model.model.layers.1.feed_forward.shared_expert.up_proj.weight",
