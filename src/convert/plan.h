@@ -115,6 +115,7 @@ struct plan {
 	struct qspec spec; /* of recipe, after tuning */
 	enum engine target;
 	bool kv_cache; /* the output has scales of KV caches */
+	bool kv_heads; /* one for each head; CONVERT_REPACK */
 
 	struct profile profile; /* the rows of the model's family; not for CONVERT_DEQUANTIZE */
 	struct selection selection;

@@ -342,6 +342,7 @@ int plan_configuration(struct plan *plan, struct err *err)
 					      .tables = (const char *const *)sets.tables.names,
 					      .n_tables = sets.tables.n,
 					      .kv_cache = plan->kv_cache,
+					      .kv_heads = plan->kv_heads,
 					      .target = plan->target,
 					      .tool_version = FP8CONV_VERSION,
 					      .passed = passed_weights(&passed, plan) };

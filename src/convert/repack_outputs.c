@@ -3,6 +3,7 @@
  * The outputs of `repack`: codes under their own names, scales under the format's.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -115,6 +116,37 @@ static bool has_partner(const struct detection *detection, const char *name, siz
 	return false;
 }
 
+/* Declares a cache scale; those of single heads keep their shape and type.  ERR_USAGE if the format
+ * has one scale for all heads, or other attentions have. */
+static int cache_decl(struct plan *plan, const struct tensor_ref *ref, struct scale_decl *decl,
+		      struct err *err)
+{
+	const struct st_tensor *scale = ref->tensor;
+	const uint64_t n_heads = st_n_elements(scale->shape, scale->n_dims);
+
+	if (n_heads > 1 && !plan->format->kv_heads)
+		return err_set(err, ERR_USAGE,
+			       "KV-cache scale '%s' has %" PRIu64
+			       " values, one for each head, which format '%s' cannot hold: use "
+			       "--format compressed-tensors",
+			       scale->name, n_heads, plan->format->name);
+	if (plan->kv_cache && plan->kv_heads != (n_heads > 1))
+		return err_set(err, ERR_USAGE,
+			       "KV-cache scale '%s' has %" PRIu64
+			       " values, but other attentions %s: a configuration says one of both",
+			       scale->name, n_heads, plan->kv_heads ? "one for each head" : "one");
+	plan->kv_heads = n_heads > 1;
+	if (n_heads <= 1)
+		return 0;
+	if (scale->n_dims > (int)(sizeof decl->shape / sizeof *decl->shape))
+		return err_set(err, ERR_INPUT, "KV-cache scale '%s' has %d dimensions", scale->name,
+			       scale->n_dims);
+	decl->dtype = scale->dtype;
+	decl->n_dims = scale->n_dims;
+	memcpy(decl->shape, scale->shape, (size_t)scale->n_dims * sizeof *scale->shape);
+	return 0;
+}
+
 /* Adds a cache scale as a unit of its own, after the weights. */
 static int add_cache_scale(struct plan *plan, const struct detection *detection,
 			   const struct tensor_ref *ref, struct err *err)
@@ -145,6 +177,10 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 	module = xstrndup(name, n);
 	format_kv_scale(plan->format, module, which, &decl);
 	free(module);
+	if (cache_decl(plan, ref, &decl, err)) {
+		free(decl.name);
+		return -1;
+	}
 	plan->kv_cache = true;
 	plan->totals.n_kept++;
 	plan_unit_begin(plan, selection->n_units - 1);

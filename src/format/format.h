@@ -77,6 +77,7 @@ struct quantization {
 	const char *const *kept; /* linear modules left in high precision, by full path, sorted */
 	size_t n_kept;
 	bool kv_cache;
+	bool kv_heads; /* each head has its own scales of the cache */
 	enum engine target;
 	const char *tool_version;
 	struct passed passed;
@@ -108,6 +109,7 @@ struct format {
 	 * number of dimensions (all 1); NULL: the format has no KV cache scales. */
 	const char *kv_scale;
 	int kv_dims;
+	bool kv_heads; /* its configuration can say that each head has its own */
 
 	/* Whether the format can describe such weights beside its own; NULL: it cannot. */
 	bool (*passes)(const struct passed *passed);

@@ -254,12 +254,14 @@ static const struct variant *head_variant(const struct format *format,
 	return newest;
 }
 
-static json_t *kv_cache_json(bool kv_cache)
+/* The loader of vLLM has the strategies "tensor" and "attn_head". */
+static json_t *kv_cache_json(const struct quantization *quantization)
 {
-	if (!kv_cache)
+	if (!quantization->kv_cache)
 		return json_null();
 	return json_pack("{s:i, s:s, s:s, s:b, s:b}", "num_bits", 8, "type", "float", "strategy",
-			 "tensor", "symmetric", 1, "dynamic", 0);
+			 quantization->kv_heads ? "attn_head" : "tensor", "symmetric", 1, "dynamic",
+			 0);
 }
 
 /* Returns the version that reads both our groups and those of the source. */
@@ -278,7 +280,7 @@ static int configure(const struct format *format, const struct quantization *qua
 	const struct variant *head = head_variant(format, quantization, &differ);
 	bool name_formats = differ || passed->n_modules ||
 			    quantization->sets[0].scheme.granularity == GRANULARITY_MX;
-	json_t *object, *kv_cache = kv_cache_json(quantization->kv_cache);
+	json_t *object, *kv_cache = kv_cache_json(quantization);
 
 	(void)hf_quant_config;
 	(void)err;
@@ -433,6 +435,7 @@ const struct format format_compressed_tensors = {
 	.refused_mixed = { [ENGINE_TRTLLM] = "it reads only the first config group" },
 	.kv_scale = "?_scale",
 	.kv_dims = 1,
+	.kv_heads = true,
 	.passes = passes,
 	.configure = configure,
 	.read = read_config,
