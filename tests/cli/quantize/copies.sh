@@ -111,3 +111,16 @@ python3 "$CLI/checkpoint.py" list parts | cut -f 1,2 | head -n 1
 [ "$inode" = "$(stat -c %i parts/model-00002-of-00002.safetensors)" ] || echo "a file without a change was written again"
 "$FP8CONV" quantize fused -o new
 same new parts
+
+# Also where the file keeps its size: one of two weights takes the place of the other.
+mkdir swap
+python3 "$CLI/checkpoint.py" make swap/model.safetensors blocks.0.self_attentio.qkv_proj.weight=BF16:256x128 \
+	model.layers.0.self_attn.o_proj.weight=BF16:256x128
+echo '{"model_type": "step3p5"}' >swap/config.json
+"$FP8CONV" quantize swap -o swapped
+size=$(stat -c %s swapped/model.safetensors)
+echo '{"num_attention_heads": 4, "num_key_value_heads": 2}' >swap/config.json
+"$FP8CONV" quantize swap -o swapped
+[ "$size" = "$(stat -c %s swapped/model.safetensors)" ] || echo "the sizes differ, which says it too"
+"$FP8CONV" quantize swap -o swapped-new
+same swapped-new swapped
