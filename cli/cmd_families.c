@@ -3,6 +3,7 @@
  * fp8conv families: what model families ask for beyond the general rules, from the table that
  * quantize uses.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/io.h"
 #include "base/mem.h"
 #include "ckpt/checkpoint.h"
+#include "ckpt/mistaken.h"
 #include "cli/command.h"
 #include "cli/options/values.h"
 #include "cli/print/families.h"
@@ -36,10 +38,15 @@ static bool is_directory(const char *path)
 
 static int read_model(struct model_config *config, const char *directory, struct err *err)
 {
-	char *path = xasprintf("%s/" CONFIG_NAME, directory);
 	struct buf text = { 0 };
-	int rc = io_read_file(&io_system, AT_FDCWD, path, CONFIG_MAX, &text, err);
+	struct stat status;
+	char *path;
+	int rc;
 
+	if (stat(directory, &status) && errno == ENOENT)
+		return mistaken_name(directory, err);
+	path = xasprintf("%s/" CONFIG_NAME, directory);
+	rc = io_read_file(&io_system, AT_FDCWD, path, CONFIG_MAX, &text, err);
 	if (rc == 0)
 		rc = model_config_read(config, &text, err);
 	buf_release(&text);

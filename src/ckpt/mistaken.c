@@ -42,6 +42,30 @@ int mistaken_file(const char *path, const unsigned char start[8], uint64_t size,
 	return 0;
 }
 
+/* Is it "org/model", the form of names on the Hugging Face Hub? */
+static bool is_hub_name(const char *path)
+{
+	const char *slash = strchr(path, '/');
+
+	return slash && slash > path && path[0] != '.' && slash[1] && !strchr(slash + 1, '/');
+}
+
+int mistaken_name(const char *path, struct err *err)
+{
+	if (strstr(path, "://"))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is an address: download the model, as 'hf download ORG/MODEL' "
+			       "does, and give the directory",
+			       path);
+	if (is_hub_name(path))
+		return err_set(err, ERR_INPUT,
+			       "no file or directory '%s' (for a model on the Hub, run "
+			       "'hf download %s' and give the directory that it prints)",
+			       path, path);
+	errno = ENOENT;
+	return err_errno(err, "cannot open '%s'", path);
+}
+
 /* Lists the names in a directory that match a pattern, sorted; none where it cannot be read. */
 static void list(const struct io *io, const char *directory, const char *pattern,
 		 struct listing *names)

@@ -14,6 +14,9 @@
  * pickle. */
 int mistaken_file(const char *path, const unsigned char start[8], uint64_t size, struct err *err);
 
+/* ERR_INPUT for a path that does not exist, which may be the name of a model on the Hub. */
+int mistaken_name(const char *path, struct err *err);
+
 /* Returns -1 with ERR_INPUT on a directory without safetensors files. */
 int mistaken_directory(const struct io *io, const char *directory, struct err *err);
 

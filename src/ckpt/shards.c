@@ -308,14 +308,6 @@ static char *directory_of(const char *path, bool is_directory)
 	return n ? xstrndup(path, n) : xstrdup(".");
 }
 
-/* Is it "org/model", the form of names on the Hugging Face Hub? */
-static bool is_hub_name(const char *path)
-{
-	const char *slash = strchr(path, '/');
-
-	return slash && slash > path && path[0] != '.' && slash[1] && !strchr(slash + 1, '/');
-}
-
 /* Opens the files at path, which is a directory or an index in it. */
 static int open_below(struct checkpoint *checkpoint, bool is_directory,
 		      const struct shards_request *request, struct err *err)
@@ -342,14 +334,12 @@ int shards_open(struct checkpoint *checkpoint, const struct shards_request *requ
 	const char *path = checkpoint->path;
 	struct stat st;
 
-	if (stat(path, &st)) {
-		if (errno == ENOENT && is_hub_name(path))
-			return err_set(err, ERR_INPUT,
-				       "no file or directory '%s' (for a model on the Hub, run 'hf "
-				       "download %s' and give the directory that it prints)",
-				       path, path);
-		return err_errno(err, "cannot open '%s'", path);
-	}
+	if (stat(path, &st))
+		return errno == ENOENT ? mistaken_name(path, err)
+				       : err_errno(err, "cannot open '%s'", path);
+	if (!S_ISDIR(st.st_mode) && !strcmp(base_name(path), CONFIG_NAME))
+		return err_set(err, ERR_INPUT,
+			       "'%s' is the configuration of a model: give its directory", path);
 	if (S_ISDIR(st.st_mode) || ends_in(path, ".json"))
 		return open_below(checkpoint, S_ISDIR(st.st_mode), request, err);
 	return open_file(checkpoint, path, err);

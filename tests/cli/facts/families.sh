@@ -30,7 +30,7 @@ echo '{"model_type": "zaya"}' >step3p5/config.json
 "$FP8CONV" families model --json 2>note >g
 [ "$(cat note)" = "fp8conv families: note: no row is about 'model': the general rules decide" ] || cat note
 json g 'j["rows"] == []'
-fails 3 " families: cannot open './nowhere/config.json': No such file or directory" families ./nowhere
+fails 3 " families: cannot open './nowhere': No such file or directory" families ./nowhere
 echo '[' >model/config.json
 fails 3 " families: *config.json*" families model
 fails 2 " families: unexpected argument 'b'" families a b
