@@ -86,7 +86,7 @@ int execution_check_exact(struct execution *execution, struct err *err)
 	sentence = sentence_make(plan, &figures);
 	if (!sentence)
 		return 0;
-	err_set(err, ERR_INPUT, "%s", sentence);
+	err_set(err, ERR_INPUT, "%s; omit --exact to accept that", sentence);
 	free(sentence);
 	return -1;
 }

@@ -232,6 +232,10 @@ static int check_exact(const struct plan *plan, const struct quantize_params *pa
 {
 	if (!params->convert.exact || low_bit_total(plan).n)
 		return 0;
+	if (plan->selection.low_bit.n && !params->select.requantize)
+		return err_set(err, ERR_USAGE,
+			       "option '--exact' is for low-bit weights that are converted: use "
+			       "--requantize too");
 	return err_set(err, ERR_USAGE,
 		       "option '--exact' is for low-bit weights, and none of '%s' are quantized",
 		       params->convert.input);

@@ -84,7 +84,9 @@ static int check_passed_target(const struct format *format, const struct quantiz
 
 	if (!reason || !quantization->passed.n_modules)
 		return 0;
-	return err_set(err, ERR_USAGE, "format '%s' cannot mix %s and FP8 modules for %s: %s",
+	return err_set(err, ERR_USAGE,
+		       "format '%s' cannot mix %s and FP8 modules for %s: %s; use --requantize to "
+		       "convert them",
 		       format->name, quantization->passed.kind, engine_name(quantization->target),
 		       reason);
 }

@@ -31,7 +31,7 @@ convert() {
 		grep -Fqx "fp8conv quantize: note: $sentence" err || cat err
 		json j '[n for n in j["notes"] if n["kind"] == "low-bit-inexact"] == [{"kind": "low-bit-inexact", "tensor": "'"$first"'",
 			"message": "'"$sentence"'"}]'
-		fails 3 " quantize: $sentence" quantize in -o again --recipe "$3" --requantize --exact --quiet
+		fails 3 " quantize: $sentence; omit --exact to accept that" quantize in -o again --recipe "$3" --requantize --exact --quiet
 		;;
 	esac
 	[ "$4" = no ] && [ -e again ] && ls again
@@ -84,3 +84,7 @@ rm -rf in
 need "$SAMPLES/tiny-llama"
 fails 2 " quantize: option '--exact' is for low-bit weights, and none of '$SAMPLES/tiny-llama' are quantized" \
 	quantize "$SAMPLES/tiny-llama" -o out --exact
+python3 "$CLI/low_bit.py" finite ct-int4 in
+fails 2 " quantize: option '--exact' is for low-bit weights that are converted: use --requantize too" \
+	quantize in -o out --exact --format compressed-tensors
+rm -rf in
