@@ -249,9 +249,10 @@ static void note_small(const struct select *select, struct notes *notes)
 	}
 	if (n)
 		notes_add(notes, NOTE_SMALL_WEIGHTS, first,
-			  "%zu weights have fewer than %d rows or columns, which engines' MXFP8 "
-			  "kernels do not support: use --exclude to keep them",
-			  n, MX_KERNEL_MIN);
+			  "%zu weight%s fewer than %d rows or columns, as '%s', which engines' "
+			  "MXFP8 kernels do not support: use --exclude to keep %s",
+			  n, n == 1 ? " has" : "s have", MX_KERNEL_MIN, first,
+			  n == 1 ? "it" : "them");
 }
 
 void select_advice(const struct select *select, struct notes *notes)

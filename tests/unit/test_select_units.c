@@ -417,8 +417,8 @@ static void a_note_counts_weights_that_kernels_refuse(void **state)
 	(void)state;
 	notes_are("a.0.o_proj.weight BF16 96 128\na.0.down_proj.weight BF16 128 128\n", "mxfp8",
 		  NOTE_SMALL_WEIGHTS,
-		  "1 weights have fewer than 128 rows or columns, which engines' MXFP8 kernels "
-		  "do not support: use --exclude to keep them");
+		  "1 weight has fewer than 128 rows or columns, as 'a.0.o_proj.weight', which "
+		  "engines' MXFP8 kernels do not support: use --exclude to keep it");
 }
 
 static void a_note_tells_of_unknown_experts(void **state)
