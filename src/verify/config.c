@@ -95,8 +95,12 @@ void verify_config(struct verify *verify)
 		if (detection->n_weights && !verify->opened.declared &&
 		    !verify->opened.checkpoint->n_expected)
 			problem(verify, PROBLEM_CONFIG_KEY, "config.json",
-				"quantization_config is missing: engines read FP8 codes as "
-				"weights");
+				verify->opened.checkpoint->config.len
+					? "quantization_config is missing: engines read FP8 codes "
+					  "as weights"
+					: "there is no config.json: take that of the source model, "
+					  "and add the quantization_config that 'quantize' or "
+					  "'repack' shows");
 		return;
 	}
 	if (!detection->declared && !detection->n_weights)
