@@ -147,7 +147,7 @@ static bool same_facts(const struct facts *a, const struct facts *b)
 	       (!a->n_dims || !memcmp(a->shape, b->shape, (size_t)a->n_dims * sizeof *a->shape));
 }
 
-#define REASON_MAX    37 /* "kept: K 4000 is not a multiple of 128" */
+#define REASON_MAX    27 /* "kept: state-space parameter" */
 #define REASON_COLUMN 4	 /* of a longer one, which stands below its line */
 
 /* The plan's table, one line at a time.  Lines that differ only in the name are made once: a plan

@@ -3,6 +3,8 @@
 import os
 import pathlib
 import re
+import subprocess
+import sys
 
 from terminal import Terminal
 
@@ -64,6 +66,14 @@ for command in (["inspect", "out"], ["inspect", "--stats", "out"], ["inspect", "
     terminal.finish()
     if len(lines) > len(terminal.display()[1:]) + (3 if command == ["recipes"] else 0):
         print(*command, "wraps on 80 columns:", *lines[:12], sep="\n  ")
+# A long reason stands below its line, so that names are not cut where they differ.
+experts = [f"backbone.layers.1.mixer.experts.{n}.{side}_proj.weight=BF16:320x320" for n in range(4) for side in ("up", "down")]
+subprocess.run([sys.executable, os.environ["CLI"] + "/checkpoint.py", "make", "ragged.safetensors",
+                "backbone.layers.5.mixer.o_proj.weight=BF16:128x128", *experts], check=True)
+names = [line.split()[0] for line in show("quantize", "ragged.safetensors", "--dry-run") if line.startswith("backbone.")]
+if len(set(names)) != 9:
+    print("quantize --dry-run does not tell tensors apart:", *names, sep="\n  ")
+
 names = [line.split()[0] for line in show("inspect", "dense") if line.startswith("model.")]
 if names != sorted(names, key=lambda name: [int(p) if p.isdigit() else p for p in re.split(r"(\d+)", name)]):
     print("inspect is not in the order of layers:", *names)
