@@ -4,8 +4,10 @@
  * that are not of it.
  */
 #include <fnmatch.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "ckpt/listing.h"
 #include "verify/steps.h"
 
@@ -36,6 +38,20 @@ static bool is_known(const struct verify *verify, const char *name)
 	return checkpoint->has_index && !fnmatch("consolidated*", name, 0);
 }
 
+/* Quantization and its reversal leave shards without tensors where a source had only scales. */
+static bool is_without_tensors(const struct verify *verify, const char *name)
+{
+	const struct checkpoint *checkpoint = verify->opened.checkpoint;
+	char *path = xasprintf("%s/%s", checkpoint->directory, name);
+	struct st_file file = { 0 };
+	struct err ignored;
+	bool is_empty = !st_open(&file, verify->params->io, path, &ignored) && !file.n_tensors;
+
+	st_release(&file);
+	free(path);
+	return is_empty;
+}
+
 static int check_beside(struct verify *verify, struct err *err)
 {
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
@@ -46,7 +62,8 @@ static int check_beside(struct verify *verify, struct err *err)
 		return 0;
 	rc = listing_safetensors(verify->params->io, checkpoint->directory, &names, err);
 	for (size_t i = 0; i < names.n; i++)
-		if (!rc && !is_known(verify, names.items[i]))
+		if (!rc && !is_known(verify, names.items[i]) &&
+		    !is_without_tensors(verify, names.items[i]))
 			problem_add(&verify->result->problems, PROBLEM_FILE_STRAY, NULL,
 				    names.items[i], "'%s' lies beside the model, but %s",
 				    names.items[i],
