@@ -228,6 +228,30 @@ static int check_descriptions(const struct checkpoint *checkpoint, const struct 
 	return 0;
 }
 
+/* Refuses scales of two packings: which one is meant is not known, and the other one would be kept
+ * under a name by which engines look for a scale. */
+static int check_scales(const struct checkpoint *checkpoint, const struct packed *packed,
+			struct err *err)
+{
+	const struct packing *packing = packed->packing;
+
+	for (size_t i = 0; i < N_PACKINGS; i++) {
+		const struct packing *row = &packings[i];
+		const struct tensor_ref *other;
+
+		if (row->n_dims != packing->n_dims || !strcmp(row->scale, packing->scale))
+			continue;
+		other = beside(checkpoint, packed, row->scale);
+		if (other)
+			return err_set(err, ERR_INPUT,
+				       "low-bit tensor '%s' has two scales: '%.*s%s' and '%s'",
+				       packed->ref->tensor->name, (int)packed->stem,
+				       packed->ref->tensor->name, packing->scale,
+				       other->tensor->name);
+	}
+	return 0;
+}
+
 /* Finds the tensors of a weight, and checks that they fit. */
 static int weight_find(const struct checkpoint *checkpoint, const struct packed *packed,
 		       struct low_bit_weight *weight, struct err *err)
@@ -242,6 +266,8 @@ static int weight_find(const struct checkpoint *checkpoint, const struct packed 
 	};
 	if (!weight->scale)
 		return refuse_missing(packed, packing->scale, err);
+	if (check_scales(checkpoint, packed, err))
+		return -1;
 	if (packed->ref->tensor->n_dims != packing->n_dims || is_empty(packed->ref->tensor) ||
 	    !is_scale_of(packing, weight->scale) || !fits(packed, weight->scale->tensor))
 		return refuse_scale(packed, weight->scale, err);
