@@ -18,8 +18,8 @@ trap 'exit 1' HUP INT TERM
 
 [ $# -gt 0 ] || set -- $(ls test_*.py | sed 's/^test_//; s/\.py$//')
 
-# The real models are made before the tests, which would each make their own otherwise.
-"$venv/bin/python" -c 'import harness; harness.real_model(1); harness.real_model(3)' || exit 1
+# The real models and the text are made before the tests, which would each make their own otherwise.
+"$venv/bin/python" -c 'import harness; harness.real_model(1); harness.real_model(3); harness.eval_text()' || exit 1
 
 # As many at once as there are processors, each with one thread of its packages' own.
 : "${OMP_NUM_THREADS:=1}"
