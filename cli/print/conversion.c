@@ -71,6 +71,8 @@ static void print_next(const struct conversion_report *report)
 		buf_puts(&text, " --source ");
 		path_put(&text, params->input);
 	}
+	if (report->plan->target != ENGINE_ANY)
+		buf_printf(&text, " --target %s", engine_name(report->plan->target));
 	text_sanitize(text.data);
 	fprintf(stderr, "next       fp8conv verify %s\n", text.data);
 	buf_release(&text);

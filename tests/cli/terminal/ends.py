@@ -43,6 +43,8 @@ expect("quantize again", show("quantize", "m", "-o", "out"),
        place + [r"next       fp8conv verify out --source m"])
 expect("repack", show("repack", "out", "-o", "ct", "--format", "compressed-tensors"),
        [r"tensors    26 blockwise, .* kept", r"size .*", r"time .*", r"output     ct", r"next       fp8conv verify ct"])
+expect("quantize --target", show("quantize", "m", "-o", "v", "--target", "vllm")[-1:],
+       [r"next       fp8conv verify v --source m --target vllm"])
 expect("dequantize", show("dequantize", "out", "-o", "it's", "--dtype", "bf16"),
        [r"tensors    26 bf16, .* kept", r"size .*", r"time .*", r"output     'it'\\''s'"])
 expect("verify", show("verify", "out"), [r"OK: 64 tensors, 26 FP8 weights; names, types, shapes, config, scales, codes"])
