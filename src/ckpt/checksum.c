@@ -87,7 +87,7 @@ static int sha256_read(const struct file *file, const struct file_identity *iden
 	int rc;
 
 	if (!context || !EVP_DigestInit_ex(context, EVP_sha256(), NULL))
-		rc = err_set(err, ERR_SYSTEM, "libcrypto has no SHA-256");
+		rc = err_set(err, ERR_SYSTEM, "out of memory"); /* every libcrypto has SHA-256 */
 	else
 		rc = read_all(file, identity, &sink, progress, err);
 	if (!rc) {

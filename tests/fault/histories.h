@@ -116,6 +116,23 @@ static inline void history_die(const char *path, const struct err *err)
 	exit(2);
 }
 
+/* Makes of a history of the first passes what an interrupted job leaves: it tells all its passes.
+ * A merge has no passes of its own. */
+static inline void make_begun(const char *path)
+{
+	struct amax_stats stats;
+	struct err err = { 0 };
+
+	if (amax_stats_read(&stats, &io_system, path, &err))
+		history_die(path, &err);
+	if (stats.n_passes < N_PASSES) {
+		stats.n_planned = N_PASSES;
+		if (amax_stats_write(&stats, &io_system, path, &err))
+			history_die(path, &err);
+	}
+	amax_stats_release(&stats);
+}
+
 /* A history of the matrices of a model: those of fused experts as experts. */
 static inline void fill_history(struct amax_stats *stats, const struct checkpoint *checkpoint,
 				float amax)

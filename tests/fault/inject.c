@@ -211,6 +211,7 @@ static void prepare(void)
 	tree_remove("begun");
 	if (now.command->run) {
 		run_well(false, 1);
+		make_begun("out/s.amax");
 		move("out", "begun");
 	}
 	run_well(false, 0);
