@@ -4,10 +4,10 @@
  * (qspec), never of recipes, tensors or files.  Every backend gives the bytes of the scalar
  * reference (kernels/cpu/cast/reference.c), which is the specification.
  *
- * All functions but error() are required.  They work on the calling thread, allocate nothing that
- * depends on the matrix, and any number of threads may call them at once.  Matrices are row-major;
- * data need not be aligned to its element.  Callers use dispatch.h, which checks the arguments, and
- * ask backend_failed() before they use the results.
+ * All functions but error() and quantize_fp4() are required.  They work on the calling thread,
+ * allocate nothing that depends on the matrix, and any number of threads may call them at once.
+ * Matrices are row-major; data need not be aligned to its element.  Callers use dispatch.h, which
+ * checks the arguments, and ask backend_failed() before they use the results.
  */
 #ifndef FP8CONV_BACKEND_BACKEND_H
 #define FP8CONV_BACKEND_BACKEND_H
@@ -33,6 +33,16 @@ struct matrix {
 	size_t rows;
 	size_t cols;
 	size_t stride;
+};
+
+/* A matrix (rows, cols) of MXFP4 to read: E2M1 codes, two in a byte, the first in the low nibble;
+ * an E8M0 scale for each group of MXFP4_GROUP along a row. */
+struct fp4_matrix {
+	const uint8_t *codes;
+	const uint8_t *scales;
+	size_t rows;
+	size_t cols;
+	size_t stride; /* elements from one row to the next, in the codes and in the scales */
 };
 
 struct quant_stats {
@@ -133,7 +143,14 @@ struct backend {
 	void (*quantize)(const struct matrix *x, const struct qspec *spec,
 			 const struct quant_out *out);
 
-	/* The same where a tile is larger than x.  amax (the tile grid of x, with row stride
+	/* The same of the values of an MXFP4 matrix in fp32.  Adds to *n_changed how many values
+	 * code * scale_inv differ from them in a bit.  Returns false, with nothing added, where it
+	 * does not take x: tiles or rows that are not whole groups, values that may be beyond fp32.
+	 * NULL: takes none. */
+	bool (*quantize_fp4)(const struct fp4_matrix *x, const struct qspec *spec,
+			     const struct quant_out *out, uint64_t *n_changed);
+
+	/* quantize() where a tile is larger than x.  amax (the tile grid of x, with row stride
 	 * amax_stride) is that of the whole tiles, taken before; with ARITH_GIVEN it holds scales.
 	 * Writes codes and scale_inv. */
 	void (*cast)(const struct matrix *x, const struct qspec *spec, const float *amax,

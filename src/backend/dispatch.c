@@ -147,6 +147,18 @@ void backend_quantize(const struct backend *backend, const struct matrix *x,
 	backend->quantize(x, spec, out);
 }
 
+bool backend_quantize_fp4(const struct backend *backend, const struct fp4_matrix *x,
+			  const struct qspec *spec, const struct quant_out *out,
+			  uint64_t *n_changed)
+{
+	check_spec(spec);
+	assert(x->stride >= x->cols);
+	assert(out->stride >= x->cols);
+	assert(out->scale_stride >= tile_count(x->cols, spec->tile.cols));
+	assert(out->stats && spec->arith != ARITH_GIVEN);
+	return backend->quantize_fp4 && backend->quantize_fp4(x, spec, out, n_changed);
+}
+
 void backend_cast(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
 		  const float *amax, size_t amax_stride, const struct quant_out *out)
 {

@@ -33,6 +33,9 @@ void backend_amax(const struct backend *backend, const struct matrix *x, struct 
 		  float *amax, size_t amax_stride, uint64_t *n_nonfinite);
 void backend_quantize(const struct backend *backend, const struct matrix *x,
 		      const struct qspec *spec, const struct quant_out *out);
+bool backend_quantize_fp4(const struct backend *backend, const struct fp4_matrix *x,
+			  const struct qspec *spec, const struct quant_out *out,
+			  uint64_t *n_changed);
 void backend_cast(const struct backend *backend, const struct matrix *x, const struct qspec *spec,
 		  const float *amax, size_t amax_stride, const struct quant_out *out);
 void backend_dequantize(const struct backend *backend, const struct quant_in *q, enum dtype dtype,

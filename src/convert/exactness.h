@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether FP8 holds the values of low-bit weights.  Every code is decoded while it is written, and
- * compared with the value that it was made of: no rule of thumb on exponents takes the place of the
+ * compared with the value that it was made of (backends that have tables do so for each entry, and
+ * count the elements that take it): no rule of thumb on exponents takes the place of the
  * comparison.  MXFP8 always holds MXFP4; blocks do unless exponents in a block are far apart.
  */
 #ifndef FP8CONV_CONVERT_EXACTNESS_H

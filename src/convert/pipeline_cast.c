@@ -8,6 +8,7 @@
 #include "backend/matrix.h"
 #include "convert/pipeline.h"
 #include "convert/rescale.h"
+#include "source/unpack.h"
 
 /* SQNR is measured on all rows of units with up to SQNR_ALL elements.  Larger units use evenly
  * spaced rows with about SQNR_SAMPLE elements, independent of the bands: a hundred thousand
@@ -70,8 +71,11 @@ static int write_scales(struct pipeline *pipeline, struct write_queue *queue,
 /* A band and its codes. */
 struct rounded {
 	const struct qspec *spec;
-	const struct matrix *x;
 	const struct quant_out *out;
+	const struct unit *unit;
+	struct matrix x;
+	float *values;	       /* of x, where fp4 has what they are decoded from */
+	struct fp4_matrix fp4; /* codes NULL: x has its values */
 };
 
 /* Returns the codes of rows [row, row + n) of the band. */
@@ -83,7 +87,7 @@ static struct quant_in rows_codes(const struct rounded *rounded, size_t row, siz
 
 	return (struct quant_in){ .codes = out->codes + row * out->stride,
 				  .rows = n,
-				  .cols = rounded->x->cols,
+				  .cols = rounded->x.cols,
 				  .stride = out->stride,
 				  .format = spec->format,
 				  .tile = spec->tile,
@@ -97,9 +101,12 @@ static struct quant_in rows_codes(const struct rounded *rounded, size_t row, siz
 static void rows_error(const struct backend *backend, const struct rounded *rounded, size_t row,
 		       size_t n, struct error_stats *error)
 {
-	struct matrix rows = *rounded->x;
+	struct matrix rows = rounded->x;
 	struct quant_in q = rows_codes(rounded, row, n);
 
+	if (rounded->fp4.codes)
+		unpack_fp4_rows(rounded->unit, &rounded->fp4, row, n,
+				rounded->values + row * rows.stride);
 	rows.data = (const char *)rows.data + row * rows.stride * dtype_bits(rows.dtype) / 8;
 	rows.rows = n;
 	backend_error(backend, &rows, &q, error);
@@ -117,7 +124,7 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 		       const struct rounded *rounded)
 {
 	uint64_t step = sqnr_step(&pipeline->plan->selection.units[band->unit]);
-	size_t n_rows = rounded->x->rows;
+	size_t n_rows = rounded->x.rows;
 	struct error_stats error = { 0 };
 
 	if (step == 1) {
@@ -135,19 +142,22 @@ static void band_stats(struct pipeline *pipeline, const struct band *band,
 	pthread_mutex_unlock(&pipeline->lock);
 }
 
+static void add_changed(struct pipeline *pipeline, const struct band *band, uint64_t n_changed)
+{
+	pthread_mutex_lock(&pipeline->lock);
+	pipeline->n_changed[band->unit] += n_changed;
+	pthread_mutex_unlock(&pipeline->lock);
+}
+
 /* Decodes the codes of a low-bit weight into `values`, and compares them with the source. */
 static void band_compare(struct pipeline *pipeline, const struct band *band,
 			 const struct rounded *rounded, float *values)
 {
-	const struct matrix *x = rounded->x;
+	const struct matrix *x = &rounded->x;
 	struct quant_in q = rows_codes(rounded, 0, x->rows);
-	uint64_t n_changed;
 
 	backend_dequantize(pipeline->backend, &q, DT_F32, values, x->cols);
-	n_changed = values_changed(x->data, values, x->rows * x->cols);
-	pthread_mutex_lock(&pipeline->lock);
-	pipeline->n_changed[band->unit] += n_changed;
-	pthread_mutex_unlock(&pipeline->lock);
+	add_changed(pipeline, band, values_changed(x->data, values, x->rows * x->cols));
 }
 
 static struct source_tee preserved_tee(const struct pipeline *pipeline, size_t u)
@@ -163,6 +173,60 @@ static struct source_tee preserved_tee(const struct pipeline *pipeline, size_t u
 					      shard->tensors[plan->units[u].preserved].begin };
 }
 
+/* Reads and quantizes MXFP4 without decoding it.  *done becomes false where the backend does not
+ * take it. */
+static int quantize_fp4(struct pipeline *pipeline, const struct band *band,
+			const struct source_request *request, struct rounded *rounded, bool *done,
+			struct err *err)
+{
+	uint64_t n_changed = 0;
+
+	*done = false;
+	if (!pipeline->backend->quantize_fp4 || !unpack_has_fp4(request) ||
+	    unit_needs_amax(request->unit, rounded->spec, &pipeline->limits))
+		return 0;
+	if (unpack_read_fp4(&pipeline->source, request, &rounded->fp4, err))
+		return -1;
+	*done = backend_quantize_fp4(pipeline->backend, &rounded->fp4, rounded->spec, rounded->out,
+				     &n_changed);
+	if (!*done) {
+		rounded->fp4.codes = NULL;
+		return 0;
+	}
+	rounded->values = request->buffers.matrix;
+	rounded->x = (struct matrix){ .data = rounded->values,
+				      .dtype = DT_F32,
+				      .rows = band->rect.n_rows,
+				      .cols = band->rect.n_cols,
+				      .stride = band->rect.n_cols };
+	add_changed(pipeline, band, n_changed);
+	return 0;
+}
+
+/* Reads and quantizes the values of a band. */
+static int quantize_values(struct pipeline *pipeline, const struct band *band,
+			   const struct source_request *request, struct rounded *rounded,
+			   struct err *err)
+{
+	const struct unit *unit = request->unit;
+	const struct qspec *spec = rounded->spec;
+
+	if (source_read(&pipeline->source, request, &rounded->x, err))
+		return -1;
+	if (unit_needs_amax(unit, spec, &pipeline->limits)) {
+		const float *amax = pipeline_known_amax(pipeline, band->unit);
+
+		/* of whole matrices, or of rows */
+		amax += unit_tile_row(unit, spec->tile, band->rect.row);
+		backend_cast(pipeline->backend, &rounded->x, spec, amax, 1, rounded->out);
+	} else {
+		backend_quantize(pipeline->backend, &rounded->x, spec, rounded->out);
+	}
+	if (unit->low_bit)
+		band_compare(pipeline, band, rounded, request->buffers.raw);
+	return 0;
+}
+
 /* Reads and quantizes one band; writes its codes to `codes` and its scales to the file. */
 static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *worker,
 			 const struct band *band, uint8_t *codes, struct err *err)
@@ -175,34 +239,24 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 					  .buffers = worker->buffers,
 					  .tee = preserved_tee(pipeline, u) };
 	struct quant_stats stats = { 0 };
-	struct matrix x;
 	struct quant_out out = { .codes = codes,
 				 .stride = band->rect.n_cols,
 				 .scale_stride = tile_count(band->rect.n_cols, spec->tile.cols),
 				 .stats = &stats };
 	size_t n_scales = tile_count(band->rect.n_rows, spec->tile.rows) * out.scale_stride;
-	struct rounded rounded = { spec, &x, &out };
+	struct rounded rounded = { .spec = spec, .out = &out, .unit = unit };
+	bool done;
 
 	out.scale_inv = write_queue_take(&worker->queue, n_scales * scale_size(spec->scale_type));
 	if (!out.scale_inv)
 		out.scale_inv = worker->scales;
-	if (source_read(&pipeline->source, &request, &x, err))
+	if (quantize_fp4(pipeline, band, &request, &rounded, &done, err) ||
+	    (!done && quantize_values(pipeline, band, &request, &rounded, err)))
 		return -1;
-	if (unit_needs_amax(unit, spec, &pipeline->limits)) {
-		const float *amax = pipeline_known_amax(pipeline, u);
-
-		/* of whole matrices, or of rows */
-		amax += unit_tile_row(unit, spec->tile, band->rect.row);
-		backend_cast(pipeline->backend, &x, spec, amax, 1, &out);
-	} else {
-		backend_quantize(pipeline->backend, &x, spec, &out);
-	}
-	if (unit->low_bit)
-		band_compare(pipeline, band, &rounded, worker->buffers.raw);
 	if (backend_failed(pipeline->backend, unit->name, err))
 		return -1;
 	if (stats.nonfinite && pipeline->params->on_nonfinite == NONFINITE_ERROR)
-		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &x, err);
+		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &rounded.x, err);
 	band_stats(pipeline, band, &rounded);
 	return write_scales(pipeline, &worker->queue, band, &out, err);
 }

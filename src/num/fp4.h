@@ -9,6 +9,8 @@
 
 #include "num/bits.h"
 
+#define MXFP4_GROUP 32 /* elements of a row that share an E8M0 scale */
+
 /* Returns the value of the low four bits of code: 0, 0.5, 1, 1.5, 2, 3, 4 or 6, with its sign. */
 NUM_INLINE float fp4_to_f32(uint8_t code)
 {

@@ -108,7 +108,6 @@ static void unpack_row(const struct unpacking *unpacking, const uint8_t *codes,
 
 static int read_global(struct source *source, struct unpacking *unpacking, struct err *err)
 {
-	unpacking->global = 1;
 	if (!unpacking->weight->global)
 		return 0;
 	return source_read_floats(
@@ -120,8 +119,8 @@ static int check_shape(struct source *source, const struct low_bit_weight *weigh
 {
 	const struct st_tensor *tensor = &weight->tensor;
 	bool is_wide = weight->shape && weight->shape->tensor->dtype == DT_I64;
-	int32_t narrow[2] = { 0 };
-	int64_t sides[2] = { 0 };
+	int32_t narrow[2];
+	int64_t sides[2];
 
 	if (!weight->shape)
 		return 0;
@@ -172,61 +171,143 @@ static uint64_t rows_at_once(const struct unpacking *unpacking, const struct row
 	return n < rows->n ? n : rows->n;
 }
 
+/* Reads the codes of all rows to buffers.raw, and behind them *scales. */
+static int read_packed(struct source *source, const struct source_request *request,
+		       const struct unpacking *unpacking, const struct rows *rows,
+		       const uint8_t **scales, struct err *err)
+{
+	const struct low_bit_weight *weight = unpacking->weight;
+	uint64_t n_codes = span_codes(unpacking, rows, rows->n);
+	uint8_t *codes = request->buffers.raw;
+
+	*scales = codes + n_codes;
+	if (source_read_bytes(source, weight->packed, rows->first / 2, n_codes, codes, err))
+		return -1;
+	return source_read_bytes(source, weight->scale,
+				 rows->first / weight->packing->group * unpacking->scale_size,
+				 span_scales(unpacking, n_codes), codes + n_codes, err);
+}
+
+/* Unpacks all rows, of which these are the codes and scales. */
+static void unpack_rows(const struct unpacking *unpacking, const struct rows *rows,
+			const uint8_t *codes, const uint8_t *scales, float *values)
+{
+	size_t group = unpacking->weight->packing->group;
+
+	for (uint64_t i = 0; i < rows->n; i++) {
+		uint64_t at = i * rows->stride;
+
+		unpack_row(unpacking, codes + at / 2, scales + at / group * unpacking->scale_size,
+			   rows->skip, rows->size, values + i * rows->size);
+	}
+}
+
 static int read_rows(struct source *source, const struct source_request *request,
 		     const struct unpacking *unpacking, const struct rows *rows, float *values,
 		     struct err *err)
 {
-	const struct low_bit_weight *weight = unpacking->weight;
-	size_t group = weight->packing->group;
 	uint64_t step = rows_at_once(unpacking, rows, request->buffers.size);
-	uint8_t *codes = request->buffers.raw;
 
-	for (uint64_t r = 0, n; r < rows->n; r += n) {
-		uint64_t first = rows->first + r * rows->stride;
-		uint64_t n_codes, n_scales;
-		uint8_t *scales;
+	for (uint64_t r = 0; r < rows->n; r += step) {
+		struct rows some = *rows;
+		const uint8_t *scales;
 
-		n = rows->n - r < step ? rows->n - r : step;
-		n_codes = span_codes(unpacking, rows, n);
-		n_scales = span_scales(unpacking, n_codes);
-		scales = codes + n_codes;
-		if (source_read_bytes(source, weight->packed, first / 2, n_codes, codes, err) ||
-		    source_read_bytes(source, weight->scale, first / group * unpacking->scale_size,
-				      n_scales, scales, err))
+		some.first += r * rows->stride;
+		some.n = rows->n - r < step ? rows->n - r : step;
+		if (read_packed(source, request, unpacking, &some, &scales, err))
 			return -1;
-		for (uint64_t i = 0; i < n; i++) {
-			uint64_t at = i * rows->stride;
-
-			unpack_row(unpacking, codes + at / 2,
-				   scales + at / group * unpacking->scale_size, rows->skip,
-				   rows->size, values);
-			values += rows->size;
-		}
+		unpack_rows(unpacking, &some, request->buffers.raw, scales,
+			    values + r * rows->size);
 	}
 	return 0;
+}
+
+/* Returns the rows of a rect of a unit whose rows are rows of the file. */
+static struct rows rows_of(const struct source_request *request)
+{
+	const struct unit *unit = request->unit;
+	const struct rect *rect = &request->rect;
+	uint64_t first = unit->slice.first + rect->row * unit->slice.row_stride + rect->col;
+	uint64_t skip = first % unit->low_bit->packing->group;
+
+	return (struct rows){ .first = first - skip,
+			      .skip = skip,
+			      .n = rect->n_rows,
+			      .size = rect->n_cols,
+			      .stride = unit->slice.row_stride };
+}
+
+static struct unpacking unpacking_of(const struct low_bit_weight *weight)
+{
+	struct unpacking unpacking = { .weight = weight, .global = 1 };
+
+	unpacking.scale_size = dtype_bits(weight->scale->tensor->dtype) / 8;
+	unpacking_pairs(&unpacking);
+	return unpacking;
+}
+
+/* Does what must be done before a rect is read. */
+static int rect_begin(struct source *source, const struct source_request *request,
+		      struct unpacking *unpacking, struct err *err)
+{
+	const struct rect *rect = &request->rect;
+
+	*unpacking = unpacking_of(request->unit->low_bit);
+	if (!rect->row && !rect->col && check_shape(source, unpacking->weight, err))
+		return -1;
+	return read_global(source, unpacking, err);
 }
 
 /* Reads a rect of a unit whose rows are rows of the file. */
 static int unpack_plain(struct source *source, const struct source_request *request, float *values,
 			struct err *err)
 {
-	const struct unit *unit = request->unit;
-	const struct rect *rect = &request->rect;
-	struct unpacking unpacking = { .weight = unit->low_bit };
-	uint64_t first = unit->slice.first + rect->row * unit->slice.row_stride + rect->col;
-	struct rows rows = { .n = rect->n_rows,
-			     .size = rect->n_cols,
-			     .stride = unit->slice.row_stride };
+	struct rows rows = rows_of(request);
+	struct unpacking unpacking;
 
-	rows.skip = first % unit->low_bit->packing->group;
-	rows.first = first - rows.skip;
-	unpacking.scale_size = dtype_bits(unit->low_bit->scale->tensor->dtype) / 8;
-	unpacking_pairs(&unpacking);
-	if (!rect->row && !rect->col && check_shape(source, unit->low_bit, err))
-		return -1;
-	if (read_global(source, &unpacking, err))
+	if (rect_begin(source, request, &unpacking, err))
 		return -1;
 	return read_rows(source, request, &unpacking, &rows, values, err);
+}
+
+bool unpack_has_fp4(const struct source_request *request)
+{
+	const struct unit *unit = request->unit;
+	struct unpacking unpacking;
+	struct rows rows;
+
+	if (!unit->low_bit || unit->low_bit->packing->dtype != DT_MXFP4 ||
+	    unit->slice.col_stride != 1)
+		return false;
+	unpacking = (struct unpacking){ .weight = unit->low_bit, .scale_size = 1 };
+	rows = rows_of(request);
+	return !rows.skip && rows.size % MXFP4_GROUP == 0 && rows.stride % MXFP4_GROUP == 0 &&
+	       rows_at_once(&unpacking, &rows, request->buffers.size) == rows.n;
+}
+
+int unpack_read_fp4(struct source *source, const struct source_request *request,
+		    struct fp4_matrix *x, struct err *err)
+{
+	struct rows rows = rows_of(request);
+	struct unpacking unpacking;
+
+	*x = (struct fp4_matrix){ .codes = request->buffers.raw,
+				  .rows = rows.n,
+				  .cols = rows.size,
+				  .stride = rows.stride };
+	if (rect_begin(source, request, &unpacking, err))
+		return -1;
+	return read_packed(source, request, &unpacking, &rows, &x->scales, err);
+}
+
+void unpack_fp4_rows(const struct unit *unit, const struct fp4_matrix *x, size_t row, size_t n,
+		     float *values)
+{
+	struct unpacking unpacking = unpacking_of(unit->low_bit);
+	struct rows rows = { .n = n, .size = x->cols, .stride = x->stride };
+
+	unpack_rows(&unpacking, &rows, x->codes + row * x->stride / 2,
+		    x->scales + row * x->stride / MXFP4_GROUP, values);
 }
 
 /* Writes element i of the output. */

@@ -15,4 +15,16 @@
 int unpack_decode(struct source *source, const struct source_request *request, enum dtype dtype,
 		  void *values, struct err *err);
 
+/* Is the rect MXFP4 whose rows are whole groups that lie close enough in the file to be read at
+ * once? */
+bool unpack_has_fp4(const struct source_request *request);
+
+/* Reads such a rect without decoding it.  *x points into buffers.raw. */
+int unpack_read_fp4(struct source *source, const struct source_request *request,
+		    struct fp4_matrix *x, struct err *err);
+
+/* Decodes rows [row, row + n) of it. */
+void unpack_fp4_rows(const struct unit *unit, const struct fp4_matrix *x, size_t row, size_t n,
+		     float *values);
+
 #endif

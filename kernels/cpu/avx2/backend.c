@@ -317,6 +317,7 @@ const struct backend backend_avx2 = {
 	.unusable = avx2_unusable,
 	.amax = avx2_amax,
 	.quantize = avx2_quantize,
+	.quantize_fp4 = cpu_quantize_fp4,
 	.cast = avx2_cast,
 	.dequantize = avx2_dequantize,
 	.error = avx2_error,

@@ -349,6 +349,7 @@ const struct backend backend_avx512 = {
 	.unusable = avx512_unusable,
 	.amax = avx512_amax,
 	.quantize = avx512_quantize,
+	.quantize_fp4 = cpu_quantize_fp4,
 	.cast = avx512_cast,
 	.dequantize = avx512_dequantize,
 	.error = avx512_error,
