@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/part_set.h"
 #include "format/read_config.h"
 #include "format/skip_match.h"
 #include "model/tensor_name.h"
@@ -206,22 +207,6 @@ static bool has_below(const struct checkpoint *checkpoint, const char *module)
 	return !strncmp(name, module, n) && name[n] == '.';
 }
 
-/* Is it the end of a module's path? */
-static bool ends_module(const struct checkpoint *checkpoint, const char *entry)
-{
-	size_t n = strlen(entry);
-
-	for (size_t i = 0; i < checkpoint->n_tensors; i++) {
-		const char *name = checkpoint->tensors[i].tensor->name;
-		size_t length = module_len(name);
-
-		if (n < length && name[length - n - 1] == '.' &&
-		    !memcmp(name + length - n, entry, n))
-			return true;
-	}
-	return false;
-}
-
 /* Adds the prefixes of experts in high precision. */
 static void find_experts(struct verify *verify)
 {
@@ -277,12 +262,62 @@ static bool names_something(struct verify *verify, const struct profile *profile
 	const struct checkpoint *checkpoint = verify->opened.checkpoint;
 
 	return checkpoint_find(checkpoint, entry) || has_below(checkpoint, entry) ||
-	       is_known(verify, profile, entry) || names_experts(verify, entry) ||
-	       ends_module(checkpoint, entry);
+	       is_known(verify, profile, entry) || names_experts(verify, entry);
+}
+
+/* Entries that name no module from its start. */
+struct rest {
+	size_t n;
+	const char **entries; /* in the order of the list */
+	struct part_set set;  /* the same */
+	struct intern ends;   /* those that are the end of a module's path */
+};
+
+/* Looks up the ends of all modules, at each dot, instead of all modules for each entry. */
+static void find_ends(struct rest *rest, const struct checkpoint *checkpoint)
+{
+	part_set_init(&rest->set, rest->n);
+	for (size_t i = 0; i < rest->n; i++)
+		part_set_add(&rest->set, rest->entries[i], strlen(rest->entries[i]));
+	for (size_t i = 0; rest->n && i < checkpoint->n_tensors; i++) {
+		const char *name = checkpoint->tensors[i].tensor->name;
+		const char *end = name + module_len(name), *dot = name;
+
+		while ((dot = memchr(dot, '.', (size_t)(end - dot)))) {
+			dot++;
+			if (part_set_get(&rest->set, dot, (size_t)(end - dot)))
+				intern_add(&rest->ends, dot, (size_t)(end - dot));
+		}
+	}
+}
+
+/* Reports the entries that are not the end of a path either. */
+static void report_rest(struct verify *verify, struct rest *rest)
+{
+	struct part_text none = { 0 };
+	size_t n_ends;
+
+	find_ends(rest, verify->opened.checkpoint);
+	n_ends = rest->ends.n;
+	for (size_t i = 0; i < rest->n; i++) {
+		const char *entry = rest->entries[i];
+
+		if (intern_add(&rest->ends, entry, strlen(entry)) >= n_ends)
+			problem_add(
+				&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
+				"config.json",
+				"the list of modules in high precision names '%s', which is not in "
+				"the model",
+				entry);
+	}
+	part_set_release(&rest->set, &none);
+	intern_release(&rest->ends);
+	free(rest->entries);
 }
 
 void lists_check_entries(struct verify *verify)
 {
+	struct rest rest = { 0 };
 	struct profile profile;
 	const json_t *entry;
 	size_t i;
@@ -300,13 +335,11 @@ void lists_check_entries(struct verify *verify)
 				    "the list of modules in high precision has an entry that is "
 				    "not a string");
 		else if (strncmp(text, "re:", 3) && !strpbrk(text, "*?[") &&
-			 !names_something(verify, &profile, text))
-			problem_add(
-				&verify->result->problems, PROBLEM_CONFIG_IGNORE, NULL,
-				"config.json",
-				"the list of modules in high precision names '%s', which is not in "
-				"the model",
-				text);
+			 !names_something(verify, &profile, text)) {
+			ARRAY_GROW(rest.entries, rest.n);
+			rest.entries[rest.n++] = text;
+		}
 	}
+	report_rest(verify, &rest);
 	profile_release(&profile);
 }
