@@ -15,9 +15,8 @@ static bool is_exponent(enum dtype dtype)
 	return dtype == DT_U8 || dtype == DT_F8_E8M0;
 }
 
-/* Adds one scale tensor under another name and shape, and in another type if that differs. */
-static int add_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
-		     struct scale_decl *decl, bool change, struct err *err)
+int repack_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
+		 struct scale_decl *decl, bool change, struct err *err)
 {
 	const struct st_tensor *from = source->tensor;
 	bool same = from->dtype == decl->dtype ||
@@ -77,12 +76,12 @@ static int add_weight(struct plan *plan, size_t u, struct err *err)
 	}
 	format_scale(plan->format, &scheme, plan->target, &weight, &decl);
 	/* A type of 8 bits that is not an exponent does not get here: detection rejects it. */
-	if (add_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
+	if (repack_scale(plan, u, from->scale, &decl, spread || from->inverted, err))
 		return -1;
 	if (!input)
 		return 0;
 	format_input_scale(plan->format, &scheme, plan->target, unit->name, &decl);
-	return add_scale(plan, u, input, &decl, false, err);
+	return repack_scale(plan, u, input, &decl, false, err);
 }
 
 /* Parses "model.layers.0.self_attn.k_proj.k_scale", or the name without the projection.  Returns
@@ -184,7 +183,7 @@ static int add_cache_scale(struct plan *plan, const struct detection *detection,
 	plan->kv_cache = true;
 	plan->totals.n_kept++;
 	plan_unit_begin(plan, selection->n_units - 1);
-	return add_scale(plan, selection->n_units - 1, ref, &decl, false, err);
+	return repack_scale(plan, selection->n_units - 1, ref, &decl, false, err);
 }
 
 /* Adds a scale that belongs to no weight; every scale must have an output. */

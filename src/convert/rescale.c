@@ -1,14 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "convert/rescale.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "num/e8m0.h"
+
+#define CHUNK ((uint64_t)1 << 16) /* scales */
 
 bool rescale_exponent(float value, uint8_t *code)
 {
 	*code = e8m0_round_up(value);
 	return *code != E8M0_NAN && f32_bits(e8m0_to_f32(*code)) == f32_bits(value);
+}
+
+static void add_values(struct scales_found *found, const float *values, uint64_t at, size_t n)
+{
+	uint8_t code;
+
+	if (at == 0 && n)
+		found->first = values[0];
+	for (size_t i = 0; i < n; i++) {
+		found->valid &= isfinite(values[i]) && values[i] > 0;
+		if (!found->pow2 || rescale_exponent(values[i], &code))
+			continue;
+		found->pow2 = false;
+		found->odd = values[i];
+		found->at = at + i;
+	}
+}
+
+int scales_find(struct source *source, const struct weight_scale *from, struct scales_found *found,
+		struct err *err)
+{
+	const struct st_tensor *tensor = from->scale->tensor;
+	uint64_t n = st_n_elements(tensor->shape, tensor->n_dims);
+	uint64_t step = n < CHUNK ? n : CHUNK;
+	float *chunk = xcalloc(step, sizeof *chunk);
+	int rc = 0;
+
+	*found = (struct scales_found){ .valid = true, .pow2 = true };
+	for (uint64_t at = 0; !rc && at < n; at += step) {
+		size_t n_chunk = (size_t)(n - at < step ? n - at : step);
+
+		rc = source_read_floats(
+			source,
+			&(struct floats_request){ from->scale, from->inverted, at, n_chunk }, chunk,
+			err);
+		if (!rc)
+			add_values(found, chunk, at, n_chunk);
+	}
+	free(chunk);
+	return rc;
 }
 
 /* Stores n scales in the new type. */

@@ -13,6 +13,19 @@
  * none. */
 bool rescale_exponent(float value, uint8_t *code);
 
+/* The values of all scales of a weight. */
+struct scales_found {
+	bool valid;  /* all are finite and above 0 */
+	bool pow2;   /* all have an exponent byte; else: */
+	float odd;   /* the first that has none */
+	uint64_t at; /* its index */
+	float first;
+};
+
+/* Reads all scales of a weight. */
+int scales_find(struct source *source, const struct weight_scale *from, struct scales_found *found,
+		struct err *err);
+
 /* Writes the elements of an OUTPUT_RESCALED band, without gaps, to data, from its output's source.
  * ERR_USAGE for a scale that the new type cannot represent. */
 int rescale_band(struct source *source, const struct plan *plan, const struct band *band,

@@ -51,6 +51,12 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 /* Makes outputs, shards, layouts and totals of units that have recipe and spec. */
 int repack_outputs(struct plan *plan, const struct detection *detection, struct err *err);
 
+/* Adds a scale of the source to the outputs of unit u under another name and shape, and in another
+ * type if that differs.  change: its values or their number differ too.  ERR_USAGE if the format
+ * has another number of elements. */
+int repack_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
+		 struct scale_decl *decl, bool change, struct err *err);
+
 /* The execution: convert.c. */
 
 #define LOCK_NAME ".fp8conv.lock"
