@@ -66,6 +66,7 @@ struct plan_unit {
 	uint32_t preserved;	  /* index of its source in the preserved shard's tensors */
 	uint32_t next_in_group;	  /* the next unit of its scale group, or NO_UNIT */
 	float input_scale_inv;	  /* with static_input */
+	bool same_codes;	  /* codes and scales are those of its source; CONVERT_QUANTIZE */
 };
 
 /* The units with one per-tensor scale. */

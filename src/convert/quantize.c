@@ -261,7 +261,7 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 		return -1;
 	plan_groups(plan);
 	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||
-	    plan_configuration(plan, err) ||
+	    quantize_keep(plan, params, err) || plan_configuration(plan, err) ||
 	    quantize_outputs(plan, params->convert.preserve != NULL, err))
 		return -1;
 	plan->options = quantize_identity(plan, params);

@@ -42,6 +42,16 @@ static void part_quantize(struct plan *plan, size_t u)
 	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
 }
 
+/* Adds the scale of a weight: written with the codes, or taken from the source. */
+static int unit_scale(struct plan *plan, size_t u, struct scale_decl *decl, struct err *err)
+{
+	if (plan->units[u].same_codes)
+		return repack_scale(plan, u, plan->selection.units[u].source_scale.scale, decl,
+				    false, err);
+	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, decl);
+	return 0;
+}
+
 static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -58,13 +68,15 @@ static int unit_quantize(struct plan *plan, size_t u, struct err *err)
 		return 0;
 	}
 	plan_add(plan, u,
-		 &(struct output_decl){ .kind = OUTPUT_CODES,
+		 &(struct output_decl){ .kind = plan->units[u].same_codes ? OUTPUT_COPY
+									  : OUTPUT_CODES,
 					.name = unit->name,
 					.dtype = dtype_of_fp8(spec->format),
 					.n_dims = weight.experts ? 3 : 2,
 					.shape = weight.experts ? shape : shape + 1 });
 	format_scale(plan->format, &scheme, plan->target, &weight, &scale);
-	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, &scale);
+	if (unit_scale(plan, u, &scale, err))
+		return -1;
 	plan->totals.n_converted++;
 	if (unit->static_input) {
 		struct scale_decl input;

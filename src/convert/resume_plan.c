@@ -45,6 +45,7 @@ static void add_unit(struct buf *text, const struct plan *plan, size_t u)
 	buf_puts(text, unit->name);
 	buf_puts(text, unit->low_bit ? " low-bit" : "");
 	add_source(text, unit);
+	buf_puts(text, plan->units[u].same_codes ? " same codes" : "");
 	if (unit->recipe) {
 		buf_printf(text, " %s", unit->recipe->name);
 		add_spec(text, plan->units[u].spec);

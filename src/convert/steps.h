@@ -17,7 +17,11 @@
 /* Checks that all names differ (else ERR_INPUT), and computes the index's size. */
 int plan_index(struct plan *plan, struct err *err);
 
-/* The plan of quantize: quantize_outputs.c, quantize_identity.c. */
+/* The plan of quantize: quantize_keep.c, quantize_outputs.c, quantize_identity.c. */
+
+/* Finds the FP8 weights of the source that keep codes and scales: sets same_codes, and spec.pow2 to
+ * what their scales are.  Reads the scales of those that may. */
+int quantize_keep(struct plan *plan, const struct quantize_params *params, struct err *err);
 
 /* Makes outputs, shards, layouts and totals, from the selection and its specs. */
 int quantize_outputs(struct plan *plan, bool preserve, struct err *err);
