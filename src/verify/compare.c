@@ -27,8 +27,44 @@ static struct qspec spec_of(const struct verify_weight *weight, const struct ari
 	return spec;
 }
 
-void compare_expect(const struct verify *verify, const struct comparison *comparison,
-		    const struct candidate *candidate)
+/* May the weight have the codes of its source? */
+static bool may_have_same(const struct verify_weight *weight)
+{
+	const struct weight_scale *scale = &weight->unit.source_scale;
+	const struct weight_scale *from = &weight->origin->source_scale;
+
+	return from->scale && !weight->unit.table && from->tile.rows == scale->tile.rows &&
+	       from->tile.cols == scale->tile.cols &&
+	       weight->origin->source->tensor->dtype == weight->unit.source->tensor->dtype;
+}
+
+int compare_open(struct verify *verify, struct comparison *comparison, struct err *err)
+{
+	const struct unit *origin = comparison->weight->origin;
+	struct source *files = &verify->run.origin->files;
+	struct source_request request = { .unit = origin,
+					  .rect = *comparison->rect,
+					  .buffers = comparison->worker->source };
+
+	if (source_read(files, &request, &comparison->x, err))
+		return -1;
+	if (!may_have_same(comparison->weight))
+		return 0;
+	comparison->source_codes = request.buffers.raw; /* free again: x is decoded */
+	if (values_read_codes(files, origin, comparison->rect, request.buffers.raw, err))
+		return -1;
+	return source_scales(files, origin, comparison->rect, &comparison->source_scales, err);
+}
+
+void compare_close(struct comparison *comparison)
+{
+	free(comparison->source_scales);
+	comparison->source_scales = NULL;
+}
+
+/* Writes what the candidate makes of x. */
+static void expect_cast(const struct verify *verify, const struct comparison *comparison,
+			const struct candidate *candidate)
 {
 	const struct verify_weight *weight = comparison->weight;
 	const struct verify_worker *worker = comparison->worker;
@@ -63,6 +99,46 @@ void compare_expect(const struct verify *verify, const struct comparison *compar
 		backend_cast(verify->run.backend, x, &spec, amaxes, n_cols, &out);
 	if (amaxes != &amax)
 		free(amaxes);
+}
+
+/* Expects the codes of the source in the tiles that have its scale: what has another scale was
+ * quantized again. */
+static void expect_same(const struct comparison *comparison)
+{
+	const struct weight_scale *scale = &comparison->weight->unit.source_scale;
+	const struct rect *rect = comparison->rect;
+	const struct verify_worker *worker = comparison->worker;
+	size_t size = scale_size(scale->scale_type);
+	uint64_t tile_rows = scale->tile.rows == WHOLE ? rect->n_rows : scale->tile.rows;
+	uint64_t tile_cols = scale->tile.cols == WHOLE ? rect->n_cols : scale->tile.cols;
+	uint64_t grid_cols = tile_count(comparison->weight->unit.cols, scale->tile.cols);
+	uint64_t first_col = scale->tile.cols == WHOLE ? 0 : rect->col / scale->tile.cols;
+	uint64_t n_cols = tile_count(rect->n_cols, scale->tile.cols);
+
+	for (uint64_t row = 0; row < rect->n_rows; row++) {
+		for (uint64_t t = 0; t < n_cols; t++) {
+			uint64_t i = row / tile_rows * grid_cols + first_col + t;
+			uint64_t at = row * rect->n_cols + t * tile_cols;
+			uint64_t rest = rect->n_cols - t * tile_cols;
+
+			if (scale_grid_at(comparison->scales, scale->scale_type, i) !=
+			    scale_grid_at(comparison->source_scales,
+					  comparison->weight->origin->source_scale.scale_type, i))
+				continue;
+			memcpy(worker->expected + at, comparison->source_codes + at,
+			       rest < tile_cols ? rest : tile_cols);
+			memcpy(worker->expected_scales + (row / tile_rows * n_cols + t) * size,
+			       (const char *)comparison->scales + i * size, size);
+		}
+	}
+}
+
+void compare_expect(const struct verify *verify, const struct comparison *comparison,
+		    const struct candidate *candidate)
+{
+	expect_cast(verify, comparison, candidate);
+	if (comparison->source_scales)
+		expect_same(comparison);
 }
 
 /* Returns the place in the weight's tensor of an element of the cut. */
@@ -271,33 +347,40 @@ static void compare_table(const struct verify *verify, const struct comparison *
 		compare_codes(comparison, found);
 }
 
+/* Adds what is found in a cut that is open. */
+static void compare(const struct verify *verify, const struct comparison *comparison,
+		    struct scan *found)
+{
+	const struct verify_weight *weight = comparison->weight;
+	const struct candidates *candidates = &verify->run.origin->candidates[weight->granularity];
+
+	if (weight->origin->low_bit)
+		count_changed(verify, comparison, found);
+	if (verify->params->sqnr)
+		add_error(verify, comparison, found);
+	if (verify->params->sqnr && candidates->own.name && !weight->unit.table)
+		add_own_error(verify, comparison, &candidates->own, found);
+	if (weight->unit.table) {
+		compare_table(verify, comparison, found);
+	} else if (!candidates->n) {
+		compare_bound(comparison, found);
+	} else if (!weight->unlike) {
+		compare_expect(verify, comparison, &candidates->list[candidates->at]);
+		compare_expected(comparison, found);
+	}
+}
+
 int compare_cut(struct verify *verify, struct verify_worker *worker, const struct cut *cut,
 		const void *scales, struct scan *found, struct err *err)
 {
 	const struct verify_weight *weight = &verify->weights.list[cut->weight];
-	const struct candidates *candidates = &verify->run.origin->candidates[weight->granularity];
 	struct comparison comparison = {
 		.weight = weight, .rect = &cut->rect, .worker = worker, .scales = scales
 	};
-	struct source_request request = { .unit = weight->origin,
-					  .rect = cut->rect,
-					  .buffers = worker->source };
+	int rc = compare_open(verify, &comparison, err);
 
-	if (source_read(&verify->run.origin->files, &request, &comparison.x, err))
-		return -1;
-	if (weight->origin->low_bit)
-		count_changed(verify, &comparison, found);
-	if (verify->params->sqnr)
-		add_error(verify, &comparison, found);
-	if (verify->params->sqnr && candidates->own.name && !weight->unit.table)
-		add_own_error(verify, &comparison, &candidates->own, found);
-	if (weight->unit.table) {
-		compare_table(verify, &comparison, found);
-	} else if (!candidates->n) {
-		compare_bound(&comparison, found);
-	} else if (!weight->unlike) {
-		compare_expect(verify, &comparison, &candidates->list[candidates->at]);
-		compare_expected(&comparison, found);
-	}
-	return backend_failed(verify->run.backend, weight->unit.name, err);
+	if (!rc)
+		compare(verify, &comparison, found);
+	compare_close(&comparison);
+	return rc ? rc : backend_failed(verify->run.backend, weight->unit.name, err);
 }

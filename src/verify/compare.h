@@ -18,9 +18,17 @@ struct comparison {
 	struct verify_worker *worker; /* its codes are read; its `expected` is computed */
 	const void *scales;	      /* of the tiles of the cut, in whole rows of the grid */
 	struct matrix x;	      /* the same cut of the source */
+	/* of an FP8 source with the same type and tiles: its codes and scales; else NULL */
+	const uint8_t *source_codes;
+	void *source_scales;
 };
 
-/* Writes the codes and scales that the candidate makes from x to the worker's `expected`. */
+/* Reads the same cut of the source.  ERR_INPUT where the source is truncated. */
+int compare_open(struct verify *verify, struct comparison *comparison, struct err *err);
+void compare_close(struct comparison *comparison);
+
+/* Writes the codes and scales that the candidate makes from x to the worker's `expected`.  A tile
+ * that has the scale of an FP8 source has its codes. */
 void compare_expect(const struct verify *verify, const struct comparison *comparison,
 		    const struct candidate *candidate);
 

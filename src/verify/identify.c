@@ -112,16 +112,17 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 	struct comparison comparison = { .weight = weight,
 					 .rect = &cut->rect,
 					 .worker = &verify->run.workers[worker] };
-	struct source_request request = { .unit = weight->origin,
-					  .rect = cut->rect,
-					  .buffers = comparison.worker->source };
 	uint64_t n_off[N_CANDIDATES] = { 0 };
 	void *scales;
 
-	if (values_read_codes(verify, cut, comparison.worker->codes, err) ||
-	    source_read(&verify->run.origin->files, &request, &comparison.x, err) ||
+	if (values_read_codes(&verify->run.files, &weight->unit, &cut->rect,
+			      comparison.worker->codes, err) ||
 	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
+	if (compare_open(verify, &comparison, err)) {
+		free(scales);
+		return -1;
+	}
 	comparison.scales = scales;
 	for (size_t i = 0; i < probing->n_candidates; i++) {
 		struct scan found = { 0 };
@@ -132,6 +133,7 @@ static int probe(void *context, int worker, size_t item, struct err *err)
 		compare_expected(&comparison, &found);
 		n_off[i] = found.codes_off.n + found.scales_off.n;
 	}
+	compare_close(&comparison);
 	free(scales);
 	pthread_mutex_lock(&verify->run.lock);
 	for (size_t i = 0; i < probing->n_candidates; i++)

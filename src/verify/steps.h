@@ -180,9 +180,9 @@ void verify_partial(struct verify *verify);
  * with the source if the user gave one.  ERR_INPUT where a file is truncated or changed. */
 int verify_values(struct verify *verify, struct err *err);
 
-/* Reads the codes of a cut, row by row. */
-int values_read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes,
-		      struct err *err);
+/* Reads the codes of a rect of an FP8 unit, row by row. */
+int values_read_codes(struct source *files, const struct unit *unit, const struct rect *rect,
+		      uint8_t *codes, struct err *err);
 
 /* Compares the static input scales of the first and third matrix of each expert. */
 int verify_inputs(struct verify *verify, struct err *err);

@@ -14,19 +14,17 @@
 #include "verify/steps.h"
 #include "verify/worker.h"
 
-int values_read_codes(struct verify *verify, const struct cut *cut, uint8_t *codes, struct err *err)
+int values_read_codes(struct source *files, const struct unit *unit, const struct rect *rect,
+		      uint8_t *codes, struct err *err)
 {
-	const struct unit *unit = &verify->weights.list[cut->weight].unit;
-	const struct rect *rect = &cut->rect;
 	uint64_t first = unit->slice.first + rect->row * unit->cols;
 
 	if (rect->n_cols == unit->cols)
-		return source_read_bytes(&verify->run.files, unit->source, first,
+		return source_read_bytes(files, unit->source, first,
 					 (size_t)(rect->n_rows * rect->n_cols), codes, err);
 	for (uint64_t r = 0; r < rect->n_rows; r++)
-		if (source_read_bytes(&verify->run.files, unit->source,
-				      first + r * unit->cols + rect->col, (size_t)rect->n_cols,
-				      codes + r * rect->n_cols, err))
+		if (source_read_bytes(files, unit->source, first + r * unit->cols + rect->col,
+				      (size_t)rect->n_cols, codes + r * rect->n_cols, err))
 			return -1;
 	return 0;
 }
@@ -52,7 +50,7 @@ static int read_cut(void *context, int worker, size_t item, struct err *err)
 
 	if (reading->again && weight->granularity != reading->granularity)
 		return 0;
-	if (values_read_codes(verify, cut, memory->codes, err) ||
+	if (values_read_codes(&verify->run.files, &weight->unit, &cut->rect, memory->codes, err) ||
 	    source_scales(&verify->run.files, &weight->unit, &cut->rect, &scales, err))
 		return -1;
 	scan_cut(verify, cut, memory->codes, scales, &found);
