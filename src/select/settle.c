@@ -130,19 +130,34 @@ static int refuse_empty(const struct selection *selection, const char *hint, str
 		       hint ? "; " : "", hint ? hint : "");
 }
 
+/* Returns the recipe that takes a weight which its shape keeps: groups of 32 columns, as most
+ * low-bit weights have, are those of mxfp8. */
+static const char *other_recipe(const struct unit *unit)
+{
+	enum dtype dtype = unit->source->tensor->dtype;
+
+	return dtype == DT_MXFP4 || dtype == DT_INT4 ? "mxfp8" : "channelwise";
+}
+
 /* Refuses to keep codes: they need their scale, whose name and kind belong to the source's
  * format. */
 static int check_kept(const struct unit *unit, struct err *err)
 {
-	enum dtype dtype = unit->source->tensor->dtype;
+	const char *type = dtype_name(unit->source->tensor->dtype);
+	const char *kind = unit->low_bit ? "low-bit" : "FP8";
 
 	if (!unit_is_coded(unit) || unit->passed)
 		return 0;
+	if (unit->rule == RULE_SHAPE)
+		return err_set(err, ERR_USAGE,
+			       "tensor '%s' is %s and would be kept (%s), but %s tensors can only "
+			       "be quantized again: use --recipe %s, which takes its shape, or "
+			       "'fp8conv dequantize' first",
+			       unit->name, type, unit->reason, kind, other_recipe(unit));
 	return err_set(err, ERR_USAGE,
-		       "tensor '%s' is %s and would be kept (%s), but %s tensors can "
-		       "only be quantized again: use 'fp8conv dequantize' first",
-		       unit->name, dtype_name(dtype), unit->reason,
-		       unit->low_bit ? "low-bit" : "FP8");
+		       "tensor '%s' is %s and would be kept (%s), but %s tensors can only be "
+		       "quantized again: use 'fp8conv dequantize' first",
+		       unit->name, type, unit->reason, kind);
 }
 
 int selection_check(struct selection *selection, const char *hint, struct err *err)

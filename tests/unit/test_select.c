@@ -241,6 +241,21 @@ static void other_quantized_sources_are_refused(void **state)
 		ERR_USAGE,
 		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (excluded), but "
 		"FP8 tensors can only be quantized again: use 'fp8conv dequantize' first");
+	selection_refuses_config(
+		HF_CONFIG,
+		"a.0.up_proj.weight F8_E4M3 200 128\na.0.up_proj.weight_scale_inv F32 2 1\n"
+		"a.0.down_proj.weight BF16 128 256\n",
+		"blockwise", requantize, ERR_USAGE,
+		"tensor 'a.0.up_proj.weight' is F8_E4M3 and would be kept (N 200 is not a multiple "
+		"of 128), but FP8 tensors can only be quantized again: use --recipe channelwise, "
+		"which takes its shape, or 'fp8conv dequantize' first");
+	selection_refuses(
+		"a.0.up_proj.weight_packed U8 200 64\na.0.up_proj.weight_scale U8 200 4\n"
+		"a.0.down_proj.weight BF16 128 256\n",
+		"blockwise", requantize, ERR_USAGE,
+		"tensor 'a.0.up_proj.weight' is MXFP4 and would be kept (N 200 is not a multiple "
+		"of 128), but low-bit tensors can only be quantized again: use --recipe mxfp8, "
+		"which takes its shape, or 'fp8conv dequantize' first");
 	selection_refuses_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 128 128\n",
 				 "channelwise", requantize, ERR_INPUT,
 				 "FP8 tensor 'a.0.experts.down_proj' has 3 dimensions, not 2");
