@@ -3,9 +3,11 @@
  * Sources that are already quantized: refused, or with --requantize read through their scales.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "format/read_config.h"
+#include "model/role.h"
 #include "source/fp8_source.h"
 #include "select/steps.h"
 
@@ -36,17 +38,32 @@ static int find_scale(const struct detection *detection, const struct tensor_ref
 	return 0;
 }
 
+/* Is the tensor a parameter of a router? */
+static bool is_of_router(const char *name)
+{
+	const char *dot = strrchr(name, '.');
+	struct role_facts facts;
+	char *weight;
+
+	if (!dot)
+		return false;
+	weight = xasprintf("%.*s.weight", (int)(dot - name), name);
+	role_of_name(&facts, weight);
+	free(weight);
+	return facts.role == ROLE_ROUTER;
+}
+
 /* Refuses types whose meaning is in the source's quantization_config, because the output's own one
- * replaces it. */
+ * replaces it.  Integers of a router are no weights: DeepSeek-V4's "gate.tid2eid" has experts. */
 static int check_type(const struct select *select, const json_t *quantization,
 		      const struct st_tensor *tensor, struct err *err)
 {
 	const char *method = select->config.quant_method;
+	bool quantized = quantization || select->config.has_quantization;
 
 	if (quantization && !select->config.has_quantization)
 		method = config_quant_method(quantization);
-	return fp8_source_check_type(tensor, quantization || select->config.has_quantization,
-				     method, err);
+	return fp8_source_check_type(tensor, quantized && !is_of_router(tensor->name), method, err);
 }
 
 /* Without FP8 there is nothing to detect except packed weights of another scheme. */

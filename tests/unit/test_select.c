@@ -227,6 +227,15 @@ static void fp8_weights_are_requantized(void **state)
 	assert_null(selection.units[1].source_scale.scale);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
+	/* DeepSeek-V4's table from tokens to experts */
+	memory_checkpoint_init(&checkpoint, HF_CONFIG, FP8_MODEL "a.0.gate.tid2eid I32 512 6\n");
+	assert_int_equal(selection_make(&selection, &checkpoint, &requantize, &err), 0);
+	selection_assert(&selection, "a.0.up_proj.weight channelwise\n"
+				     "a.0.down_proj.weight channelwise\n"
+				     "lm_head.weight: lm_head\n"
+				     "a.0.gate.tid2eid: dtype I32\n");
+	selection_release(&selection);
+	memory_checkpoint_release(&checkpoint);
 }
 
 static void other_quantized_sources_are_refused(void **state)
