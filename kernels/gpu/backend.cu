@@ -474,6 +474,7 @@ extern "C" const struct backend backend_gpu = {
 	.failed = stream_failed,
 	.amax = run_amax,
 	.quantize = run_quantize,
+	.quantize_fp4 = NULL,
 	.cast = run_cast,
 	.dequantize = run_dequantize,
 	.error = NULL,

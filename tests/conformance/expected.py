@@ -75,7 +75,7 @@ class Model:
     def expect(self, case: Case) -> Expected:
         quantized, kept = select(self.source, case)
         out = Expected({name: tensor for _, name, tensor in kept}, {name: file for file, name, _ in kept},
-                       {}, {}, kept_modules(kept, quantized))
+                       {}, {}, kept_modules(kept, quantized, case))
         groups: dict[str, list[Matrix]] = defaultdict(list)
         for matrix in quantized:
             groups[matrix.group].append(matrix)

@@ -14,6 +14,7 @@ FLOATS = ("F32", "F16", "BF16")
 LOOKUP = re.compile(r"embed_tokens|norm")
 KEPT = re.compile(r"(^|\.)lm_head\.|\.mlp\.gate\.|\.router\.|^vision_model\.|^multi_modal_projector\.")
 FUSED = (r"\.self_attn\.(q_proj|k_proj|v_proj)\.weight$", r"\.(gate_proj|up_proj)\.weight$")
+FREE = re.compile(r"^(embed_.*|.*embed|.*embeddings?|.*embedders?|wte|wpe)$|norm|conv")
 EXPERTS_TENSOR = re.compile(r"(.*\.experts\.)(gate_up_proj|down_proj)$")
 
 
@@ -105,10 +106,27 @@ def select(tensors: list[tuple[str, str, Tensor]], case: Case) -> tuple[list[Mat
     return list(quantized.values()), [t for t in tensors if t[1] not in gone]
 
 
-def kept_modules(kept: list[tuple[str, str, Tensor]], quantized: list[Matrix]) -> list[str]:
-    """What ignore lists name: linear modules in high precision, and the lm_head that a tied model hides."""
-    names = {name.removesuffix(".weight") for _, name, tensor in kept
-             if is_linear(name, tensor) or EXPERTS_TENSOR.match(name)}
+def needs_no_name(name: str, tensor: Tensor) -> bool:
+    """Vectors, kernels, integers, and what engines know as an embedding, a norm or a convolution."""
+    shape, module = tensor.shape, name.removesuffix(".weight").rpartition(".")[2]
+    return (len(shape) < 2 or len(shape) > 3 or tensor.dtype not in FLOATS or bool(FREE.search(module))
+            or (not name.endswith(".weight") and sum(n > 1 for n in shape) < 2))
+
+
+def kept_modules(kept: list[tuple[str, str, Tensor]], quantized: list[Matrix], case: Case) -> list[str]:
+    """What ignore lists name: whatever an engine could take for FP8, experts by what engines ask for, and the lm_head
+    that a tied model hides."""
+    names = set()
+    for _, name, tensor in kept:
+        if needs_no_name(name, tensor):
+            continue
+        experts = re.match(r"(.*\.experts)\.(\d+\.)?", name)
+        if experts and case.format == "compressed-tensors":
+            names |= {f"{experts[1]}.0.{word}_proj" for word in ("gate", "up", "down")}
+        elif experts:
+            names.add(experts[1])
+        if not experts or not experts[2] or case.format == "compressed-tensors":
+            names.add(name.removesuffix(".weight"))
     everywhere = names | {m.name.removesuffix(".weight") for m in quantized}
     if not any(re.search(r"(^|\.)lm_head$", name) for name in everywhere):
         names.add("lm_head")
