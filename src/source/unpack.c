@@ -119,8 +119,8 @@ static int check_shape(struct source *source, const struct low_bit_weight *weigh
 {
 	const struct st_tensor *tensor = &weight->tensor;
 	bool is_wide = weight->shape && weight->shape->tensor->dtype == DT_I64;
-	int32_t narrow[2];
-	int64_t sides[2];
+	int32_t narrow[2] = { 0 };
+	int64_t sides[2] = { 0 };
 
 	if (!weight->shape)
 		return 0;

@@ -171,10 +171,11 @@ INLINE bool tile_rank(const struct fp4_matrix *x, struct fp4_tile *tile)
 	return largest < SCALE_TOO_LARGE;
 }
 
-/* Writes the codes of a tile.  Returns its scaling. */
+/* Writes the codes of a tile, which is not empty.  Returns its scaling. */
 INLINE struct scaling tile_map(struct fp4_cast *cast, const struct fp4_tile *tile)
 {
-	const struct table *table = NULL;
+	const struct table *table =
+		table_of(cast, tile, row_scales(cast->x, tile->row)[tile->group]);
 
 	for (size_t row = tile->row; row < tile->row_end; row++) {
 		const uint8_t *scales = row_scales(cast->x, row);
