@@ -337,7 +337,7 @@ int shards_open(struct checkpoint *checkpoint, const struct shards_request *requ
 	if (stat(path, &st))
 		return errno == ENOENT ? mistaken_name(path, err)
 				       : err_errno(err, "cannot open '%s'", path);
-	if (!S_ISDIR(st.st_mode) && !strcmp(base_name(path), CONFIG_NAME))
+	if (S_ISREG(st.st_mode) && !strcmp(base_name(path), CONFIG_NAME))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is the configuration of a model: give its directory", path);
 	if (S_ISDIR(st.st_mode) || ends_in(path, ".json"))
