@@ -6,7 +6,7 @@
  *	verify_files()		checks that there is FP8, and nothing else beside it
  *	verify_config()		checks the configuration
  *	verify_tensors()	checks names, types and shapes; lists the weights
- *	verify_partial()	checks that the target reads partial blocks
+ *	verify_target()	checks what the target does not load
  *	verify_tp()		checks that the weights can be split as --tp requires
  *	verify_values()		reads every scale and code; with --source, compares
  *	diagnose()		makes problems from the findings in the values
@@ -174,7 +174,7 @@ void verify_tensors(struct verify *verify);
 void verify_tp(struct verify *verify);
 
 /* Reports weights whose partial blocks the target reads wrong or not at all. */
-void verify_partial(struct verify *verify);
+void verify_target(struct verify *verify);
 
 /* Reads every scale and code once, or several times to identify an arithmetic, and compares them
  * with the source if the user gave one.  ERR_INPUT where a file is truncated or changed. */

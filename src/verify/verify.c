@@ -137,7 +137,7 @@ static int check(struct verify *verify, struct err *err)
 		return -1;
 	verify_config(verify);
 	verify_tensors(verify);
-	verify_partial(verify);
+	verify_target(verify);
 	if (verify->params->tp)
 		verify_tp(verify);
 	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))

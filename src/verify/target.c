@@ -26,7 +26,7 @@ static void check_weight(struct verify *verify, const struct verify_weight *weig
 	buf_release(&shape);
 }
 
-void verify_partial(struct verify *verify)
+void verify_target(struct verify *verify)
 {
 	if (!verify->opened.format)
 		return;
