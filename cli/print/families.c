@@ -149,7 +149,7 @@ static const char *const phrases[] = {
 	[PROFILE_TABLE] = "becomes FP8 with one scale for the model",
 	[PROFILE_CONFIG] = "is written to config.json",
 	[PROFILE_FORMAT] = "is the format where the command names none",
-	[PROFILE_NOTE] = "causes a note",
+	[PROFILE_NOT_LOADED] = "is not loaded in FP8",
 };
 
 /* Prints a row below the line of its families. */

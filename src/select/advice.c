@@ -162,14 +162,36 @@ static const struct candidate *first_quantized(const struct select *select,
 	return NULL;
 }
 
+int select_target(const struct select *select, struct err *err)
+{
+	const struct select_options *options = select->options;
+	const struct profile_row *row = NULL;
+
+	if (options->target == ENGINE_ANY || !options->profile)
+		return 0;
+	while ((row = profile_next(options->profile, PROFILE_NOT_LOADED, select->on, row))) {
+		const struct candidate *c = first_quantized(select, row);
+
+		if (c)
+			return err_set(err, ERR_USAGE,
+				       "'%s' as FP8 does not load in %s: %s [%s]; use --exclude to "
+				       "keep such weights, or omit --target",
+				       c->source->tensor->name, engine_name(options->target),
+				       row->said, row->source);
+	}
+	return 0;
+}
+
+/* Not of transformers alone, with which nobody serves. */
 static void note_not_loaded(const struct select *select, struct notes *notes)
 {
 	const struct profile_row *row = NULL;
 
-	while ((row = profile_next(select->options->profile, PROFILE_NOTE, select->on, row))) {
+	while ((row = profile_next(select->options->profile, PROFILE_NOT_LOADED, select->on,
+				   row))) {
 		const struct candidate *c = first_quantized(select, row);
 
-		if (c)
+		if (c && (row->on & FOR_ENGINES) != FOR_TRANSFORMERS)
 			notes_add(notes, NOTE_NOT_LOADED, c->source->tensor->name,
 				  "%s, as '%s' [%s]", row->said, c->source->tensor->name,
 				  row->source);

@@ -23,19 +23,20 @@ enum profile_level { PROFILE_VENDOR, PROFILE_ENGINE, PROFILE_NONE };
 
 /* What a row asks for; the words are those of `fp8conv families`. */
 enum profile_action {
-	PROFILE_KEEP,	 /* kept in high precision */
-	PROFILE_BARE,	 /* the same; engines build the module so, and need no name of it */
-	PROFILE_GENERAL, /* the general rules decide */
-	PROFILE_RAGGED,	 /* engines load it with a partial block of rows at its end */
-	PROFILE_BOND,	 /* merged by engines in the order of the pattern's braces */
-	PROFILE_STACK,	 /* experts in one tensor that stays 3-D */
-	PROFILE_SPLIT,	 /* experts in one tensor, each written as a tensor of its own */
-	PROFILE_TABLE,	 /* an embedding table that becomes FP8 with one scale for the model */
-	PROFILE_CONFIG,	 /* the pattern is a member of config.json: "expert_dtype=fp8" */
-	PROFILE_FORMAT,	 /* the pattern is the format that a job takes by itself */
-	PROFILE_NOTE,	 /* quantized modules cause a note of kind not-loaded */
+	PROFILE_KEEP,	    /* kept in high precision */
+	PROFILE_BARE,	    /* the same; engines build the module so, and need no name of it */
+	PROFILE_GENERAL,    /* the general rules decide */
+	PROFILE_RAGGED,	    /* engines load it with a partial block of rows at its end */
+	PROFILE_BOND,	    /* merged by engines in the order of the pattern's braces */
+	PROFILE_STACK,	    /* experts in one tensor that stays 3-D */
+	PROFILE_SPLIT,	    /* experts in one tensor, each written as a tensor of its own */
+	PROFILE_TABLE,	    /* an embedding table that becomes FP8 with one scale for the model */
+	PROFILE_CONFIG,	    /* the pattern is a member of config.json: "expert_dtype=fp8" */
+	PROFILE_FORMAT,	    /* the pattern is the format that a job takes by itself */
+	PROFILE_NOT_LOADED, /* engines do not load it in FP8: a note, and refused for a target */
 };
-#define PROFILE_ACTION_WORDS "keep|bare|general|ragged|fuse|stack|split|table|config|format|note"
+#define PROFILE_ACTION_WORDS \
+	"keep|bare|general|ragged|fuse|stack|split|table|config|format|not-loaded"
 
 /* Conditions of a row, in three groups; a group without a bit always holds. */
 enum {

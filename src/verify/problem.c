@@ -41,6 +41,7 @@ static const struct {
 	[PROBLEM_KV_SCALE_PAIR] = { "kv-scale-pair", "vLLM stops or uses 1.0" },
 	[PROBLEM_TP_SPLIT] = { "tp-split", "engines refuse to load it" },
 	[PROBLEM_PARTIAL_BLOCKS] = { "partial-blocks", NULL },
+	[PROBLEM_NOT_LOADED] = { "not-loaded", NULL },
 	[PROBLEM_CONFIG_KEY] = { "config-key", NULL },
 	[PROBLEM_CONFIG_IGNORE] = { "config-ignore", NULL },
 	[PROBLEM_INDEX_MISSING] = { "index-missing", NULL },

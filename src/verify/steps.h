@@ -173,7 +173,8 @@ void verify_tensors(struct verify *verify);
 /* Checks that the weights can be split as --tp requires. */
 void verify_tp(struct verify *verify);
 
-/* Reports weights whose partial blocks the target reads wrong or not at all. */
+/* Reports what the target reads wrong or not at all: weights that end in partial blocks, and those
+ * of a family's row. */
 void verify_target(struct verify *verify);
 
 /* Reads every scale and code once, or several times to identify an arithmetic, and compares them

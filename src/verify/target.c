@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Weights that end in partial blocks.  Some loaders find the height of a block by a division of
- * shapes, and so read such weights with the scales of other rows.
+ * What the target does not load: weights that end in partial blocks, since some loaders find the
+ * height of a block by a division of shapes, and so read such weights with the scales of other
+ * rows; and weights that a row of the family names.
  */
 #include "base/buf.h"
 #include "format/engine.h"
@@ -26,8 +27,41 @@ static void check_weight(struct verify *verify, const struct verify_weight *weig
 	buf_release(&shape);
 }
 
+/* Returns the first FP8 weight that the pattern of a row matches, or NULL. */
+static const struct unit *first_matching(const struct verify *verify, const struct profile_row *row)
+{
+	int position;
+
+	for (size_t i = 0; i < verify->weights.n; i++) {
+		const struct unit *unit = &verify->weights.list[i].unit;
+
+		if (profile_pattern_matches(row->pattern, unit->name, &position))
+			return unit;
+	}
+	return NULL;
+}
+
+static void check_family(struct verify *verify)
+{
+	const struct verify_lists *lists = &verify->lists;
+	const struct profile_row *row = NULL;
+
+	while ((row = profile_next(&lists->profile, PROFILE_NOT_LOADED, lists->on, row))) {
+		const struct unit *unit = first_matching(verify, row);
+
+		if (unit)
+			problem_add(&verify->result->problems, PROBLEM_NOT_LOADED, unit->name,
+				    verify_file(verify, unit->source),
+				    "weight '%s' is FP8, which %s does not load: %s [%s]",
+				    unit->name, engine_name(verify->opened.target), row->said,
+				    row->source);
+	}
+}
+
 void verify_target(struct verify *verify)
 {
+	if (verify->opened.target != ENGINE_ANY)
+		check_family(verify);
 	if (!verify->opened.format)
 		return;
 	for (size_t i = 0; i < verify->weights.n; i += verify_weight_run(verify, i))

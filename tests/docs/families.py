@@ -51,7 +51,7 @@ def main():
     wrong = []
     if written != wanted:
         wrong.append(f"{PAGE} has another table than the program: python3 tests/docs/families.py --write")
-    words = set(re.findall(r"^\.TP\n\.B (\w+)$", before.split(".SH ROWS")[1], re.M))
+    words = {w.replace("\\-", "-") for w in re.findall(r"^\.TP\n\.B (\S+)$", before.split(".SH ROWS")[1], re.M)}
     wrong += [f"{PAGE} does not say what '{word}' means" for word in sorted({row["action"] for row in rows} - words)]
     if len(rows) < 40:
         wrong.append(f"only {len(rows)} rows were found")

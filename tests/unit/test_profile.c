@@ -167,12 +167,12 @@ static void a_row_acts_where_each_group_of_its_conditions_is_met(void **state)
 static void the_first_row_that_matches_decides(void **state)
 {
 	static const struct profile_row rows[] = {
-		{ "f", "*", PROFILE_NOTE, false, 0, "note 1", "test" },
+		{ "f", "*", PROFILE_NOT_LOADED, false, 0, "note 1", "test" },
 		{ "f", "*.a", PROFILE_GENERAL, false, ON_BLOCKWISE, NULL, "test" },
 		{ "f", "*.{b,a}", PROFILE_BOND, false, ON_CHANNELWISE, NULL, "test" },
 		{ "f", "x=y", PROFILE_CONFIG, false, 0, NULL, "test" },
 		{ "f", "*", PROFILE_KEEP, true, 0, "kept", "test" },
-		{ "f", "*", PROFILE_NOTE, false, ON_HF, "note 2", "test" },
+		{ "f", "*", PROFILE_NOT_LOADED, false, ON_HF, "note 2", "test" },
 	};
 	struct profile profile = profile_of(rows, N_OF(rows));
 	unsigned blocks = ON_BLOCKWISE | ON_HF | FOR_ENGINES,
@@ -187,10 +187,10 @@ static void the_first_row_that_matches_decides(void **state)
 	assert_ptr_equal(profile_find(&profile, "m.c.weight", channels).row, &rows[4]);
 
 	/* Rows that decide about no module are found one after the other. */
-	assert_ptr_equal(profile_next(&profile, PROFILE_NOTE, blocks, NULL), &rows[0]);
-	assert_ptr_equal(profile_next(&profile, PROFILE_NOTE, blocks, &rows[0]), &rows[5]);
-	assert_null(profile_next(&profile, PROFILE_NOTE, blocks, &rows[5]));
-	assert_null(profile_next(&profile, PROFILE_NOTE, channels, &rows[0]));
+	assert_ptr_equal(profile_next(&profile, PROFILE_NOT_LOADED, blocks, NULL), &rows[0]);
+	assert_ptr_equal(profile_next(&profile, PROFILE_NOT_LOADED, blocks, &rows[0]), &rows[5]);
+	assert_null(profile_next(&profile, PROFILE_NOT_LOADED, blocks, &rows[5]));
+	assert_null(profile_next(&profile, PROFILE_NOT_LOADED, channels, &rows[0]));
 	assert_ptr_equal(profile_next(&profile, PROFILE_CONFIG, channels, NULL), &rows[3]);
 	assert_null(profile_next(&profile, PROFILE_FORMAT, channels, NULL));
 	profile_release(&profile);
@@ -330,13 +330,14 @@ static void the_rows_of_the_table_are_well_formed(void **state)
 		if (!open != !close || (open && (close < open || strchr(open + 1, '{') ||
 						 memchr(open, '.', (size_t)(close - open)))))
 			fail_msg("%s: braces", row->pattern);
-		if ((row->action <= PROFILE_BARE || row->action == PROFILE_NOTE) != !!row->said)
+		if ((row->action <= PROFILE_BARE || row->action == PROFILE_NOT_LOADED) !=
+		    !!row->said)
 			fail_msg("%s %s: what is said", row->families, row->pattern);
 		words_get(PROFILE_ACTION_WORDS, (int)row->action, word);
 		if (words_find(PROFILE_ACTION_WORDS, word) != (int)row->action)
 			fail_msg("%s %s: no word for its action", row->families, row->pattern);
 	}
-	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "note"), PROFILE_NOTE);
+	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "not-loaded"), PROFILE_NOT_LOADED);
 	assert_int_equal(words_find(PROFILE_ACTION_WORDS, "fuse"), PROFILE_BOND);
 }
 
