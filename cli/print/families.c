@@ -11,7 +11,7 @@
 #include "cli/print/wrap.h"
 #include "recipe/recipe.h"
 
-#define PATTERN_COLUMN 11
+#define PATTERN_COLUMN 13
 
 static const char *rule_word(const struct profile_row *row)
 {
