@@ -244,6 +244,15 @@ static void lines_print(const struct lines *lines, size_t width)
 	wrap_print(lines->text.data, REASON_COLUMN, REASON_COLUMN, width);
 }
 
+/* Prints first what changes the choice of a recipe: the note that most is kept. */
+static void print_first(const struct notes *notes, size_t width)
+{
+	if (!notes->n || notes->list[0].kind != NOTE_MOSTLY_KEPT)
+		return;
+	printf("note      ");
+	wrap_print(notes->list[0].message, 10, 10, width);
+}
+
 void plan_print_text(const struct plan *plan, const struct convert_params *params)
 {
 	/* Columns that are left out, one after the other, so that lines fit a terminal. */
@@ -260,6 +269,7 @@ void plan_print_text(const struct plan *plan, const struct convert_params *param
 	if (params->output)
 		buf_printf(&path, " to %s", params->output);
 	text_sanitize(path.data);
+	print_first(&plan->selection.notes, lines.terminal ? width : SIZE_MAX);
 	if (plan->dtype)
 		printf("dtype     %s\n", plan->dtype);
 	else

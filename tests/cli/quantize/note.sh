@@ -11,6 +11,12 @@ python3 "$CLI/checkpoint.py" make in.safetensors \
 "$FP8CONV" quantize in.safetensors -o c.safetensors --dry-run --json >j 2>err
 [ "$(wc -l <err)" -eq 1 ] || cat err
 json j 'j["totals"]["quantized"] == 1'
+# It is the first line of a plan, too.
+"$FP8CONV" quantize in.safetensors -o c.safetensors --dry-run --quiet | head -n 1 |
+	grep -qx "note      blockwise keeps 63 % of the weight bytes in high precision, as .*; --recipe channelwise takes 100 %" ||
+	echo "the plan begins with something else"
+"$FP8CONV" quantize in.safetensors -o c.safetensors --dry-run --quiet --recipe channelwise | head -n 1 | grep -qx "recipe    channelwise" ||
+	echo "a plan without the note begins with it"
 # Where nothing is left to quantize it is an error.
 fails 2 " quantize: nothing to quantize*" quantize in.safetensors -o d.safetensors --exclude 1.mlp
 # The example is one that was asked for, if any.
