@@ -108,6 +108,7 @@ static int list_names(char *quantized, char *kept, struct plan *plan, struct err
 	};
 	rc = plan_configuration(plan, err);
 	buf_release(&plan->files.config);
+	buf_release(&plan->files.quantization);
 	return rc;
 }
 
