@@ -60,6 +60,13 @@ static unsigned module_of(const json_t *groups, size_t group)
 	return module;
 }
 
+static void files_release(struct plan *plan)
+{
+	buf_release(&plan->files.config);
+	buf_release(&plan->files.quantization);
+	buf_release(&plan->files.hf_quant_config);
+}
+
 static void every_recipe_has_a_group(void **state)
 {
 	bool found[N_RECIPES] = { false };
@@ -82,8 +89,8 @@ static void every_recipe_has_a_group(void **state)
 		found[module] = true;
 	}
 	json_decref(config);
-	buf_release(&plan.files.config);
-	buf_release(&plan.files.hf_quant_config);
+	files_release(&plan);
+	skip_list_release(&plan.skipped);
 }
 
 /* The names of kept modules for one quantized and one kept weight, and the error. */
@@ -107,8 +114,7 @@ static int list_names(char *quantized, char *kept, struct plan *plan, struct err
 		.format = format_select("compressed-tensors", ENGINE_ANY, &scheme, "x", err),
 	};
 	rc = plan_configuration(plan, err);
-	buf_release(&plan->files.config);
-	buf_release(&plan->files.quantization);
+	files_release(plan);
 	return rc;
 }
 
