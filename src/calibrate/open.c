@@ -10,6 +10,7 @@
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
+#include "ckpt/mistaken.h"
 #include "calibrate/steps.h"
 #include "tokenizer/tokenizer.h"
 
@@ -41,6 +42,8 @@ static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io
 		return 0;
 	}
 	rc = io_read_file(io, AT_FDCWD, path, TOKENIZER_MAX_SIZE, &text, err);
+	if (!rc)
+		rc = mistaken_text(path, &text, err);
 	if (!rc)
 		rc = tokenizer_new(tokenizer, &text, path, err);
 	buf_release(&text);

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,6 +13,8 @@
 #include "ckpt/listing.h"
 
 #define TO_SAFETENSORS "convert it to safetensors first, as save_pretrained() of transformers does"
+
+#define POINTER_LIMIT 1024 /* bytes; pointers are shorter */
 
 /* The start of a pickle is also the size of a header, which then is far beyond the file. */
 static bool is_pickle(const unsigned char start[8], uint64_t size)
@@ -25,11 +26,16 @@ static bool is_pickle(const unsigned char start[8], uint64_t size)
 	return start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 && n > size;
 }
 
+static int refuse_pointer(const char *path, struct err *err)
+{
+	return err_set(err, ERR_INPUT,
+		       "'%s' is a Git LFS pointer, not the file: run 'git lfs pull'", path);
+}
+
 int mistaken_file(const char *path, const unsigned char start[8], uint64_t size, struct err *err)
 {
 	if (!memcmp(start, "version ", 8))
-		return err_set(err, ERR_INPUT,
-			       "'%s' is a Git LFS pointer, not the file: run 'git lfs pull'", path);
+		return refuse_pointer(path, err);
 	if (!memcmp(start, "GGUF", 4))
 		return err_set(err, ERR_INPUT,
 			       "'%s' is a GGUF file: fp8conv reads safetensors, so give the model "
@@ -40,6 +46,29 @@ int mistaken_file(const char *path, const unsigned char start[8], uint64_t size,
 			       "'%s' is a pickle of PyTorch, which can run code: " TO_SAFETENSORS,
 			       path);
 	return 0;
+}
+
+static bool is_pointer(const struct buf *text)
+{
+	static const char start[] = "version https://";
+
+	return text->len >= sizeof start - 1 && !memcmp(text->data, start, sizeof start - 1);
+}
+
+int mistaken_text(const char *path, const struct buf *text, struct err *err)
+{
+	return is_pointer(text) ? refuse_pointer(path, err) : 0;
+}
+
+bool mistaken_is_pointer(const struct io *io, const char *path)
+{
+	struct buf text = { 0 };
+	struct err ignored;
+	bool found = !io_read_file(io, AT_FDCWD, path, POINTER_LIMIT, &text, &ignored) &&
+		     is_pointer(&text);
+
+	buf_release(&text);
+	return found;
 }
 
 /* Is it "org/model", the form of names on the Hugging Face Hub? */

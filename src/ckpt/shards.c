@@ -209,6 +209,7 @@ static int open_index(struct checkpoint *checkpoint, const char *path,
 
 	checkpoint->has_index = true;
 	if (io_read_file(checkpoint->io, AT_FDCWD, path, INDEX_LIMIT, &text, err) ||
+	    mistaken_text(path, &text, err) ||
 	    index_read(&index, (struct json_text){ text.data, text.len }, path, err))
 		goto out;
 	if (request->defects)
@@ -291,9 +292,10 @@ static int read_config(struct checkpoint *checkpoint, struct err *err)
 	char *path = join(checkpoint->directory, CONFIG_NAME);
 	int rc = 0;
 
-	if (exists(path))
-		rc = io_read_file(checkpoint->io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config,
-				  err);
+	if (exists(path) &&
+	    (io_read_file(checkpoint->io, AT_FDCWD, path, CONFIG_LIMIT, &checkpoint->config, err) ||
+	     mistaken_text(path, &checkpoint->config, err)))
+		rc = -1;
 	free(path);
 	return rc;
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "ckpt/mistaken.h"
 #include "convert/convert.h"
 
 static bool same_directory(const struct stat *a, const struct stat *b)
@@ -101,6 +102,36 @@ static void note_files(struct plan *plan)
 	free(path);
 }
 
+/* Notes auxiliary files that are Git LFS pointers: the output would get copies of these. */
+static void note_pointers(struct plan *plan, const struct io *io)
+{
+	char **paths, *first = NULL;
+	size_t n, n_pointers = 0;
+	struct err ignored;
+
+	if (checkpoint_auxiliary(&plan->source, &paths, &n, &ignored))
+		return;
+	for (size_t i = 0; i < n; i++) {
+		char *path = xasprintf("%s/%s", plan->source.directory, paths[i]);
+
+		free(paths[i]);
+		if (!mistaken_is_pointer(io, path) || n_pointers++) {
+			free(path);
+			continue;
+		}
+		first = path;
+	}
+	free(paths);
+	if (first)
+		notes_add(
+			&plan->selection.notes, NOTE_POINTER_COPIED, NULL,
+			"%zu of the files to copy %s, for example '%s': run 'git lfs pull' in the "
+			"source first",
+			n_pointers,
+			n_pointers == 1 ? "is a Git LFS pointer" : "are Git LFS pointers", first);
+	free(first);
+}
+
 void output_notes_add(struct plan *plan, const struct convert_params *params)
 {
 	const char *directory = plan->source.directory;
@@ -123,4 +154,5 @@ void output_notes_add(struct plan *plan, const struct convert_params *params)
 			  params->output, foreign);
 	free(foreign);
 	note_files(plan);
+	note_pointers(plan, params->io);
 }

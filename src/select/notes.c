@@ -23,6 +23,7 @@ static const char *const names[N_NOTE_KINDS] = {
 	[NOTE_OUTPUT_BESIDE] = "output-beside",
 	[NOTE_NO_CONFIG] = "no-config",
 	[NOTE_README_COPIED] = "readme-copied",
+	[NOTE_POINTER_COPIED] = "pointer-copied",
 	[NOTE_SMALL_WEIGHTS] = "small-weights",
 };
 

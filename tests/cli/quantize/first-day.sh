@@ -8,6 +8,22 @@ mkdir lfs gguf cache cache/snapshots
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 12\n' 0 >lfs/model.safetensors
 printf 'GGUF\003\000\000\000and more bytes' >gguf/model.safetensors
 fails 3 " quantize: 'lfs/model.safetensors' is a Git LFS pointer, not the file: run 'git lfs pull'" quantize lfs -o out
+# Pointers in the place of small files: those that are read are refused, those that are copied cause a note.
+cp -r "$model" pointers
+cp lfs/model.safetensors pointers/tokenizer.json
+cp lfs/model.safetensors pointers/merges.txt
+"$FP8CONV" quantize pointers -o pointers-fp8 --dry-run --json >notes.json 2>notes.txt
+json notes.json '[n["message"] for n in j["notes"] if n["kind"] == "pointer-copied"] == ["2 of the files to copy are Git LFS pointers, for example '"'pointers/merges.txt'"': run '"'git lfs pull'"' in the source first"]'
+fails 3 " calibrate: 'pointers/tokenizer.json' is a Git LFS pointer, not the file: run 'git lfs pull'" \
+	calibrate pointers --data "$model/config.json" -o s.amax
+for name in config.json model.safetensors.index.json; do
+	cp lfs/model.safetensors "pointers/$name"
+	for command in quantize\ pointers\ -o\ out inspect\ pointers verify\ pointers; do
+		# shellcheck disable=SC2086
+		fails 3 " ${command%% *}: 'pointers/$name' is a Git LFS pointer, not the file: run 'git lfs pull'" $command
+	done
+done
+rm -r pointers notes.json notes.txt
 gguf="so give the model that it was made from"
 fails 3 " quantize: 'gguf/model.safetensors' is a GGUF file: fp8conv reads safetensors, $gguf" quantize gguf -o out
 : >empty.safetensors
