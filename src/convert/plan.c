@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "convert/steps.h"
 #include "source/spool.h"
+#include "source/unpack.h"
 
 /* Space for the manifest, and for rounding files up to blocks. */
 #define DISK_SLACK ((uint64_t)64 << 10)
@@ -112,6 +113,20 @@ int plan_take_profile(struct plan *plan, enum profile_level level, struct err *e
 	profile_make(&plan->profile, &config, level);
 	model_config_release(&config);
 	return 0;
+}
+
+int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err)
+{
+	struct source source;
+	struct err ignored;
+	int rc;
+
+	source_init(&source, io, &plan->source, NULL, plan->stream_fd);
+	rc = unpack_check_shapes(&source, &plan->selection.low_bit, err);
+	if (source_close(&source, rc ? &ignored : err))
+		rc = -1;
+	source_release(&source);
+	return rc;
 }
 
 void plan_specs_begin(struct plan *plan)

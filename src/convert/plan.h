@@ -140,6 +140,10 @@ int plan_open(struct plan *plan, const struct convert_params *params, struct pro
 /* Takes the rows of the source's family. */
 int plan_take_profile(struct plan *plan, enum profile_level level, struct err *err);
 
+/* Checks the tensors of the source that repeat the shapes of low-bit weights, which a conversion
+ * drops. */
+int plan_check_shapes(struct plan *plan, const struct io *io, struct err *err);
+
 /* Gives every unit the plan's spec, whatever it had. */
 void plan_specs_begin(struct plan *plan);
 

@@ -256,6 +256,7 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	select.target = plan->target;
 	select.advise = true;
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
+	    (select.requantize && plan_check_shapes(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
 		return -1;

@@ -23,6 +23,7 @@
 #include "base/pool.h"
 #include "select/fp8_units.h"
 #include "source/cut.h"
+#include "source/unpack.h"
 #include "num/fp8.h"
 #include "num/scale_grid.h"
 
@@ -338,6 +339,7 @@ int inspect_stats(struct inspection *inspection, const struct backend *backend, 
 	list_cuts(&job, &max);
 	progress_begin(progress, PROGRESS_WORK, cuts_size(&job));
 	if (!buffers_new(&job, n_threads, max, err) &&
+	    !unpack_check_shapes(&job.files, &inspection->low_bit, err) &&
 	    !pool_run(n_threads, job.cuts.n, look, &job, progress->stop, err))
 		rc = source_close(&job.files, err);
 	source_release(&job.files);

@@ -115,29 +115,6 @@ static int read_global(struct source *source, struct unpacking *unpacking, struc
 		&unpacking->global, err);
 }
 
-static int check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err)
-{
-	const struct st_tensor *tensor = &weight->tensor;
-	bool is_wide = weight->shape && weight->shape->tensor->dtype == DT_I64;
-	int32_t narrow[2] = { 0 };
-	int64_t sides[2] = { 0 };
-
-	if (!weight->shape)
-		return 0;
-	if (source_read_bytes(source, weight->shape, 0, is_wide ? sizeof sides : sizeof narrow,
-			      is_wide ? (void *)sides : (void *)narrow, err))
-		return -1;
-	for (int i = 0; i < 2 && !is_wide; i++)
-		sides[i] = narrow[i];
-	if ((uint64_t)sides[0] == tensor->shape[0] && (uint64_t)sides[1] == tensor->shape[1])
-		return 0;
-	return err_set(err, ERR_INPUT,
-		       "'%s' says [%" PRId64 ", %" PRId64 "], but '%s' packs [%" PRIu64 ", %" PRIu64
-		       "]",
-		       weight->shape->tensor->name, sides[0], sides[1],
-		       weight->packed->tensor->name, tensor->shape[0], tensor->shape[1]);
-}
-
 /* Rows of elements in the file. */
 struct rows {
 	uint64_t first; /* element, at the beginning of a group */
@@ -250,11 +227,7 @@ static struct unpacking unpacking_of(const struct low_bit_weight *weight)
 static int rect_begin(struct source *source, const struct source_request *request,
 		      struct unpacking *unpacking, struct err *err)
 {
-	const struct rect *rect = &request->rect;
-
 	*unpacking = unpacking_of(request->unit->low_bit);
-	if (!rect->row && !rect->col && check_shape(source, unpacking->weight, err))
-		return -1;
 	return read_global(source, unpacking, err);
 }
 
@@ -308,6 +281,35 @@ void unpack_fp4_rows(const struct unit *unit, const struct fp4_matrix *x, size_t
 
 	unpack_rows(&unpacking, &rows, x->codes + row * x->stride / 2,
 		    x->scales + row * x->stride / MXFP4_GROUP, values);
+}
+
+static int check_shape(struct source *source, const struct low_bit_weight *weight, struct err *err)
+{
+	const struct st_tensor *tensor = &weight->tensor;
+	bool is_wide = weight->shape->tensor->dtype == DT_I64;
+	int32_t narrow[2] = { 0 };
+	int64_t sides[2] = { 0 };
+
+	if (source_read_bytes(source, weight->shape, 0, is_wide ? sizeof sides : sizeof narrow,
+			      is_wide ? (void *)sides : (void *)narrow, err))
+		return -1;
+	for (int i = 0; i < 2 && !is_wide; i++)
+		sides[i] = narrow[i];
+	if ((uint64_t)sides[0] == tensor->shape[0] && (uint64_t)sides[1] == tensor->shape[1])
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "'%s' says [%" PRId64 ", %" PRId64 "], but '%s' packs [%" PRIu64 ", %" PRIu64
+		       "]",
+		       weight->shape->tensor->name, sides[0], sides[1],
+		       weight->packed->tensor->name, tensor->shape[0], tensor->shape[1]);
+}
+
+int unpack_check_shapes(struct source *source, const struct low_bit *low_bit, struct err *err)
+{
+	for (size_t i = 0; i < low_bit->n; i++)
+		if (low_bit->list[i].shape && check_shape(source, &low_bit->list[i], err))
+			return -1;
+	return 0;
 }
 
 /* Writes element i of the output. */

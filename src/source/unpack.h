@@ -10,8 +10,10 @@
 
 #include "source/source.h"
 
-/* Reads a rect of a unit with low_bit as source_decode() does.  ERR_INPUT where the tensor of its
- * shape says another one. */
+/* Reads the tensors that repeat the shapes of weights.  ERR_INPUT where one says another shape. */
+int unpack_check_shapes(struct source *source, const struct low_bit *low_bit, struct err *err);
+
+/* Reads a rect of a unit with low_bit as source_decode() does. */
 int unpack_decode(struct source *source, const struct source_request *request, enum dtype dtype,
 		  void *values, struct err *err);
 

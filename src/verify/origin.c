@@ -11,6 +11,7 @@
 #include "backend/dispatch.h"
 #include "base/mem.h"
 #include "base/pool.h"
+#include "source/unpack.h"
 #include "verify/origin.h"
 #include "verify/steps.h"
 #include "verify/worker.h"
@@ -367,6 +368,8 @@ int origin_find(struct verify *verify, const struct cuts *cuts, struct err *err)
 	sort_units(origin);
 	source_init(&origin->files, verify->params->io, &origin->checkpoint, verify->run.backend,
 		    -1);
+	if (unpack_check_shapes(&origin->files, &origin->selection.low_bit, err))
+		return -1;
 	list_origins(verify, origin);
 	find_missing(verify, origin);
 	if (compare_copies(verify, origin, err) || take_amaxes(verify, cuts, err))
