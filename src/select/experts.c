@@ -13,17 +13,6 @@
 
 #define MAX_MATRICES (1 << 20) /* of all fused experts; the largest models have 70,000 */
 
-static int compare_places(const void *a, const void *b)
-{
-	const struct tensor_ref *x = a, *y = ((const struct candidate *)b)->source;
-
-	if (x->shard != y->shard)
-		return x->shard < y->shard ? -1 : 1;
-	if (x->tensor->begin != y->tensor->begin)
-		return x->tensor->begin < y->tensor->begin ? -1 : 1;
-	return (x->tensor->end > y->tensor->end) - (x->tensor->end < y->tensor->end);
-}
-
 /* Returns the candidate of the tensor whose name is the first n bytes of name and a suffix, or
  * NULL. */
 static struct candidate *find_sibling(const struct select *select, const char *name, size_t n,
@@ -33,10 +22,7 @@ static struct candidate *find_sibling(const struct select *select, const char *n
 	const struct tensor_ref *ref = checkpoint_find(select->checkpoint, sibling);
 
 	free(sibling);
-	if (!ref)
-		return NULL;
-	return bsearch(ref, select->candidates, select->n, sizeof *select->candidates,
-		       compare_places);
+	return ref ? candidate_find(select, ref) : NULL;
 }
 
 static struct candidate *find_bias(const struct select *select, const struct candidate *c)

@@ -25,6 +25,23 @@ void candidate_keep(struct candidate *candidate, const char *format, ...)
 	va_end(args);
 }
 
+static int compare_places(const void *a, const void *b)
+{
+	const struct tensor_ref *x = a, *y = ((const struct candidate *)b)->source;
+
+	if (x->shard != y->shard)
+		return x->shard < y->shard ? -1 : 1;
+	if (x->tensor->begin != y->tensor->begin)
+		return x->tensor->begin < y->tensor->begin ? -1 : 1;
+	return (x->tensor->end > y->tensor->end) - (x->tensor->end < y->tensor->end);
+}
+
+struct candidate *candidate_find(const struct select *select, const struct tensor_ref *ref)
+{
+	return bsearch(ref, select->candidates, select->n, sizeof *select->candidates,
+		       compare_places);
+}
+
 bool candidate_is_fused(const struct candidate *candidate)
 {
 	enum role role = candidate->facts.role;

@@ -71,6 +71,9 @@ struct select {
 void candidate_keep(struct candidate *candidate, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
+/* Returns the candidate of a tensor, or of the weight that it packs; NULL: it became none. */
+struct candidate *candidate_find(const struct select *select, const struct tensor_ref *ref);
+
 /* Is the tensor all experts of a layer, or gate, up or down of all? */
 bool candidate_is_fused(const struct candidate *candidate);
 
