@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sources that are already quantized: refused, or with --requantize read through their scales.
+ * Scales without codes are refused.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "format/read_config.h"
+#include "format/scale_names.h"
 #include "model/role.h"
 #include "source/fp8_source.h"
 #include "select/steps.h"
@@ -121,4 +123,34 @@ int select_fp8(const struct select *select, struct weight_scale **scales, bool *
 out:
 	detection_release(&detection);
 	return rc;
+}
+
+static int check_scale(const struct select *select, const struct candidate *c, struct err *err)
+{
+	const struct scale_name *word = scale_name_find(c->source->tensor->name);
+	const struct tensor_ref *weight;
+	const struct candidate *scaled;
+
+	if (!word || word->tool || (word->role != SCALE_OF_WEIGHT && word->role != SCALE_OF_INPUT))
+		return 0;
+	weight = scaled_weight(select->checkpoint, c->source->tensor->name, word);
+	scaled = weight ? candidate_find(select, weight) : NULL;
+	if (!scaled || !scaled->recipe)
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "'%s' is a scale, but '%s' is %s: remove the scale from the source, or use "
+		       "--exclude to keep the weight",
+		       c->source->tensor->name, weight->tensor->name,
+		       dtype_name(weight->tensor->dtype));
+}
+
+int select_check_scales(const struct select *select, struct err *err)
+{
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+
+		if (!c->recipe && !c->facts.weight && check_scale(select, c, err))
+			return -1;
+	}
+	return 0;
 }

@@ -113,6 +113,10 @@ int select_stacks(struct select *select, struct err *err);
  * different recipes to weights that engines merge. */
 int select_shapes(struct select *select, struct err *err);
 
+/* requantize.c: ERR_INPUT for the scale of a weight in high precision that is quantized: engines
+ * could take it for a scale of the codes. */
+int select_check_scales(const struct select *select, struct err *err);
+
 /* tp.c: finds the tensor-parallel sizes that load.  ERR_USAGE if the required one does not. */
 int select_tp(struct select *select, struct selection *selection, struct err *err);
 

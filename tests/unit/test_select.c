@@ -7,9 +7,11 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
+#include "base/mem.h"
 #include "support/memory_checkpoint.h"
 #include "support/selection_check.h"
 
@@ -280,6 +282,58 @@ static void other_quantized_sources_are_refused(void **state)
 		"quantized (quant_method 'gptq'): only FP8 sources can be requantized");
 }
 
+/* Engines would take a scale beside our codes for theirs. */
+static void scales_of_high_precision_are_refused(void **state)
+{
+	const char *const words[] = { "weight_scale_inv", "weight_scale", "input_scale",
+				      "activation_scale" };
+	const char *const by[] = { "blockwise", "channelwise", "current", "mxfp8" };
+
+	(void)state;
+	for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+		char *tensors = xasprintf(
+			"a.0.up_proj.weight BF16 256 128\na.0.up_proj.%s F32 2 1\n", words[w]);
+		char *message = xasprintf(
+			"'a.0.up_proj.%s' is a scale, but 'a.0.up_proj.weight' is BF16: remove "
+			"the scale from the source, or use --exclude to keep the weight",
+			words[w]);
+		char *kept = xasprintf("a.0.up_proj.weight: excluded\na.0.up_proj.%s: not a "
+				       "linear weight\nb.0.up_proj.weight blockwise\n",
+				       words[w]);
+		char *beside = xasprintf("%sb.0.up_proj.weight BF16 256 128\n", tensors);
+
+		for (size_t r = 0; r < sizeof by / sizeof *by; r++)
+			selection_refuses(tensors, by[r], NO_OPTIONS, ERR_INPUT, message);
+		selection_gives(beside, "blockwise",
+				(struct select_options){ .exclude = LIST("a.0.up_proj.weight$"),
+							 .n_exclude = 1 },
+				kept);
+		free(tensors);
+		free(message);
+		free(kept);
+		free(beside);
+	}
+	selection_refuses("a.0.mlp.experts.gate_up_proj BF16 4 512 128\n"
+			  "a.0.mlp.experts.gate_up_proj_scale_inv F32 4\n"
+			  "a.0.mlp.experts.down_proj BF16 4 128 256\n",
+			  "channelwise", NO_OPTIONS, ERR_INPUT,
+			  "'a.0.mlp.experts.gate_up_proj_scale_inv' is a scale, but "
+			  "'a.0.mlp.experts.gate_up_proj' is BF16: remove the scale from the "
+			  "source, or use --exclude to keep the weight");
+	/* Parameters with such names, and scales without a weight. */
+	selection_gives("a.0.up_proj.weight BF16 256 128\n"
+			"a.0.up_proj.scale F32 1\n"
+			"a.0.norm.weight BF16 128\n"
+			"a.0.norm.weight_scale F32 1\n"
+			"b.0.up_proj.weight_scale F32 1\n",
+			"blockwise", NO_OPTIONS,
+			"a.0.up_proj.weight blockwise\n"
+			"a.0.up_proj.scale: 1-D tensor\n"
+			"a.0.norm.weight: norm\n"
+			"a.0.norm.weight_scale: 1-D tensor\n"
+			"b.0.up_proj.weight_scale: 1-D tensor\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -290,6 +344,7 @@ int main(void)
 		cmocka_unit_test(transposed_modules_of_gpt2_are_kept),
 		cmocka_unit_test(an_empty_selection_is_refused),
 		cmocka_unit_test(fp8_weights_are_requantized),
+		cmocka_unit_test(scales_of_high_precision_are_refused),
 		cmocka_unit_test(other_quantized_sources_are_refused),
 	};
 
