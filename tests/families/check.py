@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run `fp8conv quantize` on the cases of families.py and judge plans, outputs and skip lists.
+"""Run `fp8conv quantize` on the cases of cases.py and judge plans, outputs and skip lists.
 
     FP8CONV=path check.py [--recipe R] [--format F] [--names none|some|all] [CASE...]
 
@@ -21,7 +21,9 @@ import tempfile
 import engines
 import families
 import origins
+from cases import CASES
 from checkpoint import Checkpoint, scale_index, scale_shape
+from expected import RECIPES
 
 PAIRS = [("blockwise", "hf"), ("channelwise", "compressed-tensors"), ("mxfp8", "hf"),
          ("current", "compressed-tensors"), ("blockwise", "compressed-tensors"),
@@ -105,7 +107,7 @@ def plan_problems(case, plan):
     kinds = [n["kind"] for n in plan.get("notes", ()) if isinstance(n, dict)]
     wanted = expected.get("notes", {}).get(case.recipe, [])
     kinds = [kind for kind in kinds if kind in KINDS]
-    if case.is_default and case.recipe in families.RECIPES:
+    if case.is_default and case.recipe in RECIPES:
         for kind in wanted:
             if kind not in kinds:
                 yield "no note of kind %s" % kind
@@ -338,14 +340,14 @@ def main():
     parser.add_argument("--names", choices=("none", "some", "all"), default="some")
     parser.add_argument("cases", nargs="*", metavar="CASE")
     args = parser.parse_args()
-    names = args.cases or list(families.CASES)
+    names = args.cases or list(CASES)
     for name in names:
-        if name not in families.CASES:
+        if name not in CASES:
             parser.error("no case %r; families.py --list shows them" % name)
     pairs = [p for p in PAIRS if args.recipe in (None, p[0]) and args.format in (None, p[1])]
     with tempfile.TemporaryDirectory(prefix="fp8conv-families-") as folder:
         for name in names:
-            families.write(os.path.join(folder, name), families.CASES[name])
+            families.write(os.path.join(folder, name), CASES[name])
         taken = {"none": (), "some": NAMES_DIFFER, "all": PAIRS}[args.names]
         jobs = [(name, folder, *pair, pair in taken) for name in names for pair in pairs]
         n_failed = 0

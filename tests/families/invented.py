@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 
+import cases
 import engines
 import families
 import origins
@@ -142,7 +143,7 @@ def parent_experts(tensor):
 def outcome(tensors, recipe, form, folder):
     """Exit status, standard error and the plan of a dry run."""
     one = {"tensors": tensors, "expected": {},
-           "config": families.text("never_seen_%d" % len(tensors), architectures=["NeverSeen"])}
+           "config": cases.text("never_seen_%d" % len(tensors), architectures=["NeverSeen"])}
     families.write(folder, one)
     done = run("quantize", folder, "--recipe", recipe, "--format", form, "--dry-run", "--json")
     return done, json.loads(done.stdout) if not done.returncode else None
@@ -251,7 +252,7 @@ def top_level_proj(folder):
     tensors = {"model.layers.0.self_attn.%s_proj.weight" % x: ("BF16", (128, 128)) for x in "qkvo"}
     for shape, options in (((128, 128), ("--exclude", r"^proj\.weight$")), ((128, 100), ())):
         tensors["proj.weight"] = ("BF16", shape)
-        families.write(folder, {"tensors": tensors, "expected": {}, "config": families.text("never")})
+        families.write(folder, {"tensors": tensors, "expected": {}, "config": cases.text("never")})
         for command in ((), ("--dry-run",)):
             done = run("quantize", folder, "-o", folder + "-out", "-q", *options, *command)
             named = re.findall(r"'([^']+)'", done.stderr)
