@@ -42,10 +42,12 @@ static enum skip_need need_of(const struct sample *sample, struct st_tensor *ten
 #define L    "model.layers.0."
 #define BF16 DT_BF16
 
-static const struct {
+struct row {
 	struct sample sample;
 	enum skip_need need;
-} needs[] = {
+};
+
+static const struct row needs[] = {
 	/* embeddings: embed*, *embed, *embedding[s], *embedder[s], wte, wpe */
 	{ { "model.embed_tokens.weight", { 512, 64 }, BF16 }, SKIP_FREE },
 	{ { "model.embed_tokens_per_layer.weight", { 512, 64 }, BF16 }, SKIP_FREE },
@@ -96,23 +98,25 @@ static const struct {
 	{ { L "q_proj.lora_A.weight", { 8, 64 }, BF16 }, SKIP_MODULE },
 };
 
-static void what_engines_know_by_themselves_is_free(void **state)
+static void check_needs(const struct row *rows, size_t n)
 {
-	(void)state;
-	for (size_t i = 0; i < N_OF(needs); i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct st_tensor tensor;
-		enum skip_need need = need_of(&needs[i].sample, &tensor);
+		enum skip_need need = need_of(&rows[i].sample, &tensor);
 
-		if (need != needs[i].need)
-			fail_msg("%s in %d dimensions: %d", needs[i].sample.name, tensor.n_dims,
+		if (need != rows[i].need)
+			fail_msg("%s in %d dimensions: %d", rows[i].sample.name, tensor.n_dims,
 				 need);
 	}
 }
 
-static const struct {
-	struct sample sample;
-	enum skip_need need;
-} expert_needs[] = {
+static void what_engines_know_by_themselves_is_free(void **state)
+{
+	(void)state;
+	check_needs(needs, N_OF(needs));
+}
+
+static const struct row expert_needs[] = {
 	{ { L "mlp.experts.3.up_proj.weight", { 64, 64 }, BF16 }, SKIP_EXPERTS },
 	{ { L "mlp.experts.gate_up_proj", { 4, 128, 64 }, BF16 }, SKIP_EXPERTS },
 	{ { L "ffn.experts.mlp.w1", { 512, 64 }, BF16 }, SKIP_EXPERTS },
@@ -133,13 +137,7 @@ static const struct {
 static void experts_are_told_from_modules_by_name_and_shape(void **state)
 {
 	(void)state;
-	for (size_t i = 0; i < N_OF(expert_needs); i++) {
-		struct st_tensor tensor;
-		enum skip_need need = need_of(&expert_needs[i].sample, &tensor);
-
-		if (need != expert_needs[i].need)
-			fail_msg("%s: %d", expert_needs[i].sample.name, need);
-	}
+	check_needs(expert_needs, N_OF(expert_needs));
 }
 
 /* The names of kept tensors in the list, sorted, with blanks between. */
