@@ -5,6 +5,7 @@
 #include "cli/print/amax.h"
 #include "cli/print/inspection.h"
 #include "cli/print/json.h"
+#include "cli/print/low_bit.h"
 #include "source/fp8_source.h"
 
 /* Returns the low-bit weight that a tensor of the list packs, or NULL. */
@@ -163,14 +164,11 @@ static void packs_json(struct json_out *out, const struct low_bit_weight *weight
 
 static void low_bit_json(struct json_out *out, const struct low_bit *low_bit)
 {
-	if (!low_bit->n) {
-		json_out_null(out, "low_bit");
-		return;
-	}
-	json_out_open(out, "low_bit", '{');
-	json_out_text(out, "kind", low_bit_kind(low_bit));
-	json_out_count(out, "tensors", low_bit->n);
-	json_out_close(out, '}');
+	struct low_bit_shown shown = { .kind = low_bit->n ? low_bit_kind(low_bit) : NULL,
+				       .tensors = low_bit->n,
+				       .known = LOW_BIT_HEADERS };
+
+	low_bit_print_json(out, &shown);
 }
 
 static void tensor_json(struct json_out *out, const struct shown *shown, size_t t)
