@@ -316,7 +316,7 @@ case("jet_nemotron", text("jet_nemotron", architectures=["JetNemotronForCausalLM
 
 # ---------------------------------------------------------------- hybrids and others of this year
 
-G4 = "vllm granitemoehybrid.py"
+# vllm granitemoehybrid.py
 X = L + "0.block_sparse_moe."
 case("granite4_h", text("granitemoehybrid", architectures=["GraniteMoeHybridForCausalLM"], num_local_experts=E, intermediate_size=I), ends(),
      [(L + "0.mamba.in_proj.weight", (896, H)), (L + "0.mamba.out_proj.weight", (H, 256)), (L + "0.mamba.conv1d.weight", (384, 1, 4)), (L + "0.mamba.A_log", (64,)),
