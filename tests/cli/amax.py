@@ -15,63 +15,40 @@ amax.py scales MODEL FILE OUT KEY=VALUE...   prints where the scales of the FP8 
     algo=max margin=0 min_tokens=1 uncovered=error kv=0
 """
 import hashlib
-import json
 import math
-import pathlib
 import random
 import re
 import struct
 import sys
 
-DTYPES = {"F32": ("f", 4), "I64": ("q", 8), "U64": ("Q", 8)}
+import checkpoint
+from fp8 import f32
+
 BINS = 2048
 GROUPS = [("q_proj", "k_proj", "v_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("gate_proj", "up_proj")]
 
 
-def f32(x):
-    """Rounded to fp32; a quotient of two fp32 that was rounded to double before is the fp32 quotient."""
-    try:
-        return struct.unpack("<f", struct.pack("<f", x))[0]
-    except OverflowError:
-        return math.copysign(math.inf, x)
-
-
 def read(path):
     """Metadata, {name: (dtype, shape, data)} of a file, or of the files of a directory."""
-    path = pathlib.Path(path)
-    metadata, tensors = {}, {}
-    for file in sorted(path.glob("model*.safetensors")) if path.is_dir() else [path]:
-        data = file.read_bytes()
-        n = int.from_bytes(data[:8], "little")
-        header = json.loads(data[8:8 + n])
-        metadata.update(header.pop("__metadata__", {}))
-        for name, t in header.items():
-            begin, end = t["data_offsets"]
-            tensors[name] = t["dtype"], t["shape"], data[8 + n + begin:8 + n + end]
-    return metadata, tensors
+    metadata = {}
+    for more, _ in checkpoint.files(path):
+        metadata |= more
+    return metadata, checkpoint.read(path)
 
 
 def write(path, metadata, tensors):
     """As the reference serializer: by type (U64, I64, F32), then by name."""
     order = sorted(tensors, key=lambda name: (["U64", "I64", "F32"].index(tensors[name][0]), name.encode()))
-    header, data = {"__metadata__": dict(sorted(metadata.items()))}, b""
-    for name in order:
-        dtype, shape, block = tensors[name]
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-        data += block
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    pathlib.Path(path).write_bytes(len(text).to_bytes(8, "little") + text + data)
+    checkpoint.write(path, {name: tensors[name] for name in order}, dict(sorted(metadata.items())), 8)
 
 
 def pack(dtype, shape, values):
-    return dtype, shape, struct.pack(f"<{len(values)}{DTYPES[dtype][0]}", *values)
+    return dtype, shape, checkpoint.pack(dtype, values)
 
 
 def unpack(tensor):
-    dtype, shape, data = tensor
-    code, size = DTYPES[dtype]
-    return list(struct.unpack(f"<{len(data) // size}{code}", data))
+    dtype, _, data = tensor
+    return checkpoint.unpack(dtype, data)
 
 
 def fingerprint(model):

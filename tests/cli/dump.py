@@ -11,36 +11,17 @@ dump.py weights S.amax TABLE                             prints where its w is n
 import math
 import pathlib
 import random
-import struct
 import sys
 import zlib
 
 import amax
 import checkpoint
 
-CODES = {"F32": ("f", 4), "F16": ("e", 2), "BF16": ("H", 2), "I32": ("i", 4)}
-
-
-def unpack(dtype, data):
-    code, size = CODES[dtype]
-    values = struct.unpack(f"<{len(data) // size}{code}", data)
-    return [struct.unpack("<f", struct.pack("<I", v << 16))[0] for v in values] if dtype == "BF16" else list(values)
+DTYPES = ("F32", "F16", "BF16", "I32")
 
 
 def pack(dtype, values):
-    if dtype == "BF16":
-        return b"".join(struct.pack("<f", v)[2:] for v in values)
-    return struct.pack(f"<{len(values)}{CODES[dtype][0]}", *(int(v) if dtype == "I32" else v for v in values))
-
-
-def write(path, tensors):
-    import json
-    header, data = {}, b""
-    for name, (dtype, shape, block) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-        data += block
-    text = json.dumps(header).encode()
-    pathlib.Path(path).write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return checkpoint.pack(dtype, [int(v) for v in values] if dtype == "I32" else list(values))
 
 
 def make(path, n_tokens, *rest):
@@ -54,15 +35,15 @@ def make(path, n_tokens, *rest):
         n = n_tokens * int(features)
         values = [chance.gauss(0, 1) * (1 + 9 * i / n) for i in range(n)]
         tensors[f"{module}.input"] = dtype, [n_tokens, int(features)], pack(dtype, values)
-    write(path, tensors)
+    checkpoint.write(path, tensors)
 
 
 def put(path, name, value):
-    tensors = {n: (d, s, b) for n, d, s, b in checkpoint.read(path)}
-    dtype, shape, block = tensors[name]
-    size = CODES[dtype][1]
-    tensors[name] = dtype, shape, block[:2 * size] + pack(dtype, [float(value)]) + block[3 * size:]
-    write(path, tensors)
+    tensors = checkpoint.read(path)
+    dtype, shape, data = tensors[name]
+    element = pack(dtype, [float(value)])
+    tensors[name] = dtype, shape, data[:2 * len(element)] + element + data[3 * len(element):]
+    checkpoint.write(path, tensors)
 
 
 def product_amax(x, w, k):
@@ -71,12 +52,12 @@ def product_amax(x, w, k):
 
 
 def check(model, history, *dumps):
-    weights = {name: (shape, unpack(dtype, data)) for name, dtype, shape, data in checkpoint.read(model)
-               if dtype in CODES and name.endswith(".weight")}
+    weights = {name: (shape, checkpoint.unpack(dtype, data)) for name, (dtype, shape, data) in checkpoint.read(model).items()
+               if dtype in DTYPES and name.endswith(".weight")}
     _, found = amax.read(history)
     for p, path in enumerate(dumps):
-        for name, dtype, shape, data in checkpoint.read(path):
-            module, x = name.removesuffix(".input"), unpack(dtype, data)
+        for name, (dtype, shape, data) in checkpoint.read(path).items():
+            module, x = name.removesuffix(".input"), checkpoint.unpack(dtype, data)
             _, w = weights[f"{module}.weight"]
             row = amax.unpack(found[f"{module}.amax_history"])[3 * p:3 * p + 3]
             wanted = max(map(abs, x)), max(map(abs, w)), product_amax(x, w, shape[1])
@@ -88,10 +69,10 @@ def check(model, history, *dumps):
 
 def own(model, history):
     _, found = amax.read(history)
-    for name, dtype, _, data in checkpoint.read(model):
+    for name, (dtype, _, data) in checkpoint.read(model).items():
         history = found.get(name.removesuffix("weight") + "amax_history")
-        if history and amax.unpack(history)[1] != amax.f32(max(map(abs, unpack(dtype, data)))):
-            print(f"{name}: w is {amax.unpack(history)[1]}, not {max(map(abs, unpack(dtype, data)))}")
+        if history and amax.unpack(history)[1] != amax.f32(max(map(abs, checkpoint.unpack(dtype, data)))):
+            print(f"{name}: w is {amax.unpack(history)[1]}, not {max(map(abs, checkpoint.unpack(dtype, data)))}")
 
 
 def weights(history, table):

@@ -6,20 +6,14 @@ experts.py step DIR E H I        DIR/stack: Step's X.moe.{gate,up,down}_proj.wei
 experts.py granite DIR E H I     DIR/stack: X.block_sparse_moe.input_linear [E, 2I, H], gate first, and output_linear; DIR/split:
                                  P.E.{w1,w3,w2}; granitemoehybrid, and granitemoe in DIR/moe
 experts.py joined STACK SPLIT    what differs between the tensors of a stack and those of the experts, one after another
-experts.py flip FILE NAME        changes the last byte of a tensor
 experts.py drop FILE NAME        calls a tensor "dropped", of a name as long
 """
 import json
 import pathlib
 import random
-import struct
 import sys
 
 import checkpoint
-
-
-def bf16(value):
-    return struct.pack("<f", value)[2:]
 
 
 class Matrix:
@@ -38,7 +32,7 @@ class Matrix:
 
 def noise(rng, rows, cols):
     """Values whose size differs by row and column, so that no two tiles have one scale."""
-    return Matrix(rows, cols, lambda r, c: bf16(rng.gauss(0, 1) * 2.0 ** ((7 * r + 3 * c) % 5) * (1 + r // 64 + c // 64)))
+    return Matrix(rows, cols, lambda r, c: checkpoint.pack("BF16", [rng.gauss(0, 1) * 2.0 ** ((7 * r + 3 * c) % 5) * (1 + r // 64 + c // 64)]))
 
 
 def in_turn(gate, up):
@@ -50,29 +44,17 @@ def write(folder, config, *files):
     """One file, or several with an index; each a list of (name, shape, bytes)."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config) + "\n")
-    weight_map = {}
-    for i, tensors in enumerate(files):
-        name = "model.safetensors" if len(files) == 1 else "model-%05d-of-%05d.safetensors" % (i + 1, len(files))
-        header, data = {"__metadata__": {"format": "pt"}}, b""
-        for tensor, shape, block in tensors:
-            header[tensor] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-            data += block
-            weight_map[tensor] = name
-        text = json.dumps(header).encode()
-        (folder / name).write_bytes(len(text).to_bytes(8, "little") + text + data)
-    if len(files) > 1:
-        (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
-
-
-def change(file, name, drop):
-    data = bytearray(pathlib.Path(file).read_bytes())
-    n = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + n])
-    if drop:
-        at = data.index(('"%s"' % name).encode())
-        data[at + 1:at + 1 + len(name)] = b"dropped".ljust(len(name), b"_")
+    shards = [{name: ("BF16", shape, data) for name, shape, data in tensors} for tensors in files]
+    if len(shards) > 1:
+        checkpoint.write_shards(folder, shards, {"format": "pt"})
     else:
-        data[8 + n + header[name]["data_offsets"][1] - 1] ^= 1
+        checkpoint.write(folder / "model.safetensors", shards[0], {"format": "pt"})
+
+
+def drop(file, name):
+    data = bytearray(pathlib.Path(file).read_bytes())
+    at = data.index(('"%s"' % name).encode())
+    data[at + 1:at + 1 + len(name)] = b"dropped".ljust(len(name), b"_")
     pathlib.Path(file).write_bytes(data)
 
 
@@ -133,9 +115,7 @@ JOINED = {"gate_proj": ("gate_proj",), "up_proj": ("up_proj",), "down_proj": ("d
 
 
 def joined(stack, split):
-    found = {name: (dtype, shape, data) for name, dtype, shape, data in checkpoint.read(stack)}
-    parts = {name: (dtype, shape, data) for name, dtype, shape, data in checkpoint.read(split)}
-    wanted = {}
+    parts, wanted = checkpoint.read(split), {}
     for name in {name.split(".experts.")[0] for name in parts}:
         for module, words in JOINED.items():
             for end in {part.rpartition(".")[2] for part in parts if ".%s." % words[0] in part}:
@@ -146,16 +126,11 @@ def joined(stack, split):
                     e += 1
                 rows = [] if shape == [1] else [shape[0] * len(words)] + shape[1:]
                 wanted["%s.%s.%s" % (name, module, end)] = (dtype, [e] + rows, data)
-    for name in sorted(set(found) | set(wanted)):
-        a, b = found.get(name), wanted.get(name)
-        if a != b:
-            print(name, "is", a and a[:2], "not", b and b[:2], "" if not a or not b or a[2] == b[2] else "of other bytes")
+    checkpoint.compare(checkpoint.read(stack), wanted)
 
 
 if __name__ == "__main__":
-    if sys.argv[1] in ("flip", "drop"):
-        change(sys.argv[2], sys.argv[3], sys.argv[1] == "drop")
-    elif sys.argv[1] == "joined":
-        joined(sys.argv[2], sys.argv[3])
+    if sys.argv[1] in ("drop", "joined"):
+        {"drop": drop, "joined": joined}[sys.argv[1]](*sys.argv[2:])
     else:
         {"gpt-oss": gpt_oss, "step": step, "granite": granite}[sys.argv[1]](pathlib.Path(sys.argv[2]), *(int(n) for n in sys.argv[3:]))

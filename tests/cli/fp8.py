@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FP8 checkpoints in every variant that can be read, made and decoded without fp8conv.
+"""FP8 checkpoints in every variant that can be read, made and decoded without fp8conv; the other programs of this folder take
+the values of codes and scales from here.
 
 fp8.py variants                 their names
 fp8.py make VARIANT DIR         a checkpoint in DIR
@@ -69,6 +70,7 @@ VARIANTS = {
 
 
 def f32(value):
+    """Rounded to fp32; a quotient of two fp32 that was rounded to double before is the fp32 quotient."""
     try:
         return struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
@@ -84,6 +86,13 @@ def decode(code, dtype):
     if dtype == "F8_E5M2" and code & 0x7F == 0x7C:
         return sign * math.inf
     return sign * (math.ldexp(m, 1 - bias - m_bits) if e == 0 else math.ldexp((1 << m_bits) + m, e - bias - m_bits))
+
+
+def scale_values(dtype, data):
+    """U8 and F8_E8M0 are exponents."""
+    if dtype in ("U8", "F8_E8M0"):
+        return [math.nan if code == 255 else math.ldexp(1.0, code - 127) for code in data]
+    return checkpoint.unpack(dtype, data)
 
 
 def encode(value, dtype):
@@ -104,40 +113,27 @@ def encode(value, dtype):
 finite = False
 
 
-def scale_values(variant, n):
-    """n scales as (bytes, value): of every size, and with the mantissas that the type holds."""
+def make_scales(variant, n):
+    """The bytes of n scales: of every size, and with the mantissas that the type holds."""
     dtype, r = VARIANTS[variant][3], random.Random(variant)
-    out = []
-    for i in range(n):
-        if dtype in ("U8", "F8_E8M0"):
-            code = (0, 1, 127, 254)[i] if i < 4 and not finite else r.randrange(100, 140)
-            out.append((bytes([code]), math.ldexp(1.0, code - 127)))
-            continue
-        value = r.uniform(0.5, 1) * 2.0 ** r.randrange(-12, 3)
-        data = {"F32": lambda v: struct.pack("<f", v), "F16": lambda v: struct.pack("<e", v),
-                "BF16": lambda v: struct.pack("<f", v)[2:]}[dtype](value)
-        out.append((data, struct.unpack("<f", b"\0\0" + data)[0] if dtype == "BF16"
-                    else struct.unpack("<e" if dtype == "F16" else "<f", data)[0]))
-    return out
-
-
-def count(shape):
-    return math.prod(shape)
+    if dtype in ("U8", "F8_E8M0"):
+        return bytes((0, 1, 127, 254)[i] if i < 4 and not finite else r.randrange(100, 140) for i in range(n))
+    return checkpoint.pack(dtype, [r.uniform(0.5, 1) * 2.0 ** r.randrange(-12, 3) for _ in range(n)])
 
 
 def parts(variant):
     """The weight's codes, its scales, and what goes with them: {name: (dtype, shape, data)}."""
     shape, dtype, word, scale_dtype, scale_shape, _, _, more = VARIANTS[variant]
-    codes = random.Random(variant + "codes").randbytes(count(shape))
+    codes = random.Random(variant + "codes").randbytes(math.prod(shape))
     if finite:
         codes = bytes(0 if code & 0x7F > 0x70 else code for code in codes)
-    scales = scale_values(variant, count(scale_shape))
+    scales = make_scales(variant, math.prod(scale_shape))
     stem = "experts.gate_up_proj" if variant.startswith("experts") else "a.weight"
     scale_name = stem + word.removeprefix("weight") if stem != "a.weight" else f"a.{word}"
-    tensors = {stem: (dtype, shape, codes), scale_name: (scale_dtype, scale_shape, b"".join(s for s, _ in scales))}
+    tensors = {stem: (dtype, shape, codes), scale_name: (scale_dtype, scale_shape, scales)}
     for name in more:
         tensors[name] = ("F8_E4M3", [0], b"") if name == "scaled_fp8" else ("F32", [1], struct.pack("<f", 0.25))
-    return stem, tensors, [value for _, value in scales]
+    return stem, tensors, scale_values(scale_dtype, scales)
 
 
 KEPT = {"norm.weight": ("F32", [5], bytes(range(20))), "b.weight": ("BF16", [3, 2], bytes(range(12))),
@@ -147,12 +143,7 @@ KEPT = {"norm.weight": ("F32", [5], bytes(range(20))), "b.weight": ("BF16", [3, 
 def make(variant, folder):
     folder = pathlib.Path(folder)
     folder.mkdir()
-    header, data = {}, b""
-    for name, (dtype, shape, block) in (parts(variant)[1] | KEPT).items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-        data += block
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    checkpoint.write(folder / "model.safetensors", parts(variant)[1] | KEPT)
     config = VARIANTS[variant][6]
     if config:
         more = {"hidden_size": VARIANTS[variant][0][-1]} if finite else {}
@@ -182,11 +173,7 @@ def values(variant, dtype):
 def check(variant, out, dtype):
     stem, data = values(variant, dtype)
     wanted = KEPT | {stem: (dtype.upper(), VARIANTS[variant][0], data)}
-    found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
-            what = "missing" if name not in found else "too many" if name not in wanted else "differs"
-            print(f"{variant} {dtype}: {name}: {what}")
+    checkpoint.compare(checkpoint.read(out), wanted, f"{variant} {dtype}: ")
     config = pathlib.Path(out) / "config.json"
     text = config.read_text() if config.exists() else None
     if text != (json.dumps({"a": 1, "z": 2}, indent=2) if VARIANTS[variant][6] else None):

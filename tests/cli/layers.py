@@ -4,9 +4,11 @@ all weights are holes, but for some values in each.
 
 Its files are sparse, and read as fast as memory is cleared."""
 import json
+import math
 import pathlib
-import struct
 import sys
+
+import checkpoint
 
 VOCAB = 512
 
@@ -27,21 +29,14 @@ def shapes(n_layers, mib, hidden):
 def main():
     folder, n_layers, mib, hidden = pathlib.Path(sys.argv[1]), *map(int, sys.argv[2:4]), int((sys.argv[4:] or [1024])[0])
     folder.mkdir()
-    header, at = {}, 0
-    for name, shape in shapes(n_layers, mib, hidden):
-        size = 2 * (shape[0] if len(shape) == 1 else shape[0] * shape[1])
-        header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [at, at + size]}
-        at += size
-    text = json.dumps(header).encode()
+    sizes = {name: ("BF16", shape, 2 * math.prod(shape)) for name, shape in shapes(n_layers, mib, hidden)}
     with open(folder / "model.safetensors", "wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        start = file.tell()
-        for i, t in enumerate(header.values()):
-            begin, end = t["data_offsets"]
-            n = min((end - begin) // 2, 4096)
-            file.seek(start + begin)
-            file.write(b"".join(struct.pack("<f", ((i + j) % 13 - 6) / 16)[2:] for j in range(n)))
-        file.truncate(start + at)
+        at = file.write(checkpoint.head(sizes))
+        for i, (dtype, shape, size) in enumerate(sizes.values()):
+            file.seek(at)
+            file.write(checkpoint.pack(dtype, [((i + j) % 13 - 6) / 16 for j in range(min(math.prod(shape), 4096))]))
+            at += size
+        file.truncate(at)
     config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": hidden, "num_hidden_layers": n_layers,
               "num_attention_heads": hidden // 64, "num_key_value_heads": hidden // 64, "vocab_size": VOCAB,
               "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "torch_dtype": "bfloat16"}

@@ -26,7 +26,7 @@ screen() {
 	venv=$(sh "$CLI/../conformance/venv.sh" "$CLI/requirements.txt" 2>venv.err) ||
 		skip "no terminal emulator: $(tail -n 1 venv.err)"
 	rm -f venv.err
-	PYTHONPATH=$CLI PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$CLI/terminal/$1.py"
+	"$venv/bin/python" "$CLI/terminal/$1.py"
 }
 
 # fails STATUS MESSAGE ARG...: the program must fail so, with this one line ("fp8conv" left out) and nothing on stdout.

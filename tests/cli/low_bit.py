@@ -68,22 +68,18 @@ def type_of(packing):
 
 
 def scales_of(packing, kind, n, r):
-    """n scales as (bytes, value in fp32)."""
+    """The bytes of n scales, and their values in fp32."""
     dtype, own = PACKINGS[packing][3], PACKINGS[packing][5]
-    out = []
-    for i in range(n):
-        if dtype in ("U8", "F8_E8M0"):
-            code = (0, 1, 127, 254, 253, 255)[i] if i < 6 and kind == "make" else \
-                r.choice((100, 125)) if kind == "wide" else r.randrange(118, 126)
-            out.append((bytes([code]), math.nan if code == 255 else math.ldexp(1.0, code - 127)))
-        elif dtype == "BF16":
-            data = struct.pack("<f", r.uniform(0.5, 1) * 2.0 ** r.randrange(-40 if kind == "wide" else -12, -5))[2:]
-            out.append((data, struct.unpack("<f", b"\0\0" + data)[0]))
-        else:
-            code = 0x7F if i == 0 and kind == "make" else r.randrange(1, 0x7F)
-            scale = fp8.decode(code, "F8_E4M3")
-            out.append((bytes([code]), f32(scale / f32(GLOBAL) if own[1] else scale * f32(GLOBAL))))
-    return out
+    if dtype in ("U8", "F8_E8M0"):
+        data = bytes((0, 1, 127, 254, 253, 255)[i] if i < 6 and kind == "make" else
+                     r.choice((100, 125)) if kind == "wide" else r.randrange(118, 126) for i in range(n))
+    elif dtype == "BF16":
+        data = checkpoint.pack(dtype, [r.uniform(0.5, 1) * 2.0 ** r.randrange(-40 if kind == "wide" else -12, -5) for _ in range(n)])
+    else:
+        data = bytes(0x7F if i == 0 and kind == "make" else r.randrange(1, 0x7F) for i in range(n))
+        scales = [fp8.decode(code, dtype) for code in data]
+        return data, [f32(scale / f32(GLOBAL) if own[1] else scale * f32(GLOBAL)) for scale in scales]
+    return data, fp8.scale_values(dtype, data)
 
 
 def matrices():
@@ -100,11 +96,11 @@ def weights(packing, kind):
     def pack(name, shape, packed_shape, scale_shape):
         n = math.prod(shape)
         codes = r.randbytes(n // 2)
-        scales = scales_of(packing, kind, n // group, r)
+        scale_data, scales = scales_of(packing, kind, n // group, r)
         table = [value_of(packing, code) for code in range(16)]
-        values = [f32(table[codes[i // 2] >> i % 2 * 4 & 15] * scales[i // group][1]) for i in range(n)]
+        values = [f32(table[codes[i // 2] >> i % 2 * 4 & 15] * scales[i // group]) for i in range(n)]
         tensors[name + packed] = (packed_dtype, packed_shape, codes)
-        tensors[name + scale] = (scale_dtype, scale_shape, b"".join(data for data, _ in scales))
+        tensors[name + scale] = (scale_dtype, scale_shape, scale_data)
         if own:
             tensors[name + own[0]] = ("F32", [1] if own[1] else [], struct.pack("<f", GLOBAL))
             tensors[name + (".input_global_scale" if own[1] else ".input_scale")] = ("F32", [1], struct.pack("<f", 8.0))
@@ -144,7 +140,7 @@ def split(packing, logical):
 
 def kept(packing):
     r = random.Random(packing + "kept")
-    bf16 = lambda n: b"".join(struct.pack("<f", r.gauss(0, 0.02))[2:] for _ in range(n))
+    bf16 = lambda n: checkpoint.pack("BF16", [r.gauss(0, 0.02) for _ in range(n)])
     return {"model.layers.0.self_attn.o_proj.weight": ("BF16", [H, H], bf16(H * H)),
             "model.norm.weight": ("BF16", [H], bf16(H))}
 
@@ -152,12 +148,7 @@ def kept(packing):
 def write(packing, kind, folder):
     folder = pathlib.Path(folder)
     folder.mkdir()
-    header, data = {}, b""
-    for name, (dtype, shape, block) in (weights(packing, kind)[0] | kept(packing)).items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-        data += block
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+    checkpoint.write(folder / "model.safetensors", weights(packing, kind)[0] | kept(packing))
     config = {"hidden_size": H, "moe_intermediate_size": I} | PACKINGS[packing][7]
     (folder / "config.json").write_text(json.dumps(config, indent=2))
 
@@ -174,11 +165,7 @@ def check(packing, out, dtype):
         if packing == "gpt-oss":              # the layout of the family in BF16
             shape, values = transposed(shape, values)
         wanted[name] = (dtype.upper(), shape, b"".join(fp8.encode(v, dtype) for v in values))
-    found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
-    for name in sorted(found.keys() | wanted.keys()):
-        if found.get(name) != wanted.get(name):
-            what = "missing" if name not in found else "too many" if name not in wanted else "differs"
-            print(f"{packing} {dtype}: {name}: {what}")
+    checkpoint.compare(checkpoint.read(out), wanted, f"{packing} {dtype}: ")
     config = json.loads((pathlib.Path(out) / "config.json").read_text())
     if "quantization_config" in config or "expert_dtype" in config:
         print(f"{packing}: config.json has {config}")
@@ -186,17 +173,14 @@ def check(packing, out, dtype):
 
 def scales_at(dtype, shape, data, rows, cols):
     """A function from row and column to the scale."""
-    if dtype == "U8":
-        values = [math.ldexp(1.0, code - 127) for code in data]
-    else:
-        values = struct.unpack(f"<{len(data) // 4}f", data)
+    values = fp8.scale_values(dtype, data)
     n_cols = shape[1] if len(shape) == 2 else 1
     tile_rows, tile_cols = -(-rows // shape[0]), -(-cols // n_cols)
     return lambda row, col: values[row // tile_rows * n_cols + col // tile_cols]
 
 
 def counts(packing, kind, out):
-    found = {name: rest for name, *rest in checkpoint.read(out)}
+    found = checkpoint.read(out)
     n_exact = n_values = n_changed = 0
     first, matrices = None, split(packing, weights(packing, kind)[1])
     for name in matrices:
@@ -222,10 +206,8 @@ def amax(packing, kind):
 
 def passed(packing, out):
     tensors = weights(packing, "finite")[0]
-    found = {name: tuple(rest) for name, *rest in checkpoint.read(out)}
-    for name, tensor in tensors.items():
-        if found.get(name) != tensor:
-            print(f"{packing}: {name} differs")
+    found = checkpoint.read(out)
+    checkpoint.compare({name: found[name] for name in found if name in tensors}, tensors, f"{packing}: ")
     if found["model.layers.0.self_attn.o_proj.weight"][0] != "F8_E4M3":
         print(f"{packing}: o_proj is {found['model.layers.0.self_attn.o_proj.weight'][0]}")
     source = PACKINGS[packing][7]
@@ -253,10 +235,7 @@ def passed(packing, out):
 
 
 def same(a, b):
-    tensors = [{name: tuple(rest) for name, *rest in checkpoint.read(folder)} for folder in (a, b)]
-    for name in sorted(tensors[0].keys() | tensors[1].keys()):
-        if tensors[0].get(name) != tensors[1].get(name):
-            print(f"{a} and {b} differ in {name}")
+    checkpoint.compare(checkpoint.read(a), checkpoint.read(b), f"{a} and {b} differ: ")
     configs = [json.loads((pathlib.Path(folder) / "config.json").read_text()) for folder in (a, b)]
     if configs[0] != configs[1]:
         print(f"{a} and {b} differ in config.json: {configs}")

@@ -4,14 +4,17 @@
 #
 # A case is run in a folder of its own that is empty.  Beside it may lie what is expected of it, to the byte: CASE.stdout,
 # CASE.stderr and CASE.exit; without them: nothing, nothing and 0.  Status 77 is a skipped case, whose stderr says why.
-# Cases find FP8CONV (the program), SAMPLES (sample_checkpoints) and CLI (this folder, for `. "$CLI/lib.sh"`).
+# Cases find FP8CONV (the program), SAMPLES (sample_checkpoints) and CLI (this folder, for `. "$CLI/lib.sh"`); their Python
+# imports checkpoint, fp8 and the other programs of this folder.
 set -u
 CLI=$(cd "$(dirname "$0")" && pwd)
 : "${FP8CONV:=$CLI/../../build/fp8conv}"
 : "${SAMPLES:=$CLI/../../sample_checkpoints}"
 FP8CONV=$(cd "$(dirname "$FP8CONV")" && pwd)/$(basename "$FP8CONV")
 SAMPLES=$(cd "$SAMPLES" && pwd)
-export CLI FP8CONV SAMPLES
+PYTHONPATH=$CLI
+PYTHONDONTWRITEBYTECODE=1
+export CLI FP8CONV SAMPLES PYTHONPATH PYTHONDONTWRITEBYTECODE
 unset TMPDIR ARGP_HELP_FMT
 LC_ALL=C.UTF-8
 export LC_ALL

@@ -3,7 +3,6 @@
 
 same_codes.py make KIND DIR         a checkpoint in DIR
 same_codes.py check KIND OUT HOW    HOW "kept": OUT has its codes and the values of its scales; "again": no scale of them
-same_codes.py flip DIR NAME [BYTE]  changes the lowest bit of a byte of a tensor
 
 The largest code of each tile is 224 of 448, so that to quantize again halves every scale.
 """
@@ -11,7 +10,6 @@ import json
 import math
 import pathlib
 import random
-import struct
 import sys
 
 import checkpoint
@@ -43,18 +41,16 @@ def tiles(kind, shape):
 
 
 def scales(kind, stem):
-    """The scales of a weight as (bytes, value)."""
-    word, dtype, _, pow2, _, _ = KINDS[kind]
+    """The bytes of the scales of a weight."""
+    _, dtype, _, pow2, _, _ = KINDS[kind]
     r = random.Random(kind if kind == "tensor-one" else kind + stem)
-    out = []
-    for _ in range(math.prod(tiles(kind, SHAPES[stem]))):
-        value = 2.0 ** r.randrange(-12, -4) * (1 if pow2 else 1 + r.randrange(1, 127) / 128)
-        data = {"F32": lambda: struct.pack("<f", value), "BF16": lambda: struct.pack("<f", value)[2:],
-                "F8_E8M0": lambda: bytes([round(math.log2(value)) + 127])}[dtype]()
-        out.append((data, value))
+    values = [2.0 ** r.randrange(-12, -4) * (1 if pow2 else 1 + r.randrange(1, 127) / 128)
+              for _ in range(math.prod(tiles(kind, SHAPES[stem])))]
     if kind == "nan-scale" and stem == Q:
-        out[2] = (struct.pack("<f", math.nan), math.nan)
-    return out
+        values[2] = math.nan
+    if dtype == "F8_E8M0":
+        return bytes(round(math.log2(value)) + 127 for value in values)
+    return checkpoint.pack(dtype, values)
 
 
 def codes(kind, stem):
@@ -74,27 +70,22 @@ def make(kind, folder):
     word, dtype, _, _, config, code_dtype = KINDS[kind]
     folder = pathlib.Path(folder)
     folder.mkdir()
-    header, data = {}, b""
+    tensors = {}
     for stem, shape in SHAPES.items():
-        for name, tensor_dtype, sides, block in (
-                (f"{stem}.{word}", dtype, [1] if KINDS[kind][2] == (0, 0) else tiles(kind, shape),
-                 b"".join(scale for scale, _ in scales(kind, stem))),
-                (stem + ".weight", code_dtype, shape, codes(kind, stem))):
-            header[name] = {"dtype": tensor_dtype, "shape": sides, "data_offsets": [len(data), len(data) + len(block)]}
-            data += block
-    text = json.dumps(header).encode()
-    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+        sides = [1] if KINDS[kind][2] == (0, 0) else tiles(kind, shape)
+        tensors[f"{stem}.{word}"] = dtype, sides, scales(kind, stem)
+        tensors[stem + ".weight"] = code_dtype, shape, codes(kind, stem)
+    checkpoint.write(folder / "model.safetensors", tensors)
     (folder / "config.json").write_text(json.dumps({"hidden_size": 256, "quantization_config": config}, indent=2))
 
 
 def check(kind, out, how):
-    found = {name: rest for name, *rest in checkpoint.read(out)}
+    found = checkpoint.read(out)
     for stem in SHAPES:
         dtype, _, stored = found.pop(stem + ".weight")
         scale_dtype, _, data = next(found.pop(stem + word) for word in (".weight_scale_inv", ".weight_scale") if stem + word in found)
-        values = ([math.ldexp(1.0, e - 127) for e in data] if scale_dtype == "U8" else struct.unpack(f"<{len(data) // 4}f", data))
-        wanted = [value for _, value in scales(kind, stem)]
-        if how == "kept" and (dtype != KINDS[kind][5] or stored != codes(kind, stem) or list(values) != wanted):
+        values, wanted = fp8.scale_values(scale_dtype, data), fp8.scale_values(KINDS[kind][1], scales(kind, stem))
+        if how == "kept" and (dtype != KINDS[kind][5] or stored != codes(kind, stem) or values != wanted):
             print(f"{kind}: codes or scales of {stem} differ from the source's")
         if how == "again" and stored == codes(kind, stem):
             print(f"{kind}: {stem} has the codes of the source")
@@ -102,13 +93,5 @@ def check(kind, out, how):
         print(f"{kind}: {sorted(found)} is too many")
 
 
-def flip(folder, name, at="0"):
-    path = pathlib.Path(folder) / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    n = int.from_bytes(data[:8], "little")
-    data[8 + n + json.loads(data[8:8 + n])[name]["data_offsets"][0] + int(at)] ^= 1
-    path.write_bytes(data)
-
-
 if __name__ == "__main__":
-    {"make": make, "check": check, "flip": flip}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "check": check}[sys.argv[1]](*sys.argv[2:])

@@ -5,14 +5,12 @@ table.py make DIR            a model with such a table, in BF16
 table.py check OUT           the table of OUT is FP8 by one power of two, of the largest value of all parts
 table.py plain OUT TYPE      the table of OUT holds the codes of `check` times their scale, in TYPE
 table.py kept OUT            the table of OUT is that of the source
-table.py edit FILE NAME      changes the first code of a tensor
 """
 import bisect
 import json
 import math
 import pathlib
 import random
-import struct
 import sys
 
 import checkpoint
@@ -26,18 +24,18 @@ MATRICES = {LAYER + "self_attn.o_proj.weight": (128, 256), LAYER + "mlp.shared_e
 VALUES = [fp8.decode(code, "F8_E4M3") for code in range(0x7F)]      # 0 to 448, in order
 
 
+def bf16(values):
+    return b"".join(fp8.encode(v, "bf16") for v in values)
+
+
 def parts():
     """The values of each part; the largest of all, which is no power of two times 448, is in the third."""
     r = random.Random("table")
     for i in range(N_PARTS):
-        values = [struct.unpack("<f", b"\0\0" + fp8.encode(r.gauss(0, 0.01) * 4.0 ** (i - 2), "bf16"))[0] for _ in range(ROWS * DIM)]
+        values = checkpoint.unpack("BF16", bf16(r.gauss(0, 0.01) * 4.0 ** (i - 2) for _ in range(ROWS * DIM)))
         if i == 2:
             values[77] = -0.71875
         yield f"{TABLE}.shard_{i}.weight", values
-
-
-def bf16(values):
-    return b"".join(fp8.encode(v, "bf16") for v in values)
 
 
 def make(folder):
@@ -46,17 +44,8 @@ def make(folder):
     r, tables = random.Random(1), list(parts())
     weights = [(name, shape, bf16(r.gauss(0, 0.02) for _ in range(math.prod(shape)))) for name, shape in MATRICES.items()]
     tables = [(name, (ROWS, DIM), bf16(values)) for name, values in tables]
-    files, weight_map = (weights[:1] + tables[1:3], weights[1:] + [tables[0], tables[3]]), {}
-    for i, tensors in enumerate(files):
-        header, data = {}, b""
-        name = f"model-0000{i + 1}-of-00002.safetensors"
-        for tensor, shape, block in tensors:
-            header[tensor] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-            data += block
-            weight_map[tensor] = name
-        text = json.dumps(header).encode()
-        (folder / name).write_bytes(len(text).to_bytes(8, "little") + text + data)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    shards = weights[:1] + tables[1:3], weights[1:] + [tables[0], tables[3]]
+    checkpoint.write_shards(folder, [{name: ("BF16", shape, data) for name, shape, data in tensors} for tensors in shards])
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen4_exp", "text_config": {"model_type": "qwen4_exp_text"}}) + "\n")
 
 
@@ -77,23 +66,15 @@ def expected():
     return scale, {name: bytes(nearest(v / scale) for v in values) for name, values in tables.items()}
 
 
-def found(out):
-    return {name: rest for name, *rest in checkpoint.read(out) if name.startswith(TABLE)}
-
-
-def report(tensors, wanted):
-    for name in sorted(tensors.keys() | wanted.keys()):
-        if name not in tensors or name not in wanted:
-            print(name, "is missing" if name in wanted else "is not expected")
-        elif tuple(tensors[name]) != tuple(wanted[name]):
-            print(name, *tensors[name][:2], "expected", *wanted[name][:2], "or other bytes")
+def compare(out, wanted):
+    checkpoint.compare({name: tensor for name, tensor in checkpoint.read(out).items() if name.startswith(TABLE)}, wanted)
 
 
 def check(out):
     scale, codes = expected()
     wanted = {name: ("F8_E4M3", [ROWS, DIM], block) for name, block in codes.items()}
     wanted[TABLE + ".weight_scale"] = ("BF16", [1], fp8.encode(scale, "bf16"))
-    report(found(out), wanted)
+    compare(out, wanted)
     config = json.loads((pathlib.Path(out) / "config.json").read_text())["quantization_config"]
     if config.get("modules_to_convert") != ["ngram_embedding"]:
         print("modules_to_convert is", config.get("modules_to_convert"))
@@ -103,22 +84,15 @@ def check(out):
 
 def plain(out, dtype):
     scale, codes = expected()
-    report(found(out), {name: (dtype.upper(), [ROWS, DIM], b"".join(fp8.encode(fp8.decode(c, "F8_E4M3") * scale, dtype)
-                                                                    for c in block)) for name, block in codes.items()})
+    compare(out, {name: (dtype.upper(), [ROWS, DIM], b"".join(fp8.encode(fp8.decode(c, "F8_E4M3") * scale, dtype)
+                                                                for c in block)) for name, block in codes.items()})
 
 
 def kept(out):
-    report(found(out), {name: ("BF16", [ROWS, DIM], bf16(values)) for name, values in parts()})
+    compare(out, {name: ("BF16", [ROWS, DIM], bf16(values)) for name, values in parts()})
     if "modules_to_convert" in (pathlib.Path(out) / "config.json").read_text():
         print("config.json has modules_to_convert")
 
 
-def edit(file, name):
-    data = bytearray(pathlib.Path(file).read_bytes())
-    n = int.from_bytes(data[:8], "little")
-    data[8 + n + json.loads(data[8:8 + n])[name]["data_offsets"][0]] ^= 1
-    pathlib.Path(file).write_bytes(data)
-
-
 if __name__ == "__main__":
-    {"make": make, "check": check, "plain": plain, "kept": kept, "edit": edit}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "check": check, "plain": plain, "kept": kept}[sys.argv[1]](*sys.argv[2:])

@@ -21,13 +21,9 @@ calibrate() {
 # inputs A B: all but the weights' amaxes (codes have others than what they were made of) and the metadata is the same.
 inputs() {
 	python3 - "$1" "$2" <<-'END'
-		import json, sys
+		import sys, checkpoint
 		def load(path):
-		    data = open(path, "rb").read()
-		    n = 8 + int.from_bytes(data[:8], "little")
-		    header = json.loads(data[8:n])
-		    del header["__metadata__"]
-		    rows = {k: data[n + v["data_offsets"][0]:n + v["data_offsets"][1]] for k, v in header.items()}
+		    rows = {name: data for name, (_, _, data) in checkpoint.read(path).items()}
 		    return {k: [v[i:i + 4] for i in range(0, len(v), 4) if not k.endswith("y") or i // 4 % 3 != 1] for k, v in rows.items()}
 		one, other = load(sys.argv[1]), load(sys.argv[2])
 		for name in sorted(one.keys() | other.keys()):
@@ -105,7 +101,8 @@ fails 3 "${c}'no.amax' holds 2 of 4 passes, but delayed scaling needs all of the
 
 # Rows that no block divides.
 python3 - <<'END'
-import json, os, random, struct
+import json, math, os, random
+import checkpoint
 random.seed(1)
 os.mkdir("odd")
 shapes = {"embed_tokens": (60, 48), "norm": (48,)}
@@ -113,14 +110,9 @@ for name, shape in {"self_attn.q_proj": (48, 48), "self_attn.k_proj": (48, 48), 
                     "self_attn.o_proj": (48, 48), "mlp.gate_proj": (80, 48), "mlp.up_proj": (80, 48),
                     "mlp.down_proj": (48, 80), "input_layernorm": (48,), "post_attention_layernorm": (48,)}.items():
     shapes[f"layers.0.{name}"] = shape
-header, data = {}, b""
-for name, shape in shapes.items():
-    n = shape[0] * (shape[1] if len(shape) == 2 else 1)
-    begin = len(data)
-    data += struct.pack(f"<{n}f", *(random.gauss(0, 0.3) for _ in range(n)))
-    header[f"model.{name}.weight"] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, len(data)]}
-text = json.dumps(header).encode()
-open("odd/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
+checkpoint.write("odd/model.safetensors", {
+    f"model.{name}.weight": ("F32", shape, checkpoint.pack("F32", [random.gauss(0, 0.3) for _ in range(math.prod(shape))]))
+    for name, shape in shapes.items()})
 json.dump({"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 48, "intermediate_size": 80,
            "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 60,
            "rms_norm_eps": 1e-5, "tie_word_embeddings": True}, open("odd/config.json", "w"))

@@ -9,13 +9,12 @@ chmod -R u+w model
 # damage NAME BYTES: the first element of a tensor.
 damage() {
 	python3 - "$1" "$2" <<-'END'
-		import json, sys
-		data = bytearray(open("model/model.safetensors", "rb").read())
-		n = int.from_bytes(data[:8], "little")
-		begin = json.loads(data[8:8 + n])[sys.argv[1]]["data_offsets"][0] + 8 + n
+		import sys, checkpoint
+		tensors = checkpoint.read("model")
+		dtype, shape, data = tensors[sys.argv[1]]
 		value = bytes.fromhex(sys.argv[2])
-		data[begin:begin + len(value)] = value
-		open("model/model.safetensors", "wb").write(data)
+		tensors[sys.argv[1]] = dtype, shape, value + data[len(value):]
+		checkpoint.write("model/model.safetensors", tensors)
 	END
 }
 damage model.layers.1.post_attention_layernorm.weight c07f

@@ -31,7 +31,7 @@ snapshot there | diff before -
 
 # edit NAME STATEMENT: a history of two passes as Python changes it (m: metadata, t: tensors).
 edit() {
-	PYTHONPATH=$CLI python3 - "$1" "$2" <<-'END'
+	python3 - "$1" "$2" <<-'END'
 		import sys, amax
 		m, t = amax.read("two.amax")
 		site = "model.layers.0.self_attn.q_proj"

@@ -40,11 +40,10 @@ done
 mkdir conv1d
 python3 - <<'END'
 import json
+import checkpoint
 name = "transformer.h.0.mlp.c_fc.weight"
-header = {name: {"dtype": "F8_E4M3", "shape": [128, 256], "data_offsets": [0, 32768]},
-          name + "_scale_inv": {"dtype": "F32", "shape": [1, 2], "data_offsets": [32768, 32776]}}
-text = json.dumps(header).encode()
-open("conv1d/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + bytes([0x38] * 32768) + b"\0\0\x80?" * 2)
+checkpoint.write("conv1d/model.safetensors", {name: ("F8_E4M3", [128, 256], bytes([0x38] * 32768)),
+                                              name + "_scale_inv": ("F32", [1, 2], checkpoint.pack("F32", [1, 1]))})
 json.dump({"architectures": ["GPT2LMHeadModel"], "quantization_config": {
     "quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}}, open("conv1d/config.json", "w"))
 END

@@ -39,11 +39,8 @@ fails 3 " dequantize: tensor 'a.weight' has the unsupported type F8_E4M3FNUZ" de
 # Packed weights of another scheme need the configuration that would go.
 python3 "$CLI/fp8.py" make hf-block in
 python3 - <<'END'
-import struct
-data = open("in/model.safetensors", "rb").read()
-n = int.from_bytes(data[:8], "little")
-header = data[8:8 + n].replace(b'"norm.weight": {"dtype": "F32", "shape": [5]', b'"n.weight_packed": {"dtype": "I8", "shape": [5, 4]')
-open("in/model.safetensors", "wb").write(len(header).to_bytes(8, "little") + header + data[8 + n:])
+import checkpoint
+checkpoint.write("in/model.safetensors", checkpoint.read("in") | {"n.weight_packed": ("I8", [5, 4], bytes(20))})
 END
 fails 3 " dequantize: tensor 'n.weight_packed' is I8 in a source that is already quantized (quant_method 'fp8'): *" \
 	dequantize in -o out

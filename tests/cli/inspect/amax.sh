@@ -20,9 +20,8 @@ json j 'list(j)[:11] == ["schema", "kind", "recipe", "format", "scale_fmt", "low
 	'[s["history"]["x"][2] for s in j["sites"] if s["name"] == "model.layers.2.mlp.up_proj"] == [None]' \
 	'all(s["history"]["tokens"] == [16, 16, 16] for s in j["sites"])'
 # Every value, as a program reads it.
-python3 - j "$CLI" <<'END'
+python3 - j <<'END'
 import json, sys
-sys.path.insert(0, sys.argv[2])
 import amax
 _, tensors = amax.read("s.amax")
 for site in json.load(open(sys.argv[1]))["sites"]:

@@ -3,7 +3,8 @@
 . "$CLI/lib.sh"
 # Numbers of tensors that are made by hand, byte for byte.
 python3 - <<'END'
-import json, struct
+import struct
+import checkpoint
 codes = bytearray([0x38] * (128 * 256))            # 1.0
 codes[5] = 0xFE                                    # -448
 codes[200] = 0x7F                                  # NaN, in the second tile
@@ -13,12 +14,7 @@ tensors = [("a.weight", "F8_E4M3", [128, 256], bytes(codes)), ("a.weight_scale_i
            ("b.weight", "F8_E5M2", [128, 256], bytes(zeros)), ("b.weight_scale_inv", "F32", [1, 2], struct.pack("<2f", 1, 1)),
            ("c.weight", "BF16", [3], struct.pack("<3H", 0xC040, 0x7FC0, 0x3F80)), ("d", "I64", [1], bytes(8)),
            ("e.weight", "F32", [2], struct.pack("<2f", float("-inf"), 1))]
-header, data = {}, b""
-for name, dtype, shape, block in tensors:
-    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-    data += block
-text = json.dumps(header).encode()
-open("model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
+checkpoint.write("model.safetensors", {name: tensor for name, *tensor in tensors})
 END
 "$FP8CONV" inspect model.safetensors --stats | cut -f 1,2,7-
 "$FP8CONV" inspect - --stats <model.safetensors | cut -f 7- | md5sum >stream

@@ -43,12 +43,9 @@ fails 3 "${q}module 'model.layers.2.mlp.up_proj' is not in *" $delayed less.amax
 cmp stream.safetensors dir/model.safetensors
 mkdir changed && cp "$model/config.json" "$model/model.safetensors" changed
 python3 - <<'END'
-import json
-with open("changed/model.safetensors", "r+b") as file:
-    n = int.from_bytes(file.read(8), "little")
-    begin, end = json.loads(file.read(n))["model.layers.1.mlp.up_proj.weight"]["data_offsets"]
-    file.seek(8 + n + (begin + end) // 2)
-    file.write(b"\1\2")
+import checkpoint
+file, name = "changed/model.safetensors", "model.layers.1.mlp.up_proj.weight"
+checkpoint.flip(file, name, len(checkpoint.read(file)[name][2]) // 2)
 END
 fails 3 "${q}'good.amax' belongs to another model*" quantize changed -o out --recipe delayed --calibration good.amax
 # A job is resumed only with the same history, under any name.

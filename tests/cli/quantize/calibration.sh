@@ -23,9 +23,7 @@ for model in "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe/per-expert" "$SAMPLES/tiny
 		"$FP8CONV" inspect out | cut -f 1 >names
 		echo "$format $(grep -c '\.input_scale$' names) $(grep -c 'self_attn\.[kv]_scale$' names) $(grep -c '\.[kv]_proj\.[kv]_scale$' names)"
 		# The amax of these weights is what the history says, so the codes are those of `current`.
-		python3 - "$CLI" <<'END'
-import sys
-sys.path.insert(0, sys.argv[1])
+		python3 - <<'END'
 import amax
 _, a = amax.read("out")
 _, b = amax.read("current")

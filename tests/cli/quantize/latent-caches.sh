@@ -16,8 +16,6 @@ python3 "$CLI/dump.py" make dumps/0.safetensors 80 "$@"
 "$FP8CONV" calibrate mla --activations dumps -o x.amax --quiet
 # As a forward pass leaves it: with q, k and v of the attention.
 python3 - <<'END'
-import os, sys
-sys.path.insert(0, os.environ["CLI"])
 import amax
 metadata, tensors = amax.read("x.amax")
 tensors["model.layers.0.self_attn.amax_history_qkv"] = amax.pack("F32", [1, 3], [1.0, 2.0, 3.0])

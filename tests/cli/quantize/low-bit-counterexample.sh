@@ -5,7 +5,7 @@
 # power of two with 448 S >= 1, and FP8's smallest number times S is 2^-17.  With 2^-17 it is exact, and -0 keeps its sign.
 block() {
 	python3 - "$1" <<-'END'
-		import json, sys
+		import sys, checkpoint
 		low = int(sys.argv[1])                      # the exponent of the smallest value
 		codes = bytearray(128 * 64)
 		scales = bytearray([127 + low]) * (128 * 4)
@@ -13,10 +13,7 @@ block() {
 		codes[0] = 0x2                              # 1 in the first group; -0 in its second element
 		codes[0] |= 0x8 << 4
 		codes[16 * 5] = 0x2                         # 2^low in another group
-		header = {"a.weight_packed": {"dtype": "U8", "shape": [128, 64], "data_offsets": [0, 8192]},
-		          "a.weight_scale": {"dtype": "U8", "shape": [128, 4], "data_offsets": [8192, 8704]}}
-		text = json.dumps(header).encode()
-		open("in.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + codes + scales)
+		checkpoint.write("in.safetensors", {"a.weight_packed": ("U8", [128, 64], codes), "a.weight_scale": ("U8", [128, 4], scales)})
 	END
 }
 block -17

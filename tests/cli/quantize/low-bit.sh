@@ -67,14 +67,7 @@ rm -rf in out j
 # A tensor of the shape that says another one, which a plan finds; headers that lie are in tests/unit/test_low_bit.c.
 python3 "$CLI/low_bit.py" finite ct-int4 in
 "$FP8CONV" quantize in -o other --requantize --quiet
-python3 - <<'END'
-import json
-data = bytearray(open("in/model.safetensors", "rb").read())
-n = int.from_bytes(data[:8], "little")
-at = 8 + n + json.loads(data[8:8 + n])["model.layers.0.mlp.experts.1.up_proj.weight_shape"]["data_offsets"][0]
-data[at] ^= 1
-open("in/model.safetensors", "wb").write(data)
-END
+python3 "$CLI/checkpoint.py" flip in/model.safetensors model.layers.0.mlp.experts.1.up_proj.weight_shape
 shape="'model.layers.0.mlp.experts.1.up_proj.weight_shape' says \[129, 256], but 'model.layers.0.mlp.experts.1.up_proj.weight_packed' packs \[128, 256]"
 for command in "quantize in -o out --requantize --dry-run" "dequantize in -o out --dry-run" "inspect in --stats" "verify other --source in"; do
 	# shellcheck disable=SC2086

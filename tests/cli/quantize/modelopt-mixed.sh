@@ -10,14 +10,13 @@ need "$model"
 	--tensor 'o_proj=blockwise' --quiet
 python3 - <<'END'
 import json
+import checkpoint
 config = json.load(open("out/config.json"))["quantization_config"]
 other = json.load(open("out/hf_quant_config.json"))["quantization"]
 wanted = {"up_proj": "FP8_PER_CHANNEL_PER_TOKEN", "q_proj": "MXFP8", "o_proj": "FP8_PB_WO"}
 wanted |= {"gate_proj": wanted["up_proj"], "down_proj": wanted["up_proj"], "k_proj": "MXFP8", "v_proj": "MXFP8"}
 sizes = {"MXFP8": 32, "FP8_PB_WO": 128}
-data = open("out/model.safetensors", "rb").read()
-header = json.loads(data[8:8 + int.from_bytes(data[:8], "little")])
-modules = {name[:-7] for name, t in header.items() if name.endswith(".weight") and t["dtype"] == "F8_E4M3"}
+modules = {name[:-7] for name, (dtype, _, _) in checkpoint.read("out").items() if name.endswith(".weight") and dtype == "F8_E4M3"}
 layers = {m: {"quant_algo": wanted[m.split(".")[-1]]} for m in modules}
 for layer in layers.values():
     if layer["quant_algo"] in sizes:

@@ -18,14 +18,9 @@ cmp a/model.safetensors b/model.safetensors
 [ ! -e b/hf_quant_config.json ] || echo "the old configuration is still there"
 
 python3 - <<'END'
-import json
-data = open("old/model.safetensors", "rb").read()
-n = int.from_bytes(data[:8], "little")
-header = json.loads(data[8:8 + n])
-end = max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__")
-header["model.layers.0.mlp.packed_proj.weight"] = {"dtype": "U8", "shape": [2, 4], "data_offsets": [end, end + 8]}
-text = json.dumps(header).encode()
-open("old/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data[8 + n:] + bytes(8))
+import checkpoint
+packed = {"model.layers.0.mlp.packed_proj.weight": ("U8", [2, 4], bytes(8))}
+checkpoint.write("old/model.safetensors", checkpoint.read("old") | packed)
 END
 fails 3 " quantize: tensor 'model.layers.0.mlp.packed_proj.weight' is U8 in a source that is already quantized (quant_method 'modelopt'): only FP8 sources can be requantized" \
 	quantize old -o c --requantize

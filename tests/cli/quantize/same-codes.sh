@@ -58,17 +58,8 @@ rm config.json
 python3 "$CLI/low_bit.py" finite deepseek-v4 in
 python3 "$CLI/same_codes.py" make deepseek-v4 fp8
 python3 - <<'END'
-import json, pathlib
-header, data = {}, b""
-for folder in ("in", "fp8"):
-    text = pathlib.Path(folder, "model.safetensors").read_bytes()
-    n = int.from_bytes(text[:8], "little")
-    for name, entry in json.loads(text[8:8 + n]).items():
-        entry["data_offsets"] = [len(data) + at for at in entry["data_offsets"]]
-        header[name] = entry
-    data += text[8 + n:]
-text = json.dumps(header).encode()
-pathlib.Path("in/model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + data)
+import checkpoint
+checkpoint.write("in/model.safetensors", checkpoint.read("in") | checkpoint.read("fp8"))
 END
 "$FP8CONV" quantize in --requantize --dry-run --json >plan
 json plan '[t for t in j["tensors"] if "q_proj" in t["name"]][0].items() >= {"action": "quantize", "recipe": "blockwise", "reason": None,
@@ -77,11 +68,9 @@ json plan '[t for t in j["tensors"] if "q_proj" in t["name"]][0].items() >= {"ac
 json made 'j["low_bit"] == {"kind": "mxfp4", "tensors": 6, "exact": 6, "values": 196608, "changed": 0, "first": None}' \
 	'"o_proj" in j["worst"]["tensor"]'
 python3 - <<'END'
-import os, sys
-sys.path.insert(0, os.environ["CLI"])
 import checkpoint
 import same_codes
-found = {name: rest for name, *rest in checkpoint.read("out")}
+found = checkpoint.read("out")
 for stem in same_codes.SHAPES:
     if found[stem + ".weight"][2] != same_codes.codes("deepseek-v4", stem):
         print(f"{stem} has other codes")
@@ -94,12 +83,12 @@ json j 'j["arithmetic"] is not None'
 
 # One bit of a code, and of the exponent of a scale.
 cp -r out bad
-python3 "$CLI/same_codes.py" flip bad model.layers.0.self_attn.q_proj.weight 777
+python3 "$CLI/checkpoint.py" flip bad/model.safetensors model.layers.0.self_attn.q_proj.weight 777
 "$FP8CONV" verify bad --source in --json >j && echo "a changed code is not found"
 json j '[(p["kind"], p["tensor"]) for p in j["problems"]] == [("code-mismatch", "model.layers.0.self_attn.q_proj.weight")]'
 rm -rf bad
 cp -r out bad
-python3 "$CLI/same_codes.py" flip bad model.layers.0.self_attn.k_proj.weight_scale_inv 3
+python3 "$CLI/checkpoint.py" flip bad/model.safetensors model.layers.0.self_attn.k_proj.weight_scale_inv 3
 "$FP8CONV" verify bad --source in --json >j && echo "a changed scale is not found"
 json j '{p["tensor"].split(".")[-2] for p in j["problems"]} == {"k_proj"}'
 rm -rf bad in out fp8 j plan made

@@ -68,16 +68,7 @@ rm -r copy wanted2
 # A bit that rounding drops makes another source of the same output: its record is of the other source too.
 "$FP8CONV" quantize in -o out --restart --manifest
 cp -r in copy
-python3 - copy/$first <<'END'
-import json, sys
-with open(sys.argv[1], "r+b") as f:
-    n = int.from_bytes(f.read(8), "little")
-    tensor = json.loads(f.read(n))["model.layers.0.self_attn.q_proj.weight"]
-    f.seek(8 + n + tensor["data_offsets"][0])
-    value = f.read(1)[0]
-    f.seek(-1, 1)
-    f.write(bytes([value ^ 1]))
-END
+python3 "$CLI/checkpoint.py" flip copy/$first model.layers.0.self_attn.q_proj.weight
 "$FP8CONV" quantize copy -o out --manifest
 "$FP8CONV" verify out --source copy --manifest >verify.out || cat verify.out
 rm -r copy out

@@ -48,8 +48,8 @@ fails 2 " repack: tensor 'model.layers.3.moe.gate_proj.weight' does not fit form
 in one tensor" repack stack --format modelopt -o bad
 
 # A code of the last expert, and a scale of it.
-python3 "$CLI/experts.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.up_proj.weight
-python3 "$CLI/experts.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.down_proj.weight_scale_inv
+python3 "$CLI/checkpoint.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.up_proj.weight -1
+python3 "$CLI/checkpoint.py" flip stack/model-00002-of-00002.safetensors model.layers.3.moe.down_proj.weight_scale_inv -1
 "$FP8CONV" verify stack --source m/stack
 
 # The last block of an expert is partial, and the next expert begins a block.

@@ -12,25 +12,19 @@ add() {
 	python3 - "$@" <<'END'
 import json
 import sys
+import checkpoint
 config = json.load(open("in/config.json"))
 config["quantization_config"]["kv_cache_scheme"] = {"num_bits": 8, "type": "float", "strategy": "attn_head", "symmetric": True,
                                                     "dynamic": False}
 json.dump(config, open("in/config.json", "w"))
-data = open("in/model.safetensors", "rb").read()
-n = int.from_bytes(data[:8], "little")
-header, data = json.loads(data[8:8 + n]), data[8 + n:]
-header = {name: t for name, t in header.items() if not name.endswith(("k_scale", "v_scale"))}
-data = data[:max(t["data_offsets"][1] for name, t in header.items() if name != "__metadata__")]
-layers = sorted({name.split(".")[2] for name in header if name.startswith("model.layers.")})
+tensors = {name: t for name, t in checkpoint.read("in").items() if not name.endswith(("k_scale", "v_scale"))}
+layers = sorted({name.split(".")[2] for name in tensors if name.startswith("model.layers.")})
 for i, layer in enumerate(layers):
     shape = [int(d) for d in sys.argv[1 + i % (len(sys.argv) - 1)].split("x")]
     for which in "kv":
         block = b"".join(bytes([i, 0x3c + (which == "v")]) for _ in range(shape[0]))
-        header[f"model.layers.{layer}.self_attn.{which}_scale"] = {"dtype": "BF16", "shape": shape,
-                                                                    "data_offsets": [len(data), len(data) + len(block)]}
-        data += block
-text = json.dumps(header).encode()
-open("in/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
+        tensors[f"model.layers.{layer}.self_attn.{which}_scale"] = "BF16", shape, block
+checkpoint.write("in/model.safetensors", tensors)
 END
 }
 

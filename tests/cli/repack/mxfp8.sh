@@ -3,27 +3,21 @@
 . "$CLI/lib.sh"
 # Power-of-two blocks become MX blocks of the same codes: each scale 128 rows of 4 exponents, less at the edges.
 python3 - <<'END'
-import json, random, struct
-r, names = random.Random(1), []
-header, data = {}, b""
-def add(name, dtype, shape, block):
-    global data
-    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(block)]}
-    data += block
+import json, os, random
+import checkpoint
+r, names, tensors = random.Random(1), [], {}
 for name, rows, cols in (("a", 300, 320), ("b", 1, 32), ("c", 128, 4128)):
     n = -(-rows // 128) * -(-cols // 128)
     exponents = [127, *(r.randrange(0, 255) for _ in range(n - 1))]     # the first block is zero: 1.0
     codes = bytearray(r.randrange(0, 127) for _ in range(rows * cols))
     for i in range(min(rows, 128)):
         codes[i * cols:i * cols + min(cols, 128)] = bytes(min(cols, 128))
-    add(f"{name}.weight", "F8_E4M3", [rows, cols], bytes(codes))
-    add(f"{name}.weight_scale_inv", "F32", [-(-rows // 128), -(-cols // 128)],
-        b"".join(struct.pack("<f", 2.0 ** (e - 127)) for e in exponents))
+    tensors[f"{name}.weight"] = "F8_E4M3", [rows, cols], bytes(codes)
+    tensors[f"{name}.weight_scale_inv"] = ("F32", [-(-rows // 128), -(-cols // 128)],
+                                           checkpoint.pack("F32", [2.0 ** (e - 127) for e in exponents]))
     names.append((name, rows, cols, exponents))
-text = json.dumps(header).encode()
-import os
 os.mkdir("in")
-open("in/model.safetensors", "wb").write(len(text).to_bytes(8, "little") + text + data)
+checkpoint.write("in/model.safetensors", tensors)
 config = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128], "scale_fmt": "ue8m0"}
 json.dump({"quantization_config": config}, open("in/config.json", "w"))
 json.dump(names, open("names", "w"))
@@ -32,16 +26,15 @@ for way in "" "--threads 1 --max-memory 24832K" "--threads 3 --max-memory 25344K
 	for format in hf compressed-tensors modelopt; do
 		# shellcheck disable=SC2086
 		"$FP8CONV" repack in -o out --recipe mxfp8 --format $format $way
-		PYTHONPATH=$CLI python3 - <<-'END'
+		python3 - <<-'END'
 			import json, checkpoint
-			found = {name: rest for name, *rest in checkpoint.read("out")}
-			source = {name: rest for name, *rest in checkpoint.read("in")}
+			found, source = checkpoint.read("out"), checkpoint.read("in")
 			for name, rows, cols, exponents in json.load(open("names")):
 			    if found[f"{name}.weight"] != source[f"{name}.weight"]:
 			        print(name, "has other codes")
 			    scale = next(v for k, v in found.items() if k.startswith(f"{name}.weight_"))
 			    wanted = bytes(exponents[r // 128 * -(-cols // 128) + c // 4] for r in range(rows) for c in range(cols // 32))
-			    if scale != ["U8", [rows, cols // 32], wanted]:
+			    if scale != ("U8", [rows, cols // 32], wanted):
 			        print(name, "has other scales", scale[:2])
 			if len(found) != 6:
 			    print(*found)

@@ -9,7 +9,8 @@ python3 "$CLI/amax.py" make "$model" s.amax passes=2
 # apart up|down STEPS: up_proj's scale is the last value within 1e-5 of gate_proj's in that direction, and STEPS further.
 apart() {
 	python3 - "$@" <<'END'
-import json, pathlib, struct, sys
+import pathlib, struct, sys
+import checkpoint
 up, steps = sys.argv[1] == "up", int(sys.argv[2])
 pack = lambda x: struct.pack("<f", x)
 value = lambda bits: struct.unpack("<f", struct.pack("<I", bits))[0]
@@ -17,12 +18,12 @@ fp32 = lambda x: struct.unpack("<f", pack(x))[0]
 gate, place = None, None
 for file in sorted(pathlib.Path("out").glob("*.safetensors")):
 	data = file.read_bytes()
-	n = int.from_bytes(data[:8], "little")
-	for name, t in json.loads(data[8:8 + n]).items():
+	entries, start = checkpoint.header(data)
+	for name, t in entries.items():
 		if name == "model.layers.0.mlp.experts.1.gate_proj.input_scale":
-			gate = data[8 + n + t["data_offsets"][0]:][:4]
+			gate = data[start + t["data_offsets"][0]:][:4]
 		if name == "model.layers.0.mlp.experts.1.up_proj.input_scale":
-			place = file, 8 + n + t["data_offsets"][0]
+			place = file, start + t["data_offsets"][0]
 bits = struct.unpack("<I", gate)[0]
 first, step = fp32(struct.unpack("<f", gate)[0]), 1 if up else -1
 while fp32(abs(value(bits + step) - first)) <= fp32(1e-5):

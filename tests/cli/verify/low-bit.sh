@@ -25,14 +25,7 @@ rm -rf in out
 
 # A code that is changed, and another source.
 check gpt-oss finite mxfp8
-python3 - <<'END'
-data = bytearray(open("out/model.safetensors", "rb").read())
-n = int.from_bytes(data[:8], "little")
-import json
-at = 8 + n + json.loads(data[8:8 + n])["model.layers.0.mlp.experts.1.up_proj.weight"]["data_offsets"][0]
-data[at + 7] ^= 1
-open("out/model.safetensors", "wb").write(data)
-END
+python3 "$CLI/checkpoint.py" flip out/model.safetensors model.layers.0.mlp.experts.1.up_proj.weight 7
 "$FP8CONV" verify out --source in --json >j
 [ $? = 1 ] || echo "a changed code is not found"
 json j '[(p["kind"], p["tensor"]) for p in j["problems"]] == [("code-mismatch", "model.layers.0.mlp.experts.1.up_proj.weight")]' \

@@ -6,18 +6,12 @@ need "$SAMPLES/tiny-moe"
 model=$SAMPLES/tiny-moe/per-expert
 "$FP8CONV" quantize "$model" -o out || exit 1
 "$FP8CONV" verify out --source "$model" --progress=json 2>same
-python3 - out/model-00001-of-00002.safetensors <<'END'
-import json
-import sys
-
-file = open(sys.argv[1], "r+b")
-n = int.from_bytes(file.read(8), "little")
-begin = next(t["data_offsets"][0] for t in json.loads(file.read(n)).values() if t.get("dtype") == "F8_E4M3")
-for at in 8 + n + begin, 8 + n + begin + 1:
-    file.seek(at)
-    code = file.read(1)[0]
-    file.seek(at)
-    file.write(bytes([code ^ 1]))
+python3 - <<'END'
+import checkpoint
+file = "out/model-00001-of-00002.safetensors"
+name = next(name for name, (dtype, _, _) in checkpoint.read(file).items() if dtype == "F8_E4M3")
+for byte in 0, 1:
+    checkpoint.flip(file, name, byte)
 END
 "$FP8CONV" verify out --source "$model" --progress=json 2>differ >problems
 echo "status $?, $(grep -c code-mismatch problems) of $(wc -l <problems) problems"
