@@ -1,27 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small checkpoints laid out as other people's FP8 releases: names, types, shapes and configuration, as engines load them.
+"""Small checkpoints laid out as other people's FP8 releases: names, types, shapes and configuration, as engines load them, and
+damages that `verify` must name; damage.py writes them and asks.
 
 releases.py list                  their names
 releases.py make NAME DIR         the release in DIR
 releases.py check                 FP8CONV verify passes each, for each engine that reads it, and names each damage
 
-Weights are random codes of the whole range, scales are small and positive; the members of a fused set share theirs where
-there is one for a tensor.  Sizes are cut to a few hundred, with the remainders by 128 that decide.
+Sizes are cut to a few hundred, with the remainders by 128 that decide.
 """
-import json
-import os
 import pathlib
-import random
-import re
-import struct
-import subprocess
 import sys
 import tempfile
 
+import damage
+from damage import listed, plain, reshaped, top_level, unlisted, without
+
 H, I, E, V = 256, 128, 2, 512           # hidden, expert width, experts, vocabulary
 L, LL = "model.layers.", "model.language_model.layers."
-WIDTH = {"BF16": 2, "F32": 4, "U8": 1, "I8": 1, "I32": 4, "I64": 8, "F8_E4M3": 1, "F8_E8M0": 1}
-NO_NAN = bytes(c - 1 if c & 0x7F == 0x7F else c for c in range(256))
 RELEASES = {}
 
 
@@ -98,47 +93,6 @@ def ct(strategy, ignore, targets=("Linear",), act=None, **weights):
 
 TOKEN = {"num_bits": 8, "type": "float", "symmetric": True, "dynamic": True, "strategy": "token", "observer": None, "observer_kwargs": {}}
 GROUP = TOKEN | {"strategy": "group", "group_size": 128}
-
-# ---------------------------------------------------------------- damages: (what, kind of problem, change)
-
-
-def plain(name, scales=r"\.(weight_scale_inv|weight_scale|scale|input_scale|activation_scale|qscale_weight|qscale_act)$"):
-    """The weight in BF16, without its scales, and no other word about it."""
-    stem = name.removesuffix(".weight")
-
-    def change(config, tensors):
-        assert name in tensors, name
-        tensors[name] = ("BF16", tensors[name][1])
-        for t in [t for t in tensors if t.startswith(stem) and re.fullmatch(scales, t[len(stem):])]:
-            del tensors[t]
-    return f"{name} in BF16", "dtype-mismatch", change
-
-
-def without(name, kind="scale-missing"):
-    return f"no {name}", kind, lambda config, tensors: tensors.pop(name)
-
-
-def reshaped(name, shape, kind="scale-shape"):
-    def change(config, tensors):
-        tensors[name] = (tensors[name][0], shape)
-    return f"{name} as {shape}", kind, change
-
-
-def unlisted(entry, key="ignore", kind="dtype-mismatch"):
-    return f"{entry} not in the list", kind, lambda config, tensors: config["quantization_config"][key].remove(entry)
-
-
-def listed(entry, key="ignore", kind="dtype-mismatch"):
-    return f"{entry} in the list", kind, lambda config, tensors: config["quantization_config"][key].append(entry)
-
-
-def top_level(entry):
-    """A module in high precision whose name ends those of FP8 ones."""
-    def change(config, tensors):
-        tensors[entry + ".weight"] = ("BF16", [128, 128])
-        config["quantization_config"]["modules_to_not_convert"].append(entry)
-    return f"a module {entry} beside {entry} in other names", "config-ignore", change
-
 
 # ---------------------------------------------------------------- the releases: configuration, tensors, engines, damages
 
@@ -443,78 +397,16 @@ def kimi_k2_5():
         without("language_model.model.layers.1.mlp.shared_experts.up_proj.weight_scale"))
 
 
-# ---------------------------------------------------------------- writing and asking
-
-def values(name, dtype, n, rng):
-    if dtype == "F8_E4M3":
-        return rng.randbytes(n).translate(NO_NAN)
-    if dtype == "F8_E8M0":
-        return bytes(rng.choice((117, 118, 119)) for _ in range(n))
-    if dtype in ("BF16", "F32"):
-        scale = re.search(r"scale", name)
-        one = n <= 1
-        numbers = [2.0 ** -9 if one else 2.0 ** rng.choice((-9, -10)) if scale else rng.choice((-1, 1)) * 2.0 ** rng.randrange(-9, -3) for _ in range(min(n, 4096))]
-        raw = b"".join(struct.pack("<f", v)[2 if dtype == "BF16" else 0:] for v in numbers)
-        return (raw * (n // max(len(numbers), 1) + 1))[:n * WIDTH[dtype]]
-    return rng.randbytes(n * WIDTH[dtype])
-
-
-def write(folder, content, tensors):
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True)
-    header, data, at, rng = {"__metadata__": {"format": "pt"}}, [], 0, random.Random(1)
-    for name, (dtype, shape) in tensors.items():
-        n = 1
-        for d in shape:
-            n *= d
-        raw = values(name, dtype, n, rng)
-        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [at, at + len(raw)]}
-        at += len(raw)
-        data.append(raw)
-    head = json.dumps(header).encode()
-    head += b" " * (-len(head) % 8)
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(data))
-    for file, text in (content if any(name.endswith(".json") for name in content) else {"config.json": content}).items():
-        (folder / file).write_text(json.dumps(text, indent=1))
-
-
-def verify(folder, *options):
-    done = subprocess.run([os.environ["FP8CONV"], "verify", folder, "--json", *options], capture_output=True, text=True)
-    found = json.loads(done.stdout)["problems"] if done.stdout else [{"kind": "none", "message": done.stderr}]
-    return done.returncode, found
-
-
-def main_config(content):
-    return content.get("config.json", content)
-
-
-def check(tmp):
-    for name, function in RELEASES.items():
-        content, tensors, engines, _ = function()
-        write(tmp / name, content, tensors)
-        for options in ((), *(("--target", e) for e in engines)):
-            status, found = verify(tmp / name, *options)
-            if status:
-                print(f"{name} {' '.join(options)}: exit status {status}", *(f"  {p['kind']}: {p['message']}" for p in found[:6]), sep="\n")
-        for number in range(len(function()[3])):
-            content, tensors, _, damages = function()
-            what, kind, change = damages[number]
-            change(main_config(content), tensors)
-            write(tmp / f"{name}-{number}", content, tensors)
-            status, found = verify(tmp / f"{name}-{number}")
-            if status != 1 or kind not in {p["kind"] for p in found}:
-                print(f"{name}, {what}: exit status {status}, not {kind}", *(f"  {p['kind']}: {p['message']}" for p in found[:6]), sep="\n")
-
-
 def main():
     command, *rest = sys.argv[1:]
     if command == "list":
         print(*RELEASES, sep="\n")
     elif command == "make":
-        write(rest[1], *RELEASES[rest[0]]()[:2])
+        damage.write(pathlib.Path(rest[1]), *RELEASES[rest[0]]()[:2])
     elif command == "check":
         with tempfile.TemporaryDirectory() as tmp:
-            check(pathlib.Path(tmp))
+            damage.check(RELEASES, pathlib.Path(tmp))
 
 
-main()
+if __name__ == "__main__":
+    main()
