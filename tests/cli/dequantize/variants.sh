@@ -1,13 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 . "$CLI/lib.sh"
-# Every variant comes back as code * scale_inv, to the bit, in every type; nothing that spoke of FP8 is left.
-for variant in $(python3 "$CLI/fp8.py" variants); do
-	python3 "$CLI/fp8.py" make "$variant" in
-	for dtype in bf16 f16 f32; do
-		"$FP8CONV" dequantize in -o out --dtype $dtype
-		python3 "$CLI/fp8.py" check "$variant" out $dtype
-		rm -rf out
+# decoded PROGRAM LIST: every checkpoint of that list comes back as code * scale, to the bit, in every type.
+decoded() {
+	for variant in $(python3 "$CLI/$1.py" "$2"); do
+		python3 "$CLI/$1.py" make "$variant" in
+		for dtype in bf16 f16 f32; do
+			"$FP8CONV" dequantize in -o out --dtype $dtype
+			python3 "$CLI/$1.py" check "$variant" out $dtype
+			rm -rf out
+		done
+		rm -rf in
 	done
-	rm -rf in
-done
+}
+# Nothing that spoke of FP8 is left.
+decoded fp8 variants
+# Low-bit weights have the name and the layout that the family has in BF16; scales and configuration are left out.
+decoded low_bit packings
