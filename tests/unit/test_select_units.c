@@ -208,16 +208,14 @@ static void biases_stay_with_their_experts(void **state)
 	(void)state;
 	make(&checkpoint, &selection, NULL, gpt_oss, "blockwise", false);
 	/* all of it is one thing, whichever matrix has to be kept */
-	selection_keep(&selection, 9, "ugly");
-	assert_int_equal(selection_settle(&selection, &err), 0);
-	selection_assert(&selection,
-			 "a.experts.gate_up_proj: fused with 'a.experts.1.down_proj.weight', which "
-			 "is kept\n"
-			 "a.experts.gate_up_proj_bias: not a linear weight\n"
-			 "a.experts.down_proj: fused with 'a.experts.1.down_proj.weight', which is "
-			 "kept\n"
-			 "a.experts.down_proj_bias: not a linear weight\n"
-			 "a.o_proj.weight blockwise\n");
+	selection_keeps(&selection, 9, "ugly",
+			"a.experts.gate_up_proj: fused with 'a.experts.1.down_proj.weight', which "
+			"is kept\n"
+			"a.experts.gate_up_proj_bias: not a linear weight\n"
+			"a.experts.down_proj: fused with 'a.experts.1.down_proj.weight', which is "
+			"kept\n"
+			"a.experts.down_proj_bias: not a linear weight\n"
+			"a.o_proj.weight blockwise\n");
 	assert_int_equal(selection.units[1].rows, 0);
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
@@ -309,10 +307,8 @@ static void keeping_one_keeps_its_joint_set(void **state)
 	make(&checkpoint, &selection, NULL, MOE "a.1.o_proj.weight BF16 128 128\n", "blockwise",
 	     false);
 	selection_keep(&selection, 7, "non-finite values");
-	selection_keep(&selection, 4, "ugly");
-	assert_int_equal(selection_settle(&selection, &err), 0);
-	selection_assert(
-		&selection,
+	selection_keeps(
+		&selection, 4, "ugly",
 		"a.0.q_proj.weight: fused with 'a.0.k_proj.weight', which is kept\n"
 		"a.0.experts.gate_up_proj: fused with 'a.0.experts.1.up_proj.weight', which is "
 		"kept\n"
@@ -336,24 +332,19 @@ static void keeping_twice_leaves_joint_sets_intact(void **state)
 {
 	struct checkpoint checkpoint;
 	struct selection selection;
-	struct err err = { 0 };
 
 	(void)state;
 	make(&checkpoint, &selection, "{\"hidden_size\": 384}",
 	     "a.0.experts.down_proj BF16 4 384 128\na.0.k_proj.weight BF16 128 128\n"
 	     "a.0.q_proj.weight BF16 128 128\na.1.experts.0.w2.weight BF16 128 128\n",
 	     "blockwise", false);
-	selection_keep(&selection, 0, "first");
-	assert_int_equal(selection_settle(&selection, &err), 0);
-	selection_assert(&selection,
-			 "a.0.experts.down_proj: first\na.0.k_proj.weight blockwise\n"
-			 "a.0.q_proj.weight blockwise\na.1.experts.0.w2.weight blockwise\n");
-	selection_keep(&selection, 2, "second");
-	assert_int_equal(selection_settle(&selection, &err), 0);
-	selection_assert(&selection,
-			 "a.0.experts.down_proj: first\n"
-			 "a.0.k_proj.weight: fused with 'a.0.q_proj.weight', which is kept\n"
-			 "a.0.q_proj.weight: second\na.1.experts.0.w2.weight blockwise\n");
+	selection_keeps(&selection, 0, "first",
+			"a.0.experts.down_proj: first\na.0.k_proj.weight blockwise\n"
+			"a.0.q_proj.weight blockwise\na.1.experts.0.w2.weight blockwise\n");
+	selection_keeps(&selection, 2, "second",
+			"a.0.experts.down_proj: first\n"
+			"a.0.k_proj.weight: fused with 'a.0.q_proj.weight', which is kept\n"
+			"a.0.q_proj.weight: second\na.1.experts.0.w2.weight blockwise\n");
 	selection_release(&selection);
 	memory_checkpoint_release(&checkpoint);
 }

@@ -47,6 +47,16 @@ void selection_assert(const struct selection *selection, const char *expected)
 	free(text);
 }
 
+void selection_keeps(struct selection *selection, size_t unit, const char *reason,
+		     const char *expected)
+{
+	struct err err = { 0 };
+
+	selection_keep(selection, unit, reason);
+	assert_int_equal(selection_settle(selection, &err), 0);
+	selection_assert(selection, expected);
+}
+
 void selection_gives_config(const char *config, const char *tensors, const char *recipe,
 			    struct select_options options, const char *expected)
 {

@@ -24,6 +24,10 @@ char *selection_text(const struct selection *selection);
 /* The test fails, and prints both, where the selection is not the expected text. */
 void selection_assert(const struct selection *selection, const char *expected);
 
+/* Keeps a unit for that reason, settles, and compares with the expected text. */
+void selection_keeps(struct selection *selection, size_t unit, const char *reason,
+		     const char *expected);
+
 /* Selects of the tensors (memory_checkpoint.h), with the options and by that recipe, and compares
  * with the expected text.  _config: with the text of a config.json. */
 void selection_gives(const char *tensors, const char *recipe, struct select_options options,
