@@ -17,74 +17,32 @@
 /* GPT-OSS's blocks are a dimension of their own: [experts, out, groups, 16 bytes]. */
 #define BLOCKS_DIMS 4
 
+/* Elements, and the scales that go with them. */
+#define MXFP4 .dtype = DT_MXFP4, .scale_types = { DT_U8, DT_F8_E8M0 }, .group = 32
+#define INT4  .dtype = DT_INT4, .scale_types = { DT_BF16, DT_F16 }, .group = 32
+#define NVFP4 .dtype = DT_NVFP4, .scale_types = { DT_F8_E4M3, DT_F8_E4M3 }, .group = 16
+
+/* "X.weight" [out, in]. */
+#define MATRIX .n_dims = 2, .weight = ".weight"
+
 static const struct packing packings[] = {
-	{ /* GPT-OSS */
-	  .dtype = DT_MXFP4,
-	  .container = DT_U8,
-	  .n_dims = BLOCKS_DIMS,
-	  .packed = "_blocks",
-	  .weight = "",
-	  .scale = "_scales",
-	  .scale_types = { DT_U8, DT_F8_E8M0 },
-	  .group = 32,
-	  .transposed = true },
-	{ /* DeepSeek-V4 */
-	  .dtype = DT_MXFP4,
-	  .container = DT_I8,
-	  .n_dims = 2,
-	  .packed = ".weight",
-	  .weight = ".weight",
-	  .scale = ".scale",
-	  .scale_types = { DT_F8_E8M0, DT_U8 },
-	  .group = 32 },
-	{ /* Ling-3, MiMo-V2.5 */
-	  .dtype = DT_MXFP4,
-	  .container = DT_I8,
-	  .n_dims = 2,
-	  .packed = ".weight",
-	  .weight = ".weight",
-	  .scale = ".weight_scale_inv",
-	  .scale_types = { DT_F8_E8M0, DT_U8 },
-	  .group = 32 },
-	{ /* compressed-tensors, mxfp4-pack-quantized: Kimi-K3 */
-	  .dtype = DT_MXFP4,
-	  .container = DT_U8,
-	  .n_dims = 2,
-	  .packed = ".weight_packed",
-	  .weight = ".weight",
-	  .scale = ".weight_scale",
-	  .scale_types = { DT_U8, DT_F8_E8M0 },
-	  .group = 32 },
-	{ /* compressed-tensors, pack-quantized: Kimi-K2.5 */
-	  .dtype = DT_INT4,
-	  .container = DT_I32,
-	  .n_dims = 2,
-	  .packed = ".weight_packed",
-	  .weight = ".weight",
-	  .scale = ".weight_scale",
-	  .scale_types = { DT_BF16, DT_F16 },
-	  .group = 32 },
-	{ /* compressed-tensors, nvfp4-pack-quantized */
-	  .dtype = DT_NVFP4,
-	  .container = DT_U8,
-	  .n_dims = 2,
-	  .packed = ".weight_packed",
-	  .weight = ".weight",
-	  .scale = ".weight_scale",
-	  .scale_types = { DT_F8_E4M3, DT_F8_E4M3 },
-	  .global = ".weight_global_scale",
-	  .global_divides = true,
-	  .group = 16 },
-	{ /* ModelOpt, NVFP4 */
-	  .dtype = DT_NVFP4,
-	  .container = DT_U8,
-	  .n_dims = 2,
-	  .packed = ".weight",
-	  .weight = ".weight",
-	  .scale = ".weight_scale",
-	  .scale_types = { DT_F8_E4M3, DT_F8_E4M3 },
-	  .global = ".weight_scale_2",
-	  .group = 16 },
+	/* GPT-OSS */
+	{ MXFP4, .container = DT_U8, .n_dims = BLOCKS_DIMS, .packed = "_blocks", .weight = "",
+	  .scale = "_scales", .transposed = true },
+	/* DeepSeek-V4 */
+	{ MXFP4, MATRIX, .container = DT_I8, .packed = ".weight", .scale = ".scale" },
+	/* Ling-3, MiMo-V2.5 */
+	{ MXFP4, MATRIX, .container = DT_I8, .packed = ".weight", .scale = ".weight_scale_inv" },
+	/* compressed-tensors, mxfp4-pack-quantized: Kimi-K3 */
+	{ MXFP4, MATRIX, .container = DT_U8, .packed = ".weight_packed", .scale = ".weight_scale" },
+	/* compressed-tensors, pack-quantized: Kimi-K2.5 */
+	{ INT4, MATRIX, .container = DT_I32, .packed = ".weight_packed", .scale = ".weight_scale" },
+	/* compressed-tensors, nvfp4-pack-quantized */
+	{ NVFP4, MATRIX, .container = DT_U8, .packed = ".weight_packed", .scale = ".weight_scale",
+	  .global = ".weight_global_scale", .global_divides = true },
+	/* ModelOpt, NVFP4 */
+	{ NVFP4, MATRIX, .container = DT_U8, .packed = ".weight", .scale = ".weight_scale",
+	  .global = ".weight_scale_2" },
 };
 
 #define N_PACKINGS (sizeof packings / sizeof *packings)
