@@ -311,13 +311,21 @@ static int check_codes(struct pipeline *pipeline, const struct band *band, const
 	return 0;
 }
 
+/* Returns the byte of the source where a band of OUTPUT_COPY begins: a unit with a slice is a
+ * matrix of FP8 codes. */
+static uint64_t copy_begin(const struct unit *unit, const struct output *output,
+			   const struct band *band)
+{
+	return band->rect.col + (output->source == unit->source ? unit->slice.first : 0);
+}
+
 static int copy_band(struct pipeline *pipeline, const struct band *band, void *data,
 		     struct err *err)
 {
 	const struct output *output = &pipeline->work.shard->outputs[band->output];
 	const struct unit *unit = &pipeline->plan->selection.units[band->unit];
 
-	if (source_read_bytes(&pipeline->source, output->source, band->rect.col,
+	if (source_read_bytes(&pipeline->source, output->source, copy_begin(unit, output, band),
 			      (size_t)band->rect.n_cols, data, err))
 		return -1;
 	if (!pipeline->plan->units[band->unit].same_codes || output->source != unit->source)
@@ -368,12 +376,13 @@ static int read_ahead(struct pipeline *pipeline, size_t item, struct err *err)
 	for (size_t b = 0; !rc && b < pipeline->work.extents[item].n_bands; b++) {
 		const struct band *band =
 			&pipeline->work.all->bands[pipeline->work.extents[item].first_band + b];
-		const struct rect *rect = &band->rect;
+		const struct output *output = &pipeline->work.shard->outputs[band->output];
 
-		if (pipeline->work.shard->outputs[band->output].kind == OUTPUT_COPY)
-			rc = source_read_ahead(&pipeline->source,
-					       plan->selection.units[band->unit].source, rect->col,
-					       rect->n_cols, err);
+		if (output->kind == OUTPUT_COPY)
+			rc = source_read_ahead(
+				&pipeline->source, output->source,
+				copy_begin(&plan->selection.units[band->unit], output, band),
+				band->rect.n_cols, err);
 		else
 			rc = band_read_ahead(pipeline, band, err);
 	}

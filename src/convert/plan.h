@@ -30,13 +30,13 @@ enum conversion { CONVERT_QUANTIZE, CONVERT_DEQUANTIZE, CONVERT_REPACK };
 
 /* The contents of a tensor of the output. */
 enum output_kind {
-	OUTPUT_COPY,	 /* the bytes of its source */
+	OUTPUT_COPY,	 /* the bytes of its source; of FP8 codes, of its unit alone */
 	OUTPUT_PART,	 /* those of its unit, which is a part of the source */
 	OUTPUT_CODES,	 /* its unit, quantized */
 	OUTPUT_SCALE,	 /* written with the codes, which come before it */
 	OUTPUT_VALUES,	 /* its unit, whose source is FP8, dequantized */
 	OUTPUT_VALUE,	 /* one fp32 number in the plan */
-	OUTPUT_RESCALED, /* scales in another type or for other tiles (rescale.h) */
+	OUTPUT_RESCALED, /* scales in another type, for other tiles or of a part (rescale.h) */
 };
 
 struct output {

@@ -18,7 +18,7 @@ static bool is_tuned(const struct recipe_tuning *tuning)
 }
 
 /* Does the unit have the type and tiles of its spec already?  One scale for a whole weight must
- * besides be that of its group, and not come from a calibration. */
+ * besides be that of its group, and not come from a calibration; a stack has many. */
 static bool is_alike(const struct plan *plan, const struct quantize_params *params, size_t u)
 {
 	const struct unit *unit = &plan->selection.units[u];
@@ -32,7 +32,8 @@ static bool is_alike(const struct plan *plan, const struct quantize_params *para
 	/* saturation changes infinity, which E4M3 does not have */
 	if (spec->format == FP8_E5M2 && params->convert.on_nonfinite == NONFINITE_SATURATE)
 		return false;
-	if (spec->tile.rows == WHOLE && !isnan(plan->groups[unit->scale_group].amax))
+	if (spec->tile.rows == WHOLE &&
+	    (unit->stack || !isnan(plan->groups[unit->scale_group].amax)))
 		return false;
 	return unit->source->tensor->dtype == dtype_of_fp8(spec->format) &&
 	       from->tile.rows == spec->tile.rows && from->tile.cols == spec->tile.cols;
@@ -72,7 +73,7 @@ static int find_same(struct plan *plan, const struct quantize_params *params, st
 
 		if (!is_alike(plan, params, u))
 			continue;
-		if (scales_find(source, &plan->selection.units[u].source_scale, &found, err))
+		if (scales_find(source, &plan->selection.units[u], &found, err))
 			return -1;
 		plan->units[u].same_codes = is_held(plan, params, u, &found);
 		scales[u] = found.first;

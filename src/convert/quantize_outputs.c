@@ -45,9 +45,11 @@ static void part_quantize(struct plan *plan, size_t u)
 /* Adds the scale of a weight: written with the codes, or taken from the source. */
 static int unit_scale(struct plan *plan, size_t u, struct scale_decl *decl, struct err *err)
 {
+	const struct unit *unit = &plan->selection.units[u];
+
 	if (plan->units[u].same_codes)
-		return repack_scale(plan, u, plan->selection.units[u].source_scale.scale, decl,
-				    false, err);
+		return repack_scale(plan, u, unit->source_scale.scale, decl, unit_is_cut(unit),
+				    err);
 	plan_add_scale(plan, u, OUTPUT_SCALE, NULL, decl);
 	return 0;
 }

@@ -29,7 +29,7 @@ int repack_check_blocks(struct plan *plan, const struct io *io, struct err *err)
 		if (!is_blocks(unit, plan->units[u].spec))
 			continue;
 		scale = unit->source_scale.scale->tensor;
-		rc = scales_find(&source, &unit->source_scale, &found, err);
+		rc = scales_find(&source, unit, &found, err);
 		spec = *plan->units[u].spec;
 		spec.pow2 = found.pow2;
 		plan_spec_set(plan, u, &spec);

@@ -32,11 +32,23 @@ static void add_values(struct scales_found *found, const float *values, uint64_t
 	}
 }
 
-int scales_find(struct source *source, const struct weight_scale *from, struct scales_found *found,
+/* Returns the number of its scales. */
+static uint64_t n_scales(const struct unit *unit)
+{
+	const struct weight_scale *from = &unit->source_scale;
+	const struct st_tensor *tensor = from->scale->tensor;
+
+	if (unit_is_cut(unit))
+		return tile_count(unit->rows, from->tile.rows) *
+		       tile_count(unit->cols, from->tile.cols);
+	return st_n_elements(tensor->shape, tensor->n_dims);
+}
+
+int scales_find(struct source *source, const struct unit *unit, struct scales_found *found,
 		struct err *err)
 {
-	const struct st_tensor *tensor = from->scale->tensor;
-	uint64_t n = st_n_elements(tensor->shape, tensor->n_dims);
+	const struct weight_scale *from = &unit->source_scale;
+	uint64_t first = source_first_scale(unit, 0), n = n_scales(unit);
 	uint64_t step = n < CHUNK ? n : CHUNK;
 	float *chunk = xcalloc(step, sizeof *chunk);
 	int rc = 0;
@@ -45,10 +57,10 @@ int scales_find(struct source *source, const struct weight_scale *from, struct s
 	for (uint64_t at = 0; !rc && at < n; at += step) {
 		size_t n_chunk = (size_t)(n - at < step ? n - at : step);
 
-		rc = source_read_floats(
-			source,
-			&(struct floats_request){ from->scale, from->inverted, at, n_chunk }, chunk,
-			err);
+		rc = source_read_floats(source,
+					&(struct floats_request){ from->scale, from->inverted,
+								  first + at, n_chunk },
+					chunk, err);
 		if (!rc)
 			add_values(found, chunk, at, n_chunk);
 	}
@@ -130,14 +142,14 @@ int rescale_band(struct source *source, const struct plan *plan, const struct ba
 	const struct output *output = &shard->outputs[band->output];
 	const struct weight_scale *from = &unit->source_scale;
 	bool of_weight = output->source == from->scale;
+	uint64_t first = band->rect.col + (of_weight ? source_first_scale(unit, 0) : 0);
 	size_t n = (size_t)band->rect.n_cols;
 
 	if (of_weight && !same_tile(from->tile, plan->units[band->unit].spec->tile))
 		return spread(source, plan, band, buffers->matrix, data, err);
 	if (source_read_floats(source,
 			       &(struct floats_request){ output->source,
-							 of_weight && from->inverted,
-							 band->rect.col, n },
+							 of_weight && from->inverted, first, n },
 			       buffers->matrix, err))
 		return -1;
 	return store(output, shard->tensors[band->output].dtype, buffers->matrix, n, data, err);

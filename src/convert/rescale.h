@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Scales in another type or for other tiles: the value of each stays, its type and the number of
- * elements that share it change.  F32, BF16, F16 and E8M0 become F32 or E8M0; the scale of a 128 x
- * 128 block becomes those of its 1 x 32 blocks.
+ * Scales in another type, for other tiles, or of one matrix of a stack alone: the value of each
+ * stays, its type and the number of elements that share it change.  F32, BF16, F16 and E8M0 become
+ * F32 or E8M0; the scale of a 128 x 128 block becomes those of its 1 x 32 blocks.
  */
 #ifndef FP8CONV_CONVERT_RESCALE_H
 #define FP8CONV_CONVERT_RESCALE_H
@@ -13,7 +13,7 @@
  * none. */
 bool rescale_exponent(float value, uint8_t *code);
 
-/* The values of all scales of a weight. */
+/* The values of all scales of a unit. */
 struct scales_found {
 	bool valid;  /* all are finite and above 0 */
 	bool pow2;   /* all have an exponent byte; else: */
@@ -22,8 +22,8 @@ struct scales_found {
 	float first;
 };
 
-/* Reads all scales of a weight. */
-int scales_find(struct source *source, const struct weight_scale *from, struct scales_found *found,
+/* Reads all scales of an FP8 unit. */
+int scales_find(struct source *source, const struct unit *unit, struct scales_found *found,
 		struct err *err);
 
 /* Writes the elements of an OUTPUT_RESCALED band, without gaps, to data, from its output's source.

@@ -121,6 +121,30 @@ static int resolve_biases(struct select *select, const struct layer *layer,
 	return 0;
 }
 
+/* ERR_INPUT where the matrices of FP8 experts do not begin with a scale of their own. */
+static int check_scales(const struct candidate *c, const struct experts_layout *layout,
+			struct err *err)
+{
+	const struct weight_scale *scale = c->source_scale;
+	const char *why;
+
+	if (!scale || !scale->scale)
+		return 0;
+	if (layout->transposed)
+		why = "are transposed";
+	else if (layout->interleaved)
+		why = "have rows of gate and up in turn";
+	else if (c->facts.role != ROLE_EXPERTS_DOWN && scale->tile.rows != WHOLE &&
+		 layout->width % scale->tile.rows)
+		why = "have blocks of both gate and up";
+	else
+		return 0;
+	return err_set(err, ERR_INPUT,
+		       "FP8 experts '%s' %s, which --requantize cannot read: use 'fp8conv "
+		       "dequantize' first",
+		       c->source->tensor->name, why);
+}
+
 static void set_layout(struct candidate *c, const struct experts_layout *layout)
 {
 	bool down = c->facts.role == ROLE_EXPERTS_DOWN;
@@ -152,9 +176,13 @@ static int layer_resolve(struct select *select, const struct layer *layer, struc
 	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &select->config, err) ||
 	    resolve_biases(select, layer, &layout, err))
 		return -1;
-	for (int m = 0; m < 2; m++)
-		if (members[m] != NONE)
-			set_layout(&select->candidates[members[m]], &layout);
+	for (int m = 0; m < 2; m++) {
+		if (members[m] == NONE)
+			continue;
+		if (check_scales(&select->candidates[members[m]], &layout, err))
+			return -1;
+		set_layout(&select->candidates[members[m]], &layout);
+	}
 	return 0;
 }
 

@@ -27,8 +27,8 @@ static bool has_fp8(const struct select *select)
 static int find_scale(const struct detection *detection, const struct tensor_ref *weight,
 		      struct weight_scale *scale, struct err *err)
 {
-	if (weight->tensor->n_dims != 2)
-		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has %d dimensions, not 2",
+	if (!detection_is_weight(weight))
+		return err_set(err, ERR_INPUT, "FP8 tensor '%s' has %d dimensions, not 2 or 3",
 			       weight->tensor->name, weight->tensor->n_dims);
 	if (fp8_source_scale(detection, weight, scale, err))
 		return -1;

@@ -210,28 +210,30 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 	return 0;
 }
 
-/* Returns the element of the scale tensor where the grid of the rect's matrix begins: in a stack,
- * or for one matrix of a stack, each matrix has its own grid, or all share one. */
-static uint64_t grid_begin(const struct unit *unit, const struct rect *rect, uint64_t grid)
+uint64_t source_first_scale(const struct unit *unit, uint64_t row)
 {
-	const struct st_tensor *scale = unit->source_scale.scale->tensor;
-	uint64_t rows = unit_matrix_rows(unit);
+	const struct weight_scale *from = &unit->source_scale;
+	const struct st_tensor *tensor = unit->source->tensor, *scale = from->scale->tensor;
+	uint64_t rows = tensor->shape[tensor->n_dims - 2];
+	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
+	uint64_t grid = tile_count(rows, from->tile.rows) * n_cols;
+	uint64_t first = 0;
 
-	if (st_n_elements(scale->shape, scale->n_dims) == grid)
+	if (!unit->rows || !unit->cols)
 		return 0;
-	return (unit->slice.first / unit->cols + rect->row) / rows * grid;
+	row += unit->slice.first / unit->cols;
+	if (st_n_elements(scale->shape, scale->n_dims) != grid)
+		first = row / rows * grid;
+	return from->tile.rows == WHOLE ? first : first + row % rows / from->tile.rows * n_cols;
 }
 
 int source_scales(struct source *source, const struct unit *unit, const struct rect *rect,
 		  void **scales, struct err *err)
 {
 	const struct weight_scale *from = &unit->source_scale;
-	uint64_t rows = unit_matrix_rows(unit);
-	uint64_t n_cols = tile_count(unit->cols, from->tile.cols);
-	uint64_t row = from->tile.rows == WHOLE ? 0 : rect->row % rows / from->tile.rows;
-	uint64_t first =
-		grid_begin(unit, rect, tile_count(rows, from->tile.rows) * n_cols) + row * n_cols;
-	size_t n = tile_count(rect->n_rows, from->tile.rows) * n_cols;
+	uint64_t first = source_first_scale(unit, rect->row);
+	size_t n =
+		tile_count(rect->n_rows, from->tile.rows) * tile_count(unit->cols, from->tile.cols);
 	int rc;
 
 	*scales = xmalloc(n * sizeof(float));

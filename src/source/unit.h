@@ -80,6 +80,12 @@ static inline uint64_t unit_tile_row(const struct unit *unit, struct tile tile, 
 	return row / n * tile_count(n, tile.rows) + row % n / tile.rows;
 }
 
+/* Is the unit a matrix, or a part of one, of a stack that its source has? */
+static inline bool unit_is_cut(const struct unit *unit)
+{
+	return !unit->stack && unit->source->tensor->n_dims == 3;
+}
+
 /* Returns the weight as formats see it. */
 static inline struct scaled_weight unit_scaled_weight(const struct unit *unit)
 {

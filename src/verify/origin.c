@@ -45,6 +45,17 @@ static const struct unit *find_unit(const struct origin *origin, char *name)
 	return found ? *found : NULL;
 }
 
+/* Returns the expert's matrix of a stack that the source has in FP8 too. */
+static const struct unit *cut_matrix(struct unit *matrix, const struct unit *stack,
+				     const struct unit *expected)
+{
+	*matrix = *stack;
+	matrix->stack = 0;
+	matrix->rows = expected->rows;
+	matrix->slice = expected->slice;
+	return matrix;
+}
+
 /* Returns the unit of a tensor with the same name and shape; else the unit that cuts an expert from
  * a fused tensor or reads an FP8 source. */
 static const struct unit *find_origin(struct origin *origin, size_t w,
@@ -63,9 +74,12 @@ static const struct unit *find_origin(struct origin *origin, size_t w,
 		return &origin->direct[w];
 	}
 	found = find_unit(origin, expected->name);
-	return found && found->recipe && found->rows == expected->rows &&
-			       found->cols == expected->cols
-		       ? found
+	if (!found || !found->recipe || found->cols != expected->cols)
+		return NULL;
+	if (found->rows == expected->rows)
+		return found;
+	return found->stack && same_shape(found->source->tensor, expected->source->tensor)
+		       ? cut_matrix(&origin->direct[w], found, expected)
 		       : NULL;
 }
 

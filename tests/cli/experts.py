@@ -5,6 +5,7 @@ experts.py gpt-oss DIR E H I     DIR/fused: [E, H, 2I] with rows of gate and up 
 experts.py step DIR E H I        DIR/stack: Step's X.moe.{gate,up,down}_proj.weight, [E, I, H] and [E, H, I]; DIR/split: P.E.*
 experts.py granite DIR E H I     DIR/stack: X.block_sparse_moe.input_linear [E, 2I, H], gate first, and output_linear; DIR/split:
                                  P.E.{w1,w3,w2}; granitemoehybrid, and granitemoe in DIR/moe
+experts.py fused SPLIT DIR       DIR: the FP8 experts P.E.* as P.gate_up_proj [E, 2I, H], gate first, and P.down_proj, with scales
 experts.py joined STACK SPLIT    what differs between the tensors of a stack and those of the experts, one after another
 experts.py drop FILE NAME        calls a tensor "dropped", of a name as long
 """
@@ -41,10 +42,10 @@ def in_turn(gate, up):
 
 
 def write(folder, config, *files):
-    """One file, or several with an index; each a list of (name, shape, bytes)."""
+    """One file, or several with an index; each a list of (name, shape, bytes), and a type if it is not BF16."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config) + "\n")
-    shards = [{name: ("BF16", shape, data) for name, shape, data in tensors} for tensors in files]
+    shards = [{name: (*dtype, "BF16")[:1] + (shape, data) for name, shape, data, *dtype in tensors} for tensors in files]
     if len(shards) > 1:
         checkpoint.write_shards(folder, shards, {"format": "pt"})
     else:
@@ -109,6 +110,26 @@ def granite(folder, n_experts, hidden, width):
     write(folder / "split", {"model_type": "mixtral", "hidden_size": hidden}, split)
 
 
+def fused(split, folder):
+    parts = checkpoint.read(split)
+    prefix = next(iter(parts)).split(".experts.")[0] + ".experts."
+    ends = sorted({name.rpartition(".")[2] for name in parts if ".experts." in name})
+    tensors = []
+    for end in ends:
+        for name, words in (("gate_up_proj", ("gate", "up")), ("down_proj", ("down",))):
+            data, e = b"", 0
+            while (found := [parts.get("%s%d.%s_proj.%s" % (prefix, e, word, end)) for word in words])[0]:
+                dtype, shape, block = found[0]
+                if shape == [1]:                              # of the whole tensor: gate and up have the same
+                    assert block == found[-1][2]
+                    found = found[:1]
+                data += b"".join(part[2] for part in found)
+                e += 1
+            shape = [e, 1, 1] if shape == [1] else [e, shape[0] * len(words), *shape[1:]]
+            tensors.append((prefix + name + end.removeprefix("weight"), shape, data, dtype))
+    write(pathlib.Path(folder), json.loads(pathlib.Path(split, "config.json").read_text()), tensors)
+
+
 # A tensor of the stack, and what it has of each expert.
 JOINED = {"gate_proj": ("gate_proj",), "up_proj": ("up_proj",), "down_proj": ("down_proj",),
           "input_linear": ("w1", "w3"), "output_linear": ("w2",)}
@@ -130,7 +151,7 @@ def joined(stack, split):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] in ("drop", "joined"):
-        {"drop": drop, "joined": joined}[sys.argv[1]](*sys.argv[2:])
+    if sys.argv[1] in ("drop", "joined", "fused"):
+        {"drop": drop, "joined": joined, "fused": fused}[sys.argv[1]](*sys.argv[2:])
     else:
         {"gpt-oss": gpt_oss, "step": step, "granite": granite}[sys.argv[1]](pathlib.Path(sys.argv[2]), *(int(n) for n in sys.argv[3:]))

@@ -267,9 +267,26 @@ static void other_quantized_sources_are_refused(void **state)
 		"tensor 'a.0.up_proj.weight' is MXFP4 and would be kept (N 200 is not a multiple "
 		"of 128), but low-bit tensors can only be quantized again: use --recipe mxfp8, "
 		"which takes its shape, or 'fp8conv dequantize' first");
-	selection_refuses_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 128 128\n",
+	selection_refuses_config(HF_CONFIG, "a.0.experts.down_proj F8_E4M3 2 2 64 128\n",
 				 "channelwise", requantize, ERR_INPUT,
-				 "FP8 tensor 'a.0.experts.down_proj' has 3 dimensions, not 2");
+				 "FP8 tensor 'a.0.experts.down_proj' has 4 dimensions, not 2 or 3");
+	selection_refuses_config(HF_CONFIG,
+				 "a.0.experts.gate_up_proj F8_E4M3 2 128 512\n"
+				 "a.0.experts.gate_up_proj_scale_inv F32 2 1 4\n"
+				 "a.0.experts.down_proj F8_E4M3 2 256 128\n"
+				 "a.0.experts.down_proj_scale_inv F32 2 2 1\n",
+				 "channelwise", requantize, ERR_INPUT,
+				 "FP8 experts 'a.0.experts.gate_up_proj' are transposed, which "
+				 "--requantize cannot read: use 'fp8conv dequantize' first");
+	selection_refuses_config(HF_CONFIG,
+				 "a.0.experts.gate_up_proj F8_E4M3 2 384 128\n"
+				 "a.0.experts.gate_up_proj_scale_inv F32 2 3 1\n"
+				 "a.0.experts.down_proj F8_E4M3 2 128 192\n"
+				 "a.0.experts.down_proj_scale_inv F32 2 1 2\n",
+				 "channelwise", requantize, ERR_INPUT,
+				 "FP8 experts 'a.0.experts.gate_up_proj' have blocks of both gate "
+				 "and up, which --requantize cannot read: use 'fp8conv dequantize' "
+				 "first");
 	selection_refuses("a.0.up_proj.weight F8_E4M3FNUZ 256 128\n", "channelwise", requantize,
 			  ERR_INPUT,
 			  "tensor 'a.0.up_proj.weight' has the unsupported type F8_E4M3FNUZ");
