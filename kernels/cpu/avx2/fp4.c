@@ -193,15 +193,6 @@ INLINE struct scaling tile_map(struct fp4_cast *cast, const struct fp4_tile *til
 	return table->scaling;
 }
 
-static void scale_inv_store(const struct quant_out *out, enum scale_type type, size_t i,
-			    struct scaling scaling)
-{
-	if (type == SCALE_E8M0)
-		((uint8_t *)out->scale_inv)[i] = scaling.e8m0;
-	else
-		memcpy((char *)out->scale_inv + 4 * i, &scaling.scale_inv, 4);
-}
-
 /* Returns false where a value may be beyond fp32. */
 static bool quantize_tiles(struct fp4_cast *cast)
 {
@@ -219,7 +210,7 @@ static bool quantize_tiles(struct fp4_cast *cast)
 
 			if (!tile_rank(x, &groups))
 				return false;
-			scale_inv_store(cast->out, cast->spec->scale_type,
+			scale_inv_store(cast->out->scale_inv, cast->spec->scale_type,
 					i * cast->out->scale_stride + j, tile_map(cast, &groups));
 		}
 	}

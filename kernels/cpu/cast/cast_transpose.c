@@ -7,8 +7,6 @@
  */
 #include "kernels/cpu/cast/cast_transpose.h"
 
-#include <string.h>
-
 #include "backend/matrix.h"
 #include "kernels/cpu/cast/tile_span.h"
 #include "num/history.h"
@@ -52,15 +50,6 @@ static void cast_view(const struct copy_view *v, struct span s, enum fp8_format 
 	}
 }
 
-static void scale_inv_store(const struct fp8_copy *copy, enum scale_type type, size_t i,
-			    struct scaling scaling)
-{
-	if (type == SCALE_E8M0)
-		((uint8_t *)copy->scale_inv)[i] = scaling.e8m0;
-	else
-		memcpy((char *)copy->scale_inv + 4 * i, &scaling.scale_inv, 4);
-}
-
 /* Writes a copy.  given: the scale, or NULL to compute that of each tile. */
 static void copy_write(const struct copy_view *v, const struct qspec *spec, const float *given,
 		       const struct fp8_copy *copy, struct quant_stats *stats)
@@ -75,8 +64,8 @@ static void copy_write(const struct copy_view *v, const struct qspec *spec, cons
 				      : scaling_from_amax(spec, view_amax(v, s), limit);
 
 			cast_view(v, s, spec->format, scaling, copy, stats);
-			scale_inv_store(copy, spec->scale_type, scale_index(&copy->grid, i, j),
-					scaling);
+			scale_inv_store(copy->scale_inv, spec->scale_type,
+					scale_index(&copy->grid, i, j), scaling);
 		}
 	}
 }

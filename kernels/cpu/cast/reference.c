@@ -51,15 +51,6 @@ static void span_cast(const struct matrix *x, struct span s, const struct qspec 
 	}
 }
 
-static void scale_inv_store(const struct quant_out *out, enum scale_type type, size_t i,
-			    struct scaling scaling)
-{
-	if (type == SCALE_E8M0)
-		((uint8_t *)out->scale_inv)[i] = scaling.e8m0;
-	else
-		memcpy((char *)out->scale_inv + 4 * i, &scaling.scale_inv, 4);
-}
-
 /* amax: of each tile; NULL: computes it here. */
 static void quantize_tiles(const struct matrix *x, const struct qspec *spec, const float *amax,
 			   size_t amax_stride, const struct quant_out *out)
@@ -75,7 +66,8 @@ static void quantize_tiles(const struct matrix *x, const struct qspec *spec, con
 			struct scaling scaling = scaling_from_amax(spec, of_tile, limit);
 
 			span_cast(x, s, spec, scaling, out);
-			scale_inv_store(out, spec->scale_type, i * out->scale_stride + j, scaling);
+			scale_inv_store(out->scale_inv, spec->scale_type, i * out->scale_stride + j,
+					scaling);
 		}
 	}
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tile of a matrix, and the cast of one element: shared by the scalar loops.
+ * A tile of a matrix, the cast of one element, and where a scale goes: shared by the scalar loops.
  */
 #ifndef FP8CONV_KERNELS_CPU_CAST_TILE_SPAN_H
 #define FP8CONV_KERNELS_CPU_CAST_TILE_SPAN_H
+
+#include <string.h>
 
 #include "backend/backend.h"
 #include "num/scale.h"
@@ -43,6 +45,16 @@ static inline uint8_t cast_counted(enum fp8_format format, struct scaling scalin
 				    (magnitude < F32_INF && fp8_saturates(format, scaled));
 	}
 	return fp8_from_f32(format, scaled);
+}
+
+/* Writes scale i of a grid, which may be unaligned. */
+static inline void scale_inv_store(void *scale_inv, enum scale_type type, size_t i,
+				   struct scaling scaling)
+{
+	if (type == SCALE_E8M0)
+		((uint8_t *)scale_inv)[i] = scaling.e8m0;
+	else
+		memcpy((char *)scale_inv + 4 * i, &scaling.scale_inv, 4);
 }
 
 #endif
