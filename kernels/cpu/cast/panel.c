@@ -198,8 +198,8 @@ bool panel_scales_scalar(const struct qspec *spec, float limit, const float *ama
 	return power_of_two;
 }
 
-static void scale_inv_store(const struct quant_out *out, enum scale_type type,
-			    const struct panel *p, const struct panel_scales *scales)
+static void panel_scales_store(const struct quant_out *out, enum scale_type type,
+			       const struct panel *p, const struct panel_scales *scales)
 {
 	size_t i = p->grid_row * out->scale_stride + p->grid_col;
 
@@ -346,7 +346,7 @@ void panel_quantize(const struct row_ops *ops, const struct matrix *x, const str
 		else if (!amax)
 			panel_amax_of(ops, &q.grid, x, &p, taken, &counted_by_cast);
 		shift = ops->scales(spec, limit, of_tiles, p.n_tiles, &scales);
-		scale_inv_store(out, spec->scale_type, &p, &scales);
+		panel_scales_store(out, spec->scale_type, &p, &scales);
 		panel_quantizer_look(&q, &p, amax != NULL);
 		panel_cast(&q, &p, of_tiles, &scales, path_of(spec, x->dtype, shift));
 	}
