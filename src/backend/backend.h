@@ -145,8 +145,8 @@ struct backend {
 
 	/* The same of the values of an MXFP4 matrix in fp32.  Adds to *n_changed how many values
 	 * code * scale_inv differ from them in a bit.  Returns false, with nothing added, where it
-	 * does not take x: tiles or rows that are not whole groups, values that may be beyond fp32.
-	 * NULL: takes none. */
+	 * does not take x: tiles or rows that are not whole groups, tiles more than 32768 columns
+	 * wide, values that may be beyond fp32.  NULL: takes none. */
 	bool (*quantize_fp4)(const struct fp4_matrix *x, const struct qspec *spec,
 			     const struct quant_out *out, uint64_t *n_changed);
 

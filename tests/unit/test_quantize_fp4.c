@@ -166,6 +166,29 @@ static void codes_are_those_of_the_values(void **state)
 	assert_true(n_exact > 100 && n_changed > 100);
 }
 
+/* Rows and tiles of as many groups as a kernel takes at once, of fewer and of more. */
+static void long_rows_are_as_short_ones(void **state)
+{
+	static const size_t n_groups[] = { 15, 16, 63, 64, 65, 1023, 1024, 1025, 2100 };
+	static const size_t tile_groups[] = { 1, 3, 4, 17, 511, 512, 513, 1024 };
+	const size_t n_tiles = sizeof tile_groups / sizeof *tile_groups;
+
+	(void)state;
+	for (size_t n = 0; n < sizeof n_groups / sizeof *n_groups * n_tiles; n++) {
+		struct packed packed = packed_new(3, n_groups[n / n_tiles], n % N_GROUPS);
+		size_t cols = tile_groups[n % n_tiles] * MXFP4_GROUP;
+
+		for (size_t kind = 0; kind < N_KINDS; kind++) {
+			struct qspec one = spec_of(kind, (struct tile){ 1, cols }, FP8_E4M3);
+			struct qspec two = spec_of(kind, (struct tile){ 2, cols }, FP8_E5M2);
+
+			check_backends(&packed, &one);
+			check_backends(&packed, &two);
+		}
+		packed_free(&packed);
+	}
+}
+
 /* Every scale with every code, each group a tile of its own. */
 static void every_code_has_every_scale(void **state)
 {
@@ -230,6 +253,16 @@ static void tiles_of_parts_of_groups_are_not_taken(void **state)
 	packed_free(&packed);
 }
 
+static void tiles_too_wide_are_not_taken(void **state)
+{
+	struct packed packed = packed_new(3, 1025, NEAR);
+
+	(void)state;
+	check_refused(&packed, (struct tile){ 1, WHOLE });
+	check_refused(&packed, (struct tile){ 1, 1025 * MXFP4_GROUP });
+	packed_free(&packed);
+}
+
 static void only_the_reference_goes_through_values(void **state)
 {
 	const struct backend *best = backend_select("cpu", &(struct err){ 0 });
@@ -242,9 +275,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(codes_are_those_of_the_values),
+		cmocka_unit_test(long_rows_are_as_short_ones),
 		cmocka_unit_test(every_code_has_every_scale),
 		cmocka_unit_test(what_fp32_may_not_hold_is_not_taken),
 		cmocka_unit_test(tiles_of_parts_of_groups_are_not_taken),
+		cmocka_unit_test(tiles_too_wide_are_not_taken),
 		cmocka_unit_test(only_the_reference_goes_through_values),
 	};
 
