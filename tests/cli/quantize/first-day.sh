@@ -48,9 +48,9 @@ fails 3 " quantize: found no model.safetensors.index.json, model.safetensors or 
 # A header of 640 bytes begins as a pickle does.
 python3 "$CLI/checkpoint.py" make sized.safetensors a.0.o_proj.weight=BF16:128x128
 python3 - <<'END'
-data = open("sized.safetensors", "rb").read()
-n = int.from_bytes(data[:8], "little")
-open("sized.safetensors", "wb").write((640).to_bytes(8, "little") + data[8:8 + n].ljust(640) + data[8 + n:])
+import checkpoint
+checkpoint.write("sized.safetensors", checkpoint.read("sized.safetensors"), align=640)
+assert open("sized.safetensors", "rb").read(8) == (640).to_bytes(8, "little")
 END
 "$FP8CONV" quantize sized.safetensors -o sized-fp8.safetensors
 # The Hub's cache: which directory to give.
