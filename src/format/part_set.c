@@ -5,7 +5,6 @@
  */
 #include "format/part_set.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +30,6 @@ static uint64_t hash_of(const char *text, size_t n)
 	for (size_t i = 0; i < n; i++)
 		hash = extend(hash, text[i]);
 	return hash;
-}
-
-static uint64_t length_bit(size_t n)
-{
-	return UINT64_C(1) << (n < 63 ? n : 63);
 }
 
 /* Returns the place of the hash among n, a power of two. */
@@ -80,7 +74,7 @@ void part_set_add(struct part_set *set, const char *text, size_t n)
 
 	*find_slot(set, hash, text, n) = (struct part_slot){ hash, text, n };
 	set->bits[bit / 64] |= UINT64_C(1) << bit % 64;
-	set->lengths |= length_bit(n);
+	set->lengths |= part_set_length_bit(n);
 }
 
 const char *part_set_get(const struct part_set *set, const char *text, size_t n)
@@ -110,7 +104,7 @@ const char *part_set_find(const struct part_set *set, const struct part_text *pa
 {
 	uint64_t hash = parts->sums[end] - parts->sums[begin] * parts->powers[end - begin];
 
-	if (!(set->lengths & length_bit(end - begin)) || !has_bit(set, hash))
+	if (!part_set_has_length(set, end - begin) || !has_bit(set, hash))
 		return NULL;
 	return find_slot(set, hash, parts->text + begin, end - begin)->text;
 }

@@ -9,6 +9,7 @@
 #ifndef FP8CONV_FORMAT_PART_SET_H
 #define FP8CONV_FORMAT_PART_SET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,17 @@ void part_set_add(struct part_set *set, const char *text, size_t n);
 
 /* Returns the text of the set that equals these n bytes, or NULL. */
 const char *part_set_get(const struct part_set *set, const char *text, size_t n);
+
+static inline uint64_t part_set_length_bit(size_t n)
+{
+	return UINT64_C(1) << (n < 63 ? n : 63);
+}
+
+/* Returns false only if the set has no text of n bytes. */
+static inline bool part_set_has_length(const struct part_set *set, size_t n)
+{
+	return set->lengths & part_set_length_bit(n);
+}
 
 /* Takes the next text of n bytes. */
 void part_set_read(struct part_text *parts, const char *text, size_t n);

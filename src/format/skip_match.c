@@ -288,7 +288,8 @@ static const char *match_plain(const struct skip_match *match, const struct modu
 	for (size_t begin = 0, end = 0; begin < module->n; begin++) {
 		if (begin >= end)
 			end = segment_end(module, begin);
-		if (!part_set_find(&match->firsts, &match->parts, begin, end))
+		if (!part_set_has_length(&match->firsts, end - begin) ||
+		    !part_set_find(&match->firsts, &match->parts, begin, end))
 			continue;
 		entry = match_from(match, module, begin);
 		if (entry)
@@ -322,26 +323,41 @@ static bool has_dots(const struct dots *entry, const struct dots *text, bool ext
 	return !extra || more;
 }
 
-/* Entries as regular expressions, from the start of the module to a boundary. */
+/* Looks for an entry of n bytes that matches the beginning of the module, whose dots are those of
+ * text. */
+static const char *match_beginning(const struct skip_match *match, const struct module *module,
+				   const struct dots *text, size_t n, bool extra)
+{
+	for (size_t i = match->first_dots[n]; i < match->first_dots[n + 1]; i++) {
+		const char *entry;
+
+		if (!has_dots(&match->dots[i], text, extra))
+			continue;
+		entry = find_dotted(match, module->text, &match->dots[i]);
+		if (entry)
+			return entry;
+	}
+	return NULL;
+}
+
+/* Entries as regular expressions, from the start of the module to a boundary: before a dot, after
+ * it, or at the end. */
 static const char *match_dotted(const struct skip_match *match, const struct module *module)
 {
 	struct dots text = { 0 };
 	const char *entry;
 
-	for (size_t end = 1; end <= module->n && end <= MAX_DOTS; end++) {
-		bool after_dot = module->text[end - 1] == '.';
-
-		if (after_dot)
-			text.bits[(end - 1) / 64] |= UINT64_C(1) << (end - 1) % 64;
-		if (!after_dot && end < module->n && module->text[end] != '.')
-			continue;
-		for (size_t i = match->first_dots[end]; i < match->first_dots[end + 1]; i++) {
-			if (!has_dots(&match->dots[i], &text, !after_dot))
-				continue;
-			entry = find_dotted(match, module->text, &match->dots[i]);
-			if (entry)
-				return entry;
-		}
+	for (size_t begin = 0, end; begin < module->n; begin = end + 1) {
+		end = segment_end(module, begin);
+		if (end > MAX_DOTS)
+			return NULL;
+		entry = match_beginning(match, module, &text, end, true);
+		if (entry || end == module->n || end == MAX_DOTS)
+			return entry;
+		text.bits[end / 64] |= UINT64_C(1) << end % 64;
+		entry = match_beginning(match, module, &text, end + 1, false);
+		if (entry)
+			return entry;
 	}
 	return NULL;
 }
