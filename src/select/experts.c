@@ -104,7 +104,7 @@ static int resolve_biases(struct select *select, const struct layer *layer,
 		with = c;
 		if (check_bias_shape(c, biases[m], layout, err))
 			return -1;
-		biases[m]->bias_of = members[m];
+		biases[m]->bias_of = (uint32_t)members[m];
 	}
 	layout->interleaved = with != NULL;
 	if (with && without)

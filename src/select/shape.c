@@ -76,22 +76,22 @@ static void check_rows(const struct select *select, struct candidate *c)
 struct layer {
 	const char *name;
 	size_t n; /* bytes; 0: none yet */
-	size_t joint_set;
+	uint32_t joint_set;
 };
 
-static size_t set_number(struct select *select, struct buf *key, char kind, const char *prefix,
-			 size_t n)
+static uint32_t set_number(struct select *select, struct buf *key, char kind, const char *prefix,
+			   size_t n)
 {
 	key->len = 0;
 	buf_putc(key, kind);
 	buf_add(key, prefix, n);
-	return intern_add(&select->sets, key->data, key->len);
+	return (uint32_t)intern_add(&select->sets, key->data, key->len);
 }
 
 /* Returns the joint set of an expert.  It is mostly that of the candidate before it, whose layer is
  * *layer. */
-static size_t experts_number(struct select *select, struct buf *key, const char *name,
-			     struct layer *layer)
+static uint32_t experts_number(struct select *select, struct buf *key, const char *name,
+			       struct layer *layer)
 {
 	if (!layer->n || strncmp(name, layer->name, layer->n) != 0) {
 		layer->name = name;
@@ -135,9 +135,9 @@ static void number_sets(struct select *select)
 	buf_release(&key);
 }
 
-static size_t *new_heads(size_t n)
+static uint32_t *new_heads(size_t n)
 {
-	size_t *heads = xmalloc(n * sizeof *heads);
+	uint32_t *heads = xmalloc(n * sizeof *heads);
 
 	for (size_t i = 0; i < n; i++)
 		heads[i] = NONE;
@@ -154,11 +154,11 @@ static void link_sets(struct select *select)
 
 		if (c->fused_set != NONE) {
 			c->next_in_fused_set = select->first_in_fused_set[c->fused_set];
-			select->first_in_fused_set[c->fused_set] = i;
+			select->first_in_fused_set[c->fused_set] = (uint32_t)i;
 		}
 		if (c->joint_set != NONE) {
 			c->next_in_joint_set = select->first_in_joint_set[c->joint_set];
-			select->first_in_joint_set[c->joint_set] = i;
+			select->first_in_joint_set[c->joint_set] = (uint32_t)i;
 		}
 	}
 }

@@ -60,7 +60,6 @@ static int layer_add(struct layer *layer, struct candidate *c, struct err *err)
 	}
 	layer->gate_up |= c->facts.role == ROLE_EXPERTS_GATE_UP;
 	layer->down |= c->facts.role == ROLE_EXPERTS_DOWN;
-	c->n_experts = layout.n_experts;
 	c->rows = tensor->shape[1];
 	c->cols = tensor->shape[2];
 	if (layout.n_experts != layer->layout.n_experts || layout.hidden != layer->layout.hidden ||

@@ -13,8 +13,8 @@
 #include "model/config.h"
 #include "model/role.h"
 
-/* Marks an index that is not set. */
-#define NONE SIZE_MAX
+/* Marks an index that is not set.  Indices have 32 bits: there may be a million candidates. */
+#define NONE UINT32_MAX
 
 /* The reason of tensors that no --include matches. */
 #define NOT_INCLUDED "not included"
@@ -32,23 +32,22 @@ struct candidate {
 	const struct low_bit_weight *low_bit;	 /* of a low-bit source; else NULL */
 	const struct recipe *recipe;		 /* NULL: kept */
 	char *reason;				 /* kept: the reason */
+	struct experts_layout *layout;		 /* of fused experts that are quantized */
+	struct profile_match profile;		 /* the row of its family, if any */
+	/* of the matrix, or of each expert's; set unless it is kept before shapes matter */
+	uint64_t rows, cols;
 	struct role_facts facts;
-	struct profile_match profile; /* the row of its family, if any */
 	enum unit_rule rule;
+	enum stack_mode stack;
 	bool by_shape;	     /* kept only because of its shape */
 	bool linear;	     /* as in struct unit */
 	bool passed;	     /* as in struct unit */
 	bool ends_fused_set; /* the last of its fused set, or alone */
 	int position;	     /* in its fused set */
-	/* of the matrix, or of each expert's; set unless it is kept before shapes matter */
-	uint64_t rows, cols;
-	enum stack_mode stack;
-	uint64_t n_experts;	       /* STACK_WHOLE: experts of rows, cols each */
-	struct experts_layout *layout; /* of fused experts that are quantized */
-	size_t bias_of; /* the candidate of all experts whose bias it is; NONE: none */
-	size_t fused_set, next_in_fused_set; /* weights that engines merge; NONE: in no set */
+	uint32_t bias_of;    /* the candidate of all experts whose bias it is; NONE: none */
+	uint32_t fused_set, next_in_fused_set; /* weights that engines merge; NONE: in no set */
 	/* units quantized together or not at all: a fused set, or the experts of a layer */
-	size_t joint_set, next_in_joint_set;
+	uint32_t joint_set, next_in_joint_set;
 };
 
 struct select {
@@ -62,9 +61,9 @@ struct select {
 	/* in the order of the checkpoint's tensors; with --requantize a low-bit weight is in the
 	 * place of the tensor that packs it */
 	struct candidate *candidates;
-	struct intern sets;	    /* numbers of fused and joint sets */
-	size_t *first_in_fused_set; /* by number; NONE: not a fused set */
-	size_t *first_in_joint_set;
+	struct intern sets;	      /* numbers of fused and joint sets */
+	uint32_t *first_in_fused_set; /* by number; NONE: not a fused set */
+	uint32_t *first_in_joint_set;
 };
 
 /* Keeps a candidate that is not yet kept.  format is for the reason. */

@@ -44,17 +44,16 @@ static void add_kept(struct selection *selection, struct candidate *c)
 static void add_quantized(struct selection *selection, const struct candidate *c, size_t *number)
 {
 	struct unit *unit = add_unit(selection, c);
+	uint64_t n_matrices = c->stack == STACK_WHOLE ? c->source->tensor->shape[0] : 1;
 
 	if (*number == NONE) {
 		*number = selection->n_scale_groups;
-		selection->n_scale_groups += c->stack == STACK_WHOLE ? c->n_experts : 1;
+		selection->n_scale_groups += n_matrices;
 	}
-	unit->rows = c->rows;
+	unit->rows = c->rows * n_matrices;
 	unit->cols = c->cols;
-	if (c->stack == STACK_WHOLE) {
+	if (c->stack == STACK_WHOLE)
 		unit->stack = c->rows;
-		unit->rows *= c->n_experts;
-	}
 	unit->slice = (struct slice){ .row_stride = c->cols, .col_stride = 1 };
 	unit->scale_group = *number;
 }

@@ -38,14 +38,14 @@ struct unit {
 	const struct low_bit_weight *low_bit;
 	/* NULL: kept, copied byte for byte under its own name and shape */
 	const struct recipe *recipe;
-	bool passed;  /* kept: a low-bit weight or a part of one, as the source has it */
-	bool part;    /* kept: a vector of its source, of rows elements, with a name of its own */
-	char *reason; /* kept: a phrase such as "router gate"; else NULL */
-	enum unit_rule rule;
+	char *reason;		 /* kept: a phrase such as "router gate"; else NULL */
 	const char *rule_source; /* of a vendor's or engine's rule: "TensorRT-LLM #14759" */
-	uint64_t rows, cols;	 /* converted: [out, in] */
-	uint64_t stack;		 /* of a stack of matrices: the rows of each; else 0 */
-	struct slice slice;	 /* converted: its place in the source */
+	enum unit_rule rule;
+	bool passed; /* kept: a low-bit weight or a part of one, as the source has it */
+	bool part;   /* kept: a vector of its source, of rows elements, with a name of its own */
+	uint64_t rows, cols; /* converted: [out, in] */
+	uint64_t stack;	     /* of a stack of matrices: the rows of each; else 0 */
+	struct slice slice;  /* converted: its place in the source */
 	/* quantized: units with the same number share a per-tensor scale; matrix i of a stack has
 	 * number scale_group + i */
 	size_t scale_group;
