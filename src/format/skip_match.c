@@ -305,7 +305,7 @@ static const char *find_dotted(const struct skip_match *match, const char *modul
 	char text[MAX_DOTS];
 
 	for (size_t i = 0; i < dots->n; i++)
-		text[i] = dots->bits[i / 64] >> i % 64 & 1 ? '.' : module[i];
+		text[i] = (char)(dots->bits[i / 64] >> i % 64 & 1 ? '.' : module[i]);
 	return part_set_get(&match->plain, text, dots->n);
 }
 
