@@ -104,8 +104,8 @@ struct profile_match {
 /* Finds the first row that decides about the module of a tensor ("X" of "X.weight"). */
 struct profile_match profile_find(const struct profile *profile, const char *tensor, unsigned on);
 
-/* Returns the next row of an action that decides about no single module (CONFIG, FORMAT, NOTE), and
- * NULL after the last.  before: the row returned last, NULL at first. */
+/* Returns the next row of an action that decides about no single module (CONFIG, FORMAT,
+ * NOT_LOADED), and NULL after the last.  before: the row returned last, NULL at first. */
 const struct profile_row *profile_next(const struct profile *profile, enum profile_action action,
 				       unsigned on, const struct profile_row *before);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sources that are already quantized: refused, or with --requantize read through their scales.
- * Scales without codes are refused.
+ * Scales beside weights of high precision that become FP8 are refused.
  */
 #include <stdlib.h>
 #include <string.h>
