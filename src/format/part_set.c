@@ -82,21 +82,48 @@ const char *part_set_get(const struct part_set *set, const char *text, size_t n)
 	return find_slot(set, hash_of(text, n), text, n)->text;
 }
 
-void part_set_read(struct part_text *parts, const char *text, size_t n)
+static void grow(struct part_text *parts, size_t n)
 {
-	if (n >= parts->room) {
-		parts->room = 2 * n + 1;
-		parts->sums = xreallocarray(parts->sums, parts->room, sizeof *parts->sums);
-		parts->powers = xreallocarray(parts->powers, parts->room, sizeof *parts->powers);
+	size_t i = parts->room;
+
+	parts->room = 2 * n + 1;
+	parts->text = xreallocarray(parts->text, parts->room, 1);
+	parts->sums = xreallocarray(parts->sums, parts->room, sizeof *parts->sums);
+	parts->powers = xreallocarray(parts->powers, parts->room, sizeof *parts->powers);
+	if (!i) {
 		parts->sums[0] = 0;
-		parts->powers[0] = 1;
-		for (size_t i = 1; i < parts->room; i++)
-			parts->powers[i] = parts->powers[i - 1] * BASE;
+		parts->powers[i++] = 1;
 	}
-	parts->text = text;
+	for (; i < parts->room; i++)
+		parts->powers[i] = parts->powers[i - 1] * BASE;
+}
+
+/* Returns how many bytes the texts share at their beginnings. */
+static size_t count_shared(const char *a, const char *b, size_t n)
+{
+	const size_t step = sizeof(uint64_t);
+	size_t i = 0;
+
+	while (i + step <= n && !memcmp(a + i, b + i, step))
+		i += step;
+	while (i < n && a[i] == b[i])
+		i++;
+	return i;
+}
+
+size_t part_set_read(struct part_text *parts, const char *text, size_t n)
+{
+	size_t shared;
+
+	if (n >= parts->room)
+		grow(parts, n);
+	shared = count_shared(parts->text, text, n < parts->n ? n : parts->n);
 	parts->n = n;
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = shared; i < n; i++) {
+		parts->text[i] = text[i];
 		parts->sums[i + 1] = extend(parts->sums[i], text[i]);
+	}
+	return shared;
 }
 
 const char *part_set_find(const struct part_set *set, const struct part_text *parts, size_t begin,
@@ -116,6 +143,7 @@ void part_set_release(struct part_set *set, struct part_text *parts)
 	*set = (struct part_set){ 0 };
 	if (!parts)
 		return;
+	free(parts->text);
 	free(parts->sums);
 	free(parts->powers);
 	*parts = (struct part_text){ 0 };

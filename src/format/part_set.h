@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A set of texts in which many parts of one text are looked up.  A text is hashed once, and each
- * part costs a multiplication then.
+ * part costs a multiplication then.  Texts that come sorted are hashed only where they differ.
  *
  * Order: part_set_init(), part_set_add() at most n times; then for each text part_set_read() and
  * part_set_find().
@@ -22,7 +22,7 @@ struct part_set {
 
 /* A text whose parts are looked up.  Zeroed: empty. */
 struct part_text {
-	const char *text;
+	char *text; /* a copy, not terminated */
 	size_t n;
 	uint64_t *sums, *powers; /* hashes of its beginnings; powers of their base */
 	size_t room;
@@ -48,8 +48,9 @@ static inline bool part_set_has_length(const struct part_set *set, size_t n)
 	return set->lengths & part_set_length_bit(n);
 }
 
-/* Takes the next text of n bytes. */
-void part_set_read(struct part_text *parts, const char *text, size_t n);
+/* Takes the next text of n bytes.  Returns the length of the beginning that it shares with the text
+ * before: only the rest is hashed. */
+size_t part_set_read(struct part_text *parts, const char *text, size_t n);
 
 /* Returns the text of the set that equals the bytes [begin, end) of the text, or NULL. */
 const char *part_set_find(const struct part_set *set, const struct part_text *parts, size_t begin,

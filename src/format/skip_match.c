@@ -3,6 +3,9 @@
  * An entry without wildcards can begin in a module only where its first segment ends a segment of
  * the module, and there are few different first segments.  From each such place, the text up to
  * each end of a segment is looked up in a table of the entries.
+ *
+ * Modules mostly come sorted.  What the last one shares with this one, in whole segments, is not
+ * looked up again if it matched nothing.
  */
 #include "format/skip_match.h"
 
@@ -40,24 +43,30 @@ struct wildcard {
 	struct pattern pattern;
 };
 
-struct skip_match {
-	struct part_set plain;	/* entries without wildcards */
-	struct part_set firsts; /* their first segments */
-	struct dots *dots;	/* different ones, by length */
-	size_t n_dots, first_dots[MAX_DOTS + 2];
-	struct beginning *experts; /* entries up to each "experts", by their last bytes */
-	size_t n_experts;
-	struct wildcard *wildcards;
-	size_t n_wildcards;
-	struct part_text parts; /* of the module in question */
-};
-
 /* A module in question. */
 struct module {
 	const char *text;
 	size_t n;
 	size_t experts; /* length of the prefix that vLLM asks for; 0: not of experts */
 	bool listed;	/* only entries that list it */
+	bool missed;	/* none matches it */
+	size_t known;	/* length of its beginning, up to a dot, in which no part matches */
+};
+
+struct skip_match {
+	struct part_set plain;	/* entries without wildcards */
+	struct part_set firsts; /* their first segments */
+	struct dots *dots;	/* different ones, by length */
+	size_t n_dots, first_dots[MAX_DOTS + 2];
+	struct beginning *prefixes; /* entries up to each "experts", by their last bytes */
+	size_t n_prefixes;
+	struct wildcard *wildcards;
+	size_t n_wildcards;
+	struct module last; /* the module before; of the one in question: */
+	struct part_text parts;
+	size_t *starts; /* places where an entry may begin */
+	size_t n_starts;
+	struct dots text_dots;
 };
 
 /* --- arranging the entries --- */
@@ -113,11 +122,11 @@ static void add_experts(struct skip_match *match, const char *entry)
 	while ((at = strstr(at, word))) {
 		at += sizeof word - 1;
 		found = (struct beginning){ entry, (size_t)(at - entry) };
-		if (match->n_experts &&
-		    !compare_ends(&match->experts[match->n_experts - 1], &found))
+		if (match->n_prefixes &&
+		    !compare_ends(&match->prefixes[match->n_prefixes - 1], &found))
 			continue;
-		ARRAY_GROW(match->experts, match->n_experts);
-		match->experts[match->n_experts++] = found;
+		ARRAY_GROW(match->prefixes, match->n_prefixes);
+		match->prefixes[match->n_prefixes++] = found;
 	}
 }
 
@@ -174,11 +183,11 @@ static void arrange_experts(struct skip_match *match)
 {
 	size_t n = 0;
 
-	sort(match->experts, match->n_experts, sizeof *match->experts, compare_ends);
-	for (size_t i = 0; i < match->n_experts; i++)
-		if (!n || compare_ends(&match->experts[n - 1], &match->experts[i]))
-			match->experts[n++] = match->experts[i];
-	match->n_experts = n;
+	sort(match->prefixes, match->n_prefixes, sizeof *match->prefixes, compare_ends);
+	for (size_t i = 0; i < match->n_prefixes; i++)
+		if (!n || compare_ends(&match->prefixes[n - 1], &match->prefixes[i]))
+			match->prefixes[n++] = match->prefixes[i];
+	match->n_prefixes = n;
 }
 
 /* Returns the largest number of different first segments: those that the entry before lacks. */
@@ -223,12 +232,13 @@ void skip_match_free(struct skip_match *match)
 	free(match->wildcards);
 	part_set_release(&match->plain, &match->parts);
 	part_set_release(&match->firsts, NULL);
+	free(match->starts);
 	free(match->dots);
-	free(match->experts);
+	free(match->prefixes);
 	free(match);
 }
 
-/* --- questions --- */
+/* --- matchers --- */
 
 static size_t segment_end(const struct module *module, size_t at)
 {
@@ -238,13 +248,14 @@ static size_t segment_end(const struct module *module, size_t at)
 }
 
 /* Returns the length of the prefix that vLLM asks for where the module is of experts: up to a
- * segment "experts", or to one that ends so, before a number or last. */
-static size_t experts_prefix(const struct module *module)
+ * segment "experts", or to one that ends so, before a number or last.  The search begins with the
+ * segment at `begin`. */
+static size_t experts_prefix(const struct module *module, size_t begin)
 {
 	static const char word[] = "experts";
 	const size_t n_word = sizeof word - 1;
 
-	for (size_t begin = 0, end; begin < module->n; begin = end + 1) {
+	for (size_t end; begin < module->n; begin = end + 1) {
 		end = segment_end(module, begin);
 		if (end - begin < n_word || memcmp(module->text + end - n_word, word, n_word) != 0)
 			continue;
@@ -270,7 +281,7 @@ static const char *match_from(const struct skip_match *match, const struct modul
 	bool whole = !begin || module->text[begin - 1] == '.';
 	const char *entry;
 
-	for (size_t end = begin; end < module->n; end++) {
+	for (size_t end = begin < module->known ? module->known : begin; end < module->n; end++) {
 		end = segment_end(module, end);
 		if (!is_sought(module, begin, whole, end))
 			continue;
@@ -283,15 +294,9 @@ static const char *match_from(const struct skip_match *match, const struct modul
 
 static const char *match_plain(const struct skip_match *match, const struct module *module)
 {
-	const char *entry;
+	for (size_t i = 0; i < match->n_starts; i++) {
+		const char *entry = match_from(match, module, match->starts[i]);
 
-	for (size_t begin = 0, end = 0; begin < module->n; begin++) {
-		if (begin >= end)
-			end = segment_end(module, begin);
-		if (!part_set_has_length(&match->firsts, end - begin) ||
-		    !part_set_find(&match->firsts, &match->parts, begin, end))
-			continue;
-		entry = match_from(match, module, begin);
 		if (entry)
 			return entry;
 	}
@@ -342,20 +347,20 @@ static const char *match_beginning(const struct skip_match *match, const struct 
 
 /* Entries as regular expressions, from the start of the module to a boundary: before a dot, after
  * it, or at the end. */
-static const char *match_dotted(const struct skip_match *match, const struct module *module)
+static const char *match_dotted(struct skip_match *match, const struct module *module)
 {
-	struct dots text = { 0 };
+	struct dots *text = &match->text_dots;
 	const char *entry;
 
-	for (size_t begin = 0, end; begin < module->n; begin = end + 1) {
+	for (size_t begin = module->known, end; begin < module->n; begin = end + 1) {
 		end = segment_end(module, begin);
 		if (end > MAX_DOTS)
 			return NULL;
-		entry = match_beginning(match, module, &text, end, true);
+		entry = match_beginning(match, module, text, end, true);
 		if (entry || end == module->n || end == MAX_DOTS)
 			return entry;
-		text.bits[end / 64] |= UINT64_C(1) << end % 64;
-		entry = match_beginning(match, module, &text, end + 1, false);
+		text->bits[end / 64] |= UINT64_C(1) << end % 64;
+		entry = match_beginning(match, module, text, end + 1, false);
 		if (entry)
 			return entry;
 	}
@@ -367,19 +372,21 @@ static const char *match_experts(const struct skip_match *match, const struct mo
 {
 	const struct beginning prefix = { module->text, module->experts };
 	const struct beginning *found;
-	size_t low = 0, high = match->n_experts;
+	size_t low = 0, high = match->n_prefixes;
 
+	if (prefix.n < module->known)
+		return NULL;
 	while (low < high) {
 		size_t middle = (low + high) / 2;
 
-		if (compare_ends(&match->experts[middle], &prefix) < 0)
+		if (compare_ends(&match->prefixes[middle], &prefix) < 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	if (!prefix.n || low == match->n_experts)
+	if (!prefix.n || low == match->n_prefixes)
 		return NULL;
-	found = &match->experts[low];
+	found = &match->prefixes[low];
 	if (found->n < prefix.n ||
 	    memcmp(found->entry + found->n - prefix.n, prefix.entry, prefix.n) != 0)
 		return NULL;
@@ -406,7 +413,6 @@ static const char *match_any(struct skip_match *match, const struct module *modu
 	const char *entry;
 	char *prefix;
 
-	part_set_read(&match->parts, module->text, module->n);
 	entry = match_plain(match, module);
 	if (!entry && !module->listed)
 		entry = match_dotted(match, module);
@@ -423,16 +429,72 @@ static const char *match_any(struct skip_match *match, const struct module *modu
 	return entry;
 }
 
+/* --- questions --- */
+
+/* Forgets what is known of the module in question from its byte `from` on. */
+static void forget(struct skip_match *match, size_t from)
+{
+	while (match->n_starts && match->starts[match->n_starts - 1] >= from)
+		match->n_starts--;
+	for (size_t i = 0; i < MAX_DOTS / 64; i++)
+		if (from < 64 * (i + 1))
+			match->text_dots.bits[i] &=
+				from > 64 * i ? (UINT64_C(1) << from % 64) - 1 : 0;
+}
+
+/* Finds the places in the module, from its segment at `begin` on, where an entry may begin. */
+static void find_starts(struct skip_match *match, const struct module *module, size_t begin)
+{
+	for (size_t end = 0; begin < module->n; begin++) {
+		if (begin >= end)
+			end = segment_end(module, begin);
+		if (!part_set_has_length(&match->firsts, end - begin) ||
+		    !part_set_find(&match->firsts, &match->parts, begin, end))
+			continue;
+		ARRAY_GROW(match->starts, match->n_starts);
+		match->starts[match->n_starts++] = begin;
+	}
+}
+
+/* Returns the place after the last dot of the first n bytes; 0: there is none. */
+static size_t last_segment(const struct module *module, size_t n)
+{
+	const char *dot = memrchr(module->text, '.', n);
+
+	return dot ? (size_t)(dot - module->text) + 1 : 0;
+}
+
+/* Begins where the module differs from the one before. */
+static const char *ask(struct skip_match *match, const char *text, bool listed)
+{
+	struct module module = { .text = text, .n = strlen(text), .listed = listed };
+	const struct module *last = &match->last;
+	size_t known = part_set_read(&match->parts, text, module.n);
+	const char *entry;
+
+	known = last->missed && last->listed == listed ? last_segment(&module, known) : 0;
+	if (last->experts + 1 < known && last->experts)
+		module.experts = last->experts;
+	else if (!listed)
+		module.experts =
+			experts_prefix(&module, last_segment(&module, known ? known - 1 : 0));
+	if (module.experts && module.experts < known && module.experts != last->experts)
+		known = 0; /* more parts that end there are sought than before */
+	forget(match, known);
+	find_starts(match, &module, known);
+	module.known = known;
+	entry = match_any(match, &module);
+	module.missed = !entry;
+	match->last = module;
+	return entry;
+}
+
 const char *skip_match_conflict(struct skip_match *match, const char *module)
 {
-	struct module question = { .text = module, .n = strlen(module) };
-
-	question.experts = experts_prefix(&question);
-	return match_any(match, &question);
+	return ask(match, module, false);
 }
 
 const char *skip_match_lists(struct skip_match *match, const char *module)
 {
-	return match_any(match,
-			 &(struct module){ .text = module, .n = strlen(module), .listed = true });
+	return ask(match, module, true);
 }
