@@ -34,12 +34,27 @@ static uint64_t special(uint64_t bytes)
 	       ~bytes & EACH(0x80);
 }
 
+/* Has one of 16 bytes such a mark? */
+static bool is_special(const char *p)
+{
+	typedef unsigned char bytes __attribute__((vector_size(16)));
+	bytes sixteen;
+	uint64_t found[2];
+
+	memcpy(&sixteen, p, sizeof sixteen);
+	sixteen = (bytes)((sixteen < ' ') | (sixteen == '"') | (sixteen == '\\'));
+	memcpy(found, &sixteen, sizeof found);
+	return found[0] | found[1];
+}
+
 size_t json_plain_prefix(struct json_text text)
 {
 	const char *p = text.data;
 	uint64_t eight, found;
 	size_t at = 0;
 
+	while (text.len - at >= 16 && !is_special(p + at))
+		at += 16;
 	for (; text.len - at >= sizeof eight; at += sizeof eight) {
 		memcpy(&eight, p + at, sizeof eight);
 		eight = le64toh(eight);

@@ -126,11 +126,22 @@ static size_t utf8_length(const unsigned char *p, size_t n)
 	return length;
 }
 
+/* Are 32 bytes ASCII? */
+static bool is_ascii(const unsigned char *p)
+{
+	uint64_t words[4];
+
+	memcpy(words, p, sizeof words);
+	return !((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u);
+}
+
 size_t json_utf8_prefix(struct json_text text)
 {
 	const unsigned char *p = (const unsigned char *)text.data;
 	size_t at = 0;
 
+	while (text.len - at >= 32 && is_ascii(p + at))
+		at += 32;
 	while (at < text.len) {
 		uint64_t eight;
 		size_t n;
