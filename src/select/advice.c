@@ -27,7 +27,19 @@ const char *select_hint(const struct select *select)
 	return "--recipe " OTHER_RECIPE " accepts any shape, --ragged allows partial blocks";
 }
 
-/* --- most bytes are kept --- */
+/* --- what there is to say --- */
+
+/* Candidates that a note is about. */
+struct group {
+	size_t n;
+	const struct candidate *first;
+};
+
+/* All that one pass over the candidates, perhaps a million, finds. */
+struct survey {
+	uint64_t whole, perhaps; /* bytes: that count, and of those that may be taken */
+	struct group experts, overridden, partial, small;
+};
 
 /* Embeddings and heads aside. */
 static bool counts(const struct candidate *c)
@@ -45,6 +57,65 @@ static bool may_be_taken(const struct candidate *c)
 {
 	return !c->recipe && counts(c) && (c->by_shape || c->rule == RULE_ENGINE);
 }
+
+/* Does a pattern override the row of its family? */
+static bool is_overridden(const struct candidate *c)
+{
+	const struct profile_row *row = c->profile.row;
+
+	return c->recipe && c->rule == RULE_USER && row && !row->vendor && row->said;
+}
+
+static bool is_unknown_experts(const struct candidate *c)
+{
+	return c->facts.role == ROLE_EXPERTS_UNKNOWN && c->rule == RULE_GENERAL &&
+	       skip_looks_like_experts(c->source->tensor, &c->facts);
+}
+
+static bool is_partial(const struct candidate *c)
+{
+	struct tile tile;
+
+	if (!c->recipe || c->recipe->weight.scale_type == SCALE_E8M0)
+		return false;
+	tile = c->recipe->weight.tile;
+	return (tile.rows != WHOLE && c->rows % tile.rows) ||
+	       (tile.cols != WHOLE && c->cols % tile.cols);
+}
+
+/* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
+ * these kernels. */
+#define MX_KERNEL_MIN 128
+
+static bool is_small(const struct candidate *c)
+{
+	return c->recipe && c->recipe->weight.scale_type == SCALE_E8M0 &&
+	       (c->rows < MX_KERNEL_MIN || c->cols < MX_KERNEL_MIN);
+}
+
+static void group_add(struct group *group, const struct candidate *c)
+{
+	if (!group->n++)
+		group->first = c;
+}
+
+static void survey_add(struct survey *survey, const struct candidate *c)
+{
+	if (counts(c))
+		survey->whole += bytes_of(c);
+	if (may_be_taken(c))
+		survey->perhaps += bytes_of(c);
+	if (is_unknown_experts(c))
+		group_add(&survey->experts, c);
+	if (is_overridden(c))
+		group_add(&survey->overridden, c);
+	if (is_partial(c))
+		group_add(&survey->partial, c);
+	if (is_small(c))
+		group_add(&survey->small, c);
+}
+
+/* --- most bytes are kept --- */
 
 /* What another recipe makes of the same checkpoint: bytes that it takes, and those that only it
  * takes. */
@@ -95,45 +166,31 @@ static unsigned percent(uint64_t part, uint64_t whole)
 	return (unsigned)(100.0 * (double)part / (double)whole + 0.5);
 }
 
-static void note_mostly_kept(const struct select *select, struct notes *notes)
+static void note_mostly_kept(const struct select *select, const struct survey *survey,
+			     struct notes *notes)
 {
-	uint64_t whole = 0, perhaps = 0;
 	struct other other = { 0 };
 	struct err ignored;
 
-	for (size_t i = 0; i < select->n; i++) {
-		const struct candidate *c = &select->candidates[i];
-
-		whole += counts(c) ? bytes_of(c) : 0;
-		perhaps += may_be_taken(c) ? bytes_of(c) : 0;
-	}
-	if (2 * perhaps <= whole || ask_other(select, &other, &ignored) ||
-	    2 * other.only_there <= whole)
+	if (2 * survey->perhaps <= survey->whole || ask_other(select, &other, &ignored) ||
+	    2 * other.only_there <= survey->whole)
 		return;
 	notes_add(notes, NOTE_MOSTLY_KEPT, other.first->source->tensor->name,
 		  "%s keeps %u %% of the weight bytes in high precision, as '%s': %s; "
 		  "--recipe " OTHER_RECIPE " takes %u %%",
-		  select->options->recipe->name, percent(other.only_there, whole),
+		  select->options->recipe->name, percent(other.only_there, survey->whole),
 		  other.first->source->tensor->name, other.first->reason,
-		  percent(other.taken, whole));
+		  percent(other.taken, survey->whole));
 }
 
 /* --- experts of an unknown layout --- */
 
-static void note_unknown_experts(const struct select *select, struct notes *notes)
+static void note_unknown_experts(const struct group *experts, struct notes *notes)
 {
-	const struct candidate *first = NULL;
+	const struct candidate *first = experts->first;
 	struct buf shape = { 0 };
-	size_t n = 0;
+	size_t n = experts->n;
 
-	for (size_t i = 0; i < select->n; i++) {
-		const struct candidate *c = &select->candidates[i];
-
-		if (c->facts.role != ROLE_EXPERTS_UNKNOWN || c->rule != RULE_GENERAL ||
-		    !skip_looks_like_experts(c->source->tensor, &c->facts))
-			continue;
-		first = n++ ? first : c;
-	}
 	if (!n)
 		return;
 	st_shape_format(&shape, first->source->tensor->shape, 3);
@@ -207,8 +264,7 @@ static void note_overridden(const struct select *select, struct notes *notes)
 		const struct candidate *c = &select->candidates[i];
 		const struct profile_row *row = c->profile.row;
 
-		if (!c->recipe || c->rule != RULE_USER || !row || row->vendor || !row->said ||
-		    row == told)
+		if (!is_overridden(c) || row == told)
 			continue;
 		notes_add(notes, NOTE_OVERRIDES_ENGINE, c->source->tensor->name,
 			  "--tensor quantizes '%s' against a rule for an engine: %s [%s]",
@@ -219,29 +275,14 @@ static void note_overridden(const struct select *select, struct notes *notes)
 
 /* --- partial blocks --- */
 
-static bool is_partial(const struct candidate *c)
-{
-	struct tile tile;
-
-	if (!c->recipe || c->recipe->weight.scale_type == SCALE_E8M0)
-		return false;
-	tile = c->recipe->weight.tile;
-	return (tile.rows != WHOLE && c->rows % tile.rows) ||
-	       (tile.cols != WHOLE && c->cols % tile.cols);
-}
-
 /* Not with --ragged, whose user wants them. */
-static void note_partial(const struct select *select, struct notes *notes)
+static void note_partial(const struct select *select, const struct group *partial,
+			 struct notes *notes)
 {
-	const struct candidate *first = NULL;
-	size_t n = 0;
+	const struct candidate *first = partial->first;
+	size_t n = partial->n;
 
-	if (select->options->ragged || select->options->target != ENGINE_ANY)
-		return;
-	for (size_t i = 0; i < select->n; i++)
-		if (is_partial(&select->candidates[i]))
-			first = n++ ? first : &select->candidates[i];
-	if (n)
+	if (n && !select->options->ragged && select->options->target == ENGINE_ANY)
 		notes_add(notes, NOTE_PARTIAL_BLOCKS, first->source->tensor->name,
 			  "%zu %s in a partial block, as '%s' [%" PRIu64 ", %" PRIu64
 			  "]: transformers reads such weights wrong where it dequantizes; "
@@ -252,39 +293,33 @@ static void note_partial(const struct select *select, struct notes *notes)
 
 /* --- kernels --- */
 
-/* MXFP8 kernels need this many rows and columns; files with smaller weights load, but not into
- * these kernels. */
-#define MX_KERNEL_MIN 128
-
-static void note_small(const struct select *select, struct notes *notes)
+static void note_small(const struct group *small, struct notes *notes)
 {
-	const char *first = NULL;
-	size_t n = 0;
+	const char *first;
+	size_t n = small->n;
 
-	for (size_t i = 0; i < select->n; i++) {
-		const struct candidate *c = &select->candidates[i];
-
-		if (!c->recipe || c->recipe->weight.scale_type != SCALE_E8M0 ||
-		    (c->rows >= MX_KERNEL_MIN && c->cols >= MX_KERNEL_MIN))
-			continue;
-		first = n++ ? first : c->source->tensor->name;
-	}
-	if (n)
-		notes_add(notes, NOTE_SMALL_WEIGHTS, first,
-			  "%zu weight%s fewer than %d rows or columns, as '%s', which engines' "
-			  "MXFP8 kernels do not support: use --exclude to keep %s",
-			  n, n == 1 ? " has" : "s have", MX_KERNEL_MIN, first,
-			  n == 1 ? "it" : "them");
+	if (!n)
+		return;
+	first = small->first->source->tensor->name;
+	notes_add(notes, NOTE_SMALL_WEIGHTS, first,
+		  "%zu weight%s fewer than %d rows or columns, as '%s', which engines' "
+		  "MXFP8 kernels do not support: use --exclude to keep %s",
+		  n, n == 1 ? " has" : "s have", MX_KERNEL_MIN, first, n == 1 ? "it" : "them");
 }
 
 void select_advice(const struct select *select, struct notes *notes)
 {
-	note_mostly_kept(select, notes);
-	note_unknown_experts(select, notes);
+	struct survey survey = { 0 };
+
+	for (size_t i = 0; i < select->n; i++)
+		survey_add(&survey, &select->candidates[i]);
+	note_mostly_kept(select, &survey, notes);
+	note_unknown_experts(&survey.experts, notes);
 	if (select->options->profile) {
 		note_not_loaded(select, notes);
-		note_overridden(select, notes);
+		if (survey.overridden.n)
+			note_overridden(select, notes);
 	}
-	note_partial(select, notes);
-	note_small(select, notes);
+	note_partial(select, &survey.partial, notes);
+	note_small(&survey.small, notes);
 }
