@@ -58,6 +58,7 @@ struct recipe_sets {
 	size_t n;
 	struct recipe_set *list;
 	struct modules tables; /* embeddings, by full path; one may stand there several times */
+	size_t n_stacks;       /* units that are experts in one tensor */
 };
 
 static struct recipe_set *set_of(struct recipe_sets *sets, const struct unit *unit)
@@ -99,6 +100,7 @@ static void sets_fill(struct recipe_sets *sets, struct plan *plan)
 			add_table(&sets->tables, unit->name);
 			continue;
 		}
+		sets->n_stacks += unit->stack != 0;
 		set = set_of(sets, unit);
 		set->scheme = scheme_from_qspec(plan->units[u].spec, unit->static_input);
 		modules_add(&set->modules, unit->name);
@@ -206,7 +208,7 @@ static int check_list(const struct plan *plan, const struct recipe_sets *sets, s
 
 	for (size_t i = 0; i < sets->n && !rc; i++)
 		rc = check_modules(match, &sets->list[i].modules, err);
-	if (!rc)
+	if (!rc && sets->n_stacks)
 		rc = check_stacks(match, plan, err);
 	skip_match_free(match);
 	return rc;
@@ -222,10 +224,11 @@ struct passed_source {
 /* Does the output have low-bit weights of the source? */
 static bool passes_low_bit(const struct plan *plan)
 {
-	for (size_t u = 0; u < plan->selection.n_units; u++)
-		if (plan->selection.units[u].passed)
-			return true;
-	return false;
+	bool any = false;
+
+	for (size_t u = 0; plan->selection.low_bit.n && !any && u < plan->selection.n_units; u++)
+		any = plan->selection.units[u].passed;
+	return any;
 }
 
 static int passed_read(struct passed_source *passed, const struct plan *plan, struct err *err)

@@ -311,14 +311,26 @@ static int low_bit_add(struct low_bit *low_bit, size_t i, struct err *err)
 	return 0;
 }
 
+/* Returns a bit for each type that holds elements of 4 bits. */
+static uint64_t containers(void)
+{
+	uint64_t bits = 0;
+
+	for (size_t i = 0; i < N_PACKINGS; i++)
+		bits |= UINT64_C(1) << packings[i].container;
+	return bits;
+}
+
 int low_bit_find(struct low_bit *low_bit, const struct checkpoint *checkpoint, struct err *err)
 {
+	const uint64_t types = containers();
 	struct err other; /* the first error is reported */
 	int rc = 0;
 
 	*low_bit = (struct low_bit){ .checkpoint = checkpoint };
 	for (size_t i = 0; i < checkpoint->n_tensors; i++)
-		if (low_bit_add(low_bit, i, rc ? &other : err))
+		if (types >> checkpoint->tensors[i].tensor->dtype & 1 &&
+		    low_bit_add(low_bit, i, rc ? &other : err))
 			rc = -1;
 	/* The list does not move any more. */
 	for (size_t i = 0; i < low_bit->n; i++) {
