@@ -126,9 +126,9 @@ void table_fit(struct table *table, const char *const *choices, size_t width)
 /* Prints a first cell, cut in the middle if it is too wide. */
 static void print_first(const struct table *table, FILE *stream, const char *cell)
 {
-	size_t n = strlen(cell), max = table->first_max;
+	size_t max = table->first_max, n = max ? strlen(cell) : 0;
 
-	if (max && n > max && text_width(cell, n) == n)
+	if (n > max && text_width(cell, n) == n)
 		fprintf(stream, "%.*s...%s", (int)(max - 3) / 2, cell,
 			cell + n - (max - 3 - (max - 3) / 2));
 	else
