@@ -203,8 +203,11 @@ static const char *skip_space(const char *p, const char *end)
 static const char *read_uint(const char *p, const char *end, uint64_t *value)
 {
 	const char *start = p;
+	uint64_t n = 0;
 
-	for (*value = 0; p < end && *p >= '0' && *p <= '9'; p++)
+	for (; p < end && p - start < 19 && *p >= '0' && *p <= '9'; p++) /* so many digits fit */
+		n = 10 * n + (uint64_t)(*p - '0');
+	for (*value = n; p < end && *p >= '0' && *p <= '9'; p++)
 		if (__builtin_mul_overflow(*value, 10, value) ||
 		    __builtin_add_overflow(*value, (uint64_t)(*p - '0'), value))
 			return NULL;
