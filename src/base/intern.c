@@ -39,7 +39,7 @@ static void grow(struct intern *intern)
 
 		while (intern->slots[slot])
 			slot = (slot + 1) & (intern->n_slots - 1);
-		intern->slots[slot] = i + 1;
+		intern->slots[slot] = (uint32_t)i + 1;
 	}
 }
 
@@ -61,7 +61,7 @@ size_t intern_add(struct intern *intern, const void *key, size_t len)
 	ARRAY_GROW(intern->entries, intern->n);
 	intern->entries[intern->n] = (struct intern_entry){ hash, intern->keys.len, len };
 	buf_add(&intern->keys, key, len);
-	intern->slots[slot] = ++intern->n;
+	intern->slots[slot] = (uint32_t)++intern->n;
 	return intern->n - 1;
 }
 

@@ -22,7 +22,7 @@ struct intern {
 	struct intern_entry *entries; /* by number */
 	struct buf keys;	      /* concatenated */
 	size_t n_slots;		      /* a power of two above 2 * n; 0 at first */
-	size_t *slots;		      /* number + 1, or 0 */
+	uint32_t *slots;	      /* number + 1, or 0 */
 };
 
 /* Returns the number of a string of len bytes, and adds it if it is new: then the number is the old
