@@ -11,17 +11,26 @@
 
 #define EACH(byte) ((byte)*UINT64_C(0x0101010101010101))
 
-/* Are n bytes printable ASCII, as nearly all of a plan's are?  Tests eight at a time: a difference
- * below zero has the top bit. */
+/* Returns a word whose top bits are 0 if 8 bytes are printable ASCII: a difference below zero has
+ * the top bit. */
+static uint64_t unprintable(const char *text)
+{
+	uint64_t eight;
+
+	memcpy(&eight, text, sizeof eight);
+	return eight | (eight - EACH(0x20)) | ((eight ^ EACH(0x7f)) - EACH(1));
+}
+
+/* Are n bytes printable ASCII, as nearly all of a plan's are?  The last eight may be tested
+ * twice. */
 static bool is_plain(const char *text, size_t n)
 {
-	uint64_t eight, other = 0;
+	const char *end = text + n;
+	uint64_t other = n < 8 ? 0 : unprintable(end - 8);
 
-	for (; n >= sizeof eight; n -= sizeof eight, text += sizeof eight) {
-		memcpy(&eight, text, sizeof eight);
-		other |= eight | (eight - EACH(0x20)) | ((eight ^ EACH(0x7f)) - EACH(1));
-	}
-	for (; n; n--, text++)
+	for (; end - text >= 8; text += 8)
+		other |= unprintable(text);
+	for (; n < 8 && text < end; text++)
 		other |= *text < 0x20 || *text == 0x7f ? 0x80 : 0;
 	return !(other & EACH(0x80));
 }
