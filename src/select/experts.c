@@ -214,7 +214,7 @@ int select_experts(struct select *select, struct err *err)
 	size_t n_fused = 0;
 	int rc;
 
-	for (size_t i = 0; i < select->n; i++)
+	for (size_t i = 0; select->any_fused && i < select->n; i++)
 		n_fused += is_split(&select->candidates[i]);
 	if (!n_fused)
 		return 0;

@@ -380,6 +380,7 @@ int select_gather(struct select *select, struct notes *notes, struct err *err)
 			continue;
 		candidate_init(c, select, i, &names);
 		select->n++;
+		select->any_fused |= candidate_is_fused(c);
 		if (decide(c, select->options, &patterns, err))
 			goto out;
 	}

@@ -96,7 +96,7 @@ int select_stacks(struct select *select, struct err *err)
 	size_t n = 0;
 	int rc = 0;
 
-	for (size_t i = 0; i < select->n; i++)
+	for (size_t i = 0; select->any_fused && i < select->n; i++)
 		n += is_stack(&select->candidates[i]);
 	layers = xcalloc(n, sizeof *layers);
 	for (size_t i = 0; i < select->n && n && !rc; i++) {

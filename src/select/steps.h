@@ -57,6 +57,7 @@ struct select {
 	const struct low_bit *low_bit; /* the low-bit weights of the checkpoint */
 	unsigned on;		       /* the conditions of profile rows */
 	struct weight_scale *scales; /* of an FP8 source, by tensor of the checkpoint; else NULL */
+	bool any_fused;		     /* any candidate_is_fused() */
 	size_t n;
 	/* in the order of the checkpoint's tensors; with --requantize a low-bit weight is in the
 	 * place of the tensor that packs it */
