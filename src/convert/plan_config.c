@@ -16,6 +16,8 @@
 #include "source/fp8_source.h"
 #include "convert/exactness.h"
 
+#define AHEAD 8 /* names in sorted order lie anywhere in memory: so many are fetched ahead */
+
 /* Sorted paths of quantized modules. */
 struct modules {
 	size_t n;
@@ -164,8 +166,11 @@ static struct module_set *sets_list(const struct recipe_sets *sets)
 static int check_modules(struct skip_match *match, const struct modules *modules, struct err *err)
 {
 	for (size_t m = 0; m < modules->n; m++) {
-		const char *entry = skip_match_conflict(match, modules->names[m]);
+		const char *entry;
 
+		if (m + AHEAD < modules->n)
+			__builtin_prefetch(modules->names[m + AHEAD]);
+		entry = skip_match_conflict(match, modules->names[m]);
 		if (entry)
 			return err_set(
 				err, ERR_USAGE,
