@@ -27,7 +27,7 @@ struct calibration {
 
 static void show_stage(struct calibration *calibration, const struct sweep *sweep)
 {
-	const struct layer *layer = sweep_layer(sweep);
+	const struct layer *layer = runner_layer(&sweep->runners[0]);
 	const struct model *model = &calibration->plan->model;
 	struct calibrate_progress *progress = calibration->progress;
 	size_t index = layer ? (size_t)(layer->ref - model->layers) : model->n_layers;
@@ -40,28 +40,30 @@ static void show_stage(struct calibration *calibration, const struct sweep *swee
 	atomic_store(&progress->layer, index + 1);
 }
 
-static int stage_begins(void *context, const struct sweep *sweep, struct err *err)
+static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 {
 	struct calibration *calibration = context;
+	const struct runner *runner = &sweep->runners[0];
 
 	show_stage(calibration, sweep);
-	return recorder_begin(calibration->recorder, sweep_stream(sweep), sweep_layer(sweep),
-			      &sweep->stage->head, sweep->first, err);
+	return recorder_begin(calibration->recorder, runner_stream(runner), runner_layer(runner),
+			      &runner->stage->head, sweep->first, err);
 }
 
 static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 {
 	struct calibration *calibration = context;
+	const struct runner *runner = &sweep->runners[0];
 
-	return recorder_end(calibration->recorder, sweep_stream(sweep), sweep->n_sequences,
-			    sweep->memory.fetched, sweep->n_slots, err);
+	return recorder_end(calibration->recorder, runner_stream(runner), sweep->n_sequences,
+			    runner->memory.fetched, runner->n_slots, err);
 }
 
 /* Adds the mean loss of each pass, and updates the perplexity. */
 static void count_losses(struct calibration *calibration, const struct sweep *sweep)
 {
 	struct calibrate_result *result = calibration->result;
-	const struct sweep_memory *memory = &sweep->memory;
+	const struct runner_memory *memory = &sweep->runners[0].memory;
 	size_t batch = sweep->plan->params.batch;
 
 	for (size_t s = 0; s < sweep->n_sequences; s += batch) {
@@ -159,7 +161,8 @@ static void replay(void *context, const struct linear_ref *linear)
 		amax_stats_find(calibration->stats, linear->module, AMAX_GEMM);
 
 	for (size_t p = 0; site && p < site->n_passes; p++)
-		fp8_forward_update(calibration->sweep.fp8, linear, site->history[p][AMAX_X]);
+		fp8_forward_update(calibration->sweep.runners[0].fp8, linear,
+				   site->history[p][AMAX_X]);
 }
 
 /* Sets the state of delayed scaling to that after the earlier passes. */
@@ -168,7 +171,7 @@ static int resume_fp8(struct calibration *calibration, struct err *err)
 	const struct calibrate_plan *plan = calibration->plan;
 	const struct amax_stats *stats = calibration->stats;
 
-	if (!calibration->sweep.fp8 || !plan->fp8.recipe.needs_history)
+	if (!calibration->sweep.runners[0].fp8 || !plan->fp8.recipe.needs_history)
 		return 0;
 	if (stats->n_passes > stats->history_len)
 		return err_set(err, ERR_INPUT,
@@ -193,17 +196,17 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 
 	if (sweep_open(sweep, &calibration->plan->sweep, backend, asked->stop, &progress->done,
 		       err) ||
-	    resume_open(&calibration->file, &sweep->weights.source, backend->executor->name,
-			calibration->stats, err) ||
+	    resume_open(&calibration->file, &sweep->runners[0].weights.source,
+			backend->executor->name, calibration->stats, err) ||
 	    check_resumed(calibration, err) || resume_fp8(calibration, err))
 		return -1;
 	calibration->stats->n_planned = calibration->file.n_passes;
 	calibration->result->n_resumed = stats->n_passes;
-	calibration->recorder = recorder_new(&sweep->forward, sweep->plan->max_sequences,
+	calibration->recorder = recorder_new(&sweep->runners[0].forward, sweep->plan->max_sequences,
 					     params->batch, params->n_threads, asked->histogram);
-	events.observer = recorder_observer(calibration->recorder);
+	events.observers[0] = recorder_observer(calibration->recorder);
 	atomic_store(&progress->total, (calibration->plan->sweep.n_tokens - stats->n_tokens) *
-					       (params->model->n_layers + 1));
+					       (calibration->plan->model.n_layers + 1));
 	if (sweep_run(sweep, stats->n_passes * params->batch, &events, err) ||
 	    sweep_close(sweep, err))
 		return resume_failed(&calibration->file, stats, calibration->result->n_resumed,

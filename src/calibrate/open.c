@@ -129,9 +129,10 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 {
 	const struct sweep_params sweep = {
 		.io = params->io,
-		.model = &plan->model,
+		.models = { { .model = &plan->model,
+			      .fp8 = params->fp8.forward ? &plan->fp8 : NULL } },
+		.n_models = 1,
 		.data = &plan->data,
-		.fp8 = params->fp8.forward ? &plan->fp8 : NULL,
 		.executor = params->backend->executor,
 		.is_f32 = calibrate_is_f32(params),
 		.batch = or_default(params->batch, 1),

@@ -48,11 +48,13 @@ static size_t first_passes(const struct sweep_plan *plan)
 	size_t pass = plan->longest * params->batch, threads = (size_t)params->n_threads;
 	size_t shared = (threads + params->batch - 1) / params->batch;
 	size_t worth = params->executor->tokens_per_load / pass;
-	double minute =
-		SLOW_MINUTE * (double)threads / (multiplications(params->model) * (double)pass);
-	size_t quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;
-	size_t min = shared > worth ? shared : worth;
+	double work = 0, minute;
+	size_t quick, min = shared > worth ? shared : worth;
 
+	for (size_t m = 0; m < params->n_models; m++)
+		work += multiplications(params->models[m].model);
+	minute = SLOW_MINUTE * (double)threads / (work * (double)pass);
+	quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;
 	return quick > min ? quick : min;
 }
 
@@ -64,22 +66,26 @@ struct needs {
 	uint64_t second;   /* of the largest layer and the next one */
 };
 
-static void needs_find(struct needs *needs, const struct sweep_plan *plan)
+/* Adds the needs of a model. */
+static void needs_add(struct needs *needs, const struct sweep_plan *plan,
+		      const struct sweep_model *from)
 {
 	const struct sweep_params *params = &plan->params;
-	const struct model *model = params->model;
-	bool is_f32 = params->is_f32 || (params->fp8 && !fp8_select_is_bf16(params->fp8));
+	const struct model *model = from->model;
+	bool is_f32 = params->is_f32 || (from->fp8 && !fp8_select_is_bf16(from->fp8));
 	const struct weights_kind kind = { .executor = params->executor,
 					   .dtype = is_f32 ? DT_F32 : params->executor->bf16_type(),
-					   .quantized = params->fp8 };
+					   .quantized = from->fp8 };
+	bool filtered = from->fp8 || from->filter.apply;
+	uint64_t layer = weights_layer_size(model, &kind, params->n_threads, false);
 
-	needs->threads = (workspace_size(params->executor, model, plan->longest, params->fp8) +
-			  embed_size(model, plan->longest)) *
-			 (uint64_t)params->n_threads;
-	needs->sequence = (uint64_t)plan->longest * model->hidden * sizeof(float) +
-			  2 * forward_slots(model) * sizeof(struct value_stats);
-	needs->weights = weights_layer_size(model, &kind, params->n_threads, false);
-	needs->second = weights_layer_size(model, &kind, params->n_threads, true) - needs->weights;
+	needs->threads += (workspace_size(params->executor, model, plan->longest, filtered) +
+			   embed_size(model, plan->longest)) *
+			  (uint64_t)params->n_threads;
+	needs->sequence += (uint64_t)plan->longest * model->hidden * sizeof(float) +
+			   2 * forward_slots(model) * sizeof(struct value_stats);
+	needs->weights += layer;
+	needs->second += weights_layer_size(model, &kind, params->n_threads, true) - layer;
 }
 
 /* Returns the given memory, or else enough for a pass and for a sequence of each thread. */
@@ -97,15 +103,17 @@ static uint64_t memory_of(const struct sweep_params *params, const struct needs 
 static int fit_passes(struct sweep_plan *plan, struct err *err)
 {
 	const struct sweep_params *params = &plan->params;
-	struct needs needs;
+	const struct fp8_selection *fp8 = params->models[0].fp8;
 	uint64_t memory, room, pass, n;
+	struct needs needs = { 0 };
 
-	needs_find(&needs, plan);
+	for (size_t m = 0; m < params->n_models; m++)
+		needs_add(&needs, plan, &params->models[m]);
 	memory = memory_of(params, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
 	pass = needs.sequence * params->batch;
-	plan->ahead = !params->fp8 && needs.second <= room / AHEAD_SHARE &&
-		      (room - needs.second) / pass > 0;
+	plan->ahead =
+		!fp8 && needs.second <= room / AHEAD_SHARE && (room - needs.second) / pass > 0;
 	if (plan->ahead)
 		room -= needs.second;
 	n = room / pass;
@@ -120,9 +128,8 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	plan->memory_bytes = needs.threads + n * pass + needs.weights;
 	if (plan->ahead)
 		plan->memory_bytes += needs.second;
-	if (params->fp8)
-		plan->memory_bytes +=
-			fp8_forward_size(params->fp8, plan->longest, params->n_threads);
+	if (fp8)
+		plan->memory_bytes += fp8_forward_size(fp8, plan->longest, params->n_threads);
 	return 0;
 }
 

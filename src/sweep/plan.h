@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the sequences of a data set go through a model: how many at once, whether the next layer is
+ * How the sequences of a data set go through one or two models: how many at once, whether the next layer is
  * loaded meanwhile, and the memory for that.
  */
 #ifndef FP8CONV_SWEEP_PLAN_H
@@ -8,20 +8,32 @@
 
 #include "backend/executor.h"
 #include "dataset/dataset.h"
+#include "forward/forward.h"
 #include "model/model.h"
 #include "sweep/fp8_select.h"
+
+/* A model that the sequences go through. */
+struct sweep_model {
+	const struct model *model;
+	const struct fp8_selection *fp8; /* the first model only; NULL: no FP8 forward pass */
+	struct input_filter filter;	 /* without fp8: of products; apply NULL: none */
+};
+
+/* Models that go in step: a checkpoint, and the source that it was made of. */
+#define SWEEP_MODELS 2
 
 /* The request.  All that it points to must outlive the plan. */
 struct sweep_params {
 	const struct io *io;
-	const struct model *model;
+	struct sweep_model models[SWEEP_MODELS]; /* with the same number of layers */
+	size_t n_models;			 /* at least 1 */
 	const struct dataset *data;
-	const struct fp8_selection *fp8; /* NULL: products in high precision */
 	const struct executor_ops *executor;
-	bool is_f32;	     /* products take fp32, not bf16 */
-	size_t batch;	     /* sequences of a pass */
-	int n_threads;	     /* >= 1 */
-	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB, or what the threads need */
+	bool is_f32;   /* products take fp32, not bf16 */
+	size_t batch;  /* sequences of a pass */
+	int n_threads; /* >= 1 */
+	uint64_t
+		max_memory; /* bytes, besides one layer of each; 0: 1 GiB, or what the threads need */
 	double (*now)(void); /* seconds, for the length of sweeps; NULL: always the first length */
 };
 

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sweep/runner.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+static int memory_init(struct runner *runner, struct err *err)
+{
+	const struct sweep_plan *plan = runner->plan;
+	const struct model *model = runner->from->model;
+	struct runner_memory *memory = &runner->memory;
+	struct executor *executor = runner->forward.executor;
+	const struct executor_ops *ops = executor->ops;
+	size_t n = plan->max_sequences, n_threads = (size_t)plan->params.n_threads;
+	uint64_t stream_size = (uint64_t)plan->longest * model->hidden * sizeof(float);
+
+	runner->n_slots = forward_slots(model);
+	memory->sequences = xcalloc(n, sizeof *memory->sequences);
+	memory->nll = xcalloc(n, sizeof *memory->nll);
+	memory->fetched = xcalloc(n * runner->n_slots, sizeof *memory->fetched);
+	memory->workspaces = xcalloc(n_threads, sizeof *memory->workspaces);
+	memory->embeds = xcalloc(n_threads, sizeof *memory->embeds);
+	for (size_t i = 0; i < n_threads; i++)
+		if (workspace_new(&memory->workspaces[i], &runner->forward, plan->longest, (int)i,
+				  err) ||
+		    embed_init(&memory->embeds[i], model, plan->longest, err))
+			return -1;
+	if (ops->memory_new(executor, (void **)&memory->stats,
+			    n * runner->n_slots * sizeof *memory->stats,
+			    "the value stats of sequences", err))
+		return -1;
+	return ops->memory_new(executor, (void **)&memory->residuals, n * stream_size,
+			       "the residual streams of a sweep", err);
+}
+
+static void memory_release(struct runner *runner, int n_threads)
+{
+	struct runner_memory *memory = &runner->memory;
+	struct executor *executor = runner->forward.executor;
+
+	for (int i = 0; memory->workspaces && i < n_threads; i++)
+		workspace_free(memory->workspaces[i]);
+	for (int i = 0; memory->embeds && i < n_threads; i++)
+		embed_release(&memory->embeds[i]);
+	free(memory->workspaces);
+	free(memory->embeds);
+	free(memory->sequences);
+	free(memory->nll);
+	free(memory->fetched);
+	if (executor) {
+		executor->ops->memory_free(executor, memory->residuals);
+		executor->ops->memory_free(executor, memory->stats);
+	}
+}
+
+int runner_open(struct runner *runner, const struct sweep_plan *plan,
+		const struct sweep_model *from, const struct backend *backend,
+		const atomic_int *stop, struct err *err)
+{
+	const struct sweep_params *params = &plan->params;
+	const struct weights_params weights = { &runner->forward, params->io, backend,
+						params->n_threads, stop };
+
+	*runner = (struct runner){ .plan = plan, .from = from, .contexts = { .backend = backend } };
+	if (forward_init(&runner->forward, backend->executor, from->model, params->is_f32, err) ||
+	    weights_open(&runner->weights, &weights, err))
+		return -1;
+	runner->forward.filter = from->filter;
+	if (from->fp8) {
+		runner->fp8 = fp8_forward_new(from->fp8, backend, params->n_threads);
+		runner->forward.filter = fp8_forward_filter(runner->fp8);
+		runner->weights.fp8 = runner->fp8;
+	}
+	return memory_init(runner, err);
+}
+
+int runner_close(struct runner *runner, struct err *err)
+{
+	return weights_close(&runner->weights, err);
+}
+
+static void stage_release(const struct runner *runner, struct stage *stage)
+{
+	weights_load_end(&stage->load);
+	layer_release(&stage->layer, runner->forward.executor);
+	runner->forward.executor->ops->memory_free(runner->forward.executor, stage->norm);
+	linear_release(&stage->head);
+	*stage = (struct stage){ 0 };
+}
+
+void runner_release(struct runner *runner)
+{
+	for (int i = 0; runner->forward.executor && i < 2; i++)
+		stage_release(runner, &runner->stages[i]);
+	if (runner->plan)
+		memory_release(runner, runner->plan->params.n_threads);
+	fp8_forward_free(runner->fp8);
+	context_stack_release(&runner->contexts);
+	weights_release(&runner->weights);
+	forward_release(&runner->forward);
+	*runner = (struct runner){ 0 };
+}
+
+void runner_begin(struct runner *runner, size_t first, size_t n)
+{
+	const struct sweep_plan *plan = runner->plan;
+	struct runner_memory *memory = &runner->memory;
+	float *residual = memory->residuals;
+
+	for (size_t i = 0; i < n; i++) {
+		struct sequence *sequence = &memory->sequences[i];
+
+		*sequence = (struct sequence){
+			.index = first + i,
+			.n_tokens = plan->params.data->sequences[first + i].len,
+			.tokens = sweep_plan_tokens(plan, first + i),
+			.residual = residual,
+			.stats = memory->stats + i * runner->n_slots,
+		};
+		residual += sequence->n_tokens * runner->from->model->hidden;
+	}
+}
+
+int runner_embed(struct runner *runner, int worker, size_t sequence, struct err *err)
+{
+	struct runner_memory *memory = &runner->memory;
+
+	return embed_run(&memory->embeds[worker], &runner->weights, memory->workspaces[worker],
+			 &memory->sequences[sequence], err);
+}
+
+static int load_begin(struct runner *runner, struct stage *stage, size_t i, struct err *err)
+{
+	const struct model *model = runner->from->model;
+	struct executor_stream *stream = runner_stream(runner);
+
+	if (i < model->n_layers)
+		return weights_begin_layer(&stage->load, &runner->weights, stream,
+					   &model->layers[i], &stage->layer, err);
+	if (weights_load_vector(&runner->weights, stream, model->norm, &stage->norm, err))
+		return -1;
+	return weights_begin_linear(&stage->load, &runner->weights, stream, &model->head,
+				    &stage->head, err);
+}
+
+int runner_stage_begin(struct runner *runner, size_t i, struct sweep_length *length,
+		       struct err *err)
+{
+	struct stage *stage = &runner->stages[i % 2], *next = &runner->stages[(i + 1) % 2];
+	bool two = runner->plan->ahead, ahead = two && i < runner->from->model->n_layers;
+	double began = sweep_length_now(length);
+	int rc = 0;
+
+	runner->stage = stage;
+	runner->next = NULL;
+	if (i == 0 || !two) {
+		rc = load_begin(runner, stage, i, err);
+		rc = rc ? rc : weights_load_pieces(&stage->load, err);
+	}
+	weights_load_end(&stage->load);
+	if (!rc && ahead) {
+		rc = load_begin(runner, next, i + 1, err);
+		runner->next = next;
+	}
+	sweep_length_loaded(length, began, runner->plan->params.n_threads);
+	return rc;
+}
+
+void runner_stage_end(struct runner *runner)
+{
+	stage_release(runner, runner->stage);
+}
+
+size_t runner_n_pieces(const struct runner *runner)
+{
+	return runner->next ? runner->next->load.n : 0;
+}
+
+int runner_load_piece(struct runner *runner, int worker, size_t i, struct err *err)
+{
+	return weights_load_piece(&runner->next->load, worker, i, err);
+}
+
+int runner_step_begin(struct runner *runner, struct err *err)
+{
+	const struct fp8_selection *fp8 = runner->from->fp8;
+	const struct context inner = { .enabled = fp8,
+				       .calibrating = fp8,
+				       .emulated = true,
+				       .recipe = fp8 ? &fp8->recipe : NULL };
+	const struct layer *layer = runner_layer(runner);
+
+	if (context_enter(&runner->contexts, &inner, &runner->outer, err))
+		return -1;
+	if (runner->fp8 && layer)
+		fp8_forward_touch(runner->fp8, &runner->contexts, layer);
+	return 0;
+}
+
+int runner_step_end(struct runner *runner, struct err *err)
+{
+	return context_exit(&runner->contexts, &runner->outer, err);
+}
+
+struct pass runner_pass(const struct runner *runner, int worker, size_t sequence)
+{
+	return (struct pass){ &runner->forward, runner->memory.workspaces[worker],
+			      runner_layer(runner), &runner->memory.sequences[sequence] };
+}
+
+struct head runner_head(const struct runner *runner)
+{
+	return (struct head){ runner->stage->norm, &runner->stage->head };
+}
+
+int runner_run(struct runner *runner, int worker, size_t sequence, struct err *err)
+{
+	const struct pass pass = runner_pass(runner, worker, sequence);
+	const struct head head = runner_head(runner);
+
+	return pass.layer ? forward_layer(&pass, err)
+			  : forward_head(&pass, &head, &runner->memory.nll[sequence], NULL, err);
+}
+
+/* Waits until the value stats of the current stage are where they belong. */
+static int stats_wait(const struct runner *runner, struct err *err)
+{
+	struct executor_stream *stream = runner_stream(runner);
+	const struct layer *layer = runner_layer(runner);
+
+	if (stream->executor->ops->wait(stream, err))
+		return err_wrap(err, "value stats of '%s'",
+				layer ? layer->ref->attention : runner->stage->head.ref->module);
+	return 0;
+}
+
+int runner_stats_clear(struct runner *runner, size_t n, struct err *err)
+{
+	struct executor_stream *stream = runner_stream(runner);
+
+	stream->executor->ops->zero(stream, runner->memory.stats,
+				    n * runner->n_slots * sizeof *runner->memory.stats);
+	return stats_wait(runner, err);
+}
+
+int runner_stats_fetch(struct runner *runner, size_t n, struct err *err)
+{
+	struct executor_stream *stream = runner_stream(runner);
+
+	stream->executor->ops->fetch(stream, runner->memory.fetched, runner->memory.stats,
+				     n * runner->n_slots * sizeof *runner->memory.stats);
+	return stats_wait(runner, err);
+}
