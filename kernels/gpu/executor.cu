@@ -342,4 +342,5 @@ extern "C" const struct executor_ops executor_gpu = {
 	.attention_scratch = gpu_attention_scratch,
 	.attend = on_stream<gpu_attend>::run,
 	.cross_entropy = on_stream<gpu_cross_entropy>::run,
+	.divergence = on_stream<gpu_divergence>::run,
 };

@@ -163,6 +163,22 @@ struct cross_entropy_args {
 	float *label_logits;	/* (n_rows): written where the label is one of the columns */
 };
 
+/* Sums over some columns of the logits p and q of one row. */
+struct divergence_sums {
+	float max_p, max_q;	 /* the largest logits */
+	uint32_t top_p, top_q;	 /* their columns; of equal ones the first */
+	double sum_p, sum_q;	 /* of exp(p - max_p); of exp(q - max_q) */
+	double cross_p, cross_q; /* of exp(p - max_p) (p - q); of exp(q - max_q) (q - p) */
+};
+
+/* The divergence of two distributions from each other, by their logits. */
+struct divergence_args {
+	const float *p,
+		*q; /* (n_rows, n_cols): columns [first, first + n_cols) of wider matrices */
+	size_t n_rows, n_cols, first;
+	struct divergence_sums *sums; /* (n_rows): written */
+};
+
 struct executor_ops {
 	const char *name; /* "cpu" */
 	/* the number of tokens whose product takes as long as loading the weights */
@@ -287,6 +303,10 @@ struct executor_ops {
 
 	void (*cross_entropy)(struct executor_stream *stream,
 			      const struct cross_entropy_args *args);
+
+	/* p and q have no NaN and no inf.  Exponentials and differences are fp32; their products
+	 * and the sums are fp64. */
+	void (*divergence)(struct executor_stream *stream, const struct divergence_args *args);
 };
 
 #endif

@@ -19,6 +19,7 @@ static void run_all(size_t n)
 		.n_tokens = n, .n_heads = 1, .n_kv_heads = 1, .head_dim = 4, .value_dim = 4
 	};
 	const struct cross_entropy_args entropy = { .n_rows = n, .n_cols = 4 };
+	const struct divergence_args divergence = { .n_rows = n, .n_cols = 4 };
 
 	gpu_amax(stream, NULL, n, NULL);
 	gpu_round_amax(stream, NULL, n, NULL);
@@ -56,6 +57,7 @@ static void run_all(size_t n)
 						    .rope_dim = 4 });
 	gpu_attend(stream, &attention);
 	gpu_cross_entropy(stream, &entropy);
+	gpu_divergence(stream, &divergence);
 }
 
 /* No kernel is launched where there is nothing to do, or where the stream has stopped. */

@@ -343,6 +343,94 @@ static void entropies_equal_plain_loops(void **state)
 		entropy_at(more_sizes[i], i % 2 ? 3 : 0, i % 2 * 16384);
 }
 
+/* Of one row, by the words of the contract. */
+static struct divergence_sums plain_divergence(const float *p, const float *q, size_t n,
+					       size_t first)
+{
+	struct divergence_sums sums = { .max_p = -INFINITY, .max_q = -INFINITY };
+	double lanes[4][16] = { { 0 } }, *const sums_of[] = { &sums.sum_p, &sums.sum_q,
+							      &sums.cross_p, &sums.cross_q };
+
+	for (size_t i = n; i-- > 0;) {
+		if (p[i] >= sums.max_p) {
+			sums.max_p = p[i];
+			sums.top_p = (uint32_t)(first + i);
+		}
+		if (q[i] >= sums.max_q) {
+			sums.max_q = q[i];
+			sums.top_q = (uint32_t)(first + i);
+		}
+	}
+	for (size_t i = 0; i < n; i++) {
+		float difference = p[i] - q[i];
+		double of_p = (double)f32_exp(p[i] - sums.max_p);
+		double of_q = (double)f32_exp(q[i] - sums.max_q);
+
+		lanes[0][i % 16] += of_p;
+		lanes[1][i % 16] += of_q;
+		lanes[2][i % 16] += of_p * (double)difference;
+		lanes[3][i % 16] += of_q * (double)-difference;
+	}
+	for (int s = 0; s < 4; s++) {
+		for (int step = 8; step > 0; step /= 2)
+			for (int i = 0; i < step; i++)
+				lanes[s][i] += lanes[s][i + step];
+		*sums_of[s] = lanes[s][0];
+	}
+	return sums;
+}
+
+static void divergence_there(const struct side *s, const struct divergence_args *args,
+			     const struct values *p, const struct values *q)
+{
+	struct divergence_args there = *args;
+	struct divergence_sums found[ROWS];
+	float *p_there = values_send(s, p), *q_there = values_send(s, q);
+
+	there.p = p_there;
+	there.q = q_there;
+	there.sums = side_memory_new(s, sizeof found);
+	s->ops->divergence(s->stream, &there);
+	side_take(s, there.sums, found, sizeof found);
+	for (size_t r = 0; r < ROWS; r++) {
+		size_t at = r * args->n_cols;
+		struct divergence_sums wanted =
+			plain_divergence(p->given + at, q->given + at, args->n_cols, args->first);
+
+		if (memcmp(&found[r], &wanted, sizeof wanted))
+			fail_msg("%s, divergence: %zu columns, row %zu: %a %a %u %u, not %a %a %u "
+				 "%u",
+				 s->ops->name, args->n_cols, r, found[r].sum_p, found[r].cross_q,
+				 found[r].top_p, found[r].top_q, wanted.sum_p, wanted.cross_q,
+				 wanted.top_p, wanted.top_q);
+	}
+	values_check(s, p, p_there, "logits of p");
+	values_check(s, q, q_there, "logits of q");
+}
+
+static void divergences_equal_plain_loops(void **state)
+{
+	static const size_t n_cols[] = { 1, 2, 15, 16, 17, 255, 257, 1023, 1024, 1025, 3000 };
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(n_cols); i++) {
+		struct values p = values_new(ROWS * n_cols[i], i % 2);
+		struct values q = values_new(ROWS * n_cols[i], 0);
+		const struct divergence_args args = { .n_rows = ROWS,
+						      .n_cols = n_cols[i],
+						      .first = i * 1000 };
+
+		/* The largest twice; logits so far apart that exponentials are 0. */
+		values_set(&p, 0, 5);
+		values_set(&p, n_cols[i] - 1, 5);
+		values_set(&q, ROWS * n_cols[i] - 1, 300);
+		EACH_SIDE(s)
+		divergence_there(s, &args, &p, &q);
+		values_free(&p);
+		values_free(&q);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -353,6 +441,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rotations_equal_plain_loops),
 		cmocka_unit_test(entropies_equal_plain_loops),
 		cmocka_unit_test(no_tokens_have_no_entropy),
+		cmocka_unit_test(divergences_equal_plain_loops),
 	};
 
 	sides_begin(argc, argv);

@@ -387,6 +387,19 @@ static void cpu_cross_entropy(struct executor_stream *stream, const struct cross
 	}
 }
 
+static void cpu_divergence(struct executor_stream *stream, const struct divergence_args *args)
+{
+	size_t n = args->n_cols;
+
+	for (size_t r = 0; n && r < args->n_rows; r++) {
+		struct divergence_sums *sums = &args->sums[r];
+
+		ops_of(stream)->divergence(args->p + r * n, args->q + r * n, n, sums);
+		sums->top_p += (uint32_t)args->first;
+		sums->top_q += (uint32_t)args->first;
+	}
+}
+
 const struct executor_ops executor_cpu = {
 	.name = "cpu",
 	.tokens_per_load = 1024,
@@ -426,4 +439,5 @@ const struct executor_ops executor_cpu = {
 	.attention_scratch = cpu_attention_scratch,
 	.attend = cpu_attend,
 	.cross_entropy = cpu_cross_entropy,
+	.divergence = cpu_divergence,
 };

@@ -105,6 +105,10 @@ struct cpu_ops {
 	/* Returns log(sum exp(x)) of n values. */
 	float (*log_sum_exp)(const float *x, size_t n);
 
+	/* divergence_args of one row, with top_p and top_q from its first column on.  Sums are
+	 * fp64, of 16 lanes likewise. */
+	void (*divergence)(const float *p, const float *q, size_t n, struct divergence_sums *sums);
+
 	/* Packs keys (n_tokens, head_dim) and values (n_tokens, value_dim), whose rows have
 	 * strides. */
 	void (*attention_pack)(const struct attention *attention, const float *k, size_t k_stride,

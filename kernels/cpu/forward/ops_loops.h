@@ -136,14 +136,20 @@ static void CPU_OP(rope)(float *x, size_t n_heads, size_t head_dim, const float 
 	}
 }
 
-static float CPU_OP(log_sum_exp)(const float *x, size_t n)
+LANE_FN float largest(const float *x, size_t n)
 {
-	lanes max = lanes_all(-INFINITY), sum = { 0 };
-	float highest;
+	lanes max = lanes_all(-INFINITY);
 
 	for (size_t i = 0; i < n; i += LANES)
 		max = lanes_larger(lanes_at_or(x, i, n, -INFINITY), max);
-	highest = lanes_max(max);
+	return lanes_max(max);
+}
+
+static float CPU_OP(log_sum_exp)(const float *x, size_t n)
+{
+	lanes sum = { 0 };
+	float highest = largest(x, n);
+
 	for (size_t i = 0; i < n; i += LANES)
 		sum += lanes_exp(lanes_at_or(x, i, n, -INFINITY) - highest);
 	return highest + logf(lanes_sum(sum));
@@ -207,21 +213,56 @@ static void CPU_OP(softcap)(float *x, float cap, size_t n)
 		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
 }
 
+/* Returns the first place of the value, which is there. */
+LANE_FN uint32_t place_of(const float *x, float value)
+{
+	uint32_t i = 0;
+
+	while (x[i] != value)
+		i++;
+	return i;
+}
+
+static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
+			       struct divergence_sums *sums)
+{
+	lanes_double sum_p = { 0 }, sum_q = { 0 }, cross_p = { 0 }, cross_q = { 0 };
+
+	sums->max_p = largest(p, n);
+	sums->max_q = largest(q, n);
+	sums->top_p = place_of(p, sums->max_p);
+	sums->top_q = place_of(q, sums->max_q);
+	for (size_t i = 0; i < n; i += LANES) {
+		lanes difference = lanes_at(p, i, n) - lanes_at(q, i, n);
+		lanes of_p = lanes_exp(lanes_at_or(p, i, n, -INFINITY) - sums->max_p);
+		lanes of_q = lanes_exp(lanes_at_or(q, i, n, -INFINITY) - sums->max_q);
+
+		sum_p += lanes_widen(of_p);
+		sum_q += lanes_widen(of_q);
+		cross_p += lanes_widen(of_p) * lanes_widen(difference);
+		cross_q += lanes_widen(of_q) * lanes_widen(-difference);
+	}
+	sums->sum_p = lanes_sum_double(sum_p);
+	sums->sum_q = lanes_sum_double(sum_q);
+	sums->cross_p = lanes_sum_double(cross_p);
+	sums->cross_q = lanes_sum_double(cross_q);
+}
+
 /* The row of this instruction set; the including file defines its usable(). */
-#define CPU_OPS_ROW(title)                                                                    \
-	{                                                                                     \
-		.host = { .name = (title),                                                    \
-			  .usable = CPU_OP(usable),                                           \
-			  .round_bf16 = CPU_OP(round_bf16),                                   \
-			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                           \
-			  .softmax = CPU_OP(softmax) },                                       \
-		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                         \
-		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                         \
-		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),                 \
-		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate),     \
-		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap),     \
-		.log_sum_exp = CPU_OP(log_sum_exp), .attention_pack = CPU_OP(attention_pack), \
-		.attend = CPU_OP(attend),                                                     \
+#define CPU_OPS_ROW(title)                                                                \
+	{                                                                                 \
+		.host = { .name = (title),                                                \
+			  .usable = CPU_OP(usable),                                       \
+			  .round_bf16 = CPU_OP(round_bf16),                               \
+			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                       \
+			  .softmax = CPU_OP(softmax) },                                   \
+		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                     \
+		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                     \
+		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),             \
+		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate), \
+		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap), \
+		.log_sum_exp = CPU_OP(log_sum_exp), .divergence = CPU_OP(divergence),     \
+		.attention_pack = CPU_OP(attention_pack), .attend = CPU_OP(attend),       \
 	}
 
 #endif

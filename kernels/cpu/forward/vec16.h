@@ -22,6 +22,8 @@ typedef int32_t lanes_int __attribute__((vector_size(64)));
 typedef uint32_t lanes_bits __attribute__((vector_size(64)));
 typedef uint16_t lanes_half __attribute__((vector_size(32)));
 
+typedef double lanes_double __attribute__((vector_size(128)));
+
 #define LANE_FN static inline __attribute__((always_inline))
 
 LANE_FN lanes lanes_load(const float *x)
@@ -59,6 +61,19 @@ LANE_FN lanes lanes_choose(lanes_int mask, lanes yes, lanes no)
 }
 
 LANE_FN float lanes_sum(lanes v)
+{
+	for (int step = LANES / 2; step; step /= 2)
+		for (int i = 0; i < step; i++)
+			v[i] += v[i + step];
+	return v[0];
+}
+
+LANE_FN lanes_double lanes_widen(lanes v)
+{
+	return __builtin_convertvector(v, lanes_double);
+}
+
+LANE_FN double lanes_sum_double(lanes_double v)
 {
 	for (int step = LANES / 2; step; step /= 2)
 		for (int i = 0; i < step; i++)

@@ -53,6 +53,7 @@ void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 /* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is; the two may
  * differ. */
 void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args);
+void gpu_divergence(struct device_stream *stream, const struct divergence_args *args);
 
 #ifdef __cplusplus
 }
