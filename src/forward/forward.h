@@ -109,6 +109,14 @@ struct pass {
 	const struct sequence *sequence;
 };
 
+/* The end of a pass. */
+struct head_pass {
+	struct pass pass; /* layer NULL */
+	struct head head;
+	/* (n_tokens - 1), written: -ln p(token t + 1 | the tokens up to t) at t */
+	double *losses;
+};
+
 /* Opens the executor.  precision_f32: rounds nothing.  ERR_SYSTEM with a missing library or device.
  * The caller calls forward_release(). */
 int forward_init(struct forward *forward, const struct executor_ops *executor,
@@ -127,9 +135,20 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
  * does. */
 int forward_layer(const struct pass *pass, struct err *err);
 
-/* Computes the final norm and the head.  *nll becomes the sum over all tokens but the first of -log
- * p(token | the tokens before it).  logits: (n_tokens, vocab_size) of the host, or NULL. */
-int forward_head(const struct pass *pass, const struct head *head, double *nll, float *logits,
-		 struct err *err);
+/* Computes the final norm, the head and the losses.  logits: (n_tokens, vocab_size) of the host, or
+ * NULL. */
+int forward_head(const struct head_pass *run, float *logits, struct err *err);
+
+/* Two distributions P and Q of the next token: natural logarithms. */
+struct divergence {
+	double kl;	   /* sum P ln(P / Q) */
+	double reverse_kl; /* sum Q ln(Q / P) */
+	bool same_top;	   /* the same token is the most likely one; of equal ones the first */
+};
+
+/* Computes the heads of two models with one vocabulary over one sequence, with the losses of both,
+ * and how far they are from each other: divergences (n_tokens). */
+int forward_heads(const struct head_pass *p, const struct head_pass *q,
+		  struct divergence *divergences, struct err *err);
 
 #endif

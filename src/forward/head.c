@@ -1,24 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of a pass: the final norm, the logits of HEAD_BLOCK tokens and one panel of the head at a
- * time, and their cross-entropy.
+ * The end of a pass: the final norm, the logits and their cross-entropy.
  */
+#include "forward/head.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "forward/pass.h"
 
 enum { SLOT_X, SLOT_Y }; /* of the input and of the logits */
-
-/* Tokens [first, first + m) of a sequence, m <= HEAD_BLOCK. */
-struct block {
-	const struct linear *head;
-	size_t first, m;
-	size_t n_labels; /* m, or m - 1 if it has the last token of the sequence */
-	float *logits;	 /* (n_tokens, vocab_size) of the host; or NULL */
-};
 
 /* log(exp(a) + exp(b)). */
 static double log_add(double a, double b)
@@ -28,9 +20,23 @@ static double log_add(double a, double b)
 	return max + log(exp(a - max) + exp(b - max));
 }
 
+void head_begin(const struct head_pass *run)
+{
+	const struct pass *pass = &run->pass;
+
+	pass_norm_tokens(pass, pass->sequence->residual, run->head.norm, pass->workspace->normed);
+}
+
+size_t head_block_tokens(const struct head_pass *run, size_t first)
+{
+	size_t left = run->pass.sequence->n_tokens - first;
+
+	return left < HEAD_BLOCK ? left : HEAD_BLOCK;
+}
+
 /* Sets the labels.  The label of a token is the next token; the last token of a sequence gets 0,
  * which is not read. */
-static void labels_put(const struct pass *pass, const struct block *block)
+static void labels_put(const struct pass *pass, const struct head_block *block)
 {
 	struct workspace *w = pass->workspace;
 	uint32_t *labels = w->host.labels;
@@ -40,30 +46,72 @@ static void labels_put(const struct pass *pass, const struct block *block)
 	w->ops->put(w->stream, w->head.labels, labels, block->m * sizeof *labels);
 }
 
-/* Copies workspace->scores to columns [col, col + n) of block->logits. */
-static int logits_fetch(struct workspace *w, const struct block *block, size_t col, size_t n,
-			struct err *err)
+int head_block_begin(const struct head_pass *run, size_t first, struct head_block *block,
+		     struct err *err)
 {
-	size_t size = block->m * n * sizeof(float), vocab_size = block->head->ref->n;
-	float *panel, *to = block->logits + block->first * vocab_size + col;
+	const struct pass *pass = &run->pass;
+	size_t hidden = pass->forward->model->hidden, n = pass->sequence->n_tokens;
+	struct workspace *w = pass->workspace;
+	struct observation x;
 
-	if (buffer_alloc((void **)&panel, size, "some logits", err))
+	*block = (struct head_block){ .first = first, .m = head_block_tokens(run, first) };
+	block->n_labels = first + block->m < n ? block->m : block->m - 1;
+	w->n_slots_used = SLOT_X;
+	x = pass_round(pass, w->normed + first * hidden, block->m, hidden);
+	x.linear = run->head.linear->ref;
+	if (pass_input(pass, run->head.linear, &x, &block->input, err))
 		return -1;
-	w->ops->fetch(w->stream, panel, w->scores, size);
-	if (w->ops->wait(w->stream, err)) {
-		free(panel);
-		return -1;
-	}
-	for (size_t i = 0; i < block->m; i++)
-		memcpy(to + i * vocab_size, panel + i * n, n * sizeof *to);
-	free(panel);
+	labels_put(pass, block);
 	return 0;
 }
 
-/* Adds log sum exp(logits) - logit of the label to *nll, for every token that has a label. */
-static int add_nll(struct workspace *w, const struct block *block, double *nll, struct err *err)
+bool head_panel_next(const struct head_pass *run, struct head_panel *panel)
 {
-	size_t n_panels = executor_weight_panels(&block->head->weight), m = block->m;
+	const struct executor_weight *weight = &run->head.linear->weight;
+
+	if (panel->n)
+		panel->index++;
+	if (panel->index == executor_weight_panels(weight))
+		return false;
+	panel->col += panel->n;
+	panel->n = executor_weight_panel_rows(weight, panel->index);
+	return true;
+}
+
+void head_panel_run(const struct head_pass *run, const struct head_block *block,
+		    const struct head_panel *panel)
+{
+	const struct pass *pass = &run->pass;
+	const struct linear *head = run->head.linear;
+	struct workspace *w = pass->workspace;
+	const struct cross_entropy_args args = {
+		.logits = w->scores,
+		.n_rows = block->m,
+		.n_cols = panel->n,
+		.first = panel->col,
+		.softcap = pass->forward->model->logit_softcap,
+		.labels = w->head.labels,
+		.log_sums = w->head.log_sums + panel->index * block->m,
+		.label_logits = w->head.label_logits,
+	};
+	const struct observation y = { .linear = head->ref,
+				       .worker = w->number,
+				       .stream = w->stream,
+				       .sequence = pass->sequence->index,
+				       .n_rows = block->m,
+				       .n_cols = panel->n,
+				       .slot = SLOT_Y };
+
+	w->ops->multiply_panel(w->stream, &head->weight, panel->index, block->input, block->m,
+			       w->scores);
+	pass_output(pass, head, w->scores, panel->col, y);
+	w->ops->cross_entropy(w->stream, &args);
+}
+
+int head_block_losses(const struct head_pass *run, const struct head_block *block, struct err *err)
+{
+	size_t n_panels = executor_weight_panels(&run->head.linear->weight), m = block->m;
+	struct workspace *w = run->pass.workspace;
 	struct host_arrays *host = &w->host;
 
 	w->ops->fetch(w->stream, host->log_sums, w->head.log_sums, n_panels * m * sizeof(float));
@@ -75,83 +123,60 @@ static int add_nll(struct workspace *w, const struct block *block, double *nll, 
 
 		for (size_t p = 0; p < n_panels; p++)
 			sum = log_add(sum, (double)host->log_sums[p * m + i]);
-		*nll += sum - (double)host->label_logits[i];
+		run->losses[block->first + i] = sum - (double)host->label_logits[i];
 	}
 	return 0;
 }
 
-/* Multiplies a panel of the head, columns from `col` on, and computes its terms of the
- * cross-entropy. */
-static int panel_run(const struct pass *pass, const struct block *block, size_t panel, size_t col,
-		     const void *input, struct err *err)
+int head_failed(const struct head_pass *run, struct err *err)
 {
-	const struct executor_weight *weight = &block->head->weight;
-	struct workspace *w = pass->workspace;
-	size_t n = executor_weight_panel_rows(weight, panel);
-	const struct cross_entropy_args args = { .logits = w->scores,
-						 .n_rows = block->m,
-						 .n_cols = n,
-						 .first = col,
-						 .softcap = pass->forward->model->logit_softcap,
-						 .labels = w->head.labels,
-						 .log_sums = w->head.log_sums + panel * block->m,
-						 .label_logits = w->head.label_logits };
-	const struct observation y = { .linear = block->head->ref,
-				       .worker = w->number,
-				       .stream = w->stream,
-				       .sequence = pass->sequence->index,
-				       .n_rows = block->m,
-				       .n_cols = n,
-				       .slot = SLOT_Y };
-
-	w->ops->multiply_panel(w->stream, weight, panel, input, block->m, w->scores);
-	pass_output(pass, block->head, w->scores, col, y);
-	w->ops->cross_entropy(w->stream, &args);
-	return block->logits ? logits_fetch(w, block, col, n, err) : 0;
+	return err_wrap(err, "'%s', sequence %zu", run->head.linear->ref->module,
+			run->pass.sequence->index);
 }
 
-static int block_run(const struct pass *pass, const struct block *block, double *nll,
-		     struct err *err)
+/* Copies a panel of logits to its columns of `logits` (n_tokens, vocab_size). */
+static int logits_fetch(const struct head_pass *run, const struct head_block *block,
+			const struct head_panel *panel, float *logits, struct err *err)
 {
-	const struct executor_weight *weight = &block->head->weight;
-	size_t hidden = pass->forward->model->hidden, col = 0;
-	struct workspace *w = pass->workspace;
-	struct observation x;
-	const void *input;
+	size_t size = block->m * panel->n * sizeof(float), vocab_size = run->head.linear->ref->n;
+	float *values, *to = logits + block->first * vocab_size + panel->col;
+	struct workspace *w = run->pass.workspace;
 
-	w->n_slots_used = SLOT_X;
-	x = pass_round(pass, w->normed + block->first * hidden, block->m, hidden);
-	x.linear = block->head->ref;
-	if (pass_input(pass, block->head, &x, &input, err))
+	if (buffer_alloc((void **)&values, size, "some logits", err))
 		return -1;
-	labels_put(pass, block);
-	for (size_t panel = 0; panel < executor_weight_panels(weight); panel++) {
-		if (panel_run(pass, block, panel, col, input, err))
-			return -1;
-		col += executor_weight_panel_rows(weight, panel);
+	w->ops->fetch(w->stream, values, w->scores, size);
+	if (w->ops->wait(w->stream, err)) {
+		free(values);
+		return -1;
 	}
-	return add_nll(w, block, nll, err);
+	for (size_t i = 0; i < block->m; i++)
+		memcpy(to + i * vocab_size, values + i * panel->n, panel->n * sizeof *to);
+	free(values);
+	return 0;
 }
 
-int forward_head(const struct pass *pass, const struct head *head, double *nll, float *logits,
-		 struct err *err)
+static int block_run(const struct head_pass *run, size_t first, float *logits, struct err *err)
 {
-	const struct sequence *sequence = pass->sequence;
-	size_t n = sequence->n_tokens;
+	struct head_panel panel = { 0 };
+	struct head_block block;
 
-	*nll = 0;
-	pass_norm_tokens(pass, sequence->residual, head->norm, pass->workspace->normed);
-	for (size_t first = 0; first < n; first += HEAD_BLOCK) {
-		size_t m = n - first < HEAD_BLOCK ? n - first : HEAD_BLOCK;
-		const struct block block = { .head = head->linear,
-					     .first = first,
-					     .m = m,
-					     .logits = logits,
-					     .n_labels = first + m < n ? m : m - 1 };
-
-		if (block_run(pass, &block, nll, err))
-			return err_wrap(err, "'%s', sequence %zu", head->linear->ref->module,
-					sequence->index);
+	if (head_block_begin(run, first, &block, err))
+		return -1;
+	while (head_panel_next(run, &panel)) {
+		head_panel_run(run, &block, &panel);
+		if (logits && logits_fetch(run, &block, &panel, logits, err))
+			return -1;
 	}
+	return head_block_losses(run, &block, err);
+}
+
+int forward_head(const struct head_pass *run, float *logits, struct err *err)
+{
+	size_t n = run->pass.sequence->n_tokens;
+
+	head_begin(run);
+	for (size_t first = 0; first < n; first += head_block_tokens(run, first))
+		if (block_run(run, first, logits, err))
+			return head_failed(run, err);
 	return 0;
 }

@@ -134,6 +134,7 @@ static void head_arrays(struct workspace *w, const struct dims *d)
 	add(&w->arrays, &h->labels, d->block * sizeof *h->labels);
 	add(&w->arrays, &h->log_sums, d->block * d->n_panels * sizeof *h->log_sums);
 	add(&w->arrays, &h->label_logits, d->block * sizeof *h->label_logits);
+	add(&w->arrays, &h->sums, d->block * sizeof *h->sums);
 }
 
 static void host_arrays(struct workspace *w, const struct dims *d, const struct model *model)
@@ -153,6 +154,8 @@ static void host_arrays(struct workspace *w, const struct dims *d, const struct 
 	add_host(list, &h->labels, d->block * sizeof *h->labels);
 	add_host(list, &h->log_sums, d->block * d->n_panels * sizeof *h->log_sums);
 	add_host(list, &h->label_logits, d->block * sizeof *h->label_logits);
+	add_host(list, &h->sums, d->block * sizeof *h->sums);
+	add_host(list, &h->totals, d->block * sizeof *h->totals);
 }
 
 /* Lists all arrays; w->ops and w->max_tokens must be set. */

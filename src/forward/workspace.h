@@ -50,9 +50,10 @@ struct router_arrays {
 };
 
 struct head_arrays {
-	uint32_t *labels;    /* (HEAD_BLOCK) */
-	float *log_sums;     /* (panels of the head, HEAD_BLOCK) */
-	float *label_logits; /* (HEAD_BLOCK) */
+	uint32_t *labels;	      /* (HEAD_BLOCK) */
+	float *log_sums;	      /* (panels of the head, HEAD_BLOCK) */
+	float *label_logits;	      /* (HEAD_BLOCK) */
+	struct divergence_sums *sums; /* (HEAD_BLOCK) */
 };
 
 struct host_arrays {
@@ -66,6 +67,8 @@ struct host_arrays {
 	float *cosines, *sines;
 	uint32_t *labels;
 	float *log_sums, *label_logits;
+	struct divergence_sums *sums;
+	struct divergence_sums *totals; /* (HEAD_BLOCK), over the panels */
 };
 
 #define MAX_ARRAYS 48

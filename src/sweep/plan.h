@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the sequences of a data set go through one or two models: how many at once, whether the next layer is
- * loaded meanwhile, and the memory for that.
+ * How the sequences of a data set go through one or two models: how many at once, whether the next
+ * layer is loaded meanwhile, and the memory for that.
  */
 #ifndef FP8CONV_SWEEP_PLAN_H
 #define FP8CONV_SWEEP_PLAN_H
@@ -29,11 +29,10 @@ struct sweep_params {
 	size_t n_models;			 /* at least 1 */
 	const struct dataset *data;
 	const struct executor_ops *executor;
-	bool is_f32;   /* products take fp32, not bf16 */
-	size_t batch;  /* sequences of a pass */
-	int n_threads; /* >= 1 */
-	uint64_t
-		max_memory; /* bytes, besides one layer of each; 0: 1 GiB, or what the threads need */
+	bool is_f32;	     /* products take fp32, not bf16 */
+	size_t batch;	     /* sequences of a pass */
+	int n_threads;	     /* >= 1 */
+	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB, or what the threads need */
 	double (*now)(void); /* seconds, for the length of sweeps; NULL: always the first length */
 };
 

@@ -17,6 +17,7 @@ static int memory_init(struct runner *runner, struct err *err)
 
 	runner->n_slots = forward_slots(model);
 	memory->sequences = xcalloc(n, sizeof *memory->sequences);
+	memory->losses = xcalloc(n_threads * plan->longest, sizeof *memory->losses);
 	memory->nll = xcalloc(n, sizeof *memory->nll);
 	memory->fetched = xcalloc(n * runner->n_slots, sizeof *memory->fetched);
 	memory->workspaces = xcalloc(n_threads, sizeof *memory->workspaces);
@@ -46,6 +47,7 @@ static void memory_release(struct runner *runner, int n_threads)
 	free(memory->workspaces);
 	free(memory->embeds);
 	free(memory->sequences);
+	free(memory->losses);
 	free(memory->nll);
 	free(memory->fetched);
 	if (executor) {
@@ -209,18 +211,33 @@ struct pass runner_pass(const struct runner *runner, int worker, size_t sequence
 			      runner_layer(runner), &runner->memory.sequences[sequence] };
 }
 
-struct head runner_head(const struct runner *runner)
+struct head_pass runner_head_pass(const struct runner *runner, int worker, size_t sequence)
 {
-	return (struct head){ runner->stage->norm, &runner->stage->head };
+	return (struct head_pass){
+		.pass = runner_pass(runner, worker, sequence),
+		.head = { runner->stage->norm, &runner->stage->head },
+		.losses = runner->memory.losses + (size_t)worker * runner->plan->longest,
+	};
+}
+
+static int run_head(struct runner *runner, int worker, size_t sequence, struct err *err)
+{
+	const struct head_pass run = runner_head_pass(runner, worker, sequence);
+	double nll = 0;
+
+	if (forward_head(&run, NULL, err))
+		return -1;
+	for (size_t t = 0; t + 1 < run.pass.sequence->n_tokens; t++)
+		nll += run.losses[t];
+	runner->memory.nll[sequence] = nll;
+	return 0;
 }
 
 int runner_run(struct runner *runner, int worker, size_t sequence, struct err *err)
 {
 	const struct pass pass = runner_pass(runner, worker, sequence);
-	const struct head head = runner_head(runner);
 
-	return pass.layer ? forward_layer(&pass, err)
-			  : forward_head(&pass, &head, &runner->memory.nll[sequence], NULL, err);
+	return pass.layer ? forward_layer(&pass, err) : run_head(runner, worker, sequence, err);
 }
 
 /* Waits until the value stats of the current stage are where they belong. */

@@ -30,6 +30,7 @@ struct runner_memory {
 	struct workspace **workspaces;	/* by thread */
 	struct embed_workspace *embeds; /* by thread */
 	struct sequence *sequences;
+	double *losses;		     /* by thread: (longest sequence), of forward_head() */
 	double *nll;		     /* by sequence: the sum over its tokens but the first */
 	float *residuals;	     /* of all sequences; in the executor's memory */
 	struct value_stats *stats;   /* (sequences, n_slots); in the executor's memory */
@@ -81,13 +82,11 @@ int runner_load_piece(struct runner *runner, int worker, size_t i, struct err *e
 int runner_step_begin(struct runner *runner, struct err *err);
 int runner_step_end(struct runner *runner, struct err *err);
 
-/* Returns the arguments of a sequence's pass through the current stage. */
+/* Returns the arguments of a sequence's pass through the current stage: a layer, or the head. */
 struct pass runner_pass(const struct runner *runner, int worker, size_t sequence);
+struct head_pass runner_head_pass(const struct runner *runner, int worker, size_t sequence);
 
-/* Returns the head with its norm, when it is the current stage. */
-struct head runner_head(const struct runner *runner);
-
-/* Runs a sequence through the current stage. */
+/* Runs a sequence through the current stage.  The head computes its losses and their sum. */
 int runner_run(struct runner *runner, int worker, size_t sequence, struct err *err);
 
 /* Clears the value stats of n sequences; copies them to memory.fetched. */

@@ -68,10 +68,10 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 	const struct model *model = forward->model;
 	struct executor_stream *stream = workspace->stream;
 	struct err err = { 0 };
-	const struct pass last = { forward, workspace, NULL, sequence };
 	struct linear head;
 	float *norm;
-	double nll;
+	double *losses = calloc(sequence->n_tokens, sizeof *losses), nll = 0;
+	struct head_pass last = { { forward, workspace, NULL, sequence }, .losses = losses };
 
 	embed(weights, workspace, sequence);
 	for (size_t i = 0; i < model->n_layers; i++) {
@@ -87,7 +87,11 @@ static double run(struct weights *weights, struct workspace *workspace, struct s
 	}
 	check(weights_load_vector(weights, stream, model->norm, &norm, &err), &err);
 	check(weights_load_linear(weights, 0, stream, &model->head, &head, &err), &err);
-	check(forward_head(&last, &(struct head){ norm, &head }, &nll, logits, &err), &err);
+	last.head = (struct head){ norm, &head };
+	check(forward_head(&last, logits, &err), &err);
+	for (size_t t = 0; t + 1 < sequence->n_tokens; t++)
+		nll += losses[t];
+	free(losses);
 	linear_release(&head);
 	forward->executor->ops->memory_free(forward->executor, norm);
 	return nll;

@@ -13,7 +13,7 @@
 struct divergence_space {
 	float of_p[CHUNK], of_q[CHUNK], difference[CHUNK];
 	float of_warp[2][N_WARPS];
-	unsigned before_end[2];	 /* of the row: where the largest p and q begin */
+	unsigned before_end[2]; /* of the row: where the largest p and q begin */
 	double sums[SUM_LANES][4];
 };
 
@@ -91,10 +91,14 @@ static __global__ void divergence_rows(struct divergence_args a)
 	if (threadIdx.x > 0)
 		return;
 	lanes_add(space.sums);
-	a.sums[blockIdx.x] = (struct divergence_sums){
-		max_p,	 max_q,	  first_col + n - space.before_end[0],
-		first_col + n - space.before_end[1], sums[0], sums[1], sums[2], sums[3]
-	};
+	a.sums[blockIdx.x] = (struct divergence_sums){ max_p,
+						       max_q,
+						       first_col + n - space.before_end[0],
+						       first_col + n - space.before_end[1],
+						       sums[0],
+						       sums[1],
+						       sums[2],
+						       sums[3] };
 }
 
 void gpu_divergence(struct device_stream *stream, const struct divergence_args *args)
