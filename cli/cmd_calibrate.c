@@ -169,7 +169,7 @@ static void report(const struct settings *settings, const struct calibrate_repor
 
 static int job_run(const struct job *job, const struct settings *settings, struct err *err)
 {
-	struct calibrate_progress progress = { 0 };
+	struct sweep_progress progress = { 0 };
 	const struct watched_tokens tokens = { &progress, job_stages(job, settings) };
 	const struct watched watched = watch_tokens(&tokens);
 	struct calibrate_result result = { 0 };

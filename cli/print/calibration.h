@@ -35,7 +35,7 @@ void calibrate_report_json(const struct calibrate_report *report);
 
 /* A running calibration, for a ticker (progress.h). */
 struct watched_tokens {
-	const struct calibrate_progress *progress;
+	const struct sweep_progress *progress;
 	size_t n_stages; /* layers, and the head */
 };
 struct watched watch_tokens(const struct watched_tokens *tokens);

@@ -8,7 +8,7 @@
 #include "cli/print/calibration.h"
 
 /* Returns NAN until a loss is known, at the end of the first sweep. */
-static double perplexity(const struct calibrate_progress *progress)
+static double perplexity(const struct sweep_progress *progress)
 {
 	uint64_t n = atomic_load(&progress->tokens);
 
@@ -18,7 +18,7 @@ static double perplexity(const struct calibrate_progress *progress)
 /* Writes "sweep 1/2 layer 19/30 perplexity 17.312". */
 static void put_place(char *text, size_t size, const struct watched_tokens *watched)
 {
-	const struct calibrate_progress *progress = watched->progress;
+	const struct sweep_progress *progress = watched->progress;
 	size_t layer = atomic_load(&progress->layer), n_layers = watched->n_stages - 1;
 	struct buf place = { 0 };
 
@@ -51,7 +51,7 @@ static void tokens_json(const void *context, const struct sample *sample, const 
 			struct json_out *out)
 {
 	const struct watched_tokens *watched = context;
-	const struct calibrate_progress *progress = watched->progress;
+	const struct sweep_progress *progress = watched->progress;
 
 	json_out_count(out, "done", (uint64_t)sample->done);
 	json_out_count(out, "total", (uint64_t)sample->total);

@@ -14,7 +14,7 @@
 /* The state of a running calibration. */
 struct calibration {
 	const struct calibrate_plan *plan;
-	struct calibrate_progress *progress;
+	struct sweep_progress *progress;
 	struct calibrate_result *result;
 	struct amax_stats *stats;
 
@@ -25,27 +25,11 @@ struct calibration {
 	uint64_t n_losses;
 };
 
-static void show_stage(struct calibration *calibration, const struct sweep *sweep)
-{
-	const struct layer *layer = runner_layer(&sweep->runners[0]);
-	const struct model *model = &calibration->plan->model;
-	struct calibrate_progress *progress = calibration->progress;
-	size_t index = layer ? (size_t)(layer->ref - model->layers) : model->n_layers;
-	size_t left = sweep->plan->params.data->n - sweep->first;
-	size_t n = (left + sweep->n_sequences - 1) / sweep->n_sequences;
-
-	if (index == 0)
-		atomic_fetch_add(&progress->sweep, 1);
-	atomic_store(&progress->n_sweeps, atomic_load(&progress->sweep) + n - 1);
-	atomic_store(&progress->layer, index + 1);
-}
-
 static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 {
 	struct calibration *calibration = context;
 	const struct runner *runner = &sweep->runners[0];
 
-	show_stage(calibration, sweep);
 	return recorder_begin(calibration->recorder, runner_stream(runner), runner_layer(runner),
 			      &runner->stage->head, sweep->first, err);
 }
@@ -190,12 +174,11 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 	const struct amax_stats *stats = calibration->stats;
 	struct sweep *sweep = &calibration->sweep;
 	const struct calibrate_params *asked = calibration->file.params;
-	struct calibrate_progress *progress = calibration->progress;
+	struct sweep_progress *progress = calibration->progress;
 	struct sweep_events events = { calibration, .stage_begins = stage_begins,
 				       .stage_ends = stage_ends, .sweep_ends = sweep_ends };
 
-	if (sweep_open(sweep, &calibration->plan->sweep, backend, asked->stop, &progress->done,
-		       err) ||
+	if (sweep_open(sweep, &calibration->plan->sweep, backend, asked->stop, progress, err) ||
 	    resume_open(&calibration->file, &sweep->runners[0].weights.source,
 			backend->executor->name, calibration->stats, err) ||
 	    check_resumed(calibration, err) || resume_fp8(calibration, err))
@@ -215,7 +198,7 @@ static int run(struct calibration *calibration, const struct backend *backend, s
 }
 
 int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
-		  struct calibrate_progress *progress, struct calibrate_result *result,
+		  struct sweep_progress *progress, struct calibrate_result *result,
 		  struct amax_stats *stats, struct err *err)
 {
 	struct calibration calibration = { .plan = plan,

@@ -22,17 +22,7 @@
 #include "dataset/dataset.h"
 #include "model/model.h"
 #include "sweep/plan.h"
-
-/* The progress of a running calibration, which another thread may read. */
-struct calibrate_progress {
-	_Atomic uint64_t done;	 /* tokens times stages (layers and the head) */
-	_Atomic uint64_t total;	 /* 0: unknown */
-	_Atomic uint64_t tokens; /* tokens whose loss is known */
-	_Atomic double loss;	 /* the sum of their losses */
-	_Atomic size_t layer;	 /* the current one, from 1; n_layers + 1: the head; 0: none */
-	_Atomic size_t sweep;	 /* the current one, from 1 */
-	_Atomic size_t n_sweeps; /* estimated from the length of the current one */
-};
+#include "sweep/progress.h"
 
 struct calibrate_params {
 	const struct io *io;
@@ -87,7 +77,7 @@ void calibrate_plan_release(struct calibrate_plan *plan);
  * ERR_INTERRUPTED, with the saved passes in the message.  ERR_INPUT, naming layer and module, if a
  * value is NaN or infinite.  The caller frees result->nll and releases stats. */
 int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_params *params,
-		  struct calibrate_progress *progress, struct calibrate_result *result,
+		  struct sweep_progress *progress, struct calibrate_result *result,
 		  struct amax_stats *stats, struct err *err);
 
 #endif

@@ -38,7 +38,7 @@ void dumps_plan_release(struct dumps_plan *plan);
 
 /* As calibrate_run(), but no loss is known. */
 int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *params,
-	      struct calibrate_progress *progress, struct calibrate_result *result,
+	      struct sweep_progress *progress, struct calibrate_result *result,
 	      struct amax_stats *stats, struct err *err);
 
 #endif

@@ -34,7 +34,7 @@ struct shown {
 struct dumps_run {
 	const struct dumps_plan *plan;
 	const struct calibrate_params *params;
-	struct calibrate_progress *progress;
+	struct sweep_progress *progress;
 	struct calibrate_result *result;
 	struct amax_stats *stats;
 
@@ -414,7 +414,7 @@ static int run_all(struct dumps_run *run, const struct backend *backend, const c
 }
 
 int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *params,
-	      struct calibrate_progress *progress, struct calibrate_result *result,
+	      struct sweep_progress *progress, struct calibrate_result *result,
 	      struct amax_stats *stats, struct err *err)
 {
 	size_t worth = params->backend->executor->tokens_per_load / plan->n_tokens[0];

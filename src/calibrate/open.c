@@ -6,49 +6,18 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "backend/dispatch.h"
 #include "base/mem.h"
-#include "ckpt/mistaken.h"
 #include "calibrate/steps.h"
 #include "tokenizer/tokenizer.h"
 
-#define DEFAULT_SEQ_LEN	   512
-#define DEFAULT_PASSES	   128
-#define TOKENIZER_MAX_SIZE ((size_t)256 << 20)
+#define DEFAULT_SEQ_LEN 512
+#define DEFAULT_PASSES	128
 
 static size_t or_default(int value, size_t otherwise)
 {
 	return value ? (size_t)value : otherwise;
-}
-
-/* Opens the model's tokenizer.json beside its weights; NULL if there is none. */
-static int open_tokenizer(const struct calibrate_plan *plan, const struct io *io,
-			  struct tokenizer **tokenizer, struct err *err)
-{
-	const char *directory = plan->checkpoint.directory;
-	struct buf text = { 0 };
-	struct stat status;
-	char *path;
-	int rc;
-
-	*tokenizer = NULL;
-	if (!directory)
-		return 0;
-	path = xasprintf("%s/tokenizer.json", directory);
-	if (stat(path, &status)) {
-		free(path);
-		return 0;
-	}
-	rc = io_read_file(io, AT_FDCWD, path, TOKENIZER_MAX_SIZE, &text, err);
-	if (!rc)
-		rc = mistaken_text(path, &text, err);
-	if (!rc)
-		rc = tokenizer_new(tokenizer, &text, path, err);
-	buf_release(&text);
-	free(path);
-	return rc;
 }
 
 static int open_data(struct calibrate_plan *plan, const struct calibrate_params *params,
@@ -67,7 +36,7 @@ static int open_data(struct calibrate_plan *plan, const struct calibrate_params 
 	struct tokenizer *tokenizer;
 	int rc;
 
-	if (open_tokenizer(plan, params->io, &tokenizer, err))
+	if (dataset_tokenizer(&tokenizer, params->io, plan->checkpoint.directory, err))
 		return -1;
 	data.tokenizer = tokenizer;
 	rc = dataset_open(&plan->data, &data, err);

@@ -8,18 +8,28 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "ckpt/mistaken.h"
 #include "dataset/steps.h"
 
-#define MAX_TOKENS ((size_t)1 << 28)
-#define MAX_ARRAY  ((size_t)256 << 20) /* bytes of a compressed one */
-#define CHUNK	   ((size_t)1 << 20)
+#define MAX_TOKENS	   ((size_t)1 << 28)
+#define MAX_ARRAY	   ((size_t)256 << 20) /* bytes of a compressed one */
+#define CHUNK		   ((size_t)1 << 20)
+#define TOKENIZER_MAX_SIZE ((size_t)256 << 20)
+
+static size_t stride_of(const struct dataset_params *params)
+{
+	return params->stride ? params->stride : params->seq_len;
+}
 
 size_t dataset_needed(const struct dataset_reader *reader)
 {
 	const struct dataset_params *params = reader->params;
 	size_t n;
 
-	return __builtin_mul_overflow(params->seq_len, params->max_sequences, &n) ? SIZE_MAX : n;
+	if (__builtin_mul_overflow(stride_of(params), params->max_sequences - 1, &n) ||
+	    __builtin_add_overflow(n, params->seq_len, &n))
+		return SIZE_MAX;
+	return n;
 }
 
 bool dataset_has_enough(const struct dataset_reader *reader)
@@ -101,7 +111,8 @@ void dataset_add_sequence(const struct dataset_reader *reader, size_t begin)
 static int cut(struct dataset *data, const struct dataset_params *params,
 	       const struct listing *files, struct err *err)
 {
-	size_t seq_len = params->seq_len, n = data->ids.n / seq_len;
+	size_t seq_len = params->seq_len, stride = stride_of(params);
+	size_t n = data->ids.n < seq_len ? 0 : (data->ids.n - seq_len) / stride + 1;
 
 	if (!n && files->n == 1)
 		return err_set(err, ERR_INPUT,
@@ -115,8 +126,8 @@ static int cut(struct dataset *data, const struct dataset_params *params,
 	data->n = n < params->max_sequences ? n : params->max_sequences;
 	data->sequences = xcalloc(data->n, sizeof *data->sequences);
 	for (size_t i = 0; i < data->n; i++)
-		data->sequences[i] = (struct dataset_sequence){ i * seq_len, seq_len };
-	data->ids.n = data->n * seq_len;
+		data->sequences[i] = (struct dataset_sequence){ i * stride, seq_len };
+	data->ids.n = (data->n - 1) * stride + seq_len;
 	return 0;
 }
 
@@ -243,6 +254,27 @@ static int read_file(struct dataset_reader *reader, const char *path, struct err
 	reader->path = stream.name;
 	return stream_close(&stream, read_stream(reader, dataset_extension(path), &stream, err),
 			    err);
+}
+
+int dataset_tokenizer(struct tokenizer **tokenizer, const struct io *io, const char *directory,
+		      struct err *err)
+{
+	struct buf text = { 0 };
+	char *path;
+	int rc = 0;
+
+	*tokenizer = NULL;
+	if (!directory)
+		return 0;
+	path = xasprintf("%s/tokenizer.json", directory);
+	if (access(path, F_OK) == 0) {
+		rc = io_read_file(io, AT_FDCWD, path, TOKENIZER_MAX_SIZE, &text, err);
+		rc = rc ? rc : mistaken_text(path, &text, err);
+		rc = rc ? rc : tokenizer_new(tokenizer, &text, path, err);
+	}
+	buf_release(&text);
+	free(path);
+	return rc;
 }
 
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err)

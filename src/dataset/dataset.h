@@ -22,7 +22,7 @@
  * Text is UTF-8; a byte order mark at its start is skipped, and invalid bytes are read as Python
  * reads them (errors="replace").  A document has the special tokens that the tokenizer's
  * post-processor puts around it.  Documents and 1-D ids are joined over all files and cut into
- * consecutive sequences of seq_len tokens; a short last sequence is dropped.  Documents and
+ * sequences of seq_len tokens; a short last sequence is dropped.  Documents and
  * sequences of ids do not mix.
  *
  * Order: dataset_open(), dataset_draw() if the sequences are a sample, dataset_release().
@@ -50,12 +50,18 @@ struct dataset {
 	size_t invalid_byte;
 };
 
+/* Opens tokenizer.json in the directory of a model; *tokenizer is NULL if there is none, or no
+ * directory.  Fails as tokenizer_new() does. */
+int dataset_tokenizer(struct tokenizer **tokenizer, const struct io *io, const char *directory,
+		      struct err *err);
+
 struct dataset_params {
 	const struct io *io;
 	const char *const *paths; /* files, directories, "-"; in this order */
 	size_t n_paths;
 	const struct tokenizer *tokenizer; /* NULL: text is ERR_INPUT */
 	size_t seq_len;			   /* >= 1 */
+	size_t stride; /* tokens from one cut sequence to the next; 0: seq_len */
 	size_t vocab_size;
 	size_t max_sequences;	/* SIZE_MAX: all */
 	const atomic_int *stop; /* not NULL: a signal number there ends the reading of a pipe */

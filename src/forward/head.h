@@ -42,8 +42,7 @@ void head_panel_run(const struct head_pass *run, const struct head_block *block,
 		    const struct head_panel *panel);
 
 /* Writes run->losses of the tokens of the block that have a next one.  After all panels. */
-int head_block_losses(const struct head_pass *run, const struct head_block *block,
-		      struct err *err);
+int head_block_losses(const struct head_pass *run, const struct head_block *block, struct err *err);
 
 /* Names the head and the sequence in the message of a failed step.  Returns -1. */
 int head_failed(const struct head_pass *run, struct err *err);

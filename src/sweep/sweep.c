@@ -9,11 +9,11 @@ static size_t n_models(const struct sweep *sweep)
 }
 
 int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
-	       const atomic_int *stop, _Atomic uint64_t *done, struct err *err)
+	       const atomic_int *stop, struct sweep_progress *progress, struct err *err)
 {
 	*sweep = (struct sweep){ .plan = plan,
 				 .stop = stop,
-				 .done = done,
+				 .progress = progress,
 				 .length = { .now = plan->params.now,
 					     .first = plan->first_passes } };
 	for (size_t m = 0; m < n_models(sweep); m++)
@@ -48,7 +48,7 @@ static int run_sequence(struct sweep *sweep, int worker, size_t i, struct err *e
 	else
 		for (size_t m = 0; m < n_models(sweep) && !rc; m++)
 			rc = runner_run(&sweep->runners[m], worker, i, err);
-	atomic_fetch_add(sweep->done, sweep->runners[0].memory.sequences[i].n_tokens);
+	atomic_fetch_add(&sweep->progress->done, sweep->runners[0].memory.sequences[i].n_tokens);
 	return rc;
 }
 
@@ -112,6 +112,19 @@ static int run_steps(struct sweep *sweep, struct err *err)
 	return 0;
 }
 
+/* Shows that stage i begins. */
+static void show_stage(struct sweep *sweep, size_t i)
+{
+	struct sweep_progress *progress = sweep->progress;
+	size_t left = sweep->plan->params.data->n - sweep->first;
+	size_t n = (left + sweep->n_sequences - 1) / sweep->n_sequences;
+
+	if (i == 0)
+		atomic_fetch_add(&progress->sweep, 1);
+	atomic_store(&progress->n_sweeps, atomic_load(&progress->sweep) + n - 1);
+	atomic_store(&progress->layer, i + 1);
+}
+
 static int sweep_stage(struct sweep *sweep, size_t i, struct err *err)
 {
 	const struct sweep_events *events = sweep->events;
@@ -121,6 +134,7 @@ static int sweep_stage(struct sweep *sweep, size_t i, struct err *err)
 		if (runner_stage_begin(&sweep->runners[m], i, &sweep->length, err) ||
 		    runner_stats_clear(&sweep->runners[m], n, err))
 			return -1;
+	show_stage(sweep, i);
 	if (events->stage_begins(events->context, sweep, err) || run_steps(sweep, err))
 		return -1;
 	for (size_t m = 0; m < n_models(sweep); m++)

@@ -15,13 +15,14 @@
 #ifndef FP8CONV_SWEEP_SWEEP_H
 #define FP8CONV_SWEEP_SWEEP_H
 
+#include "sweep/progress.h"
 #include "sweep/runner.h"
 
 struct sweep {
 	const struct sweep_plan *plan;
 	const struct sweep_events *events; /* valid during sweep_run() */
 	const atomic_int *stop;
-	_Atomic uint64_t *done; /* tokens times stages */
+	struct sweep_progress *progress; /* total and losses are its owner's */
 	struct sweep_length length;
 	struct runner runners[SWEEP_MODELS]; /* plan->params.n_models of them */
 
@@ -45,11 +46,11 @@ struct sweep_events {
 	int (*sweep_ends)(void *context, const struct sweep *sweep, struct err *err);
 };
 
-/* Opens a sweep; plan, stop and done must outlive it.  A signal number in *stop (stop may be NULL)
+/* Opens a sweep; plan, stop and progress must outlive it.  A signal number in *stop (stop may be NULL)
  * ends the sweep after the current items.  ERR_SYSTEM without memory.  A zeroed struct is safe to
  * release. */
 int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
-	       const atomic_int *stop, _Atomic uint64_t *done, struct err *err);
+	       const atomic_int *stop, struct sweep_progress *progress, struct err *err);
 void sweep_release(struct sweep *sweep);
 
 /* Runs all sequences from `first` on. */

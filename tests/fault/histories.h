@@ -70,7 +70,7 @@ static int run_calibrate(const struct io *io, const struct place *place, bool ot
 {
 	static const char *const data[] = { "ids.jsonl" };
 	struct calibrate_params params = history_params(io, place, other, half);
-	struct calibrate_progress progress = { 0 };
+	struct sweep_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
 	struct calibrate_plan plan;
@@ -92,7 +92,7 @@ static int run_activations(const struct io *io, const struct place *place, bool 
 			   const atomic_int *stop, struct err *err)
 {
 	struct calibrate_params params = history_params(io, place, other, half);
-	struct calibrate_progress progress = { 0 };
+	struct sweep_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct amax_stats stats = { 0 };
 	struct dumps_plan plan;

@@ -35,7 +35,7 @@ static int calibrate(const char *model, bool fp8, const char *data, const char *
 						 .histogram = true,
 						 .fp8 = { .forward = fp8,
 							  .recipe = fp8 ? "current" : NULL } };
-	struct calibrate_progress progress = { 0 };
+	struct sweep_progress progress = { 0 };
 	struct calibrate_result result = { 0 };
 	struct calibrate_plan plan;
 	struct amax_stats stats = { 0 };
