@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv eval: how well a checkpoint predicts text, and how far it is from its source.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "backend/dispatch.h"
+#include "cli/command.h"
+#include "cli/options/run.h"
+#include "cli/options/values.h"
+#include "cli/print/calibration.h"
+#include "cli/print/evaluation.h"
+#include "cli/process.h"
+#include "cli/signals.h"
+
+struct settings {
+	struct eval_params params; /* completed by run() */
+	struct option_list data;
+	struct run_settings run;
+	bool dry_run;
+};
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = {
+	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(params.input)
+};
+
+/* clang-format off */
+static const struct option_row options[] = {
+	{ SECTION_DATA, "data", 0, "FILE",
+	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
+	  "such files, or -; may be repeated",
+	  option_append, PLACE(data) },
+	{ SECTION_DATA, "source", 0, "MODEL",
+	  "Model that OUT was made of: also compare both", option_text, PLACE(params.source) },
+	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
+	  PLACE(params.seq_len) },
+	{ SECTION_DATA, "stride", 0, "N",
+	  "Begin a sequence every N tokens, and count its last N positions", option_large,
+	  PLACE(params.stride) },
+	{ SECTION_DATA, "passes", 0, "N", "Maximum number of sequences (default all)",
+	  option_large, PLACE(params.passes) },
+	{ SECTION_NUMBERS, "activations", 0, "engine|bf16",
+	  "Cast the inputs of FP8 weights as an engine does (default), or not at all",
+	  option_text, PLACE(params.activations) },
+	{ SECTION_NUMBERS, "precision", 0, "bf16|f32",
+	  "Input type of matrix products (default bf16)", option_text, PLACE(params.precision) },
+	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
+	  "Memory for sequences in flight, in addition to one layer of each model (default 1G)",
+	  option_size, PLACE(run.max_memory) },
+	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
+	  PLACE(dry_run) },
+	{ 0 },
+};
+/* clang-format on */
+
+static int job_run(const struct eval_plan *plan, const struct settings *settings, struct err *err)
+{
+	struct sweep_progress progress = { 0 };
+	const struct watched_tokens tokens = { &progress, plan->out.model.n_layers + 1 };
+	const struct watched watched = watch_tokens(&tokens);
+	struct eval_result result;
+	struct ticker ticker;
+	double began = process_now();
+	int rc;
+
+	ticker_start(&ticker, "eval", run_progress_mode(&settings->run), &watched);
+	rc = eval_run(plan, &settings->params, &progress, &result, err);
+	ticker_stop(&ticker);
+	if (rc == 0)
+		(settings->run.json ? eval_report_json : eval_report_text)(
+			&(struct eval_report){ .params = &settings->params,
+					       .plan = plan,
+					       .result = &result,
+					       .seconds = process_now() - began });
+	return rc;
+}
+
+static int open_and_run(const struct settings *settings, struct err *err)
+{
+	struct eval_plan plan;
+	int rc = 0;
+
+	if (eval_plan_make(&plan, &settings->params, err))
+		return -1;
+	if (settings->dry_run)
+		(settings->run.json ? eval_print_json : eval_print_text)(&plan);
+	else
+		rc = job_run(&plan, settings, err);
+	eval_plan_release(&plan);
+	return rc;
+}
+
+static int check_and_run(struct settings *settings, struct err *err)
+{
+	struct eval_params *params = &settings->params;
+	struct err refused;
+
+	params->data = settings->data.texts;
+	params->n_data = settings->data.n;
+	params->stop = signals_watch();
+	if (!params->n_data)
+		return err_set(err, ERR_USAGE,
+			       "option '--data' is missing: give text or token ids to predict");
+	params->backend = backend_select_forward(settings->run.backend, &refused, err);
+	if (!params->backend)
+		return -1;
+	if (refused.kind != ERR_NONE && !settings->run.quiet)
+		fprintf(stderr,
+			"fp8conv eval: note: a GPU failed its self-test and is not used: %s\n",
+			refused.message);
+	params->max_memory = settings->run.max_memory;
+	params->n_threads = run_threads(&settings->run);
+	return open_and_run(settings, err);
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct settings settings = { .params = { .io = &io_system, .now = process_now } };
+	int rc = command_parse(command, argc, argv, &settings, err);
+
+	rc = rc ? rc : check_and_run(&settings, err);
+	free(settings.data.texts);
+	return rc < 0 ? -1 : 0;
+}
+
+const struct command command_eval = {
+	.name = "eval",
+	.args = "OUT --data FILE",
+	.summary = "Measure how well a checkpoint predicts text, and how far it is from its source",
+	.group = GROUP_INSPECT,
+	.options = options,
+	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
+	.argument = &argument,
+	.run = run,
+};

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/evaluation.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "cli/print/json.h"
+#include "cli/print/units.h"
+#include "cli/process.h"
+
+void eval_print_text(const struct eval_plan *plan)
+{
+	struct buf memory = { 0 };
+
+	units_memory(&memory, plan->sweep.memory_bytes);
+	printf("architecture %s, %zu layers, %s\n", plan->out.model.arch->name,
+	       plan->out.model.n_layers, plan->has_source ? "two models" : "one model");
+	printf("%zu sequences, %" PRIu64 " tokens\n", plan->data.n, plan->sweep.n_tokens);
+	printf("%zu matrices with inputs in FP8\n", plan->inputs.n);
+	printf("%s of memory\n", memory.data);
+	buf_release(&memory);
+}
+
+void eval_print_json(const struct eval_plan *plan)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_begin(&out);
+	json_out_text(&out, "architecture", plan->out.model.arch->name);
+	json_out_count(&out, "sequences", plan->data.n);
+	json_out_count(&out, "tokens", plan->sweep.n_tokens);
+	json_out_count(&out, "fp8_inputs", plan->inputs.n);
+	json_out_count(&out, "memory_bytes", plan->sweep.memory_bytes);
+	json_out_end(&out);
+}
+
+/* One line: name, value and standard error. */
+static void print_estimate(const char *name, struct estimate estimate, const char *unit)
+{
+	printf("%-28s %12.6f", name, estimate.value);
+	if (isfinite(estimate.se))
+		printf(" +- %.6f", estimate.se);
+	printf("%s\n", unit);
+}
+
+static void print_value(const char *name, double value, const char *unit)
+{
+	print_estimate(name, (struct estimate){ value, NAN }, unit);
+}
+
+/* The words of llama-perplexity for the numbers of a spread. */
+static const char *const spread_words[] = { "Maximum", "99.9%", "99.0%", "95.0%", "90.0%",
+					    "Median",  "10.0%", "5.0%",	 "1.0%",  "Minimum" };
+
+static void print_spread(const char *what, const struct spread *spread, const char *unit)
+{
+	char name[40];
+
+	for (size_t i = 0; spread_name(i); i++) {
+		snprintf(name, sizeof name, "%s %s", spread_words[i], what);
+		print_value(name, spread_value(spread, i), unit);
+	}
+}
+
+static void print_comparison(const struct quality *quality)
+{
+	print_estimate("Mean PPL(base)", quality->source_perplexity, "");
+	print_value("Cor(ln(PPL(Q)),ln(PPL(base)))", 100 * quality->correlation, " %");
+	print_estimate("Mean ln(PPL(Q)/PPL(base))", quality->ln_ratio, "");
+	print_estimate("Mean PPL(Q)/PPL(base)", quality->ratio, "");
+	print_estimate("Mean PPL(Q)-PPL(base)", quality->difference, "");
+	printf("\nKullback-Leibler divergence, by position\n");
+	print_estimate("Mean KLD", quality->kld, "");
+	print_value("Mean KLD, the other way", quality->reverse_kld, "");
+	print_spread("KLD", &quality->kld_spread, "");
+	printf("\nProbability of the next token, Q less base\n");
+	print_value("Mean delta p", quality->delta_p, " %");
+	print_value("RMS delta p", quality->delta_p_rms, " %");
+	print_spread("delta p", &quality->delta_p_spread, " %");
+	print_estimate("Same top p", quality->same_top, " %");
+}
+
+void eval_report_text(const struct eval_report *report)
+{
+	const struct quality *quality = &report->result->quality;
+	struct buf time = { 0 };
+
+	units_duration(&time, report->seconds);
+	printf("Perplexity over %zu tokens in %zu sequences\n", quality->n_targets,
+	       quality->n_sequences);
+	print_estimate("Mean PPL(Q)", quality->perplexity, "");
+	if (quality->has_source)
+		print_comparison(quality);
+	printf("\n%s\n", time.data);
+	buf_release(&time);
+}
+
+static void json_estimate(struct json_out *out, const char *key, struct estimate estimate)
+{
+	json_out_open(out, key, '{');
+	json_out_real(out, "value", estimate.value);
+	json_out_real(out, "se", estimate.se);
+	json_out_close(out, '}');
+}
+
+static void json_spread(struct json_out *out, const struct spread *spread)
+{
+	for (size_t i = 0; spread_name(i); i++)
+		json_out_real(out, spread_name(i), spread_value(spread, i));
+}
+
+static void json_comparison(struct json_out *out, const struct quality *quality)
+{
+	json_estimate(out, "source_perplexity", quality->source_perplexity);
+	json_out_real(out, "correlation", quality->correlation);
+	json_estimate(out, "ln_ratio", quality->ln_ratio);
+	json_estimate(out, "ratio", quality->ratio);
+	json_estimate(out, "difference", quality->difference);
+	json_out_open(out, "kld", '{');
+	json_out_real(out, "mean", quality->kld.value);
+	json_out_real(out, "se", quality->kld.se);
+	json_out_real(out, "reverse_mean", quality->reverse_kld);
+	json_spread(out, &quality->kld_spread);
+	json_out_close(out, '}');
+	json_out_open(out, "delta_p", '{');
+	json_out_real(out, "mean", quality->delta_p);
+	json_out_real(out, "rms", quality->delta_p_rms);
+	json_spread(out, &quality->delta_p_spread);
+	json_out_close(out, '}');
+	json_estimate(out, "same_top", quality->same_top);
+}
+
+void eval_report_json(const struct eval_report *report)
+{
+	const struct eval_params *params = report->params;
+	const struct quality *quality = &report->result->quality;
+	struct json_out out = { .stream = stdout };
+
+	json_out_begin(&out);
+	json_estimate(&out, "perplexity", quality->perplexity);
+	if (quality->has_source)
+		json_comparison(&out, quality);
+	json_out_count(&out, "tokens", quality->n_positions);
+	json_out_count(&out, "targets", quality->n_targets);
+	json_out_count(&out, "sequences", quality->n_sequences);
+	json_out_count(&out, "seq_len", report->plan->sweep.longest);
+	json_out_text(&out, "data_sha256", report->result->data_sha256);
+	json_out_text(&out, "precision", params->precision ? params->precision : "bf16");
+	json_out_text(&out, "activations", params->activations ? params->activations : "engine");
+	json_out_text(&out, "model", params->input);
+	json_out_text(&out, "source", params->source);
+	json_out_real(&out, "seconds", report->seconds);
+	json_out_count(&out, "peak_memory_bytes", process_peak_memory());
+	json_out_end(&out);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "eval/eval.h"
+
+#include <inttypes.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "sweep/sweep.h"
+
+/* The state of a running evaluation.  The source, if there is one, is the first model. */
+struct evaluation {
+	const struct eval_plan *plan;
+	const struct eval_params *params;
+	struct sweep_progress *progress;
+	struct sweep sweep;
+	struct samples samples;
+	struct divergence *divergences; /* by worker: (longest sequence) */
+	/* by model: the matrix of each slot of each sequence, for messages */
+	const struct linear_ref **outputs[SWEEP_MODELS];
+};
+
+static struct runner *runner_of_out(struct evaluation *evaluation)
+{
+	return &evaluation->sweep.runners[evaluation->plan->sweep.params.n_models - 1];
+}
+
+/* Notes which matrix has the value stats of a slot. */
+static void note_output(struct evaluation *evaluation, size_t model,
+			const struct observation *observation)
+{
+	const struct sweep *sweep = &evaluation->sweep;
+	size_t sequence = observation->sequence - sweep->first;
+
+	if (observation->what == OBSERVED_Y)
+		evaluation->outputs[model][sequence * sweep->runners[model].n_slots +
+					   observation->slot] = observation->linear;
+}
+
+static void observe_first(void *context, const struct observation *observation)
+{
+	note_output(context, 0, observation);
+}
+
+static void observe_second(void *context, const struct observation *observation)
+{
+	note_output(context, 1, observation);
+}
+
+static int stage_begins(void *context, struct sweep *sweep, struct err *err)
+{
+	struct evaluation *evaluation = context;
+	struct stage *stage = runner_of_out(evaluation)->stage;
+
+	(void)err;
+	for (size_t m = 0; m < sweep->plan->params.n_models; m++) {
+		size_t n = sweep->plan->max_sequences * sweep->runners[m].n_slots;
+
+		for (size_t i = 0; i < n; i++)
+			evaluation->outputs[m][i] = NULL;
+	}
+	if (stage->layer.ref)
+		engine_inputs_mark_layer(&evaluation->plan->inputs, &stage->layer);
+	else
+		engine_inputs_mark(&evaluation->plan->inputs, &stage->head);
+	return 0;
+}
+
+/* Runs the head of one model, or of both, and keeps the numbers of the positions that count. */
+static int run_head(struct evaluation *evaluation, int worker, size_t sequence, struct err *err)
+{
+	const struct eval_plan *plan = evaluation->plan;
+	struct sweep *sweep = &evaluation->sweep;
+	const struct head_pass q = runner_head_pass(runner_of_out(evaluation), worker, sequence);
+	const struct head_pass p = runner_head_pass(&sweep->runners[0], worker, sequence);
+	struct divergence *divergences =
+		evaluation->divergences + (size_t)worker * plan->sweep.longest;
+	size_t index = sweep->first + sequence, skipped = index ? plan->first_counted : 0;
+
+	if (plan->has_source ? forward_heads(&p, &q, divergences, err)
+			     : forward_head(&q, NULL, err))
+		return -1;
+	samples_add(&evaluation->samples, index, p.losses + skipped, q.losses + skipped,
+		    divergences + skipped);
+	return 0;
+}
+
+static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
+			struct err *err)
+{
+	if (!runner_layer(&sweep->runners[0]))
+		return run_head(context, worker, sequence, err);
+	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
+		if (runner_run(&sweep->runners[m], worker, sequence, err))
+			return -1;
+	return 0;
+}
+
+/* Fails for the first output that is not finite. */
+static int check_outputs(const struct evaluation *evaluation, size_t model, struct err *err)
+{
+	const struct sweep *sweep = &evaluation->sweep;
+	bool is_out = model + 1 == sweep->plan->params.n_models;
+	const struct eval_params *params = evaluation->params;
+	const struct runner *runner = &sweep->runners[model];
+
+	for (size_t i = 0; i < sweep->n_sequences * runner->n_slots; i++) {
+		const struct linear_ref *linear = evaluation->outputs[model][i];
+		uint64_t n = runner->memory.fetched[i].n_nonfinite;
+
+		if (linear && n)
+			return err_set(err, ERR_INPUT,
+				       "the output of '%s' in '%s' has %" PRIu64
+				       " values that are NaN or infinite, in sequence %zu",
+				       linear->module, is_out ? params->input : params->source, n,
+				       sweep->first + i / runner->n_slots);
+	}
+	return 0;
+}
+
+static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
+{
+	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
+		if (check_outputs(context, m, err))
+			return -1;
+	return 0;
+}
+
+/* Updates the perplexity that is shown. */
+static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
+{
+	struct evaluation *evaluation = context;
+	const struct samples *samples = &evaluation->samples;
+	size_t n = samples->target_first[sweep->first + sweep->n_sequences];
+	double loss = 0;
+
+	(void)err;
+	for (size_t i = 0; i < n; i++)
+		loss += samples->loss_q[i];
+	atomic_store(&evaluation->progress->loss, loss);
+	atomic_store(&evaluation->progress->tokens, n);
+	return 0;
+}
+
+static int prepare(struct evaluation *evaluation, struct err *err)
+{
+	const struct eval_plan *plan = evaluation->plan;
+	const struct sweep_params *params = &plan->sweep.params;
+	struct sweep *sweep = &evaluation->sweep;
+
+	for (size_t m = 0; m < params->n_models; m++)
+		evaluation->outputs[m] =
+			xcalloc(plan->sweep.max_sequences * sweep->runners[m].n_slots,
+				sizeof *evaluation->outputs[m]);
+	evaluation->divergences = xcalloc((size_t)params->n_threads * plan->sweep.longest,
+					  sizeof *evaluation->divergences);
+	atomic_store(&evaluation->progress->total,
+		     plan->sweep.n_tokens * (plan->out.model.n_layers + 1));
+	return samples_init(&evaluation->samples, &plan->data, plan->first_counted,
+			    plan->has_source, err);
+}
+
+static void hash_data(const struct token_ids *ids, char text[SHA256_HEX])
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+
+	SHA256((const unsigned char *)ids->ids, ids->n * sizeof *ids->ids, digest);
+	for (size_t i = 0; i < sizeof digest; i++)
+		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+}
+
+static int run(struct evaluation *evaluation, struct eval_result *result, struct err *err)
+{
+	const struct eval_params *params = evaluation->params;
+	const struct sweep_events events = { .context = evaluation,
+					     .observers = { { evaluation, observe_first },
+							    { evaluation, observe_second } },
+					     .stage_begins = stage_begins,
+					     .run = run_sequence,
+					     .stage_ends = stage_ends,
+					     .sweep_ends = sweep_ends };
+	struct sweep *sweep = &evaluation->sweep;
+
+	if (sweep_open(sweep, &evaluation->plan->sweep, params->backend, params->stop,
+		       evaluation->progress, err) ||
+	    prepare(evaluation, err) || sweep_run(sweep, 0, &events, err) ||
+	    sweep_close(sweep, err))
+		return -1;
+	hash_data(&evaluation->plan->data.ids, result->data_sha256);
+	quality_compute(&result->quality, &evaluation->samples);
+	return 0;
+}
+
+int eval_run(const struct eval_plan *plan, const struct eval_params *params,
+	     struct sweep_progress *progress, struct eval_result *result, struct err *err)
+{
+	struct evaluation evaluation = { .plan = plan, .params = params, .progress = progress };
+	int rc;
+
+	*result = (struct eval_result){ 0 };
+	rc = run(&evaluation, result, err);
+	samples_release(&evaluation.samples);
+	for (size_t m = 0; m < SWEEP_MODELS; m++)
+		free(evaluation.outputs[m]);
+	free(evaluation.divergences);
+	sweep_release(&evaluation.sweep);
+	return rc;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "eval/inputs.h"
+
+#include <stdlib.h>
+
+#include "backend/dispatch.h"
+#include "base/sort.h"
+#include "format/scale_names.h"
+#include "recipe/recipe.h"
+#include "source/fp8_source.h"
+
+/* Returns the cast of inputs that engines make for weights with such scales. */
+static struct qspec spec_of(const struct detection *detection, const struct tensor_ref *weight,
+			    const struct weight_scale *scale)
+{
+	enum granularity granularity = weight_scale_granularity(scale);
+	struct qspec spec = recipe_of_scheme(granularity, false)->input;
+
+	spec.format = weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
+	if (granularity == GRANULARITY_BLOCK) {
+		spec.tile.cols = scale->tile.cols;
+		spec.pow2 = detection->scheme.pow2;
+	}
+	return spec;
+}
+
+/* Reads the static scale of a matrix's input, if the checkpoint has one. */
+static int read_static(struct engine_input *input, struct source *source, const char *weight,
+		       struct err *err)
+{
+	const struct tensor_ref *scale = input_scale_beside(source->checkpoint, weight);
+	const struct floats_request request = { .ref = scale, .n = 1 };
+
+	if (!scale)
+		return 0;
+	if (source_read_floats(source, &request, &input->scale_inv, err))
+		return -1;
+	if (input->scale_inv > 0 && input->scale_inv <= F32_MAX) {
+		input->spec.tile = (struct tile){ WHOLE, WHOLE };
+		input->spec.arith = ARITH_GIVEN;
+		input->spec.pow2 = false;
+		return 0;
+	}
+	return err_set(err, ERR_INPUT, "tensor '%s' has the value %g, but a scale must be positive",
+		       scale->tensor->name, (double)input->scale_inv);
+}
+
+static int add(struct engine_inputs *inputs, const struct detection *detection,
+	       struct source *source, const struct linear_ref *ref, struct err *err)
+{
+	struct engine_input input = { .ref = ref };
+	struct weight_scale scale;
+
+	if (!ref->weight || !detection_is_weight(ref->weight))
+		return 0;
+	if (fp8_source_scale(detection, ref->weight, &scale, err))
+		return -1;
+	input.spec = spec_of(detection, ref->weight, &scale);
+	if (read_static(&input, source, ref->weight->tensor->name, err))
+		return -1;
+	ARRAY_GROW(inputs->list, inputs->n);
+	inputs->list[inputs->n++] = input;
+	return 0;
+}
+
+static int add_all(struct engine_inputs *inputs, const struct detection *detection,
+		   const struct model *model, struct source *source, struct err *err)
+{
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const struct layer_ref *layer = &model->layers[i];
+
+		for (int l = 0; l < N_LINEARS; l++)
+			if (add(inputs, detection, source, &layer->linear[l], err))
+				return -1;
+		for (size_t e = 0; e < layer->n_experts; e++)
+			for (int l = 0; l < N_EXPERT_ROLES; l++)
+				if (add(inputs, detection, source, &layer->experts[e][l], err))
+					return -1;
+	}
+	return add(inputs, detection, source, &model->head, err);
+}
+
+static int by_ref(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)((const struct engine_input *)a)->ref;
+	uintptr_t y = (uintptr_t)((const struct engine_input *)b)->ref;
+
+	return (x > y) - (x < y);
+}
+
+int engine_inputs_make(struct engine_inputs *inputs, const struct model *model,
+		       struct source *source, int n_lanes, struct err *err)
+{
+	struct detection detection;
+	int rc;
+
+	*inputs = (struct engine_inputs){ .backend = source->backend, .n_lanes = n_lanes };
+	inputs->lanes = xcalloc((size_t)n_lanes, sizeof *inputs->lanes);
+	rc = fp8_source_detect(&detection, source->checkpoint, source->io, err);
+	rc = rc ? rc : add_all(inputs, &detection, model, source, err);
+	detection_release(&detection);
+	sort(inputs->list, inputs->n, sizeof *inputs->list, by_ref);
+	return rc;
+}
+
+void engine_inputs_release(struct engine_inputs *inputs)
+{
+	for (int i = 0; i < inputs->n_lanes; i++) {
+		buffer_release(&inputs->lanes[i].codes);
+		buffer_release(&inputs->lanes[i].scales);
+		buffer_release(&inputs->lanes[i].values);
+	}
+	free(inputs->lanes);
+	free(inputs->list);
+	*inputs = (struct engine_inputs){ 0 };
+}
+
+void engine_inputs_mark(const struct engine_inputs *inputs, struct linear *linear)
+{
+	const struct engine_input wanted = { .ref = linear->ref };
+
+	if (linear->ref && inputs->n)
+		linear->module = bsearch(&wanted, inputs->list, inputs->n, sizeof wanted, by_ref);
+}
+
+void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *layer)
+{
+	for (int l = 0; l < N_LINEARS; l++)
+		engine_inputs_mark(inputs, &layer->linear[l]);
+	for (size_t e = 0; e < layer->ref->n_experts; e++)
+		for (int l = 0; l < N_EXPERT_ROLES; l++)
+			engine_inputs_mark(inputs, &layer->experts[e][l]);
+}
+
+/* Casts x by the engine_input that `from` was marked with. */
+static int apply(void *context, const struct filter_input *from, const float **values,
+		 struct err *err)
+{
+	static const char what[] = "the input of a product in FP8";
+	struct engine_inputs *inputs = context;
+	const struct engine_input *input = from->linear->module;
+	const struct qspec *spec = &input->spec;
+	struct engine_lane *lane = &inputs->lanes[from->worker];
+	size_t k = from->linear->ref->k, cols = tile_count(k, spec->tile.cols);
+	const struct matrix x = { from->x, DT_F32, from->m, k, k };
+	uint64_t n = (uint64_t)from->m * k, n_scales = tile_count(from->m, spec->tile.rows) * cols;
+	struct quant_stats stats = { 0 };
+	float scale = 1 / input->scale_inv;
+	struct quant_out out;
+	struct quant_in in;
+
+	if (buffer_ensure(&lane->codes, n, what, err) ||
+	    buffer_ensure(&lane->scales, n_scales * sizeof(float), what, err) ||
+	    buffer_ensure(&lane->values, n * sizeof(float), what, err))
+		return -1;
+	out = (struct quant_out){ .codes = lane->codes.data,
+				  .stride = k,
+				  .scale_inv = lane->scales.data,
+				  .scale_stride = cols,
+				  .stats = &stats };
+	in = (struct quant_in){ .codes = lane->codes.data,
+				.rows = from->m,
+				.cols = k,
+				.stride = k,
+				.format = spec->format,
+				.tile = spec->tile,
+				.scale_type = spec->scale_type,
+				.scale_inv = lane->scales.data,
+				.scale_stride = cols };
+	if (input->scale_inv > 0) {
+		backend_cast(inputs->backend, &x, spec, &scale, 1, &out);
+		in.scale_inv = &input->scale_inv;
+	} else {
+		backend_quantize(inputs->backend, &x, spec, &out);
+	}
+	backend_dequantize(inputs->backend, &in, DT_F32, lane->values.data, k);
+	*values = lane->values.data;
+	return backend_failed(inputs->backend, input->ref->module, err);
+}
+
+struct input_filter engine_inputs_filter(struct engine_inputs *inputs)
+{
+	return (struct input_filter){ inputs, apply };
+}

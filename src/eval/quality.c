@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "eval/quality.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/sort.h"
+
+static int doubles_new(double **values, size_t n, struct err *err)
+{
+	return buffer_alloc((void **)values, (n ? n : 1) * sizeof **values,
+			    "the numbers of positions", err);
+}
+
+/* Fills the first positions and targets of each sequence. */
+static void count(struct samples *samples, const struct dataset *data, size_t first_counted)
+{
+	for (size_t i = 0; i < data->n; i++) {
+		size_t len = data->sequences[i].len, skipped = i ? first_counted : 0;
+		size_t n = len > skipped ? len - skipped : 0;
+
+		samples->n_positions += n;
+		samples->n_targets += n ? n - 1 : 0;
+		samples->position_first[i + 1] = samples->n_positions;
+		samples->target_first[i + 1] = samples->n_targets;
+	}
+}
+
+int samples_init(struct samples *samples, const struct dataset *data, size_t first_counted,
+		 bool has_source, struct err *err)
+{
+	*samples = (struct samples){ .has_source = has_source, .n_sequences = data->n };
+	samples->position_first = xcalloc(data->n + 1, sizeof *samples->position_first);
+	samples->target_first = xcalloc(data->n + 1, sizeof *samples->target_first);
+	count(samples, data, first_counted);
+	if (doubles_new(&samples->loss_q, samples->n_targets, err))
+		return -1;
+	if (!has_source)
+		return 0;
+	if (doubles_new(&samples->loss_p, samples->n_targets, err) ||
+	    doubles_new(&samples->kl, samples->n_positions, err))
+		return -1;
+	samples->reverse_kl = xcalloc(data->n, sizeof *samples->reverse_kl);
+	samples->same_top = xcalloc(data->n, sizeof *samples->same_top);
+	return 0;
+}
+
+void samples_release(struct samples *samples)
+{
+	free(samples->position_first);
+	free(samples->target_first);
+	free(samples->loss_p);
+	free(samples->loss_q);
+	free(samples->kl);
+	free(samples->reverse_kl);
+	free(samples->same_top);
+	*samples = (struct samples){ 0 };
+}
+
+void samples_add(struct samples *samples, size_t i, const double *losses_p, const double *losses_q,
+		 const struct divergence *divergences)
+{
+	size_t first = samples->position_first[i], n = samples->position_first[i + 1] - first;
+	size_t first_target = samples->target_first[i];
+	size_t n_targets = samples->target_first[i + 1] - first_target;
+
+	for (size_t t = 0; t < n_targets; t++)
+		samples->loss_q[first_target + t] = losses_q[t];
+	for (size_t t = 0; samples->has_source && t < n_targets; t++)
+		samples->loss_p[first_target + t] = losses_p[t];
+	for (size_t t = 0; samples->has_source && t < n; t++) {
+		samples->kl[first + t] = divergences[t].kl;
+		samples->reverse_kl[i] += divergences[t].reverse_kl;
+		samples->same_top[i] += divergences[t].same_top;
+	}
+}
+
+static double sum_of(const double *values, size_t n)
+{
+	double sum = 0;
+
+	for (size_t i = 0; i < n; i++)
+		sum += values[i];
+	return sum;
+}
+
+/* Numbers of sequences: n of them, in n_values[i] parts each, whose sum is sums[i]. */
+struct series {
+	double *sums;
+	size_t *n_values;
+	size_t n;
+};
+
+static struct series series_new(size_t n)
+{
+	return (struct series){ .sums = xcalloc(n, sizeof(double)),
+				.n_values = xcalloc(n, sizeof(size_t)) };
+}
+
+static void series_release(struct series *series)
+{
+	free(series->sums);
+	free(series->n_values);
+}
+
+/* Adds a sequence, unless it has no value. */
+static void series_add(struct series *series, double sum, size_t n)
+{
+	if (!n)
+		return;
+	series->sums[series->n] = sum;
+	series->n_values[series->n++] = n;
+}
+
+/* Returns the mean of all values, with the standard error of the mean of the sequences' means. */
+static struct estimate series_mean(const struct series *series)
+{
+	double sum = 0, mean_of_means = 0, squares = 0, n = (double)series->n;
+	size_t n_values = 0;
+
+	for (size_t i = 0; i < series->n; i++) {
+		sum += series->sums[i];
+		n_values += series->n_values[i];
+		mean_of_means += series->sums[i] / (double)series->n_values[i] / n;
+	}
+	for (size_t i = 0; i < series->n; i++) {
+		double far = series->sums[i] / (double)series->n_values[i] - mean_of_means;
+
+		squares += far * far;
+	}
+	return (struct estimate){ .value = n_values ? sum / (double)n_values : NAN,
+				  .se = series->n > 1 ? sqrt(squares / (n - 1) / n) : NAN };
+}
+
+/* Returns the mean of weight_q * loss of Q + weight_p * loss of P over targets. */
+static struct estimate mean_loss(const struct samples *samples, double weight_q, double weight_p)
+{
+	struct series series = series_new(samples->n_sequences);
+	struct estimate mean;
+
+	for (size_t i = 0; i < samples->n_sequences; i++) {
+		size_t first = samples->target_first[i], n = samples->target_first[i + 1] - first;
+		double sum = weight_q * sum_of(samples->loss_q + first, n);
+
+		if (weight_p != 0)
+			sum += weight_p * sum_of(samples->loss_p + first, n);
+		series_add(&series, sum, n);
+	}
+	mean = series_mean(&series);
+	series_release(&series);
+	return mean;
+}
+
+/* Returns the mean over positions of the sums of sequences. */
+static struct estimate mean_position(const struct samples *samples, const double *sums)
+{
+	struct series series = series_new(samples->n_sequences);
+	struct estimate mean;
+
+	for (size_t i = 0; i < samples->n_sequences; i++)
+		series_add(&series, sums[i],
+			   samples->position_first[i + 1] - samples->position_first[i]);
+	mean = series_mean(&series);
+	series_release(&series);
+	return mean;
+}
+
+/* Returns exp(x), with the error of the delta method. */
+static struct estimate exp_of(struct estimate x)
+{
+	return (struct estimate){ exp(x.value), exp(x.value) * x.se };
+}
+
+static double correlation(const double *x, const double *y, size_t n)
+{
+	double mean_x = sum_of(x, n) / (double)n, mean_y = sum_of(y, n) / (double)n;
+	double xx = 0, yy = 0, xy = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		xx += (x[i] - mean_x) * (x[i] - mean_x);
+		yy += (y[i] - mean_y) * (y[i] - mean_y);
+		xy += (x[i] - mean_x) * (y[i] - mean_y);
+	}
+	return xy / sqrt(xx * yy);
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Returns the quantile of sorted values. */
+static double quantile(const double *sorted, size_t n, double q)
+{
+	double at = q * (double)(n - 1);
+	size_t below = (size_t)at;
+
+	if (below + 1 >= n)
+		return sorted[n - 1];
+	return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
+}
+
+static const struct {
+	const char *name;
+	size_t offset;
+	double q;
+} quantiles[] = {
+	{ "max", offsetof(struct spread, max), 1 },
+	{ "p99_9", offsetof(struct spread, p99_9), 0.999 },
+	{ "p99", offsetof(struct spread, p99), 0.99 },
+	{ "p95", offsetof(struct spread, p95), 0.95 },
+	{ "p90", offsetof(struct spread, p90), 0.9 },
+	{ "median", offsetof(struct spread, median), 0.5 },
+	{ "p10", offsetof(struct spread, p10), 0.1 },
+	{ "p5", offsetof(struct spread, p5), 0.05 },
+	{ "p1", offsetof(struct spread, p1), 0.01 },
+	{ "min", offsetof(struct spread, min), 0 },
+};
+#define N_QUANTILES (sizeof quantiles / sizeof *quantiles)
+
+const char *spread_name(size_t i)
+{
+	return i < N_QUANTILES ? quantiles[i].name : NULL;
+}
+
+double spread_value(const struct spread *spread, size_t i)
+{
+	return *(const double *)((const char *)spread + quantiles[i].offset);
+}
+
+/* Sorts the values. */
+static struct spread spread_of(double *values, size_t n)
+{
+	struct spread spread;
+
+	sort(values, n, sizeof *values, compare_doubles);
+	for (size_t i = 0; i < N_QUANTILES; i++)
+		*(double *)((char *)&spread + quantiles[i].offset) =
+			n ? quantile(values, n, quantiles[i].q) : NAN;
+	return spread;
+}
+
+/* Changes in the probability of targets; overwrites the losses of P with them. */
+static void delta_p_compute(struct quality *quality, struct samples *samples)
+{
+	double *delta = samples->loss_p, squares = 0, n = (double)samples->n_targets;
+
+	for (size_t i = 0; i < samples->n_targets; i++) {
+		delta[i] = 100 * (exp(-samples->loss_q[i]) - exp(-samples->loss_p[i]));
+		squares += delta[i] * delta[i];
+	}
+	quality->delta_p = sum_of(delta, samples->n_targets) / n;
+	quality->delta_p_rms = sqrt(squares / n);
+	quality->delta_p_spread = spread_of(delta, samples->n_targets);
+}
+
+static void compare(struct quality *quality, struct samples *samples)
+{
+	double *sums = xcalloc(samples->n_sequences, sizeof *sums);
+	double p, q;
+
+	quality->source_perplexity = exp_of(mean_loss(samples, 0, 1));
+	quality->ln_ratio = mean_loss(samples, 1, -1);
+	quality->ratio = exp_of(quality->ln_ratio);
+	p = quality->source_perplexity.value;
+	q = quality->perplexity.value;
+	quality->difference.value = q - p;
+	quality->difference.se = mean_loss(samples, q, -p).se;
+	quality->correlation = correlation(samples->loss_p, samples->loss_q, samples->n_targets);
+	for (size_t i = 0; i < samples->n_sequences; i++)
+		sums[i] = sum_of(samples->kl + samples->position_first[i],
+				 samples->position_first[i + 1] - samples->position_first[i]);
+	quality->kld = mean_position(samples, sums);
+	quality->reverse_kld = mean_position(samples, samples->reverse_kl).value;
+	for (size_t i = 0; i < samples->n_sequences; i++)
+		sums[i] = 100 * samples->same_top[i];
+	quality->same_top = mean_position(samples, sums);
+	quality->kld_spread = spread_of(samples->kl, samples->n_positions);
+	delta_p_compute(quality, samples);
+	free(sums);
+}
+
+void quality_compute(struct quality *quality, struct samples *samples)
+{
+	*quality = (struct quality){ .n_sequences = samples->n_sequences,
+				     .n_positions = samples->n_positions,
+				     .n_targets = samples->n_targets,
+				     .has_source = samples->has_source };
+	quality->perplexity = exp_of(mean_loss(samples, 1, 0));
+	if (samples->has_source)
+		compare(quality, samples);
+}
