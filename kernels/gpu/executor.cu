@@ -339,6 +339,7 @@ extern "C" const struct executor_ops executor_gpu = {
 	.scatter_add = on_stream<gpu_scatter_add>::run,
 	.rms_norm = on_stream<gpu_rms_norm>::run,
 	.rope = on_stream<gpu_rope>::run,
+	.round_e4m3 = on_stream<gpu_round_e4m3>::run,
 	.attention_scratch = gpu_attention_scratch,
 	.attend = on_stream<gpu_attend>::run,
 	.cross_entropy = on_stream<gpu_cross_entropy>::run,

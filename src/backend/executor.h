@@ -137,6 +137,13 @@ struct rope_args {
 	size_t rope_dim;
 };
 
+/* The values of a cache in E4M3: x = e4m3(x / scale) scale, with a scale for each head. */
+struct round_e4m3_args {
+	float *x; /* (n_rows, n_heads, head_dim) */
+	size_t n_rows, n_heads, head_dim;
+	const float *scales; /* (n_heads) */
+};
+
 /* The causal attention of a sequence: a query attends to its own token and those before it. */
 struct attention_args {
 	size_t n_tokens, n_heads, n_kv_heads, head_dim,
@@ -293,6 +300,7 @@ struct executor_ops {
 
 	void (*rms_norm)(struct executor_stream *stream, const struct rms_norm_args *args);
 	void (*rope)(struct executor_stream *stream, const struct rope_args *args);
+	void (*round_e4m3)(struct executor_stream *stream, const struct round_e4m3_args *args);
 
 	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
 	uint64_t (*attention_scratch)(const struct attention_args *args);

@@ -29,10 +29,10 @@ struct eval_params {
 	bool kv_cache;		 /* keys and values go through the checkpoint's scales */
 	const char *precision;	 /* "bf16" or "f32"; NULL: bf16 */
 	const struct backend *backend;
-	int n_threads;	     /* >= 1 */
-	uint64_t max_memory; /* bytes, besides one layer of each model; 0: 1 GiB */
+	int n_threads;		/* >= 1 */
+	uint64_t max_memory;	/* bytes, besides one layer of each model; 0: 1 GiB */
 	const atomic_int *stop; /* NULL, or a signal number in it ends the job at the next step */
-	double (*now)(void); /* seconds, with any origin */
+	double (*now)(void);	/* seconds, with any origin */
 };
 
 /* A model that takes part. */

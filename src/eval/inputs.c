@@ -25,7 +25,7 @@ static struct qspec spec_of(const struct detection *detection, const struct tens
 }
 
 /* Reads the static scale of a matrix's input, if the checkpoint has one. */
-static int read_static(struct engine_input *input, struct source *source, const char *weight,
+static int read_static(struct engine_cast *cast, struct source *source, const char *weight,
 		       struct err *err)
 {
 	const struct tensor_ref *scale = input_scale_beside(source->checkpoint, weight);
@@ -33,33 +33,48 @@ static int read_static(struct engine_input *input, struct source *source, const 
 
 	if (!scale)
 		return 0;
-	if (source_read_floats(source, &request, &input->scale_inv, err))
+	if (source_read_floats(source, &request, &cast->scale_inv, err))
 		return -1;
-	if (input->scale_inv > 0 && input->scale_inv <= F32_MAX) {
-		input->spec.tile = (struct tile){ WHOLE, WHOLE };
-		input->spec.arith = ARITH_GIVEN;
-		input->spec.pow2 = false;
+	if (cast->scale_inv > 0 && cast->scale_inv <= F32_MAX) {
+		cast->spec.tile = (struct tile){ WHOLE, WHOLE };
+		cast->spec.arith = ARITH_GIVEN;
+		cast->spec.pow2 = false;
 		return 0;
 	}
 	return err_set(err, ERR_INPUT, "tensor '%s' has the value %g, but a scale must be positive",
-		       scale->tensor->name, (double)input->scale_inv);
+		       scale->tensor->name, (double)cast->scale_inv);
+}
+
+/* Matrices that share an input are near each other. */
+#define NEAR_CASTS 16
+
+/* Returns the index of an equal cast among the last ones, or else of a new one. */
+static size_t share(struct engine_inputs *inputs, const struct engine_cast *cast)
+{
+	for (size_t i = inputs->n_casts; i-- > 0 && inputs->n_casts - i <= NEAR_CASTS;)
+		if (qspec_equal(&inputs->casts[i].spec, &cast->spec) &&
+		    inputs->casts[i].scale_inv == cast->scale_inv)
+			return i;
+	ARRAY_GROW(inputs->casts, inputs->n_casts);
+	inputs->casts[inputs->n_casts] = *cast;
+	return inputs->n_casts++;
 }
 
 static int add(struct engine_inputs *inputs, const struct detection *detection,
 	       struct source *source, const struct linear_ref *ref, struct err *err)
 {
-	struct engine_input input = { .ref = ref };
+	struct engine_cast cast = { 0 };
 	struct weight_scale scale;
 
 	if (!ref->weight || !detection_is_weight(ref->weight))
 		return 0;
 	if (fp8_source_scale(detection, ref->weight, &scale, err))
 		return -1;
-	input.spec = spec_of(detection, ref->weight, &scale);
-	if (read_static(&input, source, ref->weight->tensor->name, err))
+	cast.spec = spec_of(detection, ref->weight, &scale);
+	if (read_static(&cast, source, ref->weight->tensor->name, err))
 		return -1;
 	ARRAY_GROW(inputs->list, inputs->n);
-	inputs->list[inputs->n++] = input;
+	inputs->list[inputs->n++] = (struct engine_input){ ref, share(inputs, &cast) };
 	return 0;
 }
 
@@ -111,16 +126,19 @@ void engine_inputs_release(struct engine_inputs *inputs)
 		buffer_release(&inputs->lanes[i].values);
 	}
 	free(inputs->lanes);
+	free(inputs->casts);
 	free(inputs->list);
 	*inputs = (struct engine_inputs){ 0 };
 }
 
 void engine_inputs_mark(const struct engine_inputs *inputs, struct linear *linear)
 {
-	const struct engine_input wanted = { .ref = linear->ref };
+	const struct engine_input wanted = { .ref = linear->ref }, *found;
 
-	if (linear->ref && inputs->n)
-		linear->module = bsearch(&wanted, inputs->list, inputs->n, sizeof wanted, by_ref);
+	if (!linear->ref || !inputs->n)
+		return;
+	found = bsearch(&wanted, inputs->list, inputs->n, sizeof wanted, by_ref);
+	linear->module = found ? &inputs->casts[found->cast] : NULL;
 }
 
 void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *layer)
@@ -132,20 +150,20 @@ void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *
 			engine_inputs_mark(inputs, &layer->experts[e][l]);
 }
 
-/* Casts x by the engine_input that `from` was marked with. */
+/* Casts x by the cast that `from` was marked with. */
 static int apply(void *context, const struct filter_input *from, const float **values,
 		 struct err *err)
 {
 	static const char what[] = "the input of a product in FP8";
 	struct engine_inputs *inputs = context;
-	const struct engine_input *input = from->linear->module;
-	const struct qspec *spec = &input->spec;
+	const struct engine_cast *cast = from->linear->module;
+	const struct qspec *spec = &cast->spec;
 	struct engine_lane *lane = &inputs->lanes[from->worker];
 	size_t k = from->linear->ref->k, cols = tile_count(k, spec->tile.cols);
 	const struct matrix x = { from->x, DT_F32, from->m, k, k };
 	uint64_t n = (uint64_t)from->m * k, n_scales = tile_count(from->m, spec->tile.rows) * cols;
 	struct quant_stats stats = { 0 };
-	float scale = 1 / input->scale_inv;
+	float scale = 1 / cast->scale_inv;
 	struct quant_out out;
 	struct quant_in in;
 
@@ -167,15 +185,15 @@ static int apply(void *context, const struct filter_input *from, const float **v
 				.scale_type = spec->scale_type,
 				.scale_inv = lane->scales.data,
 				.scale_stride = cols };
-	if (input->scale_inv > 0) {
+	if (cast->scale_inv > 0) {
 		backend_cast(inputs->backend, &x, spec, &scale, 1, &out);
-		in.scale_inv = &input->scale_inv;
+		in.scale_inv = &cast->scale_inv;
 	} else {
 		backend_quantize(inputs->backend, &x, spec, &out);
 	}
 	backend_dequantize(inputs->backend, &in, DT_F32, lane->values.data, k);
 	*values = lane->values.data;
-	return backend_failed(inputs->backend, input->ref->module, err);
+	return backend_failed(inputs->backend, from->linear->ref->module, err);
 }
 
 struct input_filter engine_inputs_filter(struct engine_inputs *inputs)

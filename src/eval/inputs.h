@@ -17,11 +17,17 @@
 #include "forward/forward.h"
 #include "source/source.h"
 
-/* How the input (m, k) of one matrix is cast. */
-struct engine_input {
-	const struct linear_ref *ref;
+/* How an input is cast. */
+struct engine_cast {
 	struct qspec spec;
 	float scale_inv; /* static, of the checkpoint; 0: each tile has its own */
+};
+
+/* The cast of the input (m, k) of one matrix.  Matrices with equal casts share one, so that an
+ * input of several matrices is cast once. */
+struct engine_input {
+	const struct linear_ref *ref;
+	size_t cast;
 };
 
 /* The memory of one worker. */
@@ -33,6 +39,8 @@ struct engine_lane {
 struct engine_inputs {
 	struct engine_input *list; /* by address of ref */
 	size_t n;
+	struct engine_cast *casts;
+	size_t n_casts;
 	const struct backend *backend;
 	struct engine_lane *lanes; /* by worker */
 	int n_lanes;

@@ -69,9 +69,8 @@ static int check_stride(const struct eval_plan *plan, const struct eval_params *
 	if (!params->stride)
 		return 0;
 	if ((size_t)params->stride > len)
-		return err_set(err, ERR_USAGE,
-			       "option '--stride': %d is more than --seq-len (%zu)", params->stride,
-			       len);
+		return err_set(err, ERR_USAGE, "option '--stride': %d is more than --seq-len (%zu)",
+			       params->stride, len);
 	for (size_t i = 0; i < plan->data.n; i++)
 		if (plan->data.sequences[i].len != len)
 			return err_set(err, ERR_USAGE,

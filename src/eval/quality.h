@@ -30,9 +30,9 @@ struct spread {
 
 struct quality {
 	size_t n_sequences;
-	size_t n_positions; /* that count, */
-	size_t n_targets;   /* and those of them that have a next token */
-	bool has_source;    /* without it only perplexity is set */
+	size_t n_positions;		   /* that count, */
+	size_t n_targets;		   /* and those of them that have a next token */
+	bool has_source;		   /* without it only perplexity is set */
 	struct estimate perplexity;	   /* of Q: exp(mean of -ln Q(target)) */
 	struct estimate source_perplexity; /* of P */
 	struct estimate ln_ratio;	   /* mean of ln P(target) - ln Q(target) */
@@ -51,10 +51,10 @@ struct quality {
 struct samples {
 	bool has_source;
 	size_t n_sequences, n_positions, n_targets;
-	size_t *position_first; /* (n_sequences + 1): where the positions of a sequence begin */
-	size_t *target_first;	/* (n_sequences + 1): likewise */
-	double *loss_p, *loss_q;      /* (n_targets) */
-	double *kl;		      /* (n_positions) */
+	size_t *position_first;	 /* (n_sequences + 1): where the positions of a sequence begin */
+	size_t *target_first;	 /* (n_sequences + 1): likewise */
+	double *loss_p, *loss_q; /* (n_targets) */
+	double *kl;		 /* (n_positions) */
 	double *reverse_kl, *same_top; /* (n_sequences): sums */
 };
 

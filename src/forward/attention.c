@@ -207,6 +207,26 @@ static void observe_qkv(const struct pass *pass)
 	}
 }
 
+/* Rounds keys and values as a cache in FP8 does. */
+static void round_caches(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	const struct attention_arrays *a = &pass->workspace->attention;
+	const struct round_e4m3_args caches[] = {
+		{ .x = a->k, .head_dim = model->head_dim, .scales = pass->layer->key_scales },
+		{ .x = a->v, .head_dim = model->value_dim, .scales = pass->layer->value_scales },
+	};
+
+	for (size_t i = 0; i < sizeof caches / sizeof *caches; i++) {
+		struct round_e4m3_args args = caches[i];
+
+		args.n_rows = pass->sequence->n_tokens;
+		args.n_heads = model->n_kv_heads;
+		if (args.scales)
+			pass->workspace->ops->round_e4m3(pass->workspace->stream, &args);
+	}
+}
+
 static void attend(const struct pass *pass)
 {
 	const struct model *model = pass->forward->model;
@@ -245,6 +265,7 @@ int attention_run(const struct pass *pass, struct err *err)
 	rotate_heads(pass, a->q, model->n_heads);
 	rotate_heads(pass, a->k, model->n_kv_heads);
 	observe_qkv(pass);
+	round_caches(pass);
 	attend(pass);
 	return pass_linear(pass, &pass->layer->linear[LINEAR_O], a->attn_out, n, w->out, err);
 }

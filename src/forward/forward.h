@@ -24,7 +24,9 @@ struct linear {
 	float *bias;		       /* (n); NULL: none */
 	float amax;		       /* of the weight, in the checkpoint's type */
 	enum dtype input;	       /* type of the products: BF16, or F32 */
-	const void *module; /* private to the input filter; NULL: the input is not filtered */
+	/* private to the input filter, which gives matrices with the same input and module the same
+	 * values; NULL: the input is not filtered */
+	const void *module;
 };
 
 /* A loaded layer. */
@@ -33,6 +35,9 @@ struct layer {
 	struct linear linear[N_LINEARS];
 	float *vector[N_VECTORS]; /* VECTOR_ROUTER_BIAS is the host's, which chooses experts */
 	struct linear (*experts)[N_EXPERT_ROLES];
+	/* (kv heads): scale_inv of the keys and of the values, which are rounded to E4M3 after
+	 * their rotation; NULL: they stay */
+	const float *key_scales, *value_scales;
 };
 
 struct head {

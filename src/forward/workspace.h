@@ -16,9 +16,11 @@
 
 /* The input of a product, rounded and filtered, kept while several matrices share it. */
 struct input_arrays {
-	uint16_t *rounded;	   /* (tokens, widest input): bf16 */
-	const float *rounded_from; /* the values that rounded is made of; NULL: none */
-	float *filtered;	   /* (tokens, widest input): the filter's result */
+	uint16_t *rounded;	    /* (tokens, widest input): bf16 */
+	const float *rounded_from;  /* the values that rounded is made of; NULL: none */
+	float *filtered;	    /* (tokens, widest input): the filter's result */
+	const float *filtered_from; /* the values that filtered is made of; NULL: none */
+	const void *filtered_by;    /* the module that they were filtered for */
 };
 
 struct attention_arrays {

@@ -55,6 +55,8 @@ static void run_all(size_t n)
 						    .n_heads = 1,
 						    .head_dim = 4,
 						    .rope_dim = 4 });
+	gpu_round_e4m3(stream,
+		       &(const struct round_e4m3_args){ .n_rows = n, .n_heads = 1, .head_dim = 4 });
 	gpu_attend(stream, &attention);
 	gpu_cross_entropy(stream, &entropy);
 	gpu_divergence(stream, &divergence);

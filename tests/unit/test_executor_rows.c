@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "num/exp.h"
+#include "num/fp8.h"
 #include "support/executor_sides.h"
 
 static void rows_are_copied_and_repeated(void **state)
@@ -343,6 +344,43 @@ static void entropies_equal_plain_loops(void **state)
 		entropy_at(more_sizes[i], i % 2 ? 3 : 0, i % 2 * 16384);
 }
 
+static void caches_are_rounded_by_head(void **state)
+{
+	static const struct {
+		size_t n_rows, n_heads, head_dim;
+	} sizes[] = { { 1, 1, 1 }, { 3, 2, 5 }, { 5, 3, 64 }, { 2, 4, 100 } };
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(sizes); i++) {
+		size_t n_heads = sizes[i].n_heads, head_dim = sizes[i].head_dim;
+		struct values x = values_new(sizes[i].n_rows * n_heads * head_dim, i % 2);
+		const float scales[] = { 0.01f, 0.25f, 1e-4f, 3 };
+
+		values_set(&x, 0, 1000); /* saturates */
+		for (size_t k = 0; k < x.n; k++) {
+			float scale = scales[k / head_dim % n_heads];
+
+			x.wanted[k] =
+				fp8_e4m3_to_f32(fp8_e4m3_from_f32(x.given[k] / scale)) * scale;
+		}
+		EACH_SIDE(s)
+		{
+			float *there = values_send(s, &x);
+			float *scales_there = side_put(s, scales, n_heads * sizeof *scales);
+
+			s->ops->round_e4m3(s->stream, &(const struct round_e4m3_args){
+							      .x = there,
+							      .n_rows = sizes[i].n_rows,
+							      .n_heads = n_heads,
+							      .head_dim = head_dim,
+							      .scales = scales_there });
+			values_check(s, &x, there, "round_e4m3");
+			s->ops->memory_free(s->executor, scales_there);
+		}
+		values_free(&x);
+	}
+}
+
 /* Of one row, by the words of the contract. */
 static struct divergence_sums plain_divergence(const float *p, const float *q, size_t n,
 					       size_t first)
@@ -442,6 +480,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(entropies_equal_plain_loops),
 		cmocka_unit_test(no_tokens_have_no_entropy),
 		cmocka_unit_test(divergences_equal_plain_loops),
+		cmocka_unit_test(caches_are_rounded_by_head),
 	};
 
 	sides_begin(argc, argv);

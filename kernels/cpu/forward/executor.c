@@ -12,6 +12,7 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/forward/gemm.h"
 #include "kernels/cpu/forward/ops.h"
+#include "num/fp8.h"
 
 struct cpu_executor {
 	struct executor executor;
@@ -300,6 +301,16 @@ static void cpu_rope(struct executor_stream *stream, const struct rope_args *a)
 				     a->cosines + t * half, a->sines + t * half, a->rope_dim);
 }
 
+static void cpu_round_e4m3(struct executor_stream *stream, const struct round_e4m3_args *args)
+{
+	(void)stream;
+	for (size_t i = 0; i < args->n_rows * args->n_heads * args->head_dim; i++) {
+		float scale = args->scales[i / args->head_dim % args->n_heads];
+
+		args->x[i] = fp8_e4m3_to_f32(fp8_e4m3_from_f32(args->x[i] / scale)) * scale;
+	}
+}
+
 /* The scratch memory of attention, in floats: the packed keys and values of one head, the scores of
  * a block of queries, and their sums of values. */
 struct attention_scratch {
@@ -436,6 +447,7 @@ const struct executor_ops executor_cpu = {
 	.scatter_add = cpu_scatter_add,
 	.rms_norm = cpu_rms_norm,
 	.rope = cpu_rope,
+	.round_e4m3 = cpu_round_e4m3,
 	.attention_scratch = cpu_attention_scratch,
 	.attend = cpu_attend,
 	.cross_entropy = cpu_cross_entropy,

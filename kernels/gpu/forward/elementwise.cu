@@ -117,3 +117,37 @@ void gpu_gate_interleaved(struct device_stream *stream, const float *x, float cl
 	fours_launch(stream, "gate_interleaved", gate_interleaved{ x, clamp, y }, 1, n,
 		     fours_aligned(x, 0) && fours_aligned(y, 0));
 }
+
+/* A row is a token; its heads have scales of their own. */
+struct round_e4m3 {
+	float *x;
+	size_t n_cols, head_dim;
+	const float *scales;
+
+	__device__ float rounded(float v, size_t col) const
+	{
+		float scale = scales[(col < n_cols ? col : n_cols - 1) / head_dim];
+
+		return fp8_e4m3_to_f32(fp8_e4m3_from_f32(v / scale)) * scale;
+	}
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float *to = x + at.row * n_cols + at.col;
+		float4 v = fours_load(to, at.n, at.aligned);
+
+		fours_store(to,
+			    { rounded(v.x, at.col), rounded(v.y, at.col + 1),
+			      rounded(v.z, at.col + 2), rounded(v.w, at.col + 3) },
+			    at.n, at.aligned);
+	}
+};
+
+void gpu_round_e4m3(struct device_stream *stream, const struct round_e4m3_args *args)
+{
+	size_t n_cols = args->n_heads * args->head_dim;
+
+	fours_launch(stream, "round_e4m3",
+		     round_e4m3{ args->x, n_cols, args->head_dim, args->scales }, args->n_rows,
+		     n_cols, fours_aligned(args->x, n_cols));
+}

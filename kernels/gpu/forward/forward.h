@@ -42,6 +42,7 @@ void gpu_gather(struct device_stream *stream, float *y, const float *x, const ui
 void gpu_scatter_add(struct device_stream *stream, const struct scatter_add_args *args);
 void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args);
 void gpu_rope(struct device_stream *stream, const struct rope_args *args);
+void gpu_round_e4m3(struct device_stream *stream, const struct round_e4m3_args *args);
 
 /* --- attention and loss --- */
 
