@@ -18,6 +18,7 @@ struct settings {
 	struct eval_params params; /* completed by run() */
 	struct option_list data;
 	struct run_settings run;
+	double max_kld; /* 0: no gate */
 	bool dry_run;
 };
 
@@ -45,11 +46,19 @@ static const struct option_row options[] = {
 	{ SECTION_NUMBERS, "activations", 0, "engine|bf16",
 	  "Cast the inputs of FP8 weights as an engine does (default), or not at all",
 	  option_text, PLACE(params.activations) },
+	{ SECTION_NUMBERS, "kv-cache", 0, NULL,
+	  "Round keys and values through the KV-cache scales of OUT", option_flag,
+	  PLACE(params.kv_cache) },
 	{ SECTION_NUMBERS, "precision", 0, "bf16|f32",
 	  "Input type of matrix products (default bf16)", option_text, PLACE(params.precision) },
+	{ SECTION_CHECKS, "max-kld", 0, "X", "Exit with 1 if the mean KLD is above X",
+	  option_positive, PLACE(max_kld) },
 	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
 	  "Memory for sequences in flight, in addition to one layer of each model (default 1G)",
 	  option_size, PLACE(run.max_memory) },
+	{ SECTION_REPORTING, "by-layer", 0, NULL,
+	  "Also report the error of each module and layer", option_flag,
+	  PLACE(params.by_layer) },
 	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
 	  PLACE(dry_run) },
 	{ 0 },
@@ -69,12 +78,18 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 	ticker_start(&ticker, "eval", run_progress_mode(&settings->run), &watched);
 	rc = eval_run(plan, &settings->params, &progress, &result, err);
 	ticker_stop(&ticker);
-	if (rc == 0)
-		(settings->run.json ? eval_report_json : eval_report_text)(
-			&(struct eval_report){ .params = &settings->params,
-					       .plan = plan,
-					       .result = &result,
-					       .seconds = process_now() - began });
+	if (rc)
+		return -1;
+	(settings->run.json ? eval_report_json : eval_report_text)(
+		&(struct eval_report){ .params = &settings->params,
+				       .plan = plan,
+				       .result = &result,
+				       .seconds = process_now() - began });
+	rc = settings->max_kld > 0 && !(result.quality.kld.value <= settings->max_kld);
+	if (rc)
+		fprintf(stderr, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
+			result.quality.kld.value, settings->max_kld);
+	eval_result_release(&result);
 	return rc;
 }
 
@@ -104,6 +119,9 @@ static int check_and_run(struct settings *settings, struct err *err)
 	if (!params->n_data)
 		return err_set(err, ERR_USAGE,
 			       "option '--data' is missing: give text or token ids to predict");
+	if (!params->source && (params->by_layer || settings->max_kld > 0))
+		return err_set(err, ERR_USAGE, "option '--%s' requires '--source'",
+			       params->by_layer ? "by-layer" : "max-kld");
 	params->backend = backend_select_forward(settings->run.backend, &refused, err);
 	if (!params->backend)
 		return -1;
@@ -121,9 +139,12 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	struct settings settings = { .params = { .io = &io_system, .now = process_now } };
 	int rc = command_parse(command, argc, argv, &settings, err);
 
-	rc = rc ? rc : check_and_run(&settings, err);
+	if (rc)
+		rc = rc < 0 ? -1 : 0;
+	else
+		rc = check_and_run(&settings, err);
 	free(settings.data.texts);
-	return rc < 0 ? -1 : 0;
+	return rc;
 }
 
 const struct command command_eval = {

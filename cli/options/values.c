@@ -2,6 +2,7 @@
 #include "cli/options/values.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -64,6 +65,19 @@ int option_count(const struct option_row *option, const char *value, void *place
 int option_large(const struct option_row *option, const char *value, void *place, struct err *err)
 {
 	return read_int(option, value, MAX_LARGE, place, err);
+}
+
+int option_positive(const struct option_row *option, const char *value, void *place,
+		    struct err *err)
+{
+	char *end;
+	double number = strtod(value, &end);
+
+	if (end == value || *end || !(number > 0) || !isfinite(number))
+		return err_set(err, ERR_USAGE, "option '--%s': '%s' is not a number above 0",
+			       option->name, value);
+	*(double *)place = number;
+	return 0;
 }
 
 /* Returns the power of two that "K", "KB" or "KiB" multiplies by; -1 if the unit is unknown. */

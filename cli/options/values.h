@@ -19,6 +19,7 @@ option_reader option_choice;	  /* int: the index in "a|b|c" */
 option_reader option_flag;	  /* bool: true */
 option_reader option_count;	  /* int: from 1 to 1024 */
 option_reader option_large;	  /* int: from 1 to a billion */
+option_reader option_positive;	  /* double: a finite number above 0 */
 option_reader option_append;	  /* struct option_list: appends a text */
 option_reader option_recipe;	  /* const char *: the name of an existing recipe */
 option_reader option_append_rule; /* struct option_rules: appends RE=RECIPE or RE=skip */

@@ -82,6 +82,31 @@ static void print_comparison(const struct quality *quality)
 	print_estimate("Same top p", quality->same_top, " %");
 }
 
+/* A line for each layer, and one for each of its modules: dB against the source. */
+static void print_layers(const struct eval_result *result)
+{
+	printf("\n%-46s %8s %11s %9s\n", "Signal to noise, dB", "local", "accumulated", "zeros");
+	for (size_t i = 0; i < result->n_layers; i++) {
+		const struct layer_quality *layer = &result->layers[i];
+
+		for (size_t m = 0; m < layer->n_modules; m++) {
+			const struct module_quality *module = &layer->modules[m];
+			double zeros = 100 * (double)module->n_zeros / (double)module->n_inputs;
+
+			printf("%-46s %8.2f", module->ref->module, noise_db(&module->local));
+			if (module->accumulated.signal > 0)
+				printf(" %11.2f", noise_db(&module->accumulated));
+			else
+				printf(" %11s", "-");
+			if (module->n_inputs)
+				printf(" %7.3f %%", zeros);
+			putchar('\n');
+		}
+		printf("layer %zu, residual stream %*.2f\n", i, 41 - (i > 9) - (i > 99),
+		       noise_db(&layer->residual));
+	}
+}
+
 void eval_report_text(const struct eval_report *report)
 {
 	const struct quality *quality = &report->result->quality;
@@ -93,6 +118,8 @@ void eval_report_text(const struct eval_report *report)
 	print_estimate("Mean PPL(Q)", quality->perplexity, "");
 	if (quality->has_source)
 		print_comparison(quality);
+	if (report->result->layers)
+		print_layers(report->result);
 	printf("\n%s\n", time.data);
 	buf_release(&time);
 }
@@ -132,6 +159,46 @@ static void json_comparison(struct json_out *out, const struct quality *quality)
 	json_estimate(out, "same_top", quality->same_top);
 }
 
+static void json_noise(struct json_out *out, const char *key, const struct noise *noise)
+{
+	json_out_open(out, key, '{');
+	json_out_real(out, "sqnr_db", noise_db(noise));
+	json_out_real(out, "relative_error",
+		      noise->signal > 0 ? sqrt(noise->noise / noise->signal) : NAN);
+	json_out_close(out, '}');
+}
+
+static void json_module(struct json_out *out, const struct module_quality *module)
+{
+	double n = (double)module->n_inputs;
+
+	json_out_open(out, NULL, '{');
+	json_out_text(out, "module", module->ref->module);
+	json_noise(out, "local", &module->local);
+	json_noise(out, "accumulated", &module->accumulated);
+	json_out_real(out, "saturated", n > 0 ? (double)module->n_saturated / n : NAN);
+	json_out_real(out, "zeros", n > 0 ? (double)module->n_zeros / n : NAN);
+	json_out_close(out, '}');
+}
+
+static void json_layers(struct json_out *out, const struct eval_result *result)
+{
+	json_out_open(out, "layers", '[');
+	for (size_t i = 0; i < result->n_layers; i++) {
+		const struct layer_quality *layer = &result->layers[i];
+
+		json_out_open(out, NULL, '{');
+		json_out_count(out, "layer", i);
+		json_noise(out, "residual", &layer->residual);
+		json_out_open(out, "modules", '[');
+		for (size_t m = 0; m < layer->n_modules; m++)
+			json_module(out, &layer->modules[m]);
+		json_out_close(out, ']');
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+}
+
 void eval_report_json(const struct eval_report *report)
 {
 	const struct eval_params *params = report->params;
@@ -142,6 +209,8 @@ void eval_report_json(const struct eval_report *report)
 	json_estimate(&out, "perplexity", quality->perplexity);
 	if (quality->has_source)
 		json_comparison(&out, quality);
+	if (report->result->layers)
+		json_layers(&out, report->result);
 	json_out_count(&out, "tokens", quality->n_positions);
 	json_out_count(&out, "targets", quality->n_targets);
 	json_out_count(&out, "sequences", quality->n_sequences);

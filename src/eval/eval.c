@@ -16,6 +16,8 @@ struct evaluation {
 	struct sweep_progress *progress;
 	struct sweep sweep;
 	struct samples samples;
+	struct layers *layers;		/* NULL without --by-layer */
+	float *cache_scales;		/* of OUT, in the executor's memory; NULL: none */
 	struct divergence *divergences; /* by worker: (longest sequence) */
 	/* by model: the matrix of each slot of each sequence, for messages */
 	const struct linear_ref **outputs[SWEEP_MODELS];
@@ -38,33 +40,45 @@ static void note_output(struct evaluation *evaluation, size_t model,
 					   observation->slot] = observation->linear;
 }
 
+static void observe(struct evaluation *evaluation, int model, const struct observation *observation)
+{
+	note_output(evaluation, (size_t)model, observation);
+	if (evaluation->layers) {
+		struct observer observer = layers_observer(evaluation->layers, model);
+
+		observer.observe(observer.context, observation);
+	}
+}
+
 static void observe_first(void *context, const struct observation *observation)
 {
-	note_output(context, 0, observation);
+	observe(context, 0, observation);
 }
 
 static void observe_second(void *context, const struct observation *observation)
 {
-	note_output(context, 1, observation);
+	observe(context, 1, observation);
 }
 
 static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 {
 	struct evaluation *evaluation = context;
+	const struct eval_plan *plan = evaluation->plan;
 	struct stage *stage = runner_of_out(evaluation)->stage;
 
-	(void)err;
 	for (size_t m = 0; m < sweep->plan->params.n_models; m++) {
 		size_t n = sweep->plan->max_sequences * sweep->runners[m].n_slots;
 
 		for (size_t i = 0; i < n; i++)
 			evaluation->outputs[m][i] = NULL;
 	}
-	if (stage->layer.ref)
-		engine_inputs_mark_layer(&evaluation->plan->inputs, &stage->layer);
-	else
-		engine_inputs_mark(&evaluation->plan->inputs, &stage->head);
-	return 0;
+	if (!stage->layer.ref) {
+		engine_inputs_mark(&plan->inputs, &stage->head);
+		return 0;
+	}
+	engine_inputs_mark_layer(&plan->inputs, &stage->layer);
+	cache_scales_set(&plan->caches, evaluation->cache_scales, &stage->layer);
+	return evaluation->layers ? layers_begin(evaluation->layers, err) : 0;
 }
 
 /* Runs the head of one model, or of both, and keeps the numbers of the positions that count. */
@@ -89,8 +103,12 @@ static int run_head(struct evaluation *evaluation, int worker, size_t sequence, 
 static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
 			struct err *err)
 {
+	struct evaluation *evaluation = context;
+
 	if (!runner_layer(&sweep->runners[0]))
-		return run_head(context, worker, sequence, err);
+		return run_head(evaluation, worker, sequence, err);
+	if (evaluation->layers)
+		return layers_run(evaluation->layers, worker, sequence, err);
 	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
 		if (runner_run(&sweep->runners[m], worker, sequence, err))
 			return -1;
@@ -121,8 +139,12 @@ static int check_outputs(const struct evaluation *evaluation, size_t model, stru
 
 static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 {
+	struct evaluation *evaluation = context;
+
+	if (evaluation->layers && runner_layer(&sweep->runners[0]))
+		layers_end(evaluation->layers);
 	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
-		if (check_outputs(context, m, err))
+		if (check_outputs(evaluation, m, err))
 			return -1;
 	return 0;
 }
@@ -157,6 +179,9 @@ static int prepare(struct evaluation *evaluation, struct err *err)
 					  sizeof *evaluation->divergences);
 	atomic_store(&evaluation->progress->total,
 		     plan->sweep.n_tokens * (plan->out.model.n_layers + 1));
+	if (cache_scales_send(&plan->caches, runner_stream(runner_of_out(evaluation)),
+			      &evaluation->cache_scales, err))
+		return -1;
 	return samples_init(&evaluation->samples, &plan->data, plan->first_counted,
 			    plan->has_source, err);
 }
@@ -184,8 +209,14 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 
 	if (sweep_open(sweep, &evaluation->plan->sweep, params->backend, params->stop,
 		       evaluation->progress, err) ||
-	    prepare(evaluation, err) || sweep_run(sweep, 0, &events, err) ||
-	    sweep_close(sweep, err))
+	    prepare(evaluation, err))
+		return -1;
+	if (params->by_layer) {
+		result->n_layers = evaluation->plan->out.model.n_layers;
+		result->layers = xcalloc(result->n_layers, sizeof *result->layers);
+		evaluation->layers = layers_new(sweep, &evaluation->plan->inputs, result->layers);
+	}
+	if (sweep_run(sweep, 0, &events, err) || sweep_close(sweep, err))
 		return -1;
 	hash_data(&evaluation->plan->data.ids, result->data_sha256);
 	quality_compute(&result->quality, &evaluation->samples);
@@ -200,10 +231,26 @@ int eval_run(const struct eval_plan *plan, const struct eval_params *params,
 
 	*result = (struct eval_result){ 0 };
 	rc = run(&evaluation, result, err);
+	if (rc)
+		eval_result_release(result);
 	samples_release(&evaluation.samples);
+	layers_free(evaluation.layers);
+	if (evaluation.cache_scales)
+		runner_of_out(&evaluation)
+			->forward.executor->ops->memory_free(
+				runner_of_out(&evaluation)->forward.executor,
+				evaluation.cache_scales);
 	for (size_t m = 0; m < SWEEP_MODELS; m++)
 		free(evaluation.outputs[m]);
 	free(evaluation.divergences);
 	sweep_release(&evaluation.sweep);
 	return rc;
+}
+
+void eval_result_release(struct eval_result *result)
+{
+	for (size_t i = 0; i < result->n_layers; i++)
+		free(result->layers[i].modules);
+	free(result->layers);
+	*result = (struct eval_result){ 0 };
 }

@@ -11,7 +11,9 @@
 
 #include "ckpt/checksum.h"
 #include "dataset/dataset.h"
+#include "eval/caches.h"
 #include "eval/inputs.h"
+#include "eval/layers.h"
 #include "eval/quality.h"
 #include "sweep/plan.h"
 #include "sweep/progress.h"
@@ -27,6 +29,7 @@ struct eval_params {
 	int passes;		 /* at most so many sequences; 0: all of the data */
 	const char *activations; /* "engine" or "bf16"; NULL: engine */
 	bool kv_cache;		 /* keys and values go through the checkpoint's scales */
+	bool by_layer;		 /* with source */
 	const char *precision;	 /* "bf16" or "f32"; NULL: bf16 */
 	const struct backend *backend;
 	int n_threads;		/* >= 1 */
@@ -50,12 +53,15 @@ struct eval_plan {
 	struct dataset data;
 	size_t first_counted; /* position of all windows but the first from which they count */
 	struct engine_inputs inputs; /* of OUT */
+	struct cache_scales caches;  /* of OUT; empty without --kv-cache */
 	struct sweep_plan sweep;
 };
 
 struct eval_result {
 	struct quality quality;
 	char data_sha256[SHA256_HEX]; /* of the token ids of the data, 4 bytes each */
+	struct layer_quality *layers; /* (n_layers); NULL without --by-layer */
+	size_t n_layers;
 };
 
 /* Opens the models and the data.  ERR_INPUT if one of them cannot be used, or if the models are not
@@ -67,5 +73,6 @@ void eval_plan_release(struct eval_plan *plan);
  * not finite. */
 int eval_run(const struct eval_plan *plan, const struct eval_params *params,
 	     struct sweep_progress *progress, struct eval_result *result, struct err *err);
+void eval_result_release(struct eval_result *result);
 
 #endif

@@ -150,6 +150,16 @@ void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *
 			engine_inputs_mark(inputs, &layer->experts[e][l]);
 }
 
+/* Returns how many values became zero and were none. */
+static uint64_t count_zeros(const float *x, const float *cast, uint64_t n)
+{
+	uint64_t zeros = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		zeros += cast[i] == 0 && x[i] != 0;
+	return zeros;
+}
+
 /* Casts x by the cast that `from` was marked with. */
 static int apply(void *context, const struct filter_input *from, const float **values,
 		 struct err *err)
@@ -193,7 +203,15 @@ static int apply(void *context, const struct filter_input *from, const float **v
 	}
 	backend_dequantize(inputs->backend, &in, DT_F32, lane->values.data, k);
 	*values = lane->values.data;
+	lane->counts.n += n;
+	lane->counts.saturated += stats.saturated;
+	lane->counts.zeros += count_zeros(from->x, lane->values.data, n);
 	return backend_failed(inputs->backend, from->linear->ref->module, err);
+}
+
+struct cast_counts engine_inputs_counts(const struct engine_inputs *inputs, int worker)
+{
+	return inputs->n ? inputs->lanes[worker].counts : (struct cast_counts){ 0 };
 }
 
 struct input_filter engine_inputs_filter(struct engine_inputs *inputs)

@@ -30,9 +30,16 @@ struct engine_input {
 	size_t cast;
 };
 
+/* Values that were cast: all, those beyond the largest code, and those that became zero and were
+ * none. */
+struct cast_counts {
+	uint64_t n, saturated, zeros;
+};
+
 /* The memory of one worker. */
 struct engine_lane {
 	struct buffer codes, scales, values;
+	struct cast_counts counts;
 };
 
 /* A zeroed struct is empty. */
@@ -55,6 +62,9 @@ void engine_inputs_release(struct engine_inputs *inputs);
 
 /* Returns the filter; inputs must not move. */
 struct input_filter engine_inputs_filter(struct engine_inputs *inputs);
+
+/* Returns the counts of all casts of a worker. */
+struct cast_counts engine_inputs_counts(const struct engine_inputs *inputs, int worker);
 
 /* Sets linear.module of the matrices of a layer, or of the head, whose input is cast. */
 void engine_inputs_mark_layer(const struct engine_inputs *inputs, struct layer *layer);

@@ -108,22 +108,36 @@ static int open_data(struct eval_plan *plan, const struct eval_params *params, s
 	return rc;
 }
 
-/* Finds how inputs are cast; with --activations bf16 none is. */
-static int open_inputs(struct eval_plan *plan, const struct eval_params *params, struct err *err)
+/* Finds how inputs are cast, unless --activations is bf16, and how caches are. */
+static int open_casts(struct eval_plan *plan, const struct eval_params *params, struct err *err)
 {
+	const struct model *model = &plan->out.model;
 	struct source source;
-	int rc;
+	int rc = 0;
 
-	if (params->activations && !strcmp(params->activations, "bf16"))
-		return 0;
 	source_init(&source, params->io, &plan->out.checkpoint, params->backend, -1);
-	rc = engine_inputs_make(&plan->inputs, &plan->out.model, &source, params->n_threads, err);
+	if (!params->activations || strcmp(params->activations, "bf16") != 0)
+		rc = engine_inputs_make(&plan->inputs, model, &source, params->n_threads, err);
+	if (!rc && params->kv_cache)
+		rc = cache_scales_read(&plan->caches, model, &source, err);
 	source_release(&source);
 	return rc;
 }
 
+/* Passes the input on.  With a filter a product takes all rows of a sequence at once, so that those
+ * of two models can be compared. */
+static int same_input(void *context, const struct filter_input *input, const float **values,
+		      struct err *err)
+{
+	(void)context;
+	(void)err;
+	*values = input->x;
+	return 0;
+}
+
 static int plan_sweep(struct eval_plan *plan, const struct eval_params *params, struct err *err)
 {
+	struct sweep_model source = { .model = &plan->source.model };
 	struct sweep_model out = { .model = &plan->out.model };
 	struct sweep_params sweep = {
 		.io = params->io,
@@ -136,11 +150,12 @@ static int plan_sweep(struct eval_plan *plan, const struct eval_params *params, 
 		.now = params->now,
 	};
 
+	if (params->by_layer)
+		source.filter.apply = out.filter.apply = same_input;
 	if (plan->inputs.n)
 		out.filter = engine_inputs_filter(&plan->inputs);
 	if (plan->has_source)
-		sweep.models[sweep.n_models++] =
-			(struct sweep_model){ .model = &plan->source.model };
+		sweep.models[sweep.n_models++] = source;
 	sweep.models[sweep.n_models++] = out;
 	return sweep_plan_make(&plan->sweep, &sweep, err);
 }
@@ -149,7 +164,7 @@ int eval_plan_make(struct eval_plan *plan, const struct eval_params *params, str
 {
 	*plan = (struct eval_plan){ 0 };
 	if (open_models(plan, params, err) || open_data(plan, params, err) ||
-	    open_inputs(plan, params, err) || plan_sweep(plan, params, err)) {
+	    open_casts(plan, params, err) || plan_sweep(plan, params, err)) {
 		eval_plan_release(plan);
 		return -1;
 	}
@@ -158,6 +173,7 @@ int eval_plan_make(struct eval_plan *plan, const struct eval_params *params, str
 
 void eval_plan_release(struct eval_plan *plan)
 {
+	cache_scales_release(&plan->caches);
 	engine_inputs_release(&plan->inputs);
 	dataset_release(&plan->data);
 	eval_model_release(&plan->source);

@@ -140,6 +140,11 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
  * does. */
 int forward_layer(const struct pass *pass, struct err *err);
 
+/* y (m, n) = x (m, k) through a matrix of pass->layer, with its filter and rounding, and its bias;
+ * no observer is called.  x and y are executor memory, and all work on x is done.  Waits. */
+int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
+		   float *y, struct err *err);
+
 /* Computes the final norm, the head and the losses.  logits: (n_tokens, vocab_size) of the host, or
  * NULL. */
 int forward_head(const struct head_pass *run, float *logits, struct err *err);

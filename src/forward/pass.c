@@ -64,13 +64,13 @@ static int filter(const struct pass *pass, const struct linear *linear, const st
 	return 0;
 }
 
-int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
-	       const void **input, struct err *err)
+/* Sets *input to what is multiplied in the place of x. */
+static int prepare(const struct pass *pass, const struct linear *linear,
+		   const struct observation *x, const void **input, struct err *err)
 {
 	struct workspace *w = pass->workspace;
 	const float *values = x->values;
 
-	observer_call(pass, x);
 	if (linear->module) {
 		if (filter(pass, linear, x, err))
 			return -1;
@@ -85,6 +85,32 @@ int pass_input(const struct pass *pass, const struct linear *linear, const struc
 	w->ops->round_bf16(w->stream, values, x->n_rows * x->n_cols, w->input.rounded);
 	w->input.rounded_from = values;
 	return 0;
+}
+
+int pass_input(const struct pass *pass, const struct linear *linear, const struct observation *x,
+	       const void **input, struct err *err)
+{
+	observer_call(pass, x);
+	return prepare(pass, linear, x, input, err);
+}
+
+int forward_linear(const struct pass *pass, const struct linear *linear, const float *x, size_t m,
+		   float *y, struct err *err)
+{
+	struct workspace *w = pass->workspace;
+	const struct observation observation = { .values = x,
+						 .n_rows = m,
+						 .n_cols = linear->ref->k };
+	const void *input;
+
+	w->input.rounded_from = w->input.filtered_from = w->host.fetched_from = NULL;
+	if (prepare(pass, linear, &observation, &input, err))
+		return -1;
+	w->ops->multiply(w->stream, &linear->weight, input, m, y);
+	if (linear->bias)
+		w->ops->add_row(w->stream, y, linear->bias, m, linear->ref->n);
+	w->input.rounded_from = w->input.filtered_from = w->host.fetched_from = NULL;
+	return w->ops->wait(w->stream, err);
 }
 
 void pass_output(const struct pass *pass, const struct linear *linear, float *y, size_t first,

@@ -46,9 +46,9 @@ struct sweep_events {
 	int (*sweep_ends)(void *context, const struct sweep *sweep, struct err *err);
 };
 
-/* Opens a sweep; plan, stop and progress must outlive it.  A signal number in *stop (stop may be NULL)
- * ends the sweep after the current items.  ERR_SYSTEM without memory.  A zeroed struct is safe to
- * release. */
+/* Opens a sweep; plan, stop and progress must outlive it.  A signal number in *stop (stop may be
+ * NULL) ends the sweep after the current items.  ERR_SYSTEM without memory.  A zeroed struct is
+ * safe to release. */
 int sweep_open(struct sweep *sweep, const struct sweep_plan *plan, const struct backend *backend,
 	       const atomic_int *stop, struct sweep_progress *progress, struct err *err);
 void sweep_release(struct sweep *sweep);
