@@ -122,6 +122,13 @@ def main():
     check("calibrate", keys["Result"], [result])
     check("calibrate", keys[progress], [told])
 
+    keys = page_keys("eval")
+    arguments = ["eval", out, "--source", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]
+    check("eval", keys["Plan (\\-\\-dry\\-run)"], [fp8conv(*arguments, "--dry-run", "--json")[0]])
+    result, told = fp8conv(*arguments, "--by-layer", "--json", "--progress=json")
+    check("eval", keys["Result"], [result])
+    check("eval", keys[progress], [told])
+
     histories = [str(SAMPLES / f"amax/tiny-llama-{i}.amax") for i in (1, 2)]
     check("merge", page_keys("merge")[""], [fp8conv("merge", *histories, "-o", str(folder / "m.amax"), "--json")[0]])
 
