@@ -150,7 +150,7 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 const struct command command_eval = {
 	.name = "eval",
 	.args = "OUT --data FILE",
-	.summary = "Measure how well a checkpoint predicts text, and how far it is from its source",
+	.summary = "Measure perplexity, and the divergence from the source",
 	.group = GROUP_INSPECT,
 	.options = options,
 	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },

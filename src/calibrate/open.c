@@ -3,12 +3,9 @@
  * The decisions of a calibration before it computes: the model, the data, the number of passes, the
  * memory.
  */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "backend/dispatch.h"
-#include "base/mem.h"
 #include "calibrate/steps.h"
 #include "tokenizer/tokenizer.h"
 

@@ -123,7 +123,9 @@ def main():
     check("calibrate", keys[progress], [told])
 
     keys = page_keys("eval")
-    arguments = ["eval", out, "--source", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]
+    whole = str(folder / "whole")
+    fp8conv("quantize", dense, "-o", whole)
+    arguments = ["eval", whole, "--source", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]
     check("eval", keys["Plan (\\-\\-dry\\-run)"], [fp8conv(*arguments, "--dry-run", "--json")[0]])
     result, told = fp8conv(*arguments, "--by-layer", "--json", "--progress=json")
     check("eval", keys["Result"], [result])

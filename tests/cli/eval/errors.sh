@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What eval refuses, and the gate of --max-kld.
+need "$SAMPLES/tiny-llama"
+c=" eval: "
+model=$SAMPLES/tiny-llama
+printf '{"input_ids": [1, 2, 3, 4, 5, 6, 7, 8]}\n{"input_ids": [8, 7, 6, 5]}\n' >ids.jsonl
+"$FP8CONV" quantize "$model" -o out
+fails 2 "${c}option '--data' is missing: give text or token ids to predict" eval out
+fails 2 "${c}option '--by-layer' requires '--source'" eval out --data ids.jsonl --by-layer
+fails 2 "${c}option '--max-kld' requires '--source'" eval out --data ids.jsonl --max-kld 1
+for value in 0 -1 nan inf 1x ''; do
+	fails 2 "${c}option '--max-kld': '$value' is not a number above 0" eval out --data ids.jsonl --max-kld "$value"
+done
+fails 2 "${c}option '--stride': 9 is more than --seq-len (8)" eval out --data ids.jsonl --seq-len 8 --stride 9
+fails 2 "${c}option '--stride' needs text: sequence 1 of the data has a length of its own" \
+	eval out --data ids.jsonl --seq-len 8 --stride 4
+fails 2 "${c}option '--kv-cache': the checkpoint has no scales of a cache ('model.layers.0.self_attn.k_scale'): *" \
+	eval out --data ids.jsonl --kv-cache
+fails 3 "${c}cannot open 'none'*" eval out --data none
+fails 3 "$c*none*" eval none --data ids.jsonl
+fails 3 "$c*none*" eval out --source none --data ids.jsonl
+
+# Not the source: another size, another architecture.
+cp -r "$model" wide
+chmod -R u+w wide
+python3 - <<'END'
+import json
+config = json.load(open("wide/config.json"))
+config["num_hidden_layers"] -= 1
+json.dump(config, open("wide/config.json", "w"))
+END
+python3 - <<'END'
+import checkpoint, pathlib
+for file in pathlib.Path("wide").glob("*.safetensors"):
+    tensors = checkpoint.read(file)
+    layers = sorted({int(name.split(".")[2]) for name in tensors if name.startswith("model.layers.")})
+END
+fails 3 "$c*" eval out --source wide --data ids.jsonl
+sed -i 's/LlamaForCausalLM/MistralForCausalLM/' wide/config.json
+sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' wide/config.json
+fails 3 "$c*" eval out --source wide --data ids.jsonl
+
+"$FP8CONV" eval out --source "$model" --data ids.jsonl --max-kld 1000 >text
+"$FP8CONV" eval out --source "$model" --data ids.jsonl --max-kld 1e-9 >gated 2>err
+[ $? = 1 ] || echo "no gate"
+grep -qx 'fp8conv eval: the mean KLD is [0-9.]*, above --max-kld 1e-09' err || cat err
+# Time alone differs.
+sed '$d' text >one
+sed '$d' gated | diff one -

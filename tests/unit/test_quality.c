@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * eval/quality.h: numbers of a few positions against their definitions, worked out here by hand.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "eval/quality.h"
+
+static void near(double got, double wanted)
+{
+	if (!(fabs(got - wanted) <= 1e-12 * fmax(1, fabs(wanted))))
+		fail_msg("%.17g, not %.17g", got, wanted);
+}
+
+/* Two sequences, of 3 and 5 tokens. */
+static struct dataset_sequence lengths[] = { { 0, 3 }, { 3, 5 } };
+static const struct dataset data = { .sequences = lengths, .n = 2 };
+
+/* Losses of P and Q, at targets, and divergences, at positions. */
+static const double loss_p[] = { 1, 2, 0.5, 1.5, 2.5, 3 };
+static const double loss_q[] = { 1.5, 1, 1, 2, 2, 4 };
+static const struct divergence divergences[] = {
+	{ 0.1, 0.2, true }, { 0.4, 0.1, false }, { 0.2, 0.3, true }, { 0, 0, true },
+	{ 0.3, 0.1, true }, { 0.6, 0.2, false }, { 0.1, 0.4, true }, { 0.5, 0.1, true },
+};
+
+static void add_all(struct samples *samples, bool has_source)
+{
+	struct err err;
+
+	assert_int_equal(samples_init(samples, &data, 0, has_source, &err), 0);
+	/* In any order. */
+	samples_add(samples, 1, loss_p + 2, loss_q + 2, divergences + 3);
+	samples_add(samples, 0, loss_p, loss_q, divergences);
+}
+
+static void a_perplexity_has_the_error_of_sequences(void **state)
+{
+	struct samples samples;
+	struct quality quality;
+	double mean = (1.5 + 1 + 1 + 2 + 2 + 4) / 6, first = 2.5 / 2, second = 9.0 / 4;
+
+	(void)state;
+	add_all(&samples, false);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	assert_false(quality.has_source);
+	assert_int_equal(quality.n_sequences, 2);
+	assert_int_equal(quality.n_positions, 8);
+	assert_int_equal(quality.n_targets, 6);
+	near(quality.perplexity.value, exp(mean));
+	/* Of two numbers, the standard error of the mean is half their distance. */
+	near(quality.perplexity.se, exp(mean) * (second - first) / 2);
+}
+
+static void losses_are_compared_in_pairs(void **state)
+{
+	struct samples samples;
+	struct quality quality;
+	double p = exp(10.5 / 6), q = exp(11.5 / 6), xx = 0, yy = 0, xy = 0;
+	/* Means of both sequences: of Q less P; of PPL(Q) Q less PPL(P) P. */
+	double ln_first = -0.5 / 2, ln_second = 1.5 / 4;
+	double first = (q * 2.5 - p * 3) / 2, second = (q * 9 - p * 7.5) / 4;
+
+	(void)state;
+	add_all(&samples, true);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	near(quality.source_perplexity.value, p);
+	near(quality.perplexity.value, q);
+	near(quality.ln_ratio.value, 1.0 / 6);
+	near(quality.ln_ratio.se, (ln_second - ln_first) / 2);
+	near(quality.ratio.value, q / p);
+	near(quality.ratio.se, q / p * (ln_second - ln_first) / 2);
+	near(quality.difference.value, q - p);
+	near(quality.difference.se, fabs(second - first) / 2);
+	for (size_t i = 0; i < 6; i++) {
+		xx += (loss_p[i] - 10.5 / 6) * (loss_p[i] - 10.5 / 6);
+		yy += (loss_q[i] - 11.5 / 6) * (loss_q[i] - 11.5 / 6);
+		xy += (loss_p[i] - 10.5 / 6) * (loss_q[i] - 11.5 / 6);
+	}
+	near(quality.correlation, xy / sqrt(xx * yy));
+}
+
+static void divergences_are_means_over_positions(void **state)
+{
+	struct samples samples;
+	struct quality quality;
+	double first = 0.7 / 3, second = 1.5 / 5;
+
+	(void)state;
+	add_all(&samples, true);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	near(quality.kld.value, 2.2 / 8);
+	near(quality.kld.se, (second - first) / 2);
+	near(quality.reverse_kld, 1.4 / 8);
+	near(quality.same_top.value, 75);
+	near(quality.same_top.se, 100 * (4.0 / 5 - 2.0 / 3) / 2);
+}
+
+static void percentiles_lie_between_neighbors(void **state)
+{
+	struct samples samples;
+	struct quality quality;
+	/* Sorted: 0 .1 .1 .2 .3 .4 .5 .6; percentile q lies at 7 q. */
+	const double wanted[] = { 0.6,	0.5 + 0.993 * 0.1, 0.5 + 0.93 * 0.1, 0.5 + 0.65 * 0.1,
+				  0.53, 0.25,		   0.07,	      0.035,
+				  0.007, 0 };
+
+	(void)state;
+	add_all(&samples, true);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	for (size_t i = 0; spread_name(i); i++)
+		near(spread_value(&quality.kld_spread, i), wanted[i]);
+	assert_string_equal(spread_name(1), "p99_9");
+	near(quality.delta_p_spread.max, 100 * (exp(-1) - exp(-2)));
+	near(quality.delta_p_spread.min, 100 * (exp(-1) - exp(-0.5)));
+}
+
+static void changes_of_probability_are_percent(void **state)
+{
+	struct samples samples;
+	struct quality quality;
+	double sum = 0, squares = 0;
+
+	(void)state;
+	for (size_t i = 0; i < 6; i++) {
+		double delta = 100 * (exp(-loss_q[i]) - exp(-loss_p[i]));
+
+		sum += delta;
+		squares += delta * delta;
+	}
+	add_all(&samples, true);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	near(quality.delta_p, sum / 6);
+	near(quality.delta_p_rms, sqrt(squares / 6));
+}
+
+/* With a stride the first positions of all windows but the first do not count. */
+static void windows_count_from_a_position_on(void **state)
+{
+	struct samples samples;
+	struct quality quality;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(samples_init(&samples, &data, 3, true, &err), 0);
+	samples_add(&samples, 0, loss_p, loss_q, divergences);
+	samples_add(&samples, 1, loss_p + 5, loss_q + 5, divergences + 6);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	assert_int_equal(quality.n_positions, 3 + 2);
+	assert_int_equal(quality.n_targets, 2 + 1);
+	near(quality.perplexity.value, exp((1.5 + 1 + 4) / 3));
+	near(quality.kld.value, (0.7 + 0.6) / 5);
+}
+
+static void one_sequence_has_no_error(void **state)
+{
+	const struct dataset one = { .sequences = lengths, .n = 1 };
+	struct samples samples;
+	struct quality quality;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(samples_init(&samples, &one, 0, true, &err), 0);
+	samples_add(&samples, 0, loss_p, loss_q, divergences);
+	quality_compute(&quality, &samples);
+	samples_release(&samples);
+	near(quality.perplexity.value, exp(1.25));
+	assert_true(isnan(quality.perplexity.se));
+	assert_true(isnan(quality.kld.se));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_perplexity_has_the_error_of_sequences),
+		cmocka_unit_test(losses_are_compared_in_pairs),
+		cmocka_unit_test(divergences_are_means_over_positions),
+		cmocka_unit_test(percentiles_lie_between_neighbors),
+		cmocka_unit_test(changes_of_probability_are_percent),
+		cmocka_unit_test(windows_count_from_a_position_on),
+		cmocka_unit_test(one_sequence_has_no_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
