@@ -110,9 +110,16 @@ static void percentiles_lie_between_neighbors(void **state)
 	struct samples samples;
 	struct quality quality;
 	/* Sorted: 0 .1 .1 .2 .3 .4 .5 .6; percentile q lies at 7 q. */
-	const double wanted[] = { 0.6,	0.5 + 0.993 * 0.1, 0.5 + 0.93 * 0.1, 0.5 + 0.65 * 0.1,
-				  0.53, 0.25,		   0.07,	      0.035,
-				  0.007, 0 };
+	const double wanted[] = { 0.6,
+				  0.5 + 0.993 * 0.1,
+				  0.5 + 0.93 * 0.1,
+				  0.5 + 0.65 * 0.1,
+				  0.53,
+				  0.25,
+				  0.07,
+				  0.035,
+				  0.007,
+				  0 };
 
 	(void)state;
 	add_all(&samples, true);
