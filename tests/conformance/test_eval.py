@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""eval against transformers: every number from the logits of torch, for FP8 that numpy and ml_dtypes make (told.py)."""
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+import tiny_models
+from harness import eval_text, finish, quantize, real_model, report, run, scratch, skip
+from reference import WHOLE, Spec
+from told import Told
+
+N_SEQUENCES, SEQ_LEN = 12, 48
+PERCENTILES = {"max": 100, "p99_9": 99.9, "p99": 99, "p95": 95, "p90": 90, "median": 50, "p10": 10, "p5": 5, "p1": 1, "min": 0}
+
+# Of w and of x, and what quantize is told.
+RECIPES = {
+    "blockwise": (Spec("", (128, 128)), Spec("", (1, 128)), ["--recipe", "blockwise", "--ragged"]),
+    "blockwise, fp32 scales": (Spec("", (128, 128), kind="float"), Spec("", (1, 128), kind="float"),
+                               ["--recipe", "blockwise", "--ragged", "--scale-fmt", "float"]),
+    "current": (Spec("", (WHOLE, WHOLE), kind="float"), Spec("", (WHOLE, WHOLE), kind="float"), ["--recipe", "current"]),
+    "channelwise": (Spec("", (1, WHOLE), kind="float"), Spec("", (1, WHOLE), kind="float"), ["--recipe", "channelwise"]),
+    "mxfp8": (Spec("", (1, 32), kind="e8m0-up"), Spec("", (1, 32), kind="e8m0-up"), ["--recipe", "mxfp8"]),
+}
+
+# Measured with torch on the first 40 x 512 tokens of eval.txt: perplexity and KLD of weights only, and with activations.
+# Each row takes minutes: the first two always run, the others where FP8CONV_WHOLE_TABLE is set.
+TABLE = {
+    "channelwise": (26.2654, .01512, 26.4628, .02461, ["--recipe", "channelwise"]),
+    "mxfp8": (26.3303, .01449, 26.6523, .02839, ["--recipe", "mxfp8"]),
+    "blockwise": (26.3303, .01449, 26.6209, .02852, ["--recipe", "blockwise", "--ragged"]),
+    "blockwise --scale-fmt float": (26.3714, .01368, 26.5369, .02034,
+                                    ["--recipe", "blockwise", "--ragged", "--scale-fmt", "float"]),
+    "mxfp8 --mx-scale floor": (26.5008, .02384, 27.4377, .06415, ["--recipe", "mxfp8", "--mx-scale", "floor"]),
+}
+
+
+def sequence_error(per_sequence: list[np.ndarray]) -> float:
+    means = np.array([values.mean() for values in per_sequence])
+    return means.std(ddof=1) / np.sqrt(len(means))
+
+
+def numbers(logits_p: torch.Tensor, logits_q: torch.Tensor, ids: torch.Tensor) -> dict:
+    """What eval prints, by its definitions; logits (sequences, tokens, vocabulary)."""
+    p, q = (torch.log_softmax(logits.double(), -1) for logits in (logits_p, logits_q))
+    at = ids[:, 1:, None]
+    loss_p, loss_q = (-x[:, :-1].gather(-1, at)[..., 0].numpy() for x in (p, q))
+    kl = (p.exp() * (p - q)).sum(-1).numpy()
+    same = (p.argmax(-1) == q.argmax(-1)).double().numpy()
+    ppl_p, ppl_q = np.exp(loss_p.mean()), np.exp(loss_q.mean())
+    delta = 100 * (np.exp(-loss_q) - np.exp(-loss_p))
+    error_p, error_q, error_d = (sequence_error(list(x)) for x in (loss_p, loss_q, loss_q - loss_p))
+    return {
+        "perplexity": {"value": ppl_q, "se": ppl_q * error_q},
+        "source_perplexity": {"value": ppl_p, "se": ppl_p * error_p},
+        "correlation": np.corrcoef(loss_p.ravel(), loss_q.ravel())[0, 1],
+        "ln_ratio": {"value": (loss_q - loss_p).mean(), "se": error_d},
+        "ratio": {"value": ppl_q / ppl_p, "se": ppl_q / ppl_p * error_d},
+        "difference": {"value": ppl_q - ppl_p, "se": sequence_error(list(ppl_q * loss_q - ppl_p * loss_p))},
+        "kld": {"mean": kl.mean(), "se": sequence_error(list(kl)), "reverse_mean": (q.exp() * (q - p)).sum(-1).mean().item()}
+        | {name: np.percentile(kl, at) for name, at in PERCENTILES.items()},
+        "delta_p": {"mean": delta.mean(), "rms": np.sqrt((delta ** 2).mean())}
+        | {name: np.percentile(delta, at) for name, at in PERCENTILES.items()},
+        "same_top": {"value": 100 * same.mean(), "se": sequence_error(list(100 * same))},
+        "tokens": kl.size, "targets": loss_q.size, "sequences": len(ids), "seq_len": ids.shape[1],
+    }
+
+
+def flat(tree: dict, path: str = "") -> dict[str, float]:
+    out = {}
+    for key, value in tree.items():
+        out |= flat(value, f"{path}{key}.") if isinstance(value, dict) else {path + key: value}
+    return out
+
+
+def differences(found: dict, wanted: dict, limit: float) -> Iterator[str]:
+    """A number may be off by limit of itself, or of the largest of its kind."""
+    found, wanted = flat(found), flat(wanted)
+    for key, value in wanted.items():
+        kind = key.split(".")[0]
+        scale = max(abs(v) for k, v in wanted.items() if k.split(".")[0] == kind and not k.endswith("se"))
+        off = abs(found.get(key, np.nan) - value)
+        if not off <= limit * (abs(value) if key.endswith(("mean", "value")) and kind != "ln_ratio" else scale) + 1e-6:
+            yield f"{key}: {found.get(key)}, not {value}"
+
+
+def evaluate(out: pathlib.Path, *args: str | pathlib.Path) -> dict:
+    done = run("eval", out, "--precision", "f32", "--json", "--progress", "none", *args)
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode().strip())
+    return json.loads(done.stdout)
+
+
+def problems(name: str, recipe: str) -> Iterator[str]:
+    w, x, options = RECIPES[recipe]
+    with scratch() as folder, torch.no_grad():
+        plain = tiny_models.save(name, folder / "m")
+        ids = np.random.default_rng(3).integers(0, plain.config.vocab_size, (N_SEQUENCES, SEQ_LEN)).astype(np.int32)
+        np.save(folder / "ids.npy", ids)
+        if (done := quantize(folder / "m", folder / "out", *options)).returncode:
+            yield done.stderr.decode().strip()
+            return
+        told = Told(tiny_models.save(name, folder / "again"), w, x)
+        tokens = torch.tensor(ids, dtype=torch.long)
+        for activations, limit in (("bf16", 0.002), ("engine", 0.03)):
+            if activations == "bf16":
+                keep, told.quantized = told.quantized, lambda _, t: t
+            rows_p, rows_q = [], []
+            for row in tokens:
+                told.rows.append({})
+                rows_p.append(plain(row[None]).logits)
+                rows_q.append(told.model(row[None]).logits)
+            if activations == "bf16":
+                told.quantized = keep
+            wanted = numbers(torch.cat(rows_p), torch.cat(rows_q), tokens)
+            found = evaluate(folder / "out", "--source", folder / "m", "--data", folder / "ids.npy", "--seq-len", str(SEQ_LEN),
+                             "--activations", activations)
+            if found["data_sha256"] != hashlib.sha256(ids.tobytes()).hexdigest():
+                yield "another SHA-256"
+            yield from (f"{activations}: {line}" for line in differences(found, wanted, limit))
+
+
+def table_problems(source: pathlib.Path, text: pathlib.Path, recipe: str) -> Iterator[str]:
+    ppl, kld, engine_ppl, engine_kld, options = TABLE[recipe]
+    with scratch() as folder:
+        if (done := quantize(source, folder / "out", *options)).returncode:
+            yield done.stderr.decode().strip()
+            return
+        base = ["--source", source, "--data", text, "--passes", "40"]
+        weights = evaluate(folder / "out", *base, "--activations", "bf16")
+        whole = evaluate(folder / "out", *base)
+        print(f"   {recipe}: {weights['perplexity']['value']:.4f} {weights['kld']['mean']:.5f}, with activations "
+              f"{whole['perplexity']['value']:.4f} {whole['kld']['mean']:.5f}")
+        if abs(whole["source_perplexity"]["value"] - 26.0003) > 0.001:
+            yield f"source: {whole['source_perplexity']['value']}, not 26.0003"
+        if abs(weights["perplexity"]["value"] - ppl) > 0.005 or abs(weights["kld"]["mean"] / kld - 1) > 0.01:
+            yield f"weights: {weights['perplexity']['value']} {weights['kld']['mean']}, not {ppl} {kld}"
+        if abs(whole["kld"]["mean"] / engine_kld - 1) > 0.03 or abs(whole["perplexity"]["value"] / engine_ppl - 1) > 0.03:
+            yield f"with activations: {whole['perplexity']['value']} {whole['kld']['mean']}, not {engine_ppl} {engine_kld}"
+
+
+def main() -> None:
+    logging.disable_progress_bar()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    for name in ("llama", "gemma2", "phi3", "mixtral"):
+        for recipe in RECIPES:
+            report(f"eval of {name}, {recipe}", problems(name, recipe))
+    text = eval_text()
+    for recipe in TABLE if os.environ.get("FP8CONV_WHOLE_TABLE") else list(TABLE)[:2]:
+        if text:
+            report(f"eval of smollm2, {recipe}", table_problems(real_model(1), text, recipe))
+        else:
+            skip(f"eval of smollm2, {recipe}", "no package has the text (corpus.sh)")
+    finish()
+
+
+if __name__ == "__main__":
+    main()
