@@ -30,7 +30,8 @@ struct layers {
 	struct layers_lane *lanes; /* by worker */
 	struct module_sums *sums;  /* (max_sequences, n_modules) */
 	struct noise *residuals;   /* (max_sequences) */
-	size_t n_modules;	   /* of the current layer */
+	const struct layer *layer; /* the current one, of the checkpoint */
+	size_t n_modules;	   /* of it */
 };
 
 struct layers *layers_new(struct sweep *sweep, const struct engine_inputs *inputs,
@@ -132,7 +133,7 @@ static int run_local(struct layers *layers, struct layers_lane *lane,
 	struct runner *of_source = &layers->sweep->runners[0], *of_out = &layers->sweep->runners[1];
 	size_t place = place_of(observation->layer, observation->linear);
 	size_t n = observation->n_rows * observation->n_cols;
-	const struct linear *linear = linear_at(lane->of_out->layer, place);
+	const struct linear *linear = linear_at(layers->layer, place);
 	struct workspace *source = of_source->memory.workspaces[observation->worker];
 	struct module_sums *sums = sums_of(layers, observation->sequence, place);
 	struct buffer *wanted = &lane->wanted[place < N_LINEARS ? place : N_LINEARS];
@@ -189,10 +190,10 @@ struct observer layers_observer(struct layers *layers, int model)
 
 int layers_begin(struct layers *layers, struct err *err)
 {
-	const struct layer *layer = runner_layer(&layers->sweep->runners[1]);
 	size_t size;
 
-	layers->n_modules = N_LINEARS + layer->ref->n_experts * N_EXPERT_ROLES;
+	layers->layer = &layers->sweep->runners[1].stage->layer;
+	layers->n_modules = N_LINEARS + layers->layer->ref->n_experts * N_EXPERT_ROLES;
 	size = layers->sweep->plan->max_sequences * layers->n_modules * sizeof *layers->sums;
 	memset(layers->residuals, 0,
 	       layers->sweep->plan->max_sequences * sizeof *layers->residuals);
@@ -247,8 +248,7 @@ static void noise_join(struct noise *to, const struct noise *from)
 /* Adds the sums of a module over all sequences to a row of the layer. */
 static void module_end(const struct layers *layers, size_t place, struct layer_quality *row)
 {
-	const struct layer *layer = runner_layer(&layers->sweep->runners[1]);
-	const struct linear_ref *ref = linear_at(layer, place)->ref;
+	const struct linear_ref *ref = linear_at(layers->layer, place)->ref;
 	struct module_quality *module = row->modules;
 
 	if (!ref || !ref->weight)
@@ -273,9 +273,8 @@ static void module_end(const struct layers *layers, size_t place, struct layer_q
 
 void layers_end(struct layers *layers)
 {
-	const struct runner *out = &layers->sweep->runners[1];
-	const struct layer *layer = runner_layer(out);
-	struct layer_quality *row = &layers->list[layer->ref - out->from->model->layers];
+	const struct model *model = layers->sweep->runners[1].from->model;
+	struct layer_quality *row = &layers->list[layers->layer->ref - model->layers];
 
 	for (size_t place = 0; place < layers->n_modules; place++)
 		module_end(layers, place, row);

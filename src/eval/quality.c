@@ -235,7 +235,7 @@ double spread_value(const struct spread *spread, size_t i)
 /* Sorts the values. */
 static struct spread spread_of(double *values, size_t n)
 {
-	struct spread spread;
+	struct spread spread = { 0 };
 
 	sort(values, n, sizeof *values, compare_doubles);
 	for (size_t i = 0; i < N_QUANTILES; i++)

@@ -48,10 +48,10 @@ static size_t first_passes(const struct sweep_plan *plan)
 	size_t pass = plan->longest * params->batch, threads = (size_t)params->n_threads;
 	size_t shared = (threads + params->batch - 1) / params->batch;
 	size_t worth = params->executor->tokens_per_load / pass;
-	double work = 0, minute;
+	double work = multiplications(params->models[0].model), minute;
 	size_t quick, min = shared > worth ? shared : worth;
 
-	for (size_t m = 0; m < params->n_models; m++)
+	for (size_t m = 1; m < params->n_models; m++)
 		work += multiplications(params->models[m].model);
 	minute = SLOW_MINUTE * (double)threads / (work * (double)pass);
 	quick = minute < (double)plan->n_passes ? (size_t)minute : plan->n_passes;

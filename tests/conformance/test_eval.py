@@ -79,13 +79,17 @@ def flat(tree: dict, path: str = "") -> dict[str, float]:
 
 
 def differences(found: dict, wanted: dict, limit: float) -> Iterator[str]:
-    """A number may be off by limit of itself, or of the largest of its kind."""
+    """A mean may be off by limit of itself, means of numbers of both signs by three times that, and others by limit of the
+    largest of their kind."""
     found, wanted = flat(found), flat(wanted)
     for key, value in wanted.items():
         kind = key.split(".")[0]
-        scale = max(abs(v) for k, v in wanted.items() if k.split(".")[0] == kind and not k.endswith("se"))
-        off = abs(found.get(key, np.nan) - value)
-        if not off <= limit * (abs(value) if key.endswith(("mean", "value")) and kind != "ln_ratio" else scale) + 1e-6:
+        allowed = abs(value)
+        if key in ("ln_ratio.value", "difference.value", "delta_p.mean"):
+            allowed *= 3
+        elif not key.endswith(("mean", "value")):
+            allowed = max(abs(v) for k, v in wanted.items() if k.split(".")[0] == kind)
+        if not abs(found.get(key, np.nan) - value) <= limit * allowed + 1e-6:
             yield f"{key}: {found.get(key)}, not {value}"
 
 
