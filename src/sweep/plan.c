@@ -107,7 +107,8 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	uint64_t memory, room, pass, n;
 	struct needs needs = { 0 };
 
-	for (size_t m = 0; m < params->n_models; m++)
+	needs_add(&needs, plan, &params->models[0]);
+	for (size_t m = 1; m < params->n_models; m++)
 		needs_add(&needs, plan, &params->models[m]);
 	memory = memory_of(params, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
