@@ -51,16 +51,17 @@ static void print_value(const char *name, double value, const char *unit)
 }
 
 /* The words of llama-perplexity for the numbers of a spread. */
-static const char *const spread_words[] = { "Maximum", "99.9%", "99.0%", "95.0%", "90.0%",
-					    "Median",  "10.0%", "5.0%",	 "1.0%",  "Minimum" };
+static const char *const spread_words[N_SPREAD] = {
+	"Maximum", "99.9%", "99.0%", "95.0%", "90.0%", "Median", "10.0%", "5.0%", "1.0%", "Minimum"
+};
 
 static void print_spread(const char *what, const struct spread *spread, const char *unit)
 {
 	char name[40];
 
-	for (size_t i = 0; spread_name(i); i++) {
+	for (size_t i = 0; i < N_SPREAD; i++) {
 		snprintf(name, sizeof name, "%s %s", spread_words[i], what);
-		print_value(name, spread_value(spread, i), unit);
+		print_value(name, spread->of[i], unit);
 	}
 }
 
@@ -134,8 +135,8 @@ static void json_estimate(struct json_out *out, const char *key, struct estimate
 
 static void json_spread(struct json_out *out, const struct spread *spread)
 {
-	for (size_t i = 0; spread_name(i); i++)
-		json_out_real(out, spread_name(i), spread_value(spread, i));
+	for (size_t i = 0; i < N_SPREAD; i++)
+		json_out_real(out, spread_names[i], spread->of[i]);
 }
 
 static void json_comparison(struct json_out *out, const struct quality *quality)

@@ -204,43 +204,18 @@ static double quantile(const double *sorted, size_t n, double q)
 	return sorted[below] + (at - (double)below) * (sorted[below + 1] - sorted[below]);
 }
 
-static const struct {
-	const char *name;
-	size_t offset;
-	double q;
-} quantiles[] = {
-	{ "max", offsetof(struct spread, max), 1 },
-	{ "p99_9", offsetof(struct spread, p99_9), 0.999 },
-	{ "p99", offsetof(struct spread, p99), 0.99 },
-	{ "p95", offsetof(struct spread, p95), 0.95 },
-	{ "p90", offsetof(struct spread, p90), 0.9 },
-	{ "median", offsetof(struct spread, median), 0.5 },
-	{ "p10", offsetof(struct spread, p10), 0.1 },
-	{ "p5", offsetof(struct spread, p5), 0.05 },
-	{ "p1", offsetof(struct spread, p1), 0.01 },
-	{ "min", offsetof(struct spread, min), 0 },
-};
-#define N_QUANTILES (sizeof quantiles / sizeof *quantiles)
-
-const char *spread_name(size_t i)
-{
-	return i < N_QUANTILES ? quantiles[i].name : NULL;
-}
-
-double spread_value(const struct spread *spread, size_t i)
-{
-	return *(const double *)((const char *)spread + quantiles[i].offset);
-}
+const char *const spread_names[N_SPREAD] = { "max",    "p99_9", "p99", "p95", "p90",
+					     "median", "p10",	"p5",  "p1",  "min" };
+static const double quantiles[N_SPREAD] = { 1, 0.999, 0.99, 0.95, 0.9, 0.5, 0.1, 0.05, 0.01, 0 };
 
 /* Sorts the values. */
 static struct spread spread_of(double *values, size_t n)
 {
-	struct spread spread = { 0 };
+	struct spread spread = { { 0 } };
 
 	sort(values, n, sizeof *values, compare_doubles);
-	for (size_t i = 0; i < N_QUANTILES; i++)
-		*(double *)((char *)&spread + quantiles[i].offset) =
-			n ? quantile(values, n, quantiles[i].q) : NAN;
+	for (size_t i = 0; i < N_SPREAD; i++)
+		spread.of[i] = n ? quantile(values, n, quantiles[i]) : NAN;
 	return spread;
 }
 

@@ -23,10 +23,14 @@ struct estimate {
 	double value, se;
 };
 
-/* A distribution of numbers; percentiles by linear interpolation between order statistics. */
+/* A distribution of numbers: its maximum, percentiles by linear interpolation between order
+ * statistics, its median and its minimum, in the order of spread_names. */
+#define N_SPREAD 10
 struct spread {
-	double max, p99_9, p99, p95, p90, median, p10, p5, p1, min;
+	double of[N_SPREAD];
 };
+
+extern const char *const spread_names[N_SPREAD]; /* "max", "p99_9", ..., "min" */
 
 struct quality {
 	size_t n_sequences;
@@ -71,9 +75,5 @@ void samples_add(struct samples *samples, size_t i, const double *losses_p, cons
 
 /* Computes all numbers, and uses the samples up: they can only be released then. */
 void quality_compute(struct quality *quality, struct samples *samples);
-
-/* Returns the name of number i of a spread, and the number; NULL after the last. */
-const char *spread_name(size_t i);
-double spread_value(const struct spread *spread, size_t i);
 
 #endif

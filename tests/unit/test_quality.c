@@ -125,11 +125,11 @@ static void percentiles_lie_between_neighbors(void **state)
 	add_all(&samples, true);
 	quality_compute(&quality, &samples);
 	samples_release(&samples);
-	for (size_t i = 0; spread_name(i); i++)
-		near(spread_value(&quality.kld_spread, i), wanted[i]);
-	assert_string_equal(spread_name(1), "p99_9");
-	near(quality.delta_p_spread.max, 100 * (exp(-1) - exp(-2)));
-	near(quality.delta_p_spread.min, 100 * (exp(-1) - exp(-0.5)));
+	for (size_t i = 0; i < N_SPREAD; i++)
+		near(quality.kld_spread.of[i], wanted[i]);
+	assert_string_equal(spread_names[1], "p99_9");
+	near(quality.delta_p_spread.of[0], 100 * (exp(-1) - exp(-2)));
+	near(quality.delta_p_spread.of[N_SPREAD - 1], 100 * (exp(-1) - exp(-0.5)));
 }
 
 static void changes_of_probability_are_percent(void **state)
