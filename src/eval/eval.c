@@ -90,13 +90,11 @@ static int run_head(struct evaluation *evaluation, int worker, size_t sequence, 
 	const struct head_pass p = runner_head_pass(&sweep->runners[0], worker, sequence);
 	struct divergence *divergences =
 		evaluation->divergences + (size_t)worker * plan->sweep.longest;
-	size_t index = sweep->first + sequence, skipped = index ? plan->first_counted : 0;
 
 	if (plan->has_source ? forward_heads(&p, &q, divergences, err)
 			     : forward_head(&q, NULL, err))
 		return -1;
-	samples_add(&evaluation->samples, index, p.losses + skipped, q.losses + skipped,
-		    divergences + skipped);
+	samples_add(&evaluation->samples, sweep->first + sequence, p.losses, q.losses, divergences);
 	return 0;
 }
 

@@ -80,6 +80,16 @@ static int check_stride(const struct eval_plan *plan, const struct eval_params *
 	return 0;
 }
 
+/* A sequence of one token has none to predict. */
+static int check_targets(const struct eval_plan *plan, struct err *err)
+{
+	for (size_t i = 0; i < plan->data.n; i++)
+		if (plan->data.sequences[i].len > 1)
+			return 0;
+	return err_set(err, ERR_INPUT,
+		       "the data has no token to predict: every sequence has one token");
+}
+
 /* The tokenizer is OUT's, or else the source's. */
 static int open_data(struct eval_plan *plan, const struct eval_params *params, struct err *err)
 {
@@ -103,6 +113,7 @@ static int open_data(struct eval_plan *plan, const struct eval_params *params, s
 	data.tokenizer = tokenizer;
 	rc = rc ? rc : dataset_open(&plan->data, &data, err);
 	rc = rc ? rc : check_stride(plan, params, len, err);
+	rc = rc ? rc : check_targets(plan, err);
 	tokenizer_free(tokenizer);
 	plan->first_counted = params->stride ? len - (size_t)params->stride : 0;
 	return rc;

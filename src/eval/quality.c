@@ -14,15 +14,28 @@ static int doubles_new(double **values, size_t n, struct err *err)
 			    "the numbers of positions", err);
 }
 
+/* Returns the first position of a sequence that counts, and the first whose target does: that of
+ * the first counted token. */
+static size_t first_position(const struct samples *samples, size_t i)
+{
+	return i ? samples->first_counted : 0;
+}
+
+static size_t first_target(const struct samples *samples, size_t i)
+{
+	size_t first = first_position(samples, i);
+
+	return first ? first - 1 : 0;
+}
+
 /* Fills the first positions and targets of each sequence. */
-static void count(struct samples *samples, const struct dataset *data, size_t first_counted)
+static void count(struct samples *samples, const struct dataset *data)
 {
 	for (size_t i = 0; i < data->n; i++) {
-		size_t len = data->sequences[i].len, skipped = i ? first_counted : 0;
-		size_t n = len > skipped ? len - skipped : 0;
+		size_t len = data->sequences[i].len;
 
-		samples->n_positions += n;
-		samples->n_targets += n ? n - 1 : 0;
+		samples->n_positions += len - first_position(samples, i);
+		samples->n_targets += len - 1 - first_target(samples, i);
 		samples->position_first[i + 1] = samples->n_positions;
 		samples->target_first[i + 1] = samples->n_targets;
 	}
@@ -31,10 +44,12 @@ static void count(struct samples *samples, const struct dataset *data, size_t fi
 int samples_init(struct samples *samples, const struct dataset *data, size_t first_counted,
 		 bool has_source, struct err *err)
 {
-	*samples = (struct samples){ .has_source = has_source, .n_sequences = data->n };
+	*samples = (struct samples){ .has_source = has_source,
+				     .n_sequences = data->n,
+				     .first_counted = first_counted };
 	samples->position_first = xcalloc(data->n + 1, sizeof *samples->position_first);
 	samples->target_first = xcalloc(data->n + 1, sizeof *samples->target_first);
-	count(samples, data, first_counted);
+	count(samples, data);
 	if (doubles_new(&samples->loss_q, samples->n_targets, err))
 		return -1;
 	if (!has_source)
@@ -62,18 +77,21 @@ void samples_release(struct samples *samples)
 void samples_add(struct samples *samples, size_t i, const double *losses_p, const double *losses_q,
 		 const struct divergence *divergences)
 {
-	size_t first = samples->position_first[i], n = samples->position_first[i + 1] - first;
-	size_t first_target = samples->target_first[i];
-	size_t n_targets = samples->target_first[i + 1] - first_target;
+	size_t to = samples->position_first[i], n = samples->position_first[i + 1] - to;
+	size_t to_target = samples->target_first[i];
+	size_t n_targets = samples->target_first[i + 1] - to_target;
+	size_t at = first_position(samples, i), at_target = first_target(samples, i);
 
 	for (size_t t = 0; t < n_targets; t++)
-		samples->loss_q[first_target + t] = losses_q[t];
+		samples->loss_q[to_target + t] = losses_q[at_target + t];
 	for (size_t t = 0; samples->has_source && t < n_targets; t++)
-		samples->loss_p[first_target + t] = losses_p[t];
+		samples->loss_p[to_target + t] = losses_p[at_target + t];
 	for (size_t t = 0; samples->has_source && t < n; t++) {
-		samples->kl[first + t] = divergences[t].kl;
-		samples->reverse_kl[i] += divergences[t].reverse_kl;
-		samples->same_top[i] += divergences[t].same_top;
+		const struct divergence *divergence = &divergences[at + t];
+
+		samples->kl[to + t] = divergence->kl;
+		samples->reverse_kl[i] += divergence->reverse_kl;
+		samples->same_top[i] += divergence->same_top;
 	}
 }
 

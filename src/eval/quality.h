@@ -55,6 +55,7 @@ struct quality {
 struct samples {
 	bool has_source;
 	size_t n_sequences, n_positions, n_targets;
+	size_t first_counted;	 /* in all sequences but the first */
 	size_t *position_first;	 /* (n_sequences + 1): where the positions of a sequence begin */
 	size_t *target_first;	 /* (n_sequences + 1): likewise */
 	double *loss_p, *loss_q; /* (n_targets) */
@@ -62,8 +63,9 @@ struct samples {
 	double *reverse_kl, *same_top; /* (n_sequences): sums */
 };
 
-/* Allocates for the sequences of data.  All but the first count from position first_counted on.
- * ERR_SYSTEM without memory. */
+/* Allocates for the sequences of data.  All but the first count from position first_counted on,
+ * which each of them has, and with it the prediction of the token there.  ERR_SYSTEM without
+ * memory. */
 int samples_init(struct samples *samples, const struct dataset *data, size_t first_counted,
 		 bool has_source, struct err *err);
 void samples_release(struct samples *samples);

@@ -18,9 +18,27 @@ fails 2 "${c}option '--stride' needs text: sequence 1 of the data has a length o
 	eval out --data ids.jsonl --seq-len 8 --stride 4
 fails 2 "${c}option '--kv-cache': the checkpoint has no scales of a cache ('model.layers.0.self_attn.k_scale'): *" \
 	eval out --data ids.jsonl --kv-cache
+printf '{"input_ids": [1]}\n{"input_ids": [2]}\n' >single.jsonl
+fails 3 "${c}the data has no token to predict: every sequence has one token" eval out --data single.jsonl
 fails 3 "${c}cannot open 'none'*" eval out --data none
 fails 3 "$c*none*" eval none --data ids.jsonl
 fails 3 "$c*none*" eval out --source none --data ids.jsonl
+
+# An overflow is told with its module.
+cp -r "$model" bad
+chmod -R u+w bad
+python3 - <<'END'
+import checkpoint
+name, file = "model.layers.1.input_layernorm.weight", "bad/model.safetensors"
+tensors = checkpoint.read(file)
+dtype, shape, data = tensors[name]
+tensors[name] = dtype, shape, checkpoint.pack("BF16", [3e38] * shape[0])
+checkpoint.write(file, tensors)
+END
+fails 3 "${c}the output of 'model.layers.1.self_attn.q_proj' in 'bad' has * values that are NaN or infinite, in sequence 0" \
+	eval bad --source "$model" --data ids.jsonl
+fails 3 "${c}the output of 'model.layers.1.self_attn.q_proj' in 'bad' has * values that are NaN or infinite, in sequence 0" \
+	eval out --source bad --data ids.jsonl
 
 # Not the source: another size, another architecture.
 cp -r "$model" wide
@@ -31,13 +49,7 @@ config = json.load(open("wide/config.json"))
 config["num_hidden_layers"] -= 1
 json.dump(config, open("wide/config.json", "w"))
 END
-python3 - <<'END'
-import checkpoint, pathlib
-for file in pathlib.Path("wide").glob("*.safetensors"):
-    tensors = checkpoint.read(file)
-    layers = sorted({int(name.split(".")[2]) for name in tensors if name.startswith("model.layers.")})
-END
-fails 3 "$c*" eval out --source wide --data ids.jsonl
+fails 3 "$c*wide*" eval out --source wide --data ids.jsonl
 sed -i 's/LlamaForCausalLM/MistralForCausalLM/' wide/config.json
 sed -i 's/"num_hidden_layers": [0-9]*/"num_hidden_layers": 2/' wide/config.json
 fails 3 "$c*" eval out --source wide --data ids.jsonl
