@@ -21,11 +21,12 @@ trap 'exit 1' HUP INT TERM
 # The real models and the text are made before the tests, which would each make their own otherwise.
 "$venv/bin/python" -c 'import harness; harness.real_model(1); harness.real_model(3); harness.eval_text()' || exit 1
 
-# As many at once as there are processors, each with one thread of its packages' own.
+# As many at once as there are processors, which nproc tells before the packages of each are told to have one thread.
+at_once=$(nproc)
 : "${OMP_NUM_THREADS:=1}"
 export OMP_NUM_THREADS venv logs
 # shellcheck disable=SC2016
-printf '%s\n' "$@" | xargs -P "$(nproc)" -I NAME sh -c '
+printf '%s\n' "$@" | xargs -P "$at_once" -I NAME sh -c '
 	"$venv/bin/python" test_NAME.py >"$logs/NAME.out" 2>"$logs/NAME.err"
 	cat "$logs/NAME.out"'
 
