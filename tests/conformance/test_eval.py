@@ -79,14 +79,16 @@ def flat(tree: dict, path: str = "") -> dict[str, float]:
 
 
 def differences(found: dict, wanted: dict, limit: float) -> Iterator[str]:
-    """A mean may be off by limit of itself, means of numbers of both signs by three times that, and others by limit of the
-    largest of their kind."""
+    """A mean may be off by limit of itself, a mean of numbers of both signs by limit of their size, and others by limit of
+    the largest of their kind."""
     found, wanted = flat(found), flat(wanted)
     for key, value in wanted.items():
         kind = key.split(".")[0]
         allowed = abs(value)
-        if key in ("ln_ratio.value", "difference.value", "delta_p.mean"):
-            allowed *= 3
+        if key == "delta_p.mean":
+            allowed = wanted["delta_p.rms"]
+        elif key in ("ln_ratio.value", "difference.value"):
+            allowed = 3 * abs(value) + wanted[f"{kind}.se"]
         elif not key.endswith(("mean", "value")):
             allowed = max(abs(v) for k, v in wanted.items() if k.split(".")[0] == kind)
         if not abs(found.get(key, np.nan) - value) <= limit * allowed + 1e-6:
