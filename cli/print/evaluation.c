@@ -17,8 +17,8 @@ void eval_print_text(const struct eval_plan *plan)
 	units_memory(&memory, plan->sweep.memory_bytes);
 	printf("architecture %s, %zu layers, %s\n", plan->out.model.arch->name,
 	       plan->out.model.n_layers, plan->has_source ? "two models" : "one model");
-	printf("%zu sequences, %" PRIu64 " tokens\n", plan->data.n, plan->sweep.n_tokens);
-	printf("%zu matrices with inputs in FP8\n", plan->inputs.n);
+	printf("sequences %zu, tokens %" PRIu64 "\n", plan->data.n, plan->sweep.n_tokens);
+	printf("matrices with inputs in FP8 %zu\n", plan->inputs.n);
 	printf("%s of memory\n", memory.data);
 	buf_release(&memory);
 }
@@ -39,7 +39,7 @@ void eval_print_json(const struct eval_plan *plan)
 /* One line: name, value and standard error. */
 static void print_estimate(const char *name, struct estimate estimate, const char *unit)
 {
-	printf("%-28s %12.6f", name, estimate.value);
+	printf("%-30s %12.6f", name, estimate.value);
 	if (isfinite(estimate.se))
 		printf(" +- %.6f", estimate.se);
 	printf("%s\n", unit);
@@ -114,14 +114,14 @@ void eval_report_text(const struct eval_report *report)
 	struct buf time = { 0 };
 
 	units_duration(&time, report->seconds);
-	printf("Perplexity over %zu tokens in %zu sequences\n", quality->n_targets,
+	printf("Perplexity (tokens: %zu, sequences: %zu)\n", quality->n_targets,
 	       quality->n_sequences);
 	print_estimate("Mean PPL(Q)", quality->perplexity, "");
 	if (quality->has_source)
 		print_comparison(quality);
 	if (report->result->layers)
 		print_layers(report->result);
-	printf("\n%s\n", time.data);
+	printf("\ntime %s\n", time.data);
 	buf_release(&time);
 }
 
