@@ -6,22 +6,43 @@
 #include "backend/dispatch.h"
 #include "base/sort.h"
 #include "format/scale_names.h"
+#include "num/fp8.h"
 #include "recipe/recipe.h"
 #include "source/fp8_source.h"
 
-/* Returns the cast of inputs that engines make for weights with such scales. */
-static struct qspec spec_of(const struct detection *detection, const struct tensor_ref *weight,
-			    const struct weight_scale *scale)
+/* Of a tensor's scales so many are looked at. */
+#define FEW_SCALES 4096
+
+/* Sets *pow2: are the scales of a weight powers of two? */
+static int are_pow2(const struct tensor_ref *scale, struct source *source, bool *pow2,
+		    struct err *err)
+{
+	uint64_t n = st_n_elements(scale->tensor->shape, scale->tensor->n_dims);
+	const struct floats_request request = { .ref = scale,
+						.n = n < FEW_SCALES ? n : FEW_SCALES };
+	float values[FEW_SCALES];
+
+	if (source_read_floats(source, &request, values, err))
+		return -1;
+	*pow2 = true;
+	for (uint64_t i = 0; i < request.n; i++)
+		*pow2 = *pow2 && f32_is_pow2(values[i]);
+	return 0;
+}
+
+/* Sets *spec to the cast of inputs that engines make for weights with such scales. */
+static int find_spec(const struct tensor_ref *weight, const struct weight_scale *scale,
+		     struct source *source, struct qspec *spec, struct err *err)
 {
 	enum granularity granularity = weight_scale_granularity(scale);
-	struct qspec spec = recipe_of_scheme(granularity, false)->input;
 
-	spec.format = weight->tensor->dtype == DT_F8_E5M2 ? FP8_E5M2 : FP8_E4M3;
-	if (granularity == GRANULARITY_BLOCK) {
-		spec.tile.cols = scale->tile.cols;
-		spec.pow2 = detection->scheme.pow2;
-	}
-	return spec;
+	*spec = recipe_of_scheme(granularity, false)->input;
+	spec->format = fp8_of_dtype(weight->tensor->dtype);
+	if (granularity != GRANULARITY_BLOCK)
+		return 0;
+	spec->tile.cols = scale->tile.cols;
+	return scale->scale_type == SCALE_E8M0 ? 0
+					       : are_pow2(scale->scale, source, &spec->pow2, err);
 }
 
 /* Reads the static scale of a matrix's input, if the checkpoint has one. */
@@ -70,8 +91,8 @@ static int add(struct engine_inputs *inputs, const struct detection *detection,
 		return 0;
 	if (fp8_source_scale(detection, ref->weight, &scale, err))
 		return -1;
-	cast.spec = spec_of(detection, ref->weight, &scale);
-	if (read_static(&cast, source, ref->weight->tensor->name, err))
+	if (find_spec(ref->weight, &scale, source, &cast.spec, err) ||
+	    read_static(&cast, source, ref->weight->tensor->name, err))
 		return -1;
 	ARRAY_GROW(inputs->list, inputs->n);
 	inputs->list[inputs->n++] = (struct engine_input){ ref, share(inputs, &cast) };
@@ -112,7 +133,8 @@ int engine_inputs_make(struct engine_inputs *inputs, const struct model *model,
 	*inputs = (struct engine_inputs){ .backend = source->backend, .n_lanes = n_lanes };
 	inputs->lanes = xcalloc((size_t)n_lanes, sizeof *inputs->lanes);
 	rc = fp8_source_detect(&detection, source->checkpoint, source->io, err);
-	rc = rc ? rc : add_all(inputs, &detection, model, source, err);
+	if (!rc && !detection.weight_only)
+		rc = add_all(inputs, &detection, model, source, err);
 	detection_release(&detection);
 	sort(inputs->list, inputs->n, sizeof *inputs->list, by_ref);
 	return rc;

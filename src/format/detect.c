@@ -211,6 +211,7 @@ int detection_make_with(struct detection *detection, const struct checkpoint *ch
 	said = config_read_declaration(detection->config);
 	detection->format = said.format;
 	detection->declared = said.declared;
+	detection->weight_only = said.weight_only;
 	detection->inverted = said.inverted;
 	detection->scheme = said.scheme;
 	detection->declared_tile = said.scheme.tile;

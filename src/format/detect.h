@@ -37,6 +37,7 @@ struct detection {
 	bool known;	       /* the checkpoint is FP8 and the scheme is valid */
 	bool declared;	       /* the configuration declares FP8 */
 	bool inverted;	       /* weight scales divide */
+	bool weight_only;      /* the configuration says that inputs stay in high precision */
 	size_t n_weights;      /* FP8 matrices */
 
 	/* Tensors that a conversion drops, by name: all scales of weights, inputs and caches, and

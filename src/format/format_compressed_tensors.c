@@ -329,6 +329,7 @@ static void read_config(const json_t *config, struct declaration *said)
 	if (!group)
 		return;
 	said->declared = said->has_input = true;
+	said->weight_only = !json_is_object(inputs);
 	scheme->static_input = json_is_false(json_object_get(inputs, "dynamic"));
 	if (!strcmp(strategy, "channel")) {
 		scheme->granularity = GRANULARITY_CHANNEL;

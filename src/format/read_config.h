@@ -19,9 +19,10 @@ struct declaration {
 	const char *format; /* NULL: the configuration has no relation to FP8 */
 	bool declared;	    /* scheme is stated */
 	struct scheme scheme;
-	bool has_input; /* scheme.static_input is stated */
-	bool scale_fmt; /* "ue8m0" is stated */
-	bool inverted;	/* weight scales divide */
+	bool has_input;	  /* scheme.static_input is stated */
+	bool weight_only; /* inputs stay in high precision */
+	bool scale_fmt;	  /* "ue8m0" is stated */
+	bool inverted;	  /* weight scales divide */
 };
 
 /* Sets *config to a new reference to "quantization_config" of config.json, at the top or in

@@ -18,6 +18,19 @@ done
 "$FP8CONV" eval "$model" --source "$model" --data ids.jsonl --json >same.json
 "$FP8CONV" eval "$model" --data ids.jsonl --json >alone.json
 "$FP8CONV" calibrate "$model" --data ids.jsonl --batch 5 -o s.amax --min-tokens 1 --json >calibrate.json
+# The same weights in another format, whose configuration does not say that its scales are powers of two.
+"$FP8CONV" repack blockwise -o ct --format compressed-tensors
+"$FP8CONV" eval ct --source "$model" --data ids.jsonl --json >ct.json
+# A configuration of weights only.
+cp -r channelwise only
+python3 - <<'END'
+import json
+config = json.load(open("only/config.json"))
+for group in config["quantization_config"]["config_groups"].values():
+    group["input_activations"] = None
+json.dump(config, open("only/config.json", "w"))
+END
+"$FP8CONV" eval only --source "$model" --data ids.jsonl --json >only.json
 for recipe in blockwise channelwise current mxfp8; do
 	"$FP8CONV" eval $recipe --source "$model" --data ids.jsonl --json --by-layer >$recipe.json
 	"$FP8CONV" eval $recipe --source "$model" --data ids.jsonl --json --by-layer --threads 1 --max-memory 3M >threads.json
@@ -38,6 +51,8 @@ assert abs(alone["perplexity"]["value"] - calibrated["perplexity"]) < 1e-6 * cal
 assert same["kld"]["mean"] == same["kld"]["max"] == same["kld"]["reverse_mean"] == 0 == same["delta_p"]["rms"], same
 assert same["same_top"]["value"] == 100 and same["ratio"]["value"] == 1 and same["difference"]["value"] == 0
 assert (same["tokens"], same["targets"], same["sequences"], same["seq_len"]) == (218, 213, 5, 64), same
+for one, other in (("ct", "blockwise"), ("only", "channelwise-weights")):
+    assert json.load(open(f"{one}.json"))["kld"] == json.load(open(f"{other}.json"))["kld"], (one, other)
 for recipe in ("blockwise", "channelwise", "current", "mxfp8"):
     whole, weights = (json.load(open(f"{recipe}{name}.json")) for name in ("", "-weights"))
     assert 0 < weights["kld"]["mean"] < whole["kld"]["mean"] < 1, (recipe, weights["kld"], whole["kld"])
