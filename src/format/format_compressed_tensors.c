@@ -20,6 +20,9 @@ static const char *const methods[] = { "compressed-tensors", NULL };
 /* vLLM and SGLang ask for expert 0 by these words, whatever the checkpoint calls its matrices. */
 static const char *const kept_experts[] = { ".0.gate_proj", ".0.up_proj", ".0.down_proj", NULL };
 
+static const char whole_groups[] =
+	"transformers quantizes activations in whole groups of 128, and stops";
+
 static const struct variant variants[] = {
 	{
 		.method = "float-quantized",
@@ -65,8 +68,7 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_F32,
-		.refused_cols = { [ENGINE_TRANSFORMERS] = "transformers quantizes activations in "
-							  "whole groups of 128, and stops" },
+		.refused_cols = { [ENGINE_TRANSFORMERS] = whole_groups },
 		.weights = "block",
 		.inputs = "group",
 		.version = "0.12.2",
