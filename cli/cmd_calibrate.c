@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "backend/dispatch.h"
 #include "cli/print/calibration.h"
 #include "cli/print/plan.h"
 #include "cli/command.h"
@@ -246,7 +245,6 @@ static int check_source(const struct calibrate_params *params, struct err *err)
 static int check_and_run(struct settings *settings, struct err *err)
 {
 	struct calibrate_params *params = &settings->params;
-	struct err refused;
 
 	params->data = settings->data.texts;
 	params->n_data = settings->data.n;
@@ -261,13 +259,9 @@ static int check_and_run(struct settings *settings, struct err *err)
 		return err_set(err, ERR_USAGE,
 			       "option '--output' is missing: give a file for the history (-o "
 			       "S.amax), or --dry-run");
-	params->backend = backend_select_forward(settings->run.backend, &refused, err);
+	params->backend = run_forward_backend(&settings->run, "calibrate", err);
 	if (!params->backend)
 		return -1;
-	if (refused.kind != ERR_NONE && !settings->run.quiet)
-		fprintf(stderr,
-			"fp8conv calibrate: note: a GPU failed its self-test and is not used: %s\n",
-			refused.message);
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_threads(&settings->run);
 	return open_and_run(settings, err);

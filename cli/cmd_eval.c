@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "backend/dispatch.h"
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
@@ -111,7 +110,6 @@ static int open_and_run(const struct settings *settings, struct err *err)
 static int check_and_run(struct settings *settings, struct err *err)
 {
 	struct eval_params *params = &settings->params;
-	struct err refused;
 
 	params->data = settings->data.texts;
 	params->n_data = settings->data.n;
@@ -122,13 +120,9 @@ static int check_and_run(struct settings *settings, struct err *err)
 	if (!params->source && (params->by_layer || settings->max_kld > 0))
 		return err_set(err, ERR_USAGE, "option '--%s' requires '--source'",
 			       params->by_layer ? "by-layer" : "max-kld");
-	params->backend = backend_select_forward(settings->run.backend, &refused, err);
+	params->backend = run_forward_backend(&settings->run, "eval", err);
 	if (!params->backend)
 		return -1;
-	if (refused.kind != ERR_NONE && !settings->run.quiet)
-		fprintf(stderr,
-			"fp8conv eval: note: a GPU failed its self-test and is not used: %s\n",
-			refused.message);
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_threads(&settings->run);
 	return open_and_run(settings, err);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/options/run.h"
 
+#include <stdio.h>
+
+#include "backend/dispatch.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
 
@@ -33,6 +36,19 @@ const struct option_row run_options[] = {
 int run_threads(const struct run_settings *settings)
 {
 	return settings->n_threads ? settings->n_threads : process_cpus();
+}
+
+const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
+					  struct err *err)
+{
+	struct err refused;
+	const struct backend *backend = backend_select_forward(settings->backend, &refused, err);
+
+	if (backend && refused.kind != ERR_NONE && !settings->quiet)
+		fprintf(stderr,
+			"fp8conv %s: note: a GPU failed its self-test and is not used: %s\n",
+			command, refused.message);
+	return backend;
 }
 
 enum progress_mode run_progress_mode(const struct run_settings *settings)

@@ -28,6 +28,11 @@ extern const struct option_row run_options[];
 /* Returns the number of threads: as given, or one for each CPU. */
 int run_threads(const struct run_settings *settings);
 
+/* Returns the backend for forward passes, and says on standard error for which reason a GPU is not
+ * used.  NULL as backend_select_forward() returns it. */
+const struct backend *run_forward_backend(const struct run_settings *settings, const char *command,
+					  struct err *err);
+
 /* Returns how to show progress; --quiet takes precedence. */
 enum progress_mode run_progress_mode(const struct run_settings *settings);
 

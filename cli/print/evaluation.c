@@ -18,7 +18,7 @@ void eval_print_text(const struct eval_plan *plan)
 	printf("architecture %s, %zu layers, %s\n", plan->out.model.arch->name,
 	       plan->out.model.n_layers, plan->has_source ? "two models" : "one model");
 	printf("sequences %zu, tokens %" PRIu64 "\n", plan->data.n, plan->sweep.n_tokens);
-	printf("matrices with inputs in FP8 %zu\n", plan->inputs.n);
+	printf("%zu matrices take inputs in FP8\n", plan->inputs.n);
 	printf("%s of memory\n", memory.data);
 	buf_release(&memory);
 }
@@ -74,7 +74,7 @@ static void print_comparison(const struct quality *quality)
 	print_estimate("Mean PPL(Q)-PPL(base)", quality->difference, "");
 	printf("\nKullback-Leibler divergence, by position\n");
 	print_estimate("Mean KLD", quality->kld, "");
-	print_value("Mean KLD, the other way", quality->reverse_kld, "");
+	print_value("Mean reverse KLD", quality->reverse_kld, "");
 	print_spread("KLD", &quality->kld_spread, "");
 	printf("\nProbability of the next token, Q less base\n");
 	print_value("Mean delta p", quality->delta_p, " %");
@@ -86,6 +86,8 @@ static void print_comparison(const struct quality *quality)
 /* A line for each layer, and one for each of its modules: dB against the source. */
 static void print_layers(const struct eval_result *result)
 {
+	char name[64];
+
 	printf("\n%-46s %8s %11s %9s\n", "Signal to noise, dB", "local", "accumulated", "zeros");
 	for (size_t i = 0; i < result->n_layers; i++) {
 		const struct layer_quality *layer = &result->layers[i];
@@ -103,8 +105,8 @@ static void print_layers(const struct eval_result *result)
 				printf(" %7.3f %%", zeros);
 			putchar('\n');
 		}
-		printf("layer %zu, residual stream %*.2f\n", i, 41 - (i > 9) - (i > 99),
-		       noise_db(&layer->residual));
+		snprintf(name, sizeof name, "layer %zu, residual stream", i);
+		printf("%-46s %8s %11.2f\n", name, "", noise_db(&layer->residual));
 	}
 }
 

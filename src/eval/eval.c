@@ -3,8 +3,8 @@
 
 #include <inttypes.h>
 #include <openssl/sha.h>
-#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "sweep/sweep.h"
@@ -66,12 +66,10 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 	const struct eval_plan *plan = evaluation->plan;
 	struct stage *stage = runner_of_out(evaluation)->stage;
 
-	for (size_t m = 0; m < sweep->plan->params.n_models; m++) {
-		size_t n = sweep->plan->max_sequences * sweep->runners[m].n_slots;
-
-		for (size_t i = 0; i < n; i++)
-			evaluation->outputs[m][i] = NULL;
-	}
+	for (size_t m = 0; m < sweep->plan->params.n_models; m++)
+		memset(evaluation->outputs[m], 0,
+		       sweep->n_sequences * sweep->runners[m].n_slots *
+			       sizeof *evaluation->outputs[m]);
 	if (!stage->layer.ref) {
 		engine_inputs_mark(&plan->inputs, &stage->head);
 		return 0;
@@ -189,8 +187,7 @@ static void hash_data(const struct token_ids *ids, char text[SHA256_HEX])
 	unsigned char digest[SHA256_DIGEST_LENGTH];
 
 	SHA256((const unsigned char *)ids->ids, ids->n * sizeof *ids->ids, digest);
-	for (size_t i = 0; i < sizeof digest; i++)
-		snprintf(text + 2 * i, 3, "%02x", digest[i]);
+	text_hex(text, digest, sizeof digest);
 }
 
 static int run(struct evaluation *evaluation, struct eval_result *result, struct err *err)

@@ -54,6 +54,11 @@ static int read_static(struct engine_cast *cast, struct source *source, const ch
 
 	if (!scale)
 		return 0;
+	if (st_n_elements(scale->tensor->shape, scale->tensor->n_dims) != 1)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' has more than one input scale, which is unsupported: "
+			       "use --activations bf16",
+			       scale->tensor->name);
 	if (source_read_floats(source, &request, &cast->scale_inv, err))
 		return -1;
 	if (cast->scale_inv > 0 && cast->scale_inv <= F32_MAX) {

@@ -40,6 +40,19 @@ fails 3 "${c}the output of 'model.layers.1.self_attn.q_proj' in 'bad' has * valu
 fails 3 "${c}the output of 'model.layers.1.self_attn.q_proj' in 'bad' has * values that are NaN or infinite, in sequence 0" \
 	eval out --source bad --data ids.jsonl
 
+# Several static scales of one input are not guessed at.
+cp -r out static
+chmod -R u+w static
+python3 - <<'END'
+import checkpoint
+tensors = checkpoint.read("static/model.safetensors")
+tensors["model.layers.0.self_attn.q_proj.input_scale"] = "F32", [2], checkpoint.pack("F32", [1, 1])
+checkpoint.write("static/model.safetensors", tensors)
+END
+fails 3 "${c}tensor 'model.layers.0.self_attn.q_proj.input_scale' has more than one input scale, which is unsupported: *" \
+	eval static --data ids.jsonl
+"$FP8CONV" eval static --data ids.jsonl --activations bf16 --json >/dev/null
+
 # Not the source: another size, another architecture.
 cp -r "$model" wide
 chmod -R u+w wide
