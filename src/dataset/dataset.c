@@ -2,6 +2,7 @@
 #include "dataset/dataset.h"
 
 #include <fcntl.h>
+#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -315,6 +316,14 @@ void dataset_draw(struct dataset *data, uint64_t seed, size_t n)
 	}
 	if (n < data->n)
 		data->n = n;
+}
+
+void dataset_sha256(const struct dataset *data, char text[SHA256_HEX])
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+
+	SHA256((const unsigned char *)data->ids.ids, data->ids.n * sizeof *data->ids.ids, digest);
+	text_hex(text, digest, sizeof digest);
 }
 
 void dataset_release(struct dataset *data)

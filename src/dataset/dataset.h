@@ -33,6 +33,7 @@
 #include <stdatomic.h>
 
 #include "base/io.h"
+#include "ckpt/checksum.h"
 #include "tokenizer/tokenizer.h"
 
 struct dataset_sequence {
@@ -79,5 +80,8 @@ void dataset_release(struct dataset *data);
  * (fp8conv-calibrate(1)).  Source: the Fisher-Yates shuffle from the last sequence down, with
  * splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */
 void dataset_draw(struct dataset *data, uint64_t seed, size_t n);
+
+/* Writes the SHA-256 of all token ids, 4 bytes each. */
+void dataset_sha256(const struct dataset *data, char text[SHA256_HEX]);
 
 #endif

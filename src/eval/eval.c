@@ -2,7 +2,6 @@
 #include "eval/eval.h"
 
 #include <inttypes.h>
-#include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,14 +181,6 @@ static int prepare(struct evaluation *evaluation, struct err *err)
 			    plan->has_source, err);
 }
 
-static void hash_data(const struct token_ids *ids, char text[SHA256_HEX])
-{
-	unsigned char digest[SHA256_DIGEST_LENGTH];
-
-	SHA256((const unsigned char *)ids->ids, ids->n * sizeof *ids->ids, digest);
-	text_hex(text, digest, sizeof digest);
-}
-
 static int run(struct evaluation *evaluation, struct eval_result *result, struct err *err)
 {
 	const struct eval_params *params = evaluation->params;
@@ -213,7 +204,7 @@ static int run(struct evaluation *evaluation, struct eval_result *result, struct
 	}
 	if (sweep_run(sweep, 0, &events, err) || sweep_close(sweep, err))
 		return -1;
-	hash_data(&evaluation->plan->data.ids, result->data_sha256);
+	dataset_sha256(&evaluation->plan->data, result->data_sha256);
 	quality_compute(&result->quality, &evaluation->samples);
 	return 0;
 }

@@ -9,7 +9,6 @@
 #ifndef FP8CONV_EVAL_EVAL_H
 #define FP8CONV_EVAL_EVAL_H
 
-#include "ckpt/checksum.h"
 #include "dataset/dataset.h"
 #include "eval/caches.h"
 #include "eval/inputs.h"
