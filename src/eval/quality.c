@@ -104,54 +104,6 @@ static double sum_of(const double *values, size_t n)
 	return sum;
 }
 
-/* Numbers of sequences: n of them, in n_values[i] parts each, whose sum is sums[i]. */
-struct series {
-	double *sums;
-	size_t *n_values;
-	size_t n;
-};
-
-static struct series series_new(size_t n)
-{
-	return (struct series){ .sums = xcalloc(n, sizeof(double)),
-				.n_values = xcalloc(n, sizeof(size_t)) };
-}
-
-static void series_release(struct series *series)
-{
-	free(series->sums);
-	free(series->n_values);
-}
-
-/* Adds a sequence, unless it has no value. */
-static void series_add(struct series *series, double sum, size_t n)
-{
-	if (!n)
-		return;
-	series->sums[series->n] = sum;
-	series->n_values[series->n++] = n;
-}
-
-/* Returns the mean of all values, with the standard error of the mean of the sequences' means. */
-static struct estimate series_mean(const struct series *series)
-{
-	double sum = 0, mean_of_means = 0, squares = 0, n = (double)series->n;
-	size_t n_values = 0;
-
-	for (size_t i = 0; i < series->n; i++) {
-		sum += series->sums[i];
-		n_values += series->n_values[i];
-		mean_of_means += series->sums[i] / (double)series->n_values[i] / n;
-	}
-	for (size_t i = 0; i < series->n; i++) {
-		double far = series->sums[i] / (double)series->n_values[i] - mean_of_means;
-
-		squares += far * far;
-	}
-	return (struct estimate){ .value = n_values ? sum / (double)n_values : NAN,
-				  .se = series->n > 1 ? sqrt(squares / (n - 1) / n) : NAN };
-}
-
 /* Returns the mean of weight_q * loss of Q + weight_p * loss of P over targets. */
 static struct estimate mean_loss(const struct samples *samples, double weight_q, double weight_p)
 {

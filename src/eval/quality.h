@@ -17,11 +17,7 @@
 
 #include "dataset/dataset.h"
 #include "forward/forward.h"
-
-/* se: NAN for fewer than two sequences. */
-struct estimate {
-	double value, se;
-};
+#include "sweep/series.h"
 
 /* A distribution of numbers: its maximum, percentiles by linear interpolation between order
  * statistics, its median and its minimum, in the order of spread_names. */
