@@ -1,56 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The casts of an engine that runs an FP8 checkpoint: it quantizes the input of every quantized
- * matrix by the granularity of the weight's scales, and multiplies codes.  Here the values of the
- * codes take the place of the input.
+ * The casts of an engine that runs an FP8 checkpoint (sweep/engine_cast.h), from the scales that
+ * the checkpoint has.
  *
  * Order: engine_inputs_make(); engine_inputs_filter() for the forward pass; engine_inputs_mark()
  * for each loaded layer, before its passes; engine_inputs_release().
- *
- * Source: vLLM's Fp8LinearMethod and CompressedTensorsW8A8Fp8, per_token_group_quant_fp8(),
- * mxfp8_quantize(); SGLang has the same casts.
  */
 #ifndef FP8CONV_EVAL_INPUTS_H
 #define FP8CONV_EVAL_INPUTS_H
 
-#include "base/mem.h"
-#include "forward/forward.h"
 #include "source/source.h"
+#include "sweep/engine_cast.h"
 
-/* How an input is cast. */
-struct engine_cast {
-	struct qspec spec;
-	float scale_inv; /* static, of the checkpoint; 0: each tile has its own */
-};
-
-/* The cast of the input (m, k) of one matrix.  Matrices with equal casts share one, so that an
- * input of several matrices is cast once. */
+/* The cast of the input (m, k) of one matrix. */
 struct engine_input {
 	const struct linear_ref *ref;
 	size_t cast;
-};
-
-/* Values that were cast: all, those beyond the largest code, and those that became zero and were
- * none. */
-struct cast_counts {
-	uint64_t n, saturated, zeros;
-};
-
-/* The memory of one worker. */
-struct engine_lane {
-	struct buffer codes, scales, values;
-	struct cast_counts counts;
 };
 
 /* A zeroed struct is empty. */
 struct engine_inputs {
 	struct engine_input *list; /* by address of ref */
 	size_t n;
-	struct engine_cast *casts;
-	size_t n_casts;
-	const struct backend *backend;
-	struct engine_lane *lanes; /* by worker */
-	int n_lanes;
+	struct engine_casts casts;
 };
 
 /* Finds the casts of all quantized matrices of the model, whose checkpoint the source reads.
