@@ -66,6 +66,17 @@ static inline size_t executor_weight_panel_rows(const struct executor_weight *we
 	return left < weight->panel_rows ? left : weight->panel_rows;
 }
 
+/* The sums of products of inputs with each other, for a Hessian: h += x^T x, in the columns [first,
+ * first + n) and the rows [0, first + n) of h.  These panels of all columns together are the upper
+ * triangle, and parts of the lower one. */
+struct gram_args {
+	const void *x;	  /* (m, k), of dtype */
+	enum dtype dtype; /* BF16 or F32 */
+	size_t m, k;
+	size_t first, n; /* first + n is at most k */
+	float *h;	 /* (k, k) */
+};
+
 /* Statistics of values: max |x| (ignores NaN, counts inf), and the number of NaN and inf.  A zeroed
  * struct is of no values.  Operations add to it. */
 struct value_stats {
@@ -250,6 +261,16 @@ struct executor_ops {
 	 * panel. */
 	void (*multiply_panel)(struct executor_stream *stream, const struct executor_weight *weight,
 			       size_t panel, const void *x, size_t m, float *y);
+
+	/* Returns how many columns of h to take for each panel of gram(), for x with k columns: as
+	 * many as are worth reading x once more.  Several streams may work on panels of one h. */
+	size_t (*gram_cols)(size_t k);
+
+	/* Adds x^T x to a panel of h, and writes nothing else.  Products are exact, sums fp32: the
+	 * tokens of one call are summed up and added to h, or a few hundred tokens at a time, in
+	 * order.  So h depends on the calls with x, and on their order, not on streams.  With m of
+	 * 0 it does nothing. */
+	void (*gram)(struct executor_stream *stream, const struct gram_args *args);
 
 	/* --- statistics of values --- */
 

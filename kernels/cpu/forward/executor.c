@@ -177,6 +177,15 @@ static void cpu_multiply_panel(struct executor_stream *stream, const struct exec
 			 &err);
 }
 
+static void cpu_gram(struct executor_stream *stream, const struct gram_args *args)
+{
+	struct cpu_stream *cpu = cpu_of(stream);
+	struct err err = { 0 };
+
+	if (args->m && args->n)
+		remember(cpu, gemm_gram(gemm_of(stream->executor), &cpu->gemm, args, &err), &err);
+}
+
 #define NEAR_SIZE  \
 	((size_t)5 \
 	 << 18)	    /* bytes that products leave of the L2 that a core has in servers, 2 MiB */
@@ -433,6 +442,8 @@ const struct executor_ops executor_cpu = {
 	.weight_set = cpu_weight_set,
 	.multiply = cpu_multiply,
 	.multiply_panel = cpu_multiply_panel,
+	.gram_cols = gemm_gram_cols,
+	.gram = cpu_gram,
 	.amax = cpu_amax,
 	.round_amax = cpu_round_amax,
 	.histogram = cpu_histogram,

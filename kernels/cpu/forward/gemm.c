@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gemm.h by oneDNN: a primitive for each shape of a product, and weights in the layout that it
- * prefers.
+ * prefers.  Sums of products (gemm_gram()) have one primitive for all shapes.
  */
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -28,12 +28,19 @@ struct shape {
 	dnnl_primitive_t primitive;
 };
 
+/* Sums of products, of any shape. */
+struct gram {
+	dnnl_primitive_desc_t desc;
+	dnnl_primitive_t primitive; /* NULL: not made yet */
+};
+
 struct gemm {
 	struct onednn onednn;
 	struct weight_cache weights;
 	pthread_mutex_t lock; /* of the members below */
 	size_t n_shapes;
 	struct shape **shapes;
+	struct gram bf16_gram, f32_gram;
 };
 
 /* Rows of a weight. */
@@ -98,6 +105,15 @@ int gemm_open(struct gemm **result, struct err *err)
 	return 0;
 }
 
+static void gram_release(const struct gemm *gemm, struct gram *gram)
+{
+	if (gram->primitive)
+		gemm->onednn.primitive_destroy(gram->primitive);
+	if (gram->desc)
+		gemm->onednn.primitive_desc_destroy(gram->desc);
+	*gram = (struct gram){ 0 };
+}
+
 void gemm_close(struct gemm *gemm)
 {
 	if (!gemm)
@@ -108,6 +124,8 @@ void gemm_close(struct gemm *gemm)
 		free(gemm->shapes[i]);
 	}
 	free(gemm->shapes);
+	gram_release(gemm, &gemm->bf16_gram);
+	gram_release(gemm, &gemm->f32_gram);
 	weight_cache_release(&gemm->weights);
 	onednn_release(&gemm->onednn);
 	pthread_mutex_destroy(&gemm->lock);
@@ -147,10 +165,15 @@ out:
 	return -1;
 }
 
+static dnnl_data_type_t type_of(enum dtype dtype)
+{
+	return dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
 static struct onednn_product product_of(enum dtype dtype, size_t m, size_t n, size_t k)
 {
 	return (struct onednn_product){
-		.dtype = dtype == DT_BF16 ? dnnl_bf16 : dnnl_f32,
+		.dtype = type_of(dtype),
 		.m = (dnnl_dim_t)m,
 		.n = (dnnl_dim_t)n,
 		.k = (dnnl_dim_t)k,
@@ -399,4 +422,72 @@ int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_s
 		   const struct gemm_product *product, struct err *err)
 {
 	return run_panel(weight, &weight->panels[panel], stream, product, err);
+}
+
+static int gram_make(const struct gemm *gemm, struct gram *gram, enum dtype dtype, struct err *err)
+{
+	if (onednn_describe_sum(&gram->desc, &gemm->onednn, type_of(dtype), err))
+		return -1;
+	ONEDNN_CALL(&gemm->onednn, primitive_create, &gram->primitive, gram->desc);
+	return 0;
+out:
+	gram_release(gemm, gram);
+	return -1;
+}
+
+static const struct gram *gram_get(struct gemm *gemm, enum dtype dtype, struct err *err)
+{
+	struct gram *gram = dtype == DT_BF16 ? &gemm->bf16_gram : &gemm->f32_gram;
+	int rc = 0;
+
+	pthread_mutex_lock(&gemm->lock);
+	if (!gram->primitive)
+		rc = gram_make(gemm, gram, dtype, err);
+	pthread_mutex_unlock(&gemm->lock);
+	return rc ? NULL : gram;
+}
+
+/* Wide panels copy x less often into the library's layout, narrow ones add less of the lower
+ * triangle.  Measured with m = 512 for k from 576 to 14336. */
+size_t gemm_gram_cols(size_t k)
+{
+	return k <= 2048 ? 128 : 512;
+}
+
+/* The panel is x^T times the columns of x, whose strides the library takes as they are. */
+int gemm_gram(struct gemm *gemm, struct gemm_stream *stream, const struct gram_args *args,
+	      struct err *err)
+{
+	const struct onednn *onednn = &gemm->onednn;
+	const dnnl_data_type_t type = type_of(args->dtype);
+	const dnnl_dim_t m = (dnnl_dim_t)args->m, n = (dnnl_dim_t)args->n, k = (dnnl_dim_t)args->k,
+			 rows = (dnnl_dim_t)args->first + n;
+	const char *cols = (const char *)args->x + args->first * dtype_bits(args->dtype) / 8;
+	const struct onednn_matrix a = { type, rows, m, 1, k, args->x },
+				   b = { type, m, n, k, 1, cols },
+				   h = { dnnl_f32, rows, n, k, 1, args->h + args->first };
+	dnnl_exec_arg_t arguments[] = { { .arg = DNNL_ARG_SRC },
+					{ .arg = DNNL_ARG_WEIGHTS },
+					{ .arg = DNNL_ARG_DST },
+					{ .arg = DNNL_ARG_SCRATCHPAD } };
+	const struct gram *gram;
+	onednn_layout scratch;
+	int rc = -1;
+
+	without_threads(gemm);
+	gram = gram_get(gemm, args->dtype, err);
+	if (!gram)
+		return -1;
+	scratch = onednn->primitive_desc_query_md(gram->desc, dnnl_query_scratchpad_md, 0);
+	if (stream_ready(gemm, stream, onednn->memory_desc_get_size(scratch), err) ||
+	    onednn_matrix_bind(&arguments[0].memory, onednn, &a, err) ||
+	    onednn_matrix_bind(&arguments[1].memory, onednn, &b, err) ||
+	    onednn_matrix_bind(&arguments[2].memory, onednn, &h, err) ||
+	    bind(onednn, &arguments[3], DNNL_ARG_SCRATCHPAD, scratch, stream->scratch.data, err))
+		goto out;
+	ONEDNN_CALL(onednn, primitive_execute, gram->primitive, stream->native, 4, arguments);
+	rc = 0;
+out:
+	unbind(onednn, arguments, 4);
+	return rc;
 }

@@ -6,8 +6,8 @@
  * The same x gives the same y, to the bit, on any number of threads: the calling thread computes
  * the whole product.
  *
- * Order: gemm_open(); gemm_weight_new(), gemm_weight_set() for each panel; gemm_run() or
- * gemm_run_panel(); gemm_weight_free(), gemm_stream_release(), gemm_close().
+ * Order: gemm_open(); gemm_weight_new(), gemm_weight_set() for each panel; gemm_run(),
+ * gemm_run_panel() or gemm_gram(); gemm_weight_free(), gemm_stream_release(), gemm_close().
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_GEMM_H
 #define FP8CONV_KERNELS_CPU_FORWARD_GEMM_H
@@ -15,6 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend/executor.h"
 #include "base/err.h"
 #include "base/mem.h"
 #include "num/dtype.h"
@@ -67,5 +68,10 @@ size_t gemm_panel_rows(size_t n); /* most rows of a panel, for a weight of n row
 size_t gemm_weight_panel_rows(const struct gemm_weight *weight, size_t panel);
 int gemm_run_panel(const struct gemm_weight *weight, size_t panel, struct gemm_stream *stream,
 		   const struct gemm_product *product, struct err *err);
+
+/* executor_ops.gram_cols() and gram(). */
+size_t gemm_gram_cols(size_t k);
+int gemm_gram(struct gemm *gemm, struct gemm_stream *stream, const struct gram_args *args,
+	      struct err *err);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * oneDNN for gemm.c, loaded at run time, because it has 40 MB of code, which no conversion needs.
  *
- * oneDNN 3 and 2 describe a layout and a product differently.  The two functions at the end of this
- * file hide that difference: onednn_3.c and onednn_2.c both define them, and the version of the
+ * oneDNN 3 and 2 describe a layout and a product differently.  The functions at the end of this file
+ * hide that difference: onednn_3.c and onednn_2.c both define them, and the version of the
  * header at compile time chooses one.  All other code is common.  The loaded library has the major
  * version of that header; its minor version may differ.
  */
@@ -46,6 +46,10 @@ typedef const dnnl_memory_desc_t *onednn_layout;
 	X(primitive_attr_create)              \
 	X(primitive_attr_destroy)             \
 	X(primitive_attr_set_scratchpad_mode) \
+	X(primitive_attr_set_post_ops)        \
+	X(post_ops_create)                    \
+	X(post_ops_append_sum)                \
+	X(post_ops_destroy)                   \
 	X(primitive_desc_destroy)             \
 	X(primitive_desc_query_md)            \
 	X(primitive_create)                   \
@@ -106,5 +110,22 @@ int onednn_describe_product(dnnl_primitive_desc_t *desc, const struct onednn *on
 int onednn_describe_reorder(dnnl_primitive_desc_t *desc, const struct onednn *onednn,
 			    const struct onednn_product *product, onednn_layout weight,
 			    struct err *err);
+
+/* Makes the primitive descriptor of h += a b, for matrices of any size and stride, which their
+ * memory objects state.  a (m, k) and b (k, n) have dtype, h (m, n) is f32.  col_stride is 1 in b
+ * and h, row_stride is 1 in a. */
+int onednn_describe_sum(dnnl_primitive_desc_t *desc, const struct onednn *onednn,
+			dnnl_data_type_t dtype, struct err *err);
+
+/* A matrix whose element (i, j) is data[i * row_stride + j * col_stride]. */
+struct onednn_matrix {
+	dnnl_data_type_t dtype;
+	dnnl_dim_t rows, cols, row_stride, col_stride;
+	const void *data;
+};
+
+/* Makes the memory object of a matrix. */
+int onednn_matrix_bind(dnnl_memory_t *memory, const struct onednn *onednn,
+		       const struct onednn_matrix *matrix, struct err *err);
 
 #endif
