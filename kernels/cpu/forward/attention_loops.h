@@ -11,44 +11,18 @@
 #define FP8CONV_KERNELS_CPU_FORWARD_ATTENTION_LOOPS_H
 
 #include "kernels/cpu/forward/ops.h"
+#include "kernels/cpu/forward/tile_vector.h"
 #include "kernels/cpu/forward/vec16.h"
 
 #define PANEL	  ATTENTION_PANEL
 #define TILE_ROWS 4
 
 /* The sums that registers hold: 16 vectors of 16, or 8 of 8 or 4. */
-#if defined __AVX512F__
-#define TILE_LANES   16
+#if TILE_LANES == 16
 #define TILE_VECTORS 4
-#elif defined __FMA__
-#define TILE_LANES   8
-#define TILE_VECTORS 2
 #else
-#define TILE_LANES   4
 #define TILE_VECTORS 2
 #endif
-
-/* Compilers keep the sums in registers only if the loops over them are unrolled. */
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 4")
-#endif
-
-typedef float tile_vector __attribute__((vector_size(4 * TILE_LANES)));
-
-LANE_FN tile_vector tile_multiply_add(tile_vector a, tile_vector b, tile_vector c)
-{
-#if defined __AVX512F__
-	return (tile_vector)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif defined __FMA__
-	return (tile_vector)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
-	for (int i = 0; i < TILE_LANES; i++)
-		c[i] = fmaf(a[i], b[i], c[i]);
-	return c;
-#endif
-}
 
 /* A product of matrices: c (m, n) = a (m, k) b (k, n), or += with `add`. Rows have strides. */
 struct tiled {
