@@ -34,7 +34,7 @@ struct rounding {
 	const struct factor *factor; /* of w->cols columns */
 	const struct qspec *spec;    /* format and tile are used */
 	/* (ceil(rows / tile.rows), ceil(cols / tile.cols)): of the tiles of w, in its own columns.
-	 * divide is the same in all. */
+	 * Where some have `divide` set, the others have it set too, or the factor 1. */
 	const struct scaling *scales;
 	const struct host_ops *ops;
 	int n_threads;		/* 1: starts none */

@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/attention_loops.h"
+#include "kernels/cpu/forward/compensate_loops.h"
 #include "kernels/cpu/forward/vec16.h"
 
 /* Returns the largest of the bits of |x|. */
@@ -255,7 +256,11 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 			  .usable = CPU_OP(usable),                                       \
 			  .round_bf16 = CPU_OP(round_bf16),                               \
 			  .round_bf16_f32 = CPU_OP(round_bf16_f32),                       \
-			  .softmax = CPU_OP(softmax) },                                   \
+			  .softmax = CPU_OP(softmax),                                     \
+			  .factor_diagonal = CPU_OP(factor_diagonal),                     \
+			  .factor_rows = CPU_OP(factor_rows),                             \
+			  .factor_unit = CPU_OP(factor_unit),                             \
+			  .round_rows = CPU_OP(round_rows) },                             \
 		.amax = CPU_OP(amax), .histogram = CPU_OP(histogram),                     \
 		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                     \
 		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),             \
