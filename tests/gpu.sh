@@ -87,7 +87,7 @@ sanitize_with() {
 	for test in test_cast_transpose test_delayed; do
 		step "$1" "$1: $test" 45 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test"
 	done
-	products=test_executor_products
+	products="test_executor_products test_executor_gram"
 	[ "$1" = memcheck ] || products= # whose kernels are a library's
 	for test in test_executor test_executor_rows test_executor_attention $products; do
 		step "$1" "$1: $test" 30 "$sanitizer" --tool "$1" --error-exitcode 9 "$programs/tests/unit/$test" small

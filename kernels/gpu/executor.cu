@@ -24,6 +24,9 @@ extern "C" {
 #define MAX_ROWS   16384
 #define PANEL_ROWS 8192
 
+/* Columns of a panel of sums, enough to fill a device (not measured). */
+#define GRAM_COLS 1024
+
 struct gpu_stream {
 	struct executor_stream stream;
 	struct device_stream *device;
@@ -290,6 +293,31 @@ static void gpu_multiply_panel(struct executor_stream *stream, const struct exec
 	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
 }
 
+static size_t gpu_gram_cols(size_t k)
+{
+	return k < GRAM_COLS ? k : GRAM_COLS;
+}
+
+static void gpu_gram(struct executor_stream *stream, const struct gram_args *args)
+{
+	const char *x = static_cast<const char *>(args->x);
+	struct gpu_gemm g = {};
+
+	if (args->m == 0)
+		return;
+	g.form = GEMM_SUM;
+	g.m = args->first + args->n;
+	g.n = args->n;
+	g.k = args->m;
+	g.a.data = x;
+	g.b.data = x + args->first * dtype_bits(args->dtype) / 8;
+	g.a.dtype = g.b.dtype = args->dtype;
+	g.a.stride = g.b.stride = g.d.stride = args->k;
+	g.d.data = args->h + args->first;
+	g.d.dtype = DT_F32;
+	gpu_gemm(device_of(stream), &gpu_stream(stream)->space, &g);
+}
+
 /* --- the row --- */
 
 /* run() calls Operation on the stream of the executor. */
@@ -325,6 +353,8 @@ extern "C" const struct executor_ops executor_gpu = {
 	.weight_set = gpu_weight_set,
 	.multiply = gpu_multiply,
 	.multiply_panel = gpu_multiply_panel,
+	.gram_cols = gpu_gram_cols,
+	.gram = gpu_gram,
 	.amax = on_stream<gpu_amax>::run,
 	.round_amax = on_stream<gpu_round_amax>::run,
 	.histogram = on_stream<gpu_histogram>::run,

@@ -10,6 +10,8 @@
  *	both {128, 128}
  *	{1, 32}, the same              SCALES_GEMM
  *
+ * Or D += A^T B, where A (k, m) and B (k, n) are both bf16 or both fp32, and D is fp32.
+ *
  * Order: gpu_gemm_supports(); gpu_gemm() for each product; device_wait().
  */
 #ifndef FP8CONV_KERNELS_GPU_GEMM_H
@@ -47,10 +49,16 @@ struct gpu_product {
 	float *history;	  /* raised to max |v|, ignoring NaN; or NULL */
 };
 
+enum gpu_gemm_form {
+	GEMM_PRODUCT, /* D = A B^T */
+	GEMM_SUM      /* D += A^T B */
+};
+
 struct gpu_gemm {
+	enum gpu_gemm_form form;
 	size_t m, n, k;
-	struct gpu_operand a; /* (m, k) */
-	struct gpu_operand b; /* (n, k) */
+	struct gpu_operand a; /* (m, k); of GEMM_SUM (k, m) */
+	struct gpu_operand b; /* (n, k); of GEMM_SUM (k, n) */
 	struct gpu_product d;
 	/* FP8, {WHOLE, WHOLE}: partial sums may keep only about 14 bits, on Hopper, which is faster
 	 * there */

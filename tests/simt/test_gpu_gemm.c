@@ -56,6 +56,44 @@ static void bf16_and_fp32_take_any_shape(void **state)
 	bench_release(&t);
 }
 
+/* D += A^T B of square operands, after D = A B^T of the same shape. */
+static void sum_check(const struct kind *kind)
+{
+	enum { N = 24 };
+	float before[N][N];
+	struct bench t;
+
+	bench_init(&t, kind, N, N, N);
+	bench_run_well(&t);
+	product_check(&t);
+	for (size_t i = 0; i < N; i++)
+		memcpy(before[i], (float *)t.d + i * t.g.d.stride, sizeof before[i]);
+	t.g.form = GEMM_SUM;
+	bench_run_well(&t);
+	for (size_t i = 0; i < N; i++) {
+		for (size_t j = 0; j < N; j++) {
+			double sum = before[i][j], magnitude = fabs(sum);
+			float got = ((float *)t.d)[i * t.g.d.stride + j];
+
+			for (size_t l = 0; l < N; l++) {
+				sum += side_at(&t.a, l, i) * side_at(&t.b, l, j);
+				magnitude += fabs(side_at(&t.a, l, i) * side_at(&t.b, l, j));
+			}
+			if (!(fabs(got - sum) <= ldexp((N + 1) * magnitude, -24)))
+				fail_msg("(%zu, %zu): %g, not %g", i, j, got, sum);
+		}
+	}
+	padding_check(&t);
+	bench_release(&t);
+}
+
+static void sums_are_added_to_what_is_there(void **state)
+{
+	(void)state;
+	sum_check(&kinds[1]);
+	sum_check(&kinds[12]);
+}
+
 /* --- after a product with codes --- */
 
 static uint32_t history_after(struct bench *t, float scale, float history)
@@ -249,6 +287,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(products_of_every_kind_are_right),
 		cmocka_unit_test(bf16_and_fp32_take_any_shape),
+		cmocka_unit_test(sums_are_added_to_what_is_there),
 		cmocka_unit_test(the_update_equals_that_of_the_cpu),
 		cmocka_unit_test(no_rows_call_nothing),
 		cmocka_unit_test(an_algorithm_is_kept_by_shape),

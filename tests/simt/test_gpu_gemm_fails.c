@@ -231,6 +231,33 @@ static const struct refusal refused[] = {
 	  "unsupported matrix product: F32 by BF16 with a result of F32" },
 };
 
+/* Only bf16 and fp32 are added up, in fp32. */
+static void unsupported_sums_are_refused(void **state)
+{
+	static const struct {
+		struct kind kind;
+		const char *message;
+	} rows[] = {
+		{ { DT_F8_E4M3, DT_F8_E4M3, DT_F32, { WHOLE, WHOLE }, { WHOLE, WHOLE }, 90, false },
+		  "unsupported sum of matrix products: F8_E4M3 by F8_E4M3 with a result of F32" },
+		{ { DT_BF16, DT_BF16, DT_BF16, { 0 }, { 0 }, 90, false },
+		  "unsupported sum of matrix products: BF16 by BF16 with a result of BF16" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < N_ROWS(rows); i++) {
+		struct err err = { 0 };
+		struct bench t;
+
+		bench_init(&t, &rows[i].kind, 16, 16, 32);
+		t.g.form = GEMM_SUM;
+		assert_int_equal(gpu_gemm_supports(&t.g, &err), -1);
+		assert_int_equal(err.kind, ERR_USAGE);
+		assert_string_equal(err.message, rows[i].message);
+		bench_release(&t);
+	}
+}
+
 /* The library refuses them too, if it is asked all the same; D stays. */
 static void unsupported_products_are_refused(void **state)
 {
@@ -317,6 +344,7 @@ int main(void)
 		cmocka_unit_test(a_failed_call_is_told_and_leaves_nothing),
 		cmocka_unit_test(a_device_that_fails_is_told),
 		cmocka_unit_test(unsupported_products_are_refused),
+		cmocka_unit_test(unsupported_sums_are_refused),
 		cmocka_unit_test(misaligned_operands_are_refused),
 	};
 

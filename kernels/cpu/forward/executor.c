@@ -182,7 +182,7 @@ static void cpu_gram(struct executor_stream *stream, const struct gram_args *arg
 	struct cpu_stream *cpu = cpu_of(stream);
 	struct err err = { 0 };
 
-	if (args->m && args->n)
+	if (args->m)
 		remember(cpu, gemm_gram(gemm_of(stream->executor), &cpu->gemm, args, &err), &err);
 }
 

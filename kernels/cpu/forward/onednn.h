@@ -2,8 +2,8 @@
  *
  * oneDNN for gemm.c, loaded at run time, because it has 40 MB of code, which no conversion needs.
  *
- * oneDNN 3 and 2 describe a layout and a product differently.  The functions at the end of this file
- * hide that difference: onednn_3.c and onednn_2.c both define them, and the version of the
+ * oneDNN 3 and 2 describe a layout and a product differently.  The functions at the end of this
+ * file hide that difference: onednn_3.c and onednn_2.c both define them, and the version of the
  * header at compile time chooses one.  All other code is common.  The loaded library has the major
  * version of that header; its minor version may differ.
  */

@@ -2,7 +2,8 @@
  *
  * Matrix products by cuBLASLt.  The library's matrices are column-major: B is its first operand,
  * transposed, and A its second, not transposed.  This form, "TN", is the only one that FP8 has
- * everywhere.  The library's m is our n, its n our m.
+ * everywhere.  Of D += A^T B it is A that is transposed, "NT".  The library's m is our n, its n our
+ * m.
  *
  * Asking the library for an algorithm takes longer than a small product, so its answer is kept for
  * each shape.
@@ -38,7 +39,7 @@ struct shape_key {
 	size_t strides[3];
 	uint32_t alignments[3]; /* bytes, of the addresses of rows */
 	struct tile tiles[2];
-	bool fast, has_amax;
+	bool fast, has_amax, is_sum;
 };
 
 struct shape {
@@ -140,21 +141,33 @@ static bool layout_new(const struct call *c, void **layout, enum dtype dtype, si
 		    static_cast<int64_t>(stride));
 }
 
-static bool describe(struct call *c, const float *amax)
+/* Describes which operand is transposed, and the layouts of both. */
+static bool describe_operands(struct call *c)
 {
 	const struct gpu_gemm *g = c->g;
 	int32_t transposed = LT_OP_T;
 
-	return CALL(c, MatmulDescCreate, &c->desc, LT_COMPUTE_32F, LT_R_32F) &&
-	       desc_set(c, LT_DESC_TRANSA, &transposed, sizeof transposed) &&
+	if (g->form == GEMM_SUM)
+		return desc_set(c, LT_DESC_TRANSB, &transposed, sizeof transposed) &&
+		       layout_new(c, &c->a, g->b.dtype, g->n, g->k, g->b.stride) &&
+		       layout_new(c, &c->b, g->a.dtype, g->m, g->k, g->a.stride);
+	return desc_set(c, LT_DESC_TRANSA, &transposed, sizeof transposed) &&
 	       layout_new(c, &c->a, g->b.dtype, g->k, g->n, g->b.stride) &&
-	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride) &&
+	       layout_new(c, &c->b, g->a.dtype, g->k, g->m, g->a.stride);
+}
+
+static bool describe(struct call *c, const float *amax)
+{
+	const struct gpu_gemm *g = c->g;
+
+	return CALL(c, MatmulDescCreate, &c->desc, LT_COMPUTE_32F, LT_R_32F) &&
+	       describe_operands(c) &&
 	       (!is_fp8(g->d.dtype) || layout_new(c, &c->c, DT_BF16, g->n, g->m, g->d.stride)) &&
 	       layout_new(c, &c->d, g->d.dtype, g->n, g->m, g->d.stride) &&
 	       (!is_fp8(g->a.dtype) || describe_fp8(c, amax));
 }
 
-/* Returns the layout of the matrix that beta = 0 excludes: D itself, unless D is FP8. */
+/* Returns the layout of the matrix that beta multiplies: D itself, unless D is FP8. */
 static void *c_layout(const struct call *c)
 {
 	return c->c ? c->c : c->d;
@@ -208,6 +221,7 @@ static void key_init(struct shape_key *key, const struct call *c)
 		key->fast = g->fast;
 	}
 	key->has_amax = is_fp8(g->d.dtype) && g->d.history;
+	key->is_sum = g->form == GEMM_SUM;
 }
 
 static struct shape **bucket_of(const struct shape_key *key)
@@ -328,8 +342,8 @@ static __global__ void gemm_update(const float *scale, const float *amax, float 
 
 static bool multiply(struct call *c, struct gpu_gemm_space *space)
 {
-	const float one = 1, zero = 0;
 	const struct gpu_gemm *g = c->g;
+	const float one = 1, beta = g->form == GEMM_SUM ? 1 : 0;
 	const struct shape *shape;
 
 	if (!describe(c, space->amax))
@@ -337,7 +351,7 @@ static bool multiply(struct call *c, struct gpu_gemm_space *space)
 	shape = shape_get(c);
 	if (!shape || !space_ready(c->stream, space, shape->workspace_size))
 		return false;
-	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &zero,
+	return CALL(c, Matmul, c->handle, c->desc, &one, g->b.data, c->a, g->a.data, c->b, &beta,
 		    c->c ? NULL : g->d.data, c_layout(c), g->d.data, c->d, &shape->algo,
 		    space->workspace, shape->workspace_size, c->native);
 }

@@ -53,13 +53,13 @@ static bool is_fp8(enum dtype dtype)
 static bool types_supported(const struct gpu_gemm *g)
 {
 	bool any_e5m2 = g->a.dtype == DT_F8_E5M2 || g->b.dtype == DT_F8_E5M2;
-	bool wide = g->d.dtype == DT_BF16 || g->d.dtype == DT_F32;
+	bool wide = g->d.dtype == DT_F32 || (g->d.dtype == DT_BF16 && g->form == GEMM_PRODUCT);
 
 	if (g->a.dtype == DT_BF16 && g->b.dtype == DT_BF16)
 		return wide;
 	if (g->a.dtype == DT_F32 && g->b.dtype == DT_F32)
 		return g->d.dtype == DT_F32;
-	if (!is_fp8(g->a.dtype) || !is_fp8(g->b.dtype))
+	if (!is_fp8(g->a.dtype) || !is_fp8(g->b.dtype) || g->form == GEMM_SUM)
 		return false;
 	if (g->a.dtype == DT_F8_E5M2 && g->b.dtype == DT_F8_E5M2)
 		return false;
@@ -165,9 +165,10 @@ int gpu_gemm_supports(const struct gpu_gemm *g, struct err *err)
 	const struct scaling *s = scaling_of(g);
 
 	if (!types_supported(g))
-		return err_set(
-			err, ERR_USAGE, "unsupported matrix product: %s by %s with a result of %s",
-			dtype_name(g->a.dtype), dtype_name(g->b.dtype), dtype_name(g->d.dtype));
+		return err_set(err, ERR_USAGE, "unsupported %s: %s by %s with a result of %s",
+			       g->form == GEMM_SUM ? "sum of matrix products" : "matrix product",
+			       dtype_name(g->a.dtype), dtype_name(g->b.dtype),
+			       dtype_name(g->d.dtype));
 	if (g->k == 0)
 		return err_set(err, ERR_USAGE,
 			       "unsupported matrix product: (%zu, %zu, 0) adds up no values", g->m,
