@@ -113,9 +113,7 @@ static void print_layers(const struct eval_result *result)
 void eval_report_text(const struct eval_report *report)
 {
 	const struct quality *quality = &report->result->quality;
-	struct buf time = { 0 };
 
-	units_duration(&time, report->seconds);
 	printf("Perplexity (tokens: %zu, sequences: %zu)\n", quality->n_targets,
 	       quality->n_sequences);
 	print_estimate("Mean PPL(Q)", quality->perplexity, "");
@@ -123,7 +121,19 @@ void eval_report_text(const struct eval_report *report)
 		print_comparison(quality);
 	if (report->result->layers)
 		print_layers(report->result);
-	printf("\ntime %s\n", time.data);
+}
+
+void eval_report_summary(const struct eval_report *report)
+{
+	uint64_t n = report->plan->sweep.n_tokens;
+	struct buf time = { 0 };
+
+	units_duration(&time, report->seconds);
+	buf_puts(&time, ", peak memory ");
+	units_memory(&time, process_peak_memory());
+	fprintf(stderr, "tokens     %" PRIu64 ", %.0f per second\n", n,
+		(double)n / report->seconds);
+	fprintf(stderr, "time       %s\n", time.data);
 	buf_release(&time);
 }
 
