@@ -296,6 +296,27 @@ int dataset_open(struct dataset *data, const struct dataset_params *params, stru
 	return rc;
 }
 
+int dataset_append(struct dataset *data, struct dataset *from, struct err *err)
+{
+	data->sequences =
+		xreallocarray(data->sequences, data->n + from->n, sizeof *data->sequences);
+	for (size_t i = 0; i < from->n; i++) {
+		struct dataset_sequence moved = { data->ids.n, from->sequences[i].len };
+
+		for (size_t t = 0; t < moved.len; t++)
+			token_ids_add(&data->ids, from->ids.ids[from->sequences[i].begin + t]);
+		data->sequences[data->n++] = moved;
+	}
+	data->n_chats += from->n_chats;
+	if (!data->invalid_name) {
+		data->invalid_name = from->invalid_name;
+		data->invalid_byte = from->invalid_byte;
+		from->invalid_name = NULL;
+	}
+	dataset_release(from);
+	return check_count(data, err);
+}
+
 static uint64_t splitmix64(uint64_t *state)
 {
 	uint64_t z = *state += 0x9E3779B97F4A7C15u;

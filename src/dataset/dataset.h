@@ -76,6 +76,10 @@ struct dataset_params {
 int dataset_open(struct dataset *data, const struct dataset_params *params, struct err *err);
 void dataset_release(struct dataset *data);
 
+/* Moves the sequences of `from`, which becomes empty, behind those of data.  ERR_INPUT where both
+ * have more than 2^28 tokens. */
+int dataset_append(struct dataset *data, struct dataset *from, struct err *err);
+
 /* Shuffles the sequences and keeps the first n of them, n >= 1.  A seed always gives the same ones
  * (fp8conv-calibrate(1)).  Source: the Fisher-Yates shuffle from the last sequence down, with
  * splitmix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014). */

@@ -113,8 +113,8 @@ static int fit_passes(struct sweep_plan *plan, struct err *err)
 	memory = memory_of(params, &needs);
 	room = memory > needs.threads ? memory - needs.threads : 0;
 	pass = needs.sequence * params->batch;
-	plan->ahead =
-		!fp8 && needs.second <= room / AHEAD_SHARE && (room - needs.second) / pass > 0;
+	plan->ahead = !params->one_stage && !fp8 && needs.second <= room / AHEAD_SHARE &&
+		      (room - needs.second) / pass > 0;
 	if (plan->ahead)
 		room -= needs.second;
 	n = room / pass;

@@ -33,6 +33,7 @@ struct sweep_params {
 	size_t batch;	     /* sequences of a pass */
 	int n_threads;	     /* >= 1 */
 	uint64_t max_memory; /* bytes, besides one layer; 0: 1 GiB, or what the threads need */
+	bool one_stage;	     /* the next layer is never loaded beside the current one */
 	double (*now)(void); /* seconds, for the length of sweeps; NULL: always the first length */
 };
 

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Input groups: the matrices of a layer that multiply the same values.  They share what is computed
+ * from their input.
+ */
+#ifndef FP8CONV_MODEL_INPUT_GROUPS_H
+#define FP8CONV_MODEL_INPUT_GROUPS_H
+
+#include "model/model.h"
+
+enum input_kind {
+	INPUT_ATTENTION, /* the normed residual stream: q, k, v, and what compresses them */
+	INPUT_Q_B,	 /* the compressed queries */
+	INPUT_KV_B,	 /* the compressed keys and values */
+	INPUT_O,	 /* the output of attention */
+	INPUT_MLP,	 /* the normed residual stream: gate, up, router, shared gate and up */
+	INPUT_DOWN,	 /* the gated values */
+	INPUT_SHARED_DOWN,
+	INPUT_EXPERT,	   /* gate and up of one expert: the tokens that it gets */
+	INPUT_EXPERT_DOWN, /* its gated values */
+	INPUT_HEAD,	   /* the final norm's output */
+	N_INPUT_KINDS
+};
+
+#define INPUT_GROUP_MAX 6 /* matrices of a group */
+
+struct input_group {
+	enum input_kind kind;
+	size_t expert; /* INPUT_EXPERT and INPUT_EXPERT_DOWN */
+	size_t k;      /* columns of every matrix */
+	size_t n;
+	const struct linear_ref *linears[INPUT_GROUP_MAX];
+};
+
+/* Makes the groups of a layer, in the order of computation, experts last.  The caller frees
+ * *groups. */
+void input_groups_make(const struct layer_ref *layer, struct input_group **groups, size_t *n);
+
+/* Returns the group of a head. */
+struct input_group input_group_of_head(const struct linear_ref *head);
+
+/* Is it of one expert, which only some of the tokens reach? */
+static inline bool input_group_is_expert(const struct input_group *group)
+{
+	return group->kind == INPUT_EXPERT || group->kind == INPUT_EXPERT_DOWN;
+}
+
+#endif
