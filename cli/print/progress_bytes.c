@@ -9,6 +9,7 @@ static const struct {
 	const char *name;  /* in JSON */
 } phases[] = {
 	[PROGRESS_WORK] = { NULL, "work" },
+	[PROGRESS_ROUND] = { "rounding", "round" },
 	[PROGRESS_SPOOL] = { "reading standard input", "spool" },
 	[PROGRESS_CHECK] = { "checking", "check" },
 	[PROGRESS_HASH] = { "hashing", "hash" },

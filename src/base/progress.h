@@ -15,6 +15,7 @@
 /* The activity of the command. */
 enum progress_phase {
 	PROGRESS_WORK,	/* the job itself: convert, verify, inspect */
+	PROGRESS_ROUND, /* finds codes with compensated errors */
 	PROGRESS_SPOOL, /* copies standard input to a temporary file */
 	PROGRESS_CHECK, /* reads finished files again, for their checksums */
 	PROGRESS_HASH,	/* reads inputs and outputs, for the SHA-256 of --manifest */

@@ -41,8 +41,8 @@ struct rounding {
 	const atomic_int *stop; /* as for pool_run(); may be NULL */
 };
 
-/* Returns the bytes that round_matrix() allocates: about 160 n_cols for each thread, 168 n_cols with
- * MX tiles. */
+/* Returns the bytes that round_matrix() allocates: about 160 n_cols for each thread, 416 n_cols
+ * with MX tiles. */
 uint64_t round_size(size_t n_cols, struct tile tile, int n_threads);
 
 /* Writes the codes (rows, cols), without gaps, of w, which is F32.  With U the identity, they are

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * From Hessians to codes: with each rho, the factor of every group of a turn, then the codes of its
+ * matrices, band by band.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/pool.h"
+#include "compensate/round.h"
+#include "compensate/steps.h"
+
+/* With fewer tokens for a column, rho rises linearly to 1, which is rounding to nearest.  Below the
+ * second number it is 1. */
+#define ENOUGH_TOKENS 4.0
+#define FEW_TOKENS    0.25
+
+/* The rounding of a turn with one rho. */
+struct round {
+	struct compensation *job;
+	const struct turn *turn;
+	struct writer *writer;
+	size_t rho;		/* index */
+	struct factor *factors; /* (groups of the turn); of too few tokens: zeroed */
+	uint64_t *first;	/* (jobs + 1): the bands of each job */
+	const struct compensate_job **jobs;
+	size_t *groups; /* (jobs): of the turn */
+	size_t n_jobs;
+};
+
+static const struct compensate_group *group_at(const struct round *round, size_t i)
+{
+	return &round->turn->stage->groups[round->turn->first + i];
+}
+
+/* Returns the rho of a group, which has seen this many tokens. */
+static float rho_of(const struct compensate_plan *plan, size_t rho, double tokens_per_column)
+{
+	double share = tokens_per_column / ENOUGH_TOKENS;
+
+	if (tokens_per_column < FEW_TOKENS)
+		return 1;
+	return share >= 1 ? plan->rhos[rho] : (float)(1 - (1 - plan->rhos[rho]) * share);
+}
+
+static int factor_group(struct round *round, size_t i, int n_threads, struct err *err)
+{
+	const struct compensate_plan *plan = round->job->plan;
+	const struct group_sum *sum = &round->turn->sums[i];
+	size_t k = group_at(round, i)->input.k;
+	const struct hessian hessian = { .data = sum->hessian,
+					 .n = k,
+					 .ops = host_ops_select(),
+					 .n_threads = n_threads,
+					 .stop = plan->params.stop };
+	float rho = rho_of(plan, round->rho, (double)sum->n_tokens / (double)k);
+
+	return rho < 1 ? factor_make(&round->factors[i], &hessian, rho, err) : 0;
+}
+
+static int factor_item(void *context, int worker, size_t item, struct err *err)
+{
+	(void)worker;
+	return factor_group(context, item, 1, err);
+}
+
+/* Many small groups take a thread each, few large ones all threads. */
+static int factor_groups(struct round *round, size_t n, struct err *err)
+{
+	const struct compensate_params *params = &round->job->plan->params;
+
+	if (n >= 2 * (size_t)params->n_threads && n > N_INPUT_KINDS)
+		return pool_run(params->n_threads, n, factor_item, round, params->stop, err);
+	for (size_t i = 0; i < n; i++)
+		if (factor_group(round, i, params->n_threads, err))
+			return -1;
+	return 0;
+}
+
+/* Is the group rounded to nearest? */
+static bool is_nearest(const struct factor *factor)
+{
+	return !factor->u;
+}
+
+static int round_band(const struct round *round, size_t group, struct band *band, struct err *err)
+{
+	const struct compensate_plan *plan = round->job->plan;
+	const struct factor *factor = &round->factors[group];
+	const struct rounding rounding = { .factor = factor,
+					   .spec = band->spec,
+					   .scales = band->scalings,
+					   .ops = host_ops_select(),
+					   .n_threads = 1 };
+	const struct store_span span = band_span(plan, band, round->rho);
+	const uint8_t *codes = is_nearest(factor) ? band->nearest : band->codes;
+
+	if (!is_nearest(factor) && round_matrix(&rounding, &band->values, band->codes, err))
+		return -1;
+	return store_write(round->job->store, round->writer, &span, codes, err);
+}
+
+static int band_item(void *context, int worker, size_t item, struct err *err)
+{
+	const struct round *round = context;
+	struct band *band;
+	size_t j = 0;
+
+	while (round->first[j + 1] <= item)
+		j++;
+	band = band_read(&round->job->bands, worker, round->jobs[j], item - round->first[j], err);
+	return band ? round_band(round, round->groups[j], band, err) : -1;
+}
+
+static void list_jobs(struct round *round, size_t n)
+{
+	for (size_t g = 0; g < n; g++) {
+		const struct compensate_group *group = group_at(round, g);
+
+		round->jobs = xreallocarray(round->jobs, round->n_jobs + group->n_jobs,
+					    sizeof *round->jobs);
+		round->groups = xreallocarray(round->groups, round->n_jobs + group->n_jobs,
+					      sizeof *round->groups);
+		round->first = xreallocarray(round->first, round->n_jobs + group->n_jobs + 1,
+					     sizeof *round->first);
+		round->first[0] = 0;
+		for (size_t j = 0; j < group->n_jobs; j++, round->n_jobs++) {
+			round->jobs[round->n_jobs] = &group->jobs[j];
+			round->groups[round->n_jobs] = g;
+			round->first[round->n_jobs + 1] =
+				round->first[round->n_jobs] + bands_of_job(&group->jobs[j]);
+		}
+	}
+}
+
+static void count(const struct round *round, size_t n, struct store_counts *counts)
+{
+	for (size_t i = 0; i < n; i++) {
+		size_t n_jobs = group_at(round, i)->n_jobs;
+		const struct factor *factor = &round->factors[i];
+		double tokens = (double)round->turn->sums[i].n_tokens;
+		float rho = rho_of(round->job->plan, round->rho,
+				   tokens / (double)group_at(round, i)->input.k);
+
+		counts->n_few += rho >= 1 ? n_jobs : 0;
+		counts->n_raised += rho < 1 && factor->rho > rho ? n_jobs : 0;
+	}
+}
+
+int turn_round(struct compensation *job, const struct turn *turn, struct writer *writer,
+	       struct store_counts *counts, struct err *err)
+{
+	const struct compensate_params *params = &job->plan->params;
+	struct round round = { .job = job, .turn = turn, .writer = writer };
+	size_t n = turn->end - turn->first;
+	int rc = 0;
+
+	round.factors = xcalloc(n, sizeof *round.factors);
+	list_jobs(&round, n);
+	for (round.rho = 0; round.rho < job->plan->n_rhos && !rc; round.rho++) {
+		rc = factor_groups(&round, n, err);
+		if (!rc)
+			rc = pool_run(params->n_threads, round.first[round.n_jobs], band_item,
+				      &round, params->stop, err);
+		if (!rc)
+			count(&round, n, &counts[round.rho]);
+		for (size_t i = 0; i < n; i++) {
+			factor_release(&round.factors[i]);
+			round.factors[i] = (struct factor){ 0 };
+		}
+	}
+	free(round.factors);
+	free(round.jobs);
+	free(round.groups);
+	free(round.first);
+	return rc;
+}
