@@ -3,12 +3,14 @@
  * fp8conv quantize: a checkpoint to FP8.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "cli/command.h"
 #include "cli/conversion.h"
 #include "cli/options/values.h"
 #include "cli/options/recipe.h"
+#include "cli/signals.h"
 #include "convert/quantize.h"
 #include "format/engine.h"
 
@@ -20,6 +22,8 @@ struct settings {
 	struct option_rules rules;
 	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
 	int profile;	  /* enum profile_level, in that order too */
+	int rounding;	  /* enum rounding, likewise */
+	struct option_list data;
 };
 
 #define PLACE(member) offsetof(struct settings, member)
@@ -47,6 +51,25 @@ static int read_tokens(const struct option_row *option, const char *value, void 
 		       struct err *err)
 {
 	return option_number(option, value, 1, INT64_MAX, place, err);
+}
+
+/* "auto", or a share from 0 to 1. */
+static int read_shrink(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
+{
+	float *shrink = place;
+	char *end;
+	double number = strtod(value, &end);
+
+	*shrink = -1;
+	if (!strcmp(value, "auto"))
+		return 0;
+	if (end == value || *end || !(number >= 0 && number <= 1))
+		return err_set(err, ERR_USAGE,
+			       "option '--%s': '%s' is not 'auto' or a number from 0 to 1",
+			       option->name, value);
+	*shrink = (float)number;
+	return 0;
 }
 
 /* clang-format off */
@@ -84,10 +107,26 @@ static const struct option_row options[] = {
 	  "precision",
 	  option_choice, PLACE(on_nonfinite) },
 
+	{ SECTION_NUMBERS, "rounding", 0, ROUNDING_WORDS,
+	  "Round to the nearest code (default), or so that errors compensate each other on "
+	  "--data",
+	  option_choice, PLACE(rounding) },
+	{ SECTION_NUMBERS, "shrink", 0, "auto|R",
+	  "How far to trust the correlations in --data: 0 is fully, 1 not at all (default auto: "
+	  "try 0.3, 0.6 and 0.8)",
+	  read_shrink, PLACE(params.compensate.shrink) },
 	{ SECTION_NUMBERS, "exact", 0, NULL,
 	  "Refuse if a value of a low-bit source is not exact in FP8", option_flag,
 	  PLACE(convert.params.exact) },
 
+	{ SECTION_DATA, "data", 0, "FILE",
+	  "Text or token ids for --rounding compensated (as for calibrate); may be repeated, for "
+	  "texts of several kinds",
+	  option_append, PLACE(data) },
+	{ SECTION_DATA, "passes", 0, "N", "Number of sequences (default 64)", option_large,
+	  PLACE(params.compensate.passes) },
+	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
+	  PLACE(params.compensate.seq_len) },
 	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
 	  PLACE(include) },
 	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",
@@ -107,11 +146,39 @@ static const struct option_row options[] = {
 };
 /* clang-format on */
 
+/* Checks the options of compensated rounding, and chooses the backend of its forward pass. */
+static int finish_rounding(struct settings *settings, struct err *err)
+{
+	struct compensate_params *params = &settings->params.compensate;
+	const char *given = settings->data.n	  ? "data"
+			    : params->passes	  ? "passes"
+			    : params->seq_len	  ? "seq-len"
+			    : params->shrink >= 0 ? "shrink"
+						  : NULL;
+
+	settings->params.rounding = (enum rounding)settings->rounding;
+	params->data = settings->data.texts;
+	params->n_data = settings->data.n;
+	params->stop = signals_watch();
+	if (settings->params.rounding == ROUNDING_NEAREST)
+		return given ? err_set(err, ERR_USAGE,
+				       "option '--%s' requires '--rounding compensated'", given)
+			     : 0;
+	if (!params->n_data)
+		return err_set(err, ERR_USAGE,
+			       "option '--rounding compensated' requires '--data': give text like "
+			       "that which the model will see");
+	params->backend = run_forward_backend(&settings->convert.run, "quantize", err);
+	return params->backend ? 0 : -1;
+}
+
 static int make_plan(struct plan *plan, void *place, struct progress *progress, struct err *err)
 {
 	struct settings *settings = place;
 	struct select_options *select = &settings->params.select;
 
+	if (finish_rounding(settings, err))
+		return -1;
 	settings->params.profile = (enum profile_level)settings->profile;
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
@@ -129,13 +196,14 @@ static void settings_release(struct settings *settings)
 	for (size_t i = 0; i < settings->rules.n; i++)
 		free((char *)settings->rules.rules[i].pattern);
 	free(settings->rules.rules);
+	free(settings->data.texts);
 	free(settings->include.texts);
 	free(settings->exclude.texts);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
 {
-	struct settings settings = { 0 };
+	struct settings settings = { .params.compensate.shrink = -1 };
 	int rc = conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
 				argv, err);
 

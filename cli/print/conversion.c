@@ -2,6 +2,7 @@
 #include "cli/print/conversion.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -87,6 +88,35 @@ static void print_low_bit(const struct conversion_report *report)
 			totals.n - report->result->figures.n_inexact, totals.n);
 }
 
+/* Prints what compensated rounding did, if this run did it. */
+static void print_rounding(const struct conversion_report *report)
+{
+	const struct plan_rounding *planned = report->plan->rounding;
+	const struct store_outcome *outcome = &report->result->rounding;
+	const struct figures *figures = &report->result->figures;
+
+	if (!planned || !report->result->shards_done)
+		return;
+	if (outcome->is_nearest)
+		fprintf(stderr, "rounding   to nearest: no shrink tried is better\n");
+	else
+		fprintf(stderr, "rounding   compensated, shrink %.3g; %.1f %% of codes moved\n",
+			(double)planned->plan.rhos[outcome->rho],
+			100 * (double)figures->n_moved / (double)figures->n_compensated);
+	if (outcome->measured)
+		fprintf(stderr, "KLD        %.5f; to nearest %.5f (%zu sequences held out)\n",
+			outcome->kld[outcome->rho], outcome->nearest_kld, planned->plan.n_held_out);
+	if (planned->plan.n_outside)
+		fprintf(stderr, "           to nearest: %zu tensors outside of the forward pass\n",
+			planned->plan.n_outside);
+	if (outcome->counts.n_few)
+		fprintf(stderr, "           to nearest: %" PRIu64 " matrices with too few tokens\n",
+			outcome->counts.n_few);
+	if (outcome->counts.n_raised)
+		fprintf(stderr, "           shrink was raised for %" PRIu64 " matrices\n",
+			outcome->counts.n_raised);
+}
+
 void conversion_print_text(const struct conversion_report *report)
 {
 	const struct convert_result *result = report->result;
@@ -111,6 +141,7 @@ void conversion_print_text(const struct conversion_report *report)
 	}
 	if (result->has_figures)
 		fprintf(stderr, "saturated  %" PRIu64 " values\n", result->figures.saturated);
+	print_rounding(report);
 	print_low_bit(report);
 	if (destination_of(report->params->output) != DESTINATION_STREAM) {
 		path_print_output(report->params->output);
@@ -174,6 +205,31 @@ static void low_bit_json(struct json_out *out, const struct conversion_report *r
 			     .known = result->has_figures ? LOW_BIT_COUNTED : LOW_BIT_UNCOUNTED });
 }
 
+static void rounding_json(struct json_out *out, const struct conversion_report *report)
+{
+	const struct plan_rounding *planned = report->plan->rounding;
+	const struct store_outcome *outcome = &report->result->rounding;
+
+	if (!planned)
+		return;
+	if (!report->result->shards_done) {
+		json_out_null(out, "rounding");
+		return;
+	}
+	json_out_open(out, "rounding", '{');
+	json_out_text(out, "rounding", outcome->is_nearest ? "nearest" : "compensated");
+	json_out_real(out, "shrink", (double)planned->plan.rhos[outcome->rho]);
+	json_out_count(out, "codes", report->result->figures.n_compensated);
+	json_out_count(out, "not_nearest", report->result->figures.n_moved);
+	json_out_real(out, "kld", outcome->measured ? outcome->kld[outcome->rho] : NAN);
+	json_out_real(out, "nearest_kld", outcome->measured ? outcome->nearest_kld : NAN);
+	json_out_count(out, "held_out_sequences", planned->plan.n_held_out);
+	json_out_count(out, "outside", planned->plan.n_outside);
+	json_out_count(out, "few_tokens", outcome->counts.n_few);
+	json_out_count(out, "raised", outcome->counts.n_raised);
+	json_out_close(out, '}');
+}
+
 void conversion_print_json(const struct conversion_report *report)
 {
 	const struct plan *plan = report->plan;
@@ -198,6 +254,7 @@ void conversion_print_json(const struct conversion_report *report)
 	if (plan_quantizes(plan)) {
 		numbers_json(&out, result);
 		low_bit_json(&out, report);
+		rounding_json(&out, report);
 	}
 	notes_json(&out, &plan->selection.notes);
 	json_out_end(&out);

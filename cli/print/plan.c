@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/print/plan.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -212,6 +213,23 @@ static void print_size(const char *what, uint64_t bytes)
 	buf_release(&text);
 }
 
+static void print_rounding(const struct plan *plan)
+{
+	const struct compensate_plan *rounding = plan->rounding ? &plan->rounding->plan : NULL;
+	struct buf text = { 0 };
+
+	if (!rounding)
+		return;
+	units_size(&text, rounding->store_bytes);
+	printf("rounding  compensated, by %zu sequences (%" PRIu64 " tokens), %zu held out\n",
+	       rounding->data.n, rounding->sweep.n_tokens, rounding->n_held_out);
+	printf("          %s more on disk until the shards are written\n", text.data);
+	if (rounding->n_outside)
+		printf("          to nearest: %zu tensors outside of the forward pass\n",
+		       rounding->n_outside);
+	buf_release(&text);
+}
+
 static void print_totals(const struct plan *plan)
 {
 	struct buf text = { 0 };
@@ -221,6 +239,7 @@ static void print_totals(const struct plan *plan)
 	print_size("input", plan->totals.input_bytes);
 	print_size("output", plan->totals.output_bytes);
 	print_size("disk", plan->totals.disk_bytes);
+	print_rounding(plan);
 	units_memory(&text, plan->totals.memory_bytes);
 	printf("memory    %s for buffers\n", text.data);
 	text.len = 0;
@@ -341,6 +360,23 @@ static void totals_json(struct json_out *out, const struct plan *plan)
 	json_out_close(out, '}');
 }
 
+static void rounding_json(struct json_out *out, const struct plan *plan)
+{
+	const struct compensate_plan *rounding = plan->rounding ? &plan->rounding->plan : NULL;
+
+	if (!rounding)
+		return;
+	json_out_open(out, "rounding", '{');
+	json_out_count(out, "sequences", rounding->data.n);
+	json_out_count(out, "tokens", rounding->sweep.n_tokens);
+	json_out_count(out, "held_out_sequences", rounding->n_held_out);
+	json_out_text(out, "data_sha256", rounding->data_sha256);
+	json_out_count(out, "tensors", rounding->n_units);
+	json_out_count(out, "outside", rounding->n_outside);
+	json_out_count(out, "store_bytes", rounding->store_bytes);
+	json_out_close(out, '}');
+}
+
 static void low_bit_json(struct json_out *out, const struct plan *plan)
 {
 	struct low_bit_totals totals = low_bit_total(plan);
@@ -365,6 +401,7 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 	if (plan_quantizes(plan)) {
 		json_out_text(&out, "profile", plan_profile_word(plan));
 		low_bit_json(&out, plan);
+		rounding_json(&out, plan);
 		json_out_open(&out, "tp", '[');
 		for (size_t i = 0; i < plan->selection.n_tp; i++)
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);

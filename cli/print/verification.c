@@ -9,6 +9,18 @@
 #include "cli/print/low_bit.h"
 #include "source/fp8_source.h"
 
+static void compensated_json(struct json_out *out, const struct compensated_report *report)
+{
+	if (!report->n_codes)
+		return;
+	json_out_open(out, "compensated", '{');
+	json_out_count(out, "codes", report->n_codes);
+	json_out_count(out, "not_nearest", report->n_moved);
+	json_out_real(out, "sqnr_db", report->sqnr);
+	json_out_real(out, "nearest_sqnr_db", report->own_sqnr);
+	json_out_close(out, '}');
+}
+
 void verification_print_json(const struct verification *verification)
 {
 	const struct low_bit_report *low_bit = &verification->low_bit;
@@ -30,6 +42,7 @@ void verification_print_json(const struct verification *verification)
 							  .changed = low_bit->n_changed,
 							  .first = low_bit->first,
 							  .known = LOW_BIT_COUNTED });
+	compensated_json(&out, &verification->compensated);
 	json_out_open(&out, "problems", '[');
 	for (size_t i = 0; i < verification->problems.n; i++) {
 		const struct problem *problem = &verification->problems.list[i];
@@ -110,6 +123,7 @@ void verification_print_checked(const struct verification *verification, bool ha
 
 void verification_print_verdict(const struct verification *verification, bool has_source)
 {
+	const struct compensated_report *compensated = &verification->compensated;
 	size_t n = verification->problems.n;
 
 	if (n)
@@ -118,6 +132,13 @@ void verification_print_verdict(const struct verification *verification, bool ha
 		fputs("OK", stderr);
 	fprintf(stderr, ": %zu tensors, %zu FP8 weights; %s\n", verification->n_tensors,
 		verification->detection.n_weights,
-		has_source ? "every scale and code compared with the source"
-			   : "names, types, shapes, config, scales, codes");
+		compensated->n_codes ? "every scale compared with the source"
+		: has_source	     ? "every scale and code compared with the source"
+				     : "names, types, shapes, config, scales, codes");
+	if (compensated->n_codes)
+		fprintf(stderr,
+			"compensated: %.1f %% of codes are not the nearest; SQNR %.1f dB (nearest: "
+			"%.1f dB)\n",
+			100 * (double)compensated->n_moved / (double)compensated->n_codes,
+			compensated->sqnr, compensated->own_sqnr);
 }

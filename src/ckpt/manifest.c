@@ -243,6 +243,21 @@ out:
 	return rc;
 }
 
+int manifest_add_member(const struct outdir *dir, const char *key, json_t *value, struct err *err)
+{
+	json_t *manifest = NULL;
+	int rc = manifest_reload(dir, &manifest, err);
+
+	if (rc) {
+		json_decref(value);
+		return -1;
+	}
+	json_object_set_new(manifest, key, value);
+	rc = manifest_save(manifest, dir, err);
+	json_decref(manifest);
+	return rc;
+}
+
 static void record_hash(json_t *record, const struct sha256 *sha256)
 {
 	json_object_set_new(record, "size", json_integer((json_int_t)sha256->identity.size));

@@ -114,6 +114,9 @@ int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outd
 /* Adds a finished shard to the manifest in dir, atomically, also with other parts of the job. */
 int manifest_add_shard(const struct outdir *dir, const struct shard_record *shard, struct err *err);
 
+/* Sets a member of the manifest in dir; consumes the value. */
+int manifest_add_member(const struct outdir *dir, const char *key, json_t *value, struct err *err);
+
 /* Writes the manifest again, with the present time. */
 int manifest_touch(const json_t *manifest, const struct outdir *dir, struct err *err);
 

@@ -70,6 +70,8 @@ void figures_add(struct figures *sum, const struct figures *figures)
 	}
 	sum->n_changed += figures->n_changed;
 	sum->n_inexact += figures->n_inexact;
+	sum->n_compensated += figures->n_compensated;
+	sum->n_moved += figures->n_moved;
 	if (!sum->inexact)
 		sum->inexact = figures->inexact;
 }

@@ -59,6 +59,10 @@ struct figures {
 	uint64_t n_changed;  /* elements whose code times scale is another value */
 	size_t n_inexact;    /* weights that have some */
 	const char *inexact; /* the first of them, in the plan; NULL: none */
+
+	/* Of compensated rounding. */
+	uint64_t n_compensated; /* codes */
+	uint64_t n_moved;	/* of these, codes that are not the nearest */
 };
 
 /* Adds the figures of a shard to those of the shards before it. */
@@ -69,6 +73,8 @@ struct convert_result {
 	 * files */
 	bool has_figures;
 	struct figures figures;
+	/* of compensated rounding, if the plan asks for it and this run had shards to write */
+	struct store_outcome rounding;
 	uint64_t bytes;	     /* source bytes that this run converted */
 	size_t shards_done;  /* written by this run */
 	size_t shards_found; /* finished by earlier runs */

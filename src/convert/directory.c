@@ -175,6 +175,15 @@ static void count_work(const struct execution *execution)
 	progress_begin(execution->progress, PROGRESS_WORK, bytes);
 }
 
+/* Has this run shards to write? */
+static bool has_work(const struct execution *execution)
+{
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
+		if (!execution->done[i])
+			return true;
+	return false;
+}
+
 static int convert_shards(struct execution *execution, struct err *err)
 {
 	for (size_t i = 0; i < execution->plan->n_shards; i++) {
@@ -197,8 +206,12 @@ static void directory_release(struct execution *execution, bool failed)
 			(!execution->plan->preserved ||
 			 !outdir_has(&execution->preserve, execution->plan->shards[i].name));
 	if (failed && execution->started && !execution->params->part &&
-	    execution->result->shards_done == 0)
+	    execution->result->shards_done == 0 && !store_has_any(&execution->store)) {
+		if (execution->store.dir)
+			store_remove(&execution->out, &ignored);
 		outdir_remove(&execution->out, MANIFEST_NAME, &ignored);
+	}
+	store_close(&execution->store);
 	json_decref(execution->identity);
 	json_decref(execution->copied);
 	free(execution->done);
@@ -217,13 +230,17 @@ static int directory_work(struct execution *execution, struct err *err)
 		return -1;
 	if (finished) {
 		execution->result->complete = true;
-		return 0;
+		return execution->plan->rounding ? store_remove(&execution->out, err) : 0;
 	}
 	if (!execution->only_files && resume_check_contents(execution, err))
+		return -1;
+	if (execution->plan->rounding && has_work(execution) && compensated_run(execution, err))
 		return -1;
 	count_work(execution);
 	if (resume_check_space(execution, err) || convert_shards(execution, err) ||
 	    finish_if_last(execution, err))
+		return -1;
+	if (execution->plan->rounding && store_remove(&execution->out, err))
 		return -1;
 	execution->result->has_figures = execution->plan->conversion == CONVERT_QUANTIZE &&
 					 !execution->params->part &&

@@ -181,6 +181,7 @@ static void forget_figures(struct pipeline *pipeline, size_t shard)
 	size_t end = selection_shard_begin(selection, shard + 1);
 
 	pipeline->counts = (struct quant_stats){ 0 };
+	pipeline->n_compensated = pipeline->n_moved = 0;
 	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
 		pipeline->errors[u] = (struct error_stats){ 0 };
 		pipeline->n_changed[u] = 0;
@@ -212,6 +213,12 @@ int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *write
 	return rc;
 }
 
+void pipeline_take_codes(struct pipeline *pipeline, struct store *store)
+{
+	pipeline->store = store;
+	pipeline->places = pipeline->plan->rounding->plan.places;
+}
+
 void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figures *figures)
 {
 	const struct selection *selection = &pipeline->plan->selection;
@@ -220,7 +227,9 @@ void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figu
 	size_t end = selection_shard_begin(selection, shard + 1);
 
 	*figures = (struct figures){ .saturated = pipeline->counts.saturated,
-				     .nonfinite = pipeline->counts.nonfinite };
+				     .nonfinite = pipeline->counts.nonfinite,
+				     .n_compensated = pipeline->n_compensated,
+				     .n_moved = pipeline->n_moved };
 
 	for (size_t u = selection_shard_begin(selection, shard); u < end; u++) {
 		const struct error_stats *error = &pipeline->errors[u];

@@ -61,6 +61,9 @@ struct pipeline {
 	uint64_t *n_changed;	    /* by unit: values of a low-bit weight that are not exact */
 	struct quant_stats counts;  /* of the shard */
 	struct known_amax amax;
+	struct store *store;		  /* of compensated codes; NULL: none */
+	const struct store_place *places; /* by unit: in the store */
+	uint64_t n_compensated, n_moved;  /* codes of the shard; see struct figures */
 };
 
 /* Computes the limits and *bytes, the bytes of all buffers, for these parameters: the plan prints
@@ -78,6 +81,9 @@ void pipeline_free(struct pipeline *pipeline);
  * ERR_INTERRUPTED after a signal. */
 int pipeline_shard(struct pipeline *pipeline, size_t shard, struct writer *writer,
 		   struct writer *preserved, struct err *err);
+
+/* Takes the codes of the units that are in the store from there, with the rho of its outcome. */
+void pipeline_take_codes(struct pipeline *pipeline, struct store *store);
 
 /* Returns in *figures the effect of rounding on the units of the last shard. */
 void pipeline_figures(const struct pipeline *pipeline, size_t shard, struct figures *figures);

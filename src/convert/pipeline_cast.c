@@ -227,6 +227,36 @@ static int quantize_values(struct pipeline *pipeline, const struct band *band,
 	return 0;
 }
 
+/* Replaces the codes of a band, the nearest ones, by those of the store, if it has the unit. */
+static int compensate_band(struct pipeline *pipeline, const struct pipeline_worker *worker,
+			   const struct band *band, uint8_t *codes, struct err *err)
+{
+	const struct rect *rect = &band->rect;
+	uint64_t cols = pipeline->plan->selection.units[band->unit].cols, n_moved = 0;
+	size_t n = (size_t)(rect->n_rows * rect->n_cols);
+	uint8_t *stored = worker->buffers.raw; /* free: the band is in buffers.matrix */
+	struct store_span span;
+
+	if (!pipeline->store || pipeline->places[band->unit].stage == STORE_NONE)
+		return 0;
+	span = (struct store_span){ pipeline->places[band->unit].stage,
+				    pipeline->store->outcome.rho,
+				    pipeline->places[band->unit].offset + rect->row * cols +
+					    rect->col,
+				    rect->n_cols == cols ? n : (size_t)rect->n_cols };
+	for (uint8_t *to = stored; to < stored + n; to += span.n, span.offset += cols)
+		if (store_read(pipeline->store, &span, to, err))
+			return -1;
+	for (size_t i = 0; i < n; i++)
+		n_moved += codes[i] != stored[i];
+	memcpy(codes, stored, n);
+	pthread_mutex_lock(&pipeline->lock);
+	pipeline->n_compensated += n;
+	pipeline->n_moved += n_moved;
+	pthread_mutex_unlock(&pipeline->lock);
+	return 0;
+}
+
 /* Reads and quantizes one band; writes its codes to `codes` and its scales to the file. */
 static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *worker,
 			 const struct band *band, uint8_t *codes, struct err *err)
@@ -257,6 +287,8 @@ static int quantize_band(struct pipeline *pipeline, struct pipeline_worker *work
 		return -1;
 	if (stats.nonfinite && pipeline->params->on_nonfinite == NONFINITE_ERROR)
 		return pipeline_refuse_nonfinite(pipeline, unit, &band->rect, &rounded.x, err);
+	if (compensate_band(pipeline, worker, band, codes, err))
+		return -1;
 	band_stats(pipeline, band, &rounded);
 	return write_scales(pipeline, &worker->queue, band, &out, err);
 }

@@ -371,6 +371,7 @@ void plan_release(struct plan *plan)
 	shards_release(plan->shards, plan->n_shards);
 	shards_release(plan->preserved, plan->n_shards);
 	arena_release(&plan->texts);
+	compensated_release(plan);
 	for (size_t i = 0; i < plan->caches.n; i++)
 		free(plan->caches.list[i].attention);
 	free(plan->caches.list);

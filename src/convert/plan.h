@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/progress.h"
 #include "ckpt/checkpoint.h"
+#include "compensate/compensate.h"
 #include "format/format.h"
 #include "recipe/recipe.h"
 #include "select/select.h"
@@ -104,6 +105,13 @@ struct plan_texts {
 	uint64_t index_size;	    /* bytes of the index; 0 for a single file */
 };
 
+/* Compensated rounding of the units that have a spec there. */
+struct plan_rounding {
+	struct compensate_plan plan;
+	const struct qspec **specs; /* by unit */
+	float *group_amax;	    /* by scale group */
+};
+
 struct plan {
 	enum conversion conversion;
 	json_t *options; /* all options that decide the output's bytes, for the manifest */
@@ -120,9 +128,10 @@ struct plan {
 
 	struct profile profile; /* the rows of the model's family; not for CONVERT_DEQUANTIZE */
 	struct selection selection;
-	struct skip_list skipped;  /* kept modules that the configuration names */
-	struct plan_unit *units;   /* by unit of the selection */
-	struct plan_group *groups; /* by scale group; CONVERT_QUANTIZE */
+	struct skip_list skipped;	/* kept modules that the configuration names */
+	struct plan_unit *units;	/* by unit of the selection */
+	struct plan_group *groups;	/* by scale group; CONVERT_QUANTIZE */
+	struct plan_rounding *rounding; /* NULL: to nearest */
 	struct plan_caches caches;
 	struct arena texts; /* names and shapes of outputs, and specs */
 

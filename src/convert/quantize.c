@@ -262,10 +262,13 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 		return -1;
 	plan_groups(plan);
 	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||
-	    quantize_keep(plan, params, err) || plan_configuration(plan, err) ||
+	    quantize_keep(plan, params, err) || compensated_plan(plan, params, err) ||
+	    plan_configuration(plan, err) ||
 	    quantize_outputs(plan, params->convert.preserve != NULL, err))
 		return -1;
 	plan->options = quantize_identity(plan, params);
+	if (plan->rounding)
+		plan->totals.memory_bytes += plan->rounding->plan.memory_bytes;
 	return plan_finish(plan, progress, err);
 }
 

@@ -8,6 +8,10 @@
 #include "convert/static_scales.h"
 #include "convert/convert.h"
 
+/* How codes are chosen: each the nearest to its weight, or so that errors compensate each other. */
+enum rounding { ROUNDING_NEAREST, ROUNDING_COMPENSATED };
+#define ROUNDING_WORDS "nearest|compensated"
+
 struct quantize_params {
 	struct convert_params convert;
 	const char *recipe; /* names of recipe, format and target; NULL: the default */
@@ -16,6 +20,9 @@ struct quantize_params {
 	struct recipe_tuning tuning;
 	struct static_scales_params calibration;
 	enum profile_level profile;
+	enum rounding rounding;
+	struct compensate_params
+		compensate; /* data, sizes, shrink, backend; the plan sets the others */
 	/* patterns, rules and tp; the plan sets the other members */
 	struct select_options select;
 };

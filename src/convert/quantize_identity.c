@@ -79,16 +79,19 @@ json_t *quantize_identity(const struct plan *plan, const struct quantize_params 
 	static const char *const nonfinite[] = { "error", "saturate", "skip" };
 	static const char *const profiles[] = { "vendor", "engine", "none" };
 	const struct select_options *select = &params->select;
+	json_t *options = json_pack(
+		"{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}", "recipe",
+		plan->recipe->name, "format", plan->format->name, "target",
+		engine_name(plan->target), "profile", profiles[params->profile], "scales",
+		spec_json(&plan->spec), "include",
+		patterns_json(select->include, select->n_include), "exclude",
+		patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
+		"ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
+		nonfinite[params->convert.on_nonfinite], "preserve_high_precision",
+		params->convert.preserve != NULL, "kv_cache", plan->kv_cache, "calibration",
+		calibration_json(plan, params));
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}",
-			 "recipe", plan->recipe->name, "format", plan->format->name, "target",
-			 engine_name(plan->target), "profile", profiles[params->profile], "scales",
-			 spec_json(&plan->spec), "include",
-			 patterns_json(select->include, select->n_include), "exclude",
-			 patterns_json(select->exclude, select->n_exclude), "tensor",
-			 rules_json(select), "ragged", select->ragged, "requantize",
-			 select->requantize, "on_nonfinite",
-			 nonfinite[params->convert.on_nonfinite], "preserve_high_precision",
-			 params->convert.preserve != NULL, "kv_cache", plan->kv_cache,
-			 "calibration", calibration_json(plan, params));
+	if (plan->rounding)
+		json_object_set_new(options, "rounding", compensated_identity(plan));
+	return options;
 }

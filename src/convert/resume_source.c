@@ -61,6 +61,12 @@ int resume_check_source(const struct execution *execution, const json_t *manifes
 			       "differs (run it without --part, which compares the contents, or "
 			       "use --restart to start over)",
 			       execution->out.path, change->what, change->name);
+	if (plan->rounding)
+		return err_set(err, ERR_USAGE,
+			       "'%s' holds the output of another job: the %s of input '%s' "
+			       "differs, and compensated codes are not compared with it (use "
+			       "--restart to start over)",
+			       execution->out.path, change->what, change->name);
 	for (size_t i = 0; i < plan->n_shards; i++) {
 		const struct st_file *file = &plan->source.shards[i].file;
 

@@ -29,6 +29,12 @@ int quantize_outputs(struct plan *plan, bool preserve, struct err *err);
 /* Returns all options that decide the output's bytes, for the manifest. */
 json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params);
 
+/* compensated.c: plans compensated rounding where params ask for it; releases that plan; returns
+ * what decides its codes, for the manifest. */
+int compensated_plan(struct plan *plan, const struct quantize_params *params, struct err *err);
+void compensated_release(struct plan *plan);
+json_t *compensated_identity(const struct plan *plan);
+
 /* Static scales of quantize: static_scales.c, static_scales_apply.c, static_scales_kv.c. */
 
 /* Finds the site of a unit's module.  ERR_INPUT naming the module if there is none, or none with
@@ -76,11 +82,12 @@ struct execution {
 	struct outdir part_lock; /* --part: the same directory, with a lock for this part */
 	struct outdir preserve;
 	json_t *identity;
-	bool *done;	 /* by shard: finished as planned, and its file exists */
-	uint32_t *plans; /* by shard: resume_plan() */
-	json_t *copied;	 /* the inputs that were copied when the job ended; NULL: it did not */
-	bool only_files; /* the job had ended, and only files that are not weights changed */
-	bool started;	 /* this run wrote the manifest */
+	bool *done;	    /* by shard: finished as planned, and its file exists */
+	uint32_t *plans;    /* by shard: resume_plan() */
+	json_t *copied;	    /* the inputs that were copied when the job ended; NULL: it did not */
+	struct store store; /* of compensated codes; zeroed: none */
+	bool only_files;    /* the job had ended, and only files that are not weights changed */
+	bool started;	    /* this run wrote the manifest */
 };
 
 /* Calls pipeline_shard(), and adds the shard to the result. */
@@ -119,6 +126,9 @@ int directory_run(struct execution *execution, struct err *err);
 
 /* copies.c: copies the source's auxiliary files, and removes copies of those that are gone. */
 int copies_make(const struct execution *execution, struct err *err);
+
+/* compensated.c: computes the codes, or finds those of an earlier run, before the first shard. */
+int compensated_run(struct execution *execution, struct err *err);
 
 /* resume_plan.c: returns a checksum of what was planned for a shard. */
 uint32_t resume_plan(const struct plan *plan, size_t shard);

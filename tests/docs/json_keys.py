@@ -69,8 +69,10 @@ def check(name, tags, objects):
         wrong.append(f"fp8conv-{name}.1 describes a key twice")
 
 
-def check_conversion(name, model, out, *options, low_bit=False):
-    keys = {title: [tag for tag in tags if low_bit or not tag.startswith("low_bit.")] for title, tags in page_keys(name).items()}
+def check_conversion(name, model, out, *options, has=None):
+    """has: the object that this job prints, and others do not: low_bit is null, rounding missing."""
+    absent = [prefix for prefix in ("low_bit.", "rounding") if not has or not prefix.startswith(has)]
+    keys = {title: [tag for tag in tags if not tag.startswith(tuple(absent))] for title, tags in page_keys(name).items()}
     plan, _ = fp8conv(name, model, "-o", out, "--dry-run", "--json", *options)
     result, progress = fp8conv(name, model, "-o", out, "--json", "--progress=json", *options)
     again, _ = fp8conv(name, model, "-o", out, "--json", *options)
@@ -90,8 +92,12 @@ def main():
     packed = str(folder / "packed")
     subprocess.run([sys.executable, "tests/cli/low_bit.py", "finite", "ct-mxfp4", packed], check=True)
     progress = "Progress (\\-\\-progress=json)"
+    text = folder / "text.txt"
+    text.write_text("A text that a model is calibrated with. " * 40)
+    compensated = ["--rounding=compensated", f"--data={text}", "--seq-len=16", "--passes=4"]
     check_conversion("quantize", moe, out)
-    check_conversion("quantize", packed, str(folder / "unpacked"), "--requantize", low_bit=True)
+    check_conversion("quantize", dense, str(folder / "compensated"), *compensated, has="rounding")
+    check_conversion("quantize", packed, str(folder / "unpacked"), "--requantize", has="low_bit")
     check_conversion("repack", out, str(folder / "repacked"), "--format=compressed-tensors")
     check_conversion("dequantize", out, str(folder / "dequantized"))
 
@@ -100,7 +106,8 @@ def main():
     (folder / "out/config.json").write_text("{}")
     bad, _ = fp8conv("verify", out, "--json", status=1)
     packed_good, _ = fp8conv("verify", str(folder / "unpacked"), "--source", packed, "--json")
-    check("verify", keys["Result"], [good, packed_good, bad])
+    moved, _ = fp8conv("verify", str(folder / "compensated"), "--source", dense, "--json")
+    check("verify", keys["Result"], [good, packed_good, moved, bad])
     check("verify", keys[progress], [told])
 
     keys = page_keys("inspect")
@@ -114,8 +121,6 @@ def main():
     check("inspect", keys["Checkpoint"] + keys["Amax history, in addition"], [stats, packed, part, amax])
 
     keys = page_keys("calibrate")
-    text = folder / "text.txt"
-    text.write_text("A text that a model is calibrated with. " * 40)
     arguments = ["calibrate", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]
     check("calibrate", keys["Plan (\\-\\-dry\\-run)"], [fp8conv(*arguments, "--dry-run", "--json")[0]])
     result, told = fp8conv(*arguments, "-o", str(folder / "s.amax"), "--json", "--progress=json")

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Compensated rounding in a conversion: what the plan asks for, the codes before the first shard,
+ * and what the manifest records.
+ */
+#include <math.h>
+#include <openssl/sha.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "convert/steps.h"
+
+#define LIBRARY_SIZE 128 /* bytes of the library's name and version */
+
+/* ERR_USAGE for what cannot be combined with it. */
+static int check_request(const struct plan *plan, const struct quantize_params *params,
+			 struct err *err)
+{
+	const struct convert_params *convert = &params->convert;
+
+	if (!plan->source.directory)
+		return err_set(err, ERR_USAGE,
+			       "option '--rounding compensated' needs the directory of a model, "
+			       "with its config.json, not '%s'",
+			       convert->input);
+	if (convert->output && destination_of(convert->output) != DESTINATION_DIRECTORY)
+		return err_set(err, ERR_USAGE,
+			       "option '--rounding compensated' needs a directory as output, not "
+			       "'%s'",
+			       convert->output);
+	if (convert->part || convert->part_finish)
+		return err_set(err, ERR_USAGE,
+			       "options '--rounding compensated' and '--part' cannot be combined: "
+			       "every part would need the codes of all layers");
+	if (convert->exact)
+		return err_set(err, ERR_USAGE,
+			       "options '--rounding compensated' and '--exact' cannot be combined: "
+			       "compensated codes are not the nearest");
+	return 0;
+}
+
+static struct plan_rounding *rounding_new(const struct plan *plan)
+{
+	const struct selection *selection = &plan->selection;
+	struct plan_rounding *rounding = xcalloc(1, sizeof *rounding);
+
+	rounding->specs = xcalloc(selection->n_units + 1, sizeof *rounding->specs);
+	rounding->group_amax = xcalloc(selection->n_scale_groups + 1, sizeof *rounding->group_amax);
+	for (size_t u = 0; u < selection->n_units; u++)
+		if (selection->units[u].recipe && !selection->units[u].table &&
+		    !plan->units[u].same_codes)
+			rounding->specs[u] = plan->units[u].spec;
+	for (size_t g = 0; g < selection->n_scale_groups; g++)
+		rounding->group_amax[g] = plan->groups[g].amax;
+	return rounding;
+}
+
+int compensated_plan(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	struct compensate_params request = params->compensate;
+	struct compensate_units units;
+
+	if (params->rounding == ROUNDING_NEAREST)
+		return 0;
+	if (check_request(plan, params, err))
+		return -1;
+	plan->rounding = rounding_new(plan);
+	units = (struct compensate_units){ &plan->selection, plan->rounding->specs,
+					   plan->rounding->group_amax };
+	request.io = params->convert.io;
+	request.checkpoint = &plan->source;
+	request.cast = params->convert.backend;
+	request.n_threads = params->convert.n_threads;
+	request.max_memory = params->convert.max_memory;
+	return compensate_plan_make(&plan->rounding->plan, &request, &units, err);
+}
+
+void compensated_release(struct plan *plan)
+{
+	if (!plan->rounding)
+		return;
+	compensate_plan_release(&plan->rounding->plan);
+	free(plan->rounding->specs);
+	free(plan->rounding->group_amax);
+	free(plan->rounding);
+	plan->rounding = NULL;
+}
+
+json_t *compensated_identity(const struct plan *plan)
+{
+	const struct compensate_plan *rounding = &plan->rounding->plan;
+	const struct backend *backend = rounding->params.backend;
+	char library[LIBRARY_SIZE] = "";
+	struct err ignored;
+	json_t *json;
+
+	backend->executor->library(library, sizeof library, &ignored);
+	json = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:s}", "data_sha256",
+			 rounding->data_sha256, "sequences", (json_int_t)rounding->data.n, "tokens",
+			 (json_int_t)rounding->sweep.n_tokens, "domains",
+			 (json_int_t)rounding->n_domains, "executor", backend->executor->name,
+			 "library", library, "backend", backend->name);
+	json_object_set_new(json, "shrink",
+			    rounding->params.shrink < 0
+				    ? json_string("auto")
+				    : json_real((double)rounding->params.shrink));
+	return json;
+}
+
+/* Returns all that decides the codes, as a digest. */
+static void job_digest(const struct execution *execution, char text[SHA256_HEX])
+{
+	char *job = json_dumps(execution->identity, JSON_COMPACT | JSON_SORT_KEYS);
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+
+	SHA256((const unsigned char *)job, strlen(job), digest);
+	text_hex(text, digest, sizeof digest);
+	free(job);
+}
+
+static int check_space(const struct execution *execution, struct err *err)
+{
+	const struct compensate_plan *rounding = &execution->plan->rounding->plan;
+	uint64_t bytes = rounding->store_bytes + execution->plan->totals.disk_bytes;
+
+	for (size_t i = 0; i <= rounding->model.n_layers; i++)
+		if (store_has(&execution->store, i))
+			bytes -= rounding->n_codes[i] * rounding->n_rhos;
+	for (size_t i = 0; i < execution->plan->n_shards; i++)
+		if (execution->done[i])
+			bytes -= output_shard_size(&execution->plan->shards[i]);
+	return outdir_check_space(&execution->out, bytes, err);
+}
+
+/* Returns what the manifest says of the codes. */
+static json_t *outcome_json(const struct compensate_plan *rounding,
+			    const struct store_outcome *outcome)
+{
+	json_t *json = json_pack(
+		"{s:s, s:f, s:I, s:I, s:I, s:I}", "rounding",
+		outcome->is_nearest ? "nearest" : "compensated", "shrink",
+		(double)rounding->rhos[outcome->rho], "matrices", (json_int_t)rounding->n_units,
+		"outside", (json_int_t)rounding->n_outside, "few_tokens",
+		(json_int_t)outcome->counts.n_few, "raised", (json_int_t)outcome->counts.n_raised);
+	json_t *tried;
+
+	if (!outcome->measured)
+		return json;
+	tried = json_array();
+	for (size_t i = 0; i < rounding->n_rhos; i++)
+		json_array_append_new(tried, json_pack("{s:f, s:f, s:f}", "shrink",
+						       (double)rounding->rhos[i], "kld",
+						       outcome->kld[i], "se", outcome->se[i]));
+	json_object_set_new(json, "held_out_sequences",
+			    json_integer((json_int_t)rounding->n_held_out));
+	json_object_set_new(json, "nearest_kld", json_real(outcome->nearest_kld));
+	json_object_set_new(json, "tried", tried);
+	return json;
+}
+
+int compensated_run(struct execution *execution, struct err *err)
+{
+	struct plan_rounding *planned = execution->plan->rounding;
+	const struct compensate_plan *rounding = &planned->plan;
+	char digest[SHA256_HEX];
+	struct store_shape shape = { .job = digest,
+				     .n_stages = rounding->model.n_layers + 1,
+				     .n_codes = rounding->n_codes,
+				     .n_rhos = rounding->n_rhos };
+	int rc;
+
+	if (execution->params->restart && store_remove(&execution->out, err))
+		return -1;
+	job_digest(execution, digest);
+	rc = store_open(&execution->store, &execution->out, &shape, execution->progress, err);
+	if (!rc && !execution->store.has_outcome)
+		rc = check_space(execution, err);
+	rc = rc ? rc : compensate_run(rounding, &execution->store, execution->progress, err);
+	if (rc)
+		return -1;
+	execution->result->rounding = execution->store.outcome;
+	if (!execution->store.outcome.is_nearest)
+		pipeline_take_codes(execution->pipeline, &execution->store);
+	return manifest_add_member(&execution->out, "rounding",
+				   outcome_json(rounding, &execution->store.outcome), err);
+}
