@@ -347,6 +347,28 @@ static void compare_table(const struct verify *verify, const struct comparison *
 		compare_codes(comparison, found);
 }
 
+/* Compares the scales of compensated codes to the bit.  Counts the codes that are not the nearest,
+ * and measures their error: diagnose() judges a whole weight. */
+static void compare_compensated(const struct verify *verify, const struct comparison *comparison,
+				const struct candidate *candidate, struct scan *found)
+{
+	const struct verify_worker *worker = comparison->worker;
+	uint64_t n_cols = comparison->rect->n_cols, n = comparison->rect->n_rows * n_cols;
+	struct quant_in nearest =
+		quant_in(comparison, worker->expected, worker->expected_scales,
+			 tile_count(n_cols, comparison->weight->unit.source_scale.tile.cols));
+	struct error_stats error = { 0 };
+
+	compare_expect(verify, comparison, candidate);
+	compare_scales(comparison, found);
+	for (uint64_t i = 0; i < n; i++)
+		if (worker->codes[i] != worker->expected[i])
+			finding_add(&found->moved, place(comparison, i / n_cols, i % n_cols), 0);
+	backend_error(verify->run.backend, &comparison->x, &nearest, &error);
+	found->own_noise += error.noise;
+	add_error(verify, comparison, found);
+}
+
 /* Adds what is found in a cut that is open. */
 static void compare(const struct verify *verify, const struct comparison *comparison,
 		    struct scan *found)
@@ -356,6 +378,12 @@ static void compare(const struct verify *verify, const struct comparison *compar
 
 	if (weight->origin->low_bit)
 		count_changed(verify, comparison, found);
+	if (verify->opened.compensated && candidates->n && !weight->unit.table) {
+		if (!weight->unlike)
+			compare_compensated(verify, comparison, &candidates->list[candidates->at],
+					    found);
+		return;
+	}
 	if (verify->params->sqnr)
 		add_error(verify, comparison, found);
 	if (verify->params->sqnr && candidates->own.name && !weight->unit.table)

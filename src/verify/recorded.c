@@ -78,6 +78,14 @@ static int take_given(struct verify *verify, struct err *err)
 	return 0;
 }
 
+/* Did the job choose codes that compensate each other's errors? */
+static bool is_compensated(const json_t *manifest)
+{
+	const json_t *rounding = json_object_get(json_object_get(manifest, "rounding"), "rounding");
+
+	return json_is_string(rounding) && !strcmp(json_string_value(rounding), "compensated");
+}
+
 int recorded_read(struct verify *verify, struct err *err)
 {
 	const char *directory = verify->opened.checkpoint->directory;
@@ -93,6 +101,7 @@ int recorded_read(struct verify *verify, struct err *err)
 	options = json_object_get(verify->opened.manifest, "options");
 	take_record(json_object_get(options, "scales"), recorded_type(options),
 		    &verify->opened.recorded);
+	verify->opened.compensated = is_compensated(verify->opened.manifest);
 	buf_release(&text);
 	free(path);
 	return verify->params->recipe ? take_given(verify, err) : 0;

@@ -194,6 +194,7 @@ void scan_merge(struct scan *into, const struct scan *from)
 	finding_merge(&into->low, &from->low);
 	finding_merge(&into->codes_off, &from->codes_off);
 	finding_merge(&into->scales_off, &from->scales_off);
+	finding_merge(&into->moved, &from->moved);
 	into->n_scales += from->n_scales;
 	into->n_large += from->n_large;
 	into->largest = from->largest > into->largest ? from->largest : into->largest;

@@ -37,6 +37,7 @@ struct scan {
 	struct finding scales_off; /* scales that do */
 	struct error_stats error;  /* of the codes against the source */
 	double own_noise;	   /* the noise that fp8conv's own arithmetic makes */
+	struct finding moved;	   /* of compensated rounding: codes that are not the nearest */
 	uint64_t n_changed;	   /* of a low-bit source: values that codes do not hold */
 };
 

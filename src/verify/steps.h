@@ -39,6 +39,7 @@ struct verify_opened {
 	struct model_config model;
 	json_t *hf_quant_config;    /* NULL: missing */
 	json_t *manifest;	    /* fp8conv's; NULL: missing */
+	bool compensated;	    /* the manifest says: codes are not the nearest */
 	struct arithmetic recorded; /* in the manifest; no name: not recorded */
 	struct arithmetic given;    /* by --recipe; no name: not given */
 };

@@ -99,7 +99,8 @@ static void list_reports(struct verify *verify)
 			continue;
 		for (size_t i = 1; i < n; i++)
 			scan_merge(&scan, &weight[i].scan);
-		own_noise = weight->unit.table || identify_is_own(verify, weight->granularity)
+		own_noise = weight->unit.table || (!verify->opened.compensated &&
+						   identify_is_own(verify, weight->granularity))
 				    ? scan.error.noise
 				    : scan.own_noise;
 		result->reports[result->n_reports++] =
@@ -131,6 +132,27 @@ static void report_low_bit(struct verify *verify)
 	}
 }
 
+static void report_compensated(struct verify *verify)
+{
+	struct compensated_report *report = &verify->result->compensated;
+	struct error_stats stored = { 0 };
+	double own_noise = 0;
+
+	for (size_t w = 0; w < verify->weights.n && verify->opened.compensated; w++) {
+		const struct verify_weight *weight = &verify->weights.list[w];
+
+		if (!weight->origin || !weight->scanned || weight->unlike || weight->unit.table)
+			continue;
+		report->n_codes += weight->unit.rows * weight->unit.cols;
+		report->n_moved += weight->scan.moved.n;
+		stored.signal += weight->scan.error.signal;
+		stored.noise += weight->scan.error.noise;
+		own_noise += weight->scan.own_noise;
+	}
+	report->sqnr = sqnr(stored.signal, stored.noise);
+	report->own_sqnr = sqnr(stored.signal, own_noise);
+}
+
 static int check(struct verify *verify, struct err *err)
 {
 	if (verify_files(verify, err))
@@ -144,6 +166,7 @@ static int check(struct verify *verify, struct err *err)
 		return -1;
 	list_reports(verify);
 	report_low_bit(verify);
+	report_compensated(verify);
 	return 0;
 }
 

@@ -44,6 +44,13 @@ struct low_bit_report {
 	const char *first;	      /* weight with a change; NULL: none */
 };
 
+/* The weights whose codes compensate each other's errors. */
+struct compensated_report {
+	uint64_t n_codes;      /* 0: there are none, or they were not compared */
+	uint64_t n_moved;      /* codes that are not the nearest */
+	double sqnr, own_sqnr; /* dB, of all these weights; of rounding to nearest */
+};
+
 /* A zeroed struct is empty. */
 struct verification {
 	struct checkpoint checkpoint;
@@ -61,6 +68,7 @@ struct verification {
 	double cost;
 	double worst_cost; /* of one weight */
 	struct low_bit_report low_bit;
+	struct compensated_report compensated;
 };
 
 /* Checks the checkpoint and fills verification, which the caller releases, also on failure.
