@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * compensate/round.h: the codes against the text in plain loops, against the recipe's own cast where
- * nothing is compensated, and what compensation is for: a smaller loss.
+ * compensate/round.h: the codes against the text in plain loops, against the recipe's own cast
+ * where nothing is compensated, and what compensation is for: a smaller loss.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -250,7 +250,7 @@ static void compensation_makes_the_loss_smaller(void **state)
 	}
 }
 
-/* The error of column 0 times U[0, 1], 9.5 / (1 + 0.001 * 50.5), takes column 1 beyond the range. */
+/* The error of column 0 times U[0, 1], 9.5 / (1 + 0.001 * 50.5), takes column 1 out of range. */
 static void corrections_saturate(void **state)
 {
 	static const float h[] = { 100, 9.5f, 0, 1 };
