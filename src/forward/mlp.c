@@ -9,7 +9,8 @@
 struct mlp {
 	const struct linear *gate, *up;
 	const struct linear *fused; /* gate and up; NULL: two matrices */
-	bool interleaved;	    /* fused row by row, as in GPT-OSS; else up below gate */
+	/* GPT-OSS's activation: gate and up are fused row by row; else up lies below gate */
+	bool clamped;
 	const struct linear *down;
 };
 
@@ -34,11 +35,26 @@ static void gate_fused(const struct pass *pass, const struct mlp *mlp, size_t m)
 	struct workspace *w = pass->workspace;
 	size_t width = mlp->down->ref->k;
 
-	if (mlp->interleaved)
+	if (mlp->clamped)
 		w->ops->gate_interleaved(w->stream, w->fused_out, pass->forward->model->clamp,
 					 m * width, w->mlp.gate);
 	else
 		gate_rows(pass, w->fused_out, w->fused_out + width, 2 * width, m, width);
+}
+
+/* Writes gate and up of two matrices to workspace->fused_out as one matrix would. */
+static void interleave(struct workspace *w, size_t n)
+{
+	struct copy_args args = { .y = { w->fused_out, 2 },
+				  .x = { w->mlp.gate, 1 },
+				  .repeat = 1,
+				  .n_rows = n,
+				  .n_cols = 1 };
+
+	w->ops->copy(w->stream, &args);
+	args.y.data++;
+	args.x.data = w->mlp.up;
+	w->ops->copy(w->stream, &args);
 }
 
 /* Computes mlp.gate (m, width) from x (m, hidden) by two matrices. */
@@ -53,7 +69,12 @@ static int gate_up(const struct pass *pass, const struct mlp *mlp, float *x, siz
 
 	if (pass_products(pass, &products, err))
 		return -1;
-	gate_rows(pass, w->mlp.gate, w->mlp.up, width, m, width);
+	if (mlp->clamped) {
+		interleave(w, m * width);
+		gate_fused(pass, mlp, m);
+	} else {
+		gate_rows(pass, w->mlp.gate, w->mlp.up, width, m, width);
+	}
 	return 0;
 }
 
@@ -112,7 +133,7 @@ static int run_expert(const struct pass *pass, size_t expert, size_t first, size
 	const struct mlp mlp = { .gate = &l[EXPERT_ROLE_GATE],
 				 .up = &l[EXPERT_ROLE_UP],
 				 .fused = fused->weight.data ? fused : NULL,
-				 .interleaved = true,
+				 .clamped = pass->forward->model->clamped,
 				 .down = &l[EXPERT_ROLE_DOWN] };
 	size_t hidden = pass->forward->model->hidden;
 	struct workspace *w = pass->workspace;

@@ -25,7 +25,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-static void dims_of_layer(struct dims *d, const struct layer_ref *layer)
+static void dims_of_layer(struct dims *d, const struct model *model, const struct layer_ref *layer)
 {
 	const struct linear_ref *linear = layer->linear;
 
@@ -35,8 +35,8 @@ static void dims_of_layer(struct dims *d, const struct layer_ref *layer)
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
 	d->experts = larger(d->experts, layer->n_experts);
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
-	if (layer->n_experts)
-		d->fused = larger(d->fused, layer->experts[0][EXPERT_ROLE_GATE_UP].n);
+	if (layer->n_experts && model->clamped)
+		d->fused = larger(d->fused, 2 * layer->expert_width);
 }
 
 static struct dims dims_of(const struct executor_ops *ops, const struct model *model,
@@ -45,7 +45,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	struct dims d = { .tokens = max_tokens, .hidden = model->hidden };
 
 	for (size_t i = 0; i < model->n_layers; i++)
-		dims_of_layer(&d, &model->layers[i]);
+		dims_of_layer(&d, model, &model->layers[i]);
 	d.input =
 		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
 	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;

@@ -67,6 +67,19 @@ static int find_fused_experts(struct search *search, const char *prefix, struct 
 		&(struct expected_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
 }
 
+/* Does the layer have a matrix for each expert, in place of the tensors of all experts?  Quantized
+ * checkpoints do. */
+static bool is_split(const struct search *search, const char *prefix)
+{
+	char *module = xasprintf(search_expert_name(search, EXPERT_ROLE_DOWN), (size_t)0);
+	char *name = xasprintf("%s%s.weight", prefix, module);
+	bool found = checkpoint_find(search->model->checkpoint, name);
+
+	free(module);
+	free(name);
+	return found;
+}
+
 /* Finds the matrices of every expert that the router can choose. */
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
@@ -75,7 +88,7 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 
 	layer->experts = xcalloc(n_expected, sizeof *layer->experts);
 	layer->n_experts = n_expected;
-	if (model->arch->fused_gate_up)
+	if (model->arch->fused_gate_up && !is_split(search, prefix))
 		return find_fused_experts(search, prefix, layer);
 	for (size_t e = 0; e < n_expected; e++) {
 		for (int i = 0; i <= EXPERT_ROLE_DOWN; i++) {

@@ -123,7 +123,9 @@ struct model {
 	float attention_softcap; /* c: scores become c tanh(score / c); 0: unchanged */
 	float logit_softcap;	 /* the same of logits */
 	enum activation activation;
-	/* limit of GPT-OSS's activation: of gates from above, of ups from both sides */
+	/* the experts have GPT-OSS's activation, and its limit: of gates from above, of ups from
+	 * both sides */
+	bool clamped;
 	float clamp;
 	struct routing routing;
 	struct rope rope,
@@ -145,7 +147,8 @@ struct arch {
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */
 	/* tensors of all experts: (experts, hidden, 2 width), gate and up interleaved, */
 	const char *fused_gate_up;
-	/* and (experts, width, hidden); "_bias" follows the name of a bias; NULL: none */
+	/* and (experts, width, hidden); "_bias" follows the name of a bias; NULL: none.  A
+	 * checkpoint may have the matrices of `expert` in their place. */
 	const char *fused_down;
 	bool norm_plus_one;    /* norms multiply by 1 + weight */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
