@@ -80,6 +80,14 @@ static const struct linear *linear_at(const struct layer *layer, size_t place)
 	return &layer->experts[place / N_EXPERT_ROLES][place % N_EXPERT_ROLES];
 }
 
+/* Has the layer this matrix?  One model may have one matrix where the other has several. */
+static bool has_linear(const struct layer *layer, size_t place)
+{
+	const struct linear_ref *ref = linear_at(layer, place)->ref;
+
+	return ref && ref->weight;
+}
+
 static void noise_add(struct noise *sum, const float *wanted, const float *got, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -139,6 +147,8 @@ static int run_local(struct layers *layers, struct layers_lane *lane,
 	struct buffer *wanted = &lane->wanted[place < N_LINEARS ? place : N_LINEARS];
 	struct cast_counts before = engine_inputs_counts(layers->inputs, observation->worker), now;
 
+	if (!has_linear(layers->layer, place))
+		return 0;
 	if (fetch(source, wanted, observation->values, n, err) ||
 	    ensure_output(lane, of_out->forward.executor, n, err) ||
 	    forward_linear(lane->of_out, linear, lane->x, lane->m, lane->y, err) ||
@@ -176,8 +186,10 @@ static void observe_out(void *context, const struct observation *observation)
 	    lane->err.kind != ERR_NONE)
 		return;
 	place = place_of(observation->layer, observation->linear);
-	if (place >= N_LINEARS)
-		return; /* other tokens may have come to this expert */
+	if (place >= N_LINEARS) /* other tokens may have come to this expert */
+		return;
+	if (!has_linear(&layers->sweep->runners[0].stage->layer, place))
+		return;
 	if (!fetch(lane->of_out->workspace, &lane->got, observation->values, n, &lane->err))
 		noise_add(&sums_of(layers, observation->sequence, place)->accumulated,
 			  lane->wanted[place].data, lane->got.data, n);
@@ -251,7 +263,7 @@ static void module_end(const struct layers *layers, size_t place, struct layer_q
 	const struct linear_ref *ref = linear_at(layers->layer, place)->ref;
 	struct module_quality *module = row->modules;
 
-	if (!ref || !ref->weight)
+	if (!has_linear(layers->layer, place))
 		return;
 	while (module < row->modules + row->n_modules && module->ref != ref)
 		module++;
