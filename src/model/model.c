@@ -43,7 +43,7 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	}
 	err_set(err, ERR_INPUT,
 		"architecture '%s' in config.json of '%s' is not supported "
-		"(supported: %s): use option '--activations' with dumps from "
+		"(supported: %s): only 'calibrate --activations' can use it, with dumps from "
 		"another program",
 		expected, model->checkpoint->path, known.data);
 	buf_release(&known);

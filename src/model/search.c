@@ -136,8 +136,8 @@ int search_missing(const struct search *search, const char *prefix, const char *
 		   const char *suffix)
 {
 	return err_set(search->err, ERR_INPUT,
-		       "tensor '%s%s%s' is missing from '%s', a model of %s: use option "
-		       "'--activations' with dumps from another program",
+		       "tensor '%s%s%s' is missing from '%s', a model of %s: only 'calibrate "
+		       "--activations' can use it, with dumps from another program",
 		       prefix, module, suffix, search->model->checkpoint->path,
 		       search->model->arch->name);
 }
