@@ -2,7 +2,7 @@
 """transformers whose linear layers are told to see FP8: inputs and weights go through numpy and ml_dtypes
 (tests/golden/reference.py) on their way into torch's products."""
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import numpy as np
 import torch
@@ -10,7 +10,8 @@ import torch
 import reference as ref
 from reference import WHOLE, Spec
 
-MERGED = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up"}
+MERGED = {"q_proj": "qkv", "k_proj": "qkv", "v_proj": "qkv", "gate_proj": "gate_up", "up_proj": "gate_up",
+          "q_a_proj": "qkv_a", "kv_a_proj_with_mqa": "qkv_a"}
 
 
 def values(x: torch.Tensor, spec: Spec) -> torch.Tensor:
@@ -35,15 +36,35 @@ class Delayed:
         return torch.from_numpy(ref.dequantize(codes, np.float32(1) / scale, "e4m3", "f32").view(np.float32))
 
 
-class Told:
-    """A model whose products take FP8, and the amax of what enters and leaves each."""
+class Expert:
+    """The matrices of one expert, and biases where the model has some: views of its parameters."""
 
-    def __init__(self, model: torch.nn.Module, w: Spec, x: Spec | None) -> None:
+    def __init__(self, module: torch.nn.Module, e: int) -> None:
+        gate_up, down = module.gate_up_proj.data[e], module.down_proj.data[e]
+        self.biases: list[torch.Tensor | None] = [None] * 3
+        if hasattr(module, "gate_up_proj_bias"):              # GPT-OSS: transposed, gate and up side by side
+            self.gate, self.up, self.down = gate_up.T[::2], gate_up.T[1::2], down.T
+            both = module.gate_up_proj_bias.data[e]
+            self.biases = [both[::2], both[1::2], module.down_proj_bias.data[e]]
+        else:
+            (self.gate, self.up), self.down = gate_up.chunk(2), down
+
+    def activate(self, module: torch.nn.Module, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        if self.biases[0] is None:
+            return module.act_fn(gate) * up
+        return module._apply_gate(torch.stack((gate, up), -1).flatten(-2))
+
+
+class Told:
+    """A model whose products take FP8, and the amax of what enters and leaves each; but for those of modules in kept."""
+
+    def __init__(self, model: torch.nn.Module, w: Spec, x: Spec | None, kept: Container[str] = ()) -> None:
         self.model = model
+        self.kept = kept
         self.rows: list[dict[str, tuple[float, float]]] = []
         self.quantized: Callable[[str, torch.Tensor], torch.Tensor] = Delayed() if x is None else lambda _, t: values(t, x)
         linears = {name: module for name, module in model.named_modules()
-                   if isinstance(module, torch.nn.Linear) and name != "lm_head"}
+                   if isinstance(module, torch.nn.Linear) and name != "lm_head" and name not in kept}
         groups: dict[str, list[torch.nn.Linear]] = {}
         for name, module in linears.items():
             parent, _, last = name.rpartition(".")
@@ -58,12 +79,19 @@ class Told:
                     module.weight = torch.nn.Parameter(part)
         for name, module in model.named_modules():
             if type(module).__name__.endswith("Experts"):
-                for projection in (module.gate_up_proj, module.down_proj):
-                    for matrix in projection.data:
-                        whole = w.tile == (WHOLE, WHOLE) or projection is module.down_proj
-                        halves = [matrix] if whole else matrix.chunk(2)
-                        matrix.copy_(torch.cat([values(half, w) for half in halves]))
+                for e in range(len(module.down_proj)):
+                    self.quantize_expert(f"{name}.{e}.", Expert(module, e), w)
                 module.forward = functools.partial(self.experts, name, module)
+
+    def quantize_expert(self, at: str, expert: Expert, w: Spec) -> None:
+        both = [expert.gate, expert.up]
+        stacks = [[expert.down]] if at + "w2" not in self.kept else []
+        if at + "w1" not in self.kept:
+            stacks += [both] if w.tile == (WHOLE, WHOLE) else [[half] for half in both]
+        for stack in stacks:
+            back = values(torch.cat(stack), w)
+            for matrix, part in zip(stack, back.split([len(m) for m in stack])):
+                matrix.copy_(part)
 
     def enter(self, name: str, x: torch.Tensor) -> torch.Tensor:
         self.rows[-1][name] = (x.abs().max().item(), 0)
@@ -72,22 +100,25 @@ class Told:
     def leave(self, name: str, y: torch.Tensor) -> None:
         self.rows[-1][name] = (self.rows[-1][name][0], y.abs().max().item())
 
-    def product(self, name: str, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        y = torch.nn.functional.linear(self.enter(name, x), weight)
+    def product(self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        if name in self.kept:
+            return torch.nn.functional.linear(x, weight, bias)
+        y = torch.nn.functional.linear(self.enter(name, x), weight, bias)
         self.leave(name, y)
         return y
 
     def experts(self, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor,
                 weights: torch.Tensor) -> torch.Tensor:
         out = torch.zeros_like(x)
-        for e, (gate_up, down) in enumerate(zip(module.gate_up_proj, module.down_proj)):
+        for e in range(len(module.down_proj)):
             tokens, place = (chosen == e).nonzero(as_tuple=True)
             if len(tokens) == 0:
                 continue
             order = tokens.argsort()
             tokens, place = tokens[order], place[order]
-            gate, up = gate_up.chunk(2)
-            at = f"{name}.{e}."
-            inner = module.act_fn(self.product(at + "w1", x[tokens], gate)) * self.product(at + "w3", x[tokens], up)
-            out.index_add_(0, tokens, self.product(at + "w2", inner, down) * weights[tokens, place, None])
+            expert, at = Expert(module, e), f"{name}.{e}."
+            gate = self.product(at + "w1", x[tokens], expert.gate, expert.biases[0])
+            up = self.product(at + "w3", x[tokens], expert.up, expert.biases[1])
+            down = self.product(at + "w2", expert.activate(module, gate, up), expert.down, expert.biases[2])
+            out.index_add_(0, tokens, down * weights[tokens, place, None])
         return out
