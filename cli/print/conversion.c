@@ -156,6 +156,14 @@ void conversion_interrupted(const struct conversion_report *report, struct err *
 	size_t n = report->result->shards_done + report->result->shards_found;
 	struct err signal = *err;
 
+	if (!n && report->result->stages_done) {
+		err_set(err, ERR_INTERRUPTED,
+			"%s: %zu of %zu layers are rounded: run the same command%s to continue",
+			signal.message, report->result->stages_done,
+			report->plan->rounding->plan.n_stages,
+			params->restart ? " without --restart" : "");
+		return;
+	}
 	if (destination_of(params->output) != DESTINATION_DIRECTORY || !n) {
 		err_set(err, ERR_INTERRUPTED, "%s: nothing was written", signal.message);
 		return;

@@ -78,6 +78,7 @@ struct compensate_plan {
 	char data_sha256[SHA256_HEX];
 	size_t n_rhos;
 	float rhos[STORE_RHOS];
+	size_t n_stages;		 /* that have units */
 	struct compensate_stage *stages; /* (model.n_layers + 1) */
 	uint64_t *n_codes;		 /* by stage: of all its units */
 	struct store_place *places;	 /* by unit: its codes in the store */

@@ -113,6 +113,8 @@ static int make(struct compensate_plan *plan, struct err *err)
 			       "option '--rounding compensated' has no effect: the forward pass "
 			       "multiplies no weight that is quantized");
 	for (size_t i = 0; i <= plan->model.n_layers; i++)
+		plan->n_stages += plan->n_codes[i] > 0;
+	for (size_t i = 0; i <= plan->model.n_layers; i++)
 		plan->store_bytes += plan->n_codes[i] * plan->n_rhos;
 	return compensate_plan_memory(plan, err);
 }

@@ -9,7 +9,7 @@
 #include "compensate/store.h"
 
 #include <fcntl.h>
-#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -169,9 +169,16 @@ static void sum_counts(struct store *store)
 	}
 }
 
+/* Returns a number of the record; null is NAN. */
+static double number_at(const json_t *number)
+{
+	return json_is_number(number) ? json_number_value(number) : NAN;
+}
+
 static void read_outcome(struct store *store)
 {
 	const json_t *json = json_object_get(store->record, "outcome");
+	const json_t *kld = json_object_get(json, "kld"), *se = json_object_get(json, "se");
 	struct store_outcome *outcome = &store->outcome;
 
 	store->has_outcome = json_is_object(json);
@@ -179,11 +186,11 @@ static void read_outcome(struct store *store)
 		return;
 	outcome->is_nearest = json_is_true(json_object_get(json, "nearest"));
 	outcome->rho = (size_t)json_integer_value(json_object_get(json, "rho"));
-	outcome->measured = json_is_real(json_object_get(json, "nearest_kld"));
-	outcome->nearest_kld = json_real_value(json_object_get(json, "nearest_kld"));
+	outcome->measured = json_object_get(json, "nearest_kld");
+	outcome->nearest_kld = number_at(json_object_get(json, "nearest_kld"));
 	for (size_t i = 0; i < store->shape.n_rhos; i++) {
-		outcome->kld[i] = json_real_value(json_array_get(json_object_get(json, "kld"), i));
-		outcome->se[i] = json_real_value(json_array_get(json_object_get(json, "se"), i));
+		outcome->kld[i] = number_at(json_array_get(kld, i));
+		outcome->se[i] = number_at(json_array_get(se, i));
 	}
 	if (outcome->rho >= store->shape.n_rhos)
 		store->has_outcome = false;
@@ -235,9 +242,9 @@ bool store_has(const struct store *store, size_t stage)
 	return json_object_get(json_object_get(store->record, "stages"), stage_key(key, stage));
 }
 
-bool store_has_any(const struct store *store)
+size_t store_count(const struct store *store)
 {
-	return json_object_size(json_object_get(store->record, "stages")) > 0;
+	return json_object_size(json_object_get(store->record, "stages"));
 }
 
 int store_begin(const struct store *store, size_t stage, struct writer *writer, struct err *err)
@@ -284,6 +291,11 @@ int store_commit(struct store *store, size_t stage, struct writer *writer,
 	return put_record(store, err);
 }
 
+static json_t *number_json(double number)
+{
+	return isfinite(number) ? json_real(number) : json_null();
+}
+
 int store_choose(struct store *store, const struct store_outcome *outcome, struct err *err)
 {
 	json_t *json = json_pack("{s:b, s:I}", "nearest", outcome->is_nearest, "rho",
@@ -291,11 +303,11 @@ int store_choose(struct store *store, const struct store_outcome *outcome, struc
 	json_t *kld = json_array(), *se = json_array();
 
 	for (size_t i = 0; i < store->shape.n_rhos; i++) {
-		json_array_append_new(kld, json_real(outcome->kld[i]));
-		json_array_append_new(se, json_real(outcome->se[i]));
+		json_array_append_new(kld, number_json(outcome->kld[i]));
+		json_array_append_new(se, number_json(outcome->se[i]));
 	}
 	if (outcome->measured)
-		json_object_set_new(json, "nearest_kld", json_real(outcome->nearest_kld));
+		json_object_set_new(json, "nearest_kld", number_json(outcome->nearest_kld));
 	json_object_set_new(json, "kld", kld);
 	json_object_set_new(json, "se", se);
 	json_object_set_new(store->record, "outcome", json);

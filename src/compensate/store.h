@@ -78,9 +78,9 @@ int store_open(struct store *store, const struct outdir *dir, const struct store
 	       struct progress *progress, struct err *err);
 void store_close(struct store *store);
 
-/* Is the file of the stage whole?  Is any? */
+/* Is the file of the stage whole?  Returns how many are. */
 bool store_has(const struct store *store, size_t stage);
-bool store_has_any(const struct store *store);
+size_t store_count(const struct store *store);
 
 /* Write the file of a stage: begin, write all its codes with every rho, commit.  store_write() is
  * thread-safe; the caller releases the writer. */

@@ -88,6 +88,12 @@ void compensated_release(struct plan *plan)
 	plan->rounding = NULL;
 }
 
+/* Returns a shrink as a person writes it: 0.3, which fp32 does not hold. */
+static json_t *shrink_json(float shrink)
+{
+	return json_real(round((double)shrink * 1e6) / 1e6);
+}
+
 json_t *compensated_identity(const struct plan *plan)
 {
 	const struct compensate_plan *rounding = &plan->rounding->plan;
@@ -103,9 +109,8 @@ json_t *compensated_identity(const struct plan *plan)
 			 (json_int_t)rounding->n_domains, "executor", backend->executor->name,
 			 "library", library, "backend", backend->name);
 	json_object_set_new(json, "shrink",
-			    rounding->params.shrink < 0
-				    ? json_string("auto")
-				    : json_real((double)rounding->params.shrink));
+			    rounding->params.shrink < 0 ? json_string("auto")
+							: shrink_json(rounding->params.shrink));
 	return json;
 }
 
@@ -134,29 +139,42 @@ static int check_space(const struct execution *execution, struct err *err)
 	return outdir_check_space(&execution->out, bytes, err);
 }
 
+static json_t *number_json(double number)
+{
+	return isfinite(number) ? json_real(number) : json_null();
+}
+
+/* Adds the divergences that decided. */
+static void add_measured(json_t *json, const struct compensate_plan *rounding,
+			 const struct store_outcome *outcome)
+{
+	json_t *tried = json_array();
+
+	for (size_t i = 0; i < rounding->n_rhos; i++)
+		json_array_append_new(tried, json_pack("{s:o, s:o, s:o}", "shrink",
+						       shrink_json(rounding->rhos[i]), "kld",
+						       number_json(outcome->kld[i]), "se",
+						       number_json(outcome->se[i])));
+	json_object_set_new(json, "held_out_sequences",
+			    json_integer((json_int_t)rounding->n_held_out));
+	json_object_set_new(json, "nearest_kld", number_json(outcome->nearest_kld));
+	json_object_set_new(json, "tried", tried);
+}
+
 /* Returns what the manifest says of the codes. */
 static json_t *outcome_json(const struct compensate_plan *rounding,
 			    const struct store_outcome *outcome)
 {
-	json_t *json = json_pack(
-		"{s:s, s:f, s:I, s:I, s:I, s:I}", "rounding",
-		outcome->is_nearest ? "nearest" : "compensated", "shrink",
-		(double)rounding->rhos[outcome->rho], "matrices", (json_int_t)rounding->n_units,
-		"outside", (json_int_t)rounding->n_outside, "few_tokens",
-		(json_int_t)outcome->counts.n_few, "raised", (json_int_t)outcome->counts.n_raised);
-	json_t *tried;
+	json_t *json =
+		json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "rounding",
+			  outcome->is_nearest ? "nearest" : "compensated", "shrink",
+			  shrink_json(rounding->rhos[outcome->rho]), "matrices",
+			  (json_int_t)rounding->n_units, "outside", (json_int_t)rounding->n_outside,
+			  "few_tokens", (json_int_t)outcome->counts.n_few, "raised",
+			  (json_int_t)outcome->counts.n_raised);
 
-	if (!outcome->measured)
-		return json;
-	tried = json_array();
-	for (size_t i = 0; i < rounding->n_rhos; i++)
-		json_array_append_new(tried, json_pack("{s:f, s:f, s:f}", "shrink",
-						       (double)rounding->rhos[i], "kld",
-						       outcome->kld[i], "se", outcome->se[i]));
-	json_object_set_new(json, "held_out_sequences",
-			    json_integer((json_int_t)rounding->n_held_out));
-	json_object_set_new(json, "nearest_kld", json_real(outcome->nearest_kld));
-	json_object_set_new(json, "tried", tried);
+	if (outcome->measured)
+		add_measured(json, rounding, outcome);
 	return json;
 }
 
@@ -178,6 +196,7 @@ int compensated_run(struct execution *execution, struct err *err)
 	if (!rc && !execution->store.has_outcome)
 		rc = check_space(execution, err);
 	rc = rc ? rc : compensate_run(rounding, &execution->store, execution->progress, err);
+	execution->result->stages_done = store_count(&execution->store);
 	if (rc)
 		return -1;
 	execution->result->rounding = execution->store.outcome;

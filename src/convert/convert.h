@@ -76,6 +76,7 @@ struct convert_result {
 	/* of compensated rounding, if the plan asks for it and this run had shards to write */
 	struct store_outcome rounding;
 	uint64_t bytes;	     /* source bytes that this run converted */
+	size_t stages_done;  /* of compensated rounding, whose codes are kept for the next run */
 	size_t shards_done;  /* written by this run */
 	size_t shards_found; /* finished by earlier runs */
 	/* index and config are written: always, except for a part that was not the last one */

@@ -206,7 +206,7 @@ static void directory_release(struct execution *execution, bool failed)
 			(!execution->plan->preserved ||
 			 !outdir_has(&execution->preserve, execution->plan->shards[i].name));
 	if (failed && execution->started && !execution->params->part &&
-	    execution->result->shards_done == 0 && !store_has_any(&execution->store)) {
+	    execution->result->shards_done == 0 && !store_count(&execution->store)) {
 		if (execution->store.dir)
 			store_remove(&execution->out, &ignored);
 		outdir_remove(&execution->out, MANIFEST_NAME, &ignored);
