@@ -90,7 +90,7 @@ fault: deps
 ## make conformance  other people's packages read what fp8conv wrote (some GB of Python)
 .PHONY: conformance
 conformance: deps
-	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward)
+	@$(MAKE) --no-print-directory all $(patsubst %,$(BUILD)/tests/conformance/%,tokenize forward compensate)
 	@FP8CONV=$(abspath $(BUILD)/fp8conv) sh tests/conformance/run.sh
 
 ## make fuzz         SECONDS=60 of libFuzzer for each parser and for a whole conversion (clang)
