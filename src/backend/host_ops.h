@@ -46,9 +46,9 @@ struct host_ops {
 	 *  c[j, j] = sqrt(s[j, j]), c[i, j] = s[i, j] / c[j, j], where s[i, j] is a[i, j], then
 	 *  fma(-c[i, k], c[j, k], s[i, j]) for each k from the last column down to j + 1.
 	 *
-	 * The first computes the rows of the block, and zeros below the diagonal.  It returns false
-	 * if a s[j, j] is not positive and finite.  Then, the second computes the ROUND_ROWS rows
-	 * from `row` on, which are above the block, on any thread. */
+	 * The first computes the rows of the block; what is below its diagonal has no meaning.  It
+	 * returns false if a s[j, j] is not positive and finite.  Then, the second computes the
+	 * ROUND_ROWS rows from `row` on, which are above the block, on any thread. */
 	bool (*factor_diagonal)(const struct triangle *a, size_t first);
 	void (*factor_rows)(const struct triangle *a, size_t first, size_t row);
 

@@ -171,8 +171,6 @@ static bool factor_corner(const struct triangle *t, size_t col)
 		x[c] = sqrtf(pivot);
 		for (size_t row = 0; row < c; row++)
 			x[row] /= x[c];
-		for (size_t row = c + 1; row < TRIANGLE_PANEL; row++)
-			x[row] = 0;
 		for (size_t i = begin; i < c; i++) {
 			float *y = triangle_at(t, panel, panel + i);
 
