@@ -118,7 +118,7 @@ static void assert_codes(struct rounding *rounding, const struct matrix *w, cons
 
 static struct factor factor_of(size_t n, float rho)
 {
-	float *h = hessian_new(n, 2 * n, 77);
+	float *h = hessian_new(n, rho < 1 ? 2 * n : 1, 77); /* with rho = 1 all give the same */
 	const struct hessian hessian = { h, n, way_at(0).ops, 1, NULL };
 	struct factor factor;
 	struct err err = { 0 };
@@ -194,6 +194,32 @@ static void without_correlation_the_codes_are_those_of_the_cast(void **state)
 			free(scales);
 			guarded_free(sample.data, sample.size);
 		}
+}
+
+/* Every bf16 number, which has all ties, and its neighbors in fp32. */
+static void every_value_is_cast_as_num_casts_it(void **state)
+{
+	enum { ROWS = 3 * 32, COLS = 2048 };
+	const struct scaling one = scaling_given(1);
+	float *w = xcalloc(ROWS * COLS, sizeof *w);
+	const struct matrix matrix = { w, DT_F32, ROWS, COLS, COLS };
+	uint8_t *expected = xcalloc(ROWS, COLS);
+
+	(void)state;
+	for (uint32_t i = 0; i < ROWS * COLS; i++)
+		w[i] = f32_from_bits((i / 3 << 16) + i % 3 - 1);
+	for (enum fp8_format format = FP8_E4M3; format <= FP8_E5M2; format++) {
+		const struct qspec spec = { .tile = { WHOLE, WHOLE }, .format = format };
+		struct factor factor = factor_of(COLS, 1);
+		struct rounding rounding = { .factor = &factor, .spec = &spec, .scales = &one };
+
+		for (size_t i = 0; i < ROWS * COLS; i++)
+			expected[i] = fp8_from_f32(format, w[i]);
+		assert_codes(&rounding, &matrix, expected);
+		factor_release(&factor);
+	}
+	free(w);
+	free(expected);
 }
 
 /* Returns e H e^T of all rows. */
@@ -304,6 +330,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(codes_are_those_of_plain_loops),
 		cmocka_unit_test(without_correlation_the_codes_are_those_of_the_cast),
+		cmocka_unit_test(every_value_is_cast_as_num_casts_it),
 		cmocka_unit_test(compensation_makes_the_loss_smaller),
 		cmocka_unit_test(corrections_saturate),
 		cmocka_unit_test(a_signal_ends_it),

@@ -171,6 +171,20 @@ static void columns_are_ordered_by_size_and_then_by_number(void **state)
 	factor_release(&factor);
 }
 
+/* They come last, and there is no factor. */
+static void diagonals_that_are_nan_have_an_order_too(void **state)
+{
+	static const float h[] = { NAN, 0, 0, 0, 0, 1, 0, 0, 0, 0, NAN, 0, 0, 0, 0, 2 };
+	static const uint32_t order[] = { 3, 1, 0, 2 };
+	struct factor factor = factor_of(h, 4, 0.3f, way_at(0));
+
+	(void)state;
+	assert_memory_equal(factor.order, order, sizeof order);
+	assert_true(factor.rho == 1);
+	assert_null(factor.u);
+	factor_release(&factor);
+}
+
 /* A matrix {{1, x}, {x, y}} is positive if x^2 (1 - rho)^2 < 1.001 y, about. */
 static void a_pivot_that_is_not_positive_raises_rho(void **state)
 {
@@ -268,6 +282,7 @@ int main(void)
 		cmocka_unit_test(the_factor_reproduces_the_matrix),
 		cmocka_unit_test(every_way_gives_the_bits_of_plain_loops),
 		cmocka_unit_test(columns_are_ordered_by_size_and_then_by_number),
+		cmocka_unit_test(diagonals_that_are_nan_have_an_order_too),
 		cmocka_unit_test(a_pivot_that_is_not_positive_raises_rho),
 		cmocka_unit_test(every_pivot_is_looked_at),
 		cmocka_unit_test(a_diagonal_of_zeros_is_told),
