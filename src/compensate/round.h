@@ -41,7 +41,7 @@ struct rounding {
 	const atomic_int *stop; /* as for pool_run(); may be NULL */
 };
 
-/* Returns the bytes that round_matrix() allocates: about 160 n_cols for each thread, 416 n_cols
+/* Returns the bytes that round_matrix() allocates: about 160 n_cols for each thread, 168 n_cols
  * with MX tiles. */
 uint64_t round_size(size_t n_cols, struct tile tile, int n_threads);
 
