@@ -40,7 +40,8 @@ struct hessian {
 struct factor {
 	size_t n;
 	uint32_t *order; /* (n): p, columns in the order in which they are rounded */
-	float *u;	 /* U as host_ops.factor_block() leaves it; NULL: U is the identity */
+	uint32_t *rank;	 /* (n): the inverse, order[rank[j]] = j */
+	float *u;	 /* (n, n) as in triangle.h; NULL: U is the identity */
 	float rho;	 /* that was used, at least the one asked for; 1: U is the identity */
 	bool zero;	 /* H has a diagonal of zeros: U is the identity, rho is as asked for */
 };
