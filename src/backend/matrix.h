@@ -25,6 +25,22 @@ static inline float matrix_at(const struct matrix *x, size_t row, size_t col)
 	return x->dtype == DT_BF16 ? bf16_to_f32(half) : f16_to_f32(half);
 }
 
+/* Writes a row of x as fp32, exactly, to values (cols).  Its elements lie at multiples of their
+ * size. */
+static inline void matrix_row(const struct matrix *x, size_t row, float *values)
+{
+	const uint16_t *halves = (const uint16_t *)x->data + row * x->stride;
+
+	if (x->dtype == DT_F32)
+		memcpy(values, (const float *)x->data + row * x->stride, x->cols * sizeof *values);
+	else if (x->dtype == DT_BF16)
+		for (size_t i = 0; i < x->cols; i++)
+			values[i] = bf16_to_f32(halves[i]);
+	else
+		for (size_t i = 0; i < x->cols; i++)
+			values[i] = f16_to_f32(halves[i]);
+}
+
 /* Returns how many of n values differ in a bit; two NaN are the same. */
 static inline uint64_t values_changed(const float *a, const float *b, size_t n)
 {

@@ -49,19 +49,30 @@ static const char *text_of(const json_t *record, const char *key)
 	return text ? text : "";
 }
 
-static int options_check(const json_t *was, const json_t *is, const struct outdir *dir,
-			 struct err *err)
+/* Returns the first option that one list has and the other has not with the same value, or NULL. */
+static const char *option_not_in(const json_t *one, const json_t *other)
 {
 	const char *name;
 	json_t *option;
 
+	json_object_foreach((json_t *)one, name, option)
+	{
+		if (!json_equal(json_object_get(other, name), option))
+			return name;
+	}
+	return NULL;
+}
+
+static int options_check(const json_t *was, const json_t *is, const struct outdir *dir,
+			 struct err *err)
+{
+	const char *name;
+
 	if (was && json_equal(was, is))
 		return 0;
-	json_object_foreach((json_t *)is, name, option)
-	{
-		if (!json_equal(json_object_get(was, name), option))
-			break;
-	}
+	name = option_not_in(is, was);
+	if (!name)
+		name = option_not_in(was, is);
 	return err_set(
 		err, ERR_USAGE,
 		"'%s' holds the output of another job: option '%s' differs (use --restart to "

@@ -222,16 +222,6 @@ int bands_take_amax(struct bands *bands, const struct compensate_stage *stage, s
 	return rc;
 }
 
-static void widen(const struct matrix *x, struct matrix *values)
-{
-	float *to = (float *)values->data;
-
-	*values = (struct matrix){ to, DT_F32, x->rows, x->cols, x->cols };
-	for (size_t r = 0; r < x->rows; r++)
-		for (size_t c = 0; c < x->cols; c++)
-			to[r * x->cols + c] = matrix_at(x, r, c);
-}
-
 /* Finds the amax of each tile.  Returns the number of tiles. */
 static size_t take_amax(const struct bands *bands, struct band *band)
 {
@@ -274,8 +264,17 @@ struct band *band_read(struct bands *bands, int worker, const struct compensate_
 	backend_cast(cast, &band->x, band->spec, band->amax, band->tile_cols, &out);
 	if (backend_failed(cast, unit_of(bands, job)->name, err))
 		return NULL;
-	widen(&band->x, &band->values);
 	return band;
+}
+
+const struct matrix *band_values(struct band *band)
+{
+	float *values = (float *)band->values.data;
+
+	band->values = (struct matrix){ values, DT_F32, band->x.rows, band->x.cols, band->x.cols };
+	for (size_t r = 0; r < band->x.rows; r++)
+		matrix_row(&band->x, r, values + r * band->x.cols);
+	return &band->values;
 }
 
 struct quant_in band_codes(const struct band *band, const uint8_t *codes)

@@ -25,7 +25,7 @@ struct band {
 	uint64_t row, n_rows; /* of the job */
 	const struct qspec *spec;
 	struct matrix x;	  /* of the source */
-	struct matrix values;	  /* x in fp32 */
+	struct matrix values;	  /* x in fp32: band_values() */
 	struct scaling *scalings; /* (tiles of the band) */
 	void *scale_inv;	  /* (tiles of the band), in the spec's type */
 	size_t tile_cols;	  /* columns of that grid */
@@ -69,6 +69,9 @@ static inline uint64_t bands_of_job(const struct compensate_job *job)
  * Returns NULL on failure. */
 struct band *band_read(struct bands *bands, int worker, const struct compensate_job *job,
 		       uint64_t i, struct err *err);
+
+/* Returns the values of a band in fp32. */
+const struct matrix *band_values(struct band *band);
 
 /* Returns codes of a band, and their scales, to read. */
 struct quant_in band_codes(const struct band *band, const uint8_t *codes);

@@ -96,7 +96,7 @@ static int round_band(const struct round *round, size_t group, struct band *band
 	const struct store_span span = band_span(plan, band, round->rho);
 	const uint8_t *codes = is_nearest(factor) ? band->nearest : band->codes;
 
-	if (!is_nearest(factor) && round_matrix(&rounding, &band->values, band->codes, err))
+	if (!is_nearest(factor) && round_matrix(&rounding, band_values(band), band->codes, err))
 		return -1;
 	return store_write(round->job->store, round->writer, &span, codes, err);
 }

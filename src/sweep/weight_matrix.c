@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/dispatch.h"
+#include "backend/matrix.h"
 #include "base/mem.h"
 #include "source/fp8_source.h"
 #include "num/float16.h"
@@ -72,18 +73,6 @@ static int layout_make(struct layout *layout, const struct weight_reader *reader
 		ref->weight->tensor->name, dtype_name(dtype));
 }
 
-static void widen(const struct matrix *x, size_t row, float *values)
-{
-	const uint16_t *halves = (const uint16_t *)x->data + row * x->stride;
-
-	if (x->dtype == DT_F32)
-		memcpy(values, (const float *)x->data + row * x->stride, x->cols * sizeof *values);
-	else
-		for (size_t i = 0; i < x->cols; i++)
-			values[i] = x->dtype == DT_BF16 ? bf16_to_f32(halves[i])
-							: f16_to_f32(halves[i]);
-}
-
 /* Writes the rows of a band to their places, from element `first` of the matrix on.  line has
  * memory for one row. */
 static void place(const struct weight_reader *reader, const struct matrix *x, size_t first,
@@ -94,7 +83,7 @@ static void place(const struct weight_reader *reader, const struct matrix *x, si
 	for (size_t row = 0; row < x->rows; row++, first += matrix->ref->k) {
 		float *to = is_bf16 ? line : (float *)matrix->values + first;
 
-		widen(x, row, to);
+		matrix_row(x, row, to);
 		if (is_bf16)
 			reader->host->round_bf16(line, x->cols, (uint16_t *)matrix->values + first);
 		else if (reader->round)
