@@ -17,6 +17,9 @@
 #include "base/err.h"
 #include "base/io.h"
 
+/* The lock of a job that writes to all of a directory. */
+#define OUTDIR_LOCK ".fp8conv.lock"
+
 struct outdir {
 	const struct io *io;
 	char *path; /* for messages; NULL: not open */

@@ -144,7 +144,7 @@ static int file_run(struct execution *execution, struct err *err)
 	    output_shard_open(shard, &writer, &execution->out, name, err))
 		goto out;
 	if (kept && (outdir_open(&execution->preserve, execution->params->io,
-				 execution->params->preserve, LOCK_NAME, false, err) ||
+				 execution->params->preserve, OUTDIR_LOCK, false, err) ||
 		     output_shard_open(kept, &preserved, &execution->preserve, kept->name, err)))
 		goto out;
 	if (execution_shard(execution, 0, &writer, kept ? &preserved : NULL, err) ||

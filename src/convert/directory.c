@@ -82,7 +82,7 @@ static int open_places(struct execution *execution, struct err *err)
 	bool shared = params->part || params->part_finish;
 
 	if (check_places(execution, err) ||
-	    outdir_open(&execution->out, params->io, params->output, LOCK_NAME, shared, err))
+	    outdir_open(&execution->out, params->io, params->output, OUTDIR_LOCK, shared, err))
 		return -1;
 	if (params->part) {
 		char *lock =
@@ -101,7 +101,7 @@ static int open_places(struct execution *execution, struct err *err)
 			       "directory '%s'",
 			       params->output);
 	if (params->preserve)
-		return outdir_open(&execution->preserve, params->io, params->preserve, LOCK_NAME,
+		return outdir_open(&execution->preserve, params->io, params->preserve, OUTDIR_LOCK,
 				   shared, err);
 	return 0;
 }

@@ -69,8 +69,6 @@ int repack_scale(struct plan *plan, size_t u, const struct tensor_ref *source,
 
 /* The execution: convert.c. */
 
-#define LOCK_NAME ".fp8conv.lock"
-
 /* The state of convert_run(). */
 struct execution {
 	const struct plan *plan;
