@@ -142,17 +142,20 @@ bool manifest_has_shard(const json_t *manifest, const char *name)
 	return find_shard(manifest, name) != NULL;
 }
 
-void manifest_drop_shard(json_t *manifest, const char *name)
+static void drop_record(json_t *list, const char *name)
 {
-	json_t *shards = json_object_get(manifest, "shards");
-
-	for (size_t i = json_array_size(shards); i-- > 0;) {
+	for (size_t i = json_array_size(list); i-- > 0;) {
 		const char *found =
-			json_string_value(json_object_get(json_array_get(shards, i), "name"));
+			json_string_value(json_object_get(json_array_get(list, i), "name"));
 
 		if (found && !strcmp(found, name))
-			json_array_remove(shards, i);
+			json_array_remove(list, i);
 	}
+}
+
+void manifest_drop_shard(json_t *manifest, const char *name)
+{
+	drop_record(json_object_get(manifest, "shards"), name);
 }
 
 static json_t *crc_text(uint32_t crc)
@@ -199,21 +202,21 @@ int manifest_renew_inputs(json_t *manifest, const json_t *job, const struct outd
 	return manifest_save(manifest, dir, err);
 }
 
-/* Keeps the shards in the order of their names, whichever part finishes first. */
-static void insert_shard(json_t *shards, json_t *record)
+/* Keeps shards and files in the order of their names, whichever part finishes first. */
+static void insert_record(json_t *list, json_t *record)
 {
 	const char *name = json_string_value(json_object_get(record, "name"));
-	size_t at = json_array_size(shards);
+	size_t at = json_array_size(list);
 
 	while (at > 0) {
 		const char *before =
-			json_string_value(json_object_get(json_array_get(shards, at - 1), "name"));
+			json_string_value(json_object_get(json_array_get(list, at - 1), "name"));
 
 		if (before && strcmp(before, name) < 0)
 			break;
 		at--;
 	}
-	json_array_insert_new(shards, at, record);
+	json_array_insert_new(list, at, record);
 }
 
 /* Reads the manifest of a running job. */
@@ -246,7 +249,7 @@ int manifest_add_shard(const struct outdir *dir, const struct shard_record *shar
 	json_object_set_new(record, MANIFEST_CRC, crc_text(shard->crc));
 	if (shard->has_preserved)
 		json_object_set_new(record, MANIFEST_PRESERVED_CRC, crc_text(shard->preserved_crc));
-	insert_shard(json_object_get(manifest, "shards"), record);
+	insert_record(json_object_get(manifest, "shards"), record);
 	rc = manifest_save(manifest, dir, err);
 out:
 	json_decref(manifest);
@@ -307,7 +310,7 @@ static int hash_output(json_t *list, const struct outdir *dir, const char *name,
 		return err_set(err, ERR_INPUT,
 			       "the name of '%s' in '%s' is not UTF-8: %s cannot record it", name,
 			       dir->path, MANIFEST_NAME);
-	json_array_append_new(list, record);
+	insert_record(list, record);
 	if (checksum_sha256(dir->io, dir->fd, name, progress, &sha256, err))
 		return -1;
 	record_hash(record, &sha256);
@@ -353,6 +356,34 @@ static int hash_all(json_t *manifest, const struct outdir *dir, const struct che
 	if (!rc)
 		rc = hash_outputs(manifest, dir, &files, progress, err);
 	listing_release(&files);
+	return rc;
+}
+
+int manifest_add_files(const struct outdir *dir, const char *const *names, size_t n,
+		       struct progress *progress, struct err *err)
+{
+	json_t *manifest = NULL, *files;
+	int guard;
+	int rc = -1;
+
+	if (outdir_guard(dir, &guard, err))
+		return -1;
+	*err = (struct err){ 0 };
+	manifest = manifest_load(dir, err);
+	files = json_object_get(manifest, "files");
+	if (!json_is_array(files)) {
+		rc = err->kind ? -1 : 0;
+		goto out;
+	}
+	for (size_t i = 0; i < n; i++) {
+		drop_record(files, names[i]);
+		if (hash_output(files, dir, names[i], progress, err))
+			goto out;
+	}
+	rc = manifest_save(manifest, dir, err);
+out:
+	json_decref(manifest);
+	outdir_unguard(dir, guard);
 	return rc;
 }
 
