@@ -47,7 +47,10 @@ static int inspect(const struct settings *settings, struct inspection *inspectio
 	rc = inspect_make(inspection, &io_system, settings->path, process_temp_dir(), &progress,
 			  err);
 	if (rc == 0 && settings->stats)
-		rc = inspect_stats(inspection, backend_select(NULL, err), process_cpus(), &progress,
+		rc = inspect_stats(inspection,
+				   &(struct stats_params){ .backend = backend_select(NULL, err),
+							   .n_threads = process_cpus(),
+							   .progress = &progress },
 				   stats, err);
 	ticker_stop(&ticker);
 	return rc;

@@ -38,15 +38,20 @@ struct code_table {
 
 struct job {
 	struct inspection *inspection;
-	struct progress *progress;
-	const struct backend *backend;
+	const struct stats_params *params;
 	struct source files;
 	struct code_table tables[2]; /* by enum fp8_format */
 	struct unit *units;	     /* by tensor; of FP8 and low-bit weights */
 	struct cuts cuts;	     /* of tensors; one row for tensors in high precision */
 	void **buffers;		     /* by worker */
 	struct tensor_stats *stats;  /* by tensor */
-	pthread_mutex_t lock;	     /* of stats */
+	pthread_mutex_t lock;	     /* of stats and counts */
+};
+
+/* What one cut shows. */
+struct findings {
+	struct tensor_stats stats;
+	uint64_t codes[256]; /* of an FP8 weight: how often each occurs */
 };
 
 static void table_make(struct code_table *table, enum fp8_format format)
@@ -153,7 +158,7 @@ static uint64_t cuts_size(const struct job *job)
 /* --- one cut --- */
 
 static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
-			  struct tensor_stats *found, struct err *err)
+			  struct findings *found, struct err *err)
 {
 	const struct tensor_ref *ref = &job->inspection->checkpoint.tensors[cut->weight];
 	size_t size = dtype_bits(ref->tensor->dtype) / 8, n = (size_t)cut->rect.n_cols;
@@ -161,13 +166,13 @@ static int look_at_values(struct job *job, const struct cut *cut, void *buffer,
 
 	if (source_read_bytes(&job->files, ref, cut->rect.col * size, n * size, buffer, err))
 		return -1;
-	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
-		     &found->n_nonfinite);
-	return backend_failed(job->backend, ref->tensor->name, err);
+	backend_amax(job->params->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->stats.amax, 1,
+		     &found->stats.n_nonfinite);
+	return backend_failed(job->params->backend, ref->tensor->name, err);
 }
 
 static int look_at_low_bit(struct job *job, const struct cut *cut, void *buffer,
-			   struct tensor_stats *found, struct err *err)
+			   struct findings *found, struct err *err)
 {
 	const struct unit *unit = &job->units[cut->weight];
 	uint64_t size = cut->rect.n_rows * cut->rect.n_cols * sizeof(float);
@@ -178,9 +183,9 @@ static int look_at_low_bit(struct job *job, const struct cut *cut, void *buffer,
 
 	if (source_read(&job->files, &request, &x, err))
 		return -1;
-	backend_amax(job->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->amax, 1,
-		     &found->n_nonfinite);
-	return backend_failed(job->backend, unit->name, err);
+	backend_amax(job->params->backend, &x, (struct tile){ WHOLE, WHOLE }, &found->stats.amax, 1,
+		     &found->stats.n_nonfinite);
+	return backend_failed(job->params->backend, unit->name, err);
 }
 
 /* The codes of one tile, or of its part in the cut, in rows stride apart. */
@@ -191,8 +196,9 @@ struct codes {
 };
 
 static void add_tile(const struct code_table *table, const struct codes *codes, float scale,
-		     struct tensor_stats *found)
+		     struct findings *found)
 {
+	struct tensor_stats *stats = &found->stats;
 	uint8_t largest = fp8_max_code(codes->format), max = 0;
 	double signal = 0, noise = 0;
 
@@ -203,28 +209,40 @@ static void add_tile(const struct code_table *table, const struct codes *codes, 
 
 			signal += table->signal[code];
 			noise += table->noise[code];
-			found->n_saturated += magnitude == largest;
-			found->n_nonfinite += magnitude > largest;
+			found->codes[code]++;
 			if (magnitude <= largest && magnitude > max)
 				max = magnitude;
 		}
 	}
-	found->n_codes += codes->n_rows * codes->n_cols;
 	if (!isfinite(scale))
 		return;
-	found->amax = fmaxf(found->amax, fp8_to_f32(codes->format, max) * fabsf(scale));
-	if (!(found->scale_max > 0) || scale > found->scale_max)
-		found->scale_max = scale;
-	if (!(found->scale_min > 0) || scale < found->scale_min)
-		found->scale_min = scale;
+	stats->amax = fmaxf(stats->amax, fp8_to_f32(codes->format, max) * fabsf(scale));
+	if (!(stats->scale_max > 0) || scale > stats->scale_max)
+		stats->scale_max = scale;
+	if (!(stats->scale_min > 0) || scale < stats->scale_min)
+		stats->scale_min = scale;
 	if (signal > 0) {
-		found->signal += signal * scale * scale;
-		found->noise += noise * scale * scale;
+		stats->signal += signal * scale * scale;
+		stats->noise += noise * scale * scale;
+	}
+}
+
+/* Sums up what the codes of a cut are. */
+static void add_codes(struct findings *found, enum fp8_format format)
+{
+	for (int code = 0; code < 256; code++) {
+		uint8_t magnitude = (uint8_t)(code & 0x7F), largest = fp8_max_code(format);
+		uint64_t n = found->codes[code];
+
+		found->stats.n_codes += n;
+		found->stats.n_zeros += magnitude == 0 ? n : 0;
+		found->stats.n_saturated += magnitude == largest ? n : 0;
+		found->stats.n_nonfinite += magnitude > largest ? n : 0;
 	}
 }
 
 static void add_tiles(const struct job *job, const struct cut *cut, const uint8_t *buffer,
-		      const void *scales, struct tensor_stats *found)
+		      const void *scales, struct findings *found)
 {
 	const struct unit *unit = &job->units[cut->weight];
 	const struct rect *rect = &cut->rect;
@@ -250,7 +268,7 @@ static void add_tiles(const struct job *job, const struct cut *cut, const uint8_
 }
 
 static int look_at_codes(struct job *job, const struct cut *cut, void *buffer,
-			 struct tensor_stats *found, struct err *err)
+			 struct findings *found, struct err *err)
 {
 	const struct unit *unit = &job->units[cut->weight];
 	const struct rect *rect = &cut->rect;
@@ -270,6 +288,7 @@ static int look_at_codes(struct job *job, const struct cut *cut, void *buffer,
 	if (source_scales(&job->files, unit, rect, &scales, err))
 		return -1;
 	add_tiles(job, cut, buffer, scales, found);
+	add_codes(found, fp8_of_dtype(unit->source->tensor->dtype));
 	free(scales);
 	return 0;
 }
@@ -283,6 +302,7 @@ static void stats_merge(struct tensor_stats *into, const struct tensor_stats *fr
 	into->scale_max = fmaxf(into->scale_max, from->scale_max);
 	into->n_codes += from->n_codes;
 	into->n_saturated += from->n_saturated;
+	into->n_zeros += from->n_zeros;
 	into->signal += from->signal;
 	into->noise += from->noise;
 }
@@ -292,10 +312,11 @@ static int look(void *context, int worker, size_t item, struct err *err)
 	struct job *job = context;
 	const struct cut *cut = &job->cuts.list[item];
 	struct tensor_stats *stats = &job->stats[cut->weight];
-	struct tensor_stats found = { .known = true };
+	struct findings found = { .stats.known = true };
 	const struct checkpoint *checkpoint = &job->inspection->checkpoint;
+	struct code_counts *counts = job->params->counts ? job->params->counts[cut->weight] : NULL;
 
-	atomic_store(&job->progress->name,
+	atomic_store(&job->params->progress->name,
 		     checkpoint->shards[checkpoint->tensors[cut->weight].shard].name);
 	if ((stats->fp8 ? look_at_codes
 	     : job->units[cut->weight].low_bit
@@ -303,9 +324,11 @@ static int look(void *context, int worker, size_t item, struct err *err)
 		     : look_at_values)(job, cut, job->buffers[worker], &found, err))
 		return -1;
 	pthread_mutex_lock(&job->lock);
-	stats_merge(stats, &found);
+	stats_merge(stats, &found.stats);
+	for (int code = 0; counts && code < 256; code++)
+		counts->codes[code] += found.codes[code];
 	pthread_mutex_unlock(&job->lock);
-	atomic_fetch_add(&job->progress->done, cut_size(job, cut));
+	atomic_fetch_add(&job->params->progress->done, cut_size(job, cut));
 	return 0;
 }
 
@@ -320,30 +343,58 @@ static int buffers_new(struct job *job, int n_threads, uint64_t size, struct err
 	return 0;
 }
 
-int inspect_stats(struct inspection *inspection, const struct backend *backend, int n_threads,
-		  struct progress *progress, struct tensor_stats **stats, struct err *err)
+/* Counts the scales of one FP8 weight. */
+static int look_at_scales(void *context, int worker, size_t t, struct err *err)
+{
+	struct job *job = context;
+	const struct weight_scale *scale = &job->units[t].source_scale;
+	struct code_counts *counts = job->params->counts[t], found = { .codes = { 0 } };
+
+	if (!counts || !scale->scale)
+		return 0;
+	if (code_counts_scales(&found, &job->files, scale, job->buffers[worker], err))
+		return -1;
+	pthread_mutex_lock(&job->lock);
+	code_counts_add(counts, &found);
+	pthread_mutex_unlock(&job->lock);
+	return 0;
+}
+
+static int look_at_all(struct job *job, struct err *err)
+{
+	const struct stats_params *params = job->params;
+	const atomic_int *stop = params->progress->stop;
+
+	if (pool_run(params->n_threads, job->cuts.n, look, job, stop, err))
+		return -1;
+	if (!params->counts)
+		return 0;
+	return pool_run(params->n_threads, job->inspection->checkpoint.n_tensors, look_at_scales,
+			job, stop, err);
+}
+
+int inspect_stats(struct inspection *inspection, const struct stats_params *params,
+		  struct tensor_stats **stats, struct err *err)
 {
 	const struct checkpoint *checkpoint = &inspection->checkpoint;
 	struct job job = { .inspection = inspection,
-			   .progress = progress,
-			   .backend = backend,
+			   .params = params,
 			   .lock = PTHREAD_MUTEX_INITIALIZER };
 	uint64_t max;
 	int rc = -1;
 
 	*stats = job.stats = xcalloc(checkpoint->n_tensors, sizeof *job.stats);
 	job.units = xcalloc(checkpoint->n_tensors, sizeof *job.units);
-	source_init(&job.files, checkpoint->io, checkpoint, job.backend, inspection->stream_fd);
+	source_init(&job.files, checkpoint->io, checkpoint, params->backend, inspection->stream_fd);
 	for (int format = 0; format < 2; format++)
 		table_make(&job.tables[format], (enum fp8_format)format);
 	list_cuts(&job, &max);
-	progress_begin(progress, PROGRESS_WORK, cuts_size(&job));
-	if (!buffers_new(&job, n_threads, max, err) &&
-	    !unpack_check_shapes(&job.files, &inspection->low_bit, err) &&
-	    !pool_run(n_threads, job.cuts.n, look, &job, progress->stop, err))
+	progress_begin(params->progress, PROGRESS_WORK, cuts_size(&job));
+	if (!buffers_new(&job, params->n_threads, max, err) &&
+	    !unpack_check_shapes(&job.files, &inspection->low_bit, err) && !look_at_all(&job, err))
 		rc = source_close(&job.files, err);
 	source_release(&job.files);
-	for (int i = 0; i < n_threads; i++)
+	for (int i = 0; job.buffers && i < params->n_threads; i++)
 		free(job.buffers[i]);
 	free(job.buffers);
 	free(job.cuts.list);

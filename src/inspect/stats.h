@@ -6,6 +6,7 @@
 #define FP8CONV_INSPECT_STATS_H
 
 #include "backend/backend.h"
+#include "inspect/code_counts.h"
 #include "inspect/inspect.h"
 
 /* The statistics of one tensor.  Zeroed for tensors other than BF16, F16, F32, and FP8 and low-bit
@@ -21,14 +22,25 @@ struct tensor_stats {
 	float scale_min, scale_max; /* finite factors of codes; 0: no scale is finite */
 	uint64_t n_codes;
 	uint64_t n_saturated; /* codes of the largest finite magnitude */
+	uint64_t n_zeros;     /* codes of 0 and -0 */
 	double signal, noise; /* expected from the codes: SQNR = 10 log10(signal / noise) dB */
+};
+
+/* How to read the values. */
+struct stats_params {
+	const struct backend *backend;
+	int n_threads; /* >= 1 */
+	struct progress *progress;
+	/* by tensor: adds the codes and scales of the FP8 weight to these, which several weights
+	 * may share; NULL: not counted, of one or of all */
+	struct code_counts *const *counts;
 };
 
 /* Sets *stats to an array with one element for each of checkpoint.tensors, which the caller frees.
  * Reads every file once.  ERR_INPUT where a file is truncated or changed; ERR_INTERRUPTED after a
  * signal. */
-int inspect_stats(struct inspection *inspection, const struct backend *backend, int n_threads,
-		  struct progress *progress, struct tensor_stats **stats, struct err *err);
+int inspect_stats(struct inspection *inspection, const struct stats_params *params,
+		  struct tensor_stats **stats, struct err *err);
 
 /* Returns the expected SQNR in dB; NAN for tensors other than FP8 weights and for zeros. */
 double tensor_stats_sqnr(const struct tensor_stats *stats);
