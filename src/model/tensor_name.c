@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/buf.h"
+
 bool segment_is(const struct segment *segment, const char *text)
 {
 	return strlen(text) == segment->n && !memcmp(segment->text, text, segment->n);
@@ -86,4 +88,38 @@ size_t module_len(const char *name)
 	size_t n = strlen(name), n_suffix = sizeof suffix - 1;
 
 	return n > n_suffix && !strcmp(name + n - n_suffix, suffix) ? n - n_suffix : n;
+}
+
+/* Returns the number that a segment is. */
+static uint32_t segment_number(const struct segment *segment)
+{
+	uint32_t number = 0;
+
+	if (segment->n > 9)
+		return NO_LAYER;
+	for (size_t i = 0; i < segment->n; i++)
+		number = 10 * number + (uint32_t)(segment->text[i] - '0');
+	return number;
+}
+
+char *name_pattern(const char *name, uint32_t *layer)
+{
+	struct buf pattern = { 0 };
+
+	*layer = NO_LAYER;
+	for (const char *at = name, *end; at; at = *end ? end + 1 : NULL) {
+		struct segment segment = { at, strcspn(at, ".") };
+
+		end = at + segment.n;
+		if (at != name)
+			buf_putc(&pattern, '.');
+		if (segment_is_number(&segment)) {
+			buf_putc(&pattern, '*');
+			if (*layer == NO_LAYER)
+				*layer = segment_number(&segment);
+		} else {
+			buf_add(&pattern, segment.text, segment.n);
+		}
+	}
+	return pattern.data;
 }

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define PATH_MAX_SEGMENTS 32
 
@@ -38,6 +39,12 @@ bool path_in_layer(const struct path *path, int i);
 
 /* Returns the length of the module that owns a weight: that of name without a final ".weight". */
 size_t module_len(const char *name);
+
+/* Returns the name with "*" in the place of each segment that is a number, which the caller frees:
+ * names of one kind give equal patterns.  *layer becomes the first of these numbers, of at most 9
+ * digits; NO_LAYER without one. */
+#define NO_LAYER UINT32_MAX
+char *name_pattern(const char *name, uint32_t *layer);
 
 bool segment_is(const struct segment *segment, const char *text);
 bool segment_ends(const struct segment *segment, const char *text);
