@@ -23,9 +23,9 @@ allowed() {
 	select) echo "$low $engines source" ;;
 	dataset) echo "$low ckpt tokenizer" ;;
 	sweep) echo "$low $checkpoints" ;;
-	compensate | calibrate | eval | inspect | verify) echo "$low $checkpoints sweep" ;;
+	compensate | calibrate | eval | inspect | report | verify) echo "$low $checkpoints sweep" ;;
 	convert) echo "$low $checkpoints sweep compensate" ;;
-	cli) echo "$low $checkpoints sweep compensate convert calibrate eval inspect verify" ;;
+	cli) echo "$low $checkpoints sweep compensate convert calibrate eval inspect report verify" ;;
 	kernels) echo "$low backend" ;;
 	*) echo "layers: folder '$1' has no row in tests/layers.sh" >&2 ;;
 	esac

@@ -97,7 +97,8 @@ static void note_files(struct plan *plan)
 	if (!access(path, F_OK))
 		notes_add(notes, NOTE_README_COPIED, NULL,
 			  "README.md is copied from '%s' and describes the source model: write one "
-			  "that describes the output before you publish it",
+			  "that describes the output, as 'fp8conv report' does, before you "
+			  "publish it",
 			  plan->source.directory);
 	free(path);
 }

@@ -122,7 +122,7 @@ def run_readme(readme):
         if line.split()[0] in ("git", "make", "sudo", "apt-get"):
             check_setup(line, makefile)
             continue
-        if re.search(r"(-o|--output[ =]) ?OUT\b", line) and "--dry-run" not in line:
+        if re.search(r"(-o|--output[ =]) ?OUT\b", line) and line.count("OUT") == 1 and "--dry-run" not in line:
             shutil.rmtree(folder / "OUT", ignore_errors=True)
         if "calibrate" in line:
             (folder / "stats.amax").unlink(missing_ok=True)

@@ -136,6 +136,11 @@ def main():
     check("eval", keys["Result"], [result])
     check("eval", keys[progress], [told])
 
+    (folder / "eval.json").write_text(json.dumps(result))
+    arguments = ["report", whole, "--source", dense, "--eval", str(folder / "eval.json"), "-o", str(folder / "report"), "--json"]
+    check("report", page_keys("report")[""], [fp8conv(*arguments, "--dry-run")[0], fp8conv(*arguments)[0],
+                                              fp8conv("report", whole, "-o", str(folder / "report"), "--json")[0]])
+
     histories = [str(SAMPLES / f"amax/tiny-llama-{i}.amax") for i in (1, 2)]
     check("merge", page_keys("merge")[""], [fp8conv("merge", *histories, "-o", str(folder / "m.amax"), "--json")[0]])
 

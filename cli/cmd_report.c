@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv report: a model card and a page about an FP8 checkpoint.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/dispatch.h"
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/options/run.h"
+#include "cli/options/values.h"
+#include "cli/print/report.h"
+#include "cli/process.h"
+#include "cli/signals.h"
+
+struct settings {
+	const char *path;
+	struct report_params params; /* completed by run() */
+	const char *quantized_by;
+	struct run_settings run;
+	bool dry_run;
+};
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = {
+	.name = "OUT", .arg = "OUT", .read = option_text, .offset = PLACE(path)
+};
+
+/* clang-format off */
+static const struct option_row options[] = {
+	{ SECTION_OUTPUT, "output", 'o', "DIR",
+	  "Directory of README.md and report.html; may be OUT itself", option_text,
+	  PLACE(params.output) },
+	{ SECTION_OUTPUT, "restart", 0, NULL, "Replace a README.md or report.html of others",
+	  option_flag, PLACE(params.restart) },
+	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
+	  PLACE(params.restart) },
+	{ SECTION_DATA, "source", 0, "MODEL",
+	  "Model that OUT was made of: also report the SQNR of each weight", option_text,
+	  PLACE(params.source) },
+	{ SECTION_DATA, "eval", 0, "FILE", "Result of 'fp8conv eval --json' to show",
+	  option_text, PLACE(params.eval) },
+	{ SECTION_DATA, "calibration", 0, "S.amax", "Amax history to show", option_text,
+	  PLACE(params.calibration) },
+	{ SECTION_DATA, "base-model", 0, "ID",
+	  "Name of the source on its hub (default: from its path or card)", option_text,
+	  PLACE(params.base_model) },
+	{ SECTION_DATA, "quantized-by", 0, "NAME", "Who releases OUT (default fp8conv)",
+	  option_text, PLACE(quantized_by) },
+	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print what would be written and exit",
+	  option_flag, PLACE(dry_run) },
+	{ 0 },
+};
+/* clang-format on */
+
+/* Everything that is made on the way. */
+struct job {
+	const struct settings *settings;
+	const struct backend *backend;
+	struct progress progress;
+	struct inspection inspection;
+	struct report report;
+	struct summary summary;
+	struct tensor_stats *stats;
+	struct verification verification;
+	double *sqnr; /* by tensor; NULL without --source */
+	struct summary_values values;
+	struct report_files files;
+};
+
+static int open_checkpoint(struct job *job, struct err *err)
+{
+	const struct settings *settings = job->settings;
+	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
+
+	if (inspect_make(&job->inspection, &io_system, settings->path, process_temp_dir(),
+			 &job->progress, err))
+		return -1;
+	if (checkpoint->n_expected)
+		return err_set(err, ERR_INPUT,
+			       "'%s' is unfinished: it has %zu of %zu files; run the command that "
+			       "began it again",
+			       settings->path, checkpoint->n_found, checkpoint->n_expected);
+	if (!job->inspection.detection.n_weights)
+		return err_set(err, ERR_INPUT,
+			       "'%s' has no FP8 weights: give a checkpoint that 'fp8conv quantize' "
+			       "or another tool has quantized",
+			       settings->path);
+	return report_open(&job->report, &settings->params, checkpoint, &job->inspection.detection,
+			   err);
+}
+
+/* Compares with the source, and takes the SQNR of each weight. */
+static int compare(struct job *job, struct err *err)
+{
+	const struct settings *settings = job->settings;
+	const struct checkpoint *checkpoint = &job->inspection.checkpoint;
+	const struct verify_params params = { .io = &io_system,
+					      .input = settings->path,
+					      .source = settings->params.source,
+					      .sqnr = true,
+					      .backend = job->backend,
+					      .n_threads = settings->params.n_threads,
+					      .max_memory = settings->run.max_memory };
+
+	if (verify_run(&job->verification, &params, &job->progress, err))
+		return -1;
+	job->sqnr = xcalloc(checkpoint->n_tensors, sizeof *job->sqnr);
+	for (size_t t = 0; t < checkpoint->n_tensors; t++)
+		job->sqnr[t] = NAN;
+	for (size_t i = 0; i < job->verification.n_reports; i++) {
+		const struct weight_report *weight = &job->verification.reports[i];
+		const struct tensor_ref *ref = checkpoint_find(checkpoint, weight->name);
+
+		if (ref)
+			job->sqnr[low_bit_index(checkpoint, ref)] = weight->sqnr;
+	}
+	return 0;
+}
+
+static int read_values(struct job *job, struct err *err)
+{
+	const struct stats_params params = { .backend = job->backend,
+					     .n_threads = job->settings->params.n_threads,
+					     .progress = &job->progress,
+					     .counts = job->summary.counts };
+
+	if (inspect_stats(&job->inspection, &params, &job->stats, err) ||
+	    (job->settings->params.source && compare(job, err)))
+		return -1;
+	summary_add_values(&job->values, &job->summary, &job->inspection, job->stats, job->sqnr);
+	return 0;
+}
+
+static int write_files(struct job *job, struct err *err)
+{
+	const struct settings *settings = job->settings;
+	struct reported reported = { .inspection = &job->inspection,
+				     .summary = &job->summary,
+				     .values = &job->values,
+				     .stats = job->stats,
+				     .sqnr = job->sqnr,
+				     .verification = job->sqnr ? &job->verification : NULL,
+				     .report = &job->report,
+				     .quantized_by = settings->quantized_by ? settings->quantized_by
+									    : "fp8conv" };
+
+	card_print(&reported, &job->files.card);
+	page_print(&reported, &job->files.page);
+	return report_write(&job->report, &job->files, &job->progress, err);
+}
+
+static int work(struct job *job, struct err *err)
+{
+	if (open_checkpoint(job, err))
+		return -1;
+	summary_make(&job->summary, &job->inspection, job->report.kept.reasons);
+	if (job->settings->dry_run)
+		return 0;
+	if (read_values(job, err))
+		return -1;
+	return write_files(job, err);
+}
+
+static void tell(const struct job *job)
+{
+	const struct settings *settings = job->settings;
+	const struct run_settings *run = &settings->run;
+	const struct report_told told = { .input = settings->path,
+					  .source = settings->params.source,
+					  .output = settings->params.output,
+					  .report = &job->report,
+					  .counts = report_count(&job->summary),
+					  .verification = job->sqnr ? &job->verification : NULL,
+					  .files = settings->dry_run ? NULL : &job->files };
+
+	if (!run->quiet)
+		report_print_notes(&told);
+	if (run->json)
+		report_print_json(&told);
+	else if (settings->dry_run)
+		report_print_plan(&told);
+	else if (!run->quiet && (run->verbose || isatty(STDERR_FILENO)))
+		report_print_summary(&told);
+}
+
+static void job_release(struct job *job)
+{
+	buf_release(&job->files.card);
+	buf_release(&job->files.page);
+	summary_values_release(&job->values);
+	free(job->sqnr);
+	verification_release(&job->verification);
+	free(job->stats);
+	summary_release(&job->summary);
+	report_release(&job->report);
+	inspect_release(&job->inspection);
+}
+
+static int check_settings(struct settings *settings, struct err *err)
+{
+	if (!strcmp(settings->path, "-"))
+		return err_set(err, ERR_USAGE,
+			       "a stream has no configuration to report on: give a directory or a "
+			       "file");
+	if (!settings->params.output && !settings->dry_run)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: give a directory for README.md and "
+			       "report.html (-o DIR), or --dry-run");
+	settings->params.n_threads = run_threads(&settings->run);
+	return 0;
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct settings settings = { .params = { .io = &io_system } };
+	struct job job = { .settings = &settings };
+	struct watched watched = watch_bytes(&job.progress);
+	struct ticker ticker;
+	int rc = command_parse(command, argc, argv, &settings, err);
+
+	if (rc)
+		return rc < 0 ? -1 : 0;
+	if (check_settings(&settings, err))
+		return -1;
+	job.backend = backend_select(settings.run.backend, err);
+	if (!job.backend)
+		return -1;
+	job.progress.stop = signals_watch();
+	ticker_start(&ticker, "report", run_progress_mode(&settings.run), &watched);
+	rc = work(&job, err);
+	ticker_stop(&ticker);
+	if (rc == 0)
+		tell(&job);
+	job_release(&job);
+	return rc;
+}
+
+const struct command command_report = {
+	.name = "report",
+	.args = "OUT -o DIR",
+	.summary = "Write a model card and a page with charts",
+	.group = GROUP_INSPECT,
+	.options = options,
+	.shared = { { report_options, PLACE(run) }, { run_options, PLACE(run) } },
+	.argument = &argument,
+	.run = run,
+};

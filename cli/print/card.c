@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The model card: README.md, as hubs and people read it.
+ */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/intern.h"
+#include "base/mem.h"
+#include "cli/print/report.h"
+#include "cli/print/units.h"
+#include "report/escape.h"
+#include "source/fp8_source.h"
+
+/* --- front matter --- */
+
+/* Adds the values of a key of the source's card. */
+static void put_key(struct buf *out, const struct card *card, enum card_key key)
+{
+	const struct card_value *value = &card->values[key];
+
+	if (!value->n)
+		return;
+	buf_printf(out, "%s:", card_keys[key]);
+	if (value->n == 1) {
+		buf_putc(out, ' ');
+		escape_yaml(out, value->texts[0]);
+	}
+	for (size_t i = 0; value->n > 1 && i < value->n; i++) {
+		buf_puts(out, "\n- ");
+		escape_yaml(out, value->texts[i]);
+	}
+	buf_putc(out, '\n');
+}
+
+static void put_front_matter(struct buf *out, const struct reported *reported)
+{
+	const struct report *report = reported->report;
+	const struct detection *detection = &reported->inspection->detection;
+
+	buf_puts(out, "---\n");
+	if (report->base_model) {
+		buf_puts(out, "base_model: ");
+		escape_yaml(out, report->base_model);
+		buf_puts(out, "\nbase_model_relation: quantized\n");
+	}
+	buf_puts(out, "quantized_by: ");
+	escape_yaml(out, reported->quantized_by);
+	buf_putc(out, '\n');
+	for (int key = CARD_LANGUAGE; key < N_CARD_KEYS; key++)
+		put_key(out, &report->card, (enum card_key)key);
+	buf_puts(out, "tags:\n- fp8\n");
+	if (detection->format && strcmp(detection->format, "unknown") != 0) {
+		buf_puts(out, "- ");
+		escape_yaml(out, detection->format);
+		buf_putc(out, '\n');
+	}
+	if (report_version(report))
+		buf_puts(out, "- fp8conv\n");
+	buf_puts(out, "---\n\n");
+}
+
+/* --- rows --- */
+
+static void row(struct buf *out, const char *name, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Adds a row of two cells. */
+static void row(struct buf *out, const char *name, const char *format, ...)
+{
+	va_list args;
+	char text[160];
+
+	va_start(args, format);
+	vsnprintf(text, sizeof text, format, args);
+	va_end(args);
+	buf_printf(out, "| %s | %s |\n", name, text);
+}
+
+/* Returns the bytes of the source's weights, as the manifest records them; 0: unknown. */
+static uint64_t source_bytes(const struct report *report)
+{
+	const json_t *inputs = json_object_get(report->manifest, "inputs"), *input;
+	uint64_t bytes = 0;
+	size_t i;
+
+	json_array_foreach(inputs, i, input)
+	{
+		if (json_object_get(input, "header_crc32"))
+			bytes += (uint64_t)json_integer_value(json_object_get(input, "size"));
+	}
+	return bytes;
+}
+
+static void put_size(struct buf *out, const struct reported *reported)
+{
+	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
+	uint64_t before = source_bytes(reported->report), n_parameters = 0;
+
+	for (size_t g = 0; g < reported->summary->n; g++)
+		n_parameters += reported->summary->groups[g].n_parameters;
+	buf_puts(out, "| Size | ");
+	units_size(out, checkpoint->data_bytes);
+	if (before) {
+		buf_puts(out, " (source: ");
+		units_size(out, before);
+		buf_putc(out, ')');
+	}
+	if (n_parameters)
+		buf_printf(out, ", %.2f bits for each of %llu parameters",
+			   8 * (double)checkpoint->data_bytes / (double)n_parameters,
+			   (unsigned long long)n_parameters);
+	buf_puts(out, " |\n");
+}
+
+/* Returns the group of FP8 weights with the most tensors; NULL without one. */
+static const struct group *main_group(const struct summary *summary)
+{
+	const struct group *found = NULL;
+
+	for (size_t g = 0; g < summary->n; g++)
+		if (summary->groups[g].fp8 &&
+		    (!found || summary->groups[g].n_tensors > found->n_tensors))
+			found = &summary->groups[g];
+	return found;
+}
+
+static void put_scheme(struct buf *out, const struct reported *reported)
+{
+	const struct detection *detection = &reported->inspection->detection;
+	const struct group *group = main_group(reported->summary);
+
+	if (!group)
+		return;
+	buf_puts(out, "| Weights | ");
+	report_put_type(out, group);
+	buf_puts(out, ", a scale for ");
+	report_put_tile(out, group);
+	if (detection->scale_fmt && !strcmp(detection->scale_fmt, "ue8m0"))
+		buf_puts(out, ", a power of two");
+	buf_puts(out, " |\n");
+	if (detection->weight_only)
+		row(out, "Activations", "in high precision");
+	else if (detection->known)
+		row(out, "Activations", "%s",
+		    detection->scheme.static_input ? "FP8, static scales"
+						   : "FP8, quantized while the model runs");
+	row(out, "KV cache", "%s",
+	    reported->summary->n_scales[SCALE_OF_CACHE] ? "scales for FP8 are included"
+							: "no scales");
+}
+
+static void put_overview(struct buf *out, const struct reported *reported)
+{
+	const struct detection *detection = &reported->inspection->detection;
+	const struct report *report = reported->report;
+
+	buf_puts(out, "## Overview\n\n| | |\n|---|---|\n");
+	if (report->base_model) {
+		buf_puts(out, "| Base model | ");
+		escape_markdown_code(out, report->base_model);
+		buf_puts(out, " |\n");
+	}
+	if (detection->format) {
+		buf_puts(out, "| Recipe | ");
+		escape_markdown_code(out, fp8_source_recipe(detection));
+		buf_puts(out, " |\n| Format | ");
+		escape_markdown_code(out, detection->format);
+		buf_puts(out, " |\n");
+	}
+	put_scheme(out, reported);
+	put_size(out, reported);
+	buf_puts(out, "| Made by | ");
+	if (report_version(report)) {
+		buf_puts(out, "fp8conv ");
+		escape_markdown(out, report_version(report));
+	} else {
+		buf_puts(out, "another tool, or unknown");
+	}
+	buf_puts(out, " |\n\n");
+}
+
+/* --- precision by component --- */
+
+/* Groups of one line: FP8 weights below one module, tensors that are kept for one reason. */
+struct component {
+	const struct group *first;
+	struct buf names; /* of their modules, as Markdown */
+	size_t n_names;
+	size_t n_tensors;
+	uint64_t n_bytes, n_scale_bytes;
+};
+
+#define MAX_COMPONENTS 100
+#define MAX_NAMES      6
+
+/* Returns the length of the module above the one that owns a weight. */
+static size_t parent_length(const char *pattern)
+{
+	size_t n = module_len(pattern);
+
+	while (n && pattern[n - 1] != '.')
+		n--;
+	return n ? n - 1 : 0;
+}
+
+/* Makes what the groups of a component have in common. */
+static void component_key(struct buf *key, const struct group *group)
+{
+	size_t n = group->fp8 ? parent_length(group->pattern) : 0;
+
+	key->len = 0;
+	buf_printf(key, "%d %d %zu %zu ", group->fp8, (int)group->dtype, (size_t)group->tile.rows,
+		   (size_t)group->tile.cols);
+	if (group->fp8)
+		buf_add(key, group->pattern, n);
+	else if (group->reason)
+		buf_puts(key, group->reason);
+}
+
+static void add_name(struct component *component, const struct group *group)
+{
+	size_t n = module_len(group->pattern), begin = parent_length(group->pattern);
+	char *name;
+
+	component->n_names++;
+	if (component->n_names == MAX_NAMES + 1)
+		buf_puts(&component->names, ", ...");
+	if (component->n_names > MAX_NAMES)
+		return;
+	if (component->names.len)
+		buf_puts(&component->names, ", ");
+	begin += begin && group->pattern[begin] == '.';
+	name = xstrndup(group->pattern + begin, n - begin);
+	escape_markdown_code(&component->names, name);
+	free(name);
+}
+
+/* Returns the components, a new array; groups beyond the last one are not in it. */
+static struct component *list_components(const struct summary *summary, size_t *n)
+{
+	struct component *list = NULL;
+	struct intern keys = { 0 };
+	struct buf key = { 0 };
+
+	*n = 0;
+	for (size_t g = 0; g < summary->n; g++) {
+		const struct group *group = &summary->groups[g];
+		size_t c;
+
+		component_key(&key, group);
+		c = intern_add(&keys, key.data, key.len);
+		if (c >= MAX_COMPONENTS)
+			continue;
+		if (c == *n) {
+			ARRAY_GROW(list, *n);
+			list[(*n)++] = (struct component){ .first = group };
+		}
+		add_name(&list[c], group);
+		list[c].n_tensors += group->n_tensors;
+		list[c].n_bytes += group->n_bytes;
+		list[c].n_scale_bytes += group->n_scale_bytes;
+	}
+	intern_release(&keys);
+	buf_release(&key);
+	return list;
+}
+
+static void put_component(struct buf *out, const struct component *component)
+{
+	const struct group *group = component->first;
+	size_t n = parent_length(group->pattern);
+
+	buf_puts(out, "| ");
+	if (group->fp8 && n) {
+		char *parent = xstrndup(group->pattern, n);
+
+		escape_markdown_code(out, parent);
+		buf_puts(out, ": ");
+		free(parent);
+	}
+	buf_add(out, component->names.data, component->names.len);
+	buf_printf(out, " | %zu | ", component->n_tensors);
+	report_put_type(out, group);
+	if (group->fp8) {
+		buf_puts(out, ", ");
+		report_put_tile(out, group);
+	}
+	buf_puts(out, " | ");
+	units_size(out, component->n_bytes);
+	buf_puts(out, " | ");
+	if (component->n_scale_bytes)
+		units_size(out, component->n_scale_bytes);
+	buf_puts(out, " | ");
+	if (!group->fp8)
+		escape_markdown(out, group->reason ? group->reason : "unknown");
+	buf_puts(out, " |\n");
+}
+
+static void put_scales(struct buf *out, const struct summary *summary)
+{
+	static const struct {
+		enum scale_role role;
+		const char *name;
+	} rows[] = { { SCALE_OF_INPUT, "static scales of activations" },
+		     { SCALE_OF_CACHE, "scales of the KV cache" } };
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		if (!summary->n_scales[rows[i].role])
+			continue;
+		buf_printf(out, "| %s | %zu | | | ", rows[i].name, summary->n_scales[rows[i].role]);
+		units_size(out, summary->scale_bytes[rows[i].role]);
+		buf_puts(out, " | |\n");
+	}
+}
+
+static void put_precision(struct buf *out, const struct summary *summary)
+{
+	size_t n;
+	struct component *list = list_components(summary, &n);
+
+	buf_puts(out, "## Precision by component\n\n"
+		      "| component | tensors | precision | bytes | scales | kept because |\n"
+		      "|---|--:|---|--:|--:|---|\n");
+	for (size_t c = 0; c < n; c++) {
+		put_component(out, &list[c]);
+		buf_release(&list[c].names);
+	}
+	put_scales(out, summary);
+	if (n == MAX_COMPONENTS)
+		buf_puts(out, "\nThe table ends here; `" REPORT_PAGE_NAME "` has the rest.\n");
+	buf_putc(out, '\n');
+	free(list);
+}
+
+/* --- numbers --- */
+
+static void put_sqnr(struct buf *out, const struct reported *reported)
+{
+	const struct verification *verification = reported->verification;
+	double sum = 0;
+	size_t n = 0;
+
+	if (!verification)
+		return;
+	for (size_t i = 0; i < verification->n_reports; i++) {
+		if (!isfinite(verification->reports[i].sqnr))
+			continue;
+		sum += verification->reports[i].sqnr;
+		n++;
+	}
+	buf_puts(out, "## Weights against the source\n\n");
+	if (n) {
+		buf_printf(out, "SQNR of %zu FP8 weights: mean %.2f dB, lowest %.2f dB (", n,
+			   sum / (double)n, verification->reports[0].sqnr);
+		escape_markdown_code(out, verification->reports[0].name);
+		buf_puts(out, ").\n");
+	}
+	if (verification->arithmetic) {
+		buf_puts(out, "Every code and scale was compared with the source; arithmetic: ");
+		escape_markdown_code(out, verification->arithmetic);
+		buf_puts(out, ".\n");
+	}
+	if (verification->problems.n)
+		buf_printf(out, "`fp8conv verify` found %zu problem%s.\n", verification->problems.n,
+			   verification->problems.n == 1 ? "" : "s");
+	else
+		buf_puts(out, "`fp8conv verify` found no problem.\n");
+	buf_putc(out, '\n');
+}
+
+static void measured_row(struct buf *out, const char *name, const struct measured *measured,
+			 const char *unit)
+{
+	if (isnan(measured->value))
+		return;
+	if (isnan(measured->se))
+		row(out, name, "%.6f%s", measured->value, unit);
+	else
+		row(out, name, "%.6f ± %.6f%s", measured->value, measured->se, unit);
+}
+
+static void put_comparison(struct buf *out, const struct evaluation *evaluation)
+{
+	const struct measured_spread *kld = &evaluation->kld;
+	const struct measured mean = { kld->mean, kld->se };
+	const struct measured delta = { evaluation->delta_p.mean, NAN };
+	const struct measured rms = { evaluation->delta_p.rms, NAN };
+
+	measured_row(out, "Perplexity of the source", &evaluation->source_perplexity, "");
+	measured_row(out, "Ratio of perplexities", &evaluation->ratio, "");
+	measured_row(out, "Mean KLD", &mean, "");
+	row(out, "KLD, median / 90 % / 99 % / 99.9 %", "%.6f / %.6f / %.6f / %.6f", kld->of[5],
+	    kld->of[4], kld->of[2], kld->of[1]);
+	row(out, "Maximum KLD", "%.6f", kld->of[0]);
+	measured_row(out, "Same top token", &evaluation->same_top, " %");
+	measured_row(out, "Mean delta p", &delta, " %");
+	measured_row(out, "RMS delta p", &rms, " %");
+}
+
+static void put_data(struct buf *out, const struct evaluation *evaluation)
+{
+	buf_puts(out, "\nData: ");
+	for (size_t i = 0; i < evaluation->n_data; i++) {
+		char *name = report_base_name(evaluation->data[i]);
+
+		escape_markdown_code(out, name);
+		buf_puts(out, ", ");
+		free(name);
+	}
+	buf_printf(out,
+		   "%llu positions in %llu sequences of at most %llu tokens; SHA-256 of the "
+		   "token ids `%s`.\n",
+		   (unsigned long long)evaluation->tokens,
+		   (unsigned long long)evaluation->sequences,
+		   (unsigned long long)evaluation->seq_len, evaluation->data_sha256);
+	buf_printf(out, "Activations: %s; products in ",
+		   evaluation->activations && !strcmp(evaluation->activations, "bf16")
+			   ? "not quantized"
+			   : "quantized as an engine does");
+	escape_markdown(out, evaluation->precision ? evaluation->precision : "bf16");
+	buf_puts(out, ".\n");
+	if (evaluation->compared)
+		buf_puts(out, "KLD is the Kullback-Leibler divergence from the source, by "
+			      "position, in nats. Near the baseline it says how far the outputs "
+			      "moved, and does not rank benchmark scores.\n");
+	buf_putc(out, '\n');
+}
+
+static void put_measured(struct buf *out, const struct report *report)
+{
+	if (!report->has_evaluation)
+		return;
+	buf_puts(out, "## Measured\n\n| | |\n|---|---|\n");
+	measured_row(out, "Perplexity", &report->evaluation.perplexity, "");
+	if (report->evaluation.compared)
+		put_comparison(out, &report->evaluation);
+	put_data(out, &report->evaluation);
+}
+
+/* --- commands --- */
+
+static void put_use(struct buf *out, const struct reported *reported)
+{
+	static const struct {
+		enum engine engine;
+		const char *name;
+	} engines[] = { { ENGINE_VLLM, "vLLM" }, { ENGINE_SGLANG, "SGLang" } };
+
+	buf_puts(out, "## Use\n\n");
+	for (size_t i = 0; i < sizeof engines / sizeof *engines; i++) {
+		struct buf line = { 0 };
+
+		if (report_put_serve(&line, reported, engines[i].engine)) {
+			buf_printf(out, "%s:\n\n```sh\n%s\n```\n\n", engines[i].name, line.data);
+		} else {
+			buf_printf(out, "%s does not load this layout: ", engines[i].name);
+			escape_markdown(out, line.data);
+			buf_puts(out, ".\n\n");
+		}
+		buf_release(&line);
+	}
+}
+
+static void put_commands(struct buf *out, const struct reported *reported)
+{
+	struct buf commands = { 0 };
+
+	report_put_commands(&commands, reported);
+	buf_puts(out, "## How it was made\n\n");
+	if (!report_version(reported->report))
+		buf_puts(out, "The checkpoint has no record of its conversion: the commands are "
+			      "unknown.\n\n");
+	if (commands.len)
+		buf_printf(out, "```sh\n%s```\n\n", commands.data);
+	buf_puts(out, "`" REPORT_PAGE_NAME "` shows every tensor: codes, scales, saturation and, "
+		      "where the source was given, SQNR by layer.\n");
+	buf_release(&commands);
+}
+
+void card_print(const struct reported *reported, struct buf *out)
+{
+	put_front_matter(out, reported);
+	buf_puts(out, "# ");
+	escape_markdown(out, reported->report->name);
+	buf_puts(out, "\n\n");
+	put_overview(out, reported);
+	put_use(out, reported);
+	put_precision(out, reported->summary);
+	put_sqnr(out, reported);
+	put_measured(out, reported->report);
+	put_commands(out, reported);
+}

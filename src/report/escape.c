@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/escape.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/err.h"
+#include "base/json.h"
+#include "base/mem.h"
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS	"0123456789"
+
+/* Returns a copy that is UTF-8 without control characters, which the caller frees. */
+static char *clean(const char *text)
+{
+	struct buf out = { 0 };
+	size_t n = strlen(text);
+
+	buf_reserve(&out, n);
+	while (n) {
+		size_t valid = json_utf8_prefix((struct json_text){ text, n });
+
+		buf_add(&out, text, valid);
+		text += valid;
+		n -= valid;
+		if (!n)
+			break;
+		buf_puts(&out, "\xEF\xBF\xBD");
+		text++;
+		n--;
+	}
+	buf_add(&out, "", 0);
+	text_sanitize(out.data);
+	return out.data;
+}
+
+void escape_line(struct buf *out, const char *text)
+{
+	char *copy = clean(text);
+
+	buf_puts(out, copy);
+	free(copy);
+}
+
+void escape_html(struct buf *out, const char *text)
+{
+	char *copy = clean(text);
+
+	for (const char *p = copy; *p; p++) {
+		switch (*p) {
+		case '<':
+			buf_puts(out, "&lt;");
+			break;
+		case '>':
+			buf_puts(out, "&gt;");
+			break;
+		case '&':
+			buf_puts(out, "&amp;");
+			break;
+		case '"':
+			buf_puts(out, "&quot;");
+			break;
+		case '\'':
+			buf_puts(out, "&#39;");
+			break;
+		default:
+			buf_putc(out, *p);
+		}
+	}
+	free(copy);
+}
+
+/* Decodes a character of valid UTF-8; *p becomes the address of the next one. */
+static uint32_t decode(const char **p)
+{
+	const unsigned char *at = (const unsigned char *)*p;
+	int n = *at < 0x80 ? 1 : *at < 0xE0 ? 2 : *at < 0xF0 ? 3 : 4;
+	uint32_t c = n == 1 ? *at : *at & (0x7Fu >> n);
+
+	for (int i = 1; i < n; i++)
+		c = c << 6 | (at[i] & 0x3Fu);
+	*p += n;
+	return c;
+}
+
+void escape_json(struct buf *out, const char *text)
+{
+	char *copy = clean(text);
+
+	buf_putc(out, '"');
+	for (const char *p = copy; *p;) {
+		uint32_t c = decode(&p);
+
+		if (c < 0x7F && !strchr("<>&\"\\'", (int)c))
+			buf_putc(out, (char)c);
+		else if (c < 0x10000)
+			buf_printf(out, "\\u%04x", c);
+		else
+			buf_printf(out, "\\u%04x\\u%04x", 0xD800 + ((c - 0x10000) >> 10),
+				   0xDC00 + (c & 0x3FF));
+	}
+	buf_putc(out, '"');
+	free(copy);
+}
+
+/* Is the text a plain scalar, and no word that a reader of YAML 1.1 takes for a boolean or null?  A
+ * number begins with a digit, a sign or a point. */
+static bool is_plain_yaml(const char *text)
+{
+	static const char *const words[] = { "y",   "n",    "yes",   "no",  "on",
+					     "off", "true", "false", "null" };
+
+	if (!*text || !strchr(LETTERS, *text) || text[strspn(text, LETTERS DIGITS "._/-")])
+		return false;
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+		if (!strcasecmp(text, words[i]))
+			return false;
+	return true;
+}
+
+void escape_yaml(struct buf *out, const char *text)
+{
+	char *copy = clean(text);
+
+	if (is_plain_yaml(copy)) {
+		buf_puts(out, copy);
+		free(copy);
+		return;
+	}
+	buf_putc(out, '"');
+	for (const char *p = copy; *p; p++) {
+		if (*p == '"' || *p == '\\')
+			buf_putc(out, '\\');
+		buf_putc(out, *p);
+	}
+	buf_putc(out, '"');
+	free(copy);
+}
+
+/* Adds every character as an entity that Markdown could take for markup. */
+static void add_entities(struct buf *out, const char *text)
+{
+	for (const char *p = text; *p; p++) {
+		unsigned char c = (unsigned char)*p;
+
+		if (c >= 0x80 || strchr(LETTERS DIGITS " ./,", c))
+			buf_putc(out, *p);
+		else
+			buf_printf(out, "&#%d;", c);
+	}
+}
+
+void escape_markdown(struct buf *out, const char *text)
+{
+	char *copy = clean(text);
+
+	/* These make no markup: no blank at either end, no sign that begins a list or a heading. */
+	if (copy[strspn(copy, LETTERS DIGITS " ./,:()%=;-")] == '\0' && strchr(LETTERS, *copy))
+		buf_puts(out, copy);
+	else
+		add_entities(out, copy);
+	free(copy);
+}
+
+void escape_markdown_code(struct buf *out, const char *text)
+{
+	char *copy = clean(text);
+
+	if (*copy && !strchr(" ", *copy) &&
+	    copy[strspn(copy, LETTERS DIGITS " ./,:()%=;-_*+{}[]#@~^$!?'\"")] == '\0') {
+		buf_putc(out, '`');
+		buf_puts(out, copy);
+		buf_putc(out, '`');
+	} else {
+		buf_puts(out, "<code>");
+		add_entities(out, copy);
+		buf_puts(out, "</code>");
+	}
+	free(copy);
+}

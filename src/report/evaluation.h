@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The file of `fp8conv eval --json`, read back.
+ */
+#ifndef FP8CONV_REPORT_EVALUATION_H
+#define FP8CONV_REPORT_EVALUATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/io.h"
+
+/* A number and its standard error; NAN where the file does not have them. */
+struct measured {
+	double value, se;
+};
+
+/* A distribution, in the order of spread_keys. */
+#define N_SPREAD_KEYS 10
+extern const char *const spread_keys[N_SPREAD_KEYS]; /* "max", "p99_9", ..., "min" */
+
+struct measured_spread {
+	double mean, se, rms, reverse_mean;
+	double of[N_SPREAD_KEYS];
+};
+
+/* A module of --by-layer, or the residual stream behind a layer: dB; NAN where unknown. */
+struct measured_module {
+	const char *name; /* NULL: the residual stream */
+	uint64_t layer;
+	double local, accumulated;
+	double zeros, saturated; /* shares of inputs */
+};
+
+struct evaluation {
+	bool compared; /* with the source; without it only the perplexity is known */
+	struct measured perplexity, source_perplexity, ln_ratio, ratio, difference, same_top;
+	double correlation;
+	struct measured_spread kld, delta_p;
+	uint64_t tokens, targets, sequences, seq_len;
+	char data_sha256[65];
+	/* texts of the file; NULL where missing */
+	const char *precision, *activations, *model, *source;
+	const char **data; /* names of files */
+	size_t n_data;
+	size_t n_modules;
+	struct measured_module *modules; /* by layer, as in the file */
+	json_t *json;			 /* has the texts */
+};
+
+#define EVALUATION_LIMIT ((size_t)64 << 20) /* bytes of the file */
+
+/* Reads the file.  ERR_INPUT where it is not of `fp8conv eval --json`.  The caller releases
+ * evaluation, also on failure. */
+int evaluation_read(struct evaluation *evaluation, const struct io *io, const char *path,
+		    struct err *err);
+
+/* The same for a text; path is for messages. */
+int evaluation_parse(struct evaluation *evaluation, const char *text, size_t n, const char *path,
+		     struct err *err);
+void evaluation_release(struct evaluation *evaluation);
+
+#endif

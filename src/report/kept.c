@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "report/kept.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/words.h"
+#include "model/role_cache.h"
+#include "select/select.h"
+#include "source/fp8_source.h"
+
+/* Reasons of tensors that `quantize` would have taken: by its manifest, or without one. */
+static const char unrecorded[] = "kept for a reason that the manifest does not record";
+static const char foreign[] = "chosen by its author";
+static const char passed[] = "in 4 bits, as in the source";
+
+/* The options of a manifest, for the selection. */
+struct recorded {
+	struct select_options select;
+	struct profile profile;
+	const char **include, **exclude;
+	struct select_rule *rules;
+};
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* Returns the texts of a list; *n becomes their number. */
+static const char **texts_of(const json_t *list, size_t *n)
+{
+	const char **texts = xcalloc(json_array_size(list), sizeof *texts);
+	const json_t *item;
+	size_t i;
+
+	*n = 0;
+	json_array_foreach(list, i, item)
+	{
+		if (json_string_value(item))
+			texts[(*n)++] = json_string_value(item);
+	}
+	return texts;
+}
+
+/* Takes rules "RE=RECIPE" and "RE=skip". */
+static void take_rules(struct recorded *recorded, const json_t *list, struct arena *texts)
+{
+	struct select_options *select = &recorded->select;
+	struct err ignored;
+	const json_t *item;
+	size_t i;
+
+	recorded->rules = xcalloc(json_array_size(list), sizeof *recorded->rules);
+	json_array_foreach(list, i, item)
+	{
+		const char *text = json_string_value(item);
+		const char *equals = text ? strrchr(text, '=') : NULL;
+
+		if (!equals)
+			continue;
+		recorded->rules[select->n_rules++] = (struct select_rule){
+			.pattern = arena_text(texts, text, (size_t)(equals - text)),
+			.recipe = strcmp(equals + 1, "skip") != 0
+					  ? recipe_find(equals + 1, &ignored)
+					  : NULL,
+		};
+	}
+	select->rules = recorded->rules;
+}
+
+static void take_options(struct recorded *recorded, const json_t *options, struct arena *texts)
+{
+	struct select_options *select = &recorded->select;
+	struct err ignored;
+
+	recorded->include = texts_of(json_object_get(options, "include"), &select->n_include);
+	recorded->exclude = texts_of(json_object_get(options, "exclude"), &select->n_exclude);
+	select->include = recorded->include;
+	select->exclude = recorded->exclude;
+	take_rules(recorded, json_object_get(options, "tensor"), texts);
+	select->ragged = json_is_true(json_object_get(options, "ragged"));
+	if (engine_find(text_of(options, "target"), &select->target, &ignored))
+		select->target = ENGINE_ANY;
+	for (size_t i = 0; formats[i]; i++)
+		if (!strcmp(formats[i]->name, text_of(options, "format")))
+			select->format = formats[i];
+}
+
+static void take_profile(struct recorded *recorded, const struct checkpoint *checkpoint,
+			 const json_t *options)
+{
+	int level = words_find(PROFILE_WORDS, text_of(options, "profile"));
+	struct model_config config;
+	struct err ignored;
+
+	if (model_config_read(&config, &checkpoint->config, &ignored))
+		return;
+	profile_make(&recorded->profile, &config,
+		     level < 0 ? PROFILE_VENDOR : (enum profile_level)level);
+	recorded->select.profile = &recorded->profile;
+	model_config_release(&config);
+}
+
+static void recorded_release(struct recorded *recorded)
+{
+	profile_release(&recorded->profile);
+	free(recorded->include);
+	free(recorded->exclude);
+	free(recorded->rules);
+}
+
+/* --- reasons --- */
+
+/* Gives each tensor the reason of its unit. */
+static void take_reasons(struct kept *kept, const struct checkpoint *checkpoint,
+			 const struct selection *selection, const char *otherwise)
+{
+	for (size_t u = 0; u < selection->n_units; u++) {
+		const struct unit *unit = &selection->units[u];
+		const struct tensor_ref *ref = unit->low_bit ? unit->low_bit->packed : unit->source;
+		size_t t = low_bit_index(checkpoint, ref);
+		const char *reason = unit->low_bit  ? passed
+				     : unit->reason ? arena_text(&kept->texts, unit->reason,
+								 strlen(unit->reason))
+						    : otherwise;
+
+		if (!kept->reasons[t] && !dtype_is_any_fp8(ref->tensor->dtype))
+			kept->reasons[t] = reason;
+	}
+}
+
+/* For a checkpoint of which no selection can be made. */
+static void take_roles(struct kept *kept, const struct checkpoint *checkpoint,
+		       const struct detection *detection)
+{
+	struct role_cache roles = { 0 };
+
+	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
+		const struct tensor_ref *ref = &checkpoint->tensors[t];
+
+		if (!detection_is_scale(detection, ref) && !detection_is_weight(ref))
+			kept->reasons[t] =
+				role_reason(role_cache_find(&roles, ref->tensor->name).role);
+	}
+	role_cache_release(&roles);
+}
+
+void kept_find(struct kept *kept, const struct checkpoint *checkpoint,
+	       const struct detection *detection, const json_t *options)
+{
+	const char *name = options ? text_of(options, "recipe") : fp8_source_recipe(detection);
+	struct recorded recorded = { .select.requantize = true };
+	struct selection selection = { 0 };
+	struct err ignored;
+
+	*kept = (struct kept){ .reasons = xcalloc(checkpoint->n_tensors, sizeof *kept->reasons) };
+	recorded.select.recipe = name ? recipe_find(name, &ignored) : NULL;
+	take_options(&recorded, options, &kept->texts);
+	take_profile(&recorded, checkpoint, options);
+	if (recorded.select.recipe &&
+	    !selection_make(&selection, checkpoint, &recorded.select, &ignored))
+		take_reasons(kept, checkpoint, &selection, options ? unrecorded : foreign);
+	else
+		take_roles(kept, checkpoint, detection);
+	selection_release(&selection);
+	recorded_release(&recorded);
+}
+
+void kept_release(struct kept *kept)
+{
+	free(kept->reasons);
+	arena_release(&kept->texts);
+	*kept = (struct kept){ 0 };
+}
