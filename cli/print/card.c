@@ -53,7 +53,9 @@ static void put_front_matter(struct buf *out, const struct reported *reported)
 	for (int key = CARD_LANGUAGE; key < N_CARD_KEYS; key++)
 		put_key(out, &report->card, (enum card_key)key);
 	buf_puts(out, "tags:\n- fp8\n");
-	if (detection->format && strcmp(detection->format, "unknown") != 0) {
+	/* "hf" is no word of hubs, which know that layout as fp8 */
+	if (detection->format && strcmp(detection->format, "unknown") != 0 &&
+	    strcmp(detection->format, "hf") != 0) {
 		buf_puts(out, "- ");
 		escape_yaml(out, detection->format);
 		buf_putc(out, '\n');
@@ -242,7 +244,7 @@ static void add_name(struct component *component, const struct group *group)
 /* Returns the components, a new array; groups beyond the last one are not in it. */
 static struct component *list_components(const struct summary *summary, size_t *n)
 {
-	struct component *list = NULL;
+	struct component *list = xcalloc(MAX_COMPONENTS, sizeof *list);
 	struct intern keys = { 0 };
 	struct buf key = { 0 };
 
@@ -255,10 +257,8 @@ static struct component *list_components(const struct summary *summary, size_t *
 		c = intern_add(&keys, key.data, key.len);
 		if (c >= MAX_COMPONENTS)
 			continue;
-		if (c == *n) {
-			ARRAY_GROW(list, *n);
+		if (c == *n)
 			list[(*n)++] = (struct component){ .first = group };
-		}
 		add_name(&list[c], group);
 		list[c].n_tensors += group->n_tensors;
 		list[c].n_bytes += group->n_bytes;

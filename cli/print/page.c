@@ -29,7 +29,7 @@ void page_put_real(struct buf *out, double value, int digits)
 	if (isnan(value))
 		buf_puts(out, "–");
 	else if (isinf(value))
-		buf_puts(out, "exact");
+		buf_puts(out, value > 0 ? "exact" : "none");
 	else
 		buf_printf(out, "%.*f", digits, value);
 }

@@ -30,7 +30,7 @@ void page_put_tensors(struct buf *out, const struct reported *reported);
 void page_open(struct buf *out, const char *id, const char *heading);
 void page_close(struct buf *out);
 
-/* Adds a number with few digits, "exact" for infinity, a dash for NAN. */
+/* Adds a number with few digits, "exact" and "none" for infinities, a dash for NAN. */
 void page_put_real(struct buf *out, double value, int digits);
 
 /* Adds n of total in percent. */

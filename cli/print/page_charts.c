@@ -162,19 +162,20 @@ static struct heat heat_of(const struct heat_map *map)
 
 static int color(const struct heat *heat, double value)
 {
-	double share = isinf(value) ? 1 : (value - heat->low) / (heat->high - heat->low);
+	double share = (value - heat->low) / (heat->high - heat->low);
 
-	return share >= 1 ? HEAT_STEPS - 1 : (int)(share * HEAT_STEPS);
+	return share >= 1 ? HEAT_STEPS - 1 : share > 0 ? (int)(share * HEAT_STEPS) : 0;
 }
 
 static void put_cell(struct buf *out, const struct heat *heat, const struct heat_map *map,
 		     const struct heat_cell *cell)
 {
+	const uint32_t column = cell->layer / heat->n_joined;
+
 	buf_printf(out,
 		   "<rect class=\"h%d\" x=\"%.0f\" y=\"%.0f\" width=\"%.0f\" height=\"%.0f\">"
 		   "<title>layer %u, ",
-		   color(heat, cell->value),
-		   heat->label + heat->width * (cell->layer / heat->n_joined),
+		   color(heat, cell->value), heat->label + heat->width * column,
 		   HEAT_LINE * (double)cell->line, heat->width, HEAT_LINE - 2, cell->layer);
 	put_cut(out, short_name(heat, map, cell->line), 60);
 	buf_puts(out, ": ");

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/print/page.h"
 #include "cli/print/units.h"
 #include "report/escape.h"
@@ -153,10 +154,10 @@ static struct place_in_group *list_tensors(const struct reported *reported, size
 {
 	const struct summary *summary = reported->summary;
 	size_t n_tensors = reported->inspection->checkpoint.n_tensors;
-	struct place_in_group *list = calloc(n_tensors ? n_tensors : 1, sizeof *list);
+	struct place_in_group *list = xcalloc(n_tensors, sizeof *list);
 
 	*n = 0;
-	for (size_t i = 0; list && i < n_tensors; i++)
+	for (size_t i = 0; i < n_tensors; i++)
 		if (summary->group_of[summary->order[i]] != SIZE_MAX)
 			list[(*n)++] =
 				(struct place_in_group){ summary->group_of[summary->order[i]], i };

@@ -75,6 +75,42 @@ static bool has_experts(const struct summary *summary)
 	return false;
 }
 
+/* Returns the first FP8 weight that has a scale, which *scale becomes; NULL without one. */
+static const struct st_tensor *first_weight(const struct inspection *inspection,
+					    struct weight_scale *scale)
+{
+	const struct checkpoint *checkpoint = &inspection->checkpoint;
+	struct err ignored;
+
+	for (size_t t = 0; t < checkpoint->n_tensors; t++) {
+		const struct tensor_ref *ref = &checkpoint->tensors[t];
+
+		if (detection_is_weight(ref) &&
+		    !detection_scale(&inspection->detection, ref, scale, &ignored))
+			return ref->tensor;
+	}
+	return NULL;
+}
+
+/* Did a variant that only other engines read write the checkpoint, and not the given one? */
+static bool is_of_others(const struct inspection *inspection, const struct format *format,
+			 const struct variant *given)
+{
+	struct weight_scale scale;
+	const struct st_tensor *weight = first_weight(inspection, &scale);
+	struct tile tile = inspection->detection.scheme.tile;
+
+	if (!weight || variant_wrote(given, tile, weight, scale.scale->tensor))
+		return false;
+	for (const struct variant *row = format->variants; row->method; row++)
+		if (row != given && row->granularity == given->granularity &&
+		    row->static_input == given->static_input &&
+		    (row->only_for != given->only_for) &&
+		    variant_wrote(row, tile, weight, scale.scale->tensor))
+			return true;
+	return false;
+}
+
 /* Returns the reason for which the engine does not load the checkpoint, or NULL.  Layouts of other
  * tools are not judged. */
 static const char *refusal(const struct reported *reported, enum engine engine)
@@ -94,6 +130,10 @@ static const char *refusal(const struct reported *reported, enum engine engine)
 		return variant->refused[ENGINE_ANY];
 	if (variant->refused[engine])
 		return variant->refused[engine];
+	if (is_of_others(reported->inspection, format, variant))
+		return engine == ENGINE_VLLM
+			       ? "it reads scales of other names: use --target vllm"
+			       : "it reads scales of other names: use --target sglang";
 	return has_experts(reported->summary) ? variant->refused_moe[engine] : NULL;
 }
 

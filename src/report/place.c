@@ -37,7 +37,7 @@ static bool is_ours(const char *text, size_t n)
 	char hex[SHA256_HEX];
 	bool ours;
 
-	if (n < MARK_LENGTH)
+	if (!text || n < MARK_LENGTH)
 		return false;
 	hash(text, n - MARK_LENGTH, hex);
 	buf_printf(&mark, "%s%s%s", mark_begin, hex, mark_end);

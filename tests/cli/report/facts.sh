@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+. "$CLI/lib.sh"
+# What the files say: names, commands, engines, reasons, numbers; and what the program says of it.
+need "$SAMPLES/tiny-llama" "$SAMPLES/tiny-moe/per-expert" "$SAMPLES/amax/tiny-llama-1.amax"
+model=$SAMPLES/tiny-llama
+has() {
+	grep -qF -- "$2" "$1" || echo "$1 does not have: $2"
+}
+
+"$FP8CONV" quantize "$model" -o out --ragged --exclude 'o_proj' --exclude "it's" --quiet
+"$FP8CONV" report out --source "$model" --calibration "$SAMPLES/amax/tiny-llama-1.amax" -o r --json >told.json
+json told.json 'j["output"] == "r"' '[f["name"] for f in j["files"]] == ["README.md", "report.html"]' \
+	'j["base_model"] == "tiny-llama"' 'j["quantized"] == 24' 'j["kept"] == 14' 'j["problems"] == 0' 'j["notes"] == []' \
+	'30 < j["worst"]["sqnr_db"] < 33'
+for file in README.md report.html; do
+	json told.json "$(wc -c <r/$file) in [f['bytes'] for f in j['files']]"
+done
+python3 "$CLI/page.py" whole r
+python3 "$CLI/page.py" counts r out
+has r/README.md "fp8conv quantize tiny-llama -o out --recipe blockwise --format hf --exclude o_proj --exclude 'it'\\''s' --ragged"
+has r/README.md "vllm serve out"
+has r/README.md "python -m sglang.launch_server --model-path out"
+has r/README.md "| excluded |"
+has r/README.md "| norm |"
+has r/README.md "\`fp8conv verify\` found no problem."
+has r/report.html 'id="calibration"'
+grep -q 'id="evaluation"' r/report.html && echo "an evaluation that nobody gave"
+
+# A dry run writes nothing, and says the rest.
+"$FP8CONV" report out --source "$model" -o dry --dry-run >plan.txt
+printf 'tensors    24 FP8, 14 kept\nbase model tiny-llama\noutput     dry/README.md\noutput     dry/report.html\n' | diff - plan.txt
+"$FP8CONV" report out --source "$model" --dry-run --json >plan.json
+json plan.json 'j["output"] is None' 'j["worst"] is None' 'j["files"][0]["bytes"] is None'
+[ -e dry ] && echo "a dry run made a directory"
+
+# Without a source: no SQNR, and a note.
+"$FP8CONV" report out -o alone 2>err
+echo "fp8conv report: note: the base model is unknown: give --source or --base-model" | diff - err
+has alone/report.html "Not measured: run"
+grep -q "dB" alone/README.md && echo "an SQNR without a source"
+grep -q base_model alone/README.md && echo "a base model that nobody knows"
+"$FP8CONV" report out -o named --base-model Org/Tiny --quantized-by "A: b" 2>&1
+has named/README.md "base_model: Org/Tiny"
+has named/README.md 'quantized_by: "A: b"'
+# The cache of a hub has the name.
+mkdir -p hub/models--Org--Tiny-1/snapshots/0123 hub/models--Org--Tiny-1/blobs
+cp "$model"/*.* hub/models--Org--Tiny-1/blobs
+for file in hub/models--Org--Tiny-1/blobs/*; do
+	ln -s "../../blobs/${file##*/}" hub/models--Org--Tiny-1/snapshots/0123
+done
+"$FP8CONV" report out --source hub/models--Org--Tiny-1/snapshots/0123 -o r2 --quiet
+has r2/README.md "base_model: Org/Tiny-1"
+
+# A layout that an engine does not load has the reason; caches in FP8 are asked for.
+"$FP8CONV" quantize "$model" -o mx --recipe mxfp8 --quiet
+"$FP8CONV" report mx -o r3 --quiet
+has r3/README.md "vLLM does not load this layout: "
+has r3/README.md "python -m sglang.launch_server --model-path mx"
+"$FP8CONV" quantize "$model" -o cache --recipe delayed --calibration "$SAMPLES/amax/tiny-llama-1.amax" --kv-cache --quiet
+"$FP8CONV" report cache -o r4 --quiet
+has r4/README.md "vllm serve cache --kv-cache-dtype fp8"
+has r4/README.md "--model-path cache --kv-cache-dtype fp8_e4m3"
+has r4/README.md "--calibration S.amax"
+has r4/README.md "| static scales of activations | 28 |"
+
+# Problems are told.
+cp -r out bad
+python3 "$CLI/checkpoint.py" flip bad/model.safetensors model.layers.0.mlp.up_proj.weight
+"$FP8CONV" report bad --source "$model" -o r5 2>err
+echo "fp8conv report: note: 'fp8conv verify' finds 1 problem in 'bad'" | diff - err
+has r5/README.md "\`fp8conv verify\` found 1 problem."
+
+# Without a manifest nobody knows the commands; experts are of one kind.
+"$FP8CONV" quantize "$SAMPLES/tiny-moe/per-expert" -o moe --quiet
+rm moe/fp8conv-manifest.json
+"$FP8CONV" report moe --source "$SAMPLES/tiny-moe/per-expert" -o r6
+python3 "$CLI/page.py" whole r6
+python3 "$CLI/page.py" counts r6 moe
+has r6/README.md "the commands are unknown"
+has r6/README.md "| router gate |"
