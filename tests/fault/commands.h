@@ -8,6 +8,7 @@
 #include "convert/dequantize.h"
 #include "convert/quantize.h"
 #include "convert/repack.h"
+#include "tests/fault/evaluations.h"
 #include "tests/fault/histories.h"
 #include "tests/fault/tree.h"
 
@@ -21,6 +22,7 @@ struct command {
 	history_fn *run; /* in place of plan */
 	bool of_fp8;	 /* its input is what `quantize` makes of the samples */
 	bool preserves;	 /* it has --preserve-high-precision */
+	bool reads_only; /* it writes nothing, and so has nothing to resume */
 };
 
 static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other,
@@ -74,6 +76,7 @@ static const struct command commands[] = {
 	{ "merge", .run = run_merge },
 	{ "calibrate", .run = run_calibrate },
 	{ "activations", .run = run_activations },
+	{ "eval", .run = run_eval, .of_fp8 = true, .reads_only = true },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)
@@ -140,6 +143,9 @@ static inline void make_inputs(const struct command *command, const char *sample
 {
 	if (command->run) {
 		make_history_inputs(samples);
+		make_short_ids();
+		if (command->of_fp8)
+			make_input(command, "llama", "fp8");
 		return;
 	}
 	make_models(command, samples);

@@ -9,6 +9,7 @@
  */
 #include "tests/fault/commands.h"
 #include "tests/fault/faulty_io.h"
+#include "tests/fault/places.h"
 #include "tests/fault/tree.h"
 
 #define MAX_REPORTS	 30
@@ -16,38 +17,6 @@
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
-
-/* clang-format off */
-static const struct place places[] = {
-	{ "directory", "model", "out", .n_threads = 1 },
-	{ "directory and preserved", "model", "out", "kept", true, .n_threads = 1 },
-	{ "directory, 3 threads", "model", "out", "kept", .n_threads = 3 },
-	{ "file", "one/model.safetensors", "out/x.safetensors", .n_threads = 1 },
-	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", true,
-	  .n_threads = 1 },
-	{ "stream", "-", "-", .n_threads = 1 },
-	{ "resumed", "model", "out", .start = START_HALF, .n_threads = 1 },
-	{ "resumed and preserved", "model", "out", "kept", true, .start = START_HALF,
-	  .n_threads = 1 },
-	{ "a shard cut short", "model", "out", .start = START_CUT, .n_threads = 1 },
-	{ "a shard of other bytes", "model", "out", "kept", .start = START_ROTTEN, .n_threads = 1 },
-	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true,
-	  .n_threads = 1 },
-	{ "hashes", "model", "out", .hashes = true, .n_threads = 1 },
-	{ "last part", "model", "out", .start = START_HALF, .part = 2, .n_threads = 1 },
-};
-/* clang-format on */
-
-/* Of jobs that make a history. */
-/* clang-format off */
-static const struct place history_places[] = {
-	{ "history", .output = "out/s.amax", .n_threads = 1 },
-	{ "history, 3 threads", .output = "out/s.amax", .n_threads = 3 },
-	{ "resumed history", .output = "out/s.amax", .start = START_HALF, .n_threads = 1 },
-	{ "history over another", .output = "out/s.amax", .start = START_OTHER, .restart = true,
-	  .n_threads = 1 },
-};
-/* clang-format on */
 
 static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC", "EINTR",
 						   "short", "full", "dead",   "SIGTERM" };
@@ -209,7 +178,7 @@ static void prepare(void)
 	}
 	clear();
 	tree_remove("begun");
-	if (now.command->run) {
+	if (now.command->run && !now.command->reads_only) {
 		run_well(false, 1);
 		make_begun("out/s.amax");
 		move("out", "begun");
@@ -451,10 +420,17 @@ static bool report(const char *which)
 	return !fclose(file) && total > 0;
 }
 
-static size_t n_places(const struct command *command)
+static void inject_command(const struct command *command, bool all, const char *where)
 {
-	return command->run ? sizeof history_places / sizeof *history_places
-			    : sizeof places / sizeof *places;
+	size_t n;
+	const struct place *list = places_of(command, &n);
+
+	now.command = command;
+	for (size_t p = 0; p < n; p++) {
+		now.place = &list[p];
+		if (strstr(now.place->name, where) && (command->preserves || !now.place->as_before))
+			inject_place(all, p);
+	}
 }
 
 static int list_commands(void)
@@ -480,16 +456,10 @@ int main(int argc, char **argv)
 	report_fd = dup(1);
 	mkdir("tmp", 0777);
 	for (size_t c = 0; c < N_COMMANDS; c++) {
-		now.command = &commands[c];
-		if (strcmp(which, "") != 0 && strcmp(which, now.command->name) != 0)
+		if (strcmp(which, "") != 0 && strcmp(which, commands[c].name) != 0)
 			continue;
-		make_inputs(now.command, samples);
-		for (size_t p = 0; p < n_places(now.command); p++) {
-			now.place = now.command->run ? &history_places[p] : &places[p];
-			if (strstr(now.place->name, where) &&
-			    (now.command->preserves || !now.place->as_before))
-				inject_place(!strcmp(argv[3], "all"), p);
-		}
+		make_inputs(&commands[c], samples);
+		inject_command(&commands[c], !strcmp(argv[3], "all"), where);
 	}
 	free(samples);
 	return !report(which) || n_broken;

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A job that writes nothing: its numbers are put into a file, so that they can be compared.
+ */
+#ifndef FP8CONV_TESTS_FAULT_EVALUATIONS_H
+#define FP8CONV_TESTS_FAULT_EVALUATIONS_H
+
+#include "backend/backend.h"
+#include "eval/eval.h"
+#include "tests/fault/histories.h"
+
+static inline void numbers_write(const char *path, const struct eval_result *result)
+{
+	const struct quality *quality = &result->quality;
+	struct buf text = { 0 };
+
+	buf_printf(&text, "%s %a %a %a %a\n", result->data_sha256, quality->perplexity.value,
+		   quality->source_perplexity.value, quality->kld.value, quality->delta_p_rms);
+	for (size_t i = 0; i < result->n_layers; i++) {
+		const struct layer_quality *layer = &result->layers[i];
+
+		buf_printf(&text, "%a\n", layer->residual.noise);
+		for (size_t m = 0; m < layer->n_modules; m++)
+			buf_printf(&text, "%s %a %a\n", layer->modules[m].ref->module,
+				   layer->modules[m].local.noise,
+				   layer->modules[m].accumulated.noise);
+	}
+	tree_write(path, text.data, text.len);
+	buf_release(&text);
+}
+
+/* Two short sequences: what is read does not depend on their length. */
+static inline void make_short_ids(void)
+{
+	static const char text[] = "{\"input_ids\": [1, 2, 3, 4, 5, 6, 7, 8]}\n"
+				   "{\"input_ids\": [8, 7, 6, 5]}\n";
+
+	tree_write("short.jsonl", text, sizeof text - 1);
+}
+
+/* Of fp8, against llama, of which it was made. */
+static int run_eval(const struct io *io, const struct place *place, bool other, bool half,
+		    const atomic_int *stop, struct err *err)
+{
+	static const char *const data[] = { "short.jsonl" };
+	const struct eval_params params = { .io = io,
+					    .input = "fp8",
+					    .source = "llama",
+					    .data = data,
+					    .n_data = 1,
+					    .by_layer = true,
+					    .backend = backends[0],
+					    .n_threads = place->n_threads,
+					    .stop = stop };
+	struct sweep_progress progress = { 0 };
+	struct eval_result result;
+	struct eval_plan plan;
+	int rc;
+
+	(void)other, (void)half;
+	if (eval_plan_make(&plan, &params, err))
+		return -1;
+	rc = eval_run(&plan, &params, &progress, &result, err);
+	if (!rc) {
+		numbers_write(place->output, &result);
+		eval_result_release(&result);
+	}
+	eval_plan_release(&plan);
+	return rc;
+}
+
+#endif

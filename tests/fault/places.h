@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The circumstances of each kind of command.
+ */
+#ifndef FP8CONV_TESTS_FAULT_PLACES_H
+#define FP8CONV_TESTS_FAULT_PLACES_H
+
+#include "tests/fault/commands.h"
+
+/* Of conversions. */
+/* clang-format off */
+static const struct place places[] = {
+	{ "directory", "model", "out", .n_threads = 1 },
+	{ "directory and preserved", "model", "out", "kept", true, .n_threads = 1 },
+	{ "directory, 3 threads", "model", "out", "kept", .n_threads = 3 },
+	{ "file", "one/model.safetensors", "out/x.safetensors", .n_threads = 1 },
+	{ "file and preserved", "one/model.safetensors", "out/x.safetensors", "kept", true,
+	  .n_threads = 1 },
+	{ "stream", "-", "-", .n_threads = 1 },
+	{ "resumed", "model", "out", .start = START_HALF, .n_threads = 1 },
+	{ "resumed and preserved", "model", "out", "kept", true, .start = START_HALF,
+	  .n_threads = 1 },
+	{ "a shard cut short", "model", "out", .start = START_CUT, .n_threads = 1 },
+	{ "a shard of other bytes", "model", "out", "kept", .start = START_ROTTEN, .n_threads = 1 },
+	{ "restart over another job", "model", "out", "kept", .start = START_OTHER, .restart = true,
+	  .n_threads = 1 },
+	{ "hashes", "model", "out", .hashes = true, .n_threads = 1 },
+	{ "last part", "model", "out", .start = START_HALF, .part = 2, .n_threads = 1 },
+};
+/* clang-format on */
+
+/* clang-format off */
+/* Of jobs that make a history. */
+static const struct place history_places[] = {
+	{ "history", .output = "out/s.amax", .n_threads = 1 },
+	{ "history, 3 threads", .output = "out/s.amax", .n_threads = 3 },
+	{ "resumed history", .output = "out/s.amax", .start = START_HALF, .n_threads = 1 },
+	{ "history over another", .output = "out/s.amax", .start = START_OTHER, .restart = true,
+	  .n_threads = 1 },
+};
+/* clang-format on */
+
+/* Of jobs that write nothing. */
+static const struct place reading_places[] = {
+	{ "numbers", .output = "out/numbers", .n_threads = 1 },
+	{ "numbers, 3 threads", .output = "out/numbers", .n_threads = 3 },
+};
+
+static inline const struct place *places_of(const struct command *command, size_t *n)
+{
+	*n = command->reads_only ? sizeof reading_places / sizeof *reading_places
+	     : command->run	 ? sizeof history_places / sizeof *history_places
+				 : sizeof places / sizeof *places;
+	return command->reads_only ? reading_places : command->run ? history_places : places;
+}
+
+#endif
