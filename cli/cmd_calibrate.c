@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/print/calibration.h"
+#include "cli/print/data.h"
 #include "cli/print/plan.h"
 #include "cli/command.h"
 #include "cli/print/json.h"
@@ -109,15 +110,7 @@ static void note_data(const struct calibrate_plan *plan, const struct calibrate_
 			"fp8conv calibrate: note: the data is enough for %zu of %zu "
 			"passes\n",
 			n_passes, asked);
-	if (plan->data.n_chats)
-		fprintf(stderr,
-			"fp8conv calibrate: note: the model's chat template was not applied to "
-			"messages: see \"Chat templates\" in fp8conv-calibrate(1)\n");
-	if (plan->data.invalid_name)
-		fprintf(stderr,
-			"fp8conv calibrate: note: '%s' is not UTF-8 at byte %zu: invalid bytes are "
-			"read as U+FFFD\n",
-			plan->data.invalid_name, plan->data.invalid_byte);
+	data_print_notes("calibrate", &plan->data);
 }
 
 /* The job: a model over data, or for an unknown forward pass, its matrices over dumped inputs. */

@@ -4,11 +4,13 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/print/calibration.h"
+#include "cli/print/data.h"
 #include "cli/print/evaluation.h"
 #include "cli/process.h"
 #include "cli/signals.h"
@@ -64,6 +66,27 @@ static const struct option_row options[] = {
 };
 /* clang-format on */
 
+/* Notes properties of the data that the user may not expect. */
+static void note_data(const struct eval_plan *plan, const struct eval_params *params)
+{
+	size_t asked = (size_t)params->passes;
+
+	if (plan->data.n < asked)
+		fprintf(stderr, "fp8conv eval: note: the data is enough for %zu of %zu sequences\n",
+			plan->data.n, asked);
+	data_print_notes("eval", &plan->data);
+}
+
+/* Prints the result, after the bar is cleared; main() reports a standard output that failed. */
+static void report(const struct settings *settings, const struct eval_report *report)
+{
+	(settings->run.json ? eval_report_json : eval_report_text)(report);
+	if (fflush(stdout) || settings->run.quiet)
+		return;
+	if (settings->run.verbose || isatty(STDERR_FILENO))
+		eval_report_summary(report);
+}
+
 static int job_run(const struct eval_plan *plan, const struct settings *settings, struct err *err)
 {
 	struct sweep_progress progress = { 0 };
@@ -79,11 +102,10 @@ static int job_run(const struct eval_plan *plan, const struct settings *settings
 	ticker_stop(&ticker);
 	if (rc)
 		return -1;
-	(settings->run.json ? eval_report_json : eval_report_text)(
-		&(struct eval_report){ .params = &settings->params,
-				       .plan = plan,
-				       .result = &result,
-				       .seconds = process_now() - began });
+	report(settings, &(struct eval_report){ .params = &settings->params,
+						.plan = plan,
+						.result = &result,
+						.seconds = process_now() - began });
 	rc = settings->max_kld > 0 && !(result.quality.kld.value <= settings->max_kld);
 	if (rc)
 		fprintf(stderr, "fp8conv eval: the mean KLD is %.6f, above --max-kld %g\n",
@@ -99,6 +121,8 @@ static int open_and_run(const struct settings *settings, struct err *err)
 
 	if (eval_plan_make(&plan, &settings->params, err))
 		return -1;
+	if (!settings->run.quiet)
+		note_data(&plan, &settings->params);
 	if (settings->dry_run)
 		(settings->run.json ? eval_print_json : eval_print_text)(&plan);
 	else

@@ -4,10 +4,13 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "cli/print/json.h"
+#include "cli/print/table.h"
 #include "cli/print/units.h"
+#include "cli/print/wrap.h"
 #include "cli/process.h"
 
 void eval_print_text(const struct eval_plan *plan)
@@ -83,39 +86,68 @@ static void print_comparison(const struct quality *quality)
 	print_estimate("Same top p", quality->same_top, " %");
 }
 
-/* A line for each layer, and one for each of its modules: dB against the source. */
-static void print_layers(const struct eval_result *result)
+static void noise_cell(struct table *table, const struct noise *noise)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.2f", noise_db(noise));
+	table_cell(table, noise->signal > 0 ? text : "-");
+}
+
+/* Adds the share of the inputs that a module casts. */
+static void share_cell(struct table *table, const struct module_quality *module, uint64_t n)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%.3f %%", 100 * (double)n / (double)module->n_inputs);
+	table_cell(table, module->n_inputs ? text : "");
+}
+
+/* Adds a row for each module, and one for the layer. */
+static void layer_cells(struct table *table, const struct layer_quality *layer, size_t i)
 {
 	char name[64];
 
-	printf("\n%-46s %8s %11s %9s\n", "Signal to noise, dB", "local", "accumulated", "zeros");
-	for (size_t i = 0; i < result->n_layers; i++) {
-		const struct layer_quality *layer = &result->layers[i];
+	for (size_t m = 0; m < layer->n_modules; m++) {
+		const struct module_quality *module = &layer->modules[m];
 
-		for (size_t m = 0; m < layer->n_modules; m++) {
-			const struct module_quality *module = &layer->modules[m];
-			double zeros = 100 * (double)module->n_zeros / (double)module->n_inputs;
-
-			printf("%-46s %8.2f", module->ref->module, noise_db(&module->local));
-			if (module->accumulated.signal > 0)
-				printf(" %11.2f", noise_db(&module->accumulated));
-			else
-				printf(" %11s", "-");
-			if (module->n_inputs)
-				printf(" %7.3f %%", zeros);
-			putchar('\n');
-		}
-		snprintf(name, sizeof name, "layer %zu, residual stream", i);
-		printf("%-46s %8s %11.2f\n", name, "", noise_db(&layer->residual));
+		table_cell(table, module->ref->module);
+		noise_cell(table, &module->local);
+		noise_cell(table, &module->accumulated);
+		share_cell(table, module, module->n_saturated);
+		share_cell(table, module, module->n_zeros);
 	}
+	snprintf(name, sizeof name, "layer %zu, residual stream", i);
+	table_cell(table, name);
+	table_cell(table, "");
+	noise_cell(table, &layer->residual);
+	table_cell(table, "");
+	table_cell(table, "");
+}
+
+/* A narrow terminal has no saturated inputs, and shorter names. */
+static void print_layers(const struct eval_result *result)
+{
+	static const char *const headings[] = { "Signal to noise, dB", "local", "accumulated",
+						"saturated", "zeros" };
+	static const char *const choices[] = { "xxxxx", "xxx-x", NULL };
+	struct table table = { .columns = "lrrrr" };
+
+	for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+		table_cell(&table, headings[i]);
+	for (size_t i = 0; i < result->n_layers; i++)
+		layer_cells(&table, &result->layers[i], i);
+	if (isatty(STDOUT_FILENO))
+		table_fit(&table, choices, wrap_columns(STDOUT_FILENO));
+	putchar('\n');
+	table_print(&table, stdout, true);
+	table_release(&table);
 }
 
 void eval_report_text(const struct eval_report *report)
 {
 	const struct quality *quality = &report->result->quality;
-	struct buf time = { 0 };
 
-	units_duration(&time, report->seconds);
 	printf("Perplexity (tokens: %zu, sequences: %zu)\n", quality->n_targets,
 	       quality->n_sequences);
 	print_estimate("Mean PPL(Q)", quality->perplexity, "");
@@ -123,7 +155,19 @@ void eval_report_text(const struct eval_report *report)
 		print_comparison(quality);
 	if (report->result->layers)
 		print_layers(report->result);
-	printf("\ntime %s\n", time.data);
+}
+
+void eval_report_summary(const struct eval_report *report)
+{
+	uint64_t n = report->plan->sweep.n_tokens;
+	struct buf time = { 0 };
+
+	units_duration(&time, report->seconds);
+	buf_puts(&time, ", peak memory ");
+	units_memory(&time, process_peak_memory());
+	fprintf(stderr, "tokens     %" PRIu64 ", %.0f per second\n", n,
+		(double)n / report->seconds);
+	fprintf(stderr, "time       %s\n", time.data);
 	buf_release(&time);
 }
 

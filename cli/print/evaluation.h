@@ -22,4 +22,7 @@ struct eval_report {
 void eval_report_text(const struct eval_report *report);
 void eval_report_json(const struct eval_report *report);
 
+/* Prints what the run took, on standard error. */
+void eval_report_summary(const struct eval_report *report);
+
 #endif

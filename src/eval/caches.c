@@ -78,8 +78,9 @@ int cache_scales_read(struct cache_scales *scales, const struct model *model, st
 	*scales = (struct cache_scales){ .model = model };
 	if (model->latent.kv_lora_rank)
 		return err_set(err, ERR_USAGE,
-			       "option '--kv-cache': the cache of %s holds latent values, which "
-			       "are not rounded here",
+			       "option '--kv-cache': the cache of %s (multi-head latent "
+			       "attention) holds latent values, which eval cannot round: leave the "
+			       "option out",
 			       model->arch->name);
 	scales->found = xcalloc(model->n_layers, sizeof *scales->found);
 	scales->values = xcalloc(model->n_layers * 2 * model->n_kv_heads, sizeof *scales->values);

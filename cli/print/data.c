@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/data.h"
+
+#include <stdio.h>
+
+void data_print_notes(const char *command, const struct dataset *data)
+{
+	if (data->n_chats)
+		fprintf(stderr,
+			"fp8conv %s: note: the model's chat template was not applied to "
+			"messages: see \"Chat templates\" in fp8conv-calibrate(1)\n",
+			command);
+	if (data->invalid_name)
+		fprintf(stderr,
+			"fp8conv %s: note: '%s' is not UTF-8 at byte %zu: invalid bytes are read "
+			"as U+FFFD\n",
+			command, data->invalid_name, data->invalid_byte);
+}
