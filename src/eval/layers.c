@@ -261,17 +261,18 @@ static void noise_join(struct noise *to, const struct noise *from)
 static void module_end(const struct layers *layers, size_t place, struct layer_quality *row)
 {
 	const struct linear_ref *ref = linear_at(layers->layer, place)->ref;
-	struct module_quality *module = row->modules;
+	struct module_quality *module;
+	size_t m = 0;
 
 	if (!has_linear(layers->layer, place))
 		return;
-	while (module < row->modules + row->n_modules && module->ref != ref)
-		module++;
-	if (module == row->modules + row->n_modules) {
+	while (m < row->n_modules && row->modules[m].ref != ref)
+		m++;
+	if (m == row->n_modules) {
 		ARRAY_GROW(row->modules, row->n_modules);
-		module = &row->modules[row->n_modules++];
-		*module = (struct module_quality){ .ref = ref };
+		row->modules[row->n_modules++] = (struct module_quality){ .ref = ref };
 	}
+	module = &row->modules[m];
 	for (size_t s = 0; s < layers->sweep->n_sequences; s++) {
 		const struct module_sums *sums = &layers->sums[s * layers->n_modules + place];
 
