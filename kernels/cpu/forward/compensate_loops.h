@@ -231,7 +231,8 @@ struct round_tile {
 	size_t row, col;
 };
 
-/* Adds the terms of columns [begin, end); begin is a multiple of 16. */
+/* Adds the terms of columns [begin, end); begin is a multiple of 16.  Fetches the factor of the
+ * next chunk, which comes from memory if there are many columns. */
 LANE_FN void round_terms(const struct round_tile *at, size_t begin, size_t end,
 			 tile_vector sum[GROUP][SUM_VECTORS])
 {
@@ -245,6 +246,9 @@ LANE_FN void round_terms(const struct round_tile *at, size_t begin, size_t end,
 		UNROLL for (size_t v = 0; v < SUM_VECTORS; v++) chain.left[v] =
 			at->args->e + i * ROUND_ROWS + at->row + v * TILE_LANES;
 		chain.right = triangle_at(&at->args->u, i, at->col);
+		if (i + CHUNK + TRIANGLE_PANEL <= at->col)
+			UNROLL for (size_t c = 0; c < GROUP; c++) __builtin_prefetch(
+				triangle_at(&at->args->u, i + CHUNK, at->col + c), 0, 2);
 		chain_run(&chain, n, SUM_VECTORS, false, sum);
 	}
 }
