@@ -126,6 +126,22 @@ class Bench:
                                "read N, write N/2", [limit[key] for key in spread], row["median"] / limit["median"],
                                f">= {target}" if target else "", note="" if target else "two looks, one limit"))
 
+    def compensate(self) -> None:
+        """Factors and rounding in memory, against fused multiply-adds in registers."""
+        program = self.tools / "compensate"
+        small = ["-k", 1536] if self.options.quick else []
+        done = subprocess.run([str(x) for x in [program, "-t", THREADS, "-r", max(self.runs, 3), *small]], check=False,
+                              capture_output=True, text=True)
+        if done.returncode == 77:
+            self.table.skip("compensate", "factors and rounding", "no fused multiply-adds here")
+            return
+        done.check_returncode()
+        rates = {row["name"]: row["rates"] for row in json.loads(done.stdout)["rows"]}
+        limit = rates.pop("fma")
+        for name, found in rates.items():
+            self.table.add(Row("compensate", name, "GFLOP/s", found, "fused multiply-adds", limit, ratios(found, limit),
+                               ">= 0.6" if name.startswith("round") else ">= 0.4"))
+
     def on_tmpfs(self) -> None:
         """Files in memory: the kernel's page work is the limit."""
         if not self.has_room(self.tmpfs, 8, "tmpfs", "files in memory"):
@@ -318,7 +334,7 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory,
+SECTIONS = {"kernels": Bench.kernels, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory,
             "verify": Bench.verify, "start": Bench.start, "calibrate": Bench.calibrate, "peers": Bench.peers}
 
 
