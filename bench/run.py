@@ -282,16 +282,41 @@ class Bench:
                                ratios(seconds["peer"], seconds["fp8conv"]), target, "tmpfs", note=f"({peak:.0f} MiB)"))
 
 
-    def calibrate(self) -> None:
-        """SmolLM2-135M, 16 sequences of 512 tokens, against oneDNN's own rate on the same products, and others' passes."""
+    def smollm2(self, section: str) -> Path | None:
+        """The real model, or None where no test has made it."""
         found = sorted(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").glob("fp8conv/smollm2-1-*/config.json"))
         if not found:
-            self.table.skip("calibrate", "calibrate", "no SmolLM2-135M (make conformance makes it)")
-            return
-        model, n, length = found[0].parent, 2 if self.options.quick else 16, 512
-        ids, out = self.disk / "ids.jsonl", self.disk / "s.amax"
+            self.table.skip(section, section, "no SmolLM2-135M (make conformance makes it)")
+        return found[0].parent if found else None
+
+    def token_ids(self, n: int, length: int) -> Path:
+        """Writes n sequences."""
+        ids = self.disk / "ids.jsonl"
         lines = [json.dumps({"input_ids": [(7919 * (i * length + t)) % 49152 for t in range(length)]}) for i in range(n)]
         ids.write_text("\n".join(lines) + "\n")
+        return ids
+
+    def rounding(self) -> None:
+        """Compensated rounding of SmolLM2-135M by 64 sequences of 512 tokens, against a calibration by the same tokens."""
+        model = self.smollm2("rounding")
+        if not model:
+            return
+        ids, out = self.token_ids(10 if self.options.quick else 64, 512), self.disk / "out"
+        shared = ["--data", ids, "--quiet", "--threads", THREADS]
+        commands = {"calibrate": [self.fp8conv, "calibrate", model, *shared, "-o", out],
+                    "compensated": [self.fp8conv, "quantize", model, *shared, "-o", out, "--recipe", "blockwise", "--ragged",
+                                    "--rounding", "compensated"]}
+        rans = self.in_turn(commands, out, self.runs)
+        seconds = {key: [ran.seconds for ran in values] for key, values in rans.items()}
+        self.table.add(Row("rounding", "quantize --rounding compensated", "s", seconds["compensated"], "calibrate",
+                           seconds["calibrate"], ratios(seconds["compensated"], seconds["calibrate"]), "<= 1.8"))
+
+    def calibrate(self) -> None:
+        """SmolLM2-135M, 16 sequences of 512 tokens, against oneDNN's own rate on the same products, and others' passes."""
+        model, n, length = self.smollm2("calibrate"), 2 if self.options.quick else 16, 512
+        if not model:
+            return
+        ids, out = self.token_ids(n, length), self.disk / "s.amax"
         gemm = [self.tools / "gemm", "-t", THREADS, "-n", n * length // 512]
         commands = {"all its products, oneDNN": [*gemm, "-a"], "those of its weights, oneDNN": gemm,
                     "calibrate": [self.fp8conv, "calibrate", model, "--data", ids, "-o", out, "--quiet", "--threads", THREADS]}
@@ -334,8 +359,9 @@ class Bench:
                 "-p", length, "-n", 0, "-r", n, "-t", THREADS, "-b", length, "-ub", length, "-ngl", 0, "-o", "json"]
 
 
-SECTIONS = {"kernels": Bench.kernels, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs, "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory,
-            "verify": Bench.verify, "start": Bench.start, "calibrate": Bench.calibrate, "peers": Bench.peers}
+SECTIONS = {"kernels": Bench.kernels, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
+            "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory, "verify": Bench.verify,
+            "start": Bench.start, "calibrate": Bench.calibrate, "rounding": Bench.rounding, "peers": Bench.peers}
 
 
 # --- where it ran ---

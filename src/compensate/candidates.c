@@ -180,26 +180,33 @@ int candidates_begin(struct compensation *job, struct err *err)
 	return 0;
 }
 
+/* Takes a candidate through the current stage. */
+static int run_candidate(struct compensation *job, size_t candidate, struct divergence *divergences,
+			 struct err *err)
+{
+	struct variant_stage stage;
+	struct trial trial = { job, candidate, &stage, divergences };
+	int rc;
+
+	variant_stage_begin(&stage, &job->variants);
+	rc = replace_all(job, &stage, candidate, err);
+	if (!rc)
+		rc = pool_run(job->plan->params.n_threads, job->candidates[candidate].n, run_item,
+			      &trial, job->plan->params.stop, err);
+	variant_stage_end(&stage);
+	return rc;
+}
+
 int candidates_stage(struct compensation *job, struct err *err)
 {
-	const struct compensate_params *params = &job->plan->params;
-	struct trial trial = { .job = job };
+	size_t n_threads = (size_t)job->plan->params.n_threads;
+	struct divergence *divergences =
+		xcalloc(n_threads * job->plan->sweep.longest, sizeof *divergences);
 	int rc = 0;
 
-	trial.divergences = xcalloc((size_t)params->n_threads * job->plan->sweep.longest,
-				    sizeof *trial.divergences);
-	for (; trial.candidate < job->n_candidates && !rc; trial.candidate++) {
-		struct variant_stage stage;
-
-		variant_stage_begin(&stage, &job->variants);
-		trial.stage = &stage;
-		rc = replace_all(job, &stage, trial.candidate, err);
-		if (!rc)
-			rc = pool_run(params->n_threads, job->candidates[trial.candidate].n,
-				      run_item, &trial, params->stop, err);
-		variant_stage_end(&stage);
-	}
-	free(trial.divergences);
+	for (size_t c = 0; c < job->n_candidates && !rc; c++)
+		rc = run_candidate(job, c, divergences, err);
+	free(divergences);
 	return rc;
 }
 

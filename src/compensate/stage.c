@@ -115,16 +115,16 @@ static int band_item(void *context, int worker, size_t item, struct err *err)
 
 static void list_jobs(struct round *round, size_t n)
 {
+	size_t n_jobs = 0;
+
+	for (size_t g = 0; g < n; g++)
+		n_jobs += group_at(round, g)->n_jobs;
+	round->jobs = xcalloc(n_jobs, sizeof *round->jobs);
+	round->groups = xcalloc(n_jobs, sizeof *round->groups);
+	round->first = xcalloc(n_jobs + 1, sizeof *round->first);
 	for (size_t g = 0; g < n; g++) {
 		const struct compensate_group *group = group_at(round, g);
 
-		round->jobs = xreallocarray(round->jobs, round->n_jobs + group->n_jobs,
-					    sizeof *round->jobs);
-		round->groups = xreallocarray(round->groups, round->n_jobs + group->n_jobs,
-					      sizeof *round->groups);
-		round->first = xreallocarray(round->first, round->n_jobs + group->n_jobs + 1,
-					     sizeof *round->first);
-		round->first[0] = 0;
 		for (size_t j = 0; j < group->n_jobs; j++, round->n_jobs++) {
 			round->jobs[round->n_jobs] = &group->jobs[j];
 			round->groups[round->n_jobs] = g;
