@@ -98,14 +98,20 @@ static void print_rounding(const struct conversion_report *report)
 	if (!planned || !report->result->shards_done)
 		return;
 	if (outcome->is_nearest)
-		fprintf(stderr, "rounding   to nearest: no shrink tried is better\n");
+		fputs("rounding   to nearest: no shrink that was tried is closer to the source\n",
+		      stderr);
 	else
-		fprintf(stderr, "rounding   compensated, shrink %.3g; %.1f %% of codes moved\n",
+		fprintf(stderr,
+			"rounding   compensated, shrink %.3g: %.1f %% of codes are not the "
+			"nearest\n",
 			(double)planned->plan.rhos[outcome->rho],
 			100 * (double)figures->n_moved / (double)figures->n_compensated);
 	if (outcome->measured)
-		fprintf(stderr, "KLD        %.5f; to nearest %.5f (%zu sequences held out)\n",
-			outcome->kld[outcome->rho], outcome->nearest_kld, planned->plan.n_held_out);
+		fprintf(stderr,
+			"KLD        %.5f, to nearest %.5f (weights only, %zu held-out "
+			"sequence%s)\n",
+			outcome->kld[outcome->rho], outcome->nearest_kld, planned->plan.n_held_out,
+			planned->plan.n_held_out == 1 ? "" : "s");
 	if (planned->plan.n_outside)
 		fprintf(stderr, "           to nearest: %zu tensors outside of the forward pass\n",
 			planned->plan.n_outside);
