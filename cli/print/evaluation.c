@@ -262,6 +262,10 @@ void eval_report_json(const struct eval_report *report)
 	json_out_count(&out, "targets", quality->n_targets);
 	json_out_count(&out, "sequences", quality->n_sequences);
 	json_out_count(&out, "seq_len", report->plan->sweep.longest);
+	json_out_open(&out, "data", '[');
+	for (size_t i = 0; i < params->n_data; i++)
+		json_out_text(&out, NULL, params->data[i]);
+	json_out_close(&out, ']');
 	json_out_text(&out, "data_sha256", report->result->data_sha256);
 	json_out_text(&out, "precision", params->precision ? params->precision : "bf16");
 	json_out_text(&out, "activations", params->activations ? params->activations : "engine");
