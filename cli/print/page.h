@@ -8,10 +8,11 @@
 
 #include "cli/print/report.h"
 
-#define PAGE_MAX_ROWS  500	  /* of a table of groups */
-#define PAGE_MAX_CELLS 256	  /* of a heat map, across; more layers are joined */
-#define PAGE_MAX_LINES 64	  /* of a heat map, down; and groups with charts */
-#define PAGE_MAX_DATA  (3000000u) /* bytes of the list of tensors */
+#define PAGE_MAX_ROWS	500	   /* of a table of groups */
+#define PAGE_MAX_LAYERS 256	   /* columns of a heat map */
+#define PAGE_MAX_CELLS	4096	   /* of a heat map; where there are more, layers are joined */
+#define PAGE_MAX_LINES	64	   /* of a heat map, down; and groups with charts */
+#define PAGE_MAX_DATA	(3400000u) /* bytes of the list of tensors */
 
 /* Text, style and script that are the same on every page. */
 extern const char page_style[], page_search[], page_script[];

@@ -141,7 +141,7 @@ static void fit_names(struct heat *heat, const struct heat_map *map)
 static struct heat heat_of(const struct heat_map *map)
 {
 	struct heat heat = { .low = INFINITY, .high = -INFINITY };
-	uint32_t last = 0;
+	uint32_t last = 0, columns;
 
 	for (size_t i = 0; i < map->n_cells; i++) {
 		if (isfinite(map->cells[i].value)) {
@@ -153,7 +153,9 @@ static struct heat heat_of(const struct heat_map *map)
 	if (!(heat.low <= heat.high))
 		heat.low = heat.high = 0;
 	heat.low = fmin(heat.low, heat.high - HEAT_RANGE);
-	heat.n_joined = last / PAGE_MAX_CELLS + 1;
+	columns = PAGE_MAX_CELLS / (uint32_t)(map->n_lines ? map->n_lines : 1);
+	columns = columns < PAGE_MAX_LAYERS ? columns : PAGE_MAX_LAYERS;
+	heat.n_joined = last / columns + 1;
 	heat.n_columns = last / heat.n_joined + 1;
 	fit_names(&heat, map);
 	heat.width = fmin(28, fmax(6, floor(HEAT_WIDTH / heat.n_columns)));

@@ -112,6 +112,8 @@ static void put_data(struct buf *out, const struct evaluation *evaluation)
 		buf_puts(out, "</code>, ");
 		free(name);
 	}
+	if (evaluation->n_more_data)
+		buf_printf(out, "%zu more, ", evaluation->n_more_data);
 	buf_printf(out,
 		   "%" PRIu64 " positions in %" PRIu64 " sequences of at most %" PRIu64
 		   " tokens; SHA-256 of the token ids <code>%s</code>. Activations: ",

@@ -109,7 +109,7 @@ const char page_script[] =
 " var parts=g[0].split('*');\n"
 " if(g[5])g[5].split(';').forEach(function(text){\n"
 "  var f=text.split(','),n=f[0]?f[0].split('.'):[],name=parts[0];\n"
-"  for(var i=1;i<parts.length;i++)name+=n[i-1]+parts[i];\n"
+"  for(var i=1;i<parts.length;i++)name+=(n[i-1]||'')+parts[i];\n"
 "  rows.push([name,g[1],f[1]||g[2],g[3]||g[4],f[2]||'',f[3]||'',f[4]||'',f[5]||''])\n"
 " })\n"
 "});\n"

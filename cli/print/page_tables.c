@@ -57,21 +57,22 @@ void page_put_kept(struct buf *out, const struct reported *reported)
 
 /* --- all tensors --- */
 
+#define MAX_NUMBERS 16 /* of a name; more are left out */
+
 /* Adds the numbers of a name in their order, with points between. */
 static void put_name_numbers(struct buf *out, const char *name)
 {
-	bool any = false;
+	int n = 0;
 
-	for (const char *at = name, *end; at; at = *end ? end + 1 : NULL) {
+	for (const char *at = name, *end; at && n < MAX_NUMBERS; at = *end ? end + 1 : NULL) {
 		struct segment segment = { at, strcspn(at, ".") };
 
 		end = at + segment.n;
 		if (!segment_is_number(&segment))
 			continue;
-		if (any)
+		if (n++)
 			buf_putc(out, '.');
-		buf_add(out, at, segment.n);
-		any = true;
+		buf_add(out, at, segment.n < MAX_NUMBERS ? segment.n : MAX_NUMBERS);
 	}
 }
 

@@ -13,24 +13,28 @@
 #define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define DIGITS	"0123456789"
 
-/* Returns a copy that is UTF-8 without control characters, which the caller frees. */
-static char *clean(const char *text)
+/* Returns a copy that is UTF-8 without control characters, of at most max bytes and what stands for
+ * the middle of a longer text.  The caller frees it. */
+static char *clean(const char *text, size_t max)
 {
 	struct buf out = { 0 };
-	size_t n = strlen(text);
+	size_t n = strlen(text), head = n <= max ? n : max / 2;
 
-	buf_reserve(&out, n);
-	while (n) {
-		size_t valid = json_utf8_prefix((struct json_text){ text, n });
+	buf_reserve(&out, head);
+	for (size_t at = 0; at < n;) {
+		size_t end = at < head ? head : n, valid;
 
-		buf_add(&out, text, valid);
-		text += valid;
-		n -= valid;
-		if (!n)
-			break;
-		buf_puts(&out, "\xEF\xBF\xBD");
-		text++;
-		n--;
+		valid = json_utf8_prefix((struct json_text){ text + at, end - at });
+		buf_add(&out, text + at, valid);
+		at += valid;
+		if (at < end) {
+			buf_puts(&out, "\xEF\xBF\xBD");
+			at++;
+		}
+		if (at == head && at < n) {
+			buf_puts(&out, "\xE2\x80\xA6"); /* ... */
+			at = n - max / 2;
+		}
 	}
 	buf_add(&out, "", 0);
 	text_sanitize(out.data);
@@ -39,7 +43,7 @@ static char *clean(const char *text)
 
 void escape_line(struct buf *out, const char *text)
 {
-	char *copy = clean(text);
+	char *copy = clean(text, ESCAPE_MAX_LINE);
 
 	buf_puts(out, copy);
 	free(copy);
@@ -47,7 +51,7 @@ void escape_line(struct buf *out, const char *text)
 
 void escape_html(struct buf *out, const char *text)
 {
-	char *copy = clean(text);
+	char *copy = clean(text, ESCAPE_MAX);
 
 	for (const char *p = copy; *p; p++) {
 		switch (*p) {
@@ -88,7 +92,7 @@ static uint32_t decode(const char **p)
 
 void escape_json(struct buf *out, const char *text)
 {
-	char *copy = clean(text);
+	char *copy = clean(text, ESCAPE_MAX);
 
 	buf_putc(out, '"');
 	for (const char *p = copy; *p;) {
@@ -123,7 +127,7 @@ static bool is_plain_yaml(const char *text)
 
 void escape_yaml(struct buf *out, const char *text)
 {
-	char *copy = clean(text);
+	char *copy = clean(text, ESCAPE_MAX);
 
 	if (is_plain_yaml(copy)) {
 		buf_puts(out, copy);
@@ -155,7 +159,7 @@ static void add_entities(struct buf *out, const char *text)
 
 void escape_markdown(struct buf *out, const char *text)
 {
-	char *copy = clean(text);
+	char *copy = clean(text, ESCAPE_MAX);
 
 	/* These make no markup: no blank at either end, no sign that begins a list or a heading. */
 	if (copy[strspn(copy, LETTERS DIGITS " ./,:()%=;-")] == '\0' && strchr(LETTERS, *copy))
@@ -167,7 +171,7 @@ void escape_markdown(struct buf *out, const char *text)
 
 void escape_markdown_code(struct buf *out, const char *text)
 {
-	char *copy = clean(text);
+	char *copy = clean(text, ESCAPE_MAX);
 
 	if (*copy && !strchr(" ", *copy) &&
 	    copy[strspn(copy, LETTERS DIGITS " ./,:()%=;-_*+{}[]#@~^$!?'\"")] == '\0') {

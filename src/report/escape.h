@@ -2,14 +2,17 @@
  *
  * Text of others in the languages of a report.  Each function adds a text that its reader shows as
  * it is: names in files may hold anything.  Control characters become '?', bytes that are not UTF-8
- * U+FFFD.
+ * U+FFFD, and the middle of a text with more than ESCAPE_MAX bytes an ellipsis.
  */
 #ifndef FP8CONV_REPORT_ESCAPE_H
 #define FP8CONV_REPORT_ESCAPE_H
 
 #include "base/buf.h"
 
-/* One line of plain text, as in a block of code. */
+#define ESCAPE_MAX	300
+#define ESCAPE_MAX_LINE 65536
+
+/* One line of plain text, as in a block of code, of at most ESCAPE_MAX_LINE bytes. */
 void escape_line(struct buf *out, const char *text);
 
 /* Element content, or an attribute's value in double quotes. */

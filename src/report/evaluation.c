@@ -115,14 +115,15 @@ static int read_data(const struct reading *reading)
 
 	if (list && !json_is_array(list))
 		return invalid(reading, "data", "is not a list");
-	evaluation->data = xcalloc(json_array_size(list), sizeof *evaluation->data);
 	json_array_foreach(list, i, name)
 	{
-		evaluation->data[i] = json_string_value(name);
-		if (!evaluation->data[i])
+		if (!json_is_string(name))
 			return invalid(reading, "data", "has a name that is not a text");
+		if (evaluation->n_data < EVALUATION_MAX_DATA)
+			evaluation->data[evaluation->n_data++] = json_string_value(name);
+		else
+			evaluation->n_more_data++;
 	}
-	evaluation->n_data = json_array_size(list);
 	return 0;
 }
 
@@ -265,7 +266,6 @@ int evaluation_read(struct evaluation *evaluation, const struct io *io, const ch
 
 void evaluation_release(struct evaluation *evaluation)
 {
-	free(evaluation->data);
 	free(evaluation->modules);
 	json_decref(evaluation->json);
 	*evaluation = (struct evaluation){ 0 };

@@ -36,6 +36,8 @@ struct measured_module {
 	double zeros, saturated; /* shares of inputs */
 };
 
+#define EVALUATION_MAX_DATA 16
+
 struct evaluation {
 	bool compared; /* with the source; without it only the perplexity is known */
 	struct measured perplexity, source_perplexity, ln_ratio, ratio, difference, same_top;
@@ -45,8 +47,8 @@ struct evaluation {
 	char data_sha256[65];
 	/* texts of the file; NULL where missing */
 	const char *precision, *activations, *model, *source;
-	const char **data; /* names of files */
-	size_t n_data;
+	const char *data[EVALUATION_MAX_DATA]; /* names of files: the first ones */
+	size_t n_data, n_more_data;
 	size_t n_modules;
 	struct measured_module *modules; /* by layer, as in the file */
 	json_t *json;			 /* has the texts */

@@ -12,6 +12,7 @@
 
 /* Reasons of tensors that `quantize` would have taken: by its manifest, or without one. */
 static const char unrecorded[] = "kept for a reason that the manifest does not record";
+static const char sensitive[] = "by its measured sensitivity";
 static const char foreign[] = "chosen by its author";
 static const char passed[] = "in 4 bits, as in the source";
 
@@ -163,7 +164,10 @@ void kept_find(struct kept *kept, const struct checkpoint *checkpoint,
 	take_profile(&recorded, checkpoint, options);
 	if (recorded.select.recipe &&
 	    !selection_make(&selection, checkpoint, &recorded.select, &ignored))
-		take_reasons(kept, checkpoint, &selection, options ? unrecorded : foreign);
+		take_reasons(kept, checkpoint, &selection,
+			     !options				? foreign
+			     : json_object_get(options, "keep") ? sensitive
+								: unrecorded);
 	else
 		take_roles(kept, checkpoint, detection);
 	selection_release(&selection);
