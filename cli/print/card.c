@@ -155,6 +155,31 @@ static void put_scheme(struct buf *out, const struct reported *reported)
 							: "no scales");
 }
 
+/* Adds what the manifest says of compensated rounding. */
+static void put_rounding(struct buf *out, const struct report *report)
+{
+	const json_t *options = json_object_get(report->manifest, "options");
+	const json_t *planned = json_object_get(options, "rounding");
+	const json_t *done = json_object_get(report->manifest, "rounding");
+	const char *rounding = json_string_value(json_object_get(done, "rounding"));
+	const char *hash = json_string_value(json_object_get(planned, "data_sha256"));
+
+	if (!rounding || !hash)
+		return;
+	buf_puts(out, "| Rounding | ");
+	escape_markdown(out, rounding);
+	buf_printf(out,
+		   ", by %lld tokens in %lld sequences of calibration data; SHA-256 of the "
+		   "token ids ",
+		   (long long)json_integer_value(json_object_get(planned, "tokens")),
+		   (long long)json_integer_value(json_object_get(planned, "sequences")));
+	escape_markdown_code(out, hash);
+	if (json_is_number(json_object_get(done, "shrink")))
+		buf_printf(out, "; shrinkage %g",
+			   json_number_value(json_object_get(done, "shrink")));
+	buf_puts(out, " |\n");
+}
+
 static void put_overview(struct buf *out, const struct reported *reported)
 {
 	const struct detection *detection = &reported->inspection->detection;
@@ -174,6 +199,7 @@ static void put_overview(struct buf *out, const struct reported *reported)
 		buf_puts(out, " |\n");
 	}
 	put_scheme(out, reported);
+	put_rounding(out, report);
 	put_size(out, reported);
 	buf_puts(out, "| Made by | ");
 	if (report_version(report)) {
@@ -411,6 +437,8 @@ static void put_data(struct buf *out, const struct evaluation *evaluation)
 		buf_puts(out, ", ");
 		free(name);
 	}
+	if (evaluation->n_more_data)
+		buf_printf(out, "%zu more, ", evaluation->n_more_data);
 	buf_printf(out,
 		   "%llu positions in %llu sequences of at most %llu tokens; SHA-256 of the "
 		   "token ids `%s`.\n",

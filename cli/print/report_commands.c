@@ -3,6 +3,7 @@
  * The commands that made a checkpoint, from its manifest: the options whose values are not the
  * defaults, under the names of their models.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,6 +122,48 @@ static void put_scales(struct buf *out, const json_t *options)
 		buf_printf(out, " --margin %lld", (long long)margin);
 }
 
+static uint64_t count_of(const json_t *object, const char *key)
+{
+	json_int_t n = json_integer_value(json_object_get(object, key));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+/* Adds the options of compensated rounding, if the job has them; "DATA" stands for each file. */
+static void put_rounding(struct buf *out, const json_t *rounding)
+{
+	uint64_t n_sequences = count_of(rounding, "sequences"),
+		 n_tokens = count_of(rounding, "tokens");
+	const json_t *shrink = json_object_get(rounding, "shrink");
+
+	if (!json_is_object(rounding))
+		return;
+	buf_puts(out, " --rounding compensated --data DATA");
+	for (uint64_t domain = 1; domain < count_of(rounding, "domains") && domain < 16; domain++)
+		buf_puts(out, " --data DATA");
+	if (n_sequences && n_tokens % n_sequences == 0 && n_tokens / n_sequences != 512)
+		buf_printf(out, " --seq-len %" PRIu64, n_tokens / n_sequences);
+	if (n_sequences)
+		buf_printf(out, " --passes %" PRIu64, n_sequences);
+	if (json_is_number(shrink))
+		buf_printf(out, " --shrink %g", json_number_value(shrink));
+}
+
+/* Adds the options of a list of measured sensitivities. */
+static void put_keep(struct buf *out, const json_t *keep)
+{
+	double budget = json_number_value(json_object_get(keep, "budget"));
+	double max_kld = json_number_value(json_object_get(keep, "max_kld"));
+
+	if (!json_is_object(keep))
+		return;
+	buf_puts(out, " --keep S.json");
+	if (budget > 0)
+		buf_printf(out, " --budget %g%%", 100 * budget);
+	if (max_kld > 0)
+		buf_printf(out, " --max-kld %g", max_kld);
+}
+
 static void put_conversion(struct buf *out, const struct report *report, const char *source)
 {
 	const char *command = text_of(report->manifest, "command");
@@ -139,6 +182,8 @@ static void put_conversion(struct buf *out, const struct report *report, const c
 		if (!strcmp(members[i].key, "profile"))
 			put_scales(out, options);
 	}
+	put_rounding(out, json_object_get(options, "rounding"));
+	put_keep(out, json_object_get(options, "keep"));
 }
 
 static void put_eval(struct buf *out, const struct report *report, const char *source)
