@@ -121,7 +121,7 @@ def whole(folder):
     for name in sorted({name for name, _, _ in found.found} - allowed):
         print(f"an element <{name}>")
     # Markdown's own reader is not here: outside of code, no '<' of others may be left.
-    body = re.sub(r"```.*?```|`[^`\n]*`", "", card.decode().split("\n---\n", 1)[1], flags=re.S)
+    body = re.sub(r"^```sh\n.*?^```$|`[^`\n]*`", "", card.decode().split("\n---\n", 1)[1], flags=re.S | re.M)
     for tag in sorted(set(re.findall(r"<[^>\n]*>?", body)) - {"<code>", "</code>"}):
         if not tag.startswith("<!-- fp8conv report "):
             print(f"README.md has {tag}")
