@@ -18,7 +18,7 @@
 
 #include "base/err.h"
 #include "base/io.h"
-#include "ckpt/outdir.h"
+#include "ckpt/outfile.h"
 #include "ckpt/safetensors.h"
 #include "num/amax_bin.h"
 
@@ -102,26 +102,15 @@ bool amax_is_file(const struct st_file *file);
 int amax_stats_read(struct amax_stats *stats, const struct io *io, const char *path,
 		    struct err *err);
 
-/* The place of an amax file to write: its directory, created if needed, and locked against other
- * processes of fp8conv while it is open.  A zeroed place is safe to close. */
-struct amax_place {
-	struct outdir dir;
-	const char *name; /* in dir; points into the caller's path */
-};
-
-/* Opens the directory of path, which must outlive the place. */
-int amax_place_open(struct amax_place *place, const struct io *io, const char *path,
-		    struct err *err);
 /* Returns 0 if the file may be replaced: it does not exist, or is an amax file.  ERR_USAGE for any
  * other file, so that a typing error destroys no model, data or dump. */
-int amax_place_check(const struct amax_place *place, const char *path, struct err *err);
-void amax_place_close(struct amax_place *place);
+int amax_outfile_check(const struct outfile *place, const char *path, struct err *err);
 
 /* Writes the file, whole or not at all, and replaces an old one of that name.  The same table gives
  * the same bytes, whatever the order in which its sites were made. */
-int amax_stats_put(const struct amax_stats *stats, const struct amax_place *place, struct err *err);
+int amax_stats_put(const struct amax_stats *stats, const struct outfile *place, struct err *err);
 
-/* The same for a path that is locked only for the call, and checked by amax_place_check(). */
+/* The same for a path that is locked only for the call, and checked by amax_outfile_check(). */
 int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
 		     struct err *err);
 

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -103,7 +102,7 @@ static int write_tensors(struct writer *writer, const struct listing *listing, u
 	return 0;
 }
 
-int amax_stats_put(const struct amax_stats *stats, const struct amax_place *place, struct err *err)
+int amax_stats_put(const struct amax_stats *stats, const struct outfile *place, struct err *err)
 {
 	struct st_metadata metadata[MAX_METADATA];
 	size_t n_metadata = metadata_make(metadata, stats);
@@ -130,30 +129,7 @@ out:
 	return rc;
 }
 
-int amax_place_open(struct amax_place *place, const struct io *io, const char *path,
-		    struct err *err)
-{
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-	char *directory, *lock;
-	int rc;
-
-	*place = (struct amax_place){ .name = name };
-	if (!*name)
-		return err_set(err, ERR_USAGE, "'%s' is not the name of a file", path);
-	directory =
-		slash ? xstrndup(path, slash == path ? 1 : (size_t)(slash - path)) : xstrdup(".");
-	lock = outdir_own_name(name, "lock");
-	rc = outdir_open(&place->dir, io, directory, lock, false, err);
-	if (place->dir.held) /* the lock is for the file, not for the directory */
-		rc = err_set(err, ERR_SYSTEM,
-			     "'%s' is in use by another fp8conv: try again after it ends", path);
-	free(lock);
-	free(directory);
-	return rc;
-}
-
-int amax_place_check(const struct amax_place *place, const char *path, struct err *err)
+int amax_outfile_check(const struct outfile *place, const char *path, struct err *err)
 {
 	const struct io *io = place->dir.io;
 	struct st_file file = { 0 };
@@ -178,20 +154,15 @@ int amax_place_check(const struct amax_place *place, const char *path, struct er
 		       path);
 }
 
-void amax_place_close(struct amax_place *place)
-{
-	outdir_close(&place->dir);
-}
-
 int amax_stats_write(const struct amax_stats *stats, const struct io *io, const char *path,
 		     struct err *err)
 {
-	struct amax_place place = { 0 };
-	int rc = amax_place_open(&place, io, path, err) || amax_place_check(&place, path, err) ||
+	struct outfile place = { 0 };
+	int rc = outfile_open(&place, io, path, err) || amax_outfile_check(&place, path, err) ||
 				 amax_stats_put(stats, &place, err)
 			 ? -1
 			 : 0;
 
-	amax_place_close(&place);
+	outfile_close(&place);
 	return rc;
 }

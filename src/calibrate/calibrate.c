@@ -213,7 +213,7 @@ int calibrate_run(const struct calibrate_plan *plan, const struct calibrate_para
 
 	rc = run(&calibration, params->backend, err);
 	recorder_free(calibration.recorder);
-	amax_place_close(&calibration.file.place);
+	outfile_close(&calibration.file.place);
 	sweep_release(&calibration.sweep);
 	return rc;
 }

@@ -433,7 +433,7 @@ int dumps_run(const struct dumps_plan *plan, const struct calibrate_params *para
 
 	computed_by = backend_text(params->backend);
 	rc = run_all(&run, params->backend, computed_by, err);
-	amax_place_close(&run.file.place);
+	outfile_close(&run.file.place);
 	dumps_run_release(&run);
 	free(computed_by);
 	return rc;

@@ -154,7 +154,7 @@ int resume_open(struct history_file *file, struct source *source, const char *ba
 	bool exists;
 	int rc;
 
-	if (amax_place_open(&file->place, params->io, params->output, err))
+	if (outfile_open(&file->place, params->io, params->output, err))
 		return -1;
 	exists = stat(params->output, &status) == 0;
 	if (exists && !params->resume && !params->restart)
@@ -162,7 +162,7 @@ int resume_open(struct history_file *file, struct source *source, const char *ba
 			       "'%s' exists: use --resume to continue it, or --restart to start "
 			       "over",
 			       params->output);
-	if (params->restart && amax_place_check(&file->place, params->output, err))
+	if (params->restart && amax_outfile_check(&file->place, params->output, err))
 		return -1;
 	if (!exists || !params->resume)
 		return begin_history(params, source, backend, stats, err);

@@ -21,7 +21,7 @@ bool calibrate_is_f32(const struct calibrate_params *params);
 /* The place of a history, and the origin of its passes.  A zeroed struct is safe to close. */
 struct history_file {
 	const struct calibrate_params *params;
-	struct amax_place place;
+	struct outfile place;
 	const char *data; /* origin of the passes, for messages */
 	size_t n_passes;  /* passes requested */
 };
