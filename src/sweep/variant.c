@@ -178,43 +178,53 @@ static const void *panel_rows(const struct forward *forward, const float *values
 	return panel;
 }
 
-static int weight_fill(const struct forward *forward, const struct executor_weight *weight,
+int variants_panel_set(const struct variants *variants, const struct linear *linear, size_t panel,
 		       const float *values, struct err *err)
 {
-	void *panel;
-	int rc = 0;
+	const struct executor_weight *weight = &linear->weight;
+	size_t n = executor_weight_panel_rows(weight, panel) * weight->k;
+	void *rows;
+	int rc;
 
-	if (buffer_alloc(&panel, (uint64_t)weight->panel_rows * weight->k * sizeof *values,
-			 "a part of a weight", err))
+	if (buffer_alloc(&rows, n * sizeof *values, "a part of a weight", err))
 		return -1;
-	for (size_t i = 0; i < executor_weight_panels(weight) && !rc; i++) {
-		size_t n = executor_weight_panel_rows(weight, i) * weight->k;
+	rc = weight->executor->ops->weight_set(
+		weight, panel, panel_rows(&variants->forward, values, n, rows), err);
+	free(rows);
+	return rc ? err_wrap(err, "tensor '%s'", linear->ref->weight->tensor->name) : 0;
+}
 
-		rc = weight->executor->ops->weight_set(weight, i,
-						       panel_rows(forward, values, n, panel), err);
-		values += n;
-	}
-	free(panel);
-	return rc;
+int variant_stage_take(struct variant_stage *stage, const struct variants *variants,
+		       const struct linear_ref *ref, const void *module, struct linear **linear,
+		       struct err *err)
+{
+	struct executor_weight weight;
+
+	*linear = find(stage, ref);
+	weight = (*linear)->weight;
+	weight.dtype = variants->forward.input;
+	weight.data = NULL;
+	if (weight.executor->ops->weight_init(&weight, err))
+		return err_wrap(err, "tensor '%s'", ref->weight->tensor->name);
+	(*linear)->weight = weight;
+	(*linear)->input = variants->forward.input;
+	(*linear)->module = module;
+	return 0;
 }
 
 int variant_stage_replace(struct variant_stage *stage, const struct variants *variants,
 			  const struct linear_ref *ref, const float *values, const void *module,
 			  struct err *err)
 {
-	const struct forward *forward = &variants->forward;
-	struct linear *linear = find(stage, ref);
-	struct executor_weight weight = linear->weight;
+	struct linear *linear;
 
-	weight.dtype = forward->input;
-	weight.data = NULL;
-	if (weight.executor->ops->weight_init(&weight, err))
-		return err_wrap(err, "tensor '%s'", ref->weight->tensor->name);
-	linear->weight = weight;
-	linear->input = forward->input;
-	linear->module = module;
-	if (weight_fill(forward, &weight, values, err))
-		return err_wrap(err, "tensor '%s'", ref->weight->tensor->name);
+	if (variant_stage_take(stage, variants, ref, module, &linear, err))
+		return -1;
+	for (size_t i = 0; i < executor_weight_panels(&linear->weight); i++) {
+		if (variants_panel_set(variants, linear, i, values, err))
+			return -1;
+		values += executor_weight_panel_rows(&linear->weight, i) * linear->weight.k;
+	}
 	return 0;
 }
 

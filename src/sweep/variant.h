@@ -80,6 +80,14 @@ int variant_stage_replace(struct variant_stage *stage, const struct variants *va
 			  const struct linear_ref *ref, const float *values, const void *module,
 			  struct err *err);
 
+/* The same by panels of rows, such as executor_weight_panels() counts them: variant_stage_take()
+ * allocates the weight, and variants_panel_set() fills a panel of it from values (rows, k). */
+int variant_stage_take(struct variant_stage *stage, const struct variants *variants,
+		       const struct linear_ref *ref, const void *module, struct linear **linear,
+		       struct err *err);
+int variants_panel_set(const struct variants *variants, const struct linear *linear, size_t panel,
+		       const float *values, struct err *err);
+
 /* Runs a sequence through a layer. */
 int variant_run(struct variant *variant, const struct variant_stage *stage, int worker,
 		size_t sequence, struct err *err);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fp8conv sensitivity: what each group of matrices costs when it is quantized.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/command.h"
+#include "cli/options/recipe.h"
+#include "cli/options/run.h"
+#include "cli/options/values.h"
+#include "cli/print/plan.h"
+#include "cli/print/sensitivity.h"
+#include "cli/process.h"
+#include "cli/signals.h"
+#include "format/engine.h"
+
+#define MAX_RECIPES 16
+
+/* The names in --recipe, each of a row of recipes. */
+struct recipe_names {
+	const char *names[MAX_RECIPES];
+	size_t n;
+};
+
+struct settings {
+	struct sensitivity_params params; /* completed by check_and_run() */
+	struct option_list data, include, exclude;
+	struct option_rules rules;
+	struct recipe_names recipes;
+	struct run_settings run;
+	int profile; /* enum profile_level, in the order of the option's values */
+	int by;	     /* 1: expert */
+	bool dry_run;
+};
+
+#define PLACE(member) offsetof(struct settings, member)
+
+static const struct option_row argument = { .name = "MODEL",
+					    .arg = "MODEL",
+					    .read = option_text,
+					    .offset = PLACE(params.quantize.convert.input) };
+
+/* Reads "blockwise,mxfp8". */
+static int read_recipes(const struct option_row *option, const char *value, void *place,
+			struct err *err)
+{
+	struct recipe_names *chosen = place;
+	char *text = xstrdup(value), *rest = text, *word;
+	const struct recipe *recipe;
+	int rc = 0;
+
+	chosen->n = 0;
+	while (!rc && (word = strsep(&rest, ","))) {
+		recipe = recipe_find(word, err);
+		rc = recipe ? 0 : err_wrap(err, "option '--%s'", option->name);
+		for (size_t i = 0; i < chosen->n && !rc; i++)
+			if (chosen->names[i] == recipe->name)
+				rc = err_set(err, ERR_USAGE, "option '--%s': duplicate '%s'",
+					     option->name, word);
+		if (!rc && chosen->n == MAX_RECIPES)
+			rc = err_set(err, ERR_USAGE, "option '--%s': more than %d recipes",
+				     option->name, MAX_RECIPES);
+		if (!rc)
+			chosen->names[chosen->n++] = recipe->name;
+	}
+	free(text);
+	return rc;
+}
+
+/* clang-format off */
+static const struct option_row options[] = {
+	{ SECTION_OUTPUT, "output", 'o', "S.json", "Table of divergences to write", option_text,
+	  PLACE(params.output) },
+	{ SECTION_OUTPUT, "recipe", 0, "RECIPE[,...]",
+	  "Recipes to measure, as for 'fp8conv quantize' (default blockwise)", read_recipes,
+	  PLACE(recipes) },
+	{ SECTION_OUTPUT, "format", 0, "FORMAT",
+	  "Checkpoint format, as for 'fp8conv quantize'", option_text,
+	  PLACE(params.quantize.format) },
+	{ SECTION_OUTPUT, "target", 0, ENGINE_WORDS,
+	  "Engine that must load the result, as for 'fp8conv quantize'", option_text,
+	  PLACE(params.quantize.target) },
+	{ SECTION_OUTPUT, "by", 0, "layer|expert",
+	  "Measure all experts of a layer together (default), or each alone", option_choice,
+	  PLACE(by) },
+	{ SECTION_DATA, "data", 0, "FILE",
+	  "Text or token ids (.txt, .jsonl, .json, .npy, .safetensors; .gz, .zst), a directory of "
+	  "such files, or -; may be repeated",
+	  option_append, PLACE(data) },
+	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
+	  PLACE(params.seq_len) },
+	{ SECTION_DATA, "passes", 0, "N", "Maximum number of sequences (default 4)",
+	  option_large, PLACE(params.passes) },
+	{ SECTION_NUMBERS, "calibration", 0, "FILE", "Amax history for static scales",
+	  option_text, PLACE(params.quantize.calibration.path) },
+	{ SECTION_NUMBERS, "precision", 0, "bf16|f32",
+	  "Input type of matrix products (default bf16)", option_text, PLACE(params.precision) },
+	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
+	  PLACE(include) },
+	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",
+	  option_append, PLACE(exclude) },
+	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
+	  "Set the recipe of matching tensors, or keep them (RE=skip); the last match wins",
+	  option_append_rule, PLACE(rules) },
+	{ SECTION_TENSORS, "profile", 0, PROFILE_WORDS,
+	  "Follow the model family's release and engines (default), engines only, or no rule of a "
+	  "family",
+	  option_choice, PLACE(profile) },
+	{ SECTION_TENSORS, "ragged", 0, NULL, "Allow partial blocks at the edges", option_flag,
+	  PLACE(params.quantize.select.ragged) },
+	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 or low-bit source", option_flag,
+	  PLACE(params.quantize.select.requantize) },
+	{ SECTION_RUNNING, "restart", 0, NULL, "Overwrite an existing output", option_flag,
+	  PLACE(params.restart) },
+	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
+	  PLACE(params.restart) },
+	{ SECTION_RUNNING, "max-memory", 0, "SIZE",
+	  "Memory for sequences in flight, in addition to two layers (default 1G)", option_size,
+	  PLACE(run.max_memory) },
+	{ SECTION_REPORTING, "dry-run", 0, NULL, "Print the plan and exit", option_flag,
+	  PLACE(dry_run) },
+	{ 0 },
+};
+/* clang-format on */
+
+static int job_run(struct sensitivity_plan *plan, const struct settings *settings, struct err *err)
+{
+	struct sensitivity_progress progress = { 0 };
+	const struct watched_groups groups = { &progress, plan };
+	const struct watched watched = watch_groups(&groups);
+	double began = process_now();
+	struct ticker ticker;
+	int rc;
+
+	ticker_start(&ticker, "sensitivity", run_progress_mode(&settings->run), &watched);
+	rc = sensitivity_run(plan, &settings->params, &progress, err);
+	ticker_stop(&ticker);
+	if (rc == 0) {
+		const struct sensitivity_report report = { .params = &settings->params,
+							   .plan = plan,
+							   .seconds = process_now() - began };
+
+		if (settings->run.json)
+			sensitivity_report_json(&report);
+		if (!settings->run.quiet && (settings->run.verbose || isatty(STDERR_FILENO)))
+			sensitivity_report_text(&report);
+	}
+	return rc;
+}
+
+static int open_and_run(const struct settings *settings, struct err *err)
+{
+	struct sensitivity_plan plan;
+	int rc = 0;
+
+	if (sensitivity_plan_make(&plan, &settings->params, err))
+		return -1;
+	if (!settings->run.quiet) {
+		notes_print("sensitivity", &plan.plans[0].selection.notes, false);
+		sensitivity_note_unmeasured(&plan);
+	}
+	if (settings->dry_run)
+		(settings->run.json ? sensitivity_print_json : sensitivity_print_text)(&plan);
+	else
+		rc = job_run(&plan, settings, err);
+	sensitivity_plan_release(&plan);
+	return rc;
+}
+
+/* Completes what decides the selection. */
+static void complete(struct settings *settings)
+{
+	struct sensitivity_params *params = &settings->params;
+	struct quantize_params *quantize = &params->quantize;
+
+	if (!settings->recipes.n)
+		settings->recipes.names[settings->recipes.n++] = "blockwise";
+	params->recipes = settings->recipes.names;
+	params->n_recipes = settings->recipes.n;
+	params->by_expert = settings->by;
+	params->data = settings->data.texts;
+	params->n_data = settings->data.n;
+	params->max_memory = settings->run.max_memory;
+	params->n_threads = run_threads(&settings->run);
+	quantize->profile = (enum profile_level)settings->profile;
+	quantize->select.include = settings->include.texts;
+	quantize->select.n_include = settings->include.n;
+	quantize->select.exclude = settings->exclude.texts;
+	quantize->select.n_exclude = settings->exclude.n;
+	quantize->select.rules = settings->rules.rules;
+	quantize->select.n_rules = settings->rules.n;
+	quantize->convert.backend = params->backend;
+	quantize->convert.n_threads = params->n_threads;
+}
+
+static int check_and_run(struct settings *settings, struct err *err)
+{
+	struct sensitivity_params *params = &settings->params;
+
+	if (!settings->data.n)
+		return err_set(err, ERR_USAGE,
+			       "option '--data' is missing: give text or token ids to run the "
+			       "model on");
+	if (!params->output && !settings->dry_run)
+		return err_set(err, ERR_USAGE,
+			       "option '--output' is missing: give a file for the table (-o "
+			       "S.json), or --dry-run");
+	if (!strcmp(params->quantize.convert.input, "-"))
+		return err_set(err, ERR_USAGE,
+			       "'-' is not a model: give the directory of a checkpoint");
+	params->stop = signals_watch();
+	params->backend = run_forward_backend(&settings->run, "sensitivity", err);
+	if (!params->backend)
+		return -1;
+	complete(settings);
+	return open_and_run(settings, err);
+}
+
+static int run(const struct command *command, int argc, char **argv, struct err *err)
+{
+	struct settings settings = { .params.quantize.convert.io = &io_system };
+	int rc = command_parse(command, argc, argv, &settings, err);
+
+	rc = rc ? rc : check_and_run(&settings, err);
+	for (size_t i = 0; i < settings.rules.n; i++)
+		free((char *)settings.rules.rules[i].pattern);
+	free(settings.rules.rules);
+	free(settings.data.texts);
+	free(settings.include.texts);
+	free(settings.exclude.texts);
+	return rc < 0 ? -1 : 0;
+}
+
+const struct command command_sensitivity = {
+	.name = "sensitivity",
+	.args = "MODEL --data FILE -o S.json",
+	.summary = "Measure what each group of matrices costs when it is quantized",
+	.group = GROUP_CALIBRATE,
+	.options = options,
+	.shared = { { tuning_options, PLACE(params.quantize.tuning) },
+		    { report_options, PLACE(run) },
+		    { run_options, PLACE(run) } },
+	.argument = &argument,
+	.run = run,
+};

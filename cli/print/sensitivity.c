@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/print/sensitivity.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/sort.h"
+#include "cli/print/json.h"
+#include "cli/print/path.h"
+#include "cli/print/table.h"
+#include "cli/print/units.h"
+#include "cli/process.h"
+
+/* Groups in the closing summary. */
+#define N_WORST 8
+
+static size_t n_rounds(const struct sensitivity_plan *plan)
+{
+	return (plan->table.n_groups + plan->n_at_once - 1) / plan->n_at_once;
+}
+
+/* The totals of a recipe. */
+struct totals {
+	size_t n_groups, n_modules;
+	uint64_t bf16, fp8; /* bytes */
+	double kld;
+};
+
+static struct totals totals_of(const struct kld_table *table, size_t recipe)
+{
+	struct totals totals = { 0 };
+
+	for (size_t i = 0; i < table->n_groups; i++) {
+		const struct kld_group *group = &table->groups[i];
+
+		if (group->recipe != recipe)
+			continue;
+		totals.n_groups++;
+		totals.n_modules += group->n;
+		totals.bf16 += group->bf16_bytes;
+		totals.fp8 += group->fp8_bytes;
+		totals.kld += group->mean;
+	}
+	return totals;
+}
+
+void sensitivity_print_text(const struct sensitivity_plan *plan)
+{
+	const struct kld_table *table = &plan->table;
+	struct table lines = { .columns = "llrrr" };
+	struct buf text = { 0 };
+
+	for (size_t i = 0; i < table->n_groups; i++) {
+		const struct kld_group *group = &table->groups[i];
+
+		table_cell(&lines, group->name);
+		table_cell(&lines, table->recipes[group->recipe].name);
+		table_cell_number(&lines, group->n);
+		table_cell_size(&lines, group->bf16_bytes);
+		table_cell_size(&lines, group->fp8_bytes);
+	}
+	table_print(&lines, stdout, true);
+	table_release(&lines);
+	printf("\narchitecture %s, %zu layers\n", plan->model.arch->name, plan->model.n_layers);
+	printf("%zu groups, %zu at once, rounds %zu\n", table->n_groups, plan->n_at_once,
+	       n_rounds(plan));
+	printf("sequences %zu, tokens %" PRIu64 "\n", plan->data.n, plan->sweep.n_tokens);
+	units_memory(&text, plan->memory_bytes);
+	printf("%s of memory\n", text.data);
+	buf_release(&text);
+}
+
+static void json_groups(struct json_out *out, const struct kld_table *table, bool measured)
+{
+	json_out_open(out, "groups", '[');
+	for (size_t i = 0; i < table->n_groups; i++) {
+		const struct kld_group *group = &table->groups[i];
+
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "recipe", table->recipes[group->recipe].name);
+		json_out_text(out, "group", group->name);
+		json_out_count(out, "modules", group->n);
+		json_out_count(out, "bf16_bytes", group->bf16_bytes);
+		json_out_count(out, "fp8_bytes", group->fp8_bytes);
+		if (measured) {
+			json_out_real(out, "kld", group->mean);
+			json_out_real(out, "se", group->se);
+		}
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+}
+
+static void json_recipes(struct json_out *out, const struct kld_table *table, bool measured)
+{
+	json_out_open(out, "recipes", '[');
+	for (size_t r = 0; r < table->n_recipes; r++) {
+		struct totals totals = totals_of(table, r);
+
+		json_out_open(out, NULL, '{');
+		json_out_text(out, "recipe", table->recipes[r].name);
+		json_out_count(out, "groups", totals.n_groups);
+		json_out_count(out, "modules", totals.n_modules);
+		json_out_count(out, "unmeasured", table->recipes[r].n_unmeasured);
+		json_out_count(out, "bf16_bytes", totals.bf16);
+		json_out_count(out, "fp8_bytes", totals.fp8);
+		if (measured)
+			json_out_real(out, "kld_sum", totals.kld);
+		json_out_close(out, '}');
+	}
+	json_out_close(out, ']');
+}
+
+void sensitivity_print_json(const struct sensitivity_plan *plan)
+{
+	struct json_out out = { .stream = stdout };
+
+	json_out_begin(&out);
+	json_out_text(&out, "architecture", plan->model.arch->name);
+	json_out_count(&out, "layers", plan->model.n_layers);
+	json_recipes(&out, &plan->table, false);
+	json_groups(&out, &plan->table, false);
+	json_out_count(&out, "at_once", plan->n_at_once);
+	json_out_count(&out, "rounds", n_rounds(plan));
+	json_out_count(&out, "sequences", plan->data.n);
+	json_out_count(&out, "tokens", plan->sweep.n_tokens);
+	json_out_count(&out, "memory_bytes", plan->memory_bytes);
+	json_out_end(&out);
+}
+
+void sensitivity_note_unmeasured(const struct sensitivity_plan *plan)
+{
+	for (size_t r = 0; r < plan->table.n_recipes; r++) {
+		const struct kld_recipe *recipe = &plan->table.recipes[r];
+
+		if (recipe->n_unmeasured)
+			fprintf(stderr,
+				"fp8conv sensitivity: note: %zu matrices that recipe '%s' "
+				"quantizes take no part in the forward pass as they are, and "
+				"are not measured, for example '%s'\n",
+				recipe->n_unmeasured, recipe->name, recipe->unmeasured[0]);
+	}
+}
+
+void sensitivity_report_json(const struct sensitivity_report *report)
+{
+	const struct sensitivity_plan *plan = report->plan;
+	struct json_out out = { .stream = stdout };
+
+	json_out_begin(&out);
+	json_out_text(&out, "output", report->params->output);
+	json_recipes(&out, &plan->table, true);
+	json_groups(&out, &plan->table, true);
+	json_out_count(&out, "sequences", plan->data.n);
+	json_out_count(&out, "tokens", plan->sweep.n_tokens);
+	json_out_real(&out, "seconds", report->seconds);
+	json_out_count(&out, "peak_memory_bytes", process_peak_memory());
+	json_out_end(&out);
+}
+
+/* Compares divergence per byte, the largest first. */
+static int compare_worth(const void *one, const void *other)
+{
+	const struct kld_group *a = *(const struct kld_group *const *)one;
+	const struct kld_group *b = *(const struct kld_group *const *)other;
+	double x = a->mean / (double)a->bf16_bytes, y = b->mean / (double)b->bf16_bytes;
+
+	if (x != y)
+		return x < y ? 1 : -1;
+	return (a > b) - (a < b);
+}
+
+/* Prints the groups of a recipe that are worth most to keep. */
+static void print_worst(const struct kld_table *table, size_t recipe)
+{
+	const struct kld_group **groups = xcalloc(table->n_groups, sizeof *groups);
+	const struct totals totals = totals_of(table, recipe);
+	struct table lines = { .columns = "lrrl" };
+	size_t n = 0;
+
+	for (size_t i = 0; i < table->n_groups; i++)
+		if (table->groups[i].recipe == recipe)
+			groups[n++] = &table->groups[i];
+	sort(groups, n, sizeof *groups, compare_worth);
+	fprintf(stderr, "%s: %zu groups, KLD %.6f in all; most for their size:\n",
+		table->recipes[recipe].name, totals.n_groups, totals.kld);
+	for (size_t i = 0; i < n && i < N_WORST; i++) {
+		char kld[32], part[32];
+
+		snprintf(kld, sizeof kld, "%.6f", groups[i]->mean);
+		snprintf(part, sizeof part, "%.1f %% of bytes",
+			 100 * (double)groups[i]->bf16_bytes / (double)totals.bf16);
+		table_cell(&lines, groups[i]->name);
+		table_cell(&lines, kld);
+		table_cell(&lines, part);
+		table_cell(&lines, "");
+	}
+	table_print(&lines, stderr, true);
+	table_release(&lines);
+	free(groups);
+}
+
+void sensitivity_report_text(const struct sensitivity_report *report)
+{
+	const struct sensitivity_plan *plan = report->plan;
+	struct buf text = { 0 };
+
+	for (size_t r = 0; r < plan->table.n_recipes; r++)
+		print_worst(&plan->table, r);
+	units_duration(&text, report->seconds);
+	buf_puts(&text, ", peak memory ");
+	units_memory(&text, process_peak_memory());
+	fprintf(stderr, "time       %s\n", text.data);
+	path_print_output(report->params->output);
+	text.len = 0;
+	path_put(&text, report->params->quantize.convert.input);
+	buf_printf(&text, " -o DIR --recipe %s --keep ", plan->table.recipes[0].name);
+	path_put(&text, report->params->output);
+	text_sanitize(text.data);
+	fprintf(stderr, "next       fp8conv quantize %s --budget 10%%\n", text.data);
+	buf_release(&text);
+}
+
+/* Writes "round 1/2 layer 19/30 36 of 120 groups". */
+static void put_place(char *text, size_t size, const struct watched_groups *watched)
+{
+	const struct sensitivity_progress *progress = watched->progress;
+	size_t layer = atomic_load(&progress->sweep.layer);
+	size_t n_layers = watched->plan->model.n_layers;
+	size_t begun = atomic_load(&progress->n_measured) + atomic_load(&progress->n_groups);
+	struct buf place = { 0 };
+
+	if (!layer)
+		return;
+	buf_printf(&place, "round %zu/%zu ", atomic_load(&progress->round),
+		   atomic_load(&progress->n_rounds));
+	if (layer > n_layers)
+		buf_puts(&place, "output head");
+	else
+		buf_printf(&place, "layer %zu/%zu", layer, n_layers);
+	snprintf(text, size, "%s, %zu of %zu groups", place.data, begun,
+		 watched->plan->table.n_groups);
+	buf_release(&place);
+}
+
+static void groups_sample(const void *context, struct sample *sample)
+{
+	const struct watched_groups *watched = context;
+	const struct sweep_progress *sweep = &watched->progress->sweep;
+	double n_stages = (double)watched->plan->model.n_layers + 1;
+
+	sample->unit = "tokens";
+	sample->done = floor((double)atomic_load(&sweep->done) / n_stages);
+	sample->total = (double)atomic_load(&sweep->total) / n_stages;
+	put_place(sample->detail, sizeof sample->detail, watched);
+}
+
+static void groups_json(const void *context, const struct sample *sample, const struct pace *pace,
+			struct json_out *out)
+{
+	const struct watched_groups *watched = context;
+	const struct sensitivity_progress *progress = watched->progress;
+
+	json_out_count(out, "done", (uint64_t)sample->done);
+	json_out_count(out, "total", (uint64_t)sample->total);
+	json_out_real(out, "seconds", pace->seconds);
+	json_out_real(out, "tokens_per_second", isfinite(pace->rate) ? pace->rate : 0);
+	json_out_real(out, "seconds_left", pace->left);
+	json_out_count(out, "round", atomic_load(&progress->round));
+	json_out_count(out, "rounds", atomic_load(&progress->n_rounds));
+	json_out_count(out, "layer", atomic_load(&progress->sweep.layer));
+	json_out_count(out, "layers", watched->plan->model.n_layers);
+	json_out_count(out, "groups",
+		       atomic_load(&progress->n_measured) + atomic_load(&progress->n_groups));
+	json_out_count(out, "groups_total", watched->plan->table.n_groups);
+}
+
+struct watched watch_groups(const struct watched_groups *groups)
+{
+	return (struct watched){ groups, groups_sample, groups_json };
+}

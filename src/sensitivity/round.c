@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One pass of the sequences through the layers: in each layer the variants that began before it run
+ * first, then those of its own groups, at last the unquantized model, from whose stream they
+ * began.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/pool.h"
+#include "sensitivity/steps.h"
+#include "sweep/series.h"
+
+/* Variants [first, first + n) of a round in one stage. */
+struct turn {
+	struct round *round;
+	const struct variant_stage *stage;
+	size_t first, n;
+	bool begins; /* their streams are those of the model so far */
+};
+
+static size_t n_sequences(const struct round *round)
+{
+	return round->plan->data.n;
+}
+
+static size_t n_layers(const struct round *round)
+{
+	return round->plan->model.n_layers;
+}
+
+/* Returns the stage of a group: its layer, or that of the head. */
+static size_t group_stage(const struct round *round, size_t group)
+{
+	size_t layer = round->plan->table.groups[group].layer;
+
+	return layer == SIZE_MAX ? n_layers(round) : layer;
+}
+
+static size_t current_stage(const struct round *round)
+{
+	const struct layer *layer = runner_layer(&round->sweep.runners[0]);
+
+	return layer ? (size_t)(layer->ref - round->plan->model.layers) : n_layers(round);
+}
+
+/* Runs the head of the model and of a variant, and sums the divergences of the sequence. */
+static int run_head(const struct turn *turn, struct variant *variant, int worker, size_t sequence,
+		    struct err *err)
+{
+	struct round *round = turn->round;
+	const struct head_pass p = runner_head_pass(&round->sweep.runners[0], worker, sequence);
+	const struct head_pass q = variant_head(variant, turn->stage, worker, sequence);
+	struct divergence *divergences =
+		round->divergences + (size_t)worker * round->plan->sweep.longest;
+	size_t n = p.pass.sequence->n_tokens;
+	double sum = 0;
+
+	if (forward_heads(&p, &q, divergences, err))
+		return -1;
+	for (size_t t = 0; t < n; t++)
+		sum += divergences[t].kl;
+	round->sums[(size_t)(variant - round->list) * n_sequences(round) + sequence] = sum;
+	return 0;
+}
+
+static int run_item(void *context, int worker, size_t item, struct err *err)
+{
+	const struct turn *turn = context;
+	struct round *round = turn->round;
+	struct variant *variant = &round->list[turn->first + item / n_sequences(round)];
+	size_t sequence = item % n_sequences(round);
+	bool is_layer = turn->stage->layer.ref;
+
+	if ((turn->begins && variant_begin(variant, worker, sequence, err)) ||
+	    (is_layer ? variant_run(variant, turn->stage, worker, sequence, err)
+		      : run_head(turn, variant, worker, sequence, err)))
+		return -1;
+	atomic_fetch_add(&round->progress->sweep.done, round->plan->data.sequences[sequence].len);
+	return 0;
+}
+
+static int turn_run(struct turn *turn, struct err *err)
+{
+	const struct sensitivity_params *params = turn->round->params;
+
+	return pool_run(params->n_threads, turn->n * n_sequences(turn->round), run_item, turn,
+			params->stop, err);
+}
+
+/* Runs the variants that began in earlier stages. */
+static int run_earlier(struct round *round, struct err *err)
+{
+	struct variant_stage stage = { 0 };
+	struct turn turn = { .round = round, .stage = &stage, .n = round->begun };
+	int rc;
+
+	variant_stage_begin(&stage, &round->variants);
+	rc = turn_run(&turn, err);
+	variant_stage_end(&stage);
+	return rc;
+}
+
+/* Begins the variant of the next group, and runs it through the current stage. */
+static int run_new(struct round *round, struct err *err)
+{
+	struct variant_stage stage = { 0 };
+	struct turn turn = {
+		.round = round, .stage = &stage, .first = round->begun, .n = 1, .begins = true
+	};
+	size_t group = round->first + round->begun, *sequences;
+	int rc;
+
+	sequences = xcalloc(n_sequences(round), sizeof *sequences);
+	for (size_t i = 0; i < n_sequences(round); i++)
+		sequences[i] = i;
+	rc = variant_open(&round->list[round->begun++], &round->variants, sequences,
+			  n_sequences(round), err);
+	free(sequences);
+	if (rc)
+		return -1;
+	variant_stage_begin(&stage, &round->variants);
+	rc = replace_group(round, group, &stage, err);
+	rc = rc ? rc : turn_run(&turn, err);
+	variant_stage_end(&stage);
+	if (rc)
+		return err_wrap(err, "group '%s'", round->plan->table.groups[group].name);
+	return 0;
+}
+
+static int stage_begins(void *context, struct sweep *sweep, struct err *err)
+{
+	struct round *round = context;
+	size_t stage = current_stage(round);
+
+	(void)sweep;
+	if (round->begun && run_earlier(round, err))
+		return -1;
+	while (round->begun < round->n &&
+	       group_stage(round, round->first + round->begun) == stage) {
+		if (run_new(round, err))
+			return -1;
+		atomic_store(&round->progress->n_groups, round->begun);
+	}
+	return 0;
+}
+
+/* Runs the unquantized model through a layer; run_head() has run its head. */
+static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
+			struct err *err)
+{
+	struct runner *runner = &sweep->runners[0];
+
+	(void)context;
+	return runner_layer(runner) ? runner_run(runner, worker, sequence, err) : 0;
+}
+
+static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
+{
+	(void)context;
+	(void)sweep;
+	(void)err;
+	return 0;
+}
+
+/* Enters the means of all groups of the round into the table. */
+static int sweep_ends(void *context, const struct sweep *sweep, struct err *err)
+{
+	struct round *round = context;
+
+	(void)sweep;
+	for (size_t i = 0; i < round->n; i++) {
+		struct kld_group *group = &round->plan->table.groups[round->first + i];
+		struct series series = series_new(n_sequences(round));
+		struct estimate mean;
+
+		for (size_t s = 0; s < n_sequences(round); s++)
+			series_add(&series, round->sums[i * n_sequences(round) + s],
+				   round->plan->data.sequences[s].len);
+		mean = series_mean(&series);
+		series_release(&series);
+		if (!isfinite(mean.value))
+			return err_set(err, ERR_INPUT,
+				       "the divergence of group '%s' with recipe '%s' is not a "
+				       "number: the model, or its quantized form, has outputs that "
+				       "are NaN or infinite",
+				       group->name, round->plan->table.recipes[group->recipe].name);
+		group->measured = true;
+		group->mean = mean.value;
+		group->se = mean.se;
+	}
+	return 0;
+}
+
+static void observe(void *context, const struct observation *observation)
+{
+	(void)context;
+	(void)observation;
+}
+
+int round_open(struct round *round, struct err *err)
+{
+	struct sensitivity_plan *plan = round->plan;
+	const struct sensitivity_params *params = round->params;
+	size_t n_threads = (size_t)params->n_threads;
+
+	round->list = xcalloc(plan->n_at_once, sizeof *round->list);
+	round->sums = xcalloc(plan->n_at_once * n_sequences(round), sizeof *round->sums);
+	round->divergences = xcalloc(n_threads * plan->sweep.longest, sizeof *round->divergences);
+	round->values = xcalloc(n_threads, sizeof *round->values);
+	if (sweep_open(&round->sweep, &plan->sweep, params->backend, params->stop,
+		       &round->progress->sweep, err))
+		return -1;
+	return variants_open(&round->variants, &round->sweep.runners[0],
+			     engine_casts_filter(&plan->casts), err);
+}
+
+static void variants_end(struct round *round)
+{
+	for (size_t i = 0; i < round->begun; i++)
+		variant_release(&round->list[i]);
+	round->begun = 0;
+}
+
+int round_run(struct round *round, size_t first, size_t n, struct err *err)
+{
+	const struct sweep_events events = { .context = round,
+					     .observers = { { round, observe } },
+					     .stage_begins = stage_begins,
+					     .run = run_sequence,
+					     .stage_ends = stage_ends,
+					     .sweep_ends = sweep_ends };
+	int rc;
+
+	round->first = first;
+	round->n = n;
+	rc = sweep_run(&round->sweep, 0, &events, err);
+	variants_end(round);
+	return rc;
+}
+
+void round_release(struct round *round)
+{
+	variants_end(round);
+	variants_release(&round->variants);
+	sweep_release(&round->sweep);
+	for (int i = 0; round->values && i < round->params->n_threads; i++)
+		buffer_release(&round->values[i]);
+	free(round->values);
+	free(round->divergences);
+	free(round->sums);
+	free(round->list);
+}

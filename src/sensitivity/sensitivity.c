@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sensitivity/sensitivity.h"
+
+#include "sensitivity/steps.h"
+
+static size_t n_measured(const struct kld_table *table)
+{
+	size_t n = 0;
+
+	while (n < table->n_groups && table->groups[n].measured)
+		n++;
+	return n;
+}
+
+/* Sets the work that is left: the unquantized model goes through every stage in each round, a
+ * variant through those from its own on. */
+static void show_total(const struct round *round, size_t first)
+{
+	const struct sensitivity_plan *plan = round->plan;
+	const struct kld_table *table = &plan->table;
+	size_t left = table->n_groups - first, n_stages = plan->model.n_layers + 1;
+	size_t n_rounds = (left + plan->n_at_once - 1) / plan->n_at_once;
+	uint64_t stages = n_rounds * n_stages;
+
+	for (size_t i = first; i < table->n_groups; i++)
+		stages +=
+			table->groups[i].layer == SIZE_MAX ? 1 : n_stages - table->groups[i].layer;
+	atomic_store(&round->progress->sweep.total, stages * plan->sweep.n_tokens);
+	atomic_store(&round->progress->n_rounds, n_rounds);
+}
+
+static int run_rounds(struct round *round, const struct saved *saved, struct err *err)
+{
+	const struct sensitivity_plan *plan = round->plan;
+	struct sensitivity_progress *progress = round->progress;
+	size_t first = n_measured(&plan->table), n;
+
+	show_total(round, first);
+	if (first == plan->table.n_groups)
+		return saved_put(saved, &plan->table, err);
+	for (; first < plan->table.n_groups; first += n) {
+		size_t left = plan->table.n_groups - first;
+
+		n = left < plan->n_at_once ? left : plan->n_at_once;
+		atomic_store(&progress->n_measured, first);
+		atomic_store(&progress->n_groups, 0);
+		atomic_fetch_add(&progress->round, 1);
+		if (round_run(round, first, n, err))
+			return -1;
+		if (first + n == plan->table.n_groups && sweep_close(&round->sweep, err))
+			return -1;
+		if (saved_put(saved, &plan->table, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int interrupted(const struct round *round, const struct sensitivity_params *params,
+		       struct err *err)
+{
+	size_t n = n_measured(&round->plan->table);
+
+	if (!n)
+		return err_set(err, ERR_INTERRUPTED,
+			       "interrupted before the first round ended: nothing was saved");
+	return err_set(err, ERR_INTERRUPTED,
+		       "interrupted after %zu of %zu groups, which are saved beside '%s': run the "
+		       "same command again to continue",
+		       n, round->plan->table.n_groups, params->output);
+}
+
+int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_params *params,
+		    struct sensitivity_progress *progress, struct err *err)
+{
+	struct round round = { .plan = plan, .params = params, .progress = progress };
+	struct saved saved;
+	int rc = saved_open(&saved, plan, params, err);
+
+	if (!rc && (round_open(&round, err) || run_rounds(&round, &saved, err)))
+		rc = err->kind == ERR_INTERRUPTED ? interrupted(&round, params, err) : -1;
+	round_release(&round);
+	saved_close(&saved);
+	return rc;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the files of this folder share, in the order of calls.
+ */
+#ifndef FP8CONV_SENSITIVITY_STEPS_H
+#define FP8CONV_SENSITIVITY_STEPS_H
+
+#include "ckpt/outfile.h"
+#include "sensitivity/sensitivity.h"
+#include "sweep/sweep.h"
+#include "sweep/variant.h"
+
+/* groups.c: fills plan->table and plan->members from plan->plans and plan->model.  ERR_USAGE if no
+ * group can be measured. */
+int groups_make(struct sensitivity_plan *plan, bool by_expert, struct err *err);
+
+/* saved.c: the output, and what an earlier run has left beside it. */
+struct saved {
+	struct outfile file;
+	char *name; /* of the unfinished table, beside the output */
+};
+
+/* Takes the divergences of an earlier run into the plan's table. */
+int saved_open(struct saved *saved, struct sensitivity_plan *plan,
+	       const struct sensitivity_params *params, struct err *err);
+/* Writes the table: to the output if every group is measured, else beside it. */
+int saved_put(const struct saved *saved, const struct kld_table *table, struct err *err);
+void saved_close(struct saved *saved);
+
+/* One pass of all sequences through the layers, for groups [first, first + n) of the table. */
+struct round {
+	struct sensitivity_plan *plan;
+	const struct sensitivity_params *params;
+	struct sensitivity_progress *progress;
+	struct sweep sweep;
+	struct variants variants;
+	size_t first, n;
+	struct variant *list; /* (n): variants [begun, n) have no streams yet */
+	size_t begun;
+	double *sums;			/* (n, sequences): of the divergences of a sequence */
+	struct divergence *divergences; /* by worker: (longest sequence) */
+	struct buffer *values;		/* by worker: of a panel of a weight */
+};
+
+/* replace.c: replaces the matrices of a group in a stage, by their values in FP8. */
+int replace_group(struct round *round, size_t group, struct variant_stage *stage, struct err *err);
+
+/* Returns the bytes that replace_group() needs on the host. */
+uint64_t replace_size(const struct sensitivity_plan *plan, int n_threads);
+
+/* round.c: opens the executor and allocates; runs the groups of one round; releases. */
+int round_open(struct round *round, struct err *err);
+int round_run(struct round *round, size_t first, size_t n, struct err *err);
+void round_release(struct round *round);
+
+#endif
