@@ -72,6 +72,23 @@ static int read_shrink(const struct option_row *option, const char *value, void 
 	return 0;
 }
 
+/* Reads "10%" as 0.1. */
+static int read_budget(const struct option_row *option, const char *value, void *place,
+		       struct err *err)
+{
+	char *end;
+	double percent = strtod(value, &end);
+
+	if (end == value || strcmp(end, "%") != 0 || !(percent > 0) || percent > 100)
+		return err_set(
+			err, ERR_USAGE,
+			"option '--%s': '%s' is not a percentage above 0 and up to 100, such "
+			"as 10%%",
+			option->name, value);
+	*(double *)place = percent / 100;
+	return 0;
+}
+
 /* clang-format off */
 static const struct option_row options[] = {
 	{ SECTION_OUTPUT, "recipe", 0, "RECIPE",
@@ -142,6 +159,15 @@ static const struct option_row options[] = {
 	  PLACE(params.select.ragged) },
 	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 or low-bit source", option_flag,
 	  PLACE(params.select.requantize) },
+	{ SECTION_TENSORS, "keep", 0, "S.json",
+	  "Keep the groups that cost most by this table of 'fp8conv sensitivity'", option_text,
+	  PLACE(params.keep.path) },
+	{ SECTION_TENSORS, "budget", 0, "P%",
+	  "For --keep: at most so many of the bytes that would be quantized", read_budget,
+	  PLACE(params.keep.budget) },
+	{ SECTION_TENSORS, "max-kld", 0, "X",
+	  "For --keep: as many groups as bring the predicted KLD down to X", option_positive,
+	  PLACE(params.keep.max_kld) },
 	{ 0 },
 };
 /* clang-format on */

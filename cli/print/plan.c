@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "cli/print/kept.h"
 #include "cli/print/low_bit.h"
 #include "cli/print/table.h"
 #include "cli/print/units.h"
@@ -247,6 +248,7 @@ static void print_totals(const struct plan *plan)
 		buf_printf(&text, " %d", plan->selection.tp[i]);
 	if (plan_quantizes(plan))
 		printf("tp       %s\n", text.len ? text.data : " no size loads");
+	kept_print_text(stdout, 10, plan);
 	buf_release(&text);
 }
 
@@ -413,6 +415,7 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 			json_out_text(&out, NULL, plan->skipped.names[i]);
 		json_out_close(&out, ']');
 	}
+	kept_print_json(&out, plan);
 	notes_json(&out, &plan->selection.notes);
 	json_out_end(&out);
 }

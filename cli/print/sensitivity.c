@@ -86,8 +86,8 @@ static void json_groups(struct json_out *out, const struct kld_table *table, boo
 		json_out_count(out, "bf16_bytes", group->bf16_bytes);
 		json_out_count(out, "fp8_bytes", group->fp8_bytes);
 		if (measured) {
-			json_out_real(out, "kld", group->mean);
-			json_out_real(out, "se", group->se);
+			json_out_float(out, "kld", (float)group->mean);
+			json_out_float(out, "se", (float)group->se);
 		}
 		json_out_close(out, '}');
 	}
@@ -108,7 +108,7 @@ static void json_recipes(struct json_out *out, const struct kld_table *table, bo
 		json_out_count(out, "bf16_bytes", totals.bf16);
 		json_out_count(out, "fp8_bytes", totals.fp8);
 		if (measured)
-			json_out_real(out, "kld_sum", totals.kld);
+			json_out_float(out, "kld_sum", (float)totals.kld);
 		json_out_close(out, '}');
 	}
 	json_out_close(out, ']');

@@ -49,6 +49,8 @@ static int plan_request(struct plan *plan, const struct quantize_params *params,
 {
 	struct scheme scheme;
 
+	if (quantize_check_keep(&params->keep, err))
+		return -1;
 	if (params->select.requantize && params->convert.preserve)
 		return err_set(err, ERR_USAGE,
 			       "options '--preserve-high-precision' and '--requantize' cannot be "
@@ -163,6 +165,16 @@ static int plan_shapes(struct plan *plan, const struct quantize_params *params, 
 	return plan_settle(plan, params, err);
 }
 
+/* Keeps the groups that --keep chooses. */
+static int plan_sensitive(struct plan *plan, const struct quantize_params *params, struct err *err)
+{
+	if (!params->keep.path)
+		return 0;
+	if (quantize_sensitive(plan, params, err))
+		return -1;
+	return plan_settle(plan, params, err);
+}
+
 /* Makes lists of the units of each scale group, in order. */
 static void plan_groups(struct plan *plan)
 {
@@ -258,7 +270,8 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	if (selection_make(&plan->selection, &plan->source, &select, err) ||
 	    (select.requantize && plan_check_shapes(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
-	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err))
+	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
+	    plan_sensitive(plan, params, err))
 		return -1;
 	plan_groups(plan);
 	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||

@@ -7,6 +7,7 @@
 
 #include "convert/static_scales.h"
 #include "convert/convert.h"
+#include "select/keep_list.h"
 
 /* How codes are chosen: each the nearest to its weight, or so that errors compensate each other. */
 enum rounding { ROUNDING_NEAREST, ROUNDING_COMPENSATED };
@@ -19,6 +20,7 @@ struct quantize_params {
 	const char *target;
 	struct recipe_tuning tuning;
 	struct static_scales_params calibration;
+	struct keep_params keep;
 	enum profile_level profile;
 	enum rounding rounding;
 	struct compensate_params

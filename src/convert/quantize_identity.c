@@ -10,7 +10,7 @@
 #include "convert/steps.h"
 
 /* The numbers of the job's recipe, after tuning. */
-static json_t *spec_json(const struct qspec *spec)
+json_t *quantize_spec_json(const struct qspec *spec)
 {
 	char format[WORD_SIZE], arith[WORD_SIZE], mx_rule[WORD_SIZE];
 
@@ -83,7 +83,7 @@ json_t *quantize_identity(const struct plan *plan, const struct quantize_params 
 		"{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:s, s:b, s:b, s:o}", "recipe",
 		plan->recipe->name, "format", plan->format->name, "target",
 		engine_name(plan->target), "profile", profiles[params->profile], "scales",
-		spec_json(&plan->spec), "include",
+		quantize_spec_json(&plan->spec), "include",
 		patterns_json(select->include, select->n_include), "exclude",
 		patterns_json(select->exclude, select->n_exclude), "tensor", rules_json(select),
 		"ragged", select->ragged, "requantize", select->requantize, "on_nonfinite",
@@ -93,5 +93,7 @@ json_t *quantize_identity(const struct plan *plan, const struct quantize_params 
 
 	if (plan->rounding)
 		json_object_set_new(options, "rounding", compensated_identity(plan));
+	if (params->keep.path)
+		json_object_set_new(options, "keep", quantize_keep_json(plan, &params->keep));
 	return options;
 }

@@ -29,6 +29,19 @@ int quantize_outputs(struct plan *plan, bool preserve, struct err *err);
 /* Returns all options that decide the output's bytes, for the manifest. */
 json_t *quantize_identity(const struct plan *plan, const struct quantize_params *params);
 
+/* The recipe's numbers in that. */
+json_t *quantize_spec_json(const struct qspec *spec);
+
+/* quantize_sensitive.c: checks the options of --keep against each other. */
+int quantize_check_keep(const struct keep_params *keep, struct err *err);
+
+/* Keeps what --keep says: fills plan.keep.  selection_settle() must follow.  ERR_INPUT, ERR_USAGE
+ * for a table that cannot be read or does not fit the plan. */
+int quantize_sensitive(struct plan *plan, const struct quantize_params *params, struct err *err);
+
+/* Returns what the manifest says about that. */
+json_t *quantize_keep_json(const struct plan *plan, const struct keep_params *keep);
+
 /* compensated.c: plans compensated rounding where params ask for it; releases that plan; returns
  * what decides its codes, for the manifest. */
 int compensated_plan(struct plan *plan, const struct quantize_params *params, struct err *err);
