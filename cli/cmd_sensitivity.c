@@ -98,7 +98,7 @@ static const struct option_row options[] = {
 	{ SECTION_NUMBERS, "calibration", 0, "FILE", "Amax history for static scales",
 	  option_text, PLACE(params.quantize.calibration.path) },
 	{ SECTION_NUMBERS, "precision", 0, "bf16|f32",
-	  "Input type of matrix products (default bf16)", option_text, PLACE(params.precision) },
+	  "Input type of matrix products (default f32)", option_text, PLACE(params.precision) },
 	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
 	  PLACE(include) },
 	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",

@@ -161,4 +161,11 @@ struct divergence {
 int forward_heads(const struct head_pass *p, const struct head_pass *q,
 		  struct divergence *divergences, struct err *err);
 
+/* The same for n models q, whose heads have one shape and which share one workspace: kl[i] becomes
+ * the sum over the tokens of sum P ln(P / Q).  The logits of p are computed once; no losses are.
+ * ERR_SYSTEM without memory: forward_heads_size() bytes. */
+int forward_heads_many(const struct head_pass *p, const struct head_pass *q, size_t n, double *kl,
+		       struct err *err);
+uint64_t forward_heads_size(size_t n);
+
 #endif

@@ -20,11 +20,18 @@ static double log_add(double a, double b)
 	return max + log(exp(a - max) + exp(b - max));
 }
 
-void head_begin(const struct head_pass *run)
+void head_norm(const struct head_pass *run, size_t first, size_t m)
 {
 	const struct pass *pass = &run->pass;
+	size_t hidden = pass->forward->model->hidden, at = first * hidden;
 
-	pass_norm_tokens(pass, pass->sequence->residual, run->head.norm, pass->workspace->normed);
+	pass_norm(pass, (struct rows_in){ pass->sequence->residual + at, hidden }, run->head.norm,
+		  (struct rows_out){ pass->workspace->normed + at, hidden }, m, hidden);
+}
+
+void head_begin(const struct head_pass *run)
+{
+	head_norm(run, 0, run->pass.sequence->n_tokens);
 }
 
 size_t head_block_tokens(const struct head_pass *run, size_t first)

@@ -23,8 +23,9 @@ struct head_panel {
 	size_t index, col, n;
 };
 
-/* Computes the final norm of all tokens. */
+/* Computes the final norm of all tokens; of tokens [first, first + m). */
 void head_begin(const struct head_pass *run);
+void head_norm(const struct head_pass *run, size_t first, size_t m);
 
 /* Returns the number of tokens of a block from `first` on. */
 size_t head_block_tokens(const struct head_pass *run, size_t first);

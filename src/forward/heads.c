@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The end of the passes of two models over one sequence: their losses, and how far their
- * distributions are from each other, from the logits of one panel of both at a time.
+ * distributions are from each other, from the logits of one panel of both at a time.  The same for
+ * several models beside one, without their losses.
  */
 #include <math.h>
+#include <stdlib.h>
 
+#include "base/mem.h"
 #include "forward/head.h"
 
 /* Adds the sums of later columns; those of p and those of q have a scale of their own. */
@@ -38,10 +41,11 @@ static void divergence_of(const struct divergence_sums *sums, struct divergence 
 
 /* Adds a panel of both models to the totals (m) of the block. */
 static int panel_add(const struct head_pass *p, const struct head_pass *q,
-		     const struct head_panel *panel, size_t m, struct err *err)
+		     const struct head_panel *panel, size_t m, struct divergence_sums *totals,
+		     struct err *err)
 {
 	struct workspace *w = q->pass.workspace, *of_p = p->pass.workspace;
-	struct divergence_sums *totals = w->host.totals, *sums = w->host.sums;
+	struct divergence_sums *sums = w->host.sums;
 	const struct divergence_args args = { .p = of_p->scores,
 					      .q = w->scores,
 					      .n_rows = m,
@@ -75,7 +79,7 @@ static int block_run(const struct head_pass *p, const struct head_pass *q, size_
 	while (head_panel_next(q, &panel)) {
 		head_panel_run(p, &of_p, &panel);
 		head_panel_run(q, &of_q, &panel);
-		if (panel_add(p, q, &panel, of_q.m, err))
+		if (panel_add(p, q, &panel, of_q.m, q->pass.workspace->host.totals, err))
 			return -1;
 	}
 	for (size_t i = 0; i < of_q.m; i++)
@@ -96,4 +100,78 @@ int forward_heads(const struct head_pass *p, const struct head_pass *q,
 		if (block_run(p, q, first, divergences, err))
 			return head_failed(q, err);
 	return 0;
+}
+
+/* The heads of several models beside that of one. */
+struct many {
+	const struct head_pass *p, *q;
+	size_t n;
+	struct divergence_sums *totals; /* (n, HEAD_BLOCK) */
+	double *kl;			/* (n) */
+};
+
+/* Computes a panel of every q beside that of p, which is there.  The models q share a workspace, so
+ * each norms its tokens again: a small part of a panel's product. */
+static int many_panel(const struct many *many, size_t first, const struct head_panel *panel,
+		      struct err *err)
+{
+	for (size_t i = 0; i < many->n; i++) {
+		const struct head_pass *q = &many->q[i];
+		struct head_block block;
+
+		head_norm(q, first, head_block_tokens(q, first));
+		if (head_block_begin(q, first, &block, err))
+			return -1;
+		head_panel_run(q, &block, panel);
+		if (panel_add(many->p, q, panel, block.m, many->totals + i * HEAD_BLOCK, err))
+			return -1;
+	}
+	return 0;
+}
+
+static int many_block(const struct many *many, size_t first, struct err *err)
+{
+	struct head_panel panel = { 0 };
+	struct head_block block;
+
+	if (head_block_begin(many->p, first, &block, err))
+		return -1;
+	while (head_panel_next(many->p, &panel)) {
+		head_panel_run(many->p, &block, &panel);
+		if (many_panel(many, first, &panel, err))
+			return -1;
+	}
+	for (size_t i = 0; i < many->n; i++) {
+		for (size_t t = 0; t < block.m; t++) {
+			struct divergence divergence;
+
+			divergence_of(&many->totals[i * HEAD_BLOCK + t], &divergence);
+			many->kl[i] += divergence.kl;
+		}
+	}
+	return 0;
+}
+
+uint64_t forward_heads_size(size_t n)
+{
+	return (uint64_t)n * HEAD_BLOCK * sizeof(struct divergence_sums);
+}
+
+int forward_heads_many(const struct head_pass *p, const struct head_pass *q, size_t n, double *kl,
+		       struct err *err)
+{
+	struct many many = { .p = p, .q = q, .n = n, .kl = kl };
+	size_t n_tokens = p->pass.sequence->n_tokens;
+	int rc = 0;
+
+	for (size_t i = 0; i < n; i++)
+		kl[i] = 0;
+	if (buffer_alloc((void **)&many.totals, forward_heads_size(n),
+			 "the divergences of several models", err))
+		return -1;
+	head_begin(p);
+	for (size_t first = 0; first < n_tokens && !rc; first += head_block_tokens(p, first))
+		rc = many_block(&many, first, err);
+	free(many.totals);
+	return rc ? head_failed(p, err) : 0;
 }

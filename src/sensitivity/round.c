@@ -45,48 +45,70 @@ static size_t current_stage(const struct round *round)
 	return layer ? (size_t)(layer->ref - round->plan->model.layers) : n_layers(round);
 }
 
-/* Runs the head of the model and of a variant, and sums the divergences of the sequence. */
-static int run_head(const struct turn *turn, struct variant *variant, int worker, size_t sequence,
-		    struct err *err)
-{
-	struct round *round = turn->round;
-	const struct head_pass p = runner_head_pass(&round->sweep.runners[0], worker, sequence);
-	const struct head_pass q = variant_head(variant, turn->stage, worker, sequence);
-	struct divergence *divergences =
-		round->divergences + (size_t)worker * round->plan->sweep.longest;
-	size_t n = p.pass.sequence->n_tokens;
-	double sum = 0;
-
-	if (forward_heads(&p, &q, divergences, err))
-		return -1;
-	for (size_t t = 0; t < n; t++)
-		sum += divergences[t].kl;
-	round->sums[(size_t)(variant - round->list) * n_sequences(round) + sequence] = sum;
-	return 0;
-}
-
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	const struct turn *turn = context;
 	struct round *round = turn->round;
 	struct variant *variant = &round->list[turn->first + item / n_sequences(round)];
 	size_t sequence = item % n_sequences(round);
-	bool is_layer = turn->stage->layer.ref;
 
 	if ((turn->begins && variant_begin(variant, worker, sequence, err)) ||
-	    (is_layer ? variant_run(variant, turn->stage, worker, sequence, err)
-		      : run_head(turn, variant, worker, sequence, err)))
+	    variant_run(variant, turn->stage, worker, sequence, err))
 		return -1;
 	atomic_fetch_add(&round->progress->sweep.done, round->plan->data.sequences[sequence].len);
 	return 0;
 }
 
+/* Returns the number of shares of the variants, each with the head of the model: enough that every
+ * thread has one. */
+static size_t head_shares(const struct turn *turn)
+{
+	size_t n_threads = (size_t)turn->round->params->n_threads;
+	size_t n = (n_threads + n_sequences(turn->round) - 1) / n_sequences(turn->round);
+
+	return n < turn->n ? n : turn->n;
+}
+
+/* Runs the heads of a share of the variants over a sequence, beside that of the model. */
+static int run_heads(void *context, int worker, size_t item, struct err *err)
+{
+	const struct turn *turn = context;
+	struct round *round = turn->round;
+	size_t shares = head_shares(turn), share = item / n_sequences(round);
+	size_t sequence = item % n_sequences(round), first = turn->first;
+	size_t begin = first + turn->n * share / shares;
+	size_t n = first + turn->n * (share + 1) / shares - begin;
+	const struct head_pass p = runner_head_pass(&round->sweep.runners[0], worker, sequence);
+	struct head_pass *q = xcalloc(n, sizeof *q);
+	double *sums = xcalloc(n, sizeof *sums);
+	int rc = 0;
+
+	for (size_t i = 0; i < n && !rc; i++) {
+		struct variant *variant = &round->list[begin + i];
+
+		if (turn->begins)
+			rc = variant_begin(variant, worker, sequence, err);
+		q[i] = variant_head(variant, turn->stage, worker, sequence);
+	}
+	rc = rc ? rc : forward_heads_many(&p, q, n, sums, err);
+	for (size_t i = 0; i < n && !rc; i++)
+		round->sums[(begin + i) * n_sequences(round) + sequence] = sums[i];
+	atomic_fetch_add(&round->progress->sweep.done,
+			 n * round->plan->data.sequences[sequence].len);
+	free(q);
+	free(sums);
+	return rc;
+}
+
 static int turn_run(struct turn *turn, struct err *err)
 {
 	const struct sensitivity_params *params = turn->round->params;
+	size_t n = n_sequences(turn->round);
 
-	return pool_run(params->n_threads, turn->n * n_sequences(turn->round), run_item, turn,
-			params->stop, err);
+	if (turn->stage->layer.ref)
+		return pool_run(params->n_threads, turn->n * n, run_item, turn, params->stop, err);
+	return pool_run(params->n_threads, head_shares(turn) * n, run_heads, turn, params->stop,
+			err);
 }
 
 /* Runs the variants that began in earlier stages. */
@@ -146,7 +168,7 @@ static int stage_begins(void *context, struct sweep *sweep, struct err *err)
 	return 0;
 }
 
-/* Runs the unquantized model through a layer; run_head() has run its head. */
+/* Runs the unquantized model through a layer; run_heads() has run its head. */
 static int run_sequence(void *context, struct sweep *sweep, int worker, size_t sequence,
 			struct err *err)
 {
@@ -207,7 +229,6 @@ int round_open(struct round *round, struct err *err)
 
 	round->list = xcalloc(plan->n_at_once, sizeof *round->list);
 	round->sums = xcalloc(plan->n_at_once * n_sequences(round), sizeof *round->sums);
-	round->divergences = xcalloc(n_threads * plan->sweep.longest, sizeof *round->divergences);
 	round->values = xcalloc(n_threads, sizeof *round->values);
 	if (sweep_open(&round->sweep, &plan->sweep, params->backend, params->stop,
 		       &round->progress->sweep, err))
@@ -248,7 +269,6 @@ void round_release(struct round *round)
 	for (int i = 0; round->values && i < round->params->n_threads; i++)
 		buffer_release(&round->values[i]);
 	free(round->values);
-	free(round->divergences);
 	free(round->sums);
 	free(round->list);
 }

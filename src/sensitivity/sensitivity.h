@@ -28,7 +28,7 @@ struct sensitivity_params {
 	const char *const *data; /* --data: files, directories, "-" */
 	size_t n_data;
 	int seq_len, passes;   /* 0: 512, 4 */
-	const char *precision; /* "bf16" or "f32"; NULL: bf16 */
+	const char *precision; /* "bf16" or "f32"; NULL: f32 */
 	bool by_expert;	       /* each expert is a group of its own */
 	const char *output;    /* may be NULL for a dry run */
 	bool restart;	       /* replace output */

@@ -37,9 +37,8 @@ struct round {
 	size_t first, n;
 	struct variant *list; /* (n): variants [begun, n) have no streams yet */
 	size_t begun;
-	double *sums;			/* (n, sequences): of the divergences of a sequence */
-	struct divergence *divergences; /* by worker: (longest sequence) */
-	struct buffer *values;		/* by worker: of a panel of a weight */
+	double *sums;	       /* (n, sequences): of the divergences of a sequence */
+	struct buffer *values; /* by worker: of a panel of a weight */
 };
 
 /* replace.c: replaces the matrices of a group in a stage, by their values in FP8. */
