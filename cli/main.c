@@ -17,7 +17,7 @@
 #include "cli/print/wrap.h"
 #include "cli/signals.h"
 
-#define SUMMARY_COLUMN 13
+#define SUMMARY_COLUMN 14
 
 /* The next file to be opened would get the descriptor of a standard stream that the caller closed,
  * and then receive the output.  /dev/null takes its place, opened in the wrong direction, so that

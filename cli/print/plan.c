@@ -408,6 +408,7 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 		for (size_t i = 0; i < plan->selection.n_tp; i++)
 			json_out_count(&out, NULL, (uint64_t)plan->selection.tp[i]);
 		json_out_close(&out, ']');
+		kept_print_json(&out, plan);
 	}
 	if (!plan->dtype) {
 		json_out_open(&out, "skip_list", '[');
@@ -415,7 +416,6 @@ void plan_print_json(const struct plan *plan, const struct convert_params *param
 			json_out_text(&out, NULL, plan->skipped.names[i]);
 		json_out_close(&out, ']');
 	}
-	kept_print_json(&out, plan);
 	notes_json(&out, &plan->selection.notes);
 	json_out_end(&out);
 }

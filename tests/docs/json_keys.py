@@ -70,8 +70,8 @@ def check(name, tags, objects):
 
 
 def check_conversion(name, model, out, *options, has=None):
-    """has: the object that this job prints, and others do not: low_bit is null, rounding missing."""
-    absent = [prefix for prefix in ("low_bit.", "rounding") if not has or not prefix.startswith(has)]
+    """has: the object that this job prints, and others do not: low_bit and keep are null, rounding missing."""
+    absent = [prefix for prefix in ("low_bit.", "keep.", "rounding") if not has or not prefix.startswith(has)]
     keys = {title: [tag for tag in tags if not tag.startswith(tuple(absent))] for title, tags in page_keys(name).items()}
     plan, _ = fp8conv(name, model, "-o", out, "--dry-run", "--json", *options)
     result, progress = fp8conv(name, model, "-o", out, "--json", "--progress=json", *options)
@@ -140,6 +140,15 @@ def main():
     arguments = ["report", whole, "--source", dense, "--eval", str(folder / "eval.json"), "-o", str(folder / "report"), "--json"]
     check("report", page_keys("report")[""], [fp8conv(*arguments, "--dry-run")[0], fp8conv(*arguments)[0],
                                               fp8conv("report", whole, "-o", str(folder / "report"), "--json")[0]])
+
+    keys = page_keys("sensitivity")
+    arguments = ["sensitivity", dense, "--data", str(text), "--seq-len", "16", "--passes", "2"]
+    check("sensitivity", keys["Plan (\\-\\-dry\\-run)"], [fp8conv(*arguments, "--dry-run", "--json")[0]])
+    table = str(folder / "S.json")
+    result, told = fp8conv(*arguments, "-o", table, "--json", "--progress=json")
+    check("sensitivity", keys["Result"], [result])
+    check("sensitivity", keys[progress], [told])
+    check_conversion("quantize", dense, str(folder / "mixed"), "--keep", table, "--budget", "20%", has="keep")
 
     histories = [str(SAMPLES / f"amax/tiny-llama-{i}.amax") for i in (1, 2)]
     check("merge", page_keys("merge")[""], [fp8conv("merge", *histories, "-o", str(folder / "m.amax"), "--json")[0]])
