@@ -25,7 +25,9 @@ allowed() {
 	sweep) echo "$low $checkpoints" ;;
 	compensate | calibrate | eval | inspect | report | verify) echo "$low $checkpoints sweep" ;;
 	convert) echo "$low $checkpoints sweep compensate" ;;
-	cli) echo "$low $checkpoints sweep compensate convert calibrate eval inspect report verify" ;;
+	# what is measured is what the plan of quantize says
+	sensitivity) echo "$low $checkpoints sweep convert" ;;
+	cli) echo "$low $checkpoints sweep compensate convert calibrate eval sensitivity inspect report verify" ;;
 	kernels) echo "$low backend" ;;
 	*) echo "layers: folder '$1' has no row in tests/layers.sh" >&2 ;;
 	esac

@@ -93,7 +93,7 @@ static int plan_memory(struct sensitivity_plan *plan, uint64_t memory, struct er
 			 forward_heads_size((size_t)params->n_threads);
 	uint64_t n;
 
-	if (sweep->max_sequences < plan->data.n || used + group > memory)
+	if (used + group > memory)
 		return err_set(err, ERR_USAGE,
 			       "option '--max-memory': %" PRIu64
 			       " bytes cannot hold one group (%" PRIu64
@@ -109,7 +109,6 @@ static int plan_memory(struct sensitivity_plan *plan, uint64_t memory, struct er
 static int plan_sweep(struct sensitivity_plan *plan, const struct sensitivity_params *params,
 		      struct err *err)
 {
-	uint64_t memory = params->max_memory ? params->max_memory : DEFAULT_MEMORY;
 	const struct sweep_params sweep = {
 		.io = params->quantize.convert.io,
 		.models = { { .model = &plan->model, .filter.apply = same_input } },
@@ -119,13 +118,14 @@ static int plan_sweep(struct sensitivity_plan *plan, const struct sensitivity_pa
 		.is_f32 = !strcmp(precision_of(params), "f32"),
 		.batch = 1,
 		.n_threads = params->n_threads,
-		.max_memory = memory,
+		.max_memory = UINT64_MAX, /* of all sequences at once; plan_memory() counts them */
+		.one_stage = true,
 	};
 
 	if (sweep_plan_make(&plan->sweep, &sweep, err))
 		return -1;
 	plan->sweep.first_passes = plan->sweep.n_passes;
-	return plan_memory(plan, memory, err);
+	return plan_memory(plan, params->max_memory ? params->max_memory : DEFAULT_MEMORY, err);
 }
 
 /* Fills the facts of the table. */

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""sensitivity against transformers: the divergence of each group, from the logits of torch where this group alone goes through
+numpy and ml_dtypes (told.py)."""
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+import tiny_models
+from harness import finish, report, run, scratch
+from reference import WHOLE, Spec
+from told import Told
+
+N_SEQUENCES, SEQ_LEN = 6, 48
+
+# Of w and of x, and what sensitivity is told.
+RECIPES = {
+    "blockwise": (Spec("", (128, 128)), Spec("", (1, 128)), ["--recipe", "blockwise", "--ragged"]),
+    "current": (Spec("", (WHOLE, WHOLE), kind="float"), Spec("", (WHOLE, WHOLE), kind="float"), ["--recipe", "current"]),
+    "channelwise": (Spec("", (1, WHOLE), kind="float"), Spec("", (1, WHOLE), kind="float"), ["--recipe", "channelwise"]),
+}
+# Groups that a model must have: at least one of each end of a name.
+MODELS = {
+    "llama": ("qkv", "o", "gate_up", "down"),
+    "phi3": ("qkv", "o", "gate_up", "down"),
+    "mixtral": ("qkv", "o", "experts"),
+    "qwen3_moe": ("qkv", "o", "experts"),
+    "deepseek_v3": ("qkv", "q_b", "kv_b", "o", "experts", "shared_expert"),
+}
+
+
+def measure(folder: pathlib.Path, options: list[str]) -> dict:
+    done = run("sensitivity", folder / "m", "--data", folder / "ids.npy", "--seq-len", str(SEQ_LEN), "--passes", str(N_SEQUENCES),
+               "-o", folder / "S.json", *options)
+    if done.returncode:
+        raise RuntimeError(done.stderr.decode().strip())
+    return json.loads((folder / "S.json").read_text())
+
+
+class Others:
+    """The names of all modules but those of a group; transformers has all experts of a layer in one."""
+
+    def __init__(self, group: dict) -> None:
+        names = [re.escape(module["name"]) for module in group["modules"]]
+        if group["group"].endswith(".experts"):
+            names = [rf".*\.layers\.{group['layer']}\..*experts\.\d+\.w\d"]
+        self.pattern = re.compile("|".join(names))
+
+    def __contains__(self, name: object) -> bool:
+        return not self.pattern.fullmatch(str(name))
+
+
+def problems(name: str, recipe: str) -> Iterator[str]:
+    w, x, options = RECIPES[recipe]
+    with scratch() as folder, torch.no_grad():
+        plain = tiny_models.save(name, folder / "m")
+        ids = np.random.default_rng(4).integers(0, plain.config.vocab_size, (N_SEQUENCES, SEQ_LEN)).astype(np.int32)
+        np.save(folder / "ids.npy", ids)
+        table = measure(folder, options)
+        missing = set(MODELS[name]) - {group["group"].rsplit(".", 1)[1] for group in table["groups"]}
+        if missing:
+            yield f"no group {missing}"
+        tokens = torch.tensor(ids, dtype=torch.long)
+        p = torch.log_softmax(torch.cat([plain(row[None]).logits for row in tokens]).double(), -1)
+        for group in table["groups"]:
+            told = Told(tiny_models.save(name, folder / "again"), w, x, Others(group))
+            rows = []
+            for row in tokens:
+                told.rows.append({})
+                rows.append(told.model(row[None]).logits)
+            q = torch.log_softmax(torch.cat(rows).double(), -1)
+            means = (p.exp() * (p - q)).sum(-1).mean(-1).numpy()
+            wanted, error = means.mean(), means.std(ddof=1) / np.sqrt(len(means))
+            found = group["kld"]
+            # a rounding of an input that falls the other way goes its own way
+            if not abs(found["mean"] - wanted) <= 0.03 * wanted + 1e-8 or not abs(found["se"] - error) <= 0.1 * error + 1e-8:
+                yield f"{group['group']}: {found['mean']} +- {found['se']}, not {wanted} +- {error}"
+
+
+def main() -> None:
+    logging.disable_progress_bar()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    for name in MODELS:
+        for recipe in RECIPES if name == "llama" else ["blockwise"]:
+            report(f"sensitivity of {name}, {recipe}", problems(name, recipe))
+    finish()
+
+
+if __name__ == "__main__":
+    main()
