@@ -7,30 +7,6 @@
 
 #include "sensitivity/steps.h"
 
-/* Returns 0 if the output may be written: there is none, or with --restart it is a table. */
-static int check_output(const struct saved *saved, const struct sensitivity_params *params,
-			struct err *err)
-{
-	const struct outdir *dir = &saved->file.dir;
-	struct kld_table table;
-
-	if (!outdir_has(dir, saved->file.name))
-		return 0;
-	if (!params->restart)
-		return err_set(err, ERR_USAGE, "'%s' exists: use --restart to start over",
-			       params->output);
-	if (kld_table_read(&table, dir->io, dir->fd, saved->file.name, false, err)) {
-		if (err->kind == ERR_SYSTEM)
-			return -1;
-		return err_set(err, ERR_USAGE,
-			       "'%s' exists and is not a table of divergences: choose another "
-			       "output or remove it",
-			       params->output);
-	}
-	kld_table_release(&table);
-	return 0;
-}
-
 /* Are two tables of the same measurement?  Compares all but divergences. */
 static bool same_table(const struct kld_table *a, const struct kld_table *b)
 {
@@ -57,44 +33,84 @@ static struct kld_group *strip(struct kld_table *table)
 	return copies;
 }
 
-/* Takes the divergences of the unfinished table, if it is of this plan. */
+/* Takes the divergences of another table into the plan's, if it is of this plan.  Returns whether it
+ * is. */
+static bool take(struct kld_table *to, struct kld_table *from)
+{
+	struct kld_group *groups = strip(from);
+	bool same = same_table(from, to);
+
+	for (size_t i = 0; i < to->n_groups && same; i++) {
+		to->groups[i].measured = groups[i].measured;
+		to->groups[i].mean = groups[i].mean;
+		to->groups[i].se = groups[i].se;
+	}
+	free(groups);
+	return same;
+}
+
+/* Checks an output that exists: with --restart it must be a table, else that of this plan. */
+static int check_output(struct saved *saved, struct sensitivity_plan *plan,
+			const struct sensitivity_params *params, struct err *err)
+{
+	const struct outdir *dir = &saved->file.dir;
+	struct kld_table table;
+
+	if (kld_table_read(&table, dir->io, dir->fd, saved->file.name, false, err)) {
+		if (err->kind == ERR_SYSTEM)
+			return -1;
+		return err_set(err, ERR_USAGE,
+			       "'%s' exists and is not a table of divergences: choose another "
+			       "output or remove it",
+			       params->output);
+	}
+	saved->finished = !params->restart && take(&plan->table, &table);
+	kld_table_release(&table);
+	if (params->restart || saved->finished)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "'%s' exists and is of another model, other data or other options: use "
+		       "--restart to start over",
+		       params->output);
+}
+
+/* Takes the divergences of the unfinished table. */
 static int resume(const struct saved *saved, struct sensitivity_plan *plan,
 		  const struct sensitivity_params *params, struct err *err)
 {
 	const struct outdir *dir = &saved->file.dir;
-	struct kld_table *table = &plan->table, found;
-	struct kld_group *groups;
-	int rc = 0;
+	struct kld_table table;
+	bool same;
 
-	if (kld_table_read(&found, dir->io, dir->fd, saved->name, true, err))
+	if (kld_table_read(&table, dir->io, dir->fd, saved->name, true, err)) {
+		if (err->kind == ERR_SYSTEM)
+			return -1;
 		return err_wrap(err, "use --restart to start over");
-	groups = strip(&found);
-	if (!same_table(&found, table))
-		rc = err_set(err, ERR_USAGE,
-			     "'%s' was begun with another model, other data or other options: "
-			     "repeat those of the first run, or use --restart to start over",
-			     params->output);
-	for (size_t i = 0; i < table->n_groups && !rc; i++) {
-		table->groups[i].measured = groups[i].measured;
-		table->groups[i].mean = groups[i].mean;
-		table->groups[i].se = groups[i].se;
 	}
-	free(groups);
-	kld_table_release(&found);
-	return rc;
+	same = take(&plan->table, &table);
+	kld_table_release(&table);
+	if (same)
+		return 0;
+	return err_set(err, ERR_USAGE,
+		       "'%s' was begun with another model, other data or other options: repeat "
+		       "those of the first run, or use --restart to start over",
+		       params->output);
 }
 
 int saved_open(struct saved *saved, struct sensitivity_plan *plan,
 	       const struct sensitivity_params *params, struct err *err)
 {
+	const struct outdir *dir = &saved->file.dir;
+
 	*saved = (struct saved){ 0 };
-	if (outfile_open(&saved->file, params->quantize.convert.io, params->output, err) ||
-	    check_output(saved, params, err))
+	if (outfile_open(&saved->file, params->quantize.convert.io, params->output, err))
 		return -1;
 	saved->name = outdir_own_name(saved->file.name, "unfinished");
-	if (params->restart)
-		return outdir_remove(&saved->file.dir, saved->name, err);
-	return outdir_has(&saved->file.dir, saved->name) ? resume(saved, plan, params, err) : 0;
+	if (outdir_has(dir, saved->file.name) && check_output(saved, plan, params, err))
+		return -1;
+	if (params->restart || saved->finished)
+		return outdir_remove(dir, saved->name, err);
+	return outdir_has(dir, saved->name) ? resume(saved, plan, params, err) : 0;
 }
 
 int saved_put(const struct saved *saved, const struct kld_table *table, struct err *err)

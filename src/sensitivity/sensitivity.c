@@ -36,7 +36,7 @@ static int run_rounds(struct round *round, const struct saved *saved, struct err
 	size_t first = n_measured(&plan->table), n;
 
 	show_total(round, first);
-	if (first == plan->table.n_groups)
+	if (first == plan->table.n_groups) /* of a table that another program wrote */
 		return saved_put(saved, &plan->table, err);
 	for (; first < plan->table.n_groups; first += n) {
 		size_t left = plan->table.n_groups - first;
@@ -73,11 +73,15 @@ int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_para
 		    struct sensitivity_progress *progress, struct err *err)
 {
 	struct round round = { .plan = plan, .params = params, .progress = progress };
-	struct saved saved;
-	int rc = saved_open(&saved, plan, params, err);
+	struct saved saved = { 0 };
+	int rc = -1;
 
-	if (!rc && (round_open(&round, err) || run_rounds(&round, &saved, err)))
-		rc = err->kind == ERR_INTERRUPTED ? interrupted(&round, params, err) : -1;
+	if (round_open(&round, err) || saved_open(&saved, plan, params, err))
+		goto out;
+	rc = saved.finished ? 0 : run_rounds(&round, &saved, err);
+	if (rc && err->kind == ERR_INTERRUPTED)
+		rc = interrupted(&round, params, err);
+out:
 	round_release(&round);
 	saved_close(&saved);
 	return rc;

@@ -17,10 +17,11 @@ int groups_make(struct sensitivity_plan *plan, bool by_expert, struct err *err);
 /* saved.c: the output, and what an earlier run has left beside it. */
 struct saved {
 	struct outfile file;
-	char *name; /* of the unfinished table, beside the output */
+	char *name;    /* of the unfinished table, beside the output */
+	bool finished; /* the output is there, and of this plan */
 };
 
-/* Takes the divergences of an earlier run into the plan's table. */
+/* Takes the divergences of earlier runs into the plan's table. */
 int saved_open(struct saved *saved, struct sensitivity_plan *plan,
 	       const struct sensitivity_params *params, struct err *err);
 /* Writes the table: to the output if every group is measured, else beside it. */

@@ -77,6 +77,7 @@ static const struct command commands[] = {
 	{ "calibrate", .run = run_calibrate },
 	{ "activations", .run = run_activations },
 	{ "eval", .run = run_eval, .of_fp8 = true, .reads_only = true },
+	{ "sensitivity", .run = run_sensitivity },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)

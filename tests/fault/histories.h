@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs that make an amax history, and what they make it of.
+ * Jobs that make one file, an amax history or a table of divergences, and what they make it of.
  */
 #ifndef FP8CONV_TESTS_FAULT_HISTORIES_H
 #define FP8CONV_TESTS_FAULT_HISTORIES_H
@@ -10,6 +10,7 @@
 #include "source/fingerprint.h"
 #include "amax/merge.h"
 #include "model/role.h"
+#include "sensitivity/sensitivity.h"
 #include "tests/fault/tree.h"
 
 /* What lies in the output before the run. */
@@ -31,8 +32,9 @@ struct place {
 typedef int history_fn(const struct io *io, const struct place *place, bool other, bool half,
 		       const atomic_int *stop, struct err *err);
 
-#define N_PASSES 3
-#define N_TOKENS 500 /* of a pass: two are a first sweep */
+#define N_PASSES  3
+#define N_TOKENS  500 /* of a pass: two are a first sweep */
+#define N_AT_ONCE 5   /* groups of a round, of eight */
 
 static int run_merge(const struct io *io, const struct place *place, bool other, bool half,
 		     const atomic_int *stop, struct err *err)
@@ -108,21 +110,76 @@ static int run_activations(const struct io *io, const struct place *place, bool 
 	return rc;
 }
 
-/* --- what they are made of --- */
-
 static inline void history_die(const char *path, const struct err *err)
 {
 	fprintf(stderr, "%s: %s\n", path, err->message);
 	exit(2);
 }
 
+/* Makes of a finished table what an interrupted job leaves: one round of its groups. */
+static inline void table_halve(struct kld_table *table, const char *output)
+{
+	struct buf text = { 0 };
+
+	for (size_t i = N_AT_ONCE; i < table->n_groups; i++)
+		table->groups[i].measured = false;
+	kld_table_text(table, &text);
+	tree_write("out/.s.amax.unfinished", text.data, text.len);
+	buf_release(&text);
+	unlink(output);
+}
+
+static int run_sensitivity(const struct io *io, const struct place *place, bool other, bool half,
+			   const atomic_int *stop, struct err *err)
+{
+	static const char *const data[] = { "ids.jsonl" }, *const include[] = {
+		"layers\\.[23]\\."
+	};
+	static const char *const names[] = { "blockwise" };
+	const struct sensitivity_params params = {
+		.quantize = { .convert = { .io = io,
+					   .input = "llama",
+					   .backend = backends[0],
+					   .n_threads = place->n_threads },
+			      .select = { .include = include, .n_include = 1 } },
+		.recipes = names,
+		.n_recipes = 1,
+		.data = data,
+		.n_data = 1,
+		.passes = 1,
+		.precision = other ? "bf16" : "f32",
+		.output = place->output,
+		.restart = place->restart && !other,
+		.backend = backends[0],
+		.n_threads = place->n_threads,
+		.stop = stop,
+	};
+	struct sensitivity_progress progress = { 0 };
+	struct sensitivity_plan plan;
+	int rc = sensitivity_plan_make(&plan, &params, err);
+
+	if (!rc) {
+		plan.n_at_once = N_AT_ONCE;
+		rc = sensitivity_run(&plan, &params, &progress, err);
+	}
+	if (!rc && half)
+		table_halve(&plan.table, place->output);
+	sensitivity_plan_release(&plan);
+	return rc;
+}
+
+/* --- what they are made of --- */
+
 /* Makes of a history of the first passes what an interrupted job leaves: it tells all its passes.
- * A merge has no passes of its own. */
+ * A merge has no passes of its own, and a table is no history. */
 static inline void make_begun(const char *path)
 {
 	struct amax_stats stats;
 	struct err err = { 0 };
+	struct stat st;
 
+	if (stat(path, &st))
+		return;
 	if (amax_stats_read(&stats, &io_system, path, &err))
 		history_die(path, &err);
 	if (stats.n_passes < N_PASSES) {

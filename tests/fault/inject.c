@@ -207,6 +207,9 @@ static void check_left(const char *root, const char *name, void *context)
 	if (ends_in(name, "/") || !strcmp(name, manifest_name))
 		return;
 	if (*base_of(name) == '.') {
+		if (ends_in(name, ".unfinished") &&
+		    (tree_same_file(root, "begun", name) || tree_same_file(root, start, name)))
+			return;
 		if (faulty.fault != FAULT_DEAD && faulty.op != UNLINK)
 			broken("'%s/%s' is left behind", root, name);
 		return;

@@ -32,7 +32,13 @@ assert abs(found["recipes"][0]["kld_sum"] - wanted["recipes"][0]["kld_sum"] - 0.
 found["groups"][2], found["recipes"] = wanted["groups"][2], wanted["recipes"]
 assert found == wanted
 END
-fails 2 "${c}'S.json' exists: use --restart to start over" sensitivity "$model" --data ids.jsonl -o S.json
+# A finished one stays as it is; of another job it is not replaced.
+cp -p S.json before.json
+"$FP8CONV" sensitivity "$model" --data ids.jsonl -o S.json
+[ ! S.json -nt before.json ] || echo "a finished table is written again"
+cmp S.json before.json
+fails 2 "${c}'S.json' exists and is of another model, other data or other options: use --restart to start over" \
+	sensitivity "$model" --data ids.jsonl -o S.json --passes 1
 cp half.json .S.json.unfinished
 "$FP8CONV" sensitivity "$model" --data ids.jsonl -o S.json --restart
 cmp S.json whole.json
