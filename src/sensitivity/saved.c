@@ -33,8 +33,8 @@ static struct kld_group *strip(struct kld_table *table)
 	return copies;
 }
 
-/* Takes the divergences of another table into the plan's, if it is of this plan.  Returns whether it
- * is. */
+/* Takes the divergences of another table into the plan's if it is of this plan, and returns
+ * whether it is. */
 static bool take(struct kld_table *to, struct kld_table *from)
 {
 	struct kld_group *groups = strip(from);

@@ -81,8 +81,8 @@ int sensitivity_plan_make(struct sensitivity_plan *plan, const struct sensitivit
 void sensitivity_plan_release(struct sensitivity_plan *plan);
 
 /* Runs the plan, goes on from what an interrupted run of the same plan has left, and writes the
- * file; does nothing where it is finished.  plan->table becomes what the file has.  ERR_USAGE for an
- * output of another plan; ERR_INTERRUPTED after a signal; ERR_INPUT where a divergence is not a
+ * file; does nothing where it is finished.  plan->table becomes what the file has.  ERR_USAGE for
+ * an output of another plan; ERR_INTERRUPTED after a signal; ERR_INPUT where a divergence is not a
  * number. */
 int sensitivity_run(struct sensitivity_plan *plan, const struct sensitivity_params *params,
 		    struct sensitivity_progress *progress, struct err *err);
