@@ -182,17 +182,14 @@ static int read_recipe(struct kld_table *table, const json_t *from, struct err *
 {
 	json_t *options = json_object_get(from, "options");
 	const json_t *unmeasured;
+	const char *name = json_string_value(json_object_get(from, "recipe"));
 	struct kld_recipe *recipe;
-	char *name = NULL;
 
-	if (get_text(from, "recipe", &name, err))
-		return -1;
-	if (kld_table_find(table, name) != SIZE_MAX) {
-		free(name);
+	if (!name)
+		return refuse("recipe", "a text", err);
+	if (kld_table_find(table, name) != SIZE_MAX)
 		return refuse("recipe", "another one in each of 'recipes'", err);
-	}
 	recipe = kld_table_add_recipe(table, name);
-	free(name);
 	if (!json_is_object(options))
 		return refuse("options", "an object", err);
 	recipe->options = json_incref(options);
@@ -249,17 +246,16 @@ static int read_kld(struct kld_group *group, const json_t *from, bool unfinished
 static int read_group(struct kld_table *table, const json_t *from, bool unfinished, struct err *err)
 {
 	const json_t *layer = json_object_get(from, "layer"), *bytes;
-	char *name = NULL, *recipe = NULL;
+	const char *name = json_string_value(json_object_get(from, "group"));
+	const char *recipe = json_string_value(json_object_get(from, "recipe"));
 	struct kld_group *group;
 
-	if (get_text(from, "group", &name, err) || get_text(from, "recipe", &recipe, err)) {
-		free(name);
-		return -1;
-	}
+	if (!name)
+		return refuse("group", "a text", err);
+	if (!recipe)
+		return refuse("recipe", "a text", err);
 	group = kld_table_add_group(table, name);
 	group->recipe = kld_table_find(table, recipe);
-	free(name);
-	free(recipe);
 	if (group->recipe == SIZE_MAX)
 		return refuse("recipe", "one of 'recipes'", err);
 	if (!json_is_null(layer) && !(json_is_integer(layer) && json_integer_value(layer) >= 0))

@@ -43,7 +43,7 @@ for group in [g for g in table["groups"] if g["recipe"] == recipe][::3]:
     shutil.rmtree("one", ignore_errors=True)
     subprocess.run([a for a in run if a != "--ragged" or recipe == "blockwise"], check=True, stderr=subprocess.DEVNULL)
     done = subprocess.run([os.environ["FP8CONV"], "eval", "one", "--source", model, "--data", "ids.jsonl", "--precision", "f32",
-                           "--json"], check=True, capture_output=True)
+                           "--json"], check=True, stdout=subprocess.PIPE)
     wanted = json.loads(done.stdout)["kld"]
     # eval prints six digits behind the point
     if abs(wanted["mean"] - group["kld"]["mean"]) > 6e-7 or abs(wanted["se"] - group["kld"]["se"]) > 6e-7:
