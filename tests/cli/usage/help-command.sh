@@ -3,7 +3,7 @@
 . "$CLI/lib.sh"
 # Every way to ask gives the same text, and every command that is listed has one.
 commands=$("$FP8CONV" help | sed -n 's/^  \([a-z]*\) .*/\1/p')
-[ "$(echo $commands)" = "calibrate merge sensitivity dequantize quantize repack eval inspect verify families formats recipes version" ] || echo "listed are: $commands"
+[ "$(echo $commands)" = "calibrate merge sensitivity dequantize quantize repack eval inspect report verify families formats recipes version" ] || echo "listed are: $commands"
 for command in $commands; do
 	"$FP8CONV" help "$command" >a || echo "help $command: $?"
 	"$FP8CONV" "$command" --help >b || echo "$command --help: $?"
