@@ -198,6 +198,11 @@ int source_read_floats(struct source *source, const struct floats_request *reque
 	enum dtype dtype = request->ref->tensor->dtype;
 	size_t size = dtype_bits(dtype) / 8;
 
+	if (size != 1 && dtype != DT_F32 && dtype != DT_BF16 && dtype != DT_F16)
+		return err_set(err, ERR_INPUT,
+			       "tensor '%s' has the type %s, but its values must be F32, BF16, F16 "
+			       "or F8_E8M0",
+			       request->ref->tensor->name, dtype_name(dtype));
 	if (source_read_bytes(source, request->ref, request->first * size, request->n * size,
 			      values, err))
 		return -1;

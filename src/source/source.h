@@ -82,7 +82,7 @@ struct floats_request {
 	size_t n;
 };
 
-/* Reads the n elements as fp32 into values. */
+/* Reads the n elements as fp32 into values.  ERR_INPUT for a tensor of another type. */
 int source_read_floats(struct source *source, const struct floats_request *request, float *values,
 		       struct err *err);
 

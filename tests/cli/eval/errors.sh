@@ -52,6 +52,17 @@ END
 fails 3 "${c}tensor 'model.layers.0.self_attn.q_proj.input_scale' has more than one input scale, which is unsupported: *" \
 	eval static --data ids.jsonl
 "$FP8CONV" eval static --data ids.jsonl --activations bf16 --json >/dev/null
+for type in F64 I32 I16; do
+	python3 - $type <<-'END'
+		import checkpoint, sys
+		tensors = checkpoint.read("static/model.safetensors")
+		size = {"F64": 8, "I32": 4, "I16": 2}[sys.argv[1]]
+		tensors["model.layers.0.self_attn.q_proj.input_scale"] = sys.argv[1], [1], bytes(size)
+		checkpoint.write("static/model.safetensors", tensors)
+	END
+	fails 3 "${c}tensor 'model.layers.0.self_attn.q_proj.input_scale' has the type $type, but its values must be F32, BF16, F16 or F8_E8M0" \
+		eval static --data ids.jsonl
+done
 
 # Not the source: another size, another architecture.
 cp -r "$model" wide
