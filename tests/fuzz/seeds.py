@@ -26,6 +26,30 @@ LINES = {
     "fp8 mx": ["a.up_proj.weight F8_E4M3 32 64", "a.up_proj.weight_scale U8 32 2"],
     "odd": ["a.weight BF16 3 5", "b F4 2", "c BOOL", "d F32 0 7", "e.o_proj.weight F32 130 7"],
 }
+# Models that run: 1 layer of 2 heads, 32 tokens.
+SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
+         "head_dim": 8, "vocab_size": 32, "rms_norm_eps": 1e-5, "max_position_embeddings": 64}
+ENDS = ["model.embed_tokens.weight BF16 32 16", "model.norm.weight BF16 16", "lm_head.weight BF16 32 16",
+        "model.layers.0.input_layernorm.weight BF16 16", "model.layers.0.post_attention_layernorm.weight BF16 16"]
+ATTENTION = [("self_attn.q_proj", 16, 16), ("self_attn.k_proj", 8, 16), ("self_attn.v_proj", 8, 16), ("self_attn.o_proj", 16, 16)]
+MLP = [("mlp.gate_proj", 32, 16), ("mlp.up_proj", 32, 16), ("mlp.down_proj", 16, 32)]
+EXPERTS = [(f"block_sparse_moe.experts.{e}.{w}", n, k) for e in (0, 1) for w, n, k in (("w1", 32, 16), ("w3", 32, 16), ("w2", 16, 32))]
+RUNNING = {"llama": ({"architectures": ["LlamaForCausalLM"]}, ATTENTION + MLP, []),
+           "gemma2": ({"architectures": ["Gemma2ForCausalLM"], "query_pre_attn_scalar": 8, "final_logit_softcapping": 30.0},
+                      ATTENTION + MLP, [f"model.layers.0.{n}_feedforward_layernorm.weight BF16 16" for n in ("pre", "post")]),
+           "mixtral": ({"architectures": ["MixtralForCausalLM"], "num_local_experts": 2, "num_experts_per_tok": 1},
+                       ATTENTION + EXPERTS, ["model.layers.0.block_sparse_moe.gate.weight BF16 2 16"])}
+# How FP8 of them is told and scaled.
+SCHEMES = [({"quant_method": "compressed-tensors", "format": "float-quantized",
+             "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+                                           "input_activations": {"num_bits": 8, "type": "float", "strategy": "token", "dynamic": True}}}},
+            lambda m, n, k: [f"{m}.weight_scale F32 {n} 1"]),
+           ({"quant_method": "fp8", "weight_block_size": [128, 128], "activation_scheme": "dynamic"},
+            lambda m, n, k: [f"{m}.weight_scale_inv F32 1 1"]),
+           ({"quant_method": "modelopt", "quant_algo": "FP8"},
+            lambda m, n, k: [f"{m}.weight_scale F32", f"{m}.input_scale F32"] +
+            ([f"{m}.{m[-6]}_scale F32"] if m[-6:] in ("k_proj", "v_proj") else []))]
+IDS = '{"input_ids": [1, 2, 3, 4, 5]}\n{"input_ids": [31, 0, 7]}\n'
 CONFIGS = [{"model_type": "llama", "hidden_size": 64, "moe_intermediate_size": 16},
            {"text_config": {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}}]
 QUANTIZATIONS = [
@@ -115,6 +139,15 @@ def main():
             options = 2 | kind % 2 << 6 if name.startswith("fp8") else kind % 2 | kind % 3 << 3 | kind % 4 // 3 << 2
             put("convert", bytes([kind, options]) + (json.dumps(CONFIGS[0]).encode() if kind % 2 else b""), text,
                 b"\x80\x3f\x00\xbf")
+    for i, (config, matrices, others) in enumerate(RUNNING.values()):
+        high = "\n".join(ENDS + others + [f"model.layers.0.{name}.weight BF16 {n} {k}" for name, n, k in matrices])
+        put("eval", json.dumps(SMALL | config), high, b"\x80\x3d\x10\xbd\x20\x3d", b"", b"\x12\0" + IDS.encode())
+        for j, (quantization, scales) in enumerate(SCHEMES):
+            low = ENDS + others
+            for name, n, k in matrices:
+                low = low + [f"model.layers.0.{name}.weight F8_E4M3 {n} {k}", *scales(f"model.layers.0.{name}", n, k)]
+            put("eval", json.dumps(SMALL | config | {"quantization_config": quantization}), "\n".join(low), b"\x10\x3c\x14\x3c",
+                high if i != j else b"", bytes([(8, 9, 12)[j] | i % 2 << 1, 0]) + IDS.encode())
     lines = pathlib.Path("tests/golden/tokenizer.txt").read_text(encoding="ascii").splitlines()
     texts = [bytes.fromhex(line[5:]) for line in lines if line.startswith("text ") and line != "text -"]
     for i, file in enumerate(sorted(pathlib.Path("tests/golden/tokenizers").glob("*.json"))):
