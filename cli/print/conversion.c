@@ -234,7 +234,8 @@ static void rounding_json(struct json_out *out, const struct conversion_report *
 	}
 	json_out_open(out, "rounding", '{');
 	json_out_text(out, "rounding", outcome->is_nearest ? "nearest" : "compensated");
-	json_out_real(out, "shrink", (double)planned->plan.rhos[outcome->rho]);
+	json_out_real(out, "shrink",
+		      outcome->is_nearest ? NAN : (double)planned->plan.rhos[outcome->rho]);
 	json_out_count(out, "codes", report->result->figures.n_compensated);
 	json_out_count(out, "not_nearest", report->result->figures.n_moved);
 	json_out_real(out, "kld", outcome->measured ? outcome->kld[outcome->rho] : NAN);

@@ -165,10 +165,11 @@ static void add_measured(json_t *json, const struct compensate_plan *rounding,
 static json_t *outcome_json(const struct compensate_plan *rounding,
 			    const struct store_outcome *outcome)
 {
+	float shrink = rounding->rhos[outcome->rho];
 	json_t *json =
 		json_pack("{s:s, s:o, s:I, s:I, s:I, s:I}", "rounding",
 			  outcome->is_nearest ? "nearest" : "compensated", "shrink",
-			  shrink_json(rounding->rhos[outcome->rho]), "matrices",
+			  outcome->is_nearest ? json_null() : shrink_json(shrink), "matrices",
 			  (json_int_t)rounding->n_units, "outside", (json_int_t)rounding->n_outside,
 			  "few_tokens", (json_int_t)outcome->counts.n_few, "raised",
 			  (json_int_t)outcome->counts.n_raised);
