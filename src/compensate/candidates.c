@@ -125,49 +125,43 @@ static int replace_all(struct compensation *job, struct variant_stage *stage, si
 	return 0;
 }
 
-/* A candidate in the current stage. */
+/* Candidates in the current stage. */
 struct trial {
 	struct compensation *job;
-	size_t candidate;
-	const struct variant_stage *stage;
-	struct divergence *divergences; /* (threads, longest sequence) */
+	size_t candidate;		    /* in a layer: the one that runs */
+	const struct variant_stage *stages; /* its stage; at the head: those of all candidates */
 };
-
-/* Computes the mean divergence of a sequence from the source. */
-static int run_head(const struct trial *trial, int worker, size_t item, struct err *err)
-{
-	struct compensation *job = trial->job;
-	const struct variant *variant = &job->candidates[trial->candidate];
-	size_t sequence = variant->sequences[item].index;
-	const struct head_pass p = runner_head_pass(&job->runner, worker, sequence);
-	const struct head_pass q = variant_head(variant, trial->stage, worker, sequence);
-	struct divergence *divergences =
-		trial->divergences + (size_t)worker * job->plan->sweep.longest;
-	size_t n = variant->sequences[item].n_tokens;
-	double sum = 0;
-
-	if (forward_heads(&p, &q, divergences, err))
-		return -1;
-	for (size_t t = 0; t < n; t++)
-		sum += divergences[t].kl;
-	job->kld[trial->candidate * variant->n + item] = sum / (double)n;
-	return 0;
-}
 
 static int run_item(void *context, int worker, size_t item, struct err *err)
 {
 	const struct trial *trial = context;
 	struct compensation *job = trial->job;
 	struct variant *variant = &job->candidates[trial->candidate];
-	int rc;
+	int rc = variant_run(variant, trial->stages, worker, variant->sequences[item].index, err);
 
-	if (trial->stage->layer.ref)
-		rc = variant_run(variant, trial->stage, worker, variant->sequences[item].index,
-				 err);
-	else
-		rc = run_head(trial, worker, item, err);
 	atomic_fetch_add(&job->progress->done, job->work);
 	return rc;
+}
+
+/* Computes the mean divergence of a sequence from the source, for all candidates. */
+static int run_heads(void *context, int worker, size_t item, struct err *err)
+{
+	const struct trial *trial = context;
+	struct compensation *job = trial->job;
+	const struct sequence *sequence = &job->candidates[0].sequences[item];
+	const struct head_pass p = runner_head_pass(&job->runner, worker, sequence->index);
+	struct head_pass q[1 + STORE_RHOS];
+	double kl[1 + STORE_RHOS];
+
+	for (size_t c = 0; c < job->n_candidates; c++)
+		q[c] = variant_head(&job->candidates[c], &trial->stages[c], worker,
+				    sequence->index);
+	if (forward_heads_many(&p, q, job->n_candidates, kl, err))
+		return -1;
+	for (size_t c = 0; c < job->n_candidates; c++)
+		job->kld[c * job->candidates[0].n + item] = kl[c] / (double)sequence->n_tokens;
+	atomic_fetch_add(&job->progress->done, job->work * job->n_candidates);
+	return 0;
 }
 
 int candidates_begin(struct compensation *job, struct err *err)
@@ -180,12 +174,11 @@ int candidates_begin(struct compensation *job, struct err *err)
 	return 0;
 }
 
-/* Takes a candidate through the current stage. */
-static int run_candidate(struct compensation *job, size_t candidate, struct divergence *divergences,
-			 struct err *err)
+/* Takes a candidate through the current layer. */
+static int run_layer(struct compensation *job, size_t candidate, struct err *err)
 {
 	struct variant_stage stage;
-	struct trial trial = { job, candidate, &stage, divergences };
+	struct trial trial = { job, candidate, &stage };
 	int rc;
 
 	variant_stage_begin(&stage, &job->variants);
@@ -197,16 +190,33 @@ static int run_candidate(struct compensation *job, size_t candidate, struct dive
 	return rc;
 }
 
-int candidates_stage(struct compensation *job, struct err *err)
+/* Takes all candidates through the head, so that the source's is computed once. */
+static int run_head(struct compensation *job, struct err *err)
 {
-	size_t n_threads = (size_t)job->plan->params.n_threads;
-	struct divergence *divergences =
-		xcalloc(n_threads * job->plan->sweep.longest, sizeof *divergences);
+	struct variant_stage stages[1 + STORE_RHOS];
+	struct trial trial = { job, 0, stages };
 	int rc = 0;
 
+	for (size_t c = 0; c < job->n_candidates; c++) {
+		variant_stage_begin(&stages[c], &job->variants);
+		rc = rc ? rc : replace_all(job, &stages[c], c, err);
+	}
+	if (!rc && job->n_candidates)
+		rc = pool_run(job->plan->params.n_threads, job->candidates[0].n, run_heads, &trial,
+			      job->plan->params.stop, err);
+	for (size_t c = 0; c < job->n_candidates; c++)
+		variant_stage_end(&stages[c]);
+	return rc;
+}
+
+int candidates_stage(struct compensation *job, struct err *err)
+{
+	int rc = 0;
+
+	if (!runner_layer(&job->runner))
+		return run_head(job, err);
 	for (size_t c = 0; c < job->n_candidates && !rc; c++)
-		rc = run_candidate(job, c, divergences, err);
-	free(divergences);
+		rc = run_layer(job, c, err);
 	return rc;
 }
 

@@ -87,6 +87,7 @@ static uint64_t fixed_size(const struct compensate_plan *plan, uint64_t layer)
 	if (plan->n_held_out)
 		size += variants_size(sweep, &plan->model, false) +
 			(1 + plan->n_rhos) * variant_size(sweep, &plan->model, plan->n_held_out) +
+			(uint64_t)plan->params.n_threads * forward_heads_size(1 + plan->n_rhos) +
 			layer;
 	return size;
 }
