@@ -87,7 +87,7 @@ struct compensate_plan {
 	struct sweep_plan sweep;
 	uint64_t room;	       /* bytes for Hessians, factors and kept inputs */
 	uint64_t memory_bytes; /* of all */
-	uint64_t store_bytes;  /* on disk, while the job runs */
+	uint64_t store_bytes;  /* on disk, until the shards are written */
 };
 
 /* Opens model and data, and decides all of that.  ERR_USAGE where nothing can be compensated or the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of this folder: the steps of a run, in order of call.
+ * Shared by the files of this folder: the steps of a plan and of a run, in order of call.
  */
 #ifndef FP8CONV_COMPENSATE_STEPS_H
 #define FP8CONV_COMPENSATE_STEPS_H
@@ -52,29 +52,31 @@ struct compensation {
 	uint64_t work; /* bytes of progress for each sequence that runs */
 };
 
-/* inputs.c: adds the Hessians of groups [first, end) of the current stage over all sequences that
- * are not held out: (k, k) each, in hessians, of which the caller frees every one.  last: the
- * sequences go on to the next layer; else their residual streams stay. */
-struct turn {
-	const struct compensate_stage *stage;
-	size_t first, end; /* groups */
-	bool last;
-	struct group_sum *sums; /* (end - first) */
-};
-
 /* The Hessian of a group. */
 struct group_sum {
 	float *hessian;	   /* (k, k), the upper triangle; the host's */
 	uint64_t n_tokens; /* that reached the matrices */
 };
 
+/* One pass of all sequences through the current stage, for the groups whose Hessians fit the
+ * memory. */
+struct turn {
+	const struct compensate_stage *stage;
+	size_t first, end;	/* groups */
+	bool last;		/* the sequences go on to the next layer; else their streams stay */
+	struct group_sum *sums; /* (end - first) */
+};
+
+/* inputs.c: makes the Hessians of a turn, over all sequences that are not held out.  The caller
+ * frees every turn->sums[].hessian, also after a failure. */
 int turn_sum(struct compensation *job, const struct turn *turn, struct err *err);
 
 /* stage.c: rounds the matrices of a turn with every rho, and writes their codes. */
 int turn_round(struct compensation *job, const struct turn *turn, struct writer *writer,
 	       struct store_counts *counts, struct err *err);
 
-/* candidates.c: takes the candidates through the current stage, whose codes are in the store. */
+/* candidates.c: allocates the candidates; gives them the embeddings of their sequences; takes them
+ * through the current stage, whose codes are in the store. */
 int candidates_open(struct compensation *job, struct err *err);
 int candidates_begin(struct compensation *job, struct err *err);
 int candidates_stage(struct compensation *job, struct err *err);
