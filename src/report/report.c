@@ -81,19 +81,28 @@ static char *model_name(const char *directory, const struct card *card)
 
 /* --- files --- */
 
-static void read_manifest(struct report *report, const struct checkpoint *checkpoint)
+/* A manifest that is missing, or is none, says nothing. */
+static int read_manifest(struct report *report, const struct checkpoint *checkpoint,
+			 struct err *err)
 {
 	char *path;
 	struct buf text = { 0 };
 	struct err ignored;
+	int rc;
 
 	if (!checkpoint->directory)
-		return;
+		return 0;
 	path = xasprintf("%s/" MANIFEST_NAME, checkpoint->directory);
-	if (!io_read_file(checkpoint->io, AT_FDCWD, path, MANIFEST_LIMIT, &text, &ignored))
+	rc = io_read_file(checkpoint->io, AT_FDCWD, path, MANIFEST_LIMIT, &text, err);
+	if (!rc)
 		report->manifest = json_decode((struct json_text){ text.data, text.len }, &ignored);
+	if (rc && err->kind != ERR_SYSTEM) {
+		*err = (struct err){ 0 };
+		rc = 0;
+	}
 	buf_release(&text);
 	free(path);
+	return rc;
 }
 
 static bool is_quantized(const struct card *card)
@@ -207,8 +216,8 @@ int report_open(struct report *report, const struct report_params *params,
 
 	*report = (struct report){ .name = report_base_name(directory) };
 	free(directory);
-	read_manifest(report, checkpoint);
-	if ((params->output && open_place(report, params, checkpoint, err)) ||
+	if (read_manifest(report, checkpoint, err) ||
+	    (params->output && open_place(report, params, checkpoint, err)) ||
 	    read_cards(report, params, checkpoint, err) || read_measurements(report, params, err))
 		return -1;
 	command = json_string_value(json_object_get(report->manifest, "command"));

@@ -93,9 +93,11 @@ int recorded_read(struct verify *verify, struct err *err)
 	struct buf text = { 0 };
 	struct err ignored;
 	const json_t *options;
+	int rc = 0;
 
-	if (directory &&
-	    !io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, &ignored))
+	if (directory)
+		rc = io_read_file(verify->params->io, AT_FDCWD, path, RECORD_LIMIT, &text, err);
+	if (text.data)
 		verify->opened.manifest =
 			json_decode((struct json_text){ text.data, text.len }, &ignored);
 	options = json_object_get(verify->opened.manifest, "options");
@@ -104,5 +106,8 @@ int recorded_read(struct verify *verify, struct err *err)
 	verify->opened.compensated = is_compensated(verify->opened.manifest);
 	buf_release(&text);
 	free(path);
+	if (rc && err->kind == ERR_SYSTEM)
+		return -1;
+	*err = (struct err){ 0 };
 	return verify->params->recipe ? take_given(verify, err) : 0;
 }
