@@ -118,9 +118,9 @@ static void put_size(struct buf *out, const struct reported *reported)
 }
 
 /* Returns the group of FP8 weights with the most tensors; NULL without one. */
-static const struct group *main_group(const struct summary *summary)
+static const struct tensor_group *main_group(const struct summary *summary)
 {
-	const struct group *found = NULL;
+	const struct tensor_group *found = NULL;
 
 	for (size_t g = 0; g < summary->n; g++)
 		if (summary->groups[g].fp8 &&
@@ -132,7 +132,7 @@ static const struct group *main_group(const struct summary *summary)
 static void put_scheme(struct buf *out, const struct reported *reported)
 {
 	const struct detection *detection = &reported->inspection->detection;
-	const struct group *group = main_group(reported->summary);
+	const struct tensor_group *group = main_group(reported->summary);
 
 	if (!group)
 		return;
@@ -257,7 +257,7 @@ static void measured_row(struct buf *out, const char *name, const struct measure
 		row(out, name, "%.6f ± %.6f%s", measured->value, measured->se, unit);
 }
 
-static void put_comparison(struct buf *out, const struct evaluation *evaluation)
+static void put_comparison(struct buf *out, const struct evaluation_file *evaluation)
 {
 	const struct measured_spread *kld = &evaluation->kld;
 	const struct measured mean = { kld->mean, kld->se };
@@ -275,7 +275,7 @@ static void put_comparison(struct buf *out, const struct evaluation *evaluation)
 	measured_row(out, "RMS delta p", &rms, " %");
 }
 
-static void put_data(struct buf *out, const struct evaluation *evaluation)
+static void put_data(struct buf *out, const struct evaluation_file *evaluation)
 {
 	buf_puts(out, "\nData: ");
 	for (size_t i = 0; i < evaluation->n_data; i++) {

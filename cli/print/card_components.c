@@ -13,8 +13,8 @@
 #include "report/escape.h"
 
 /* Groups of one line: FP8 weights below one module, tensors that are kept for one reason. */
-struct component {
-	const struct group *first;
+struct card_component {
+	const struct tensor_group *first;
 	struct buf names; /* of their modules, as Markdown */
 	size_t n_names;
 	size_t n_tensors;
@@ -35,7 +35,7 @@ static size_t parent_length(const char *pattern)
 }
 
 /* Makes what the groups of a component have in common. */
-static void component_key(struct buf *key, const struct group *group)
+static void component_key(struct buf *key, const struct tensor_group *group)
 {
 	size_t n = group->fp8 ? parent_length(group->pattern) : 0;
 
@@ -48,7 +48,7 @@ static void component_key(struct buf *key, const struct group *group)
 		buf_puts(key, group->reason);
 }
 
-static void add_name(struct component *component, const struct group *group)
+static void add_name(struct card_component *component, const struct tensor_group *group)
 {
 	size_t n = module_len(group->pattern), begin = parent_length(group->pattern);
 	char *name;
@@ -67,15 +67,15 @@ static void add_name(struct component *component, const struct group *group)
 }
 
 /* Returns the components, a new array; groups beyond the last one are not in it. */
-static struct component *list_components(const struct summary *summary, size_t *n)
+static struct card_component *list_components(const struct summary *summary, size_t *n)
 {
-	struct component *list = xcalloc(MAX_COMPONENTS, sizeof *list);
+	struct card_component *list = xcalloc(MAX_COMPONENTS, sizeof *list);
 	struct intern keys = { 0 };
 	struct buf key = { 0 };
 
 	*n = 0;
 	for (size_t g = 0; g < summary->n; g++) {
-		const struct group *group = &summary->groups[g];
+		const struct tensor_group *group = &summary->groups[g];
 		size_t c;
 
 		component_key(&key, group);
@@ -83,7 +83,7 @@ static struct component *list_components(const struct summary *summary, size_t *
 		if (c >= MAX_COMPONENTS)
 			continue;
 		if (c == *n)
-			list[(*n)++] = (struct component){ .first = group };
+			list[(*n)++] = (struct card_component){ .first = group };
 		add_name(&list[c], group);
 		list[c].n_tensors += group->n_tensors;
 		list[c].n_bytes += group->n_bytes;
@@ -94,9 +94,9 @@ static struct component *list_components(const struct summary *summary, size_t *
 	return list;
 }
 
-static void put_component(struct buf *out, const struct component *component)
+static void put_component(struct buf *out, const struct card_component *component)
 {
-	const struct group *group = component->first;
+	const struct tensor_group *group = component->first;
 	size_t n = parent_length(group->pattern);
 
 	buf_puts(out, "| ");
@@ -145,7 +145,7 @@ static void put_scales(struct buf *out, const struct summary *summary)
 void card_put_precision(struct buf *out, const struct summary *summary)
 {
 	size_t n;
-	struct component *list = list_components(summary, &n);
+	struct card_component *list = list_components(summary, &n);
 
 	buf_puts(out, "## Precision by component\n\n"
 		      "| component | tensors | precision | bytes | scales | kept because |\n"

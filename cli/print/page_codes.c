@@ -83,7 +83,7 @@ void page_put_sqnr(struct buf *out, const struct reported *reported)
 /* --- codes --- */
 
 /* Adds the codes in the order of their values, from the most negative one. */
-static void put_codes(struct buf *out, const struct group *group)
+static void put_codes(struct buf *out, const struct tensor_group *group)
 {
 	enum fp8_format format = fp8_of_dtype(group->dtype);
 	size_t n = (size_t)fp8_max_code(format) + 1; /* of each sign */
@@ -200,7 +200,7 @@ static void put_numbers(struct buf *out, const struct reported *reported, size_t
 
 static void put_group(struct buf *out, const struct reported *reported, size_t g, bool shared)
 {
-	const struct group *group = &reported->summary->groups[g];
+	const struct tensor_group *group = &reported->summary->groups[g];
 
 	buf_puts(out, "<article class=\"card\">\n<h3>");
 	page_put_module(out, group->pattern);

@@ -26,7 +26,7 @@ static void put_row(struct buf *out, const char *name, double value, double se, 
 	buf_printf(out, "%s</td></tr>\n", unit);
 }
 
-static void put_numbers(struct buf *out, const struct evaluation *evaluation)
+static void put_numbers(struct buf *out, const struct evaluation_file *evaluation)
 {
 	buf_puts(out, "<table><tbody>\n");
 	put_row(out, "Perplexity", evaluation->perplexity.value, evaluation->perplexity.se, "");
@@ -101,7 +101,7 @@ static void put_deltas(struct buf *out, const struct measured_spread *spread)
 	buf_puts(out, "</tbody></table>\n");
 }
 
-static void put_data(struct buf *out, const struct evaluation *evaluation)
+static void put_data(struct buf *out, const struct evaluation_file *evaluation)
 {
 	buf_puts(out, "<p class=\"note\">Data: ");
 	for (size_t i = 0; i < evaluation->n_data; i++) {
@@ -130,7 +130,7 @@ static void put_data(struct buf *out, const struct evaluation *evaluation)
 
 void page_put_evaluation(struct buf *out, const struct reported *reported)
 {
-	const struct evaluation *evaluation = &reported->report->evaluation;
+	const struct evaluation_file *evaluation = &reported->report->evaluation;
 
 	if (!reported->report->has_evaluation)
 		return;
@@ -188,7 +188,7 @@ static void add_cell(struct heat_map *map, struct intern *patterns, struct heat_
 
 void page_put_layers(struct buf *out, const struct reported *reported)
 {
-	const struct evaluation *evaluation = &reported->report->evaluation;
+	const struct evaluation_file *evaluation = &reported->report->evaluation;
 	struct heat_cell *cells = xcalloc(evaluation->n_modules, sizeof *cells);
 	const char *lines[PAGE_MAX_LINES];
 	struct heat_map map = { .label = "SQNR of the output of each module, by layer",

@@ -14,7 +14,7 @@
 
 /* --- kept tensors --- */
 
-static void put_kept_row(struct buf *out, const struct group *group)
+static void put_kept_row(struct buf *out, const struct tensor_group *group)
 {
 	buf_puts(out, "<tr><td>");
 	escape_html(out, group->pattern);
@@ -86,8 +86,8 @@ static void put_shape(struct buf *out, const struct st_tensor *tensor)
 
 /* Adds "NUMBERS,SHAPE,AMAX,SATURATED,ZEROS,SQNR;", where the shape is empty if it is that of the
  * group, and fields at the end are left out. */
-static void put_tensor(struct buf *out, const struct reported *reported, const struct group *group,
-		       size_t t)
+static void put_tensor(struct buf *out, const struct reported *reported,
+		       const struct tensor_group *group, size_t t)
 {
 	const struct checkpoint *checkpoint = &reported->inspection->checkpoint;
 	const struct low_bit_weight *low_bit = low_bit_of(&reported->inspection->low_bit, t);
@@ -113,7 +113,7 @@ static void put_tensor(struct buf *out, const struct reported *reported, const s
 }
 
 /* Adds what the tensors of a group share. */
-static void put_group(struct buf *out, const struct group *group)
+static void put_group(struct buf *out, const struct tensor_group *group)
 {
 	struct buf text = { 0 };
 

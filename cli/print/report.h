@@ -48,10 +48,10 @@ void report_print_summary(const struct report_told *told);
 /* --- words that the card and the page share --- */
 
 /* Adds what a scale of the group is for: "each 128 x 128 block", "each row". */
-void report_put_tile(struct buf *out, const struct group *group);
+void report_put_tile(struct buf *out, const struct tensor_group *group);
 
 /* Adds "BF16", "FP8 (E4M3)" or "MXFP4". */
-void report_put_type(struct buf *out, const struct group *group);
+void report_put_type(struct buf *out, const struct tensor_group *group);
 
 /* Returns the version of fp8conv in the manifest; NULL without one. */
 const char *report_version(const struct report *report);

@@ -188,7 +188,7 @@ static void put_conversion(struct buf *out, const struct report *report, const c
 
 static void put_eval(struct buf *out, const struct report *report, const char *source)
 {
-	const struct evaluation *evaluation = &report->evaluation;
+	const struct evaluation_file *evaluation = &report->evaluation;
 
 	buf_puts(out, "fp8conv eval ");
 	path_put(out, report->name);

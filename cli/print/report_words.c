@@ -10,7 +10,7 @@
 #include "num/fp8.h"
 #include "report/escape.h"
 
-void report_put_tile(struct buf *out, const struct group *group)
+void report_put_tile(struct buf *out, const struct tensor_group *group)
 {
 	struct tile tile = group->tile;
 
@@ -26,7 +26,7 @@ void report_put_tile(struct buf *out, const struct group *group)
 		buf_printf(out, "each %zu x %zu block", (size_t)tile.rows, (size_t)tile.cols);
 }
 
-void report_put_type(struct buf *out, const struct group *group)
+void report_put_type(struct buf *out, const struct tensor_group *group)
 {
 	if (dtype_is_fp8(group->dtype))
 		buf_printf(out, "FP8 (%s)",

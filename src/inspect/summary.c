@@ -41,15 +41,15 @@ static void count_scale(struct summary *summary, const struct tensor_ref *ref)
 }
 
 /* Says what a tensor is, as a group of one. */
-static struct group describe(const struct making *making, size_t t)
+static struct tensor_group describe(const struct making *making, size_t t)
 {
 	const struct inspection *inspection = making->inspection;
 	const struct tensor_ref *ref = &inspection->checkpoint.tensors[t];
 	const struct low_bit_weight *low_bit = low_bit_of(&inspection->low_bit, t);
-	struct group group = { .dtype = ref->tensor->dtype,
-			       .first = low_bit ? &low_bit->tensor : ref->tensor,
-			       .one_shape = true,
-			       .n_bytes = st_tensor_size(ref->tensor) };
+	struct tensor_group group = { .dtype = ref->tensor->dtype,
+				      .first = low_bit ? &low_bit->tensor : ref->tensor,
+				      .one_shape = true,
+				      .n_bytes = st_tensor_size(ref->tensor) };
 	struct weight_scale scale;
 	struct err ignored;
 
@@ -70,7 +70,8 @@ static struct group describe(const struct making *making, size_t t)
 }
 
 /* Returns the number of the group that the tensor belongs to, by all that its members share. */
-static size_t find_group(struct making *making, const struct group *group, const char *pattern)
+static size_t find_group(struct making *making, const struct tensor_group *group,
+			 const char *pattern)
 {
 	const uint64_t numbers[] = { (uint64_t)group->dtype, group->fp8, group->tile.rows,
 				     group->tile.cols, (uint64_t)group->scale_type };
@@ -94,7 +95,7 @@ static void add_tensor(struct making *making, size_t t)
 	struct summary *summary = making->summary;
 	const char *name = making->inspection->checkpoint.tensors[t].tensor->name;
 	char *pattern = name_pattern(name, &summary->layer_of[t]);
-	struct group one = describe(making, t), *group;
+	struct tensor_group one = describe(making, t), *group;
 	size_t g = find_group(making, &one, pattern);
 
 	if (g == summary->n) {

@@ -19,7 +19,7 @@
 /* Groups of FP8 weights whose codes are counted each by itself; more are counted together. */
 #define SUMMARY_MAX_COUNTS 64
 
-struct group {
+struct tensor_group {
 	const char *pattern; /* "model.layers.*.mlp.up_proj.weight" */
 	enum dtype dtype;    /* of low-bit weights: of their elements */
 	bool fp8;	     /* codes with a scale, which is of: */
@@ -56,10 +56,11 @@ struct cell {
 
 struct summary {
 	size_t n;
-	struct group *groups; /* in the order of their first tensors: layer 2 before layer 10 */
-	size_t *order;	      /* (n_tensors): tensors of the checkpoint in that order */
-	size_t *group_of;     /* (n_tensors): SIZE_MAX for scales */
-	uint32_t *layer_of;   /* (n_tensors): NO_LAYER without one */
+	struct tensor_group
+		*groups;    /* in the order of their first tensors: layer 2 before layer 10 */
+	size_t *order;	    /* (n_tensors): tensors of the checkpoint in that order */
+	size_t *group_of;   /* (n_tensors): SIZE_MAX for scales */
+	uint32_t *layer_of; /* (n_tensors): NO_LAYER without one */
 	struct code_counts **counts; /* (n_tensors): of FP8 weights */
 	struct code_counts *counts_list;
 	size_t n_counts;

@@ -17,12 +17,12 @@ const char *const card_keys[N_CARD_KEYS] = {
 };
 
 /* A stretch of the text, or of one line. */
-struct span {
+struct text_span {
 	const char *at;
 	size_t n;
 };
 
-static bool span_is(struct span span, const char *text)
+static bool span_is(struct text_span span, const char *text)
 {
 	return span.n == strlen(text) && !memcmp(span.at, text, span.n);
 }
@@ -32,7 +32,7 @@ static bool is_blank(char c)
 	return c == ' ' || c == '\t';
 }
 
-static struct span trim(struct span span)
+static struct text_span trim(struct text_span span)
 {
 	while (span.n && is_blank(span.at[span.n - 1]))
 		span.n--;
@@ -44,10 +44,10 @@ static struct span trim(struct span span)
 }
 
 /* Cuts the next line, without its end, off the text. */
-static struct span next_line(struct span *text)
+static struct text_span next_line(struct text_span *text)
 {
 	const char *end = memchr(text->at, '\n', text->n);
-	struct span line = { text->at, end ? (size_t)(end - text->at) : text->n };
+	struct text_span line = { text->at, end ? (size_t)(end - text->at) : text->n };
 
 	text->at += line.n + (end != NULL);
 	text->n -= line.n + (end != NULL);
@@ -77,7 +77,7 @@ static void add_text(struct card_value *value, char *text, size_t n)
 
 /* Adds a quoted scalar.  Escapes of double quotes but \" and \\ are left to other readers.  Returns
  * the length of the scalar with its quotes; 0 where it does not end or has such an escape. */
-static size_t add_quoted(struct card_value *value, struct span span)
+static size_t add_quoted(struct card_value *value, struct text_span span)
 {
 	struct buf text = { 0 };
 	const char quote = *span.at;
@@ -104,7 +104,7 @@ static size_t add_quoted(struct card_value *value, struct span span)
 
 /* Returns the length of a plain scalar: up to the comment, if there is one, or in a list in
  * brackets up to a comma or the bracket. */
-static size_t plain_length(struct span span, bool in_brackets)
+static size_t plain_length(struct text_span span, bool in_brackets)
 {
 	size_t n = 0;
 
@@ -116,7 +116,7 @@ static size_t plain_length(struct span span, bool in_brackets)
 }
 
 /* Adds a plain scalar, unless YAML could read it as something else than a text. */
-static void add_plain(struct card_value *value, struct span span)
+static void add_plain(struct card_value *value, struct text_span span)
 {
 	span = trim(span);
 	if (!span.n || strchr("&*!|>%@`{}[]\"'#?,", *span.at) || span_is(span, "null") ||
@@ -125,17 +125,17 @@ static void add_plain(struct card_value *value, struct span span)
 	add_text(value, xstrndup(span.at, span.n), span.n);
 }
 
-static void add_scalar(struct card_value *value, struct span span)
+static void add_scalar(struct card_value *value, struct text_span span)
 {
 	span = trim(span);
 	if (span.n && (*span.at == '"' || *span.at == '\''))
 		add_quoted(value, span);
 	else
-		add_plain(value, (struct span){ span.at, plain_length(span, false) });
+		add_plain(value, (struct text_span){ span.at, plain_length(span, false) });
 }
 
 /* Adds the scalars of "[en, 'no']". */
-static void add_bracketed(struct card_value *value, struct span span)
+static void add_bracketed(struct card_value *value, struct text_span span)
 {
 	for (span.at++, span.n--; span.n;) {
 		size_t n;
@@ -146,7 +146,7 @@ static void add_bracketed(struct card_value *value, struct span span)
 			n = add_quoted(value, span);
 		} else {
 			n = plain_length(span, true);
-			add_plain(value, (struct span){ span.at, n });
+			add_plain(value, (struct text_span){ span.at, n });
 		}
 		if (!n) /* the bracket, or a scalar that is not understood */
 			return;
@@ -159,14 +159,14 @@ static void add_bracketed(struct card_value *value, struct span span)
 
 /* Returns the value of the key with which the line begins, or NULL; *rest becomes what follows the
  * colon. */
-static struct card_value *find_key(struct card *card, struct span line, struct span *rest)
+static struct card_value *find_key(struct card *card, struct text_span line, struct text_span *rest)
 {
 	for (int key = 0; key < N_CARD_KEYS; key++) {
 		size_t n = strlen(card_keys[key]);
 
 		if (line.n > n && !memcmp(line.at, card_keys[key], n) && line.at[n] == ':' &&
 		    (line.n == n + 1 || is_blank(line.at[n + 1]))) {
-			*rest = trim((struct span){ line.at + n + 1, line.n - n - 1 });
+			*rest = trim((struct text_span){ line.at + n + 1, line.n - n - 1 });
 			return &card->values[key];
 		}
 	}
@@ -174,22 +174,22 @@ static struct card_value *find_key(struct card *card, struct span line, struct s
 }
 
 /* Returns what follows the "- " of an item. */
-static bool is_item(struct span line, struct span *rest)
+static bool is_item(struct text_span line, struct text_span *rest)
 {
 	line = trim(line);
 	if (line.n < 2 || line.at[0] != '-' || !is_blank(line.at[1]))
 		return false;
-	*rest = (struct span){ line.at + 1, line.n - 1 };
+	*rest = (struct text_span){ line.at + 1, line.n - 1 };
 	return true;
 }
 
 /* Reads the lines between the marks.  The first value of a key counts. */
-static void parse_lines(struct card *card, struct span text)
+static void parse_lines(struct card *card, struct text_span text)
 {
 	struct card_value *value = NULL; /* of the last key, if items may follow */
 
 	while (text.n) {
-		struct span line = next_line(&text), rest;
+		struct text_span line = next_line(&text), rest;
 		struct card_value *found = find_key(card, line, &rest);
 
 		if (found) {
@@ -210,7 +210,7 @@ static void parse_lines(struct card *card, struct span text)
 void card_parse(struct card *card, const char *text, size_t n)
 {
 	static const char mark[] = "\xEF\xBB\xBF"; /* byte order mark of UTF-8 */
-	struct span rest = { text, n < CARD_LIMIT ? n : CARD_LIMIT }, matter;
+	struct text_span rest = { text, n < CARD_LIMIT ? n : CARD_LIMIT }, matter;
 
 	*card = (struct card){ 0 };
 	if (rest.n >= 3 && !memcmp(rest.at, mark, 3)) {
@@ -221,7 +221,7 @@ void card_parse(struct card *card, const char *text, size_t n)
 		return;
 	matter = rest;
 	while (rest.n) {
-		struct span before = rest, line = next_line(&rest);
+		struct text_span before = rest, line = next_line(&rest);
 
 		if (line.n && line.at[0] != ' ' &&
 		    (span_is(trim(line), "---") || span_is(trim(line), "..."))) {

@@ -14,13 +14,13 @@ const char *const spread_keys[N_SPREAD_KEYS] = { "max",	   "p99_9", "p99", "p95"
 						 "median", "p10",   "p5",  "p1",  "min" };
 
 /* The file, for messages. */
-struct reading {
-	struct evaluation *evaluation;
+struct result_reading {
+	struct evaluation_file *evaluation;
 	const char *path;
 	struct err *err;
 };
 
-static int invalid(const struct reading *reading, const char *key, const char *what)
+static int invalid(const struct result_reading *reading, const char *key, const char *what)
 {
 	return err_set(reading->err, ERR_INPUT,
 		       "'%s' is not a result of 'fp8conv eval --json': '%s' %s", reading->path, key,
@@ -30,7 +30,7 @@ static int invalid(const struct reading *reading, const char *key, const char *w
 /* --- members --- */
 
 /* Reads a number; null, which stands for a number that is not finite, and a missing one are NAN. */
-static int read_real(const struct reading *reading, const json_t *object, const char *key,
+static int read_real(const struct result_reading *reading, const json_t *object, const char *key,
 		     double *value)
 {
 	const json_t *member = json_object_get(object, key);
@@ -44,7 +44,8 @@ static int read_real(const struct reading *reading, const json_t *object, const 
 	return 0;
 }
 
-static int read_measured(const struct reading *reading, const char *key, struct measured *measured)
+static int read_measured(const struct result_reading *reading, const char *key,
+			 struct measured *measured)
 {
 	const json_t *member = json_object_get(reading->evaluation->json, key);
 
@@ -56,7 +57,7 @@ static int read_measured(const struct reading *reading, const char *key, struct 
 	return 0;
 }
 
-static int read_spread(const struct reading *reading, const char *key,
+static int read_spread(const struct result_reading *reading, const char *key,
 		       struct measured_spread *spread)
 {
 	const json_t *member = json_object_get(reading->evaluation->json, key);
@@ -74,7 +75,7 @@ static int read_spread(const struct reading *reading, const char *key,
 	return 0;
 }
 
-static int read_count(const struct reading *reading, const char *key, uint64_t *count)
+static int read_count(const struct result_reading *reading, const char *key, uint64_t *count)
 {
 	const json_t *member = json_object_get(reading->evaluation->json, key);
 
@@ -85,7 +86,7 @@ static int read_count(const struct reading *reading, const char *key, uint64_t *
 }
 
 /* Reads a text that may be missing or null. */
-static int read_text(const struct reading *reading, const char *key, const char **text)
+static int read_text(const struct result_reading *reading, const char *key, const char **text)
 {
 	const json_t *member = json_object_get(reading->evaluation->json, key);
 
@@ -95,7 +96,7 @@ static int read_text(const struct reading *reading, const char *key, const char 
 	return 0;
 }
 
-static int read_hash(const struct reading *reading)
+static int read_hash(const struct result_reading *reading)
 {
 	const char *text;
 
@@ -107,9 +108,9 @@ static int read_hash(const struct reading *reading)
 	return 0;
 }
 
-static int read_data(const struct reading *reading)
+static int read_data(const struct result_reading *reading)
 {
-	struct evaluation *evaluation = reading->evaluation;
+	struct evaluation_file *evaluation = reading->evaluation;
 	const json_t *list = json_object_get(evaluation->json, "data"), *name;
 	size_t i;
 
@@ -129,7 +130,7 @@ static int read_data(const struct reading *reading)
 
 /* --- by layer --- */
 
-static struct measured_module *add_module(struct evaluation *evaluation, const char *name,
+static struct measured_module *add_module(struct evaluation_file *evaluation, const char *name,
 					  uint64_t layer)
 {
 	struct measured_module *module;
@@ -145,7 +146,7 @@ static struct measured_module *add_module(struct evaluation *evaluation, const c
 	return module;
 }
 
-static int read_module(const struct reading *reading, const json_t *json, uint64_t layer)
+static int read_module(const struct result_reading *reading, const json_t *json, uint64_t layer)
 {
 	const char *name = json_string_value(json_object_get(json, "module"));
 	struct measured_module *module;
@@ -162,7 +163,7 @@ static int read_module(const struct reading *reading, const json_t *json, uint64
 	return 0;
 }
 
-static int read_layer(const struct reading *reading, const json_t *json)
+static int read_layer(const struct result_reading *reading, const json_t *json)
 {
 	const json_t *number = json_object_get(json, "layer"), *module;
 	const json_t *modules = json_object_get(json, "modules");
@@ -180,7 +181,7 @@ static int read_layer(const struct reading *reading, const json_t *json)
 			 &add_module(reading->evaluation, NULL, layer)->accumulated);
 }
 
-static int read_layers(const struct reading *reading)
+static int read_layers(const struct result_reading *reading)
 {
 	const json_t *list = json_object_get(reading->evaluation->json, "layers"), *layer;
 	size_t i;
@@ -197,9 +198,9 @@ static int read_layers(const struct reading *reading)
 
 /* --- the file --- */
 
-static int read_numbers(const struct reading *reading)
+static int read_numbers(const struct result_reading *reading)
 {
-	struct evaluation *evaluation = reading->evaluation;
+	struct evaluation_file *evaluation = reading->evaluation;
 
 	if (read_measured(reading, "perplexity", &evaluation->perplexity))
 		return -1;
@@ -218,9 +219,9 @@ static int read_numbers(const struct reading *reading)
 	return 0;
 }
 
-static int read_all(const struct reading *reading)
+static int read_all(const struct result_reading *reading)
 {
-	struct evaluation *evaluation = reading->evaluation;
+	struct evaluation_file *evaluation = reading->evaluation;
 
 	if (read_numbers(reading) || read_count(reading, "tokens", &evaluation->tokens) ||
 	    read_count(reading, "targets", &evaluation->targets) ||
@@ -235,12 +236,12 @@ static int read_all(const struct reading *reading)
 	return 0;
 }
 
-int evaluation_parse(struct evaluation *evaluation, const char *text, size_t n, const char *path,
-		     struct err *err)
+int evaluation_parse(struct evaluation_file *evaluation, const char *text, size_t n,
+		     const char *path, struct err *err)
 {
-	struct reading reading = { evaluation, path, err };
+	struct result_reading reading = { evaluation, path, err };
 
-	*evaluation = (struct evaluation){ 0 };
+	*evaluation = (struct evaluation_file){ 0 };
 	evaluation->json = json_decode((struct json_text){ text, n }, err);
 	if (!evaluation->json)
 		return err_wrap(err, "'%s' is not a result of 'fp8conv eval --json'", path);
@@ -251,22 +252,22 @@ int evaluation_parse(struct evaluation *evaluation, const char *text, size_t n, 
 	return read_all(&reading);
 }
 
-int evaluation_read(struct evaluation *evaluation, const struct io *io, const char *path,
+int evaluation_read(struct evaluation_file *evaluation, const struct io *io, const char *path,
 		    struct err *err)
 {
 	struct buf text = { 0 };
 	int rc = io_read_file(io, AT_FDCWD, path, EVALUATION_LIMIT, &text, err);
 
-	*evaluation = (struct evaluation){ 0 };
+	*evaluation = (struct evaluation_file){ 0 };
 	if (!rc)
 		rc = evaluation_parse(evaluation, text.data, text.len, path, err);
 	buf_release(&text);
 	return rc;
 }
 
-void evaluation_release(struct evaluation *evaluation)
+void evaluation_release(struct evaluation_file *evaluation)
 {
 	free(evaluation->modules);
 	json_decref(evaluation->json);
-	*evaluation = (struct evaluation){ 0 };
+	*evaluation = (struct evaluation_file){ 0 };
 }

@@ -38,7 +38,7 @@ struct measured_module {
 
 #define EVALUATION_MAX_DATA 16
 
-struct evaluation {
+struct evaluation_file {
 	bool compared; /* with the source; without it only the perplexity is known */
 	struct measured perplexity, source_perplexity, ln_ratio, ratio, difference, same_top;
 	double correlation;
@@ -58,12 +58,12 @@ struct evaluation {
 
 /* Reads the file.  ERR_INPUT where it is not of `fp8conv eval --json`.  The caller releases
  * evaluation, also on failure. */
-int evaluation_read(struct evaluation *evaluation, const struct io *io, const char *path,
+int evaluation_read(struct evaluation_file *evaluation, const struct io *io, const char *path,
 		    struct err *err);
 
 /* The same for a text; path is for messages. */
-int evaluation_parse(struct evaluation *evaluation, const char *text, size_t n, const char *path,
-		     struct err *err);
-void evaluation_release(struct evaluation *evaluation);
+int evaluation_parse(struct evaluation_file *evaluation, const char *text, size_t n,
+		     const char *path, struct err *err);
+void evaluation_release(struct evaluation_file *evaluation);
 
 #endif

@@ -17,7 +17,7 @@ static const char foreign[] = "chosen by its author";
 static const char passed[] = "in 4 bits, as in the source";
 
 /* The options of a manifest, for the selection. */
-struct recorded {
+struct recorded_options {
 	struct select_options select;
 	struct profile profile;
 	const char **include, **exclude;
@@ -48,7 +48,7 @@ static const char **texts_of(const json_t *list, size_t *n)
 }
 
 /* Takes rules "RE=RECIPE" and "RE=skip". */
-static void take_rules(struct recorded *recorded, const json_t *list, struct arena *texts)
+static void take_rules(struct recorded_options *recorded, const json_t *list, struct arena *texts)
 {
 	struct select_options *select = &recorded->select;
 	struct err ignored;
@@ -73,7 +73,8 @@ static void take_rules(struct recorded *recorded, const json_t *list, struct are
 	select->rules = recorded->rules;
 }
 
-static void take_options(struct recorded *recorded, const json_t *options, struct arena *texts)
+static void take_options(struct recorded_options *recorded, const json_t *options,
+			 struct arena *texts)
 {
 	struct select_options *select = &recorded->select;
 	struct err ignored;
@@ -91,7 +92,7 @@ static void take_options(struct recorded *recorded, const json_t *options, struc
 			select->format = formats[i];
 }
 
-static void take_profile(struct recorded *recorded, const struct checkpoint *checkpoint,
+static void take_profile(struct recorded_options *recorded, const struct checkpoint *checkpoint,
 			 const json_t *options)
 {
 	int level = words_find(PROFILE_WORDS, text_of(options, "profile"));
@@ -106,7 +107,7 @@ static void take_profile(struct recorded *recorded, const struct checkpoint *che
 	model_config_release(&config);
 }
 
-static void recorded_release(struct recorded *recorded)
+static void recorded_release(struct recorded_options *recorded)
 {
 	profile_release(&recorded->profile);
 	free(recorded->include);
@@ -117,7 +118,7 @@ static void recorded_release(struct recorded *recorded)
 /* --- reasons --- */
 
 /* Gives each tensor the reason of its unit. */
-static void take_reasons(struct kept *kept, const struct checkpoint *checkpoint,
+static void take_reasons(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 			 const struct selection *selection, const char *otherwise)
 {
 	for (size_t u = 0; u < selection->n_units; u++) {
@@ -135,7 +136,7 @@ static void take_reasons(struct kept *kept, const struct checkpoint *checkpoint,
 }
 
 /* For a checkpoint of which no selection can be made. */
-static void take_roles(struct kept *kept, const struct checkpoint *checkpoint,
+static void take_roles(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 		       const struct detection *detection)
 {
 	struct role_cache roles = { 0 };
@@ -150,15 +151,16 @@ static void take_roles(struct kept *kept, const struct checkpoint *checkpoint,
 	role_cache_release(&roles);
 }
 
-void kept_find(struct kept *kept, const struct checkpoint *checkpoint,
+void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 	       const struct detection *detection, const json_t *options)
 {
 	const char *name = options ? text_of(options, "recipe") : fp8_source_recipe(detection);
-	struct recorded recorded = { .select.requantize = true };
+	struct recorded_options recorded = { .select.requantize = true };
 	struct selection selection = { 0 };
 	struct err ignored;
 
-	*kept = (struct kept){ .reasons = xcalloc(checkpoint->n_tensors, sizeof *kept->reasons) };
+	*kept = (struct kept_reasons){ .reasons = xcalloc(checkpoint->n_tensors,
+							  sizeof *kept->reasons) };
 	recorded.select.recipe = name ? recipe_find(name, &ignored) : NULL;
 	take_options(&recorded, options, &kept->texts);
 	take_profile(&recorded, checkpoint, options);
@@ -174,9 +176,9 @@ void kept_find(struct kept *kept, const struct checkpoint *checkpoint,
 	recorded_release(&recorded);
 }
 
-void kept_release(struct kept *kept)
+void kept_release(struct kept_reasons *kept)
 {
 	free(kept->reasons);
 	arena_release(&kept->texts);
-	*kept = (struct kept){ 0 };
+	*kept = (struct kept_reasons){ 0 };
 }

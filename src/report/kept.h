@@ -12,15 +12,15 @@
 #include "format/detect.h"
 
 /* The reasons.  A zeroed struct is empty. */
-struct kept {
+struct kept_reasons {
 	const char **reasons; /* by tensor of the checkpoint; NULL: FP8, a scale, or not known */
 	struct arena texts;
 };
 
 /* Finds the reasons.  options: of the manifest of a `quantize`; NULL: unknown, and the recipe is
  * that of the detected scheme. */
-void kept_find(struct kept *kept, const struct checkpoint *checkpoint,
+void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 	       const struct detection *detection, const json_t *options);
-void kept_release(struct kept *kept);
+void kept_release(struct kept_reasons *kept);
 
 #endif

@@ -46,14 +46,15 @@ static bool is_ours(const char *text, size_t n)
 	return ours;
 }
 
-int place_open(struct place *place, const struct io *io, const char *path, bool restart,
+int place_open(struct report_place *place, const struct io *io, const char *path, bool restart,
 	       struct err *err)
 {
-	*place = (struct place){ .restart = restart };
+	*place = (struct report_place){ .restart = restart };
 	return outdir_open(&place->dir, io, path, OUTDIR_LOCK, false, err);
 }
 
-int place_check(const struct place *place, const char *name, const char *copied, struct err *err)
+int place_check(const struct report_place *place, const char *name, const char *copied,
+		struct err *err)
 {
 	const struct outdir *dir = &place->dir;
 	struct buf text = { 0 };
@@ -79,13 +80,13 @@ int place_check(const struct place *place, const char *name, const char *copied,
 		       dir->path, name);
 }
 
-int place_put(const struct place *place, const char *name, struct buf *text, struct err *err)
+int place_put(const struct report_place *place, const char *name, struct buf *text, struct err *err)
 {
 	add_mark(text);
 	return outdir_put(&place->dir, name, text->data, text->len, err);
 }
 
-bool place_is(const struct place *place, const char *directory)
+bool place_is(const struct report_place *place, const char *directory)
 {
 	struct stat x, y;
 
@@ -93,7 +94,7 @@ bool place_is(const struct place *place, const char *directory)
 	       x.st_ino == y.st_ino;
 }
 
-void place_close(struct place *place)
+void place_close(struct report_place *place)
 {
 	outdir_close(&place->dir);
 }

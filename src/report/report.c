@@ -232,7 +232,7 @@ int report_write(const struct report *report, struct report_files *files, struct
 		 struct err *err)
 {
 	static const char *const names[] = { CARD_NAME, REPORT_PAGE_NAME };
-	const struct place *place = &report->place;
+	const struct report_place *place = &report->place;
 
 	if (place_put(place, REPORT_PAGE_NAME, &files->page, err) ||
 	    place_put(place, CARD_NAME, &files->card, err) || outdir_sync(&place->dir, err))

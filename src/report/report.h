@@ -32,15 +32,15 @@ struct report_params {
 };
 
 struct report {
-	struct place place; /* without output: not open */
-	json_t *manifest;   /* of the checkpoint's directory; NULL: none, or not readable */
-	struct card card;   /* of the source, as far as it is known */
-	char *name;	    /* of the checkpoint: that of its directory */
-	char *base_model;   /* NULL: unknown */
+	struct report_place place; /* without output: not open */
+	json_t *manifest;	   /* of the checkpoint's directory; NULL: none, or not readable */
+	struct card card;	   /* of the source, as far as it is known */
+	char *name;		   /* of the checkpoint: that of its directory */
+	char *base_model;	   /* NULL: unknown */
 	bool has_evaluation, has_curves;
-	struct evaluation evaluation;
+	struct evaluation_file evaluation;
 	struct curves curves;
-	struct kept kept;
+	struct kept_reasons kept;
 };
 
 /* Reads all files and checks that those of the output may be written.  checkpoint and detection are

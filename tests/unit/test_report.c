@@ -187,7 +187,7 @@ static void long_front_matter_is_bounded(void **state)
 #define COUNTS "'tokens': 8, 'targets': 7, 'sequences': 1, 'seq_len': 8, 'data_sha256': '" HASH "'"
 
 /* Parses a text with single quotes in place of double ones.  Returns the message, "" without. */
-static const char *parse(struct evaluation *evaluation, const char *quoted)
+static const char *parse(struct evaluation_file *evaluation, const char *quoted)
 {
 	static struct err err;
 	char *text = xstrdup(quoted);
@@ -204,7 +204,7 @@ static const char *parse(struct evaluation *evaluation, const char *quoted)
 
 static void results_are_read_back(void **state)
 {
-	struct evaluation evaluation;
+	struct evaluation_file evaluation;
 
 	(void)state;
 	assert_string_equal(
@@ -274,7 +274,7 @@ static void other_files_are_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < N_OF(rows); i++) {
-		struct evaluation evaluation;
+		struct evaluation_file evaluation;
 		const char *message = parse(&evaluation, rows[i].text);
 		const char *begin = "'e' is not a result of 'fp8conv eval --json': ";
 
