@@ -10,6 +10,7 @@
 #include "convert/repack.h"
 #include "tests/fault/evaluations.h"
 #include "tests/fault/histories.h"
+#include "tests/fault/reports.h"
 #include "tests/fault/tree.h"
 
 /* other: with options that give other bytes. */
@@ -22,7 +23,7 @@ struct command {
 	history_fn *run; /* in place of plan */
 	bool of_fp8;	 /* its input is what `quantize` makes of the samples */
 	bool preserves;	 /* it has --preserve-high-precision */
-	bool reads_only; /* it writes nothing, and so has nothing to resume */
+	bool reads_only; /* it has nothing to resume */
 };
 
 static int plan_quantize(struct plan *plan, const struct convert_params *params, bool other,
@@ -78,6 +79,7 @@ static const struct command commands[] = {
 	{ "activations", .run = run_activations },
 	{ "eval", .run = run_eval, .of_fp8 = true, .reads_only = true },
 	{ "sensitivity", .run = run_sensitivity },
+	{ "report", .run = run_report, .of_fp8 = true, .reads_only = true },
 };
 
 #define N_COMMANDS (sizeof commands / sizeof *commands)

@@ -30,7 +30,7 @@ static void report_put_numbers(struct report_job *job)
 		   card_is_empty(&report->card), report->evaluation.perplexity.value,
 		   report->curves.n);
 	for (size_t g = 0; g < job->summary.n; g++) {
-		const struct group *group = &job->summary.groups[g];
+		const struct tensor_group *group = &job->summary.groups[g];
 
 		buf_printf(page, "%s %s %zu", group->pattern, group->reason ? group->reason : "-",
 			   group->n_tensors);
