@@ -62,6 +62,20 @@ QUANTIZATIONS = [
     {"quantization": {"quant_algo": "MXFP8"}},
 ]
 
+CARDS = ["license: apache-2.0\nlanguage:\n- en\n- 'no'\npipeline_tag: text-generation", "language: [en, \"fr\", 'it''s']",
+         "license: \"a \\\"b\\\" \\\\\" # comment", "license: &x |\n  a\nbase_model:\n  - Org/Name", "license_name: {a: b}\r\n# x",
+         "library_name: !!str x\nbase_model_relation: quantized\nlicense_link: https://x/y"]
+COUNTS = {"tokens": 8, "targets": 7, "sequences": 1, "seq_len": 8, "data_sha256": "0" * 64}
+RESULTS = [
+    {"schema": 1, "perplexity": {"value": 2.5, "se": None}, **COUNTS},
+    {"perplexity": {"value": 2.5, "se": 0.1}, "source_perplexity": {"value": 2}, "correlation": 0.9, "kld": {"mean": 0.1, "p99_9": 1},
+     "delta_p": {"rms": 1, "min": -3}, "same_top": {"value": 90, "se": 1}, **COUNTS, "data": ["a/b.txt"], "precision": "bf16",
+     "activations": "engine", "model": "m", "source": None},
+    {"perplexity": {"value": 1}, **COUNTS, "layers": [{"layer": 0, "residual": {"sqnr_db": 20}, "modules": [
+        {"module": "m.0.up", "local": {"sqnr_db": 30}, "accumulated": {"sqnr_db": None}, "saturated": None, "zeros": 0.1}]}]},
+    {"perplexity": {"value": 1}, "tokens": -1}, {"perplexity": []}, [],
+]
+
 
 def amax(passes):
     """Header and data of a history of a module and an attention."""
@@ -153,6 +167,10 @@ def main():
     for i, file in enumerate(sorted(pathlib.Path("tests/golden/tokenizers").glob("*.json"))):
         for text in texts[i::14]:
             put("tokenizer", small_tokenizer(file), text[:300])
+    for card in CARDS:
+        put("report", f"---\n{card}\n---\n# x\n", "")
+    for result in RESULTS:
+        put("report", "---\nlicense: mit\n---\n", json.dumps(result))
 
 
 main()
