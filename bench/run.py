@@ -311,6 +311,23 @@ class Bench:
         self.table.add(Row("rounding", "quantize --rounding compensated", "s", seconds["compensated"], "calibrate",
                            seconds["calibrate"], ratios(seconds["compensated"], seconds["calibrate"]), "<= 1.8"))
 
+    def sensitivity(self) -> None:
+        """What a group of SmolLM2-135M costs, over 512 tokens, beside a forward pass over as many: on average half of the layers,
+        and the head."""
+        model = self.smollm2("sensitivity")
+        if not model:
+            return
+        n_groups, n, out = 4 * 30, 2 if self.options.quick else 16, self.disk / "out"
+        shared = ["--quiet", "--threads", THREADS, "-o", out]
+        data = ["--data", self.token_ids(n, 512)]
+        commands = {"group": [self.fp8conv, "sensitivity", model, *data, "--passes", 1, "--ragged", *shared],
+                    "pass": [self.fp8conv, "calibrate", model, *data, "--precision", "f32", *shared]}
+        rans = self.in_turn(commands, out, 1 if self.options.quick else 2)
+        group = [ran.seconds / n_groups for ran in rans["group"]]
+        whole = [ran.seconds / n for ran in rans["pass"]]
+        self.table.add(Row("sensitivity", "sensitivity, a group of SmolLM2-135M", "s", group, "calibrate, a pass", whole,
+                           ratios(group, whole), "<= 0.75"))
+
     def calibrate(self) -> None:
         """SmolLM2-135M, 16 sequences of 512 tokens, against oneDNN's own rate on the same products, and others' passes."""
         model, n, length = self.smollm2("calibrate"), 2 if self.options.quick else 16, 512
@@ -361,7 +378,8 @@ class Bench:
 
 SECTIONS = {"kernels": Bench.kernels, "compensate": Bench.compensate, "gpu": gpu_rows.gpu, "tmpfs": Bench.on_tmpfs,
             "disk": Bench.on_disk, "low-bit": Bench.low_bit, "memory": Bench.memory, "verify": Bench.verify,
-            "start": Bench.start, "calibrate": Bench.calibrate, "rounding": Bench.rounding, "peers": Bench.peers}
+            "start": Bench.start, "calibrate": Bench.calibrate, "sensitivity": Bench.sensitivity,
+            "rounding": Bench.rounding, "peers": Bench.peers}
 
 
 # --- where it ran ---
