@@ -234,7 +234,12 @@ static void put_sqnr(struct buf *out, const struct reported *reported)
 		buf_puts(out, ").\n");
 	}
 	if (verification->arithmetic) {
-		buf_puts(out, "Every code and scale was compared with the source; arithmetic: ");
+		buf_puts(
+			out,
+			verification->compensated.n_codes
+				? "Every scale was compared with the source; codes compensate each "
+				  "other's errors; arithmetic: "
+				: "Every code and scale was compared with the source; arithmetic: ");
 		escape_markdown_code(out, verification->arithmetic);
 		buf_puts(out, ".\n");
 	}
