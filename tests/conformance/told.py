@@ -55,22 +55,61 @@ class Expert:
         return module._apply_gate(torch.stack((gate, up), -1).flatten(-2))
 
 
-class Told:
+class Products:
+    """A model whose matrix products see what enter() makes of their inputs: those of the linear layers in names, and those
+    of every expert, which are called NAME.E.w1, w3 and w2 (gate, up and down)."""
+
+    def __init__(self, model: torch.nn.Module, names: Container[str]) -> None:
+        self.model = model
+        for name, module in model.named_modules():
+            if name in names:
+                module.register_forward_pre_hook(lambda m, args, name=name: (self.enter(name, args[0]), *args[1:]))
+                module.register_forward_hook(lambda m, args, y, name=name: self.leave(name, y))
+            if type(module).__name__.endswith("Experts"):
+                module.forward = functools.partial(self.experts, name, module)
+
+    def enter(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError
+
+    def leave(self, name: str, y: torch.Tensor) -> None:
+        pass
+
+    def product(self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        y = torch.nn.functional.linear(self.enter(name, x), weight, bias)
+        self.leave(name, y)
+        return y
+
+    def experts(self, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor,
+                weights: torch.Tensor) -> torch.Tensor:
+        out = torch.zeros_like(x)
+        for e in range(len(module.down_proj)):
+            tokens, place = (chosen == e).nonzero(as_tuple=True)
+            if len(tokens) == 0:
+                continue
+            order = tokens.argsort()
+            tokens, place = tokens[order], place[order]
+            expert, at = Expert(module, e), f"{name}.{e}."
+            gate = self.product(at + "w1", x[tokens], expert.gate, expert.biases[0])
+            up = self.product(at + "w3", x[tokens], expert.up, expert.biases[1])
+            down = self.product(at + "w2", expert.activate(module, gate, up), expert.down, expert.biases[2])
+            out.index_add_(0, tokens, down * weights[tokens, place, None])
+        return out
+
+
+class Told(Products):
     """A model whose products take FP8, and the amax of what enters and leaves each; but for those of modules in kept."""
 
     def __init__(self, model: torch.nn.Module, w: Spec, x: Spec | None, kept: Container[str] = ()) -> None:
-        self.model = model
         self.kept = kept
         self.rows: list[dict[str, tuple[float, float]]] = []
         self.quantized: Callable[[str, torch.Tensor], torch.Tensor] = Delayed() if x is None else lambda _, t: values(t, x)
         linears = {name: module for name, module in model.named_modules()
                    if isinstance(module, torch.nn.Linear) and name != "lm_head" and name not in kept}
+        super().__init__(model, linears)
         groups: dict[str, list[torch.nn.Linear]] = {}
         for name, module in linears.items():
             parent, _, last = name.rpartition(".")
             groups.setdefault(f"{parent}.{MERGED.get(last, last)}", []).append(module)
-            module.register_forward_pre_hook(lambda m, args, name=name: self.enter(name, args[0]))
-            module.register_forward_hook(lambda m, args, y, name=name: self.leave(name, y))
         for modules in groups.values():
             stacks = [modules] if w.tile == (WHOLE, WHOLE) else [[m] for m in modules]
             for stack in stacks:
@@ -81,7 +120,6 @@ class Told:
             if type(module).__name__.endswith("Experts"):
                 for e in range(len(module.down_proj)):
                     self.quantize_expert(f"{name}.{e}.", Expert(module, e), w)
-                module.forward = functools.partial(self.experts, name, module)
 
     def quantize_expert(self, at: str, expert: Expert, w: Spec) -> None:
         both = [expert.gate, expert.up]
@@ -103,22 +141,4 @@ class Told:
     def product(self, name: str, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         if name in self.kept:
             return torch.nn.functional.linear(x, weight, bias)
-        y = torch.nn.functional.linear(self.enter(name, x), weight, bias)
-        self.leave(name, y)
-        return y
-
-    def experts(self, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor,
-                weights: torch.Tensor) -> torch.Tensor:
-        out = torch.zeros_like(x)
-        for e in range(len(module.down_proj)):
-            tokens, place = (chosen == e).nonzero(as_tuple=True)
-            if len(tokens) == 0:
-                continue
-            order = tokens.argsort()
-            tokens, place = tokens[order], place[order]
-            expert, at = Expert(module, e), f"{name}.{e}."
-            gate = self.product(at + "w1", x[tokens], expert.gate, expert.biases[0])
-            up = self.product(at + "w3", x[tokens], expert.up, expert.biases[1])
-            down = self.product(at + "w2", expert.activate(module, gate, up), expert.down, expert.biases[2])
-            out.index_add_(0, tokens, down * weights[tokens, place, None])
-        return out
+        return super().product(name, x, weight, bias)
