@@ -2,13 +2,19 @@
  *
  * The record, RECORD_NAME:
  *
- *     { "job": "...", "n_stages": 31,
+ *     { "job": "...",
  *       "stages": { "0": { "crc32": 1, "few": [0, 0, 0], "raised": [0, 0, 0] } },   whole files
- *       "outcome": { "nearest": false, "rho": 1, "nearest_kld": 0.01, "kld": [...], "se": [...] } }
+ *       "outcome": { "nearest": false, "rho": 1, "nearest_kld": 0.01, "kld": [...], "se": [...] },
+ *       "crc32": 2 }   of all else
+ *
+ * What is damaged is made again, so what is read is checked whole before it is used.
  */
 #include "compensate/store.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <isa-l/crc.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +24,13 @@
 #include "base/mem.h"
 #include "ckpt/checksum.h"
 
-#define RECORD_NAME  ".fp8conv.rounding.json"
+#define STORE_PREFIX ".fp8conv.rounding"
+#define RECORD_NAME  STORE_PREFIX ".json"
 #define RECORD_LIMIT ((size_t)16 << 20)
 
 static char *stage_name(size_t stage)
 {
-	return xasprintf(".fp8conv.rounding-%05zu", stage);
+	return xasprintf(STORE_PREFIX "-%05zu", stage);
 }
 
 static const char *stage_key(char key[24], size_t stage)
@@ -41,11 +48,28 @@ uint64_t store_size(const struct store_shape *shape)
 	return n;
 }
 
+/* Returns the checksum of a record without the member of this name. */
+static uint32_t record_crc(json_t *record)
+{
+	uint32_t crc;
+	char *text;
+
+	json_object_del(record, "crc32");
+	text = json_dumps(record, JSON_COMPACT | JSON_SORT_KEYS);
+	crc = crc32_gzip_refl(0, (const void *)text, strlen(text));
+	free(text);
+	return crc;
+}
+
 static int put_record(const struct store *store, struct err *err)
 {
-	char *text = json_dumps(store->record, JSON_INDENT(1) | JSON_SORT_KEYS);
-	int rc = outdir_put(store->dir, RECORD_NAME, text, strlen(text), err);
+	uint32_t crc = record_crc(store->record);
+	char *text;
+	int rc;
 
+	json_object_set_new(store->record, "crc32", json_integer((json_int_t)crc));
+	text = json_dumps(store->record, JSON_INDENT(1) | JSON_SORT_KEYS);
+	rc = outdir_put(store->dir, RECORD_NAME, text, strlen(text), err);
 	free(text);
 	return rc;
 }
@@ -63,37 +87,65 @@ static json_t *read_record(const struct outdir *dir)
 	return record;
 }
 
-/* Removes the files first: the record has their number. */
-static int remove_stages(const struct outdir *dir, const json_t *record, struct err *err)
+/* Is it a record of this job, as it was written? */
+static bool is_whole(json_t *record, const char *job)
 {
-	json_int_t n = json_integer_value(json_object_get(record, "n_stages"));
+	const json_t *crc = json_object_get(record, "crc32");
+	const char *text = json_string_value(json_object_get(record, "job"));
+	json_int_t wanted = json_integer_value(crc);
 
-	for (json_int_t i = 0; i < n; i++) {
-		char *name = stage_name((size_t)i);
-		int rc = outdir_has(dir, name) ? outdir_remove(dir, name, err) : 0;
+	return json_is_integer(crc) && text && !strcmp(text, job) &&
+	       json_is_object(json_object_get(record, "stages")) && wanted == record_crc(record);
+}
 
-		free(name);
-		if (rc)
-			return -1;
+/* Is the name of a file of a store, or of one that a killed run has not finished? */
+static bool is_of_store(const char *name)
+{
+	if (name[0] == '.' && name[1] == '.')
+		name++;
+	return !strncmp(name, STORE_PREFIX, strlen(STORE_PREFIX));
+}
+
+/* Lists the files of a store by what the directory has: a record that is damaged does not tell. */
+static int list_files(const struct outdir *dir, char ***names, size_t *n, struct err *err)
+{
+	DIR *stream = io_open_directory(dir->io, dir->fd, ".", dir->path, err);
+	const struct dirent *entry;
+	int rc = 0;
+
+	if (!stream)
+		return -1;
+	while ((errno = 0, entry = readdir(stream))) {
+		if (!is_of_store(entry->d_name))
+			continue;
+		ARRAY_GROW(*names, *n);
+		(*names)[(*n)++] = xstrdup(entry->d_name);
 	}
-	return 0;
+	if (errno)
+		rc = err_errno(err, "cannot list '%s'", dir->path);
+	closedir(stream);
+	return rc;
 }
 
 int store_remove(const struct outdir *dir, struct err *err)
 {
-	json_t *record = outdir_has(dir, RECORD_NAME) ? read_record(dir) : NULL;
-	int rc = remove_stages(dir, record, err);
+	char **names = NULL;
+	size_t n = 0;
+	int rc = list_files(dir, &names, &n, err);
 
-	json_decref(record);
-	return rc || !outdir_has(dir, RECORD_NAME) ? rc : outdir_remove(dir, RECORD_NAME, err);
+	for (size_t i = 0; i < n; i++) {
+		rc = rc ? rc : outdir_remove(dir, names[i], err);
+		free(names[i]);
+	}
+	free(names);
+	return rc;
 }
 
 static int record_new(struct store *store, struct err *err)
 {
 	if (store_remove(store->dir, err))
 		return -1;
-	store->record = json_pack("{s:s, s:I, s:{}}", "job", store->shape.job, "n_stages",
-				  (json_int_t)store->shape.n_stages, "stages");
+	store->record = json_pack("{s:s, s:{}}", "job", store->shape.job, "stages");
 	return put_record(store, err);
 }
 
@@ -102,51 +154,76 @@ static uint64_t stage_size(const struct store *store, size_t stage)
 	return store->shape.n_codes[stage] * store->shape.n_rhos;
 }
 
+static const json_t *stage_entry(const struct store *store, size_t stage)
+{
+	char key[24];
+
+	return json_object_get(json_object_get(store->record, "stages"), stage_key(key, stage));
+}
+
+static bool are_counts(const json_t *array, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		const json_t *count = json_array_get(array, i);
+
+		if (!json_is_integer(count) || json_integer_value(count) < 0)
+			return false;
+	}
+	return json_array_size(array) == n;
+}
+
 /* Compares the file of a stage with its record; *same: it is as it was written. */
 static int check_stage(const struct store *store, size_t stage, struct progress *progress,
 		       bool *same, struct err *err)
 {
-	char key[24], *name = stage_name(stage);
-	const json_t *stages = json_object_get(store->record, "stages");
-	const json_t *entry = json_object_get(stages, stage_key(key, stage));
+	const json_t *entry = stage_entry(store, stage), *crc = json_object_get(entry, "crc32");
+	char *name = stage_name(stage);
 	struct stat st;
-	uint32_t crc;
+	uint32_t found;
 	int rc = 0;
 
-	*same = !fstatat(store->dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+	*same = json_is_integer(crc) &&
+		are_counts(json_object_get(entry, "few"), store->shape.n_rhos) &&
+		are_counts(json_object_get(entry, "raised"), store->shape.n_rhos) &&
+		!fstatat(store->dir->fd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
 		(uint64_t)st.st_size == stage_size(store, stage);
 	if (*same)
-		rc = checksum_crc32(store->dir->io, store->dir->fd, name, progress, &crc, err);
+		rc = checksum_crc32(store->dir->io, store->dir->fd, name, progress, &found, err);
 	if (*same && !rc)
-		*same = json_integer_value(json_object_get(entry, "crc32")) == (json_int_t)crc;
+		*same = json_integer_value(crc) == (json_int_t)found;
 	free(name);
 	return rc;
 }
 
-/* Forgets stages whose files are missing or changed. */
+/* Forgets all but stages whose files are as they were written; and the outcome, which needs all
+ * stages. */
 static int check_stages(struct store *store, struct progress *progress, struct err *err)
 {
+	json_t *stages = json_object();
 	uint64_t bytes = 0;
+	bool complete = true;
+	int rc = 0;
 
 	for (size_t i = 0; i < store->shape.n_stages; i++)
 		if (store_has(store, i))
 			bytes += stage_size(store, i);
 	if (bytes)
 		progress_begin(progress, PROGRESS_CHECK, bytes);
-	for (size_t i = 0; i < store->shape.n_stages; i++) {
-		bool same;
+	for (size_t i = 0; i < store->shape.n_stages && !rc; i++) {
+		const json_t *entry = stage_entry(store, i);
+		bool same = false;
 		char key[24];
 
-		if (!store_has(store, i))
-			continue;
-		if (check_stage(store, i, progress, &same, err))
-			return -1;
+		if (entry)
+			rc = check_stage(store, i, progress, &same, err);
 		if (same)
-			continue;
-		json_object_del(json_object_get(store->record, "stages"), stage_key(key, i));
-		json_object_del(store->record, "outcome");
+			json_object_set_new(stages, stage_key(key, i), json_deep_copy(entry));
+		complete &= same || !store->shape.n_codes[i];
 	}
-	return 0;
+	json_object_set_new(store->record, "stages", stages);
+	if (!complete)
+		json_object_del(store->record, "outcome");
+	return rc;
 }
 
 /* Fills outcome.counts. */
@@ -179,39 +256,35 @@ static void read_outcome(struct store *store)
 {
 	const json_t *json = json_object_get(store->record, "outcome");
 	const json_t *kld = json_object_get(json, "kld"), *se = json_object_get(json, "se");
+	const json_t *rho = json_object_get(json, "rho");
 	struct store_outcome *outcome = &store->outcome;
 
-	store->has_outcome = json_is_object(json);
+	store->has_outcome = json_is_boolean(json_object_get(json, "nearest")) &&
+			     json_is_integer(rho) && json_integer_value(rho) >= 0 &&
+			     (uint64_t)json_integer_value(rho) < store->shape.n_rhos;
 	if (!store->has_outcome)
 		return;
 	outcome->is_nearest = json_is_true(json_object_get(json, "nearest"));
-	outcome->rho = (size_t)json_integer_value(json_object_get(json, "rho"));
+	outcome->rho = (size_t)json_integer_value(rho);
 	outcome->measured = json_object_get(json, "nearest_kld");
 	outcome->nearest_kld = number_at(json_object_get(json, "nearest_kld"));
 	for (size_t i = 0; i < store->shape.n_rhos; i++) {
 		outcome->kld[i] = number_at(json_array_get(kld, i));
 		outcome->se[i] = number_at(json_array_get(se, i));
 	}
-	if (outcome->rho >= store->shape.n_rhos)
-		store->has_outcome = false;
-	else
-		sum_counts(store);
+	sum_counts(store);
 }
 
 int store_open(struct store *store, const struct outdir *dir, const struct store_shape *shape,
 	       struct progress *progress, struct err *err)
 {
-	const char *job;
-
 	*store = (struct store){ .dir = dir, .shape = *shape };
 	pthread_mutex_init(&store->lock, NULL);
 	store->fds = xmalloc(shape->n_stages * sizeof *store->fds);
 	for (size_t i = 0; i < shape->n_stages; i++)
 		store->fds[i] = -1;
 	store->record = read_record(dir);
-	job = json_string_value(json_object_get(store->record, "job"));
-	if (job && !strcmp(job, shape->job) &&
-	    json_is_object(json_object_get(store->record, "stages"))) {
+	if (is_whole(store->record, shape->job)) {
 		if (check_stages(store, progress, err))
 			return -1;
 		read_outcome(store);
@@ -237,9 +310,7 @@ void store_close(struct store *store)
 
 bool store_has(const struct store *store, size_t stage)
 {
-	char key[24];
-
-	return json_object_get(json_object_get(store->record, "stages"), stage_key(key, stage));
+	return stage_entry(store, stage);
 }
 
 size_t store_count(const struct store *store)

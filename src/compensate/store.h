@@ -72,8 +72,8 @@ struct store_span {
 	size_t n;
 };
 
-/* Opens the store in a directory.  Removes the files of another job, and
- * those that differ from their checksums. */
+/* Opens the store in a directory.  Removes the files of another job; forgets those that differ from
+ * their checksums. */
 int store_open(struct store *store, const struct outdir *dir, const struct store_shape *shape,
 	       struct progress *progress, struct err *err);
 void store_close(struct store *store);
@@ -96,7 +96,7 @@ int store_choose(struct store *store, const struct store_outcome *outcome, struc
 /* Reads codes; thread-safe. */
 int store_read(struct store *store, const struct store_span *span, uint8_t *codes, struct err *err);
 
-/* Removes the store of a directory. */
+/* Removes the store of a directory, of whatever job. */
 int store_remove(const struct outdir *dir, struct err *err);
 
 /* Returns the bytes on the disk while the store exists. */

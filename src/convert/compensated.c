@@ -190,8 +190,6 @@ int compensated_run(struct execution *execution, struct err *err)
 				     .n_rhos = rounding->n_rhos };
 	int rc;
 
-	if (execution->params->restart && store_remove(&execution->out, err))
-		return -1;
 	job_digest(execution, digest);
 	rc = store_open(&execution->store, &execution->out, &shape, execution->progress, err);
 	if (!rc && !execution->store.has_outcome)

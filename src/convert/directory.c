@@ -226,7 +226,8 @@ static int directory_work(struct execution *execution, struct err *err)
 {
 	bool finished = false;
 
-	if (resume_take(execution, &finished, err))
+	if (resume_take(execution, &finished, err) ||
+	    (execution->params->restart && store_remove(&execution->out, err)))
 		return -1;
 	if (finished) {
 		execution->result->complete = true;
