@@ -4,6 +4,7 @@
  * the layers beside the source, over the sequences that no Hessian has seen; the one that diverges
  * least from it wins.  Inputs stay in high precision: their rounding is the same for all.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,8 +159,14 @@ static int run_heads(void *context, int worker, size_t item, struct err *err)
 				    sequence->index);
 	if (forward_heads_many(&p, q, job->n_candidates, kl, err))
 		return -1;
-	for (size_t c = 0; c < job->n_candidates; c++)
+	for (size_t c = 0; c < job->n_candidates; c++) {
+		if (!isfinite(kl[c]))
+			return err_set(err, ERR_INPUT,
+				       "the outputs of '%s' are not finite in sequence %zu: the "
+				       "model overflows on this data",
+				       job->plan->model.head.module, sequence->index);
 		job->kld[c * job->candidates[0].n + item] = kl[c] / (double)sequence->n_tokens;
+	}
 	atomic_fetch_add(&job->progress->done, job->work * job->n_candidates);
 	return 0;
 }
