@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""histories.py FOLDER short|long: jobs that make or use an amax history, or a table, killed, interrupted and starved.
+"""histories.py FOLDER short|long: jobs that make or use an amax history, a table, or compensated codes, killed, interrupted
+and starved.
 
 Each job is a row of JOBS; after each disturbance what has its final name is whole, and the same job run again gives the bytes
 of a run that nothing disturbed.
@@ -8,6 +9,7 @@ FP8CONV: the program; SAMPLES: sample_checkpoints; SEED: of the random moments.
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -18,6 +20,7 @@ import typing
 
 from limits import limited
 from runs import FP8CONV, HERE, Result, begin, check, clear, counted, end, files, one_line, stop, verdict
+from stores import stores
 
 N_PASSES, N_TOKENS = 24, 256
 HISTORY = "out/s.amax"
@@ -30,6 +33,9 @@ class Job(typing.NamedTuple):
 
 
 CALIBRATE = ["calibrate", "llama", "--threads", "1", "--progress", "none", "--quiet", "--resume", "-o", HISTORY]
+KEPT = re.compile(r".*\.unfinished$|\.fp8conv\.rounding")      # what the next run goes on with
+NEAREST = ["quantize", "llama", "-o", "out", "--progress", "none"]
+COMPENSATION = ["--rounding", "compensated", "--data", "ids.jsonl"]
 JOBS = [
     Job("merge", ["merge", "a.amax", "b.amax", "-o", HISTORY], HISTORY),
     Job("calibrate", [*CALIBRATE, "--data", "ids.jsonl", "--max-memory", "4M"], HISTORY),   # three sweeps
@@ -37,6 +43,7 @@ JOBS = [
     Job("sensitivity", ["sensitivity", "llama", "--threads", "1", "--progress", "none", "--quiet", "--passes", "2", "--data",
                         "ids.jsonl", "--max-memory", "9500K", "-o", "out/S.json"], "out/S.json"),    # several rounds
     Job("static", ["quantize", "llama", "-o", "out", "--recipe", "delayed", "--calibration", "a.amax"], "out"),
+    Job("compensated", [*NEAREST, *COMPENSATION, "--threads", "1"], "out"),
 ]
 
 
@@ -103,7 +110,7 @@ def disturbed(job: Job, golden: dict[str, bytes], seconds: float, n: int) -> Non
         result = end(process)
         if result.status not in (0, -number):                 # ended in time, or before it could know of signals
             one_line(result, (128 + number,), "interrupted")
-            hidden = [name for name in left(job) if name.startswith(".") and not name.endswith(".unfinished")]
+            hidden = [name for name in left(job) if name.startswith(".") and not KEPT.match(name)]
             check(not hidden, f"{job.name}: left behind: {hidden}")
         check_whole(job, golden)
         check_again(job, golden)
@@ -159,6 +166,7 @@ def main() -> int:
         disturbed(job, golden, seconds, 4 if extent == "short" else 60)
         starved(job, golden)
         second_run(job, golden)
+    stores([FP8CONV, *NEAREST], COMPENSATION, extent == "short")
     return 0 if verdict(f"histories (SEED={seed})") else 1
 
 
