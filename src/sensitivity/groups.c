@@ -192,8 +192,20 @@ static void add_site(struct maker *maker, const struct layer_ref *layer, const s
 	group_end(maker);
 }
 
+/* Are gate and up of experts multiplied as one matrix, but quantized as two?  Such experts are not
+ * measured: their down matrices alone would be no group that could be kept. */
+static bool are_apart(const struct maker *maker, const struct layer_ref *layer)
+{
+	const struct linear_ref *both = &layer->experts[0][EXPERT_ROLE_GATE_UP];
+
+	return both->weight && !places_find(&maker->places[maker->recipe],
+					    &maker->plan->plans[maker->recipe].selection, both);
+}
+
 static void add_experts(struct maker *maker, const struct layer_ref *layer, bool by_expert)
 {
+	if (layer->n_experts && are_apart(maker, layer))
+		return;
 	for (size_t e = 0; e < layer->n_experts; e++) {
 		if (by_expert)
 			group_begin(maker, xasprintf("layers.%zu.expert.%zu", maker->layer, e));
