@@ -333,8 +333,8 @@ struct executor_ops {
 	void (*cross_entropy)(struct executor_stream *stream,
 			      const struct cross_entropy_args *args);
 
-	/* p and q have no NaN and no inf.  Exponentials and differences are fp32; their products
-	 * and the sums are fp64. */
+	/* The sums are of no use if p or q have NaN or inf.  Exponentials and differences are
+	 * fp32; their products and the sums are fp64. */
 	void (*divergence)(struct executor_stream *stream, const struct divergence_args *args);
 };
 

@@ -178,11 +178,20 @@ static int run_sequence(void *context, struct sweep *sweep, int worker, size_t s
 	return runner_layer(runner) ? runner_run(runner, worker, sequence, err) : 0;
 }
 
+/* Fails if the unquantized model has values that are not finite: nothing could be compared with
+ * them. */
 static int stage_ends(void *context, const struct sweep *sweep, struct err *err)
 {
-	(void)context;
-	(void)sweep;
-	(void)err;
+	const struct runner *runner = &sweep->runners[0];
+	struct round *round = context;
+
+	for (size_t i = 0; i < n_sequences(round) * runner->n_slots; i++)
+		if (runner->memory.fetched[i].n_nonfinite)
+			return err_set(err, ERR_INPUT,
+				       "layer %zu of '%s' has values that are NaN or infinite, in "
+				       "sequence %zu: 'fp8conv eval' names the module",
+				       current_stage(round), round->plan->plans[0].source.path,
+				       i / runner->n_slots);
 	return 0;
 }
 

@@ -214,12 +214,12 @@ static void CPU_OP(softcap)(float *x, float cap, size_t n)
 		lanes_put(x, i, n, cap * lanes_tanh(lanes_at(x, i, n) / cap));
 }
 
-/* Returns the first place of the value, which is there. */
-LANE_FN uint32_t place_of(const float *x, float value)
+/* Returns the first place of the value in n values; n where it is not there, as with NaN. */
+LANE_FN uint32_t place_of(const float *x, size_t n, float value)
 {
 	uint32_t i = 0;
 
-	while (x[i] != value)
+	while (i < n && x[i] != value)
 		i++;
 	return i;
 }
@@ -231,8 +231,8 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 
 	sums->max_p = largest(p, n);
 	sums->max_q = largest(q, n);
-	sums->top_p = place_of(p, sums->max_p);
-	sums->top_q = place_of(q, sums->max_q);
+	sums->top_p = place_of(p, n, sums->max_p);
+	sums->top_q = place_of(q, n, sums->max_q);
 	for (size_t i = 0; i < n; i += LANES) {
 		lanes difference = lanes_at(p, i, n) - lanes_at(q, i, n);
 		lanes of_p = lanes_exp(lanes_at_or(p, i, n, -INFINITY) - sums->max_p);
