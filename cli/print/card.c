@@ -215,11 +215,13 @@ static void put_overview(struct buf *out, const struct reported *reported)
 static void put_sqnr(struct buf *out, const struct reported *reported)
 {
 	const struct verification *verification = reported->verification;
+	const struct compensated_report *compensated;
 	double sum = 0;
 	size_t n = 0;
 
 	if (!verification)
 		return;
+	compensated = &verification->compensated;
 	for (size_t i = 0; i < verification->n_reports; i++) {
 		if (!isfinite(verification->reports[i].sqnr))
 			continue;
@@ -233,13 +235,15 @@ static void put_sqnr(struct buf *out, const struct reported *reported)
 		escape_markdown_code(out, verification->reports[0].name);
 		buf_puts(out, ").\n");
 	}
+	if (compensated->n_codes)
+		buf_printf(out,
+			   "Compensated: %.1f %% of codes are not the nearest; SQNR %.2f dB, to "
+			   "nearest %.2f dB: weights give way for better outputs.\n",
+			   100 * (double)compensated->n_moved / (double)compensated->n_codes,
+			   compensated->sqnr, compensated->own_sqnr);
 	if (verification->arithmetic) {
-		buf_puts(
-			out,
-			verification->compensated.n_codes
-				? "Every scale was compared with the source; codes compensate each "
-				  "other's errors; arithmetic: "
-				: "Every code and scale was compared with the source; arithmetic: ");
+		buf_printf(out, "Every %s was compared with the source; arithmetic: ",
+			   compensated->n_codes ? "scale" : "code and scale");
 		escape_markdown_code(out, verification->arithmetic);
 		buf_puts(out, ".\n");
 	}

@@ -64,6 +64,25 @@ has r4/README.md "--model-path cache --kv-cache-dtype fp8_e4m3"
 has r4/README.md "--calibration S.amax"
 has r4/README.md "| static scales of activations | 28 |"
 
+# Compensated rounding, and what measured sensitivities keep.
+python3 - <<'END'
+import json
+with open("ids.jsonl", "w") as file:
+    for i in range(12):
+        print(json.dumps({"input_ids": [(7 * i + 3 * t) % 100 for t in range(32)]}), file=file)
+END
+"$FP8CONV" quantize "$model" -o rounded --rounding compensated --data ids.jsonl --shrink 0.6 --quiet
+"$FP8CONV" report rounded --source "$model" -o r7
+has r7/README.md "--rounding compensated --data DATA --seq-len 32 --passes 12 --shrink 0.6"
+has r7/README.md "| Rounding | compensated, by 384 tokens in 12 sequences of calibration data;"
+has r7/README.md "% of codes are not the nearest"
+has r7/README.md "Every scale was compared with the source"
+"$FP8CONV" sensitivity "$model" --recipe blockwise --data ids.jsonl -o S.json --quiet
+"$FP8CONV" quantize "$model" -o kept --keep S.json --budget 20% --quiet
+"$FP8CONV" report kept --source "$model" -o r8
+has r8/README.md "--keep S.json --budget 20%"
+has r8/README.md "| by its measured sensitivity |"
+
 # Problems are told.
 cp -r out bad
 python3 "$CLI/checkpoint.py" flip bad/model.safetensors model.layers.0.mlp.up_proj.weight
