@@ -408,9 +408,11 @@ static int stage_fd(struct store *store, size_t stage, struct err *err)
 
 int store_read(struct store *store, const struct store_span *span, uint8_t *codes, struct err *err)
 {
-	struct file file = { store->dir->io, stage_fd(store, span->stage, err), RECORD_NAME };
+	char *name = stage_name(span->stage);
+	struct file file = { store->dir->io, stage_fd(store, span->stage, err), name };
+	int rc = file.fd < 0 ? -1
+			     : io_pread_full(&file, codes, span->n, span_begin(store, span), err);
 
-	if (file.fd < 0)
-		return -1;
-	return io_pread_full(&file, codes, span->n, span_begin(store, span), err);
+	free(name);
+	return rc;
 }
