@@ -69,11 +69,31 @@ static int plan_static(struct plan *plan, const struct convert_params *params, b
 	return quantize_plan_make(plan, &quantize, progress, err);
 }
 
+/* With the sequences that make_few_ids() made. */
+static int plan_compensated(struct plan *plan, const struct convert_params *params, bool other,
+			    struct progress *progress, struct err *err)
+{
+	static const char *const data[] = { "few.jsonl" };
+	struct quantize_params quantize = {
+		.convert = *params,
+		.recipe = "blockwise",
+		.rounding = ROUNDING_COMPENSATED,
+		.compensate = { .data = data,
+				.n_data = 1,
+				.shrink = other ? 0.5f : -1,
+				.backend = backends[0],
+				.stop = progress->stop },
+	};
+
+	return quantize_plan_make(plan, &quantize, progress, err);
+}
+
 static const struct command commands[] = {
 	{ "quantize", plan_quantize, .preserves = true },
 	{ "dequantize", plan_dequantize, .of_fp8 = true },
 	{ "repack", plan_repack, .of_fp8 = true },
 	{ "static", .plan = plan_static },
+	{ "compensated", .plan = plan_compensated },
 	{ "merge", .run = run_merge },
 	{ "calibrate", .run = run_calibrate },
 	{ "activations", .run = run_activations },
@@ -152,6 +172,8 @@ static inline void make_inputs(const struct command *command, const char *sample
 		return;
 	}
 	make_models(command, samples);
+	if (command->plan == plan_compensated)
+		make_few_ids();
 	if (command->plan == plan_static) {
 		make_history("model", "model.amax", 1);
 		make_history("one/model.safetensors", "one.amax", 1);

@@ -14,7 +14,7 @@
 #include "tests/fault/tree.h"
 
 /* What lies in the output before the run. */
-enum start { START_EMPTY, START_HALF, START_CUT, START_ROTTEN, START_OTHER };
+enum start { START_EMPTY, START_HALF, START_STOPPED, START_CUT, START_ROTTEN, START_OTHER };
 
 /* A job in some circumstances. */
 struct place {
@@ -248,18 +248,29 @@ static inline void make_history(const char *model, const char *to, float amax)
 }
 
 /* Sequences of token ids, a line each. */
-static inline void make_ids(void)
+static inline void make_ids_of(const char *path, int n_tokens, int vocabulary)
 {
 	struct buf text = { 0 };
 
 	for (int p = 0; p < N_PASSES; p++) {
-		for (int t = 0; t < N_TOKENS; t++)
+		for (int t = 0; t < n_tokens; t++)
 			buf_printf(&text, "%s%d", t ? ", " : "{\"input_ids\": [",
-				   (p * 37 + t * 7) % 1000);
+				   (p * 37 + t * 7) % vocabulary);
 		buf_puts(&text, "]}\n");
 	}
-	tree_write("ids.jsonl", text.data, text.len);
+	tree_write(path, text.data, text.len);
 	buf_release(&text);
+}
+
+static inline void make_ids(void)
+{
+	make_ids_of("ids.jsonl", N_TOKENS, 1000);
+}
+
+/* For the sample with experts, which knows fewer tokens. */
+static inline void make_few_ids(void)
+{
+	make_ids_of("few.jsonl", 100, 256);
 }
 
 /* The inputs of two matrices, in F32. */

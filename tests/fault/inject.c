@@ -17,6 +17,7 @@
 
 static const char index_name[] = "model.safetensors.index.json";
 static const char manifest_name[] = "fp8conv-manifest.json";
+static const char rounding_name[] = ".fp8conv.rounding"; /* the next run goes on with these */
 
 static const char *const fault_names[N_FAULTS] = { "none",  "EIO",  "ENOSPC", "EINTR",
 						   "short", "full", "dead",   "SIGTERM" };
@@ -154,6 +155,18 @@ static void rot(const char *shard)
 	buf_release(&data);
 }
 
+/* A run that a signal ends when the first layer's codes are recorded: after the manifest, an empty
+ * record and the codes. */
+static void run_to_layer(void)
+{
+	faulty_arm(FAULT_STOP, RENAME, 4);
+	run_job(false, 0);
+	if (now.err.kind != ERR_INTERRUPTED) {
+		fprintf(stderr, "%s: not interrupted: %s\n", now.place->name, now.err.message);
+		exit(1);
+	}
+}
+
 /* What the job begins with, and what it shall come to: what a run makes of nothing. */
 static void prepare(void)
 {
@@ -165,6 +178,8 @@ static void prepare(void)
 	tree_remove("start-kept");
 	if (now.place->start == START_HALF)
 		run_well(false, 1);
+	else if (now.place->start == START_STOPPED)
+		run_to_layer();
 	else if (now.place->start != START_EMPTY)
 		run_well(now.place->start == START_OTHER, 0);
 	if (now.place->start == START_CUT &&
@@ -210,7 +225,8 @@ static void check_left(const char *root, const char *name, void *context)
 		if (ends_in(name, ".unfinished") &&
 		    (tree_same_file(root, "begun", name) || tree_same_file(root, start, name)))
 			return;
-		if (faulty.fault != FAULT_DEAD && faulty.op != UNLINK)
+		if (faulty.fault != FAULT_DEAD && faulty.op != UNLINK &&
+		    strncmp(base_of(name), rounding_name, strlen(rounding_name)) != 0)
 			broken("'%s/%s' is left behind", root, name);
 		return;
 	}

@@ -30,6 +30,18 @@ static const struct place places[] = {
 /* clang-format on */
 
 /* clang-format off */
+/* Of conversions that take a directory to a directory, layer by layer. */
+static const struct place layer_places[] = {
+	{ "layers", "model", "out", .n_threads = 1 },
+	{ "layers, 3 threads", "model", "out", .n_threads = 3 },
+	{ "stopped after a layer", "model", "out", .start = START_STOPPED, .n_threads = 1 },
+	{ "layers, a shard cut short", "model", "out", .start = START_CUT, .n_threads = 1 },
+	{ "layers, restart over another job", "model", "out", .start = START_OTHER, .restart = true,
+	  .n_threads = 1 },
+};
+/* clang-format on */
+
+/* clang-format off */
 /* Of jobs that make a history. */
 static const struct place history_places[] = {
 	{ "history", .output = "out/s.amax", .n_threads = 1 },
@@ -46,12 +58,15 @@ static const struct place reading_places[] = {
 	{ "numbers, 3 threads", .output = "out/numbers", .n_threads = 3 },
 };
 
+#define PLACES(list) (*n = sizeof(list) / sizeof *(list), (list))
+
 static inline const struct place *places_of(const struct command *command, size_t *n)
 {
-	*n = command->reads_only ? sizeof reading_places / sizeof *reading_places
-	     : command->run	 ? sizeof history_places / sizeof *history_places
-				 : sizeof places / sizeof *places;
-	return command->reads_only ? reading_places : command->run ? history_places : places;
+	if (command->plan == plan_compensated)
+		return PLACES(layer_places);
+	if (command->reads_only)
+		return PLACES(reading_places);
+	return command->run ? PLACES(history_places) : PLACES(places);
 }
 
 #endif
