@@ -74,17 +74,19 @@ static int put_record(const struct store *store, struct err *err)
 	return rc;
 }
 
-/* Reads the record of a directory; NULL if there is none that can be read. */
-static json_t *read_record(const struct outdir *dir)
+/* Reads the record of a directory; *record is NULL if there is none that can be understood.  Fails
+ * if it cannot be read: what it tells may be there the next time. */
+static int read_record(const struct outdir *dir, json_t **record, struct err *err)
 {
 	struct buf text = { 0 };
-	json_t *record = NULL;
 	struct err ignored = { 0 };
 
-	if (!io_read_file(dir->io, dir->fd, RECORD_NAME, RECORD_LIMIT, &text, &ignored))
-		record = json_decode((struct json_text){ text.data, text.len }, &ignored);
+	*record = NULL;
+	if (io_read_file(dir->io, dir->fd, RECORD_NAME, RECORD_LIMIT, &text, err))
+		return err->kind == ERR_INPUT ? 0 : -1;
+	*record = json_decode((struct json_text){ text.data, text.len }, &ignored);
 	buf_release(&text);
-	return record;
+	return 0;
 }
 
 /* Is it a record of this job, as it was written? */
@@ -283,7 +285,8 @@ int store_open(struct store *store, const struct outdir *dir, const struct store
 	store->fds = xmalloc(shape->n_stages * sizeof *store->fds);
 	for (size_t i = 0; i < shape->n_stages; i++)
 		store->fds[i] = -1;
-	store->record = read_record(dir);
+	if (read_record(dir, &store->record, err))
+		return -1;
 	if (is_whole(store->record, shape->job)) {
 		if (check_stages(store, progress, err))
 			return -1;
