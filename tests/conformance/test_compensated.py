@@ -25,9 +25,10 @@ TRIED = ("0.3", "0.6", "0.8")
 
 # Sums of fp32 differ from those of fp64, and an input at the border of two bf16 values goes to the other one: a weight at the
 # border of two codes then gets the other code, and those that come after it in its row make up for that.  99.92 to 100 % of
-# the codes were the same.  A router at the border of two experts changes inputs of whole matrices, so a single loss may be
-# off by more than the sum of all.
-SAME, LOSS, SINGLE_LOSS = 0.998, 0.01, 0.05
+# the codes were the same.  A router at the border of two experts gives a token to the other one, and so changes inputs of whole
+# matrices, here of GPT-OSS (99.0 %); so a single loss may be off by more than the sum of all.
+SAME, SAME_ROUTED = 0.998, {"gpt_oss": 0.98}
+LOSS, SINGLE_LOSS = 0.01, 0.05
 GAIN = 0.9                                  # of the loss of the nearest codes; 0.72 to 0.84 was seen
 KLD = 0.01                                  # of itself; 0.25 % at most was seen
 ENOUGH, FEW = 4, 0.25                       # tokens for a column: below the first rho rises, below the second it is 1
@@ -310,7 +311,7 @@ class Compared:
         for name in quantized:
             yield from self.matrix(name, domains, rho)
         t = self.tally
-        if not t.same >= SAME * t.codes:
+        if not t.same >= SAME_ROUTED.get(self.seen.model.config.model_type, SAME) * t.codes:
             yield f"{t.same} of {t.codes} codes are numpy's"
         if not abs(t.loss / t.numpys_loss - 1) <= LOSS or not t.loss < GAIN * t.nearest_loss:
             yield f"losses sum to {t.loss:.6g}, numpy's to {t.numpys_loss:.6g}, of nearest codes to {t.nearest_loss:.6g}"
@@ -441,7 +442,7 @@ def main() -> None:
             report(f"compensated {name}, {recipe}", problems(name, recipe))
     for name in ("mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss"):
         report(f"compensated {name}, few tokens", problems(name, "channelwise", (2, 16)))
-    for name in ("llama", "qwen3_moe", "mixtral", "deepseek_v3"):
+    for name in ("llama", "qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"):
         for recipe, sizes in ("blockwise", (24,)), ("channelwise", (12, 7)):
             report(f"compensated {name}, {recipe}, --shrink auto, {len(sizes)} files", chosen_problems(name, recipe, sizes))
     # With 12 and 7 sequences, none of the rhos is better than rounding to nearest.
