@@ -75,6 +75,14 @@ def flip(path: pathlib.Path) -> None:
     put(path, bytes(data))
 
 
+def choose_another() -> None:
+    """Another shrink, where one is chosen, under the checksum of the record before."""
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    if "outcome" in record:
+        record["outcome"] |= {"nearest": False, "rho": (record["outcome"]["rho"] + 1) % 3}
+    RECORD.write_text(compact(record), encoding="utf-8")
+
+
 def damages() -> dict[str, typing.Callable[[], object]]:
     return {
         "nothing": lambda: None,
@@ -90,6 +98,7 @@ def damages() -> dict[str, typing.Callable[[], object]]:
         "stages of a larger model": lambda: OUT.joinpath(".fp8conv.rounding-00099").write_bytes(b"x"),
         "a part of a stage": lambda: OUT.joinpath("..fp8conv.rounding-00099.partial").write_bytes(b"x"),
         "no record": RECORD.unlink,
+        "the record has another choice": choose_another,
         "the record is a link": lambda: (RECORD.rename(ELSEWHERE), RECORD.symlink_to("../elsewhere")),
         "the record is a fifo": lambda: (RECORD.unlink(), os.mkfifo(RECORD)),
     }
