@@ -135,11 +135,12 @@ static void put_rounding(struct buf *out, const json_t *rounding)
 	uint64_t n_sequences = count_of(rounding, "sequences"),
 		 n_tokens = count_of(rounding, "tokens");
 	const json_t *shrink = json_object_get(rounding, "shrink");
+	size_t n_domains = json_array_size(json_object_get(rounding, "domains"));
 
 	if (!json_is_object(rounding))
 		return;
 	buf_puts(out, " --rounding compensated --data DATA");
-	for (uint64_t domain = 1; domain < count_of(rounding, "domains") && domain < 16; domain++)
+	for (size_t domain = 1; domain < n_domains && domain < 16; domain++)
 		buf_puts(out, " --data DATA");
 	if (n_sequences && n_tokens % n_sequences == 0 && n_tokens / n_sequences != 512)
 		buf_printf(out, " --seq-len %" PRIu64, n_tokens / n_sequences);

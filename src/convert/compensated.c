@@ -94,6 +94,20 @@ static json_t *shrink_json(float shrink)
 	return json_real(round((double)shrink * 1e6) / 1e6);
 }
 
+/* Returns the number of sequences of each domain. */
+static json_t *domains_json(const struct compensate_plan *rounding)
+{
+	json_t *domains = json_array();
+
+	for (size_t d = 0; d < rounding->n_domains; d++) {
+		size_t first = d ? rounding->domain_ends[d - 1] : 0;
+
+		json_array_append_new(domains,
+				      json_integer((json_int_t)(rounding->domain_ends[d] - first)));
+	}
+	return domains;
+}
+
 json_t *compensated_identity(const struct plan *plan)
 {
 	const struct compensate_plan *rounding = &plan->rounding->plan;
@@ -103,11 +117,11 @@ json_t *compensated_identity(const struct plan *plan)
 	json_t *json;
 
 	backend->executor->library(library, sizeof library, &ignored);
-	json = json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:s}", "data_sha256",
+	json = json_pack("{s:s, s:I, s:I, s:o, s:s, s:s, s:s, s:s}", "data_sha256",
 			 rounding->data_sha256, "sequences", (json_int_t)rounding->data.n, "tokens",
-			 (json_int_t)rounding->sweep.n_tokens, "domains",
-			 (json_int_t)rounding->n_domains, "executor", backend->executor->name,
-			 "library", library, "backend", backend->name);
+			 (json_int_t)rounding->sweep.n_tokens, "domains", domains_json(rounding),
+			 "executor", backend->executor->name, "library", library, "backend",
+			 backend->name, "products", dtype_name(backend->executor->bf16_type()));
 	json_object_set_new(json, "shrink",
 			    rounding->params.shrink < 0 ? json_string("auto")
 							: shrink_json(rounding->params.shrink));

@@ -65,7 +65,7 @@ for recipe in blockwise channelwise current mxfp8 delayed; do
 		    print(recipe, "manifest", said)
 		if [tried["shrink"] for tried in said["tried"]] != [0.3, 0.6, 0.8] or said["held_out_sequences"] != 2:
 		    print(recipe, "tried", said)
-		if (options["sequences"], options["domains"], options["shrink"]) != (15, 2, "auto"):
+		if (options["sequences"], options["domains"], options["shrink"]) != (15, [11, 4], "auto"):
 		    print(recipe, "options", options)
 		hidden = [p.name for p in pathlib.Path(recipe).iterdir() if p.name.startswith(".fp8conv.rounding")]
 		if hidden:
