@@ -11,6 +11,7 @@
 
 #define DEFAULT_SEQ_LEN 512
 #define DEFAULT_PASSES	128
+#define ADVICE		": use option '--activations' with dumps from another program"
 
 static size_t or_default(int value, size_t otherwise)
 {
@@ -108,7 +109,7 @@ static int plan_make(struct calibrate_plan *plan, const struct calibrate_params 
 	};
 
 	if (checkpoint_open(&plan->checkpoint, params->io, params->input, params->n_threads, err) ||
-	    model_open(&plan->model, &plan->checkpoint, err) ||
+	    model_open(&plan->model, &plan->checkpoint, ADVICE, err) ||
 	    fp8_select_make(&plan->fp8, &params->fp8, &plan->model, err) ||
 	    open_data(plan, params, err))
 		return -1;

@@ -11,6 +11,7 @@
 
 #define DEFAULT_SEQ_LEN 512
 #define DEFAULT_PASSES	64
+#define ADVICE		": use '--rounding nearest'"
 #define HELD_OUT	10 /* one of so many sequences is in no Hessian */
 
 /* Opens the sequences of domain d: its share of the passes. */
@@ -105,7 +106,7 @@ static void choose_rhos(struct compensate_plan *plan)
 static int make(struct compensate_plan *plan, struct err *err)
 {
 	choose_rhos(plan);
-	if (model_open(&plan->model, plan->params.checkpoint, err) || open_data(plan, err))
+	if (model_open(&plan->model, plan->params.checkpoint, ADVICE, err) || open_data(plan, err))
 		return -1;
 	compensate_find_jobs(plan);
 	if (!plan->n_units)

@@ -14,7 +14,7 @@ static int model_open_at(struct eval_model *model, const struct eval_params *par
 {
 	if (checkpoint_open(&model->checkpoint, params->io, path, params->n_threads, err))
 		return -1;
-	return model_open(&model->model, &model->checkpoint, err);
+	return model_open(&model->model, &model->checkpoint, "", err);
 }
 
 static void eval_model_release(struct eval_model *model)

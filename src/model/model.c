@@ -43,9 +43,8 @@ static int arch_find(struct model *model, const struct model_config *config, str
 	}
 	err_set(err, ERR_INPUT,
 		"architecture '%s' in config.json of '%s' is not supported "
-		"(supported: %s): only 'calibrate --activations' can use it, with dumps from "
-		"another program",
-		expected, model->checkpoint->path, known.data);
+		"(supported: %s)%s",
+		expected, model->checkpoint->path, known.data, model->advice);
 	buf_release(&known);
 	return -1;
 }
@@ -231,13 +230,14 @@ static int configure(struct model *model, const struct model_config *config, con
 	return 0;
 }
 
-int model_open(struct model *model, const struct checkpoint *checkpoint, struct err *err)
+int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,
+	       struct err *err)
 {
 	struct model_config config = { 0 };
 	json_t *root = NULL;
 	int rc = -1;
 
-	*model = (struct model){ .checkpoint = checkpoint };
+	*model = (struct model){ .checkpoint = checkpoint, .advice = advice };
 	if (checkpoint->config.len == 0)
 		return err_set(err, ERR_INPUT, "'%s' has no config.json, which names the model",
 			       checkpoint->path);

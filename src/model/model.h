@@ -112,6 +112,7 @@ struct latent {
 struct model {
 	const struct arch *arch;
 	const struct checkpoint *checkpoint;
+	const char *advice; /* of model_open() */
 	size_t hidden, n_layers, n_heads, n_kv_heads, vocab_size;
 	size_t head_dim;  /* of q and k */
 	size_t value_dim; /* of v */
@@ -169,8 +170,10 @@ extern const struct arch *const archs[]; /* generated; NULL at the end */
 /* Opens the model of a checkpoint.  The model refers to the checkpoint, which must outlive it; the
  * caller releases the model.  ERR_INPUT, with the key or the tensor, for an unsupported
  * architecture, a missing size, and a tensor that is missing, unexpected or of another shape than
- * config.json implies. */
-int model_open(struct model *model, const struct checkpoint *checkpoint, struct err *err);
+ * config.json implies.  advice, which must outlive the model, ends the messages on models that the
+ * forward pass cannot run: ": use option '--x'", or "". */
+int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,
+	       struct err *err);
 void model_release(struct model *model);
 
 #endif

@@ -136,10 +136,9 @@ int search_missing(const struct search *search, const char *prefix, const char *
 		   const char *suffix)
 {
 	return err_set(search->err, ERR_INPUT,
-		       "tensor '%s%s%s' is missing from '%s', a model of %s: only 'calibrate "
-		       "--activations' can use it, with dumps from another program",
-		       prefix, module, suffix, search->model->checkpoint->path,
-		       search->model->arch->name);
+		       "tensor '%s%s%s' is missing from '%s', a model of %s%s", prefix, module,
+		       suffix, search->model->checkpoint->path, search->model->arch->name,
+		       search->model->advice);
 }
 
 int search_linears(struct search *search, const char *prefix, struct layer_ref *layer,

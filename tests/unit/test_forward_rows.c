@@ -85,7 +85,7 @@ static struct outcome *run(const char *path, size_t (*rows)(size_t n))
 		tokens[i] = i * i % 251;
 	sequence.tokens = tokens;
 	assert_int_equal(checkpoint_open(&checkpoint, &io_system, path, 1, &err), 0);
-	assert_int_equal(model_open(&model, &checkpoint, &err), 0);
+	assert_int_equal(model_open(&model, &checkpoint, "", &err), 0);
 	assert_int_equal(forward_init(&forward, backend->executor, &model, true, &err), 0);
 	ops.rows = rows;
 	forward.executor->ops = &ops;

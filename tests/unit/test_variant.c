@@ -263,7 +263,7 @@ static void variants_differ_by_their_matrices_alone(void **state)
 
 		assert_int_equal(checkpoint_open(&checkpoint, &io_system, models[m / 2], 1, &err),
 				 0);
-		assert_int_equal(model_open(&model, &checkpoint, &err), 0);
+		assert_int_equal(model_open(&model, &checkpoint, "", &err), 0);
 		run(&test, &model, &data, m % 2);
 		assert_true(test.kl[HALVED] == 0 && test.reverse_kl[HALVED] == 0);
 		assert_true(test.kl[SILENT] > 0 && isfinite(test.kl[SILENT]));

@@ -42,7 +42,7 @@ changed() {
 	END
 }
 changed architectures '["RwkvForCausalLM"]'
-fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): only 'calibrate --activations' can use it, with dumps from another program" \
+fails 3 "${c}architecture 'RwkvForCausalLM' in config.json of 'changed' is not supported (supported: *llama*): use option '--activations' with dumps from another program" \
 	calibrate changed --data ok.jsonl -o s.amax
 changed hidden_size 17
 fails 3 "${c}tensor 'model.embed_tokens.weight' has shape *, but config.json implies \[*, 17]" \
