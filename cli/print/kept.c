@@ -21,10 +21,8 @@ void kept_print_json(struct json_out *out, const struct plan *plan)
 {
 	const struct keep_list *keep = &plan->keep;
 
-	if (!*keep->file_sha256) {
-		json_out_null(out, "keep");
+	if (!*keep->file_sha256)
 		return;
-	}
 	json_out_open(out, "keep", '{');
 	json_out_text(out, "sha256", keep->file_sha256);
 	json_out_float(out, "kld_without", (float)keep->kld_before);

@@ -14,7 +14,7 @@
  * with a word in a column of this width; nothing without that option. */
 void kept_print_text(FILE *stream, int width, const struct plan *plan);
 
-/* Adds the member "keep": null without that option. */
+/* Adds the member "keep", if that option was given. */
 void kept_print_json(struct json_out *out, const struct plan *plan);
 
 #endif
