@@ -15,7 +15,7 @@
 #include "cli/options/run.h"
 #include "cli/options/values.h"
 #include "cli/process.h"
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 #include "cli/signals.h"
 #include "cli/print/units.h"
 #include "calibrate/dumps.h"

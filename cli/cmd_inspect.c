@@ -12,7 +12,7 @@
 #include "cli/print/inspection.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 #include "cli/process.h"
 #include "cli/signals.h"
 

@@ -12,7 +12,7 @@
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
-#include "cli/print/report.h"
+#include "cli/report/report.h"
 #include "cli/process.h"
 #include "cli/signals.h"
 

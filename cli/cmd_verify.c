@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/options/run.h"
 #include "cli/options/values.h"
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 #include "cli/print/verification.h"
 #include "cli/signals.h"
 #include "cli/options/recipe.h"

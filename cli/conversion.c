@@ -6,7 +6,7 @@
 
 #include "cli/print/conversion.h"
 #include "cli/print/plan.h"
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 #include "cli/process.h"
 #include "cli/signals.h"
 #include "convert/exactness.h"

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "cli/options/option.h"
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 
 /* The values of these options.  Begins zeroed.  Texts belong to argv. */
 struct run_settings {

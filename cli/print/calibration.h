@@ -6,7 +6,6 @@
 #define FP8CONV_CLI_PRINT_CALIBRATION_H
 
 #include "calibrate/dumps.h"
-#include "cli/print/progress.h"
 
 /* Print the plan (--dry-run) on standard output. */
 void calibrate_print_text(const struct calibrate_plan *plan);
@@ -32,12 +31,5 @@ void history_print_next(const char *model, const char *history);
 
 /* Prints the result on standard output (--json). */
 void calibrate_report_json(const struct calibrate_report *report);
-
-/* A running calibration, for a ticker (progress.h). */
-struct watched_tokens {
-	const struct sweep_progress *progress;
-	size_t n_stages; /* layers, and the head */
-};
-struct watched watch_tokens(const struct watched_tokens *tokens);
 
 #endif

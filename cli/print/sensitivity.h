@@ -5,7 +5,7 @@
 #ifndef FP8CONV_CLI_PRINT_SENSITIVITY_H
 #define FP8CONV_CLI_PRINT_SENSITIVITY_H
 
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 #include "sensitivity/sensitivity.h"
 
 /* Print the plan (--dry-run) on standard output. */

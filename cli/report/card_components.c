@@ -2,7 +2,7 @@
  *
  * The precision of each component: a table that people read before they take a model.
  */
-#include "cli/print/card.h"
+#include "cli/report/card.h"
 
 #include <stdlib.h>
 #include <string.h>

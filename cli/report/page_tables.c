@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/print/page.h"
+#include "cli/report/page.h"
 #include "cli/print/units.h"
 #include "report/escape.h"
 

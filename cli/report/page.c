@@ -2,7 +2,7 @@
  *
  * The page of a report: one file without a network, which can be read without its script.
  */
-#include "cli/print/page.h"
+#include "cli/report/page.h"
 
 #include <math.h>
 #include <stdlib.h>

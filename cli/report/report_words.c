@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/print/path.h"
-#include "cli/print/report.h"
+#include "cli/report/report.h"
 #include "format/variant.h"
 #include "num/fp8.h"
 #include "report/escape.h"

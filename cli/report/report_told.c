@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "cli/print/json.h"
 #include "cli/print/path.h"
-#include "cli/print/report.h"
+#include "cli/report/report.h"
 #include "cli/print/units.h"
 
 #define MAX_NOTES 2

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/print/page.h"
+#include "cli/report/page.h"
 #include "report/escape.h"
 
 /* Adds a text that is cut in the middle to at most `max` bytes. */

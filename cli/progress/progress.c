@@ -2,7 +2,7 @@
  *
  * When progress is printed: the thread, the rate, the mode.  progress_line.c draws the bar.
  */
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 
 #include <errno.h>
 #include <math.h>

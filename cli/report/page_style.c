@@ -3,7 +3,7 @@
  * The style and the script of a page.  The script only searches the list of tensors: it makes its
  * rows as text, never as markup.
  */
-#include "cli/print/page.h"
+#include "cli/report/page.h"
 
 /* clang-format off */
 const char page_style[] =

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/print/page.h"
+#include "cli/report/page.h"
 #include "num/fp8.h"
 #include "report/escape.h"
 

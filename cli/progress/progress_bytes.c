@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 
 static const struct {
 	const char *doing; /* for people; NULL: the command's own job */

@@ -5,7 +5,7 @@
 #ifndef FP8CONV_CLI_PRINT_CARD_H
 #define FP8CONV_CLI_PRINT_CARD_H
 
-#include "cli/print/report.h"
+#include "cli/report/report.h"
 
 /* Adds the table of components: FP8 weights by the module that has them, others by the reason for
  * which they are kept. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/print/progress.h"
+#include "cli/progress/progress.h"
 #include "cli/print/units.h"
 
 #define BAR_MIN	   6 /* columns between the brackets */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The progress of a calibration: tokens that went through all layers.
+ * The progress of a pass through a model: tokens that went through all layers.
  */
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/print/calibration.h"
+#include "cli/progress/progress.h"
 
 /* Returns NAN until a loss is known, at the end of the first sweep. */
 static double perplexity(const struct sweep_progress *progress)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/print/card.h"
+#include "cli/report/card.h"
 #include "cli/print/units.h"
 #include "report/escape.h"
 #include "source/fp8_source.h"

@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/progress.h"
 #include "cli/print/json.h"
+#include "sweep/progress.h"
 
 #define PROGRESS_MODES "auto|bar|json|none"
 enum progress_mode { PROGRESS_AUTO, PROGRESS_BAR, PROGRESS_JSON, PROGRESS_NONE };
@@ -83,6 +84,13 @@ void ticker_stop(struct ticker *ticker);
 
 /* Returns a job whose counters are a struct progress. */
 struct watched watch_bytes(const struct progress *progress);
+
+/* Sequences that go through the stages of a model: layers, and the head. */
+struct watched_tokens {
+	const struct sweep_progress *progress;
+	size_t n_stages;
+};
+struct watched watch_tokens(const struct watched_tokens *tokens);
 
 /* Writes " 27% [=====>  ] 1.40/5.24 GB  1.00 GB/s  0:03  model-00002-of-00004" in at most `width`
  * columns.  Parts that do not fit are left out, the percentage last. */

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "base/words.h"
 #include "cli/print/path.h"
-#include "cli/print/report.h"
+#include "cli/report/report.h"
 #include "recipe/recipe.h"
 #include "report/escape.h"
 

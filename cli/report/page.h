@@ -6,7 +6,7 @@
 #ifndef FP8CONV_CLI_PRINT_PAGE_H
 #define FP8CONV_CLI_PRINT_PAGE_H
 
-#include "cli/print/report.h"
+#include "cli/report/report.h"
 
 #define PAGE_MAX_ROWS	500	   /* of a table of groups */
 #define PAGE_MAX_LAYERS 256	   /* columns of a heat map */

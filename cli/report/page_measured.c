@@ -11,7 +11,7 @@
 #include "base/intern.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "cli/print/page.h"
+#include "cli/report/page.h"
 #include "report/escape.h"
 
 /* --- evaluation --- */
