@@ -40,7 +40,7 @@ const struct command command_dequantize = {
 	.summary = "Convert an FP8 checkpoint back to BF16, F16 or F32",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = { CONVERT_SHARED },
+	.shared = { CONVERT_OUTPUT, CONVERT_SHARED },
 	.argument = &convert_argument,
 	.run = run,
 };

@@ -10,6 +10,7 @@
 #include "cli/conversion.h"
 #include "cli/options/values.h"
 #include "cli/options/recipe.h"
+#include "cli/options/selection.h"
 #include "cli/signals.h"
 #include "convert/quantize.h"
 #include "format/engine.h"
@@ -18,11 +19,9 @@
 struct settings {
 	struct convert_settings convert;
 	struct quantize_params params; /* completed by make_plan() */
-	struct option_list include, exclude;
-	struct option_rules rules;
+	struct selection_settings selection;
 	int on_nonfinite; /* enum on_nonfinite, in the order of the option's values */
-	int profile;	  /* enum profile_level, in that order too */
-	int rounding;	  /* enum rounding, likewise */
+	int rounding;	  /* enum rounding, in that order too */
 	struct option_list data;
 };
 
@@ -144,21 +143,11 @@ static const struct option_row options[] = {
 	  PLACE(params.compensate.passes) },
 	{ SECTION_DATA, "seq-len", 0, "N", "Tokens per sequence (default 512)", option_large,
 	  PLACE(params.compensate.seq_len) },
-	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
-	  PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",
-	  option_append, PLACE(exclude) },
-	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
-	  "Set the recipe of matching tensors, or keep them (RE=skip); the last match wins",
-	  option_append_rule, PLACE(rules) },
-	{ SECTION_TENSORS, "profile", 0, PROFILE_WORDS,
-	  "Follow the model family's release and engines (default), engines only, or no rule of a "
-	  "family",
-	  option_choice, PLACE(profile) },
-	{ SECTION_TENSORS, "ragged", 0, NULL, "Allow partial blocks at the edges", option_flag,
-	  PLACE(params.select.ragged) },
-	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 or low-bit source", option_flag,
-	  PLACE(params.select.requantize) },
+	{ 0 },
+};
+
+/* They follow those of the selection. */
+static const struct option_row keep_options[] = {
 	{ SECTION_TENSORS, "keep", 0, "S.json",
 	  "Keep the groups that cost most by this table of 'fp8conv sensitivity'", option_text,
 	  PLACE(params.keep.path) },
@@ -201,30 +190,13 @@ static int finish_rounding(struct settings *settings, struct err *err)
 static int make_plan(struct plan *plan, void *place, struct progress *progress, struct err *err)
 {
 	struct settings *settings = place;
-	struct select_options *select = &settings->params.select;
 
 	if (finish_rounding(settings, err))
 		return -1;
-	settings->params.profile = (enum profile_level)settings->profile;
+	selection_settings_take(&settings->selection, &settings->params);
 	settings->convert.params.on_nonfinite = (enum on_nonfinite)settings->on_nonfinite;
 	settings->params.convert = settings->convert.params;
-	select->include = settings->include.texts;
-	select->n_include = settings->include.n;
-	select->exclude = settings->exclude.texts;
-	select->n_exclude = settings->exclude.n;
-	select->rules = settings->rules.rules;
-	select->n_rules = settings->rules.n;
 	return quantize_plan_make(plan, &settings->params, progress, err);
-}
-
-static void settings_release(struct settings *settings)
-{
-	for (size_t i = 0; i < settings->rules.n; i++)
-		free((char *)settings->rules.rules[i].pattern);
-	free(settings->rules.rules);
-	free(settings->data.texts);
-	free(settings->include.texts);
-	free(settings->exclude.texts);
 }
 
 static int run(const struct command *command, int argc, char **argv, struct err *err)
@@ -233,7 +205,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	int rc = conversion_run(&(struct convert_command){ make_plan, &settings }, command, argc,
 				argv, err);
 
-	settings_release(&settings);
+	selection_settings_release(&settings.selection);
+	free(settings.data.texts);
 	return rc;
 }
 
@@ -243,7 +216,11 @@ const struct command command_quantize = {
 	.summary = "Write an FP8 checkpoint, each quantized tensor with its own scale",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = { CONVERT_SHARED, { tuning_options, PLACE(params.tuning) } },
+	.shared = { CONVERT_OUTPUT,
+		    { selection_options, PLACE(selection) },
+		    { keep_options, 0 },
+		    CONVERT_SHARED,
+		    { tuning_options, PLACE(params.tuning) } },
 	.argument = &convert_argument,
 	.run = run,
 };

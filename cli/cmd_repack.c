@@ -46,7 +46,7 @@ const struct command command_repack = {
 	.summary = "Rewrite the same codes in another format; refuse if anything would be lost",
 	.group = GROUP_CONVERT,
 	.options = options,
-	.shared = { CONVERT_SHARED },
+	.shared = { CONVERT_OUTPUT, CONVERT_SHARED },
 	.argument = &convert_argument,
 	.run = run,
 };

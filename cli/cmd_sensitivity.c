@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/options/recipe.h"
 #include "cli/options/run.h"
+#include "cli/options/selection.h"
 #include "cli/options/values.h"
 #include "cli/print/plan.h"
 #include "cli/print/sensitivity.h"
@@ -28,12 +29,11 @@ struct recipe_names {
 
 struct settings {
 	struct sensitivity_params params; /* completed by check_and_run() */
-	struct option_list data, include, exclude;
-	struct option_rules rules;
+	struct option_list data;
+	struct selection_settings selection;
 	struct recipe_names recipes;
 	struct run_settings run;
-	int profile; /* enum profile_level, in the order of the option's values */
-	int by;	     /* 1: expert */
+	int by; /* 1: expert */
 	bool dry_run;
 };
 
@@ -99,21 +99,6 @@ static const struct option_row options[] = {
 	  option_text, PLACE(params.quantize.calibration.path) },
 	{ SECTION_NUMBERS, "precision", 0, "bf16|f32",
 	  "Input type of matrix products (default f32)", option_text, PLACE(params.precision) },
-	{ SECTION_TENSORS, "include", 0, "RE", "Quantize only matching tensors", option_append,
-	  PLACE(include) },
-	{ SECTION_TENSORS, "exclude", 0, "RE", "Keep matching tensors in high precision",
-	  option_append, PLACE(exclude) },
-	{ SECTION_TENSORS, "tensor", 0, "RE=RECIPE",
-	  "Set the recipe of matching tensors, or keep them (RE=skip); the last match wins",
-	  option_append_rule, PLACE(rules) },
-	{ SECTION_TENSORS, "profile", 0, PROFILE_WORDS,
-	  "Follow the model family's release and engines (default), engines only, or no rule of a "
-	  "family",
-	  option_choice, PLACE(profile) },
-	{ SECTION_TENSORS, "ragged", 0, NULL, "Allow partial blocks at the edges", option_flag,
-	  PLACE(params.quantize.select.ragged) },
-	{ SECTION_TENSORS, "requantize", 0, NULL, "Accept an FP8 or low-bit source", option_flag,
-	  PLACE(params.quantize.select.requantize) },
 	{ SECTION_RUNNING, "restart", 0, NULL, "Overwrite an existing output", option_flag,
 	  PLACE(params.restart) },
 	{ SECTION_ALIAS, "force", 'f', NULL, "The same as --restart", option_flag,
@@ -186,13 +171,7 @@ static void complete(struct settings *settings)
 	params->n_data = settings->data.n;
 	params->max_memory = settings->run.max_memory;
 	params->n_threads = run_threads(&settings->run);
-	quantize->profile = (enum profile_level)settings->profile;
-	quantize->select.include = settings->include.texts;
-	quantize->select.n_include = settings->include.n;
-	quantize->select.exclude = settings->exclude.texts;
-	quantize->select.n_exclude = settings->exclude.n;
-	quantize->select.rules = settings->rules.rules;
-	quantize->select.n_rules = settings->rules.n;
+	selection_settings_take(&settings->selection, quantize);
 	quantize->convert.backend = params->backend;
 	quantize->convert.n_threads = params->n_threads;
 }
@@ -226,12 +205,8 @@ static int run(const struct command *command, int argc, char **argv, struct err 
 	int rc = command_parse(command, argc, argv, &settings, err);
 
 	rc = rc ? rc : check_and_run(&settings, err);
-	for (size_t i = 0; i < settings.rules.n; i++)
-		free((char *)settings.rules.rules[i].pattern);
-	free(settings.rules.rules);
+	selection_settings_release(&settings.selection);
 	free(settings.data.texts);
-	free(settings.include.texts);
-	free(settings.exclude.texts);
 	return rc < 0 ? -1 : 0;
 }
 
@@ -242,6 +217,7 @@ const struct command command_sensitivity = {
 	.group = GROUP_CALIBRATE,
 	.options = options,
 	.shared = { { tuning_options, PLACE(params.quantize.tuning) },
+		    { selection_options, PLACE(selection) },
 		    { report_options, PLACE(run) },
 		    { run_options, PLACE(run) } },
 	.argument = &argument,

@@ -24,7 +24,7 @@ enum command_group {
 	N_GROUPS
 };
 
-#define MAX_SHARED 5
+#define MAX_SHARED 7
 
 struct command {
 	const char *name;

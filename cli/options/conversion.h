@@ -19,15 +19,20 @@ struct convert_settings {
 };
 
 /* The .argument of the commands' rows, and two shared tables, all for a struct convert_settings.
- * CONVERT_SHARED is both tables with those of its member run, for settings that begin with this
- * struct: --output is listed first, a command's own options follow it. */
+ * CONVERT_OUTPUT is the first table: --output is listed first, a command's own options follow it.
+ * CONVERT_SHARED is the second one with those of its member run.  Both are for settings that begin
+ * with this struct. */
 extern const struct option_row convert_argument;
 extern const struct option_row convert_output[], convert_options[];
 #define CONVERT_RUN offsetof(struct convert_settings, run)
-#define CONVERT_SHARED                                                                  \
-	{ convert_output, 0 }, { convert_options, 0 }, { report_options, CONVERT_RUN }, \
-	{                                                                               \
-		run_options, CONVERT_RUN                                                \
+#define CONVERT_OUTPUT            \
+	{                         \
+		convert_output, 0 \
+	}
+#define CONVERT_SHARED                                           \
+	{ convert_options, 0 }, { report_options, CONVERT_RUN }, \
+	{                                                        \
+		run_options, CONVERT_RUN                         \
 	}
 
 /* Checks the options against each other, and fills in defaults.  ERR_USAGE. */
