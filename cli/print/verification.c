@@ -137,8 +137,8 @@ void verification_print_verdict(const struct verification *verification, bool ha
 				     : "names, types, shapes, config, scales, codes");
 	if (compensated->n_codes)
 		fprintf(stderr,
-			"compensated: %.1f %% of codes are not the nearest; SQNR %.1f dB (nearest: "
-			"%.1f dB)\n",
+			"compensated: %.1f %% of codes are not the nearest; SQNR %.1f dB, nearest "
+			"%.1f dB\n",
 			100 * (double)compensated->n_moved / (double)compensated->n_codes,
 			compensated->sqnr, compensated->own_sqnr);
 }
