@@ -12,6 +12,8 @@
 
 /* Of a tensor's scales so many are looked at. */
 #define FEW_SCALES 4096
+/* and so many of its codes */
+#define FEW_CODES (64 << 10)
 
 /* Sets *pow2: are the scales of a weight powers of two? */
 static int are_pow2(const struct tensor_ref *scale, struct source *source, bool *pow2,
@@ -30,18 +32,51 @@ static int are_pow2(const struct tensor_ref *scale, struct source *source, bool 
 	return 0;
 }
 
+/* The code of 256 in E4M3, and of 32768 in E5M2: a power of two, as MX exponents. */
+#define POWER_CODE   0x78
+#define ENOUGH_TILES 64
+
+/* Sets *rule to that of an MX weight.  Rounding up leaves the largest code of every fifth tile
+ * below that power of two (log2(256 / 224) = 0.19); rounding down leaves none there, but those that
+ * compensated rounding has moved. */
+static int find_mx_rule(const struct tensor_ref *weight, size_t tile, struct source *source,
+			enum mx_rule *rule, struct err *err)
+{
+	uint64_t n = st_n_elements(weight->tensor->shape, weight->tensor->n_dims);
+	size_t n_tiles = 0, n_below = 0;
+	uint8_t codes[FEW_CODES];
+
+	n = n < sizeof codes ? n / tile * tile : sizeof codes / tile * tile;
+	if (source_read_bytes(source, weight, 0, (size_t)n, codes, err))
+		return -1;
+	for (size_t i = 0; i < n; i += tile) {
+		uint8_t largest = 0;
+
+		for (size_t j = i; j < i + tile; j++)
+			largest = (codes[j] & 0x7F) > largest ? codes[j] & 0x7F : largest;
+		n_tiles += largest > 0;
+		n_below += largest > 0 && largest < POWER_CODE;
+	}
+	*rule = n_tiles >= ENOUGH_TILES && n_below < n_tiles / 20 ? MX_FLOOR : MX_UP;
+	return 0;
+}
+
 /* Sets *cast to the cast of inputs that engines make for weights with such scales. */
 static int find_dynamic(const struct tensor_ref *weight, const struct weight_scale *scale,
 			struct source *source, struct engine_cast *cast, struct err *err)
 {
 	enum granularity granularity = weight_scale_granularity(scale);
+	enum mx_rule rule = MX_UP;
 	bool pow2 = true;
 
 	if (granularity == GRANULARITY_BLOCK && scale->scale_type != SCALE_E8M0 &&
 	    are_pow2(scale->scale, source, &pow2, err))
 		return -1;
+	if (granularity == GRANULARITY_MX &&
+	    find_mx_rule(weight, scale->tile.cols, source, &rule, err))
+		return -1;
 	engine_cast_dynamic(cast, granularity, fp8_of_dtype(weight->tensor->dtype),
-			    scale->tile.cols, pow2);
+			    scale->tile.cols, pow2, rule);
 	return 0;
 }
 

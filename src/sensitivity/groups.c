@@ -105,7 +105,7 @@ static struct engine_cast cast_of(const struct plan *plan, size_t u)
 	struct engine_cast cast;
 
 	engine_cast_dynamic(&cast, qspec_granularity(spec), spec->format, spec->tile.cols,
-			    spec->pow2);
+			    spec->pow2, spec->mx_rule);
 	if (plan->selection.units[u].static_input)
 		engine_cast_static(&cast, plan->units[u].input_scale_inv);
 	return cast;

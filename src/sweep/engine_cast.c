@@ -29,10 +29,11 @@ void engine_casts_release(struct engine_casts *casts)
 }
 
 void engine_cast_dynamic(struct engine_cast *cast, enum granularity granularity,
-			 enum fp8_format format, size_t cols, bool pow2)
+			 enum fp8_format format, size_t cols, bool pow2, enum mx_rule mx_rule)
 {
 	*cast = (struct engine_cast){ .spec = recipe_of_scheme(granularity, false)->input };
 	cast->spec.format = format;
+	cast->spec.mx_rule = mx_rule;
 	if (granularity != GRANULARITY_BLOCK)
 		return;
 	cast->spec.tile.cols = cols;

@@ -49,9 +49,10 @@ void engine_casts_init(struct engine_casts *casts, const struct backend *backend
 void engine_casts_release(struct engine_casts *casts);
 
 /* Sets the spec of the cast that engines make for inputs of weights with such scales: of a
- * granularity, codes of a format, tiles of so many columns, all scales powers of two or not. */
+ * granularity, codes of a format, tiles of so many columns, all scales powers of two or not, and of
+ * MX the rule of exponents. */
 void engine_cast_dynamic(struct engine_cast *cast, enum granularity granularity,
-			 enum fp8_format format, size_t cols, bool pow2);
+			 enum fp8_format format, size_t cols, bool pow2, enum mx_rule mx_rule);
 
 /* Makes the cast of a granularity static: with this scale of the whole input, above 0. */
 void engine_cast_static(struct engine_cast *cast, float scale_inv);
