@@ -44,29 +44,34 @@ static const struct option_row argument = { .name = "MODEL",
 					    .read = option_text,
 					    .offset = PLACE(params.quantize.convert.input) };
 
+/* Adds the recipe of that name to those chosen. */
+static int add_recipe(struct recipe_names *chosen, const char *name, struct err *err)
+{
+	const struct recipe *recipe = recipe_find(name, err);
+
+	if (!recipe)
+		return -1;
+	for (size_t i = 0; i < chosen->n; i++)
+		if (chosen->names[i] == recipe->name)
+			return err_set(err, ERR_USAGE, "duplicate '%s'", name);
+	if (chosen->n == MAX_RECIPES)
+		return err_set(err, ERR_USAGE, "more than %d recipes", MAX_RECIPES);
+	chosen->names[chosen->n++] = recipe->name;
+	return 0;
+}
+
 /* Reads "blockwise,mxfp8". */
 static int read_recipes(const struct option_row *option, const char *value, void *place,
 			struct err *err)
 {
 	struct recipe_names *chosen = place;
 	char *text = xstrdup(value), *rest = text, *word;
-	const struct recipe *recipe;
 	int rc = 0;
 
 	chosen->n = 0;
-	while (!rc && (word = strsep(&rest, ","))) {
-		recipe = recipe_find(word, err);
-		rc = recipe ? 0 : err_wrap(err, "option '--%s'", option->name);
-		for (size_t i = 0; i < chosen->n && !rc; i++)
-			if (chosen->names[i] == recipe->name)
-				rc = err_set(err, ERR_USAGE, "option '--%s': duplicate '%s'",
-					     option->name, word);
-		if (!rc && chosen->n == MAX_RECIPES)
-			rc = err_set(err, ERR_USAGE, "option '--%s': more than %d recipes",
-				     option->name, MAX_RECIPES);
-		if (!rc)
-			chosen->names[chosen->n++] = recipe->name;
-	}
+	while (!rc && (word = strsep(&rest, ",")))
+		if (add_recipe(chosen, word, err))
+			rc = err_wrap(err, "option '--%s'", option->name);
 	free(text);
 	return rc;
 }

@@ -31,7 +31,7 @@ static char *sentence_make(const struct plan *plan, const struct figures *figure
 	struct low_bit_totals totals = low_bit_total(plan);
 	struct buf text = { 0 };
 
-	if (!figures->n_changed)
+	if (!totals.kind || !figures->n_changed)
 		return NULL;
 	buf_printf(&text, "%" PRIu64 " of %" PRIu64 " values of %zu of %zu tensors from ",
 		   figures->n_changed, totals.n_values, figures->n_inexact, totals.n);

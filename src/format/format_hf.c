@@ -14,9 +14,9 @@
 #define TRTLLM_BLOCKS  "it reads quant_method 'fp8' as 128x128 blocks"
 #define TRTLLM_DYNAMIC "it supports one scale per tensor only in modelopt, with --calibration"
 
-#define TRANSFORMERS_GRID                                                                       \
-	"transformers divides the shape of a weight by that of its scales to find its blocks, " \
-	"and computes with wrong weights or stops"
+static const char transformers_grid[] =
+	"transformers divides the shape of a weight by that of its scales to find its blocks, "
+	"and computes with wrong weights or stops";
 
 /* transformers has its own names for per-tensor scales, and a default of 128x128 that only null
  * overrides; vLLM reads MXFP8 in the way that ModelOpt introduced. */
@@ -31,8 +31,8 @@ static const struct variant variants[] = {
 		.weight_scale = "_scale_inv",
 		.layout = LAYOUT_GRID,
 		.dtype = DT_F32,
-		.refused_rows = { [ENGINE_TRANSFORMERS] = TRANSFORMERS_GRID },
-		.refused_cols = { [ENGINE_TRANSFORMERS] = TRANSFORMERS_GRID },
+		.refused_rows = { [ENGINE_TRANSFORMERS] = transformers_grid },
+		.refused_cols = { [ENGINE_TRANSFORMERS] = transformers_grid },
 		.kept_key = "modules_to_not_convert",
 	},
 	{
