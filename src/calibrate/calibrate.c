@@ -130,8 +130,12 @@ static int check_resumed(const struct calibration *calibration, struct err *err)
 	amax_stats_init(&expected, stats->model, stats->precision, stats->backend,
 			stats->history_len);
 	each_linear(&plan->model, expect_linear, &expected);
-	for (size_t i = 0; i < plan->model.n_layers; i++)
-		amax_stats_site(&expected, plan->model.layers[i].attention, AMAX_ATTENTION);
+	for (size_t i = 0; i < plan->model.n_layers; i++) {
+		const struct layer_ref *layer = &plan->model.layers[i];
+
+		if (layer->mixer == MIXER_ATTENTION)
+			amax_stats_site(&expected, layer->mixer_module, AMAX_ATTENTION);
+	}
 	count_data(&expected, plan, 0, n < plan->data.n ? n : plan->data.n);
 	rc = resume_check(&calibration->file, stats, &expected, err);
 	amax_stats_release(&expected);

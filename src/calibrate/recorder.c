@@ -203,7 +203,7 @@ static int refuse(const struct recorder *recorder, size_t site, int column, size
 		       "the forward pass produced %" PRIu64
 		       " NaN or infinite values in the %s of '%s', in sequence %zu",
 		       n, (linear ? of_linear : of_attention)[column],
-		       linear ? linear->ref->module : recorder->layer->ref->attention,
+		       linear ? linear->ref->module : recorder->layer->ref->mixer_module,
 		       recorder->first + sequence);
 }
 
@@ -283,9 +283,10 @@ static void keep_site(struct recorder *recorder, size_t site, const struct layer
 	bool attention = recorder->layer && site == SITE_ATTENTION;
 	struct kept_site kept = { .kind = attention ? AMAX_ATTENTION : AMAX_GEMM };
 
-	if (!attention && (!linear || !linear->weight.data))
+	if (attention ? recorder->layer->ref->mixer != MIXER_ATTENTION
+		      : (!linear || !linear->weight.data))
 		return;
-	kept.name = attention ? recorder->layer->ref->attention : linear->ref->module;
+	kept.name = attention ? recorder->layer->ref->mixer_module : linear->ref->module;
 	keep_rows(recorder, site, attention ? 0 : linear->amax, layer, &kept);
 	if (counts && !attention)
 		keep_counts(recorder, site, counts, &kept);

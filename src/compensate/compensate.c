@@ -98,7 +98,7 @@ static int run_stages(struct compensation *job, struct err *err)
 		if (runner_stage_begin(&job->runner, job->stage, &job->length, err))
 			return -1;
 		atomic_store(&job->progress->name, job->stage < model->n_layers
-							   ? model->layers[job->stage].attention
+							   ? model->layers[job->stage].mixer_module
 							   : model->head.module);
 		if (run_stage(job, err))
 			return -1;

@@ -54,13 +54,14 @@ static int read_scale(const struct tensor_ref *ref, struct source *source, size_
 
 static int read_layer(struct cache_scales *scales, size_t i, struct source *source, struct err *err)
 {
-	const char *attention = scales->model->layers[i].attention;
+	const struct layer_ref *layer = &scales->model->layers[i];
+	const char *attention = layer->mixer_module;
 	const struct tensor_ref *k = find(source->checkpoint, attention, 'k');
 	const struct tensor_ref *v = find(source->checkpoint, attention, 'v');
 	size_t n_heads = scales->model->n_kv_heads;
 	float *values = scales->values + i * 2 * n_heads;
 
-	if (!k && !v)
+	if (layer->mixer != MIXER_ATTENTION || (!k && !v))
 		return 0;
 	if (!k || !v)
 		return err_set(err, ERR_INPUT, "'%s' has a scale for its cached %s only", attention,
@@ -70,6 +71,15 @@ static int read_layer(struct cache_scales *scales, size_t i, struct source *sour
 	if (read_scale(k, source, n_heads, values, err))
 		return -1;
 	return read_scale(v, source, n_heads, values + n_heads, err);
+}
+
+/* Returns the name of the first attention, for a message. */
+static const char *first_attention(const struct model *model)
+{
+	for (size_t i = 0; i < model->n_layers; i++)
+		if (model->layers[i].mixer == MIXER_ATTENTION)
+			return model->layers[i].mixer_module;
+	return model->layers[0].mixer_module;
 }
 
 int cache_scales_read(struct cache_scales *scales, const struct model *model, struct source *source,
@@ -91,7 +101,7 @@ int cache_scales_read(struct cache_scales *scales, const struct model *model, st
 		return err_set(err, ERR_USAGE,
 			       "option '--kv-cache': the checkpoint has no scales of a cache "
 			       "('%s.k_scale'): use 'quantize --kv-cache'",
-			       model->layers[0].attention);
+			       first_attention(model));
 	return 0;
 }
 

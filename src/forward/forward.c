@@ -61,16 +61,22 @@ static int residual_block(const struct pass *pass, enum vector_role before, enum
 	return 0;
 }
 
+/* The first step of a layer, by its mixer. */
+static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) = {
+	[MIXER_ATTENTION] = attention_run,
+};
+
 int forward_layer(const struct pass *pass, struct err *err)
 {
+	const struct layer_ref *ref = pass->layer->ref;
 	struct workspace *w = pass->workspace;
 
 	w->n_slots_used = 0;
-	if (residual_block(pass, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT, attention_run,
-			   err) ||
+	if (residual_block(pass, VECTOR_NORM_ATTENTION, VECTOR_NORM_ATTENTION_OUT,
+			   mixers[ref->mixer], err) ||
 	    residual_block(pass, VECTOR_NORM_MLP, VECTOR_NORM_MLP_OUT, mlp_run, err) ||
 	    w->ops->wait(w->stream, err))
-		return err_wrap(err, "the layer of '%s', sequence %zu", pass->layer->ref->attention,
+		return err_wrap(err, "the layer of '%s', sequence %zu", ref->mixer_module,
 				pass->sequence->index);
 	return 0;
 }

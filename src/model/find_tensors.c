@@ -87,6 +87,37 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
 
+/* How each mixer is found, and its last matrix, which lies below the mixer's module. */
+static const struct {
+	int (*find)(struct search *search, const char *prefix, struct layer_ref *layer);
+	enum linear_role out;
+} mixers[N_MIXERS] = {
+	[MIXER_ATTENTION] = { find_attention, LINEAR_O },
+};
+
+static int find_mixer(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const char *out = search_linear_name(search, mixers[layer->mixer].out);
+
+	layer->mixer_module = xasprintf("%s%.*s", prefix, (int)(strrchr(out, '.') - out), out);
+	return mixers[layer->mixer].find(search, prefix, layer);
+}
+
+/* May the layer have the vector?  The vectors of a mixer belong to layers with that mixer. */
+static bool vector_is_of(const struct layer_ref *layer, int role)
+{
+	switch (role) {
+	case VECTOR_NORM_Q:
+	case VECTOR_NORM_K:
+	case VECTOR_NORM_Q_A:
+	case VECTOR_NORM_KV_A:
+	case VECTOR_SINKS:
+		return layer->mixer == MIXER_ATTENTION;
+	default:
+		return true;
+	}
+}
+
 /* Returns the length that the vector must have. */
 static size_t vector_length(const struct model *model, const struct layer_ref *layer, int role)
 {
@@ -107,7 +138,7 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 	}
 }
 
-/* Whether every layer must have the vector. */
+/* Must the layer have the vector? */
 static bool vector_is_needed(const struct model *model, const struct layer_ref *layer, int role)
 {
 	switch (role) {
@@ -133,7 +164,7 @@ static int find_vectors(struct search *search, const char *prefix, struct layer_
 	for (int i = 0; i < N_VECTORS; i++) {
 		const char *name = search_vector_name(search, (enum vector_role)i);
 
-		if (!*name)
+		if (!*name || !vector_is_of(layer, i))
 			continue;
 		layer->vector[i] = search_tensor(search, prefix, name, "");
 		if (layer->vector[i] &&
@@ -152,8 +183,7 @@ static int find_layer(struct search *search, size_t i)
 	char *prefix = xasprintf(LAYERS "%zu.", i);
 	int rc = -1;
 
-	layer->attention = xasprintf("%sself_attn", prefix);
-	if (!find_attention(search, prefix, layer) && !find_mlp(search, prefix, layer))
+	if (!find_mixer(search, prefix, layer) && !find_mlp(search, prefix, layer))
 		rc = find_vectors(search, prefix, layer);
 	free(prefix);
 	return rc;

@@ -259,7 +259,7 @@ out:
 
 static void layer_ref_release(struct layer_ref *layer)
 {
-	free(layer->attention);
+	free(layer->mixer_module);
 	for (int i = 0; i < N_LINEARS; i++)
 		free(layer->linear[i].module);
 	for (size_t e = 0; e < layer->n_experts; e++)

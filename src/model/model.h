@@ -66,6 +66,9 @@ enum expert_role {
 	N_EXPERT_ROLES
 };
 
+/* What mixes the tokens of a sequence: the first step of a layer. */
+enum mixer { MIXER_ATTENTION, N_MIXERS };
+
 /* y = x weight^T + bias. */
 struct linear_ref {
 	char *module; /* "model.layers.0.self_attn.q_proj"; NULL: the layer has no such matrix */
@@ -77,7 +80,8 @@ struct linear_ref {
 };
 
 struct layer_ref {
-	char *attention; /* "model.layers.0.self_attn" */
+	enum mixer mixer;
+	char *mixer_module; /* "model.layers.0.self_attn" */
 	struct linear_ref linear[N_LINEARS];
 	const struct tensor_ref *vector[N_VECTORS]; /* NULL: the layer has none */
 	struct linear_ref (*experts)[N_EXPERT_ROLES];

@@ -248,7 +248,7 @@ static int stats_wait(const struct runner *runner, struct err *err)
 
 	if (stream->executor->ops->wait(stream, err))
 		return err_wrap(err, "value stats of '%s'",
-				layer ? layer->ref->attention : runner->stage->head.ref->module);
+				layer ? layer->ref->mixer_module : runner->stage->head.ref->module);
 	return 0;
 }
 
