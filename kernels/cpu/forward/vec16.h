@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of 16 floats for the instruction set of the including file, and num/exp.h on them.
+ * Vectors of 16 floats for the instruction set of the including file, with num/exp.h and
+ * num/softplus.h on them.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
 #define FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
@@ -14,6 +15,7 @@
 
 #include "num/exp.h"
 #include "num/float16.h"
+#include "num/softplus.h"
 
 #define LANES 16
 
@@ -180,6 +182,34 @@ LANE_FN lanes lanes_exp(lanes x)
 	p = p * r + 5.0000001201e-1f;
 	p = p * (r * r) + r;
 	return lanes_nan_of(x, lanes_ldexp(p + 1.0f, n));
+}
+
+/* Returns f32_log1p_unit() of each value, to the bit. */
+LANE_FN lanes lanes_log1p_unit(lanes t)
+{
+	lanes_int halved = t > 0.41421356f;
+	lanes f = lanes_choose(halved, (t - 1.0f) * 0.5f, t), z = f * f, p, q;
+
+	p = 7.0376836292e-2f * f - 1.1514610310e-1f;
+	p = p * f + 1.1676998740e-1f;
+	p = p * f - 1.2420140846e-1f;
+	p = p * f + 1.4249322787e-1f;
+	p = p * f - 1.6668057665e-1f;
+	p = p * f + 2.0000714765e-1f;
+	p = p * f - 2.4999993993e-1f;
+	p = p * f + 3.3333331174e-1f;
+	p = p * f * z;
+	q = p - 2.12194440e-4f;
+	return lanes_choose(halved, f + (q - 0.5f * z) + 0.693359375f, f + (p - 0.5f * z));
+}
+
+/* Returns f32_softplus() of each value, to the bit. */
+LANE_FN lanes lanes_softplus(lanes x)
+{
+	lanes magnitude = (lanes)((lanes_bits)x & 0x7FFFFFFF);
+	lanes log = lanes_log1p_unit(lanes_exp(-magnitude));
+
+	return lanes_choose(x > 0.0f, x + log, log);
 }
 
 /* tanh(x) = 1 - 2 / (exp(2x) + 1). */
