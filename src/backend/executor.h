@@ -106,6 +106,13 @@ struct gate_args {
 	struct rows_out y;
 };
 
+/* x = factor x, in rows. */
+struct scale_args {
+	struct rows_out x;
+	float factor;
+	size_t n_rows, n_cols;
+};
+
 /* y[r] = x[r / repeat], for rows r of y.  y and x do not overlap. */
 struct copy_args {
 	struct rows_out y;
@@ -300,6 +307,12 @@ struct executor_ops {
 			size_t n_cols);
 
 	void (*gate)(struct executor_stream *stream, const struct gate_args *args);
+
+	/* y = activation(x) of n values (num/activation.h).  y may be x. */
+	void (*activate)(struct executor_stream *stream, enum activation activation, const float *x,
+			 size_t n, float *y);
+
+	void (*scale)(struct executor_stream *stream, const struct scale_args *args);
 
 	/* GPT-OSS: x holds pairs (gate, up) side by side.  y = (up + 1) gate sigmoid(1.702 gate),
 	 * after gate is clamped from above and up from both sides.  y has n values, x 2 n; they do

@@ -69,6 +69,13 @@ static void gates_equal_the_activations_of_num(void **state)
 						    activation_apply((enum activation)a, x[i]) *
 							    up[i]);
 			}
+		for (size_t s = 0; s < n_sets; s++)
+			for (int a = ACT_SILU; a <= ACT_SRELU; a++) {
+				sets[s]->activate((enum activation)a, x, N, y);
+				for (size_t i = 0; i < N; i++)
+					assert_same(y[i],
+						    activation_apply((enum activation)a, x[i]));
+			}
 	}
 }
 
@@ -253,6 +260,7 @@ int main(void)
 		cmocka_unit_test(gates_equal_the_activations_of_num),
 		cmocka_unit_test(rounding_equals_num),
 		cmocka_unit_test(softmaxes_are_near_double_and_the_same_everywhere),
+		cmocka_unit_test(scans_are_the_same_everywhere),
 		cmocka_unit_test(attention_is_near_double_and_the_same_everywhere),
 	};
 

@@ -264,6 +264,56 @@ static void gates_equal_the_activations_of_num(void **state)
 			}
 }
 
+static void activations_equal_num(void **state)
+{
+	static const enum activation all[] = { ACT_SILU, ACT_GELU, ACT_SRELU };
+
+	(void)state;
+	for (size_t i = 0; i < N_OF(edge_sizes) * N_OF(all) * 2; i++) {
+		size_t n = edge_sizes[i / 2 / N_OF(all)];
+		enum activation activation = all[i / 2 % N_OF(all)];
+		struct values x = values_new(n, i % 2), y = values_new(n, 0);
+
+		specials_put(&x, 6);
+		for (size_t k = 0; k < n; k++)
+			y.wanted[k] = activation_apply(activation, x.given[k]);
+		EACH_SIDE(s)
+		{
+			float *x_there = values_send(s, &x), *y_there = values_send(s, &y);
+
+			s->ops->activate(s->stream, activation, x_there, n, y_there);
+			values_check(s, &x, x_there, "what was activated");
+			s->ops->activate(s->stream, activation, y_there, 0, y_there);
+			values_check(s, &y, y_there, "activate");
+		}
+		values_free(&x);
+		values_free(&y);
+	}
+}
+
+static void rows_are_scaled_in_place(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < N_OF(edge_sizes) * 3; i++) {
+		size_t n = edge_sizes[i / 3], n_rows = 1 + i % 4, stride = n + i % 3 * 2;
+		struct values x = values_new(n_rows * stride, i % 2);
+
+		for (size_t k = 0; k < n_rows * n; k++)
+			x.wanted[k / n * stride + k % n] *= 0.3f;
+		EACH_SIDE(s)
+		{
+			float *there = values_send(s, &x);
+
+			s->ops->scale(s->stream, &(const struct scale_args){ .x = { there, stride },
+									     .factor = 0.3f,
+									     .n_rows = n_rows,
+									     .n_cols = n });
+			values_check(s, &x, there, "scale");
+		}
+		values_free(&x);
+	}
+}
+
 static void interleaved_gates_equal_their_formula(void **state)
 {
 	(void)state;
@@ -313,6 +363,9 @@ static void run_none(const struct side *s, float *x, size_t n_rows, size_t n_col
 							.n_rows = n_rows,
 							.n_cols = n_cols,
 							.y = { x + 16, 4 } });
+	ops->activate(s->stream, ACT_SRELU, x, n, x + 8);
+	ops->scale(s->stream,
+		   &(const struct scale_args){ .x = { x, 4 }, .n_rows = n_rows, .n_cols = n_cols });
 	ops->gate_interleaved(s->stream, x, 1, n, x + 8);
 	ops->copy(s->stream, &(const struct copy_args){ .y = { x, 4 },
 							.x = { x + 8, 4 },
@@ -374,6 +427,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(rounding_equals_num),
 		cmocka_unit_test(additions_keep_their_order),
 		cmocka_unit_test(gates_equal_the_activations_of_num),
+		cmocka_unit_test(activations_equal_num),
+		cmocka_unit_test(rows_are_scaled_in_place),
 		cmocka_unit_test(interleaved_gates_equal_their_formula),
 		cmocka_unit_test(operations_on_nothing_write_nothing),
 	};

@@ -250,6 +250,18 @@ static void cpu_gate(struct executor_stream *stream, const struct gate_args *a)
 				     a->y.data + r * a->y.stride);
 }
 
+static void cpu_activate(struct executor_stream *stream, enum activation activation, const float *x,
+			 size_t n, float *y)
+{
+	ops_of(stream)->activate(activation, x, n, y);
+}
+
+static void cpu_scale(struct executor_stream *stream, const struct scale_args *a)
+{
+	for (size_t r = 0; r < a->n_rows; r++)
+		ops_of(stream)->scale(a->x.data + r * a->x.stride, a->factor, a->n_cols);
+}
+
 static void cpu_gate_interleaved(struct executor_stream *stream, const float *x, float clamp,
 				 size_t n, float *y)
 {
@@ -386,6 +398,8 @@ const struct executor_ops executor_cpu = {
 	.add = cpu_add,
 	.add_row = cpu_add_row,
 	.gate = cpu_gate,
+	.activate = cpu_activate,
+	.scale = cpu_scale,
 	.gate_interleaved = cpu_gate_interleaved,
 	.copy = cpu_copy,
 	.deinterleave = cpu_deinterleave,

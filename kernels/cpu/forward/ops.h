@@ -81,6 +81,7 @@ struct cpu_ops {
 	/* x = bf16(x) in place; returns amax() of the rounded x. */
 	float (*round_amax)(float *x, size_t n, uint64_t *n_nonfinite);
 
+	void (*scale)(float *x, float factor, size_t n);		      /* x = factor x */
 	void (*add)(float *x, const float *y, size_t n);		      /* x += y */
 	void (*add_scaled)(float *x, const float *y, float factor, size_t n); /* x += factor * y */
 	void (*add_row)(float *x, const float *row, size_t n_rows,
@@ -95,6 +96,9 @@ struct cpu_ops {
 	/* y = activation(gate) * up, with ACT_SILU or ACT_GELU; y may be gate or up. */
 	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n,
 		     float *y);
+
+	/* y = activation(x); y may be x. */
+	void (*activate)(enum activation activation, const float *x, size_t n, float *y);
 
 	/* GPT-OSS: x has n pairs (gate, up) side by side.  y = (up + 1) gate sigmoid(1.702 gate),
 	 * after gate is clamped from above and up from both sides. */

@@ -82,6 +82,12 @@ static float CPU_OP(round_amax)(float *x, size_t n, uint64_t *n_nonfinite)
 	return largest < F32_INF ? f32_from_bits(largest) : CPU_OP(amax)(x, n, n_nonfinite);
 }
 
+static void CPU_OP(scale)(float *x, float factor, size_t n)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(x, i, n, factor * lanes_at(x, i, n));
+}
+
 static void CPU_OP(add)(float *x, const float *y, size_t n)
 {
 	for (size_t i = 0; i < n; i += LANES)
@@ -164,7 +170,7 @@ static void CPU_OP(softmax)(float *x, size_t n)
 		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
 }
 
-/* silu() and gelu() of num/activation.h, to the bit. */
+/* silu(), gelu() and srelu() of num/activation.h, to the bit. */
 LANE_FN lanes lanes_silu(lanes x)
 {
 	return x / (1.0f + lanes_exp(-x));
@@ -175,6 +181,30 @@ LANE_FN lanes lanes_gelu(lanes x)
 	lanes u = x * (0.79788456f + 0.03567741f * x * x);
 
 	return x / (1.0f + lanes_exp(-2.0f * u));
+}
+
+LANE_FN lanes lanes_srelu(lanes x)
+{
+	return lanes_choose(x <= 0.0f, lanes_all(0), x * x);
+}
+
+LANE_FN lanes lanes_activation(enum activation activation, lanes x)
+{
+	switch (activation) {
+	case ACT_SILU:
+		return lanes_silu(x);
+	case ACT_GELU:
+		return lanes_gelu(x);
+	case ACT_SRELU:
+		break;
+	}
+	return lanes_srelu(x);
+}
+
+static void CPU_OP(activate)(enum activation activation, const float *x, size_t n, float *y)
+{
+	for (size_t i = 0; i < n; i += LANES)
+		lanes_put(y, i, n, lanes_activation(activation, lanes_at(x, i, n)));
 }
 
 static void CPU_OP(gate)(enum activation activation, const float *gate, const float *up, size_t n,
@@ -265,6 +295,7 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 		.round_amax = CPU_OP(round_amax), .add = CPU_OP(add),                     \
 		.add_scaled = CPU_OP(add_scaled), .add_row = CPU_OP(add_row),             \
 		.rms_norm = CPU_OP(rms_norm), .rope = CPU_OP(rope), .gate = CPU_OP(gate), \
+		.activate = CPU_OP(activate), .scale = CPU_OP(scale),                     \
 		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap), \
 		.log_sum_exp = CPU_OP(log_sum_exp), .divergence = CPU_OP(divergence),     \
 		.attention_pack = CPU_OP(attention_pack), .attend = CPU_OP(attend),       \

@@ -87,6 +87,49 @@ void gpu_gate(struct device_stream *stream, const struct gate_args *args)
 		     rows_aligned(args->gate) && rows_aligned(args->up) && rows_aligned(args->y));
 }
 
+struct activate {
+	enum activation activation;
+	const float *x;
+	float *y;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		enum activation how = activation;
+
+		fours_store(y + at.col,
+			    fours_each(fours_load(x + at.col, at.n, at.aligned),
+				       [how](float v) { return activation_apply(how, v); }),
+			    at.n, at.aligned);
+	}
+};
+
+void gpu_activate(struct device_stream *stream, enum activation activation, const float *x,
+		  size_t n, float *y)
+{
+	fours_launch(stream, "activate", activate{ activation, x, y }, 1, n,
+		     fours_aligned(x, 0) && fours_aligned(y, 0));
+}
+
+struct scale {
+	struct scale_args a;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		float *to = a.x.data + at.row * a.x.stride + at.col, factor = a.factor;
+
+		fours_store(to,
+			    fours_each(fours_load(to, at.n, at.aligned),
+				       [factor](float v) { return factor * v; }),
+			    at.n, at.aligned);
+	}
+};
+
+void gpu_scale(struct device_stream *stream, const struct scale_args *args)
+{
+	fours_launch(stream, "scale", scale{ *args }, args->n_rows, args->n_cols,
+		     rows_aligned(args->x));
+}
+
 struct gate_interleaved {
 	const float *x;
 	float clamp;

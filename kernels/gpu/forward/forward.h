@@ -30,6 +30,9 @@ void gpu_add(struct device_stream *stream, float *x, const float *y, size_t n);
 void gpu_add_row(struct device_stream *stream, float *x, const float *row, size_t n_rows,
 		 size_t n_cols);
 void gpu_gate(struct device_stream *stream, const struct gate_args *args);
+void gpu_activate(struct device_stream *stream, enum activation activation, const float *x,
+		  size_t n, float *y);
+void gpu_scale(struct device_stream *stream, const struct scale_args *args);
 void gpu_gate_interleaved(struct device_stream *stream, const float *x, float clamp, size_t n,
 			  float *y);
 
