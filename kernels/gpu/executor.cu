@@ -374,6 +374,8 @@ extern "C" const struct executor_ops executor_gpu = {
 	.round_e4m3 = on_stream<gpu_round_e4m3>::run,
 	.attention_scratch = gpu_attention_scratch,
 	.attend = on_stream<gpu_attend>::run,
+	.scan_scratch = gpu_scan_scratch,
+	.scan = on_stream<gpu_scan>::run,
 	.cross_entropy = on_stream<gpu_cross_entropy>::run,
 	.divergence = on_stream<gpu_divergence>::run,
 };

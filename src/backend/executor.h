@@ -177,6 +177,25 @@ struct attention_args {
 	void *scratch; /* of attention_scratch() bytes */
 };
 
+#define SCAN_MAX_STATE 1024 /* values of a row of a scan's state */
+
+/* The scan of Mamba-2 (arXiv 2405.21060) over a sequence.  A head has a state S (head_dim,
+ * state_size), of zeros before the first token.  A token gives it a step d = softplus(steps +
+ * step_bias), clamped to [step_min, step_max], and computes
+ *     S = exp(-d exp(a_log)) S + (d x) b^T,  y = S c + skip x. */
+struct scan_args {
+	size_t n_tokens, n_heads, head_dim;
+	size_t n_groups;      /* heads of a group, adjacent, share b and c; n_heads is a multiple */
+	size_t state_size;    /* at most SCAN_MAX_STATE */
+	struct rows_in x;     /* (n_tokens, n_heads * head_dim) */
+	struct rows_in b, c;  /* (n_tokens, n_groups * state_size) */
+	struct rows_in steps; /* (n_tokens, n_heads) */
+	float step_min, step_max;
+	const float *step_bias, *a_log, *skip; /* (n_heads) */
+	struct rows_out y; /* (n_tokens, n_heads * head_dim); overlaps no other */
+	void *scratch;	   /* of scan_scratch() bytes */
+};
+
 /* The loss: from logits to the terms of the cross-entropy. */
 struct cross_entropy_args {
 	/* (n_rows, n_cols): columns [first, first + n_cols) of a wider matrix; capped in place */
@@ -342,6 +361,13 @@ struct executor_ops {
 	/* Scores, and the sums of weighted values, are one chain of fused multiply-adds each, in
 	 * the order of features and tokens. */
 	void (*attend)(struct executor_stream *stream, const struct attention_args *args);
+
+	/* Returns the bytes of scratch for the sizes in args; ignores its pointers. */
+	uint64_t (*scan_scratch)(const struct scan_args *args);
+
+	/* An element of S becomes (d x b) + decay S, fused.  The sums of S c are fused as well, in
+	 * 16 lanes (head of this file).  skip x is added to them, not fused. */
+	void (*scan)(struct executor_stream *stream, const struct scan_args *args);
 
 	void (*cross_entropy)(struct executor_stream *stream,
 			      const struct cross_entropy_args *args);

@@ -60,6 +60,8 @@ static void run_all(size_t n)
 	gpu_round_e4m3(stream,
 		       &(const struct round_e4m3_args){ .n_rows = n, .n_heads = 1, .head_dim = 4 });
 	gpu_attend(stream, &attention);
+	gpu_scan(stream, &(const struct scan_args){
+				 .n_tokens = n, .n_heads = 1, .head_dim = 4, .n_groups = 1 });
 	gpu_cross_entropy(stream, &entropy);
 	gpu_divergence(stream, &divergence);
 }

@@ -254,6 +254,41 @@ static void attention_is_near_double_and_the_same_everywhere(void **state)
 	}
 }
 
+/* Steps that are clamped, rows and states that are no whole vectors; tests/unit/
+ * test_executor_scan.c has the values. */
+static void scans_are_the_same_everywhere(void **state)
+{
+	enum { TOKENS = 11, HEADS = 6, DIM = 21, GROUPS = 2, STATE = 37, WIDTH = HEADS * DIM };
+	static float x[TOKENS * WIDTH], y[2][TOKENS * WIDTH];
+	float scratch[16 * STATE + 2 * TOKENS * HEADS];
+	struct scan_args args = { TOKENS,
+				  HEADS,
+				  DIM,
+				  GROUPS,
+				  STATE,
+				  .x = { x, WIDTH },
+				  .b = { x + 1, GROUPS * STATE },
+				  .c = { x + 2, GROUPS * STATE },
+				  .steps = { x + 3, HEADS },
+				  .step_min = 0.5f,
+				  .step_max = 1,
+				  .step_bias = x,
+				  .a_log = x + HEADS,
+				  .skip = x + 2 * HEADS,
+				  .scratch = scratch };
+	uint32_t seed = 5;
+
+	(void)state;
+	assert_int_equal(scan_scratch_floats(&args) * sizeof *scratch, sizeof scratch);
+	for (size_t i = 0; i < TOKENS * WIDTH; i++)
+		x[i] = noise(&seed);
+	for (size_t s = 0; s < n_sets; s++) {
+		args.y = (struct rows_out){ y[s > 0], WIDTH };
+		sets[s]->scan(&args);
+		assert_memory_equal(y[s > 0], y[0], sizeof y[0]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {

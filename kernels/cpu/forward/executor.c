@@ -338,6 +338,16 @@ static void cpu_attend(struct executor_stream *stream, const struct attention_ar
 	attention_heads(ops_of(stream), args);
 }
 
+static uint64_t cpu_scan_scratch(const struct scan_args *args)
+{
+	return scan_scratch_floats(args) * sizeof(float);
+}
+
+static void cpu_scan(struct executor_stream *stream, const struct scan_args *args)
+{
+	ops_of(stream)->scan(args);
+}
+
 static void cpu_cross_entropy(struct executor_stream *stream, const struct cross_entropy_args *args)
 {
 	const struct cpu_ops *ops = ops_of(stream);
@@ -410,6 +420,8 @@ const struct executor_ops executor_cpu = {
 	.round_e4m3 = cpu_round_e4m3,
 	.attention_scratch = attention_scratch_size,
 	.attend = cpu_attend,
+	.scan_scratch = cpu_scan_scratch,
+	.scan = cpu_scan,
 	.cross_entropy = cpu_cross_entropy,
 	.divergence = cpu_divergence,
 };

@@ -67,6 +67,15 @@ struct query_block {
 	struct rows_out y; /* (n, value_dim) */
 };
 
+#define SCAN_PANEL 16 /* rows of a state that are computed together */
+
+/* Returns the scratch memory of a scan, in floats: SCAN_PANEL rows of a state, and the steps and
+ * the decays of all tokens and heads. */
+static inline size_t scan_scratch_floats(const struct scan_args *args)
+{
+	return SCAN_PANEL * args->state_size + 2 * args->n_tokens * args->n_heads;
+}
+
 struct cpu_ops {
 	struct host_ops host; /* first: cpu_ops_of() */
 
@@ -121,6 +130,9 @@ struct cpu_ops {
 	/* Fuses products with sums, in one chain for each sum: scores in the order of features,
 	 * results in the order of tokens. */
 	void (*attend)(const struct attention *attention, const struct query_block *block);
+
+	/* executor_ops.scan(); args->scratch has scan_scratch_floats() floats. */
+	void (*scan)(const struct scan_args *args);
 };
 
 extern const struct cpu_ops cpu_ops_any;

@@ -9,6 +9,7 @@
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/attention_loops.h"
 #include "kernels/cpu/forward/compensate_loops.h"
+#include "kernels/cpu/forward/scan_loops.h"
 #include "kernels/cpu/forward/vec16.h"
 
 /* Returns the largest of the bits of |x|. */
@@ -299,6 +300,7 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap), \
 		.log_sum_exp = CPU_OP(log_sum_exp), .divergence = CPU_OP(divergence),     \
 		.attention_pack = CPU_OP(attention_pack), .attend = CPU_OP(attend),       \
+		.scan = CPU_OP(scan),                                                     \
 	}
 
 #endif

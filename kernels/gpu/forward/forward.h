@@ -47,12 +47,15 @@ void gpu_rms_norm(struct device_stream *stream, const struct rms_norm_args *args
 void gpu_rope(struct device_stream *stream, const struct rope_args *args);
 void gpu_round_e4m3(struct device_stream *stream, const struct round_e4m3_args *args);
 
-/* --- attention and loss --- */
+/* --- attention, scan and loss --- */
 
 /* Returns at most 64 MiB, or the bytes for 64 queries, if those are more.  More tokens of the same
  * heads never need less. */
 uint64_t gpu_attention_scratch(const struct attention_args *args);
 void gpu_attend(struct device_stream *stream, const struct attention_args *args);
+
+uint64_t gpu_scan_scratch(const struct scan_args *args);
+void gpu_scan(struct device_stream *stream, const struct scan_args *args);
 
 /* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is; the two may
  * differ. */
