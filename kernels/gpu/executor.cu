@@ -376,6 +376,9 @@ extern "C" const struct executor_ops executor_gpu = {
 	.attend = on_stream<gpu_attend>::run,
 	.scan_scratch = gpu_scan_scratch,
 	.scan = on_stream<gpu_scan>::run,
+	.convolve = on_stream<gpu_convolve>::run,
+	.delta_gates = on_stream<gpu_delta_gates>::run,
+	.delta = on_stream<gpu_delta>::run,
 	.cross_entropy = on_stream<gpu_cross_entropy>::run,
 	.divergence = on_stream<gpu_divergence>::run,
 };

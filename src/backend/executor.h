@@ -97,8 +97,7 @@ struct rows_out {
 	size_t stride;
 };
 
-/* y = activation(gate) * up, with ACT_SILU or ACT_GELU (num/activation.h).  y may be gate or up if
- * their strides are equal. */
+/* y = activation(gate) * up (num/activation.h).  y may be gate or up if their strides are equal. */
 struct gate_args {
 	enum activation activation;
 	struct rows_in gate, up;
@@ -140,7 +139,7 @@ struct scatter_add_args {
 /* y = x * (1 / sqrt(mean(x^2) + eps)) * (offset + weight), row by row.  y may be x. */
 struct rms_norm_args {
 	struct rows_in x;
-	const float *weight; /* (n_cols) */
+	const float *weight; /* (n_cols); NULL: zeros */
 	float offset, eps;
 	size_t n_rows, n_cols;
 	struct rows_out y;
@@ -194,6 +193,41 @@ struct scan_args {
 	const float *step_bias, *a_log, *skip; /* (n_heads) */
 	struct rows_out y; /* (n_tokens, n_heads * head_dim); overlaps no other */
 	void *scratch;	   /* of scan_scratch() bytes */
+};
+
+/* A causal convolution of each column with its own kernel, and SiLU: y[t] = silu(bias + the sum of
+ * weight[i] * x[t - width + 1 + i]), in the order of i.  Rows before the first token are left
+ * out. */
+struct convolve_args {
+	struct rows_in x;
+	struct rows_in weight; /* (width, n_cols): the last row is multiplied by x[t] */
+	const float *bias;     /* (n_cols); NULL: none */
+	size_t width, n_tokens, n_cols;
+	struct rows_out y; /* does not overlap x */
+};
+
+/* The gates of gated DeltaNet: a = exp(-exp(a_log) softplus(a + dt_bias)), the decay of a state,
+ * and b = sigmoid(b), the rate at which it learns; in place. */
+struct delta_gates_args {
+	float *a, *b;		      /* (n_tokens, n_heads) */
+	const float *a_log, *dt_bias; /* (n_heads) */
+	size_t n_tokens, n_heads;
+};
+
+#define DELTA_MAX_KEY_DIM 256
+
+/* The gated delta rule (arXiv 2412.06464) over a sequence.  A value head has a state S (key_dim,
+ * value_dim), of zeros before the first token.  For a token with its q, k, v, decay a and rate b:
+ *     d = b (v - a S^T k),  y = a S^T q + (q k) d,  S = k d^T + a S. */
+struct delta_args {
+	/* value heads of a key head are adjacent; n_heads is a multiple of n_key_heads */
+	size_t n_tokens, n_heads, n_key_heads;
+	size_t key_dim; /* at most DELTA_MAX_KEY_DIM */
+	size_t value_dim;
+	const float *q, *k; /* (n_tokens, n_key_heads * key_dim) */
+	const float *v;	    /* (n_tokens, n_heads * value_dim) */
+	const float *a, *b; /* (n_tokens, n_heads): of delta_gates() */
+	float *y;	    /* (n_tokens, n_heads * value_dim); does not overlap the others */
 };
 
 /* The loss: from logits to the terms of the cross-entropy. */
@@ -368,6 +402,15 @@ struct executor_ops {
 	/* An element of S becomes (d x b) + decay S, fused.  The sums of S c are fused as well, in
 	 * 16 lanes (head of this file).  skip x is added to them, not fused. */
 	void (*scan)(struct executor_stream *stream, const struct scan_args *args);
+
+	void (*convolve)(struct executor_stream *stream, const struct convolve_args *args);
+
+	void (*delta_gates)(struct executor_stream *stream, const struct delta_gates_args *args);
+
+	/* The sums of S^T k and S^T q are 4 chains of fused multiply-adds (feature i in chain i %
+	 * 4), which are then added pairwise (2, 1 apart).  An element of S becomes (k d) + a S,
+	 * fused. */
+	void (*delta)(struct executor_stream *stream, const struct delta_args *args);
 
 	void (*cross_entropy)(struct executor_stream *stream,
 			      const struct cross_entropy_args *args);

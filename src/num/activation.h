@@ -9,9 +9,10 @@
 #include "num/exp.h"
 
 enum activation {
-	ACT_SILU,  /* x sigmoid(x) */
-	ACT_GELU,  /* the tanh form of Hendrycks & Gimpel 2016 */
-	ACT_SRELU, /* max(x, 0)^2 */
+	ACT_SILU,    /* x sigmoid(x) */
+	ACT_GELU,    /* the tanh form of Hendrycks & Gimpel 2016 */
+	ACT_SRELU,   /* max(x, 0)^2 */
+	ACT_SIGMOID, /* 1 / (1 + e^-x) */
 };
 
 NUM_INLINE float silu(float x)
@@ -34,6 +35,11 @@ NUM_INLINE float srelu(float x)
 	return x <= 0 ? 0 : x * x;
 }
 
+NUM_INLINE float sigmoid(float x)
+{
+	return 1.0f / (1.0f + f32_exp(-x));
+}
+
 NUM_INLINE float activation_apply(enum activation activation, float x)
 {
 	switch (activation) {
@@ -41,6 +47,8 @@ NUM_INLINE float activation_apply(enum activation activation, float x)
 		return silu(x);
 	case ACT_GELU:
 		return gelu(x);
+	case ACT_SIGMOID:
+		return sigmoid(x);
 	case ACT_SRELU:
 		break;
 	}

@@ -49,10 +49,11 @@ static void assert_same(float got, float wanted)
 		assert_int_equal(f32_bits(got), f32_bits(wanted));
 }
 
-/* silu and gelu, and exp in them, are those of codes. */
+/* Activations, and exp in them, are those of codes. */
 static void gates_equal_the_activations_of_num(void **state)
 {
 	enum { N = 1003 };
+	static const enum activation activations[] = { ACT_SILU, ACT_GELU, ACT_SIGMOID, ACT_SRELU };
 	static float x[N], up[N], y[N];
 
 	(void)state;
@@ -62,19 +63,14 @@ static void gates_equal_the_activations_of_num(void **state)
 			up[i] = i % 2 ? 1 : -0.75f;
 		}
 		for (size_t s = 0; s < n_sets; s++)
-			for (int a = ACT_SILU; a <= ACT_GELU; a++) {
-				sets[s]->gate((enum activation)a, x, up, N, y);
+			for (size_t a = 0; a < 4; a++) {
+				sets[s]->gate(activations[a], x, up, N, y);
 				for (size_t i = 0; i < N; i++)
 					assert_same(y[i],
-						    activation_apply((enum activation)a, x[i]) *
-							    up[i]);
-			}
-		for (size_t s = 0; s < n_sets; s++)
-			for (int a = ACT_SILU; a <= ACT_SRELU; a++) {
-				sets[s]->activate((enum activation)a, x, N, y);
+						    activation_apply(activations[a], x[i]) * up[i]);
+				sets[s]->activate(activations[a], x, N, y);
 				for (size_t i = 0; i < N; i++)
-					assert_same(y[i],
-						    activation_apply((enum activation)a, x[i]));
+					assert_same(y[i], activation_apply(activations[a], x[i]));
 			}
 	}
 }
@@ -289,6 +285,68 @@ static void scans_are_the_same_everywhere(void **state)
 	}
 }
 
+/* The sizes of a convolution and of a scan over 2 heads with one key. */
+#define DELTA_TOKENS 9
+#define DELTA_MOST   (DELTA_TOKENS * 2 * 40)
+
+struct delta_data {
+	float q[DELTA_MOST], k[DELTA_MOST], v[DELTA_MOST], gates[DELTA_MOST];
+	float a[DELTA_TOKENS * 2], b[DELTA_TOKENS * 2], y[DELTA_MOST], x[DELTA_MOST];
+};
+
+static void run_delta(const struct cpu_ops *set, struct delta_data *data, size_t key_dim, size_t n)
+{
+	const struct convolve_args convolve = { .x = { data->v, 2 * n },
+						.weight = { data->k, 2 * n },
+						.width = 4,
+						.n_tokens = DELTA_TOKENS,
+						.n_cols = 2 * n,
+						.y = { data->x, 2 * n } };
+	const struct delta_gates_args gates = { data->a,	 data->b,      data->gates,
+						data->gates + 2, DELTA_TOKENS, 2 };
+	const struct delta_args scan = { .n_tokens = DELTA_TOKENS,
+					 .n_heads = 2,
+					 .n_key_heads = 1,
+					 .key_dim = key_dim,
+					 .value_dim = n,
+					 .q = data->q,
+					 .k = data->k,
+					 .v = data->x,
+					 .a = data->a,
+					 .b = data->b,
+					 .y = data->y };
+
+	memcpy(data->a, data->gates + 4, sizeof data->a);
+	memcpy(data->b, data->gates + 4 + DELTA_TOKENS * 2, sizeof data->b);
+	set->convolve(&convolve);
+	set->delta_gates(&gates);
+	set->delta(&scan);
+}
+
+/* The convolution's output is the scan's input. */
+static void deltas_are_the_same_everywhere(void **state)
+{
+	static struct delta_data data, first;
+	uint32_t seed = 4;
+
+	(void)state;
+	for (size_t i = 0; i < DELTA_MOST; i++) {
+		data.q[i] = noise(&seed);
+		data.k[i] = noise(&seed);
+		data.v[i] = noise(&seed);
+		data.gates[i] = noise(&seed);
+	}
+	for (size_t key_dim = 1; key_dim <= 40; key_dim++)
+		for (size_t n = 1; n <= 40; n += 3)
+			for (size_t s = 0; s < n_sets; s++) {
+				run_delta(sets[s], &data, key_dim, n);
+				if (s == 0)
+					first = data;
+				assert_memory_equal(data.y, first.y,
+						    DELTA_TOKENS * 2 * n * sizeof(float));
+			}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -296,6 +354,7 @@ int main(void)
 		cmocka_unit_test(rounding_equals_num),
 		cmocka_unit_test(softmaxes_are_near_double_and_the_same_everywhere),
 		cmocka_unit_test(scans_are_the_same_everywhere),
+		cmocka_unit_test(deltas_are_the_same_everywhere),
 		cmocka_unit_test(attention_is_near_double_and_the_same_everywhere),
 	};
 

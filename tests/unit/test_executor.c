@@ -261,6 +261,7 @@ static void gates_equal_the_activations_of_num(void **state)
 			for (int into = GATE; into <= Y; into++) {
 				gate_at(ACT_SILU, 3, edge_sizes[i], 0, more, into);
 				gate_at(ACT_GELU, 2, edge_sizes[i], i % 2, more, into);
+				gate_at(ACT_SIGMOID, 2, edge_sizes[i], i % 2, more, into);
 			}
 }
 

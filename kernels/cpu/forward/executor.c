@@ -348,6 +348,21 @@ static void cpu_scan(struct executor_stream *stream, const struct scan_args *arg
 	ops_of(stream)->scan(args);
 }
 
+static void cpu_convolve(struct executor_stream *stream, const struct convolve_args *args)
+{
+	ops_of(stream)->convolve(args);
+}
+
+static void cpu_delta_gates(struct executor_stream *stream, const struct delta_gates_args *args)
+{
+	ops_of(stream)->delta_gates(args);
+}
+
+static void cpu_delta(struct executor_stream *stream, const struct delta_args *args)
+{
+	ops_of(stream)->delta(args);
+}
+
 static void cpu_cross_entropy(struct executor_stream *stream, const struct cross_entropy_args *args)
 {
 	const struct cpu_ops *ops = ops_of(stream);
@@ -422,6 +437,9 @@ const struct executor_ops executor_cpu = {
 	.attend = cpu_attend,
 	.scan_scratch = cpu_scan_scratch,
 	.scan = cpu_scan,
+	.convolve = cpu_convolve,
+	.delta_gates = cpu_delta_gates,
+	.delta = cpu_delta,
 	.cross_entropy = cpu_cross_entropy,
 	.divergence = cpu_divergence,
 };

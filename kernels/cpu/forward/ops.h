@@ -102,7 +102,7 @@ struct cpu_ops {
 	void (*rope)(float *x, size_t n_heads, size_t head_dim, const float *cosines,
 		     const float *sines, size_t n);
 
-	/* y = activation(gate) * up, with ACT_SILU or ACT_GELU; y may be gate or up. */
+	/* y = activation(gate) * up; y may be gate or up. */
 	void (*gate)(enum activation activation, const float *gate, const float *up, size_t n,
 		     float *y);
 
@@ -133,6 +133,11 @@ struct cpu_ops {
 
 	/* executor_ops.scan(); args->scratch has scan_scratch_floats() floats. */
 	void (*scan)(const struct scan_args *args);
+
+	/* executor_ops.convolve(), delta_gates() and delta(). */
+	void (*convolve)(const struct convolve_args *args);
+	void (*delta_gates)(const struct delta_gates_args *args);
+	void (*delta)(const struct delta_args *args);
 };
 
 extern const struct cpu_ops cpu_ops_any;

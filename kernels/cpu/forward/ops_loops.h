@@ -9,6 +9,7 @@
 #include "kernels/cpu/forward/ops.h"
 #include "kernels/cpu/forward/attention_loops.h"
 #include "kernels/cpu/forward/compensate_loops.h"
+#include "kernels/cpu/forward/delta_loops.h"
 #include "kernels/cpu/forward/scan_loops.h"
 #include "kernels/cpu/forward/vec16.h"
 
@@ -107,6 +108,12 @@ static void CPU_OP(add_row)(float *x, const float *row, size_t n_rows, size_t n_
 		CPU_OP(add)(x + r * n_cols, row, n_cols);
 }
 
+/* Returns the 16 weights from i on; zeros without weights. */
+LANE_FN lanes weight_at(const float *weight, size_t i, size_t n)
+{
+	return weight ? lanes_at(weight, i, n) : lanes_all(0);
+}
+
 static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
 {
 	for (size_t r = 0; r < a->n_rows; r++) {
@@ -124,7 +131,7 @@ static void CPU_OP(rms_norm)(const struct rms_norm_args *a)
 		for (size_t i = 0; i < a->n_cols; i += LANES)
 			lanes_put(y, i, a->n_cols,
 				  lanes_at(x, i, a->n_cols) * factor *
-					  (a->offset + lanes_at(a->weight, i, a->n_cols)));
+					  (a->offset + weight_at(a->weight, i, a->n_cols)));
 	}
 }
 
@@ -171,37 +178,6 @@ static void CPU_OP(softmax)(float *x, size_t n)
 		lanes_put(x, i, n, lanes_exp(lanes_at(x, i, n) - all));
 }
 
-/* silu(), gelu() and srelu() of num/activation.h, to the bit. */
-LANE_FN lanes lanes_silu(lanes x)
-{
-	return x / (1.0f + lanes_exp(-x));
-}
-
-LANE_FN lanes lanes_gelu(lanes x)
-{
-	lanes u = x * (0.79788456f + 0.03567741f * x * x);
-
-	return x / (1.0f + lanes_exp(-2.0f * u));
-}
-
-LANE_FN lanes lanes_srelu(lanes x)
-{
-	return lanes_choose(x <= 0.0f, lanes_all(0), x * x);
-}
-
-LANE_FN lanes lanes_activation(enum activation activation, lanes x)
-{
-	switch (activation) {
-	case ACT_SILU:
-		return lanes_silu(x);
-	case ACT_GELU:
-		return lanes_gelu(x);
-	case ACT_SRELU:
-		break;
-	}
-	return lanes_srelu(x);
-}
-
 static void CPU_OP(activate)(enum activation activation, const float *x, size_t n, float *y)
 {
 	for (size_t i = 0; i < n; i += LANES)
@@ -212,9 +188,8 @@ static void CPU_OP(gate)(enum activation activation, const float *gate, const fl
 			 float *y)
 {
 	for (size_t i = 0; i < n; i += LANES) {
-		lanes g = lanes_at(gate, i, n);
+		lanes g = lanes_activation(activation, lanes_at(gate, i, n));
 
-		g = activation == ACT_SILU ? lanes_silu(g) : lanes_gelu(g);
 		lanes_put(y, i, n, g * lanes_at(up, i, n));
 	}
 }
@@ -300,7 +275,8 @@ static void CPU_OP(divergence)(const float *p, const float *q, size_t n,
 		.gate_interleaved = CPU_OP(gate_interleaved), .softcap = CPU_OP(softcap), \
 		.log_sum_exp = CPU_OP(log_sum_exp), .divergence = CPU_OP(divergence),     \
 		.attention_pack = CPU_OP(attention_pack), .attend = CPU_OP(attend),       \
-		.scan = CPU_OP(scan),                                                     \
+		.scan = CPU_OP(scan), .convolve = CPU_OP(convolve),                       \
+		.delta_gates = CPU_OP(delta_gates), .delta = CPU_OP(delta),               \
 	}
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Vectors of 16 floats for the instruction set of the including file, with num/exp.h and
- * num/softplus.h on them.
+ * Vectors of 16 floats for the instruction set of the including file, with num/exp.h,
+ * num/softplus.h and num/activation.h on them.
  */
 #ifndef FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
 #define FP8CONV_KERNELS_CPU_FORWARD_VEC16_H
@@ -13,6 +13,7 @@
 #include <immintrin.h>
 #endif
 
+#include "num/activation.h"
 #include "num/exp.h"
 #include "num/float16.h"
 #include "num/softplus.h"
@@ -216,6 +217,44 @@ LANE_FN lanes lanes_softplus(lanes x)
 LANE_FN lanes lanes_tanh(lanes x)
 {
 	return 1.0f - 2.0f / (lanes_exp(2.0f * x) + 1.0f);
+}
+
+/* The functions of num/activation.h, to the bit. */
+LANE_FN lanes lanes_silu(lanes x)
+{
+	return x / (1.0f + lanes_exp(-x));
+}
+
+LANE_FN lanes lanes_sigmoid(lanes x)
+{
+	return 1.0f / (1.0f + lanes_exp(-x));
+}
+
+LANE_FN lanes lanes_gelu(lanes x)
+{
+	lanes u = x * (0.79788456f + 0.03567741f * x * x);
+
+	return x / (1.0f + lanes_exp(-2.0f * u));
+}
+
+LANE_FN lanes lanes_srelu(lanes x)
+{
+	return lanes_choose(x <= 0.0f, lanes_all(0), x * x);
+}
+
+LANE_FN lanes lanes_activation(enum activation activation, lanes x)
+{
+	switch (activation) {
+	case ACT_SILU:
+		return lanes_silu(x);
+	case ACT_GELU:
+		return lanes_gelu(x);
+	case ACT_SIGMOID:
+		return lanes_sigmoid(x);
+	case ACT_SRELU:
+		break;
+	}
+	return lanes_srelu(x);
 }
 
 LANE_FN lanes lanes_round_bf16(lanes x)

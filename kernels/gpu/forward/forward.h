@@ -57,6 +57,10 @@ void gpu_attend(struct device_stream *stream, const struct attention_args *args)
 uint64_t gpu_scan_scratch(const struct scan_args *args);
 void gpu_scan(struct device_stream *stream, const struct scan_args *args);
 
+void gpu_convolve(struct device_stream *stream, const struct convolve_args *args);
+void gpu_delta_gates(struct device_stream *stream, const struct delta_gates_args *args);
+void gpu_delta(struct device_stream *stream, const struct delta_args *args);
+
 /* The logarithm is the GPU's logf(), within 1 ulp of the exact one, as libm's is; the two may
  * differ. */
 void gpu_cross_entropy(struct device_stream *stream, const struct cross_entropy_args *args);

@@ -25,7 +25,7 @@ static __device__ inline void row_put(const struct rms_norm_args &a, size_t row,
 	float *y = a.y.data + row * a.y.stride;
 
 	for (size_t i = thread; i < a.n_cols; i += n)
-		y[i] = x[i] * factor * (a.offset + a.weight[i]);
+		y[i] = x[i] * factor * (a.offset + (a.weight ? a.weight[i] : 0));
 }
 
 static __global__ void rms_norm_short(struct rms_norm_args a)

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The causal convolution, and the gates and the scan of gated DeltaNet.
+ *
+ * In the scan, 4 threads keep a column of a state in registers, a chain of features each, and go
+ * through all tokens; a block has 32 columns of a head.  Each key and each query is read once for
+ * 32 columns of values, from the caches.
+ */
+#include <math.h>
+
+#include "kernels/gpu/forward/forward.h"
+#include "kernels/gpu/forward/float4_rows.h"
+#include "kernels/gpu/reduce.h"
+#include "num/softplus.h"
+
+#define CHAINS	      4
+#define COLUMNS	      32 /* of a block */
+#define DELTA_THREADS (CHAINS * COLUMNS)
+
+struct convolve {
+	struct convolve_args a;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		size_t first = at.row + 1 < a.width ? a.width - 1 - at.row : 0;
+		float4 sum = { 0, 0, 0, 0 };
+
+		if (a.bias)
+			sum = fours_load(a.bias + at.col, at.n, at.aligned);
+		for (size_t i = first; i < a.width; i++) {
+			const float *x = a.x.data + (at.row + 1 + i - a.width) * a.x.stride;
+			float4 v = fours_load(x + at.col, at.n, at.aligned);
+			float4 w = fours_load(a.weight.data + i * a.weight.stride + at.col, at.n,
+					      at.aligned);
+
+			sum = { sum.x + w.x * v.x, sum.y + w.y * v.y, sum.z + w.z * v.z,
+				sum.w + w.w * v.w };
+		}
+		fours_store(a.y.data + at.row * a.y.stride + at.col,
+			    fours_each(sum, [](float v) { return silu(v); }), at.n, at.aligned);
+	}
+};
+
+void gpu_convolve(struct device_stream *stream, const struct convolve_args *args)
+{
+	fours_launch(stream, "convolve", convolve{ *args }, args->n_tokens, args->n_cols,
+		     rows_aligned(args->x) && rows_aligned(args->weight) && rows_aligned(args->y) &&
+			     fours_aligned(args->bias, 0));
+}
+
+struct delta_gates {
+	struct delta_gates_args a;
+
+	__device__ void operator()(const struct fours &at) const
+	{
+		for (int i = 0; i < at.n; i++) {
+			size_t head = at.col + i, to = at.row * a.n_heads + head;
+			float step = f32_softplus(a.a[to] + a.dt_bias[head]);
+
+			a.a[to] = f32_exp(-f32_exp(a.a_log[head]) * step);
+			a.b[to] = sigmoid(a.b[to]);
+		}
+	}
+};
+
+void gpu_delta_gates(struct device_stream *stream, const struct delta_gates_args *args)
+{
+	fours_launch(stream, "delta_gates", delta_gates{ *args }, args->n_tokens, args->n_heads,
+		     false);
+}
+
+/* The keys and queries of a token and of the next one. */
+struct delta_tokens {
+	float k[2][DELTA_MAX_KEY_DIM], q[2][DELTA_MAX_KEY_DIM];
+};
+
+/* Loads those of a token to its place. */
+static __device__ inline void token_load(struct delta_tokens *to, const struct delta_args *a,
+					 size_t token, size_t key_head)
+{
+	size_t from = (token * a->n_key_heads + key_head) * a->key_dim;
+
+	for (unsigned i = threadIdx.x; i < a->key_dim; i += DELTA_THREADS) {
+		to->k[token % 2][i] = a->k[from + i];
+		to->q[token % 2][i] = a->q[from + i];
+	}
+}
+
+/* Returns the sum of q k in 16 lanes, to all threads. */
+static __device__ inline float token_product(const struct delta_tokens *tokens, size_t token,
+					     size_t n)
+{
+	float sum = 0;
+
+	for (size_t i = threadIdx.x % SUM_LANES; i < n; i += SUM_LANES)
+		sum += tokens->q[token % 2][i] * tokens->k[token % 2][i];
+	return lanes_sum(sum);
+}
+
+/* Returns the sum of the chains of a column to its threads. */
+static __device__ inline float chains_sum(float chain)
+{
+	chain += shuffle_xor(chain, 2);
+	return chain + shuffle_xor(chain, 1);
+}
+
+/* A thread has OWN features: those of its chain. */
+template <int OWN> static __global__ void delta_scan(struct delta_args a)
+{
+	__shared__ struct delta_tokens tokens;
+	size_t n_across = (a.value_dim + COLUMNS - 1) / COLUMNS, head = blockIdx.x / n_across;
+	size_t key_head = head / (a.n_heads / a.n_key_heads);
+	size_t col = blockIdx.x % n_across * COLUMNS + threadIdx.x / CHAINS;
+	unsigned chain = threadIdx.x % CHAINS;
+	float state[OWN] = {}, sum_k = 0, sum_q = 0;
+
+	token_load(&tokens, &a, 0, key_head);
+	for (size_t t = 0; t < a.n_tokens; t++) {
+		size_t at = (t * a.n_heads + head) * a.value_dim + col;
+		float decay = a.a[t * a.n_heads + head], rate = a.b[t * a.n_heads + head];
+		float v = col < a.value_dim ? a.v[at] : 0, d, product;
+		const float *k = tokens.k[t % 2], *next_k = tokens.k[(t + 1) % 2],
+			    *next_q = tokens.q[(t + 1) % 2];
+
+		__syncthreads(); /* all threads have used the token before */
+		if (t + 1 < a.n_tokens)
+			token_load(&tokens, &a, t + 1, key_head);
+		__syncthreads(); /* of no use to the last token, whose sums are dropped */
+		product = token_product(&tokens, t, a.key_dim);
+		d = rate * (v - decay * chains_sum(sum_k));
+		sum_q = decay * chains_sum(sum_q) + product * d;
+		if (chain == 0 && col < a.value_dim)
+			a.y[at] = sum_q;
+		sum_k = sum_q = 0;
+		GPU_UNROLL for (int i = 0; i < OWN; i++)
+		{
+			unsigned f = chain + (unsigned)i * CHAINS;
+
+			if (f < a.key_dim) {
+				state[i] = fmaf(k[f], d, decay * state[i]);
+				sum_k = fmaf(next_k[f], state[i], sum_k);
+				sum_q = fmaf(next_q[f], state[i], sum_q);
+			}
+		}
+	}
+}
+
+void gpu_delta(struct device_stream *stream, const struct delta_args *args)
+{
+	size_t n_blocks = args->n_heads * ((args->value_dim + COLUMNS - 1) / COLUMNS);
+	void *native;
+
+	if (args->n_tokens == 0 || n_blocks == 0 || device_stream_stopped(stream))
+		return;
+	native = device_stream_native(stream);
+	if (args->key_dim <= 64)
+		GPU_LAUNCH(delta_scan<64 / CHAINS>, n_blocks, DELTA_THREADS, native, *args);
+	else if (args->key_dim <= 128)
+		GPU_LAUNCH(delta_scan<128 / CHAINS>, n_blocks, DELTA_THREADS, native, *args);
+	else
+		GPU_LAUNCH(delta_scan<DELTA_MAX_KEY_DIM / CHAINS>, n_blocks, DELTA_THREADS, native,
+			   *args);
+	device_launched(stream, "delta");
+}
