@@ -8,7 +8,6 @@ const struct arch arch_gpt_oss = {
 	.architectures = { "GptOssForCausalLM" },
 	.linear = { [LINEAR_ROUTER] = "mlp.router" },
 	.vector = { [VECTOR_SINKS] = "self_attn.sinks" },
-	.fused_gate_up = "mlp.experts.gate_up_proj",
-	.fused_down = "mlp.experts.down_proj",
+	.clamped = true,
 	.choose_first = true,
 };

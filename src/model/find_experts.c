@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "model/steps.h"
 
-/* A tensor of all experts: (experts, k, n). */
+/* A tensor of all experts of GPT-OSS: (experts, k, n). */
 struct expected_fused {
 	enum expert_role role;
 	const char *name;
@@ -51,20 +51,95 @@ static int find_fused(struct search *search, const char *prefix, struct layer_re
 	return 0;
 }
 
-static int find_fused_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+static int find_clamped_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
-	const struct arch *arch = search->model->arch;
 	size_t hidden = search->model->hidden, width = layer->expert_width;
 
 	if (width == 0)
 		return err_set(search->err, ERR_INPUT, "config.json has no 'intermediate_size'");
 	if (find_fused(search, prefix, layer,
-		       &(struct expected_fused){ EXPERT_ROLE_GATE_UP, arch->fused_gate_up,
-						 2 * width, hidden }))
+		       &(struct expected_fused){ EXPERT_ROLE_GATE_UP,
+						 search_fused_name(search, false), 2 * width,
+						 hidden }))
 		return -1;
-	return find_fused(
-		search, prefix, layer,
-		&(struct expected_fused){ EXPERT_ROLE_DOWN, arch->fused_down, hidden, width });
+	return find_fused(search, prefix, layer,
+			  &(struct expected_fused){ EXPERT_ROLE_DOWN,
+						    search_fused_name(search, true), hidden,
+						    width });
+}
+
+/* Returns the name of an expert's matrix: "model.layers.0.mlp.experts.3.up_proj". */
+static char *expert_module(const struct search *search, const char *prefix, enum expert_role role,
+			   size_t expert)
+{
+	char *below = xasprintf(search_expert_name(search, role), expert);
+	char *module = xasprintf("%s%s", prefix, below);
+
+	free(below);
+	return module;
+}
+
+/* The matrix of an expert in a tensor of all experts, without its name. */
+static struct linear_ref stacked_matrix(const struct tensor_ref *stack,
+					const struct experts_layout *layout, enum expert_role role,
+					size_t expert)
+{
+	static const enum expert_part parts[] = { [EXPERT_ROLE_GATE] = EXPERT_GATE,
+						  [EXPERT_ROLE_UP] = EXPERT_UP,
+						  [EXPERT_ROLE_DOWN] = EXPERT_DOWN };
+	struct linear_ref linear = { .weight = stack };
+	uint64_t n, k;
+
+	experts_matrix(layout, parts[role], expert, &n, &k, &linear.slice);
+	linear.n = n;
+	linear.k = k;
+	return linear;
+}
+
+/* Finds a tensor of all experts, which must exist. */
+static int find_stack(struct search *search, const char *prefix, bool down,
+		      const struct tensor_ref **stack)
+{
+	const char *name = search_fused_name(search, down);
+
+	*stack = search_tensor(search, prefix, name, "");
+	if (!*stack)
+		return search_missing(search, prefix, name, "");
+	if ((*stack)->tensor->n_dims == 3 && st_n_elements((*stack)->tensor->shape, 3))
+		return 0;
+	return search_bad_shape(*stack, "3 dimensions", search->err);
+}
+
+/* The experts in two tensors, one expert after the other. */
+static int find_stacked_experts(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct model_config no_config = { 0 }; /* two shapes need none */
+	const struct tensor_ref *stacks[2];
+	struct experts_tensor tensors[2];
+	struct experts_layout layout;
+	char expected[80];
+
+	for (int down = 0; down < 2; down++) {
+		if (find_stack(search, prefix, down, &stacks[down]))
+			return -1;
+		tensors[down] = (struct experts_tensor){ stacks[down]->tensor->name,
+							 stacks[down]->tensor->shape };
+	}
+	if (experts_layout_find(&layout, &tensors[0], &tensors[1], &no_config, search->err))
+		return -1;
+	snprintf(expected, sizeof expected, "%zu experts of %zu columns", layer->n_experts,
+		 search->model->hidden);
+	if (layout.n_experts != layer->n_experts || layout.hidden != search->model->hidden)
+		return search_bad_shape(stacks[0], expected, search->err);
+	layer->expert_width = layout.width;
+	for (size_t e = 0; e < layer->n_experts; e++)
+		for (int i = EXPERT_ROLE_GATE; i <= EXPERT_ROLE_DOWN; i++) {
+			layer->experts[e][i] = stacked_matrix(stacks[i == EXPERT_ROLE_DOWN],
+							      &layout, (enum expert_role)i, e);
+			layer->experts[e][i].module =
+				expert_module(search, prefix, (enum expert_role)i, e);
+		}
+	return 0;
 }
 
 /* Does the layer have a matrix for each expert, in place of the tensors of all experts?  Quantized
@@ -80,6 +155,15 @@ static bool is_split(const struct search *search, const char *prefix)
 	return found;
 }
 
+static bool has_stacks(const struct search *search, const char *prefix)
+{
+	char *name = xasprintf("%s%s", prefix, search_fused_name(search, false));
+	bool found = checkpoint_find(search->model->checkpoint, name);
+
+	free(name);
+	return found;
+}
+
 /* Finds the matrices of every expert that the router can choose. */
 static int find_experts(struct search *search, const char *prefix, struct layer_ref *layer)
 {
@@ -88,8 +172,10 @@ static int find_experts(struct search *search, const char *prefix, struct layer_
 
 	layer->experts = xcalloc(n_expected, sizeof *layer->experts);
 	layer->n_experts = n_expected;
-	if (model->arch->fused_gate_up && !is_split(search, prefix))
-		return find_fused_experts(search, prefix, layer);
+	if (model->arch->clamped && !is_split(search, prefix))
+		return find_clamped_experts(search, prefix, layer);
+	if (has_stacks(search, prefix))
+		return find_stacked_experts(search, prefix, layer);
 	for (size_t e = 0; e < n_expected; e++) {
 		for (int i = 0; i <= EXPERT_ROLE_DOWN; i++) {
 			const char *pattern = search_expert_name(search, (enum expert_role)i);

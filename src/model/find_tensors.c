@@ -267,7 +267,7 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 	search.n_found = 0;
 	for (size_t i = 0; i < model->n_layers; i++) {
 		model->layers[i].expert_width =
-			model->arch->fused_gate_up ? model_config_expert_width(config) : 0;
+			model->arch->clamped ? model_config_expert_width(config) : 0;
 		if (find_layer(&search, i))
 			return -1;
 	}

@@ -173,8 +173,8 @@ static void configure_numbers(struct model *model, const json_t *config)
 		arch->norm_top_k || json_is_true(json_object_get(config, "norm_topk_prob"));
 	model->routing.sigmoid = arch->sigmoid;
 	model->routing.choose_first = arch->choose_first;
-	model->clamped = arch->fused_gate_up;
-	model->clamp = arch->fused_gate_up ? (float)number(config, "swiglu_limit", 7) : 0;
+	model->clamped = arch->clamped;
+	model->clamp = arch->clamped ? (float)number(config, "swiglu_limit", 7) : 0;
 	model->routing.n_groups = count(config, "n_group", 0);
 	model->routing.top_groups = count(config, "topk_group", 0);
 	model->routing.scale = (float)number(config, "routed_scaling_factor", 1);

@@ -150,11 +150,12 @@ struct arch {
 	const char *vector
 		[N_VECTORS]; /* tensor names; NULL likewise; a layer must have those named here */
 	const char *expert[N_EXPERT_ROLES]; /* with %zu for the expert */
-	/* tensors of all experts: (experts, hidden, 2 width), gate and up interleaved, */
-	const char *fused_gate_up;
-	/* and (experts, width, hidden); "_bias" follows the name of a bias; NULL: none.  A
-	 * checkpoint may have the matrices of `expert` in their place. */
-	const char *fused_down;
+	/* tensors of all experts, in the place of the matrices of `expert`: (experts, 2 width,
+	 * hidden) with gate first, and (experts, hidden, width); or both transposed */
+	const char *fused_gate_up, *fused_down;
+	/* GPT-OSS: both are transposed, gate and up interleaved, "_bias" follows the name of a
+	 * bias, and the activation is clamped */
+	bool clamped;
 	bool norm_plus_one;    /* norms multiply by 1 + weight */
 	bool scaled_embedding; /* embeddings are multiplied by sqrt(hidden) */
 	bool tied;	       /* the head is the embedding unless config.json states otherwise */

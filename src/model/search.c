@@ -56,6 +56,8 @@ const char *search_linear_name(const struct search *search, enum linear_role rol
 }
 
 const char *search_vector_name(const struct search *search, enum vector_role role)
+	.fused_gate_up = "mlp.experts.gate_up_proj",
+	.fused_down = "mlp.experts.down_proj",
 {
 	return name_of(search->model->arch->vector[role], arch_names.vector[role]);
 }
@@ -78,6 +80,14 @@ int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct 
 
 int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
 {
+const char *search_fused_name(const struct search *search, bool down)
+{
+	const struct arch *arch = search->model->arch;
+
+	return down ? name_of(arch->fused_down, arch_names.fused_down)
+		    : name_of(arch->fused_gate_up, arch_names.fused_gate_up);
+}
+
 	char expected[40];
 
 	if (ref->tensor->n_dims == 1 && (n == 0 || ref->tensor->shape[0] == n))
