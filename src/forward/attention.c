@@ -27,6 +27,19 @@ static void split_qkv(const struct pass *pass, size_t q, size_t k, size_t v)
 		  v);
 }
 
+/* Splits the output of q_proj of gated attention, where the query of a head is followed by its
+ * gate, which stays where it is. */
+static void split_queries(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	size_t n = model->head_dim;
+
+	copy_rows(w, (struct rows_out){ w->attention.q, n },
+		  (struct rows_in){ w->fused_out, 2 * n }, 1,
+		  pass->sequence->n_tokens * model->n_heads, n);
+}
+
 static int project_qkv(const struct pass *pass, struct err *err)
 {
 	const struct model *model = pass->forward->model;
@@ -34,13 +47,19 @@ static int project_qkv(const struct pass *pass, struct err *err)
 	struct workspace *w = pass->workspace;
 	struct attention_arrays *a = &w->attention;
 	const struct linear *const three[] = { &l[LINEAR_Q], &l[LINEAR_K], &l[LINEAR_V] };
-	float *const ys[] = { a->q, a->k, a->v };
+	bool gated = model->arch->gated_attention;
+	float *const ys[] = { gated ? w->fused_out : a->q, a->k, a->v };
 	const struct products products = {
 		.linears = three, .n = 3, .x = w->normed, .m = pass->sequence->n_tokens, .ys = ys
 	};
 
-	if (!l[LINEAR_QKV].weight.data)
-		return pass_products(pass, &products, err);
+	if (!l[LINEAR_QKV].weight.data) {
+		if (pass_products(pass, &products, err))
+			return -1;
+		if (gated)
+			split_queries(pass);
+		return 0;
+	}
 	if (pass_linear(pass, &l[LINEAR_QKV], w->normed, products.m, w->fused_out, err))
 		return -1;
 	split_qkv(pass, model->n_heads * model->head_dim, model->n_kv_heads * model->head_dim,
@@ -250,6 +269,23 @@ static void attend(const struct pass *pass)
 	w->ops->attend(w->stream, &args);
 }
 
+/* Multiplies the output of each head by the sigmoid of its gate, which split_queries() left. */
+static void gate_heads(const struct pass *pass)
+{
+	const struct model *model = pass->forward->model;
+	struct workspace *w = pass->workspace;
+	size_t n = model->head_dim;
+	float *y = w->attention.attn_out;
+	const struct gate_args args = { .activation = ACT_SIGMOID,
+					.gate = { w->fused_out + n, 2 * n },
+					.up = { y, n },
+					.n_rows = pass->sequence->n_tokens * model->n_heads,
+					.n_cols = n,
+					.y = { y, n } };
+
+	w->ops->gate(w->stream, &args);
+}
+
 int attention_run(const struct pass *pass, struct err *err)
 {
 	const struct model *model = pass->forward->model;
@@ -267,5 +303,7 @@ int attention_run(const struct pass *pass, struct err *err)
 	observe_qkv(pass);
 	round_caches(pass);
 	attend(pass);
+	if (model->arch->gated_attention)
+		gate_heads(pass);
 	return pass_linear(pass, &pass->layer->linear[LINEAR_O], a->attn_out, n, w->out, err);
 }

@@ -33,7 +33,9 @@ struct linear {
 struct layer {
 	const struct layer_ref *ref;
 	struct linear linear[N_LINEARS];
-	float *vector[N_VECTORS]; /* VECTOR_ROUTER_BIAS is the host's, which chooses experts */
+	/* VECTOR_ROUTER_BIAS is the host's, which chooses experts; VECTOR_CONV is (width,
+	 * channels) */
+	float *vector[N_VECTORS];
 	struct linear (*experts)[N_EXPERT_ROLES];
 	/* (kv heads): scale_inv of the keys and of the values, which are rounded to E4M3 after
 	 * their rotation; NULL: they stay */

@@ -172,21 +172,32 @@ static int run_experts(const struct pass *pass, struct err *err)
 	return 0;
 }
 
-/* Adds the output of the shared expert to out, if the layer has one. */
+/* Adds the output of the shared expert to out, if the layer has one, with the weights that the
+ * router has found. */
 static int run_shared(const struct pass *pass, struct err *err)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct mlp mlp = { .gate = &l[LINEAR_SHARED_GATE],
 				 .up = &l[LINEAR_SHARED_UP],
 				 .down = &l[LINEAR_SHARED_DOWN] };
+	const struct model *model = pass->forward->model;
 	struct workspace *w = pass->workspace;
-	size_t n = pass->sequence->n_tokens;
+	size_t n = pass->sequence->n_tokens, first = n * model->routing.top_k;
+	const struct scatter_add_args add = { .y = w->out,
+					      .x = w->mlp.expert_out,
+					      .rows = w->router.rows + first,
+					      .factors = w->router.factors + first,
+					      .n_rows = n,
+					      .n_cols = model->hidden };
 
 	if (!mlp.down->weight.data)
 		return 0;
 	if (run(pass, &mlp, w->normed, n, w->mlp.expert_out, err))
 		return -1;
-	w->ops->add(w->stream, w->out, w->mlp.expert_out, n * pass->forward->model->hidden);
+	if (l[LINEAR_SHARED_ROUTER].weight.data)
+		w->ops->scatter_add(w->stream, &add);
+	else
+		w->ops->add(w->stream, w->out, w->mlp.expert_out, n * model->hidden);
 	return 0;
 }
 

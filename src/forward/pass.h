@@ -52,13 +52,15 @@ void pass_norm(const struct pass *pass, struct rows_in x, const float *weight, s
 /* The same for the hidden values of each token; x and y are (n_tokens, hidden). */
 void pass_norm_tokens(const struct pass *pass, const float *x, const float *weight, float *y);
 
-/* The two steps of a layer: from workspace->normed (tokens, hidden) to workspace->out (tokens,
- * hidden). */
+/* The two steps of a layer, the first by its mixer: from workspace->normed (tokens, hidden) to
+ * workspace->out (tokens, hidden). */
 int attention_run(const struct pass *pass, struct err *err);
+int delta_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 
 /* Chooses the experts of each token of workspace->normed.  Fills host.chosen and host.weights, and
- * router with the tokens sorted by expert. */
+ * router with the tokens sorted by expert; after them all tokens, with the weights of the shared
+ * expert, if it has its own router. */
 int router_run(const struct pass *pass, struct err *err);
 
 #endif

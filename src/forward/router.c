@@ -7,6 +7,7 @@
 
 #include "backend/host_ops.h"
 #include "forward/pass.h"
+#include "num/activation.h"
 
 /* Finds the indices of the k largest of n scores; the first of equal ones. */
 static void top_k(const float *scores, size_t n, size_t k, size_t *chosen)
@@ -113,8 +114,8 @@ static void route_all(const struct pass *pass)
 }
 
 /* Sorts tokens by expert: the tokens of expert e, with their weights, follow those of all experts
- * before it. */
-static void sort_tokens(const struct pass *pass)
+ * before it; those of a shared expert with its own router come last. */
+static void sort_tokens(const struct pass *pass, const float *shared)
 {
 	size_t k = pass->forward->model->routing.top_k, n = 0;
 	struct workspace *w = pass->workspace;
@@ -126,22 +127,38 @@ static void sort_tokens(const struct pass *pass)
 				host->rows[n] = (uint32_t)(i / k);
 				host->factors[n++] = host->weights[i];
 			}
+	for (size_t t = 0; shared && t < pass->sequence->n_tokens; t++) {
+		host->rows[n] = (uint32_t)t;
+		host->factors[n++] = sigmoid(shared[t]);
+	}
 	w->ops->put(w->stream, w->router.rows, host->rows, n * sizeof *host->rows);
 	w->ops->put(w->stream, w->router.factors, host->factors, n * sizeof *host->factors);
 }
 
 int router_run(const struct pass *pass, struct err *err)
 {
-	size_t n = pass->sequence->n_tokens;
+	const struct linear *l = pass->layer->linear;
+	bool is_shared = l[LINEAR_SHARED_ROUTER].weight.data != NULL;
+	const struct linear *const both[] = { &l[LINEAR_ROUTER], &l[LINEAR_SHARED_ROUTER] };
 	struct workspace *w = pass->workspace;
+	struct host_arrays *host = &w->host;
+	float *const ys[] = { w->scores, w->shared_scores };
+	const struct products products = { .linears = both,
+					   .n = is_shared ? 2 : 1,
+					   .x = w->normed,
+					   .m = pass->sequence->n_tokens,
+					   .ys = ys };
 
-	if (pass_linear(pass, &pass->layer->linear[LINEAR_ROUTER], w->normed, n, w->scores, err))
+	if (pass_products(pass, &products, err))
 		return -1;
-	w->ops->fetch(w->stream, w->host.scores, w->scores,
-		      n * pass->layer->ref->n_experts * sizeof(float));
+	w->ops->fetch(w->stream, host->scores, w->scores,
+		      products.m * pass->layer->ref->n_experts * sizeof(float));
+	if (is_shared)
+		w->ops->fetch(w->stream, host->shared_scores, w->shared_scores,
+			      products.m * sizeof(float));
 	if (w->ops->wait(w->stream, err))
 		return -1;
 	route_all(pass);
-	sort_tokens(pass);
+	sort_tokens(pass, is_shared ? host->shared_scores : NULL);
 	return 0;
 }

@@ -15,7 +15,8 @@ struct dims {
 	uint64_t tokens, hidden;
 	uint64_t mlp, fused, lora, expanded, experts; /* of each token */
 	uint64_t input;				      /* of each token, for the widest matrix */
-	uint64_t chosen;			      /* experts, of all tokens */
+	uint64_t chosen, routed;		      /* experts, without and with the shared one */
+	uint64_t keys, values, value_heads;	      /* of gated DeltaNet */
 	uint64_t block, panel, n_panels;	      /* tokens and columns of the head */
 	uint64_t filtered;			      /* values of a filter; 0: no filter */
 };
@@ -35,6 +36,9 @@ static void dims_of_layer(struct dims *d, const struct model *model, const struc
 	d->expanded = larger(d->expanded, linear[LINEAR_KV_B].n);
 	d->experts = larger(d->experts, layer->n_experts);
 	d->fused = larger(d->fused, larger(linear[LINEAR_QKV].n, linear[LINEAR_GATE_UP].n));
+	d->fused = larger(d->fused, linear[LINEAR_DELTA_QKVZ].n);
+	if (model->arch->gated_attention)
+		d->fused = larger(d->fused, linear[LINEAR_Q].n);
 	if (layer->n_experts && model->clamped)
 		d->fused = larger(d->fused, 2 * layer->expert_width);
 }
@@ -46,9 +50,14 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 
 	for (size_t i = 0; i < model->n_layers; i++)
 		dims_of_layer(&d, model, &model->layers[i]);
+	d.keys = model->delta.n_key_heads * model->delta.key_dim;
+	d.values = model->delta.n_heads * model->delta.value_dim;
+	d.value_heads = model->delta.n_heads;
 	d.input =
 		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
+	d.input = larger(d.input, d.values);
 	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
+	d.routed = d.experts ? d.chosen + d.tokens : 0;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
 	d.panel = ops->panel_rows(model->vocab_size);
 	d.n_panels = d.panel ? (model->vocab_size + d.panel - 1) / d.panel : 0;
@@ -84,6 +93,7 @@ static void common_arrays(struct workspace *w, const struct dims *d)
 	add(list, &w->fused_out, d->tokens * d->fused * sizeof *w->fused_out);
 	add(list, &w->scores,
 	    larger(d->block * d->panel, d->tokens * d->experts) * sizeof *w->scores);
+	add(list, &w->shared_scores, d->experts ? d->tokens * sizeof *w->shared_scores : 0);
 	add(list, &w->token_rows, d->tokens * sizeof *w->token_rows);
 	add(list, &w->input.rounded, d->tokens * d->input * sizeof *w->input.rounded);
 	add(list, &w->input.filtered, d->filtered * sizeof *w->input.filtered);
@@ -115,6 +125,23 @@ static void attention_arrays(struct workspace *w, const struct dims *d, const st
 	add(list, &a->sines, row * model->head_dim);
 }
 
+static void delta_arrays(struct workspace *w, const struct dims *d)
+{
+	struct delta_arrays *delta = &w->delta;
+	struct array_list *list = &w->arrays;
+	uint64_t row = d->tokens * sizeof(float);
+
+	add(list, &delta->qkv, row * (2 * d->keys + d->values));
+	add(list, &delta->ba, row * 2 * d->value_heads);
+	add(list, &delta->q, row * d->keys);
+	add(list, &delta->k, row * d->keys);
+	add(list, &delta->v, row * d->values);
+	add(list, &delta->z, row * d->values);
+	add(list, &delta->out, row * d->values);
+	add(list, &delta->a, row * d->value_heads);
+	add(list, &delta->b, row * d->value_heads);
+}
+
 static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
 	uint64_t expert = d->experts ? d->tokens * d->hidden * sizeof(float) : 0;
@@ -123,8 +150,8 @@ static void mlp_arrays(struct workspace *w, const struct dims *d)
 	add(&w->arrays, &w->mlp.up, d->tokens * d->mlp * sizeof *w->mlp.up);
 	add(&w->arrays, &w->mlp.expert_in, expert);
 	add(&w->arrays, &w->mlp.expert_out, expert);
-	add(&w->arrays, &w->router.rows, d->chosen * sizeof *w->router.rows);
-	add(&w->arrays, &w->router.factors, d->chosen * sizeof *w->router.factors);
+	add(&w->arrays, &w->router.rows, d->routed * sizeof *w->router.rows);
+	add(&w->arrays, &w->router.factors, d->routed * sizeof *w->router.factors);
 }
 
 static void head_arrays(struct workspace *w, const struct dims *d)
@@ -145,10 +172,11 @@ static void host_arrays(struct workspace *w, const struct dims *d, const struct 
 
 	add_host(list, &h->input, d->filtered * sizeof *h->input);
 	add_host(list, &h->scores, (d->tokens + 1) * d->experts * sizeof *h->scores);
+	add_host(list, &h->shared_scores, d->experts ? d->tokens * sizeof *h->shared_scores : 0);
 	add_host(list, &h->chosen, d->chosen * sizeof *h->chosen);
 	add_host(list, &h->weights, d->chosen * sizeof *h->weights);
-	add_host(list, &h->rows, d->chosen * sizeof *h->rows);
-	add_host(list, &h->factors, d->chosen * sizeof *h->factors);
+	add_host(list, &h->rows, d->routed * sizeof *h->rows);
+	add_host(list, &h->factors, d->routed * sizeof *h->factors);
 	add_host(list, &h->cosines, angles * sizeof *h->cosines);
 	add_host(list, &h->sines, angles * sizeof *h->sines);
 	add_host(list, &h->labels, d->block * sizeof *h->labels);
@@ -165,6 +193,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 
 	common_arrays(w, &d);
 	attention_arrays(w, &d, model);
+	delta_arrays(w, &d);
 	mlp_arrays(w, &d);
 	head_arrays(w, &d);
 	host_arrays(w, &d, model);

@@ -39,16 +39,25 @@ struct attention_arrays {
 	size_t n_angles;	 /* rows that are filled */
 };
 
+/* Of gated DeltaNet; keys: key heads * key_dim, values: heads * value_dim. */
+struct delta_arrays {
+	float *qkv;	  /* (tokens, 2 keys + values): before the convolution */
+	float *ba;	  /* (tokens, 2 heads): of one matrix */
+	float *q, *k, *v; /* (tokens, keys), (tokens, keys), (tokens, values): after it */
+	float *z, *out;	  /* (tokens, values): gates, and the output of the heads */
+	float *a, *b;	  /* (tokens, heads): decays and rates */
+};
+
 struct mlp_arrays {
 	float *gate, *up;  /* (tokens, width) */
 	float *expert_in;  /* (tokens, hidden): tokens of one expert */
 	float *expert_out; /* (tokens, hidden) */
 };
 
-/* Tokens sorted by expert. */
+/* Tokens sorted by expert; all of them once more for the shared expert. */
 struct router_arrays {
-	uint32_t *rows; /* (tokens * top_k): tokens */
-	float *factors; /* (tokens * top_k): weights of their expert */
+	uint32_t *rows; /* (tokens * (top_k + 1)): tokens */
+	float *factors; /* (tokens * (top_k + 1)): weights of their expert */
 };
 
 struct head_arrays {
@@ -62,6 +71,7 @@ struct host_arrays {
 	float *input;		   /* (tokens, widest input): a copy for the filter */
 	const float *fetched_from; /* the values that input is a copy of; NULL: none */
 	float *scores;		   /* (tokens + 1, experts); the last row is scratch */
+	float *shared_scores;	   /* (tokens): of the shared expert */
 	size_t *chosen;		   /* (tokens, top_k): the chosen experts */
 	float *weights;		   /* (tokens, top_k): their weights */
 	uint32_t *rows;		   /* from here on: copies of the executor's arrays */
@@ -73,7 +83,7 @@ struct host_arrays {
 	struct divergence_sums *totals; /* (HEAD_BLOCK), over the panels */
 };
 
-#define MAX_ARRAYS 48
+#define MAX_ARRAYS 64
 
 /* Every array of a workspace. */
 struct array_list {
@@ -92,14 +102,17 @@ struct workspace {
 	size_t max_tokens;
 	size_t n_slots_used; /* of the sequence's stats, used in this layer */
 
-	float *normed;	      /* (tokens, hidden) */
-	float *out;	      /* (tokens, hidden): of attention or mlp */
-	float *fused_out;     /* (tokens, width): q, k and v, or gate and up, from one matrix */
+	float *normed; /* (tokens, hidden) */
+	float *out;    /* (tokens, hidden): of attention or mlp */
+	/* (tokens, width): q, k and v, or queries and gates, or gate and up, from one matrix */
+	float *fused_out;
 	float *scores;	      /* (tokens, experts), or (HEAD_BLOCK, a panel of the head) */
+	float *shared_scores; /* (tokens): of the shared expert */
 	uint32_t *token_rows; /* (tokens): rows of the table of embeddings, which is in normed */
 
 	struct input_arrays input;
 	struct attention_arrays attention;
+	struct delta_arrays delta;
 	struct mlp_arrays mlp;
 	struct router_arrays router;
 	struct head_arrays head;

@@ -40,10 +40,10 @@ static int find_attention(struct search *search, const char *prefix, struct laye
 {
 	const struct model *model = search->model;
 	size_t q = model->n_heads * model->head_dim, kv = model->n_kv_heads * model->head_dim,
-	       hidden = model->hidden;
+	       hidden = model->hidden, gate = model->arch->gated_attention ? q : 0;
 	const struct expected expected[] = {
-		{ LINEAR_Q, q, hidden },  { LINEAR_K, kv, hidden },
-		{ LINEAR_V, kv, hidden }, { LINEAR_QKV, q + 2 * kv, hidden },
+		{ LINEAR_Q, q + gate, hidden }, { LINEAR_K, kv, hidden },
+		{ LINEAR_V, kv, hidden },	{ LINEAR_QKV, q + 2 * kv, hidden },
 		{ LINEAR_O, hidden, q },
 	};
 	static const enum linear_role fused[] = { LINEAR_QKV, LINEAR_O };
@@ -62,10 +62,11 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 {
 	size_t hidden = search->model->hidden;
 	const struct expected expected[] = {
-		{ LINEAR_GATE, 0, hidden },	 { LINEAR_UP, 0, hidden },
-		{ LINEAR_GATE_UP, 0, hidden },	 { LINEAR_DOWN, hidden, 0 },
-		{ LINEAR_ROUTER, 0, hidden },	 { LINEAR_SHARED_GATE, 0, hidden },
-		{ LINEAR_SHARED_UP, 0, hidden }, { LINEAR_SHARED_DOWN, hidden, 0 },
+		{ LINEAR_GATE, 0, hidden },	     { LINEAR_UP, 0, hidden },
+		{ LINEAR_GATE_UP, 0, hidden },	     { LINEAR_DOWN, hidden, 0 },
+		{ LINEAR_ROUTER, 0, hidden },	     { LINEAR_SHARED_GATE, 0, hidden },
+		{ LINEAR_SHARED_UP, 0, hidden },     { LINEAR_SHARED_DOWN, hidden, 0 },
+		{ LINEAR_SHARED_ROUTER, 1, hidden },
 	};
 	static const enum linear_role fused[] = { LINEAR_GATE_UP, LINEAR_DOWN };
 	static const enum linear_role apart[] = { LINEAR_GATE, LINEAR_UP, LINEAR_DOWN };
@@ -87,12 +88,39 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 	return search_check_matrix(l[LINEAR_UP].weight, layer->width, hidden, search->err);
 }
 
+static int find_delta(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct delta *delta = &search->model->delta;
+	size_t keys = delta->n_key_heads * delta->key_dim, hidden = search->model->hidden;
+	size_t values = delta->n_heads * delta->value_dim;
+	const struct expected expected[] = {
+		{ LINEAR_DELTA_QKVZ, 2 * keys + 2 * values, hidden },
+		{ LINEAR_DELTA_BA, 2 * delta->n_heads, hidden },
+		{ LINEAR_DELTA_QKV, 2 * keys + values, hidden },
+		{ LINEAR_DELTA_Z, values, hidden },
+		{ LINEAR_DELTA_B, delta->n_heads, hidden },
+		{ LINEAR_DELTA_A, delta->n_heads, hidden },
+		{ LINEAR_DELTA_OUT, hidden, values },
+	};
+	static const enum linear_role joined[] = { LINEAR_DELTA_QKVZ, LINEAR_DELTA_BA,
+						   LINEAR_DELTA_OUT };
+	static const enum linear_role apart[] = { LINEAR_DELTA_QKV, LINEAR_DELTA_Z, LINEAR_DELTA_B,
+						  LINEAR_DELTA_A, LINEAR_DELTA_OUT };
+
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+		return -1;
+	return layer->linear[LINEAR_DELTA_QKVZ].weight
+		       ? search_need(search, prefix, layer, joined, COUNT(joined))
+		       : search_need(search, prefix, layer, apart, COUNT(apart));
+}
+
 /* How each mixer is found, and its last matrix, which lies below the mixer's module. */
 static const struct {
 	int (*find)(struct search *search, const char *prefix, struct layer_ref *layer);
 	enum linear_role out;
 } mixers[N_MIXERS] = {
 	[MIXER_ATTENTION] = { find_attention, LINEAR_O },
+	[MIXER_DELTA] = { find_delta, LINEAR_DELTA_OUT },
 };
 
 static int find_mixer(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -113,6 +141,11 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_NORM_KV_A:
 	case VECTOR_SINKS:
 		return layer->mixer == MIXER_ATTENTION;
+	case VECTOR_CONV:
+	case VECTOR_A_LOG:
+	case VECTOR_DT_BIAS:
+	case VECTOR_NORM_GATED:
+		return layer->mixer == MIXER_DELTA;
 	default:
 		return true;
 	}
@@ -133,6 +166,11 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return layer->n_experts;
 	case VECTOR_SINKS:
 		return model->n_heads;
+	case VECTOR_A_LOG:
+	case VECTOR_DT_BIAS:
+		return model->delta.n_heads;
+	case VECTOR_NORM_GATED:
+		return model->delta.value_dim;
 	default:
 		return model->hidden;
 	}
@@ -157,6 +195,29 @@ static bool vector_is_needed(const struct model *model, const struct layer_ref *
 	}
 }
 
+/* Checks that the weight of a convolution is (channels, 1, width). */
+static int check_conv(const struct tensor_ref *ref, const struct delta *delta, struct err *err)
+{
+	size_t channels =
+		2 * delta->n_key_heads * delta->key_dim + delta->n_heads * delta->value_dim;
+	const uint64_t shape[] = { channels, 1, delta->conv_width };
+	char expected[60];
+
+	if (ref->tensor->n_dims == 3 && !memcmp(ref->tensor->shape, shape, sizeof shape))
+		return 0;
+	snprintf(expected, sizeof expected, "[%zu, 1, %zu]", channels, delta->conv_width);
+	return search_bad_shape(ref, expected, err);
+}
+
+static int check_vector(const struct search *search, const struct layer_ref *layer, int role)
+{
+	const struct tensor_ref *ref = layer->vector[role];
+
+	if (role == VECTOR_CONV)
+		return check_conv(ref, &search->model->delta, search->err);
+	return search_check_vector(ref, vector_length(search->model, layer, role), search->err);
+}
+
 static int find_vectors(struct search *search, const char *prefix, struct layer_ref *layer)
 {
 	const struct model *model = search->model;
@@ -167,9 +228,7 @@ static int find_vectors(struct search *search, const char *prefix, struct layer_
 		if (!*name || !vector_is_of(layer, i))
 			continue;
 		layer->vector[i] = search_tensor(search, prefix, name, "");
-		if (layer->vector[i] &&
-		    search_check_vector(layer->vector[i], vector_length(model, layer, i),
-					search->err))
+		if (layer->vector[i] && check_vector(search, layer, i))
 			return -1;
 		if (!layer->vector[i] && vector_is_needed(model, layer, i))
 			return search_missing(search, prefix, name, "");

@@ -9,12 +9,13 @@
 #include "model/model.h"
 
 enum input_kind {
-	INPUT_ATTENTION, /* the normed residual stream: q, k, v, and what compresses them */
-	INPUT_Q_B,	 /* the compressed queries */
-	INPUT_KV_B,	 /* the compressed keys and values */
-	INPUT_O,	 /* the output of attention */
-	INPUT_MLP,	 /* the normed residual stream: gate, up, router, shared gate and up */
-	INPUT_DOWN,	 /* the gated values */
+	/* the normed residual stream: q, k, v, and what compresses them; DeltaNet's but its last */
+	INPUT_MIXER,
+	INPUT_Q_B,  /* the compressed queries */
+	INPUT_KV_B, /* the compressed keys and values */
+	INPUT_O,    /* the output of attention or DeltaNet */
+	INPUT_MLP,  /* the normed residual stream: gate, up, routers, shared gate and up */
+	INPUT_DOWN, /* the gated values */
 	INPUT_SHARED_DOWN,
 	INPUT_EXPERT,	   /* gate and up of one expert: the tokens that it gets */
 	INPUT_EXPERT_DOWN, /* its gated values */

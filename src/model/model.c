@@ -227,7 +227,7 @@ static int configure(struct model *model, const struct model_config *config, con
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	configure_numbers(model, level);
 	configure_windows(model, level);
-	return 0;
+	return model_find_mixers(model, level, err);
 }
 
 int model_open(struct model *model, const struct checkpoint *checkpoint, const char *advice,

@@ -40,6 +40,15 @@ enum linear_role {
 	LINEAR_SHARED_GATE, /* of the shared expert, which every token passes */
 	LINEAR_SHARED_UP,
 	LINEAR_SHARED_DOWN,
+	LINEAR_SHARED_ROUTER, /* (1, hidden): the shared expert's weight is its sigmoid */
+	/* gated DeltaNet: for each key head its q and k, and the v and z of its value heads, */
+	LINEAR_DELTA_QKVZ,
+	LINEAR_DELTA_BA,  /* and the rates b and decays a of its value heads; */
+	LINEAR_DELTA_QKV, /* or q of all heads, k, and v, */
+	LINEAR_DELTA_Z,	  /* and the others apart */
+	LINEAR_DELTA_B,
+	LINEAR_DELTA_A,
+	LINEAR_DELTA_OUT,
 	N_LINEARS
 };
 
@@ -55,6 +64,10 @@ enum vector_role {
 	VECTOR_NORM_KV_A,   /* (kv_lora_rank) */
 	VECTOR_ROUTER_BIAS, /* (n_experts): added to scores for the choice of experts only */
 	VECTOR_SINKS,	    /* (n_heads): one more score of the softmax, without a value */
+	VECTOR_CONV,	    /* (channels, 1, width): a causal convolution of each channel */
+	VECTOR_A_LOG,	    /* (heads): how fast a state decays */
+	VECTOR_DT_BIAS,	    /* (heads) */
+	VECTOR_NORM_GATED,  /* (value_dim): of the output of a head, before its gate */
 	N_VECTORS
 };
 
@@ -67,7 +80,11 @@ enum expert_role {
 };
 
 /* What mixes the tokens of a sequence: the first step of a layer. */
-enum mixer { MIXER_ATTENTION, N_MIXERS };
+enum mixer {
+	MIXER_ATTENTION,
+	MIXER_DELTA, /* gated DeltaNet */
+	N_MIXERS
+};
 
 /* y = x weight^T + bias. */
 struct linear_ref {
@@ -113,6 +130,15 @@ struct latent {
 	size_t nope_dim, rope_dim;
 };
 
+#define MODEL_MAX_KEY_DIM 256 /* of gated DeltaNet: what executors can keep of a state */
+
+/* Gated DeltaNet, in the layers that have it. */
+struct delta {
+	size_t n_key_heads, key_dim;
+	size_t n_heads, value_dim; /* of values; n_heads is a multiple of n_key_heads */
+	size_t conv_width;	   /* tokens that a convolution reads, its own included */
+};
+
 struct model {
 	const struct arch *arch;
 	const struct checkpoint *checkpoint;
@@ -121,6 +147,7 @@ struct model {
 	size_t head_dim;  /* of q and k */
 	size_t value_dim; /* of v */
 	struct latent latent;
+	struct delta delta;
 	float norm_eps;
 	float norm_offset;	 /* a norm multiplies by offset + weight */
 	float embedding_scale;	 /* factor of embeddings, rounded to bf16 where they are bf16 */
@@ -168,6 +195,10 @@ struct arch {
 	bool window_by_flag; /* sliding_window counts only with use_sliding_window */
 	/* every n-th layer has no window, where layer_types are missing; 0: none */
 	size_t window_pattern;
+	/* every n-th layer has attention and the others gated DeltaNet, where config.json does not
+	 * state it; 0: all layers have attention */
+	size_t attention_interval;
+	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 };
 
 extern const struct arch *const archs[]; /* generated; NULL at the end */

@@ -26,6 +26,14 @@ static const struct arch arch_names = {
 		[LINEAR_SHARED_GATE] = "mlp.shared_experts.gate_proj",
 		[LINEAR_SHARED_UP] = "mlp.shared_experts.up_proj",
 		[LINEAR_SHARED_DOWN] = "mlp.shared_experts.down_proj",
+		[LINEAR_SHARED_ROUTER] = "mlp.shared_expert_gate",
+		[LINEAR_DELTA_QKVZ] = "linear_attn.in_proj_qkvz",
+		[LINEAR_DELTA_BA] = "linear_attn.in_proj_ba",
+		[LINEAR_DELTA_QKV] = "linear_attn.in_proj_qkv",
+		[LINEAR_DELTA_Z] = "linear_attn.in_proj_z",
+		[LINEAR_DELTA_B] = "linear_attn.in_proj_b",
+		[LINEAR_DELTA_A] = "linear_attn.in_proj_a",
+		[LINEAR_DELTA_OUT] = "linear_attn.out_proj",
 	},
 	.vector = {
 		[VECTOR_NORM_ATTENTION] = "input_layernorm.weight",
@@ -38,13 +46,20 @@ static const struct arch arch_names = {
 		[VECTOR_NORM_KV_A] = "self_attn.kv_a_layernorm.weight",
 		[VECTOR_ROUTER_BIAS] = "mlp.gate.e_score_correction_bias",
 		[VECTOR_SINKS] = "self_attn.sinks",
+		[VECTOR_CONV] = "linear_attn.conv1d.weight",
+		[VECTOR_A_LOG] = "linear_attn.A_log",
+		[VECTOR_DT_BIAS] = "linear_attn.dt_bias",
+		[VECTOR_NORM_GATED] = "linear_attn.norm.weight",
 	},
 	.expert = {
 		[EXPERT_ROLE_GATE] = "mlp.experts.%zu.gate_proj",
 		[EXPERT_ROLE_UP] = "mlp.experts.%zu.up_proj",
 		[EXPERT_ROLE_DOWN] = "mlp.experts.%zu.down_proj",
 	},
+	.fused_gate_up = "mlp.experts.gate_up_proj",
+	.fused_down = "mlp.experts.down_proj",
 };
+
 static const char *name_of(const char *own, const char *common)
 {
 	return own ? own : common ? common : "";
@@ -56,8 +71,6 @@ const char *search_linear_name(const struct search *search, enum linear_role rol
 }
 
 const char *search_vector_name(const struct search *search, enum vector_role role)
-	.fused_gate_up = "mlp.experts.gate_up_proj",
-	.fused_down = "mlp.experts.down_proj",
 {
 	return name_of(search->model->arch->vector[role], arch_names.vector[role]);
 }
@@ -65,6 +78,14 @@ const char *search_vector_name(const struct search *search, enum vector_role rol
 const char *search_expert_name(const struct search *search, enum expert_role role)
 {
 	return name_of(search->model->arch->expert[role], arch_names.expert[role]);
+}
+
+const char *search_fused_name(const struct search *search, bool down)
+{
+	const struct arch *arch = search->model->arch;
+
+	return down ? name_of(arch->fused_down, arch_names.fused_down)
+		    : name_of(arch->fused_gate_up, arch_names.fused_gate_up);
 }
 
 int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct err *err)
@@ -80,14 +101,6 @@ int search_bad_shape(const struct tensor_ref *ref, const char *expected, struct 
 
 int search_check_vector(const struct tensor_ref *ref, size_t n, struct err *err)
 {
-const char *search_fused_name(const struct search *search, bool down)
-{
-	const struct arch *arch = search->model->arch;
-
-	return down ? name_of(arch->fused_down, arch_names.fused_down)
-		    : name_of(arch->fused_gate_up, arch_names.fused_gate_up);
-}
-
 	char expected[40];
 
 	if (ref->tensor->n_dims == 1 && (n == 0 || ref->tensor->shape[0] == n))

@@ -1,13 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The second half of model_open().  Order: model.c reads config.json, model_find_tensors() finds
- * the tensors of each layer, and calls search_experts() for a layer that has a router.
+ * The second half of model_open().  Order: model.c reads config.json and calls model_find_mixers();
+ * model_find_tensors() finds the tensors of each layer, and calls search_experts() for a layer that
+ * has a router.
  */
 #ifndef FP8CONV_MODEL_STEPS_H
 #define FP8CONV_MODEL_STEPS_H
 
+#include <jansson.h>
+
 #include "model/config.h"
 #include "model/search.h"
+
+/* Reads from the language model's level of config.json what mixes the tokens of each layer.
+ * ERR_INPUT, with the key, for a kind of layer that the architecture does not have, and for sizes
+ * that do not fit each other. */
+int model_find_mixers(struct model *model, const json_t *config, struct err *err);
 
 /* Finds every tensor of the model by the names of its architecture.  ERR_INPUT for a tensor that is
  * missing, unexpected or of another shape than config.json implies. */

@@ -42,31 +42,39 @@ static int read_floats(struct weights *weights, const struct floats_request *req
 	enum dtype dtype = ref->tensor->dtype;
 
 	*values = NULL;
-	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32)
-		return err_set(
-			err, ERR_INPUT,
-			"tensor '%s' has the unsupported type %s: a vector must be BF16, F16 "
-			"or F32",
+	if (dtype != DT_BF16 && dtype != DT_F16 && dtype != DT_F32) {
+		err_set(err, ERR_INPUT,
+			"tensor '%s' has the unsupported type %s: a vector must be BF16, F16 or "
+			"F32",
 			ref->tensor->name, dtype_name(dtype));
+		return -1; /* analyzers believe that err_set() may return 0 */
+	}
 	if (buffer_alloc((void **)values, request->n * sizeof **values, "a vector", err))
 		return -1;
 	return source_read_floats(&weights->source, request, *values, err);
 }
 
-/* The same, to the executor's memory. */
+/* Sends floats to new memory of the executor. */
+static int send_floats(struct executor_stream *stream, const float *floats, size_t n,
+		       float **values, struct err *err)
+{
+	const struct executor_ops *ops = stream->executor->ops;
+
+	if (ops->memory_new(stream->executor, (void **)values, n * sizeof **values, "a vector",
+			    err))
+		return -1;
+	ops->put(stream, *values, floats, n * sizeof **values);
+	return ops->wait(stream, err);
+}
+
+/* Reads elements of a tensor to new memory of the executor. */
 static int load_floats(struct weights *weights, struct executor_stream *stream,
 		       const struct floats_request *request, float **values, struct err *err)
 {
-	const struct executor_ops *ops = stream->executor->ops;
-	size_t size = request->n * sizeof **values;
 	float *floats;
 	int rc = read_floats(weights, request, &floats, err) ||
-		 ops->memory_new(stream->executor, (void **)values, size, "a vector", err);
+		 send_floats(stream, floats, request->n, values, err);
 
-	if (!rc) {
-		ops->put(stream, *values, floats, size);
-		rc = ops->wait(stream, err);
-	}
 	free(floats);
 	if (rc)
 		return -1;
@@ -355,25 +363,64 @@ static int load_router_bias(struct weights *weights, const struct tensor_ref *re
 	if (read_floats(weights, &whole, bias, err))
 		return -1;
 	for (size_t i = 0; i < whole.n; i++)
-		/* Clang-tidy believes that err_set() may return 0. */
-		/* NOLINTNEXTLINE(clang-analyzer-core.NullDereference) */
 		n_nan += f32_is_nan((*bias)[i]);
 	return n_nan ? err_set(err, ERR_INPUT, "tensor '%s' has %zu values that are NaN",
 			       ref->tensor->name, n_nan)
 		     : 0;
 }
 
+/* Sends x (n, width), transposed to (width, n). */
+static int send_transposed(struct executor_stream *stream, const float *x, size_t n, size_t width,
+			   float **values, struct err *err)
+{
+	float *transposed;
+	int rc =
+		buffer_alloc((void **)&transposed, n * width * sizeof *transposed, "a vector", err);
+
+	if (rc)
+		return -1;
+	for (size_t i = 0; i < n * width; i++)
+		transposed[i % width * n + i / width] = x[i];
+	rc = send_floats(stream, transposed, n * width, values, err);
+	free(transposed);
+	return rc;
+}
+
+/* Reads the weight of a convolution (channels, 1, width), transposed to (width, channels) as the
+ * executor takes it. */
+static int load_conv(struct weights *weights, struct executor_stream *stream,
+		     const struct tensor_ref *ref, float **values, struct err *err)
+{
+	size_t n = ref->tensor->shape[0], width = ref->tensor->shape[2];
+	const struct floats_request whole = { .ref = ref, .n = n * width };
+	float *floats;
+	int rc = read_floats(weights, &whole, &floats, err);
+
+	if (!rc)
+		rc = send_transposed(stream, floats, n, width, values, err);
+	free(floats);
+	return rc;
+}
+
+static int load_vector(struct weights *weights, struct executor_stream *stream, int role,
+		       const struct tensor_ref *from, float **to, struct err *err)
+{
+	switch (role) {
+	case VECTOR_ROUTER_BIAS:
+		return load_router_bias(weights, from, to, err);
+	case VECTOR_CONV:
+		return load_conv(weights, stream, from, to, err);
+	default:
+		return weights_load_vector(weights, stream, from, to, err);
+	}
+}
+
 static int load_vectors(struct weights *weights, struct executor_stream *stream,
 			const struct layer_ref *ref, struct layer *layer, struct err *err)
 {
 	for (int i = 0; i < N_VECTORS; i++) {
-		const struct tensor_ref *from = ref->vector[i];
-		float **to = &layer->vector[i];
-
-		if (!from)
-			continue;
-		if (i == VECTOR_ROUTER_BIAS ? load_router_bias(weights, from, to, err)
-					    : weights_load_vector(weights, stream, from, to, err))
+		if (ref->vector[i] &&
+		    load_vector(weights, stream, i, ref->vector[i], &layer->vector[i], err))
 			return -1;
 	}
 	return 0;

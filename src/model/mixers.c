@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The mixer of each layer, and the sizes of gated DeltaNet, from config.json.  The keys and their
+ * defaults are those of transformers 5.23 (configuration_qwen3_next.py, configuration_qwen3_5.py).
+ */
+#include <string.h>
+
+#include "model/steps.h"
+
+#define MAX_SIZE 65536
+
+static const struct {
+	const char *type; /* in layer_types */
+	enum mixer mixer;
+} types[] = {
+	{ "full_attention", MIXER_ATTENTION },
+	{ "sliding_attention", MIXER_ATTENTION },
+	{ "linear_attention", MIXER_DELTA },
+};
+
+static int read_size(const json_t *config, const char *key, size_t otherwise, size_t *size,
+		     struct err *err)
+{
+	const json_t *value = json_object_get(config, key);
+
+	*size = otherwise;
+	if (!value)
+		return 0;
+	if (!json_is_integer(value) || json_integer_value(value) < 1 ||
+	    json_integer_value(value) > MAX_SIZE)
+		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %d",
+			       key, MAX_SIZE);
+	*size = (size_t)json_integer_value(value);
+	return 0;
+}
+
+static int read_delta(struct delta *delta, const json_t *config, struct err *err)
+{
+	const struct {
+		const char *key;
+		size_t *size, otherwise;
+	} sizes[] = {
+		{ "linear_num_key_heads", &delta->n_key_heads, 16 },
+		{ "linear_num_value_heads", &delta->n_heads, 32 },
+		{ "linear_key_head_dim", &delta->key_dim, 128 },
+		{ "linear_value_head_dim", &delta->value_dim, 128 },
+		{ "linear_conv_kernel_dim", &delta->conv_width, 4 },
+	};
+
+	for (size_t i = 0; i < COUNT(sizes); i++)
+		if (read_size(config, sizes[i].key, sizes[i].otherwise, sizes[i].size, err))
+			return -1;
+	if (delta->n_heads % delta->n_key_heads)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'linear_num_value_heads' is %zu, not a multiple of "
+			       "'linear_num_key_heads', %zu",
+			       delta->n_heads, delta->n_key_heads);
+	if (delta->key_dim > MODEL_MAX_KEY_DIM)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'linear_key_head_dim' %zu exceeds the limit of %d",
+			       delta->key_dim, MODEL_MAX_KEY_DIM);
+	return 0;
+}
+
+static int read_type(const struct model *model, const json_t *type, enum mixer *mixer,
+		     struct err *err)
+{
+	for (size_t i = 0; i < COUNT(types); i++) {
+		if (strcmp(types[i].type, json_string_value(type)) != 0)
+			continue;
+		*mixer = types[i].mixer;
+		if (*mixer == MIXER_ATTENTION || model->arch->attention_interval)
+			return 0;
+	}
+	return err_set(err, ERR_INPUT,
+		       "config.json: 'layer_types' has '%s', which is not supported in a model of "
+		       "%s%s",
+		       json_string_value(type), model->arch->name, model->advice);
+}
+
+int model_find_mixers(struct model *model, const json_t *config, struct err *err)
+{
+	const json_t *layer_types = json_object_get(config, "layer_types");
+	size_t interval = model->arch->attention_interval;
+
+	if (interval && (read_size(config, "full_attention_interval", interval, &interval, err) ||
+			 read_delta(&model->delta, config, err)))
+		return -1;
+	for (size_t i = 0; i < model->n_layers; i++) {
+		const json_t *type = json_array_get(layer_types, i);
+		enum mixer *mixer = &model->layers[i].mixer;
+
+		if (interval)
+			*mixer = (i + 1) % interval ? MIXER_DELTA : MIXER_ATTENTION;
+		if (json_is_string(type) && read_type(model, type, mixer, err))
+			return -1;
+	}
+	return 0;
+}
