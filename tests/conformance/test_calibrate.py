@@ -19,25 +19,29 @@ import tiny_models
 from harness import FP8CONV, finish, real_model, report, run, scratch
 
 FORWARD = pathlib.Path(FP8CONV).parent / "tests/conformance/forward"
-N_SEQUENCES, SEQ_LEN = 4, 150      # more than a block of the head
+N_SEQUENCES, SEQ_LEN = 4, 150
+LENGTHS = (1, 7, 64, 300)           # below the width of a convolution, and more than a block of the scan
 
 
 def sequences(vocab_size: int) -> np.ndarray:
     return np.random.default_rng(7).integers(0, vocab_size, (N_SEQUENCES, SEQ_LEN)).astype(np.int32)
 
 
-def logits_problems(model: torch.nn.Module, folder: pathlib.Path, ids: np.ndarray) -> Iterator[str]:
-    """The first sequence, in fp32: 1e-4 of the whole."""
-    ids[0].astype(np.uint32).tofile(folder / "ids")
-    done = subprocess.run([FORWARD, folder, "f32", folder / "ids", folder / "logits"], capture_output=True, check=False)
-    if done.returncode:
-        yield done.stderr.decode().strip()
-        return
-    with torch.no_grad():
-        wanted = model(torch.tensor(ids[:1], dtype=torch.long)).logits[0].double().numpy()
-    found = np.fromfile(folder / "logits", np.float32).reshape(wanted.shape).astype(np.float64)
-    if (error := np.linalg.norm(found - wanted) / np.linalg.norm(wanted)) > 1e-4 or not math.isfinite(error):
-        yield f"logits differ by {error:.2e}"
+def logits_problems(model: torch.nn.Module, folder: pathlib.Path) -> Iterator[str]:
+    """Sequences of each length, in fp32: 2e-5 of the whole."""
+    all_ids = np.random.default_rng(8).integers(0, model.config.get_text_config().vocab_size, max(LENGTHS)).astype(np.uint32)
+    for length in LENGTHS:
+        ids = all_ids[:length]
+        ids.tofile(folder / "ids")
+        done = subprocess.run([FORWARD, folder, "f32", folder / "ids", folder / "logits"], capture_output=True, check=False)
+        if done.returncode:
+            yield done.stderr.decode().strip()
+            return
+        with torch.no_grad():
+            wanted = model(torch.tensor(ids[None].astype(np.int64))).logits[0].double().numpy()
+        found = np.fromfile(folder / "logits", np.float32).reshape(wanted.shape).astype(np.float64)
+        if (error := np.linalg.norm(found - wanted) / np.linalg.norm(wanted)) > 2e-5 or not math.isfinite(error):
+            yield f"logits of {length} tokens differ by {error:.2e}"
 
 
 class Sites:
@@ -137,7 +141,7 @@ def main() -> None:
         with scratch() as folder:
             model = tiny_models.save(name, folder)
             ids = sequences(model.config.get_text_config().vocab_size)
-            report(f"logits of {name}", logits_problems(model, folder, ids))
+            report(f"logits of {name}", logits_problems(model, folder))
             report(f"amax of {name}", amax_problems(model, folder, ids))
             if name in ("llama", "mixtral"):
                 report(f"same bytes of {name}", same_bytes(folder, ids))
