@@ -134,7 +134,9 @@ static const char *refusal(const struct reported *reported, enum engine engine)
 		return engine == ENGINE_VLLM
 			       ? "it reads scales of other names: use --target vllm"
 			       : "it reads scales of other names: use --target sglang";
-	return has_experts(reported->summary) ? variant->refused_moe[engine] : NULL;
+	if (has_experts(reported->summary) && variant->refused_moe[engine])
+		return variant->refused_moe[engine];
+	return reported->report->kept.obstacle;
 }
 
 /* The options are those of vLLM 0.11 (`vllm serve --help=all`) and SGLang 0.5

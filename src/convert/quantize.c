@@ -271,7 +271,8 @@ static int plan_source(struct plan *plan, const struct quantize_params *params,
 	    (select.requantize && plan_check_shapes(plan, params->convert.io, err)) ||
 	    plan_cover(plan, scales, err) || plan_specs(plan, params, err) ||
 	    plan_shapes(plan, params, err) || plan_skip(plan, params, progress, err) ||
-	    plan_sensitive(plan, params, err))
+	    plan_sensitive(plan, params, err) ||
+	    selection_check_loads(&plan->selection, plan->target, err))
 		return -1;
 	plan_groups(plan);
 	if (check_exact(plan, params, err) || static_scales_apply(scales, plan, err) ||

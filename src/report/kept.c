@@ -135,6 +135,24 @@ static void take_reasons(struct kept_reasons *kept, const struct checkpoint *che
 	}
 }
 
+/* Finds an FP8 weight that the engines do not load even on one device. */
+static void take_obstacle(struct kept_reasons *kept, const struct selection *selection)
+{
+	struct buf said = { 0 };
+
+	for (size_t u = 0; u < selection->n_units && !kept->obstacle; u++) {
+		const struct unit *unit = &selection->units[u];
+
+		if (!unit->recipe || !unit->obstacle ||
+		    !dtype_is_any_fp8(unit->source->tensor->dtype))
+			continue;
+		buf_printf(&said, "%s: ", unit->name);
+		selection_put_obstacle(&said, unit);
+		kept->obstacle = arena_text(&kept->texts, said.data, said.len);
+	}
+	buf_release(&said);
+}
+
 /* For a checkpoint of which no selection can be made. */
 static void take_roles(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 		       const struct detection *detection)
@@ -165,13 +183,15 @@ void kept_find(struct kept_reasons *kept, const struct checkpoint *checkpoint,
 	take_options(&recorded, options, &kept->texts);
 	take_profile(&recorded, checkpoint, options);
 	if (recorded.select.recipe &&
-	    !selection_make(&selection, checkpoint, &recorded.select, &ignored))
+	    !selection_make(&selection, checkpoint, &recorded.select, &ignored)) {
 		take_reasons(kept, checkpoint, &selection,
 			     !options				? foreign
 			     : json_object_get(options, "keep") ? sensitive
 								: unrecorded);
-	else
+		take_obstacle(kept, &selection);
+	} else {
 		take_roles(kept, checkpoint, detection);
+	}
 	selection_release(&selection);
 	recorded_release(&recorded);
 }

@@ -14,6 +14,7 @@
 /* The reasons.  A zeroed struct is empty. */
 struct kept_reasons {
 	const char **reasons; /* by tensor of the checkpoint; NULL: FP8, a scale, or not known */
+	const char *obstacle; /* why vLLM and SGLang do not load a weight; NULL: not known */
 	struct arena texts;
 };
 

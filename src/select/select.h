@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "ckpt/checkpoint.h"
 #include "format/engine.h"
@@ -80,6 +81,13 @@ void selection_keep(struct selection *selection, size_t i, const char *reason);
 /* Joins the matrices of kept fused experts into one unit again, and counts units.  INDICES CHANGE
  * if there were any.  ERR_USAGE if no unit is left to quantize, or an FP8 tensor would be kept. */
 int selection_settle(struct selection *selection, struct err *err);
+
+/* Adds why a unit with an obstacle does not load. */
+void selection_put_obstacle(struct buf *text, const struct unit *unit);
+
+/* Fails with ERR_USAGE where the target is vLLM or SGLang and does not load a quantized unit even
+ * on one device; without a target makes a note of it. */
+int selection_check_loads(struct selection *selection, enum engine target, struct err *err);
 
 /* Returns the first unit of source shard `shard`, or of a later one; n_units if there is none: the
  * units of a shard end where those of shard + 1 begin. */

@@ -17,6 +17,18 @@ struct obstacle {
 	size_t tile;
 };
 
+void selection_put_obstacle(struct buf *text, const struct unit *unit)
+{
+	const struct tile tile = unit->recipe->weight.tile;
+	bool by_rows = unit->obstacle == 'N';
+
+	buf_printf(text,
+		   "%c %" PRIu64 " does not divide into whole blocks of %zu, as merged weights and "
+		   "experts must",
+		   unit->obstacle, by_rows ? unit_matrix_rows(unit) : unit->cols,
+		   by_rows ? tile.rows : tile.cols);
+}
+
 static bool splits(const struct select *select, const struct candidate *c, uint64_t tp,
 		   struct obstacle *obstacle)
 {
@@ -72,9 +84,27 @@ static int refuse(const struct selection *selection, int tp, const struct obstac
 	return -1;
 }
 
+/* Marks the units that do not even fit one device.  Units are in the order of candidates. */
+static void mark_units(const struct select *select, struct selection *selection)
+{
+	struct obstacle obstacle;
+	size_t u = 0;
+
+	for (size_t i = 0; i < select->n; i++) {
+		const struct candidate *c = &select->candidates[i];
+		bool fits = !c->recipe || splits(select, c, 1, &obstacle);
+
+		for (; u < selection->n_units && selection->units[u].source == c->source; u++)
+			if (!fits && selection->units[u].recipe)
+				selection->units[u].obstacle = obstacle.dimension;
+	}
+}
+
 int select_tp(struct select *select, struct selection *selection, struct err *err)
 {
 	struct obstacle obstacle;
+
+	mark_units(select, selection);
 
 	for (int tp = 1; tp <= 64; tp *= 2)
 		if (loads(select, (uint64_t)tp, &obstacle))
@@ -82,4 +112,30 @@ int select_tp(struct select *select, struct selection *selection, struct err *er
 	if (select->options->tp <= 0 || loads(select, (uint64_t)select->options->tp, &obstacle))
 		return 0;
 	return refuse(selection, select->options->tp, &obstacle, err);
+}
+
+int selection_check_loads(struct selection *selection, enum engine target, struct err *err)
+{
+	struct buf said = { 0 };
+	size_t u = 0;
+	int rc = 0;
+
+	while (u < selection->n_units &&
+	       !(selection->units[u].recipe && selection->units[u].obstacle))
+		u++;
+	if (u == selection->n_units)
+		return 0;
+	selection_put_obstacle(&said, &selection->units[u]);
+	if (target == ENGINE_ANY)
+		notes_add(&selection->notes, NOTE_NOT_LOADED, selection->units[u].name,
+			  "vLLM and SGLang do not load '%s': %s; --recipe channelwise accepts any "
+			  "shape",
+			  selection->units[u].name, said.data);
+	else if (target == ENGINE_VLLM || target == ENGINE_SGLANG)
+		rc = err_set(err, ERR_USAGE,
+			     "'%s' does not load in %s: %s; use --recipe channelwise, which "
+			     "accepts any shape, or omit --ragged",
+			     selection->units[u].name, engine_name(target), said.data);
+	buf_release(&said);
+	return rc;
 }

@@ -53,7 +53,10 @@ struct unit {
 	size_t next_joint;
 	bool table; /* converted: an embedding, or a part of one, whose parts share one scale */
 	bool static_input; /* quantized: the file has a scale of its input */
-	bool linear;	   /* a 2-D weight of a linear module, or a layer's experts */
+	/* quantized: the dimension, N or K, that is no whole tiles where vLLM and SGLang need them
+	 * even on one device; 0: none */
+	char obstacle;
+	bool linear; /* a 2-D weight of a linear module, or a layer's experts */
 	/* how engines look for it in a list of kept modules (select/skip_list.h) */
 	enum skip_need skip;
 };

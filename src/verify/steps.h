@@ -7,7 +7,7 @@
  *	verify_config()		checks the configuration
  *	verify_tensors()	checks names, types and shapes; lists the weights
  *	verify_target()	checks what the target does not load
- *	verify_tp()		checks that the weights can be split as --tp requires
+ *	verify_tp()		checks that the weights can be split as --tp or --target requires
  *	verify_values()		reads every scale and code; with --source, compares
  *	diagnose()		makes problems from the findings in the values
  *	verify_manifest()	checks files against the manifest
@@ -171,7 +171,7 @@ void verify_kept(struct verify *verify, const struct tensor_ref *ref,
 /* Checks names, types and shapes of tensors, and fills verify->weights. */
 void verify_tensors(struct verify *verify);
 
-/* Checks that the weights can be split as --tp requires. */
+/* Checks that the weights can be split as --tp requires, or the target on one device. */
 void verify_tp(struct verify *verify);
 
 /* Reports what the target reads wrong or not at all: weights that end in partial blocks, and those

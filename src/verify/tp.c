@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Tensor parallelism: checks that tiles stay whole in the splits that engines make at the given
- * size (model/parallel.h).  select/tp.c is the check before a conversion.
+ * size, or on one device of the target (model/parallel.h).  select/tp.c is the check before a
+ * conversion.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,11 +26,24 @@ static int *last_positions(const struct verify *verify)
 	return last;
 }
 
+/* Returns the size to check, 0 for none: vLLM and SGLang need whole tiles even on one device. */
+static uint64_t size_to_check(const struct verify *verify)
+{
+	const enum engine target = verify->opened.target;
+
+	if (verify->params->tp)
+		return (uint64_t)verify->params->tp;
+	return target == ENGINE_VLLM || target == ENGINE_SGLANG;
+}
+
 void verify_tp(struct verify *verify)
 {
-	const uint64_t tp = (uint64_t)verify->params->tp;
-	int *last = last_positions(verify);
+	const uint64_t tp = size_to_check(verify);
+	int *last;
 
+	if (!tp)
+		return;
+	last = last_positions(verify);
 	for (size_t i = 0; i < verify->weights.n; i++) {
 		const struct verify_weight *weight = &verify->weights.list[i];
 		const struct unit *unit = &weight->unit;

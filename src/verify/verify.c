@@ -160,8 +160,7 @@ static int check(struct verify *verify, struct err *err)
 	verify_config(verify);
 	verify_tensors(verify);
 	verify_target(verify);
-	if (verify->params->tp)
-		verify_tp(verify);
+	verify_tp(verify);
 	if (verify_values(verify, err) || (verify->params->hashes && verify_manifest(verify, err)))
 		return -1;
 	list_reports(verify);

@@ -5,16 +5,38 @@ need "$SAMPLES/odd-shapes"
 # Without it, weights of partial blocks are kept, in either dimension; most of these are, which a note says.
 "$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json >a 2>note
 grep -qx "fp8conv quantize: note: blockwise keeps [0-9]* % of the weight bytes in high precision, as .*: N 16 is not a multiple of 128; --recipe channelwise takes 100 %" note || cat note
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json --ragged >b
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" --dry-run --json --ragged >b 2>note
 json a '[t["reason"] for t in j["tensors"] if t["name"] == "model.layers.0.self_attn.q_proj.weight"] ==
 	["K 300 is not a multiple of 128"]' \
 	'[t["reason"] for t in j["tensors"] if t["name"] == "model.layers.3.mlp.down_proj.weight"] ==
 	["N 993 is not a multiple of 128"]'
 json b '[t["outputs"][1]["shape"] for t in j["tensors"] if t["name"] == "model.layers.0.self_attn.q_proj.weight"] == [[3, 3]]'
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged 2>note2
 python3 "$CLI/checkpoint.py" list out | grep -c F8_E4M3 | while read -r n; do
 	json b "j['totals']['quantized'] == $n"
 done
+
+# gate and up are merged, so the last block of gate must be whole: vLLM and SGLang refuse it, which quantize notes, verify
+# finds and the card says.
+echo "fp8conv quantize: note: vLLM and SGLang do not load 'model.layers.0.mlp.gate_proj.weight': N 305 does not divide into whole blocks of 128, as merged weights and experts must; --recipe channelwise accepts any shape" >wanted
+diff wanted note && diff wanted note2
+json b '[(n["kind"], n["tensor"]) for n in j["notes"]] == [("not-loaded", "model.layers.0.mlp.gate_proj.weight")]' 'j["tp"] == []'
+for engine in vllm sglang; do
+	fails 2 " quantize: 'model.layers.0.mlp.gate_proj.weight' does not load in $engine: N 305 does not divide into whole blocks of 128, as merged weights and experts must; use --recipe channelwise, which accepts any shape, or omit --ragged" \
+		quantize "$SAMPLES/odd-shapes" -o out2 --ragged --target $engine
+	"$FP8CONV" verify out --target $engine >told && echo "verify --target $engine accepts blocks that are not whole"
+	grep -q "tp-split: N 305 of 'model.layers.0.mlp.gate_proj.weight' does not split over 1 device in multiples of 128" told || cat told
+done
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out3 --recipe channelwise --target vllm
+"$FP8CONV" verify out3 --target vllm
+mkdir seam
+python3 "$CLI/checkpoint.py" make seam/model.safetensors model.layers.0.self_attn.q_proj.weight=BF16:192x128 \
+	model.layers.0.self_attn.k_proj.weight=BF16:64x128 model.layers.0.self_attn.v_proj.weight=BF16:64x128
+echo '{"model_type": "llama"}' >seam/config.json
+"$FP8CONV" quantize seam -o merged --ragged -q
+"$FP8CONV" report merged -o card -q
+grep -c "does not load this layout: .*proj.weight.* N [0-9]* does not divide into whole blocks of 128, as merged weights and experts must\.$" card/README.md | grep -qx 2 || cat card/README.md
+grep "vllm serve\|launch_server" card/README.md && echo "the card serves what no engine loads"
 
 # transformers finds the height of a block by a division, and so reads partial blocks wrong: neither written for it nor
 # accepted for it, also not those that other engines load as vendors release them (DeepSeek's kv_a_proj_with_mqa).

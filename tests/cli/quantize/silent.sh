@@ -3,8 +3,8 @@
 . "$CLI/lib.sh"
 # Success is silent, and the checkpoint is whole: config, index, every auxiliary file, nothing else.
 need "$SAMPLES/odd-shapes"
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged
-"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --ragged
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --recipe channelwise
+"$FP8CONV" quantize "$SAMPLES/odd-shapes" -o out --recipe channelwise
 (cd out && find . -type f ! -name '.*' | sort)
 for file in LICENSE chat_template.jinja configuration_odd.py generation_config.json tokenizer_config.json \
 	1_Pooling/config.json original/params.json; do
@@ -16,7 +16,7 @@ old, new = (json.load(open(p, encoding="utf-8"), object_pairs_hook=lambda x: x) 
 names = [k for k, _ in old]
 if [k for k, _ in new] != names or any(a != b for a, b in zip(old, new) if a[0] != "quantization_config"):
     print("other keys were changed")
-if dict(dict(new)["quantization_config"]).get("quant_method") != "fp8":
+if dict(dict(new)["quantization_config"]).get("quant_method") != "compressed-tensors":
     print("no quantization_config")
 END
 python3 - out <<'END'
