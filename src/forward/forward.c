@@ -65,6 +65,7 @@ static int residual_block(const struct pass *pass, enum vector_role before, enum
 static int (*const mixers[N_MIXERS])(const struct pass *pass, struct err *err) = {
 	[MIXER_ATTENTION] = attention_run,
 	[MIXER_DELTA] = delta_run,
+	[MIXER_MAMBA] = mamba_run,
 };
 
 int forward_layer(const struct pass *pass, struct err *err)

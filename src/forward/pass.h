@@ -56,6 +56,7 @@ void pass_norm_tokens(const struct pass *pass, const float *x, const float *weig
  * workspace->out (tokens, hidden). */
 int attention_run(const struct pass *pass, struct err *err);
 int delta_run(const struct pass *pass, struct err *err);
+int mamba_run(const struct pass *pass, struct err *err);
 int mlp_run(const struct pass *pass, struct err *err);
 
 /* Chooses the experts of each token of workspace->normed.  Fills host.chosen and host.weights, and

@@ -55,7 +55,7 @@ static struct dims dims_of(const struct executor_ops *ops, const struct model *m
 	d.value_heads = model->delta.n_heads;
 	d.input =
 		larger(larger(model->n_heads * model->value_dim, d.mlp), larger(d.hidden, d.lora));
-	d.input = larger(d.input, d.values);
+	d.input = larger(d.input, larger(d.values, model->mamba.n_heads * model->mamba.head_dim));
 	d.chosen = d.experts ? d.tokens * model->routing.top_k : 0;
 	d.routed = d.experts ? d.chosen + d.tokens : 0;
 	d.block = d.tokens < HEAD_BLOCK ? d.tokens : HEAD_BLOCK;
@@ -142,6 +142,24 @@ static void delta_arrays(struct workspace *w, const struct dims *d)
 	add(list, &delta->b, row * d->value_heads);
 }
 
+static void mamba_arrays(struct workspace *w, const struct dims *d, const struct model *model)
+{
+	const struct mamba *mamba = &model->mamba;
+	uint64_t inner = mamba->n_heads * mamba->head_dim, row = d->tokens * sizeof(float);
+	uint64_t convolved = inner + 2 * mamba->n_groups * mamba->state_size;
+	const struct scan_args args = { .n_tokens = d->tokens,
+					.n_heads = mamba->n_heads,
+					.head_dim = mamba->head_dim,
+					.n_groups = mamba->n_groups,
+					.state_size = mamba->state_size };
+	struct array_list *list = &w->arrays;
+
+	add(list, &w->mamba.projected, row * (inner + convolved + mamba->n_heads));
+	add(list, &w->mamba.convolved, row * convolved);
+	add(list, &w->mamba.scanned, row * inner);
+	add(list, &w->mamba.scratch, mamba->n_heads ? w->ops->scan_scratch(&args) : 0);
+}
+
 static void mlp_arrays(struct workspace *w, const struct dims *d)
 {
 	uint64_t expert = d->experts ? d->tokens * d->hidden * sizeof(float) : 0;
@@ -194,6 +212,7 @@ static void list_arrays(struct workspace *w, const struct model *model, bool fil
 	common_arrays(w, &d);
 	attention_arrays(w, &d, model);
 	delta_arrays(w, &d);
+	mamba_arrays(w, &d, model);
 	mlp_arrays(w, &d);
 	head_arrays(w, &d);
 	host_arrays(w, &d, model);

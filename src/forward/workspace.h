@@ -48,6 +48,14 @@ struct delta_arrays {
 	float *a, *b;	  /* (tokens, heads): decays and rates */
 };
 
+/* Of Mamba-2; inner: heads * head_dim. */
+struct mamba_arrays {
+	float *projected; /* (tokens, rows of the first matrix): z, x, b, c and the steps */
+	float *convolved; /* (tokens, inner + 2 groups * state_size): x, b and c */
+	float *scanned;	  /* (tokens, inner) */
+	void *scratch;	  /* of executor_ops.scan() */
+};
+
 struct mlp_arrays {
 	float *gate, *up;  /* (tokens, width) */
 	float *expert_in;  /* (tokens, hidden): tokens of one expert */
@@ -113,6 +121,7 @@ struct workspace {
 	struct input_arrays input;
 	struct attention_arrays attention;
 	struct delta_arrays delta;
+	struct mamba_arrays mamba;
 	struct mlp_arrays mlp;
 	struct router_arrays router;
 	struct head_arrays head;

@@ -114,6 +114,22 @@ static int find_delta(struct search *search, const char *prefix, struct layer_re
 		       : search_need(search, prefix, layer, apart, COUNT(apart));
 }
 
+static int find_mamba(struct search *search, const char *prefix, struct layer_ref *layer)
+{
+	const struct mamba *mamba = &search->model->mamba;
+	size_t inner = mamba->n_heads * mamba->head_dim, hidden = search->model->hidden;
+	const struct expected expected[] = {
+		{ LINEAR_MAMBA_IN,
+		  2 * inner + 2 * mamba->n_groups * mamba->state_size + mamba->n_heads, hidden },
+		{ LINEAR_MAMBA_OUT, hidden, inner },
+	};
+	static const enum linear_role both[] = { LINEAR_MAMBA_IN, LINEAR_MAMBA_OUT };
+
+	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
+		return -1;
+	return search_need(search, prefix, layer, both, COUNT(both));
+}
+
 /* How each mixer is found, and its last matrix, which lies below the mixer's module. */
 static const struct {
 	int (*find)(struct search *search, const char *prefix, struct layer_ref *layer);
@@ -121,6 +137,7 @@ static const struct {
 } mixers[N_MIXERS] = {
 	[MIXER_ATTENTION] = { find_attention, LINEAR_O },
 	[MIXER_DELTA] = { find_delta, LINEAR_DELTA_OUT },
+	[MIXER_MAMBA] = { find_mamba, LINEAR_MAMBA_OUT },
 };
 
 static int find_mixer(struct search *search, const char *prefix, struct layer_ref *layer)
@@ -145,10 +162,36 @@ static bool vector_is_of(const struct layer_ref *layer, int role)
 	case VECTOR_A_LOG:
 	case VECTOR_DT_BIAS:
 	case VECTOR_NORM_GATED:
-		return layer->mixer == MIXER_DELTA;
+		return layer->mixer == MIXER_DELTA || layer->mixer == MIXER_MAMBA;
+	case VECTOR_CONV_BIAS:
+	case VECTOR_SKIP:
+		return layer->mixer == MIXER_MAMBA;
 	default:
 		return true;
 	}
+}
+
+/* The sizes of gated DeltaNet's or Mamba-2's vectors. */
+struct scan_sizes {
+	size_t n_heads, norm, channels, conv_width;
+};
+
+static struct scan_sizes scan_sizes_of(const struct model *model, const struct layer_ref *layer)
+{
+	const struct delta *delta = &model->delta;
+	const struct mamba *mamba = &model->mamba;
+	size_t inner = mamba->n_heads * mamba->head_dim;
+
+	if (layer->mixer == MIXER_DELTA)
+		return (struct scan_sizes){ .n_heads = delta->n_heads,
+					    .norm = delta->value_dim,
+					    .channels = 2 * delta->n_key_heads * delta->key_dim +
+							delta->n_heads * delta->value_dim,
+					    .conv_width = delta->conv_width };
+	return (struct scan_sizes){ .n_heads = mamba->n_heads,
+				    .norm = inner,
+				    .channels = inner + 2 * mamba->n_groups * mamba->state_size,
+				    .conv_width = mamba->conv_width };
 }
 
 /* Returns the length that the vector must have. */
@@ -168,9 +211,12 @@ static size_t vector_length(const struct model *model, const struct layer_ref *l
 		return model->n_heads;
 	case VECTOR_A_LOG:
 	case VECTOR_DT_BIAS:
-		return model->delta.n_heads;
+	case VECTOR_SKIP:
+		return scan_sizes_of(model, layer).n_heads;
 	case VECTOR_NORM_GATED:
-		return model->delta.value_dim;
+		return scan_sizes_of(model, layer).norm;
+	case VECTOR_CONV_BIAS:
+		return scan_sizes_of(model, layer).channels;
 	default:
 		return model->hidden;
 	}
@@ -190,22 +236,22 @@ static bool vector_is_needed(const struct model *model, const struct layer_ref *
 	case VECTOR_NORM_K:
 	case VECTOR_SINKS:
 		return model->arch->vector[role] != NULL;
+	case VECTOR_CONV_BIAS:
+		return false;
 	default:
 		return true;
 	}
 }
 
 /* Checks that the weight of a convolution is (channels, 1, width). */
-static int check_conv(const struct tensor_ref *ref, const struct delta *delta, struct err *err)
+static int check_conv(const struct tensor_ref *ref, const struct scan_sizes *sizes, struct err *err)
 {
-	size_t channels =
-		2 * delta->n_key_heads * delta->key_dim + delta->n_heads * delta->value_dim;
-	const uint64_t shape[] = { channels, 1, delta->conv_width };
+	const uint64_t shape[] = { sizes->channels, 1, sizes->conv_width };
 	char expected[60];
 
 	if (ref->tensor->n_dims == 3 && !memcmp(ref->tensor->shape, shape, sizeof shape))
 		return 0;
-	snprintf(expected, sizeof expected, "[%zu, 1, %zu]", channels, delta->conv_width);
+	snprintf(expected, sizeof expected, "[%zu, 1, %zu]", sizes->channels, sizes->conv_width);
 	return search_bad_shape(ref, expected, err);
 }
 
@@ -213,8 +259,11 @@ static int check_vector(const struct search *search, const struct layer_ref *lay
 {
 	const struct tensor_ref *ref = layer->vector[role];
 
-	if (role == VECTOR_CONV)
-		return check_conv(ref, &search->model->delta, search->err);
+	if (role == VECTOR_CONV) {
+		const struct scan_sizes sizes = scan_sizes_of(search->model, layer);
+
+		return check_conv(ref, &sizes, search->err);
+	}
 	return search_check_vector(ref, vector_length(search->model, layer, role), search->err);
 }
 
@@ -303,12 +352,16 @@ int model_find_tensors(struct model *model, const struct model_config *config, s
 {
 	struct search search = { .model = model, .err = err };
 
-	model->embedding = search_tensor(&search, "", "model.embed_tokens", ".weight");
-	model->norm = search_tensor(&search, "", "model.norm", ".weight");
+	const char *embedding =
+		model->arch->embedding ? model->arch->embedding : "model.embed_tokens";
+	const char *norm = model->arch->norm ? model->arch->norm : "model.norm";
+
+	model->embedding = search_tensor(&search, "", embedding, ".weight");
+	model->norm = search_tensor(&search, "", norm, ".weight");
 	if (!model->embedding)
-		return search_missing(&search, "", "model.embed_tokens", ".weight");
+		return search_missing(&search, "", embedding, ".weight");
 	if (!model->norm)
-		return search_missing(&search, "", "model.norm", ".weight");
+		return search_missing(&search, "", norm, ".weight");
 	if (search_check_matrix(model->embedding, model->vocab_size, model->hidden, err) ||
 	    search_check_vector(model->norm, model->hidden, err) ||
 	    search_linear(&search, "", "lm_head", model->vocab_size, model->hidden, &model->head))

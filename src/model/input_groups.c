@@ -29,6 +29,8 @@ static const enum input_kind linear_kinds[N_LINEARS] = {
 	[LINEAR_DELTA_B] = INPUT_MIXER,
 	[LINEAR_DELTA_A] = INPUT_MIXER,
 	[LINEAR_DELTA_OUT] = INPUT_O,
+	[LINEAR_MAMBA_IN] = INPUT_MIXER,
+	[LINEAR_MAMBA_OUT] = INPUT_O,
 };
 
 static const enum input_kind expert_kinds[N_EXPERT_ROLES] = {

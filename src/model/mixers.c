@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "model/mamba.h"
 #include "model/steps.h"
 
 #define MAX_SIZE 65536
@@ -83,6 +84,8 @@ int model_find_mixers(struct model *model, const json_t *config, struct err *err
 	const json_t *layer_types = json_object_get(config, "layer_types");
 	size_t interval = model->arch->attention_interval;
 
+	if (model->arch->mamba && mamba_configure(model, config, err))
+		return -1;
 	if (interval && (read_size(config, "full_attention_interval", interval, &interval, err) ||
 			 read_delta(&model->delta, config, err)))
 		return -1;

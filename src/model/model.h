@@ -49,6 +49,8 @@ enum linear_role {
 	LINEAR_DELTA_B,
 	LINEAR_DELTA_A,
 	LINEAR_DELTA_OUT,
+	LINEAR_MAMBA_IN, /* Mamba-2: hidden to z, x, b, c and the steps */
+	LINEAR_MAMBA_OUT,
 	N_LINEARS
 };
 
@@ -67,7 +69,10 @@ enum vector_role {
 	VECTOR_CONV,	    /* (channels, 1, width): a causal convolution of each channel */
 	VECTOR_A_LOG,	    /* (heads): how fast a state decays */
 	VECTOR_DT_BIAS,	    /* (heads) */
-	VECTOR_NORM_GATED,  /* (value_dim): of the output of a head, before its gate */
+	/* (value_dim): of the output of a head, before its gate; of Mamba-2: (heads * head_dim) */
+	VECTOR_NORM_GATED,
+	VECTOR_CONV_BIAS, /* (channels) */
+	VECTOR_SKIP,	  /* (heads): how much of x Mamba-2 adds to the output of its scan */
 	N_VECTORS
 };
 
@@ -83,6 +88,7 @@ enum expert_role {
 enum mixer {
 	MIXER_ATTENTION,
 	MIXER_DELTA, /* gated DeltaNet */
+	MIXER_MAMBA, /* Mamba-2 */
 	N_MIXERS
 };
 
@@ -139,6 +145,18 @@ struct delta {
 	size_t conv_width;	   /* tokens that a convolution reads, its own included */
 };
 
+#define MODEL_MAX_STATE 1024 /* of Mamba-2: what executors can keep of a state */
+
+/* Mamba-2, in the layers that have it. */
+struct mamba {
+	size_t n_heads; /* 0: no layer has it */
+	size_t head_dim;
+	size_t n_groups; /* heads of a group share b and c; n_heads is a multiple of n_groups */
+	size_t state_size;
+	size_t conv_width;	  /* tokens that a convolution reads, its own included */
+	float step_min, step_max; /* limits of the steps */
+};
+
 struct model {
 	const struct arch *arch;
 	const struct checkpoint *checkpoint;
@@ -148,6 +166,7 @@ struct model {
 	size_t value_dim; /* of v */
 	struct latent latent;
 	struct delta delta;
+	struct mamba mamba;
 	float norm_eps;
 	float norm_offset;	 /* a norm multiplies by offset + weight */
 	float embedding_scale;	 /* factor of embeddings, rounded to bf16 where they are bf16 */
@@ -167,6 +186,8 @@ struct model {
 	struct linear_ref head; /* lm_head; tied: its weight is the embedding */
 	struct layer_ref *layers;
 };
+
+struct mamba_keys; /* model/mamba.h */
 
 /* An architecture: names below "model.layers.N." in the checkpoint, and features that config.json
  * does not state. */
@@ -198,6 +219,8 @@ struct arch {
 	/* every n-th layer has attention and the others gated DeltaNet, where config.json does not
 	 * state it; 0: all layers have attention */
 	size_t attention_interval;
+	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
+	const char *embedding, *norm;	/* modules; NULL: "model.embed_tokens", "model.norm" */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */
 };
 

@@ -34,6 +34,8 @@ static const struct arch arch_names = {
 		[LINEAR_DELTA_B] = "linear_attn.in_proj_b",
 		[LINEAR_DELTA_A] = "linear_attn.in_proj_a",
 		[LINEAR_DELTA_OUT] = "linear_attn.out_proj",
+		[LINEAR_MAMBA_IN] = "mamba.in_proj",
+		[LINEAR_MAMBA_OUT] = "mamba.out_proj",
 	},
 	.vector = {
 		[VECTOR_NORM_ATTENTION] = "input_layernorm.weight",
@@ -50,6 +52,8 @@ static const struct arch arch_names = {
 		[VECTOR_A_LOG] = "linear_attn.A_log",
 		[VECTOR_DT_BIAS] = "linear_attn.dt_bias",
 		[VECTOR_NORM_GATED] = "linear_attn.norm.weight",
+		[VECTOR_CONV_BIAS] = "",
+		[VECTOR_SKIP] = "",
 	},
 	.expert = {
 		[EXPERT_ROLE_GATE] = "mlp.experts.%zu.gate_proj",

@@ -21,6 +21,9 @@ GEMMA3 = {"full_attention": {"rope_type": "linear", "rope_theta": 1e6, "factor":
 DELTA = {"num_hidden_layers": 4, "head_dim": 40, "num_attention_heads": 4, "linear_num_key_heads": 2,
          "linear_num_value_heads": 6, "linear_key_head_dim": 13, "linear_value_head_dim": 21}
 
+MAMBA = {"num_hidden_layers": 4, "mamba_n_heads": 6, "mamba_d_head": 20, "mamba_n_groups": 3, "mamba_d_state": 19,
+         "mamba_chunk_size": 8, "time_step_limit": [0.25, 1.5]}
+
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
     "llama": (t.LlamaConfig, t.LlamaForCausalLM, {}),
@@ -64,6 +67,13 @@ MODELS: dict[str, tuple] = {
     "qwen3_5_moe": (t.Qwen3_5MoeTextConfig, t.Qwen3_5MoeForCausalLM,
                     DELTA | EXPERTS | {"num_experts": 6, "shared_expert_intermediate_size": 40,
                                        "linear_conv_kernel_dim": 2}),
+    "bamba": (t.BambaConfig, t.BambaForCausalLM,
+              MAMBA | {"mamba_d_conv": 3, "hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
+                       "attn_layer_indices": [1], "attention_bias": True, "mlp_bias": True, "mamba_proj_bias": True}),
+    "bamba, one group, no biases": (t.BambaConfig, t.BambaForCausalLM,
+                                    MAMBA | {"mamba_n_groups": 1, "mamba_d_head": "auto", "mamba_n_heads": 8,
+                                             "mamba_conv_bias": False, "attn_layer_indices": [0, 2],
+                                             "time_step_limit": [0.0, float("inf")], "tie_word_embeddings": True}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, whole queries": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
@@ -90,5 +100,7 @@ def save(name: str, folder: pathlib.Path) -> torch.nn.Module:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
             if key.endswith(("bias", "sinks")):
                 parameter.copy_(torch.randn_like(parameter) * 0.2)
+            if key.endswith((".D", "A_log")):
+                parameter.add_(torch.randn_like(parameter) * 0.5)
     model.to(torch.bfloat16).save_pretrained(folder)
     return step_by_step(model_class.from_pretrained(folder, dtype=torch.float32).eval())

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mamba-2 (arXiv 2405.21060) of one sequence: one matrix gives the gate z, the values x with their
+ * b and c, and the steps; the convolution of x, b and c; the scan; the gated norm; the output
+ * matrix.
+ */
+#include "forward/pass.h"
+
+_Static_assert(MODEL_MAX_STATE <= SCAN_MAX_STATE, "a state fits the executors");
+
+/* The columns of the first matrix's output: z (inner), x (inner), b and c (groups * state_size
+ * each), steps (heads). */
+struct columns {
+	size_t inner, group; /* widths of x and of b */
+	size_t convolved;    /* of x, b and c together */
+	size_t all;
+};
+
+static struct columns columns_of(const struct mamba *mamba)
+{
+	struct columns columns = { .inner = mamba->n_heads * mamba->head_dim,
+				   .group = mamba->n_groups * mamba->state_size };
+
+	columns.convolved = columns.inner + 2 * columns.group;
+	columns.all = columns.inner + columns.convolved + mamba->n_heads;
+	return columns;
+}
+
+static void convolve(const struct pass *pass, const struct columns *columns)
+{
+	const struct layer *layer = pass->layer;
+	struct workspace *w = pass->workspace;
+	const struct convolve_args args = {
+		.x = { w->mamba.projected + columns->inner, columns->all },
+		.weight = { layer->vector[VECTOR_CONV], columns->convolved },
+		.bias = layer->vector[VECTOR_CONV_BIAS],
+		.width = pass->forward->model->mamba.conv_width,
+		.n_tokens = pass->sequence->n_tokens,
+		.n_cols = columns->convolved,
+		.y = { w->mamba.convolved, columns->convolved },
+	};
+
+	w->ops->convolve(w->stream, &args);
+}
+
+static void scan(const struct pass *pass, const struct columns *columns)
+{
+	const struct mamba *mamba = &pass->forward->model->mamba;
+	float *const *vector = pass->layer->vector;
+	struct workspace *w = pass->workspace;
+	const float *x = w->mamba.convolved;
+	const float *steps = w->mamba.projected + columns->inner + columns->convolved;
+	const struct scan_args args = {
+		.n_tokens = pass->sequence->n_tokens,
+		.n_heads = mamba->n_heads,
+		.head_dim = mamba->head_dim,
+		.n_groups = mamba->n_groups,
+		.state_size = mamba->state_size,
+		.x = { x, columns->convolved },
+		.b = { x + columns->inner, columns->convolved },
+		.c = { x + columns->inner + columns->group, columns->convolved },
+		.steps = { steps, columns->all },
+		.step_min = mamba->step_min,
+		.step_max = mamba->step_max,
+		.step_bias = vector[VECTOR_DT_BIAS],
+		.a_log = vector[VECTOR_A_LOG],
+		.skip = vector[VECTOR_SKIP],
+		.y = { w->mamba.scanned, columns->inner },
+		.scratch = w->mamba.scratch,
+	};
+
+	w->ops->scan(w->stream, &args);
+}
+
+/* scanned *= silu(z). */
+static void gate(const struct pass *pass, const struct columns *columns)
+{
+	struct workspace *w = pass->workspace;
+	const struct gate_args args = { .activation = ACT_SILU,
+					.gate = { w->mamba.projected, columns->all },
+					.up = { w->mamba.scanned, columns->inner },
+					.n_rows = pass->sequence->n_tokens,
+					.n_cols = columns->inner,
+					.y = { w->mamba.scanned, columns->inner } };
+
+	w->ops->gate(w->stream, &args);
+}
+
+/* Norms the values of each group of heads. */
+static void norm(const struct pass *pass, const struct columns *columns)
+{
+	size_t n_groups = pass->forward->model->mamba.n_groups, n_cols = columns->inner / n_groups;
+	const float *weight = pass->layer->vector[VECTOR_NORM_GATED];
+
+	for (size_t i = 0; i < n_groups; i++) {
+		float *scanned = pass->workspace->mamba.scanned + i * n_cols;
+
+		pass_norm(pass, (struct rows_in){ scanned, columns->inner }, weight + i * n_cols,
+			  (struct rows_out){ scanned, columns->inner }, pass->sequence->n_tokens,
+			  n_cols);
+	}
+}
+
+int mamba_run(const struct pass *pass, struct err *err)
+{
+	const struct columns columns = columns_of(&pass->forward->model->mamba);
+	const struct linear *l = pass->layer->linear;
+	struct workspace *w = pass->workspace;
+	size_t n = pass->sequence->n_tokens;
+
+	if (pass_linear(pass, &l[LINEAR_MAMBA_IN], w->normed, n, w->mamba.projected, err))
+		return -1;
+	convolve(pass, &columns);
+	scan(pass, &columns);
+	gate(pass, &columns);
+	norm(pass, &columns);
+	return pass_linear(pass, &l[LINEAR_MAMBA_OUT], w->mamba.scanned, n, w->out, err);
+}

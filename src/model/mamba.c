@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The keys are those of transformers 5.23 (configuration_bamba.py and others).  A size has no
+ * default: every checkpoint states it.
+ */
+#include "model/mamba.h"
+
+#include <math.h>
+#include <string.h>
+
+#define MAX_SIZE  65536
+#define MAX_WIDTH 64 /* of a convolution; models have 4 */
+
+const struct mamba_keys mamba_keys_common = {
+	.n_heads = "mamba_n_heads",
+	.head_dim = "mamba_d_head",
+	.n_groups = "mamba_n_groups",
+	.state_size = "mamba_d_state",
+	.conv_width = "mamba_d_conv",
+	.expand = "mamba_expand",
+	.limits = "time_step_limit",
+};
+
+static int read_size(const json_t *config, const char *key, size_t max, size_t *size,
+		     struct err *err)
+{
+	const json_t *value = json_object_get(config, key);
+
+	if (!json_is_integer(value) || json_integer_value(value) < 1 ||
+	    json_integer_value(value) > (json_int_t)max)
+		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 1 to %zu",
+			       key, max);
+	*size = (size_t)json_integer_value(value);
+	return 0;
+}
+
+/* Reads head_dim, which may be "auto" or missing where expand is known. */
+static int read_head_dim(struct model *model, const json_t *config, struct err *err)
+{
+	const struct mamba_keys *keys = model->arch->mamba;
+	const json_t *value = json_object_get(config, keys->head_dim);
+	struct mamba *mamba = &model->mamba;
+	size_t expand = 0;
+
+	if (!keys->expand || (value && !json_is_string(value)))
+		return read_size(config, keys->head_dim, MAX_SIZE, &mamba->head_dim, err);
+	if (read_size(config, keys->expand, MAX_SIZE, &expand, err))
+		return -1;
+	mamba->head_dim = expand * model->hidden / mamba->n_heads;
+	if (mamba->head_dim && expand * model->hidden % mamba->n_heads == 0)
+		return 0;
+	return err_set(
+		err, ERR_INPUT,
+		"config.json: '%s' is %zu, which does not divide '%s' times hidden_size, %zu",
+		keys->n_heads, mamba->n_heads, keys->expand, expand * model->hidden);
+}
+
+/* Reads a limit of the steps.  transformers writes infinity as an object, Python as a word, which
+ * the reader of JSON turns into null. */
+static bool read_limit(const json_t *value, double *limit)
+{
+	const json_t *word = json_object_get(value, "__float__");
+
+	if (json_is_null(value) ||
+	    (json_is_string(word) && !strcmp(json_string_value(word), "Infinity")))
+		*limit = INFINITY;
+	else
+		*limit = json_is_number(value) ? json_number_value(value) : NAN;
+	return *limit >= 0;
+}
+
+static int read_limits(struct model *model, const json_t *config, struct err *err)
+{
+	const struct mamba_keys *keys = model->arch->mamba;
+	const json_t *limits = json_object_get(config, keys->limits ? keys->limits : "");
+	const json_t *first = json_object_get(config, keys->step_min ? keys->step_min : "");
+	double min = 0, max = INFINITY;
+
+	if (limits &&
+	    (json_array_size(limits) != 2 || !read_limit(json_array_get(limits, 0), &min) ||
+	     !read_limit(json_array_get(limits, 1), &max) || min > max))
+		return err_set(err, ERR_INPUT,
+			       "config.json: '%s' is not two numbers, the larger one last",
+			       keys->limits);
+	if (first && (!read_limit(first, &min) || isinf(min)))
+		return err_set(err, ERR_INPUT, "config.json: '%s' is not a number from 0 on",
+			       keys->step_min);
+	model->mamba.step_min = (float)min;
+	model->mamba.step_max = (float)max;
+	return 0;
+}
+
+/* Every layer has Mamba-2, but for those in a list of layers with attention. */
+static int read_layers(struct model *model, const json_t *config, struct err *err)
+{
+	const char *key = model->arch->mamba->layers;
+	const json_t *list = json_object_get(config, key ? key : ""), *value;
+	size_t i;
+
+	for (i = 0; i < model->n_layers; i++)
+		model->layers[i].mixer = MIXER_MAMBA;
+	if (list && !json_is_null(list) && !json_is_array(list))
+		return err_set(err, ERR_INPUT, "config.json: '%s' is not a list of layers", key);
+	json_array_foreach(list, i, value)
+	{
+		if (!json_is_integer(value) || json_integer_value(value) < 0 ||
+		    json_integer_value(value) >= (json_int_t)model->n_layers)
+			return err_set(err, ERR_INPUT,
+				       "config.json: '%s' names a layer that is none of %zu", key,
+				       model->n_layers);
+		model->layers[json_integer_value(value)].mixer = MIXER_ATTENTION;
+	}
+	return 0;
+}
+
+int mamba_configure(struct model *model, const json_t *config, struct err *err)
+{
+	const struct mamba_keys *keys = model->arch->mamba;
+	struct mamba *mamba = &model->mamba;
+
+	if (read_size(config, keys->n_heads, MAX_SIZE, &mamba->n_heads, err) ||
+	    read_size(config, keys->n_groups, MAX_SIZE, &mamba->n_groups, err) ||
+	    read_size(config, keys->state_size, MODEL_MAX_STATE, &mamba->state_size, err) ||
+	    read_size(config, keys->conv_width, MAX_WIDTH, &mamba->conv_width, err) ||
+	    read_head_dim(model, config, err))
+		return -1;
+	if (mamba->n_heads % mamba->n_groups)
+		return err_set(err, ERR_INPUT,
+			       "config.json: '%s' is %zu, not a multiple of '%s', %zu",
+			       keys->n_heads, mamba->n_heads, keys->n_groups, mamba->n_groups);
+	if (model->activation != ACT_SILU)
+		return err_set(err, ERR_INPUT,
+			       "config.json: the activation of Mamba-2 is not silu, which is not "
+			       "supported");
+	return read_limits(model, config, err) || read_layers(model, config, err) ? -1 : 0;
+}

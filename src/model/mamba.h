@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Mamba-2 in config.json and in the names of tensors.
+ */
+#ifndef FP8CONV_MODEL_MAMBA_H
+#define FP8CONV_MODEL_MAMBA_H
+
+#include <jansson.h>
+
+#include "model/model.h"
+
+/* The keys of an architecture. */
+struct mamba_keys {
+	const char *n_heads, *head_dim, *n_groups, *state_size, *conv_width;
+	/* heads * head_dim is this number times hidden_size; NULL: head_dim must be present */
+	const char *expand;
+	const char *limits;   /* a pair: the limits of the steps; NULL: none */
+	const char *step_min; /* the lower limit alone; NULL: none */
+	const char *layers;   /* a list of the layers that have attention; NULL: none */
+};
+
+/* Of Bamba and of most models after it. */
+extern const struct mamba_keys mamba_keys_common;
+
+/* The tensors of a layer below the module of Mamba-2, for the vectors of a row. */
+#define MAMBA_VECTORS(module)                                                                \
+	[VECTOR_CONV] = module ".conv1d.weight", [VECTOR_CONV_BIAS] = module ".conv1d.bias", \
+	[VECTOR_A_LOG] = module ".A_log", [VECTOR_DT_BIAS] = module ".dt_bias",              \
+	[VECTOR_SKIP] = module ".D", [VECTOR_NORM_GATED] = module ".norm.weight"
+
+/* Reads the sizes of Mamba-2 and its layers' mixers from the language model's level of config.json.
+ * ERR_INPUT, with the key, for a size that is missing, out of range or does not fit another. */
+int mamba_configure(struct model *model, const json_t *config, struct err *err);
+
+#endif
