@@ -297,9 +297,11 @@ int attention_run(const struct pass *pass, struct err *err)
 		return -1;
 	norm_heads(pass, VECTOR_NORM_Q, a->q, model->n_heads);
 	norm_heads(pass, VECTOR_NORM_K, a->k, model->n_kv_heads);
-	angles_put(w, pass->layer->ref->rope, n);
-	rotate_heads(pass, a->q, model->n_heads);
-	rotate_heads(pass, a->k, model->n_kv_heads);
+	if (pass->layer->ref->rope) {
+		angles_put(w, pass->layer->ref->rope, n);
+		rotate_heads(pass, a->q, model->n_heads);
+		rotate_heads(pass, a->k, model->n_kv_heads);
+	}
 	observe_qkv(pass);
 	round_caches(pass);
 	attend(pass);

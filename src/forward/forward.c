@@ -47,6 +47,7 @@ int forward_embed(const struct pass *pass, const float *table, size_t n_rows,
 static int residual_block(const struct pass *pass, enum vector_role before, enum vector_role after,
 			  int (*run)(const struct pass *, struct err *), struct err *err)
 {
+	const struct model *model = pass->forward->model;
 	const struct sequence *sequence = pass->sequence;
 	float *const *vector = pass->layer->vector;
 	struct workspace *w = pass->workspace;
@@ -56,8 +57,8 @@ static int residual_block(const struct pass *pass, enum vector_role before, enum
 		return -1;
 	if (vector[after])
 		pass_norm_tokens(pass, w->out, vector[after], w->out);
-	w->ops->add(w->stream, sequence->residual, w->out,
-		    sequence->n_tokens * pass->forward->model->hidden);
+	pass_scale(pass, w->out, model->multipliers.residual, sequence->n_tokens, model->hidden);
+	w->ops->add(w->stream, sequence->residual, w->out, sequence->n_tokens * model->hidden);
 	return 0;
 }
 

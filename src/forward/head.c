@@ -112,6 +112,7 @@ void head_panel_run(const struct head_pass *run, const struct head_block *block,
 	w->ops->multiply_panel(w->stream, &head->weight, panel->index, block->input, block->m,
 			       w->scores);
 	pass_output(pass, head, w->scores, panel->col, y);
+	pass_scale(pass, w->scores, pass->forward->model->multipliers.logits, block->m, panel->n);
 	w->ops->cross_entropy(w->stream, &args);
 }
 

@@ -110,7 +110,8 @@ static int run(const struct pass *pass, const struct mlp *mlp, float *x, size_t 
 	return 0;
 }
 
-static int run_dense(const struct pass *pass, struct err *err)
+/* Computes out (tokens, hidden) by the mlp that all tokens pass. */
+static int run_dense(const struct pass *pass, float *out, struct err *err)
 {
 	const struct linear *l = pass->layer->linear;
 	const struct linear *fused = &l[LINEAR_GATE_UP];
@@ -120,7 +121,7 @@ static int run_dense(const struct pass *pass, struct err *err)
 				 .down = &l[LINEAR_DOWN] };
 	struct workspace *w = pass->workspace;
 
-	return run(pass, &mlp, w->normed, pass->sequence->n_tokens, w->out, err);
+	return run(pass, &mlp, w->normed, pass->sequence->n_tokens, out, err);
 }
 
 /* Runs an expert on its tokens: m of router.rows, from `first` on.  Adds their weighted outputs to
@@ -203,9 +204,18 @@ static int run_shared(const struct pass *pass, struct err *err)
 
 int mlp_run(const struct pass *pass, struct err *err)
 {
-	if (!pass->layer->ref->n_experts)
-		return run_dense(pass, err);
-	if (router_run(pass, err) || run_experts(pass, err))
+	const struct layer_ref *ref = pass->layer->ref;
+	struct workspace *w = pass->workspace;
+
+	if (!ref->n_experts)
+		return run_dense(pass, w->out, err);
+	if (router_run(pass, err) || run_experts(pass, err) || run_shared(pass, err))
 		return -1;
-	return run_shared(pass, err);
+	if (!ref->width)
+		return 0;
+	if (run_dense(pass, w->mlp.expert_out, err))
+		return -1;
+	w->ops->add(w->stream, w->out, w->mlp.expert_out,
+		    pass->sequence->n_tokens * pass->forward->model->hidden);
+	return 0;
 }

@@ -204,3 +204,13 @@ void pass_norm_tokens(const struct pass *pass, const float *x, const float *weig
 	pass_norm(pass, (struct rows_in){ x, hidden }, weight, (struct rows_out){ y, hidden },
 		  pass->sequence->n_tokens, hidden);
 }
+
+void pass_scale(const struct pass *pass, float *x, float factor, size_t n_rows, size_t n_cols)
+{
+	const struct scale_args args = {
+		.x = { x, n_cols }, .factor = factor, .n_rows = n_rows, .n_cols = n_cols
+	};
+
+	if (factor != 1)
+		pass->workspace->ops->scale(pass->workspace->stream, &args);
+}

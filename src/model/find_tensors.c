@@ -74,8 +74,10 @@ static int find_mlp(struct search *search, const char *prefix, struct layer_ref 
 
 	if (search_linears(search, prefix, layer, expected, COUNT(expected)))
 		return -1;
-	if (l[LINEAR_ROUTER].weight)
-		return search_experts(search, prefix, layer);
+	if (l[LINEAR_ROUTER].weight && search_experts(search, prefix, layer))
+		return -1;
+	if (l[LINEAR_ROUTER].weight && !l[LINEAR_DOWN].weight)
+		return 0;
 	if (l[LINEAR_GATE_UP].weight ? search_need(search, prefix, layer, fused, COUNT(fused))
 				     : search_need(search, prefix, layer, apart, COUNT(apart)))
 		return -1;

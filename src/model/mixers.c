@@ -14,9 +14,9 @@ static const struct {
 	const char *type; /* in layer_types */
 	enum mixer mixer;
 } types[] = {
-	{ "full_attention", MIXER_ATTENTION },
-	{ "sliding_attention", MIXER_ATTENTION },
-	{ "linear_attention", MIXER_DELTA },
+	{ "full_attention", MIXER_ATTENTION }, { "sliding_attention", MIXER_ATTENTION },
+	{ "attention", MIXER_ATTENTION },      { "linear_attention", MIXER_DELTA },
+	{ "linear_attention", MIXER_MAMBA },   { "mamba", MIXER_MAMBA },
 };
 
 static int read_size(const json_t *config, const char *key, size_t otherwise, size_t *size,
@@ -63,15 +63,27 @@ static int read_delta(struct delta *delta, const json_t *config, struct err *err
 	return 0;
 }
 
+static bool has_mixer(const struct arch *arch, enum mixer mixer)
+{
+	switch (mixer) {
+	case MIXER_DELTA:
+		return arch->attention_interval;
+	case MIXER_MAMBA:
+		return arch->mamba;
+	default:
+		return true;
+	}
+}
+
 static int read_type(const struct model *model, const json_t *type, enum mixer *mixer,
 		     struct err *err)
 {
 	for (size_t i = 0; i < COUNT(types); i++) {
-		if (strcmp(types[i].type, json_string_value(type)) != 0)
+		if (strcmp(types[i].type, json_string_value(type)) != 0 ||
+		    !has_mixer(model->arch, types[i].mixer))
 			continue;
 		*mixer = types[i].mixer;
-		if (*mixer == MIXER_ATTENTION || model->arch->attention_interval)
-			return 0;
+		return 0;
 	}
 	return err_set(err, ERR_INPUT,
 		       "config.json: 'layer_types' has '%s', which is not supported in a model of "
@@ -79,18 +91,40 @@ static int read_type(const struct model *model, const json_t *type, enum mixer *
 		       json_string_value(type), model->arch->name, model->advice);
 }
 
+/* Without rotations, attention does not know positions. */
+static int read_position_type(struct model *model, const json_t *config, struct err *err)
+{
+	const json_t *value = json_object_get(config, "position_embedding_type");
+	const char *type = json_is_string(value) ? json_string_value(value) : "nope";
+
+	if (!strcmp(type, "rope"))
+		return 0;
+	if (strcmp(type, "nope") != 0)
+		return err_set(err, ERR_INPUT,
+			       "config.json: 'position_embedding_type' is '%s', which is not "
+			       "supported (supported: rope, nope)",
+			       type);
+	for (size_t i = 0; i < model->n_layers; i++)
+		model->layers[i].rope = NULL;
+	return 0;
+}
+
 int model_find_mixers(struct model *model, const json_t *config, struct err *err)
 {
-	const json_t *layer_types = json_object_get(config, "layer_types");
+	const json_t *listed = json_object_get(config, "layer_types");
 	size_t interval = model->arch->attention_interval;
 
+	if (model->arch->rope_by_type && read_position_type(model, config, err))
+		return -1;
 	if (model->arch->mamba && mamba_configure(model, config, err))
 		return -1;
 	if (interval && (read_size(config, "full_attention_interval", interval, &interval, err) ||
 			 read_delta(&model->delta, config, err)))
 		return -1;
+	if (!json_is_array(listed))
+		listed = json_object_get(config, "layers_block_type");
 	for (size_t i = 0; i < model->n_layers; i++) {
-		const json_t *type = json_array_get(layer_types, i);
+		const json_t *type = json_array_get(listed, i);
 		enum mixer *mixer = &model->layers[i].mixer;
 
 		if (interval)

@@ -227,6 +227,8 @@ static int configure(struct model *model, const struct model_config *config, con
 	model->layers = xcalloc(model->n_layers, sizeof *model->layers);
 	configure_numbers(model, level);
 	configure_windows(model, level);
+	if (model_read_multipliers(model, level, err))
+		return -1;
 	return model_find_mixers(model, level, err);
 }
 

@@ -111,9 +111,10 @@ struct layer_ref {
 	size_t n_experts;    /* 0: a dense layer */
 	size_t expert_width; /* intermediate size of one expert */
 	size_t shared_width; /* intermediate size of the shared expert; 0: the layer has no one */
-	size_t width;	     /* intermediate size of the dense mlp; 0: the layer has experts only */
-	size_t window;	     /* tokens that a query attends to, its own included; 0: all */
-	const struct rope *rope;
+	/* intermediate size of the dense mlp, beside the experts or alone; 0: experts only */
+	size_t width;
+	size_t window;		 /* tokens that a query attends to, its own included; 0: all */
+	const struct rope *rope; /* NULL: attention does not know positions */
 };
 
 /* How a token gets its experts. */
@@ -157,6 +158,12 @@ struct mamba {
 	float step_min, step_max; /* limits of the steps */
 };
 
+/* Factors of a layer's values; 1: none. */
+struct multipliers {
+	float residual; /* of the output of each step, before it is added */
+	float logits;
+};
+
 struct model {
 	const struct arch *arch;
 	const struct checkpoint *checkpoint;
@@ -167,9 +174,11 @@ struct model {
 	struct latent latent;
 	struct delta delta;
 	struct mamba mamba;
+	struct multipliers multipliers;
 	float norm_eps;
-	float norm_offset;	 /* a norm multiplies by offset + weight */
-	float embedding_scale;	 /* factor of embeddings, rounded to bf16 where they are bf16 */
+	float norm_offset; /* a norm multiplies by offset + weight */
+	/* factor of embeddings; with arch->scaled_embedding, rounded to bf16 where they are bf16 */
+	float embedding_scale;
 	float attention_scale;	 /* of q k^T */
 	float attention_softcap; /* c: scores become c tanh(score / c); 0: unchanged */
 	float logit_softcap;	 /* the same of logits */
@@ -188,6 +197,9 @@ struct model {
 };
 
 struct mamba_keys; /* model/mamba.h */
+
+/* Whose keys of config.json state the multipliers. */
+enum multiplier_keys { MULTIPLIERS_NONE, MULTIPLIERS_GRANITE };
 
 /* An architecture: names below "model.layers.N." in the checkpoint, and features that config.json
  * does not state. */
@@ -219,6 +231,8 @@ struct arch {
 	/* every n-th layer has attention and the others gated DeltaNet, where config.json does not
 	 * state it; 0: all layers have attention */
 	size_t attention_interval;
+	enum multiplier_keys multipliers;
+	bool rope_by_type; /* attention rotates only with position_embedding_type "rope" */
 	const struct mamba_keys *mamba; /* of layers with Mamba-2; NULL: no layer has it */
 	const char *embedding, *norm;	/* modules; NULL: "model.embed_tokens", "model.norm" */
 	bool gated_attention; /* q_proj holds the query and the gate of each head in turn */

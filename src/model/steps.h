@@ -17,6 +17,10 @@
  * that do not fit each other. */
 int model_find_mixers(struct model *model, const json_t *config, struct err *err);
 
+/* Reads the factors of a layer's values, of embeddings and of scores.  ERR_INPUT, with the key, for
+ * one that is not a finite number. */
+int model_read_multipliers(struct model *model, const json_t *config, struct err *err);
+
 /* Finds every tensor of the model by the names of its architecture.  ERR_INPUT for a tensor that is
  * missing, unexpected or of another shape than config.json implies. */
 int model_find_tensors(struct model *model, const struct model_config *config, struct err *err);

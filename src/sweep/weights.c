@@ -465,9 +465,10 @@ int weights_read_embeddings(struct weights *weights, const uint32_t *tokens, siz
 			    float *rows, struct err *err)
 {
 	const struct model *model = weights->forward->model;
-	float scale = weights->forward->round ? bf16_to_f32(bf16_from_f32(model->embedding_scale))
-					      : model->embedding_scale;
+	float scale = model->embedding_scale;
 
+	if (weights->forward->round && model->arch->scaled_embedding)
+		scale = bf16_to_f32(bf16_from_f32(scale));
 	for (size_t t = 0; t < n_tokens; t++, rows += model->hidden) {
 		struct floats_request request = { .ref = model->embedding,
 						  .first = (uint64_t)tokens[t] * model->hidden,

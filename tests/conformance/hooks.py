@@ -15,6 +15,12 @@ def mixtral_name(name: str) -> str:
     return name.replace(".mlp.", ".block_sparse_moe.")
 
 
+def granite_name(name: str) -> str:
+    parts = {"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}
+    head, _, last = name.rpartition(".")
+    return f"{head}.{parts.get(last, last)}" if ".experts." in name else name.replace(".router", ".router.layer")
+
+
 def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, chosen: torch.Tensor) -> None:
     """transformers keeps experts in one tensor: each one's products again, from the same input and choice."""
     for e in range(module.gate_up_proj.shape[0]):
@@ -36,10 +42,11 @@ def see_experts(see: See, name: str, module: torch.nn.Module, x: torch.Tensor, c
 
 def watch(model: torch.nn.Module, see: See) -> None:
     """see(module, x, y), x and y (tokens, features), for each product of each forward pass from now on."""
-    mixtral = "Mixtral" in type(model).__name__
+    renamed = {"Mixtral": mixtral_name, "GraniteMoe": granite_name}
+    rename = next((f for start, f in renamed.items() if type(model).__name__.startswith(start)), str)
 
     def told(name: str, x: torch.Tensor, y: torch.Tensor) -> None:
-        see(mixtral_name(name) if mixtral else name, x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]))
+        see(rename(name), x.reshape(-1, x.shape[-1]), y.reshape(-1, y.shape[-1]))
 
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear | Conv1D):

@@ -24,6 +24,9 @@ DELTA = {"num_hidden_layers": 4, "head_dim": 40, "num_attention_heads": 4, "line
 MAMBA = {"num_hidden_layers": 4, "mamba_n_heads": 6, "mamba_d_head": 20, "mamba_n_groups": 3, "mamba_d_state": 19,
          "mamba_chunk_size": 8, "time_step_limit": [0.25, 1.5]}
 
+GRANITE = {"embedding_multiplier": 3.0, "attention_multiplier": 0.11, "residual_multiplier": 0.3, "logits_scaling": 1.7,
+           "shared_intermediate_size": 52, "layer_types": ["mamba", "attention", "mamba", "attention"]}
+
 # name: the classes of configuration and model, and what differs from SIZES.
 MODELS: dict[str, tuple] = {
     "llama": (t.LlamaConfig, t.LlamaForCausalLM, {}),
@@ -74,6 +77,14 @@ MODELS: dict[str, tuple] = {
                                     MAMBA | {"mamba_n_groups": 1, "mamba_d_head": "auto", "mamba_n_heads": 8,
                                              "mamba_conv_bias": False, "attn_layer_indices": [0, 2],
                                              "time_step_limit": [0.0, float("inf")], "tie_word_embeddings": True}),
+    "granitemoehybrid": (t.GraniteMoeHybridConfig, t.GraniteMoeHybridForCausalLM,
+                         MAMBA | GRANITE | {"hidden_size": 60, "num_attention_heads": 3, "num_key_value_heads": 1,
+                                            "num_local_experts": 5, "num_experts_per_tok": 2, "intermediate_size": 44,
+                                            "attention_bias": True, "mamba_proj_bias": True}),
+    "granitemoehybrid, dense, with positions": (t.GraniteMoeHybridConfig, t.GraniteMoeHybridForCausalLM,
+                                                MAMBA | GRANITE | {"hidden_size": 60, "num_attention_heads": 3,
+                                                                   "num_key_value_heads": 3, "num_local_experts": 0,
+                                                                   "position_embedding_type": "rope"}),
     "deepseek_v3": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
                     GROUPS | LATENT | {"q_lora_rank": 24, "rope_parameters": YARN | {"mscale": 1.0, "mscale_all_dim": 1.0}}),
     "deepseek_v3, whole queries": (t.DeepseekV3Config, t.DeepseekV3ForCausalLM,
